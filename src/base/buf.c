@@ -1,0 +1,178 @@
+#include "buf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+
+#define BUF_FIRST_SIZE 256
+
+void buf_init(struct buf *b, size_t limit_bytes)
+{
+    CHECK(limit_bytes < (size_t)-1 / 4); /* so that doubling and the NUL never overflow */
+    *b = (struct buf){.limit = limit_bytes};
+}
+
+void buf_fini(struct buf *b)
+{
+    mem_free(b->ptr);
+    buf_init(b, b->limit);
+}
+
+void buf_clear(struct buf *b)
+{
+    b->start = b->end = 0;
+    b->failed = false;
+}
+
+struct slice buf_slice(const struct buf *b)
+{
+    return b->ptr == NULL ? slice_of("", 0) : slice_of(b->ptr + b->start, b->end - b->start);
+}
+
+size_t buf_len(const struct buf *b)
+{
+    return b->end - b->start;
+}
+
+static void compact(struct buf *b)
+{
+    if (b->start > 0) {
+        memmove(b->ptr, b->ptr + b->start, b->end - b->start);
+        b->end -= b->start;
+        b->start = 0;
+    }
+}
+
+/* Room for `len` more bytes and a NUL. */
+static bool reserve(struct buf *b, size_t len)
+{
+    size_t held = buf_len(b);
+
+    if (b->failed || len > b->limit || held > b->limit - len) {
+        b->failed = true;
+        return false;
+    }
+    if (b->end + len + 1 <= b->size) {
+        return true;
+    }
+    /* Moving what is left is only worth it when it is the smaller part: each byte then moves at
+     * most once per byte consumed. */
+    if (b->start >= held && held + len + 1 <= b->size) {
+        compact(b);
+        return true;
+    }
+    size_t size = b->size < BUF_FIRST_SIZE ? BUF_FIRST_SIZE : b->size;
+    while (size < held + len + 1) {
+        size *= 2;
+    }
+    compact(b);
+    b->ptr = mem_resize(b->ptr, size, 1);
+    b->size = size;
+    return true;
+}
+
+bool buf_add(struct buf *b, struct slice bytes)
+{
+    char *room = buf_room(b, bytes.len);
+
+    if (room == NULL) {
+        return false;
+    }
+    if (bytes.len > 0) {
+        memcpy(room, bytes.ptr, bytes.len);
+    }
+    buf_grew(b, bytes.len);
+    return true;
+}
+
+bool buf_add_string(struct buf *b, const char *string)
+{
+    return buf_add(b, slice_string(string));
+}
+
+bool buf_add_byte(struct buf *b, char c)
+{
+    return buf_add(b, slice_of(&c, 1));
+}
+
+bool buf_addf(struct buf *b, const char *format, ...)
+{
+    va_list args;
+    bool ok;
+
+    va_start(args, format);
+    ok = buf_addv(b, format, args);
+    va_end(args);
+    return ok;
+}
+
+bool buf_addv(struct buf *b, const char *format, va_list args)
+{
+    va_list again;
+    int len;
+
+    if (b->failed) {
+        return false;
+    }
+    va_copy(again, args);
+    len = vsnprintf(b->ptr == NULL ? NULL : b->ptr + b->end, b->size - b->end, format, args);
+    CHECK(len >= 0);
+    if ((size_t)len >= b->size - b->end || buf_len(b) + (size_t)len > b->limit) {
+        if (!reserve(b, (size_t)len)) {
+            va_end(again);
+            return false;
+        }
+        CHECK(vsnprintf(b->ptr + b->end, b->size - b->end, format, again) == len);
+    }
+    va_end(again);
+    b->end += (size_t)len;
+    return true;
+}
+
+char *buf_room(struct buf *b, size_t len)
+{
+    return reserve(b, len) ? b->ptr + b->end : NULL;
+}
+
+void buf_grew(struct buf *b, size_t len)
+{
+    CHECK(len <= b->size - b->end);
+    b->end += len;
+}
+
+void buf_consume(struct buf *b, size_t len)
+{
+    CHECK(len <= buf_len(b));
+    b->start += len;
+    if (b->start == b->end) {
+        b->start = b->end = 0;
+    }
+}
+
+void buf_truncate(struct buf *b, size_t len)
+{
+    CHECK(len <= buf_len(b));
+    b->end = b->start + len;
+}
+
+const char *buf_cstr(struct buf *b)
+{
+    CHECK(!b->failed);
+    CHECK(reserve(b, 0));
+    b->ptr[b->end] = '\0';
+    return b->ptr + b->start;
+}
+
+char *buf_take(struct buf *b)
+{
+    char *bytes;
+
+    (void)buf_cstr(b); /* for the NUL; the pointer is taken below, after moving to the front */
+    compact(b);
+    b->ptr[b->end] = '\0';
+    bytes = b->ptr;
+    buf_init(b, b->limit);
+    return bytes;
+}

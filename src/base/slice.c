@@ -1,0 +1,124 @@
+#include "slice.h"
+
+#include <string.h>
+
+#include "check.h"
+
+struct slice slice_string(const char *string)
+{
+    return slice_of(string, string == NULL ? 0 : strlen(string));
+}
+
+bool slice_equal(struct slice a, struct slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+bool slice_equal_nocase(struct slice a, struct slice b)
+{
+    return a.len == b.len && slice_starts_nocase(a, b);
+}
+
+bool slice_starts(struct slice s, struct slice prefix)
+{
+    return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.ptr, prefix.ptr, prefix.len) == 0);
+}
+
+bool slice_starts_nocase(struct slice s, struct slice prefix)
+{
+    if (s.len < prefix.len) {
+        return false;
+    }
+    for (size_t i = 0; i < prefix.len; i++) {
+        if (ascii_lower(s.ptr[i]) != ascii_lower(prefix.ptr[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool slice_ends_nocase(struct slice s, struct slice suffix)
+{
+    return s.len >= suffix.len && slice_starts_nocase(slice_skip(s, s.len - suffix.len), suffix);
+}
+
+int slice_compare(struct slice a, struct slice b)
+{
+    size_t len = a.len < b.len ? a.len : b.len;
+    int order = len == 0 ? 0 : memcmp(a.ptr, b.ptr, len);
+
+    if (order != 0) {
+        return order;
+    }
+    return a.len < b.len ? -1 : a.len > b.len;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+struct slice slice_trim(struct slice s)
+{
+    while (s.len > 0 && is_blank(s.ptr[0])) {
+        s = slice_skip(s, 1);
+    }
+    while (s.len > 0 && is_blank(s.ptr[s.len - 1])) {
+        s.len--;
+    }
+    return s;
+}
+
+struct slice slice_skip(struct slice s, size_t n)
+{
+    if (n == 0) {
+        return s; /* also keeps NULL + 0 out of pointer arithmetic */
+    }
+    if (n > s.len) {
+        n = s.len;
+    }
+    return n == 0 ? s : slice_of(s.ptr + n, s.len - n);
+}
+
+size_t slice_find(struct slice s, char c)
+{
+    const char *at = s.len == 0 ? NULL : memchr(s.ptr, c, s.len);
+
+    return at == NULL ? s.len : (size_t)(at - s.ptr);
+}
+
+size_t slice_find_last(struct slice s, char c)
+{
+    const char *at = s.len == 0 ? NULL : memrchr(s.ptr, c, s.len);
+
+    return at == NULL ? s.len : (size_t)(at - s.ptr);
+}
+
+struct slice slice_cut(struct slice *s, char separator)
+{
+    size_t at = slice_find(*s, separator);
+    struct slice part = slice_of(s->ptr, at);
+
+    *s = at == s->len ? slice_of(NULL, 0) : slice_skip(*s, at + 1);
+    return part;
+}
+
+bool slice_number(struct slice s, unsigned long long max, unsigned long long *ret_value)
+{
+    unsigned long long value = 0;
+
+    if (s.len == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < s.len; i++) {
+        if (!ascii_is_digit(s.ptr[i]) || __builtin_mul_overflow(value, 10ULL, &value) ||
+            __builtin_add_overflow(value, (unsigned long long)(s.ptr[i] - '0'), &value)) {
+            return false;
+        }
+    }
+    if (value > max) {
+        return false;
+    }
+    *ret_value = value;
+    return true;
+}
