@@ -1,0 +1,238 @@
+/*
+ * The scheduler: which delivery goes next, and how many at once.
+ *
+ * A state machine without I/O, clock or logging. Facts go in (sched_open, sched_recipients,
+ * sched_finished, ...) with the time; decisions are pulled out with sched_next until it says
+ * SCHED_NONE; sched_wake_at tells when to come back though no fact arrived. Same facts in the same
+ * order at the same times: same decisions, on every machine.
+ *
+ *   message ---< recipient          What a message holds. A job is one message seen from one
+ *      |                            transport; a peer is one job's entries for one destination; an
+ *      +---< job ---< peer ---< entry    entry is the recipients handed over together.
+ *              |        |
+ *          transport --< destination     A destination has a window; a transport has a budget.
+ *
+ * Behaviour is that of Postfix's queue manager (its SCHEDULER_README describes the method): order
+ * of selection, preemption, recipient pools, feedback, dead destinations, rate delays. Names of
+ * parameters are Postfix's. Where the search differs, the choice does not: see sched.c.
+ *
+ * Invariant, checked by sched_audit: every recipient in memory is in exactly one place (waiting in
+ * an entry, in an entry that is being delivered, or in an action not pulled yet), and every place
+ * has a next event.
+ */
+#ifndef CORE_SCHED_H
+#define CORE_SCHED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slice.h"
+#include "times.h"
+#include "window.h"
+
+struct sched;
+
+/* The owner's name of a message and of a recipient within it. */
+struct sched_msg {
+    uint64_t n;
+};
+
+/* Names an entry that is being delivered; never reused, so a late or invented result is recognised. */
+struct sched_entry {
+    uint64_t n;
+};
+
+#define SCHED_REASON_MAX     512 /* bytes kept of the reason why a destination is dead */
+#define SCHED_DEST_NAME_MAX  1024
+#define SCHED_READ_MAX       5000 /* recipients per read, as in Postfix */
+#define SCHED_TRANSPORTS_MAX 1000
+
+/* Limits over everything. */
+struct sched_limits {
+    uint32_t message_active_limit;      /* qmgr_message_active_limit */
+    uint32_t message_recipient_limit;   /* qmgr_message_recipient_limit; >= message_active_limit */
+    uint32_t message_recipient_minimum; /* qmgr_message_recipient_minimum; >= 1 */
+    int64_t minimal_backoff_us;         /* how long a dead destination stays dead */
+    int64_t transport_retry_us;         /* how long a dead transport stays dead */
+};
+
+/* Parameters of a transport; all `TRANSPORT_...` or `default_...` of the configuration. */
+struct sched_transport_policy {
+    struct window_limits window;   /* of its destinations, unless sched_dest_policy says otherwise */
+    uint32_t process_limit;        /* deliveries at once over all destinations; 0 = no limit */
+    uint32_t dest_recipient_limit; /* recipients per entry; 0 = no limit */
+    uint32_t recipient_limit;
+    uint32_t extra_recipient_limit;
+    uint32_t refill_limit;
+    int64_t refill_delay_us;
+    int slot_cost, slot_loan, slot_discount, minimum_slots;
+    int64_t dest_rate_delay_us;      /* > 0 forces a window of 1 */
+    int64_t transport_rate_delay_us;
+};
+
+struct sched *sched_new(const struct sched_limits *limits);
+void sched_free(struct sched *s);
+
+/* New limits take effect for what comes; nothing in memory is thrown out. */
+void sched_set_limits(struct sched *s, const struct sched_limits *limits);
+
+/* Create transport `name` or give it a new policy (also while deliveries run). Returns its index,
+ * which lasts as long as the scheduler. `deferred` etc. see sched_action. */
+uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
+                         const struct sched_transport_policy *policy);
+
+/* ---- facts ------------------------------------------------------------------------------------ */
+
+/* Is there room for one more message (message_active_limit)? */
+bool sched_has_room(const struct sched *s);
+
+/* A message enters the active queue. `recipients` is how many it has still to deliver as far as is
+ * known (an upper bound). `one_per_entry`: never two recipients in one entry. The core then asks
+ * for its recipients with SCHED_READ. CHECKs sched_has_room and that the id is not in memory. */
+void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t recipients,
+                bool one_per_entry);
+
+/* One recipient to schedule. `dest` is the destination's name within its transport (the next hop in
+ * lower case; with a recipient limit of 1 the owner puts the mailbox in front: user@nexthop). */
+struct sched_rcpt {
+    uint32_t n;         /* the owner's number of the recipient within the message */
+    uint32_t transport; /* index */
+    struct slice dest;  /* copied; 1..SCHED_DEST_NAME_MAX bytes */
+};
+
+/* The answer to SCHED_READ: the next recipients in the owner's order (the core groups them by
+ * transport name and destination name, stable). `disposed` counts recipients the reader passed over
+ * because they need no delivery. `complete`: there are no more after these. Must answer each
+ * SCHED_READ exactly once; answering before the next sched_next gives exactly Postfix's order. */
+void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
+                      const struct sched_rcpt *rcpts, size_t count, uint32_t disposed,
+                      bool complete);
+
+/* How an entry ended, as far as the destination is concerned. What became of each recipient is the
+ * owner's business. */
+enum sched_outcome {
+    SCHED_OK,        /* the site was reached and spoke with us, whatever it said of recipients */
+    SCHED_SITE_FAIL, /* connection, handshake, lost connection, timeout: negative feedback */
+    SCHED_CRASH,     /* the agent died: neither feedback; the recipients are to be tried again */
+};
+
+/* An entry has ended. `reason` ("4.4.1 connect to ...: Connection refused") is kept when it makes
+ * the destination dead. False when no such entry is being delivered (a hostile or late agent). */
+bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
+                    enum sched_outcome outcome, struct slice reason);
+
+/* Put an entry that was handed out back in its place, as if not selected (its agent could not take
+ * it). False as above. */
+bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry);
+
+/* The owner takes a message out (hold, removal, requeue): what waits of it is forgotten at once,
+ * what is being delivered ends as usual, then SCHED_DONE. False when it is not in memory. */
+bool sched_drop(struct sched *s, struct mono now, struct sched_msg msg);
+
+/* No agent of this transport can be had: what waits is deferred with `reason`, as is what comes,
+ * until transport_retry_us has passed, a delivery of it ends well, or sched_revive. */
+void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport,
+                            struct slice reason);
+
+/* Forget that a destination (dest empty: every destination of the transport, and the transport) is
+ * dead or suspended for failure. */
+void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
+void sched_revive_all(struct sched *s, struct mono now);
+
+/* A policy of its own for one destination: its window limits, recipient limit per entry and rate
+ * delay. Called by the owner when the destination first appears (sched_action.new_dest) and after a
+ * reload. */
+void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                       const struct window_limits *window, int64_t rate_delay_us);
+
+/* ---- decisions -------------------------------------------------------------------------------- */
+
+enum sched_action_type {
+    SCHED_NONE,    /* nothing to do before sched_wake_at or the next fact */
+    SCHED_DELIVER, /* hand this entry to an agent; end it with sched_finished */
+    SCHED_READ,    /* read up to `max` recipients of this message; answer with sched_recipients */
+    SCHED_DEFER,   /* these recipients are deferred without an attempt: destination or transport
+                      dead; `reason` says why */
+    SCHED_DONE,    /* nothing of this message is in memory any more: settle it. The core has
+                      forgotten it. */
+    SCHED_DEST_DEAD,    /* for the log: this destination was just declared dead, reason */
+    SCHED_DEST_REVIVED, /* for the log */
+};
+
+struct sched_action {
+    enum sched_action_type type;
+    struct sched_msg msg;
+    struct sched_entry entry;
+    uint32_t transport;
+    struct slice dest;      /* lasts until the next call */
+    const uint32_t *rcpts;  /* recipient numbers; last until the next call */
+    size_t rcpt_count;
+    uint32_t max;           /* SCHED_READ */
+    struct slice reason;    /* SCHED_DEFER, SCHED_DEST_DEAD; lasts until the next call */
+    bool cache_load, cache_store; /* connection cache hints (Postfix spec 6.9) */
+    uint32_t window;        /* of the destination now */
+};
+
+/* The next decision. Call until SCHED_NONE after every fact or batch of facts. */
+enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched_action *ret_action);
+
+/* When time alone will change something (a dead destination's timer, a rate delay, a refill delay);
+ * MONO_NEVER when nothing will. */
+struct mono sched_wake_at(const struct sched *s);
+
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+bool sched_has_message(const struct sched *s, struct sched_msg msg);
+
+struct sched_totals {
+    uint32_t messages, recipients, entries_waiting, entries_busy, destinations, dead_destinations;
+    uint64_t decisions;
+    size_t bytes; /* memory held, addresses not counted */
+};
+struct sched_totals sched_totals(const struct sched *s);
+
+enum sched_dest_state { SCHED_DEST_READY, SCHED_DEST_DEAD_UNTIL, SCHED_DEST_SUSPENDED };
+struct sched_dest_info {
+    uint32_t transport;
+    struct slice dest; /* lasts until the next fact */
+    enum sched_dest_state state;
+    struct mono until;    /* of a dead or suspended one */
+    struct slice reason;
+    uint32_t window, window_max, busy, waiting; /* entries */
+    double success, failure, failed_cohorts;
+};
+bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest,
+                    struct sched_dest_info *ret_info);
+/* All of them, in a stable order: start with *cursor = 0; false at the end. Facts between calls may
+ * make it skip or repeat. */
+bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_info *ret_info);
+
+/* Why a recipient in memory is not being delivered right now: the gates in order, with their values.
+ * The first that is closed binds. */
+enum sched_gate_type {
+    SCHED_GATE_BUSY,            /* it is being delivered now */
+    SCHED_GATE_UNREAD,          /* not in memory yet: behind the recipient limits */
+    SCHED_GATE_TRANSPORT_DEAD,  /* until */
+    SCHED_GATE_TRANSPORT_LIMIT, /* value of limit deliveries at once */
+    SCHED_GATE_TRANSPORT_RATE,  /* until */
+    SCHED_GATE_DEST_DEAD,       /* until */
+    SCHED_GATE_DEST_RATE,       /* until */
+    SCHED_GATE_WINDOW,          /* value of limit */
+    SCHED_GATE_BEHIND,          /* behind `value` entries of jobs before it for this destination */
+};
+struct sched_gate {
+    enum sched_gate_type type;
+    bool closed;
+    uint64_t value, limit;
+    struct mono until;
+};
+#define SCHED_GATES_MAX 12
+/* Number of gates written, 0 when the message is not in memory. */
+size_t sched_why(const struct sched *s, struct mono now, struct sched_msg msg, uint32_t rcpt_n,
+                 struct sched_gate gates[SCHED_GATES_MAX]);
+
+/* Abort unless every invariant holds; linear in everything. For tests, fuzzing and simulation. */
+void sched_audit(const struct sched *s);
+
+#endif

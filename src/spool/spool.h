@@ -1,0 +1,282 @@
+/*
+ * The spool: durable store of messages, their recipients and their content.
+ *
+ * One interface, several engines: `sqlite:PATH` (durable, the default) and `memory:` (tests and the
+ * simulator). One process holds a spool for writing; others may open it for reading.
+ *
+ * Group commit. Every call that changes something joins the open batch; spool_commit makes the whole
+ * batch durable or undoes all of it. Nothing may be acknowledged before its commit returned 0. A
+ * call of the batch that fails, fails the batch: spool_commit then undoes it and returns that error,
+ * and the caller may try its parts again in batches of their own, so that one bad part harms no
+ * other. Reads see the open batch.
+ *
+ * States of a message (enum spool_state) and the calls that move between them:
+ *
+ *      spool_submit            spool_claim            spool_finish: nobody left
+ *   -->  INCOMING ----------> (claimed; in memory) -----------------------------> gone
+ *                              ^              |
+ *                  spool_claim |              | spool_finish: somebody left, due later
+ *                              |              v
+ *                           DEFERRED <--------+
+ *        any state --spool_hold--> HOLD --spool_release--> DEFERRED, due now
+ *        any state --spool_set_aside--> CORRUPT (kept for a human, never claimed, never deleted
+ *                                       but by spool_remove)
+ *
+ * "Claimed" (Postfix's active queue) is no state on disk: it is known in memory only, from the
+ * claim (or the submit that asked for it) to spool_finish, spool_unclaim, spool_hold, spool_remove
+ * or the end of the process. So a crash needs no repair: a restarted spool finds every message
+ * INCOMING or DEFERRED with the due time it had.
+ *
+ * What a crash leaves: a batch is one transaction, so all or nothing. Content beside the database
+ * is written and synced before the row that names it, and removed after the row is gone; an orphan
+ * file is removed when the spool is opened for writing.
+ *
+ * Errors are 0 or negative errno: -ENOSPC (disk full), -EIO, -ENOENT (no such message), -EBUSY (held
+ * by another process), -EBADMSG (a row that can't be decoded: set it aside), -EPROTO (a schema newer
+ * than this program), -EINVAL. spool_error() has the words. Times are wall-clock microseconds given
+ * by the caller; the spool reads no clock.
+ */
+#ifndef SPOOL_SPOOL_H
+#define SPOOL_SPOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "envelope.h"
+#include "slice.h"
+#include "times.h"
+
+struct spool;
+
+/* A message's id. Ids grow with time of submission and are never used twice in one spool. */
+struct msg_id {
+    uint64_t n;
+};
+
+/* Queue ids in text: 11 to 13 characters of base 32 without vowels that could spell words; fixed
+ * order: sorts as the number does. SPOOL_ID_TEXT_MAX includes the NUL. */
+#define SPOOL_ID_TEXT_MAX 16
+void spool_id_print(struct msg_id id, char text[SPOOL_ID_TEXT_MAX]);
+/* False when `text` is not exactly what spool_id_print writes for some id. */
+bool spool_id_parse(struct slice text, struct msg_id *ret_id);
+
+/* Values are stored: they never change meaning. */
+enum spool_state {
+    SPOOL_INCOMING = 1,
+    SPOOL_DEFERRED = 2,
+    SPOOL_HOLD = 3,
+    SPOOL_CORRUPT = 4,
+};
+
+/* What is still to happen to a recipient; stored. */
+enum spool_rcpt_state {
+    SPOOL_RCPT_PENDING = 1,   /* to be delivered */
+    SPOOL_RCPT_FAILED = 2,    /* given up, sender not told yet */
+    SPOOL_RCPT_DELIVERED = 3, /* delivered (or relayed), sender asked to be told and was not yet */
+    SPOOL_RCPT_RELAYED = 4,   /* as DELIVERED, but passed to a site that sends no success reports */
+    /* done and told, or done and nobody asked: the row is gone */
+};
+
+#define SPOOL_DIAGNOSTIC_MAX 1024     /* bytes kept of a reason; longer ones are cut */
+#define SPOOL_SENDER_MAX     ADDRESS_MAX
+#define SPOOL_RCPTS_MAX      UINT32_C(10000000) /* recipients of one message */
+
+/* A recipient, as submitted and as read back. Slices that are read last until the next call on the
+ * same spool. */
+struct spool_rcpt {
+    uint32_t n;                  /* its number in the message, from 1, never reused; set by submit */
+    struct slice address;        /* without angle brackets */
+    struct slice orcpt;          /* DSN ORCPT "type;xtext" as given; may be empty */
+    unsigned notify;             /* enum notify bits */
+    enum spool_rcpt_state state; /* ignored on submit */
+    struct slice transport;      /* routing cache; may be empty = not routed yet */
+    struct slice nexthop;
+    uint64_t route_generation;   /* of the table that made it */
+    uint32_t attempts;           /* deliveries tried */
+    struct slice status;         /* last enhanced status "4.4.1", or empty */
+    struct slice diagnostic;     /* last reason, or empty */
+    struct slice remote;         /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
+    struct wall last_attempt;    /* 0 = never */
+};
+
+/* A message without its recipients and content. Slices as above. */
+struct spool_message {
+    struct msg_id id;
+    enum spool_state state;
+    struct slice sender;      /* empty = null sender */
+    struct slice envid;       /* DSN ENVID, xtext as given; may be empty */
+    unsigned flags;           /* enum envelope_flag bits */
+    struct wall arrived;      /* when the receiving of it began */
+    struct wall created;      /* base of back-off and expiry; a requeue sets it anew */
+    struct wall due;          /* not to be tried before */
+    uint64_t size;            /* bytes of content */
+    uint32_t rcpt_total;      /* recipients it was submitted with */
+    uint32_t rcpt_pending;    /* recipients in state PENDING */
+    uint32_t rcpt_to_report;  /* recipients in the other states */
+    bool warned;              /* the delay warning was sent */
+    bool force_expire;        /* an operator asked for it to be given up at its next turn */
+    struct slice reason;      /* of HOLD or CORRUPT */
+    struct slice client;      /* where it came from, "name[ip]" or "local uid 1000" */
+};
+
+/* Content to store: either all in `bytes`, or `bytes` followed by `fd_size` bytes read from `fd`
+ * from its offset 0 (fd -1 = none). Borrowed for the call. */
+struct spool_content {
+    struct slice bytes;
+    int fd;
+    uint64_t fd_size;
+};
+
+enum spool_open_mode {
+    SPOOL_OPEN_WRITE, /* create it when missing; -EBUSY when another process holds it */
+    SPOOL_OPEN_READ,  /* only reads; works beside a process that holds it */
+};
+
+struct spool_options {
+    uint64_t inline_limit;     /* bytes; content above it goes to a file beside the database */
+    uint64_t id_floor;         /* new ids are above this (a clock value, so that ids grow over time
+                                  even after the last message is gone) */
+    const struct spool_io *io; /* borrowed; NULL = the real one. Tests replace it, see spool_io.h */
+};
+
+/* Open `url` ("sqlite:PATH", "memory:"). On failure *ret_error (caller's buffer) says what and where. */
+int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
+               struct buf *ret_error, struct spool **ret_spool);
+
+/* Undo an open batch, close. NULL is fine. */
+void spool_close(struct spool *sp);
+
+/* Words for the last error of this spool, "what, where: why". Lasts until the next call. */
+const char *spool_error(const struct spool *sp);
+
+/* ---- the batch -------------------------------------------------------------------------------- */
+
+/* Make the open batch durable (0 when there is none). On an error all of it is undone, claims that
+ * were made in it included. */
+int spool_commit(struct spool *sp);
+
+/* Is anything in the open batch? */
+bool spool_dirty(const struct spool *sp);
+
+/* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
+ * non-empty). Uses of *m: sender, envid, flags, arrived, created, due, client. `content_prefix`
+ * (the trace header) may hold one NUL-free mark "\1" that is replaced by the id's text. `claim`
+ * claims it at once: the caller keeps it in memory and need not ask for it again. */
+int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
+                 uint32_t rcpt_count, struct slice content_prefix,
+                 const struct spool_content *content, bool claim, struct slice hold_reason,
+                 struct msg_id *ret_id);
+
+/* Record what came of one recipient. `state` PENDING = deferred: the diagnostic is kept and attempts
+ * counted (when `attempted`); FAILED, DELIVERED, RELAYED: kept for a report; and `done` = true:
+ * nothing is to be reported, the recipient goes. */
+struct spool_verdict {
+    enum spool_rcpt_state state;
+    bool done;
+    bool attempted;
+    struct slice status;
+    struct slice diagnostic;
+    struct slice remote;
+    struct wall when;
+};
+int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);
+
+/* Store a route in the recipient's cache. */
+int spool_set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
+                    struct slice nexthop, uint64_t route_generation);
+
+/* Forget the recipients in states FAILED, DELIVERED, RELAYED: their report has been submitted (in
+ * this same batch). */
+int spool_reported(struct spool *sp, struct msg_id id);
+
+/* End a claim: delete the message when no recipient is left in any state, else it is DEFERRED until
+ * `due`. *ret_gone says which. */
+int spool_finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_gone);
+
+/* The fast way through for the most frequent case, all in one: every recipient is done with nothing
+ * to report. Deletes the message. */
+int spool_finish_all_done(struct spool *sp, struct msg_id id);
+
+/* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
+void spool_unclaim(struct spool *sp, struct msg_id id);
+
+int spool_set_warned(struct spool *sp, struct msg_id id);
+int spool_set_force_expire(struct spool *sp, struct msg_id id);
+int spool_hold(struct spool *sp, struct msg_id id, struct slice reason);
+/* HOLD -> DEFERRED, due at `now`; -EINVAL in another state. */
+int spool_release(struct spool *sp, struct msg_id id, struct wall now);
+/* As if submitted at `now`: created and due are now, attempts 0, routes forgotten, state INCOMING;
+ * claims end. Not for CORRUPT. */
+int spool_requeue(struct spool *sp, struct msg_id id, struct wall now);
+/* Make it due at `due`. */
+int spool_set_due(struct spool *sp, struct msg_id id, struct wall due);
+/* Delete a message in any state. */
+int spool_remove(struct spool *sp, struct msg_id id);
+int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason);
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+/* Claim up to `max` messages of state `from` (INCOMING or DEFERRED) with due <= now that are not
+ * claimed, the earliest due first; ids into ret_ids, their number into *ret_count. The cost does not
+ * grow with what is claimed or not due. */
+int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
+                struct msg_id *ret_ids, size_t *ret_count);
+
+/* The earliest due time of an unclaimed INCOMING or DEFERRED message; WALL_NEVER when none. */
+int spool_next_due(struct spool *sp, struct wall *ret_due);
+
+bool spool_is_claimed(const struct spool *sp, struct msg_id id);
+
+/* -EBADMSG: there, but can't be decoded; spool_error says what is wrong. */
+int spool_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
+
+/* Recipients with n > after in order of n, at most `max`. `only_pending` leaves out the others. */
+int spool_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
+                     size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
+
+/* The content: `bytes` appended to *ret_bytes when it is held inline (*ret_fd = -1), else a new
+ * read-only file descriptor in *ret_fd, owned by the caller. */
+int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                       uint64_t *ret_size);
+
+/* All conditions that are given must hold. Zeroed = everything. */
+struct spool_filter {
+    unsigned states;            /* bit 1 << state; 0 = all */
+    struct slice sender;        /* whole address, or "@domain"; "<>" = null sender */
+    struct slice rcpt;          /* whole address, or "@domain" */
+    struct slice destination;   /* "transport/nexthop", "nexthop", or a recipient's domain */
+    struct wall arrived_before; /* us 0 = any */
+    struct wall arrived_after;
+    uint64_t size_min;
+    uint64_t size_max; /* 0 = any */
+    struct msg_id after;  /* continue behind this id */
+};
+
+/* Messages that match, in order of id, one page: at most `max` ids. Uses indexes: the cost grows
+ * with the matches of the most selective condition. */
+int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+               size_t *ret_count);
+
+/* How many match. */
+int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
+
+struct spool_totals {
+    uint64_t incoming, deferred, hold, corrupt; /* messages */
+    uint64_t bytes;                             /* of content */
+};
+/* Kept up to date by every change: O(1). */
+int spool_totals(struct spool *sp, struct spool_totals *ret_totals);
+
+/* Pending recipients per destination, the most first, at most `max`. */
+struct spool_destination {
+    struct slice transport, nexthop;
+    uint64_t rcpts;
+};
+int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret, size_t *ret_count);
+
+/* Bytes free where the spool keeps its data; UINT64_MAX when that has no meaning. */
+int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes);
+
+#endif
