@@ -1,0 +1,75 @@
+/*
+ * Header fields of RFC 5322: finding them in content, and writing the few that a mail system adds.
+ *
+ * Content is in wire form (CRLF). A local submission may come with bare LF line ends; both are
+ * understood here. Slices point into the content and last as long as it does.
+ */
+#ifndef SMTP_HEADER_H
+#define SMTP_HEADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "buf.h"
+#include "slice.h"
+#include "times.h"
+
+/* One field. The value starts behind the colon and keeps its folding, without the last line end. */
+struct header_field {
+    struct slice name;
+    struct slice value;
+    struct slice whole; /* name to last line end */
+};
+
+/* Take the next field out of *rest. False at the end of the header section: *rest is then what
+ * follows it, the empty line (if any) included. A field that is cut short by the end of `*rest` is
+ * returned as it is. */
+bool header_next(struct slice *rest, struct header_field *ret_field);
+
+/* The first field called `name`, in any case. *ret_field is untouched when there is none. */
+bool header_find(struct slice content, struct slice name, struct header_field *ret_field);
+
+/* Append the value with folding undone and blanks at both ends removed (RFC 5322, 2.2.3). */
+bool header_unfold(struct slice value, struct buf *out);
+
+/* Fields whose presence pickup cares for; a bit set. */
+enum header_presence {
+    HEADER_DATE = 1 << 0,
+    HEADER_MESSAGE_ID = 1 << 1,
+    HEADER_FROM = 1 << 2,
+    HEADER_TO = 1 << 3, /* any of To, Cc, Bcc */
+    HEADER_RESENT = 1 << 4,
+};
+
+/* Which of them the header section has. */
+unsigned header_presence(struct slice content);
+
+/* "Fri, 21 Nov 1997 09:55:06 -0600". The offset is minutes east of UTC, -1439..1439, and is the
+ * caller's to know: nothing here reads a clock or a time zone. `time` before 1970 or beyond 9999
+ * is clamped. */
+#define HEADER_DATE_MAX 32
+bool header_date(struct wall time, int utc_offset_minutes, struct buf *out);
+
+/* The protocol's name for the `with` clause (RFC 3848, RFC 6531): SMTP, ESMTP, ESMTPS, LMTP,
+ * LMTPS, UTF8SMTP, UTF8SMTPS, UTF8LMTP, UTF8LMTPS. */
+const char *header_protocol(bool lmtp, bool extended, bool tls, bool utf8);
+
+/* What a Received: field tells. All borrowed; texts come from outside and are made harmless:
+ * control characters, and in comments parentheses and backslashes, become `?`. */
+struct header_trace {
+    struct slice helo;        /* the name the client gave itself; may be empty */
+    struct slice client_name; /* from DNS, empty = "unknown" */
+    struct slice client_ip;   /* text without brackets, "192.0.2.1" or "2001:db8::1" */
+    const char *protocol;     /* header_protocol() */
+    struct slice tls;         /* "TLSv1.3 with cipher ..."; empty = none */
+    struct slice hostname;    /* ours */
+    struct slice recipient;   /* the only one, stored form, for the `for` clause; else empty */
+    struct wall time;
+    int utc_offset_minutes;
+};
+
+/* Append "Received: ... id " to `before` and what follows the queue id, line end included, to
+ * `after`: the id is not known until the message is committed. */
+bool header_received(const struct header_trace *trace, struct buf *before, struct buf *after);
+
+#endif
