@@ -6,7 +6,7 @@
 
 static void encoding_leaves_only_xchars(void **unused)
 {
-    static const struct {
+    const struct {
         struct slice in;
         const char *want;
     } cases[] = {
@@ -31,7 +31,7 @@ static void encoding_leaves_only_xchars(void **unused)
 
 static void decoding_is_strict(void **unused)
 {
-    static const struct {
+    const struct {
         struct slice in;
         bool want;
         struct slice want_bytes;
