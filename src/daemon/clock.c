@@ -1,0 +1,58 @@
+#include "clock.h"
+
+#include <time.h>
+
+#include "check.h"
+
+static int64_t offset_us;
+static struct mono mono_now;
+static struct wall wall_now;
+
+static int64_t read_clock(clockid_t id)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(id, &t) == 0);
+    return us_add((int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000, offset_us);
+}
+
+void clock_update(void)
+{
+    mono_now.us = read_clock(CLOCK_MONOTONIC);
+    wall_now.us = read_clock(CLOCK_REALTIME);
+}
+
+struct mono clock_mono(void)
+{
+    if (mono_now.us == 0) {
+        clock_update();
+    }
+    return mono_now;
+}
+
+struct wall clock_wall(void)
+{
+    if (wall_now.us == 0) {
+        clock_update();
+    }
+    return wall_now;
+}
+
+void clock_set_offset(int64_t offset)
+{
+    CHECK(offset >= 0);
+    offset_us = offset;
+}
+
+int64_t clock_offset(void)
+{
+    return offset_us;
+}
+
+int clock_zone(struct wall t)
+{
+    time_t seconds = (time_t)us_seconds(t.us);
+    struct tm local;
+
+    return localtime_r(&seconds, &local) == NULL ? 0 : (int)local.tm_gmtoff;
+}

@@ -1,0 +1,26 @@
+/*
+ * The clocks of a process: the only place that reads them.
+ *
+ * Both may be shifted forward by an offset (parameter debug_clock, for tests of retry and expiry);
+ * they are read once per turn of the loop, so that a turn has one time.
+ */
+#ifndef DAEMON_CLOCK_H
+#define DAEMON_CLOCK_H
+
+#include "times.h"
+
+/* Read the clocks now; the loop does so at the start of each turn. */
+void clock_update(void);
+
+/* The time of this turn. */
+struct mono clock_mono(void);
+struct wall clock_wall(void);
+
+/* Add to both clocks, microseconds >= 0; takes effect at the next clock_update. */
+void clock_set_offset(int64_t offset_us);
+int64_t clock_offset(void);
+
+/* Seconds east of UTC at `t`, for texts. */
+int clock_zone(struct wall t);
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * What every child process has in common: start-up, configuration, channels, the loop, the end.
+ *
+ * A role is a table of functions over struct role. role_main reads the parent's first frames from
+ * the inherited channel, loads the configuration from them, calls the role's functions, confines
+ * the process, and runs the loop:
+ *
+ *     one turn: events (sockets, channels, timers) -> ops->turn -> channels and log written out
+ *
+ * The loop ends when the role calls role_exit, or at once when the parent's channel closes: a child
+ * never outlives its parent.
+ */
+#ifndef DAEMON_ROLE_H
+#define DAEMON_ROLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "channel.h"
+#include "conf.h"
+#include "wire.h"
+
+struct event_base;
+struct role;
+
+struct role_ops {
+    enum wire_role role;
+    const char *program; /* in log tags: "smtpd", "qmgr", "smtp" */
+
+    /* Before confinement, with the first configuration: open what needs files or privileges.
+     * `state` = role->state is the role's own. Nonzero: the process ends with this exit status. */
+    int (*start)(struct role *role);
+
+    /* A listening socket (receive, control); taken. May be NULL. */
+    void (*listener)(struct role *role, struct slice url, int fd);
+
+    /* A channel to a process of role `kind` has come, the first or a new one after its restart:
+     * make a channel of `fd` (taken) with an own callback. */
+    void (*peer)(struct role *role, const struct wire_peer *peer, int fd);
+
+    /* A frame from the parent that role_main does not know. False = unknown: the process ends. */
+    bool (*parent_frame)(struct role *role, const struct frame *frame);
+
+    /* All first channels and listeners are there, the process is confined: begin. May be NULL. */
+    void (*begin)(struct role *role);
+
+    /* role->conf is a new configuration; the old one is freed after the call. */
+    void (*reload)(struct role *role, const struct conf *old);
+
+    /* Stop in good order, then role_exit(role, 0). */
+    void (*stop)(struct role *role);
+
+    /* The clock was moved (WIRE_CLOCK). May be NULL. */
+    void (*clock_moved)(struct role *role);
+
+    /* After the events of each turn. May be NULL. */
+    void (*turn)(struct role *role);
+};
+
+struct role {
+    const struct role_ops *ops;
+    struct event_base *base;
+    struct channel *parent;
+    const struct conf *conf;       /* owned by role_main */
+    const struct wire_file *files; /* all files of the configuration; last until the next reload */
+    uint32_t file_count;
+    uint64_t conf_generation;
+    unsigned index; /* among the processes of this role */
+    bool stopping;
+    void *state; /* the role's own */
+};
+
+/* The life of a child: returns its exit status. `parent_fd` is the inherited channel. */
+int role_main(const struct role_ops *ops, unsigned index, int parent_fd);
+
+/* End the loop after this turn. */
+void role_exit(struct role *role, int status);
+
+/* The bytes of a file of the configuration by its path as written there; ptr NULL when none. */
+struct slice role_file(const struct role *role, struct slice path);
+
+/* The tables of the roles. */
+extern const struct role_ops receive_role, queue_role, deliver_role, local_role, control_role;
+
+#endif
