@@ -113,14 +113,15 @@ struct address_list {
 
 enum address_list_event {
     ADDRESS_LIST_ADDRESS, /* *out holds the next address in stored form */
-    ADDRESS_LIST_BAD,     /* the next element is no address; *out holds it, as far as printable */
+    ADDRESS_LIST_BAD,     /* the next element is no address; *out holds the first ADDRESS_MAX bytes
+                             of it, control characters replaced */
     ADDRESS_LIST_END,
 };
 
 /* ADDRESS_NULL, ADDRESS_POSTMASTER and ADDRESS_NO_BRACKETS mean nothing here. */
 void address_list_init(struct address_list *list, struct slice value, unsigned options);
 
-/* The next element; *out is cleared first. */
+/* The next element; *out, of at least ADDRESS_MAX bytes, is cleared first. */
 enum address_list_event address_list_next(struct address_list *list, struct buf *out);
 
 #endif

@@ -93,7 +93,7 @@ void content_init(struct content *c, enum content_framing framing);
 /* Read from `in`. *ret_used says how much was used and *ret_content what came out of it, perhaps
  * nothing; it lasts as long as `in` (and never points into *c). True when the end of dotted content
  * has been read: what follows in `in` is not content. Until then call again while in is not used
- * up; every call uses at least one byte. */
+ * up; every call uses or hands out at least one byte. */
 bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct slice *ret_content);
 
 /* The content is complete (the last chunk of counted content has been fed, or content_feed said

@@ -1,0 +1,307 @@
+/*
+ * Method. Two questions are asked of every byte: where does a line end, and what is in it. The
+ * first is asked with memchr() for LF, from line to line, the second once per input for all of it:
+ * 8-bit bytes by words, NUL with memchr(). A CR is only looked for inside a line, so a well-formed
+ * line costs two memchr() and a few comparisons. Only the header section is walked through byte by
+ * byte.
+ *
+ *   AT_START --'.'--> AFTER_DOT --CR--> DOT_CR --LF--> ENDED       (dotted only)
+ *     ^  |               |                |
+ *     |  other         other: the dot   other: the dot goes, the CR stays
+ *     |  v               v is dropped     v
+ *     | IN_LINE <-------------------------+
+ *     |  |  ^
+ *     |  CR other
+ *     |  v  |
+ *     +-LF- AFTER_CR
+ */
+#include "content.h"
+
+#include <string.h>
+
+#include "check.h"
+
+static const char carriage_return[1] = "\r";
+
+void content_init(struct content *c, enum content_framing framing)
+{
+    *c = (struct content){.framing = framing, .place = CONTENT_AT_START};
+}
+
+static bool has_8bit(struct slice bytes)
+{
+    const uint64_t high = UINT64_C(0x8080808080808080);
+    size_t i = 0;
+
+    while (bytes.len - i >= 4 * sizeof(uint64_t)) {
+        uint64_t words[4];
+
+        memcpy(words, bytes.ptr + i, sizeof words);
+        if (((words[0] | words[1] | words[2] | words[3]) & high) != 0) {
+            return true;
+        }
+        i += sizeof words;
+    }
+    for (; i < bytes.len; i++) {
+        if ((unsigned char)bytes.ptr[i] > 127) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The line at c->field_at is no header line: the body began there. */
+static void end_header(struct content *c)
+{
+    c->part = CONTENT_BODY;
+    c->facts.header_ended = true;
+    c->facts.header_bytes = c->field_at;
+}
+
+static void count_field(struct content *c)
+{
+    struct slice name;
+
+    if (c->name_len > CONTENT_NAME_MAX) {
+        return;
+    }
+    name = slice_of(c->name, c->name_len);
+    if (slice_equal_nocase(name, SLICE("Received"))) {
+        c->facts.received++;
+    } else if (slice_equal_nocase(name, SLICE("Delivered-To"))) {
+        c->facts.delivered_to++;
+    }
+}
+
+/* One byte of content at offset `at`, while in the header section. `line_start` is true for the
+ * first byte behind a CRLF: a bare LF is just a byte of a value. */
+static void header_byte(struct content *c, char byte, uint64_t at, bool line_start)
+{
+    if (line_start) {
+        c->part = CONTENT_FIELD_START;
+    }
+    switch (c->part) {
+    case CONTENT_FIELD_START:
+        if ((byte == ' ' || byte == '\t') && at > 0) {
+            c->part = CONTENT_FIELD_VALUE;
+            break;
+        }
+        c->field_at = at;
+        c->name_len = 0;
+        if (byte == '\r') {
+            c->part = CONTENT_HEADER_BREAK;
+            break;
+        }
+        c->part = CONTENT_FIELD_NAME;
+        /* fall through */
+    case CONTENT_FIELD_NAME:
+        if (byte == ':' && c->name_len > 0) {
+            count_field(c);
+            c->part = CONTENT_FIELD_VALUE;
+        } else if ((byte == ' ' || byte == '\t') && c->name_len > 0) {
+            c->part = CONTENT_FIELD_BLANK;
+        } else if (byte > ' ' && byte < 127 && byte != ':') {
+            if (c->name_len < CONTENT_NAME_MAX) {
+                c->name[c->name_len] = byte;
+            }
+            c->name_len++;
+        } else {
+            end_header(c);
+        }
+        break;
+    case CONTENT_FIELD_BLANK:
+        if (byte == ':') {
+            count_field(c);
+            c->part = CONTENT_FIELD_VALUE;
+        } else if (byte != ' ' && byte != '\t') {
+            end_header(c);
+        }
+        break;
+    case CONTENT_FIELD_VALUE:
+        if ((unsigned char)byte > 127) {
+            c->facts.flags |= CONTENT_HEADER_8BIT;
+        }
+        break;
+    case CONTENT_HEADER_BREAK:
+        /* LF: the empty line. Anything else: a line that begins with a bare CR is no field. */
+        end_header(c);
+        break;
+    case CONTENT_BODY:
+        break;
+    }
+}
+
+/* Walk through the header section in `bytes`, which are content and begin at offset facts.bytes.
+ * `place` is where the first of them stands. */
+static void header_scan(struct content *c, struct slice bytes, enum content_place place)
+{
+    uint64_t at = c->facts.bytes;
+
+    for (size_t i = 0; i < bytes.len && c->part != CONTENT_BODY; i++) {
+        char byte = bytes.ptr[i];
+
+        header_byte(c, byte, at + i, place == CONTENT_AT_START);
+        if (byte == '\n' && place == CONTENT_AFTER_CR) {
+            place = CONTENT_AT_START;
+        } else {
+            place = byte == '\r' ? CONTENT_AFTER_CR : CONTENT_IN_LINE;
+        }
+    }
+    if (c->part != CONTENT_BODY) {
+        c->facts.header_bytes = at + bytes.len;
+    }
+}
+
+static void line_grew(struct content *c, size_t len)
+{
+    c->line_bytes += len;
+    if (c->line_bytes > c->facts.longest_line) {
+        c->facts.longest_line = c->line_bytes;
+        if (c->line_bytes > CONTENT_LINE_ADVISED) {
+            c->facts.flags |= CONTENT_LONG_LINE;
+        }
+    }
+}
+
+/* A CR was handed out and no LF follows: it was a byte of the line. */
+static void bare_cr(struct content *c)
+{
+    c->facts.flags |= CONTENT_BARE_CR;
+    line_grew(c, 1);
+}
+
+/* Bytes of one line, without LF: see what CRs do in it. Leaves place at IN_LINE or AFTER_CR. */
+static void line_bytes(struct content *c, struct slice bytes)
+{
+    const char *cr;
+
+    if (bytes.len == 0) {
+        return;
+    }
+    if (c->place == CONTENT_AFTER_CR) {
+        bare_cr(c);
+    }
+    cr = memchr(bytes.ptr, '\r', bytes.len);
+    if (cr != NULL && cr != bytes.ptr + bytes.len - 1) {
+        c->facts.flags |= CONTENT_BARE_CR;
+    }
+    /* Whether a CR at the end belongs to the line is seen at the next byte. */
+    if (bytes.ptr[bytes.len - 1] == '\r') {
+        line_grew(c, bytes.len - 1);
+        c->place = CONTENT_AFTER_CR;
+    } else {
+        line_grew(c, bytes.len);
+        c->place = CONTENT_IN_LINE;
+    }
+}
+
+static void line_feed(struct content *c)
+{
+    if (c->place == CONTENT_AFTER_CR) {
+        c->place = CONTENT_AT_START;
+        c->facts.lines++;
+        c->line_bytes = 0;
+    } else {
+        c->facts.flags |= CONTENT_BARE_LF;
+        line_grew(c, 1);
+        c->place = CONTENT_IN_LINE;
+    }
+}
+
+/* `bytes` are content. `place` says where the first of them stands; c->place is already behind
+ * them. */
+static void account(struct content *c, struct slice bytes, enum content_place place)
+{
+    if ((c->facts.flags & CONTENT_8BIT) == 0 && has_8bit(bytes)) {
+        c->facts.flags |= CONTENT_8BIT;
+    }
+    if ((c->facts.flags & CONTENT_NUL) == 0 && memchr(bytes.ptr, '\0', bytes.len) != NULL) {
+        c->facts.flags |= CONTENT_NUL;
+    }
+    if (c->part != CONTENT_BODY) {
+        header_scan(c, bytes, place);
+    }
+    c->facts.bytes += bytes.len;
+}
+
+/* Length of what can be handed out of `in` as it is: up to a dot at the start of a line. */
+static size_t run_length(struct content *c, struct slice in)
+{
+    const char *at = in.ptr, *end = in.ptr + in.len;
+
+    while (at < end) {
+        const char *lf;
+
+        if (c->place == CONTENT_AT_START && *at == '.' && c->framing == CONTENT_DOTTED) {
+            break;
+        }
+        lf = memchr(at, '\n', (size_t)(end - at));
+        if (lf == NULL) {
+            line_bytes(c, slice_of(at, (size_t)(end - at)));
+            return in.len;
+        }
+        line_bytes(c, slice_of(at, (size_t)(lf - at)));
+        line_feed(c);
+        at = lf + 1;
+    }
+    return (size_t)(at - in.ptr);
+}
+
+bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct slice *ret_content)
+{
+    enum content_place place = c->place;
+
+    CHECK(in.len > 0);
+    CHECK(c->place != CONTENT_ENDED);
+    *ret_content = slice_of(in.ptr, 0);
+    *ret_used = 1;
+
+    switch (place) {
+    case CONTENT_AT_START:
+        if (in.ptr[0] == '.' && c->framing == CONTENT_DOTTED) {
+            c->place = CONTENT_AFTER_DOT;
+            return false;
+        }
+        break;
+    case CONTENT_AFTER_DOT:
+        if (in.ptr[0] == '\r') {
+            c->place = CONTENT_DOT_CR;
+            return false;
+        }
+        /* The dot was stuffing: what follows is the first byte of the line, even if it is a dot. */
+        c->place = CONTENT_IN_LINE;
+        place = CONTENT_AT_START;
+        break;
+    case CONTENT_DOT_CR:
+        if (in.ptr[0] == '\n') {
+            c->place = CONTENT_ENDED;
+            return true;
+        }
+        c->place = CONTENT_AFTER_CR;
+        *ret_content = slice_of(carriage_return, 1);
+        *ret_used = 0;
+        account(c, *ret_content, CONTENT_AT_START);
+        return false;
+    case CONTENT_IN_LINE:
+    case CONTENT_AFTER_CR:
+        break;
+    case CONTENT_ENDED:
+        UNREACHABLE("checked above");
+    }
+    *ret_used = run_length(c, in);
+    *ret_content = slice_of(in.ptr, *ret_used);
+    account(c, *ret_content, place);
+    return false;
+}
+
+void content_finish(struct content *c)
+{
+    if (c->place == CONTENT_AFTER_CR) {
+        bare_cr(c);
+    }
+    if (c->part == CONTENT_FIELD_NAME || c->part == CONTENT_FIELD_BLANK ||
+        c->part == CONTENT_HEADER_BREAK) {
+        end_header(c); /* the last line never became a field */
+    }
+    c->place = CONTENT_ENDED;
+}
