@@ -1,0 +1,28 @@
+/*
+ * A next hop as people write it: where an SMTP or LMTP client is to go.
+ *
+ *     host   host:port     look up MX records
+ *     [host] [host]:port   no MX: an address, or a host's own addresses
+ *     [IPv6:address]       as in address literals; [ipv6] alone is fine, too
+ *     unix:path            a Unix socket
+ */
+#ifndef CONF_NEXTHOP_H
+#define CONF_NEXTHOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "slice.h"
+
+struct nexthop {
+    struct slice host; /* name, address, or path; borrowed from the text, without brackets */
+    uint16_t port;     /* 0: the protocol's */
+    bool use_mx;       /* not in brackets */
+    bool is_address;   /* host is an IPv4 or IPv6 address */
+    bool is_unix;      /* host is a path */
+};
+
+/* False (and *ret_nexthop untouched) when the text is none of the above. */
+bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop);
+
+#endif

@@ -1,0 +1,411 @@
+/*
+ * The one table of parameters. Parsing, `config show`, `config explain`, the manual page and the
+ * error texts are made from it, and so are the members of `struct conf` and `struct policy`.
+ *
+ * Columns of CONF_PARAMS, the global parameters:
+ *
+ *   X(type, name, unit, default, min, max, meaning)
+ *
+ * Columns of POLICY_PARAMS, the values that may differ by transport and destination:
+ *
+ *   X(type, name, default_name, unit, default, min, max, meaning)
+ *
+ * In a clause such a value is called `name`; for one transport it is the parameter TRANSPORT_name;
+ * for all transports it is `default_name`. An empty default_name: clauses only.
+ *
+ * type     member            unit says                      min, max
+ * STRING   const char *      "path": made absolute;          not used
+ *                            "raw": $ is not expanded
+ * LIST     struct conf_list  what an element is             not used
+ * BOOL     bool              ""                             not used
+ * INT      int64_t           what is counted                in these
+ * SIZE     int64_t           "bytes"                        bytes
+ * TIME     int64_t _us       unit of a bare number          microseconds
+ * CHOICE   int               the words: index = value       not used
+ * FEEDBACK struct            ""                             not used
+ *
+ * PARAM_NO_MAX as the maximum means the type's. The default is text in the file's syntax, so
+ * `$name` in it expands.
+ */
+#ifndef CONF_PARAMS_H
+#define CONF_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "times.h"
+#include "value.h"
+
+struct conf_list {
+    const char *const *items;
+    size_t count;
+};
+
+/* Begins the meaning of what old files may say and nothing here listens to; setting it is worth a
+ * warning. */
+#define NO_EFFECT "no effect: "
+
+/* The order of each enum is that of the words in the table. */
+enum conf_tls { CONF_TLS_NONE, CONF_TLS_MAY, CONF_TLS_ENCRYPT, CONF_TLS_VERIFY };
+#define CONF_TLS_WORDS "none|may|encrypt|verify"
+
+enum conf_agent {
+    CONF_AGENT_SMTP,
+    CONF_AGENT_LMTP,
+    CONF_AGENT_MAILDIR,
+    CONF_AGENT_PIPE,
+    CONF_AGENT_ERROR,
+    CONF_AGENT_RETRY,
+    CONF_AGENT_DISCARD,
+    CONF_AGENT_TA
+};
+#define CONF_AGENT_WORDS "smtp|lmtp|maildir|pipe|error|retry|discard|ta"
+
+enum conf_feedback_rule { CONF_FEEDBACK_RULE_DOCUMENTED, CONF_FEEDBACK_RULE_POSTFIX };
+#define CONF_FEEDBACK_RULE_WORDS "documented|postfix"
+
+enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
+#define CONF_PREFER_WORDS "any|ipv6|ipv4"
+
+#define PARAM_S(n)    ((n)*US_PER_S)
+#define PARAM_DAYS(n) ((n)*US_PER_DAY)
+#define PARAM_NO_MAX  INT64_MAX
+
+/* Beyond this a lifetime is a typing error; Postfix refuses it, too. */
+#define PARAM_LIFETIME_MAX PARAM_DAYS(100)
+
+#define CONF_PARAMS(X)                                                                             \
+    /* names and places */                                                                         \
+    X(STRING, myhostname, "host", "", 0, 0,                                                        \
+      "name of this machine in greetings and Received: lines; default: the system's host name")    \
+    X(STRING, mydomain, "domain", "", 0, 0,                                                        \
+      "local domain; default: $myhostname without its first label")                                \
+    X(STRING, myorigin, "domain", "$myhostname", 0, 0, "domain of addresses that have none")       \
+    X(STRING, syslog_name, "", "postfix", 0, 0,                                                    \
+      "program name in log lines; the default is what log analysers look for")                     \
+    X(STRING, log, "", "stderr", 0, 0, "where log lines go: stderr, syslog or file:PATH")          \
+    X(STRING, state_directory, "path", "/var/spool/sluice", 0, 0,                                  \
+      "relative paths start here; itself relative to the configuration file's directory")          \
+    X(STRING, spool, "spool", "sqlite:queue.db", 0, 0,                                             \
+      "the durable queue: sqlite:PATH, postoffice:DIR, postgresql://... or memory:")               \
+    X(SIZE, spool_inline_limit, "bytes", "128k", 0, 1 << 30,                                       \
+      "larger content is kept in a file beside the database")                                      \
+    X(STRING, maildrop, "path", "maildrop", 0, 0, "directory where sendmail leaves mail")          \
+    X(STRING, control_socket, "path", "control.sock", 0, 0, "Unix socket of the HTTP interface")   \
+    X(INT, control_socket_mode, "octal", "0660", 0, 0777, "permissions of control_socket")         \
+    X(STRING, control_socket_group, "group", "", 0, 0,                                             \
+      "group of control_socket; empty: the daemon's")                                              \
+    X(LIST, control_listen, "address:port", "", 0, 0,                                              \
+      "loopback TCP addresses of the HTTP interface; empty: none")                                 \
+    /* processes */                                                                                \
+    X(STRING, mail_owner, "user", "", 0, 0,                                                        \
+      "user of the queue process when started as root; empty: stay")                               \
+    X(STRING, receive_user, "user", "", 0, 0,                                                      \
+      "user of the receiving processes when started as root; empty: stay")                         \
+    X(STRING, deliver_user, "user", "", 0, 0,                                                      \
+      "user of the delivering processes when started as root; empty: stay")                        \
+    X(STRING, chroot_directory, "path", "", 0, 0,                                                  \
+      "empty directory that confines the network processes; empty: no chroot")                     \
+    X(INT, receive_processes, "processes", "1", 1, 64, "receiving processes")                      \
+    X(INT, deliver_processes, "processes", "1", 1, 64, "delivering processes")                     \
+    X(TIME, shutdown_timeout, "s", "30s", 0, PARAM_S(3600),                                        \
+      "how long a stop waits for deliveries that are under way")                                   \
+    X(TIME, daemon_timeout, "s", "18000s", PARAM_S(1), PARAM_DAYS(30),                             \
+      "longest that one delivery request may take")                                                \
+    X(TIME, qmgr_daemon_timeout, "s", "1000s", PARAM_S(1), PARAM_DAYS(30),                         \
+      "longest that the queue process may be silent before it is restarted")                       \
+    X(TIME, qmgr_ipc_timeout, "s", "60s", PARAM_S(1), PARAM_DAYS(30),                              \
+      "longest that an exchange with the queue process may take")                                  \
+    X(TIME, service_throttle_time, "s", "60s", PARAM_S(1), PARAM_DAYS(1),                          \
+      "pause before a process that died at start-up is started again")                             \
+    X(BOOL, debug_clock, "", "no", 0, 0, "tests may move the clock")                               \
+    /* receiving */                                                                                \
+    X(LIST, listen, "smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH", "smtp://127.0.0.1:25", \
+      0, 0, "where mail is accepted")                                                              \
+    X(LIST, relay_networks, "address/bits", "127.0.0.0/8 [::1]/128", 0, 0,                         \
+      "clients that may send to any domain")                                                       \
+    X(LIST, relay_domains, "domain pattern", "", 0, 0,                                             \
+      "domains that anybody may send to and that are passed on")                                   \
+    X(STRING, smtpd_banner, "", "$myhostname ESMTP", 0, 0,                                         \
+      "text of the greeting behind 220; begins with the host name")                                \
+    X(SIZE, message_size_limit, "bytes", "10240000", 0, PARAM_NO_MAX,                              \
+      "largest message; 0: no limit")                                                              \
+    X(SIZE, header_size_limit, "bytes", "102400", 1, 1 << 30,                                      \
+      "largest header, all fields together")                                                       \
+    X(SIZE, line_length_limit, "bytes", "2048", 512, 1 << 20, "longest command line")              \
+    X(INT, hopcount_limit, "Received: fields", "50", 1, 1000,                                      \
+      "a message with more has looped and is refused")                                             \
+    X(SIZE, queue_minfree, "bytes", "0", 0, PARAM_NO_MAX,                                          \
+      "mail is refused for now when the spool has less space; 0: 1.5 times message_size_limit")    \
+    X(TIME, in_flow_delay, "s", "1s", 0, PARAM_S(10),                                              \
+      "pause for a client that sends faster than mail enters the queue; 0: none")                  \
+    X(INT, smtpd_recipient_limit, "recipients", "1000", 1, 1000000,                                \
+      "recipients of one transaction")                                                             \
+    X(INT, smtpd_client_connection_count_limit, "sessions", "50", 0, PARAM_NO_MAX,                 \
+      "sessions of one client address at once; 0: no limit")                                       \
+    X(INT, smtpd_connection_limit, "sessions", "1000", 1, 1000000,                                 \
+      "sessions of all clients at once")                                                           \
+    X(TIME, smtpd_timeout, "s", "300s", PARAM_S(1), PARAM_S(86400), "longest silence of a client") \
+    X(TIME, smtpd_session_timeout, "s", "3600s", PARAM_S(1), PARAM_DAYS(7),                        \
+      "longest that one session may last")                                                         \
+    X(INT, smtpd_hard_error_limit, "errors", "20", 1, 1000000,                                     \
+      "a client with more errors is sent away")                                                    \
+    X(INT, smtpd_soft_error_limit, "errors", "10", 1, 1000000,                                     \
+      "a client with more errors is answered slowly")                                              \
+    X(TIME, smtpd_error_sleep_time, "s", "1s", 0, PARAM_S(300),                                    \
+      "delay of an answer after that many errors")                                                 \
+    X(INT, smtpd_junk_command_limit, "commands", "100", 1, 1000000,                                \
+      "commands without mail that a client may send")                                              \
+    X(STRING, tls_cert, "path", "", 0, 0,                                                          \
+      "PEM file with the server's certificate chain; empty: no STARTTLS")                          \
+    X(STRING, tls_key, "path", "$tls_cert", 0, 0, "PEM file with its private key")                 \
+    X(STRING, recipient_delimiter, "characters", "", 0, 0,                                         \
+      "what separates a user name from its extension; empty: nothing does")                        \
+    /* routing */                                                                                  \
+    X(LIST, local_domains, "domain pattern", "$myhostname localhost.$mydomain localhost", 0, 0,    \
+      "mail for these goes to local_transport")                                                    \
+    X(STRING, local_transport, "transport[:nexthop]", "local", 0, 0, "transport of local_domains") \
+    X(STRING, relay_transport, "transport[:nexthop]", "relay", 0, 0, "transport of relay_domains") \
+    X(STRING, default_transport, "transport[:nexthop]", "smtp", 0, 0,                              \
+      "transport of all other domains")                                                            \
+    X(STRING, relayhost, "nexthop", "", 0, 0,                                                      \
+      "next hop of mail that is not local; empty: the recipient's domain")                         \
+    X(LIST, transport_maps, "file", "", 0, 0,                                                      \
+      "text files of `pattern transport:nexthop' lines that go before all else")                   \
+    X(LIST, defer_transports, "transport", "", 0, 0,                                               \
+      "transports whose mail waits until it is asked for")                                         \
+    X(STRING, default_filter_nexthop, "nexthop", "", 0, 0,                                         \
+      "next hop of a content filter that names none; empty: the recipient's domain")               \
+    X(LIST, inet_protocols, "ipv4, ipv6 or all", "all", 0, 0,                                      \
+      "address families of outgoing connections")                                                  \
+    X(LIST, smtp_dns_server, "address:port", "", 0, 0, "name servers to ask; empty: the system's") \
+    /* the queue */                                                                                \
+    X(TIME, queue_run_delay, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                          \
+      "period in which deferred mail is looked at")                                                \
+    X(TIME, minimal_backoff_time, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                     \
+      "shortest time until the next attempt, and how long a dead destination stays dead")          \
+    X(TIME, maximal_backoff_time, "s", "4000s", PARAM_S(1), PARAM_LIFETIME_MAX,                    \
+      "longest time until the next attempt")                                                       \
+    X(INT, retry_jitter, "per cent", "10", 0, 100,                                                 \
+      "random spread of retry times, so that a backlog does not come back as one wave")            \
+    X(TIME, maximal_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                              \
+      "mail is returned when it is older after an attempt; 0: one attempt")                        \
+    X(TIME, bounce_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                               \
+      "the same for mail from the null sender")                                                    \
+    X(TIME, delay_warning_time, "h", "0h", 0, PARAM_LIFETIME_MAX,                                  \
+      "when the sender is told of a delay; 0: never")                                              \
+    X(BOOL, confirm_delay_cleared, "", "no", 0, 0,                                                 \
+      "tell the sender, too, when delayed mail is delivered at last")                              \
+    X(TIME, transport_retry_time, "s", "60s", PARAM_S(1), PARAM_LIFETIME_MAX,                      \
+      "how long a transport without agents is left alone")                                         \
+    X(INT, qmgr_message_active_limit, "messages", "20000", 1, 10000000,                            \
+      "messages in the active queue")                                                              \
+    X(INT, qmgr_message_recipient_limit, "recipients", "20000", 1, 10000000,                       \
+      "recipients in memory")                                                                      \
+    X(INT, qmgr_message_recipient_minimum, "recipients", "10", 1, 100000,                          \
+      "recipients in memory that each message may have")                                           \
+    X(TIME, qmgr_clog_warn_time, "s", "300s", 0, PARAM_LIFETIME_MAX,                               \
+      "period of warnings about a destination that fills the active queue; 0: none")               \
+    X(BOOL, helpful_warnings, "", "yes", 0, 0, "give such warnings")                               \
+    X(INT, address_verify_pending_request_limit, "messages", "5000", 1, 10000000,                  \
+      "address probes in the active queue")                                                        \
+    X(BOOL, destination_concurrency_feedback_debug, "", "no", 0, 0,                                \
+      "log each change of a concurrency window")                                                   \
+    X(CHOICE, concurrency_feedback_rule, CONF_FEEDBACK_RULE_WORDS, "documented", 0, 0,             \
+      "arithmetic of the window: as the scheduler's document has it, or as Postfix's program "     \
+      "does it")                                                                                   \
+    X(INT, qmgr_fudge_factor, "per cent", "100", 1, 100,                                           \
+      NO_EFFECT "used by Postfix's old queue manager only")                                        \
+    X(LIST, hash_queue_names, "directory", "deferred defer", 0, 0,                                 \
+      NO_EFFECT "the spool has no such directories")                                               \
+    X(INT, hash_queue_depth, "levels", "1", 1, 16, NO_EFFECT "the spool has no such directories")  \
+    X(BOOL, enable_long_queue_ids, "", "no", 0, 0, NO_EFFECT "queue ids are never reused here")    \
+    X(LIST, fast_flush_domains, "domain pattern", "$relay_domains", 0, 0,                          \
+      "domains that ETRN may ask for")                                                             \
+    X(TIME, fast_flush_refresh_time, "h", "12h", PARAM_S(1), PARAM_LIFETIME_MAX,                   \
+      NO_EFFECT "the spool is indexed by destination")                                             \
+    X(TIME, fast_flush_purge_time, "d", "7d", PARAM_S(1), PARAM_LIFETIME_MAX,                      \
+      NO_EFFECT "the spool is indexed by destination")                                             \
+    X(INT, delay_logging_resolution_limit, "digits", "2", 0, 6,                                    \
+      "digits behind the point of delays in log lines")                                            \
+    X(BOOL, soft_bounce, "", "no", 0, 0,                                                           \
+      "treat permanent failures as temporary; for testing a set-up")                               \
+    /* reports */                                                                                  \
+    X(SIZE, bounce_size_limit, "bytes", "50000", 1, PARAM_NO_MAX,                                  \
+      "a report returns the header only of a larger message")                                      \
+    X(LIST, notify_classes,                                                                        \
+      "bounce, 2bounce, data, delay, policy, protocol, resource or software",                      \
+      "resource, software", 0, 0, "what the postmaster is told of")                                \
+    X(STRING, notify_double_bounce, "address", "postmaster", 0, 0,                                 \
+      "where a report goes that can't be delivered; empty: it is logged and dropped")              \
+    X(STRING, double_bounce_sender, "local part", "double-bounce", 0, 0,                           \
+      "sender of mail that must not cause a report")                                               \
+    X(BOOL, disable_verp_bounces, "", "no", 0, 0,                                                  \
+      "one report for all recipients of mail with variable envelope return path")                  \
+    /* external agents */                                                                          \
+    X(TIME, command_time_limit, "s", "1000s", PARAM_S(1), PARAM_DAYS(1),                           \
+      "longest that a pipe command may run")                                                       \
+    X(SIZE, command_output_limit, "bytes", "4k", 0, 1 << 20,                                       \
+      "how much of a pipe command's output is kept for reports")                                   \
+    /* ZMailer's PARAM lines */                                                                    \
+    X(STRING, mailqsock, "raw", "", 0, 0,                                                          \
+      "PARAMmailqsock: where the mailq protocols are served, TCP:PORT or UNIX:PATH; empty: "       \
+      "nowhere")                                                                                   \
+    X(STRING, authfile, "raw", "", 0, 0,                                                           \
+      "PARAMauthfile: users of mailq protocol 2; empty: protocol 1")                               \
+    X(STRING, notifysock, "raw", "", 0, 0,                                                         \
+      "PARAMnotifysock: datagram socket where routers announce new mail")                          \
+    X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_DAYS(1),                          \
+      "PARAMglobal-report-interval: period of the scheduler's report in its log")                  \
+    X(BOOL, msgwriteasync, "", "0", 0, 0,                                                          \
+      NO_EFFECT "PARAMmsgwriteasync; reports are always synced")                                   \
+    X(BOOL, store_error_on_error, "", "0", 0, 0,                                                   \
+      "PARAMstore-error-on-error: keep reports that can't be delivered")
+
+#define POLICY_PARAMS(X)                                                                           \
+    /* the scheduler */                                                                            \
+    X(INT, initial_destination_concurrency, "initial_destination_concurrency", "deliveries", "5",  \
+      1, 100000, "deliveries at once to a destination that nothing is known of")                   \
+    X(INT, destination_concurrency_limit, "default_destination_concurrency_limit", "deliveries",   \
+      "20", 0, 100000, "deliveries at once to one destination; 0: no limit; local: 2")             \
+    X(INT, destination_recipient_limit, "default_destination_recipient_limit", "recipients", "50", \
+      0, 100000,                                                                                   \
+      "recipients of one delivery; 0: no limit; 1: each mailbox is a destination; local: 1")       \
+    X(FEEDBACK, destination_concurrency_positive_feedback,                                         \
+      "default_destination_concurrency_positive_feedback", "", "1", 0, 1,                          \
+      "what a delivery adds to the window")                                                        \
+    X(FEEDBACK, destination_concurrency_negative_feedback,                                         \
+      "default_destination_concurrency_negative_feedback", "", "1", 0, 1,                          \
+      "what a failure to reach the site takes from the window")                                    \
+    X(INT, destination_concurrency_failed_cohort_limit,                                            \
+      "default_destination_concurrency_failed_cohort_limit", "windows", "1", 0, 1000000,           \
+      "failed windows until a destination is dead; 0: never")                                      \
+    X(TIME, destination_rate_delay, "default_destination_rate_delay", "s", "0s", 0,                \
+      PARAM_LIFETIME_MAX, "pause between deliveries to one destination, one at a time; 0: none")   \
+    X(TIME, transport_rate_delay, "default_transport_rate_delay", "s", "0s", 0,                    \
+      PARAM_LIFETIME_MAX, "pause between deliveries of the transport; 0: none")                    \
+    X(INT, delivery_slot_cost, "default_delivery_slot_cost", "entries", "5", 0, 100000,            \
+      "entries a message delivers for each that may overtake it; 0 and 1: nothing overtakes")      \
+    X(INT, delivery_slot_loan, "default_delivery_slot_loan", "entries", "3", 0, 100000,            \
+      "entries that may overtake on credit")                                                       \
+    X(INT, delivery_slot_discount, "default_delivery_slot_discount", "per cent", "50", 0, 100,     \
+      "share of the slots that may be missing when a message overtakes")                           \
+    X(INT, minimum_delivery_slots, "default_minimum_delivery_slots", "entries", "3", 0, 100000,    \
+      "smaller messages are never overtaken")                                                      \
+    X(INT, recipient_limit, "default_recipient_limit", "recipients", "20000", 0, 10000000,         \
+      "recipients in memory")                                                                      \
+    X(INT, extra_recipient_limit, "default_extra_recipient_limit", "recipients", "1000", 0,        \
+      10000000, "recipients in memory for messages that overtake")                                 \
+    X(INT, recipient_refill_limit, "default_recipient_refill_limit", "recipients", "100", 1,       \
+      100000, "how many recipients are read at least in one go")                                   \
+    X(TIME, recipient_refill_delay, "default_recipient_refill_delay", "s", "5s", PARAM_S(1),       \
+      PARAM_DAYS(1), "longest wait for that many")                                                 \
+    X(INT, process_limit, "default_process_limit", "deliveries", "100", 0, 100000,                 \
+      "deliveries at once of the transport; 0: no limit")                                          \
+    /* the agent */                                                                                \
+    X(CHOICE, agent, "", CONF_AGENT_WORDS, "smtp", 0, 0,                                           \
+      "what performs the deliveries; in a clause NAME/* it declares the transport")                \
+    X(STRING, command, "", "raw", "", 0, 0, "command line of pipe and ta agents")                  \
+    X(STRING, user, "", "user", "", 0, 0, "user of the command; empty: the daemon's")              \
+    X(STRING, group, "", "group", "", 0, 0, "group of the command; empty: that of user")           \
+    X(STRING, maildir, "", "path", "mail/%d/%u/", 0, 0,                                            \
+      "directory of a mailbox; %u local part, %d domain, %% a per cent sign")                      \
+    X(SIZE, size_limit, "", "bytes", "0", 0, PARAM_NO_MAX, "larger messages fail; 0: no limit")    \
+    /* the SMTP and LMTP client */                                                                 \
+    X(TIME, connect_timeout, "smtp_connect_timeout", "s", "30s", PARAM_S(1), PARAM_DAYS(1),        \
+      "to connect to one address")                                                                 \
+    X(TIME, helo_timeout, "smtp_helo_timeout", "s", "300s", PARAM_S(1), PARAM_DAYS(1),             \
+      "for the greeting and for EHLO, HELO and LHLO")                                              \
+    X(TIME, starttls_timeout, "smtp_starttls_timeout", "s", "300s", PARAM_S(1), PARAM_DAYS(1),     \
+      "for STARTTLS and its handshake")                                                            \
+    X(TIME, mail_timeout, "smtp_mail_timeout", "s", "300s", PARAM_S(1), PARAM_DAYS(1), "for MAIL") \
+    X(TIME, rcpt_timeout, "smtp_rcpt_timeout", "s", "300s", PARAM_S(1), PARAM_DAYS(1), "for RCPT") \
+    X(TIME, data_init_timeout, "smtp_data_init_timeout", "s", "120s", PARAM_S(1), PARAM_DAYS(1),   \
+      "for DATA")                                                                                  \
+    X(TIME, data_xfer_timeout, "smtp_data_xfer_timeout", "s", "180s", PARAM_S(1), PARAM_DAYS(1),   \
+      "for each piece of content to be taken")                                                     \
+    X(TIME, data_done_timeout, "smtp_data_done_timeout", "s", "600s", PARAM_S(1), PARAM_DAYS(1),   \
+      "for the reply to the end of content")                                                       \
+    X(TIME, rset_timeout, "smtp_rset_timeout", "s", "20s", PARAM_S(1), PARAM_DAYS(1), "for RSET")  \
+    X(TIME, quit_timeout, "smtp_quit_timeout", "s", "300s", PARAM_S(1), PARAM_DAYS(1), "for QUIT") \
+    X(STRING, helo_name, "smtp_helo_name", "host", "$myhostname", 0, 0,                            \
+      "name in EHLO, HELO and LHLO")                                                               \
+    X(STRING, bind_address, "smtp_bind_address", "IPv4 address", "", 0, 0,                         \
+      "source address of IPv4 connections; empty: the system's choice")                            \
+    X(STRING, bind_address6, "smtp_bind_address6", "IPv6 address", "", 0, 0,                       \
+      "source address of IPv6 connections; empty: the system's choice")                            \
+    X(CHOICE, address_preference, "smtp_address_preference", CONF_PREFER_WORDS, "any", 0, 0,       \
+      "which of a host's addresses are tried first")                                               \
+    X(INT, mx_address_limit, "smtp_mx_address_limit", "addresses", "5", 1, 100,                    \
+      "addresses tried in one delivery")                                                           \
+    X(INT, mx_session_limit, "smtp_mx_session_limit", "sessions", "2", 1, 100,                     \
+      "sessions opened in one delivery")                                                           \
+    X(LIST, fallback_relay, "smtp_fallback_relay", "nexthop", "", 0, 0,                            \
+      "where to go when all hosts of a destination fail")                                          \
+    X(BOOL, skip_5xx_greeting, "smtp_skip_5xx_greeting", "", "yes", 0, 0,                          \
+      "try the next host after a 5xx greeting instead of failing")                                 \
+    X(CHOICE, tls_security_level, "smtp_tls_security_level", CONF_TLS_WORDS, "may", 0, 0,          \
+      "STARTTLS: never, where offered, always, always with a verified certificate")                \
+    X(STRING, tls_CAfile, "smtp_tls_CAfile", "path", "", 0, 0,                                     \
+      "PEM file of trusted authorities; empty: the system's")                                      \
+    X(BOOL, connection_cache_on_demand, "smtp_connection_cache_on_demand", "", "yes", 0, 0,        \
+      "keep connections of busy destinations open")                                                \
+    X(TIME, connection_cache_time_limit, "smtp_connection_cache_time_limit", "s", "2s", 0,         \
+      PARAM_DAYS(1), "how long an idle connection is kept")                                        \
+    X(TIME, connection_reuse_time_limit, "smtp_connection_reuse_time_limit", "s", "300s",          \
+      PARAM_S(1), PARAM_DAYS(1), "how long a connection is used again")                            \
+    X(INT, connection_reuse_count_limit, "smtp_connection_reuse_count_limit", "deliveries", "0",   \
+      0, 1000000, "how often a connection is used; 0: no limit")                                   \
+    /* ZMailer's clauses */                                                                        \
+    X(TIME, interval, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                         \
+      "unit of retry times, which then follow `retries'; 0: minimal_backoff_time and "             \
+      "maximal_backoff_time rule")                                                                 \
+    X(LIST, retries, "", "positive number", "1 1 2 3 5 8 13 21 34", 0, 0,                          \
+      "multiples of `interval' after each attempt")                                                \
+    X(TIME, expiry, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                           \
+      "age limit of mail that was tried; 0: maximal_queue_lifetime")                               \
+    X(TIME, expiry2, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                          \
+      "further age of mail that was never tried; 0: one day")                                      \
+    X(LIST, reporttimes, "", "interval", "", 0, 0,                                                 \
+      "when the sender is told of a delay, at most 4; empty: delay_warning_time")                  \
+    X(STRING, expiryform, "", "name", "", 0, 0,                                                    \
+      NO_EFFECT "ZMailer reads it and does nothing, too")                                          \
+    X(STRING, deliveryform, "", "name", "delivery", 0, 0,                                          \
+      NO_EFFECT "ZMailer reads it and does nothing, too")                                          \
+    X(TIME, idlemax, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                          \
+      "how long an idle agent is kept; 0: 3 times `interval'")                                     \
+    X(INT, maxta, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                      \
+      "agents in total; 0 and less: no limit")                                                     \
+    X(INT, maxchannel, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                 \
+      "agents of the transport; 0 and less: process_limit alone")                                  \
+    X(INT, maxring, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                    \
+      "agents of the destinations of this clause; 0 and less: no limit")                           \
+    X(INT, maxthr, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                     \
+      "agents of one destination; 0 and less: the concurrency window alone")                       \
+    X(INT, overfeed, "", "entries", "0", INT64_MIN, PARAM_NO_MAX,                                  \
+      "entries a running agent is given ahead; less than 0: 0")                                    \
+    X(INT, skew, "", "steps", "5", 1, 100000,                                                      \
+      "how far random re-entry spreads behind the last of `retries'")                              \
+    X(BOOL, ageorder, "", "", "no", 0, 0, "oldest message first")                                  \
+    X(BOOL, queueonly, "", "", "no", 0, 0, "no delivery unless asked for")                         \
+    X(BOOL, wakeuprestartonly, "", "", "no", 0, 0,                                                 \
+      "new mail adds no agents to a destination that has one")                                     \
+    X(BOOL, bychannel, "", "", "no", 0, 0, NO_EFFECT "ZMailer reads it and does nothing, too")     \
+    X(BOOL, byhost, "", "", "no", 0, 0, NO_EFFECT "ZMailer reads it and does nothing, too")        \
+    X(INT, priority, "", "nice value", "0", -20, 19, "scheduling priority of the command")         \
+    X(INT, nice, "", "nice value", "0", -40, 39, "change of the command's scheduling priority")    \
+    X(INT, syspriority, "", "nice value", "0", -20, 19, NO_EFFECT "the daemon keeps its priority") \
+    X(INT, sysnice, "", "nice value", "0", -40, 39, NO_EFFECT "the daemon keeps its priority")
+
+/* The members these make. */
+#define PARAM_MEMBER_STRING(name)   const char *name;
+#define PARAM_MEMBER_LIST(name)     struct conf_list name;
+#define PARAM_MEMBER_BOOL(name)     bool name;
+#define PARAM_MEMBER_INT(name)      int64_t name;
+#define PARAM_MEMBER_SIZE(name)     int64_t name;
+#define PARAM_MEMBER_TIME(name)     int64_t name##_us;
+#define PARAM_MEMBER_CHOICE(name)   int name;
+#define PARAM_MEMBER_FEEDBACK(name) struct conf_feedback name;
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * What holds for one transport and next hop.
+ *
+ * Each value is the first of
+ *   1. the first clause of the file whose pattern matches (and no other: ZMailer's rule),
+ *   2. the clause that declares the transport (pattern NAME or
+ *      NAME/ with a star behind it, and agent= or command=),
+ *   3. the clause `*` (stars on both sides) as far as it was known where the clause of 1 stands,
+ *   4. the parameter TRANSPORT_name (built in: local_destination_recipient_limit = 1 and
+ *      local_destination_concurrency_limit = 2),
+ *   5. the parameter `default_name` or its built-in default.
+ */
+#ifndef CONF_POLICY_H
+#define CONF_POLICY_H
+
+#include "params.h"
+#include "slice.h"
+
+struct conf;
+
+struct policy {
+#define POLICY_MEMBER(type, name, default_name, unit, preset, min, max, meaning)                   \
+    PARAM_MEMBER_##type(name)
+    POLICY_PARAMS(POLICY_MEMBER)
+#undef POLICY_MEMBER
+    /* The clause of rule 1 (0 = none), to be used as the name of a ring: destinations of one ring
+     * share maxring. */
+    uint32_t ring;
+};
+
+/* Compute the policy of a destination. Costs one pattern match per clause and a copy per value, so
+ * callers keep the result with the destination; strings and lists in it are borrowed from `conf`.
+ * `nexthop` is compared in lower case; an empty one asks for the transport as a whole, which only
+ * patterns with an empty or starred host match. */
+void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
+                struct policy *ret_policy);
+
+/* A transport: built in (smtp, relay, lmtp, local, error, retry, discard) or declared. */
+struct conf_transport {
+    const char *name;
+    struct policy policy; /* policy_for(name, "") */
+};
+
+/* All transports, in a fixed order: built-in ones, then as declared. */
+size_t conf_transport_count(const struct conf *conf);
+const struct conf_transport *conf_transport_at(const struct conf *conf, size_t index);
+
+/* NULL when nothing declares it. */
+const struct conf_transport *conf_transport_find(const struct conf *conf, struct slice name);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * From a recipient to a transport, a next hop and a destination.
+ *
+ * The first that answers decides, as in Postfix:
+ *   1. transport_maps: user+ext@domain, user@domain, domain, .parent domains, `*`;
+ *      the right side is `transport:nexthop`, `transport:` (next hop: the recipient's domain),
+ *      `:nexthop` or `:` (what would be used without the map, with this or its own next hop), or
+ *      `error:text`;
+ *   2. local_domains: local_transport;
+ *   3. relay_domains: relay_transport, else default_transport; either with the next hop it carries,
+ *      else relayhost, else the recipient's domain.
+ */
+#ifndef CONF_ROUTE_H
+#define CONF_ROUTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "envelope.h"
+#include "slice.h"
+
+struct conf;
+
+#define ROUTE_NEXTHOP_MAX     512u /* bytes */
+#define ROUTE_DESTINATION_MAX (ROUTE_NEXTHOP_MAX + ADDRESS_MAX + 1)
+#define ROUTE_MAP_MAX         1000000u    /* lines of one map */
+#define ROUTE_MAP_FILE_MAX    (64u << 20) /* bytes */
+
+struct route {
+    const char *transport; /* its name, borrowed from conf; conf_transport_find knows it */
+    char nexthop[ROUTE_NEXTHOP_MAX + 1];         /* as written; never empty */
+    char destination[ROUTE_DESTINATION_MAX + 1]; /* nexthop, or localpart@nexthop when the recipient
+                                                    limit is 1; lower case */
+};
+
+/* Route one recipient (an address without angle brackets, or a bare local part, which is at
+ * myorigin). Always finds a route: an address that is none goes to the error transport with a text
+ * that says so. `conf->route_generation` names the tables it was made with: a 64-bit fingerprint,
+ * the same in every process that read the same files, so a stored route with another one is stale.
+ */
+void route_address(const struct conf *conf, struct slice recipient, struct route *ret_route);
+
+/* The destination's name for a transport and next hop that are known already. */
+void route_destination(const struct conf *conf, struct slice recipient, struct route *route);
+
+/* The domain of an address, behind its last `@`; empty when there is none. */
+struct slice route_domain(struct slice address);
+
+/* May a stranger send to this domain: local_domains, relay_domains? */
+bool route_accepts_domain(const struct conf *conf, struct slice domain);
+
+#endif
