@@ -59,6 +59,12 @@ struct conf_problems {
 /* What the world tells a configuration. */
 struct conf_world {
     const char *hostname; /* default of myhostname; NULL: ask the system */
+
+    /* How files are read: all of `path` is appended to *out, -EFBIG beyond `max` bytes. 0 or
+     * negative errno. NULL: from the file system. So the parent of the daemon remembers what was
+     * read, and confined processes read from what it remembered. */
+    int (*read)(void *arg, const char *path, size_t max, struct buf *out);
+    void *arg;
 };
 
 /* Read the file `path`. NULL when a problem is an error (or the file can't be read, which is one,
