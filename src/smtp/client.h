@@ -168,37 +168,41 @@ struct client {
     struct slice host;
     struct reply reply;
     struct buf out;
-    struct buf text;         /* the composed text of the verdict or failure being reported */
+    struct buf text;         /* composed for the verdicts or the failure being reported */
     struct client_mail mail; /* of the current transaction; slices and array borrowed */
-    uint8_t *marks;          /* one per recipient: enum mark */
+    uint8_t *marks;          /* of the transaction, one per recipient: enum mark */
     struct mono deadline;
     uint64_t size_limit;   /* announced by the peer; 0: none */
     size_t out_seen;       /* bytes in `out` when progress was last judged */
-    uint32_t send_rcpt;    /* recipients before this one were sent (or skipped) */
-    uint32_t recv_rcpt;    /* recipients before this one were answered (or skipped) */
+    uint32_t send_rcpt;    /* recipients before this one were sent, or skipped */
+    uint32_t recv_rcpt;    /* recipients before this one were answered, or skipped */
     uint32_t rcpts_open;   /* sent and not refused: these keep the transaction going */
+    uint32_t unsettled;    /* recipients whose verdict was not reported yet */
     uint32_t outstanding;  /* replies that are due */
-    uint32_t verdict_next; /* verdicts to report, for recipients verdict_next.. */
-    uint32_t verdict_end;  /* ..verdict_end - 1 that are not settled yet */
-    struct status status;  /* of the verdicts or failure being reported */
+    uint32_t verdict_next; /* verdicts to report: for verdict_next..verdict_end-1, as far as */
+    uint32_t verdict_end;  /* not settled */
+    struct status status;  /* of the verdicts or failure being reported, like those below */
     uint16_t code;
     uint8_t outcome;
     uint8_t phase;
     uint8_t cause;
-    uint8_t offers;
+    uint8_t offers; /* enum client_offer */
     uint8_t state;
     uint8_t send_step;
     uint8_t recv_step;
-    uint8_t pending;
+    uint8_t pending; /* the event behind the verdicts */
     uint8_t content_prev;
-    bool has_reply;
+    bool has_reply; /* the peer's reply is the reason */
     bool site;
-    bool content_asked;
     bool content_was_sent;
     bool retry_in_clear;
     bool reusable;
-    bool rset_needed;
-    bool secure;
+    bool content_asked;   /* NEED_CONTENT was reported and not answered */
+    bool rset_needed;     /* the peer may still be in a transaction */
+    bool utf8;            /* the transaction uses SMTPUTF8 */
+    bool secure;          /* STARTTLS was done */
+    bool lost;            /* client_lost was called */
+    bool names_itself_us; /* the peer greeted with our own hostname */
 };
 
 /* Every default of Postfix; hostname is left empty for the owner to set. */
@@ -212,9 +216,10 @@ void client_init(struct client *c, const struct client_config *config, struct sl
 /* Release what is held; allowed in any state. */
 void client_fini(struct client *c);
 
-/* Bytes from the peer. Returns how many were used: all, unless events wait; so drain and give the
- * rest. After NEED_TLS, give the rest, too, before the handshake: whatever a peer (or somebody in
- * between) put behind its consent to TLS fails the session. */
+/* Bytes from the peer. Returns how many were used, which is up to the end of one reply and nothing
+ * while events wait; so drain and give the rest. After NEED_TLS, give the rest, too, before the
+ * handshake: whatever a peer (or somebody in between) put behind its consent to TLS fails the
+ * session. */
 size_t client_input(struct client *c, struct slice in, struct mono now);
 
 /* The next thing to know or do; false when there is none. */
@@ -236,8 +241,8 @@ void client_lost(struct client *c);
 void client_tls_started(struct client *c, struct mono now);
 void client_tls_failed(struct client *c, struct slice why);
 
-/* READY was seen, or DONE with `reusable`: start a transaction. The struct is copied; what it
- * points to is borrowed until DONE or, after FAILED, until client_fini. */
+/* READY was seen, or DONE with `reusable`, and nothing since: start a transaction. The struct is
+ * copied; what it points to is borrowed until DONE or, after FAILED, until client_fini. */
 void client_begin(struct client *c, const struct client_mail *mail, struct mono now);
 
 /* Content in wire form (lines end in CRLF), after NEED_CONTENT. Returns how much of it was taken:

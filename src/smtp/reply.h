@@ -8,8 +8,8 @@
  *
  * Bounds: of a line REPLY_LINE_MAX bytes and of a reply REPLY_TEXT_MAX bytes are kept, the rest is
  * read and dropped. A reply of more than REPLY_LINES_MAX lines or REPLY_BYTES_MAX bytes is BAD: a
- * peer that never ends its reply would never let us go. So are a line without a three-digit code of
- * 200..599, and a code that changes between the lines. A bare LF ends a line, too.
+ * peer that never ends its reply would never let us go. So is a line without a three-digit code of
+ * 200..599. Where the lines' codes differ, the last one counts. A bare LF ends a line, too.
  */
 #ifndef SMTP_REPLY_H
 #define SMTP_REPLY_H
@@ -50,7 +50,9 @@ struct reply {
     uint32_t line_len;    /* its length so far as sent, kept or not */
     uint16_t lines;
     uint16_t code;
-    uint8_t state;    /* enum reply_state; written by one function only */
+    char head[4];     /* the line's first bytes: code and separator */
+    uint8_t state;    /* enum reply_state */
+    bool line_end_cr; /* the line's last byte so far is a CR */
     bool status_sent; /* the peer sent an enhanced status of its own */
 };
 
