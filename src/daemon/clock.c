@@ -5,7 +5,7 @@
 #include "check.h"
 
 static int64_t offset_us;
-static struct mono mono_now;
+static struct mono mono_now; /* 0: both are to be read */
 static struct wall wall_now;
 
 static int64_t read_clock(clockid_t id)
@@ -22,6 +22,11 @@ void clock_update(void)
     wall_now.us = read_clock(CLOCK_REALTIME);
 }
 
+void clock_forget(void)
+{
+    mono_now.us = 0;
+}
+
 struct mono clock_mono(void)
 {
     if (mono_now.us == 0) {
@@ -32,7 +37,7 @@ struct mono clock_mono(void)
 
 struct wall clock_wall(void)
 {
-    if (wall_now.us == 0) {
+    if (mono_now.us == 0) {
         clock_update();
     }
     return wall_now;

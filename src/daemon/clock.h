@@ -9,8 +9,12 @@
 
 #include "times.h"
 
-/* Read the clocks now; the loop does so at the start of each turn. */
+/* Read the clocks now. */
 void clock_update(void);
+
+/* The turn is over: the first question of the next one reads the clocks. Called before the loop
+ * goes to sleep, as nothing of ours runs between its waking up and the first event. */
+void clock_forget(void);
 
 /* The time of this turn. */
 struct mono clock_mono(void);

@@ -5,9 +5,12 @@
  * (...)
  *
  * Lines go to standard error, syslog or a file (parameter `log`), through a buffer that the main
- * loop empties once per turn (log_flush), so a busy turn costs one write. A confined process gets
- * its log descriptor opened before it is confined. Text from outside is made printable here, once.
- * A line is cut at LOG_LINE_MAX.
+ * loop empties once per turn (log_flush), so a busy turn costs one write (or one per LOG_LINE_MAX
+ * bytes to a pipe, where longer writes would mix with those of other processes). A confined process
+ * opens its log before it is confined. Text from outside is made printable here, once. A line is
+ * cut at LOG_LINE_MAX. Times are those of clock_wall().
+ *
+ * Levels show as Postfix shows them: "warning: " and "error: " in front of the text.
  */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
@@ -17,16 +20,27 @@
 
 #include "buf.h"
 
-#define LOG_LINE_MAX 4096
+#define LOG_LINE_MAX   4096
+#define LOG_BUFFER_MAX (1u << 20)
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
 
-/* Where to: "stderr", "syslog" or "file:PATH". `name` is the first part of the tag ("postfix"),
- * `program` the second ("qmgr"). Errors are written to *ret_error; the old destination stays. */
-bool log_open(const char *where, const char *name, const char *program, struct buf *ret_error);
+/* Where to: "stderr", "syslog" or "file:PATH" (a relative PATH starts at `directory`). `name` is
+ * the first part of the tag ("postfix"), `program` the second ("qmgr"). On failure the reason is
+ * written to *ret_error and the old destination stays. Before the first call lines go to standard
+ * error. */
+bool log_open(const char *where, const char *directory, const char *name, const char *program,
+              struct buf *ret_error);
 
-/* Open the log again (file rotation). */
+/* Open the log again: file rotation, or a syslog daemon that came back. The old one stays when that
+ * fails. Does nothing for standard error. */
 void log_reopen(void);
+
+/* A confined process cannot open anything: the parent reopens, and hands over a copy of its
+ * descriptor. log_share returns a new one for a child (-1 for standard error, or when there is
+ * none); log_adopt takes it. */
+int log_share(void);
+void log_adopt(int fd);
 
 void log_set_level(enum log_level least);
 
@@ -41,7 +55,13 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_as(const char *program, int pid, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Write out what has gathered. */
+/* Write out what has gathered, as far as the destination takes it without waiting: a stuck terminal
+ * or pipe must not stop the mail. Up to LOG_BUFFER_MAX bytes wait for it; lines beyond are lost and
+ * counted, and a line says how many when there is room again. A destination that is gone loses
+ * lines in silence. */
 void log_flush(void);
+
+/* Is something left that log_flush could not write? Then call it again within a second or so. */
+bool log_waiting(void);
 
 #endif

@@ -8,7 +8,18 @@
  *     one turn: events (sockets, channels, timers) -> ops->turn -> channels and log written out
  *
  * The loop ends when the role calls role_exit, or at once when the parent's channel closes: a child
- * never outlives its parent.
+ * never outlives its parent. Signals are the parent's business: a child ignores SIGINT, SIGTERM,
+ * SIGHUP and SIGUSR1 (a terminal sends them to everybody) and SIGPIPE, and is stopped with
+ * WIRE_STOP.
+ *
+ *   parent's frames:  CONF (LISTENER | PEER | CLOCK)* START ... (CONF | LISTENER | PEER | CLOCK |
+ *                     LOG | the role's own)* STOP
+ *   role's functions: start, then listener and peer in the order of the frames, confinement, begin,
+ *                     STARTED to the parent
+ *
+ * After a reload the listeners come anew: those that were there before are sent again only when
+ * their URL was not listened to before; a listener whose URL the new configuration lacks is the
+ * role's to close in `reload` (conf->listen, conf->control_listen).
  */
 #ifndef DAEMON_ROLE_H
 #define DAEMON_ROLE_H
@@ -28,7 +39,8 @@ struct role_ops {
     const char *program; /* in log tags: "smtpd", "qmgr", "smtp" */
 
     /* Before confinement, with the first configuration: open what needs files or privileges.
-     * `state` = role->state is the role's own. Nonzero: the process ends with this exit status. */
+     * `state` = role->state is the role's own. Nonzero: the process ends with this exit status. The
+     * queue has its user already, so that what it creates belongs to it. */
     int (*start)(struct role *role);
 
     /* A listening socket (receive, control); taken. May be NULL. */
@@ -55,6 +67,9 @@ struct role_ops {
 
     /* After the events of each turn. May be NULL. */
     void (*turn)(struct role *role);
+
+    /* The loop is over: free channels and state. May be NULL. Not called when `start` failed. */
+    void (*end)(struct role *role);
 };
 
 struct role {
@@ -68,12 +83,15 @@ struct role {
     unsigned index; /* among the processes of this role */
     bool stopping;
     void *state; /* the role's own */
+
+    /* role.c's own */
+    struct role_private *inner;
 };
 
 /* The life of a child: returns its exit status. `parent_fd` is the inherited channel. */
 int role_main(const struct role_ops *ops, unsigned index, int parent_fd);
 
-/* End the loop after this turn. */
+/* End the loop after this turn. Last words for a neighbour are the role's to channel_drain. */
 void role_exit(struct role *role, int status);
 
 /* The bytes of a file of the configuration by its path as written there; ptr NULL when none. */

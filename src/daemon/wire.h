@@ -32,6 +32,7 @@ enum wire_type {
     WIRE_START,    /* all has been sent: confine yourself and begin. No body */
     WIRE_STOP,     /* finish in good order, then exit with 0. No body */
     WIRE_CLOCK,    /* i64: microseconds to add to both clocks (tests only) */
+    WIRE_LOG,      /* a new descriptor for log lines, after a rotation. No body */
 
     /* child to parent */
     WIRE_STARTED,   /* confined and working. No body */

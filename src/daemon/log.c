@@ -1,0 +1,443 @@
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "mem.h"
+#include "printable.h"
+#include "slice.h"
+
+#define SYSLOG_SOCKET "/dev/log"
+#define FILE_PREFIX   "file:"
+
+/* A pipe takes this much in one piece or not at all, so lines of several processes never mix. */
+_Static_assert(LOG_LINE_MAX <= PIPE_BUF, "a line is written in one piece");
+
+enum destination {
+    TO_STDERR, /* descriptor is 2, or a non-blocking opening of the same thing */
+    TO_SYSLOG, /* a datagram per line */
+    TO_FILE,
+};
+
+/* One log per process; that is why this module has state. */
+static struct {
+    enum destination to;
+    int fd;         /* -1: gone, or never there */
+    bool at_once;   /* a regular file: takes everything in one write */
+    bool is_socket; /* standard error is one */
+    char *path;     /* of TO_FILE */
+    char *name;
+    char *program;
+    char host[256];
+    enum log_level least;
+    struct buf out;
+    uint64_t lost; /* lines since the last report of it */
+
+    int64_t stamp_second; /* what `stamp` shows */
+    char stamp[32];
+} log_state = {.fd = STDERR_FILENO,
+               .least = LOG_LEVEL_INFO,
+               .out = {.limit = LOG_BUFFER_MAX},
+               .stamp_second = INT64_MIN};
+
+/* ---- destinations -----------------------------------------------------------------------------
+ */
+
+/* Standard error may be a terminal or pipe that others share, so O_NONBLOCK must not be set on it:
+ * the flag belongs to the open file, not to our descriptor. A terminal or pipe is opened once more
+ * instead; where that is not possible, writes may wait. */
+static int open_stderr(bool *ret_at_once, bool *ret_is_socket)
+{
+    struct stat st;
+    int fd;
+
+    *ret_at_once = *ret_is_socket = false;
+    if (fstat(STDERR_FILENO, &st) != 0) {
+        return -1;
+    }
+    *ret_at_once = S_ISREG(st.st_mode);
+    *ret_is_socket = S_ISSOCK(st.st_mode);
+    if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode)) {
+        return STDERR_FILENO;
+    }
+    fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? STDERR_FILENO : fd;
+}
+
+static int open_syslog(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = SYSLOG_SOCKET};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0) {
+        return -errno;
+    }
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        int error = errno;
+        (void)close(fd); /* nothing was sent */
+        return -error;
+    }
+    return fd;
+}
+
+static int open_file(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static void close_log(void)
+{
+    if (log_state.fd > STDERR_FILENO) {
+        (void)close(log_state.fd); /* what it had to say went with each write */
+    }
+    log_state.fd = -1;
+}
+
+static void set_string(char **where, const char *value)
+{
+    char *copy = mem_string(value);
+
+    mem_free(*where);
+    *where = copy;
+}
+
+bool log_open(const char *where, const char *directory, const char *name, const char *program,
+              struct buf *ret_error)
+{
+    struct buf path;
+    enum destination to;
+    bool at_once = false, is_socket = false;
+    int fd;
+
+    buf_init(&path, PATH_MAX);
+    if (strcmp(where, "stderr") == 0) {
+        to = TO_STDERR;
+        fd = open_stderr(&at_once, &is_socket);
+    } else if (strcmp(where, "syslog") == 0) {
+        to = TO_SYSLOG;
+        fd = open_syslog();
+        if (fd < 0) {
+            (void)buf_addf(ret_error, "log: %s: %s", SYSLOG_SOCKET, strerror(-fd)); /* sticky */
+            return false;
+        }
+    } else if (strncmp(where, FILE_PREFIX, strlen(FILE_PREFIX)) == 0) {
+        where += strlen(FILE_PREFIX);
+        if (!buf_addf(&path, "%s%s%s", where[0] == '/' ? "" : directory, where[0] == '/' ? "" : "/",
+                      where)) {
+            (void)buf_addf(ret_error, "log: path too long"); /* sticky */
+            return false;
+        }
+        to = TO_FILE;
+        at_once = true;
+        fd = open_file(buf_cstr(&path));
+        if (fd < 0) {
+            (void)buf_addf(ret_error, "log: %s: %s", buf_cstr(&path), strerror(-fd)); /* sticky */
+            buf_fini(&path);
+            return false;
+        }
+    } else {
+        (void)buf_addf(ret_error, "log: %s: not stderr, syslog or file:PATH", where); /* sticky */
+        return false;
+    }
+
+    log_flush();
+    close_log();
+    if (log_state.to != to) {
+        buf_clear(&log_state.out); /* what waits has the other form */
+    }
+    log_state.to = to;
+    log_state.fd = fd;
+    log_state.at_once = at_once;
+    log_state.is_socket = is_socket;
+    set_string(&log_state.path, to == TO_FILE ? buf_cstr(&path) : "");
+    set_string(&log_state.name, name);
+    set_string(&log_state.program, program);
+    buf_fini(&path);
+    tzset(); /* now, while the time zone's file can still be read */
+    return true;
+}
+
+void log_reopen(void)
+{
+    int fd;
+
+    if (log_state.to == TO_STDERR) {
+        return;
+    }
+    fd = log_state.to == TO_SYSLOG ? open_syslog() : open_file(log_state.path);
+    if (fd < 0) {
+        log_warning("log: cannot open it again: %s", strerror(-fd));
+        return;
+    }
+    log_adopt(fd);
+}
+
+int log_share(void)
+{
+    return log_state.to == TO_STDERR || log_state.fd < 0
+               ? -1
+               : fcntl(log_state.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
+void log_adopt(int fd)
+{
+    log_flush();
+    close_log();
+    log_state.fd = fd;
+}
+
+void log_set_level(enum log_level least)
+{
+    log_state.least = least;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------
+ */
+
+static const char *stamp(void)
+{
+    struct wall now = clock_wall();
+    int64_t second = us_seconds(now.us);
+
+    if (second != log_state.stamp_second) {
+        time_t t = (time_t)second;
+        struct tm local;
+
+        if (localtime_r(&t, &local) == NULL ||
+            strftime(log_state.stamp, sizeof log_state.stamp, "%b %e %H:%M:%S", &local) == 0) {
+            log_state.stamp[0] = '\0';
+        }
+        log_state.stamp_second = second;
+    }
+    return log_state.stamp;
+}
+
+/* The first label, as syslog writes it. */
+static const char *host(void)
+{
+    if (log_state.host[0] == '\0') {
+        if (gethostname(log_state.host, sizeof log_state.host - 1) != 0 ||
+            log_state.host[0] == '\0') {
+            (void)strcpy(log_state.host, "localhost"); /* fits */
+        }
+        log_state.host[strcspn(log_state.host, ".")] = '\0';
+    }
+    return log_state.host;
+}
+
+static int syslog_priority(enum log_level level)
+{
+    static const int priorities[] = {
+        [LOG_LEVEL_DEBUG] = LOG_MAIL | LOG_DEBUG,
+        [LOG_LEVEL_INFO] = LOG_MAIL | LOG_INFO,
+        [LOG_LEVEL_WARNING] = LOG_MAIL | LOG_WARNING,
+        [LOG_LEVEL_ERROR] = LOG_MAIL | LOG_ERR,
+    };
+
+    return priorities[level];
+}
+
+/* Append one line to the buffer, or count it as lost. Syslog's form is "<priority>", the time, and
+ * the tag, without a host. */
+static bool add_line(enum log_level level, const char *program, int pid, const char *format,
+                     va_list args)
+{
+    static const char *const prefixes[] = {
+        [LOG_LEVEL_DEBUG] = "",
+        [LOG_LEVEL_INFO] = "",
+        [LOG_LEVEL_WARNING] = "warning: ",
+        [LOG_LEVEL_ERROR] = "error: ",
+    };
+    char line[LOG_LINE_MAX];
+    size_t start, size = sizeof line - 1; /* the line feed */
+    int len;
+
+    start = log_state.to == TO_SYSLOG
+                ? (size_t)snprintf(line, size, "<%d>%s", syslog_priority(level), stamp())
+                : (size_t)snprintf(line, size, "%s %s", stamp(), host());
+    len = snprintf(line + start, size - start, " %.64s/%.64s[%d]: %s",
+                   log_state.name == NULL ? "postfix" : log_state.name, program, pid,
+                   prefixes[level]);
+    CHECK(len > 0);
+    start += (size_t)len;
+    CHECK(start < size);
+    len = vsnprintf(line + start, size - start, format, args);
+    CHECK(len >= 0);
+    len = (size_t)len < size - start ? len : (int)(size - start) - 1;
+    printable_fix(line + start, (size_t)len);
+    len += (int)start;
+    line[len++] = '\n';
+    if (buf_add(&log_state.out, slice_of(line, (size_t)len))) {
+        return true;
+    }
+    log_state.out.failed = false; /* full for now; it is written out and goes on */
+    return false;
+}
+
+static bool add_linef(enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool add_linef(enum log_level level, const char *format, ...)
+{
+    va_list args;
+    bool ok;
+
+    va_start(args, format);
+    ok = add_line(level, log_state.program == NULL ? "sluiced" : log_state.program, (int)getpid(),
+                  format, args);
+    va_end(args);
+    return ok;
+}
+
+static void log_line(enum log_level level, const char *program, int pid, const char *format,
+                     va_list args)
+{
+    if (level < log_state.least) {
+        return;
+    }
+    if (log_state.lost > 0 && add_linef(LOG_LEVEL_WARNING, "%llu log lines were lost",
+                                        (unsigned long long)log_state.lost)) {
+        log_state.lost = 0;
+    }
+    if (log_state.lost > 0 || !add_line(level, program, pid, format, args)) {
+        log_state.lost++;
+    }
+}
+
+#define LOG_OWN_LINE(level)                                                                        \
+    do {                                                                                           \
+        va_list args;                                                                              \
+        va_start(args, format);                                                                    \
+        log_line(level, log_state.program == NULL ? "sluiced" : log_state.program, (int)getpid(),  \
+                 format, args);                                                                    \
+        va_end(args);                                                                              \
+    } while (0)
+
+void log_info(const char *format, ...)
+{
+    LOG_OWN_LINE(LOG_LEVEL_INFO);
+}
+
+void log_warning(const char *format, ...)
+{
+    LOG_OWN_LINE(LOG_LEVEL_WARNING);
+}
+
+void log_error(const char *format, ...)
+{
+    LOG_OWN_LINE(LOG_LEVEL_ERROR);
+}
+
+void log_debug(const char *format, ...)
+{
+    LOG_OWN_LINE(LOG_LEVEL_DEBUG);
+}
+
+void log_as(const char *program, int pid, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    log_line(LOG_LEVEL_INFO, program, pid, format, args);
+    va_end(args);
+}
+
+/* ---- writing out ------------------------------------------------------------------------------
+ */
+
+/* How much of `out` goes in one write: whole lines, no more than stay in one piece. */
+static size_t piece(struct slice out)
+{
+    if (log_state.to == TO_SYSLOG) {
+        return slice_find(out, '\n') + 1;
+    }
+    if (log_state.at_once || out.len <= PIPE_BUF) {
+        return out.len;
+    }
+    return slice_find_last(slice_of(out.ptr, PIPE_BUF), '\n') + 1;
+}
+
+static uint64_t count_lines(struct slice text)
+{
+    uint64_t count = 0;
+
+    while (text.len > 0) {
+        text = slice_skip(text, slice_find(text, '\n') + 1);
+        count++;
+    }
+    return count;
+}
+
+static ssize_t write_piece(struct slice out)
+{
+    if (log_state.to == TO_SYSLOG) {
+        ssize_t n = send(log_state.fd, out.ptr, out.len - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        return n < 0 ? n : (ssize_t)out.len;
+    }
+    if (log_state.is_socket) {
+        return send(log_state.fd, out.ptr, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    return write(log_state.fd, out.ptr, out.len);
+}
+
+/* The syslog daemon was restarted. Works as long as this process may open sockets; a confined one
+ * waits for log_adopt. */
+static bool syslog_again(void)
+{
+    int fd = open_syslog();
+
+    if (fd < 0) {
+        return false;
+    }
+    close_log();
+    log_state.fd = fd;
+    return true;
+}
+
+void log_flush(void)
+{
+    bool tried_again = false;
+
+    while (buf_len(&log_state.out) > 0) {
+        struct slice out = buf_slice(&log_state.out);
+        ssize_t n;
+
+        if (log_state.fd < 0) {
+            buf_clear(&log_state.out); /* nobody is there to read it */
+            return;
+        }
+        out.len = piece(out);
+        n = write_piece(out);
+        if (n >= 0) {
+            buf_consume(&log_state.out, (size_t)n);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
+            return;
+        } else if (log_state.to == TO_SYSLOG && !tried_again &&
+                   (errno == ECONNREFUSED || errno == ENOTCONN || errno == ECONNRESET)) {
+            tried_again = true;
+            (void)syslog_again(); /* the next round tells */
+        } else if (errno != EINTR) {
+            /* Gone (EPIPE, EIO) or full (ENOSPC), which may pass. */
+            log_state.lost += count_lines(out);
+            buf_consume(&log_state.out, out.len);
+        }
+    }
+}
+
+bool log_waiting(void)
+{
+    return buf_len(&log_state.out) > 0;
+}
