@@ -38,7 +38,7 @@ struct stream;
 
 /* Received at once. */
 #define STREAM_READ_MAX 65536
-/* Kept for an owner that does not consume; at least one long command line. */
+/* With this much not consumed, reading stops; so at most STREAM_READ_MAX is kept for a stream. */
 #define STREAM_INPUT_MAX 16384
 /* What a peer may still send, and how long it may take, after stream_finish. */
 #define STREAM_FINISH_BYTES 1048576
