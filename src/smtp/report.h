@@ -4,8 +4,10 @@
  *
  * Every string from outside (addresses, replies of other sites, identifiers) is treated as hostile:
  * control characters become '?', broken UTF-8 too, lengths are cut, so nothing can start a header
- * or a part of its own. Where UTF-8 remains in the delivery-status fields the parts are the global
- * ones of RFC 6533, and the report itself needs SMTPUTF8.
+ * or a part of its own. When an address is not ASCII, the parts are the global ones of RFC 6533,
+ * and the report itself needs SMTPUTF8. Otherwise all that is not ASCII in other sites' words
+ * becomes
+ * '?', too: the sender's mail system may know nothing of UTF-8.
  *
  * A pure function: same input, same bytes. The boundary is derived from `seed` and changed until it
  * does not occur in the content.
@@ -26,7 +28,7 @@
 #define REPORT_RCPTS_MAX 1000
 /* A report is never longer than this plus the original that is returned. */
 #define REPORT_FRAME_MAX    (8 * 1024)
-#define REPORT_PER_RCPT_MAX (8 * 1024)
+#define REPORT_PER_RCPT_MAX (10 * 1024)
 
 enum report_kind {
     REPORT_FAILURE,
@@ -63,6 +65,7 @@ struct report {
     struct slice sender;        /* of the original, not empty: to whom the report goes */
     struct slice message_id;    /* left part of the report's own Message-ID; unique here */
     struct wall now;            /* the report's Date */
+    int utc_offset_minutes;     /* of all dates; minutes east */
     uint64_t seed;              /* for the boundary */
     struct slice original;      /* content in wire form; empty: nothing is returned */
     bool headers_only;          /* return its header alone (RET=HDRS, or too large) */
