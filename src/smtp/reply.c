@@ -83,11 +83,19 @@ static void line_add(struct reply *r, struct slice bytes)
     r->line_end_cr = bytes.ptr[bytes.len - 1] == '\r';
 }
 
+/* The line is as long as it will get: make it fit for logs. */
+static void line_fix(struct reply *r)
+{
+    size_t len = line_kept(r).len;
+
+    if (len > 0) {
+        printable_fix(r->text.ptr + r->text.end - len, len);
+    }
+}
+
 static enum reply_event broken(struct reply *r)
 {
-    struct slice kept = line_kept(r);
-
-    printable_fix(r->text.ptr + (kept.ptr - r->text.ptr), kept.len);
+    line_fix(r);
     r->state = REPLY_BROKEN;
     return REPLY_BAD;
 }
@@ -116,7 +124,7 @@ static enum reply_event line_end(struct reply *r)
     if (separator != ' ' && separator != '\t' && separator != '-') {
         return broken(r);
     }
-    printable_fix(r->text.ptr + (kept.ptr - r->text.ptr), kept.len);
+    line_fix(r);
     r->code = (uint16_t)((r->head[0] - '0') * 100 + (r->head[1] - '0') * 10 + (r->head[2] - '0'));
     if (status_prefix(slice_skip(kept, 4), &status, &status_len) && status.class == r->code / 100) {
         r->status = status;

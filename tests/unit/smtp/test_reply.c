@@ -70,6 +70,7 @@ static void replies_are_read_the_same_under_every_split(void **state)
         {"250 nul\0nul\r\n", 13, "250 2.0.0{250 nul?nul}"},
         {"250 gr\xc3\xbc\xc3\x9f\x65\r\n", 0, "250 2.0.0{250 gr\xc3\xbc\xc3\x9f\x65}"},
         {"250 \xc2\x85 \xc3\r\n", 0, "250 2.0.0{250 ?? ?}"},
+        {"\n", 0, "BAD{}"},
         {"\r\n", 0, "BAD{}"},
         {"hello\r\n", 0, "BAD{hello}"},
         {"SSH-2.0-OpenSSH\r\n", 0, "BAD{SSH-2.0-OpenSSH}"},
