@@ -1,0 +1,185 @@
+#include "active.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+
+void active_init(struct active *a)
+{
+    *a = (struct active){0};
+}
+
+void active_fini(struct active *a)
+{
+    struct flight *f, *next_flight;
+    struct active_msg *m, *next_msg;
+
+    HASH_ITER(hh, a->flights, f, next_flight)
+    {
+        flight_remove(a, f);
+    }
+    HASH_ITER(hh, a->msgs, m, next_msg)
+    {
+        active_remove(a, m);
+    }
+}
+
+struct active_msg *active_find(struct active *a, struct msg_id id)
+{
+    struct active_msg *m;
+
+    HASH_FIND(hh, a->msgs, &id, sizeof id, m);
+    return m;
+}
+
+struct active_msg *active_add(struct active *a, const struct spool_message *from, struct mono now,
+                              struct wall wall_now)
+{
+    struct active_msg *m = mem_new(sizeof *m);
+
+    CHECK(active_find(a, from->id) == NULL);
+    m->id = from->id;
+    spool_id_print(from->id, m->id_text);
+    m->sender = mem_copy(from->sender.ptr, from->sender.len);
+    m->envid = mem_copy(from->envid.ptr, from->envid.len);
+    m->flags = from->flags;
+    m->arrived = from->arrived;
+    m->activated = now;
+    m->activated_wall = wall_now;
+    m->size = from->size;
+    m->undone = from->rcpt_pending;
+    m->touched = from->rcpt_to_report > 0;
+    m->force_expire = from->force_expire;
+    HASH_ADD(hh, a->msgs, id, sizeof m->id, m);
+    return m;
+}
+
+void active_remove(struct active *a, struct active_msg *m)
+{
+    HASH_DEL(a->msgs, m);
+    for (size_t i = 0; i < m->rcpt_count; i++) {
+        mem_free(m->rcpts[i].address);
+    }
+    if (m->content != NULL) {
+        a->content_bytes -= m->size;
+    }
+    mem_free(m->content);
+    mem_free(m->rcpts);
+    mem_free(m->sender);
+    mem_free(m->envid);
+    mem_free(m);
+}
+
+/* Drop settled recipients once they are the larger part, so that a list of a million that is read
+ * bit by bit needs memory for what is in hand only. Those not yet handed to the scheduler are never
+ * settled, so they stay behind rcpt_handed. */
+static void drop_settled(struct active_msg *m)
+{
+    size_t kept = 0, handed = m->rcpt_handed;
+
+    for (size_t i = 0; i < m->rcpt_count; i++) {
+        if (m->rcpts[i].address == NULL) {
+            handed -= i < m->rcpt_handed ? 1 : 0;
+        } else {
+            m->rcpts[kept++] = m->rcpts[i];
+        }
+    }
+    m->rcpt_count = kept;
+    m->rcpt_handed = handed;
+    m->rcpt_settled = 0;
+}
+
+void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, struct slice orcpt,
+                     unsigned notify)
+{
+    struct active_rcpt *r;
+    char *strings;
+
+    CHECK(n > m->last_read);
+    if (m->rcpt_settled > m->rcpt_count / 2) {
+        drop_settled(m);
+    }
+    if (m->rcpt_count == m->rcpt_size) {
+        m->rcpt_size = m->rcpt_size == 0 ? 1 : m->rcpt_size * 2;
+        m->rcpts = mem_resize(m->rcpts, m->rcpt_size, sizeof *m->rcpts);
+    }
+    strings = mem_new(address.len + orcpt.len + 2);
+    memcpy(strings, address.ptr, address.len);
+    if (orcpt.len > 0) {
+        memcpy(strings + address.len + 1, orcpt.ptr, orcpt.len);
+    }
+    r = &m->rcpts[m->rcpt_count++];
+    *r = (struct active_rcpt){.n = n, .notify = notify, .address = strings};
+    m->last_read = n;
+}
+
+struct active_rcpt *active_find_rcpt(struct active_msg *m, uint32_t n)
+{
+    size_t low = 0, high = m->rcpt_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (m->rcpts[middle].n < n) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == m->rcpt_count || m->rcpts[low].n != n || m->rcpts[low].address == NULL) {
+        return NULL;
+    }
+    return &m->rcpts[low];
+}
+
+void active_settle_rcpt(struct active_msg *m, struct active_rcpt *r)
+{
+    mem_free(r->address);
+    r->address = NULL;
+    m->rcpt_settled++;
+}
+
+void active_keep_content(struct active *a, struct active_msg *m, struct slice content)
+{
+    if (m->content == NULL && content.len == m->size &&
+        content.len <= ACTIVE_CONTENT_MAX - a->content_bytes) {
+        m->content = mem_copy(content.ptr, content.len);
+        a->content_bytes += m->size;
+    }
+}
+
+struct flight *flight_add(struct active *a, uint64_t entry, struct active_msg *m,
+                          uint32_t transport, struct slice dest, const uint32_t *rcpts,
+                          size_t rcpt_count, struct mono now)
+{
+    struct flight *f = mem_new(sizeof *f);
+
+    f->entry = entry;
+    f->msg = m;
+    f->transport = transport;
+    f->rcpts = mem_array(rcpt_count, sizeof *f->rcpts);
+    memcpy(f->rcpts, rcpts, rcpt_count * sizeof *rcpts);
+    f->rcpt_count = rcpt_count;
+    f->handed = now;
+    f->dest = mem_copy(dest.ptr, dest.len);
+    HASH_ADD(hh, a->flights, entry, sizeof f->entry, f);
+    return f;
+}
+
+struct flight *flight_find(struct active *a, uint64_t entry)
+{
+    struct flight *f;
+
+    HASH_FIND(hh, a->flights, &entry, sizeof entry, f);
+    return f;
+}
+
+void flight_remove(struct active *a, struct flight *f)
+{
+    HASH_DEL(a->flights, f);
+    a->inline_bytes -= f->inline_bytes;
+    mem_free(f->rcpts);
+    mem_free(f->dest);
+    mem_free(f);
+}

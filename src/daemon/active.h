@@ -1,0 +1,122 @@
+/*
+ * The active queue's other half: what the scheduler does not need to know of a message in memory.
+ *
+ * The scheduler knows messages and recipients by number. Here are the names to those numbers: the
+ * envelope, the recipients that have been read and not yet settled, the content while it is worth
+ * keeping, and the deliveries that are under way. Everything here can be made again from the spool,
+ * so nothing of it survives a restart.
+ *
+ * A message is here from its claim to its end of pass. Its recipients come in batches, in order of
+ * their numbers, and go one by one as they are settled.
+ *
+ * Limit: content kept is at most ACTIVE_CONTENT_MAX in all; beyond it, it is read again when
+ * needed.
+ */
+#ifndef DAEMON_ACTIVE_H
+#define DAEMON_ACTIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "hash.h"
+#include "sched.h"
+#include "slice.h"
+#include "spool.h"
+#include "times.h"
+
+#define ACTIVE_CONTENT_MAX (32u << 20)
+
+struct active_rcpt {
+    uint32_t n;
+    uint32_t notify;
+    char *address; /* owned, followed by its NUL and the ORCPT; NULL once settled */
+};
+
+struct active_msg {
+    struct msg_id id;
+    char id_text[SPOOL_ID_TEXT_MAX];
+    char *sender; /* owned */
+    char *envid;  /* owned */
+    unsigned flags;
+    struct wall arrived;
+    struct mono activated; /* for delays=a/b */
+    struct wall activated_wall;
+    uint64_t size;
+    struct active_rcpt *rcpts; /* owned, sorted by n; settled ones are dropped now and then */
+    size_t rcpt_count, rcpt_size, rcpt_settled;
+    size_t rcpt_handed; /* of a message that came with its recipients: those not yet given to the
+                           scheduler start here */
+    uint32_t last_read; /* highest n read from the spool */
+    uint32_t undone;    /* pending recipients of this pass that have no final good end yet */
+    bool all_read;
+    bool touched;    /* the spool knows of a result that a look at its rows must decide about */
+    bool dropped;    /* held, removed or requeued meanwhile: results of it no longer count */
+    bool given_back; /* an agent handed recipients back untried */
+    bool ended;      /* its end is in the batch already */
+    bool force_expire;
+    char *content; /* owned, or NULL: not kept */
+    UT_hash_handle hh;
+};
+
+/* An entry in the hands of an agent. */
+struct flight {
+    uint64_t entry;
+    struct active_msg *msg;
+    uint32_t transport;
+    uint32_t *rcpts; /* owned */
+    size_t rcpt_count;
+    struct mono handed;
+    unsigned agent;               /* index into the queue's agents */
+    bool sent;                    /* to the agent; false: waits for one to come back */
+    size_t inline_bytes;          /* content sent along, for the budget */
+    bool cache_load, cache_store; /* the scheduler's hints for the agent */
+    char *dest;                   /* owned */
+    UT_hash_handle hh;
+};
+
+struct active {
+    struct active_msg *msgs;
+    struct flight *flights;
+    size_t content_bytes;
+    size_t inline_bytes;
+};
+
+void active_init(struct active *a);
+void active_fini(struct active *a);
+
+struct active_msg *active_find(struct active *a, struct msg_id id);
+
+/* A message enters. `m` is copied. CHECKs that it is not here. */
+struct active_msg *active_add(struct active *a, const struct spool_message *m, struct mono now,
+                              struct wall wall_now);
+
+/* It leaves; no flight of it may be left. */
+void active_remove(struct active *a, struct active_msg *m);
+
+/* Append a recipient; n must be above all before it. */
+void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, struct slice orcpt,
+                     unsigned notify);
+
+/* NULL when it is not here (never read, or settled). */
+struct active_rcpt *active_find_rcpt(struct active_msg *m, uint32_t n);
+
+static inline const char *active_rcpt_orcpt(const struct active_rcpt *r)
+{
+    return r->address + __builtin_strlen(r->address) + 1;
+}
+
+/* The recipient is settled: forget its strings. */
+void active_settle_rcpt(struct active_msg *m, struct active_rcpt *r);
+
+/* Keep the content if the budget allows. */
+void active_keep_content(struct active *a, struct active_msg *m, struct slice content);
+
+/* A delivery starts: takes a copy of the recipient numbers. */
+struct flight *flight_add(struct active *a, uint64_t entry, struct active_msg *m,
+                          uint32_t transport, struct slice dest, const uint32_t *rcpts,
+                          size_t rcpt_count, struct mono now);
+struct flight *flight_find(struct active *a, uint64_t entry);
+void flight_remove(struct active *a, struct flight *f);
+
+#endif

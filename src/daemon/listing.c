@@ -1,0 +1,429 @@
+#include "listing.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+
+static const struct {
+    const char *name;
+    enum spool_state state;
+} states[] = {
+    {"incoming", SPOOL_INCOMING},
+    {"deferred", SPOOL_DEFERRED},
+    {"hold", SPOOL_HOLD},
+    {"corrupt", SPOOL_CORRUPT},
+};
+#define STATE_COUNT (sizeof states / sizeof states[0])
+
+const char *listing_state_name(enum spool_state state)
+{
+    for (size_t i = 0; i < STATE_COUNT; i++) {
+        if (states[i].state == state) {
+            return states[i].name;
+        }
+    }
+    UNREACHABLE("every state has a name");
+}
+
+unsigned listing_error(unsigned status, json_t **ret_answer, const char *format, ...)
+{
+    va_list args;
+    struct buf text;
+
+    buf_init(&text, 8192);
+    va_start(args, format);
+    (void)buf_addv(&text, format, args); /* an empty text is better than none */
+    va_end(args);
+    *ret_answer = json_pack("{s:s%}", "error", buf_slice(&text).ptr, buf_len(&text));
+    if (*ret_answer == NULL) {
+        *ret_answer = json_pack("{s:s}", "error", "the text of this error is not UTF-8");
+    }
+    buf_fini(&text);
+    return status;
+}
+
+static unsigned spool_failed(struct spool *sp, int rc, json_t **ret_answer)
+{
+    return listing_error(rc == -ENOENT    ? 404
+                         : rc == -EBADMSG ? 409
+                                          : 503,
+                         ret_answer, "%s", spool_error(sp));
+}
+
+/* Bytes from mail as JSON text: what is not UTF-8 is shown with its bytes as Latin-1, so that
+ * nothing is lost and the answer stays JSON. */
+static json_t *text_json(struct slice s)
+{
+    json_t *json = json_stringn(s.ptr, s.len);
+    struct buf utf8;
+
+    if (json != NULL) {
+        return json;
+    }
+    buf_init(&utf8, s.len * 2 + 16);
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (c < 0x80) {
+            (void)buf_add_byte(&utf8, s.ptr[i]); /* twice the length is room enough */
+        } else {
+            (void)buf_add_byte(&utf8, (char)(0xc0 | c >> 6)); /* the same */
+            (void)buf_add_byte(&utf8, (char)(0x80 | (c & 0x3f)));
+        }
+    }
+    json = json_stringn(buf_slice(&utf8).ptr, buf_len(&utf8));
+    buf_fini(&utf8);
+    CHECK(json != NULL);
+    return json;
+}
+
+static void set(json_t *object, const char *name, json_t *value)
+{
+    CHECK(json_object_set_new(object, name, value) == 0);
+}
+
+static void set_time(json_t *object, const char *name, struct wall t)
+{
+    if (t.us != 0) {
+        set(object, name, json_real((double)t.us / (double)US_PER_S));
+    }
+}
+
+/* ---- filters ----------------------------------------------------------------------------------
+ */
+
+static bool add_state(const json_t *name, unsigned *mask)
+{
+    for (size_t i = 0; i < STATE_COUNT; i++) {
+        if (json_is_string(name) && strcmp(json_string_value(name), states[i].name) == 0) {
+            *mask |= 1u << states[i].state;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool get_text(const json_t *value, struct slice *ret)
+{
+    if (!json_is_string(value) || json_string_length(value) == 0 ||
+        json_string_length(value) > 2 * ADDRESS_MAX) {
+        return false;
+    }
+    *ret = slice_of(json_string_value(value), json_string_length(value));
+    return true;
+}
+
+bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *ret_filter,
+                    const char **ret_error)
+{
+    struct spool_filter f = {0};
+    const char *key;
+    json_t *value;
+
+    if (filter == NULL) {
+        *ret_filter = f;
+        return true;
+    }
+    if (!json_is_object(filter)) {
+        *ret_error = "filter: an object is expected";
+        return false;
+    }
+    json_object_foreach((json_t *)(uintptr_t)filter, key, value)
+    {
+        json_int_t number = json_integer_value(value);
+        bool counted = json_is_integer(value) && number >= 0 && number <= INT64_MAX / US_PER_S;
+
+        if (strcmp(key, "state") == 0) {
+            bool ok = !json_is_array(value) ? add_state(value, &f.states) : true;
+            size_t i;
+            json_t *element;
+            json_array_foreach(value, i, element)
+            {
+                ok = ok && add_state(element, &f.states);
+            }
+            if (!ok) {
+                *ret_error = "filter.state: incoming, deferred, hold or corrupt is expected";
+                return false;
+            }
+        } else if (strcmp(key, "sender") == 0 && get_text(value, &f.sender)) {
+            continue;
+        } else if (strcmp(key, "recipient") == 0 && get_text(value, &f.rcpt)) {
+            continue;
+        } else if (strcmp(key, "destination") == 0 && get_text(value, &f.destination)) {
+            continue;
+        } else if (strcmp(key, "older_than") == 0 && counted) {
+            f.arrived_before.us = now.us - number * US_PER_S;
+        } else if (strcmp(key, "newer_than") == 0 && counted) {
+            f.arrived_after.us = now.us - number * US_PER_S;
+        } else if (strcmp(key, "min_size") == 0 && counted) {
+            f.size_min = (uint64_t)number;
+        } else if (strcmp(key, "max_size") == 0 && counted) {
+            f.size_max = (uint64_t)number;
+        } else {
+            *ret_error = "filter: known are state, sender, recipient, destination (texts), "
+                         "older_than, newer_than (seconds), min_size, max_size (bytes)";
+            return false;
+        }
+    }
+    *ret_filter = f;
+    return true;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------
+ */
+
+static json_t *rcpt_json(const struct spool_rcpt *r)
+{
+    static const char *const names[] = {
+        [SPOOL_RCPT_PENDING] = "pending",
+        [SPOOL_RCPT_FAILED] = "failed",
+        [SPOOL_RCPT_DELIVERED] = "delivered",
+        [SPOOL_RCPT_RELAYED] = "relayed",
+    };
+    json_t *object = json_object();
+
+    set(object, "n", json_integer(r->n));
+    set(object, "address", text_json(r->address));
+    set(object, "state", json_string(names[r->state]));
+    set(object, "transport", text_json(r->transport));
+    set(object, "nexthop", text_json(r->nexthop));
+    set(object, "attempts", json_integer(r->attempts));
+    if (r->diagnostic.len > 0) {
+        set(object, r->state == SPOOL_RCPT_FAILED ? "bounce_reason" : "delay_reason",
+            text_json(r->diagnostic));
+        set(object, "status", text_json(r->status));
+        set(object, "remote", text_json(r->remote));
+    }
+    set_time(object, "last_attempt", r->last_attempt);
+    return object;
+}
+
+/* One message with at most `max_rcpts` recipients behind number `after`; -EBADMSG and the like
+ * leave a stump that says so, because a list must not end at one damaged message. */
+static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size_t max_rcpts,
+                        json_t **ret_object)
+{
+    json_t *object = json_object(), *array = json_array();
+    struct spool_rcpt page[100];
+    struct spool_message m;
+    char text[SPOOL_ID_TEXT_MAX];
+    size_t count = 0, total = 0;
+    int rc = spool_read(sp, id, &m);
+
+    spool_id_print(id, text);
+    set(object, "queue_id", json_string(text));
+    if (rc != 0) {
+        set(object, "queue_name", json_string("corrupt"));
+        set(object, "reason", json_string(spool_error(sp)));
+        set(object, "recipients", array);
+        *ret_object = object;
+        return rc;
+    }
+    set(object, "queue_name",
+        json_string(spool_is_claimed(sp, id) ? "active" : listing_state_name(m.state)));
+    set_time(object, "arrival_time", m.arrived);
+    set(object, "message_size", json_integer((json_int_t)m.size));
+    set(object, "forced_expire", json_boolean(m.force_expire));
+    set(object, "sender", text_json(m.sender));
+    set(object, "client", text_json(m.client));
+    if (m.envid.len > 0) {
+        set(object, "envid", text_json(m.envid));
+    }
+    if (m.reason.len > 0) {
+        set(object, "reason", text_json(m.reason));
+    }
+    if (m.state == SPOOL_DEFERRED || m.state == SPOOL_INCOMING) {
+        set_time(object, "next_attempt", m.due);
+    }
+    set_time(object, "created", m.created);
+    set(object, "recipients_total", json_integer(m.rcpt_total));
+    set(object, "recipients_pending", json_integer(m.rcpt_pending));
+    set(object, "recipients", array);
+    do {
+        size_t max = max_rcpts - total < 100 ? max_rcpts - total : 100;
+
+        if (max == 0) {
+            break;
+        }
+        rc = spool_read_rcpts(sp, id, after, false, max, page, &count);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            CHECK(json_array_append_new(array, rcpt_json(&page[i])) == 0);
+            after = page[i].n;
+            total++;
+        }
+        if (rc != 0 || count < max) {
+            count = 0;
+        }
+    } while (count > 0);
+    if (total == max_rcpts) {
+        set(object, "next_recipient", json_integer(after));
+    }
+    if (rc != 0) {
+        set(object, "reason", json_string(spool_error(sp)));
+    }
+    *ret_object = object;
+    return 0;
+}
+
+static size_t get_count(const json_t *question, const char *name, size_t preset, size_t max)
+{
+    const json_t *value = json_object_get(question, name);
+    json_int_t n = json_integer_value(value);
+
+    return !json_is_integer(value) || n < 0 ? preset : (size_t)n > max ? max : (size_t)n;
+}
+
+/* The page of ids a question asks for: its filter, behind its "after", or its "ids". */
+static unsigned ask_list(struct spool *sp, const json_t *question, struct wall now,
+                         json_t **ret_answer)
+{
+    size_t max = get_count(question, "max", 100, LISTING_PAGE_MAX), count = 0;
+    size_t max_rcpts = get_count(question, "recipients", 50, LISTING_RCPTS_MAX);
+    const char *error, *after = json_string_value(json_object_get(question, "after"));
+    struct spool_filter f;
+    struct msg_id *ids;
+    json_t *messages, *answer;
+    int rc;
+
+    if (!listing_filter(json_object_get(question, "filter"), now, &f, &error)) {
+        return listing_error(400, ret_answer, "%s", error);
+    }
+    if (after != NULL && !spool_id_parse(slice_string(after), &f.after)) {
+        return listing_error(400, ret_answer, "after: a queue id is expected");
+    }
+    ids = mem_array(max, sizeof *ids);
+    rc = spool_scan(sp, &f, max, ids, &count);
+    if (rc != 0) {
+        mem_free(ids);
+        return spool_failed(sp, rc, ret_answer);
+    }
+    answer = json_object();
+    messages = json_array();
+    set(answer, "messages", messages);
+    for (size_t i = 0; i < count; i++) {
+        json_t *message;
+        (void)message_json(sp, ids[i], 0, max_rcpts, &message); /* a stump says what is wrong */
+        CHECK(json_array_append_new(messages, message) == 0);
+    }
+    if (count == max && max > 0) {
+        char text[SPOOL_ID_TEXT_MAX];
+        spool_id_print(ids[count - 1], text);
+        set(answer, "next", json_string(text));
+    }
+    mem_free(ids);
+    *ret_answer = answer;
+    return 200;
+}
+
+static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_answer)
+{
+    const char *text = json_string_value(json_object_get(question, "id"));
+    size_t after = get_count(question, "after_recipient", 0, SPOOL_RCPTS_MAX);
+    struct msg_id id;
+    json_t *object;
+    int rc;
+
+    if (text == NULL || !spool_id_parse(slice_string(text), &id)) {
+        return listing_error(400, ret_answer, "id: a queue id is expected");
+    }
+    rc = message_json(sp, id, (uint32_t)after,
+                      get_count(question, "recipients", LISTING_RCPTS_MAX, LISTING_RCPTS_MAX),
+                      &object);
+    if (rc == -ENOENT) {
+        json_decref(object);
+        return listing_error(404, ret_answer, "%s: no such message", text);
+    }
+    *ret_answer = object;
+    return 200;
+}
+
+static unsigned ask_count(struct spool *sp, const json_t *question, struct wall now,
+                          json_t **ret_answer)
+{
+    struct spool_filter f;
+    const char *error;
+    uint64_t count;
+    int rc;
+
+    if (!listing_filter(json_object_get(question, "filter"), now, &f, &error)) {
+        return listing_error(400, ret_answer, "%s", error);
+    }
+    rc = spool_count(sp, &f, &count);
+    if (rc != 0) {
+        return spool_failed(sp, rc, ret_answer);
+    }
+    *ret_answer = json_pack("{s:I}", "count", (json_int_t)count);
+    return 200;
+}
+
+static unsigned ask_destinations(struct spool *sp, const json_t *question, json_t **ret_answer)
+{
+    size_t max = get_count(question, "max", 100, LISTING_PAGE_MAX), count = 0;
+    struct spool_destination *list = mem_array(max, sizeof *list);
+    json_t *array = json_array();
+    int rc = spool_destinations(sp, max, list, &count);
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        json_t *object = json_object();
+        set(object, "transport", text_json(list[i].transport));
+        set(object, "nexthop", text_json(list[i].nexthop));
+        set(object, "recipients", json_integer((json_int_t)list[i].rcpts));
+        CHECK(json_array_append_new(array, object) == 0);
+    }
+    mem_free(list);
+    if (rc != 0) {
+        json_decref(array);
+        return spool_failed(sp, rc, ret_answer);
+    }
+    *ret_answer = json_pack("{s:o}", "destinations", array);
+    return 200;
+}
+
+static unsigned ask_totals(struct spool *sp, json_t **ret_answer)
+{
+    struct spool_totals t;
+    int rc = spool_totals(sp, &t);
+
+    if (rc != 0) {
+        return spool_failed(sp, rc, ret_answer);
+    }
+    *ret_answer = json_pack("{s:I, s:I, s:I, s:I, s:I}", "incoming", (json_int_t)t.incoming,
+                            "deferred", (json_int_t)t.deferred, "hold", (json_int_t)t.hold,
+                            "corrupt", (json_int_t)t.corrupt, "bytes", (json_int_t)t.bytes);
+    return 200;
+}
+
+bool listing_knows(const char *op)
+{
+    static const char *const ops[] = {"list", "show", "count", "destinations", "totals"};
+
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        if (strcmp(op, ops[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now, json_t **ret_answer)
+{
+    const char *op = json_string_value(json_object_get(question, "op"));
+
+    CHECK(op != NULL);
+    if (strcmp(op, "list") == 0) {
+        return ask_list(sp, question, now, ret_answer);
+    }
+    if (strcmp(op, "show") == 0) {
+        return ask_show(sp, question, ret_answer);
+    }
+    if (strcmp(op, "count") == 0) {
+        return ask_count(sp, question, now, ret_answer);
+    }
+    if (strcmp(op, "destinations") == 0) {
+        return ask_destinations(sp, question, ret_answer);
+    }
+    CHECK(strcmp(op, "totals") == 0);
+    return ask_totals(sp, ret_answer);
+}

@@ -1,0 +1,42 @@
+/*
+ * Questions about a queue, answered from its spool: the part of the API that only reads.
+ *
+ * A question is a JSON object with "op" and what the operation needs, an answer is a JSON object;
+ * docs/api.md describes both. The queue process answers so while the daemon runs, and the command
+ * line asks the same questions of the spool itself when it does not.
+ *
+ * Work per question is bounded: lists come in pages of at most LISTING_PAGE_MAX messages.
+ */
+#ifndef DAEMON_LISTING_H
+#define DAEMON_LISTING_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "spool.h"
+#include "times.h"
+
+#define LISTING_PAGE_MAX  1000
+#define LISTING_RCPTS_MAX 1000 /* recipients of one message in one answer */
+
+/* Does `op` only read ("list", "show", "count", "destinations", "totals")? */
+bool listing_knows(const char *op);
+
+/* Answer a question whose op listing_knows. Returns a status as HTTP has them; *ret_answer is a new
+ * object, {"error": "..."} unless the status is 200. */
+unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now,
+                     json_t **ret_answer);
+
+/* The "filter" object of a question. False and *ret_error (static text) when it is none. Slices in
+ * *ret_filter point into the JSON. */
+bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *ret_filter,
+                    const char **ret_error);
+
+/* {"error": text}, and the status it goes with. */
+unsigned listing_error(unsigned status, json_t **ret_answer, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+const char *listing_state_name(enum spool_state state);
+
+#endif

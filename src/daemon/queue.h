@@ -1,0 +1,191 @@
+/*
+ * The queue process: spool and scheduler wired together. It holds the database and has no network.
+ *
+ *   WIRE_SUBMIT --> spool_submit --+                        +--> WIRE_SUBMIT_DONE, sched_open
+ *   WIRE_RESULT --> settle, -------+--> one spool_commit ---+
+ *                   sched_finished |        per turn        +--> (next turn)
+ *   sched_next  --> defer, end ----+
+ *          +------> WIRE_DELIVER (of committed messages only)
+ *
+ * What changes the spool goes through a list of steps (struct step): each is applied to the open
+ * batch when it arises, and the list is what is done again if the commit fails. Submissions are not
+ * done again, their clients are refused for now; results are, until they are stored, because the
+ * mail has been delivered. While results wait like that nothing new is accepted or delivered, so
+ * their number is bounded by what was in flight.
+ *
+ * This header is shared by queue.c (turns, agents, results), queue_pass.c (a message's pass: load,
+ * end, reports) and queue_ask.c (questions and commands of operators).
+ */
+#ifndef DAEMON_QUEUE_H
+#define DAEMON_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "active.h"
+#include "channel.h"
+#include "conf.h"
+#include "hash.h"
+#include "retry.h"
+#include "rng.h"
+#include "role.h"
+#include "route.h"
+#include "sched.h"
+#include "spool.h"
+#include "wire.h"
+
+struct event;
+
+/* How many messages are imported from the spool in one turn, at most. */
+#define QUEUE_IMPORTS_PER_TURN 64
+/* Content on its way to agents; beyond it they ask for it when they need it. */
+#define QUEUE_INLINE_MAX (64u << 20)
+/* Unclaimed new mail at which clients are slowed down. */
+#define QUEUE_BEHIND 200
+/* Destinations whose policy is remembered. */
+#define QUEUE_SITES_MAX 50000
+/* How long a process that died may take to come back before its mail is deferred. */
+#define QUEUE_AGENT_WAIT_US (10 * US_PER_S)
+
+enum step_type {
+    STEP_SUBMIT,   /* not done again */
+    STEP_SETTLE,   /* a recipient's result */
+    STEP_ALL_DONE, /* every recipient went through: delete the message */
+    STEP_END_PASS, /* reports, expiry, then delete or defer the message */
+};
+
+struct step {
+    STAILQ_ENTRY(step) next;
+    enum step_type type;
+    struct msg_id id;
+    /* STEP_SUBMIT */
+    struct channel *from; /* NULL: gone, or a report of ours */
+    uint64_t token;
+    struct active_msg *msg; /* to be opened after the commit; NULL: stays on disk */
+    /* STEP_SETTLE */
+    uint32_t n;
+    struct spool_verdict verdict;
+    char *strings; /* owned: what the verdict's slices point to */
+    /* STEP_END_PASS */
+    bool given_back;
+};
+
+/* What a destination is to us. */
+struct flush;
+struct site {
+    char *key;     /* owned: "transport-index/destination" */
+    char *nexthop; /* owned: as written, for the agent */
+    bool own_policy;
+    struct window_limits window;
+    int64_t rate_delay_us;
+    UT_hash_handle hh;
+};
+
+struct agent {
+    struct channel *channel; /* NULL: being restarted */
+    enum wire_role role;
+    unsigned index;
+    struct queue *queue;
+    struct mono lost; /* when the channel went away */
+};
+
+#define QUEUE_AGENTS_MAX  128
+#define QUEUE_CLIENTS_MAX 128
+
+struct queue {
+    struct role *role;
+    const struct conf *conf;
+    struct spool *spool;
+    struct sched *sched;
+    struct active active;
+    struct rng rng;
+    STAILQ_HEAD(, step) batch; /* applied, not committed */
+    STAILQ_HEAD(, step) redo;  /* results whose commit failed */
+    struct site *sites;
+    char **transports; /* scheduler index -> name, owned */
+    enum conf_agent *transport_agents;
+    uint32_t transport_count;
+    struct agent agents[QUEUE_AGENTS_MAX];
+    unsigned agent_count;
+    unsigned deliver_count;
+    struct channel *clients[QUEUE_CLIENTS_MAX]; /* receive processes and the parent */
+    struct channel *control;
+    struct event *timer;
+    struct wire_flow flow;
+    bool flow_sent;
+    struct wall next_due;   /* a lower bound of the earliest unclaimed message's due time */
+    struct mono next_check; /* of free space, and of a failed storage */
+    struct mono stop_at;    /* when stopping: give up on what is in flight */
+    bool import_deferred;   /* whose turn it is: new or deferred mail */
+    bool incoming_waits;    /* unclaimed new mail is on disk: newer mail must not overtake it */
+    uint64_t flights_unsent;
+    uint64_t commits, submitted, delivered, deferred, bounced, expired, reports; /* since start */
+    uint64_t decided;
+    STAILQ_HEAD(, flush) flushes; /* queue_ask.c: domains whose mail is being made due */
+    size_t flush_count;
+};
+
+/* ---- queue.c ---- */
+
+/* Apply a step to the open batch and remember it. Takes ownership. */
+void queue_step(struct queue *q, struct step *step);
+
+/* Commit now what is in the batch, in the middle of a turn, for an answer that waits for it;
+ * q->flow.storage_ok tells how it went. */
+void commit_now(struct queue *q);
+
+/* The scheduler's index of a transport; the error transport's when nothing declares it. */
+uint32_t queue_transport(struct queue *q, const char *name);
+
+/* Log and store what came of one recipient. `program` is the tag of the log line. */
+struct queue_verdict {
+    enum wire_verdict_kind kind;
+    struct slice status, text, relay;
+    bool attempted;
+    bool sweep;      /* STEP_ALL_DONE follows: store nothing */
+    bool final_site; /* the agent is the last stop: success is ours to report */
+    const char *program;
+    int64_t setup_us, transmit_us;
+    uint32_t conn_use;
+    struct mono handed; /* for delays=; us 0: never handed to an agent */
+};
+void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struct queue_verdict *v);
+
+/* What the scheduler needs of a policy. */
+struct window_limits queue_window_limits(const struct conf *conf, const struct policy *p);
+
+/* ---- queue_pass.c ---- */
+
+/* A message was claimed: read it into memory and open it in the scheduler. */
+void pass_load(struct queue *q, struct msg_id id);
+
+/* Answer SCHED_READ. */
+void pass_read(struct queue *q, struct active_msg *m, uint32_t max);
+
+/* Apply STEP_END_PASS. 0 or negative errno of the spool. */
+int pass_end(struct queue *q, struct msg_id id, bool given_back);
+
+/* Open a message that was submitted with its claim, after its commit. */
+void pass_open(struct queue *q, struct active_msg *m);
+
+/* Take over a submission. 0, or a negative errno. *ret_msg is set when it is to be opened. */
+int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
+                struct active_msg **ret_msg);
+
+/* What is known of the destination of a route; made when missing. */
+struct site *pass_site(struct queue *q, uint32_t transport, const char *destination,
+                       const char *nexthop);
+struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice destination);
+void pass_sites_free(struct queue *q);
+
+/* ---- queue_ask.c ---- */
+
+/* Answer one question of the control process. */
+void ask_answer(struct queue *q, struct channel *control, const struct wire_ask *ask);
+
+/* Make the mail of a domain due (ETRN), as far as one turn allows; true when there is more. */
+bool ask_flush_some(struct queue *q);
+void ask_flush_domain(struct queue *q, struct slice domain);
+
+#endif

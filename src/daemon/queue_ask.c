@@ -1,0 +1,555 @@
+/*
+ * What operators ask of the queue and do to it, through the control process. docs/api.md describes
+ * the operations. Those that only read are in listing.c; here are those that need the scheduler or
+ * change something.
+ *
+ * A change of many messages comes as a filter and is done page by page: the answer says where the
+ * next page begins, and the asker asks again. So no question holds up deliveries for long, and an
+ * answer is sent after its own commit.
+ */
+#include "queue.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "listing.h"
+#include "log.h"
+#include "mem.h"
+
+/* Messages changed by one question. */
+#define CHANGE_PAGE 200
+/* Domains that wait for their flush; more ETRNs than that are dropped with a log line. */
+#define FLUSHES_MAX 100
+
+struct flush {
+    STAILQ_ENTRY(flush) next;
+    char *domain; /* owned */
+    struct msg_id after;
+};
+
+static void set(json_t *object, const char *name, json_t *value)
+{
+    CHECK(json_object_set_new(object, name, value) == 0);
+}
+
+/* Take a message out of memory, whatever is under way of it. */
+static void drop(struct queue *q, struct msg_id id)
+{
+    struct active_msg *m = active_find(&q->active, id);
+
+    if (m != NULL && !m->dropped) {
+        m->dropped = m->touched = true;
+        CHECK(sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}));
+    }
+}
+
+/* ---- changes ----------------------------------------------------------------------------------
+ */
+
+enum change {
+    CHANGE_HOLD,
+    CHANGE_RELEASE,
+    CHANGE_DELETE,
+    CHANGE_REQUEUE,
+    CHANGE_EXPIRE,
+    CHANGE_FLUSH
+};
+
+static const struct {
+    const char *op;
+    const char *done; /* for the log */
+} changes[] = {
+    [CHANGE_HOLD] = {"hold", "placed on hold"},
+    [CHANGE_RELEASE] = {"release", "released from hold"},
+    [CHANGE_DELETE] = {"delete", "removed"},
+    [CHANGE_REQUEUE] = {"requeue", "requeued"},
+    [CHANGE_EXPIRE] = {"expire", "expired"},
+    [CHANGE_FLUSH] = {"flush", NULL},
+};
+
+static int change_one(struct queue *q, enum change change, struct msg_id id,
+                      const struct spool_message *m)
+{
+    switch (change) {
+    case CHANGE_HOLD:
+        drop(q, id);
+        return spool_hold(q->spool, id, SLICE("held by an operator"));
+    case CHANGE_RELEASE:
+        return spool_release(q->spool, id, clock_wall());
+    case CHANGE_DELETE:
+        drop(q, id);
+        return spool_remove(q->spool, id);
+    case CHANGE_REQUEUE:
+        drop(q, id);
+        return spool_requeue(q->spool, id, clock_wall());
+    case CHANGE_EXPIRE:
+        if (m->state == SPOOL_HOLD) {
+            return spool_set_force_expire(q->spool, id);
+        } else {
+            int rc = spool_set_force_expire(q->spool, id);
+            return rc != 0 || spool_is_claimed(q->spool, id)
+                       ? rc
+                       : spool_set_due(q->spool, id, clock_wall());
+        }
+    case CHANGE_FLUSH:
+        return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
+    }
+    UNREACHABLE("all changes are above");
+}
+
+/* Does the change make sense in this state? */
+static bool change_fits(enum change change, enum spool_state state)
+{
+    switch (change) {
+    case CHANGE_HOLD:
+        return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
+    case CHANGE_RELEASE:
+        return state == SPOOL_HOLD;
+    case CHANGE_DELETE:
+        return true;
+    case CHANGE_REQUEUE:
+    case CHANGE_EXPIRE:
+        return state != SPOOL_CORRUPT;
+    case CHANGE_FLUSH:
+        return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
+    }
+    UNREACHABLE("all changes are above");
+}
+
+/* The messages a change is for: an array of ids, or one page of a filter. */
+static unsigned change_targets(struct queue *q, const json_t *question, struct msg_id *ids,
+                               size_t *ret_count, bool *ret_more, json_t *errors,
+                               json_t **ret_answer)
+{
+    const json_t *list = json_object_get(question, "ids");
+    const json_t *filter = json_object_get(question, "filter");
+    const char *after = json_string_value(json_object_get(question, "after")), *error;
+    struct spool_filter f;
+    size_t i;
+    json_t *value;
+
+    *ret_count = 0;
+    *ret_more = false;
+    if ((list == NULL) == (filter == NULL)) {
+        return listing_error(400, ret_answer, "either ids or a filter is expected");
+    }
+    if (list != NULL) {
+        if (!json_is_array(list) || json_array_size(list) > CHANGE_PAGE) {
+            return listing_error(400, ret_answer, "ids: an array of at most %d is expected",
+                                 CHANGE_PAGE);
+        }
+        json_array_foreach((json_t *)(uintptr_t)list, i, value)
+        {
+            struct slice text = slice_of(json_string_value(value), json_string_length(value));
+            if (text.ptr != NULL && spool_id_parse(text, &ids[*ret_count])) {
+                (*ret_count)++;
+            } else {
+                CHECK(json_array_append_new(errors, json_pack("{s:O, s:s}", "id", value, "error",
+                                                              "this is no queue id")) == 0);
+            }
+        }
+        return 200;
+    }
+    if (!listing_filter(filter, clock_wall(), &f, &error)) {
+        return listing_error(400, ret_answer, "%s", error);
+    }
+    if (after != NULL && !spool_id_parse(slice_string(after), &f.after)) {
+        return listing_error(400, ret_answer, "after: a queue id is expected");
+    }
+    if (spool_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count) != 0) {
+        return listing_error(503, ret_answer, "%s", spool_error(q->spool));
+    }
+    *ret_more = *ret_count == CHANGE_PAGE;
+    return 200;
+}
+
+/* A destination asked for by name is revived at once; without one, all are. */
+static void revive(struct queue *q, const json_t *question)
+{
+    const char *dest =
+        json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
+    uint64_t cursor = 0;
+    struct sched_dest_info info;
+
+    if (json_object_get(question, "ids") != NULL || json_object_get(question, "after") != NULL) {
+        return;
+    }
+    if (dest == NULL) {
+        sched_revive_all(q->sched, clock_mono());
+        return;
+    }
+    while (sched_dest_each(q->sched, &cursor, &info)) {
+        const char *transport = q->transports[info.transport];
+        struct slice wanted = slice_string(dest), name = slice_string(transport);
+
+        if (slice_equal_nocase(info.dest, wanted) ||
+            (slice_starts(wanted, name) && wanted.len > name.len && wanted.ptr[name.len] == '/' &&
+             slice_equal_nocase(slice_skip(wanted, name.len + 1), info.dest))) {
+            char copy[SCHED_DEST_NAME_MAX + 1];
+            CHECK(info.dest.len <= SCHED_DEST_NAME_MAX);
+            memcpy(copy, info.dest.ptr, info.dest.len);
+            sched_revive(q->sched, clock_mono(), info.transport, slice_of(copy, info.dest.len));
+        }
+    }
+}
+
+static unsigned ask_change(struct queue *q, enum change change, const json_t *question,
+                           json_t **ret_answer)
+{
+    bool dry_run = json_is_true(json_object_get(question, "dry_run")), more;
+    json_t *errors = json_array(), *changed = json_array();
+    struct msg_id ids[CHANGE_PAGE], done[CHANGE_PAGE];
+    size_t count, done_count = 0, matched = 0;
+    char text[SPOOL_ID_TEXT_MAX];
+    unsigned status;
+    int rc = 0;
+
+    status = change_targets(q, question, ids, &count, &more, errors, ret_answer);
+    if (status != 200) {
+        json_decref(errors);
+        json_decref(changed);
+        return status;
+    }
+    if (change == CHANGE_FLUSH && !dry_run) {
+        revive(q, question);
+    }
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        struct spool_message m;
+        int found = spool_read(q->spool, ids[i], &m);
+        bool damaged = found == -EBADMSG;
+
+        spool_id_print(ids[i], text);
+        if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
+            CHECK(json_array_append_new(errors,
+                                        json_pack("{s:s, s:s}", "id", text, "error",
+                                                  found == -ENOENT ? "no such message"
+                                                                   : spool_error(q->spool))) == 0);
+            continue;
+        }
+        if (!damaged && !change_fits(change, m.state)) {
+            if (json_object_get(question, "ids") != NULL) {
+                CHECK(json_array_append_new(errors, json_pack("{s:s, s:s+}", "id", text, "error",
+                                                              "the message is in ",
+                                                              listing_state_name(m.state))) == 0);
+            }
+            continue;
+        }
+        matched++;
+        if (dry_run) {
+            continue;
+        }
+        rc = change_one(q, change, ids[i], &m);
+        if (rc == 0) {
+            done[done_count++] = ids[i];
+        }
+    }
+    if (rc == 0) {
+        commit_now(q);
+        rc = q->flow.storage_ok ? 0 : -EIO;
+    }
+    if (rc != 0) {
+        json_decref(errors);
+        json_decref(changed);
+        return listing_error(503, ret_answer, "nothing was changed: %s", spool_error(q->spool));
+    }
+    q->next_due.us = 0;
+    for (size_t i = 0; i < done_count; i++) {
+        spool_id_print(done[i], text);
+        CHECK(json_array_append_new(changed, json_string(text)) == 0);
+        if (changes[change].done != NULL) {
+            log_info("%s: %s", text, changes[change].done);
+        }
+    }
+    *ret_answer = json_pack("{s:I, s:o, s:o}", "matched", (json_int_t)matched, "changed", changed,
+                            "errors", errors);
+    if (more) {
+        spool_id_print(ids[count - 1], text);
+        set(*ret_answer, "next", json_string(text));
+    }
+    return 200;
+}
+
+/* ---- ETRN -------------------------------------------------------------------------------------
+ */
+
+void ask_flush_domain(struct queue *q, struct slice domain)
+{
+    struct flush *flush;
+
+    STAILQ_FOREACH(flush, &q->flushes, next)
+    {
+        if (slice_equal_nocase(slice_string(flush->domain), domain)) {
+            return; /* under way */
+        }
+    }
+    if (q->flush_count == FLUSHES_MAX) {
+        log_warning("ETRN: %d domains are being flushed, %.*s is left out", FLUSHES_MAX,
+                    SLICE_ARGS(domain));
+        return;
+    }
+    flush = mem_new(sizeof *flush);
+    flush->domain = mem_copy(domain.ptr, domain.len);
+    STAILQ_INSERT_TAIL(&q->flushes, flush, next);
+    q->flush_count++;
+}
+
+bool ask_flush_some(struct queue *q)
+{
+    struct flush *flush = STAILQ_FIRST(&q->flushes);
+    struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
+    struct msg_id ids[CHANGE_PAGE];
+    size_t count = 0;
+
+    if (flush == NULL) {
+        return false;
+    }
+    f.destination = slice_string(flush->domain);
+    f.after = flush->after;
+    if (spool_scan(q->spool, &f, CHANGE_PAGE, ids, &count) != 0) {
+        log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
+        count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!spool_is_claimed(q->spool, ids[i]) &&
+            spool_set_due(q->spool, ids[i], clock_wall()) != 0) {
+            log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
+            break;
+        }
+        flush->after = ids[i];
+    }
+    if (count < CHANGE_PAGE) {
+        STAILQ_REMOVE_HEAD(&q->flushes, next);
+        q->flush_count--;
+        mem_free(flush->domain);
+        mem_free(flush);
+    }
+    q->next_due.us = 0;
+    return true;
+}
+
+/* ---- what the scheduler knows -----------------------------------------------------------------
+ */
+
+static double seconds_from_now(struct mono t)
+{
+    return (double)(t.us - clock_mono().us) / (double)US_PER_S;
+}
+
+static json_t *dest_json(struct queue *q, const struct sched_dest_info *info)
+{
+    static const char *const names[] = {
+        [SCHED_DEST_READY] = "ready",
+        [SCHED_DEST_DEAD_UNTIL] = "dead",
+        [SCHED_DEST_SUSPENDED] = "suspended",
+    };
+    json_t *object = json_pack(
+        "{s:s, s:s%, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}", "transport",
+        q->transports[info->transport], "destination", info->dest.ptr, info->dest.len, "state",
+        names[info->state], "window", (int)info->window, "window_max", (int)info->window_max,
+        "busy", (int)info->busy, "waiting", (int)info->waiting, "success", info->success, "failure",
+        info->failure, "failed_cohorts", info->failed_cohorts);
+
+    if (object == NULL) {
+        return json_object(); /* a name that is not UTF-8 */
+    }
+    if (info->state != SCHED_DEST_READY) {
+        set(object, "seconds_left", json_real(seconds_from_now(info->until)));
+    }
+    if (info->reason.len > 0) {
+        json_t *reason = json_stringn(info->reason.ptr, info->reason.len);
+        set(object, "reason", reason != NULL ? reason : json_string("(not UTF-8)"));
+    }
+    return object;
+}
+
+static unsigned ask_sites(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    json_t *array = json_array();
+    struct sched_dest_info info;
+    json_int_t given = json_integer_value(json_object_get(question, "cursor"));
+    uint64_t cursor = given > 0 ? (uint64_t)given : 0;
+    bool more = false;
+
+    while (sched_dest_each(q->sched, &cursor, &info)) {
+        CHECK(json_array_append_new(array, dest_json(q, &info)) == 0);
+        if (json_array_size(array) == LISTING_PAGE_MAX) {
+            more = true;
+            break;
+        }
+    }
+    *ret_answer = json_pack("{s:o}", "sites", array);
+    if (more) {
+        set(*ret_answer, "cursor", json_integer((json_int_t)cursor));
+    }
+    return 200;
+}
+
+static json_t *gate_json(const struct sched_gate *gate)
+{
+    static const char *const names[] = {
+        [SCHED_GATE_BUSY] = "being delivered",
+        [SCHED_GATE_UNREAD] = "waits for room in memory",
+        [SCHED_GATE_TRANSPORT_DEAD] = "transport is down",
+        [SCHED_GATE_TRANSPORT_LIMIT] = "transport's deliveries",
+        [SCHED_GATE_TRANSPORT_RATE] = "transport's rate",
+        [SCHED_GATE_DEST_DEAD] = "destination is dead",
+        [SCHED_GATE_DEST_RATE] = "destination's rate",
+        [SCHED_GATE_WINDOW] = "destination's window",
+        [SCHED_GATE_BEHIND] = "behind other mail",
+    };
+    json_t *object = json_pack("{s:s, s:b}", "gate", names[gate->type], "closed", gate->closed);
+
+    set(object, "value", json_integer((json_int_t)gate->value));
+    if (gate->limit > 0) {
+        set(object, "limit", json_integer((json_int_t)gate->limit));
+    }
+    if (gate->until.us != 0 && gate->until.us != US_FOREVER) {
+        set(object, "seconds_left", json_real(seconds_from_now(gate->until)));
+    }
+    return object;
+}
+
+/* The reasons of a message in the scheduler; one that is on disk has its own in "show". */
+static unsigned ask_why(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    json_t *show = json_pack("{s:s, s:O?}", "op", "show", "id", json_object_get(question, "id"));
+    unsigned status = listing_ask(q->spool, show, clock_wall(), ret_answer);
+    struct msg_id id;
+    size_t i;
+    json_t *rcpt;
+
+    json_decref(show);
+    if (status != 200) {
+        return status;
+    }
+    CHECK(spool_id_parse(slice_string(json_string_value(json_object_get(*ret_answer, "queue_id"))),
+                         &id));
+    json_array_foreach(json_object_get(*ret_answer, "recipients"), i, rcpt)
+    {
+        struct sched_gate gates[SCHED_GATES_MAX];
+        uint32_t n = (uint32_t)json_integer_value(json_object_get(rcpt, "n"));
+        size_t count = sched_why(q->sched, clock_mono(), (struct sched_msg){id.n}, n, gates);
+        json_t *array = json_array();
+
+        for (size_t j = 0; j < count; j++) {
+            CHECK(json_array_append_new(array, gate_json(&gates[j])) == 0);
+        }
+        set(rcpt, "gates", array);
+    }
+    return 200;
+}
+
+static unsigned ask_status(struct queue *q, json_t **ret_answer)
+{
+    struct sched_totals t = sched_totals(q->sched);
+    json_t *totals = json_pack("{s:s}", "op", "totals");
+    unsigned status = listing_ask(q->spool, totals, clock_wall(), ret_answer);
+
+    json_decref(totals);
+    if (status != 200) {
+        return status;
+    }
+    json_t *more = json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, "
+        "s:I, "
+        "s:I}",
+        "active_messages", (int)t.messages, "active_recipients", (int)t.recipients, "waiting",
+        (int)t.entries_waiting, "in_flight", (int)t.entries_busy, "active_destinations",
+        (int)t.destinations, "dead_destinations", (int)t.dead_destinations, "decisions",
+        (json_int_t)t.decisions, "commits", (json_int_t)q->commits, "submitted",
+        (json_int_t)q->submitted, "delivered", (json_int_t)q->delivered, "deferrals",
+        (json_int_t)q->deferred, "bounced", (json_int_t)q->bounced, "expired",
+        (json_int_t)q->expired, "reports", (json_int_t)q->reports, "storage_ok",
+        (int)q->flow.storage_ok, "space_ok", (int)q->flow.space_ok, "behind", (int)q->flow.behind,
+        "free_bytes", (json_int_t)q->flow.free_bytes, "scheduler_bytes", (json_int_t)t.bytes);
+    CHECK(more != NULL);
+    CHECK(json_object_update_new(*ret_answer, more) == 0);
+    return 200;
+}
+
+/* ---- the operations ---------------------------------------------------------------------------
+ */
+
+/* The content of a message: the one answer that is no JSON. */
+static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
+                        json_t **ret_answer)
+{
+    const char *text = json_string_value(json_object_get(question, "id"));
+    struct msg_id id;
+    uint64_t size;
+    int rc;
+
+    if (text == NULL || !spool_id_parse(slice_string(text), &id)) {
+        return listing_error(400, ret_answer, "id: a queue id is expected");
+    }
+    rc = spool_read_content(q->spool, id, bytes, ret_fd, &size);
+    if (rc != 0) {
+        return rc == -ENOENT ? listing_error(404, ret_answer, "%s: no such message", text)
+                             : listing_error(503, ret_answer, "%s", spool_error(q->spool));
+    }
+    *ret_answer = json_pack("{s:I}", "size", (json_int_t)size);
+    return 200;
+}
+
+static unsigned answer_op(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
+                          json_t **ret_answer)
+{
+    const char *op = json_string_value(json_object_get(question, "op"));
+
+    if (op == NULL) {
+        return listing_error(400, ret_answer, "op: the name of an operation is expected");
+    }
+    if (listing_knows(op)) {
+        return listing_ask(q->spool, question, clock_wall(), ret_answer);
+    }
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        if (strcmp(op, changes[i].op) == 0) {
+            return ask_change(q, (enum change)i, question, ret_answer);
+        }
+    }
+    if (strcmp(op, "status") == 0) {
+        return ask_status(q, ret_answer);
+    }
+    if (strcmp(op, "sites") == 0) {
+        return ask_sites(q, question, ret_answer);
+    }
+    if (strcmp(op, "why") == 0) {
+        return ask_why(q, question, ret_answer);
+    }
+    if (strcmp(op, "cat") == 0) {
+        return ask_cat(q, question, bytes, ret_fd, ret_answer);
+    }
+    return listing_error(404, ret_answer, "%s: no such operation", op);
+}
+
+void ask_answer(struct queue *q, struct channel *control, const struct wire_ask *ask)
+{
+    struct wire_answer answer = {.token = ask->token};
+    json_t *question, *object = NULL;
+    json_error_t error;
+    struct buf bytes;
+    char *text;
+    int fd = -1;
+
+    buf_init(&bytes, WIRE_CONTENT_MAX);
+    question = json_loadb(ask->json.ptr, ask->json.len, JSON_REJECT_DUPLICATES, &error);
+    if (question == NULL) {
+        answer.status = listing_error(400, &object, "not JSON: %s", error.text);
+    } else {
+        answer.status = answer_op(q, question, &bytes, &fd, &object);
+    }
+    text = json_dumps(object, JSON_COMPACT);
+    CHECK(text != NULL);
+    answer.json = slice_string(text);
+    answer.bytes = buf_slice(&bytes);
+    wire_put_answer(control, &answer, fd);
+    free(text);
+    json_decref(object);
+    json_decref(question);
+    buf_fini(&bytes);
+}

@@ -1,0 +1,675 @@
+/*
+ * A message's pass through the active queue: how it comes in (submitted or claimed), how its
+ * recipients are read and routed, and how the pass ends: reports, expiry, delay warning, then
+ * deleted or deferred.
+ */
+#include "queue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "report.h"
+
+/* Recipients read from the spool in one call. */
+#define READ_PAGE 500
+/* Original content that is looked at for a report: more is never returned. */
+#define REPORT_ORIGINAL_MAX (4u << 20)
+
+/* ---- sites ------------------------------------------------------------------------------------
+ */
+
+static void site_free(struct queue *q, struct site *site)
+{
+    HASH_DEL(q->sites, site);
+    mem_free(site->key);
+    mem_free(site->nexthop);
+    mem_free(site);
+}
+
+void pass_sites_free(struct queue *q)
+{
+    struct site *site, *next;
+
+    HASH_ITER(hh, q->sites, site, next)
+    {
+        site_free(q, site);
+    }
+}
+
+#define SITE_KEY_MAX (ROUTE_DESTINATION_MAX + 16)
+
+static size_t site_key(char key[SITE_KEY_MAX], uint32_t transport, struct slice destination)
+{
+    int len = snprintf(key, SITE_KEY_MAX, "%" PRIu32 "/%.*s", transport, SLICE_ARGS(destination));
+
+    CHECK(len > 0 && (size_t)len < SITE_KEY_MAX);
+    return (size_t)len;
+}
+
+struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice destination)
+{
+    char key[SITE_KEY_MAX];
+    size_t len = site_key(key, transport, destination);
+    struct site *site;
+
+    HASH_FIND(hh, q->sites, key, len, site);
+    return site;
+}
+
+struct site *pass_site(struct queue *q, uint32_t transport, const char *destination,
+                       const char *nexthop)
+{
+    struct site *site = pass_site_find(q, transport, slice_string(destination));
+    const struct conf_transport *t;
+    char key[SITE_KEY_MAX];
+    struct policy policy;
+    size_t len;
+
+    if (site != NULL) {
+        return site;
+    }
+    if (HASH_COUNT(q->sites) >= QUEUE_SITES_MAX && HASH_COUNT(q->active.flights) == 0) {
+        pass_sites_free(q); /* they are made again as needed; a flight may still want its own */
+    }
+    len = site_key(key, transport, slice_string(destination));
+    site = mem_new(sizeof *site);
+    site->key = mem_copy(key, len);
+    site->nexthop = mem_string(nexthop);
+    t = conf_transport_find(q->conf, slice_string(q->transports[transport]));
+    if (t != NULL) {
+        policy_for(q->conf, slice_string(t->name), slice_string(nexthop), &policy);
+        site->own_policy = policy.ring != 0;
+        site->window = queue_window_limits(q->conf, &policy);
+        site->rate_delay_us = policy.destination_rate_delay_us;
+        if (policy.maxthr > 0 && (site->window.max == 0 || policy.maxthr < site->window.max)) {
+            site->window.max = (uint32_t)policy.maxthr;
+            site->own_policy = true;
+        }
+    }
+    HASH_ADD_KEYPTR(hh, q->sites, site->key, len, site);
+    return site;
+}
+
+/* ---- coming in --------------------------------------------------------------------------------
+ */
+
+/* Open in the scheduler: it will ask for the recipients. */
+void pass_open(struct queue *q, struct active_msg *m)
+{
+    log_info("%s: from=<%s>, size=%" PRIu64 ", nrcpt=%" PRIu32 " (queue active)", m->id_text,
+             m->sender, m->size, m->undone);
+    sched_open(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false);
+}
+
+/* The trace header with the id in its place. */
+static void print_trace(struct buf *out, struct slice trace, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+    size_t at = slice_find(trace, '\1');
+
+    spool_id_print(id, text);
+    (void)buf_add(out, slice_of(trace.ptr, at)); /* far below the buffer's limit */
+    if (at < trace.len) {
+        (void)buf_add_string(out, text);
+        (void)buf_add(out, slice_skip(trace, at + 1));
+    }
+}
+
+/* A submission that goes on at once: what was just written need not be read again. */
+static struct active_msg *keep_submitted(struct queue *q, const struct wire_submit *m,
+                                         struct spool_message *message)
+{
+    struct active_msg *active;
+    struct buf content;
+
+    buf_init(&content, WIRE_CONTENT_MAX + 2 * WIRE_TRACE_MAX);
+    print_trace(&content, m->trace, message->id);
+    (void)buf_add(&content, m->content); /* a frame's content fits */
+    message->rcpt_pending = message->rcpt_total = m->rcpt_count;
+    message->size = buf_len(&content) + m->fd_size;
+    active = active_add(&q->active, message, clock_mono(), clock_wall());
+    active_keep_content(&q->active, active, buf_slice(&content));
+    buf_fini(&content);
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        active_add_rcpt(active, i + 1, m->rcpts[i].address, m->rcpts[i].orcpt, m->rcpts[i].notify);
+    }
+    active->all_read = true;
+    return active;
+}
+
+int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
+                struct active_msg **ret_msg)
+{
+    struct spool_message message = {.sender = m->sender,
+                                    .envid = m->envid,
+                                    .flags = m->flags & ~(unsigned)ENVELOPE_REPORT,
+                                    .arrived = m->arrived,
+                                    .created = clock_wall(),
+                                    .due = clock_wall(),
+                                    .client = m->client};
+    struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
+    bool claim = sched_has_room(q->sched) && !q->incoming_waits && STAILQ_EMPTY(&q->redo);
+    struct spool_rcpt *rcpts;
+    struct route route;
+    char **nexthops;
+    int rc;
+
+    if ((fd < 0) != (m->fd_size == 0) ||
+        (q->conf->message_size_limit > 0 &&
+         m->content.len + m->fd_size > (uint64_t)q->conf->message_size_limit + WIRE_TRACE_MAX)) {
+        return -EMSGSIZE;
+    }
+    rcpts = mem_array(m->rcpt_count, sizeof *rcpts);
+    nexthops = mem_array(m->rcpt_count, sizeof *nexthops);
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        route_address(q->conf, m->rcpts[i].address, &route);
+        nexthops[i] = mem_string(route.nexthop);
+        rcpts[i] = (struct spool_rcpt){.address = m->rcpts[i].address,
+                                       .orcpt = m->rcpts[i].orcpt,
+                                       .notify = m->rcpts[i].notify,
+                                       .transport = slice_string(route.transport),
+                                       .nexthop = slice_string(nexthops[i]),
+                                       .route_generation = q->conf->route_generation};
+    }
+    rc = spool_submit(q->spool, &message, rcpts, m->rcpt_count, m->trace, &content, claim,
+                      slice_of("", 0), ret_id);
+    if (rc == 0 && claim) {
+        message.id = *ret_id;
+        *ret_msg = keep_submitted(q, m, &message);
+    } else if (rc == 0) {
+        q->incoming_waits = true;
+        q->next_due.us = 0;
+    }
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        mem_free(nexthops[i]);
+    }
+    mem_free(nexthops);
+    mem_free(rcpts);
+    return rc;
+}
+
+void pass_load(struct queue *q, struct msg_id id)
+{
+    struct spool_message m;
+    struct active_msg *active;
+    int rc;
+
+    if (active_find(&q->active, id) != NULL) {
+        return; /* dropped from memory but with a delivery under way: end_pass gives it free */
+    }
+    rc = spool_read(q->spool, id, &m);
+    if (rc == 0) {
+        active = active_add(&q->active, &m, clock_mono(), clock_wall());
+        pass_open(q, active);
+        return;
+    }
+    char text[SPOOL_ID_TEXT_MAX];
+    spool_id_print(id, text);
+    if (rc == -EBADMSG) {
+        log_error("%s: saving corrupt message: %s", text, spool_error(q->spool));
+        rc = spool_set_aside(q->spool, id, slice_string(spool_error(q->spool)));
+    } else if (rc != -ENOENT) {
+        log_warning("%s: can't be read: %s", text, spool_error(q->spool));
+        spool_unclaim(q->spool, id);
+        q->next_due = wall_after(clock_wall(), US_PER_S);
+    }
+}
+
+/* ---- reading recipients -----------------------------------------------------------------------
+ */
+
+/* Postfix's order before it looks at destinations: by domain without regard to case (no domain
+ * last), then by the whole address. */
+static int compare_addresses(const void *a, const void *b)
+{
+    struct slice x = slice_string((*(struct active_rcpt *const *)a)->address);
+    struct slice y = slice_string((*(struct active_rcpt *const *)b)->address);
+    size_t at_x = slice_find_last(x, '@'), at_y = slice_find_last(y, '@');
+    int order;
+
+    if ((at_x == x.len) != (at_y == y.len)) {
+        return at_x == x.len ? 1 : -1;
+    }
+    order = strcasecmp(x.ptr + at_x, y.ptr + at_y);
+    return order != 0 ? order : slice_compare(x, y);
+}
+
+/* Read the next page of pending recipients into memory. False when the message can't go on. */
+static bool read_page(struct queue *q, struct active_msg *m, size_t max)
+{
+    struct spool_rcpt page[READ_PAGE];
+    size_t count = 0;
+    int rc;
+
+    if (max > READ_PAGE) {
+        max = READ_PAGE;
+    }
+    rc = spool_read_rcpts(q->spool, m->id, m->last_read, true, max, page, &count);
+    if (rc != 0) {
+        log_warning("%s: recipients can't be read: %s", m->id_text, spool_error(q->spool));
+        if (rc == -EBADMSG &&
+            spool_set_aside(q->spool, m->id, slice_string(spool_error(q->spool))) == 0) {
+            log_error("%s: set aside as corrupt", m->id_text);
+            m->dropped = true;
+        }
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        active_add_rcpt(m, page[i].n, page[i].address, page[i].orcpt, page[i].notify);
+    }
+    if (count < max) {
+        m->all_read = true;
+    }
+    return true;
+}
+
+void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
+{
+    struct active_rcpt **order;
+    struct sched_rcpt *rcpts;
+    struct site **sites;
+    struct route route;
+    size_t count, first;
+    bool complete;
+
+    /* A message that came with its recipients has them all; they are handed on in portions of what
+     * the scheduler allows, as if read. */
+    while (!m->all_read && m->rcpt_count - m->rcpt_handed < max) {
+        if (!read_page(q, m, max - (m->rcpt_count - m->rcpt_handed))) {
+            m->all_read = m->touched = true; /* what is left is tried in another pass */
+        }
+    }
+    first = m->rcpt_handed;
+    count = m->rcpt_count - first < max ? m->rcpt_count - first : max;
+    m->rcpt_handed += count;
+    complete = m->all_read && m->rcpt_handed == m->rcpt_count;
+    order = mem_array(count, sizeof(struct active_rcpt *));
+    rcpts = mem_array(count, sizeof *rcpts);
+    sites = mem_array(count, sizeof(struct site *));
+    for (size_t i = 0; i < count; i++) {
+        order[i] = &m->rcpts[first + i];
+    }
+    if (count > 1) {
+        qsort(order, count, sizeof *order, compare_addresses);
+    }
+    for (size_t i = 0; i < count; i++) {
+        route_address(q->conf, slice_string(order[i]->address), &route);
+        rcpts[i].n = order[i]->n;
+        rcpts[i].transport = queue_transport(q, route.transport);
+        sites[i] = pass_site(q, rcpts[i].transport, route.destination, route.nexthop);
+        rcpts[i].dest = slice_string(strchr(sites[i]->key, '/') + 1);
+    }
+    sched_recipients(q->sched, clock_mono(), (struct sched_msg){m->id.n}, rcpts, count, 0,
+                     complete);
+    for (size_t i = 0; i < count; i++) {
+        if (sites[i]->own_policy && (i == 0 || sites[i] != sites[i - 1])) {
+            sched_dest_policy(q->sched, clock_mono(), rcpts[i].transport, rcpts[i].dest,
+                              &sites[i]->window, sites[i]->rate_delay_us);
+        }
+    }
+    mem_free(sites);
+    mem_free(rcpts);
+    mem_free(order);
+}
+
+/* ---- reports ----------------------------------------------------------------------------------
+ */
+
+/* What a report needs to hold on to while more is read from the spool. */
+struct report_draft {
+    struct report report;
+    struct report_rcpt *rcpts; /* owned */
+    char **strings;            /* owned, one per recipient, holds all its slices */
+    size_t count, size;
+};
+
+static void draft_add(struct report_draft *d, const struct spool_rcpt *r, enum report_action action,
+                      struct wall retry_until)
+{
+    struct slice parts[] = {r->address, r->orcpt, r->diagnostic, r->remote};
+    struct slice kept[4];
+    struct report_rcpt *to;
+    struct status status = {0};
+    struct buf b;
+    char *string;
+    size_t at = 0;
+
+    if (d->count == d->size) {
+        d->size = d->size == 0 ? 8 : d->size * 2;
+        d->rcpts = mem_resize(d->rcpts, d->size, sizeof *d->rcpts);
+        d->strings = mem_resize(d->strings, d->size, sizeof *d->strings);
+    }
+    buf_init(&b, 1u << 16);
+    for (size_t i = 0; i < 4; i++) {
+        (void)buf_add(&b, parts[i]); /* checked below */
+    }
+    CHECK(!b.failed); /* the spool's own limits are far below */
+    string = buf_take(&b);
+    for (size_t i = 0; i < 4; i++) {
+        kept[i] = slice_of(string + at, parts[i].len);
+        at += parts[i].len;
+    }
+    (void)status_parse(r->status, &status); /* none: repaired below */
+    d->strings[d->count] = string;
+    to = &d->rcpts[d->count++];
+    /* A report of failure says 5.x.x; what failed for being too old keeps its 4.x.x, as senders
+     * know it, and its action says that it failed. */
+    *to = (struct report_rcpt){.address = kept[0],
+                               .orcpt = kept[1],
+                               .action = action,
+                               .status = status,
+                               .text = kept[2],
+                               .last_attempt = r->last_attempt,
+                               .retry_until = retry_until};
+    if (status.class == STATUS_NONE) {
+        to->status = (struct status){.class = action == REPORT_FAILED    ? STATUS_PERMANENT
+                                              : action == REPORT_DELAYED ? STATUS_TRANSIENT
+                                                                         : STATUS_SUCCESS};
+    }
+    if (kept[3].len > 0 && !slice_equal(kept[3], SLICE("none"))) {
+        struct slice host = kept[3];
+        size_t said = slice_find(host, '[');
+        to->remote_mta = slice_of(host.ptr, said);
+        to->diagnostic = kept[2];
+    }
+}
+
+static void draft_fini(struct report_draft *d)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        mem_free(d->strings[i]);
+    }
+    mem_free(d->strings);
+    mem_free(d->rcpts);
+}
+
+/* The original, as far as a report may return it. */
+static int read_original(struct queue *q, struct msg_id id, struct buf *bytes)
+{
+    uint64_t size;
+    int fd, rc = spool_read_content(q->spool, id, bytes, &fd, &size);
+
+    if (rc != 0 || fd < 0) {
+        return rc;
+    }
+    while (buf_len(bytes) < REPORT_ORIGINAL_MAX && !bytes->failed) {
+        char *room = buf_room(bytes, 65536);
+        ssize_t n = room == NULL ? -1 : pread(fd, room, 65536, (off_t)buf_len(bytes));
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            rc = n < 0 && room != NULL ? -errno : 0;
+            break;
+        }
+        buf_grew(bytes, (size_t)n);
+    }
+    (void)close(fd); /* read only */
+    return rc;
+}
+
+static bool class_wanted(const struct conf *conf, const char *class)
+{
+    for (size_t i = 0; i < conf->notify_classes.count; i++) {
+        if (strcasecmp(conf->notify_classes.items[i], class) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Submit a report in the open batch: to the sender, or for mail of the null sender to those who
+ * want to know (a double bounce). *ret_sent: false when nobody is to be told. */
+static int submit_report(struct queue *q, const struct spool_message *m, struct report_draft *d,
+                         bool *ret_sent)
+{
+    const char *kinds[] = {[REPORT_FAILURE] = "non-delivery",
+                           [REPORT_DELAY] = "delay",
+                           [REPORT_SUCCESS] = "delivery status"};
+    struct report *r = &d->report;
+    struct buf original, text, to, double_sender;
+    struct spool_message report_message = {.arrived = clock_wall(),
+                                           .created = clock_wall(),
+                                           .due = clock_wall(),
+                                           .client = SLICE("local report")};
+    struct spool_content content = {.fd = -1};
+    struct spool_rcpt rcpt = {.notify = NOTIFY_NEVER};
+    char id_text[SPOOL_ID_TEXT_MAX], new_text[SPOOL_ID_TEXT_MAX];
+    struct msg_id new_id;
+    bool is_double = m->sender.len == 0;
+    int rc = 0;
+
+    *ret_sent = false;
+    spool_id_print(m->id, id_text);
+    buf_init(&original, REPORT_ORIGINAL_MAX + 65536);
+    buf_init(&text, REPORT_ORIGINAL_MAX + REPORT_FRAME_MAX +
+                        (size_t)REPORT_RCPTS_MAX * REPORT_PER_RCPT_MAX);
+    buf_init(&to, 4096);
+    buf_init(&double_sender, 4096);
+    (void)buf_addf(&double_sender, "%s@%s", q->conf->double_bounce_sender, q->conf->myorigin);
+    if (is_double || slice_equal_nocase(m->sender, buf_slice(&double_sender))) {
+        if (!is_double || r->kind != REPORT_FAILURE || q->conf->notify_double_bounce[0] == '\0' ||
+            !(class_wanted(q->conf, "2bounce") || class_wanted(q->conf, "bounce"))) {
+            if (r->kind == REPORT_FAILURE) {
+                log_warning("%s: undeliverable, and there is nobody to tell: dropped", id_text);
+            }
+            goto out;
+        }
+        (void)buf_addf(&to, strchr(q->conf->notify_double_bounce, '@') == NULL ? "%s@%s" : "%s",
+                       q->conf->notify_double_bounce, q->conf->myorigin);
+        report_message.sender = buf_slice(&double_sender);
+    } else {
+        (void)buf_add(&to, m->sender); /* at most ADDRESS_MAX */
+    }
+    rc = read_original(q, m->id, &original);
+    if (rc != 0) {
+        log_warning("%s: the report goes without the original: %s", id_text, spool_error(q->spool));
+        buf_clear(&original);
+        rc = 0;
+    }
+    r->reporting_mta = slice_string(q->conf->myhostname);
+    r->queue_id = slice_string(id_text);
+    r->envid = m->envid;
+    r->arrival = m->arrived;
+    r->sender = buf_slice(&to);
+    r->message_id = slice_string(id_text);
+    r->now = clock_wall();
+    r->seed = rng_next(&q->rng);
+    r->original = buf_slice(&original);
+    r->headers_only = r->kind != REPORT_FAILURE || (m->flags & ENVELOPE_RET_HDRS) != 0 ||
+                      m->size > (uint64_t)q->conf->bounce_size_limit;
+    r->rcpts = d->rcpts;
+    r->rcpt_count = d->count;
+    if (!report_build(r, &text, &report_message.flags)) {
+        log_error("%s: the report is too large", id_text);
+        goto out;
+    }
+    content.bytes = buf_slice(&text);
+    rcpt.address = buf_slice(&to);
+    rc = spool_submit(q->spool, &report_message, &rcpt, 1, slice_of("", 0), &content, false,
+                      slice_of("", 0), &new_id);
+    if (rc == 0) {
+        *ret_sent = true;
+        q->incoming_waits = true;
+        q->next_due.us = 0;
+        q->reports++;
+        spool_id_print(new_id, new_text);
+        log_as("bounce", (int)getpid(), "%s: %s %s notification: %s", id_text,
+               is_double ? "postmaster" : "sender", kinds[r->kind], new_text);
+    }
+out:
+    buf_fini(&original);
+    buf_fini(&text);
+    buf_fini(&to);
+    buf_fini(&double_sender);
+    return rc;
+}
+
+/* Report on the recipients that `wanted` picks, in as many messages as their number needs. */
+static int report_on(struct queue *q, const struct spool_message *m, enum report_kind kind,
+                     struct wall retry_until)
+{
+    struct spool_rcpt page[READ_PAGE];
+    struct report_draft draft = {.report = {.kind = kind}};
+    uint32_t after = 0;
+    size_t count;
+    bool sent;
+    int rc;
+
+    do {
+        rc =
+            spool_read_rcpts(q->spool, m->id, after, kind == REPORT_DELAY, READ_PAGE, page, &count);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            const struct spool_rcpt *r = &page[i];
+            bool delay_wanted = r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_DELAY) != 0;
+
+            after = r->n;
+            if (kind == REPORT_FAILURE && r->state == SPOOL_RCPT_FAILED) {
+                draft_add(&draft, r, REPORT_FAILED, (struct wall){0});
+            } else if (kind == REPORT_SUCCESS && r->state == SPOOL_RCPT_DELIVERED) {
+                draft_add(&draft, r, REPORT_DELIVERED, (struct wall){0});
+            } else if (kind == REPORT_SUCCESS && r->state == SPOOL_RCPT_RELAYED) {
+                draft_add(&draft, r, REPORT_RELAYED, (struct wall){0});
+            } else if (kind == REPORT_DELAY && delay_wanted) {
+                draft_add(&draft, r, REPORT_DELAYED, retry_until);
+            }
+        }
+        if (rc == 0 && draft.count > 0 &&
+            (count < READ_PAGE || draft.count > REPORT_RCPTS_MAX - READ_PAGE)) {
+            rc = submit_report(q, m, &draft, &sent);
+            draft_fini(&draft);
+            draft = (struct report_draft){.report = {.kind = kind}};
+        }
+    } while (rc == 0 && count == READ_PAGE);
+    draft_fini(&draft);
+    return rc;
+}
+
+/* ---- the end of a pass ------------------------------------------------------------------------
+ */
+
+/* Give up every pending recipient: what was a reason to wait becomes the reason of the failure. One
+ * at a time, since a settle ends the life of what was read before it. */
+static int expire(struct queue *q, const struct spool_message *m)
+{
+    struct spool_rcpt r;
+    struct buf words;
+    size_t count;
+    int rc;
+
+    buf_init(&words, 4 * SPOOL_DIAGNOSTIC_MAX);
+    for (;;) {
+        struct spool_verdict v = {.state = SPOOL_RCPT_FAILED};
+
+        rc = spool_read_rcpts(q->spool, m->id, 0, true, 1, &r, &count);
+        if (rc != 0 || count == 0) {
+            break;
+        }
+        if (r.diagnostic.len == 0) {
+            r.diagnostic = m->force_expire ? SLICE("message is administratively expired")
+                                           : SLICE("message could not be delivered in time");
+            r.status = m->force_expire ? SLICE("4.7.0") : SLICE("4.4.7");
+        }
+        buf_clear(&words);
+        (void)buf_add(&words, r.status); /* bounded by the spool's limits */
+        (void)buf_add(&words, r.diagnostic);
+        (void)buf_add(&words, r.remote);
+        const char *at = buf_cstr(&words);
+        v.status = slice_of(at, r.status.len);
+        v.diagnostic = slice_of(at + r.status.len, r.diagnostic.len);
+        v.remote = slice_of(at + r.status.len + r.diagnostic.len, r.remote.len);
+        v.when = r.last_attempt;
+        v.done = r.notify != NOTIFY_DEFAULT && (r.notify & NOTIFY_FAILURE) == 0;
+        rc = spool_settle(q->spool, m->id, r.n, &v);
+        if (rc != 0) {
+            break;
+        }
+    }
+    buf_fini(&words);
+    return rc;
+}
+
+/* The message as it stands, with strings that outlast further calls. */
+static int read_message(struct queue *q, struct msg_id id, struct spool_message *m,
+                        char sender[ADDRESS_MAX + 1], char envid[DSN_ENVID_MAX * 3 + 1])
+{
+    int rc = spool_read(q->spool, id, m);
+
+    if (rc == 0) {
+        CHECK(m->sender.len <= ADDRESS_MAX);
+        CHECK(m->envid.len <= DSN_ENVID_MAX * 3);
+        memcpy(sender, m->sender.ptr, m->sender.len);
+        memcpy(envid, m->envid.ptr, m->envid.len);
+        m->sender.ptr = sender;
+        m->envid.ptr = envid;
+    }
+    return rc;
+}
+
+int pass_end(struct queue *q, struct msg_id id, bool given_back)
+{
+    char sender[ADDRESS_MAX + 1], envid[DSN_ENVID_MAX * 3 + 1], text[SPOOL_ID_TEXT_MAX];
+    const struct conf *conf = q->conf;
+    struct spool_message m;
+    struct wall now = clock_wall(), due;
+    int64_t age, lifetime;
+    bool gone, expired = false;
+    int rc = read_message(q, id, &m, sender, envid);
+
+    if (rc != 0) {
+        return rc;
+    }
+    if (m.state == SPOOL_HOLD || m.state == SPOOL_CORRUPT) {
+        return 0; /* set aside while it was under way; nothing ends there */
+    }
+    spool_id_print(id, text);
+    age = now.us - m.created.us;
+    lifetime = m.sender.len == 0 ? conf->bounce_queue_lifetime_us : conf->maximal_queue_lifetime_us;
+    if (m.rcpt_pending > 0 && !given_back && (m.force_expire || age >= lifetime)) {
+        expired = true;
+        log_info("%s: from=<%.*s>, status=%s, returned to sender", text, SLICE_ARGS(m.sender),
+                 m.force_expire ? "force-expired" : "expired");
+        q->expired++;
+        rc = expire(q, &m);
+    }
+    if (rc == 0 && (m.rcpt_to_report > 0 || expired)) {
+        rc = report_on(q, &m, REPORT_FAILURE, (struct wall){0});
+        if (rc == 0) {
+            rc = report_on(q, &m, REPORT_SUCCESS, (struct wall){0});
+        }
+        if (rc == 0) {
+            rc = spool_reported(q->spool, id);
+        }
+    }
+    if (rc == 0 && m.rcpt_pending > 0 && !expired && !m.warned && m.sender.len > 0 &&
+        conf->delay_warning_time_us > 0 && age >= conf->delay_warning_time_us) {
+        rc = report_on(q, &m, REPORT_DELAY, wall_after(m.created, lifetime));
+        if (rc == 0) {
+            rc = spool_set_warned(q->spool, id);
+        }
+    }
+    if (rc == 0) {
+        due = given_back ? now
+                         : wall_after(now, retry_backoff(conf->minimal_backoff_time_us,
+                                                         conf->maximal_backoff_time_us, age,
+                                                         (unsigned)conf->retry_jitter, &q->rng));
+        rc = spool_finish(q->spool, id, due, &gone);
+    }
+    if (rc == 0 && gone) {
+        log_info("%s: removed", text);
+    } else if (rc == 0 && due.us < q->next_due.us) {
+        q->next_due = due;
+    }
+    return rc;
+}
