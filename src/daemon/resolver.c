@@ -1,0 +1,292 @@
+/*
+ * The life of a query:
+ *
+ *   ASKED --libunbound's callback--> ANSWERED --the loop--> done() called, freed
+ *     |                                  |
+ *     +--cancel, timeout--> ABANDONED    +--cancel--> freed by the loop
+ *                               |
+ *                               +--libunbound's callback--> freed
+ *
+ * libunbound may call back from within ub_resolve_event (cache, hosts file); ANSWERED keeps that
+ * from reaching the owner too early. An abandoned query is kept until libunbound lets go of it.
+ */
+#include "resolver.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unbound-event.h>
+#include <unbound.h>
+
+#include "check.h"
+#include "mem.h"
+
+#define RCODE_OK   0
+#define RCODE_NONE 3
+/* A packet beyond this is refused; 64 KiB is what DNS can carry. */
+#define PACKET_MAX 65535
+/* Sockets for questions; more questions wait inside the library. */
+#define SOCKETS "256"
+
+enum query_state { QUERY_ASKED, QUERY_ANSWERED, QUERY_ABANDONED };
+
+struct resolver_query {
+    struct resolver *resolver;
+    resolver_done *done; /* NULL: nobody wants to know any more */
+    void *arg;
+    struct event *timeout;
+    char *packet; /* owned */
+    size_t packet_len;
+    enum query_state state;
+    enum resolver_outcome outcome;
+    TAILQ_ENTRY(resolver_query) next; /* in asked or answered */
+};
+
+struct resolver {
+    struct ub_ctx *context;
+    struct event_base *base;
+    struct event *answer_event;
+    const struct timeval *timeout;
+    TAILQ_HEAD(queries, resolver_query) asked, answered;
+};
+
+static void query_free(struct resolver_query *q)
+{
+    if (q->timeout != NULL) {
+        event_free(q->timeout);
+    }
+    mem_free(q->packet);
+    mem_free(q);
+}
+
+/* The owner will hear of it in a moment. */
+static void set_answered(struct resolver_query *q, enum resolver_outcome outcome)
+{
+    struct resolver *r = q->resolver;
+
+    q->outcome = outcome;
+    q->state = QUERY_ANSWERED;
+    TAILQ_REMOVE(&r->asked, q, next);
+    TAILQ_INSERT_TAIL(&r->answered, q, next);
+    event_active(r->answer_event, EV_TIMEOUT, 0);
+}
+
+static void on_unbound(void *arg, int rcode, void *packet, int packet_len, int secure,
+                       char *why_bogus, int was_ratelimited)
+{
+    struct resolver_query *q = arg;
+
+    (void)secure;
+    (void)why_bogus;
+    (void)was_ratelimited;
+    if (q->state == QUERY_ABANDONED) {
+        TAILQ_REMOVE(&q->resolver->asked, q, next);
+        query_free(q);
+        return;
+    }
+    if (rcode == RCODE_OK && packet != NULL && packet_len > 0 && packet_len <= PACKET_MAX) {
+        q->packet = mem_copy(packet, (size_t)packet_len);
+        q->packet_len = (size_t)packet_len;
+        set_answered(q, RESOLVER_ANSWER);
+    } else {
+        set_answered(q, rcode == RCODE_NONE ? RESOLVER_NO_NAME : RESOLVER_AGAIN);
+    }
+}
+
+static void on_answers(evutil_socket_t fd, short what, void *arg)
+{
+    struct resolver *r = arg;
+    struct resolver_query *q;
+
+    (void)fd;
+    (void)what;
+    while ((q = TAILQ_FIRST(&r->answered)) != NULL) {
+        TAILQ_REMOVE(&r->answered, q, next);
+        if (q->done != NULL) {
+            q->done(q->arg, q->outcome, slice_of(q->packet, q->packet_len));
+        }
+        query_free(q);
+    }
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *arg)
+{
+    struct resolver_query *q = arg;
+
+    (void)fd;
+    (void)what;
+    if (q->state == QUERY_ASKED) {
+        resolver_done *done = q->done;
+
+        q->state = QUERY_ABANDONED;
+        q->done = NULL;
+        done(q->arg, RESOLVER_AGAIN, slice_of("", 0));
+    }
+}
+
+struct resolver_query *resolver_ask(struct resolver *r, struct slice name, enum resolver_type type,
+                                    resolver_done *done, void *arg)
+{
+    struct resolver_query *q = mem_new(sizeof *q);
+    char *copy = mem_copy(name.ptr, name.len);
+
+    q->resolver = r;
+    q->done = done;
+    q->arg = arg;
+    q->state = QUERY_ASKED;
+    TAILQ_INSERT_TAIL(&r->asked, q, next);
+    q->timeout = event_new(r->base, -1, 0, on_timeout, q);
+    CHECK(q->timeout != NULL);
+    CHECK(event_add(q->timeout, r->timeout) == 0);
+    if (ub_resolve_event(r->context, copy, (int)type, 1, q, on_unbound, NULL) != 0) {
+        set_answered(q, RESOLVER_AGAIN);
+    }
+    mem_free(copy);
+    return q;
+}
+
+void resolver_cancel(struct resolver_query *q)
+{
+    if (q == NULL) {
+        return;
+    }
+    q->done = NULL;
+    if (q->state == QUERY_ASKED) {
+        q->state = QUERY_ABANDONED;
+    }
+}
+
+/* "127.0.0.1:53" and "[::1]:53" as libunbound writes it, "127.0.0.1@53". */
+static bool add_server(struct ub_ctx *context, struct slice server)
+{
+    char text[64];
+    struct slice port = slice_of("", 0);
+    struct buf b;
+    bool ok;
+
+    if (slice_starts(server, SLICE("["))) {
+        server = slice_skip(server, 1);
+        port = server;
+        server = slice_cut(&port, ']');
+        port = slice_starts(port, SLICE(":")) ? slice_skip(port, 1) : slice_of("", 0);
+    } else if (slice_find(server, ':') == slice_find_last(server, ':')) {
+        port = server;
+        server = slice_cut(&port, ':');
+    }
+    buf_init(&b, sizeof text - 1);
+    ok =
+        buf_addf(&b, "%.*s%s%.*s", SLICE_ARGS(server), port.len > 0 ? "@" : "", SLICE_ARGS(port)) &&
+        ub_ctx_set_fwd(context, buf_cstr(&b)) == 0;
+    buf_fini(&b);
+    return ok;
+}
+
+static bool set_options(struct ub_ctx *context)
+{
+    static const char *const options[][2] = {
+        {"module-config:", "iterator"}, /* answers are used, not proven */
+        {"do-not-query-localhost:", "no"},  {"outgoing-range:", SOCKETS},
+        {"unblock-lan-zones:", "yes"}, /* inside a site 10.in-addr.arpa and the like are real */
+        {"local-zone:", "test. nodefault"}, {"local-zone:", "home.arpa. nodefault"},
+    };
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        if (ub_ctx_set_option(context, options[i][0], options[i][1]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool configure(struct resolver *r, const char *const *servers, size_t count,
+                      struct buf *ret_error)
+{
+    int rc;
+
+    if (!set_options(r->context)) {
+        (void)buf_add_string(ret_error, "libunbound does not know one of its options");
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!add_server(r->context, slice_string(servers[i]))) {
+            (void)buf_addf(ret_error, "bad name server \"%s\"", servers[i]);
+            return false;
+        }
+    }
+    /* Without resolv.conf the library asks the root servers. */
+    rc = count > 0 ? 0 : ub_ctx_resolvconf(r->context, NULL);
+    if (rc != 0 && rc != UB_READFILE) {
+        (void)buf_addf(ret_error, "resolv.conf: %s", ub_strerror(rc));
+        return false;
+    }
+    rc = ub_ctx_hosts(r->context, NULL);
+    if (rc != 0 && rc != UB_READFILE) {
+        (void)buf_addf(ret_error, "hosts: %s", ub_strerror(rc));
+        return false;
+    }
+    return true;
+}
+
+/* The library sets itself up at the first question, which must be before confinement. */
+static void on_warm(void *arg, int rcode, void *packet, int packet_len, int secure, char *why_bogus,
+                    int was_ratelimited)
+{
+    (void)arg;
+    (void)rcode;
+    (void)packet;
+    (void)packet_len;
+    (void)secure;
+    (void)why_bogus;
+    (void)was_ratelimited;
+}
+
+struct resolver *resolver_new(struct event_base *base, const char *const *servers, size_t count,
+                              struct buf *ret_error)
+{
+    struct resolver *r = mem_new(sizeof *r);
+    struct timeval timeout = {.tv_sec = RESOLVER_TIMEOUT_US / US_PER_S};
+
+    r->base = base;
+    TAILQ_INIT(&r->asked);
+    TAILQ_INIT(&r->answered);
+    r->answer_event = event_new(base, -1, 0, on_answers, r);
+    CHECK(r->answer_event != NULL);
+    r->timeout = event_base_init_common_timeout(base, &timeout);
+    CHECK(r->timeout != NULL);
+    r->context = ub_ctx_create_event(base);
+    if (r->context == NULL) {
+        (void)buf_add_string(ret_error, "libunbound cannot use this event loop");
+    } else if (configure(r, servers, count, ret_error)) {
+        int rc = ub_resolve_event(r->context, "localhost", RESOLVER_A, 1, NULL, on_warm, NULL);
+
+        if (rc == 0) {
+            return r;
+        }
+        (void)buf_addf(ret_error, "libunbound: %s", ub_strerror(rc));
+    }
+    resolver_free(r);
+    return NULL;
+}
+
+void resolver_free(struct resolver *r)
+{
+    struct resolver_query *q;
+
+    if (r == NULL) {
+        return;
+    }
+    if (r->context != NULL) {
+        ub_ctx_delete(r->context);
+    }
+    while ((q = TAILQ_FIRST(&r->asked)) != NULL) {
+        TAILQ_REMOVE(&r->asked, q, next);
+        query_free(q);
+    }
+    while ((q = TAILQ_FIRST(&r->answered)) != NULL) {
+        TAILQ_REMOVE(&r->answered, q, next);
+        query_free(q);
+    }
+    event_free(r->answer_event);
+    mem_free(r);
+}
