@@ -63,6 +63,7 @@ static void line_begin(struct reply *r)
     }
     r->line_start = (uint32_t)buf_len(&r->text);
     r->line_len = 0;
+    r->line_end_cr = false;
 }
 
 /* More of the line, without its LF: keep what the limits allow. The head is kept on its own because

@@ -81,6 +81,7 @@ static void replies_are_read_the_same_under_every_split(void **state)
         {"250x\r\n", 0, "BAD{250x}"},
         {"25\0 x\r\n", 7, "BAD{25? x}"},
         {"250-ok\r\nboo\r\n", 0, "[ok]BAD{250-ok boo}"},
+        {"250-ok\r\n\n", 0, "[ok]BAD{250-ok }"},
     };
     struct buf story;
     (void)state;
