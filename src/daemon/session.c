@@ -1,0 +1,439 @@
+#include "session.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "mem.h"
+
+#define RELAY_MAX       (MXLIST_NAME_MAX + 200)
+#define DESCRIPTION_MAX 200
+
+struct sessions {
+    struct streams *streams;
+    sessions_closed *closed;
+    void *arg;
+    size_t count;
+    LIST_HEAD(, session) list;
+    TAILQ_HEAD(, session) ready;
+};
+
+static void pump(struct session *s);
+
+/* ---- the set ----------------------------------------------------------------------------------
+ */
+
+struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, void *arg)
+{
+    struct sessions *all = mem_new(sizeof *all);
+
+    all->streams = streams;
+    all->closed = closed;
+    all->arg = arg;
+    LIST_INIT(&all->list);
+    TAILQ_INIT(&all->ready);
+    return all;
+}
+
+static void session_free(struct session *s)
+{
+    CHECK(s->cached_under == NULL);
+    if (s->queued) {
+        TAILQ_REMOVE(&s->all->ready, s, ready);
+    }
+    LIST_REMOVE(s, in_all);
+    s->all->count--;
+    stream_free(s->stream);
+    if (s->talked) {
+        client_fini(&s->client);
+    }
+    mem_free(s->relay);
+    mem_free(s->host);
+    mem_free(s->tls);
+    mem_free(s);
+}
+
+void sessions_free(struct sessions *all)
+{
+    struct session *s;
+
+    if (all == NULL) {
+        return;
+    }
+    while ((s = LIST_FIRST(&all->list)) != NULL) {
+        session_free(s);
+    }
+    mem_free(all);
+}
+
+size_t sessions_count(const struct sessions *all)
+{
+    return all->count;
+}
+
+static void queue(struct session *s)
+{
+    if (!s->queued && !s->pumping && !s->dead) {
+        s->queued = true;
+        TAILQ_INSERT_TAIL(&s->all->ready, s, ready);
+    }
+}
+
+void sessions_run(struct sessions *all)
+{
+    struct session *s;
+
+    while ((s = TAILQ_FIRST(&all->ready)) != NULL) {
+        TAILQ_REMOVE(&all->ready, s, ready);
+        s->queued = false;
+        pump(s);
+    }
+}
+
+/* ---- between stream and engine ----------------------------------------------------------------
+ */
+
+/* The session vanishes, now or at the end of the pump() that runs. */
+static void vanish(struct session *s)
+{
+    struct sessions *all = s->all;
+
+    s->callback = NULL;
+    s->dead = true;
+    if (!s->pumping) {
+        session_free(s);
+        all->closed(all->arg);
+    }
+}
+
+/* Nothing more to say to the peer but what is in the output. Unread input would make the kernel
+ * reset the connection, and a parting QUIT would be lost. */
+static void part(struct session *s)
+{
+    struct buf *out = client_output(&s->client);
+
+    if (stream_state(s->stream) == STREAM_STATE_OPEN) {
+        stream_flush(s->stream, out);
+        if (buf_len(out) == 0) {
+            stream_finish(s->stream);
+            s->stream = NULL;
+        }
+    }
+    vanish(s);
+}
+
+static void start_tls(struct session *s)
+{
+    struct tls_peer peer = {.sni = s->host, .name = s->host, .verify = s->settings->verify};
+
+    s->want_tls = false;
+    stream_start_tls(s->stream, s->settings->tls, &peer);
+}
+
+static void on_event(struct session *s, const struct client_event *event)
+{
+    s->idle =
+        event->kind == CLIENT_READY || (event->kind == CLIENT_TRANSACTION_DONE && event->reusable);
+    if (event->kind == CLIENT_NEED_TLS) {
+        s->want_tls = true;
+    } else if (s->callback != NULL) {
+        s->callback(s->arg, s, SESSION_TALK, event);
+    } else if (event->kind == CLIENT_CLOSED || event->kind == CLIENT_FAILED) {
+        part(s);
+    }
+}
+
+static void set_deadline(struct session *s)
+{
+    stream_set_deadline(s->stream, mono_min(client_deadline(&s->client), s->rest_until));
+}
+
+/* Give the engine one reply's worth of input. False when there was none to take. */
+static bool feed(struct session *s)
+{
+    struct slice in = stream_input(s->stream);
+    size_t used;
+
+    if (in.len == 0) {
+        return false;
+    }
+    used = client_input(&s->client, in, clock_mono());
+    stream_consume(s->stream, used);
+    return used > 0;
+}
+
+/* Send what there is. True when the engine may want to go on because room was made. */
+static bool send_some(struct session *s)
+{
+    struct buf *out = client_output(&s->client);
+    size_t before = buf_len(out);
+
+    if (before == 0 || stream_state(s->stream) != STREAM_STATE_OPEN) {
+        return false;
+    }
+    stream_flush(s->stream, out);
+    return buf_len(out) < before;
+}
+
+/* Move bytes and events until nothing moves any more. Order matters: events, then input, then one
+ * send for all of it; the end of the connection counts only when all input was read. */
+static void pump(struct session *s)
+{
+    struct sessions *all = s->all;
+    struct client_event event;
+
+    if (!s->talked) {
+        return; /* not connected yet */
+    }
+    s->pumping = true;
+    for (;;) {
+        while (!s->dead && client_next(&s->client, clock_mono(), &event)) {
+            on_event(s, &event);
+        }
+        if (s->dead) {
+            break;
+        }
+        if (stream_state(s->stream) == STREAM_STATE_HANDSHAKE) {
+            break;
+        }
+        if (feed(s)) {
+            continue;
+        }
+        if (s->want_tls) {
+            start_tls(s);
+            break;
+        }
+        if (s->ended) {
+            s->ended = false;
+            client_lost(&s->client);
+            continue;
+        }
+        if (!send_some(s)) {
+            break;
+        }
+    }
+    s->pumping = false;
+    if (s->dead) {
+        session_free(s);
+        all->closed(all->arg);
+    } else {
+        set_deadline(s);
+    }
+}
+
+/* ---- what the stream tells --------------------------------------------------------------------
+ */
+
+static void unreachable(struct session *s)
+{
+    CHECK(s->callback != NULL);
+    s->callback(s->arg, s, SESSION_UNREACHABLE, NULL);
+}
+
+static void on_secured(struct session *s)
+{
+    struct buf text;
+
+    buf_init(&text, DESCRIPTION_MAX);
+    tls_describe(stream_tls(s->stream), &text);
+    if (!text.failed) {
+        s->tls = buf_take(&text);
+    }
+    buf_fini(&text);
+    s->is_tls = true;
+    client_tls_started(&s->client, clock_mono());
+    pump(s);
+}
+
+static void on_failed(struct session *s)
+{
+    switch (stream_failed_in(s->stream)) {
+    case STREAM_STATE_CONNECTING:
+        unreachable(s);
+        return;
+    case STREAM_STATE_HANDSHAKE:
+        client_tls_failed(&s->client, slice_string(stream_error(s->stream)));
+        break;
+    case STREAM_STATE_OPEN:
+    case STREAM_STATE_BROKEN:
+        s->ended = true;
+        break;
+    }
+    pump(s);
+}
+
+static void on_deadline(struct session *s)
+{
+    if (!s->talked) {
+        unreachable(s);
+    } else if (mono_reached(s->rest_until, clock_mono()) && s->callback != NULL) {
+        s->rest_until = MONO_NEVER;
+        s->callback(s->arg, s, SESSION_RESTED, NULL);
+    } else if (s->callback == NULL) {
+        vanish(s); /* it had its time to say goodbye */
+    } else {
+        pump(s);
+    }
+}
+
+static void on_stream(void *arg, struct stream *stream, enum stream_event event)
+{
+    struct session *s = arg;
+
+    (void)stream;
+    switch (event) {
+    case STREAM_CONNECTED:
+        s->talked = true;
+        client_init(&s->client, s->in_clear ? &s->settings->config_clear : &s->settings->config,
+                    slice_of(s->relay, s->peer_len), clock_mono());
+        set_deadline(s);
+        return;
+    case STREAM_SECURED:
+        on_secured(s);
+        return;
+    case STREAM_READABLE:
+    case STREAM_WRITABLE:
+        pump(s);
+        return;
+    case STREAM_END:
+        s->ended = true;
+        pump(s);
+        return;
+    case STREAM_DEADLINE:
+        on_deadline(s);
+        return;
+    case STREAM_FAILED:
+        on_failed(s);
+        return;
+    }
+}
+
+/* ---- for the owner ----------------------------------------------------------------------------
+ */
+
+static void name_relay(struct session *s, const char *host, const char *detail, unsigned port)
+{
+    struct buf text;
+
+    buf_init(&text, RELAY_MAX);
+    CHECK(buf_addf(&text, "%s[%s]", host, detail));
+    s->peer_len = buf_len(&text);
+    if (port != 0) {
+        CHECK(buf_addf(&text, ":%u", port));
+    }
+    s->relay = buf_take(&text);
+    s->host = mem_string(host);
+}
+
+struct session *session_open(struct sessions *all, const struct session_settings *settings,
+                             const struct sockaddr *to, socklen_t to_len, const char *host,
+                             const char *detail, unsigned port, bool in_clear,
+                             session_callback *callback, void *arg)
+{
+    struct session *s = mem_new(sizeof *s);
+    const union ip_address *from = to->sa_family == AF_INET    ? &settings->from4
+                                   : to->sa_family == AF_INET6 ? &settings->from6
+                                                               : NULL;
+    bool bind = from != NULL && from->sa.sa_family == to->sa_family;
+
+    s->all = all;
+    s->settings = settings;
+    s->callback = callback;
+    s->arg = arg;
+    s->rest_until = MONO_NEVER;
+    s->opened = clock_mono();
+    name_relay(s, host, detail, port);
+    s->in_clear = in_clear;
+    s->stream = stream_connect(all->streams, to, to_len, bind ? &from->sa : NULL,
+                               !bind                           ? 0
+                               : from->sa.sa_family == AF_INET ? sizeof from->in
+                                                               : sizeof from->in6,
+                               on_stream, s);
+    stream_set_deadline(s->stream, mono_after(clock_mono(), settings->connect_timeout_us));
+    LIST_INSERT_HEAD(&all->list, s, in_all);
+    all->count++;
+    return s;
+}
+
+void session_set_owner(struct session *s, session_callback *callback, void *arg)
+{
+    s->callback = callback;
+    s->arg = arg;
+}
+
+void session_begin(struct session *s, const struct client_mail *mail)
+{
+    s->rest_until = MONO_NEVER;
+    s->uses++;
+    s->idle = false;
+    client_begin(&s->client, mail, clock_mono());
+    queue(s);
+}
+
+size_t session_content(struct session *s, struct slice piece, bool last)
+{
+    queue(s);
+    return client_content(&s->client, piece, last, clock_mono());
+}
+
+void session_rest(struct session *s, struct mono until)
+{
+    s->rest_until = until;
+    if (!s->pumping) {
+        set_deadline(s);
+    }
+}
+
+void session_close(struct session *s)
+{
+    s->callback = NULL;
+    if (!s->talked || stream_state(s->stream) != STREAM_STATE_OPEN) {
+        vanish(s);
+    } else if (s->idle) {
+        s->idle = false;
+        client_quit(&s->client, clock_mono());
+        s->rest_until = mono_after(clock_mono(), SESSION_QUIT_US);
+        queue(s);
+    } else {
+        part(s);
+    }
+}
+
+void session_abort(struct session *s)
+{
+    if (s != NULL) {
+        vanish(s);
+    }
+}
+
+int session_errno(const struct session *s)
+{
+    return stream_state(s->stream) == STREAM_STATE_BROKEN ? stream_errno(s->stream) : ETIMEDOUT;
+}
+
+const char *session_why(const struct session *s)
+{
+    return stream_state(s->stream) == STREAM_STATE_BROKEN ? stream_error(s->stream)
+                                                          : "Connection timed out";
+}
+
+struct slice session_relay(const struct session *s)
+{
+    return slice_string(s->relay);
+}
+
+struct slice session_tls(const struct session *s)
+{
+    return slice_string(s->tls);
+}
+
+uint32_t session_uses(const struct session *s)
+{
+    return s->uses;
+}
+
+struct mono session_opened(const struct session *s)
+{
+    return s->opened;
+}
