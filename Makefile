@@ -1,0 +1,68 @@
+# Sluice: every command a person needs. The building itself is Meson's (meson.build).
+#
+#   make run      install what is missing, build, run the daemon with the embedded configuration
+#   make test     install what is missing, build with sanitizers, run all tests
+#   make build    the programs, in build/
+#   make bench    measure (see bench/README.md)    make fuzz    long fuzzing
+#   make install  DESTDIR= PREFIX=/usr/local       make format  clang-format
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 600
+export PATH := /usr/bin:/bin:/usr/sbin:/sbin:$(PATH)
+
+.PHONY: run build test bench bench-relay fuzz soak format install clean
+
+run: build
+	@exec build/sluiced
+
+build: build/build.ninja
+	@ninja -C build --quiet
+
+build/build.ninja:
+	@scripts/setup build
+	@meson setup build --buildtype=release -Ddebug=true -Dtests=false >/dev/null
+
+test:
+	@scripts/setup test
+	@scripts/tools build/tools
+	@[ -e build/build.ninja ] || meson setup build --buildtype=release -Ddebug=true -Dtests=false >/dev/null
+	@ninja -C build --quiet
+	@[ -e build-test/build.ninja ] || meson setup build-test --buildtype=debugoptimized \
+		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	@ninja -C build-test --quiet
+	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true \
+		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	@ninja -C build-clang --quiet
+	@python3 tests/run.py
+
+bench: build
+	@scripts/setup test
+	@scripts/tools build/tools
+	@meson configure build -Dtests=false >/dev/null
+	@ninja -C build --quiet bench_core bench_spool
+	build/bench_core
+	build/bench_spool
+	bench/relay
+
+fuzz:
+	@scripts/setup test
+	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true \
+		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	@ninja -C build-clang --quiet
+	@python3 tests/run.py --fuzz-seconds $(FUZZ_SECONDS) --only fuzz
+
+soak: build
+	@scripts/setup test
+	@python3 tests/run.py --only soak
+
+format:
+	@scripts/setup format
+	@git ls-files 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' | xargs clang-format -i
+
+install: build
+	@meson configure build --prefix=$(PREFIX) >/dev/null
+	@DESTDIR=$(DESTDIR) meson install -C build --quiet
+
+clean:
+	rm -rf build build-test build-clang

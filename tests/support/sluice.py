@@ -1,0 +1,407 @@
+"""What scenario tests are made of: a daemon of their own, virtual remote sites, and questions.
+
+    class Accepts(sluice.TestCase):
+        def test_a_message_arrives(self):
+            site = self.site()
+            daemon = self.daemon(relayhost=site.nexthop)
+            daemon.send("a@example.org", ["b@example.net"], "Subject: hi\\r\\n\\r\\nhello\\r\\n")
+            self.eventually(lambda: len(site.messages) == 1)
+
+Everything is on loopback, in a temporary directory, and ends with the test; only processes that were
+started here are killed.
+"""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import smtplib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("SLUICE_BUILD", os.path.join(TOP, "build"))
+TOOLS = os.path.join(TOP, "build", "tools", "root")
+PATIENCE = 30  # seconds; far above what anything takes, so that a loaded machine fails no test
+
+
+def program(name):
+    return os.path.join(BUILD, name)
+
+
+def tool(name):
+    """A Debian program that was unpacked, not installed (scripts/tools)."""
+    return os.path.join(TOOLS, name)
+
+
+def tool_env():
+    libraries = [os.path.join(TOOLS, d) for d in ("usr/lib/postfix", "usr/lib/dovecot", "usr/lib/x86_64-linux-gnu")]
+    return dict(os.environ, LD_LIBRARY_PATH=":".join(libraries))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Site:
+    """A virtual SMTP (or LMTP) server whose every reply a test may choose.
+
+    `replies` maps a verb ("GREETING", "EHLO", "MAIL", "RCPT", "DATA", "END") to a reply, a list of
+    replies to use one after the other (the last one stays), or a function of the command line. A
+    reply of None hangs, "drop" closes the connection. What was accepted is in `messages`:
+    dicts with sender, recipients, content, at.
+    """
+
+    def __init__(self, lmtp=False, extensions=("PIPELINING", "8BITMIME", "SIZE 20000000", "DSN", "SMTPUTF8", "ENHANCEDSTATUSCODES"),
+                 host="127.0.0.1", port=0, delay=0.0, **replies):
+        self.lmtp, self.extensions, self.delay = lmtp, extensions, delay
+        self.replies = {k.upper(): v for k, v in replies.items()}
+        self.messages, self.commands, self.connections, self.concurrent, self.most = [], [], 0, 0, 0
+        self.lock = threading.Lock()
+        self.sockets = set()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.listener = socket.socket(family)
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.bind((host, port))
+        self.listener.listen(512)
+        self.host, self.port = self.listener.getsockname()[:2]
+        self.closed = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def nexthop(self):
+        return "[%s]:%d" % (self.host, self.port)
+
+    def close(self):
+        self.closed = True
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.listener.close()
+        with self.lock:
+            for s in list(self.sockets):
+                try:
+                    s.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    def recipients(self):
+        with self.lock:
+            return [r for m in self.messages for r in m["recipients"]]
+
+    def _accept(self):
+        while not self.closed:
+            try:
+                conn, _ = self.listener.accept()
+            except OSError:
+                return
+            with self.lock:
+                self.sockets.add(conn)
+                self.connections += 1
+                self.concurrent += 1
+                self.most = max(self.most, self.concurrent)
+            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+
+    def _reply(self, verb, line, preset):
+        with self.lock:
+            choice = self.replies.get(verb, preset)
+            if isinstance(choice, list):
+                choice = choice.pop(0) if len(choice) > 1 else choice[0]
+        return choice(line) if callable(choice) else choice
+
+    def _serve(self, conn):
+        try:
+            conn.settimeout(120)
+            self._talk(conn, conn.makefile("rb"))
+        except (OSError, ValueError, EOFError):
+            pass
+        finally:
+            with self.lock:
+                self.sockets.discard(conn)
+                self.concurrent -= 1
+            conn.close()
+
+    def _say(self, conn, reply):
+        if reply is None:
+            time.sleep(3600 if not self.closed else 0)
+        if reply == "drop":
+            raise EOFError
+        conn.sendall(reply.encode() + b"\r\n")
+        return reply[:1] in "23"
+
+    def _talk(self, conn, lines):
+        if not self._say(conn, self._reply("GREETING", "", "220 virtual.test ESMTP")):
+            return
+        sender, recipients = None, []
+        while True:
+            line = lines.readline()
+            if not line:
+                return
+            text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+            with self.lock:
+                self.commands.append(text)
+            verb = text.split(" ")[0].upper()
+            if verb in ("EHLO", "LHLO"):
+                reply = self._reply("EHLO", text, "")
+                if reply:
+                    self._say(conn, reply)
+                else:
+                    offers = ["virtual.test"] + list(self.extensions)
+                    conn.sendall("".join("250%s%s\r\n" % ("-" if i < len(offers) - 1 else " ", o)
+                                         for i, o in enumerate(offers)).encode())
+            elif verb == "HELO":
+                self._say(conn, self._reply("HELO", text, "250 virtual.test"))
+            elif verb == "MAIL":
+                if self._say(conn, self._reply("MAIL", text, "250 2.1.0 Ok")):
+                    sender, recipients = re.search(r"<(.*?)>", text).group(1), []
+            elif verb == "RCPT":
+                if self._say(conn, self._reply("RCPT", text, "250 2.1.5 Ok")):
+                    recipients.append(re.search(r"<(.*?)>", text).group(1))
+            elif verb == "DATA":
+                if not self._say(conn, self._reply("DATA", text, "354 go on" if recipients else "503 5.5.1 no recipients")):
+                    continue
+                content = []
+                while True:
+                    line = lines.readline()
+                    if not line:
+                        return
+                    if line == b".\r\n":
+                        break
+                    content.append(line[1:] if line.startswith(b".") else line)
+                if self.delay:
+                    time.sleep(self.delay)
+                for r in recipients if self.lmtp else [None]:
+                    ok = self._say(conn, self._reply("END", r or "", "250 2.0.0 Ok"))
+                    if ok:
+                        with self.lock:
+                            self.messages.append({"sender": sender, "content": b"".join(content), "at": time.time(),
+                                                  "recipients": [r] if self.lmtp else list(recipients)})
+                sender, recipients = None, []
+            elif verb == "RSET":
+                sender, recipients = None, []
+                self._say(conn, "250 2.0.0 Ok")
+            elif verb == "QUIT":
+                self._say(conn, "221 2.0.0 Bye")
+                return
+            else:
+                self._say(conn, self._reply(verb, text, "502 5.5.2 what?"))
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=PATIENCE)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(self.path)
+
+
+class Daemon:
+    """A sluiced with a directory of its own. Parameters are given by name; `extra` is more text of the
+    configuration (clauses)."""
+
+    def __init__(self, directory=None, extra="", env=None, **parameters):
+        self.directory = directory or tempfile.mkdtemp(prefix="sluice-test-")
+        os.chmod(self.directory, 0o755)
+        self.port = free_port()
+        self.env, self.process = env, None
+        self.parameters = dict(
+            state_directory=self.directory, spool="sqlite:queue.db", myhostname="mail.sluice.test",
+            listen="smtp://127.0.0.1:%d" % self.port, log="file:%s/log" % self.directory, debug_clock="yes",
+            smtp_connect_timeout="5s", retry_jitter="0", shutdown_timeout="5s")
+        self.parameters.update(parameters)
+        self.extra = extra
+        self.config = os.path.join(self.directory, "sluice.conf")
+        self.offset = 0
+
+    def write_config(self, **changes):
+        self.parameters.update(changes)
+        with open(self.config, "w") as f:
+            for name, value in self.parameters.items():
+                if value is not None:
+                    f.write("%s = %s\n" % (name, value))
+            f.write(self.extra)
+
+    def start(self):
+        self.write_config()
+        self.output = open(os.path.join(self.directory, "output"), "ab")
+        self.process = subprocess.Popen([program("sluiced"), "-c", self.config], stdin=subprocess.DEVNULL,
+                                        stdout=self.output, stderr=subprocess.STDOUT, env=self.env, cwd=self.directory)
+        eventually(self.answers, "the daemon does not answer", detail=self.diagnosis)
+        return self
+
+    def answers(self):
+        if self.process.poll() is not None:
+            raise AssertionError("sluiced ended with %d\n%s" % (self.process.returncode, self.diagnosis()))
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+                greeted = s.recv(3) == b"220"
+                s.sendall(b"QUIT\r\n")
+            return greeted and self.ask("GET", "/v1/status")[0] == 200
+        except OSError:
+            return False
+
+    def stop(self, sig=signal.SIGTERM, timeout=PATIENCE):
+        """The exit status; None when it was not running."""
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("sluiced does not stop\n" + self.diagnosis())
+        self.process = None
+        self.output.close()
+        return status
+
+    def children(self):
+        """Role -> pids of the processes of this daemon."""
+        found = {}
+        for entry in os.listdir("/proc"):
+            try:
+                with open("/proc/%s/stat" % entry) as f:
+                    parent = int(f.read().rsplit(")", 1)[1].split()[1])
+                with open("/proc/%s/cmdline" % entry, "rb") as f:
+                    words = f.read().decode("utf-8", "replace").split("\0")
+            except (OSError, ValueError, IndexError):
+                continue
+            if parent == self.process.pid and "--role" in words:
+                found.setdefault(words[words.index("--role") + 1], []).append(int(entry))
+        return found
+
+    def log(self):
+        try:
+            with open(os.path.join(self.directory, "log"), errors="replace") as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
+
+    def diagnosis(self):
+        output = open(os.path.join(self.directory, "output"), errors="replace").read()
+        return "---- output\n%s\n---- log\n%s" % (output[-8000:], self.log()[-8000:])
+
+    # ---- mail in
+
+    def smtp(self):
+        return smtplib.SMTP("127.0.0.1", self.port, local_hostname="client.test", timeout=PATIENCE)
+
+    def send(self, sender, recipients, content="Subject: test\r\n\r\nhello\r\n", mail_options=(), rcpt_options=()):
+        """Submit; returns the queue id."""
+        if isinstance(content, str):
+            content = content.encode()
+        with self.smtp() as s:
+            s.ehlo()
+            code, text = s.mail(sender, list(mail_options))
+            assert code == 250, (code, text)
+            for r in recipients:
+                code, text = s.rcpt(r, list(rcpt_options))
+                assert code == 250, (code, text)
+            code, text = s.data(content)
+            assert code == 250, (code, text)
+            return re.search(rb"queued as (\w+)", text).group(1).decode()
+
+    # ---- questions
+
+    def ask(self, method, path, body=None):
+        """Status and parsed answer of the HTTP API."""
+        c = UnixConnection(os.path.join(self.directory, "control.sock"))
+        try:
+            c.request(method, path, None if body is None else json.dumps(body),
+                      {"Content-Type": "application/json"} if body is not None else {})
+            r = c.getresponse()
+            data = r.read()
+        finally:
+            c.close()
+        kind = r.getheader("Content-Type") or ""
+        return r.status, json.loads(data) if "json" in kind else data
+
+    def queue(self, **query):
+        text = "&".join("%s=%s" % (k, v) for k, v in query.items())
+        status, answer = self.ask("GET", "/v1/messages" + ("?" + text if text else ""))
+        assert status == 200, (status, answer)
+        return answer["messages"]
+
+    def message(self, queue_id):
+        status, answer = self.ask("GET", "/v1/messages/" + queue_id)
+        return answer if status == 200 else None
+
+    def do(self, change, *ids, **filter_and_options):
+        body = {"ids": list(ids)} if ids else filter_and_options
+        status, answer = self.ask("POST", "/v1/messages/" + change, body)
+        assert status == 200, (status, answer)
+        return answer
+
+    def cli(self, *argv, input=None, check=False):
+        return subprocess.run([program("sluice"), "-c", self.config, *argv], input=input, capture_output=True,
+                              timeout=PATIENCE, text=True, check=check)
+
+    def move_clock(self, seconds):
+        """Let `seconds` pass at once, for everything the daemon does."""
+        self.offset += seconds
+        status, answer = self.ask("POST", "/v1/clock", {"offset_seconds": self.offset})
+        assert status == 200, (status, answer)
+
+
+def eventually(condition, what="", timeout=PATIENCE, detail=None):
+    end = time.monotonic() + timeout
+    pause = 0.01
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError("not within %d s: %s\n%s" % (timeout, what or condition, detail() if detail else ""))
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.25)
+
+
+class TestCase(unittest.TestCase):
+    def setUp(self):
+        self.daemons, self.sites = [], []
+
+    def tearDown(self):
+        problems = []
+        for d in self.daemons:
+            try:
+                d.stop()
+            except AssertionError as e:
+                problems.append(str(e))
+            with open(os.path.join(d.directory, "output"), errors="replace") as f:
+                output = f.read()
+            if "Sanitizer" in output or "panic:" in output or "runtime error" in output:
+                problems.append(output[-8000:])
+            shutil.rmtree(d.directory, ignore_errors=True)
+        for s in self.sites:
+            s.close()
+        if problems:
+            self.fail("\n".join(problems))
+
+    def site(self, **options):
+        self.sites.append(Site(**options))
+        return self.sites[-1]
+
+    def daemon(self, start=True, **options):
+        d = Daemon(**options)
+        self.daemons.append(d)
+        if start:
+            d.start()
+        return d
+
+    def eventually(self, condition, what="", timeout=PATIENCE):
+        detail = self.daemons[-1].diagnosis if self.daemons else None
+        return eventually(condition, what, timeout, detail)
