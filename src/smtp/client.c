@@ -564,6 +564,7 @@ void client_tls_failed(struct client *c, struct slice why)
     }
     c->retry_in_clear = c->config->tls == CLIENT_TLS_MAY;
     fail_site(c, CLIENT_CAUSE_TLS, tls_broken);
+    c->site = !c->retry_in_clear; /* not before it has been tried the other way */
 }
 
 /* -- a transaction: sending -------------------------------------------------------------------- */
@@ -1186,19 +1187,19 @@ static bool next_pending(struct client *c, struct client_event *ret_event)
  */
 static void on_world(struct client *c, struct mono now)
 {
-    bool at_rest = c->state == IDLE || c->state == QUITTING;
-
     if ((c->state == CONTENT || c->state == FINAL) && buf_len(&c->out) < c->out_seen) {
         c->out_seen = buf_len(&c->out);
         rearm(c, now);
     }
-    if (c->state == ENDED) {
+    if (c->state == ENDED || (!c->lost && !mono_reached(c->deadline, now))) {
         return;
     }
-    if (c->lost) {
-        at_rest ? closed(c) : fail_lost(c);
-    } else if (mono_reached(c->deadline, now)) {
-        at_rest ? closed(c) : fail_timeout(c);
+    if (c->state == IDLE || c->state == QUITTING) {
+        closed(c);
+    } else if (c->lost) {
+        fail_lost(c);
+    } else {
+        fail_timeout(c);
     }
 }
 

@@ -102,7 +102,8 @@ struct client_mail {
 enum client_event_kind {
     CLIENT_READY,            /* handshake done; client_begin or client_quit may be called */
     CLIENT_NEED_TLS,         /* do the handshake, then client_tls_started or client_tls_failed */
-    CLIENT_NEED_CONTENT,     /* call client_content, now or later; asked again after each call */
+    CLIENT_NEED_CONTENT,     /* call client_content, now or a little later (smtp_data_xfer_timeout
+                                runs); asked again after each call */
     CLIENT_RCPT_VERDICT,     /* rcpt, outcome, code, status, text, reply, dsn_passed */
     CLIENT_TRANSACTION_DONE, /* every recipient has a verdict; reusable, dsn_passed */
     CLIENT_FAILED,           /* the session is over, some things unsaid; see the fields */
@@ -226,8 +227,8 @@ size_t client_input(struct client *c, struct slice in, struct mono now);
 bool client_next(struct client *c, struct mono now, struct client_event *ret_event);
 
 /* What is to be sent: the owner consumes what the socket took, and keeps the rest here, or the
- * engine's back pressure and its judgement of a stalled transfer do not work. After FAILED or
- * CLOSED it may hold a parting QUIT that is worth one write and no wait. */
+ * engine's back pressure and its judgement of a stalled transfer do not work. After FAILED it may
+ * hold a parting QUIT that is worth one write and no wait. */
 struct buf *client_output(struct client *c);
 
 /* When to drain at the latest. */

@@ -629,7 +629,7 @@ static void tls_follows_the_policy(void **state)
              "=NEED_TLS\n"
              "!notls\n"
              "=FAILED tls deferred 0 4.7.5 Cannot start TLS: handshake failure: "
-             "certificate?expired +site +retry_in_clear\n");
+             "certificate?expired +retry_in_clear\n");
     play(&t, "S:220 mx\n"
              "C:EHLO me.example\n"
              "S:250-mx\n"
