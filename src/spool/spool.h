@@ -4,11 +4,13 @@
  * One interface, several engines: `sqlite:PATH` (durable, the default) and `memory:` (tests and the
  * simulator). One process holds a spool for writing; others may open it for reading.
  *
- * Group commit. Every call that changes something joins the open batch; spool_commit makes the whole
- * batch durable or undoes all of it. Nothing may be acknowledged before its commit returned 0. A
- * call of the batch that fails, fails the batch: spool_commit then undoes it and returns that error,
- * and the caller may try its parts again in batches of their own, so that one bad part harms no
- * other. Reads see the open batch.
+ * Group commit. Every call that changes something joins the open batch; spool_commit makes the
+ * whole batch durable or undoes all of it. Nothing may be acknowledged before its commit returned
+ * 0. A call that the storage fails, fails the batch: the calls after it and spool_commit return
+ * that same error, spool_commit undoes everything, and the caller may try the parts again in
+ * batches of their own, so that one bad part harms no other. A call that is refused (-ENOENT,
+ * -EINVAL, -EBADMSG, -EROFS) or whose content could not be stored has changed nothing and leaves
+ * the batch as it was. Reads see the open batch.
  *
  * States of a message (enum spool_state) and the calls that move between them:
  *
@@ -20,7 +22,8 @@
  *                           DEFERRED <--------+
  *        any state --spool_hold--> HOLD --spool_release--> DEFERRED, due now
  *        any state --spool_set_aside--> CORRUPT (kept for a human, never claimed, never deleted
- *                                       but by spool_remove)
+ *                                       but by spool_remove; spool_hold makes it HOLD again)
+ *        any but CORRUPT --spool_requeue--> INCOMING, due now
  *
  * "Claimed" (Postfix's active queue) is no state on disk: it is known in memory only, from the
  * claim (or the submit that asked for it) to spool_finish, spool_unclaim, spool_hold, spool_remove
@@ -31,10 +34,12 @@
  * is written and synced before the row that names it, and removed after the row is gone; an orphan
  * file is removed when the spool is opened for writing.
  *
- * Errors are 0 or negative errno: -ENOSPC (disk full), -EIO, -ENOENT (no such message), -EBUSY (held
- * by another process), -EBADMSG (a row that can't be decoded: set it aside), -EPROTO (a schema newer
- * than this program), -EINVAL. spool_error() has the words. Times are wall-clock microseconds given
- * by the caller; the spool reads no clock.
+ * Errors are 0 or negative errno: -ENOSPC (disk full), -EIO, -ENOENT (no such message), -EBUSY
+ * (held by another process), -EBADMSG (a row that can't be decoded: set it aside), -EUCLEAN (the
+ * database file itself is damaged), -EPROTO (a schema newer than this program, or not a spool),
+ * -EROFS (a change through a spool opened for reading), -EINVAL (not in this state, or a value past
+ * its limit). spool_error() has the words. Times are wall-clock microseconds given by the caller;
+ * the spool reads no clock.
  */
 #ifndef SPOOL_SPOOL_H
 #define SPOOL_SPOOL_H
@@ -55,8 +60,10 @@ struct msg_id {
     uint64_t n;
 };
 
-/* Queue ids in text: 11 to 13 characters of base 32 without vowels that could spell words; fixed
- * order: sorts as the number does. SPOOL_ID_TEXT_MAX includes the NUL. */
+/* Queue ids in text: base 32 of digits and consonants, so that none spells a word, and all of them
+ * letters that Postfix's long ids use, so that log analysers know them. Sorts as the number does.
+ * 11 characters while n, read as microseconds since 1970, is before the year 3075; 14 after that.
+ * SPOOL_ID_TEXT_MAX includes the NUL. */
 #define SPOOL_ID_TEXT_MAX 16
 void spool_id_print(struct msg_id id, char text[SPOOL_ID_TEXT_MAX]);
 /* False when `text` is not exactly what spool_id_print writes for some id. */
@@ -79,46 +86,53 @@ enum spool_rcpt_state {
     /* done and told, or done and nobody asked: the row is gone */
 };
 
-#define SPOOL_DIAGNOSTIC_MAX 1024     /* bytes kept of a reason; longer ones are cut */
+/* Bytes; longer free text (diagnostic, reason, remote, client, status) is cut, anything else that
+ * is longer is -EINVAL. */
+#define SPOOL_DIAGNOSTIC_MAX 1024
 #define SPOOL_SENDER_MAX     ADDRESS_MAX
+#define SPOOL_ROUTE_MAX      512 /* transport, and nexthop */
+#define SPOOL_REMOTE_MAX     512 /* remote, and client */
+#define SPOOL_STATUS_MAX     15
 #define SPOOL_RCPTS_MAX      UINT32_C(10000000) /* recipients of one message */
+#define SPOOL_CONTENT_MAX    (UINT64_C(1) << 40)
+#define SPOOL_INLINE_MAX     (UINT64_C(1) << 26) /* inline_limit is at most this */
 
 /* A recipient, as submitted and as read back. Slices that are read last until the next call on the
  * same spool. */
 struct spool_rcpt {
-    uint32_t n;                  /* its number in the message, from 1, never reused; set by submit */
-    struct slice address;        /* without angle brackets */
-    struct slice orcpt;          /* DSN ORCPT "type;xtext" as given; may be empty */
-    unsigned notify;             /* enum notify bits */
+    uint32_t n;           /* its number in the message, from 1, never reused; set by submit */
+    struct slice address; /* without angle brackets */
+    struct slice orcpt;   /* DSN ORCPT "type;xtext" as given; may be empty */
+    unsigned notify;      /* enum notify bits */
     enum spool_rcpt_state state; /* ignored on submit */
-    struct slice transport;      /* routing cache; may be empty = not routed yet */
+    struct slice transport;      /* routing cache; empty = not routed yet, nexthop is empty too */
     struct slice nexthop;
-    uint64_t route_generation;   /* of the table that made it */
-    uint32_t attempts;           /* deliveries tried */
-    struct slice status;         /* last enhanced status "4.4.1", or empty */
-    struct slice diagnostic;     /* last reason, or empty */
-    struct slice remote;         /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
-    struct wall last_attempt;    /* 0 = never */
+    uint64_t route_generation; /* of the table that made it */
+    uint32_t attempts;         /* deliveries tried */
+    struct slice status;       /* last enhanced status "4.4.1", or empty */
+    struct slice diagnostic;   /* last reason, or empty */
+    struct slice remote;       /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
+    struct wall last_attempt;  /* 0 = never */
 };
 
 /* A message without its recipients and content. Slices as above. */
 struct spool_message {
     struct msg_id id;
     enum spool_state state;
-    struct slice sender;      /* empty = null sender */
-    struct slice envid;       /* DSN ENVID, xtext as given; may be empty */
-    unsigned flags;           /* enum envelope_flag bits */
-    struct wall arrived;      /* when the receiving of it began */
-    struct wall created;      /* base of back-off and expiry; a requeue sets it anew */
-    struct wall due;          /* not to be tried before */
-    uint64_t size;            /* bytes of content */
-    uint32_t rcpt_total;      /* recipients it was submitted with */
-    uint32_t rcpt_pending;    /* recipients in state PENDING */
-    uint32_t rcpt_to_report;  /* recipients in the other states */
-    bool warned;              /* the delay warning was sent */
-    bool force_expire;        /* an operator asked for it to be given up at its next turn */
-    struct slice reason;      /* of HOLD or CORRUPT */
-    struct slice client;      /* where it came from, "name[ip]" or "local uid 1000" */
+    struct slice sender;     /* empty = null sender */
+    struct slice envid;      /* DSN ENVID, xtext as given; may be empty */
+    unsigned flags;          /* enum envelope_flag bits */
+    struct wall arrived;     /* when the receiving of it began */
+    struct wall created;     /* base of back-off and expiry; a requeue sets it anew */
+    struct wall due;         /* not to be tried before */
+    uint64_t size;           /* bytes of content */
+    uint32_t rcpt_total;     /* recipients it was submitted with */
+    uint32_t rcpt_pending;   /* recipients in state PENDING */
+    uint32_t rcpt_to_report; /* recipients in the other states */
+    bool warned;             /* the delay warning was sent */
+    bool force_expire;       /* an operator asked for it to be given up at its next turn */
+    struct slice reason;     /* of HOLD or CORRUPT */
+    struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
 };
 
 /* Content to store: either all in `bytes`, or `bytes` followed by `fd_size` bytes read from `fd`
@@ -141,7 +155,8 @@ struct spool_options {
     const struct spool_io *io; /* borrowed; NULL = the real one. Tests replace it, see spool_io.h */
 };
 
-/* Open `url` ("sqlite:PATH", "memory:"). On failure *ret_error (caller's buffer) says what and where. */
+/* Open `url` ("sqlite:PATH", "memory:"). On failure *ret_error (caller's buffer) says what and
+ * where. */
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool);
 
@@ -151,27 +166,34 @@ void spool_close(struct spool *sp);
 /* Words for the last error of this spool, "what, where: why". Lasts until the next call. */
 const char *spool_error(const struct spool *sp);
 
-/* ---- the batch -------------------------------------------------------------------------------- */
+/* ---- the batch --------------------------------------------------------------------------------
+ */
 
-/* Make the open batch durable (0 when there is none). On an error all of it is undone, claims that
- * were made in it included. */
+/* Make the open batch durable (0 when there is none). On an error all of it is undone, and claims
+ * are what they were when the batch was opened (by its first change). After an error from the disk
+ * a crash may yet bring the batch back, whole: doubt costs a duplicate, never a loss. */
 int spool_commit(struct spool *sp);
 
 /* Is anything in the open batch? */
 bool spool_dirty(const struct spool *sp);
 
+/* House-keeping that commits would otherwise have to do under load; to be called, outside a batch,
+ * when there is nothing else to do. Cheap when nothing has piled up. Failing is harmless. */
+void spool_tidy(struct spool *sp);
+
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
  * non-empty). Uses of *m: sender, envid, flags, arrived, created, due, client. `content_prefix`
- * (the trace header) may hold one NUL-free mark "\1" that is replaced by the id's text. `claim`
- * claims it at once: the caller keeps it in memory and need not ask for it again. */
+ * (the trace header) may hold one mark, the byte 1, that is replaced by the id's text. `claim`
+ * claims it at once: the caller keeps it in memory and need not ask for it again (not together with
+ * a hold_reason). */
 int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
                  uint32_t rcpt_count, struct slice content_prefix,
                  const struct spool_content *content, bool claim, struct slice hold_reason,
                  struct msg_id *ret_id);
 
-/* Record what came of one recipient. `state` PENDING = deferred: the diagnostic is kept and attempts
- * counted (when `attempted`); FAILED, DELIVERED, RELAYED: kept for a report; and `done` = true:
- * nothing is to be reported, the recipient goes. */
+/* Record what came of one recipient. `state` PENDING = deferred: the diagnostic is kept and
+ * attempts counted (when `attempted`); FAILED, DELIVERED, RELAYED: kept for a report; and `done` =
+ * true: nothing is to be reported, the recipient goes. */
 struct spool_verdict {
     enum spool_rcpt_state state;
     bool done;
@@ -192,11 +214,13 @@ int spool_set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice
 int spool_reported(struct spool *sp, struct msg_id id);
 
 /* End a claim: delete the message when no recipient is left in any state, else it is DEFERRED until
- * `due`. *ret_gone says which. */
+ * `due`. *ret_gone says which. A message whose claim was ended meanwhile by another (held,
+ * requeued, set aside, while its deliveries were under way) goes when nobody is left, unless it is
+ * CORRUPT, and otherwise stays as it is. */
 int spool_finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_gone);
 
 /* The fast way through for the most frequent case, all in one: every recipient is done with nothing
- * to report. Deletes the message. */
+ * to report. Deletes the message; -EINVAL when it is CORRUPT. */
 int spool_finish_all_done(struct spool *sp, struct msg_id id);
 
 /* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
@@ -207,20 +231,24 @@ int spool_set_force_expire(struct spool *sp, struct msg_id id);
 int spool_hold(struct spool *sp, struct msg_id id, struct slice reason);
 /* HOLD -> DEFERRED, due at `now`; -EINVAL in another state. */
 int spool_release(struct spool *sp, struct msg_id id, struct wall now);
-/* As if submitted at `now`: created and due are now, attempts 0, routes forgotten, state INCOMING;
- * claims end. Not for CORRUPT. */
+/* As if submitted at `now`: created and due are now, not warned nor to be expired, and of pending
+ * recipients attempts 0 and routes forgotten (what was last said of them stays); state INCOMING;
+ * claims end. -EINVAL for CORRUPT. */
 int spool_requeue(struct spool *sp, struct msg_id id, struct wall now);
-/* Make it due at `due`. */
+/* Make it due at `due`. -EINVAL for CORRUPT. */
 int spool_set_due(struct spool *sp, struct msg_id id, struct wall due);
-/* Delete a message in any state. */
+/* Delete a message in any state, decodable or not. */
 int spool_remove(struct spool *sp, struct msg_id id);
+/* To CORRUPT. For a message that can't be decoded, too: impossible values are made harmless ones.
+ */
 int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason);
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------
+ */
 
 /* Claim up to `max` messages of state `from` (INCOMING or DEFERRED) with due <= now that are not
- * claimed, the earliest due first; ids into ret_ids, their number into *ret_count. The cost does not
- * grow with what is claimed or not due. */
+ * claimed, the earliest due first; ids into ret_ids, their number into *ret_count. The cost does
+ * not grow with what is claimed or not due. */
 int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                 struct msg_id *ret_ids, size_t *ret_count);
 
@@ -241,7 +269,9 @@ int spool_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool on
 int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                        uint64_t *ret_size);
 
-/* All conditions that are given must hold. Zeroed = everything. */
+/* All conditions that are given must hold. Zeroed = everything. Addresses and domains compare
+ * without regard to the case of ASCII letters, transports and nexthops exactly. Of recipients,
+ * those that are still there count, in any state. */
 struct spool_filter {
     unsigned states;            /* bit 1 << state; 0 = all */
     struct slice sender;        /* whole address, or "@domain"; "<>" = null sender */
@@ -250,8 +280,8 @@ struct spool_filter {
     struct wall arrived_before; /* us 0 = any */
     struct wall arrived_after;
     uint64_t size_min;
-    uint64_t size_max; /* 0 = any */
-    struct msg_id after;  /* continue behind this id */
+    uint64_t size_max;   /* 0 = any */
+    struct msg_id after; /* continue behind this id */
 };
 
 /* Messages that match, in order of id, one page: at most `max` ids. Uses indexes: the cost grows
@@ -269,12 +299,14 @@ struct spool_totals {
 /* Kept up to date by every change: O(1). */
 int spool_totals(struct spool *sp, struct spool_totals *ret_totals);
 
-/* Pending recipients per destination, the most first, at most `max`. */
+/* Pending recipients per destination, the most first (ties by name), at most `max`. One not routed
+ * yet counts for its domain, with an empty transport. Reads an index of all pending recipients. */
 struct spool_destination {
-    struct slice transport, nexthop;
+    struct slice transport, nexthop; /* as slices of spool_rcpt */
     uint64_t rcpts;
 };
-int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret, size_t *ret_count);
+int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                       size_t *ret_count);
 
 /* Bytes free where the spool keeps its data; UINT64_MAX when that has no meaning. */
 int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes);

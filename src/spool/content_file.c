@@ -1,0 +1,243 @@
+#include "content_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+
+static void list_add(struct content_list *list, uint64_t id)
+{
+    if (list->count == list->size) {
+        list->size = list->size == 0 ? 64 : list->size * 2;
+        list->ids = mem_resize(list->ids, list->size, sizeof list->ids[0]);
+    }
+    list->ids[list->count++] = id;
+}
+
+static char *file_path(const struct content_files *cf, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+    size_t size = strlen(cf->dir) + 1 + sizeof text;
+    char *path = mem_new(size);
+
+    spool_id_print(id, text);
+    snprintf(path, size, "%s/%s", cf->dir, text);
+    return path;
+}
+
+/* Failing is harmless: an orphan is swept at the next start. */
+static void remove_file(struct content_files *cf, struct msg_id id)
+{
+    char *path = file_path(cf, id);
+
+    (void)cf->io->unlink(path);
+    mem_free(path);
+}
+
+/* Nothing that was written is at stake when closing fails: it was synced before, or is abandoned.
+ */
+static void close_fd(struct content_files *cf, int fd)
+{
+    if (fd >= 0) {
+        (void)cf->io->close(fd);
+    }
+}
+
+static void close_written(struct content_files *cf)
+{
+    for (size_t i = 0; i < cf->fd_count; i++) {
+        close_fd(cf, cf->fds[i]);
+    }
+    cf->fd_count = 0;
+}
+
+void content_init(struct content_files *cf, const struct spool_io *io, const char *dir)
+{
+    *cf = (struct content_files){.io = io, .dir = mem_string(dir), .dir_fd = -1};
+}
+
+void content_fini(struct content_files *cf)
+{
+    close_written(cf);
+    close_fd(cf, cf->dir_fd);
+    mem_free(cf->made.ids);
+    mem_free(cf->doomed.ids);
+    mem_free(cf->dir);
+}
+
+/* The directory's own name must be durable, too, before anything in it can be. */
+static int sync_parent(struct content_files *cf)
+{
+    char *copy = mem_string(cf->dir);
+    int fd = cf->io->open(dirname(copy), O_RDONLY | O_DIRECTORY, 0);
+    int err = fd < 0 ? fd : cf->io->fsync(fd);
+
+    close_fd(cf, fd);
+    mem_free(copy);
+    return err;
+}
+
+static int need_dir(struct content_files *cf)
+{
+    int err;
+
+    if (cf->dir_fd >= 0) {
+        return 0;
+    }
+    err = cf->io->mkdir(cf->dir, 0700);
+    if (err != 0 && err != -EEXIST) {
+        return err;
+    }
+    /* Also when it was there: whoever made it may have died before this sync. */
+    err = sync_parent(cf);
+    if (err != 0) {
+        return err;
+    }
+    int fd = cf->io->open(cf->dir, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    cf->dir_fd = fd;
+    return 0;
+}
+
+static int sync_written(struct content_files *cf)
+{
+    for (size_t i = 0; i < cf->fd_count; i++) {
+        int err = cf->io->fsync(cf->fds[i]);
+
+        if (err != 0) {
+            return err;
+        }
+    }
+    close_written(cf);
+    return 0;
+}
+
+int content_write(struct content_files *cf, struct msg_id id, struct slice prefix,
+                  const struct spool_content *content)
+{
+    char *path;
+    int fd = -1, err;
+
+    err = need_dir(cf);
+    if (err == 0 && cf->fd_count == CONTENT_OPEN_MAX) {
+        err = sync_written(cf);
+    }
+    if (err != 0) {
+        return err;
+    }
+    path = file_path(cf, id);
+    fd = cf->io->open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    mem_free(path);
+    if (fd < 0) {
+        return fd;
+    }
+    err = spool_io_write_all(cf->io, fd, prefix.ptr, prefix.len);
+    if (err == 0) {
+        err = spool_io_write_all(cf->io, fd, content->bytes.ptr, content->bytes.len);
+    }
+    if (err == 0 && content->fd >= 0) {
+        err = spool_io_copy(cf->io, content->fd, fd, content->fd_size);
+    }
+    if (err != 0) {
+        close_fd(cf, fd);
+        remove_file(cf, id);
+        return err;
+    }
+    cf->fds[cf->fd_count++] = fd;
+    list_add(&cf->made, id.n);
+    cf->dir_changed = true;
+    return 0;
+}
+
+int content_sync(struct content_files *cf)
+{
+    int err = sync_written(cf);
+
+    if (err == 0 && cf->dir_changed) {
+        err = cf->io->fsync(cf->dir_fd);
+        cf->dir_changed = err != 0;
+    }
+    return err;
+}
+
+void content_doom(struct content_files *cf, struct msg_id id)
+{
+    list_add(&cf->doomed, id.n);
+}
+
+void content_committed(struct content_files *cf)
+{
+    CHECK(cf->fd_count == 0);
+    for (size_t i = 0; i < cf->doomed.count; i++) {
+        remove_file(cf, (struct msg_id){cf->doomed.ids[i]});
+    }
+    cf->doomed.count = 0;
+    cf->made.count = 0;
+}
+
+void content_undone(struct content_files *cf, bool in_doubt)
+{
+    close_written(cf);
+    cf->doomed.count = 0;
+    for (size_t i = 0; i < cf->made.count; i++) {
+        if (in_doubt) {
+            content_doom(cf, (struct msg_id){cf->made.ids[i]});
+        } else {
+            remove_file(cf, (struct msg_id){cf->made.ids[i]});
+        }
+    }
+    cf->made.count = 0;
+}
+
+int content_read(struct content_files *cf, struct msg_id id, uint64_t size, int *ret_fd)
+{
+    char *path = file_path(cf, id);
+    int fd = cf->io->open(path, O_RDONLY, 0), err;
+    uint64_t found;
+
+    mem_free(path);
+    if (fd < 0) {
+        return fd == -ENOENT || fd == -ELOOP ? -EBADMSG : fd;
+    }
+    err = cf->io->fstat_size(fd, &found);
+    if (err == 0 && found != size) {
+        err = -EBADMSG;
+    }
+    if (err != 0) {
+        close_fd(cf, fd);
+        return err;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int content_sweep(struct content_files *cf, int (*wanted)(void *context, struct msg_id id),
+                  void *context)
+{
+    DIR *dir = opendir(cf->dir);
+    struct dirent *entry;
+    struct msg_id id;
+    int keep = 1;
+
+    if (dir == NULL) {
+        return errno == ENOENT ? 0 : -errno;
+    }
+    while (keep >= 0 && (entry = readdir(dir)) != NULL) {
+        if (!spool_id_parse(slice_string(entry->d_name), &id)) {
+            continue;
+        }
+        keep = wanted(context, id);
+        if (keep == 0) {
+            remove_file(cf, id);
+        }
+    }
+    closedir(dir);
+    return keep < 0 ? keep : 0;
+}

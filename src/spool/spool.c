@@ -1,0 +1,507 @@
+#include "spool.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "spool_engine.h"
+
+#define MARK '\1' /* in a content prefix: the id goes here */
+
+/* Of the trace header; with room for the id. */
+#define PREFIX_MAX ((size_t)1 << 16)
+
+#define MESSAGE_FLAGS                                                                              \
+    (ENVELOPE_8BIT | ENVELOPE_SMTPUTF8 | ENVELOPE_RET_FULL | ENVELOPE_RET_HDRS | ENVELOPE_REPORT | \
+     ENVELOPE_TRACE)
+#define NOTIFY_BITS (NOTIFY_NEVER | NOTIFY_SUCCESS | NOTIFY_FAILURE | NOTIFY_DELAY)
+
+/* ---- errors -----------------------------------------------------------------------------------
+ */
+
+int spool_fail(struct spool *sp, int err, const char *format, ...)
+{
+    va_list args;
+
+    CHECK(err < 0);
+    va_start(args, format);
+    vsnprintf(sp->error, sizeof sp->error, format, args);
+    va_end(args);
+    return err;
+}
+
+int spool_batch_failed(struct spool *sp, int err)
+{
+    CHECK(sp->dirty);
+    if (sp->batch_error == 0) {
+        sp->batch_error = err;
+    }
+    return err;
+}
+
+const char *spool_error(const struct spool *sp)
+{
+    return sp->error;
+}
+
+static int refuse(struct spool *sp, struct msg_id id, const char *why)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    return spool_fail(sp, -EINVAL, "%s: %s", text, why);
+}
+
+/* ---- helpers for engines ----------------------------------------------------------------------
+ */
+
+uint64_t *spool_total_of(struct spool_totals *totals, enum spool_state state)
+{
+    switch (state) {
+    case SPOOL_INCOMING:
+        return &totals->incoming;
+    case SPOOL_DEFERRED:
+        return &totals->deferred;
+    case SPOOL_HOLD:
+        return &totals->hold;
+    case SPOOL_CORRUPT:
+        return &totals->corrupt;
+    }
+    return NULL;
+}
+
+struct slice spool_domain(struct slice address)
+{
+    return slice_skip(address, slice_find_last(address, '@') + 1);
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------
+ */
+
+int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
+               struct buf *ret_error, struct spool **ret_spool)
+{
+    static const char sqlite[] = "sqlite:", memory[] = "memory:";
+
+    CHECK(options->inline_limit <= SPOOL_INLINE_MAX);
+    if (strncmp(url, sqlite, sizeof sqlite - 1) == 0 && url[sizeof sqlite - 1] != '\0') {
+        return sqlite_spool_open(url + sizeof sqlite - 1, mode, options, ret_error, ret_spool);
+    }
+    if (strcmp(url, memory) == 0 && mode == SPOOL_OPEN_WRITE) {
+        return memory_spool_open(options, ret_spool);
+    }
+    buf_addf(ret_error, "spool %s: expected sqlite:PATH%s", url,
+             mode == SPOOL_OPEN_WRITE ? " or memory:" : "");
+    return -EINVAL;
+}
+
+void spool_close(struct spool *sp)
+{
+    if (sp == NULL) {
+        return;
+    }
+    if (sp->dirty) {
+        sp->engine->rollback(sp);
+    }
+    sp->engine->close(sp);
+}
+
+/* ---- the batch --------------------------------------------------------------------------------
+ */
+
+/* Every change starts here. */
+static int change_begin(struct spool *sp)
+{
+    int err;
+
+    if (sp->mode != SPOOL_OPEN_WRITE) {
+        return spool_fail(sp, -EROFS, "the spool is open for reading only");
+    }
+    if (sp->dirty) {
+        return sp->batch_error; /* the words are those of the call that failed */
+    }
+    err = sp->engine->begin(sp);
+    sp->dirty = err == 0;
+    return err;
+}
+
+int spool_commit(struct spool *sp)
+{
+    int err = sp->batch_error;
+
+    if (!sp->dirty) {
+        return 0;
+    }
+    if (err != 0) {
+        sp->engine->rollback(sp);
+    } else {
+        err = sp->engine->commit(sp);
+    }
+    sp->dirty = false;
+    sp->batch_error = 0;
+    return err;
+}
+
+bool spool_dirty(const struct spool *sp)
+{
+    return sp->dirty;
+}
+
+void spool_tidy(struct spool *sp)
+{
+    CHECK(!sp->dirty);
+    if (sp->mode == SPOOL_OPEN_WRITE) {
+        sp->engine->tidy(sp);
+    }
+}
+
+/* An envelope's word: no longer than `max`, and no NUL, which the tools that look at a spool would
+ * take for its end. */
+static bool word_fits(struct slice word, size_t max)
+{
+    return word.len <= max && slice_find(word, '\0') == word.len;
+}
+
+static struct slice cut(struct slice text, size_t max)
+{
+    return slice_of(text.ptr, text.len < max ? text.len : max);
+}
+
+static bool route_fits(struct slice transport, struct slice nexthop)
+{
+    return word_fits(transport, SPOOL_ROUTE_MAX) && word_fits(nexthop, SPOOL_ROUTE_MAX) &&
+           (transport.len > 0 || nexthop.len == 0);
+}
+
+static bool rcpt_fits(const struct spool_rcpt *r)
+{
+    return r->address.len > 0 && word_fits(r->address, ADDRESS_MAX) &&
+           word_fits(r->orcpt, DSN_ORCPT_MAX) && route_fits(r->transport, r->nexthop) &&
+           (r->notify & ~(unsigned)NOTIFY_BITS) == 0 && r->route_generation <= INT64_MAX;
+}
+
+static bool message_fits(const struct spool_message *m, const struct spool_rcpt *rcpts,
+                         uint32_t rcpt_count)
+{
+    if (!word_fits(m->sender, SPOOL_SENDER_MAX) || !word_fits(m->envid, DSN_ENVID_MAX) ||
+        (m->flags & ~(unsigned)MESSAGE_FLAGS) != 0 || rcpt_count == 0 ||
+        rcpt_count > SPOOL_RCPTS_MAX) {
+        return false;
+    }
+    for (uint32_t i = 0; i < rcpt_count; i++) {
+        if (!rcpt_fits(&rcpts[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The prefix with the id in place of its mark. */
+static bool prefix_build(struct slice prefix, struct msg_id id, struct buf *ret_prefix)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+    size_t mark = slice_find(prefix, MARK);
+
+    buf_add(ret_prefix, slice_of(prefix.ptr, mark));
+    if (mark < prefix.len) {
+        spool_id_print(id, text);
+        buf_add_string(ret_prefix, text);
+        buf_add(ret_prefix, slice_skip(prefix, mark + 1));
+    }
+    return !ret_prefix->failed;
+}
+
+int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
+                 uint32_t rcpt_count, struct slice content_prefix,
+                 const struct spool_content *content, bool claim, struct slice hold_reason,
+                 struct msg_id *ret_id)
+{
+    struct spool_message stored = *m;
+    struct spool_new n = {
+        .m = &stored, .rcpts = rcpts, .rcpt_count = rcpt_count, .content = content, .claim = claim};
+    struct msg_id id;
+    struct buf prefix;
+    int err;
+
+    CHECK(!claim || hold_reason.len == 0);
+    if (!message_fits(m, rcpts, rcpt_count)) {
+        return spool_fail(sp, -EINVAL, "submit: an address or a parameter is longer than allowed");
+    }
+    err = change_begin(sp);
+    if (err != 0) {
+        return err;
+    }
+    id = sp->engine->next_id(sp);
+    buf_init(&prefix, PREFIX_MAX);
+    if (!prefix_build(content_prefix, id, &prefix) ||
+        __builtin_add_overflow(content->bytes.len + buf_len(&prefix),
+                               content->fd >= 0 ? content->fd_size : 0, &n.size) ||
+        n.size > SPOOL_CONTENT_MAX) {
+        err = refuse(sp, id, "the content is larger than allowed");
+        goto out;
+    }
+    stored.id = id;
+    stored.size = n.size;
+    stored.state = hold_reason.len > 0 ? SPOOL_HOLD : SPOOL_INCOMING;
+    stored.reason = cut(hold_reason, SPOOL_DIAGNOSTIC_MAX);
+    stored.client = cut(m->client, SPOOL_REMOTE_MAX);
+    stored.rcpt_total = stored.rcpt_pending = rcpt_count;
+    stored.rcpt_to_report = 0;
+    stored.warned = stored.force_expire = false;
+    n.prefix = buf_slice(&prefix);
+    err = sp->engine->submit(sp, id, &n);
+    if (err == 0) {
+        *ret_id = id;
+    }
+out:
+    buf_fini(&prefix);
+    return err;
+}
+
+int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v)
+{
+    struct spool_verdict stored = *v;
+    int err = change_begin(sp);
+
+    if (err != 0) {
+        return err;
+    }
+    stored.status = cut(v->status, SPOOL_STATUS_MAX);
+    stored.diagnostic = cut(v->diagnostic, SPOOL_DIAGNOSTIC_MAX);
+    stored.remote = cut(v->remote, SPOOL_REMOTE_MAX);
+    return sp->engine->settle(sp, id, n, &stored);
+}
+
+int spool_set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
+                    struct slice nexthop, uint64_t route_generation)
+{
+    int err;
+
+    if (!route_fits(transport, nexthop) || route_generation > INT64_MAX) {
+        return refuse(sp, id, "a route is longer than allowed, or has a nexthop alone");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->set_route(sp, id, n, transport, nexthop, route_generation);
+}
+
+int spool_reported(struct spool *sp, struct msg_id id)
+{
+    int err = change_begin(sp);
+
+    return err != 0 ? err : sp->engine->reported(sp, id);
+}
+
+int spool_finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_gone)
+{
+    int err = change_begin(sp);
+
+    return err != 0 ? err : sp->engine->finish(sp, id, due, ret_gone);
+}
+
+int spool_finish_all_done(struct spool *sp, struct msg_id id)
+{
+    int err = change_begin(sp);
+
+    return err != 0 ? err : sp->engine->finish_all_done(sp, id);
+}
+
+void spool_unclaim(struct spool *sp, struct msg_id id)
+{
+    CHECK(sp->mode == SPOOL_OPEN_WRITE);
+    sp->engine->unclaim(sp, id);
+}
+
+/* ---- changes of a message's own fields: which state may follow which --------------------------
+ */
+
+/* Begin a change of `id`: *ret_from as it is, *ret_to to be altered. */
+static int alter_begin(struct spool *sp, struct msg_id id, struct spool_message *ret_from,
+                       struct spool_message *ret_to)
+{
+    int err = change_begin(sp);
+
+    if (err == 0) {
+        err = sp->engine->read(sp, id, ret_from);
+    }
+    if (err == 0) {
+        *ret_to = *ret_from;
+    }
+    return err;
+}
+
+int spool_set_warned(struct spool *sp, struct msg_id id)
+{
+    struct spool_message from, to;
+    int err = alter_begin(sp, id, &from, &to);
+
+    if (err != 0) {
+        return err;
+    }
+    to.warned = true;
+    return sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
+}
+
+int spool_set_force_expire(struct spool *sp, struct msg_id id)
+{
+    struct spool_message from, to;
+    int err = alter_begin(sp, id, &from, &to);
+
+    if (err != 0) {
+        return err;
+    }
+    to.force_expire = true;
+    return sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
+}
+
+int spool_hold(struct spool *sp, struct msg_id id, struct slice reason)
+{
+    struct spool_message from, to;
+    char copy[SPOOL_DIAGNOSTIC_MAX]; /* reading may end what the caller's slice points to */
+    int err;
+
+    reason = cut(reason, sizeof copy);
+    if (reason.len > 0) {
+        memcpy(copy, reason.ptr, reason.len);
+    }
+    err = alter_begin(sp, id, &from, &to);
+    if (err != 0) {
+        return err;
+    }
+    to.state = SPOOL_HOLD;
+    to.reason = slice_of(copy, reason.len);
+    return sp->engine->change(sp,
+                              &(struct spool_change){.from = &from, .to = &to, .end_claim = true});
+}
+
+int spool_release(struct spool *sp, struct msg_id id, struct wall now)
+{
+    struct spool_message from, to;
+    int err = alter_begin(sp, id, &from, &to);
+
+    if (err != 0) {
+        return err;
+    }
+    if (from.state != SPOOL_HOLD) {
+        return refuse(sp, id, "is not on hold");
+    }
+    to.state = SPOOL_DEFERRED;
+    to.due = now;
+    to.reason = SLICE("");
+    return sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
+}
+
+int spool_requeue(struct spool *sp, struct msg_id id, struct wall now)
+{
+    struct spool_message from, to;
+    int err = alter_begin(sp, id, &from, &to);
+
+    if (err != 0) {
+        return err;
+    }
+    if (from.state == SPOOL_CORRUPT) {
+        return refuse(sp, id, "is corrupt");
+    }
+    to.state = SPOOL_INCOMING;
+    to.created = to.due = now;
+    to.warned = to.force_expire = false;
+    to.reason = SLICE("");
+    return sp->engine->change(
+        sp,
+        &(struct spool_change){.from = &from, .to = &to, .end_claim = true, .forget_tries = true});
+}
+
+int spool_set_due(struct spool *sp, struct msg_id id, struct wall due)
+{
+    struct spool_message from, to;
+    int err = alter_begin(sp, id, &from, &to);
+
+    if (err != 0) {
+        return err;
+    }
+    if (from.state == SPOOL_CORRUPT) {
+        return refuse(sp, id, "is corrupt");
+    }
+    to.due = due;
+    return sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
+}
+
+int spool_remove(struct spool *sp, struct msg_id id)
+{
+    int err = change_begin(sp);
+
+    return err != 0 ? err : sp->engine->remove(sp, id);
+}
+
+int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason)
+{
+    int err = change_begin(sp);
+
+    return err != 0 ? err : sp->engine->set_aside(sp, id, cut(reason, SPOOL_DIAGNOSTIC_MAX));
+}
+
+/* ---- reading ----------------------------------------------------------------------------------
+ */
+
+int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
+                struct msg_id *ret_ids, size_t *ret_count)
+{
+    CHECK(sp->mode == SPOOL_OPEN_WRITE);
+    CHECK(from == SPOOL_INCOMING || from == SPOOL_DEFERRED);
+    return sp->engine->claim(sp, from, now, max, ret_ids, ret_count);
+}
+
+int spool_next_due(struct spool *sp, struct wall *ret_due)
+{
+    return sp->engine->next_due(sp, ret_due);
+}
+
+bool spool_is_claimed(const struct spool *sp, struct msg_id id)
+{
+    return sp->engine->is_claimed(sp, id);
+}
+
+int spool_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message)
+{
+    return sp->engine->read(sp, id, ret_message);
+}
+
+int spool_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
+                     size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
+{
+    return sp->engine->read_rcpts(sp, id, after, only_pending, max, ret_rcpts, ret_count);
+}
+
+int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                       uint64_t *ret_size)
+{
+    return sp->engine->read_content(sp, id, ret_bytes, ret_fd, ret_size);
+}
+
+int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+               size_t *ret_count)
+{
+    return sp->engine->scan(sp, f, max, ret_ids, ret_count);
+}
+
+int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
+{
+    return sp->engine->count(sp, f, ret_count);
+}
+
+int spool_totals(struct spool *sp, struct spool_totals *ret_totals)
+{
+    return sp->engine->totals(sp, ret_totals);
+}
+
+int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                       size_t *ret_count)
+{
+    return sp->engine->destinations(sp, max, ret, ret_count);
+}
+
+int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes)
+{
+    return sp->engine->free_bytes(sp, ret_bytes);
+}

@@ -1,0 +1,167 @@
+#include "spool_io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mem.h"
+
+#define COPY_CHUNK ((size_t)1 << 18) /* bytes per read and write where the kernel can't copy */
+
+static int real_open(const char *path, int flags, mode_t mode)
+{
+    int fd = open(path, flags | O_CLOEXEC, mode);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static int real_close(int fd)
+{
+    return close(fd) != 0 ? -errno : 0;
+}
+
+static ssize_t real_write(int fd, const void *bytes, size_t len)
+{
+    ssize_t n = write(fd, bytes, len);
+
+    return n < 0 ? -errno : n;
+}
+
+static ssize_t real_pread(int fd, void *bytes, size_t len, uint64_t at)
+{
+    ssize_t n = pread(fd, bytes, len, (off_t)at);
+
+    return n < 0 ? -errno : n;
+}
+
+static ssize_t real_copy_file_range(int from, uint64_t at, int to, size_t len)
+{
+    off_t offset = (off_t)at;
+    ssize_t n = copy_file_range(from, &offset, to, NULL, len, 0);
+
+    return n < 0 ? -errno : n;
+}
+
+static int real_fsync(int fd)
+{
+    return fsync(fd) != 0 ? -errno : 0;
+}
+
+static int real_fstat_size(int fd, uint64_t *ret_size)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0) {
+        return -errno;
+    }
+    *ret_size = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int real_unlink(const char *path)
+{
+    return unlink(path) != 0 ? -errno : 0;
+}
+
+static int real_mkdir(const char *path, mode_t mode)
+{
+    return mkdir(path, mode) != 0 ? -errno : 0;
+}
+
+const struct spool_io spool_io_real = {
+    .open = real_open,
+    .close = real_close,
+    .write = real_write,
+    .pread = real_pread,
+    .copy_file_range = real_copy_file_range,
+    .fsync = real_fsync,
+    .fstat_size = real_fstat_size,
+    .unlink = real_unlink,
+    .mkdir = real_mkdir,
+};
+
+int spool_io_write_all(const struct spool_io *io, int fd, const void *bytes, size_t len)
+{
+    const char *p = bytes;
+
+    while (len > 0) {
+        ssize_t n = io->write(fd, p, len);
+
+        if (n == -EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            return n < 0 ? (int)n : -EIO;
+        }
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int spool_io_read_all(const struct spool_io *io, int fd, void *bytes, size_t len, uint64_t at)
+{
+    char *p = bytes;
+
+    while (len > 0) {
+        ssize_t n = io->pread(fd, p, len, at);
+
+        if (n == -EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            return n < 0 ? (int)n : -ENODATA;
+        }
+        p += n;
+        at += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* What a file system says that can't copy between these two files, now or ever. */
+static bool can_not_copy(ssize_t n)
+{
+    return n == -EXDEV || n == -EINVAL || n == -ENOSYS || n == -EOPNOTSUPP || n == -EBADF ||
+           n == -EPERM;
+}
+
+int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len)
+{
+    uint64_t at = 0;
+    char *chunk;
+    int err = 0;
+
+    while (at < len) {
+        ssize_t n = io->copy_file_range(from, at, to, len - at < (1U << 30) ? len - at : 1U << 30);
+
+        if (n == -EINTR) {
+            continue;
+        }
+        if (n == 0 || can_not_copy(n)) {
+            break; /* 0: the end, or a file system that does not know its sizes; reading will tell
+                    */
+        }
+        if (n < 0) {
+            return (int)n;
+        }
+        at += (uint64_t)n;
+    }
+    if (at == len) {
+        return 0;
+    }
+    chunk = mem_new(COPY_CHUNK);
+    while (err == 0 && at < len) {
+        size_t part = len - at < COPY_CHUNK ? (size_t)(len - at) : COPY_CHUNK;
+
+        err = spool_io_read_all(io, from, chunk, part, at);
+        if (err == 0) {
+            err = spool_io_write_all(io, to, chunk, part);
+        }
+        at += part;
+    }
+    mem_free(chunk);
+    return err;
+}

@@ -1,0 +1,40 @@
+/*
+ * The system calls that the spool makes for itself: its lock, and content beside the database.
+ *
+ * A table, so that tests can fail call 1, 2, 3 ... and cut the power between them. Each function is
+ * the system call of its name, but returns -errno instead of -1 and errno. (The database has such a
+ * table of its own, SQLite's VFS; tests replace the default one.)
+ */
+#ifndef SPOOL_SPOOL_IO_H
+#define SPOOL_SPOOL_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct spool_io {
+    int (*open)(const char *path, int flags, mode_t mode);
+    int (*close)(int fd);
+    ssize_t (*write)(int fd, const void *bytes, size_t len);
+    ssize_t (*pread)(int fd, void *bytes, size_t len, uint64_t at);
+    /* Without flags; `from` is read at `at`, `to` written at its own offset. */
+    ssize_t (*copy_file_range)(int from, uint64_t at, int to, size_t len);
+    int (*fsync)(int fd);
+    int (*fstat_size)(int fd, uint64_t *ret_size); /* fstat, of which only st_size is wanted */
+    int (*unlink)(const char *path);
+    int (*mkdir)(const char *path, mode_t mode);
+};
+
+extern const struct spool_io spool_io_real;
+
+/* `len` bytes, all of them or an error. */
+int spool_io_write_all(const struct spool_io *io, int fd, const void *bytes, size_t len);
+
+/* `len` bytes from offset `at`; -ENODATA when the file ends before. */
+int spool_io_read_all(const struct spool_io *io, int fd, void *bytes, size_t len, uint64_t at);
+
+/* Append `len` bytes of `from`, starting at its offset 0, to `to`, in the kernel where that is
+ * possible; -ENODATA when `from` ends before. */
+int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * The sqlite engine's inside, shared by its two halves: sqlite_spool.c (opening, changes, claims)
+ * and sqlite_read.c (rows, searches, sums).
+ *
+ * Conventions: a statement is prepared when it is first wanted and kept. `ask` gives it out reset,
+ * the caller binds and steps it, and `done` resets it, on errors too, so that none holds a read
+ * transaction open. Texts are bound by reference; nothing steps a statement after its caller has
+ * returned.
+ */
+#ifndef SPOOL_SQLITE_ENGINE_H
+#define SPOOL_SQLITE_ENGINE_H
+
+#include <sqlite3.h>
+
+#include "claims.h"
+#include "content_file.h"
+#include "spool_engine.h"
+#include "text_pool.h"
+
+/* An unlisted message is listed, at the latest, when so many have been submitted after it. It
+ * bounds the ids among which unlisted ones have to be looked for, by searches and at the start. */
+#define SQLITE_UNLISTED_SPAN UINT64_C(65536)
+
+enum statement {
+    ST_BEGIN,
+    ST_COMMIT,
+    ST_ROLLBACK,
+    ST_SPOOL_READ,
+    ST_SPOOL_WRITE,
+    ST_MESSAGE_INSERT,
+    ST_MESSAGE_READ,
+    ST_MESSAGE_BRIEF,
+    ST_MESSAGE_CHANGE,
+    ST_MESSAGE_SET_FLAGS,
+    ST_MESSAGE_SET_DUE,
+    ST_MESSAGE_DEFER,
+    ST_MESSAGE_COUNTS,
+    ST_MESSAGE_LIST,
+    ST_MESSAGE_SET_ASIDE,
+    ST_MESSAGE_DELETE,
+    ST_RCPT_INSERT,
+    ST_RCPT_LIST,
+    ST_RCPT_STATE,
+    ST_RCPT_DEFER,
+    ST_RCPT_SETTLE,
+    ST_RCPT_DONE,
+    ST_RCPT_DELETE,
+    ST_RCPT_ROUTE,
+    ST_RCPT_FORGET_TRIES,
+    ST_RCPT_REPORTED,
+    ST_RCPT_DELETE_ALL,
+    ST_RCPT_READ,
+    ST_RCPT_READ_PENDING,
+    ST_CONTENT_INSERT,
+    ST_CONTENT_READ,
+    ST_CONTENT_DELETE,
+    ST_WALK_SAME_DUE,
+    ST_WALK_LATER,
+    ST_UNLISTED,
+    ST_DESTINATIONS,
+    ST_COUNT,
+};
+
+/* Changes of a message's two recipient counters that are not written yet: settling many recipients
+ * of one message then costs one write of its row. */
+struct sqlite_counts {
+    uint64_t id; /* 0 = none */
+    int64_t pending, to_report;
+};
+
+struct sqlite_spool {
+    struct spool base;
+    sqlite3 *db;
+    sqlite3_stmt *statements[ST_COUNT];
+    char *path;
+    const struct spool_io *io;
+    int lock_fd; /* -1 for readers */
+    uint64_t inline_limit;
+    struct content_files content;
+    struct text_pool pool; /* what was last read */
+    struct buf bytes;      /* inline content being put together */
+    int log_pages;         /* in the write-ahead log, as of the last commit */
+
+    /* of the holder only */
+    struct claims claims;
+    struct sqlite_counts counts;
+    struct spool_totals totals, totals_before; /* now; when the batch was opened */
+    uint64_t last_id;
+};
+
+static inline struct sqlite_spool *sqlite_of(struct spool *sp)
+{
+    return (struct sqlite_spool *)sp;
+}
+
+/* Words and errno for an SQLite result code. */
+int sqlite_fail(struct sqlite_spool *s, int rc, const char *what);
+
+/* -ENOENT, with words. */
+int sqlite_no_message(struct sqlite_spool *s, struct msg_id id);
+
+/* A statement, reset; NULL when it can't be prepared: then `done` has the reason. */
+sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which);
+
+/* End of a statement whose last step returned `rc`: 0 for SQLITE_DONE and SQLITE_ROW. */
+int sqlite_done(struct sqlite_spool *s, sqlite3_stmt *st, int rc);
+
+/* sqlite3_step that takes NULL for a statement that could not be prepared. */
+int sqlite_step(struct sqlite_spool *s, sqlite3_stmt *st);
+
+void sqlite_bind_int(sqlite3_stmt *st, int at, int64_t value);
+void sqlite_bind_slice(sqlite3_stmt *st, int at, struct slice text);
+
+/* Write what s->counts holds. */
+int sqlite_flush_counts(struct sqlite_spool *s);
+
+/* The reading half, as functions of struct spool_engine. */
+int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
+int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
+                      size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
+int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                        uint64_t *ret_size);
+int sqlite_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+                size_t *ret_count);
+int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
+int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals);
+int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                        size_t *ret_count);
+
+/* What the row `spool` says; all of it checked. */
+int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
+                      uint64_t *ret_last_id, uint64_t *ret_unlisted_from);
+
+/* What deleting or moving a message takes, read without decoding the rest. A state that is none is
+ * 0, impossible numbers are 0. -ENOENT. */
+struct sqlite_brief {
+    enum spool_state state;
+    int64_t due;
+    uint64_t size;
+    bool in_file;
+    bool has_rcpts;
+};
+int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_brief *ret_brief);
+
+#endif

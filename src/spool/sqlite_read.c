@@ -1,0 +1,790 @@
+/*
+ * The sqlite engine: rows, searches, sums. Nothing here writes, but for the counters that
+ * `sqlite_read` wants to see.
+ *
+ * Whatever comes from the file is checked as if a stranger had sent it: type, length, range.
+ *
+ * Searches. A condition that has an index can drive the search: rows come from its index, the other
+ * conditions are tested on each. Among several, the one with the fewest rows drives, found by
+ * counting each index's rows up to PROBE_MAX. Equality on an index yields rows in order of id, so a
+ * page ends early; the rows of a range are sorted. A range with PROBE_MAX rows or more is not worth
+ * that, as going through all messages in order of id then finds a page soon enough. Rows that are
+ * not listed are in no index and are sought by id, which is cheap (see SQLITE_UNLISTED_SPAN). So a
+ * search is a UNION of up to four SELECTs, each in order of id, which SQLite merges.
+ */
+#include "sqlite_engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "destination_list.h"
+#include "mem.h"
+
+#define PROBE_MAX 20000
+#define SQL_MAX   8192
+#define CONDS_MAX 8
+#define PARTS_MAX 3
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+/* Reads columns from left to right; remembers the first that makes no sense. */
+struct row {
+    struct sqlite_spool *s;
+    sqlite3_stmt *st;
+    int at;
+    const char *bad;
+};
+
+static void row_bad(struct row *r)
+{
+    if (r->bad == NULL) {
+        r->bad = sqlite3_column_name(r->st, r->at);
+    }
+}
+
+static int64_t row_int(struct row *r, int64_t min, int64_t max)
+{
+    int64_t value = sqlite3_column_int64(r->st, r->at);
+
+    if (sqlite3_column_type(r->st, r->at) != SQLITE_INTEGER || value < min || value > max) {
+        row_bad(r);
+        value = min;
+    }
+    r->at++;
+    return value;
+}
+
+static struct slice row_text(struct row *r, size_t min, size_t max)
+{
+    struct slice text = SLICE("");
+
+    if (sqlite3_column_type(r->st, r->at) == SQLITE_TEXT) {
+        const void *bytes = sqlite3_column_text(r->st, r->at);
+
+        text = slice_of(bytes, (size_t)sqlite3_column_bytes(r->st, r->at));
+        if (bytes == NULL || text.len < min || text.len > max) {
+            row_bad(r);
+            text = SLICE("");
+        }
+    } else {
+        row_bad(r);
+    }
+    r->at++;
+    return text_pool_add(&r->s->pool, text);
+}
+
+static struct wall row_time(struct row *r)
+{
+    return (struct wall){row_int(r, INT64_MIN, INT64_MAX)};
+}
+
+static int row_result(struct row *r, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (r->bad == NULL) {
+        return 0;
+    }
+    spool_id_print(id, text);
+    return spool_fail(&r->s->base, -EBADMSG, "%s: damaged: impossible value of %s", text, r->bad);
+}
+
+/* ---- reading by id ----------------------------------------------------------------------------
+ */
+
+static sqlite3_stmt *ask_id(struct sqlite_spool *s, enum statement which, struct msg_id id)
+{
+    sqlite3_stmt *st = sqlite_ask(s, which);
+
+    sqlite_bind_int(st, 1, id.n <= INT64_MAX ? (int64_t)id.n : 0);
+    return st;
+}
+
+int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
+                      uint64_t *ret_last_id, uint64_t *ret_unlisted_from)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_SPOOL_READ);
+    int rc = sqlite_step(s, st), err;
+    struct row r = {.s = s, .st = st};
+    struct spool_totals totals;
+    uint64_t last_id, from;
+
+    if (rc != SQLITE_ROW) {
+        err = sqlite_done(s, st, rc);
+        return err != 0 ? err : sqlite_fail(s, SQLITE_CORRUPT, "the table spool is empty");
+    }
+    last_id = (uint64_t)row_int(&r, 0, INT64_MAX - 1);
+    from = (uint64_t)row_int(&r, 0, INT64_MAX);
+    totals.incoming = (uint64_t)row_int(&r, 0, INT64_MAX);
+    totals.deferred = (uint64_t)row_int(&r, 0, INT64_MAX);
+    totals.hold = (uint64_t)row_int(&r, 0, INT64_MAX);
+    totals.corrupt = (uint64_t)row_int(&r, 0, INT64_MAX);
+    totals.bytes = (uint64_t)row_int(&r, 0, INT64_MAX);
+    err = sqlite_done(s, st, rc);
+    if (err != 0) {
+        return err;
+    }
+    if (r.bad != NULL) {
+        return sqlite_fail(s, SQLITE_CORRUPT, "the table spool");
+    }
+    *ret_totals = totals;
+    *ret_last_id = last_id;
+    *ret_unlisted_from = from;
+    return 0;
+}
+
+int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_brief *ret_brief)
+{
+    sqlite3_stmt *st = ask_id(s, ST_MESSAGE_BRIEF, id);
+    int rc = sqlite_step(s, st), err;
+    int64_t state, size;
+
+    if (rc == SQLITE_ROW) {
+        state = sqlite3_column_int64(st, 0);
+        size = sqlite3_column_int64(st, 2);
+        *ret_brief = (struct sqlite_brief){
+            .state =
+                state >= SPOOL_INCOMING && state <= SPOOL_CORRUPT ? (enum spool_state)state : 0,
+            .due = sqlite3_column_int64(st, 1),
+            .size = size < 0 ? 0 : (uint64_t)size,
+            .in_file = sqlite3_column_int(st, 3) != 0,
+            .has_rcpts = sqlite3_column_int(st, 4) != 0,
+        };
+    }
+    err = sqlite_done(s, st, rc);
+    return err == 0 && rc == SQLITE_DONE ? sqlite_no_message(s, id) : err;
+}
+
+static int decode_message(struct row *r, struct msg_id id, struct spool_message *ret_message)
+{
+    struct spool_message m = {.id = id};
+    int err;
+
+    m.state = (enum spool_state)row_int(r, SPOOL_INCOMING, SPOOL_CORRUPT);
+    m.due = row_time(r);
+    m.arrived = row_time(r);
+    m.created = row_time(r);
+    m.size = (uint64_t)row_int(r, 0, (int64_t)SPOOL_CONTENT_MAX);
+    m.flags = (unsigned)row_int(r, 0, 2 * ENVELOPE_TRACE - 1);
+    m.rcpt_total = (uint32_t)row_int(r, 1, SPOOL_RCPTS_MAX);
+    m.rcpt_pending = (uint32_t)row_int(r, 0, m.rcpt_total);
+    m.rcpt_to_report = (uint32_t)row_int(r, 0, m.rcpt_total - m.rcpt_pending);
+    m.warned = row_int(r, 0, 1) == 1;
+    m.force_expire = row_int(r, 0, 1) == 1;
+    m.sender = row_text(r, 0, SPOOL_SENDER_MAX);
+    m.envid = row_text(r, 0, DSN_ENVID_MAX);
+    m.client = row_text(r, 0, SPOOL_REMOTE_MAX);
+    m.reason = row_text(r, 0, SPOOL_DIAGNOSTIC_MAX);
+    err = row_result(r, id);
+    if (err == 0) {
+        *ret_message = m;
+    }
+    return err;
+}
+
+int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    int err = sqlite_flush_counts(s), rc, bad = 0;
+    sqlite3_stmt *st;
+
+    if (err != 0) {
+        return err;
+    }
+    text_pool_clear(&s->pool);
+    st = ask_id(s, ST_MESSAGE_READ, id);
+    rc = sqlite_step(s, st);
+    if (rc == SQLITE_ROW) {
+        struct row r = {.s = s, .st = st};
+
+        bad = decode_message(&r, id, ret_message);
+    }
+    err = sqlite_done(s, st, rc);
+    if (err == 0 && rc == SQLITE_DONE) {
+        err = sqlite_no_message(s, id);
+    }
+    return err != 0 ? err : bad;
+}
+
+static int decode_rcpt(struct row *r, struct msg_id id, struct spool_rcpt *ret_rcpt)
+{
+    struct spool_rcpt rcpt = {.n = (uint32_t)row_int(r, 1, SPOOL_RCPTS_MAX)};
+    int err;
+
+    rcpt.address = row_text(r, 1, ADDRESS_MAX);
+    rcpt.orcpt = row_text(r, 0, DSN_ORCPT_MAX);
+    rcpt.notify = (unsigned)row_int(r, 0, 2 * NOTIFY_DELAY - 1);
+    rcpt.state = (enum spool_rcpt_state)row_int(r, SPOOL_RCPT_PENDING, SPOOL_RCPT_RELAYED);
+    rcpt.transport = row_text(r, 0, SPOOL_ROUTE_MAX);
+    rcpt.nexthop = row_text(r, 0, SPOOL_ROUTE_MAX);
+    rcpt.route_generation = (uint64_t)row_int(r, 0, INT64_MAX);
+    rcpt.attempts = (uint32_t)row_int(r, 0, UINT32_MAX);
+    rcpt.status = row_text(r, 0, SPOOL_STATUS_MAX);
+    rcpt.diagnostic = row_text(r, 0, SPOOL_DIAGNOSTIC_MAX);
+    rcpt.remote = row_text(r, 0, SPOOL_REMOTE_MAX);
+    rcpt.last_attempt = row_time(r);
+    if (rcpt.transport.len == 0) {
+        rcpt.nexthop = SLICE(""); /* on disk it is the domain, for the index */
+    }
+    err = row_result(r, id);
+    if (err == 0) {
+        *ret_rcpt = rcpt;
+    }
+    return err;
+}
+
+int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
+                      size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    sqlite3_stmt *st = ask_id(s, only_pending ? ST_RCPT_READ_PENDING : ST_RCPT_READ, id);
+    struct sqlite_brief brief;
+    size_t count = 0;
+    int rc, err, bad = 0;
+
+    text_pool_clear(&s->pool);
+    sqlite_bind_int(st, 2, after);
+    sqlite_bind_int(st, 3, max < INT64_MAX ? (int64_t)max : INT64_MAX);
+    while ((rc = sqlite_step(s, st)) == SQLITE_ROW && bad == 0) {
+        struct row r = {.s = s, .st = st};
+
+        CHECK(count < max);
+        bad = decode_rcpt(&r, id, &ret_rcpts[count++]);
+    }
+    err = sqlite_done(s, st, rc);
+    if (err == 0 && bad == 0 && count == 0) {
+        err = sqlite_read_brief(s, id, &brief); /* no recipients, or no message? */
+    }
+    if (err != 0 || bad != 0) {
+        return err != 0 ? err : bad;
+    }
+    *ret_count = count;
+    return 0;
+}
+
+static int content_missing(struct sqlite_spool *s, struct msg_id id, const char *what)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    return spool_fail(&s->base, -EBADMSG, "%s: damaged: its content is %s", text, what);
+}
+
+static int read_inline(struct sqlite_spool *s, sqlite3_stmt *st, struct msg_id id, uint64_t size,
+                       struct buf *ret_bytes)
+{
+    const void *bytes = sqlite3_column_blob(st, 2);
+    size_t len = (size_t)sqlite3_column_bytes(st, 2);
+
+    if (sqlite3_column_type(st, 2) != SQLITE_BLOB) {
+        return content_missing(s, id, "missing");
+    }
+    if (len != size) {
+        return content_missing(s, id, "not of the size it had");
+    }
+    if (len > 0 && bytes == NULL) {
+        return sqlite_fail(s, SQLITE_NOMEM, "read content");
+    }
+    return buf_add(ret_bytes, slice_of(bytes, len))
+               ? 0
+               : spool_fail(&s->base, -ENOBUFS, "content is larger than the caller's buffer");
+}
+
+int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                        uint64_t *ret_size)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    sqlite3_stmt *st = ask_id(s, ST_CONTENT_READ, id);
+    int rc = sqlite_step(s, st), err, bad = 0, fd = -1;
+    bool in_file = false;
+    uint64_t size = 0;
+
+    if (rc == SQLITE_ROW) {
+        struct row r = {.s = s, .st = st};
+
+        size = (uint64_t)row_int(&r, 0, (int64_t)SPOOL_CONTENT_MAX);
+        in_file = row_int(&r, 0, 1) == 1;
+        bad = row_result(&r, id);
+        if (bad == 0 && !in_file) {
+            bad = read_inline(s, st, id, size, ret_bytes);
+        }
+    }
+    err = sqlite_done(s, st, rc);
+    if (err == 0 && rc == SQLITE_DONE) {
+        err = sqlite_no_message(s, id);
+    }
+    if (err == 0) {
+        err = bad;
+    }
+    if (err == 0 && in_file) {
+        err = content_read(&s->content, id, size, &fd);
+        if (err == -EBADMSG) {
+            err = content_missing(s, id, "missing, or not of the size it had");
+        } else if (err != 0) {
+            err = spool_fail(sp, err, "read content: %s.d: %s", s->path, strerror(-err));
+        }
+    }
+    if (err == 0) {
+        *ret_fd = fd;
+        *ret_size = size;
+    }
+    return err;
+}
+
+/* ---- searches ---------------------------------------------------------------------------------
+ */
+
+/* One condition of a filter. What can drive a search has up to PARTS_MAX `parts`, the FROM and
+ * WHERE of SELECTs over listed rows whose union is what it matches, each naming its index. */
+struct cond {
+    const char *test; /* of one message row `m` */
+    const char *parts[PARTS_MAX];
+    size_t part_count;
+    bool is_range; /* its rows are not in order of id */
+};
+
+struct search {
+    struct cond conds[CONDS_MAX];
+    size_t count;
+    /* what is bound, by name */
+    struct slice sender, rcpt, whole, domain, transport, nexthop;
+    int64_t arrived_before, arrived_after, size_min, size_max;
+    uint64_t after, unlisted_from;
+    /* their space */
+    char sender_domain[ADDRESS_MAX], rcpt_domain[ADDRESS_MAX], domain_space[ADDRESS_MAX];
+    char state_test[64], state_part[160];
+    bool nothing; /* a condition that nothing can meet */
+};
+
+#define BY_MESSAGE(index, where)                                                                   \
+    "SELECT m.id FROM message m INDEXED BY " index " WHERE m.listed = 1 AND " where                \
+    " AND m.id > :after"
+#define BY_RCPT(index, where)                                                                      \
+    "SELECT r.message AS id FROM recipient r INDEXED BY " index " CROSS JOIN message m"            \
+    " ON m.id = r.message WHERE r.listed = 1 AND " where " AND r.message > :after"
+#define RCPT_TEST(where)                                                                           \
+    "EXISTS (SELECT 1 FROM recipient r NOT INDEXED WHERE r.message = m.id AND " where ")"
+
+static void search_add(struct search *q, struct cond cond)
+{
+    CHECK(q->count < CONDS_MAX);
+    q->conds[q->count++] = cond;
+}
+
+static void copy_lower(char space[ADDRESS_MAX], struct slice text, struct slice *ret_lower)
+{
+    CHECK(text.len <= ADDRESS_MAX);
+    for (size_t i = 0; i < text.len; i++) {
+        space[i] = ascii_lower(text.ptr[i]);
+    }
+    *ret_lower = slice_of(space, text.len);
+}
+
+static void add_states(struct search *q, unsigned states)
+{
+    static const unsigned all =
+        1U << SPOOL_INCOMING | 1U << SPOOL_DEFERRED | 1U << SPOOL_HOLD | 1U << SPOOL_CORRUPT;
+    char list[16] = "";
+    size_t len = 0, count = 0;
+
+    if (states == 0 || (states & all) == all) {
+        return;
+    }
+    for (int state = SPOOL_INCOMING; state <= SPOOL_CORRUPT; state++) {
+        if (states & 1U << state) {
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%d", count > 0 ? "," : "",
+                                    state);
+            count++;
+        }
+    }
+    q->nothing = q->nothing || count == 0;
+    snprintf(q->state_test, sizeof q->state_test, "m.state IN (%s)", list);
+    snprintf(q->state_part, sizeof q->state_part, BY_MESSAGE("message_state", "m.state IN (%s)"),
+             list);
+    search_add(q, (struct cond){.test = q->state_test,
+                                .parts = {q->state_part},
+                                .part_count = 1,
+                                .is_range = count > 1});
+}
+
+static void add_sender(struct search *q, struct slice sender)
+{
+    q->nothing = q->nothing || sender.len > ADDRESS_MAX;
+    if (sender.len == 0 || q->nothing) {
+        return;
+    }
+    if (sender.ptr[0] == '@') {
+        copy_lower(q->sender_domain, slice_skip(sender, 1), &q->sender);
+        search_add(q, (struct cond){.test = "m.sender_domain = :sender",
+                                    .parts = {BY_MESSAGE("message_sender_domain",
+                                                         "m.sender_domain = :sender")},
+                                    .part_count = 1});
+        return;
+    }
+    q->sender = slice_equal(sender, SLICE("<>")) ? SLICE("") : sender;
+    search_add(q, (struct cond){.test = "m.sender = :sender",
+                                .parts = {BY_MESSAGE("message_sender", "m.sender = :sender")},
+                                .part_count = 1});
+}
+
+static void add_rcpt(struct search *q, struct slice rcpt)
+{
+    q->nothing = q->nothing || rcpt.len > ADDRESS_MAX;
+    if (rcpt.len == 0 || q->nothing) {
+        return;
+    }
+    if (rcpt.ptr[0] == '@') {
+        copy_lower(q->rcpt_domain, slice_skip(rcpt, 1), &q->rcpt);
+        search_add(q, (struct cond){.test = RCPT_TEST("r.domain = :rcpt"),
+                                    .parts = {BY_RCPT("recipient_domain", "r.domain = :rcpt")},
+                                    .part_count = 1});
+        return;
+    }
+    q->rcpt = rcpt;
+    search_add(q, (struct cond){.test = RCPT_TEST("r.address = :rcpt"),
+                                .parts = {BY_RCPT("recipient_address", "r.address = :rcpt")},
+                                .part_count = 1});
+}
+
+#define NEXTHOP_PARTS                                                                              \
+    BY_RCPT("recipient_nexthop", "r.nexthop = :whole"),                                            \
+        BY_RCPT("recipient_domain", "r.domain = :domain")
+
+/* "transport/nexthop", "nexthop" (which may have a slash, too), or a domain. */
+static void add_destination(struct search *q, struct slice destination)
+{
+    size_t slash = slice_find(destination, '/');
+
+    if (destination.len == 0) {
+        return;
+    }
+    q->whole = q->domain = destination;
+    if (destination.len <= ADDRESS_MAX) { /* a longer one is no domain */
+        copy_lower(q->domain_space, destination, &q->domain);
+    }
+    if (slash == 0 || slash == destination.len) {
+        search_add(q, (struct cond){.test = RCPT_TEST("(r.nexthop = :whole OR r.domain = :domain)"),
+                                    .parts = {NEXTHOP_PARTS},
+                                    .part_count = 2});
+        return;
+    }
+    q->transport = slice_of(destination.ptr, slash);
+    q->nexthop = slice_skip(destination, slash + 1);
+    search_add(q, (struct cond){
+                      .test = RCPT_TEST("(r.nexthop = :whole OR r.domain = :domain"
+                                        " OR (r.nexthop = :nexthop AND r.transport = :transport))"),
+                      .parts = {NEXTHOP_PARTS,
+                                BY_RCPT("recipient_nexthop",
+                                        "r.nexthop = :nexthop AND r.transport = :transport")},
+                      .part_count = 3});
+}
+
+static void add_ranges(struct search *q, const struct spool_filter *f)
+{
+    if (f->arrived_before.us != 0 || f->arrived_after.us != 0) {
+        q->arrived_after = f->arrived_after.us != 0 ? f->arrived_after.us : INT64_MIN;
+        q->arrived_before = f->arrived_before.us != 0 ? f->arrived_before.us : INT64_MAX;
+        search_add(q,
+                   (struct cond){
+                       .test = "m.arrived > :arrived_after AND m.arrived < :arrived_before",
+                       .parts = {BY_MESSAGE("message_arrived", "m.arrived > :arrived_after"
+                                                               " AND m.arrived < :arrived_before")},
+                       .part_count = 1,
+                       .is_range = true});
+    }
+    if (f->size_min != 0 || f->size_max != 0) {
+        q->size_min = f->size_min < INT64_MAX ? (int64_t)f->size_min : INT64_MAX;
+        q->size_max =
+            f->size_max != 0 && f->size_max < INT64_MAX ? (int64_t)f->size_max : INT64_MAX;
+        search_add(q, (struct cond){.test = "m.size BETWEEN :size_min AND :size_max",
+                                    .parts = {BY_MESSAGE("message_size",
+                                                         "m.size BETWEEN :size_min AND :size_max")},
+                                    .part_count = 1,
+                                    .is_range = true});
+    }
+}
+
+static int search_init(struct search *q, struct sqlite_spool *s, const struct spool_filter *f)
+{
+    struct spool_totals totals;
+    uint64_t last_id;
+    int err = 0;
+
+    *q = (struct search){.after = f->after.n < INT64_MAX ? f->after.n : INT64_MAX};
+    if (s->base.mode == SPOOL_OPEN_WRITE) {
+        q->unlisted_from = claims_unlisted_from(&s->claims, INT64_MAX);
+    } else {
+        err = sqlite_read_spool(s, &totals, &last_id, &q->unlisted_from);
+    }
+    add_states(q, f->states);
+    add_sender(q, f->sender);
+    add_rcpt(q, f->rcpt);
+    add_destination(q, f->destination);
+    add_ranges(q, f);
+    return err;
+}
+
+static void bind_named_int(sqlite3_stmt *st, const char *name, int64_t value)
+{
+    int at = sqlite3_bind_parameter_index(st, name);
+
+    if (at > 0) {
+        sqlite_bind_int(st, at, value);
+    }
+}
+
+static void bind_named_slice(sqlite3_stmt *st, const char *name, struct slice text)
+{
+    int at = sqlite3_bind_parameter_index(st, name);
+
+    if (at > 0) {
+        sqlite_bind_slice(st, at, text);
+    }
+}
+
+static void search_bind(const struct search *q, sqlite3_stmt *st, size_t max)
+{
+    bind_named_int(st, ":after", (int64_t)q->after);
+    bind_named_int(st, ":unlisted_from", (int64_t)q->unlisted_from);
+    bind_named_int(st, ":max", max < INT64_MAX ? (int64_t)max : INT64_MAX);
+    bind_named_int(st, ":arrived_after", q->arrived_after);
+    bind_named_int(st, ":arrived_before", q->arrived_before);
+    bind_named_int(st, ":size_min", q->size_min);
+    bind_named_int(st, ":size_max", q->size_max);
+    bind_named_slice(st, ":sender", q->sender);
+    bind_named_slice(st, ":rcpt", q->rcpt);
+    bind_named_slice(st, ":whole", q->whole);
+    bind_named_slice(st, ":domain", q->domain);
+    bind_named_slice(st, ":transport", q->transport);
+    bind_named_slice(st, ":nexthop", q->nexthop);
+}
+
+/* The statement in `sql` (a buffer of SQL_MAX that must not have failed), bound. */
+static int search_prepare(struct sqlite_spool *s, const struct search *q, struct buf *sql,
+                          size_t max, sqlite3_stmt **ret_st)
+{
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(s->db, buf_cstr(sql), -1, &st, NULL);
+
+    if (rc != SQLITE_OK) {
+        return sqlite_fail(s, rc, "search");
+    }
+    search_bind(q, st, max);
+    *ret_st = st;
+    return 0;
+}
+
+/* Run a statement that yields one number, and be done with it. */
+static int search_number(struct sqlite_spool *s, const struct search *q, struct buf *sql,
+                         size_t max, uint64_t *ret_number)
+{
+    sqlite3_stmt *st;
+    int err = search_prepare(s, q, sql, max, &st), rc;
+    uint64_t number = 0;
+
+    if (err != 0) {
+        return err;
+    }
+    rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW) {
+        number = (uint64_t)sqlite3_column_int64(st, 0);
+    }
+    err = rc == SQLITE_ROW ? 0 : sqlite_fail(s, rc, "search");
+    (void)sqlite3_finalize(st); /* says again what step said */
+    if (err == 0) {
+        *ret_number = number;
+    }
+    return err;
+}
+
+/* Rows a condition would have to go through, at most PROBE_MAX. */
+static int probe(struct sqlite_spool *s, const struct search *q, const struct cond *c,
+                 uint64_t *ret_rows)
+{
+    struct buf sql;
+    int err;
+
+    buf_init(&sql, SQL_MAX);
+    buf_add_string(&sql, "SELECT count(*) FROM (");
+    for (size_t i = 0; i < c->part_count; i++) {
+        buf_addf(&sql, "%s%s", i > 0 ? " UNION ALL " : "", c->parts[i]);
+    }
+    buf_add_string(&sql, " LIMIT :max)");
+    err = search_number(s, q, &sql, PROBE_MAX, ret_rows);
+    buf_fini(&sql);
+    return err;
+}
+
+/* The condition to drive the search; NULL = go through all messages. */
+static int choose_driver(struct sqlite_spool *s, const struct search *q,
+                         const struct cond **ret_driver)
+{
+    const struct cond *best = NULL;
+    uint64_t best_rows = PROBE_MAX + 1;
+
+    if (q->count == 1 && !q->conds[0].is_range) {
+        *ret_driver = &q->conds[0];
+        return 0;
+    }
+    for (size_t i = 0; i < q->count; i++) {
+        const struct cond *c = &q->conds[i];
+        uint64_t rows;
+        int err = probe(s, q, c, &rows);
+
+        if (err != 0) {
+            return err;
+        }
+        if (rows < best_rows && (rows < PROBE_MAX || !c->is_range)) {
+            best = c;
+            best_rows = rows;
+        }
+    }
+    *ret_driver = best;
+    return 0;
+}
+
+static void add_tests(struct buf *sql, const struct search *q, const struct cond *but)
+{
+    for (size_t i = 0; i < q->count; i++) {
+        if (&q->conds[i] != but) {
+            buf_addf(sql, " AND %s", q->conds[i].test);
+        }
+    }
+}
+
+/* A SELECT of the ids that match. */
+static int search_sql(struct sqlite_spool *s, const struct search *q, struct buf *sql)
+{
+    const struct cond *driver;
+    int err = choose_driver(s, q, &driver);
+
+    if (err != 0) {
+        return err;
+    }
+    if (driver == NULL) {
+        buf_add_string(sql, "SELECT m.id FROM message m NOT INDEXED WHERE m.id > :after");
+        add_tests(sql, q, NULL);
+        return 0;
+    }
+    for (size_t i = 0; i < driver->part_count; i++) {
+        buf_add_string(sql, driver->parts[i]);
+        add_tests(sql, q, driver);
+        buf_add_string(sql, " UNION ");
+    }
+    buf_add_string(sql, "SELECT m.id FROM message m NOT INDEXED WHERE m.id > :after"
+                        " AND m.id >= :unlisted_from AND m.listed = 0");
+    add_tests(sql, q, NULL);
+    return 0;
+}
+
+int sqlite_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+                size_t *ret_count)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    sqlite3_stmt *st = NULL;
+    struct search q;
+    size_t count = 0;
+    struct buf sql;
+    int err, rc;
+
+    buf_init(&sql, SQL_MAX);
+    err = search_init(&q, s, f);
+    if (err != 0 || q.nothing || max == 0) {
+        goto out;
+    }
+    err = search_sql(s, &q, &sql);
+    if (err != 0) {
+        goto out;
+    }
+    buf_add_string(&sql, " ORDER BY 1 LIMIT :max");
+    err = search_prepare(s, &q, &sql, max, &st);
+    if (err != 0) {
+        goto out;
+    }
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        CHECK(count < max);
+        ret_ids[count++] = (struct msg_id){(uint64_t)sqlite3_column_int64(st, 0)};
+    }
+    err = rc == SQLITE_DONE ? 0 : sqlite_fail(s, rc, "search");
+    (void)sqlite3_finalize(st); /* says again what step said */
+out:
+    buf_fini(&sql);
+    if (err == 0) {
+        *ret_count = count;
+    }
+    return err;
+}
+
+int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    uint64_t count = 0;
+    struct search q;
+    struct buf sql;
+    int err;
+
+    buf_init(&sql, SQL_MAX);
+    err = search_init(&q, s, f);
+    if (err == 0 && !q.nothing) {
+        buf_add_string(&sql, "SELECT count(*) FROM (");
+        err = search_sql(s, &q, &sql);
+        buf_add_string(&sql, ")");
+    }
+    if (err == 0 && !q.nothing) {
+        err = search_number(s, &q, &sql, 0, &count);
+    }
+    buf_fini(&sql);
+    if (err == 0) {
+        *ret_count = count;
+    }
+    return err;
+}
+
+/* ---- sums -------------------------------------------------------------------------------------
+ */
+
+int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    uint64_t last_id, unlisted_from;
+
+    if (sp->mode == SPOOL_OPEN_WRITE) {
+        *ret_totals = s->totals;
+        return 0;
+    }
+    return sqlite_read_spool(s, ret_totals, &last_id, &unlisted_from);
+}
+
+int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                        size_t *ret_count)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct destination_list list;
+    struct search q;
+    sqlite3_stmt *st;
+    int err, rc;
+
+    err = search_init(&q, s, &(struct spool_filter){.states = 0});
+    if (err != 0) {
+        return err;
+    }
+    text_pool_clear(&s->pool);
+    destination_list_init(&list, &s->pool, ret, max);
+    st = sqlite_ask(s, ST_DESTINATIONS);
+    sqlite_bind_int(st, 1, (int64_t)q.unlisted_from);
+    while ((rc = sqlite_step(s, st)) == SQLITE_ROW) {
+        const void *nexthop = sqlite3_column_text(st, 0), *transport = sqlite3_column_text(st, 1);
+
+        destination_list_add(&list, slice_of(nexthop, (size_t)sqlite3_column_bytes(st, 0)),
+                             slice_of(transport, (size_t)sqlite3_column_bytes(st, 1)));
+    }
+    err = sqlite_done(s, st, rc);
+    size_t count = destination_list_end(&list);
+    if (err == 0) {
+        *ret_count = count;
+    }
+    return err;
+}

@@ -1,0 +1,201 @@
+#include "sqlite_schema.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Id as text, the way spool_id_print does it for ids of the short form. */
+#define DIGIT(shift) "substr('0123456789BCDFGHJKLMNPQRSTVWXYZz', 1 + (m.id >> " #shift " & 31), 1)"
+#define ID_TEXT                                                                                    \
+    DIGIT(50)                                                                                      \
+    " || " DIGIT(45) " || " DIGIT(40) " || " DIGIT(35) " || " DIGIT(30) " || " DIGIT(              \
+        25) " || " DIGIT(20) " || " DIGIT(15) " || " DIGIT(10) " || " DIGIT(5) " || " DIGIT(0)
+#define ISO(column) "strftime('%Y-%m-%dT%H:%M:%SZ', " column " / 1000000, 'unixepoch')"
+
+const struct schema_step schema_steps[] = {
+    {"create the tables",
+     "PRAGMA application_id = 0x534c5549;"
+
+     "CREATE TABLE spool ("
+     "  one INTEGER PRIMARY KEY CHECK (one = 1),"
+     "  last_id INTEGER NOT NULL CHECK (last_id >= 0),"
+     "  unlisted_from INTEGER NOT NULL CHECK (unlisted_from >= 0),"
+     "  incoming INTEGER NOT NULL, deferred INTEGER NOT NULL,"
+     "  hold INTEGER NOT NULL, corrupt INTEGER NOT NULL,"
+     "  bytes INTEGER NOT NULL"
+     ") STRICT;"
+     "INSERT INTO spool VALUES (1, 0, 1, 0, 0, 0, 0, 0);"
+
+     "CREATE TABLE message ("
+     "  id INTEGER PRIMARY KEY CHECK (id > 0),"
+     "  listed INTEGER NOT NULL CHECK (listed IN (0, 1)),"
+     "  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),"
+     "  due INTEGER NOT NULL,"
+     "  arrived INTEGER NOT NULL,"
+     "  created INTEGER NOT NULL,"
+     "  size INTEGER NOT NULL CHECK (size >= 0),"
+     "  in_file INTEGER NOT NULL CHECK (in_file IN (0, 1)),"
+     "  flags INTEGER NOT NULL CHECK (flags >= 0),"
+     "  rcpt_total INTEGER NOT NULL CHECK (rcpt_total > 0),"
+     "  rcpt_pending INTEGER NOT NULL CHECK (rcpt_pending BETWEEN 0 AND rcpt_total),"
+     "  rcpt_to_report INTEGER NOT NULL CHECK (rcpt_to_report BETWEEN 0 AND rcpt_total),"
+     "  warned INTEGER NOT NULL CHECK (warned IN (0, 1)),"
+     "  force_expire INTEGER NOT NULL CHECK (force_expire IN (0, 1)),"
+     "  sender TEXT NOT NULL COLLATE NOCASE,"
+     "  sender_domain TEXT NOT NULL,"
+     "  envid TEXT NOT NULL,"
+     "  client TEXT NOT NULL,"
+     "  reason TEXT NOT NULL"
+     ") STRICT;"
+     "CREATE INDEX message_due ON message (state, due) WHERE listed = 1;"
+     "CREATE INDEX message_state ON message (state) WHERE listed = 1;"
+     "CREATE INDEX message_sender ON message (sender) WHERE listed = 1;"
+     "CREATE INDEX message_sender_domain ON message (sender_domain) WHERE listed = 1;"
+     "CREATE INDEX message_arrived ON message (arrived) WHERE listed = 1;"
+     "CREATE INDEX message_size ON message (size) WHERE listed = 1;"
+
+     "CREATE TABLE recipient ("
+     "  message INTEGER NOT NULL REFERENCES message (id),"
+     "  n INTEGER NOT NULL CHECK (n > 0),"
+     "  listed INTEGER NOT NULL CHECK (listed IN (0, 1)),"
+     "  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),"
+     "  notify INTEGER NOT NULL CHECK (notify BETWEEN 0 AND 15),"
+     "  attempts INTEGER NOT NULL CHECK (attempts >= 0),"
+     "  last_attempt INTEGER NOT NULL,"
+     "  route_generation INTEGER NOT NULL,"
+     "  address TEXT NOT NULL COLLATE NOCASE CHECK (address <> ''),"
+     "  domain TEXT NOT NULL,"
+     "  transport TEXT NOT NULL,"
+     "  nexthop TEXT NOT NULL,"
+     "  orcpt TEXT NOT NULL,"
+     "  status TEXT NOT NULL,"
+     "  diagnostic TEXT NOT NULL,"
+     "  remote TEXT NOT NULL,"
+     "  PRIMARY KEY (message, n)"
+     ") STRICT, WITHOUT ROWID;"
+     "CREATE INDEX recipient_address ON recipient (address, message) WHERE listed = 1;"
+     "CREATE INDEX recipient_domain ON recipient (domain, message) WHERE listed = 1;"
+     "CREATE INDEX recipient_nexthop ON recipient (nexthop, message, transport, state)"
+     "  WHERE listed = 1;"
+
+     "CREATE TABLE content ("
+     "  message INTEGER PRIMARY KEY REFERENCES message (id),"
+     "  bytes BLOB NOT NULL"
+     ") STRICT;"
+
+     "CREATE VIEW queue AS SELECT"
+     "  m.id, " ID_TEXT " AS queue_id,"
+     "  CASE m.state WHEN 1 THEN 'incoming' WHEN 2 THEN 'deferred' WHEN 3 THEN 'hold'"
+     "    WHEN 4 THEN 'corrupt' END AS state,"
+     "  " ISO("m.arrived") " AS arrived, " ISO(
+         "m.due") " AS due,"
+                  "  m.size, m.sender, m.rcpt_pending AS pending, m.rcpt_total AS recipients,"
+                  "  m.client, m.reason"
+                  "  FROM message m;"
+                  "CREATE VIEW queue_recipient AS SELECT"
+                  "  " ID_TEXT " AS queue_id, r.n, r.address,"
+                  "  CASE r.state WHEN 1 THEN 'pending' WHEN 2 THEN 'failed' WHEN 3 THEN "
+                  "'delivered'"
+                  "    WHEN 4 THEN 'relayed' END AS state,"
+                  "  r.transport, r.nexthop, r.attempts,"
+                  "  iif(r.last_attempt = 0, NULL, " ISO(
+                      "r.last_attempt") ") AS last_attempt,"
+                                        "  r.status, r.remote, r.diagnostic"
+                                        "  FROM recipient r JOIN message m ON m.id = r.message;"},
+};
+
+const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];
+
+static int number(sqlite3 *db, const char *sql, sqlite3_int64 *ret_n)
+{
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+    rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW) {
+        *ret_n = sqlite3_column_int64(st, 0);
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+/* The file's version, when it is empty or a spool no newer than `version`. */
+static int find_version(sqlite3 *db, size_t version, size_t *ret_found, const char **ret_why)
+{
+    sqlite3_int64 application = 0, found = 0, objects = 0;
+    int rc = number(db, "PRAGMA application_id", &application);
+
+    *ret_why = "read the schema version";
+    if (rc == SQLITE_OK) {
+        rc = number(db, "PRAGMA user_version", &found);
+    }
+    if (rc == SQLITE_OK) {
+        rc = number(db, "SELECT count(*) FROM sqlite_schema", &objects);
+    }
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+    bool empty = application == 0 && found == 0 && objects == 0;
+    if (!empty && (application != SCHEMA_APPLICATION_ID || found < 0)) {
+        *ret_why = "this database belongs to another program";
+        return SQLITE_MISMATCH;
+    }
+    if (found > (sqlite3_int64)version) {
+        *ret_why = "this spool was written by a newer version of this program";
+        return SQLITE_MISMATCH;
+    }
+    *ret_found = (size_t)found;
+    return SQLITE_OK;
+}
+
+static int take_step(sqlite3 *db, const struct schema_step *step, size_t to)
+{
+    char set_version[64];
+    int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+    rc = sqlite3_exec(db, step->sql, NULL, NULL, NULL);
+    if (rc == SQLITE_OK) {
+        snprintf(set_version, sizeof set_version, "PRAGMA user_version = %zu", to);
+        rc = sqlite3_exec(db, set_version, NULL, NULL, NULL);
+    }
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    }
+    if (rc != SQLITE_OK && !sqlite3_get_autocommit(db)) {
+        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL); /* closing would do it, too */
+    }
+    return rc;
+}
+
+int schema_upgrade(sqlite3 *db, const struct schema_step *steps, size_t version,
+                   const char **ret_why)
+{
+    size_t at;
+    int rc = find_version(db, version, &at, ret_why);
+
+    for (; rc == SQLITE_OK && at < version; at++) {
+        *ret_why = steps[at].what;
+        rc = take_step(db, &steps[at], at + 1);
+    }
+    return rc;
+}
+
+int schema_check(sqlite3 *db, size_t version, const char **ret_why)
+{
+    size_t found;
+    int rc = find_version(db, version, &found, ret_why);
+
+    if (rc == SQLITE_OK && found != version) {
+        *ret_why = found == 0 ? "there is no spool in this file yet"
+                              : "this spool is of an older version; opening it for writing "
+                                "upgrades it";
+        rc = SQLITE_MISMATCH;
+    }
+    return rc;
+}

@@ -1,0 +1,1465 @@
+/*
+ * The sqlite engine: opening, changes, claims. Tables are in sqlite_schema.c, the on-disk format in
+ * docs/spool.md.
+ *
+ * The cost of mail that passes straight through decides the shape. Such a message is one row in
+ * `message`, one per recipient and one in `content`, all three appended at the end of their tables
+ * and soon taken away again, in no secondary index. When it turns out that it stays (deferred,
+ * held), list_message puts it into the indexes.
+ *
+ * The write-ahead log. A commit appends changed pages to the log and syncs it: one sequential
+ * write, one sync. Moving pages to the database (a checkpoint) takes two more syncs and is not done
+ * at SQLite's usual time, each 1,000 pages, but by spool_tidy when the caller is idle and there are
+ * LOG_TIDY_PAGES, and in a commit only when it could not be put off any longer: LOG_MAX_PAGES.
+ * Pages of content that came and went meanwhile are never moved. A reader that stays in one
+ * transaction for long keeps the log from being started again; it then grows until he ends.
+ */
+#include "sqlite_engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+#include "sqlite_schema.h"
+
+#define PAGE_SIZE      4096
+#define CACHE_KIB      16384
+#define LOG_TIDY_PAGES 1024  /* 4 MiB */
+#define LOG_MAX_PAGES  16384 /* 64 MiB, which is also what is kept of the file: */
+#define LOG_MAX_BYTES  67108864
+#define BUSY_MS        1000 /* for somebody who writes with the sqlite3 shell */
+/* Old unlisted messages listed by one commit: more than a commit usually adds, so that they become
+ * fewer, and few enough to take no longer than its sync. */
+#define LIST_PER_COMMIT 512
+#define PREFIX_ROOM     ((size_t)1 << 16)
+
+_Static_assert(LOG_MAX_PAGES *PAGE_SIZE == LOG_MAX_BYTES, "one limit in two units");
+
+#define TEXT2(x) #x
+#define TEXT(x)  TEXT2(x)
+
+/* Wrong types and values become harmless ones. */
+#define SANE_INT(column)  #column " = iif(typeof(" #column ") = 'integer', max(" #column ", 0), 0)"
+#define SANE_BOOL(column) #column " = iif(" #column " IS 1, 1, 0)"
+#define SANE_TEXT(column) #column " = iif(typeof(" #column ") = 'text', " #column ", '')"
+#define SANE_COUNT(column)                                                                         \
+#column " = iif(typeof(" #column ") = 'integer', max(min(" #column                             \
+            ", max(rcpt_total, 1)), 0), 0)"
+
+static const char
+    *const statement_sql[ST_COUNT] =
+        {
+            [ST_BEGIN] = "BEGIN IMMEDIATE",
+            [ST_COMMIT] = "COMMIT",
+            [ST_ROLLBACK] = "ROLLBACK",
+            [ST_SPOOL_READ] =
+                "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes"
+                " FROM spool WHERE one = 1",
+            [ST_SPOOL_WRITE] = "UPDATE spool SET last_id = ?1, unlisted_from = ?2, incoming = ?3,"
+                               " deferred = ?4, hold = ?5, corrupt = ?6, bytes = ?7 WHERE one = 1",
+            [ST_MESSAGE_INSERT] = "INSERT INTO message (id, listed, state, due, arrived, created, "
+                                  "size, in_file, flags,"
+                                  " rcpt_total, rcpt_pending, rcpt_to_report, warned, "
+                                  "force_expire, sender, sender_domain,"
+                                  " envid, client, reason)"
+                                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, "
+                                  "?11, ?12, ?13, ?14, ?15)",
+            [ST_MESSAGE_READ] =
+                "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
+                " rcpt_to_report, warned, force_expire, sender, envid, client, reason"
+                " FROM message WHERE id = ?1",
+            [ST_MESSAGE_BRIEF] =
+                "SELECT state, due, size, in_file,"
+                " EXISTS (SELECT 1 FROM recipient r NOT INDEXED WHERE r.message = ?1)"
+                " FROM message WHERE id = ?1",
+            [ST_MESSAGE_CHANGE] =
+                "UPDATE message SET state = ?2, due = ?3, created = ?4, warned = ?5,"
+                " force_expire = ?6, reason = ?7 WHERE id = ?1",
+            [ST_MESSAGE_SET_FLAGS] =
+                "UPDATE message SET warned = ?2, force_expire = ?3 WHERE id = ?1",
+            [ST_MESSAGE_SET_DUE] = "UPDATE message SET due = ?2 WHERE id = ?1",
+            [ST_MESSAGE_DEFER] = "UPDATE message SET state = 2, due = ?2 WHERE id = ?1",
+            [ST_MESSAGE_COUNTS] = "UPDATE message SET rcpt_pending = rcpt_pending + ?2,"
+                                  " rcpt_to_report = rcpt_to_report + ?3 WHERE id = ?1",
+            [ST_MESSAGE_LIST] = "UPDATE message SET listed = 1 WHERE id = ?1",
+            [ST_MESSAGE_SET_ASIDE] =
+                "UPDATE message SET state = 4, listed = 1, reason = ?2,"
+                " rcpt_total = iif(typeof(rcpt_total) = 'integer', max(rcpt_total, 1), 1),"
+                " " SANE_COUNT(rcpt_pending) ", " SANE_COUNT(
+                    rcpt_to_report) ","
+                                    " " SANE_INT(due) ", " SANE_INT(arrived) ", " SANE_INT(created) ", " SANE_INT(
+                                        size) ","
+                                              " flags = iif(flags BETWEEN 0 AND 63, flags, "
+                                              "0), " SANE_BOOL(
+                                                  in_file) ","
+                                                           " " SANE_BOOL(warned) ", " SANE_BOOL(
+                                                               force_expire) ","
+                                                                             " " SANE_TEXT(sender) ", " SANE_TEXT(sender_domain) ", " SANE_TEXT(
+                                                                                 envid) ","
+                                                                                        " " SANE_TEXT(
+                                                                                            client) " WHERE id = ?1",
+            [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
+            [ST_RCPT_INSERT] =
+                "INSERT INTO recipient (message, n, listed, state, notify, attempts, last_attempt,"
+                " route_generation, address, domain, transport, nexthop, orcpt, status, "
+                "diagnostic, remote)"
+                " VALUES (?1, ?2, ?3, 1, ?4, 0, 0, ?5, ?6, ?7, ?8, ?9, ?10, '', '', '')",
+            [ST_RCPT_LIST] = "UPDATE recipient SET listed = 1 WHERE message = ?1 AND listed = 0",
+            [ST_RCPT_STATE] = "SELECT state FROM recipient WHERE message = ?1 AND n = ?2",
+            [ST_RCPT_DEFER] = "UPDATE recipient SET attempts = min(attempts + ?3, 4294967295),"
+                              " last_attempt = iif(?3, ?4, last_attempt), status = ?5, diagnostic "
+                              "= ?6, remote = ?7"
+                              " WHERE message = ?1 AND n = ?2 AND state = 1",
+            [ST_RCPT_SETTLE] = "UPDATE recipient SET attempts = min(attempts + ?3, 4294967295),"
+                               " last_attempt = iif(?3, ?4, last_attempt), status = ?5, diagnostic "
+                               "= ?6, remote = ?7,"
+                               " state = ?8 WHERE message = ?1 AND n = ?2",
+            [ST_RCPT_DONE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2 AND state = 1",
+            [ST_RCPT_DELETE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2",
+            [ST_RCPT_ROUTE] =
+                "UPDATE recipient SET transport = ?3, nexthop = iif(?3 = '', domain, ?4),"
+                " route_generation = ?5 WHERE message = ?1 AND n = ?2",
+            [ST_RCPT_FORGET_TRIES] =
+                "UPDATE recipient SET attempts = 0, transport = '', nexthop = domain,"
+                " route_generation = 0 WHERE message = ?1 AND state = 1",
+            [ST_RCPT_REPORTED] = "DELETE FROM recipient WHERE message = ?1 AND state <> 1",
+            [ST_RCPT_DELETE_ALL] = "DELETE FROM recipient WHERE message = ?1",
+            [ST_RCPT_READ] =
+                "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
+                " attempts, status, diagnostic, remote, last_attempt FROM recipient NOT INDEXED"
+                " WHERE message = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
+            [ST_RCPT_READ_PENDING] =
+                "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
+                " attempts, status, diagnostic, remote, last_attempt FROM recipient NOT INDEXED"
+                " WHERE message = ?1 AND n > ?2 AND state = 1 ORDER BY n LIMIT ?3",
+            [ST_CONTENT_INSERT] = "INSERT INTO content (message, bytes) VALUES (?1, ?2)",
+            [ST_CONTENT_READ] = "SELECT m.size, m.in_file, c.bytes FROM message m"
+                                " LEFT JOIN content c ON c.message = m.id WHERE m.id = ?1",
+            [ST_CONTENT_DELETE] = "DELETE FROM content WHERE message = ?1",
+            /* The walk of claims in two parts, because SQLite would compare (due, id) > (?, ?) with
+             * every row of the same due time, and after a flush they all have the same. */
+            [ST_WALK_SAME_DUE] =
+                "SELECT due, id FROM message INDEXED BY message_due"
+                " WHERE listed = 1 AND state = ?1 AND due = ?2 AND id > ?3 ORDER BY id",
+            [ST_WALK_LATER] = "SELECT due, id FROM message INDEXED BY message_due"
+                              " WHERE listed = 1 AND state = ?1 AND due > ?2 ORDER BY due, id",
+            [ST_UNLISTED] = "SELECT id, due, size, in_file FROM message NOT INDEXED"
+                            " WHERE id >= ?1 AND listed = 0",
+            [ST_DESTINATIONS] =
+                "SELECT nexthop, transport FROM recipient INDEXED BY recipient_nexthop"
+                " WHERE listed = 1 AND state = 1"
+                " UNION ALL SELECT nexthop, transport FROM recipient NOT INDEXED"
+                " WHERE message >= ?1 AND listed = 0 AND state = 1 ORDER BY 1",
+};
+
+/* ---- statements -------------------------------------------------------------------------------
+ */
+
+static int errno_of(struct sqlite_spool *s, int rc)
+{
+    int system = s->db == NULL ? 0 : sqlite3_system_errno(s->db);
+
+    switch (rc & 0xff) {
+    case SQLITE_FULL:
+        return -ENOSPC;
+    case SQLITE_IOERR:
+        return system == ENOSPC || system == EDQUOT || system == EFBIG ? -ENOSPC : -EIO;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return -EBUSY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return -EUCLEAN;
+    case SQLITE_NOMEM:
+        return -ENOMEM;
+    case SQLITE_CANTOPEN:
+        return system == 0 ? -EIO : -system;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return -EACCES;
+    case SQLITE_MISMATCH:
+        return -EPROTO;
+    default:
+        return -EIO;
+    }
+}
+
+int sqlite_fail(struct sqlite_spool *s, int rc, const char *what)
+{
+    int err = errno_of(s, rc);
+    int system = s->db == NULL ? 0 : sqlite3_system_errno(s->db);
+    const char *advice = err == -EUCLEAN ? "; the database is damaged, see docs/spool.md" : "";
+    const char *why = err == -ENOSPC ? "no space left on the device"
+                      : s->db != NULL && sqlite3_errcode(s->db) == rc ? sqlite3_errmsg(s->db)
+                                                                      : sqlite3_errstr(rc);
+
+    if ((rc & 0xff) == SQLITE_IOERR && err != -ENOSPC && system != 0) {
+        return spool_fail(&s->base, err, "%s: %s: %s (%s)", what, s->path, why, strerror(system));
+    }
+    return spool_fail(&s->base, err, "%s: %s: %s%s", what, s->path, why, advice);
+}
+
+int sqlite_no_message(struct sqlite_spool *s, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    return spool_fail(&s->base, -ENOENT, "%s: no such message", text);
+}
+
+sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which)
+{
+    sqlite3_stmt **st = &s->statements[which];
+
+    if (*st == NULL) {
+        (void)sqlite3_prepare_v3(s->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, st,
+                                 NULL); /* sqlite_step finds NULL and asks for the error */
+    }
+    return *st;
+}
+
+int sqlite_step(struct sqlite_spool *s, sqlite3_stmt *st)
+{
+    return st == NULL ? sqlite3_extended_errcode(s->db) : sqlite3_step(st);
+}
+
+int sqlite_done(struct sqlite_spool *s, sqlite3_stmt *st, int rc)
+{
+    int err = rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : sqlite_fail(s, rc, "spool");
+
+    if (st != NULL) {
+        (void)sqlite3_reset(st); /* says again what step said */
+    }
+    return err;
+}
+
+/* Binding fails only for a wrong index or a text beyond SQLite's limits: a bug; NULL waits for
+ * sqlite_step. */
+void sqlite_bind_int(sqlite3_stmt *st, int at, int64_t value)
+{
+    if (st != NULL) {
+        CHECK(sqlite3_bind_int64(st, at, value) == SQLITE_OK);
+    }
+}
+
+void sqlite_bind_slice(sqlite3_stmt *st, int at, struct slice text)
+{
+    if (st != NULL) {
+        CHECK(sqlite3_bind_text64(st, at, text.len == 0 ? "" : text.ptr, text.len, SQLITE_STATIC,
+                                  SQLITE_UTF8) == SQLITE_OK);
+    }
+}
+
+/* Run a statement of the batch that returns nothing. A failure fails the batch. */
+static int run(struct sqlite_spool *s, sqlite3_stmt *st)
+{
+    int err = sqlite_done(s, st, sqlite_step(s, st));
+
+    return err == 0 ? 0 : spool_batch_failed(&s->base, err);
+}
+
+static int run_on(struct sqlite_spool *s, enum statement which, struct msg_id id)
+{
+    sqlite3_stmt *st = sqlite_ask(s, which);
+
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    return run(s, st);
+}
+
+/* Rows changed by the statement that `run` ran last. */
+static bool changed(struct sqlite_spool *s)
+{
+    return sqlite3_changes(s->db) > 0;
+}
+
+/* ---- counters ---------------------------------------------------------------------------------
+ */
+
+static void total_add(struct sqlite_spool *s, enum spool_state state, int64_t by)
+{
+    uint64_t *total = spool_total_of(&s->totals, state);
+
+    if (total != NULL) { /* else the row was damaged, and counted for what it was before */
+        *total = by < 0 && *total < (uint64_t)-by ? 0 : *total + (uint64_t)by;
+    }
+}
+
+static void bytes_take(struct sqlite_spool *s, uint64_t size)
+{
+    s->totals.bytes -= size < s->totals.bytes ? size : s->totals.bytes;
+}
+
+int sqlite_flush_counts(struct sqlite_spool *s)
+{
+    struct sqlite_counts counts = s->counts;
+    sqlite3_stmt *st;
+
+    if (s->base.batch_error != 0) {
+        return 0; /* they will be undone, and SQLite may have ended the transaction already */
+    }
+    s->counts = (struct sqlite_counts){.id = 0};
+    if (counts.id == 0 || (counts.pending == 0 && counts.to_report == 0)) {
+        return 0;
+    }
+    st = sqlite_ask(s, ST_MESSAGE_COUNTS);
+    sqlite_bind_int(st, 1, (int64_t)counts.id);
+    sqlite_bind_int(st, 2, counts.pending);
+    sqlite_bind_int(st, 3, counts.to_report);
+    return run(s, st);
+}
+
+static int count_move(struct sqlite_spool *s, struct msg_id id, int64_t pending, int64_t to_report)
+{
+    int err = s->counts.id == id.n ? 0 : sqlite_flush_counts(s);
+
+    if (err == 0) {
+        s->counts.id = id.n;
+        s->counts.pending += pending;
+        s->counts.to_report += to_report;
+    }
+    return err;
+}
+
+/* ---- the batch --------------------------------------------------------------------------------
+ */
+
+static int begin(struct spool *sp)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    sqlite3_stmt *st = sqlite_ask(s, ST_BEGIN);
+    int err = sqlite_done(s, st, sqlite_step(s, st));
+
+    if (err == 0) {
+        s->totals_before = s->totals;
+        claims_begin(&s->claims);
+    }
+    return err;
+}
+
+static void undo(struct sqlite_spool *s, bool in_doubt)
+{
+    /* SQLite may have rolled back by itself: on a full disk, for one. */
+    if (!sqlite3_get_autocommit(s->db)) {
+        sqlite3_stmt *st = sqlite_ask(s, ST_ROLLBACK);
+
+        if (sqlite_step(s, st) != SQLITE_DONE) {
+            CHECK(sqlite3_get_autocommit(s->db)); /* what else a failed rollback could mean */
+        }
+        if (st != NULL) {
+            (void)sqlite3_reset(st);
+        }
+    }
+    content_undone(&s->content, in_doubt);
+    s->totals = s->totals_before;
+    s->counts = (struct sqlite_counts){.id = 0};
+    claims_undo(&s->claims);
+}
+
+static void rollback(struct spool *sp)
+{
+    undo(sqlite_of(sp), false);
+}
+
+static int list_message(struct sqlite_spool *s, struct msg_id id)
+{
+    struct claim_facts facts = claims_get(&s->claims, id.n);
+    int err = run_on(s, ST_MESSAGE_LIST, id);
+
+    if (err == 0) {
+        err = run_on(s, ST_RCPT_LIST, id);
+    }
+    if (err == 0) {
+        facts.unlisted = false;
+        claims_set(&s->claims, id.n, facts);
+        if (!facts.claimed) {
+            claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id.n);
+        }
+    }
+    return err;
+}
+
+static int write_spool_row(struct sqlite_spool *s)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_SPOOL_WRITE);
+
+    sqlite_bind_int(st, 1, (int64_t)s->last_id);
+    sqlite_bind_int(st, 2, (int64_t)claims_unlisted_from(&s->claims, s->last_id + 1));
+    sqlite_bind_int(st, 3, (int64_t)s->totals.incoming);
+    sqlite_bind_int(st, 4, (int64_t)s->totals.deferred);
+    sqlite_bind_int(st, 5, (int64_t)s->totals.hold);
+    sqlite_bind_int(st, 6, (int64_t)s->totals.corrupt);
+    sqlite_bind_int(st, 7, (int64_t)s->totals.bytes);
+    return run(s, st);
+}
+
+static int prepare_commit(struct sqlite_spool *s)
+{
+    int err = sqlite_flush_counts(s);
+
+    for (int i = 0; err == 0 && i < LIST_PER_COMMIT; i++) {
+        uint64_t oldest = claims_unlisted_from(&s->claims, s->last_id + 1);
+
+        if (oldest + SQLITE_UNLISTED_SPAN > s->last_id) {
+            break;
+        }
+        err = list_message(s, (struct msg_id){oldest});
+    }
+    if (err == 0) {
+        err = write_spool_row(s);
+    }
+    if (err != 0) {
+        return err;
+    }
+    err = content_sync(&s->content);
+    return err == 0 ? 0
+                    : spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
+}
+
+/* Move the log into the database as far as readers allow. Failing does no harm: the log is as
+ * durable as the database, and the next call tries again. */
+static void checkpoint(struct sqlite_spool *s)
+{
+    (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    s->log_pages = 0; /* the next commit tells how long it really is */
+}
+
+static int commit(struct spool *sp)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    sqlite3_stmt *st;
+    int err = prepare_commit(s);
+
+    if (err != 0) {
+        undo(s, false);
+        return err;
+    }
+    st = sqlite_ask(s, ST_COMMIT);
+    err = sqlite_done(s, st, sqlite_step(s, st));
+    if (err != 0) {
+        undo(s, true);
+        return err;
+    }
+    claims_commit(&s->claims);
+    content_committed(&s->content);
+    if (s->log_pages >= LOG_MAX_PAGES) {
+        checkpoint(s);
+    }
+    return 0;
+}
+
+static void tidy(struct spool *sp)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+
+    if (s->log_pages >= LOG_TIDY_PAGES) {
+        checkpoint(s);
+    }
+}
+
+static int on_log_grown(void *context, sqlite3 *db, const char *name, int pages)
+{
+    struct sqlite_spool *s = context;
+
+    (void)db;   /* it is s->db */
+    (void)name; /* there is only "main" */
+    s->log_pages = pages;
+    return SQLITE_OK;
+}
+
+/* ---- submit -----------------------------------------------------------------------------------
+ */
+
+/* All of the content as one slice: as given when it is in one piece, else put together. */
+static int gather(struct sqlite_spool *s, const struct spool_new *n, struct slice *ret_all)
+{
+    const struct spool_content *content = n->content;
+    char *room;
+    int err;
+
+    if (n->prefix.len == 0 && content->fd < 0) {
+        *ret_all = content->bytes;
+        return 0;
+    }
+    buf_clear(&s->bytes);
+    buf_add(&s->bytes, n->prefix);
+    buf_add(&s->bytes, content->bytes);
+    if (content->fd >= 0) {
+        room = buf_room(&s->bytes, content->fd_size);
+        CHECK(room != NULL);
+        err = spool_io_read_all(s->io, content->fd, room, content->fd_size, 0);
+        if (err != 0) {
+            return spool_fail(&s->base, err, "submit: read content: %s", strerror(-err));
+        }
+        buf_grew(&s->bytes, content->fd_size);
+    }
+    CHECK(!s->bytes.failed);
+    *ret_all = buf_slice(&s->bytes);
+    return 0;
+}
+
+static int insert_content(struct sqlite_spool *s, struct msg_id id, struct slice bytes)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_CONTENT_INSERT);
+
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    if (st != NULL) {
+        CHECK(sqlite3_bind_blob64(st, 2, bytes.len == 0 ? "" : bytes.ptr, bytes.len,
+                                  SQLITE_STATIC) == SQLITE_OK);
+    }
+    return run(s, st);
+}
+
+static void lower(char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        text[i] = ascii_lower(text[i]);
+    }
+}
+
+/* The domain of an address, lower case, in the caller's space. */
+static struct slice lower_domain(struct slice address, char space[ADDRESS_MAX])
+{
+    struct slice domain = spool_domain(address);
+
+    CHECK(domain.len <= ADDRESS_MAX);
+    if (domain.len > 0) {
+        memcpy(space, domain.ptr, domain.len);
+        lower(space, domain.len);
+    }
+    return slice_of(space, domain.len);
+}
+
+static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n,
+                          bool in_file)
+{
+    const struct spool_message *m = n->m;
+    sqlite3_stmt *st = sqlite_ask(s, ST_MESSAGE_INSERT);
+    char domain[ADDRESS_MAX];
+
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    sqlite_bind_int(st, 2, !n->claim);
+    sqlite_bind_int(st, 3, m->state);
+    sqlite_bind_int(st, 4, m->due.us);
+    sqlite_bind_int(st, 5, m->arrived.us);
+    sqlite_bind_int(st, 6, m->created.us);
+    sqlite_bind_int(st, 7, (int64_t)n->size);
+    sqlite_bind_int(st, 8, in_file);
+    sqlite_bind_int(st, 9, m->flags);
+    sqlite_bind_int(st, 10, n->rcpt_count);
+    sqlite_bind_slice(st, 11, m->sender);
+    sqlite_bind_slice(st, 12, lower_domain(m->sender, domain));
+    sqlite_bind_slice(st, 13, m->envid);
+    sqlite_bind_slice(st, 14, m->client);
+    sqlite_bind_slice(st, 15, m->reason);
+    return run(s, st);
+}
+
+static int insert_rcpt(struct sqlite_spool *s, struct msg_id id, uint32_t number,
+                       const struct spool_rcpt *r, bool listed)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_RCPT_INSERT);
+    char space[ADDRESS_MAX];
+    struct slice domain = lower_domain(r->address, space);
+
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    sqlite_bind_int(st, 2, number);
+    sqlite_bind_int(st, 3, listed);
+    sqlite_bind_int(st, 4, r->notify);
+    sqlite_bind_int(st, 5, (int64_t)r->route_generation);
+    sqlite_bind_slice(st, 6, r->address);
+    sqlite_bind_slice(st, 7, domain);
+    sqlite_bind_slice(st, 8, r->transport);
+    sqlite_bind_slice(st, 9, r->transport.len == 0 ? domain : r->nexthop);
+    sqlite_bind_slice(st, 10, r->orcpt);
+    return run(s, st);
+}
+
+static struct msg_id next_id(struct spool *sp)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+
+    CHECK(s->last_id < INT64_MAX - 1);
+    return (struct msg_id){++s->last_id};
+}
+
+static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    const struct spool_message *m = n->m;
+    bool in_file = n->size > s->inline_limit;
+    struct slice bytes = SLICE("");
+    int err;
+
+    if (in_file) {
+        err = content_write(&s->content, id, n->prefix, n->content);
+        if (err != 0) {
+            return spool_fail(sp, err, "submit: write content: %s.d: %s", s->path, strerror(-err));
+        }
+    } else {
+        err = gather(s, n, &bytes);
+        if (err == 0) {
+            err = insert_content(s, id, bytes);
+        }
+    }
+    if (err == 0) {
+        err = insert_message(s, id, n, in_file);
+    }
+    for (uint32_t i = 0; err == 0 && i < n->rcpt_count; i++) {
+        err = insert_rcpt(s, id, i + 1, &n->rcpts[i], !n->claim);
+    }
+    if (err != 0) {
+        return err;
+    }
+    total_add(s, m->state, 1);
+    s->totals.bytes += n->size;
+    if (n->claim) {
+        claims_set(&s->claims, id.n,
+                   (struct claim_facts){.due = m->due.us,
+                                        .size = n->size,
+                                        .in_file = in_file,
+                                        .claimed = true,
+                                        .unlisted = true});
+    } else if (m->state == SPOOL_INCOMING) {
+        claims_add_due(&s->claims, CLAIM_INCOMING, m->due.us, id.n);
+    }
+    return 0;
+}
+
+/* ---- recipients -------------------------------------------------------------------------------
+ */
+
+static sqlite3_stmt *ask_rcpt(struct sqlite_spool *s, enum statement which, struct msg_id id,
+                              uint32_t n)
+{
+    sqlite3_stmt *st = sqlite_ask(s, which);
+
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    sqlite_bind_int(st, 2, n);
+    return st;
+}
+
+static int rcpt_state(struct sqlite_spool *s, struct msg_id id, uint32_t n, int *ret_state)
+{
+    sqlite3_stmt *st = ask_rcpt(s, ST_RCPT_STATE, id, n);
+    int rc = sqlite_step(s, st), err;
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (rc == SQLITE_ROW) {
+        *ret_state = sqlite3_column_int(st, 0);
+    }
+    err = sqlite_done(s, st, rc);
+    if (err == 0 && rc == SQLITE_DONE) {
+        spool_id_print(id, text);
+        err = spool_fail(&s->base, -ENOENT, "%s: no recipient %u", text, (unsigned)n);
+    }
+    return err;
+}
+
+static void bind_verdict(sqlite3_stmt *st, const struct spool_verdict *v)
+{
+    sqlite_bind_int(st, 3, v->attempted);
+    sqlite_bind_int(st, 4, v->when.us);
+    sqlite_bind_slice(st, 5, v->status);
+    sqlite_bind_slice(st, 6, v->diagnostic);
+    sqlite_bind_slice(st, 7, v->remote);
+}
+
+/* The two frequent verdicts, on a recipient that is pending: done, or deferred. One statement each;
+ * *ret_hit says whether it was pending. */
+static int settle_pending(struct sqlite_spool *s, struct msg_id id, uint32_t n,
+                          const struct spool_verdict *v, bool *ret_hit)
+{
+    sqlite3_stmt *st = ask_rcpt(s, v->done ? ST_RCPT_DONE : ST_RCPT_DEFER, id, n);
+    int err;
+
+    if (!v->done) {
+        bind_verdict(st, v);
+    }
+    err = run(s, st);
+    if (err != 0) {
+        return err;
+    }
+    *ret_hit = changed(s);
+    return *ret_hit && v->done ? count_move(s, id, -1, 0) : 0;
+}
+
+static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    bool hit = false;
+    sqlite3_stmt *st;
+    int before = 0, err = 0;
+
+    if (v->done || v->state == SPOOL_RCPT_PENDING) {
+        err = settle_pending(s, id, n, v, &hit);
+    }
+    if (err != 0 || hit) {
+        return err;
+    }
+    err = rcpt_state(s, id, n, &before);
+    if (err != 0) {
+        return err;
+    }
+    bool was_pending = before == SPOOL_RCPT_PENDING;
+    bool is_pending = !v->done && v->state == SPOOL_RCPT_PENDING;
+    st = ask_rcpt(s, v->done ? ST_RCPT_DELETE : ST_RCPT_SETTLE, id, n);
+    if (!v->done) {
+        bind_verdict(st, v);
+        sqlite_bind_int(st, 8, v->state);
+    }
+    err = run(s, st);
+    return err != 0 ? err
+                    : count_move(s, id, is_pending - was_pending,
+                                 (!v->done && !is_pending) - !was_pending);
+}
+
+static int set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
+                     struct slice nexthop, uint64_t route_generation)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    sqlite3_stmt *st = ask_rcpt(s, ST_RCPT_ROUTE, id, n);
+    int state, err;
+
+    sqlite_bind_slice(st, 3, transport);
+    sqlite_bind_slice(st, 4, nexthop);
+    sqlite_bind_int(st, 5, (int64_t)route_generation);
+    err = run(s, st);
+    return err == 0 && !changed(s) ? rcpt_state(s, id, n, &state) : err; /* -ENOENT, with words */
+}
+
+static int reported(struct spool *sp, struct msg_id id)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct sqlite_brief brief;
+    int err = sqlite_read_brief(s, id, &brief);
+
+    if (err == 0) {
+        err = run_on(s, ST_RCPT_REPORTED, id);
+    }
+    return err != 0 ? err : count_move(s, id, 0, -(int64_t)sqlite3_changes(s->db));
+}
+
+/* ---- the end of a message ---------------------------------------------------------------------
+ */
+
+static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct sqlite_brief *b)
+{
+    int err = run_on(s, ST_RCPT_DELETE_ALL, id);
+
+    if (s->counts.id == id.n) {
+        s->counts.id = 0;
+        s->counts.pending = s->counts.to_report = 0;
+    }
+    if (err == 0 && !b->in_file) {
+        err = run_on(s, ST_CONTENT_DELETE, id);
+    }
+    if (err == 0) {
+        err = run_on(s, ST_MESSAGE_DELETE, id);
+    }
+    if (err != 0) {
+        return err;
+    }
+    if (b->in_file) {
+        content_doom(&s->content, id);
+    }
+    total_add(s, b->state, -1);
+    bytes_take(s, b->size);
+    claims_set(&s->claims, id.n, (struct claim_facts){.claimed = false});
+    return 0;
+}
+
+/* A claim ends, and the message is to be tried again at `due`. */
+static int defer(struct sqlite_spool *s, struct msg_id id, const struct sqlite_brief *b,
+                 struct wall due)
+{
+    struct claim_facts facts = claims_get(&s->claims, id.n);
+    sqlite3_stmt *st =
+        sqlite_ask(s, b->state == SPOOL_DEFERRED ? ST_MESSAGE_SET_DUE : ST_MESSAGE_DEFER);
+    int err;
+
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    sqlite_bind_int(st, 2, due.us);
+    err = run(s, st);
+    if (err == 0 && facts.unlisted) {
+        err = list_message(s, id);
+    }
+    if (err != 0) {
+        return err;
+    }
+    total_add(s, b->state, -1);
+    total_add(s, SPOOL_DEFERRED, 1);
+    claims_set(&s->claims, id.n, (struct claim_facts){.claimed = false});
+    claims_add_due(&s->claims, CLAIM_DEFERRED, due.us, id.n);
+    return 0;
+}
+
+static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_gone)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct sqlite_brief brief;
+    int err = sqlite_read_brief(s, id, &brief);
+    bool gone;
+
+    if (err != 0) {
+        return err;
+    }
+    gone = !brief.has_rcpts && brief.state != SPOOL_CORRUPT;
+    if (gone) {
+        err = delete_message(s, id, &brief);
+    } else if (claims_get(&s->claims, id.n).claimed) {
+        err = defer(s, id, &brief, due);
+    }
+    if (err == 0) {
+        *ret_gone = gone;
+    }
+    return err;
+}
+
+static int finish_all_done(struct spool *sp, struct msg_id id)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct claim_facts facts = claims_get(&s->claims, id.n);
+    struct sqlite_brief brief = {
+        .state = SPOOL_INCOMING, .size = facts.size, .in_file = facts.in_file};
+    int err;
+
+    if (!facts.unlisted) {
+        err = sqlite_read_brief(s, id, &brief);
+        if (err == 0 && brief.state == SPOOL_CORRUPT) {
+            err = spool_fail(sp, -EINVAL, "a message that was set aside is not deleted");
+        }
+        if (err != 0) {
+            return err;
+        }
+    }
+    return delete_message(s, id, &brief);
+}
+
+static int remove_message(struct spool *sp, struct msg_id id)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct sqlite_brief brief;
+    int err = sqlite_read_brief(s, id, &brief);
+
+    return err != 0 ? err : delete_message(s, id, &brief);
+}
+
+/* ---- changes of a message's own fields --------------------------------------------------------
+ */
+
+static bool claimable(enum spool_state state)
+{
+    return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
+}
+
+static unsigned order_of(enum spool_state state)
+{
+    CHECK(claimable(state));
+    return state == SPOOL_INCOMING ? CLAIM_INCOMING : CLAIM_DEFERRED;
+}
+
+static int change(struct spool *sp, const struct spool_change *c)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    const struct spool_message *from = c->from, *to = c->to;
+    struct msg_id id = from->id;
+    struct claim_facts facts = claims_get(&s->claims, id.n);
+    bool moves = from->state != to->state || from->due.us != to->due.us || c->end_claim;
+    sqlite3_stmt *st;
+    int err;
+
+    if (moves) {
+        st = sqlite_ask(s, ST_MESSAGE_CHANGE);
+        sqlite_bind_int(st, 2, to->state);
+        sqlite_bind_int(st, 3, to->due.us);
+        sqlite_bind_int(st, 4, to->created.us);
+        sqlite_bind_int(st, 5, to->warned);
+        sqlite_bind_int(st, 6, to->force_expire);
+        sqlite_bind_slice(st, 7, to->reason);
+    } else { /* leaves the indexes alone */
+        st = sqlite_ask(s, ST_MESSAGE_SET_FLAGS);
+        sqlite_bind_int(st, 2, to->warned);
+        sqlite_bind_int(st, 3, to->force_expire);
+    }
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    err = run(s, st);
+    if (err == 0 && c->forget_tries) {
+        err = run_on(s, ST_RCPT_FORGET_TRIES, id);
+    }
+    if (err == 0 && moves && facts.unlisted) {
+        err = list_message(s, id);
+    }
+    if (err != 0) {
+        return err;
+    }
+    total_add(s, from->state, -1);
+    total_add(s, to->state, 1);
+    if (c->end_claim) {
+        facts.claimed = facts.unlisted = false;
+        claims_set(&s->claims, id.n, facts);
+    }
+    if (moves && claimable(to->state) && !claims_get(&s->claims, id.n).claimed) {
+        claims_add_due(&s->claims, order_of(to->state), to->due.us, id.n);
+    }
+    return 0;
+}
+
+static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct sqlite_brief brief;
+    sqlite3_stmt *st;
+    int err = sqlite_read_brief(s, id, &brief);
+
+    if (err == 0) {
+        err = sqlite_flush_counts(s);
+    }
+    if (err != 0) {
+        return err;
+    }
+    st = sqlite_ask(s, ST_MESSAGE_SET_ASIDE);
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    sqlite_bind_slice(st, 2, reason);
+    err = run(s, st);
+    if (err == 0) {
+        err = run_on(s, ST_RCPT_LIST, id);
+    }
+    if (err != 0) {
+        return err;
+    }
+    total_add(s, brief.state, -1);
+    total_add(s, SPOOL_CORRUPT, 1);
+    claims_set(&s->claims, id.n, (struct claim_facts){.claimed = false});
+    return 0;
+}
+
+/* ---- claims -----------------------------------------------------------------------------------
+ */
+
+/* A walk along the index of due times, from the cursor on. */
+struct walk {
+    struct sqlite_spool *s;
+    unsigned order;
+    enum statement part; /* ST_WALK_SAME_DUE, then ST_WALK_LATER */
+    sqlite3_stmt *st;    /* NULL between steps of different parts */
+};
+
+static enum spool_state state_of(unsigned order)
+{
+    return order == CLAIM_INCOMING ? SPOOL_INCOMING : SPOOL_DEFERRED;
+}
+
+static void walk_start(struct walk *w, struct sqlite_spool *s, unsigned order, enum statement part)
+{
+    struct claim_place cursor = s->claims.orders[order].cursor;
+
+    *w = (struct walk){.s = s, .order = order, .part = part, .st = sqlite_ask(s, part)};
+    sqlite_bind_int(w->st, 1, state_of(order));
+    sqlite_bind_int(w->st, 2, cursor.due);
+    if (part == ST_WALK_SAME_DUE) {
+        sqlite_bind_int(w->st, 3, (int64_t)cursor.id);
+    }
+}
+
+/* The next row that is not claimed; the cursor follows over claimed ones. *ret_found false at the
+ * end. On an error, and at the end, the statement is done with. */
+static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_found)
+{
+    struct claims *claims = &w->s->claims;
+    int rc, err;
+
+    for (;;) {
+        rc = sqlite_step(w->s, w->st);
+        if (rc == SQLITE_ROW) {
+            struct claim_place place = {sqlite3_column_int64(w->st, 0),
+                                        (uint64_t)sqlite3_column_int64(w->st, 1)};
+
+            if (!claims_get(claims, place.id).claimed) {
+                *ret_place = place;
+                *ret_found = true;
+                return 0;
+            }
+            claims_advance(claims, w->order, place);
+            continue;
+        }
+        err = sqlite_done(w->s, w->st, rc);
+        if (err != 0 || w->part == ST_WALK_LATER) {
+            w->st = NULL;
+            *ret_found = false;
+            return err;
+        }
+        walk_start(w, w->s, w->order, ST_WALK_LATER);
+    }
+}
+
+static void walk_end(struct walk *w)
+{
+    if (w->st != NULL) {
+        (void)sqlite3_reset(w->st); /* a walk that is not over has no error to tell */
+    }
+}
+
+/* The first entry of the early heap that is still true; others are dropped. */
+static int early_next(struct sqlite_spool *s, unsigned order, struct claim_place *ret_place,
+                      bool *ret_found)
+{
+    struct claim_place place;
+    struct sqlite_brief brief;
+    int err;
+
+    while (claims_early(&s->claims, order, &place)) {
+        if (!claims_get(&s->claims, place.id).claimed) {
+            err = sqlite_read_brief(s, (struct msg_id){place.id}, &brief);
+            if (err != 0 && err != -ENOENT) {
+                return err;
+            }
+            if (err == 0 && brief.state == state_of(order) && brief.due == place.due) {
+                *ret_place = place;
+                *ret_found = true;
+                return 0;
+            }
+        }
+        claims_drop_early(&s->claims, order);
+    }
+    *ret_found = false;
+    return 0;
+}
+
+static int claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
+                 struct msg_id *ret_ids, size_t *ret_count)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    unsigned order = order_of(from);
+    struct claim_place row, early;
+    bool have_row, have_early;
+    size_t count = 0;
+    struct walk w;
+    int err;
+
+    walk_start(&w, s, order, ST_WALK_SAME_DUE);
+    err = walk_next(&w, &row, &have_row);
+    while (err == 0 && count < max) {
+        struct claim_place place;
+
+        err = early_next(s, order, &early, &have_early);
+        if (err != 0) {
+            break;
+        }
+        bool take_early = have_early && (!have_row || claim_place_before(early, row));
+        if (!take_early && !have_row) {
+            break;
+        }
+        place = take_early ? early : row;
+        if (place.due > now.us) {
+            break;
+        }
+        struct claim_facts facts = claims_get(&s->claims, place.id);
+        facts.claimed = true;
+        claims_set(&s->claims, place.id, facts);
+        ret_ids[count++] = (struct msg_id){place.id};
+        if (take_early) {
+            claims_drop_early(&s->claims, order);
+        }
+        /* Also when the early entry was this very row. */
+        if (have_row && row.id == place.id) {
+            claims_advance(&s->claims, order, row);
+            err = walk_next(&w, &row, &have_row);
+        }
+    }
+    walk_end(&w);
+    *ret_count = count; /* with an error, too: they are claimed */
+    return err;
+}
+
+static int next_due(struct spool *sp, struct wall *ret_due)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct wall due = WALL_NEVER;
+    struct claim_place place;
+    bool found;
+    int err = 0;
+
+    for (unsigned order = 0; err == 0 && order < CLAIM_ORDERS; order++) {
+        struct walk w;
+
+        walk_start(&w, s, order, ST_WALK_SAME_DUE);
+        err = walk_next(&w, &place, &found);
+        walk_end(&w);
+        if (err == 0 && found && place.due < due.us) {
+            due.us = place.due;
+        }
+        if (err == 0) {
+            err = early_next(s, order, &place, &found);
+        }
+        if (err == 0 && found && place.due < due.us) {
+            due.us = place.due;
+        }
+    }
+    if (err == 0) {
+        *ret_due = due;
+    }
+    return err;
+}
+
+static bool is_claimed(const struct spool *sp, struct msg_id id)
+{
+    return claims_get(&((const struct sqlite_spool *)sp)->claims, id.n).claimed;
+}
+
+static void unclaim(struct spool *sp, struct msg_id id)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct claim_facts facts = claims_get(&s->claims, id.n);
+    struct sqlite_brief brief;
+
+    if (!facts.claimed) {
+        return;
+    }
+    facts.claimed = false;
+    claims_set(&s->claims, id.n, facts);
+    if (facts.unlisted) {
+        claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id.n);
+    } else if (sqlite_read_brief(s, id, &brief) != 0) {
+        claims_restart(&s->claims); /* its place is not known, so look everywhere */
+    } else if (claimable(brief.state)) {
+        claims_add_due(&s->claims, order_of(brief.state), brief.due, id.n);
+    }
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------
+ */
+
+static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct statvfs st;
+
+    if (statvfs(s->path, &st) != 0) {
+        return spool_fail(sp, -errno, "free space: %s: %s", s->path, strerror(errno));
+    }
+    *ret_bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    return 0;
+}
+
+static void close_spool(struct spool *sp)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+
+    for (size_t i = 0; i < ST_COUNT; i++) {
+        (void)sqlite3_finalize(s->statements[i]); /* says again what its last step said */
+    }
+    /* Closing moves the log into the database; when that fails, the next start does. */
+    CHECK(sqlite3_close(s->db) == SQLITE_OK);
+    if (s->lock_fd >= 0) {
+        (void)s->io->close(s->lock_fd); /* nothing was written that matters */
+    }
+    content_fini(&s->content);
+    claims_fini(&s->claims);
+    text_pool_fini(&s->pool);
+    buf_fini(&s->bytes);
+    mem_free(s->path);
+    mem_free(s);
+}
+
+static const struct spool_engine sqlite_engine = {
+    .close = close_spool,
+    .begin = begin,
+    .commit = commit,
+    .rollback = rollback,
+    .tidy = tidy,
+    .next_id = next_id,
+    .submit = submit,
+    .settle = settle,
+    .set_route = set_route,
+    .reported = reported,
+    .finish = finish,
+    .finish_all_done = finish_all_done,
+    .change = change,
+    .remove = remove_message,
+    .set_aside = set_aside,
+    .unclaim = unclaim,
+    .claim = claim,
+    .next_due = next_due,
+    .is_claimed = is_claimed,
+    .read = sqlite_read,
+    .read_rcpts = sqlite_read_rcpts,
+    .read_content = sqlite_read_content,
+    .scan = sqlite_scan,
+    .count = sqlite_count,
+    .totals = sqlite_totals,
+    .destinations = sqlite_destinations,
+    .free_bytes = free_bytes,
+};
+
+static char *path_with(const char *path, const char *suffix)
+{
+    size_t size = strlen(path) + strlen(suffix) + 1;
+    char *joined = mem_new(size);
+
+    snprintf(joined, size, "%s%s", path, suffix);
+    return joined;
+}
+
+/* Who holds it? For the message only, so the pid in the lock file need not be the truth. */
+static long lock_holder(struct sqlite_spool *s, int fd)
+{
+    char text[24] = "";
+    unsigned long long pid;
+    ssize_t n = s->io->pread(fd, text, sizeof text - 1, 0);
+
+    if (n <= 0 || !slice_number(slice_trim(slice_of(text, (size_t)n)), 0x7fffffff, &pid)) {
+        return 0;
+    }
+    return (long)pid;
+}
+
+/* Be the only holder, until the lock file is closed. */
+static int take_lock(struct sqlite_spool *s)
+{
+    char *path = path_with(s->path, ".lock"), pid[24];
+    int fd = s->io->open(path, O_RDWR | O_CREAT, 0600), err = 0;
+
+    if (fd < 0) {
+        err = spool_fail(&s->base, fd, "open %s: %s", path, strerror(-fd));
+        goto out;
+    }
+    s->lock_fd = fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        err = errno == EWOULDBLOCK
+                  ? spool_fail(&s->base, -EBUSY, "spool %s: held by process %ld", s->path,
+                               lock_holder(s, fd))
+                  : spool_fail(&s->base, -errno, "lock %s: %s", path, strerror(errno));
+        goto out;
+    }
+    snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) == 0) {
+        (void)spool_io_write_all(s->io, fd, pid,
+                                 strlen(pid)); /* a courtesy; the lock is what counts */
+    }
+out:
+    mem_free(path);
+    return err;
+}
+
+/* Mail is nobody else's to read, so the file is made here and not by SQLite, which would ask umask.
+ * Its name has to be durable, too. */
+static int make_file(struct sqlite_spool *s)
+{
+    int fd = s->io->open(s->path, O_RDWR | O_CREAT | O_EXCL, 0600), err = 0;
+    char *copy;
+
+    if (fd == -EEXIST) {
+        return 0;
+    }
+    if (fd < 0) {
+        return spool_fail(&s->base, fd, "create %s: %s", s->path, strerror(-fd));
+    }
+    (void)s->io->close(fd); /* empty */
+    copy = mem_string(s->path);
+    fd = s->io->open(dirname(copy), O_RDONLY | O_DIRECTORY, 0);
+    err = fd < 0 ? fd : s->io->fsync(fd);
+    if (fd >= 0) {
+        (void)s->io->close(fd); /* only read */
+    }
+    mem_free(copy);
+    return err == 0
+               ? 0
+               : spool_fail(&s->base, err, "sync directory of %s: %s", s->path, strerror(-err));
+}
+
+static int exec(struct sqlite_spool *s, const char *sql)
+{
+    int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+
+    return rc == SQLITE_OK ? 0 : sqlite_fail(s, rc, sql);
+}
+
+static int schema_result(struct sqlite_spool *s, int rc, const char *why)
+{
+    if (rc == SQLITE_OK) {
+        return 0;
+    }
+    return rc == SQLITE_MISMATCH ? spool_fail(&s->base, -EPROTO, "spool %s: %s", s->path, why)
+                                 : sqlite_fail(s, rc, why);
+}
+
+/* Messages that were passing through when the last holder ended are unlisted still. They are due
+ * now, and known again. */
+static int load_unlisted(struct sqlite_spool *s, uint64_t from)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_UNLISTED);
+    int rc;
+
+    sqlite_bind_int(st, 1, (int64_t)from);
+    while ((rc = sqlite_step(s, st)) == SQLITE_ROW) {
+        int64_t size = sqlite3_column_int64(st, 2);
+        struct claim_facts facts = {.due = sqlite3_column_int64(st, 1),
+                                    .size = size < 0 ? 0 : (uint64_t)size,
+                                    .in_file = sqlite3_column_int(st, 3) != 0,
+                                    .unlisted = true};
+        uint64_t id = (uint64_t)sqlite3_column_int64(st, 0);
+
+        claims_set(&s->claims, id, facts);
+        claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id);
+    }
+    return sqlite_done(s, st, rc);
+}
+
+static int content_wanted(void *context, struct msg_id id)
+{
+    struct sqlite_spool *s = context;
+    struct sqlite_brief brief;
+    int err = sqlite_read_brief(s, id, &brief);
+
+    return err == -ENOENT ? 0 : err != 0 ? err : brief.in_file;
+}
+
+static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
+{
+    const char *why;
+    uint64_t unlisted_from;
+    int err = take_lock(s), rc;
+
+    if (err == 0) {
+        err = make_file(s);
+    }
+    if (err != 0) {
+        return err;
+    }
+    rc = sqlite3_open_v2(s->path, &s->db,
+                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
+                             SQLITE_OPEN_EXRESCODE,
+                         NULL);
+    if (rc != SQLITE_OK) {
+        return sqlite_fail(s, rc, "open");
+    }
+    (void)sqlite3_busy_timeout(s->db, BUSY_MS); /* always SQLITE_OK */
+    /* secure_delete is a default of Debian's SQLite: it would write every deleted page once more.
+     * Who can read the disk could read the mail while it was queued. */
+    err = exec(
+        s,
+        "PRAGMA page_size = " TEXT(
+            PAGE_SIZE) "; PRAGMA journal_mode = WAL;"
+                       " PRAGMA synchronous = FULL; PRAGMA mmap_size = 0; PRAGMA temp_store = "
+                       "MEMORY;"
+                       " PRAGMA cache_size = -" TEXT(
+                           CACHE_KIB) "; PRAGMA secure_delete = OFF;"
+                                      " PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
+    if (err != 0) {
+        return err;
+    }
+    sqlite3_wal_hook(s->db, on_log_grown, s); /* instead of automatic checkpoints */
+    rc = schema_upgrade(s->db, schema_steps, schema_version, &why);
+    err = schema_result(s, rc, why);
+    if (err == 0) {
+        err = exec(s, "PRAGMA journal_size_limit = " TEXT(LOG_MAX_BYTES));
+    }
+    if (err == 0) {
+        err = sqlite_read_spool(s, &s->totals, &s->last_id, &unlisted_from);
+    }
+    if (err == 0) {
+        err = load_unlisted(s, unlisted_from);
+    }
+    if (err == 0) {
+        s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
+        err = content_sweep(&s->content, content_wanted, s);
+    }
+    return err;
+}
+
+static int open_read_only(struct sqlite_spool *s, const char *uri, const char **ret_why)
+{
+    int rc = sqlite3_open_v2(uri, &s->db,
+                             SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX |
+                                 SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE,
+                             NULL);
+
+    if (rc == SQLITE_OK) {
+        (void)sqlite3_busy_timeout(s->db, BUSY_MS); /* always SQLITE_OK */
+        rc = schema_check(s->db, schema_version, ret_why);
+    }
+    return rc;
+}
+
+/* "file:" and the path, with what has a meaning in a URI escaped. */
+static char *path_uri(const char *path, const char *query)
+{
+    size_t size = 5 + 3 * strlen(path) + strlen(query) + 1, at = 5;
+    char *uri = mem_new(size);
+
+    memcpy(uri, "file:", 5);
+    for (; *path != '\0'; path++) {
+        at += (size_t)snprintf(uri + at, size - at, strchr("%?#", *path) ? "%%%02X" : "%c",
+                               (unsigned char)*path);
+    }
+    snprintf(uri + at, size - at, "%s", query);
+    return uri;
+}
+
+/* Readers share the log's index with the holder through a file, and need to be allowed to make it
+ * when it is not there. Who may not can still read the database of a spool that nobody holds and
+ * whose log is empty: nothing changes under them. */
+static int open_for_reading(struct sqlite_spool *s)
+{
+    char *uri = path_uri(s->path, ""), *still = path_uri(s->path, "?immutable=1");
+    char *log = path_with(s->path, "-wal");
+    const char *why = "open";
+    uint64_t log_bytes = 0;
+    int rc = open_read_only(s, uri, &why), fd;
+
+    if ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY) {
+        fd = s->io->open(log, O_RDONLY, 0);
+        if (fd >= 0) {
+            if (s->io->fstat_size(fd, &log_bytes) != 0) {
+                log_bytes = 1; /* not known to be empty */
+            }
+            (void)s->io->close(fd); /* only read */
+        }
+        if (fd == -ENOENT || (fd >= 0 && log_bytes == 0)) {
+            (void)sqlite3_close(s->db); /* no statement is open */
+            s->db = NULL;
+            rc = open_read_only(s, still, &why);
+        }
+    }
+    mem_free(uri);
+    mem_free(still);
+    mem_free(log);
+    return schema_result(s, rc, why);
+}
+
+int sqlite_spool_open(const char *where, enum spool_open_mode mode,
+                      const struct spool_options *options, struct buf *ret_error,
+                      struct spool **ret_spool)
+{
+    struct sqlite_spool *s = mem_new(sizeof *s);
+    const struct spool_io *io = options->io == NULL ? &spool_io_real : options->io;
+    char *dir = path_with(where, ".d");
+    int err;
+
+    s->base.engine = &sqlite_engine;
+    s->base.mode = mode;
+    s->path = mem_string(where);
+    s->io = io;
+    s->lock_fd = -1;
+    s->inline_limit = options->inline_limit;
+    content_init(&s->content, io, dir);
+    mem_free(dir);
+    buf_init(&s->bytes, SPOOL_INLINE_MAX + PREFIX_ROOM);
+    claims_init(&s->claims);
+    err = mode == SPOOL_OPEN_WRITE ? open_for_writing(s, options->id_floor) : open_for_reading(s);
+    if (err != 0) {
+        buf_add_string(ret_error, s->base.error);
+        close_spool(&s->base);
+        return err;
+    }
+    *ret_spool = &s->base;
+    return 0;
+}
