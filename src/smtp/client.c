@@ -386,8 +386,9 @@ static void fail_refused(struct client *c, struct status status)
     fail_site(c, CLIENT_CAUSE_REFUSED, status);
 }
 
-/* The peer ends the session in the middle of a transaction. It has said so in reply to a command,
- * so nothing is in doubt, unless LMTP recipients still wait for their word. */
+/* The peer ends the session in the middle of a transaction, or we must, as it refuses RSET. It has
+ * said so in reply to a command, so nothing is in doubt, unless LMTP recipients still wait for
+ * their word. */
 static void fail_transaction(struct client *c)
 {
     enum client_phase phase = current_phase(c);
@@ -395,7 +396,8 @@ static void fail_transaction(struct client *c)
     text_quote(c, phase);
     c->site = false;
     c->content_was_sent = phase == CLIENT_PHASE_FINAL && c->config->lmtp && c->unsettled > 1;
-    fail(c, phase, CLIENT_CAUSE_REFUSED, c->reply.status);
+    /* Whatever the reply's class, it was not about the mail: 4xx for 421, and a refused RSET. */
+    fail(c, phase, CLIENT_CAUSE_REFUSED, status_repair(c->reply.status, STATUS_TRANSIENT));
 }
 
 static void closed(struct client *c)

@@ -442,6 +442,26 @@ static void no_content_when_nobody_is_accepted(void **state)
                         "S:250 Ok\n");
 }
 
+static void a_refused_rset_fails_the_session(void **state)
+{
+    struct talk t = talk_of(1);
+    (void)state;
+
+    t.transactions = 2;
+    play(&t, PLAIN_HELLO "C:MAIL FROM:<s@y>\n"
+                         "S:250 Ok\n"
+                         "C:RCPT TO:<a@x>\n"
+                         "S:550 no\n"
+                         "=0 bounced 550 5.0.0 host " HOST
+                         " said: 550 no (in reply to RCPT TO command)\n"
+                         "=DONE\n"
+                         "C:RSET\n"
+                         "S:502 no\n"
+                         "=FAILED refused deferred 502 4.0.0 host " HOST
+                         " said: 502 no (in reply to RSET command)\n"
+                         "=0 unresolved\n");
+}
+
 static void refused_data_settles_the_accepted(void **state)
 {
     struct talk t = talk_of(2);
@@ -640,6 +660,23 @@ static void tls_follows_the_policy(void **state)
              "=NEED_TLS\n"
              "=FAILED protocol deferred 0 4.5.0 remote protocol error: host " HOST
              " sent more than its consent to TLS +site\n");
+    play(&t, PLAIN_HELLO "C:MAIL FROM:<s@y>\n");
+    play(&t,
+         "S:220 mx\n"
+         "C:EHLO me.example\n"
+         "S:250-mx\n"
+         "S:250 STARTTLS\n"
+         "C:STARTTLS\n"
+         "S:421 no\n"
+         "=FAILED refused deferred 421 4.0.0 host " HOST " refused to talk to me: 421 no +site\n");
+    play(&t, "S:220 mx\n"
+             "C:EHLO me.example\n"
+             "S:250-mx\n"
+             "S:250 STARTTLS\n"
+             "C:STARTTLS\n"
+             "S:354 go\n"
+             "=FAILED protocol deferred 354 4.5.0 remote protocol error in reply from " HOST
+             " while receiving the STARTTLS response: 354 go +site\n");
     t.config.tls = CLIENT_TLS_VERIFY;
     play(&t, "S:220 mx\n"
              "C:EHLO me.example\n"
@@ -1295,6 +1332,7 @@ UNIT_MAIN(cmocka_unit_test(step_by_step_without_pipelining),
           cmocka_unit_test(recipients_get_verdicts_of_their_own),
           cmocka_unit_test(a_refused_sender_settles_everybody),
           cmocka_unit_test(no_content_when_nobody_is_accepted),
+          cmocka_unit_test(a_refused_rset_fails_the_session),
           cmocka_unit_test(refused_data_settles_the_accepted),
           cmocka_unit_test(lmtp_answers_once_per_recipient),
           cmocka_unit_test(a_lost_lmtp_session_leaves_the_unanswered_in_doubt),
