@@ -1,0 +1,119 @@
+"""A private Postfix for comparisons: Debian's package, unpacked but not installed (scripts/tools).
+
+It needs the users `postfix` and `postdrop`, which the machine does not have: they are added in a mount
+namespace of its own, so nothing outside sees them. Needs root for that.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.join(TOP, "build", "tools", "root")
+UID, PGID, DGID = 64501, 64501, 64502
+
+MASTER_CF = """\
+127.0.0.1:{port} inet n - n - 100 smtpd
+pickup    unix  n       -       n       60      1       pickup
+cleanup   unix  n       -       n       -       0       cleanup
+qmgr      unix  n       -       n       300     1       qmgr
+tlsmgr    unix  -       -       n       1000?   1       tlsmgr
+rewrite   unix  -       -       n       -       -       trivial-rewrite
+bounce    unix  -       -       n       -       0       bounce
+defer     unix  -       -       n       -       0       bounce
+trace     unix  -       -       n       -       0       bounce
+verify    unix  -       -       n       -       1       verify
+flush     unix  n       -       n       1000?   0       flush
+proxymap  unix  -       -       n       -       -       proxymap
+smtp      unix  -       -       n       -       -       smtp
+relay     unix  -       -       n       -       -       smtp
+showq     unix  n       -       n       -       -       showq
+error     unix  -       -       n       -       -       error
+retry     unix  -       -       n       -       -       error
+discard   unix  -       -       n       -       -       discard
+local     unix  -       n       n       -       -       local
+virtual   unix  -       n       n       -       -       virtual
+lmtp      unix  -       -       n       -       -       lmtp
+anvil     unix  -       -       n       -       1       anvil
+scache    unix  -       -       n       -       1       scache
+postlog   unix-dgram n  -       n       -       1       postlogd
+"""
+
+
+class Postfix:
+    def __init__(self, port, relayhost, **parameters):
+        self.directory = tempfile.mkdtemp(prefix="bench-postfix-")
+        os.chmod(self.directory, 0o755)
+        d = self.directory
+        lib = os.path.join(ROOT, "usr/lib/postfix")
+        for sub in ("etc", "data", "queue", "run"):
+            os.mkdir(os.path.join(d, sub))
+        queues = {"active": 0o700, "bounce": 0o700, "corrupt": 0o700, "defer": 0o700, "deferred": 0o700, "flush": 0o700,
+                  "hold": 0o700, "incoming": 0o700, "private": 0o700, "saved": 0o700, "trace": 0o700}
+        for name, mode in queues.items():
+            path = os.path.join(d, "queue", name)
+            os.mkdir(path, mode)
+            os.chown(path, UID, -1)
+        os.mkdir(os.path.join(d, "queue", "pid"))
+        for name, mode in (("maildrop", 0o1730), ("public", 0o710)):
+            path = os.path.join(d, "queue", name)
+            os.mkdir(path)
+            os.chown(path, UID, DGID)
+            os.chmod(path, mode)
+        os.chown(os.path.join(d, "data"), UID, -1)
+        settings = {
+            "compatibility_level": "3.6", "queue_directory": d + "/queue", "data_directory": d + "/data",
+            "daemon_directory": lib + "/sbin", "command_directory": os.path.join(ROOT, "usr/sbin"),
+            "shlib_directory": lib, "mail_owner": "postfix", "setgid_group": "postdrop", "myhostname": "peer.test",
+            "inet_interfaces": "127.0.0.1", "inet_protocols": "ipv4", "mynetworks": "127.0.0.0/8",
+            "mydestination": "", "relayhost": relayhost, "alias_maps": "", "alias_database": "",
+            "local_recipient_maps": "", "maillog_file": d + "/log", "maillog_file_prefixes": d,
+            "import_environment": "MAIL_CONFIG MAIL_DEBUG MAIL_LOGTAG TZ LANG=C LD_LIBRARY_PATH",
+            "export_environment": "TZ LANG=C LD_LIBRARY_PATH", "in_flow_delay": "0",
+            "smtpd_client_connection_count_limit": "0", "smtpd_client_connection_rate_limit": "0",
+            "smtpd_peername_lookup": "no", "smtp_host_lookup": "native", "disable_dns_lookups": "yes",
+            "smtp_tls_security_level": "none", "smtpd_tls_security_level": "none",
+        }
+        settings.update(parameters)
+        with open(d + "/etc/main.cf", "w") as f:
+            f.writelines("%s = %s\n" % item for item in settings.items())
+        with open(d + "/etc/master.cf", "w") as f:
+            f.write(MASTER_CF.format(port=port))
+        shutil.copy(os.path.join(ROOT, "usr/share/postfix/dynamicmaps.cf"), d + "/etc/")
+        with open("/etc/passwd") as f, open(d + "/passwd", "w") as g:
+            g.write(f.read() + "postfix:x:%d:%d::/:/bin/false\n" % (UID, PGID))
+        with open("/etc/group") as f, open(d + "/group", "w") as g:
+            g.write(f.read() + "postfix:x:%d:\npostdrop:x:%d:\n" % (PGID, DGID))
+        self.env = dict(os.environ, MAIL_CONFIG=d + "/etc", LD_LIBRARY_PATH=lib)
+
+    def run(self, *argv):
+        """Run a command where the Postfix users exist."""
+        script = ("mount --bind %s/passwd /etc/passwd && mount --bind %s/group /etc/group && exec \"$@\""
+                  % (self.directory, self.directory))
+        return subprocess.Popen(["unshare", "-m", "sh", "-c", script, "sh", *argv], env=self.env,
+                                stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def start(self):
+        self.process = self.run(os.path.join(ROOT, "usr/lib/postfix/sbin/master"), "-c", self.directory + "/etc", "-d")
+        return self
+
+    def queued(self):
+        """Messages in the queue, by files."""
+        count = 0
+        for name in ("incoming", "active", "deferred", "maildrop"):
+            for _, _, files in os.walk(os.path.join(self.directory, "queue", name)):
+                count += len(files)
+        return count
+
+    def stop(self):
+        os.killpg(self.process.pid, signal.SIGTERM)
+        time.sleep(0.5)
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
