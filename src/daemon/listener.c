@@ -1,0 +1,359 @@
+#include "listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+
+#define BACKLOG 1024 /* the kernel cuts it at net.core.somaxconn */
+
+/* One thing that a configuration asks for. */
+struct wish {
+    enum wire_role role;
+    const char *url;
+    char *owned_url; /* when it had to be made */
+};
+
+static const struct listener *find(const struct listeners *list, enum wire_role role,
+                                   const char *url)
+{
+    const struct listener *l;
+
+    TAILQ_FOREACH(l, list, next)
+    {
+        if (l->role == role && strcmp(l->url, url) == 0) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
+/* ---- what is asked for ------------------------------------------------------------------------
+ */
+
+static char *join(const char *prefix, const char *text)
+{
+    struct buf b;
+
+    buf_init(&b, CONF_LINE_MAX + 64);
+    (void)buf_addf(&b, "%s%s", prefix, text); /* a value is at most CONF_LINE_MAX long */
+    return buf_take(&b);
+}
+
+static size_t list_wishes(const struct conf *conf, struct wish wishes[LISTENERS_MAX])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < conf->listen.count && count < LISTENERS_MAX; i++) {
+        wishes[count++] = (struct wish){ROLE_RECEIVE, conf->listen.items[i], NULL};
+    }
+    if (conf->control_socket[0] != '\0' && count < LISTENERS_MAX) {
+        char *url = join("unix:", conf->control_socket);
+        wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
+    }
+    for (size_t i = 0; i < conf->control_listen.count && count < LISTENERS_MAX; i++) {
+        char *url = join("http://", conf->control_listen.items[i]);
+        wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
+    }
+    if (conf->mailqsock[0] != '\0' && count < LISTENERS_MAX) {
+        char *url = join("mailq:", conf->mailqsock);
+        wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
+    }
+    return count;
+}
+
+static void free_wishes(struct wish *wishes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mem_free(wishes[i].owned_url);
+    }
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+static void add(struct listeners *list, const struct wish *wish, const char *path, int fd)
+{
+    struct listener *l = mem_new(sizeof *l);
+
+    l->role = wish->role;
+    l->url = mem_string(wish->url);
+    l->path = path == NULL ? NULL : mem_string(path);
+    l->fd = fd;
+    l->fresh = true;
+    TAILQ_INSERT_TAIL(list, l, next);
+}
+
+static bool fail(struct buf *error, const char *url, const char *why)
+{
+    (void)buf_addf(error, "%s: %s", url, why); /* sticky */
+    return false;
+}
+
+static bool bind_and_listen(int fd, const struct sockaddr *address, socklen_t len)
+{
+    return bind(fd, address, len) == 0 && listen(fd, BACKLOG) == 0;
+}
+
+static bool open_address(struct listeners *list, const struct wish *wish,
+                         const struct addrinfo *address, struct buf *error)
+{
+    static const int on = 1;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0) {
+        return fail(error, wish->url, strerror(errno));
+    }
+    /* Without the first a restart has to wait for old connections; without the second `*` would
+     * clash with itself. Neither keeps us from listening when it does not work. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->ai_family == AF_INET6) {
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    }
+    if (!bind_and_listen(fd, address->ai_addr, address->ai_addrlen)) {
+        int why = errno;
+        (void)close(fd); /* never used */
+        return fail(error, wish->url, strerror(why));
+    }
+    add(list, wish, NULL, fd);
+    return true;
+}
+
+/* Split "host:port" or "[v6]:port"; host NULL for "*". False when it is neither. */
+static bool split_host_port(char *text, char **ret_host, char **ret_port)
+{
+    char *colon = strrchr(text, ':');
+    size_t len;
+
+    if (colon == NULL || colon == text || colon[1] == '\0') {
+        return false;
+    }
+    *colon = '\0';
+    len = strlen(text);
+    if (text[0] == '[' && text[len - 1] == ']') {
+        text[len - 1] = '\0';
+        text++;
+    }
+    *ret_host = strcmp(text, "*") == 0 ? NULL : text;
+    *ret_port = colon + 1;
+    return true;
+}
+
+static bool open_tcp(struct listeners *list, const struct wish *wish, const char *host_port,
+                     struct buf *error)
+{
+    const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char *text = mem_string(host_port), *host, *port;
+    bool ok = true;
+    int result;
+
+    if (!split_host_port(text, &host, &port)) {
+        mem_free(text);
+        return fail(error, wish->url, "not HOST:PORT");
+    }
+    result = getaddrinfo(host, port, &hints, &found);
+    mem_free(text);
+    if (result != 0) {
+        return fail(error, wish->url, gai_strerror(result));
+    }
+    for (const struct addrinfo *a = found; a != NULL && ok; a = a->ai_next) {
+        ok = open_address(list, wish, a, error);
+    }
+    freeaddrinfo(found);
+    return ok;
+}
+
+/* A socket that nobody listens on any more is left over from a crash and may go. Anything else that
+ * has this name stays. */
+static bool remove_stale(const struct sockaddr_un *address)
+{
+    struct stat st;
+    int fd;
+    bool stale;
+
+    if (lstat(address->sun_path, &st) != 0) {
+        return errno == ENOENT;
+    }
+    if (!S_ISSOCK(st.st_mode)) {
+        errno = EEXIST;
+        return false;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return false;
+    }
+    stale = connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+            errno == ECONNREFUSED;
+    (void)close(fd); /* nothing was sent */
+    errno = EADDRINUSE;
+    return stale && unlink(address->sun_path) == 0;
+}
+
+/* Who may connect. LMTP: everybody, as everybody may send mail. */
+static bool set_socket_mode(const struct wish *wish, const struct conf *conf, const char *path)
+{
+    const struct group *group;
+
+    if (wish->role != ROLE_CONTROL) {
+        return chmod(path, 0666) == 0;
+    }
+    if (conf->control_socket_group[0] != '\0') {
+        errno = 0;
+        group = getgrnam(conf->control_socket_group);
+        if (group == NULL) {
+            errno = errno == 0 ? EINVAL : errno;
+            return false;
+        }
+        if (chown(path, (uid_t)-1, group->gr_gid) != 0) {
+            return false;
+        }
+    }
+    return chmod(path, (mode_t)conf->control_socket_mode) == 0;
+}
+
+static bool open_unix(struct listeners *list, const struct wish *wish, const struct conf *conf,
+                      const char *path, struct buf *error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    mode_t mask;
+    bool ok;
+    int fd;
+
+    if (strlen(path) >= sizeof address.sun_path) {
+        return fail(error, wish->url, "the path is too long for a Unix socket");
+    }
+    (void)strcpy(address.sun_path, path); /* fits */
+    if (!remove_stale(&address)) {
+        return fail(error, wish->url, strerror(errno));
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return fail(error, wish->url, strerror(errno));
+    }
+    mask = umask(0177); /* closed to others until its mode is set */
+    ok = bind_and_listen(fd, (const struct sockaddr *)&address, sizeof address);
+    (void)umask(mask); /* never fails */
+    if (!ok || !set_socket_mode(wish, conf, path)) {
+        int why = errno;
+        (void)close(fd); /* never used */
+        if (ok) {
+            (void)unlink(path); /* ours; a remnant is harmless */
+        }
+        return fail(error, wish->url, strerror(why));
+    }
+    add(list, wish, path, fd);
+    return true;
+}
+
+/* Protocol 1 of mailq shows the queue to whoever connects, so a bare port is one of this machine.
+ */
+static bool open_mailq_port(struct listeners *list, const struct wish *wish, const char *port,
+                            struct buf *error)
+{
+    char *host_port = join("localhost:", port);
+    bool ok = open_tcp(list, wish, host_port, error);
+
+    mem_free(host_port);
+    return ok;
+}
+
+static bool open_wish(struct listeners *list, const struct wish *wish, const struct conf *conf,
+                      struct buf *error)
+{
+    static const char *const tcp[] = {"smtp://", "lmtp://", "http://"};
+    static const char *const local[] = {"lmtp:unix:", "smtp:unix:", "unix:", "mailq:UNIX:"};
+    static const char mailq[] = "mailq:TCP:";
+
+    if (strncmp(wish->url, mailq, sizeof mailq - 1) == 0) {
+        return open_mailq_port(list, wish, wish->url + sizeof mailq - 1, error);
+    }
+
+    for (size_t i = 0; i < sizeof tcp / sizeof tcp[0]; i++) {
+        if (strncmp(wish->url, tcp[i], strlen(tcp[i])) == 0) {
+            return open_tcp(list, wish, wish->url + strlen(tcp[i]), error);
+        }
+    }
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
+        if (strncmp(wish->url, local[i], strlen(local[i])) == 0) {
+            return open_unix(list, wish, conf, wish->url + strlen(local[i]), error);
+        }
+    }
+    return fail(error, wish->url, "not an address to listen on");
+}
+
+static void remove_listener(struct listeners *list, struct listener *l)
+{
+    TAILQ_REMOVE(list, l, next);
+    (void)close(l->fd); /* connections belong to others */
+    if (l->path != NULL) {
+        (void)unlink(l->path); /* a remnant is recognised at the next start */
+    }
+    mem_free(l->path);
+    mem_free(l->url);
+    mem_free(l);
+}
+
+bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error)
+{
+    struct wish wishes[LISTENERS_MAX];
+    struct listener *l, *following;
+    size_t count = list_wishes(conf, wishes);
+    bool ok = true;
+
+    TAILQ_FOREACH(l, list, next)
+    {
+        l->fresh = false;
+    }
+    for (size_t i = 0; i < count && ok; i++) {
+        if (find(list, wishes[i].role, wishes[i].url) == NULL) {
+            ok = open_wish(list, &wishes[i], conf, ret_error);
+        }
+    }
+    free_wishes(wishes, count);
+    for (l = TAILQ_FIRST(list); l != NULL && !ok; l = following) {
+        following = TAILQ_NEXT(l, next);
+        if (l->fresh) {
+            remove_listener(list, l);
+        }
+    }
+    return ok;
+}
+
+void listeners_prune(struct listeners *list, const struct conf *conf)
+{
+    struct wish wishes[LISTENERS_MAX];
+    struct listener *l, *following;
+    size_t count = conf == NULL ? 0 : list_wishes(conf, wishes);
+
+    for (l = TAILQ_FIRST(list); l != NULL; l = following) {
+        bool wanted = false;
+
+        following = TAILQ_NEXT(l, next);
+        for (size_t i = 0; i < count; i++) {
+            wanted = wanted || (wishes[i].role == l->role && strcmp(wishes[i].url, l->url) == 0);
+        }
+        if (!wanted) {
+            remove_listener(list, l);
+        }
+    }
+    free_wishes(wishes, count);
+}
+
+int listener_share(const struct listener *l)
+{
+    int fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 3);
+
+    CHECK(fd >= 0); /* a parent without descriptors can't go on */
+    return fd;
+}

@@ -1,0 +1,44 @@
+/*
+ * Listening sockets, opened by the parent and handed to receive and control.
+ *
+ *     smtp://HOST:PORT  lmtp://HOST:PORT  lmtp:unix:PATH     parameter `listen`, for receive
+ *     unix:PATH  http://ADDRESS:PORT                         control_socket, control_listen
+ *     mailq:TCP:PORT  mailq:UNIX:PATH                        mailqsock; PORT of localhost only
+ *
+ * HOST is an address ([v6] in brackets), a name, or `*` for all addresses; a name with several
+ * addresses gives a socket for each. The owner sees URLs as written here.
+ */
+#ifndef DAEMON_LISTENER_H
+#define DAEMON_LISTENER_H
+
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include "buf.h"
+#include "conf.h"
+#include "wire.h"
+
+#define LISTENERS_MAX 256 /* sockets in all */
+
+struct listener {
+    TAILQ_ENTRY(listener) next;
+    enum wire_role role; /* ROLE_RECEIVE or ROLE_CONTROL */
+    char *url;
+    char *path; /* of a Unix socket, or NULL */
+    int fd;
+    bool fresh; /* opened by the last listeners_open: not sent to anybody yet */
+};
+
+TAILQ_HEAD(listeners, listener);
+
+/* Open what `conf` asks for and `list` does not have yet. False when one can't be opened: what was
+ * opened by this call is closed again, and the reason is in *ret_error. */
+bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error);
+
+/* Close what `conf` (NULL: nobody) does not ask for, and remove the Unix sockets among it. */
+void listeners_prune(struct listeners *list, const struct conf *conf);
+
+/* A new descriptor of the socket for a child to have. */
+int listener_share(const struct listener *l);
+
+#endif

@@ -1,0 +1,985 @@
+#include "parent.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "bundle.h"
+#include "channel.h"
+#include "check.h"
+#include "clock.h"
+#include "listener.h"
+#include "log.h"
+#include "mem.h"
+#include "pickup.h"
+#include "statedir.h"
+#include "wire.h"
+
+/* One process each of queue, local and control, and as many others as the parameters allow. */
+#define CHILDREN_MAX (3 + 64 + 64)
+
+/* A process that ends within this time after its start is one that keeps ending. */
+#define SOON_US       (60 * US_PER_S)
+#define PAUSE_US      (1 * US_PER_S)
+#define STOP_GRACE_US (2 * US_PER_S)
+/* A process whose channel is closed is about to end; one that is not is killed. */
+#define CLOSED_GRACE_US (5 * US_PER_S)
+#define LOG_AGAIN_US    (US_PER_S / 4)
+#define ERRORS_MAX      (64u << 10) /* texts about a configuration */
+
+enum phase { STARTING, RUNNING, STOP_RECEIVE, STOP_WORK, STOP_REST };
+
+struct child {
+    struct parent *parent;
+    enum wire_role role;
+    unsigned index;
+    pid_t pid;               /* 0: does not run */
+    struct channel *channel; /* NULL: closed */
+    struct event *timer;     /* not running: start it again; channel closed: kill it */
+    struct mono born;
+    unsigned soon; /* how often in a row it ended soon after its start */
+    bool start_sent;
+    bool started;
+    bool stop_sent;
+};
+
+struct parent {
+    struct event_base *base;
+    const char *path; /* of the configuration; NULL: built in */
+    struct bundle bundle;
+    uint64_t generation;
+    struct listeners listeners;
+    struct child children[CHILDREN_MAX]; /* in the order in which they begin */
+    size_t child_count;
+    struct pickup *pickup;
+    int lock;
+
+    enum phase phase;
+    struct mono deadline; /* of the stop as a whole */
+    struct event *signals[5];
+    struct event *stop_timer;
+    struct event *log_timer;
+    bool done;
+    int exit_status;
+};
+
+static const enum wire_role start_order[] = {ROLE_QUEUE, ROLE_DELIVER, ROLE_LOCAL, ROLE_CONTROL,
+                                             ROLE_RECEIVE};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* Everybody who has something to say to another process says it to the queue. */
+static bool are_neighbours(enum wire_role a, enum wire_role b)
+{
+    return (a == ROLE_QUEUE) != (b == ROLE_QUEUE);
+}
+
+static struct timeval interval(int64_t us)
+{
+    return (struct timeval){.tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S};
+}
+
+static void arm(struct event *timer, int64_t us)
+{
+    struct timeval tv = interval(us);
+
+    CHECK(event_add(timer, &tv) == 0);
+}
+
+static uint32_t count_of(const struct parent *p, enum wire_role role)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < p->child_count; i++) {
+        count += p->children[i].role == role;
+    }
+    return count;
+}
+
+static void announce(const struct parent *p);
+static void begin_stop(struct parent *p, const char *why);
+static void stop_progress(struct parent *p);
+static void reload(struct parent *p, struct child *asked_by, uint64_t token);
+
+/* ---- starting processes -----------------------------------------------------------------------
+ */
+
+/* A pair of connected sockets that no other process inherits. Without descriptors nothing can be
+ * started or restarted any more: better to end, and be restarted as a whole. */
+static void make_pair(int fds[2])
+{
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+}
+
+/* Become the child's program: this very binary, also when its file has been replaced, in a fresh
+ * address space. Only calls that are safe between fork and exec. */
+_Noreturn static void execute(const struct child *c, int fd, char *index, char *channel)
+{
+    char *arguments[] = {(char[]){"sluiced"},
+                         (char[]){"--role"},
+                         (char *)(uintptr_t)wire_role_name(c->role),
+                         (char[]){"--index"},
+                         index,
+                         (char[]){"--channel"},
+                         channel,
+                         NULL};
+
+    if (fcntl(fd, F_SETFD, 0) == 0) {
+        (void)execv("/proc/self/exe", arguments); /* returns only when it fails */
+    }
+    _exit(EX_OSERR);
+}
+
+static void on_child(void *arg, struct channel *ch);
+
+static bool spawn(struct child *c)
+{
+    struct parent *p = c->parent;
+    const struct wire_conf conf = {
+        .generation = p->generation, .files = p->bundle.files, .file_count = p->bundle.file_count};
+    char index[16], channel[16];
+    int fds[2];
+
+    make_pair(fds);
+    (void)snprintf(index, sizeof index, "%u", c->index);   /* fits */
+    (void)snprintf(channel, sizeof channel, "%d", fds[1]); /* fits */
+    log_flush();
+    c->pid = fork();
+    if (c->pid == 0) {
+        execute(c, fds[1], index, channel);
+    }
+    (void)close(fds[1]); /* the child has it */
+    if (c->pid < 0) {
+        log_error("cannot start %s: fork: %s", wire_role_name(c->role), strerror(errno));
+        c->pid = 0;
+        (void)close(fds[0]); /* nobody is at the other end */
+        return false;
+    }
+    c->start_sent = c->started = c->stop_sent = false;
+    c->born = clock_mono();
+    c->channel = channel_new(p->base, fds[0], on_child, c);
+    wire_put_conf(c->channel, &conf);
+    if (clock_offset() > 0) {
+        wire_put_number(c->channel, WIRE_CLOCK, (uint64_t)clock_offset());
+    }
+    return true;
+}
+
+static void give_listeners(const struct parent *p, struct child *c, bool only_fresh)
+{
+    const struct listener *l;
+
+    TAILQ_FOREACH(l, &p->listeners, next)
+    {
+        if (l->role == c->role && (l->fresh || !only_fresh)) {
+            const struct wire_listener m = {.url = slice_string(l->url)};
+            wire_put_listener(c->channel, &m, listener_share(l));
+        }
+    }
+}
+
+static void introduce(const struct parent *p, struct child *to, const struct child *other, int fd)
+{
+    const struct wire_peer m = {
+        .role = other->role, .index = other->index, .count = count_of(p, other->role)};
+
+    wire_put_peer(to->channel, &m, fd);
+}
+
+static void connect_children(const struct parent *p, struct child *a, struct child *b)
+{
+    int fds[2];
+
+    if (a->channel == NULL || b->channel == NULL || !are_neighbours(a->role, b->role)) {
+        return;
+    }
+    make_pair(fds);
+    introduce(p, a, b, fds[0]);
+    introduce(p, b, a, fds[1]);
+}
+
+/* Let processes begin: at the start of all, those of one role when all of the role before have. */
+static void let_begin(struct parent *p)
+{
+    bool waiting = false;
+
+    for (size_t i = 0; i < p->child_count; i++) {
+        struct child *c = &p->children[i];
+
+        if (waiting && p->phase == STARTING && c->role != p->children[i - 1].role) {
+            return;
+        }
+        if (c->channel != NULL && !c->start_sent) {
+            wire_put_empty(c->channel, WIRE_START);
+            c->start_sent = true;
+        }
+        waiting = waiting || !c->started;
+    }
+    if (p->phase == STARTING && !waiting) {
+        p->phase = RUNNING;
+        announce(p);
+    }
+}
+
+static void start_again(struct child *c)
+{
+    struct parent *p = c->parent;
+
+    if (!spawn(c)) {
+        arm(c->timer, PAUSE_US);
+        return;
+    }
+    give_listeners(p, c, false);
+    for (size_t i = 0; i < p->child_count; i++) {
+        connect_children(p, c, &p->children[i]);
+    }
+    let_begin(p);
+}
+
+static void kill_child(const struct child *c)
+{
+    if (c->pid != 0) {
+        (void)kill(c->pid, SIGKILL); /* our own child, not yet waited for */
+    }
+}
+
+static void on_child_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct child *c = arg;
+
+    (void)fd;
+    (void)what;
+    if (c->pid != 0) {
+        log_warning("%s[%u]: process %d has closed its channel and does not end: killed",
+                    wire_role_name(c->role), c->index, (int)c->pid);
+        kill_child(c);
+    } else if (c->parent->phase == RUNNING) {
+        start_again(c);
+    }
+}
+
+static void add_children(struct parent *p, enum wire_role role, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct child *c = &p->children[p->child_count];
+
+        CHECK(p->child_count < CHILDREN_MAX);
+        *c = (struct child){.parent = p, .role = role, .index = i};
+        c->timer = evtimer_new(p->base, on_child_timer, c);
+        CHECK(c->timer != NULL);
+        p->child_count++;
+    }
+}
+
+static bool start_all(struct parent *p)
+{
+    const struct conf *conf = p->bundle.conf;
+
+    for (size_t i = 0; i < COUNT(start_order); i++) {
+        enum wire_role role = start_order[i];
+        add_children(p, role,
+                     role == ROLE_RECEIVE   ? (unsigned)conf->receive_processes
+                     : role == ROLE_DELIVER ? (unsigned)conf->deliver_processes
+                                            : 1);
+    }
+    for (size_t i = 0; i < p->child_count; i++) {
+        if (!spawn(&p->children[i])) {
+            return false;
+        }
+        give_listeners(p, &p->children[i], false);
+        for (size_t k = 0; k < i; k++) {
+            connect_children(p, &p->children[k], &p->children[i]);
+        }
+    }
+    let_begin(p);
+    return true;
+}
+
+/* ---- what children say ------------------------------------------------------------------------
+ */
+
+static void child_started(struct child *c)
+{
+    struct parent *p = c->parent;
+
+    c->started = true;
+    if (c->role == ROLE_QUEUE && p->phase <= RUNNING) {
+        pickup_queue(p->pickup, c->channel);
+    }
+    let_begin(p);
+}
+
+static void set_clock(struct parent *p, uint64_t offset)
+{
+    if (!p->bundle.conf->debug_clock || offset > INT64_MAX || (int64_t)offset < clock_offset()) {
+        log_warning("the clock is not moved: debug_clock is off, or it would go backwards");
+        return;
+    }
+    clock_set_offset((int64_t)offset);
+    clock_update();
+    for (size_t i = 0; i < p->child_count; i++) {
+        if (p->children[i].channel != NULL) {
+            wire_put_number(p->children[i].channel, WIRE_CLOCK, offset);
+        }
+    }
+}
+
+/* False for what this child must not say. */
+static bool child_frame(struct child *c, const struct frame *frame)
+{
+    struct parent *p = c->parent;
+    struct wire_submit_done done;
+    uint64_t number;
+
+    if (frame->fd >= 0) {
+        (void)close(frame->fd); /* nobody sends us one in good faith */
+        return false;
+    }
+    switch (frame->type) {
+    case WIRE_STARTED:
+        if (!wire_get_empty(frame->body) || !c->start_sent || c->started) {
+            return false;
+        }
+        child_started(c);
+        return true;
+    case WIRE_SUBMIT_DONE:
+        if (c->role != ROLE_QUEUE || !wire_get_submit_done(frame->body, &done)) {
+            return false;
+        }
+        pickup_done(p->pickup, &done);
+        return true;
+    case WIRE_RELOAD:
+        if (c->role != ROLE_CONTROL || !wire_get_number(frame->body, &number)) {
+            return false;
+        }
+        reload(p, c, number);
+        return true;
+    case WIRE_STOP_ALL:
+        if (c->role != ROLE_CONTROL || !wire_get_empty(frame->body)) {
+            return false;
+        }
+        begin_stop(p, "on request");
+        return true;
+    case WIRE_SET_CLOCK:
+        if (c->role != ROLE_CONTROL || !wire_get_number(frame->body, &number)) {
+            return false;
+        }
+        set_clock(p, number);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void close_channel(struct child *c)
+{
+    if (c->role == ROLE_QUEUE && c->channel != NULL) {
+        pickup_queue(c->parent->pickup, NULL);
+    }
+    channel_free(c->channel);
+    c->channel = NULL;
+}
+
+static void on_child(void *arg, struct channel *ch)
+{
+    struct child *c = arg;
+    struct frame frame;
+
+    for (;;) {
+        switch (channel_next(ch, &frame)) {
+        case CHANNEL_EMPTY:
+            return;
+        case CHANNEL_FRAME:
+            if (!child_frame(c, &frame)) {
+                log_error("%s[%u]: process %d says what it must not (type %u): killed",
+                          wire_role_name(c->role), c->index, (int)c->pid, frame.type);
+                close_channel(c);
+                kill_child(c);
+                return;
+            }
+            break;
+        case CHANNEL_CLOSED:
+            close_channel(c);
+            arm(c->timer, CLOSED_GRACE_US);
+            return;
+        }
+    }
+}
+
+/* ---- the end of a process ---------------------------------------------------------------------
+ */
+
+static void log_end(const struct child *c, int status)
+{
+    const char *name = wire_role_name(c->role);
+
+    if (WIFSIGNALED(status)) {
+        log_error("%s[%u]: process %d killed by signal %d (%s)", name, c->index, (int)c->pid,
+                  WTERMSIG(status), strsignal(WTERMSIG(status)));
+    } else if (WEXITSTATUS(status) != 0 || !c->stop_sent) {
+        log_error("%s[%u]: process %d ended with exit status %d", name, c->index, (int)c->pid,
+                  WEXITSTATUS(status));
+    }
+}
+
+static void schedule_restart(struct child *c)
+{
+    int64_t longest = c->parent->bundle.conf->service_throttle_time_us;
+    int64_t pause = 0;
+
+    if (clock_mono().us - c->born.us >= SOON_US) {
+        c->soon = 0;
+    }
+    if (c->soon > 0) {
+        pause = c->soon > 20 ? longest : PAUSE_US << (c->soon - 1);
+        pause = pause < longest ? pause : longest;
+        log_warning("%s[%u]: it keeps ending; started again in %lld s", wire_role_name(c->role),
+                    c->index, (long long)(pause / US_PER_S));
+    }
+    c->soon++;
+    arm(c->timer, pause);
+}
+
+static void child_ended(struct child *c, int status)
+{
+    struct parent *p = c->parent;
+
+    log_end(c, status);
+    c->pid = 0;
+    if (c->channel != NULL) {
+        on_child(c, c->channel); /* its last words; may close the channel */
+    }
+    close_channel(c);
+    CHECK(event_del(c->timer) == 0);
+    switch (p->phase) {
+    case STARTING:
+        p->exit_status =
+            WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : EX_SOFTWARE;
+        begin_stop(p, "as a process could not start");
+        begin_stop(p, "at once");
+        return;
+    case RUNNING:
+        schedule_restart(c);
+        return;
+    case STOP_RECEIVE:
+    case STOP_WORK:
+    case STOP_REST:
+        stop_progress(p);
+    }
+}
+
+static void reap(struct parent *p)
+{
+    pid_t pid;
+    int status;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (size_t i = 0; i < p->child_count; i++) {
+            if (p->children[i].pid == pid) {
+                child_ended(&p->children[i], status);
+                break;
+            }
+        }
+    }
+}
+
+/* ---- stopping ---------------------------------------------------------------------------------
+ */
+
+static void send_stop(struct parent *p, enum wire_role role)
+{
+    for (size_t i = 0; i < p->child_count; i++) {
+        struct child *c = &p->children[i];
+
+        if (c->role == role && c->channel != NULL && !c->stop_sent) {
+            if (!c->start_sent) {
+                wire_put_empty(c->channel, WIRE_START); /* it hears nothing before */
+                c->start_sent = true;
+            }
+            wire_put_empty(c->channel, WIRE_STOP);
+            c->stop_sent = true;
+        }
+    }
+}
+
+static bool any_runs(const struct parent *p, enum wire_role role)
+{
+    for (size_t i = 0; i < p->child_count; i++) {
+        if (p->children[i].pid != 0 && p->children[i].role == role) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool anybody_runs(const struct parent *p)
+{
+    for (size_t i = 0; i < COUNT(start_order); i++) {
+        if (any_runs(p, start_order[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void kill_all(struct parent *p)
+{
+    for (size_t i = 0; i < p->child_count; i++) {
+        struct child *c = &p->children[i];
+
+        if (c->pid != 0) {
+            log_warning("%s[%u]: process %d did not stop in time: killed", wire_role_name(c->role),
+                        c->index, (int)c->pid);
+            kill_child(c);
+        }
+    }
+}
+
+static void enter_work(struct parent *p)
+{
+    p->phase = STOP_WORK;
+    send_stop(p, ROLE_QUEUE);
+    send_stop(p, ROLE_DELIVER);
+    send_stop(p, ROLE_LOCAL);
+    arm(p->stop_timer, p->deadline.us > clock_mono().us ? p->deadline.us - clock_mono().us : 0);
+}
+
+static void enter_rest(struct parent *p)
+{
+    p->phase = STOP_REST;
+    for (size_t i = 0; i < COUNT(start_order); i++) {
+        send_stop(p, start_order[i]);
+    }
+    arm(p->stop_timer, STOP_GRACE_US);
+}
+
+/* Go on with the stop as far as processes have ended. */
+static void stop_progress(struct parent *p)
+{
+    if (p->phase == STOP_RECEIVE && !any_runs(p, ROLE_RECEIVE)) {
+        enter_work(p);
+    }
+    if (p->phase == STOP_WORK && !any_runs(p, ROLE_QUEUE) && !any_runs(p, ROLE_DELIVER) &&
+        !any_runs(p, ROLE_LOCAL)) {
+        enter_rest(p);
+    }
+    if (p->phase == STOP_REST && !anybody_runs(p)) {
+        p->done = true;
+    }
+}
+
+static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct parent *p = arg;
+
+    (void)fd;
+    (void)what;
+    switch (p->phase) {
+    case STARTING:
+    case RUNNING:
+        UNREACHABLE("the timer runs only during a stop");
+    case STOP_RECEIVE:
+        enter_work(p);
+        break;
+    case STOP_WORK:
+        enter_rest(p);
+        break;
+    case STOP_REST:
+        kill_all(p);
+        arm(p->stop_timer, STOP_GRACE_US); /* a process may sleep in the kernel for a while */
+        break;
+    }
+    stop_progress(p);
+}
+
+/* Tell the service manager, when there is one that wants to know (sd_notify(3)). */
+static void notify_manager(const char *state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = getenv("NOTIFY_SOCKET");
+    size_t len = path == NULL ? 0 : strlen(path);
+    int fd;
+
+    if (len < 2 || len >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@')) {
+        return;
+    }
+    memcpy(address.sun_path, path, len);
+    if (path[0] == '@') {
+        address.sun_path[0] = '\0'; /* an abstract name */
+    }
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0) {
+        log_warning("NOTIFY_SOCKET: %s: %s", path, strerror(errno));
+    }
+    if (fd >= 0) {
+        (void)close(fd); /* the datagram is on its way, or was refused */
+    }
+}
+
+/* The first call stops in good order, the second at once. */
+static void begin_stop(struct parent *p, const char *why)
+{
+    int64_t timeout_us = p->bundle.conf->shutdown_timeout_us;
+
+    if (p->phase >= STOP_RECEIVE) {
+        if (p->phase != STOP_REST) {
+            enter_rest(p);
+            stop_progress(p);
+        }
+        return;
+    }
+    log_info("stopping %s", why);
+    notify_manager("STOPPING=1");
+    p->phase = STOP_RECEIVE;
+    p->deadline = mono_after(clock_mono(), timeout_us);
+    pickup_stop(p->pickup);
+    send_stop(p, ROLE_RECEIVE);
+    arm(p->stop_timer, timeout_us / 2);
+    stop_progress(p);
+}
+
+/* ---- configuration ----------------------------------------------------------------------------
+ */
+
+static void log_lines(enum log_level level, struct slice text)
+{
+    while (text.len > 0) {
+        struct slice line = slice_cut(&text, '\n');
+
+        if (level == LOG_LEVEL_ERROR) {
+            log_error("%.*s", SLICE_ARGS(line));
+        } else {
+            log_warning("%.*s", SLICE_ARGS(line));
+        }
+    }
+}
+
+/* What the running processes hold on to. To change one of these needs a restart, and a reload that
+ * would say otherwise is refused as a whole: half of it would be worse. */
+static bool may_reload(const struct conf *old, const struct conf *new, struct buf *text)
+{
+    const struct {
+        const char *name, *before, *after;
+    } fixed[] = {
+        {"state_directory", old->state_directory, new->state_directory},
+        {"spool", old->spool, new->spool},
+        {"maildrop", old->maildrop, new->maildrop},
+    };
+    bool ok = true;
+
+    for (size_t i = 0; i < COUNT(fixed); i++) {
+        if (strcmp(fixed[i].before, fixed[i].after) != 0) {
+            (void)buf_addf(text, "error: %s: only a restart can change it\n",
+                           fixed[i].name); /* sticky */
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+/* These are taken at the next start; meanwhile all else can be reloaded. */
+static void warn_of_delayed(const struct conf *old, const struct conf *new, struct buf *text)
+{
+    const struct {
+        const char *name;
+        bool differs;
+    } delayed[] = {
+        {"mail_owner", strcmp(old->mail_owner, new->mail_owner) != 0},
+        {"receive_user", strcmp(old->receive_user, new->receive_user) != 0},
+        {"deliver_user", strcmp(old->deliver_user, new->deliver_user) != 0},
+        {"chroot_directory", strcmp(old->chroot_directory, new->chroot_directory) != 0},
+        {"receive_processes", old->receive_processes != new->receive_processes},
+        {"deliver_processes", old->deliver_processes != new->deliver_processes},
+        {"log", strcmp(old->log, new->log) != 0},
+        {"syslog_name", strcmp(old->syslog_name, new->syslog_name) != 0},
+    };
+
+    for (size_t i = 0; i < COUNT(delayed); i++) {
+        if (delayed[i].differs) {
+            (void)buf_addf(text, "warning: %s: changes with the next start\n",
+                           delayed[i].name); /* sticky */
+        }
+    }
+}
+
+static void send_conf(struct parent *p)
+{
+    const struct wire_conf m = {
+        .generation = p->generation, .files = p->bundle.files, .file_count = p->bundle.file_count};
+
+    for (size_t i = 0; i < p->child_count; i++) {
+        if (p->children[i].channel != NULL) {
+            wire_put_conf(p->children[i].channel, &m);
+            give_listeners(p, &p->children[i], true);
+        }
+    }
+}
+
+/* Exchange the configuration for the one in the file. `text` gets what was found. */
+static bool try_reload(struct parent *p, struct buf *text)
+{
+    struct bundle new = {0}, old = p->bundle;
+
+    if (!bundle_load(p->path, &new, text)) {
+        return false;
+    }
+    if (!may_reload(old.conf, new.conf, text) || !listeners_open(&p->listeners, new.conf, text)) {
+        bundle_fini(&new);
+        return false;
+    }
+    warn_of_delayed(old.conf, new.conf, text);
+    p->bundle = new;
+    p->generation++;
+    send_conf(p);
+    listeners_prune(&p->listeners, new.conf);
+    pickup_reload(p->pickup, new.conf);
+    bundle_fini(&old);
+    return true;
+}
+
+/* `asked_by` may be NULL. */
+static void reload(struct parent *p, struct child *asked_by, uint64_t token)
+{
+    struct wire_reloaded answer = {.token = token};
+    struct buf text;
+
+    buf_init(&text, ERRORS_MAX);
+    if (p->phase == RUNNING) {
+        answer.ok = try_reload(p, &text);
+        log_lines(answer.ok ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR, buf_slice(&text));
+        if (answer.ok) {
+            log_info("reload -- version %s, configuration %s", SLUICE_VERSION,
+                     p->path == NULL ? "built in" : p->path);
+        } else {
+            log_error("reload: the old configuration stays");
+        }
+    } else {
+        (void)buf_add_string(&text, "error: the daemon is starting or stopping\n"); /* fits */
+    }
+    if (asked_by != NULL && asked_by->channel != NULL) {
+        answer.text = buf_slice(&text);
+        if (answer.text.len > WIRE_TEXT_MAX) {
+            answer.text.len = WIRE_TEXT_MAX;
+        }
+        wire_put_reloaded(asked_by->channel, &answer);
+    }
+    buf_fini(&text);
+}
+
+/* ---- the operator -----------------------------------------------------------------------------
+ */
+
+static void reopen_log(struct parent *p)
+{
+    log_reopen();
+    for (size_t i = 0; i < p->child_count; i++) {
+        int fd = p->children[i].channel == NULL ? -1 : log_share();
+
+        if (fd >= 0) {
+            (void)channel_begin(p->children[i].channel, WIRE_LOG); /* no body */
+            channel_end(p->children[i].channel, fd);
+        }
+    }
+}
+
+static void on_signal(evutil_socket_t number, short what, void *arg)
+{
+    struct parent *p = arg;
+
+    (void)what;
+    switch (number) {
+    case SIGTERM:
+    case SIGINT:
+        begin_stop(p, number == SIGTERM ? "on SIGTERM" : "on SIGINT");
+        break;
+    case SIGHUP:
+        reload(p, NULL, 0);
+        break;
+    case SIGUSR1:
+        reopen_log(p);
+        break;
+    case SIGCHLD:
+        reap(p);
+        break;
+    default:
+        UNREACHABLE("no other signal has a handler");
+    }
+}
+
+/* A recipient whose mail arrives here, for the example. */
+static const char *local_domain(const struct conf *conf)
+{
+    for (size_t i = 0; i < conf->local_domains.count; i++) {
+        if (strpbrk(conf->local_domains.items[i], "*?[") == NULL &&
+            conf->local_domains.items[i][0] != '.') {
+            return conf->local_domains.items[i];
+        }
+    }
+    return conf->myhostname;
+}
+
+/* The sendmail that was built or installed together with this program. */
+static void print_first_mail(const struct parent *p)
+{
+    char self[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    self[len < 0 ? 0 : len] = '\0';
+    self[strcspn(self, "/") == 0 ? (size_t)(strrchr(self, '/') - self) + 1 : 0] = '\0';
+    printf("A first mail:\n  echo Hello | %ssendmail %s%s%syou@%s\n", self,
+           p->path == NULL ? "" : "-C ", p->path == NULL ? "" : p->path, p->path == NULL ? "" : " ",
+           local_domain(p->bundle.conf));
+}
+
+/* Up and running: for the log, the service manager, and whoever sits at the terminal. */
+static void announce(const struct parent *p)
+{
+    const struct conf *conf = p->bundle.conf;
+    const struct listener *l;
+
+    log_info("daemon started -- version %s, configuration %s", SLUICE_VERSION,
+             p->path == NULL ? "built in" : p->path);
+    notify_manager("READY=1");
+    printf("sluiced %s runs as process %d; Ctrl-C stops it.\n", SLUICE_VERSION, (int)getpid());
+    printf("  configuration  %.*s%s\n", SLICE_ARGS(p->bundle.files[0].path),
+           p->path == NULL ? " (built in, there is no such file)" : "");
+    printf("  queue          %s\n", conf->spool);
+    printf("  maildrop       %s\n", conf->maildrop);
+    TAILQ_FOREACH(l, &p->listeners, next)
+    {
+        printf("  %-14s %s\n", l->role == ROLE_RECEIVE ? "mail" : "control", l->url);
+    }
+    print_first_mail(p);
+    (void)fflush(stdout); /* the daemon works without a reader, too */
+}
+
+/* ---- the whole --------------------------------------------------------------------------------
+ */
+
+static void on_log_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg; /* waking up is all: each turn ends with log_flush */
+}
+
+static void add_signals(struct parent *p)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD};
+
+    _Static_assert(COUNT(numbers) == COUNT(((struct parent *)0)->signals), "one event each");
+    CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        p->signals[i] = evsignal_new(p->base, numbers[i], on_signal, p);
+        CHECK(p->signals[i] != NULL);
+        CHECK(event_add(p->signals[i], NULL) == 0);
+    }
+    p->stop_timer = evtimer_new(p->base, on_stop_timer, p);
+    p->log_timer = evtimer_new(p->base, on_log_timer, p);
+    CHECK(p->stop_timer != NULL);
+    CHECK(p->log_timer != NULL);
+}
+
+static void run(struct parent *p)
+{
+    while (!p->done) {
+        clock_forget();
+        CHECK(event_base_loop(p->base, EVLOOP_ONCE) >= 0);
+        channel_flush_all();
+        log_flush();
+        if (log_waiting()) {
+            arm(p->log_timer, LOG_AGAIN_US);
+        }
+    }
+}
+
+/* Everything that can fail for a reason worth telling, before the first process exists. */
+static int prepare(struct parent *p, struct buf *text)
+{
+    if (!bundle_load(p->path, &p->bundle, text)) {
+        return EX_CONFIG;
+    }
+    log_lines(LOG_LEVEL_WARNING, buf_slice(text));
+    buf_clear(text);
+    p->lock = statedir_open(p->bundle.conf, text);
+    if (p->lock < 0) {
+        return EX_CANTCREAT;
+    }
+    if (!log_open(p->bundle.conf->log, p->bundle.conf->state_directory, p->bundle.conf->syslog_name,
+                  "master", text)) {
+        return EX_CANTCREAT;
+    }
+    if (!listeners_open(&p->listeners, p->bundle.conf, text)) {
+        return EX_UNAVAILABLE;
+    }
+    p->pickup = pickup_new(p->base, p->bundle.conf, text);
+    return p->pickup == NULL ? EX_OSERR : EX_OK;
+}
+
+static void parent_fini(struct parent *p)
+{
+    pickup_free(p->pickup);
+    listeners_prune(&p->listeners, NULL);
+    for (size_t i = 0; i < p->child_count; i++) {
+        channel_free(p->children[i].channel);
+        event_free(p->children[i].timer);
+    }
+    for (size_t i = 0; i < COUNT(p->signals); i++) {
+        event_free(p->signals[i]);
+    }
+    event_free(p->stop_timer);
+    event_free(p->log_timer);
+    event_base_free(p->base);
+    if (p->lock >= 0) {
+        statedir_close(p->bundle.conf, p->lock);
+    }
+    bundle_fini(&p->bundle);
+}
+
+int parent_main(const char *path)
+{
+    struct parent *p = mem_new(sizeof *p);
+    struct buf text;
+    int status;
+
+    p->path = path;
+    p->lock = -1;
+    TAILQ_INIT(&p->listeners);
+    p->base = event_base_new();
+    CHECK(p->base != NULL);
+    (void)umask(077); /* never fails; the queue and its files are nobody else's business */
+    buf_init(&text, ERRORS_MAX);
+    (void)log_open("stderr", "", "postfix", "master", &text); /* cannot fail */
+    add_signals(p);
+
+    status = prepare(p, &text);
+    if (status != EX_OK) {
+        log_lines(LOG_LEVEL_ERROR, buf_slice(&text));
+    } else if (!start_all(p)) {
+        p->exit_status = EX_OSERR;
+        begin_stop(p, "as a process could not be started");
+        begin_stop(p, "at once");
+    }
+    buf_fini(&text);
+    if (status == EX_OK) {
+        run(p);
+        status = p->exit_status;
+        log_info("stopped");
+    }
+    log_flush();
+    parent_fini(p);
+    mem_free(p);
+    return status;
+}

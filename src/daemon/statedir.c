@@ -1,0 +1,167 @@
+#include "statedir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "confine.h"
+
+#define PID_FILE "sluiced.pid"
+
+static bool fail(struct buf *error, const char *path)
+{
+    (void)buf_addf(error, "%s: %s", path, strerror(errno)); /* sticky */
+    return false;
+}
+
+/* Make a directory and those above it, which are 0755. `owner` may be NULL. */
+static bool make_directory(const char *path, mode_t mode, const struct confine_user *owner,
+                           struct buf *error)
+{
+    char part[PATH_MAX];
+    struct stat st;
+
+    if (strlen(path) >= sizeof part) {
+        errno = ENAMETOOLONG;
+        return fail(error, path);
+    }
+    (void)strcpy(part, path); /* fits */
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0755) != 0 && errno != EEXIST) {
+            return fail(error, part);
+        }
+        *slash = '/';
+    }
+    if (mkdir(path, mode) != 0) {
+        if (errno != EEXIST || stat(path, &st) != 0) {
+            return fail(error, path);
+        }
+        errno = ENOTDIR;
+        return S_ISDIR(st.st_mode) || fail(error, path);
+    }
+    if (owner != NULL && chown(path, owner->uid, owner->gid) != 0) {
+        return fail(error, path);
+    }
+    return chmod(path, mode) == 0 || fail(error, path); /* mkdir obeys the umask */
+}
+
+static bool join(char out[PATH_MAX], const char *directory, const char *name)
+{
+    int len = snprintf(out, PATH_MAX, "%s/%s", directory, name);
+
+    CHECK(len > 0);
+    errno = ENAMETOOLONG;
+    return len < PATH_MAX;
+}
+
+/* The directory of a spool of files. A postoffice is itself one, a database stands in one. */
+static bool make_spool(const struct conf *conf, const struct confine_user *owner, struct buf *error)
+{
+    static const char sqlite[] = "sqlite:", postoffice[] = "postoffice:";
+    char path[PATH_MAX];
+    char *slash;
+
+    if (strncmp(conf->spool, postoffice, sizeof postoffice - 1) == 0) {
+        return make_directory(conf->spool + sizeof postoffice - 1, 0700, owner, error);
+    }
+    if (strncmp(conf->spool, sqlite, sizeof sqlite - 1) != 0) {
+        return true;
+    }
+    if (!join(path, conf->spool + sizeof sqlite - 1, "")) {
+        return fail(error, conf->spool);
+    }
+    path[strlen(path) - 1] = '\0';
+    slash = strrchr(path, '/');
+    if (slash == NULL || slash == path) {
+        return true;
+    }
+    *slash = '\0';
+    return make_directory(path, 0700, owner, error);
+}
+
+static bool make_directories(const struct conf *conf, struct buf *error)
+{
+    bool root = geteuid() == 0;
+    struct confine_user user;
+    const struct confine_user *owner = NULL;
+    char corrupt[PATH_MAX];
+
+    if (root && conf->mail_owner[0] != '\0') {
+        if (!confine_find_user(conf->mail_owner, &user, error)) {
+            return false;
+        }
+        owner = &user;
+    }
+    if (!join(corrupt, conf->maildrop, "corrupt")) {
+        return fail(error, conf->maildrop);
+    }
+    return make_directory(conf->state_directory, root ? 0711 : 0700, owner, error) &&
+           make_spool(conf, owner, error) &&
+           make_directory(conf->maildrop, root ? 01733 : 0700, NULL, error) &&
+           make_directory(corrupt, 0700, NULL, error) &&
+           (!root || conf->chroot_directory[0] == '\0' ||
+            make_directory(conf->chroot_directory, 0755, NULL, error));
+}
+
+/* The kernel drops the lock with the process, however that ends, so a file that is left over is no
+ * obstacle. */
+static int lock_pid_file(const char *path, struct buf *error)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0644);
+    char text[32] = "";
+    int len;
+
+    if (fd < 0) {
+        (void)fail(error, path);
+        return -1;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK && read(fd, text, sizeof text - 1) >= 0) {
+            text[strcspn(text, "\n")] = '\0';
+            (void)buf_addf(error, "%s: another sluiced (process %s) works here", path,
+                           text); /* sticky */
+        } else {
+            (void)fail(error, path);
+        }
+        (void)close(fd); /* not written */
+        return -1;
+    }
+    len = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (fchmod(fd, 0644) != 0 || ftruncate(fd, 0) != 0 || write(fd, text, (size_t)len) != len) {
+        (void)fail(error, path);
+        (void)close(fd); /* the file is of no use, and refused */
+        return -1;
+    }
+    return fd;
+}
+
+int statedir_open(const struct conf *conf, struct buf *ret_error)
+{
+    char path[PATH_MAX];
+
+    if (!make_directories(conf, ret_error)) {
+        return -1;
+    }
+    if (!join(path, conf->state_directory, PID_FILE)) {
+        (void)fail(ret_error, conf->state_directory);
+        return -1;
+    }
+    return lock_pid_file(path, ret_error);
+}
+
+void statedir_close(const struct conf *conf, int lock)
+{
+    char path[PATH_MAX];
+
+    if (join(path, conf->state_directory, PID_FILE)) {
+        (void)unlink(path); /* the lock is what counts */
+    }
+    (void)close(lock); /* only a number was in it */
+}
