@@ -35,6 +35,7 @@ struct streams {
     struct stream *current; /* in whose callback we are; NULL once it is freed there */
     bool in_callback;
     LIST_HEAD(, stream) finishing; /* ours since stream_finish */
+    size_t finishing_count;
     char space[STREAM_READ_MAX];
 };
 
@@ -350,10 +351,11 @@ void stream_pause(struct stream *s, bool paused)
 /* ---- sending ----------------------------------------------------------------------------------
  */
 
-/* The peer may have said why before it closed (a server's last reply): save that. */
+/* The peer may have said why before it closed (a server's last reply): save that, unless the owner
+ * is looking at earlier input, which must stay where it is. */
 static void broken_by_send(struct stream *s, int error)
 {
-    if (s->shared.len == 0 && wants_input(s)) {
+    if (stream_input(s).len == 0 && wants_input(s)) {
         (void)receive_more(s); /* whatever comes of it, the connection is lost */
     }
     break_later(s, error);
@@ -673,6 +675,7 @@ void stream_free(struct stream *s)
     }
     if (s->finish_bytes > 0) {
         LIST_REMOVE(s, next);
+        s->streams->finishing_count--;
     }
     if (heap_has(&s->node)) {
         heap_remove(&s->streams->deadlines, &s->node);
@@ -702,16 +705,16 @@ static void on_finishing(void *arg, struct stream *s, enum stream_event event)
 void stream_finish(struct stream *s)
 {
     CHECK(s->finish_bytes == 0);
-    if (s->state != STREAM_STATE_OPEN || s->ended) {
-        if (s->state == STREAM_STATE_OPEN) {
-            stream_end_output(s);
-        }
+    if (s->state != STREAM_STATE_OPEN || s->ended ||
+        s->streams->finishing_count == STREAM_FINISH_MAX) {
+        stream_end_output(s);
         stream_free(s);
         return;
     }
     stream_set_callback(s, on_finishing, NULL);
     s->finish_bytes = STREAM_FINISH_BYTES;
     LIST_INSERT_HEAD(&s->streams->finishing, s, next);
+    s->streams->finishing_count++;
     stream_end_output(s);
     stream_set_deadline(s, mono_after(clock_mono(), STREAM_FINISH_US));
     s->shared = slice_of(NULL, 0);

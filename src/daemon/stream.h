@@ -43,6 +43,8 @@ struct stream;
 /* What a peer may still send, and how long it may take, after stream_finish. */
 #define STREAM_FINISH_BYTES 1048576
 #define STREAM_FINISH_US    (5 * US_PER_S)
+/* Streams that may be in that state at once; with more, stream_finish closes like stream_free. */
+#define STREAM_FINISH_MAX 1000
 
 enum stream_event {
     STREAM_CONNECTED, /* the connection of stream_connect is there */

@@ -1,0 +1,137 @@
+#include "receive_settings.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+#include "check.h"
+#include "log.h"
+#include "mem.h"
+#include "role.h"
+#include "slice.h"
+
+/* Descriptors that are not sessions': listeners, channels, log, event loop, and room for memfds on
+ * their way. A session needs its socket and perhaps a memfd. */
+#define FDS_RESERVED    64
+#define FDS_PER_SESSION 2
+
+static uint32_t at_most(int64_t value, uint32_t max)
+{
+    return value < 0 ? 0 : value > max ? max : (uint32_t)value;
+}
+
+/* Texts from the configuration, cut to what the engine takes. */
+static char *text_of(const char *text, size_t max)
+{
+    size_t len = strlen(text);
+
+    return mem_copy(text, len < max ? len : max);
+}
+
+/* smtpd_banner begins with the host name, which the engine says itself. */
+static char *banner_of(const struct conf *conf)
+{
+    struct slice banner = slice_string(conf->smtpd_banner);
+    struct slice hostname = slice_string(conf->myhostname);
+
+    if (slice_starts(banner, hostname)) {
+        banner = slice_trim(slice_skip(banner, hostname.len));
+    }
+    return text_of(banner.len == 0 ? "ESMTP" : banner.ptr, SERVER_TEXT_MAX);
+}
+
+static struct tls_context *tls_of(const struct role *role)
+{
+    const struct conf *conf = role->conf;
+    struct tls_context *tls;
+    struct buf error;
+
+    if (conf->tls_cert[0] == '\0') {
+        return NULL;
+    }
+    buf_init(&error, 1000);
+    tls = tls_server_new(role_file(role, slice_string(conf->tls_cert)),
+                         role_file(role, slice_string(conf->tls_key)), &error);
+    if (tls == NULL) {
+        log_error("tls_cert %s, tls_key %s: %s: STARTTLS is not offered", conf->tls_cert,
+                  conf->tls_key, buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return tls;
+}
+
+/* smtpd_connection_limit, as far as descriptors allow it. */
+static uint64_t sessions_max(const struct conf *conf)
+{
+    uint64_t wanted = (uint64_t)conf->smtpd_connection_limit, possible;
+    struct rlimit files;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    possible = files.rlim_cur <= FDS_RESERVED + FDS_PER_SESSION
+                   ? 1
+                   : (files.rlim_cur - FDS_RESERVED) / FDS_PER_SESSION;
+    if (wanted <= possible) {
+        return wanted;
+    }
+    log_warning("smtpd_connection_limit = %llu needs more descriptors than there are: %llu "
+                "sessions at most",
+                (unsigned long long)wanted, (unsigned long long)possible);
+    return possible;
+}
+
+struct receive_settings *receive_settings_new(const struct role *role)
+{
+    const struct conf *conf = role->conf;
+    struct receive_settings *s = mem_new(sizeof *s);
+    struct server_limits *limits = &s->smtp.limits;
+    uint64_t message_max = (uint64_t)conf->message_size_limit;
+
+    s->refs = 1;
+    s->hostname = text_of(conf->myhostname, SERVER_HELO_MAX);
+    s->banner = banner_of(conf);
+    s->tls = tls_of(role);
+
+    server_config_default(&s->smtp);
+    s->smtp.hostname = s->hostname;
+    s->smtp.banner = s->banner;
+    s->smtp.starttls = s->tls != NULL;
+    s->smtp.etrn = conf->fast_flush_domains.count > 0;
+    limits->message_bytes = message_max;
+    limits->header_bytes = (uint64_t)conf->header_size_limit;
+    limits->recipients = at_most(conf->smtpd_recipient_limit, WIRE_RCPTS_MAX);
+    limits->hops = at_most(conf->hopcount_limit, UINT32_MAX);
+    limits->errors = at_most(conf->smtpd_hard_error_limit, UINT32_MAX);
+    limits->junk_commands = at_most(conf->smtpd_junk_command_limit, UINT32_MAX);
+    limits->command_us = limits->content_idle_us = conf->smtpd_timeout_us;
+    limits->session_us = conf->smtpd_session_timeout_us;
+    s->lmtp = s->smtp;
+    s->lmtp.lmtp = true;
+
+    s->sessions_max = sessions_max(conf);
+    s->client_sessions_max = conf->smtpd_client_connection_count_limit == 0
+                                 ? UINT64_MAX
+                                 : (uint64_t)conf->smtpd_client_connection_count_limit;
+    s->inline_max = (uint64_t)conf->spool_inline_limit;
+    s->memory_max = message_max > RECEIVE_MEMORY_BYTES / 2 ? 2 * message_max : RECEIVE_MEMORY_BYTES;
+    s->soft_errors = (uint64_t)conf->smtpd_soft_error_limit;
+    s->error_delay_us = conf->smtpd_error_sleep_time_us;
+    s->flow_delay_us = conf->in_flow_delay_us;
+    s->answer_us = conf->qmgr_ipc_timeout_us;
+    return s;
+}
+
+struct receive_settings *receive_settings_ref(struct receive_settings *settings)
+{
+    settings->refs++;
+    return settings;
+}
+
+void receive_settings_unref(struct receive_settings *settings)
+{
+    if (settings == NULL || --settings->refs > 0) {
+        return;
+    }
+    tls_context_free(settings->tls);
+    mem_free(settings->hostname);
+    mem_free(settings->banner);
+    mem_free(settings);
+}

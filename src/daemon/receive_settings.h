@@ -1,0 +1,47 @@
+/*
+ * What sessions of the receive role take from a configuration, and keep when it is replaced.
+ *
+ * A copy, as the struct conf is freed at a reload; shared by all sessions that began under it and
+ * freed with the last of them.
+ */
+#ifndef DAEMON_RECEIVE_SETTINGS_H
+#define DAEMON_RECEIVE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server.h"
+#include "tls.h"
+
+struct role;
+
+/* Memory for messages of all sessions; twice message_size_limit if that is more. */
+#define RECEIVE_MEMORY_BYTES (UINT64_C(256) << 20)
+
+struct receive_settings {
+    unsigned refs;
+    char *hostname;            /* owned, like the next */
+    char *banner;              /* what follows the host name in the greeting */
+    struct server_config smtp; /* borrows from this struct */
+    struct server_config lmtp;
+    struct tls_context *tls; /* NULL: no STARTTLS */
+    uint64_t sessions_max;
+    uint64_t client_sessions_max; /* from one address; UINT64_MAX: no limit */
+    uint64_t inline_max;          /* bytes of content in memory and frame */
+    uint64_t memory_max;          /* bytes of all messages */
+    uint64_t soft_errors;         /* with more, answers are delayed by error_delay_us */
+    int64_t error_delay_us;
+    int64_t flow_delay_us;
+    int64_t answer_us; /* longest wait for the queue process */
+};
+
+/* From role->conf and role->files; one reference is the caller's. A certificate that is no good is
+ * logged, and there is no STARTTLS then: mail goes on, as it would without one. */
+struct receive_settings *receive_settings_new(const struct role *role);
+
+struct receive_settings *receive_settings_ref(struct receive_settings *settings);
+
+/* NULL is fine. */
+void receive_settings_unref(struct receive_settings *settings);
+
+#endif
