@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "printable.h"
 
 #define LABEL_MAX 63 /* RFC 1035, 2.3.4 */
 
@@ -66,48 +67,13 @@ bool address_is_ascii(struct slice bytes)
     return true;
 }
 
-/* Length of the well-formed UTF-8 sequence at the start of non-empty `s`, 0 if there is none
- * (Unicode 15, table 3-7). */
-static size_t utf8_length(struct slice s)
-{
-    const unsigned char *p = (const unsigned char *)s.ptr;
-    unsigned char low = 0x80, high = 0xbf;
-    size_t len;
-
-    if (p[0] < 0x80) {
-        return 1;
-    }
-    if (p[0] >= 0xc2 && p[0] <= 0xdf) {
-        len = 2;
-        low = p[0] == 0xc2 ? 0xa0 : 0x80; /* U+0080..U+009F are control characters */
-    } else if (p[0] >= 0xe0 && p[0] <= 0xef) {
-        len = 3;
-        low = p[0] == 0xe0 ? 0xa0 : 0x80;
-        high = p[0] == 0xed ? 0x9f : 0xbf;
-    } else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
-        len = 4;
-        low = p[0] == 0xf0 ? 0x90 : 0x80;
-        high = p[0] == 0xf4 ? 0x8f : 0xbf;
-    } else {
-        return 0;
-    }
-    if (s.len < len || p[1] < low || p[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < len; i++) {
-        if (p[i] < 0x80 || p[i] > 0xbf) {
-            return 0;
-        }
-    }
-    return len;
-}
-
 bool address_utf8_valid(struct slice bytes)
 {
     while (bytes.len > 0) {
         size_t len = utf8_length(bytes);
 
-        if (len == 0) {
+        /* U+0080..U+009F are C2 80..C2 9F */
+        if (len == 0 || (len == 2 && bytes.ptr[0] == '\xc2' && bytes.ptr[1] < '\xa0')) {
             return false;
         }
         bytes = slice_skip(bytes, len);

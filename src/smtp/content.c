@@ -147,7 +147,8 @@ static void header_scan(struct content *c, struct slice bytes, enum content_plac
             place = byte == '\r' ? CONTENT_AFTER_CR : CONTENT_IN_LINE;
         }
     }
-    if (c->part != CONTENT_BODY) {
+    /* A line counts once it is known to be a field, so that the number never goes back. */
+    if (c->part == CONTENT_FIELD_VALUE) {
         c->facts.header_bytes = at + bytes.len;
     }
 }

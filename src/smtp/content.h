@@ -43,7 +43,7 @@ enum content_flag {
 /* What was learnt of the content; fields are read by anybody, written by content.c. */
 struct content_facts {
     uint64_t bytes;        /* of content, unstuffed */
-    uint64_t header_bytes; /* of the header section so far, without the empty line */
+    uint64_t header_bytes; /* of the header section so far: its lines, without the empty line */
     uint64_t lines;        /* CRLFs */
     uint64_t longest_line; /* bytes, CRLF not counted */
     uint32_t received;     /* Received: fields */

@@ -52,17 +52,20 @@
 /* Longest text of a reply, longer ones are cut (RFC 5321, 4.5.3.1.5: 512 with code and CRLF). */
 #define SERVER_TEXT_MAX 480
 
-/* What a session may cost. server_config_default() gives values that suit a relay. */
+/* What a session may cost. A time of 0 is no limit. server_config_default() gives values that suit
+ * a relay. */
 struct server_limits {
     uint64_t message_bytes;    /* message_size_limit; 0 = none. Announced as SIZE */
     uint64_t header_bytes;     /* header_size_limit of the whole section; then 552 5.3.4 */
     uint64_t line_bytes;       /* longest line of content; then 554 5.6.0 */
-    uint64_t discard_bytes;    /* read of a message already refused; then 421 and close */
+    uint64_t discard_bytes;    /* read and thrown away of what is already refused; then 421 and
+                                  close */
     uint32_t recipients;       /* smtpd_recipient_limit, per transaction; then 452 4.5.3 */
     uint32_t hops;             /* hopcount_limit: Received: fields; then 554 5.4.6 */
     uint32_t errors;           /* smtpd_hard_error_limit: refused commands; then 421 4.7.0 */
     uint32_t junk_commands;    /* smtpd_junk_command_limit: commands that bring no mail nearer
-                                  (NOOP, RSET, VRFY, ETRN, ...), since the last message */
+                                  (NOOP, RSET, VRFY, ETRN, ...) since the last message; each
+                                  further one counts as an error */
     uint32_t messages;         /* per session; then 421 4.7.0. 0 = no limit */
     int64_t greeting_delay_us; /* wait before the greeting, to catch early talkers; 0 = none */
     int64_t command_us;        /* smtpd_timeout: from a reply to the end of the next command */
@@ -70,8 +73,8 @@ struct server_limits {
     int64_t content_total_us;  /* content: in all, plus what the least rate allows */
     uint64_t content_rate_min; /* bytes per second that extend content_total_us; 0 = no rate:
                                   content_total_us is then all the time there is */
-    int64_t session_us;        /* the whole session; ends at the next point between commands, or
-                                  at once when nothing is being received */
+    int64_t session_us;        /* the whole session; ends between commands, so a message that is
+                                  being received still gets in */
 };
 
 /* What is the same for all sessions of a listener; borrowed by each. */
