@@ -25,4 +25,15 @@ struct nexthop {
 /* False (and *ret_nexthop untouched) when the text is none of the above. */
 bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop);
 
+/* An element of `listen`: smtp://HOST:PORT, lmtp://HOST:PORT (an IPv6 HOST in brackets; `*` or
+ * nothing: all addresses) or lmtp:unix:PATH. */
+struct listen_address {
+    bool lmtp;
+    bool is_unix;
+    struct slice host; /* borrowed; the path when is_unix; empty: all addresses */
+    uint16_t port;     /* 0: the system chooses (tests) */
+};
+
+bool listen_parse(struct slice text, struct listen_address *ret_listen);
+
 #endif

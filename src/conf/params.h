@@ -14,7 +14,7 @@
  * for all transports it is `default_name`. An empty default_name: clauses only.
  *
  * type     member            unit says                      min, max
- * STRING   const char *      "path": made absolute;          not used
+ * STRING   const char *      "path": made absolute;         not used
  *                            "raw": $ is not expanded
  * LIST     struct conf_list  what an element is             not used
  * BOOL     bool              ""                             not used
@@ -41,6 +41,9 @@ struct conf_list {
     const char *const *items;
     size_t count;
 };
+
+/* The most that CONF_PARAMS and POLICY_PARAMS may hold, for arrays by parameter. */
+#define PARAM_COUNT_MAX 256
 
 /* Begins the meaning of what old files may say and nothing here listens to; setting it is worth a
  * warning. */
@@ -84,11 +87,12 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, myorigin, "domain", "$myhostname", 0, 0, "domain of addresses that have none")       \
     X(STRING, syslog_name, "", "postfix", 0, 0,                                                    \
       "program name in log lines; the default is what log analysers look for")                     \
-    X(STRING, log, "", "stderr", 0, 0, "where log lines go: stderr, syslog or file:PATH")          \
+    X(STRING, log, "stderr, syslog or file:PATH", "stderr", 0, 0, "where log lines go")            \
     X(STRING, state_directory, "path", "/var/spool/sluice", 0, 0,                                  \
       "relative paths start here; itself relative to the configuration file's directory")          \
-    X(STRING, spool, "spool", "sqlite:queue.db", 0, 0,                                             \
-      "the durable queue: sqlite:PATH, postoffice:DIR, postgresql://... or memory:")               \
+    X(STRING, spool,                                                                               \
+      "sqlite:PATH, postoffice:DIR, postgresql://... or memory:", "sqlite:queue.db", 0, 0,         \
+      "the durable queue")                                                                         \
     X(SIZE, spool_inline_limit, "bytes", "128k", 0, 1 << 30,                                       \
       "larger content is kept in a file beside the database")                                      \
     X(STRING, maildrop, "path", "maildrop", 0, 0, "directory where sendmail leaves mail")          \
@@ -309,7 +313,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, command, "", "raw", "", 0, 0, "command line of pipe and ta agents")                  \
     X(STRING, user, "", "user", "", 0, 0, "user of the command; empty: the daemon's")              \
     X(STRING, group, "", "group", "", 0, 0, "group of the command; empty: that of user")           \
-    X(STRING, maildir, "", "path", "mail/%d/%u/", 0, 0,                                            \
+    X(STRING, maildir, "", "mailbox path", "mail/%d/%u/", 0, 0,                                    \
       "directory of a mailbox; %u local part, %d domain, %% a per cent sign")                      \
     X(SIZE, size_limit, "", "bytes", "0", 0, PARAM_NO_MAX, "larger messages fail; 0: no limit")    \
     /* the SMTP and LMTP client */                                                                 \

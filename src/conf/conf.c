@@ -1,0 +1,845 @@
+/*
+ * Loading goes in steps, because a value may name what stands further down:
+ *
+ *   read      items of the file and its includes -> settings and overrides as raw text, clauses
+ * parsed evaluate  expand and parse each setting into struct conf and its defaults finish    paths,
+ * per-transport policies, routing tables, combinations that can't work
+ *
+ * Every step goes on after an error, so that one run shows all of them.
+ */
+#include "conf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "conf_private.h"
+#include "expand.h"
+#include "grammar.h"
+#include "match.h"
+#include "mem.h"
+#include "nexthop.h"
+
+#define PROBLEM_TEXT_MAX 1024 /* bytes; what is quoted in a problem is cut to QUOTE_MAX */
+#define QUOTE_MAX        100
+#define OVERRIDES_MAX    10000u
+#define READ_CHUNK       65536
+
+struct loader {
+    struct conf *conf;
+    struct conf_private *inner;
+    struct conf_problems *problems;
+    const char *directory; /* of the configuration file; absolute */
+    const char *hostname;
+    const char *mydomain; /* default of the parameter */
+    unsigned includes, depth;
+    struct layer *defaults_clause; /* rule 3 of policy.h */
+    struct clause_body *body;      /* of the clause that is open; NULL = none */
+    bool body_has_values;
+    bool in_defaults_clause;
+    size_t first_empty; /* clauses from here on wait for the next body with values */
+    size_t clause_room, override_room;
+};
+
+/* ---- problems ----------------------------------------------------------------------------------
+ */
+
+void problem_add(struct conf_problems *problems, enum conf_severity severity, const char *file,
+                 unsigned line, unsigned column, const char *format, ...)
+{
+    char text[PROBLEM_TEXT_MAX];
+    va_list args;
+
+    problems->errors += severity == CONF_ERROR;
+    if (problems->count == CONF_PROBLEMS_MAX) {
+        problems->dropped++;
+        return;
+    }
+    va_start(args, format);
+    CHECK(vsnprintf(text, sizeof text, format, args) >= 0);
+    va_end(args);
+    problems->at[problems->count++] = (struct conf_problem){
+        severity, mem_string(file), line, column, mem_string(text),
+    };
+}
+
+void conf_problems_fini(struct conf_problems *problems)
+{
+    for (size_t i = 0; i < problems->count; i++) {
+        mem_free(problems->at[i].file);
+        mem_free(problems->at[i].text);
+    }
+    *problems = (struct conf_problems){.count = 0};
+}
+
+/* For messages: not longer than a line of them should be. */
+static struct slice quote(struct slice s)
+{
+    s.len = s.len > QUOTE_MAX ? QUOTE_MAX : s.len;
+    return s;
+}
+
+static void bad_value(struct loader *l, const struct param *p, const char *name, struct slice bad,
+                      const char *file, unsigned line, unsigned column)
+{
+    struct buf expected;
+
+    buf_init(&expected, PROBLEM_TEXT_MAX);
+    param_add_expected(&expected, p);
+    problem_add(l->problems, CONF_ERROR, file, line, column, "%s: found `%.*s', expected %s", name,
+                SLICE_ARGS(quote(bad)), buf_cstr(&expected));
+    buf_fini(&expected);
+}
+
+static void unknown_name(struct loader *l, const char *what, struct slice name, bool in_clause,
+                         const char *file, const struct item *item)
+{
+    struct buf nearest;
+
+    buf_init(&nearest, PROBLEM_TEXT_MAX);
+    param_add_nearest(&nearest, name, in_clause);
+    problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "unknown %s `%.*s'%s",
+                what, SLICE_ARGS(quote(name)), buf_cstr(&nearest));
+    buf_fini(&nearest);
+}
+
+/* ---- files -------------------------------------------------------------------------------------
+ */
+
+int file_read(const char *path, struct buf *content)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error = 0;
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0) {
+        return -errno;
+    }
+    if (fstat(fd, &st) != 0) {
+        error = -errno;
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        error = S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+        goto out;
+    }
+    do {
+        size_t left = content->limit - buf_len(content);
+        char *room = buf_room(content, left < READ_CHUNK ? left : READ_CHUNK);
+
+        n = left == 0 ? 0 : read(fd, room, left < READ_CHUNK ? left : READ_CHUNK);
+        if (n < 0) {
+            error = -errno;
+            goto out;
+        }
+        buf_grew(content, (size_t)n);
+    } while (n > 0);
+    if (buf_len(content) == content->limit) {
+        error = -EFBIG;
+    }
+out:
+    (void)close(fd); /* only read from */
+    return error;
+}
+
+const char *path_below(struct pool *pool, const char *directory, struct slice path)
+{
+    size_t len = strlen(directory);
+
+    if (path.len > 0 && path.ptr[0] == '/') {
+        return pool_string(pool, path);
+    }
+    char *joined = pool_new(pool, len + 1 + path.len + 1);
+    memcpy(joined, directory, len);
+    joined[len] = '/';
+    if (path.len > 0) {
+        memcpy(joined + len + 1, path.ptr, path.len);
+    }
+    return joined;
+}
+
+/* ---- step 1: read ------------------------------------------------------------------------------
+ */
+
+static void read_text(struct loader *l, struct slice text, const char *file);
+
+static void *grow(struct pool *pool, void *old, size_t count, size_t *room, size_t size)
+{
+    if (count < *room) {
+        return old;
+    }
+    size_t wider = *room == 0 ? 16 : *room * 2;
+    void *array = pool_new(pool, wider * size);
+    if (count > 0) {
+        memcpy(array, old, count * size);
+    }
+    *room = wider;
+    return array;
+}
+
+static void set_parameter(struct loader *l, const struct param *p, const struct item *item,
+                          const char *file)
+{
+    struct setting *s = &l->inner->settings[p - param_table];
+
+    if (s->raw != NULL) {
+        problem_add(l->problems, CONF_WARNING, file, item->line, item->column,
+                    "%.*s was set before, at %s:%u; this value holds",
+                    SLICE_ARGS(quote(item->name)), s->file, s->line);
+    }
+    if (param_is_idle(p)) {
+        problem_add(l->problems, CONF_WARNING, file, item->line, item->column, "%.*s has %s",
+                    SLICE_ARGS(quote(item->name)), p->meaning);
+    }
+    *s = (struct setting){pool_string(&l->inner->pool, item->value), file, item->value_line,
+                          item->value_column};
+}
+
+static void read_parameter(struct loader *l, const struct item *item, const char *file)
+{
+    struct conf_private *inner = l->inner;
+    const struct param *p = param_find(item->name);
+    struct slice transport;
+
+    if (p != NULL) {
+        set_parameter(l, p, item, file);
+        return;
+    }
+    p = param_find_override(item->name, &transport);
+    if (p == NULL) {
+        unknown_name(l, "parameter", item->name, false, file, item);
+        return;
+    }
+    if (inner->override_count == OVERRIDES_MAX) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
+                    "more than %u settings for single transports", OVERRIDES_MAX);
+        return;
+    }
+    inner->overrides = grow(&inner->pool, inner->overrides, inner->override_count,
+                            &l->override_room, sizeof *inner->overrides);
+    inner->overrides[inner->override_count++] = (struct override){
+        .param = p,
+        .transport = pool_string(&inner->pool, transport),
+        .name = pool_string(&inner->pool, item->name),
+        .raw = pool_string(&inner->pool, item->value),
+        .file = file,
+        .line = item->value_line,
+        .column = item->value_column,
+    };
+}
+
+static void read_zmailer(struct loader *l, const struct item *item, const char *file)
+{
+    const struct param *p = param_find_zmailer(item->name);
+
+    if (p == NULL) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
+                    "unknown PARAM `%.*s', expected mailqsock, authfile, notifysock, "
+                    "global-report-interval, msgwriteasync or store-error-on-error",
+                    SLICE_ARGS(quote(item->name)));
+        return;
+    }
+    set_parameter(l, p, item, file);
+}
+
+/* Clauses without values that came before this body take it as theirs. */
+static void close_clause(struct loader *l)
+{
+    struct conf_private *inner = l->inner;
+
+    if (l->body == NULL || !l->body_has_values) {
+        return;
+    }
+    for (size_t i = l->first_empty; i < inner->clause_count; i++) {
+        inner->clauses[i].body = l->body;
+    }
+    l->first_empty = inner->clause_count;
+    l->body = NULL;
+}
+
+static void open_clause(struct loader *l, const struct item *item, const char *file)
+{
+    struct conf_private *inner = l->inner;
+    struct slice host = item->name, channel = slice_cut(&host, '/');
+    const char *error = glob_error(channel);
+
+    close_clause(l);
+    l->body = NULL;
+    if (host.ptr == NULL) {
+        host = SLICE("*");
+    }
+    error = error == NULL ? glob_error(host) : error;
+    if (error != NULL) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "pattern `%.*s': %s",
+                    SLICE_ARGS(quote(item->name)), error);
+    }
+    l->in_defaults_clause = slice_equal(channel, SLICE("*")) && slice_equal(host, SLICE("*"));
+    if (l->in_defaults_clause) {
+        struct layer *next = pool_new(&inner->pool, sizeof *next);
+
+        if (l->defaults_clause != NULL) {
+            *next = *l->defaults_clause;
+        }
+        l->defaults_clause = next;
+        return;
+    }
+    if (inner->clause_count == CONF_CLAUSES_MAX) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "more than %u clauses",
+                    CONF_CLAUSES_MAX);
+        return;
+    }
+    inner->clauses = grow(&inner->pool, inner->clauses, inner->clause_count, &l->clause_room,
+                          sizeof *inner->clauses);
+    l->body = pool_new(&inner->pool, sizeof *l->body);
+    l->body->base = l->defaults_clause;
+    l->body->number = (uint32_t)inner->clause_count + 1;
+    l->body_has_values = false;
+    char *pattern = pool_string(&inner->pool, item->name);
+    inner->clauses[inner->clause_count++] = (struct clause){
+        .pattern = pattern,
+        .channel = slice_of(pattern, channel.len),
+        .host = host.ptr == item->name.ptr + channel.len + 1
+                    ? slice_of(pattern + channel.len + 1, host.len)
+                    : SLICE("*"),
+        .body = l->body,
+        .file = file,
+        .line = item->line,
+    };
+}
+
+static void read_clause_value(struct loader *l, const struct item *item, const char *file)
+{
+    const struct param *p = param_find_in_clause(item->name);
+    bool is_flag = item->kind == ITEM_FLAG;
+    struct slice value = is_flag ? SLICE("yes") : slice_trim(item->value), bad;
+    struct layer scratch = {.set = {false}};
+    struct layer *layer = l->in_defaults_clause ? l->defaults_clause
+                          : l->body != NULL     ? &l->body->own
+                                                : &scratch; /* of a clause beyond the limit */
+
+    l->body_has_values = true;
+    if (p == NULL) {
+        unknown_name(l, "word in a clause,", item->name, true, file, item);
+        return;
+    }
+    if (is_flag && p->type != PARAM_BOOL) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
+                    "%s needs a value: %s=...", p->suffix, p->suffix);
+        return;
+    }
+    if (!layer_parse(layer, p, value, &l->inner->pool, &bad)) {
+        bad_value(l, p, p->suffix, bad, file, is_flag ? item->line : item->value_line,
+                  is_flag ? item->column : item->value_column);
+        return;
+    }
+    if (param_is_idle(p)) {
+        problem_add(l->problems, CONF_WARNING, file, item->line, item->column, "%s has %s",
+                    p->suffix, p->meaning);
+    }
+}
+
+/* Problems of opening a file are put where it is named. */
+static void read_file(struct loader *l, const char *path, const char *from_file, unsigned line,
+                      unsigned column)
+{
+    struct buf content;
+    int error;
+
+    buf_init(&content, CONF_FILE_MAX);
+    error = file_read(path, &content);
+    if (error != 0) {
+        problem_add(l->problems, CONF_ERROR, from_file, line, column, "can't read %s: %s", path,
+                    strerror(-error));
+    } else {
+        read_text(l, buf_slice(&content), path);
+    }
+    buf_fini(&content);
+}
+
+static void read_include(struct loader *l, const struct item *item, const char *file)
+{
+    if (item->value.len == 0) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
+                    "include: a file name is expected");
+        return;
+    }
+    if (l->depth == CONF_DEPTH_MAX || l->includes == CONF_INCLUDES_MAX) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
+                    "include: nested deeper than %u, or more than %u files", CONF_DEPTH_MAX,
+                    CONF_INCLUDES_MAX);
+        return;
+    }
+    l->depth++;
+    l->includes++;
+    read_file(l, path_below(&l->inner->pool, l->directory, item->value), file, item->value_line,
+              item->value_column);
+    l->depth--;
+}
+
+/* Texts are C strings from here on. */
+static bool refuse_nul(struct loader *l, struct slice text, const char *file)
+{
+    size_t at = slice_find(text, '\0');
+    unsigned line = 1, column = 1;
+
+    if (at == text.len) {
+        return false;
+    }
+    for (size_t i = 0; i < at; i++) {
+        column = text.ptr[i] == '\n' ? 1 : column + 1;
+        line += text.ptr[i] == '\n';
+    }
+    problem_add(l->problems, CONF_ERROR, file, line, column, "a NUL byte has no place in a text");
+    return true;
+}
+
+static void read_text(struct loader *l, struct slice text, const char *file)
+{
+    const char *name = pool_string(&l->inner->pool, slice_string(file));
+    struct grammar g;
+    struct item item;
+
+    if (refuse_nul(l, text, name)) {
+        return;
+    }
+    grammar_init(&g, text);
+    do {
+        grammar_next(&g, &item);
+        switch (item.kind) {
+        case ITEM_END:
+            break;
+        case ITEM_PARAMETER:
+            read_parameter(l, &item, name);
+            break;
+        case ITEM_ZMAILER:
+            read_zmailer(l, &item, name);
+            break;
+        case ITEM_INCLUDE:
+            read_include(l, &item, name);
+            break;
+        case ITEM_CLAUSE:
+            open_clause(l, &item, name);
+            break;
+        case ITEM_VALUE:
+        case ITEM_FLAG:
+            read_clause_value(l, &item, name);
+            break;
+        case ITEM_BAD:
+            problem_add(l->problems, CONF_ERROR, name, item.line, item.column, "%s", item.error);
+            break;
+        }
+    } while (item.kind != ITEM_END);
+    grammar_fini(&g);
+}
+
+/* After all files: what the last clauses lack, and the agents that clauses imply. */
+static void finish_clauses(struct loader *l)
+{
+    struct conf_private *inner = l->inner;
+    size_t agent = (size_t)(param_find_in_clause(SLICE("agent")) - param_table);
+    size_t command = (size_t)(param_find_in_clause(SLICE("command")) - param_table);
+
+    close_clause(l);
+    for (size_t i = l->first_empty; i < inner->clause_count; i++) {
+        problem_add(l->problems, CONF_WARNING, inner->clauses[i].file, inner->clauses[i].line, 1,
+                    "clause `%s' has no values, and none follows whose values it could take",
+                    inner->clauses[i].pattern);
+    }
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        struct layer *own = &inner->clauses[i].body->own;
+
+        if (own->set[command] && !own->set[agent]) {
+            own->values.agent = CONF_AGENT_TA;
+            own->set[agent] = true;
+        }
+    }
+    inner->defaults_clause = l->defaults_clause;
+}
+
+/* ---- step 2: evaluate --------------------------------------------------------------------------
+ */
+
+static struct slice raw_value(struct loader *l, const struct param *p)
+{
+    const struct setting *s = &l->inner->settings[p - param_table];
+
+    if (s->raw != NULL) {
+        return slice_string(s->raw);
+    }
+    if (strcmp(p->name, "myhostname") == 0) {
+        return slice_string(l->hostname);
+    }
+    if (strcmp(p->name, "mydomain") == 0) {
+        return slice_string(l->mydomain);
+    }
+    return slice_string(p->preset);
+}
+
+static bool lookup(void *context, struct slice name, struct slice *ret_value)
+{
+    struct loader *l = context;
+    const struct param *p = param_find(name);
+    struct slice transport;
+
+    for (size_t i = l->inner->override_count; p == NULL && i > 0; i--) {
+        if (slice_equal(slice_string(l->inner->overrides[i - 1].name), name)) {
+            *ret_value = slice_string(l->inner->overrides[i - 1].raw);
+            return true;
+        }
+    }
+    p = p != NULL ? p : param_find_override(name, &transport);
+    if (p == NULL) {
+        return false;
+    }
+    *ret_value = raw_value(l, p);
+    return true;
+}
+
+/* Expand `raw`; false after a problem. *ret_value lasts as long as `out`. */
+static bool expand_value(struct loader *l, const struct param *p, const char *name,
+                         struct slice raw, const struct setting *where, struct buf *out,
+                         struct slice *ret_value)
+{
+    struct slice bad;
+    const char *error;
+
+    buf_clear(out);
+    if (strcmp(p->unit, "raw") == 0) {
+        *ret_value = raw;
+        return true;
+    }
+    if (!expand(raw, lookup, l, out, &bad, &error)) {
+        problem_add(l->problems, CONF_ERROR, where->file, where->line, where->column,
+                    "%s: `%.*s' %s", name, SLICE_ARGS(quote(bad)), error);
+        return false;
+    }
+    *ret_value = slice_trim(buf_slice(out));
+    return true;
+}
+
+/* Postfix's rule for feedback it does not understand. */
+static bool feedback_excused(struct loader *l, const struct param *p, const char *name,
+                             struct slice value, const struct setting *where)
+{
+    if (p->type != PARAM_FEEDBACK || value.len == 0) {
+        return false;
+    }
+    problem_add(l->problems, CONF_WARNING, where->file, where->line, where->column,
+                "%s: ignoring malformed or unreasonable feedback: %.*s; 1 holds", name,
+                SLICE_ARGS(quote(value)));
+    return true;
+}
+
+static void evaluate(struct loader *l, const struct param *p, struct buf *out)
+{
+    const struct setting *s = &l->inner->settings[p - param_table];
+    void *base = p->suffix == NULL ? (void *)l->conf : &l->conf->defaults;
+    const char *name = p->name[0] != '\0' ? p->name : p->suffix;
+    struct setting where = s->raw != NULL ? *s : (struct setting){.file = "built-in defaults"};
+    struct slice value, bad;
+
+    /* The built-in value first, so that every member is sound even after an error. */
+    if (slice_find(slice_string(p->preset), '$') == strlen(p->preset)) {
+        CHECK(param_parse(p, slice_string(p->preset), &l->inner->pool, base, &bad) ||
+              p->preset[0] == '\0');
+    } else {
+        CHECK(param_parse(p, SLICE(""), &l->inner->pool, base, &bad));
+    }
+    if (expand_value(l, p, name, raw_value(l, p), &where, out, &value) &&
+        !param_parse(p, value, &l->inner->pool, base, &bad) &&
+        !feedback_excused(l, p, name, value, &where)) {
+        bad_value(l, p, name, bad, where.file, where.line, where.column);
+    }
+}
+
+static void evaluate_override(struct loader *l, struct override *o, struct buf *out)
+{
+    struct setting where = {o->raw, o->file, o->line, o->column};
+    struct policy scratch;
+    struct slice value, bad;
+
+    if (!expand_value(l, o->param, o->name, slice_string(o->raw), &where, out, &value)) {
+        return;
+    }
+    if (param_parse(o->param, value, &l->inner->pool, &scratch, &bad)) {
+        o->raw = pool_string(&l->inner->pool, value);
+    } else if (feedback_excused(l, o->param, o->name, value, &where)) {
+        o->raw = "1";
+    } else {
+        bad_value(l, o->param, o->name, bad, o->file, o->line, o->column);
+    }
+}
+
+/* ---- step 3: finish ----------------------------------------------------------------------------
+ */
+
+static const struct setting *setting_of(struct loader *l, const char *name)
+{
+    return &l->inner->settings[param_find(slice_string(name)) - param_table];
+}
+
+static void combination(struct loader *l, enum conf_severity severity, const char *name,
+                        const char *text)
+{
+    const struct setting *s = setting_of(l, name);
+
+    problem_add(l->problems, severity, s->raw != NULL ? s->file : "built-in defaults", s->line,
+                s->column, "%s %s", name, text);
+}
+
+static void check_combinations(struct loader *l)
+{
+    struct conf *c = l->conf;
+
+    if (c->minimal_backoff_time_us > c->maximal_backoff_time_us) {
+        bool maximal = setting_of(l, "maximal_backoff_time")->raw != NULL;
+
+        combination(l, CONF_ERROR, maximal ? "maximal_backoff_time" : "minimal_backoff_time",
+                    maximal ? "is less than minimal_backoff_time"
+                            : "is greater than maximal_backoff_time");
+    }
+    if (c->bounce_queue_lifetime_us > c->maximal_queue_lifetime_us) {
+        bool bounce = setting_of(l, "bounce_queue_lifetime")->raw != NULL;
+
+        combination(
+            l, CONF_WARNING, bounce ? "bounce_queue_lifetime" : "maximal_queue_lifetime",
+            "makes bounce_queue_lifetime greater than maximal_queue_lifetime; it is lowered");
+        c->bounce_queue_lifetime_us = c->maximal_queue_lifetime_us;
+    }
+    if (c->qmgr_message_recipient_limit < c->qmgr_message_active_limit) {
+        bool recipients = setting_of(l, "qmgr_message_recipient_limit")->raw != NULL;
+
+        combination(l, CONF_WARNING,
+                    recipients ? "qmgr_message_recipient_limit" : "qmgr_message_active_limit",
+                    "makes qmgr_message_recipient_limit less than qmgr_message_active_limit; it is "
+                    "raised");
+        c->qmgr_message_recipient_limit = c->qmgr_message_active_limit;
+    }
+    if (setting_of(l, "address_verify_pending_request_limit")->raw == NULL) {
+        c->address_verify_pending_request_limit =
+            c->qmgr_message_active_limit < 4 ? 1 : c->qmgr_message_active_limit / 4;
+    }
+    for (size_t i = 0; i < c->control_listen.count; i++) {
+        static const struct cidr loopback4 = {{[10] = 0xff, 0xff, 127}, 104};
+        static const struct cidr loopback6 = {{[15] = 1}, 128};
+        struct nexthop n;
+        unsigned char ip[16];
+
+        if (nexthop_parse(slice_string(c->control_listen.items[i]), &n) && ip_parse(n.host, ip) &&
+            !cidr_match(&loopback4, ip) && !cidr_match(&loopback6, ip)) {
+            combination(l, CONF_ERROR, "control_listen",
+                        "may name loopback addresses only: whoever reaches it steers the queue");
+        }
+    }
+}
+
+/* Settings that nothing will ever look at. */
+static void check_transports(struct loader *l)
+{
+    struct conf_private *inner = l->inner;
+
+    for (size_t i = 0; i < inner->override_count; i++) {
+        const struct override *o = &inner->overrides[i];
+
+        if (conf_transport_find(l->conf, slice_string(o->transport)) == NULL) {
+            struct buf nearest;
+
+            buf_init(&nearest, PROBLEM_TEXT_MAX);
+            param_add_nearest(&nearest, slice_string(o->name), false);
+            problem_add(l->problems, CONF_WARNING, o->file, o->line, o->column,
+                        "%s has no effect: nothing declares a transport `%s'%s", o->name,
+                        o->transport, buf_cstr(&nearest));
+            buf_fini(&nearest);
+        }
+    }
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        const struct clause *c = &inner->clauses[i];
+
+        if (pattern_is_plain(c->channel) && conf_transport_find(l->conf, c->channel) == NULL) {
+            problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
+                        "clause `%s' has no effect: nothing declares a transport `%.*s'",
+                        c->pattern, SLICE_ARGS(c->channel));
+        }
+        int agent = c->body->own.values.agent;
+        if (clause_is_whole_transport(c) && c->body->own.values.command == NULL &&
+            (agent == CONF_AGENT_PIPE || agent == CONF_AGENT_TA)) {
+            problem_add(l->problems, CONF_ERROR, c->file, c->line, 1,
+                        "clause `%s' needs command=... for its agent", c->pattern);
+        }
+    }
+}
+
+static bool is_path(const struct param *p)
+{
+    return p->type == PARAM_STRING && slice_ends_nocase(slice_string(p->unit), SLICE("path"));
+}
+
+static void resolve_path(struct loader *l, const char **path)
+{
+    if (*path != NULL && **path != '\0') {
+        *path = path_below(&l->inner->pool, l->conf->state_directory, slice_string(*path));
+    }
+}
+
+/* "sqlite:queue.db" and the like: the path behind the colon. */
+static void resolve_behind(struct loader *l, const char **text, const char *prefix)
+{
+    size_t len = strlen(prefix);
+
+    if (strncmp(*text, prefix, len) == 0) {
+        const char *path =
+            path_below(&l->inner->pool, l->conf->state_directory, slice_string(*text + len));
+        char *joined = pool_new(&l->inner->pool, len + strlen(path) + 1);
+
+        memcpy(joined, prefix, len);
+        memcpy(joined + len, path, strlen(path) + 1);
+        *text = joined;
+    }
+}
+
+static void resolve_layer_paths(struct loader *l, struct layer *layer)
+{
+    for (size_t i = param_policy_first; i < param_count; i++) {
+        if (is_path(&param_table[i]) && layer->set[i]) {
+            resolve_path(l, (const char **)((char *)&layer->values + param_table[i].offset));
+        }
+    }
+}
+
+static void resolve_paths(struct loader *l)
+{
+    struct conf *c = l->conf;
+
+    c->state_directory =
+        path_below(&l->inner->pool, l->directory, slice_string(c->state_directory));
+    for (size_t i = 0; i < param_count; i++) {
+        const struct param *p = &param_table[i];
+        char *base = p->suffix == NULL ? (char *)c : (char *)&c->defaults;
+
+        if (is_path(p) && strcmp(p->name, "state_directory") != 0) {
+            resolve_path(l, (const char **)(base + p->offset));
+        }
+    }
+    resolve_behind(l, &c->spool, "sqlite:");
+    resolve_behind(l, &c->spool, "postoffice:");
+    resolve_behind(l, &c->log, "file:");
+    for (size_t i = 0; i < l->inner->override_count; i++) {
+        struct override *o = &l->inner->overrides[i];
+
+        if (is_path(o->param)) {
+            resolve_path(l, &o->raw);
+        }
+    }
+    for (size_t i = 0; i < l->inner->clause_count; i++) {
+        struct clause_body *body = l->inner->clauses[i].body;
+
+        /* Bodies and bases are shared; a path that is absolute already stays as it is. */
+        resolve_layer_paths(l, &body->own);
+        if (body->base != NULL) {
+            resolve_layer_paths(l, body->base);
+        }
+    }
+    if (l->defaults_clause != NULL) {
+        resolve_layer_paths(l, l->defaults_clause);
+    }
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
+
+static void find_names(struct loader *l, const struct conf_world *world)
+{
+    char hostname[256] = "localhost";
+    const struct setting *set = setting_of(l, "myhostname");
+
+    if (world != NULL && world->hostname != NULL) {
+        l->hostname = pool_string(&l->inner->pool, slice_string(world->hostname));
+    } else {
+        if (gethostname(hostname, sizeof hostname - 1) != 0 || hostname[0] == '\0') {
+            strcpy(hostname, "localhost"); /* as Postfix does; the name can be configured */
+        }
+        l->hostname = pool_string(&l->inner->pool, slice_string(hostname));
+    }
+    const char *name = set->raw != NULL ? set->raw : l->hostname;
+    const char *dot = strchr(name, '.');
+    l->mydomain = dot != NULL ? dot + 1 : "localdomain";
+}
+
+static struct conf *load(const char *path, struct slice text, const char *name,
+                         const char *directory, const struct conf_world *world,
+                         struct conf_problems *problems)
+{
+    struct conf *conf = mem_new(sizeof *conf);
+    struct loader l = {.conf = conf, .problems = problems};
+    struct buf out;
+
+    *problems = (struct conf_problems){.count = 0};
+    conf->inner = l.inner = mem_new(sizeof *conf->inner);
+    l.directory = pool_string(&l.inner->pool, slice_string(directory));
+    if (path != NULL) {
+        read_file(&l, path, path, 0, 0);
+    } else {
+        read_text(&l, text, name);
+    }
+    finish_clauses(&l);
+    find_names(&l, world);
+
+    buf_init(&out, CONF_LINE_MAX);
+    for (size_t i = 0; i < param_count; i++) {
+        evaluate(&l, &param_table[i], &out);
+    }
+    for (size_t i = 0; i < l.inner->override_count; i++) {
+        evaluate_override(&l, &l.inner->overrides[i], &out);
+    }
+    buf_fini(&out);
+
+    resolve_paths(&l);
+    check_combinations(&l);
+    policy_prepare(conf);
+    check_transports(&l);
+    route_prepare(conf, l.directory, problems);
+    if (problems->errors > 0) {
+        conf_free(conf);
+        return NULL;
+    }
+    return conf;
+}
+
+struct conf *conf_load(const char *path, const struct conf_world *world,
+                       struct conf_problems *problems)
+{
+    struct slice s = slice_string(path);
+    size_t slash = slice_find_last(s, '/');
+    struct slice parent = slash == s.len ? SLICE(".") : slice_of(path, slash == 0 ? 1 : slash);
+    struct pool scratch = {NULL};
+    char *cwd = getcwd(NULL, 0);
+    const char *directory;
+    struct conf *conf;
+
+    /* Without a working directory (it was removed) relative names are looked up below `/`. */
+    directory = path_below(&scratch, cwd == NULL ? "" : cwd, parent);
+    conf = load(path, slice_of(NULL, 0), NULL, directory, world, problems);
+    mem_free(cwd);
+    pool_fini(&scratch);
+    return conf;
+}
+
+struct conf *conf_load_text(struct slice text, const char *name, const char *directory,
+                            const struct conf_world *world, struct conf_problems *problems)
+{
+    return load(NULL, text, name, directory, world, problems);
+}
+
+void conf_free(struct conf *conf)
+{
+    if (conf != NULL) {
+        route_maps_free(conf->inner->maps);
+        pool_fini(&conf->inner->pool);
+        mem_free(conf->inner);
+        mem_free(conf);
+    }
+}

@@ -1,0 +1,266 @@
+/* Texts for people: problems, values, explanations and the manual page, all from the one table. */
+#include <string.h>
+
+#include "check.h"
+#include "conf.h"
+#include "conf_private.h"
+
+/* Appends to a buf may fail; that is sticky there, and the caller looks at the end. */
+
+void conf_print_problems(struct buf *out, const struct conf_problems *problems)
+{
+    for (size_t i = 0; i < problems->count; i++) {
+        const struct conf_problem *p = &problems->at[i];
+
+        (void)buf_add_string(out, p->file);
+        if (p->line > 0) {
+            (void)buf_addf(out, ":%u:%u", p->line, p->column);
+        }
+        (void)buf_addf(out, ": %s: %s\n", p->severity == CONF_ERROR ? "error" : "warning", p->text);
+    }
+    if (problems->count > 0) {
+        (void)buf_addf(out, "%zu errors, %zu warnings", problems->errors,
+                       problems->count + problems->dropped - problems->errors);
+        (void)buf_addf(out, problems->dropped > 0 ? "; %zu of them not shown\n" : "\n",
+                       problems->dropped);
+    }
+}
+
+static const void *base_of(const struct conf *conf, const struct param *p)
+{
+    return p->suffix == NULL ? (const void *)conf : &conf->defaults;
+}
+
+static void print_setting(struct buf *out, const char *name, const struct param *p,
+                          const void *base)
+{
+    (void)buf_addf(out, "%s = ", name);
+    param_print(out, p, base);
+    (void)buf_add_byte(out, '\n');
+}
+
+/* As it stands in a clause: quoted when it contains blanks. */
+static void print_clause_value(struct buf *out, const struct param *p, const struct layer *layer)
+{
+    struct buf value;
+
+    buf_init(&value, CONF_LINE_MAX);
+    param_print(&value, p, &layer->values);
+    struct slice text = buf_slice(&value);
+    bool quoted = text.len == 0 || text.ptr[0] == '#' || slice_find(text, ' ') < text.len ||
+                  slice_find(text, '\t') < text.len;
+    (void)buf_addf(out, quoted ? "\t%s=\"%.*s\"\n" : "\t%s=%.*s\n", p->suffix, SLICE_ARGS(text));
+    buf_fini(&value);
+}
+
+static void print_layer(struct buf *out, const char *pattern, const struct layer *layer)
+{
+    (void)buf_addf(out, "%s\n", pattern);
+    for (size_t i = param_policy_first; i < param_count; i++) {
+        if (layer->set[i]) {
+            print_clause_value(out, &param_table[i], layer);
+        }
+    }
+}
+
+static void print_all(struct buf *out, const struct conf *conf, bool only_changed)
+{
+    const struct conf_private *inner = conf->inner;
+
+    for (size_t i = 0; i < param_count; i++) {
+        const struct param *p = &param_table[i];
+
+        if (p->name[0] != '\0' && (!only_changed || inner->settings[i].raw != NULL)) {
+            print_setting(out, p->name, p, base_of(conf, p));
+        }
+    }
+    for (size_t i = 0; i < inner->override_count; i++) {
+        (void)buf_addf(out, "%s = %s\n", inner->overrides[i].name, inner->overrides[i].raw);
+    }
+    /* Each clause with the defaults it was opened under, so that the text means the same when it is
+     * read again. */
+    const struct layer *base = NULL;
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        const struct clause *c = &inner->clauses[i];
+        bool shared = i + 1 < inner->clause_count && inner->clauses[i + 1].body == c->body;
+
+        if (c->body->base != base) {
+            base = c->body->base;
+            print_layer(out, "*/*", base);
+        }
+        if (shared) {
+            (void)buf_addf(out, "%s\n", c->pattern);
+        } else {
+            print_layer(out, c->pattern, &c->body->own);
+        }
+    }
+    if (inner->defaults_clause != base && inner->defaults_clause != NULL) {
+        print_layer(out, "*/*", inner->defaults_clause);
+    }
+}
+
+static void print_unknown(struct buf *out, const char *name)
+{
+    (void)buf_addf(out, "unknown parameter `%s'", name);
+    param_add_nearest(out, slice_string(name), false);
+    (void)buf_add_byte(out, '\n');
+}
+
+/* A parameter, TRANSPORT_name, or a word of clauses. */
+static const struct param *find_any(const char *name, struct slice *ret_transport)
+{
+    const struct param *p = param_find(slice_string(name));
+
+    *ret_transport = slice_of(NULL, 0);
+    p = p != NULL ? p : param_find_override(slice_string(name), ret_transport);
+    return p != NULL ? p : param_find_in_clause(slice_string(name));
+}
+
+bool conf_print(struct buf *out, const struct conf *conf, const char *const *names, size_t count,
+                bool only_changed)
+{
+    bool all_known = true;
+
+    if (names == NULL) {
+        print_all(out, conf, only_changed);
+        return true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct slice transport;
+        const struct param *p = find_any(names[i], &transport);
+        const struct conf_transport *t =
+            transport.ptr == NULL ? NULL : conf_transport_find(conf, transport);
+
+        if (p == NULL || (transport.ptr != NULL && t == NULL)) {
+            print_unknown(out, names[i]);
+            all_known = false;
+        } else if (!only_changed || t != NULL ||
+                   conf->inner->settings[p - param_table].raw != NULL) {
+            print_setting(out, names[i], p, t != NULL ? &t->policy : base_of(conf, p));
+        }
+    }
+    return all_known;
+}
+
+static const char *preset_text(const struct param *p)
+{
+    return p->preset[0] == '\0' ? "(empty)" : p->preset;
+}
+
+bool conf_explain(struct buf *out, const struct conf *conf, const char *name)
+{
+    struct slice transport;
+    const struct param *p = find_any(name, &transport);
+
+    if (p == NULL) {
+        print_unknown(out, name);
+        return false;
+    }
+    (void)buf_addf(out, "%s: %s\n  value: ", name, p->meaning);
+    param_add_expected(out, p);
+    (void)buf_addf(out, "\n  default: %s\n", preset_text(p));
+    if (p->suffix == NULL) {
+        (void)buf_add_string(out, "  scope: everything\n");
+    } else if (p->name[0] == '\0') {
+        (void)buf_addf(out, "  scope: clauses, as %s=\n", p->suffix);
+    } else {
+        (void)buf_addf(out, "  scope: all transports as %s, one as TRANSPORT_%s, clauses as %s=\n",
+                       p->name, p->suffix, p->suffix);
+    }
+    if (conf != NULL && (p->suffix == NULL || p->name[0] != '\0')) {
+        (void)buf_add_string(out, "  now: ");
+        (void)conf_print(out, conf, &name, 1, false); /* the name is known */
+    }
+    return true;
+}
+
+/* ---- manual page -------------------------------------------------------------------------------
+ */
+
+/* Text as roff wants it: no line starts with a control character, backslashes are shown. */
+static void add_roff(struct buf *out, const char *text)
+{
+    if (*text == '.' || *text == '\'') {
+        (void)buf_add_string(out, "\\&");
+    }
+    for (; *text != '\0'; text++) {
+        if (*text == '\\') {
+            (void)buf_add_string(out, "\\e");
+        } else if (*text == '-') {
+            (void)buf_add_string(out, "\\-");
+        } else {
+            (void)buf_add_byte(out, *text);
+        }
+    }
+}
+
+static void man_param(struct buf *out, const struct param *p, const char *name)
+{
+    struct buf expected;
+
+    buf_init(&expected, CONF_LINE_MAX);
+    param_add_expected(&expected, p);
+    (void)buf_addf(out, ".It Cm %s Pq default : Ql ", name);
+    add_roff(out, p->preset[0] == '\0' ? "\"\"" : p->preset);
+    (void)buf_add_byte(out, '\n');
+    add_roff(out, p->meaning);
+    (void)buf_add_string(out, ".\nExpected: ");
+    add_roff(out, buf_cstr(&expected));
+    (void)buf_add_string(out, ".\n");
+    if (p->suffix != NULL && p->name[0] != '\0') {
+        (void)buf_addf(out, "For one transport: TRANSPORT_%s; in a clause: %s.\n", p->suffix,
+                       p->suffix);
+    }
+    buf_fini(&expected);
+}
+
+void conf_print_man(struct buf *out)
+{
+    static const char head[] =
+        ".Dd November 21, 2026\n"
+        ".Dt SLUICE.CONF 5\n"
+        ".Os\n"
+        ".Sh NAME\n"
+        ".Nm sluice.conf\n"
+        ".Nd configuration of the Sluice mail queue manager\n"
+        ".Sh DESCRIPTION\n"
+        "A line that starts in the first column with a name and an equals sign is a parameter.\n"
+        "Lines that start with a blank continue its value.\n"
+        "Within it $name, ${name} and $(name) stand for the value of another parameter,\n"
+        "${name?text} for text when that value is not empty, ${name:text} when it is,\n"
+        "and $$ for a dollar sign.\n"
+        ".Pp\n"
+        "Any other line that starts in the first column opens a clause: a shell pattern\n"
+        "transport/nexthop, followed on the same and on indented lines by name=value pairs.\n"
+        "Values with blanks stand in double quotes.\n"
+        ".Pp\n"
+        "A line PARAMname = value is a parameter of ZMailer's scheduler,\n"
+        "a line include FILE reads another file in its place,\n"
+        "and # begins a comment.\n"
+        ".Pp\n"
+        "A value that depends on the destination is the first of: the first clause that matches,\n"
+        "the clause that declares the transport, the clause */*, the parameter\n"
+        "TRANSPORT_name, and the parameter for all transports.\n"
+        "A clause whose pattern is NAME/* and that says agent= or command= declares a transport.\n"
+        "Built-in transports are smtp, relay, lmtp, local, error, retry and discard;\n"
+        "local has destination_recipient_limit 1 and destination_concurrency_limit 2.\n"
+        ".Pp\n"
+        "Relative paths start at state_directory; that itself, included files and\n"
+        "transport_maps start at the directory of the configuration file.\n";
+
+    (void)buf_add_string(out, head);
+    (void)buf_add_string(out, ".Sh PARAMETERS\n.Bl -tag -width Ds\n");
+    for (size_t i = 0; i < param_count; i++) {
+        if (param_table[i].name[0] != '\0') {
+            man_param(out, &param_table[i], param_table[i].name);
+        }
+    }
+    (void)buf_add_string(out, ".El\n.Sh VALUES OF CLAUSES\n"
+                              "Besides those above, without TRANSPORT_:\n.Bl -tag -width Ds\n");
+    for (size_t i = param_policy_first; i < param_count; i++) {
+        if (param_table[i].name[0] == '\0') {
+            man_param(out, &param_table[i], param_table[i].suffix);
+        }
+    }
+    (void)buf_add_string(out, ".El\n.Sh SEE ALSO\n.Xr sluiced 8\n");
+}

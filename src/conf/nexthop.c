@@ -1,0 +1,117 @@
+#include "nexthop.h"
+
+#include <string.h>
+
+#include "match.h"
+
+#define HOST_MAX 255
+
+static bool host_name_ok(struct slice host)
+{
+    if (host.len == 0 || host.len > HOST_MAX || host.ptr[0] == '.' || host.ptr[0] == '-') {
+        return false;
+    }
+    for (size_t i = 0; i < host.len; i++) {
+        unsigned char c = (unsigned char)host.ptr[i];
+
+        /* Names in UTF-8 are let through: SMTPUTF8 domains become next hops. */
+        if (!ascii_is_alnum((char)c) && c != '-' && c != '_' && c != '.' && c < 0x80) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool unix_path(struct slice text, struct slice *ret_path)
+{
+    if (!slice_starts(text, SLICE("unix:")) || text.len == 5 ||
+        memchr(text.ptr, '\0', text.len) != NULL) {
+        return false;
+    }
+    *ret_path = slice_skip(text, 5);
+    return true;
+}
+
+/* "host" or "[host]" in front of what remains in *rest; *rest is then empty or starts with ':'. */
+static bool take_host(struct slice *rest, struct slice *ret_host, bool *ret_bracketed)
+{
+    bool bracketed = rest->len > 0 && rest->ptr[0] == '[';
+    size_t end = slice_find(*rest, bracketed ? ']' : ':');
+
+    if (bracketed && end == rest->len) {
+        return false;
+    }
+    *ret_host = slice_of(rest->ptr + bracketed, end - bracketed);
+    *rest = slice_skip(*rest, end + bracketed);
+    *ret_bracketed = bracketed;
+    return rest->len == 0 || rest->ptr[0] == ':';
+}
+
+static bool take_port(struct slice rest, unsigned lowest, uint16_t *ret_port)
+{
+    unsigned long long port;
+
+    if (rest.len == 0 || !slice_number(slice_skip(rest, 1), UINT16_MAX, &port) || port < lowest) {
+        return false;
+    }
+    *ret_port = (uint16_t)port;
+    return true;
+}
+
+bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop)
+{
+    struct nexthop n = {.is_unix = false};
+    unsigned char ip[16];
+    bool bracketed;
+
+    if (unix_path(text, &n.host)) {
+        n.is_unix = true;
+        *ret_nexthop = n;
+        return true;
+    }
+    if (!take_host(&text, &n.host, &bracketed) || (text.len > 0 && !take_port(text, 1, &n.port))) {
+        return false;
+    }
+    if (bracketed && slice_starts_nocase(n.host, SLICE("ipv6:"))) {
+        n.host = slice_skip(n.host, 5);
+    }
+    n.use_mx = !bracketed;
+    n.is_address = ip_parse(n.host, ip);
+    if (!n.is_address && !host_name_ok(n.host)) {
+        return false;
+    }
+    *ret_nexthop = n;
+    return true;
+}
+
+bool listen_parse(struct slice text, struct listen_address *ret_listen)
+{
+    struct listen_address l = {.lmtp = slice_starts_nocase(text, SLICE("lmtp:"))};
+    unsigned char ip[16];
+    bool bracketed;
+
+    if (!l.lmtp && !slice_starts_nocase(text, SLICE("smtp:"))) {
+        return false;
+    }
+    text = slice_skip(text, 5);
+    if (l.lmtp && unix_path(text, &l.host)) {
+        l.is_unix = true;
+        *ret_listen = l;
+        return true;
+    }
+    if (!slice_starts(text, SLICE("//"))) {
+        return false;
+    }
+    text = slice_skip(text, 2);
+    if (!take_host(&text, &l.host, &bracketed) || !take_port(text, 0, &l.port)) {
+        return false;
+    }
+    if (slice_equal(l.host, SLICE("*"))) {
+        l.host.len = 0;
+    }
+    if (l.host.len > 0 && !ip_parse(l.host, ip) && (bracketed || !host_name_ok(l.host))) {
+        return false;
+    }
+    *ret_listen = l;
+    return true;
+}

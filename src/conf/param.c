@@ -1,0 +1,601 @@
+#include "param.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "check.h"
+#include "conf.h"
+#include "match.h"
+#include "nexthop.h"
+
+/* ---- the table ---------------------------------------------------------------------------------
+ */
+
+#define MEMBER_NAME_STRING(name)   name
+#define MEMBER_NAME_LIST(name)     name
+#define MEMBER_NAME_BOOL(name)     name
+#define MEMBER_NAME_INT(name)      name
+#define MEMBER_NAME_SIZE(name)     name
+#define MEMBER_NAME_TIME(name)     name##_us
+#define MEMBER_NAME_CHOICE(name)   name
+#define MEMBER_NAME_FEEDBACK(name) name
+#define MEMBER_SIZE(type, member)  sizeof(((type *)NULL)->member)
+
+#define CONF_ROW(type, name, unit, preset, min, max, meaning)                                      \
+    {PARAM_##type,                                                                                 \
+     #name,                                                                                        \
+     NULL,                                                                                         \
+     unit,                                                                                         \
+     preset,                                                                                       \
+     meaning,                                                                                      \
+     min,                                                                                          \
+     max,                                                                                          \
+     offsetof(struct conf, MEMBER_NAME_##type(name)),                                              \
+     MEMBER_SIZE(struct conf, MEMBER_NAME_##type(name))},
+#define POLICY_ROW(type, name, default_name, unit, preset, min, max, meaning)                      \
+    {PARAM_##type,                                                                                 \
+     default_name,                                                                                 \
+     #name,                                                                                        \
+     unit,                                                                                         \
+     preset,                                                                                       \
+     meaning,                                                                                      \
+     min,                                                                                          \
+     max,                                                                                          \
+     offsetof(struct policy, MEMBER_NAME_##type(name)),                                            \
+     MEMBER_SIZE(struct policy, MEMBER_NAME_##type(name))},
+
+const struct param param_table[] = {CONF_PARAMS(CONF_ROW) POLICY_PARAMS(POLICY_ROW)};
+
+static_assert(sizeof param_table / sizeof param_table[0] <= PARAM_COUNT_MAX,
+              "arrays by parameter are too short");
+
+#define ONE_CONF(...)   +1
+#define ONE_POLICY(...) +1
+
+const size_t param_policy_first = 0 CONF_PARAMS(ONE_CONF);
+const size_t param_count = 0 CONF_PARAMS(ONE_CONF) POLICY_PARAMS(ONE_POLICY);
+
+/* Other names by which people know the same thing. */
+static const struct {
+    const char *alias, *name;
+} aliases[] = {
+    {"2bounce_notice_recipient", "notify_double_bounce"},
+    {"mydestination", "local_domains"},
+    {"mynetworks", "relay_networks"},
+    {"queue_directory", "state_directory"},
+    {"lmtp_lhlo_timeout", "lmtp_helo_timeout"},
+};
+
+static const struct {
+    const char *alias, *word;
+} clause_aliases[] = {
+    {"maxtransport", "maxta"},
+    {"maxtransports", "maxta"},
+    {"maxchannels", "maxchannel"},
+    {"maxrings", "maxring"},
+};
+
+/* What may stand behind PARAM; `-` is `_` in our names. */
+static const struct {
+    const char *alias, *name;
+} zmailer_params[] = {
+    {"mailqsock", "mailqsock"},
+    {"mailqpath", "mailqsock"}, /* so in ZMailer's manual page, though not in its program */
+    {"authfile", "authfile"},
+    {"notifysock", "notifysock"},
+    {"global-report-interval", "global_report_interval"},
+    {"msgwriteasync", "msgwriteasync"},
+    {"store-error-on-error", "store_error_on_error"},
+};
+
+/* ---- finding -----------------------------------------------------------------------------------
+ */
+
+static struct slice without_alias(struct slice name)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
+        if (slice_equal(name, slice_string(aliases[i].alias))) {
+            return slice_string(aliases[i].name);
+        }
+    }
+    return name;
+}
+
+const struct param *param_find(struct slice name)
+{
+    name = without_alias(name);
+    for (size_t i = 0; name.len > 0 && i < param_count; i++) {
+        if (slice_equal(name, slice_string(param_table[i].name))) {
+            return &param_table[i];
+        }
+    }
+    return NULL;
+}
+
+const struct param *param_find_in_clause(struct slice name)
+{
+    for (size_t i = 0; i < sizeof clause_aliases / sizeof clause_aliases[0]; i++) {
+        if (slice_equal_nocase(name, slice_string(clause_aliases[i].alias))) {
+            name = slice_string(clause_aliases[i].word);
+        }
+    }
+    for (size_t i = param_policy_first; i < param_count; i++) {
+        if (slice_equal_nocase(name, slice_string(param_table[i].suffix))) {
+            return &param_table[i];
+        }
+    }
+    return NULL;
+}
+
+const struct param *param_find_zmailer(struct slice name)
+{
+    for (size_t i = 0; i < sizeof zmailer_params / sizeof zmailer_params[0]; i++) {
+        if (slice_equal_nocase(name, slice_string(zmailer_params[i].alias))) {
+            return param_find(slice_string(zmailer_params[i].name));
+        }
+    }
+    return NULL;
+}
+
+const struct param *param_find_override(struct slice name, struct slice *ret_transport)
+{
+    const struct param *best = NULL;
+    size_t best_len = 0;
+
+    name = without_alias(name);
+    for (size_t i = param_policy_first; i < param_count; i++) {
+        const struct param *p = &param_table[i];
+        size_t len = strlen(p->suffix);
+
+        if (p->name[0] != '\0' && len > best_len && name.len > len + 1 &&
+            name.ptr[name.len - len - 1] == '_' &&
+            slice_equal(slice_skip(name, name.len - len), slice_string(p->suffix))) {
+            best = p;
+            best_len = len;
+        }
+    }
+    if (best != NULL) {
+        *ret_transport = slice_of(name.ptr, name.len - best_len - 1);
+    }
+    return best;
+}
+
+#define NAME_MAX_BYTES 64 /* longer than any name in the table: nothing is near */
+
+/* Levenshtein's distance of two names, both at most NAME_MAX_BYTES long. */
+static size_t distance(struct slice a, struct slice b)
+{
+    size_t row[NAME_MAX_BYTES + 1];
+
+    for (size_t j = 0; j <= b.len; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 0; i < a.len; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i + 1;
+        for (size_t j = 0; j < b.len; j++) {
+            size_t best = diagonal + (ascii_lower(a.ptr[i]) != ascii_lower(b.ptr[j]));
+
+            diagonal = row[j + 1];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j + 1] = diagonal + 1 < best ? diagonal + 1 : best;
+        }
+    }
+    return row[b.len];
+}
+
+void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
+{
+    const char *nearest = NULL;
+    size_t nearest_distance = name.len / 3 + 1; /* beyond that it is another word */
+
+    if (name.len > NAME_MAX_BYTES) {
+        return;
+    }
+    for (size_t i = in_clause ? param_policy_first : 0; i < param_count; i++) {
+        const char *known = in_clause ? param_table[i].suffix : param_table[i].name;
+
+        if (known[0] != '\0' && strlen(known) <= NAME_MAX_BYTES) {
+            size_t d = distance(name, slice_string(known));
+
+            if (d < nearest_distance) {
+                nearest = known;
+                nearest_distance = d;
+            }
+        }
+    }
+    if (nearest != NULL) {
+        (void)buf_addf(out, ", did you mean `%s'?", nearest); /* failure is sticky in buf */
+    }
+}
+
+bool param_is_idle(const struct param *p)
+{
+    return slice_starts(slice_string(p->meaning), SLICE(NO_EFFECT));
+}
+
+/* ---- what a text may be ------------------------------------------------------------------------
+ */
+
+static bool network_ok(struct slice text)
+{
+    struct cidr c;
+
+    return cidr_parse(text, &c);
+}
+
+static bool domain_pattern_ok(struct slice text)
+{
+    return glob_error(text) == NULL;
+}
+
+static bool nexthop_ok(struct slice text)
+{
+    struct nexthop n;
+
+    return nexthop_parse(text, &n);
+}
+
+static bool listen_ok(struct slice text)
+{
+    struct listen_address l;
+
+    return listen_parse(text, &l);
+}
+
+static bool address_port_ok(struct slice text)
+{
+    struct nexthop n;
+
+    return nexthop_parse(text, &n) && n.is_address;
+}
+
+static bool ipv4_ok(struct slice text)
+{
+    unsigned char ip[16];
+
+    return ip_parse(text, ip) && slice_find(text, ':') == text.len;
+}
+
+static bool ipv6_ok(struct slice text)
+{
+    unsigned char ip[16];
+
+    return ip_parse(text, ip) && slice_find(text, ':') < text.len;
+}
+
+static bool positive_ok(struct slice text)
+{
+    unsigned long long n;
+
+    return slice_number(text, UINT32_MAX, &n) && n > 0;
+}
+
+static bool interval_ok(struct slice text)
+{
+    int64_t us;
+
+    return interval_parse(text, US_PER_S, &us) && us <= PARAM_LIFETIME_MAX;
+}
+
+static bool protocol_ok(struct slice text)
+{
+    return choice_parse(text, "ipv4|ipv6|all") >= 0;
+}
+
+static bool notify_class_ok(struct slice text)
+{
+    return choice_parse(text, "bounce|2bounce|data|delay|policy|protocol|resource|software") >= 0;
+}
+
+static bool spool_ok(struct slice text)
+{
+    return (slice_starts(text, SLICE("sqlite:")) && text.len > 7) ||
+           (slice_starts(text, SLICE("postoffice:")) && text.len > 11) ||
+           slice_starts(text, SLICE("postgresql://")) || slice_equal(text, SLICE("memory:"));
+}
+
+static bool log_ok(struct slice text)
+{
+    return slice_equal(text, SLICE("stderr")) || slice_equal(text, SLICE("syslog")) ||
+           (slice_starts(text, SLICE("file:")) && text.len > 5);
+}
+
+static bool maildir_ok(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] == '%') {
+            i++;
+            if (i == text.len || (text.ptr[i] != 'u' && text.ptr[i] != 'd' && text.ptr[i] != '%')) {
+                return false;
+            }
+        }
+    }
+    return text.len > 0;
+}
+
+/* Units of STRING and LIST whose texts follow a syntax. An empty STRING is none of it, and is
+ * always allowed except where `needed`. */
+static const struct {
+    const char *unit;
+    bool (*ok)(struct slice);
+    size_t elements_max; /* of a LIST; 0 = any */
+    bool needed;
+} syntaxes[] = {
+    {"address/bits", network_ok, 0, false},
+    {"domain pattern", domain_pattern_ok, 0, false},
+    {"nexthop", nexthop_ok, 0, false},
+    {"smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH", listen_ok, 0, false},
+    {"address:port", address_port_ok, 0, false},
+    {"IPv4 address", ipv4_ok, 0, false},
+    {"IPv6 address", ipv6_ok, 0, false},
+    {"positive number", positive_ok, 100, false},
+    {"interval", interval_ok, 4, false},
+    {"ipv4, ipv6 or all", protocol_ok, 2, false},
+    {"bounce, 2bounce, data, delay, policy, protocol, resource or software", notify_class_ok, 0,
+     false},
+    {"sqlite:PATH, postoffice:DIR, postgresql://... or memory:", spool_ok, 0, true},
+    {"stderr, syslog or file:PATH", log_ok, 0, true},
+    {"mailbox path", maildir_ok, 0, true},
+};
+
+static bool text_ok(const struct param *p, struct slice text, size_t elements)
+{
+    for (size_t i = 0; i < sizeof syntaxes / sizeof syntaxes[0]; i++) {
+        if (strcmp(p->unit, syntaxes[i].unit) == 0) {
+            return (syntaxes[i].elements_max == 0 || elements <= syntaxes[i].elements_max) &&
+                   ((text.len == 0 && !syntaxes[i].needed) || syntaxes[i].ok(text));
+        }
+    }
+    return true;
+}
+
+static bool is_octal(const struct param *p)
+{
+    return strcmp(p->unit, "octal") == 0;
+}
+
+static void add_number(struct buf *out, const struct param *p, int64_t n)
+{
+    switch (p->type) {
+    case PARAM_TIME:
+        interval_print(out, n);
+        break;
+    case PARAM_SIZE:
+        size_print(out, n);
+        break;
+    case PARAM_INT:
+        (void)buf_addf(out, is_octal(p) ? "0%03llo" : "%lld", (long long)n);
+        break;
+    case PARAM_STRING:
+    case PARAM_LIST:
+    case PARAM_BOOL:
+    case PARAM_CHOICE:
+    case PARAM_FEEDBACK:
+        UNREACHABLE("not a number");
+    }
+}
+
+static void add_choices(struct buf *out, const char *choices)
+{
+    struct slice rest = slice_string(choices);
+
+    for (bool first = true; rest.ptr != NULL; first = false) {
+        struct slice word = slice_cut(&rest, '|');
+
+        (void)buf_addf(out, "%s%.*s",
+                       first              ? ""
+                       : rest.ptr == NULL ? " or "
+                                          : ", ",
+                       SLICE_ARGS(word));
+    }
+}
+
+void param_add_expected(struct buf *out, const struct param *p)
+{
+    switch (p->type) {
+    case PARAM_STRING:
+        (void)buf_addf(out, "%s", p->unit[0] == '\0' ? "a text" : p->unit);
+        return;
+    case PARAM_LIST:
+        (void)buf_addf(out, "a list of %s", p->unit);
+        return;
+    case PARAM_BOOL:
+        (void)buf_add_string(out, "yes or no");
+        return;
+    case PARAM_CHOICE:
+        add_choices(out, p->unit);
+        return;
+    case PARAM_FEEDBACK:
+        (void)buf_add_string(out, "a number from 0 to 1, alone or divided by a number, concurrency "
+                                  "or sqrt_concurrency");
+        return;
+    case PARAM_INT:
+        (void)buf_addf(out, is_octal(p) ? "an octal number" : "a number of %s", p->unit);
+        break;
+    case PARAM_SIZE:
+        (void)buf_add_string(out, "a size in bytes, k, M or G");
+        break;
+    case PARAM_TIME:
+        (void)buf_addf(out, "a time in s, m, h, d or w (%s when it has no unit)", p->unit);
+        break;
+    }
+    if (p->min != INT64_MIN) {
+        (void)buf_add_string(out, p->max == PARAM_NO_MAX ? ", at least " : " from ");
+        add_number(out, p, p->min);
+        if (p->max != PARAM_NO_MAX) {
+            (void)buf_add_string(out, " to ");
+            add_number(out, p, p->max);
+        }
+    }
+}
+
+/* ---- values ------------------------------------------------------------------------------------
+ */
+
+static struct slice next_element(struct slice *rest)
+{
+    size_t len = 0;
+
+    while (rest->len > 0 && memchr(", \t\r\n", rest->ptr[0], 5) != NULL) {
+        *rest = slice_skip(*rest, 1);
+    }
+    while (len < rest->len && memchr(", \t\r\n", rest->ptr[len], 5) == NULL) {
+        len++;
+    }
+    struct slice element = slice_of(rest->ptr, len);
+    *rest = slice_skip(*rest, len);
+    return element;
+}
+
+static bool parse_list(const struct param *p, struct slice text, struct pool *pool,
+                       struct conf_list *ret_list, struct slice *ret_bad)
+{
+    size_t count = 0;
+    struct slice rest = text, element;
+
+    while ((element = next_element(&rest)).len > 0) {
+        count++;
+        if (!text_ok(p, element, count)) {
+            *ret_bad = element;
+            return false;
+        }
+    }
+    const char **items = pool_new(pool, count * sizeof *items);
+    rest = text;
+    for (size_t i = 0; i < count; i++) {
+        items[i] = pool_string(pool, next_element(&rest));
+    }
+    *ret_list = (struct conf_list){items, count};
+    return true;
+}
+
+static bool parse_octal(struct slice text, int64_t *ret_value)
+{
+    int64_t n = 0;
+
+    if (text.len == 0 || text.len > 6) {
+        return false;
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '7') {
+            return false;
+        }
+        n = n * 8 + (text.ptr[i] - '0');
+    }
+    *ret_value = n;
+    return true;
+}
+
+/* ZMailer's files say yes with any number but 0. */
+static bool parse_bool(struct slice text, bool *ret_value)
+{
+    int64_t n;
+
+    if (yes_no_parse(text, ret_value)) {
+        return true;
+    }
+    if (!integer_parse(text, &n)) {
+        return false;
+    }
+    *ret_value = n != 0;
+    return true;
+}
+
+static int64_t unit_us(const struct param *p)
+{
+    switch (p->unit[0]) {
+    case 's':
+        return US_PER_S;
+    case 'h':
+        return US_PER_HOUR;
+    case 'd':
+        return US_PER_DAY;
+    default:
+        UNREACHABLE("a unit of time that the table does not use");
+    }
+}
+
+static bool parse_number(const struct param *p, struct slice text, int64_t *ret_value)
+{
+    int64_t n;
+    bool ok = p->type == PARAM_TIME   ? interval_parse(text, unit_us(p), &n)
+              : p->type == PARAM_SIZE ? size_parse(text, &n)
+              : is_octal(p)           ? parse_octal(text, &n)
+                                      : integer_parse(text, &n);
+
+    if (!ok || n < p->min || n > p->max) {
+        return false;
+    }
+    *ret_value = p->min == INT64_MIN && n < 0 ? 0 : n; /* "0 and less" mean the same */
+    return true;
+}
+
+bool param_parse(const struct param *p, struct slice text, struct pool *pool, void *base,
+                 struct slice *ret_bad)
+{
+    void *member = (char *)base + p->offset;
+    int choice;
+
+    *ret_bad = text;
+    switch (p->type) {
+    case PARAM_STRING:
+        if (!text_ok(p, text, 1)) {
+            return false;
+        }
+        *(const char **)member = pool_string(pool, text);
+        return true;
+    case PARAM_LIST:
+        return parse_list(p, text, pool, member, ret_bad);
+    case PARAM_BOOL:
+        return parse_bool(text, member);
+    case PARAM_INT:
+    case PARAM_SIZE:
+    case PARAM_TIME:
+        return parse_number(p, text, member);
+    case PARAM_CHOICE:
+        choice = choice_parse(text, p->unit);
+        if (choice < 0) {
+            return false;
+        }
+        *(int *)member = choice;
+        return true;
+    case PARAM_FEEDBACK:
+        return feedback_parse(text, member);
+    }
+    UNREACHABLE("no such type");
+}
+
+void param_print(struct buf *out, const struct param *p, const void *base)
+{
+    const void *member = (const char *)base + p->offset;
+    const struct conf_list *list;
+
+    switch (p->type) {
+    case PARAM_STRING:
+        (void)buf_add_string(out, *(const char *const *)member);
+        return;
+    case PARAM_LIST:
+        list = member;
+        for (size_t i = 0; i < list->count; i++) {
+            (void)buf_addf(out, "%s%s", i > 0 ? " " : "", list->items[i]);
+        }
+        return;
+    case PARAM_BOOL:
+        (void)buf_add_string(out, *(const bool *)member ? "yes" : "no");
+        return;
+    case PARAM_INT:
+    case PARAM_SIZE:
+    case PARAM_TIME:
+        add_number(out, p, *(const int64_t *)member);
+        return;
+    case PARAM_CHOICE:
+        (void)buf_add(out, choice_name(p->unit, *(const int *)member));
+        return;
+    case PARAM_FEEDBACK:
+        feedback_print(out, member);
+        return;
+    }
+    UNREACHABLE("no such type");
+}

@@ -1,0 +1,184 @@
+#include "policy.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "conf_private.h"
+#include "match.h"
+
+#define NAME_BYTES_MAX 1024 /* longest transport or next hop that patterns are tried on */
+
+static const struct {
+    const char *name;
+    enum conf_agent agent;
+} built_in[] = {
+    {"smtp", CONF_AGENT_SMTP},       {"relay", CONF_AGENT_SMTP},  {"lmtp", CONF_AGENT_LMTP},
+    {"local", CONF_AGENT_MAILDIR},   {"error", CONF_AGENT_ERROR}, {"retry", CONF_AGENT_RETRY},
+    {"discard", CONF_AGENT_DISCARD},
+};
+
+#define BUILT_IN_COUNT (sizeof built_in / sizeof built_in[0])
+
+bool layer_parse(struct layer *layer, const struct param *p, struct slice text, struct pool *pool,
+                 struct slice *ret_bad)
+{
+    if (!param_parse(p, text, pool, &layer->values, ret_bad)) {
+        return false;
+    }
+    layer->set[p - param_table] = true;
+    return true;
+}
+
+void layer_apply(struct policy *policy, const struct layer *layer)
+{
+    for (size_t i = param_policy_first; layer != NULL && i < param_count; i++) {
+        const struct param *p = &param_table[i];
+
+        if (layer->set[i]) {
+            memcpy((char *)policy + p->offset, (const char *)&layer->values + p->offset, p->size);
+        }
+    }
+}
+
+bool pattern_is_plain(struct slice pattern)
+{
+    for (size_t i = 0; i < pattern.len; i++) {
+        if (memchr("*?[{\\", pattern.ptr[i], 5) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool clause_is_whole_transport(const struct clause *c)
+{
+    return pattern_is_plain(c->channel) && slice_equal(c->host, SLICE("*"));
+}
+
+static bool declares(const struct clause *c)
+{
+    const struct param *agent = param_find_in_clause(SLICE("agent"));
+
+    return clause_is_whole_transport(c) && c->body->own.set[agent - param_table];
+}
+
+static struct transport_slot *slot_find(const struct conf_private *inner, struct slice name)
+{
+    for (size_t i = 0; i < inner->transport_count; i++) {
+        if (slice_equal(slice_string(inner->transports[i].public.name), name)) {
+            return &inner->transports[i];
+        }
+    }
+    return NULL;
+}
+
+static struct transport_slot *slot_add(const struct conf *conf, const char *name)
+{
+    struct transport_slot *slot = &conf->inner->transports[conf->inner->transport_count++];
+
+    slot->public.name = name;
+    slot->start = conf->defaults;
+    return slot;
+}
+
+/* Per-transport settings, later ones over earlier ones. Their texts were checked by conf.c. */
+static void apply_overrides(struct conf_private *inner, struct transport_slot *slot)
+{
+    for (size_t i = 0; i < inner->override_count; i++) {
+        const struct override *o = &inner->overrides[i];
+        struct slice bad;
+
+        if (strcmp(o->transport, slot->public.name) == 0) {
+            (void)param_parse(o->param, slice_string(o->raw), &inner->pool, &slot->start, &bad);
+        }
+    }
+}
+
+void policy_prepare(struct conf *conf)
+{
+    struct conf_private *inner = conf->inner;
+
+    inner->transports =
+        pool_new(&inner->pool, (BUILT_IN_COUNT + inner->clause_count) * sizeof *inner->transports);
+    for (size_t i = 0; i < BUILT_IN_COUNT; i++) {
+        struct transport_slot *slot = slot_add(conf, built_in[i].name);
+
+        slot->start.agent = (int)built_in[i].agent;
+        if (strcmp(built_in[i].name, "local") == 0) {
+            slot->start.destination_recipient_limit = 1;
+            slot->start.destination_concurrency_limit = 2;
+        }
+    }
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        const struct clause *c = &inner->clauses[i];
+
+        if (declares(c)) {
+            struct transport_slot *slot = slot_find(inner, c->channel);
+
+            if (slot == NULL) {
+                slot = slot_add(conf, pool_string(&inner->pool, c->channel));
+            }
+            if (slot->declared == NULL) {
+                slot->declared = &c->body->own;
+            }
+        }
+    }
+    for (size_t i = 0; i < inner->transport_count; i++) {
+        apply_overrides(inner, &inner->transports[i]);
+    }
+    for (size_t i = 0; i < inner->transport_count; i++) {
+        struct conf_transport *t = &inner->transports[i].public;
+
+        policy_for(conf, slice_string(t->name), SLICE(""), &t->policy);
+    }
+}
+
+static struct slice lower_case(struct slice s, char *room)
+{
+    s.len = s.len > NAME_BYTES_MAX ? NAME_BYTES_MAX : s.len;
+    for (size_t i = 0; i < s.len; i++) {
+        room[i] = ascii_lower(s.ptr[i]);
+    }
+    return slice_of(room, s.len);
+}
+
+void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
+                struct policy *ret_policy)
+{
+    const struct conf_private *inner = conf->inner;
+    const struct transport_slot *slot = slot_find(inner, transport);
+    const struct clause *match = NULL;
+    char channel_room[NAME_BYTES_MAX], host_room[NAME_BYTES_MAX];
+    struct slice channel = lower_case(transport, channel_room);
+    struct slice host = lower_case(nexthop, host_room);
+
+    for (size_t i = 0; i < inner->clause_count && match == NULL; i++) {
+        if (glob_match(inner->clauses[i].channel, channel) &&
+            glob_match(inner->clauses[i].host, host)) {
+            match = &inner->clauses[i];
+        }
+    }
+    *ret_policy = slot != NULL ? slot->start : conf->defaults;
+    layer_apply(ret_policy, match != NULL ? match->body->base : inner->defaults_clause);
+    layer_apply(ret_policy, slot != NULL ? slot->declared : NULL);
+    layer_apply(ret_policy, match != NULL ? &match->body->own : NULL);
+    ret_policy->ring = match != NULL ? match->body->number : 0;
+}
+
+size_t conf_transport_count(const struct conf *conf)
+{
+    return conf->inner->transport_count;
+}
+
+const struct conf_transport *conf_transport_at(const struct conf *conf, size_t index)
+{
+    CHECK(index < conf->inner->transport_count);
+    return &conf->inner->transports[index].public;
+}
+
+const struct conf_transport *conf_transport_find(const struct conf *conf, struct slice name)
+{
+    const struct transport_slot *slot = slot_find(conf->inner, name);
+
+    return slot == NULL ? NULL : &slot->public;
+}

@@ -1,0 +1,82 @@
+#include "unit.h"
+
+#include "nexthop.h"
+
+static void next_hops_have_one_of_four_forms(void **state)
+{
+    static const struct {
+        const char *text, *want_host; /* NULL: refused */
+        unsigned want_port;
+        bool want_mx, want_address, want_unix;
+    } cases[] = {
+        {"example.org", "example.org", 0, true, false, false},
+        {"example.org:2525", "example.org", 2525, true, false, false},
+        {"[mx.example.org]", "mx.example.org", 0, false, false, false},
+        {"[192.0.2.1]:25", "192.0.2.1", 25, false, true, false},
+        {"[2001:db8::1]:25", "2001:db8::1", 25, false, true, false},
+        {"[IPv6:2001:db8::1]", "2001:db8::1", 0, false, true, false},
+        {"unix:/run/lmtp", "/run/lmtp", 0, false, false, true},
+        {"", NULL, 0, false, false, false},
+        {"[]", NULL, 0, false, false, false},
+        {"[a", NULL, 0, false, false, false},
+        {"[a]b", NULL, 0, false, false, false},
+        {"a:", NULL, 0, false, false, false},
+        {"a:0", NULL, 0, false, false, false},
+        {"a:65536", NULL, 0, false, false, false},
+        {"a b", NULL, 0, false, false, false},
+        {"-a", NULL, 0, false, false, false},
+        {"unix:", NULL, 0, false, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct nexthop n;
+        bool ok = nexthop_parse(slice_string(cases[i].text), &n);
+
+        assert_int_equal(ok, cases[i].want_host != NULL);
+        if (ok) {
+            assert_true(slice_equal(n.host, slice_string(cases[i].want_host)));
+            assert_int_equal(n.port, cases[i].want_port);
+            assert_int_equal(n.use_mx, cases[i].want_mx);
+            assert_int_equal(n.is_address, cases[i].want_address);
+            assert_int_equal(n.is_unix, cases[i].want_unix);
+        }
+    }
+}
+
+static void listeners_are_urls(void **state)
+{
+    static const struct {
+        const char *text, *want_host; /* NULL: refused */
+        unsigned want_port;
+        bool want_lmtp, want_unix;
+    } cases[] = {
+        {"smtp://127.0.0.1:25", "127.0.0.1", 25, false, false},
+        {"smtp://[::1]:25", "::1", 25, false, false},
+        {"smtp://*:25", "", 25, false, false},
+        {"smtp://:0", "", 0, false, false},
+        {"lmtp://localhost:24", "localhost", 24, true, false},
+        {"lmtp:unix:/run/x", "/run/x", 0, true, true},
+        {"smtp://127.0.0.1", NULL, 0, false, false},
+        {"smtp:127.0.0.1:25", NULL, 0, false, false},
+        {"smtp:unix:/run/x", NULL, 0, false, false},
+        {"http://localhost:80", NULL, 0, false, false},
+        {"", NULL, 0, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct listen_address l;
+        bool ok = listen_parse(slice_string(cases[i].text), &l);
+
+        assert_int_equal(ok, cases[i].want_host != NULL);
+        if (ok) {
+            assert_true(slice_equal(l.host, slice_string(cases[i].want_host)));
+            assert_int_equal(l.port, cases[i].want_port);
+            assert_int_equal(l.lmtp, cases[i].want_lmtp);
+            assert_int_equal(l.is_unix, cases[i].want_unix);
+        }
+    }
+}
+
+UNIT_MAIN(cmocka_unit_test(next_hops_have_one_of_four_forms), cmocka_unit_test(listeners_are_urls))
