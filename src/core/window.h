@@ -2,16 +2,16 @@
  * Feedback window: how many deliveries one destination may have in flight.
  *
  * Each success adds g(N) to `success`, each failure takes f(N) from `failure`; a whole unit moves
- * the window by one. Independently, failed pseudo-cohorts are counted (1/N per failure, back to 0 at
- * a success): at the limit the destination is dead. Source: Postfix's SCHEDULER_README, concurrency
- * scheduling; two rules because its text and its program differ:
+ * the window by one. Independently, failed pseudo-cohorts are counted (1/N per failure, back to 0
+ * at a success): at the limit the destination is dead. Source: Postfix's SCHEDULER_README,
+ * concurrency scheduling; two rules because its text and its program differ:
  *
- *   WINDOW_DOCUMENTED  the text: dead when cohorts > limit; exact thresholds. Deviations from real
- *                      arithmetic by binary rounding are absorbed in a way that never moves a
- *                      threshold by a visible amount, so that 1/N takes exactly N events.
- *   WINDOW_POSTFIX     the program (3.7): dead at >=; half a feedback unit of slack on both loops,
- *                      so the first failure at feedback 1 costs 2. Recorded paths come out bit for
- *                      bit.
+ *   WINDOW_DOCUMENTED  the text: dead when cohorts > limit; exact thresholds. A sum within 1e-9 of
+ * a threshold counts as on it, so that 1/N takes exactly N events: the rounding of N additions
+ * stays far below that for every window that fits in memory, and no feedback that anybody would
+ * configure is that small. WINDOW_POSTFIX     the program (3.7): dead at >=; half a feedback unit
+ * of slack on both loops, so the first failure at feedback 1 costs 2. Recorded paths come out bit
+ * for bit.
  *
  * IEEE doubles, as in the source, contraction off. A plain value: embed it in its owner.
  */
@@ -57,7 +57,13 @@ bool window_failed(struct window *w, const struct window_limits *limits);
 /* Back from the dead: counters 0, size `busy` (deliveries still running) if not 0, else initial. */
 void window_revive(struct window *w, const struct window_limits *limits, uint32_t busy);
 
-/* The value of a feedback at window size n. */
+/* The limits have changed: the window is narrowed to their maximum; what was learned stays. */
+void window_limits_changed(struct window *w, const struct window_limits *limits);
+
+/* The value of a feedback at window size n >= 1. */
 double feedback_value(const struct feedback *f, uint32_t n);
+
+/* Abort unless the window's size and sums are in their ranges. */
+void window_audit(const struct window *w, const struct window_limits *limits);
 
 #endif

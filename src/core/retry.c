@@ -1,0 +1,110 @@
+#include "retry.h"
+
+#include "check.h"
+
+/* `wait_us` +- jitter per cent, uniform in whole microseconds. */
+static int64_t spread(int64_t wait_us, unsigned jitter_percent, struct rng *rng)
+{
+    int64_t span;
+
+    CHECK(wait_us >= 0);
+    CHECK(jitter_percent <= RETRY_JITTER_MAX);
+    /* The order of division keeps the product in range; the 99 us it may lose don't matter. */
+    span = wait_us / 100 * jitter_percent;
+    if (span == 0) {
+        return wait_us;
+    }
+    return us_add(wait_us - span, (int64_t)rng_below(rng, 2 * (uint64_t)span + 1));
+}
+
+int64_t retry_backoff(int64_t minimal_us, int64_t maximal_us, int64_t age_us,
+                      unsigned jitter_percent, struct rng *rng)
+{
+    int64_t wait = age_us;
+
+    CHECK(minimal_us >= 0);
+    if (wait > maximal_us) {
+        wait = maximal_us;
+    }
+    if (wait < minimal_us) {
+        wait = minimal_us;
+    }
+    return spread(wait, jitter_percent, rng);
+}
+
+/* The next factor. Past the end the sequence is entered again at random, so that destinations which
+ * have failed for long don't march in step. */
+static uint32_t next_factor(const struct retry_sequence *sequence, struct retry_state *state,
+                            struct rng *rng)
+{
+    CHECK(sequence->count <= RETRY_SEQUENCE_MAX);
+    if (state->index >= sequence->count) {
+        state->index = sequence->count > 1 ? (size_t)rng_below(rng, sequence->count) : 0;
+    }
+    return sequence->factors[state->index++];
+}
+
+static int64_t scaled(int64_t interval_us, uint32_t factor)
+{
+    int64_t wait;
+
+    return __builtin_mul_overflow(interval_us, factor, &wait) ? US_FOREVER : wait;
+}
+
+/* The step that brings a due time nearer to a multiple of the interval, in microseconds. */
+static int64_t nudge(const struct retry_sequence *sequence, struct wall due)
+{
+    int64_t interval = us_seconds(sequence->interval_us), skew = sequence->skew, x;
+
+    CHECK(interval >= 1);
+    CHECK(skew >= 1);
+    x = us_seconds(due.us) % interval;
+    x = x <= interval / 2 ? -(x + skew - 1) : x + skew - 1;
+    return x / skew * US_PER_S;
+}
+
+/* Spread what is still to wait. */
+static struct wall spread_until(struct wall due, struct wall now, unsigned jitter_percent,
+                                struct rng *rng)
+{
+    return due.us <= now.us ? due : wall_after(now, spread(due.us - now.us, jitter_percent, rng));
+}
+
+void retry_sequence_deferred(const struct retry_sequence *sequence, struct retry_state *state,
+                             struct wall now, bool attempted, unsigned jitter_percent,
+                             struct rng *rng)
+{
+    struct wall due = state->due;
+
+    if (due.us > now.us || sequence->count == 0) {
+        return;
+    }
+    if (attempted) {
+        due.us = us_add(due.us, nudge(sequence, due));
+        due = wall_after(due, scaled(sequence->interval_us, next_factor(sequence, state, rng)));
+    } else {
+        due = now;
+    }
+    if (due.us < now.us) {
+        /* ZMailer's own program computes a time in the past here unless the destination is new;
+         * this is what it does for a new one. */
+        due.us = now.us - now.us % sequence->interval_us;
+        due = wall_after(due, us_add(sequence->interval_us, RETRY_BOUNDARY_LATE));
+    }
+    state->due = spread_until(due, now, jitter_percent, rng);
+}
+
+void retry_sequence_run_ended(const struct retry_sequence *sequence, struct retry_state *state,
+                              struct wall now, unsigned jitter_percent, struct rng *rng)
+{
+    struct wall due = state->due;
+
+    if (due.us > now.us || sequence->count == 0) {
+        return;
+    }
+    due = wall_after(due, scaled(sequence->interval_us, next_factor(sequence, state, rng)));
+    if (due.us < now.us) {
+        due.us += ((now.us - due.us) / sequence->interval_us + 1) * sequence->interval_us;
+    }
+    state->due = spread_until(due, now, jitter_percent, rng);
+}
