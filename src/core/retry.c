@@ -14,6 +14,9 @@ static int64_t spread(int64_t wait_us, unsigned jitter_percent, struct rng *rng)
     if (span == 0) {
         return wait_us;
     }
+    if (span > US_FOREVER / 2) {
+        span = US_FOREVER / 2; /* so that twice the span can be drawn from */
+    }
     return us_add(wait_us - span, (int64_t)rng_below(rng, 2 * (uint64_t)span + 1));
 }
 
