@@ -16,9 +16,9 @@
 #include "log.h"
 #include "mem.h"
 
-/* How long the parent may take over the frames of a start: it sends them at once, but a machine
- * that has just been switched on is busy. */
-#define START_MS 60000
+/* The parent sends the frames of a start when those who come first are ready, however long that
+ * takes; when it is gone its channel closes. */
+#define START_MS (-1)
 /* Last words at the end. */
 #define DRAIN_MS 2000
 /* When the log's destination is stuck, try again so often. */
