@@ -56,14 +56,48 @@ static int step_apply(struct queue *q, struct step *step)
     return rc == -ENOENT ? 0 : rc; /* an operator removed it meanwhile: nothing is left to record */
 }
 
+void queue_drop(struct queue *q, struct msg_id id)
+{
+    struct active_msg *m = active_find(&q->active, id);
+
+    if (m != NULL && !m->dropped) {
+        m->dropped = m->touched = true;
+        CHECK(sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}));
+    }
+}
+
+/* A message whose rows make no sense must not be tried for ever, and never be deleted. */
+static void set_aside(struct queue *q, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX], reason[SPOOL_DIAGNOSTIC_MAX];
+    int rc;
+
+    spool_id_print(id, text);
+    (void)snprintf(reason, sizeof reason, "%s", spool_error(q->spool)); /* cut is fine */
+    log_error("%s: set aside as corrupt: %s", text, reason);
+    queue_drop(q, id);
+    rc = spool_set_aside(q->spool, id, slice_string(reason));
+    if (rc != 0 && rc != -ENOENT) {
+        log_error("%s: can't be set aside: %s", text, spool_error(q->spool));
+    }
+}
+
+/* Did the spool refuse this call alone, leaving the batch as it was? */
+static bool refused(int rc)
+{
+    return rc == -EINVAL || rc == -EBADMSG;
+}
+
 void queue_step(struct queue *q, struct step *step)
 {
     int rc = step_apply(q, step);
 
-    if (rc != 0) {
-        log_warning("%s: spool: %s", spool_error(q->spool), strerror(-rc));
+    if (refused(rc)) {
+        set_aside(q, step->id);
+        step_free(step);
+        return;
     }
-    /* A failed step has failed the batch; the commit finds out and sorts it out. */
+    /* Any other error has failed the batch; the commit finds out and sorts it out. */
     STAILQ_INSERT_TAIL(&q->batch, step, next);
 }
 
@@ -87,7 +121,7 @@ static void answer_submit(struct queue *q, struct step *step, int rc)
         done.code = 452;
         done.status = SLICE("4.3.1");
         done.text = SLICE("Insufficient system storage");
-    } else if (rc == -EMSGSIZE) {
+    } else if (rc == -EMSGSIZE || rc == -EINVAL) {
         done.code = 554;
         done.status = SLICE("5.6.0");
         done.text = SLICE("Message can't be stored as it is");
@@ -142,21 +176,14 @@ static void redo_each(struct queue *q)
             continue;
         }
         rc = step_apply(q, step);
-        if (rc != 0) {
-            (void)spool_commit(q->spool); /* ends the failed batch; rc says why it failed */
-        } else {
-            rc = spool_commit(q->spool);
+        if (!refused(rc)) {
+            int end = spool_commit(q->spool); /* also ends a batch that failed */
+            rc = rc != 0 ? rc : end;
         }
         if (rc == 0) {
             step_free(step);
-        } else if (rc == -EBADMSG || rc == -EINVAL) {
-            char id[SPOOL_ID_TEXT_MAX];
-            spool_id_print(step->id, id);
-            log_error("%s: set aside as corrupt: %s", id, spool_error(q->spool));
-            if (spool_set_aside(q->spool, step->id, slice_string(spool_error(q->spool))) != 0 ||
-                spool_commit(q->spool) != 0) {
-                log_error("%s: can't be set aside: %s", id, spool_error(q->spool));
-            }
+        } else if (refused(rc)) {
+            set_aside(q, step->id); /* joins the next batch */
             step_free(step);
         } else {
             storage_ok = false;
@@ -215,7 +242,7 @@ struct window_limits queue_window_limits(const struct conf *conf, const struct p
 {
     return (struct window_limits){
         .rule = conf->concurrency_feedback_rule == CONF_FEEDBACK_RULE_POSTFIX ? WINDOW_POSTFIX
-                                                                         : WINDOW_DOCUMENTED,
+                                                                              : WINDOW_DOCUMENTED,
         .initial = (uint32_t)p->initial_destination_concurrency,
         .max = (uint32_t)p->destination_concurrency_limit,
         .positive = feedback_from(p->destination_concurrency_positive_feedback),
@@ -476,8 +503,9 @@ static bool verdicts_fit(const struct flight *f, const struct wire_verdict *v, u
 static const char *agent_program(enum conf_agent agent)
 {
     static const char *const names[] = {
-        [CONF_AGENT_SMTP] = "smtp",       [CONF_AGENT_LMTP] = "lmtp",   [CONF_AGENT_MAILDIR] = "local",
-        [CONF_AGENT_PIPE] = "pipe",       [CONF_AGENT_ERROR] = "error", [CONF_AGENT_RETRY] = "error",
+        [CONF_AGENT_SMTP] = "smtp",       [CONF_AGENT_LMTP] = "lmtp",
+        [CONF_AGENT_MAILDIR] = "local",   [CONF_AGENT_PIPE] = "pipe",
+        [CONF_AGENT_ERROR] = "error",     [CONF_AGENT_RETRY] = "error",
         [CONF_AGENT_DISCARD] = "discard", [CONF_AGENT_TA] = "ta",
     };
 
@@ -884,11 +912,12 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
         rc = -EIO;
     }
     mem_free(rcpts);
-    if (rc == -EMSGSIZE || !q->flow.storage_ok || q->role->stopping) {
-        step_undone(q, step, rc); /* the batch was not touched */
-        return;
+    if (rc != 0) {
+        step_undone(q, step,
+                    rc); /* nothing of it is in the batch, or the batch will fail as well */
+    } else {
+        queue_step(q, step);
     }
-    queue_step(q, step); /* a failure has failed the batch, and so will the commit */
 }
 
 static bool client_frame(struct queue *q, struct channel *ch, const struct frame *frame)

@@ -131,6 +131,10 @@ struct queue {
 /* Apply a step to the open batch and remember it. Takes ownership. */
 void queue_step(struct queue *q, struct step *step);
 
+/* Take a message out of memory, whatever is under way of it: results still count, its pass has no
+ * end of its own any more. */
+void queue_drop(struct queue *q, struct msg_id id);
+
 /* Commit now what is in the batch, in the middle of a turn, for an answer that waits for it;
  * q->flow.storage_ok tells how it went. */
 void commit_now(struct queue *q);

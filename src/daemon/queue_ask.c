@@ -37,17 +37,6 @@ static void set(json_t *object, const char *name, json_t *value)
     CHECK(json_object_set_new(object, name, value) == 0);
 }
 
-/* Take a message out of memory, whatever is under way of it. */
-static void drop(struct queue *q, struct msg_id id)
-{
-    struct active_msg *m = active_find(&q->active, id);
-
-    if (m != NULL && !m->dropped) {
-        m->dropped = m->touched = true;
-        CHECK(sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}));
-    }
-}
-
 /* ---- changes ----------------------------------------------------------------------------------
  */
 
@@ -77,15 +66,15 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
 {
     switch (change) {
     case CHANGE_HOLD:
-        drop(q, id);
+        queue_drop(q, id);
         return spool_hold(q->spool, id, SLICE("held by an operator"));
     case CHANGE_RELEASE:
         return spool_release(q->spool, id, clock_wall());
     case CHANGE_DELETE:
-        drop(q, id);
+        queue_drop(q, id);
         return spool_remove(q->spool, id);
     case CHANGE_REQUEUE:
-        drop(q, id);
+        queue_drop(q, id);
         return spool_requeue(q->spool, id, clock_wall());
     case CHANGE_EXPIRE:
         if (m->state == SPOOL_HOLD) {
