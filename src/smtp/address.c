@@ -320,9 +320,7 @@ static enum address_error read_mailbox(struct slice in, unsigned options,
     } else if ((options & ADDRESS_NO_DOMAIN) == 0 &&
                ((options & ADDRESS_POSTMASTER) == 0 ||
                 !slice_equal_nocase(local_slice(&local), SLICE("postmaster")))) {
-        return used < in.len && in.ptr[used] != '>' && !is_blank(in.ptr[used])
-                   ? ADDRESS_BAD_LOCAL
-                   : ADDRESS_NO_DOMAIN_GIVEN;
+        return used < in.len && in.ptr[used] != '>' ? ADDRESS_BAD_LOCAL : ADDRESS_NO_DOMAIN_GIVEN;
     }
     *ret_address = address;
     *ret_used = used;
