@@ -5,6 +5,9 @@
 #include "conf.h"
 #include "conf_private.h"
 
+/* A value as text; paths grow by their directory. */
+#define VALUE_TEXT_MAX (2 * CONF_LINE_MAX)
+
 /* Appends to a buf may fail; that is sticky there, and the caller looks at the end. */
 
 void conf_print_problems(struct buf *out, const struct conf_problems *problems)
@@ -31,12 +34,31 @@ static const void *base_of(const struct conf *conf, const struct param *p)
     return p->suffix == NULL ? (const void *)conf : &conf->defaults;
 }
 
+/* As it stands behind `name =`, where `$` must not expand again. */
+static void print_parameter(struct buf *out, const char *name, const struct param *p,
+                            struct slice value)
+{
+    bool raw = strcmp(p->unit, "raw") == 0;
+
+    (void)buf_addf(out, "%s = ", name);
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.ptr[i] == '$' && !raw) {
+            (void)buf_add_byte(out, '$');
+        }
+        (void)buf_add_byte(out, value.ptr[i]);
+    }
+    (void)buf_add_byte(out, '\n');
+}
+
 static void print_setting(struct buf *out, const char *name, const struct param *p,
                           const void *base)
 {
-    (void)buf_addf(out, "%s = ", name);
-    param_print(out, p, base);
-    (void)buf_add_byte(out, '\n');
+    struct buf value;
+
+    buf_init(&value, VALUE_TEXT_MAX);
+    param_print(&value, p, base);
+    print_parameter(out, name, p, buf_slice(&value));
+    buf_fini(&value);
 }
 
 /* As it stands in a clause: quoted when it contains blanks. */
@@ -44,11 +66,11 @@ static void print_clause_value(struct buf *out, const struct param *p, const str
 {
     struct buf value;
 
-    buf_init(&value, CONF_LINE_MAX);
+    buf_init(&value, VALUE_TEXT_MAX);
     param_print(&value, p, &layer->values);
     struct slice text = buf_slice(&value);
     bool quoted = text.len == 0 || text.ptr[0] == '#' || slice_find(text, ' ') < text.len ||
-                  slice_find(text, '\t') < text.len;
+                  slice_find(text, '\t') < text.len || slice_find(text, '\r') < text.len;
     (void)buf_addf(out, quoted ? "\t%s=\"%.*s\"\n" : "\t%s=%.*s\n", p->suffix, SLICE_ARGS(text));
     buf_fini(&value);
 }
@@ -75,7 +97,9 @@ static void print_all(struct buf *out, const struct conf *conf, bool only_change
         }
     }
     for (size_t i = 0; i < inner->override_count; i++) {
-        (void)buf_addf(out, "%s = %s\n", inner->overrides[i].name, inner->overrides[i].raw);
+        const struct override *o = &inner->overrides[i];
+
+        print_parameter(out, o->name, o->param, slice_string(o->raw));
     }
     /* Each clause with the defaults it was opened under, so that the text means the same when it is
      * read again. */

@@ -4,7 +4,7 @@
 
 static bool is_blank(char c)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
+    return c == ' ' || c == '\t' || c == '\r'; /* as slice_trim has it */
 }
 
 /* Letters, digits and what names of transports and parameters contain. */
@@ -230,7 +230,7 @@ static void zmailer_parameter(struct grammar *g, struct item *ret_item)
 
 static bool is_include(struct slice line)
 {
-    return slice_starts(line, SLICE("include")) && line.len > 7 && is_blank(line.ptr[7]);
+    return slice_starts(line, SLICE("include")) && (line.len == 7 || is_blank(line.ptr[7]));
 }
 
 /* Sort a line that starts in column 1 by what it is, and read its first item. */

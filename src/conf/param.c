@@ -160,6 +160,7 @@ const struct param *param_find_override(struct slice name, struct slice *ret_tra
     return best;
 }
 
+#define NEAR_MAX       3  /* edits between a name and the one that was meant */
 #define NAME_MAX_BYTES 64 /* longer than any name in the table: nothing is near */
 
 /* Levenshtein's distance of two names, both at most NAME_MAX_BYTES long. */
@@ -188,7 +189,10 @@ static size_t distance(struct slice a, struct slice b)
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
 {
     const char *nearest = NULL;
-    size_t nearest_distance = name.len / 3 + 1; /* beyond that it is another word */
+    size_t nearest_distance = name.len / 4 + 1;
+
+    /* Further away it is another word. */
+    nearest_distance = nearest_distance > NEAR_MAX + 1 ? NEAR_MAX + 1 : nearest_distance;
 
     if (name.len > NAME_MAX_BYTES) {
         return;

@@ -106,7 +106,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
                          "sign is written `$$'"},
         {"myorigin = ${a", "1:12 error: myorigin: `{a' has a bracket that nothing closes"},
         {"myorigin = $mydomain\nmydomain = $myorigin",
-         "built-in defaults: error: mydomain: `$myorigin' contains itself, or is nested too deep"},
+         "2:12 error: mydomain: `$myorigin' contains itself, or is nested too deep"},
         {"minimal_backoff_time = 2h", "1:24 error: minimal_backoff_time is greater than "
                                       "maximal_backoff_time"},
         {"maximal_backoff_time = 10s", "1:24 error: maximal_backoff_time is less than "
@@ -163,8 +163,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "1:18 error: transport_maps: can't read /etc/sluice/missing: No "
          "such file or directory"},
         {"include missing", "1:9 error: can't read /etc/sluice/missing: No such file or directory"},
-        {"include", "1:1 warning: clause `include' has no effect: nothing declares a transport "
-                    "`include'"},
+        {"include", "1:1 error: include: a file name is expected"},
     };
 
     (void)state;

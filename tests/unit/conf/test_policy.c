@@ -1,6 +1,107 @@
 #include "unit.h"
-static void x(void **s)
+
+#include "conf.h"
+
+static const struct conf_world world = {.hostname = "mail.example.org"};
+
+static struct conf *load(const char *text)
 {
-    (void)s;
+    struct conf_problems problems;
+    struct conf *conf = conf_load_text(slice_string(text), "test", "/", &world, &problems);
+
+    assert_non_null(conf);
+    conf_problems_fini(&problems);
+    return conf;
 }
-UNIT_MAIN(cmocka_unit_test(x))
+
+static struct policy policy(const struct conf *conf, const char *transport, const char *nexthop)
+{
+    struct policy p;
+
+    policy_for(conf, slice_string(transport), slice_string(nexthop), &p);
+    return p;
+}
+
+static void values_come_in_the_order_of_precedence(void **state)
+{
+    struct conf *c = load("default_destination_concurrency_limit = 30\n"
+                          "relay_destination_concurrency_limit = 7\n"
+                          "smtp_connect_timeout = 9s\n"
+                          "lmtp_connect_timeout = 8s\n"
+                          "smtp/*.gmail.com destination_concurrency_limit=50 maxring=200\n"
+                          "smtp/mx.gmail.com maxring=3\n"
+                          "own/[ab].example destination_concurrency_limit=2\n"
+                          "own/* agent=lmtp destination_concurrency_limit=4 size_limit=1M\n"
+                          "own_destination_recipient_limit = 6\n");
+
+    (void)state;
+    assert_int_equal(policy(c, "smtp", "a").destination_concurrency_limit, 30);
+    assert_int_equal(policy(c, "smtp", "a").connect_timeout_us, 9 * US_PER_S);
+    assert_int_equal(policy(c, "lmtp", "a").connect_timeout_us, 8 * US_PER_S);
+    assert_int_equal(policy(c, "relay", "a").destination_concurrency_limit, 7);
+    assert_int_equal(policy(c, "local", "a").destination_concurrency_limit, 2);
+    assert_int_equal(policy(c, "local", "a").destination_recipient_limit, 1);
+    /* The first clause that matches, and no other. */
+    assert_int_equal(policy(c, "smtp", "MX.gmail.com").maxring, 200);
+    assert_int_equal(policy(c, "smtp", "mx.gmail.com").destination_concurrency_limit, 50);
+    /* A narrower clause is silent where the transport's own speaks. */
+    assert_int_equal(policy(c, "own", "a.example").agent, CONF_AGENT_LMTP);
+    assert_int_equal(policy(c, "own", "a.example").destination_concurrency_limit, 2);
+    assert_int_equal(policy(c, "own", "a.example").size_limit, 1 << 20);
+    assert_int_equal(policy(c, "own", "c.example").destination_concurrency_limit, 4);
+    assert_int_equal(policy(c, "own", "c.example").destination_recipient_limit, 6);
+    assert_int_equal(policy(c, "own", "c.example").connect_timeout_us, 9 * US_PER_S);
+    conf_free(c);
+}
+
+static void the_defaults_clause_lies_beneath_the_clauses_after_it(void **state)
+{
+    struct conf *c = load("smtp/before maxthr=1\n"
+                          "* skew=2 queueonly\n"
+                          "smtp/empty\n"
+                          "smtp/next maxthr=2\n"
+                          "*/* skew=3\n"
+                          "smtp/after maxthr=-4 overfeed=-1\n");
+
+    (void)state;
+    assert_int_equal(policy(c, "smtp", "before").skew, 5);
+    assert_false(policy(c, "smtp", "before").queueonly);
+    assert_int_equal(policy(c, "smtp", "empty").skew, 2);
+    assert_int_equal(policy(c, "smtp", "empty").maxthr, 2);
+    assert_int_equal(policy(c, "smtp", "empty").ring, policy(c, "smtp", "next").ring);
+    assert_int_equal(policy(c, "smtp", "after").skew, 3);
+    assert_true(policy(c, "smtp", "after").queueonly);
+    assert_int_equal(policy(c, "smtp", "after").maxthr, 0);
+    assert_int_equal(policy(c, "smtp", "after").overfeed, 0);
+    assert_int_equal(policy(c, "smtp", "none").skew, 3);
+    assert_int_equal(policy(c, "smtp", "none").ring, 0);
+    conf_free(c);
+}
+
+static void transports_are_built_in_or_declared(void **state)
+{
+    static const char *const want[] = {"smtp",  "relay",   "lmtp", "local", "error",
+                                       "retry", "discard", "slow", "prog",  "ta"};
+    struct conf *c = load("slow agent=smtp process_limit=3\n"
+                          "slow_destination_rate_delay = 0.5s\n"
+                          "prog/* agent=pipe command=\"/bin/true $user\" user=nobody\n"
+                          "ta/* command=\"mailbox -8\"\n");
+
+    (void)state;
+    assert_int_equal(conf_transport_count(c), COUNT(want));
+    for (size_t i = 0; i < COUNT(want); i++) {
+        assert_string_equal(conf_transport_at(c, i)->name, want[i]);
+        assert_ptr_equal(conf_transport_find(c, slice_string(want[i])), conf_transport_at(c, i));
+    }
+    assert_null(conf_transport_find(c, SLICE("none")));
+    assert_int_equal(conf_transport_at(c, 7)->policy.process_limit, 3);
+    assert_int_equal(conf_transport_at(c, 7)->policy.destination_rate_delay_us, US_PER_S / 2);
+    assert_int_equal(conf_transport_at(c, 8)->policy.agent, CONF_AGENT_PIPE);
+    assert_string_equal(conf_transport_at(c, 8)->policy.command, "/bin/true $user");
+    assert_int_equal(conf_transport_at(c, 9)->policy.agent, CONF_AGENT_TA);
+    conf_free(c);
+}
+
+UNIT_MAIN(cmocka_unit_test(values_come_in_the_order_of_precedence),
+          cmocka_unit_test(the_defaults_clause_lies_beneath_the_clauses_after_it),
+          cmocka_unit_test(transports_are_built_in_or_declared))

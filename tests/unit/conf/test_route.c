@@ -1,6 +1,187 @@
 #include "unit.h"
-static void x(void **s)
+
+#include <stdio.h>
+#include <string.h>
+
+#include "conf.h"
+#include "route.h"
+
+static const struct conf_world world = {.hostname = "mail.example.org"};
+
+static struct conf *load(const char *text)
 {
-    (void)s;
+    struct conf_problems problems;
+    struct conf *conf = conf_load_text(slice_string(text), "test", DATA_DIR, &world, &problems);
+
+    assert_non_null(conf);
+    assert_int_equal(problems.count, 0);
+    conf_problems_fini(&problems);
+    return conf;
 }
-UNIT_MAIN(cmocka_unit_test(x))
+
+static const char with_map[] = "transport_maps = texthash:transport\n"
+                               "local_domains = localhost *.test\n"
+                               "relay_domains = relayed.example\n"
+                               "recipient_delimiter = +\n"
+                               "slow/* agent=smtp destination_recipient_limit=1\n";
+
+static void each_recipient_has_a_route(void **state)
+{
+    static const struct {
+        const char *recipient, *want_transport, *want_nexthop, *want_destination;
+    } cases[] = {
+        {"a@Other.Example", "smtp", "Other.Example", "other.example"},
+        {"a@localhost", "local", "localhost", "a@localhost"},
+        {"A.b+x@some.TEST", "local", "some.TEST", "a.b@some.test"},
+        {"+x@localhost", "local", "localhost", "+x@localhost"},
+        {"a@relayed.example", "relay", "relayed.example", "relayed.example"},
+        {"User+Ext@example.com", "slow", "[ext.example]", "user@[ext.example]"},
+        {"user+other@example.com", "slow", "[user.example]:2525", "user@[user.example]:2525"},
+        {"a@example.com", "smtp", "[site.example]", "[site.example]"},
+        {"a@b.example.com", "slow", "b.example.com", "a@b.example.com"},
+        {"a@x.y.deep.example.com", "lmtp", "unix:/run/lmtp", "unix:/run/lmtp"},
+        {"nobody@example.net", "error", "5.1.1 nobody by that name", "5.1.1 nobody by that name"},
+        {"a@refused.example", "error", "5.0.0 mail to this address is not accepted",
+         "5.0.0 mail to this address is not accepted"},
+        {"a@plain.example", "smtp", "plain.example", "plain.example"},
+        {"a@[192.0.2.1]", "smtp", "[192.0.2.1]", "[192.0.2.1]"},
+        {"\"a@b\"@c.example", "smtp", "c.example", "c.example"},
+        {"bare", "smtp", "mail.example.org", "mail.example.org"},
+        {"", "error", "5.1.3 null recipient address", "5.1.3 null recipient address"},
+        {"@c.example", "error", "5.1.3 bad address syntax", "5.1.3 bad address syntax"},
+        {"a@", "error", "5.1.3 bad address syntax", "5.1.3 bad address syntax"},
+    };
+    struct conf *c = load(with_map);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct route r;
+
+        route_address(c, slice_string(cases[i].recipient), &r);
+        assert_string_equal(r.transport, cases[i].want_transport);
+        assert_string_equal(r.nexthop, cases[i].want_nexthop);
+        assert_string_equal(r.destination, cases[i].want_destination);
+    }
+    conf_free(c);
+}
+
+static void explicit_next_hops_are_stronger_than_relayhost(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"relayhost = [hub.example]\n", "smtp:[hub.example]"},
+        {"relayhost = [hub.example]\ndefault_transport = relay:other.example:26\n",
+         "relay:other.example:26"},
+        {"relayhost = [hub.example]\nrelay_domains = a.example\n", "relay:[hub.example]"},
+        {"relayhost = [hub.example]\nlocal_domains = a.example\n", "local:a.example"},
+        {"local_domains = a.example\nlocal_transport = error:5.1.1 moved\n", "error:5.1.1 moved"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct conf *c = load(cases[i].text);
+        struct route r;
+        char found[ROUTE_NEXTHOP_MAX + 100];
+
+        route_address(c, SLICE("x@a.example"), &r);
+        snprintf(found, sizeof found, "%s:%s", r.transport, r.nexthop);
+        assert_string_equal(found, cases[i].want);
+        conf_free(c);
+    }
+}
+
+static void longest_addresses_fit(void **state)
+{
+    char address[ADDRESS_MAX + 1];
+    struct conf *c = load(with_map);
+    struct route r;
+
+    (void)state;
+    memset(address, 'a', sizeof address);
+    address[64] = '@';
+    route_address(c, slice_of(address, ADDRESS_MAX), &r);
+    assert_string_equal(r.transport, "smtp");
+    route_address(c, slice_of(address, ADDRESS_MAX + 1), &r);
+    assert_string_equal(r.nexthop, "5.1.3 bad address syntax");
+    address[64] = 'a';
+    route_address(c, slice_of(address, ADDRESS_MAX), &r);
+    assert_string_equal(r.transport, "error");
+    conf_free(c);
+}
+
+static void the_generation_follows_what_routes_depend_on(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "relayhost = a.example\n",
+        "local_domains = a.example\n",
+        "relay_domains = a.example\n",
+        "default_transport = relay\n",
+        "transport_maps = transport\nslow/* agent=smtp\n",
+        "slow/* agent=smtp\n",
+        "smtp_destination_recipient_limit = 1\n",
+        "recipient_delimiter = +\n",
+    };
+    uint64_t seen[COUNT(texts)];
+    struct conf *c;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        c = load(texts[i]);
+        seen[i] = c->route_generation;
+        conf_free(c);
+        for (size_t j = 0; j < i; j++) {
+            assert_true(seen[i] != seen[j]);
+        }
+    }
+    c = load("queue_run_delay = 1000\nsmtp_destination_concurrency_limit = 3\n");
+    assert_true(c->route_generation == seen[0]);
+    conf_free(c);
+}
+
+static void bad_lines_of_a_table_are_named(void **state)
+{
+    static const char *const want[] = {
+        "2:1 `example.org' has no transport:nexthop behind it",
+        "3:1 `example.org' has no `:' behind its transport",
+        "4:1 `example.org' names a transport that nothing declares",
+        "6:1 `example.org' has a next hop that is none of host, [host], host:port, [host]:port, "
+        "unix:path",
+        "8:1 `a.example' stands in this table before; the first holds",
+    };
+    struct conf_problems problems;
+
+    (void)state;
+    assert_null(conf_load_text(SLICE("transport_maps = transport.bad\nslow/* agent=smtp\n"), "test",
+                               DATA_DIR, &world, &problems));
+    assert_int_equal(problems.count, COUNT(want));
+    for (size_t i = 0; i < COUNT(want); i++) {
+        char found[300];
+
+        assert_string_equal(problems.at[i].file, DATA_DIR "/transport.bad");
+        snprintf(found, sizeof found, "%u:%u %s", problems.at[i].line, problems.at[i].column,
+                 problems.at[i].text);
+        assert_string_equal(found, want[i]);
+    }
+    conf_problems_fini(&problems);
+}
+
+static void strangers_may_send_to_own_domains_only(void **state)
+{
+    struct conf *c = load(with_map);
+
+    (void)state;
+    assert_true(route_accepts_domain(c, SLICE("a.test")));
+    assert_true(route_accepts_domain(c, SLICE("relayed.EXAMPLE")));
+    assert_false(route_accepts_domain(c, SLICE("example.com")));
+    assert_false(route_accepts_domain(c, SLICE("")));
+    conf_free(c);
+}
+
+UNIT_MAIN(cmocka_unit_test(each_recipient_has_a_route),
+          cmocka_unit_test(explicit_next_hops_are_stronger_than_relayhost),
+          cmocka_unit_test(longest_addresses_fit),
+          cmocka_unit_test(the_generation_follows_what_routes_depend_on),
+          cmocka_unit_test(bad_lines_of_a_table_are_named),
+          cmocka_unit_test(strangers_may_send_to_own_domains_only))
