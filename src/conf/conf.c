@@ -110,7 +110,7 @@ static void unknown_name(struct loader *l, const char *what, struct slice name, 
 /* ---- files -------------------------------------------------------------------------------------
  */
 
-int file_read(const char *path, struct buf *content)
+static int file_read_here(const char *path, struct buf *content)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error = 0;
     struct stat st;
@@ -144,6 +144,13 @@ int file_read(const char *path, struct buf *content)
 out:
     (void)close(fd); /* only read from */
     return error;
+}
+
+int file_read(const struct conf_world *world, const char *path, struct buf *content)
+{
+    return world != NULL && world->read != NULL
+               ? world->read(world->arg, path, content->limit, content)
+               : file_read_here(path, content);
 }
 
 const char *path_below(struct pool *pool, const char *directory, struct slice path)
@@ -350,7 +357,7 @@ static void read_file(struct loader *l, const char *path, const char *from_file,
     int error;
 
     buf_init(&content, CONF_FILE_MAX);
-    error = file_read(path, &content);
+    error = file_read(l->inner->world, path, &content);
     if (error != 0) {
         problem_add(l->problems, CONF_ERROR, from_file, line, column, "can't read %s: %s", path,
                     strerror(-error));
@@ -779,6 +786,7 @@ static struct conf *load(const char *path, struct slice text, const char *name,
 
     *problems = (struct conf_problems){.count = 0};
     conf->inner = l.inner = mem_new(sizeof *conf->inner);
+    l.inner->world = world;
     l.directory = pool_string(&l.inner->pool, slice_string(directory));
     if (path != NULL) {
         read_file(&l, path, path, 0, 0);
@@ -802,6 +810,7 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     policy_prepare(conf);
     check_transports(&l);
     route_prepare(conf, l.directory, problems);
+    l.inner->world = NULL;
     if (problems->errors > 0) {
         conf_free(conf);
         return NULL;

@@ -60,6 +60,7 @@ struct conf_private {
     struct transport_slot *transports;
     size_t transport_count;
     struct route_maps *maps;
+    const struct conf_world *world; /* borrowed, while it is loaded; may be NULL */
 };
 
 __attribute__((format(printf, 6, 7))) void problem_add(struct conf_problems *problems,
@@ -67,8 +68,9 @@ __attribute__((format(printf, 6, 7))) void problem_add(struct conf_problems *pro
                                                        const char *file, unsigned line,
                                                        unsigned column, const char *format, ...);
 
-/* The content of a regular file, at most the buffer's limit. 0 or a negative errno (-EFBIG). */
-int file_read(const char *path, struct buf *content);
+/* The content of a regular file, at most the buffer's limit; read as `world` (may be NULL) says. 0
+ * or a negative errno (-EFBIG). */
+int file_read(const struct conf_world *world, const char *path, struct buf *content);
 
 /* Parse one policy value into a layer; as param_parse. */
 bool layer_parse(struct layer *layer, const struct param *p, struct slice text, struct pool *pool,

@@ -201,7 +201,7 @@ static void load_map(struct conf *conf, struct route_map *map, struct slice name
     int error;
 
     buf_init(&content, ROUTE_MAP_FILE_MAX);
-    error = file_read(path, &content);
+    error = file_read(conf->inner->world, path, &content);
     if (error != 0) {
         problem_add(problems, CONF_ERROR, where->file, where->line, where->column,
                     "transport_maps: can't read %s: %s", path, strerror(-error));
