@@ -1279,7 +1279,7 @@ static int exec(struct sqlite_spool *s, const char *sql)
 {
     int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
 
-    return rc == SQLITE_OK ? 0 : sqlite_fail(s, rc, sql);
+    return rc == SQLITE_OK ? 0 : sqlite_fail(s, rc, "open");
 }
 
 static int schema_result(struct sqlite_spool *s, int rc, const char *why)
