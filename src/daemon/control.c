@@ -1,0 +1,603 @@
+/*
+ * The control process: HTTP with JSON for operators, scripts and the command line (docs/api.md).
+ *
+ * It owns no files and knows nothing of the queue: it turns a request into a question, sends it to
+ * the queue process and turns the answer into a response. A request waits in `asks` under its
+ * token; when its client goes away first, the answer is dropped.
+ */
+#include "role.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+
+#define BODY_MAX    (1u << 20)
+#define HEADERS_MAX 16384
+#define IDLE_S      60
+/* Questions under way; more are told to come back. */
+#define ASKS_MAX 1000
+
+enum ask_kind { ASK_JSON, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD };
+
+struct ask {
+    TAILQ_ENTRY(ask) next;
+    uint64_t token;
+    enum ask_kind kind;
+    struct evhttp_request *request; /* NULL: the client is gone */
+};
+
+struct control {
+    struct role *role;
+    struct evhttp *http;
+    struct channel *queue; /* NULL: being restarted */
+    TAILQ_HEAD(, ask) asks;
+    size_t ask_count;
+    uint64_t last_token;
+    struct wall started;
+};
+
+/* ---- responses --------------------------------------------------------------------------------
+ */
+
+static void respond(struct evhttp_request *request, int status, const char *type, struct slice body)
+{
+    struct evbuffer *out = evbuffer_new();
+
+    CHECK(out != NULL);
+    CHECK(evbuffer_add(out, body.ptr, body.len) == 0);
+    CHECK(evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type", type) == 0);
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), NULL, NULL);
+    evhttp_send_reply(request, status, NULL, out);
+    evbuffer_free(out);
+}
+
+static void respond_json(struct evhttp_request *request, int status, json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT);
+
+    CHECK(text != NULL);
+    respond(request, status, "application/json", slice_string(text));
+    free(text);
+    json_decref(object);
+}
+
+static void respond_error(struct evhttp_request *request, int status, const char *text)
+{
+    respond_json(request, status, json_pack("{s:s}", "error", text));
+}
+
+/* The bytes of a message, from the frame or from the descriptor that came with it. */
+static void respond_content(struct evhttp_request *request, struct slice bytes, int fd)
+{
+    struct evbuffer *out = evbuffer_new();
+    char piece[65536];
+    off_t at = 0;
+
+    CHECK(out != NULL);
+    CHECK(evbuffer_add(out, bytes.ptr, bytes.len) == 0);
+    while (fd >= 0) {
+        ssize_t n = pread(fd, piece, sizeof piece, at);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            evbuffer_free(out);
+            respond_error(request, 503, "the content can't be read");
+            return;
+        }
+        if (n == 0) {
+            break;
+        }
+        CHECK(evbuffer_add(out, piece, (size_t)n) == 0);
+        at += n;
+    }
+    CHECK(evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type",
+                            "message/rfc822") == 0);
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), NULL, NULL);
+    evhttp_send_reply(request, 200, NULL, out);
+    evbuffer_free(out);
+}
+
+/* Prometheus' text form. A fixed set of names without labels but for the state, so that no mail can
+ * make it grow. */
+static void respond_metrics(struct evhttp_request *request, const json_t *status)
+{
+    static const struct {
+        const char *member, *name, *type, *help;
+    } rows[] = {
+        {"incoming", "sluice_messages{state=\"incoming\"}", "gauge", "Messages on disk by state."},
+        {"deferred", "sluice_messages{state=\"deferred\"}", NULL, NULL},
+        {"hold", "sluice_messages{state=\"hold\"}", NULL, NULL},
+        {"corrupt", "sluice_messages{state=\"corrupt\"}", NULL, NULL},
+        {"bytes", "sluice_content_bytes", "gauge", "Bytes of content on disk."},
+        {"active_messages", "sluice_active_messages", "gauge", "Messages in memory."},
+        {"active_recipients", "sluice_active_recipients", "gauge", "Recipients in memory."},
+        {"in_flight", "sluice_deliveries_in_flight", "gauge", "Deliveries under way."},
+        {"waiting", "sluice_deliveries_waiting", "gauge", "Deliveries that wait in memory."},
+        {"active_destinations", "sluice_destinations", "gauge", "Destinations in memory."},
+        {"dead_destinations", "sluice_destinations_dead", "gauge", "Of these, dead ones."},
+        {"submitted", "sluice_submitted_total", "counter", "Messages accepted."},
+        {"delivered", "sluice_delivered_total", "counter", "Recipients delivered."},
+        {"deferrals", "sluice_deferrals_total", "counter", "Recipients deferred."},
+        {"bounced", "sluice_bounced_total", "counter", "Recipients bounced."},
+        {"expired", "sluice_expired_total", "counter", "Messages expired."},
+        {"reports", "sluice_reports_total", "counter", "Reports sent."},
+        {"commits", "sluice_commits_total", "counter", "Commits of the spool."},
+        {"decisions", "sluice_decisions_total", "counter", "Decisions of the scheduler."},
+        {"free_bytes", "sluice_free_bytes", "gauge", "Bytes free where the spool is."},
+        {"storage_ok", "sluice_storage_ok", "gauge", "1 when the last commit worked."},
+        {"space_ok", "sluice_space_ok", "gauge", "1 when there is more space than queue_minfree."},
+    };
+    struct buf text;
+
+    buf_init(&text, 1u << 16);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const json_t *value = json_object_get(status, rows[i].member);
+
+        if (rows[i].type != NULL) {
+            size_t name = strcspn(rows[i].name, "{");
+            (void)buf_addf(&text, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int)name, rows[i].name,
+                           rows[i].help, (int)name, rows[i].name, rows[i].type); /* fits */
+        }
+        (void)buf_addf(&text, "%s %.0f\n", rows[i].name,
+                       json_is_boolean(value) ? (double)json_is_true(value)
+                                              : json_number_value(value)); /* fits */
+    }
+    respond(request, 200, "text/plain; version=0.0.4", buf_slice(&text));
+    buf_fini(&text);
+}
+
+/* ---- questions under way ----------------------------------------------------------------------
+ */
+
+static void ask_free(struct control *c, struct ask *ask)
+{
+    TAILQ_REMOVE(&c->asks, ask, next);
+    c->ask_count--;
+    mem_free(ask);
+}
+
+static void on_client_gone(struct evhttp_connection *connection, void *arg)
+{
+    struct ask *ask = arg;
+
+    (void)connection;
+    ask->request = NULL;
+}
+
+/* NULL: too many, and the request has been answered. */
+static struct ask *ask_new(struct control *c, struct evhttp_request *request, enum ask_kind kind)
+{
+    struct ask *ask;
+
+    if (c->ask_count == ASKS_MAX) {
+        respond_error(request, 503, "too many questions at once, ask again");
+        return NULL;
+    }
+    ask = mem_new(sizeof *ask);
+    ask->token = ++c->last_token;
+    ask->kind = kind;
+    ask->request = request;
+    TAILQ_INSERT_TAIL(&c->asks, ask, next);
+    c->ask_count++;
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), on_client_gone, ask);
+    return ask;
+}
+
+/* Takes `question`. */
+static void ask_queue(struct control *c, struct evhttp_request *request, enum ask_kind kind,
+                      json_t *question)
+{
+    struct ask *ask;
+    char *text;
+
+    if (c->queue == NULL) {
+        respond_error(request, 503, "the queue process is being restarted");
+    } else if ((ask = ask_new(c, request, kind)) != NULL) {
+        text = json_dumps(question, JSON_COMPACT);
+        CHECK(text != NULL);
+        wire_put_ask(c->queue, &(struct wire_ask){.token = ask->token, .json = slice_string(text)});
+        free(text);
+    }
+    json_decref(question);
+}
+
+static struct ask *ask_find(struct control *c, uint64_t token)
+{
+    struct ask *ask;
+
+    TAILQ_FOREACH(ask, &c->asks, next)
+    {
+        if (ask->token == token) {
+            return ask;
+        }
+    }
+    return NULL;
+}
+
+static void add_own_status(struct control *c, json_t *object)
+{
+    json_t *own = json_pack("{s:s, s:i, s:f}", "version", SLUICE_VERSION, "pid", (int)getppid(),
+                            "uptime", (double)(clock_wall().us - c->started.us) / (double)US_PER_S);
+
+    CHECK(own != NULL);
+    CHECK(json_object_update_new(object, own) == 0);
+}
+
+static void answer(struct control *c, const struct wire_answer *m, int fd)
+{
+    struct ask *ask = ask_find(c, m->token);
+    struct evhttp_request *request;
+    enum ask_kind kind;
+    json_t *object;
+
+    if (ask == NULL) {
+        return;
+    }
+    request = ask->request;
+    kind = ask->kind;
+    ask_free(c, ask);
+    if (request == NULL) {
+        return;
+    }
+    if (m->status == 200 && kind == ASK_CONTENT) {
+        respond_content(request, m->bytes, fd);
+    } else if (m->status == 200 && (kind == ASK_STATUS || kind == ASK_METRICS)) {
+        object = json_loadb(m->json.ptr, m->json.len, 0, NULL);
+        CHECK(object != NULL); /* the queue process wrote it */
+        add_own_status(c, object);
+        if (kind == ASK_METRICS) {
+            respond_metrics(request, object);
+            json_decref(object);
+        } else {
+            respond_json(request, 200, object);
+        }
+    } else {
+        respond(request, (int)m->status, "application/json", m->json);
+    }
+}
+
+static void on_queue(void *arg, struct channel *ch)
+{
+    struct control *c = arg;
+    struct wire_answer m;
+    struct frame frame;
+    enum channel_event event;
+    struct ask *ask, *next;
+
+    while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
+        CHECK(frame.type == WIRE_ANSWER);
+        CHECK(wire_get_answer(frame.body, &m));
+        answer(c, &m, frame.fd);
+        if (frame.fd >= 0) {
+            (void)close(frame.fd); /* only read */
+        }
+    }
+    if (event == CHANNEL_CLOSED) {
+        channel_free(ch);
+        c->queue = NULL;
+        for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
+            next = TAILQ_NEXT(ask, next);
+            if (ask->kind != ASK_RELOAD) {
+                struct evhttp_request *request = ask->request;
+                ask_free(c, ask);
+                if (request != NULL) {
+                    respond_error(request, 503, "the queue process ended; ask again");
+                }
+            }
+        }
+    }
+}
+
+/* ---- requests ---------------------------------------------------------------------------------
+ */
+
+/* A page in a browser must not be able to steer us by a name that resolves to this machine, so the
+ * Host of a TCP request has to be a loopback one. The Unix socket has permissions instead. */
+static bool host_allowed(struct evhttp_request *request)
+{
+    const char *host = evhttp_request_get_host(request);
+
+    return host == NULL || strcasecmp(host, "localhost") == 0 || strcmp(host, "127.0.0.1") == 0 ||
+           strcmp(host, "[::1]") == 0 || strcmp(host, "::1") == 0;
+}
+
+/* The members of a filter, and paging, from a query string. False: one is unknown or malformed. */
+static bool add_query(json_t *question, const char *query)
+{
+    static const char *const texts[] = {"sender", "recipient", "destination"};
+    static const char *const numbers[] = {"older_than", "newer_than", "min_size", "max_size"};
+    static const char *const own_numbers[] = {"max", "recipients", "after_recipient", "cursor"};
+    json_t *filter = json_object(), *states = json_array();
+    struct evkeyvalq list;
+    struct evkeyval *pair;
+    bool ok = true;
+
+    TAILQ_INIT(&list);
+    if (query != NULL && evhttp_parse_query_str(query, &list) != 0) {
+        ok = false;
+    }
+    TAILQ_FOREACH(pair, &list, next)
+    {
+        unsigned long long number;
+        bool is_number = slice_number(slice_string(pair->value), INT64_MAX, &number), known = false;
+
+        if (strcmp(pair->key, "state") == 0) {
+            known = json_array_append_new(states, json_string(pair->value)) == 0;
+        } else if (strcmp(pair->key, "after") == 0) {
+            known = json_object_set_new(question, "after", json_string(pair->value)) == 0;
+        }
+        for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+            if (strcmp(pair->key, texts[i]) == 0) {
+                known = json_object_set_new(filter, texts[i], json_string(pair->value)) == 0;
+            }
+        }
+        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+            if (is_number && strcmp(pair->key, numbers[i]) == 0) {
+                known =
+                    json_object_set_new(filter, numbers[i], json_integer((json_int_t)number)) == 0;
+            }
+        }
+        for (size_t i = 0; i < sizeof own_numbers / sizeof own_numbers[0]; i++) {
+            if (is_number && strcmp(pair->key, own_numbers[i]) == 0) {
+                known = json_object_set_new(question, own_numbers[i],
+                                            json_integer((json_int_t)number)) == 0;
+            }
+        }
+        ok = ok && known;
+    }
+    evhttp_clear_headers(&list);
+    if (json_array_size(states) > 0) {
+        CHECK(json_object_set(filter, "state", states) == 0);
+    }
+    json_decref(states);
+    CHECK(json_object_set_new(question, "filter", filter) == 0);
+    return ok;
+}
+
+static void get_request(struct control *c, struct evhttp_request *request, const char *path,
+                        const char *query)
+{
+    static const struct {
+        const char *path, *op;
+        enum ask_kind kind;
+    } plain[] = {
+        {"/v1/status", "status", ASK_STATUS}, {"/metrics", "status", ASK_METRICS},
+        {"/v1/messages", "list", ASK_JSON},   {"/v1/count", "count", ASK_JSON},
+        {"/v1/sites", "sites", ASK_JSON},     {"/v1/destinations", "destinations", ASK_JSON},
+    };
+    struct slice rest, id;
+    const char *op = "show";
+    enum ask_kind kind = ASK_JSON;
+    json_t *question = json_object();
+
+    if (!add_query(question, query)) {
+        json_decref(question);
+        respond_error(request, 400,
+                      "query: known are state, sender, recipient, destination, older_than, "
+                      "newer_than, min_size, max_size, max, after, recipients, after_recipient, "
+                      "cursor");
+        return;
+    }
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+        if (strcmp(path, plain[i].path) == 0) {
+            CHECK(json_object_set_new(question, "op", json_string(plain[i].op)) == 0);
+            ask_queue(c, request, plain[i].kind, question);
+            return;
+        }
+    }
+    rest = slice_string(path);
+    if (!slice_starts(rest, SLICE("/v1/messages/"))) {
+        json_decref(question);
+        respond_error(request, 404, "no such path; docs/api.md lists them");
+        return;
+    }
+    rest = slice_skip(rest, strlen("/v1/messages/"));
+    id = slice_cut(&rest, '/');
+    if (slice_equal(rest, SLICE("content"))) {
+        op = "cat";
+        kind = ASK_CONTENT;
+    } else if (slice_equal(rest, SLICE("why"))) {
+        op = "why";
+    } else if (rest.ptr != NULL) {
+        json_decref(question);
+        respond_error(request, 404, "no such path; docs/api.md lists them");
+        return;
+    }
+    json_t *id_json = json_stringn(id.ptr, id.len);
+    CHECK(json_object_set_new(question, "op", json_string(op)) == 0);
+    CHECK(json_object_set_new(question, "id", id_json != NULL ? id_json : json_string("")) == 0);
+    ask_queue(c, request, kind, question);
+}
+
+static void post_request(struct control *c, struct evhttp_request *request, const char *path,
+                         json_t *body)
+{
+    static const char *const changes[] = {"hold",    "release", "delete",
+                                          "requeue", "expire",  "flush"};
+    struct slice rest = slice_string(path);
+    struct ask *ask;
+
+    if (strcmp(path, "/v1/reload") == 0) {
+        ask = ask_new(c, request, ASK_RELOAD);
+        if (ask != NULL) {
+            wire_put_number(c->role->parent, WIRE_RELOAD, ask->token);
+        }
+        return;
+    }
+    if (strcmp(path, "/v1/stop") == 0) {
+        respond_json(request, 200, json_pack("{s:b}", "ok", 1));
+        wire_put_empty(c->role->parent, WIRE_STOP_ALL);
+        return;
+    }
+    if (strcmp(path, "/v1/clock") == 0) {
+        const json_t *offset = json_object_get(body, "offset_seconds");
+        json_int_t seconds = json_integer_value(offset);
+
+        if (!c->role->conf->debug_clock) {
+            respond_error(request, 400, "the clock moves only with debug_clock = yes");
+        } else if (!json_is_integer(offset) || seconds < 0 || seconds > 100LL * 365 * 86400) {
+            respond_error(request, 400, "offset_seconds: a number of seconds is expected");
+        } else {
+            wire_put_number(c->role->parent, WIRE_SET_CLOCK, (uint64_t)(seconds * US_PER_S));
+            respond_json(request, 200, json_pack("{s:b}", "ok", 1));
+        }
+        return;
+    }
+    if (slice_starts(rest, SLICE("/v1/messages/")) && json_is_object(body)) {
+        rest = slice_skip(rest, strlen("/v1/messages/"));
+        for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+            if (slice_equal(rest, slice_string(changes[i]))) {
+                CHECK(json_object_set_new(body, "op", json_string(changes[i])) == 0);
+                ask_queue(c, request, ASK_JSON, json_incref(body));
+                return;
+            }
+        }
+    }
+    respond_error(request, json_is_object(body) ? 404 : 400,
+                  json_is_object(body) ? "no such path; docs/api.md lists them"
+                                       : "a JSON object is expected");
+}
+
+static void on_request(struct evhttp_request *request, void *arg)
+{
+    struct control *c = arg;
+    const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request);
+    const char *path = evhttp_uri_get_path(uri);
+    struct evbuffer *input = evhttp_request_get_input_buffer(request);
+    const char *type;
+    json_t *body = NULL;
+    size_t len;
+
+    if (path == NULL || !host_allowed(request)) {
+        respond_error(request, 400, "the Host is not a local one");
+        return;
+    }
+    if (evhttp_request_get_command(request) == EVHTTP_REQ_GET) {
+        get_request(c, request, path, evhttp_uri_get_query(uri));
+        return;
+    }
+    /* A form on a foreign page can't have this type without asking first. */
+    len = evbuffer_get_length(input);
+    type = evhttp_find_header(evhttp_request_get_input_headers(request), "Content-Type");
+    if (len > 0 && (type == NULL || strncasecmp(type, "application/json", 16) != 0)) {
+        respond_error(request, 400, "Content-Type: application/json is expected");
+        return;
+    }
+    if (len > 0) {
+        body =
+            json_loadb((const char *)evbuffer_pullup(input, -1), len, JSON_REJECT_DUPLICATES, NULL);
+    }
+    post_request(c, request, path, body);
+    json_decref(body);
+}
+
+/* ---- the role ---------------------------------------------------------------------------------
+ */
+
+static int control_start(struct role *role)
+{
+    struct control *c = mem_new(sizeof *c);
+
+    role->state = c;
+    c->role = role;
+    c->started = clock_wall();
+    TAILQ_INIT(&c->asks);
+    c->http = evhttp_new(role->base);
+    CHECK(c->http != NULL);
+    evhttp_set_max_body_size(c->http, BODY_MAX);
+    evhttp_set_max_headers_size(c->http, HEADERS_MAX);
+    evhttp_set_timeout(c->http, IDLE_S);
+    evhttp_set_allowed_methods(c->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST);
+    evhttp_set_gencb(c->http, on_request, c);
+    return 0;
+}
+
+static void control_listener(struct role *role, struct slice url, int fd)
+{
+    struct control *c = role->state;
+
+    if (evhttp_accept_socket_with_handle(c->http, fd) == NULL) {
+        log_error("%.*s: can't listen", SLICE_ARGS(url));
+        (void)close(fd); /* only bound */
+    }
+}
+
+static void control_peer(struct role *role, const struct wire_peer *peer, int fd)
+{
+    struct control *c = role->state;
+
+    CHECK(peer->role == ROLE_QUEUE);
+    if (c->queue != NULL) {
+        struct channel *old = c->queue;
+        channel_pause(old, true);
+        channel_free(old);
+    }
+    c->queue = channel_new(role->base, fd, on_queue, c);
+}
+
+static bool control_parent_frame(struct role *role, const struct frame *frame)
+{
+    struct control *c = role->state;
+    struct wire_reloaded m;
+    struct ask *ask;
+    json_t *object;
+
+    if (frame->type != WIRE_RELOADED || !wire_get_reloaded(frame->body, &m)) {
+        return false;
+    }
+    ask = ask_find(c, m.token);
+    if (ask != NULL) {
+        if (ask->request != NULL) {
+            object = m.ok ? json_pack("{s:b}", "ok", 1)
+                          : json_pack("{s:s%}", "error", m.text.ptr, m.text.len);
+            if (object == NULL) {
+                object = json_pack("{s:s}", "error", "errors that are not UTF-8; see the log");
+            }
+            if (m.ok && m.text.len > 0) {
+                (void)json_object_set_new(object, "warnings",
+                                          json_stringn(m.text.ptr, m.text.len)); /* optional */
+            }
+            respond_json(ask->request, m.ok ? 200 : 400, object);
+        }
+        ask_free(c, ask);
+    }
+    return true;
+}
+
+static void control_reload(struct role *role, const struct conf *old)
+{
+    (void)role; /* what it needs it reads from role->conf when it needs it */
+    (void)old;
+}
+
+static void control_stop(struct role *role)
+{
+    role_exit(role, 0);
+}
+
+const struct role_ops control_role = {
+    .role = ROLE_CONTROL,
+    .program = "control",
+    .start = control_start,
+    .listener = control_listener,
+    .peer = control_peer,
+    .parent_frame = control_parent_frame,
+    .reload = control_reload,
+    .stop = control_stop,
+};
