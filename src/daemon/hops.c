@@ -90,49 +90,6 @@ static bool is_wildcard(const union ip_address *ip)
                                        : IN6_IS_ADDR_UNSPECIFIED(&ip->in6.sin6_addr);
 }
 
-static void add_listener(struct hops_world *world, struct slice url)
-{
-    struct listen_address listen;
-    union ip_address ip;
-
-    if (!listen_parse(url, &listen) || listen.lmtp || listen.is_unix) {
-        return;
-    }
-    if (listen.host.len == 0) {
-        add_interfaces(world, listen.port);
-    } else if (parse_address(listen.host, listen.port, &ip)) {
-        if (is_wildcard(&ip)) {
-            add_interfaces(world, listen.port);
-        } else {
-            add_self(world, &ip);
-        }
-    }
-}
-
-void hops_world_init(struct hops_world *world, const struct conf *conf, struct resolver *resolver,
-                     uint64_t seed)
-{
-    *world = (struct hops_world){.resolver = resolver, .hostname = mem_string(conf->myhostname)};
-    rng_init(&world->rng, seed);
-    for (size_t i = 0; i < conf->inet_protocols.count; i++) {
-        struct slice protocol = slice_string(conf->inet_protocols.items[i]);
-        bool all = slice_equal_nocase(protocol, SLICE("all"));
-
-        world->ipv4 = world->ipv4 || all || slice_equal_nocase(protocol, SLICE("ipv4"));
-        world->ipv6 = world->ipv6 || all || slice_equal_nocase(protocol, SLICE("ipv6"));
-    }
-    for (size_t i = 0; i < conf->listen.count; i++) {
-        add_listener(world, slice_string(conf->listen.items[i]));
-    }
-}
-
-void hops_world_fini(struct hops_world *world)
-{
-    mem_free(world->hostname);
-    mem_free(world->self);
-    *world = (struct hops_world){0};
-}
-
 static bool same_place(const union ip_address *a, const union ip_address *b)
 {
     if (a->sa.sa_family != b->sa.sa_family) {
@@ -153,6 +110,64 @@ static bool is_self(const struct hops_world *world, const union ip_address *ip)
         }
     }
     return false;
+}
+
+static void add_listener(struct hops_world *world, struct slice url, bool interfaces)
+{
+    struct listen_address listen;
+    union ip_address ip;
+
+    if (!listen_parse(url, &listen) || listen.lmtp || listen.is_unix) {
+        return;
+    }
+    if (listen.host.len > 0 && parse_address(listen.host, listen.port, &ip) && !is_wildcard(&ip)) {
+        if (!is_self(world, &ip)) {
+            add_self(world, &ip);
+        }
+    } else if (interfaces) {
+        add_interfaces(world, listen.port);
+    }
+}
+
+/* What needs nothing but the configuration. */
+static void take_conf(struct hops_world *world, const struct conf *conf)
+{
+    mem_free(world->hostname);
+    world->hostname = mem_string(conf->myhostname);
+    world->ipv4 = world->ipv6 = false;
+    for (size_t i = 0; i < conf->inet_protocols.count; i++) {
+        struct slice protocol = slice_string(conf->inet_protocols.items[i]);
+        bool all = slice_equal_nocase(protocol, SLICE("all"));
+
+        world->ipv4 = world->ipv4 || all || slice_equal_nocase(protocol, SLICE("ipv4"));
+        world->ipv6 = world->ipv6 || all || slice_equal_nocase(protocol, SLICE("ipv6"));
+    }
+}
+
+void hops_world_init(struct hops_world *world, const struct conf *conf, struct resolver *resolver,
+                     uint64_t seed)
+{
+    *world = (struct hops_world){.resolver = resolver};
+    rng_init(&world->rng, seed);
+    take_conf(world, conf);
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        add_listener(world, slice_string(conf->listen.items[i]), true);
+    }
+}
+
+void hops_world_renew(struct hops_world *world, const struct conf *conf)
+{
+    take_conf(world, conf);
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        add_listener(world, slice_string(conf->listen.items[i]), false);
+    }
+}
+
+void hops_world_fini(struct hops_world *world)
+{
+    mem_free(world->hostname);
+    mem_free(world->self);
+    *world = (struct hops_world){0};
 }
 
 /* ---- the answer -------------------------------------------------------------------------------

@@ -36,6 +36,10 @@ struct hops_world {
 /* What the configuration says, and the system of its interfaces; before confinement. */
 void hops_world_init(struct hops_world *world, const struct conf *conf, struct resolver *resolver,
                      uint64_t seed);
+/* A new configuration. Interfaces are not looked at again, as a confined process can't; listeners
+ * given by address are. */
+void hops_world_renew(struct hops_world *world, const struct conf *conf);
+
 void hops_world_fini(struct hops_world *world);
 
 enum hops_outcome {

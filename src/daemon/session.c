@@ -54,6 +54,20 @@ static void session_free(struct session *s)
     mem_free(s);
 }
 
+size_t sessions_count(const struct sessions *all)
+{
+    return all->count;
+}
+
+static void session_gone(struct session *s)
+{
+    struct sessions *all = s->all;
+    const struct session_settings *settings = s->settings;
+
+    session_free(s);
+    all->closed(all->arg, settings);
+}
+
 void sessions_free(struct sessions *all)
 {
     struct session *s;
@@ -62,14 +76,9 @@ void sessions_free(struct sessions *all)
         return;
     }
     while ((s = LIST_FIRST(&all->list)) != NULL) {
-        session_free(s);
+        session_gone(s);
     }
     mem_free(all);
-}
-
-size_t sessions_count(const struct sessions *all)
-{
-    return all->count;
 }
 
 static void queue(struct session *s)
@@ -97,13 +106,10 @@ void sessions_run(struct sessions *all)
 /* The session vanishes, now or at the end of the pump() that runs. */
 static void vanish(struct session *s)
 {
-    struct sessions *all = s->all;
-
     s->callback = NULL;
     s->dead = true;
     if (!s->pumping) {
-        session_free(s);
-        all->closed(all->arg);
+        session_gone(s);
     }
 }
 
@@ -180,7 +186,6 @@ static bool send_some(struct session *s)
  * send for all of it; the end of the connection counts only when all input was read. */
 static void pump(struct session *s)
 {
-    struct sessions *all = s->all;
     struct client_event event;
 
     if (!s->talked) {
@@ -215,8 +220,7 @@ static void pump(struct session *s)
     }
     s->pumping = false;
     if (s->dead) {
-        session_free(s);
-        all->closed(all->arg);
+        session_gone(s);
     } else {
         set_deadline(s);
     }
@@ -421,6 +425,11 @@ const char *session_why(const struct session *s)
 struct slice session_relay(const struct session *s)
 {
     return slice_string(s->relay);
+}
+
+bool session_flushed(struct session *s)
+{
+    return buf_len(client_output(&s->client)) == 0;
 }
 
 struct slice session_tls(const struct session *s)

@@ -88,8 +88,9 @@ struct session {
     TAILQ_ENTRY(session) cache_all, cache_key;
 };
 
-/* Told each time a session's descriptor was closed. */
-typedef void sessions_closed(void *arg);
+/* Told each time a session has vanished: its descriptor is free, its settings are not needed by it
+ * any more. */
+typedef void sessions_closed(void *arg, const struct session_settings *settings);
 
 struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, void *arg);
 
@@ -133,6 +134,9 @@ const char *session_why(const struct session *s);
 
 /* "host[address]:port". */
 struct slice session_relay(const struct session *s);
+
+/* Has the socket taken all that the engine has said so far? */
+bool session_flushed(struct session *s);
 
 /* How TLS was set up, empty in clear. */
 struct slice session_tls(const struct session *s);

@@ -1,0 +1,97 @@
+/*
+ * One entry as a delivering process holds it: what is to be delivered to whom, where its content
+ * comes from, and what has come of it.
+ *
+ * Promise to the queue: exactly one WIRE_RESULT per entry, with one verdict per recipient (none
+ * when it is given back). entry_finish CHECKs it.
+ *
+ * The frame is copied once; everything else points into the copy. Texts of verdicts are copied,
+ * and kept once when the same text holds for many recipients in a row.
+ */
+#ifndef DAEMON_ENTRY_H
+#define DAEMON_ENTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "channel.h"
+#include "slice.h"
+#include "status.h"
+#include "times.h"
+#include "wire.h"
+
+/* Content is read from descriptors in pieces of this size. */
+#define ENTRY_PIECE_MAX 32768
+
+/* Fields but those of the first block are private to entry.c. */
+struct entry {
+    struct wire_deliver ask; /* what was asked for; slices last as long as the entry */
+    struct mono taken;       /* when it came */
+    uint32_t open;           /* recipients without a verdict */
+
+    char *body;                      /* owned */
+    struct wire_deliver_rcpt *rcpts; /* owned; ask.rcpts */
+    struct wire_verdict *verdicts;   /* owned, one per recipient; text.ptr NULL: none yet */
+    struct entry_text *texts;        /* owned list */
+    char *fetched;                   /* owned: content that came on demand */
+    struct slice content;            /* when in memory */
+    int fd;                          /* when not; -1 */
+    uint64_t content_size;
+    uint64_t content_at; /* bytes handed out */
+    bool have_content;
+};
+
+/* Decode a WIRE_DELIVER frame (its descriptor is taken in any case). NULL when it does not decode
+ * or contradicts itself. */
+struct entry *entry_new(const struct frame *frame);
+
+/* NULL is fine. */
+void entry_free(struct entry *e);
+
+/* The content that was asked for with WIRE_NEED_CONTENT has come. `fd` is taken. False when it is
+ * not wanted or can't be used. */
+bool entry_take_content(struct entry *e, const struct wire_content *m, int fd);
+
+enum entry_piece {
+    ENTRY_PIECE,        /* here */
+    ENTRY_PIECE_WAIT,   /* the content must be asked for first */
+    ENTRY_PIECE_BROKEN, /* can't be read */
+};
+
+/* The next piece of content; at the end an empty one with *ret_last. It lasts until the next call
+ * for any entry. entry_piece_used says how much of it is done with. */
+enum entry_piece entry_piece(struct entry *e, struct slice *ret_piece, bool *ret_last);
+void entry_piece_used(struct entry *e, size_t len);
+
+/* Begin with the content again. */
+void entry_rewind(struct entry *e);
+
+/* Has recipient `i` got a verdict? */
+bool entry_decided(const struct entry *e, size_t i);
+
+/* Give recipient `i` its verdict. Texts are cut to what the wire carries. */
+void entry_decide(struct entry *e, size_t i, enum wire_verdict_kind kind, struct status status,
+                  struct slice text, struct slice relay);
+
+/* The same for all who have none; `status` decides between deferred and bounced. */
+void entry_decide_rest(struct entry *e, struct status status, struct slice text,
+                       struct slice relay);
+
+/* What the result says beside the verdicts. */
+struct entry_end {
+    enum wire_outcome outcome;
+    struct slice reason; /* of OUTCOME_SITE_FAIL */
+    int64_t setup_us, transmit_us;
+    uint32_t conn_use;
+    struct slice tls;
+    bool maybe_duplicate;
+};
+
+/* Send the result (unless `ch` is NULL: nobody is there to hear it) and free the entry. */
+void entry_finish(struct entry *e, struct channel *ch, const struct entry_end *end);
+
+/* Send it back untouched, and free it. */
+void entry_give_back(struct entry *e, struct channel *ch);
+
+#endif
