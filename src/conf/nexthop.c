@@ -4,7 +4,8 @@
 
 #include "match.h"
 
-#define HOST_MAX 255
+#define HOST_MAX       255
+#define PATH_BYTES_MAX 107 /* what sockaddr_un takes beside its NUL */
 
 static bool host_name_ok(struct slice host)
 {
@@ -24,7 +25,7 @@ static bool host_name_ok(struct slice host)
 
 static bool unix_path(struct slice text, struct slice *ret_path)
 {
-    if (!slice_starts(text, SLICE("unix:")) || text.len == 5 ||
+    if (!slice_starts(text, SLICE("unix:")) || text.len == 5 || text.len > 5 + PATH_BYTES_MAX ||
         memchr(text.ptr, '\0', text.len) != NULL) {
         return false;
     }

@@ -26,6 +26,10 @@ static void next_hops_have_one_of_four_forms(void **state)
         {"a b", NULL, 0, false, false, false},
         {"-a", NULL, 0, false, false, false},
         {"unix:", NULL, 0, false, false, false},
+        {"unix:/a-path-of-108-bytes/"
+         "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+         "bbbbbbbbbbbbbbbbbb",
+         NULL, 0, false, false, false},
     };
 
     (void)state;
