@@ -146,8 +146,8 @@ static void bad_lines_of_a_table_are_named(void **state)
         "2:1 `example.org' has no transport:nexthop behind it",
         "3:1 `example.org' has no `:' behind its transport",
         "4:1 `example.org' names a transport that nothing declares",
-        "6:1 `example.org' has a next hop that is none of host, [host], host:port, [host]:port, "
-        "unix:path",
+        ("6:1 `example.org' has a next hop that is none of host, [host], host:port, [host]:port, "
+         "unix:path"),
         "8:1 `a.example' stands in this table before; the first holds",
     };
     struct conf_problems problems;
