@@ -270,7 +270,12 @@ void conf_print_man(struct buf *out)
         "local has destination_recipient_limit 1 and destination_concurrency_limit 2.\n"
         ".Pp\n"
         "Relative paths start at state_directory; that itself, included files and\n"
-        "transport_maps start at the directory of the configuration file.\n";
+        "transport_maps start at the directory of the configuration file.\n"
+        ".Pp\n"
+        "Other names are known for\n"
+        "local_domains (mydestination), relay_networks (mynetworks),\n"
+        "notify_double_bounce (2bounce_notice_recipient),\n"
+        "maxta (maxtransport, maxtransports), maxchannel (maxchannels) and maxring (maxrings).\n";
 
     (void)buf_add_string(out, head);
     (void)buf_add_string(out, ".Sh PARAMETERS\n.Bl -tag -width Ds\n");

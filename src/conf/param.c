@@ -62,7 +62,6 @@ static const struct {
     {"2bounce_notice_recipient", "notify_double_bounce"},
     {"mydestination", "local_domains"},
     {"mynetworks", "relay_networks"},
-    {"queue_directory", "state_directory"},
     {"lmtp_lhlo_timeout", "lmtp_helo_timeout"},
 };
 
