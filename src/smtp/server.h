@@ -181,7 +181,8 @@ void server_next(struct server *s, struct mono now, struct slice *in,
 /* Bytes to send; buf_consume() what was sent. */
 struct buf *server_output(struct server *s);
 
-/* When to call server_next again without new input; MONO_NEVER while an answer is outstanding. */
+/* When to call server_next again without new input. MONO_NEVER while an answer is outstanding; the
+ * TLS handshake, too, must end within command_us. */
 struct mono server_deadline(const struct server *s);
 
 /* Answer SERVER_MAIL, _RCPT, _DATA or _ETRN. Any class other than 2xx refuses. */
