@@ -1,0 +1,793 @@
+/*
+ * sendmail: takes a mail from a program or a person and leaves it in maildrop, whether the daemon
+ * runs or not. The options are those that programs have passed to sendmail for decades; the ones
+ * that mean nothing here are accepted and do nothing. docs/maildrop.md has the whole picture.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "address.h"
+#include "bundle.h"
+#include "check.h"
+#include "header.h"
+#include "maildrop.h"
+#include "mem.h"
+#include "printable.h"
+#include "server.h"
+#include "xtext.h"
+
+#define HEADER_MAX (1u << 20)
+#define PIECE_SIZE 65536u
+
+enum mode { MODE_MAIL, MODE_SMTP, MODE_LIST, MODE_FLUSH, MODE_NOTHING };
+
+struct options {
+    enum mode mode;
+    const char *conf_path;
+    const char *sender; /* -f; NULL: the user */
+    const char *name;   /* -F; NULL: the user's */
+    bool from_header;   /* -t */
+    bool ignore_dots;   /* -i */
+    unsigned notify;
+    unsigned flags;
+    struct buf envid; /* xtext */
+};
+
+/* The mail as it is put together. Strings of recipients are owned. */
+struct letter {
+    struct buf sender;
+    struct buf name;
+    struct buf envid;
+    unsigned flags;
+    unsigned notify;
+    struct maildrop_rcpt *rcpts;
+    size_t rcpt_count, rcpt_size;
+};
+
+/* ---- errors -----------------------------------------------------------------------------------
+ */
+
+static const char *program = "sendmail";
+
+__attribute__((format(printf, 2, 3))) _Noreturn static void stop(int status, const char *format,
+                                                                 ...)
+{
+    va_list args;
+
+    fprintf(stderr, "%s: ", program);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(status);
+}
+
+/* The status by which programs decide whether to try again. */
+static int status_of(int error)
+{
+    switch (-error) {
+    case EACCES:
+    case EPERM:
+        return EX_NOPERM;
+    case ENOENT:
+    case ENOTDIR:
+        return EX_CONFIG;
+    case EFBIG:
+        return EX_UNAVAILABLE;
+    default:
+        return EX_TEMPFAIL; /* no space, no descriptors: it may pass */
+    }
+}
+
+/* The file that is being written, for those who press Ctrl-C. */
+static struct maildrop_file drop;
+static volatile sig_atomic_t drop_open;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    if (drop_open != 0) {
+        (void)unlinkat(drop.directory, drop.name, 0); /* else it stays incomplete */
+    }
+    _exit(EX_TEMPFAIL);
+}
+
+static void drop_create(const char *directory, const struct letter *l)
+{
+    const struct maildrop m = {.sender = buf_slice(&l->sender),
+                               .name = buf_slice(&l->name),
+                               .envid = buf_slice(&l->envid),
+                               .flags = l->flags,
+                               .rcpts = l->rcpts,
+                               .rcpt_count = l->rcpt_count};
+    int error = maildrop_create(&drop, directory, &m);
+
+    if (error != 0) {
+        stop(status_of(error), "%s: %s", directory, strerror(-error));
+    }
+    drop_open = 1;
+}
+
+static void drop_abort(void)
+{
+    if (drop_open != 0) {
+        drop_open = 0;
+        maildrop_abort(&drop);
+    }
+}
+
+static int drop_commit(void)
+{
+    drop_open = 0;
+    return maildrop_commit(&drop);
+}
+
+/* ---- envelope ---------------------------------------------------------------------------------
+ */
+
+static void letter_init(struct letter *l)
+{
+    *l = (struct letter){0};
+    buf_init(&l->sender, ADDRESS_MAX);
+    buf_init(&l->name, MAILDROP_NAME_MAX);
+    buf_init(&l->envid, DSN_ENVID_MAX);
+}
+
+static void letter_fini(struct letter *l)
+{
+    for (size_t i = 0; i < l->rcpt_count; i++) {
+        mem_free((char *)(uintptr_t)l->rcpts[i].address.ptr);
+        mem_free((char *)(uintptr_t)l->rcpts[i].orcpt.ptr);
+    }
+    mem_free(l->rcpts);
+    buf_fini(&l->sender);
+    buf_fini(&l->name);
+    buf_fini(&l->envid);
+}
+
+static struct slice copy(struct slice s)
+{
+    return slice_of(mem_copy(s.ptr, s.len), s.len);
+}
+
+static bool add_rcpt(struct letter *l, struct slice address, struct slice orcpt, unsigned notify)
+{
+    if (l->rcpt_count == MAILDROP_RCPTS_MAX) {
+        return false;
+    }
+    if (l->rcpt_count == l->rcpt_size) {
+        l->rcpt_size = l->rcpt_size == 0 ? 8 : l->rcpt_size * 2;
+        l->rcpts = mem_resize(l->rcpts, l->rcpt_size, sizeof *l->rcpts);
+    }
+    l->rcpts[l->rcpt_count++] =
+        (struct maildrop_rcpt){.notify = notify, .orcpt = copy(orcpt), .address = copy(address)};
+    if (!address_is_ascii(address)) {
+        l->flags |= ENVELOPE_SMTPUTF8;
+    }
+    return true;
+}
+
+/* All addresses of a header's value or an argument. */
+static void add_rcpts(struct letter *l, struct slice value)
+{
+    struct address_list list;
+    struct buf address;
+
+    address_list_init(&list, value, ADDRESS_UTF8 | ADDRESS_NO_DOMAIN);
+    buf_init(&address, ADDRESS_MAX);
+    for (;;) {
+        switch (address_list_next(&list, &address)) {
+        case ADDRESS_LIST_ADDRESS:
+            if (!add_rcpt(l, buf_slice(&address), slice_of("", 0), l->notify)) {
+                stop(EX_DATAERR, "more than %u recipients", MAILDROP_RCPTS_MAX);
+            }
+            break;
+        case ADDRESS_LIST_BAD:
+            stop(EX_DATAERR, "%.*s: not an address", SLICE_ARGS(buf_slice(&address)));
+        case ADDRESS_LIST_END:
+            buf_fini(&address);
+            return;
+        }
+    }
+}
+
+/* "" and "<>" are the null sender. */
+static void set_sender(struct letter *l, struct slice text)
+{
+    struct address_list list;
+
+    if (text.len == 0 || slice_equal(text, SLICE("<>"))) {
+        return;
+    }
+    address_list_init(&list, text, ADDRESS_UTF8 | ADDRESS_NO_DOMAIN);
+    if (address_list_next(&list, &l->sender) != ADDRESS_LIST_ADDRESS) {
+        stop(EX_USAGE, "-f %.*s: not an address", SLICE_ARGS(text));
+    }
+    if (!address_is_ascii(buf_slice(&l->sender))) {
+        l->flags |= ENVELOPE_SMTPUTF8;
+    }
+}
+
+/* Who sends, unless options say otherwise: the user that runs this, not the one it is set to. */
+static void identify(struct letter *l, const struct options *o)
+{
+    const struct passwd *user = getpwuid(getuid());
+    const char *name = o->name;
+    struct slice full;
+
+    if (o->sender != NULL) {
+        set_sender(l, slice_string(o->sender));
+    } else if (user == NULL) {
+        stop(EX_NOUSER, "user %u has no name; give one with -f", (unsigned)getuid());
+    } else {
+        set_sender(l, slice_string(user->pw_name));
+    }
+    if (name == NULL) {
+        name = getenv("NAME");
+    }
+    full = slice_string(name != NULL ? name : user != NULL ? user->pw_gecos : "");
+    if (name == NULL) {
+        full = slice_of(full.ptr, slice_find(full, ',')); /* office and telephone follow */
+    }
+    (void)printable_add(&l->name, full, MAILDROP_NAME_MAX); /* fits, or was cut */
+    (void)buf_add(&l->envid, buf_slice(&o->envid));         /* has the same limit */
+    l->flags |= o->flags;
+    l->notify = o->notify;
+}
+
+/* ---- input ------------------------------------------------------------------------------------
+ */
+
+struct input {
+    struct buf bytes;
+    size_t used;     /* of the piece handed out last */
+    bool line_start; /* the next piece begins a line */
+    bool ended;
+};
+
+/* The next line with its end; a very long one in pieces. False at the end. */
+static bool next_piece(struct input *in, struct slice *ret_piece, bool *ret_line_start)
+{
+    buf_consume(&in->bytes, in->used);
+    in->used = 0;
+    for (;;) {
+        struct slice all = buf_slice(&in->bytes);
+        size_t end = slice_find(all, '\n');
+        bool whole = end < all.len;
+        ssize_t n;
+
+        if (whole || all.len >= PIECE_SIZE || (in->ended && all.len > 0)) {
+            *ret_piece = slice_of(all.ptr, whole ? end + 1 : all.len);
+            *ret_line_start = in->line_start;
+            in->line_start = whole;
+            in->used = ret_piece->len;
+            return true;
+        }
+        if (in->ended) {
+            return false;
+        }
+        n = read(STDIN_FILENO, buf_room(&in->bytes, PIECE_SIZE), PIECE_SIZE);
+        if (n < 0 && errno != EINTR) {
+            drop_abort();
+            stop(EX_IOERR, "reading the mail: %s", strerror(errno));
+        }
+        in->ended = n == 0;
+        buf_grew(&in->bytes, n > 0 ? (size_t)n : 0);
+    }
+}
+
+static bool is_lone_dot(struct slice line)
+{
+    return slice_equal(line, SLICE(".\n")) || slice_equal(line, SLICE(".\r\n")) ||
+           slice_equal(line, SLICE("."));
+}
+
+/* A field or the continuation of one? */
+static bool is_header_line(struct slice line, bool first)
+{
+    size_t i = 0;
+
+    if (line.ptr[0] == ' ' || line.ptr[0] == '\t') {
+        return !first;
+    }
+    while (i < line.len && line.ptr[i] > ' ' && line.ptr[i] < 0x7f && line.ptr[i] != ':') {
+        i++;
+    }
+    return i > 0 && i < line.len && line.ptr[i] == ':';
+}
+
+/* ---- a mail on standard input -----------------------------------------------------------------
+ */
+
+static bool is_one_of(struct slice name, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (slice_equal_nocase(name, slice_string(*names))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Recipients come from the Resent- fields when the mail has been sent before (RFC 5322, 3.6.6). */
+static void rcpts_of_header(struct letter *l, struct slice header)
+{
+    static const char *const first[] = {"To", "Cc", "Bcc", NULL};
+    static const char *const again[] = {"Resent-To", "Resent-Cc", "Resent-Bcc", NULL};
+    const char *const *wanted = (header_presence(header) & HEADER_RESENT) != 0 ? again : first;
+    struct header_field field;
+    struct buf value;
+
+    buf_init(&value, HEADER_MAX);
+    while (header_next(&header, &field)) {
+        if (is_one_of(field.name, wanted)) {
+            buf_clear(&value);
+            (void)header_unfold(field.value, &value); /* shorter than the header */
+            add_rcpts(l, buf_slice(&value));
+        }
+    }
+    buf_fini(&value);
+}
+
+/* Fields that must not travel: hidden recipients, and what only the last system may write. */
+static void write_header(struct slice header)
+{
+    static const char *const dropped[] = {"Bcc", "Resent-Bcc", "Return-Path", "Content-Length",
+                                          NULL};
+    struct header_field field;
+
+    while (header_next(&header, &field)) {
+        if (!is_one_of(field.name, dropped)) {
+            maildrop_write(&drop, field.whole);
+        }
+    }
+    maildrop_write(&drop, header);
+}
+
+static void check_size(const struct conf *conf)
+{
+    if (conf->message_size_limit > 0 && drop.content_size > (uint64_t)conf->message_size_limit) {
+        drop_abort();
+        stop(EX_UNAVAILABLE, "the mail is larger than message_size_limit (%lld bytes)",
+             (long long)conf->message_size_limit);
+    }
+}
+
+/* Read the header into `header`. *ret_body: the first piece that does not belong to it; false when
+ * the mail ends before. */
+static bool read_header(struct input *in, bool ignore_dots, struct buf *header,
+                        struct slice *ret_body, bool *ret_line_start)
+{
+    bool first = true;
+
+    while (next_piece(in, ret_body, ret_line_start)) {
+        struct slice line = *ret_body;
+
+        if (*ret_line_start && !ignore_dots && is_lone_dot(line)) {
+            return false;
+        }
+        /* Mailbox separators come along when old mail is fed in again. */
+        if (first && (slice_starts(line, SLICE("From ")) || slice_starts(line, SLICE(">From ")))) {
+            continue;
+        }
+        if (*ret_line_start && !is_header_line(line, first)) {
+            return true;
+        }
+        if (!buf_add(header, line)) {
+            stop(EX_DATAERR, "the header is longer than %u bytes", HEADER_MAX);
+        }
+        first = false;
+    }
+    return false;
+}
+
+static int send_mail(const struct conf *conf, const struct options *o, char **rcpts)
+{
+    struct input in = {.line_start = true};
+    struct letter l;
+    struct buf header;
+    struct slice piece;
+    bool line_start, more;
+    int error;
+
+    letter_init(&l);
+    identify(&l, o);
+    for (; *rcpts != NULL; rcpts++) {
+        add_rcpts(&l, slice_string(*rcpts));
+    }
+    buf_init(&in.bytes, 4 * PIECE_SIZE);
+    buf_init(&header, HEADER_MAX);
+    more = read_header(&in, o->ignore_dots, &header, &piece, &line_start);
+    if (o->from_header) {
+        rcpts_of_header(&l, buf_slice(&header));
+    }
+    if (l.rcpt_count == 0) {
+        stop(EX_USAGE, "no recipients: name them as arguments, or in the header with -t");
+    }
+    drop_create(conf->maildrop, &l);
+    write_header(buf_slice(&header));
+    if (more && piece.ptr[0] != '\n' && piece.ptr[0] != '\r' && buf_len(&header) > 0) {
+        maildrop_write(&drop, SLICE("\n")); /* the body began without the empty line */
+    }
+    while (more) {
+        maildrop_write(&drop, piece);
+        check_size(conf);
+        more = next_piece(&in, &piece, &line_start) &&
+               (o->ignore_dots || !line_start || !is_lone_dot(piece));
+    }
+    error = drop_commit();
+    if (error != 0) {
+        stop(status_of(error), "%s: %s", conf->maildrop, strerror(-error));
+    }
+    buf_fini(&in.bytes);
+    buf_fini(&header);
+    letter_fini(&l);
+    return EX_OK;
+}
+
+/* ---- SMTP on standard input and output --------------------------------------------------------
+ */
+
+static struct mono now_mono(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+    return (struct mono){t.tv_sec * US_PER_S + t.tv_nsec / 1000};
+}
+
+static bool write_out(struct buf *out)
+{
+    while (buf_len(out) > 0) {
+        struct slice s = buf_slice(out);
+        ssize_t n = write(STDOUT_FILENO, s.ptr, s.len);
+
+        if (n < 0 && errno != EINTR) {
+            return false;
+        }
+        buf_consume(out, n > 0 ? (size_t)n : 0);
+    }
+    return true;
+}
+
+static struct server_reply refusal(int error)
+{
+    return (struct server_reply){
+        .code = 451, .status = "4.3.0", .text = slice_string(strerror(-error))};
+}
+
+static void on_mail(struct server *s, struct letter *l, const struct server_mail *mail)
+{
+    letter_fini(l);
+    letter_init(l);
+    l->flags = mail->flags;
+    /* Both have been checked by the engine against the same limits. */
+    (void)buf_add(&l->sender, mail->sender);
+    (void)buf_add(&l->envid, mail->envid);
+    server_answer(s, SERVER_ACCEPT);
+}
+
+static void on_rcpt(struct server *s, struct letter *l, const struct server_rcpt *rcpt)
+{
+    server_answer(s, add_rcpt(l, rcpt->recipient, rcpt->orcpt, rcpt->notify)
+                         ? SERVER_ACCEPT
+                         : (struct server_reply){.code = 452,
+                                                 .status = "4.5.3",
+                                                 .text = SLICE("too many recipients")});
+}
+
+static void on_message(struct server *s)
+{
+    int error = drop_commit();
+    const struct server_reply failed = refusal(error);
+
+    server_message_done(s, error == 0 ? &SERVER_ACCEPT : &failed, 1);
+}
+
+/* Act on one event. False at the end. */
+static bool smtp_event(struct server *s, const struct conf *conf, struct letter *l,
+                       const struct server_event *event)
+{
+    switch (event->type) {
+    case SERVER_MAIL:
+        on_mail(s, l, &event->mail);
+        return true;
+    case SERVER_RCPT:
+        on_rcpt(s, l, &event->rcpt);
+        return true;
+    case SERVER_DATA:
+        drop_create(conf->maildrop, l);
+        server_answer(s, SERVER_ACCEPT);
+        return true;
+    case SERVER_ETRN:
+        server_answer(
+            s, (struct server_reply){.code = 502, .status = "5.5.1", .text = SLICE("not here")});
+        return true;
+    case SERVER_CONTENT:
+        maildrop_write(&drop, event->content);
+        return true;
+    case SERVER_MESSAGE:
+        on_message(s);
+        return true;
+    case SERVER_ABORT:
+        drop_abort();
+        return true;
+    case SERVER_CLOSE:
+        return false;
+    case SERVER_NEED_INPUT:
+    case SERVER_NEED_ANSWER:
+    case SERVER_NEED_OUTPUT:
+    case SERVER_HELO:
+    case SERVER_STARTTLS:
+        return true;
+    }
+    return true;
+}
+
+/* -bs: for programs that speak SMTP to a child instead of a port. */
+static int speak_smtp(const struct conf *conf)
+{
+    struct server_config config;
+    struct server_event event = {.type = SERVER_NEED_INPUT};
+    struct letter l;
+    struct server *s;
+    struct slice in = slice_of("", 0);
+    char bytes[PIECE_SIZE];
+    bool open = true;
+
+    server_config_default(&config);
+    config.hostname = conf->myhostname;
+    config.banner = "ESMTP Sluice";
+    config.starttls = config.etrn = false;
+    config.accept_early_talkers = config.accept_no_domain = config.accept_bare_newlines = true;
+    config.limits.message_bytes = (uint64_t)conf->message_size_limit;
+    config.limits.recipients = MAILDROP_RCPTS_MAX;
+    letter_init(&l);
+    s = server_new(&config, now_mono());
+    while (open) {
+        server_next(s, now_mono(), &in, &event);
+        open = smtp_event(s, conf, &l, &event);
+        if (event.type != SERVER_NEED_INPUT && event.type != SERVER_NEED_OUTPUT && open) {
+            continue;
+        }
+        if (!write_out(server_output(s))) {
+            break; /* whoever spoke to us is gone */
+        }
+        if (event.type == SERVER_NEED_INPUT) {
+            ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+
+            if (n > 0) {
+                in = slice_of(bytes, (size_t)n);
+            } else if (n == 0 || errno != EINTR) {
+                server_hangup(s, "end of input");
+            }
+        }
+    }
+    drop_abort();
+    server_free(s);
+    letter_fini(&l);
+    return EX_OK;
+}
+
+/* ---- options ----------------------------------------------------------------------------------
+ */
+
+static void usage(void)
+{
+    stop(EX_USAGE, "usage: sendmail [-C file] [-f sender] [-F name] [-i] [-t] [-v] [-N dsn] "
+                   "[-R return] [-V envid] [-bm|-bs|-bp|-q] [recipient ...]");
+}
+
+static unsigned parse_notify(const char *text)
+{
+    struct slice rest = slice_string(text);
+    unsigned notify = 0;
+
+    while (rest.ptr != NULL) {
+        struct slice word = slice_cut(&rest, ',');
+
+        if (slice_equal_nocase(word, SLICE("never"))) {
+            notify |= NOTIFY_NEVER;
+        } else if (slice_equal_nocase(word, SLICE("success"))) {
+            notify |= NOTIFY_SUCCESS;
+        } else if (slice_equal_nocase(word, SLICE("failure"))) {
+            notify |= NOTIFY_FAILURE;
+        } else if (slice_equal_nocase(word, SLICE("delay"))) {
+            notify |= NOTIFY_DELAY;
+        } else {
+            stop(EX_USAGE, "-N %s: not never, or some of success,failure,delay", text);
+        }
+    }
+    if ((notify & NOTIFY_NEVER) != 0 && notify != NOTIFY_NEVER) {
+        stop(EX_USAGE, "-N %s: never stands alone", text);
+    }
+    return notify;
+}
+
+static unsigned parse_return(const char *text)
+{
+    if (strcasecmp(text, "full") == 0) {
+        return ENVELOPE_RET_FULL;
+    }
+    if (strcasecmp(text, "hdrs") != 0) {
+        stop(EX_USAGE, "-R %s: not full or hdrs", text);
+    }
+    return ENVELOPE_RET_HDRS;
+}
+
+static enum mode parse_mode(const char *text)
+{
+    switch (text[0]) {
+    case 'm':
+        return MODE_MAIL;
+    case 's':
+        return MODE_SMTP;
+    case 'p':
+        return MODE_LIST;
+    case 'd': /* the daemon is sluiced; */
+    case 'i': /* there is no alias database to build */
+        return MODE_NOTHING;
+    default:
+        stop(EX_USAGE, "-b%s: unknown mode", text);
+    }
+}
+
+/* -oi is -i; the other settings of old are accepted, as programs pass them without asking. */
+static void parse_setting(struct options *o, const char *text)
+{
+    if (strcmp(text, "i") == 0 || strcasecmp(text, "IgnoreDots") == 0) {
+        o->ignore_dots = true;
+    }
+}
+
+static void parse_options(struct options *o, int argc, char **argv)
+{
+    int option;
+
+    while ((option = getopt(argc, argv, "A:B:C:F:GIL:N:O:R:UV:X:b:d:e:f:h:imno:p:q::r:tvx")) !=
+           -1) {
+        switch (option) {
+        case 'C':
+            if (getauxval(AT_SECURE) != 0) {
+                stop(EX_NOPERM, "-C: not in a program that is set-id");
+            }
+            o->conf_path = optarg;
+            break;
+        case 'F':
+            o->name = optarg;
+            break;
+        case 'I':
+            o->mode = MODE_NOTHING;
+            break;
+        case 'N':
+            o->notify = parse_notify(optarg);
+            break;
+        case 'R':
+            o->flags |= parse_return(optarg);
+            break;
+        case 'V':
+            if (optarg[0] == '\0' || !xtext_encode(slice_string(optarg), &o->envid)) {
+                stop(EX_USAGE, "-V: the envelope id is empty or too long");
+            }
+            break;
+        case 'b':
+            o->mode = parse_mode(optarg);
+            break;
+        case 'f':
+        case 'r':
+            o->sender = optarg;
+            break;
+        case 'i':
+            o->ignore_dots = true;
+            break;
+        case 'O':
+        case 'o':
+            parse_setting(o, optarg);
+            break;
+        case 'q':
+            /* -q30m wants a daemon that looks at the queue; sluiced does. */
+            o->mode = o->mode == MODE_MAIL && optarg == NULL ? MODE_FLUSH : MODE_NOTHING;
+            break;
+        case 't':
+            o->from_header = true;
+            break;
+        case 'v':
+            o->flags |= ENVELOPE_TRACE;
+            break;
+        case '?':
+            usage();
+            break;
+        default:
+            break; /* known, and without meaning here */
+        }
+    }
+}
+
+/* Become `sluice COMMAND`, the one installed beside this program. */
+static int run_sluice(const struct options *o, const char *command)
+{
+    char path[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - sizeof "sluice");
+    char *slash;
+
+    path[len < 0 ? 0 : len] = '\0';
+    slash = strrchr(path, '/');
+    if (slash == NULL) {
+        stop(EX_OSERR, "cannot find where it is installed");
+    }
+    (void)strcpy(slash + 1, "sluice"); /* room was kept */
+    if (o->conf_path != NULL && setenv("SLUICE_CONF", o->conf_path, 1) != 0) {
+        stop(EX_OSERR, "%s", strerror(errno));
+    }
+    execl(path, "sluice", command, (char *)NULL);
+    stop(EX_UNAVAILABLE, "%s: %s", path, strerror(errno));
+}
+
+static struct conf *load_conf(const struct options *o)
+{
+    const char *path = o->conf_path != NULL ? o->conf_path : bundle_default_path();
+    struct conf_problems problems;
+    struct conf *conf;
+    struct buf text;
+
+    if (path != NULL) {
+        conf = conf_load(path, NULL, &problems);
+    } else {
+        char *directory = getcwd(NULL, 0);
+        conf = conf_load_text(slice_string(conf_default_text), "built in",
+                              directory == NULL ? "/" : directory, NULL, &problems);
+        free(directory);
+    }
+    if (conf == NULL) {
+        buf_init(&text, PIECE_SIZE);
+        conf_print_problems(&text, &problems);
+        text.failed = false; /* as many as fit */
+        stop(EX_CONFIG, "the configuration has errors:\n%s", buf_cstr(&text));
+    }
+    conf_problems_fini(&problems);
+    return conf;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.mode = MODE_MAIL};
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    struct conf *conf;
+    int status;
+
+    program = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : program;
+    buf_init(&o.envid, DSN_ENVID_MAX);
+    if (strcmp(program, "newaliases") == 0) {
+        return EX_OK;
+    }
+    parse_options(&o, argc, argv);
+    if (strcmp(program, "mailq") == 0) {
+        o.mode = MODE_LIST;
+    }
+    if (o.mode == MODE_LIST || o.mode == MODE_FLUSH) {
+        return run_sluice(&o, o.mode == MODE_LIST ? "queue" : "flush");
+    }
+    if (o.mode == MODE_NOTHING) {
+        return EX_OK;
+    }
+    for (const int *number = (const int[]){SIGINT, SIGTERM, SIGHUP, 0}; *number != 0; number++) {
+        CHECK(signal(*number, on_interrupt) != SIG_ERR);
+    }
+    CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    conf = load_conf(&o);
+    status = o.mode == MODE_SMTP ? speak_smtp(conf) : send_mail(conf, &o, argv + optind);
+    conf_free(conf);
+    buf_fini(&o.envid);
+    return status;
+}
