@@ -1,0 +1,51 @@
+/*
+ * Delivery into a maildir: a directory with tmp, new and cur, a file per message (the format is
+ * D. J. Bernstein's, as qmail's maildir(5) tells it).
+ *
+ *     write DIR/tmp/NAME, sync it -> rename to DIR/new/NAME -> sync DIR/new -> success
+ *
+ * A reader never sees half a message, and success means that the message survives a power cut. NAME
+ * is unique: time, process, counter, device and inode, host. Directories that are missing are made,
+ * and synced into their parents.
+ *
+ * These functions block: they are for a process of their own.
+ */
+#ifndef AGENTS_MAILDIR_H
+#define AGENTS_MAILDIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "slice.h"
+#include "status.h"
+#include "times.h"
+#include "unixlines.h"
+
+#define MAILDIR_PATH_MAX 2048
+#define MAILDIR_HOST_MAX 255
+
+/* The directory for a recipient: `pattern` with %u (local part without quotes and without what
+ * stands behind the first of the `delimiters`), %d (domain) and %% filled in, both in lower case.
+ * False, with the reason in *ret_why, when a part can't be the name of a directory: it is empty or
+ * too long, begins with a dot, or holds a slash or a control character. */
+bool maildir_path(struct slice pattern, struct slice recipient, struct slice delimiters,
+                  struct buf *out, const char **ret_why);
+
+struct maildir_mail {
+    const char *path;       /* of the maildir */
+    struct slice sender;    /* Return-Path: */
+    struct slice recipient; /* Delivered-To: */
+    const char *host;       /* our name */
+    struct wall now;
+    uint64_t number; /* different for each delivery of this process */
+};
+
+/* Deliver. 0, or negative errno with what failed in *ret_why ("create /x/tmp/1.P2: ..."). */
+int maildir_deliver(const struct maildir_mail *mail, agent_read *read, void *arg,
+                    struct buf *ret_why);
+
+/* What an error of maildir_deliver means for the message. */
+struct status maildir_status(int error);
+
+#endif
