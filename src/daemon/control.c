@@ -591,6 +591,22 @@ static void control_stop(struct role *role)
     role_exit(role, 0);
 }
 
+static void control_end(struct role *role)
+{
+    struct control *c = role->state;
+    struct ask *ask;
+
+    while ((ask = TAILQ_FIRST(&c->asks)) != NULL) {
+        if (ask->request != NULL) {
+            evhttp_connection_set_closecb(evhttp_request_get_connection(ask->request), NULL, NULL);
+        }
+        ask_free(c, ask);
+    }
+    channel_free(c->queue);
+    evhttp_free(c->http);
+    mem_free(c);
+}
+
 const struct role_ops control_role = {
     .role = ROLE_CONTROL,
     .program = "control",
@@ -600,4 +616,5 @@ const struct role_ops control_role = {
     .parent_frame = control_parent_frame,
     .reload = control_reload,
     .stop = control_stop,
+    .end = control_end,
 };

@@ -1410,6 +1410,40 @@ static void queue_clock_moved(struct role *role)
     set_timer(q, true);
 }
 
+static void queue_end(struct role *role)
+{
+    struct queue *q = role->state;
+    struct step *step;
+
+    for (unsigned i = 0; i < q->agent_count; i++) {
+        channel_free(q->agents[i].channel);
+    }
+    for (size_t i = 0; i < QUEUE_CLIENTS_MAX; i++) {
+        channel_free(q->clients[i]);
+    }
+    channel_free(q->control);
+    if (!STAILQ_EMPTY(&q->redo)) {
+        log_error("results could not be stored: some mail will be delivered again");
+    }
+    while ((step = STAILQ_FIRST(&q->redo)) != NULL) {
+        STAILQ_REMOVE_HEAD(&q->redo, next);
+        step_free(step);
+    }
+    CHECK(STAILQ_EMPTY(&q->batch)); /* every turn ends with its commit */
+    ask_end(q);
+    pass_sites_free(q);
+    active_fini(&q->active);
+    for (uint32_t i = 0; i < q->transport_count; i++) {
+        mem_free(q->transports[i]);
+    }
+    mem_free(q->transports);
+    mem_free(q->transport_agents);
+    sched_free(q->sched);
+    spool_close(q->spool);
+    event_free(q->timer);
+    mem_free(q);
+}
+
 const struct role_ops queue_role = {
     .role = ROLE_QUEUE,
     .program = "qmgr",
@@ -1421,4 +1455,5 @@ const struct role_ops queue_role = {
     .stop = queue_stop,
     .clock_moved = queue_clock_moved,
     .turn = queue_turn,
+    .end = queue_end,
 };

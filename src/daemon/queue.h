@@ -192,4 +192,7 @@ void ask_answer(struct queue *q, struct channel *control, const struct wire_ask 
 bool ask_flush_some(struct queue *q);
 void ask_flush_domain(struct queue *q, struct slice domain);
 
+/* Forget the flushes under way. */
+void ask_end(struct queue *q);
+
 #endif

@@ -287,6 +287,17 @@ void ask_flush_domain(struct queue *q, struct slice domain)
     q->flush_count++;
 }
 
+void ask_end(struct queue *q)
+{
+    struct flush *flush;
+
+    while ((flush = STAILQ_FIRST(&q->flushes)) != NULL) {
+        STAILQ_REMOVE_HEAD(&q->flushes, next);
+        mem_free(flush->domain);
+        mem_free(flush);
+    }
+}
+
 bool ask_flush_some(struct queue *q)
 {
     struct flush *flush = STAILQ_FIRST(&q->flushes);
