@@ -767,6 +767,7 @@ static void reload(struct parent *p, struct child *asked_by, uint64_t token)
         }
     } else {
         (void)buf_add_string(&text, "error: the daemon is starting or stopping\n"); /* fits */
+        log_warning("reload: not while the daemon is starting or stopping");
     }
     if (asked_by != NULL && asked_by->channel != NULL) {
         answer.text = buf_slice(&text);
