@@ -57,7 +57,8 @@ enum statement {
     ST_WALK_SAME_DUE,
     ST_WALK_LATER,
     ST_UNLISTED,
-    ST_DESTINATIONS,
+    ST_LISTED_HOPS,
+    ST_UNLISTED_HOPS,
     ST_COUNT,
 };
 

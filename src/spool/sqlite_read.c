@@ -507,18 +507,25 @@ static void add_ranges(struct search *q, const struct spool_filter *f)
     }
 }
 
-static int search_init(struct search *q, struct sqlite_spool *s, const struct spool_filter *f)
+/* From which id on messages may be unlisted. */
+static int unlisted_begin(struct sqlite_spool *s, uint64_t *ret_from)
 {
     struct spool_totals totals;
     uint64_t last_id;
-    int err = 0;
+
+    if (s->base.mode == SPOOL_OPEN_READ) {
+        return sqlite_read_spool(s, &totals, &last_id, ret_from);
+    }
+    *ret_from = claims_unlisted_from(&s->claims, INT64_MAX);
+    return 0;
+}
+
+static int search_init(struct search *q, struct sqlite_spool *s, const struct spool_filter *f)
+{
+    int err;
 
     *q = (struct search){.after = f->after.n < INT64_MAX ? f->after.n : INT64_MAX};
-    if (s->base.mode == SPOOL_OPEN_WRITE) {
-        q->unlisted_from = claims_unlisted_from(&s->claims, INT64_MAX);
-    } else {
-        err = sqlite_read_spool(s, &totals, &last_id, &q->unlisted_from);
-    }
+    err = unlisted_begin(s, &q->unlisted_from);
     add_states(q, f->states);
     add_sender(q, f->sender);
     add_rcpt(q, f->rcpt);
@@ -547,8 +554,12 @@ static void bind_named_slice(sqlite3_stmt *st, const char *name, struct slice te
 
 static void search_bind(const struct search *q, sqlite3_stmt *st, size_t max)
 {
+    uint64_t unlisted_after = q->unlisted_from == 0 ? 0 : q->unlisted_from - 1;
+
     bind_named_int(st, ":after", (int64_t)q->after);
-    bind_named_int(st, ":unlisted_from", (int64_t)q->unlisted_from);
+    /* One bound and not two, of which SQLite would use the first. */
+    bind_named_int(st, ":unlisted_after",
+                   (int64_t)(q->after > unlisted_after ? q->after : unlisted_after));
     bind_named_int(st, ":max", max < INT64_MAX ? (int64_t)max : INT64_MAX);
     bind_named_int(st, ":arrived_after", q->arrived_after);
     bind_named_int(st, ":arrived_before", q->arrived_before);
@@ -674,8 +685,8 @@ static int search_sql(struct sqlite_spool *s, const struct search *q, struct buf
         add_tests(sql, q, driver);
         buf_add_string(sql, " UNION ");
     }
-    buf_add_string(sql, "SELECT m.id FROM message m NOT INDEXED WHERE m.id > :after"
-                        " AND m.id >= :unlisted_from AND m.listed = 0");
+    buf_add_string(sql, "SELECT m.id FROM message m NOT INDEXED WHERE m.id > :unlisted_after"
+                        " AND m.listed = 0");
     add_tests(sql, q, NULL);
     return 0;
 }
@@ -758,31 +769,60 @@ int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals)
     return sqlite_read_spool(s, ret_totals, &last_id, &unlisted_from);
 }
 
+/* A stream of (nexthop, transport) in order of nexthop. */
+struct hop_stream {
+    sqlite3_stmt *st;
+    int rc;
+    struct slice nexthop, transport; /* while rc is SQLITE_ROW */
+};
+
+static void hop_stream_next(struct sqlite_spool *s, struct hop_stream *h)
+{
+    h->rc = sqlite_step(s, h->st);
+    if (h->rc == SQLITE_ROW) {
+        const void *nexthop = sqlite3_column_text(h->st, 0);
+        const void *transport = sqlite3_column_text(h->st, 1);
+
+        h->nexthop = slice_of(nexthop, (size_t)sqlite3_column_bytes(h->st, 0));
+        h->transport = slice_of(transport, (size_t)sqlite3_column_bytes(h->st, 1));
+    }
+}
+
+/* Listed recipients come from their index, the few others are sorted; merging them here and not by
+ * a UNION halves the time. */
 int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count)
 {
     struct sqlite_spool *s = sqlite_of(sp);
+    struct hop_stream listed, unlisted;
     struct destination_list list;
-    struct search q;
-    sqlite3_stmt *st;
-    int err, rc;
+    uint64_t unlisted_from;
+    size_t count;
+    int err = unlisted_begin(s, &unlisted_from), err_unlisted;
 
-    err = search_init(&q, s, &(struct spool_filter){.states = 0});
     if (err != 0) {
         return err;
     }
     text_pool_clear(&s->pool);
     destination_list_init(&list, &s->pool, ret, max);
-    st = sqlite_ask(s, ST_DESTINATIONS);
-    sqlite_bind_int(st, 1, (int64_t)q.unlisted_from);
-    while ((rc = sqlite_step(s, st)) == SQLITE_ROW) {
-        const void *nexthop = sqlite3_column_text(st, 0), *transport = sqlite3_column_text(st, 1);
+    listed.st = sqlite_ask(s, ST_LISTED_HOPS);
+    unlisted.st = sqlite_ask(s, ST_UNLISTED_HOPS);
+    sqlite_bind_int(unlisted.st, 1, (int64_t)unlisted_from);
+    hop_stream_next(s, &listed);
+    hop_stream_next(s, &unlisted);
+    while (listed.rc == SQLITE_ROW || unlisted.rc == SQLITE_ROW) {
+        bool take_listed =
+            unlisted.rc != SQLITE_ROW ||
+            (listed.rc == SQLITE_ROW && slice_compare(listed.nexthop, unlisted.nexthop) <= 0);
+        struct hop_stream *h = take_listed ? &listed : &unlisted;
 
-        destination_list_add(&list, slice_of(nexthop, (size_t)sqlite3_column_bytes(st, 0)),
-                             slice_of(transport, (size_t)sqlite3_column_bytes(st, 1)));
+        destination_list_add(&list, h->nexthop, h->transport);
+        hop_stream_next(s, h);
     }
-    err = sqlite_done(s, st, rc);
-    size_t count = destination_list_end(&list);
+    count = destination_list_end(&list);
+    err = sqlite_done(s, listed.st, listed.rc);
+    err_unlisted = sqlite_done(s, unlisted.st, unlisted.rc);
+    err = err != 0 ? err : err_unlisted;
     if (err == 0) {
         *ret_count = count;
     }

@@ -152,11 +152,12 @@ static const char
                               " WHERE listed = 1 AND state = ?1 AND due > ?2 ORDER BY due, id",
             [ST_UNLISTED] = "SELECT id, due, size, in_file FROM message NOT INDEXED"
                             " WHERE id >= ?1 AND listed = 0",
-            [ST_DESTINATIONS] =
+            [ST_LISTED_HOPS] =
                 "SELECT nexthop, transport FROM recipient INDEXED BY recipient_nexthop"
-                " WHERE listed = 1 AND state = 1"
-                " UNION ALL SELECT nexthop, transport FROM recipient NOT INDEXED"
-                " WHERE message >= ?1 AND listed = 0 AND state = 1 ORDER BY 1",
+                " WHERE listed = 1 AND state = 1 ORDER BY nexthop",
+            [ST_UNLISTED_HOPS] =
+                "SELECT nexthop, transport FROM recipient NOT INDEXED"
+                " WHERE message >= ?1 AND listed = 0 AND state = 1 ORDER BY nexthop",
 };
 
 /* ---- statements -------------------------------------------------------------------------------

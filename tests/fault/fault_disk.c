@@ -224,14 +224,14 @@ static bool fails(void)
     return false;
 }
 
-/* Every sync passes here, before it does anything. */
-static bool power_goes(void)
+/* Every sync passes here, before it does anything: does it fail, or the power go? */
+static bool sync_fails(void)
 {
     disk.syncs++;
     if (disk.syncs == disk.plan.cut_sync) {
         disk.happened = disk.off = true;
     }
-    return disk.off;
+    return disk.off || disk.syncs == disk.plan.fail_sync;
 }
 
 /* Of failures half say that the disk is full. */
@@ -261,19 +261,22 @@ static bool coin(void)
     return rng_below(&disk.rng, 2) == 0;
 }
 
+enum fate { KEPT, LOST, TORN, GARBAGE, FATES };
+
 /* What became of one write that was not synced. */
-static void survive(struct file *f, struct change *c)
+static void survive(struct file *f, struct change *c, enum fate fate)
 {
     size_t part = c->len;
 
-    switch (rng_below(&disk.rng, 4)) {
-    case 0:
+    switch (fate) {
+    case KEPT:
         apply(f, c);
         break;
-    case 1:
-        break; /* lost */
-    case 2:
-        if (!c->cut) { /* torn: its first or its last sectors */
+    case LOST:
+    case FATES:
+        break;
+    case TORN:
+        if (!c->cut) { /* its first or its last sectors */
             part = (size_t)rng_below(&disk.rng, c->len / SECTOR + 1) * SECTOR;
             if (coin()) {
                 image_write(f, c->at, c->bytes, part);
@@ -282,7 +285,7 @@ static void survive(struct file *f, struct change *c)
             }
         }
         break;
-    case 3:
+    case GARBAGE:
         if (!c->cut) {
             for (size_t i = 0; i < c->len; i++) {
                 c->bytes[i] = (char)rng_next(&disk.rng);
@@ -302,7 +305,8 @@ static void write_image(const struct file *f)
     close(fd);
 }
 
-static void cut_file(struct file *f)
+/* `all` is what became of every write, or FATES: something else of each. */
+static void cut_file(struct file *f, enum fate all)
 {
     struct change *c;
 
@@ -316,20 +320,22 @@ static void cut_file(struct file *f)
     }
     TAILQ_FOREACH(c, &f->changes, next)
     {
-        survive(f, c);
+        survive(f, c, all != FATES ? all : (enum fate)rng_below(&disk.rng, FATES));
     }
     write_image(f);
 }
 
 void fault_disk_end(void)
 {
+    static const enum fate alls[] = {KEPT, LOST, FATES, FATES};
+    enum fate all = alls[rng_below(&disk.rng, sizeof alls / sizeof alls[0])];
     struct file *f;
 
     if (disk.off) {
         TAILQ_FOREACH(f, &disk.files, next)
         {
             if (!f->is_dir) {
-                cut_file(f);
+                cut_file(f, all);
             }
         }
         TAILQ_FOREACH(f, &disk.files, next)
@@ -420,7 +426,7 @@ static int disk_fsync(int fd)
 {
     struct file *f = disk.by_fd[fd];
 
-    if (fails() || power_goes()) {
+    if (fails() || sync_fails()) {
         return -EIO;
     }
     CHECK(f != NULL);
@@ -547,7 +553,7 @@ static int file_sync(sqlite3_file *file, int flags)
     struct file *f = tracked(file);
 
     (void)flags;
-    if (fails() || power_goes()) {
+    if (fails() || sync_fails()) {
         return SQLITE_IOERR_FSYNC;
     }
     if (f != NULL) {

@@ -21,6 +21,7 @@
 struct fault_plan {
     uint64_t fail_call;  /* the call that fails, from 1; 0 = none */
     bool fail_ever_more; /* all after it, too */
+    uint64_t fail_sync;  /* the sync that fails, from 1; 0 = none */
     uint64_t cut_sync;   /* the sync at which the power goes, from 1; 0 = none */
     uint64_t seed;       /* of what survives the power cut */
 };

@@ -155,7 +155,7 @@ void fixture_sql(const struct fixture *fx, const char *sql)
     CHECK(sqlite3_open(fx->path, &db) == SQLITE_OK);
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
         printf("# %s: %s\n", sql, sqlite3_errmsg(db));
-        CHECK(!"the statement failed");
+        UNREACHABLE("the statement failed");
     }
     CHECK(sqlite3_close(db) == SQLITE_OK);
 }
