@@ -1,0 +1,894 @@
+/*
+ * The role local: deliveries on this machine, each by a process of its own, so that a slow disk or
+ * a hanging command holds up nothing else.
+ *
+ *   entry --> WAITING (for content, for a free place) --> child process --> its end --> verdict
+ *                 ^                                                            |
+ *                 +------------- maildir: the next recipient ------------------+
+ *
+ * A maildir child writes one recipient's copy, a pipe child runs one command for all of them. Both
+ * say what went wrong on their output, "x.y.z text", and by their exit status. A child is a process
+ * group: when its time is over the whole group is killed.
+ *
+ * The user is `user=`, else mail_owner, when this process is root; without root everything runs as
+ * who we are, and a different `user=` defers the mail.
+ */
+#include "role.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "conf.h"
+#include "entry.h"
+#include "hash.h"
+#include "log.h"
+#include "maildir.h"
+#include "mem.h"
+#include "pipe.h"
+
+/* Children at once; the scheduler's limits are far below. */
+#define CHILDREN_MAX 500
+/* Output of a child read in one go; more waits for its next turn. */
+#define OUTPUT_TURN_MAX 65536
+/* While something waits for a free place or for the end, look so often. */
+#define TICK_MS 200
+/* Room for a child's last words, whatever command_output_limit says. */
+#define OUTPUT_MIN 1024
+/* The descriptor a child keeps beside the three standard ones. */
+#define CONTENT_FD_CHILD 3
+
+struct local;
+
+struct job {
+    struct local *local;
+    struct entry *entry; /* owned */
+    uint64_t id;         /* key in by_entry */
+    pid_t pid;           /* 0: no child at the moment */
+    int output_fd;       /* what the child says; -1 */
+    struct event *output_event, *timeout_event;
+    struct buf output;
+    char *name;     /* owned: of the command, for texts */
+    size_t rcpt_at; /* maildir: whose copy is being written */
+    bool is_pipe;
+    bool timed_out;
+    bool waiting; /* in local->waiting */
+    bool orphan;  /* the queue that wants to know is gone */
+    TAILQ_ENTRY(job) in_waiting;
+    UT_hash_handle hh, hh_pid;
+};
+
+struct local {
+    struct role *role;
+    struct channel *queue;
+    struct event *child_event, *tick;
+    struct job *by_entry; /* all but orphans */
+    struct job *by_pid;   /* those with a child */
+    TAILQ_HEAD(, job) waiting;
+    struct mono stop_at, held_until;
+    uint64_t deliveries; /* for unique names */
+};
+
+static const struct status bad_mailbox = {STATUS_PERMANENT, 1, 1};
+static const struct status bad_address = {STATUS_PERMANENT, 1, 3};
+static const struct status too_large = {STATUS_PERMANENT, 3, 4};
+static const struct status bad_configuration = {STATUS_TRANSIENT, 3, 5};
+static const struct status system_trouble = {STATUS_TRANSIENT, 3, 0};
+static const struct status shutting_down = {STATUS_TRANSIENT, 3, 2};
+
+/* ---- jobs -------------------------------------------------------------------------------------
+ */
+
+static struct channel *result_channel(const struct job *job)
+{
+    return job->orphan ? NULL : job->local->queue;
+}
+
+/* Stop listening to the child; it is dead, or nobody cares. */
+static void forget_child(struct job *job)
+{
+    if (job->pid != 0) {
+        HASH_DELETE(hh_pid, job->local->by_pid, job);
+        job->pid = 0;
+    }
+    if (job->output_fd >= 0) {
+        event_free(job->output_event);
+        event_free(job->timeout_event);
+        (void)close(job->output_fd); /* only read */
+        job->output_fd = -1;
+    }
+    buf_clear(&job->output);
+}
+
+/* Everything but the entry. */
+static void job_free(struct job *job)
+{
+    forget_child(job);
+    if (job->waiting) {
+        TAILQ_REMOVE(&job->local->waiting, job, in_waiting);
+    }
+    if (!job->orphan) {
+        HASH_DEL(job->local->by_entry, job);
+    }
+    buf_fini(&job->output);
+    mem_free(job->name);
+    mem_free(job);
+}
+
+static void finish(struct job *job)
+{
+    struct entry_end end = {.outcome = OUTCOME_OK,
+                            .transmit_us = clock_mono().us - job->entry->taken.us};
+
+    if (job->orphan) {
+        log_warning("%.*s: the queue was restarted during this delivery, which will be repeated",
+                    SLICE_ARGS(job->entry->ask.id));
+    }
+    entry_finish(job->entry, result_channel(job), &end);
+    job_free(job);
+}
+
+/* "maildir", or the name of the pipe service. */
+static struct slice relay_of(const struct job *job)
+{
+    return job->is_pipe ? job->entry->ask.transport : SLICE("maildir");
+}
+
+static void decide_rest(struct job *job, struct status status, const char *text)
+{
+    entry_decide_rest(job->entry, status, slice_string(text), relay_of(job));
+    finish(job);
+}
+
+static void enqueue(struct job *job)
+{
+    job->waiting = true;
+    TAILQ_INSERT_TAIL(&job->local->waiting, job, in_waiting);
+}
+
+/* ---- in the child -----------------------------------------------------------------------------
+ */
+
+/* Last words, in the form that pipe_result understands. */
+static _Noreturn void child_fail(struct status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static _Noreturn void child_fail(struct status status, const char *format, ...)
+{
+    char printed[STATUS_SIZE];
+    va_list args;
+
+    (void)dprintf(STDOUT_FILENO, "%s ", status_print(status, printed)); /* nobody else to tell */
+    va_start(args, format);
+    (void)vdprintf(STDOUT_FILENO, format, args);
+    va_end(args);
+    _exit(status.class == STATUS_PERMANENT ? EX_UNAVAILABLE : EX_TEMPFAIL);
+}
+
+static gid_t find_group(const char *name, gid_t otherwise)
+{
+    const struct group *group;
+
+    if (name[0] == '\0') {
+        return otherwise;
+    }
+    group = getgrnam(name);
+    if (group == NULL) {
+        child_fail(bad_configuration, "mail system configuration error: unknown group %s", name);
+    }
+    return group->gr_gid;
+}
+
+/* Become who delivers. Returns its account, or NULL when nothing was to be changed. */
+static const struct passwd *become(const struct conf *conf, const struct policy *policy)
+{
+    bool root = geteuid() == 0;
+    const char *name = policy->user[0] != '\0' ? policy->user : root ? conf->mail_owner : "";
+    const struct passwd *account;
+    gid_t gid;
+
+    if (name[0] == '\0') {
+        return NULL;
+    }
+    account = getpwnam(name);
+    if (account == NULL) {
+        child_fail(bad_configuration, "mail system configuration error: unknown user %s", name);
+    }
+    if (!root) {
+        if (account->pw_uid != geteuid()) {
+            child_fail(bad_configuration,
+                       "mail system configuration error: only root can deliver as user %s", name);
+        }
+        return account;
+    }
+    gid = find_group(policy->group, account->pw_gid);
+    if (setgroups(1, &gid) != 0 || setgid(gid) != 0 || setuid(account->pw_uid) != 0) {
+        child_fail(system_trouble, "cannot become user %s: %s", name, strerror(errno));
+    }
+    return account;
+}
+
+static int read_content(void *arg, struct slice *ret_piece)
+{
+    struct entry *e = arg;
+    bool last;
+
+    if (e->content_at == e->content_size) {
+        return 0;
+    }
+    if (entry_piece(e, ret_piece, &last) != ENTRY_PIECE) {
+        return -EIO;
+    }
+    entry_piece_used(e, ret_piece->len);
+    return 1;
+}
+
+static _Noreturn void child_maildir(struct job *job, const struct policy *policy, const char *path)
+{
+    const struct conf *conf = job->local->role->conf;
+    const struct entry *e = job->entry;
+    struct maildir_mail mail = {
+        .path = path,
+        .sender = e->ask.sender,
+        .recipient = e->ask.rcpts[job->rcpt_at].address,
+        .host = conf->myhostname,
+        .now = clock_wall(),
+        .number = job->local->deliveries,
+    };
+    struct buf why;
+    int rc;
+
+    (void)become(conf, policy);
+    buf_init(&why, MAILDIR_PATH_MAX + 1024);
+    rc = maildir_deliver(&mail, read_content, job->entry, &why);
+    if (rc != 0) {
+        child_fail(maildir_status(rc), "maildir delivery failed: %s",
+                   why.failed ? strerror(-rc) : buf_cstr(&why));
+    }
+    _exit(EX_OK);
+}
+
+/* The message on standard input, as a file in memory: a command may read it as it likes, twice or
+ * not at all. */
+static void make_input(struct entry *e)
+{
+    int fd = memfd_create("message", 0);
+    int rc = fd < 0 ? -errno : unixlines_write(fd, slice_of("", 0), read_content, e);
+
+    if (rc == 0 && (lseek(fd, 0, SEEK_SET) != 0 || dup2(fd, STDIN_FILENO) != STDIN_FILENO)) {
+        rc = -errno;
+    }
+    if (rc != 0) {
+        child_fail(system_trouble, "cannot prepare the message: %s", strerror(-rc));
+    }
+}
+
+static _Noreturn void child_pipe(struct job *job, const struct policy *policy,
+                                 const struct pipe_delivery *delivery,
+                                 const struct pipe_words *command)
+{
+    const struct passwd *account;
+    struct pipe_words environment;
+
+    make_input(job->entry);
+    account = become(job->local->role->conf, policy);
+    pipe_environment(delivery, account == NULL ? NULL : account->pw_name,
+                     account == NULL ? NULL : account->pw_dir, &environment);
+    if (policy->priority != 0) {
+        (void)setpriority(PRIO_PROCESS, 0, (int)policy->priority); /* only root may go up */
+    }
+    if (policy->nice != 0) {
+        (void)nice((int)policy->nice);
+    }
+    /* The command gets standard input and output and nothing else of ours. */
+    (void)close_range(CONTENT_FD_CHILD, ~0U, 0);
+    environ = environment.words;
+    execvp(command->words[0], command->words);
+    child_fail(errno == ENOENT || errno == EACCES ? bad_configuration : system_trouble,
+               "cannot execute \"%s\": %s", command->words[0], strerror(errno));
+}
+
+/* Signals as a program expects them at its start. */
+static void reset_signals(void)
+{
+    sigset_t none;
+
+    for (int s = 1; s < NSIG; s++) {
+        (void)signal(s, SIG_DFL); /* some can't be changed */
+    }
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Out of the fork: a process group of its own, output to the pipe, input from nowhere, and none of
+ * the descriptors by which this program talks to itself. */
+static void child_begin(struct entry *e, int output_fd)
+{
+    int null = open("/dev/null", O_RDONLY);
+    /* Out of the way of the descriptors 0..3 before these are taken. */
+    int content = e->fd >= 0 ? fcntl(e->fd, F_DUPFD, CONTENT_FD_CHILD + 1) : -1;
+    int output = fcntl(output_fd, F_DUPFD, CONTENT_FD_CHILD + 1);
+
+    (void)setpgid(0, 0);
+    reset_signals();
+    if (output < 0 || dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0 ||
+        (null >= 0 && dup2(null, STDIN_FILENO) < 0) ||
+        (content >= 0 && dup2(content, CONTENT_FD_CHILD) < 0)) {
+        _exit(EX_OSERR);
+    }
+    if (e->fd >= 0) {
+        e->fd = CONTENT_FD_CHILD;
+    }
+    (void)close_range(CONTENT_FD_CHILD + (content >= 0 ? 1 : 0), ~0U, 0);
+    (void)umask(077);
+    (void)chdir("/");
+}
+
+/* ---- the child's life -------------------------------------------------------------------------
+ */
+
+/* Take what the child says, up to the limit; the rest is read and forgotten, so that the child does
+ * not hang on it. */
+static void read_output(struct job *job)
+{
+    char bytes[4096];
+    size_t total = 0;
+    ssize_t n;
+
+    while (total < OUTPUT_TURN_MAX && (n = read(job->output_fd, bytes, sizeof bytes)) > 0) {
+        size_t room = job->output.limit - buf_len(&job->output);
+
+        (void)buf_add(&job->output,
+                      slice_of(bytes, (size_t)n < room ? (size_t)n : room)); /* fits */
+        total += (size_t)n;
+    }
+    if (n == 0) {
+        CHECK(event_del(job->output_event) == 0); /* its end is the child's business */
+    }
+}
+
+static void on_output(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    read_output(arg);
+}
+
+static void kill_child(struct job *job)
+{
+    (void)kill(-job->pid, SIGKILL); /* gone already: all the better */
+    (void)kill(job->pid, SIGKILL);
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *arg)
+{
+    struct job *job = arg;
+
+    (void)fd;
+    (void)what;
+    job->timed_out = true;
+    kill_child(job);
+}
+
+/* The parent's side of a fork. */
+static void watch_child(struct job *job, pid_t pid, int output_fd, const struct conf *conf)
+{
+    struct event_base *base = job->local->role->base;
+    struct timeval limit = {.tv_sec = (time_t)(conf->command_time_limit_us / US_PER_S),
+                            .tv_usec = (suseconds_t)(conf->command_time_limit_us % US_PER_S)};
+
+    (void)setpgid(pid, pid); /* whoever is first, it or we */
+    job->pid = pid;
+    job->output_fd = output_fd;
+    job->timed_out = false;
+    buf_fini(&job->output);
+    buf_init(&job->output, conf->command_output_limit > OUTPUT_MIN
+                               ? (size_t)conf->command_output_limit
+                               : OUTPUT_MIN);
+    job->output_event = event_new(base, output_fd, EV_READ | EV_PERSIST, on_output, job);
+    job->timeout_event = event_new(base, -1, 0, on_timeout, job);
+    CHECK(job->output_event != NULL && job->timeout_event != NULL);
+    CHECK(event_add(job->output_event, NULL) == 0);
+    CHECK(event_add(job->timeout_event, &limit) == 0);
+    HASH_ADD(hh_pid, job->local->by_pid, pid, sizeof job->pid, job);
+}
+
+/* What a child is to do, all of it made before the fork. */
+struct errand {
+    struct policy policy;
+    struct buf path;          /* maildir */
+    struct slice *recipients; /* pipe; owned */
+    struct pipe_delivery pipe;
+    struct pipe_words command; /* pipe */
+};
+
+static void errand_fini(struct job *job, struct errand *r)
+{
+    buf_fini(&r->path);
+    mem_free(r->recipients);
+    if (job->is_pipe) {
+        pipe_words_fini(&r->command);
+    }
+}
+
+static _Noreturn void child_main(struct job *job, struct errand *r, int output_fd)
+{
+    child_begin(job->entry, output_fd);
+    entry_rewind(job->entry);
+    if (job->is_pipe) {
+        child_pipe(job, &r->policy, &r->pipe, &r->command);
+    }
+    child_maildir(job, &r->policy, buf_cstr(&r->path));
+}
+
+/* False when the system has no process or descriptor to spare. */
+static bool run_child(struct job *job, struct errand *r)
+{
+    int fds[2];
+    sigset_t all, before;
+    pid_t pid;
+
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return false;
+    }
+    /* The writing end is a command's output, which has to be an ordinary one. */
+    CHECK(fcntl(fds[1], F_SETFL, 0) == 0);
+    job->local->deliveries++;
+    /* Between fork and reset_signals no handler of ours may run in the child. */
+    (void)sigfillset(&all);
+    CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
+    pid = fork();
+    if (pid == 0) {
+        child_main(job, r, fds[1]);
+    }
+    CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+    (void)close(fds[1]); /* the child's */
+    if (pid < 0) {
+        (void)close(fds[0]); /* of no use */
+        return false;
+    }
+    watch_child(job, pid, fds[0], job->local->role->conf);
+    return true;
+}
+
+/* ---- from entry to child ----------------------------------------------------------------------
+ */
+
+/* Is there a maildir for the recipient? If not, it has its verdict. */
+static bool prepare_maildir(struct job *job, struct errand *r)
+{
+    const struct wire_deliver_rcpt *rcpt = &job->entry->ask.rcpts[job->rcpt_at];
+    const char *why;
+
+    if (maildir_path(slice_string(r->policy.maildir), rcpt->address,
+                     slice_string(job->local->role->conf->recipient_delimiter), &r->path, &why)) {
+        return true;
+    }
+    entry_decide(job->entry, job->rcpt_at, VERDICT_BOUNCED, bad_mailbox, slice_string(why),
+                 relay_of(job));
+    return false;
+}
+
+/* Is there a command? If not, all have their verdict. */
+static bool prepare_pipe(struct job *job, struct errand *r)
+{
+    const struct wire_deliver *ask = &job->entry->ask;
+    const char *why;
+    enum pipe_outcome outcome;
+
+    r->recipients = mem_array(ask->rcpt_count, sizeof r->recipients[0]);
+    for (uint32_t i = 0; i < ask->rcpt_count; i++) {
+        r->recipients[i] = ask->rcpts[i].address;
+    }
+    r->pipe = (struct pipe_delivery){
+        .sender = ask->sender,
+        .nexthop = ask->nexthop,
+        .queue_id = ask->id,
+        .size_bytes = ask->size,
+        .delimiters = slice_string(job->local->role->conf->recipient_delimiter),
+        .recipients = r->recipients,
+        .recipient_count = ask->rcpt_count,
+    };
+    outcome = pipe_command(slice_string(r->policy.command), &r->pipe, &r->command, &why);
+    if (outcome == PIPE_OK) {
+        mem_free(job->name);
+        job->name = mem_string(r->command.words[0]);
+        return true;
+    }
+    if (outcome == PIPE_BAD_COMMAND) {
+        log_warning("transport %.*s: command: %s", SLICE_ARGS(ask->transport), why);
+    }
+    entry_decide_rest(job->entry, outcome == PIPE_BAD_COMMAND ? bad_configuration : bad_address,
+                      slice_string(why), relay_of(job));
+    return false;
+}
+
+/* Can this policy deliver this entry at all? If not, all have their verdict. */
+static bool fits(struct job *job, const struct policy *policy)
+{
+    const struct wire_deliver *ask = &job->entry->ask;
+    char text[120];
+
+    if (policy->agent != CONF_AGENT_MAILDIR && policy->agent != CONF_AGENT_PIPE) {
+        entry_decide_rest(job->entry, bad_configuration,
+                          SLICE("mail system configuration error: not a local transport"),
+                          SLICE("none"));
+        return false;
+    }
+    if (policy->size_limit > 0 && ask->size > (uint64_t)policy->size_limit) {
+        (void)snprintf(text, sizeof text, "message size %llu exceeds size limit %lld",
+                       (unsigned long long)ask->size, (long long)policy->size_limit);
+        entry_decide_rest(job->entry, too_large, slice_string(text), relay_of(job));
+        return false;
+    }
+    return true;
+}
+
+/* Do the next thing for this job: start a child, or finish it. */
+static void advance(struct job *job)
+{
+    struct local *l = job->local;
+    const struct wire_deliver *ask = &job->entry->ask;
+    struct errand r = {0};
+    bool ready = false, started = true;
+
+    buf_init(&r.path, MAILDIR_PATH_MAX - 1);
+    policy_for(l->role->conf, ask->transport, ask->nexthop, &r.policy);
+    job->is_pipe = r.policy.agent == CONF_AGENT_PIPE;
+    if (fits(job, &r.policy)) {
+        if (job->is_pipe) {
+            ready = prepare_pipe(job, &r);
+        } else {
+            while (job->rcpt_at < ask->rcpt_count && !ready) {
+                buf_clear(&r.path);
+                ready = !entry_decided(job->entry, job->rcpt_at) && prepare_maildir(job, &r);
+                job->rcpt_at += !ready;
+            }
+        }
+    }
+    if (ready) {
+        started = run_child(job, &r);
+    }
+    errand_fini(job, &r);
+    if (!ready) {
+        finish(job);
+    } else if (!started) {
+        l->held_until = mono_after(clock_mono(), US_PER_S);
+        enqueue(job);
+    }
+}
+
+static void run_waiting(struct local *l)
+{
+    struct job *job;
+
+    while ((job = TAILQ_FIRST(&l->waiting)) != NULL && HASH_CNT(hh_pid, l->by_pid) < CHILDREN_MAX &&
+           mono_reached(l->held_until, clock_mono())) {
+        TAILQ_REMOVE(&l->waiting, job, in_waiting);
+        job->waiting = false;
+        advance(job);
+    }
+}
+
+/* The child is dead: what did it say? */
+static void on_end(struct job *job, int wait_status)
+{
+    struct pipe_end end = {.wait_status = wait_status,
+                           .timed_out = job->timed_out,
+                           .name = job->is_pipe ? job->name : "maildir delivery"};
+    char *service = mem_copy(job->entry->ask.transport.ptr, job->entry->ask.transport.len);
+    struct status status;
+    struct buf text;
+
+    read_output(job);
+    end.output = buf_slice(&job->output);
+    end.service = service;
+    buf_init(&text, WIRE_TEXT_MAX);
+    status = pipe_result(&end, &text);
+    if (!job->is_pipe && status.class == STATUS_SUCCESS) {
+        buf_clear(&text);
+        (void)buf_add_string(&text, "delivered to maildir");
+    }
+    forget_child(job);
+    if (job->is_pipe) {
+        entry_decide_rest(job->entry, status, buf_slice(&text), relay_of(job));
+    } else {
+        entry_decide(job->entry, job->rcpt_at++,
+                     status.class == STATUS_SUCCESS     ? VERDICT_SENT
+                     : status.class == STATUS_PERMANENT ? VERDICT_BOUNCED
+                                                        : VERDICT_DEFERRED,
+                     status, buf_slice(&text), relay_of(job));
+    }
+    buf_fini(&text);
+    mem_free(service);
+    if (job->entry->open == 0) {
+        finish(job);
+    } else if (job->local->role->stopping || job->orphan) {
+        decide_rest(job, shutting_down, "mail system is shutting down");
+    } else {
+        enqueue(job);
+    }
+}
+
+static void on_child(evutil_socket_t fd, short what, void *arg)
+{
+    struct local *l = arg;
+    struct job *job;
+    int wait_status;
+    pid_t pid;
+
+    (void)fd;
+    (void)what;
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+        HASH_FIND(hh_pid, l->by_pid, &pid, sizeof pid, job);
+        if (job != NULL) {
+            on_end(job, wait_status);
+        }
+    }
+}
+
+/* ---- the channel to queue ---------------------------------------------------------------------
+ */
+
+static bool on_deliver(struct local *l, const struct frame *frame)
+{
+    struct entry *entry = entry_new(frame);
+    struct job *job;
+
+    if (entry == NULL) {
+        return false;
+    }
+    if (l->role->stopping) {
+        entry_give_back(entry, l->queue);
+        return true;
+    }
+    job = mem_new(sizeof *job);
+    job->local = l;
+    job->entry = entry;
+    job->id = entry->ask.entry;
+    job->output_fd = -1;
+    buf_init(&job->output, OUTPUT_MIN);
+    HASH_ADD(hh, l->by_entry, id, sizeof job->id, job);
+    if (entry->have_content) {
+        enqueue(job);
+    } else {
+        wire_put_need_content(l->queue, job->id);
+    }
+    return true;
+}
+
+static bool on_content(struct local *l, const struct frame *frame)
+{
+    struct wire_content content;
+    struct job *job;
+
+    if (!wire_get_content(frame->body, &content)) {
+        return false;
+    }
+    HASH_FIND(hh, l->by_entry, &content.entry, sizeof content.entry, job);
+    if (job == NULL) {
+        if (frame->fd >= 0) {
+            (void)close(frame->fd); /* its job was given back */
+        }
+        return true;
+    }
+    if (entry_take_content(job->entry, &content, frame->fd)) {
+        enqueue(job);
+    } else {
+        decide_rest(job, system_trouble, "message content can't be read");
+    }
+    return true;
+}
+
+static bool on_frame(struct local *l, const struct frame *frame)
+{
+    switch (frame->type) {
+    case WIRE_DELIVER:
+        return on_deliver(l, frame);
+    case WIRE_CONTENT:
+        return on_content(l, frame);
+    case WIRE_FORGET: /* there are no connections to forget */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool has_child(const struct job *job)
+{
+    return job->pid != 0;
+}
+
+/* Queue is gone and will deliver anew what it has no result for. A child that is at work is let
+ * finish: it is better to have a copy twice than to cut a command in the middle. */
+static void lose_queue(struct local *l)
+{
+    struct job *job, *next;
+
+    channel_free(l->queue);
+    l->queue = NULL;
+    HASH_ITER(hh, l->by_entry, job, next)
+    {
+        if (has_child(job)) {
+            HASH_DEL(l->by_entry, job);
+            job->orphan = true;
+        } else {
+            entry_free(job->entry);
+            job_free(job);
+        }
+    }
+}
+
+static void on_queue(void *arg, struct channel *ch)
+{
+    struct local *l = arg;
+    struct frame frame;
+
+    for (;;) {
+        switch (channel_next(ch, &frame)) {
+        case CHANNEL_EMPTY:
+            return;
+        case CHANNEL_FRAME:
+            if (on_frame(l, &frame)) {
+                break;
+            }
+            log_error("queue: a frame of type %u does not decode: connection closed", frame.type);
+            lose_queue(l);
+            return;
+        case CHANNEL_CLOSED:
+            lose_queue(l);
+            return;
+        }
+    }
+}
+
+static void local_peer(struct role *role, const struct wire_peer *peer, int fd)
+{
+    struct local *l = role->state;
+
+    if (peer->role != ROLE_QUEUE) {
+        (void)close(fd); /* nobody else has anything to say here */
+        return;
+    }
+    if (l->queue != NULL) {
+        lose_queue(l);
+    }
+    l->queue = channel_new(role->base, fd, on_queue, l);
+}
+
+/* ---- the process ------------------------------------------------------------------------------
+ */
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg; /* the turn that follows does the work */
+}
+
+static int local_start(struct role *role)
+{
+    struct local *l = mem_new(sizeof *l);
+
+    role->state = l;
+    l->role = role;
+    TAILQ_INIT(&l->waiting);
+    l->child_event = evsignal_new(role->base, SIGCHLD, on_child, l);
+    l->tick = event_new(role->base, -1, EV_PERSIST, on_tick, l);
+    CHECK(l->child_event != NULL && l->tick != NULL);
+    CHECK(event_add(l->child_event, NULL) == 0);
+    return EX_OK;
+}
+
+/* Policies are looked up for each child. */
+static void local_reload(struct role *role, const struct conf *old)
+{
+    (void)role;
+    (void)old;
+}
+
+static void end_early(struct job *job)
+{
+    if (job->entry->open == job->entry->ask.rcpt_count) {
+        entry_give_back(job->entry, result_channel(job));
+        job_free(job);
+    } else {
+        decide_rest(job, shutting_down, "mail system is shutting down");
+    }
+}
+
+static void local_stop(struct role *role)
+{
+    struct local *l = role->state;
+    struct job *job, *next;
+
+    l->stop_at = mono_after(clock_mono(), role->conf->shutdown_timeout_us);
+    HASH_ITER(hh, l->by_entry, job, next)
+    {
+        if (!has_child(job)) {
+            end_early(job);
+        }
+    }
+}
+
+/* Kill what is still at work. What a command had done by then nobody knows. */
+static void cut(struct local *l)
+{
+    struct job *job, *next;
+
+    HASH_ITER(hh_pid, l->by_pid, job, next)
+    {
+        kill_child(job);
+        decide_rest(job, shutting_down, "mail system is shutting down");
+    }
+}
+
+static void stop_if_done(struct local *l)
+{
+    if (mono_reached(l->stop_at, clock_mono())) {
+        cut(l);
+    } else if (l->by_pid != NULL) {
+        return;
+    }
+    if (l->queue != NULL) {
+        (void)channel_drain(l->queue, 1000); /* or queue finds out by itself */
+    }
+    role_exit(l->role, EX_OK);
+}
+
+static void local_turn(struct role *role)
+{
+    struct local *l = role->state;
+    static const struct timeval period = {.tv_usec = TICK_MS * 1000};
+    bool ticking;
+
+    run_waiting(l);
+    ticking = role->stopping || !TAILQ_EMPTY(&l->waiting);
+    if (ticking && !event_pending(l->tick, EV_TIMEOUT, NULL)) {
+        CHECK(event_add(l->tick, &period) == 0);
+    } else if (!ticking) {
+        CHECK(event_del(l->tick) == 0);
+    }
+    if (role->stopping) {
+        stop_if_done(l);
+    }
+}
+
+static void local_end(struct role *role)
+{
+    struct local *l = role->state;
+
+    cut(l);
+    if (l->queue != NULL) {
+        lose_queue(l);
+    }
+    event_free(l->child_event);
+    event_free(l->tick);
+    mem_free(l);
+}
+
+const struct role_ops local_role = {
+    .role = ROLE_LOCAL,
+    .program = "local",
+    .start = local_start,
+    .peer = local_peer,
+    .reload = local_reload,
+    .stop = local_stop,
+    .turn = local_turn,
+    .end = local_end,
+};
