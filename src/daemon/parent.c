@@ -893,16 +893,22 @@ static void add_signals(struct parent *p)
     CHECK(p->log_timer != NULL);
 }
 
+static void end_turn(struct parent *p)
+{
+    channel_flush_all();
+    log_flush();
+    if (log_waiting()) {
+        arm(p->log_timer, LOG_AGAIN_US);
+    }
+}
+
 static void run(struct parent *p)
 {
+    end_turn(p); /* the first frames of the children */
     while (!p->done) {
         clock_forget();
         CHECK(event_base_loop(p->base, EVLOOP_ONCE) >= 0);
-        channel_flush_all();
-        log_flush();
-        if (log_waiting()) {
-            arm(p->log_timer, LOG_AGAIN_US);
-        }
+        end_turn(p);
     }
 }
 
