@@ -468,7 +468,7 @@ static int add_rules(scmp_filter_ctx filter, const struct confine *plan)
 /* Only async-signal-safe calls, and only ones that are on the lists. */
 static void on_refused_call(int signal_number, siginfo_t *info, void *context)
 {
-    char text[] = "panic: system call      is on no list of this role\n";
+    char text[] = "panic: system call       is on no list of this role\n";
     char *digit = text + strlen("panic: system call     ");
 
     (void)signal_number;

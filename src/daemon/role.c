@@ -362,18 +362,18 @@ static const char *role_user(const struct role *role)
 static bool confine_role(struct role *role, struct buf *error)
 {
     char spool[PATH_MAX];
-    const char *writable[2] = {role->conf->state_directory};
+    const char *writable[2] = {role->conf->state_directory, spool};
     struct confine plan = {
         .role = role->ops->role,
         .user = role_user(role),
         .root = role->conf->chroot_directory,
         .writable = writable,
-        .writable_count = 1,
-        .remote_spool = strncmp(role->conf->spool, "postgres", strlen("postgres")) == 0,
     };
 
-    if (spool_directory(role->conf, spool)) {
-        writable[plan.writable_count++] = spool;
+    if (role->ops->role == ROLE_QUEUE) {
+        plan.root = "";
+        plan.writable_count = spool_directory(role->conf, spool) ? 2 : 1;
+        plan.remote_spool = strncmp(role->conf->spool, "postgres", strlen("postgres")) == 0;
     }
     return confine_process(&plan, error);
 }
