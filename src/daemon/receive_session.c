@@ -1,0 +1,969 @@
+/*
+ * Phases of a session, apart from those of its protocol engine:
+ *
+ *   TALK       the engine is asked what is next, whenever there is input, room for output, or a
+ *              deadline has come
+ *   ASKED      the queue process has a question of ours: a submission or ETRN (`token`)
+ *   DELAYED    the client waits by our wish
+ *   TLS_DUE    the reply to STARTTLS is going out
+ *   HANDSHAKE  then this
+ *   CLOSING    the last words are going out
+ *
+ *          +--> ASKED ---+--> DELAYED --+
+ *          |             |      ^       |
+ *        TALK <----------+      |       |
+ *        | | \------------------+       |
+ *        | |  \<------------------------+
+ *        | +--> TLS_DUE --> HANDSHAKE --> TALK
+ *        +----> CLOSING --> freed
+ *
+ * Only in TALK is input taken; in ASKED and DELAYED reading is paused, so the client feels it.
+ * Functions that take a session may free it unless they say otherwise.
+ */
+#include "receive_session.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "hash.h"
+#include "header.h"
+#include "log.h"
+#include "match.h"
+#include "mem.h"
+#include "receive_policy.h"
+#include "server.h"
+#include "stream.h"
+
+/* Bytes on their way to the queue process beyond which no new mail is taken. */
+#define QUEUE_WAITING_MAX (CHANNEL_OUTPUT_MAX / 4)
+/* How long a client may take to read the last words. */
+#define LAST_WORDS_US (10 * US_PER_S)
+
+#define NO_MEMORY                                                                                  \
+    ((struct server_reply){452, "4.3.1", SLICE("Insufficient memory, try again later")})
+#define NO_QUEUE                                                                                   \
+    ((struct server_reply){451, "4.3.0", SLICE("Queue is not available, try again later")})
+#define NO_ETRN ((struct server_reply){458, NULL, SLICE("Unable to queue messages")})
+
+static const char lost_connection[] = "lost connection";
+
+/* How far a client has come, for the log. */
+enum stage {
+    STAGE_CONNECT,
+    STAGE_HELO,
+    STAGE_EHLO,
+    STAGE_LHLO,
+    STAGE_STARTTLS,
+    STAGE_ETRN,
+    STAGE_MAIL,
+    STAGE_RCPT,
+    STAGE_DATA,
+    STAGE_END,
+};
+static const char *const stage_names[] = {"CONNECT", "HELO", "EHLO", "LHLO", "STARTTLS",
+                                          "ETRN",    "MAIL", "RCPT", "DATA", "END-OF-MESSAGE"};
+
+enum phase {
+    PHASE_TALK,
+    PHASE_ASKED,
+    PHASE_DELAYED,
+    PHASE_TLS_DUE,
+    PHASE_HANDSHAKE,
+    PHASE_CLOSING,
+};
+
+/* An address that clients come from; lives while it has sessions. */
+struct client {
+    unsigned char ip[16];
+    uint64_t sessions;
+    UT_hash_handle hh;
+};
+
+struct session {
+    struct receive_sessions *all;
+    struct receive_settings *settings;
+    struct receive_origin *origin;
+    struct client *client; /* NULL: a Unix socket */
+    struct stream *stream;
+    struct server *server;
+    LIST_ENTRY(session) next;
+    uint64_t token;    /* of the question in ASKED, else 0 */
+    UT_hash_handle hh; /* by token */
+    enum phase phase;
+    enum stage stage;
+    bool asked_etrn; /* what the question in ASKED is */
+    bool may_relay;
+    bool ended;          /* nothing more comes from the client */
+    const char *refused; /* why the engine refused content, until it is logged */
+    struct draft draft;
+    struct wall arrived;
+    uint32_t message_rcpts; /* of the message in ASKED */
+    uint64_t errors_paid;   /* errors that the client has waited for, or need not */
+    unsigned greetings;
+    const char *name; /* "localhost", or "unknown": the DNS is not asked */
+    char ip[INET6_ADDRSTRLEN];
+    char text[INET6_ADDRSTRLEN + 16]; /* "unknown[192.0.2.1]" */
+};
+
+/* ---- names for the log ------------------------------------------------------------------------
+ */
+
+/* Clients are not looked up in the DNS. Those on Unix sockets are shown like Postfix shows them. */
+static void name_client(struct session *s, const struct sockaddr *addr)
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    static const unsigned char loopback6[16] = {[15] = 1};
+    unsigned char ip[16];
+
+    s->name = "localhost";
+    if (ip_of_sockaddr(addr, ip)) {
+        bool v4 = memcmp(ip, mapped, sizeof mapped) == 0;
+
+        CHECK(inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? ip + sizeof mapped : ip, s->ip,
+                        sizeof s->ip) != NULL);
+        if (!(v4 && ip[12] == 127) && memcmp(ip, loopback6, sizeof ip) != 0) {
+            s->name = "unknown";
+        }
+    } else {
+        (void)snprintf(s->ip, sizeof s->ip, "127.0.0.1");
+    }
+    (void)snprintf(s->text, sizeof s->text, "%s[%s]", s->name, s->ip); /* fits by its size */
+}
+
+/* Postfix's word, which knows neither TLS nor UTF-8. */
+static const char *log_protocol(const struct session *s)
+{
+    if (s->origin->lmtp) {
+        return "LMTP";
+    }
+    return strcmp(server_protocol(s->server), "SMTP") == 0 ? "SMTP" : "ESMTP";
+}
+
+/* `rcpt` with ptr NULL: none to name. */
+static void log_refusal(const struct session *s, struct slice sender, struct slice rcpt,
+                        const char *text)
+{
+    struct slice helo = server_helo(s->server);
+    bool to = rcpt.ptr != NULL;
+
+    log_info("NOQUEUE: reject: %s from %s: %s; from=<%.*s>%s%.*s%s proto=%s helo=<%.*s>",
+             stage_names[s->stage], s->text, text, SLICE_ARGS(sender), to ? " to=<" : "",
+             to ? (int)rcpt.len : 0, to ? rcpt.ptr : "", to ? ">" : "", log_protocol(s),
+             SLICE_ARGS(helo));
+}
+
+static void log_reply(const struct session *s, const struct server_reply *reply,
+                      struct slice sender, struct slice rcpt)
+{
+    struct buf *line = &s->all->line;
+
+    buf_clear(line);
+    buf_addf(line, "%u %s %.*s", reply->code, reply->status, SLICE_ARGS(reply->text));
+    log_refusal(s, sender, rcpt, buf_cstr(line));
+}
+
+/* "name=1", or "name=1/3" where not all were good; nothing when there were none. */
+static void add_count(struct buf *out, const char *name, uint64_t good, uint64_t all)
+{
+    if (all == 0) {
+        return;
+    }
+    buf_addf(out, " %s=%llu", name, (unsigned long long)good);
+    if (good != all) {
+        buf_addf(out, "/%llu", (unsigned long long)all);
+    }
+}
+
+static void log_disconnect(struct session *s)
+{
+    struct server_stats stats = server_stats(s->server);
+    struct buf *text = &s->all->text;
+    uint64_t good = stats.errors > stats.commands ? 0 : stats.commands - stats.errors;
+
+    buf_clear(text);
+    add_count(text, s->origin->lmtp ? "lhlo" : "ehlo", s->greetings, s->greetings);
+    add_count(text, "starttls", server_tls(s->server).len > 0, server_tls(s->server).len > 0);
+    add_count(text, "mail", stats.mails, stats.mails);
+    add_count(text, "rcpt", stats.rcpts, stats.rcpts + stats.rcpts_refused);
+    add_count(text, "data", stats.messages, stats.messages);
+    add_count(text, "quit", stats.quit, stats.quit);
+    add_count(text, "commands", good, stats.commands);
+    log_info("disconnect from %s%s", s->text, buf_cstr(text));
+}
+
+/* ---- the life of a session --------------------------------------------------------------------
+ */
+
+static struct client *client_get(struct receive_sessions *all, const unsigned char ip[16])
+{
+    struct client *client;
+
+    HASH_FIND(hh, all->clients, ip, sizeof client->ip, client);
+    if (client == NULL) {
+        client = mem_new(sizeof *client);
+        memcpy(client->ip, ip, sizeof client->ip);
+        HASH_ADD(hh, all->clients, ip, sizeof client->ip, client);
+    }
+    return client;
+}
+
+static void client_leave(struct receive_sessions *all, struct client *client)
+{
+    if (client != NULL && --client->sessions == 0) {
+        HASH_DEL(all->clients, client);
+        mem_free(client);
+    }
+}
+
+static void forget_question(struct session *s)
+{
+    if (s->token != 0) {
+        HASH_DEL(s->all->asked, s);
+        s->token = 0;
+    }
+}
+
+/* The stream has been freed or given away. */
+static void session_free(struct session *s)
+{
+    struct receive_sessions *all = s->all;
+
+    log_disconnect(s);
+    forget_question(s);
+    LIST_REMOVE(s, next);
+    all->count--;
+    client_leave(all, s->client);
+    server_free(s->server);
+    draft_drop(&s->draft);
+    receive_settings_unref(s->settings);
+    receive_origin_unref(s->origin);
+    mem_free(s);
+    if (all->role->stopping && all->count == 0) {
+        role_exit(all->role, 0);
+    }
+}
+
+static void session_close(struct session *s)
+{
+    /* After QUIT nothing is unread, so a plain close delivers what was sent. */
+    if (server_stats(s->server).quit) {
+        stream_free(s->stream);
+    } else {
+        stream_finish(s->stream);
+    }
+    session_free(s);
+}
+
+/* ---- questions to the queue process -----------------------------------------------------------
+ */
+
+/* Can the queue take a message at all? Code 0: yes. */
+static struct server_reply queue_works(const struct receive_sessions *all)
+{
+    if (all->queue == NULL) {
+        return NO_QUEUE;
+    }
+    if (!all->flow.storage_ok) {
+        return (struct server_reply){451, "4.3.0", SLICE("Mail storage failed, try again later")};
+    }
+    return SERVER_ACCEPT;
+}
+
+/* May a message of `size` bytes begin? Code 0: yes. */
+static struct server_reply room_for(const struct receive_sessions *all, uint64_t size)
+{
+    struct server_reply reply = queue_works(all);
+
+    if (reply.code != 0) {
+        return reply;
+    }
+    if (!all->flow.space_ok || size > all->flow.free_bytes) {
+        return (struct server_reply){452, "4.3.1", SLICE("Insufficient system storage")};
+    }
+    if (size >= all->budget.max - all->budget.used ||
+        channel_waiting(all->queue) > QUEUE_WAITING_MAX) {
+        return NO_MEMORY;
+    }
+    return SERVER_ACCEPT;
+}
+
+/* Wait for the answer; until then nothing is read from the client. */
+static void ask(struct session *s, bool etrn)
+{
+    s->token = ++s->all->last_token;
+    HASH_ADD(hh, s->all->asked, token, sizeof s->token, s);
+    s->asked_etrn = etrn;
+    s->phase = PHASE_ASKED;
+}
+
+static void ask_etrn(struct session *s, struct slice domain)
+{
+    s->stage = STAGE_ETRN;
+    if (s->all->queue == NULL) {
+        server_answer(s->server, NO_ETRN);
+        return;
+    }
+    ask(s, true);
+    wire_put_etrn(s->all->queue, &(struct wire_etrn){.token = s->token, .domain = domain});
+}
+
+/* The Received: header, with a hole for the queue id. */
+static struct slice make_trace(struct session *s)
+{
+    struct receive_sessions *all = s->all;
+    struct wall now = clock_wall();
+    struct header_trace trace = {
+        .helo = server_helo(s->server),
+        .client_name = slice_string(s->name),
+        .client_ip = slice_string(s->ip),
+        .protocol = server_protocol(s->server),
+        .tls = server_tls(s->server),
+        .hostname = slice_string(s->settings->hostname),
+        .recipient = draft_rcpts(&s->draft) == 1 ? draft_first_rcpt(&s->draft) : SLICE(""),
+        .time = now,
+        .utc_offset_minutes = clock_zone(now) / 60,
+    };
+
+    buf_clear(&all->trace);
+    buf_clear(&all->trace_rest);
+    CHECK(header_received(&trace, &all->trace, &all->trace_rest)); /* all parts have limits */
+    buf_add(&all->trace, SLICE("\1"));
+    CHECK(buf_add(&all->trace, buf_slice(&all->trace_rest)));
+    return buf_slice(&all->trace);
+}
+
+/* Give the engine the verdict on a message; LMTP wants it once for each recipient. */
+static void answer_message(struct session *s, const struct server_reply *reply)
+{
+    struct server_reply *replies;
+
+    if (!s->origin->lmtp) {
+        server_message_done(s->server, reply, 1);
+        return;
+    }
+    replies = mem_array(s->message_rcpts, sizeof *replies);
+    for (uint32_t i = 0; i < s->message_rcpts; i++) {
+        replies[i] = *reply;
+    }
+    server_message_done(s->server, replies, s->message_rcpts);
+    mem_free(replies);
+}
+
+static void refuse_message(struct session *s, const struct server_reply *reply)
+{
+    log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    draft_drop(&s->draft);
+    answer_message(s, reply);
+}
+
+static void submit(struct session *s, const struct server_message *message)
+{
+    struct receive_sessions *all = s->all;
+    struct server_reply reply = queue_works(all);
+    struct wire_submit m = {
+        .flags = message->flags,
+        .arrived = s->arrived,
+        .client = slice_string(s->text),
+        .origin = slice_string(s->origin->url),
+    };
+
+    s->stage = STAGE_END;
+    s->message_rcpts = message->recipients;
+    if (reply.code == 0 && !draft_finish(&s->draft)) {
+        reply = NO_MEMORY;
+    }
+    if (reply.code != 0) {
+        refuse_message(s, &reply);
+        return;
+    }
+    ask(s, false);
+    m.token = s->token;
+    m.trace = make_trace(s);
+    draft_submit(&s->draft, all->queue, &m);
+}
+
+/* ---- what the engine asks and reports ---------------------------------------------------------
+ */
+
+static void on_mail(struct session *s, const struct server_mail *mail)
+{
+    struct server_reply reply = room_for(s->all, mail->size);
+
+    s->stage = STAGE_MAIL;
+    if (reply.code == 0 && !draft_begin(&s->draft, mail->sender, mail->envid)) {
+        reply = NO_MEMORY;
+    }
+    if (reply.code != 0) {
+        log_reply(s, &reply, mail->sender, slice_of(NULL, 0));
+    }
+    s->arrived = clock_wall();
+    server_answer(s->server, reply);
+}
+
+static void on_rcpt(struct session *s, const struct server_rcpt *rcpt)
+{
+    struct receive_verdict verdict = {.text = &s->all->text};
+    struct server_reply reply;
+
+    s->stage = STAGE_RCPT;
+    reply = receive_judge(s->all->role->conf, s->may_relay, rcpt->recipient, &verdict);
+    if (reply.code == 0 && !draft_add_rcpt(&s->draft, rcpt->recipient, rcpt->orcpt, rcpt->notify)) {
+        reply = NO_MEMORY;
+    }
+    if (reply.code != 0) {
+        log_reply(s, &reply, draft_sender(&s->draft), rcpt->recipient);
+    }
+    server_answer(s->server, reply);
+}
+
+static void on_data(struct session *s)
+{
+    struct server_reply reply = room_for(s->all, 0);
+
+    s->stage = STAGE_DATA;
+    if (reply.code == 0 && s->draft.failed) {
+        reply = NO_MEMORY;
+    }
+    if (reply.code != 0) {
+        log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    }
+    server_answer(s->server, reply);
+}
+
+static void on_helo(struct session *s)
+{
+    s->greetings++;
+    if (s->origin->lmtp) {
+        s->stage = STAGE_LHLO;
+    } else {
+        s->stage = strcmp(server_protocol(s->server), "SMTP") == 0 ? STAGE_HELO : STAGE_EHLO;
+    }
+}
+
+/* The transaction is off. If the engine refused the content by itself this is the only news of it;
+ * if the session ends, SERVER_CLOSE follows with the same reason. */
+static void on_abort(struct session *s, const char *reason)
+{
+    s->refused = s->stage == STAGE_DATA ? reason : NULL;
+}
+
+static void log_abort(struct session *s, const struct server_event *event)
+{
+    if (s->refused == NULL) {
+        return;
+    }
+    if (event->type != SERVER_CLOSE || event->reason != s->refused) {
+        s->stage = STAGE_END;
+        log_refusal(s, draft_sender(&s->draft), slice_of(NULL, 0), s->refused);
+    }
+    s->refused = NULL;
+}
+
+static void on_close(struct session *s, const char *reason)
+{
+    s->phase = PHASE_CLOSING;
+    if (!server_stats(s->server).quit) {
+        log_info("%s after %s from %s",
+                 slice_starts(slice_string(reason), SLICE("timeout")) ? "timeout" : reason,
+                 stage_names[s->stage], s->text);
+    }
+}
+
+/* Act on an event. True: ask the engine for the next one. Does not free the session. */
+static bool act(struct session *s, const struct server_event *event)
+{
+    if (event->type != SERVER_ABORT) {
+        log_abort(s, event);
+    }
+    switch (event->type) {
+    case SERVER_NEED_INPUT:
+        if (s->ended) {
+            server_hangup(s->server, lost_connection);
+            return true;
+        }
+        return false;
+    case SERVER_NEED_ANSWER:
+        CHECK(s->phase != PHASE_TALK);
+        return false;
+    case SERVER_NEED_OUTPUT:
+        stream_flush(s->stream, server_output(s->server));
+        if (stream_state(s->stream) == STREAM_STATE_BROKEN) {
+            server_hangup(s->server, lost_connection);
+            return true;
+        }
+        return buf_len(server_output(s->server)) == 0;
+    case SERVER_HELO:
+        on_helo(s);
+        return true;
+    case SERVER_MAIL:
+        on_mail(s, &event->mail);
+        return true;
+    case SERVER_RCPT:
+        on_rcpt(s, &event->rcpt);
+        return true;
+    case SERVER_DATA:
+        on_data(s);
+        return true;
+    case SERVER_ETRN:
+        ask_etrn(s, event->etrn);
+        return true;
+    case SERVER_CONTENT:
+        (void)draft_add_content(&s->draft, event->content); /* submit looks at what came of it */
+        return true;
+    case SERVER_MESSAGE:
+        submit(s, &event->message);
+        return true;
+    case SERVER_ABORT:
+        on_abort(s, event->reason);
+        return true;
+    case SERVER_STARTTLS:
+        s->stage = STAGE_STARTTLS;
+        s->phase = PHASE_TLS_DUE;
+        return false;
+    case SERVER_CLOSE:
+        on_close(s, event->reason);
+        return false;
+    }
+    UNREACHABLE("an event that is none");
+}
+
+/* ---- driving the engine -----------------------------------------------------------------------
+ */
+
+/* Has the client made so many errors that it has to wait for its answers? */
+static bool must_pay(struct session *s)
+{
+    uint64_t errors = server_stats(s->server).errors;
+    bool due = s->phase == PHASE_TALK && errors > s->errors_paid &&
+               errors > s->settings->soft_errors && s->settings->error_delay_us > 0;
+
+    s->errors_paid = errors;
+    return due;
+}
+
+static void delay(struct session *s, int64_t delay_us)
+{
+    s->phase = PHASE_DELAYED;
+    stream_pause(s->stream, true);
+    stream_set_deadline(s->stream, mono_after(clock_mono(), delay_us));
+}
+
+/* The engine has nothing more to say for now: send what there is and wait for what comes. */
+static void wait_for_more(struct session *s)
+{
+    struct buf *out = server_output(s->server);
+    bool sent;
+
+    if (must_pay(s)) {
+        delay(s, s->settings->error_delay_us);
+        return;
+    }
+    stream_flush(s->stream, out);
+    sent = buf_len(out) == 0 || stream_state(s->stream) == STREAM_STATE_BROKEN;
+    switch (s->phase) {
+    case PHASE_TALK:
+        stream_set_deadline(s->stream, server_deadline(s->server));
+        return;
+    case PHASE_ASKED:
+        stream_pause(s->stream, true);
+        stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
+        return;
+    case PHASE_TLS_DUE:
+        stream_set_deadline(s->stream, mono_after(clock_mono(), LAST_WORDS_US));
+        if (sent) {
+            s->phase = PHASE_HANDSHAKE;
+            stream_set_deadline(s->stream,
+                                mono_after(clock_mono(), s->settings->smtp.limits.command_us));
+            stream_start_tls(s->stream, s->settings->tls, NULL);
+        }
+        return;
+    case PHASE_CLOSING:
+        stream_set_deadline(s->stream, mono_after(clock_mono(), LAST_WORDS_US));
+        if (sent) {
+            session_close(s);
+        }
+        return;
+    case PHASE_DELAYED:
+    case PHASE_HANDSHAKE:
+        return;
+    }
+}
+
+static void talk(struct session *s)
+{
+    struct slice input = stream_input(s->stream), in = input;
+    struct server_event event;
+
+    if (stream_state(s->stream) == STREAM_STATE_BROKEN) {
+        server_hangup(s->server, lost_connection); /* whatever else came in can't be answered */
+    }
+    do {
+        server_next(s->server, clock_mono(), &in, &event);
+    } while (act(s, &event));
+    stream_consume(s->stream, input.len - in.len);
+    wait_for_more(s);
+}
+
+/* Out of ASKED or DELAYED. */
+static void go_on(struct session *s)
+{
+    s->phase = PHASE_TALK;
+    stream_pause(s->stream, false);
+    talk(s);
+}
+
+/* End the session, whatever it is doing. */
+static void hang_up(struct session *s)
+{
+    server_hangup(s->server, lost_connection);
+    go_on(s);
+}
+
+/* ---- answers of the queue process -------------------------------------------------------------
+ */
+
+/* The fate of the message in ASKED is known, or will never be. */
+static void message_decided(struct session *s, const struct server_reply *reply)
+{
+    forget_question(s);
+    draft_drop(&s->draft);
+    answer_message(s, reply);
+    if (s->all->flow.behind && s->settings->flow_delay_us > 0) {
+        stream_flush(s->stream, server_output(s->server));
+        delay(s, s->settings->flow_delay_us);
+        return;
+    }
+    go_on(s);
+}
+
+static void no_answer(struct session *s)
+{
+    const struct server_reply reply = NO_QUEUE;
+
+    if (s->asked_etrn) {
+        forget_question(s);
+        server_answer(s->server, NO_ETRN);
+        go_on(s);
+        return;
+    }
+    log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    message_decided(s, &reply);
+}
+
+static struct session *find_asked(struct receive_sessions *all, uint64_t token, bool etrn)
+{
+    struct session *s;
+
+    HASH_FIND(hh, all->asked, &token, sizeof token, s);
+    return s == NULL || s->asked_etrn != etrn ? NULL : s;
+}
+
+static bool submit_done(struct receive_sessions *all, struct slice body)
+{
+    struct wire_submit_done done;
+    struct server_reply reply;
+    struct session *s;
+    char status[RECEIVE_STATUS_MAX];
+
+    if (!wire_get_submit_done(body, &done) ||
+        (done.code / 100 != 2 && done.code / 100 != 4 && done.code / 100 != 5)) {
+        return false;
+    }
+    s = find_asked(all, done.token, false);
+    if (s == NULL) {
+        if (done.code / 100 == 2) {
+            log_warning("%.*s: the queue's answer came too late, the client may send again",
+                        SLICE_ARGS(done.id));
+        }
+        return true;
+    }
+    (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
+    reply = (struct server_reply){done.code, status, done.text};
+    if (done.code / 100 == 2) {
+        log_info("%.*s: client=%s", SLICE_ARGS(done.id), s->text);
+    } else {
+        log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    }
+    message_decided(s, &reply);
+    return true;
+}
+
+static bool etrn_done(struct receive_sessions *all, struct slice body)
+{
+    struct wire_etrn_done done;
+    struct session *s;
+
+    if (!wire_get_etrn_done(body, &done) ||
+        (done.code / 100 != 2 && done.code / 100 != 4 && done.code / 100 != 5)) {
+        return false;
+    }
+    s = find_asked(all, done.token, true);
+    if (s != NULL) {
+        forget_question(s);
+        server_answer(s->server, (struct server_reply){done.code, NULL, done.text});
+        go_on(s);
+    }
+    return true;
+}
+
+bool receive_sessions_frame(struct receive_sessions *all, const struct frame *frame)
+{
+    switch (frame->type) {
+    case WIRE_SUBMIT_DONE:
+        return submit_done(all, frame->body);
+    case WIRE_ETRN_DONE:
+        return etrn_done(all, frame->body);
+    case WIRE_FLOW:
+        return wire_get_flow(frame->body, &all->flow);
+    default:
+        return false;
+    }
+}
+
+void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue)
+{
+    struct session *s, *next;
+
+    all->queue = queue;
+    all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
+    HASH_ITER(hh, all->asked, s, next)
+    {
+        no_answer(s); /* the process that was asked is gone */
+    }
+}
+
+/* ---- events of the connection -----------------------------------------------------------------
+ */
+
+static void secured(struct session *s)
+{
+    struct buf *text = &s->all->text;
+
+    buf_clear(text);
+    tls_describe(stream_tls(s->stream), text);
+    log_info("Anonymous TLS connection established from %s: %s", s->text, buf_cstr(text));
+    server_tls_started(s->server, buf_cstr(text));
+    go_on(s);
+}
+
+static void failed(struct session *s)
+{
+    s->ended = true;
+    switch (s->phase) {
+    case PHASE_ASKED:
+        return; /* the message is the queue's; its answer ends the session */
+    case PHASE_HANDSHAKE:
+        log_info("SSL_accept error from %s: %s", s->text, stream_error(s->stream));
+        hang_up(s);
+        return;
+    case PHASE_CLOSING:
+        session_close(s);
+        return;
+    case PHASE_TALK:
+    case PHASE_DELAYED:
+    case PHASE_TLS_DUE:
+        hang_up(s);
+        return;
+    }
+}
+
+static void deadline(struct session *s)
+{
+    switch (s->phase) {
+    case PHASE_TALK:
+        talk(s);
+        return;
+    case PHASE_ASKED:
+        no_answer(s);
+        return;
+    case PHASE_DELAYED:
+        go_on(s);
+        return;
+    case PHASE_TLS_DUE:
+    case PHASE_HANDSHAKE:
+        server_hangup(s->server, "timeout");
+        go_on(s);
+        return;
+    case PHASE_CLOSING:
+        stream_free(s->stream);
+        session_free(s);
+        return;
+    }
+}
+
+static void on_stream(void *arg, struct stream *stream, enum stream_event event)
+{
+    struct session *s = arg;
+
+    (void)stream;
+    switch (event) {
+    case STREAM_READABLE:
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        }
+        return;
+    case STREAM_WRITABLE:
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        } else if (s->phase != PHASE_DELAYED) {
+            wait_for_more(s);
+        }
+        return;
+    case STREAM_END:
+        s->ended = true;
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        }
+        return;
+    case STREAM_SECURED:
+        secured(s);
+        return;
+    case STREAM_DEADLINE:
+        deadline(s);
+        return;
+    case STREAM_FAILED:
+        failed(s);
+        return;
+    case STREAM_CONNECTED:
+        UNREACHABLE("we accept, we do not connect");
+    }
+}
+
+/* ---- accepting --------------------------------------------------------------------------------
+ */
+
+/* Say no without a session. */
+static void turn_away(int fd, const struct buf *words)
+{
+    struct slice text = buf_slice(words);
+
+    /* The client may have gone, or not read; it has been told as well as can be. */
+    (void)send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)close(fd); /* a socket: nothing to lose */
+}
+
+/* Is there room for another session? If not the client is told so, and fd is closed. */
+static bool admit(struct session *s, int fd)
+{
+    struct receive_sessions *all = s->all;
+    struct buf *text = &all->text;
+    const char *service = s->origin->lmtp ? "lmtp" : "smtp";
+
+    buf_clear(text);
+    if (all->count >= s->settings->sessions_max) {
+        log_warning("too many sessions: %llu; %s is turned away", (unsigned long long)all->count,
+                    s->text);
+        buf_addf(text, "421 4.3.2 %s Error: too many connections\r\n", s->settings->hostname);
+    } else if (s->client != NULL && s->client->sessions > s->settings->client_sessions_max) {
+        log_warning("Connection concurrency limit exceeded: %llu from %s for service %s",
+                    (unsigned long long)s->client->sessions, s->text, service);
+        buf_addf(text, "421 4.7.0 %s Error: too many connections from %s\r\n",
+                 s->settings->hostname, s->ip);
+    } else {
+        return true;
+    }
+    turn_away(fd, text);
+    return false;
+}
+
+void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
+                           struct receive_origin *origin, int fd, const struct sockaddr *addr)
+{
+    struct session *s = mem_new(sizeof *s);
+    unsigned char ip[16];
+
+    s->all = all;
+    s->origin = origin;
+    s->settings = settings;
+    name_client(s, addr);
+    s->may_relay = true;
+    if (ip_of_sockaddr(addr, ip)) {
+        s->client = client_get(all, ip);
+        s->client->sessions++;
+        s->may_relay = network_list_match(&all->role->conf->relay_networks, addr);
+    }
+    if (!admit(s, fd)) {
+        client_leave(all, s->client);
+        mem_free(s);
+        return;
+    }
+    origin->refs++;
+    (void)receive_settings_ref(settings); /* the same pointer */
+    draft_init(&s->draft, &all->budget, settings->inline_max);
+    s->server = server_new(origin->lmtp ? &settings->lmtp : &settings->smtp, clock_mono());
+    s->stream = stream_new(all->streams, fd, on_stream, s);
+    LIST_INSERT_HEAD(&all->list, s, next);
+    all->count++;
+    log_info("connect from %s", s->text);
+    talk(s);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
+
+void receive_sessions_init(struct receive_sessions *all, struct role *role)
+{
+    *all = (struct receive_sessions){.role = role};
+    all->streams = streams_new(role->base);
+    all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
+    LIST_INIT(&all->list);
+    buf_init(&all->text, LOG_LINE_MAX);
+    buf_init(&all->line, LOG_LINE_MAX);
+    buf_init(&all->trace, WIRE_TRACE_MAX);
+    buf_init(&all->trace_rest, WIRE_TRACE_MAX);
+}
+
+void receive_sessions_shutdown(struct receive_sessions *all)
+{
+    struct session *s = LIST_FIRST(&all->list), *next;
+
+    for (; s != NULL; s = next) {
+        next = LIST_NEXT(s, next);
+        server_shutdown(s->server);
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        }
+    }
+}
+
+void receive_sessions_cut(struct receive_sessions *all)
+{
+    struct session *s;
+
+    while ((s = LIST_FIRST(&all->list)) != NULL) {
+        stream_free(s->stream);
+        session_free(s);
+    }
+}
+
+void receive_sessions_fini(struct receive_sessions *all)
+{
+    receive_sessions_cut(all);
+    streams_free(all->streams);
+    buf_fini(&all->text);
+    buf_fini(&all->line);
+    buf_fini(&all->trace);
+    buf_fini(&all->trace_rest);
+}
+
+struct receive_origin *receive_origin_new(struct slice url)
+{
+    struct receive_origin *origin = mem_new(sizeof *origin);
+
+    origin->refs = 1;
+    origin->url = mem_copy(url.ptr, url.len);
+    origin->lmtp = slice_starts(url, SLICE("lmtp:"));
+    return origin;
+}
+
+void receive_origin_unref(struct receive_origin *origin)
+{
+    if (--origin->refs == 0) {
+        mem_free(origin->url);
+        mem_free(origin);
+    }
+}

@@ -1,0 +1,79 @@
+/*
+ * The sessions of the role receive: what clients say, and what they are told.
+ *
+ * One protocol engine (smtp/server.h) and one stream for each, one draft of a message, and at most
+ * one question to the queue process at a time. Sessions are counted and limited here, and end by
+ * themselves. receive.c has the sockets that they come from and the channel to the queue process.
+ */
+#ifndef DAEMON_RECEIVE_SESSION_H
+#define DAEMON_RECEIVE_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+
+#include "buf.h"
+#include "channel.h"
+#include "draft.h"
+#include "receive_settings.h"
+#include "role.h"
+#include "slice.h"
+#include "wire.h"
+
+struct client;
+struct session;
+struct streams;
+
+/* Where sessions come from; outlives its listener while there are some. */
+struct receive_origin {
+    unsigned refs;
+    char *url; /* owned */
+    bool lmtp;
+};
+
+struct receive_origin *receive_origin_new(struct slice url);
+void receive_origin_unref(struct receive_origin *origin);
+
+/* What all sessions of the process share. */
+struct receive_sessions {
+    struct role *role;
+    struct streams *streams;
+    struct channel *queue; /* borrowed; NULL: there is no queue process now */
+    struct wire_flow flow; /* what it said last */
+    LIST_HEAD(, session) list;
+    uint64_t count;
+    struct session *asked;  /* those that wait for the queue process; a hash by token */
+    struct client *clients; /* a hash by address */
+    uint64_t last_token;
+    struct draft_budget budget; /* the owner sets its max */
+    struct buf text;            /* scratch, like the next three */
+    struct buf line;
+    struct buf trace;
+    struct buf trace_rest;
+};
+
+void receive_sessions_init(struct receive_sessions *all, struct role *role);
+
+/* Cuts off what is left. */
+void receive_sessions_fini(struct receive_sessions *all);
+
+/* A client has connected: begin a session, or turn it away when there are too many. `fd` is taken,
+ * the settings and the origin get a reference each. */
+void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
+                           struct receive_origin *origin, int fd, const struct sockaddr *addr);
+
+/* The queue process is a new one, or gone (NULL). Those who wait for an answer get 451. */
+void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue);
+
+/* Act on a frame of the queue process. False: it is none that it may send. */
+bool receive_sessions_frame(struct receive_sessions *all, const struct frame *frame);
+
+/* Send the idle ones away with 421, the others as soon as their message is done. When the role is
+ * stopping, role_exit is called at the end of the last one. */
+void receive_sessions_shutdown(struct receive_sessions *all);
+
+/* End all of them now, without a word. */
+void receive_sessions_cut(struct receive_sessions *all);
+
+#endif
