@@ -42,7 +42,7 @@ def tool(name):
 
 
 def tool_env():
-    libraries = [os.path.join(TOOLS, d) for d in ("usr/lib/postfix", "usr/lib/dovecot", "usr/lib/x86_64-linux-gnu")]
+    libraries = [os.path.join(TOOLS, d) for d in ("usr/lib/postfix", "usr/lib/dovecot", "usr/lib/dovecot/modules/old-stats")]
     return dict(os.environ, LD_LIBRARY_PATH=":".join(libraries))
 
 
@@ -52,18 +52,82 @@ def free_port():
         return s.getsockname()[1]
 
 
+def certificate(directory, *names, name="cert.pem"):
+    """Make a self-signed certificate for these DNS names and 127.0.0.1; the path of a PEM file with key and
+    certificate."""
+    path = os.path.join(directory, name)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=" + (names or ("sluice.test",))[0], "-keyout", path, "-out", path + ".crt",
+                    "-addext", "subjectAltName=" + ",".join(["IP:127.0.0.1"] + ["DNS:" + n for n in names])],
+                   check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(path + ".crt") as crt, open(path, "a") as key:
+        key.write(crt.read())
+    os.unlink(path + ".crt")
+    return path
+
+
+class Talk:
+    """A client that says whatever bytes it is told to, and reads replies without judging them."""
+
+    def __init__(self, port, host="127.0.0.1", greeting=True):
+        self.socket = socket.create_connection((host, port), timeout=PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.lines = self.socket.makefile("rb")
+        if greeting:
+            self.greeting = self.read()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data if isinstance(data, bytes) else data.encode())
+
+    def read(self):
+        """One reply, its lines joined by LF; "" when the server has closed the connection."""
+        lines = []
+        while True:
+            try:
+                line = self.lines.readline().decode("utf-8", "replace")
+            except ConnectionError:
+                line = ""
+            if line:
+                lines.append(line.rstrip("\r\n"))
+            if line[3:4] != "-":
+                return "\n".join(lines)
+
+    def say(self, line):
+        self.send(line + "\r\n")
+        return self.read()
+
+    def rest(self):
+        """All replies until the server closes the connection."""
+        replies = []
+        while True:
+            replies.append(self.read())
+            if not replies[-1]:
+                return replies[:-1]
+
+
 class Site:
     """A virtual SMTP (or LMTP) server whose every reply a test may choose.
 
     `replies` maps a verb ("GREETING", "EHLO", "MAIL", "RCPT", "DATA", "END") to a reply, a list of
     replies to use one after the other (the last one stays), or a function of the command line. A
     reply of None hangs, "drop" closes the connection. What was accepted is in `messages`:
-    dicts with sender, recipients, content, at.
+    dicts with sender, recipients, content, at, secure. With `tls`, a server's ssl.SSLContext, STARTTLS is
+    offered.
     """
 
     def __init__(self, lmtp=False, extensions=("PIPELINING", "8BITMIME", "SIZE 20000000", "DSN", "SMTPUTF8", "ENHANCEDSTATUSCODES"),
-                 host="127.0.0.1", port=0, delay=0.0, **replies):
-        self.lmtp, self.extensions, self.delay = lmtp, extensions, delay
+                 host="127.0.0.1", port=0, delay=0.0, tls=None, **replies):
+        self.lmtp, self.extensions, self.delay, self.tls = lmtp, extensions, delay, tls
         self.replies = {k.upper(): v for k, v in replies.items()}
         self.messages, self.commands, self.connections, self.concurrent, self.most = [], [], 0, 0, 0
         self.lock = threading.Lock()
@@ -140,8 +204,10 @@ class Site:
         return reply[:1] in "23"
 
     def _talk(self, conn, lines):
-        if not self._say(conn, self._reply("GREETING", "", "220 virtual.test ESMTP")):
-            return
+        if self._say(conn, self._reply("GREETING", "", "220 virtual.test ESMTP")):
+            self._dialogue(conn, lines)
+
+    def _dialogue(self, conn, lines, secure=False):
         sender, recipients = None, []
         while True:
             line = lines.readline()
@@ -156,7 +222,7 @@ class Site:
                 if reply:
                     self._say(conn, reply)
                 else:
-                    offers = ["virtual.test"] + list(self.extensions)
+                    offers = ["virtual.test"] + list(self.extensions) + (["STARTTLS"] if self.tls and not secure else [])
                     conn.sendall("".join("250%s%s\r\n" % ("-" if i < len(offers) - 1 else " ", o)
                                          for i, o in enumerate(offers)).encode())
             elif verb == "HELO":
@@ -185,8 +251,13 @@ class Site:
                     if ok:
                         with self.lock:
                             self.messages.append({"sender": sender, "content": b"".join(content), "at": time.time(),
-                                                  "recipients": [r] if self.lmtp else list(recipients)})
+                                                  "recipients": [r] if self.lmtp else list(recipients), "secure": secure})
                 sender, recipients = None, []
+            elif verb == "STARTTLS" and self.tls:
+                if self._say(conn, self._reply("STARTTLS", text, "220 2.0.0 go ahead")):
+                    with self.tls.wrap_socket(conn, server_side=True) as encrypted:
+                        self._dialogue(encrypted, encrypted.makefile("rb"), True)
+                    return
             elif verb == "RSET":
                 sender, recipients = None, []
                 self._say(conn, "250 2.0.0 Ok")
