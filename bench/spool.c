@@ -105,6 +105,22 @@ static struct msg_id submit_one(struct spool *sp, struct slice content, uint64_t
     return id;
 }
 
+/* What commits took, in us. */
+struct latencies {
+    int64_t *us; /* owned */
+    size_t count;
+};
+
+static void commit_timed(struct spool *sp, struct latencies *l)
+{
+    int64_t before = mono_us();
+
+    must(sp, spool_commit(sp));
+    if (l->count < LATENCIES_MAX) {
+        l->us[l->count++] = mono_us() - before;
+    }
+}
+
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -112,50 +128,53 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+static void print_latencies(struct latencies *l)
+{
+    qsort(l->us, l->count, sizeof l->us[0], compare_times);
+    printf("commit ms: median %.2f, 99%% %.2f, max %.2f\n", (double)l->us[l->count / 2] / 1e3,
+           (double)l->us[l->count * 99 / 100] / 1e3, (double)l->us[l->count - 1] / 1e3);
+    fflush(stdout);
+    mem_free(l->us);
+}
+
 static void pass_through(const char *path, size_t size, size_t batch, double seconds)
 {
     struct spool *sp = open_spool(path);
     char *content = mem_new(size);
-    int64_t *latencies = mem_array(LATENCIES_MAX, sizeof *latencies);
+    struct latencies latencies = {.us = mem_array(LATENCIES_MAX, sizeof(int64_t))};
     struct msg_id previous[BATCH_MAX], ids[BATCH_MAX];
-    size_t in_previous = 0, commits = 0;
+    size_t in_previous = 0;
     uint64_t messages = 0;
     int64_t start, cpu, took;
 
     memset(content, 'x', size);
     start = mono_us();
     cpu = cpu_us();
-    while (mono_us() - start < (int64_t)(seconds * 1e6) && commits < LATENCIES_MAX) {
+    while (mono_us() - start < (int64_t)(seconds * 1e6)) {
         for (size_t i = 0; i < batch; i++) {
             ids[i] = submit_one(sp, slice_of(content, size), messages++, start);
         }
         for (size_t i = 0; i < in_previous; i++) {
             must(sp, spool_finish_all_done(sp, previous[i]));
         }
-        int64_t before = mono_us();
-        must(sp, spool_commit(sp));
-        latencies[commits++] = mono_us() - before;
+        commit_timed(sp, &latencies);
         memcpy(previous, ids, sizeof ids);
         in_previous = batch;
     }
     took = mono_us() - start;
     cpu = cpu_us() - cpu;
-    qsort(latencies, commits, sizeof *latencies, compare_times);
-    printf("%7zu bytes, %2zu per commit: %7.0f messages/s, %6.1f us CPU each;"
-           " commit ms: median %.2f, 99%% %.2f, max %.2f\n",
-           size, batch, (double)messages * 1e6 / (double)took, (double)cpu / (double)messages,
-           (double)latencies[commits / 2] / 1e3, (double)latencies[commits * 99 / 100] / 1e3,
-           (double)latencies[commits - 1] / 1e3);
-    fflush(stdout);
+    printf("%7zu bytes, %2zu per commit: %7.0f messages/s, %6.1f us CPU each; ", size, batch,
+           (double)messages * 1e6 / (double)took, (double)cpu / (double)messages);
+    print_latencies(&latencies);
     spool_close(sp);
     remove_spool(path);
-    mem_free(latencies);
     mem_free(content);
 }
 
 static void fill(const char *path, uint64_t count)
 {
     struct spool *sp = open_spool(path);
+    struct latencies latencies = {.us = mem_array(LATENCIES_MAX, sizeof(int64_t))};
     static char content[512];
     int64_t start = mono_us();
     bool gone;
@@ -166,12 +185,13 @@ static void fill(const char *path, uint64_t count)
 
         must(sp, spool_finish(sp, id, (struct wall){(int64_t)(i * 7919 % count)}, &gone));
         if (i % FILL_BATCH == FILL_BATCH - 1) {
-            must(sp, spool_commit(sp));
+            commit_timed(sp, &latencies);
         }
     }
-    must(sp, spool_commit(sp));
-    printf("%llu deferred: stored at %.0f messages/s\n", (unsigned long long)count,
+    commit_timed(sp, &latencies);
+    printf("%llu deferred: stored at %.0f messages/s, ", (unsigned long long)count,
            (double)count * 1e6 / (double)(mono_us() - start));
+    print_latencies(&latencies);
     start = mono_us();
     spool_close(sp);
     printf("  close %.1f ms\n", (double)(mono_us() - start) / 1e3);

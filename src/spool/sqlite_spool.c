@@ -11,7 +11,9 @@
  * write, one sync. Moving pages to the database (a checkpoint) takes two more syncs and is not done
  * at SQLite's usual time, each 1,000 pages, but by spool_tidy when the caller is idle and there are
  * LOG_TIDY_PAGES, and in a commit only when it could not be put off any longer: LOG_MAX_PAGES.
- * Pages of content that came and went meanwhile are never moved. A reader that stays in one
+ * Pages of content that came and went meanwhile are never moved, so passing mail hardly notices.
+ * Mail that is deferred changes pages all over the indexes: with 64 MiB the longest commit of 500
+ * such messages took 130 ms, with 16 MiB 55 ms, and with 8 MiB no less. A reader that stays in one
  * transaction for long keeps the log from being started again; it then grows until he ends.
  */
 #include "sqlite_engine.h"
@@ -31,9 +33,9 @@
 
 #define PAGE_SIZE      4096
 #define CACHE_KIB      16384
-#define LOG_TIDY_PAGES 1024  /* 4 MiB */
-#define LOG_MAX_PAGES  16384 /* 64 MiB, which is also what is kept of the file: */
-#define LOG_MAX_BYTES  67108864
+#define LOG_TIDY_PAGES 1024 /* 4 MiB */
+#define LOG_MAX_PAGES  4096 /* 16 MiB, which is also what is kept of the file: */
+#define LOG_MAX_BYTES  16777216
 #define BUSY_MS        1000 /* for somebody who writes with the sqlite3 shell */
 /* Old unlisted messages listed by one commit: more than a commit usually adds, so that they become
  * fewer, and few enough to take no longer than its sync. */

@@ -17,6 +17,8 @@
 #include "spool_fixture.h"
 #include "sqlite_schema.h"
 
+#define NOBODY 65534
+
 static struct fixture fx;
 
 static int set_up(void **state)
@@ -107,6 +109,29 @@ static void others_read_beside_it_and_without_it(void **state)
     assert_int_equal(fixture_try(&fx, SPOOL_OPEN_READ, NULL, &reader), 0);
     fixture_ok(reader, spool_read(reader, id, &m));
     spool_close(reader);
+}
+
+/* Who may not write in the directory can't make the log's index, and does not need it while nobody
+ * holds the spool and the log is empty. */
+static void a_spool_at_rest_can_be_read_without_leave_to_write(void **state)
+{
+    struct msg_id id;
+    struct spool *sp = open_with_one(10, &id);
+    struct spool_message m;
+
+    (void)state;
+    spool_close(sp);
+    if (geteuid() != 0) {
+        skip();
+    }
+    assert_int_equal(chown(fx.path, NOBODY, NOBODY), 0);
+    assert_int_equal(chmod(fx.dir, 0755), 0);
+    assert_int_equal(seteuid(NOBODY), 0);
+    int err = fixture_try(&fx, SPOOL_OPEN_READ, NULL, &sp);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(err, 0);
+    fixture_ok(sp, spool_read(sp, id, &m));
+    spool_close(sp);
 }
 
 static void nobody_else_may_read_the_files(void **state)
@@ -491,7 +516,7 @@ static void the_log_does_not_grow_without_bound(void **state)
     spool_tidy(sp);
     snprintf(log, sizeof log, "%s-wal", fx.path);
     assert_int_equal(stat(log, &st), 0);
-    assert_true(st.st_size < 80 << 20);
+    assert_true(st.st_size < 24 << 20);
     spool_close(sp);
     buf_fini(&error);
     mem_free(content);
@@ -518,6 +543,7 @@ static void a_shell_reads_it_in_words(void **state)
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_without_it),
+          EACH(a_spool_at_rest_can_be_read_without_leave_to_write),
           EACH(nobody_else_may_read_the_files), EACH(reading_needs_a_spool),
           EACH(a_newer_schema_is_refused), EACH(another_programs_database_is_refused),
           EACH(an_older_file_is_upgraded_step_by_step), EACH(an_impossible_row_harms_only_itself),

@@ -1,0 +1,251 @@
+/*
+ * The contract of spool.h, on each engine.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+#include "spool_fixture.h"
+
+static struct fixture fx;
+static struct spool *sp;
+
+static int set_up_sqlite(void **state)
+{
+    (void)state;
+    fixture_init(&fx);
+    sp = fixture_open(&fx);
+    return 0;
+}
+
+static int set_up_memory(void **state)
+{
+    (void)state;
+    fixture_init(&fx);
+    sp = fixture_open_memory();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    spool_close(sp);
+    fixture_fini(&fx);
+    return 0;
+}
+
+static struct msg_id submit(bool claim)
+{
+    struct msg_id id;
+
+    fixture_ok(sp, fixture_submit(sp, "me@example.com", "you@example.net her@example.org", 100, 10,
+                                  claim, &id));
+    fixture_ok(sp, spool_commit(sp));
+    return id;
+}
+
+static enum spool_state state_of(struct msg_id id)
+{
+    struct spool_message m;
+
+    fixture_ok(sp, spool_read(sp, id, &m));
+    return m.state;
+}
+
+static bool claim_is(struct msg_id id, enum spool_state from, int64_t now)
+{
+    struct msg_id got[2];
+    size_t count;
+
+    fixture_ok(sp, spool_claim(sp, from, (struct wall){now}, 2, got, &count));
+    return count == 1 && got[0].n == id.n && spool_is_claimed(sp, id);
+}
+
+static bool is_gone(struct msg_id id)
+{
+    struct spool_message m;
+
+    return spool_read(sp, id, &m) == -ENOENT;
+}
+
+static void a_message_is_claimed_when_it_is_due(void **state)
+{
+    struct msg_id id = submit(false);
+    struct wall due;
+    bool gone;
+
+    (void)state;
+    assert_false(claim_is(id, SPOOL_INCOMING, 99));
+    assert_true(claim_is(id, SPOOL_INCOMING, 100));
+    assert_false(claim_is(id, SPOOL_INCOMING, 100));
+    fixture_ok(sp, spool_next_due(sp, &due));
+    assert_int_equal(due.us, WALL_NEVER.us);
+    fixture_ok(sp, spool_finish(sp, id, (struct wall){700}, &gone));
+    assert_false(gone);
+    assert_int_equal(state_of(id), SPOOL_DEFERRED);
+    fixture_ok(sp, spool_next_due(sp, &due));
+    assert_int_equal(due.us, 700);
+    assert_false(claim_is(id, SPOOL_INCOMING, 1000));
+    assert_true(claim_is(id, SPOOL_DEFERRED, 1000));
+    spool_unclaim(sp, id);
+    assert_true(claim_is(id, SPOOL_DEFERRED, 1000));
+}
+
+static void it_goes_when_nobody_is_left(void **state)
+{
+    struct spool_verdict done = {.done = true};
+    struct spool_verdict failed = {.state = SPOOL_RCPT_FAILED, .diagnostic = SLICE("550 no")};
+    struct msg_id id = submit(true);
+    struct spool_message m;
+    bool gone;
+
+    (void)state;
+    fixture_ok(sp, spool_settle(sp, id, 1, &done));
+    assert_int_equal(spool_settle(sp, id, 1, &done), -ENOENT);
+    fixture_ok(sp, spool_settle(sp, id, 2, &failed));
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_int_equal(m.rcpt_pending, 0);
+    assert_int_equal(m.rcpt_to_report, 1);
+    fixture_ok(sp, spool_reported(sp, id));
+    fixture_ok(sp, spool_finish(sp, id, (struct wall){0}, &gone));
+    assert_true(gone);
+    fixture_ok(sp, spool_commit(sp));
+    assert_true(is_gone(id));
+    assert_false(spool_is_claimed(sp, id));
+}
+
+static void what_is_held_during_a_delivery_stays_held(void **state)
+{
+    struct spool_verdict done = {.done = true};
+    struct msg_id id = submit(true);
+    bool gone;
+
+    (void)state;
+    fixture_ok(sp, spool_hold(sp, id, SLICE("wait")));
+    assert_false(spool_is_claimed(sp, id));
+    fixture_ok(sp, spool_settle(sp, id, 1, &done));
+    fixture_ok(sp, spool_finish(sp, id, (struct wall){5}, &gone));
+    assert_false(gone);
+    assert_int_equal(state_of(id), SPOOL_HOLD);
+    fixture_ok(sp, spool_release(sp, id, (struct wall){200}));
+    assert_int_equal(spool_release(sp, id, (struct wall){200}), -EINVAL);
+    assert_true(claim_is(id, SPOOL_DEFERRED, 200));
+    fixture_ok(sp, spool_hold(sp, id, SLICE("wait")));
+    fixture_ok(sp, spool_settle(sp, id, 2, &done));
+    fixture_ok(sp, spool_finish(sp, id, (struct wall){5}, &gone));
+    assert_true(gone);
+}
+
+static void what_is_corrupt_is_only_removed(void **state)
+{
+    struct msg_id id = submit(true), got[2];
+    size_t count;
+
+    (void)state;
+    fixture_ok(sp, spool_set_aside(sp, id, SLICE("odd")));
+    assert_int_equal(spool_requeue(sp, id, (struct wall){0}), -EINVAL);
+    assert_int_equal(spool_set_due(sp, id, (struct wall){0}), -EINVAL);
+    assert_int_equal(spool_release(sp, id, (struct wall){0}), -EINVAL);
+    assert_int_equal(spool_finish_all_done(sp, id), -EINVAL);
+    for (int from = SPOOL_INCOMING; from <= SPOOL_DEFERRED; from++) {
+        fixture_ok(sp, spool_claim(sp, (enum spool_state)from, (struct wall){INT64_MAX - 1}, 2, got,
+                                   &count));
+        assert_int_equal(count, 0);
+    }
+    fixture_ok(sp, spool_commit(sp)); /* none of these refusals harmed the batch */
+    assert_int_equal(state_of(id), SPOOL_CORRUPT);
+    fixture_ok(sp, spool_remove(sp, id));
+    fixture_ok(sp, spool_commit(sp));
+    assert_true(is_gone(id));
+}
+
+static void requeueing_begins_anew(void **state)
+{
+    struct spool_verdict later = {.state = SPOOL_RCPT_PENDING, .attempted = true};
+    struct msg_id id = submit(true);
+    struct spool_rcpt rcpts[2];
+    struct spool_message m;
+    size_t count;
+
+    (void)state;
+    fixture_ok(sp, spool_settle(sp, id, 1, &later));
+    fixture_ok(sp, spool_set_route(sp, id, 1, SLICE("smtp"), SLICE("mx.example.net"), 3));
+    fixture_ok(sp, spool_set_warned(sp, id));
+    fixture_ok(sp, spool_requeue(sp, id, (struct wall){900}));
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_int_equal(m.state, SPOOL_INCOMING);
+    assert_int_equal(m.created.us, 900);
+    assert_int_equal(m.arrived.us, 100);
+    assert_false(m.warned);
+    fixture_ok(sp, spool_read_rcpts(sp, id, 0, true, 2, rcpts, &count));
+    assert_int_equal(count, 2);
+    assert_int_equal(rcpts[0].attempts, 0);
+    assert_int_equal(rcpts[0].transport.len + rcpts[0].nexthop.len, 0);
+    assert_true(claim_is(id, SPOOL_INCOMING, 900));
+}
+
+static void too_long_a_word_is_refused_and_the_batch_goes_on(void **state)
+{
+    struct spool_content content = {.bytes = SLICE("x"), .fd = -1};
+    struct spool_message m = {.arrived = {1}};
+    char long_word[DSN_ORCPT_MAX + 1];
+    struct slice word = slice_of(long_word, sizeof long_word), none = SLICE("");
+    const struct spool_rcpt bad[] = {
+        {.address = none},
+        {.address = word},
+        {.address = SLICE("a\0b")},
+        {.address = SLICE("a"), .orcpt = word},
+        {.address = SLICE("a"), .notify = 16},
+        {.address = SLICE("a"), .nexthop = SLICE("no.transport.example")},
+    };
+    struct msg_id id = {0}, good;
+
+    (void)state;
+    memset(long_word, 'w', sizeof long_word);
+    fixture_ok(sp, fixture_submit(sp, "me@example.com", "x@example.net", 1, 1, false, &good));
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        assert_int_equal(spool_submit(sp, &m, &bad[i], 1, none, &content, false, none, &id),
+                         -EINVAL);
+    }
+    m.envid = word;
+    assert_int_equal(spool_submit(sp, &m, &(struct spool_rcpt){.address = SLICE("a")}, 1, none,
+                                  &content, false, none, &id),
+                     -EINVAL);
+    assert_int_equal(id.n, 0);
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(state_of(good), SPOOL_INCOMING);
+}
+
+static void a_long_reason_is_cut(void **state)
+{
+    struct msg_id id = submit(false);
+    char *reason = mem_new(5000);
+    struct spool_message m;
+
+    (void)state;
+    memset(reason, 'r', 5000);
+    fixture_ok(sp, spool_hold(sp, id, slice_of(reason, 5000)));
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_int_equal(m.reason.len, SPOOL_DIAGNOSTIC_MAX);
+    mem_free(reason);
+}
+
+static void nothing_open_is_nothing_to_commit(void **state)
+{
+    (void)state;
+    assert_false(spool_dirty(sp));
+    assert_int_equal(spool_commit(sp), 0);
+    spool_tidy(sp);
+}
+
+#define EACH(test)                                                                                 \
+    cmocka_unit_test_setup_teardown(test, set_up_sqlite, tear_down),                               \
+        cmocka_unit_test_setup_teardown(test, set_up_memory, tear_down)
+
+UNIT_MAIN(EACH(a_message_is_claimed_when_it_is_due), EACH(it_goes_when_nobody_is_left),
+          EACH(what_is_held_during_a_delivery_stays_held), EACH(what_is_corrupt_is_only_removed),
+          EACH(requeueing_begins_anew), EACH(too_long_a_word_is_refused_and_the_batch_goes_on),
+          EACH(a_long_reason_is_cut), EACH(nothing_open_is_nothing_to_commit))
