@@ -56,12 +56,12 @@ static void close_written(struct content_files *cf)
     cf->fd_count = 0;
 }
 
-void content_init(struct content_files *cf, const struct spool_io *io, const char *dir)
+void content_files_init(struct content_files *cf, const struct spool_io *io, const char *dir)
 {
     *cf = (struct content_files){.io = io, .dir = mem_string(dir), .dir_fd = -1};
 }
 
-void content_fini(struct content_files *cf)
+void content_files_fini(struct content_files *cf)
 {
     close_written(cf);
     close_fd(cf, cf->dir_fd);
@@ -119,8 +119,8 @@ static int sync_written(struct content_files *cf)
     return 0;
 }
 
-int content_write(struct content_files *cf, struct msg_id id, struct slice prefix,
-                  const struct spool_content *content)
+int content_files_write(struct content_files *cf, struct msg_id id, struct slice prefix,
+                        const struct spool_content *content)
 {
     char *path;
     int fd = -1, err;
@@ -156,7 +156,7 @@ int content_write(struct content_files *cf, struct msg_id id, struct slice prefi
     return 0;
 }
 
-int content_sync(struct content_files *cf)
+int content_files_sync(struct content_files *cf)
 {
     int err = sync_written(cf);
 
@@ -167,12 +167,12 @@ int content_sync(struct content_files *cf)
     return err;
 }
 
-void content_doom(struct content_files *cf, struct msg_id id)
+void content_files_doom(struct content_files *cf, struct msg_id id)
 {
     list_add(&cf->doomed, id.n);
 }
 
-void content_committed(struct content_files *cf)
+void content_files_committed(struct content_files *cf)
 {
     CHECK(cf->fd_count == 0);
     for (size_t i = 0; i < cf->doomed.count; i++) {
@@ -182,13 +182,13 @@ void content_committed(struct content_files *cf)
     cf->made.count = 0;
 }
 
-void content_undone(struct content_files *cf, bool in_doubt)
+void content_files_undone(struct content_files *cf, bool in_doubt)
 {
     close_written(cf);
     cf->doomed.count = 0;
     for (size_t i = 0; i < cf->made.count; i++) {
         if (in_doubt) {
-            content_doom(cf, (struct msg_id){cf->made.ids[i]});
+            content_files_doom(cf, (struct msg_id){cf->made.ids[i]});
         } else {
             remove_file(cf, (struct msg_id){cf->made.ids[i]});
         }
@@ -196,7 +196,7 @@ void content_undone(struct content_files *cf, bool in_doubt)
     cf->made.count = 0;
 }
 
-int content_read(struct content_files *cf, struct msg_id id, uint64_t size, int *ret_fd)
+int content_files_read(struct content_files *cf, struct msg_id id, uint64_t size, int *ret_fd)
 {
     char *path = file_path(cf, id);
     int fd = cf->io->open(path, O_RDONLY, 0), err;
@@ -218,8 +218,8 @@ int content_read(struct content_files *cf, struct msg_id id, uint64_t size, int 
     return 0;
 }
 
-int content_sweep(struct content_files *cf, int (*wanted)(void *context, struct msg_id id),
-                  void *context)
+int content_files_sweep(struct content_files *cf, int (*wanted)(void *context, struct msg_id id),
+                        void *context)
 {
     DIR *dir = opendir(cf->dir);
     struct dirent *entry;

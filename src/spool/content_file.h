@@ -49,34 +49,34 @@ struct content_files {
 };
 
 /* `dir` is copied. Touches nothing. */
-void content_init(struct content_files *cf, const struct spool_io *io, const char *dir);
+void content_files_init(struct content_files *cf, const struct spool_io *io, const char *dir);
 
 /* Closes; removes nothing. */
-void content_fini(struct content_files *cf);
+void content_files_fini(struct content_files *cf);
 
 /* Write the file of `id`. On an error no file is left and nothing else has changed. */
-int content_write(struct content_files *cf, struct msg_id id, struct slice prefix,
-                  const struct spool_content *content);
+int content_files_write(struct content_files *cf, struct msg_id id, struct slice prefix,
+                        const struct spool_content *content);
 
 /* Make all files of the batch durable. */
-int content_sync(struct content_files *cf);
+int content_files_sync(struct content_files *cf);
 
 /* The file of `id` is to go when the batch is committed. */
-void content_doom(struct content_files *cf, struct msg_id id);
+void content_files_doom(struct content_files *cf, struct msg_id id);
 
 /* The batch is durable: remove what is doomed. A file that can't be removed becomes an orphan. */
-void content_committed(struct content_files *cf);
+void content_files_committed(struct content_files *cf);
 
 /* The batch was undone. With `in_doubt` (the commit itself failed, and might yet turn out durable
  * after a crash) its files stay until a later commit says that it did not. */
-void content_undone(struct content_files *cf, bool in_doubt);
+void content_files_undone(struct content_files *cf, bool in_doubt);
 
 /* Open the file of `id` for reading. -EBADMSG: missing, or not `size` bytes long. */
-int content_read(struct content_files *cf, struct msg_id id, uint64_t size, int *ret_fd);
+int content_files_read(struct content_files *cf, struct msg_id id, uint64_t size, int *ret_fd);
 
 /* Remove each file named by an id for which `wanted` says 0; 1 = keep, negative = stop with that
  * error. Other names are left alone. */
-int content_sweep(struct content_files *cf, int (*wanted)(void *context, struct msg_id id),
-                  void *context);
+int content_files_sweep(struct content_files *cf, int (*wanted)(void *context, struct msg_id id),
+                        void *context);
 
 #endif

@@ -320,7 +320,7 @@ int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
         err = bad;
     }
     if (err == 0 && in_file) {
-        err = content_read(&s->content, id, size, &fd);
+        err = content_files_read(&s->content, id, size, &fd);
         if (err == -EBADMSG) {
             err = content_missing(s, id, "missing, or not of the size it had");
         } else if (err != 0) {

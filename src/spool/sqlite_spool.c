@@ -360,7 +360,7 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
             (void)sqlite3_reset(st);
         }
     }
-    content_undone(&s->content, in_doubt);
+    content_files_undone(&s->content, in_doubt);
     s->totals = s->totals_before;
     s->counts = (struct sqlite_counts){.id = 0};
     claims_undo(&s->claims);
@@ -421,7 +421,7 @@ static int prepare_commit(struct sqlite_spool *s)
     if (err != 0) {
         return err;
     }
-    err = content_sync(&s->content);
+    err = content_files_sync(&s->content);
     return err == 0 ? 0
                     : spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
 }
@@ -451,7 +451,7 @@ static int commit(struct spool *sp)
         return err;
     }
     claims_commit(&s->claims);
-    content_committed(&s->content);
+    content_files_committed(&s->content);
     if (s->log_pages >= LOG_MAX_PAGES) {
         checkpoint(s);
     }
@@ -602,7 +602,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     int err;
 
     if (in_file) {
-        err = content_write(&s->content, id, n->prefix, n->content);
+        err = content_files_write(&s->content, id, n->prefix, n->content);
         if (err != 0) {
             return spool_fail(sp, err, "submit: write content: %s.d: %s", s->path, strerror(-err));
         }
@@ -771,7 +771,7 @@ static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct
         return err;
     }
     if (b->in_file) {
-        content_doom(&s->content, id);
+        content_files_doom(&s->content, id);
     }
     total_add(s, b->state, -1);
     bytes_take(s, b->size);
@@ -1164,7 +1164,7 @@ static void close_spool(struct spool *sp)
     if (s->lock_fd >= 0) {
         (void)s->io->close(s->lock_fd); /* nothing was written that matters */
     }
-    content_fini(&s->content);
+    content_files_fini(&s->content);
     claims_fini(&s->claims);
     text_pool_fini(&s->pool);
     buf_fini(&s->bytes);
@@ -1373,7 +1373,7 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
     }
     if (err == 0) {
         s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
-        err = content_sweep(&s->content, content_wanted, s);
+        err = content_files_sweep(&s->content, content_wanted, s);
     }
     return err;
 }
@@ -1453,7 +1453,7 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     s->io = io;
     s->lock_fd = -1;
     s->inline_limit = options->inline_limit;
-    content_init(&s->content, io, dir);
+    content_files_init(&s->content, io, dir);
     mem_free(dir);
     buf_init(&s->bytes, SPOOL_INLINE_MAX + PREFIX_ROOM);
     claims_init(&s->claims);
