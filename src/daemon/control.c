@@ -48,6 +48,7 @@ struct control {
     size_t ask_count;
     uint64_t last_token;
     struct wall started;
+    pid_t daemon_pid; /* the parent's */
 };
 
 /* ---- responses --------------------------------------------------------------------------------
@@ -517,6 +518,7 @@ static int control_start(struct role *role)
     role->state = c;
     c->role = role;
     c->started = clock_wall();
+    c->daemon_pid = getppid(); /* no system call for it once confined */
     TAILQ_INIT(&c->asks);
     c->http = evhttp_new(role->base);
     CHECK(c->http != NULL);
