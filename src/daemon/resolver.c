@@ -25,7 +25,8 @@
 #define RCODE_OK   0
 #define RCODE_NONE 3
 /* A packet beyond this is refused; 64 KiB is what DNS can carry. */
-#define PACKET_MAX 65535
+#define PACKET_MAX  65535
+#define HEADER_SIZE 12
 /* Sockets for questions; more questions wait inside the library. */
 #define SOCKETS "256"
 
@@ -72,6 +73,29 @@ static void set_answered(struct resolver_query *q, enum resolver_outcome outcome
     event_active(r->answer_event, EV_TIMEOUT, 0);
 }
 
+/* `rcode` tells of the library's own trouble; what the name server said stands in the packet. */
+static enum resolver_outcome take_packet(struct resolver_query *q, int rcode, const void *packet,
+                                         int packet_len)
+{
+    if (rcode == RCODE_NONE) {
+        return RESOLVER_NO_NAME;
+    }
+    if (rcode != RCODE_OK || packet == NULL || packet_len < HEADER_SIZE ||
+        packet_len > PACKET_MAX) {
+        return RESOLVER_AGAIN;
+    }
+    switch (((const unsigned char *)packet)[3] & 0x0f) {
+    case RCODE_OK:
+        q->packet = mem_copy(packet, (size_t)packet_len);
+        q->packet_len = (size_t)packet_len;
+        return RESOLVER_ANSWER;
+    case RCODE_NONE:
+        return RESOLVER_NO_NAME;
+    default:
+        return RESOLVER_AGAIN;
+    }
+}
+
 static void on_unbound(void *arg, int rcode, void *packet, int packet_len, int secure,
                        char *why_bogus, int was_ratelimited)
 {
@@ -85,13 +109,7 @@ static void on_unbound(void *arg, int rcode, void *packet, int packet_len, int s
         query_free(q);
         return;
     }
-    if (rcode == RCODE_OK && packet != NULL && packet_len > 0 && packet_len <= PACKET_MAX) {
-        q->packet = mem_copy(packet, (size_t)packet_len);
-        q->packet_len = (size_t)packet_len;
-        set_answered(q, RESOLVER_ANSWER);
-    } else {
-        set_answered(q, rcode == RCODE_NONE ? RESOLVER_NO_NAME : RESOLVER_AGAIN);
-    }
+    set_answered(q, take_packet(q, rcode, packet, packet_len));
 }
 
 static void on_answers(evutil_socket_t fd, short what, void *arg)
@@ -186,9 +204,9 @@ static bool set_options(struct ub_ctx *context)
 {
     static const char *const options[][2] = {
         {"module-config:", "iterator"}, /* answers are used, not proven */
-        {"do-not-query-localhost:", "no"},  {"outgoing-range:", SOCKETS},
+        {"do-not-query-localhost:", "no"},    {"outgoing-range:", SOCKETS},
         {"unblock-lan-zones:", "yes"}, /* inside a site 10.in-addr.arpa and the like are real */
-        {"local-zone:", "test. nodefault"}, {"local-zone:", "home.arpa. nodefault"},
+        {"local-zone:", "test. transparent"}, {"local-zone:", "home.arpa. transparent"},
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
