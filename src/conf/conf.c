@@ -680,9 +680,10 @@ static void check_transports(struct loader *l)
     }
 }
 
+/* "path", "mailbox path". */
 static bool is_path(const struct param *p)
 {
-    return p->type == PARAM_STRING && slice_equal(slice_string(p->unit), SLICE("path"));
+    return p->type == PARAM_STRING && slice_ends_nocase(slice_string(p->unit), SLICE("path"));
 }
 
 static void resolve_path(struct loader *l, const char **path)
