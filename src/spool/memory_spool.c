@@ -90,8 +90,7 @@ static unsigned due_order(enum spool_state state)
     return state == SPOOL_INCOMING ? DUE_INCOMING : DUE_DEFERRED;
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 /* Put copies of `count` texts into one new block and make the slices point there. */
 static char *pack(struct slice **texts, size_t count)
@@ -261,8 +260,7 @@ static int need_rcpt(struct memory_spool *s, struct msg_id id, uint32_t n,
     return spool_fail(&s->base, -ENOENT, "%s: no recipient %u", text, (unsigned)n);
 }
 
-/* ---- the batch --------------------------------------------------------------------------------
- */
+/* ---- the batch ------------------------------------------------------------------------------ */
 
 static int begin(struct spool *sp)
 {
@@ -328,8 +326,7 @@ static void tidy(struct spool *sp)
     (void)sp; /* nothing piles up */
 }
 
-/* ---- changes ----------------------------------------------------------------------------------
- */
+/* ---- changes -------------------------------------------------------------------------------- */
 
 static struct msg_id next_id(struct spool *sp)
 {
@@ -575,8 +572,7 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     return err;
 }
 
-/* ---- claims -----------------------------------------------------------------------------------
- */
+/* ---- claims --------------------------------------------------------------------------------- */
 
 static void set_claimed(struct memory_spool *s, struct memory_message *msg, bool claimed)
 {
@@ -642,8 +638,7 @@ static bool is_claimed(const struct spool *sp, struct msg_id id)
     return msg != NULL && msg->f.claimed;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 static int read_message(struct spool *sp, struct msg_id id, struct spool_message *ret_message)
 {
@@ -859,8 +854,7 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
     return 0;
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing -------------------------------------------------------------------- */
 
 static void close_spool(struct spool *sp)
 {

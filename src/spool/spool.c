@@ -18,8 +18,7 @@
      ENVELOPE_TRACE)
 #define NOTIFY_BITS (NOTIFY_NEVER | NOTIFY_SUCCESS | NOTIFY_FAILURE | NOTIFY_DELAY)
 
-/* ---- errors -----------------------------------------------------------------------------------
- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 int spool_fail(struct spool *sp, int err, const char *format, ...)
 {
@@ -54,8 +53,7 @@ static int refuse(struct spool *sp, struct msg_id id, const char *why)
     return spool_fail(sp, -EINVAL, "%s: %s", text, why);
 }
 
-/* ---- helpers for engines ----------------------------------------------------------------------
- */
+/* ---- helpers for engines -------------------------------------------------------------------- */
 
 uint64_t *spool_total_of(struct spool_totals *totals, enum spool_state state)
 {
@@ -77,8 +75,7 @@ struct slice spool_domain(struct slice address)
     return slice_skip(address, slice_find_last(address, '@') + 1);
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing -------------------------------------------------------------------- */
 
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool)
@@ -108,8 +105,7 @@ void spool_close(struct spool *sp)
     sp->engine->close(sp);
 }
 
-/* ---- the batch --------------------------------------------------------------------------------
- */
+/* ---- the batch ------------------------------------------------------------------------------ */
 
 /* Every change starts here. */
 static int change_begin(struct spool *sp)
@@ -313,8 +309,7 @@ void spool_unclaim(struct spool *sp, struct msg_id id)
     sp->engine->unclaim(sp, id);
 }
 
-/* ---- changes of a message's own fields: which state may follow which --------------------------
- */
+/* ---- changes of a message's own fields: which state may follow which ------------------------ */
 
 /* Begin a change of `id`: *ret_from as it is, *ret_to to be altered. */
 static int alter_begin(struct spool *sp, struct msg_id id, struct spool_message *ret_from,
@@ -441,8 +436,7 @@ int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     return err != 0 ? err : sp->engine->set_aside(sp, id, cut(reason, SPOOL_DIAGNOSTIC_MAX));
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                 struct msg_id *ret_ids, size_t *ret_count)
@@ -454,6 +448,7 @@ int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t
 
 int spool_next_due(struct spool *sp, struct wall *ret_due)
 {
+    CHECK(sp->mode == SPOOL_OPEN_WRITE);
     return sp->engine->next_due(sp, ret_due);
 }
 

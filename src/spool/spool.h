@@ -166,8 +166,7 @@ void spool_close(struct spool *sp);
 /* Words for the last error of this spool, "what, where: why". Lasts until the next call. */
 const char *spool_error(const struct spool *sp);
 
-/* ---- the batch --------------------------------------------------------------------------------
- */
+/* ---- the batch ------------------------------------------------------------------------------ */
 
 /* Make the open batch durable (0 when there is none). On an error all of it is undone, and claims
  * are what they were when the batch was opened (by its first change). After an error from the disk
@@ -243,12 +242,12 @@ int spool_remove(struct spool *sp, struct msg_id id);
  */
 int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason);
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 /* Claim up to `max` messages of state `from` (INCOMING or DEFERRED) with due <= now that are not
  * claimed, the earliest due first; ids into ret_ids, their number into *ret_count. The cost does
- * not grow with what is claimed or not due. */
+ * not grow with what is claimed or not due. On an error none is claimed. For the holder, as is
+ * spool_next_due. */
 int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                 struct msg_id *ret_ids, size_t *ret_count);
 

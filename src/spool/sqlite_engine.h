@@ -62,6 +62,8 @@ enum statement {
     ST_COUNT,
 };
 
+extern const char *const sqlite_statement_sql[ST_COUNT];
+
 /* Changes of a message's two recipient counters that are not written yet: settling many recipients
  * of one message then costs one write of its row. */
 struct sqlite_counts {
@@ -81,6 +83,7 @@ struct sqlite_spool {
     struct text_pool pool; /* what was last read */
     struct buf bytes;      /* inline content being put together */
     int log_pages;         /* in the write-ahead log, as of the last commit */
+    int log_kept;          /* of these, those that the last checkpoint had to leave there */
 
     /* of the holder only */
     struct claims claims;

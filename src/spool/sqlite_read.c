@@ -27,8 +27,7 @@
 #define CONDS_MAX 8
 #define PARTS_MAX 3
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ----------------------------------------------------------------------------------- */
 
 /* Reads columns from left to right; remembers the first that makes no sense. */
 struct row {
@@ -92,8 +91,7 @@ static int row_result(struct row *r, struct msg_id id)
     return spool_fail(&r->s->base, -EBADMSG, "%s: damaged: impossible value of %s", text, r->bad);
 }
 
-/* ---- reading by id ----------------------------------------------------------------------------
- */
+/* ---- reading by id -------------------------------------------------------------------------- */
 
 static sqlite3_stmt *ask_id(struct sqlite_spool *s, enum statement which, struct msg_id id)
 {
@@ -334,8 +332,7 @@ int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     return err;
 }
 
-/* ---- searches ---------------------------------------------------------------------------------
- */
+/* ---- searches ------------------------------------------------------------------------------- */
 
 /* One condition of a filter. What can drive a search has up to PARTS_MAX `parts`, the FROM and
  * WHERE of SELECTs over listed rows whose union is what it matches, each naming its index. */
@@ -754,8 +751,7 @@ int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_c
     return err;
 }
 
-/* ---- sums -------------------------------------------------------------------------------------
- */
+/* ---- sums ----------------------------------------------------------------------------------- */
 
 int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals)
 {

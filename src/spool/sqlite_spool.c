@@ -34,136 +34,30 @@
 #define PAGE_SIZE      4096
 #define CACHE_KIB      16384
 #define LOG_TIDY_PAGES 1024 /* 4 MiB */
-#define LOG_MAX_PAGES  4096 /* 16 MiB, which is also what is kept of the file: */
-#define LOG_MAX_BYTES  16777216
+#define LOG_MAX_PAGES  4096 /* 16 MiB, which is also what is kept of the file */
 #define BUSY_MS        1000 /* for somebody who writes with the sqlite3 shell */
 /* Old unlisted messages listed by one commit: more than a commit usually adds, so that they become
  * fewer, and few enough to take no longer than its sync. */
 #define LIST_PER_COMMIT 512
 #define PREFIX_ROOM     ((size_t)1 << 16)
 
-_Static_assert(LOG_MAX_PAGES *PAGE_SIZE == LOG_MAX_BYTES, "one limit in two units");
+/* The numbers above, in words that SQLite reads. secure_delete is a default of Debian's SQLite: it
+ * would write every deleted page once more. Who can read the disk could read the mail while it was
+ * queued. */
+static const char settings[] = "PRAGMA page_size = 4096;"
+                               "PRAGMA journal_mode = WAL;"
+                               "PRAGMA synchronous = FULL;"
+                               "PRAGMA mmap_size = 0;"
+                               "PRAGMA temp_store = MEMORY;"
+                               "PRAGMA cache_size = -16384;"
+                               "PRAGMA secure_delete = OFF;"
+                               "PRAGMA trusted_schema = OFF;"
+                               "PRAGMA cell_size_check = ON;"
+                               "PRAGMA journal_size_limit = 16777216";
+_Static_assert(PAGE_SIZE == 4096 && CACHE_KIB == 16384 && LOG_MAX_PAGES * PAGE_SIZE == 16777216,
+               "settings");
 
-#define TEXT2(x) #x
-#define TEXT(x)  TEXT2(x)
-
-/* Wrong types and values become harmless ones. */
-#define SANE_INT(column)  #column " = iif(typeof(" #column ") = 'integer', max(" #column ", 0), 0)"
-#define SANE_BOOL(column) #column " = iif(" #column " IS 1, 1, 0)"
-#define SANE_TEXT(column) #column " = iif(typeof(" #column ") = 'text', " #column ", '')"
-#define SANE_COUNT(column)                                                                         \
-#column " = iif(typeof(" #column ") = 'integer', max(min(" #column                             \
-            ", max(rcpt_total, 1)), 0), 0)"
-
-static const char
-    *const statement_sql[ST_COUNT] =
-        {
-            [ST_BEGIN] = "BEGIN IMMEDIATE",
-            [ST_COMMIT] = "COMMIT",
-            [ST_ROLLBACK] = "ROLLBACK",
-            [ST_SPOOL_READ] =
-                "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes"
-                " FROM spool WHERE one = 1",
-            [ST_SPOOL_WRITE] = "UPDATE spool SET last_id = ?1, unlisted_from = ?2, incoming = ?3,"
-                               " deferred = ?4, hold = ?5, corrupt = ?6, bytes = ?7 WHERE one = 1",
-            [ST_MESSAGE_INSERT] = "INSERT INTO message (id, listed, state, due, arrived, created, "
-                                  "size, in_file, flags,"
-                                  " rcpt_total, rcpt_pending, rcpt_to_report, warned, "
-                                  "force_expire, sender, sender_domain,"
-                                  " envid, client, reason)"
-                                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, "
-                                  "?11, ?12, ?13, ?14, ?15)",
-            [ST_MESSAGE_READ] =
-                "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
-                " rcpt_to_report, warned, force_expire, sender, envid, client, reason"
-                " FROM message WHERE id = ?1",
-            [ST_MESSAGE_BRIEF] =
-                "SELECT state, due, size, in_file,"
-                " EXISTS (SELECT 1 FROM recipient r NOT INDEXED WHERE r.message = ?1)"
-                " FROM message WHERE id = ?1",
-            [ST_MESSAGE_CHANGE] =
-                "UPDATE message SET state = ?2, due = ?3, created = ?4, warned = ?5,"
-                " force_expire = ?6, reason = ?7 WHERE id = ?1",
-            [ST_MESSAGE_SET_FLAGS] =
-                "UPDATE message SET warned = ?2, force_expire = ?3 WHERE id = ?1",
-            [ST_MESSAGE_SET_DUE] = "UPDATE message SET due = ?2 WHERE id = ?1",
-            [ST_MESSAGE_DEFER] = "UPDATE message SET state = 2, due = ?2 WHERE id = ?1",
-            [ST_MESSAGE_COUNTS] = "UPDATE message SET rcpt_pending = rcpt_pending + ?2,"
-                                  " rcpt_to_report = rcpt_to_report + ?3 WHERE id = ?1",
-            [ST_MESSAGE_LIST] = "UPDATE message SET listed = 1 WHERE id = ?1",
-            [ST_MESSAGE_SET_ASIDE] =
-                "UPDATE message SET state = 4, listed = 1, reason = ?2,"
-                " rcpt_total = iif(typeof(rcpt_total) = 'integer', max(rcpt_total, 1), 1),"
-                " " SANE_COUNT(rcpt_pending) ", " SANE_COUNT(
-                    rcpt_to_report) ","
-                                    " " SANE_INT(due) ", " SANE_INT(arrived) ", " SANE_INT(created) ", " SANE_INT(
-                                        size) ","
-                                              " flags = iif(flags BETWEEN 0 AND 63, flags, "
-                                              "0), " SANE_BOOL(
-                                                  in_file) ","
-                                                           " " SANE_BOOL(warned) ", " SANE_BOOL(
-                                                               force_expire) ","
-                                                                             " " SANE_TEXT(sender) ", " SANE_TEXT(sender_domain) ", " SANE_TEXT(
-                                                                                 envid) ","
-                                                                                        " " SANE_TEXT(
-                                                                                            client) " WHERE id = ?1",
-            [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
-            [ST_RCPT_INSERT] =
-                "INSERT INTO recipient (message, n, listed, state, notify, attempts, last_attempt,"
-                " route_generation, address, domain, transport, nexthop, orcpt, status, "
-                "diagnostic, remote)"
-                " VALUES (?1, ?2, ?3, 1, ?4, 0, 0, ?5, ?6, ?7, ?8, ?9, ?10, '', '', '')",
-            [ST_RCPT_LIST] = "UPDATE recipient SET listed = 1 WHERE message = ?1 AND listed = 0",
-            [ST_RCPT_STATE] = "SELECT state FROM recipient WHERE message = ?1 AND n = ?2",
-            [ST_RCPT_DEFER] = "UPDATE recipient SET attempts = min(attempts + ?3, 4294967295),"
-                              " last_attempt = iif(?3, ?4, last_attempt), status = ?5, diagnostic "
-                              "= ?6, remote = ?7"
-                              " WHERE message = ?1 AND n = ?2 AND state = 1",
-            [ST_RCPT_SETTLE] = "UPDATE recipient SET attempts = min(attempts + ?3, 4294967295),"
-                               " last_attempt = iif(?3, ?4, last_attempt), status = ?5, diagnostic "
-                               "= ?6, remote = ?7,"
-                               " state = ?8 WHERE message = ?1 AND n = ?2",
-            [ST_RCPT_DONE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2 AND state = 1",
-            [ST_RCPT_DELETE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2",
-            [ST_RCPT_ROUTE] =
-                "UPDATE recipient SET transport = ?3, nexthop = iif(?3 = '', domain, ?4),"
-                " route_generation = ?5 WHERE message = ?1 AND n = ?2",
-            [ST_RCPT_FORGET_TRIES] =
-                "UPDATE recipient SET attempts = 0, transport = '', nexthop = domain,"
-                " route_generation = 0 WHERE message = ?1 AND state = 1",
-            [ST_RCPT_REPORTED] = "DELETE FROM recipient WHERE message = ?1 AND state <> 1",
-            [ST_RCPT_DELETE_ALL] = "DELETE FROM recipient WHERE message = ?1",
-            [ST_RCPT_READ] =
-                "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
-                " attempts, status, diagnostic, remote, last_attempt FROM recipient NOT INDEXED"
-                " WHERE message = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
-            [ST_RCPT_READ_PENDING] =
-                "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
-                " attempts, status, diagnostic, remote, last_attempt FROM recipient NOT INDEXED"
-                " WHERE message = ?1 AND n > ?2 AND state = 1 ORDER BY n LIMIT ?3",
-            [ST_CONTENT_INSERT] = "INSERT INTO content (message, bytes) VALUES (?1, ?2)",
-            [ST_CONTENT_READ] = "SELECT m.size, m.in_file, c.bytes FROM message m"
-                                " LEFT JOIN content c ON c.message = m.id WHERE m.id = ?1",
-            [ST_CONTENT_DELETE] = "DELETE FROM content WHERE message = ?1",
-            /* The walk of claims in two parts, because SQLite would compare (due, id) > (?, ?) with
-             * every row of the same due time, and after a flush they all have the same. */
-            [ST_WALK_SAME_DUE] =
-                "SELECT due, id FROM message INDEXED BY message_due"
-                " WHERE listed = 1 AND state = ?1 AND due = ?2 AND id > ?3 ORDER BY id",
-            [ST_WALK_LATER] = "SELECT due, id FROM message INDEXED BY message_due"
-                              " WHERE listed = 1 AND state = ?1 AND due > ?2 ORDER BY due, id",
-            [ST_UNLISTED] = "SELECT id, due, size, in_file FROM message NOT INDEXED"
-                            " WHERE id >= ?1 AND listed = 0",
-            [ST_LISTED_HOPS] =
-                "SELECT nexthop, transport FROM recipient INDEXED BY recipient_nexthop"
-                " WHERE listed = 1 AND state = 1 ORDER BY nexthop",
-            [ST_UNLISTED_HOPS] =
-                "SELECT nexthop, transport FROM recipient NOT INDEXED"
-                " WHERE message >= ?1 AND listed = 0 AND state = 1 ORDER BY nexthop",
-};
-
-/* ---- statements -------------------------------------------------------------------------------
- */
+/* ---- statements ----------------------------------------------------------------------------- */
 
 static int errno_of(struct sqlite_spool *s, int rc)
 {
@@ -223,8 +117,8 @@ sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which)
     sqlite3_stmt **st = &s->statements[which];
 
     if (*st == NULL) {
-        (void)sqlite3_prepare_v3(s->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, st,
-                                 NULL); /* sqlite_step finds NULL and asks for the error */
+        (void)sqlite3_prepare_v3(s->db, sqlite_statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT,
+                                 st, NULL); /* sqlite_step finds NULL and asks for the error */
     }
     return *st;
 }
@@ -283,8 +177,7 @@ static bool changed(struct sqlite_spool *s)
     return sqlite3_changes(s->db) > 0;
 }
 
-/* ---- counters ---------------------------------------------------------------------------------
- */
+/* ---- counters ------------------------------------------------------------------------------- */
 
 static void total_add(struct sqlite_spool *s, enum spool_state state, int64_t by)
 {
@@ -331,8 +224,7 @@ static int count_move(struct sqlite_spool *s, struct msg_id id, int64_t pending,
     return err;
 }
 
-/* ---- the batch --------------------------------------------------------------------------------
- */
+/* ---- the batch ------------------------------------------------------------------------------ */
 
 static int begin(struct spool *sp)
 {
@@ -430,8 +322,13 @@ static int prepare_commit(struct sqlite_spool *s)
  * durable as the database, and the next call tries again. */
 static void checkpoint(struct sqlite_spool *s)
 {
-    (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    s->log_pages = 0; /* the next commit tells how long it really is */
+    int pages = 0, moved = 0;
+    int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
+    bool whole = rc == SQLITE_OK && moved == pages;
+
+    /* A log that could not be moved whole is not started over. Not to be tried at each commit. */
+    s->log_kept = whole ? 0 : s->log_pages;
+    s->log_pages = s->log_kept; /* until the next commit tells */
 }
 
 static int commit(struct spool *sp)
@@ -452,7 +349,7 @@ static int commit(struct spool *sp)
     }
     claims_commit(&s->claims);
     content_files_committed(&s->content);
-    if (s->log_pages >= LOG_MAX_PAGES) {
+    if (s->log_pages - s->log_kept >= LOG_MAX_PAGES) {
         checkpoint(s);
     }
     return 0;
@@ -462,7 +359,7 @@ static void tidy(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
 
-    if (s->log_pages >= LOG_TIDY_PAGES) {
+    if (s->log_pages - s->log_kept >= LOG_TIDY_PAGES) {
         checkpoint(s);
     }
 }
@@ -477,8 +374,7 @@ static int on_log_grown(void *context, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/* ---- submit -----------------------------------------------------------------------------------
- */
+/* ---- submit --------------------------------------------------------------------------------- */
 
 /* All of the content as one slice: as given when it is in one piece, else put together. */
 static int gather(struct sqlite_spool *s, const struct spool_new *n, struct slice *ret_all)
@@ -636,8 +532,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     return 0;
 }
 
-/* ---- recipients -------------------------------------------------------------------------------
- */
+/* ---- recipients ----------------------------------------------------------------------------- */
 
 static sqlite3_stmt *ask_rcpt(struct sqlite_spool *s, enum statement which, struct msg_id id,
                               uint32_t n)
@@ -750,8 +645,7 @@ static int reported(struct spool *sp, struct msg_id id)
     return err != 0 ? err : count_move(s, id, 0, -(int64_t)sqlite3_changes(s->db));
 }
 
-/* ---- the end of a message ---------------------------------------------------------------------
- */
+/* ---- the end of a message ------------------------------------------------------------------- */
 
 static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct sqlite_brief *b)
 {
@@ -855,8 +749,7 @@ static int remove_message(struct spool *sp, struct msg_id id)
     return err != 0 ? err : delete_message(s, id, &brief);
 }
 
-/* ---- changes of a message's own fields --------------------------------------------------------
- */
+/* ---- changes of a message's own fields ------------------------------------------------------ */
 
 static bool claimable(enum spool_state state)
 {
@@ -944,8 +837,7 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     return 0;
 }
 
-/* ---- claims -----------------------------------------------------------------------------------
- */
+/* ---- claims --------------------------------------------------------------------------------- */
 
 /* A walk along the index of due times, from the cursor on. */
 struct walk {
@@ -1036,6 +928,26 @@ static int early_next(struct sqlite_spool *s, unsigned order, struct claim_place
     return 0;
 }
 
+static void unclaim(struct spool *sp, struct msg_id id)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct claim_facts facts = claims_get(&s->claims, id.n);
+    struct sqlite_brief brief;
+
+    if (!facts.claimed) {
+        return;
+    }
+    facts.claimed = false;
+    claims_set(&s->claims, id.n, facts);
+    if (facts.unlisted) {
+        claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id.n);
+    } else if (sqlite_read_brief(s, id, &brief) != 0) {
+        claims_restart(&s->claims); /* its place is not known, so look everywhere */
+    } else if (claimable(brief.state)) {
+        claims_add_due(&s->claims, order_of(brief.state), brief.due, id.n);
+    }
+}
+
 static int claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                  struct msg_id *ret_ids, size_t *ret_count)
 {
@@ -1078,7 +990,13 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
         }
     }
     walk_end(&w);
-    *ret_count = count; /* with an error, too: they are claimed */
+    if (err == 0) {
+        *ret_count = count;
+        return 0;
+    }
+    while (count > 0) {
+        unclaim(sp, ret_ids[--count]);
+    }
     return err;
 }
 
@@ -1117,28 +1035,7 @@ static bool is_claimed(const struct spool *sp, struct msg_id id)
     return claims_get(&((const struct sqlite_spool *)sp)->claims, id.n).claimed;
 }
 
-static void unclaim(struct spool *sp, struct msg_id id)
-{
-    struct sqlite_spool *s = sqlite_of(sp);
-    struct claim_facts facts = claims_get(&s->claims, id.n);
-    struct sqlite_brief brief;
-
-    if (!facts.claimed) {
-        return;
-    }
-    facts.claimed = false;
-    claims_set(&s->claims, id.n, facts);
-    if (facts.unlisted) {
-        claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id.n);
-    } else if (sqlite_read_brief(s, id, &brief) != 0) {
-        claims_restart(&s->claims); /* its place is not known, so look everywhere */
-    } else if (claimable(brief.state)) {
-        claims_add_due(&s->claims, order_of(brief.state), brief.due, id.n);
-    }
-}
-
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing -------------------------------------------------------------------- */
 
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
@@ -1325,6 +1222,15 @@ static int content_wanted(void *context, struct msg_id id)
     return err == -ENOENT ? 0 : err != 0 ? err : brief.in_file;
 }
 
+static int sweep_content(struct sqlite_spool *s)
+{
+    int err = content_files_sweep(&s->content, content_wanted, s);
+
+    return err == 0
+               ? 0
+               : spool_fail(&s->base, err, "remove orphans: %s.d: %s", s->path, strerror(-err));
+}
+
 static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
 {
     const char *why;
@@ -1345,26 +1251,13 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
         return sqlite_fail(s, rc, "open");
     }
     (void)sqlite3_busy_timeout(s->db, BUSY_MS); /* always SQLITE_OK */
-    /* secure_delete is a default of Debian's SQLite: it would write every deleted page once more.
-     * Who can read the disk could read the mail while it was queued. */
-    err = exec(
-        s,
-        "PRAGMA page_size = " TEXT(
-            PAGE_SIZE) "; PRAGMA journal_mode = WAL;"
-                       " PRAGMA synchronous = FULL; PRAGMA mmap_size = 0; PRAGMA temp_store = "
-                       "MEMORY;"
-                       " PRAGMA cache_size = -" TEXT(
-                           CACHE_KIB) "; PRAGMA secure_delete = OFF;"
-                                      " PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
+    err = exec(s, settings);
     if (err != 0) {
         return err;
     }
     sqlite3_wal_hook(s->db, on_log_grown, s); /* instead of automatic checkpoints */
     rc = schema_upgrade(s->db, schema_steps, schema_version, &why);
     err = schema_result(s, rc, why);
-    if (err == 0) {
-        err = exec(s, "PRAGMA journal_size_limit = " TEXT(LOG_MAX_BYTES));
-    }
     if (err == 0) {
         err = sqlite_read_spool(s, &s->totals, &s->last_id, &unlisted_from);
     }
@@ -1373,7 +1266,7 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
     }
     if (err == 0) {
         s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
-        err = content_files_sweep(&s->content, content_wanted, s);
+        err = sweep_content(s);
     }
     return err;
 }

@@ -50,8 +50,7 @@ static struct {
 
 static sqlite3_vfs *real_vfs;
 
-/* ---- what has been written --------------------------------------------------------------------
- */
+/* ---- what has been written ------------------------------------------------------------------ */
 
 static struct file *find(const char *path)
 {
@@ -204,8 +203,7 @@ static void note_removed(const char *path)
     }
 }
 
-/* ---- the plan ---------------------------------------------------------------------------------
- */
+/* ---- the plan ------------------------------------------------------------------------------- */
 
 /* Every call that could fail passes here: does it? */
 static bool fails(void)
@@ -253,8 +251,7 @@ bool fault_disk_happened(void)
     return disk.happened;
 }
 
-/* ---- after the power cut ----------------------------------------------------------------------
- */
+/* ---- after the power cut -------------------------------------------------------------------- */
 
 static bool coin(void)
 {
@@ -352,8 +349,7 @@ void fault_disk_end(void)
     disk.off = false;
 }
 
-/* ---- the spool's own files --------------------------------------------------------------------
- */
+/* ---- the spool's own files ------------------------------------------------------------------ */
 
 static int io_error(void)
 {
@@ -477,8 +473,7 @@ const struct spool_io fault_disk_io = {
     .mkdir = disk_mkdir,
 };
 
-/* ---- SQLite's files ---------------------------------------------------------------------------
- */
+/* ---- SQLite's files ------------------------------------------------------------------------- */
 
 struct vfs_file {
     sqlite3_file base;

@@ -46,8 +46,7 @@ static uint64_t pick(struct world *w, uint64_t bound)
     return rng_below(&w->rng, bound);
 }
 
-/* ---- a spool as a text ------------------------------------------------------------------------
- */
+/* ---- a spool as a text ---------------------------------------------------------------------- */
 
 static void tell_message(struct spool *sp, struct msg_id id, struct buf *story)
 {
@@ -88,8 +87,7 @@ static char *tell(struct spool *sp)
     return buf_take(&story);
 }
 
-/* ---- the workload -----------------------------------------------------------------------------
- */
+/* ---- the workload --------------------------------------------------------------------------- */
 
 static void forget_doubts(struct world *w)
 {
@@ -270,8 +268,7 @@ static void work(struct world *w)
     drop_batch(w);
 }
 
-/* ---- the verdict ------------------------------------------------------------------------------
- */
+/* ---- the verdict ---------------------------------------------------------------------------- */
 
 /* No file without its message. (Messages without their file were found by tell.) */
 static void check_files(struct world *w)

@@ -97,8 +97,7 @@ static void assert_slices(struct slice a, struct slice b)
     assert_true(slice_equal(a, b));
 }
 
-/* ---- steps ------------------------------------------------------------------------------------
- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 static void step_submit(struct pair *p)
 {
@@ -249,8 +248,7 @@ static void step_commit(struct pair *p)
     }
 }
 
-/* ---- comparing --------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------ */
 
 static void compare_content(struct pair *p, struct msg_id id)
 {

@@ -1,0 +1,137 @@
+/*
+ * The statements of the sqlite engine; what they change is explained in docs/spool.md.
+ *
+ * Laid out as SQL, not by clang-format.
+ */
+#include "sqlite_engine.h"
+
+/* clang-format off */
+/* Numbers of setting aside are the limits of spool.h and envelope.h: */
+_Static_assert(SPOOL_RCPTS_MAX == 10000000 && SPOOL_CONTENT_MAX == 1099511627776, "set aside");
+_Static_assert(2 * ENVELOPE_TRACE - 1 == 63 && SPOOL_SENDER_MAX == 320, "set aside");
+_Static_assert(DSN_ENVID_MAX == 100 && SPOOL_REMOTE_MAX == 512, "set aside");
+
+const char *const sqlite_statement_sql[ST_COUNT] = {
+    [ST_BEGIN] = "BEGIN IMMEDIATE",
+    [ST_COMMIT] = "COMMIT",
+    [ST_ROLLBACK] = "ROLLBACK",
+    [ST_SPOOL_READ] =
+        "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes FROM spool"
+        " WHERE one = 1",
+    [ST_SPOOL_WRITE] =
+        "UPDATE spool"
+        " SET last_id = ?1, unlisted_from = ?2, incoming = ?3, deferred = ?4, hold = ?5,"
+        " corrupt = ?6, bytes = ?7"
+        " WHERE one = 1",
+    [ST_MESSAGE_INSERT] =
+        "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
+        " rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender, sender_domain,"
+        " envid, client, reason)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, ?11, ?12, ?13, ?14, ?15)",
+    [ST_MESSAGE_READ] =
+        "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
+        " rcpt_to_report, warned, force_expire, sender, envid, client, reason"
+        " FROM message WHERE id = ?1",
+    [ST_MESSAGE_BRIEF] =
+        "SELECT state, due, size, in_file, EXISTS (SELECT 1 FROM recipient r NOT INDEXED"
+        " WHERE r.message = ?1) FROM message WHERE id = ?1",
+    [ST_MESSAGE_CHANGE] =
+        "UPDATE message"
+        " SET state = ?2, due = ?3, created = ?4, warned = ?5, force_expire = ?6, reason = ?7"
+        " WHERE id = ?1",
+    [ST_MESSAGE_SET_FLAGS] = "UPDATE message SET warned = ?2, force_expire = ?3 WHERE id = ?1",
+    [ST_MESSAGE_SET_DUE] = "UPDATE message SET due = ?2 WHERE id = ?1",
+    [ST_MESSAGE_DEFER] = "UPDATE message SET state = 2, due = ?2 WHERE id = ?1",
+    [ST_MESSAGE_COUNTS] =
+        "UPDATE message"
+        " SET rcpt_pending = rcpt_pending + ?2, rcpt_to_report = rcpt_to_report + ?3"
+        " WHERE id = ?1",
+    [ST_MESSAGE_LIST] = "UPDATE message SET listed = 1 WHERE id = ?1",
+    /* Of a row that may be damaged: what has a wrong type or value is replaced. */
+    [ST_MESSAGE_SET_ASIDE] =
+        "UPDATE message SET state = 4, listed = 1, reason = ?2,"
+        " rcpt_pending = (SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1"
+        " AND r.state = 1),"
+        " rcpt_to_report = (SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1"
+        " AND r.state <> 1),"
+        " rcpt_total = max((SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1),"
+        " iif(typeof(rcpt_total) = 'integer' AND rcpt_total BETWEEN 1 AND 10000000,"
+        " rcpt_total, 1)),"
+        " due = iif(typeof(due) = 'integer', due, 0),"
+        " arrived = iif(typeof(arrived) = 'integer', arrived, 0),"
+        " created = iif(typeof(created) = 'integer', created, 0),"
+        " size = iif(typeof(size) = 'integer' AND size BETWEEN 0 AND 1099511627776, size, 0),"
+        " flags = iif(typeof(flags) = 'integer' AND flags BETWEEN 0 AND 63, flags, 0),"
+        " in_file = iif(in_file IS 1, 1, 0),"
+        " warned = iif(warned IS 1, 1, 0),"
+        " force_expire = iif(force_expire IS 1, 1, 0),"
+        " sender = iif(typeof(sender) = 'text' AND length(CAST(sender AS BLOB)) <= 320, sender,"
+        " ''),"
+        " sender_domain = iif(typeof(sender_domain) = 'text'"
+        " AND length(CAST(sender_domain AS BLOB)) <= 320, sender_domain, ''),"
+        " envid = iif(typeof(envid) = 'text' AND length(CAST(envid AS BLOB)) <= 100, envid, ''),"
+        " client = iif(typeof(client) = 'text' AND length(CAST(client AS BLOB)) <= 512, client,"
+        " '')"
+        " WHERE id = ?1",
+    [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
+    [ST_RCPT_INSERT] =
+        "INSERT INTO recipient (message, n, listed, state, notify, attempts, last_attempt,"
+        " route_generation, address, domain, transport, nexthop, orcpt, status, diagnostic,"
+        " remote)"
+        " VALUES (?1, ?2, ?3, 1, ?4, 0, 0, ?5, ?6, ?7, ?8, ?9, ?10, '', '', '')",
+    [ST_RCPT_LIST] = "UPDATE recipient SET listed = 1 WHERE message = ?1 AND listed = 0",
+    [ST_RCPT_STATE] = "SELECT state FROM recipient WHERE message = ?1 AND n = ?2",
+    [ST_RCPT_DEFER] =
+        "UPDATE recipient"
+        " SET attempts = min(attempts + ?3, 4294967295), last_attempt = iif(?3, ?4,"
+        " last_attempt), status = ?5, diagnostic = ?6, remote = ?7"
+        " WHERE message = ?1 AND n = ?2 AND state = 1",
+    [ST_RCPT_SETTLE] =
+        "UPDATE recipient"
+        " SET attempts = min(attempts + ?3, 4294967295), last_attempt = iif(?3, ?4,"
+        " last_attempt), status = ?5, diagnostic = ?6, remote = ?7, state = ?8"
+        " WHERE message = ?1 AND n = ?2",
+    [ST_RCPT_DONE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2 AND state = 1",
+    [ST_RCPT_DELETE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2",
+    [ST_RCPT_ROUTE] =
+        "UPDATE recipient"
+        " SET transport = ?3, nexthop = iif(?3 = '', domain, ?4), route_generation = ?5"
+        " WHERE message = ?1 AND n = ?2",
+    [ST_RCPT_FORGET_TRIES] =
+        "UPDATE recipient"
+        " SET attempts = 0, transport = '', nexthop = domain, route_generation = 0"
+        " WHERE message = ?1 AND state = 1",
+    [ST_RCPT_REPORTED] = "DELETE FROM recipient WHERE message = ?1 AND state <> 1",
+    [ST_RCPT_DELETE_ALL] = "DELETE FROM recipient WHERE message = ?1",
+    [ST_RCPT_READ] =
+        "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
+        " attempts, status, diagnostic, remote, last_attempt"
+        " FROM recipient NOT INDEXED WHERE message = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
+    [ST_RCPT_READ_PENDING] =
+        "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
+        " attempts, status, diagnostic, remote, last_attempt"
+        " FROM recipient NOT INDEXED WHERE message = ?1 AND n > ?2 AND state = 1"
+        " ORDER BY n LIMIT ?3",
+    [ST_CONTENT_INSERT] = "INSERT INTO content (message, bytes) VALUES (?1, ?2)",
+    [ST_CONTENT_READ] =
+        "SELECT m.size, m.in_file, c.bytes FROM message m"
+        " LEFT JOIN content c ON c.message = m.id WHERE m.id = ?1",
+    [ST_CONTENT_DELETE] = "DELETE FROM content WHERE message = ?1",
+    /* The walk of claims in two parts, because SQLite would compare (due, id) > (?, ?) with every
+     * row of the same due time, and after a flush they all have the same. */
+    [ST_WALK_SAME_DUE] =
+        "SELECT due, id FROM message INDEXED BY message_due"
+        " WHERE listed = 1 AND state = ?1 AND due = ?2 AND id > ?3 ORDER BY id",
+    [ST_WALK_LATER] =
+        "SELECT due, id FROM message INDEXED BY message_due"
+        " WHERE listed = 1 AND state = ?1 AND due > ?2 ORDER BY due, id",
+    [ST_UNLISTED] =
+        "SELECT id, due, size, in_file FROM message NOT INDEXED WHERE id >= ?1 AND listed = 0",
+    [ST_LISTED_HOPS] =
+        "SELECT nexthop, transport FROM recipient INDEXED BY recipient_nexthop"
+        " WHERE listed = 1 AND state = 1 ORDER BY nexthop",
+    [ST_UNLISTED_HOPS] =
+        "SELECT nexthop, transport FROM recipient NOT INDEXED"
+        " WHERE message >= ?1 AND listed = 0 AND state = 1 ORDER BY nexthop",
+};
+/* clang-format on */
