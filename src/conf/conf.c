@@ -680,10 +680,12 @@ static void check_transports(struct loader *l)
     }
 }
 
-/* "path", "mailbox path". */
 static bool is_path(const struct param *p)
 {
-    return p->type == PARAM_STRING && slice_ends_nocase(slice_string(p->unit), SLICE("path"));
+    struct slice unit = slice_string(p->unit);
+
+    return p->type == PARAM_STRING &&
+           (slice_equal(unit, SLICE("path")) || slice_equal(unit, SLICE("mailbox path")));
 }
 
 static void resolve_path(struct loader *l, const char **path)

@@ -63,11 +63,11 @@ class Delivery(sluice.TestCase):
     def test_mail_to_a_dead_site_waits_with_its_reason_and_is_returned_when_it_expires(self):
         site = self.site()
         port = sluice.free_port()
-        d = self.daemon(relayhost=site.nexthop, transport_maps="routes", maximal_queue_lifetime="1d")
+        d = self.daemon(relayhost=site.nexthop, transport_maps="routes", maximal_queue_lifetime="1d",
+                        bounce_queue_lifetime="1d", start=False)
         with open(d.directory + "/routes", "w") as f:
             f.write("dead.example smtp:[127.0.0.1]:%d\n" % port)
-        d.write_config()
-        d.ask("POST", "/v1/reload")
+        d.start()
         queue_id = d.send("a@example.org", ["b@dead.example"], "Subject: to the dead\r\n\r\nhello\r\n")
         self.eventually(lambda: (d.message(queue_id) or {}).get("queue_name") == "deferred")
         listing = d.cli("queue").stdout
