@@ -97,8 +97,9 @@ struct session {
     enum stage stage;
     bool asked_etrn; /* what the question in ASKED is */
     bool may_relay;
-    bool ended;          /* nothing more comes from the client */
-    const char *refused; /* why the engine refused content, until it is logged */
+    bool ended;               /* nothing more comes from the client */
+    bool in_content;          /* DATA or BDAT was accepted */
+    const char *abort_reason; /* of a SERVER_ABORT, until the next event: see finish_abort */
     struct draft draft;
     struct wall arrived;
     uint32_t message_rcpts; /* of the message in ASKED */
@@ -298,6 +299,8 @@ static void ask(struct session *s, bool etrn)
     HASH_ADD(hh, s->all->asked, token, sizeof s->token, s);
     s->asked_etrn = etrn;
     s->phase = PHASE_ASKED;
+    stream_pause(s->stream, true);
+    stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
 }
 
 static void ask_etrn(struct session *s, struct slice domain)
@@ -372,6 +375,7 @@ static void submit(struct session *s, const struct server_message *message)
     };
 
     s->stage = STAGE_END;
+    s->in_content = false;
     s->message_rcpts = message->recipients;
     if (reply.code == 0 && !draft_finish(&s->draft)) {
         reply = NO_MEMORY;
@@ -431,6 +435,7 @@ static void on_data(struct session *s)
     if (reply.code != 0) {
         log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
     }
+    s->in_content = reply.code == 0;
     server_answer(s->server, reply);
 }
 
@@ -444,23 +449,20 @@ static void on_helo(struct session *s)
     }
 }
 
-/* The transaction is off. If the engine refused the content by itself this is the only news of it;
- * if the session ends, SERVER_CLOSE follows with the same reason. */
-static void on_abort(struct session *s, const char *reason)
+/* The transaction is off. If the engine refused the content by itself, this was the only news of
+ * it; if the session ends, SERVER_CLOSE comes next with the same reason. */
+static void finish_abort(struct session *s, const struct server_event *event)
 {
-    s->refused = s->stage == STAGE_DATA ? reason : NULL;
-}
-
-static void log_abort(struct session *s, const struct server_event *event)
-{
-    if (s->refused == NULL) {
+    if (s->abort_reason == NULL) {
         return;
     }
-    if (event->type != SERVER_CLOSE || event->reason != s->refused) {
+    if (s->in_content && (event->type != SERVER_CLOSE || event->reason != s->abort_reason)) {
         s->stage = STAGE_END;
-        log_refusal(s, draft_sender(&s->draft), slice_of(NULL, 0), s->refused);
+        log_refusal(s, draft_sender(&s->draft), slice_of(NULL, 0), s->abort_reason);
     }
-    s->refused = NULL;
+    s->in_content = false;
+    s->abort_reason = NULL;
+    draft_drop(&s->draft);
 }
 
 static void on_close(struct session *s, const char *reason)
@@ -476,9 +478,7 @@ static void on_close(struct session *s, const char *reason)
 /* Act on an event. True: ask the engine for the next one. Does not free the session. */
 static bool act(struct session *s, const struct server_event *event)
 {
-    if (event->type != SERVER_ABORT) {
-        log_abort(s, event);
-    }
+    finish_abort(s, event);
     switch (event->type) {
     case SERVER_NEED_INPUT:
         if (s->ended) {
@@ -518,7 +518,7 @@ static bool act(struct session *s, const struct server_event *event)
         submit(s, &event->message);
         return true;
     case SERVER_ABORT:
-        on_abort(s, event->reason);
+        s->abort_reason = event->reason;
         return true;
     case SERVER_STARTTLS:
         s->stage = STAGE_STARTTLS;
@@ -568,10 +568,6 @@ static void wait_for_more(struct session *s)
     case PHASE_TALK:
         stream_set_deadline(s->stream, server_deadline(s->server));
         return;
-    case PHASE_ASKED:
-        stream_pause(s->stream, true);
-        stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
-        return;
     case PHASE_TLS_DUE:
         stream_set_deadline(s->stream, mono_after(clock_mono(), LAST_WORDS_US));
         if (sent) {
@@ -587,6 +583,7 @@ static void wait_for_more(struct session *s)
             session_close(s);
         }
         return;
+    case PHASE_ASKED:
     case PHASE_DELAYED:
     case PHASE_HANDSHAKE:
         return;

@@ -968,6 +968,53 @@ static void the_engines_own_refusal_of_content_is_logged(void **unused)
     close_site();
 }
 
+static int lowest_free_fd(void)
+{
+    int fd = dup(0);
+
+    assert_return_code(fd, 0);
+    (void)close(fd);
+    return fd;
+}
+
+static void the_memory_of_a_message_that_comes_to_nothing_is_given_back(void **unused)
+{
+    struct client c;
+    int before;
+
+    (void)unused;
+    open_site(CONF_STRICT "spool_inline_limit = 10\n");
+    greet(&c);
+    before = lowest_free_fd();
+    begin_mail(&c);
+    say(&c, "more than ten bytes\r\n");
+    settle();
+    assert_int_not_equal(lowest_free_fd(), before); /* a memfd holds them */
+    ask(&c, "bare\nnewline\r\n.\r\n", "550 5.6.11");
+    assert_int_equal(lowest_free_fd(), before);
+    hang_up(&c);
+    close_site();
+}
+
+static void a_refusal_of_data_is_logged_once(void **unused)
+{
+    struct client c;
+
+    (void)unused;
+    open_site(CONF_STRICT);
+    greet(&c);
+    ask(&c, "MAIL FROM:<s@client.test>\r\n", "250 2.1.0");
+    ask(&c, "RCPT TO:<r@partner.test>\r\n", "250 2.1.5");
+    send_flow(false, true, false);
+    settle();
+    ask(&c, "DATA\r\n", "451 4.3.0");
+    ask(&c, "NOOP\r\n", "250 ");
+    ASSERT_LOGGED("NOQUEUE: reject: DATA from localhost[127.0.0.1]: 451 4.3.0 ");
+    assert_false(logged("END-OF-MESSAGE"));
+    hang_up(&c);
+    close_site();
+}
+
 static void etrn_is_passed_to_the_queue(void **unused)
 {
     struct client c;
@@ -1120,6 +1167,8 @@ UNIT_MAIN(cmocka_unit_test(a_client_hears_of_success_only_after_the_commit),
           cmocka_unit_test(a_flood_of_commands_whose_answers_nobody_reads_is_held_up),
           cmocka_unit_test(a_client_with_many_errors_is_slowed_and_then_sent_away),
           cmocka_unit_test(the_engines_own_refusal_of_content_is_logged),
+          cmocka_unit_test(the_memory_of_a_message_that_comes_to_nothing_is_given_back),
+          cmocka_unit_test(a_refusal_of_data_is_logged_once),
           cmocka_unit_test(etrn_is_passed_to_the_queue), cmocka_unit_test(mail_comes_in_over_tls),
           cmocka_unit_test(a_failed_handshake_ends_the_session),
           cmocka_unit_test(a_session_keeps_its_limits_over_a_reload),
