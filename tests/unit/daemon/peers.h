@@ -36,8 +36,8 @@
 struct peer {
     struct event *listener;
     const char *script;
-    struct buf
-        heard; /* every line of all connections, each followed by LF; content as "DATA:" .. */
+    const char *again; /* for all connections but the first; NULL: the same script */
+    struct buf heard; /* all lines of all connections, each with an LF; content as "DATA:.." */
     size_t connections;
     size_t open_now, open_most;
 };
