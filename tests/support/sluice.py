@@ -69,8 +69,8 @@ def certificate(directory, *names, name="cert.pem"):
 class Talk:
     """A client that says whatever bytes it is told to, and reads replies without judging them."""
 
-    def __init__(self, port, host="127.0.0.1", greeting=True):
-        self.socket = socket.create_connection((host, port), timeout=PATIENCE)
+    def __init__(self, port, source="127.0.0.1", greeting=True):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.lines = self.socket.makefile("rb")
         if greeting:
@@ -122,7 +122,7 @@ class Site:
     replies to use one after the other (the last one stays), or a function of the command line. A
     reply of None hangs, "drop" closes the connection. What was accepted is in `messages`:
     dicts with sender, recipients, content, at, secure. With `tls`, a server's ssl.SSLContext, STARTTLS is
-    offered.
+    offered. A host that is a path is a Unix socket.
     """
 
     def __init__(self, lmtp=False, extensions=("PIPELINING", "8BITMIME", "SIZE 20000000", "DSN", "SMTPUTF8", "ENHANCEDSTATUSCODES"),
@@ -132,18 +132,18 @@ class Site:
         self.messages, self.commands, self.connections, self.concurrent, self.most = [], [], 0, 0, 0
         self.lock = threading.Lock()
         self.sockets = set()
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        family = socket.AF_UNIX if host.startswith("/") else socket.AF_INET6 if ":" in host else socket.AF_INET
         self.listener = socket.socket(family)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind((host, port))
+        self.listener.bind(host if family == socket.AF_UNIX else (host, port))
         self.listener.listen(512)
-        self.host, self.port = self.listener.getsockname()[:2]
+        self.host, self.port = (host, 0) if family == socket.AF_UNIX else self.listener.getsockname()[:2]
         self.closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def nexthop(self):
-        return "[%s]:%d" % (self.host, self.port)
+        return "unix:" + self.host if self.host.startswith("/") else "[%s]:%d" % (self.host, self.port)
 
     def close(self):
         self.closed = True
