@@ -11,10 +11,11 @@
  * write, one sync. Moving pages to the database (a checkpoint) takes two more syncs and is not done
  * at SQLite's usual time, each 1,000 pages, but by spool_tidy when the caller is idle and there are
  * LOG_TIDY_PAGES, and in a commit only when it could not be put off any longer: LOG_MAX_PAGES.
- * Pages of content that came and went meanwhile are never moved, so passing mail hardly notices.
- * Mail that is deferred changes pages all over the indexes: with 64 MiB the longest commit of 500
- * such messages took 130 ms, with 16 MiB 55 ms, and with 8 MiB no less. A reader that stays in one
- * transaction for long keeps the log from being started again; it then grows until he ends.
+ * A page that was written many times since is moved once, and passing mail uses the same free pages
+ * again and again, so it hardly notices. Mail that is deferred changes pages all over the indexes:
+ * with 64 MiB the longest commit of 500 such messages took 130 ms, with 16 MiB 55 ms, and with
+ * 8 MiB no less. A reader that stays in one transaction for long keeps the log from being started
+ * over; it then grows until he ends.
  */
 #include "sqlite_engine.h"
 
