@@ -116,7 +116,7 @@ static bool load_conf(struct slice body, struct loaded *ret)
     }
     path = mem_copy(l.files[0].path.ptr, l.files[0].path.len);
     slash = strrchr(path, '/');
-    char *directory = slash == NULL ? mem_string(".") : mem_copy(path, (size_t)(slash - path) + 1);
+    char *directory = slash == NULL ? mem_string(".") : mem_copy(path, slash == path ? 1 : (size_t)(slash - path));
     l.conf = conf_load_text(l.files[0].bytes, path, directory, &world, &problems);
     mem_free(directory);
     mem_free(path);
