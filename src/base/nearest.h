@@ -1,0 +1,26 @@
+/*
+ * Which known name was meant by one that was mistyped.
+ *
+ *     nearest_init(&n, typed);
+ *     for each known name: nearest_try(&n, name);
+ *     if (n.name != NULL) "did you mean n.name?"
+ */
+#ifndef BASE_NEAREST_H
+#define BASE_NEAREST_H
+
+#include <stddef.h>
+
+#include "slice.h"
+
+struct nearest {
+    struct slice typed; /* borrowed */
+    const char *name;   /* borrowed; the best so far, the first of equals; NULL: none is near */
+    size_t distance;    /* a name must be nearer than this */
+};
+
+void nearest_init(struct nearest *n, struct slice typed);
+
+/* Is `name` nearer than what was tried before? Case of ASCII letters does not matter. */
+void nearest_try(struct nearest *n, const char *name);
+
+#endif
