@@ -1,0 +1,332 @@
+#include "args.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+#include "nearest.h"
+#include "slice.h"
+#include "value.h"
+
+enum option_type {
+    OPTION_FLAG,    /* a bool of struct args */
+    OPTION_TEXT,    /* a const char * of struct args */
+    OPTION_NUMBER,  /* an int64_t of struct args */
+    OPTION_STATES,  /* of the filter: state names with commas between them */
+    OPTION_ADDRESS, /* of the filter: a text */
+    OPTION_AGE,     /* of the filter: seconds */
+    OPTION_SIZE,    /* of the filter: bytes */
+    OPTION_IGNORED, /* accepted for the sake of old habits */
+};
+
+struct option_row {
+    unsigned group;
+    enum option_type type;
+    char letter;       /* 0: none */
+    const char *name;  /* NULL: none */
+    const char *value; /* what the usage calls it; NULL: it takes none */
+    size_t offset;     /* in struct args */
+    const char *meaning;
+};
+
+#define AT(member) offsetof(struct args, member)
+
+static const struct option_row options[] = {
+    {ARG_FILTER, OPTION_STATES, 0, "state", "STATE,...", 0, "incoming, deferred, hold, corrupt"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "sender", "ADDRESS", 0, "from it, from @DOMAIN, or <>"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "recipient", "ADDRESS", 0, "to it, or to @DOMAIN"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "destination", "DESTINATION", 0,
+     "for TRANSPORT/NEXTHOP, a next hop, or a recipient's domain"},
+    {ARG_FILTER, OPTION_AGE, 0, "older-than", "TIME", 0, "arrived before that (90s, 5m, 2h, 1d)"},
+    {ARG_FILTER, OPTION_AGE, 0, "newer-than", "TIME", 0, "arrived after that"},
+    {ARG_FILTER, OPTION_SIZE, 0, "min-size", "BYTES", 0, "of that size or larger (10k, 5M)"},
+    {ARG_FILTER, OPTION_SIZE, 0, "max-size", "BYTES", 0, "of that size or smaller"},
+    {ARG_QUEUE, OPTION_FLAG, 0, "count", NULL, AT(count), "only say how many there are"},
+    {ARG_QUEUE, OPTION_FLAG, 0, "destinations", NULL, AT(destinations),
+     "recipients that wait, by destination"},
+    {ARG_QUEUE, OPTION_NUMBER, 0, "recipients", "N", AT(recipients),
+     "list at most N recipients of a message"},
+    {ARG_CHANGE, OPTION_FLAG, 'n', "dry-run", NULL, AT(dry_run),
+     "change nothing, say how many messages it would be"},
+    {ARG_CHANGE, OPTION_FLAG, 'y', "yes", NULL, AT(yes), "do not ask"},
+    {ARG_CHANGE, OPTION_FLAG, 0, "all", NULL, AT(all), "all messages"},
+    {ARG_CONTENT, OPTION_FLAG, 'h', "header", NULL, AT(header), "only the header"},
+    {ARG_CONTENT, OPTION_FLAG, 'b', "body", NULL, AT(body), "only the body"},
+    {ARG_CONFIG, OPTION_FLAG, 'n', "changed", NULL, AT(changed), "only what the file sets"},
+    {ARG_CONFIG, OPTION_TEXT, 0, "for", "TRANSPORT/NEXTHOP", AT(for_destination),
+     "the values that hold for this destination"},
+    {ARG_MAILQ, OPTION_IGNORED, 'A', NULL, "c", 0, NULL},
+    {ARG_MAILQ, OPTION_IGNORED, 'v', NULL, NULL, 0, NULL},
+    {ARG_JSON, OPTION_FLAG, 'j', "json", NULL, AT(json), "for programs: JSON"},
+    {ARG_PROGRAM | ARG_COMMAND, OPTION_TEXT, 'c', "config", "FILE", AT(conf_path),
+     "the configuration (else $SLUICE_CONF, /etc/sluice/sluice.conf)"},
+    {ARG_COMMAND, OPTION_FLAG, 0, "help", NULL, AT(help), "this text"},
+    {ARG_PROGRAM, OPTION_FLAG, 'h', "help", NULL, AT(help), "this text"},
+    {ARG_PROGRAM, OPTION_FLAG, 'V', "version", NULL, AT(version), "the version"},
+};
+#define OPTION_COUNT (sizeof options / sizeof options[0])
+
+void args_init(struct args *a)
+{
+    *a = (struct args){.recipients = ARGS_ALL, .filter = json_object()};
+    CHECK(a->filter != NULL);
+}
+
+void args_fini(struct args *a)
+{
+    json_decref(a->filter);
+    mem_free(a->words);
+    *a = (struct args){0};
+}
+
+/* What the user knows it by, for messages. */
+static const char *shown_name(const struct option_row *o, char text[64])
+{
+    if (o->name != NULL) {
+        (void)snprintf(text, 64, "--%s", o->name); /* names are short */
+    } else {
+        (void)snprintf(text, 64, "-%c", o->letter); /* fits */
+    }
+    return text;
+}
+
+/* ---- values -----------------------------------------------------------------------------------
+ */
+
+/* The API's name of a filter option: with underscores. */
+static void set_filter(struct args *a, const struct option_row *o, json_t *value)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "%s", o->name); /* names are short */
+    for (char *c = name; *c != '\0'; c++) {
+        *c = *c == '-' ? '_' : *c;
+    }
+    CHECK(json_object_set_new(a->filter, name, value) == 0);
+}
+
+static bool add_states(struct args *a, const char *text)
+{
+    struct slice rest = slice_string(text);
+    json_t *states = json_object_get(a->filter, "state");
+
+    if (states == NULL) {
+        states = json_array();
+        CHECK(json_object_set_new(a->filter, "state", states) == 0);
+    }
+    while (rest.ptr != NULL) {
+        struct slice word = slice_cut(&rest, ',');
+
+        if (word.len == 0 || choice_parse(word, "incoming|deferred|hold|corrupt") < 0) {
+            return false;
+        }
+        CHECK(json_array_append_new(states, json_stringn(word.ptr, word.len)) == 0);
+    }
+    return true;
+}
+
+/* Take the value of an option. NULL, or what was expected. */
+static const char *take_value(struct args *a, const struct option_row *o, const char *text)
+{
+    void *member = (char *)a + o->offset;
+    unsigned long long number;
+    int64_t value;
+    json_t *json;
+
+    switch (o->type) {
+    case OPTION_FLAG:
+        *(bool *)member = true;
+        return NULL;
+    case OPTION_TEXT:
+        *(const char **)member = text;
+        return NULL;
+    case OPTION_NUMBER:
+        if (!slice_number(slice_string(text), INT64_MAX, &number)) {
+            return "a number";
+        }
+        *(int64_t *)member = (int64_t)number;
+        return NULL;
+    case OPTION_STATES:
+        return add_states(a, text) ? NULL : "incoming, deferred, hold or corrupt";
+    case OPTION_ADDRESS:
+        json = text[0] == '\0' ? NULL : json_string(text);
+        if (json == NULL) {
+            return "a text in UTF-8";
+        }
+        set_filter(a, o, json);
+        return NULL;
+    case OPTION_AGE:
+        if (!interval_parse(slice_string(text), US_PER_MINUTE / 60, &value)) {
+            return "a time like 90s, 5m, 2h or 1d";
+        }
+        set_filter(a, o, json_integer(value / (US_PER_MINUTE / 60)));
+        return NULL;
+    case OPTION_SIZE:
+        if (!size_parse(slice_string(text), &value)) {
+            return "a size like 4000, 10k or 5M";
+        }
+        set_filter(a, o, json_integer(value));
+        return NULL;
+    case OPTION_IGNORED:
+        return NULL;
+    }
+    UNREACHABLE("all types are above");
+}
+
+/* ---- finding ----------------------------------------------------------------------------------
+ */
+
+static const struct option_row *find_long(unsigned groups, struct slice name)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if ((options[i].group & groups) != 0 && options[i].name != NULL &&
+            slice_equal(name, slice_string(options[i].name))) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+static const struct option_row *find_letter(unsigned groups, char letter)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if ((options[i].group & groups) != 0 && options[i].letter == letter) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+static void say_unknown(struct buf *error, unsigned groups, struct slice name)
+{
+    struct nearest nearest;
+
+    nearest_init(&nearest, name);
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if ((options[i].group & groups) != 0 && options[i].name != NULL) {
+            nearest_try(&nearest, options[i].name);
+        }
+    }
+    (void)buf_addf(error, "unknown option --%.*s", SLICE_ARGS(name)); /* sticky */
+    if (nearest.name != NULL) {
+        (void)buf_addf(error, ", did you mean --%s?", nearest.name); /* sticky */
+    }
+}
+
+/* ---- parsing ----------------------------------------------------------------------------------
+ */
+
+/* What is left to read. */
+struct cursor {
+    char **next, **end;
+    struct buf *error;
+};
+
+/* One option with the value that stands behind it, if any: `attached` or the next element. */
+static bool take_option(struct args *a, const struct option_row *o, const char *attached,
+                        struct cursor *c)
+{
+    char name[64];
+    const char *expected;
+
+    if (o->value != NULL && attached == NULL) {
+        if (c->next == c->end) {
+            (void)buf_addf(c->error, "%s: %s is missing", shown_name(o, name), o->value);
+            return false;
+        }
+        attached = *c->next++;
+    }
+    if (o->value == NULL && attached != NULL) {
+        (void)buf_addf(c->error, "%s takes no value", shown_name(o, name));
+        return false;
+    }
+    expected = take_value(a, o, attached);
+    if (expected != NULL) {
+        (void)buf_addf(c->error, "%s %s: %s is expected", shown_name(o, name), attached, expected);
+        return false;
+    }
+    return true;
+}
+
+static bool take_long(struct args *a, unsigned groups, const char *text, struct cursor *c)
+{
+    struct slice name = slice_of(text, strcspn(text, "="));
+    const struct option_row *o = find_long(groups, name);
+
+    if (o == NULL) {
+        say_unknown(c->error, groups, name);
+        return false;
+    }
+    return take_option(a, o, text[name.len] == '=' ? text + name.len + 1 : NULL, c);
+}
+
+static bool take_letters(struct args *a, unsigned groups, const char *text, struct cursor *c)
+{
+    while (*text != '\0') {
+        const struct option_row *o = find_letter(groups, *text);
+
+        if (o == NULL) {
+            (void)buf_addf(c->error, "unknown option -%c", *text);
+            return false;
+        }
+        text++;
+        if (o->value != NULL) {
+            return take_option(a, o, *text == '\0' ? NULL : text, c);
+        }
+        if (!take_option(a, o, NULL, c)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int args_parse(struct args *a, unsigned groups, bool to_first_word, int argc, char **argv,
+               struct buf *error)
+{
+    struct cursor c = {.next = argv, .end = argv + argc, .error = error};
+    bool only_words = false;
+
+    a->words = mem_resize(a->words, a->word_count + (size_t)argc + 1, sizeof *a->words);
+    while (c.next < c.end) {
+        const char *text = *c.next;
+        bool ok = true;
+
+        if (only_words || text[0] != '-' || text[1] == '\0') {
+            if (to_first_word) {
+                break;
+            }
+            a->words[a->word_count++] = *c.next++;
+            continue;
+        }
+        c.next++;
+        if (strcmp(text, "--") == 0) {
+            only_words = true;
+        } else if (text[1] == '-') {
+            ok = take_long(a, groups, text + 2, &c);
+        } else {
+            ok = take_letters(a, groups, text + 1, &c);
+        }
+        if (!ok) {
+            return -1;
+        }
+    }
+    return (int)(c.next - argv);
+}
+
+void args_print_usage(FILE *out, unsigned groups)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct option_row *o = &options[i];
+        char text[80];
+
+        if ((o->group & groups) == 0 || o->meaning == NULL) {
+            continue;
+        }
+        (void)snprintf(text, sizeof text, "%c%c%s --%s%s%s", o->letter == 0 ? ' ' : '-',
+                       o->letter == 0 ? ' ' : o->letter, o->letter == 0 ? " " : ",", o->name,
+                       o->value == NULL ? "" : " ",
+                       o->value == NULL ? "" : o->value); /* a cut would only look bad */
+        fprintf(out, "  %-32s %s\n", text, o->meaning);
+    }
+}

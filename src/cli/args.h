@@ -1,0 +1,54 @@
+/*
+ * Options of the command line, from one table: parsing, usage and error texts are made from it.
+ *
+ * Options come in groups, and a command names the groups it takes. Long options are `--name VALUE`
+ * or `--name=VALUE`, letters may stand together (`-nq`), `--` ends the options, and a lone `-` is
+ * a word. Words and options may be mixed.
+ */
+#ifndef CLI_ARGS_H
+#define CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "buf.h"
+
+enum arg_group {
+    ARG_PROGRAM = 1 << 0, /* in front of the command */
+    ARG_COMMAND = 1 << 1, /* every command's */
+    ARG_JSON = 1 << 2,
+    ARG_FILTER = 1 << 3,  /* which messages */
+    ARG_QUEUE = 1 << 4,   /* what to list */
+    ARG_CHANGE = 1 << 5,  /* how careful to be */
+    ARG_CONTENT = 1 << 6, /* which part of a message */
+    ARG_CONFIG = 1 << 7,  /* which parameters */
+    ARG_MAILQ = 1 << 8,   /* what other programs of that name take */
+};
+
+struct args {
+    const char *conf_path; /* NULL: the usual places */
+    const char *for_destination;
+    bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed;
+    int64_t recipients; /* of a message, to be listed; ARGS_ALL = all */
+    json_t *filter;     /* owned; an object as docs/api.md has it */
+    char **words;       /* owned array, borrowed texts: what is no option */
+    size_t word_count;
+};
+
+#define ARGS_ALL INT64_MAX
+
+void args_init(struct args *a);
+void args_fini(struct args *a);
+
+/* Read argv[0..argc), up to the first word when `to_first_word`. Returns how many elements were
+ * used, or -1 and one line (without its end) in *error. */
+int args_parse(struct args *a, unsigned groups, bool to_first_word, int argc, char **argv,
+               struct buf *error);
+
+/* A line for each option of these groups. */
+void args_print_usage(FILE *out, unsigned groups);
+
+#endif

@@ -1,0 +1,328 @@
+#include "ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <curl/curl.h>
+
+#include "buf.h"
+#include "check.h"
+#include "listing.h"
+#include "mem.h"
+#include "question.h"
+#include "spool.h"
+#include "words.h"
+
+#define ANSWER_MAX       (256u << 20) /* bytes; a page of messages with long reasons is 20 MiB */
+#define CONNECT_SECONDS  10L
+#define SILENCE_SECONDS  300L /* after that the daemon hangs */
+#define CONTENT_PIECE    65536u
+#define SPOOL_INLINE_BUF (SPOOL_INLINE_MAX + 1)
+
+struct ask {
+    const struct conf *conf; /* borrowed */
+    CURL *curl;              /* NULL until it is needed; kept for the connection */
+    struct spool *spool;     /* NULL while there is a daemon to ask */
+};
+
+struct ask *ask_new(const struct conf *conf)
+{
+    struct ask *a = mem_new(sizeof *a);
+
+    a->conf = conf;
+    return a;
+}
+
+void ask_free(struct ask *a)
+{
+    if (a->curl != NULL) {
+        curl_easy_cleanup(a->curl);
+        curl_global_cleanup();
+    }
+    spool_close(a->spool);
+    mem_free(a);
+}
+
+bool ask_is_offline(const struct ask *a)
+{
+    return a->spool != NULL;
+}
+
+/* ---- by HTTP ----------------------------------------------------------------------------------
+ */
+
+/* Where the bytes of a response go: a good one's to the sink, if there is one. */
+struct response {
+    CURL *curl;
+    struct buf text;
+    ask_sink *sink;
+    void *arg;
+    bool sink_ended;
+};
+
+static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
+{
+    struct response *r = arg;
+    struct slice piece = slice_of(bytes, size * count);
+    long status = 0;
+
+    (void)curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &status); /* stays 0 */
+    if (r->sink != NULL && status == (long)ASK_OK) {
+        r->sink_ended = !r->sink(r->arg, piece);
+        return r->sink_ended ? 0 : piece.len;
+    }
+    return buf_add(&r->text, piece) ? piece.len : 0;
+}
+
+static void option(CURLcode rc)
+{
+    CHECK(rc == CURLE_OK); /* fails for options that libcurl does not know, and without memory */
+}
+
+static void start_curl(struct ask *a)
+{
+    option(curl_global_init(CURL_GLOBAL_NOTHING));
+    a->curl = curl_easy_init();
+    CHECK(a->curl != NULL);
+}
+
+static struct curl_slist *prepare(struct ask *a, struct request *request, struct response *r)
+{
+    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+    struct buf url;
+
+    CHECK(headers != NULL);
+    curl_easy_reset(a->curl); /* keeps the connection */
+    buf_init(&url, QUESTION_URL_MAX + 64);
+    (void)buf_addf(&url, "http://localhost%s", buf_cstr(&request->url)); /* fits */
+    option(curl_easy_setopt(a->curl, CURLOPT_URL, buf_cstr(&url)));
+    buf_fini(&url);
+    option(curl_easy_setopt(a->curl, CURLOPT_UNIX_SOCKET_PATH, a->conf->control_socket));
+    option(curl_easy_setopt(a->curl, CURLOPT_PROTOCOLS_STR, "http"));
+    option(curl_easy_setopt(a->curl, CURLOPT_PATH_AS_IS, 1L));
+    option(curl_easy_setopt(a->curl, CURLOPT_PROXY, ""));
+    option(curl_easy_setopt(a->curl, CURLOPT_NOSIGNAL, 1L));
+    option(curl_easy_setopt(a->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS));
+    option(curl_easy_setopt(a->curl, CURLOPT_LOW_SPEED_LIMIT, 1L));
+    option(curl_easy_setopt(a->curl, CURLOPT_LOW_SPEED_TIME, SILENCE_SECONDS));
+    option(curl_easy_setopt(a->curl, CURLOPT_WRITEFUNCTION, on_bytes));
+    option(curl_easy_setopt(a->curl, CURLOPT_WRITEDATA, r));
+    option(curl_easy_setopt(a->curl, CURLOPT_HTTPHEADER, headers));
+    if (request->post) {
+        option(curl_easy_setopt(a->curl, CURLOPT_POSTFIELDS,
+                                request->body == NULL ? "" : request->body));
+    }
+    return headers;
+}
+
+/* What it means that curl got no answer. */
+static unsigned no_answer(struct ask *a, CURLcode rc, json_t **ret_answer)
+{
+    const char *path = a->conf->control_socket;
+    long error = 0;
+
+    (void)curl_easy_getinfo(a->curl, CURLINFO_OS_ERRNO, &error); /* stays 0 */
+    if (rc == CURLE_COULDNT_CONNECT && (error == ENOENT || error == ECONNREFUSED)) {
+        return listing_error(ASK_NO_DAEMON, ret_answer, "the daemon is not running (%s: %s)", path,
+                             strerror((int)error));
+    }
+    if (rc == CURLE_COULDNT_CONNECT && (error == EACCES || error == EPERM)) {
+        return listing_error(ASK_DENIED, ret_answer, "%s: %s", path, strerror((int)error));
+    }
+    return listing_error(503, ret_answer, "%s: %s", path,
+                         rc == CURLE_COULDNT_CONNECT && error != 0 ? strerror((int)error)
+                                                                   : curl_easy_strerror(rc));
+}
+
+static unsigned parse_answer(long status, struct response *r, json_t **ret_answer)
+{
+    struct slice text = buf_slice(&r->text);
+    json_t *object = json_loadb(text.ptr == NULL ? "" : text.ptr, text.len, 0, NULL);
+
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return listing_error(503, ret_answer, "the daemon's answer (%ld) is no JSON object",
+                             status);
+    }
+    *ret_answer = object;
+    return (unsigned)status;
+}
+
+/* `sink` takes the bytes of a good answer; without one they are JSON. */
+static unsigned ask_http(struct ask *a, const json_t *question, ask_sink *sink, void *arg,
+                         json_t **ret_answer)
+{
+    struct response r = {.sink = sink, .arg = arg};
+    struct curl_slist *headers;
+    struct request request;
+    unsigned status;
+    long http_status = 0;
+    CURLcode rc;
+
+    request_init(&request, question);
+    if (request.url.failed) {
+        request_fini(&request);
+        return listing_error(400, ret_answer, "the question is too long");
+    }
+    if (a->curl == NULL) {
+        start_curl(a);
+    }
+    r.curl = a->curl;
+    buf_init(&r.text, ANSWER_MAX);
+    headers = prepare(a, &request, &r);
+    rc = curl_easy_perform(a->curl);
+    (void)curl_easy_getinfo(a->curl, CURLINFO_RESPONSE_CODE, &http_status); /* stays 0 */
+    if (r.sink_ended) {
+        status = ASK_OK; /* whoever ended it knows why */
+    } else if (rc != CURLE_OK) {
+        status = no_answer(a, rc, ret_answer);
+    } else if (sink != NULL && http_status == (long)ASK_OK) {
+        status = ASK_OK;
+    } else {
+        status = parse_answer(http_status, &r, ret_answer);
+    }
+    curl_slist_free_all(headers);
+    buf_fini(&r.text);
+    request_fini(&request);
+    return status;
+}
+
+/* ---- from the spool ---------------------------------------------------------------------------
+ */
+
+/* The daemon is not there: open the spool. On failure the answer has both reasons. */
+static bool go_offline(struct ask *a, json_t **answer)
+{
+    const struct spool_options options = {0};
+    struct buf error;
+    int rc;
+
+    buf_init(&error, 8192);
+    rc = spool_open(a->conf->spool, SPOOL_OPEN_READ, &options, &error, &a->spool);
+    if (rc == 0) {
+        fprintf(stderr, "sluice: %s; reading the spool itself\n", member_text(*answer, "error"));
+        json_decref(*answer);
+    } else {
+        char *first = mem_string(member_text(*answer, "error"));
+
+        json_decref(*answer);
+        (void)listing_error(ASK_NO_DAEMON, answer, "%s, and its spool can't be read: %s", first,
+                            error.failed ? strerror(-rc) : buf_cstr(&error));
+        mem_free(first);
+    }
+    buf_fini(&error);
+    return rc == 0;
+}
+
+static unsigned ask_spool(struct ask *a, const json_t *question, json_t **ret_answer)
+{
+    struct wall now = {(int64_t)(words_now() * (double)US_PER_S)};
+
+    return listing_ask(a->spool, question, now, ret_answer);
+}
+
+unsigned ask_json(struct ask *a, const json_t *question, json_t **ret_answer)
+{
+    unsigned status;
+
+    if (a->spool != NULL) {
+        return ask_spool(a, question, ret_answer);
+    }
+    status = ask_http(a, question, NULL, NULL, ret_answer);
+    if (status == ASK_NO_DAEMON && listing_knows(member_text(question, "op")) &&
+        go_offline(a, ret_answer)) {
+        return ask_spool(a, question, ret_answer);
+    }
+    return status;
+}
+
+static int content_from_file(int fd, ask_sink *sink, void *arg)
+{
+    char piece[CONTENT_PIECE];
+
+    for (;;) {
+        ssize_t n = read(fd, piece, sizeof piece);
+
+        if (n < 0 && errno != EINTR) {
+            return -errno;
+        }
+        if (n == 0 || (n > 0 && !sink(arg, slice_of(piece, (size_t)n)))) {
+            return 0;
+        }
+    }
+}
+
+static unsigned content_from_spool(struct ask *a, const char *id, ask_sink *sink, void *arg,
+                                   json_t **ret_answer)
+{
+    unsigned status = ASK_OK;
+    struct msg_id number;
+    struct buf bytes;
+    uint64_t size;
+    int fd = -1, rc;
+
+    if (!spool_id_parse(slice_string(id), &number)) {
+        return listing_error(400, ret_answer, "%s: a queue id is expected", id);
+    }
+    buf_init(&bytes, SPOOL_INLINE_BUF);
+    rc = spool_read_content(a->spool, number, &bytes, &fd, &size);
+    if (rc != 0) {
+        status = rc == -ENOENT ? listing_error(404, ret_answer, "%s: no such message", id)
+                               : listing_error(503, ret_answer, "%s", spool_error(a->spool));
+    } else if (fd < 0) {
+        (void)sink(arg, buf_slice(&bytes)); /* the only piece */
+    } else {
+        rc = content_from_file(fd, sink, arg);
+        if (rc != 0) {
+            status = listing_error(503, ret_answer, "%s: %s", id, strerror(-rc));
+        }
+        (void)close(fd); /* only read */
+    }
+    buf_fini(&bytes);
+    return status;
+}
+
+unsigned ask_content(struct ask *a, const char *id, ask_sink *sink, void *arg, json_t **ret_answer)
+{
+    json_t *question = json_pack("{s:s, s:s}", "op", "cat", "id", id);
+    unsigned status = ASK_NO_DAEMON;
+
+    if (question == NULL) {
+        return listing_error(400, ret_answer, "a queue id is expected");
+    }
+    if (a->spool == NULL) {
+        status = ask_http(a, question, sink, arg, ret_answer);
+    }
+    json_decref(question);
+    if (a->spool != NULL || (status == ASK_NO_DAEMON && go_offline(a, ret_answer))) {
+        status = content_from_spool(a, id, sink, arg, ret_answer);
+    }
+    return status;
+}
+
+/* ---- failures ---------------------------------------------------------------------------------
+ */
+
+int ask_failed(unsigned status, json_t *answer)
+{
+    put_error(member_text(answer, "error"));
+    json_decref(answer);
+    switch (status) {
+    case ASK_NO_DAEMON:
+        return EX_UNAVAILABLE;
+    case ASK_DENIED:
+        return EX_NOPERM;
+    case 400:
+        return EX_USAGE;
+    case 404:
+        return EX_NOINPUT;
+    case 409:
+        return EX_DATAERR;
+    default:
+        return EX_TEMPFAIL;
+    }
+}

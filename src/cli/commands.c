@@ -1,0 +1,228 @@
+#include "commands.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "bundle.h"
+#include "check.h"
+#include "nearest.h"
+#include "words.h"
+
+#define ERROR_MAX    4096
+#define PROBLEMS_MAX (1u << 20)
+
+static const struct command commands[] = {
+    {"queue", "", 0, 0, ARG_JSON | ARG_FILTER | ARG_QUEUE | ARG_MAILQ, false,
+     "list messages, as mailq does", run_queue},
+    {"count", "", 0, 0, ARG_JSON | ARG_FILTER, false, "count messages", run_count},
+    {"show", "ID...", 1, COMMAND_ANY, ARG_JSON, false, "all that is known of messages", run_show},
+    {"cat", "ID", 1, 1, ARG_CONTENT, false, "print a message's content", run_cat},
+    {"why", "ID | TRANSPORT/NEXTHOP", 1, 1, ARG_JSON, false,
+     "what a message or a destination waits for", run_why},
+    {"status", "", 0, 0, ARG_JSON, false, "an overview", run_status},
+    {"destinations", "", 0, 0, ARG_JSON, false, "recipients that wait, by destination",
+     run_destinations},
+    {"hold", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
+     "keep messages until they are released", run_change},
+    {"release", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
+     "let held messages go on, now", run_change},
+    {"delete", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
+     "remove messages without a report", run_change},
+    {"requeue", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
+     "start afresh with messages, as if they had just come", run_change},
+    {"expire", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,
+     "give messages up, with a report to the sender", run_change},
+    {"flush", "[DESTINATION]", 0, 1, 0, false, "try all mail now, or that for a destination",
+     run_flush},
+    {"reload", "", 0, 0, 0, false, "let the daemon read its configuration again", run_reload},
+    {"stop", "", 0, 0, 0, false, "end the daemon in good order", run_stop},
+    {"clock", "+SECONDS", 1, 1, 0, true, "shift the daemon's clock (debug_clock = yes)", run_clock},
+    {"config check", "[FILE]", 0, 1, 0, false, "say what is wrong with a configuration",
+     run_config_check},
+    {"config show", "[NAME...]", 0, COMMAND_ANY, ARG_CONFIG, false, "print parameters",
+     run_config_show},
+    {"config explain", "NAME", 1, 1, 0, false, "what a parameter means", run_config_explain},
+};
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+/* ---- usage ------------------------------------------------------------------------------------
+ */
+
+static void print_command_usage(FILE *out, const struct command *c)
+{
+    fprintf(out, "usage: sluice %s [OPTIONS]%s%s\n%s\n", c->name, c->operands[0] == '\0' ? "" : " ",
+            c->operands, c->meaning);
+    args_print_usage(out, c->groups | ARG_COMMAND);
+}
+
+static void print_usage(FILE *out)
+{
+    fputs("usage: sluice [-c FILE] COMMAND [OPTIONS] ...\n", out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (!commands[i].hidden) {
+            fprintf(out, "  %-15s %s\n", commands[i].name, commands[i].meaning);
+        }
+    }
+    fputs("`sluice COMMAND --help' tells more, and sluice(1) everything.\n", out);
+    args_print_usage(out, ARG_PROGRAM);
+}
+
+int command_misused(const struct command *c, const char *text)
+{
+    fprintf(stderr, "sluice %s: %s (sluice %s --help)\n", c->name, text, c->name);
+    return EX_USAGE;
+}
+
+static int program_misused(const char *text)
+{
+    fprintf(stderr, "sluice: %s (sluice --help)\n", text);
+    return EX_USAGE;
+}
+
+/* ---- finding ----------------------------------------------------------------------------------
+ */
+
+/* The command that argv begins with; *ret_words says how many elements are its name. */
+static const struct command *find_command(int argc, char **argv, int *ret_words)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        struct slice second = slice_string(commands[i].name), first = slice_cut(&second, ' ');
+
+        if (slice_equal(slice_string(argv[0]), first) &&
+            (second.ptr == NULL || (argc > 1 && slice_equal(slice_string(argv[1]), second)))) {
+            *ret_words = second.ptr == NULL ? 1 : 2;
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int unknown_command(int argc, char **argv)
+{
+    bool is_config = strcmp(argv[0], "config") == 0;
+    struct nearest nearest;
+    struct buf typed;
+
+    buf_init(&typed, ERROR_MAX);
+    (void)buf_addf(&typed, is_config && argc > 1 ? "%s %s" : "%s", argv[0],
+                   argc > 1 ? argv[1] : ""); /* a longer one is near nothing */
+    nearest_init(&nearest, buf_slice(&typed));
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        nearest_try(&nearest, commands[i].name);
+    }
+    if (is_config && argc == 1) {
+        fputs("sluice: config: check, show or explain is expected", stderr);
+    } else {
+        fputs("sluice: unknown command ", stderr);
+        put_text(stderr, typed.failed ? argv[0] : buf_cstr(&typed));
+    }
+    if (nearest.name != NULL) {
+        fprintf(stderr, ", did you mean %s?", nearest.name);
+    }
+    fputs(" (sluice --help)\n", stderr);
+    buf_fini(&typed);
+    return EX_USAGE;
+}
+
+/* ---- running ----------------------------------------------------------------------------------
+ */
+
+struct conf *command_conf(const struct args *a)
+{
+    const char *path = a->conf_path != NULL ? a->conf_path : bundle_default_path();
+    struct conf_problems problems;
+    struct conf *conf;
+    struct buf text;
+
+    if (path != NULL) {
+        conf = conf_load(path, NULL, &problems);
+    } else {
+        char *directory = getcwd(NULL, 0);
+
+        conf = conf_load_text(slice_string(conf_default_text), "built in",
+                              directory == NULL ? "/" : directory, NULL, &problems);
+        free(directory);
+    }
+    if (conf == NULL) {
+        buf_init(&text, PROBLEMS_MAX);
+        conf_print_problems(&text, &problems);
+        text.failed = false; /* as many as fit */
+        put_error(buf_cstr(&text));
+        buf_fini(&text);
+    }
+    conf_problems_fini(&problems);
+    return conf;
+}
+
+/* What was printed must have arrived. A pipe whose reader has seen enough has ended us already. */
+static int close_output(int status)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("sluice: standard output");
+        return status == EX_OK ? EX_IOERR : status;
+    }
+    return status;
+}
+
+static int run_command(const struct command *c, struct args *a, int argc, char **argv)
+{
+    struct buf error;
+    int status;
+
+    buf_init(&error, ERROR_MAX);
+    if (args_parse(a, c->groups | ARG_COMMAND, false, argc, argv, &error) < 0) {
+        status = command_misused(c, error.failed ? "bad option" : buf_cstr(&error));
+    } else if (a->help) {
+        print_command_usage(stdout, c);
+        status = EX_OK;
+    } else if (a->word_count < c->least || a->word_count > c->most) {
+        (void)buf_addf(&error, "%s expected", c->most == 0 ? "no arguments are" : c->operands);
+        status = command_misused(c, buf_cstr(&error));
+    } else {
+        status = c->run(c, a);
+    }
+    buf_fini(&error);
+    return status;
+}
+
+static int run_line(struct args *a, int argc, char **argv)
+{
+    const struct command *c;
+    struct buf error;
+    int used, words, status;
+
+    buf_init(&error, ERROR_MAX);
+    used = args_parse(a, ARG_PROGRAM, true, argc, argv, &error);
+    if (used < 0) {
+        status = program_misused(error.failed ? "bad option" : buf_cstr(&error));
+    } else if (a->version) {
+        printf("sluice %s\n", SLUICE_VERSION);
+        status = EX_OK;
+    } else if (a->help) {
+        print_usage(stdout);
+        status = EX_OK;
+    } else if (used == argc) {
+        print_usage(stderr);
+        status = EX_USAGE;
+    } else if ((c = find_command(argc - used, argv + used, &words)) == NULL) {
+        status = unknown_command(argc - used, argv + used);
+    } else {
+        status = run_command(c, a, argc - used - words, argv + used + words);
+    }
+    buf_fini(&error);
+    return status;
+}
+
+int commands_main(int argc, char **argv, bool as_mailq)
+{
+    struct args a;
+    int status;
+
+    args_init(&a);
+    status = as_mailq ? run_command(&commands[0], &a, argc - 1, argv + 1)
+                      : run_line(&a, argc - 1, argv + 1);
+    args_fini(&a);
+    return close_output(status);
+}

@@ -1,0 +1,57 @@
+/*
+ * The commands of `sluice`: one table, from which they are found, checked and explained.
+ */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "args.h"
+#include "ask.h"
+#include "conf.h"
+
+struct command {
+    const char *name;     /* one word, or two with a blank between them */
+    const char *operands; /* what stands behind the options, as the usage says it */
+    size_t least, most;   /* of them; COMMAND_ANY = no limit */
+    unsigned groups;      /* of options, besides ARG_COMMAND */
+    bool hidden;          /* for tests */
+    const char *meaning;
+    int (*run)(const struct command *c, const struct args *a); /* an exit status of sysexits */
+};
+
+#define COMMAND_ANY SIZE_MAX
+
+/* Run the command line. `as_mailq`: it is that of mailq. Returns the exit status. */
+int commands_main(int argc, char **argv, bool as_mailq);
+
+/* "sluice COMMAND: TEXT" on standard error and where to read more; returns EX_USAGE. */
+int command_misused(const struct command *c, const char *text);
+
+/* The configuration of the command line. NULL: it has errors, which have been printed (EX_CONFIG).
+ */
+struct conf *command_conf(const struct args *a);
+
+/* looking.c: what there is */
+int run_queue(const struct command *c, const struct args *a);
+int run_count(const struct command *c, const struct args *a);
+int run_destinations(const struct command *c, const struct args *a);
+int run_show(const struct command *c, const struct args *a);
+int run_cat(const struct command *c, const struct args *a);
+int run_why(const struct command *c, const struct args *a);
+int run_status(const struct command *c, const struct args *a);
+
+/* steering.c: what is to change */
+int run_change(const struct command *c, const struct args *a);
+int run_flush(const struct command *c, const struct args *a);
+int run_reload(const struct command *c, const struct args *a);
+int run_stop(const struct command *c, const struct args *a);
+int run_clock(const struct command *c, const struct args *a);
+
+/* config_commands.c: what holds */
+int run_config_check(const struct command *c, const struct args *a);
+int run_config_show(const struct command *c, const struct args *a);
+int run_config_explain(const struct command *c, const struct args *a);
+
+#endif

@@ -1,0 +1,144 @@
+/* The commands about the configuration. None needs a daemon. */
+#include <stdio.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "bundle.h"
+#include "commands.h"
+#include "param.h"
+#include "words.h"
+
+#define TEXT_MAX (16u << 20)
+
+/* Print what fits of a text that was built. */
+static void print_text(FILE *out, struct buf *text)
+{
+    text->failed = false;
+    fputs(buf_cstr(text), out);
+    buf_fini(text);
+}
+
+/* The daemon's own way of reading it, certificates and keys included. */
+int run_config_check(const struct command *c, const struct args *a)
+{
+    const char *path = a->word_count > 0      ? a->words[0]
+                       : a->conf_path != NULL ? a->conf_path
+                                              : bundle_default_path();
+    struct bundle bundle;
+    struct buf text;
+    bool ok;
+
+    (void)c;
+    buf_init(&text, TEXT_MAX);
+    ok = bundle_load(path, &bundle, &text);
+    print_text(stderr, &text);
+    if (!ok) {
+        return EX_CONFIG;
+    }
+    bundle_fini(&bundle);
+    printf("%s: no errors\n", path == NULL ? "the built-in configuration" : path);
+    return EX_OK;
+}
+
+/* Is it a name that a policy has, and so differs by destination? */
+static bool wanted(const struct param *p, const struct args *a)
+{
+    for (size_t i = 0; i < a->word_count; i++) {
+        struct slice name = slice_string(a->words[i]);
+
+        if (param_find_in_clause(name) == p || param_find(name) == p) {
+            return true;
+        }
+    }
+    return a->word_count == 0;
+}
+
+/* A name that is none of a policy's. NULL: all are. */
+static const char *not_of_policy(const struct args *a)
+{
+    for (size_t i = 0; i < a->word_count; i++) {
+        struct slice name = slice_string(a->words[i]);
+        const struct param *p = param_find(name);
+
+        p = p != NULL ? p : param_find_in_clause(name);
+        if (p == NULL || p->suffix == NULL) {
+            return a->words[i];
+        }
+    }
+    return NULL;
+}
+
+static int show_policy(const struct conf *conf, const struct args *a)
+{
+    struct slice nexthop = slice_string(a->for_destination);
+    struct slice transport = slice_cut(&nexthop, '/');
+    const char *unknown = not_of_policy(a);
+    struct policy policy;
+    struct buf text;
+
+    if (conf_transport_find(conf, transport) == NULL) {
+        fprintf(stderr, "sluice: no transport is called %.*s\n", SLICE_ARGS(transport));
+        return EX_CONFIG;
+    }
+    buf_init(&text, TEXT_MAX);
+    if (unknown != NULL) {
+        (void)buf_addf(&text, "sluice: no value of destinations is called %s", unknown); /* fits */
+        param_add_nearest(&text, slice_string(unknown), true);
+        (void)buf_add_byte(&text, '\n'); /* fits */
+        print_text(stderr, &text);
+        return EX_CONFIG;
+    }
+    policy_for(conf, transport, nexthop, &policy);
+    for (size_t i = param_policy_first; i < param_count; i++) {
+        if (wanted(&param_table[i], a)) {
+            (void)buf_addf(&text, "%s = ", param_table[i].suffix); /* sticky */
+            param_print(&text, &param_table[i], &policy);
+            (void)buf_add_byte(&text, '\n'); /* sticky */
+        }
+    }
+    print_text(stdout, &text);
+    return EX_OK;
+}
+
+static int show_all(const struct conf *conf, const struct args *a)
+{
+    struct buf text;
+    bool ok;
+
+    buf_init(&text, TEXT_MAX);
+    ok = conf_print(&text, conf, a->word_count == 0 ? NULL : (const char *const *)a->words,
+                    a->word_count, a->changed);
+    print_text(stdout, &text);
+    return ok ? EX_OK : EX_CONFIG;
+}
+
+int run_config_show(const struct command *c, const struct args *a)
+{
+    struct conf *conf;
+    int status;
+
+    if (a->changed && a->for_destination != NULL) {
+        return command_misused(c, "either -n or --for");
+    }
+    conf = command_conf(a);
+    if (conf == NULL) {
+        return EX_CONFIG;
+    }
+    status = a->for_destination != NULL ? show_policy(conf, a) : show_all(conf, a);
+    conf_free(conf);
+    return status;
+}
+
+int run_config_explain(const struct command *c, const struct args *a)
+{
+    struct conf *conf = command_conf(a);
+    struct buf text;
+    bool known;
+
+    (void)c;
+    buf_init(&text, TEXT_MAX);
+    known = conf_explain(&text, conf, a->words[0]); /* without a configuration, without its value */
+    print_text(known ? stdout : stderr, &text);
+    conf_free(conf);
+    return known ? EX_OK : EX_CONFIG;
+}

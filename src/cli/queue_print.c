@@ -1,0 +1,107 @@
+#include "queue_print.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "mem.h"
+#include "words.h"
+
+#define REASON_END     78 /* the last column of a reason */
+#define ADDRESS_INDENT 47
+
+static void print_reason(FILE *out, const char *reason)
+{
+    int len = (int)strlen(reason), room = REASON_END - 2;
+
+    fprintf(out, "%*s(", len < room ? room - len : 0, "");
+    put_text(out, reason);
+    fputs(")\n", out);
+}
+
+/* The message's own reason, for one that is out of the way of deliveries. */
+static bool is_corrupt(const json_t *message)
+{
+    return strcmp(member_text(message, "queue_name"), "corrupt") == 0;
+}
+
+static const char *state_mark(const json_t *message)
+{
+    static const struct {
+        const char *name, *mark;
+    } marks[] = {{"active", "*"}, {"hold", "!"}, {"corrupt", "?"}};
+
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        if (strcmp(member_text(message, "queue_name"), marks[i].name) == 0) {
+            return marks[i].mark;
+        }
+    }
+    return "";
+}
+
+void queue_print_message(struct queue_print *p, FILE *out, const json_t *message)
+{
+    const char *sender = member_text(message, "sender");
+    int64_t size = member_integer(message, "message_size");
+    double arrived = member_number(message, "arrival_time");
+    char id[32];
+
+    if (p->messages == 0) {
+        fputs("----Queue ID----- --Size-- ---Arrival Time---- --Sender/Recipient------\n", out);
+    } else {
+        fputc('\n', out);
+    }
+    p->messages++;
+    p->bytes += size;
+    mem_free(p->reason);
+    p->reason = NULL;
+    (void)snprintf(id, sizeof id, "%.16s%s%s", member_text(message, "queue_id"),
+                   state_mark(message),
+                   json_is_true(json_object_get(message, "forced_expire")) ? "#" : ""); /* fits */
+    fprintf(out, "%-17s %8" PRId64 " %19s ", id, size, arrived > 0 ? words_date(arrived).text : "");
+    if (json_object_get(message, "sender") == NULL) {
+        fputs("(unreadable)", out);
+    } else {
+        put_text(out, sender[0] == '\0' ? "MAILER-DAEMON" : sender);
+    }
+    fputc('\n', out);
+    if (is_corrupt(message)) {
+        print_reason(out, member_text(message, "reason"));
+    }
+}
+
+void queue_print_rcpt(struct queue_print *p, FILE *out, const json_t *rcpt)
+{
+    const char *state = member_text(rcpt, "state"), *reason = member_text(rcpt, "delay_reason");
+
+    if (strcmp(state, "failed") == 0) {
+        reason = member_text(rcpt, "bounce_reason");
+    } else if (strcmp(state, "pending") != 0) {
+        return;
+    }
+    if (strcmp(reason, p->reason == NULL ? "" : p->reason) != 0) {
+        print_reason(out, reason[0] == '\0' ? "reason unavailable" : reason);
+        mem_free(p->reason);
+        p->reason = mem_string(reason);
+    }
+    fprintf(out, "%*s ", ADDRESS_INDENT - 1, "");
+    put_text(out, member_text(rcpt, "address"));
+    fputc('\n', out);
+}
+
+void queue_print_cut(FILE *out)
+{
+    fprintf(out, "%*s ...\n", ADDRESS_INDENT - 1, "");
+}
+
+void queue_print_end(struct queue_print *p, FILE *out, const char *nothing)
+{
+    if (p->messages == 0) {
+        fprintf(out, "%s\n", nothing);
+    } else {
+        fprintf(out, "\n-- %" PRId64 " Kbytes in %" PRId64 " Request%s.\n", p->bytes / 1024,
+                p->messages, p->messages == 1 ? "" : "s");
+    }
+    mem_free(p->reason);
+    *p = (struct queue_print){0};
+}
