@@ -38,7 +38,8 @@ struct sched_msg {
     uint64_t n;
 };
 
-/* Names an entry that is being delivered; never reused, so a late or invented result is recognised. */
+/* Names an entry that is being delivered; never reused, so a late or invented result is recognised.
+ */
 struct sched_entry {
     uint64_t n;
 };
@@ -59,15 +60,15 @@ struct sched_limits {
 
 /* Parameters of a transport; all `TRANSPORT_...` or `default_...` of the configuration. */
 struct sched_transport_policy {
-    struct window_limits window;   /* of its destinations, unless sched_dest_policy says otherwise */
-    uint32_t process_limit;        /* deliveries at once over all destinations; 0 = no limit */
+    struct window_limits window; /* of its destinations, unless sched_dest_policy says otherwise */
+    uint32_t process_limit;      /* deliveries at once over all destinations; 0 = no limit */
     uint32_t dest_recipient_limit; /* recipients per entry; 0 = no limit */
     uint32_t recipient_limit;
     uint32_t extra_recipient_limit;
     uint32_t refill_limit;
     int64_t refill_delay_us;
     int slot_cost, slot_loan, slot_discount, minimum_slots;
-    int64_t dest_rate_delay_us;      /* > 0 forces a window of 1 */
+    int64_t dest_rate_delay_us; /* > 0 forces a window of 1 */
     int64_t transport_rate_delay_us;
 };
 
@@ -82,7 +83,8 @@ void sched_set_limits(struct sched *s, const struct sched_limits *limits);
 uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
                          const struct sched_transport_policy *policy);
 
-/* ---- facts ------------------------------------------------------------------------------------ */
+/* ---- facts ------------------------------------------------------------------------------------
+ */
 
 /* Is there room for one more message (message_active_limit)? */
 bool sched_has_room(const struct sched *s);
@@ -146,17 +148,18 @@ void sched_revive_all(struct sched *s, struct mono now);
 void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
                        const struct window_limits *window, int64_t rate_delay_us);
 
-/* ---- decisions -------------------------------------------------------------------------------- */
+/* ---- decisions --------------------------------------------------------------------------------
+ */
 
 enum sched_action_type {
-    SCHED_NONE,    /* nothing to do before sched_wake_at or the next fact */
-    SCHED_DELIVER, /* hand this entry to an agent; end it with sched_finished */
-    SCHED_READ,    /* read up to `max` recipients of this message; answer with sched_recipients */
-    SCHED_DEFER,   /* these recipients are deferred without an attempt: destination or transport
-                      dead; `reason` says why */
-    SCHED_DONE,    /* nothing of this message is in memory any more: settle it. The core has
-                      forgotten it. */
-    SCHED_DEST_DEAD,    /* for the log: this destination was just declared dead, reason */
+    SCHED_NONE,      /* nothing to do before sched_wake_at or the next fact */
+    SCHED_DELIVER,   /* hand this entry to an agent; end it with sched_finished */
+    SCHED_READ,      /* read up to `max` recipients of this message; answer with sched_recipients */
+    SCHED_DEFER,     /* these recipients are deferred without an attempt: destination or transport
+                        dead; `reason` says why */
+    SCHED_DONE,      /* nothing of this message is in memory any more: settle it. The core has
+                        forgotten it. */
+    SCHED_DEST_DEAD, /* for the log: this destination was just declared dead, reason */
     SCHED_DEST_REVIVED, /* for the log */
 };
 
@@ -165,23 +168,25 @@ struct sched_action {
     struct sched_msg msg;
     struct sched_entry entry;
     uint32_t transport;
-    struct slice dest;      /* lasts until the next call */
-    const uint32_t *rcpts;  /* recipient numbers; last until the next call */
+    struct slice dest;     /* lasts until the next call */
+    const uint32_t *rcpts; /* recipient numbers; last until the next call */
     size_t rcpt_count;
-    uint32_t max;           /* SCHED_READ */
-    struct slice reason;    /* SCHED_DEFER, SCHED_DEST_DEAD; lasts until the next call */
+    uint32_t max;                 /* SCHED_READ */
+    struct slice reason;          /* SCHED_DEFER, SCHED_DEST_DEAD; lasts until the next call */
     bool cache_load, cache_store; /* connection cache hints (Postfix spec 6.9) */
-    uint32_t window;        /* of the destination now */
+    uint32_t window;              /* of the destination now */
 };
 
 /* The next decision. Call until SCHED_NONE after every fact or batch of facts. */
-enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched_action *ret_action);
+enum sched_action_type sched_next(struct sched *s, struct mono now,
+                                  struct sched_action *ret_action);
 
 /* When time alone will change something (a dead destination's timer, a rate delay, a refill delay);
  * MONO_NEVER when nothing will. */
 struct mono sched_wake_at(const struct sched *s);
 
-/* ---- looking ---------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------
+ */
 
 bool sched_has_message(const struct sched *s, struct sched_msg msg);
 
@@ -197,7 +202,7 @@ struct sched_dest_info {
     uint32_t transport;
     struct slice dest; /* lasts until the next fact */
     enum sched_dest_state state;
-    struct mono until;    /* of a dead or suspended one */
+    struct mono until; /* of a dead or suspended one */
     struct slice reason;
     uint32_t window, window_max, busy, waiting; /* entries */
     double success, failure, failed_cohorts;
@@ -208,8 +213,8 @@ bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest
  * make it skip or repeat. */
 bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_info *ret_info);
 
-/* Why a recipient in memory is not being delivered right now: the gates in order, with their values.
- * The first that is closed binds. */
+/* Why a recipient in memory is not being delivered right now: the gates in order, with their
+ * values. The first that is closed binds. */
 enum sched_gate_type {
     SCHED_GATE_BUSY,            /* it is being delivered now */
     SCHED_GATE_UNREAD,          /* not in memory yet: behind the recipient limits */

@@ -1,0 +1,978 @@
+#include "sched.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+#include "sched_private.h"
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+void *sched_alloc(struct sched *s, size_t size)
+{
+    s->bytes += size;
+    return mem_new(size);
+}
+
+void sched_release(struct sched *s, void *ptr, size_t size)
+{
+    s->bytes -= size;
+    mem_free(ptr);
+}
+
+struct reason *reason_new(struct slice text)
+{
+    size_t len = text.len < SCHED_REASON_MAX ? text.len : SCHED_REASON_MAX;
+    struct reason *reason = mem_new(sizeof *reason + len + 1);
+
+    reason->refs = 1;
+    reason->len = (uint32_t)len;
+    if (len > 0) {
+        memcpy(reason->text, text.ptr, len);
+    }
+    return reason;
+}
+
+struct reason *reason_ref(struct reason *reason)
+{
+    if (reason != NULL) {
+        reason->refs++;
+    }
+    return reason;
+}
+
+void reason_unref(struct reason *reason)
+{
+    if (reason != NULL && --reason->refs == 0) {
+        mem_free(reason);
+    }
+}
+
+struct slice reason_slice(const struct reason *reason)
+{
+    return reason != NULL ? slice_of(reason->text, reason->len) : slice_of("", 0);
+}
+
+void sched_event(struct sched *s, enum sched_action_type type, const struct dest *d)
+{
+    struct event *event = mem_new(sizeof *event);
+
+    event->type = type;
+    event->transport = d->transport;
+    event->dest = mem_copy(d->name, d->name_len);
+    event->reason = reason_ref(d->reason);
+    event->window = d->window.size;
+    STAILQ_INSERT_TAIL(&s->events, event, link);
+}
+
+static void event_free(struct event *event)
+{
+    if (event != NULL) {
+        mem_free(event->dest);
+        reason_unref(event->reason);
+        mem_free(event);
+    }
+}
+
+static void deferral_free(struct deferral *deferral)
+{
+    if (deferral != NULL) {
+        reason_unref(deferral->reason);
+        mem_free(deferral->dest);
+        mem_free(deferral->rcpts);
+        mem_free(deferral);
+    }
+}
+
+/* ---- messages ---------------------------------------------------------------------------------
+ */
+
+static struct message *message_find(const struct sched *s, struct sched_msg id)
+{
+    struct message *m;
+
+    HASH_FIND(hh, s->messages, &id, sizeof id, m);
+    return m;
+}
+
+static void message_list(struct sched *s, struct message *m, enum message_list to)
+{
+    struct message_list_head *lists[] = {
+        [LIST_NONE] = NULL, [LIST_TO_READ] = &s->to_read, [LIST_DONE] = &s->done};
+
+    if (m->list == to) {
+        return;
+    }
+    if (lists[m->list] != NULL) {
+        TAILQ_REMOVE(lists[m->list], m, link);
+    }
+    if (lists[to] != NULL) {
+        TAILQ_INSERT_TAIL(lists[to], m, link);
+    }
+    m->list = (uint8_t)to;
+}
+
+void message_check(struct sched *s, struct message *m)
+{
+    bool idle = m->entries == 0 && m->deferrals == 0 && !m->reading;
+
+    message_list(s, m, !idle ? LIST_NONE : m->all_read ? LIST_DONE : LIST_TO_READ);
+}
+
+static void message_free(struct sched *s, struct message *m)
+{
+    CHECK(m->entries == 0);
+    CHECK(m->rcpt_count == 0);
+    message_list(s, m, LIST_NONE);
+    while (!LIST_EMPTY(&m->jobs)) {
+        job_free(LIST_FIRST(&m->jobs));
+    }
+    HASH_DELETE(hh, s->messages, m);
+    sched_release(s, m, sizeof *m);
+}
+
+static void message_all_read(struct message *m)
+{
+    m->all_read = true;
+    m->rcpt_unread = 0;
+    message_slots_returned(m);
+    message_changed(m);
+}
+
+/* ---- transports -------------------------------------------------------------------------------
+ */
+
+static void limits_for_delay(struct window_limits *limits, int64_t rate_delay_us)
+{
+    if (rate_delay_us > 0) {
+        limits->initial = limits->max = 1;
+    }
+}
+
+static void dest_limits_changed(struct dest *d)
+{
+    if (!d->used && d->state != DEST_DEAD) {
+        window_init(&d->window, dest_limits(d));
+    } else {
+        window_limits_changed(&d->window, dest_limits(d));
+    }
+    dest_refresh(d);
+}
+
+static struct transport *transport_at(const struct sched *s, uint32_t index)
+{
+    CHECK(index < s->transport_count);
+    return s->transports[index];
+}
+
+static struct transport *transport_new(struct sched *s, const char *name)
+{
+    struct transport *t = sched_alloc(s, sizeof *t);
+
+    CHECK(s->transport_count < SCHED_TRANSPORTS_MAX);
+    t->sched = s;
+    t->name = mem_string(name);
+    t->index = s->transport_count;
+    heap_init(&t->ready, dest_ready_less);
+    transport_lists_init(t);
+    timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
+    timer_init(&t->rate, TIMER_TRANSPORT_RATE);
+    s->transports = mem_resize(s->transports, s->transport_count + 1, sizeof(struct transport *));
+    s->transports[s->transport_count++] = t;
+    TAILQ_INSERT_HEAD(&s->turns, t, turn);
+    return t;
+}
+
+uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
+                         const struct sched_transport_policy *policy)
+{
+    struct transport *t = NULL;
+    struct dest *d, *next;
+
+    (void)now;
+    CHECK(policy->slot_cost >= 0);
+    CHECK(policy->minimum_slots >= 0);
+    for (uint32_t i = 0; i < s->transport_count && t == NULL; i++) {
+        if (strcmp(s->transports[i]->name, name) == 0) {
+            t = s->transports[i];
+        }
+    }
+    if (t == NULL) {
+        t = transport_new(s, name);
+    }
+    t->rcpt_unused += (int64_t)policy->recipient_limit - t->policy.recipient_limit;
+    t->policy = *policy;
+    t->limits = policy->window;
+    limits_for_delay(&t->limits, policy->dest_rate_delay_us);
+    if (policy->transport_rate_delay_us <= 0 && t->rate_locked) {
+        t->rate_locked = false;
+        timer_cancel(s, &t->rate);
+    }
+    HASH_ITER(hh, t->dests, d, next)
+    {
+        if (d->policy == NULL) {
+            dest_limits_changed(d);
+        }
+    }
+    for (struct order_node *n = t->jobs.first; n != NULL; n = n->next) {
+        job_changed(JOB_OF(n));
+    }
+    transport_forget_candidate(t);
+    return t->index;
+}
+
+static void transport_revive(struct transport *t)
+{
+    if (t->reason != NULL) {
+        reason_unref(t->reason);
+        t->reason = NULL;
+        timer_cancel(t->sched, &t->dead);
+    }
+}
+
+static void transport_free(struct transport *t)
+{
+    struct dest *d, *next;
+
+    HASH_ITER(hh, t->dests, d, next)
+    {
+        dest_free(d);
+    }
+    transport_revive(t);
+    timer_cancel(t->sched, &t->rate);
+    heap_fini(&t->ready);
+    transport_lists_fini(t);
+    mem_free(t->name);
+    sched_release(t->sched, t, sizeof *t);
+}
+
+/* ---- life -------------------------------------------------------------------------------------
+ */
+
+static bool timer_less(const struct heap_node *a, const struct heap_node *b)
+{
+    const struct timer *ta = CONTAINER_OF(a, struct timer, node);
+    const struct timer *tb = CONTAINER_OF(b, struct timer, node);
+
+    return ta->at_us != tb->at_us ? ta->at_us < tb->at_us : ta->serial < tb->serial;
+}
+
+struct sched *sched_new(const struct sched_limits *limits)
+{
+    struct sched *s = mem_new(sizeof *s);
+
+    s->bytes = sizeof *s;
+    TAILQ_INIT(&s->turns);
+    TAILQ_INIT(&s->to_read);
+    TAILQ_INIT(&s->done);
+    TAILQ_INIT(&s->draining);
+    TAILQ_INIT(&s->deferrals);
+    STAILQ_INIT(&s->events);
+    heap_init(&s->timers, timer_less);
+    s->busy_free = SLOT_NONE;
+    rng_init(&s->rng, 1);
+    sched_set_limits(s, limits);
+    return s;
+}
+
+void sched_set_limits(struct sched *s, const struct sched_limits *limits)
+{
+    CHECK(limits->message_recipient_limit >= limits->message_active_limit);
+    CHECK(limits->message_recipient_minimum >= 1);
+    s->limits = *limits;
+}
+
+static void out_forget(struct sched *s)
+{
+    deferral_free(s->out_deferral);
+    s->out_deferral = NULL;
+    event_free(s->out_event);
+    s->out_event = NULL;
+    mem_free(s->out_name);
+    s->out_name = NULL;
+    reason_unref(s->out_reason);
+    s->out_reason = NULL;
+}
+
+/* Forget all waiting entries of a message. */
+static void message_forget_waiting(struct message *m, struct mono now)
+{
+    struct job *j;
+
+    LIST_FOREACH(j, &m->jobs, of_message)
+    {
+        struct order_node *n = j->peers.first;
+        while (n != NULL) {
+            struct peer *p = CONTAINER_OF(n, struct peer, ring);
+            bool last = false;
+
+            n = n->next;
+            while (!last && !TAILQ_EMPTY(&p->waiting)) {
+                last = p->entries == 1; /* then the peer goes with it */
+                entry_done(TAILQ_FIRST(&p->waiting), now);
+            }
+        }
+    }
+}
+
+void sched_free(struct sched *s)
+{
+    struct mono now = {0};
+    struct message *m, *next;
+
+    if (s == NULL) {
+        return;
+    }
+    out_forget(s);
+    while (!TAILQ_EMPTY(&s->deferrals)) {
+        struct deferral *deferral = TAILQ_FIRST(&s->deferrals);
+        TAILQ_REMOVE(&s->deferrals, deferral, link);
+        deferral_free(deferral);
+    }
+    HASH_ITER(hh, s->messages, m, next)
+    {
+        message_forget_waiting(m, now);
+    }
+    for (uint32_t i = 0; i < s->busy_size; i++) {
+        if (s->busy[i].entry != NULL) {
+            entry_done(s->busy[i].entry, now);
+        }
+    }
+    HASH_ITER(hh, s->messages, m, next)
+    {
+        message_free(s, m);
+    }
+    while (!STAILQ_EMPTY(&s->events)) {
+        struct event *event = STAILQ_FIRST(&s->events);
+        STAILQ_REMOVE_HEAD(&s->events, link);
+        event_free(event);
+    }
+    for (uint32_t i = 0; i < s->transport_count; i++) {
+        transport_free(s->transports[i]);
+    }
+    heap_fini(&s->timers);
+    mem_free(s->transports);
+    mem_free(s->dests);
+    mem_free(s->busy);
+    mem_free(s->out_rcpts);
+    mem_free(s);
+}
+
+/* ---- facts ------------------------------------------------------------------------------------
+ */
+
+bool sched_has_room(const struct sched *s)
+{
+    return HASH_COUNT(s->messages) < s->limits.message_active_limit;
+}
+
+bool sched_has_message(const struct sched *s, struct sched_msg msg)
+{
+    return message_find(s, msg) != NULL;
+}
+
+void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t recipients,
+                bool one_per_entry)
+{
+    struct message *m;
+
+    CHECK(sched_has_room(s));
+    CHECK(!sched_has_message(s, msg));
+    m = sched_alloc(s, sizeof *m);
+    m->id = msg;
+    m->queued_s = us_seconds(now.us);
+    m->rcpt_unread = recipients;
+    m->rcpt_limit = s->limits.message_recipient_minimum;
+    m->one_per_entry = one_per_entry;
+    LIST_INIT(&m->jobs);
+    HASH_ADD(hh, s->messages, id, sizeof m->id, m);
+    message_check(s, m);
+}
+
+/* Recipients of one message for one dead destination, or one dead transport (dest NULL). */
+static void defer(struct sched *s, struct message *m, struct transport *t, const struct dest *d,
+                  uint32_t n)
+{
+    struct deferral *last = TAILQ_LAST(&s->deferrals, deferral_list);
+    const char *name = d != NULL ? d->name : "";
+    struct reason *reason = d != NULL ? d->reason : t->reason;
+
+    if (last == NULL || last->message != m || last->transport != t || last->reason != reason ||
+        strcmp(last->dest, name) != 0) {
+        last = mem_new(sizeof *last);
+        last->message = m;
+        last->transport = t;
+        last->reason = reason_ref(reason);
+        last->dest = d != NULL ? mem_copy(d->name, d->name_len) : mem_string("");
+        TAILQ_INSERT_TAIL(&s->deferrals, last, link);
+        m->deferrals++;
+    }
+    if (last->count == last->size) {
+        last->size = last->size == 0 ? 4 : last->size * 2;
+        last->rcpts = mem_resize(last->rcpts, last->size, sizeof *last->rcpts);
+    }
+    last->rcpts[last->count++] = n;
+    s->deferred_rcpts++;
+}
+
+struct sorted_rcpt {
+    const struct sched_rcpt *rcpt;
+    const struct transport *transport;
+};
+
+static int compare_rcpts(const void *a, const void *b)
+{
+    const struct sorted_rcpt *ra = a, *rb = b;
+    int order = strcmp(ra->transport->name, rb->transport->name);
+
+    if (order == 0) {
+        order = slice_compare(ra->rcpt->dest, rb->rcpt->dest);
+    }
+    if (order == 0) {
+        order = ra->rcpt < rb->rcpt ? -1 : ra->rcpt > rb->rcpt; /* places in one array */
+    }
+    return order;
+}
+
+static void assign(struct sched *s, struct message *m, const struct sched_rcpt *rcpts, size_t count)
+{
+    struct sorted_rcpt *sorted = mem_array(count, sizeof *sorted);
+    struct peer *p = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        sorted[i].rcpt = &rcpts[i];
+        sorted[i].transport = transport_at(s, rcpts[i].transport);
+    }
+    if (count > 1) {
+        qsort(sorted, count, sizeof *sorted, compare_rcpts);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct sched_rcpt *r = sorted[i].rcpt;
+        struct transport *t = s->transports[r->transport];
+        struct dest *d;
+
+        if (t->reason != NULL) {
+            defer(s, m, t, NULL, r->n);
+            continue;
+        }
+        if (i > 0 && p != NULL && p->dest->transport == t &&
+            slice_equal(r->dest, slice_of(p->dest->name, p->dest->name_len))) {
+            peer_add_rcpt(p, r->n);
+            continue;
+        }
+        d = dest_need(t, r->dest);
+        if (d->state == DEST_DEAD) {
+            defer(s, m, t, d, r->n);
+            continue;
+        }
+        p = peer_need(job_need(m, t), d);
+        peer_add_rcpt(p, r->n);
+    }
+    mem_free(sorted);
+}
+
+void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
+                      const struct sched_rcpt *rcpts, size_t count, uint32_t disposed,
+                      bool complete)
+{
+    struct message *m = message_find(s, msg);
+    struct job *j;
+
+    CHECK(m != NULL);
+    CHECK(m->reading);
+    CHECK(count <= SCHED_READ_MAX);
+    CHECK(count > 0 || disposed > 0 || complete); /* or reading would never end */
+    m->reading = false;
+    m->opened = true;
+    m->refill_s = us_seconds(now.us);
+    if (!m->dropped) {
+        uint64_t passed = (uint64_t)count + disposed;
+
+        m->rcpt_unread = passed < m->rcpt_unread ? m->rcpt_unread - (uint32_t)passed : 0;
+        if (complete) {
+            m->all_read = true;
+            m->rcpt_unread = 0;
+        }
+        assign(s, m, rcpts, count);
+        LIST_FOREACH(j, &m->jobs, of_message)
+        {
+            if (j->selected < j->read && !job_is_known_blocker(j)) {
+                transport_forget_candidate(j->transport);
+            }
+        }
+        if (complete) {
+            message_all_read(m);
+        }
+    }
+    message_changed(m);
+    message_check(s, m);
+}
+
+/* A delivery spoke with the site. */
+static void site_answered(struct dest *d)
+{
+    transport_revive(d->transport);
+    switch ((enum dest_state)d->state) {
+    case DEST_READY:
+        (void)window_succeeded(&d->window, dest_limits(d),
+                               d->busy_count); /* dest_refresh follows */
+        break;
+    case DEST_DEAD:
+        dest_revive(d);
+        break;
+    case DEST_SUSPENDED:
+        break; /* by a rate delay that was set while more than one delivery ran */
+    }
+}
+
+bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
+                    enum sched_outcome outcome, struct slice reason)
+{
+    struct entry *e = entry_find(s, entry);
+    struct dest *d;
+
+    if (e == NULL) {
+        return false;
+    }
+    d = e->peer->dest;
+    switch (outcome) {
+    case SCHED_OK:
+        site_answered(d);
+        break;
+    case SCHED_SITE_FAIL:
+        if (d->state == DEST_READY && window_failed(&d->window, dest_limits(d))) {
+            dest_die(d, now, reason);
+        }
+        break;
+    case SCHED_CRASH:
+        break;
+    }
+    entry_done(e, now);
+    return true;
+}
+
+bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry)
+{
+    struct entry *e = entry_find(s, entry);
+    struct message *m;
+    struct job *j;
+
+    if (e == NULL) {
+        return false;
+    }
+    j = e->peer->job;
+    m = j->message;
+    if (m->dropped) {
+        entry_done(e, now);
+        return true;
+    }
+    if (j->level < 0) {
+        job_link(j);
+    }
+    entry_unstart(e);
+    if (m->all_read) {
+        message_slots_returned(m);
+    }
+    message_changed(m);
+    transport_forget_candidate(j->transport);
+    return true;
+}
+
+bool sched_drop(struct sched *s, struct mono now, struct sched_msg msg)
+{
+    struct message *m = message_find(s, msg);
+
+    if (m == NULL) {
+        return false;
+    }
+    if (!m->dropped) {
+        m->dropped = true;
+        message_all_read(m);
+        message_forget_waiting(m, now);
+        message_check(s, m);
+    }
+    return true;
+}
+
+void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport,
+                            struct slice reason)
+{
+    struct transport *t = transport_at(s, transport);
+
+    transport_revive(t);
+    t->reason = reason_new(reason);
+    t->selecting = false;
+    timer_set(s, &t->dead, mono_after(now, s->limits.transport_retry_us));
+}
+
+void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct slice dest)
+{
+    struct transport *t = transport_at(s, transport);
+    struct dest *d, *next;
+
+    (void)now;
+    if (dest.len > 0) {
+        d = dest_find(t, dest);
+        if (d != NULL && d->state == DEST_DEAD) {
+            dest_revive(d);
+            dest_check(d);
+        }
+        return;
+    }
+    transport_revive(t);
+    HASH_ITER(hh, t->dests, d, next)
+    {
+        if (d->state == DEST_DEAD) {
+            dest_revive(d);
+            dest_check(d);
+        }
+    }
+}
+
+void sched_revive_all(struct sched *s, struct mono now)
+{
+    for (uint32_t i = 0; i < s->transport_count; i++) {
+        sched_revive(s, now, i, slice_of("", 0));
+    }
+}
+
+void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                       const struct window_limits *window, int64_t rate_delay_us)
+{
+    struct dest *d = dest_find(transport_at(s, transport), dest);
+
+    (void)now;
+    if (d == NULL) {
+        return;
+    }
+    if (d->policy == NULL) {
+        d->policy = mem_new(sizeof *d->policy);
+    }
+    d->policy->limits = *window;
+    d->policy->rate_delay_us = rate_delay_us;
+    limits_for_delay(&d->policy->limits, rate_delay_us);
+    dest_limits_changed(d);
+}
+
+/* ---- decisions --------------------------------------------------------------------------------
+ */
+
+static void timers_run(struct sched *s, struct mono now)
+{
+    for (;;) {
+        struct heap_node *top = heap_top(&s->timers);
+        struct timer *timer;
+        struct dest *d;
+
+        if (top == NULL) {
+            return;
+        }
+        timer = CONTAINER_OF(top, struct timer, node);
+        if (timer->at_us > now.us) {
+            return;
+        }
+        heap_remove(&s->timers, top);
+        switch (timer->type) {
+        case TIMER_DEST:
+            d = CONTAINER_OF(timer, struct dest, timer);
+            if (d->state == DEST_DEAD) {
+                dest_revive(d);
+            } else {
+                dest_resume(d);
+            }
+            dest_check(d);
+            break;
+        case TIMER_TRANSPORT_DEAD:
+            transport_revive(CONTAINER_OF(timer, struct transport, dead));
+            break;
+        case TIMER_TRANSPORT_RATE:
+            CONTAINER_OF(timer, struct transport, rate)->rate_locked = false;
+            break;
+        }
+    }
+}
+
+static bool next_event(struct sched *s, struct sched_action *a)
+{
+    struct event *event = STAILQ_FIRST(&s->events);
+
+    if (event == NULL) {
+        return false;
+    }
+    STAILQ_REMOVE_HEAD(&s->events, link);
+    s->out_event = event;
+    a->type = event->type;
+    a->transport = event->transport->index;
+    a->dest = slice_string(event->dest);
+    a->reason = reason_slice(event->reason);
+    a->window = event->window;
+    return true;
+}
+
+static bool next_deferral(struct sched *s, struct sched_action *a)
+{
+    struct deferral *deferral;
+
+    while ((deferral = TAILQ_FIRST(&s->deferrals)) != NULL) {
+        struct message *m = deferral->message;
+
+        TAILQ_REMOVE(&s->deferrals, deferral, link);
+        s->deferred_rcpts -= deferral->count;
+        m->deferrals--;
+        message_check(s, m);
+        if (m->dropped) {
+            deferral_free(deferral);
+            continue;
+        }
+        s->out_deferral = deferral;
+        a->type = SCHED_DEFER;
+        a->msg = m->id;
+        a->transport = deferral->transport->index;
+        a->dest = slice_string(deferral->dest);
+        a->reason = reason_slice(deferral->reason);
+        a->rcpts = deferral->rcpts;
+        a->rcpt_count = deferral->count;
+        return true;
+    }
+    return false;
+}
+
+/* Take the peer's waiting entries apart into out_rcpts[*count..). The peer may be gone after. */
+static void drain_peer(struct sched *s, struct peer *p, size_t *count, struct mono now)
+{
+    bool last = false;
+
+    while (!last && !TAILQ_EMPTY(&p->waiting)) {
+        struct entry *e = TAILQ_FIRST(&p->waiting);
+
+        if (*count + e->count > s->out_size) {
+            s->out_size = (*count + e->count) * 2;
+            s->out_rcpts = mem_resize(s->out_rcpts, s->out_size, sizeof *s->out_rcpts);
+        }
+        memcpy(s->out_rcpts + *count, entry_rcpts(e), e->count * sizeof *s->out_rcpts);
+        *count += e->count;
+        last = p->entries == 1;
+        entry_done(e, now);
+    }
+}
+
+static void drained(struct sched *s, struct sched_action *a, const struct message *m,
+                    const struct transport *t, size_t count)
+{
+    a->type = SCHED_DEFER;
+    a->msg = m->id;
+    a->transport = t->index;
+    a->rcpts = s->out_rcpts;
+    a->rcpt_count = count;
+}
+
+/* What waits for a dead destination, one message at a time. */
+static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
+{
+    struct dest *d = TAILQ_FIRST(&s->draining);
+    struct peer *p;
+    struct message *m;
+    struct transport *t;
+    size_t count = 0;
+
+    if (d == NULL) {
+        return false;
+    }
+    t = d->transport;
+    p = PEER_OF(tree_first(d->waiting));
+    m = p->job->message;
+    s->out_name = mem_copy(d->name, d->name_len);
+    s->out_reason = reason_ref(d->reason);
+    drain_peer(s, p, &count, now); /* the destination may be gone after */
+    drained(s, a, m, t, count);
+    a->dest = slice_string(s->out_name);
+    a->reason = reason_slice(s->out_reason);
+    return true;
+}
+
+/* What waits for a dead transport, one message at a time. */
+static bool next_transport_drain(struct sched *s, struct transport *t, struct mono now,
+                                 struct sched_action *a)
+{
+    struct order_node *n;
+    struct job *j;
+    size_t count = 0;
+
+    if (t->waiting == 0) {
+        return false;
+    }
+    for (;;) {
+        CHECK(t->jobs.first != NULL);
+        j = JOB_OF(t->jobs.first);
+        if (j->selected < j->read) {
+            break;
+        }
+        job_retire(j);
+    }
+    for (n = j->peers.first; n != NULL;) {
+        struct peer *p = CONTAINER_OF(n, struct peer, ring);
+        n = n->next;
+        drain_peer(s, p, &count, now);
+    }
+    drained(s, a, j->message, t, count);
+    s->out_reason = reason_ref(t->reason);
+    a->reason = reason_slice(s->out_reason);
+    return true;
+}
+
+static void read_action(struct message *m, uint32_t max, struct sched_action *a)
+{
+    m->reading = true;
+    a->type = SCHED_READ;
+    a->msg = m->id;
+    a->max = max < SCHED_READ_MAX ? max : SCHED_READ_MAX;
+}
+
+/* How many more recipients a message may have in memory. */
+static uint32_t read_room(const struct message *m)
+{
+    int64_t room = m->rcpt_limit - m->rcpt_count;
+
+    CHECK(room > 0);
+    return room < UINT32_MAX ? (uint32_t)room : UINT32_MAX;
+}
+
+static bool next_read(struct sched *s, struct sched_action *a)
+{
+    struct message *m = TAILQ_FIRST(&s->to_read);
+    uint32_t max;
+
+    if (m == NULL) {
+        return false;
+    }
+    max = read_room(m);
+    if (!m->opened && s->limits.message_recipient_limit > s->rcpt_count &&
+        s->limits.message_recipient_limit - s->rcpt_count > max) {
+        max = s->limits.message_recipient_limit - s->rcpt_count;
+    }
+    read_action(m, max, a);
+    message_check(s, m);
+    message_changed(m);
+    return true;
+}
+
+static bool next_done(struct sched *s, struct sched_action *a)
+{
+    struct message *m = TAILQ_FIRST(&s->done);
+
+    if (m == NULL) {
+        return false;
+    }
+    a->type = SCHED_DONE;
+    a->msg = m->id;
+    message_free(s, m);
+    return true;
+}
+
+static void deliver(struct transport *t, struct peer *p, struct mono now, struct sched_action *a)
+{
+    struct sched *s = t->sched;
+    struct entry *e = TAILQ_FIRST(&p->waiting);
+    struct dest *d = p->dest;
+    struct job *j = p->job;
+
+    entry_start(e, us_seconds(now.us));
+    if (t->policy.transport_rate_delay_us > 0) {
+        t->rate_locked = true;
+        timer_set(s, &t->rate, mono_after(now, t->policy.transport_rate_delay_us));
+    }
+    a->type = SCHED_DELIVER;
+    a->msg = j->message->id;
+    a->entry = (struct sched_entry){s->busy[e->slot].id};
+    a->transport = t->index;
+    a->dest = slice_of(d->name, d->name_len);
+    a->rcpts = entry_rcpts(e);
+    a->rcpt_count = e->count;
+    a->cache_load = d->cache_load;
+    a->cache_store = d->cache_store;
+    a->window = d->window.size;
+    job_selected(j);
+}
+
+static bool may_select(const struct transport *t)
+{
+    return t->reason == NULL && !t->rate_locked && t->ready.count > 0 &&
+           (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
+}
+
+static bool select_from(struct transport *t, struct mono now, struct sched_action *a)
+{
+    struct sched *s = t->sched;
+    struct message *m;
+    struct peer *p;
+
+    switch (transport_walk(t, us_seconds(now.us), &p, &m)) {
+    case WALK_NOTHING:
+        return false;
+    case WALK_PEER:
+        deliver(t, p, now, a);
+        return true;
+    case WALK_READ:
+        s->resume = t;
+        read_action(m, read_room(m), a);
+        message_changed(m);
+        return true;
+    }
+    UNREACHABLE("no such result of a walk");
+}
+
+/* All transports before `t` and `t` itself go to the end, in their order: a turn of the ring. */
+static void turn_to(struct sched *s, struct transport *t)
+{
+    struct transport *first;
+
+    do {
+        first = TAILQ_FIRST(&s->turns);
+        TAILQ_REMOVE(&s->turns, first, turn);
+        TAILQ_INSERT_TAIL(&s->turns, first, turn);
+    } while (first != t);
+}
+
+static bool next_delivery(struct sched *s, struct mono now, struct sched_action *a)
+{
+    struct transport *t = s->resume;
+
+    s->resume = NULL;
+    if (t != NULL && t->selecting && may_select(t) && select_from(t, now, a)) {
+        return true;
+    }
+    TAILQ_FOREACH(t, &s->turns, turn)
+    {
+        if (t->reason != NULL && next_transport_drain(s, t, now, a)) {
+            return true;
+        }
+        if (may_select(t)) {
+            turn_to(s, t);
+            CHECK(select_from(t, now, a)); /* a ready destination's first job can be selected */
+            return true;
+        }
+    }
+    return false;
+}
+
+enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched_action *ret_action)
+{
+    *ret_action = (struct sched_action){.type = SCHED_NONE};
+    out_forget(s);
+    timers_run(s, now);
+    if (next_event(s, ret_action) || next_deferral(s, ret_action) ||
+        next_drain(s, now, ret_action) || next_done(s, ret_action) || next_read(s, ret_action) ||
+        next_delivery(s, now, ret_action)) {
+        s->decisions++;
+    }
+    return ret_action->type;
+}
+
+struct mono sched_wake_at(const struct sched *s)
+{
+    const struct heap_node *top = heap_top(&s->timers);
+
+    return top == NULL ? MONO_NEVER
+                       : (struct mono){CONTAINER_OF(top, const struct timer, node)->at_us};
+}

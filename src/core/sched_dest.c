@@ -1,0 +1,565 @@
+/*
+ * Destinations, peers and entries: windows, timers, what is ready. See sched.c.
+ */
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+#include "sched_private.h"
+
+/* ---- timers -----------------------------------------------------------------------------------
+ */
+
+void timer_init(struct timer *timer, enum timer_type type)
+{
+    heap_node_init(&timer->node);
+    timer->type = type;
+}
+
+void timer_cancel(struct sched *s, struct timer *timer)
+{
+    if (heap_has(&timer->node)) {
+        heap_remove(&s->timers, &timer->node);
+    }
+}
+
+void timer_set(struct sched *s, struct timer *timer, struct mono at)
+{
+    timer_cancel(s, timer);
+    timer->at_us = at.us;
+    timer->serial = ++s->serial;
+    heap_add(&s->timers, &timer->node);
+}
+
+/* ---- destinations -----------------------------------------------------------------------------
+ */
+
+static bool waiting_less(const struct tree_node *a, const struct tree_node *b)
+{
+    return order_before(&PEER_OF(a)->job->place, &PEER_OF(b)->job->place);
+}
+
+static const struct tree_type waiting_type = {waiting_less, NULL};
+
+/* 0 for peers that the cycle of their job reaches before its start comes again, else 1. */
+static int lap(const struct peer *p)
+{
+    const struct peer *last = p->job->last;
+
+    return last != NULL && !order_before(&last->ring, &p->ring) ? 1 : 0;
+}
+
+bool dest_ready_less(const struct heap_node *a, const struct heap_node *b)
+{
+    const struct peer *pa = CONTAINER_OF(a, struct dest, ready)->first;
+    const struct peer *pb = CONTAINER_OF(b, struct dest, ready)->first;
+
+    if (pa->job != pb->job) {
+        return order_before(&pa->job->place, &pb->job->place);
+    }
+    return lap(pa) != lap(pb) ? lap(pa) < lap(pb) : order_before(&pa->ring, &pb->ring);
+}
+
+struct dest *dest_find(const struct transport *t, struct slice name)
+{
+    struct dest *d;
+
+    HASH_FIND(hh, t->dests, name.ptr, name.len, d);
+    return d;
+}
+
+const struct window_limits *dest_limits(const struct dest *d)
+{
+    return d->policy != NULL ? &d->policy->limits : &d->transport->limits;
+}
+
+static int64_t rate_delay(const struct dest *d)
+{
+    return d->policy != NULL ? d->policy->rate_delay_us : d->transport->policy.dest_rate_delay_us;
+}
+
+bool dest_has_room(const struct dest *d)
+{
+    return d->state == DEST_READY && d->busy_count < d->window.size;
+}
+
+struct dest *dest_need(struct transport *t, struct slice name)
+{
+    struct sched *s = t->sched;
+    struct dest *d = dest_find(t, name);
+
+    if (d != NULL) {
+        return d;
+    }
+    CHECK(name.len >= 1);
+    CHECK(name.len <= SCHED_DEST_NAME_MAX);
+    d = sched_alloc(s, sizeof *d + name.len + 1);
+    d->transport = t;
+    d->name_len = (uint16_t)name.len;
+    memcpy(d->name, name.ptr, name.len);
+    TAILQ_INIT(&d->busy);
+    heap_node_init(&d->ready);
+    timer_init(&d->timer, TIMER_DEST);
+    window_init(&d->window, &t->limits);
+    d->last_done_s = INT64_MIN / 2;
+    if (s->dest_count == s->dest_size) {
+        s->dest_size = s->dest_size == 0 ? 16 : s->dest_size * 2;
+        s->dests = mem_resize(s->dests, s->dest_size, sizeof(struct dest *));
+    }
+    d->slot = s->dest_count++;
+    s->dests[d->slot] = d;
+    HASH_ADD_KEYPTR(hh, t->dests, d->name, d->name_len, d);
+    return d;
+}
+
+void dest_free(struct dest *d)
+{
+    struct sched *s = d->transport->sched;
+    struct dest *moved = s->dests[--s->dest_count];
+
+    CHECK(d->waiting == NULL);
+    CHECK(TAILQ_EMPTY(&d->busy));
+    CHECK(!heap_has(&d->ready));
+    CHECK(!d->draining);
+    timer_cancel(s, &d->timer);
+    s->dests[d->slot] = moved;
+    moved->slot = d->slot;
+    HASH_DELETE(hh, d->transport->dests, d);
+    reason_unref(d->reason);
+    mem_free(d->policy);
+    sched_release(s, d, sizeof *d + d->name_len + 1);
+}
+
+void dest_refresh(struct dest *d)
+{
+    struct transport *t = d->transport;
+    struct sched *s = t->sched;
+    struct tree_node *first = tree_first(d->waiting);
+    bool drain = d->state == DEST_DEAD && first != NULL, room = dest_has_room(d);
+
+    if (drain != d->draining) {
+        d->draining = drain;
+        if (drain) {
+            TAILQ_INSERT_TAIL(&s->draining, d, drain);
+        } else {
+            TAILQ_REMOVE(&s->draining, d, drain);
+        }
+    }
+    if (!room || first == NULL) {
+        if (heap_has(&d->ready)) {
+            heap_remove(&t->ready, &d->ready);
+        }
+        d->first = NULL;
+    } else {
+        d->first = PEER_OF(first);
+        if (heap_has(&d->ready)) {
+            heap_moved(&t->ready, &d->ready);
+        } else {
+            heap_add(&t->ready, &d->ready);
+        }
+    }
+    if (room && d->closed) {
+        d->closed = false;
+        dest_unblocks(d);
+    } else if (!room) {
+        d->closed = true;
+    }
+}
+
+void dest_die(struct dest *d, struct mono now, struct slice reason)
+{
+    struct sched *s = d->transport->sched;
+
+    CHECK(d->state == DEST_READY);
+    d->state = DEST_DEAD;
+    d->reason = reason_new(reason);
+    d->cache_load = d->cache_store = false;
+    s->dead_count++;
+    timer_set(s, &d->timer, mono_after(now, s->limits.minimal_backoff_us));
+    sched_event(s, SCHED_DEST_DEAD, d);
+    dest_refresh(d);
+}
+
+void dest_revive(struct dest *d)
+{
+    struct sched *s = d->transport->sched;
+
+    CHECK(d->state == DEST_DEAD);
+    d->state = DEST_READY;
+    reason_unref(d->reason);
+    d->reason = NULL;
+    s->dead_count--;
+    timer_cancel(s, &d->timer);
+    window_revive(&d->window, dest_limits(d), d->busy_count);
+    sched_event(s, SCHED_DEST_REVIVED, d);
+    dest_refresh(d);
+}
+
+void dest_suspend(struct dest *d, struct mono until)
+{
+    CHECK(d->state == DEST_READY);
+    d->state = DEST_SUSPENDED;
+    timer_set(d->transport->sched, &d->timer, until);
+    dest_refresh(d);
+}
+
+void dest_resume(struct dest *d)
+{
+    CHECK(d->state == DEST_SUSPENDED);
+    d->state = DEST_READY;
+    timer_cancel(d->transport->sched, &d->timer);
+    dest_refresh(d);
+}
+
+void dest_check(struct dest *d)
+{
+    struct sched *s = d->transport->sched;
+
+    if (d->waiting_count > 0 || d->busy_count > 0) {
+        return;
+    }
+    /* The memory of dead destinations is bounded, as in Postfix. */
+    if (d->state == DEST_DEAD && d->busy_count == 0 &&
+        s->dest_count / 2 > s->limits.message_recipient_limit) {
+        dest_revive(d);
+    }
+    if (d->state == DEST_READY) {
+        dest_free(d);
+    }
+}
+
+void dest_tree_audit(const struct dest *d)
+{
+    (void)tree_audit(&waiting_type, d->waiting); /* entries are counted by the caller */
+}
+
+/* ---- peers ------------------------------------------------------------------------------------
+ */
+
+/* Only peers with waiting entries are in the tree. One without has a delivery under way, of which a
+ * window allows few. */
+static struct peer *peer_find(const struct job *j, const struct dest *d)
+{
+    const struct tree_node *node = d->waiting;
+    const struct entry *e;
+
+    if (j->peers.last != NULL) {
+        struct peer *p = CONTAINER_OF(j->peers.last, struct peer, ring);
+        if (p->dest == d) {
+            return p;
+        }
+    }
+    while (node != NULL) {
+        struct peer *p = PEER_OF(node);
+        if (p->job == j) {
+            return p;
+        }
+        node = order_before(&j->place, &p->job->place) ? node->left : node->right;
+    }
+    TAILQ_FOREACH(e, &d->busy, link)
+    {
+        if (e->peer->job == j) {
+            return e->peer;
+        }
+    }
+    return NULL;
+}
+
+struct peer *peer_need(struct job *j, struct dest *d)
+{
+    struct peer *p = peer_find(j, d);
+
+    if (p == NULL) {
+        p = sched_alloc(d->transport->sched, sizeof *p);
+        p->job = j;
+        p->dest = d;
+        TAILQ_INIT(&p->waiting);
+        /* The end of the cycle is behind `last`, or at the back when nothing was selected yet. */
+        order_add_after(&j->peers, j->last != NULL ? &j->last->ring : j->peers.last, &p->ring);
+        if (j->last != NULL) {
+            j->last = p;
+        }
+    }
+    return p;
+}
+
+static void peer_free(struct peer *p)
+{
+    struct job *j = p->job;
+
+    CHECK(TAILQ_EMPTY(&p->waiting));
+    if (j->last == p) {
+        j->last = p->ring.prev != NULL ? CONTAINER_OF(p->ring.prev, struct peer, ring) : NULL;
+    }
+    order_remove(&j->peers, &p->ring);
+    sched_release(j->transport->sched, p, sizeof *p);
+}
+
+static void peer_waits(struct peer *p)
+{
+    struct dest *d = p->dest;
+    struct sched *s = d->transport->sched;
+
+    p->since = s->serial;
+    tree_add(&waiting_type, &d->waiting, &p->node, (uint32_t)rng_next(&s->rng));
+}
+
+static void peer_waits_no_more(struct peer *p)
+{
+    tree_remove(&waiting_type, &p->dest->waiting, &p->node);
+}
+
+void job_peers_out(struct job *j)
+{
+    for (struct order_node *n = j->peers.first; n != NULL; n = n->next) {
+        struct peer *p = CONTAINER_OF(n, struct peer, ring);
+
+        if (!TAILQ_EMPTY(&p->waiting)) {
+            if (heap_has(&p->dest->ready)) {
+                heap_remove(&p->dest->transport->ready, &p->dest->ready);
+            }
+            tree_remove(&waiting_type, &p->dest->waiting, &p->node);
+        }
+    }
+}
+
+void job_peers_back(struct job *j)
+{
+    for (struct order_node *n = j->peers.first; n != NULL; n = n->next) {
+        struct peer *p = CONTAINER_OF(n, struct peer, ring);
+
+        if (!TAILQ_EMPTY(&p->waiting)) {
+            tree_add(&waiting_type, &p->dest->waiting, &p->node, p->node.priority);
+            dest_refresh(p->dest);
+        }
+    }
+}
+
+/* ---- entries ----------------------------------------------------------------------------------
+ */
+
+const uint32_t *entry_rcpts(const struct entry *e)
+{
+    return e->size == 1 ? &e->rcpts.one : e->rcpts.many;
+}
+
+static void entry_append(struct sched *s, struct entry *e, uint32_t n, uint32_t limit)
+{
+    if (e->count == e->size) {
+        uint32_t size = e->size * 2 < 4 ? 4 : e->size * 2;
+        uint32_t *many;
+
+        CHECK(e->size <= UINT32_MAX / 4);
+        if (limit > 0 && size > limit) {
+            size = limit;
+        }
+        many = mem_resize(e->size == 1 ? NULL : e->rcpts.many, size, sizeof *many);
+        s->bytes += (size - (e->size == 1 ? 0 : e->size)) * sizeof *many;
+        if (e->size == 1) {
+            many[0] = e->rcpts.one;
+        }
+        e->rcpts.many = many;
+        e->size = size;
+    }
+    if (e->size == 1) {
+        e->rcpts.one = n;
+    } else {
+        e->rcpts.many[e->count] = n;
+    }
+    e->count++;
+}
+
+void peer_add_rcpt(struct peer *p, uint32_t n)
+{
+    struct job *j = p->job;
+    struct message *m = j->message;
+    struct transport *t = j->transport;
+    struct sched *s = t->sched;
+    uint32_t limit = m->one_per_entry ? 1 : t->policy.dest_recipient_limit;
+    struct entry *e = TAILQ_LAST(&p->waiting, entry_list);
+
+    if (e == NULL || (limit != 0 && e->count >= limit)) {
+        bool first = e == NULL;
+
+        e = sched_alloc(s, sizeof *e);
+        e->peer = p;
+        e->size = 1;
+        e->slot = SLOT_NONE;
+        TAILQ_INSERT_TAIL(&p->waiting, e, link);
+        p->entries++;
+        p->dest->waiting_count++;
+        t->waiting++;
+        s->waiting_count++;
+        m->entries++;
+        j->read++;
+        if (first) {
+            peer_waits(p);
+            dest_refresh(p->dest);
+        }
+    }
+    entry_append(s, e, n, limit);
+    j->rcpt_count++;
+    m->rcpt_count++;
+    s->rcpt_count++;
+}
+
+/* Slots are named by a number that grows with each use, so that an id never comes again. */
+#define SLOT_BITS 24
+
+static void slot_take(struct sched *s, struct entry *e)
+{
+    struct busy_slot *slot;
+
+    if (s->busy_free == SLOT_NONE) {
+        uint32_t size = s->busy_size == 0 ? 64 : s->busy_size * 2;
+
+        CHECK(size <= 1U << SLOT_BITS);
+        s->busy = mem_resize(s->busy, size, sizeof *s->busy);
+        for (uint32_t i = size; i-- > s->busy_size;) {
+            s->busy[i] = (struct busy_slot){.id = i, .next_free = s->busy_free};
+            s->busy_free = i;
+        }
+        s->busy_size = size;
+    }
+    e->slot = s->busy_free;
+    slot = &s->busy[e->slot];
+    s->busy_free = slot->next_free;
+    slot->id += UINT64_C(1) << SLOT_BITS;
+    slot->entry = e;
+}
+
+static void slot_give(struct sched *s, struct entry *e)
+{
+    struct busy_slot *slot = &s->busy[e->slot];
+
+    slot->entry = NULL;
+    slot->next_free = s->busy_free;
+    s->busy_free = e->slot;
+    e->slot = SLOT_NONE;
+}
+
+struct entry *entry_find(const struct sched *s, struct sched_entry id)
+{
+    uint64_t slot = id.n & ((1U << SLOT_BITS) - 1);
+
+    if (slot >= s->busy_size || s->busy[slot].id != id.n) {
+        return NULL;
+    }
+    return s->busy[slot].entry;
+}
+
+/* Connection cache hints: look up and save while deliveries follow each other closely. */
+static void cache_hints(struct dest *d, int64_t now_s)
+{
+    bool back_to_back = d->last_done_s + 1 >= now_s;
+
+    if (!d->cache_store) {
+        if (back_to_back) {
+            d->cache_load = d->cache_store = true;
+        }
+    } else if (d->busy_count <= 1 && !back_to_back) {
+        d->cache_store = false;
+    }
+}
+
+/* Out of the waiting and busy lists and counts, but for the destination's place. */
+static void entry_unlist(struct entry *e)
+{
+    struct peer *p = e->peer;
+    struct dest *d = p->dest;
+    struct transport *t = d->transport;
+    struct sched *s = t->sched;
+
+    if (e->slot == SLOT_NONE) {
+        TAILQ_REMOVE(&p->waiting, e, link);
+        d->waiting_count--;
+        t->waiting--;
+        s->waiting_count--;
+        p->job->selected++;
+        if (TAILQ_EMPTY(&p->waiting)) {
+            peer_waits_no_more(p);
+        }
+    } else {
+        TAILQ_REMOVE(&d->busy, e, link);
+        slot_give(s, e);
+        d->busy_count--;
+        t->busy--;
+        s->busy_count--;
+    }
+}
+
+void entry_start(struct entry *e, int64_t now_s)
+{
+    struct dest *d = e->peer->dest;
+    struct transport *t = d->transport;
+    struct sched *s = t->sched;
+
+    entry_unlist(e);
+    slot_take(s, e);
+    TAILQ_INSERT_TAIL(&d->busy, e, link);
+    d->busy_count++;
+    t->busy++;
+    s->busy_count++;
+    d->used = true;
+    e->peer->job->last = e->peer;
+    cache_hints(d, now_s);
+    dest_refresh(d);
+}
+
+void entry_unstart(struct entry *e)
+{
+    struct peer *p = e->peer;
+    struct dest *d = p->dest;
+    bool first = TAILQ_EMPTY(&p->waiting);
+
+    entry_unlist(e);
+    TAILQ_INSERT_HEAD(&p->waiting, e, link);
+    d->waiting_count++;
+    d->transport->waiting++;
+    d->transport->sched->waiting_count++;
+    p->job->selected--;
+    if (first) {
+        peer_waits(p);
+    }
+    dest_refresh(d);
+}
+
+void entry_done(struct entry *e, struct mono now)
+{
+    struct peer *p = e->peer;
+    struct dest *d = p->dest;
+    struct job *j = p->job;
+    struct message *m = j->message;
+    struct sched *s = d->transport->sched;
+    bool busy = e->slot != SLOT_NONE;
+
+    entry_unlist(e);
+    p->entries--;
+    m->entries--;
+    j->rcpt_count -= e->count;
+    m->rcpt_count -= e->count;
+    s->rcpt_count -= e->count;
+    if (e->size > 1) {
+        s->bytes -= e->size * sizeof(uint32_t);
+        mem_free(e->rcpts.many);
+    }
+    sched_release(s, e, sizeof *e);
+    job_slots_returned(j);
+    if (busy) {
+        d->last_done_s = us_seconds(now.us);
+        if (rate_delay(d) > 0 && d->state == DEST_READY) {
+            dest_suspend(d, mono_after(now, rate_delay(d)));
+        }
+    }
+    dest_refresh(d);
+    if (p->entries == 0) {
+        peer_free(p);
+    }
+    dest_check(d);
+    if (!m->all_read) {
+        message_changed(m);
+    } else {
+        job_changed(j);
+    }
+    message_check(s, m);
+}

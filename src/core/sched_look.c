@@ -1,0 +1,429 @@
+/*
+ * Looking in: totals, destinations, the reason why a recipient waits, and the audit. Nothing here
+ * changes anything.
+ */
+#include "check.h"
+#include "sched_private.h"
+
+struct sched_totals sched_totals(const struct sched *s)
+{
+    struct sched_totals totals = {
+        .messages = HASH_COUNT(s->messages),
+        .recipients = s->rcpt_count + s->deferred_rcpts,
+        .entries_waiting = s->waiting_count,
+        .entries_busy = s->busy_count,
+        .destinations = s->dest_count,
+        .dead_destinations = s->dead_count,
+        .decisions = s->decisions,
+        .bytes = s->bytes + s->busy_size * sizeof *s->busy + s->dest_size * sizeof *s->dests +
+                 s->timers.size * sizeof(struct heap_node *),
+    };
+
+    if (s->messages != NULL) {
+        totals.bytes += HASH_OVERHEAD(hh, s->messages);
+    }
+    for (uint32_t i = 0; i < s->transport_count; i++) {
+        const struct transport *t = s->transports[i];
+        totals.bytes += (t->ready.size + t->fresh.size + t->attention.size + t->parked.size +
+                         t->unread.size + t->bucket_size) *
+                        sizeof(void *);
+        if (t->dests != NULL) {
+            totals.bytes += HASH_OVERHEAD(hh, t->dests);
+        }
+    }
+    /* HASH_OVERHEAD counts the handles, which are within the structures counted already. */
+    totals.bytes -= (HASH_COUNT(s->messages) + s->dest_count) * sizeof(UT_hash_handle);
+    return totals;
+}
+
+static void describe(const struct dest *d, struct sched_dest_info *ret_info)
+{
+    static const enum sched_dest_state states[] = {
+        [DEST_READY] = SCHED_DEST_READY,
+        [DEST_DEAD] = SCHED_DEST_DEAD_UNTIL,
+        [DEST_SUSPENDED] = SCHED_DEST_SUSPENDED,
+    };
+
+    *ret_info = (struct sched_dest_info){
+        .transport = d->transport->index,
+        .dest = slice_of(d->name, d->name_len),
+        .state = states[d->state],
+        .until = d->state == DEST_READY ? (struct mono){0} : (struct mono){d->timer.at_us},
+        .reason = reason_slice(d->reason),
+        .window = d->window.size,
+        .window_max = dest_limits(d)->max,
+        .busy = d->busy_count,
+        .waiting = d->waiting_count,
+        .success = d->window.success,
+        .failure = d->window.failure,
+        .failed_cohorts = d->window.failed_cohorts,
+    };
+}
+
+bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest,
+                    struct sched_dest_info *ret_info)
+{
+    const struct dest *d;
+
+    CHECK(transport < s->transport_count);
+    d = dest_find(s->transports[transport], dest);
+    if (d != NULL) {
+        describe(d, ret_info);
+    }
+    return d != NULL;
+}
+
+bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_info *ret_info)
+{
+    if (*cursor >= s->dest_count) {
+        return false;
+    }
+    describe(s->dests[(*cursor)++], ret_info);
+    return true;
+}
+
+/* ---- why --------------------------------------------------------------------------------------
+ */
+
+static bool entry_has(const struct entry *e, uint32_t rcpt_n)
+{
+    for (uint32_t i = 0; i < e->count; i++) {
+        if (entry_rcpts(e)[i] == rcpt_n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The entry that holds the recipient, and how many entries of its peer come before it. */
+static const struct entry *find_rcpt(const struct message *m, uint32_t rcpt_n, uint64_t *ret_before)
+{
+    const struct job *j;
+
+    LIST_FOREACH(j, &m->jobs, of_message)
+    {
+        for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
+            const struct peer *p = CONTAINER_OF(n, const struct peer, ring);
+            const struct entry *e;
+
+            *ret_before = 0;
+            TAILQ_FOREACH(e, &p->waiting, link)
+            {
+                if (entry_has(e, rcpt_n)) {
+                    return e;
+                }
+                ++*ret_before;
+            }
+            TAILQ_FOREACH(e, &p->dest->busy, link)
+            {
+                if (e->peer == p && entry_has(e, rcpt_n)) {
+                    return e;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Entries of jobs that come before in the list, for the same destination. */
+static uint64_t entries_before(const struct tree_node *node, const struct job *j)
+{
+    uint64_t count = 0;
+
+    while (node != NULL) {
+        const struct peer *p = PEER_OF(node);
+        const struct entry *e;
+
+        if (!order_before(&p->job->place, &j->place)) {
+            node = node->left;
+            continue;
+        }
+        TAILQ_FOREACH(e, &p->waiting, link)
+        {
+            count++;
+        }
+        count += entries_before(node->left, j);
+        node = node->right;
+    }
+    return count;
+}
+
+static void gate(struct sched_gate *gates, size_t *count, struct sched_gate g)
+{
+    CHECK(*count < SCHED_GATES_MAX);
+    gates[(*count)++] = g;
+}
+
+static struct mono until(const struct timer *timer, bool running)
+{
+    return (struct mono){running ? timer->at_us : 0};
+}
+
+static void transport_gates(const struct transport *t, struct sched_gate *gates, size_t *count)
+{
+    gate(gates, count,
+         (struct sched_gate){.type = SCHED_GATE_TRANSPORT_DEAD,
+                             .closed = t->reason != NULL,
+                             .until = until(&t->dead, t->reason != NULL)});
+    gate(gates, count,
+         (struct sched_gate){.type = SCHED_GATE_TRANSPORT_LIMIT,
+                             .closed =
+                                 t->policy.process_limit > 0 && t->busy >= t->policy.process_limit,
+                             .value = t->busy,
+                             .limit = t->policy.process_limit});
+    gate(gates, count,
+         (struct sched_gate){.type = SCHED_GATE_TRANSPORT_RATE,
+                             .closed = t->rate_locked,
+                             .until = until(&t->rate, t->rate_locked)});
+}
+
+static void dest_gates(const struct dest *d, struct sched_gate *gates, size_t *count)
+{
+    bool dead = d->state == DEST_DEAD, suspended = d->state == DEST_SUSPENDED;
+
+    gate(gates, count,
+         (struct sched_gate){
+             .type = SCHED_GATE_DEST_DEAD, .closed = dead, .until = until(&d->timer, dead)});
+    gate(gates, count,
+         (struct sched_gate){.type = SCHED_GATE_DEST_RATE,
+                             .closed = suspended,
+                             .until = until(&d->timer, suspended)});
+    gate(gates, count,
+         (struct sched_gate){.type = SCHED_GATE_WINDOW,
+                             .closed = d->busy_count >= d->window.size,
+                             .value = d->busy_count,
+                             .limit = d->window.size});
+}
+
+size_t sched_why(const struct sched *s, struct mono now, struct sched_msg msg, uint32_t rcpt_n,
+                 struct sched_gate gates[SCHED_GATES_MAX])
+{
+    const struct message *m;
+    const struct entry *e;
+    uint64_t before = 0;
+    size_t count = 0;
+
+    (void)now;
+    HASH_FIND(hh, s->messages, &msg, sizeof msg, m);
+    if (m == NULL) {
+        return 0;
+    }
+    e = find_rcpt(m, rcpt_n, &before);
+    if (e == NULL) {
+        gate(gates, &count, (struct sched_gate){.type = SCHED_GATE_UNREAD, .closed = true});
+        return count;
+    }
+    if (e->slot != SLOT_NONE) {
+        gate(gates, &count, (struct sched_gate){.type = SCHED_GATE_BUSY, .closed = true});
+        return count;
+    }
+    transport_gates(e->peer->dest->transport, gates, &count);
+    dest_gates(e->peer->dest, gates, &count);
+    before += entries_before(e->peer->dest->waiting, e->peer->job);
+    gate(gates, &count,
+         (struct sched_gate){.type = SCHED_GATE_BEHIND, .closed = before > 0, .value = before});
+    return count;
+}
+
+/* ---- audit ------------------------------------------------------------------------------------
+ */
+
+struct sums {
+    uint64_t waiting, busy, rcpts;
+};
+
+static void entry_audit(const struct sched *s, const struct entry *e, bool busy)
+{
+    CHECK(e->count >= 1);
+    CHECK(e->count <= e->size);
+    CHECK(busy == (e->slot != SLOT_NONE));
+    CHECK(!busy || s->busy[e->slot].entry == e);
+}
+
+static uint32_t peer_audit(const struct sched *s, const struct peer *p, struct sums *sums)
+{
+    const struct entry *e;
+    uint32_t waiting = 0, busy = 0, rcpts = 0;
+
+    TAILQ_FOREACH(e, &p->waiting, link)
+    {
+        CHECK(e->peer == p);
+        entry_audit(s, e, false);
+        waiting++;
+        rcpts += e->count;
+    }
+    TAILQ_FOREACH(e, &p->dest->busy, link)
+    {
+        if (e->peer == p) {
+            busy++;
+            rcpts += e->count;
+        }
+    }
+    CHECK(p->entries == waiting + busy);
+    CHECK(p->entries > 0);
+    CHECK(waiting == 0 || p->job->level >= 0);
+    sums->waiting += waiting;
+    sums->busy += busy;
+    sums->rcpts += rcpts;
+    return waiting;
+}
+
+static void message_audit(const struct sched *s, const struct message *m, struct sums *all)
+{
+    const struct job *j;
+    int64_t limits = 0;
+    struct sums of_message = {0};
+    enum message_list list;
+
+    LIST_FOREACH(j, &m->jobs, of_message)
+    {
+        struct sums of_job = {0};
+
+        CHECK(j->message == m);
+        order_audit(&j->peers);
+        for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
+            const struct peer *p = CONTAINER_OF(n, const struct peer, ring);
+            CHECK(p->job == j);
+            CHECK(p->dest->transport == j->transport);
+            (void)peer_audit(s, p, &of_job); /* counted in of_job */
+        }
+        CHECK(j->last == NULL || j->last->job == j);
+        CHECK(of_job.waiting == j->read - j->selected);
+        CHECK(of_job.rcpts == j->rcpt_count);
+        CHECK(j->rcpt_limit >= 0);
+        limits += j->rcpt_limit;
+        of_message.waiting += of_job.waiting;
+        of_message.busy += of_job.busy;
+        of_message.rcpts += of_job.rcpts;
+    }
+    CHECK(m->rcpt_limit - limits >= 1); /* the minimum of when it was opened */
+    CHECK(m->entries == of_message.waiting + of_message.busy);
+    CHECK(m->rcpt_count == of_message.rcpts);
+    CHECK(!m->all_read || m->rcpt_unread == 0);
+    list = m->entries > 0 || m->deferrals > 0 || m->reading ? LIST_NONE
+           : m->all_read                                    ? LIST_DONE
+                                                            : LIST_TO_READ;
+    CHECK(m->list == list);
+    all->waiting += of_message.waiting;
+    all->busy += of_message.busy;
+    all->rcpts += of_message.rcpts;
+}
+
+static void waiting_audit(const struct tree_node *node, const struct dest *d, uint64_t *ret_entries)
+{
+    const struct peer *p;
+    const struct entry *e;
+
+    if (node == NULL) {
+        return;
+    }
+    p = PEER_OF(node);
+    CHECK(p->dest == d);
+    CHECK(!TAILQ_EMPTY(&p->waiting));
+    CHECK(!heap_has(&d->ready) || !job_is_known_blocker(p->job));
+    TAILQ_FOREACH(e, &p->waiting, link)
+    {
+        ++*ret_entries;
+    }
+    waiting_audit(node->left, d, ret_entries);
+    waiting_audit(node->right, d, ret_entries);
+}
+
+static void dest_audit(const struct sched *s, const struct dest *d)
+{
+    const struct entry *e;
+    uint64_t waiting = 0, busy = 0;
+
+    CHECK(s->dests[d->slot] == d);
+    dest_tree_audit(d);
+    waiting_audit(d->waiting, d, &waiting);
+    TAILQ_FOREACH(e, &d->busy, link)
+    {
+        CHECK(e->peer->dest == d);
+        entry_audit(s, e, true);
+        busy++;
+    }
+    CHECK(waiting == d->waiting_count);
+    CHECK(busy == d->busy_count);
+    window_audit(&d->window, dest_limits(d));
+    CHECK(d->closed == !dest_has_room(d));
+    CHECK(heap_has(&d->ready) == (dest_has_room(d) && waiting > 0));
+    CHECK(!heap_has(&d->ready) || &d->first->node == tree_first(d->waiting));
+    CHECK(d->draining == (d->state == DEST_DEAD && waiting > 0));
+    CHECK((d->state == DEST_READY) == !heap_has(&d->timer.node));
+    CHECK((d->state == DEST_DEAD) == (d->reason != NULL));
+    CHECK(d->state != DEST_READY || waiting + busy > 0);
+}
+
+static void transport_audit(const struct sched *s, const struct transport *t)
+{
+    const struct message *m;
+    const struct job *j;
+    const struct dest *d;
+    uint64_t busy = 0, waiting = 0, ready = 0;
+    int64_t slots = t->rcpt_unused;
+
+    for (d = t->dests; d != NULL; d = d->hh.next) {
+        CHECK(d->transport == t);
+        dest_audit(s, d);
+        busy += d->busy_count;
+        waiting += d->waiting_count;
+        ready += heap_has(&d->ready);
+    }
+    CHECK(t->busy == busy);
+    CHECK(t->waiting == waiting);
+    CHECK(t->ready.count == ready);
+    heap_audit(&t->ready);
+    CHECK((t->reason != NULL) == heap_has(&t->dead.node));
+    CHECK(t->rate_locked == heap_has(&t->rate.node));
+    transport_lists_audit(t);
+    for (m = s->messages; m != NULL; m = m->hh.next) {
+        LIST_FOREACH(j, &m->jobs, of_message)
+        {
+            slots += j->transport == t ? j->rcpt_limit : 0;
+        }
+    }
+    CHECK(slots == t->policy.recipient_limit);
+}
+
+void sched_audit(const struct sched *s)
+{
+    const struct message *m;
+    const struct deferral *deferral;
+    struct sums sums = {0};
+    uint64_t dests = 0, dead = 0, deferred = 0, busy_slots = 0, free_slots = 0;
+
+    for (m = s->messages; m != NULL; m = m->hh.next) {
+        message_audit(s, m, &sums);
+    }
+    CHECK(sums.waiting == s->waiting_count);
+    CHECK(sums.busy == s->busy_count);
+    CHECK(sums.rcpts == s->rcpt_count);
+    for (uint32_t i = 0; i < s->transport_count; i++) {
+        CHECK(s->transports[i]->index == i);
+        transport_audit(s, s->transports[i]);
+        dests += HASH_COUNT(s->transports[i]->dests);
+    }
+    CHECK(dests == s->dest_count);
+    for (uint32_t i = 0; i < s->dest_count; i++) {
+        CHECK(s->dests[i]->slot == i);
+        dead += s->dests[i]->state == DEST_DEAD;
+    }
+    CHECK(dead == s->dead_count);
+    TAILQ_FOREACH(deferral, &s->deferrals, link)
+    {
+        CHECK(deferral->count > 0);
+        deferred += deferral->count;
+    }
+    CHECK(deferred == s->deferred_rcpts);
+    for (uint32_t i = 0; i < s->busy_size; i++) {
+        busy_slots += s->busy[i].entry != NULL;
+    }
+    for (uint32_t i = s->busy_free; i != SLOT_NONE; i = s->busy[i].next_free) {
+        CHECK(s->busy[i].entry == NULL);
+        free_slots++;
+    }
+    CHECK(busy_slots == s->busy_count);
+    CHECK(busy_slots + free_slots == s->busy_size);
+    heap_audit(&s->timers);
+}

@@ -1,0 +1,346 @@
+/*
+ * The scheduler's structures, shared by its three files. What they mean and how the search works is
+ * told at the top of sched.c.
+ *
+ *   sched.c       messages, facts and decisions: the interface
+ *   sched_job.c   jobs: their list, blockers, preemption, recipient slots
+ *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
+ *   sched_look.c  looking in: totals, reasons, audit
+ */
+#ifndef CORE_SCHED_PRIVATE_H
+#define CORE_SCHED_PRIVATE_H
+
+#include <sys/queue.h>
+
+#include "hash.h"
+#include "heap.h"
+#include "order.h"
+#include "rng.h"
+#include "sched.h"
+#include "tree.h"
+
+/* Text that several deferrals share. */
+struct reason {
+    uint32_t refs;
+    uint32_t len;
+    char text[];
+};
+
+enum timer_type { TIMER_DEST, TIMER_TRANSPORT_DEAD, TIMER_TRANSPORT_RATE };
+
+struct timer {
+    struct heap_node node;
+    enum timer_type type;
+    int64_t at_us;
+    uint64_t serial; /* ties: the first armed comes first */
+};
+
+/* Recipients handed over together. While it waits it is in its peer's list, while it is delivered
+ * in its destination's. */
+struct entry {
+    TAILQ_ENTRY(entry) link;
+    struct peer *peer;
+    union {
+        uint32_t one;   /* size 1 */
+        uint32_t *many; /* owned */
+    } rcpts;
+    uint32_t count, size;
+    uint32_t slot; /* in sched.busy; SLOT_NONE while waiting */
+};
+TAILQ_HEAD(entry_list, entry);
+
+#define SLOT_NONE UINT32_MAX
+
+struct peer {
+    struct order_node ring; /* in job.peers */
+    struct tree_node node;  /* in dest.waiting, while it has waiting entries */
+    struct job *job;
+    struct dest *dest;
+    struct entry_list waiting;
+    uint64_t since;   /* sched.serial when it last began to wait */
+    uint32_t entries; /* waiting and busy; at 0 the peer goes */
+};
+
+enum dest_state { DEST_READY, DEST_DEAD, DEST_SUSPENDED };
+
+struct dest_policy {
+    struct window_limits limits;
+    int64_t rate_delay_us;
+};
+
+struct dest {
+    UT_hash_handle hh; /* in transport.dests */
+    struct transport *transport;
+    struct dest_policy *policy; /* owned; NULL: the transport's */
+    struct reason *reason;      /* while dead */
+    struct tree_node *waiting;  /* peers with waiting entries, by place of their job */
+    struct peer *first;         /* the first of them; kept as long as dest is in transport.ready */
+    struct entry_list busy;
+    struct heap_node ready;  /* in transport.ready: open, with room and something waiting */
+    struct timer timer;      /* end of death or of suspension */
+    TAILQ_ENTRY(dest) drain; /* in sched.draining: dead with entries left to defer */
+    struct window window;
+    int64_t last_done_s;
+    uint32_t slot; /* in sched.dests */
+    uint32_t waiting_count, busy_count;
+    uint8_t state;
+    bool closed; /* had no room when last looked at: jobs may be blocked on it */
+    bool draining, used, cache_load, cache_store;
+    uint16_t name_len;
+    char name[];
+};
+
+/* One message seen from one transport. */
+struct job {
+    struct order_node place;   /* in transport.jobs */
+    struct tree_node by_place; /* in transport.fathers, while without stack parent */
+    struct job *by_place_oldest;
+    struct tree_node in_bucket; /* in bucket, while it may become a candidate */
+    struct job *in_bucket_oldest;
+    struct bucket *bucket;      /* NULL when not a possible candidate */
+    struct heap_node attention; /* in transport.attention or .parked */
+    struct heap_node fresh;     /* in transport.fresh */
+    struct heap_node unread;    /* in transport.unread, while its message is not fully read */
+    struct message *message;
+    struct transport *transport;
+    LIST_ENTRY(job) of_message;
+    struct job *parent; /* the job it preempts or that has adopted it */
+    LIST_HEAD(, job) children;
+    LIST_ENTRY(job) siblings;
+    struct order peers;          /* cyclic: starts behind `last` */
+    struct peer *last;           /* selected last; NULL: the cycle starts at the front */
+    uint64_t serial;             /* of linking: age order among equals */
+    uint64_t freed_at, freed_in; /* serial and generation when it was last unmarked as a blocker */
+    int64_t slots_available, slots_used;
+    int32_t level;           /* -1: not in the lists */
+    uint32_t selected, read; /* entries; the difference is waiting */
+    uint32_t rcpt_count;
+    int64_t rcpt_limit;
+    bool parked;
+};
+
+/* Possible candidates with equal numbers. */
+struct bucket {
+    uint64_t total; /* entries read and recipients unread */
+    uint32_t selected;
+    struct tree_node *jobs; /* by place */
+};
+
+struct transport {
+    TAILQ_ENTRY(transport) turn; /* in sched.turns */
+    struct sched *sched;
+    char *name;
+    uint32_t index;
+    struct sched_transport_policy policy;
+    struct window_limits limits; /* policy.window, with 1 and 1 under a rate delay */
+    struct dest *dests;          /* uthash */
+    struct heap ready;           /* dests, by place of the first job and its rotation */
+    uint32_t busy, waiting;      /* entries */
+
+    struct order jobs;         /* the scheduler's list */
+    struct tree_node *fathers; /* jobs without stack parent, by place */
+    struct job *current;       /* where selection starts */
+    struct job *frontier;      /* before it jobs are known blockers unless fresh; NULL: the end */
+    struct heap fresh;         /* jobs before the frontier that are not known blockers, by place */
+    struct heap attention;     /* jobs that a walk stops at though they have no room, by place */
+    struct heap parked;        /* of those the known blockers */
+    uint64_t generation;       /* of known blockers */
+    struct bucket **buckets;   /* ascending */
+    size_t bucket_count, bucket_size;
+    struct job *candidate, *candidate_of;
+    int64_t candidate_s;
+
+    struct heap unread;      /* jobs whose messages are not fully read, by age */
+    struct job *next_unread; /* the one that gets spare recipient slots */
+    int64_t rcpt_unused;     /* slots; below 0 when taken from the extra pool */
+    uint64_t link_serial;
+
+    struct reason *reason; /* while dead */
+    struct timer dead, rate;
+    bool rate_locked;
+    bool selecting; /* a selection waits for recipients */
+    struct job *asked;
+    bool asked_last; /* it was the last chance */
+};
+
+enum message_list { LIST_NONE, LIST_TO_READ, LIST_DONE };
+
+struct message {
+    UT_hash_handle hh;
+    struct sched_msg id;
+    LIST_HEAD(, job) jobs; /* in order of creation */
+    struct job *last_job;
+    TAILQ_ENTRY(message) link; /* in sched.to_read or sched.done */
+    int64_t queued_s, refill_s;
+    int64_t rcpt_limit;
+    uint32_t entries;   /* waiting and busy */
+    uint32_t deferrals; /* not pulled yet */
+    uint32_t rcpt_count, rcpt_unread;
+    uint8_t list;
+    bool one_per_entry, opened, all_read, reading, dropped;
+};
+TAILQ_HEAD(message_list_head, message);
+
+/* Recipients to be deferred without an attempt, which never became entries. */
+struct deferral {
+    TAILQ_ENTRY(deferral) link;
+    struct message *message;
+    struct transport *transport;
+    struct reason *reason; /* counted */
+    char *dest;            /* owned; empty when the transport is dead */
+    uint32_t *rcpts;       /* owned */
+    uint32_t count, size;
+};
+
+/* Something for the log. */
+struct event {
+    STAILQ_ENTRY(event) link;
+    enum sched_action_type type;
+    struct transport *transport;
+    char *dest;            /* owned */
+    struct reason *reason; /* counted, or NULL */
+    uint32_t window;
+};
+
+struct busy_slot {
+    uint64_t id; /* generation of the slot << 24 | slot */
+    struct entry *entry;
+    uint32_t next_free;
+};
+
+struct sched {
+    struct sched_limits limits;
+    struct transport **transports;
+    uint32_t transport_count;
+    TAILQ_HEAD(, transport) turns; /* the first is asked first */
+    struct message *messages;      /* uthash */
+    struct message_list_head to_read, done;
+    TAILQ_HEAD(deferral_list, deferral) deferrals;
+    STAILQ_HEAD(, event) events;
+    TAILQ_HEAD(, dest) draining;
+    struct heap timers;
+    struct transport *resume; /* its selection waits for recipients */
+    struct busy_slot *busy;
+    uint32_t busy_size, busy_free;
+    struct dest **dests; /* by slot; NULL where free */
+    uint32_t dest_size, dest_count, dead_count;
+    uint32_t rcpt_count; /* in entries */
+    uint32_t deferred_rcpts, busy_count, waiting_count;
+    uint64_t decisions, serial;
+    size_t bytes;
+    struct rng rng; /* balances trees; no decision depends on it */
+
+    /* What the last action pointed to, until the next call. */
+    struct deferral *out_deferral;
+    struct event *out_event;
+    char *out_name;
+    struct reason *out_reason;
+    uint32_t *out_rcpts;
+    size_t out_size;
+};
+
+#define JOB_OF(n)  CONTAINER_OF(n, struct job, place)
+#define PEER_OF(n) CONTAINER_OF(n, struct peer, node)
+
+/* ---- sched.c */
+
+void *sched_alloc(struct sched *s, size_t size);
+void sched_release(struct sched *s, void *ptr, size_t size);
+
+struct reason *reason_new(struct slice text);
+struct reason *reason_ref(struct reason *reason);
+void reason_unref(struct reason *reason);
+struct slice reason_slice(const struct reason *reason);
+
+void sched_event(struct sched *s, enum sched_action_type type, const struct dest *d);
+
+/* Something of the message has changed that may end it or call for more recipients. */
+void message_check(struct sched *s, struct message *m);
+
+/* ---- sched_job.c */
+
+void transport_lists_init(struct transport *t);
+void transport_lists_fini(struct transport *t);
+
+/* The message's job in this transport, made or linked again as needed, marked as no blocker. */
+struct job *job_need(struct message *m, struct transport *t);
+
+/* Numbers of the job have changed: entries, what is unread, its place. */
+void job_changed(struct job *j);
+
+/* The same for all jobs of a message. */
+void message_changed(struct message *m);
+
+uint64_t job_total(const struct job *j);
+
+void job_retire(struct job *j);
+void job_free(struct job *j);
+void job_link(struct job *j);
+
+/* An entry of the job is gone (settled or dropped): return recipient slots. */
+void job_slots_returned(struct job *j);
+
+/* The message is fully read: its jobs return what they don't need. */
+void message_slots_returned(struct message *m);
+
+bool job_is_known_blocker(const struct job *j);
+void transport_forget_candidate(struct transport *t);
+
+/* A destination's room or queue has changed in a way that may end the blocking. */
+void dest_unblocks(struct dest *d);
+
+enum walk { WALK_NOTHING, WALK_PEER, WALK_READ };
+
+/* Which peer of the transport is next. WALK_READ: recipients of *ret_message are wanted first; call
+ * again when they are there. */
+enum walk transport_walk(struct transport *t, int64_t now_s, struct peer **ret_peer,
+                         struct message **ret_message);
+
+/* Accounts for a selection from the job. */
+void job_selected(struct job *j);
+
+void transport_lists_audit(const struct transport *t);
+
+/* ---- sched_dest.c */
+
+/* Order of struct dest.ready: by place of the first peer's job, then by that job's rotation. */
+bool dest_ready_less(const struct heap_node *a, const struct heap_node *b);
+
+struct dest *dest_find(const struct transport *t, struct slice name);
+struct dest *dest_need(struct transport *t, struct slice name);
+const struct window_limits *dest_limits(const struct dest *d);
+bool dest_has_room(const struct dest *d);
+
+/* Put the destination where it belongs after a change: ready or not, by its first peer. */
+void dest_refresh(struct dest *d);
+void dest_die(struct dest *d, struct mono now, struct slice reason);
+void dest_revive(struct dest *d);
+void dest_resume(struct dest *d);
+void dest_suspend(struct dest *d, struct mono until);
+/* Free it if nothing keeps it. */
+void dest_check(struct dest *d);
+void dest_free(struct dest *d);
+void dest_tree_audit(const struct dest *d);
+
+struct peer *peer_need(struct job *j, struct dest *d);
+
+/* One more recipient, in the peer's last waiting entry or a new one. */
+void peer_add_rcpt(struct peer *p, uint32_t n);
+
+/* The job has got another place in the list: take its peers out before, put them back after. */
+void job_peers_out(struct job *j);
+void job_peers_back(struct job *j);
+
+void entry_start(struct entry *e, int64_t now_s);
+void entry_unstart(struct entry *e);
+struct entry *entry_find(const struct sched *s, struct sched_entry id);
+const uint32_t *entry_rcpts(const struct entry *e);
+
+/* It is settled, or dropped while waiting. Frees the entry and what hangs on it alone. */
+void entry_done(struct entry *e, struct mono now);
+
+void timer_init(struct timer *timer, enum timer_type type);
+void timer_set(struct sched *s, struct timer *timer, struct mono at);
+void timer_cancel(struct sched *s, struct timer *timer);
+
+#endif
