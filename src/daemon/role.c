@@ -443,6 +443,7 @@ static void run(struct role *role)
         role->ops->begin(role);
     }
     wire_put_empty(role->parent, WIRE_STARTED);
+    on_parent(role, role->parent); /* what came together with WIRE_START causes no event */
     end_turn(role);
     while (!role->inner->exiting) {
         clock_forget();
