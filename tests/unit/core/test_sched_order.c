@@ -159,9 +159,12 @@ static void replay(const json_t *recording)
     policy.extra_recipient_limit = whole(params, "extra_recipient_limit", 1000);
     policy.refill_limit = whole(params, "recipient_refill_limit", 100);
     policy.refill_delay_us = whole(params, "recipient_refill_delay", 5) * US_PER_S;
+    /* A limit below the active limit is raised to it, which the recorder left at its default. */
     limits.message_recipient_limit = whole(params, "qmgr_message_recipient_limit", 20000);
+    if (limits.message_recipient_limit < limits.message_active_limit) {
+        limits.message_recipient_limit = limits.message_active_limit;
+    }
     limits.message_recipient_minimum = whole(params, "qmgr_message_recipient_minimum", 10);
-    limits.message_active_limit = 10; /* below the recipient limit */
     play_start(&p, &limits, &policy);
     arrive(&p, 0, 1);
     for (size_t i = 0; i < json_array_size(messages); i++) {
