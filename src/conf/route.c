@@ -318,7 +318,7 @@ void route_prepare(struct conf *conf, const char *directory, struct conf_problem
                         conf->defer_transports.items[i]);
         }
     }
-    conf->route_generation = fingerprint(conf);
+    conf->route_generation = fingerprint(conf) & INT64_MAX;
 }
 
 /* ---- routing -----------------------------------------------------------------------------------

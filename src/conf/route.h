@@ -35,8 +35,9 @@ struct route {
 
 /* Route one recipient (an address without angle brackets, or a bare local part, which is at
  * myorigin). Always finds a route: an address that is none goes to the error transport with a text
- * that says so. `conf->route_generation` names the tables it was made with: a 64-bit fingerprint,
- * the same in every process that read the same files, so a stored route with another one is stale.
+ * that says so. `conf->route_generation` names the tables it was made with: a fingerprint of 63
+ * bits, as the spool stores signed numbers, the same in every process that read the same files, so
+ * a stored route with another one is stale.
  */
 void route_address(const struct conf *conf, struct slice recipient, struct route *ret_route);
 

@@ -130,6 +130,7 @@ static void the_generation_follows_what_routes_depend_on(void **state)
     for (size_t i = 0; i < COUNT(texts); i++) {
         c = load(texts[i]);
         seen[i] = c->route_generation;
+        assert_true(seen[i] <= INT64_MAX);
         conf_free(c);
         for (size_t j = 0; j < i; j++) {
             assert_true(seen[i] != seen[j]);
