@@ -30,10 +30,10 @@ static size_t distance(struct slice a, struct slice b)
 
 void nearest_init(struct nearest *n, struct slice typed)
 {
-    /* With more than a third of it wrong it is another word. */
-    size_t edits = typed.len / 3 > EDITS_MAX ? EDITS_MAX : typed.len / 3;
+    /* With more than about a third of it wrong it is another word. */
+    size_t edits = (typed.len + 1) / 3;
 
-    *n = (struct nearest){.typed = typed, .distance = edits + 1};
+    *n = (struct nearest){.typed = typed, .distance = (edits > EDITS_MAX ? EDITS_MAX : edits) + 1};
 }
 
 void nearest_try(struct nearest *n, const char *name)

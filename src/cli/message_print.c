@@ -109,7 +109,7 @@ static void print_route(FILE *out, const json_t *rcpt)
         fputs(", not routed yet", out);
         return;
     }
-    fputs(" by ", out);
+    fputs(", by ", out);
     put_text(out, transport);
     fputc('/', out);
     put_text(out, member_text(rcpt, "nexthop"));
@@ -234,8 +234,10 @@ void status_print(FILE *out, const json_t *status)
         fputc('\n', out);
         return;
     }
-    fprintf(out, ", %s free%s%s%s\n", words_size(member_number(status, "free_bytes")).text,
-            storage_ok ? "" : "; IT FAILS, no mail is accepted",
+    if (member_integer(status, "free_bytes") > 0) {
+        fprintf(out, ", %s free", words_size(member_number(status, "free_bytes")).text);
+    }
+    fprintf(out, "%s%s%s\n", storage_ok ? "" : "; IT FAILS, no mail is accepted",
             space_ok ? "" : "; TOO LITTLE, no mail is accepted",
             json_is_true(json_object_get(status, "behind")) ? "; clients are slowed down" : "");
     PRINT_COUNTS(out, status, "in memory", memory);

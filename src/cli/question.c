@@ -20,6 +20,7 @@ static const struct {
     {"destinations", false, "/v1/destinations", ""},
     {"sites", false, "/v1/sites", ""},
     {"status", false, "/v1/status", ""},
+    {"totals", false, "/v1/status", ""}, /* they are part of it */
     {"hold", true, "/v1/messages/hold", ""},
     {"release", true, "/v1/messages/release", ""},
     {"delete", true, "/v1/messages/delete", ""},

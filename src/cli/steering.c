@@ -155,7 +155,7 @@ static bool batch_read(struct batch *b)
     return ok;
 }
 
-static void change_ids(struct change *ch)
+static bool change_ids(struct change *ch)
 {
     struct batch b = {.change = ch, .ids = json_array()};
     bool ok = true;
@@ -165,10 +165,9 @@ static void change_ids(struct change *ch)
 
         ok = strcmp(word, "-") == 0 ? batch_read(&b) : batch_add(&b, word);
     }
-    if (ok) {
-        (void)batch_send(&b); /* a failure is noted */
-    }
+    ok = ok && batch_send(&b);
     json_decref(b.ids);
+    return ok;
 }
 
 /* ---- filters ----------------------------------------------------------------------------------
@@ -203,12 +202,17 @@ static bool confirmed(struct change *ch)
 
 static int change_and_sum_up(struct change *ch)
 {
+    bool ok;
+
     if (ch->args->word_count > 0) {
-        change_ids(ch);
+        ok = change_ids(ch);
     } else if (!confirmed(ch)) {
         return ch->status;
     } else {
-        (void)change_filter(ch, ch->args->filter); /* a failure is noted */
+        ok = change_filter(ch, ch->args->filter);
+    }
+    if (!ok && ch->changed == 0) {
+        return ch->status; /* the error says it all */
     }
     printf("%s matched, ", words_count(ch->matched, "message").text);
     if (ch->dry_run) {
