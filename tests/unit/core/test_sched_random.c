@@ -1,0 +1,403 @@
+/*
+ * Random histories: the scheduler decides what the reference decides, and whatever happens it keeps
+ * its invariants, its limits and its promise that every recipient gets exactly one outcome.
+ *
+ * A failure prints the seed of its history.
+ */
+#include "sched.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+#include "reference.h"
+#include "rng.h"
+#include "unit.h"
+
+#define MESSAGES_MAX   64
+#define TRANSPORTS_MAX 3
+#define DECISIONS_MAX  4096
+#define RUNNING_MAX    4096
+
+/* Something decided for one or more recipients. */
+struct decision {
+    char kind; /* 'R'ead, 'D'eliver, de'F'er */
+    uint64_t msg;
+    uint32_t transport, first, count; /* count: of a read, the maximum */
+    char dest[16];
+    struct sched_entry entry;
+    struct reference_entry *reference_entry;
+};
+
+struct decisions {
+    struct decision list[DECISIONS_MAX];
+    size_t count;
+};
+
+struct message {
+    uint64_t id; /* 0: free */
+    uint32_t total;
+    uint32_t read[2]; /* by each side */
+};
+
+enum side { REAL, REFERENCE };
+
+struct world {
+    uint64_t seed;
+    struct rng rng;
+    struct mono now;
+    struct sched *s;
+    struct reference *r;
+    struct sched_limits limits;
+    struct sched_transport_policy policies[TRANSPORTS_MAX];
+    uint32_t transports, dests, size_max;
+    struct message messages[MESSAGES_MAX];
+    uint64_t next_id;
+    struct decisions told[2];
+    struct decision running[RUNNING_MAX];
+    size_t running_count;
+    unsigned failing; /* per cent of deliveries */
+};
+
+static uint32_t pick(struct world *w, uint32_t low, uint32_t high)
+{
+    return low + (uint32_t)rng_below(&w->rng, high - low + 1);
+}
+
+/* The same for both sides, whenever they ask. */
+static uint32_t fate(const struct world *w, uint64_t msg, uint32_t n, uint32_t what, uint32_t bound)
+{
+    struct rng rng;
+
+    rng_init(&rng, w->seed * 1000003 + msg * 8191 + n * 31 + what);
+    return (uint32_t)rng_below(&rng, bound);
+}
+
+static struct message *message_of(struct world *w, uint64_t id)
+{
+    for (size_t i = 0; i < MESSAGES_MAX; i++) {
+        if (w->messages[i].id == id) {
+            return &w->messages[i];
+        }
+    }
+    CHECK(false);
+    return NULL;
+}
+
+static struct decision *tell(struct world *w, enum side side, char kind, uint64_t msg)
+{
+    struct decision *d = &w->told[side].list[w->told[side].count++];
+
+    CHECK(w->told[side].count < DECISIONS_MAX);
+    *d = (struct decision){.kind = kind, .msg = msg};
+    return d;
+}
+
+/* The next recipients of a message: some are passed over, and sometimes fewer come than might. */
+static size_t read_on(struct world *w, enum side side, uint64_t msg, uint32_t max,
+                      const struct sched_rcpt **ret_rcpts, uint32_t *ret_disposed,
+                      bool *ret_complete)
+{
+    static struct sched_rcpt rcpts[SCHED_READ_MAX];
+    static char names[SCHED_READ_MAX][16];
+    struct message *m = message_of(w, msg);
+    uint32_t *at = &m->read[side];
+    uint32_t limit = fate(w, msg, *at, 0, 4) == 0 ? (max + 1) / 2 : max;
+    size_t count = 0;
+
+    *ret_disposed = 0;
+    while (count < limit && *at < m->total) {
+        uint32_t n = (*at)++;
+
+        if (fate(w, msg, n, 1, 11) == 0) {
+            ++*ret_disposed;
+            continue;
+        }
+        rcpts[count].n = n;
+        rcpts[count].transport = fate(w, msg, n, 2, w->transports);
+        rcpts[count].dest =
+            slice_of(names[count], (size_t)snprintf(names[count], sizeof names[count], "d%u",
+                                                    fate(w, msg, n, 3, w->dests)));
+        count++;
+    }
+    *ret_rcpts = rcpts;
+    *ret_complete = *at == m->total;
+    tell(w, side, 'R', msg)->count = max;
+    return count;
+}
+
+static size_t reference_reads(void *arg, uint64_t msg, uint32_t max,
+                              const struct sched_rcpt **ret_rcpts, uint32_t *ret_disposed,
+                              bool *ret_complete)
+{
+    return read_on(arg, REFERENCE, msg, max, ret_rcpts, ret_disposed, ret_complete);
+}
+
+/* Deferrals are told recipient by recipient, as the two sides batch them differently. */
+static void tell_rcpts(struct world *w, enum side side, bool deliver, uint64_t msg,
+                       uint32_t transport, struct slice dest, const uint32_t *rcpts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct decision *d = tell(w, side, deliver ? 'D' : 'F', msg);
+
+        d->transport = transport;
+        d->first = rcpts[i];
+        d->count = deliver ? (uint32_t)count : 1;
+        (void)snprintf(d->dest, sizeof d->dest, "%.*s", SLICE_ARGS(dest)); /* names are short */
+        if (deliver) {
+            break;
+        }
+    }
+}
+
+static void reference_chose(void *arg, uint64_t msg, uint32_t transport, const char *dest,
+                            struct reference_entry *entry, const uint32_t *rcpts, size_t count)
+{
+    struct world *w = arg;
+
+    tell_rcpts(w, REFERENCE, entry != NULL, msg, transport, slice_string(dest), rcpts, count);
+    w->told[REFERENCE].list[w->told[REFERENCE].count - 1].reference_entry = entry;
+}
+
+static void real_decides(struct world *w)
+{
+    const struct sched_rcpt *rcpts;
+    struct sched_action a;
+    uint32_t disposed;
+    bool complete;
+    size_t count;
+
+    while (sched_next(w->s, w->now, &a) != SCHED_NONE) {
+        sched_audit(w->s);
+        switch (a.type) {
+        case SCHED_READ:
+            count = read_on(w, REAL, a.msg.n, a.max, &rcpts, &disposed, &complete);
+            sched_recipients(w->s, w->now, a.msg, rcpts, count, disposed, complete);
+            break;
+        case SCHED_DELIVER:
+            tell_rcpts(w, REAL, true, a.msg.n, a.transport, a.dest, a.rcpts, a.rcpt_count);
+            w->told[REAL].list[w->told[REAL].count - 1].entry = a.entry;
+            break;
+        case SCHED_DEFER:
+            tell_rcpts(w, REAL, false, a.msg.n, a.transport, a.dest, a.rcpts, a.rcpt_count);
+            break;
+        case SCHED_DONE:
+            assert_false(sched_has_message(w->s, a.msg));
+            message_of(w, a.msg.n)->id = 0;
+            break;
+        case SCHED_DEST_DEAD:
+        case SCHED_DEST_REVIVED:
+        case SCHED_NONE:
+            break;
+        }
+        sched_audit(w->s);
+    }
+}
+
+static void print_decisions(const struct decisions *told)
+{
+    for (size_t i = 0; i < told->count; i++) {
+        const struct decision *d = &told->list[i];
+        print_error(" %c m%llu t%u %s r%u x%u;", d->kind, (unsigned long long)d->msg, d->transport,
+                    d->dest, d->first, d->count);
+    }
+    print_error("\n");
+}
+
+static bool same_decisions(const struct decisions *a, const struct decisions *b)
+{
+    if (a->count != b->count) {
+        return false;
+    }
+    for (size_t i = 0; i < a->count; i++) {
+        const struct decision *x = &a->list[i], *y = &b->list[i];
+        if (x->kind != y->kind || x->msg != y->msg || x->transport != y->transport ||
+            x->first != y->first || x->count != y->count || strcmp(x->dest, y->dest) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Both sides decide all they can, and the same. */
+static void both_decide(struct world *w)
+{
+    w->told[REAL].count = w->told[REFERENCE].count = 0;
+    reference_run(w->r, w->now);
+    real_decides(w);
+    sched_audit(w->s);
+    if (!same_decisions(&w->told[REAL], &w->told[REFERENCE])) {
+        print_error("seed %llu\nreal:     ", (unsigned long long)w->seed);
+        print_decisions(&w->told[REAL]);
+        print_error("reference:");
+        print_decisions(&w->told[REFERENCE]);
+        fail();
+    }
+    for (size_t i = 0; i < w->told[REAL].count; i++) {
+        if (w->told[REAL].list[i].kind == 'D') {
+            CHECK(w->running_count < RUNNING_MAX);
+            w->running[w->running_count] = w->told[REAL].list[i];
+            w->running[w->running_count++].reference_entry =
+                w->told[REFERENCE].list[i].reference_entry;
+        }
+    }
+    assert_int_equal(reference_messages(w->r), sched_totals(w->s).messages);
+}
+
+static void random_policy(struct world *w, struct sched_transport_policy *p)
+{
+    static const uint32_t rcpt_limits[] = {0, 1, 2, 50};
+    static const struct feedback feedbacks[] = {
+        {FEEDBACK_CONSTANT, 1}, {FEEDBACK_PER_WINDOW, 1}, {FEEDBACK_PER_SQRT_WINDOW, 1}};
+
+    *p = (struct sched_transport_policy){
+        .window = {.rule = pick(w, 0, 1) == 0 ? WINDOW_DOCUMENTED : WINDOW_POSTFIX,
+                   .initial = pick(w, 1, 5),
+                   .max = pick(w, 0, 6),
+                   .positive = feedbacks[pick(w, 0, 2)],
+                   .negative = feedbacks[pick(w, 0, 2)],
+                   .failed_cohort_limit = pick(w, 0, 2)},
+        .process_limit = pick(w, 0, 3) == 0 ? 0 : pick(w, 1, 8),
+        .dest_recipient_limit = rcpt_limits[pick(w, 0, 3)],
+        .recipient_limit = pick(w, 0, 60),
+        .extra_recipient_limit = pick(w, 0, 20),
+        .refill_limit = pick(w, 1, 12),
+        .refill_delay_us = pick(w, 0, 3) * US_PER_S,
+        .slot_cost = (int)pick(w, 0, 6),
+        .slot_loan = (int)pick(w, 0, 4),
+        .slot_discount = (int)pick(w, 0, 4) * 25,
+        .minimum_slots = (int)pick(w, 0, 3),
+        .dest_rate_delay_us = pick(w, 0, 5) == 0 ? pick(w, 1, 3) * US_PER_S : 0,
+        .transport_rate_delay_us = pick(w, 0, 7) == 0 ? 300 * US_PER_MS : 0,
+    };
+}
+
+static void world_start(struct world *w, uint64_t seed, bool with_reference)
+{
+    static const char *const names[] = {"smtp", "local", "relay"};
+
+    memset(w, 0, sizeof *w);
+    w->seed = seed;
+    rng_init(&w->rng, seed);
+    w->now.us = 5000 * US_PER_S + 123456;
+    w->limits = (struct sched_limits){
+        .message_active_limit = MESSAGES_MAX,
+        .message_recipient_limit = pick(w, 0, 1) == 0 ? MESSAGES_MAX : 1000,
+        .message_recipient_minimum = pick(w, 1, 10),
+        .minimal_backoff_us = pick(w, 1, 20) * US_PER_S,
+        .transport_retry_us = 5 * US_PER_S,
+    };
+    w->transports = pick(w, 1, TRANSPORTS_MAX);
+    w->dests = pick(w, 1, 12);
+    w->size_max = pick(w, 0, 1) == 0 ? 6 : 40;
+    w->failing = pick(w, 0, 2) == 0 ? 0 : pick(w, 1, 40);
+    w->s = sched_new(&w->limits);
+    if (with_reference) {
+        w->r = reference_new(&w->limits, reference_reads, reference_chose, w);
+    }
+    for (uint32_t i = 0; i < w->transports; i++) {
+        random_policy(w, &w->policies[i]);
+        assert_int_equal(sched_transport(w->s, w->now, names[i], &w->policies[i]), i);
+        if (with_reference) {
+            reference_transport(w->r, &w->policies[i], names[i]);
+        }
+    }
+}
+
+static void open_one(struct world *w)
+{
+    struct message *m = message_of(w, 0);
+    bool single = pick(w, 0, 7) == 0;
+
+    *m = (struct message){.id = ++w->next_id,
+                          .total = pick(w, 0, 2) == 0 ? pick(w, 1, w->size_max) : pick(w, 1, 3)};
+    sched_open(w->s, w->now, (struct sched_msg){m->id}, m->total, single);
+    if (w->r != NULL) {
+        reference_open(w->r, w->now, m->id, m->total, single);
+    }
+}
+
+static struct decision take_running(struct world *w)
+{
+    size_t i = pick(w, 0, (uint32_t)w->running_count - 1);
+    struct decision d = w->running[i];
+
+    w->running[i] = w->running[--w->running_count];
+    return d;
+}
+
+static void finish_one(struct world *w, enum sched_outcome outcome)
+{
+    struct decision d = take_running(w);
+
+    assert_true(sched_finished(w->s, w->now, d.entry, outcome, SLICE("4.4.1 no answer")));
+    assert_false(sched_finished(w->s, w->now, d.entry, outcome, SLICE("")));
+    reference_finished(w->r, w->now, d.reference_entry, outcome);
+}
+
+static enum sched_outcome random_outcome(struct world *w)
+{
+    if (pick(w, 1, 100) <= w->failing) {
+        return pick(w, 0, 5) == 0 ? SCHED_CRASH : SCHED_SITE_FAIL;
+    }
+    return SCHED_OK;
+}
+
+static void same_history(uint64_t seed)
+{
+    struct world *w = mem_new(sizeof *w);
+
+    world_start(w, seed, true);
+    for (int step = 0; step < 250; step++) {
+        uint32_t what = pick(w, 0, 9);
+
+        if (what < 4 && sched_has_room(w->s)) {
+            open_one(w);
+        } else if (what < 9 && w->running_count > 0) {
+            finish_one(w, random_outcome(w));
+        } else {
+            w->now.us += pick(w, 0, 1) == 0 ? 400 * US_PER_MS : 3 * US_PER_S;
+        }
+        w->now.us += 7 * US_PER_MS;
+        both_decide(w);
+    }
+    /* All sites are well now: the queue drains. */
+    for (int step = 0; sched_totals(w->s).messages > 0; step++) {
+        assert_true(step < 100000);
+        if (w->running_count > 0) {
+            finish_one(w, SCHED_OK);
+        } else {
+            w->now = sched_wake_at(w->s);
+        }
+        both_decide(w);
+    }
+    reference_free(w->r);
+    sched_free(w->s);
+    mem_free(w);
+}
+
+/* SLUICE_SEEDS=FIRST-LAST runs other histories than the usual. */
+static void seeds(uint64_t *first, uint64_t *last)
+{
+    const char *text = getenv("SLUICE_SEEDS");
+    unsigned long long a = 1, b = 400;
+
+    if (text != NULL) {
+        assert_int_equal(sscanf(text, "%llu-%llu", &a, &b), 2);
+    }
+    *first = a;
+    *last = b;
+}
+
+static void the_reference_decides_the_same(void **state)
+{
+    uint64_t seed, last;
+
+    (void)state;
+    for (seeds(&seed, &last); seed <= last; seed++) {
+        same_history(seed);
+    }
+}
+
+UNIT_MAIN(cmocka_unit_test(the_reference_decides_the_same))
