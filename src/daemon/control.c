@@ -233,7 +233,7 @@ static struct ask *ask_find(struct control *c, uint64_t token)
 
 static void add_own_status(struct control *c, json_t *object)
 {
-    json_t *own = json_pack("{s:s, s:i, s:f}", "version", SLUICE_VERSION, "pid", (int)getppid(),
+    json_t *own = json_pack("{s:s, s:i, s:f}", "version", SLUICE_VERSION, "pid", (int)c->daemon_pid,
                             "uptime", (double)(clock_wall().us - c->started.us) / (double)US_PER_S);
 
     CHECK(own != NULL);
