@@ -1,6 +1,5 @@
 /* The commands that only look. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -39,8 +38,9 @@ static int with_ask(const struct args *a, int (*look)(struct ask *ask, const str
     return status;
 }
 
-/* Ask, and take `question`. 0 and the answer, or an exit status with the error printed. */
-static int ask_or_say(struct ask *ask, json_t *question, json_t **ret_answer)
+/* Ask, and take `question`. NULL: there is no answer, which has been said, and *ret_status is an
+ * exit status. */
+static json_t *ask_or_say(struct ask *ask, json_t *question, int *ret_status)
 {
     json_t *answer;
     unsigned status;
@@ -49,14 +49,26 @@ static int ask_or_say(struct ask *ask, json_t *question, json_t **ret_answer)
     status = ask_json(ask, question, &answer);
     json_decref(question);
     if (status != ASK_OK) {
-        return ask_failed(status, answer);
+        *ret_status = ask_failed(status, answer);
+        return NULL;
     }
-    *ret_answer = answer;
-    return EX_OK;
+    return answer;
 }
 
 /* ---- queue ------------------------------------------------------------------------------------
  */
+
+/* A message as a line of JSON. */
+static int put_message(struct ask *ask, json_t *message, int64_t max_rcpts)
+{
+    struct rcpt_walk w;
+
+    rcpt_walk_init(&w, ask, message, max_rcpts);
+    message_json_begin(stdout, message);
+    message_json_rcpts(stdout, &w);
+    message_json_end(stdout);
+    return rcpt_walk_fini(&w);
+}
 
 static int list_message(struct ask *ask, const struct args *a, struct queue_print *p,
                         json_t *message)
@@ -64,19 +76,16 @@ static int list_message(struct ask *ask, const struct args *a, struct queue_prin
     struct rcpt_walk w;
     const json_t *rcpt;
 
-    rcpt_walk_init(&w, ask, message, a->recipients);
     if (a->json) {
-        message_json_begin(stdout, message);
-        message_json_rcpts(stdout, &w);
-        message_json_end(stdout);
-    } else {
-        queue_print_message(p, stdout, message);
-        while ((rcpt = rcpt_walk_next(&w)) != NULL) {
-            queue_print_rcpt(p, stdout, rcpt);
-        }
-        if (w.cut) {
-            queue_print_cut(stdout);
-        }
+        return put_message(ask, message, a->recipients);
+    }
+    rcpt_walk_init(&w, ask, message, a->recipients);
+    queue_print_message(p, stdout, message);
+    while ((rcpt = rcpt_walk_next(&w)) != NULL) {
+        queue_print_rcpt(p, stdout, rcpt);
+    }
+    if (w.cut) {
+        queue_print_cut(stdout);
     }
     return rcpt_walk_fini(&w);
 }
@@ -92,12 +101,12 @@ static int list_pages(struct ask *ask, const struct args *a, struct queue_print 
         json_t *answer, *message;
         size_t i;
 
-        status = ask_or_say(ask,
+        answer = ask_or_say(ask,
                             json_pack("{s:s, s:O, s:i, s:I, s:o*}", "op", "list", "filter",
                                       a->filter, "max", PAGE_MESSAGES, "recipients",
                                       (json_int_t)rcpts, "after", next),
-                            &answer);
-        if (status != EX_OK) {
+                            &status);
+        if (answer == NULL) {
             return status;
         }
         json_array_foreach(json_object_get(answer, "messages"), i, message)
@@ -123,7 +132,7 @@ static int look_queue(struct ask *ask, const struct args *a)
                         json_object_size(a->filter) == 0 ? "Mail queue is empty"
                                                          : "No messages match");
     }
-    free(p.reason);
+    queue_print_fini(&p);
     return status;
 }
 
@@ -143,10 +152,10 @@ int run_queue(const struct command *c, const struct args *a)
 static int look_count(struct ask *ask, const struct args *a)
 {
     json_t *answer;
-    int status =
-        ask_or_say(ask, json_pack("{s:s, s:O}", "op", "count", "filter", a->filter), &answer);
+    int status = EX_OK;
 
-    if (status == EX_OK) {
+    answer = ask_or_say(ask, json_pack("{s:s, s:O}", "op", "count", "filter", a->filter), &status);
+    if (answer != NULL) {
         if (a->json) {
             put_json(stdout, answer);
         } else {
@@ -167,10 +176,11 @@ static int look_destinations(struct ask *ask, const struct args *a)
 {
     json_t *answer, *list, *dest;
     size_t i;
-    int status = ask_or_say(
-        ask, json_pack("{s:s, s:i}", "op", "destinations", "max", DESTINATIONS_MAX), &answer);
+    int status = EX_OK;
 
-    if (status != EX_OK) {
+    answer = ask_or_say(ask, json_pack("{s:s, s:i}", "op", "destinations", "max", DESTINATIONS_MAX),
+                        &status);
+    if (answer == NULL) {
         return status;
     }
     list = json_object_get(answer, "destinations");
@@ -213,25 +223,25 @@ static int show_one(struct ask *ask, const struct args *a, const char *id)
     struct rcpt_walk w;
     const json_t *rcpt;
     json_t *message;
-    int status = ask_or_say(
-        ask, json_pack("{s:s, s:s, s:i}", "op", "show", "id", id, "recipients", 1000), &message);
+    int status = EX_OK;
 
-    if (status != EX_OK) {
+    message = ask_or_say(
+        ask, json_pack("{s:s, s:s, s:i}", "op", "show", "id", id, "recipients", 1000), &status);
+    if (message == NULL) {
         return status;
     }
-    rcpt_walk_init(&w, ask, message, ARGS_ALL);
     if (a->json) {
-        message_json_begin(stdout, message);
-        message_json_rcpts(stdout, &w);
-        message_json_end(stdout);
+        status = put_message(ask, message, ARGS_ALL);
     } else {
+        rcpt_walk_init(&w, ask, message, ARGS_ALL);
         message_print_head(stdout, message, now);
         while ((rcpt = rcpt_walk_next(&w)) != NULL) {
             message_print_rcpt(stdout, message, rcpt, now);
         }
+        status = rcpt_walk_fini(&w);
     }
     json_decref(message);
-    return rcpt_walk_fini(&w);
+    return status;
 }
 
 static int look_show(struct ask *ask, const struct args *a)
@@ -322,9 +332,10 @@ static int why_message(struct ask *ask, const struct args *a)
     double now = words_now();
     json_t *message, *rcpt;
     size_t i;
-    int status = ask_or_say(ask, json_pack("{s:s, s:s}", "op", "why", "id", a->words[0]), &message);
+    int status = EX_OK;
 
-    if (status != EX_OK) {
+    message = ask_or_say(ask, json_pack("{s:s, s:s}", "op", "why", "id", a->words[0]), &status);
+    if (message == NULL) {
         return status;
     }
     if (a->json) {
@@ -352,10 +363,11 @@ static int each_site(struct ask *ask, bool (*on_site)(void *arg, const json_t *s
     do {
         json_t *answer, *site;
         size_t i;
-        int status =
-            ask_or_say(ask, json_pack("{s:s, s:o*}", "op", "sites", "cursor", cursor), &answer);
+        int status = EX_OK;
 
-        if (status != EX_OK) {
+        answer =
+            ask_or_say(ask, json_pack("{s:s, s:o*}", "op", "sites", "cursor", cursor), &status);
+        if (answer == NULL) {
             return status;
         }
         json_array_foreach(json_object_get(answer, "sites"), i, site)
@@ -402,10 +414,10 @@ static int why_site(struct ask *ask, const struct args *a)
     if (status != EX_OK || (w.found && a->json)) {
         return status;
     }
-    status = ask_or_say(
+    answer = ask_or_say(
         ask, json_pack("{s:s, s:{s:s}}", "op", "count", "filter", "destination", destination),
-        &answer);
-    if (status != EX_OK) {
+        &status);
+    if (answer == NULL) {
         return status;
     }
     if (!a->json) {
@@ -456,9 +468,10 @@ static bool print_troubled_site(void *arg, const json_t *site)
 static int status_offline(struct ask *ask, const struct args *a)
 {
     json_t *totals;
-    int status = ask_or_say(ask, json_pack("{s:s}", "op", "totals"), &totals);
+    int status = EX_OK;
 
-    if (status != EX_OK) {
+    totals = ask_or_say(ask, json_pack("{s:s}", "op", "totals"), &status);
+    if (totals == NULL) {
         return status;
     }
     if (a->json) {

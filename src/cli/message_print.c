@@ -137,7 +137,7 @@ void message_print_rcpt(FILE *out, const json_t *message, const json_t *rcpt, do
     if (reason[0] != '\0') {
         fprintf(out, "      %s ", member_text(rcpt, "status"));
         put_text(out, reason);
-        if (remote[0] != '\0' && strstr(reason, remote) == NULL) {
+        if (remote[0] != '\0' && strcmp(remote, "none") != 0 && strstr(reason, remote) == NULL) {
             fputs(" (", out);
             put_text(out, remote);
             fputc(')', out);

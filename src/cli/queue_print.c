@@ -102,6 +102,10 @@ void queue_print_end(struct queue_print *p, FILE *out, const char *nothing)
         fprintf(out, "\n-- %" PRId64 " Kbytes in %" PRId64 " Request%s.\n", p->bytes / 1024,
                 p->messages, p->messages == 1 ? "" : "s");
     }
+}
+
+void queue_print_fini(struct queue_print *p)
+{
     mem_free(p->reason);
     *p = (struct queue_print){0};
 }

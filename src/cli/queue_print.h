@@ -36,4 +36,6 @@ void queue_print_cut(FILE *out);
 /* The last line. `nothing` is what an empty list says. */
 void queue_print_end(struct queue_print *p, FILE *out, const char *nothing);
 
+void queue_print_fini(struct queue_print *p);
+
 #endif

@@ -196,7 +196,7 @@ static bool confirmed(struct change *ch)
         return true;
     }
     fputs("nothing was done\n", stderr);
-    ch->status = EX_NOPERM;
+    ch->status = EXIT_FAILURE;
     return false;
 }
 

@@ -135,7 +135,7 @@ void put_error(const char *text)
 {
     struct slice rest = slice_trim(slice_string(text));
 
-    while (rest.ptr != NULL) {
+    while (rest.len > 0) {
         fputs("sluice: ", stderr);
         put_slice(stderr, slice_cut(&rest, '\n'));
         fputc('\n', stderr);

@@ -44,6 +44,7 @@ static char *list(const char *messages, const char *nothing)
         }
     }
     queue_print_end(&p, out, nothing);
+    queue_print_fini(&p);
     assert_int_equal(fclose(out), 0);
     json_decref(array);
     return text;
