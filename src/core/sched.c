@@ -201,7 +201,7 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
     if (t == NULL) {
         t = transport_new(s, name);
     }
-    t->rcpt_unused += (int64_t)policy->recipient_limit - t->policy.recipient_limit;
+    transport_slots_added(t, (int64_t)policy->recipient_limit - t->policy.recipient_limit);
     t->policy = *policy;
     t->limits = policy->window;
     limits_for_delay(&t->limits, policy->dest_rate_delay_us);
@@ -567,15 +567,12 @@ bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry)
         entry_done(e, now);
         return true;
     }
-    if (j->level < 0) {
-        job_link(j);
-    }
+    job_awaken(j);
     entry_unstart(e);
     if (m->all_read) {
         message_slots_returned(m);
     }
     message_changed(m);
-    transport_forget_candidate(j->transport);
     return true;
 }
 

@@ -367,6 +367,14 @@ static void give_unused(struct transport *t, struct job *to)
     }
 }
 
+void transport_slots_added(struct transport *t, int64_t slots)
+{
+    t->rcpt_unused += slots;
+    if (t->next_unread != NULL) {
+        give_unused(t, t->next_unread);
+    }
+}
+
 /* What the job holds and doesn't use goes to the first job that has recipients to read. */
 static void hand_out(struct job *j)
 {
@@ -384,11 +392,8 @@ static void hand_out(struct job *j)
     if (spare > 0) {
         j->rcpt_limit -= spare;
         m->rcpt_limit -= spare;
-        t->rcpt_unused += spare;
         message_changed(m);
-        if (t->next_unread != NULL) {
-            give_unused(t, t->next_unread);
-        }
+        transport_slots_added(t, spare);
     }
 }
 
@@ -452,7 +457,7 @@ static void fathers_add(struct job *j)
     tree_add(&by_place_type, &t->fathers, &j->by_place, (uint32_t)rng_next(&t->sched->rng));
 }
 
-void job_link(struct job *j)
+static void job_link(struct job *j)
 {
     struct transport *t = j->transport;
     struct job *prev = t->jobs.last != NULL ? JOB_OF(t->jobs.last) : NULL, *unread;
@@ -571,6 +576,23 @@ void job_retire(struct job *j)
     job_unlink(j);
 }
 
+void job_awaken(struct job *j)
+{
+    struct transport *t = j->transport;
+
+    if (!linked(j)) {
+        job_link(j);
+    }
+    transport_forget_candidate(t);
+    if (job_is_known_blocker(j)) {
+        fresh_add(j);
+        j->freed_in = t->generation;
+        j->freed_at = ++t->sched->serial;
+        attention_update(j);
+        set_current(t, JOB_OF(t->jobs.first));
+    }
+}
+
 struct job *job_need(struct message *m, struct transport *t)
 {
     struct job *j;
@@ -597,17 +619,7 @@ struct job *job_need(struct message *m, struct transport *t)
         }
         m->last_job = j;
     }
-    if (!linked(j)) {
-        job_link(j);
-    }
-    transport_forget_candidate(t);
-    if (job_is_known_blocker(j)) {
-        fresh_add(j);
-        j->freed_in = t->generation;
-        j->freed_at = ++t->sched->serial;
-        attention_update(j);
-        set_current(t, JOB_OF(t->jobs.first));
-    }
+    job_awaken(j);
     return j;
 }
 

@@ -262,7 +262,10 @@ void message_check(struct sched *s, struct message *m);
 void transport_lists_init(struct transport *t);
 void transport_lists_fini(struct transport *t);
 
-/* The message's job in this transport, made or linked again as needed, marked as no blocker. */
+/* Something new waits of the job: it is in the list and no known blocker. */
+void job_awaken(struct job *j);
+
+/* The message's job in this transport, made as needed, awake. */
 struct job *job_need(struct message *m, struct transport *t);
 
 /* Numbers of the job have changed: entries, what is unread, its place. */
@@ -275,7 +278,9 @@ uint64_t job_total(const struct job *j);
 
 void job_retire(struct job *j);
 void job_free(struct job *j);
-void job_link(struct job *j);
+
+/* The transport's pool has grown, or shrunk when negative. */
+void transport_slots_added(struct transport *t, int64_t slots);
 
 /* An entry of the job is gone (settled or dropped): return recipient slots. */
 void job_slots_returned(struct job *j);

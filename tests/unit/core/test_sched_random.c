@@ -400,4 +400,295 @@ static void the_reference_decides_the_same(void **state)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(the_reference_decides_the_same))
+/* ---- anything at all --------------------------------------------------------------------------
+ */
+
+#define RCPTS_MAX 64
+
+enum rcpt_state { UNREAD, WAITING, RUNNING, SETTLED };
+
+/* What must be true of a message, kept beside the scheduler. */
+struct ledger {
+    enum rcpt_state rcpts[RCPTS_MAX];
+    bool dropped, reading;
+    uint32_t may_read;
+};
+
+struct wild {
+    struct world w;
+    struct ledger ledgers[MESSAGES_MAX];
+    struct {
+        uint64_t msg;
+        uint32_t transport, count, rcpts[RCPTS_MAX];
+        struct sched_entry entry;
+    } running[RUNNING_MAX];
+    size_t running_count;
+    uint32_t busy[TRANSPORTS_MAX];
+    uint64_t settled;
+};
+
+static struct ledger *ledger_of(struct wild *x, uint64_t msg)
+{
+    return &x->ledgers[message_of(&x->w, msg) - x->w.messages];
+}
+
+static void move_rcpts(struct wild *x, uint64_t msg, const uint32_t *rcpts, size_t count,
+                       enum rcpt_state from, enum rcpt_state to)
+{
+    struct ledger *ledger = ledger_of(x, msg);
+
+    for (size_t i = 0; i < count; i++) {
+        CHECK(rcpts[i] < RCPTS_MAX);
+        assert_int_equal(ledger->rcpts[rcpts[i]], from);
+        ledger->rcpts[rcpts[i]] = to;
+        x->settled += to == SETTLED;
+    }
+}
+
+static void wild_answer(struct wild *x, struct message *m)
+{
+    struct ledger *ledger = ledger_of(x, m->id);
+    const struct sched_rcpt *rcpts;
+    uint32_t disposed;
+    bool complete;
+    size_t count = read_on(&x->w, REAL, m->id, ledger->may_read, &rcpts, &disposed, &complete);
+
+    x->w.told[REAL].count = 0;
+    ledger->reading = false;
+    for (size_t i = 0; i < count && !ledger->dropped; i++) {
+        move_rcpts(x, m->id, &rcpts[i].n, 1, UNREAD, WAITING);
+    }
+    sched_recipients(x->w.s, x->w.now, (struct sched_msg){m->id}, rcpts, count, disposed, complete);
+    if (count > 0 && pick(&x->w, 0, 5) == 0) {
+        sched_dest_policy(x->w.s, x->w.now, rcpts[0].transport, rcpts[0].dest,
+                          &x->w.policies[pick(&x->w, 0, x->w.transports - 1)].window,
+                          pick(&x->w, 0, 3) == 0 ? US_PER_S : 0);
+    }
+}
+
+static void wild_deliver(struct wild *x, const struct sched_action *a)
+{
+    uint32_t limit = x->w.policies[a->transport].process_limit;
+    struct sched_dest_info info;
+
+    assert_false(ledger_of(x, a->msg.n)->dropped);
+    move_rcpts(x, a->msg.n, a->rcpts, a->rcpt_count, WAITING, RUNNING);
+    CHECK(a->rcpt_count <= RCPTS_MAX);
+    CHECK(x->running_count < RUNNING_MAX);
+    x->running[x->running_count].msg = a->msg.n;
+    x->running[x->running_count].transport = a->transport;
+    x->running[x->running_count].entry = a->entry;
+    x->running[x->running_count].count = (uint32_t)a->rcpt_count;
+    memcpy(x->running[x->running_count++].rcpts, a->rcpts, a->rcpt_count * sizeof *a->rcpts);
+    x->busy[a->transport]++;
+    assert_true(limit == 0 || x->busy[a->transport] <= limit);
+    assert_true(sched_dest_get(x->w.s, a->transport, a->dest, &info));
+    assert_int_equal(info.state, SCHED_DEST_READY);
+    assert_true(info.busy <= info.window);
+    assert_int_equal(info.window, a->window);
+}
+
+static void wild_decides(struct wild *x)
+{
+    struct sched_action a;
+
+    while (sched_next(x->w.s, x->w.now, &a) != SCHED_NONE) {
+        struct ledger *ledger;
+
+        sched_audit(x->w.s);
+        switch (a.type) {
+        case SCHED_READ:
+            ledger = ledger_of(x, a.msg.n);
+            assert_false(ledger->reading);
+            ledger->reading = true;
+            ledger->may_read = a.max;
+            if (pick(&x->w, 0, 2) > 0) {
+                wild_answer(x, message_of(&x->w, a.msg.n));
+            }
+            break;
+        case SCHED_DELIVER:
+            wild_deliver(x, &a);
+            break;
+        case SCHED_DEFER:
+            assert_false(ledger_of(x, a.msg.n)->dropped);
+            move_rcpts(x, a.msg.n, a.rcpts, a.rcpt_count, WAITING, SETTLED);
+            break;
+        case SCHED_DONE:
+            ledger = ledger_of(x, a.msg.n);
+            assert_false(ledger->reading);
+            for (size_t i = 0; i < RCPTS_MAX; i++) {
+                assert_int_not_equal(ledger->rcpts[i], RUNNING);
+                assert_true(ledger->dropped || ledger->rcpts[i] != WAITING);
+            }
+            message_of(&x->w, a.msg.n)->id = 0;
+            break;
+        case SCHED_DEST_DEAD:
+            assert_true(a.dest.len > 0);
+            break;
+        case SCHED_DEST_REVIVED:
+        case SCHED_NONE:
+            break;
+        }
+        sched_audit(x->w.s);
+    }
+}
+
+static void wild_end(struct wild *x, bool unselect, enum sched_outcome outcome)
+{
+    size_t i = pick(&x->w, 0, (uint32_t)x->running_count - 1);
+    uint64_t msg = x->running[i].msg;
+
+    x->busy[x->running[i].transport]--;
+    if (unselect) {
+        move_rcpts(x, msg, x->running[i].rcpts, x->running[i].count, RUNNING, WAITING);
+        assert_true(sched_unselect(x->w.s, x->w.now, x->running[i].entry));
+    } else {
+        move_rcpts(x, msg, x->running[i].rcpts, x->running[i].count, RUNNING, SETTLED);
+        assert_true(sched_finished(x->w.s, x->w.now, x->running[i].entry, outcome,
+                                   SLICE("4.4.2 lost connection")));
+    }
+    assert_false(sched_unselect(x->w.s, x->w.now, x->running[i].entry));
+    x->running[i] = x->running[--x->running_count];
+}
+
+static void wild_drop(struct wild *x)
+{
+    struct message *m = &x->w.messages[pick(&x->w, 0, MESSAGES_MAX - 1)];
+
+    if (m->id != 0) {
+        assert_true(sched_drop(x->w.s, x->w.now, (struct sched_msg){m->id}));
+        ledger_of(x, m->id)->dropped = true;
+    } else {
+        assert_false(sched_drop(x->w.s, x->w.now, (struct sched_msg){1000000}));
+    }
+}
+
+static void wild_why(struct wild *x)
+{
+    struct message *m = &x->w.messages[pick(&x->w, 0, MESSAGES_MAX - 1)];
+    struct sched_gate gates[SCHED_GATES_MAX];
+    size_t count;
+
+    if (m->id != 0) {
+        count = sched_why(x->w.s, x->w.now, (struct sched_msg){m->id}, 0, gates);
+        assert_true(count >= 1);
+        if (ledger_of(x, m->id)->rcpts[0] == RUNNING) {
+            assert_int_equal(gates[0].type, SCHED_GATE_BUSY);
+        }
+    }
+}
+
+static void wild_policy(struct wild *x)
+{
+    static const char *const names[] = {"smtp", "local", "relay"};
+    struct world *w = &x->w;
+    uint32_t i = pick(w, 0, w->transports - 1);
+
+    random_policy(w, &w->policies[i]);
+    assert_int_equal(sched_transport(w->s, w->now, names[i], &w->policies[i]), i);
+    w->limits.message_recipient_minimum = pick(w, 1, 10);
+    sched_set_limits(w->s, &w->limits);
+}
+
+static void wild_step(struct wild *x)
+{
+    struct world *w = &x->w;
+    uint32_t what = pick(w, 0, 99);
+
+    if (what < 35) {
+        if (sched_has_room(w->s)) {
+            open_one(w);
+            memset(ledger_of(x, w->next_id), 0, sizeof(struct ledger));
+        }
+    } else if (what < 70) {
+        if (x->running_count > 0) {
+            wild_end(x, false, random_outcome(w));
+        }
+    } else if (what < 74) {
+        if (x->running_count > 0) {
+            wild_end(x, true, SCHED_OK);
+        }
+    } else if (what < 78) {
+        wild_drop(x);
+    } else if (what < 82) {
+        for (size_t i = 0; i < MESSAGES_MAX; i++) {
+            if (w->messages[i].id != 0 && x->ledgers[i].reading) {
+                wild_answer(x, &w->messages[i]);
+                break;
+            }
+        }
+    } else if (what < 84) {
+        sched_revive(w->s, w->now, pick(w, 0, w->transports - 1), SLICE("d0"));
+    } else if (what < 85) {
+        sched_revive_all(w->s, w->now);
+    } else if (what < 86) {
+        sched_transport_failed(w->s, w->now, pick(w, 0, w->transports - 1), SLICE("4.3.0 no"));
+    } else if (what < 87) {
+        wild_policy(x);
+    } else if (what < 90) {
+        wild_why(x);
+    } else {
+        w->now.us += pick(w, 0, 1) == 0 ? 400 * US_PER_MS : 3 * US_PER_S;
+    }
+}
+
+/* Sites and agents are well and the reader answers: everything must end. */
+static void wild_drain(struct wild *x)
+{
+    struct world *w = &x->w;
+
+    for (int step = 0; sched_totals(w->s).messages > 0; step++) {
+        bool moved = false;
+
+        assert_true(step < 100000);
+        for (size_t i = 0; i < MESSAGES_MAX; i++) {
+            if (w->messages[i].id != 0 && x->ledgers[i].reading) {
+                wild_answer(x, &w->messages[i]);
+                moved = true;
+            }
+        }
+        if (x->running_count > 0) {
+            wild_end(x, false, SCHED_OK);
+        } else if (!moved) {
+            assert_true(sched_wake_at(w->s).us < US_FOREVER);
+            w->now = sched_wake_at(w->s);
+        }
+        wild_decides(x);
+    }
+    assert_int_equal(sched_totals(w->s).recipients, 0);
+    assert_int_equal(sched_totals(w->s).entries_waiting, 0);
+    assert_int_equal(sched_totals(w->s).entries_busy, 0);
+}
+
+static void wild_history(uint64_t seed)
+{
+    struct wild *x = mem_new(sizeof *x);
+
+    world_start(&x->w, seed, false);
+    for (int step = 0; step < 300; step++) {
+        wild_step(x);
+        x->w.now.us += 5 * US_PER_MS;
+        sched_audit(x->w.s);
+        if (pick(&x->w, 0, 3) > 0) { /* facts may come in batches */
+            wild_decides(x);
+        }
+    }
+    if (seed % 8 != 0) { /* a scheduler can be freed in any state */
+        wild_drain(x);
+    }
+    sched_free(x->w.s);
+    mem_free(x);
+}
+
+static void anything_at_all_keeps_the_invariants(void **state)
+{
+    uint64_t seed, last;
+
+    (void)state;
+    for (seeds(&seed, &last); seed <= last; seed++) {
+        wild_history(seed);
+    }
+}
+
+UNIT_MAIN(cmocka_unit_test(the_reference_decides_the_same),
+          cmocka_unit_test(anything_at_all_keeps_the_invariants))
