@@ -131,7 +131,7 @@ static int start(void **state)
              "hang/*\n\tagent=pipe command=\"/bin/sh -c 'sleep 100 & sleep 100'\"\n"
              "slow/*\n\tagent=pipe command=\"/bin/sh -c 'sleep 0.3'\"\n"
              "flood/*\n\tagent=pipe command=\"/bin/sh -c 'yes | head -c 3000000; exit 75'\"\n"
-             "kill/*\n\tagent=pipe command=\"/bin/sh -c 'kill -11 $$$$'\"\n"
+             "kill/*\n\tagent=pipe command=\"/bin/sh -c 'kill -11 $$'\"\n"
              "gone/*\n\tagent=pipe command=\"/nonexistent/program\"\n"
              "fds/*\n\tagent=pipe command=\"/bin/sh -c 'ls /proc/self/fd | wc -l'\"\n"
              "who/*\n\tagent=pipe command=\"/usr/bin/id -un\" user=nobody\n"
