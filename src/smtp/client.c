@@ -1045,6 +1045,8 @@ size_t client_input(struct client *c, struct slice in, struct mono now)
         } else {
             fail_protocol(c);
         }
+        used = in.len; /* what follows can't be understood; and to use nothing means that nothing
+                          happened */
     }
     return used;
 }

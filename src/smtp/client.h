@@ -217,10 +217,10 @@ void client_init(struct client *c, const struct client_config *config, struct sl
 /* Release what is held; allowed in any state. */
 void client_fini(struct client *c);
 
-/* Bytes from the peer. Returns how many were used, which is up to the end of one reply and nothing
- * while events wait; so drain and give the rest. After NEED_TLS, give the rest, too, before the
- * handshake: whatever a peer (or somebody in between) put behind its consent to TLS fails the
- * session. */
+/* Bytes from the peer. Returns how many were used, which is up to the end of one reply (all, when
+ * it is none) and nothing while events wait; so drain and give the rest. After NEED_TLS, give the
+ * rest, too, before the handshake: whatever a peer (or somebody in between) put behind its consent
+ * to TLS fails the session. */
 size_t client_input(struct client *c, struct slice in, struct mono now);
 
 /* The next thing to know or do; false when there is none. */

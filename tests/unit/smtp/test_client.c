@@ -1327,7 +1327,32 @@ static void an_idle_session_holds_no_buffers(void **state)
     session_fini(&s);
 }
 
-UNIT_MAIN(cmocka_unit_test(step_by_step_without_pipelining),
+/* The owner goes on as long as input is used: an event without that would stay unseen. */
+static void a_greeting_without_end_fails_at_its_limit(void **state)
+{
+    char block[REPLY_BYTES_MAX];
+    struct client_config config;
+    struct client_event e;
+    struct mono now = {0};
+    struct client c;
+    (void)state;
+
+    client_config_defaults(&config);
+    config.hostname = SLICE("me.example");
+    memset(block, 'x', sizeof block);
+    memcpy(block, "220 ", 4);
+    client_init(&c, &config, SLICE(HOST), now);
+    assert_int_equal(client_input(&c, slice_of(block, sizeof block), now), sizeof block);
+    assert_false(client_next(&c, now, &e));
+    assert_int_equal(client_input(&c, SLICE("more\r\n"), now), 6);
+    assert_true(client_next(&c, now, &e));
+    assert_int_equal(e.kind, CLIENT_FAILED);
+    assert_int_equal(e.cause, CLIENT_CAUSE_PROTOCOL);
+    client_fini(&c);
+}
+
+UNIT_MAIN(cmocka_unit_test(a_greeting_without_end_fails_at_its_limit),
+          cmocka_unit_test(step_by_step_without_pipelining),
           cmocka_unit_test(all_in_one_write_with_pipelining),
           cmocka_unit_test(recipients_get_verdicts_of_their_own),
           cmocka_unit_test(a_refused_sender_settles_everybody),
