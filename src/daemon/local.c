@@ -288,11 +288,12 @@ static _Noreturn void child_pipe(struct job *job, const struct policy *policy,
     account = become(job->local->role->conf, policy);
     pipe_environment(delivery, account == NULL ? NULL : account->pw_name,
                      account == NULL ? NULL : account->pw_dir, &environment);
+    /* Only root may go up, and a command at the wrong priority is better than none. */
     if (policy->priority != 0) {
-        (void)setpriority(PRIO_PROCESS, 0, (int)policy->priority); /* only root may go up */
+        (void)setpriority(PRIO_PROCESS, 0, (int)policy->priority);
     }
     if (policy->nice != 0) {
-        (void)nice((int)policy->nice);
+        (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + (int)policy->nice);
     }
     /* The command gets standard input and output and nothing else of ours. */
     (void)close_range(CONTENT_FD_CHILD, ~0U, 0);
@@ -336,7 +337,9 @@ static void child_begin(struct entry *e, int output_fd)
     }
     (void)close_range(CONTENT_FD_CHILD + (content >= 0 ? 1 : 0), ~0U, 0);
     (void)umask(077);
-    (void)chdir("/");
+    if (chdir("/") != 0) {
+        _exit(EX_OSERR);
+    }
 }
 
 /* ---- the child's life -------------------------------------------------------------------------
