@@ -21,12 +21,12 @@ build: build/build.ninja
 
 build/build.ninja:
 	@scripts/setup build
-	@meson setup build --buildtype=release -Ddebug=true -Dtests=false >/dev/null
+	@meson setup build --buildtype=debugoptimized -Dtests=false >/dev/null
 
 test:
 	@scripts/setup test
 	@scripts/tools build/tools
-	@[ -e build/build.ninja ] || meson setup build --buildtype=release -Ddebug=true -Dtests=false >/dev/null
+	@[ -e build/build.ninja ] || meson setup build --buildtype=debugoptimized -Dtests=false >/dev/null
 	@ninja -C build --quiet
 	@[ -e build-test/build.ninja ] || meson setup build-test --buildtype=debugoptimized \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
