@@ -11,6 +11,7 @@
 #include "message_print.h"
 #include "queue_print.h"
 #include "rcpt_walk.h"
+#include "status_print.h"
 #include "words.h"
 
 #define PAGE_MESSAGES      100

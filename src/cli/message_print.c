@@ -6,9 +6,6 @@
 
 #include "words.h"
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
-
 static void print_text(FILE *out, const char *label, const char *text)
 {
     if (text[0] != '\0') {
@@ -154,93 +151,4 @@ void message_print_rcpt(FILE *out, const json_t *message, const json_t *rcpt, do
     if (json_array_size(gates) == 0) {
         print_disk_gate(out, message, now);
     }
-}
-
-/* ---- destinations -----------------------------------------------------------------------------
- */
-
-void site_print(FILE *out, const json_t *site, double now)
-{
-    const char *reason = member_text(site, "reason");
-    double left = member_number(site, "seconds_left");
-
-    put_text(out, member_text(site, "transport"));
-    fputc('/', out);
-    put_text(out, member_text(site, "destination"));
-    fprintf(out, ": %s", member_text(site, "state"));
-    if (json_object_get(site, "seconds_left") != NULL) {
-        fprintf(out, ", tried again in %s (%s)", words_interval(left).text,
-                words_time(now + (left > 0 ? left : 0)).text);
-    }
-    fprintf(out,
-            "\n  %" PRId64 " under way in a window of %" PRId64 " (at most %" PRId64 "), %" PRId64
-            " waiting\n",
-            member_integer(site, "busy"), member_integer(site, "window"),
-            member_integer(site, "window_max"), member_integer(site, "waiting"));
-    if (reason[0] != '\0') {
-        fputs("  ", out);
-        put_text(out, reason);
-        fputc('\n', out);
-    }
-}
-
-/* ---- the whole --------------------------------------------------------------------------------
- */
-
-static void print_counts(FILE *out, const json_t *status, const char *label,
-                         const char *const names[][2], size_t count)
-{
-    fprintf(out, "%-13s", label);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "%s%" PRId64 " %s", i == 0 ? "" : ", ", member_integer(status, names[i][0]),
-                names[i][1]);
-    }
-    fputc('\n', out);
-}
-
-#define PRINT_COUNTS(out, status, label, names)                                                    \
-    print_counts(out, status, label, names, sizeof names / sizeof names[0])
-
-void status_print(FILE *out, const json_t *status)
-{
-    static const char *const messages[][2] = {{"incoming", "incoming"},
-                                              {"deferred", "deferred"},
-                                              {"hold", "on hold"},
-                                              {"corrupt", "corrupt"}};
-    static const char *const memory[][2] = {{"active_messages", "messages"},
-                                            {"active_recipients", "recipients"},
-                                            {"in_flight", "deliveries under way"},
-                                            {"waiting", "waiting"}};
-    static const char *const since[][2] = {{"submitted", "messages accepted"},
-                                           {"delivered", "recipients delivered"},
-                                           {"deferrals", "deferrals"},
-                                           {"bounced", "bounced"},
-                                           {"expired", "messages expired"}};
-    static const char *const sites[][2] = {{"active_destinations", "in memory"},
-                                           {"dead_destinations", "of them dead"}};
-    bool storage_ok = json_is_true(json_object_get(status, "storage_ok"));
-    bool space_ok = json_is_true(json_object_get(status, "space_ok"));
-
-    if (json_object_get(status, "pid") != NULL) {
-        fprintf(out, "%-13srunning, version %s, process %" PRId64 ", for %s\n", "daemon",
-                member_text(status, "version"), member_integer(status, "pid"),
-                words_interval(member_number(status, "uptime")).text);
-    } else {
-        fprintf(out, "%-13snot running\n", "daemon");
-    }
-    PRINT_COUNTS(out, status, "messages", messages);
-    fprintf(out, "%-13s%s of mail", "storage", words_size(member_number(status, "bytes")).text);
-    if (json_object_get(status, "storage_ok") == NULL) {
-        fputc('\n', out);
-        return;
-    }
-    if (member_integer(status, "free_bytes") > 0) {
-        fprintf(out, ", %s free", words_size(member_number(status, "free_bytes")).text);
-    }
-    fprintf(out, "%s%s%s\n", storage_ok ? "" : "; IT FAILS, no mail is accepted",
-            space_ok ? "" : "; TOO LITTLE, no mail is accepted",
-            json_is_true(json_object_get(status, "behind")) ? "; clients are slowed down" : "");
-    PRINT_COUNTS(out, status, "in memory", memory);
-    PRINT_COUNTS(out, status, "destinations", sites);
-    PRINT_COUNTS(out, status, "since start", since);
 }

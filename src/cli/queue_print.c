@@ -8,7 +8,7 @@
 #include "words.h"
 
 #define REASON_END     78 /* the last column of a reason */
-#define ADDRESS_INDENT 47
+#define ADDRESS_INDENT 47 /* columns in front of an address */
 
 static void print_reason(FILE *out, const char *reason)
 {
@@ -17,12 +17,6 @@ static void print_reason(FILE *out, const char *reason)
     fprintf(out, "%*s(", len < room ? room - len : 0, "");
     put_text(out, reason);
     fputs(")\n", out);
-}
-
-/* The message's own reason, for one that is out of the way of deliveries. */
-static bool is_corrupt(const json_t *message)
-{
-    return strcmp(member_text(message, "queue_name"), "corrupt") == 0;
 }
 
 static const char *state_mark(const json_t *message)
@@ -65,7 +59,7 @@ void queue_print_message(struct queue_print *p, FILE *out, const json_t *message
         put_text(out, sender[0] == '\0' ? "MAILER-DAEMON" : sender);
     }
     fputc('\n', out);
-    if (is_corrupt(message)) {
+    if (strcmp(member_text(message, "queue_name"), "corrupt") == 0) {
         print_reason(out, member_text(message, "reason"));
     }
 }
@@ -84,14 +78,14 @@ void queue_print_rcpt(struct queue_print *p, FILE *out, const json_t *rcpt)
         mem_free(p->reason);
         p->reason = mem_string(reason);
     }
-    fprintf(out, "%*s ", ADDRESS_INDENT - 1, "");
+    fprintf(out, "%*s", ADDRESS_INDENT, "");
     put_text(out, member_text(rcpt, "address"));
     fputc('\n', out);
 }
 
 void queue_print_cut(FILE *out)
 {
-    fprintf(out, "%*s ...\n", ADDRESS_INDENT - 1, "");
+    fprintf(out, "%*s...\n", ADDRESS_INDENT, "");
 }
 
 void queue_print_end(struct queue_print *p, FILE *out, const char *nothing)
