@@ -242,7 +242,7 @@ class HostileClients(sluice.TestCase):
         sent = 0
         with self.assertRaises(socket.timeout):
             while sent < 100 << 20:
-                sent += s.send(b"NOOP " + b"x" * 1000 + b"\r\n")
+                sent += s.send(b"EHLO client.test\r\n" * 100)
         self.still_serves(d)
 
         def gone():

@@ -119,12 +119,12 @@ class Client(sluice.TestCase):
         d.start()
         queue_id = d.send("a@example.org", ["one@store.test", "two@store.test", "three@store.test"])
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
-        self.assertEqual(store.recipients(), ["one@store.test"])
-        self.assertEqual([r["address"] for r in d.message(queue_id)["recipients"]], ["two@store.test", "three@store.test"])
+        self.assertEqual(len(store.messages), 1)  # whoever was first
+        self.assertEqual(sorted(r["address"] for r in d.message(queue_id)["recipients"]), ["three@store.test", "two@store.test"])
         self.assertRegex(d.log(), queue_id + ": .*may get this message twice")
         d.move_clock(310)
         self.eventually(lambda: not d.queue())
-        self.assertEqual(store.recipients(), ["one@store.test", "two@store.test", "three@store.test"])
+        self.assertEqual(sorted(store.recipients()), ["one@store.test", "three@store.test", "two@store.test"])
 
 
 if __name__ == "__main__":

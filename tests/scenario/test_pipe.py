@@ -98,7 +98,7 @@ class Pipe(sluice.TestCase):
                 self.assertIn("the reason is %d@pipe.test" % code, got[2])
         deferred = ["%d@pipe.test" % code for code, want, *_ in SYSEXITS if want == "deferred"]
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
-        left = d.message(d.queue()[0]["id"])["recipients"]
+        left = d.message(d.queue()[0]["queue_id"])["recipients"]
         self.assertEqual(sorted(r["address"] for r in left), sorted(deferred))
         self.eventually(lambda: self.reports.messages)
         self.assertIn(b"the reason is 67@pipe.test", b"".join(m["content"] for m in self.reports.messages))

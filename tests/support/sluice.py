@@ -247,8 +247,9 @@ class Site:
                 if self.delay:
                     time.sleep(self.delay)
                 for r in recipients if self.lmtp else [None]:
-                    ok = self._say(conn, self._reply("END", r or "", "250 2.0.0 Ok"))
-                    if ok:
+                    reply = self._reply("END", r or "", "250 2.0.0 Ok")
+                    self._say(conn, reply)
+                    if reply[:1] in ("2", b"2"):
                         with self.lock:
                             self.messages.append({"sender": sender, "content": b"".join(content), "at": time.time(),
                                                   "recipients": [r] if self.lmtp else list(recipients), "secure": secure})
