@@ -391,6 +391,8 @@ static void on_kept(void *arg, struct session *s, enum session_event event,
     session_close(s);
 }
 
+/* The scheduler's hints (cache_load, cache_store) say when a destination is busy; what arrives
+ * within connection_cache_time_limit says it better, so they are not needed here. */
 static bool worth_keeping(const struct attempts *all, const struct endpoint *e,
                           const struct session *s)
 {
