@@ -37,7 +37,7 @@ struct peer {
     struct event *listener;
     const char *script;
     const char *again; /* for all connections but the first; NULL: the same script */
-    struct buf heard; /* all lines of all connections; of content as "DATA:.." */
+    struct buf heard;  /* all lines of all connections; of content as "DATA:.." */
     size_t connections;
     size_t open_now, open_most;
 };
