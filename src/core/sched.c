@@ -1,3 +1,81 @@
+/*
+ * The scheduler's interface: messages, facts, decisions. First, how all of it works.
+ *
+ * What is decided is Postfix's (qmgr, since 2.1; its SCHEDULER_README tells why). Postfix finds it
+ * by walking lists. With 10^6 jobs no walk is short, so here the same choice is found otherwise.
+ * tests/unit/core/reference.c keeps the walks; random histories compare the two decision by
+ * decision.
+ *
+ * Selection. Postfix walks its list of jobs from `current` and takes the first job that has a peer
+ * with a waiting entry whose destination has room; jobs that have none are marked as blockers and
+ * passed over until a destination they wait for has room again, which unmarks all and starts over
+ * at the head. So the choice is the first job in list order that can be served: marks only save
+ * walking. Here jobs carry labels that ascend along the list (order.h). Each destination keeps its
+ * peers with waiting entries in a tree by label; each transport keeps the destinations that have
+ * room and work in a heap by the label of their first peer's job. The top of the heap is the
+ * choice:
+ *
+ *   Let J be the first job that can be served, through destination d. No job before J can be, so no
+ *   job before J waits for any destination with room, so J's peer is the first of d, and d's key is
+ *   J's label. No other key is less, as each key is the label of a job that can be served.
+ *
+ * By the same argument every peer of J that can be served is the first of its destination, so they
+ * all are at hand at the top, and among equal labels the heap compares rotation. A job's peers are
+ * a ring with labels; the cycle starts behind `last`, the one chosen before. Choosing b moves b
+ * from the front of the cycle to its end; those between the old and the new start could not be
+ * served and so are in no heap; all others keep their order to one another. One heap node moves.
+ *
+ * A window that opens or closes thus costs O(log n), whatever waits for it.
+ *
+ * Marks. They do matter in three places: a known blocker is no candidate for preemption, is not
+ * asked whether it wants to read more, and its release puts `current`, to which the preemption test
+ * applies, back to the head. A walk marks all it passes, so those marked since the last release are
+ * the jobs before `frontier`, the farthest a walk has come, but for the few in `fresh`: linked or
+ * moved in front of it, or unmarked because recipients arrived. Marking a million jobs is moving a
+ * pointer; releasing them, too. A destination that gets room releases if a job in its tree is
+ * marked: the root of the part before the frontier is, unless it is fresh.
+ *
+ * Jobs that a walk would stop at though they can't be served (they may read more recipients, or
+ * have no entries left and are to be retired) are in the heap `attention`. Those of them that are
+ * marked are set aside in `parked` when they come to the top; a release puts them back, and then
+ * each either reads or is retired or lies behind the choice, so that the cost is borne by that
+ * work.
+ *
+ * Candidates. Postfix scores all jobs behind the current one by age / total entries, within a limit
+ * on entries still needed, and takes the best, the first among equals. Jobs with the same total and
+ * the same number already selected differ in age alone, so they share a bucket: a tree by label in
+ * which each node knows the oldest job below it. One descent per bucket finds its oldest unmarked
+ * job, and unmarked jobs are all behind the current one. Postfix's early end of the search (no job
+ * on level 0 further on can be better, as these are in order of age) never changes the result. What
+ * does change it, and is reproduced: a candidate found is kept for the rest of the second, the lack
+ * of one until something new comes.
+ *
+ * Reading in the middle of a selection. SCHED_READ goes out, and with the answer (or without, if
+ * the owner takes its time) the walk goes on at the job it had come to, without a second test for
+ * preemption.
+ *
+ * Time. Ages, the candidate's second and the refill delay are in whole seconds, as Postfix's clocks
+ * are; timers and rate delays in microseconds.
+ *
+ * Departures from Postfix, on purpose:
+ * - No pending connections to agents: something is selected when the transport is alive, not
+ * between two starts under a rate delay, below its process limit, and has a ready destination. An
+ *   overcommitted destination therefore does not hide the work of others. Transports take turns in
+ *   the same cyclic order.
+ * - Recipients for dead destinations and transports don't become entries of a retry transport: they
+ *   are handed to the owner (SCHED_DEFER), those that wait already one message at a time between
+ *   other calls, so that a death with a million waiting entries stalls nothing.
+ * - A destination with a rate delay that dies stays dead for minimal_backoff like any other.
+ * - The rate delay of a transport is from start to start. Nothing that an agent does or fails to do
+ *   keeps it locked.
+ * - A crash of an agent is no feedback, and does not throttle the transport.
+ * - A success that ends while its destination is suspended by a rate delay is no feedback.
+ * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
+ *   job be found again as if recipients had arrived for it.
+ *
+ * As in Postfix, what was learned of a destination is forgotten when nothing waits for it any more,
+ * unless it is dead or suspended.
+ */
 #include "sched.h"
 
 #include <string.h>
@@ -61,6 +139,7 @@ void sched_event(struct sched *s, enum sched_action_type type, const struct dest
     event->type = type;
     event->transport = d->transport;
     event->dest = mem_copy(d->name, d->name_len);
+    event->dest_len = d->name_len;
     event->reason = reason_ref(d->reason);
     event->window = d->window.size;
     STAILQ_INSERT_TAIL(&s->events, event, link);
@@ -395,16 +474,17 @@ static void defer(struct sched *s, struct message *m, struct transport *t, const
                   uint32_t n)
 {
     struct deferral *last = TAILQ_LAST(&s->deferrals, deferral_list);
-    const char *name = d != NULL ? d->name : "";
+    struct slice name = d != NULL ? slice_of(d->name, d->name_len) : slice_of("", 0);
     struct reason *reason = d != NULL ? d->reason : t->reason;
 
     if (last == NULL || last->message != m || last->transport != t || last->reason != reason ||
-        strcmp(last->dest, name) != 0) {
+        !slice_equal(slice_of(last->dest, last->dest_len), name)) {
         last = mem_new(sizeof *last);
         last->message = m;
         last->transport = t;
         last->reason = reason_ref(reason);
-        last->dest = d != NULL ? mem_copy(d->name, d->name_len) : mem_string("");
+        last->dest = mem_copy(name.ptr, name.len);
+        last->dest_len = name.len;
         TAILQ_INSERT_TAIL(&s->deferrals, last, link);
         m->deferrals++;
     }
@@ -701,7 +781,7 @@ static bool next_event(struct sched *s, struct sched_action *a)
     s->out_event = event;
     a->type = event->type;
     a->transport = event->transport->index;
-    a->dest = slice_string(event->dest);
+    a->dest = slice_of(event->dest, event->dest_len);
     a->reason = reason_slice(event->reason);
     a->window = event->window;
     return true;
@@ -726,7 +806,7 @@ static bool next_deferral(struct sched *s, struct sched_action *a)
         a->type = SCHED_DEFER;
         a->msg = m->id;
         a->transport = deferral->transport->index;
-        a->dest = slice_string(deferral->dest);
+        a->dest = slice_of(deferral->dest, deferral->dest_len);
         a->reason = reason_slice(deferral->reason);
         a->rcpts = deferral->rcpts;
         a->rcpt_count = deferral->count;
@@ -771,7 +851,7 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
     struct peer *p;
     struct message *m;
     struct transport *t;
-    size_t count = 0;
+    size_t count = 0, name_len;
 
     if (d == NULL) {
         return false;
@@ -779,11 +859,12 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
     t = d->transport;
     p = PEER_OF(tree_first(d->waiting));
     m = p->job->message;
-    s->out_name = mem_copy(d->name, d->name_len);
+    name_len = d->name_len;
+    s->out_name = mem_copy(d->name, name_len);
     s->out_reason = reason_ref(d->reason);
     drain_peer(s, p, &count, now); /* the destination may be gone after */
     drained(s, a, m, t, count);
-    a->dest = slice_string(s->out_name);
+    a->dest = slice_of(s->out_name, name_len);
     a->reason = reason_slice(s->out_reason);
     return true;
 }

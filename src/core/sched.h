@@ -79,7 +79,7 @@ void sched_free(struct sched *s);
 void sched_set_limits(struct sched *s, const struct sched_limits *limits);
 
 /* Create transport `name` or give it a new policy (also while deliveries run). Returns its index,
- * which lasts as long as the scheduler. `deferred` etc. see sched_action. */
+ * which lasts as long as the scheduler. Destinations without a policy of their own follow. */
 uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
                          const struct sched_transport_policy *policy);
 
@@ -106,7 +106,9 @@ struct sched_rcpt {
 /* The answer to SCHED_READ: the next recipients in the owner's order (the core groups them by
  * transport name and destination name, stable). `disposed` counts recipients the reader passed over
  * because they need no delivery. `complete`: there are no more after these. Must answer each
- * SCHED_READ exactly once; answering before the next sched_next gives exactly Postfix's order. */
+ * SCHED_READ exactly once, with at most as many as it asked for, and with none only when some were
+ * disposed of or it is complete. Answering before the next sched_next gives exactly Postfix's
+ * order; a message that was dropped meanwhile needs its answer, too, which is then ignored. */
 void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
                       const struct sched_rcpt *rcpts, size_t count, uint32_t disposed,
                       bool complete);
@@ -125,7 +127,8 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
                     enum sched_outcome outcome, struct slice reason);
 
 /* Put an entry that was handed out back in its place, as if not selected (its agent could not take
- * it). False as above. */
+ * it), except that the slots its job has collected for it stay. It may be selected again at once.
+ * False as above. */
 bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry);
 
 /* The owner takes a message out (hold, removal, requeue): what waits of it is forgotten at once,
@@ -142,9 +145,10 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
 void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
 void sched_revive_all(struct sched *s, struct mono now);
 
-/* A policy of its own for one destination: its window limits, recipient limit per entry and rate
- * delay. Called by the owner when the destination first appears (sched_action.new_dest) and after a
- * reload. */
+/* A policy of its own for one destination: its window limits and rate delay (which forces a window
+ * of 1). It lasts as long as the destination does, so the owner calls this with each of its
+ * recipients and after a reload; before the first delivery the window starts afresh with it. No
+ * effect on a destination that is not in memory. */
 void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
                        const struct window_limits *window, int64_t rate_delay_us);
 

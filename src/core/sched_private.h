@@ -188,7 +188,8 @@ struct deferral {
     struct transport *transport;
     struct reason *reason; /* counted */
     char *dest;            /* owned; empty when the transport is dead */
-    uint32_t *rcpts;       /* owned */
+    size_t dest_len;
+    uint32_t *rcpts; /* owned */
     uint32_t count, size;
 };
 
@@ -197,7 +198,8 @@ struct event {
     STAILQ_ENTRY(event) link;
     enum sched_action_type type;
     struct transport *transport;
-    char *dest;            /* owned */
+    char *dest; /* owned */
+    size_t dest_len;
     struct reason *reason; /* counted, or NULL */
     uint32_t window;
 };
