@@ -65,7 +65,7 @@ class Life(sluice.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("no_such_parameter", done.stdout + done.stderr)
         d.process.send_signal(signal.SIGHUP)
-        self.eventually(lambda: "no_such_parameter" in d.log() + open(d.directory + "/output").read())
+        self.eventually(lambda: "no_such_parameter" in d.log() + d.printed())
         d.send("a@example.org", ["b@example.net"])
         self.eventually(lambda: site.messages)
 

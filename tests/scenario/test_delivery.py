@@ -173,9 +173,10 @@ class Delivery(sluice.TestCase):
         d.send("a@example.org", ["slow@example.net"])
         self.eventually(lambda: "status=deferred" in d.log())
         for _ in range(3):
-            d.move_clock(5000)
             count = d.log().count("status=deferred")
+            d.move_clock(5000)
             self.eventually(lambda: d.log().count("status=deferred") > count)
+            self.eventually(lambda: site.messages)  # before time moves on, or it would time out
         self.eventually(lambda: site.messages)
         self.assertEqual(len(site.messages), 1)
         self.assertIn(b"Action: delayed", site.messages[0]["content"])

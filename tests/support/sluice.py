@@ -363,8 +363,16 @@ class Daemon:
         except FileNotFoundError:
             return ""
 
+    def printed(self):
+        """What the daemon wrote on standard output and error."""
+        try:
+            with open(os.path.join(self.directory, "output"), errors="replace") as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
+
     def diagnosis(self):
-        output = open(os.path.join(self.directory, "output"), errors="replace").read()
+        output = self.printed()
         return "---- output\n%s\n---- log\n%s" % (output[-8000:], self.log()[-8000:])
 
     # ---- mail in
@@ -453,8 +461,7 @@ class TestCase(unittest.TestCase):
                 d.stop()
             except AssertionError as e:
                 problems.append(str(e))
-            with open(os.path.join(d.directory, "output"), errors="replace") as f:
-                output = f.read()
+            output = d.printed()
             if "Sanitizer" in output or "panic:" in output or "runtime error" in output:
                 problems.append(output[-8000:])
             shutil.rmtree(d.directory, ignore_errors=True)
