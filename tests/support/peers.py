@@ -1,0 +1,197 @@
+"""Debian's own programs as peers: how to start and stop them, on loopback and in a temporary directory.
+
+Servers are unpacked, not installed (scripts/tools), because an installed one would start by itself.
+"""
+
+import glob
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import sluice
+
+sys.path.insert(0, os.path.join(sluice.TOP, "bench"))
+
+SINK, SOURCE = sluice.tool("usr/sbin/smtp-sink"), sluice.tool("usr/sbin/smtp-source")
+
+
+def needs(*programs):
+    """Skip a test case where one of these is missing."""
+    missing = [p for p in programs if not (os.path.exists(p) if "/" in p else shutil.which(p))]
+    return unittest.skipIf(missing, "not there: %s (scripts/tools, scripts/setup test)" % " ".join(missing))
+
+
+def needs_root():
+    """Skip where there is no mount namespace to be had."""
+    able = os.getuid() == 0 and subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode == 0
+    return unittest.skipUnless(able, "needs root and mount namespaces")
+
+
+def listens(port, host="127.0.0.1"):
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+        return True
+    except OSError:
+        return False
+
+
+class Program:
+    """A server that runs until stop(), with a directory and an output of its own."""
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp(prefix="sluice-peer-")
+        os.chmod(self.directory, 0o755)
+        self.process = None
+
+    def run(self, *argv, port=None):
+        self.output = open(os.path.join(self.directory, "output"), "wb")
+        self.process = subprocess.Popen(argv, env=sluice.tool_env(), cwd=self.directory, stdin=subprocess.DEVNULL,
+                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True)
+        if port:
+            sluice.eventually(lambda: self.running() and listens(port), "%s does not listen" % argv[0], detail=self.said)
+        return self
+
+    def running(self):
+        if self.process.poll() is not None:
+            raise AssertionError("it ended with %d: %s" % (self.process.returncode, self.said()))
+        return True
+
+    def said(self):
+        with open(os.path.join(self.directory, "output"), errors="replace") as f:
+            return f.read()
+
+    def stop(self):
+        if self.process:
+            for sig in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(self.process.pid, sig)
+                    self.process.wait(3)
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    pass
+            self.process.wait()
+            self.output.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Sink(Program):
+    """Postfix's smtp-sink. Each mail it takes becomes a file."""
+
+    def __init__(self, *options):
+        super().__init__()
+        self.port = sluice.free_port()
+        self.nexthop = "[127.0.0.1]:%d" % self.port
+        user = ["-u", "root"] if os.getuid() == 0 else []
+        self.run(SINK, *user, "-d", self.directory + "/mail/", *options, "127.0.0.1:%d" % self.port, "500", port=self.port)
+
+    def mails(self):
+        """The texts of the mails taken to their end."""
+        texts = []
+        for path in glob.glob(self.directory + "/mail/*"):
+            with open(path, errors="replace") as f:
+                texts.append(f.read())
+        return texts
+
+
+class Unbound(Program):
+    """A name server for the zone `test.`: nothing exists there but these local-data lines."""
+
+    def __init__(self, *data):
+        super().__init__()
+        self.port = sluice.free_port()
+        with open(self.directory + "/unbound.conf", "w") as f:
+            f.write("""\
+server:
+  interface: 127.0.0.1
+  port: %d
+  do-daemonize: no
+  chroot: ""
+  username: ""
+  directory: "%s"
+  pidfile: ""
+  use-syslog: no
+  logfile: ""
+  module-config: "iterator"
+  access-control: 127.0.0.0/8 allow
+  local-zone: "test." static
+  local-zone: "servfail.test." transparent
+  local-zone: "refused.test." always_refuse
+%s
+stub-zone:
+  name: "servfail.test"
+  stub-addr: 127.0.0.1@1
+remote-control:
+  control-enable: no
+""" % (self.port, self.directory, "".join("  local-data: '%s'\n" % line for line in data)))
+        self.run(sluice.tool("usr/sbin/unbound"), "-d", "-c", self.directory + "/unbound.conf", port=self.port)
+
+
+class Dovecot(Program):
+    """Dovecot's LMTP server for user one@ and two@ of any domain; mail goes to DIRECTORY/mail/USER/new. Its
+    files appear where they would be installed, and its users exist, in a mount namespace of its own only."""
+
+    UID, GID = 64511, 64511
+
+    def __init__(self):
+        super().__init__()
+        self.port = sluice.free_port()
+        d = self.directory
+        os.mkdir(d + "/mail")
+        os.chown(d + "/mail", self.UID, self.GID)
+        with open("/etc/passwd") as f, open(d + "/passwd", "w") as g:
+            g.write(f.read())
+            for i, name in enumerate(("dovecot", "dovenull", "vmail")):
+                g.write("%s:x:%d:%d::/:/bin/false\n" % (name, self.UID + 2 - i, self.GID + 2 - i))
+        with open("/etc/group") as f, open(d + "/group", "w") as g:
+            g.write(f.read())
+            for i, name in enumerate(("dovecot", "dovenull", "vmail")):
+                g.write("%s:x:%d:\n" % (name, self.GID + 2 - i))
+        with open(d + "/users", "w") as f:
+            f.writelines("%s:{plain}x:%d:%d::%s/mail/%s::\n" % (u, self.UID, self.GID, d, u) for u in ("one", "two"))
+        with open(d + "/dovecot.conf", "w") as f:
+            f.write("""\
+base_dir = %(d)s/run
+state_dir = %(d)s/state
+log_path = /dev/stderr
+protocols = lmtp
+listen = 127.0.0.1
+ssl = no
+mail_location = maildir:~
+auth_username_format = %%n
+first_valid_uid = 1
+postmaster_address = postmaster@store.test
+hostname = store.test
+passdb {
+  driver = passwd-file
+  args = %(d)s/users
+}
+userdb {
+  driver = passwd-file
+  args = %(d)s/users
+}
+service lmtp {
+  inet_listener lmtp {
+    address = 127.0.0.1
+    port = %(port)d
+  }
+}
+service stats {
+  unix_listener stats-writer {
+    mode = 0666
+  }
+}
+""" % {"d": d, "port": self.port})
+        script = ("mount -t overlay overlay -o lowerdir=%s:/usr /usr && mount --bind %s/passwd /etc/passwd && "
+                  "mount --bind %s/group /etc/group && exec \"$@\"" % (sluice.tool("usr"), d, d))
+        self.run("unshare", "-m", "sh", "-c", script, "sh", "/usr/sbin/dovecot", "-F", "-c", d + "/dovecot.conf", port=self.port)
+
+    def stored(self, user):
+        texts = []
+        for path in glob.glob("%s/mail/%s/new/*" % (self.directory, user)):
+            with open(path) as f:
+                texts.append(f.read())
+        return texts
