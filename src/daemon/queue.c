@@ -21,6 +21,7 @@ static void on_client(void *arg, struct channel *ch);
 static void on_agent(void *arg, struct channel *ch);
 static void on_control(void *arg, struct channel *ch);
 static void pull_decisions(struct queue *q);
+static void flow_update(struct queue *q);
 
 /* ---- steps ------------------------------------------------------------------------------------
  */
@@ -221,6 +222,7 @@ void commit_now(struct queue *q)
     q->flow.storage_ok = false;
     q->flow_sent = false;
     redo_each(q);
+    flow_update(q); /* a full disk has cost the spool its reserve: no new mail before it is back */
     q->next_check = mono_after(clock_mono(), CHECK_PERIOD_US);
 }
 
@@ -906,7 +908,9 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
     step->type = STEP_SUBMIT;
     step->from = ch;
     step->token = m.token;
-    if (q->flow.storage_ok && !q->role->stopping) {
+    if (!q->flow.space_ok) {
+        rc = -ENOSPC; /* the sender of the frame did not know yet */
+    } else if (q->flow.storage_ok && !q->role->stopping) {
         rc = pass_submit(q, &m, frame->fd, &step->id, &step->msg);
     } else {
         rc = -EIO;
@@ -1250,11 +1254,15 @@ static bool stop_turn(struct queue *q)
 static void queue_turn(struct role *role)
 {
     struct queue *q = role->state;
-    bool more;
+    bool more, idle;
 
     check_now_and_then(q);
     pull_decisions(q);
+    idle = STAILQ_EMPTY(&q->batch);
     commit_now(q);
+    if (idle) {
+        spool_tidy(q->spool);
+    }
     more = import(q);
     more |= ask_flush_some(q);
     pull_decisions(q); /* what was committed or imported just now */

@@ -308,7 +308,8 @@ struct spool_destination {
 int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                        size_t *ret_count);
 
-/* Bytes free where the spool keeps its data; UINT64_MAX when that has no meaning. */
+/* Bytes free for new mail where the spool keeps its data; UINT64_MAX when that has no meaning. What
+ * is kept back for storing results on a full disk does not count. */
 int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes);
 
 #endif

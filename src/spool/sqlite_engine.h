@@ -14,6 +14,7 @@
 
 #include "claims.h"
 #include "content_file.h"
+#include "reserve.h"
 #include "spool_engine.h"
 #include "text_pool.h"
 
@@ -86,6 +87,8 @@ struct sqlite_spool {
     int log_kept;          /* of these, those that the last checkpoint had to leave there */
 
     /* of the holder only */
+    struct reserve reserve;
+    bool space_ran_out; /* in the open batch */
     struct claims claims;
     struct sqlite_counts counts;
     struct spool_totals totals, totals_before; /* now; when the batch was opened */

@@ -94,6 +94,8 @@ int sqlite_fail(struct sqlite_spool *s, int rc, const char *what)
 {
     int err = errno_of(s, rc);
     int system = s->db == NULL ? 0 : sqlite3_system_errno(s->db);
+
+    s->space_ran_out = s->space_ran_out || (err == -ENOSPC && s->lock_fd >= 0);
     const char *advice = err == -EUCLEAN ? "; the database is damaged, see docs/spool.md" : "";
     const char *why = err == -ENOSPC ? "no space left on the device"
                       : s->db != NULL && sqlite3_errcode(s->db) == rc ? sqlite3_errmsg(s->db)
@@ -240,6 +242,19 @@ static int begin(struct spool *sp)
     return err;
 }
 
+/* Move the log into the database as far as readers allow. Failing does no harm: the log is as
+ * durable as the database, and the next call tries again. */
+static void checkpoint(struct sqlite_spool *s)
+{
+    int pages = 0, moved = 0;
+    int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
+    bool whole = rc == SQLITE_OK && moved == pages;
+
+    /* A log that could not be moved whole is not started over. Not to be tried at each commit. */
+    s->log_kept = whole ? 0 : s->log_pages;
+    s->log_pages = s->log_kept; /* until the next commit tells */
+}
+
 static void undo(struct sqlite_spool *s, bool in_doubt)
 {
     /* SQLite may have rolled back by itself: on a full disk, for one. */
@@ -257,6 +272,12 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
     s->totals = s->totals_before;
     s->counts = (struct sqlite_counts){.id = 0};
     claims_undo(&s->claims);
+    if (s->space_ran_out) {
+        /* With the log moved to the database and started over, what follows needs little. */
+        s->space_ran_out = false;
+        reserve_release(&s->reserve);
+        checkpoint(s);
+    }
 }
 
 static void rollback(struct spool *sp)
@@ -319,19 +340,6 @@ static int prepare_commit(struct sqlite_spool *s)
                     : spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
 }
 
-/* Move the log into the database as far as readers allow. Failing does no harm: the log is as
- * durable as the database, and the next call tries again. */
-static void checkpoint(struct sqlite_spool *s)
-{
-    int pages = 0, moved = 0;
-    int rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
-    bool whole = rc == SQLITE_OK && moved == pages;
-
-    /* A log that could not be moved whole is not started over. Not to be tried at each commit. */
-    s->log_kept = whole ? 0 : s->log_pages;
-    s->log_pages = s->log_kept; /* until the next commit tells */
-}
-
 static int commit(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -356,12 +364,29 @@ static int commit(struct spool *sp)
     return 0;
 }
 
+static int disk_free(const struct sqlite_spool *s, uint64_t *ret_bytes)
+{
+    struct statvfs st;
+
+    if (statvfs(s->path, &st) != 0) {
+        return -errno;
+    }
+    *ret_bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    return 0;
+}
+
 static void tidy(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
 
+    uint64_t free_now = 0;
+
     if (s->log_pages - s->log_kept >= LOG_TIDY_PAGES) {
         checkpoint(s);
+    }
+    /* Twice: what is taken now must not be what the next commit lacks. */
+    if (!s->reserve.held && disk_free(s, &free_now) == 0 && free_now >= 2 * RESERVE_BYTES) {
+        reserve_fill(&s->reserve);
     }
 }
 
@@ -1038,15 +1063,36 @@ static bool is_claimed(const struct spool *sp, struct msg_id id)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
+/* Pages of deleted mail: the database file keeps them for new mail. */
+static uint64_t unused_bytes(struct sqlite_spool *s)
+{
+    sqlite3_stmt *st = NULL;
+    uint64_t pages = 0;
+
+    if (sqlite3_prepare_v2(s->db, "PRAGMA freelist_count", -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW) {
+        pages = (uint64_t)sqlite3_column_int64(st, 0);
+    }
+    (void)sqlite3_finalize(st); /* says again what its last step said */
+    return pages * PAGE_SIZE;
+}
+
+/* What is left for new mail. While the reserve is given up, as much has to stay unused, wherever it
+ * is, before there is any. */
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
     struct sqlite_spool *s = sqlite_of(sp);
-    struct statvfs st;
+    uint64_t bytes = 0;
+    int err = disk_free(s, &bytes);
 
-    if (statvfs(s->path, &st) != 0) {
-        return spool_fail(sp, -errno, "free space: %s: %s", s->path, strerror(errno));
+    if (err != 0) {
+        return spool_fail(sp, err, "free space: %s: %s", s->path, strerror(-err));
     }
-    *ret_bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    bytes += unused_bytes(s);
+    if (s->lock_fd >= 0 && !s->reserve.held) {
+        bytes = bytes > 2 * RESERVE_BYTES ? bytes - 2 * RESERVE_BYTES : 0;
+    }
+    *ret_bytes = bytes;
     return 0;
 }
 
@@ -1062,6 +1108,7 @@ static void close_spool(struct spool *sp)
     if (s->lock_fd >= 0) {
         (void)s->io->close(s->lock_fd); /* nothing was written that matters */
     }
+    reserve_fini(&s->reserve);
     content_files_fini(&s->content);
     claims_fini(&s->claims);
     text_pool_fini(&s->pool);
@@ -1269,6 +1316,9 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
         s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
         err = sweep_content(s);
     }
+    if (err == 0) {
+        reserve_fill(&s->reserve);
+    }
     return err;
 }
 
@@ -1348,6 +1398,9 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     s->lock_fd = -1;
     s->inline_limit = options->inline_limit;
     content_files_init(&s->content, io, dir);
+    mem_free(dir);
+    dir = path_with(where, ".reserve");
+    reserve_init(&s->reserve, io, dir);
     mem_free(dir);
     buf_init(&s->bytes, SPOOL_INLINE_MAX + PREFIX_ROOM);
     claims_init(&s->claims);

@@ -116,7 +116,7 @@ class FullDisk(sluice.TestCase):
     def setUp(self):
         super().setUp()
         self.mount = sluice.tempfile.mkdtemp(prefix="sluice-full-")
-        if os.system("mount -t tmpfs -o size=8m tmpfs %s 2>/dev/null" % self.mount) != 0:
+        if os.system("mount -t tmpfs -o size=32m tmpfs %s 2>/dev/null" % self.mount) != 0:
             os.rmdir(self.mount)
             self.skipTest("can't mount a tmpfs")
 
@@ -130,7 +130,7 @@ class FullDisk(sluice.TestCase):
         d = self.daemon(relayhost=site.nexthop, spool="sqlite:%s/queue.db" % self.mount, queue_minfree="1",
                         minimal_backoff_time="2s", maximal_backoff_time="2s")
         acknowledged, refused = set(), 0
-        for i in range(400):
+        for i in range(1500):
             address = "r%d@example.net" % i
             try:
                 d.send("a@example.org", [address], b"Subject: x\r\n\r\n" + b"y" * 60000 + b"\r\n")
