@@ -647,7 +647,7 @@ bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry)
         entry_done(e, now);
         return true;
     }
-    job_awaken(j);
+    job_given_back(j);
     entry_unstart(e);
     if (m->all_read) {
         message_slots_returned(m);

@@ -159,8 +159,8 @@ enum sched_action_type {
     SCHED_NONE,      /* nothing to do before sched_wake_at or the next fact */
     SCHED_DELIVER,   /* hand this entry to an agent; end it with sched_finished */
     SCHED_READ,      /* read up to `max` recipients of this message; answer with sched_recipients */
-    SCHED_DEFER,     /* these recipients are deferred without an attempt: destination or transport
-                        dead; `reason` says why */
+    SCHED_DEFER,     /* these recipients of one message are deferred without an attempt: their
+                        destination or (dest empty) their transport is dead */
     SCHED_DONE,      /* nothing of this message is in memory any more: settle it. The core has
                         forgotten it. */
     SCHED_DEST_DEAD, /* for the log: this destination was just declared dead, reason */

@@ -457,14 +457,15 @@ static void fathers_add(struct job *j)
     tree_add(&by_place_type, &t->fathers, &j->by_place, (uint32_t)rng_next(&t->sched->rng));
 }
 
-static void job_link(struct job *j)
+/* Into the lists, behind all jobs of messages that came until `until_s`. */
+static void job_link(struct job *j, int64_t until_s)
 {
     struct transport *t = j->transport;
     struct job *prev = t->jobs.last != NULL ? JOB_OF(t->jobs.last) : NULL, *unread;
 
     CHECK(!linked(j));
-    if (prev != NULL && (prev->parent != NULL || prev->message->queued_s > j->message->queued_s)) {
-        prev = last_as_old(t->fathers, j->message->queued_s);
+    if (prev != NULL && (prev->parent != NULL || prev->message->queued_s > until_s)) {
+        prev = last_as_old(t->fathers, until_s);
     }
     order_add_after(&t->jobs, prev != NULL ? &prev->place : NULL, &j->place);
     j->level = 0;
@@ -576,12 +577,12 @@ void job_retire(struct job *j)
     job_unlink(j);
 }
 
-void job_awaken(struct job *j)
+static void awaken(struct job *j, int64_t until_s)
 {
     struct transport *t = j->transport;
 
     if (!linked(j)) {
-        job_link(j);
+        job_link(j, until_s);
     }
     transport_forget_candidate(t);
     if (job_is_known_blocker(j)) {
@@ -591,6 +592,13 @@ void job_awaken(struct job *j)
         attention_update(j);
         set_current(t, JOB_OF(t->jobs.first));
     }
+}
+
+/* A job that was retired when its last entry was selected was ahead of others that came in the same
+ * second, or they would have been selected before. */
+void job_given_back(struct job *j)
+{
+    awaken(j, j->message->queued_s - 1);
 }
 
 struct job *job_need(struct message *m, struct transport *t)
@@ -619,7 +627,7 @@ struct job *job_need(struct message *m, struct transport *t)
         }
         m->last_job = j;
     }
-    job_awaken(j);
+    awaken(j, m->queued_s);
     return j;
 }
 

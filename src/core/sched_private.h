@@ -264,10 +264,10 @@ void message_check(struct sched *s, struct message *m);
 void transport_lists_init(struct transport *t);
 void transport_lists_fini(struct transport *t);
 
-/* Something new waits of the job: it is in the list and no known blocker. */
-void job_awaken(struct job *j);
+/* An entry is given back to the job: it is in the list and no known blocker. */
+void job_given_back(struct job *j);
 
-/* The message's job in this transport, made as needed, awake. */
+/* The message's job in this transport, made and linked as needed, no known blocker. */
 struct job *job_need(struct message *m, struct transport *t);
 
 /* Numbers of the job have changed: entries, what is unread, its place. */

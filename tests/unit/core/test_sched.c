@@ -1,0 +1,761 @@
+/* What the scheduler does, one behaviour at a time. The order of selection: test_sched_order. */
+#include "sched.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "unit.h"
+
+#define S           US_PER_S
+#define RUNNING_MAX 64
+
+/* A scheduler, a story of what it decided, and messages written as lists of destinations:
+ * "a b b" are three recipients. In the story a delivery is "m1:a(2)" (two recipients), a deferral
+ * "-m1:a(2)", the end of a message "m1.", a read "m1?", death and revival "!a" and "*a". */
+struct bench {
+    struct sched *s;
+    struct mono now;
+    const char *texts[16]; /* by message; what is still to be read */
+    struct {
+        uint64_t msg;
+        char dest[32];
+        struct sched_entry entry;
+    } running[RUNNING_MAX];
+    size_t running_count;
+    struct sched_action last;
+    char story[1024];
+};
+
+static struct sched_limits limits = {.message_active_limit = 10,
+                                     .message_recipient_limit = 100,
+                                     .message_recipient_minimum = 10,
+                                     .minimal_backoff_us = 300 * S,
+                                     .transport_retry_us = 60 * S};
+
+static struct sched_transport_policy usual(void)
+{
+    return (struct sched_transport_policy){
+        .window = {.rule = WINDOW_POSTFIX,
+                   .initial = 5,
+                   .max = 20,
+                   .positive = {FEEDBACK_CONSTANT, 1},
+                   .negative = {FEEDBACK_CONSTANT, 1},
+                   .failed_cohort_limit = 1},
+        .dest_recipient_limit = 50,
+        .recipient_limit = 100,
+        .extra_recipient_limit = 10,
+        .refill_limit = 100,
+        .refill_delay_us = 5 * S,
+        .slot_cost = 5,
+        .slot_loan = 3,
+        .slot_discount = 50,
+        .minimum_slots = 3,
+    };
+}
+
+static void bench_start(struct bench *b, const struct sched_transport_policy *policy)
+{
+    *b = (struct bench){.now = {1000 * S}};
+    b->s = sched_new(&limits);
+    assert_int_equal(sched_transport(b->s, b->now, "smtp", policy), 0);
+}
+
+static void bench_end(struct bench *b)
+{
+    sched_audit(b->s);
+    sched_free(b->s);
+}
+
+static void note(struct bench *b, const char *before, uint64_t msg, const struct sched_action *a)
+{
+    size_t at = strlen(b->story);
+
+    (void)snprintf(b->story + at, sizeof b->story - at, "%s%sm%u:%.*s(%zu)", at > 0 ? " " : "",
+                   before, (unsigned)msg, SLICE_ARGS(a->dest), a->rcpt_count);
+}
+
+static void note_mark(struct bench *b, const char *before, const char *name, const char *after)
+{
+    size_t at = strlen(b->story);
+
+    (void)snprintf(b->story + at, sizeof b->story - at, "%s%s%s%s", at > 0 ? " " : "", before, name,
+                   after);
+}
+
+static void answer(struct bench *b, uint64_t msg, uint32_t max)
+{
+    struct sched_rcpt rcpts[64];
+    size_t count = 0;
+    struct slice rest = slice_string(b->texts[msg]);
+
+    while (rest.len > 0 && count < max) {
+        struct slice word = slice_cut(&rest, ' ');
+        uint32_t transport = slice_starts(word, SLICE("2/")) ? 1 : 0;
+
+        rcpts[count] = (struct sched_rcpt){.n = (uint32_t)(word.ptr - b->texts[msg]),
+                                           .transport = transport,
+                                           .dest = slice_skip(word, transport == 1 ? 2 : 0)};
+        count++;
+    }
+    b->texts[msg] = rest.len > 0 ? rest.ptr : "";
+    sched_recipients(b->s, b->now, (struct sched_msg){msg}, rcpts, count, 0, rest.len == 0);
+}
+
+/* One decision; false when there is none. */
+static bool decide(struct bench *b)
+{
+    struct sched_action a;
+    char name[32];
+
+    if (sched_next(b->s, b->now, &a) == SCHED_NONE) {
+        return false;
+    }
+    b->last = a;
+    (void)snprintf(name, sizeof name, "%.*s", SLICE_ARGS(a.dest));
+    switch (a.type) {
+    case SCHED_NONE:
+        break;
+    case SCHED_READ:
+        answer(b, a.msg.n, a.max);
+        break;
+    case SCHED_DELIVER:
+        note(b, "", a.msg.n, &a);
+        CHECK(b->running_count < RUNNING_MAX);
+        b->running[b->running_count].msg = a.msg.n;
+        (void)snprintf(b->running[b->running_count].dest, 32, "%s", name);
+        b->running[b->running_count++].entry = a.entry;
+        break;
+    case SCHED_DEFER:
+        note(b, "-", a.msg.n, &a);
+        break;
+    case SCHED_DONE:
+        (void)snprintf(name, sizeof name, "%u", (unsigned)a.msg.n);
+        note_mark(b, "m", name, ".");
+        break;
+    case SCHED_DEST_DEAD:
+        note_mark(b, "!", name, "");
+        break;
+    case SCHED_DEST_REVIVED:
+        note_mark(b, "*", name, "");
+        break;
+    }
+    sched_audit(b->s);
+    return true;
+}
+
+/* What it decides until there is nothing more. */
+#define DECIDES(b, want)                                                                           \
+    do {                                                                                           \
+        (b)->story[0] = '\0';                                                                      \
+        while (decide(b)) {                                                                        \
+        }                                                                                          \
+        assert_string_equal((b)->story, (want));                                                   \
+    } while (0)
+
+static void open_msg(struct bench *b, uint64_t msg, const char *text)
+{
+    uint32_t count = 1;
+
+    for (const char *c = text; *c != '\0'; c++) {
+        count += *c == ' ';
+    }
+    b->texts[msg] = text;
+    sched_open(b->s, b->now, (struct sched_msg){msg}, count, false);
+}
+
+static struct sched_entry take(struct bench *b, uint64_t msg, const char *dest)
+{
+    for (size_t i = 0; i < b->running_count; i++) {
+        if (b->running[i].msg == msg && strcmp(b->running[i].dest, dest) == 0) {
+            struct sched_entry entry = b->running[i].entry;
+            b->running[i] = b->running[--b->running_count];
+            return entry;
+        }
+    }
+    CHECK(false);
+    return (struct sched_entry){0};
+}
+
+static void finish(struct bench *b, uint64_t msg, const char *dest, enum sched_outcome outcome)
+{
+    assert_true(sched_finished(b->s, b->now, take(b, msg, dest), outcome, SLICE("4.4.1 refused")));
+    sched_audit(b->s);
+}
+
+/* ---- selection --------------------------------------------------------------------------------
+ */
+
+static void recipients_are_grouped_by_destination(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = 2;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "b a b a b");
+    DECIDES(&b, "m1:a(2) m1:b(2) m1:b(1)");
+    finish(&b, 1, "a", SCHED_OK);
+    finish(&b, 1, "b", SCHED_OK);
+    DECIDES(&b, "");
+    finish(&b, 1, "b", SCHED_OK);
+    DECIDES(&b, "m1.");
+    bench_end(&b);
+}
+
+static void one_per_entry_never_groups(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &policy);
+    b.texts[1] = "a a";
+    sched_open(b.s, b.now, (struct sched_msg){1}, 2, true);
+    DECIDES(&b, "m1:a(1) m1:a(1)");
+    bench_end(&b);
+}
+
+static void destinations_of_a_job_take_turns(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = policy.process_limit = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a b c c");
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1:b(1)");
+    finish(&b, 1, "b", SCHED_OK);
+    DECIDES(&b, "m1:c(1)");
+    finish(&b, 1, "c", SCHED_OK);
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1:c(1)");
+    bench_end(&b);
+}
+
+static void a_full_destination_is_passed_over_and_served_as_soon_as_it_has_room(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = policy.window.initial = policy.window.max = 1;
+    policy.process_limit = 2;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "b");
+    open_msg(&b, 2, "a a b c c");
+    DECIDES(&b, "m1:b(1) m2:a(1)");
+    finish(&b, 2, "a", SCHED_OK);
+    DECIDES(&b, "m2:c(1)");
+    finish(&b, 2, "c", SCHED_OK);
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 1, "b", SCHED_OK);
+    DECIDES(&b, "m1. m2:b(1)");
+    bench_end(&b);
+}
+
+static void messages_to_one_destination_stay_in_order(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a");
+    open_msg(&b, 2, "a");
+    open_msg(&b, 3, "a b");
+    DECIDES(&b, "m1:a(1) m3:b(1)");
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1. m2:a(1)");
+    finish(&b, 2, "a", SCHED_OK);
+    DECIDES(&b, "m2. m3:a(1)");
+    bench_end(&b);
+}
+
+static void transports_take_turns(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = 1;
+    bench_start(&b, &policy);
+    assert_int_equal(sched_transport(b.s, b.now, "local", &policy), 1);
+    open_msg(&b, 1, "a a a 2/u 2/u 2/u");
+    DECIDES(&b, "m1:u(1) m1:a(1) m1:u(1) m1:a(1) m1:u(1) m1:a(1)");
+    bench_end(&b);
+}
+
+static void no_more_than_the_process_limit_run(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.process_limit = 3;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a b c d e");
+    DECIDES(&b, "m1:a(1) m1:b(1) m1:c(1)");
+    finish(&b, 1, "b", SCHED_OK);
+    DECIDES(&b, "m1:d(1)");
+    bench_end(&b);
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+static void a_long_message_is_read_in_portions(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.recipient_limit = policy.extra_recipient_limit = 0;
+    policy.dest_recipient_limit = 1;
+    policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &policy);
+    limits.message_recipient_minimum = 2;
+    limits.message_recipient_limit = 10;
+    sched_set_limits(b.s, &limits);
+    limits.message_recipient_minimum = 10;
+    limits.message_recipient_limit = 100;
+    open_msg(&b, 1, "a b c d e f g h i j k l");
+    DECIDES(&b, "m1:a(1) m1:b(1) m1:c(1) m1:d(1) m1:e(1) m1:f(1) m1:g(1) m1:h(1) m1:i(1) m1:j(1)");
+    assert_int_equal(sched_totals(b.s).recipients, 10);
+    for (char c[2] = "a"; c[0] <= 'i'; c[0]++) {
+        finish(&b, 1, c, SCHED_OK);
+    }
+    DECIDES(&b, ""); /* nothing is ready, so nothing is selected and nothing read */
+    finish(&b, 1, "j", SCHED_OK);
+    DECIDES(&b, "m1:k(1) m1:l(1)");
+    bench_end(&b);
+}
+
+static void as_many_messages_as_the_active_limit_fit(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &policy);
+    for (uint64_t i = 1; i <= limits.message_active_limit; i++) {
+        assert_true(sched_has_room(b.s));
+        open_msg(&b, i, "a");
+    }
+    assert_false(sched_has_room(b.s));
+    assert_true(sched_has_message(b.s, (struct sched_msg){10}));
+    assert_false(sched_has_message(b.s, (struct sched_msg){11}));
+    bench_end(&b);
+}
+
+/* ---- death and revival ------------------------------------------------------------------------
+ */
+
+static void kill_a(struct bench *b)
+{
+    for (int i = 0; i < 3; i++) {
+        finish(b, 1, "a", SCHED_SITE_FAIL);
+    }
+}
+
+static void a_dead_destination_defers_what_waits_and_what_comes(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct sched_dest_info info;
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a a a a a a");
+    open_msg(&b, 2, "a b");
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1) m2:b(1)");
+    kill_a(&b);
+    DECIDES(&b, "!a -m1:a(2) -m2:a(1)");
+    assert_true(slice_equal(b.last.reason, SLICE("4.4.1 refused")));
+    assert_true(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    assert_int_equal(info.state, SCHED_DEST_DEAD_UNTIL);
+    assert_int_equal(info.until.us, 1300 * S);
+    assert_int_equal(sched_totals(b.s).dead_destinations, 1);
+    open_msg(&b, 3, "a c a");
+    DECIDES(&b, "-m3:a(2) m3:c(1)");
+    open_msg(&b, 4, "a");
+    DECIDES(&b, "-m4:a(1) m4.");
+    assert_int_equal(sched_wake_at(b.s).us, 1300 * S);
+    b.now.us = 1300 * S;
+    DECIDES(&b, "*a");
+    open_msg(&b, 4, "a a a a");
+    DECIDES(&b, "");                 /* two failing ones still run: the window is as wide */
+    finish(&b, 1, "a", SCHED_CRASH); /* no feedback */
+    DECIDES(&b, "m4:a(1)");
+    bench_end(&b);
+}
+
+static void a_success_while_dead_revives_at_what_runs(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct sched_dest_info info;
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a a a a a");
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1)");
+    kill_a(&b);
+    DECIDES(&b, "!a -m1:a(1)");
+    finish(&b, 1, "a", SCHED_SITE_FAIL); /* ignored */
+    DECIDES(&b, "");
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "*a m1.");
+    assert_false(sched_dest_get(b.s, 0, SLICE("a"), &info)); /* well and idle: forgotten */
+    assert_int_equal(sched_wake_at(b.s).us, US_FOREVER);
+    bench_end(&b);
+}
+
+static void revival_by_hand(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.window.initial = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a b");
+    DECIDES(&b, "m1:a(1) m1:b(1)");
+    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "b", SCHED_SITE_FAIL);
+    DECIDES(&b, "!a !b m1.");
+    sched_revive(b.s, b.now, 0, SLICE("a"));
+    DECIDES(&b, "*a");
+    sched_revive_all(b.s, b.now);
+    DECIDES(&b, "*b");
+    assert_int_equal(sched_totals(b.s).destinations, 0);
+    bench_end(&b);
+}
+
+static void too_many_dead_destinations_are_forgotten(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+    char name[4] = "a00";
+
+    (void)state;
+    policy.window.initial = 1;
+    limits.message_recipient_limit = 10;
+    bench_start(&b, &policy);
+    limits.message_recipient_limit = 100;
+    for (int i = 0; i < 50; i++) {
+        name[1] = (char)('0' + i / 10);
+        name[2] = (char)('0' + i % 10);
+        open_msg(&b, 1, name);
+        while (decide(&b)) {
+        }
+        finish(&b, 1, name, SCHED_SITE_FAIL);
+        while (decide(&b)) {
+        }
+    }
+    assert_int_equal(sched_totals(b.s).destinations, 21);
+    bench_end(&b);
+}
+
+static void a_dead_transport_defers_everything(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.process_limit = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a b c");
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "m1:a(1)");
+    sched_transport_failed(b.s, b.now, 0, SLICE("4.3.0 mail transport unavailable"));
+    DECIDES(&b, "-m1:(2) -m2:(1) m2.");
+    open_msg(&b, 3, "a b");
+    DECIDES(&b, "-m3:(2) m3.");
+    assert_int_equal(sched_wake_at(b.s).us, 1060 * S);
+    finish(&b, 1, "a", SCHED_OK); /* that shows it lives */
+    open_msg(&b, 4, "a");
+    DECIDES(&b, "m1. m4:a(1)");
+    sched_transport_failed(b.s, b.now, 0, SLICE("4.3.0 mail transport unavailable"));
+    b.now.us += 60 * S;
+    open_msg(&b, 5, "b");
+    finish(&b, 4, "a", SCHED_CRASH);
+    DECIDES(&b, "m4. m5:b(1)");
+    bench_end(&b);
+}
+
+/* ---- rate delays ------------------------------------------------------------------------------
+ */
+
+static void a_destination_rate_delay_is_from_end_to_start(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct sched_dest_info info;
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = 1;
+    policy.dest_rate_delay_us = S / 2;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a b");
+    DECIDES(&b, "m1:a(1) m1:b(1)");
+    b.now.us += S;
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "");
+    assert_true(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    assert_int_equal(info.state, SCHED_DEST_SUSPENDED);
+    assert_int_equal(sched_wake_at(b.s).us, b.now.us + S / 2);
+    b.now.us += S / 2 - 1;
+    DECIDES(&b, "");
+    b.now.us += 1;
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_OK); /* empty now, yet the delay holds for the next message */
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "");
+    b.now.us += S / 2;
+    DECIDES(&b, "m2:a(1)");
+    bench_end(&b);
+}
+
+static void a_failure_under_a_rate_delay_is_death_as_usual(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.dest_rate_delay_us = 2 * S;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a");
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    DECIDES(&b, "!a -m2:a(1) m1. m2.");
+    b.now.us += 3 * S;
+    open_msg(&b, 3, "a");
+    DECIDES(&b, "-m3:a(1) m3.");
+    b.now.us += 297 * S;
+    open_msg(&b, 4, "a");
+    DECIDES(&b, "*a m4:a(1)");
+    bench_end(&b);
+}
+
+static void a_transport_rate_delay_spaces_starts_and_never_sticks(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.transport_rate_delay_us = S;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a b c d");
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_CRASH);
+    b.now.us += S - 1;
+    DECIDES(&b, "");
+    assert_int_equal(sched_wake_at(b.s).us, b.now.us + 1);
+    b.now.us += 1;
+    DECIDES(&b, "m1:b(1)");
+    b.now.us += S;
+    DECIDES(&b, "m1:c(1)"); /* though b still runs */
+    policy.transport_rate_delay_us = 0;
+    assert_int_equal(sched_transport(b.s, b.now, "smtp", &policy), 0);
+    DECIDES(&b, "m1:d(1)");
+    bench_end(&b);
+}
+
+/* ---- taking out and giving back ---------------------------------------------------------------
+ */
+
+static void a_dropped_message_ends_when_what_runs_has_ended(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.process_limit = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a b c");
+    open_msg(&b, 2, "b");
+    DECIDES(&b, "m1:a(1)");
+    assert_true(sched_drop(b.s, b.now, (struct sched_msg){1}));
+    assert_int_equal(sched_totals(b.s).recipients, 2);
+    DECIDES(&b, "");
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1. m2:b(1)");
+    assert_false(sched_drop(b.s, b.now, (struct sched_msg){1}));
+    bench_end(&b);
+}
+
+static void an_entry_given_back_is_selected_again(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct sched_entry entry;
+    struct bench b;
+
+    (void)state;
+    policy.process_limit = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a");
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "m1:a(1)");
+    entry = take(&b, 1, "a");
+    assert_true(sched_unselect(b.s, b.now, entry));
+    assert_false(sched_unselect(b.s, b.now, entry));
+    assert_false(sched_finished(b.s, b.now, entry, SCHED_OK, SLICE("")));
+    DECIDES(&b, "m1:a(1)");
+    assert_int_not_equal(b.running[0].entry.n, entry.n);
+    bench_end(&b);
+}
+
+static void an_invented_result_is_refused(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &policy);
+    assert_false(sched_finished(b.s, b.now, (struct sched_entry){0}, SCHED_OK, SLICE("")));
+    open_msg(&b, 1, "a");
+    DECIDES(&b, "m1:a(1)");
+    for (uint64_t n = 0; n < 1000; n++) {
+        if (n != b.running[0].entry.n) {
+            assert_false(sched_finished(b.s, b.now, (struct sched_entry){n}, SCHED_OK, SLICE("")));
+        }
+    }
+    assert_false(sched_finished(b.s, b.now, (struct sched_entry){UINT64_MAX}, SCHED_OK, SLICE("")));
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1.");
+    bench_end(&b);
+}
+
+/* ---- hints and looking ------------------------------------------------------------------------
+ */
+
+static void connections_are_cached_while_deliveries_follow_closely(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a a a");
+    DECIDES(&b, "m1:a(1)");
+    assert_false(b.last.cache_load || b.last.cache_store);
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1:a(1)");
+    assert_true(b.last.cache_load && b.last.cache_store);
+    finish(&b, 1, "a", SCHED_OK);
+    b.now.us += 5 * S; /* the owner was late */
+    DECIDES(&b, "m1:a(1)");
+    assert_true(b.last.cache_load && !b.last.cache_store);
+    bench_end(&b);
+}
+
+static void why_names_the_gate_that_binds(void **state)
+{
+    struct sched_gate gates[SCHED_GATES_MAX];
+    struct sched_transport_policy policy = usual();
+    struct bench b;
+    size_t count;
+
+    (void)state;
+    policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a");
+    open_msg(&b, 2, "a");
+    open_msg(&b, 3, "b a");
+    DECIDES(&b, "m1:a(1) m3:b(1)");
+    assert_int_equal(sched_why(b.s, b.now, (struct sched_msg){9}, 0, gates), 0);
+    assert_int_equal(sched_why(b.s, b.now, (struct sched_msg){1}, 0, gates), 1);
+    assert_int_equal(gates[0].type, SCHED_GATE_BUSY);
+    assert_int_equal(sched_why(b.s, b.now, (struct sched_msg){1}, 5, gates), 1);
+    assert_int_equal(gates[0].type, SCHED_GATE_UNREAD);
+    count = sched_why(b.s, b.now, (struct sched_msg){3}, 2, gates);
+    assert_int_equal(count, 7);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(gates[i].closed,
+                         gates[i].type == SCHED_GATE_WINDOW || gates[i].type == SCHED_GATE_BEHIND);
+    }
+    assert_int_equal(gates[5].limit, 1);
+    assert_int_equal(gates[6].value, 1);
+    bench_end(&b);
+}
+
+static void all_destinations_can_be_listed(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct sched_dest_info info;
+    uint64_t cursor = 0;
+    struct bench b;
+    size_t count = 0;
+
+    (void)state;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a b c");
+    DECIDES(&b, "m1:a(1) m1:b(1) m1:c(1)");
+    while (sched_dest_each(b.s, &cursor, &info)) {
+        assert_int_equal(info.busy, 1);
+        assert_int_equal(info.window, 5);
+        assert_int_equal(info.window_max, 20);
+        count++;
+    }
+    assert_int_equal(count, 3);
+    bench_end(&b);
+}
+
+static void a_destination_can_have_a_policy_of_its_own(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct window_limits own = policy.window;
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = 1;
+    own.initial = 2;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a a a");
+    assert_true(decide(&b)); /* the read */
+    sched_dest_policy(b.s, b.now, 0, SLICE("a"), &own, 0);
+    sched_dest_policy(b.s, b.now, 0, SLICE("nowhere"), &own, 0);
+    DECIDES(&b, "m1:a(1) m1:a(1)");
+    own.max = 10;
+    sched_dest_policy(b.s, b.now, 0, SLICE("a"), &own, 0);
+    DECIDES(&b, ""); /* what a window has learned stays */
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1:a(1) m1:a(1)");
+    bench_end(&b);
+}
+
+UNIT_MAIN(cmocka_unit_test(recipients_are_grouped_by_destination),
+          cmocka_unit_test(one_per_entry_never_groups),
+          cmocka_unit_test(destinations_of_a_job_take_turns),
+          cmocka_unit_test(a_full_destination_is_passed_over_and_served_as_soon_as_it_has_room),
+          cmocka_unit_test(messages_to_one_destination_stay_in_order),
+          cmocka_unit_test(transports_take_turns),
+          cmocka_unit_test(no_more_than_the_process_limit_run),
+          cmocka_unit_test(a_long_message_is_read_in_portions),
+          cmocka_unit_test(as_many_messages_as_the_active_limit_fit),
+          cmocka_unit_test(a_dead_destination_defers_what_waits_and_what_comes),
+          cmocka_unit_test(a_success_while_dead_revives_at_what_runs),
+          cmocka_unit_test(revival_by_hand),
+          cmocka_unit_test(too_many_dead_destinations_are_forgotten),
+          cmocka_unit_test(a_dead_transport_defers_everything),
+          cmocka_unit_test(a_destination_rate_delay_is_from_end_to_start),
+          cmocka_unit_test(a_failure_under_a_rate_delay_is_death_as_usual),
+          cmocka_unit_test(a_transport_rate_delay_spaces_starts_and_never_sticks),
+          cmocka_unit_test(a_dropped_message_ends_when_what_runs_has_ended),
+          cmocka_unit_test(an_entry_given_back_is_selected_again),
+          cmocka_unit_test(an_invented_result_is_refused),
+          cmocka_unit_test(connections_are_cached_while_deliveries_follow_closely),
+          cmocka_unit_test(why_names_the_gate_that_binds),
+          cmocka_unit_test(all_destinations_can_be_listed),
+          cmocka_unit_test(a_destination_can_have_a_policy_of_its_own))
