@@ -50,8 +50,6 @@ struct item {
     uint64_t scan; /* the last one that saw it */
     dev_t device;  /* of the file that was read: the name may be somebody else's by now */
     ino_t inode;
-    uid_t uid;
-    char *sender;
 };
 
 /* The file that is being read. */
@@ -123,7 +121,6 @@ static void remove_item(struct pickup *p, struct item *item)
     }
     HASH_DEL(p->items, item);
     mem_free(item->name);
-    mem_free(item->sender);
     mem_free(item);
 }
 
@@ -583,6 +580,7 @@ static void send_submission(struct pickup *p, const struct addresses *a)
                             .envid = j->envelope.envid,
                             .flags = flags_of(j),
                             .arrived = arrival(j),
+                            .pid = (uint32_t)getpid(),
                             .origin = SLICE("pickup"),
                             .rcpts = a->rcpts,
                             .rcpt_count = (uint32_t)a->count,
@@ -611,8 +609,6 @@ static void send_submission(struct pickup *p, const struct addresses *a)
     item->token = m.token;
     item->device = j->st.st_dev;
     item->inode = j->st.st_ino;
-    item->uid = j->st.st_uid;
-    item->sender = mem_copy(a->sender.ptr, a->sender.len);
     p->sent++;
 }
 
@@ -687,8 +683,6 @@ void pickup_done(struct pickup *p, const struct wire_submit_done *done)
         return; /* of a submission before the queue was restarted */
     }
     if (done->code >= 200 && done->code < 300) {
-        log_as("pickup", (int)getpid(), "%.*s: uid=%u from=<%s>", SLICE_ARGS(done->id),
-               (unsigned)item->uid, item->sender);
         remove_file(p, item);
         remove_item(p, item);
     } else if (done->code >= 500) {

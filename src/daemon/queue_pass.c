@@ -147,6 +147,24 @@ static struct active_msg *keep_submitted(struct queue *q, const struct wire_subm
     return active;
 }
 
+/* Where a message comes from, on behalf of who took it in: log analysers want this to be the first
+ * line that names the message, and only one process can see to that. */
+static void log_arrival(const struct wire_submit *m, struct msg_id id)
+{
+    const struct slice userid = SLICE("userid ");
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    if (slice_equal(m->origin, SLICE("pickup")) && slice_starts(m->client, userid)) {
+        struct slice uid = slice_skip(m->client, userid.len);
+
+        log_as("pickup", (int)m->pid, "%s: uid=%.*s from=<%.*s>", text, SLICE_ARGS(uid),
+               SLICE_ARGS(m->sender));
+    } else {
+        log_as("smtpd", (int)m->pid, "%s: client=%.*s", text, SLICE_ARGS(m->client));
+    }
+}
+
 int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
                 struct active_msg **ret_msg)
 {
@@ -183,6 +201,9 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     }
     rc = spool_submit(q->spool, &message, rcpts, m->rcpt_count, m->trace, &content, claim,
                       slice_of("", 0), ret_id);
+    if (rc == 0) {
+        log_arrival(m, *ret_id);
+    }
     if (rc == 0 && claim) {
         message.id = *ret_id;
         *ret_msg = keep_submitted(q, m, &message);

@@ -371,6 +371,7 @@ static void submit(struct session *s, const struct server_message *message)
         .flags = message->flags,
         .arrived = s->arrived,
         .client = slice_string(s->text),
+        .pid = (uint32_t)getpid(),
         .origin = slice_string(s->origin->url),
     };
 
@@ -680,9 +681,7 @@ static bool submit_done(struct receive_sessions *all, struct slice body)
     }
     (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
     reply = (struct server_reply){done.code, status, done.text};
-    if (done.code / 100 == 2) {
-        log_info("%.*s: client=%s", SLICE_ARGS(done.id), s->text);
-    } else {
+    if (done.code / 100 != 2) { /* else the queue has logged where it came from */
         log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
     }
     message_decided(s, &reply);

@@ -169,6 +169,7 @@ void wire_put_submit(struct channel *ch, const struct wire_submit *m, int fd)
     frame_put_u32(b, m->flags);
     frame_put_i64(b, m->arrived.us);
     frame_put_bytes(b, m->client);
+    frame_put_u32(b, m->pid);
     frame_put_bytes(b, m->origin);
     frame_put_bytes(b, m->trace);
     frame_put_u32(b, m->rcpt_count);
@@ -194,6 +195,7 @@ bool wire_get_submit(struct slice body, struct wire_submit *ret, struct wire_rcp
     ret->flags = frame_get_u32(&r);
     ret->arrived.us = frame_get_i64(&r);
     ret->client = frame_get_bytes(&r, WIRE_HOST_MAX);
+    ret->pid = frame_get_u32(&r);
     ret->origin = frame_get_bytes(&r, WIRE_URL_MAX);
     ret->trace = frame_get_bytes(&r, WIRE_TRACE_MAX);
     ret->rcpt_count = frame_get_count(&r, 12, WIRE_RCPTS_MAX);

@@ -132,7 +132,8 @@ struct wire_submit {
     struct slice envid;
     uint32_t flags; /* enum envelope_flag, without ENVELOPE_REPORT */
     struct wall arrived;
-    struct slice client; /* "name[ip]", for the listing */
+    struct slice client; /* "name[ip]" or "userid N", for listing and log */
+    uint32_t pid;        /* of the process that took it in, for the log */
     struct slice origin; /* listener URL or "pickup": for classes and the log */
     struct slice trace;  /* header to put in front; "\1" in it becomes the queue id */
     const struct wire_rcpt *rcpts;

@@ -20,7 +20,7 @@ static void never(void *arg, struct channel *ch)
 static struct wire_submit pass(struct event_base *base, struct draft *d, struct channel *ends[2],
                                struct wire_rcpt **ret_rcpts, int *ret_fd)
 {
-    struct wire_submit m = {.token = 7, .client = SLICE("c"), .origin = SLICE("o")}, got;
+    struct wire_submit m = {.token = 7, .client = SLICE("c"), .pid = 9, .origin = SLICE("o")}, got;
     struct frame frame;
     int fds[2];
 
@@ -59,6 +59,7 @@ static void a_draft_arrives_as_it_was_written(void **unused)
     m = pass(base, &d, ends, &rcpts, &fd);
     assert_int_equal(fd, -1);
     assert_int_equal(m.token, 7);
+    assert_int_equal(m.pid, 9);
     assert_true(slice_equal(m.sender, SLICE("s@a.test")));
     assert_true(slice_equal(m.envid, SLICE("env+2Did")));
     assert_int_equal(m.rcpt_count, 2);
