@@ -33,11 +33,12 @@ static void relabel(struct order_node *node)
             continue;
         }
         step = size / count;
-        if (step < 3) {
+        if (step < 4) {
             continue;
         }
+        /* In the middle of each step, so that there is room at both ends of the range, too. */
         for (struct order_node *n = left; count > 0; n = n->next, count--) {
-            n->label = start + 1;
+            n->label = start + step / 2;
             start += step;
         }
         return;
