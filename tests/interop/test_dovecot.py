@@ -53,7 +53,8 @@ class Store(sluice.TestCase):
         self.eventually(lambda: not peers.listens(self.dovecot.port))
         d.send("a@example.org", ["one@store.test"])
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
-        self.assertRegex(d.log(), r"to=<one@store.test>, relay=none.*dsn=4.4.1, status=deferred \(connect to .*Connection refused\)")
+        self.assertRegex(d.log(), r"to=<one@store.test>, relay=none.*dsn=4.4.1, status=deferred "
+                         r"\(connect to .*Connection refused\)")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import re
 import subprocess
 import time
 
-import peers
+import peers  # knows where the next one is
 import peer_postfix
 import sluice
 
@@ -54,7 +54,8 @@ class Postfix(sluice.TestCase):
         postfix = self.postfix("[127.0.0.1]:%d" % d.port)
         with sluice.Talk(postfix.port) as t:
             t.say("EHLO client.test")
-            for line in ("MAIL FROM:<a@example.org> RET=FULL ENVID=abc+3D", "RCPT TO:<b@example.net> NOTIFY=SUCCESS ORCPT=rfc822;o@x.test",
+            for line in ("MAIL FROM:<a@example.org> RET=FULL ENVID=abc+3D",
+                         "RCPT TO:<b@example.net> NOTIFY=SUCCESS ORCPT=rfc822;o@x.test",
                          "RCPT TO:<c@example.net> NOTIFY=NEVER", "DATA", "Subject: x\r\n\r\nhello\r\n."):
                 self.assertRegex(t.say(line), "^[23]")
         self.eventually(lambda: sorted(final.recipients()) == ["b@example.net", "c@example.net"])
@@ -70,8 +71,8 @@ class Postfix(sluice.TestCase):
     def test_it_delivers_our_reports(self):
         final = self.site(rcpt=lambda line: "550 5.1.1 no such user" if "nobody" in line else "250 2.1.5 Ok")
         reports = self.site()
-        postfix = self.postfix(reports.nexthop, strict_7bit_headers="yes", strict_8bitmime_body="yes", strict_rfc821_envelopes="yes",
-                               strict_mime_encoding_domain="yes", header_checks="")
+        postfix = self.postfix(reports.nexthop, strict_7bit_headers="yes", strict_8bitmime_body="yes",
+                               strict_rfc821_envelopes="yes", strict_mime_encoding_domain="yes", header_checks="")
         d = self.daemon(start=False, relayhost=postfix.nexthop, transport_maps="routes")
         with open(d.directory + "/routes", "w") as f:
             f.write("final.test smtp:%s\n" % final.nexthop)
@@ -115,8 +116,8 @@ class Postfix(sluice.TestCase):
         queue_id = d.send("a@example.org", ["good@example.net", "bad@example.net", "slow@example.net"])
         self.eventually(lambda: final.recipients() == ["good@example.net"])
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
-        self.assertRegex(d.log(), r"%s: to=<bad@example.net>.* dsn=5.7.1, status=bounced \(host .* said: 554 5.7.1 .*in reply to RCPT TO"
-                         % queue_id)
+        self.assertRegex(d.log(), r"%s: to=<bad@example.net>.* dsn=5.7.1, status=bounced \(host .* said: 554 5.7.1 "
+                         r".*in reply to RCPT TO" % queue_id)
         self.assertRegex(d.log(), r"%s: to=<slow@example.net>.* dsn=4.7.1, status=deferred" % queue_id)
         queue_id = d.send("a@example.org", ["big@example.net"], "Subject: big\r\n\r\n" + "0123456789\r\n" * 5000)
         self.eventually(lambda: re.search(r"%s: to=<big@example.net>.* dsn=5.3.4, status=bounced" % queue_id, d.log()))

@@ -71,9 +71,12 @@ nobody@some.test      error:no such user here
         with d.smtp() as s:
             s.ehlo()
             s.mail("a@example.org")
-            self.assertEqual(s.rcpt("x@gone.test"), (550, b"5.1.2 <x@gone.test>: Recipient address rejected: this domain moved away"))
-            self.assertEqual(s.rcpt("x@later.test"), (450, b"4.7.1 <x@later.test>: Recipient address rejected: come back later"))
-            self.assertEqual(s.rcpt("nobody@some.test"), (550, b"5.1.1 <nobody@some.test>: Recipient address rejected: no such user here"))
+            self.assertEqual(s.rcpt("x@gone.test"),
+                             (550, b"5.1.2 <x@gone.test>: Recipient address rejected: this domain moved away"))
+            self.assertEqual(s.rcpt("x@later.test"),
+                             (450, b"4.7.1 <x@later.test>: Recipient address rejected: come back later"))
+            self.assertEqual(s.rcpt("nobody@some.test"),
+                             (550, b"5.1.1 <nobody@some.test>: Recipient address rejected: no such user here"))
             self.assertEqual(s.rcpt("x@some.test")[0], 250)
             self.assertEqual(s.data(b"Subject: x\r\n\r\nhello\r\n")[0], 250)
         self.eventually(lambda: self.arrived() == {"other": ["x@some.test"]})
@@ -153,8 +156,8 @@ class Relaying(sluice.TestCase):
     def test_a_stranger_reaches_our_domains_and_no_others(self):
         d = self.relay(relay_networks="192.0.2.0/24", local_domains="box.test", relay_domains="relayed.test .below.test")
         replies = self.rcpt(d, "x@box.test", "X@Relayed.Test", "x@a.below.test", "x@below.test", "x@example.net",
-                            "x%example.net@example.com", "@box.test:x@example.net", "x@xrelayed.test", "\"x@example.net\"@example.com",
-                            "postmaster")
+                            "x%example.net@example.com", "@box.test:x@example.net", "x@xrelayed.test",
+                            "\"x@example.net\"@example.com", "postmaster")
         self.assertEqual([r[:3] for r in replies],
                          ["250", "250", "250", "554", "554", "554", replies[6][:3], "554", "554", "250"])
         self.assertEqual(replies[4], "554 5.7.1 <x@example.net>: Relay access denied")
