@@ -88,8 +88,7 @@ extern const char conf_default_text[];
 /* ---- texts for the command line ----------------------------------------------------------------
  */
 
-/* Each problem as "FILE:LINE:COLUMN: error: TEXT\n", then a line with the sums when there are any.
- */
+/* Each problem as "FILE:LINE:COLUMN: error: TEXT\n", then a line with the sums of several. */
 void conf_print_problems(struct buf *out, const struct conf_problems *problems);
 
 /* "name = value\n" of each of `names` (NULL: of all parameters, in the table's order, then

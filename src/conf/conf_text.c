@@ -21,7 +21,7 @@ void conf_print_problems(struct buf *out, const struct conf_problems *problems)
         }
         (void)buf_addf(out, ": %s: %s\n", p->severity == CONF_ERROR ? "error" : "warning", p->text);
     }
-    if (problems->count > 0) {
+    if (problems->count > 1) {
         (void)buf_addf(out, "%zu errors, %zu warnings", problems->errors,
                        problems->count + problems->dropped - problems->errors);
         (void)buf_addf(out, problems->dropped > 0 ? "; %zu of them not shown\n" : "\n",

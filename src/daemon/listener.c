@@ -200,26 +200,35 @@ static bool remove_stale(const struct sockaddr_un *address)
     return stale && unlink(address->sun_path) == 0;
 }
 
-/* Who may connect. LMTP: everybody, as everybody may send mail. */
-static bool set_socket_mode(const struct wish *wish, const struct conf *conf, const char *path)
+/* The group of a socket, (gid_t)-1 for the daemon's own. */
+static bool find_group(const struct wish *wish, const struct conf *conf, gid_t *ret_gid,
+                       struct buf *error)
 {
+    const char *name = wish->role == ROLE_CONTROL ? conf->control_socket_group : "";
     const struct group *group;
 
-    if (wish->role != ROLE_CONTROL) {
-        return chmod(path, 0666) == 0;
+    *ret_gid = (gid_t)-1;
+    if (name[0] == '\0') {
+        return true;
     }
-    if (conf->control_socket_group[0] != '\0') {
-        errno = 0;
-        group = getgrnam(conf->control_socket_group);
-        if (group == NULL) {
-            errno = errno == 0 ? EINVAL : errno;
-            return false;
-        }
-        if (chown(path, (uid_t)-1, group->gr_gid) != 0) {
-            return false;
-        }
+    errno = 0;
+    group = getgrnam(name);
+    if (group == NULL) {
+        (void)buf_addf(error, "control_socket_group: there is no group \"%s\"%s%s", name,
+                       errno == 0 ? "" : ": ", errno == 0 ? "" : strerror(errno)); /* sticky */
+        return false;
     }
-    return chmod(path, (mode_t)conf->control_socket_mode) == 0;
+    *ret_gid = group->gr_gid;
+    return true;
+}
+
+/* Who may connect. LMTP: everybody, as everybody may send mail. */
+static bool set_socket_mode(const struct wish *wish, const struct conf *conf, gid_t group,
+                            const char *path)
+{
+    mode_t mode = wish->role == ROLE_CONTROL ? (mode_t)conf->control_socket_mode : 0666;
+
+    return chown(path, (uid_t)-1, group) == 0 && chmod(path, mode) == 0;
 }
 
 static bool open_unix(struct listeners *list, const struct wish *wish, const struct conf *conf,
@@ -227,9 +236,13 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     mode_t mask;
+    gid_t group;
     bool ok;
     int fd;
 
+    if (!find_group(wish, conf, &group, error)) {
+        return false;
+    }
     if (strlen(path) >= sizeof address.sun_path) {
         return fail(error, wish->url, "the path is too long for a Unix socket");
     }
@@ -244,7 +257,7 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
     mask = umask(0177); /* closed to others until its mode is set */
     ok = bind_and_listen(fd, (const struct sockaddr *)&address, sizeof address);
     (void)umask(mask); /* never fails */
-    if (!ok || !set_socket_mode(wish, conf, path)) {
+    if (!ok || !set_socket_mode(wish, conf, group, path)) {
         int why = errno;
         (void)close(fd); /* never used */
         if (ok) {

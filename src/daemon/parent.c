@@ -19,6 +19,7 @@
 #include "channel.h"
 #include "check.h"
 #include "clock.h"
+#include "confine.h"
 #include "listener.h"
 #include "log.h"
 #include "mem.h"
@@ -653,15 +654,44 @@ static void begin_stop(struct parent *p, const char *why)
 /* ---- configuration ----------------------------------------------------------------------------
  */
 
+/* Where the severity stands in a line about the configuration ("FILE:1:2: error: TEXT", "error:
+ * TEXT"), or line.len when there is none. */
+static size_t find_severity(struct slice line, struct slice severity)
+{
+    size_t at = 0;
+
+    while (at < line.len && !slice_starts(slice_skip(line, at), severity)) {
+        at += slice_find(slice_skip(line, at), ' ') + 1;
+    }
+    return at < line.len ? at : line.len;
+}
+
+/* In the log the severity comes first. A line that has none of its own is of `level`. */
 static void log_lines(enum log_level level, struct slice text)
 {
-    while (text.len > 0) {
-        struct slice line = slice_cut(&text, '\n');
+    static const struct {
+        const char *text;
+        enum log_level level;
+    } severities[] = {{"error: ", LOG_LEVEL_ERROR}, {"warning: ", LOG_LEVEL_WARNING}};
 
-        if (level == LOG_LEVEL_ERROR) {
-            log_error("%.*s", SLICE_ARGS(line));
+    while (text.len > 0) {
+        struct slice line = slice_cut(&text, '\n'), rest = slice_of(NULL, 0);
+        enum log_level own = level;
+
+        for (size_t i = 0; i < COUNT(severities); i++) {
+            size_t at = find_severity(line, slice_string(severities[i].text));
+
+            if (at < line.len) {
+                rest = slice_skip(line, at + strlen(severities[i].text));
+                line.len = at;
+                own = severities[i].level;
+                break;
+            }
+        }
+        if (own == LOG_LEVEL_ERROR) {
+            log_error("%.*s%.*s", SLICE_ARGS(line), SLICE_ARGS(rest));
         } else {
-            log_warning("%.*s", SLICE_ARGS(line));
+            log_warning("%.*s%.*s", SLICE_ARGS(line), SLICE_ARGS(rest));
         }
     }
 }
@@ -912,6 +942,32 @@ static void run(struct parent *p)
     }
 }
 
+/* Better now than as a process that cannot start, or as one that can't be started again. */
+static bool users_exist(const struct conf *conf, struct buf *text)
+{
+    const struct {
+        const char *parameter, *user;
+    } named[] = {
+        {"mail_owner", conf->mail_owner},
+        {"receive_user", conf->receive_user},
+        {"deliver_user", conf->deliver_user},
+    };
+    struct confine_user user;
+    struct buf why;
+    bool ok = true;
+
+    buf_init(&why, ERRORS_MAX);
+    for (size_t i = 0; i < COUNT(named) && geteuid() == 0; i++) {
+        if (named[i].user[0] != '\0' && !confine_find_user(named[i].user, &user, &why)) {
+            (void)buf_addf(text, "%s: %s\n", named[i].parameter, buf_cstr(&why)); /* sticky */
+            buf_clear(&why);
+            ok = false;
+        }
+    }
+    buf_fini(&why);
+    return ok;
+}
+
 /* Everything that can fail for a reason worth telling, before the first process exists. */
 static int prepare(struct parent *p, struct buf *text)
 {
@@ -920,6 +976,9 @@ static int prepare(struct parent *p, struct buf *text)
     }
     log_lines(LOG_LEVEL_WARNING, buf_slice(text));
     buf_clear(text);
+    if (!users_exist(p->bundle.conf, text)) {
+        return EX_NOUSER;
+    }
     p->lock = statedir_open(p->bundle.conf, text);
     if (p->lock < 0) {
         return EX_CANTCREAT;
