@@ -1,0 +1,362 @@
+"""Starting, as careful and careless operators do it: users, places, logs, leftovers, and many reloads."""
+
+import glob
+import grp
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import sluice
+
+ROOT = os.geteuid() == 0
+
+
+def run(config, timeout=sluice.PATIENCE, **options):
+    """A start that is meant to fail: exit status and everything that was said."""
+    done = subprocess.run([sluice.program("sluiced"), "-c", config], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=timeout, **options)
+    return done.returncode, done.stdout + done.stderr
+
+
+def status_of(pid):
+    with open("/proc/%d/status" % pid) as f:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+
+
+def descriptors(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+class Refusals(sluice.TestCase):
+    """One clear line, a status of sysexits.h, and nothing left running."""
+
+    def refused(self, status, text, **parameters):
+        d = self.daemon(start=False, **parameters)
+        d.write_config(log="stderr")
+        got, said = run(d.config)
+        self.assertEqual(got, status, said)
+        self.assertRegex(said, text)
+        self.assertNotIn("daemon started", said)
+        self.assertFalse(os.path.exists(os.path.join(d.directory, "sluiced.pid")), "a pid file was left")
+        return d, said
+
+    def test_a_port_in_use(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            s.listen()
+            self.refused(69, r"smtp://127\.0\.0\.1:\d+: Address already in use",
+                         listen="smtp://127.0.0.1:%d" % s.getsockname()[1])
+
+    def test_a_file_in_place_of_a_directory(self):
+        self.refused(73, "Not a directory", state_directory="/dev/null")
+
+    def test_a_group_that_does_not_exist(self):
+        self.refused(69, 'control_socket_group: there is no group "no-such-group"', control_socket_group="no-such-group")
+
+    def test_a_missing_file_of_the_configuration(self):
+        _, said = self.refused(78, r"sluice\.conf:\d+:\d+: transport_maps: can't read /nowhere/map: No such file",
+                               transport_maps="/nowhere/map")
+        self.assertEqual(said.count("error:"), 1, said)
+        self.refused(78, "tls_cert: /nowhere/cert.pem: No such file", tls_cert="/nowhere/cert.pem")
+
+    def test_a_missing_configuration(self):
+        status, said = run("/nowhere/sluice.conf")
+        self.assertEqual(status, 78)
+        self.assertIn("/nowhere/sluice.conf: No such file or directory", said)
+
+    def test_a_log_that_cannot_be_written(self):
+        d = self.daemon(start=False)
+        d.write_config(log="file:/nowhere/log")
+        status, said = run(d.config)
+        self.assertEqual(status, 73)
+        self.assertIn("/nowhere/log: No such file or directory", said)
+
+    def test_a_database_that_is_none(self):
+        d = self.daemon(start=False)
+        with open(os.path.join(d.directory, "queue.db"), "wb") as f:
+            f.write(b"not a database " * 1000)
+        d.write_config(log="stderr")
+        status, said = run(d.config)
+        self.assertNotEqual(status, 0)
+        self.assertRegex(said, r"queue\.db: file is not a database")
+        with open(os.path.join(d.directory, "queue.db"), "rb") as f:
+            self.assertTrue(f.read().startswith(b"not a database"), "what was there was touched")
+
+    @unittest.skipUnless(ROOT, "needs root")
+    def test_a_user_that_does_not_exist(self):
+        for name in ("mail_owner", "receive_user", "deliver_user"):
+            _, said = self.refused(67, name + ': user "no-such-user": there is no such user', **{name: "no-such-user"})
+            self.assertEqual(said.count("error:"), 1, said)
+
+    @unittest.skipUnless(ROOT, "needs root to be somebody else")
+    def test_a_directory_without_permission(self):
+        d = self.daemon(start=False)
+        d.write_config(log="stderr")
+        status, said = run(d.config, user="nobody", cwd="/")
+        self.assertEqual(status, 73)
+        self.assertIn(d.directory, said)
+        self.assertIn("Permission denied", said)
+
+    @unittest.skipUnless(ROOT, "needs root to mount")
+    def test_a_full_disk(self):
+        d = self.daemon(start=False)
+        state = os.path.join(d.directory, "state")
+        os.mkdir(state)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", state], capture_output=True).returncode != 0:
+            self.skipTest("mounting is not allowed here")
+        try:
+            subprocess.run(["dd", "if=/dev/zero", "of=" + os.path.join(state, "filler"), "bs=4096"], capture_output=True)
+            d.write_config(log="stderr", state_directory=state)
+            status, said = run(d.config)
+            self.assertNotEqual(status, 0)
+            self.assertRegex(said, "No space left on device|disk is full")
+            os.unlink(os.path.join(state, "filler"))
+        finally:
+            subprocess.run(["umount", "-l", state], check=True)
+
+
+class Leftovers(sluice.TestCase):
+    def test_a_killed_daemon_leaves_nothing_in_the_way(self):
+        d = self.daemon(relayhost=self.site(rcpt="450 4.2.0 later").nexthop)
+        queue_id = d.send("a@example.org", ["b@example.net"])
+        children = [pid for pids in d.children().values() for pid in pids]
+        d.process.kill()
+        d.process.wait()
+        d.output.close()
+        self.assertTrue(os.path.exists(os.path.join(d.directory, "control.sock")))
+        self.assertTrue(os.path.exists(os.path.join(d.directory, "sluiced.pid")))
+        self.eventually(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in children),
+                        "children outlive their parent")
+        d.start()
+        self.assertIsNotNone(d.message(queue_id))
+        self.assertEqual(d.stop(), 0)
+        self.assertFalse(os.path.exists(os.path.join(d.directory, "control.sock")))
+
+    def test_a_file_with_the_sockets_name_is_not_removed(self):
+        d = self.daemon(start=False)
+        path = os.path.join(d.directory, "control.sock")
+        with open(path, "w") as f:
+            f.write("precious")
+        d.write_config(log="stderr")
+        status, said = run(d.config)
+        self.assertEqual(status, 69)
+        self.assertIn("control.sock: File exists", said)
+        with open(path) as f:
+            self.assertEqual(f.read(), "precious")
+
+
+class Surroundings(sluice.TestCase):
+    def test_closed_standard_files_do_no_harm(self):
+        site = self.site()
+        d = self.daemon(start=False, relayhost=site.nexthop)
+        d.write_config()
+        d.output = open(os.path.join(d.directory, "output"), "ab")
+        d.process = subprocess.Popen(["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sluice.program("sluiced"), d.config],
+                                     cwd=d.directory)
+        self.eventually(d.answers)
+        d.send("a@example.org", ["b@example.net"])
+        self.eventually(lambda: site.messages)
+        for pid in [d.process.pid] + [p for pids in d.children().values() for p in pids]:
+            for fd in "012":
+                self.assertEqual(os.readlink("/proc/%d/fd/%s" % (pid, fd)), "/dev/null")
+
+    def test_a_service_manager_is_told(self):
+        for abstract in (False, True):
+            directory = tempfile.mkdtemp()
+            self.addCleanup(shutil.rmtree, directory)
+            name = "@sluice-test-%d" % os.getpid() if abstract else os.path.join(directory, "notify")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+                s.settimeout(sluice.PATIENCE)
+                s.bind("\0" + name[1:] if abstract else name)
+                d = self.daemon(env=dict(os.environ, NOTIFY_SOCKET=name))
+                self.assertEqual(s.recv(100), b"READY=1")
+                self.assertEqual(d.stop(), 0)
+                self.assertEqual(s.recv(100), b"STOPPING=1")
+
+    def test_the_log_moves_to_a_new_file_when_it_is_rotated(self):
+        site = self.site()
+        d = self.daemon(relayhost=site.nexthop)
+        d.send("a@example.org", ["first@example.net"])
+        self.eventually(lambda: "first@example.net" in d.log())
+        self.eventually(lambda: len(site.messages) == 1)
+        old = os.path.join(d.directory, "log")
+        os.rename(old, old + ".1")
+        d.process.send_signal(signal.SIGUSR1)
+        self.eventually(lambda: os.path.exists(old))
+        d.send("a@example.org", ["second@example.net"])
+        self.eventually(lambda: "status=sent" in d.log())
+        for program in ("smtpd", "qmgr", "smtp"):  # every process has moved
+            self.assertIn("postfix/%s[" % program, d.log())
+        with open(old + ".1") as f:
+            self.assertNotIn("second@example.net", f.read())
+        # A process that is born later writes there, too.
+        os.kill(d.children()["receive"][0], signal.SIGKILL)
+        self.eventually(lambda: "killed by signal 9" in d.log())
+        self.eventually(d.answers)
+        self.eventually(lambda: d.log().count("connect from") > 2)
+
+    def test_sighup_with_errors_changes_nothing(self):
+        d = self.daemon()
+        children = d.children()
+        d.write_config(lisen="smtp://127.0.0.1:1")
+        d.process.send_signal(signal.SIGHUP)
+        self.eventually(lambda: "the old configuration stays" in d.log())
+        self.assertRegex(d.log(), r"master\[\d+\]: error: \S+sluice\.conf:\d+:1: unknown parameter `lisen'")
+        self.assertTrue(d.answers())
+        self.assertEqual(d.children(), children)
+        d.write_config(lisen=None)
+        d.process.send_signal(signal.SIGHUP)
+        self.eventually(lambda: "reload -- version" in d.log())
+
+    def test_many_reloads_under_load_leak_nothing(self):
+        sites = [self.site(), self.site()]
+        d = self.daemon(relayhost=sites[0].nexthop)
+        sent, stop, failures = [], threading.Event(), []
+
+        def load():
+            try:
+                while not stop.is_set():
+                    sent.append(d.send("a@example.org", ["r%d@example.net" % len(sent)]))
+            except Exception as e:  # told by the test's own thread
+                failures.append(e)
+
+        def reload(i):
+            d.write_config(relayhost=sites[i % 2].nexthop, smtp_helo_name="helo%d.test" % i)
+            self.assertEqual(d.ask("POST", "/v1/reload")[0], 200)
+
+        def memory(pid):
+            return int(status_of(pid)["VmRSS"].split()[0])
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        try:
+            for i in range(50):
+                reload(i)
+            pids = [d.process.pid] + [p for pids in d.children().values() for p in pids]
+            before = {pid: (descriptors(pid), memory(pid)) for pid in pids}
+            for i in range(150):
+                reload(i)
+        finally:
+            stop.set()
+            thread.join()
+        self.assertEqual(failures, [])
+        self.eventually(lambda: sum(len(s.messages) for s in sites) >= len(sent))
+        time.sleep(2.5)  # cached connections end
+        for pid, (count, kib) in before.items():
+            self.assertLessEqual(descriptors(pid), count + 6, "descriptors of %d" % pid)
+            self.assertLess(memory(pid), kib + 8192, "memory of %d" % pid)
+        self.assertEqual(sum(len(s.messages) for s in sites), len(sent), "lost or duplicated")
+
+
+@unittest.skipUnless(ROOT, "needs root, to become others")
+class Users(sluice.TestCase):
+    """Started as root, with a user for each duty. Debian's own accounts do for a test."""
+
+    def setUp(self):
+        super().setUp()
+        self.queue, self.net, self.reader = (pwd.getpwnam(n) for n in ("mail", "nobody", "games"))
+
+    def privileged(self):
+        d = self.daemon(start=False)
+        state = os.path.join(d.directory, "state")
+        d.parameters.update(state_directory=state, mail_owner="mail", receive_user="nobody", deliver_user="nobody",
+                            chroot_directory=os.path.join(d.directory, "empty"), control_socket="../control.sock",
+                            control_socket_group="games", local_domains="*.test")
+        return d
+
+    def as_reader(self, argv, groups=(), **options):
+        return subprocess.run(argv, user=self.reader.pw_uid, group=self.net.pw_gid, extra_groups=list(groups),
+                              cwd="/", capture_output=True, text=True, timeout=sluice.PATIENCE, **options)
+
+    def test_each_process_has_its_user_and_its_confinement(self):
+        d = self.privileged().start()
+        want = {"queue": (self.queue, "/"), "local": (pwd.getpwuid(0), "/"), "deliver": (self.net, None),
+                "control": (self.net, None), "receive": (self.net, None)}
+
+        def confined(role, pid):
+            user, root = want[role]
+            status = status_of(pid)
+            self.assertEqual(set(status["Uid"].split()), {str(user.pw_uid)}, role)
+            self.assertEqual(set(status["Gid"].split()), {str(user.pw_gid)}, role)
+            self.assertLessEqual(set(status["Groups"].split()), {str(user.pw_gid)}, role)
+            self.assertEqual(status["Seccomp"], "2", role)
+            self.assertEqual(status["NoNewPrivs"], "0" if role == "local" else "1", role)
+            self.assertEqual(os.readlink("/proc/%d/root" % pid), root or d.parameters["chroot_directory"], role)
+
+        children = d.children()
+        self.assertEqual(set(children), set(want))
+        for role, pids in children.items():
+            confined(role, pids[0])
+        # What is started again is confined in the same way.
+        for role, pids in children.items():
+            os.kill(pids[0], signal.SIGKILL)
+            pid = self.eventually(lambda: [p for p in d.children().get(role, []) if p != pids[0]])[0]
+            self.eventually(lambda: status_of(pid)["Seccomp"] == "2")
+            confined(role, pid)
+        self.eventually(d.answers)
+
+    def test_delivery_under_the_users_id(self):
+        d = self.privileged()
+        box = os.path.join(d.directory, "box")
+        os.mkdir(box)
+        os.chown(box, self.reader.pw_uid, self.reader.pw_gid)
+        script = os.path.join(d.directory, "script")
+        with open(script, "w") as f:
+            f.write("#!/bin/sh\n{ id -u; id -G; } > %s/id\n" % box)
+        os.chmod(script, 0o755)
+        with open(os.path.join(d.directory, "map"), "w") as f:
+            f.write("script.test script:\n")
+        d.extra = ("local/*\n    agent=maildir maildir=%s/%%u/ user=games\nscript/*\n    agent=pipe command=\"%s\" "
+                   "user=games\n" % (box, script))
+        d.parameters["transport_maps"] = os.path.join(d.directory, "map")
+        d.start()
+        # Any user may submit, with an id of its own, and the daemon may be down.
+        done = self.as_reader([sluice.program("sendmail"), "-C", d.config, "b@box.test", "c@script.test"],
+                              input="Subject: hi\n\nhello\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.eventually(lambda: len(d.log().split("status=sent")) == 3)
+        mail = self.eventually(lambda: glob.glob(box + "/b/new/*"))[0]
+        self.assertEqual(os.stat(mail).st_uid, self.reader.pw_uid)
+        with open(mail) as f:
+            self.assertIn("from userid %d" % self.reader.pw_uid, f.read())
+        with open(box + "/id") as f:
+            uid, gids = f.readline().strip(), f.readline().split()
+        self.assertEqual((uid, gids), (str(self.reader.pw_uid), [str(self.reader.pw_gid)]))
+
+    def test_only_the_group_may_steer(self):
+        d = self.privileged().start()
+        status = [sluice.program("sluice"), "-c", d.config, "status"]
+        self.assertEqual(self.as_reader(status).returncode, 77)
+        done = self.as_reader(status, groups=[grp.getgrnam("games").gr_gid])
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_key_that_only_root_reads_serves_every_process(self):
+        d = self.privileged()
+        d.write_config()
+        path = sluice.certificate(d.directory, "mail.sluice.test")
+        os.chmod(path, 0o600)
+        d.parameters.update(tls_cert=path)
+        d.start()
+        for change in ("reload", "crash"):
+            with d.smtp() as s:
+                self.assertEqual(s.starttls()[0], 220)
+                self.assertEqual(s.ehlo()[0], 250)
+            if change == "reload":
+                self.assertEqual(d.cli("reload").returncode, 0)
+            else:
+                os.kill(d.children()["receive"][0], signal.SIGKILL)
+                self.eventually(lambda: "killed by signal 9" in d.log())
+                self.eventually(d.answers)
+        with d.smtp() as s:
+            self.assertEqual(s.starttls()[0], 220)
+
+
+if __name__ == "__main__":
+    unittest.main()
