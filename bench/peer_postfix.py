@@ -7,6 +7,7 @@ namespace of its own, so nothing outside sees them. Needs root for that.
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -46,6 +47,7 @@ postlog   unix-dgram n  -       n       -       1       postlogd
 class Postfix:
     def __init__(self, port, relayhost, **parameters):
         self.directory = tempfile.mkdtemp(prefix="bench-postfix-")
+        self.port = port
         os.chmod(self.directory, 0o755)
         d = self.directory
         lib = os.path.join(ROOT, "usr/lib/postfix")
@@ -94,11 +96,21 @@ class Postfix:
         script = ("mount --bind %s/passwd /etc/passwd && mount --bind %s/group /etc/group && exec \"$@\""
                   % (self.directory, self.directory))
         return subprocess.Popen(["unshare", "-m", "sh", "-c", script, "sh", *argv], env=self.env,
-                                stdin=subprocess.DEVNULL, start_new_session=True)
+                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                start_new_session=True)
 
     def start(self):
         self.process = self.run(os.path.join(ROOT, "usr/lib/postfix/sbin/master"), "-c", self.directory + "/etc", "-d")
-        return self
+        for _ in range(300):
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+                    if s.recv(3) == b"220":
+                        s.sendall(b"QUIT\r\n")
+                        return self
+            except OSError:
+                time.sleep(0.1)
+        self.stop()
+        raise SystemExit("Postfix does not start")
 
     def queued(self):
         """Messages in the queue, by files."""

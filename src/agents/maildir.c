@@ -15,8 +15,7 @@
 #define FILE_MODE   0600
 #define DIR_MODE    0700
 
-/* ---- where ------------------------------------------------------------------------------------
- */
+/* ---- where ---------------------------------------------------------------------------------- */
 
 static bool element_valid(struct slice element)
 {
@@ -101,8 +100,7 @@ bool maildir_path(struct slice pattern, struct slice recipient, struct slice del
     return why == NULL;
 }
 
-/* ---- how --------------------------------------------------------------------------------------
- */
+/* ---- how ------------------------------------------------------------------------------------ */
 
 static int fail(struct buf *why, const char *doing, const char *what, int error)
 {

@@ -13,8 +13,7 @@
 /* What of a command's output goes into a reason. */
 #define OUTPUT_SHOWN_MAX 1000
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ---------------------------------------------------------------------------------- */
 
 static void words_init(struct pipe_words *w)
 {
@@ -41,8 +40,7 @@ static void words_finish(struct pipe_words *w)
     }
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 enum value {
     VALUE_SENDER,
@@ -138,8 +136,7 @@ static void add_value(struct buf *out, const struct pipe_delivery *d, enum value
     UNREACHABLE("a value beyond the enum");
 }
 
-/* ---- the command line -------------------------------------------------------------------------
- */
+/* ---- the command line ----------------------------------------------------------------------- */
 
 /* One word, as far as it is read. */
 struct word {
@@ -281,8 +278,7 @@ enum pipe_outcome pipe_command(struct slice command, const struct pipe_delivery 
     return outcome;
 }
 
-/* ---- the environment --------------------------------------------------------------------------
- */
+/* ---- the environment ------------------------------------------------------------------------ */
 
 /* "NAME=value" from what `value` appended; one that does not fit is left out. */
 static void end_variable(struct pipe_words *w, size_t start)
@@ -342,8 +338,7 @@ void pipe_environment(const struct pipe_delivery *d, const char *user, const cha
     words_finish(ret_words);
 }
 
-/* ---- the result -------------------------------------------------------------------------------
- */
+/* ---- the result ----------------------------------------------------------------------------- */
 
 static void show_output(const struct pipe_end *end, struct buf *text)
 {

@@ -46,7 +46,8 @@ bool buf_add(struct buf *b, struct slice bytes);
 bool buf_add_string(struct buf *b, const char *string);
 bool buf_add_byte(struct buf *b, char c);
 bool buf_addf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool buf_addv(struct buf *b, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+bool buf_addv(struct buf *b, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 
 /* Room for `len` more bytes to be written in place at the returned pointer (then buf_grew); NULL
  * past the limit. */
@@ -63,7 +64,8 @@ void buf_truncate(struct buf *b, size_t len);
  * like buf_slice. */
 const char *buf_cstr(struct buf *b);
 
-/* The content as a NUL-terminated string the caller frees with mem_free; the buffer is then empty. */
+/* The content as a NUL-terminated string that the caller frees with mem_free; the buffer is empty
+ * then. */
 char *buf_take(struct buf *b);
 
 #endif

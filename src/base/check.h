@@ -8,7 +8,7 @@
 #ifndef BASE_CHECK_H
 #define BASE_CHECK_H
 
-#define CHECK(x) ((x) ? (void)0 : check_failed(__FILE__, __LINE__, __func__, #x))
+#define CHECK(x)         ((x) ? (void)0 : check_failed(__FILE__, __LINE__, __func__, #x))
 #define UNREACHABLE(why) check_failed(__FILE__, __LINE__, __func__, why)
 
 /* Write one line to standard error (async-signal-safe, no allocation) and abort. */

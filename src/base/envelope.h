@@ -14,12 +14,12 @@
 
 /* What is known of a message's content and wishes; a bit set. */
 enum envelope_flag {
-    ENVELOPE_8BIT = 1 << 0,        /* BODY=8BITMIME was declared, or 8-bit bytes were seen */
-    ENVELOPE_SMTPUTF8 = 1 << 1,    /* SMTPUTF8 was given: the envelope or headers may need it */
-    ENVELOPE_RET_FULL = 1 << 2,    /* DSN RET=FULL */
-    ENVELOPE_RET_HDRS = 1 << 3,    /* DSN RET=HDRS */
-    ENVELOPE_REPORT = 1 << 4,      /* made by us: a delivery report */
-    ENVELOPE_TRACE = 1 << 5,       /* sendmail -v: report every delivery to the sender */
+    ENVELOPE_8BIT = 1 << 0,     /* BODY=8BITMIME was declared, or 8-bit bytes were seen */
+    ENVELOPE_SMTPUTF8 = 1 << 1, /* SMTPUTF8 was given: the envelope or headers may need it */
+    ENVELOPE_RET_FULL = 1 << 2, /* DSN RET=FULL */
+    ENVELOPE_RET_HDRS = 1 << 3, /* DSN RET=HDRS */
+    ENVELOPE_REPORT = 1 << 4,   /* made by us: a delivery report */
+    ENVELOPE_TRACE = 1 << 5,    /* sendmail -v: report every delivery to the sender */
 };
 
 /* DSN NOTIFY, a bit set; 0 = not given (RFC 3461: as if FAILURE and perhaps DELAY were). */

@@ -91,8 +91,7 @@ static const char *shown_name(const struct option_row *o, char text[64])
     return text;
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 /* The API's name of a filter option: with underscores. */
 static void set_filter(struct args *a, const struct option_row *o, json_t *value)
@@ -174,8 +173,7 @@ static const char *take_value(struct args *a, const struct option_row *o, const 
     UNREACHABLE("all types are above");
 }
 
-/* ---- finding ----------------------------------------------------------------------------------
- */
+/* ---- finding -------------------------------------------------------------------------------- */
 
 static const struct option_row *find_long(unsigned groups, struct slice name)
 {
@@ -214,8 +212,7 @@ static void say_unknown(struct buf *error, unsigned groups, struct slice name)
     }
 }
 
-/* ---- parsing ----------------------------------------------------------------------------------
- */
+/* ---- parsing -------------------------------------------------------------------------------- */
 
 /* What is left to read. */
 struct cursor {

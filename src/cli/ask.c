@@ -52,8 +52,7 @@ bool ask_is_offline(const struct ask *a)
     return a->spool != NULL;
 }
 
-/* ---- by HTTP ----------------------------------------------------------------------------------
- */
+/* ---- by HTTP -------------------------------------------------------------------------------- */
 
 /* Where the bytes of a response go: a good one's to the sink, if there is one. */
 struct response {
@@ -191,8 +190,7 @@ static unsigned ask_http(struct ask *a, const json_t *question, ask_sink *sink, 
     return status;
 }
 
-/* ---- from the spool ---------------------------------------------------------------------------
- */
+/* ---- from the spool ------------------------------------------------------------------------- */
 
 /* The daemon is not there: open the spool. On failure the answer has both reasons. */
 static bool go_offline(struct ask *a, json_t **answer)
@@ -304,8 +302,7 @@ unsigned ask_content(struct ask *a, const char *id, ask_sink *sink, void *arg, j
     return status;
 }
 
-/* ---- failures ---------------------------------------------------------------------------------
- */
+/* ---- failures ------------------------------------------------------------------------------- */
 
 int ask_failed(unsigned status, json_t *answer)
 {

@@ -41,8 +41,8 @@ unsigned ask_content(struct ask *a, const char *id, ask_sink *sink, void *arg, j
 /* Do answers come from the spool, without a daemon? */
 bool ask_is_offline(const struct ask *a);
 
-/* Print "sluice: ERROR" from an answer, release it, and say which exit status (sysexits) that is.
- */
+/* Print "sluice: ERROR" from an answer, release it, and say which exit status (sysexits)
+ * that is. */
 int ask_failed(unsigned status, json_t *answer);
 
 #endif

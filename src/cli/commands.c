@@ -47,8 +47,7 @@ static const struct command commands[] = {
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
-/* ---- usage ------------------------------------------------------------------------------------
- */
+/* ---- usage ---------------------------------------------------------------------------------- */
 
 static void print_command_usage(FILE *out, const struct command *c)
 {
@@ -81,8 +80,7 @@ static int program_misused(const char *text)
     return EX_USAGE;
 }
 
-/* ---- finding ----------------------------------------------------------------------------------
- */
+/* ---- finding -------------------------------------------------------------------------------- */
 
 /* The command that argv begins with; *ret_words says how many elements are its name. */
 static const struct command *find_command(int argc, char **argv, int *ret_words)
@@ -126,8 +124,7 @@ static int unknown_command(int argc, char **argv)
     return EX_USAGE;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 struct conf *command_conf(const struct args *a)
 {

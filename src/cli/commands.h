@@ -29,8 +29,8 @@ int commands_main(int argc, char **argv, bool as_mailq);
 /* "sluice COMMAND: TEXT" on standard error and where to read more; returns EX_USAGE. */
 int command_misused(const struct command *c, const char *text);
 
-/* The configuration of the command line. NULL: it has errors, which have been printed (EX_CONFIG).
- */
+/* The configuration of the command line. NULL: it has errors, which have been
+ * printed (EX_CONFIG). */
 struct conf *command_conf(const struct args *a);
 
 /* looking.c: what there is */

@@ -19,8 +19,7 @@
 #define DESTINATIONS_MAX   1000 /* in one answer, and the API gives no more */
 #define STATUS_SITES_SHOWN 20
 
-/* ---- what all of them share -------------------------------------------------------------------
- */
+/* ---- what all of them share ----------------------------------------------------------------- */
 
 /* Run `look` with what answers its questions. */
 static int with_ask(const struct args *a, int (*look)(struct ask *ask, const struct args *a))
@@ -56,8 +55,7 @@ static json_t *ask_or_say(struct ask *ask, json_t *question, int *ret_status)
     return answer;
 }
 
-/* ---- queue ------------------------------------------------------------------------------------
- */
+/* ---- queue ---------------------------------------------------------------------------------- */
 
 /* A message as a line of JSON. */
 static int put_message(struct ask *ask, json_t *message, int64_t max_rcpts)
@@ -215,8 +213,7 @@ int run_destinations(const struct command *c, const struct args *a)
     return with_ask(a, look_destinations);
 }
 
-/* ---- one message ------------------------------------------------------------------------------
- */
+/* ---- one message ---------------------------------------------------------------------------- */
 
 static int show_one(struct ask *ask, const struct args *a, const char *id)
 {
@@ -325,8 +322,7 @@ int run_cat(const struct command *c, const struct args *a)
     return with_ask(a, look_cat);
 }
 
-/* ---- why --------------------------------------------------------------------------------------
- */
+/* ---- why ------------------------------------------------------------------------------------ */
 
 static int why_message(struct ask *ask, const struct args *a)
 {
@@ -444,8 +440,7 @@ int run_why(const struct command *c, const struct args *a)
     return with_ask(a, look_why);
 }
 
-/* ---- status -----------------------------------------------------------------------------------
- */
+/* ---- status --------------------------------------------------------------------------------- */
 
 static bool print_troubled_site(void *arg, const json_t *site)
 {

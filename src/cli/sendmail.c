@@ -55,8 +55,7 @@ struct letter {
     size_t rcpt_count, rcpt_size;
 };
 
-/* ---- errors -----------------------------------------------------------------------------------
- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 static const char *program = "sendmail";
 
@@ -133,8 +132,7 @@ static int drop_commit(void)
     return maildrop_commit(&drop);
 }
 
-/* ---- envelope ---------------------------------------------------------------------------------
- */
+/* ---- envelope ------------------------------------------------------------------------------- */
 
 static void letter_init(struct letter *l)
 {
@@ -246,8 +244,7 @@ static void identify(struct letter *l, const struct options *o)
     l->notify = o->notify;
 }
 
-/* ---- input ------------------------------------------------------------------------------------
- */
+/* ---- input ---------------------------------------------------------------------------------- */
 
 struct input {
     struct buf bytes;
@@ -307,8 +304,7 @@ static bool is_header_line(struct slice line, bool first)
     return i > 0 && i < line.len && line.ptr[i] == ':';
 }
 
-/* ---- a mail on standard input -----------------------------------------------------------------
- */
+/* ---- a mail on standard input --------------------------------------------------------------- */
 
 static bool is_one_of(struct slice name, const char *const *names)
 {
@@ -436,8 +432,7 @@ static int send_mail(const struct conf *conf, const struct options *o, char **rc
     return EX_OK;
 }
 
-/* ---- SMTP on standard input and output --------------------------------------------------------
- */
+/* ---- SMTP on standard input and output ------------------------------------------------------ */
 
 static struct mono now_mono(void)
 {
@@ -580,8 +575,7 @@ static int speak_smtp(const struct conf *conf)
     return EX_OK;
 }
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options -------------------------------------------------------------------------------- */
 
 static void usage(void)
 {

@@ -5,8 +5,7 @@
 
 #include "words.h"
 
-/* ---- destinations -----------------------------------------------------------------------------
- */
+/* ---- destinations --------------------------------------------------------------------------- */
 
 void site_print(FILE *out, const json_t *site, double now)
 {
@@ -33,8 +32,7 @@ void site_print(FILE *out, const json_t *site, double now)
     }
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static void print_counts(FILE *out, const json_t *status, const char *label,
                          const char *const names[][2], size_t count)

@@ -8,8 +8,8 @@
 
 #include <jansson.h>
 
-/* The overview, from /v1/status. What only a running daemon knows is left out when it is missing.
- */
+/* The overview, from /v1/status. What only a running daemon knows is left out when it
+ * is missing. */
 void status_print(FILE *out, const json_t *status);
 
 /* A destination that the scheduler has in memory, in some lines. `now` is seconds since 1970. */

@@ -37,8 +37,7 @@ static void note(struct change *ch, int status)
     ch->status = ch->status == EX_OK ? status : ch->status;
 }
 
-/* ---- one question -----------------------------------------------------------------------------
- */
+/* ---- one question --------------------------------------------------------------------------- */
 
 static void print_errors(struct change *ch, const json_t *errors)
 {
@@ -57,8 +56,8 @@ static void print_errors(struct change *ch, const json_t *errors)
 }
 
 /* Ask for the change of `targets` ({"ids": ...} or {"filter": ..., "after": ...}), which is taken.
- * Where a next page begins is in *ret_next (NULL: nowhere), a new reference. False after a failure.
- */
+ * Where a next page begins is in *ret_next (NULL: nowhere), a new reference. False after
+ * a failure. */
 static bool change_some(struct change *ch, json_t *targets, json_t **ret_next)
 {
     json_t *answer, *id;
@@ -102,8 +101,7 @@ static bool change_filter(struct change *ch, json_t *filter)
     return ok;
 }
 
-/* ---- ids --------------------------------------------------------------------------------------
- */
+/* ---- ids ------------------------------------------------------------------------------------ */
 
 /* Ids that wait until they fill a question. */
 struct batch {
@@ -170,8 +168,7 @@ static bool change_ids(struct change *ch)
     return ok;
 }
 
-/* ---- filters ----------------------------------------------------------------------------------
- */
+/* ---- filters -------------------------------------------------------------------------------- */
 
 /* Many messages are in somebody's hands: ask, where there is somebody to ask. Returns whether to go
  * on. */
@@ -252,8 +249,7 @@ int run_change(const struct command *c, const struct args *a)
     return status;
 }
 
-/* ---- flush ------------------------------------------------------------------------------------
- */
+/* ---- flush ---------------------------------------------------------------------------------- */
 
 int run_flush(const struct command *c, const struct args *a)
 {
@@ -282,8 +278,7 @@ int run_flush(const struct command *c, const struct args *a)
     return ch.status;
 }
 
-/* ---- the daemon as a whole --------------------------------------------------------------------
- */
+/* ---- the daemon as a whole ------------------------------------------------------------------ */
 
 /* Takes `question`. `done` is said when it worked. */
 static int tell_daemon(const struct args *a, json_t *question, const char *done)

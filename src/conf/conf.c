@@ -45,8 +45,7 @@ struct loader {
     size_t clause_room, override_room;
 };
 
-/* ---- problems ----------------------------------------------------------------------------------
- */
+/* ---- problems ------------------------------------------------------------------------------- */
 
 void problem_add(struct conf_problems *problems, enum conf_severity severity, const char *file,
                  unsigned line, unsigned column, const char *format, ...)
@@ -107,8 +106,7 @@ static void unknown_name(struct loader *l, const char *what, struct slice name, 
     buf_fini(&nearest);
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ---------------------------------------------------------------------------------- */
 
 static int file_read_here(const char *path, struct buf *content)
 {
@@ -169,8 +167,7 @@ const char *path_below(struct pool *pool, const char *directory, struct slice pa
     return joined;
 }
 
-/* ---- step 1: read ------------------------------------------------------------------------------
- */
+/* ---- step 1: read --------------------------------------------------------------------------- */
 
 static void read_text(struct loader *l, struct slice text, const char *file);
 
@@ -467,8 +464,7 @@ static void finish_clauses(struct loader *l)
     inner->defaults_clause = l->defaults_clause;
 }
 
-/* ---- step 2: evaluate --------------------------------------------------------------------------
- */
+/* ---- step 2: evaluate ----------------------------------------------------------------------- */
 
 static struct slice raw_value(struct loader *l, const struct param *p)
 {
@@ -581,8 +577,7 @@ static void evaluate_override(struct loader *l, struct override *o, struct buf *
     }
 }
 
-/* ---- step 3: finish ----------------------------------------------------------------------------
- */
+/* ---- step 3: finish ------------------------------------------------------------------------- */
 
 static const struct setting *setting_of(struct loader *l, const char *name)
 {
@@ -758,8 +753,7 @@ static void resolve_paths(struct loader *l)
     }
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static void find_names(struct loader *l, const struct conf_world *world)
 {

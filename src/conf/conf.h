@@ -85,8 +85,7 @@ void conf_problems_fini(struct conf_problems *problems);
  * 127.0.0.1:2525, mail for localhost and *.test into maildirs. */
 extern const char conf_default_text[];
 
-/* ---- texts for the command line ----------------------------------------------------------------
- */
+/* ---- texts for the command line ------------------------------------------------------------- */
 
 /* Each problem as "FILE:LINE:COLUMN: error: TEXT\n", then a line with the sums of several. */
 void conf_print_problems(struct buf *out, const struct conf_problems *problems);

@@ -198,8 +198,7 @@ bool conf_explain(struct buf *out, const struct conf *conf, const char *name)
     return true;
 }
 
-/* ---- manual page -------------------------------------------------------------------------------
- */
+/* ---- manual page ---------------------------------------------------------------------------- */
 
 /* Text as roff wants it: no line starts with a control character, backslashes are shown. */
 static void add_roff(struct buf *out, const char *text)

@@ -72,8 +72,8 @@ static bool expand_bracketed(struct expander *e, struct slice inside)
         return expand_text(e, value);
     }
 
-    /* Whether the value is empty shows only after it is expanded; what that appends is taken back.
-     */
+    /* Whether the value is empty shows only after it is expanded; what that appends is
+     * taken back. */
     size_t before = buf_len(e->out);
     if (!expand_text(e, value)) {
         return false;

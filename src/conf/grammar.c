@@ -32,8 +32,7 @@ void grammar_fini(struct grammar *g)
     buf_fini(&g->value);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------
- */
+/* ---- lines ---------------------------------------------------------------------------------- */
 
 static struct slice peek_line(const struct grammar *g)
 {
@@ -70,8 +69,7 @@ static void bad(struct grammar *g, size_t at, const char *error, struct item *re
     g->in_line = g->line.len;
 }
 
-/* ---- words and values of clauses ---------------------------------------------------------------
- */
+/* ---- words and values of clauses ------------------------------------------------------------ */
 
 /* The quoted text that starts at `at` (behind the quote), maybe over several lines. On success
  * g->in_line is behind the closing quote. */
@@ -165,8 +163,7 @@ static bool clause_word(struct grammar *g, struct item *ret_item)
     return true;
 }
 
-/* ---- lines that start in column 1 --------------------------------------------------------------
- */
+/* ---- lines that start in column 1 ----------------------------------------------------------- */
 
 /* `name = value` with its continuation lines. `equals` is where the `=` stands. */
 static void parameter(struct grammar *g, size_t name_len, size_t equals, struct item *ret_item)

@@ -4,11 +4,10 @@
 #include <netinet/in.h>
 #include <string.h>
 
-/* ---- shell patterns ----------------------------------------------------------------------------
- */
+/* ---- shell patterns ------------------------------------------------------------------------- */
 
-/* One element of a pattern that takes exactly one byte: its length, or 0 when the pattern is bad.
- */
+/* One element of a pattern that takes exactly one byte: its length, or 0 when the pattern
+ * is bad. */
 static size_t element_len(struct slice pattern)
 {
     size_t at = 1;
@@ -125,8 +124,7 @@ const char *glob_error(struct slice pattern)
     return NULL;
 }
 
-/* ---- networks ----------------------------------------------------------------------------------
- */
+/* ---- networks ------------------------------------------------------------------------------- */
 
 #define IPV4_BITS 32
 #define IPV6_BITS 128
@@ -254,8 +252,7 @@ bool network_list_match(const struct conf_list *networks, const struct sockaddr 
     return false;
 }
 
-/* ---- domains -----------------------------------------------------------------------------------
- */
+/* ---- domains -------------------------------------------------------------------------------- */
 
 #define DOMAIN_MAX 255 /* bytes (RFC 1035); nothing longer is in any list */
 

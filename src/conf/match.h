@@ -33,8 +33,8 @@ bool cidr_match(const struct cidr *c, const unsigned char ip[16]);
 bool ip_of_sockaddr(const struct sockaddr *addr, unsigned char ret_ip[16]);
 bool ip_parse(struct slice text, unsigned char ret_ip[16]);
 
-/* Is the client in the list? Elements that are no networks match nothing (conf_load refuses them).
- */
+/* Is the client in the list? Elements that are no networks match nothing (conf_load
+ * refuses them). */
 bool network_list_match(const struct conf_list *networks, const struct sockaddr *addr);
 
 /* Is the domain in the list? An element is a domain, `.domain` (what is below it), or a pattern

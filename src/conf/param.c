@@ -8,8 +8,7 @@
 #include "match.h"
 #include "nexthop.h"
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 #define MEMBER_NAME_STRING(name)   name
 #define MEMBER_NAME_LIST(name)     name
@@ -87,8 +86,7 @@ static const struct {
     {"store-error-on-error", "store_error_on_error"},
 };
 
-/* ---- finding -----------------------------------------------------------------------------------
- */
+/* ---- finding -------------------------------------------------------------------------------- */
 
 static struct slice without_alias(struct slice name)
 {
@@ -218,8 +216,7 @@ bool param_is_idle(const struct param *p)
     return slice_starts(slice_string(p->meaning), SLICE(NO_EFFECT));
 }
 
-/* ---- what a text may be ------------------------------------------------------------------------
- */
+/* ---- what a text may be --------------------------------------------------------------------- */
 
 static bool network_ok(struct slice text)
 {
@@ -434,8 +431,7 @@ void param_add_expected(struct buf *out, const struct param *p)
     }
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 static struct slice next_element(struct slice *rest)
 {

@@ -11,8 +11,7 @@
 #include "mem.h"
 #include "nexthop.h"
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables --------------------------------------------------------------------------------- */
 
 struct entry {
     UT_hash_handle hh;
@@ -220,8 +219,7 @@ void route_maps_free(struct route_maps *maps)
     mem_free(maps);
 }
 
-/* ---- after loading -----------------------------------------------------------------------------
- */
+/* ---- after loading -------------------------------------------------------------------------- */
 
 static void check_target(struct conf *conf, const char *name, const char *value,
                          struct conf_problems *problems)
@@ -321,8 +319,7 @@ void route_prepare(struct conf *conf, const char *directory, struct conf_problem
     conf->route_generation = fingerprint(conf) & INT64_MAX;
 }
 
-/* ---- routing -----------------------------------------------------------------------------------
- */
+/* ---- routing -------------------------------------------------------------------------------- */
 
 struct slice route_domain(struct slice address)
 {

@@ -37,8 +37,8 @@ struct route {
  * myorigin). Always finds a route: an address that is none goes to the error transport with a text
  * that says so. `conf->route_generation` names the tables it was made with: a fingerprint of 63
  * bits, as the spool stores signed numbers, the same in every process that read the same files, so
- * a stored route with another one is stale.
- */
+ * a stored route with another one
+ * is stale. */
 void route_address(const struct conf *conf, struct slice recipient, struct route *ret_route);
 
 /* The destination's name for a transport and next hop that are known already. */

@@ -76,8 +76,7 @@ static void session_event(void *arg, struct session *s, enum session_event event
                           const struct client_event *talk);
 static void try_hop(struct attempt *a);
 
-/* ---- the attempt as an object -----------------------------------------------------------------
- */
+/* ---- the attempt as an object --------------------------------------------------------------- */
 
 static void transaction_fini(struct attempt *a)
 {
@@ -209,8 +208,7 @@ static void give_up(struct attempt *a)
     finish(a, blame ? OUTCOME_SITE_FAIL : OUTCOME_OK);
 }
 
-/* ---- where to go ------------------------------------------------------------------------------
- */
+/* ---- where to go ---------------------------------------------------------------------------- */
 
 static bool address_left(const struct attempt *a)
 {
@@ -377,8 +375,7 @@ static void try_next(struct attempt *a)
     }
 }
 
-/* ---- connections kept -------------------------------------------------------------------------
- */
+/* ---- connections kept ----------------------------------------------------------------------- */
 
 static void on_kept(void *arg, struct session *s, enum session_event event,
                     const struct client_event *talk)
@@ -467,8 +464,7 @@ void attempts_session_closed(void *arg, const struct session_settings *settings)
     endpoint_unref(endpoint_of(settings));
 }
 
-/* ---- a transaction ----------------------------------------------------------------------------
- */
+/* ---- a transaction -------------------------------------------------------------------------- */
 
 /* Begin a transaction for those who have no verdict. */
 static void begin(struct attempt *a)
@@ -586,8 +582,7 @@ static void on_done(struct attempt *a, const struct client_event *talk)
     endpoint_unref(e);
 }
 
-/* ---- what goes wrong --------------------------------------------------------------------------
- */
+/* ---- what goes wrong ------------------------------------------------------------------------ */
 
 /* A kept connection had died while nobody looked: the peer has heard nothing of this message that
  * it could act on. */
@@ -715,8 +710,7 @@ static void session_event(void *arg, struct session *s, enum session_event event
     UNREACHABLE("the session does TLS itself, and closes only when nobody's");
 }
 
-/* ---- beginning and waiting --------------------------------------------------------------------
- */
+/* ---- beginning and waiting ------------------------------------------------------------------ */
 
 static bool has_room(const struct attempts *all)
 {
@@ -820,8 +814,7 @@ void attempts_content(struct attempts *all, const struct wire_content *m, int fd
     }
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- */
+/* ---- the end -------------------------------------------------------------------------------- */
 
 /* The peer may have the whole message. */
 static bool past_the_end(const struct attempt *a)

@@ -75,8 +75,8 @@ void attempts_content(struct attempts *all, const struct wire_content *m, int fd
 /* Say goodbye on kept connections to this destination (empty transport: all). */
 void attempts_forget(struct attempts *all, struct slice transport, struct slice nexthop);
 
-/* Give back what was not begun; say goodbye on kept connections. What is in a transaction goes on.
- */
+/* Give back what was not begun; say goodbye on kept connections. What is in a transaction
+ * goes on. */
 void attempts_stop(struct attempts *all);
 
 /* End the rest, too: nothing is waited for any more. */

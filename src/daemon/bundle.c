@@ -14,8 +14,7 @@
 /* All files together travel in one frame, each with two lengths and its path. */
 #define BUNDLE_MAX (CHANNEL_BODY_MAX - 1024u)
 
-/* ---- reading and remembering ------------------------------------------------------------------
- */
+/* ---- reading and remembering ---------------------------------------------------------------- */
 
 static const struct wire_file *find(const struct bundle *b, const char *path)
 {
@@ -113,8 +112,7 @@ static int read_and_remember(void *arg, const char *path, size_t max, struct buf
     return error;
 }
 
-/* ---- certificates and keys --------------------------------------------------------------------
- */
+/* ---- certificates and keys ------------------------------------------------------------------ */
 
 static bool add_file(struct bundle *b, const char *parameter, const char *path, struct buf *out)
 {
@@ -151,8 +149,7 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     return ok;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 /* The directory of the file, where relative paths in it start. */
 static char *directory_of(const char *path)

@@ -120,8 +120,7 @@ void channel_free(struct channel *ch)
     mem_free(ch);
 }
 
-/* ---- receiving --------------------------------------------------------------------------------
- */
+/* ---- receiving ------------------------------------------------------------------------------ */
 
 static void take_fds(struct channel *ch, struct msghdr *message)
 {
@@ -255,8 +254,7 @@ void channel_pause(struct channel *ch, bool paused)
     }
 }
 
-/* ---- sending ----------------------------------------------------------------------------------
- */
+/* ---- sending -------------------------------------------------------------------------------- */
 
 struct buf *channel_begin(struct channel *ch, uint16_t type)
 {

@@ -35,8 +35,7 @@
 /* More descriptors than this help nobody, and some libraries visit each possible one. */
 #define DESCRIPTORS_MAX 1048576
 
-/* ---- limits and users -------------------------------------------------------------------------
- */
+/* ---- limits and users ----------------------------------------------------------------------- */
 
 void confine_limits(void)
 {
@@ -196,8 +195,7 @@ static bool enter_landlock(const struct confine *plan, struct buf *error)
     return ok;
 }
 
-/* ---- system calls -----------------------------------------------------------------------------
- */
+/* ---- system calls --------------------------------------------------------------------------- */
 
 /* Memory, time, descriptors that are there already, and the end. */
 static const char *const calls_common[] = {

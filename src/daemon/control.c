@@ -51,8 +51,7 @@ struct control {
     pid_t daemon_pid; /* the parent's */
 };
 
-/* ---- responses --------------------------------------------------------------------------------
- */
+/* ---- responses ------------------------------------------------------------------------------ */
 
 static void respond(struct evhttp_request *request, int status, const char *type, struct slice body)
 {
@@ -163,8 +162,7 @@ static void respond_metrics(struct evhttp_request *request, const json_t *status
     buf_fini(&text);
 }
 
-/* ---- questions under way ----------------------------------------------------------------------
- */
+/* ---- questions under way -------------------------------------------------------------------- */
 
 static void ask_free(struct control *c, struct ask *ask)
 {
@@ -305,8 +303,7 @@ static void on_queue(void *arg, struct channel *ch)
     }
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 /* A page in a browser must not be able to steer us by a name that resolves to this machine, so the
  * Host of a TCP request has to be a loopback one. The Unix socket has permissions instead. */
@@ -508,8 +505,7 @@ static void on_request(struct evhttp_request *request, void *arg)
     json_decref(body);
 }
 
-/* ---- the role ---------------------------------------------------------------------------------
- */
+/* ---- the role ------------------------------------------------------------------------------- */
 
 static int control_start(struct role *role)
 {

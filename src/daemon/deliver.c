@@ -38,8 +38,7 @@ struct deliver {
     struct mono stop_at;
 };
 
-/* ---- the channel to queue ---------------------------------------------------------------------
- */
+/* ---- the channel to queue ------------------------------------------------------------------- */
 
 static bool on_deliver(struct deliver *d, const struct frame *frame)
 {
@@ -131,8 +130,7 @@ static void deliver_peer(struct role *role, const struct wire_peer *peer, int fd
     d->attempts.queue = channel_new(role->base, fd, on_queue, d);
 }
 
-/* ---- the process ------------------------------------------------------------------------------
- */
+/* ---- the process ---------------------------------------------------------------------------- */
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {

@@ -34,8 +34,7 @@ struct endpoints {
     LIST_HEAD(, endpoint_trust) trusts;
 };
 
-/* ---- trust ------------------------------------------------------------------------------------
- */
+/* ---- trust ---------------------------------------------------------------------------------- */
 
 static void read_system_trust(struct endpoints *all)
 {
@@ -121,8 +120,7 @@ static void trust_unref(struct endpoint_trust *trust)
     }
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 struct endpoints *endpoints_new(const struct role *role)
 {
@@ -180,8 +178,7 @@ void endpoints_free(struct endpoints *all)
     mem_free(all);
 }
 
-/* ---- one endpoint -----------------------------------------------------------------------------
- */
+/* ---- one endpoint --------------------------------------------------------------------------- */
 
 static void add_hops(struct endpoint *e, struct slice list)
 {

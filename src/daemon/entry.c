@@ -15,8 +15,7 @@ struct entry_text {
     char bytes[];
 };
 
-/* ---- taking it --------------------------------------------------------------------------------
- */
+/* ---- taking it ------------------------------------------------------------------------------ */
 
 /* Where the content is. False when frame and descriptor do not fit together. */
 static bool find_content(struct entry *e)
@@ -102,8 +101,7 @@ bool entry_take_content(struct entry *e, const struct wire_content *m, int fd)
     return true;
 }
 
-/* ---- content ----------------------------------------------------------------------------------
- */
+/* ---- content -------------------------------------------------------------------------------- */
 
 enum entry_piece entry_piece(struct entry *e, struct slice *ret_piece, bool *ret_last)
 {
@@ -144,8 +142,7 @@ void entry_rewind(struct entry *e)
     e->content_at = 0;
 }
 
-/* ---- verdicts ---------------------------------------------------------------------------------
- */
+/* ---- verdicts ------------------------------------------------------------------------------- */
 
 /* A copy of `text` that lasts as long as the entry; the last ones are looked at first. */
 static struct slice keep(struct entry *e, struct slice text)
@@ -205,8 +202,7 @@ void entry_decide_rest(struct entry *e, struct status status, struct slice text,
     }
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- */
+/* ---- the end -------------------------------------------------------------------------------- */
 
 void entry_finish(struct entry *e, struct channel *ch, const struct entry_end *end)
 {

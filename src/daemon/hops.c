@@ -24,8 +24,7 @@ struct hops_lookup {
     enum mxlist_family family;
 };
 
-/* ---- ourselves --------------------------------------------------------------------------------
- */
+/* ---- ourselves ------------------------------------------------------------------------------ */
 
 static bool parse_address(struct slice text, uint16_t port, union ip_address *ret_ip)
 {
@@ -170,8 +169,7 @@ void hops_world_fini(struct hops_world *world)
     *world = (struct hops_world){0};
 }
 
-/* ---- the answer -------------------------------------------------------------------------------
- */
+/* ---- the answer ----------------------------------------------------------------------------- */
 
 static void set_text(struct hops *h, enum hops_outcome outcome, struct status status,
                      const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -245,8 +243,7 @@ static void conclude(struct hops *h)
     finish(h);
 }
 
-/* ---- questions --------------------------------------------------------------------------------
- */
+/* ---- questions ------------------------------------------------------------------------------ */
 
 static void on_addresses(void *arg, enum resolver_outcome outcome, struct slice packet)
 {

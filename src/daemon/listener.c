@@ -38,8 +38,7 @@ static const struct listener *find(const struct listeners *list, enum wire_role 
     return NULL;
 }
 
-/* ---- what is asked for ------------------------------------------------------------------------
- */
+/* ---- what is asked for ---------------------------------------------------------------------- */
 
 static char *join(const char *prefix, const char *text)
 {
@@ -79,8 +78,7 @@ static void free_wishes(struct wish *wishes, size_t count)
     }
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static void add(struct listeners *list, const struct wish *wish, const char *path, int fd)
 {
@@ -269,8 +267,8 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
     return true;
 }
 
-/* Protocol 1 of mailq shows the queue to whoever connects, so a bare port is one of this machine.
- */
+/* Protocol 1 of mailq shows the queue to whoever connects, so a bare port is one of
+ * this machine. */
 static bool open_mailq_port(struct listeners *list, const struct wish *wish, const char *port,
                             struct buf *error)
 {

@@ -90,8 +90,7 @@ static const struct status bad_configuration = {STATUS_TRANSIENT, 3, 5};
 static const struct status system_trouble = {STATUS_TRANSIENT, 3, 0};
 static const struct status shutting_down = {STATUS_TRANSIENT, 3, 2};
 
-/* ---- jobs -------------------------------------------------------------------------------------
- */
+/* ---- jobs ----------------------------------------------------------------------------------- */
 
 static struct channel *result_channel(const struct job *job)
 {
@@ -160,8 +159,7 @@ static void enqueue(struct job *job)
     TAILQ_INSERT_TAIL(&job->local->waiting, job, in_waiting);
 }
 
-/* ---- in the child -----------------------------------------------------------------------------
- */
+/* ---- in the child --------------------------------------------------------------------------- */
 
 /* Last words, in the form that pipe_result understands. */
 static _Noreturn void child_fail(struct status status, const char *format, ...)
@@ -342,8 +340,7 @@ static void child_begin(struct entry *e, int output_fd)
     }
 }
 
-/* ---- the child's life -------------------------------------------------------------------------
- */
+/* ---- the child's life ----------------------------------------------------------------------- */
 
 /* Take what the child says, up to the limit; the rest is read and forgotten, so that the child does
  * not hang on it. */
@@ -469,8 +466,7 @@ static bool run_child(struct job *job, struct errand *r)
     return true;
 }
 
-/* ---- from entry to child ----------------------------------------------------------------------
- */
+/* ---- from entry to child -------------------------------------------------------------------- */
 
 /* Is there a maildir for the recipient? If not, it has its verdict. */
 static bool prepare_maildir(struct job *job, struct errand *r)
@@ -645,8 +641,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* ---- the channel to queue ---------------------------------------------------------------------
- */
+/* ---- the channel to queue ------------------------------------------------------------------- */
 
 static bool on_deliver(struct local *l, const struct frame *frame)
 {
@@ -774,8 +769,7 @@ static void local_peer(struct role *role, const struct wire_peer *peer, int fd)
     l->queue = channel_new(role->base, fd, on_queue, l);
 }
 
-/* ---- the process ------------------------------------------------------------------------------
- */
+/* ---- the process ---------------------------------------------------------------------------- */
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {

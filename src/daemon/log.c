@@ -51,8 +51,7 @@ static struct {
                .out = {.limit = LOG_BUFFER_MAX},
                .stamp_second = INT64_MIN};
 
-/* ---- destinations -----------------------------------------------------------------------------
- */
+/* ---- destinations --------------------------------------------------------------------------- */
 
 /* Standard error may be a terminal or pipe that others share, so O_NONBLOCK must not be set on it:
  * the flag belongs to the open file, not to our descriptor. A terminal or pipe is opened once more
@@ -204,8 +203,7 @@ void log_set_level(enum log_level least)
     log_state.least = least;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------
- */
+/* ---- lines ---------------------------------------------------------------------------------- */
 
 static const char *stamp(void)
 {
@@ -355,8 +353,7 @@ void log_as(const char *program, int pid, const char *format, ...)
     va_end(args);
 }
 
-/* ---- writing out ------------------------------------------------------------------------------
- */
+/* ---- writing out ---------------------------------------------------------------------------- */
 
 /* How much of `out` goes in one write: whole lines, no more than stay in one piece. */
 static size_t piece(struct slice out)

@@ -45,8 +45,7 @@ static const struct {
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* ---- what fields may hold ---------------------------------------------------------------------
- */
+/* ---- what fields may hold ------------------------------------------------------------------- */
 
 static bool is_text(struct slice s, size_t max)
 {
@@ -90,8 +89,7 @@ static const char *notify_word(unsigned notify)
     return NULL;
 }
 
-/* ---- writing the head -------------------------------------------------------------------------
- */
+/* ---- writing the head ----------------------------------------------------------------------- */
 
 static bool put_rcpt(const struct maildrop_rcpt *r, struct buf *out)
 {
@@ -314,8 +312,7 @@ void maildrop_fini(struct maildrop *m)
     m->rcpt_count = 0;
 }
 
-/* ---- writing a file ---------------------------------------------------------------------------
- */
+/* ---- writing a file ------------------------------------------------------------------------- */
 
 static void write_all(struct maildrop_file *f, struct slice bytes)
 {
@@ -406,8 +403,8 @@ int maildrop_commit(struct maildrop_file *f)
     int error;
 
     put_size(f);
-    if (f->error == 0 && (fsync(f->fd) != 0 || fchmod(f->fd, MAILDROP_COMPLETE) != 0 ||
-                          fsync(f->fd) != 0)) {
+    if (f->error == 0 &&
+        (fsync(f->fd) != 0 || fchmod(f->fd, MAILDROP_COMPLETE) != 0 || fsync(f->fd) != 0)) {
         f->error = -errno;
     }
     if (f->error != 0) {

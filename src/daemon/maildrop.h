@@ -78,8 +78,7 @@ enum maildrop_result maildrop_get(struct slice in, struct maildrop *ret, size_t 
 
 void maildrop_fini(struct maildrop *m);
 
-/* ---- writing a file ----------------------------------------------------------------------------
- */
+/* ---- writing a file ------------------------------------------------------------------------- */
 
 struct maildrop_file {
     int directory;

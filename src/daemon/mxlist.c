@@ -46,8 +46,7 @@ bool mxlist_name_valid(struct slice name)
     return label > 0;
 }
 
-/* ---- reading answers --------------------------------------------------------------------------
- */
+/* ---- reading answers ------------------------------------------------------------------------ */
 
 /* The next record of `type` in the answer section from number *at on. */
 static bool next_record(ns_msg *message, int *at, ns_type type, ns_rr *ret_record)
@@ -190,8 +189,7 @@ enum mxlist_answer mxlist_add_addresses(struct mxlist *list, size_t host, struct
     return found > 0 ? MXLIST_SOME : MXLIST_NONE;
 }
 
-/* ---- from records to a list --------------------------------------------------------------------
- */
+/* ---- from records to a list ----------------------------------------------------------------- */
 
 /* Lower comes first. Hosts stand in order already, addresses of one host by arrival. */
 struct rank {

@@ -113,8 +113,7 @@ static void begin_stop(struct parent *p, const char *why);
 static void stop_progress(struct parent *p);
 static void reload(struct parent *p, struct child *asked_by, uint64_t token);
 
-/* ---- starting processes -----------------------------------------------------------------------
- */
+/* ---- starting processes --------------------------------------------------------------------- */
 
 /* A pair of connected sockets that no other process inherits. Without descriptors nothing can be
  * started or restarted any more: better to end, and be restarted as a whole. */
@@ -307,8 +306,7 @@ static bool start_all(struct parent *p)
     return true;
 }
 
-/* ---- what children say ------------------------------------------------------------------------
- */
+/* ---- what children say ---------------------------------------------------------------------- */
 
 static void child_started(struct child *c)
 {
@@ -418,8 +416,7 @@ static void on_child(void *arg, struct channel *ch)
     }
 }
 
-/* ---- the end of a process ---------------------------------------------------------------------
- */
+/* ---- the end of a process ------------------------------------------------------------------- */
 
 static void log_end(const struct child *c, int status)
 {
@@ -495,8 +492,7 @@ static void reap(struct parent *p)
     }
 }
 
-/* ---- stopping ---------------------------------------------------------------------------------
- */
+/* ---- stopping ------------------------------------------------------------------------------- */
 
 static void send_stop(struct parent *p, enum wire_role role)
 {
@@ -651,8 +647,7 @@ static void begin_stop(struct parent *p, const char *why)
     stop_progress(p);
 }
 
-/* ---- configuration ----------------------------------------------------------------------------
- */
+/* ---- configuration -------------------------------------------------------------------------- */
 
 /* Where the severity stands in a line about the configuration ("FILE:1:2: error: TEXT", "error:
  * TEXT"), or line.len when there is none. */
@@ -809,8 +804,7 @@ static void reload(struct parent *p, struct child *asked_by, uint64_t token)
     buf_fini(&text);
 }
 
-/* ---- the operator -----------------------------------------------------------------------------
- */
+/* ---- the operator --------------------------------------------------------------------------- */
 
 static void reopen_log(struct parent *p)
 {
@@ -896,8 +890,7 @@ static void announce(const struct parent *p)
     (void)fflush(stdout); /* the daemon works without a reader, too */
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static void on_log_timer(evutil_socket_t fd, short what, void *arg)
 {

@@ -91,8 +91,7 @@ struct pickup {
     struct job *job;    /* or NULL */
 };
 
-/* ---- files that are passed over ---------------------------------------------------------------
- */
+/* ---- files that are passed over ------------------------------------------------------------- */
 
 static struct item *find_item(struct pickup *p, const char *name)
 {
@@ -156,8 +155,7 @@ static void forget_missing(struct pickup *p)
     }
 }
 
-/* ---- reading one file -------------------------------------------------------------------------
- */
+/* ---- reading one file ----------------------------------------------------------------------- */
 
 static void free_job(struct pickup *p)
 {
@@ -416,8 +414,7 @@ static void read_content(struct pickup *p, size_t *budget)
     }
 }
 
-/* ---- what is added ----------------------------------------------------------------------------
- */
+/* ---- what is added -------------------------------------------------------------------------- */
 
 /* A display name: as a quoted string, or as an encoded word (RFC 2047) when it is not ASCII. */
 static void add_name(struct slice name, struct buf *out)
@@ -505,8 +502,7 @@ static char *qualify(const struct pickup *p, struct slice address)
     return buf_take(&b);
 }
 
-/* ---- submitting -------------------------------------------------------------------------------
- */
+/* ---- submitting ----------------------------------------------------------------------------- */
 
 /* When the file was complete: a time that its owner can't choose. */
 static struct wall arrival(const struct job *j)
@@ -700,8 +696,7 @@ void pickup_done(struct pickup *p, const struct wire_submit_done *done)
     wake(p);
 }
 
-/* ---- scanning ---------------------------------------------------------------------------------
- */
+/* ---- scanning ------------------------------------------------------------------------------- */
 
 /* Go on soon, but let others have their turn. */
 static void wake(struct pickup *p)
@@ -805,8 +800,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     wake(p);
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 /* Only a directory of our own: what a user made under this name may be anything. */
 static int open_corrupt(int directory)

@@ -36,8 +36,7 @@ struct receive {
     struct event *stop_timer;
 };
 
-/* ---- the queue process ------------------------------------------------------------------------
- */
+/* ---- the queue process ---------------------------------------------------------------------- */
 
 static void queue_lost(struct receive *r)
 {
@@ -66,8 +65,7 @@ static void on_queue(void *arg, struct channel *ch)
     }
 }
 
-/* ---- accepting --------------------------------------------------------------------------------
- */
+/* ---- accepting ------------------------------------------------------------------------------ */
 
 static void set_accepting(struct receive *r, bool on)
 {
@@ -118,8 +116,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* ---- the role ---------------------------------------------------------------------------------
- */
+/* ---- the role ------------------------------------------------------------------------------- */
 
 static void use_settings(struct receive *r)
 {

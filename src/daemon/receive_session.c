@@ -110,8 +110,7 @@ struct session {
     char text[INET6_ADDRSTRLEN + 16]; /* "unknown[192.0.2.1]" */
 };
 
-/* ---- names for the log ------------------------------------------------------------------------
- */
+/* ---- names for the log ---------------------------------------------------------------------- */
 
 /* Clients are not looked up in the DNS. Those on Unix sockets are shown like Postfix shows them. */
 static void name_client(struct session *s, const struct sockaddr *addr)
@@ -196,8 +195,7 @@ static void log_disconnect(struct session *s)
     log_info("disconnect from %s%s", s->text, buf_cstr(text));
 }
 
-/* ---- the life of a session --------------------------------------------------------------------
- */
+/* ---- the life of a session ------------------------------------------------------------------ */
 
 static struct client *client_get(struct receive_sessions *all, const unsigned char ip[16])
 {
@@ -259,8 +257,7 @@ static void session_close(struct session *s)
     session_free(s);
 }
 
-/* ---- questions to the queue process -----------------------------------------------------------
- */
+/* ---- questions to the queue process --------------------------------------------------------- */
 
 /* Can the queue take a message at all? Code 0: yes. */
 static struct server_reply queue_works(const struct receive_sessions *all)
@@ -391,8 +388,7 @@ static void submit(struct session *s, const struct server_message *message)
     draft_submit(&s->draft, all->queue, &m);
 }
 
-/* ---- what the engine asks and reports ---------------------------------------------------------
- */
+/* ---- what the engine asks and reports ------------------------------------------------------- */
 
 static void on_mail(struct session *s, const struct server_mail *mail)
 {
@@ -532,8 +528,7 @@ static bool act(struct session *s, const struct server_event *event)
     UNREACHABLE("an event that is none");
 }
 
-/* ---- driving the engine -----------------------------------------------------------------------
- */
+/* ---- driving the engine --------------------------------------------------------------------- */
 
 /* Has the client made so many errors that it has to wait for its answers? */
 static bool must_pay(struct session *s)
@@ -621,8 +616,7 @@ static void hang_up(struct session *s)
     go_on(s);
 }
 
-/* ---- answers of the queue process -------------------------------------------------------------
- */
+/* ---- answers of the queue process ----------------------------------------------------------- */
 
 /* The fate of the message in ASKED is known, or will never be. */
 static void message_decided(struct session *s, const struct server_reply *reply)
@@ -732,8 +726,7 @@ void receive_sessions_set_queue(struct receive_sessions *all, struct channel *qu
     }
 }
 
-/* ---- events of the connection -----------------------------------------------------------------
- */
+/* ---- events of the connection --------------------------------------------------------------- */
 
 static void secured(struct session *s)
 {
@@ -829,8 +822,7 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     }
 }
 
-/* ---- accepting --------------------------------------------------------------------------------
- */
+/* ---- accepting ------------------------------------------------------------------------------ */
 
 /* Say no without a session. */
 static void turn_away(int fd, const struct buf *words)
@@ -898,8 +890,7 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     talk(s);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ---------------------------------------------------------------------------- */
 
 void receive_sessions_init(struct receive_sessions *all, struct role *role)
 {

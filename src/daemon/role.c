@@ -42,8 +42,7 @@ struct loaded {
     struct conf *conf;
 };
 
-/* ---- configuration ----------------------------------------------------------------------------
- */
+/* ---- configuration -------------------------------------------------------------------------- */
 
 static const struct wire_file *find_file(const struct wire_file *files, uint32_t count,
                                          struct slice path)
@@ -116,7 +115,8 @@ static bool load_conf(struct slice body, struct loaded *ret)
     }
     path = mem_copy(l.files[0].path.ptr, l.files[0].path.len);
     slash = strrchr(path, '/');
-    char *directory = slash == NULL ? mem_string(".") : mem_copy(path, slash == path ? 1 : (size_t)(slash - path));
+    char *directory = slash == NULL ? mem_string(".")
+                                    : mem_copy(path, slash == path ? 1 : (size_t)(slash - path));
     l.conf = conf_load_text(l.files[0].bytes, path, directory, &world, &problems);
     mem_free(directory);
     mem_free(path);
@@ -155,8 +155,7 @@ static void reload(struct role *role, struct slice body)
     loaded_fini(&old);
 }
 
-/* ---- frames of the parent ---------------------------------------------------------------------
- */
+/* ---- frames of the parent ------------------------------------------------------------------- */
 
 static void peer_frame(struct role *role, const struct frame *frame)
 {
@@ -253,8 +252,7 @@ static void on_parent(void *arg, struct channel *ch)
     }
 }
 
-/* ---- start ------------------------------------------------------------------------------------
- */
+/* ---- start ---------------------------------------------------------------------------------- */
 
 static void ignore_signals(void)
 {
@@ -412,8 +410,7 @@ static int start(struct role *role)
     return ok ? EX_OK : EX_NOPERM;
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------
- */
+/* ---- the loop ------------------------------------------------------------------------------- */
 
 static void on_log_again(evutil_socket_t fd, short what, void *arg)
 {

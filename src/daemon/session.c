@@ -21,8 +21,7 @@ struct sessions {
 
 static void pump(struct session *s);
 
-/* ---- the set ----------------------------------------------------------------------------------
- */
+/* ---- the set -------------------------------------------------------------------------------- */
 
 struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, void *arg)
 {
@@ -100,8 +99,7 @@ void sessions_run(struct sessions *all)
     }
 }
 
-/* ---- between stream and engine ----------------------------------------------------------------
- */
+/* ---- between stream and engine -------------------------------------------------------------- */
 
 /* The session vanishes, now or at the end of the pump() that runs. */
 static void vanish(struct session *s)
@@ -226,8 +224,7 @@ static void pump(struct session *s)
     }
 }
 
-/* ---- what the stream tells --------------------------------------------------------------------
- */
+/* ---- what the stream tells ------------------------------------------------------------------ */
 
 static void unreachable(struct session *s)
 {
@@ -313,8 +310,7 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     }
 }
 
-/* ---- for the owner ----------------------------------------------------------------------------
- */
+/* ---- for the owner -------------------------------------------------------------------------- */
 
 static void name_relay(struct session *s, const char *host, const char *detail, unsigned port)
 {

@@ -67,8 +67,7 @@ struct stream {
     LIST_ENTRY(stream) next;
 };
 
-/* ---- deadlines --------------------------------------------------------------------------------
- */
+/* ---- deadlines ------------------------------------------------------------------------------ */
 
 static bool deadline_less(const struct heap_node *a, const struct heap_node *b)
 {
@@ -119,8 +118,7 @@ void stream_set_deadline(struct stream *s, struct mono deadline)
     arm_timer(s->streams);
 }
 
-/* ---- calling the owner ------------------------------------------------------------------------
- */
+/* ---- calling the owner ---------------------------------------------------------------------- */
 
 /* True when the stream is still there afterwards. */
 static bool tell(struct stream *s, enum stream_event event)
@@ -195,8 +193,7 @@ static void update_reading(struct stream *s)
     }
 }
 
-/* ---- receiving --------------------------------------------------------------------------------
- */
+/* ---- receiving ------------------------------------------------------------------------------ */
 
 enum receive_result { RECEIVE_SOME, RECEIVE_NOTHING, RECEIVE_END, RECEIVE_ERROR };
 
@@ -348,8 +345,7 @@ void stream_pause(struct stream *s, bool paused)
     update_reading(s);
 }
 
-/* ---- sending ----------------------------------------------------------------------------------
- */
+/* ---- sending -------------------------------------------------------------------------------- */
 
 /* The peer may have said why before it closed (a server's last reply): save that, unless the owner
  * is looking at earlier input, which must stay where it is. */
@@ -427,8 +423,7 @@ void stream_end_output(struct stream *s)
     (void)shutdown(s->fd, SHUT_WR); /* fails when the peer is gone, which reading will show */
 }
 
-/* ---- connecting, handshakes, events -----------------------------------------------------------
- */
+/* ---- connecting, handshakes, events --------------------------------------------------------- */
 
 static void opened(struct stream *s, enum stream_event event)
 {
@@ -566,8 +561,7 @@ void stream_start_tls(struct stream *s, struct tls_context *context, const struc
     event_active(&s->write_event, EV_WRITE, 0);
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct streams *streams_new(struct event_base *base)
 {

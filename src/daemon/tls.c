@@ -38,8 +38,7 @@ static const char *first_reason(void)
     return text == NULL ? "unknown TLS error" : text;
 }
 
-/* ---- contexts ---------------------------------------------------------------------------------
- */
+/* ---- contexts ------------------------------------------------------------------------------- */
 
 static struct tls_context *context_new(const SSL_METHOD *method)
 {
@@ -184,8 +183,7 @@ struct tls_context *tls_client_new(struct slice authorities, struct buf *ret_err
     return context;
 }
 
-/* ---- sessions ---------------------------------------------------------------------------------
- */
+/* ---- sessions ------------------------------------------------------------------------------- */
 
 static struct tls *session_new(struct tls_context *context, int fd)
 {

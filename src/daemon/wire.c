@@ -37,8 +37,7 @@ static bool end_with_array(const struct frame_reader *r, void *array)
     return true;
 }
 
-/* ---- parent and children ----------------------------------------------------------------------
- */
+/* ---- parent and children -------------------------------------------------------------------- */
 
 void wire_put_conf(struct channel *ch, const struct wire_conf *m)
 {
@@ -156,8 +155,7 @@ bool wire_get_empty(struct slice body)
     return body.len == 0;
 }
 
-/* ---- submission -------------------------------------------------------------------------------
- */
+/* ---- submission ----------------------------------------------------------------------------- */
 
 void wire_put_submit(struct channel *ch, const struct wire_submit *m, int fd)
 {
@@ -308,8 +306,7 @@ bool wire_get_flow(struct slice body, struct wire_flow *ret)
     return frame_reader_end(&r);
 }
 
-/* ---- delivery ---------------------------------------------------------------------------------
- */
+/* ---- delivery ------------------------------------------------------------------------------- */
 
 void wire_put_deliver(struct channel *ch, const struct wire_deliver *m, int fd)
 {
@@ -479,8 +476,7 @@ bool wire_get_forget(struct slice body, struct wire_forget *ret)
     return frame_reader_end(&r);
 }
 
-/* ---- control ----------------------------------------------------------------------------------
- */
+/* ---- control -------------------------------------------------------------------------------- */
 
 void wire_put_ask(struct channel *ch, const struct wire_ask *m)
 {

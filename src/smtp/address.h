@@ -93,8 +93,8 @@ bool address_domain_valid(struct slice domain, bool utf8);
 /* Only bytes below 128? */
 bool address_is_ascii(struct slice bytes);
 
-/* Well-formed UTF-8 (printable.h) without C1 control characters, which have no place in an address.
- */
+/* Well-formed UTF-8 (printable.h) without C1 control characters, which have no place in
+ * an address. */
 bool address_utf8_valid(struct slice bytes);
 
 /*

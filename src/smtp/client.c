@@ -1187,8 +1187,8 @@ static bool next_pending(struct client *c, struct client_event *ret_event)
     UNREACHABLE("a pending event beyond the enum");
 }
 
-/* What the world did since the last time: the connection went, the socket took bytes, time passed.
- */
+/* What the world did since the last time: the connection went, the socket took bytes,
+ * time passed. */
 static void on_world(struct client *c, struct mono now)
 {
     if ((c->state == CONTENT || c->state == FINAL) && buf_len(&c->out) < c->out_seen) {

@@ -39,8 +39,8 @@ static void remove_file(struct content_files *cf, struct msg_id id)
     mem_free(path);
 }
 
-/* Nothing that was written is at stake when closing fails: it was synced before, or is abandoned.
- */
+/* Nothing that was written is at stake when closing fails: it was synced before, or
+ * is abandoned. */
 static void close_fd(struct content_files *cf, int fd)
 {
     if (fd >= 0) {

@@ -28,8 +28,8 @@
 #include "spool.h"
 #include "spool_io.h"
 
-/* Files of one batch that are kept open for its sync; when there are more, some are synced early.
- */
+/* Files of one batch that are kept open for its sync; when there are more, some are
+ * synced early. */
 #define CONTENT_OPEN_MAX 64
 
 struct content_list {

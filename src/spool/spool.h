@@ -238,8 +238,8 @@ int spool_requeue(struct spool *sp, struct msg_id id, struct wall now);
 int spool_set_due(struct spool *sp, struct msg_id id, struct wall due);
 /* Delete a message in any state, decodable or not. */
 int spool_remove(struct spool *sp, struct msg_id id);
-/* To CORRUPT. For a message that can't be decoded, too: impossible values are made harmless ones.
- */
+/* To CORRUPT. For a message that can't be decoded, too: impossible values are made
+ * harmless ones. */
 int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason);
 
 /* ---- reading -------------------------------------------------------------------------------- */

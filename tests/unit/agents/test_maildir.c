@@ -31,8 +31,7 @@ static int remove_top(void **state)
     return system(command);
 }
 
-/* ---- paths ------------------------------------------------------------------------------------
- */
+/* ---- paths ---------------------------------------------------------------------------------- */
 
 static void a_recipient_has_one_directory_and_no_way_out_of_it(void **state)
 {
@@ -78,8 +77,7 @@ static void a_recipient_has_one_directory_and_no_way_out_of_it(void **state)
     }
 }
 
-/* ---- deliveries -------------------------------------------------------------------------------
- */
+/* ---- deliveries ----------------------------------------------------------------------------- */
 
 struct source {
     const char *text;

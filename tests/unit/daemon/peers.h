@@ -72,8 +72,7 @@ struct peers {
 
 static struct peers peers;
 
-/* ---- SMTP -------------------------------------------------------------------------------------
- */
+/* ---- SMTP ----------------------------------------------------------------------------------- */
 
 static void peer_close(struct peer_connection *c)
 {
@@ -242,8 +241,7 @@ static void peer_stop_listening(struct peer *p)
     p->listener = NULL;
 }
 
-/* ---- DNS --------------------------------------------------------------------------------------
- */
+/* ---- DNS ------------------------------------------------------------------------------------ */
 
 static void dns_put_name(struct buf *out, const char *name)
 {
@@ -350,8 +348,7 @@ static void dns_on_question(evutil_socket_t fd, short what, void *arg)
     buf_fini(&out);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ---------------------------------------------------------------------------- */
 
 static void peers_start(struct event_base *base)
 {

@@ -56,8 +56,7 @@ struct slice role_file(const struct role *role, struct slice path)
     return slice_of(NULL, 0);
 }
 
-/* ---- the queue process ------------------------------------------------------------------------
- */
+/* ---- the queue process ---------------------------------------------------------------------- */
 
 static void on_frame(void *arg, struct channel *ch)
 {
@@ -267,8 +266,7 @@ static void check_failure(size_t at, enum wire_outcome outcome, enum wire_verdic
     }
 }
 
-/* ---- deliveries --------------------------------------------------------------------------------
- */
+/* ---- deliveries ----------------------------------------------------------------------------- */
 
 static void a_message_is_delivered_and_reported(void **state)
 {
@@ -422,8 +420,7 @@ static void a_failed_tls_handshake_is_tried_again_in_clear(void **state)
     (void)stop(NULL);
 }
 
-/* ---- content ----------------------------------------------------------------------------------
- */
+/* ---- content -------------------------------------------------------------------------------- */
 
 static char *big_content(size_t *ret_len)
 {
@@ -507,8 +504,7 @@ static void content_that_cannot_be_read_defers(void **state)
     assert_int_equal(p->open_now, 0);
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ---------------------------------------------------------------------------------- */
 
 static const struct peer_name names[] = {
     {"two.test", ns_t_mx, 10, "mx1.two.test"},
@@ -682,8 +678,7 @@ static void a_wrong_name_behind_a_host_that_is_down_does_not_bounce(void **state
     check_failure(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.4.2", "lost connection");
 }
 
-/* ---- connections kept -------------------------------------------------------------------------
- */
+/* ---- connections kept ----------------------------------------------------------------------- */
 
 #define CACHE "smtp_connection_cache_on_demand = yes\n"
 
@@ -767,8 +762,7 @@ static void forgotten_connections_are_closed(void **state)
     (void)stop(NULL);
 }
 
-/* ---- the process ------------------------------------------------------------------------------
- */
+/* ---- the process ---------------------------------------------------------------------------- */
 
 static void few_descriptors_make_deliveries_wait_and_not_fail(void **state)
 {

@@ -242,8 +242,7 @@ static size_t count_files(const char *dir)
     return count;
 }
 
-/* ---- maildir ----------------------------------------------------------------------------------
- */
+/* ---- maildir -------------------------------------------------------------------------------- */
 
 static void each_recipient_has_a_mailbox(void **state)
 {
@@ -307,8 +306,7 @@ static void what_keeps_a_mailbox_from_being_written(void **state)
     check(3, 0, VERDICT_DEFERRED, "4.3.5", "mail system configuration error: not a local");
 }
 
-/* ---- commands ---------------------------------------------------------------------------------
- */
+/* ---- commands ------------------------------------------------------------------------------- */
 
 static void a_command_gets_the_message_and_its_values(void **state)
 {
@@ -399,8 +397,7 @@ static void a_command_runs_as_its_user(void **state)
     }
 }
 
-/* ---- the process ------------------------------------------------------------------------------
- */
+/* ---- the process ---------------------------------------------------------------------------- */
 
 static void a_stop_waits_for_children_and_gives_back_the_rest(void **state)
 {

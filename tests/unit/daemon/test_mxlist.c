@@ -8,8 +8,7 @@
 #include "mem.h"
 #include "mxlist.h"
 
-/* ---- DNS answers ------------------------------------------------------------------------------
- */
+/* ---- DNS answers ---------------------------------------------------------------------------- */
 
 static void put16(struct buf *b, unsigned value)
 {
@@ -209,8 +208,7 @@ static void damaged_packets_are_survived(void **state)
     buf_fini(&b);
 }
 
-/* ---- addresses --------------------------------------------------------------------------------
- */
+/* ---- addresses ------------------------------------------------------------------------------ */
 
 static void add(struct mxlist *list, size_t host, const char *text, bool self)
 {

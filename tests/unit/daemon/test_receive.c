@@ -84,8 +84,7 @@ struct slice role_file(const struct role *role, struct slice path)
     return slice_string(fixture_key);
 }
 
-/* ---- the queue process ------------------------------------------------------------------------
- */
+/* ---- the queue process ---------------------------------------------------------------------- */
 
 static void submission_fini(struct submission *s)
 {
@@ -189,8 +188,7 @@ static void send_flow(bool storage_ok, bool space_ok, bool behind)
                                                   .behind = behind});
 }
 
-/* ---- the site ---------------------------------------------------------------------------------
- */
+/* ---- the site ------------------------------------------------------------------------------- */
 
 static void turn(void)
 {
@@ -304,8 +302,7 @@ static bool logged(const char *text)
         }                                                                                          \
     } while (0)
 
-/* ---- clients ----------------------------------------------------------------------------------
- */
+/* ---- clients -------------------------------------------------------------------------------- */
 
 static void client_of(struct client *c, int fd)
 {
@@ -476,8 +473,7 @@ static void begin_mail(struct client *c)
     ask(c, "DATA\r\n", "354 ");
 }
 
-/* ---- tests ------------------------------------------------------------------------------------
- */
+/* ---- tests ---------------------------------------------------------------------------------- */
 
 static void a_client_hears_of_success_only_after_the_commit(void **unused)
 {
