@@ -18,7 +18,8 @@
  *
  * local runs the commands of others, under the ids of others, so it keeps what that takes: as root
  * it does not set no_new_privs, or a user's command could not run the set-group-id sendmail. Only
- * calls that administer a machine are refused there.
+ * calls that administer a machine are refused there; a root that is none (without CAP_SYS_ADMIN)
+ * may not even have them refused, and goes without.
  */
 #ifndef DAEMON_CONFINE_H
 #define DAEMON_CONFINE_H

@@ -302,6 +302,15 @@ class Users(sluice.TestCase):
             confined(role, pid)
         self.eventually(d.answers)
 
+    def test_root_without_its_powers_as_in_a_container(self):
+        d = self.privileged()
+        d.write_config()
+        d.output = open(os.path.join(d.directory, "output"), "ab")
+        few = "-all,+net_bind_service,+setuid,+setgid,+sys_chroot,+chown,+fowner,+dac_override,+kill"
+        d.process = subprocess.Popen(["setpriv", "--bounding-set", few, "--inh-caps", "-all", sluice.program("sluiced"),
+                                      "-c", d.config], stdout=d.output, stderr=subprocess.STDOUT)
+        self.eventually(d.answers)
+
     def test_delivery_under_the_users_id(self):
         d = self.privileged()
         box = os.path.join(d.directory, "box")
