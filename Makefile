@@ -11,13 +11,16 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 600
 export PATH := /usr/bin:/bin:/usr/sbin:/sbin:$(PATH)
 
+# Prints nothing unless it fails.
+quietly = said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
+
 .PHONY: run build test bench bench-relay fuzz soak format install clean
 
 run: build
 	@exec build/sluiced
 
 build: build/build.ninja
-	@ninja -C build --quiet
+	@$(call quietly,ninja -C build --quiet)
 
 build/build.ninja:
 	@scripts/setup build
@@ -27,20 +30,20 @@ test:
 	@scripts/setup test
 	@scripts/tools build/tools
 	@[ -e build/build.ninja ] || meson setup build --buildtype=debugoptimized -Dtests=false >/dev/null
-	@ninja -C build --quiet
+	@$(call quietly,ninja -C build --quiet)
 	@[ -e build-test/build.ninja ] || meson setup build-test --buildtype=debugoptimized \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	@ninja -C build-test --quiet
+	@$(call quietly,ninja -C build-test --quiet)
 	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	@ninja -C build-clang --quiet
+	@$(call quietly,ninja -C build-clang --quiet)
 	@python3 tests/run.py
 
 bench: build
 	@scripts/setup test
 	@scripts/tools build/tools
 	@meson configure build -Dtests=false >/dev/null
-	@ninja -C build --quiet bench_core bench_spool
+	@$(call quietly,ninja -C build --quiet bench_core bench_spool)
 	build/bench_core
 	build/bench_spool
 	bench/relay
@@ -49,7 +52,7 @@ fuzz:
 	@scripts/setup test
 	@[ -e build-clang/build.ninja ] || CC=clang meson setup build-clang -Dfuzz=true \
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	@ninja -C build-clang --quiet
+	@$(call quietly,ninja -C build-clang --quiet)
 	@python3 tests/run.py --fuzz-seconds $(FUZZ_SECONDS) --only fuzz
 
 soak: build
@@ -62,7 +65,8 @@ format:
 
 install: build
 	@meson configure build --prefix=$(PREFIX) >/dev/null
-	@DESTDIR=$(DESTDIR) meson install -C build --quiet
+	@$(call quietly,ninja -C build --quiet)
+	@DESTDIR=$(DESTDIR) meson install -C build --quiet --no-rebuild
 
 clean:
 	rm -rf build build-test build-clang
