@@ -310,7 +310,7 @@ class Users(sluice.TestCase):
         d.output = open(os.path.join(d.directory, "output"), "ab")
         few = "-all,+net_bind_service,+setuid,+setgid,+sys_chroot,+chown,+fowner,+dac_override,+kill"
         d.process = subprocess.Popen(["setpriv", "--bounding-set", few, "--inh-caps", "-all", sluice.program("sluiced"),
-                                      "-c", d.config], stdout=d.output, stderr=subprocess.STDOUT)
+                                      "-c", d.config], stdout=d.output, stderr=subprocess.STDOUT, env=d.env)
         self.eventually(d.answers)
 
     def test_delivery_under_the_users_id(self):
