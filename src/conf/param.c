@@ -1,6 +1,7 @@
 #include "param.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <string.h>
 
 #include "check.h"
@@ -230,6 +231,19 @@ static bool domain_pattern_ok(struct slice text)
     return glob_error(text) == NULL;
 }
 
+/* What may stand in a greeting and behind an `@`. Underscores and 8-bit names are in use. */
+static bool name_ok(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+
+        if (!isalnum(c) && c < 0x80 && strchr("-._[]:", c) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool nexthop_ok(struct slice text)
 {
     struct nexthop n;
@@ -325,6 +339,8 @@ static const struct {
 } syntaxes[] = {
     {"address/bits", network_ok, 0, false},
     {"domain pattern", domain_pattern_ok, 0, false},
+    {"host name", name_ok, 0, false},
+    {"domain name", name_ok, 0, false},
     {"nexthop", nexthop_ok, 0, false},
     {"smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH", listen_ok, 0, false},
     {"address:port", address_port_ok, 0, false},

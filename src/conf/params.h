@@ -80,11 +80,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
 
 #define CONF_PARAMS(X)                                                                             \
     /* names and places */                                                                         \
-    X(STRING, myhostname, "host", "", 0, 0,                                                        \
+    X(STRING, myhostname, "host name", "", 0, 0,                                                   \
       "name of this machine in greetings and Received: lines; default: the system's host name")    \
-    X(STRING, mydomain, "domain", "", 0, 0,                                                        \
+    X(STRING, mydomain, "domain name", "", 0, 0,                                                   \
       "local domain; default: $myhostname without its first label")                                \
-    X(STRING, myorigin, "domain", "$myhostname", 0, 0, "domain of addresses that have none")       \
+    X(STRING, myorigin, "domain name", "$myhostname", 0, 0, "domain of addresses that have none")  \
     X(STRING, syslog_name, "", "postfix", 0, 0,                                                    \
       "program name in log lines; the default is what log analysers look for")                     \
     X(STRING, log, "stderr, syslog or file:PATH", "stderr", 0, 0, "where log lines go")            \
@@ -333,7 +333,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "for the reply to the end of content")                                                       \
     X(TIME, rset_timeout, "smtp_rset_timeout", "s", "20s", PARAM_S(1), PARAM_DAYS(1), "for RSET")  \
     X(TIME, quit_timeout, "smtp_quit_timeout", "s", "300s", PARAM_S(1), PARAM_DAYS(1), "for QUIT") \
-    X(STRING, helo_name, "smtp_helo_name", "host", "$myhostname", 0, 0,                            \
+    X(STRING, helo_name, "smtp_helo_name", "host name", "$myhostname", 0, 0,                       \
       "name in EHLO, HELO and LHLO")                                                               \
     X(STRING, bind_address, "smtp_bind_address", "IPv4 address", "", 0, 0,                         \
       "source address of IPv4 connections; empty: the system's choice")                            \

@@ -101,6 +101,7 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"spool = files", "1:9 error: spool: found `files', expected sqlite:PATH, postoffice:DIR, "
                           "postgresql://... or memory:"},
         {"relayhost = a b", "1:13 error: relayhost: found `a b', expected nexthop"},
+        {"myhostname = two words", "1:14 error: myhostname: found `two words', expected host name"},
         {"myorigin = $nothing", "1:12 error: myorigin: `nothing' is no known parameter"},
         {"myorigin = $", "1:12 error: myorigin: `' stands behind a `$' and is no name; a dollar "
                          "sign is written `$$'"},
