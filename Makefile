@@ -46,6 +46,7 @@ bench: build
 	@$(call quietly,ninja -C build --quiet bench_core bench_spool)
 	build/bench_core
 	build/bench_spool
+	bench/memory
 	bench/relay
 
 fuzz:
