@@ -7,6 +7,7 @@
 #include "check.h"
 #include "conf.h"
 #include "match.h"
+#include "nearest.h"
 #include "nexthop.h"
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -158,57 +159,20 @@ const struct param *param_find_override(struct slice name, struct slice *ret_tra
     return best;
 }
 
-#define NEAR_MAX       3  /* edits between a name and the one that was meant */
-#define NAME_MAX_BYTES 64 /* longer than any name in the table: nothing is near */
-
-/* Levenshtein's distance of two names, both at most NAME_MAX_BYTES long. */
-static size_t distance(struct slice a, struct slice b)
-{
-    size_t row[NAME_MAX_BYTES + 1];
-
-    for (size_t j = 0; j <= b.len; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 0; i < a.len; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i + 1;
-        for (size_t j = 0; j < b.len; j++) {
-            size_t best = diagonal + (ascii_lower(a.ptr[i]) != ascii_lower(b.ptr[j]));
-
-            diagonal = row[j + 1];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j + 1] = diagonal + 1 < best ? diagonal + 1 : best;
-        }
-    }
-    return row[b.len];
-}
-
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
 {
-    const char *nearest = NULL;
-    size_t nearest_distance = name.len / 4 + 1;
+    struct nearest n;
 
-    /* Further away it is another word. */
-    nearest_distance = nearest_distance > NEAR_MAX + 1 ? NEAR_MAX + 1 : nearest_distance;
-
-    if (name.len > NAME_MAX_BYTES) {
-        return;
-    }
+    nearest_init(&n, name);
     for (size_t i = in_clause ? param_policy_first : 0; i < param_count; i++) {
         const char *known = in_clause ? param_table[i].suffix : param_table[i].name;
 
-        if (known[0] != '\0' && strlen(known) <= NAME_MAX_BYTES) {
-            size_t d = distance(name, slice_string(known));
-
-            if (d < nearest_distance) {
-                nearest = known;
-                nearest_distance = d;
-            }
+        if (known[0] != '\0') {
+            nearest_try(&n, known);
         }
     }
-    if (nearest != NULL) {
-        (void)buf_addf(out, ", did you mean `%s'?", nearest); /* failure is sticky in buf */
+    if (n.name != NULL) {
+        (void)buf_addf(out, ", did you mean `%s'?", n.name); /* failure is sticky in buf */
     }
 }
 
