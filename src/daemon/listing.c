@@ -53,9 +53,7 @@ static unsigned spool_failed(struct spool *sp, int rc, json_t **ret_answer)
                          ret_answer, "%s", spool_error(sp));
 }
 
-/* Bytes from mail as JSON text: what is not UTF-8 is shown with its bytes as Latin-1, so that
- * nothing is lost and the answer stays JSON. */
-static json_t *text_json(struct slice s)
+json_t *listing_text(struct slice s)
 {
     json_t *json = json_stringn(s.ptr, s.len);
     struct buf utf8;
@@ -185,54 +183,63 @@ static json_t *rcpt_json(const struct spool_rcpt *r)
     json_t *object = json_object();
 
     set(object, "n", json_integer(r->n));
-    set(object, "address", text_json(r->address));
+    set(object, "address", listing_text(r->address));
     set(object, "state", json_string(names[r->state]));
-    set(object, "transport", text_json(r->transport));
-    set(object, "nexthop", text_json(r->nexthop));
+    set(object, "transport", listing_text(r->transport));
+    set(object, "nexthop", listing_text(r->nexthop));
     set(object, "attempts", json_integer(r->attempts));
     if (r->diagnostic.len > 0) {
         set(object, r->state == SPOOL_RCPT_FAILED ? "bounce_reason" : "delay_reason",
-            text_json(r->diagnostic));
-        set(object, "status", text_json(r->status));
-        set(object, "remote", text_json(r->remote));
+            listing_text(r->diagnostic));
+        set(object, "status", listing_text(r->status));
+        set(object, "remote", listing_text(r->remote));
     }
     set_time(object, "last_attempt", r->last_attempt);
     return object;
 }
 
-/* One message with at most `max_rcpts` recipients behind number `after`; -EBADMSG and the like
- * leave a stump that says so, because a list must not end at one damaged message. */
+/* An upper bound of a recipient's or message's length in JSON: a byte may become "\u0000". */
+static size_t json_bytes(size_t text_len)
+{
+    return 400 + 6 * text_len;
+}
+
+/* One message with at most `max_rcpts` recipients behind number `after`, fewer when *bytes, to
+ * which its length is added, passes LISTING_BYTES_MAX; -EBADMSG and the like leave a stump that
+ * says so, because a list must not end at one damaged message. */
 static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size_t max_rcpts,
-                        json_t **ret_object)
+                        size_t *bytes, json_t **ret_object)
 {
     json_t *object = json_object(), *array = json_array();
     struct spool_rcpt page[100];
     struct spool_message m;
     char text[SPOOL_ID_TEXT_MAX];
     size_t count = 0, total = 0;
+    bool full = false;
     int rc = spool_read(sp, id, &m);
 
     spool_id_print(id, text);
     set(object, "queue_id", json_string(text));
     if (rc != 0) {
         set(object, "queue_name", json_string("corrupt"));
-        set(object, "reason", json_string(spool_error(sp)));
+        set(object, "reason", listing_text(slice_string(spool_error(sp))));
         set(object, "recipients", array);
         *ret_object = object;
         return rc;
     }
     set(object, "queue_name",
         json_string(spool_is_claimed(sp, id) ? "active" : listing_state_name(m.state)));
+    *bytes += json_bytes(m.sender.len + m.client.len + m.envid.len + m.reason.len);
     set_time(object, "arrival_time", m.arrived);
     set(object, "message_size", json_integer((json_int_t)m.size));
     set(object, "forced_expire", json_boolean(m.force_expire));
-    set(object, "sender", text_json(m.sender));
-    set(object, "client", text_json(m.client));
+    set(object, "sender", listing_text(m.sender));
+    set(object, "client", listing_text(m.client));
     if (m.envid.len > 0) {
-        set(object, "envid", text_json(m.envid));
+        set(object, "envid", listing_text(m.envid));
     }
     if (m.reason.len > 0) {
-        set(object, "reason", text_json(m.reason));
+        set(object, "reason", listing_text(m.reason));
     }
     if (m.state == SPOOL_DEFERRED || m.state == SPOOL_INCOMING) {
         set_time(object, "next_attempt", m.due);
@@ -248,20 +255,25 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
             break;
         }
         rc = spool_read_rcpts(sp, id, after, false, max, page, &count);
-        for (size_t i = 0; rc == 0 && i < count; i++) {
-            CHECK(json_array_append_new(array, rcpt_json(&page[i])) == 0);
-            after = page[i].n;
+        for (size_t i = 0; rc == 0 && i < count && !full; i++) {
+            const struct spool_rcpt *r = &page[i];
+
+            CHECK(json_array_append_new(array, rcpt_json(r)) == 0);
+            after = r->n;
             total++;
+            *bytes += json_bytes(r->address.len + r->transport.len + r->nexthop.len +
+                                 r->diagnostic.len + r->remote.len);
+            full = *bytes >= LISTING_BYTES_MAX;
         }
-        if (rc != 0 || count < max) {
+        if (rc != 0 || count < max || full) {
             count = 0;
         }
     } while (count > 0);
-    if (total == max_rcpts) {
+    if (total == max_rcpts || full) {
         set(object, "next_recipient", json_integer(after));
     }
     if (rc != 0) {
-        set(object, "reason", json_string(spool_error(sp)));
+        set(object, "reason", listing_text(slice_string(spool_error(sp))));
     }
     *ret_object = object;
     return 0;
@@ -281,6 +293,7 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
 {
     size_t max = get_count(question, "max", 100, LISTING_PAGE_MAX), count = 0;
     size_t max_rcpts = get_count(question, "recipients", 50, LISTING_RCPTS_MAX);
+    size_t bytes = 0, shown;
     const char *error, *after = json_string_value(json_object_get(question, "after"));
     struct spool_filter f;
     struct msg_id *ids;
@@ -302,14 +315,15 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
     answer = json_object();
     messages = json_array();
     set(answer, "messages", messages);
-    for (size_t i = 0; i < count; i++) {
+    for (shown = 0; shown < count && bytes < LISTING_BYTES_MAX; shown++) {
         json_t *message;
-        (void)message_json(sp, ids[i], 0, max_rcpts, &message); /* a stump says what is wrong */
+        /* A stump says what is wrong. */
+        (void)message_json(sp, ids[shown], 0, max_rcpts, &bytes, &message);
         CHECK(json_array_append_new(messages, message) == 0);
     }
-    if (count == max && max > 0) {
+    if (shown > 0 && (count == max || shown < count)) {
         char text[SPOOL_ID_TEXT_MAX];
-        spool_id_print(ids[count - 1], text);
+        spool_id_print(ids[shown - 1], text);
         set(answer, "next", json_string(text));
     }
     mem_free(ids);
@@ -320,7 +334,7 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
 static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_answer)
 {
     const char *text = json_string_value(json_object_get(question, "id"));
-    size_t after = get_count(question, "after_recipient", 0, SPOOL_RCPTS_MAX);
+    size_t after = get_count(question, "after_recipient", 0, SPOOL_RCPTS_MAX), bytes = 0;
     struct msg_id id;
     json_t *object;
     int rc;
@@ -330,7 +344,7 @@ static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_
     }
     rc = message_json(sp, id, (uint32_t)after,
                       get_count(question, "recipients", LISTING_RCPTS_MAX, LISTING_RCPTS_MAX),
-                      &object);
+                      &bytes, &object);
     if (rc == -ENOENT) {
         json_decref(object);
         return listing_error(404, ret_answer, "%s: no such message", text);
@@ -367,8 +381,8 @@ static unsigned ask_destinations(struct spool *sp, const json_t *question, json_
 
     for (size_t i = 0; rc == 0 && i < count; i++) {
         json_t *object = json_object();
-        set(object, "transport", text_json(list[i].transport));
-        set(object, "nexthop", text_json(list[i].nexthop));
+        set(object, "transport", listing_text(list[i].transport));
+        set(object, "nexthop", listing_text(list[i].nexthop));
         set(object, "recipients", json_integer((json_int_t)list[i].rcpts));
         CHECK(json_array_append_new(array, object) == 0);
     }

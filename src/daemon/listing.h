@@ -5,7 +5,8 @@
  * docs/api.md describes both. The queue process answers so while the daemon runs, and the command
  * line asks the same questions of the spool itself when it does not.
  *
- * Work per question is bounded: lists come in pages of at most LISTING_PAGE_MAX messages.
+ * Work and answer are bounded: lists come in pages of at most LISTING_PAGE_MAX messages, and a page
+ * ends early when it is longer than LISTING_BYTES_MAX.
  */
 #ifndef DAEMON_LISTING_H
 #define DAEMON_LISTING_H
@@ -19,6 +20,8 @@
 
 #define LISTING_PAGE_MAX  1000
 #define LISTING_RCPTS_MAX 1000 /* recipients of one message in one answer */
+/* Length of an answer at which it ends: a message or recipient may still pass it. */
+#define LISTING_BYTES_MAX (8u << 20)
 
 /* Does `op` only read ("list", "show", "count", "destinations", "totals")? */
 bool listing_knows(const char *op);
@@ -36,6 +39,10 @@ bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *
 /* {"error": text}, and the status it goes with. */
 unsigned listing_error(unsigned status, json_t **ret_answer, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Bytes from mail as JSON text: what is not UTF-8 is shown with its bytes as Latin-1, so that
+ * nothing is lost and the answer stays JSON. */
+json_t *listing_text(struct slice s);
 
 const char *listing_state_name(enum spool_state state);
 
