@@ -50,7 +50,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     m->size = from->size;
     m->undone = from->rcpt_pending;
     m->touched = from->rcpt_to_report > 0;
-    m->force_expire = from->force_expire;
+    m->warned = from->warned;
     HASH_ADD(hh, a->msgs, id, sizeof m->id, m);
     return m;
 }
@@ -91,7 +91,7 @@ static void drop_settled(struct active_msg *m)
 }
 
 void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, struct slice orcpt,
-                     unsigned notify)
+                     unsigned notify, bool route_stale)
 {
     struct active_rcpt *r;
     char *strings;
@@ -110,7 +110,8 @@ void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, str
         memcpy(strings + address.len + 1, orcpt.ptr, orcpt.len);
     }
     r = &m->rcpts[m->rcpt_count++];
-    *r = (struct active_rcpt){.n = n, .notify = notify, .address = strings};
+    *r = (struct active_rcpt){
+        .n = n, .notify = notify, .route_stale = route_stale, .address = strings};
     m->last_read = n;
 }
 
@@ -142,7 +143,7 @@ void active_settle_rcpt(struct active_msg *m, struct active_rcpt *r)
 
 void active_keep_content(struct active *a, struct active_msg *m, struct slice content)
 {
-    if (m->content == NULL && content.len == m->size &&
+    if (m->content == NULL && content.len == m->size && content.len <= ACTIVE_KEEP_MAX &&
         content.len <= ACTIVE_CONTENT_MAX - a->content_bytes) {
         m->content = mem_copy(content.ptr, content.len);
         a->content_bytes += m->size;

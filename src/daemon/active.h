@@ -26,11 +26,14 @@
 #include "times.h"
 
 #define ACTIVE_CONTENT_MAX (32u << 20)
+/* The longest content that is kept, as it must fit into a frame. */
+#define ACTIVE_KEEP_MAX (12u << 20)
 
 struct active_rcpt {
     uint32_t n;
     uint32_t notify;
-    char *address; /* owned, followed by its NUL and the ORCPT; NULL once settled */
+    bool route_stale; /* the spool has no route for it, or one of another table */
+    char *address;    /* owned, followed by its NUL and the ORCPT; NULL once settled */
 };
 
 struct active_msg {
@@ -50,11 +53,12 @@ struct active_msg {
     uint32_t last_read; /* highest n read from the spool */
     uint32_t undone;    /* pending recipients of this pass that have no final good end yet */
     bool all_read;
-    bool touched;    /* the spool knows of a result that a look at its rows must decide about */
-    bool dropped;    /* held, removed or requeued meanwhile: results of it no longer count */
-    bool given_back; /* an agent handed recipients back untried */
-    bool ended;      /* its end is in the batch already */
-    bool force_expire;
+    bool touched;  /* the spool knows of a result that a look at its rows must decide about */
+    bool dropped;  /* held, removed or requeued meanwhile: results of it no longer count */
+    bool untried;  /* recipients left the scheduler without an attempt: they go on at once */
+    bool ended;    /* its end is in the batch already */
+    bool warned;   /* of its delay */
+    bool wanted;   /* somebody asked for it: defer_transports does not hold */
     char *content; /* owned, or NULL: not kept */
     UT_hash_handle hh;
 };
@@ -69,6 +73,7 @@ struct flight {
     struct mono handed;
     unsigned agent;               /* index into the queue's agents */
     bool sent;                    /* to the agent; false: waits for one to come back */
+    bool has_content;             /* the agent was given the content */
     size_t inline_bytes;          /* content sent along, for the budget */
     bool cache_load, cache_store; /* the scheduler's hints for the agent */
     char *dest;                   /* owned */
@@ -96,7 +101,7 @@ void active_remove(struct active *a, struct active_msg *m);
 
 /* Append a recipient; n must be above all before it. */
 void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, struct slice orcpt,
-                     unsigned notify);
+                     unsigned notify, bool route_stale);
 
 /* NULL when it is not here (never read, or settled). */
 struct active_rcpt *active_find_rcpt(struct active_msg *m, uint32_t n);

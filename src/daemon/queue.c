@@ -16,6 +16,11 @@
 #include "status.h"
 
 #define CHECK_PERIOD_US (1 * US_PER_S)
+/* How often a full active queue is worth a line of log. */
+#define FULL_WARNING_US (300 * US_PER_S)
+
+_Static_assert(ACTIVE_KEEP_MAX <= WIRE_CONTENT_MAX, "content that is kept travels in frames");
+_Static_assert(ACTIVE_KEEP_MAX <= SPOOL_INLINE_MAX, "the spool has its own limit");
 
 static void on_client(void *arg, struct channel *ch);
 static void on_agent(void *arg, struct channel *ch);
@@ -51,7 +56,7 @@ static int step_apply(struct queue *q, struct step *step)
         rc = spool_finish_all_done(q->spool, step->id);
         break;
     case STEP_END_PASS:
-        rc = pass_end(q, step->id, step->given_back);
+        rc = pass_end(q, step->id, step->how);
         break;
     }
     return rc == -ENOENT ? 0 : rc; /* an operator removed it meanwhile: nothing is left to record */
@@ -63,7 +68,18 @@ void queue_drop(struct queue *q, struct msg_id id)
 
     if (m != NULL && !m->dropped) {
         m->dropped = m->touched = true;
-        CHECK(sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}));
+        (void)sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}); /* pass_open looks */
+    }
+}
+
+void queue_leave(struct queue *q, struct msg_id id)
+{
+    struct active_msg *m = active_find(&q->active, id);
+
+    if (m != NULL) {
+        m->untried = true;
+        /* False: it waits for its commit, or has ended; pass_open and end_pass know. */
+        (void)sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n});
     }
 }
 
@@ -83,17 +99,16 @@ static void set_aside(struct queue *q, struct msg_id id)
     }
 }
 
-/* Did the spool refuse this call alone, leaving the batch as it was? */
-static bool refused(int rc)
+bool queue_refused(int rc)
 {
-    return rc == -EINVAL || rc == -EBADMSG;
+    return rc == -EINVAL || rc == -EBADMSG || rc == -ENOENT || rc == -EROFS;
 }
 
 void queue_step(struct queue *q, struct step *step)
 {
     int rc = step_apply(q, step);
 
-    if (refused(rc)) {
+    if (queue_refused(rc)) {
         set_aside(q, step->id);
         step_free(step);
         return;
@@ -166,7 +181,7 @@ static void redo_each(struct queue *q)
 {
     STAILQ_HEAD(, step) kept = STAILQ_HEAD_INITIALIZER(kept);
     struct step *step;
-    bool storage_ok = true;
+    bool storage_ok = true, stored = false;
 
     while ((step = STAILQ_FIRST(&q->redo)) != NULL) {
         int rc;
@@ -177,13 +192,14 @@ static void redo_each(struct queue *q)
             continue;
         }
         rc = step_apply(q, step);
-        if (!refused(rc)) {
+        if (!queue_refused(rc)) {
             int end = spool_commit(q->spool); /* also ends a batch that failed */
             rc = rc != 0 ? rc : end;
         }
         if (rc == 0) {
+            stored = true;
             step_free(step);
-        } else if (refused(rc)) {
+        } else if (queue_refused(rc)) {
             set_aside(q, step->id); /* joins the next batch */
             step_free(step);
         } else {
@@ -192,14 +208,14 @@ static void redo_each(struct queue *q)
         }
     }
     STAILQ_CONCAT(&q->redo, &kept);
-    if (STAILQ_EMPTY(&q->redo) && !q->flow.storage_ok) {
+    if (storage_ok && stored && !q->flow.storage_ok) {
         log_info("storage works again");
         q->flow.storage_ok = true;
         q->flow_sent = false;
     }
 }
 
-void commit_now(struct queue *q)
+int commit_now(struct queue *q)
 {
     STAILQ_HEAD(, step) batch = STAILQ_HEAD_INITIALIZER(batch);
     struct step *step;
@@ -212,7 +228,7 @@ void commit_now(struct queue *q)
             STAILQ_REMOVE_HEAD(&batch, next);
             step_committed(q, step);
         }
-        return;
+        return 0;
     }
     log_error("commit failed, nothing of it is acknowledged: %s", spool_error(q->spool));
     while ((step = STAILQ_FIRST(&batch)) != NULL) {
@@ -224,6 +240,7 @@ void commit_now(struct queue *q)
     redo_each(q);
     flow_update(q); /* a full disk has cost the spool its reserve: no new mail before it is back */
     q->next_check = mono_after(clock_mono(), CHECK_PERIOD_US);
+    return rc;
 }
 
 /* ---- transports -------------------------------------------------------------------------------
@@ -391,9 +408,14 @@ static bool wants_failure(const struct active_rcpt *r)
 }
 
 /* Does a good end of this recipient leave something to tell its sender? */
-static bool success_to_report(const struct active_msg *m, const struct active_rcpt *r,
-                              enum wire_verdict_kind kind, bool final_site)
+static bool success_to_report(const struct queue *q, const struct active_msg *m,
+                              const struct active_rcpt *r, enum wire_verdict_kind kind,
+                              bool final_site)
 {
+    if (q->conf->confirm_delay_cleared && m->warned && m->sender[0] != '\0' &&
+        (r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_DELAY) != 0)) {
+        return true; /* it was told of the delay, now of its end */
+    }
     return (r->notify & NOTIFY_SUCCESS) != 0 && m->sender[0] != '\0' &&
            (kind == VERDICT_RELAYED || final_site);
 }
@@ -431,7 +453,7 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         log_verdict(q, m, r, &changed, "sent");
         q->delivered++;
         m->undone -= m->undone > 0 ? 1 : 0;
-        if (success_to_report(m, r, kind, v->final_site)) {
+        if (success_to_report(q, m, r, kind, v->final_site)) {
             verdict.state = v->final_site ? SPOOL_RCPT_DELIVERED : SPOOL_RCPT_RELAYED;
             m->touched = true;
         } else {
@@ -538,8 +560,8 @@ static void flight_crashed(struct queue *q, struct flight *f, const char *why)
 
 /* The most frequent end of a message: all that is left of it is in this entry, goes through, and
  * nobody is to be told. Then no recipient needs a row written; the message is deleted whole. */
-static bool ends_message(const struct flight *f, const struct wire_verdict *verdicts,
-                         bool final_site)
+static bool ends_message(const struct queue *q, const struct flight *f,
+                         const struct wire_verdict *verdicts, bool final_site)
 {
     struct active_msg *m = f->msg;
 
@@ -550,7 +572,7 @@ static bool ends_message(const struct flight *f, const struct wire_verdict *verd
         const struct wire_verdict *v = &verdicts[i];
 
         if ((v->kind != VERDICT_SENT && v->kind != VERDICT_RELAYED) ||
-            success_to_report(m, active_find_rcpt(m, v->n), v->kind, final_site)) {
+            success_to_report(q, m, active_find_rcpt(m, v->n), v->kind, final_site)) {
             return false;
         }
     }
@@ -568,6 +590,35 @@ static void all_done(struct queue *q, struct active_msg *m)
     queue_step(q, step);
 }
 
+/* What was handed out comes back as it was: it is not settled, so the next pass finds it. */
+static void flight_untried(struct queue *q, struct flight *f)
+{
+    f->msg->untried = f->msg->touched = true;
+    for (size_t i = 0; i < f->rcpt_count; i++) {
+        active_settle_rcpt(f->msg, active_find_rcpt(f->msg, f->rcpts[i]));
+    }
+    CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, SCHED_CRASH,
+                         slice_of("", 0)));
+    flight_remove(&q->active, f);
+}
+
+/* destination_concurrency_feedback_debug: the numbers of a window after a result has changed them.
+ * A destination that has drained has none any more. */
+static void log_feedback(const struct queue *q, const struct flight *f, enum sched_outcome outcome)
+{
+    struct sched_dest_info d;
+
+    if (!q->conf->destination_concurrency_feedback_debug ||
+        !sched_dest_get(q->sched, f->transport, slice_string(f->dest), &d)) {
+        return;
+    }
+    log_info("%s: queue %s: limit %" PRIu32 " window %" PRIu32
+             " success %g failure %g fail_cohorts %g",
+             outcome == SCHED_OK ? "qmgr_queue_unthrottle" : "qmgr_queue_throttle", f->dest,
+             d.window_max, d.state == SCHED_DEST_DEAD_UNTIL ? 0 : d.window, d.success, d.failure,
+             d.failed_cohorts);
+}
+
 /* False: the agent broke the rules. */
 static bool take_result(struct queue *q, struct agent *agent, const struct wire_result *m)
 {
@@ -583,10 +634,8 @@ static bool take_result(struct queue *q, struct agent *agent, const struct wire_
         if (m->verdict_count != 0) {
             return false;
         }
-        f->msg->given_back = f->msg->touched = true;
-        for (size_t i = 0; i < f->rcpt_count; i++) {
-            active_settle_rcpt(f->msg, active_find_rcpt(f->msg, f->rcpts[i]));
-        }
+        flight_untried(q, f);
+        return true;
     } else {
         if (!verdicts_fit(f, m->verdicts, m->verdict_count)) {
             return false;
@@ -599,7 +648,7 @@ static bool take_result(struct queue *q, struct agent *agent, const struct wire_
                    f->msg->id_text);
         }
         bool final_site = kind != CONF_AGENT_SMTP && kind != CONF_AGENT_LMTP;
-        bool sweep = ends_message(f, m->verdicts, final_site);
+        bool sweep = ends_message(q, f, m->verdicts, final_site);
         for (uint32_t i = 0; i < m->verdict_count; i++) {
             const struct wire_verdict *v = &m->verdicts[i];
             queue_settle(q, f->msg, v->n,
@@ -622,6 +671,7 @@ static bool take_result(struct queue *q, struct agent *agent, const struct wire_
     }
     CHECK(
         sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, outcome, m->reason));
+    log_feedback(q, f, outcome);
     flight_remove(&q->active, f);
     return true;
 }
@@ -720,6 +770,7 @@ static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
     f->sent = true;
     f->agent = (unsigned)(agent - q->agents);
     if (content_for(q, f, true, &bytes, &frame.content, &fd, &frame.place)) {
+        f->has_content = frame.place != CONTENT_ON_DEMAND;
         wire_put_deliver(agent->channel, &frame, fd);
     } else {
         flight_crashed(q, f, "message content can't be read");
@@ -736,7 +787,7 @@ static void flight_here(struct queue *q, struct flight *f, enum conf_agent kind)
     struct site *site = pass_site_find(q, f->transport, slice_string(f->dest));
     struct slice text = slice_string(site != NULL ? site->nexthop : f->dest);
     struct queue_verdict v = {.relay = SLICE("none"),
-                              .attempted = true,
+                              .attempted = kind != CONF_AGENT_RETRY,
                               .final_site = true,
                               .program = agent_program(kind),
                               .handed = f->handed};
@@ -852,10 +903,10 @@ static bool agent_frame(struct queue *q, struct agent *agent, const struct frame
             return false;
         }
         f = flight_find(&q->active, entry);
-        if (f == NULL || !f->sent || f->agent != (unsigned)(agent - q->agents) ||
-            f->inline_bytes > 0) {
+        if (f == NULL || !f->sent || f->agent != (unsigned)(agent - q->agents) || f->has_content) {
             return false;
         }
+        f->has_content = true; /* a descriptor for each asking would leave us without any */
         buf_init(&bytes, WIRE_CONTENT_MAX);
         content = (struct wire_content){.entry = entry};
         content.ok = content_for(q, f, false, &bytes, &content.content, &fd, &place);
@@ -932,9 +983,6 @@ static bool client_frame(struct queue *q, struct channel *ch, const struct frame
     switch (frame->type) {
     case WIRE_SUBMIT:
         submit(q, ch, frame, &ok);
-        if (frame->fd >= 0) {
-            (void)close(frame->fd); /* pass_submit has copied it */
-        }
         return ok;
     case WIRE_ETRN:
         if (!wire_get_etrn(frame->body, &etrn)) {
@@ -982,7 +1030,12 @@ static void on_client(void *arg, struct channel *ch)
     enum channel_event event;
 
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
-        if (!client_frame(q, ch, &frame)) {
+        bool ok = client_frame(q, ch, &frame);
+
+        if (frame.fd >= 0) {
+            (void)close(frame.fd); /* a submission's content has been copied */
+        }
+        if (!ok) {
             log_error("a receiving process sent what it must not: connection closed");
             event = CHANNEL_CLOSED;
             break;
@@ -1060,21 +1113,27 @@ static void on_control(void *arg, struct channel *ch)
 /* ---- decisions --------------------------------------------------------------------------------
  */
 
+/* Nothing of the message is in the scheduler any more. */
 static void end_pass(struct queue *q, struct active_msg *m)
 {
     struct step *step;
 
-    if (m->dropped) {
-        spool_unclaim(q->spool, m->id); /* it may have been released and claimed again meanwhile */
-        q->next_due.us = 0;
-    } else if (!m->ended) {
-        step = mem_new(sizeof *step);
-        step->type = STEP_END_PASS;
-        step->id = m->id;
-        step->given_back = m->given_back;
-        queue_step(q, step);
+    if (m->ended) {
+        active_remove(&q->active, m);
+        return;
     }
+    if (m->untried && !m->touched) {
+        spool_unclaim(q->spool, m->id); /* it is as it was */
+        q->next_due.us = 0;
+        active_remove(&q->active, m);
+        return;
+    }
+    step = mem_new(sizeof *step);
+    step->type = STEP_END_PASS;
+    step->id = m->id;
+    step->how = m->dropped ? PASS_DROPPED : m->untried ? PASS_UNTRIED : PASS_TRIED;
     active_remove(&q->active, m);
+    queue_step(q, step);
 }
 
 static void defer_unattempted(struct queue *q, const struct sched_action *action)
@@ -1107,9 +1166,9 @@ static void pull_decisions(struct queue *q)
 {
     struct sched_action action;
 
-    /* While results wait to be stored, and while stopping, nothing new starts. */
-    while (STAILQ_EMPTY(&q->redo) && !q->role->stopping &&
-           sched_next(q->sched, clock_mono(), &action) != SCHED_NONE) {
+    /* While results wait to be stored nothing new starts. While stopping nothing is left to start,
+     * see queue_stop. */
+    while (STAILQ_EMPTY(&q->redo) && sched_next(q->sched, clock_mono(), &action) != SCHED_NONE) {
         struct active_msg *m = active_find(&q->active, (struct msg_id){action.msg.n});
 
         q->decided++;
@@ -1161,6 +1220,7 @@ static bool import(struct queue *q)
 
         if (rc != 0) {
             log_warning("spool: %s", spool_error(q->spool));
+            q->next_due = wall_after(clock_wall(), CHECK_PERIOD_US);
             return false;
         }
         q->import_deferred = !q->import_deferred;
@@ -1178,6 +1238,12 @@ static bool import(struct queue *q)
     if (idle < 2) {
         if (!sched_has_room(q->sched)) {
             q->import_deferred = false; /* the next free place goes to new mail */
+            if (mono_reached(q->next_full_warning, clock_mono())) {
+                log_warning("qmgr_message_active_limit: %" PRId64
+                            " messages are active, more mail waits on disk",
+                            q->conf->qmgr_message_active_limit);
+                q->next_full_warning = mono_after(clock_mono(), FULL_WARNING_US);
+            }
             return false;
         }
         return true;
@@ -1213,12 +1279,13 @@ static void check_now_and_then(struct queue *q)
 
 static void set_timer(struct queue *q, bool at_once)
 {
-    struct mono at = mono_min(sched_wake_at(q->sched), q->next_check);
+    bool blocked = !STAILQ_EMPTY(&q->redo); /* nothing starts: what is due must not wake us */
+    struct mono at = blocked ? q->next_check : mono_min(sched_wake_at(q->sched), q->next_check);
     int64_t due_in = us_add(q->next_due.us, -clock_wall().us);
     int64_t wait;
     struct timeval tv;
 
-    if (sched_has_room(q->sched)) {
+    if (!blocked && !q->role->stopping && sched_has_room(q->sched)) {
         at = mono_min(at, mono_after(clock_mono(), due_in > 0 ? due_in : 0));
     }
     wait = at.us - clock_mono().us;
@@ -1239,7 +1306,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 static bool stop_turn(struct queue *q)
 {
-    if (HASH_COUNT(q->active.flights) > 0 && !mono_reached(q->stop_at, clock_mono())) {
+    bool done = HASH_COUNT(q->active.flights) == 0 && STAILQ_EMPTY(&q->redo);
+
+    if (!done && !mono_reached(q->stop_at, clock_mono())) {
         return false;
     }
     if (HASH_COUNT(q->active.flights) > 0) {
@@ -1259,7 +1328,7 @@ static void queue_turn(struct role *role)
     check_now_and_then(q);
     pull_decisions(q);
     idle = STAILQ_EMPTY(&q->batch);
-    commit_now(q);
+    (void)commit_now(q); /* the steps know what to do when it fails */
     if (idle) {
         spool_tidy(q->spool);
     }
@@ -1282,8 +1351,10 @@ static void queue_turn(struct role *role)
 static int queue_start(struct role *role)
 {
     struct queue *q = mem_new(sizeof *q);
-    struct spool_options options = {.inline_limit = (uint64_t)role->conf->spool_inline_limit,
-                                    .id_floor = (uint64_t)clock_wall().us};
+    uint64_t inline_limit = (uint64_t)role->conf->spool_inline_limit;
+    struct spool_options options = {
+        .inline_limit = inline_limit < ACTIVE_KEEP_MAX ? inline_limit : ACTIVE_KEEP_MAX,
+        .id_floor = (uint64_t)clock_wall().us};
     struct sched_limits limits = limits_from(role->conf);
     struct buf error;
     int rc;
@@ -1304,6 +1375,7 @@ static int queue_start(struct role *role)
         return 1;
     }
     buf_fini(&error);
+    q->sites_trim_at = QUEUE_SITES_MAX;
     q->sched = sched_new(&limits);
     transports_load(q);
     q->flow = (struct wire_flow){.storage_ok = true, .space_ok = true};
@@ -1368,7 +1440,12 @@ static bool queue_parent_frame(struct role *role, const struct frame *frame)
 {
     struct queue *q = role->state;
 
-    return client_frame(q, role->parent, frame); /* pickup submits over the parent's channel */
+    bool ok = client_frame(q, role->parent, frame); /* pickup submits over the parent's channel */
+
+    if (frame->fd >= 0) {
+        (void)close(frame->fd); /* as in on_client */
+    }
+    return ok;
 }
 
 static void queue_begin(struct role *role)
@@ -1385,6 +1462,17 @@ static void queue_begin(struct role *role)
     set_timer(q, true);
 }
 
+/* Take everything out of the scheduler: what is being delivered ends as usual. */
+static void leave_all(struct queue *q)
+{
+    struct active_msg *m, *next;
+
+    HASH_ITER(hh, q->active.msgs, m, next)
+    {
+        queue_leave(q, m->id);
+    }
+}
+
 static void queue_reload(struct role *role, const struct conf *old)
 {
     struct queue *q = role->state;
@@ -1394,9 +1482,13 @@ static void queue_reload(struct role *role, const struct conf *old)
         log_warning("spool: a change takes effect at the next start");
     }
     q->conf = role->conf;
+    (void)commit_now(q); /* what waits for its commit was admitted under the old limits */
     sched_set_limits(q->sched, &limits);
     transports_load(q);
-    pass_sites_free(q); /* made again, with the new policies, as mail comes */
+    pass_sites_reload(q);
+    if (old->route_generation != q->conf->route_generation) {
+        leave_all(q); /* to be claimed again and routed anew */
+    }
     q->next_due.us = 0;
 }
 
@@ -1404,7 +1496,16 @@ static void queue_stop(struct role *role)
 {
     struct queue *q = role->state;
 
+    struct flight *f, *next;
+
     q->stop_at = mono_after(clock_mono(), q->conf->shutdown_timeout_us);
+    leave_all(q);
+    HASH_ITER(hh, q->active.flights, f, next)
+    {
+        if (!f->sent) {
+            flight_untried(q, f); /* its agent will not come back */
+        }
+    }
     log_info("stopping: %u deliveries in flight", HASH_COUNT(q->active.flights));
     set_timer(q, true);
 }
@@ -1423,7 +1524,8 @@ static void queue_end(struct role *role)
     struct queue *q = role->state;
     struct step *step;
 
-    commit_now(q); /* the last turn's decisions may have made steps */
+    (void)commit_now(
+        q); /* it says itself what fails; the last turn's decisions may have made steps */
     for (unsigned i = 0; i < q->agent_count; i++) {
         channel_free(q->agents[i].channel);
     }
@@ -1439,6 +1541,7 @@ static void queue_end(struct role *role)
         step_free(step);
     }
     ask_end(q);
+    pass_wanted_free(q);
     pass_sites_free(q);
     active_fini(&q->active);
     for (uint32_t i = 0; i < q->transport_count; i++) {

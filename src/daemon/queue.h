@@ -43,10 +43,19 @@ struct event;
 #define QUEUE_INLINE_MAX (64u << 20)
 /* Unclaimed new mail at which clients are slowed down. */
 #define QUEUE_BEHIND 200
-/* Destinations whose policy is remembered. */
+/* Destinations that are remembered, beside those that have mail in the scheduler. */
 #define QUEUE_SITES_MAX 50000
+/* Messages remembered as asked for; of more, defer_transports holds for the rest. */
+#define QUEUE_WANTED_MAX 100000
 /* How long a process that died may take to come back before its mail is deferred. */
 #define QUEUE_AGENT_WAIT_US (10 * US_PER_S)
+
+/* How a message leaves the active queue. */
+enum pass_how {
+    PASS_TRIED,   /* all that is pending was tried, or its destination is dead */
+    PASS_UNTRIED, /* some of it was not: it goes on at once */
+    PASS_DROPPED, /* an operator ended its claim; results came all the same */
+};
 
 enum step_type {
     STEP_SUBMIT,   /* not done again */
@@ -68,7 +77,7 @@ struct step {
     struct spool_verdict verdict;
     char *strings; /* owned: what the verdict's slices point to */
     /* STEP_END_PASS */
-    bool given_back;
+    enum pass_how how;
 };
 
 /* What a destination is to us. */
@@ -77,8 +86,15 @@ struct site {
     char *key;     /* owned: "transport-index/destination" */
     char *nexthop; /* owned: as written, for the agent */
     bool own_policy;
+    struct mono next_clog_warning;
     struct window_limits window;
     int64_t rate_delay_us;
+    UT_hash_handle hh;
+};
+
+/* A message that was asked for: defer_transports does not hold for its next pass. */
+struct wanted {
+    struct msg_id id;
     UT_hash_handle hh;
 };
 
@@ -103,7 +119,9 @@ struct queue {
     STAILQ_HEAD(, step) batch; /* applied, not committed */
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
     struct site *sites;
-    char **transports; /* scheduler index -> name, owned */
+    struct wanted *wanted;
+    size_t sites_trim_at; /* so many: forget those without mail */
+    char **transports;    /* scheduler index -> name, owned */
     enum conf_agent *transport_agents;
     uint32_t transport_count;
     struct agent agents[QUEUE_AGENTS_MAX];
@@ -116,9 +134,10 @@ struct queue {
     bool flow_sent;
     struct wall next_due;   /* a lower bound of the earliest unclaimed message's due time */
     struct mono next_check; /* of free space, and of a failed storage */
-    struct mono stop_at;    /* when stopping: give up on what is in flight */
-    bool import_deferred;   /* whose turn it is: new or deferred mail */
-    bool incoming_waits;    /* unclaimed new mail is on disk: newer mail must not overtake it */
+    struct mono next_full_warning;
+    struct mono stop_at;  /* when stopping: give up on what is in flight */
+    bool import_deferred; /* whose turn it is: new or deferred mail */
+    bool incoming_waits;  /* unclaimed new mail is on disk: newer mail must not overtake it */
     uint64_t flights_unsent;
     uint64_t commits, submitted, delivered, deferred, bounced, expired, reports; /* since start */
     uint64_t decided;
@@ -135,9 +154,15 @@ void queue_step(struct queue *q, struct step *step);
  * end of its own any more. */
 void queue_drop(struct queue *q, struct msg_id id);
 
-/* Commit now what is in the batch, in the middle of a turn, for an answer that waits for it;
- * q->flow.storage_ok tells how it went. */
-void commit_now(struct queue *q);
+/* Take it out of the scheduler but leave it to the spool as it is, to be claimed again. */
+void queue_leave(struct queue *q, struct msg_id id);
+
+/* Did the spool refuse this call alone, leaving the batch as it was? */
+bool queue_refused(int rc);
+
+/* Commit now what is in the batch, in the middle of a turn, for an answer that waits for it. 0, or
+ * the negative errno with which all of it was undone. */
+int commit_now(struct queue *q);
 
 /* The scheduler's index of a transport; the error transport's when nothing declares it. */
 uint32_t queue_transport(struct queue *q, const char *name);
@@ -168,20 +193,27 @@ void pass_load(struct queue *q, struct msg_id id);
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max);
 
 /* Apply STEP_END_PASS. 0 or negative errno of the spool. */
-int pass_end(struct queue *q, struct msg_id id, bool given_back);
+int pass_end(struct queue *q, struct msg_id id, enum pass_how how);
 
-/* Open a message that was submitted with its claim, after its commit. */
+/* Open a message that was submitted with its claim, after its commit. When it can't be opened any
+ * more it goes back to disk. */
 void pass_open(struct queue *q, struct active_msg *m);
 
 /* Take over a submission. 0, or a negative errno. *ret_msg is set when it is to be opened. */
 int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
                 struct active_msg **ret_msg);
 
+/* Remember that somebody asked for a message on disk (flush, ETRN). */
+void pass_want(struct queue *q, struct msg_id id);
+void pass_wanted_free(struct queue *q);
+
 /* What is known of the destination of a route; made when missing. */
 struct site *pass_site(struct queue *q, uint32_t transport, const char *destination,
                        const char *nexthop);
 struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice destination);
 void pass_sites_free(struct queue *q);
+/* Give all of them the policies of a new configuration. */
+void pass_sites_reload(struct queue *q);
 
 /* ---- queue_ask.c ---- */
 

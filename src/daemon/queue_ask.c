@@ -64,31 +64,49 @@ static const struct {
 static int change_one(struct queue *q, enum change change, struct msg_id id,
                       const struct spool_message *m)
 {
+    int rc;
+
     switch (change) {
     case CHANGE_HOLD:
-        queue_drop(q, id);
         return spool_hold(q->spool, id, SLICE("held by an operator"));
     case CHANGE_RELEASE:
         return spool_release(q->spool, id, clock_wall());
     case CHANGE_DELETE:
-        queue_drop(q, id);
         return spool_remove(q->spool, id);
     case CHANGE_REQUEUE:
-        queue_drop(q, id);
         return spool_requeue(q->spool, id, clock_wall());
     case CHANGE_EXPIRE:
-        if (m->state == SPOOL_HOLD) {
-            return spool_set_force_expire(q->spool, id);
-        } else {
-            int rc = spool_set_force_expire(q->spool, id);
-            return rc != 0 || spool_is_claimed(q->spool, id)
-                       ? rc
-                       : spool_set_due(q->spool, id, clock_wall());
+        rc = spool_set_force_expire(q->spool, id);
+        if (rc != 0 || m->state == SPOOL_HOLD) {
+            return rc;
         }
-    case CHANGE_FLUSH:
         return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
+    case CHANGE_FLUSH:
+        if (spool_is_claimed(q->spool, id)) {
+            return 0;
+        }
+        pass_want(q, id);
+        return spool_set_due(q->spool, id, clock_wall());
     }
     UNREACHABLE("all changes are above");
+}
+
+/* After the commit: what it means for a message in memory. */
+static void change_committed(struct queue *q, enum change change, struct msg_id id)
+{
+    switch (change) {
+    case CHANGE_HOLD:
+    case CHANGE_DELETE:
+    case CHANGE_REQUEUE:
+        queue_drop(q, id);
+        return;
+    case CHANGE_EXPIRE:
+        queue_leave(q, id);
+        return;
+    case CHANGE_RELEASE:
+    case CHANGE_FLUSH:
+        return;
+    }
 }
 
 /* Does the change make sense in this state? */
@@ -157,24 +175,14 @@ static unsigned change_targets(struct queue *q, const json_t *question, struct m
     return 200;
 }
 
-/* A destination asked for by name is revived at once; without one, all are. */
-static void revive(struct queue *q, const json_t *question)
+/* Revive the destinations of that name, "nexthop" or "transport/nexthop". */
+static void revive_named(struct queue *q, struct slice wanted)
 {
-    const char *dest =
-        json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
     uint64_t cursor = 0;
     struct sched_dest_info info;
 
-    if (json_object_get(question, "ids") != NULL || json_object_get(question, "after") != NULL) {
-        return;
-    }
-    if (dest == NULL) {
-        sched_revive_all(q->sched, clock_mono());
-        return;
-    }
     while (sched_dest_each(q->sched, &cursor, &info)) {
-        const char *transport = q->transports[info.transport];
-        struct slice wanted = slice_string(dest), name = slice_string(transport);
+        struct slice name = slice_string(q->transports[info.transport]);
 
         if (slice_equal_nocase(info.dest, wanted) ||
             (slice_starts(wanted, name) && wanted.len > name.len && wanted.ptr[name.len] == '/' &&
@@ -184,6 +192,31 @@ static void revive(struct queue *q, const json_t *question)
             memcpy(copy, info.dest.ptr, info.dest.len);
             sched_revive(q->sched, clock_mono(), info.transport, slice_of(copy, info.dest.len));
         }
+    }
+}
+
+/* `why` may hold bytes of a damaged message. */
+static void add_error(json_t *errors, const char *id, const char *why)
+{
+    json_t *error = json_pack("{s:s}", "id", id);
+
+    set(error, "error", listing_text(slice_string(why)));
+    CHECK(json_array_append_new(errors, error) == 0);
+}
+
+/* A destination asked for by name is revived at once; without one, all are. */
+static void revive(struct queue *q, const json_t *question)
+{
+    const char *dest =
+        json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
+
+    if (json_object_get(question, "ids") != NULL || json_object_get(question, "after") != NULL) {
+        return;
+    }
+    if (dest == NULL) {
+        sched_revive_all(q->sched, clock_mono());
+    } else {
+        revive_named(q, slice_string(dest));
     }
 }
 
@@ -214,10 +247,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
 
         spool_id_print(ids[i], text);
         if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
-            CHECK(json_array_append_new(errors,
-                                        json_pack("{s:s, s:s}", "id", text, "error",
-                                                  found == -ENOENT ? "no such message"
-                                                                   : spool_error(q->spool))) == 0);
+            add_error(errors, text, found == -ENOENT ? "no such message" : spool_error(q->spool));
             continue;
         }
         if (!damaged && !change_fits(change, m.state)) {
@@ -235,11 +265,14 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
         rc = change_one(q, change, ids[i], &m);
         if (rc == 0) {
             done[done_count++] = ids[i];
+        } else if (queue_refused(rc)) {
+            add_error(errors, text, spool_error(q->spool));
+            rc = 0; /* the others go on */
         }
     }
-    if (rc == 0) {
-        commit_now(q);
-        rc = q->flow.storage_ok ? 0 : -EIO;
+    if (!dry_run) {
+        int committed = commit_now(q); /* also ends a batch that failed */
+        rc = rc != 0 ? rc : committed;
     }
     if (rc != 0) {
         json_decref(errors);
@@ -248,6 +281,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     }
     q->next_due.us = 0;
     for (size_t i = 0; i < done_count; i++) {
+        change_committed(q, change, done[i]);
         spool_id_print(done[i], text);
         CHECK(json_array_append_new(changed, json_string(text)) == 0);
         if (changes[change].done != NULL) {
@@ -281,6 +315,7 @@ void ask_flush_domain(struct queue *q, struct slice domain)
                     SLICE_ARGS(domain));
         return;
     }
+    revive_named(q, domain);
     flush = mem_new(sizeof *flush);
     flush->domain = mem_copy(domain.ptr, domain.len);
     STAILQ_INSERT_TAIL(&q->flushes, flush, next);
@@ -315,12 +350,19 @@ bool ask_flush_some(struct queue *q)
         count = 0;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!spool_is_claimed(q->spool, ids[i]) &&
-            spool_set_due(q->spool, ids[i], clock_wall()) != 0) {
-            log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
-            break;
-        }
+        int rc = 0;
+
         flush->after = ids[i];
+        if (!spool_is_claimed(q->spool, ids[i])) {
+            pass_want(q, ids[i]);
+            rc = spool_set_due(q->spool, ids[i], clock_wall());
+        }
+        if (rc != 0) {
+            log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
+        }
+        if (rc != 0 && !queue_refused(rc)) {
+            count = 0; /* the storage fails: who wants the mail will ask again */
+        }
     }
     if (count < CHANGE_PAGE) {
         STAILQ_REMOVE_HEAD(&q->flushes, next);
@@ -348,21 +390,17 @@ static json_t *dest_json(struct queue *q, const struct sched_dest_info *info)
         [SCHED_DEST_SUSPENDED] = "suspended",
     };
     json_t *object = json_pack(
-        "{s:s, s:s%, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}", "transport",
-        q->transports[info->transport], "destination", info->dest.ptr, info->dest.len, "state",
+        "{s:s, s:o, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}", "transport",
+        q->transports[info->transport], "destination", listing_text(info->dest), "state",
         names[info->state], "window", (int)info->window, "window_max", (int)info->window_max,
         "busy", (int)info->busy, "waiting", (int)info->waiting, "success", info->success, "failure",
         info->failure, "failed_cohorts", info->failed_cohorts);
 
-    if (object == NULL) {
-        return json_object(); /* a name that is not UTF-8 */
-    }
     if (info->state != SCHED_DEST_READY) {
         set(object, "seconds_left", json_real(seconds_from_now(info->until)));
     }
     if (info->reason.len > 0) {
-        json_t *reason = json_stringn(info->reason.ptr, info->reason.len);
-        set(object, "reason", reason != NULL ? reason : json_string("(not UTF-8)"));
+        set(object, "reason", listing_text(info->reason));
     }
     return object;
 }
@@ -545,6 +583,13 @@ void ask_answer(struct queue *q, struct channel *control, const struct wire_ask 
     }
     text = json_dumps(object, JSON_COMPACT);
     CHECK(text != NULL);
+    if (strlen(text) > WIRE_JSON_MAX) { /* listings bound themselves far below */
+        free(text);
+        json_decref(object);
+        answer.status = listing_error(503, &object, "the answer is too long: ask for less");
+        text = json_dumps(object, JSON_COMPACT);
+        CHECK(text != NULL);
+    }
     answer.json = slice_string(text);
     answer.bytes = buf_slice(&bytes);
     wire_put_answer(control, &answer, fd);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
@@ -22,6 +23,12 @@
 
 /* Recipients read from the spool in one call. */
 #define READ_PAGE 500
+/* Mail that was handed back untried goes on soon, but an agent that hands back everything must not
+ * keep us busy. */
+#define UNTRIED_WAIT_US US_PER_S
+/* Recipients of a submission that are kept in memory; the others are read when it is their turn, or
+ * long lists would pass the limits of recipients in memory. */
+#define KEEP_RCPTS_MAX 100
 /* Original content that is looked at for a report: more is never returned. */
 #define REPORT_ORIGINAL_MAX (4u << 20)
 
@@ -66,38 +73,183 @@ struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice de
     return site;
 }
 
+static const char *site_destination(const struct site *site)
+{
+    return strchr(site->key, '/') + 1;
+}
+
+static uint32_t site_transport(const struct site *site)
+{
+    return (uint32_t)strtoul(site->key, NULL, 10); /* site_key wrote it */
+}
+
+static void site_set_policy(struct queue *q, struct site *site)
+{
+    const char *name = q->transports[site_transport(site)];
+    struct policy policy;
+
+    if (conf_transport_find(q->conf, slice_string(name)) == NULL) {
+        return; /* the configuration has lost it; what waits for it ends as it began */
+    }
+    policy_for(q->conf, slice_string(name), slice_string(site->nexthop), &policy);
+    site->own_policy = policy.ring != 0;
+    site->window = queue_window_limits(q->conf, &policy);
+    site->rate_delay_us = policy.destination_rate_delay_us;
+    if (policy.maxthr > 0 && (site->window.max == 0 || policy.maxthr < site->window.max)) {
+        site->window.max = (uint32_t)policy.maxthr;
+        site->own_policy = true;
+    }
+}
+
+static void site_tell_scheduler(struct queue *q, const struct site *site)
+{
+    sched_dest_policy(q->sched, clock_mono(), site_transport(site),
+                      slice_string(site_destination(site)), &site->window, site->rate_delay_us);
+}
+
+void pass_sites_reload(struct queue *q)
+{
+    struct site *site, *next;
+
+    HASH_ITER(hh, q->sites, site, next)
+    {
+        bool own_before = site->own_policy;
+
+        site_set_policy(q, site);
+        if (own_before || site->own_policy) {
+            site_tell_scheduler(q, site);
+        }
+    }
+}
+
+/* Forget the sites without mail, before new ones are made. Those with mail are needed when it is
+ * handed out: only they know the next hop as it was written. */
+static void sites_trim(struct queue *q)
+{
+    struct sched_dest_info info;
+    struct site *site, *next;
+
+    if (HASH_COUNT(q->sites) < q->sites_trim_at) {
+        return;
+    }
+    HASH_ITER(hh, q->sites, site, next)
+    {
+        if (!sched_dest_get(q->sched, site_transport(site), slice_string(site_destination(site)),
+                            &info)) {
+            site_free(q, site);
+        }
+    }
+    q->sites_trim_at = QUEUE_SITES_MAX + 2 * (size_t)HASH_COUNT(q->sites);
+}
+
 struct site *pass_site(struct queue *q, uint32_t transport, const char *destination,
                        const char *nexthop)
 {
     struct site *site = pass_site_find(q, transport, slice_string(destination));
-    const struct conf_transport *t;
     char key[SITE_KEY_MAX];
-    struct policy policy;
     size_t len;
 
     if (site != NULL) {
         return site;
     }
-    if (HASH_COUNT(q->sites) >= QUEUE_SITES_MAX && HASH_COUNT(q->active.flights) == 0) {
-        pass_sites_free(q); /* they are made again as needed; a flight may still want its own */
-    }
     len = site_key(key, transport, slice_string(destination));
     site = mem_new(sizeof *site);
     site->key = mem_copy(key, len);
     site->nexthop = mem_string(nexthop);
-    t = conf_transport_find(q->conf, slice_string(q->transports[transport]));
-    if (t != NULL) {
-        policy_for(q->conf, slice_string(t->name), slice_string(nexthop), &policy);
-        site->own_policy = policy.ring != 0;
-        site->window = queue_window_limits(q->conf, &policy);
-        site->rate_delay_us = policy.destination_rate_delay_us;
-        if (policy.maxthr > 0 && (site->window.max == 0 || policy.maxthr < site->window.max)) {
-            site->window.max = (uint32_t)policy.maxthr;
-            site->own_policy = true;
-        }
-    }
+    site_set_policy(q, site);
     HASH_ADD_KEYPTR(hh, q->sites, site->key, len, site);
     return site;
+}
+
+/* Does the destination hold so much of the active queue that other mail suffers? Entries are
+ * compared with messages, as Postfix does. */
+static void warn_of_clog(struct queue *q, struct site *site)
+{
+    const struct conf *conf = q->conf;
+    const char *transport = q->transports[site_transport(site)];
+    int64_t limit = conf->qmgr_message_active_limit, held;
+    struct sched_dest_info d;
+
+    if (!conf->helpful_warnings || conf->qmgr_clog_warn_time_us == 0 ||
+        !mono_reached(site->next_clog_warning, clock_mono()) ||
+        !sched_dest_get(q->sched, site_transport(site), slice_string(site_destination(site)), &d)) {
+        return;
+    }
+    held = (int64_t)d.waiting + d.busy;
+    if (held <= limit / 5) {
+        return;
+    }
+    site->next_clog_warning = mono_after(clock_mono(), conf->qmgr_clog_warn_time_us);
+    log_warning("mail for %s is using up %" PRId64 " of %" PRId64 " active queue entries",
+                site->nexthop, held, limit);
+    if (held < limit - limit / 10) {
+        log_warning("this may slow down other mail deliveries");
+    }
+    if (d.window_max > 0 && d.window >= d.window_max) {
+        log_warning("you may need to increase %s_destination_concurrency_limit from %" PRIu32,
+                    transport, d.window_max);
+    } else if (sched_totals(q->sched).destinations > 1) {
+        log_warning("you may need a separate transport for %s", site->nexthop);
+    } else {
+        log_warning("you may need to reduce the timeouts of %s, or to increase the back-off times",
+                    transport);
+    }
+}
+
+/* ---- mail that was asked for ------------------------------------------------------------------
+ */
+
+void pass_want(struct queue *q, struct msg_id id)
+{
+    struct wanted *w;
+
+    HASH_FIND(hh, q->wanted, &id, sizeof id, w);
+    if (q->conf->defer_transports.count == 0 || w != NULL ||
+        HASH_COUNT(q->wanted) >= QUEUE_WANTED_MAX) {
+        return;
+    }
+    w = mem_new(sizeof *w);
+    w->id = id;
+    HASH_ADD(hh, q->wanted, id, sizeof w->id, w);
+}
+
+static bool take_wanted(struct queue *q, struct msg_id id)
+{
+    struct wanted *w;
+
+    HASH_FIND(hh, q->wanted, &id, sizeof id, w);
+    if (w == NULL) {
+        return false;
+    }
+    HASH_DEL(q->wanted, w);
+    mem_free(w);
+    return true;
+}
+
+void pass_wanted_free(struct queue *q)
+{
+    struct wanted *w, *next;
+
+    HASH_ITER(hh, q->wanted, w, next)
+    {
+        HASH_DEL(q->wanted, w);
+        mem_free(w);
+    }
+}
+
+/* defer_transports: mail of these is deferred until it is asked for. */
+static void hold_back(const struct conf *conf, struct route *route)
+{
+    static const char reason[] = "4.3.2 deferred transport";
+
+    for (size_t i = 0; i < conf->defer_transports.count; i++) {
+        if (strcmp(conf->defer_transports.items[i], route->transport) == 0) {
+            route->transport = "retry";
+            (void)strcpy(route->nexthop, reason); /* far below their sizes */
+            (void)strcpy(route->destination, reason);
+            return;
+        }
+    }
 }
 
 /* ---- coming in --------------------------------------------------------------------------------
@@ -106,6 +258,13 @@ struct site *pass_site(struct queue *q, uint32_t transport, const char *destinat
 /* Open in the scheduler: it will ask for the recipients. */
 void pass_open(struct queue *q, struct active_msg *m)
 {
+    if (m->dropped || m->untried || q->role->stopping || !sched_has_room(q->sched)) {
+        spool_unclaim(q->spool, m->id);
+        active_remove(&q->active, m);
+        q->incoming_waits = true;
+        q->next_due.us = 0;
+        return;
+    }
     log_info("%s: from=<%s>, size=%" PRIu64 ", nrcpt=%" PRIu32 " (queue active)", m->id_text,
              m->sender, m->size, m->undone);
     sched_open(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false);
@@ -140,10 +299,11 @@ static struct active_msg *keep_submitted(struct queue *q, const struct wire_subm
     active = active_add(&q->active, message, clock_mono(), clock_wall());
     active_keep_content(&q->active, active, buf_slice(&content));
     buf_fini(&content);
-    for (uint32_t i = 0; i < m->rcpt_count; i++) {
-        active_add_rcpt(active, i + 1, m->rcpts[i].address, m->rcpts[i].orcpt, m->rcpts[i].notify);
+    for (uint32_t i = 0; i < m->rcpt_count && i < KEEP_RCPTS_MAX; i++) {
+        active_add_rcpt(active, i + 1, m->rcpts[i].address, m->rcpts[i].orcpt, m->rcpts[i].notify,
+                        false);
     }
-    active->all_read = true;
+    active->all_read = m->rcpt_count <= KEEP_RCPTS_MAX;
     return active;
 }
 
@@ -176,7 +336,9 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
                                     .due = clock_wall(),
                                     .client = m->client};
     struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
-    bool claim = sched_has_room(q->sched) && !q->incoming_waits && STAILQ_EMPTY(&q->redo);
+    /* Others that wait for their commit are not in the scheduler yet, but here. */
+    bool claim = HASH_COUNT(q->active.msgs) < (uint64_t)q->conf->qmgr_message_active_limit &&
+                 !q->incoming_waits && STAILQ_EMPTY(&q->redo);
     struct spool_rcpt *rcpts;
     struct route route;
     char **nexthops;
@@ -219,6 +381,18 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     return rc;
 }
 
+/* Of a message that is to be given up nothing is tried any more. */
+static void end_at_once(struct queue *q, struct active_msg *m)
+{
+    struct step *step = mem_new(sizeof *step);
+
+    step->type = STEP_END_PASS;
+    step->id = m->id;
+    step->how = PASS_TRIED;
+    active_remove(&q->active, m);
+    queue_step(q, step);
+}
+
 void pass_load(struct queue *q, struct msg_id id)
 {
     struct spool_message m;
@@ -231,7 +405,12 @@ void pass_load(struct queue *q, struct msg_id id)
     rc = spool_read(q->spool, id, &m);
     if (rc == 0) {
         active = active_add(&q->active, &m, clock_mono(), clock_wall());
-        pass_open(q, active);
+        active->wanted = take_wanted(q, id);
+        if (m.force_expire) {
+            end_at_once(q, active);
+        } else {
+            pass_open(q, active);
+        }
         return;
     }
     char text[SPOOL_ID_TEXT_MAX];
@@ -286,12 +465,24 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max)
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        active_add_rcpt(m, page[i].n, page[i].address, page[i].orcpt, page[i].notify);
+        active_add_rcpt(m, page[i].n, page[i].address, page[i].orcpt, page[i].notify,
+                        page[i].transport.len == 0 ||
+                            page[i].route_generation != q->conf->route_generation);
     }
     if (count < max) {
         m->all_read = true;
     }
     return true;
+}
+
+/* The spool's copy of the route is for those who look at the queue. It is of no other use, so a
+ * failure costs nothing but the batch, which the commit will report. */
+static void store_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
+                        const struct route *route)
+{
+    (void)spool_set_route(q->spool, m->id, r->n, slice_string(route->transport),
+                          slice_string(route->nexthop), q->conf->route_generation);
+    r->route_stale = false;
 }
 
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
@@ -303,6 +494,7 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     size_t count, first;
     bool complete;
 
+    sites_trim(q);
     /* A message that came with its recipients has them all; they are handed on in portions of what
      * the scheduler allows, as if read. */
     while (!m->all_read && m->rcpt_count - m->rcpt_handed < max) {
@@ -325,17 +517,25 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     }
     for (size_t i = 0; i < count; i++) {
         route_address(q->conf, slice_string(order[i]->address), &route);
+        if (order[i]->route_stale) {
+            store_route(q, m, order[i], &route);
+        }
+        if (!m->wanted) {
+            hold_back(q->conf, &route);
+        }
         rcpts[i].n = order[i]->n;
         rcpts[i].transport = queue_transport(q, route.transport);
         sites[i] = pass_site(q, rcpts[i].transport, route.destination, route.nexthop);
-        rcpts[i].dest = slice_string(strchr(sites[i]->key, '/') + 1);
+        rcpts[i].dest = slice_string(site_destination(sites[i]));
     }
     sched_recipients(q->sched, clock_mono(), (struct sched_msg){m->id.n}, rcpts, count, 0,
                      complete);
     for (size_t i = 0; i < count; i++) {
         if (sites[i]->own_policy && (i == 0 || sites[i] != sites[i - 1])) {
-            sched_dest_policy(q->sched, clock_mono(), rcpts[i].transport, rcpts[i].dest,
-                              &sites[i]->window, sites[i]->rate_delay_us);
+            site_tell_scheduler(q, sites[i]);
+        }
+        if (i == 0 || sites[i] != sites[i - 1]) {
+            warn_of_clog(q, sites[i]);
         }
     }
     mem_free(sites);
@@ -353,6 +553,21 @@ struct report_draft {
     char **strings;            /* owned, one per recipient, holds all its slices */
     size_t count, size;
 };
+
+/* The words of the other site in our account of an attempt, "host X said: WORDS (in reply to ..)";
+ * of a success they are all of it. Empty when it said nothing. */
+static struct slice remote_words(struct slice text, enum report_action action)
+{
+    static const char said[] = " said: ", reply[] = " (in reply to ";
+    const char *at = memmem(text.ptr, text.len, said, sizeof said - 1), *end;
+
+    if (at == NULL) {
+        return action == REPORT_DELIVERED || action == REPORT_RELAYED ? text : slice_of("", 0);
+    }
+    text = slice_skip(text, (size_t)(at - text.ptr) + sizeof said - 1);
+    end = memmem(text.ptr, text.len, reply, sizeof reply - 1);
+    return end == NULL ? text : slice_of(text.ptr, (size_t)(end - text.ptr));
+}
 
 static void draft_add(struct report_draft *d, const struct spool_rcpt *r, enum report_action action,
                       struct wall retry_until)
@@ -397,11 +612,10 @@ static void draft_add(struct report_draft *d, const struct spool_rcpt *r, enum r
                                               : action == REPORT_DELAYED ? STATUS_TRANSIENT
                                                                          : STATUS_SUCCESS};
     }
-    if (kept[3].len > 0 && !slice_equal(kept[3], SLICE("none"))) {
-        struct slice host = kept[3];
-        size_t said = slice_find(host, '[');
-        to->remote_mta = slice_of(host.ptr, said);
-        to->diagnostic = kept[2];
+    size_t address_at = slice_find(kept[3], '['); /* "host[address]:port": a site was asked */
+    if (address_at < kept[3].len) {
+        to->remote_mta = slice_of(kept[3].ptr, address_at);
+        to->diagnostic = remote_words(kept[2], action);
     }
 }
 
@@ -469,6 +683,7 @@ static int submit_report(struct queue *q, const struct spool_message *m, struct 
     char id_text[SPOOL_ID_TEXT_MAX], new_text[SPOOL_ID_TEXT_MAX];
     struct msg_id new_id;
     bool is_double = m->sender.len == 0;
+    struct route route;
     int rc = 0;
 
     *ret_sent = false;
@@ -506,6 +721,7 @@ static int submit_report(struct queue *q, const struct spool_message *m, struct 
     r->sender = buf_slice(&to);
     r->message_id = slice_string(id_text);
     r->now = clock_wall();
+    r->utc_offset_minutes = clock_zone(r->now) / 60;
     r->seed = rng_next(&q->rng);
     r->original = buf_slice(&original);
     r->headers_only = r->kind != REPORT_FAILURE || (m->flags & ENVELOPE_RET_HDRS) != 0 ||
@@ -518,6 +734,10 @@ static int submit_report(struct queue *q, const struct spool_message *m, struct 
     }
     content.bytes = buf_slice(&text);
     rcpt.address = buf_slice(&to);
+    route_address(q->conf, rcpt.address, &route);
+    rcpt.transport = slice_string(route.transport);
+    rcpt.nexthop = slice_string(route.nexthop);
+    rcpt.route_generation = q->conf->route_generation;
     rc = spool_submit(q->spool, &report_message, &rcpt, 1, slice_of("", 0), &content, false,
                       slice_of("", 0), &new_id);
     if (rc == 0) {
@@ -638,7 +858,7 @@ static int read_message(struct queue *q, struct msg_id id, struct spool_message 
     return rc;
 }
 
-int pass_end(struct queue *q, struct msg_id id, bool given_back)
+int pass_end(struct queue *q, struct msg_id id, enum pass_how how)
 {
     char sender[ADDRESS_MAX + 1], envid[DSN_ENVID_MAX * 3 + 1], text[SPOOL_ID_TEXT_MAX];
     const struct conf *conf = q->conf;
@@ -651,13 +871,16 @@ int pass_end(struct queue *q, struct msg_id id, bool given_back)
     if (rc != 0) {
         return rc;
     }
-    if (m.state == SPOOL_HOLD || m.state == SPOOL_CORRUPT) {
-        return 0; /* set aside while it was under way; nothing ends there */
+    if (m.state == SPOOL_CORRUPT ||
+        (m.rcpt_pending > 0 && (how == PASS_DROPPED || m.state == SPOOL_HOLD))) {
+        spool_unclaim(q->spool, id); /* it may have been released and claimed again meanwhile */
+        q->next_due.us = 0;
+        return 0; /* what is left of it goes the way the operator chose */
     }
     spool_id_print(id, text);
     age = now.us - m.created.us;
     lifetime = m.sender.len == 0 ? conf->bounce_queue_lifetime_us : conf->maximal_queue_lifetime_us;
-    if (m.rcpt_pending > 0 && !given_back && (m.force_expire || age >= lifetime)) {
+    if (m.rcpt_pending > 0 && (m.force_expire || (how == PASS_TRIED && age >= lifetime))) {
         expired = true;
         log_info("%s: from=<%.*s>, status=%s, returned to sender", text, SLICE_ARGS(m.sender),
                  m.force_expire ? "force-expired" : "expired");
@@ -681,10 +904,11 @@ int pass_end(struct queue *q, struct msg_id id, bool given_back)
         }
     }
     if (rc == 0) {
-        due = given_back ? now
-                         : wall_after(now, retry_backoff(conf->minimal_backoff_time_us,
-                                                         conf->maximal_backoff_time_us, age,
-                                                         (unsigned)conf->retry_jitter, &q->rng));
+        due = wall_after(now, how == PASS_UNTRIED
+                                  ? UNTRIED_WAIT_US
+                                  : retry_backoff(conf->minimal_backoff_time_us,
+                                                  conf->maximal_backoff_time_us, age,
+                                                  (unsigned)conf->retry_jitter, &q->rng));
         rc = spool_finish(q->spool, id, due, &gone);
     }
     if (rc == 0 && gone) {

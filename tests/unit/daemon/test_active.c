@@ -1,0 +1,147 @@
+/* The names to the scheduler's numbers. */
+#include "unit.h"
+
+#include <string.h>
+
+#include "active.h"
+#include "mem.h"
+
+static struct active_msg *add(struct active *a, uint64_t n, uint64_t size)
+{
+    return active_add(a,
+                      &(struct spool_message){.id = {n},
+                                              .sender = SLICE("s@from.test"),
+                                              .size = size,
+                                              .rcpt_pending = 3,
+                                              .rcpt_to_report = n == 2 ? 1 : 0},
+                      (struct mono){1}, (struct wall){2});
+}
+
+static void recipients_are_found_by_number_until_they_are_settled(void **state)
+{
+    struct active a;
+    struct active_msg *m;
+
+    (void)state;
+    active_init(&a);
+    m = add(&a, 1, 10);
+    assert_ptr_equal(active_find(&a, (struct msg_id){1}), m);
+    assert_null(active_find(&a, (struct msg_id){2}));
+    for (uint32_t n = 2; n <= 200; n += 2) {
+        active_add_rcpt(m, n, SLICE("a@b"), SLICE("rfc822;x"), n, true);
+    }
+    for (uint32_t n = 0; n <= 202; n++) {
+        struct active_rcpt *r = active_find_rcpt(m, n);
+
+        if (n % 2 == 1 || n < 2 || n > 200) {
+            assert_null(r);
+            continue;
+        }
+        assert_int_equal(r->notify, n);
+        assert_string_equal(r->address, "a@b");
+        assert_string_equal(active_rcpt_orcpt(r), "rfc822;x");
+        active_settle_rcpt(m, r);
+        assert_null(active_find_rcpt(m, n));
+    }
+    active_fini(&a);
+}
+
+static void settled_recipients_do_not_pile_up(void **state)
+{
+    struct active a;
+    struct active_msg *m;
+
+    (void)state;
+    active_init(&a);
+    m = add(&a, 1, 10);
+    for (uint32_t n = 1; n <= 100000; n++) {
+        active_add_rcpt(m, n, SLICE("a@b"), SLICE(""), 0, false);
+        m->rcpt_handed++;
+        if (n > 10) {
+            active_settle_rcpt(m, active_find_rcpt(m, n - 10));
+        }
+        assert_true(m->rcpt_handed <= m->rcpt_count);
+    }
+    assert_true(m->rcpt_size <= 64);
+    assert_non_null(active_find_rcpt(m, 100000));
+    active_fini(&a);
+}
+
+static void recipients_that_were_not_handed_out_stay_behind_those_that_were(void **state)
+{
+    struct active a;
+    struct active_msg *m;
+
+    (void)state;
+    active_init(&a);
+    m = add(&a, 1, 10);
+    for (uint32_t n = 1; n <= 10; n++) {
+        active_add_rcpt(m, n, SLICE("a@b"), SLICE(""), 0, false);
+    }
+    m->rcpt_handed = 8;
+    for (uint32_t n = 1; n <= 7; n++) {
+        active_settle_rcpt(m, active_find_rcpt(m, n));
+    }
+    active_add_rcpt(m, 11, SLICE("a@b"), SLICE(""), 0, false); /* drops the seven */
+    assert_int_equal(m->rcpt_count, 4);
+    assert_int_equal(m->rcpt_handed, 1);
+    assert_int_equal(m->rcpts[m->rcpt_handed].n, 9);
+    active_fini(&a);
+}
+
+static void content_is_kept_within_its_budget(void **state)
+{
+    static char bytes[ACTIVE_KEEP_MAX + 1];
+    struct active a;
+    struct active_msg *m[4], *large, *wrong;
+
+    (void)state;
+    active_init(&a);
+    for (uint64_t i = 0; i < COUNT(m); i++) {
+        m[i] = add(&a, i + 1, ACTIVE_KEEP_MAX);
+        active_keep_content(&a, m[i], slice_of(bytes, ACTIVE_KEEP_MAX));
+    }
+    assert_non_null(m[1]->content);
+    assert_null(m[3]->content);
+    assert_true(a.content_bytes <= ACTIVE_CONTENT_MAX);
+    for (size_t i = 0; i < COUNT(m); i++) {
+        active_remove(&a, m[i]);
+    }
+    assert_int_equal(a.content_bytes, 0);
+    large = add(&a, 9, sizeof bytes);
+    active_keep_content(&a, large, slice_of(bytes, sizeof bytes));
+    assert_null(large->content);
+    wrong = add(&a, 10, 5);
+    active_keep_content(&a, wrong, SLICE("four"));
+    assert_null(wrong->content);
+    active_fini(&a);
+}
+
+static void flights_carry_their_own_copies(void **state)
+{
+    uint32_t rcpts[] = {1, 2, 3};
+    char dest[] = "there.test";
+    struct active a;
+    struct flight *f;
+
+    (void)state;
+    active_init(&a);
+    f = flight_add(&a, 77, add(&a, 1, 10), 0, slice_string(dest), rcpts, COUNT(rcpts),
+                   (struct mono){5});
+    memset(rcpts, 0, sizeof rcpts);
+    memset(dest, 'x', 5);
+    assert_ptr_equal(flight_find(&a, 77), f);
+    assert_int_equal(f->rcpts[2], 3);
+    assert_string_equal(f->dest, "there.test");
+    f->inline_bytes = a.inline_bytes = 10;
+    flight_remove(&a, f);
+    assert_int_equal(a.inline_bytes, 0);
+    assert_null(flight_find(&a, 77));
+    active_fini(&a);
+}
+
+UNIT_MAIN(cmocka_unit_test(recipients_are_found_by_number_until_they_are_settled),
+          cmocka_unit_test(settled_recipients_do_not_pile_up),
+          cmocka_unit_test(recipients_that_were_not_handed_out_stay_behind_those_that_were),
+          cmocka_unit_test(content_is_kept_within_its_budget),
+          cmocka_unit_test(flights_carry_their_own_copies))
