@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <event2/event.h>
@@ -638,6 +639,37 @@ static void results_wait_for_the_storage_and_nothing_starts_meanwhile(void **sta
     assert_int_equal(messages(), 1);
 }
 
+/* How long the loop would sleep now. */
+static int64_t sleep_us(void)
+{
+    const struct queue *q = site.role.state;
+    struct timeval now, at;
+
+    assert_true(event_pending(q->timer, EV_TIMEOUT, &at));
+    assert_return_code(gettimeofday(&now, NULL), 0);
+    return (at.tv_sec - now.tv_sec) * US_PER_S + (at.tv_usec - now.tv_usec);
+}
+
+static void the_loop_sleeps_while_it_can_only_wait(void **state)
+{
+    (void)state;
+    submit("a@here.test", "b@there.test");
+    submit("a@here.test", "c@other.test");
+    deferred(1);
+    storage_fails(true);
+    sent(0);
+    pass_time(HOUR_US); /* the deferred one is due, but results wait for the storage */
+    assert_int_equal(site.count, 2);
+    assert_true(sleep_us() > 500 * US_PER_MS);
+    storage_fails(false);
+    pass_time(2 * US_PER_S);
+    assert_int_equal(site.count, 3);
+    site.role.stopping = true;
+    queue_role.stop(&site.role);
+    settle();
+    assert_true(sleep_us() > 500 * US_PER_MS);
+}
+
 static void a_change_that_could_not_be_stored_is_no_success(void **state)
 {
     (void)state;
@@ -1255,6 +1287,58 @@ static void large_content_travels_in_descriptors(void **state)
     assert_int_equal(messages(), 0);
 }
 
+static void beyond_the_budget_content_is_sent_on_demand(void **state)
+{
+    size_t size = 9u << 20;
+    char *bytes = mem_new(size);
+
+    (void)state;
+    memset(bytes, 'x', size);
+    start_again_with("spool_inline_limit = 12m\n");
+    for (size_t i = 0; i < 8; i++) {
+        char rcpt[40];
+
+        (void)snprintf(rcpt, sizeof rcpt, "u@there%zu.test", i);
+        put_full("s@from.test", rcpt, 0, 0, "", slice_of(bytes, size), -1, 0);
+        for (int j = 0; j < 2000 && site.count < i + 1; j++) {
+            turn();
+        }
+        assert_int_equal(site.count, i + 1);
+    }
+    assert_int_equal(site.given[6].m.place, CONTENT_INSIDE);
+    assert_int_equal(site.given[7].m.place, CONTENT_ON_DEMAND);
+    wire_put_need_content(site.deliver[0], site.given[7].m.entry);
+    for (int j = 0; j < 2000 && site.content_count == 0; j++) {
+        turn();
+    }
+    assert_true(site.content.ok);
+    assert_int_equal(strlen(site.content_bytes), site.given[7].m.size);
+    sent(7);
+    assert_false(site.closed[ROLE_DELIVER]);
+    mem_free(bytes);
+}
+
+static void content_that_cannot_be_read_defers_its_message(void **state)
+{
+    char path[100];
+    int fd;
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/big", site.dir);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_return_code(ftruncate(fd, 400000), 0);
+    put_full("s@from.test", "b@there.test", 0, 0, "", SLICE("x\r\n"), fd, 400000);
+    settle();
+    deferred(0);
+    (void)snprintf(path, sizeof path, "rm %s/queue.db.d/*", site.dir);
+    assert_int_equal(system(path), 0);
+    pass_time(HOUR_US);
+    assert_int_equal(site.count, 1);
+    assert_int_equal(messages(), 1);
+    assert_true(logged("status=deferred (message content can't be read)"));
+    ask(503, "{\"op\":\"cat\",\"id\":\"%s\"}", site.done_ids[0]);
+}
+
 static void a_descriptor_that_is_shorter_than_promised_is_refused(void **state)
 {
     (void)state;
@@ -1524,6 +1608,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_message_is_committed_answered_delivered_and_gone),
     QUEUE_TEST(nothing_is_answered_or_delivered_before_the_commit),
     QUEUE_TEST(results_wait_for_the_storage_and_nothing_starts_meanwhile),
+    QUEUE_TEST(the_loop_sleeps_while_it_can_only_wait),
     QUEUE_TEST(a_change_that_could_not_be_stored_is_no_success),
     QUEUE_TEST(a_restart_continues_where_the_commits_ended),
     QUEUE_TEST(a_wrong_result_closes_the_connection_and_defers_its_entries),
@@ -1550,6 +1635,8 @@ UNIT_MAIN(
     QUEUE_TEST(a_flush_makes_mail_due_and_revives_its_destination),
     QUEUE_TEST(etrn_is_for_those_domains_only_and_revives_them),
     QUEUE_TEST(large_content_travels_in_descriptors),
+    QUEUE_TEST(beyond_the_budget_content_is_sent_on_demand),
+    QUEUE_TEST(content_that_cannot_be_read_defers_its_message),
     QUEUE_TEST(a_descriptor_that_is_shorter_than_promised_is_refused),
     QUEUE_TEST(a_list_of_10000_is_read_in_portions), QUEUE_TEST(a_long_listing_is_cut_not_fatal),
     QUEUE_TEST(beyond_the_active_limit_mail_waits_on_disk_in_order),
