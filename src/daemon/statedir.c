@@ -134,7 +134,9 @@ static int lock_pid_file(const char *path, struct buf *error)
         return -1;
     }
     len = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    if (fchmod(fd, 0644) != 0 || ftruncate(fd, 0) != 0 || write(fd, text, (size_t)len) != len) {
+    /* The lock is what counts: on a full disk the number may be missing. */
+    if (fchmod(fd, 0644) != 0 || ftruncate(fd, 0) != 0 ||
+        (write(fd, text, (size_t)len) != len && errno != ENOSPC)) {
         (void)fail(error, path);
         (void)close(fd); /* the file is of no use, and refused */
         return -1;

@@ -5,7 +5,8 @@
  * be delivered again: deleting needs space, too, because a deletion is written to a log first. So a
  * file of RESERVE_BYTES lies beside the database. It is given up when space runs out; what it gave
  * is enough to store results until mail that was delivered has made room, and no new mail is taken
- * meanwhile (the spool then says that there are 0 bytes free). Later it is filled again.
+ * meanwhile (the spool then says that there are 0 bytes free). Later it is filled again. A start on
+ * a full disk needs it, too.
  *
  * Failing to have one is no error: the spool works, only without this help.
  */

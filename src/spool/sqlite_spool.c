@@ -37,6 +37,8 @@
 #define LOG_TIDY_PAGES 1024 /* 4 MiB */
 #define LOG_MAX_PAGES  4096 /* 16 MiB, which is also what is kept of the file */
 #define BUSY_MS        1000 /* for somebody who writes with the sqlite3 shell */
+/* Far more than it takes to open a database with a log that has to be read again. */
+#define OPENING_BYTES ((uint64_t)1 << 20)
 /* Old unlisted messages listed by one commit: more than a commit usually adds, so that they become
  * fewer, and few enough to take no longer than its sync. */
 #define LIST_PER_COMMIT 512
@@ -1279,10 +1281,19 @@ static int sweep_content(struct sqlite_spool *s)
                : spool_fail(&s->base, err, "remove orphans: %s.d: %s", s->path, strerror(-err));
 }
 
+/* A start on a disk that is full: opening takes space for the log and its index. */
+static bool is_short_of_space(const struct sqlite_spool *s)
+{
+    uint64_t free_now = 0;
+
+    return disk_free(s, &free_now) == 0 && free_now < OPENING_BYTES;
+}
+
 static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
 {
     const char *why;
     uint64_t unlisted_from;
+    bool is_short = false;
     int err = take_lock(s), rc;
 
     if (err == 0) {
@@ -1290,6 +1301,10 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
     }
     if (err != 0) {
         return err;
+    }
+    if (is_short_of_space(s)) {
+        is_short = true;
+        reserve_release(&s->reserve);
     }
     rc = sqlite3_open_v2(s->path, &s->db,
                          SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
@@ -1316,8 +1331,8 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
         s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
         err = sweep_content(s);
     }
-    if (err == 0) {
-        reserve_fill(&s->reserve);
+    if (err == 0 && !is_short) {
+        reserve_fill(&s->reserve); /* else tidy does, when there is space again */
     }
     return err;
 }

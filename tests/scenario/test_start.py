@@ -104,22 +104,52 @@ class Refusals(sluice.TestCase):
         self.assertIn(d.directory, said)
         self.assertIn("Permission denied", said)
 
-    @unittest.skipUnless(ROOT, "needs root to mount")
-    def test_a_full_disk(self):
-        d = self.daemon(start=False)
-        state = os.path.join(d.directory, "state")
-        os.mkdir(state)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", state], capture_output=True).returncode != 0:
+
+@unittest.skipUnless(ROOT, "needs root to mount")
+class FullDisk(sluice.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.site_ = self.site(rcpt="450 4.2.0 later")
+        self.d = self.daemon(start=False, relayhost=self.site_.nexthop, message_size_limit="100k")
+        self.state = os.path.join(self.d.directory, "state")
+        self.filler = os.path.join(self.state, "filler")
+        os.mkdir(self.state)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", self.state], capture_output=True).returncode != 0:
             self.skipTest("mounting is not allowed here")
-        try:
-            subprocess.run(["dd", "if=/dev/zero", "of=" + os.path.join(state, "filler"), "bs=4096"], capture_output=True)
-            d.write_config(log="stderr", state_directory=state)
-            status, said = run(d.config)
-            self.assertNotEqual(status, 0)
-            self.assertRegex(said, "No space left on device|disk is full")
-            os.unlink(os.path.join(state, "filler"))
-        finally:
-            subprocess.run(["umount", "-l", state], check=True)
+        self.addCleanup(shutil.rmtree, self.d.directory, ignore_errors=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.state], check=True)
+        self.d.parameters.update(state_directory=self.state, control_socket="../control.sock")
+
+    def fill(self):
+        subprocess.run(["dd", "if=/dev/zero", "of=" + self.filler, "bs=4096"], capture_output=True)
+
+    def test_a_first_start_is_refused(self):
+        self.fill()
+        self.d.write_config(log="stderr")
+        status, said = run(self.d.config)
+        self.assertNotEqual(status, 0)
+        self.assertRegex(said, "(?i)no space left|disk is full")
+
+    def test_a_queue_that_is_there_is_served(self):
+        d = self.d.start()
+        queue_id = d.send("a@example.org", ["b@example.net"])
+        self.eventually(lambda: d.message(queue_id)["queue_name"] == "deferred")
+        self.assertEqual(d.stop(), 0)
+        self.fill()
+        d.start()
+        with d.smtp() as s:
+            s.ehlo()
+            self.assertEqual(s.mail("a@example.org")[0], 452)
+        self.site_.replies["RCPT"] = "250 2.1.5 Ok"
+        d.cli("flush", check=True)
+        self.eventually(lambda: len(self.site_.messages) == 1 and d.message(queue_id) is None)
+        os.unlink(self.filler)
+        self.eventually(lambda: self.accepts(d), "mail is accepted again", timeout=60)
+
+    def accepts(self, d):
+        with d.smtp() as s:
+            s.ehlo()
+            return s.mail("a@example.org")[0] == 250
 
 
 class Leftovers(sluice.TestCase):
