@@ -44,6 +44,9 @@ static struct {
     struct buf out;
     uint64_t lost; /* lines since the last report of it */
 
+    dev_t syslog_dev; /* which socket was there when it was opened */
+    ino_t syslog_ino;
+
     int64_t stamp_second; /* what `stamp` shows */
     char stamp[32];
 } log_state = {.fd = STDERR_FILENO,
@@ -78,10 +81,14 @@ static int open_syslog(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = SYSLOG_SOCKET};
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct stat st = {0};
 
     if (fd < 0) {
         return -errno;
     }
+    (void)stat(SYSLOG_SOCKET, &st); /* if it fails connect tells */
+    log_state.syslog_dev = st.st_dev;
+    log_state.syslog_ino = st.st_ino;
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
         int error = errno;
         (void)close(fd); /* nothing was sent */
@@ -182,6 +189,14 @@ void log_reopen(void)
         return;
     }
     log_adopt(fd);
+}
+
+bool log_moved(void)
+{
+    struct stat st;
+
+    return log_state.to == TO_SYSLOG && stat(SYSLOG_SOCKET, &st) == 0 &&
+           (st.st_dev != log_state.syslog_dev || st.st_ino != log_state.syslog_ino);
 }
 
 int log_share(void)

@@ -37,7 +37,9 @@
 /* A process whose channel is closed is about to end; one that is not is killed. */
 #define CLOSED_GRACE_US (5 * US_PER_S)
 #define LOG_AGAIN_US    (US_PER_S / 4)
-#define ERRORS_MAX      (64u << 10) /* texts about a configuration */
+/* The others cannot see that syslog has moved, and would talk to nobody. */
+#define LOG_LOOK_US (5 * US_PER_S)
+#define ERRORS_MAX  (64u << 10) /* texts about a configuration */
 
 enum phase { STARTING, RUNNING, STOP_RECEIVE, STOP_WORK, STOP_REST };
 
@@ -71,6 +73,7 @@ struct parent {
     struct event *signals[5];
     struct event *stop_timer;
     struct event *log_timer;
+    struct event *look_timer;
     bool done;
     int exit_status;
 };
@@ -899,6 +902,18 @@ static void on_log_timer(evutil_socket_t fd, short what, void *arg)
     (void)arg; /* waking up is all: each turn ends with log_flush */
 }
 
+static void on_look_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct parent *p = arg;
+
+    (void)fd;
+    (void)what;
+    if (log_moved()) {
+        reopen_log(p);
+    }
+    arm(p->look_timer, LOG_LOOK_US);
+}
+
 static void add_signals(struct parent *p)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD};
@@ -914,6 +929,8 @@ static void add_signals(struct parent *p)
     p->log_timer = evtimer_new(p->base, on_log_timer, p);
     CHECK(p->stop_timer != NULL);
     CHECK(p->log_timer != NULL);
+    p->look_timer = evtimer_new(p->base, on_look_timer, p);
+    CHECK(p->look_timer != NULL);
 }
 
 static void end_turn(struct parent *p)
@@ -1000,6 +1017,7 @@ static void parent_fini(struct parent *p)
     }
     event_free(p->stop_timer);
     event_free(p->log_timer);
+    event_free(p->look_timer);
     event_base_free(p->base);
     if (p->lock >= 0) {
         statedir_close(p->bundle.conf, p->lock);
@@ -1033,6 +1051,7 @@ int parent_main(const char *path)
     }
     buf_fini(&text);
     if (status == EX_OK) {
+        arm(p->look_timer, LOG_LOOK_US);
         run(p);
         status = p->exit_status;
         log_info("stopped");
