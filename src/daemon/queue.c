@@ -222,6 +222,7 @@ int commit_now(struct queue *q)
     int rc = spool_commit(q->spool);
 
     STAILQ_CONCAT(&batch, &q->batch);
+    q->commit_by.us = 0;
     if (rc == 0) {
         q->commits += STAILQ_EMPTY(&batch) ? 0 : 1;
         while ((step = STAILQ_FIRST(&batch)) != NULL) {
@@ -1288,6 +1289,9 @@ static void set_timer(struct queue *q, bool at_once)
     if (!blocked && !q->role->stopping && sched_has_room(q->sched)) {
         at = mono_min(at, mono_after(clock_mono(), due_in > 0 ? due_in : 0));
     }
+    if (!STAILQ_EMPTY(&q->batch)) {
+        at = mono_min(at, q->commit_by.us != 0 ? q->commit_by : clock_mono());
+    }
     wait = at.us - clock_mono().us;
     if (at_once || wait < 0) {
         wait = 0;
@@ -1320,6 +1324,27 @@ static bool stop_turn(struct queue *q)
     return true;
 }
 
+/* Nobody waits for the commit of results; the mail is where it was to go. So they wait, for a
+ * moment, for a submission whose sync they can share. In between a crash would only repeat them. */
+static bool commit_may_wait(struct queue *q)
+{
+    struct step *step;
+
+    if (q->role->stopping || STAILQ_EMPTY(&q->batch) || q->next_due.us <= clock_wall().us) {
+        return false;
+    }
+    STAILQ_FOREACH(step, &q->batch, next)
+    {
+        if (step->type == STEP_SUBMIT) {
+            return false;
+        }
+    }
+    if (q->commit_by.us == 0) {
+        q->commit_by = mono_after(clock_mono(), QUEUE_COMMIT_WAIT_US);
+    }
+    return !mono_reached(q->commit_by, clock_mono());
+}
+
 static void queue_turn(struct role *role)
 {
     struct queue *q = role->state;
@@ -1328,16 +1353,15 @@ static void queue_turn(struct role *role)
     check_now_and_then(q);
     pull_decisions(q);
     idle = STAILQ_EMPTY(&q->batch);
-    (void)commit_now(q); /* the steps know what to do when it fails */
+    if (!commit_may_wait(q)) {
+        (void)commit_now(q); /* the steps know what to do when it fails */
+    }
     if (idle) {
         spool_tidy(q->spool);
     }
     more = import(q);
     more |= ask_flush_some(q);
     pull_decisions(q); /* what was committed or imported just now */
-    if (spool_dirty(q->spool)) {
-        more = true; /* such decisions may have made new steps */
-    }
     flow_send(q);
     if (role->stopping && stop_turn(q)) {
         return;

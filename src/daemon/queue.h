@@ -13,6 +13,10 @@
  * mail has been delivered. While results wait like that nothing new is accepted or delivered, so
  * their number is bounded by what was in flight.
  *
+ * A submission is committed in the turn it comes in, because somebody waits for the answer. Results
+ * alone wait QUEUE_COMMIT_WAIT_US for a submission whose sync they can share: nobody waits for
+ * them, and a crash in that time repeats what a crash in the sync would have repeated.
+ *
  * This header is shared by queue.c (turns, agents, results), queue_pass.c (a message's pass: load,
  * end, reports) and queue_ask.c (questions and commands of operators).
  */
@@ -47,6 +51,8 @@ struct event;
 #define QUEUE_SITES_MAX 50000
 /* Messages remembered as asked for; of more, defer_transports holds for the rest. */
 #define QUEUE_WANTED_MAX 100000
+/* How long results wait for a submission to be committed with. */
+#define QUEUE_COMMIT_WAIT_US (2 * US_PER_MS)
 /* How long a process that died may take to come back before its mail is deferred. */
 #define QUEUE_AGENT_WAIT_US (10 * US_PER_S)
 
@@ -133,6 +139,7 @@ struct queue {
     struct wire_flow flow;
     bool flow_sent;
     struct wall next_due;   /* a lower bound of the earliest unclaimed message's due time */
+    struct mono commit_by;  /* results in the batch wait no longer; us 0: none wait */
     struct mono next_check; /* of free space, and of a failed storage */
     struct mono next_full_warning;
     struct mono stop_at;  /* when stopping: give up on what is in flight */

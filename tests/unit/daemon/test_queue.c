@@ -190,10 +190,14 @@ static void turn(void)
     channel_flush_all();
 }
 
-/* Enough turns for a question and what follows from it. */
+/* Enough turns for a question and what follows from it, and the time that results may wait for
+ * their commit. */
 static void settle(void)
 {
     for (int i = 0; i < 12; i++) {
+        if (i == 6) {
+            clock_set_offset(clock_offset() + QUEUE_COMMIT_WAIT_US);
+        }
         turn();
     }
 }
