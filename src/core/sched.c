@@ -84,8 +84,7 @@
 #include "mem.h"
 #include "sched_private.h"
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 void *sched_alloc(struct sched *s, size_t size)
 {
@@ -164,8 +163,7 @@ static void deferral_free(struct deferral *deferral)
     }
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 static struct message *message_find(const struct sched *s, struct sched_msg id)
 {
@@ -219,8 +217,7 @@ static void message_all_read(struct message *m)
     message_changed(m);
 }
 
-/* ---- transports -------------------------------------------------------------------------------
- */
+/* ---- transports ----------------------------------------------------------------------------- */
 
 static void limits_for_delay(struct window_limits *limits, int64_t rate_delay_us)
 {
@@ -326,8 +323,7 @@ static void transport_free(struct transport *t)
     sched_release(t->sched, t, sizeof *t);
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static bool timer_less(const struct heap_node *a, const struct heap_node *b)
 {
@@ -438,8 +434,7 @@ void sched_free(struct sched *s)
     mem_free(s);
 }
 
-/* ---- facts ------------------------------------------------------------------------------------
- */
+/* ---- facts ---------------------------------------------------------------------------------- */
 
 bool sched_has_room(const struct sched *s)
 {
@@ -732,8 +727,7 @@ void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, str
     dest_limits_changed(d);
 }
 
-/* ---- decisions --------------------------------------------------------------------------------
- */
+/* ---- decisions ------------------------------------------------------------------------------ */
 
 static void timers_run(struct sched *s, struct mono now)
 {

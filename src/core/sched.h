@@ -83,8 +83,7 @@ void sched_set_limits(struct sched *s, const struct sched_limits *limits);
 uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
                          const struct sched_transport_policy *policy);
 
-/* ---- facts ------------------------------------------------------------------------------------
- */
+/* ---- facts ---------------------------------------------------------------------------------- */
 
 /* Is there room for one more message (message_active_limit)? */
 bool sched_has_room(const struct sched *s);
@@ -152,8 +151,7 @@ void sched_revive_all(struct sched *s, struct mono now);
 void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
                        const struct window_limits *window, int64_t rate_delay_us);
 
-/* ---- decisions --------------------------------------------------------------------------------
- */
+/* ---- decisions ------------------------------------------------------------------------------ */
 
 enum sched_action_type {
     SCHED_NONE,      /* nothing to do before sched_wake_at or the next fact */
@@ -189,8 +187,7 @@ enum sched_action_type sched_next(struct sched *s, struct mono now,
  * MONO_NEVER when nothing will. */
 struct mono sched_wake_at(const struct sched *s);
 
-/* ---- looking ----------------------------------------------------------------------------------
- */
+/* ---- looking -------------------------------------------------------------------------------- */
 
 bool sched_has_message(const struct sched *s, struct sched_msg msg);
 

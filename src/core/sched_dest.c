@@ -7,8 +7,7 @@
 #include "mem.h"
 #include "sched_private.h"
 
-/* ---- timers -----------------------------------------------------------------------------------
- */
+/* ---- timers --------------------------------------------------------------------------------- */
 
 void timer_init(struct timer *timer, enum timer_type type)
 {
@@ -31,8 +30,7 @@ void timer_set(struct sched *s, struct timer *timer, struct mono at)
     heap_add(&s->timers, &timer->node);
 }
 
-/* ---- destinations -----------------------------------------------------------------------------
- */
+/* ---- destinations --------------------------------------------------------------------------- */
 
 static bool waiting_less(const struct tree_node *a, const struct tree_node *b)
 {
@@ -233,8 +231,7 @@ void dest_tree_audit(const struct dest *d)
     (void)tree_audit(&waiting_type, d->waiting); /* entries are counted by the caller */
 }
 
-/* ---- peers ------------------------------------------------------------------------------------
- */
+/* ---- peers ---------------------------------------------------------------------------------- */
 
 /* Only peers with waiting entries are in the tree. One without has a delivery under way, of which a
  * window allows few. */
@@ -335,8 +332,7 @@ void job_peers_back(struct job *j)
     }
 }
 
-/* ---- entries ----------------------------------------------------------------------------------
- */
+/* ---- entries -------------------------------------------------------------------------------- */
 
 const uint32_t *entry_rcpts(const struct entry *e)
 {

@@ -32,8 +32,7 @@ uint64_t job_total(const struct job *j)
     return (uint64_t)j->read + j->message->rcpt_unread;
 }
 
-/* ---- orders -----------------------------------------------------------------------------------
- */
+/* ---- orders --------------------------------------------------------------------------------- */
 
 #define BY_PLACE(n)     CONTAINER_OF(n, struct job, by_place)
 #define IN_BUCKET(n)    CONTAINER_OF(n, struct job, in_bucket)
@@ -133,8 +132,7 @@ void transport_lists_fini(struct transport *t)
     mem_free(t->buckets);
 }
 
-/* ---- known blockers ---------------------------------------------------------------------------
- */
+/* ---- known blockers ------------------------------------------------------------------------- */
 
 static bool before_frontier(const struct job *j)
 {
@@ -187,8 +185,7 @@ static void fresh_remove(struct job *j)
     }
 }
 
-/* ---- possible candidates ----------------------------------------------------------------------
- */
+/* ---- possible candidates -------------------------------------------------------------------- */
 
 /* Where the bucket is or would be. */
 static size_t bucket_index(const struct transport *t, uint64_t total, uint32_t selected)
@@ -304,8 +301,7 @@ static void set_current(struct transport *t, struct job *j)
     }
 }
 
-/* ---- release of blockers ----------------------------------------------------------------------
- */
+/* ---- release of blockers -------------------------------------------------------------------- */
 
 static void release_blockers(struct transport *t)
 {
@@ -354,8 +350,7 @@ void dest_unblocks(struct dest *d)
     }
 }
 
-/* ---- recipient slots --------------------------------------------------------------------------
- */
+/* ---- recipient slots ------------------------------------------------------------------------ */
 
 static void give_unused(struct transport *t, struct job *to)
 {
@@ -430,8 +425,7 @@ void message_slots_returned(struct message *m)
     }
 }
 
-/* ---- the list ---------------------------------------------------------------------------------
- */
+/* ---- the list ------------------------------------------------------------------------------- */
 
 /* The last job in the list that has no stack parent and is at least as old. */
 static struct job *last_as_old(struct tree_node *node, int64_t queued_s)
@@ -646,8 +640,7 @@ void job_free(struct job *j)
     sched_release(j->transport->sched, j, sizeof *j);
 }
 
-/* ---- preemption -------------------------------------------------------------------------------
- */
+/* ---- preemption ----------------------------------------------------------------------------- */
 
 /* The oldest job of the bucket from the frontier on, the first in the list among equals. */
 static struct job *oldest_from(const struct tree_node *node, const struct job *frontier)
@@ -796,8 +789,7 @@ static void maybe_preempt(struct job *current, int64_t now_s)
     }
 }
 
-/* ---- selection --------------------------------------------------------------------------------
- */
+/* ---- selection ------------------------------------------------------------------------------ */
 
 #define AS_READY(n) CONTAINER_OF(n, struct dest, ready)
 
@@ -927,8 +919,7 @@ void job_selected(struct job *j)
     }
 }
 
-/* ---- audit ------------------------------------------------------------------------------------
- */
+/* ---- audit ---------------------------------------------------------------------------------- */
 
 static void bucket_audit(const struct tree_node *n, const struct bucket *b)
 {

@@ -82,8 +82,7 @@ bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_
     return true;
 }
 
-/* ---- why --------------------------------------------------------------------------------------
- */
+/* ---- why ------------------------------------------------------------------------------------ */
 
 static bool entry_has(const struct entry *e, uint32_t rcpt_n)
 {
@@ -225,8 +224,7 @@ size_t sched_why(const struct sched *s, struct mono now, struct sched_msg msg, u
     return count;
 }
 
-/* ---- audit ------------------------------------------------------------------------------------
- */
+/* ---- audit ---------------------------------------------------------------------------------- */
 
 struct sums {
     uint64_t waiting, busy, rcpts;

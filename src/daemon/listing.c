@@ -89,8 +89,7 @@ static void set_time(json_t *object, const char *name, struct wall t)
     }
 }
 
-/* ---- filters ----------------------------------------------------------------------------------
- */
+/* ---- filters -------------------------------------------------------------------------------- */
 
 static bool add_state(const json_t *name, unsigned *mask)
 {
@@ -169,8 +168,7 @@ bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *
     return true;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 static json_t *rcpt_json(const struct spool_rcpt *r)
 {

@@ -28,8 +28,7 @@ static void on_control(void *arg, struct channel *ch);
 static void pull_decisions(struct queue *q);
 static void flow_update(struct queue *q);
 
-/* ---- steps ------------------------------------------------------------------------------------
- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 static void step_free(struct step *step)
 {
@@ -244,8 +243,7 @@ int commit_now(struct queue *q)
     return rc;
 }
 
-/* ---- transports -------------------------------------------------------------------------------
- */
+/* ---- transports ----------------------------------------------------------------------------- */
 
 static struct feedback feedback_from(struct conf_feedback f)
 {
@@ -353,8 +351,7 @@ static struct sched_limits limits_from(const struct conf *conf)
     };
 }
 
-/* ---- results ----------------------------------------------------------------------------------
- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 /* A delay as Postfix writes it: two significant digits, at most `digits` behind the point, no
  * trailing zeros. */
@@ -677,8 +674,7 @@ static bool take_result(struct queue *q, struct agent *agent, const struct wire_
     return true;
 }
 
-/* ---- agents -----------------------------------------------------------------------------------
- */
+/* ---- agents --------------------------------------------------------------------------------- */
 
 /* Which process delivers for a destination: always the same, so that its connections are there. */
 static struct agent *agent_for(struct queue *q, enum conf_agent kind, const char *dest)
@@ -942,8 +938,7 @@ static void on_agent(void *arg, struct channel *ch)
     }
 }
 
-/* ---- those who bring mail ---------------------------------------------------------------------
- */
+/* ---- those who bring mail ------------------------------------------------------------------- */
 
 static void submit(struct queue *q, struct channel *ch, const struct frame *frame, bool *ret_ok)
 {
@@ -1084,8 +1079,7 @@ static void flow_send(struct queue *q)
     q->flow_sent = true;
 }
 
-/* ---- control ----------------------------------------------------------------------------------
- */
+/* ---- control -------------------------------------------------------------------------------- */
 
 static void on_control(void *arg, struct channel *ch)
 {
@@ -1111,8 +1105,7 @@ static void on_control(void *arg, struct channel *ch)
     }
 }
 
-/* ---- decisions --------------------------------------------------------------------------------
- */
+/* ---- decisions ------------------------------------------------------------------------------ */
 
 /* Nothing of the message is in the scheduler any more. */
 static void end_pass(struct queue *q, struct active_msg *m)
@@ -1369,8 +1362,7 @@ static void queue_turn(struct role *role)
     set_timer(q, more);
 }
 
-/* ---- the role ---------------------------------------------------------------------------------
- */
+/* ---- the role ------------------------------------------------------------------------------- */
 
 static int queue_start(struct role *role)
 {

@@ -37,8 +37,7 @@ static void set(json_t *object, const char *name, json_t *value)
     CHECK(json_object_set_new(object, name, value) == 0);
 }
 
-/* ---- changes ----------------------------------------------------------------------------------
- */
+/* ---- changes -------------------------------------------------------------------------------- */
 
 enum change {
     CHANGE_HOLD,
@@ -297,8 +296,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     return 200;
 }
 
-/* ---- ETRN -------------------------------------------------------------------------------------
- */
+/* ---- ETRN ----------------------------------------------------------------------------------- */
 
 void ask_flush_domain(struct queue *q, struct slice domain)
 {
@@ -374,8 +372,7 @@ bool ask_flush_some(struct queue *q)
     return true;
 }
 
-/* ---- what the scheduler knows -----------------------------------------------------------------
- */
+/* ---- what the scheduler knows --------------------------------------------------------------- */
 
 static double seconds_from_now(struct mono t)
 {
@@ -510,8 +507,7 @@ static unsigned ask_status(struct queue *q, json_t **ret_answer)
     return 200;
 }
 
-/* ---- the operations ---------------------------------------------------------------------------
- */
+/* ---- the operations ------------------------------------------------------------------------- */
 
 /* The content of a message: the one answer that is no JSON. */
 static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,

@@ -32,8 +32,7 @@
 /* Original content that is looked at for a report: more is never returned. */
 #define REPORT_ORIGINAL_MAX (4u << 20)
 
-/* ---- sites ------------------------------------------------------------------------------------
- */
+/* ---- sites ---------------------------------------------------------------------------------- */
 
 static void site_free(struct queue *q, struct site *site)
 {
@@ -196,8 +195,7 @@ static void warn_of_clog(struct queue *q, struct site *site)
     }
 }
 
-/* ---- mail that was asked for ------------------------------------------------------------------
- */
+/* ---- mail that was asked for ---------------------------------------------------------------- */
 
 void pass_want(struct queue *q, struct msg_id id)
 {
@@ -252,8 +250,7 @@ static void hold_back(const struct conf *conf, struct route *route)
     }
 }
 
-/* ---- coming in --------------------------------------------------------------------------------
- */
+/* ---- coming in ------------------------------------------------------------------------------ */
 
 /* Open in the scheduler: it will ask for the recipients. */
 void pass_open(struct queue *q, struct active_msg *m)
@@ -425,8 +422,7 @@ void pass_load(struct queue *q, struct msg_id id)
     }
 }
 
-/* ---- reading recipients -----------------------------------------------------------------------
- */
+/* ---- reading recipients --------------------------------------------------------------------- */
 
 /* Postfix's order before it looks at destinations: by domain without regard to case (no domain
  * last), then by the whole address. */
@@ -543,8 +539,7 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     mem_free(order);
 }
 
-/* ---- reports ----------------------------------------------------------------------------------
- */
+/* ---- reports -------------------------------------------------------------------------------- */
 
 /* What a report needs to hold on to while more is read from the spool. */
 struct report_draft {
@@ -797,8 +792,7 @@ static int report_on(struct queue *q, const struct spool_message *m, enum report
     return rc;
 }
 
-/* ---- the end of a pass ------------------------------------------------------------------------
- */
+/* ---- the end of a pass ---------------------------------------------------------------------- */
 
 /* Give up every pending recipient: what was a reason to wait becomes the reason of the failure. One
  * at a time, since a settle ends the life of what was read before it. */

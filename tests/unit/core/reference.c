@@ -99,8 +99,7 @@ static int64_t now_s(const struct reference *r)
     return us_seconds(r->now_us);
 }
 
-/* ---- recipient slots: 7.3 ---------------------------------------------------------------------
- */
+/* ---- recipient slots: 7.3 ------------------------------------------------------------------- */
 
 static void hand_out(struct job *j)
 {
@@ -131,8 +130,7 @@ static void hand_out(struct job *j)
     }
 }
 
-/* ---- jobs: 4.5, 4.6 ---------------------------------------------------------------------------
- */
+/* ---- jobs: 4.5, 4.6 ------------------------------------------------------------------------- */
 
 static void forget_candidate(struct transport *t)
 {
@@ -282,8 +280,7 @@ static struct job *job_of(struct message *m, struct transport *t)
     return j;
 }
 
-/* ---- queues and entries: 3.3, 4.4, 4.7 --------------------------------------------------------
- */
+/* ---- queues and entries: 3.3, 4.4, 4.7 ------------------------------------------------------ */
 
 static void queue_changed(struct queue *q)
 {
@@ -515,8 +512,7 @@ static void refill(struct reference *r, struct message *m)
     message_check(r, m);
 }
 
-/* ---- preemption: 5.2, 5.3, 7.5 ----------------------------------------------------------------
- */
+/* ---- preemption: 5.2, 5.3, 7.5 -------------------------------------------------------------- */
 
 static struct job *candidate(struct job *c)
 {
@@ -596,8 +592,7 @@ static struct job *maybe_preempt(struct job *c)
     return j;
 }
 
-/* ---- selection: 4.1, 4.2, 4.3 -----------------------------------------------------------------
- */
+/* ---- selection: 4.1, 4.2, 4.3 --------------------------------------------------------------- */
 
 static struct peer *rotate_pick(struct job *j)
 {
@@ -727,8 +722,7 @@ static bool may_select(const struct transport *t)
     return false;
 }
 
-/* ---- decisions --------------------------------------------------------------------------------
- */
+/* ---- decisions ------------------------------------------------------------------------------ */
 
 static bool deliver_one(struct reference *r)
 {
@@ -897,8 +891,7 @@ void reference_open(struct reference *r, struct mono now, uint64_t msg, uint32_t
     message_check(r, m);
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct reference *reference_new(const struct sched_limits *limits, reference_read *read,
                                 reference_chosen *chosen, void *arg)

@@ -183,8 +183,7 @@ static void finish(struct bench *b, uint64_t msg, const char *dest, enum sched_o
     sched_audit(b->s);
 }
 
-/* ---- selection --------------------------------------------------------------------------------
- */
+/* ---- selection ------------------------------------------------------------------------------ */
 
 static void recipients_are_grouped_by_destination(void **state)
 {
@@ -307,8 +306,7 @@ static void no_more_than_the_process_limit_run(void **state)
     bench_end(&b);
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static void a_long_message_is_read_in_portions(void **state)
 {
@@ -354,8 +352,7 @@ static void as_many_messages_as_the_active_limit_fit(void **state)
     bench_end(&b);
 }
 
-/* ---- death and revival ------------------------------------------------------------------------
- */
+/* ---- death and revival ---------------------------------------------------------------------- */
 
 static void kill_a(struct bench *b)
 {
@@ -492,8 +489,7 @@ static void a_dead_transport_defers_everything(void **state)
     bench_end(&b);
 }
 
-/* ---- rate delays ------------------------------------------------------------------------------
- */
+/* ---- rate delays ---------------------------------------------------------------------------- */
 
 static void a_destination_rate_delay_is_from_end_to_start(void **state)
 {
@@ -571,8 +567,7 @@ static void a_transport_rate_delay_spaces_starts_and_never_sticks(void **state)
     bench_end(&b);
 }
 
-/* ---- taking out and giving back ---------------------------------------------------------------
- */
+/* ---- taking out and giving back ------------------------------------------------------------- */
 
 static void a_dropped_message_ends_when_what_runs_has_ended(void **state)
 {
@@ -636,8 +631,7 @@ static void an_invented_result_is_refused(void **state)
     bench_end(&b);
 }
 
-/* ---- hints and looking ------------------------------------------------------------------------
- */
+/* ---- hints and looking ---------------------------------------------------------------------- */
 
 static void connections_are_cached_while_deliveries_follow_closely(void **state)
 {

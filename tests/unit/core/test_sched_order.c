@@ -131,8 +131,7 @@ static void play_end(struct play *p)
     p->order[p->len] = '\0';
 }
 
-/* ---- recordings -------------------------------------------------------------------------------
- */
+/* ---- recordings ----------------------------------------------------------------------------- */
 
 static uint32_t whole(const json_t *params, const char *name, uint32_t otherwise)
 {
@@ -203,8 +202,7 @@ static void recorded_orders_come_out(void **state)
     assert_true(count >= 38);
 }
 
-/* ---- worked examples and vectors --------------------------------------------------------------
- */
+/* ---- worked examples and vectors ------------------------------------------------------------ */
 
 /* "A20@0 B1@5": messages in order of letters with their counts and second of arrival. "Ax5 B": five
  * of A, one of B. */

@@ -400,8 +400,7 @@ static void the_reference_decides_the_same(void **state)
     }
 }
 
-/* ---- anything at all --------------------------------------------------------------------------
- */
+/* ---- anything at all ------------------------------------------------------------------------ */
 
 #define RCPTS_MAX 64
 

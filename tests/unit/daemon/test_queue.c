@@ -76,8 +76,7 @@ void role_exit(struct role *role, int status)
     site.exited = true;
 }
 
-/* ---- the neighbours ---------------------------------------------------------------------------
- */
+/* ---- the neighbours ------------------------------------------------------------------------- */
 
 static void on_receive(void *arg, struct channel *ch)
 {
@@ -177,8 +176,7 @@ static struct channel *connect_as(enum wire_role role, uint32_t index, uint32_t 
     return ch;
 }
 
-/* ---- time and turns ---------------------------------------------------------------------------
- */
+/* ---- time and turns ------------------------------------------------------------------------- */
 
 static void turn(void)
 {
@@ -226,8 +224,7 @@ static void storage_fails(bool fails)
     assert_return_code(setrlimit(RLIMIT_FSIZE, fails ? &none : &before), 0);
 }
 
-/* ---- the role ---------------------------------------------------------------------------------
- */
+/* ---- the role ------------------------------------------------------------------------------- */
 
 static struct conf *load(const char *more)
 {
@@ -358,8 +355,7 @@ static void reload(const char *more)
     settle();
 }
 
-/* ---- acts -------------------------------------------------------------------------------------
- */
+/* ---- acts ----------------------------------------------------------------------------------- */
 
 /* Put a submission into the channel. `rcpts`: addresses with blanks between. */
 static void put_full(const char *sender, const char *rcpts, uint32_t notify, uint32_t flags,
@@ -582,8 +578,7 @@ static void check_report(size_t i, const char *to, const char *wanted)
     }
 }
 
-/* ---- the way through --------------------------------------------------------------------------
- */
+/* ---- the way through ------------------------------------------------------------------------ */
 
 static void a_message_is_committed_answered_delivered_and_gone(void **state)
 {
@@ -701,8 +696,7 @@ static void a_restart_continues_where_the_commits_ended(void **state)
     assert_int_equal(messages(), 0);
 }
 
-/* ---- agents that break the rules, or go -------------------------------------------------------
- */
+/* ---- agents that break the rules, or go ----------------------------------------------------- */
 
 static void put_result(struct channel *ch, uint64_t entry, const uint32_t *n, uint32_t count)
 {
@@ -826,8 +820,7 @@ static void what_is_given_back_goes_on_soon(void **state)
     assert_int_equal(messages(), 0);
 }
 
-/* ---- reports ----------------------------------------------------------------------------------
- */
+/* ---- reports -------------------------------------------------------------------------------- */
 
 static void mixed_verdicts_of_one_message_are_settled_one_by_one(void **state)
 {
@@ -1026,8 +1019,7 @@ static void waits_double_between_their_bounds(void **state)
     check_wait(id, 4000);
 }
 
-/* ---- operators --------------------------------------------------------------------------------
- */
+/* ---- operators ------------------------------------------------------------------------------ */
 
 static void what_an_operator_does_to_mail_in_flight_holds_when_its_result_comes(void **state)
 {
@@ -1259,8 +1251,7 @@ static void etrn_is_for_those_domains_only_and_revives_them(void **state)
     assert_int_equal(site.count, 2);
 }
 
-/* ---- content and size -------------------------------------------------------------------------
- */
+/* ---- content and size ----------------------------------------------------------------------- */
 
 static void large_content_travels_in_descriptors(void **state)
 {
@@ -1411,8 +1402,7 @@ static void a_long_listing_is_cut_not_fatal(void **state)
     assert_non_null(json_object_get(a, "next"));
 }
 
-/* ---- limits, routes, the end ------------------------------------------------------------------
- */
+/* ---- limits, routes, the end ---------------------------------------------------------------- */
 
 static void beyond_the_active_limit_mail_waits_on_disk_in_order(void **state)
 {
