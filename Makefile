@@ -58,7 +58,7 @@ fuzz:
 
 soak: build
 	@scripts/setup test
-	@python3 tests/run.py --only soak
+	@SLUICE_BUILD=$(CURDIR)/build python3 tests/run.py --only soak
 
 format:
 	@scripts/setup format

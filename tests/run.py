@@ -82,7 +82,7 @@ def jobs(args):
             for path in sorted(glob.glob(os.path.join(TOP, "tests", kind, "test_*.py"))):
                 yield Job("%s/%s" % (kind, os.path.basename(path)[:-3]),
                           [sys.executable, "-m", "unittest", "-v", os.path.relpath(path, TOP)],
-                          count_unittest, 3600 if kind == "soak" else 600,
+                          count_unittest, 86400 if kind == "soak" else 600,
                           {"PYTHONPATH": os.path.join(TOP, "tests", "support"),
                            "SLUICE_BUILD": os.environ.get("SLUICE_BUILD", BUILD)})
     if wanted("fuzz"):
