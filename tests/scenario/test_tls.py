@@ -136,6 +136,7 @@ class Broken:
     """A server's TLS that is none."""
 
     def wrap_socket(self, conn, server_side):
+        conn.recv(1)  # of the client's handshake; earlier words would look like an attack
         conn.sendall(b"HTTP/1.1 400 what?\r\n\r\n")
         raise OSError
 
