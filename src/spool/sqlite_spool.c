@@ -14,8 +14,10 @@
  * A page that was written many times since is moved once, and passing mail uses the same free pages
  * again and again, so it hardly notices. Mail that is deferred changes pages all over the indexes:
  * with 64 MiB the longest commit of 500 such messages took 130 ms, with 16 MiB 55 ms, and with
- * 8 MiB no less. A reader that stays in one transaction for long keeps the log from being started
- * over; it then grows until he ends.
+ * 8 MiB no less. It is kept smaller still because moving it must fit into the reserve when the disk
+ * is full (reserve.h); a log larger than that would eat the reserve and not be started over. A
+ * reader that stays in one transaction for long keeps the log from being started over; it then
+ * grows until he ends.
  */
 #include "sqlite_engine.h"
 
@@ -34,8 +36,8 @@
 
 #define PAGE_SIZE      4096
 #define CACHE_KIB      16384
-#define LOG_TIDY_PAGES 1024 /* 4 MiB */
-#define LOG_MAX_PAGES  4096 /* 16 MiB, which is also what is kept of the file */
+#define LOG_TIDY_PAGES 256  /* 1 MiB */
+#define LOG_MAX_PAGES  512  /* 2 MiB, which is also what is kept of the file */
 #define BUSY_MS        1000 /* for somebody who writes with the sqlite3 shell */
 /* Far more than it takes to open a database with a log that has to be read again. */
 #define OPENING_BYTES ((uint64_t)1 << 20)
@@ -56,9 +58,10 @@ static const char settings[] = "PRAGMA page_size = 4096;"
                                "PRAGMA secure_delete = OFF;"
                                "PRAGMA trusted_schema = OFF;"
                                "PRAGMA cell_size_check = ON;"
-                               "PRAGMA journal_size_limit = 16777216";
-_Static_assert(PAGE_SIZE == 4096 && CACHE_KIB == 16384 && LOG_MAX_PAGES * PAGE_SIZE == 16777216,
+                               "PRAGMA journal_size_limit = 2097152";
+_Static_assert(PAGE_SIZE == 4096 && CACHE_KIB == 16384 && LOG_MAX_PAGES * PAGE_SIZE == 2097152,
                "settings");
+_Static_assert(LOG_MAX_PAGES *PAGE_SIZE <= RESERVE_BYTES / 2, "moving the log fits the reserve");
 
 /* ---- statements ----------------------------------------------------------------------------- */
 
