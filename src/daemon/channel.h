@@ -72,7 +72,7 @@ bool channel_drain(struct channel *ch, int timeout_ms);
 /* Wait at most `timeout_ms` for the next frame. For start-up, before the loop runs. */
 enum channel_event channel_wait(struct channel *ch, int timeout_ms, struct frame *ret_frame);
 
-/* Use CPU-fair reading off and on: while paused, no input is read and the other side feels it. */
+/* While paused, no input is read and the other side feels it. */
 void channel_pause(struct channel *ch, bool paused);
 
 #endif

@@ -145,7 +145,6 @@ struct queue {
     struct mono stop_at;  /* when stopping: give up on what is in flight */
     bool import_deferred; /* whose turn it is: new or deferred mail */
     bool incoming_waits;  /* unclaimed new mail is on disk: newer mail must not overtake it */
-    uint64_t flights_unsent;
     uint64_t commits, submitted, delivered, deferred, bounced, expired, reports; /* since start */
     uint64_t decided;
     STAILQ_HEAD(, flush) flushes; /* queue_ask.c: domains whose mail is being made due */
