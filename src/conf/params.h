@@ -180,7 +180,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(LIST, defer_transports, "transport", "", 0, 0,                                               \
       "transports whose mail waits until it is asked for")                                         \
     X(STRING, default_filter_nexthop, "nexthop", "", 0, 0,                                         \
-      "next hop of a content filter that names none; empty: the recipient's domain")               \
+      NO_EFFECT "there are no content filters here")                                               \
     X(LIST, inet_protocols, "ipv4, ipv6 or all", "all", 0, 0,                                      \
       "address families of outgoing connections")                                                  \
     X(LIST, smtp_dns_server, "address:port", "", 0, 0, "name servers to ask; empty: the system's") \
@@ -213,7 +213,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "period of warnings about a destination that fills the active queue; 0: none")               \
     X(BOOL, helpful_warnings, "", "yes", 0, 0, "give such warnings")                               \
     X(INT, address_verify_pending_request_limit, "messages", "5000", 1, 10000000,                  \
-      "address probes in the active queue")                                                        \
+      NO_EFFECT "there are no address probes here")                                                \
     X(BOOL, destination_concurrency_feedback_debug, "", "no", 0, 0,                                \
       "log each change of a concurrency window")                                                   \
     X(CHOICE, concurrency_feedback_rule, CONF_FEEDBACK_RULE_WORDS, "documented", 0, 0,             \
