@@ -17,7 +17,7 @@
 #include "check.h"
 #include "mem.h"
 #include "rng.h"
-#include "sched.h"
+#include "scheduler.h"
 
 #define DECISIONS 1000000
 

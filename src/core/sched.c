@@ -76,7 +76,7 @@
  * As in Postfix, what was learned of a destination is forgotten when nothing waits for it any more,
  * unless it is dead or suspended.
  */
-#include "sched.h"
+#include "scheduler.h"
 
 #include <string.h>
 
@@ -545,6 +545,33 @@ static void assign(struct sched *s, struct message *m, const struct sched_rcpt *
         peer_add_rcpt(p, r->n);
     }
     mem_free(sorted);
+}
+
+bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest)
+{
+    (void)s;
+    (void)transport;
+    (void)dest;
+    return false;
+}
+
+void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest)
+{
+    (void)s;
+    (void)now;
+    (void)transport;
+    (void)dest;
+}
+
+void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                    uint32_t count, bool more)
+{
+    (void)s;
+    (void)now;
+    (void)transport;
+    (void)dest;
+    (void)count;
+    (void)more;
 }
 
 void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,

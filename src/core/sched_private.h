@@ -16,7 +16,7 @@
 #include "heap.h"
 #include "order.h"
 #include "rng.h"
-#include "sched.h"
+#include "scheduler.h"
 #include "tree.h"
 
 /* Text that several deferrals share. */

@@ -20,7 +20,7 @@
 #include <sys/queue.h>
 
 #include "hash.h"
-#include "sched.h"
+#include "scheduler.h"
 #include "slice.h"
 #include "spool.h"
 #include "times.h"

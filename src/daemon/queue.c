@@ -245,41 +245,6 @@ int commit_now(struct queue *q)
 
 /* ---- transports ----------------------------------------------------------------------------- */
 
-static struct feedback feedback_from(struct conf_feedback f)
-{
-    static const enum feedback_form forms[] = {
-        [CONF_FEEDBACK_CONSTANT] = FEEDBACK_CONSTANT,
-        [CONF_FEEDBACK_PER_WINDOW] = FEEDBACK_PER_WINDOW,
-        [CONF_FEEDBACK_PER_SQRT_WINDOW] = FEEDBACK_PER_SQRT_WINDOW,
-    };
-
-    return (struct feedback){.form = forms[f.form], .base = f.base};
-}
-
-struct window_limits queue_window_limits(const struct conf *conf, const struct policy *p)
-{
-    return (struct window_limits){
-        .rule = conf->concurrency_feedback_rule == CONF_FEEDBACK_RULE_POSTFIX ? WINDOW_POSTFIX
-                                                                              : WINDOW_DOCUMENTED,
-        .initial = (uint32_t)p->initial_destination_concurrency,
-        .max = (uint32_t)p->destination_concurrency_limit,
-        .positive = feedback_from(p->destination_concurrency_positive_feedback),
-        .negative = feedback_from(p->destination_concurrency_negative_feedback),
-        .failed_cohort_limit = (uint32_t)p->destination_concurrency_failed_cohort_limit,
-    };
-}
-
-/* maxchannel and process_limit both bound a transport; the smaller one holds. */
-static uint32_t process_limit(const struct policy *p)
-{
-    int64_t limit = p->process_limit;
-
-    if (p->maxchannel > 0 && (limit == 0 || p->maxchannel < limit)) {
-        limit = p->maxchannel;
-    }
-    return (uint32_t)limit;
-}
-
 static void transports_load(struct queue *q)
 {
     size_t count = conf_transport_count(q->conf);
@@ -287,21 +252,7 @@ static void transports_load(struct queue *q)
     for (size_t i = 0; i < count; i++) {
         const struct conf_transport *t = conf_transport_at(q->conf, i);
         const struct policy *p = &t->policy;
-        struct sched_transport_policy policy = {
-            .window = queue_window_limits(q->conf, p),
-            .process_limit = process_limit(p),
-            .dest_recipient_limit = (uint32_t)p->destination_recipient_limit,
-            .recipient_limit = (uint32_t)p->recipient_limit,
-            .extra_recipient_limit = (uint32_t)p->extra_recipient_limit,
-            .refill_limit = (uint32_t)p->recipient_refill_limit,
-            .refill_delay_us = p->recipient_refill_delay_us,
-            .slot_cost = (int)p->delivery_slot_cost,
-            .slot_loan = (int)p->delivery_slot_loan,
-            .slot_discount = (int)p->delivery_slot_discount,
-            .minimum_slots = (int)p->minimum_delivery_slots,
-            .dest_rate_delay_us = p->destination_rate_delay_us,
-            .transport_rate_delay_us = p->transport_rate_delay_us,
-        };
+        struct sched_transport_policy policy = tuning_transport(q->conf, p);
         uint32_t index = sched_transport(q->sched, clock_mono(), t->name, &policy);
 
         if (index >= q->transport_count) {
@@ -333,22 +284,6 @@ uint32_t queue_transport(struct queue *q, const char *name)
         }
     }
     return error;
-}
-
-static struct sched_limits limits_from(const struct conf *conf)
-{
-    int64_t recipients = conf->qmgr_message_recipient_limit;
-
-    if (recipients < conf->qmgr_message_active_limit) {
-        recipients = conf->qmgr_message_active_limit;
-    }
-    return (struct sched_limits){
-        .message_active_limit = (uint32_t)conf->qmgr_message_active_limit,
-        .message_recipient_limit = (uint32_t)recipients,
-        .message_recipient_minimum = (uint32_t)conf->qmgr_message_recipient_minimum,
-        .minimal_backoff_us = conf->minimal_backoff_time_us,
-        .transport_retry_us = conf->transport_retry_time_us,
-    };
 }
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -1183,6 +1118,9 @@ static void pull_decisions(struct queue *q)
             CHECK(m != NULL);
             end_pass(q, m);
             break;
+        case SCHED_PARK:
+        case SCHED_ADMIT:
+            UNREACHABLE("nothing is parked yet");
         case SCHED_DEST_DEAD:
             log_warning("%s/%.*s: destination is dead, no delivery for %" PRId64 " s: %.*s",
                         q->transports[action.transport], SLICE_ARGS(action.dest),
@@ -1371,7 +1309,7 @@ static int queue_start(struct role *role)
     struct spool_options options = {
         .inline_limit = inline_limit < ACTIVE_KEEP_MAX ? inline_limit : ACTIVE_KEEP_MAX,
         .id_floor = (uint64_t)clock_wall().us};
-    struct sched_limits limits = limits_from(role->conf);
+    struct sched_limits limits = tuning_limits(role->conf);
     struct buf error;
     int rc;
 
@@ -1492,7 +1430,7 @@ static void leave_all(struct queue *q)
 static void queue_reload(struct role *role, const struct conf *old)
 {
     struct queue *q = role->state;
-    struct sched_limits limits = limits_from(role->conf);
+    struct sched_limits limits = tuning_limits(role->conf);
 
     if (strcmp(old->spool, role->conf->spool) != 0) {
         log_warning("spool: a change takes effect at the next start");

@@ -35,8 +35,9 @@
 #include "rng.h"
 #include "role.h"
 #include "route.h"
-#include "sched.h"
+#include "scheduler.h"
 #include "spool.h"
+#include "tuning.h"
 #include "wire.h"
 
 struct event;
@@ -91,10 +92,8 @@ struct flush;
 struct site {
     char *key;     /* owned: "transport-index/destination" */
     char *nexthop; /* owned: as written, for the agent */
-    bool own_policy;
+    struct tuning_dest tuning;
     struct mono next_clog_warning;
-    struct window_limits window;
-    int64_t rate_delay_us;
     UT_hash_handle hh;
 };
 
@@ -186,9 +185,6 @@ struct queue_verdict {
     struct mono handed; /* for delays=; us 0: never handed to an agent */
 };
 void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struct queue_verdict *v);
-
-/* What the scheduler needs of a policy. */
-struct window_limits queue_window_limits(const struct conf *conf, const struct policy *p);
 
 /* ---- queue_pass.c ---- */
 

@@ -91,19 +91,14 @@ static void site_set_policy(struct queue *q, struct site *site)
         return; /* the configuration has lost it; what waits for it ends as it began */
     }
     policy_for(q->conf, slice_string(name), slice_string(site->nexthop), &policy);
-    site->own_policy = policy.ring != 0;
-    site->window = queue_window_limits(q->conf, &policy);
-    site->rate_delay_us = policy.destination_rate_delay_us;
-    if (policy.maxthr > 0 && (site->window.max == 0 || policy.maxthr < site->window.max)) {
-        site->window.max = (uint32_t)policy.maxthr;
-        site->own_policy = true;
-    }
+    site->tuning = tuning_dest(q->conf, &policy);
 }
 
 static void site_tell_scheduler(struct queue *q, const struct site *site)
 {
     sched_dest_policy(q->sched, clock_mono(), site_transport(site),
-                      slice_string(site_destination(site)), &site->window, site->rate_delay_us);
+                      slice_string(site_destination(site)), &site->tuning.window,
+                      site->tuning.rate_delay_us);
 }
 
 void pass_sites_reload(struct queue *q)
@@ -112,10 +107,10 @@ void pass_sites_reload(struct queue *q)
 
     HASH_ITER(hh, q->sites, site, next)
     {
-        bool own_before = site->own_policy;
+        bool own_before = site->tuning.own;
 
         site_set_policy(q, site);
-        if (own_before || site->own_policy) {
+        if (own_before || site->tuning.own) {
             site_tell_scheduler(q, site);
         }
     }
@@ -527,7 +522,7 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     sched_recipients(q->sched, clock_mono(), (struct sched_msg){m->id.n}, rcpts, count, 0,
                      complete);
     for (size_t i = 0; i < count; i++) {
-        if (sites[i]->own_policy && (i == 0 || sites[i] != sites[i - 1])) {
+        if (sites[i]->tuning.own && (i == 0 || sites[i] != sites[i - 1])) {
             site_tell_scheduler(q, sites[i]);
         }
         if (i == 0 || sites[i] != sites[i - 1]) {

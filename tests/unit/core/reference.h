@@ -7,7 +7,7 @@
 #ifndef TESTS_CORE_REFERENCE_H
 #define TESTS_CORE_REFERENCE_H
 
-#include "sched.h"
+#include "scheduler.h"
 
 struct reference;
 

@@ -1,5 +1,5 @@
 /* What the scheduler does, one behaviour at a time. The order of selection: test_sched_order. */
-#include "sched.h"
+#include "scheduler.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -132,6 +132,12 @@ static bool decide(struct bench *b)
     case SCHED_DONE:
         (void)snprintf(name, sizeof name, "%u", (unsigned)a.msg.n);
         note_mark(b, "m", name, ".");
+        break;
+    case SCHED_PARK:
+        note_mark(b, "p", name, ".");
+        break;
+    case SCHED_ADMIT:
+        note_mark(b, "a", name, ".");
         break;
     case SCHED_DEST_DEAD:
         note_mark(b, "!", name, "");

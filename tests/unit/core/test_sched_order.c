@@ -2,7 +2,7 @@
  * The order in which recipients are selected: recordings of a real Postfix, the worked examples of
  * its design, and vectors made with its scheduler's functions.
  */
-#include "sched.h"
+#include "scheduler.h"
 
 #include <stdio.h>
 #include <string.h>

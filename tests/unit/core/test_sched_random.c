@@ -4,7 +4,7 @@
  *
  * A failure prints the seed of its history.
  */
-#include "sched.h"
+#include "scheduler.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -185,6 +185,10 @@ static void real_decides(struct world *w)
         case SCHED_DONE:
             assert_false(sched_has_message(w->s, a.msg));
             message_of(w, a.msg.n)->id = 0;
+            break;
+        case SCHED_PARK:
+        case SCHED_ADMIT:
+            fail_msg("nothing is parked here");
             break;
         case SCHED_DEST_DEAD:
         case SCHED_DEST_REVIVED:
@@ -520,6 +524,10 @@ static void wild_decides(struct wild *x)
                 assert_true(ledger->dropped || ledger->rcpts[i] != WAITING);
             }
             message_of(&x->w, a.msg.n)->id = 0;
+            break;
+        case SCHED_PARK:
+        case SCHED_ADMIT:
+            fail_msg("nothing is parked here");
             break;
         case SCHED_DEST_DEAD:
             assert_true(a.dest.len > 0);

@@ -94,6 +94,26 @@ bool sched_has_room(const struct sched *s);
 void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t recipients,
                 bool one_per_entry);
 
+/* Shares. No destination may fill the active queue: one that has more messages in memory than there
+ * are places left (message_active_limit less all messages) holds its full share, whatever the
+ * others do then, and some places stay free for everybody (a "dynamic threshold", after Choudhury
+ * and Hahne). A message that waits for such a destination alone stays with its owner, "parked"
+ * under that destination's name, and enters when the scheduler asks for it with SCHED_ADMIT.
+ *
+ * True when a message all of whose recipients (as far as the owner has looked) are for this
+ * destination is to be parked instead of opened: the share is full, or older mail is parked
+ * already and goes first. */
+bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest);
+
+/* Mail for this destination is parked. Keeps what is known of the destination in memory until
+ * sched_admitted says that no more is parked. To be told after a restart, too. */
+void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
+
+/* The answer to SCHED_ADMIT, after the messages were opened: how many, and is `more` parked? To be
+ * given exactly once for each, at once or later. */
+void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                    uint32_t count, bool more);
+
 /* One recipient to schedule. `dest` is the destination's name within its transport (the next hop in
  * lower case; with a recipient limit of 1 the owner puts the mailbox in front: user@nexthop). */
 struct sched_rcpt {
@@ -161,6 +181,11 @@ enum sched_action_type {
                         destination or (dest empty) their transport is dead */
     SCHED_DONE,      /* nothing of this message is in memory any more: settle it. The core has
                         forgotten it. */
+    SCHED_PARK,      /* all that is left of this message waits for one destination (dest), which
+                        holds more than its share: park it, its recipients untried. The core has
+                        forgotten it, as with SCHED_DONE. */
+    SCHED_ADMIT,     /* open up to `max` messages parked for dest, the oldest first; answer with
+                        sched_admitted */
     SCHED_DEST_DEAD, /* for the log: this destination was just declared dead, reason */
     SCHED_DEST_REVIVED, /* for the log */
 };
@@ -173,7 +198,7 @@ struct sched_action {
     struct slice dest;     /* lasts until the next call */
     const uint32_t *rcpts; /* recipient numbers; last until the next call */
     size_t rcpt_count;
-    uint32_t max;                 /* SCHED_READ */
+    uint32_t max;                 /* SCHED_READ, SCHED_ADMIT */
     struct slice reason;          /* SCHED_DEFER, SCHED_DEST_DEAD; lasts until the next call */
     bool cache_load, cache_store; /* connection cache hints (Postfix spec 6.9) */
     uint32_t window;              /* of the destination now */
