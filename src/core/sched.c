@@ -266,7 +266,7 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
     struct transport *t = NULL;
     struct dest *d, *next;
 
-    (void)now;
+    s->now = now;
     CHECK(policy->slot_cost >= 0);
     CHECK(policy->minimum_slots >= 0);
     for (uint32_t i = 0; i < s->transport_count && t == NULL; i++) {
@@ -585,6 +585,7 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
     CHECK(m->reading);
     CHECK(count <= SCHED_READ_MAX);
     CHECK(count > 0 || disposed > 0 || complete); /* or reading would never end */
+    s->now = now;
     m->reading = false;
     m->opened = true;
     m->refill_s = us_seconds(now.us);
@@ -637,7 +638,9 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
     if (e == NULL) {
         return false;
     }
+    s->now = now;
     d = e->peer->dest;
+    s->step.before = d->window.size;
     switch (outcome) {
     case SCHED_OK:
         site_answered(d);
@@ -650,6 +653,7 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
     case SCHED_CRASH:
         break;
     }
+    s->step.after = d->window.size;
     entry_done(e, now);
     return true;
 }
@@ -663,6 +667,7 @@ bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry)
     if (e == NULL) {
         return false;
     }
+    s->now = now;
     j = e->peer->job;
     m = j->message;
     if (m->dropped) {
@@ -699,6 +704,7 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
 {
     struct transport *t = transport_at(s, transport);
 
+    s->now = t->died = now;
     transport_revive(t);
     t->reason = reason_new(reason);
     t->selecting = false;
@@ -710,7 +716,7 @@ void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct s
     struct transport *t = transport_at(s, transport);
     struct dest *d, *next;
 
-    (void)now;
+    s->now = now;
     if (dest.len > 0) {
         d = dest_find(t, dest);
         if (d != NULL && d->state == DEST_DEAD) {
@@ -741,7 +747,7 @@ void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, str
 {
     struct dest *d = dest_find(transport_at(s, transport), dest);
 
-    (void)now;
+    s->now = now;
     if (d == NULL) {
         return;
     }
@@ -1058,6 +1064,7 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
 enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched_action *ret_action)
 {
     *ret_action = (struct sched_action){.type = SCHED_NONE};
+    s->now = now;
     out_forget(s);
     timers_run(s, now);
     if (next_event(s, ret_action) || next_deferral(s, ret_action) ||

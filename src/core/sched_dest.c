@@ -71,7 +71,7 @@ const struct window_limits *dest_limits(const struct dest *d)
     return d->policy != NULL ? &d->policy->limits : &d->transport->limits;
 }
 
-static int64_t rate_delay(const struct dest *d)
+int64_t dest_rate_delay(const struct dest *d)
 {
     return d->policy != NULL ? d->policy->rate_delay_us : d->transport->policy.dest_rate_delay_us;
 }
@@ -159,9 +159,16 @@ void dest_refresh(struct dest *d)
     if (room && d->closed) {
         d->closed = false;
         dest_unblocks(d);
-    } else if (!room) {
+    } else if (!room && !d->closed) {
         d->closed = true;
+        d->since_us = s->now.us;
     }
+}
+
+static void set_state(struct dest *d, enum dest_state state)
+{
+    d->state = (uint8_t)state;
+    d->since_us = d->transport->sched->now.us;
 }
 
 void dest_die(struct dest *d, struct mono now, struct slice reason)
@@ -169,7 +176,7 @@ void dest_die(struct dest *d, struct mono now, struct slice reason)
     struct sched *s = d->transport->sched;
 
     CHECK(d->state == DEST_READY);
-    d->state = DEST_DEAD;
+    set_state(d, DEST_DEAD);
     d->reason = reason_new(reason);
     d->cache_load = d->cache_store = false;
     s->dead_count++;
@@ -183,7 +190,7 @@ void dest_revive(struct dest *d)
     struct sched *s = d->transport->sched;
 
     CHECK(d->state == DEST_DEAD);
-    d->state = DEST_READY;
+    set_state(d, DEST_READY);
     reason_unref(d->reason);
     d->reason = NULL;
     s->dead_count--;
@@ -196,7 +203,7 @@ void dest_revive(struct dest *d)
 void dest_suspend(struct dest *d, struct mono until)
 {
     CHECK(d->state == DEST_READY);
-    d->state = DEST_SUSPENDED;
+    set_state(d, DEST_SUSPENDED);
     timer_set(d->transport->sched, &d->timer, until);
     dest_refresh(d);
 }
@@ -204,7 +211,7 @@ void dest_suspend(struct dest *d, struct mono until)
 void dest_resume(struct dest *d)
 {
     CHECK(d->state == DEST_SUSPENDED);
-    d->state = DEST_READY;
+    set_state(d, DEST_READY);
     timer_cancel(d->transport->sched, &d->timer);
     dest_refresh(d);
 }
@@ -419,6 +426,7 @@ static void slot_take(struct sched *s, struct entry *e)
     }
     e->slot = s->busy_free;
     slot = &s->busy[e->slot];
+    slot->started = s->now;
     s->busy_free = slot->next_free;
     slot->id += UINT64_C(1) << SLOT_BITS;
     slot->entry = e;
@@ -496,6 +504,9 @@ void entry_start(struct entry *e, int64_t now_s)
     d->busy_count++;
     t->busy++;
     s->busy_count++;
+    if (t->busy == t->policy.process_limit) {
+        t->full = s->now;
+    }
     d->used = true;
     e->peer->job->last = e->peer;
     cache_hints(d, now_s);
@@ -529,6 +540,9 @@ void entry_done(struct entry *e, struct mono now)
     struct sched *s = d->transport->sched;
     bool busy = e->slot != SLOT_NONE;
 
+    if (busy) {
+        pace_ended(&d->pace, now, now.us - s->busy[e->slot].started.us);
+    }
     entry_unlist(e);
     p->entries--;
     m->entries--;
@@ -543,8 +557,8 @@ void entry_done(struct entry *e, struct mono now)
     job_slots_returned(j);
     if (busy) {
         d->last_done_s = us_seconds(now.us);
-        if (rate_delay(d) > 0 && d->state == DEST_READY) {
-            dest_suspend(d, mono_after(now, rate_delay(d)));
+        if (dest_rate_delay(d) > 0 && d->state == DEST_READY) {
+            dest_suspend(d, mono_after(now, dest_rate_delay(d)));
         }
     }
     dest_refresh(d);

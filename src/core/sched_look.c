@@ -1,6 +1,5 @@
 /*
- * Looking in: totals, destinations, the reason why a recipient waits, and the audit. Nothing here
- * changes anything.
+ * Looking in: totals, destinations and the audit. Nothing here changes anything.
  */
 #include "check.h"
 #include "sched_private.h"
@@ -49,6 +48,7 @@ static void describe(const struct dest *d, struct sched_dest_info *ret_info)
         .dest = slice_of(d->name, d->name_len),
         .state = states[d->state],
         .until = d->state == DEST_READY ? (struct mono){0} : (struct mono){d->timer.at_us},
+        .since = d->closed ? (struct mono){d->since_us} : (struct mono){0},
         .reason = reason_slice(d->reason),
         .window = d->window.size,
         .window_max = dest_limits(d)->max,
@@ -57,6 +57,10 @@ static void describe(const struct dest *d, struct sched_dest_info *ret_info)
         .success = d->window.success,
         .failure = d->window.failure,
         .failed_cohorts = d->window.failed_cohorts,
+        .limits = dest_limits(d),
+        .rate_delay_us = dest_rate_delay(d),
+        .per_second = pace_per_second(&d->pace, d->transport->sched->now),
+        .mean_us = pace_mean(&d->pace),
     };
 }
 
@@ -80,148 +84,6 @@ bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_
     }
     describe(s->dests[(*cursor)++], ret_info);
     return true;
-}
-
-/* ---- why ------------------------------------------------------------------------------------ */
-
-static bool entry_has(const struct entry *e, uint32_t rcpt_n)
-{
-    for (uint32_t i = 0; i < e->count; i++) {
-        if (entry_rcpts(e)[i] == rcpt_n) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The entry that holds the recipient, and how many entries of its peer come before it. */
-static const struct entry *find_rcpt(const struct message *m, uint32_t rcpt_n, uint64_t *ret_before)
-{
-    const struct job *j;
-
-    LIST_FOREACH(j, &m->jobs, of_message)
-    {
-        for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
-            const struct peer *p = CONTAINER_OF(n, const struct peer, ring);
-            const struct entry *e;
-
-            *ret_before = 0;
-            TAILQ_FOREACH(e, &p->waiting, link)
-            {
-                if (entry_has(e, rcpt_n)) {
-                    return e;
-                }
-                ++*ret_before;
-            }
-            TAILQ_FOREACH(e, &p->dest->busy, link)
-            {
-                if (e->peer == p && entry_has(e, rcpt_n)) {
-                    return e;
-                }
-            }
-        }
-    }
-    return NULL;
-}
-
-/* Entries of jobs that come before in the list, for the same destination. */
-static uint64_t entries_before(const struct tree_node *node, const struct job *j)
-{
-    uint64_t count = 0;
-
-    while (node != NULL) {
-        const struct peer *p = PEER_OF(node);
-        const struct entry *e;
-
-        if (!order_before(&p->job->place, &j->place)) {
-            node = node->left;
-            continue;
-        }
-        TAILQ_FOREACH(e, &p->waiting, link)
-        {
-            count++;
-        }
-        count += entries_before(node->left, j);
-        node = node->right;
-    }
-    return count;
-}
-
-static void gate(struct sched_gate *gates, size_t *count, struct sched_gate g)
-{
-    CHECK(*count < SCHED_GATES_MAX);
-    gates[(*count)++] = g;
-}
-
-static struct mono until(const struct timer *timer, bool running)
-{
-    return (struct mono){running ? timer->at_us : 0};
-}
-
-static void transport_gates(const struct transport *t, struct sched_gate *gates, size_t *count)
-{
-    gate(gates, count,
-         (struct sched_gate){.type = SCHED_GATE_TRANSPORT_DEAD,
-                             .closed = t->reason != NULL,
-                             .until = until(&t->dead, t->reason != NULL)});
-    gate(gates, count,
-         (struct sched_gate){.type = SCHED_GATE_TRANSPORT_LIMIT,
-                             .closed =
-                                 t->policy.process_limit > 0 && t->busy >= t->policy.process_limit,
-                             .value = t->busy,
-                             .limit = t->policy.process_limit});
-    gate(gates, count,
-         (struct sched_gate){.type = SCHED_GATE_TRANSPORT_RATE,
-                             .closed = t->rate_locked,
-                             .until = until(&t->rate, t->rate_locked)});
-}
-
-static void dest_gates(const struct dest *d, struct sched_gate *gates, size_t *count)
-{
-    bool dead = d->state == DEST_DEAD, suspended = d->state == DEST_SUSPENDED;
-
-    gate(gates, count,
-         (struct sched_gate){
-             .type = SCHED_GATE_DEST_DEAD, .closed = dead, .until = until(&d->timer, dead)});
-    gate(gates, count,
-         (struct sched_gate){.type = SCHED_GATE_DEST_RATE,
-                             .closed = suspended,
-                             .until = until(&d->timer, suspended)});
-    gate(gates, count,
-         (struct sched_gate){.type = SCHED_GATE_WINDOW,
-                             .closed = d->busy_count >= d->window.size,
-                             .value = d->busy_count,
-                             .limit = d->window.size});
-}
-
-size_t sched_why(const struct sched *s, struct mono now, struct sched_msg msg, uint32_t rcpt_n,
-                 struct sched_gate gates[SCHED_GATES_MAX])
-{
-    const struct message *m;
-    const struct entry *e;
-    uint64_t before = 0;
-    size_t count = 0;
-
-    (void)now;
-    HASH_FIND(hh, s->messages, &msg, sizeof msg, m);
-    if (m == NULL) {
-        return 0;
-    }
-    e = find_rcpt(m, rcpt_n, &before);
-    if (e == NULL) {
-        gate(gates, &count, (struct sched_gate){.type = SCHED_GATE_UNREAD, .closed = true});
-        return count;
-    }
-    if (e->slot != SLOT_NONE) {
-        gate(gates, &count, (struct sched_gate){.type = SCHED_GATE_BUSY, .closed = true});
-        return count;
-    }
-    transport_gates(e->peer->dest->transport, gates, &count);
-    dest_gates(e->peer->dest, gates, &count);
-    before += entries_before(e->peer->dest->waiting, e->peer->job);
-    gate(gates, &count,
-         (struct sched_gate){.type = SCHED_GATE_BEHIND, .closed = before > 0, .value = before});
-    return count;
 }
 
 /* ---- audit ---------------------------------------------------------------------------------- */

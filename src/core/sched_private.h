@@ -1,11 +1,12 @@
 /*
- * The scheduler's structures, shared by its three files. What they mean and how the search works is
+ * The scheduler's structures, shared by its files. What they mean and how the search works is
  * told at the top of sched.c.
  *
  *   sched.c       messages, facts and decisions: the interface
  *   sched_job.c   jobs: their list, blockers, preemption, recipient slots
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
- *   sched_look.c  looking in: totals, reasons, audit
+ *   sched_look.c  looking in: totals, destinations, audit
+ *   sched_why.c   what recipients wait for
  */
 #ifndef CORE_SCHED_PRIVATE_H
 #define CORE_SCHED_PRIVATE_H
@@ -15,6 +16,7 @@
 #include "hash.h"
 #include "heap.h"
 #include "order.h"
+#include "pace.h"
 #include "rng.h"
 #include "scheduler.h"
 #include "tree.h"
@@ -80,6 +82,8 @@ struct dest {
     struct timer timer;      /* end of death or of suspension */
     TAILQ_ENTRY(dest) drain; /* in sched.draining: dead with entries left to defer */
     struct window window;
+    struct pace pace;
+    int64_t since_us; /* when it last closed, or its state changed */
     int64_t last_done_s;
     uint32_t slot; /* in sched.dests */
     uint32_t waiting_count, busy_count;
@@ -157,6 +161,7 @@ struct transport {
 
     struct reason *reason; /* while dead */
     struct timer dead, rate;
+    struct mono died, full; /* when it died; when its process limit was last reached */
     bool rate_locked;
     bool selecting; /* a selection waits for recipients */
     struct job *asked;
@@ -207,11 +212,14 @@ struct event {
 struct busy_slot {
     uint64_t id; /* generation of the slot << 24 | slot */
     struct entry *entry;
+    struct mono started;
     uint32_t next_free;
 };
 
 struct sched {
     struct sched_limits limits;
+    struct mono now; /* of the last fact or decision */
+    struct sched_window_step step;
     struct transport **transports;
     uint32_t transport_count;
     TAILQ_HEAD(, transport) turns; /* the first is asked first */
@@ -316,6 +324,7 @@ bool dest_ready_less(const struct heap_node *a, const struct heap_node *b);
 struct dest *dest_find(const struct transport *t, struct slice name);
 struct dest *dest_need(struct transport *t, struct slice name);
 const struct window_limits *dest_limits(const struct dest *d);
+int64_t dest_rate_delay(const struct dest *d);
 bool dest_has_room(const struct dest *d);
 
 /* Put the destination where it belongs after a change: ready or not, by its first peer. */

@@ -232,6 +232,11 @@ struct sched_dest_info {
     struct slice reason;
     uint32_t window, window_max, busy, waiting; /* entries */
     double success, failure, failed_cohorts;
+    struct mono since; /* dead, suspended or with a full window; us 0: it has room */
+    const struct window_limits *limits; /* lasts until the next fact */
+    int64_t rate_delay_us;
+    double per_second; /* deliveries that ended in the last minute or two; see pace.h */
+    int64_t mean_us;   /* how long they took; 0 = none ended yet */
 };
 bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest,
                     struct sched_dest_info *ret_info);
@@ -239,11 +244,29 @@ bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest
  * make it skip or repeat. */
 bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_info *ret_info);
 
+struct sched_transport_info {
+    bool dead;
+    struct mono since, until; /* of a dead one */
+    struct slice reason;      /* lasts until the next fact */
+    uint32_t busy, waiting;   /* entries */
+    uint32_t process_limit;   /* 0 = none */
+    int64_t rate_delay_us;
+};
+void sched_transport_get(const struct sched *s, uint32_t transport,
+                         struct sched_transport_info *ret_info);
+
+/* What the last sched_finished did to the window of its destination. */
+struct sched_window_step {
+    uint32_t before, after;
+};
+struct sched_window_step sched_window_step(const struct sched *s);
+
 /* Why a recipient in memory is not being delivered right now: the gates in order, with their
  * values. The first that is closed binds. */
 enum sched_gate_type {
     SCHED_GATE_BUSY,            /* it is being delivered now */
-    SCHED_GATE_UNREAD,          /* not in memory yet: behind the recipient limits */
+    SCHED_GATE_UNREAD,          /* not in memory yet: the message has `value` of the `limit`
+                                   recipients it may have there */
     SCHED_GATE_TRANSPORT_DEAD,  /* until */
     SCHED_GATE_TRANSPORT_LIMIT, /* value of limit deliveries at once */
     SCHED_GATE_TRANSPORT_RATE,  /* until */
@@ -256,12 +279,27 @@ struct sched_gate {
     enum sched_gate_type type;
     bool closed;
     uint64_t value, limit;
-    struct mono until;
+    struct mono since; /* of a closed one; us 0: not known */
+    struct mono until; /* us 0: no time is set */
 };
 #define SCHED_GATES_MAX 12
-/* Number of gates written, 0 when the message is not in memory. */
-size_t sched_why(const struct sched *s, struct mono now, struct sched_msg msg, uint32_t rcpt_n,
-                 struct sched_gate gates[SCHED_GATES_MAX]);
+
+/* What some recipients of one message, for one destination, wait for. */
+struct sched_wait {
+    uint32_t transport;
+    struct slice dest;        /* lasts until the next fact; empty: the recipients are unread */
+    struct sched_entry entry; /* the first that is being delivered; n 0: all of them wait */
+    uint32_t entries;         /* of the message for this destination, under way or waiting */
+    struct sched_gate gates[SCHED_GATES_MAX];
+    size_t gate_count;
+};
+
+/* Groups recipients of a message by what they wait for. `rcpts` are numbers in ascending order;
+ * ret_group[i] is the place of rcpts[i] in ret_waits, which has room for `count`. Returns the
+ * number of groups, 0 when the message is not in memory. Costs as much as the message has
+ * recipients in memory. */
+size_t sched_why(const struct sched *s, struct sched_msg msg, const uint32_t *rcpts, size_t count,
+                 uint32_t *ret_group, struct sched_wait *ret_waits);
 
 /* Abort unless every invariant holds; linear in everything. For tests, fuzzing and simulation. */
 void sched_audit(const struct sched *s);

@@ -466,13 +466,14 @@ static unsigned ask_why(struct queue *q, const json_t *question, json_t **ret_an
                          &id));
     json_array_foreach(json_object_get(*ret_answer, "recipients"), i, rcpt)
     {
-        struct sched_gate gates[SCHED_GATES_MAX];
-        uint32_t n = (uint32_t)json_integer_value(json_object_get(rcpt, "n"));
-        size_t count = sched_why(q->sched, clock_mono(), (struct sched_msg){id.n}, n, gates);
+        uint32_t n = (uint32_t)json_integer_value(json_object_get(rcpt, "n")), group;
+        struct sched_wait wait;
         json_t *array = json_array();
 
-        for (size_t j = 0; j < count; j++) {
-            CHECK(json_array_append_new(array, gate_json(&gates[j])) == 0);
+        if (sched_why(q->sched, (struct sched_msg){id.n}, &n, 1, &group, &wait) > 0) {
+            for (size_t j = 0; j < wait.gate_count; j++) {
+                CHECK(json_array_append_new(array, gate_json(&wait.gates[j])) == 0);
+            }
         }
         set(rcpt, "gates", array);
     }

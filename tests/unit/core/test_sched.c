@@ -660,12 +660,24 @@ static void connections_are_cached_while_deliveries_follow_closely(void **state)
     bench_end(&b);
 }
 
+/* The group of one recipient, or NULL when its message is not in memory. */
+static const struct sched_wait *why(const struct bench *b, uint64_t msg, uint32_t n)
+{
+    static struct sched_wait wait;
+    uint32_t group;
+
+    if (sched_why(b->s, (struct sched_msg){msg}, &n, 1, &group, &wait) == 0) {
+        return NULL;
+    }
+    assert_int_equal(group, 0);
+    return &wait;
+}
+
 static void why_names_the_gate_that_binds(void **state)
 {
-    struct sched_gate gates[SCHED_GATES_MAX];
     struct sched_transport_policy policy = usual();
+    const struct sched_wait *w;
     struct bench b;
-    size_t count;
 
     (void)state;
     policy.window.initial = policy.window.max = 1;
@@ -674,19 +686,124 @@ static void why_names_the_gate_that_binds(void **state)
     open_msg(&b, 2, "a");
     open_msg(&b, 3, "b a");
     DECIDES(&b, "m1:a(1) m3:b(1)");
-    assert_int_equal(sched_why(b.s, b.now, (struct sched_msg){9}, 0, gates), 0);
-    assert_int_equal(sched_why(b.s, b.now, (struct sched_msg){1}, 0, gates), 1);
-    assert_int_equal(gates[0].type, SCHED_GATE_BUSY);
-    assert_int_equal(sched_why(b.s, b.now, (struct sched_msg){1}, 5, gates), 1);
-    assert_int_equal(gates[0].type, SCHED_GATE_UNREAD);
-    count = sched_why(b.s, b.now, (struct sched_msg){3}, 2, gates);
-    assert_int_equal(count, 7);
-    for (size_t i = 0; i < count; i++) {
-        assert_int_equal(gates[i].closed,
-                         gates[i].type == SCHED_GATE_WINDOW || gates[i].type == SCHED_GATE_BEHIND);
+    b.now.us += 3 * S;
+    assert_null(why(&b, 9, 0));
+    w = why(&b, 1, 0);
+    assert_int_equal(w->gate_count, 1);
+    assert_int_equal(w->gates[0].type, SCHED_GATE_BUSY);
+    assert_int_equal(w->gates[0].since.us, b.now.us - 3 * S);
+    assert_int_not_equal(w->entry.n, 0);
+    w = why(&b, 1, 5);
+    assert_int_equal(w->gate_count, 1);
+    assert_int_equal(w->gates[0].type, SCHED_GATE_UNREAD);
+    assert_int_equal(w->dest.len, 0);
+    w = why(&b, 3, 2);
+    assert_true(slice_equal(w->dest, SLICE("a")));
+    assert_int_equal(w->entry.n, 0);
+    assert_int_equal(w->gate_count, 7);
+    for (size_t i = 0; i < w->gate_count; i++) {
+        const struct sched_gate *g = &w->gates[i];
+
+        assert_int_equal(g->closed, g->type == SCHED_GATE_WINDOW || g->type == SCHED_GATE_BEHIND);
+        assert_int_equal(g->since.us, g->closed ? b.now.us - 3 * S : 0);
     }
-    assert_int_equal(gates[5].limit, 1);
-    assert_int_equal(gates[6].value, 1);
+    assert_int_equal(w->gates[5].limit, 1);
+    assert_int_equal(w->gates[6].value, 1);
+    bench_end(&b);
+}
+
+static void why_groups_recipients_by_destination_and_what_is_under_way(void **state)
+{
+    static const uint32_t rcpts[] = {0, 2, 4, 6, 8, 10, 99};
+    struct sched_transport_policy policy = usual();
+    struct sched_wait waits[COUNT(rcpts)];
+    uint32_t group[COUNT(rcpts)];
+    struct bench b;
+
+    (void)state;
+    policy.dest_recipient_limit = 2;
+    policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a a a b b");
+    DECIDES(&b, "m1:a(2) m1:b(2)");
+    assert_int_equal(sched_why(b.s, (struct sched_msg){1}, rcpts, COUNT(rcpts), group, waits), 4);
+    assert_int_not_equal(waits[group[0]].entry.n, 0);
+    assert_true(slice_equal(waits[group[0]].dest, SLICE("a")));
+    assert_int_equal(waits[group[0]].entries, 2);
+    assert_int_equal(group[0], group[1]);
+    assert_int_equal(waits[group[2]].entry.n, 0);
+    assert_true(slice_equal(waits[group[2]].dest, SLICE("a")));
+    assert_int_equal(group[2], group[3]);
+    assert_true(slice_equal(waits[group[4]].dest, SLICE("b")));
+    assert_int_equal(group[4], group[5]);
+    assert_int_equal(waits[group[6]].gates[0].type, SCHED_GATE_UNREAD);
+    bench_end(&b);
+}
+
+static void closed_gates_say_since_when_and_until_when(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct sched_dest_info info;
+    struct bench b;
+    struct mono died;
+
+    (void)state;
+    policy.process_limit = 1;
+    policy.transport_rate_delay_us = 10 * S;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a");
+    open_msg(&b, 2, "b");
+    DECIDES(&b, "m1:a(1)");
+    assert_true(why(&b, 2, 0)->gates[1].closed);
+    assert_int_equal(why(&b, 2, 0)->gates[1].since.us, b.now.us);
+    assert_true(why(&b, 2, 0)->gates[2].closed);
+    assert_int_equal(why(&b, 2, 0)->gates[2].since.us, b.now.us);
+    assert_int_equal(why(&b, 2, 0)->gates[2].until.us, b.now.us + 10 * S);
+    bench_end(&b);
+
+    policy = usual();
+    policy.dest_recipient_limit = 1;
+    bench_start(&b, &policy);
+    open_msg(&b, 1, "a a a a");
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1)");
+    kill_a(&b);
+    died = b.now;
+    b.now.us += 7 * S;
+    assert_true(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    assert_int_equal(info.since.us, died.us);
+    sched_transport_failed(b.s, b.now, 0, SLICE("4.3.0 no agent"));
+    struct sched_transport_info t;
+    sched_transport_get(b.s, 0, &t);
+    assert_true(t.dead);
+    assert_int_equal(t.since.us, b.now.us);
+    bench_end(&b);
+}
+
+static void the_pace_of_a_destination_is_known(void **state)
+{
+    struct sched_transport_policy policy = usual();
+    struct sched_dest_info info;
+    struct bench b;
+
+    (void)state;
+    policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &policy);
+    for (uint64_t i = 1; i <= 10; i++) {
+        open_msg(&b, i, "a");
+    }
+    for (uint64_t i = 1; i <= 9; i++) {
+        char want[40];
+
+        (void)snprintf(want, sizeof want, "m%d. m%d:a(1)", (int)i - 1, (int)i);
+        DECIDES(&b, i == 1 ? "m1:a(1)" : want);
+        b.now.us += 2 * S;
+        finish(&b, i, "a", SCHED_OK);
+        assert_int_equal(sched_window_step(b.s).before, 1);
+        assert_int_equal(sched_window_step(b.s).after, 1);
+    }
+    assert_true(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    assert_int_equal(info.mean_us, 2 * S);
+    assert_true(info.per_second > 0.4 && info.per_second < 0.6);
     bench_end(&b);
 }
 
@@ -757,5 +874,8 @@ UNIT_MAIN(cmocka_unit_test(recipients_are_grouped_by_destination),
           cmocka_unit_test(an_invented_result_is_refused),
           cmocka_unit_test(connections_are_cached_while_deliveries_follow_closely),
           cmocka_unit_test(why_names_the_gate_that_binds),
+          cmocka_unit_test(why_groups_recipients_by_destination_and_what_is_under_way),
+          cmocka_unit_test(closed_gates_say_since_when_and_until_when),
+          cmocka_unit_test(the_pace_of_a_destination_is_known),
           cmocka_unit_test(all_destinations_can_be_listed),
           cmocka_unit_test(a_destination_can_have_a_policy_of_its_own))

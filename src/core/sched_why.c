@@ -1,0 +1,239 @@
+/*
+ * Why a recipient waits. Nothing here changes anything.
+ */
+#include "check.h"
+#include "sched_private.h"
+
+void sched_transport_get(const struct sched *s, uint32_t transport,
+                         struct sched_transport_info *ret_info)
+{
+    const struct transport *t;
+
+    CHECK(transport < s->transport_count);
+    t = s->transports[transport];
+    *ret_info = (struct sched_transport_info){
+        .dead = t->reason != NULL,
+        .since = t->reason != NULL ? t->died : (struct mono){0},
+        .until = t->reason != NULL ? (struct mono){t->dead.at_us} : (struct mono){0},
+        .reason = reason_slice(t->reason),
+        .busy = t->busy,
+        .waiting = t->waiting,
+        .process_limit = t->policy.process_limit,
+        .rate_delay_us = t->policy.transport_rate_delay_us,
+    };
+}
+
+struct sched_window_step sched_window_step(const struct sched *s)
+{
+    return s->step;
+}
+
+/* ---- position ------------------------------------------------------------------------------- */
+
+/* Entries of jobs that come before in the list, for the same destination. */
+static uint64_t entries_before(const struct tree_node *node, const struct job *j)
+{
+    uint64_t count = 0;
+
+    while (node != NULL) {
+        const struct peer *p = PEER_OF(node);
+        const struct entry *e;
+
+        if (!order_before(&p->job->place, &j->place)) {
+            node = node->left;
+            continue;
+        }
+        TAILQ_FOREACH(e, &p->waiting, link)
+        {
+            count++;
+        }
+        count += entries_before(node->left, j);
+        node = node->right;
+    }
+    return count;
+}
+
+/* ---- gates ---------------------------------------------------------------------------------- */
+
+/* `g.since` is told of a closed gate only. */
+static void gate(struct sched_wait *w, struct sched_gate g)
+{
+    CHECK(w->gate_count < SCHED_GATES_MAX);
+    g.since.us = g.closed ? g.since.us : 0;
+    g.until.us = g.closed ? g.until.us : 0;
+    w->gates[w->gate_count++] = g;
+}
+
+static void transport_gates(const struct transport *t, struct sched_wait *w)
+{
+    const struct sched_transport_policy *policy = &t->policy;
+
+    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_DEAD,
+                                .closed = t->reason != NULL,
+                                .since = t->died,
+                                .until = {t->dead.at_us}});
+    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_LIMIT,
+                                .closed =
+                                    policy->process_limit > 0 && t->busy >= policy->process_limit,
+                                .value = t->busy,
+                                .limit = policy->process_limit,
+                                .since = t->full});
+    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_RATE,
+                                .closed = t->rate_locked,
+                                .since = {t->rate.at_us - policy->transport_rate_delay_us},
+                                .until = {t->rate.at_us}});
+}
+
+static void dest_gates(const struct dest *d, struct sched_wait *w)
+{
+    struct mono since = {d->since_us}, until = {d->timer.at_us};
+
+    gate(w, (struct sched_gate){.type = SCHED_GATE_DEST_DEAD,
+                                .closed = d->state == DEST_DEAD,
+                                .since = since,
+                                .until = until});
+    gate(w, (struct sched_gate){.type = SCHED_GATE_DEST_RATE,
+                                .closed = d->state == DEST_SUSPENDED,
+                                .since = since,
+                                .until = until});
+    gate(w, (struct sched_gate){.type = SCHED_GATE_WINDOW,
+                                .closed = d->busy_count >= d->window.size,
+                                .value = d->busy_count,
+                                .limit = d->window.size,
+                                .since = since});
+}
+
+static void describe_waiting(const struct peer *p, struct sched_wait *w)
+{
+    uint64_t before = entries_before(p->dest->waiting, p->job);
+
+    transport_gates(p->dest->transport, w);
+    dest_gates(p->dest, w);
+    gate(w, (struct sched_gate){.type = SCHED_GATE_BEHIND,
+                                .closed = before > 0,
+                                .value = before,
+                                .since = {p->job->message->queued_s * US_PER_S}});
+}
+
+static void describe_busy(const struct sched *s, const struct entry *e, struct sched_wait *w)
+{
+    const struct busy_slot *slot = &s->busy[e->slot];
+
+    w->entry.n = slot->id;
+    gate(w, (struct sched_gate){.type = SCHED_GATE_BUSY, .closed = true, .since = slot->started});
+}
+
+static void describe_unread(const struct message *m, struct sched_wait *w)
+{
+    gate(w, (struct sched_gate){.type = SCHED_GATE_UNREAD,
+                                .closed = true,
+                                .value = m->rcpt_count,
+                                .limit = m->rcpt_limit > 0 ? (uint64_t)m->rcpt_limit : 0,
+                                .since = {m->queued_s * US_PER_S}});
+}
+
+/* ---- recipients ----------------------------------------------------------------------------- */
+
+#define GROUP_NONE UINT32_MAX
+
+struct grouping {
+    const uint32_t *rcpts;
+    size_t count;
+    uint32_t *group;
+    struct sched_wait *waits;
+    size_t wait_count;
+};
+
+/* Put the recipients of an entry that were asked for into a group, which is made when the first is
+ * found. */
+static bool take_entry(struct grouping *g, const struct entry *e, uint32_t *group)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < e->count; i++) {
+        uint32_t n = entry_rcpts(e)[i];
+        size_t from = 0, to = g->count;
+
+        while (from < to) {
+            size_t middle = from + (to - from) / 2;
+
+            if (g->rcpts[middle] < n) {
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
+        }
+        if (from == g->count || g->rcpts[from] != n) {
+            continue;
+        }
+        if (*group == GROUP_NONE) {
+            const struct dest *d = e->peer->dest;
+
+            *group = (uint32_t)g->wait_count++;
+            g->waits[*group] = (struct sched_wait){.transport = d->transport->index,
+                                                   .dest = slice_of(d->name, d->name_len),
+                                                   .entries = e->peer->entries};
+            found = true;
+        }
+        g->group[from] = *group;
+    }
+    return found;
+}
+
+static void group_peer(const struct sched *s, struct grouping *g, const struct peer *p)
+{
+    uint32_t waiting = GROUP_NONE, busy = GROUP_NONE, count = 0;
+    const struct entry *e;
+
+    TAILQ_FOREACH(e, &p->waiting, link)
+    {
+        count++;
+        if (take_entry(g, e, &waiting)) {
+            describe_waiting(p, &g->waits[waiting]);
+        }
+    }
+    if (count == p->entries) {
+        return;
+    }
+    TAILQ_FOREACH(e, &p->dest->busy, link)
+    {
+        if (e->peer == p && take_entry(g, e, &busy)) {
+            describe_busy(s, e, &g->waits[busy]);
+        }
+    }
+}
+
+size_t sched_why(const struct sched *s, struct sched_msg msg, const uint32_t *rcpts, size_t count,
+                 uint32_t *ret_group, struct sched_wait *ret_waits)
+{
+    struct grouping g = {
+        .rcpts = rcpts, .count = count, .group = ret_group, .waits = ret_waits, .wait_count = 0};
+    uint32_t unread = GROUP_NONE;
+    const struct message *m;
+    const struct job *j;
+
+    HASH_FIND(hh, s->messages, &msg, sizeof msg, m);
+    if (m == NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ret_group[i] = GROUP_NONE;
+    }
+    LIST_FOREACH(j, &m->jobs, of_message)
+    {
+        for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
+            group_peer(s, &g, CONTAINER_OF(n, const struct peer, ring));
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (ret_group[i] == GROUP_NONE) {
+            if (unread == GROUP_NONE) {
+                unread = (uint32_t)g.wait_count++;
+                ret_waits[unread] = (struct sched_wait){0};
+                describe_unread(m, &ret_waits[unread]);
+            }
+            ret_group[i] = unread;
+        }
+    }
+    return g.wait_count;
+}
