@@ -1,0 +1,74 @@
+/*
+ * SCRAM-SHA-256 (RFC 5802, 7677), both sides, without channel binding: a login that neither shows
+ * the password on the wire nor needs it in the auth file.
+ *
+ *   client  n,,n=USER,r=NONCE
+ *   server  r=NONCE+MORE,s=SALT,i=ROUNDS
+ *   client  c=biws,r=NONCE+MORE,p=PROOF
+ *   server  v=SIGNATURE
+ *
+ * Messages are passed here as plain text; the protocol around them sends each in base64.
+ */
+#ifndef MAILQ_MAILQ_SCRAM_H
+#define MAILQ_MAILQ_SCRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "slice.h"
+
+#define MAILQ_SCRAM_KEY        32 /* bytes of a key and of a proof: SHA-256 */
+#define MAILQ_SCRAM_SALT_MAX   64
+#define MAILQ_SCRAM_ROUNDS_MIN 4096
+#define MAILQ_SCRAM_ROUNDS_MAX 10000000
+#define MAILQ_SCRAM_TEXT_MAX   1024 /* bytes of a message */
+
+/* What a login is checked against. */
+struct mailq_scram_secret {
+    uint32_t rounds;
+    uint8_t salt[MAILQ_SCRAM_SALT_MAX];
+    size_t salt_len;
+    uint8_t stored_key[MAILQ_SCRAM_KEY], server_key[MAILQ_SCRAM_KEY];
+};
+
+/* Derive it from a password (PBKDF2 with HMAC-SHA-256). salt_len 1..MAILQ_SCRAM_SALT_MAX. */
+void mailq_scram_derive(struct slice password, const uint8_t *salt, size_t salt_len,
+                        uint32_t rounds, struct mailq_scram_secret *ret_secret);
+
+/* As it stands in an auth file: "ROUNDS,SALT,STORED-KEY,SERVER-KEY", the last three in base64. */
+void mailq_scram_print(const struct mailq_scram_secret *secret, struct buf *out);
+bool mailq_scram_parse(struct slice text, struct mailq_scram_secret *ret_secret);
+
+/* Base64, strict: no blanks, padded. False when it is none or longer than `max` bytes. */
+void mailq_base64_put(struct buf *out, struct slice bytes);
+bool mailq_base64_get(struct slice text, struct buf *ret_bytes);
+
+/* One login; buffers are owned, mailq_scram_fini releases them. Both sides keep the same. */
+struct mailq_scram {
+    struct buf nonce; /* the client's, then both */
+    struct buf auth_message;
+    struct mailq_scram_secret secret;          /* server: what it is checked against */
+    uint8_t server_signature[MAILQ_SCRAM_KEY]; /* client: what it expects */
+};
+void mailq_scram_init(struct mailq_scram *x);
+void mailq_scram_fini(struct mailq_scram *x);
+
+/* The server's side. The user's name is part of the first message: find it out, look the secret up,
+ * go on. `nonce` is fresh random text of printable bytes without commas. For a user that is not
+ * there go on all the same with a made-up secret, so that nobody learns who is. False: not the
+ * message that was expected. */
+bool mailq_scram_first_user(struct slice message, struct buf *ret_user);
+bool mailq_scram_server_first(struct mailq_scram *x, struct slice message, struct slice nonce,
+                              const struct mailq_scram_secret *secret, struct buf *ret_message);
+bool mailq_scram_server_final(struct mailq_scram *x, struct slice message, struct buf *ret_message);
+
+/* The client's side. */
+void mailq_scram_client_first(struct mailq_scram *x, struct slice user, struct slice nonce,
+                              struct buf *ret_message);
+bool mailq_scram_client_final(struct mailq_scram *x, struct slice message, struct slice password,
+                              struct buf *ret_message);
+bool mailq_scram_client_verify(const struct mailq_scram *x, struct slice message);
+
+#endif

@@ -1,0 +1,193 @@
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "mailq_scram.h"
+
+/* The dialogue of RFC 7677, section 3. */
+static void rfc_example(void **unused)
+{
+    struct mailq_scram client, server;
+    struct mailq_scram_secret secret;
+    struct buf salt, out, user;
+
+    (void)unused;
+    buf_init(&salt, 100);
+    buf_init(&out, 1000);
+    buf_init(&user, 100);
+    mailq_scram_init(&client);
+    mailq_scram_init(&server);
+
+    mailq_scram_client_first(&client, SLICE("user"), SLICE("rOprNGfwEbeRWgbNEkqO"), &out);
+    assert_string_equal(buf_cstr(&out), "n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+    assert_true(mailq_scram_first_user(buf_slice(&out), &user));
+    assert_string_equal(buf_cstr(&user), "user");
+
+    assert_true(mailq_base64_get(SLICE("W22ZaJ0SNY7soEsUEjb6gQ=="), &salt));
+    mailq_scram_derive(SLICE("pencil"), (const uint8_t *)buf_slice(&salt).ptr, buf_len(&salt), 4096,
+                       &secret);
+    struct buf answer;
+    buf_init(&answer, 1000);
+    assert_true(mailq_scram_server_first(
+        &server, buf_slice(&out), SLICE("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"), &secret, &answer));
+    assert_string_equal(buf_cstr(&answer), "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+                                           "s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096");
+    buf_clear(&out);
+    assert_true(mailq_scram_client_final(&client, buf_slice(&answer), SLICE("pencil"), &out));
+    assert_string_equal(buf_cstr(&out),
+                        "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+                        "p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+    buf_clear(&answer);
+    assert_true(mailq_scram_server_final(&server, buf_slice(&out), &answer));
+    assert_string_equal(buf_cstr(&answer), "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    assert_true(mailq_scram_client_verify(&client, buf_slice(&answer)));
+    assert_false(mailq_scram_client_verify(
+        &client, SLICE("v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")));
+
+    mailq_scram_fini(&client);
+    mailq_scram_fini(&server);
+    buf_fini(&answer);
+    buf_fini(&salt);
+    buf_fini(&out);
+    buf_fini(&user);
+}
+
+/* Log in with a password; may it? */
+static bool login(const char *user, const char *password, const struct mailq_scram_secret *secret,
+                  bool cut_last)
+{
+    struct mailq_scram client, server;
+    struct buf first, challenge, final, answer;
+    bool ok;
+
+    mailq_scram_init(&client);
+    mailq_scram_init(&server);
+    buf_init(&first, 3000);
+    buf_init(&challenge, 3000);
+    buf_init(&final, 3000);
+    buf_init(&answer, 3000);
+    mailq_scram_client_first(&client, slice_string(user), SLICE("abc"), &first);
+    assert_true(
+        mailq_scram_server_first(&server, buf_slice(&first), SLICE("def"), secret, &challenge));
+    assert_true(
+        mailq_scram_client_final(&client, buf_slice(&challenge), slice_string(password), &final));
+    if (cut_last) {
+        buf_truncate(&final, buf_len(&final) - 1);
+    }
+    ok = mailq_scram_server_final(&server, buf_slice(&final), &answer) &&
+         mailq_scram_client_verify(&client, buf_slice(&answer));
+    mailq_scram_fini(&client);
+    mailq_scram_fini(&server);
+    buf_fini(&first);
+    buf_fini(&challenge);
+    buf_fini(&final);
+    buf_fini(&answer);
+    return ok;
+}
+
+static void only_the_password_fits(void **unused)
+{
+    struct mailq_scram_secret secret, again;
+    struct buf text;
+
+    (void)unused;
+    mailq_scram_derive(SLICE("right"), (const uint8_t *)"salt", 4, MAILQ_SCRAM_ROUNDS_MIN, &secret);
+    buf_init(&text, 300);
+    mailq_scram_print(&secret, &text);
+    assert_true(mailq_scram_parse(buf_slice(&text), &again));
+    assert_memory_equal(&secret, &again, sizeof secret);
+    assert_true(login("a,b=c", "right", &again, false));
+    assert_false(login("a,b=c", "Right", &again, false));
+    assert_false(login("a,b=c", "", &again, false));
+    assert_false(login("a,b=c", "right", &again, true));
+    buf_fini(&text);
+}
+
+static void bad_secrets_are_refused(void **unused)
+{
+    static const char key[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    const char *const formats[] = {
+        "4095,c2FsdA==,%s,%s",  "10000001,c2FsdA==,%s,%s", "-1,c2FsdA==,%s,%s",
+        "4096,,%s,%s",          "4096,c2FsdA=,%s,%s",      "4096,c2FsdA==,%s",
+        "4096,c2FsdA==,%s,%s,", "4096,c2F=dA==,%s,%s",     "4096,c2FsdA==,AA%s,%s",
+    };
+    struct mailq_scram_secret secret;
+    char text[300];
+
+    (void)unused;
+    assert_true(snprintf(text, sizeof text, "4096,c2FsdA==,%s,%s", key, key) > 0);
+    assert_true(mailq_scram_parse(slice_string(text), &secret));
+    for (size_t i = 0; i < COUNT(formats); i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        assert_true(snprintf(text, sizeof text, formats[i], key, key) > 0);
+#pragma GCC diagnostic pop
+        if (mailq_scram_parse(slice_string(text), &secret)) {
+            fail_msg("taken: %s", text);
+        }
+    }
+}
+
+static void odd_messages_are_refused(void **unused)
+{
+    static const char *const firsts[] = {
+        "",
+        "n",
+        "n,,",
+        "y,,n=u,r=x",
+        "n,,n=u",
+        "n,,n=u,r=",
+        "n,,n=,r=x",
+        "n,,m=ext,n=u,r=x",
+        "n,,n=u=2,r=x",
+        "p=tls-unique,,n=u,r=x",
+        "n,a=other,n=u,r=x",
+    };
+    static const char *const challenges[] = {
+        "",
+        "r=abc",
+        "r=abc,s=c2FsdA==,i=4096",
+        "r=abcdef,s=,i=4096",
+        "r=abcdef,s=c2FsdA==,i=1",
+        "r=xbcdef,s=c2FsdA==,i=4096",
+        "r=abcdef,s=c2FsdA==,i=99999999999999999999",
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(firsts); i++) {
+        struct buf user;
+
+        buf_init(&user, 100);
+        if (mailq_scram_first_user(slice_string(firsts[i]), &user)) {
+            fail_msg("taken: %s", firsts[i]);
+        }
+        buf_fini(&user);
+    }
+    for (size_t i = 0; i < COUNT(challenges); i++) {
+        struct mailq_scram client;
+        struct buf out;
+
+        mailq_scram_init(&client);
+        buf_init(&out, 1000);
+        mailq_scram_client_first(&client, SLICE("u"), SLICE("abc"), &out);
+        buf_clear(&out);
+        if (mailq_scram_client_final(&client, slice_string(challenges[i]), SLICE("p"), &out)) {
+            fail_msg("taken: %s", challenges[i]);
+        }
+        mailq_scram_fini(&client);
+        buf_fini(&out);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rfc_example),
+        cmocka_unit_test(only_the_password_fits),
+        cmocka_unit_test(bad_secrets_are_refused),
+        cmocka_unit_test(odd_messages_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
