@@ -114,7 +114,7 @@ static char *pack(struct slice **texts, size_t count)
 
 static void pack_message(struct memory_fields *f)
 {
-    struct slice *texts[] = {&f->m.sender, &f->m.envid, &f->m.reason, &f->m.client};
+    struct slice *texts[] = {&f->m.sender, &f->m.envid, &f->m.reason, &f->m.client, &f->m.parked};
 
     f->block = pack(texts, sizeof texts / sizeof texts[0]);
 }
@@ -500,6 +500,7 @@ static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret
         fields.claimed = false;
         fields.m.state = SPOOL_DEFERRED;
         fields.m.due = due;
+        fields.m.parked = SLICE("");
         set_fields(s, msg, fields);
     }
     return 0;
@@ -566,6 +567,7 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
 
         fields.m.state = SPOOL_CORRUPT;
         fields.m.reason = reason;
+        fields.m.parked = SLICE("");
         pack_message(&fields);
         set_fields(s, msg, fields);
     }
@@ -612,6 +614,37 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
         ret_ids[count++] = (struct msg_id){msg->id};
     }
     *ret_count = count;
+    return 0;
+}
+
+/* As a search, it goes through all messages. */
+static int claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
+                        struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct memory_message *msg;
+    size_t count = 0;
+    bool more = false;
+
+    TAILQ_FOREACH(msg, &s->in_order, by_id)
+    {
+        if (msg->f.gone || msg->f.claimed || !slice_equal(msg->f.m.parked, key)) {
+            continue;
+        }
+        if (count == max) {
+            more = true;
+            break;
+        }
+        struct memory_fields fields = msg->f;
+        fields.claimed = true;
+        fields.m.due = now;
+        fields.m.parked = SLICE("");
+        pack_message(&fields);
+        set_fields(s, msg, fields);
+        ret_ids[count++] = (struct msg_id){msg->id};
+    }
+    *ret_count = count;
+    *ret_more = more;
     return 0;
 }
 
@@ -847,6 +880,36 @@ static int destinations(struct spool *sp, size_t max, struct spool_destination *
     return 0;
 }
 
+static int parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
+                       size_t *ret_count)
+{
+    struct memory_spool *s = memory_of(sp);
+    const struct memory_message *msg;
+    size_t count = 0;
+
+    text_pool_clear(&s->pool);
+    after = text_pool_add(&s->pool, after);
+    for (; count < max; count++) {
+        struct slice next = SLICE("");
+
+        TAILQ_FOREACH(msg, &s->in_order, by_id)
+        {
+            struct slice key = msg->f.m.parked;
+
+            if (!msg->f.gone && slice_compare(key, after) > 0 &&
+                (next.len == 0 || slice_compare(key, next) < 0)) {
+                next = key;
+            }
+        }
+        if (next.len == 0) {
+            break;
+        }
+        ret_keys[count] = after = text_pool_add(&s->pool, next);
+    }
+    *ret_count = count;
+    return 0;
+}
+
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
     (void)sp; /* as much as there is memory */
@@ -890,6 +953,7 @@ static const struct spool_engine memory_engine = {
     .set_aside = set_aside,
     .unclaim = unclaim,
     .claim = claim,
+    .claim_parked = claim_parked,
     .next_due = next_due,
     .is_claimed = is_claimed,
     .read = read_message,
@@ -899,6 +963,7 @@ static const struct spool_engine memory_engine = {
     .count = count_matches,
     .totals = totals,
     .destinations = destinations,
+    .parked_keys = parked_keys,
     .free_bytes = free_bytes,
 };
 

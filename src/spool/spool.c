@@ -181,9 +181,9 @@ static bool rcpt_fits(const struct spool_rcpt *r)
 static bool message_fits(const struct spool_message *m, const struct spool_rcpt *rcpts,
                          uint32_t rcpt_count)
 {
-    if (!word_fits(m->sender, SPOOL_SENDER_MAX) || !word_fits(m->envid, DSN_ENVID_MAX) ||
-        (m->flags & ~(unsigned)MESSAGE_FLAGS) != 0 || rcpt_count == 0 ||
-        rcpt_count > SPOOL_RCPTS_MAX) {
+    if (!word_fits(m->parked, SPOOL_PARKED_MAX) || !word_fits(m->sender, SPOOL_SENDER_MAX) ||
+        !word_fits(m->envid, DSN_ENVID_MAX) || (m->flags & ~(unsigned)MESSAGE_FLAGS) != 0 ||
+        rcpt_count == 0 || rcpt_count > SPOOL_RCPTS_MAX) {
         return false;
     }
     for (uint32_t i = 0; i < rcpt_count; i++) {
@@ -221,7 +221,7 @@ int spool_submit(struct spool *sp, const struct spool_message *m, const struct s
     struct buf prefix;
     int err;
 
-    CHECK(!claim || hold_reason.len == 0);
+    CHECK(claim + (hold_reason.len > 0) + (m->parked.len > 0) <= 1);
     if (!message_fits(m, rcpts, rcpt_count)) {
         return spool_fail(sp, -EINVAL, "submit: an address or a parameter is longer than allowed");
     }
@@ -240,7 +240,9 @@ int spool_submit(struct spool *sp, const struct spool_message *m, const struct s
     }
     stored.id = id;
     stored.size = n.size;
-    stored.state = hold_reason.len > 0 ? SPOOL_HOLD : SPOOL_INCOMING;
+    stored.state = hold_reason.len > 0 ? SPOOL_HOLD
+                   : m->parked.len > 0 ? SPOOL_DEFERRED
+                                       : SPOOL_INCOMING;
     stored.reason = cut(hold_reason, SPOOL_DIAGNOSTIC_MAX);
     stored.client = cut(m->client, SPOOL_REMOTE_MAX);
     stored.rcpt_total = stored.rcpt_pending = rcpt_count;
@@ -366,6 +368,7 @@ int spool_hold(struct spool *sp, struct msg_id id, struct slice reason)
     }
     to.state = SPOOL_HOLD;
     to.reason = slice_of(copy, reason.len);
+    to.parked = SLICE("");
     return sp->engine->change(sp,
                               &(struct spool_change){.from = &from, .to = &to, .end_claim = true});
 }
@@ -401,7 +404,7 @@ int spool_requeue(struct spool *sp, struct msg_id id, struct wall now)
     to.state = SPOOL_INCOMING;
     to.created = to.due = now;
     to.warned = to.force_expire = false;
-    to.reason = SLICE("");
+    to.reason = to.parked = SLICE("");
     return sp->engine->change(
         sp,
         &(struct spool_change){.from = &from, .to = &to, .end_claim = true, .forget_tries = true});
@@ -420,6 +423,30 @@ int spool_set_due(struct spool *sp, struct msg_id id, struct wall due)
     }
     to.due = due;
     return sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
+}
+
+int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due)
+{
+    struct spool_message from, to;
+    char copy[SPOOL_PARKED_MAX]; /* as in spool_hold */
+    int err;
+
+    if (key.len == 0 || !word_fits(key, SPOOL_PARKED_MAX)) {
+        return refuse(sp, id, "a key to park it under is expected");
+    }
+    memcpy(copy, key.ptr, key.len);
+    err = alter_begin(sp, id, &from, &to);
+    if (err != 0) {
+        return err;
+    }
+    if (from.state != SPOOL_INCOMING && from.state != SPOOL_DEFERRED) {
+        return refuse(sp, id, "is on hold or corrupt");
+    }
+    to.state = SPOOL_DEFERRED;
+    to.due = due;
+    to.parked = slice_of(copy, key.len);
+    return sp->engine->change(sp,
+                              &(struct spool_change){.from = &from, .to = &to, .end_claim = true});
 }
 
 int spool_remove(struct spool *sp, struct msg_id id)
@@ -450,6 +477,21 @@ int spool_next_due(struct spool *sp, struct wall *ret_due)
 {
     CHECK(sp->mode == SPOOL_OPEN_WRITE);
     return sp->engine->next_due(sp, ret_due);
+}
+
+int spool_claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
+                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
+{
+    int err = change_begin(sp);
+
+    return err != 0 ? err
+                    : sp->engine->claim_parked(sp, key, now, max, ret_ids, ret_count, ret_more);
+}
+
+int spool_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
+                      size_t *ret_count)
+{
+    return sp->engine->parked_keys(sp, after, max, ret_keys, ret_count);
 }
 
 bool spool_is_claimed(const struct spool *sp, struct msg_id id)

@@ -25,6 +25,14 @@
  *                                       but by spool_remove; spool_hold makes it HOLD again)
  *        any but CORRUPT --spool_requeue--> INCOMING, due now
  *
+ * A DEFERRED message may be parked: it waits for something that is known by a key (the queue
+ * process parks mail under the name of a destination that can't take more now), and
+ * spool_claim_parked finds it by that key before it is due. When it falls due first, spool_claim
+ * finds it as it finds any other, so no key is a trap.
+ *
+ *      spool_park, or submitted with a key          spool_claim_parked, spool_finish, or any change
+ *   --> DEFERRED, parked under a key, due later -->   of state: not parked any more
+ *
  * "Claimed" (Postfix's active queue) is no state on disk: it is known in memory only, from the
  * claim (or the submit that asked for it) to spool_finish, spool_unclaim, spool_hold, spool_remove
  * or the end of the process. So a crash needs no repair: a restarted spool finds every message
@@ -93,6 +101,7 @@ enum spool_rcpt_state {
 #define SPOOL_ROUTE_MAX      512 /* transport, and nexthop */
 #define SPOOL_REMOTE_MAX     512 /* remote, and client */
 #define SPOOL_STATUS_MAX     15
+#define SPOOL_PARKED_MAX     2048               /* a key; longer or empty is -EINVAL */
 #define SPOOL_RCPTS_MAX      UINT32_C(10000000) /* recipients of one message */
 #define SPOOL_CONTENT_MAX    (UINT64_C(1) << 40)
 #define SPOOL_INLINE_MAX     (UINT64_C(1) << 26) /* inline_limit is at most this */
@@ -132,6 +141,7 @@ struct spool_message {
     bool warned;             /* the delay warning was sent */
     bool force_expire;       /* an operator asked for it to be given up at its next turn */
     struct slice reason;     /* of HOLD or CORRUPT */
+    struct slice parked;     /* the key it is parked under; empty = it is not */
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
 };
 
@@ -181,10 +191,10 @@ bool spool_dirty(const struct spool *sp);
 void spool_tidy(struct spool *sp);
 
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
- * non-empty). Uses of *m: sender, envid, flags, arrived, created, due, client. `content_prefix`
- * (the trace header) may hold one mark, the byte 1, that is replaced by the id's text. `claim`
- * claims it at once: the caller keeps it in memory and need not ask for it again (not together with
- * a hold_reason). */
+ * non-empty, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m: sender, envid,
+ * flags, arrived, created, due, client, parked. `content_prefix` (the trace header) may hold one
+ * mark, the byte 1, that is replaced by the id's text. `claim` claims it at once: the caller keeps
+ * it in memory and need not ask for it again (neither held nor parked). */
 int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
                  uint32_t rcpt_count, struct slice content_prefix,
                  const struct spool_content *content, bool claim, struct slice hold_reason,
@@ -222,6 +232,10 @@ int spool_finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_
  * to report. Deletes the message; -EINVAL when it is CORRUPT. */
 int spool_finish_all_done(struct spool *sp, struct msg_id id);
 
+/* End a claim, if there is one, by parking the message under `key`: DEFERRED until `due`, if nobody
+ * asks for that key before. -EINVAL when it is on HOLD or CORRUPT. */
+int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due);
+
 /* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
 void spool_unclaim(struct spool *sp, struct msg_id id);
 
@@ -253,6 +267,17 @@ int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t
 
 /* The earliest due time of an unclaimed INCOMING or DEFERRED message; WALL_NEVER when none. */
 int spool_next_due(struct spool *sp, struct wall *ret_due);
+
+/* Claim up to `max` messages that are parked under `key`, the oldest submissions first: they are
+ * not parked any more and due `now`, so that they go on at once after a crash. *ret_more: are more
+ * parked? A change, part of the batch. The cost does not grow with what is parked. */
+int spool_claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
+                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
+
+/* Keys under which something is parked, claimed or not, in order, those behind `after` (empty =
+ * from the first on), at most `max`. The cost grows with the number of keys alone. */
+int spool_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
+                      size_t *ret_count);
 
 bool spool_is_claimed(const struct spool *sp, struct msg_id id);
 

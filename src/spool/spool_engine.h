@@ -35,7 +35,7 @@ struct spool_new {
 };
 
 /* A change of a message's own fields. `to` differs from the row only in these: state, due, created,
- * warned, force_expire, reason. */
+ * warned, force_expire, reason, parked. */
 struct spool_change {
     const struct spool_message *from; /* as read */
     const struct spool_message *to;
@@ -66,6 +66,8 @@ struct spool_engine {
     void (*unclaim)(struct spool *sp, struct msg_id id);
     int (*claim)(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                  struct msg_id *ret_ids, size_t *ret_count);
+    int (*claim_parked)(struct spool *sp, struct slice key, struct wall now, size_t max,
+                        struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
     int (*next_due)(struct spool *sp, struct wall *ret_due);
     bool (*is_claimed)(const struct spool *sp, struct msg_id id);
 
@@ -80,6 +82,8 @@ struct spool_engine {
     int (*totals)(struct spool *sp, struct spool_totals *ret_totals);
     int (*destinations)(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count);
+    int (*parked_keys)(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
+                       size_t *ret_count);
     int (*free_bytes)(struct spool *sp, uint64_t *ret_bytes);
 };
 

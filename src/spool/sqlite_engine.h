@@ -57,6 +57,8 @@ enum statement {
     ST_CONTENT_DELETE,
     ST_WALK_SAME_DUE,
     ST_WALK_LATER,
+    ST_WALK_PARKED,
+    ST_PARKED_KEY,
     ST_UNLISTED,
     ST_LISTED_HOPS,
     ST_UNLISTED_HOPS,
@@ -133,6 +135,9 @@ int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_c
 int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals);
 int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count);
+
+int sqlite_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
+                       size_t *ret_count);
 
 /* What the row `spool` says; all of it checked. */
 int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,

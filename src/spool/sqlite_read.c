@@ -176,6 +176,7 @@ static int decode_message(struct row *r, struct msg_id id, struct spool_message 
     m.envid = row_text(r, 0, DSN_ENVID_MAX);
     m.client = row_text(r, 0, SPOOL_REMOTE_MAX);
     m.reason = row_text(r, 0, SPOOL_DIAGNOSTIC_MAX);
+    m.parked = row_text(r, 0, SPOOL_PARKED_MAX);
     err = row_result(r, id);
     if (err == 0) {
         *ret_message = m;
@@ -819,6 +820,40 @@ int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *
     err = sqlite_done(s, listed.st, listed.rc);
     err_unlisted = sqlite_done(s, unlisted.st, unlisted.rc);
     err = err != 0 ? err : err_unlisted;
+    if (err == 0) {
+        *ret_count = count;
+    }
+    return err;
+}
+
+/* ---- parked messages ------------------------------------------------------------------------ */
+
+/* Each key costs a search of its own, which is what skips the messages of the one before. */
+int sqlite_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
+                       size_t *ret_count)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    size_t count = 0;
+    int rc = SQLITE_ROW, err = 0;
+
+    text_pool_clear(&s->pool);
+    after = text_pool_add(&s->pool, after);
+    while (err == 0 && count < max) {
+        sqlite3_stmt *st = sqlite_ask(s, ST_PARKED_KEY);
+
+        sqlite_bind_slice(st, 1, after);
+        rc = sqlite_step(s, st);
+        if (rc == SQLITE_ROW) {
+            const void *key = sqlite3_column_text(st, 0);
+
+            after = text_pool_add(&s->pool, slice_of(key, (size_t)sqlite3_column_bytes(st, 0)));
+            ret_keys[count++] = after;
+        }
+        err = sqlite_done(s, st, rc);
+        if (rc != SQLITE_ROW) {
+            break;
+        }
+    }
     if (err == 0) {
         *ret_count = count;
     }

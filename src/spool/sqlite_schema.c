@@ -101,6 +101,9 @@ const struct schema_step schema_steps[] = {
                       "r.last_attempt") ") AS last_attempt,"
                                         "  r.status, r.remote, r.diagnostic"
                                         "  FROM recipient r JOIN message m ON m.id = r.message;"},
+    {"let messages be parked",
+     "ALTER TABLE message ADD COLUMN parked TEXT;"
+     "CREATE INDEX message_parked ON message (parked) WHERE parked IS NOT NULL;"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

@@ -185,6 +185,17 @@ static bool changed(struct sqlite_spool *s)
     return sqlite3_changes(s->db) > 0;
 }
 
+static bool claimable(enum spool_state state)
+{
+    return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
+}
+
+static unsigned order_of(enum spool_state state)
+{
+    CHECK(claimable(state));
+    return state == SPOOL_INCOMING ? CLAIM_INCOMING : CLAIM_DEFERRED;
+}
+
 /* ---- counters ------------------------------------------------------------------------------- */
 
 static void total_add(struct sqlite_spool *s, enum spool_state state, int64_t by)
@@ -467,6 +478,15 @@ static struct slice lower_domain(struct slice address, char space[ADDRESS_MAX])
     return slice_of(space, domain.len);
 }
 
+static void bind_parked(sqlite3_stmt *st, int at, struct slice key)
+{
+    if (key.len > 0) {
+        sqlite_bind_slice(st, at, key);
+    } else if (st != NULL) {
+        CHECK(sqlite3_bind_null(st, at) == SQLITE_OK);
+    }
+}
+
 static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n,
                           bool in_file)
 {
@@ -489,6 +509,7 @@ static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct
     sqlite_bind_slice(st, 13, m->envid);
     sqlite_bind_slice(st, 14, m->client);
     sqlite_bind_slice(st, 15, m->reason);
+    bind_parked(st, 16, m->parked);
     return run(s, st);
 }
 
@@ -557,8 +578,8 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
                                         .in_file = in_file,
                                         .claimed = true,
                                         .unlisted = true});
-    } else if (m->state == SPOOL_INCOMING) {
-        claims_add_due(&s->claims, CLAIM_INCOMING, m->due.us, id.n);
+    } else if (claimable(m->state)) {
+        claims_add_due(&s->claims, order_of(m->state), m->due.us, id.n);
     }
     return 0;
 }
@@ -782,17 +803,6 @@ static int remove_message(struct spool *sp, struct msg_id id)
 
 /* ---- changes of a message's own fields ------------------------------------------------------ */
 
-static bool claimable(enum spool_state state)
-{
-    return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
-}
-
-static unsigned order_of(enum spool_state state)
-{
-    CHECK(claimable(state));
-    return state == SPOOL_INCOMING ? CLAIM_INCOMING : CLAIM_DEFERRED;
-}
-
 static int change(struct spool *sp, const struct spool_change *c)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -811,6 +821,7 @@ static int change(struct spool *sp, const struct spool_change *c)
         sqlite_bind_int(st, 5, to->warned);
         sqlite_bind_int(st, 6, to->force_expire);
         sqlite_bind_slice(st, 7, to->reason);
+        bind_parked(st, 8, to->parked);
     } else { /* leaves the indexes alone */
         st = sqlite_ask(s, ST_MESSAGE_SET_FLAGS);
         sqlite_bind_int(st, 2, to->warned);
@@ -1031,6 +1042,59 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
     return err;
 }
 
+/* The first unclaimed messages of a key, and whether there are more. Claimed ones are met only
+ * when they fell due before anybody asked for their key, so they are few. */
+static int find_parked(struct sqlite_spool *s, struct slice key, size_t max, struct msg_id *ret_ids,
+                       size_t *ret_count, bool *ret_more)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_WALK_PARKED);
+    size_t count = 0;
+    bool more = false;
+    int rc, err;
+
+    sqlite_bind_slice(st, 1, key);
+    while (!more && (rc = sqlite_step(s, st)) == SQLITE_ROW) {
+        uint64_t id = (uint64_t)sqlite3_column_int64(st, 0);
+
+        if (claims_get(&s->claims, id).claimed) {
+            continue;
+        }
+        more = count == max;
+        if (!more) {
+            ret_ids[count++] = (struct msg_id){id};
+        }
+    }
+    err = sqlite_done(s, st, more ? SQLITE_ROW : rc);
+    if (err == 0) {
+        *ret_count = count;
+        *ret_more = more;
+    }
+    return err;
+}
+
+static int claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
+                        struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    size_t count;
+    bool more;
+    int err = find_parked(s, key, max, ret_ids, &count, &more);
+
+    for (size_t i = 0; err == 0 && i < count; i++) {
+        sqlite3_stmt *st = sqlite_ask(s, ST_MESSAGE_SET_DUE);
+
+        sqlite_bind_int(st, 1, (int64_t)ret_ids[i].n);
+        sqlite_bind_int(st, 2, now.us);
+        err = run(s, st);
+        claims_set(&s->claims, ret_ids[i].n, (struct claim_facts){.claimed = true});
+    }
+    if (err == 0) {
+        *ret_count = count;
+        *ret_more = more;
+    }
+    return err;
+}
+
 static int next_due(struct spool *sp, struct wall *ret_due)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -1140,6 +1204,7 @@ static const struct spool_engine sqlite_engine = {
     .set_aside = set_aside,
     .unclaim = unclaim,
     .claim = claim,
+    .claim_parked = claim_parked,
     .next_due = next_due,
     .is_claimed = is_claimed,
     .read = sqlite_read,
@@ -1149,6 +1214,7 @@ static const struct spool_engine sqlite_engine = {
     .count = sqlite_count,
     .totals = sqlite_totals,
     .destinations = sqlite_destinations,
+    .parked_keys = sqlite_parked_keys,
     .free_bytes = free_bytes,
 };
 

@@ -26,22 +26,24 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_INSERT] =
         "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
         " rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender, sender_domain,"
-        " envid, client, reason)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, ?11, ?12, ?13, ?14, ?15)",
+        " envid, client, reason, parked)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, ?11, ?12, ?13, ?14, ?15,"
+        " ?16)",
     [ST_MESSAGE_READ] =
         "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
-        " rcpt_to_report, warned, force_expire, sender, envid, client, reason"
+        " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, '')"
         " FROM message WHERE id = ?1",
     [ST_MESSAGE_BRIEF] =
         "SELECT state, due, size, in_file, EXISTS (SELECT 1 FROM recipient r NOT INDEXED"
         " WHERE r.message = ?1) FROM message WHERE id = ?1",
     [ST_MESSAGE_CHANGE] =
         "UPDATE message"
-        " SET state = ?2, due = ?3, created = ?4, warned = ?5, force_expire = ?6, reason = ?7"
+        " SET state = ?2, due = ?3, created = ?4, warned = ?5, force_expire = ?6, reason = ?7,"
+        " parked = ?8"
         " WHERE id = ?1",
     [ST_MESSAGE_SET_FLAGS] = "UPDATE message SET warned = ?2, force_expire = ?3 WHERE id = ?1",
-    [ST_MESSAGE_SET_DUE] = "UPDATE message SET due = ?2 WHERE id = ?1",
-    [ST_MESSAGE_DEFER] = "UPDATE message SET state = 2, due = ?2 WHERE id = ?1",
+    [ST_MESSAGE_SET_DUE] = "UPDATE message SET due = ?2, parked = NULL WHERE id = ?1",
+    [ST_MESSAGE_DEFER] = "UPDATE message SET state = 2, due = ?2, parked = NULL WHERE id = ?1",
     [ST_MESSAGE_COUNTS] =
         "UPDATE message"
         " SET rcpt_pending = rcpt_pending + ?2, rcpt_to_report = rcpt_to_report + ?3"
@@ -49,7 +51,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_LIST] = "UPDATE message SET listed = 1 WHERE id = ?1",
     /* Of a row that may be damaged: what has a wrong type or value is replaced. */
     [ST_MESSAGE_SET_ASIDE] =
-        "UPDATE message SET state = 4, listed = 1, reason = ?2,"
+        "UPDATE message SET state = 4, listed = 1, reason = ?2, parked = NULL,"
         " rcpt_pending = (SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1"
         " AND r.state = 1),"
         " rcpt_to_report = (SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1"
@@ -125,6 +127,11 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_WALK_LATER] =
         "SELECT due, id FROM message INDEXED BY message_due"
         " WHERE listed = 1 AND state = ?1 AND due > ?2 ORDER BY due, id",
+    [ST_WALK_PARKED] =
+        "SELECT id FROM message INDEXED BY message_parked WHERE parked = ?1 ORDER BY id",
+    [ST_PARKED_KEY] =
+        "SELECT parked FROM message INDEXED BY message_parked WHERE parked > ?1"
+        " ORDER BY parked LIMIT 1",
     [ST_UNLISTED] =
         "SELECT id, due, size, in_file FROM message NOT INDEXED WHERE id >= ?1 AND listed = 0",
     [ST_LISTED_HOPS] =

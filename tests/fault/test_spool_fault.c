@@ -55,9 +55,10 @@ static void tell_message(struct spool *sp, struct msg_id id, struct buf *story)
     size_t count;
 
     fixture_ok(sp, spool_read(sp, id, &m));
-    buf_addf(story, "%.*s state %d due %lld warned %d reason '%.*s' pending %u report %u:",
+    buf_addf(story,
+             "%.*s state %d due %lld warned %d reason '%.*s' parked '%.*s' pending %u report %u:",
              SLICE_ARGS(m.sender), m.state, (long long)m.due.us, m.warned, SLICE_ARGS(m.reason),
-             m.rcpt_pending, m.rcpt_to_report);
+             SLICE_ARGS(m.parked), m.rcpt_pending, m.rcpt_to_report);
     CHECK(fixture_content_ok(sp, &m));
     fixture_ok(sp, spool_read_rcpts(sp, id, 0, false, COUNT(rcpts), rcpts, &count));
     for (size_t i = 0; i < count; i++) {
@@ -193,6 +194,37 @@ static void do_change(struct world *w, size_t n)
     }
 }
 
+/* After a failure one engine may have claimed what the other has not. */
+static bool claims_agree(const struct world *w)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        if (spool_is_claimed(w->sp, w->ids[i]) != spool_is_claimed(w->oracle, w->oracle_ids[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void do_park(struct world *w, size_t n)
+{
+    static const char *const keys[] = {"smtp/example.com", "smtp/example.net"};
+    struct slice key = slice_string(keys[pick(w, COUNT(keys))]);
+    struct wall now = {(int64_t)n};
+    struct msg_id ids[2];
+    size_t count;
+    bool more;
+
+    if (pick(w, 3) > 0) {
+        if (spool_park(w->sp, w->ids[n], key, now) == 0) {
+            fixture_ok(w->oracle, spool_park(w->oracle, w->oracle_ids[n], key, now));
+        }
+    } else if (claims_agree(w) &&
+               spool_claim_parked(w->sp, key, now, COUNT(ids), ids, &count, &more) == 0) {
+        fixture_ok(w->oracle,
+                   spool_claim_parked(w->oracle, key, now, COUNT(ids), ids, &count, &more));
+    }
+}
+
 static void do_commit(struct world *w)
 {
     char *after = tell(w->oracle);
@@ -248,8 +280,8 @@ static void work(struct world *w)
             if (w->count == 0 || pick(w, 2) == 0) {
                 do_submit(w);
             } else {
-                static void (*const does[])(struct world *, size_t) = {do_end, do_settle,
-                                                                       do_change};
+                static void (*const does[])(struct world *, size_t) = {do_end, do_settle, do_change,
+                                                                       do_park};
 
                 does[pick(w, COUNT(does))](w, n);
             }

@@ -241,6 +241,116 @@ static void nothing_open_is_nothing_to_commit(void **state)
     spool_tidy(sp);
 }
 
+static void is_parked(struct msg_id id, const char *key)
+{
+    struct spool_message m;
+
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_int_equal(m.parked.len, strlen(key));
+    assert_memory_equal(m.parked.ptr, key, m.parked.len);
+}
+
+static void what_is_parked_is_found_by_its_key_the_oldest_first(void **state)
+{
+    const struct slice here = SLICE("smtp/a.example"), there = SLICE("smtp/b.example");
+    struct msg_id first = submit(true), second = submit(true), third = submit(true), got[3];
+    struct slice keys[3];
+    bool more = false;
+    size_t count;
+
+    (void)state;
+    fixture_ok(sp, spool_park(sp, third, here, (struct wall){900}));
+    fixture_ok(sp, spool_park(sp, second, there, (struct wall){900}));
+    fixture_ok(sp, spool_park(sp, first, here, (struct wall){950}));
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(state_of(first), SPOOL_DEFERRED);
+    assert_false(spool_is_claimed(sp, first));
+    fixture_ok(sp, spool_parked_keys(sp, SLICE(""), COUNT(keys), keys, &count));
+    assert_int_equal(count, 2);
+    assert_true(slice_equal(keys[0], here));
+    assert_true(slice_equal(keys[1], there));
+
+    fixture_ok(sp, spool_claim_parked(sp, here, (struct wall){200}, 1, got, &count, &more));
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(count, 1);
+    assert_int_equal(got[0].n, first.n);
+    assert_true(more);
+    assert_true(spool_is_claimed(sp, first));
+    is_parked(first, "");
+    fixture_ok(sp, spool_claim_parked(sp, here, (struct wall){200}, 3, got, &count, &more));
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(count, 1);
+    assert_int_equal(got[0].n, third.n);
+    assert_false(more);
+    is_parked(second, "smtp/b.example");
+
+    /* Given back, it is due at once and not when it would have been. */
+    spool_unclaim(sp, first);
+    assert_true(claim_is(first, SPOOL_DEFERRED, 200));
+}
+
+static void what_is_parked_falls_due_as_any_other(void **state)
+{
+    const struct slice key = SLICE("smtp/a.example");
+    struct msg_id id = submit(true), got[1];
+    bool more, gone;
+    size_t count;
+
+    (void)state;
+    fixture_ok(sp, spool_park(sp, id, key, (struct wall){900}));
+    fixture_ok(sp, spool_commit(sp));
+    assert_true(claim_is(id, SPOOL_DEFERRED, 900));
+    fixture_ok(sp, spool_claim_parked(sp, key, (struct wall){900}, 1, got, &count, &more));
+    assert_int_equal(count, 0);
+    assert_false(more);
+    fixture_ok(sp, spool_finish(sp, id, (struct wall){1000}, &gone));
+    fixture_ok(sp, spool_commit(sp));
+    is_parked(id, "");
+}
+
+static void mail_is_submitted_parked(void **state)
+{
+    const struct spool_rcpt rcpt = {.address = SLICE("you@example.net")};
+    const struct spool_content content = {.bytes = SLICE("x"), .fd = -1};
+    struct spool_message m = {.due = {500}, .parked = SLICE("smtp/a.example")};
+    struct msg_id id, got[1];
+    struct spool_totals t;
+    size_t count;
+    bool more;
+
+    (void)state;
+    fixture_ok(sp, spool_submit(sp, &m, &rcpt, 1, SLICE(""), &content, false, SLICE(""), &id));
+    fixture_ok(sp, spool_commit(sp));
+    is_parked(id, "smtp/a.example");
+    fixture_ok(sp, spool_totals(sp, &t));
+    assert_int_equal(t.incoming, 0);
+    assert_int_equal(t.deferred, 1);
+    fixture_ok(sp, spool_claim_parked(sp, m.parked, (struct wall){1}, 1, got, &count, &more));
+    assert_int_equal(count, 1);
+    assert_int_equal(got[0].n, id.n);
+    fixture_ok(sp, spool_commit(sp));
+}
+
+static void holding_and_requeueing_end_the_parking(void **state)
+{
+    const struct slice key = SLICE("smtp/a.example");
+    struct msg_id held = submit(true), requeued = submit(true);
+    struct slice keys[1];
+    size_t count;
+
+    (void)state;
+    fixture_ok(sp, spool_park(sp, held, key, (struct wall){900}));
+    fixture_ok(sp, spool_park(sp, requeued, key, (struct wall){900}));
+    fixture_ok(sp, spool_hold(sp, held, SLICE("look at it")));
+    fixture_ok(sp, spool_requeue(sp, requeued, (struct wall){300}));
+    fixture_ok(sp, spool_commit(sp));
+    fixture_ok(sp, spool_parked_keys(sp, SLICE(""), 1, keys, &count));
+    assert_int_equal(count, 0);
+    assert_int_equal(spool_park(sp, held, key, (struct wall){900}), -EINVAL);
+    assert_int_equal(spool_park(sp, requeued, SLICE(""), (struct wall){900}), -EINVAL);
+    fixture_ok(sp, spool_commit(sp));
+}
+
 #define EACH(test)                                                                                 \
     cmocka_unit_test_setup_teardown(test, set_up_sqlite, tear_down),                               \
         cmocka_unit_test_setup_teardown(test, set_up_memory, tear_down)
@@ -248,4 +358,7 @@ static void nothing_open_is_nothing_to_commit(void **state)
 UNIT_MAIN(EACH(a_message_is_claimed_when_it_is_due), EACH(it_goes_when_nobody_is_left),
           EACH(what_is_held_during_a_delivery_stays_held), EACH(what_is_corrupt_is_only_removed),
           EACH(requeueing_begins_anew), EACH(too_long_a_word_is_refused_and_the_batch_goes_on),
-          EACH(a_long_reason_is_cut), EACH(nothing_open_is_nothing_to_commit))
+          EACH(what_is_parked_is_found_by_its_key_the_oldest_first),
+          EACH(what_is_parked_falls_due_as_any_other), EACH(mail_is_submitted_parked),
+          EACH(holding_and_requeueing_end_the_parking), EACH(a_long_reason_is_cut),
+          EACH(nothing_open_is_nothing_to_commit))

@@ -76,6 +76,13 @@ static struct slice any_text(struct pair *p)
     return slice_string(texts[pick(p, COUNT(texts))]);
 }
 
+static struct slice any_key(struct pair *p)
+{
+    static const char *const keys[] = {"smtp/example.com", "smtp/example.net", "relay/example.com"};
+
+    return slice_string(keys[pick(p, COUNT(keys))]);
+}
+
 static int64_t any_time(struct pair *p)
 {
     return p->now - 50 + (int64_t)pick(p, 100);
@@ -117,6 +124,7 @@ static void step_submit(struct pair *p)
 
     memset(content, 'c', sizeof content);
     m.sender = chance(p, 5) ? SLICE("") : any_address(p, sender);
+    m.parked = !hold && !claim && chance(p, 3) ? any_key(p) : SLICE("");
     for (uint32_t i = 0; i < count; i++) {
         rcpts[i] = (struct spool_rcpt){.address = any_address(p, space[i]),
                                        .notify = (unsigned)pick(p, 16)};
@@ -169,6 +177,12 @@ static void step_finish(struct pair *p)
 
     if (chance(p, 3)) {
         both(p, spool_finish_all_done(p->a, id), spool_finish_all_done(p->b, id));
+        return;
+    }
+    if (chance(p, 3)) {
+        struct slice key = any_key(p);
+
+        both(p, spool_park(p->a, id, key, due), spool_park(p->b, id, key, due));
         return;
     }
     both(p, spool_finish(p->a, id, due, &a), spool_finish(p->b, id, due, &b));
@@ -230,6 +244,23 @@ static void step_claim(struct pair *p)
     both(p, spool_claim(p->a, from, (struct wall){p->now}, max, a, &in_a),
          spool_claim(p->b, from, (struct wall){p->now}, max, b, &in_b));
     assert_int_equal(in_a, in_b);
+    for (size_t i = 0; i < in_a; i++) {
+        assert_int_equal(a[i].n, b[i].n);
+    }
+}
+
+static void step_claim_parked(struct pair *p)
+{
+    struct msg_id a[CLAIM_MAX], b[CLAIM_MAX];
+    size_t in_a = 0, in_b = 0, max = pick(p, CLAIM_MAX);
+    bool more_a = false, more_b = false;
+    struct slice key = any_key(p);
+    struct wall now = {p->now};
+
+    both(p, spool_claim_parked(p->a, key, now, max, a, &in_a, &more_a),
+         spool_claim_parked(p->b, key, now, max, b, &in_b, &more_b));
+    assert_int_equal(in_a, in_b);
+    assert_int_equal(more_a, more_b);
     for (size_t i = 0; i < in_a; i++) {
         assert_int_equal(a[i].n, b[i].n);
     }
@@ -314,6 +345,7 @@ static void compare_message(struct pair *p, struct msg_id id)
     assert_slices(a.envid, b.envid);
     assert_slices(a.client, b.client);
     assert_slices(a.reason, b.reason);
+    assert_slices(a.parked, b.parked);
     assert_int_equal(a.flags, b.flags);
     assert_int_equal(a.arrived.us, b.arrived.us);
     assert_int_equal(a.created.us, b.created.us);
@@ -386,6 +418,19 @@ static void compare_random_search(struct pair *p)
     compare_search(p, &f);
 }
 
+static void compare_keys(struct pair *p)
+{
+    struct slice a[2], b[2], after = chance(p, 2) ? SLICE("") : any_key(p);
+    size_t in_a, in_b, max = 1 + pick(p, COUNT(a));
+
+    fixture_ok(p->a, spool_parked_keys(p->a, after, max, a, &in_a));
+    fixture_ok(p->b, spool_parked_keys(p->b, after, max, b, &in_b));
+    assert_int_equal(in_a, in_b);
+    for (size_t i = 0; i < in_a; i++) {
+        assert_slices(a[i], b[i]);
+    }
+}
+
 static void compare_all(struct pair *p)
 {
     struct spool_totals a, b;
@@ -397,6 +442,7 @@ static void compare_all(struct pair *p)
         compare_message(p, (struct msg_id){p->ids[i]});
     }
     compare_search(p, &(struct spool_filter){.states = 0});
+    compare_keys(p);
     for (int i = 0; i < 20; i++) {
         compare_random_search(p);
     }
@@ -440,9 +486,10 @@ static void run(uint64_t seed)
     printf("# seed %llu\n", (unsigned long long)seed);
     for (int i = 0; i < STEPS; i++) {
         static void (*const steps[])(struct pair *) = {
-            step_submit, step_submit, step_settle, step_settle, step_settle,
-            step_finish, step_finish, step_change, step_change, step_claim,
-            step_claim,  step_route,  step_commit, step_commit, compare_random_search,
+            step_submit,       step_submit, step_settle, step_settle, step_settle,
+            step_finish,       step_finish, step_change, step_change, step_claim,
+            step_claim,        step_route,  step_commit, step_commit, compare_random_search,
+            step_claim_parked,
         };
 
         p.now += (int64_t)pick(&p, 5);
