@@ -205,6 +205,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "how long a transport without agents is left alone")                                         \
     X(INT, qmgr_message_active_limit, "messages", "20000", 1, 10000000,                            \
       "messages in the active queue")                                                              \
+    X(INT, qmgr_destination_share, "per cent", "100", 0, 10000,                                    \
+      "of the free places of the active queue, how many one destination may hold; mail beyond "    \
+      "that is left on disk; 0: as many as there are")                                             \
     X(INT, qmgr_message_recipient_limit, "recipients", "20000", 1, 10000000,                       \
       "recipients in memory")                                                                      \
     X(INT, qmgr_message_recipient_minimum, "recipients", "10", 1, 100000,                          \

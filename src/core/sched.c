@@ -54,6 +54,16 @@
  * the owner takes its time) the walk goes on at the job it had come to, without a second test for
  * preemption.
  *
+ * Shares. Postfix's one slow destination fills the active queue and all others wait. Here the
+ * threshold moves: T = destination_share per cent of the places left. Who alone has a backlog may
+ * fill half of memory, of n who have one each gets 1/(n+1), and one part stays free for the rest;
+ * no list of the greedy is kept and nobody's share has to be set. It is looked at when mail comes
+ * (sched_share_full), when an entry of a message ends and the rest of it waits for one destination
+ * (SCHED_PARK), and, against a heap of those with parked mail and less in memory than keeps their
+ * window busy, least first, when there is nothing else to decide (SCHED_ADMIT). A question takes
+ * its places from the free ones until it is answered, so that answers always fit and a thousand
+ * questions at once don't ask for the same place.
+ *
  * Time. Ages, the candidate's second and the refill delay are in whole seconds, as Postfix's clocks
  * are; timers and rate delays in microseconds.
  *
@@ -70,6 +80,7 @@
  *   keeps it locked.
  * - A crash of an agent is no feedback, and does not throttle the transport.
  * - A success that ends while its destination is suspended by a rate delay is no feedback.
+ * - Shares of the active queue, unless destination_share is 0.
  * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
  *   job be found again as if recipients had arrived for it.
  *
@@ -176,7 +187,11 @@ static struct message *message_find(const struct sched *s, struct sched_msg id)
 static void message_list(struct sched *s, struct message *m, enum message_list to)
 {
     struct message_list_head *lists[] = {
-        [LIST_NONE] = NULL, [LIST_TO_READ] = &s->to_read, [LIST_DONE] = &s->done};
+        [LIST_NONE] = NULL,
+        [LIST_TO_READ] = &s->to_read,
+        [LIST_DONE] = &s->done,
+        [LIST_TO_PARK] = &s->to_park,
+    };
 
     if (m->list == to) {
         return;
@@ -197,7 +212,14 @@ void message_check(struct sched *s, struct message *m)
     message_list(s, m, !idle ? LIST_NONE : m->all_read ? LIST_DONE : LIST_TO_READ);
 }
 
-static void message_free(struct sched *s, struct message *m)
+void message_park_check(struct sched *s, struct message *m)
+{
+    if (m->list == LIST_NONE && share_evicts(s, m)) {
+        message_list(s, m, LIST_TO_PARK);
+    }
+}
+
+void message_free(struct sched *s, struct message *m)
 {
     CHECK(m->entries == 0);
     CHECK(m->rcpt_count == 0);
@@ -251,6 +273,7 @@ static struct transport *transport_new(struct sched *s, const char *name)
     t->name = mem_string(name);
     t->index = s->transport_count;
     heap_init(&t->ready, dest_ready_less);
+    heap_init(&t->wanting, parking_less);
     transport_lists_init(t);
     timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
     timer_init(&t->rate, TIMER_TRANSPORT_RATE);
@@ -318,6 +341,7 @@ static void transport_free(struct transport *t)
     transport_revive(t);
     timer_cancel(t->sched, &t->rate);
     heap_fini(&t->ready);
+    heap_fini(&t->wanting);
     transport_lists_fini(t);
     mem_free(t->name);
     sched_release(t->sched, t, sizeof *t);
@@ -341,10 +365,13 @@ struct sched *sched_new(const struct sched_limits *limits)
     TAILQ_INIT(&s->turns);
     TAILQ_INIT(&s->to_read);
     TAILQ_INIT(&s->done);
+    TAILQ_INIT(&s->to_park);
+    TAILQ_INIT(&s->put_off);
     TAILQ_INIT(&s->draining);
     TAILQ_INIT(&s->deferrals);
     STAILQ_INIT(&s->events);
     heap_init(&s->timers, timer_less);
+    timer_init(&s->ask_again, TIMER_ASK_AGAIN);
     s->busy_free = SLOT_NONE;
     rng_init(&s->rng, 1);
     sched_set_limits(s, limits);
@@ -370,8 +397,7 @@ static void out_forget(struct sched *s)
     s->out_reason = NULL;
 }
 
-/* Forget all waiting entries of a message. */
-static void message_forget_waiting(struct message *m, struct mono now)
+void message_forget_waiting(struct message *m, struct mono now)
 {
     struct job *j;
 
@@ -438,7 +464,7 @@ void sched_free(struct sched *s)
 
 bool sched_has_room(const struct sched *s)
 {
-    return HASH_COUNT(s->messages) < s->limits.message_active_limit;
+    return (uint64_t)HASH_COUNT(s->messages) + s->asked < s->limits.message_active_limit;
 }
 
 bool sched_has_message(const struct sched *s, struct sched_msg msg)
@@ -451,7 +477,7 @@ void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t
 {
     struct message *m;
 
-    CHECK(sched_has_room(s));
+    CHECK(sched_has_room(s) || s->asked > 0);
     CHECK(!sched_has_message(s, msg));
     m = sched_alloc(s, sizeof *m);
     m->id = msg;
@@ -545,33 +571,6 @@ static void assign(struct sched *s, struct message *m, const struct sched_rcpt *
         peer_add_rcpt(p, r->n);
     }
     mem_free(sorted);
-}
-
-bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest)
-{
-    (void)s;
-    (void)transport;
-    (void)dest;
-    return false;
-}
-
-void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest)
-{
-    (void)s;
-    (void)now;
-    (void)transport;
-    (void)dest;
-}
-
-void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                    uint32_t count, bool more)
-{
-    (void)s;
-    (void)now;
-    (void)transport;
-    (void)dest;
-    (void)count;
-    (void)more;
 }
 
 void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
@@ -792,6 +791,9 @@ static void timers_run(struct sched *s, struct mono now)
             break;
         case TIMER_TRANSPORT_RATE:
             CONTAINER_OF(timer, struct transport, rate)->rate_locked = false;
+            break;
+        case TIMER_ASK_AGAIN:
+            share_ask_again(s);
             break;
         }
     }
@@ -1068,8 +1070,9 @@ enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched
     out_forget(s);
     timers_run(s, now);
     if (next_event(s, ret_action) || next_deferral(s, ret_action) ||
-        next_drain(s, now, ret_action) || next_done(s, ret_action) || next_read(s, ret_action) ||
-        next_delivery(s, now, ret_action)) {
+        next_drain(s, now, ret_action) || next_done(s, ret_action) ||
+        share_next_park(s, now, ret_action) || next_read(s, ret_action) ||
+        next_delivery(s, now, ret_action) || share_next_admit(s, ret_action)) {
         s->decisions++;
     }
     return ret_action->type;

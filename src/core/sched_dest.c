@@ -123,6 +123,7 @@ void dest_free(struct dest *d)
     s->dests[d->slot] = moved;
     moved->slot = d->slot;
     HASH_DELETE(hh, d->transport->dests, d);
+    share_forget(d);
     reason_unref(d->reason);
     mem_free(d->policy);
     sched_release(s, d, sizeof *d + d->name_len + 1);
@@ -163,6 +164,7 @@ void dest_refresh(struct dest *d)
         d->closed = true;
         d->since_us = s->now.us;
     }
+    share_refresh(d);
 }
 
 static void set_state(struct dest *d, enum dest_state state)
@@ -220,12 +222,11 @@ void dest_check(struct dest *d)
 {
     struct sched *s = d->transport->sched;
 
-    if (d->waiting_count > 0 || d->busy_count > 0) {
+    if (d->waiting_count > 0 || d->busy_count > 0 || d->parking != NULL) {
         return;
     }
     /* The memory of dead destinations is bounded, as in Postfix. */
-    if (d->state == DEST_DEAD && d->busy_count == 0 &&
-        s->dest_count / 2 > s->limits.message_recipient_limit) {
+    if (d->state == DEST_DEAD && s->dest_count / 2 > s->limits.message_recipient_limit) {
         dest_revive(d);
     }
     if (d->state == DEST_READY) {
@@ -283,6 +284,9 @@ struct peer *peer_need(struct job *j, struct dest *d)
         if (j->last != NULL) {
             j->last = p;
         }
+        d->messages++;
+        j->message->peers++;
+        share_refresh(d);
     }
     return p;
 }
@@ -296,6 +300,9 @@ static void peer_free(struct peer *p)
         j->last = p->ring.prev != NULL ? CONTAINER_OF(p->ring.prev, struct peer, ring) : NULL;
     }
     order_remove(&j->peers, &p->ring);
+    p->dest->messages--;
+    j->message->peers--;
+    share_refresh(p->dest);
     sched_release(j->transport->sched, p, sizeof *p);
 }
 
@@ -572,4 +579,5 @@ void entry_done(struct entry *e, struct mono now)
         job_changed(j);
     }
     message_check(s, m);
+    message_park_check(s, m);
 }

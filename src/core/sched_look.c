@@ -13,6 +13,7 @@ struct sched_totals sched_totals(const struct sched *s)
         .entries_busy = s->busy_count,
         .destinations = s->dest_count,
         .dead_destinations = s->dead_count,
+        .parked_destinations = s->parked_count,
         .decisions = s->decisions,
         .bytes = s->bytes + s->busy_size * sizeof *s->busy + s->dest_size * sizeof *s->dests +
                  s->timers.size * sizeof(struct heap_node *),
@@ -23,8 +24,8 @@ struct sched_totals sched_totals(const struct sched *s)
     }
     for (uint32_t i = 0; i < s->transport_count; i++) {
         const struct transport *t = s->transports[i];
-        totals.bytes += (t->ready.size + t->fresh.size + t->attention.size + t->parked.size +
-                         t->unread.size + t->bucket_size) *
+        totals.bytes += (t->ready.size + t->wanting.size + t->fresh.size + t->attention.size +
+                         t->parked.size + t->unread.size + t->bucket_size) *
                         sizeof(void *);
         if (t->dests != NULL) {
             totals.bytes += HASH_OVERHEAD(hh, t->dests);
@@ -132,6 +133,7 @@ static void message_audit(const struct sched *s, const struct message *m, struct
 {
     const struct job *j;
     int64_t limits = 0;
+    uint32_t peers = 0;
     struct sums of_message = {0};
     enum message_list list;
 
@@ -146,6 +148,7 @@ static void message_audit(const struct sched *s, const struct message *m, struct
             CHECK(p->job == j);
             CHECK(p->dest->transport == j->transport);
             (void)peer_audit(s, p, &of_job); /* counted in of_job */
+            peers++;
         }
         CHECK(j->last == NULL || j->last->job == j);
         CHECK(of_job.waiting == j->read - j->selected);
@@ -158,12 +161,13 @@ static void message_audit(const struct sched *s, const struct message *m, struct
     }
     CHECK(m->rcpt_limit - limits >= 1); /* the minimum of when it was opened */
     CHECK(m->entries == of_message.waiting + of_message.busy);
+    CHECK(m->peers == peers);
     CHECK(m->rcpt_count == of_message.rcpts);
     CHECK(!m->all_read || m->rcpt_unread == 0);
     list = m->entries > 0 || m->deferrals > 0 || m->reading ? LIST_NONE
            : m->all_read                                    ? LIST_DONE
                                                             : LIST_TO_READ;
-    CHECK(m->list == list);
+    CHECK(m->list == list || (m->list == LIST_TO_PARK && list == LIST_NONE && !m->dropped));
     all->waiting += of_message.waiting;
     all->busy += of_message.busy;
     all->rcpts += of_message.rcpts;
@@ -212,7 +216,8 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     CHECK(d->draining == (d->state == DEST_DEAD && waiting > 0));
     CHECK((d->state == DEST_READY) == !heap_has(&d->timer.node));
     CHECK((d->state == DEST_DEAD) == (d->reason != NULL));
-    CHECK(d->state != DEST_READY || waiting + busy > 0);
+    CHECK(d->state != DEST_READY || waiting + busy > 0 || d->parking != NULL);
+    share_audit(d);
 }
 
 static void transport_audit(const struct sched *s, const struct transport *t)
@@ -220,7 +225,7 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     const struct message *m;
     const struct job *j;
     const struct dest *d;
-    uint64_t busy = 0, waiting = 0, ready = 0;
+    uint64_t busy = 0, waiting = 0, ready = 0, messages = 0, wanting = 0, peers = 0;
     int64_t slots = t->rcpt_unused;
 
     for (d = t->dests; d != NULL; d = d->hh.next) {
@@ -229,21 +234,32 @@ static void transport_audit(const struct sched *s, const struct transport *t)
         busy += d->busy_count;
         waiting += d->waiting_count;
         ready += heap_has(&d->ready);
+        messages += d->messages;
+        wanting += d->parking != NULL && heap_has(&d->parking->wanting);
     }
     CHECK(t->busy == busy);
     CHECK(t->waiting == waiting);
     CHECK(t->ready.count == ready);
     heap_audit(&t->ready);
+    CHECK(t->wanting.count == wanting);
+    heap_audit(&t->wanting);
     CHECK((t->reason != NULL) == heap_has(&t->dead.node));
     CHECK(t->rate_locked == heap_has(&t->rate.node));
     transport_lists_audit(t);
     for (m = s->messages; m != NULL; m = m->hh.next) {
         LIST_FOREACH(j, &m->jobs, of_message)
         {
-            slots += j->transport == t ? j->rcpt_limit : 0;
+            if (j->transport != t) {
+                continue;
+            }
+            slots += j->rcpt_limit;
+            for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
+                peers++;
+            }
         }
     }
     CHECK(slots == t->policy.recipient_limit);
+    CHECK(peers == messages);
 }
 
 void sched_audit(const struct sched *s)
@@ -251,7 +267,8 @@ void sched_audit(const struct sched *s)
     const struct message *m;
     const struct deferral *deferral;
     struct sums sums = {0};
-    uint64_t dests = 0, dead = 0, deferred = 0, busy_slots = 0, free_slots = 0;
+    uint64_t dests = 0, dead = 0, parked = 0, asked = 0, deferred = 0, busy_slots = 0,
+             free_slots = 0;
 
     for (m = s->messages; m != NULL; m = m->hh.next) {
         message_audit(s, m, &sums);
@@ -268,8 +285,15 @@ void sched_audit(const struct sched *s)
     for (uint32_t i = 0; i < s->dest_count; i++) {
         CHECK(s->dests[i]->slot == i);
         dead += s->dests[i]->state == DEST_DEAD;
+        if (s->dests[i]->parking != NULL) {
+            parked++;
+            asked += s->dests[i]->parking->asked;
+        }
     }
     CHECK(dead == s->dead_count);
+    CHECK(parked == s->parked_count);
+    CHECK(asked == s->asked);
+    CHECK(heap_has(&s->ask_again.node) == !TAILQ_EMPTY(&s->put_off));
     TAILQ_FOREACH(deferral, &s->deferrals, link)
     {
         CHECK(deferral->count > 0);

@@ -5,6 +5,7 @@
  *   sched.c       messages, facts and decisions: the interface
  *   sched_job.c   jobs: their list, blockers, preemption, recipient slots
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
+ *   sched_share.c shares of the active queue: parking and asking back
  *   sched_look.c  looking in: totals, destinations, audit
  *   sched_why.c   what recipients wait for
  */
@@ -28,7 +29,7 @@ struct reason {
     char text[];
 };
 
-enum timer_type { TIMER_DEST, TIMER_TRANSPORT_DEAD, TIMER_TRANSPORT_RATE };
+enum timer_type { TIMER_DEST, TIMER_TRANSPORT_DEAD, TIMER_TRANSPORT_RATE, TIMER_ASK_AGAIN };
 
 struct timer {
     struct heap_node node;
@@ -70,10 +71,22 @@ struct dest_policy {
     int64_t rate_delay_us;
 };
 
+/* Mail for the destination is parked, or was when last asked. */
+struct parking {
+    struct heap_node wanting;  /* in transport.wanting: more is to be asked for */
+    TAILQ_ENTRY(parking) link; /* in sched.put_off */
+    struct dest *dest;
+    uint64_t turn;    /* ties: whoever wants it longest comes first */
+    uint32_t asked;   /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
+    bool since_asked; /* more was parked after the question: its answer may not know */
+    bool put_off;
+};
+
 struct dest {
     UT_hash_handle hh; /* in transport.dests */
     struct transport *transport;
     struct dest_policy *policy; /* owned; NULL: the transport's */
+    struct parking *parking;    /* owned; NULL: nothing is parked */
     struct reason *reason;      /* while dead */
     struct tree_node *waiting;  /* peers with waiting entries, by place of their job */
     struct peer *first;         /* the first of them; kept as long as dest is in transport.ready */
@@ -87,6 +100,7 @@ struct dest {
     int64_t last_done_s;
     uint32_t slot; /* in sched.dests */
     uint32_t waiting_count, busy_count;
+    uint32_t messages; /* peers */
     uint8_t state;
     bool closed; /* had no room when last looked at: jobs may be blocked on it */
     bool draining, used, cache_load, cache_store;
@@ -139,6 +153,7 @@ struct transport {
     struct window_limits limits; /* policy.window, with 1 and 1 under a rate delay */
     struct dest *dests;          /* uthash */
     struct heap ready;           /* dests, by place of the first job and its rotation */
+    struct heap wanting;         /* parkings that want more in memory */
     uint32_t busy, waiting;      /* entries */
 
     struct order jobs;         /* the scheduler's list */
@@ -168,17 +183,18 @@ struct transport {
     bool asked_last; /* it was the last chance */
 };
 
-enum message_list { LIST_NONE, LIST_TO_READ, LIST_DONE };
+enum message_list { LIST_NONE, LIST_TO_READ, LIST_DONE, LIST_TO_PARK };
 
 struct message {
     UT_hash_handle hh;
     struct sched_msg id;
     LIST_HEAD(, job) jobs; /* in order of creation */
     struct job *last_job;
-    TAILQ_ENTRY(message) link; /* in sched.to_read or sched.done */
+    TAILQ_ENTRY(message) link; /* in sched.to_read, .done or .to_park */
     int64_t queued_s, refill_s;
     int64_t rcpt_limit;
     uint32_t entries;   /* waiting and busy */
+    uint32_t peers;     /* that hold them */
     uint32_t deferrals; /* not pulled yet */
     uint32_t rcpt_count, rcpt_unread;
     uint8_t list;
@@ -224,16 +240,19 @@ struct sched {
     uint32_t transport_count;
     TAILQ_HEAD(, transport) turns; /* the first is asked first */
     struct message *messages;      /* uthash */
-    struct message_list_head to_read, done;
+    struct message_list_head to_read, done, to_park;
     TAILQ_HEAD(deferral_list, deferral) deferrals;
     STAILQ_HEAD(, event) events;
     TAILQ_HEAD(, dest) draining;
+    TAILQ_HEAD(, parking) put_off;
     struct heap timers;
+    struct timer ask_again;   /* those put off */
     struct transport *resume; /* its selection waits for recipients */
     struct busy_slot *busy;
     uint32_t busy_size, busy_free;
     struct dest **dests; /* by slot; NULL where free */
-    uint32_t dest_size, dest_count, dead_count;
+    uint32_t dest_size, dest_count, dead_count, parked_count;
+    uint32_t asked;      /* messages that answers to SCHED_ADMIT may still bring */
     uint32_t rcpt_count; /* in entries */
     uint32_t deferred_rcpts, busy_count, waiting_count;
     uint64_t decisions, serial;
@@ -266,6 +285,31 @@ void sched_event(struct sched *s, enum sched_action_type type, const struct dest
 
 /* Something of the message has changed that may end it or call for more recipients. */
 void message_check(struct sched *s, struct message *m);
+
+/* An entry of it has ended: what is left may be for the disk. */
+void message_park_check(struct sched *s, struct message *m);
+
+/* Drop a message's waiting entries. */
+void message_forget_waiting(struct message *m, struct mono now);
+void message_free(struct sched *s, struct message *m);
+
+/* ---- sched_share.c */
+
+/* Order of transport.wanting. */
+bool parking_less(const struct heap_node *a, const struct heap_node *b);
+
+/* The destination's messages, window or state have changed: does it want parked mail now? */
+void share_refresh(struct dest *d);
+
+/* Nothing is parked for it any more. */
+void share_forget(struct dest *d);
+
+/* All that is left of the message waits for one destination that holds more than its share. */
+bool share_evicts(const struct sched *s, const struct message *m);
+bool share_next_park(struct sched *s, struct mono now, struct sched_action *a);
+bool share_next_admit(struct sched *s, struct sched_action *a);
+void share_ask_again(struct sched *s);
+void share_audit(const struct dest *d);
 
 /* ---- sched_job.c */
 

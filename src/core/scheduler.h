@@ -54,6 +54,8 @@ struct sched_limits {
     uint32_t message_active_limit;      /* qmgr_message_active_limit */
     uint32_t message_recipient_limit;   /* qmgr_message_recipient_limit; >= message_active_limit */
     uint32_t message_recipient_minimum; /* qmgr_message_recipient_minimum; >= 1 */
+    uint32_t destination_share;         /* per cent of the free places of the active queue that one
+                                           destination may hold; 0 = no shares, as in Postfix */
     int64_t minimal_backoff_us;         /* how long a dead destination stays dead */
     int64_t transport_retry_us;         /* how long a dead transport stays dead */
 };
@@ -85,32 +87,39 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
 
 /* ---- facts ---------------------------------------------------------------------------------- */
 
-/* Is there room for one more message (message_active_limit)? */
+/* Is there room for one more message (message_active_limit)? Places that answers to SCHED_ADMIT may
+ * fill are taken. */
 bool sched_has_room(const struct sched *s);
 
 /* A message enters the active queue. `recipients` is how many it has still to deliver as far as is
  * known (an upper bound). `one_per_entry`: never two recipients in one entry. The core then asks
- * for its recipients with SCHED_READ. CHECKs sched_has_room and that the id is not in memory. */
+ * for its recipients with SCHED_READ. Only when sched_has_room, or in answer to SCHED_ADMIT, whose
+ * `max` has its places kept. CHECKs that and that the id is not in memory. */
 void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t recipients,
                 bool one_per_entry);
 
 /* Shares. No destination may fill the active queue: one that has more messages in memory than there
  * are places left (message_active_limit less all messages) holds its full share, whatever the
  * others do then, and some places stay free for everybody (a "dynamic threshold", after Choudhury
- * and Hahne). A message that waits for such a destination alone stays with its owner, "parked"
- * under that destination's name, and enters when the scheduler asks for it with SCHED_ADMIT.
+ * and Hahne, scaled by destination_share). A message that waits for such a destination alone stays
+ * with its owner, "parked" under that destination's name, and enters when the scheduler asks for it
+ * with SCHED_ADMIT. How long it may stay parked (its lifetime, a delay warning) is its owner's
+ * business.
  *
  * True when a message all of whose recipients (as far as the owner has looked) are for this
  * destination is to be parked instead of opened: the share is full, or older mail is parked
  * already and goes first. */
 bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest);
 
-/* Mail for this destination is parked. Keeps what is known of the destination in memory until
- * sched_admitted says that no more is parked. To be told after a restart, too. */
+/* Mail for this destination is parked (not to be told of what SCHED_PARK has brought). Keeps what
+ * is known of the destination in memory until sched_admitted says that no more is parked. To be
+ * told after a restart, too. */
 void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
 
-/* The answer to SCHED_ADMIT, after the messages were opened: how many, and is `more` parked? To be
- * given exactly once for each, at once or later. */
+/* The answer to SCHED_ADMIT, after the messages were opened: how many (at most its `max`), and is
+ * `more` parked? To be given exactly once for each, at once or later, whatever was dropped, revived
+ * or reconfigured meanwhile; mail that was parked meanwhile is remembered, too. After 0 with more
+ * the next question for this destination comes after a second. */
 void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
                     uint32_t count, bool more);
 
@@ -218,6 +227,7 @@ bool sched_has_message(const struct sched *s, struct sched_msg msg);
 
 struct sched_totals {
     uint32_t messages, recipients, entries_waiting, entries_busy, destinations, dead_destinations;
+    uint32_t parked_destinations;
     uint64_t decisions;
     size_t bytes; /* memory held, addresses not counted */
 };

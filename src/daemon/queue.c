@@ -1313,6 +1313,7 @@ static int queue_start(struct role *role)
     struct buf error;
     int rc;
 
+    limits.destination_share = 0; /* mail is not parked yet */
     role->state = q;
     q->role = role;
     q->conf = role->conf;
@@ -1437,6 +1438,7 @@ static void queue_reload(struct role *role, const struct conf *old)
     }
     q->conf = role->conf;
     (void)commit_now(q); /* what waits for its commit was admitted under the old limits */
+    limits.destination_share = 0; /* mail is not parked yet */
     sched_set_limits(q->sched, &limits);
     transports_load(q);
     pass_sites_reload(q);

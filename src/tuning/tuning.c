@@ -14,6 +14,7 @@ struct sched_limits tuning_limits(const struct conf *conf)
         .message_active_limit = (uint32_t)conf->qmgr_message_active_limit,
         .message_recipient_limit = (uint32_t)recipients,
         .message_recipient_minimum = (uint32_t)conf->qmgr_message_recipient_minimum,
+        .destination_share = (uint32_t)conf->qmgr_destination_share,
         .minimal_backoff_us = conf->minimal_backoff_time_us,
         .transport_retry_us = conf->transport_retry_time_us,
     };
