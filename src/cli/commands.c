@@ -44,6 +44,7 @@ static const struct command commands[] = {
     {"config show", "[NAME...]", 0, COMMAND_ANY, ARG_CONFIG, false, "print parameters",
      run_config_show},
     {"config explain", "NAME", 1, 1, 0, false, "what a parameter means", run_config_explain},
+    {"sim order", "FILE", 1, 1, 0, false, "replay recorded orders of deliveries", run_sim_order},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -97,29 +98,53 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
     return NULL;
 }
 
+/* Is it the first word of commands with two? Then *names gets their second words: "a, b or c". */
+static bool is_family(const char *word, struct buf *names)
+{
+    struct slice last = {0};
+
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        struct slice second = slice_string(commands[i].name), first = slice_cut(&second, ' ');
+
+        if (second.ptr == NULL || !slice_equal(slice_string(word), first)) {
+            continue;
+        }
+        if (last.ptr != NULL) {
+            (void)buf_addf(names, "%s%.*s", buf_len(names) == 0 ? "" : ", ",
+                           SLICE_ARGS(last)); /* names are short */
+        }
+        last = second;
+    }
+    (void)buf_addf(names, "%s%.*s", buf_len(names) == 0 ? "" : " or ", SLICE_ARGS(last));
+    return last.ptr != NULL;
+}
+
 static int unknown_command(int argc, char **argv)
 {
-    bool is_config = strcmp(argv[0], "config") == 0;
     struct nearest nearest;
-    struct buf typed;
+    struct buf typed, names;
+    bool family;
 
     buf_init(&typed, ERROR_MAX);
-    (void)buf_addf(&typed, is_config && argc > 1 ? "%s %s" : "%s", argv[0],
+    buf_init(&names, ERROR_MAX);
+    family = is_family(argv[0], &names);
+    (void)buf_addf(&typed, family && argc > 1 ? "%s %s" : "%s", argv[0],
                    argc > 1 ? argv[1] : ""); /* a longer one is near nothing */
     nearest_init(&nearest, buf_slice(&typed));
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         nearest_try(&nearest, commands[i].name);
     }
-    if (is_config && argc == 1) {
-        fputs("sluice: config: check, show or explain is expected", stderr);
+    if (family && argc == 1) {
+        fprintf(stderr, "sluice: %s: %s is expected", argv[0], buf_cstr(&names));
     } else {
         fputs("sluice: unknown command ", stderr);
         put_text(stderr, typed.failed ? argv[0] : buf_cstr(&typed));
     }
-    if (nearest.name != NULL) {
+    if (nearest.name != NULL && !(family && argc == 1)) {
         fprintf(stderr, ", did you mean %s?", nearest.name);
     }
     fputs(" (sluice --help)\n", stderr);
+    buf_fini(&names);
     buf_fini(&typed);
     return EX_USAGE;
 }

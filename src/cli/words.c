@@ -131,6 +131,16 @@ void put_text(FILE *out, const char *text)
     put_slice(out, slice_string(text));
 }
 
+void put_lines(FILE *out, const char *text)
+{
+    struct slice rest = slice_string(text);
+
+    while (rest.len > 0) {
+        put_slice(out, slice_cut(&rest, '\n'));
+        fputc('\n', out);
+    }
+}
+
 void put_error(const char *text)
 {
     struct slice rest = slice_trim(slice_string(text));

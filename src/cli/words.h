@@ -44,6 +44,9 @@ struct words words_count(int64_t n, const char *noun);
 /* Print text from mail so that it can do nothing to a terminal. */
 void put_text(FILE *out, const char *text);
 
+/* Print lines of which some words come from outside, each made harmless. */
+void put_lines(FILE *out, const char *text);
+
 /* Print "sluice: LINE" to standard error for each line of `text`, made harmless, too. */
 void put_error(const char *text);
 

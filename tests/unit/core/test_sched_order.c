@@ -2,203 +2,43 @@
  * The order in which recipients are selected: recordings of a real Postfix, the worked examples of
  * its design, and vectors made with its scheduler's functions.
  */
-#include "scheduler.h"
+#include "order_replay.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "check.h"
+#include "jsonlines.h"
+#include "mem.h"
+#include "recorded_params.h"
+#include "recording.h"
 #include "unit.h"
 
 #define RECORDINGS TEST_DATA_DIR "/postfix-order.jsonl"
 
 #define MESSAGES_MAX 16
 #define ORDER_MAX    1024
-#define PLUG         1000 /* the message that keeps the only process busy at first */
-
-struct play {
-    struct sched *s;
-    struct mono now;
-    uint32_t counts[MESSAGES_MAX], read[MESSAGES_MAX]; /* recipients, from 1 */
-    struct sched_entry running;
-    char order[ORDER_MAX]; /* a letter per delivery */
-    size_t len;
-};
-
-static const struct sched_transport_policy usual = {
-    .window = {.rule = WINDOW_POSTFIX,
-               .initial = 1,
-               .max = 1,
-               .positive = {FEEDBACK_CONSTANT, 1},
-               .negative = {FEEDBACK_CONSTANT, 1},
-               .failed_cohort_limit = 1},
-    .process_limit = 1,
-    .dest_recipient_limit = 1,
-    .recipient_limit = 20000,
-    .extra_recipient_limit = 1000,
-    .refill_limit = 100,
-    .refill_delay_us = 5 * US_PER_S,
-    .slot_cost = 5,
-    .slot_loan = 3,
-    .slot_discount = 50,
-    .minimum_slots = 3,
-};
-
-static const struct sched_limits usual_limits = {
-    .message_active_limit = 20000,
-    .message_recipient_limit = 20000,
-    .message_recipient_minimum = 10,
-    .minimal_backoff_us = 300 * US_PER_S,
-    .transport_retry_us = 60 * US_PER_S,
-};
-
-/* Every recipient is a destination of its own, named so that names sort as they are read. */
-static void answer(struct play *p, const struct sched_action *a)
-{
-    static struct sched_rcpt rcpts[SCHED_READ_MAX];
-    static char names[SCHED_READ_MAX][32];
-    uint32_t total = a->msg.n == PLUG ? 1 : p->counts[a->msg.n];
-    uint32_t *read = &p->read[a->msg.n == PLUG ? 0 : a->msg.n], count = total - *read;
-
-    if (count > a->max) {
-        count = a->max;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        int len =
-            snprintf(names[i], sizeof names[i], "r%05u@m%llu", *read, (unsigned long long)a->msg.n);
-        rcpts[i] = (struct sched_rcpt){.n = (*read)++, .dest = slice_of(names[i], (size_t)len)};
-    }
-    sched_recipients(p->s, p->now, a->msg, rcpts, count, 0, *read == total);
-}
-
-/* Decisions until there are none. The one delivery that is started is noted. */
-static void pull(struct play *p)
-{
-    struct sched_action a;
-
-    while (sched_next(p->s, p->now, &a) != SCHED_NONE) {
-        sched_audit(p->s);
-        if (a.type == SCHED_READ) {
-            answer(p, &a);
-        } else if (a.type == SCHED_DELIVER) {
-            p->running = a.entry;
-            assert_int_equal(a.rcpt_count, 1);
-            if (a.msg.n != PLUG) {
-                CHECK(p->len + 1 < ORDER_MAX);
-                p->order[p->len++] = (char)('A' + a.msg.n - 1);
-            }
-        } else {
-            assert_int_equal(a.type, SCHED_DONE);
-        }
-        sched_audit(p->s);
-    }
-}
-
-static void finish(struct play *p)
-{
-    struct sched_entry ended = p->running;
-
-    p->running.n = 0;
-    assert_true(sched_finished(p->s, p->now, ended, SCHED_OK, slice_of("", 0)));
-    pull(p);
-}
-
-static void arrive(struct play *p, uint32_t n, uint32_t recipients)
-{
-    CHECK(n < MESSAGES_MAX);
-    if (n > 0) {
-        p->counts[n] = recipients;
-    }
-    sched_open(p->s, p->now, (struct sched_msg){n == 0 ? PLUG : n}, recipients, false);
-    pull(p);
-}
-
-static void play_start(struct play *p, const struct sched_limits *limits,
-                       const struct sched_transport_policy *policy)
-{
-    *p = (struct play){.now = {1000 * US_PER_S}};
-    p->s = sched_new(limits);
-    assert_int_equal(sched_transport(p->s, p->now, "test", policy), 0);
-}
-
-static void play_end(struct play *p)
-{
-    assert_int_equal(sched_totals(p->s).messages, 0);
-    assert_int_equal(sched_totals(p->s).destinations, 0);
-    sched_free(p->s);
-    p->order[p->len] = '\0';
-}
-
-/* ---- recordings ----------------------------------------------------------------------------- */
-
-static uint32_t whole(const json_t *params, const char *name, uint32_t otherwise)
-{
-    const json_t *value = json_object_get(params, name);
-
-    return value != NULL ? (uint32_t)json_integer_value(value) : otherwise;
-}
-
-static void replay(const json_t *recording)
-{
-    const json_t *params = json_object_get(recording, "params");
-    const json_t *messages = json_object_get(recording, "messages");
-    const json_t *order = json_object_get(recording, "order");
-    struct sched_transport_policy policy = usual;
-    struct sched_limits limits = usual_limits;
-    char want[ORDER_MAX] = "";
-    struct play p;
-
-    policy.slot_cost = (int)whole(params, "delivery_slot_cost", 5);
-    policy.slot_loan = (int)whole(params, "delivery_slot_loan", 3);
-    policy.slot_discount = (int)whole(params, "delivery_slot_discount", 50);
-    policy.minimum_slots = (int)whole(params, "minimum_delivery_slots", 3);
-    policy.recipient_limit = whole(params, "recipient_limit", 20000);
-    policy.extra_recipient_limit = whole(params, "extra_recipient_limit", 1000);
-    policy.refill_limit = whole(params, "recipient_refill_limit", 100);
-    policy.refill_delay_us = whole(params, "recipient_refill_delay", 5) * US_PER_S;
-    /* A limit below the active limit is raised to it, which the recorder left at its default. */
-    limits.message_recipient_limit = whole(params, "qmgr_message_recipient_limit", 20000);
-    if (limits.message_recipient_limit < limits.message_active_limit) {
-        limits.message_recipient_limit = limits.message_active_limit;
-    }
-    limits.message_recipient_minimum = whole(params, "qmgr_message_recipient_minimum", 10);
-    play_start(&p, &limits, &policy);
-    arrive(&p, 0, 1);
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        p.now.us += 150 * US_PER_MS;
-        arrive(&p, (uint32_t)i + 1, (uint32_t)json_integer_value(json_array_get(messages, i)));
-    }
-    p.now.us += US_PER_S;
-    while (p.running.n != 0) {
-        finish(&p);
-        p.now.us += 70 * US_PER_MS;
-    }
-    play_end(&p);
-    for (size_t i = 0; i < json_array_size(order); i++) {
-        want[i] = (char)('A' + json_integer_value(json_array_get(order, i)) - 1);
-    }
-    if (strcmp(p.order, want) != 0) {
-        print_error("%s\n", json_string_value(json_object_get(recording, "name")));
-    }
-    assert_string_equal(p.order, want);
-}
 
 static void recorded_orders_come_out(void **state)
 {
-    FILE *in = fopen(RECORDINGS, "r");
+    struct jsonlines in;
     json_t *recording;
+    struct buf said;
     size_t count = 0;
 
     (void)state;
-    assert_non_null(in);
-    while ((recording = json_loadf(in, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
-        replay(recording);
+    assert_int_equal(jsonlines_open(&in, RECORDINGS), 0);
+    buf_init(&said, 1 << 20);
+    while (jsonlines_next(&in, &recording, &said) == JSONLINES_OBJECT) {
+        buf_clear(&said);
+        if (order_recording_replay(recording, &said) != RECORDING_EQUAL) {
+            fail_msg("%s", buf_cstr(&said));
+        }
         json_decref(recording);
         count++;
     }
-    assert_int_equal(fclose(in), 0);
+    jsonlines_close(&in);
+    buf_fini(&said);
     assert_true(count >= 38);
 }
 
@@ -234,50 +74,62 @@ static void expand(const char *text, char out[ORDER_MAX])
     out[len] = '\0';
 }
 
-static void run_vector(const struct vector *v)
+/* Messages and when they come. Untimed, all come in the second in which all is selected. */
+static size_t plan(const char *text, struct order_arrival arrivals[MESSAGES_MAX])
 {
-    struct sched_transport_policy policy = usual;
-    uint32_t counts[MESSAGES_MAX] = {0}, at[MESSAGES_MAX] = {0}, messages = 0, second = 0, next;
-    bool timed = strchr(v->input, '@') != NULL;
-    char want[ORDER_MAX];
-    const char *text = v->input;
-    struct play p;
+    size_t count = 0;
 
     while (*text != '\0') {
+        int64_t second = 0;
+        uint32_t recipients;
         char *end;
-        assert_int_equal(*text, 'A' + (int)messages);
-        counts[++messages] = (uint32_t)strtoul(text + 1, &end, 10);
+
+        CHECK(count < MESSAGES_MAX);
+        assert_int_equal(*text, 'A' + (int)count);
+        recipients = (uint32_t)strtoul(text + 1, &end, 10);
         if (*end == '@') {
-            at[messages] = (uint32_t)strtoul(end + 1, &end, 10);
+            second = strtol(end + 1, &end, 10);
         }
+        arrivals[count++] = (struct order_arrival){second * US_PER_S, recipients};
         text = *end == ' ' ? end + 1 : end;
     }
-    policy.slot_cost = v->cost;
-    policy.slot_loan = v->loan;
-    policy.slot_discount = v->discount;
-    policy.minimum_slots = v->minimum;
-    play_start(&p, &usual_limits, &policy);
-    arrive(&p, 0, 1);
-    for (next = 1; next <= messages && at[next] == 0; next++) {
-        arrive(&p, next, counts[next]);
+    return count;
+}
+
+static void run_vector(const struct vector *v)
+{
+    struct order_arrival arrivals[MESSAGES_MAX];
+    struct recorded_params params;
+    struct order_scenario scenario = {.arrivals = arrivals, .audit = true};
+    char want[ORDER_MAX], got[ORDER_MAX];
+    struct buf error;
+    uint32_t *order;
+    size_t count;
+
+    buf_init(&error, 1000);
+    assert_true(recorded_params_read(NULL, true, &params, &error));
+    scenario.limits = params.limits;
+    scenario.policy = params.policy;
+    scenario.policy.slot_cost = v->cost;
+    scenario.policy.slot_loan = v->loan;
+    scenario.policy.slot_discount = v->discount;
+    scenario.policy.minimum_slots = v->minimum;
+    scenario.arrival_count = plan(v->input, arrivals);
+    scenario.delivery_us =
+        strchr(v->input, '@') != NULL ? US_PER_S : 0; /* one selection a second */
+    order = order_replay(&scenario, &count);
+    CHECK(count < ORDER_MAX);
+    for (size_t i = 0; i < count; i++) {
+        got[i] = (char)('A' + order[i]);
     }
-    /* One selection a second, after what arrives in it. */
-    while (p.running.n != 0) {
-        for (; next <= messages && at[next] <= second; next++) {
-            arrive(&p, next, counts[next]);
-        }
-        finish(&p);
-        if (timed) {
-            second++;
-            p.now.us += US_PER_S;
-        }
-    }
-    play_end(&p);
+    got[count] = '\0';
+    mem_free(order);
+    buf_fini(&error);
     expand(v->want, want);
-    if (strcmp(p.order, want) != 0) {
+    if (strcmp(got, want) != 0) {
         print_error("%d,%d,%d,%d %s\n", v->cost, v->loan, v->discount, v->minimum, v->input);
     }
-    assert_string_equal(p.order, want);
+    assert_string_equal(got, want);
 }
 
 static void vectors_of_the_program_come_out(void **state)

@@ -1,0 +1,30 @@
+/*
+ * The parameters under which something was recorded: the object `params` of a recording, over
+ * Postfix's defaults.
+ *
+ * A name stands as it does in main.cf: with the transport's name in front
+ * (tst_delivery_slot_cost), with default_, or without either. Every parameter that
+ * sluice.conf(5) knows is understood; what is unknown is an error.
+ */
+#ifndef SIM_RECORDED_PARAMS_H
+#define SIM_RECORDED_PARAMS_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "buf.h"
+#include "scheduler.h"
+
+struct recorded_params {
+    struct sched_limits limits;
+    struct sched_transport_policy policy; /* with the feedback rule of Postfix's program */
+};
+
+/* `params` may be NULL: all are at their defaults, which `one_at_a_time` replaces by those of a
+ * recording of single deliveries: one process, one recipient per delivery and one delivery per
+ * destination. False: *error says what is wrong, without place. */
+bool recorded_params_read(const json_t *params, bool one_at_a_time, struct recorded_params *ret,
+                          struct buf *error);
+
+#endif
