@@ -41,6 +41,7 @@ struct loader {
     struct clause_body *body;      /* of the clause that is open; NULL = none */
     bool body_has_values;
     bool in_defaults_clause;
+    bool in_class_clause;
     size_t first_empty; /* clauses from here on wait for the next body with values */
     size_t clause_room, override_room;
 };
@@ -265,14 +266,35 @@ static void close_clause(struct loader *l)
     l->body = NULL;
 }
 
+/* The same where no body comes that clauses without values could take: at the end, and between
+ * those of destinations and those of classes. */
+static void close_kind(struct loader *l)
+{
+    struct conf_private *inner = l->inner;
+
+    close_clause(l);
+    for (size_t i = l->first_empty; i < inner->clause_count; i++) {
+        problem_add(l->problems, CONF_WARNING, inner->clauses[i].file, inner->clauses[i].line, 1,
+                    "clause `%s' has no values, and none follows whose values it could take",
+                    inner->clauses[i].pattern);
+    }
+    l->first_empty = inner->clause_count;
+}
+
 static void open_clause(struct loader *l, const struct item *item, const char *file)
 {
     struct conf_private *inner = l->inner;
     struct slice host = item->name, channel = slice_cut(&host, '/');
     const char *error = glob_error(channel);
+    bool is_class = slice_equal(channel, SLICE("class")) && host.ptr != NULL;
 
-    close_clause(l);
+    if (is_class != l->in_class_clause) {
+        close_kind(l);
+    } else {
+        close_clause(l);
+    }
     l->body = NULL;
+    l->in_class_clause = is_class;
     if (host.ptr == NULL) {
         host = SLICE("*");
     }
@@ -310,6 +332,7 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
                     ? slice_of(pattern + channel.len + 1, host.len)
                     : SLICE("*"),
         .body = l->body,
+        .is_class = is_class,
         .file = file,
         .line = item->line,
     };
@@ -328,6 +351,13 @@ static void read_clause_value(struct loader *l, const struct item *item, const c
     l->body_has_values = true;
     if (p == NULL) {
         unknown_name(l, "word in a clause,", item->name, true, file, item);
+        return;
+    }
+    if ((strcmp(p->suffix, "weight") == 0) != l->in_class_clause) {
+        problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
+                    l->in_class_clause ? "%s: a class has a weight= and nothing else"
+                                       : "%s is for clauses class/NAME only",
+                    p->suffix);
         return;
     }
     if (is_flag && p->type != PARAM_BOOL) {
@@ -447,12 +477,7 @@ static void finish_clauses(struct loader *l)
     size_t agent = (size_t)(param_find_in_clause(SLICE("agent")) - param_table);
     size_t command = (size_t)(param_find_in_clause(SLICE("command")) - param_table);
 
-    close_clause(l);
-    for (size_t i = l->first_empty; i < inner->clause_count; i++) {
-        problem_add(l->problems, CONF_WARNING, inner->clauses[i].file, inner->clauses[i].line, 1,
-                    "clause `%s' has no values, and none follows whose values it could take",
-                    inner->clauses[i].pattern);
-    }
+    close_kind(l);
     for (size_t i = 0; i < inner->clause_count; i++) {
         struct layer *own = &inner->clauses[i].body->own;
 
@@ -625,6 +650,15 @@ static void check_combinations(struct loader *l)
         c->address_verify_pending_request_limit =
             c->qmgr_message_active_limit < 4 ? 1 : c->qmgr_message_active_limit / 4;
     }
+    for (size_t at = 0; at < c->listen.count;) {
+        struct slice name;
+        const char *url;
+
+        (void)listen_next(&c->listen, &at, &url, &name); /* there is one */
+        if (listen_class_parse(slice_string(url), &name)) {
+            combination(l, CONF_ERROR, "listen", "has a class=NAME that no address stands before");
+        }
+    }
     for (size_t i = 0; i < c->control_listen.count; i++) {
         static const struct cidr loopback4 = {{[10] = 0xff, 0xff, 127}, 104};
         static const struct cidr loopback6 = {{[15] = 1}, 128};
@@ -661,6 +695,9 @@ static void check_transports(struct loader *l)
     for (size_t i = 0; i < inner->clause_count; i++) {
         const struct clause *c = &inner->clauses[i];
 
+        if (c->is_class) {
+            continue;
+        }
         if (pattern_is_plain(c->channel) && conf_transport_find(l->conf, c->channel) == NULL) {
             problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
                         "clause `%s' has no effect: nothing declares a transport `%.*s'",

@@ -26,6 +26,7 @@ struct clause {
     const char *pattern; /* as written */
     struct slice channel, host;
     struct clause_body *body;
+    bool is_class; /* class/NAME: of a class, not of destinations */
     const char *file;
     unsigned line;
 };

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "class_name.h"
 #include "match.h"
 
 #define HOST_MAX       255
@@ -114,5 +115,32 @@ bool listen_parse(struct slice text, struct listen_address *ret_listen)
         return false;
     }
     *ret_listen = l;
+    return true;
+}
+
+bool listen_class_parse(struct slice text, struct slice *ret_name)
+{
+    static const struct slice key = {"class=", 6};
+    char room[CLASS_NAME_MAX];
+    struct slice name = slice_skip(text, key.len), lower;
+
+    if (!slice_starts_nocase(text, key) || !class_name_parse(name, room, &lower)) {
+        return false;
+    }
+    *ret_name = name;
+    return true;
+}
+
+bool listen_next(const struct conf_list *listen, size_t *at, const char **ret_url,
+                 struct slice *ret_class)
+{
+    if (*at == listen->count) {
+        return false;
+    }
+    *ret_url = listen->items[(*at)++];
+    *ret_class = slice_of(NULL, 0);
+    if (*at < listen->count && listen_class_parse(slice_string(listen->items[*at]), ret_class)) {
+        (*at)++;
+    }
     return true;
 }

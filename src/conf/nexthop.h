@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "params.h"
 #include "slice.h"
 
 struct nexthop {
@@ -35,5 +36,14 @@ struct listen_address {
 };
 
 bool listen_parse(struct slice text, struct listen_address *ret_listen);
+
+/* The other elements of `listen`: class=NAME, of the address before it. *ret_name is borrowed and
+ * as written: class_name_parse takes it. */
+bool listen_class_parse(struct slice text, struct slice *ret_name);
+
+/* The addresses of `listen`, one after the other, with the class that follows; start with *at = 0,
+ * false at the end. Both are borrowed from the list; without a class it is empty. */
+bool listen_next(const struct conf_list *listen, size_t *at, const char **ret_url,
+                 struct slice *ret_class);
 
 #endif

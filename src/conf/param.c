@@ -218,8 +218,20 @@ static bool nexthop_ok(struct slice text)
 static bool listen_ok(struct slice text)
 {
     struct listen_address l;
+    struct slice name;
 
-    return listen_parse(text, &l);
+    return listen_parse(text, &l) || listen_class_parse(text, &name);
+}
+
+/* RFC 5322, 2.2: printable, no blank, no colon. */
+static bool field_name_ok(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] <= ' ' || text.ptr[i] > '~' || text.ptr[i] == ':') {
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool address_port_ok(struct slice text)
@@ -306,7 +318,9 @@ static const struct {
     {"host name", name_ok, 0, false},
     {"domain name", name_ok, 0, false},
     {"nexthop", nexthop_ok, 0, false},
-    {"smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH", listen_ok, 0, false},
+    {"smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH, each perhaps with class=NAME",
+     listen_ok, 0, false},
+    {"name of a header field", field_name_ok, 0, false},
     {"address:port", address_port_ok, 0, false},
     {"IPv4 address", ipv4_ok, 0, false},
     {"IPv6 address", ipv6_ok, 0, false},

@@ -65,6 +65,9 @@ enum conf_agent {
 };
 #define CONF_AGENT_WORDS "smtp|lmtp|maildir|pipe|error|retry|discard|ta"
 
+enum conf_default_class { CONF_DEFAULT_CLASS_NONE, CONF_DEFAULT_CLASS_SENDER };
+#define CONF_DEFAULT_CLASS_WORDS "none|sender"
+
 enum conf_feedback_rule { CONF_FEEDBACK_RULE_DOCUMENTED, CONF_FEEDBACK_RULE_POSTFIX };
 #define CONF_FEEDBACK_RULE_WORDS "documented|postfix"
 
@@ -74,6 +77,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
 #define PARAM_S(n)    ((n)*US_PER_S)
 #define PARAM_DAYS(n) ((n)*US_PER_DAY)
 #define PARAM_NO_MAX  INT64_MAX
+
+/* A class with more would leave the others next to nothing. */
+#define CONF_WEIGHT_MAX 1000
 
 /* Beyond this a lifetime is a typing error; Postfix refuses it, too. */
 #define PARAM_LIFETIME_MAX PARAM_DAYS(100)
@@ -125,8 +131,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "pause before a process that died at start-up is started again")                             \
     X(BOOL, debug_clock, "", "no", 0, 0, "tests may move the clock")                               \
     /* receiving */                                                                                \
-    X(LIST, listen, "smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH", "smtp://127.0.0.1:25", \
-      0, 0, "where mail is accepted")                                                              \
+    X(LIST, listen,                                                                                \
+      "smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH, each perhaps with class=NAME",        \
+      "smtp://127.0.0.1:25", 0, 0,                                                                 \
+      "where mail is accepted; class=NAME behind an address: what comes in there is of that "      \
+      "class")                                                                                     \
     X(LIST, relay_networks, "address/bits", "127.0.0.0/8 [::1]/128", 0, 0,                         \
       "clients that may send to any domain")                                                       \
     X(LIST, relay_domains, "domain pattern", "", 0, 0,                                             \
@@ -164,6 +173,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, tls_cert, "path", "", 0, 0,                                                          \
       "PEM file with the server's certificate chain; empty: no STARTTLS")                          \
     X(STRING, tls_key, "path", "$tls_cert", 0, 0, "PEM file with its private key")                 \
+    X(STRING, class_header, "name of a header field", "", 0, 0,                                    \
+      "field that names the class of a message, where the client may relay; empty: none")          \
+    X(CHOICE, default_class, CONF_DEFAULT_CLASS_WORDS, "none", 0, 0,                               \
+      "class of mail that neither class_header nor its listener gives one; sender: each envelope " \
+      "sender is a class")                                                                         \
     X(STRING, recipient_delimiter, "characters", "", 0, 0,                                         \
       "what separates a user name from its extension; empty: nothing does")                        \
     /* routing */                                                                                  \
@@ -403,7 +417,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, priority, "", "nice value", "0", -20, 19, "scheduling priority of the command")         \
     X(INT, nice, "", "nice value", "0", -40, 39, "change of the command's scheduling priority")    \
     X(INT, syspriority, "", "nice value", "0", -20, 19, NO_EFFECT "the daemon keeps its priority") \
-    X(INT, sysnice, "", "nice value", "0", -40, 39, NO_EFFECT "the daemon keeps its priority")
+    X(INT, sysnice, "", "nice value", "0", -40, 39, NO_EFFECT "the daemon keeps its priority")     \
+    /* clauses class/NAME */                                                                       \
+    X(INT, weight, "", "shares", "1", 1, CONF_WEIGHT_MAX,                                          \
+      "in clauses class/NAME only: deliveries of this class for each one of a class of weight 1, " \
+      "where both wait")
 
 /* The members these make. */
 #define PARAM_MEMBER_STRING(name)   const char *name;

@@ -59,7 +59,7 @@ static bool declares(const struct clause *c)
 {
     const struct param *agent = param_find_in_clause(SLICE("agent"));
 
-    return clause_is_whole_transport(c) && c->body->own.set[agent - param_table];
+    return !c->is_class && clause_is_whole_transport(c) && c->body->own.set[agent - param_table];
 }
 
 static struct transport_slot *slot_find(const struct conf_private *inner, struct slice name)
@@ -153,7 +153,7 @@ void policy_for(const struct conf *conf, struct slice transport, struct slice ne
     struct slice host = lower_case(nexthop, host_room);
 
     for (size_t i = 0; i < inner->clause_count && match == NULL; i++) {
-        if (glob_match(inner->clauses[i].channel, channel) &&
+        if (!inner->clauses[i].is_class && glob_match(inner->clauses[i].channel, channel) &&
             glob_match(inner->clauses[i].host, host)) {
             match = &inner->clauses[i];
         }
@@ -163,6 +163,22 @@ void policy_for(const struct conf *conf, struct slice transport, struct slice ne
     layer_apply(ret_policy, slot != NULL ? slot->declared : NULL);
     layer_apply(ret_policy, match != NULL ? &match->body->own : NULL);
     ret_policy->ring = match != NULL ? match->body->number : 0;
+}
+
+uint32_t class_weight(const struct conf *conf, struct slice name)
+{
+    const struct conf_private *inner = conf->inner;
+    const struct param *weight = param_find_in_clause(SLICE("weight"));
+
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        const struct clause *c = &inner->clauses[i];
+
+        if (c->is_class && glob_match(c->host, name)) {
+            return c->body->own.set[weight - param_table] ? (uint32_t)c->body->own.values.weight
+                                                          : 1;
+        }
+    }
+    return 1;
 }
 
 size_t conf_transport_count(const struct conf *conf)

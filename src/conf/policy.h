@@ -35,6 +35,10 @@ struct policy {
 void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
                 struct policy *ret_policy);
 
+/* The weight of a class: of the first clause class/PATTERN that matches its name (lower case; empty
+ * for mail without a class), else 1. 1..CONF_WEIGHT_MAX. */
+uint32_t class_weight(const struct conf *conf, struct slice name);
+
 /* A transport: built in (smtp, relay, lmtp, local, error, retry, discard) or declared. */
 struct conf_transport {
     const char *name;

@@ -14,6 +14,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "nexthop.h"
 
 #define BACKLOG 1024 /* the kernel cuts it at net.core.somaxconn */
 
@@ -53,8 +54,12 @@ static size_t list_wishes(const struct conf *conf, struct wish wishes[LISTENERS_
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < conf->listen.count && count < LISTENERS_MAX; i++) {
-        wishes[count++] = (struct wish){ROLE_RECEIVE, conf->listen.items[i], NULL};
+    struct slice class_name;
+    const char *url_as_given;
+
+    for (size_t at = 0;
+         count < LISTENERS_MAX && listen_next(&conf->listen, &at, &url_as_given, &class_name);) {
+        wishes[count++] = (struct wish){ROLE_RECEIVE, url_as_given, NULL};
     }
     if (conf->control_socket[0] != '\0' && count < LISTENERS_MAX) {
         char *url = join("unix:", conf->control_socket);

@@ -139,6 +139,28 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"smtp/* maxthr=x", "1:15 error: maxthr: found `x', expected a number of agents"},
         {"smtp/* retries=\"1 0\"", "1:16 error: retries: found `0', expected a list of positive "
                                    "number"},
+        {"smtp/* weight=2", "1:8 error: weight is for clauses class/NAME only"},
+        {"* weight=2", "1:3 error: weight is for clauses class/NAME only"},
+        {"class/bulk maxthr=2", "1:12 error: maxthr: a class has a weight= and nothing else"},
+        {"class/bulk weight=0", "1:19 error: weight: found `0', expected a number of shares from "
+                                "1 to 1000"},
+        {"class/bulk weight=1001", "1:19 error: weight: found `1001', expected a number of shares "
+                                   "from 1 to 1000"},
+        {"class/bulk\nsmtp/* maxthr=2", "1:1 warning: clause `class/bulk' has no values, and none "
+                                        "follows whose values it could take"},
+        {"smtp/a\nclass/* weight=2", "1:1 warning: clause `smtp/a' has no values, and none "
+                                     "follows whose values it could take"},
+        {"class_header = X Class",
+         "1:16 error: class_header: found `X Class', expected name of a header field"},
+        {"default_class = bulk", "1:17 error: default_class: found `bulk', expected none or "
+                                 "sender"},
+        {"listen = class=bulk smtp://*:25", "1:10 error: listen has a class=NAME that no address "
+                                            "stands before"},
+        {"listen = smtp://*:25 class=a class=b", "1:10 error: listen has a class=NAME that no "
+                                                 "address stands before"},
+        {"listen = smtp://*:25 class=a/b",
+         "1:10 error: listen: found `class=a/b', expected a list of smtp://HOST:PORT, "
+         "lmtp://HOST:PORT or lmtp:unix:PATH, each perhaps with class=NAME"},
         {"smtp/[a maxthr=1", "1:1 error: pattern `smtp/[a': `[' without `]'"},
         {"smtp/a", "1:1 warning: clause `smtp/a' has no values, and none follows whose values it "
                    "could take"},
@@ -290,7 +312,9 @@ static void what_is_shown_reads_back(void **state)
                                "smtp/a\n"
                                "smtp/b maxthr=3 retries=\"1 2\"\n"
                                "*/* skew=3\n"
-                               "own/* agent=pipe command=\"/bin/x -y\" ageorder\n";
+                               "class/a weight=2\n"
+                               "own/* agent=pipe command=\"/bin/x -y\" ageorder\n"
+                               "listen = smtp://*:25 class=bulk lmtp:unix:sock\n";
     struct conf *c = load_clean(text), *again;
     struct buf first, second;
 

@@ -83,4 +83,25 @@ static void listeners_are_urls(void **state)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(next_hops_have_one_of_four_forms), cmocka_unit_test(listeners_are_urls))
+static void a_class_belongs_to_the_listener_before_it(void **state)
+{
+    const char *items[] = {"smtp://a:1", "smtp://b:2", "class=Bulk", "lmtp:unix:class=x"};
+    static const struct {
+        const char *url, *class_name;
+    } wants[] = {{"smtp://a:1", ""}, {"smtp://b:2", "Bulk"}, {"lmtp:unix:class=x", ""}};
+    struct conf_list list = {items, COUNT(items)};
+    size_t at = 0;
+    const char *url;
+    struct slice class_name;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(wants); i++) {
+        assert_true(listen_next(&list, &at, &url, &class_name));
+        assert_string_equal(url, wants[i].url);
+        assert_true(slice_equal(class_name, slice_string(wants[i].class_name)));
+    }
+    assert_false(listen_next(&list, &at, &url, &class_name));
+}
+
+UNIT_MAIN(cmocka_unit_test(a_class_belongs_to_the_listener_before_it),
+          cmocka_unit_test(next_hops_have_one_of_four_forms), cmocka_unit_test(listeners_are_urls))

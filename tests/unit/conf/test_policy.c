@@ -102,6 +102,33 @@ static void transports_are_built_in_or_declared(void **state)
     conf_free(c);
 }
 
-UNIT_MAIN(cmocka_unit_test(values_come_in_the_order_of_precedence),
+static void a_class_has_the_weight_of_the_first_clause_that_matches(void **state)
+{
+    struct conf *c = load("smtp/* maxthr=3\n"
+                          "class/bulk weight=2\n"
+                          "class/reset*\n"
+                          "class/alarm weight=10\n"
+                          "class/r* weight=5\n"
+                          "*/b* maxthr=4\n");
+
+    (void)state;
+    assert_int_equal(class_weight(c, SLICE("bulk")), 2);
+    assert_int_equal(class_weight(c, SLICE("reset-1")), 10);
+    assert_int_equal(class_weight(c, SLICE("alarm")), 10);
+    assert_int_equal(class_weight(c, SLICE("rest")), 5);
+    assert_int_equal(class_weight(c, SLICE("other")), 1);
+    assert_int_equal(class_weight(c, SLICE("")), 1);
+    /* Neither sees the other's clauses. */
+    assert_int_equal(policy(c, "class", "bulk").maxthr, 4);
+    assert_int_equal(policy(c, "class", "reset").maxthr, 0);
+    assert_null(conf_transport_find(c, SLICE("class")));
+    conf_free(c);
+    c = load("class/* weight=3\n");
+    assert_int_equal(class_weight(c, SLICE("")), 3);
+    conf_free(c);
+}
+
+UNIT_MAIN(cmocka_unit_test(a_class_has_the_weight_of_the_first_clause_that_matches),
+          cmocka_unit_test(values_come_in_the_order_of_precedence),
           cmocka_unit_test(the_defaults_clause_lies_beneath_the_clauses_after_it),
           cmocka_unit_test(transports_are_built_in_or_declared))
