@@ -114,7 +114,8 @@ static char *pack(struct slice **texts, size_t count)
 
 static void pack_message(struct memory_fields *f)
 {
-    struct slice *texts[] = {&f->m.sender, &f->m.envid, &f->m.reason, &f->m.client, &f->m.parked};
+    struct slice *texts[] = {&f->m.sender, &f->m.envid,  &f->m.reason,
+                             &f->m.client, &f->m.parked, &f->m.class_name};
 
     f->block = pack(texts, sizeof texts / sizeof texts[0]);
 }
@@ -767,7 +768,8 @@ static bool matches(const struct memory_message *msg, const struct spool_filter 
         (f->states != 0 && (f->states & 1U << m->state) == 0) || m->size < f->size_min ||
         (f->size_max != 0 && m->size > f->size_max) ||
         (f->arrived_before.us != 0 && m->arrived.us >= f->arrived_before.us) ||
-        (f->arrived_after.us != 0 && m->arrived.us <= f->arrived_after.us)) {
+        (f->arrived_after.us != 0 && m->arrived.us <= f->arrived_after.us) ||
+        (f->class_name.len > 0 && !slice_equal(f->class_name, m->class_name))) {
         return false;
     }
     if (slice_equal(f->sender, SLICE("<>")) ? m->sender.len > 0

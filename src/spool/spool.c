@@ -181,7 +181,8 @@ static bool rcpt_fits(const struct spool_rcpt *r)
 static bool message_fits(const struct spool_message *m, const struct spool_rcpt *rcpts,
                          uint32_t rcpt_count)
 {
-    if (!word_fits(m->parked, SPOOL_PARKED_MAX) || !word_fits(m->sender, SPOOL_SENDER_MAX) ||
+    if ((m->class_name.len > 0 && !class_name_valid(m->class_name)) ||
+        !word_fits(m->parked, SPOOL_PARKED_MAX) || !word_fits(m->sender, SPOOL_SENDER_MAX) ||
         !word_fits(m->envid, DSN_ENVID_MAX) || (m->flags & ~(unsigned)MESSAGE_FLAGS) != 0 ||
         rcpt_count == 0 || rcpt_count > SPOOL_RCPTS_MAX) {
         return false;

@@ -57,6 +57,7 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "class_name.h"
 #include "envelope.h"
 #include "slice.h"
 #include "times.h"
@@ -143,6 +144,7 @@ struct spool_message {
     struct slice reason;     /* of HOLD or CORRUPT */
     struct slice parked;     /* the key it is parked under; empty = it is not */
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
+    struct slice class_name; /* as class_name.h has it; empty = none */
 };
 
 /* Content to store: either all in `bytes`, or `bytes` followed by `fd_size` bytes read from `fd`
@@ -192,9 +194,9 @@ void spool_tidy(struct spool *sp);
 
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
  * non-empty, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m: sender, envid,
- * flags, arrived, created, due, client, parked. `content_prefix` (the trace header) may hold one
- * mark, the byte 1, that is replaced by the id's text. `claim` claims it at once: the caller keeps
- * it in memory and need not ask for it again (neither held nor parked). */
+ * flags, arrived, created, due, client, class_name, parked. `content_prefix` (the trace header) may
+ * hold one mark, the byte 1, that is replaced by the id's text. `claim` claims it at once: the
+ * caller keeps it in memory and need not ask for it again (neither held nor parked). */
 int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
                  uint32_t rcpt_count, struct slice content_prefix,
                  const struct spool_content *content, bool claim, struct slice hold_reason,
@@ -301,6 +303,7 @@ struct spool_filter {
     struct slice sender;        /* whole address, or "@domain"; "<>" = null sender */
     struct slice rcpt;          /* whole address, or "@domain" */
     struct slice destination;   /* "transport/nexthop", "nexthop", or a recipient's domain */
+    struct slice class_name;    /* exactly */
     struct wall arrived_before; /* us 0 = any */
     struct wall arrived_after;
     uint64_t size_min;

@@ -156,6 +156,17 @@ int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_br
     return err == 0 && rc == SQLITE_DONE ? sqlite_no_message(s, id) : err;
 }
 
+static struct slice row_class(struct row *r)
+{
+    const char *column = sqlite3_column_name(r->st, r->at);
+    struct slice name = row_text(r, 0, CLASS_NAME_MAX);
+
+    if (name.len > 0 && !class_name_valid(name) && r->bad == NULL) {
+        r->bad = column;
+    }
+    return name;
+}
+
 static int decode_message(struct row *r, struct msg_id id, struct spool_message *ret_message)
 {
     struct spool_message m = {.id = id};
@@ -177,6 +188,7 @@ static int decode_message(struct row *r, struct msg_id id, struct spool_message 
     m.client = row_text(r, 0, SPOOL_REMOTE_MAX);
     m.reason = row_text(r, 0, SPOOL_DIAGNOSTIC_MAX);
     m.parked = row_text(r, 0, SPOOL_PARKED_MAX);
+    m.class_name = row_class(r);
     err = row_result(r, id);
     if (err == 0) {
         *ret_message = m;
@@ -348,7 +360,7 @@ struct search {
     struct cond conds[CONDS_MAX];
     size_t count;
     /* what is bound, by name */
-    struct slice sender, rcpt, whole, domain, transport, nexthop;
+    struct slice sender, rcpt, whole, domain, transport, nexthop, class_name;
     int64_t arrived_before, arrived_after, size_min, size_max;
     uint64_t after, unlisted_from;
     /* their space */
@@ -480,6 +492,18 @@ static void add_destination(struct search *q, struct slice destination)
                       .part_count = 3});
 }
 
+static void add_class(struct search *q, struct slice class_name)
+{
+    q->class_name = class_name;
+    if (class_name.len > 0) {
+        /* The index leaves out messages without a class; it has to be said that they can't match */
+        search_add(q, (struct cond){.test = "m.class = :class",
+                                    .parts = {BY_MESSAGE("message_class",
+                                                         "m.class = :class AND m.class <> ''")},
+                                    .part_count = 1});
+    }
+}
+
 static void add_ranges(struct search *q, const struct spool_filter *f)
 {
     if (f->arrived_before.us != 0 || f->arrived_after.us != 0) {
@@ -528,6 +552,7 @@ static int search_init(struct search *q, struct sqlite_spool *s, const struct sp
     add_sender(q, f->sender);
     add_rcpt(q, f->rcpt);
     add_destination(q, f->destination);
+    add_class(q, f->class_name);
     add_ranges(q, f);
     return err;
 }
@@ -564,6 +589,7 @@ static void search_bind(const struct search *q, sqlite3_stmt *st, size_t max)
     bind_named_int(st, ":size_min", q->size_min);
     bind_named_int(st, ":size_max", q->size_max);
     bind_named_slice(st, ":sender", q->sender);
+    bind_named_slice(st, ":class", q->class_name);
     bind_named_slice(st, ":rcpt", q->rcpt);
     bind_named_slice(st, ":whole", q->whole);
     bind_named_slice(st, ":domain", q->domain);

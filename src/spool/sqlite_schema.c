@@ -10,6 +10,16 @@
     " || " DIGIT(45) " || " DIGIT(40) " || " DIGIT(35) " || " DIGIT(30) " || " DIGIT(              \
         25) " || " DIGIT(20) " || " DIGIT(15) " || " DIGIT(10) " || " DIGIT(5) " || " DIGIT(0)
 #define ISO(column) "strftime('%Y-%m-%dT%H:%M:%SZ', " column " / 1000000, 'unixepoch')"
+#define QUEUE_VIEW(more)                                                                           \
+    "CREATE VIEW queue AS SELECT"                                                                  \
+    "  m.id, " ID_TEXT " AS queue_id,"                                                             \
+    "  CASE m.state WHEN 1 THEN 'incoming' WHEN 2 THEN 'deferred' WHEN 3 THEN 'hold'"              \
+    "    WHEN 4 THEN 'corrupt' END AS state,"                                                      \
+    "  " ISO("m.arrived") " AS arrived, " ISO(                                                     \
+        "m.due") " AS due,"                                                                        \
+                 "  m.size, m.sender, m.rcpt_pending AS pending, m.rcpt_total AS recipients,"      \
+                 "  " more "m.client, m.reason"                                                    \
+                 "  FROM message m;"
 
 const struct schema_step schema_steps[] = {
     {"create the tables",
@@ -82,28 +92,22 @@ const struct schema_step schema_steps[] = {
      "  bytes BLOB NOT NULL"
      ") STRICT;"
 
-     "CREATE VIEW queue AS SELECT"
-     "  m.id, " ID_TEXT " AS queue_id,"
-     "  CASE m.state WHEN 1 THEN 'incoming' WHEN 2 THEN 'deferred' WHEN 3 THEN 'hold'"
-     "    WHEN 4 THEN 'corrupt' END AS state,"
-     "  " ISO("m.arrived") " AS arrived, " ISO(
-         "m.due") " AS due,"
-                  "  m.size, m.sender, m.rcpt_pending AS pending, m.rcpt_total AS recipients,"
-                  "  m.client, m.reason"
-                  "  FROM message m;"
-                  "CREATE VIEW queue_recipient AS SELECT"
-                  "  " ID_TEXT " AS queue_id, r.n, r.address,"
-                  "  CASE r.state WHEN 1 THEN 'pending' WHEN 2 THEN 'failed' WHEN 3 THEN "
-                  "'delivered'"
-                  "    WHEN 4 THEN 'relayed' END AS state,"
-                  "  r.transport, r.nexthop, r.attempts,"
-                  "  iif(r.last_attempt = 0, NULL, " ISO(
-                      "r.last_attempt") ") AS last_attempt,"
-                                        "  r.status, r.remote, r.diagnostic"
-                                        "  FROM recipient r JOIN message m ON m.id = r.message;"},
-    {"let messages be parked",
+     QUEUE_VIEW("") "CREATE VIEW queue_recipient AS SELECT"
+                    "  " ID_TEXT " AS queue_id, r.n, r.address,"
+                    "  CASE r.state WHEN 1 THEN 'pending' WHEN 2 THEN 'failed' WHEN 3 THEN "
+                    "'delivered'"
+                    "    WHEN 4 THEN 'relayed' END AS state,"
+                    "  r.transport, r.nexthop, r.attempts,"
+                    "  iif(r.last_attempt = 0, NULL, " ISO(
+                        "r.last_attempt") ") AS last_attempt,"
+                                          "  r.status, r.remote, r.diagnostic"
+                                          "  FROM recipient r JOIN message m ON m.id = r.message;"},
+    {"let messages be parked and have a class",
      "ALTER TABLE message ADD COLUMN parked TEXT;"
-     "CREATE INDEX message_parked ON message (parked) WHERE parked IS NOT NULL;"},
+     "CREATE INDEX message_parked ON message (parked) WHERE parked IS NOT NULL;"
+     "ALTER TABLE message ADD COLUMN class TEXT NOT NULL DEFAULT '';"
+     "CREATE INDEX message_class ON message (class) WHERE listed = 1 AND class <> '';"
+     "DROP VIEW queue;" QUEUE_VIEW("m.class, ")},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

@@ -510,6 +510,7 @@ static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct
     sqlite_bind_slice(st, 14, m->client);
     sqlite_bind_slice(st, 15, m->reason);
     bind_parked(st, 16, m->parked);
+    sqlite_bind_slice(st, 17, m->class_name);
     return run(s, st);
 }
 

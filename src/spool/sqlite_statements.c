@@ -9,6 +9,7 @@
 /* Numbers of setting aside are the limits of spool.h and envelope.h: */
 _Static_assert(SPOOL_RCPTS_MAX == 10000000 && SPOOL_CONTENT_MAX == 1099511627776, "set aside");
 _Static_assert(2 * ENVELOPE_TRACE - 1 == 63 && SPOOL_SENDER_MAX == 320, "set aside");
+_Static_assert(CLASS_NAME_MAX == 128, "set aside");
 _Static_assert(DSN_ENVID_MAX == 100 && SPOOL_REMOTE_MAX == 512, "set aside");
 
 const char *const sqlite_statement_sql[ST_COUNT] = {
@@ -26,12 +27,13 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_INSERT] =
         "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
         " rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender, sender_domain,"
-        " envid, client, reason, parked)"
+        " envid, client, reason, parked, class)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, ?11, ?12, ?13, ?14, ?15,"
-        " ?16)",
+        " ?16, ?17)",
     [ST_MESSAGE_READ] =
         "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
-        " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, '')"
+        " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, ''),"
+        " class"
         " FROM message WHERE id = ?1",
     [ST_MESSAGE_BRIEF] =
         "SELECT state, due, size, in_file, EXISTS (SELECT 1 FROM recipient r NOT INDEXED"
@@ -73,7 +75,9 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " AND length(CAST(sender_domain AS BLOB)) <= 320, sender_domain, ''),"
         " envid = iif(typeof(envid) = 'text' AND length(CAST(envid AS BLOB)) <= 100, envid, ''),"
         " client = iif(typeof(client) = 'text' AND length(CAST(client AS BLOB)) <= 512, client,"
-        " '')"
+        " ''),"
+        " class = iif(typeof(class) = 'text' AND length(CAST(class AS BLOB)) <= 128"
+        " AND class NOT GLOB '*[^-_.+=@a-z0-9]*', class, '')"
         " WHERE id = ?1",
     [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
     [ST_RCPT_INSERT] =

@@ -83,6 +83,13 @@ static struct slice any_key(struct pair *p)
     return slice_string(keys[pick(p, COUNT(keys))]);
 }
 
+static struct slice any_class(struct pair *p)
+{
+    static const char *const classes[] = {"", "", "bulk", "reset", "news@example.org"};
+
+    return slice_string(classes[pick(p, COUNT(classes))]);
+}
+
 static int64_t any_time(struct pair *p)
 {
     return p->now - 50 + (int64_t)pick(p, 100);
@@ -115,6 +122,7 @@ static void step_submit(struct pair *p)
     struct spool_message m = {.flags = (unsigned)pick(p, 64),
                               .envid = chance(p, 4) ? SLICE("env+2D1") : SLICE(""),
                               .client = any_text(p),
+                              .class_name = any_class(p),
                               .arrived = {any_time(p)},
                               .created = {any_time(p)},
                               .due = {any_time(p)}};
@@ -346,6 +354,7 @@ static void compare_message(struct pair *p, struct msg_id id)
     assert_slices(a.client, b.client);
     assert_slices(a.reason, b.reason);
     assert_slices(a.parked, b.parked);
+    assert_slices(a.class_name, b.class_name);
     assert_int_equal(a.flags, b.flags);
     assert_int_equal(a.arrived.us, b.arrived.us);
     assert_int_equal(a.created.us, b.created.us);
@@ -399,6 +408,9 @@ static void compare_random_search(struct pair *p)
         snprintf(destination, sizeof destination, "%s%s", chance(p, 2) ? "smtp/" : "",
                  any_domain(p));
         f.destination = slice_string(destination);
+    }
+    if (chance(p, 4)) {
+        f.class_name = any_class(p);
     }
     if (chance(p, 4)) {
         f.arrived_before.us = any_time(p);

@@ -207,6 +207,62 @@ static void an_older_file_is_upgraded_step_by_step(void **state)
     assert_string_equal(fixture_ask(&fx, "PRAGMA user_version"), "2");
 }
 
+/* A file of version 1, which knew no classes. */
+static void a_spool_without_classes_is_upgraded(void **state)
+{
+    struct spool_message m = {.sender = SLICE("s@example.com"), .class_name = SLICE("bulk")};
+    struct spool_rcpt rcpt = {.address = SLICE("r@example.net")};
+    struct spool_content content = {.bytes = SLICE("x"), .fd = -1};
+    struct msg_id found[3], old = {7}, bulk;
+    const char *why;
+    size_t count;
+    struct spool *sp;
+    sqlite3 *db;
+
+    (void)state;
+    assert_int_equal(sqlite3_open(fx.path, &db), SQLITE_OK);
+    assert_int_equal(schema_upgrade(db, schema_steps, 1, &why), SQLITE_OK);
+    sqlite3_close(db);
+    fixture_sql(&fx, "UPDATE spool SET last_id = 7, unlisted_from = 8, deferred = 1, bytes = 1;"
+                     "INSERT INTO message VALUES (7, 1, 2, 5, 5, 5, 1, 0, 0, 1, 1, 0, 0, 0,"
+                     " 's@example.com', 'example.com', '', '', '');"
+                     "INSERT INTO recipient VALUES (7, 1, 1, 1, 0, 0, 0, 0, 'r@example.net',"
+                     " 'example.net', '', 'example.net', '', '', '', '');"
+                     "INSERT INTO content VALUES (7, x'78')");
+    assert_int_equal(fixture_try(&fx, SPOOL_OPEN_READ, NULL, &sp), -EPROTO);
+    sp = fixture_open(&fx);
+    fixture_ok(sp, spool_submit(sp, &m, &rcpt, 1, SLICE(""), &content, false, SLICE(""), &bulk));
+    fixture_ok(sp, spool_commit(sp));
+    fixture_ok(sp, spool_read(sp, old, &m));
+    assert_true(slice_equal(m.class_name, SLICE("")));
+    spool_close(sp);
+
+    sp = fixture_open(&fx);
+    fixture_ok(sp, spool_read(sp, bulk, &m));
+    assert_true(slice_equal(m.class_name, SLICE("bulk")));
+    fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.class_name = SLICE("bulk")}, COUNT(found),
+                              found, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(found[0].n, bulk.n);
+    spool_close(sp);
+    assert_string_equal(fixture_ask(&fx, "SELECT group_concat(class) FROM queue"), ",bulk");
+}
+
+static void a_class_that_is_no_name_is_refused(void **state)
+{
+    struct spool_message m = {.class_name = SLICE("Not a class")};
+    struct spool_rcpt rcpt = {.address = SLICE("r@example.net")};
+    struct spool_content content = {.bytes = SLICE("x"), .fd = -1};
+    struct spool *sp = fixture_open(&fx);
+    struct msg_id id;
+
+    (void)state;
+    assert_int_equal(spool_submit(sp, &m, &rcpt, 1, SLICE(""), &content, false, SLICE(""), &id),
+                     -EINVAL);
+    assert_false(spool_dirty(sp));
+    spool_close(sp);
+}
+
 /* ---- damage --------------------------------------------------------------------------------- */
 
 static void an_impossible_row_harms_only_itself(void **state)
@@ -219,6 +275,8 @@ static void an_impossible_row_harms_only_itself(void **state)
         "UPDATE message SET client = printf('%.9999c', 'x')",
         "UPDATE message SET sender = printf('%.999c', 'x')",
         "UPDATE message SET size = 1 << 50",
+        "UPDATE message SET class = 'no class'",
+        "UPDATE message SET class = printf('%.999c', 'x')",
     };
 
     (void)state;
@@ -541,7 +599,8 @@ UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_withou
           EACH(a_spool_at_rest_can_be_read_without_leave_to_write),
           EACH(nobody_else_may_read_the_files), EACH(reading_needs_a_spool),
           EACH(a_newer_schema_is_refused), EACH(another_programs_database_is_refused),
-          EACH(an_older_file_is_upgraded_step_by_step), EACH(an_impossible_row_harms_only_itself),
+          EACH(an_older_file_is_upgraded_step_by_step), EACH(a_spool_without_classes_is_upgraded),
+          EACH(a_class_that_is_no_name_is_refused), EACH(an_impossible_row_harms_only_itself),
           EACH(an_impossible_recipient_is_reported), EACH(missing_content_is_reported),
           EACH(a_damaged_file_is_called_that),
           EACH(content_goes_beside_the_database_when_it_is_large),
