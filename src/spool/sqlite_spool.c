@@ -143,6 +143,10 @@ int sqlite_done(struct sqlite_spool *s, sqlite3_stmt *st, int rc)
     if (st != NULL) {
         (void)sqlite3_reset(st); /* says again what step said */
     }
+    /* An error of the disk makes SQLite undo the transaction, even when it met a mere read. */
+    if (err != 0 && s->base.dirty && sqlite3_get_autocommit(s->db)) {
+        spool_batch_failed(&s->base, err);
+    }
     return err;
 }
 

@@ -28,6 +28,7 @@
 #define BATCHES      8
 #define CUT_SEEDS    8
 #define STORY_MAX    ((size_t)1 << 18)
+#define NO_MESSAGE   UINT64_C(123456789) /* an id that is never given */
 
 struct world {
     struct fixture fx;
@@ -35,7 +36,8 @@ struct world {
     struct spool *sp;     /* NULL while it can't be opened */
     struct spool *oracle; /* memory */
     struct msg_id ids[MESSAGES_MAX], oracle_ids[MESSAGES_MAX];
-    size_t count; /* messages submitted, each with a sender of its own */
+    size_t count;     /* messages submitted, each with a sender of its own */
+    size_t committed; /* of them, those whose commit is over */
     char *acknowledged;
     char *doubts[DOUBTS_MAX]; /* of commits that failed since */
     size_t doubt_count;
@@ -235,6 +237,11 @@ static void do_commit(struct world *w)
         CHECK(!spool_dirty(w->oracle));
         mem_free(after);
         return;
+    }
+    for (; w->committed < w->count; w->committed++) {
+        if (err != 0) { /* opened again, the spool may give its id to another message */
+            w->ids[w->committed].n = NO_MESSAGE;
+        }
     }
     if (err == 0) {
         fixture_ok(w->oracle, spool_commit(w->oracle));
