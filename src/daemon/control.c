@@ -318,7 +318,7 @@ static bool host_allowed(struct evhttp_request *request)
 /* The members of a filter, and paging, from a query string. False: one is unknown or malformed. */
 static bool add_query(json_t *question, const char *query)
 {
-    static const char *const texts[] = {"sender", "recipient", "destination"};
+    static const char *const texts[] = {"sender", "recipient", "destination", "class"};
     static const char *const numbers[] = {"older_than", "newer_than", "min_size", "max_size"};
     static const char *const own_numbers[] = {"max", "recipients", "after_recipient", "cursor"};
     json_t *filter = json_object(), *states = json_array();

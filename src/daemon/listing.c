@@ -150,6 +150,8 @@ bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *
             continue;
         } else if (strcmp(key, "destination") == 0 && get_text(value, &f.destination)) {
             continue;
+        } else if (strcmp(key, "class") == 0 && get_text(value, &f.class_name)) {
+            continue;
         } else if (strcmp(key, "older_than") == 0 && counted) {
             f.arrived_before.us = now.us - number * US_PER_S;
         } else if (strcmp(key, "newer_than") == 0 && counted) {
@@ -159,8 +161,8 @@ bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *
         } else if (strcmp(key, "max_size") == 0 && counted) {
             f.size_max = (uint64_t)number;
         } else {
-            *ret_error = "filter: known are state, sender, recipient, destination (texts), "
-                         "older_than, newer_than (seconds), min_size, max_size (bytes)";
+            *ret_error = "filter: known are state, sender, recipient, destination, class "
+                         "(texts), older_than, newer_than (seconds), min_size, max_size (bytes)";
             return false;
         }
     }
@@ -233,6 +235,9 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
     set(object, "forced_expire", json_boolean(m.force_expire));
     set(object, "sender", listing_text(m.sender));
     set(object, "client", listing_text(m.client));
+    if (m.class_name.len > 0) {
+        set(object, "class", listing_text(m.class_name));
+    }
     if (m.envid.len > 0) {
         set(object, "envid", listing_text(m.envid));
     }

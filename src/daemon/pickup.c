@@ -13,6 +13,7 @@
 
 #include "address.h"
 #include "check.h"
+#include "classify.h"
 #include "clock.h"
 #include "content.h"
 #include "hash.h"
@@ -583,10 +584,11 @@ static void send_submission(struct pickup *p, const struct addresses *a)
                             .fd_size = j->spilt};
     struct buf trace, content;
     struct item *item;
-    char client[32];
+    char client[32], class_room[CLASS_NAME_MAX];
 
     (void)snprintf(client, sizeof client, "userid %u", (unsigned)j->st.st_uid); /* fits */
     m.client = slice_string(client);
+    m.class_name = class_of_header(p->conf, buf_slice(&j->seen), client, class_room);
     buf_init(&trace, WIRE_TRACE_MAX);
     add_trace(p, m.arrived, &trace);
     buf_init(&content, PREFIX_MAX + INSIDE_MAX + 4 * READ_SIZE);

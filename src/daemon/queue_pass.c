@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "classify.h"
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
@@ -326,7 +327,8 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
                                     .arrived = m->arrived,
                                     .created = clock_wall(),
                                     .due = clock_wall(),
-                                    .client = m->client};
+                                    .client = m->client,
+                                    .class_name = m->class_name};
     struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
     /* Others that wait for their commit are not in the scheduler yet, but here. */
     bool claim = HASH_COUNT(q->active.msgs) < (uint64_t)q->conf->qmgr_message_active_limit &&
@@ -334,8 +336,12 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     struct spool_rcpt *rcpts;
     struct route route;
     char **nexthops;
+    char class_room[CLASS_NAME_MAX];
     int rc;
 
+    if (message.class_name.len == 0) {
+        message.class_name = class_by_default(q->conf, m->sender, class_room);
+    }
     if ((fd < 0) != (m->fd_size == 0) ||
         (q->conf->message_size_limit > 0 &&
          m->content.len + m->fd_size > (uint64_t)q->conf->message_size_limit + WIRE_TRACE_MAX)) {
@@ -670,7 +676,7 @@ static int submit_report(struct queue *q, const struct spool_message *m, struct 
                                            .client = SLICE("local report")};
     struct spool_content content = {.fd = -1};
     struct spool_rcpt rcpt = {.notify = NOTIFY_NEVER};
-    char id_text[SPOOL_ID_TEXT_MAX], new_text[SPOOL_ID_TEXT_MAX];
+    char id_text[SPOOL_ID_TEXT_MAX], new_text[SPOOL_ID_TEXT_MAX], class_room[CLASS_NAME_MAX];
     struct msg_id new_id;
     bool is_double = m->sender.len == 0;
     struct route route;
@@ -728,6 +734,7 @@ static int submit_report(struct queue *q, const struct spool_message *m, struct 
     rcpt.transport = slice_string(route.transport);
     rcpt.nexthop = slice_string(route.nexthop);
     rcpt.route_generation = q->conf->route_generation;
+    report_message.class_name = class_by_default(q->conf, report_message.sender, class_room);
     rc = spool_submit(q->spool, &report_message, &rcpt, 1, slice_of("", 0), &content, false,
                       slice_of("", 0), &new_id);
     if (rc == 0) {

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "classify.h"
 #include "clock.h"
 #include "hash.h"
 #include "header.h"
@@ -360,8 +361,24 @@ static void refuse_message(struct session *s, const struct server_reply *reply)
     answer_message(s, reply);
 }
 
+/* The class of the message, as far as it can be told here. */
+static struct slice class_of_message(struct session *s, char room[CLASS_NAME_MAX])
+{
+    const struct conf *conf = s->all->role->conf;
+    struct slice name = slice_of(NULL, 0);
+    struct buf header;
+
+    if (s->may_relay && conf->class_header[0] != '\0') {
+        buf_init(&header, CLASSIFY_HEADER_MAX);
+        name = class_of_header(conf, draft_beginning(&s->draft, &header), s->text, room);
+        buf_fini(&header);
+    }
+    return name.len > 0 ? name : class_of_listener(conf, s->origin->url, room);
+}
+
 static void submit(struct session *s, const struct server_message *message)
 {
+    char class_room[CLASS_NAME_MAX];
     struct receive_sessions *all = s->all;
     struct server_reply reply = queue_works(all);
     struct wire_submit m = {
@@ -385,6 +402,7 @@ static void submit(struct session *s, const struct server_message *message)
     ask(s, false);
     m.token = s->token;
     m.trace = make_trace(s);
+    m.class_name = class_of_message(s, class_room);
     draft_submit(&s->draft, all->queue, &m);
 }
 

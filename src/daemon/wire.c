@@ -169,6 +169,7 @@ void wire_put_submit(struct channel *ch, const struct wire_submit *m, int fd)
     frame_put_bytes(b, m->client);
     frame_put_u32(b, m->pid);
     frame_put_bytes(b, m->origin);
+    frame_put_bytes(b, m->class_name);
     frame_put_bytes(b, m->trace);
     frame_put_u32(b, m->rcpt_count);
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
@@ -195,6 +196,7 @@ bool wire_get_submit(struct slice body, struct wire_submit *ret, struct wire_rcp
     ret->client = frame_get_bytes(&r, WIRE_HOST_MAX);
     ret->pid = frame_get_u32(&r);
     ret->origin = frame_get_bytes(&r, WIRE_URL_MAX);
+    ret->class_name = frame_get_bytes(&r, CLASS_NAME_MAX);
     ret->trace = frame_get_bytes(&r, WIRE_TRACE_MAX);
     ret->rcpt_count = frame_get_count(&r, 12, WIRE_RCPTS_MAX);
     rcpts = mem_array(ret->rcpt_count, sizeof *rcpts);
@@ -208,7 +210,8 @@ bool wire_get_submit(struct slice body, struct wire_submit *ret, struct wire_rcp
     }
     ret->content = frame_get_bytes(&r, WIRE_CONTENT_MAX);
     ret->fd_size = frame_get_u64(&r);
-    if (ret->rcpt_count == 0 || ret->arrived.us < 0) {
+    if (ret->rcpt_count == 0 || ret->arrived.us < 0 ||
+        (ret->class_name.len > 0 && !class_name_valid(ret->class_name))) {
         r.failed = true;
     }
     if (!end_with_array(&r, rcpts)) {

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "channel.h"
+#include "class_name.h"
 #include "envelope.h"
 #include "slice.h"
 #include "times.h"
@@ -132,10 +133,11 @@ struct wire_submit {
     struct slice envid;
     uint32_t flags; /* enum envelope_flag, without ENVELOPE_REPORT */
     struct wall arrived;
-    struct slice client; /* "name[ip]" or "userid N", for listing and log */
-    uint32_t pid;        /* of the process that took it in, for the log */
-    struct slice origin; /* listener URL or "pickup": for classes and the log */
-    struct slice trace;  /* header to put in front; "\1" in it becomes the queue id */
+    struct slice client;     /* "name[ip]" or "userid N", for listing and log */
+    uint32_t pid;            /* of the process that took it in, for the log */
+    struct slice origin;     /* listener URL or "pickup": for the log */
+    struct slice class_name; /* that the header or the listener gives it; empty: neither does */
+    struct slice trace;      /* header to put in front; "\1" in it becomes the queue id */
     const struct wire_rcpt *rcpts;
     uint32_t rcpt_count;
     struct slice content; /* all of it, or what comes before the descriptor's bytes */

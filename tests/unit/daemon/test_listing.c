@@ -69,6 +69,8 @@ static void filters_are_read_strictly(void **state)
         {"{\"state\":[\"hold\",7]}", false},
         {"{\"state\":7}", false},
         {"{\"sender\":\"<>\",\"recipient\":\"@b\",\"destination\":\"smtp/b\"}", true},
+        {"{\"class\":\"bulk\"}", true},
+        {"{\"class\":\"\"}", false},
         {"{\"sender\":\"\"}", false},
         {"{\"sender\":7}", false},
         {"{\"older_than\":60,\"newer_than\":3600,\"min_size\":1,\"max_size\":2}", true},

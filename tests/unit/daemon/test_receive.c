@@ -39,6 +39,7 @@ struct submission {
     uint64_t token;
     char *envelope; /* "sender>rcpt,rcpt" */
     char *trace;
+    char *class_name;
     struct buf content;
     bool by_fd;
 };
@@ -90,6 +91,7 @@ static void submission_fini(struct submission *s)
 {
     mem_free(s->envelope);
     mem_free(s->trace);
+    mem_free(s->class_name);
     buf_fini(&s->content);
     *s = (struct submission){0};
 }
@@ -130,6 +132,7 @@ static void take_submission(const struct frame *frame)
     mem_free(rcpts);
     site.last.envelope = buf_take(&envelope);
     site.last.trace = mem_copy(m.trace.ptr, m.trace.len);
+    site.last.class_name = mem_copy(m.class_name.ptr, m.class_name.len);
     buf_init(&site.last.content, 64u << 20);
     assert_true(buf_add(&site.last.content, m.content));
     site.last.by_fd = frame->fd >= 0;
@@ -606,6 +609,55 @@ static void large_content_comes_through_a_descriptor(void **unused)
     assert_false(site.last.by_fd);
     buf_fini(&want);
     buf_fini(&sent);
+    hang_up(&c);
+    close_site();
+}
+
+/* Send a mail with this header and expect the class it was submitted with. */
+static void expect_class(struct client *c, const char *header, const char *want)
+{
+    begin_mail(c);
+    say(c, header);
+    ask(c, "\r\nbody\r\n.\r\n", "250 2.0.0");
+    assert_string_equal(site.last.class_name, want);
+}
+
+static void the_header_names_the_class_before_the_listener_does(void **unused)
+{
+    static const char classes[] = "class_header = X-Class\nspool_inline_limit = 60\n"
+                                  "listen = smtp://127.0.0.1:25 class=Bulk lmtp:unix:x\n";
+    struct conf *old;
+    struct client c;
+    char text[500];
+
+    (void)unused;
+    (void)snprintf(text, sizeof text, "%s%s", CONF_COMMON, classes);
+    open_site(text);
+    greet(&c);
+    expect_class(&c, "Subject: x\r\n", "bulk");
+    expect_class(&c, "x-class:\r\n Reset \r\nX-Class: other\r\n", "reset");
+    assert_false(site.last.by_fd);
+    expect_class(&c, "Subject: a long one, which goes through a descriptor\r\nX-Class: big\r\n",
+                 "big");
+    assert_true(site.last.by_fd);
+    expect_class(&c, "X-Class: two words\r\n", "bulk");
+    ASSERT_LOGGED("localhost[127.0.0.1]: X-Class: `two words' is no name of a class and is "
+                  "ignored\n");
+
+    /* A listener's class is what the configuration says when the mail comes. */
+    old = site.conf;
+    site.role.conf = site.conf = load(CONF_COMMON "listen = smtp://127.0.0.1:25 lmtp:unix:x\n");
+    receive_role.reload(&site.role, old);
+    conf_free(old);
+    expect_class(&c, "X-Class: reset\r\n", "");
+    hang_up(&c);
+    close_site();
+
+    /* Strangers have no say. */
+    (void)snprintf(text, sizeof text, "%s%s", CONF_STRICT, classes);
+    open_site(text);
+    greet(&c);
+    expect_class(&c, "X-Class: reset\r\n", "bulk");
     hang_up(&c);
     close_site();
 }
@@ -1149,6 +1201,7 @@ UNIT_MAIN(cmocka_unit_test(a_client_hears_of_success_only_after_the_commit),
           cmocka_unit_test(recipients_are_judged_by_client_and_domain),
           cmocka_unit_test(a_refused_recipient_is_logged_like_postfix_does),
           cmocka_unit_test(large_content_comes_through_a_descriptor),
+          cmocka_unit_test(the_header_names_the_class_before_the_listener_does),
           cmocka_unit_test(lmtp_answers_for_each_recipient),
           cmocka_unit_test(without_a_queue_mail_is_refused_for_now),
           cmocka_unit_test(a_queue_that_does_not_answer_is_given_up),
