@@ -45,6 +45,7 @@ static const struct command commands[] = {
      run_config_show},
     {"config explain", "NAME", 1, 1, 0, false, "what a parameter means", run_config_explain},
     {"sim order", "FILE", 1, 1, 0, false, "replay recorded orders of deliveries", run_sim_order},
+    {"sim window", "FILE", 1, 1, 0, false, "replay recorded paths of windows", run_sim_window},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

@@ -56,5 +56,6 @@ int run_config_explain(const struct command *c, const struct args *a);
 
 /* sim_commands.c: what would be */
 int run_sim_order(const struct command *c, const struct args *a);
+int run_sim_window(const struct command *c, const struct args *a);
 
 #endif

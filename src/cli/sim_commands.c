@@ -85,3 +85,9 @@ int run_sim_order(const struct command *c, const struct args *a)
     (void)c;
     return play_file(a->words[0], order_recording_replay);
 }
+
+int run_sim_window(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return play_file(a->words[0], window_recording_replay);
+}

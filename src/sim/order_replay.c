@@ -20,7 +20,7 @@ struct running {
 struct replay {
     const struct order_scenario *scenario;
     struct sched *s;
-    struct mono now;
+    struct mono start, now;
     struct heap running; /* owned elements */
     uint64_t started;
     size_t arrived;           /* of the scenario's arrivals */
@@ -142,7 +142,7 @@ static struct mono next_arrival(const struct replay *r)
     const struct order_scenario *scenario = r->scenario;
 
     return r->arrived < scenario->arrival_count
-               ? (struct mono){us_add(START_US, scenario->arrivals[r->arrived].at_us)}
+               ? mono_after(r->start, scenario->arrivals[r->arrived].at_us)
                : MONO_NEVER;
 }
 
@@ -173,9 +173,10 @@ static void step(struct replay *r)
 
 uint32_t *order_replay(const struct order_scenario *scenario, size_t *ret_count)
 {
-    struct replay r = {.scenario = scenario, .now = {START_US}};
+    struct replay r = {.scenario = scenario, .start = {START_US + scenario->phase_us}};
     struct mono next;
 
+    r.now = r.start;
     CHECK(scenario->arrival_count <= ORDER_REPLAY_MESSAGES_MAX);
     heap_init(&r.running, ends_before);
     r.read = mem_array(scenario->arrival_count + 1, sizeof *r.read);

@@ -28,6 +28,7 @@ struct order_scenario {
     struct sched_transport_policy policy;
     const struct order_arrival *arrivals; /* borrowed */
     size_t arrival_count;
+    int64_t phase_us;    /* what the clock's second is past when the plug arrives */
     int64_t plug_us;     /* how long the plug's delivery takes */
     int64_t delivery_us; /* how long every other delivery takes */
     bool audit;          /* check the scheduler's invariants after each step; slow */
