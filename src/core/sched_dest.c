@@ -37,7 +37,20 @@ static bool waiting_less(const struct tree_node *a, const struct tree_node *b)
     return order_before(&PEER_OF(a)->job->place, &PEER_OF(b)->job->place);
 }
 
-static const struct tree_type waiting_type = {waiting_less, NULL};
+static uint32_t waiting_below(const struct tree_node *n)
+{
+    return n != NULL ? n->summary : 0;
+}
+
+static bool waiting_update(struct tree_node *n)
+{
+    uint32_t before = n->summary;
+
+    n->summary = waiting_below(n->left) + PEER_OF(n)->waiting_count + waiting_below(n->right);
+    return n->summary != before;
+}
+
+static const struct tree_type waiting_type = {waiting_less, waiting_update};
 
 /* 0 for peers that the cycle of their job reaches before its start comes again, else 1. */
 static int lap(const struct peer *p)
@@ -306,20 +319,6 @@ static void peer_free(struct peer *p)
     sched_release(j->transport->sched, p, sizeof *p);
 }
 
-static void peer_waits(struct peer *p)
-{
-    struct dest *d = p->dest;
-    struct sched *s = d->transport->sched;
-
-    p->since = s->serial;
-    tree_add(&waiting_type, &d->waiting, &p->node, (uint32_t)rng_next(&s->rng));
-}
-
-static void peer_waits_no_more(struct peer *p)
-{
-    tree_remove(&waiting_type, &p->dest->waiting, &p->node);
-}
-
 void job_peers_out(struct job *j)
 {
     for (struct order_node *n = j->peers.first; n != NULL; n = n->next) {
@@ -343,6 +342,26 @@ void job_peers_back(struct job *j)
             tree_add(&waiting_type, &p->dest->waiting, &p->node, p->node.priority);
             dest_refresh(p->dest);
         }
+    }
+}
+
+/* One more (1) or less (-1) of its entries waits, in its list already. */
+static void peer_waiting_add(struct peer *p, int change)
+{
+    struct dest *d = p->dest;
+    struct transport *t = d->transport;
+
+    p->waiting_count += (uint32_t)change;
+    d->waiting_count += (uint32_t)change;
+    t->waiting += (uint32_t)change;
+    t->sched->waiting_count += (uint32_t)change;
+    if (p->waiting_count == 0) {
+        tree_remove(&waiting_type, &d->waiting, &p->node);
+    } else if (p->waiting_count == 1 && change > 0) {
+        p->since = t->sched->serial;
+        tree_add(&waiting_type, &d->waiting, &p->node, (uint32_t)rng_next(&t->sched->rng));
+    } else {
+        tree_changed(&waiting_type, &p->node);
     }
 }
 
@@ -397,13 +416,10 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
         e->slot = SLOT_NONE;
         TAILQ_INSERT_TAIL(&p->waiting, e, link);
         p->entries++;
-        p->dest->waiting_count++;
-        t->waiting++;
-        s->waiting_count++;
         m->entries++;
         j->read++;
+        peer_waiting_add(p, 1);
         if (first) {
-            peer_waits(p);
             dest_refresh(p->dest);
         }
     }
@@ -483,13 +499,8 @@ static void entry_unlist(struct entry *e)
 
     if (e->slot == SLOT_NONE) {
         TAILQ_REMOVE(&p->waiting, e, link);
-        d->waiting_count--;
-        t->waiting--;
-        s->waiting_count--;
         p->job->selected++;
-        if (TAILQ_EMPTY(&p->waiting)) {
-            peer_waits_no_more(p);
-        }
+        peer_waiting_add(p, -1);
     } else {
         TAILQ_REMOVE(&d->busy, e, link);
         slot_give(s, e);
@@ -524,17 +535,11 @@ void entry_unstart(struct entry *e)
 {
     struct peer *p = e->peer;
     struct dest *d = p->dest;
-    bool first = TAILQ_EMPTY(&p->waiting);
 
     entry_unlist(e);
     TAILQ_INSERT_HEAD(&p->waiting, e, link);
-    d->waiting_count++;
-    d->transport->waiting++;
-    d->transport->sched->waiting_count++;
     p->job->selected--;
-    if (first) {
-        peer_waits(p);
-    }
+    peer_waiting_add(p, 1);
     dest_refresh(d);
 }
 

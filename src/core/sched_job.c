@@ -64,10 +64,13 @@ static struct job *by_place_oldest(const struct tree_node *n)
     return n != NULL ? BY_PLACE(n)->by_place_oldest : NULL;
 }
 
-static void by_place_update(struct tree_node *n)
+static bool by_place_update(struct tree_node *n)
 {
+    struct job *before = BY_PLACE(n)->by_place_oldest;
+
     BY_PLACE(n)->by_place_oldest =
         older(older(by_place_oldest(n->left), BY_PLACE(n)), by_place_oldest(n->right));
+    return BY_PLACE(n)->by_place_oldest != before;
 }
 
 static struct job *in_bucket_oldest(const struct tree_node *n)
@@ -75,10 +78,13 @@ static struct job *in_bucket_oldest(const struct tree_node *n)
     return n != NULL ? IN_BUCKET(n)->in_bucket_oldest : NULL;
 }
 
-static void in_bucket_update(struct tree_node *n)
+static bool in_bucket_update(struct tree_node *n)
 {
+    struct job *before = IN_BUCKET(n)->in_bucket_oldest;
+
     IN_BUCKET(n)->in_bucket_oldest =
         older(older(in_bucket_oldest(n->left), IN_BUCKET(n)), in_bucket_oldest(n->right));
+    return IN_BUCKET(n)->in_bucket_oldest != before;
 }
 
 static const struct tree_type by_place_type = {by_place_less, by_place_update};

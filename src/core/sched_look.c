@@ -120,6 +120,7 @@ static uint32_t peer_audit(const struct sched *s, const struct peer *p, struct s
             rcpts += e->count;
         }
     }
+    CHECK(p->waiting_count == waiting);
     CHECK(p->entries == waiting + busy);
     CHECK(p->entries > 0);
     CHECK(waiting == 0 || p->job->level >= 0);
@@ -175,6 +176,7 @@ static void message_audit(const struct sched *s, const struct message *m, struct
 
 static void waiting_audit(const struct tree_node *node, const struct dest *d, uint64_t *ret_entries)
 {
+    uint64_t before = *ret_entries;
     const struct peer *p;
     const struct entry *e;
 
@@ -191,6 +193,7 @@ static void waiting_audit(const struct tree_node *node, const struct dest *d, ui
     }
     waiting_audit(node->left, d, ret_entries);
     waiting_audit(node->right, d, ret_entries);
+    CHECK(node->summary == *ret_entries - before);
 }
 
 static void dest_audit(const struct sched *s, const struct dest *d)

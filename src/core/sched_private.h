@@ -56,11 +56,12 @@ TAILQ_HEAD(entry_list, entry);
 
 struct peer {
     struct order_node ring; /* in job.peers */
-    struct tree_node node;  /* in dest.waiting, while it has waiting entries */
+    struct tree_node node;  /* in dest.waiting, while it has waiting entries; sums those */
     struct job *job;
     struct dest *dest;
     struct entry_list waiting;
     uint64_t since;   /* sched.serial when it last began to wait */
+    uint32_t waiting_count;
     uint32_t entries; /* waiting and busy; at 0 the peer goes */
 };
 

@@ -28,31 +28,6 @@ struct sched_window_step sched_window_step(const struct sched *s)
     return s->step;
 }
 
-/* ---- position ------------------------------------------------------------------------------- */
-
-/* Entries of jobs that come before in the list, for the same destination. */
-static uint64_t entries_before(const struct tree_node *node, const struct job *j)
-{
-    uint64_t count = 0;
-
-    while (node != NULL) {
-        const struct peer *p = PEER_OF(node);
-        const struct entry *e;
-
-        if (!order_before(&p->job->place, &j->place)) {
-            node = node->left;
-            continue;
-        }
-        TAILQ_FOREACH(e, &p->waiting, link)
-        {
-            count++;
-        }
-        count += entries_before(node->left, j);
-        node = node->right;
-    }
-    return count;
-}
-
 /* ---- gates ---------------------------------------------------------------------------------- */
 
 /* `g.since` is told of a closed gate only. */
@@ -105,7 +80,7 @@ static void dest_gates(const struct dest *d, struct sched_wait *w)
 
 static void describe_waiting(const struct peer *p, struct sched_wait *w)
 {
-    uint64_t before = entries_before(p->dest->waiting, p->job);
+    uint64_t before = tree_sum_before(&p->node);
 
     transport_gates(p->dest->transport, w);
     dest_gates(p->dest, w);

@@ -4,91 +4,116 @@
 
 #include "check.h"
 
-static void update(const struct tree_type *type, struct tree_node *node)
+void tree_changed(const struct tree_type *type, struct tree_node *node)
 {
     if (type->update != NULL) {
-        type->update(node);
+        while (node != NULL && type->update(node)) {
+            node = node->parent;
+        }
     }
 }
 
-/* Divide into the nodes before `key` and the others. */
-static void split(const struct tree_type *type, struct tree_node *root, const struct tree_node *key,
-                  struct tree_node **ret_before, struct tree_node **ret_rest)
+static void adopt(struct tree_node *parent, struct tree_node **child, struct tree_node *node)
 {
-    if (root == NULL) {
-        *ret_before = *ret_rest = NULL;
-        return;
+    *child = node;
+    if (node != NULL) {
+        node->parent = parent;
     }
-    if (type->less(root, key)) {
-        *ret_before = root;
-        split(type, root->right, key, &root->right, ret_rest);
+}
+
+/* Where the tree points to the node from. */
+static struct tree_node **holder(struct tree_node **root, struct tree_node *node)
+{
+    struct tree_node *parent = node->parent;
+
+    return parent == NULL ? root : parent->left == node ? &parent->left : &parent->right;
+}
+
+/* The node changes places with its parent. */
+static void rotate_up(struct tree_node **root, struct tree_node *node)
+{
+    struct tree_node *parent = node->parent;
+
+    adopt(parent->parent, holder(root, parent), node);
+    if (parent->left == node) {
+        adopt(parent, &parent->left, node->right);
+        adopt(node, &node->right, parent);
     } else {
-        *ret_rest = root;
-        split(type, root->left, key, ret_before, &root->left);
+        adopt(parent, &parent->right, node->left);
+        adopt(node, &node->left, parent);
     }
-    update(type, root);
 }
 
-static struct tree_node *merge(const struct tree_type *type, struct tree_node *a,
-                               struct tree_node *b)
+/* The node was hung in as a leaf. */
+static void settle(const struct tree_type *type, struct tree_node **root, struct tree_node *node)
 {
-    if (a == NULL || b == NULL) {
-        return a == NULL ? b : a;
+    while (node->parent != NULL && node->priority > node->parent->priority) {
+        struct tree_node *parent = node->parent;
+
+        rotate_up(root, node);
+        if (type->update != NULL) {
+            (void)type->update(parent); /* all above are told below */
+        }
     }
-    if (a->priority >= b->priority) {
-        a->right = merge(type, a->right, b);
-        update(type, a);
-        return a;
+    if (type->update != NULL) {
+        (void)type->update(node); /* new here, so those above have changed whatever it says */
+        tree_changed(type, node->parent);
     }
-    b->left = merge(type, a, b->left);
-    update(type, b);
-    return b;
 }
 
-static struct tree_node *add(const struct tree_type *type, struct tree_node *root,
-                             struct tree_node *node)
+void tree_add_after(const struct tree_type *type, struct tree_node **root, struct tree_node *where,
+                    struct tree_node *node, uint32_t priority)
 {
-    if (root == NULL || node->priority > root->priority) {
-        split(type, root, node, &node->left, &node->right);
-        update(type, node);
-        return node;
-    }
-    if (type->less(node, root)) {
-        root->left = add(type, root->left, node);
+    node->left = node->right = NULL;
+    node->priority = priority;
+    if (where != NULL && where->right == NULL) {
+        adopt(where, &where->right, node);
     } else {
-        root->right = add(type, root->right, node);
+        struct tree_node *next = tree_first(where != NULL ? where->right : *root);
+
+        adopt(next, next != NULL ? &next->left : root, node);
     }
-    update(type, root);
-    return root;
+    settle(type, root, node);
 }
 
 void tree_add(const struct tree_type *type, struct tree_node **root, struct tree_node *node,
               uint32_t priority)
 {
-    node->priority = priority;
-    *root = add(type, *root, node);
-}
+    struct tree_node *where = tree_last(*root);
 
-static struct tree_node *take(const struct tree_type *type, struct tree_node *root,
-                              struct tree_node *node)
-{
-    CHECK(root != NULL);
-    if (root == node) {
-        return merge(type, node->left, node->right);
+    if (where != NULL && !type->less(where, node)) {
+        struct tree_node *at = *root;
+
+        where = NULL;
+        while (at != NULL) {
+            if (type->less(at, node)) {
+                where = at;
+                at = at->right;
+            } else {
+                at = at->left;
+            }
+        }
     }
-    if (type->less(node, root)) {
-        root->left = take(type, root->left, node);
-    } else {
-        root->right = take(type, root->right, node);
-    }
-    update(type, root);
-    return root;
+    tree_add_after(type, root, where, node, priority);
 }
 
 void tree_remove(const struct tree_type *type, struct tree_node **root, struct tree_node *node)
 {
-    *root = take(type, *root, node);
-    node->left = node->right = NULL;
+    struct tree_node *above = node->parent;
+
+    CHECK(*holder(root, node) == node);
+    while (node->left != NULL && node->right != NULL) {
+        rotate_up(root, node->left->priority >= node->right->priority ? node->left : node->right);
+    }
+    adopt(node->parent, holder(root, node), node->left != NULL ? node->left : node->right);
+    if (type->update != NULL) {
+        /* What was rotated above it has other children, whatever is said further down. */
+        for (struct tree_node *n = node->parent; n != above; n = n->parent) {
+            (void)type->update(n);
+        }
+        tree_changed(type, above);
+    }
+    node->left = node->right = node->parent = NULL;
 }
 
 struct tree_node *tree_first(struct tree_node *root)
@@ -99,17 +124,51 @@ struct tree_node *tree_first(struct tree_node *root)
     return root;
 }
 
-uint64_t tree_audit(const struct tree_type *type, const struct tree_node *root)
+struct tree_node *tree_last(struct tree_node *root)
 {
-    if (root == NULL) {
-        return 0;
+    while (root != NULL && root->right != NULL) {
+        root = root->right;
     }
-    for (int side = 0; side < 2; side++) {
-        const struct tree_node *child = side == 0 ? root->left : root->right;
-        if (child != NULL) {
-            CHECK(child->priority <= root->priority);
-            CHECK(side == 0 ? type->less(child, root) : type->less(root, child));
+    return root;
+}
+
+struct tree_node *tree_next(const struct tree_node *node)
+{
+    if (node->right != NULL) {
+        return tree_first(node->right);
+    }
+    while (node->parent != NULL && node->parent->right == node) {
+        node = node->parent;
+    }
+    return node->parent;
+}
+
+uint64_t tree_sum_before(const struct tree_node *node)
+{
+    uint64_t sum = node->left != NULL ? node->left->summary : 0;
+
+    for (; node->parent != NULL; node = node->parent) {
+        if (node->parent->right == node) {
+            sum += node->parent->summary - node->summary;
         }
     }
-    return tree_audit(type, root->left) + 1 + tree_audit(type, root->right);
+    return sum;
+}
+
+static uint64_t audit(const struct tree_type *type, const struct tree_node *node,
+                      const struct tree_node *parent)
+{
+    if (node == NULL) {
+        return 0;
+    }
+    CHECK(node->parent == parent);
+    CHECK(parent == NULL || node->priority <= parent->priority);
+    CHECK(node->left == NULL || type->less(node->left, node));
+    CHECK(node->right == NULL || type->less(node, node->right));
+    return audit(type, node->left, node) + 1 + audit(type, node->right, node);
+}
+
+uint64_t tree_audit(const struct tree_type *type, const struct tree_node *root)
+{
+    return audit(type, root, NULL);
 }
