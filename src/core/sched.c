@@ -928,9 +928,11 @@ static bool next_transport_drain(struct sched *s, struct transport *t, struct mo
     return true;
 }
 
-static void read_action(struct message *m, uint32_t max, struct sched_action *a)
+static void read_action(const struct sched *s, struct message *m, uint32_t max,
+                        struct sched_action *a)
 {
     m->reading = true;
+    m->refill_s = us_seconds(s->now.us);
     a->type = SCHED_READ;
     a->msg = m->id;
     a->max = max < SCHED_READ_MAX ? max : SCHED_READ_MAX;
@@ -958,7 +960,7 @@ static bool next_read(struct sched *s, struct sched_action *a)
         s->limits.message_recipient_limit - s->rcpt_count > max) {
         max = s->limits.message_recipient_limit - s->rcpt_count;
     }
-    read_action(m, max, a);
+    read_action(s, m, max, a);
     message_check(s, m);
     message_changed(m);
     return true;
@@ -1022,7 +1024,7 @@ static bool select_from(struct transport *t, struct mono now, struct sched_actio
         return true;
     case WALK_READ:
         s->resume = t;
-        read_action(m, read_room(m), a);
+        read_action(s, m, read_room(m), a);
         message_changed(m);
         return true;
     }

@@ -8,6 +8,7 @@
  *   sched_share.c shares of the active queue: parking and asking back
  *   sched_look.c  looking in: totals, destinations, audit
  *   sched_why.c   what recipients wait for
+ *   sched_fault.c the search for faults
  */
 #ifndef CORE_SCHED_PRIVATE_H
 #define CORE_SCHED_PRIVATE_H
@@ -79,6 +80,7 @@ struct parking {
     struct dest *dest;
     uint64_t turn;    /* ties: whoever wants it longest comes first */
     uint32_t asked;   /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
+    int64_t asked_us; /* when */
     bool since_asked; /* more was parked after the question: its answer may not know */
     bool put_off;
 };
@@ -191,8 +193,8 @@ struct message {
     struct sched_msg id;
     LIST_HEAD(, job) jobs; /* in order of creation */
     struct job *last_job;
-    TAILQ_ENTRY(message) link; /* in sched.to_read, .done or .to_park */
-    int64_t queued_s, refill_s;
+    TAILQ_ENTRY(message) link;  /* in sched.to_read, .done or .to_park */
+    int64_t queued_s, refill_s; /* refill_s: of the last answer, while reading of the question */
     int64_t rcpt_limit;
     uint32_t entries;   /* waiting and busy */
     uint32_t peers;     /* that hold them */
@@ -299,7 +301,10 @@ void message_free(struct sched *s, struct message *m);
 /* Order of transport.wanting. */
 bool parking_less(const struct heap_node *a, const struct heap_node *b);
 
-/* The destination's messages, window or state have changed: does it want parked mail now? */
+/* Is parked mail to be asked for? */
+bool share_wants(const struct dest *d);
+
+/* The destination's messages, window or state have changed. */
 void share_refresh(struct dest *d);
 
 /* Nothing is parked for it any more. */

@@ -77,6 +77,14 @@ bool parking_less(const struct heap_node *a, const struct heap_node *b)
     return parking_before(WANTING(a), WANTING(b));
 }
 
+bool share_wants(const struct dest *d)
+{
+    const struct parking *parking = d->parking;
+
+    return parking->asked == 0 && !parking->put_off && d->state != DEST_DEAD &&
+           d->messages < low_water(d);
+}
+
 void share_refresh(struct dest *d)
 {
     struct parking *parking = d->parking;
@@ -86,8 +94,7 @@ void share_refresh(struct dest *d)
     if (parking == NULL) {
         return;
     }
-    wants = parking->asked == 0 && !parking->put_off && d->state != DEST_DEAD &&
-            d->messages < low_water(d);
+    wants = share_wants(d);
     if (wants && heap_has(&parking->wanting)) {
         heap_moved(wanting, &parking->wanting);
     } else if (wants) {
@@ -134,7 +141,7 @@ void share_forget(struct dest *d)
 
 void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest)
 {
-    (void)now;
+    s->now = now;
     CHECK(transport < s->transport_count);
     park_at(dest_need(s->transports[transport], dest));
 }
@@ -244,6 +251,7 @@ bool share_next_admit(struct sched *s, struct sched_action *a)
     max = max < room ? max : room;
     max = max < places ? max : places;
     parking->asked = (uint32_t)max;
+    parking->asked_us = s->now.us;
     parking->since_asked = false;
     s->asked += parking->asked;
     share_refresh(d);
@@ -261,6 +269,7 @@ void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct
     struct dest *d;
 
     CHECK(transport < s->transport_count);
+    s->now = now;
     d = dest_find(s->transports[transport], dest);
     CHECK(d != NULL);
     parking = d->parking;
@@ -307,6 +316,5 @@ void share_audit(const struct dest *d)
     CHECK(parking->dest == d);
     CHECK(parking->asked == 0 || !parking->put_off);
     CHECK(!parking->put_off || heap_has(&d->transport->sched->ask_again.node));
-    CHECK(heap_has(&parking->wanting) == (parking->asked == 0 && !parking->put_off &&
-                                          d->state != DEST_DEAD && d->messages < low_water(d)));
+    CHECK(heap_has(&parking->wanting) == share_wants(d));
 }

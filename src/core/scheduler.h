@@ -314,4 +314,46 @@ size_t sched_why(const struct sched *s, struct sched_msg msg, const uint32_t *rc
 /* Abort unless every invariant holds; linear in everything. For tests, fuzzing and simulation. */
 void sched_audit(const struct sched *s);
 
+/* Faults: what must never be, looked for a bit at a time in a scheduler that goes on working. Mail
+ * that no event will ever move is the worst a queue manager can do without anybody noticing, so
+ * this trusts as little as it can: every list, count and timer is checked from two sides. */
+enum sched_fault_type {
+    SCHED_FAULT_STUCK,      /* mail waits and nothing will start it */
+    SCHED_FAULT_TIMER,      /* a timer is not armed, or long past */
+    SCHED_FAULT_COUNT,      /* a count is `value` and should be `expected` */
+    SCHED_FAULT_UNANSWERED, /* SCHED_READ, SCHED_ADMIT or a delivery without answer for `value`
+                               seconds */
+};
+
+struct sched_fault {
+    enum sched_fault_type type;
+    struct sched_msg msg; /* n 0: of no message in particular */
+    uint32_t transport;
+    struct slice dest; /* empty: of the message or the transport; lasts until the next fact */
+    const char *words; /* static: what is wrong, without values */
+    uint64_t value, expected;
+};
+
+/* How long an answer may take before that is a fault; 0 = for ever. */
+struct sched_patience {
+    int64_t answer_us;   /* SCHED_READ, SCHED_ADMIT, pulling decisions when a timer has ended */
+    int64_t delivery_us; /* sched_finished */
+};
+
+/* Where the search has come to. Zeroed at the start; then its own. */
+struct sched_search {
+    uint32_t part;
+    uint64_t at;
+    uint64_t rounds; /* that have been over everything */
+};
+
+/* Look on, at about `budget` things (entries, peers, destinations; what one message or destination
+ * has is looked at together, but queues longer than the budget are not counted), at most to the end
+ * of the round, and tell of at most `max` faults. Changes nothing and never aborts.
+ * Returns the number of faults in ret_faults. A sound scheduler never has any, in the midst of its
+ * decisions neither. */
+size_t sched_search_faults(const struct sched *s, struct mono now,
+                           const struct sched_patience *patience, struct sched_search *search,
+                           uint32_t budget, struct sched_fault *ret_faults, size_t max);
+
 #endif

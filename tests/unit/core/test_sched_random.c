@@ -38,6 +38,7 @@ struct decisions {
 struct message {
     uint64_t id; /* 0: free */
     uint32_t total;
+    uint64_t settled; /* bits of recipients not to be read again */
     uint32_t read[2]; /* by each side */
 };
 
@@ -110,6 +111,9 @@ static size_t read_on(struct world *w, enum side side, uint64_t msg, uint32_t ma
     while (count < limit && *at < m->total) {
         uint32_t n = (*at)++;
 
+        if (n < 64 && (m->settled >> n & 1) != 0) {
+            continue;
+        }
         if (fate(w, msg, n, 1, 11) == 0) {
             ++*ret_disposed;
             continue;
@@ -309,13 +313,18 @@ static void world_start(struct world *w, uint64_t seed, bool with_reference)
     }
 }
 
+static struct message new_message(struct world *w)
+{
+    return (struct message){.id = ++w->next_id,
+                            .total = pick(w, 0, 2) == 0 ? pick(w, 1, w->size_max) : pick(w, 1, 3)};
+}
+
 static void open_one(struct world *w)
 {
     struct message *m = message_of(w, 0);
     bool single = pick(w, 0, 7) == 0;
 
-    *m = (struct message){.id = ++w->next_id,
-                          .total = pick(w, 0, 2) == 0 ? pick(w, 1, w->size_max) : pick(w, 1, 3)};
+    *m = new_message(w);
     sched_open(w->s, w->now, (struct sched_msg){m->id}, m->total, single);
     if (w->r != NULL) {
         reference_open(w->r, w->now, m->id, m->total, single);
@@ -408,6 +417,8 @@ static void the_reference_decides_the_same(void **state)
 
 #define RCPTS_MAX 64
 
+#define PARKED_MAX 400
+
 enum rcpt_state { UNREAD, WAITING, RUNNING, SETTLED };
 
 /* What must be true of a message, kept beside the scheduler. */
@@ -417,9 +428,19 @@ struct ledger {
     uint32_t may_read;
 };
 
+struct parked {
+    struct message m;
+    struct ledger ledger;
+    uint32_t transport, dest;
+};
+
 struct wild {
     struct world w;
     struct ledger ledgers[MESSAGES_MAX];
+    struct parked parked[PARKED_MAX]; /* in order of their ids */
+    size_t parked_count;
+    uint32_t asked[TRANSPORTS_MAX][16]; /* max of a question not answered yet */
+    struct sched_search search;
     struct {
         uint64_t msg;
         uint32_t transport, count, rcpts[RCPTS_MAX];
@@ -491,6 +512,176 @@ static void wild_deliver(struct wild *x, const struct sched_action *a)
     assert_int_equal(info.window, a->window);
 }
 
+/* ---- parking -------------------------------------------------------------------------------- */
+
+static uint32_t dest_number(struct slice name)
+{
+    char text[16];
+    unsigned n;
+
+    (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* names are short */
+    CHECK(sscanf(text, "d%u", &n) == 1);
+    CHECK(n < 16);
+    return n;
+}
+
+/* All that is left of a message is for one destination. */
+static bool left_for_one(const struct wild *x, const struct message *m, uint32_t *ret_transport,
+                         uint32_t *ret_dest)
+{
+    bool any = false;
+
+    for (uint32_t n = 0; n < m->total; n++) {
+        uint32_t transport = fate(&x->w, m->id, n, 2, x->w.transports);
+        uint32_t dest = fate(&x->w, m->id, n, 3, x->w.dests);
+
+        if ((m->settled >> n & 1) != 0 || fate(&x->w, m->id, n, 1, 11) == 0) {
+            continue;
+        }
+        if (any && (transport != *ret_transport || dest != *ret_dest)) {
+            return false;
+        }
+        *ret_transport = transport;
+        *ret_dest = dest;
+        any = true;
+    }
+    return any;
+}
+
+static void park(struct wild *x, const struct message *m, const struct ledger *ledger,
+                 uint32_t transport, uint32_t dest)
+{
+    size_t at = x->parked_count++;
+
+    CHECK(x->parked_count <= PARKED_MAX);
+    for (; at > 0 && x->parked[at - 1].m.id > m->id; at--) {
+        x->parked[at] = x->parked[at - 1];
+    }
+    x->parked[at] =
+        (struct parked){.m = *m, .ledger = *ledger, .transport = transport, .dest = dest};
+    x->parked[at].m.read[REAL] = 0;
+}
+
+/* Mail comes: it is parked, enters, or stays outside. */
+static void wild_arrival(struct wild *x)
+{
+    struct world *w = &x->w;
+    struct message m = new_message(w), *slot;
+    char name[16];
+    uint32_t transport, dest;
+
+    if (left_for_one(x, &m, &transport, &dest)) {
+        struct slice text = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", dest));
+        if (sched_share_full(w->s, transport, text)) {
+            park(x, &m, &(struct ledger){0}, transport, dest);
+            sched_parked(w->s, w->now, transport, text);
+            return;
+        }
+    }
+    if (sched_has_room(w->s)) {
+        slot = message_of(w, 0);
+        *slot = m;
+        memset(ledger_of(x, m.id), 0, sizeof(struct ledger));
+        sched_open(w->s, w->now, (struct sched_msg){m.id}, m.total, pick(w, 0, 7) == 0);
+    }
+}
+
+static void wild_answer_question(struct wild *x, uint32_t transport, uint32_t dest)
+{
+    struct world *w = &x->w;
+    uint32_t count = 0, max = x->asked[transport][dest];
+    char name[16];
+    struct slice text = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", dest));
+    size_t at = 0;
+
+    x->asked[transport][dest] = 0;
+    for (; at < x->parked_count; at++) {
+        struct parked *p = &x->parked[at];
+        struct message *slot;
+
+        if (p->transport != transport || p->dest != dest) {
+            continue;
+        }
+        if (count == max) {
+            break;
+        }
+        slot = message_of(w, 0);
+        *slot = p->m;
+        *ledger_of(x, slot->id) = p->ledger;
+        sched_open(w->s, w->now, (struct sched_msg){slot->id}, slot->total, false);
+        count++;
+        x->parked_count--;
+        memmove(p, p + 1, (x->parked_count - at) * sizeof *p);
+        at--;
+    }
+    sched_admitted(w->s, w->now, transport, text, count, at < x->parked_count);
+}
+
+static void wild_parks(struct wild *x, const struct sched_action *a)
+{
+    struct message *m = message_of(&x->w, a->msg.n);
+    struct ledger *ledger = ledger_of(x, a->msg.n);
+    uint32_t transport, dest;
+
+    assert_false(sched_has_message(x->w.s, a->msg));
+    assert_false(ledger->dropped);
+    assert_false(ledger->reading);
+    for (uint32_t n = 0; n < m->total; n++) {
+        assert_int_not_equal(ledger->rcpts[n], RUNNING);
+        if (ledger->rcpts[n] == SETTLED) {
+            m->settled |= UINT64_C(1) << n;
+        } else {
+            ledger->rcpts[n] = UNREAD;
+        }
+    }
+    assert_true(left_for_one(x, m, &transport, &dest));
+    assert_int_equal(transport, a->transport);
+    assert_int_equal(dest, dest_number(a->dest));
+    park(x, m, ledger, transport, dest);
+    m->id = 0;
+}
+
+static void wild_asks(struct wild *x, const struct sched_action *a)
+{
+    uint32_t dest = dest_number(a->dest);
+
+    assert_true(a->max > 0);
+    assert_int_equal(x->asked[a->transport][dest], 0);
+    x->asked[a->transport][dest] = a->max;
+    if (pick(&x->w, 0, 2) > 0) {
+        wild_answer_question(x, a->transport, dest);
+    }
+}
+
+/* All questions, or some one. True when there was one. */
+static bool wild_answers(struct wild *x, bool all)
+{
+    bool any = false;
+
+    for (uint32_t transport = 0; transport < TRANSPORTS_MAX; transport++) {
+        for (uint32_t dest = 0; dest < 16; dest++) {
+            if (x->asked[transport][dest] > 0 && (all || !any)) {
+                wild_answer_question(x, transport, dest);
+                any = true;
+            }
+        }
+    }
+    return any;
+}
+
+static void no_faults(struct wild *x, uint32_t budget)
+{
+    static const struct sched_patience for_ever = {0};
+    struct sched_fault fault;
+
+    if (sched_search_faults(x->w.s, x->w.now, &for_ever, &x->search, budget, &fault, 1) > 0) {
+        fail_msg("seed %llu: %s: %llu, expected %llu", (unsigned long long)x->w.seed, fault.words,
+                 (unsigned long long)fault.value, (unsigned long long)fault.expected);
+    }
+}
+
+/* ---- anything at all, continued ------------------------------------------------------------- */
+
 static void wild_decides(struct wild *x)
 {
     struct sched_action a;
@@ -526,8 +717,10 @@ static void wild_decides(struct wild *x)
             message_of(&x->w, a.msg.n)->id = 0;
             break;
         case SCHED_PARK:
+            wild_parks(x, &a);
+            break;
         case SCHED_ADMIT:
-            fail_msg("nothing is parked here");
+            wild_asks(x, &a);
             break;
         case SCHED_DEST_DEAD:
             assert_true(a.dest.len > 0);
@@ -537,6 +730,7 @@ static void wild_decides(struct wild *x)
             break;
         }
         sched_audit(x->w.s);
+        no_faults(x, 10);
     }
 }
 
@@ -604,10 +798,7 @@ static void wild_step(struct wild *x)
     uint32_t what = pick(w, 0, 99);
 
     if (what < 35) {
-        if (sched_has_room(w->s)) {
-            open_one(w);
-            memset(ledger_of(x, w->next_id), 0, sizeof(struct ledger));
-        }
+        wild_arrival(x);
     } else if (what < 70) {
         if (x->running_count > 0) {
             wild_end(x, false, random_outcome(w));
@@ -625,6 +816,8 @@ static void wild_step(struct wild *x)
                 break;
             }
         }
+    } else if (what < 83) {
+        (void)wild_answers(x, false);
     } else if (what < 84) {
         sched_revive(w->s, w->now, pick(w, 0, w->transports - 1), SLICE("d0"));
     } else if (what < 85) {
@@ -645,8 +838,8 @@ static void wild_drain(struct wild *x)
 {
     struct world *w = &x->w;
 
-    for (int step = 0; sched_totals(w->s).messages > 0; step++) {
-        bool moved = false;
+    for (int step = 0; sched_totals(w->s).messages > 0 || x->parked_count > 0; step++) {
+        bool moved = wild_answers(x, true);
 
         assert_true(step < 100000);
         for (size_t i = 0; i < MESSAGES_MAX; i++) {
@@ -666,6 +859,9 @@ static void wild_drain(struct wild *x)
     assert_int_equal(sched_totals(w->s).recipients, 0);
     assert_int_equal(sched_totals(w->s).entries_waiting, 0);
     assert_int_equal(sched_totals(w->s).entries_busy, 0);
+    (void)wild_answers(x, true);
+    assert_int_equal(sched_totals(w->s).parked_destinations, 0);
+    assert_true(sched_has_room(w->s));
 }
 
 static void wild_history(uint64_t seed)
@@ -673,10 +869,14 @@ static void wild_history(uint64_t seed)
     struct wild *x = mem_new(sizeof *x);
 
     world_start(&x->w, seed, false);
+    x->w.limits.message_active_limit = pick(&x->w, 5, MESSAGES_MAX);
+    x->w.limits.destination_share = pick(&x->w, 0, 3) * 60;
+    sched_set_limits(x->w.s, &x->w.limits);
     for (int step = 0; step < 300; step++) {
         wild_step(x);
         x->w.now.us += 5 * US_PER_MS;
         sched_audit(x->w.s);
+        no_faults(x, 1000);
         if (pick(&x->w, 0, 3) > 0) { /* facts may come in batches */
             wild_decides(x);
         }

@@ -1,0 +1,387 @@
+/*
+ * The search for faults. Nothing here changes anything, nor follows a pointer that a wrong count
+ * could have left dangling: lists are walked from their owners.
+ *
+ * Each round goes over the transports, then the destinations by their slots, then the messages by
+ * the buckets of their hash table. Tables that grow or shrink meanwhile make it skip or repeat.
+ */
+#include <string.h>
+
+#include "sched_private.h"
+
+enum part { PART_WHOLE, PART_TRANSPORTS, PART_DESTS, PART_MESSAGES, PARTS };
+
+struct look {
+    const struct sched *s;
+    struct mono now;
+    const struct sched_patience *patience;
+    struct sched_fault *faults;
+    size_t count, max;
+    int64_t budget, whole; /* what is left of it */
+};
+
+/* ---- telling -------------------------------------------------------------------------------- */
+
+static void tell(struct look *l, struct sched_fault fault)
+{
+    if (l->count < l->max) {
+        l->faults[l->count++] = fault;
+    }
+}
+
+static struct sched_fault of_dest(const struct dest *d, enum sched_fault_type type,
+                                  const char *words)
+{
+    return (struct sched_fault){.type = type,
+                                .transport = d->transport->index,
+                                .dest = slice_of(d->name, d->name_len),
+                                .words = words};
+}
+
+static struct sched_fault of_message(const struct message *m, enum sched_fault_type type,
+                                     const char *words)
+{
+    return (struct sched_fault){.type = type, .msg = m->id, .words = words};
+}
+
+static void same(struct look *l, struct sched_fault fault, uint64_t value, uint64_t expected)
+{
+    if (value != expected) {
+        fault.value = value;
+        fault.expected = expected;
+        tell(l, fault);
+    }
+}
+
+static bool overdue(const struct look *l, int64_t since_us, int64_t patience_us)
+{
+    return patience_us > 0 && l->now.us - since_us > patience_us;
+}
+
+static void answered(struct look *l, struct sched_fault fault, int64_t since_us,
+                     int64_t patience_us)
+{
+    if (overdue(l, since_us, patience_us)) {
+        fault.value = (uint64_t)us_seconds(l->now.us - since_us);
+        tell(l, fault);
+    }
+}
+
+static bool in_heap(const struct heap *h, const struct heap_node *node)
+{
+    return heap_has(node) && node->index < h->count && h->nodes[node->index] == node;
+}
+
+/* The timer is armed, and not long past. */
+static void armed(struct look *l, const struct timer *timer, struct sched_fault fault)
+{
+    if (!in_heap(&l->s->timers, &timer->node)) {
+        tell(l, fault);
+    } else if (overdue(l, timer->at_us, l->patience->answer_us)) {
+        fault.words = "a timer has ended long ago and nothing was decided since";
+        fault.value = (uint64_t)us_seconds(l->now.us - timer->at_us);
+        tell(l, fault);
+    }
+}
+
+/* ---- the whole and its transports ----------------------------------------------------------- */
+
+static void look_at_whole(struct look *l)
+{
+    const struct sched *s = l->s;
+    struct sched_fault fault = {.type = SCHED_FAULT_COUNT};
+    uint64_t waiting = 0, busy = 0, dests = 0;
+
+    for (uint32_t i = 0; i < s->transport_count; i++) {
+        waiting += s->transports[i]->waiting;
+        busy += s->transports[i]->busy;
+        dests += HASH_COUNT(s->transports[i]->dests);
+    }
+    l->budget -= s->transport_count;
+    fault.words = "entries that wait, in all";
+    same(l, fault, s->waiting_count, waiting);
+    fault.words = "entries that are being delivered, in all";
+    same(l, fault, s->busy_count, busy);
+    fault.words = "destinations, in all";
+    same(l, fault, s->dest_count, dests);
+    if (!TAILQ_EMPTY(&s->put_off)) {
+        armed(l, &s->ask_again,
+              (struct sched_fault){.type = SCHED_FAULT_TIMER,
+                                   .words = "parked mail was put off and no timer is armed"});
+    }
+}
+
+static void look_at_transport(struct look *l, const struct transport *t)
+{
+    struct sched_fault fault = {.type = SCHED_FAULT_TIMER, .transport = t->index};
+
+    l->budget--;
+    if (t->reason != NULL) {
+        fault.words = "the transport is dead and no timer is armed";
+        armed(l, &t->dead, fault);
+    }
+    if (t->rate_locked) {
+        fault.words = "the transport waits for its rate delay and no timer is armed";
+        armed(l, &t->rate, fault);
+    }
+}
+
+/* ---- destinations --------------------------------------------------------------------------- */
+
+static void look_at_state(struct look *l, const struct dest *d)
+{
+    bool waits = d->waiting != NULL;
+
+    switch ((enum dest_state)d->state) {
+    case DEST_READY:
+        if (!waits) {
+            break;
+        }
+        if (d->busy_count < d->window.size) {
+            if (!in_heap(&d->transport->ready, &d->ready)) {
+                tell(l, of_dest(d, SCHED_FAULT_STUCK,
+                                "mail waits, the destination has room and is not up for "
+                                "selection"));
+            }
+        } else if (TAILQ_EMPTY(&d->busy)) {
+            tell(l, of_dest(d, SCHED_FAULT_STUCK,
+                            "mail waits, the window is full and nothing is being delivered"));
+        }
+        break;
+    case DEST_DEAD:
+        armed(l, &d->timer,
+              of_dest(d, SCHED_FAULT_TIMER, "the destination is dead and no timer is armed"));
+        if (waits && !d->draining) {
+            tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail waits for a dead destination"));
+        }
+        break;
+    case DEST_SUSPENDED:
+        armed(l, &d->timer,
+              of_dest(d, SCHED_FAULT_TIMER, "the destination is suspended and no timer is armed"));
+        break;
+    }
+}
+
+static uint64_t waiting_entries(struct look *l, const struct tree_node *node)
+{
+    const struct entry *e;
+    uint64_t count = 0;
+
+    if (node == NULL) {
+        return 0;
+    }
+    TAILQ_FOREACH(e, &PEER_OF(node)->waiting, link)
+    {
+        count++;
+    }
+    l->budget -= (int64_t)count;
+    return count + waiting_entries(l, node->left) + waiting_entries(l, node->right);
+}
+
+static void look_at_counts(struct look *l, const struct dest *d)
+{
+    const struct entry *e;
+    uint64_t busy = 0;
+
+    TAILQ_FOREACH(e, &d->busy, link)
+    {
+        const struct busy_slot *slot = e->slot < l->s->busy_size ? &l->s->busy[e->slot] : NULL;
+
+        busy++;
+        if (slot == NULL || slot->entry != e) {
+            tell(l, of_dest(d, SCHED_FAULT_STUCK, "a delivery that no result can name"));
+        } else {
+            answered(l,
+                     (struct sched_fault){.type = SCHED_FAULT_UNANSWERED,
+                                          .msg = e->peer->job->message->id,
+                                          .transport = d->transport->index,
+                                          .dest = slice_of(d->name, d->name_len),
+                                          .words = "a delivery has not ended"},
+                     slot->started.us, l->patience->delivery_us);
+        }
+    }
+    l->budget -= (int64_t)busy;
+    same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that are being delivered"), d->busy_count, busy);
+    /* Of a very long queue only whether it is one. */
+    if ((int64_t)d->waiting_count <= l->whole) {
+        same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count,
+             waiting_entries(l, d->waiting));
+    } else if (d->waiting == NULL) {
+        same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count, 0);
+    }
+}
+
+static void look_at_parking(struct look *l, const struct dest *d)
+{
+    const struct parking *parking = d->parking;
+
+    if (parking->asked > 0) {
+        answered(l,
+                 of_dest(d, SCHED_FAULT_UNANSWERED, "parked mail was asked for and did not come"),
+                 parking->asked_us, l->patience->answer_us);
+    } else if (!parking->put_off && share_wants(d) &&
+               !in_heap(&d->transport->wanting, &parking->wanting)) {
+        tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail is parked and will not be asked for"));
+    }
+}
+
+static void look_at_dest(struct look *l, const struct dest *d)
+{
+    l->budget--;
+    look_at_state(l, d);
+    look_at_counts(l, d);
+    if (d->parking != NULL) {
+        look_at_parking(l, d);
+    }
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+/* Is the peer among those waiting for its destination? */
+static bool queued(const struct peer *p)
+{
+    const struct tree_node *node = p->dest->waiting;
+
+    while (node != NULL && node != &p->node) {
+        node = order_before(&p->job->place, &PEER_OF(node)->job->place) ? node->left : node->right;
+    }
+    return node != NULL;
+}
+
+struct tally {
+    uint64_t entries, rcpts, peers;
+};
+
+static void look_at_peer(struct look *l, const struct message *m, const struct peer *p,
+                         struct tally *tally)
+{
+    const struct entry *e;
+    uint64_t waiting = 0;
+    struct sched_fault fault = of_dest(p->dest, SCHED_FAULT_STUCK,
+                                       "recipients wait and are not in their destination's queue");
+
+    fault.msg = m->id;
+    TAILQ_FOREACH(e, &p->waiting, link)
+    {
+        waiting++;
+        tally->rcpts += e->count;
+    }
+    l->budget -= 1 + (int64_t)waiting;
+    if (waiting > 0 && !queued(p)) {
+        tell(l, fault);
+    }
+    if (waiting > 0 && p->job->level < 0) {
+        fault.words = "recipients wait and their job is in no list";
+        tell(l, fault);
+    }
+    tally->entries += waiting;
+    if (waiting < p->entries) {
+        TAILQ_FOREACH(e, &p->dest->busy, link)
+        {
+            if (e->peer == p) {
+                tally->entries++;
+                tally->rcpts += e->count;
+            }
+            l->budget--;
+        }
+    }
+    tally->peers++;
+}
+
+static void look_at_message(struct look *l, const struct message *m)
+{
+    const struct job *j;
+    struct tally tally = {0};
+
+    l->budget--;
+    LIST_FOREACH(j, &m->jobs, of_message)
+    {
+        for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
+            look_at_peer(l, m, CONTAINER_OF(n, const struct peer, ring), &tally);
+        }
+    }
+    same(l, of_message(m, SCHED_FAULT_COUNT, "entries"), m->entries, tally.entries);
+    same(l, of_message(m, SCHED_FAULT_COUNT, "recipients in entries"), m->rcpt_count, tally.rcpts);
+    same(l, of_message(m, SCHED_FAULT_COUNT, "destinations waited for"), m->peers, tally.peers);
+    if (m->reading) {
+        answered(
+            l, of_message(m, SCHED_FAULT_UNANSWERED, "recipients were asked for and did not come"),
+            m->refill_s * US_PER_S, l->patience->answer_us);
+    } else if (m->deferrals > 0 && TAILQ_EMPTY(&l->s->deferrals)) {
+        tell(l, of_message(m, SCHED_FAULT_STUCK, "recipients were to be deferred and are lost"));
+    } else if (tally.entries == 0 && m->deferrals == 0 && m->list == LIST_NONE) {
+        tell(l, of_message(m, SCHED_FAULT_STUCK,
+                           "nothing of the message is left to do and it does not end"));
+    }
+}
+
+/* ---- going on ------------------------------------------------------------------------------- */
+
+/* One step of the present part; false when it has come to its end. */
+static bool step(struct look *l, enum part part, uint64_t at)
+{
+    const struct sched *s = l->s;
+    const UT_hash_table *table;
+    const UT_hash_handle *handle;
+
+    switch (part) {
+    case PART_WHOLE:
+        if (at > 0) {
+            return false;
+        }
+        look_at_whole(l);
+        return true;
+    case PART_TRANSPORTS:
+        if (at >= s->transport_count) {
+            return false;
+        }
+        look_at_transport(l, s->transports[at]);
+        return true;
+    case PART_DESTS:
+        if (at >= s->dest_count) {
+            return false;
+        }
+        look_at_dest(l, s->dests[at]);
+        return true;
+    case PART_MESSAGES:
+        if (s->messages == NULL || at >= s->messages->hh.tbl->num_buckets) {
+            return false;
+        }
+        table = s->messages->hh.tbl;
+        l->budget--;
+        for (handle = table->buckets[at].hh_head; handle != NULL; handle = handle->hh_next) {
+            look_at_message(l, CONTAINER_OF(handle, const struct message, hh));
+        }
+        return true;
+    case PARTS:
+        break;
+    }
+    return false;
+}
+
+size_t sched_search_faults(const struct sched *s, struct mono now,
+                           const struct sched_patience *patience, struct sched_search *search,
+                           uint32_t budget, struct sched_fault *ret_faults, size_t max)
+{
+    struct look l = {.s = s,
+                     .now = now,
+                     .patience = patience,
+                     .faults = ret_faults,
+                     .max = max,
+                     .budget = budget,
+                     .whole = budget};
+
+    while (l.budget > 0 && l.count < max) {
+        if (step(&l, (enum part)search->part, search->at)) {
+            search->at++;
+            continue;
+        }
+        search->at = 0;
+        if (++search->part == PARTS) {
+            search->part = 0;
+            search->rounds++;
+            break;
+        }
+    }
+    return l.count;
+}
