@@ -1,0 +1,1034 @@
+#include "sim_world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "check.h"
+#include "mem.h"
+#include "retry.h"
+#include "rng.h"
+#include "sim_events.h"
+#include "sim_places.h"
+
+/* Messages taken in before the scheduler decides again, as in the queue process. */
+#define IMPORTS_PER_TURN 64
+/* People behind a domain whose transport delivers to mailboxes one by one. */
+#define MAILBOXES        1000
+#define MAILBOX_NAME_MAX (16 + SCHED_DEST_NAME_MAX)
+/* The step of the series at first. */
+#define SERIES_STEP_US (100 * US_PER_MS)
+
+/* ---- what there is -------------------------------------------------------------------------- */
+
+#define RCPT_DONE   UINT32_MAX /* as its place: it has come to its end */
+#define NEVER_ASKED UINT32_MAX
+
+struct rcpt {
+    uint32_t place;    /* number, or RCPT_DONE */
+    uint32_t asked_ms; /* when a site was first asked to take it, since the arrival; NEVER_ASKED */
+};
+
+struct sim_message {
+    STAILQ_ENTRY(sim_message) link; /* of those that wait: new, or parked */
+    struct heap_node due_node;      /* of those deferred */
+    int64_t due_us, arrived_us, size_bytes;
+    uint64_t number; /* from 1, by arrival */
+    uint32_t slot, class, rcpt_count;
+    uint32_t left; /* recipients that have not come to their end */
+    uint32_t read; /* recipients looked at in this pass */
+    struct rcpt rcpts[];
+};
+
+/* A delivery that is under way. */
+struct flight {
+    struct sim_attempt attempt;
+    struct sim_world *world;
+    struct sim_message *message;
+    struct sim_place *place;
+    struct sched_entry entry;
+    LIST_ENTRY(flight) link;
+    uint32_t rcpt_count;
+    uint32_t rcpts[]; /* numbers, from 1 */
+};
+
+/* A source of mail: a line of arrivals, or the trace. */
+struct source {
+    struct sim_event event;
+    struct sim_world *world;
+    const struct workload_arrivals *arrivals; /* NULL: the trace */
+    uint32_t *places;                         /* owned; by the domain's index */
+    struct rng rng;
+    uint64_t sent; /* messages so far */
+    double at_us;  /* of the next one; in fractions, so that rounding does not add up */
+};
+
+struct sim_world {
+    struct sim_options options;
+    struct sim_events events;
+    struct sched *sched;
+    struct sim_places places;
+    struct source *sources; /* owned */
+    size_t source_count, sources_open;
+    struct sim_site_model *trace_models; /* owned; of the trace's domains */
+
+    struct sim_message **slots; /* owned; the messages there are, by slot */
+    uint32_t *free_slots;       /* owned; a stack */
+    uint32_t slot_size, free_count;
+    uint64_t messages_made;
+
+    STAILQ_HEAD(, sim_message) incoming;
+    struct heap deferred;
+    bool import_deferred; /* it is the deferred ones' turn */
+    uint32_t incoming_count, active_count, parked_count;
+    LIST_HEAD(, flight) flights;
+
+    struct rng retry_rng;
+    struct sim_tally *classes; /* owned; the trace's behind the workload's */
+    size_t class_count;
+    struct sim_series *series; /* owned */
+    struct sim_result result;
+    const struct sim_tally **sorted; /* owned; for the result */
+};
+
+static struct mono now_of(const struct sim_world *w)
+{
+    return w->events.now;
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static bool due_sooner(const struct heap_node *a, const struct heap_node *b)
+{
+    const struct sim_message *x = CONTAINER_OF(a, const struct sim_message, due_node);
+    const struct sim_message *y = CONTAINER_OF(b, const struct sim_message, due_node);
+
+    return x->due_us != y->due_us ? x->due_us < y->due_us : x->number < y->number;
+}
+
+static struct sched_msg id_of(const struct sim_message *m)
+{
+    return (struct sched_msg){m->slot};
+}
+
+static struct sim_message *message_of(const struct sim_world *w, struct sched_msg id)
+{
+    CHECK(id.n < w->slot_size && w->slots[id.n] != NULL);
+    return w->slots[id.n];
+}
+
+static void slots_grow(struct sim_world *w)
+{
+    uint32_t size = w->slot_size == 0 ? 1024 : 2 * w->slot_size;
+
+    CHECK(size > w->slot_size);
+    w->slots = mem_resize(w->slots, size, sizeof(struct sim_message *));
+    w->free_slots = mem_resize(w->free_slots, size, sizeof *w->free_slots);
+    for (uint32_t slot = size; slot-- > w->slot_size;) {
+        w->slots[slot] = NULL;
+        w->free_slots[w->free_count++] = slot;
+    }
+    w->slot_size = size;
+}
+
+/* Its recipients are the caller's to fill in. */
+static struct sim_message *message_new(struct sim_world *w, uint32_t class, uint32_t rcpt_count,
+                                       int64_t size_bytes)
+{
+    struct sim_message *m = mem_new(sizeof *m + rcpt_count * sizeof m->rcpts[0]);
+
+    if (w->free_count == 0) {
+        slots_grow(w);
+    }
+    heap_node_init(&m->due_node);
+    m->slot = w->free_slots[--w->free_count];
+    w->slots[m->slot] = m;
+    m->number = ++w->messages_made;
+    m->arrived_us = now_of(w).us;
+    m->class = class;
+    m->rcpt_count = m->left = rcpt_count;
+    m->size_bytes = size_bytes;
+    return m;
+}
+
+static void message_free(struct sim_world *w, struct sim_message *m)
+{
+    w->slots[m->slot] = NULL;
+    w->free_slots[w->free_count++] = m->slot;
+    mem_free(m);
+}
+
+static uint32_t messages_waiting(const struct sim_world *w)
+{
+    return w->slot_size - w->free_count;
+}
+
+/* ---- arrivals ------------------------------------------------------------------------------- */
+
+static void tally_arrival(struct sim_tally *t, const struct sim_world *w, uint64_t messages,
+                          uint64_t recipients)
+{
+    t->messages += messages;
+    t->recipients += recipients;
+    t->last_came_us = now_of(w).us;
+}
+
+static void message_arrived(struct sim_world *w, struct sim_message *m)
+{
+    const struct sim_hooks *hooks = &w->options.hooks;
+
+    tally_arrival(&w->result.total, w, 1, m->rcpt_count);
+    tally_arrival(&w->classes[m->class], w, 1, m->rcpt_count);
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        bool first = i == 0 || m->rcpts[i].place != m->rcpts[i - 1].place;
+
+        /* A message that returns to a destination within its list counts there again: telling
+         * would cost a set per message. */
+        tally_arrival(&w->places.list[m->rcpts[i].place]->tally, w, first ? 1 : 0, 1);
+    }
+    STAILQ_INSERT_TAIL(&w->incoming, m, link);
+    w->incoming_count++;
+    if (messages_waiting(w) > w->result.queue_peak) {
+        w->result.queue_peak = messages_waiting(w);
+    }
+    if (hooks->arrived != NULL) {
+        hooks->arrived(hooks->arg, now_of(w), m->number, m->rcpt_count);
+    }
+}
+
+static void source_send(struct source *s)
+{
+    const struct workload_arrivals *a = s->arrivals;
+    int64_t count = distribution_draw(&a->recipients, &s->rng);
+    int64_t size = distribution_draw(&a->size, &s->rng);
+    struct sim_message *m;
+
+    count = count < 1 ? 1 : count > WORKLOAD_RECIPIENTS_MAX ? WORKLOAD_RECIPIENTS_MAX : count;
+    m = message_new(s->world, a->class, (uint32_t)count, size);
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        uint32_t domain = workload_draw_domain(&a->to, &s->rng);
+
+        m->rcpts[i] = (struct rcpt){s->places[domain], NEVER_ASKED};
+    }
+    s->sent++;
+    message_arrived(s->world, m);
+}
+
+static void source_wait(struct source *s)
+{
+    const struct workload_arrivals *a = s->arrivals;
+
+    if (s->sent >= a->count || s->at_us >= (double)a->until_us) {
+        s->world->sources_open--;
+        return;
+    }
+    sim_event_set(&s->world->events, &s->event, (int64_t)s->at_us - now_of(s->world).us);
+}
+
+static double source_gap(struct source *s)
+{
+    const struct workload_arrivals *a = s->arrivals;
+
+    return a->rhythm == WORKLOAD_POISSON ? distribution_draw_gap(a->gap_us, &s->rng) : a->gap_us;
+}
+
+static void source_due(struct sim_event *e)
+{
+    struct source *s = CONTAINER_OF(e, struct source, event);
+
+    if (s->arrivals->rhythm == WORKLOAD_BURST) {
+        while (s->sent < s->arrivals->count) {
+            source_send(s);
+        }
+    } else {
+        source_send(s);
+        s->at_us += source_gap(s);
+    }
+    source_wait(s);
+}
+
+static void source_open(struct sim_world *w, struct source *s, const struct workload_arrivals *a)
+{
+    s->world = w;
+    s->arrivals = a;
+    rng_init(&s->rng, sim_stream_seed(w->options.seed, a->name));
+    s->places = mem_array(a->to.count, sizeof *s->places);
+    for (uint32_t i = 0; i < a->to.count; i++) {
+        s->places[i] = sim_places_need(&w->places, slice_string(a->to.names[i]), NULL);
+    }
+    s->at_us = (double)a->from_us;
+    if (a->rhythm == WORKLOAD_POISSON) {
+        s->at_us += source_gap(s);
+    }
+    sim_event_init(&s->event, source_due);
+    w->sources_open++;
+    source_wait(s);
+}
+
+/* ---- the trace as a source ------------------------------------------------------------------ */
+
+static void trace_wait(struct source *s)
+{
+    const struct trace *t = s->world->options.trace;
+
+    if (s->sent == t->message_count) {
+        s->world->sources_open--;
+        return;
+    }
+    sim_event_set(&s->world->events, &s->event, t->messages[s->sent].at_us - now_of(s->world).us);
+}
+
+static void trace_due(struct sim_event *e)
+{
+    struct source *s = CONTAINER_OF(e, struct source, event);
+    const struct trace *t = s->world->options.trace;
+    const struct trace_message *from = &t->messages[s->sent++];
+    struct sim_message *m = message_new(s->world, (uint32_t)s->world->class_count - 1,
+                                        from->rcpt_count, from->size_bytes);
+
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        m->rcpts[i] = (struct rcpt){s->places[t->rcpts[from->first_rcpt + i]], NEVER_ASKED};
+    }
+    message_arrived(s->world, m);
+    trace_wait(s);
+}
+
+static void trace_open(struct sim_world *w, struct source *s, const struct trace *t)
+{
+    s->world = w;
+    s->places = mem_array(t->domain_count, sizeof *s->places);
+    w->trace_models = mem_array(t->domain_count, sizeof *w->trace_models);
+    for (size_t i = 0; i < t->domain_count; i++) {
+        const struct trace_domain *d = t->domains[i];
+
+        w->trace_models[i] = sim_site_model_default();
+        if (d->sample_count > 0) {
+            w->trace_models[i].latency = distribution_empirical(d->samples, d->sample_count);
+        }
+        s->places[i] = sim_places_need(&w->places, slice_string(d->name), &w->trace_models[i]);
+    }
+    sim_event_init(&s->event, trace_due);
+    w->sources_open++;
+    trace_wait(s);
+}
+
+/* ---- settling ------------------------------------------------------------------------------- */
+
+static void tally_fate(struct sim_tally *t, enum sim_fate fate, int64_t now_us, int64_t delay_us)
+{
+    switch (fate) {
+    case SIM_FATE_SENT:
+        t->sent++;
+        histogram_add(&t->delay, delay_us);
+        break;
+    case SIM_FATE_DEFERRED:
+        t->deferrals++;
+        return;
+    case SIM_FATE_BOUNCED:
+        t->bounced++;
+        break;
+    case SIM_FATE_EXPIRED:
+        t->expired++;
+        break;
+    }
+    t->last_gone_us = now_us;
+}
+
+static void settle(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n, enum sim_fate fate)
+{
+    const struct sim_hooks *hooks = &w->options.hooks;
+    struct rcpt *r = &m->rcpts[rcpt_n - 1];
+    int64_t now_us = now_of(w).us, delay_us = now_us - m->arrived_us;
+    struct sim_place *place;
+
+    CHECK(r->place != RCPT_DONE);
+    place = w->places.list[r->place];
+    tally_fate(&w->result.total, fate, now_us, delay_us);
+    tally_fate(&w->classes[m->class], fate, now_us, delay_us);
+    tally_fate(&place->tally, fate, now_us, delay_us);
+    if (fate != SIM_FATE_DEFERRED) {
+        r->place = RCPT_DONE;
+        m->left--;
+    }
+    if (hooks->settled != NULL) {
+        hooks->settled(hooks->arg, now_of(w), m->number, rcpt_n, place->key, fate);
+    }
+}
+
+/* ---- deliveries ----------------------------------------------------------------------------- */
+
+/* For each of the three that count it. */
+static void tally_busy(struct sim_world *w, const struct flight *f, int change)
+{
+    sim_tally_busy(&w->result.total, now_of(w), change);
+    sim_tally_busy(&w->classes[f->message->class], now_of(w), change);
+    sim_tally_busy(&f->place->tally, now_of(w), change);
+}
+
+static void tally_attempt(struct sim_tally *t, uint32_t rcpt_count)
+{
+    t->attempts++;
+    t->asked += rcpt_count;
+}
+
+static void tally_failure(struct sim_world *w, const struct flight *f)
+{
+    w->result.total.failures[f->attempt.result]++;
+    w->classes[f->message->class].failures[f->attempt.result]++;
+    f->place->tally.failures[f->attempt.result]++;
+}
+
+static int64_t milliseconds_up(int64_t us)
+{
+    return (us + US_PER_MS - 1) / US_PER_MS;
+}
+
+/* What the site that was reached says of one recipient. */
+static enum sim_fate verdict_on(struct flight *f, uint32_t rcpt_n)
+{
+    static const enum sim_fate fates[] = {[SIM_SENT] = SIM_FATE_SENT,
+                                          [SIM_DEFERRED] = SIM_FATE_DEFERRED,
+                                          [SIM_BOUNCED] = SIM_FATE_BOUNCED};
+    struct sim_message *m = f->message;
+    struct rcpt *r = &m->rcpts[rcpt_n - 1];
+    int64_t first_us =
+        r->asked_ms == NEVER_ASKED ? -1 : m->arrived_us + (int64_t)r->asked_ms * US_PER_MS;
+    bool first = first_us < 0;
+    enum sim_verdict verdict = sim_site_verdict(&f->place->site, &first_us);
+
+    if (first && first_us >= 0) {
+        int64_t ms = milliseconds_up(first_us - m->arrived_us);
+
+        r->asked_ms = ms < NEVER_ASKED ? (uint32_t)ms : NEVER_ASKED - 1;
+    }
+    return fates[verdict];
+}
+
+static void flight_end(struct sim_world *w, struct flight *f, enum sched_outcome outcome)
+{
+    const char *reason =
+        outcome == SCHED_SITE_FAIL ? sim_try_text(f->attempt.result) : ""; /* kept when dead */
+
+    tally_busy(w, f, -1);
+    LIST_REMOVE(f, link);
+    CHECK(sched_finished(w->sched, now_of(w), f->entry, outcome, slice_string(reason)));
+    mem_free(f);
+}
+
+static void attempt_done(struct sim_attempt *a)
+{
+    struct flight *f = CONTAINER_OF(a, struct flight, attempt);
+    struct sim_world *w = f->world;
+    bool reached = a->result == SIM_TRY_REACHED;
+
+    for (uint32_t i = 0; i < f->rcpt_count; i++) {
+        settle(w, f->message, f->rcpts[i],
+               reached ? verdict_on(f, f->rcpts[i]) : SIM_FATE_DEFERRED);
+    }
+    if (!reached) {
+        tally_failure(w, f);
+    }
+    flight_end(w, f, reached ? SCHED_OK : SCHED_SITE_FAIL);
+}
+
+/* Of transports that need no site the verdict is in their nature. False: it needs one. */
+static bool fate_here(enum conf_agent agent, enum sim_fate *ret_fate)
+{
+    switch (agent) {
+    case CONF_AGENT_ERROR:
+        *ret_fate = SIM_FATE_BOUNCED;
+        return true;
+    case CONF_AGENT_RETRY:
+        *ret_fate = SIM_FATE_DEFERRED;
+        return true;
+    case CONF_AGENT_DISCARD:
+        *ret_fate = SIM_FATE_SENT;
+        return true;
+    case CONF_AGENT_SMTP:
+    case CONF_AGENT_LMTP:
+    case CONF_AGENT_MAILDIR:
+    case CONF_AGENT_PIPE:
+    case CONF_AGENT_TA:
+        break;
+    }
+    return false;
+}
+
+static void deliver(struct sim_world *w, const struct sched_action *action)
+{
+    struct sim_message *m = message_of(w, action->msg);
+    uint32_t count = (uint32_t)action->rcpt_count;
+    struct flight *f = mem_new(sizeof *f + count * sizeof f->rcpts[0]);
+    enum sim_fate fate;
+
+    f->world = w;
+    f->message = m;
+    f->place = w->places.list[m->rcpts[action->rcpts[0] - 1].place];
+    f->entry = action->entry;
+    f->rcpt_count = count;
+    memcpy(f->rcpts, action->rcpts, count * sizeof f->rcpts[0]);
+    LIST_INSERT_HEAD(&w->flights, f, link);
+    tally_attempt(&w->result.total, count);
+    tally_attempt(&w->classes[m->class], count);
+    tally_attempt(&f->place->tally, count);
+    tally_busy(w, f, 1);
+    if (fate_here(f->place->agent, &fate)) {
+        for (uint32_t i = 0; i < count; i++) {
+            settle(w, m, f->rcpts[i], fate);
+        }
+        flight_end(w, f, SCHED_OK);
+        return;
+    }
+    f->attempt.rcpt_count = count;
+    f->attempt.size_bytes = m->size_bytes;
+    f->attempt.cache_load = action->cache_load;
+    f->attempt.cache_store = action->cache_store;
+    f->attempt.done = attempt_done;
+    sim_site_start(&f->place->site, &f->attempt);
+}
+
+/* ---- reading recipients --------------------------------------------------------------------- */
+
+/* A recipient on its way to the scheduler. */
+struct reading {
+    uint32_t n;
+    const struct sim_place *place;
+};
+
+/* The queue process's order: by domain, then by address. */
+static int compare_readings(const void *a, const void *b)
+{
+    const struct reading *x = a, *y = b;
+
+    if (x->place != y->place) {
+        return x->place->rank < y->place->rank ? -1 : 1;
+    }
+    return x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* The local part comes from the message and the recipient, so a retry finds the same mailbox. */
+static struct slice mailbox_name(const struct sim_message *m, const struct reading *r, char *room)
+{
+    uint64_t mixed = (m->number * 1000003 + r->n) * UINT64_C(0x9e3779b97f4a7c15);
+    int len = snprintf(room, MAILBOX_NAME_MAX, "u%u@%.*s", (unsigned)((mixed >> 32) % MAILBOXES),
+                       SLICE_ARGS(r->place->dest));
+
+    CHECK(len > 0 && len < MAILBOX_NAME_MAX);
+    return slice_of(room, (size_t)len);
+}
+
+static void tell_policies(struct sim_world *w, const struct reading *readings,
+                          const struct sched_rcpt *rcpts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct sim_place *place = readings[i].place;
+        bool again = i > 0 && place == readings[i - 1].place && !place->per_mailbox;
+
+        if (place->tuning.own && !again) {
+            sched_dest_policy(w->sched, now_of(w), place->transport, rcpts[i].dest,
+                              &place->tuning.window, place->tuning.rate_delay_us);
+        }
+    }
+}
+
+static void give_recipients(struct sim_world *w, struct sim_message *m, struct reading *readings,
+                            size_t count)
+{
+    struct sched_rcpt *rcpts = mem_array(count, sizeof *rcpts);
+    char(*names)[MAILBOX_NAME_MAX] = NULL;
+
+    if (count > 1) {
+        qsort(readings, count, sizeof *readings, compare_readings);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct sim_place *place = readings[i].place;
+
+        rcpts[i] = (struct sched_rcpt){readings[i].n, place->transport, place->dest};
+        if (place->per_mailbox) {
+            if (names == NULL) {
+                names = mem_array(count, sizeof *names);
+            }
+            rcpts[i].dest = mailbox_name(m, &readings[i], names[i]);
+        }
+    }
+    sched_recipients(w->sched, now_of(w), id_of(m), rcpts, count, 0, m->read == m->rcpt_count);
+    tell_policies(w, readings, rcpts, count);
+    mem_free(names);
+    mem_free(rcpts);
+}
+
+static void read_recipients(struct sim_world *w, struct sim_message *m, uint32_t max)
+{
+    struct reading *readings = mem_array(max, sizeof *readings);
+    size_t count = 0;
+
+    while (m->read < m->rcpt_count && count < max) {
+        const struct rcpt *r = &m->rcpts[m->read++];
+
+        if (r->place != RCPT_DONE) {
+            readings[count++] = (struct reading){m->read, w->places.list[r->place]};
+        }
+    }
+    while (m->read < m->rcpt_count && m->rcpts[m->read].place == RCPT_DONE) {
+        m->read++; /* so that the end is seen with the last one */
+    }
+    give_recipients(w, m, readings, count);
+    mem_free(readings);
+}
+
+/* ---- the pass of a message ------------------------------------------------------------------ */
+
+static void park(struct sim_world *w, struct sim_message *m, struct sim_place *place)
+{
+    STAILQ_INSERT_TAIL(&place->parked, m, link);
+    place->parked_count++;
+    w->parked_count++;
+    sched_parked(w->sched, now_of(w), place->transport, place->dest);
+}
+
+/* The place that all of the message's recipients wait for, or NULL. */
+static struct sim_place *only_place(const struct sim_world *w, const struct sim_message *m)
+{
+    uint32_t place = RCPT_DONE;
+
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        if (m->rcpts[i].place == RCPT_DONE || m->rcpts[i].place == place) {
+            continue;
+        }
+        if (place != RCPT_DONE) {
+            return NULL;
+        }
+        place = m->rcpts[i].place;
+    }
+    CHECK(place != RCPT_DONE);
+    return w->places.list[place];
+}
+
+static void open_message(struct sim_world *w, struct sim_message *m)
+{
+    m->read = 0;
+    w->active_count++;
+    if (w->active_count > w->result.active_peak) {
+        w->result.active_peak = w->active_count;
+    }
+    sched_open(w->sched, now_of(w), id_of(m), m->left, false);
+}
+
+static void open_or_park(struct sim_world *w, struct sim_message *m)
+{
+    struct sim_place *place = only_place(w, m);
+
+    if (place != NULL && !place->per_mailbox &&
+        sched_share_full(w->sched, place->transport, place->dest)) {
+        park(w, m, place);
+    } else {
+        open_message(w, m);
+    }
+}
+
+/* Mail that is older than its lifetime after an attempt goes back; the rest waits for its age. */
+static void end_pass(struct sim_world *w, struct sim_message *m)
+{
+    const struct conf *conf = w->options.conf;
+    int64_t now_us = now_of(w).us, age_us = now_us - m->arrived_us;
+
+    w->active_count--;
+    if (m->left > 0 && age_us >= conf->maximal_queue_lifetime_us) {
+        for (uint32_t n = 1; n <= m->rcpt_count; n++) {
+            if (m->rcpts[n - 1].place != RCPT_DONE) {
+                settle(w, m, n, SIM_FATE_EXPIRED);
+            }
+        }
+    }
+    if (m->left == 0) {
+        message_free(w, m);
+        return;
+    }
+    m->due_us =
+        us_add(now_us, retry_backoff(conf->minimal_backoff_time_us, conf->maximal_backoff_time_us,
+                                     age_us, (unsigned)conf->retry_jitter, &w->retry_rng));
+    heap_add(&w->deferred, &m->due_node);
+}
+
+static void admit(struct sim_world *w, const struct sched_action *action)
+{
+    struct sim_place *place = sim_places_find(&w->places, action->transport, action->dest);
+    uint32_t transport = action->transport, count = 0, max = action->max;
+
+    CHECK(place != NULL); /* the scheduler knows of parked mail from us alone */
+    while (count < max && place->parked_count > 0 && sched_has_room(w->sched)) {
+        struct sim_message *m = STAILQ_FIRST(&place->parked);
+
+        STAILQ_REMOVE_HEAD(&place->parked, link);
+        place->parked_count--;
+        w->parked_count--;
+        open_message(w, m);
+        count++;
+    }
+    sched_admitted(w->sched, now_of(w), transport, place->dest, count, place->parked_count > 0);
+}
+
+/* ---- decisions ------------------------------------------------------------------------------ */
+
+static void defer_unattempted(struct sim_world *w, const struct sched_action *action)
+{
+    struct sim_message *m = message_of(w, action->msg);
+
+    for (size_t i = 0; i < action->rcpt_count; i++) {
+        struct sim_place *place = w->places.list[m->rcpts[action->rcpts[i] - 1].place];
+
+        w->result.total.unattempted++;
+        w->classes[m->class].unattempted++;
+        place->tally.unattempted++;
+        settle(w, m, action->rcpts[i], SIM_FATE_DEFERRED);
+    }
+}
+
+/* The message that an action is about; NULL for those about a destination. */
+static struct sim_message *subject_of(const struct sim_world *w, const struct sched_action *action)
+{
+    switch (action->type) {
+    case SCHED_DELIVER:
+    case SCHED_READ:
+    case SCHED_DEFER:
+    case SCHED_DONE:
+    case SCHED_PARK:
+        return message_of(w, action->msg);
+    case SCHED_NONE:
+    case SCHED_ADMIT:
+    case SCHED_DEST_DEAD:
+    case SCHED_DEST_REVIVED:
+        break;
+    }
+    return NULL;
+}
+
+static void decide(struct sim_world *w, const struct sched_action *action)
+{
+    const struct sim_hooks *hooks = &w->options.hooks;
+    struct sim_message *m = subject_of(w, action);
+
+    if (hooks->decided != NULL) {
+        hooks->decided(hooks->arg, now_of(w), m == NULL ? 0 : m->number, action);
+    }
+    switch (action->type) {
+    case SCHED_DELIVER:
+        deliver(w, action);
+        break;
+    case SCHED_READ:
+        read_recipients(w, m, action->max);
+        break;
+    case SCHED_DEFER:
+        defer_unattempted(w, action);
+        break;
+    case SCHED_DONE:
+        end_pass(w, m);
+        break;
+    case SCHED_PARK:
+        w->active_count--;
+        park(w, m, only_place(w, m));
+        break;
+    case SCHED_ADMIT:
+        admit(w, action);
+        break;
+    case SCHED_NONE:
+    case SCHED_DEST_DEAD:
+    case SCHED_DEST_REVIVED:
+        break;
+    }
+}
+
+static void pull_decisions(struct sim_world *w)
+{
+    struct sched_action action;
+
+    while (sched_next(w->sched, now_of(w), &action) != SCHED_NONE) {
+        decide(w, &action);
+    }
+}
+
+/* ---- the queue ------------------------------------------------------------------------------ */
+
+static struct sim_message *first_deferred(const struct sim_world *w)
+{
+    struct heap_node *top = heap_top(&w->deferred);
+
+    return top == NULL ? NULL : CONTAINER_OF(top, struct sim_message, due_node);
+}
+
+static struct sim_message *claim(struct sim_world *w, bool from_deferred)
+{
+    struct sim_message *m;
+
+    if (from_deferred) {
+        m = first_deferred(w);
+        if (m == NULL || m->due_us > now_of(w).us) {
+            return NULL;
+        }
+        heap_remove(&w->deferred, &m->due_node);
+        return m;
+    }
+    m = STAILQ_FIRST(&w->incoming);
+    if (m != NULL) {
+        STAILQ_REMOVE_HEAD(&w->incoming, link);
+        w->incoming_count--;
+    }
+    return m;
+}
+
+/* Bring messages into the scheduler, new and deferred ones in turn, as the queue process does.
+ * True when there may be more right now. */
+static bool import(struct sim_world *w)
+{
+    unsigned imports = 0, idle = 0;
+
+    while (imports < IMPORTS_PER_TURN && idle < 2 && sched_has_room(w->sched)) {
+        struct sim_message *m = claim(w, w->import_deferred);
+
+        w->import_deferred = !w->import_deferred;
+        if (m == NULL) {
+            idle++;
+        } else {
+            idle = 0;
+            imports++;
+            open_or_park(w, m);
+        }
+    }
+    if (idle < 2 && !sched_has_room(w->sched)) {
+        w->import_deferred = false; /* the next free place goes to new mail */
+    }
+    return imports > 0;
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+static struct sim_series_dest sample_place(const struct sim_world *w, const struct sim_place *place)
+{
+    struct sched_dest_info info;
+
+    if (!sched_dest_get(w->sched, place->transport, place->dest, &info)) {
+        return (struct sim_series_dest){.busy = 0};
+    }
+    return (struct sim_series_dest){
+        .busy = info.busy,
+        .window = info.state == SCHED_DEST_DEAD_UNTIL ? 0 : info.window,
+        .waiting = info.waiting,
+    };
+}
+
+/* The present holds until `until`, which may be many samples away. */
+static void sample(struct sim_world *w, struct mono until)
+{
+    struct sim_series_queue queue = {
+        .incoming = w->incoming_count,
+        .active = w->active_count,
+        .deferred = (uint32_t)w->deferred.count,
+        .parked = w->parked_count,
+    };
+    struct sim_series_dest dests[SIM_SERIES_DESTS_MAX];
+    bool looked = false;
+
+    while (sim_series_due(w->series) < until.us) {
+        for (uint32_t i = 0; !looked && i < w->series->dest_count; i++) {
+            dests[i] = sample_place(w, w->places.list[i]);
+        }
+        looked = true;
+        sim_series_add(w->series, &queue, dests);
+    }
+}
+
+/* When the next thing happens; MONO_NEVER when the run is over. */
+static struct mono next_moment(const struct sim_world *w)
+{
+    const struct sim_message *m = first_deferred(w);
+    struct mono at = mono_min(sim_events_next(&w->events), sched_wake_at(w->sched));
+
+    if (w->sources_open == 0 && messages_waiting(w) == 0) {
+        return MONO_NEVER; /* a connection that is kept yet is nobody's business */
+    }
+    if (m != NULL && sched_has_room(w->sched)) {
+        at = mono_min(at, (struct mono){m->due_us});
+    }
+    return at.us > w->options.workload->duration_us ? MONO_NEVER : at;
+}
+
+bool sim_world_step(struct sim_world *w)
+{
+    struct mono next;
+
+    do {
+        pull_decisions(w);
+    } while (import(w));
+    if (w->options.audit) {
+        sched_audit(w->sched);
+    }
+    next = next_moment(w);
+    if (next.us == US_FOREVER) {
+        if (w->options.workload->duration_us != US_FOREVER && messages_waiting(w) > 0) {
+            w->events.now.us = w->options.workload->duration_us;
+        }
+        return false;
+    }
+    CHECK(next.us > now_of(w).us || sim_events_next(&w->events).us == next.us);
+    sample(w, next);
+    sim_events_run(&w->events, next);
+    return true;
+}
+
+void sim_world_run(struct sim_world *w)
+{
+    while (sim_world_step(w)) {
+        continue;
+    }
+}
+
+struct mono sim_world_now(const struct sim_world *w)
+{
+    return now_of(w);
+}
+
+const struct sched *sim_world_sched(const struct sim_world *w)
+{
+    return w->sched;
+}
+
+/* ---- the result ----------------------------------------------------------------------------- */
+
+static int compare_mail(const void *a, const void *b)
+{
+    const struct sim_tally *x = *(const struct sim_tally *const *)a;
+    const struct sim_tally *y = *(const struct sim_tally *const *)b;
+
+    if (x->recipients != y->recipients) {
+        return x->recipients > y->recipients ? -1 : 1;
+    }
+    return strcmp(x->name, y->name);
+}
+
+const struct sim_result *sim_world_result(struct sim_world *w)
+{
+    struct sim_result *r = &w->result;
+
+    sim_tally_close(&r->total, now_of(w));
+    for (size_t i = 0; i < w->class_count; i++) {
+        sim_tally_close(&w->classes[i], now_of(w));
+    }
+    for (uint32_t i = 0; i < w->places.count; i++) {
+        sim_tally_close(&w->places.list[i]->tally, now_of(w));
+        w->sorted[i] = &w->places.list[i]->tally;
+    }
+    if (w->places.count > 1) {
+        qsort(w->sorted, w->places.count, sizeof *w->sorted, compare_mail);
+    }
+    r->ended = now_of(w);
+    r->drained = w->sources_open == 0 && messages_waiting(w) == 0;
+    r->classes = w->classes;
+    r->class_count = w->class_count;
+    r->dests = w->sorted;
+    r->dest_count = w->places.count;
+    r->decisions = sched_totals(w->sched).decisions;
+    r->series = w->series;
+    return r;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void classes_open(struct sim_world *w)
+{
+    const struct workload *workload = w->options.workload;
+
+    w->class_count = workload->class_count + (w->options.trace != NULL ? 1 : 0);
+    w->classes = mem_array(w->class_count, sizeof *w->classes);
+    for (size_t i = 0; i < w->class_count; i++) {
+        sim_tally_init(&w->classes[i], i < workload->class_count ? workload->classes[i] : "trace");
+    }
+}
+
+static void sources_open(struct sim_world *w)
+{
+    const struct workload *workload = w->options.workload;
+
+    w->source_count = workload->arrivals_count + (w->options.trace != NULL ? 1 : 0);
+    w->sources = mem_array(w->source_count, sizeof *w->sources);
+    for (size_t i = 0; i < workload->arrivals_count; i++) {
+        source_open(w, &w->sources[i], &workload->arrivals[i]);
+    }
+    if (w->options.trace != NULL) {
+        trace_open(w, &w->sources[workload->arrivals_count], w->options.trace);
+    }
+}
+
+static void series_open(struct sim_world *w)
+{
+    w->series = mem_new(sizeof *w->series);
+    sim_series_init(w->series, SERIES_STEP_US);
+    while (w->series->dest_count < SIM_SERIES_DESTS_MAX &&
+           w->series->dest_count < w->places.count) {
+        w->series->names[w->series->dest_count] = w->places.list[w->series->dest_count]->key;
+        w->series->dest_count++;
+    }
+}
+
+struct sim_world *sim_world_new(const struct sim_options *options)
+{
+    struct sched_limits limits = tuning_limits(options->conf);
+    struct sim_world *w = mem_new(sizeof *w);
+
+    w->options = *options;
+    sim_events_init(&w->events);
+    w->sched = sched_new(&limits);
+    sim_places_init(&w->places, options->conf, options->workload, w->sched, &w->events,
+                    options->seed);
+    STAILQ_INIT(&w->incoming);
+    LIST_INIT(&w->flights);
+    heap_init(&w->deferred, due_sooner);
+    rng_init(&w->retry_rng, sim_stream_seed(options->seed, "retry times"));
+    sim_tally_init(&w->result.total, "all");
+    classes_open(w);
+    sources_open(w);
+    sim_places_rank(&w->places);
+    w->sorted = mem_array(w->places.count, sizeof(struct sim_tally *));
+    series_open(w);
+    return w;
+}
+
+void sim_world_free(struct sim_world *w)
+{
+    struct flight *f;
+
+    if (w == NULL) {
+        return;
+    }
+    while ((f = LIST_FIRST(&w->flights)) != NULL) {
+        LIST_REMOVE(f, link);
+        sim_site_abandon(&f->attempt);
+        mem_free(f);
+    }
+    for (size_t i = 0; i < w->source_count; i++) {
+        mem_free(w->sources[i].places);
+    }
+    for (size_t i = 0; w->trace_models != NULL && i < w->options.trace->domain_count; i++) {
+        sim_site_model_fini(&w->trace_models[i]);
+    }
+    sim_places_fini(&w->places);
+    for (size_t i = 0; i < w->class_count; i++) {
+        sim_tally_fini(&w->classes[i]);
+    }
+    for (uint32_t i = 0; i < w->slot_size; i++) {
+        mem_free(w->slots[i]);
+    }
+    heap_fini(&w->deferred);
+    sim_events_fini(&w->events);
+    sched_free(w->sched);
+    sim_tally_fini(&w->result.total);
+    mem_free(w->trace_models);
+    mem_free(w->sources);
+    mem_free(w->classes);
+    mem_free(w->series);
+    mem_free(w->sorted);
+    mem_free(w->slots);
+    mem_free(w->free_slots);
+    mem_free(w);
+}
