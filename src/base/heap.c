@@ -22,7 +22,7 @@ void heap_node_init(struct heap_node *node)
 static void place(struct heap *h, struct heap_node *node, size_t index)
 {
     h->nodes[index] = node;
-    node->index = index;
+    node->index = (uint32_t)index;
 }
 
 static void sift_up(struct heap *h, struct heap_node *node)
@@ -61,6 +61,7 @@ static void sift_down(struct heap *h, struct heap_node *node)
 void heap_add(struct heap *h, struct heap_node *node)
 {
     CHECK(!heap_has(node));
+    CHECK(h->count < HEAP_NONE);
     if (h->count == h->size) {
         h->size = h->size == 0 ? 16 : h->size * 2;
         h->nodes = mem_resize(h->nodes, h->size, sizeof(struct heap_node *));

@@ -12,12 +12,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct heap_node {
-    size_t index; /* HEAP_NONE when in no heap */
+    uint32_t index; /* HEAP_NONE when in no heap */
 };
 
-#define HEAP_NONE ((size_t)-1)
+#define HEAP_NONE UINT32_MAX /* so many nodes are too many */
 
 /* Is `a` to come out before `b`? */
 typedef bool heap_less(const struct heap_node *a, const struct heap_node *b);

@@ -228,7 +228,7 @@ void message_free(struct sched *s, struct message *m)
         job_free(LIST_FIRST(&m->jobs));
     }
     HASH_DELETE(hh, s->messages, m);
-    sched_release(s, m, sizeof *m);
+    slab_free(&s->message_slab, m);
 }
 
 static void message_all_read(struct message *m)
@@ -370,6 +370,10 @@ struct sched *sched_new(const struct sched_limits *limits)
     TAILQ_INIT(&s->draining);
     TAILQ_INIT(&s->deferrals);
     STAILQ_INIT(&s->events);
+    slab_init(&s->message_slab, sizeof(struct message));
+    slab_init(&s->job_slab, sizeof(struct job));
+    slab_init(&s->peer_slab, sizeof(struct peer));
+    slab_init(&s->entry_slab, sizeof(struct entry));
     heap_init(&s->timers, timer_less);
     timer_init(&s->ask_again, TIMER_ASK_AGAIN);
     s->busy_free = SLOT_NONE;
@@ -452,6 +456,10 @@ void sched_free(struct sched *s)
     for (uint32_t i = 0; i < s->transport_count; i++) {
         transport_free(s->transports[i]);
     }
+    slab_fini(&s->message_slab);
+    slab_fini(&s->job_slab);
+    slab_fini(&s->peer_slab);
+    slab_fini(&s->entry_slab);
     heap_fini(&s->timers);
     mem_free(s->transports);
     mem_free(s->dests);
@@ -479,7 +487,7 @@ void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t
 
     CHECK(sched_has_room(s) || s->asked > 0);
     CHECK(!sched_has_message(s, msg));
-    m = sched_alloc(s, sizeof *m);
+    m = slab_new(&s->message_slab);
     m->id = msg;
     m->queued_s = us_seconds(now.us);
     m->rcpt_unread = recipients;

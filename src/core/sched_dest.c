@@ -288,7 +288,7 @@ struct peer *peer_need(struct job *j, struct dest *d)
     struct peer *p = peer_find(j, d);
 
     if (p == NULL) {
-        p = sched_alloc(d->transport->sched, sizeof *p);
+        p = slab_new(&d->transport->sched->peer_slab);
         p->job = j;
         p->dest = d;
         TAILQ_INIT(&p->waiting);
@@ -316,7 +316,7 @@ static void peer_free(struct peer *p)
     p->dest->messages--;
     j->message->peers--;
     share_refresh(p->dest);
-    sched_release(j->transport->sched, p, sizeof *p);
+    slab_free(&j->transport->sched->peer_slab, p);
 }
 
 void job_peers_out(struct job *j)
@@ -410,7 +410,7 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
     if (e == NULL || (limit != 0 && e->count >= limit)) {
         bool first = e == NULL;
 
-        e = sched_alloc(s, sizeof *e);
+        e = slab_new(&s->entry_slab);
         e->peer = p;
         e->size = 1;
         e->slot = SLOT_NONE;
@@ -565,7 +565,7 @@ void entry_done(struct entry *e, struct mono now)
         s->bytes -= e->size * sizeof(uint32_t);
         mem_free(e->rcpts.many);
     }
-    sched_release(s, e, sizeof *e);
+    slab_free(&s->entry_slab, e);
     job_slots_returned(j);
     if (busy) {
         d->last_done_s = us_seconds(now.us);

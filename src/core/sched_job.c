@@ -612,7 +612,7 @@ struct job *job_need(struct message *m, struct transport *t)
         }
     }
     if (j == NULL) {
-        j = sched_alloc(t->sched, sizeof *j);
+        j = slab_new(&t->sched->job_slab);
         j->message = m;
         j->transport = t;
         j->level = -1;
@@ -643,7 +643,7 @@ void job_free(struct job *j)
     }
     CHECK(j->rcpt_limit == 0);
     LIST_REMOVE(j, of_message);
-    sched_release(j->transport->sched, j, sizeof *j);
+    slab_free(&j->transport->sched->job_slab, j);
 }
 
 /* ---- preemption ----------------------------------------------------------------------------- */

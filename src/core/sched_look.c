@@ -15,8 +15,9 @@ struct sched_totals sched_totals(const struct sched *s)
         .dead_destinations = s->dead_count,
         .parked_destinations = s->parked_count,
         .decisions = s->decisions,
-        .bytes = s->bytes + s->busy_size * sizeof *s->busy + s->dest_size * sizeof *s->dests +
-                 s->timers.size * sizeof(struct heap_node *),
+        .bytes = s->bytes + s->message_slab.bytes + s->job_slab.bytes + s->peer_slab.bytes +
+                 s->entry_slab.bytes + s->busy_size * sizeof *s->busy +
+                 s->dest_size * sizeof *s->dests + s->timers.size * sizeof(struct heap_node *),
     };
 
     if (s->messages != NULL) {

@@ -21,6 +21,7 @@
 #include "pace.h"
 #include "rng.h"
 #include "scheduler.h"
+#include "slab.h"
 #include "tree.h"
 
 /* Text that several deferrals share. */
@@ -61,7 +62,7 @@ struct peer {
     struct job *job;
     struct dest *dest;
     struct entry_list waiting;
-    uint64_t since;   /* sched.serial when it last began to wait */
+    uint64_t since; /* sched.serial when it last began to wait */
     uint32_t waiting_count;
     uint32_t entries; /* waiting and busy; at 0 the peer goes */
 };
@@ -259,7 +260,8 @@ struct sched {
     uint32_t rcpt_count; /* in entries */
     uint32_t deferred_rcpts, busy_count, waiting_count;
     uint64_t decisions, serial;
-    size_t bytes;
+    struct slab message_slab, job_slab, peer_slab, entry_slab;
+    size_t bytes;   /* besides slabs */
     struct rng rng; /* balances trees; no decision depends on it */
 
     /* What the last action pointed to, until the next call. */
