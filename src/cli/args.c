@@ -57,6 +57,18 @@ static const struct option_row options[] = {
     {ARG_CONFIG, OPTION_FLAG, 'n', "changed", NULL, AT(changed), "only what the file sets"},
     {ARG_CONFIG, OPTION_TEXT, 0, "for", "TRANSPORT/NEXTHOP", AT(for_destination),
      "the values that hold for this destination"},
+    {ARG_SIM_RUN, OPTION_TEXT, 'w', "workload", "FILE", AT(workload_path),
+     "the sites, and the mail that comes for them"},
+    {ARG_SIM_RUN, OPTION_TEXT, 't', "trace", "FILE", AT(trace_path),
+     "mail that came once: a log in Postfix's form"},
+    {ARG_SIM_RUN, OPTION_TEXT, 'd', "diff", "CONFIG", AT(diff_path),
+     "the same mail under this configuration, too: what changes?"},
+    {ARG_SIM_RUN, OPTION_NUMBER, 0, "seed", "N", AT(seed),
+     "of the random numbers (1); the same seed, the same run"},
+    {ARG_SIM_RUN, OPTION_NUMBER, 0, "rows", "N", AT(rows),
+     "tell N destinations apart (20), those with the most mail"},
+    {ARG_SIM_RUN, OPTION_FLAG, 0, "audit", NULL, AT(audit),
+     "check the scheduler at every step: slow"},
     {ARG_MAILQ, OPTION_IGNORED, 'A', NULL, "c", 0, NULL},
     {ARG_MAILQ, OPTION_IGNORED, 'v', NULL, NULL, 0, NULL},
     {ARG_JSON, OPTION_FLAG, 'j', "json", NULL, AT(json), "for programs: JSON"},
@@ -70,7 +82,7 @@ static const struct option_row options[] = {
 
 void args_init(struct args *a)
 {
-    *a = (struct args){.recipients = ARGS_ALL, .filter = json_object()};
+    *a = (struct args){.recipients = ARGS_ALL, .filter = json_object(), .seed = 1, .rows = 20};
     CHECK(a->filter != NULL);
 }
 

@@ -26,11 +26,15 @@ enum arg_group {
     ARG_CONTENT = 1 << 6, /* which part of a message */
     ARG_CONFIG = 1 << 7,  /* which parameters */
     ARG_MAILQ = 1 << 8,   /* what other programs of that name take */
+    ARG_SIM_RUN = 1 << 9, /* what to simulate */
 };
 
 struct args {
     const char *conf_path; /* NULL: the usual places */
     const char *for_destination;
+    const char *workload_path, *trace_path, *diff_path; /* of a simulation; NULL: not given */
+    int64_t seed, rows;
+    bool audit;
     bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed;
     int64_t recipients; /* of a message, to be listed; ARGS_ALL = all */
     json_t *filter;     /* owned; an object as docs/api.md has it */

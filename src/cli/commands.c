@@ -44,6 +44,8 @@ static const struct command commands[] = {
     {"config show", "[NAME...]", 0, COMMAND_ANY, ARG_CONFIG, false, "print parameters",
      run_config_show},
     {"config explain", "NAME", 1, 1, 0, false, "what a parameter means", run_config_explain},
+    {"sim run", "", 0, 0, ARG_SIM_RUN | ARG_JSON, false, "simulate mail under a configuration",
+     run_sim_run},
     {"sim order", "FILE", 1, 1, 0, false, "replay recorded orders of deliveries", run_sim_order},
     {"sim window", "FILE", 1, 1, 0, false, "replay recorded paths of windows", run_sim_window},
 };

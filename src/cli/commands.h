@@ -54,6 +54,9 @@ int run_config_check(const struct command *c, const struct args *a);
 int run_config_show(const struct command *c, const struct args *a);
 int run_config_explain(const struct command *c, const struct args *a);
 
+/* sim_run.c: what would be */
+int run_sim_run(const struct command *c, const struct args *a);
+
 /* sim_commands.c: what would be */
 int run_sim_order(const struct command *c, const struct args *a);
 int run_sim_window(const struct command *c, const struct args *a);
