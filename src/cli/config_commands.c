@@ -68,16 +68,33 @@ static const char *not_of_policy(const struct args *a)
     return NULL;
 }
 
+#define ORIGIN_COLUMN 48
+
+/* Where a value stands, in a column of its own. */
+static void print_origin(struct buf *out, size_t width, const struct policy_origin *origin)
+{
+    int blanks = width < ORIGIN_COLUMN ? (int)(ORIGIN_COLUMN - width) : 1;
+
+    if (origin->file == NULL) {
+        (void)buf_addf(out, "%*s# built in\n", blanks, ""); /* sticky */
+    } else {
+        (void)buf_addf(out, "%*s# %s:%u %s\n", blanks, "", origin->file, origin->line,
+                       origin->name); /* sticky */
+    }
+}
+
 static int show_policy(const struct conf *conf, const struct args *a)
 {
     struct slice nexthop = slice_string(a->for_destination);
     struct slice transport = slice_cut(&nexthop, '/');
     const char *unknown = not_of_policy(a);
+    struct policy_origin origins[PARAM_COUNT_MAX];
     struct policy policy;
     struct buf text;
 
-    if (conf_transport_find(conf, transport) == NULL) {
-        fprintf(stderr, "sluice: no transport is called %.*s\n", SLICE_ARGS(transport));
+    if (!policy_explain(conf, transport, nexthop, &policy, origins)) {
+        fprintf(stderr, "sluice: no transport is called %.*s, and no clause matches\n",
+                SLICE_ARGS(transport));
         return EX_CONFIG;
     }
     buf_init(&text, TEXT_MAX);
@@ -88,12 +105,13 @@ static int show_policy(const struct conf *conf, const struct args *a)
         print_text(stderr, &text);
         return EX_CONFIG;
     }
-    policy_for(conf, transport, nexthop, &policy);
     for (size_t i = param_policy_first; i < param_count; i++) {
         if (wanted(&param_table[i], a)) {
+            size_t before = buf_len(&text);
+
             (void)buf_addf(&text, "%s = ", param_table[i].suffix); /* sticky */
             param_print(&text, &param_table[i], &policy);
-            (void)buf_add_byte(&text, '\n'); /* sticky */
+            print_origin(&text, buf_len(&text) - before, &origins[i]);
         }
     }
     print_text(stdout, &text);

@@ -338,6 +338,14 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
     };
 }
 
+/* Of the clause that is being read. */
+static const char *pattern_of(const struct loader *l)
+{
+    return l->in_defaults_clause ? "*/*"
+           : l->body != NULL     ? l->inner->clauses[l->inner->clause_count - 1].pattern
+                                 : "";
+}
+
 static void read_clause_value(struct loader *l, const struct item *item, const char *file)
 {
     const struct param *p = param_find_in_clause(item->name);
@@ -365,7 +373,8 @@ static void read_clause_value(struct loader *l, const struct item *item, const c
                     "%s needs a value: %s=...", p->suffix, p->suffix);
         return;
     }
-    if (!layer_parse(layer, p, value, &l->inner->pool, &bad)) {
+    struct policy_origin from = {.file = file, .line = item->line, .name = pattern_of(l)};
+    if (!layer_parse(layer, p, value, from, &l->inner->pool, &bad)) {
         bad_value(l, p, p->suffix, bad, file, is_flag ? item->line : item->value_line,
                   is_flag ? item->column : item->value_column);
         return;
@@ -484,6 +493,7 @@ static void finish_clauses(struct loader *l)
         if (own->set[command] && !own->set[agent]) {
             own->values.agent = CONF_AGENT_TA;
             own->set[agent] = true;
+            own->from[agent] = own->from[command];
         }
     }
     inner->defaults_clause = l->defaults_clause;

@@ -12,7 +12,9 @@
 /* Some policy values; the others are silent. */
 struct layer {
     struct policy values;
-    bool set[PARAM_COUNT_MAX]; /* by index in param_table, of which only POLICY_PARAMS are used */
+    /* By index in param_table, of which only POLICY_PARAMS are used. */
+    bool set[PARAM_COUNT_MAX];
+    struct policy_origin from[PARAM_COUNT_MAX];
 };
 
 /* What a clause says. Clauses without values share the next one's. */
@@ -74,11 +76,8 @@ __attribute__((format(printf, 6, 7))) void problem_add(struct conf_problems *pro
 int file_read(const struct conf_world *world, const char *path, struct buf *content);
 
 /* Parse one policy value into a layer; as param_parse. */
-bool layer_parse(struct layer *layer, const struct param *p, struct slice text, struct pool *pool,
-                 struct slice *ret_bad);
-
-/* Copy what `layer` (may be NULL) sets. */
-void layer_apply(struct policy *policy, const struct layer *layer);
+bool layer_parse(struct layer *layer, const struct param *p, struct slice text,
+                 struct policy_origin from, struct pool *pool, struct slice *ret_bad);
 
 /* Find the transports of a parsed file and compute what policy_for starts from. */
 void policy_prepare(struct conf *conf);

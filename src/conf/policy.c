@@ -19,23 +19,29 @@ static const struct {
 
 #define BUILT_IN_COUNT (sizeof built_in / sizeof built_in[0])
 
-bool layer_parse(struct layer *layer, const struct param *p, struct slice text, struct pool *pool,
-                 struct slice *ret_bad)
+bool layer_parse(struct layer *layer, const struct param *p, struct slice text,
+                 struct policy_origin from, struct pool *pool, struct slice *ret_bad)
 {
     if (!param_parse(p, text, pool, &layer->values, ret_bad)) {
         return false;
     }
     layer->set[p - param_table] = true;
+    layer->from[p - param_table] = from;
     return true;
 }
 
-void layer_apply(struct policy *policy, const struct layer *layer)
+/* Copy what `layer` (may be NULL) sets; `origins` (may be NULL) learn where it stands. */
+static void layer_apply(struct policy *policy, struct policy_origin *origins,
+                        const struct layer *layer)
 {
     for (size_t i = param_policy_first; layer != NULL && i < param_count; i++) {
         const struct param *p = &param_table[i];
 
         if (layer->set[i]) {
             memcpy((char *)policy + p->offset, (const char *)&layer->values + p->offset, p->size);
+            if (origins != NULL) {
+                origins[i] = layer->from[i];
+            }
         }
     }
 }
@@ -142,27 +148,77 @@ static struct slice lower_case(struct slice s, char *room)
     return slice_of(room, s.len);
 }
 
+static const struct clause *clause_for(const struct conf_private *inner, struct slice transport,
+                                       struct slice nexthop)
+{
+    char channel_room[NAME_BYTES_MAX], host_room[NAME_BYTES_MAX];
+    struct slice channel = lower_case(transport, channel_room);
+    struct slice host = lower_case(nexthop, host_room);
+
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        if (!inner->clauses[i].is_class && glob_match(inner->clauses[i].channel, channel) &&
+            glob_match(inner->clauses[i].host, host)) {
+            return &inner->clauses[i];
+        }
+    }
+    return NULL;
+}
+
+/* Rules 1 to 3, over what 4 and 5 gave. */
+static void apply_clauses(const struct conf_private *inner, const struct transport_slot *slot,
+                          const struct clause *match, struct policy *policy,
+                          struct policy_origin *origins)
+{
+    layer_apply(policy, origins, match != NULL ? match->body->base : inner->defaults_clause);
+    layer_apply(policy, origins, slot != NULL ? slot->declared : NULL);
+    layer_apply(policy, origins, match != NULL ? &match->body->own : NULL);
+    policy->ring = match != NULL ? match->body->number : 0;
+}
+
 void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
                 struct policy *ret_policy)
 {
     const struct conf_private *inner = conf->inner;
     const struct transport_slot *slot = slot_find(inner, transport);
-    const struct clause *match = NULL;
-    char channel_room[NAME_BYTES_MAX], host_room[NAME_BYTES_MAX];
-    struct slice channel = lower_case(transport, channel_room);
-    struct slice host = lower_case(nexthop, host_room);
 
-    for (size_t i = 0; i < inner->clause_count && match == NULL; i++) {
-        if (!inner->clauses[i].is_class && glob_match(inner->clauses[i].channel, channel) &&
-            glob_match(inner->clauses[i].host, host)) {
-            match = &inner->clauses[i];
+    *ret_policy = slot != NULL ? slot->start : conf->defaults;
+    apply_clauses(inner, slot, clause_for(inner, transport, nexthop), ret_policy, NULL);
+}
+
+/* Where rules 4 and 5 found the values. */
+static void explain_start(const struct conf_private *inner, const struct transport_slot *slot,
+                          struct policy_origin *origins)
+{
+    for (size_t i = param_policy_first; i < param_count; i++) {
+        const struct setting *s = &inner->settings[i];
+
+        origins[i] = (struct policy_origin){0};
+        if (s->raw != NULL) {
+            origins[i] = (struct policy_origin){
+                .file = s->file, .line = s->line, .name = param_table[i].name};
         }
     }
+    for (size_t i = 0; slot != NULL && i < inner->override_count; i++) {
+        const struct override *o = &inner->overrides[i];
+
+        if (strcmp(o->transport, slot->public.name) == 0) {
+            origins[o->param - param_table] =
+                (struct policy_origin){.file = o->file, .line = o->line, .name = o->name};
+        }
+    }
+}
+
+bool policy_explain(const struct conf *conf, struct slice transport, struct slice nexthop,
+                    struct policy *ret_policy, struct policy_origin ret_origins[PARAM_COUNT_MAX])
+{
+    const struct conf_private *inner = conf->inner;
+    const struct transport_slot *slot = slot_find(inner, transport);
+    const struct clause *match = clause_for(inner, transport, nexthop);
+
+    explain_start(inner, slot, ret_origins);
     *ret_policy = slot != NULL ? slot->start : conf->defaults;
-    layer_apply(ret_policy, match != NULL ? match->body->base : inner->defaults_clause);
-    layer_apply(ret_policy, slot != NULL ? slot->declared : NULL);
-    layer_apply(ret_policy, match != NULL ? &match->body->own : NULL);
-    ret_policy->ring = match != NULL ? match->body->number : 0;
+    apply_clauses(inner, slot, match, ret_policy, ret_origins);
+    return slot != NULL || match != NULL;
 }
 
 uint32_t class_weight(const struct conf *conf, struct slice name)

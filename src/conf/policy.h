@@ -35,6 +35,18 @@ struct policy {
 void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
                 struct policy *ret_policy);
 
+/* Where a value stands. */
+struct policy_origin {
+    const char *file; /* NULL: built in */
+    unsigned line;
+    const char *name; /* the clause's pattern, or the parameter */
+};
+
+/* The same with the origin of each value, at its index in param_table (param.h). False when neither
+ * a transport is declared by that name nor a clause matches. */
+bool policy_explain(const struct conf *conf, struct slice transport, struct slice nexthop,
+                    struct policy *ret_policy, struct policy_origin ret_origins[PARAM_COUNT_MAX]);
+
 /* The weight of a class: of the first clause class/PATTERN that matches its name (lower case; empty
  * for mail without a class), else 1. 1..CONF_WEIGHT_MAX. */
 uint32_t class_weight(const struct conf *conf, struct slice name);

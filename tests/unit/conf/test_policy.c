@@ -1,6 +1,7 @@
 #include "unit.h"
 
 #include "conf.h"
+#include "param.h"
 
 static const struct conf_world world = {.hostname = "mail.example.org"};
 
@@ -128,7 +129,59 @@ static void a_class_has_the_weight_of_the_first_clause_that_matches(void **state
     conf_free(c);
 }
 
-UNIT_MAIN(cmocka_unit_test(a_class_has_the_weight_of_the_first_clause_that_matches),
+static void assert_origin(const struct policy_origin *origins, const char *name, unsigned line,
+                          const char *where)
+{
+    const struct policy_origin *from =
+        &origins[param_find_in_clause(slice_string(name)) - param_table];
+
+    if (where == NULL) {
+        assert_null(from->file);
+        return;
+    }
+    assert_string_equal(from->file, "test");
+    assert_int_equal(from->line, line);
+    assert_string_equal(from->name, where);
+}
+
+static void each_value_tells_where_it_stands(void **state)
+{
+    struct conf *c = load("default_destination_concurrency_limit = 30\n"
+                          "smtp_destination_recipient_limit = 7\n"
+                          "*/* interval=1m\n"
+                          "\tskew=2\n"
+                          "smtp/*.org\n"
+                          "smtp/*.com maxthr=3\n"
+                          "\tinterval = 5m\n"
+                          "tube/* command=\"x\" maxring=2\n"
+                          "tube/a skew=3\n"
+                          "[ab]odd/* maxthr=1\n");
+    struct policy_origin origins[PARAM_COUNT_MAX];
+    struct policy p;
+
+    (void)state;
+    assert_true(policy_explain(c, SLICE("smtp"), SLICE("x.org"), &p, origins));
+    assert_int_equal(p.maxthr, 3);
+    assert_origin(origins, "maxthr", 6, "smtp/*.com"); /* an empty clause takes the next one's */
+    assert_origin(origins, "interval", 7, "smtp/*.com");
+    assert_origin(origins, "skew", 4, "*/*");
+    assert_origin(origins, "destination_concurrency_limit", 1,
+                  "default_destination_concurrency_limit");
+    assert_origin(origins, "destination_recipient_limit", 2, "smtp_destination_recipient_limit");
+    assert_origin(origins, "overfeed", 0, NULL);
+    assert_true(policy_explain(c, SLICE("tube"), SLICE("a"), &p, origins));
+    assert_origin(origins, "agent", 8, "tube/*"); /* a command implies it */
+    assert_origin(origins, "maxring", 8, "tube/*");
+    assert_origin(origins, "skew", 9, "tube/a");
+    assert_origin(origins, "interval", 3, "*/*");
+    assert_true(policy_explain(c, SLICE("aodd"), SLICE("h"), &p, origins));
+    assert_int_equal(p.maxthr, 1);
+    assert_false(policy_explain(c, SLICE("codd"), SLICE("h"), &p, origins));
+    conf_free(c);
+}
+
+UNIT_MAIN(cmocka_unit_test(each_value_tells_where_it_stands),
+          cmocka_unit_test(a_class_has_the_weight_of_the_first_clause_that_matches),
           cmocka_unit_test(values_come_in_the_order_of_precedence),
           cmocka_unit_test(the_defaults_clause_lies_beneath_the_clauses_after_it),
           cmocka_unit_test(transports_are_built_in_or_declared))
