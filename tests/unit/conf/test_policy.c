@@ -153,8 +153,8 @@ static void each_value_tells_where_it_stands(void **state)
                           "smtp/*.org\n"
                           "smtp/*.com maxthr=3\n"
                           "\tinterval = 5m\n"
-                          "tube/* command=\"x\" maxring=2\n"
                           "tube/a skew=3\n"
+                          "tube/* command=\"x\" maxring=2\n"
                           "[ab]odd/* maxthr=1\n");
     struct policy_origin origins[PARAM_COUNT_MAX];
     struct policy p;
@@ -170,9 +170,9 @@ static void each_value_tells_where_it_stands(void **state)
     assert_origin(origins, "destination_recipient_limit", 2, "smtp_destination_recipient_limit");
     assert_origin(origins, "overfeed", 0, NULL);
     assert_true(policy_explain(c, SLICE("tube"), SLICE("a"), &p, origins));
-    assert_origin(origins, "agent", 8, "tube/*"); /* a command implies it */
-    assert_origin(origins, "maxring", 8, "tube/*");
-    assert_origin(origins, "skew", 9, "tube/a");
+    assert_origin(origins, "agent", 9, "tube/*"); /* a command implies it */
+    assert_origin(origins, "maxring", 9, "tube/*");
+    assert_origin(origins, "skew", 8, "tube/a");
     assert_origin(origins, "interval", 3, "*/*");
     assert_true(policy_explain(c, SLICE("aodd"), SLICE("h"), &p, origins));
     assert_int_equal(p.maxthr, 1);
