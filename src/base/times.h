@@ -44,6 +44,11 @@ static inline struct wall wall_after(struct wall t, int64_t delay_us)
     return (struct wall){us_add(t.us, delay_us)};
 }
 
+static inline struct wall wall_min(struct wall a, struct wall b)
+{
+    return a.us < b.us ? a : b;
+}
+
 static inline bool mono_reached(struct mono deadline, struct mono now)
 {
     return deadline.us <= now.us;

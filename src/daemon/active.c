@@ -65,6 +65,7 @@ void active_remove(struct active *a, struct active_msg *m)
         a->content_bytes -= m->size;
     }
     mem_free(m->content);
+    mem_free(m->suspended_for);
     mem_free(m->rcpts);
     mem_free(m->sender);
     mem_free(m->envid);

@@ -53,13 +53,16 @@ struct active_msg {
     uint32_t last_read; /* highest n read from the spool */
     uint32_t undone;    /* pending recipients of this pass that have no final good end yet */
     bool all_read;
-    bool touched;  /* the spool knows of a result that a look at its rows must decide about */
-    bool dropped;  /* held, removed or requeued meanwhile: results of it no longer count */
-    bool untried;  /* recipients left the scheduler without an attempt: they go on at once */
-    bool ended;    /* its end is in the batch already */
-    bool warned;   /* of its delay */
-    bool wanted;   /* somebody asked for it: defer_transports does not hold */
-    char *content; /* owned, or NULL: not kept */
+    bool touched; /* the spool knows of a result that a look at its rows must decide about */
+    bool dropped; /* held, removed or requeued meanwhile: results of it no longer count */
+    bool untried; /* recipients left the scheduler without an attempt: they go on at once */
+    bool ended;   /* its end is in the batch already */
+    bool warned;  /* of its delay */
+    bool wanted;  /* somebody asked for it: defer_transports does not hold */
+    /* What is deferred in this pass waits for one dead destination alone: its key, owned. */
+    char *suspended_for;
+    bool deferred_else; /* no: something was deferred for another reason */
+    char *content;      /* owned, or NULL: not kept */
     UT_hash_handle hh;
 };
 

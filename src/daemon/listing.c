@@ -247,6 +247,9 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
     if (m.state == SPOOL_DEFERRED || m.state == SPOOL_INCOMING) {
         set_time(object, "next_attempt", m.due);
     }
+    if (m.parked.len > 0) {
+        set(object, "waits_for", listing_text(m.parked));
+    }
     set_time(object, "created", m.created);
     set(object, "recipients_total", json_integer(m.rcpt_total));
     set(object, "recipients_pending", json_integer(m.rcpt_pending));

@@ -33,6 +33,7 @@ static void flow_update(struct queue *q);
 static void step_free(struct step *step)
 {
     mem_free(step->strings);
+    mem_free(step->parked);
     mem_free(step);
 }
 
@@ -55,7 +56,10 @@ static int step_apply(struct queue *q, struct step *step)
         rc = spool_finish_all_done(q->spool, step->id);
         break;
     case STEP_END_PASS:
-        rc = pass_end(q, step->id, step->how);
+        rc = pass_end(q, step);
+        break;
+    case STEP_SET_ASIDE:
+        rc = spool_set_aside(q->spool, step->id, slice_string(step->strings));
         break;
     }
     return rc == -ENOENT ? 0 : rc; /* an operator removed it meanwhile: nothing is left to record */
@@ -82,25 +86,24 @@ void queue_leave(struct queue *q, struct msg_id id)
     }
 }
 
-/* A message whose rows make no sense must not be tried for ever, and never be deleted. */
-static void set_aside(struct queue *q, struct msg_id id)
-{
-    char text[SPOOL_ID_TEXT_MAX], reason[SPOOL_DIAGNOSTIC_MAX];
-    int rc;
-
-    spool_id_print(id, text);
-    (void)snprintf(reason, sizeof reason, "%s", spool_error(q->spool)); /* cut is fine */
-    log_error("%s: set aside as corrupt: %s", text, reason);
-    queue_drop(q, id);
-    rc = spool_set_aside(q->spool, id, slice_string(reason));
-    if (rc != 0 && rc != -ENOENT) {
-        log_error("%s: can't be set aside: %s", text, spool_error(q->spool));
-    }
-}
-
 bool queue_refused(int rc)
 {
     return rc == -EINVAL || rc == -EBADMSG || rc == -ENOENT || rc == -EROFS;
+}
+
+/* The spool refused a step. A message whose rows make no sense must not be tried for ever, and
+ * never be deleted. */
+static void step_refused(struct queue *q, struct step *step)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (step->type == STEP_SET_ASIDE) {
+        spool_id_print(step->id, text);
+        log_error("%s: can't be set aside: %s", text, spool_error(q->spool));
+    } else {
+        queue_set_aside(q, step->id, spool_error(q->spool));
+    }
+    step_free(step);
 }
 
 void queue_step(struct queue *q, struct step *step)
@@ -108,12 +111,25 @@ void queue_step(struct queue *q, struct step *step)
     int rc = step_apply(q, step);
 
     if (queue_refused(rc)) {
-        set_aside(q, step->id);
-        step_free(step);
+        step_refused(q, step);
         return;
     }
     /* Any other error has failed the batch; the commit finds out and sorts it out. */
     STAILQ_INSERT_TAIL(&q->batch, step, next);
+}
+
+void queue_set_aside(struct queue *q, struct msg_id id, const char *reason)
+{
+    struct step *step = mem_new(sizeof *step);
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    log_error("%s: set aside as corrupt: %s", text, reason);
+    step->type = STEP_SET_ASIDE;
+    step->id = id;
+    step->strings = mem_string(reason);
+    queue_drop(q, id);
+    queue_step(q, step);
 }
 
 static void answer_submit(struct queue *q, struct step *step, int rc)
@@ -154,7 +170,7 @@ static void step_committed(struct queue *q, struct step *step)
     if (step->type == STEP_SUBMIT) {
         answer_submit(q, step, 0);
         if (step->msg != NULL) {
-            pass_open(q, step->msg);
+            (void)pass_open(q, step->msg, false); /* else it goes back to disk */
         }
     }
     step_free(step);
@@ -199,8 +215,7 @@ static void redo_each(struct queue *q)
             stored = true;
             step_free(step);
         } else if (queue_refused(rc)) {
-            set_aside(q, step->id); /* joins the next batch */
-            step_free(step);
+            step_refused(q, step); /* what sets it aside joins the next batch */
         } else {
             storage_ok = false;
             STAILQ_INSERT_TAIL(&kept, step, next);
@@ -398,6 +413,7 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         q->deferred++;
         verdict.state = SPOOL_RCPT_PENDING;
         m->touched = true;
+        m->deferred_else = m->deferred_else || !v->suspended;
         break;
     case VERDICT_BOUNCED:
         log_verdict(q, m, r, &changed, "bounced");
@@ -1042,27 +1058,61 @@ static void on_control(void *arg, struct channel *ch)
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
-/* Nothing of the message is in the scheduler any more. */
-static void end_pass(struct queue *q, struct active_msg *m)
+/* Nothing of the message is in the scheduler any more. `parked`: the key it is to wait under, which
+ * is taken, or NULL. */
+static void end_pass(struct queue *q, struct active_msg *m, char *parked)
 {
     struct step *step;
 
-    if (m->ended) {
-        active_remove(&q->active, m);
-        return;
-    }
-    if (m->untried && !m->touched) {
-        spool_unclaim(q->spool, m->id); /* it is as it was */
-        q->next_due.us = 0;
+    if (m->ended || (m->untried && !m->touched)) {
+        if (!m->ended) {
+            spool_unclaim(q->spool, m->id); /* it is as it was */
+            q->next_due.us = 0;
+        }
+        mem_free(parked);
         active_remove(&q->active, m);
         return;
     }
     step = mem_new(sizeof *step);
     step->type = STEP_END_PASS;
     step->id = m->id;
-    step->how = m->dropped ? PASS_DROPPED : m->untried ? PASS_UNTRIED : PASS_TRIED;
+    step->how = m->dropped       ? PASS_DROPPED
+                : m->untried     ? PASS_UNTRIED
+                : parked != NULL ? PASS_PARKED
+                                 : PASS_TRIED;
+    step->parked = parked;
     active_remove(&q->active, m);
     queue_step(q, step);
+}
+
+/* The message has recipients that wait for a dead destination: when nothing of it waits for
+ * anything else it is parked, to go on as soon as the destination is well. */
+static void note_suspended(struct queue *q, struct active_msg *m, const struct sched_action *action)
+{
+    char *key;
+
+    if (action->dest.len == 0) { /* the transport is dead */
+        m->deferred_else = true;
+        return;
+    }
+    key = park_key(q, action->transport, action->dest);
+    if (m->suspended_for == NULL) {
+        m->suspended_for = key;
+        return;
+    }
+    m->deferred_else = m->deferred_else || strcmp(key, m->suspended_for) != 0;
+    mem_free(key);
+}
+
+/* The key to park a message under whose pass is over, or NULL. Taken by the caller. */
+static char *take_suspended(struct active_msg *m)
+{
+    char *key = m->deferred_else ? NULL : m->suspended_for;
+
+    if (key != NULL) {
+        m->suspended_for = NULL;
+    }
+    return key;
 }
 
 static void defer_unattempted(struct queue *q, const struct sched_action *action)
@@ -1071,6 +1121,7 @@ static void defer_unattempted(struct queue *q, const struct sched_action *action
     struct queue_verdict v = {.kind = VERDICT_DEFERRED,
                               .status = SLICE("4.0.0"),
                               .relay = SLICE("none"),
+                              .suspended = true,
                               .program = "error"};
     struct slice reason = action->reason;
     struct status status;
@@ -1082,6 +1133,7 @@ static void defer_unattempted(struct queue *q, const struct sched_action *action
         v.status = slice_of(reason.ptr, len);
         reason = slice_trim(slice_skip(reason, len));
     }
+    note_suspended(q, m, action);
     buf_init(&text, WIRE_TEXT_MAX + 64);
     (void)buf_addf(&text, "delivery temporarily suspended: %.*s", SLICE_ARGS(reason)); /* fits */
     v.text = buf_slice(&text);
@@ -1116,11 +1168,15 @@ static void pull_decisions(struct queue *q)
             break;
         case SCHED_DONE:
             CHECK(m != NULL);
-            end_pass(q, m);
+            end_pass(q, m, take_suspended(m));
             break;
         case SCHED_PARK:
+            CHECK(m != NULL);
+            end_pass(q, m, park_key(q, action.transport, action.dest));
+            break;
         case SCHED_ADMIT:
-            UNREACHABLE("nothing is parked yet");
+            park_admit(q, &action);
+            break;
         case SCHED_DEST_DEAD:
             log_warning("%s/%.*s: destination is dead, no delivery for %" PRId64 " s: %.*s",
                         q->transports[action.transport], SLICE_ARGS(action.dest),
@@ -1164,7 +1220,7 @@ static bool import(struct queue *q)
         } else {
             idle = 0;
             imports++;
-            pass_load(q, id);
+            (void)pass_load(q, id, false); /* it knows what else to do */
         }
     }
     if (idle < 2) {
@@ -1220,7 +1276,7 @@ static void set_timer(struct queue *q, bool at_once)
     if (!blocked && !q->role->stopping && sched_has_room(q->sched)) {
         at = mono_min(at, mono_after(clock_mono(), due_in > 0 ? due_in : 0));
     }
-    if (!STAILQ_EMPTY(&q->batch)) {
+    if (spool_dirty(q->spool)) {
         at = mono_min(at, q->commit_by.us != 0 ? q->commit_by : clock_mono());
     }
     wait = at.us - clock_mono().us;
@@ -1261,7 +1317,7 @@ static bool commit_may_wait(struct queue *q)
 {
     struct step *step;
 
-    if (q->role->stopping || STAILQ_EMPTY(&q->batch) || q->next_due.us <= clock_wall().us) {
+    if (q->role->stopping || !spool_dirty(q->spool) || q->next_due.us <= clock_wall().us) {
         return false;
     }
     STAILQ_FOREACH(step, &q->batch, next)
@@ -1283,7 +1339,7 @@ static void queue_turn(struct role *role)
 
     check_now_and_then(q);
     pull_decisions(q);
-    idle = STAILQ_EMPTY(&q->batch);
+    idle = !spool_dirty(q->spool);
     if (!commit_may_wait(q)) {
         (void)commit_now(q); /* the steps know what to do when it fails */
     }
@@ -1291,13 +1347,17 @@ static void queue_turn(struct role *role)
         spool_tidy(q->spool);
     }
     more = import(q);
+    if (STAILQ_EMPTY(&q->redo) && !role->stopping) {
+        more |= park_admit_some(q);
+        more |= park_tell_some(q);
+    }
     more |= ask_flush_some(q);
     pull_decisions(q); /* what was committed or imported just now */
     flow_send(q);
     if (role->stopping && stop_turn(q)) {
         return;
     }
-    set_timer(q, more);
+    set_timer(q, more || (STAILQ_EMPTY(&q->redo) && !STAILQ_EMPTY(&q->admissions)));
 }
 
 /* ---- the role ------------------------------------------------------------------------------- */
@@ -1313,13 +1373,13 @@ static int queue_start(struct role *role)
     struct buf error;
     int rc;
 
-    limits.destination_share = 0; /* mail is not parked yet */
     role->state = q;
     q->role = role;
     q->conf = role->conf;
     STAILQ_INIT(&q->batch);
     STAILQ_INIT(&q->redo);
     STAILQ_INIT(&q->flushes);
+    park_begin(q);
     active_init(&q->active);
     rng_init(&q->rng, (uint64_t)clock_wall().us ^ ((uint64_t)getpid() << 40));
     buf_init(&error, WIRE_TEXT_MAX);
@@ -1438,7 +1498,6 @@ static void queue_reload(struct role *role, const struct conf *old)
     }
     q->conf = role->conf;
     (void)commit_now(q); /* what waits for its commit was admitted under the old limits */
-    limits.destination_share = 0; /* mail is not parked yet */
     sched_set_limits(q->sched, &limits);
     transports_load(q);
     pass_sites_reload(q);
@@ -1497,6 +1556,7 @@ static void queue_end(struct role *role)
         step_free(step);
     }
     ask_end(q);
+    park_end(q);
     pass_wanted_free(q);
     pass_sites_free(q);
     active_fini(&q->active);

@@ -18,7 +18,8 @@
  * them, and a crash in that time repeats what a crash in the sync would have repeated.
  *
  * This header is shared by queue.c (turns, agents, results), queue_pass.c (a message's pass: load,
- * end, reports) and queue_ask.c (questions and commands of operators).
+ * end, reports), queue_park.c (mail that waits on disk for its destination's share) and queue_ask.c
+ * (questions and commands of operators).
  */
 #ifndef DAEMON_QUEUE_H
 #define DAEMON_QUEUE_H
@@ -62,13 +63,15 @@ enum pass_how {
     PASS_TRIED,   /* all that is pending was tried, or its destination is dead */
     PASS_UNTRIED, /* some of it was not: it goes on at once */
     PASS_DROPPED, /* an operator ended its claim; results came all the same */
+    PASS_PARKED,  /* all that is pending waits for one destination, step.parked */
 };
 
 enum step_type {
-    STEP_SUBMIT,   /* not done again */
-    STEP_SETTLE,   /* a recipient's result */
-    STEP_ALL_DONE, /* every recipient went through: delete the message */
-    STEP_END_PASS, /* reports, expiry, then delete or defer the message */
+    STEP_SUBMIT,    /* not done again */
+    STEP_SETTLE,    /* a recipient's result */
+    STEP_ALL_DONE,  /* every recipient went through: delete the message */
+    STEP_END_PASS,  /* reports, expiry, then delete, park or defer the message */
+    STEP_SET_ASIDE, /* its rows make no sense */
 };
 
 struct step {
@@ -82,13 +85,16 @@ struct step {
     /* STEP_SETTLE */
     uint32_t n;
     struct spool_verdict verdict;
-    char *strings; /* owned: what the verdict's slices point to */
+    char *strings; /* owned: what the verdict's slices point to; of STEP_SET_ASIDE, the reason */
     /* STEP_END_PASS */
     enum pass_how how;
+    char *parked; /* owned: of PASS_PARKED, the key */
 };
 
-/* What a destination is to us. */
 struct flush;
+struct admission;
+
+/* What a destination is to us. */
 struct site {
     char *key;     /* owned: "transport-index/destination" */
     char *nexthop; /* owned: as written, for the agent */
@@ -146,6 +152,9 @@ struct queue {
     bool incoming_waits;  /* unclaimed new mail is on disk: newer mail must not overtake it */
     uint64_t commits, submitted, delivered, deferred, bounced, expired, reports; /* since start */
     uint64_t decided;
+    STAILQ_HEAD(, admission) admissions; /* queue_park.c: what the scheduler asks for */
+    char *parked_told;            /* owned: keys up to this one were told to the scheduler, which
+                                     knows nothing after a start; NULL: all were */
     STAILQ_HEAD(, flush) flushes; /* queue_ask.c: domains whose mail is being made due */
     size_t flush_count;
 };
@@ -178,6 +187,7 @@ struct queue_verdict {
     struct slice status, text, relay;
     bool attempted;
     bool sweep;      /* STEP_ALL_DONE follows: store nothing */
+    bool suspended;  /* deferred without an attempt: its destination is dead */
     bool final_site; /* the agent is the last stop: success is ours to report */
     const char *program;
     int64_t setup_us, transmit_us;
@@ -186,20 +196,24 @@ struct queue_verdict {
 };
 void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struct queue_verdict *v);
 
+/* Set a message aside as corrupt. */
+void queue_set_aside(struct queue *q, struct msg_id id, const char *reason);
+
 /* ---- queue_pass.c ---- */
 
-/* A message was claimed: read it into memory and open it in the scheduler. */
-void pass_load(struct queue *q, struct msg_id id);
+/* A message was claimed: read it into memory and open it in the scheduler, or park it. `admitted`:
+ * the scheduler has asked for it and has a place for it. True when it was opened. */
+bool pass_load(struct queue *q, struct msg_id id, bool admitted);
 
 /* Answer SCHED_READ. */
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max);
 
 /* Apply STEP_END_PASS. 0 or negative errno of the spool. */
-int pass_end(struct queue *q, struct msg_id id, enum pass_how how);
+int pass_end(struct queue *q, const struct step *step);
 
-/* Open a message that was submitted with its claim, after its commit. When it can't be opened any
- * more it goes back to disk. */
-void pass_open(struct queue *q, struct active_msg *m);
+/* Open a message that was submitted with its claim, after its commit, or was loaded. When it can't
+ * be opened any more it goes back to disk: false. */
+bool pass_open(struct queue *q, struct active_msg *m, bool admitted);
 
 /* Take over a submission. 0, or a negative errno. *ret_msg is set when it is to be opened. */
 int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
@@ -216,6 +230,39 @@ struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice de
 void pass_sites_free(struct queue *q);
 /* Give all of them the policies of a new configuration. */
 void pass_sites_reload(struct queue *q);
+
+/* ---- queue_park.c ---- */
+
+/* The longest key: a transport's name, a slash and a destination. */
+#define PARK_KEY_MAX (SPOOL_ROUTE_MAX + 1 + SCHED_DEST_NAME_MAX)
+
+/* The one destination of all routes that were looked at, if there is one. Zeroed at first. */
+struct park_target {
+    uint64_t routes;
+    bool several; /* destinations: the message is not to be parked */
+    uint32_t transport;
+    char dest[ROUTE_DESTINATION_MAX + 1];
+};
+void park_target_add(struct queue *q, struct park_target *t, const struct route *route);
+/* The key to park the message under, to be freed; NULL when it is to be opened. */
+char *park_target_full(const struct queue *q, const struct park_target *t);
+
+/* "transport/destination", to be freed. */
+char *park_key(const struct queue *q, uint32_t transport, struct slice dest);
+/* Is mail with this key to stay on disk? */
+bool park_is_full(const struct queue *q, struct slice key);
+/* Something was parked under this key. */
+void park_tell(struct queue *q, struct slice key);
+
+/* SCHED_ADMIT: answered by park_admit_some, after a commit: what is opened must be durable. */
+void park_admit(struct queue *q, const struct sched_action *action);
+/* Answer some; true when there are more. */
+bool park_admit_some(struct queue *q);
+
+/* After a start: tell the scheduler what is parked, bit by bit; true while there is more. */
+void park_begin(struct queue *q);
+bool park_tell_some(struct queue *q);
+void park_end(struct queue *q);
 
 /* ---- queue_ask.c ---- */
 

@@ -81,8 +81,8 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
         }
         return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
     case CHANGE_FLUSH:
-        if (spool_is_claimed(q->spool, id)) {
-            return 0;
+        if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked)) {
+            return 0; /* what is parked goes on as soon as its destination can take it */
         }
         pass_want(q, id);
         return spool_set_due(q->spool, id, clock_wall());
@@ -491,18 +491,20 @@ static unsigned ask_status(struct queue *q, json_t **ret_answer)
         return status;
     }
     json_t *more = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, "
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, "
+        "s:b, "
         "s:I, "
         "s:I}",
         "active_messages", (int)t.messages, "active_recipients", (int)t.recipients, "waiting",
         (int)t.entries_waiting, "in_flight", (int)t.entries_busy, "active_destinations",
-        (int)t.destinations, "dead_destinations", (int)t.dead_destinations, "decisions",
-        (json_int_t)t.decisions, "commits", (json_int_t)q->commits, "submitted",
-        (json_int_t)q->submitted, "delivered", (json_int_t)q->delivered, "deferrals",
-        (json_int_t)q->deferred, "bounced", (json_int_t)q->bounced, "expired",
-        (json_int_t)q->expired, "reports", (json_int_t)q->reports, "storage_ok",
-        (int)q->flow.storage_ok, "space_ok", (int)q->flow.space_ok, "behind", (int)q->flow.behind,
-        "free_bytes", (json_int_t)q->flow.free_bytes, "scheduler_bytes", (json_int_t)t.bytes);
+        (int)t.destinations, "dead_destinations", (int)t.dead_destinations, "parked_destinations",
+        (int)t.parked_destinations, "decisions", (json_int_t)t.decisions, "commits",
+        (json_int_t)q->commits, "submitted", (json_int_t)q->submitted, "delivered",
+        (json_int_t)q->delivered, "deferrals", (json_int_t)q->deferred, "bounced",
+        (json_int_t)q->bounced, "expired", (json_int_t)q->expired, "reports",
+        (json_int_t)q->reports, "storage_ok", (int)q->flow.storage_ok, "space_ok",
+        (int)q->flow.space_ok, "behind", (int)q->flow.behind, "free_bytes",
+        (json_int_t)q->flow.free_bytes, "scheduler_bytes", (json_int_t)t.bytes);
     CHECK(more != NULL);
     CHECK(json_object_update_new(*ret_answer, more) == 0);
     return 200;

@@ -246,21 +246,28 @@ static void hold_back(const struct conf *conf, struct route *route)
     }
 }
 
+/* How long is it kept at most, from its creation on? */
+static int64_t lifetime_us(const struct conf *conf, const struct spool_message *m)
+{
+    return m->sender.len == 0 ? conf->bounce_queue_lifetime_us : conf->maximal_queue_lifetime_us;
+}
+
 /* ---- coming in ------------------------------------------------------------------------------ */
 
 /* Open in the scheduler: it will ask for the recipients. */
-void pass_open(struct queue *q, struct active_msg *m)
+bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
 {
-    if (m->dropped || m->untried || q->role->stopping || !sched_has_room(q->sched)) {
+    if (m->dropped || m->untried || q->role->stopping || (!admitted && !sched_has_room(q->sched))) {
         spool_unclaim(q->spool, m->id);
         active_remove(&q->active, m);
         q->incoming_waits = true;
         q->next_due.us = 0;
-        return;
+        return false;
     }
     log_info("%s: from=<%s>, size=%" PRIu64 ", nrcpt=%" PRIu32 " (queue active)", m->id_text,
              m->sender, m->size, m->undone);
     sched_open(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false);
+    return true;
 }
 
 /* The trace header with the id in its place. */
@@ -318,6 +325,38 @@ static void log_arrival(const struct wire_submit *m, struct msg_id id)
     }
 }
 
+/* When a message that is parked now is to be looked at again though nobody asked for it: its time
+ * to be tried again, and no later than its sender is to be told something. */
+static struct wall parked_until(struct queue *q, const struct spool_message *m)
+{
+    const struct conf *conf = q->conf;
+    struct wall now = clock_wall(), due, warning;
+
+    due = wall_after(now,
+                     retry_backoff(conf->minimal_backoff_time_us, conf->maximal_backoff_time_us,
+                                   now.us - m->created.us, (unsigned)conf->retry_jitter, &q->rng));
+    due = wall_min(due, wall_after(m->created, lifetime_us(conf, m)));
+    warning = wall_after(m->created, conf->delay_warning_time_us);
+    if (conf->delay_warning_time_us > 0 && m->sender.len > 0 && !m->warned && warning.us > now.us) {
+        due = wall_min(due, warning);
+    }
+    return due;
+}
+
+/* A submission was stored parked. */
+static void submitted_parked(struct queue *q, const struct spool_message *m, struct msg_id id,
+                             uint32_t rcpts)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    park_tell(q, m->parked);
+    q->next_due = wall_min(q->next_due, m->due);
+    spool_id_print(id, text);
+    log_info("%s: from=<%.*s>, nrcpt=%" PRIu32 " (waits on disk: %.*s holds its share of the "
+             "active queue)",
+             text, SLICE_ARGS(m->sender), rcpts, SLICE_ARGS(m->parked));
+}
+
 int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
                 struct active_msg **ret_msg)
 {
@@ -333,9 +372,10 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     /* Others that wait for their commit are not in the scheduler yet, but here. */
     bool claim = HASH_COUNT(q->active.msgs) < (uint64_t)q->conf->qmgr_message_active_limit &&
                  !q->incoming_waits && STAILQ_EMPTY(&q->redo);
+    struct park_target target = {.routes = 0};
     struct spool_rcpt *rcpts;
     struct route route;
-    char **nexthops;
+    char **nexthops, *parked;
     char class_room[CLASS_NAME_MAX];
     int rc;
 
@@ -358,6 +398,14 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
                                        .transport = slice_string(route.transport),
                                        .nexthop = slice_string(nexthops[i]),
                                        .route_generation = q->conf->route_generation};
+        hold_back(q->conf, &route);
+        park_target_add(q, &target, &route);
+    }
+    parked = park_target_full(q, &target);
+    if (parked != NULL) {
+        claim = false;
+        message.parked = slice_string(parked);
+        message.due = parked_until(q, &message);
     }
     rc = spool_submit(q->spool, &message, rcpts, m->rcpt_count, m->trace, &content, claim,
                       slice_of("", 0), ret_id);
@@ -367,60 +415,19 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     if (rc == 0 && claim) {
         message.id = *ret_id;
         *ret_msg = keep_submitted(q, m, &message);
+    } else if (rc == 0 && parked != NULL) {
+        submitted_parked(q, &message, *ret_id, m->rcpt_count);
     } else if (rc == 0) {
         q->incoming_waits = true;
         q->next_due.us = 0;
     }
+    mem_free(parked);
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         mem_free(nexthops[i]);
     }
     mem_free(nexthops);
     mem_free(rcpts);
     return rc;
-}
-
-/* Of a message that is to be given up nothing is tried any more. */
-static void end_at_once(struct queue *q, struct active_msg *m)
-{
-    struct step *step = mem_new(sizeof *step);
-
-    step->type = STEP_END_PASS;
-    step->id = m->id;
-    step->how = PASS_TRIED;
-    active_remove(&q->active, m);
-    queue_step(q, step);
-}
-
-void pass_load(struct queue *q, struct msg_id id)
-{
-    struct spool_message m;
-    struct active_msg *active;
-    int rc;
-
-    if (active_find(&q->active, id) != NULL) {
-        return; /* dropped from memory but with a delivery under way: end_pass gives it free */
-    }
-    rc = spool_read(q->spool, id, &m);
-    if (rc == 0) {
-        active = active_add(&q->active, &m, clock_mono(), clock_wall());
-        active->wanted = take_wanted(q, id);
-        if (m.force_expire) {
-            end_at_once(q, active);
-        } else {
-            pass_open(q, active);
-        }
-        return;
-    }
-    char text[SPOOL_ID_TEXT_MAX];
-    spool_id_print(id, text);
-    if (rc == -EBADMSG) {
-        log_error("%s: saving corrupt message: %s", text, spool_error(q->spool));
-        rc = spool_set_aside(q->spool, id, slice_string(spool_error(q->spool)));
-    } else if (rc != -ENOENT) {
-        log_warning("%s: can't be read: %s", text, spool_error(q->spool));
-        spool_unclaim(q->spool, id);
-        q->next_due = wall_after(clock_wall(), US_PER_S);
-    }
 }
 
 /* ---- reading recipients --------------------------------------------------------------------- */
@@ -454,10 +461,8 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max)
     rc = spool_read_rcpts(q->spool, m->id, m->last_read, true, max, page, &count);
     if (rc != 0) {
         log_warning("%s: recipients can't be read: %s", m->id_text, spool_error(q->spool));
-        if (rc == -EBADMSG &&
-            spool_set_aside(q->spool, m->id, slice_string(spool_error(q->spool))) == 0) {
-            log_error("%s: set aside as corrupt", m->id_text);
-            m->dropped = true;
+        if (rc == -EBADMSG) {
+            queue_set_aside(q, m->id, spool_error(q->spool));
         }
         return false;
     }
@@ -482,6 +487,100 @@ static void store_route(struct queue *q, const struct active_msg *m, struct acti
     r->route_stale = false;
 }
 
+/* End a pass without an attempt: to be given up, or to wait on disk for its destination's share.
+ * Takes `parked`. */
+static void end_at_once(struct queue *q, struct msg_id id, char *parked)
+{
+    struct step *step = mem_new(sizeof *step);
+
+    step->type = STEP_END_PASS;
+    step->id = id;
+    step->how = parked != NULL ? PASS_PARKED : PASS_TRIED;
+    step->parked = parked;
+    queue_step(q, step);
+}
+
+/* The key under which a message that has fallen due is to stay on disk; NULL when it is to be
+ * opened. Few recipients are read for it now instead of a moment later. */
+static char *stays_parked(struct queue *q, struct active_msg *m)
+{
+    struct park_target target = {.routes = 0};
+    struct route route;
+
+    if (m->undone > KEEP_RCPTS_MAX) {
+        return NULL; /* the scheduler will tell */
+    }
+    while (!m->all_read) {
+        if (!read_page(q, m, READ_PAGE)) {
+            m->all_read = m->touched = m->deferred_else = true; /* as in pass_read */
+            return NULL;
+        }
+    }
+    for (size_t i = 0; i < m->rcpt_count; i++) {
+        route_address(q->conf, slice_string(m->rcpts[i].address), &route);
+        if (!m->wanted) {
+            hold_back(q->conf, &route);
+        }
+        park_target_add(q, &target, &route);
+    }
+    return park_target_full(q, &target);
+}
+
+/* It could not be read. */
+static void load_failed(struct queue *q, struct msg_id id, int rc)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (rc == -EBADMSG) {
+        queue_set_aside(q, id, spool_error(q->spool));
+    } else if (rc != -ENOENT) {
+        spool_id_print(id, text);
+        log_warning("%s: can't be read: %s", text, spool_error(q->spool));
+        spool_unclaim(q->spool, id);
+        q->next_due = wall_after(clock_wall(), US_PER_S);
+    }
+}
+
+bool pass_load(struct queue *q, struct msg_id id, bool admitted)
+{
+    struct active_msg *active;
+    struct spool_message m;
+    char *parked;
+    bool wanted;
+    int rc;
+
+    if (active_find(&q->active, id) != NULL) {
+        return false; /* dropped from memory but with a delivery under way: end_pass gives it free
+                       */
+    }
+    rc = spool_read(q->spool, id, &m);
+    if (rc != 0) {
+        load_failed(q, id, rc);
+        return false;
+    }
+    wanted = take_wanted(q, id);
+    if (m.force_expire) {
+        end_at_once(q, id, NULL); /* nothing is tried any more */
+        return false;
+    }
+    if (m.parked.len > 0 && park_is_full(q, m.parked)) {
+        parked = mem_copy(m.parked.ptr, m.parked.len);
+    } else {
+        active = active_add(&q->active, &m, clock_mono(), clock_wall());
+        active->wanted = wanted;
+        parked = admitted ? NULL : stays_parked(q, active);
+        if (parked == NULL) {
+            return pass_open(q, active, admitted);
+        }
+        active_remove(&q->active, active);
+    }
+    end_at_once(q, id, parked);
+    if (wanted) {
+        pass_want(q, id); /* it still is */
+    }
+    return false;
+}
+
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
 {
     struct active_rcpt **order;
@@ -496,7 +595,8 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
      * the scheduler allows, as if read. */
     while (!m->all_read && m->rcpt_count - m->rcpt_handed < max) {
         if (!read_page(q, m, max - (m->rcpt_count - m->rcpt_handed))) {
-            m->all_read = m->touched = true; /* what is left is tried in another pass */
+            /* What is left is tried in another pass. */
+            m->all_read = m->touched = m->deferred_else = true;
         }
     }
     first = m->rcpt_handed;
@@ -854,14 +954,16 @@ static int read_message(struct queue *q, struct msg_id id, struct spool_message 
     return rc;
 }
 
-int pass_end(struct queue *q, struct msg_id id, enum pass_how how)
+int pass_end(struct queue *q, const struct step *step)
 {
     char sender[ADDRESS_MAX + 1], envid[DSN_ENVID_MAX * 3 + 1], text[SPOOL_ID_TEXT_MAX];
     const struct conf *conf = q->conf;
+    struct msg_id id = step->id;
+    enum pass_how how = step->how;
     struct spool_message m;
     struct wall now = clock_wall(), due;
     int64_t age, lifetime;
-    bool gone, expired = false;
+    bool gone = false, expired = false;
     int rc = read_message(q, id, &m, sender, envid);
 
     if (rc != 0) {
@@ -875,8 +977,8 @@ int pass_end(struct queue *q, struct msg_id id, enum pass_how how)
     }
     spool_id_print(id, text);
     age = now.us - m.created.us;
-    lifetime = m.sender.len == 0 ? conf->bounce_queue_lifetime_us : conf->maximal_queue_lifetime_us;
-    if (m.rcpt_pending > 0 && (m.force_expire || (how == PASS_TRIED && age >= lifetime))) {
+    lifetime = lifetime_us(conf, &m);
+    if (m.rcpt_pending > 0 && (m.force_expire || (how != PASS_UNTRIED && age >= lifetime))) {
         expired = true;
         log_info("%s: from=<%.*s>, status=%s, returned to sender", text, SLICE_ARGS(m.sender),
                  m.force_expire ? "force-expired" : "expired");
@@ -899,7 +1001,13 @@ int pass_end(struct queue *q, struct msg_id id, enum pass_how how)
             rc = spool_set_warned(q->spool, id);
         }
     }
-    if (rc == 0) {
+    if (rc == 0 && how == PASS_PARKED && m.rcpt_pending > 0 && !expired) {
+        due = parked_until(q, &m);
+        rc = spool_park(q->spool, id, slice_string(step->parked), due);
+        if (rc == 0) {
+            park_tell(q, slice_string(step->parked));
+        }
+    } else if (rc == 0) {
         due = wall_after(now, how == PASS_UNTRIED
                                   ? UNTRIED_WAIT_US
                                   : retry_backoff(conf->minimal_backoff_time_us,

@@ -1433,7 +1433,8 @@ static void new_and_deferred_mail_take_turns(void **state)
     size_t old = 0;
 
     (void)state;
-    start_again_with("qmgr_message_active_limit = 4\nqmgr_message_recipient_limit = 4\n");
+    start_again_with("qmgr_message_active_limit = 4\nqmgr_message_recipient_limit = 4\n"
+                     "qmgr_destination_share = 0\n");
     for (int i = 0; i < 8; i++) {
         submit("old@from.test", "b@there.test");
         deferred((size_t)i);
@@ -1441,18 +1442,185 @@ static void new_and_deferred_mail_take_turns(void **state)
     pass_time(HOUR_US);
     forget_given();
     settle();
-    restart("qmgr_message_active_limit = 1\nqmgr_message_recipient_limit = 1\n");
+    restart("qmgr_message_active_limit = 1\nqmgr_message_recipient_limit = 1\n"
+            "qmgr_destination_share = 0\n");
     for (int i = 0; i < 4; i++) {
         put("new@from.test", "b@there.test");
     }
     settle();
     restart("qmgr_message_active_limit = 8\nqmgr_message_recipient_limit = 8\n"
+            "qmgr_destination_share = 0\n"
             "initial_destination_concurrency = 20\n");
     assert_int_equal(site.count, 8);
     for (size_t i = 0; i < 8; i++) {
         old += slice_equal(site.given[i].m.sender, SLICE("old@from.test"));
     }
     assert_int_equal(old, 4);
+}
+
+/* ---- mail that waits on disk for its destination ----------------------------------------------
+ */
+
+/* Room for ten messages, and one delivery at a time to each destination. */
+static const char narrow[] = "qmgr_message_active_limit = 10\nqmgr_message_recipient_limit = 10\n"
+                             "initial_destination_concurrency = 1\n"
+                             "smtp_destination_concurrency_limit = 1\n";
+
+static void submit_many(const char *site_name, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char rcpt[60];
+
+        (void)snprintf(rcpt, sizeof rcpt, "u%d@%s", i, site_name);
+        submit("s@from.test", rcpt);
+    }
+}
+
+static json_int_t status_number(const char *name)
+{
+    return number(ask(200, "{\"op\":\"status\"}"), name);
+}
+
+static void a_full_destination_leaves_room_and_gets_all_its_mail_in_order(void **state)
+{
+    (void)state;
+    start_again_with(narrow);
+    submit_many("full.test", 30);
+    assert_int_equal(site.count, 1);
+    assert_true(status_number("active_messages") <= 6);
+    assert_string_equal(state_of(site.done_ids[29]), "deferred");
+    assert_true(logged("(waits on disk: smtp/full.test holds its share of the active queue)"));
+    submit("s@from.test", "b@well.test");
+    assert_int_equal(site.count, 2);
+    check_address(1, 0, "b@well.test");
+    sent(1);
+    for (size_t i = 0; i < 30; i++) {
+        char want[40];
+
+        (void)snprintf(want, sizeof want, "u%zu@full.test", i);
+        check_address(i == 0 ? 0 : i + 1, 0, want);
+        sent(i == 0 ? 0 : i + 1);
+    }
+    assert_int_equal(messages(), 0);
+    assert_int_equal(status_number("parked_destinations"), 0);
+}
+
+static void mail_for_several_destinations_is_not_parked(void **state)
+{
+    (void)state;
+    start_again_with(narrow);
+    submit_many("full.test", 20);
+    submit("s@from.test", "b@well.test c@full.test");
+    assert_int_equal(site.count, 2);
+    check_address(1, 0, "b@well.test");
+    sent(1);
+}
+
+static void what_is_parked_is_known_after_a_restart(void **state)
+{
+    size_t done = 0;
+
+    (void)state;
+    start_again_with(narrow);
+    submit_many("full.test", 20);
+    restart(narrow);
+    assert_int_equal(site.count, 1);
+    check_address(0, 0, "u0@full.test");
+    assert_true(status_number("active_messages") <= 6);
+    while (done < site.count) {
+        sent(done++);
+    }
+    assert_int_equal(done, 20);
+    assert_int_equal(messages(), 0);
+}
+
+/* Nobody asks for it while its destination is full, but it is looked at. */
+static void what_is_parked_too_long_is_told_of_and_returned(void **state)
+{
+    char conf[400];
+
+    (void)state;
+    (void)snprintf(conf, sizeof conf,
+                   "%sdelay_warning_time = 1h\nmaximal_queue_lifetime = 1d\n"
+                   "maximal_backoff_time = 4000s\n",
+                   narrow);
+    start_again_with(conf);
+    submit_many("full.test", 20);
+    const char *last = site.done_ids[19];
+    check_wait(last, 300);
+    pass_time(400 * US_PER_S);
+    check_wait(last, 400);
+    pass_time(HOUR_US - 400 * US_PER_S);
+    assert_true(logged("sender delay notification: "));
+    assert_string_equal(state_of(last), "deferred");
+    pass_time(DAY_US);
+    assert_true(logged("status=expired, returned to sender"));
+    ask(404, "{\"op\":\"show\",\"id\":\"%s\"}", last);
+}
+
+static void mail_of_a_dead_destination_comes_back_when_it_is_well(void **state)
+{
+    char conf[400];
+
+    (void)state;
+    (void)snprintf(conf, sizeof conf, "%sconcurrency_feedback_rule = postfix\n", narrow);
+    start_again_with(conf);
+    submit_many("dead.test", 4);
+    verdict(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.4.1", "connect to dead.test: refused");
+    assert_true(logged("destination is dead"));
+    assert_int_equal(site.count, 1);
+    pass_time(2000 * US_PER_S);
+    verdict(1, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.4.1", "connect to dead.test: refused");
+    assert_int_equal(site.count, 2);
+    check_wait(site.done_ids[3], 2000);
+    /* The destination is dead for 300 s. What was tried has a time of its own, as before. */
+    pass_time(310 * US_PER_S);
+    for (size_t i = 2; i < site.count; i++) {
+        sent(i);
+    }
+    assert_int_equal(site.count, 5);
+    assert_int_equal(messages(), 1);
+}
+
+static void what_is_parked_can_be_held_removed_and_requeued(void **state)
+{
+    (void)state;
+    start_again_with(narrow);
+    submit_many("full.test", 20);
+    const char *held = site.done_ids[17], *removed = site.done_ids[18], *again = site.done_ids[19];
+
+    changed("hold", held);
+    changed("delete", removed);
+    changed("requeue", again);
+    changed("flush", site.done_ids[16]);
+    assert_string_equal(state_of(held), "hold");
+    assert_int_equal(site.count, 1);
+    for (size_t i = 0; i < site.count; i++) {
+        sent(i);
+    }
+    assert_int_equal(site.count, 18);
+    assert_int_equal(messages(), 1);
+    changed("release", held);
+    assert_int_equal(site.count, 19);
+    sent(18);
+    assert_int_equal(messages(), 0);
+}
+
+static void a_reload_frees_parked_mail_from_its_old_route(void **state)
+{
+    char conf[400];
+
+    (void)state;
+    start_again_with(narrow);
+    submit_many("full.test", 20);
+    (void)snprintf(conf, sizeof conf, "%srelayhost = [relay.test]\n", narrow);
+    reload(conf);
+    for (size_t i = 0; i < site.count; i++) {
+        sent(i);
+    }
+    assert_int_equal(site.count, 20);
+    assert_true(slice_equal(site.given[19].m.nexthop, SLICE("[relay.test]")));
+    assert_int_equal(messages(), 0);
 }
 
 static void a_reload_moves_mail_to_its_new_route(void **state)
@@ -1641,4 +1809,11 @@ UNIT_MAIN(
     QUEUE_TEST(changes_of_a_window_are_logged_when_wanted),
     QUEUE_TEST(a_row_that_makes_no_sense_is_set_aside_and_kept),
     QUEUE_TEST(results_that_arrive_during_the_stop_count),
-    QUEUE_TEST(a_stop_waits_for_results_only_so_long))
+    QUEUE_TEST(a_stop_waits_for_results_only_so_long),
+    QUEUE_TEST(a_full_destination_leaves_room_and_gets_all_its_mail_in_order),
+    QUEUE_TEST(mail_for_several_destinations_is_not_parked),
+    QUEUE_TEST(what_is_parked_is_known_after_a_restart),
+    QUEUE_TEST(what_is_parked_too_long_is_told_of_and_returned),
+    QUEUE_TEST(mail_of_a_dead_destination_comes_back_when_it_is_well),
+    QUEUE_TEST(what_is_parked_can_be_held_removed_and_requeued),
+    QUEUE_TEST(a_reload_frees_parked_mail_from_its_old_route))

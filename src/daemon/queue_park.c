@@ -1,0 +1,203 @@
+/*
+ * Mail that waits on disk for the share of its destination: parked messages.
+ *
+ * The scheduler says when a destination holds its share of the active queue and when it wants more;
+ * the spool keeps what waits under a key, "transport/destination". A key that means nothing any
+ * more (a transport that was removed from the configuration) does no harm: what is parked under it
+ * goes on when it falls due.
+ */
+#include "queue.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+
+/* Keys that the scheduler is told of in one turn after a start. */
+#define TELL_PER_TURN 200
+
+/* A SCHED_ADMIT that waits for its answer. */
+struct admission {
+    STAILQ_ENTRY(admission) next;
+    uint32_t transport;
+    uint32_t max;
+    char *dest; /* owned */
+};
+
+_Static_assert(PARK_KEY_MAX <= SPOOL_PARKED_MAX, "the spool takes every key");
+
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+char *park_key(const struct queue *q, uint32_t transport, struct slice dest)
+{
+    struct buf key;
+
+    buf_init(&key, PARK_KEY_MAX + 1);
+    (void)buf_addf(&key, "%s/%.*s", q->transports[transport], SLICE_ARGS(dest));
+    CHECK(!key.failed); /* both have their limits */
+    (void)buf_cstr(&key);
+    return buf_take(&key);
+}
+
+/* False when no such transport is known. */
+static bool key_read(const struct queue *q, struct slice key, uint32_t *ret_transport,
+                     struct slice *ret_dest)
+{
+    size_t slash = slice_find(key, '/');
+    struct slice dest = slash < key.len ? slice_skip(key, slash + 1) : slice_of("", 0);
+
+    if (dest.len == 0 || dest.len > SCHED_DEST_NAME_MAX) {
+        return false;
+    }
+    for (uint32_t i = 0; i < q->transport_count; i++) {
+        if (slice_equal(slice_string(q->transports[i]), slice_of(key.ptr, slash))) {
+            *ret_transport = i;
+            *ret_dest = dest;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool park_is_full(const struct queue *q, struct slice key)
+{
+    uint32_t transport;
+    struct slice dest;
+
+    return key_read(q, key, &transport, &dest) && sched_share_full(q->sched, transport, dest);
+}
+
+void park_tell(struct queue *q, struct slice key)
+{
+    uint32_t transport;
+    struct slice dest;
+
+    if (key_read(q, key, &transport, &dest)) {
+        sched_parked(q->sched, clock_mono(), transport, dest);
+    }
+}
+
+/* ---- where a message waits ------------------------------------------------------------------ */
+
+void park_target_add(struct queue *q, struct park_target *t, const struct route *route)
+{
+    uint32_t transport = queue_transport(q, route->transport);
+
+    if (t->routes++ == 0) {
+        t->transport = transport;
+        (void)snprintf(t->dest, sizeof t->dest, "%s", route->destination); /* of the same size */
+    } else if (transport != t->transport || strcmp(route->destination, t->dest) != 0) {
+        t->several = true;
+    }
+}
+
+char *park_target_full(const struct queue *q, const struct park_target *t)
+{
+    struct slice dest = slice_string(t->dest);
+
+    return t->routes > 0 && !t->several && sched_share_full(q->sched, t->transport, dest)
+               ? park_key(q, t->transport, dest)
+               : NULL;
+}
+
+/* ---- coming back ---------------------------------------------------------------------------- */
+
+void park_admit(struct queue *q, const struct sched_action *action)
+{
+    struct admission *a = mem_new(sizeof *a);
+
+    CHECK(action->type == SCHED_ADMIT);
+    a->transport = action->transport;
+    a->max = action->max;
+    a->dest = mem_copy(action->dest.ptr, action->dest.len);
+    STAILQ_INSERT_TAIL(&q->admissions, a, next);
+}
+
+static void admission_free(struct admission *a)
+{
+    mem_free(a->dest);
+    mem_free(a);
+}
+
+/* Open what waits longest for this destination. Its number is the return value. */
+static uint32_t admit(struct queue *q, const struct admission *a)
+{
+    char *key = park_key(q, a->transport, slice_string(a->dest));
+    struct msg_id *ids = mem_array(a->max, sizeof *ids);
+    uint32_t opened = 0;
+    size_t count = 0;
+    bool more = true;
+
+    if (spool_claim_parked(q->spool, slice_string(key), clock_wall(), a->max, ids, &count, &more) !=
+        0) {
+        log_warning("spool: %s", spool_error(q->spool)); /* it is asked for again */
+    }
+    for (size_t i = 0; i < count; i++) {
+        opened += pass_load(q, ids[i], true);
+    }
+    sched_admitted(q->sched, clock_mono(), a->transport, slice_string(a->dest), opened, more);
+    mem_free(ids);
+    mem_free(key);
+    return (uint32_t)count;
+}
+
+bool park_admit_some(struct queue *q)
+{
+    struct admission *a;
+
+    for (uint32_t done = 0; done < QUEUE_IMPORTS_PER_TURN;) {
+        if ((a = STAILQ_FIRST(&q->admissions)) == NULL) {
+            return false;
+        }
+        STAILQ_REMOVE_HEAD(&q->admissions, next);
+        done += 1 + admit(q, a);
+        admission_free(a);
+    }
+    return !STAILQ_EMPTY(&q->admissions);
+}
+
+/* ---- the start ------------------------------------------------------------------------------ */
+
+void park_begin(struct queue *q)
+{
+    STAILQ_INIT(&q->admissions);
+    q->parked_told = mem_string("");
+}
+
+void park_end(struct queue *q)
+{
+    struct admission *a;
+
+    while ((a = STAILQ_FIRST(&q->admissions)) != NULL) {
+        STAILQ_REMOVE_HEAD(&q->admissions, next);
+        admission_free(a);
+    }
+    mem_free(q->parked_told);
+    q->parked_told = NULL;
+}
+
+bool park_tell_some(struct queue *q)
+{
+    struct slice keys[TELL_PER_TURN];
+    size_t count = 0;
+
+    if (q->parked_told == NULL) {
+        return false;
+    }
+    if (spool_parked_keys(q->spool, slice_string(q->parked_told), TELL_PER_TURN, keys, &count) !=
+        0) {
+        log_warning("spool: %s: what is parked goes on when it falls due", spool_error(q->spool));
+        count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        park_tell(q, keys[i]);
+    }
+    mem_free(q->parked_told);
+    q->parked_told =
+        count < TELL_PER_TURN ? NULL : mem_copy(keys[count - 1].ptr, keys[count - 1].len);
+    return q->parked_told != NULL;
+}

@@ -1,0 +1,78 @@
+"""No site keeps another's mail waiting: hanging sites, dead sites that come back, large flushes."""
+
+import sluice
+
+ROUTES = "slow.example smtp:%s\nwell.example smtp:%s\n"
+
+
+class Clog(sluice.TestCase):
+    def two_sites(self, slow, well, **parameters):
+        """A daemon with room for 50 messages that knows a slow site and a well one."""
+        parameters = dict(dict(qmgr_message_active_limit="50", qmgr_message_recipient_limit="50", minimal_backoff_time="300s",
+                               maximal_backoff_time="4000s", transport_maps="routes"), **parameters)
+        d = self.daemon(start=False, **parameters)
+        with open(d.directory + "/routes", "w") as f:
+            f.write(ROUTES % (slow, well))
+        return d.start()
+
+    def fill(self, d, count, domain="slow.example"):
+        return [d.send("a@example.org", ["u%d@%s" % (i, domain)]) for i in range(count)]
+
+    def test_a_site_that_hangs_leaves_room_for_the_others(self):
+        hanging, well = self.site(greeting=None), self.site()
+        d = self.two_sites(hanging.nexthop, well.nexthop)
+        ids = self.fill(d, 120)
+        for i in range(30):
+            d.send("a@example.org", ["w%d@well.example" % i])
+        self.eventually(lambda: len(well.messages) == 30, "healthy mail does not pass")
+        self.assertEqual(hanging.messages, [])
+        status = d.ask("GET", "/v1/status")[1]
+        self.assertEqual(status["deferred"], len([m for m in d.queue(max=1000) if m.get("waits_for") == "smtp/" + hanging.nexthop]))
+        self.assertGreater(status["deferred"], 60)
+        self.assertEqual(d.message(ids[-1])["waits_for"], "smtp/" + hanging.nexthop)
+
+    def test_without_shares_it_does_not(self):
+        hanging, well = self.site(greeting=None), self.site()
+        d = self.two_sites(hanging.nexthop, well.nexthop, qmgr_destination_share="0")
+        self.fill(d, 120)
+        d.send("a@example.org", ["w@well.example"])
+        self.eventually(lambda: "messages are active, more mail waits on disk" in d.log())
+        self.assertEqual(well.messages, [])
+
+    def test_a_dead_site_gets_its_mail_at_once_when_it_is_back(self):
+        port, well = sluice.free_port(), self.site()
+        d = self.two_sites("[127.0.0.1]:%d" % port, well.nexthop)
+        self.fill(d, 100)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["active_messages"] == 0)
+        for _ in range(3):  # the pauses between attempts grow, those of the destination do not
+            d.move_clock(1200)
+            self.eventually(lambda: d.ask("GET", "/v1/status")[1]["active_messages"] == 0)
+        self.assertRegex(d.log(), "destination is dead")
+        site = self.site(port=port)
+        d.move_clock(310)
+        self.eventually(lambda: len(site.messages) >= 80, "the mail does not come back")
+
+    def test_what_is_parked_survives_a_kill(self):
+        hanging, well = self.site(greeting=None), self.site()
+        d = self.two_sites(hanging.nexthop, well.nexthop)
+        self.fill(d, 80)
+        d.send("a@example.org", ["w@well.example"])
+        self.eventually(lambda: well.messages)
+        d.stop(sig=9)
+        hanging.replies["GREETING"] = "220 awake"
+        d.start()
+        self.eventually(lambda: len(set(hanging.recipients())) >= 75, "what was parked is lost")
+        d.move_clock(310)  # those that were being delivered have a pause of their own
+        self.eventually(lambda: len(set(hanging.recipients())) == 80, "mail is lost")
+        self.eventually(lambda: not d.queue())
+
+    def test_a_large_flush_keeps_nobody_waiting(self):
+        slow, well = self.site(rcpt="450 4.2.0 later"), self.site()
+        d = self.two_sites(slow.nexthop, well.nexthop)
+        self.fill(d, 150)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["active_messages"] == 0)
+        slow.replies["GREETING"] = None
+        d.cli("flush", check=True)
+        d.send("a@example.org", ["w@well.example"])
+        self.eventually(lambda: well.messages, "the flush keeps mail waiting")
+        self.assertLess(d.ask("GET", "/v1/status")[1]["active_messages"], 50)
