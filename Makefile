@@ -43,11 +43,12 @@ bench: build
 	@scripts/setup test
 	@scripts/tools build/tools
 	@meson configure build -Dtests=false >/dev/null
-	@$(call quietly,ninja -C build --quiet bench_core bench_spool)
+	@$(call quietly,ninja -C build --quiet bench_core bench_spool bench_fill bench_sink)
 	build/bench_core
 	build/bench_spool
 	bench/memory
 	bench/relay
+	bench/overtake
 
 fuzz:
 	@scripts/setup test

@@ -1,0 +1,241 @@
+"""What the measurements of delays share: virtual sites, relays with the same face, mail at a steady rate, tables."""
+
+import asyncio
+import json
+import math
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+os.environ.setdefault("SLUICE_BUILD", os.path.join(TOP, "build"))
+sys.path.insert(0, os.path.join(TOP, "tests", "support"))
+sys.path.insert(0, os.path.join(TOP, "bench"))
+import peer_postfix
+import sluice
+
+CONTENT = b"Subject: measured\r\n\r\nhello\r\n"
+
+
+# ---- sites
+
+class Sink:
+    """Virtual sites of bench/sink.c, all on one port. `sites` maps an address of loopback to options of a site
+    ("latency=50,slots=20")."""
+
+    def __init__(self, sites):
+        self.port = sluice.free_port()
+        self.directory = tempfile.mkdtemp(prefix="bench-sink-")
+        self.output = os.path.join(self.directory, "deliveries")
+        argv = ["%s:%d%s" % (address, self.port, options and "," + options) for address, options in sites.items()]
+        with open(self.output, "wb") as f:
+            self.process = subprocess.Popen([sluice.program("bench_sink"), *argv], stdin=subprocess.DEVNULL, stdout=f)
+        self.reader = open(self.output)
+        sluice.eventually(lambda: self.reader.readline() == "ready\n", "bench_sink does not start")
+        self.partial, self.seen = "", []
+
+    def nexthop(self, address):
+        return "[%s]:%d" % (address, self.port)
+
+    def deliveries(self):
+        """All so far: (time, address, recipients, first recipient)."""
+        lines = (self.partial + self.reader.read()).split("\n")
+        self.partial = lines.pop()
+        for line in lines:
+            at, address, count, first = line.split(" ")
+            self.seen.append((float(at), address, int(count), first))
+        return self.seen
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        self.reader.close()
+        shutil.rmtree(self.directory)
+
+
+# ---- relays
+
+class Sluice:
+    name = "Sluice"
+
+    def __init__(self, routes="", extra="", listen=(), **parameters):
+        settings = dict(debug_clock="no", in_flow_delay="0", transport_maps="routes", smtpd_recipient_limit="100000")
+        settings.update(parameters)
+        self.daemon = sluice.Daemon(extra=extra, **{"smtp_connect_timeout": None, "retry_jitter": None, **settings})
+        self.daemon.parameters["listen"] += "".join(" " + address for address in listen)
+        self.port = self.daemon.port
+        with open(self.daemon.directory + "/routes", "w") as f:
+            f.write(routes)
+
+    def start(self):
+        self.daemon.start()
+        return self
+
+    def stop(self):
+        """At once: what waits is thrown away."""
+        self.daemon.stop(timeout=60)
+        shutil.rmtree(self.daemon.directory, ignore_errors=True)
+
+
+class Postfix:
+    name = "Postfix"
+
+    def __init__(self, routes="", **parameters):
+        settings = dict(transport_maps="texthash:$config_directory/routes", smtpd_recipient_limit="100000",
+                        smtpd_hard_error_limit="1000", smtpd_client_event_limit_exceptions="127.0.0.0/8")
+        settings.update(parameters)
+        self.postfix = peer_postfix.Postfix(sluice.free_port(), settings.pop("relayhost", ""), **settings)
+        self.port = self.postfix.port
+        with open(self.postfix.directory + "/etc/routes", "w") as f:
+            f.write(routes)
+
+    def start(self):
+        self.postfix.start()
+        return self
+
+    def stop(self):
+        self.postfix.stop()
+
+
+# ---- mail
+
+def submit(port, sender, recipients, content=CONTENT):
+    """One message, its envelope pipelined as fast as it is taken."""
+    with socket.create_connection(("127.0.0.1", port), timeout=600) as s:
+        replies = s.makefile("rb")
+
+        def expect(code, count=1):
+            while count > 0:
+                line = replies.readline()
+                if not line.startswith(code):
+                    raise SystemExit("%r instead of %r" % (line, code))
+                count -= line[3:4] != b"-"
+
+        expect(b"220")
+        s.sendall(b"EHLO bench.test\r\n")
+        expect(b"250")
+        s.sendall(b"MAIL FROM:<%s>\r\n" % sender.encode())
+        expect(b"250")
+        for i in range(0, len(recipients), 500):
+            part = recipients[i:i + 500]
+            s.sendall(b"".join(b"RCPT TO:<%s>\r\n" % r.encode() for r in part))
+            expect(b"250", len(part))
+        s.sendall(b"DATA\r\n")
+        expect(b"354")
+        s.sendall(content + b".\r\n")
+        expect(b"250")
+        s.sendall(b"QUIT\r\n")
+        expect(b"221")
+
+
+def submit_many(port, sender, recipient, count, sessions=20):
+    """`count` messages of 1 KiB with one recipient each, over `sessions` kept connections."""
+    done = subprocess.run([sluice.tool("usr/sbin/smtp-source"), "-d", "-s", str(sessions), "-m", str(count), "-l", "1024",
+                           "-f", sender, "-t", recipient, "127.0.0.1:%d" % port],
+                          env=sluice.tool_env(), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit("smtp-source: " + done.stderr)
+
+
+async def _submit_one(port, sender, recipient):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for text, code in ((b"", b"220"), (b"HELO bench.test\r\n", b"250"), (b"MAIL FROM:<%s>\r\n" % sender.encode(), b"250"),
+                           (b"RCPT TO:<%s>\r\n" % recipient.encode(), b"250"), (b"DATA\r\n", b"354"),
+                           (CONTENT + b".\r\n", b"250"), (b"QUIT\r\n", b"221")):
+            writer.write(text)
+            line = await reader.readline()
+            if not line.startswith(code):
+                raise SystemExit("%r after %r" % (line, text))
+    finally:
+        writer.close()
+
+
+def submit_steadily(port, sender, recipients, interval):
+    """A message to each of `recipients`, one every `interval` seconds whether or not the last has been taken.
+    Returns recipient -> when it was to be sent."""
+    async def run():
+        times, tasks, start = {}, [], time.monotonic()
+        for i, recipient in enumerate(recipients):
+            times[recipient] = start + i * interval
+            await asyncio.sleep(max(0, times[recipient] - time.monotonic()))
+            tasks.append(asyncio.create_task(_submit_one(port, sender, recipient)))
+        await asyncio.gather(*tasks)
+        return times
+    return asyncio.run(run())
+
+
+def delays(sink, sent, patience):
+    """Seconds from when a message was to be sent until its site accepted it, for each in `sent`, ascending. Those
+    that have not arrived after another `patience` seconds count as infinity."""
+    end = time.monotonic() + patience
+    while True:
+        arrived = {first: at for at, _, _, first in sink.deliveries()}
+        missing = [r for r in sent if r not in arrived]
+        if not missing or time.monotonic() > end:
+            return sorted(arrived.get(r, math.inf) - at for r, at in sent.items())
+        time.sleep(0.1)
+
+
+def percentile(ascending, q):
+    return ascending[min(len(ascending) - 1, int(len(ascending) * q / 100))]
+
+
+def summary(ascending):
+    return {"messages": len(ascending), "missing": ascending.count(math.inf), "p50_ms": 1000 * percentile(ascending, 50),
+            "p99_ms": 1000 * percentile(ascending, 99), "max_ms": 1000 * ascending[-1]}
+
+
+# ---- programs
+
+def common_arguments(parser):
+    parser.add_argument("--only", default="", metavar="WORD", help="cases with this in their name")
+    parser.add_argument("--no-postfix", action="store_true")
+    parser.add_argument("--json", action="store_true")
+
+
+def with_postfix(args):
+    return not args.no_postfix and os.getuid() == 0 and os.path.isdir(peer_postfix.ROOT)
+
+
+def wait_for(condition):
+    sluice.eventually(condition, timeout=300)
+
+
+class Results:
+    """A row for each measurement, printed at once, or all of them as JSON at the end."""
+
+    def __init__(self, columns, as_json):
+        """`columns`: (key, head, format of a value) of the numbers behind `case` and `relay`."""
+        self.columns, self.as_json, self.rows = columns, as_json, []
+        if not as_json:
+            self._print(["", ""] + [head for _, head, _ in columns])
+
+    def add(self, case, relay, values):
+        self.rows.append({"case": case, "relay": relay, **values})
+        if not self.as_json:
+            self._print([case, relay] + [self._text(values.get(key), form) for key, _, form in self.columns])
+
+    def end(self):
+        if self.as_json:
+            print(json.dumps([{k: self._finite(v) for k, v in row.items()} for row in self.rows], indent=2))
+
+    @staticmethod
+    def _finite(value):
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    @staticmethod
+    def _text(value, form):
+        return "-" if value is None else "never" if value == math.inf else form % value
+
+    def _print(self, words):
+        widths = [28, 8] + [max(9, len(head)) for _, head, _ in self.columns]
+        print("  ".join(w.ljust(n) if i < 2 else w.rjust(n) for i, (w, n) in enumerate(zip(words, widths))), flush=True)
+
+
+DELAY_COLUMNS = [("p50_ms", "p50 ms", "%.0f"), ("p99_ms", "p99 ms", "%.0f"), ("max_ms", "max ms", "%.0f"),
+                 ("missing", "missing", "%d"), ("ratio", "p99 ratio", "%.2f")]
