@@ -272,9 +272,9 @@ static struct transport *transport_new(struct sched *s, const char *name)
     t->sched = s;
     t->name = mem_string(name);
     t->index = s->transport_count;
-    heap_init(&t->ready, dest_ready_less);
     heap_init(&t->wanting, parking_less);
-    transport_lists_init(t);
+    transport_slots_init(t);
+    lane_init(&t->lane, t);
     timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
     timer_init(&t->rate, TIMER_TRANSPORT_RATE);
     s->transports = mem_resize(s->transports, s->transport_count + 1, sizeof(struct transport *));
@@ -314,10 +314,10 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
             dest_limits_changed(d);
         }
     }
-    for (struct order_node *n = t->jobs.first; n != NULL; n = n->next) {
+    for (struct order_node *n = t->lane.jobs.first; n != NULL; n = n->next) {
         job_changed(JOB_OF(n));
     }
-    transport_forget_candidate(t);
+    lane_forget_candidate(&t->lane);
     return t->index;
 }
 
@@ -340,9 +340,9 @@ static void transport_free(struct transport *t)
     }
     transport_revive(t);
     timer_cancel(t->sched, &t->rate);
-    heap_fini(&t->ready);
     heap_fini(&t->wanting);
-    transport_lists_fini(t);
+    heap_fini(&t->unread);
+    lane_fini(&t->lane);
     mem_free(t->name);
     sched_release(t->sched, t, sizeof *t);
 }
@@ -565,8 +565,8 @@ static void assign(struct sched *s, struct message *m, const struct sched_rcpt *
             defer(s, m, t, NULL, r->n);
             continue;
         }
-        if (i > 0 && p != NULL && p->dest->transport == t &&
-            slice_equal(r->dest, slice_of(p->dest->name, p->dest->name_len))) {
+        if (i > 0 && p != NULL && peer_dest(p)->transport == t &&
+            slice_equal(r->dest, slice_of(peer_dest(p)->name, peer_dest(p)->name_len))) {
             peer_add_rcpt(p, r->n);
             continue;
         }
@@ -608,7 +608,7 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
         LIST_FOREACH(j, &m->jobs, of_message)
         {
             if (j->selected < j->read && !job_is_known_blocker(j)) {
-                transport_forget_candidate(j->transport);
+                lane_forget_candidate(j->lane);
             }
         }
         if (complete) {
@@ -646,7 +646,7 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
         return false;
     }
     s->now = now;
-    d = e->peer->dest;
+    d = peer_dest(e->peer);
     s->step.before = d->window.size;
     switch (outcome) {
     case SCHED_OK:
@@ -714,7 +714,7 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
     s->now = t->died = now;
     transport_revive(t);
     t->reason = reason_new(reason);
-    t->selecting = false;
+    t->lane.selecting = false;
     timer_set(s, &t->dead, mono_after(now, s->limits.transport_retry_us));
 }
 
@@ -894,7 +894,7 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
         return false;
     }
     t = d->transport;
-    p = PEER_OF(tree_first(d->waiting));
+    p = PEER_OF(tree_first(d->stripe.waiting));
     m = p->job->message;
     name_len = d->name_len;
     s->out_name = mem_copy(d->name, name_len);
@@ -918,8 +918,8 @@ static bool next_transport_drain(struct sched *s, struct transport *t, struct mo
         return false;
     }
     for (;;) {
-        CHECK(t->jobs.first != NULL);
-        j = JOB_OF(t->jobs.first);
+        CHECK(t->lane.jobs.first != NULL);
+        j = JOB_OF(t->lane.jobs.first);
         if (j->selected < j->read) {
             break;
         }
@@ -991,7 +991,7 @@ static void deliver(struct transport *t, struct peer *p, struct mono now, struct
 {
     struct sched *s = t->sched;
     struct entry *e = TAILQ_FIRST(&p->waiting);
-    struct dest *d = p->dest;
+    struct dest *d = peer_dest(p);
     struct job *j = p->job;
 
     entry_start(e, us_seconds(now.us));
@@ -1014,7 +1014,7 @@ static void deliver(struct transport *t, struct peer *p, struct mono now, struct
 
 static bool may_select(const struct transport *t)
 {
-    return t->reason == NULL && !t->rate_locked && t->ready.count > 0 &&
+    return t->reason == NULL && !t->rate_locked && t->lane.ready.count > 0 &&
            (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 }
 
@@ -1024,7 +1024,7 @@ static bool select_from(struct transport *t, struct mono now, struct sched_actio
     struct message *m;
     struct peer *p;
 
-    switch (transport_walk(t, us_seconds(now.us), &p, &m)) {
+    switch (lane_walk(&t->lane, us_seconds(now.us), &p, &m)) {
     case WALK_NOTHING:
         return false;
     case WALK_PEER:
@@ -1056,7 +1056,7 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
     struct transport *t = s->resume;
 
     s->resume = NULL;
-    if (t != NULL && t->selecting && may_select(t) && select_from(t, now, a)) {
+    if (t != NULL && t->lane.selecting && may_select(t) && select_from(t, now, a)) {
         return true;
     }
     TAILQ_FOREACH(t, &s->turns, turn)

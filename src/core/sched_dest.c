@@ -60,10 +60,10 @@ static int lap(const struct peer *p)
     return last != NULL && !order_before(&last->ring, &p->ring) ? 1 : 0;
 }
 
-bool dest_ready_less(const struct heap_node *a, const struct heap_node *b)
+bool stripe_less(const struct heap_node *a, const struct heap_node *b)
 {
-    const struct peer *pa = CONTAINER_OF(a, struct dest, ready)->first;
-    const struct peer *pb = CONTAINER_OF(b, struct dest, ready)->first;
+    const struct peer *pa = CONTAINER_OF(a, struct stripe, ready)->first;
+    const struct peer *pb = CONTAINER_OF(b, struct stripe, ready)->first;
 
     if (pa->job != pb->job) {
         return order_before(&pa->job->place, &pb->job->place);
@@ -94,6 +94,13 @@ bool dest_has_room(const struct dest *d)
     return d->state == DEST_READY && d->busy_count < d->window.size;
 }
 
+static void stripe_init(struct stripe *st, struct dest *d, struct lane *l)
+{
+    st->dest = d;
+    st->lane = l;
+    heap_node_init(&st->ready);
+}
+
 struct dest *dest_need(struct transport *t, struct slice name)
 {
     struct sched *s = t->sched;
@@ -109,7 +116,7 @@ struct dest *dest_need(struct transport *t, struct slice name)
     d->name_len = (uint16_t)name.len;
     memcpy(d->name, name.ptr, name.len);
     TAILQ_INIT(&d->busy);
-    heap_node_init(&d->ready);
+    stripe_init(&d->stripe, d, &t->lane);
     timer_init(&d->timer, TIMER_DEST);
     window_init(&d->window, &t->limits);
     d->last_done_s = INT64_MIN / 2;
@@ -128,9 +135,9 @@ void dest_free(struct dest *d)
     struct sched *s = d->transport->sched;
     struct dest *moved = s->dests[--s->dest_count];
 
-    CHECK(d->waiting == NULL);
+    CHECK(d->stripe.waiting == NULL);
     CHECK(TAILQ_EMPTY(&d->busy));
-    CHECK(!heap_has(&d->ready));
+    CHECK(!heap_has(&d->stripe.ready));
     CHECK(!d->draining);
     timer_cancel(s, &d->timer);
     s->dests[d->slot] = moved;
@@ -142,12 +149,37 @@ void dest_free(struct dest *d)
     sched_release(s, d, sizeof *d + d->name_len + 1);
 }
 
+/* Put it into its lane's heap or take it out. Open: the destination would take something of it. */
+static void stripe_refresh(struct stripe *st, bool open)
+{
+    struct tree_node *first = tree_first(st->waiting);
+    struct heap *ready = &st->lane->ready;
+
+    if (!open || first == NULL) {
+        if (heap_has(&st->ready)) {
+            heap_remove(ready, &st->ready);
+        }
+        st->first = NULL;
+    } else {
+        st->first = PEER_OF(first);
+        if (heap_has(&st->ready)) {
+            heap_moved(ready, &st->ready);
+        } else {
+            heap_add(ready, &st->ready);
+        }
+    }
+    if (open && st->closed) {
+        st->closed = false;
+        stripe_unblocks(st);
+    } else if (!open) {
+        st->closed = true;
+    }
+}
+
 void dest_refresh(struct dest *d)
 {
-    struct transport *t = d->transport;
-    struct sched *s = t->sched;
-    struct tree_node *first = tree_first(d->waiting);
-    bool drain = d->state == DEST_DEAD && first != NULL, room = dest_has_room(d);
+    struct sched *s = d->transport->sched;
+    bool drain = d->state == DEST_DEAD && d->waiting_count > 0, room = dest_has_room(d);
 
     if (drain != d->draining) {
         d->draining = drain;
@@ -157,26 +189,11 @@ void dest_refresh(struct dest *d)
             TAILQ_REMOVE(&s->draining, d, drain);
         }
     }
-    if (!room || first == NULL) {
-        if (heap_has(&d->ready)) {
-            heap_remove(&t->ready, &d->ready);
-        }
-        d->first = NULL;
-    } else {
-        d->first = PEER_OF(first);
-        if (heap_has(&d->ready)) {
-            heap_moved(&t->ready, &d->ready);
-        } else {
-            heap_add(&t->ready, &d->ready);
-        }
-    }
-    if (room && d->closed) {
-        d->closed = false;
-        dest_unblocks(d);
-    } else if (!room && !d->closed) {
-        d->closed = true;
+    if (!room && !d->closed) {
         d->since_us = s->now.us;
     }
+    d->closed = !room;
+    stripe_refresh(&d->stripe, room);
     share_refresh(d);
 }
 
@@ -249,21 +266,21 @@ void dest_check(struct dest *d)
 
 void dest_tree_audit(const struct dest *d)
 {
-    (void)tree_audit(&waiting_type, d->waiting); /* entries are counted by the caller */
+    (void)tree_audit(&waiting_type, d->stripe.waiting); /* entries are counted by the caller */
 }
 
 /* ---- peers ---------------------------------------------------------------------------------- */
 
 /* Only peers with waiting entries are in the tree. One without has a delivery under way, of which a
  * window allows few. */
-static struct peer *peer_find(const struct job *j, const struct dest *d)
+static struct peer *peer_find(const struct job *j, const struct stripe *st)
 {
-    const struct tree_node *node = d->waiting;
+    const struct tree_node *node = st->waiting;
     const struct entry *e;
 
     if (j->peers.last != NULL) {
         struct peer *p = CONTAINER_OF(j->peers.last, struct peer, ring);
-        if (p->dest == d) {
+        if (p->stripe == st) {
             return p;
         }
     }
@@ -274,7 +291,7 @@ static struct peer *peer_find(const struct job *j, const struct dest *d)
         }
         node = order_before(&j->place, &p->job->place) ? node->left : node->right;
     }
-    TAILQ_FOREACH(e, &d->busy, link)
+    TAILQ_FOREACH(e, &st->dest->busy, link)
     {
         if (e->peer->job == j) {
             return e->peer;
@@ -285,12 +302,13 @@ static struct peer *peer_find(const struct job *j, const struct dest *d)
 
 struct peer *peer_need(struct job *j, struct dest *d)
 {
-    struct peer *p = peer_find(j, d);
+    struct stripe *st = &d->stripe;
+    struct peer *p = peer_find(j, st);
 
     if (p == NULL) {
         p = slab_new(&d->transport->sched->peer_slab);
         p->job = j;
-        p->dest = d;
+        p->stripe = st;
         TAILQ_INIT(&p->waiting);
         /* The end of the cycle is behind `last`, or at the back when nothing was selected yet. */
         order_add_after(&j->peers, j->last != NULL ? &j->last->ring : j->peers.last, &p->ring);
@@ -307,16 +325,17 @@ struct peer *peer_need(struct job *j, struct dest *d)
 static void peer_free(struct peer *p)
 {
     struct job *j = p->job;
+    struct dest *d = peer_dest(p);
 
     CHECK(TAILQ_EMPTY(&p->waiting));
     if (j->last == p) {
         j->last = p->ring.prev != NULL ? CONTAINER_OF(p->ring.prev, struct peer, ring) : NULL;
     }
     order_remove(&j->peers, &p->ring);
-    p->dest->messages--;
+    d->messages--;
     j->message->peers--;
-    share_refresh(p->dest);
-    slab_free(&j->transport->sched->peer_slab, p);
+    share_refresh(d);
+    slab_free(&d->transport->sched->peer_slab, p);
 }
 
 void job_peers_out(struct job *j)
@@ -325,10 +344,10 @@ void job_peers_out(struct job *j)
         struct peer *p = CONTAINER_OF(n, struct peer, ring);
 
         if (!TAILQ_EMPTY(&p->waiting)) {
-            if (heap_has(&p->dest->ready)) {
-                heap_remove(&p->dest->transport->ready, &p->dest->ready);
+            if (heap_has(&p->stripe->ready)) {
+                heap_remove(&j->lane->ready, &p->stripe->ready);
             }
-            tree_remove(&waiting_type, &p->dest->waiting, &p->node);
+            tree_remove(&waiting_type, &p->stripe->waiting, &p->node);
         }
     }
 }
@@ -339,8 +358,8 @@ void job_peers_back(struct job *j)
         struct peer *p = CONTAINER_OF(n, struct peer, ring);
 
         if (!TAILQ_EMPTY(&p->waiting)) {
-            tree_add(&waiting_type, &p->dest->waiting, &p->node, p->node.priority);
-            dest_refresh(p->dest);
+            tree_add(&waiting_type, &p->stripe->waiting, &p->node, p->node.priority);
+            dest_refresh(peer_dest(p));
         }
     }
 }
@@ -348,7 +367,7 @@ void job_peers_back(struct job *j)
 /* One more (1) or less (-1) of its entries waits, in its list already. */
 static void peer_waiting_add(struct peer *p, int change)
 {
-    struct dest *d = p->dest;
+    struct dest *d = peer_dest(p);
     struct transport *t = d->transport;
 
     p->waiting_count += (uint32_t)change;
@@ -356,10 +375,10 @@ static void peer_waiting_add(struct peer *p, int change)
     t->waiting += (uint32_t)change;
     t->sched->waiting_count += (uint32_t)change;
     if (p->waiting_count == 0) {
-        tree_remove(&waiting_type, &d->waiting, &p->node);
+        tree_remove(&waiting_type, &p->stripe->waiting, &p->node);
     } else if (p->waiting_count == 1 && change > 0) {
         p->since = t->sched->serial;
-        tree_add(&waiting_type, &d->waiting, &p->node, (uint32_t)rng_next(&t->sched->rng));
+        tree_add(&waiting_type, &p->stripe->waiting, &p->node, (uint32_t)rng_next(&t->sched->rng));
     } else {
         tree_changed(&waiting_type, &p->node);
     }
@@ -402,7 +421,7 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
 {
     struct job *j = p->job;
     struct message *m = j->message;
-    struct transport *t = j->transport;
+    struct transport *t = j->lane->transport;
     struct sched *s = t->sched;
     uint32_t limit = m->one_per_entry ? 1 : t->policy.dest_recipient_limit;
     struct entry *e = TAILQ_LAST(&p->waiting, entry_list);
@@ -420,7 +439,7 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
         j->read++;
         peer_waiting_add(p, 1);
         if (first) {
-            dest_refresh(p->dest);
+            dest_refresh(peer_dest(p));
         }
     }
     entry_append(s, e, n, limit);
@@ -493,7 +512,7 @@ static void cache_hints(struct dest *d, int64_t now_s)
 static void entry_unlist(struct entry *e)
 {
     struct peer *p = e->peer;
-    struct dest *d = p->dest;
+    struct dest *d = peer_dest(p);
     struct transport *t = d->transport;
     struct sched *s = t->sched;
 
@@ -512,7 +531,7 @@ static void entry_unlist(struct entry *e)
 
 void entry_start(struct entry *e, int64_t now_s)
 {
-    struct dest *d = e->peer->dest;
+    struct dest *d = peer_dest(e->peer);
     struct transport *t = d->transport;
     struct sched *s = t->sched;
 
@@ -534,7 +553,7 @@ void entry_start(struct entry *e, int64_t now_s)
 void entry_unstart(struct entry *e)
 {
     struct peer *p = e->peer;
-    struct dest *d = p->dest;
+    struct dest *d = peer_dest(p);
 
     entry_unlist(e);
     TAILQ_INSERT_HEAD(&p->waiting, e, link);
@@ -546,7 +565,7 @@ void entry_unstart(struct entry *e)
 void entry_done(struct entry *e, struct mono now)
 {
     struct peer *p = e->peer;
-    struct dest *d = p->dest;
+    struct dest *d = peer_dest(p);
     struct job *j = p->job;
     struct message *m = j->message;
     struct sched *s = d->transport->sched;

@@ -130,7 +130,7 @@ static void look_at_transport(struct look *l, const struct transport *t)
 
 static void look_at_state(struct look *l, const struct dest *d)
 {
-    bool waits = d->waiting != NULL;
+    bool waits = d->stripe.waiting != NULL;
 
     switch ((enum dest_state)d->state) {
     case DEST_READY:
@@ -138,7 +138,7 @@ static void look_at_state(struct look *l, const struct dest *d)
             break;
         }
         if (d->busy_count < d->window.size) {
-            if (!in_heap(&d->transport->ready, &d->ready)) {
+            if (!in_heap(&d->transport->lane.ready, &d->stripe.ready)) {
                 tell(l, of_dest(d, SCHED_FAULT_STUCK,
                                 "mail waits, the destination has room and is not up for "
                                 "selection"));
@@ -205,8 +205,8 @@ static void look_at_counts(struct look *l, const struct dest *d)
     /* Of a very long queue only whether it is one. */
     if ((int64_t)d->waiting_count <= l->whole) {
         same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count,
-             waiting_entries(l, d->waiting));
-    } else if (d->waiting == NULL) {
+             waiting_entries(l, d->stripe.waiting));
+    } else if (d->stripe.waiting == NULL) {
         same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count, 0);
     }
 }
@@ -240,7 +240,7 @@ static void look_at_dest(struct look *l, const struct dest *d)
 /* Is the peer among those waiting for its destination? */
 static bool queued(const struct peer *p)
 {
-    const struct tree_node *node = p->dest->waiting;
+    const struct tree_node *node = p->stripe->waiting;
 
     while (node != NULL && node != &p->node) {
         node = order_before(&p->job->place, &PEER_OF(node)->job->place) ? node->left : node->right;
@@ -257,7 +257,7 @@ static void look_at_peer(struct look *l, const struct message *m, const struct p
 {
     const struct entry *e;
     uint64_t waiting = 0;
-    struct sched_fault fault = of_dest(p->dest, SCHED_FAULT_STUCK,
+    struct sched_fault fault = of_dest(peer_dest(p), SCHED_FAULT_STUCK,
                                        "recipients wait and are not in their destination's queue");
 
     fault.msg = m->id;
@@ -276,7 +276,7 @@ static void look_at_peer(struct look *l, const struct message *m, const struct p
     }
     tally->entries += waiting;
     if (waiting < p->entries) {
-        TAILQ_FOREACH(e, &p->dest->busy, link)
+        TAILQ_FOREACH(e, &peer_dest(p)->busy, link)
         {
             if (e->peer == p) {
                 tally->entries++;

@@ -120,29 +120,35 @@ static bool unread_less(const struct heap_node *a, const struct heap_node *b)
     return older_unread(AS_UNREAD(a), AS_UNREAD(b));
 }
 
-void transport_lists_init(struct transport *t)
+void transport_slots_init(struct transport *t)
 {
-    heap_init(&t->fresh, fresh_less);
-    heap_init(&t->attention, attention_less);
-    heap_init(&t->parked, parked_less);
     heap_init(&t->unread, unread_less);
-    t->generation = 1;
 }
 
-void transport_lists_fini(struct transport *t)
+void lane_init(struct lane *l, struct transport *t)
 {
-    heap_fini(&t->fresh);
-    heap_fini(&t->attention);
-    heap_fini(&t->parked);
-    heap_fini(&t->unread);
-    mem_free(t->buckets);
+    l->transport = t;
+    heap_init(&l->ready, stripe_less);
+    heap_init(&l->fresh, fresh_less);
+    heap_init(&l->attention, attention_less);
+    heap_init(&l->parked, parked_less);
+    l->generation = 1;
+}
+
+void lane_fini(struct lane *l)
+{
+    heap_fini(&l->ready);
+    heap_fini(&l->fresh);
+    heap_fini(&l->attention);
+    heap_fini(&l->parked);
+    mem_free(l->buckets);
 }
 
 /* ---- known blockers ------------------------------------------------------------------------- */
 
 static bool before_frontier(const struct job *j)
 {
-    const struct job *frontier = j->transport->frontier;
+    const struct job *frontier = j->lane->frontier;
 
     return frontier == NULL || job_before(j, frontier);
 }
@@ -161,7 +167,7 @@ static bool refillable(const struct message *m)
 
 static void attention_update(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
     bool wanted = linked(j) && (!has_entries(j) || refillable(j->message));
     bool park = wanted && job_is_known_blocker(j);
 
@@ -169,38 +175,38 @@ static void attention_update(struct job *j)
         if (wanted && park == j->parked) {
             return;
         }
-        heap_remove(j->parked ? &t->parked : &t->attention, &j->attention);
+        heap_remove(j->parked ? &l->parked : &l->attention, &j->attention);
     }
     if (wanted) {
         j->parked = park;
-        heap_add(park ? &t->parked : &t->attention, &j->attention);
+        heap_add(park ? &l->parked : &l->attention, &j->attention);
     }
 }
 
 static void fresh_add(struct job *j)
 {
     if (!heap_has(&j->fresh)) {
-        heap_add(&j->transport->fresh, &j->fresh);
+        heap_add(&j->lane->fresh, &j->fresh);
     }
 }
 
 static void fresh_remove(struct job *j)
 {
     if (heap_has(&j->fresh)) {
-        heap_remove(&j->transport->fresh, &j->fresh);
+        heap_remove(&j->lane->fresh, &j->fresh);
     }
 }
 
 /* ---- possible candidates -------------------------------------------------------------------- */
 
 /* Where the bucket is or would be. */
-static size_t bucket_index(const struct transport *t, uint64_t total, uint32_t selected)
+static size_t bucket_index(const struct lane *l, uint64_t total, uint32_t selected)
 {
-    size_t low = 0, high = t->bucket_count;
+    size_t low = 0, high = l->bucket_count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const struct bucket *b = t->buckets[middle];
+        const struct bucket *b = l->buckets[middle];
 
         if (b->total < total || (b->total == total && b->selected < selected)) {
             low = middle + 1;
@@ -213,7 +219,7 @@ static size_t bucket_index(const struct transport *t, uint64_t total, uint32_t s
 
 static void bucket_leave(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
     struct bucket *b = j->bucket;
 
     if (b == NULL) {
@@ -222,43 +228,44 @@ static void bucket_leave(struct job *j)
     j->bucket = NULL;
     tree_remove(&in_bucket_type, &b->jobs, &j->in_bucket);
     if (b->jobs == NULL) {
-        size_t i = bucket_index(t, b->total, b->selected);
-        CHECK(i < t->bucket_count && t->buckets[i] == b);
-        t->bucket_count--;
-        memmove(&t->buckets[i], &t->buckets[i + 1],
-                (t->bucket_count - i) * sizeof(struct bucket *));
-        sched_release(t->sched, b, sizeof *b);
+        size_t i = bucket_index(l, b->total, b->selected);
+        CHECK(i < l->bucket_count && l->buckets[i] == b);
+        l->bucket_count--;
+        memmove(&l->buckets[i], &l->buckets[i + 1],
+                (l->bucket_count - i) * sizeof(struct bucket *));
+        sched_release(l->transport->sched, b, sizeof *b);
     }
 }
 
 static void bucket_enter(struct job *j)
 {
-    struct transport *t = j->transport;
-    size_t i = bucket_index(t, job_total(j), j->selected);
-    struct bucket *b = i < t->bucket_count ? t->buckets[i] : NULL;
+    struct lane *l = j->lane;
+    size_t i = bucket_index(l, job_total(j), j->selected);
+    struct bucket *b = i < l->bucket_count ? l->buckets[i] : NULL;
 
     if (b == NULL || b->total != job_total(j) || b->selected != j->selected) {
-        if (t->bucket_count == t->bucket_size) {
-            t->bucket_size = t->bucket_size == 0 ? 8 : t->bucket_size * 2;
-            t->buckets = mem_resize(t->buckets, t->bucket_size, sizeof(struct bucket *));
+        if (l->bucket_count == l->bucket_size) {
+            l->bucket_size = l->bucket_size == 0 ? 8 : l->bucket_size * 2;
+            l->buckets = mem_resize(l->buckets, l->bucket_size, sizeof(struct bucket *));
         }
-        b = sched_alloc(t->sched, sizeof *b);
+        b = sched_alloc(l->transport->sched, sizeof *b);
         b->total = job_total(j);
         b->selected = j->selected;
-        memmove(&t->buckets[i + 1], &t->buckets[i],
-                (t->bucket_count - i) * sizeof(struct bucket *));
-        t->buckets[i] = b;
-        t->bucket_count++;
+        memmove(&l->buckets[i + 1], &l->buckets[i],
+                (l->bucket_count - i) * sizeof(struct bucket *));
+        l->buckets[i] = b;
+        l->bucket_count++;
     }
     j->bucket = b;
-    tree_add(&in_bucket_type, &b->jobs, &j->in_bucket, (uint32_t)rng_next(&t->sched->rng));
+    tree_add(&in_bucket_type, &b->jobs, &j->in_bucket,
+             (uint32_t)rng_next(&l->transport->sched->rng));
 }
 
 static void bucket_update(struct job *j)
 {
-    struct transport *t = j->transport;
-    bool wanted = linked(j) && j != t->current && LIST_EMPTY(&j->children) &&
-                  t->policy.slot_cost >= 2 && job_total(j) > j->selected;
+    struct lane *l = j->lane;
+    bool wanted = linked(j) && j != l->current && LIST_EMPTY(&j->children) &&
+                  l->transport->policy.slot_cost >= 2 && job_total(j) > j->selected;
 
     if (wanted && j->bucket != NULL && j->bucket->total == job_total(j) &&
         j->bucket->selected == j->selected) {
@@ -286,19 +293,19 @@ void message_changed(struct message *m)
     }
 }
 
-void transport_forget_candidate(struct transport *t)
+void lane_forget_candidate(struct lane *l)
 {
-    t->candidate = t->candidate_of = NULL;
+    l->candidate = l->candidate_of = NULL;
 }
 
-static void set_current(struct transport *t, struct job *j)
+static void set_current(struct lane *l, struct job *j)
 {
-    struct job *old = t->current;
+    struct job *old = l->current;
 
     if (old == j) {
         return;
     }
-    t->current = j;
+    l->current = j;
     if (old != NULL) {
         bucket_update(old);
     }
@@ -309,18 +316,18 @@ static void set_current(struct transport *t, struct job *j)
 
 /* ---- release of blockers -------------------------------------------------------------------- */
 
-static void release_blockers(struct transport *t)
+static void release_blockers(struct lane *l)
 {
-    t->generation++;
-    while (t->fresh.count > 0) {
-        heap_remove(&t->fresh, t->fresh.nodes[t->fresh.count - 1]);
+    l->generation++;
+    while (l->fresh.count > 0) {
+        heap_remove(&l->fresh, l->fresh.nodes[l->fresh.count - 1]);
     }
-    t->frontier = t->jobs.first != NULL ? JOB_OF(t->jobs.first) : NULL;
-    while (t->parked.count > 0) {
-        attention_update(AT_ATTENTION(t->parked.nodes[t->parked.count - 1]));
+    l->frontier = l->jobs.first != NULL ? JOB_OF(l->jobs.first) : NULL;
+    while (l->parked.count > 0) {
+        attention_update(AT_ATTENTION(l->parked.nodes[l->parked.count - 1]));
     }
-    set_current(t, t->frontier);
-    transport_forget_candidate(t);
+    set_current(l, l->frontier);
+    lane_forget_candidate(l);
 }
 
 /* Has a job been found blocked in this generation that waits for this peer's destination? A job
@@ -330,7 +337,7 @@ static bool was_found_blocked(const struct peer *p)
     const struct job *j = p->job;
 
     return job_is_known_blocker(j) ||
-           (j->freed_in == j->transport->generation && p->since < j->freed_at);
+           (j->freed_in == j->lane->generation && p->since < j->freed_at);
 }
 
 /* The tree is in the order of the jobs' list: beyond the frontier nothing needs a look. */
@@ -349,10 +356,10 @@ static bool holds_blocked(const struct tree_node *node)
     return false;
 }
 
-void dest_unblocks(struct dest *d)
+void stripe_unblocks(struct stripe *st)
 {
-    if (dest_has_room(d) && d->waiting != NULL && holds_blocked(d->waiting)) {
-        release_blockers(d->transport);
+    if (holds_blocked(st->waiting)) {
+        release_blockers(st->lane);
     }
 }
 
@@ -379,7 +386,7 @@ void transport_slots_added(struct transport *t, int64_t slots)
 /* What the job holds and doesn't use goes to the first job that has recipients to read. */
 static void hand_out(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct transport *t = j->lane->transport;
     struct message *m = j->message;
     int64_t spare = j->rcpt_limit - j->rcpt_count, room = m->rcpt_limit - m->rcpt_count;
 
@@ -422,7 +429,7 @@ void message_slots_returned(struct message *m)
     LIST_FOREACH(j, &m->jobs, of_message)
     {
         if (heap_has(&j->unread)) {
-            heap_remove(&j->transport->unread, &j->unread);
+            heap_remove(&j->lane->transport->unread, &j->unread);
         }
     }
     LIST_FOREACH(j, &m->jobs, of_message)
@@ -452,34 +459,18 @@ static struct job *last_as_old(struct tree_node *node, int64_t queued_s)
 
 static void fathers_add(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
 
-    tree_add(&by_place_type, &t->fathers, &j->by_place, (uint32_t)rng_next(&t->sched->rng));
+    tree_add(&by_place_type, &l->fathers, &j->by_place,
+             (uint32_t)rng_next(&l->transport->sched->rng));
 }
 
-/* Into the lists, behind all jobs of messages that came until `until_s`. */
-static void job_link(struct job *j, int64_t until_s)
+/* It has come into the list, perhaps with recipients to read. */
+static void wants_slots(struct job *j)
 {
-    struct transport *t = j->transport;
-    struct job *prev = t->jobs.last != NULL ? JOB_OF(t->jobs.last) : NULL, *unread;
+    struct transport *t = j->lane->transport;
+    struct job *unread = t->next_unread;
 
-    CHECK(!linked(j));
-    if (prev != NULL && (prev->parent != NULL || prev->message->queued_s > until_s)) {
-        prev = last_as_old(t->fathers, until_s);
-    }
-    order_add_after(&t->jobs, prev != NULL ? &prev->place : NULL, &j->place);
-    j->level = 0;
-    j->serial = ++t->link_serial;
-    fathers_add(j);
-    if (t->frontier == NULL && j->place.next == NULL) {
-        t->frontier = j;
-    } else if (before_frontier(j)) {
-        fresh_add(j);
-    }
-    if (t->current == NULL || job_before(j, t->current)) {
-        set_current(t, j);
-    }
-    unread = t->next_unread;
     if (!j->message->all_read) {
         heap_add(&t->unread, &j->unread);
     }
@@ -490,6 +481,31 @@ static void job_link(struct job *j, int64_t until_s)
         }
     }
     give_unused(t, j);
+}
+
+/* Into the lists, behind all jobs of messages that came until `until_s`. */
+static void job_link(struct job *j, int64_t until_s)
+{
+    struct lane *l = j->lane;
+    struct job *prev = l->jobs.last != NULL ? JOB_OF(l->jobs.last) : NULL;
+
+    CHECK(!linked(j));
+    if (prev != NULL && (prev->parent != NULL || prev->message->queued_s > until_s)) {
+        prev = last_as_old(l->fathers, until_s);
+    }
+    order_add_after(&l->jobs, prev != NULL ? &prev->place : NULL, &j->place);
+    j->level = 0;
+    j->serial = ++l->transport->link_serial;
+    fathers_add(j);
+    if (l->frontier == NULL && j->place.next == NULL) {
+        l->frontier = j;
+    } else if (before_frontier(j)) {
+        fresh_add(j);
+    }
+    if (l->current == NULL || job_before(j, l->current)) {
+        set_current(l, j);
+    }
+    wants_slots(j);
     job_changed(j);
 }
 
@@ -505,7 +521,7 @@ static void set_parent(struct job *j, struct job *parent)
         j->parent = NULL;
         bucket_update(old);
     } else {
-        tree_remove(&by_place_type, &j->transport->fathers, &j->by_place);
+        tree_remove(&by_place_type, &j->lane->fathers, &j->by_place);
     }
     j->parent = parent;
     if (parent != NULL) {
@@ -529,38 +545,38 @@ static void pop(struct job *j)
     struct job *parent = j->parent;
 
     if (parent != NULL && j->level == parent->level + 1) {
-        parent->slots_available -= j->slots_used * j->transport->policy.slot_cost;
+        parent->slots_available -= j->slots_used * j->lane->transport->policy.slot_cost;
     }
     set_parent_of_children(j, parent);
     set_parent(j, NULL);
     j->level = 0;
-    transport_forget_candidate(j->transport);
+    lane_forget_candidate(j->lane);
 }
 
 static void job_unlink(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
     struct job *next = job_next(j);
 
     CHECK(j->level == 0);
     CHECK(j->parent == NULL);
     set_parent_of_children(j, NULL);
-    if (t->current == j) {
-        set_current(t, next);
+    if (l->current == j) {
+        set_current(l, next);
     }
-    if (t->candidate == j || t->candidate_of == j) {
-        transport_forget_candidate(t);
+    if (l->candidate == j || l->candidate_of == j) {
+        lane_forget_candidate(l);
     }
-    if (t->frontier == j) {
-        t->frontier = next;
+    if (l->frontier == j) {
+        l->frontier = next;
     }
-    if (t->asked == j) {
-        t->asked = NULL;
+    if (l->asked == j) {
+        l->asked = NULL;
     }
     fresh_remove(j);
     bucket_leave(j);
-    tree_remove(&by_place_type, &t->fathers, &j->by_place);
-    order_remove(&t->jobs, &j->place);
+    tree_remove(&by_place_type, &l->fathers, &j->by_place);
+    order_remove(&l->jobs, &j->place);
     j->level = -1;
     attention_update(j);
 }
@@ -571,7 +587,7 @@ void job_retire(struct job *j)
         pop(j);
     }
     if (heap_has(&j->unread)) {
-        heap_remove(&j->transport->unread, &j->unread);
+        heap_remove(&j->lane->transport->unread, &j->unread);
     }
     hand_out(j);
     job_unlink(j);
@@ -579,18 +595,18 @@ void job_retire(struct job *j)
 
 static void awaken(struct job *j, int64_t until_s)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
 
     if (!linked(j)) {
         job_link(j, until_s);
     }
-    transport_forget_candidate(t);
+    lane_forget_candidate(l);
     if (job_is_known_blocker(j)) {
         fresh_add(j);
-        j->freed_in = t->generation;
-        j->freed_at = ++t->sched->serial;
+        j->freed_in = l->generation;
+        j->freed_at = ++l->transport->sched->serial;
         attention_update(j);
-        set_current(t, JOB_OF(t->jobs.first));
+        set_current(l, JOB_OF(l->jobs.first));
     }
 }
 
@@ -607,14 +623,14 @@ struct job *job_need(struct message *m, struct transport *t)
 
     LIST_FOREACH(j, &m->jobs, of_message)
     {
-        if (j->transport == t) {
+        if (j->lane->transport == t) {
             break;
         }
     }
     if (j == NULL) {
         j = slab_new(&t->sched->job_slab);
         j->message = m;
-        j->transport = t;
+        j->lane = &t->lane;
         j->level = -1;
         LIST_INIT(&j->children);
         heap_node_init(&j->attention);
@@ -643,7 +659,7 @@ void job_free(struct job *j)
     }
     CHECK(j->rcpt_limit == 0);
     LIST_REMOVE(j, of_message);
-    slab_free(&j->transport->sched->job_slab, j);
+    slab_free(&j->lane->transport->sched->job_slab, j);
 }
 
 /* ---- preemption ----------------------------------------------------------------------------- */
@@ -694,36 +710,36 @@ static void consider(struct choice *c, struct job *j)
  * the second, the absence of one until something new comes. */
 static struct job *find_candidate(struct job *current, int64_t now_s)
 {
-    struct transport *t = current->transport;
+    struct lane *l = current->lane;
     struct choice c = {.now_s = now_s};
 
-    if (t->candidate_of == current && (t->candidate_s == now_s || t->candidate == NULL)) {
-        return t->candidate;
+    if (l->candidate_of == current && (l->candidate_s == now_s || l->candidate == NULL)) {
+        return l->candidate;
     }
     c.slots_max = ((int64_t)current->read - current->selected + current->slots_available) /
-                  t->policy.slot_cost;
+                  l->transport->policy.slot_cost;
     if (c.slots_max > 0) {
-        for (size_t i = 0; t->frontier != NULL && i < t->bucket_count; i++) {
-            const struct bucket *b = t->buckets[i];
+        for (size_t i = 0; l->frontier != NULL && i < l->bucket_count; i++) {
+            const struct bucket *b = l->buckets[i];
             if (b->total - b->selected <= (uint64_t)c.slots_max &&
                 score(in_bucket_oldest(b->jobs), now_s) >= c.score) {
-                consider(&c, oldest_from(b->jobs, t->frontier));
+                consider(&c, oldest_from(b->jobs, l->frontier));
             }
         }
-        for (size_t i = 0; i < t->fresh.count; i++) {
-            consider(&c, AS_FRESH(t->fresh.nodes[i]));
+        for (size_t i = 0; i < l->fresh.count; i++) {
+            consider(&c, AS_FRESH(l->fresh.nodes[i]));
         }
     }
-    t->candidate = c.best;
-    t->candidate_of = current;
-    t->candidate_s = now_s;
+    l->candidate = c.best;
+    l->candidate_of = current;
+    l->candidate_s = now_s;
     return c.best;
 }
 
 /* Recipient slots from the extra pool for a job that passes others: half of what is left of it. */
 static void give_extra(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct transport *t = j->lane->transport;
     int64_t extra = ((int64_t)t->policy.extra_recipient_limit + t->rcpt_unused + 1) / 2;
 
     if (extra > 0) {
@@ -737,22 +753,22 @@ static void give_extra(struct job *j)
 /* Put `j` before `victim`, with all that is ordered by its place. */
 static void move_before(struct job *j, struct job *victim)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
 
     bucket_leave(j);
     fresh_remove(j);
     if (heap_has(&j->attention)) {
-        heap_remove(j->parked ? &t->parked : &t->attention, &j->attention);
+        heap_remove(j->parked ? &l->parked : &l->attention, &j->attention);
     }
     job_peers_out(j);
-    if (t->frontier == j) {
-        t->frontier = job_next(j);
+    if (l->frontier == j) {
+        l->frontier = job_next(j);
     }
     set_parent(j, victim);
-    order_remove(&t->jobs, &j->place);
-    order_add_after(&t->jobs, victim->place.prev, &j->place);
-    if (t->frontier == victim) {
-        t->frontier = j;
+    order_remove(&l->jobs, &j->place);
+    order_add_after(&l->jobs, victim->place.prev, &j->place);
+    if (l->frontier == victim) {
+        l->frontier = j;
     } else if (before_frontier(j)) {
         fresh_add(j);
     }
@@ -763,8 +779,8 @@ static void move_before(struct job *j, struct job *victim)
 /* Let another job pass the current one, if one is due to. It becomes the current job. */
 static void maybe_preempt(struct job *current, int64_t now_s)
 {
-    struct transport *t = current->transport;
-    const struct sched_transport_policy *policy = &t->policy;
+    struct lane *l = current->lane;
+    const struct sched_transport_policy *policy = &l->transport->policy;
     struct job *j;
     int64_t expected;
 
@@ -786,8 +802,8 @@ static void maybe_preempt(struct job *current, int64_t now_s)
     }
     move_before(j, current);
     j->level = current->level + 1;
-    set_current(t, j);
-    transport_forget_candidate(t);
+    set_current(l, j);
+    lane_forget_candidate(l);
     current->slots_available -= expected * policy->slot_cost;
     j->slots_used = -expected;
     if (!j->message->all_read) {
@@ -797,19 +813,19 @@ static void maybe_preempt(struct job *current, int64_t now_s)
 
 /* ---- selection ------------------------------------------------------------------------------ */
 
-#define AS_READY(n) CONTAINER_OF(n, struct dest, ready)
+#define AS_READY(n) CONTAINER_OF(n, struct stripe, ready)
 
 /* The job of the first peer that can be served. Above all others it is first of its destination. */
-static struct peer *first_ready(const struct transport *t)
+static struct peer *first_ready(const struct lane *l)
 {
-    return t->ready.count > 0 ? AS_READY(heap_top(&t->ready))->first : NULL;
+    return l->ready.count > 0 ? AS_READY(heap_top(&l->ready))->first : NULL;
 }
 
 /* The first job, not known as a blocker, that has no entries or may read more. */
-static struct job *first_attention(struct transport *t)
+static struct job *first_attention(struct lane *l)
 {
-    while (t->attention.count > 0) {
-        struct job *j = AT_ATTENTION(heap_top(&t->attention));
+    while (l->attention.count > 0) {
+        struct job *j = AT_ATTENTION(heap_top(&l->attention));
 
         if (!job_is_known_blocker(j)) {
             return j;
@@ -820,85 +836,86 @@ static struct job *first_attention(struct transport *t)
 }
 
 /* All jobs before `stop` (NULL: all) are now known as blockers. */
-static void walk_to(struct transport *t, struct job *stop)
+static void walk_to(struct lane *l, struct job *stop)
 {
-    while (t->fresh.count > 0) {
-        struct job *j = AS_FRESH(heap_top(&t->fresh));
+    while (l->fresh.count > 0) {
+        struct job *j = AS_FRESH(heap_top(&l->fresh));
 
         if (stop != NULL && !job_before(j, stop)) {
             break;
         }
         fresh_remove(j);
     }
-    if (stop == NULL || (t->frontier != NULL && job_before(t->frontier, stop))) {
-        t->frontier = stop;
+    if (stop == NULL || (l->frontier != NULL && job_before(l->frontier, stop))) {
+        l->frontier = stop;
     }
 }
 
 static void mark_blocker(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
 
     if (heap_has(&j->fresh)) {
         fresh_remove(j);
     } else {
-        CHECK(t->frontier == j);
-        t->frontier = job_next(j);
+        CHECK(l->frontier == j);
+        l->frontier = job_next(j);
     }
     attention_update(j);
 }
 
-static bool refill_due(const struct transport *t, const struct message *m, int64_t now_s)
+static bool refill_due(const struct lane *l, const struct message *m, int64_t now_s)
 {
     int64_t room = m->rcpt_limit - m->rcpt_count;
 
-    return refillable(m) && (room >= t->policy.refill_limit ||
-                             us_seconds(t->policy.refill_delay_us) <= now_s - m->refill_s);
+    return refillable(m) &&
+           (room >= l->transport->policy.refill_limit ||
+            us_seconds(l->transport->policy.refill_delay_us) <= now_s - m->refill_s);
 }
 
 static enum walk ask(struct job *j, bool last_chance, struct message **ret_message)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
 
-    t->selecting = true;
-    t->asked = j;
-    t->asked_last = last_chance;
+    l->selecting = true;
+    l->asked = j;
+    l->asked_last = last_chance;
     *ret_message = j->message;
     return WALK_READ;
 }
 
-enum walk transport_walk(struct transport *t, int64_t now_s, struct peer **ret_peer,
-                         struct message **ret_message)
+enum walk lane_walk(struct lane *l, int64_t now_s, struct peer **ret_peer,
+                    struct message **ret_message)
 {
-    if (t->selecting) {
-        t->selecting = false;
+    if (l->selecting) {
+        l->selecting = false;
     } else {
-        t->asked = NULL;
-        if (t->current != NULL && t->policy.slot_cost >= 2) {
-            maybe_preempt(t->current, now_s);
+        l->asked = NULL;
+        if (l->current != NULL && l->transport->policy.slot_cost >= 2) {
+            maybe_preempt(l->current, now_s);
         }
     }
     for (;;) {
-        struct peer *ready = first_ready(t);
-        struct job *j = first_attention(t);
+        struct peer *ready = first_ready(l);
+        struct job *j = first_attention(l);
 
         if (ready != NULL && (j == NULL || !job_before(j, ready->job))) {
             j = ready->job;
         }
-        walk_to(t, j);
+        walk_to(l, j);
         if (j == NULL) {
-            set_current(t, NULL);
+            set_current(l, NULL);
             return WALK_NOTHING;
         }
         CHECK(!job_is_known_blocker(j));
-        if (t->asked != j && refill_due(t, j->message, now_s)) {
+        if (l->asked != j && refill_due(l, j->message, now_s)) {
             return ask(j, false, ret_message);
         }
         if (ready != NULL && ready->job == j) {
             *ret_peer = ready;
             return WALK_PEER;
         }
-        if ((t->asked != j || !t->asked_last) && refillable(j->message)) {
+        if ((l->asked != j || !l->asked_last) && refillable(j->message)) {
             return ask(j, true, ret_message);
         }
         if (has_entries(j)) {
@@ -911,14 +928,14 @@ enum walk transport_walk(struct transport *t, int64_t now_s, struct peer **ret_p
 
 void job_selected(struct job *j)
 {
-    struct transport *t = j->transport;
+    struct lane *l = j->lane;
 
     j->slots_available++;
     j->slots_used++;
-    if (t->candidate_of != j) {
-        transport_forget_candidate(t);
+    if (l->candidate_of != j) {
+        lane_forget_candidate(l);
     }
-    set_current(t, j);
+    set_current(l, j);
     job_changed(j);
     if (!has_entries(j) && j->message->all_read) {
         job_retire(j);
@@ -953,10 +970,10 @@ static void fathers_audit(const struct tree_node *n)
 
 static void job_audit(const struct job *j)
 {
-    const struct transport *t = j->transport;
+    const struct lane *l = j->lane;
     const struct job *child;
-    bool candidate = j != t->current && LIST_EMPTY(&j->children) && t->policy.slot_cost >= 2 &&
-                     job_total(j) > j->selected;
+    bool candidate = j != l->current && LIST_EMPTY(&j->children) &&
+                     l->transport->policy.slot_cost >= 2 && job_total(j) > j->selected;
     bool attention = !has_entries(j) || refillable(j->message);
 
     CHECK(linked(j));
@@ -979,16 +996,24 @@ static void job_audit(const struct job *j)
     CHECK(!heap_has(&j->fresh) || before_frontier(j));
     CHECK(j->message->all_read == !heap_has(&j->unread));
     /* Where selection starts, nothing before can be selected. */
-    CHECK(job_is_known_blocker(j) || (t->current != NULL && !job_before(j, t->current)));
+    CHECK(job_is_known_blocker(j) || (l->current != NULL && !job_before(j, l->current)));
 }
 
-void transport_lists_audit(const struct transport *t)
+void transport_slots_audit(const struct transport *t, uint64_t unread, int64_t slots)
+{
+    heap_audit(&t->unread);
+    CHECK(t->unread.count == unread);
+    CHECK(t->next_unread == (unread > 0 ? AS_UNREAD(heap_top(&t->unread)) : NULL));
+    CHECK(t->next_unread == NULL || t->rcpt_unused <= 0);
+    CHECK(t->rcpt_unused + slots == t->policy.recipient_limit);
+}
+
+void lane_audit(const struct lane *l)
 {
     uint64_t jobs = 0, fathers = 0, candidates = 0, in_buckets = 0, attentive = 0, fresh = 0;
-    uint64_t unread = 0;
 
-    order_audit(&t->jobs);
-    for (const struct order_node *n = t->jobs.first; n != NULL; n = n->next) {
+    order_audit(&l->jobs);
+    for (const struct order_node *n = l->jobs.first; n != NULL; n = n->next) {
         const struct job *j = CONTAINER_OF(n, const struct job, place);
         job_audit(j);
         jobs++;
@@ -996,27 +1021,22 @@ void transport_lists_audit(const struct transport *t)
         candidates += j->bucket != NULL;
         attentive += heap_has(&j->attention);
         fresh += heap_has(&j->fresh);
-        unread += heap_has(&j->unread);
     }
-    CHECK(tree_audit(&by_place_type, t->fathers) == fathers);
-    fathers_audit(t->fathers);
-    for (size_t i = 0; i < t->bucket_count; i++) {
-        const struct bucket *b = t->buckets[i];
+    CHECK(tree_audit(&by_place_type, l->fathers) == fathers);
+    fathers_audit(l->fathers);
+    for (size_t i = 0; i < l->bucket_count; i++) {
+        const struct bucket *b = l->buckets[i];
         CHECK(b->jobs != NULL);
-        CHECK(bucket_index(t, b->total, b->selected) == i);
+        CHECK(bucket_index(l, b->total, b->selected) == i);
         in_buckets += tree_audit(&in_bucket_type, b->jobs);
         bucket_audit(b->jobs, b);
     }
     CHECK(in_buckets == candidates);
-    heap_audit(&t->attention);
-    CHECK(t->attention.count + t->parked.count == attentive);
-    heap_audit(&t->fresh);
-    CHECK(t->fresh.count == fresh);
-    heap_audit(&t->unread);
-    CHECK(t->unread.count == unread);
-    CHECK(t->next_unread == (unread > 0 ? AS_UNREAD(heap_top(&t->unread)) : NULL));
-    CHECK(t->next_unread == NULL || t->rcpt_unused <= 0);
-    CHECK(t->current == NULL || (jobs > 0 && linked(t->current)));
-    CHECK(t->frontier == NULL || linked(t->frontier));
-    CHECK(t->candidate == NULL || linked(t->candidate));
+    heap_audit(&l->attention);
+    CHECK(l->attention.count + l->parked.count == attentive);
+    heap_audit(&l->fresh);
+    CHECK(l->fresh.count == fresh);
+    CHECK(l->current == NULL || (jobs > 0 && linked(l->current)));
+    CHECK(l->frontier == NULL || linked(l->frontier));
+    CHECK(l->candidate == NULL || linked(l->candidate));
 }

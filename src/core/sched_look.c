@@ -25,8 +25,9 @@ struct sched_totals sched_totals(const struct sched *s)
     }
     for (uint32_t i = 0; i < s->transport_count; i++) {
         const struct transport *t = s->transports[i];
-        totals.bytes += (t->ready.size + t->wanting.size + t->fresh.size + t->attention.size +
-                         t->parked.size + t->unread.size + t->bucket_size) *
+        const struct lane *l = &t->lane;
+        totals.bytes += (l->ready.size + t->wanting.size + l->fresh.size + l->attention.size +
+                         l->parked.size + t->unread.size + l->bucket_size) *
                         sizeof(void *);
         if (t->dests != NULL) {
             totals.bytes += HASH_OVERHEAD(hh, t->dests);
@@ -114,7 +115,7 @@ static uint32_t peer_audit(const struct sched *s, const struct peer *p, struct s
         waiting++;
         rcpts += e->count;
     }
-    TAILQ_FOREACH(e, &p->dest->busy, link)
+    TAILQ_FOREACH(e, &peer_dest(p)->busy, link)
     {
         if (e->peer == p) {
             busy++;
@@ -148,7 +149,7 @@ static void message_audit(const struct sched *s, const struct message *m, struct
         for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
             const struct peer *p = CONTAINER_OF(n, const struct peer, ring);
             CHECK(p->job == j);
-            CHECK(p->dest->transport == j->transport);
+            CHECK(peer_dest(p)->transport == j->lane->transport);
             (void)peer_audit(s, p, &of_job); /* counted in of_job */
             peers++;
         }
@@ -185,9 +186,9 @@ static void waiting_audit(const struct tree_node *node, const struct dest *d, ui
         return;
     }
     p = PEER_OF(node);
-    CHECK(p->dest == d);
+    CHECK(peer_dest(p) == d);
     CHECK(!TAILQ_EMPTY(&p->waiting));
-    CHECK(!heap_has(&d->ready) || !job_is_known_blocker(p->job));
+    CHECK(!heap_has(&p->stripe->ready) || !job_is_known_blocker(p->job));
     TAILQ_FOREACH(e, &p->waiting, link)
     {
         ++*ret_entries;
@@ -204,10 +205,10 @@ static void dest_audit(const struct sched *s, const struct dest *d)
 
     CHECK(s->dests[d->slot] == d);
     dest_tree_audit(d);
-    waiting_audit(d->waiting, d, &waiting);
+    waiting_audit(d->stripe.waiting, d, &waiting);
     TAILQ_FOREACH(e, &d->busy, link)
     {
-        CHECK(e->peer->dest == d);
+        CHECK(peer_dest(e->peer) == d);
         entry_audit(s, e, true);
         busy++;
     }
@@ -215,8 +216,9 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     CHECK(busy == d->busy_count);
     window_audit(&d->window, dest_limits(d));
     CHECK(d->closed == !dest_has_room(d));
-    CHECK(heap_has(&d->ready) == (dest_has_room(d) && waiting > 0));
-    CHECK(!heap_has(&d->ready) || &d->first->node == tree_first(d->waiting));
+    CHECK(d->stripe.closed == d->closed);
+    CHECK(heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0));
+    CHECK(!heap_has(&d->stripe.ready) || &d->stripe.first->node == tree_first(d->stripe.waiting));
     CHECK(d->draining == (d->state == DEST_DEAD && waiting > 0));
     CHECK((d->state == DEST_READY) == !heap_has(&d->timer.node));
     CHECK((d->state == DEST_DEAD) == (d->reason != NULL));
@@ -230,39 +232,41 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     const struct job *j;
     const struct dest *d;
     uint64_t busy = 0, waiting = 0, ready = 0, messages = 0, wanting = 0, peers = 0;
-    int64_t slots = t->rcpt_unused;
+    uint64_t unread = 0;
+    int64_t slots = 0;
 
     for (d = t->dests; d != NULL; d = d->hh.next) {
         CHECK(d->transport == t);
         dest_audit(s, d);
         busy += d->busy_count;
         waiting += d->waiting_count;
-        ready += heap_has(&d->ready);
+        ready += heap_has(&d->stripe.ready);
         messages += d->messages;
         wanting += d->parking != NULL && heap_has(&d->parking->wanting);
     }
     CHECK(t->busy == busy);
     CHECK(t->waiting == waiting);
-    CHECK(t->ready.count == ready);
-    heap_audit(&t->ready);
+    CHECK(t->lane.ready.count == ready);
+    heap_audit(&t->lane.ready);
     CHECK(t->wanting.count == wanting);
     heap_audit(&t->wanting);
     CHECK((t->reason != NULL) == heap_has(&t->dead.node));
     CHECK(t->rate_locked == heap_has(&t->rate.node));
-    transport_lists_audit(t);
+    lane_audit(&t->lane);
     for (m = s->messages; m != NULL; m = m->hh.next) {
         LIST_FOREACH(j, &m->jobs, of_message)
         {
-            if (j->transport != t) {
+            if (j->lane->transport != t) {
                 continue;
             }
             slots += j->rcpt_limit;
+            unread += heap_has(&j->unread);
             for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
                 peers++;
             }
         }
     }
-    CHECK(slots == t->policy.recipient_limit);
+    transport_slots_audit(t, unread, slots);
     CHECK(peers == messages);
 }
 

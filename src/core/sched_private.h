@@ -58,9 +58,9 @@ TAILQ_HEAD(entry_list, entry);
 
 struct peer {
     struct order_node ring; /* in job.peers */
-    struct tree_node node;  /* in dest.waiting, while it has waiting entries; sums those */
+    struct tree_node node;  /* in stripe.waiting, while it has waiting entries; sums those */
     struct job *job;
-    struct dest *dest;
+    struct stripe *stripe;
     struct entry_list waiting;
     uint64_t since; /* sched.serial when it last began to wait */
     uint32_t waiting_count;
@@ -86,16 +86,24 @@ struct parking {
     bool put_off;
 };
 
+/* What waits of a lane for one destination. */
+struct stripe {
+    struct dest *dest;
+    struct lane *lane;
+    struct tree_node *waiting; /* peers with waiting entries, by place of their job */
+    struct peer *first;        /* the first of them; kept as long as it is in lane.ready */
+    struct heap_node ready;    /* in lane.ready: open, with something waiting */
+    bool closed;               /* when last looked at: jobs may be blocked on it */
+};
+
 struct dest {
     UT_hash_handle hh; /* in transport.dests */
     struct transport *transport;
     struct dest_policy *policy; /* owned; NULL: the transport's */
     struct parking *parking;    /* owned; NULL: nothing is parked */
     struct reason *reason;      /* while dead */
-    struct tree_node *waiting;  /* peers with waiting entries, by place of their job */
-    struct peer *first;         /* the first of them; kept as long as dest is in transport.ready */
+    struct stripe stripe;
     struct entry_list busy;
-    struct heap_node ready;  /* in transport.ready: open, with room and something waiting */
     struct timer timer;      /* end of death or of suspension */
     TAILQ_ENTRY(dest) drain; /* in sched.draining: dead with entries left to defer */
     struct window window;
@@ -106,7 +114,7 @@ struct dest {
     uint32_t waiting_count, busy_count;
     uint32_t messages; /* peers */
     uint8_t state;
-    bool closed; /* had no room when last looked at: jobs may be blocked on it */
+    bool closed; /* had no room when last looked at */
     bool draining, used, cache_load, cache_store;
     uint16_t name_len;
     char name[];
@@ -114,17 +122,17 @@ struct dest {
 
 /* One message seen from one transport. */
 struct job {
-    struct order_node place;   /* in transport.jobs */
-    struct tree_node by_place; /* in transport.fathers, while without stack parent */
+    struct order_node place;   /* in lane.jobs */
+    struct tree_node by_place; /* in lane.fathers, while without stack parent */
     struct job *by_place_oldest;
     struct tree_node in_bucket; /* in bucket, while it may become a candidate */
     struct job *in_bucket_oldest;
     struct bucket *bucket;      /* NULL when not a possible candidate */
-    struct heap_node attention; /* in transport.attention or .parked */
-    struct heap_node fresh;     /* in transport.fresh */
+    struct heap_node attention; /* in lane.attention or .parked */
+    struct heap_node fresh;     /* in lane.fresh */
     struct heap_node unread;    /* in transport.unread, while its message is not fully read */
     struct message *message;
-    struct transport *transport;
+    struct lane *lane;
     LIST_ENTRY(job) of_message;
     struct job *parent; /* the job it preempts or that has adopted it */
     LIST_HEAD(, job) children;
@@ -148,18 +156,10 @@ struct bucket {
     struct tree_node *jobs; /* by place */
 };
 
-struct transport {
-    TAILQ_ENTRY(transport) turn; /* in sched.turns */
-    struct sched *sched;
-    char *name;
-    uint32_t index;
-    struct sched_transport_policy policy;
-    struct window_limits limits; /* policy.window, with 1 and 1 under a rate delay */
-    struct dest *dests;          /* uthash */
-    struct heap ready;           /* dests, by place of the first job and its rotation */
-    struct heap wanting;         /* parkings that want more in memory */
-    uint32_t busy, waiting;      /* entries */
-
+/* A list of jobs, and what the method keeps with it. */
+struct lane {
+    struct transport *transport;
+    struct heap ready;         /* stripes, by place of the first job and its rotation */
     struct order jobs;         /* the scheduler's list */
     struct tree_node *fathers; /* jobs without stack parent, by place */
     struct job *current;       /* where selection starts */
@@ -173,6 +173,24 @@ struct transport {
     struct job *candidate, *candidate_of;
     int64_t candidate_s;
 
+    struct job *asked;
+    bool asked_last; /* it was the last chance */
+    bool selecting;  /* a selection waits for recipients */
+};
+
+struct transport {
+    TAILQ_ENTRY(transport) turn; /* in sched.turns */
+    struct sched *sched;
+    char *name;
+    uint32_t index;
+    struct sched_transport_policy policy;
+    struct window_limits limits; /* policy.window, with 1 and 1 under a rate delay */
+    struct dest *dests;          /* uthash */
+    struct heap wanting;         /* parkings that want more in memory */
+    uint32_t busy, waiting;      /* entries */
+
+    struct lane lane;
+
     struct heap unread;      /* jobs whose messages are not fully read, by age */
     struct job *next_unread; /* the one that gets spare recipient slots */
     int64_t rcpt_unused;     /* slots; below 0 when taken from the extra pool */
@@ -182,9 +200,6 @@ struct transport {
     struct timer dead, rate;
     struct mono died, full; /* when it died; when its process limit was last reached */
     bool rate_locked;
-    bool selecting; /* a selection waits for recipients */
-    struct job *asked;
-    bool asked_last; /* it was the last chance */
 };
 
 enum message_list { LIST_NONE, LIST_TO_READ, LIST_DONE, LIST_TO_PARK };
@@ -276,6 +291,11 @@ struct sched {
 #define JOB_OF(n)  CONTAINER_OF(n, struct job, place)
 #define PEER_OF(n) CONTAINER_OF(n, struct peer, node)
 
+static inline struct dest *peer_dest(const struct peer *p)
+{
+    return p->stripe->dest;
+}
+
 /* ---- sched.c */
 
 void *sched_alloc(struct sched *s, size_t size);
@@ -321,8 +341,8 @@ void share_audit(const struct dest *d);
 
 /* ---- sched_job.c */
 
-void transport_lists_init(struct transport *t);
-void transport_lists_fini(struct transport *t);
+void lane_init(struct lane *l, struct transport *t);
+void lane_fini(struct lane *l);
 
 /* An entry is given back to the job: it is in the list and no known blocker. */
 void job_given_back(struct job *j);
@@ -341,6 +361,10 @@ uint64_t job_total(const struct job *j);
 void job_retire(struct job *j);
 void job_free(struct job *j);
 
+void transport_slots_init(struct transport *t);
+/* `unread`: jobs of messages that are not fully read; `slots`: those that all jobs hold. */
+void transport_slots_audit(const struct transport *t, uint64_t unread, int64_t slots);
+
 /* The transport's pool has grown, or shrunk when negative. */
 void transport_slots_added(struct transport *t, int64_t slots);
 
@@ -351,27 +375,27 @@ void job_slots_returned(struct job *j);
 void message_slots_returned(struct message *m);
 
 bool job_is_known_blocker(const struct job *j);
-void transport_forget_candidate(struct transport *t);
+void lane_forget_candidate(struct lane *l);
 
-/* A destination's room or queue has changed in a way that may end the blocking. */
-void dest_unblocks(struct dest *d);
+/* It has opened, which may end the blocking of its lane's jobs. */
+void stripe_unblocks(struct stripe *st);
 
 enum walk { WALK_NOTHING, WALK_PEER, WALK_READ };
 
 /* Which peer of the transport is next. WALK_READ: recipients of *ret_message are wanted first; call
  * again when they are there. */
-enum walk transport_walk(struct transport *t, int64_t now_s, struct peer **ret_peer,
-                         struct message **ret_message);
+enum walk lane_walk(struct lane *l, int64_t now_s, struct peer **ret_peer,
+                    struct message **ret_message);
 
 /* Accounts for a selection from the job. */
 void job_selected(struct job *j);
 
-void transport_lists_audit(const struct transport *t);
+void lane_audit(const struct lane *l);
 
 /* ---- sched_dest.c */
 
-/* Order of struct dest.ready: by place of the first peer's job, then by that job's rotation. */
-bool dest_ready_less(const struct heap_node *a, const struct heap_node *b);
+/* Order of struct lane.ready: by place of the first peer's job, then by that job's rotation. */
+bool stripe_less(const struct heap_node *a, const struct heap_node *b);
 
 struct dest *dest_find(const struct transport *t, struct slice name);
 struct dest *dest_need(struct transport *t, struct slice name);

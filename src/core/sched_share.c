@@ -177,9 +177,9 @@ static struct peer *evictable(const struct sched *s, const struct message *m)
     if (p == NULL) {
         return NULL;
     }
-    d = p->dest;
+    d = peer_dest(p);
     return d->state != DEST_DEAD && d->messages > threshold(s) && d->messages > low_water(d) &&
-                   tree_first(d->waiting) != &p->node
+                   tree_first(p->stripe->waiting) != &p->node
                ? p
                : NULL;
 }
@@ -201,7 +201,7 @@ bool share_next_park(struct sched *s, struct mono now, struct sched_action *a)
         if (p == NULL) {
             continue;
         }
-        d = p->dest;
+        d = peer_dest(p);
         park_at(d);
         a->type = SCHED_PARK;
         a->msg = m->id;

@@ -82,8 +82,8 @@ static void describe_waiting(const struct peer *p, struct sched_wait *w)
 {
     uint64_t before = tree_sum_before(&p->node);
 
-    transport_gates(p->dest->transport, w);
-    dest_gates(p->dest, w);
+    transport_gates(peer_dest(p)->transport, w);
+    dest_gates(peer_dest(p), w);
     gate(w, (struct sched_gate){.type = SCHED_GATE_BEHIND,
                                 .closed = before > 0,
                                 .value = before,
@@ -142,7 +142,7 @@ static bool take_entry(struct grouping *g, const struct entry *e, uint32_t *grou
             continue;
         }
         if (*group == GROUP_NONE) {
-            const struct dest *d = e->peer->dest;
+            const struct dest *d = peer_dest(e->peer);
 
             *group = (uint32_t)g->wait_count++;
             g->waits[*group] = (struct sched_wait){.transport = d->transport->index,
@@ -170,7 +170,7 @@ static void group_peer(const struct sched *s, struct grouping *g, const struct p
     if (count == p->entries) {
         return;
     }
-    TAILQ_FOREACH(e, &p->dest->busy, link)
+    TAILQ_FOREACH(e, &peer_dest(p)->busy, link)
     {
         if (e->peer == p && take_entry(g, e, &busy)) {
             describe_busy(s, e, &g->waits[busy]);

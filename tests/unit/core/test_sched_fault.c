@@ -246,8 +246,8 @@ static void recipients_outside_of_their_queue_are_found(void **state)
     (void)state;
     bench_start(&b);
     d = dest_a(&b);
-    root = d->waiting;
-    d->waiting = NULL;
+    root = d->stripe.waiting;
+    d->stripe.waiting = NULL;
     d->waiting_count = 0;
     b.s->transports[0]->waiting--;
     b.s->waiting_count--;
@@ -255,7 +255,7 @@ static void recipients_outside_of_their_queue_are_found(void **state)
         finds(&b, SCHED_FAULT_STUCK, "recipients wait and are not in their destination's queue");
     assert_int_equal(fault->msg.n, 1);
     assert_true(slice_equal(fault->dest, SLICE("a")));
-    d->waiting = root;
+    d->stripe.waiting = root;
     d->waiting_count = 1;
     b.s->transports[0]->waiting++;
     b.s->waiting_count++;
