@@ -42,13 +42,12 @@
  * work.
  *
  * Candidates. Postfix scores all jobs behind the current one by age / total entries, within a limit
- * on entries still needed, and takes the best, the first among equals. Jobs with the same total and
- * the same number already selected differ in age alone, so they share a bucket: a tree by label in
- * which each node knows the oldest job below it. One descent per bucket finds its oldest unmarked
- * job, and unmarked jobs are all behind the current one. Postfix's early end of the search (no job
- * on level 0 further on can be better, as these are in order of age) never changes the result. What
- * does change it, and is reproduced: a candidate found is kept for the rest of the second, the lack
- * of one until something new comes.
+ * on entries still needed, and takes the best, the first among equals. Here a tree over the list
+ * knows the best of each part and until when it stays so; see sched_list.c. Unmarked jobs, which
+ * alone are candidates, are all behind the current one: those from the frontier on, and `fresh`.
+ * Postfix's early end of the search (no job on level 0 further on can be better, as these are in
+ * order of age) never changes the result. What does change it, and is reproduced: a candidate found
+ * is kept for the rest of the second, the lack of one until something new comes.
  *
  * Reading in the middle of a selection. SCHED_READ goes out, and with the answer (or without, if
  * the owner takes its time) the walk goes on at the job it had come to, without a second test for
@@ -313,9 +312,6 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
         if (d->policy == NULL) {
             dest_limits_changed(d);
         }
-    }
-    for (struct order_node *n = t->lane.jobs.first; n != NULL; n = n->next) {
-        job_changed(JOB_OF(n));
     }
     lane_forget_candidate(&t->lane);
     return t->index;

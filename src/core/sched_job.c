@@ -17,78 +17,11 @@ static bool has_entries(const struct job *j)
     return j->selected < j->read;
 }
 
-static bool job_before(const struct job *a, const struct job *b)
-{
-    return order_before(&a->place, &b->place);
-}
-
-static struct job *job_next(const struct job *j)
-{
-    return j->place.next != NULL ? JOB_OF(j->place.next) : NULL;
-}
-
-uint64_t job_total(const struct job *j)
-{
-    return (uint64_t)j->read + j->message->rcpt_unread;
-}
-
 /* ---- orders --------------------------------------------------------------------------------- */
 
-#define BY_PLACE(n)     CONTAINER_OF(n, struct job, by_place)
-#define IN_BUCKET(n)    CONTAINER_OF(n, struct job, in_bucket)
 #define AT_ATTENTION(n) CONTAINER_OF(n, struct job, attention)
 #define AS_FRESH(n)     CONTAINER_OF(n, struct job, fresh)
 #define AS_UNREAD(n)    CONTAINER_OF(n, struct job, unread)
-
-static bool by_place_less(const struct tree_node *a, const struct tree_node *b)
-{
-    return job_before(BY_PLACE(a), BY_PLACE(b));
-}
-
-static bool in_bucket_less(const struct tree_node *a, const struct tree_node *b)
-{
-    return job_before(IN_BUCKET(a), IN_BUCKET(b));
-}
-
-/* The older of two jobs; `a`, which comes first in the list, when they are equal. */
-static struct job *older(struct job *a, struct job *b)
-{
-    if (a == NULL || b == NULL) {
-        return a == NULL ? b : a;
-    }
-    return a->message->queued_s <= b->message->queued_s ? a : b;
-}
-
-static struct job *by_place_oldest(const struct tree_node *n)
-{
-    return n != NULL ? BY_PLACE(n)->by_place_oldest : NULL;
-}
-
-static bool by_place_update(struct tree_node *n)
-{
-    struct job *before = BY_PLACE(n)->by_place_oldest;
-
-    BY_PLACE(n)->by_place_oldest =
-        older(older(by_place_oldest(n->left), BY_PLACE(n)), by_place_oldest(n->right));
-    return BY_PLACE(n)->by_place_oldest != before;
-}
-
-static struct job *in_bucket_oldest(const struct tree_node *n)
-{
-    return n != NULL ? IN_BUCKET(n)->in_bucket_oldest : NULL;
-}
-
-static bool in_bucket_update(struct tree_node *n)
-{
-    struct job *before = IN_BUCKET(n)->in_bucket_oldest;
-
-    IN_BUCKET(n)->in_bucket_oldest =
-        older(older(in_bucket_oldest(n->left), IN_BUCKET(n)), in_bucket_oldest(n->right));
-    return IN_BUCKET(n)->in_bucket_oldest != before;
-}
-
-static const struct tree_type by_place_type = {by_place_less, by_place_update};
-static const struct tree_type in_bucket_type = {in_bucket_less, in_bucket_update};
 
 static bool attention_less(const struct heap_node *a, const struct heap_node *b)
 {
@@ -141,7 +74,6 @@ void lane_fini(struct lane *l)
     heap_fini(&l->fresh);
     heap_fini(&l->attention);
     heap_fini(&l->parked);
-    mem_free(l->buckets);
 }
 
 /* ---- known blockers ------------------------------------------------------------------------- */
@@ -187,6 +119,7 @@ static void fresh_add(struct job *j)
 {
     if (!heap_has(&j->fresh)) {
         heap_add(&j->lane->fresh, &j->fresh);
+        list_changed(j);
     }
 }
 
@@ -194,92 +127,15 @@ static void fresh_remove(struct job *j)
 {
     if (heap_has(&j->fresh)) {
         heap_remove(&j->lane->fresh, &j->fresh);
-    }
-}
-
-/* ---- possible candidates -------------------------------------------------------------------- */
-
-/* Where the bucket is or would be. */
-static size_t bucket_index(const struct lane *l, uint64_t total, uint32_t selected)
-{
-    size_t low = 0, high = l->bucket_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct bucket *b = l->buckets[middle];
-
-        if (b->total < total || (b->total == total && b->selected < selected)) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static void bucket_leave(struct job *j)
-{
-    struct lane *l = j->lane;
-    struct bucket *b = j->bucket;
-
-    if (b == NULL) {
-        return;
-    }
-    j->bucket = NULL;
-    tree_remove(&in_bucket_type, &b->jobs, &j->in_bucket);
-    if (b->jobs == NULL) {
-        size_t i = bucket_index(l, b->total, b->selected);
-        CHECK(i < l->bucket_count && l->buckets[i] == b);
-        l->bucket_count--;
-        memmove(&l->buckets[i], &l->buckets[i + 1],
-                (l->bucket_count - i) * sizeof(struct bucket *));
-        sched_release(l->transport->sched, b, sizeof *b);
-    }
-}
-
-static void bucket_enter(struct job *j)
-{
-    struct lane *l = j->lane;
-    size_t i = bucket_index(l, job_total(j), j->selected);
-    struct bucket *b = i < l->bucket_count ? l->buckets[i] : NULL;
-
-    if (b == NULL || b->total != job_total(j) || b->selected != j->selected) {
-        if (l->bucket_count == l->bucket_size) {
-            l->bucket_size = l->bucket_size == 0 ? 8 : l->bucket_size * 2;
-            l->buckets = mem_resize(l->buckets, l->bucket_size, sizeof(struct bucket *));
-        }
-        b = sched_alloc(l->transport->sched, sizeof *b);
-        b->total = job_total(j);
-        b->selected = j->selected;
-        memmove(&l->buckets[i + 1], &l->buckets[i],
-                (l->bucket_count - i) * sizeof(struct bucket *));
-        l->buckets[i] = b;
-        l->bucket_count++;
-    }
-    j->bucket = b;
-    tree_add(&in_bucket_type, &b->jobs, &j->in_bucket,
-             (uint32_t)rng_next(&l->transport->sched->rng));
-}
-
-static void bucket_update(struct job *j)
-{
-    struct lane *l = j->lane;
-    bool wanted = linked(j) && j != l->current && LIST_EMPTY(&j->children) &&
-                  l->transport->policy.slot_cost >= 2 && job_total(j) > j->selected;
-
-    if (wanted && j->bucket != NULL && j->bucket->total == job_total(j) &&
-        j->bucket->selected == j->selected) {
-        return;
-    }
-    bucket_leave(j);
-    if (wanted) {
-        bucket_enter(j);
+        list_changed(j);
     }
 }
 
 void job_changed(struct job *j)
 {
-    bucket_update(j);
+    if (linked(j)) {
+        list_numbers_changed(j);
+    }
     attention_update(j);
 }
 
@@ -298,35 +154,19 @@ void lane_forget_candidate(struct lane *l)
     l->candidate = l->candidate_of = NULL;
 }
 
-static void set_current(struct lane *l, struct job *j)
-{
-    struct job *old = l->current;
-
-    if (old == j) {
-        return;
-    }
-    l->current = j;
-    if (old != NULL) {
-        bucket_update(old);
-    }
-    if (j != NULL) {
-        bucket_update(j);
-    }
-}
-
 /* ---- release of blockers -------------------------------------------------------------------- */
 
 static void release_blockers(struct lane *l)
 {
     l->generation++;
     while (l->fresh.count > 0) {
-        heap_remove(&l->fresh, l->fresh.nodes[l->fresh.count - 1]);
+        fresh_remove(AS_FRESH(l->fresh.nodes[l->fresh.count - 1]));
     }
     l->frontier = l->jobs.first != NULL ? JOB_OF(l->jobs.first) : NULL;
     while (l->parked.count > 0) {
         attention_update(AT_ATTENTION(l->parked.nodes[l->parked.count - 1]));
     }
-    set_current(l, l->frontier);
+    l->current = l->frontier;
     lane_forget_candidate(l);
 }
 
@@ -440,31 +280,6 @@ void message_slots_returned(struct message *m)
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* The last job in the list that has no stack parent and is at least as old. */
-static struct job *last_as_old(struct tree_node *node, int64_t queued_s)
-{
-    while (node != NULL && by_place_oldest(node)->message->queued_s <= queued_s) {
-        const struct job *right = by_place_oldest(node->right);
-
-        if (right != NULL && right->message->queued_s <= queued_s) {
-            node = node->right;
-        } else if (BY_PLACE(node)->message->queued_s <= queued_s) {
-            return BY_PLACE(node);
-        } else {
-            node = node->left;
-        }
-    }
-    return NULL;
-}
-
-static void fathers_add(struct job *j)
-{
-    struct lane *l = j->lane;
-
-    tree_add(&by_place_type, &l->fathers, &j->by_place,
-             (uint32_t)rng_next(&l->transport->sched->rng));
-}
-
 /* It has come into the list, perhaps with recipients to read. */
 static void wants_slots(struct job *j)
 {
@@ -491,44 +306,40 @@ static void job_link(struct job *j, int64_t until_s)
 
     CHECK(!linked(j));
     if (prev != NULL && (prev->parent != NULL || prev->message->queued_s > until_s)) {
-        prev = last_as_old(l->fathers, until_s);
+        prev = list_last_as_old(l, until_s);
     }
-    order_add_after(&l->jobs, prev != NULL ? &prev->place : NULL, &j->place);
+    list_add_after(l, prev, j);
     j->level = 0;
     j->serial = ++l->transport->link_serial;
-    fathers_add(j);
     if (l->frontier == NULL && j->place.next == NULL) {
         l->frontier = j;
     } else if (before_frontier(j)) {
         fresh_add(j);
     }
     if (l->current == NULL || job_before(j, l->current)) {
-        set_current(l, j);
+        l->current = j;
     }
     wants_slots(j);
     job_changed(j);
 }
 
-/* Give the job another stack parent or none. Only jobs without one are in the tree of fathers. */
+/* Give the job another stack parent or none. */
 static void set_parent(struct job *j, struct job *parent)
 {
-    if (j->parent == parent) {
+    struct job *old = j->parent;
+
+    if (old == parent) {
         return;
     }
-    if (j->parent != NULL) {
-        struct job *old = j->parent;
-        LIST_REMOVE(j, siblings);
-        j->parent = NULL;
-        bucket_update(old);
-    } else {
-        tree_remove(&by_place_type, &j->lane->fathers, &j->by_place);
-    }
     j->parent = parent;
+    list_changed(j);
+    if (old != NULL) {
+        LIST_REMOVE(j, siblings);
+        list_numbers_changed(old);
+    }
     if (parent != NULL) {
         LIST_INSERT_HEAD(&parent->children, j, siblings);
-        bucket_update(parent);
-    } else {
-        fathers_add(j);
+        list_numbers_changed(parent);
     }
 }
 
@@ -562,7 +373,7 @@ static void job_unlink(struct job *j)
     CHECK(j->parent == NULL);
     set_parent_of_children(j, NULL);
     if (l->current == j) {
-        set_current(l, next);
+        l->current = next;
     }
     if (l->candidate == j || l->candidate_of == j) {
         lane_forget_candidate(l);
@@ -574,9 +385,7 @@ static void job_unlink(struct job *j)
         l->asked = NULL;
     }
     fresh_remove(j);
-    bucket_leave(j);
-    tree_remove(&by_place_type, &l->fathers, &j->by_place);
-    order_remove(&l->jobs, &j->place);
+    list_remove(j);
     j->level = -1;
     attention_update(j);
 }
@@ -606,7 +415,7 @@ static void awaken(struct job *j, int64_t until_s)
         j->freed_in = l->generation;
         j->freed_at = ++l->transport->sched->serial;
         attention_update(j);
-        set_current(l, JOB_OF(l->jobs.first));
+        l->current = JOB_OF(l->jobs.first);
     }
 }
 
@@ -664,76 +473,20 @@ void job_free(struct job *j)
 
 /* ---- preemption ----------------------------------------------------------------------------- */
 
-/* The oldest job of the bucket from the frontier on, the first in the list among equals. */
-static struct job *oldest_from(const struct tree_node *node, const struct job *frontier)
-{
-    struct job *best = NULL;
-
-    while (node != NULL) {
-        if (job_before(IN_BUCKET(node), frontier)) {
-            node = node->right;
-        } else {
-            /* What was found so far lies behind this node. */
-            best = older(older(IN_BUCKET(node), in_bucket_oldest(node->right)), best);
-            node = node->left;
-        }
-    }
-    return best;
-}
-
-static double score(const struct job *j, int64_t now_s)
-{
-    return (double)(now_s - j->message->queued_s + 1) / (double)job_total(j);
-}
-
-struct choice {
-    int64_t now_s, slots_max;
-    struct job *best;
-    double score;
-};
-
-static void consider(struct choice *c, struct job *j)
-{
-    double s;
-
-    if (j == NULL || j->bucket == NULL || job_total(j) - j->selected > (uint64_t)c->slots_max) {
-        return;
-    }
-    s = score(j, c->now_s);
-    if (s > c->score || (c->best != NULL && s == c->score && job_before(j, c->best))) {
-        c->best = j;
-        c->score = s;
-    }
-}
-
 /* The job that `current` may have to let pass, remembered as Postfix does: a job for the rest of
  * the second, the absence of one until something new comes. */
 static struct job *find_candidate(struct job *current, int64_t now_s)
 {
     struct lane *l = current->lane;
-    struct choice c = {.now_s = now_s};
+    int64_t slots_max = ((int64_t)current->read - current->selected + current->slots_available) /
+                        l->transport->policy.slot_cost;
 
-    if (l->candidate_of == current && (l->candidate_s == now_s || l->candidate == NULL)) {
-        return l->candidate;
+    if (l->candidate_of != current || (l->candidate_s != now_s && l->candidate != NULL)) {
+        l->candidate = slots_max > 0 ? list_best_candidate(l, current, (uint64_t)slots_max) : NULL;
+        l->candidate_of = current;
+        l->candidate_s = now_s;
     }
-    c.slots_max = ((int64_t)current->read - current->selected + current->slots_available) /
-                  l->transport->policy.slot_cost;
-    if (c.slots_max > 0) {
-        for (size_t i = 0; l->frontier != NULL && i < l->bucket_count; i++) {
-            const struct bucket *b = l->buckets[i];
-            if (b->total - b->selected <= (uint64_t)c.slots_max &&
-                score(in_bucket_oldest(b->jobs), now_s) >= c.score) {
-                consider(&c, oldest_from(b->jobs, l->frontier));
-            }
-        }
-        for (size_t i = 0; i < l->fresh.count; i++) {
-            consider(&c, AS_FRESH(l->fresh.nodes[i]));
-        }
-    }
-    l->candidate = c.best;
-    l->candidate_of = current;
-    l->candidate_s = now_s;
-    return c.best;
+    return l->candidate;
 }
 
 /* Recipient slots from the extra pool for a job that passes others: half of what is left of it. */
@@ -755,7 +508,6 @@ static void move_before(struct job *j, struct job *victim)
 {
     struct lane *l = j->lane;
 
-    bucket_leave(j);
     fresh_remove(j);
     if (heap_has(&j->attention)) {
         heap_remove(j->parked ? &l->parked : &l->attention, &j->attention);
@@ -765,8 +517,8 @@ static void move_before(struct job *j, struct job *victim)
         l->frontier = job_next(j);
     }
     set_parent(j, victim);
-    order_remove(&l->jobs, &j->place);
-    order_add_after(&l->jobs, victim->place.prev, &j->place);
+    list_remove(j);
+    list_add_after(l, victim->place.prev != NULL ? JOB_OF(victim->place.prev) : NULL, j);
     if (l->frontier == victim) {
         l->frontier = j;
     } else if (before_frontier(j)) {
@@ -802,7 +554,7 @@ static void maybe_preempt(struct job *current, int64_t now_s)
     }
     move_before(j, current);
     j->level = current->level + 1;
-    set_current(l, j);
+    l->current = j;
     lane_forget_candidate(l);
     current->slots_available -= expected * policy->slot_cost;
     j->slots_used = -expected;
@@ -904,7 +656,7 @@ enum walk lane_walk(struct lane *l, int64_t now_s, struct peer **ret_peer,
         }
         walk_to(l, j);
         if (j == NULL) {
-            set_current(l, NULL);
+            l->current = NULL;
             return WALK_NOTHING;
         }
         CHECK(!job_is_known_blocker(j));
@@ -935,7 +687,7 @@ void job_selected(struct job *j)
     if (l->candidate_of != j) {
         lane_forget_candidate(l);
     }
-    set_current(l, j);
+    l->current = j;
     job_changed(j);
     if (!has_entries(j) && j->message->all_read) {
         job_retire(j);
@@ -944,36 +696,10 @@ void job_selected(struct job *j)
 
 /* ---- audit ---------------------------------------------------------------------------------- */
 
-static void bucket_audit(const struct tree_node *n, const struct bucket *b)
-{
-    if (n == NULL) {
-        return;
-    }
-    CHECK(IN_BUCKET(n)->bucket == b);
-    CHECK(IN_BUCKET(n)->in_bucket_oldest ==
-          older(older(in_bucket_oldest(n->left), IN_BUCKET(n)), in_bucket_oldest(n->right)));
-    bucket_audit(n->left, b);
-    bucket_audit(n->right, b);
-}
-
-static void fathers_audit(const struct tree_node *n)
-{
-    if (n == NULL) {
-        return;
-    }
-    CHECK(BY_PLACE(n)->parent == NULL);
-    CHECK(BY_PLACE(n)->by_place_oldest ==
-          older(older(by_place_oldest(n->left), BY_PLACE(n)), by_place_oldest(n->right)));
-    fathers_audit(n->left);
-    fathers_audit(n->right);
-}
-
 static void job_audit(const struct job *j)
 {
     const struct lane *l = j->lane;
     const struct job *child;
-    bool candidate = j != l->current && LIST_EMPTY(&j->children) &&
-                     l->transport->policy.slot_cost >= 2 && job_total(j) > j->selected;
     bool attention = !has_entries(j) || refillable(j->message);
 
     CHECK(linked(j));
@@ -983,11 +709,6 @@ static void job_audit(const struct job *j)
     {
         CHECK(child->parent == j);
         CHECK(job_before(child, j));
-    }
-    CHECK(candidate == (j->bucket != NULL));
-    if (candidate) {
-        CHECK(j->bucket->total == job_total(j));
-        CHECK(j->bucket->selected == j->selected);
     }
     CHECK(attention == heap_has(&j->attention));
     /* A job in the attention heap may be known as a blocker (it is parked when met); a parked one
@@ -1010,28 +731,16 @@ void transport_slots_audit(const struct transport *t, uint64_t unread, int64_t s
 
 void lane_audit(const struct lane *l)
 {
-    uint64_t jobs = 0, fathers = 0, candidates = 0, in_buckets = 0, attentive = 0, fresh = 0;
+    uint64_t jobs = 0, attentive = 0, fresh = 0;
 
-    order_audit(&l->jobs);
+    list_audit(l);
     for (const struct order_node *n = l->jobs.first; n != NULL; n = n->next) {
         const struct job *j = CONTAINER_OF(n, const struct job, place);
         job_audit(j);
         jobs++;
-        fathers += j->parent == NULL;
-        candidates += j->bucket != NULL;
         attentive += heap_has(&j->attention);
         fresh += heap_has(&j->fresh);
     }
-    CHECK(tree_audit(&by_place_type, l->fathers) == fathers);
-    fathers_audit(l->fathers);
-    for (size_t i = 0; i < l->bucket_count; i++) {
-        const struct bucket *b = l->buckets[i];
-        CHECK(b->jobs != NULL);
-        CHECK(bucket_index(l, b->total, b->selected) == i);
-        in_buckets += tree_audit(&in_bucket_type, b->jobs);
-        bucket_audit(b->jobs, b);
-    }
-    CHECK(in_buckets == candidates);
     heap_audit(&l->attention);
     CHECK(l->attention.count + l->parked.count == attentive);
     heap_audit(&l->fresh);

@@ -27,7 +27,7 @@ struct sched_totals sched_totals(const struct sched *s)
         const struct transport *t = s->transports[i];
         const struct lane *l = &t->lane;
         totals.bytes += (l->ready.size + t->wanting.size + l->fresh.size + l->attention.size +
-                         l->parked.size + t->unread.size + l->bucket_size) *
+                         l->parked.size + t->unread.size) *
                         sizeof(void *);
         if (t->dests != NULL) {
             totals.bytes += HASH_OVERHEAD(hh, t->dests);

@@ -3,7 +3,8 @@
  * told at the top of sched.c.
  *
  *   sched.c       messages, facts and decisions: the interface
- *   sched_job.c   jobs: their list, blockers, preemption, recipient slots
+ *   sched_job.c   jobs: blockers, preemption, recipient slots
+ *   sched_list.c  the list of jobs: its order, ages, the best candidate for preemption
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
  *   sched_share.c shares of the active queue: parking and asking back
  *   sched_look.c  looking in: totals, destinations, audit
@@ -120,14 +121,18 @@ struct dest {
     char name[];
 };
 
+/* Candidates for preemption: all jobs that still need something and that nobody preempts, or those
+ * of them that are in lane.fresh. */
+enum candidates { OF_ALL, OF_FRESH };
+
 /* One message seen from one transport. */
 struct job {
-    struct order_node place;   /* in lane.jobs */
-    struct tree_node by_place; /* in lane.fathers, while without stack parent */
-    struct job *by_place_oldest;
-    struct tree_node in_bucket; /* in bucket, while it may become a candidate */
-    struct job *in_bucket_oldest;
-    struct bucket *bucket;      /* NULL when not a possible candidate */
+    struct order_node place; /* in lane.jobs */
+    struct tree_node node;   /* in lane.list, in the same order; see sched_list.c */
+    struct job *best[2];     /* by enum candidates; and so on: what the node knows */
+    int64_t oldest_s, expires_s;
+    uint64_t scored_total;      /* job_total as the list knows it */
+    uint32_t scored_needed;     /* entries; 0: not a candidate */
     struct heap_node attention; /* in lane.attention or .parked */
     struct heap_node fresh;     /* in lane.fresh */
     struct heap_node unread;    /* in transport.unread, while its message is not fully read */
@@ -149,27 +154,19 @@ struct job {
     bool parked;
 };
 
-/* Possible candidates with equal numbers. */
-struct bucket {
-    uint64_t total; /* entries read and recipients unread */
-    uint32_t selected;
-    struct tree_node *jobs; /* by place */
-};
-
 /* A list of jobs, and what the method keeps with it. */
 struct lane {
     struct transport *transport;
-    struct heap ready;         /* stripes, by place of the first job and its rotation */
-    struct order jobs;         /* the scheduler's list */
-    struct tree_node *fathers; /* jobs without stack parent, by place */
-    struct job *current;       /* where selection starts */
-    struct job *frontier;      /* before it jobs are known blockers unless fresh; NULL: the end */
-    struct heap fresh;         /* jobs before the frontier that are not known blockers, by place */
-    struct heap attention;     /* jobs that a walk stops at though they have no room, by place */
-    struct heap parked;        /* of those the known blockers */
-    uint64_t generation;       /* of known blockers */
-    struct bucket **buckets;   /* ascending */
-    size_t bucket_count, bucket_size;
+    struct heap ready;      /* stripes, by place of the first job and its rotation */
+    struct order jobs;      /* the scheduler's list */
+    struct tree_node *list; /* the same, summarised */
+    uint32_t stale;         /* nodes of it whose summaries are to be computed */
+    struct job *current;    /* where selection starts */
+    struct job *frontier;   /* before it jobs are known blockers unless fresh; NULL: the end */
+    struct heap fresh;      /* jobs before the frontier that are not known blockers, by place */
+    struct heap attention;  /* jobs that a walk stops at though they have no room, by place */
+    struct heap parked;     /* of those the known blockers */
+    uint64_t generation;    /* of known blockers */
     struct job *candidate, *candidate_of;
     int64_t candidate_s;
 
@@ -291,6 +288,22 @@ struct sched {
 #define JOB_OF(n)  CONTAINER_OF(n, struct job, place)
 #define PEER_OF(n) CONTAINER_OF(n, struct peer, node)
 
+static inline bool job_before(const struct job *a, const struct job *b)
+{
+    return order_before(&a->place, &b->place);
+}
+
+static inline struct job *job_next(const struct job *j)
+{
+    return j->place.next != NULL ? JOB_OF(j->place.next) : NULL;
+}
+
+/* Entries of the job as far as is known: those read and all recipients unread. */
+static inline uint64_t job_total(const struct job *j)
+{
+    return (uint64_t)j->read + j->message->rcpt_unread;
+}
+
 static inline struct dest *peer_dest(const struct peer *p)
 {
     return p->stripe->dest;
@@ -339,6 +352,26 @@ bool share_next_admit(struct sched *s, struct sched_action *a);
 void share_ask_again(struct sched *s);
 void share_audit(const struct dest *d);
 
+/* ---- sched_list.c */
+
+/* Put a job into the list, behind `prev` or at the front, or take it out. */
+void list_add_after(struct lane *l, struct job *prev, struct job *j);
+void list_remove(struct job *j);
+
+/* The job's entries, message or children may have changed. */
+void list_numbers_changed(struct job *j);
+
+/* Its stack parent has, or it went into or out of lane.fresh. */
+void list_changed(struct job *j);
+
+/* The last job in the list that has no stack parent and is at least as old. */
+struct job *list_last_as_old(struct lane *l, int64_t queued_s);
+
+/* Of the jobs behind `current` that are no known blockers and need at most so many entries, the one
+ * with the highest score, the first among equals; or NULL. */
+struct job *list_best_candidate(struct lane *l, const struct job *current, uint64_t needed_max);
+void list_audit(const struct lane *l);
+
 /* ---- sched_job.c */
 
 void lane_init(struct lane *l, struct transport *t);
@@ -355,8 +388,6 @@ void job_changed(struct job *j);
 
 /* The same for all jobs of a message. */
 void message_changed(struct message *m);
-
-uint64_t job_total(const struct job *j);
 
 void job_retire(struct job *j);
 void job_free(struct job *j);
