@@ -202,9 +202,10 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, queue_run_delay, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                          \
       "period in which deferred mail is looked at")                                                \
     X(TIME, minimal_backoff_time, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                     \
-      "shortest time until the next attempt, and how long a dead destination stays dead")          \
+      "shortest time until the next attempt, and how long a dead destination stays dead at first")          \
     X(TIME, maximal_backoff_time, "s", "4000s", PARAM_S(1), PARAM_LIFETIME_MAX,                    \
-      "longest time until the next attempt")                                                       \
+      "longest time until the next attempt, and how long a destination stays dead that is found "   \
+      "dead again and again")                                                       \
     X(INT, retry_jitter, "per cent", "10", 0, 100,                                                 \
       "random spread of retry times, so that a backlog does not come back as one wave")            \
     X(TIME, maximal_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                              \
@@ -222,6 +223,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, qmgr_destination_share, "per cent", "100", 0, 10000,                                    \
       "of the free places of the active queue, how many one destination may hold; mail beyond "    \
       "that is left on disk; 0: as many as there are")                                             \
+    X(TIME, destination_memory_time, "s", "1h", 0, PARAM_LIFETIME_MAX,                             \
+      "how long what was learned of a destination is remembered when it has no mail; 0: not at all") \
     X(INT, qmgr_message_recipient_limit, "recipients", "20000", 1, 10000000,                       \
       "recipients in memory")                                                                      \
     X(INT, qmgr_message_recipient_minimum, "recipients", "10", 1, 100000,                          \

@@ -83,8 +83,16 @@
  * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
  *   job be found again as if recipients had arrived for it.
  *
- * As in Postfix, what was learned of a destination is forgotten when nothing waits for it any more,
- * unless it is dead or suspended.
+ * - A dead destination whose time is over gets one delivery, a probe, not a window full. If that
+ *   fails it is dead for twice as long, up to maximal_backoff; if it ends well the window starts
+ *   again at the initial size, or at what it had when it was last well if that was less. Under
+ *   WINDOW_POSTFIX it comes back with an initial window, and is dead for minimal_backoff each time.
+ * - What was learned of a destination (window and sums, how often it died, its connection cache) is
+ *   not forgotten when nothing waits for it any more but fades over destination_memory: linearly,
+ *   and from the moment it became idle, as a busy one is up to date. It is worked out when mail
+ *   comes again. Idle destinations are in a list in the order in which they became so, from whose
+ *   front the too old and the too many are freed, a few with each new one. With a memory of 0 they
+ *   are freed at once, as in Postfix, unless dead or suspended.
  */
 #include "scheduler.h"
 
@@ -150,6 +158,7 @@ void sched_event(struct sched *s, enum sched_action_type type, const struct dest
     event->dest = mem_copy(d->name, d->name_len);
     event->dest_len = d->name_len;
     event->reason = reason_ref(d->reason);
+    event->until.us = d->state == DEST_DEAD ? d->timer.at_us : 0;
     event->window = d->window.size;
     STAILQ_INSERT_TAIL(&s->events, event, link);
 }
@@ -309,6 +318,10 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
     }
     HASH_ITER(hh, t->dests, d, next)
     {
+        if (d->idle) { /* its owner gives it its own policy again with the next recipients */
+            mem_free(d->policy);
+            d->policy = NULL;
+        }
         if (d->policy == NULL) {
             dest_limits_changed(d);
         }
@@ -364,6 +377,7 @@ struct sched *sched_new(const struct sched_limits *limits)
     TAILQ_INIT(&s->to_park);
     TAILQ_INIT(&s->put_off);
     TAILQ_INIT(&s->draining);
+    TAILQ_INIT(&s->idle);
     TAILQ_INIT(&s->deferrals);
     STAILQ_INIT(&s->events);
     slab_init(&s->message_slab, sizeof(struct message));
@@ -621,8 +635,12 @@ static void site_answered(struct dest *d)
     transport_revive(d->transport);
     switch ((enum dest_state)d->state) {
     case DEST_READY:
-        (void)window_succeeded(&d->window, dest_limits(d),
-                               d->busy_count); /* dest_refresh follows */
+        if (d->probing) {
+            dest_revive(d);
+        } else {
+            (void)window_succeeded(&d->window, dest_limits(d),
+                                   d->busy_count); /* dest_refresh follows */
+        }
         break;
     case DEST_DEAD:
         dest_revive(d);
@@ -630,6 +648,19 @@ static void site_answered(struct dest *d)
     case DEST_SUSPENDED:
         break; /* by a rate delay that was set while more than one delivery ran */
     }
+    d->well = d->window.size;
+    d->well_us = d->transport->sched->now.us;
+}
+
+/* The site could not be reached or broke off. True when this makes it dead. */
+static bool site_failed(struct dest *d)
+{
+    const struct window_limits *limits = dest_limits(d);
+
+    if (d->state != DEST_READY) {
+        return false;
+    }
+    return d->probing ? limits->failed_cohort_limit > 0 : window_failed(&d->window, limits);
 }
 
 bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
@@ -649,7 +680,7 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
         site_answered(d);
         break;
     case SCHED_SITE_FAIL:
-        if (d->state == DEST_READY && window_failed(&d->window, dest_limits(d))) {
+        if (site_failed(d)) {
             dest_die(d, now, reason);
         }
         break;
@@ -722,7 +753,7 @@ void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct s
     s->now = now;
     if (dest.len > 0) {
         d = dest_find(t, dest);
-        if (d != NULL && d->state == DEST_DEAD) {
+        if (d != NULL && (d->state == DEST_DEAD || d->probing)) {
             dest_revive(d);
             dest_check(d);
         }
@@ -731,7 +762,7 @@ void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct s
     transport_revive(t);
     HASH_ITER(hh, t->dests, d, next)
     {
-        if (d->state == DEST_DEAD) {
+        if (d->state == DEST_DEAD || d->probing) {
             dest_revive(d);
             dest_check(d);
         }
@@ -784,7 +815,7 @@ static void timers_run(struct sched *s, struct mono now)
         case TIMER_DEST:
             d = CONTAINER_OF(timer, struct dest, timer);
             if (d->state == DEST_DEAD) {
-                dest_revive(d);
+                dest_retry(d);
             } else {
                 dest_resume(d);
             }
@@ -816,6 +847,7 @@ static bool next_event(struct sched *s, struct sched_action *a)
     a->transport = event->transport->index;
     a->dest = slice_of(event->dest, event->dest_len);
     a->reason = reason_slice(event->reason);
+    a->until = event->until;
     a->window = event->window;
     return true;
 }
@@ -1080,6 +1112,8 @@ enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched
         share_next_park(s, now, ret_action) || next_read(s, ret_action) ||
         next_delivery(s, now, ret_action) || share_next_admit(s, ret_action)) {
         s->decisions++;
+    } else {
+        dest_forget_old(s);
     }
     return ret_action->type;
 }

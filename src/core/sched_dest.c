@@ -30,6 +30,12 @@ void timer_set(struct sched *s, struct timer *timer, struct mono at)
     heap_add(&s->timers, &timer->node);
 }
 
+/* Of destinations without mail so many are remembered, the oldest are forgotten first. */
+#define SCHED_IDLE_MAX 100000
+
+/* How many are freed before a new one is made, and whenever there is nothing to decide. */
+#define FORGET_AT_ONCE 4
+
 /* ---- destinations --------------------------------------------------------------------------- */
 
 static bool waiting_less(const struct tree_node *a, const struct tree_node *b)
@@ -94,6 +100,66 @@ bool dest_has_room(const struct dest *d)
     return d->state == DEST_READY && d->busy_count < d->window.size;
 }
 
+/* ---- memory of destinations ----------------------------------------------------------------- */
+
+double dest_memory_left(const struct sched *s, int64_t since_us)
+{
+    int64_t whole = s->limits.destination_memory_us, gone = s->now.us - since_us;
+
+    return whole <= 0 || gone >= whole ? 0 : gone <= 0 ? 1 : 1 - (double)gone / (double)whole;
+}
+
+static void idle_leave(struct dest *d)
+{
+    struct sched *s = d->transport->sched;
+
+    if (d->idle) {
+        TAILQ_REMOVE(&s->idle, d, link);
+        s->idle_count--;
+        d->idle = false;
+    }
+}
+
+/* How it begins, but for its name and policy. */
+static void dest_reset(struct dest *d)
+{
+    reason_unref(d->reason);
+    d->reason = NULL;
+    d->probing = d->used = d->cache_load = d->cache_store = false;
+    d->deaths = 0;
+    d->well = 0;
+    d->last_done_s = INT64_MIN / 2;
+    window_init(&d->window, dest_limits(d));
+}
+
+/* There is mail again for one that was remembered. */
+static void dest_wake(struct dest *d)
+{
+    double left = dest_memory_left(d->transport->sched, d->since_us);
+
+    idle_leave(d);
+    if (left <= 0) {
+        dest_reset(d);
+    } else if (!d->probing) {
+        window_fade(&d->window, dest_limits(d), left);
+    }
+}
+
+void dest_forget_old(struct sched *s)
+{
+    for (int i = 0; i < FORGET_AT_ONCE; i++) {
+        struct dest *d = TAILQ_FIRST(&s->idle);
+
+        if (d == NULL ||
+            (s->idle_count <= SCHED_IDLE_MAX && dest_memory_left(s, d->since_us) > 0)) {
+            return;
+        }
+        dest_free(d);
+    }
+}
+
+/* ---- the destinations ----------------------------------------------------------------------- */
+
 static void stripe_init(struct stripe *st, struct dest *d, struct lane *l)
 {
     st->dest = d;
@@ -107,8 +173,12 @@ struct dest *dest_need(struct transport *t, struct slice name)
     struct dest *d = dest_find(t, name);
 
     if (d != NULL) {
+        if (d->idle) {
+            dest_wake(d);
+        }
         return d;
     }
+    dest_forget_old(s);
     CHECK(name.len >= 1);
     CHECK(name.len <= SCHED_DEST_NAME_MAX);
     d = sched_alloc(s, sizeof *d + name.len + 1);
@@ -120,6 +190,7 @@ struct dest *dest_need(struct transport *t, struct slice name)
     timer_init(&d->timer, TIMER_DEST);
     window_init(&d->window, &t->limits);
     d->last_done_s = INT64_MIN / 2;
+    d->since_us = s->now.us;
     if (s->dest_count == s->dest_size) {
         s->dest_size = s->dest_size == 0 ? 16 : s->dest_size * 2;
         s->dests = mem_resize(s->dests, s->dest_size, sizeof(struct dest *));
@@ -139,6 +210,7 @@ void dest_free(struct dest *d)
     CHECK(TAILQ_EMPTY(&d->busy));
     CHECK(!heap_has(&d->stripe.ready));
     CHECK(!d->draining);
+    idle_leave(d);
     timer_cancel(s, &d->timer);
     s->dests[d->slot] = moved;
     moved->slot = d->slot;
@@ -184,9 +256,9 @@ void dest_refresh(struct dest *d)
     if (drain != d->draining) {
         d->draining = drain;
         if (drain) {
-            TAILQ_INSERT_TAIL(&s->draining, d, drain);
+            TAILQ_INSERT_TAIL(&s->draining, d, link);
         } else {
-            TAILQ_REMOVE(&s->draining, d, drain);
+            TAILQ_REMOVE(&s->draining, d, link);
         }
     }
     if (!room && !d->closed) {
@@ -203,31 +275,97 @@ static void set_state(struct dest *d, enum dest_state state)
     d->since_us = d->transport->sched->now.us;
 }
 
+/* Twice as long after each failed probe. */
+static int64_t backoff(const struct sched *s, uint8_t deaths)
+{
+    int64_t time = s->limits.minimal_backoff_us;
+
+    for (; deaths > 1 && time < s->limits.maximal_backoff_us; deaths--) {
+        time = time < s->limits.maximal_backoff_us / 2 ? time * 2 : s->limits.maximal_backoff_us;
+    }
+    return time;
+}
+
+static bool as_postfix(const struct dest *d)
+{
+    return dest_limits(d)->rule == WINDOW_POSTFIX;
+}
+
 void dest_die(struct dest *d, struct mono now, struct slice reason)
 {
     struct sched *s = d->transport->sched;
 
     CHECK(d->state == DEST_READY);
     set_state(d, DEST_DEAD);
+    reason_unref(d->reason); /* of the death before, when this was a probe */
     d->reason = reason_new(reason);
+    d->probing = false;
     d->cache_load = d->cache_store = false;
+    if (d->deaths < UINT8_MAX) {
+        d->deaths++;
+    }
     s->dead_count++;
-    timer_set(s, &d->timer, mono_after(now, s->limits.minimal_backoff_us));
+    timer_set(s, &d->timer, mono_after(now, backoff(s, as_postfix(d) ? 1 : d->deaths)));
     sched_event(s, SCHED_DEST_DEAD, d);
     dest_refresh(d);
+}
+
+static void dest_undead(struct dest *d)
+{
+    struct sched *s = d->transport->sched;
+
+    if (d->state == DEST_DEAD) {
+        set_state(d, DEST_READY);
+        s->dead_count--;
+        timer_cancel(s, &d->timer);
+    }
+}
+
+void dest_retry(struct dest *d)
+{
+    CHECK(d->state == DEST_DEAD);
+    if (as_postfix(d)) {
+        dest_revive(d);
+        return;
+    }
+    dest_undead(d);
+    d->probing = true;
+    window_restart(&d->window, dest_limits(d), 1);
+    sched_event(d->transport->sched, SCHED_DEST_PROBED, d);
+    dest_refresh(d);
+}
+
+/* A site that was dead minutes ago is often weak still, and all who have mail for it come back at
+ * once. So it starts as an unknown one does, or narrower when it was narrower when it was well; how
+ * fast it gets back what it had is for the positive feedback to say. */
+static uint32_t window_to_start_with(const struct dest *d)
+{
+    struct window initial, well;
+
+    window_init(&initial, dest_limits(d));
+    if (d->well == 0) {
+        return initial.size;
+    }
+    window_restart(&well, dest_limits(d), d->well);
+    window_fade(&well, dest_limits(d), dest_memory_left(d->transport->sched, d->well_us));
+    return well.size < initial.size ? well.size : initial.size;
 }
 
 void dest_revive(struct dest *d)
 {
     struct sched *s = d->transport->sched;
 
-    CHECK(d->state == DEST_DEAD);
-    set_state(d, DEST_READY);
+    CHECK(d->state == DEST_DEAD || d->probing);
+    dest_undead(d);
+    if (as_postfix(d)) {
+        window_revive(&d->window, dest_limits(d), d->busy_count);
+    } else {
+        window_restart(&d->window, dest_limits(d), window_to_start_with(d));
+    }
     reason_unref(d->reason);
     d->reason = NULL;
-    s->dead_count--;
-    timer_cancel(s, &d->timer);
-    window_revive(&d->window, dest_limits(d), d->busy_count);
+    d->probing = false;
+    d->deaths = 0;
     sched_event(s, SCHED_DEST_REVIVED, d);
     dest_refresh(d);
 }
@@ -256,12 +394,21 @@ void dest_check(struct dest *d)
         return;
     }
     /* The memory of dead destinations is bounded, as in Postfix. */
-    if (d->state == DEST_DEAD && s->dest_count / 2 > s->limits.message_recipient_limit) {
+    if (d->state == DEST_DEAD &&
+        (s->dest_count - s->idle_count) / 2 > s->limits.message_recipient_limit) {
         dest_revive(d);
     }
-    if (d->state == DEST_READY) {
-        dest_free(d);
+    if (d->state != DEST_READY || d->idle) {
+        return;
     }
+    if (s->limits.destination_memory_us <= 0) {
+        dest_free(d);
+        return;
+    }
+    d->idle = true;
+    d->since_us = s->now.us;
+    TAILQ_INSERT_TAIL(&s->idle, d, link);
+    s->idle_count++;
 }
 
 void dest_tree_audit(const struct dest *d)

@@ -228,6 +228,9 @@ static void look_at_parking(struct look *l, const struct dest *d)
 static void look_at_dest(struct look *l, const struct dest *d)
 {
     l->budget--;
+    if (d->idle && (d->waiting_count > 0 || d->busy_count > 0 || d->parking != NULL)) {
+        tell(l, of_dest(d, SCHED_FAULT_STUCK, "a destination with mail may be forgotten"));
+    }
     look_at_state(l, d);
     look_at_counts(l, d);
     if (d->parking != NULL) {

@@ -11,7 +11,8 @@ struct sched_totals sched_totals(const struct sched *s)
         .recipients = s->rcpt_count + s->deferred_rcpts,
         .entries_waiting = s->waiting_count,
         .entries_busy = s->busy_count,
-        .destinations = s->dest_count,
+        .destinations = s->dest_count - s->idle_count,
+        .idle_destinations = s->idle_count,
         .dead_destinations = s->dead_count,
         .parked_destinations = s->parked_count,
         .decisions = s->decisions,
@@ -38,33 +39,56 @@ struct sched_totals sched_totals(const struct sched *s)
     return totals;
 }
 
-static void describe(const struct dest *d, struct sched_dest_info *ret_info)
+static enum sched_dest_state state_of(const struct dest *d)
 {
-    static const enum sched_dest_state states[] = {
-        [DEST_READY] = SCHED_DEST_READY,
-        [DEST_DEAD] = SCHED_DEST_DEAD_UNTIL,
-        [DEST_SUSPENDED] = SCHED_DEST_SUSPENDED,
-    };
+    switch ((enum dest_state)d->state) {
+    case DEST_READY:
+        return d->probing ? SCHED_DEST_PROBING : d->idle ? SCHED_DEST_IDLE : SCHED_DEST_READY;
+    case DEST_DEAD:
+        return SCHED_DEST_DEAD_UNTIL;
+    case DEST_SUSPENDED:
+        return SCHED_DEST_SUSPENDED;
+    }
+    UNREACHABLE("no such state of a destination");
+}
+
+/* False when it is remembered no more, though it is not freed yet. */
+static bool describe(const struct dest *d, struct sched_dest_info *ret_info)
+{
+    struct window window = d->window;
+
+    if (d->idle) {
+        double left = dest_memory_left(d->transport->sched, d->since_us);
+
+        if (left <= 0) {
+            return false;
+        }
+        if (!d->probing) {
+            window_fade(&window, dest_limits(d), left);
+        }
+    }
 
     *ret_info = (struct sched_dest_info){
         .transport = d->transport->index,
         .dest = slice_of(d->name, d->name_len),
-        .state = states[d->state],
+        .state = state_of(d),
         .until = d->state == DEST_READY ? (struct mono){0} : (struct mono){d->timer.at_us},
         .since = d->closed ? (struct mono){d->since_us} : (struct mono){0},
         .reason = reason_slice(d->reason),
-        .window = d->window.size,
+        .window = window.size,
         .window_max = dest_limits(d)->max,
         .busy = d->busy_count,
         .waiting = d->waiting_count,
-        .success = d->window.success,
-        .failure = d->window.failure,
-        .failed_cohorts = d->window.failed_cohorts,
+        .success = window.success,
+        .failure = window.failure,
+        .failed_cohorts = window.failed_cohorts,
+        .deaths = d->deaths,
         .limits = dest_limits(d),
         .rate_delay_us = dest_rate_delay(d),
         .per_second = pace_per_second(&d->pace, d->transport->sched->now),
         .mean_us = pace_mean(&d->pace),
     };
+    return true;
 }
 
 bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest,
@@ -74,19 +98,17 @@ bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest
 
     CHECK(transport < s->transport_count);
     d = dest_find(s->transports[transport], dest);
-    if (d != NULL) {
-        describe(d, ret_info);
-    }
-    return d != NULL;
+    return d != NULL && describe(d, ret_info);
 }
 
 bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_info *ret_info)
 {
-    if (*cursor >= s->dest_count) {
-        return false;
+    while (*cursor < s->dest_count) {
+        if (describe(s->dests[(*cursor)++], ret_info)) {
+            return true;
+        }
     }
-    describe(s->dests[(*cursor)++], ret_info);
-    return true;
+    return false;
 }
 
 /* ---- audit ---------------------------------------------------------------------------------- */
@@ -221,8 +243,9 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     CHECK(!heap_has(&d->stripe.ready) || &d->stripe.first->node == tree_first(d->stripe.waiting));
     CHECK(d->draining == (d->state == DEST_DEAD && waiting > 0));
     CHECK((d->state == DEST_READY) == !heap_has(&d->timer.node));
-    CHECK((d->state == DEST_DEAD) == (d->reason != NULL));
-    CHECK(d->state != DEST_READY || waiting + busy > 0 || d->parking != NULL);
+    CHECK((d->state == DEST_DEAD || d->probing) == (d->reason != NULL));
+    CHECK(!d->probing || (d->state != DEST_DEAD && d->window.size == 1));
+    CHECK(d->idle == (d->state == DEST_READY && waiting + busy == 0 && d->parking == NULL));
     share_audit(d);
 }
 
@@ -270,12 +293,27 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     CHECK(peers == messages);
 }
 
+static void idle_audit(const struct sched *s)
+{
+    const struct dest *d, *before;
+    uint32_t count = 0;
+
+    TAILQ_FOREACH(d, &s->idle, link)
+    {
+        before = TAILQ_PREV(d, dest_list, link);
+        CHECK(d->idle);
+        CHECK(before == NULL || before->since_us <= d->since_us);
+        count++;
+    }
+    CHECK(count == s->idle_count);
+}
+
 void sched_audit(const struct sched *s)
 {
     const struct message *m;
     const struct deferral *deferral;
     struct sums sums = {0};
-    uint64_t dests = 0, dead = 0, parked = 0, asked = 0, deferred = 0, busy_slots = 0,
+    uint64_t dests = 0, dead = 0, idle = 0, parked = 0, asked = 0, deferred = 0, busy_slots = 0,
              free_slots = 0;
 
     for (m = s->messages; m != NULL; m = m->hh.next) {
@@ -293,12 +331,15 @@ void sched_audit(const struct sched *s)
     for (uint32_t i = 0; i < s->dest_count; i++) {
         CHECK(s->dests[i]->slot == i);
         dead += s->dests[i]->state == DEST_DEAD;
+        idle += s->dests[i]->idle;
         if (s->dests[i]->parking != NULL) {
             parked++;
             asked += s->dests[i]->parking->asked;
         }
     }
     CHECK(dead == s->dead_count);
+    CHECK(idle == s->idle_count);
+    idle_audit(s);
     CHECK(parked == s->parked_count);
     CHECK(asked == s->asked);
     CHECK(heap_has(&s->ask_again.node) == !TAILQ_EMPTY(&s->put_off));

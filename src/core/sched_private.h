@@ -102,21 +102,26 @@ struct dest {
     struct transport *transport;
     struct dest_policy *policy; /* owned; NULL: the transport's */
     struct parking *parking;    /* owned; NULL: nothing is parked */
-    struct reason *reason;      /* while dead */
+    struct reason *reason;      /* while dead or probed */
     struct stripe stripe;
     struct entry_list busy;
-    struct timer timer;      /* end of death or of suspension */
-    TAILQ_ENTRY(dest) drain; /* in sched.draining: dead with entries left to defer */
+    struct timer timer;     /* end of death or of suspension */
+    TAILQ_ENTRY(dest) link; /* in sched.draining: dead with entries left to defer; or in .idle */
     struct window window;
     struct pace pace;
-    int64_t since_us; /* when it last closed, or its state changed */
+    int64_t since_us; /* when it last closed, its state changed, or it became idle */
+    int64_t well_us;  /* when a delivery last ended well */
     int64_t last_done_s;
+    uint32_t well; /* the window then; 0: never */
     uint32_t slot; /* in sched.dests */
     uint32_t waiting_count, busy_count;
     uint32_t messages; /* peers */
     uint8_t state;
     bool closed; /* had no room when last looked at */
     bool draining, used, cache_load, cache_store;
+    bool idle;      /* nothing is in memory or parked: it is remembered */
+    bool probing;   /* it was dead: one delivery at a time until one ends well */
+    uint8_t deaths; /* since a delivery ended well */
     uint16_t name_len;
     char name[];
 };
@@ -238,6 +243,7 @@ struct event {
     char *dest; /* owned */
     size_t dest_len;
     struct reason *reason; /* counted, or NULL */
+    struct mono until;
     uint32_t window;
 };
 
@@ -259,7 +265,7 @@ struct sched {
     struct message_list_head to_read, done, to_park;
     TAILQ_HEAD(deferral_list, deferral) deferrals;
     STAILQ_HEAD(, event) events;
-    TAILQ_HEAD(, dest) draining;
+    TAILQ_HEAD(dest_list, dest) draining, idle; /* idle: longest first */
     TAILQ_HEAD(, parking) put_off;
     struct heap timers;
     struct timer ask_again;   /* those put off */
@@ -267,7 +273,7 @@ struct sched {
     struct busy_slot *busy;
     uint32_t busy_size, busy_free;
     struct dest **dests; /* by slot; NULL where free */
-    uint32_t dest_size, dest_count, dead_count, parked_count;
+    uint32_t dest_size, dest_count, dead_count, parked_count, idle_count;
     uint32_t asked;      /* messages that answers to SCHED_ADMIT may still bring */
     uint32_t rcpt_count; /* in entries */
     uint32_t deferred_rcpts, busy_count, waiting_count;
@@ -437,11 +443,18 @@ bool dest_has_room(const struct dest *d);
 /* Put the destination where it belongs after a change: ready or not, by its first peer. */
 void dest_refresh(struct dest *d);
 void dest_die(struct dest *d, struct mono now, struct slice reason);
+/* Its time is over: try it again. */
+void dest_retry(struct dest *d);
+/* It is well, or treated so. */
 void dest_revive(struct dest *d);
 void dest_resume(struct dest *d);
 void dest_suspend(struct dest *d, struct mono until);
-/* Free it if nothing keeps it. */
+/* Nothing of it may be left in memory: remember it or free it. */
 void dest_check(struct dest *d);
+/* Free some of those remembered for too long. */
+void dest_forget_old(struct sched *s);
+/* How much is left of what was learned at `since_us`: 1 all, 0 nothing. */
+double dest_memory_left(const struct sched *s, int64_t since_us);
 void dest_free(struct dest *d);
 void dest_tree_audit(const struct dest *d);
 

@@ -35,18 +35,21 @@ static uint64_t threshold(const struct sched *s)
     return s->limits.destination_share == 0 ? UINT64_MAX : share == 0 && places > 0 ? 1 : share;
 }
 
-/* What keeps the window busy until more is read. */
+/* What keeps the window busy until more is read. A probe is one message. */
 static uint64_t batch(const struct dest *d)
 {
     uint64_t wanted = 4 * (uint64_t)d->window.size;
 
+    if (d->probing) {
+        return 1;
+    }
     return wanted > BATCH_MIN ? wanted : BATCH_MIN;
 }
 
 /* Below this the window may run dry before more is read. */
 static uint64_t low_water(const struct dest *d)
 {
-    return batch(d) / 2;
+    return (batch(d) + 1) / 2;
 }
 
 bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest)

@@ -56,8 +56,11 @@ struct sched_limits {
     uint32_t message_recipient_minimum; /* qmgr_message_recipient_minimum; >= 1 */
     uint32_t destination_share;         /* per cent of the free places of the active queue that one
                                            destination may hold; 0 = no shares, as in Postfix */
-    int64_t minimal_backoff_us;         /* how long a dead destination stays dead */
-    int64_t transport_retry_us;         /* how long a dead transport stays dead */
+    int64_t minimal_backoff_us;         /* how long a dead destination stays dead at first */
+    int64_t maximal_backoff_us;         /* and at most, when it was tried again and again failed */
+    int64_t destination_memory_us; /* how long it is remembered of a destination without mail what
+                                      was learned of it; 0 = not at all, as in Postfix */
+    int64_t transport_retry_us;    /* how long a dead transport stays dead */
 };
 
 /* Parameters of a transport; all `TRANSPORT_...` or `default_...` of the configuration. */
@@ -174,7 +177,7 @@ void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct s
 void sched_revive_all(struct sched *s, struct mono now);
 
 /* A policy of its own for one destination: its window limits and rate delay (which forces a window
- * of 1). It lasts as long as the destination does, so the owner calls this with each of its
+ * of 1). It lasts as long as the destination has mail, so the owner calls this with each of its
  * recipients and after a reload; before the first delivery the window starts afresh with it. No
  * effect on a destination that is not in memory. */
 void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
@@ -183,20 +186,24 @@ void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, str
 /* ---- decisions ------------------------------------------------------------------------------ */
 
 enum sched_action_type {
-    SCHED_NONE,      /* nothing to do before sched_wake_at or the next fact */
-    SCHED_DELIVER,   /* hand this entry to an agent; end it with sched_finished */
-    SCHED_READ,      /* read up to `max` recipients of this message; answer with sched_recipients */
-    SCHED_DEFER,     /* these recipients of one message are deferred without an attempt: their
-                        destination or (dest empty) their transport is dead */
-    SCHED_DONE,      /* nothing of this message is in memory any more: settle it. The core has
-                        forgotten it. */
-    SCHED_PARK,      /* all that is left of this message waits for one destination (dest), which
-                        holds more than its share: park it, its recipients untried. The core has
-                        forgotten it, as with SCHED_DONE. */
-    SCHED_ADMIT,     /* open up to `max` messages parked for dest, the oldest first; answer with
-                        sched_admitted */
-    SCHED_DEST_DEAD, /* for the log: this destination was just declared dead, reason */
-    SCHED_DEST_REVIVED, /* for the log */
+    SCHED_NONE,    /* nothing to do before sched_wake_at or the next fact */
+    SCHED_DELIVER, /* hand this entry to an agent; end it with sched_finished */
+    SCHED_READ,    /* read up to `max` recipients of this message; answer with sched_recipients */
+    SCHED_DEFER,   /* these recipients of one message are deferred without an attempt: their
+                      destination or (dest empty) their transport is dead */
+    SCHED_DONE,    /* nothing of this message is in memory any more: settle it. The core has
+                      forgotten it. */
+    SCHED_PARK,    /* all that is left of this message waits for one destination (dest), which
+                      holds more than its share: park it, its recipients untried. The core has
+                      forgotten it, as with SCHED_DONE. */
+    SCHED_ADMIT,   /* open up to `max` messages parked for dest, the oldest first; answer with
+                      sched_admitted */
+    /* For the log. */
+    SCHED_DEST_DEAD,    /* this destination was just declared dead: until when, reason, and the
+                           window that it had come to */
+    SCHED_DEST_PROBED,  /* its time is over: it gets one delivery at a time until one ends well;
+                           reason of its death */
+    SCHED_DEST_REVIVED, /* a delivery has ended well, or sched_revive: the window it starts with */
 };
 
 struct sched_action {
@@ -208,7 +215,8 @@ struct sched_action {
     const uint32_t *rcpts; /* recipient numbers; last until the next call */
     size_t rcpt_count;
     uint32_t max;                 /* SCHED_READ, SCHED_ADMIT */
-    struct slice reason;          /* SCHED_DEFER, SCHED_DEST_DEAD; lasts until the next call */
+    struct slice reason;          /* lasts until the next call */
+    struct mono until;            /* SCHED_DEST_DEAD */
     bool cache_load, cache_store; /* connection cache hints (Postfix spec 6.9) */
     uint32_t window;              /* of the destination now */
 };
@@ -227,19 +235,26 @@ bool sched_has_message(const struct sched *s, struct sched_msg msg);
 
 struct sched_totals {
     uint32_t messages, recipients, entries_waiting, entries_busy, destinations, dead_destinations;
-    uint32_t parked_destinations;
+    uint32_t parked_destinations, idle_destinations; /* idle ones are not among `destinations` */
     uint64_t decisions;
     size_t bytes; /* memory held, addresses not counted */
 };
 struct sched_totals sched_totals(const struct sched *s);
 
-enum sched_dest_state { SCHED_DEST_READY, SCHED_DEST_DEAD_UNTIL, SCHED_DEST_SUSPENDED };
+enum sched_dest_state {
+    SCHED_DEST_READY,
+    SCHED_DEST_DEAD_UNTIL,
+    SCHED_DEST_SUSPENDED, /* by its rate delay */
+    SCHED_DEST_PROBING,   /* was dead; one delivery at a time until one ends well */
+    SCHED_DEST_IDLE,      /* without mail in memory or parked; what is left of what was learned */
+};
 struct sched_dest_info {
     uint32_t transport;
     struct slice dest; /* lasts until the next fact */
     enum sched_dest_state state;
-    struct mono until; /* of a dead or suspended one */
-    struct slice reason;
+    struct mono until;                          /* of a dead or suspended one */
+    struct slice reason;                        /* of a dead or probed one */
+    uint32_t deaths;                            /* since a delivery last ended well */
     uint32_t window, window_max, busy, waiting; /* entries */
     double success, failure, failed_cohorts;
     struct mono since; /* dead, suspended or with a full window; us 0: it has room */

@@ -95,6 +95,25 @@ void window_revive(struct window *w, const struct window_limits *limits, uint32_
     *w = (struct window){.size = busy > 0 ? busy : initial_size(limits)};
 }
 
+void window_restart(struct window *w, const struct window_limits *limits, uint32_t size)
+{
+    *w = (struct window){.size = size >= 1 ? size : 1};
+    window_limits_changed(w, limits);
+}
+
+void window_fade(struct window *w, const struct window_limits *limits, double kept)
+{
+    double initial = initial_size(limits);
+
+    CHECK(kept >= 0);
+    CHECK(kept <= 1);
+    w->size = (uint32_t)(initial + (w->size - initial) * kept + 0.5);
+    w->success *= kept;
+    w->failure *= kept;
+    w->failed_cohorts *= kept;
+    window_limits_changed(w, limits);
+}
+
 void window_limits_changed(struct window *w, const struct window_limits *limits)
 {
     if (limits->max > 0 && w->size > limits->max) {

@@ -57,6 +57,13 @@ bool window_failed(struct window *w, const struct window_limits *limits);
 /* Back from the dead: counters 0, size `busy` (deliveries still running) if not 0, else initial. */
 void window_revive(struct window *w, const struct window_limits *limits, uint32_t busy);
 
+/* Tried again, from `size` on (at least 1, at most max): counters 0. */
+void window_restart(struct window *w, const struct window_limits *limits, uint32_t size);
+
+/* Forget a part of what was learned: `kept` is how much stays, 1 all, 0 nothing. Size and sums move
+ * to their initial values in proportion. */
+void window_fade(struct window *w, const struct window_limits *limits, double kept);
+
 /* The limits have changed: the window is narrowed to their maximum; what was learned stays. */
 void window_limits_changed(struct window *w, const struct window_limits *limits);
 

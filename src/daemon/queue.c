@@ -1180,11 +1180,15 @@ static void pull_decisions(struct queue *q)
         case SCHED_DEST_DEAD:
             log_warning("%s/%.*s: destination is dead, no delivery for %" PRId64 " s: %.*s",
                         q->transports[action.transport], SLICE_ARGS(action.dest),
-                        q->conf->minimal_backoff_time_us / US_PER_S, SLICE_ARGS(action.reason));
+                        us_seconds(action.until.us - clock_mono().us), SLICE_ARGS(action.reason));
+            break;
+        case SCHED_DEST_PROBED:
+            log_info("%s/%.*s: destination is tried again with one delivery",
+                     q->transports[action.transport], SLICE_ARGS(action.dest));
             break;
         case SCHED_DEST_REVIVED:
-            log_info("%s/%.*s: destination is tried again", q->transports[action.transport],
-                     SLICE_ARGS(action.dest));
+            log_info("%s/%.*s: destination is alive, window %" PRIu32,
+                     q->transports[action.transport], SLICE_ARGS(action.dest), action.window);
             break;
         }
     }

@@ -382,9 +382,9 @@ static double seconds_from_now(struct mono t)
 static json_t *dest_json(struct queue *q, const struct sched_dest_info *info)
 {
     static const char *const names[] = {
-        [SCHED_DEST_READY] = "ready",
-        [SCHED_DEST_DEAD_UNTIL] = "dead",
-        [SCHED_DEST_SUSPENDED] = "suspended",
+        [SCHED_DEST_READY] = "ready",         [SCHED_DEST_DEAD_UNTIL] = "dead",
+        [SCHED_DEST_SUSPENDED] = "suspended", [SCHED_DEST_PROBING] = "probing",
+        [SCHED_DEST_IDLE] = "idle",
     };
     json_t *object = json_pack(
         "{s:s, s:o, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}", "transport",
@@ -393,7 +393,7 @@ static json_t *dest_json(struct queue *q, const struct sched_dest_info *info)
         "busy", (int)info->busy, "waiting", (int)info->waiting, "success", info->success, "failure",
         info->failure, "failed_cohorts", info->failed_cohorts);
 
-    if (info->state != SCHED_DEST_READY) {
+    if (info->until.us != 0) {
         set(object, "seconds_left", json_real(seconds_from_now(info->until)));
     }
     if (info->reason.len > 0) {

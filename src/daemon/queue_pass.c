@@ -130,7 +130,8 @@ static void sites_trim(struct queue *q)
     HASH_ITER(hh, q->sites, site, next)
     {
         if (!sched_dest_get(q->sched, site_transport(site), slice_string(site_destination(site)),
-                            &info)) {
+                            &info) ||
+            info.state == SCHED_DEST_IDLE) {
             site_free(q, site);
         }
     }

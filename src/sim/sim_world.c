@@ -699,6 +699,7 @@ static struct sim_message *subject_of(const struct sim_world *w, const struct sc
     case SCHED_NONE:
     case SCHED_ADMIT:
     case SCHED_DEST_DEAD:
+    case SCHED_DEST_PROBED:
     case SCHED_DEST_REVIVED:
         break;
     }
@@ -735,6 +736,7 @@ static void decide(struct sim_world *w, const struct sched_action *action)
         break;
     case SCHED_NONE:
     case SCHED_DEST_DEAD:
+    case SCHED_DEST_PROBED:
     case SCHED_DEST_REVIVED:
         break;
     }

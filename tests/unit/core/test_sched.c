@@ -1,204 +1,20 @@
 /* What the scheduler does, one behaviour at a time. The order of selection: test_sched_order. */
-#include "scheduler.h"
-
 #include <stdio.h>
 #include <string.h>
 
-#include "check.h"
-#include "unit.h"
-
-#define S           US_PER_S
-#define RUNNING_MAX 64
-
-/* A scheduler, a story of what it decided, and messages written as lists of destinations:
- * "a b b" are three recipients. In the story a delivery is "m1:a(2)" (two recipients), a deferral
- * "-m1:a(2)", the end of a message "m1.", a read "m1?", death and revival "!a" and "*a". */
-struct bench {
-    struct sched *s;
-    struct mono now;
-    const char *texts[16]; /* by message; what is still to be read */
-    struct {
-        uint64_t msg;
-        char dest[32];
-        struct sched_entry entry;
-    } running[RUNNING_MAX];
-    size_t running_count;
-    struct sched_action last;
-    char story[1024];
-};
-
-static struct sched_limits limits = {.message_active_limit = 10,
-                                     .message_recipient_limit = 100,
-                                     .message_recipient_minimum = 10,
-                                     .minimal_backoff_us = 300 * S,
-                                     .transport_retry_us = 60 * S};
-
-static struct sched_transport_policy usual(void)
-{
-    return (struct sched_transport_policy){
-        .window = {.rule = WINDOW_POSTFIX,
-                   .initial = 5,
-                   .max = 20,
-                   .positive = {FEEDBACK_CONSTANT, 1},
-                   .negative = {FEEDBACK_CONSTANT, 1},
-                   .failed_cohort_limit = 1},
-        .dest_recipient_limit = 50,
-        .recipient_limit = 100,
-        .extra_recipient_limit = 10,
-        .refill_limit = 100,
-        .refill_delay_us = 5 * S,
-        .slot_cost = 5,
-        .slot_loan = 3,
-        .slot_discount = 50,
-        .minimum_slots = 3,
-    };
-}
-
-static void bench_start(struct bench *b, const struct sched_transport_policy *policy)
-{
-    *b = (struct bench){.now = {1000 * S}};
-    b->s = sched_new(&limits);
-    assert_int_equal(sched_transport(b->s, b->now, "smtp", policy), 0);
-}
-
-static void bench_end(struct bench *b)
-{
-    sched_audit(b->s);
-    sched_free(b->s);
-}
-
-static void note(struct bench *b, const char *before, uint64_t msg, const struct sched_action *a)
-{
-    size_t at = strlen(b->story);
-
-    (void)snprintf(b->story + at, sizeof b->story - at, "%s%sm%u:%.*s(%zu)", at > 0 ? " " : "",
-                   before, (unsigned)msg, SLICE_ARGS(a->dest), a->rcpt_count);
-}
-
-static void note_mark(struct bench *b, const char *before, const char *name, const char *after)
-{
-    size_t at = strlen(b->story);
-
-    (void)snprintf(b->story + at, sizeof b->story - at, "%s%s%s%s", at > 0 ? " " : "", before, name,
-                   after);
-}
-
-static void answer(struct bench *b, uint64_t msg, uint32_t max)
-{
-    struct sched_rcpt rcpts[64];
-    size_t count = 0;
-    struct slice rest = slice_string(b->texts[msg]);
-
-    while (rest.len > 0 && count < max) {
-        struct slice word = slice_cut(&rest, ' ');
-        uint32_t transport = slice_starts(word, SLICE("2/")) ? 1 : 0;
-
-        rcpts[count] = (struct sched_rcpt){.n = (uint32_t)(word.ptr - b->texts[msg]),
-                                           .transport = transport,
-                                           .dest = slice_skip(word, transport == 1 ? 2 : 0)};
-        count++;
-    }
-    b->texts[msg] = rest.len > 0 ? rest.ptr : "";
-    sched_recipients(b->s, b->now, (struct sched_msg){msg}, rcpts, count, 0, rest.len == 0);
-}
-
-/* One decision; false when there is none. */
-static bool decide(struct bench *b)
-{
-    struct sched_action a;
-    char name[32];
-
-    if (sched_next(b->s, b->now, &a) == SCHED_NONE) {
-        return false;
-    }
-    b->last = a;
-    (void)snprintf(name, sizeof name, "%.*s", SLICE_ARGS(a.dest));
-    switch (a.type) {
-    case SCHED_NONE:
-        break;
-    case SCHED_READ:
-        answer(b, a.msg.n, a.max);
-        break;
-    case SCHED_DELIVER:
-        note(b, "", a.msg.n, &a);
-        CHECK(b->running_count < RUNNING_MAX);
-        b->running[b->running_count].msg = a.msg.n;
-        (void)snprintf(b->running[b->running_count].dest, 32, "%s", name);
-        b->running[b->running_count++].entry = a.entry;
-        break;
-    case SCHED_DEFER:
-        note(b, "-", a.msg.n, &a);
-        break;
-    case SCHED_DONE:
-        (void)snprintf(name, sizeof name, "%u", (unsigned)a.msg.n);
-        note_mark(b, "m", name, ".");
-        break;
-    case SCHED_PARK:
-        note_mark(b, "p", name, ".");
-        break;
-    case SCHED_ADMIT:
-        note_mark(b, "a", name, ".");
-        break;
-    case SCHED_DEST_DEAD:
-        note_mark(b, "!", name, "");
-        break;
-    case SCHED_DEST_REVIVED:
-        note_mark(b, "*", name, "");
-        break;
-    }
-    sched_audit(b->s);
-    return true;
-}
-
-/* What it decides until there is nothing more. */
-#define DECIDES(b, want)                                                                           \
-    do {                                                                                           \
-        (b)->story[0] = '\0';                                                                      \
-        while (decide(b)) {                                                                        \
-        }                                                                                          \
-        assert_string_equal((b)->story, (want));                                                   \
-    } while (0)
-
-static void open_msg(struct bench *b, uint64_t msg, const char *text)
-{
-    uint32_t count = 1;
-
-    for (const char *c = text; *c != '\0'; c++) {
-        count += *c == ' ';
-    }
-    b->texts[msg] = text;
-    sched_open(b->s, b->now, (struct sched_msg){msg}, count, false);
-}
-
-static struct sched_entry take(struct bench *b, uint64_t msg, const char *dest)
-{
-    for (size_t i = 0; i < b->running_count; i++) {
-        if (b->running[i].msg == msg && strcmp(b->running[i].dest, dest) == 0) {
-            struct sched_entry entry = b->running[i].entry;
-            b->running[i] = b->running[--b->running_count];
-            return entry;
-        }
-    }
-    CHECK(false);
-    return (struct sched_entry){0};
-}
-
-static void finish(struct bench *b, uint64_t msg, const char *dest, enum sched_outcome outcome)
-{
-    assert_true(sched_finished(b->s, b->now, take(b, msg, dest), outcome, SLICE("4.4.1 refused")));
-    sched_audit(b->s);
-}
+#include "bench.h"
 
 /* ---- selection ------------------------------------------------------------------------------ */
 
 static void recipients_are_grouped_by_destination(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 2;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "b a b a b");
     DECIDES(&b, "m1:a(2) m1:b(2) m1:b(1)");
     finish(&b, 1, "a", SCHED_OK);
@@ -211,11 +27,12 @@ static void recipients_are_grouped_by_destination(void **state)
 
 static void one_per_entry_never_groups(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     b.texts[1] = "a a";
     sched_open(b.s, b.now, (struct sched_msg){1}, 2, true);
     DECIDES(&b, "m1:a(1) m1:a(1)");
@@ -224,12 +41,13 @@ static void one_per_entry_never_groups(void **state)
 
 static void destinations_of_a_job_take_turns(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = policy.process_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a b c c");
     DECIDES(&b, "m1:a(1)");
     finish(&b, 1, "a", SCHED_OK);
@@ -245,13 +63,14 @@ static void destinations_of_a_job_take_turns(void **state)
 
 static void a_full_destination_is_passed_over_and_served_as_soon_as_it_has_room(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = policy.window.initial = policy.window.max = 1;
     policy.process_limit = 2;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "b");
     open_msg(&b, 2, "a a b c c");
     DECIDES(&b, "m1:b(1) m2:a(1)");
@@ -266,12 +85,13 @@ static void a_full_destination_is_passed_over_and_served_as_soon_as_it_has_room(
 
 static void messages_to_one_destination_stay_in_order(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.window.initial = policy.window.max = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a");
     open_msg(&b, 2, "a");
     open_msg(&b, 3, "a b");
@@ -285,12 +105,13 @@ static void messages_to_one_destination_stay_in_order(void **state)
 
 static void transports_take_turns(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     assert_int_equal(sched_transport(b.s, b.now, "local", &policy), 1);
     open_msg(&b, 1, "a a a 2/u 2/u 2/u");
     DECIDES(&b, "m1:u(1) m1:a(1) m1:u(1) m1:a(1) m1:u(1) m1:a(1)");
@@ -299,12 +120,13 @@ static void transports_take_turns(void **state)
 
 static void no_more_than_the_process_limit_run(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.process_limit = 3;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a b c d e");
     DECIDES(&b, "m1:a(1) m1:b(1) m1:c(1)");
     finish(&b, 1, "b", SCHED_OK);
@@ -316,19 +138,18 @@ static void no_more_than_the_process_limit_run(void **state)
 
 static void a_long_message_is_read_in_portions(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.recipient_limit = policy.extra_recipient_limit = 0;
     policy.dest_recipient_limit = 1;
     policy.window.initial = policy.window.max = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     limits.message_recipient_minimum = 2;
     limits.message_recipient_limit = 10;
     sched_set_limits(b.s, &limits);
-    limits.message_recipient_minimum = 10;
-    limits.message_recipient_limit = 100;
     open_msg(&b, 1, "a b c d e f g h i j k l");
     DECIDES(&b, "m1:a(1) m1:b(1) m1:c(1) m1:d(1) m1:e(1) m1:f(1) m1:g(1) m1:h(1) m1:i(1) m1:j(1)");
     assert_int_equal(sched_totals(b.s).recipients, 10);
@@ -343,11 +164,12 @@ static void a_long_message_is_read_in_portions(void **state)
 
 static void as_many_messages_as_the_active_limit_fit(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     for (uint64_t i = 1; i <= limits.message_active_limit; i++) {
         assert_true(sched_has_room(b.s));
         open_msg(&b, i, "a");
@@ -369,13 +191,14 @@ static void kill_a(struct bench *b)
 
 static void a_dead_destination_defers_what_waits_and_what_comes(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_dest_info info;
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a a a a a a");
     open_msg(&b, 2, "a b");
     DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1) m2:b(1)");
@@ -402,13 +225,14 @@ static void a_dead_destination_defers_what_waits_and_what_comes(void **state)
 
 static void a_success_while_dead_revives_at_what_runs(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_dest_info info;
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a a a a a");
     DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1)");
     kill_a(&b);
@@ -424,12 +248,13 @@ static void a_success_while_dead_revives_at_what_runs(void **state)
 
 static void revival_by_hand(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.window.initial = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a b");
     DECIDES(&b, "m1:a(1) m1:b(1)");
     finish(&b, 1, "a", SCHED_SITE_FAIL);
@@ -445,15 +270,15 @@ static void revival_by_hand(void **state)
 
 static void too_many_dead_destinations_are_forgotten(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
     char name[4] = "a00";
 
     (void)state;
     policy.window.initial = 1;
     limits.message_recipient_limit = 10;
-    bench_start(&b, &policy);
-    limits.message_recipient_limit = 100;
+    bench_start(&b, &limits, &policy);
     for (int i = 0; i < 50; i++) {
         name[1] = (char)('0' + i / 10);
         name[2] = (char)('0' + i % 10);
@@ -470,12 +295,13 @@ static void too_many_dead_destinations_are_forgotten(void **state)
 
 static void a_dead_transport_defers_everything(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.process_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a b c");
     open_msg(&b, 2, "a");
     DECIDES(&b, "m1:a(1)");
@@ -499,14 +325,15 @@ static void a_dead_transport_defers_everything(void **state)
 
 static void a_destination_rate_delay_is_from_end_to_start(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_dest_info info;
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 1;
     policy.dest_rate_delay_us = S / 2;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a b");
     DECIDES(&b, "m1:a(1) m1:b(1)");
     b.now.us += S;
@@ -529,12 +356,13 @@ static void a_destination_rate_delay_is_from_end_to_start(void **state)
 
 static void a_failure_under_a_rate_delay_is_death_as_usual(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_rate_delay_us = 2 * S;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a");
     open_msg(&b, 2, "a");
     DECIDES(&b, "m1:a(1)");
@@ -551,12 +379,13 @@ static void a_failure_under_a_rate_delay_is_death_as_usual(void **state)
 
 static void a_transport_rate_delay_spaces_starts_and_never_sticks(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.transport_rate_delay_us = S;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a b c d");
     DECIDES(&b, "m1:a(1)");
     finish(&b, 1, "a", SCHED_CRASH);
@@ -577,12 +406,13 @@ static void a_transport_rate_delay_spaces_starts_and_never_sticks(void **state)
 
 static void a_dropped_message_ends_when_what_runs_has_ended(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.process_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a b c");
     open_msg(&b, 2, "b");
     DECIDES(&b, "m1:a(1)");
@@ -597,13 +427,14 @@ static void a_dropped_message_ends_when_what_runs_has_ended(void **state)
 
 static void an_entry_given_back_is_selected_again(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_entry entry;
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.process_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a");
     open_msg(&b, 2, "a");
     DECIDES(&b, "m1:a(1)");
@@ -618,11 +449,12 @@ static void an_entry_given_back_is_selected_again(void **state)
 
 static void an_invented_result_is_refused(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     assert_false(sched_finished(b.s, b.now, (struct sched_entry){0}, SCHED_OK, SLICE("")));
     open_msg(&b, 1, "a");
     DECIDES(&b, "m1:a(1)");
@@ -641,12 +473,13 @@ static void an_invented_result_is_refused(void **state)
 
 static void connections_are_cached_while_deliveries_follow_closely(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = policy.window.initial = policy.window.max = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a a a");
     DECIDES(&b, "m1:a(1)");
     assert_false(b.last.cache_load || b.last.cache_store);
@@ -675,13 +508,14 @@ static const struct sched_wait *why(const struct bench *b, uint64_t msg, uint32_
 
 static void why_names_the_gate_that_binds(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     const struct sched_wait *w;
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.window.initial = policy.window.max = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a");
     open_msg(&b, 2, "a");
     open_msg(&b, 3, "b a");
@@ -715,15 +549,16 @@ static void why_names_the_gate_that_binds(void **state)
 static void why_groups_recipients_by_destination_and_what_is_under_way(void **state)
 {
     static const uint32_t rcpts[] = {0, 2, 4, 6, 8, 10, 99};
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_wait waits[COUNT(rcpts)];
     uint32_t group[COUNT(rcpts)];
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 2;
     policy.window.initial = policy.window.max = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a a a b b");
     DECIDES(&b, "m1:a(2) m1:b(2)");
     assert_int_equal(sched_why(b.s, (struct sched_msg){1}, rcpts, COUNT(rcpts), group, waits), 4);
@@ -742,15 +577,16 @@ static void why_groups_recipients_by_destination_and_what_is_under_way(void **st
 
 static void closed_gates_say_since_when_and_until_when(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_dest_info info;
+    struct sched_limits limits = bench_limits();
     struct bench b;
     struct mono died;
 
     (void)state;
     policy.process_limit = 1;
     policy.transport_rate_delay_us = 10 * S;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a");
     open_msg(&b, 2, "b");
     DECIDES(&b, "m1:a(1)");
@@ -761,9 +597,9 @@ static void closed_gates_say_since_when_and_until_when(void **state)
     assert_int_equal(why(&b, 2, 0)->gates[2].until.us, b.now.us + 10 * S);
     bench_end(&b);
 
-    policy = usual();
+    policy = bench_policy();
     policy.dest_recipient_limit = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a a a");
     DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1)");
     kill_a(&b);
@@ -781,13 +617,14 @@ static void closed_gates_say_since_when_and_until_when(void **state)
 
 static void the_pace_of_a_destination_is_known(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_dest_info info;
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.window.initial = policy.window.max = 1;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     for (uint64_t i = 1; i <= 10; i++) {
         open_msg(&b, i, "a");
     }
@@ -809,14 +646,15 @@ static void the_pace_of_a_destination_is_known(void **state)
 
 static void all_destinations_can_be_listed(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct sched_dest_info info;
     uint64_t cursor = 0;
+    struct sched_limits limits = bench_limits();
     struct bench b;
     size_t count = 0;
 
     (void)state;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a b c");
     DECIDES(&b, "m1:a(1) m1:b(1) m1:c(1)");
     while (sched_dest_each(b.s, &cursor, &info)) {
@@ -831,14 +669,15 @@ static void all_destinations_can_be_listed(void **state)
 
 static void a_destination_can_have_a_policy_of_its_own(void **state)
 {
-    struct sched_transport_policy policy = usual();
+    struct sched_transport_policy policy = bench_policy();
     struct window_limits own = policy.window;
+    struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 1;
     own.initial = 2;
-    bench_start(&b, &policy);
+    bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a a a");
     assert_true(decide(&b)); /* the read */
     sched_dest_policy(b.s, b.now, 0, SLICE("a"), &own, 0);

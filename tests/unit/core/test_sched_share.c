@@ -246,6 +246,7 @@ static void decide(struct owner *o)
             break;
         case SCHED_DEFER:
         case SCHED_DEST_DEAD:
+        case SCHED_DEST_PROBED:
         case SCHED_DEST_REVIVED:
         case SCHED_NONE:
             fail_msg("nothing fails here");

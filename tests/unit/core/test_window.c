@@ -318,6 +318,45 @@ static void recorded_paths_come_out_step_by_step(void **state)
     assert_true(count >= 6);
 }
 
+static void forgetting_moves_to_the_initial_values(void **state)
+{
+    static const struct {
+        uint32_t size, want;
+        double kept;
+    } cases[] = {{20, 20, 1}, {20, 13, 0.5}, {20, 6, 0.05}, {20, 5, 0},
+                 {1, 1, 1},   {1, 3, 0.5},   {1, 5, 0},     {1, 4, 0.25}};
+    struct window_limits limits = limits_of(WINDOW_DOCUMENTED, 5, 20);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct window w = {
+            .size = cases[i].size, .success = 0.5, .failure = 0.25, .failed_cohorts = 1};
+
+        window_fade(&w, &limits, cases[i].kept);
+        window_audit(&w, &limits);
+        assert_int_equal(w.size, cases[i].want);
+        assert_true(w.success == 0.5 * cases[i].kept);
+        assert_true(w.failure == 0.25 * cases[i].kept);
+        assert_true(w.failed_cohorts == cases[i].kept);
+    }
+}
+
+static void a_restart_is_at_the_size_asked_for_within_the_limits(void **state)
+{
+    struct window_limits limits = limits_of(WINDOW_DOCUMENTED, 5, 20);
+    struct window w = {.size = 7, .success = 0.5, .failed_cohorts = 1};
+
+    (void)state;
+    window_restart(&w, &limits, 3);
+    assert_int_equal(w.size, 3);
+    assert_true(w.success == 0);
+    assert_true(w.failed_cohorts == 0);
+    window_restart(&w, &limits, 0);
+    assert_int_equal(w.size, 1);
+    window_restart(&w, &limits, 50);
+    assert_int_equal(w.size, 20);
+}
+
 UNIT_MAIN(cmocka_unit_test(feedback_has_three_forms),
           cmocka_unit_test(failures_narrow_and_kill_as_in_the_program),
           cmocka_unit_test(a_higher_cohort_limit_takes_more_failures_in_the_program),
@@ -330,4 +369,6 @@ UNIT_MAIN(cmocka_unit_test(feedback_has_three_forms),
           cmocka_unit_test(a_success_forgets_failed_cohorts_even_at_the_maximum),
           cmocka_unit_test(initial_size_respects_the_maximum),
           cmocka_unit_test(revival_takes_what_is_running_or_the_initial_size),
+          cmocka_unit_test(forgetting_moves_to_the_initial_values),
+          cmocka_unit_test(a_restart_is_at_the_size_asked_for_within_the_limits),
           cmocka_unit_test(recorded_paths_come_out_step_by_step))

@@ -1,0 +1,390 @@
+/* Destinations: dead ones and how they come back, and what is remembered of idle ones. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "check.h"
+
+/* Ours: the documented rule, deaths that double, and an hour's memory. */
+static struct sched_limits ours(void)
+{
+    struct sched_limits limits = bench_limits();
+
+    limits.maximal_backoff_us = 1000 * S;
+    limits.destination_memory_us = 3600 * S;
+    limits.destination_share = 100;
+    return limits;
+}
+
+static struct sched_transport_policy documented(uint32_t initial)
+{
+    struct sched_transport_policy policy = bench_policy();
+
+    policy.window.rule = WINDOW_DOCUMENTED;
+    policy.window.initial = initial;
+    policy.dest_recipient_limit = 1;
+    return policy;
+}
+
+static struct sched_dest_info info_of(const struct bench *b, const char *dest)
+{
+    struct sched_dest_info info;
+
+    assert_true(sched_dest_get(b->s, 0, slice_string(dest), &info));
+    return info;
+}
+
+/* One delivery after the other fails until the destination is dead; nothing is told yet. */
+static void kill_a(struct bench *b)
+{
+    struct sched_dest_info info;
+
+    do {
+        while (decide(b)) {
+        }
+        open_msg(b, 1, "a");
+        while (decide(b)) {
+        }
+        finish(b, 1, "a", SCHED_SITE_FAIL);
+        info = info_of(b, "a");
+    } while (info.state != SCHED_DEST_DEAD_UNTIL);
+}
+
+/* ---- probes --------------------------------------------------------------------------------- */
+
+static void a_dead_site_is_tried_with_one_delivery(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(1);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    policy.window.initial = 5;
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    (void)sched_transport(b.s, b.now, "smtp", &policy);
+    b.now.us = sched_wake_at(b.s).us;
+    DECIDES(&b, "?a");
+    assert_true(slice_equal(b.last.reason, SLICE("4.4.1 refused")));
+    open_msg(&b, 2, "a a a a a a a a");
+    DECIDES(&b, "m2:a(1)");
+    assert_int_equal(info_of(&b, "a").state, SCHED_DEST_PROBING);
+    finish(&b, 2, "a", SCHED_CRASH); /* tells nothing of the site */
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 2, "a", SCHED_OK);
+    DECIDES(&b, "*a m2:a(1) m2:a(1) m2:a(1) m2:a(1) m2:a(1)");
+    assert_int_equal(info_of(&b, "a").state, SCHED_DEST_READY);
+    bench_end(&b);
+}
+
+/* The harm of the old way: as many fail as the initial window holds, each time. */
+static void postfix_tries_with_the_initial_window(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct bench b;
+
+    (void)state;
+    policy.window.rule = WINDOW_POSTFIX;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    b.now.us = sched_wake_at(b.s).us;
+    DECIDES(&b, "*a");
+    open_msg(&b, 2, "a a a a a a a a");
+    DECIDES(&b, "m2:a(1) m2:a(1) m2:a(1) m2:a(1) m2:a(1)");
+    bench_end(&b);
+}
+
+static void each_failed_probe_doubles_the_time(void **state)
+{
+    static const int64_t wants[] = {300, 600, 1000, 1000};
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(1);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    for (size_t i = 0; i < COUNT(wants); i++) {
+        struct sched_dest_info info = info_of(&b, "a");
+
+        assert_int_equal(info.state, SCHED_DEST_DEAD_UNTIL);
+        assert_int_equal(info.deaths, i + 1);
+        assert_int_equal(info.until.us - b.now.us, wants[i] * S);
+        b.now = info.until;
+        DECIDES(&b, "?a");
+        open_msg(&b, 2, "a a");
+        DECIDES(&b, "m2:a(1)");
+        finish(&b, 2, "a", SCHED_SITE_FAIL);
+        DECIDES(&b, "!a -m2:a(1) m2.");
+    }
+    /* One that ends well makes all good. */
+    b.now = info_of(&b, "a").until;
+    DECIDES(&b, "?a");
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 2, "a", SCHED_OK);
+    DECIDES(&b, "*a m2.");
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    assert_int_equal(info_of(&b, "a").until.us - b.now.us, 300 * S);
+    bench_end(&b);
+}
+
+static void the_log_is_told_until_when(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(1);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    assert_true(decide(&b));
+    assert_int_equal(b.last.type, SCHED_DEST_DEAD);
+    assert_int_equal(b.last.until.us, b.now.us + 300 * S);
+    assert_true(slice_equal(b.last.reason, SLICE("4.4.1 refused")));
+    bench_end(&b);
+}
+
+/* The window after the probe of a site that once was well with a window of `well`, and has been
+ * dead for so long. An unknown site gets 5. */
+static uint32_t window_after_death(uint32_t well, int64_t dead_us)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(well);
+    struct bench b;
+    uint32_t window;
+
+    policy.window.max = well;
+    bench_start(&b, &limits, &policy);
+    open_msg(&b, 1, "a");
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_OK);
+    kill_a(&b);
+    policy.window.initial = 5;
+    policy.window.max = 20;
+    (void)sched_transport(b.s, b.now, "smtp", &policy);
+    DECIDES(&b, "!a m1.");
+    b.now.us += dead_us;
+    DECIDES(&b, "?a");
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 2, "a", SCHED_OK);
+    DECIDES(&b, "*a m2.");
+    window = info_of(&b, "a").window;
+    bench_end(&b);
+    return window;
+}
+
+static void it_starts_as_an_unknown_one_or_as_narrow_as_it_was(void **state)
+{
+    (void)state;
+    assert_int_equal(window_after_death(20, 300 * S), 5);
+    assert_int_equal(window_after_death(2, 300 * S), 2);
+    assert_int_equal(window_after_death(1, 1800 * S), 3); /* half forgotten */
+    assert_int_equal(window_after_death(1, 3600 * S), 5); /* long ago */
+}
+
+static void parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(1);
+    struct bench b;
+
+    (void)state;
+    limits.message_active_limit = 100;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    sched_parked(b.s, b.now, 0, SLICE("a"));
+    DECIDES(&b, ""); /* not while it is dead */
+    assert_true(sched_share_full(b.s, 0, SLICE("a")));
+    b.now.us = sched_wake_at(b.s).us;
+    DECIDES(&b, "?a aa.");
+    assert_int_equal(b.last.max, 1);
+    open_msg(&b, 2, "a");
+    sched_admitted(b.s, b.now, 0, SLICE("a"), 1, true);
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 2, "a", SCHED_OK);
+    DECIDES(&b, "*a m2. aa.");
+    assert_int_equal(b.last.max, 50);
+    sched_admitted(b.s, b.now, 0, SLICE("a"), 0, false);
+    bench_end(&b);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* Widen the window for "a" to 8: three deliveries end well, one after the other. */
+static void widen(struct bench *b)
+{
+    for (uint64_t msg = 1; msg <= 3; msg++) {
+        open_msg(b, msg, "a");
+        while (decide(b)) {
+        }
+        finish(b, msg, "a", SCHED_OK);
+        while (decide(b)) {
+        }
+    }
+}
+
+static void what_was_learned_outlives_an_empty_queue_and_fades(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct sched_dest_info info;
+    struct bench b;
+
+    (void)state;
+    policy.window.positive.base = 1;
+    bench_start(&b, &limits, &policy);
+    widen(&b);
+    info = info_of(&b, "a");
+    assert_int_equal(info.state, SCHED_DEST_IDLE);
+    assert_int_equal(info.window, 6); /* one at a time makes it no wider */
+    policy.window.initial = 2;
+    (void)sched_transport(b.s, b.now, "smtp", &policy);
+    assert_int_equal(info_of(&b, "a").window, 6);
+    assert_int_equal(sched_totals(b.s).destinations, 0);
+    assert_int_equal(sched_totals(b.s).idle_destinations, 1);
+    b.now.us += 1800 * S;
+    DECIDES(&b, "");
+    assert_int_equal(info_of(&b, "a").window, 4);
+    open_msg(&b, 1, "a a a a a a a a");
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1)");
+    bench_end(&b);
+}
+
+static void without_memory_each_pause_starts_afresh(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct sched_dest_info info;
+    struct bench b;
+
+    (void)state;
+    limits.destination_memory_us = 0;
+    bench_start(&b, &limits, &policy);
+    widen(&b);
+    assert_false(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    bench_end(&b);
+}
+
+static void a_known_bad_site_is_still_probed_after_a_pause(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    b.now.us += 300 * S;
+    while (decide(&b)) {
+    }
+    assert_int_equal(sched_totals(b.s).idle_destinations, 1);
+    b.now.us += 1000 * S;
+    open_msg(&b, 2, "a a a a");
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 2, "a", SCHED_SITE_FAIL);
+    DECIDES(&b, "!a -m2:a(3) m2.");
+    assert_int_equal(info_of(&b, "a").until.us - b.now.us, 600 * S);
+    bench_end(&b);
+}
+
+static void after_its_time_all_is_forgotten(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(1);
+    struct sched_dest_info info;
+    uint64_t cursor = 0;
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    b.now = sched_wake_at(b.s);
+    DECIDES(&b, "?a");
+    policy.window.initial = 3;
+    (void)sched_transport(b.s, b.now, "smtp", &policy);
+    b.now.us += 3600 * S;
+    sched_revive(b.s, b.now, 0, SLICE("z")); /* the scheduler hears what time it is */
+    assert_false(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    assert_false(sched_dest_each(b.s, &cursor, &info));
+    open_msg(&b, 1, "a a a a");
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1)");
+    assert_int_equal(info_of(&b, "a").deaths, 0);
+    bench_end(&b);
+}
+
+static void the_oldest_are_freed_a_few_at_a_time(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct bench b;
+    char name[8];
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    for (int i = 0; i < 40; i++) {
+        (void)snprintf(name, sizeof name, "d%d", i);
+        open_msg(&b, 1, name);
+        while (decide(&b)) {
+        }
+        finish(&b, 1, name, SCHED_OK);
+        while (decide(&b)) {
+        }
+    }
+    assert_int_equal(sched_totals(b.s).idle_destinations, 40);
+    b.now.us += 3600 * S;
+    for (int left = 36; left >= 0; left -= 4) {
+        DECIDES(&b, "");
+        assert_int_equal(sched_totals(b.s).idle_destinations, left);
+    }
+    bench_end(&b);
+}
+
+static void no_more_are_remembered_than_the_limit(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct sched *s = sched_new(&limits);
+    struct mono now = {1000 * S};
+    struct sched_dest_info info;
+    char name[16];
+
+    (void)state;
+    (void)sched_transport(s, now, "smtp", &policy);
+    for (unsigned i = 0; i < 100010; i++) {
+        struct slice dest = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", i));
+
+        sched_parked(s, now, 0, dest);
+        struct sched_action a;
+        while (sched_next(s, now, &a) != SCHED_NONE) {
+            assert_int_equal(a.type, SCHED_ADMIT);
+            sched_admitted(s, now, 0, dest, 0, false);
+        }
+    }
+    assert_in_range(sched_totals(s).idle_destinations, 99990, 100001);
+    assert_false(sched_dest_get(s, 0, SLICE("d0"), &info));
+    assert_true(sched_dest_get(s, 0, SLICE("d100000"), &info));
+    sched_free(s);
+}
+
+UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
+          cmocka_unit_test(postfix_tries_with_the_initial_window),
+          cmocka_unit_test(each_failed_probe_doubles_the_time),
+          cmocka_unit_test(the_log_is_told_until_when),
+          cmocka_unit_test(it_starts_as_an_unknown_one_or_as_narrow_as_it_was),
+          cmocka_unit_test(parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well),
+          cmocka_unit_test(what_was_learned_outlives_an_empty_queue_and_fades),
+          cmocka_unit_test(without_memory_each_pause_starts_afresh),
+          cmocka_unit_test(a_known_bad_site_is_still_probed_after_a_pause),
+          cmocka_unit_test(after_its_time_all_is_forgotten),
+          cmocka_unit_test(the_oldest_are_freed_a_few_at_a_time),
+          cmocka_unit_test(no_more_are_remembered_than_the_limit))
