@@ -11,6 +11,7 @@
 
 #include "buf.h"
 #include "check.h"
+#include "gate.h"
 #include "listing.h"
 #include "mem.h"
 #include "question.h"
@@ -216,10 +217,19 @@ static bool go_offline(struct ask *a, json_t **answer)
     return rc == 0;
 }
 
+/* Can the spool alone answer? */
+static bool spool_knows(const char *op)
+{
+    return listing_knows(op) || strcmp(op, "why") == 0;
+}
+
 static unsigned ask_spool(struct ask *a, const json_t *question, json_t **ret_answer)
 {
     struct wall now = {(int64_t)(words_now() * (double)US_PER_S)};
 
+    if (strcmp(member_text(question, "op"), "why") == 0) {
+        return gate_ask_offline(a->spool, a->conf, question, now, ret_answer);
+    }
     return listing_ask(a->spool, question, now, ret_answer);
 }
 
@@ -231,7 +241,7 @@ unsigned ask_json(struct ask *a, const json_t *question, json_t **ret_answer)
         return ask_spool(a, question, ret_answer);
     }
     status = ask_http(a, question, NULL, NULL, ret_answer);
-    if (status == ASK_NO_DAEMON && listing_knows(member_text(question, "op")) &&
+    if (status == ASK_NO_DAEMON && spool_knows(member_text(question, "op")) &&
         go_offline(a, ret_answer)) {
         return ask_spool(a, question, ret_answer);
     }

@@ -12,12 +12,14 @@
 #include "queue_print.h"
 #include "rcpt_walk.h"
 #include "status_print.h"
+#include "why_print.h"
 #include "words.h"
 
 #define PAGE_MESSAGES      100
 #define PAGE_RECIPIENTS    50   /* of each message in a page */
 #define DESTINATIONS_MAX   1000 /* in one answer, and the API gives no more */
 #define STATUS_SITES_SHOWN 20
+#define WHY_PAGES_MAX      20 /* of recipients that are looked at for people */
 
 /* ---- what all of them share ----------------------------------------------------------------- */
 
@@ -234,7 +236,7 @@ static int show_one(struct ask *ask, const struct args *a, const char *id)
         rcpt_walk_init(&w, ask, message, ARGS_ALL);
         message_print_head(stdout, message, now);
         while ((rcpt = rcpt_walk_next(&w)) != NULL) {
-            message_print_rcpt(stdout, message, rcpt, now);
+            message_print_rcpt(stdout, rcpt, now);
         }
         status = rcpt_walk_fini(&w);
     }
@@ -324,33 +326,6 @@ int run_cat(const struct command *c, const struct args *a)
 
 /* ---- why ------------------------------------------------------------------------------------ */
 
-static int why_message(struct ask *ask, const struct args *a)
-{
-    double now = words_now();
-    json_t *message, *rcpt;
-    size_t i;
-    int status = EX_OK;
-
-    message = ask_or_say(ask, json_pack("{s:s, s:s}", "op", "why", "id", a->words[0]), &status);
-    if (message == NULL) {
-        return status;
-    }
-    if (a->json) {
-        put_json(stdout, message);
-    } else {
-        message_print_head(stdout, message, now);
-        json_array_foreach(json_object_get(message, "recipients"), i, rcpt)
-        {
-            message_print_rcpt(stdout, message, rcpt, now);
-        }
-        if (json_object_get(message, "next_recipient") != NULL) {
-            puts("  ... and more recipients");
-        }
-    }
-    json_decref(message);
-    return EX_OK;
-}
-
 /* Each destination that the scheduler has in memory, until `on_site` returns false. */
 static int each_site(struct ask *ask, bool (*on_site)(void *arg, const json_t *site), void *arg)
 {
@@ -378,60 +353,97 @@ static int each_site(struct ask *ask, bool (*on_site)(void *arg, const json_t *s
     return EX_OK;
 }
 
-struct wanted_site {
-    const struct args *args;
-    bool found;
-};
-
-static bool print_wanted_site(void *arg, const json_t *site)
+/* Page after page of the recipients; a message that is delivered meanwhile just ends. */
+static int why_message(struct ask *ask, const struct args *a)
 {
-    struct wanted_site *w = arg;
-    struct slice nexthop = slice_string(w->args->words[0]);
-    struct slice transport = slice_cut(&nexthop, '/');
+    struct why_print w = {0};
+    json_t *after = NULL, *page;
+    unsigned pages = 0;
+    int status = EX_OK;
 
-    if (slice_equal(transport, slice_string(member_text(site, "transport"))) &&
-        slice_equal_nocase(nexthop, slice_string(member_text(site, "destination")))) {
-        w->found = true;
-        if (w->args->json) {
-            put_json(stdout, site);
-        } else {
-            site_print(stdout, site, words_now());
+    do {
+        page = ask_or_say(
+            ask,
+            json_pack("{s:s, s:s, s:o*}", "op", "why", "id", a->words[0], "after_recipient", after),
+            &status);
+        after = NULL;
+        if (page == NULL) {
+            break;
         }
+        after = json_incref(json_object_get(page, "next_recipient"));
+        if (a->json) {
+            put_json(stdout, page);
+            json_decref(page);
+        } else {
+            why_print_add(&w, page);
+        }
+    } while (after != NULL && (a->json || ++pages < WHY_PAGES_MAX));
+    json_decref(after);
+    if (status == EX_OK && !a->json) {
+        why_print_message(&w, stdout, words_now());
     }
-    return !w->found;
+    why_print_fini(&w);
+    return status == EX_OK && ask_is_offline(ask) ? EX_UNAVAILABLE : status;
+}
+
+/* The daemon is down: how much there is, and the exit status says that it is down. */
+static int why_site_offline(struct ask *ask, const struct args *a)
+{
+    int status = EX_OK;
+    json_t *answer = ask_or_say(
+        ask, json_pack("{s:s, s:{s:s}}", "op", "count", "filter", "destination", a->words[0]),
+        &status);
+
+    if (answer == NULL) {
+        return status;
+    }
+    if (a->json) {
+        put_json(stdout, answer);
+    } else {
+        put_text(stdout, a->words[0]);
+        printf(": %s in the queue; the daemon is not running, so nothing is delivered\n",
+               words_count(member_integer(answer, "count"), "message").text);
+    }
+    json_decref(answer);
+    return EX_UNAVAILABLE;
 }
 
 static int why_site(struct ask *ask, const struct args *a)
 {
-    struct wanted_site w = {.args = a};
-    const char *destination = a->words[0];
-    json_t *answer;
-    int status = each_site(ask, print_wanted_site, &w);
+    json_t *question =
+        json_pack("{s:s, s:{s:s}}", "op", "site", "filter", "destination", a->words[0]);
+    json_t *site, *count;
+    unsigned status;
+    int exit_status = EX_OK;
 
-    if (status != EX_OK || (w.found && a->json)) {
-        return status;
+    CHECK(question != NULL);
+    status = ask_json(ask, question, &site);
+    json_decref(question);
+    if (status == ASK_NO_DAEMON) {
+        json_decref(site);
+        return why_site_offline(ask, a);
     }
-    answer = ask_or_say(
-        ask, json_pack("{s:s, s:{s:s}}", "op", "count", "filter", "destination", destination),
-        &status);
-    if (answer == NULL) {
-        return status;
+    if (status != ASK_OK) {
+        return ask_failed(status, site);
     }
-    if (!a->json) {
-        if (!w.found) {
-            put_text(stdout, destination);
-            puts(": not in memory, none of its mail is being worked on");
-        }
-        printf("  %s in the queue\n", words_count(member_integer(answer, "count"), "message").text);
+    if (a->json) {
+        put_json(stdout, site);
+        json_decref(site);
+        return EX_OK;
     }
-    json_decref(answer);
-    return EX_OK;
+    count = ask_or_say(
+        ask, json_pack("{s:s, s:{s:s}}", "op", "count", "filter", "destination", a->words[0]),
+        &exit_status);
+    why_print_site(stdout, site, count, words_now());
+    json_decref(count);
+    json_decref(site);
+    return exit_status;
 }
 
-/* No queue id has a slash. */
+/* No queue id has one of these, and no domain or next hop is without. */
 static int look_why(struct ask *ask, const struct args *a)
 {
-    return strchr(a->words[0], '/') != NULL ? why_site(ask, a) : why_message(ask, a);
+    return strpbrk(a->words[0], "/.:[") != NULL ? why_site(ask, a) : why_message(ask, a);
 }
 
 int run_why(const struct command *c, const struct args *a)

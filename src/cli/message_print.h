@@ -12,7 +12,12 @@
 /* Everything but the recipients. */
 void message_print_head(FILE *out, const json_t *message, double now);
 
-/* One recipient; with its gates, if it has some. */
-void message_print_rcpt(FILE *out, const json_t *message, const json_t *rcpt, double now);
+/* One recipient. */
+void message_print_rcpt(FILE *out, const json_t *rcpt, double now);
+
+/* Of a recipient: ", 3 attempts, the last TIME", and the line with its last reason; nothing when
+ * there is none. */
+void message_print_attempts(FILE *out, const json_t *rcpt, double now);
+void message_print_reply(FILE *out, const json_t *rcpt);
 
 #endif

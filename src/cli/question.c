@@ -19,6 +19,7 @@ static const struct {
     {"count", false, "/v1/count", ""},
     {"destinations", false, "/v1/destinations", ""},
     {"sites", false, "/v1/sites", ""},
+    {"site", false, "/v1/site", ""},
     {"status", false, "/v1/status", ""},
     {"totals", false, "/v1/status", ""}, /* they are part of it */
     {"hold", true, "/v1/messages/hold", ""},

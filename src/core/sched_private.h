@@ -339,6 +339,9 @@ void message_free(struct sched *s, struct message *m);
 
 /* ---- sched_share.c */
 
+/* How many messages one destination may hold as things are. At least 1 while there is a place. */
+uint64_t share_threshold(const struct sched *s);
+
 /* Order of transport.wanting. */
 bool parking_less(const struct heap_node *a, const struct heap_node *b);
 

@@ -27,8 +27,7 @@ static uint64_t free_places(const struct sched *s)
     return taken < s->limits.message_active_limit ? s->limits.message_active_limit - taken : 0;
 }
 
-/* How many messages one destination may hold as things are. At least 1 while there is a place. */
-static uint64_t threshold(const struct sched *s)
+uint64_t share_threshold(const struct sched *s)
 {
     uint64_t places = free_places(s), share = places * s->limits.destination_share / 100;
 
@@ -61,7 +60,7 @@ bool sched_share_full(const struct sched *s, uint32_t transport, struct slice de
     if (d == NULL) {
         return false;
     }
-    return d->parking != NULL || (d->messages > 0 && d->messages >= threshold(s));
+    return d->parking != NULL || (d->messages > 0 && d->messages >= share_threshold(s));
 }
 
 /* ---- what is parked ------------------------------------------------------------------------- */
@@ -181,8 +180,8 @@ static struct peer *evictable(const struct sched *s, const struct message *m)
         return NULL;
     }
     d = peer_dest(p);
-    return d->state != DEST_DEAD && d->messages > threshold(s) && d->messages > low_water(d) &&
-                   tree_first(p->stripe->waiting) != &p->node
+    return d->state != DEST_DEAD && d->messages > share_threshold(s) &&
+                   d->messages > low_water(d) && tree_first(p->stripe->waiting) != &p->node
                ? p
                : NULL;
 }
@@ -237,7 +236,7 @@ static struct parking *next_turn(const struct sched *s)
 
 bool share_next_admit(struct sched *s, struct sched_action *a)
 {
-    uint64_t places = free_places(s), limit = threshold(s), max, room;
+    uint64_t places = free_places(s), limit = share_threshold(s), max, room;
     struct parking *parking;
     struct dest *d;
 

@@ -107,6 +107,23 @@ static void describe_unread(const struct message *m, struct sched_wait *w)
                                 .since = {m->queued_s * US_PER_S}});
 }
 
+void sched_why_dest(const struct sched *s, uint32_t transport, struct slice dest,
+                    struct sched_wait *ret_wait)
+{
+    const struct dest *d;
+
+    CHECK(transport < s->transport_count);
+    d = dest_find(s->transports[transport], dest);
+    *ret_wait = (struct sched_wait){.transport = transport, .dest = dest};
+    transport_gates(s->transports[transport], ret_wait);
+    if (d != NULL) {
+        dest_gates(d, ret_wait);
+        gate(ret_wait, (struct sched_gate){.type = SCHED_GATE_BEHIND,
+                                           .closed = d->waiting_count > 0,
+                                           .value = d->waiting_count});
+    }
+}
+
 /* ---- recipients ----------------------------------------------------------------------------- */
 
 #define GROUP_NONE UINT32_MAX

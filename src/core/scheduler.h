@@ -258,6 +258,9 @@ struct sched_dest_info {
     uint32_t window, window_max, busy, waiting; /* entries */
     double success, failure, failed_cohorts;
     struct mono since; /* dead, suspended or with a full window; us 0: it has room */
+    uint32_t messages; /* in memory */
+    uint64_t share;    /* how many it may have there as things are; UINT64_MAX: no shares */
+    bool parked;       /* more is parked */
     const struct window_limits *limits; /* lasts until the next fact */
     int64_t rate_delay_us;
     double per_second; /* deliveries that ended in the last minute or two; see pace.h */
@@ -318,6 +321,11 @@ struct sched_wait {
     struct sched_gate gates[SCHED_GATES_MAX];
     size_t gate_count;
 };
+
+/* The gates of a transport and of one of its destinations, as mail that comes now would meet them:
+ * behind everything that waits. A destination that is not in memory has none of its own. */
+void sched_why_dest(const struct sched *s, uint32_t transport, struct slice dest,
+                    struct sched_wait *ret_wait);
 
 /* Groups recipients of a message by what they wait for. `rcpts` are numbers in ascending order;
  * ret_group[i] is the place of rcpts[i] in ret_waits, which has room for `count`. Returns the

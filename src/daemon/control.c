@@ -378,6 +378,7 @@ static void get_request(struct control *c, struct evhttp_request *request, const
         {"/v1/status", "status", ASK_STATUS}, {"/metrics", "status", ASK_METRICS},
         {"/v1/messages", "list", ASK_JSON},   {"/v1/count", "count", ASK_JSON},
         {"/v1/sites", "sites", ASK_JSON},     {"/v1/destinations", "destinations", ASK_JSON},
+        {"/v1/site", "site", ASK_JSON},
     };
     struct slice rest, id;
     const char *op = "show";

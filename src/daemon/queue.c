@@ -551,6 +551,33 @@ static void flight_untried(struct queue *q, struct flight *f)
     flight_remove(&q->active, f);
 }
 
+/* For those who ask why a window is as it is. */
+static void remember(struct queue *q, const struct flight *f, const struct wire_result *m)
+{
+    struct sched_window_step step = sched_window_step(q->sched);
+    const struct wire_verdict *last = NULL;
+
+    for (uint32_t i = 0; i < m->verdict_count; i++) {
+        const struct wire_verdict *v = &m->verdicts[i];
+
+        /* Most often all recipients of an entry get the same reply. */
+        if ((v->kind == VERDICT_DEFERRED || v->kind == VERDICT_BOUNCED) &&
+            (last == NULL || !slice_equal(v->text, last->text))) {
+            history_add_reply(&q->history, f->transport, slice_string(f->dest), clock_wall(),
+                              v->status, v->relay, v->text);
+            last = v;
+        }
+    }
+    if (step.before != step.after) {
+        history_add_step(&q->history, f->transport, slice_string(f->dest),
+                         (struct history_step){.at = clock_wall(),
+                                               .before = step.before,
+                                               .after = step.after,
+                                               .why = step.after > step.before ? HISTORY_SUCCESS
+                                                                               : HISTORY_FAILURE});
+    }
+}
+
 /* destination_concurrency_feedback_debug: the numbers of a window after a result has changed them.
  * A destination that has drained has none any more. */
 static void log_feedback(const struct queue *q, const struct flight *f, enum sched_outcome outcome)
@@ -621,6 +648,7 @@ static bool take_result(struct queue *q, struct agent *agent, const struct wire_
     CHECK(
         sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, outcome, m->reason));
     log_feedback(q, f, outcome);
+    remember(q, f, m);
     flight_remove(&q->active, f);
     return true;
 }
@@ -1143,6 +1171,37 @@ static void defer_unattempted(struct queue *q, const struct sched_action *action
     buf_fini(&text);
 }
 
+static void remember_step(struct queue *q, const struct sched_action *a, uint32_t before,
+                          uint32_t after, enum history_why why)
+{
+    history_add_step(
+        &q->history, a->transport, a->dest,
+        (struct history_step){.at = clock_wall(), .before = before, .after = after, .why = why});
+}
+
+static void destination_died(struct queue *q, const struct sched_action *a)
+{
+    remember_step(q, a, a->window, 0, HISTORY_DEAD);
+    log_warning("%s/%.*s: destination is dead, no delivery for %" PRId64
+                " s, its window was %" PRIu32 ": %.*s",
+                q->transports[a->transport], SLICE_ARGS(a->dest),
+                us_seconds(a->until.us - clock_mono().us), a->window, SLICE_ARGS(a->reason));
+}
+
+static void destination_probed(struct queue *q, const struct sched_action *a)
+{
+    remember_step(q, a, 0, 1, HISTORY_PROBED);
+    log_info("%s/%.*s: destination is tried again with one delivery", q->transports[a->transport],
+             SLICE_ARGS(a->dest));
+}
+
+static void destination_revived(struct queue *q, const struct sched_action *a)
+{
+    remember_step(q, a, 0, a->window, HISTORY_REVIVED);
+    log_info("%s/%.*s: destination is alive, window %" PRIu32, q->transports[a->transport],
+             SLICE_ARGS(a->dest), a->window);
+}
+
 static void pull_decisions(struct queue *q)
 {
     struct sched_action action;
@@ -1178,17 +1237,13 @@ static void pull_decisions(struct queue *q)
             park_admit(q, &action);
             break;
         case SCHED_DEST_DEAD:
-            log_warning("%s/%.*s: destination is dead, no delivery for %" PRId64 " s: %.*s",
-                        q->transports[action.transport], SLICE_ARGS(action.dest),
-                        us_seconds(action.until.us - clock_mono().us), SLICE_ARGS(action.reason));
+            destination_died(q, &action);
             break;
         case SCHED_DEST_PROBED:
-            log_info("%s/%.*s: destination is tried again with one delivery",
-                     q->transports[action.transport], SLICE_ARGS(action.dest));
+            destination_probed(q, &action);
             break;
         case SCHED_DEST_REVIVED:
-            log_info("%s/%.*s: destination is alive, window %" PRIu32,
-                     q->transports[action.transport], SLICE_ARGS(action.dest), action.window);
+            destination_revived(q, &action);
             break;
         }
     }
@@ -1385,6 +1440,7 @@ static int queue_start(struct role *role)
     STAILQ_INIT(&q->flushes);
     park_begin(q);
     active_init(&q->active);
+    history_init(&q->history);
     rng_init(&q->rng, (uint64_t)clock_wall().us ^ ((uint64_t)getpid() << 40));
     buf_init(&error, WIRE_TEXT_MAX);
     rc = spool_open(role->conf->spool, SPOOL_OPEN_WRITE, &options, &error, &q->spool);
@@ -1564,6 +1620,7 @@ static void queue_end(struct role *role)
     pass_wanted_free(q);
     pass_sites_free(q);
     active_fini(&q->active);
+    history_fini(&q->history);
     for (uint32_t i = 0; i < q->transport_count; i++) {
         mem_free(q->transports[i]);
     }

@@ -18,8 +18,8 @@
  * them, and a crash in that time repeats what a crash in the sync would have repeated.
  *
  * This header is shared by queue.c (turns, agents, results), queue_pass.c (a message's pass: load,
- * end, reports), queue_park.c (mail that waits on disk for its destination's share) and queue_ask.c
- * (questions and commands of operators).
+ * end, reports), queue_park.c (mail that waits on disk for its destination's share), queue_ask.c
+ * (questions and commands of operators) and queue_why.c (why mail waits).
  */
 #ifndef DAEMON_QUEUE_H
 #define DAEMON_QUEUE_H
@@ -28,10 +28,13 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include <jansson.h>
+
 #include "active.h"
 #include "channel.h"
 #include "conf.h"
 #include "hash.h"
+#include "history.h"
 #include "retry.h"
 #include "rng.h"
 #include "role.h"
@@ -126,6 +129,7 @@ struct queue {
     struct spool *spool;
     struct sched *sched;
     struct active active;
+    struct history history;
     struct rng rng;
     STAILQ_HEAD(, step) batch; /* applied, not committed */
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
@@ -263,6 +267,14 @@ bool park_admit_some(struct queue *q);
 void park_begin(struct queue *q);
 bool park_tell_some(struct queue *q);
 void park_end(struct queue *q);
+
+/* ---- queue_why.c ---- */
+
+/* Answer "why" (of a message), "sites" (all in memory, by pages) and "site" (one, with all that is
+ * known of it). As listing_ask. */
+unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer);
 
 /* ---- queue_ask.c ---- */
 

@@ -67,7 +67,9 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
 
     switch (change) {
     case CHANGE_HOLD:
-        return spool_hold(q->spool, id, SLICE("held by an operator"));
+        rc = spool_hold(q->spool, id, SLICE("held by an operator"));
+        /* Held mail is due when it was held, so that it is known since when. */
+        return rc != 0 ? rc : spool_set_due(q->spool, id, clock_wall());
     case CHANGE_RELEASE:
         return spool_release(q->spool, id, clock_wall());
     case CHANGE_DELETE:
@@ -374,112 +376,6 @@ bool ask_flush_some(struct queue *q)
 
 /* ---- what the scheduler knows --------------------------------------------------------------- */
 
-static double seconds_from_now(struct mono t)
-{
-    return (double)(t.us - clock_mono().us) / (double)US_PER_S;
-}
-
-static json_t *dest_json(struct queue *q, const struct sched_dest_info *info)
-{
-    static const char *const names[] = {
-        [SCHED_DEST_READY] = "ready",         [SCHED_DEST_DEAD_UNTIL] = "dead",
-        [SCHED_DEST_SUSPENDED] = "suspended", [SCHED_DEST_PROBING] = "probing",
-        [SCHED_DEST_IDLE] = "idle",
-    };
-    json_t *object = json_pack(
-        "{s:s, s:o, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}", "transport",
-        q->transports[info->transport], "destination", listing_text(info->dest), "state",
-        names[info->state], "window", (int)info->window, "window_max", (int)info->window_max,
-        "busy", (int)info->busy, "waiting", (int)info->waiting, "success", info->success, "failure",
-        info->failure, "failed_cohorts", info->failed_cohorts);
-
-    if (info->until.us != 0) {
-        set(object, "seconds_left", json_real(seconds_from_now(info->until)));
-    }
-    if (info->reason.len > 0) {
-        set(object, "reason", listing_text(info->reason));
-    }
-    return object;
-}
-
-static unsigned ask_sites(struct queue *q, const json_t *question, json_t **ret_answer)
-{
-    json_t *array = json_array();
-    struct sched_dest_info info;
-    json_int_t given = json_integer_value(json_object_get(question, "cursor"));
-    uint64_t cursor = given > 0 ? (uint64_t)given : 0;
-    bool more = false;
-
-    while (sched_dest_each(q->sched, &cursor, &info)) {
-        CHECK(json_array_append_new(array, dest_json(q, &info)) == 0);
-        if (json_array_size(array) == LISTING_PAGE_MAX) {
-            more = true;
-            break;
-        }
-    }
-    *ret_answer = json_pack("{s:o}", "sites", array);
-    if (more) {
-        set(*ret_answer, "cursor", json_integer((json_int_t)cursor));
-    }
-    return 200;
-}
-
-static json_t *gate_json(const struct sched_gate *gate)
-{
-    static const char *const names[] = {
-        [SCHED_GATE_BUSY] = "being delivered",
-        [SCHED_GATE_UNREAD] = "waits for room in memory",
-        [SCHED_GATE_TRANSPORT_DEAD] = "transport is down",
-        [SCHED_GATE_TRANSPORT_LIMIT] = "transport's deliveries",
-        [SCHED_GATE_TRANSPORT_RATE] = "transport's rate",
-        [SCHED_GATE_DEST_DEAD] = "destination is dead",
-        [SCHED_GATE_DEST_RATE] = "destination's rate",
-        [SCHED_GATE_WINDOW] = "destination's window",
-        [SCHED_GATE_BEHIND] = "behind other mail",
-    };
-    json_t *object = json_pack("{s:s, s:b}", "gate", names[gate->type], "closed", gate->closed);
-
-    set(object, "value", json_integer((json_int_t)gate->value));
-    if (gate->limit > 0) {
-        set(object, "limit", json_integer((json_int_t)gate->limit));
-    }
-    if (gate->until.us != 0 && gate->until.us != US_FOREVER) {
-        set(object, "seconds_left", json_real(seconds_from_now(gate->until)));
-    }
-    return object;
-}
-
-/* The reasons of a message in the scheduler; one that is on disk has its own in "show". */
-static unsigned ask_why(struct queue *q, const json_t *question, json_t **ret_answer)
-{
-    json_t *show = json_pack("{s:s, s:O?}", "op", "show", "id", json_object_get(question, "id"));
-    unsigned status = listing_ask(q->spool, show, clock_wall(), ret_answer);
-    struct msg_id id;
-    size_t i;
-    json_t *rcpt;
-
-    json_decref(show);
-    if (status != 200) {
-        return status;
-    }
-    CHECK(spool_id_parse(slice_string(json_string_value(json_object_get(*ret_answer, "queue_id"))),
-                         &id));
-    json_array_foreach(json_object_get(*ret_answer, "recipients"), i, rcpt)
-    {
-        uint32_t n = (uint32_t)json_integer_value(json_object_get(rcpt, "n")), group;
-        struct sched_wait wait;
-        json_t *array = json_array();
-
-        if (sched_why(q->sched, (struct sched_msg){id.n}, &n, 1, &group, &wait) > 0) {
-            for (size_t j = 0; j < wait.gate_count; j++) {
-                CHECK(json_array_append_new(array, gate_json(&wait.gates[j])) == 0);
-            }
-        }
-        set(rcpt, "gates", array);
-    }
-    return 200;
-}
-
 static unsigned ask_status(struct queue *q, json_t **ret_answer)
 {
     struct sched_totals t = sched_totals(q->sched);
@@ -553,10 +449,13 @@ static unsigned answer_op(struct queue *q, const json_t *question, struct buf *b
         return ask_status(q, ret_answer);
     }
     if (strcmp(op, "sites") == 0) {
-        return ask_sites(q, question, ret_answer);
+        return why_sites(q, question, ret_answer);
+    }
+    if (strcmp(op, "site") == 0) {
+        return why_site(q, question, ret_answer);
     }
     if (strcmp(op, "why") == 0) {
-        return ask_why(q, question, ret_answer);
+        return why_message(q, question, ret_answer);
     }
     if (strcmp(op, "cat") == 0) {
         return ask_cat(q, question, bytes, ret_fd, ret_answer);

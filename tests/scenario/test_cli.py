@@ -85,7 +85,7 @@ class Looking(Cli):
         self.assertIn("<b@example.net> pending", shown)
         self.assertIn("4.2.0", shown)
         self.assertIn("next attempt", shown)
-        self.assertIn("waits: not tried again before", d.cli("why", one, check=True).stdout)
+        self.assertIn("waits for it is not tried again before", d.cli("why", one, check=True).stdout)
         self.assertEqual(d.cli("show", "nonsense").returncode, 64)
         self.assertEqual(d.cli("show", one[:-1] + ("B" if one[-1] != "B" else "C")).returncode, 66)
 

@@ -17,7 +17,7 @@ static char *print(json_t *message, json_t *rcpt)
     assert_non_null(message);
     assert_non_null(rcpt);
     message_print_head(out, message, NOW);
-    message_print_rcpt(out, message, rcpt, NOW);
+    message_print_rcpt(out, rcpt, NOW);
     assert_int_equal(fclose(out), 0);
     json_decref(message);
     json_decref(rcpt);
@@ -51,51 +51,4 @@ static void a_deferred_message_shows_its_reasons_and_times(void **state)
     free(text);
 }
 
-static void gates_say_what_a_recipient_waits_for(void **state)
-{
-    json_t *gates =
-        json_pack("[{s:s, s:b, s:i, s:i}, {s:s, s:b, s:i, s:f}]", "gate", "transport's deliveries",
-                  "closed", 0, "value", 3, "limit", 100, "gate", "destination is dead", "closed", 1,
-                  "value", 0, "seconds_left", 192.0);
-    char *text =
-        print(json_pack("{s:s, s:s, s:s}", "queue_id", "A", "queue_name", "active", "reason", "r"),
-              json_pack("{s:i, s:s, s:s, s:o}", "n", 1, "address", "b@x", "state", "pending",
-                        "gates", gates));
-
-    (void)state;
-    assert_string_equal(text, "A: active\n"
-                              "  reason        r\n"
-                              "  1 <b@x> pending, not routed yet\n"
-                              "         ok: transport's deliveries, 3 of 100\n"
-                              "      waits: destination is dead, for 3m 12s more\n");
-    free(text);
-}
-
-static void what_is_not_in_memory_waits_for_something_else(void **state)
-{
-    static const struct {
-        const char *queue;
-        double next_attempt;
-        const char *want;
-    } rows[] = {
-        {"hold", 0, "waits: on hold, until it is released\n"},
-        {"corrupt", 0, "waits: it can't be delivered as it is\n"},
-        {"deferred", NOW + 300, "waits: not tried again before 2025-11-20 13:07:04 (in 5m)\n"},
-        {"deferred", NOW - 1, "waits: due, and not yet in memory"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char *text = print(json_pack("{s:s, s:s, s:f}", "queue_id", "A", "queue_name",
-                                     rows[i].queue, "next_attempt", rows[i].next_attempt),
-                           json_pack("{s:i, s:s, s:s, s:[]}", "n", 1, "address", "b@x", "state",
-                                     "pending", "gates"));
-
-        assert_non_null(strstr(text, rows[i].want));
-        free(text);
-    }
-}
-
-UNIT_MAIN(cmocka_unit_test(a_deferred_message_shows_its_reasons_and_times),
-          cmocka_unit_test(gates_say_what_a_recipient_waits_for),
-          cmocka_unit_test(what_is_not_in_memory_waits_for_something_else))
+UNIT_MAIN(cmocka_unit_test(a_deferred_message_shows_its_reasons_and_times))

@@ -1180,6 +1180,11 @@ static void questions_that_make_no_sense_are_refused(void **state)
         {"{\"op\":\"list\",\"max\":0}", 200},
         {"{\"op\":\"list\",\"max\":-1}", 200},
         {"{\"op\":\"sites\",\"cursor\":-5}", 200},
+        {"{\"op\":\"site\"}", 400},
+        {"{\"op\":\"site\",\"filter\":{\"destination\":7}}", 400},
+        {"{\"op\":\"site\",\"filter\":{\"destination\":\"smtp/\"}}", 404},
+        {"{\"op\":\"site\",\"filter\":{\"destination\":\"none/x\"}}", 404},
+        {"{\"op\":\"site\",\"filter\":{\"destination\":\"x\"}}", 200},
     };
 
     (void)state;
@@ -1204,9 +1209,10 @@ static void the_state_of_all_can_be_seen(void **state)
     assert_string_equal(text(json_array_get(json_object_get(a, "sites"), 0), "destination"),
                         "there.test");
     a = ask(200, "{\"op\":\"why\",\"id\":\"%s\"}", id);
-    a = json_array_get(json_object_get(a, "recipients"), 0);
-    assert_string_equal(text(json_array_get(json_object_get(a, "gates"), 0), "gate"),
-                        "being delivered");
+    assert_int_equal(number(json_array_get(json_object_get(a, "recipients"), 0), "group"), 0);
+    a = json_array_get(json_object_get(a, "groups"), 0);
+    assert_string_equal(text(a, "binds"), "delivering");
+    assert_int_equal(number(a, "recipients"), 1);
     a = ask(200, "{\"op\":\"list\",\"filter\":{\"recipient\":\"@there.test\"}}");
     assert_int_equal(json_array_size(json_object_get(a, "messages")), 1);
     a = ask(200, "{\"op\":\"count\",\"filter\":{\"state\":[\"hold\"]}}");

@@ -1,0 +1,30 @@
+/*
+ * What mail waits for, for people. The members are those of docs/api.md. `now` is seconds since
+ * 1970.
+ */
+#ifndef CLI_WHY_PRINT_H
+#define CLI_WHY_PRINT_H
+
+#include <stdio.h>
+
+#include <jansson.h>
+
+#define WHY_GROUPS_SHOWN 10
+#define WHY_NAMES_SHOWN  3 /* recipients named of a group */
+
+/* A message, gathered from pages of its recipients; zeroed at its start. Fields are private. */
+struct why_print {
+    json_t *first;  /* owned; the first page */
+    json_t *groups; /* owned; of all pages, those that are alike as one */
+    json_t *last;   /* owned; "next_recipient" of the last page, if it has one */
+};
+
+/* Take over the answer to "why". */
+void why_print_add(struct why_print *w, json_t *page);
+void why_print_message(const struct why_print *w, FILE *out, double now);
+void why_print_fini(struct why_print *w);
+
+/* A destination: the answers to "site" and to "count" (may be NULL). */
+void why_print_site(FILE *out, const json_t *site, const json_t *count, double now);
+
+#endif

@@ -1,0 +1,385 @@
+#include "gate.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "clock.h"
+#include "hash.h"
+#include "listing.h"
+#include "mem.h"
+#include "route.h"
+
+static void set(json_t *object, const char *name, json_t *value)
+{
+    CHECK(json_object_set_new(object, name, value) == 0);
+}
+
+/* ---- one gate ------------------------------------------------------------------------------- */
+
+json_t *gate_new(const char *name, bool closed)
+{
+    json_t *gate = json_pack("{s:s, s:b}", "gate", name, "closed", (int)closed);
+
+    CHECK(gate != NULL);
+    return gate;
+}
+
+void gate_count(json_t *gate, uint64_t value, uint64_t limit)
+{
+    set(gate, "value", json_integer((json_int_t)value));
+    if (limit > 0) {
+        set(gate, "limit", json_integer((json_int_t)limit));
+    }
+}
+
+static void set_time(json_t *gate, const char *name, struct wall t)
+{
+    if (t.us != 0 && t.us != US_FOREVER) {
+        set(gate, name, json_real((double)t.us / (double)US_PER_S));
+    }
+}
+
+void gate_times(json_t *gate, struct wall since, struct wall until)
+{
+    set_time(gate, "since", since);
+    set_time(gate, "until", until);
+}
+
+void gate_say(json_t *gate, const char *member, const char *format, ...)
+{
+    va_list args;
+    struct buf text;
+
+    buf_init(&text, 16384);
+    va_start(args, format);
+    (void)buf_addv(&text, format, args); /* reasons and names are far shorter */
+    va_end(args);
+    set(gate, member, listing_text(buf_slice(&text)));
+    buf_fini(&text);
+}
+
+struct gate_clock gate_clock(struct wall t, struct wall now)
+{
+    time_t seconds = (time_t)(us_seconds(t.us) + clock_zone(t));
+    int64_t away = t.us > now.us ? t.us - now.us : now.us - t.us;
+    struct gate_clock c = {.text = ""};
+    struct tm tm;
+
+    if (gmtime_r(&seconds, &tm) != NULL) {
+        (void)strftime(c.text, sizeof c.text,
+                       away < 12 * 3600 * US_PER_S ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S",
+                       &tm); /* fits */
+    }
+    return c;
+}
+
+struct gate_clock gate_interval(int64_t us)
+{
+    struct gate_clock c;
+    double s = (double)us / (double)US_PER_S;
+
+    if (s < 10) {
+        (void)snprintf(c.text, sizeof c.text, "%.2gs", s); /* all of these fit */
+    } else if (s < 120) {
+        (void)snprintf(c.text, sizeof c.text, "%.0fs", s);
+    } else if (s < 7200) {
+        (void)snprintf(c.text, sizeof c.text, "%.0fm", s / 60);
+    } else {
+        (void)snprintf(c.text, sizeof c.text, "%.1fh", s / 3600);
+    }
+    return c;
+}
+
+/* ---- what the spool knows ------------------------------------------------------------------- */
+
+static json_t *held(const struct spool_message *m, const char *id)
+{
+    json_t *gate = gate_new("held", true);
+
+    gate_times(gate, m->due, (struct wall){0}); /* held mail is due since it is held */
+    gate_say(gate, "text", "it is on hold: %.*s", SLICE_ARGS(m->reason));
+    gate_say(gate, "advice",
+             "It stays until somebody releases it: sluice release %s. To get rid of it: sluice "
+             "delete %s",
+             id, id);
+    return gate;
+}
+
+static json_t *corrupt(const struct spool_message *m, const char *id)
+{
+    json_t *gate = gate_new("corrupt", true);
+
+    gate_times(gate, m->due, (struct wall){0});
+    gate_say(gate, "text", "it can't be decoded, and was set aside: %.*s", SLICE_ARGS(m->reason));
+    gate_say(gate, "advice",
+             "It is kept for you to look at: sluice cat %s prints what can be read. When it is "
+             "dealt with: sluice delete %s",
+             id, id);
+    return gate;
+}
+
+static json_t *not_due(const struct conf *conf, const struct spool_message *m,
+                       const char *destination, struct wall now)
+{
+    json_t *gate = gate_new("not_due", m->due.us > now.us);
+    struct gate_clock due = gate_clock(m->due, now);
+
+    gate_times(gate, (struct wall){0}, m->due.us > now.us ? m->due : (struct wall){0});
+    if (m->due.us > now.us) {
+        gate_say(gate, "text",
+                 "it is not tried again before %s: the wait grows with the age of the message, "
+                 "from minimal_backoff_time (%s) to maximal_backoff_time (%s)",
+                 due.text, gate_interval(conf->minimal_backoff_time_us).text,
+                 gate_interval(conf->maximal_backoff_time_us).text);
+        gate_say(gate, "advice",
+                 "Nothing has to be done: the next attempt is at %s by itself. When the cause of "
+                 "the failure is gone, you may try at once: sluice flush %s",
+                 due.text, destination);
+    } else {
+        gate_say(gate, "text", "it is due since %s", due.text);
+    }
+    return gate;
+}
+
+static json_t *parked(const struct spool_message *m, const char *destination)
+{
+    json_t *gate = gate_new("parked", true);
+
+    gate_times(gate, (struct wall){0}, m->due);
+    gate_say(gate, "text",
+             "%s has its full share of the messages in memory; this one waits on disk, the oldest "
+             "go first",
+             destination);
+    gate_say(gate, "advice",
+             "Nothing has to be done: it goes on as others for %s leave. What holds those up: "
+             "sluice why %s",
+             destination, destination);
+    return gate;
+}
+
+static bool is_deferred_transport(const struct conf *conf, const char *transport)
+{
+    for (size_t i = 0; i < conf->defer_transports.count; i++) {
+        if (strcmp(conf->defer_transports.items[i], transport) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static json_t *deferred_transport(const char *transport, const char *destination)
+{
+    json_t *gate = gate_new("defer_transports", true);
+
+    gate_say(gate, "text", "mail by %s is not tried before it is asked for (defer_transports)",
+             transport);
+    gate_say(gate, "advice", "To ask for it: sluice flush %s", destination);
+    return gate;
+}
+
+static void append(json_t *array, json_t *value)
+{
+    CHECK(json_array_append_new(array, value) == 0);
+}
+
+static void add_spool_gates(json_t *gates, const struct conf *conf, const struct spool_message *m,
+                            const char *transport, const char *destination, struct wall now)
+{
+    char id[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(m->id, id);
+    switch (m->state) {
+    case SPOOL_HOLD:
+        append(gates, held(m, id));
+        break;
+    case SPOOL_CORRUPT:
+        append(gates, corrupt(m, id));
+        break;
+    case SPOOL_INCOMING:
+    case SPOOL_DEFERRED:
+        append(gates,
+               m->parked.len > 0 ? parked(m, destination) : not_due(conf, m, destination, now));
+        if (is_deferred_transport(conf, transport)) {
+            append(gates, deferred_transport(transport, destination));
+        }
+        break;
+    }
+}
+
+static void keep(struct slice *text, char *room, size_t size)
+{
+    CHECK(text->len <= size);
+    if (text->len > 0) {
+        memcpy(room, text->ptr, text->len);
+    }
+    text->ptr = room;
+}
+
+bool gate_read(struct spool *sp, const json_t *show, struct gate_message *ret_message)
+{
+    struct spool_message *m = &ret_message->message;
+    const char *text = json_string_value(json_object_get(show, "queue_id"));
+    struct msg_id id;
+
+    if (text == NULL || !spool_id_parse(slice_string(text), &id) || spool_read(sp, id, m) != 0) {
+        return false;
+    }
+    keep(&m->reason, ret_message->reason, sizeof ret_message->reason);
+    keep(&m->parked, ret_message->parked, sizeof ret_message->parked);
+    return true;
+}
+
+/* ---- groups of recipients ------------------------------------------------------------------- */
+
+struct group {
+    char *key; /* owned: transport, NUL, destination */
+    json_int_t index;
+    UT_hash_handle hh;
+};
+
+static struct group *group_find(struct group *groups, const char *key, size_t len)
+{
+    struct group *g;
+
+    HASH_FIND(hh, groups, key, len, g);
+    return g;
+}
+
+/* Its place in "groups", where it is made when it is missing. */
+static json_int_t group_need(struct group **groups, json_t *array, const struct conf *conf,
+                             const struct spool_message *m, const struct route *route,
+                             struct wall now)
+{
+    struct group *g;
+    json_t *group, *gates = json_array();
+    struct buf key, name;
+
+    buf_init(&key, 4096);
+    buf_init(&name, 4096);
+    (void)buf_addf(&key, "%s%c%s", route->transport, '\0', route->destination); /* fits */
+    (void)buf_addf(&name, "%s/%s", route->transport, route->nexthop);           /* fits */
+    g = group_find(*groups, buf_cstr(&key), buf_len(&key));
+    if (g == NULL) {
+        g = mem_new(sizeof *g);
+        g->index = (json_int_t)json_array_size(array);
+        g->key = mem_copy(buf_cstr(&key), buf_len(&key));
+        HASH_ADD_KEYPTR(hh, *groups, g->key, buf_len(&key), g);
+        add_spool_gates(gates, conf, m, route->transport, buf_cstr(&name), now);
+        group = json_pack("{s:s, s:i, s:O}", "transport", route->transport, "recipients", 0,
+                          "gates", gates);
+        set(group, "destination", listing_text(slice_string(route->destination)));
+        set(group, "nexthop", listing_text(slice_string(route->nexthop)));
+        append(array, group);
+    }
+    json_decref(gates);
+    buf_fini(&key);
+    buf_fini(&name);
+    return g->index;
+}
+
+void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spool_message *m,
+                        struct wall now)
+{
+    json_t *groups = json_array(), *rcpt;
+    struct group *index = NULL, *g, *next;
+    struct route route;
+    size_t i;
+
+    json_array_foreach(json_object_get(show, "recipients"), i, rcpt)
+    {
+        const char *address = json_string_value(json_object_get(rcpt, "address"));
+
+        if (gate_rcpt_is_pending(rcpt)) {
+            route_address(conf, slice_string(address), &route);
+            gate_put_into(groups, rcpt, group_need(&index, groups, conf, m, &route, now));
+        }
+    }
+    HASH_ITER(hh, index, g, next)
+    {
+        HASH_DEL(index, g);
+        mem_free(g->key);
+        mem_free(g);
+    }
+    set(show, "groups", groups);
+}
+
+bool gate_rcpt_is_pending(const json_t *rcpt)
+{
+    const char *state = json_string_value(json_object_get(rcpt, "state"));
+
+    return state != NULL && strcmp(state, "pending") == 0;
+}
+
+void gate_put_into(json_t *groups, json_t *rcpt, json_int_t index)
+{
+    json_t *group = json_array_get(groups, (size_t)index);
+
+    CHECK(group != NULL);
+    set(rcpt, "group", json_integer(index));
+    set(group, "recipients",
+        json_integer(json_integer_value(json_object_get(group, "recipients")) + 1));
+}
+
+void gate_sum_up(json_t *group)
+{
+    json_t *gate, *binds = NULL;
+    double earliest = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(group, "gates"), i, gate)
+    {
+        const json_t *until = json_object_get(gate, "until");
+
+        if (json_is_true(json_object_get(gate, "closed"))) {
+            binds = binds != NULL ? binds : gate;
+            earliest = json_number_value(until) > earliest ? json_number_value(until) : earliest;
+        }
+    }
+    if (binds != NULL) {
+        CHECK(json_object_set(group, "binds", json_object_get(binds, "gate")) == 0);
+        if (json_object_get(binds, "advice") != NULL) {
+            CHECK(json_object_set(group, "advice", json_object_get(binds, "advice")) == 0);
+        }
+    }
+    if (earliest > 0) {
+        set(group, "earliest", json_real(earliest));
+    }
+}
+
+/* ---- without a daemon ----------------------------------------------------------------------- */
+
+unsigned gate_ask_offline(struct spool *sp, const struct conf *conf, const json_t *question,
+                          struct wall now, json_t **ret_answer)
+{
+    json_t *show = json_copy((json_t *)(uintptr_t)question), *group;
+    struct gate_message m;
+    unsigned status;
+    size_t i;
+
+    CHECK(show != NULL);
+    set(show, "op", json_string("show"));
+    status = listing_ask(sp, show, now, ret_answer);
+    json_decref(show);
+    if (status != 200) {
+        return status;
+    }
+    if (gate_read(sp, *ret_answer, &m)) {
+        gate_group_on_disk(*ret_answer, conf, &m.message, now);
+    }
+    json_array_foreach(json_object_get(*ret_answer, "groups"), i, group)
+    {
+        json_t *gate = gate_new("daemon", true);
+
+        gate_say(gate, "text", "the daemon is not running: nothing is delivered");
+        gate_say(gate, "advice",
+                 "Start it: systemctl start sluice. If it does not stay up, the "
+                 "log says why");
+        CHECK(json_array_insert_new(json_object_get(group, "gates"), 0, gate) == 0);
+        gate_sum_up(group);
+    }
+    return 200;
+}
