@@ -105,7 +105,6 @@ static struct sim_place *place_new(struct sim_places *p, const struct route *rou
     client = client_of(&policy);
     sim_site_init(&place->site, model, &client, p->events, sim_stream_seed(p->seed, key));
     sim_tally_init(&place->tally, place->key);
-    STAILQ_INIT(&place->parked);
     return place;
 }
 
@@ -193,16 +192,6 @@ void sim_places_rank(struct sim_places *p)
         sorted[i]->rank = i;
     }
     mem_free(sorted);
-}
-
-struct sim_place *sim_places_find(const struct sim_places *p, uint32_t transport, struct slice dest)
-{
-    struct route route = {.transport = conf_transport_at(p->conf, transport)->name};
-    char *key = key_of(&route, dest);
-    struct sim_place *place = place_find(p, key);
-
-    mem_free(key);
-    return place;
 }
 
 void sim_places_init(struct sim_places *p, const struct conf *conf, const struct workload *workload,

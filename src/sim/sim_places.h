@@ -10,7 +10,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "conf.h"
 #include "hash.h"
@@ -19,8 +18,6 @@
 #include "sim_tally.h"
 #include "tuning.h"
 #include "workload.h"
-
-struct sim_message;
 
 struct sim_place {
     char *key;          /* owned: transport/nexthop, in lower case; also its name */
@@ -31,10 +28,8 @@ struct sim_place {
     struct tuning_dest tuning;
     struct sim_site site;
     struct sim_tally tally;
-    uint32_t number;                   /* index in the list */
-    uint32_t rank;                     /* by name, after sim_places_rank */
-    STAILQ_HEAD(, sim_message) parked; /* the oldest first */
-    uint32_t parked_count;
+    uint32_t number; /* index in the list */
+    uint32_t rank;   /* by name, after sim_places_rank */
     UT_hash_handle hh;
 };
 
@@ -62,10 +57,6 @@ uint32_t sim_places_need(struct sim_places *p, struct slice domain,
 
 /* After the last sim_places_need: give each its rank. */
 void sim_places_rank(struct sim_places *p);
-
-/* By the scheduler's names; NULL when there is none. */
-struct sim_place *sim_places_find(const struct sim_places *p, uint32_t transport,
-                                  struct slice dest);
 
 /* The seed of one of several independent streams of random numbers, each with its own `name`. */
 uint64_t sim_stream_seed(uint64_t seed, const char *name);

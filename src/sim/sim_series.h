@@ -11,9 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_SERIES_MAX       1024 /* samples; even */
-#define SIM_SERIES_DESTS_MAX 16 /* destinations that are followed: those the workload names first  \
-                                 */
+#define SIM_SERIES_MAX 1024 /* samples; even */
+#define SIM_SERIES_DESTS_MAX                                                                       \
+    16 /* destinations that are followed: those the workload names first                           \
+        */
 
 /* Messages by state. */
 struct sim_series_queue {

@@ -11,10 +11,14 @@
 #include "retry.h"
 #include "rng.h"
 #include "sim_events.h"
+#include "sim_parking.h"
 #include "sim_places.h"
 
 /* Messages taken in before the scheduler decides again, as in the queue process. */
 #define IMPORTS_PER_TURN 64
+/* Of a message with more recipients the queue process does not read all to see whether they wait
+ * for one destination. */
+#define LOOKED_AT_MAX 100
 /* People behind a domain whose transport delivers to mailboxes one by one. */
 #define MAILBOXES        1000
 #define MAILBOX_NAME_MAX (16 + SCHED_DEST_NAME_MAX)
@@ -32,13 +36,18 @@ struct rcpt {
 };
 
 struct sim_message {
-    STAILQ_ENTRY(sim_message) link; /* of those that wait: new, or parked */
-    struct heap_node due_node;      /* of those deferred */
+    STAILQ_ENTRY(sim_message) link; /* of those that are new */
+    struct heap_node due_node;      /* of those deferred, parked ones included */
+    struct sim_parked parked;
     int64_t due_us, arrived_us, size_bytes;
     uint64_t number; /* from 1, by arrival */
     uint32_t slot, class, rcpt_count;
     uint32_t left; /* recipients that have not come to their end */
     uint32_t read; /* recipients looked at in this pass */
+    /* In this pass, recipients were deferred as their destination is dead (0, or the number of
+     * one), and for other reasons or for another destination. */
+    uint32_t suspended;
+    bool deferred_else;
     struct rcpt rcpts[];
 };
 
@@ -82,7 +91,8 @@ struct sim_world {
     STAILQ_HEAD(, sim_message) incoming;
     struct heap deferred;
     bool import_deferred; /* it is the deferred ones' turn */
-    uint32_t incoming_count, active_count, parked_count;
+    struct sim_parkings parkings;
+    uint32_t incoming_count, active_count;
     LIST_HEAD(, flight) flights;
 
     struct rng retry_rng;
@@ -143,6 +153,7 @@ static struct sim_message *message_new(struct sim_world *w, uint32_t class, uint
         slots_grow(w);
     }
     heap_node_init(&m->due_node);
+    sim_parked_init(&m->parked, w->messages_made + 1);
     m->slot = w->free_slots[--w->free_count];
     w->slots[m->slot] = m;
     m->number = ++w->messages_made;
@@ -163,6 +174,114 @@ static void message_free(struct sim_world *w, struct sim_message *m)
 static uint32_t messages_waiting(const struct sim_world *w)
 {
     return w->slot_size - w->free_count;
+}
+
+/* ---- where messages wait -------------------------------------------------------------------- */
+
+/* The scheduler's name of a recipient's destination; `room` is for one that is made up. The local
+ * part comes from the message and the recipient, so a retry finds the same mailbox. */
+static struct slice dest_of(const struct sim_message *m, uint32_t n, const struct sim_place *place,
+                            char room[MAILBOX_NAME_MAX])
+{
+    uint64_t mixed;
+    int len;
+
+    if (!place->per_mailbox) {
+        return place->dest;
+    }
+    mixed = (m->number * 1000003 + n) * UINT64_C(0x9e3779b97f4a7c15);
+    len = snprintf(room, MAILBOX_NAME_MAX, "u%u@%.*s", (unsigned)((mixed >> 32) % MAILBOXES),
+                   SLICE_ARGS(place->dest));
+    CHECK(len > 0 && len < MAILBOX_NAME_MAX);
+    return slice_of(room, (size_t)len);
+}
+
+static bool same_dest(const struct sim_world *w, const struct sim_message *m, uint32_t a,
+                      uint32_t b)
+{
+    const struct sim_place *place = w->places.list[m->rcpts[a - 1].place];
+    char rooms[2][MAILBOX_NAME_MAX];
+
+    return m->rcpts[a - 1].place == m->rcpts[b - 1].place &&
+           slice_equal(dest_of(m, a, place, rooms[0]), dest_of(m, b, place, rooms[1]));
+}
+
+/* When a message that was not delivered is due again: as old as it is, within bounds. */
+static int64_t back_off(struct sim_world *w, const struct sim_message *m)
+{
+    const struct conf *conf = w->options.conf;
+    int64_t age_us = now_of(w).us - m->arrived_us;
+
+    return us_add(now_of(w).us,
+                  retry_backoff(conf->minimal_backoff_time_us, conf->maximal_backoff_time_us,
+                                age_us, (unsigned)conf->retry_jitter, &w->retry_rng));
+}
+
+static void defer_until(struct sim_world *w, struct sim_message *m, int64_t due_us)
+{
+    m->due_us = due_us;
+    heap_add(&w->deferred, &m->due_node);
+}
+
+/* Until it is admitted, or looked at because it is due: in time to be given up. */
+static void park(struct sim_world *w, struct sim_message *m, uint32_t transport, struct slice dest)
+{
+    int64_t end_us = us_add(m->arrived_us, w->options.conf->maximal_queue_lifetime_us);
+    int64_t due_us = back_off(w, m);
+
+    sim_parking_add(&w->parkings, transport, dest, &m->parked);
+    defer_until(w, m, due_us < end_us ? due_us : end_us);
+}
+
+/* A destination by the scheduler's names. */
+struct dest_name {
+    uint32_t transport;
+    struct slice dest;
+    char room[MAILBOX_NAME_MAX];
+};
+
+/* Is the message to wait for the share of the one destination that all of it is for? */
+static bool waits_for_share(const struct sim_world *w, const struct sim_message *m,
+                            struct dest_name *ret)
+{
+    const struct sim_place *place;
+    uint32_t first = 0;
+
+    for (uint32_t n = 1; n <= m->rcpt_count; n++) {
+        if (m->rcpts[n - 1].place == RCPT_DONE) {
+            continue;
+        }
+        if (first != 0 && !same_dest(w, m, first, n)) {
+            return false;
+        }
+        first = first == 0 ? n : first;
+    }
+    CHECK(first != 0);
+    place = w->places.list[m->rcpts[first - 1].place];
+    ret->transport = place->transport;
+    ret->dest = dest_of(m, first, place, ret->room);
+    return sched_share_full(w->sched, ret->transport, ret->dest);
+}
+
+/* Unlike what the scheduler parks itself it must be told of this. */
+static void park_and_tell(struct sim_world *w, struct sim_message *m, uint32_t transport,
+                          struct slice dest)
+{
+    park(w, m, transport, dest);
+    sched_parked(w->sched, now_of(w), transport, dest);
+}
+
+/* A message has come. */
+static void enqueue(struct sim_world *w, struct sim_message *m)
+{
+    struct dest_name name;
+
+    if (waits_for_share(w, m, &name)) {
+        park_and_tell(w, m, name.transport, name.dest);
+    } else {
+        STAILQ_INSERT_TAIL(&w->incoming, m, link);
+        w->incoming_count++;
+    }
 }
 
 /* ---- arrivals ------------------------------------------------------------------------------- */
@@ -188,14 +307,13 @@ static void message_arrived(struct sim_world *w, struct sim_message *m)
          * would cost a set per message. */
         tally_arrival(&w->places.list[m->rcpts[i].place]->tally, w, first ? 1 : 0, 1);
     }
-    STAILQ_INSERT_TAIL(&w->incoming, m, link);
-    w->incoming_count++;
     if (messages_waiting(w) > w->result.queue_peak) {
         w->result.queue_peak = messages_waiting(w);
     }
     if (hooks->arrived != NULL) {
         hooks->arrived(hooks->arg, now_of(w), m->number, m->rcpt_count);
     }
+    enqueue(w, m);
 }
 
 static void source_send(struct source *s)
@@ -357,6 +475,15 @@ static void settle(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n, 
     }
 }
 
+/* After an attempt: what is deferred waits for its back-off, not for its destination to get well.
+ */
+static void settle_attempted(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n,
+                             enum sim_fate fate)
+{
+    settle(w, m, rcpt_n, fate);
+    m->deferred_else |= fate == SIM_FATE_DEFERRED;
+}
+
 /* ---- deliveries ----------------------------------------------------------------------------- */
 
 /* For each of the three that count it. */
@@ -424,8 +551,8 @@ static void attempt_done(struct sim_attempt *a)
     bool reached = a->result == SIM_TRY_REACHED;
 
     for (uint32_t i = 0; i < f->rcpt_count; i++) {
-        settle(w, f->message, f->rcpts[i],
-               reached ? verdict_on(f, f->rcpts[i]) : SIM_FATE_DEFERRED);
+        settle_attempted(w, f->message, f->rcpts[i],
+                         reached ? verdict_on(f, f->rcpts[i]) : SIM_FATE_DEFERRED);
     }
     if (!reached) {
         tally_failure(w, f);
@@ -476,7 +603,7 @@ static void deliver(struct sim_world *w, const struct sched_action *action)
     tally_busy(w, f, 1);
     if (fate_here(f->place->agent, &fate)) {
         for (uint32_t i = 0; i < count; i++) {
-            settle(w, m, f->rcpts[i], fate);
+            settle_attempted(w, m, f->rcpts[i], fate);
         }
         flight_end(w, f, SCHED_OK);
         return;
@@ -506,17 +633,6 @@ static int compare_readings(const void *a, const void *b)
         return x->place->rank < y->place->rank ? -1 : 1;
     }
     return x->n < y->n ? -1 : x->n > y->n;
-}
-
-/* The local part comes from the message and the recipient, so a retry finds the same mailbox. */
-static struct slice mailbox_name(const struct sim_message *m, const struct reading *r, char *room)
-{
-    uint64_t mixed = (m->number * 1000003 + r->n) * UINT64_C(0x9e3779b97f4a7c15);
-    int len = snprintf(room, MAILBOX_NAME_MAX, "u%u@%.*s", (unsigned)((mixed >> 32) % MAILBOXES),
-                       SLICE_ARGS(r->place->dest));
-
-    CHECK(len > 0 && len < MAILBOX_NAME_MAX);
-    return slice_of(room, (size_t)len);
 }
 
 static void tell_policies(struct sim_world *w, const struct reading *readings,
@@ -550,7 +666,7 @@ static void give_recipients(struct sim_world *w, struct sim_message *m, struct r
             if (names == NULL) {
                 names = mem_array(count, sizeof *names);
             }
-            rcpts[i].dest = mailbox_name(m, &readings[i], names[i]);
+            rcpts[i].dest = dest_of(m, readings[i].n, place, names[i]);
         }
     }
     sched_recipients(w->sched, now_of(w), id_of(m), rcpts, count, 0, m->read == m->rcpt_count);
@@ -580,35 +696,10 @@ static void read_recipients(struct sim_world *w, struct sim_message *m, uint32_t
 
 /* ---- the pass of a message ------------------------------------------------------------------ */
 
-static void park(struct sim_world *w, struct sim_message *m, struct sim_place *place)
-{
-    STAILQ_INSERT_TAIL(&place->parked, m, link);
-    place->parked_count++;
-    w->parked_count++;
-    sched_parked(w->sched, now_of(w), place->transport, place->dest);
-}
-
-/* The place that all of the message's recipients wait for, or NULL. */
-static struct sim_place *only_place(const struct sim_world *w, const struct sim_message *m)
-{
-    uint32_t place = RCPT_DONE;
-
-    for (uint32_t i = 0; i < m->rcpt_count; i++) {
-        if (m->rcpts[i].place == RCPT_DONE || m->rcpts[i].place == place) {
-            continue;
-        }
-        if (place != RCPT_DONE) {
-            return NULL;
-        }
-        place = m->rcpts[i].place;
-    }
-    CHECK(place != RCPT_DONE);
-    return w->places.list[place];
-}
-
 static void open_message(struct sim_world *w, struct sim_message *m)
 {
-    m->read = 0;
+    m->read = m->suspended = 0;
+    m->deferred_else = false;
     w->active_count++;
     if (w->active_count > w->result.active_peak) {
         w->result.active_peak = w->active_count;
@@ -616,61 +707,94 @@ static void open_message(struct sim_world *w, struct sim_message *m)
     sched_open(w->sched, now_of(w), id_of(m), m->left, false);
 }
 
-static void open_or_park(struct sim_world *w, struct sim_message *m)
+/* Mail that is as old as its lifetime when its pass ends goes back. */
+static void give_up_if_old(struct sim_world *w, struct sim_message *m)
 {
-    struct sim_place *place = only_place(w, m);
-
-    if (place != NULL && !place->per_mailbox &&
-        sched_share_full(w->sched, place->transport, place->dest)) {
-        park(w, m, place);
-    } else {
-        open_message(w, m);
+    if (now_of(w).us - m->arrived_us < w->options.conf->maximal_queue_lifetime_us) {
+        return;
+    }
+    for (uint32_t n = 1; n <= m->rcpt_count; n++) {
+        if (m->rcpts[n - 1].place != RCPT_DONE) {
+            settle(w, m, n, SIM_FATE_EXPIRED);
+        }
     }
 }
 
-/* Mail that is older than its lifetime after an attempt goes back; the rest waits for its age. */
+/* Nothing of it is in the scheduler any more: gone, deferred, or (for a dead destination alone)
+ * parked, to go on as soon as that is well. */
 static void end_pass(struct sim_world *w, struct sim_message *m)
 {
-    const struct conf *conf = w->options.conf;
-    int64_t now_us = now_of(w).us, age_us = now_us - m->arrived_us;
+    char room[MAILBOX_NAME_MAX];
 
-    w->active_count--;
-    if (m->left > 0 && age_us >= conf->maximal_queue_lifetime_us) {
-        for (uint32_t n = 1; n <= m->rcpt_count; n++) {
-            if (m->rcpts[n - 1].place != RCPT_DONE) {
-                settle(w, m, n, SIM_FATE_EXPIRED);
-            }
-        }
-    }
+    give_up_if_old(w, m);
     if (m->left == 0) {
         message_free(w, m);
+    } else if (m->suspended != 0 && !m->deferred_else) {
+        const struct sim_place *place = w->places.list[m->rcpts[m->suspended - 1].place];
+
+        park_and_tell(w, m, place->transport, dest_of(m, m->suspended, place, room));
+    } else {
+        defer_until(w, m, back_off(w, m));
+    }
+}
+
+/* The scheduler wants it parked, and knows that it is. */
+static void end_pass_parked(struct sim_world *w, struct sim_message *m,
+                            const struct sched_action *action)
+{
+    give_up_if_old(w, m);
+    if (m->left == 0) {
+        message_free(w, m);
+    } else {
+        park(w, m, action->transport, action->dest);
+    }
+}
+
+/* It has come, or is due. `was_parked`: it is looked at in time to be given up. */
+static void open_or_park(struct sim_world *w, struct sim_message *m, bool was_parked)
+{
+    struct dest_name name;
+
+    if ((m->left > LOOKED_AT_MAX && !was_parked) || !waits_for_share(w, m, &name)) {
+        open_message(w, m);
         return;
     }
-    m->due_us =
-        us_add(now_us, retry_backoff(conf->minimal_backoff_time_us, conf->maximal_backoff_time_us,
-                                     age_us, (unsigned)conf->retry_jitter, &w->retry_rng));
-    heap_add(&w->deferred, &m->due_node);
+    give_up_if_old(w, m);
+    if (m->left == 0) {
+        message_free(w, m);
+    } else {
+        park_and_tell(w, m, name.transport, name.dest);
+    }
 }
 
 static void admit(struct sim_world *w, const struct sched_action *action)
 {
-    struct sim_place *place = sim_places_find(&w->places, action->transport, action->dest);
-    uint32_t transport = action->transport, count = 0, max = action->max;
+    struct slice dest = slice_of(mem_copy(action->dest.ptr, action->dest.len), action->dest.len);
+    uint32_t transport = action->transport, max = action->max, count = 0;
+    struct sim_parked *first;
 
-    CHECK(place != NULL); /* the scheduler knows of parked mail from us alone */
-    while (count < max && place->parked_count > 0 && sched_has_room(w->sched)) {
-        struct sim_message *m = STAILQ_FIRST(&place->parked);
+    while ((first = sim_parking_first(&w->parkings, transport, dest)) != NULL && count < max) {
+        struct sim_message *m = CONTAINER_OF(first, struct sim_message, parked);
 
-        STAILQ_REMOVE_HEAD(&place->parked, link);
-        place->parked_count--;
-        w->parked_count--;
+        sim_parking_remove(&w->parkings, first);
+        heap_remove(&w->deferred, &m->due_node);
         open_message(w, m);
         count++;
     }
-    sched_admitted(w->sched, now_of(w), transport, place->dest, count, place->parked_count > 0);
+    sched_admitted(w->sched, now_of(w), transport, dest, count, first != NULL);
+    mem_free((char *)dest.ptr);
 }
 
 /* ---- decisions ------------------------------------------------------------------------------ */
+
+static void note_suspended(const struct sim_world *w, struct sim_message *m, uint32_t rcpt_n)
+{
+    if (m->suspended == 0) {
+        m->suspended = rcpt_n;
+    } else if (!same_dest(w, m, m->suspended, rcpt_n)) {
+        m->deferred_else = true;
+    }
+}
 
 static void defer_unattempted(struct sim_world *w, const struct sched_action *action)
 {
@@ -682,6 +806,7 @@ static void defer_unattempted(struct sim_world *w, const struct sched_action *ac
         w->result.total.unattempted++;
         w->classes[m->class].unattempted++;
         place->tally.unattempted++;
+        note_suspended(w, m, action->rcpts[i]);
         settle(w, m, action->rcpts[i], SIM_FATE_DEFERRED);
     }
 }
@@ -725,11 +850,12 @@ static void decide(struct sim_world *w, const struct sched_action *action)
         defer_unattempted(w, action);
         break;
     case SCHED_DONE:
+        w->active_count--;
         end_pass(w, m);
         break;
     case SCHED_PARK:
         w->active_count--;
-        park(w, m, only_place(w, m));
+        end_pass_parked(w, m, action);
         break;
     case SCHED_ADMIT:
         admit(w, action);
@@ -794,8 +920,13 @@ static bool import(struct sim_world *w)
             idle++;
         } else {
             idle = 0;
+            bool was_parked = m->parked.parking != NULL;
+
+            if (was_parked) {
+                sim_parking_remove(&w->parkings, &m->parked);
+            }
             imports++;
-            open_or_park(w, m);
+            open_or_park(w, m, was_parked);
         }
     }
     if (idle < 2 && !sched_has_room(w->sched)) {
@@ -826,8 +957,8 @@ static void sample(struct sim_world *w, struct mono until)
     struct sim_series_queue queue = {
         .incoming = w->incoming_count,
         .active = w->active_count,
-        .deferred = (uint32_t)w->deferred.count,
-        .parked = w->parked_count,
+        .deferred = (uint32_t)w->deferred.count - w->parkings.count,
+        .parked = w->parkings.count,
     };
     struct sim_series_dest dests[SIM_SERIES_DESTS_MAX];
     bool looked = false;
@@ -985,6 +1116,7 @@ struct sim_world *sim_world_new(const struct sim_options *options)
                     options->seed);
     STAILQ_INIT(&w->incoming);
     LIST_INIT(&w->flights);
+    sim_parkings_init(&w->parkings);
     heap_init(&w->deferred, due_sooner);
     rng_init(&w->retry_rng, sim_stream_seed(options->seed, "retry times"));
     sim_tally_init(&w->result.total, "all");
@@ -1021,6 +1153,7 @@ void sim_world_free(struct sim_world *w)
     for (uint32_t i = 0; i < w->slot_size; i++) {
         mem_free(w->slots[i]);
     }
+    sim_parkings_fini(&w->parkings);
     heap_fini(&w->deferred);
     sim_events_fini(&w->events);
     sched_free(w->sched);
