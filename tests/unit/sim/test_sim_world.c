@@ -127,7 +127,7 @@ static void the_next_host_is_tried(void **unused)
     struct test_world t;
 
     (void)unused;
-    test_world(&t, "",
+    test_world(&t, "smtp_connection_cache_on_demand = no\n",
                "site example.org hosts=4 bad=1:refuse setup=1ms\n"
                "arrivals some every=1s count=4000 to=example.org\n",
                7);
