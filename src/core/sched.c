@@ -922,7 +922,7 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
         return false;
     }
     t = d->transport;
-    p = PEER_OF(tree_first(d->stripe.waiting));
+    p = d->stripe.first;
     m = p->job->message;
     name_len = d->name_len;
     s->out_name = mem_copy(d->name, name_len);

@@ -43,20 +43,7 @@ static bool waiting_less(const struct tree_node *a, const struct tree_node *b)
     return order_before(&PEER_OF(a)->job->place, &PEER_OF(b)->job->place);
 }
 
-static uint32_t waiting_below(const struct tree_node *n)
-{
-    return n != NULL ? n->summary : 0;
-}
-
-static bool waiting_update(struct tree_node *n)
-{
-    uint32_t before = n->summary;
-
-    n->summary = waiting_below(n->left) + PEER_OF(n)->waiting_count + waiting_below(n->right);
-    return n->summary != before;
-}
-
-static const struct tree_type waiting_type = {waiting_less, waiting_update};
+static const struct tree_type waiting_type = {waiting_less, NULL};
 
 /* 0 for peers that the cycle of their job reaches before its start comes again, else 1. */
 static int lap(const struct peer *p)
@@ -68,12 +55,15 @@ static int lap(const struct peer *p)
 
 bool stripe_less(const struct heap_node *a, const struct heap_node *b)
 {
-    const struct peer *pa = CONTAINER_OF(a, struct stripe, ready)->first;
-    const struct peer *pb = CONTAINER_OF(b, struct stripe, ready)->first;
+    const struct stripe *sa = CONTAINER_OF(a, struct stripe, ready);
+    const struct stripe *sb = CONTAINER_OF(b, struct stripe, ready);
+    const struct peer *pa, *pb;
 
-    if (pa->job != pb->job) {
-        return order_before(&pa->job->place, &pb->job->place);
+    if (sa->place != sb->place) {
+        return order_before(sa->place, sb->place);
     }
+    pa = sa->first;
+    pb = sb->first;
     return lap(pa) != lap(pb) ? lap(pa) < lap(pb) : order_before(&pa->ring, &pb->ring);
 }
 
@@ -158,7 +148,31 @@ void dest_forget_old(struct sched *s)
     }
 }
 
-/* ---- the destinations ----------------------------------------------------------------------- */
+/* ---- stripes -------------------------------------------------------------------------------- */
+
+static void stripe_set_first(struct stripe *st, struct tree_node *node)
+{
+    st->first = node != NULL ? PEER_OF(node) : NULL;
+    st->place = node != NULL ? &st->first->job->place : NULL;
+}
+
+/* Refresh the destination after this. */
+static void stripe_add(struct stripe *st, struct peer *p, uint32_t priority)
+{
+    p->node.summary = p->waiting_count;
+    tree_add(&waiting_type, &st->waiting, &p->node, priority);
+    if (st->first == NULL || waiting_less(&p->node, &st->first->node)) {
+        stripe_set_first(st, &p->node);
+    }
+}
+
+static void stripe_remove(struct stripe *st, struct peer *p)
+{
+    if (st->first == p) {
+        stripe_set_first(st, tree_next(&p->node));
+    }
+    tree_remove(&waiting_type, &st->waiting, &p->node);
+}
 
 static void stripe_init(struct stripe *st, struct dest *d, struct lane *l)
 {
@@ -166,6 +180,8 @@ static void stripe_init(struct stripe *st, struct dest *d, struct lane *l)
     st->lane = l;
     heap_node_init(&st->ready);
 }
+
+/* ---- the destinations ----------------------------------------------------------------------- */
 
 struct dest *dest_need(struct transport *t, struct slice name)
 {
@@ -224,21 +240,15 @@ void dest_free(struct dest *d)
 /* Put it into its lane's heap or take it out. Open: the destination would take something of it. */
 static void stripe_refresh(struct stripe *st, bool open)
 {
-    struct tree_node *first = tree_first(st->waiting);
     struct heap *ready = &st->lane->ready;
+    bool wanted = open && st->first != NULL;
 
-    if (!open || first == NULL) {
-        if (heap_has(&st->ready)) {
-            heap_remove(ready, &st->ready);
-        }
-        st->first = NULL;
-    } else {
-        st->first = PEER_OF(first);
-        if (heap_has(&st->ready)) {
-            heap_moved(ready, &st->ready);
-        } else {
-            heap_add(ready, &st->ready);
-        }
+    if (wanted && heap_has(&st->ready)) {
+        heap_moved(ready, &st->ready);
+    } else if (wanted) {
+        heap_add(ready, &st->ready);
+    } else if (heap_has(&st->ready)) {
+        heap_remove(ready, &st->ready);
     }
     if (open && st->closed) {
         st->closed = false;
@@ -425,11 +435,11 @@ static struct peer *peer_find(const struct job *j, const struct stripe *st)
     const struct tree_node *node = st->waiting;
     const struct entry *e;
 
-    if (j->peers.last != NULL) {
-        struct peer *p = CONTAINER_OF(j->peers.last, struct peer, ring);
-        if (p->stripe == st) {
-            return p;
-        }
+    if (j->peers.last == NULL) {
+        return NULL;
+    }
+    if (CONTAINER_OF(j->peers.last, struct peer, ring)->stripe == st) {
+        return CONTAINER_OF(j->peers.last, struct peer, ring);
     }
     while (node != NULL) {
         struct peer *p = PEER_OF(node);
@@ -494,7 +504,7 @@ void job_peers_out(struct job *j)
             if (heap_has(&p->stripe->ready)) {
                 heap_remove(&j->lane->ready, &p->stripe->ready);
             }
-            tree_remove(&waiting_type, &p->stripe->waiting, &p->node);
+            stripe_remove(p->stripe, p);
         }
     }
 }
@@ -505,7 +515,7 @@ void job_peers_back(struct job *j)
         struct peer *p = CONTAINER_OF(n, struct peer, ring);
 
         if (!TAILQ_EMPTY(&p->waiting)) {
-            tree_add(&waiting_type, &p->stripe->waiting, &p->node, p->node.priority);
+            stripe_add(p->stripe, p, p->node.priority);
             dest_refresh(peer_dest(p));
         }
     }
@@ -522,12 +532,12 @@ static void peer_waiting_add(struct peer *p, int change)
     t->waiting += (uint32_t)change;
     t->sched->waiting_count += (uint32_t)change;
     if (p->waiting_count == 0) {
-        tree_remove(&waiting_type, &p->stripe->waiting, &p->node);
+        stripe_remove(p->stripe, p);
     } else if (p->waiting_count == 1 && change > 0) {
         p->since = t->sched->serial;
-        tree_add(&waiting_type, &p->stripe->waiting, &p->node, (uint32_t)rng_next(&t->sched->rng));
+        stripe_add(p->stripe, p, (uint32_t)rng_next(&t->sched->rng));
     } else {
-        tree_changed(&waiting_type, &p->node);
+        tree_weight_changed(&p->node, change);
     }
 }
 

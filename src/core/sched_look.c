@@ -243,7 +243,9 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     CHECK(d->closed == !dest_has_room(d));
     CHECK(d->stripe.closed == d->closed);
     CHECK(heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0));
-    CHECK(!heap_has(&d->stripe.ready) || &d->stripe.first->node == tree_first(d->stripe.waiting));
+    CHECK((d->stripe.first == NULL) == (d->stripe.waiting == NULL));
+    CHECK(d->stripe.first == NULL || &d->stripe.first->node == tree_first(d->stripe.waiting));
+    CHECK(d->stripe.first == NULL || d->stripe.place == &d->stripe.first->job->place);
     CHECK(d->draining == (d->state == DEST_DEAD && waiting > 0));
     CHECK((d->state == DEST_READY) == !heap_has(&d->timer.node));
     CHECK((d->state == DEST_DEAD || d->probing) == (d->reason != NULL));

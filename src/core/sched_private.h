@@ -91,10 +91,11 @@ struct parking {
 struct stripe {
     struct dest *dest;
     struct lane *lane;
-    struct tree_node *waiting; /* peers with waiting entries, by place of their job */
-    struct peer *first;        /* the first of them; kept as long as it is in lane.ready */
-    struct heap_node ready;    /* in lane.ready: open, with something waiting */
-    bool closed;               /* when last looked at: jobs may be blocked on it */
+    struct tree_node *waiting;      /* peers with waiting entries, by place of their job */
+    struct peer *first;             /* of them, or NULL */
+    const struct order_node *place; /* of its job */
+    struct heap_node ready;         /* in lane.ready: open, with something waiting */
+    bool closed;                    /* when last looked at: jobs may be blocked on it */
 };
 
 struct dest {

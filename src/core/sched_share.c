@@ -181,7 +181,7 @@ static struct peer *evictable(const struct sched *s, const struct message *m)
     }
     d = peer_dest(p);
     return d->state != DEST_DEAD && d->messages > share_threshold(s) &&
-                   d->messages > low_water(d) && tree_first(p->stripe->waiting) != &p->node
+                   d->messages > low_water(d) && p->stripe->first != p
                ? p
                : NULL;
 }

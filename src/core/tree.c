@@ -6,10 +6,15 @@
 
 void tree_changed(const struct tree_type *type, struct tree_node *node)
 {
-    if (type->update != NULL) {
-        while (node != NULL && type->update(node)) {
-            node = node->parent;
-        }
+    while (node != NULL && type->update(node)) {
+        node = node->parent;
+    }
+}
+
+void tree_weight_changed(struct tree_node *node, int64_t change)
+{
+    for (; node != NULL; node = node->parent) {
+        node->summary = (uint32_t)(node->summary + change);
     }
 }
 
@@ -29,17 +34,29 @@ static struct tree_node **holder(struct tree_node **root, struct tree_node *node
     return parent == NULL ? root : parent->left == node ? &parent->left : &parent->right;
 }
 
+static uint32_t sum(const struct tree_node *node)
+{
+    return node != NULL ? node->summary : 0;
+}
+
 /* The node changes places with its parent. */
-static void rotate_up(struct tree_node **root, struct tree_node *node)
+static void rotate_up(const struct tree_type *type, struct tree_node **root, struct tree_node *node)
 {
     struct tree_node *parent = node->parent;
+    struct tree_node *moved = parent->left == node ? node->right : node->left;
 
+    if (type->update == NULL) {
+        uint32_t all = parent->summary;
+
+        parent->summary = all - node->summary + sum(moved);
+        node->summary = all;
+    }
     adopt(parent->parent, holder(root, parent), node);
     if (parent->left == node) {
-        adopt(parent, &parent->left, node->right);
+        adopt(parent, &parent->left, moved);
         adopt(node, &node->right, parent);
     } else {
-        adopt(parent, &parent->right, node->left);
+        adopt(parent, &parent->right, moved);
         adopt(node, &node->left, parent);
     }
 }
@@ -47,10 +64,13 @@ static void rotate_up(struct tree_node **root, struct tree_node *node)
 /* The node was hung in as a leaf. */
 static void settle(const struct tree_type *type, struct tree_node **root, struct tree_node *node)
 {
+    if (type->update == NULL) {
+        tree_weight_changed(node->parent, node->summary);
+    }
     while (node->parent != NULL && node->priority > node->parent->priority) {
         struct tree_node *parent = node->parent;
 
-        rotate_up(root, node);
+        rotate_up(type, root, node);
         if (type->update != NULL) {
             (void)type->update(parent); /* all above are told below */
         }
@@ -103,7 +123,12 @@ void tree_remove(const struct tree_type *type, struct tree_node **root, struct t
 
     CHECK(*holder(root, node) == node);
     while (node->left != NULL && node->right != NULL) {
-        rotate_up(root, node->left->priority >= node->right->priority ? node->left : node->right);
+        rotate_up(type, root,
+                  node->left->priority >= node->right->priority ? node->left : node->right);
+    }
+    if (type->update == NULL) {
+        tree_weight_changed(node->parent,
+                            (int64_t)sum(node->left) + sum(node->right) - node->summary);
     }
     adopt(node->parent, holder(root, node), node->left != NULL ? node->left : node->right);
     if (type->update != NULL) {

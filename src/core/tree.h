@@ -6,9 +6,9 @@
  * rotations, O(1) expected, and compares nothing. Behind the last node, where most come, the place
  * is found without comparing along the way, too.
  *
- * A node may keep a summary of its subtree, as the number of something in it. `update` computes it
- * from the node and its children and is called upwards from whatever has changed, until it says
- * that nothing changed here.
+ * A node may keep a summary of its subtree, of one of two kinds. Sums (of the weights of the nodes)
+ * are kept here. Anything else is its owner's: `update` is called upwards from whatever has
+ * changed, until it says that nothing changed here.
  *
  * A tree is its root pointer, NULL when empty; the nodes are the owner's.
  */
@@ -21,15 +21,16 @@
 struct tree_node {
     struct tree_node *left, *right, *parent;
     uint32_t priority;
-    uint32_t summary; /* of the subtree; meant for `update` */
+    uint32_t summary; /* of the subtree */
 };
 
 struct tree_type {
     bool (*less)(const struct tree_node *a, const struct tree_node *b); /* a total order */
-    bool (*update)(struct tree_node *node); /* true when the summary is another; or NULL */
+    bool (*update)(struct tree_node *node); /* true when the summary is another; NULL: sums */
 };
 
-/* Insert a node whose key is not in the tree; `priority` is a random number. */
+/* Insert a node whose key is not in the tree; `priority` is a random number. Where summaries are
+ * sums, node->summary is its weight. */
 void tree_add(const struct tree_type *type, struct tree_node **root, struct tree_node *node,
               uint32_t priority);
 
@@ -40,8 +41,9 @@ void tree_add_after(const struct tree_type *type, struct tree_node **root, struc
 /* Take out a node that is in this tree. */
 void tree_remove(const struct tree_type *type, struct tree_node **root, struct tree_node *node);
 
-/* What the summary of the node is made of has changed. */
+/* What the node's summary is made of has changed, or by how much its weight has. */
 void tree_changed(const struct tree_type *type, struct tree_node *node);
+void tree_weight_changed(struct tree_node *node, int64_t change);
 
 /* The least or greatest node, or NULL. */
 struct tree_node *tree_first(struct tree_node *root);

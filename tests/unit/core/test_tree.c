@@ -20,32 +20,41 @@ static bool less(const struct tree_node *a, const struct tree_node *b)
     return THING(a)->key < THING(b)->key;
 }
 
-static uint32_t sum(const struct tree_node *n)
+static const struct tree_type sums = {less, NULL};
+
+/* The other kind of summary: the greatest weight. */
+static uint32_t greatest(const struct tree_node *n)
 {
     return n != NULL ? n->summary : 0;
 }
 
-static bool update(struct tree_node *n)
+static bool greatest_update(struct tree_node *n)
 {
-    uint32_t before = n->summary;
+    uint32_t before = n->summary, left = greatest(n->left), right = greatest(n->right);
 
-    n->summary = sum(n->left) + THING(n)->weight + sum(n->right);
+    n->summary = left > right ? left : right;
+    n->summary = n->summary > THING(n)->weight ? n->summary : THING(n)->weight;
     return n->summary != before;
 }
 
-static const struct tree_type type = {less, update};
+static const struct tree_type maxima = {less, greatest_update};
 
 /* Against the array the things are in, whose order is theirs. */
-static void compare(struct tree_node *root, const struct thing *things)
+static void compare(const struct tree_type *type, struct tree_node *root,
+                    const struct thing *things)
 {
     const struct tree_node *at = tree_first(root), *last = NULL;
     uint64_t before = 0, count = 0;
+    uint32_t most = 0;
 
     for (size_t i = 0; i < NODES; i++) {
         if (things[i].in) {
             assert_ptr_equal(at, &things[i].node);
-            assert_int_equal(tree_sum_before(at), before);
+            if (type == &sums) {
+                assert_int_equal(tree_sum_before(at), before);
+            }
             before += things[i].weight;
+            most = things[i].weight > most ? things[i].weight : most;
             count++;
             last = at;
             at = tree_next(at);
@@ -53,8 +62,8 @@ static void compare(struct tree_node *root, const struct thing *things)
     }
     assert_null(at);
     assert_ptr_equal(tree_last(root), last);
-    assert_int_equal(sum(root), before);
-    assert_int_equal(tree_audit(&type, root), count);
+    assert_int_equal(root != NULL ? root->summary : 0, type == &sums ? before : most);
+    assert_int_equal(tree_audit(type, root), count);
 }
 
 static struct tree_node *in_before(struct thing *things, size_t i)
@@ -67,42 +76,72 @@ static struct tree_node *in_before(struct thing *things, size_t i)
     return NULL;
 }
 
-static void links_and_sums_hold_whatever_comes_and_goes(void **state)
+static void add(const struct tree_type *type, struct tree_node **root, struct thing *things,
+                size_t i, struct rng *rng)
+{
+    struct thing *thing = &things[i];
+
+    thing->weight = (uint32_t)rng_below(rng, 5);
+    thing->node.summary = thing->weight;
+    thing->in = true;
+    if (rng_below(rng, 2) == 0) {
+        tree_add(type, root, &thing->node, (uint32_t)rng_next(rng));
+    } else {
+        tree_add_after(type, root, in_before(things, i), &thing->node, (uint32_t)rng_next(rng));
+    }
+}
+
+static void reweigh(const struct tree_type *type, struct thing *thing, uint32_t weight)
+{
+    int64_t change = (int64_t)weight - thing->weight;
+
+    thing->weight = weight;
+    if (type == &sums) {
+        tree_weight_changed(&thing->node, change);
+    } else {
+        tree_changed(type, &thing->node);
+    }
+}
+
+static void random_life(const struct tree_type *type)
 {
     struct thing things[NODES] = {0};
     struct tree_node *root = NULL;
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, 5);
     for (uint32_t i = 0; i < NODES; i++) {
         things[i].key = i;
     }
     for (int step = 0; step < 20000; step++) {
         size_t i = rng_below(&rng, NODES);
-        struct thing *thing = &things[i];
 
-        if (!thing->in) {
-            thing->weight = (uint32_t)rng_below(&rng, 5);
-            if (rng_below(&rng, 2) == 0) {
-                tree_add(&type, &root, &thing->node, (uint32_t)rng_next(&rng));
-            } else {
-                tree_add_after(&type, &root, in_before(things, i), &thing->node,
-                               (uint32_t)rng_next(&rng));
-            }
-            thing->in = true;
+        if (!things[i].in) {
+            add(type, &root, things, i, &rng);
         } else if (rng_below(&rng, 3) == 0) {
-            thing->weight += 1000;
-            tree_changed(&type, &thing->node);
+            reweigh(type, &things[i], (uint32_t)rng_below(&rng, 1000));
         } else {
-            tree_remove(&type, &root, &thing->node);
-            thing->in = false;
+            tree_remove(type, &root, &things[i].node);
+            things[i].in = false;
         }
         if (step % 64 == 0) {
-            compare(root, things);
+            compare(type, root, things);
         }
     }
-    compare(root, things);
+    compare(type, root, things);
 }
 
-UNIT_MAIN(cmocka_unit_test(links_and_sums_hold_whatever_comes_and_goes))
+static void links_and_sums_hold_whatever_comes_and_goes(void **state)
+{
+    (void)state;
+    random_life(&sums);
+}
+
+static void other_summaries_are_told_of_every_change(void **state)
+{
+    (void)state;
+    random_life(&maxima);
+}
+
+UNIT_MAIN(cmocka_unit_test(links_and_sums_hold_whatever_comes_and_goes),
+          cmocka_unit_test(other_summaries_are_told_of_every_change))
