@@ -5,7 +5,7 @@
  * the queue process and turns the answer into a response. A request waits in `asks` under its
  * token; when its client goes away first, the answer is dropped.
  */
-#include "role.h"
+#include "control.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -23,7 +23,9 @@
 #include "check.h"
 #include "clock.h"
 #include "log.h"
+#include "mailq_serve.h"
 #include "mem.h"
+#include "role.h"
 
 #define BODY_MAX    (1u << 20)
 #define HEADERS_MAX 16384
@@ -31,19 +33,22 @@
 /* Questions under way; more are told to come back. */
 #define ASKS_MAX 1000
 
-enum ask_kind { ASK_JSON, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD };
+enum ask_kind { ASK_JSON, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD, ASK_SERVICE };
 
 struct ask {
     TAILQ_ENTRY(ask) next;
     uint64_t token;
     enum ask_kind kind;
     struct evhttp_request *request; /* NULL: the client is gone */
+    control_answered *answered;     /* ASK_SERVICE; NULL: nobody wants to know any more */
+    void *arg;
 };
 
 struct control {
     struct role *role;
     struct evhttp *http;
     struct channel *queue; /* NULL: being restarted */
+    struct mailq_service *mailq;
     TAILQ_HEAD(, ask) asks;
     size_t ask_count;
     uint64_t last_token;
@@ -179,6 +184,17 @@ static void on_client_gone(struct evhttp_connection *connection, void *arg)
     ask->request = NULL;
 }
 
+static struct ask *ask_add(struct control *c, enum ask_kind kind)
+{
+    struct ask *ask = mem_new(sizeof *ask);
+
+    ask->token = ++c->last_token;
+    ask->kind = kind;
+    TAILQ_INSERT_TAIL(&c->asks, ask, next);
+    c->ask_count++;
+    return ask;
+}
+
 /* NULL: too many, and the request has been answered. */
 static struct ask *ask_new(struct control *c, struct evhttp_request *request, enum ask_kind kind)
 {
@@ -188,14 +204,19 @@ static struct ask *ask_new(struct control *c, struct evhttp_request *request, en
         respond_error(request, 503, "too many questions at once, ask again");
         return NULL;
     }
-    ask = mem_new(sizeof *ask);
-    ask->token = ++c->last_token;
-    ask->kind = kind;
+    ask = ask_add(c, kind);
     ask->request = request;
-    TAILQ_INSERT_TAIL(&c->asks, ask, next);
-    c->ask_count++;
     evhttp_connection_set_closecb(evhttp_request_get_connection(request), on_client_gone, ask);
     return ask;
+}
+
+static void send_question(struct control *c, const struct ask *ask, json_t *question)
+{
+    char *text = json_dumps(question, JSON_COMPACT);
+
+    CHECK(text != NULL);
+    wire_put_ask(c->queue, &(struct wire_ask){.token = ask->token, .json = slice_string(text)});
+    free(text);
 }
 
 /* Takes `question`. */
@@ -203,15 +224,11 @@ static void ask_queue(struct control *c, struct evhttp_request *request, enum as
                       json_t *question)
 {
     struct ask *ask;
-    char *text;
 
     if (c->queue == NULL) {
         respond_error(request, 503, "the queue process is being restarted");
     } else if ((ask = ask_new(c, request, kind)) != NULL) {
-        text = json_dumps(question, JSON_COMPACT);
-        CHECK(text != NULL);
-        wire_put_ask(c->queue, &(struct wire_ask){.token = ask->token, .json = slice_string(text)});
-        free(text);
+        send_question(c, ask, question);
     }
     json_decref(question);
 }
@@ -227,6 +244,48 @@ static struct ask *ask_find(struct control *c, uint64_t token)
         }
     }
     return NULL;
+}
+
+uint64_t control_ask(struct control *c, json_t *question, control_answered *answered, void *arg)
+{
+    struct ask *ask = NULL;
+
+    if (c->queue != NULL && c->ask_count < ASKS_MAX) {
+        ask = ask_add(c, ASK_SERVICE);
+        ask->answered = answered;
+        ask->arg = arg;
+        send_question(c, ask, question);
+    }
+    json_decref(question);
+    return ask == NULL ? 0 : ask->token;
+}
+
+void control_forget(struct control *c, uint64_t name)
+{
+    struct ask *ask = ask_find(c, name);
+
+    if (ask != NULL) {
+        ask->answered = NULL;
+    }
+}
+
+/* Frees the question. */
+static void answer_service(struct control *c, struct ask *ask, unsigned status, struct slice json)
+{
+    control_answered *answered = ask->answered;
+    void *arg = ask->arg;
+    json_t *object = NULL;
+
+    ask_free(c, ask);
+    if (answered == NULL) {
+        return;
+    }
+    if (status == 200) {
+        object = json_loadb(json.ptr, json.len, 0, NULL);
+        CHECK(object != NULL); /* the queue process wrote it */
+    }
+    answered(arg, status, object);
+    json_decref(object);
 }
 
 static void add_own_status(struct control *c, json_t *object)
@@ -246,6 +305,10 @@ static void answer(struct control *c, const struct wire_answer *m, int fd)
     json_t *object;
 
     if (ask == NULL) {
+        return;
+    }
+    if (ask->kind == ASK_SERVICE) {
+        answer_service(c, ask, m->status, m->json);
         return;
     }
     request = ask->request;
@@ -292,7 +355,9 @@ static void on_queue(void *arg, struct channel *ch)
         c->queue = NULL;
         for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
             next = TAILQ_NEXT(ask, next);
-            if (ask->kind != ASK_RELOAD) {
+            if (ask->kind == ASK_SERVICE) {
+                answer_service(c, ask, 503, SLICE(""));
+            } else if (ask->kind != ASK_RELOAD) {
                 struct evhttp_request *request = ask->request;
                 ask_free(c, ask);
                 if (request != NULL) {
@@ -524,6 +589,7 @@ static int control_start(struct role *role)
     evhttp_set_timeout(c->http, IDLE_S);
     evhttp_set_allowed_methods(c->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST);
     evhttp_set_gencb(c->http, on_request, c);
+    c->mailq = mailq_service_new(role, c);
     return 0;
 }
 
@@ -531,7 +597,9 @@ static void control_listener(struct role *role, struct slice url, int fd)
 {
     struct control *c = role->state;
 
-    if (evhttp_accept_socket_with_handle(c->http, fd) == NULL) {
+    if (slice_starts(url, SLICE("mailq:"))) {
+        mailq_service_listen(c->mailq, url, fd);
+    } else if (evhttp_accept_socket_with_handle(c->http, fd) == NULL) {
         log_error("%.*s: can't listen", SLICE_ARGS(url));
         (void)close(fd); /* only bound */
     }
@@ -581,8 +649,10 @@ static bool control_parent_frame(struct role *role, const struct frame *frame)
 
 static void control_reload(struct role *role, const struct conf *old)
 {
-    (void)role; /* what it needs it reads from role->conf when it needs it */
-    (void)old;
+    struct control *c = role->state;
+
+    (void)old; /* what HTTP needs it reads from role->conf when it needs it */
+    mailq_service_reload(c->mailq);
 }
 
 static void control_stop(struct role *role)
@@ -595,6 +665,7 @@ static void control_end(struct role *role)
     struct control *c = role->state;
     struct ask *ask;
 
+    mailq_service_free(c->mailq);
     while ((ask = TAILQ_FIRST(&c->asks)) != NULL) {
         if (ask->request != NULL) {
             evhttp_connection_set_closecb(evhttp_request_get_connection(ask->request), NULL, NULL);

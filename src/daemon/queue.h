@@ -285,6 +285,9 @@ void ask_answer(struct queue *q, struct channel *control, const struct wire_ask 
 bool ask_flush_some(struct queue *q);
 void ask_flush_domain(struct queue *q, struct slice domain);
 
+/* queue_threads.c: the threads of the mailq protocols, one page. */
+unsigned ask_threads(struct queue *q, const json_t *question, json_t **ret_answer);
+
 /* Forget the flushes under way. */
 void ask_end(struct queue *q);
 

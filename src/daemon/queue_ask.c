@@ -454,6 +454,9 @@ static unsigned answer_op(struct queue *q, const json_t *question, struct buf *b
     if (strcmp(op, "site") == 0) {
         return why_site(q, question, ret_answer);
     }
+    if (strcmp(op, "threads") == 0) {
+        return ask_threads(q, question, ret_answer);
+    }
     if (strcmp(op, "why") == 0) {
         return why_message(q, question, ret_answer);
     }

@@ -1,0 +1,24 @@
+/*
+ * What the services of the control process share: questions to the queue process. The HTTP
+ * interface is in control.c, the mailq protocols are in mailq_serve.c.
+ */
+#ifndef DAEMON_CONTROL_H
+#define DAEMON_CONTROL_H
+
+#include <stdint.h>
+
+#include <jansson.h>
+
+struct control;
+
+/* `answer` is NULL unless `status` is 200; it lasts for the call. */
+typedef void control_answered(void *arg, unsigned status, const json_t *answer);
+
+/* Ask what docs/api.md and the queue's operations know; takes `question`. The answer comes from the
+ * loop, exactly once unless it is forgotten before; status 503 when the queue process ends. Returns
+ * a name for control_forget, 0 when nothing can be asked at present (`question` is freed then,
+ * too). */
+uint64_t control_ask(struct control *c, json_t *question, control_answered *answered, void *arg);
+void control_forget(struct control *c, uint64_t name);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * ZMailer's mailq protocols, served by the control process (parameter mailqsock): version 1 where
+ * no authfile is configured, else version 2. The protocol is mailq_server.h's; here are the sockets
+ * and the answers, which come from the queue process a page at a time.
+ *
+ * In the protocol's words a transport is a channel, a destination a host, the two together a
+ * thread, and a ring the threads of one transport.
+ */
+#ifndef DAEMON_MAILQ_SERVE_H
+#define DAEMON_MAILQ_SERVE_H
+
+#include "control.h"
+#include "role.h"
+
+struct mailq_service;
+
+struct mailq_service *mailq_service_new(struct role *role, struct control *control);
+
+/* NULL is fine. Sessions end at once. */
+void mailq_service_free(struct mailq_service *service);
+
+/* A listening socket; taken. */
+void mailq_service_listen(struct mailq_service *service, struct slice url, int fd);
+
+/* The configuration is a new one: read the auth file again, close sockets that it lacks. */
+void mailq_service_reload(struct mailq_service *service);
+
+#endif

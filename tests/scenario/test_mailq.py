@@ -1,0 +1,207 @@
+"""ZMailer's mailq protocols, asked over real sockets."""
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import socket
+
+import sluice
+
+
+class Client:
+    """A client of version 2."""
+
+    def __init__(self, address):
+        family = socket.AF_INET if isinstance(address, tuple) else socket.AF_UNIX
+        self.socket = socket.socket(family)
+        self.socket.settimeout(sluice.PATIENCE)
+        self.socket.connect(address)
+        self.file = self.socket.makefile("rwb")
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+    def line(self):
+        return self.file.readline().decode()
+
+    def say(self, line):
+        self.file.write(line.encode() + b"\n")
+        self.file.flush()
+
+    def ask(self, line):
+        """The answer, or the lines of a list."""
+        self.say(line)
+        answer = self.line()
+        if not answer.startswith("+OK until"):
+            return answer
+        lines = []
+        while (one := self.line()) != ".\n":
+            if one == "":
+                raise EOFError("the list has no end")
+            lines.append(one[1:] if one.startswith(".") else one)
+        return lines
+
+    def login(self, user, password):
+        greeting, challenge = self.line(), self.line()
+        assert greeting == "version zmailer 2.0\n", greeting
+        proof = hashlib.md5(challenge.rstrip("\n").encode() + password.encode()).hexdigest()
+        return self.ask("AUTH %s %s" % (user, proof))
+
+
+class Mailq(sluice.TestCase):
+    def serve(self, auth="admin:secret:ALL:[127.0.0.1]\nnobody:nobody:SNMP QQ TT ETRN:\n", **parameters):
+        port = sluice.free_port()
+        d = self.daemon(start=False, **parameters)
+        path = os.path.join(d.directory, "auth")
+        with open(path, "w") as out:
+            out.write(auth)
+        os.chmod(path, 0o644)
+        d.extra = 'PARAMmailqsock = "TCP:%d"\n' % port
+        if auth:
+            d.extra += 'PARAMauthfile = "%s"\n' % path
+        d.start()
+        return d, ("127.0.0.1", port)
+
+    def client(self, address):
+        client = Client(address)
+        self.addCleanup(client.close)
+        return client
+
+    def deferred(self, count=2, auth="admin:secret:ALL:[127.0.0.1]\nnobody:nobody:SNMP QQ TT ETRN:\n"):
+        site = self.site(rcpt="450 4.2.0 come back later")
+        d, address = self.serve(auth=auth, relayhost=site.nexthop)
+        ids = [d.send("a%d@example.org" % i, ["b@example.net", "c@example.net"]) for i in range(count)]
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] >= 2 * count)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["active_messages"] == 0)
+        return d, address, ids, site.nexthop
+
+    def test_threads_and_their_recipients_are_listed(self):
+        d, address, ids, nexthop = self.deferred()
+        c = self.client(address)
+        self.assertEqual(c.login("nobody", "nobody"), "+OK\n")
+        lines = c.ask("SHOW QUEUE THREADS")
+        self.assertEqual(lines[0], "smtp/*/0\n")
+        self.assertRegex(lines[1], r"^    smtp/%s/0\t+ ?N=\d+ +R=4 +A=1 +W=\d+s QA=\d+s\n" % re.escape(nexthop))
+        self.assertRegex(lines[2], r"^\tThreads:    1 Msgs: ")
+        self.assertRegex(lines[3], r"^Kids: 0  Idle:  0  Msgs:   2  Thrds:   1  Rcpnts: ")
+        self.assertEqual(len(c.ask("SHOW QUEUE SHORT")), 4)
+        fields = c.ask("SHOW QUEUE THREADS2")
+        self.assertEqual(fields[0].split("\t")[:2], ["smtp", nexthop])
+        rows = c.ask("SHOW THREAD smtp %s" % nexthop)
+        self.assertTrue(rows[0].startswith("#smtp/%s/0  N=" % nexthop), rows[0])
+        self.assertEqual([r.split("\t")[0] for r in rows[1:]], [i for i in ids for _ in range(2)])
+        for row in rows[1:]:
+            self.assertEqual(len(row.split("\t")), 10, row)
+            self.assertIn("450 4.2.0 come back later", row)
+        self.assertEqual(c.ask("SHOW THREAD smtp nosuch"), [])
+        self.assertEqual(c.ask("SHOW THREAD"), [])
+        self.assertTrue(any(line.startswith("SC.RcptsRetry") for line in c.ask("SHOW COUNTERS")))
+        self.assertIn("Uptime: ", c.ask("SHOW SNMP")[0])
+        self.assertEqual(c.ask("QUIT"), "+Bye bye\n")
+        self.assertEqual(c.line(), "")
+
+    def test_a_login_is_needed_and_bounds_what_may_be_done(self):
+        d, address, ids, nexthop = self.deferred(count=1)
+        c = self.client(address)
+        self.assertEqual(c.login("nobody", "wrong"), "-BAD USER OR PASSWORD\n")
+        self.assertEqual(c.ask("SHOW SNMP"), "-BAD; USER MUST AUTHENTICATE\n")
+        c.close()
+        c = self.client(address)
+        c.login("nobody", "nobody")
+        self.assertEqual(c.ask("KILL MSG " + ids[0]), "-No KILL allowed for you.\n")
+        self.assertEqual(d.message(ids[0])["queue_id"], ids[0])
+
+    def test_messages_and_threads_are_killed(self):
+        d, address, ids, nexthop = self.deferred(count=3)
+        c = self.client(address)
+        c.login("admin", "secret")
+        self.assertEqual(c.ask("KILL MSG " + ids[0]), "+OK; KILLed something.\n")
+        self.assertEqual(c.line(), "\n")
+        self.assertEqual(c.ask("KILL MSG " + ids[0]), "+OK; nothing to KILL.\n")
+        self.assertEqual(c.line(), "\n")
+        self.assertEqual({m["queue_id"] for m in d.queue()}, set(ids[1:]))
+        self.assertEqual(c.ask("KILL THREAD smtp " + nexthop), "+OK; KILLed something.\n")
+        self.assertEqual(c.line(), "\n")
+        self.assertEqual(d.queue(), [])
+
+    def test_killing_a_thread_spares_mail_that_has_others_to_reach(self):
+        d, address = self.serve()
+        shared = d.send("a@example.org", ["b@[127.0.0.1]", "c@[127.0.0.2]"])
+        alone = d.send("a@example.org", ["b@[127.0.0.1]"])
+        self.eventually(lambda: all(r.get("transport") for i in (shared, alone) for r in d.message(i)["recipients"]))
+        c = self.client(address)
+        c.login("admin", "secret")
+        c.ask("KILL THREAD smtp [127.0.0.1]")
+        self.assertEqual({m["queue_id"] for m in d.queue()}, {shared})
+
+    def test_etrn_starts_what_waits(self):
+        d, address, ids, nexthop = self.deferred(count=1)
+        before = d.ask("GET", "/v1/status")[1]["deferrals"]
+        c = self.client(address)
+        c.login("nobody", "nobody")
+        self.assertEqual(c.ask("ETRN example.net"), "+OK; an ETRN started something.\n")
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] >= before + 2)
+        self.assertEqual(c.ask("ETRN nosuch.example"), "+OK; an ETRN didn't start anything.\n")
+
+    def test_version_1_dumps_the_queue(self):
+        d, address, ids, nexthop = self.deferred(auth="")
+        c = self.client(address)
+        text = c.file.read().decode()
+        lines = text.splitlines()
+        self.assertEqual(lines[:2], ["version zmailer 1.0", "Vertices:"])
+        self.assertRegex(lines[2], r"^1:\t%s\t2; 1,2\t#.*450 4\.2\.0 come back later.* \(retry in .*, expires in .*, tries=1\)$" % ids[0])
+        self.assertIn("Channels:\nsmtp:\t>1>2\nHosts:\n%s:\t>1>2\nEnd:\nsmtp/*/0\n" % nexthop, text)
+        self.assertRegex(lines[-1], r"^Msgs in \d+ out \d+ stored 2 Rcpnts in ")
+
+    def test_a_login_without_the_password_on_either_side(self):
+        salt, rounds = b"0123456789abcdef", 4096
+        salted = hashlib.pbkdf2_hmac("sha256", b"secret", salt, rounds)
+        key = hmac.digest(salted, b"Client Key", "sha256")
+        encoded = ",".join(base64.b64encode(b).decode() for b in
+                           (salt, hashlib.sha256(key).digest(), hmac.digest(salted, b"Server Key", "sha256")))
+        d, address = self.serve(auth="u:{SCRAM-SHA-256}%d,%s:ALL:\n" % (rounds, encoded))
+        c = self.client(address)
+        c.line(), c.line()
+        first = "n=u,r=abc"
+        answer = c.ask("SCRAM-SHA-256 " + base64.b64encode(b"n,," + first.encode()).decode())
+        challenge = base64.b64decode(answer[1:]).decode()
+        final = "c=biws,r=" + re.match(r"r=([^,]+)", challenge).group(1)
+        signature = hmac.digest(hashlib.sha256(key).digest(), ",".join((first, challenge, final)).encode(), "sha256")
+        proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature))).decode()
+        self.assertTrue(c.ask(base64.b64encode((final + ",p=" + proof).encode()).decode()).startswith("+OK "))
+        self.assertIn("Uptime", c.ask("SHOW SNMP")[0])
+
+    def test_hostile_clients_harm_nobody(self):
+        d, address = self.serve()
+        crowd = [self.client(address) for _ in range(60)]
+        served = [c for c in crowd if c.line() != ""]
+        self.assertEqual(len(served), 21)
+        for c in crowd:
+            c.close()
+        endless = self.client(address)
+        try:
+            for _ in range(100):
+                endless.socket.sendall(b"x" * 4096)
+        except OSError:
+            pass
+        self.eventually(lambda: self.greets(address))
+        quick = self.client(address)
+        quick.say("QUIT")
+        quick.close()
+        c = self.client(address)
+        self.assertEqual(c.login("admin", "secret"), "+OK\n")
+        self.assertEqual(c.ask("SHOW QUEUE THREADS")[-1][:8], "Msgs in ")
+
+    def greets(self, address):
+        c = Client(address)
+        try:
+            return c.line() != ""
+        finally:
+            c.close()
+
+    def test_bad_lines_of_the_auth_file_are_named(self):
+        d, address = self.serve(auth="admin:secret:ALL:[127.0.0.1]\nx:y:nonsense:\n")
+        self.assertIn("auth:2:5: \"nonsense\": expected rights", d.log())
