@@ -48,6 +48,8 @@ static const struct command commands[] = {
      run_sim_run},
     {"sim order", "FILE", 1, 1, 0, false, "replay recorded orders of deliveries", run_sim_order},
     {"sim window", "FILE", 1, 1, 0, false, "replay recorded paths of windows", run_sim_window},
+    {"sim tables", "[FILE]", 0, 1, ARG_JSON, false, "simulate published measurements",
+     run_sim_tables},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

@@ -60,5 +60,6 @@ int run_sim_run(const struct command *c, const struct args *a);
 /* sim_commands.c: what would be */
 int run_sim_order(const struct command *c, const struct args *a);
 int run_sim_window(const struct command *c, const struct args *a);
+int run_sim_tables(const struct command *c, const struct args *a);
 
 #endif

@@ -5,11 +5,14 @@
 #include <sysexits.h>
 
 #include "commands.h"
+#include "buf.h"
 #include "jsonlines.h"
+#include "published_tables.h"
 #include "recording.h"
 #include "words.h"
 
 #define DIFFERS  1           /* exit status */
+#define CHUNK    65536       /* bytes per read */
 #define TEXT_MAX (64u << 20) /* bytes told of one recording */
 
 static int input_failed(const char *path, int error)
@@ -90,4 +93,82 @@ int run_sim_window(const struct command *c, const struct args *a)
 {
     (void)c;
     return play_file(a->words[0], window_recording_replay);
+}
+
+/* All of a file. 0, or an exit status when it was said what is wrong. */
+static int read_file(const char *path, size_t max, struct buf *text)
+{
+    FILE *in = fopen(path, "re");
+    int error = in == NULL ? -errno : 0;
+    char *room;
+    size_t got;
+
+    do {
+        room = error < 0 ? NULL : buf_room(text, CHUNK);
+        got = room == NULL ? 0 : fread(room, 1, CHUNK, in);
+        error = got == 0 && in != NULL && ferror(in) ? -errno : error;
+        buf_grew(text, got);
+    } while (got > 0);
+    if (in != NULL) {
+        (void)fclose(in); /* nothing was written */
+    }
+    if (error < 0) {
+        return input_failed(path, error);
+    }
+    if (text->failed) {
+        fprintf(stderr, "sluice: %s: more than %zu bytes\n", path, max);
+        return EX_DATAERR;
+    }
+    return EX_OK;
+}
+
+/* Simulate and print. An exit status. */
+static int play_tables(struct published_tables *tables, bool json)
+{
+    bool ok = published_tables_simulate(tables, PUBLISHED_TABLES_SEEDS);
+    struct buf text;
+    json_t *object;
+
+    if (json) {
+        object = published_tables_json(tables);
+        put_json(stdout, object);
+        json_decref(object);
+    } else {
+        buf_init(&text, TEXT_MAX);
+        published_tables_print(tables, &text);
+        text.failed = false; /* as much as fits */
+        put_lines(stdout, buf_cstr(&text));
+        buf_fini(&text);
+    }
+    return ok ? EX_OK : DIFFERS;
+}
+
+int run_sim_tables(const struct command *c, const struct args *a)
+{
+    const char *path = a->word_count > 0 ? a->words[0] : NULL;
+    struct published_tables *tables = NULL;
+    int status = EX_OK;
+    struct buf text, error;
+
+    (void)c;
+    buf_init(&text, PUBLISHED_TABLES_FILE_MAX);
+    buf_init(&error, TEXT_MAX);
+    if (path != NULL) {
+        status = read_file(path, PUBLISHED_TABLES_FILE_MAX, &text);
+    }
+    if (status == EX_OK) {
+        tables = published_tables_new(path != NULL ? buf_slice(&text)
+                                                   : slice_string(published_tables_text),
+                                      path != NULL ? path : "built in", &error);
+        if (tables == NULL) {
+            put_error(buf_cstr(&error));
+            status = EX_DATAERR;
+        } else {
+            status = play_tables(tables, a->json);
+        }
+    }
+    published_tables_free(tables);
+    buf_fini(&text);
+    buf_fini(&error);
+    return status;
 }

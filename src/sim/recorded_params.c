@@ -10,6 +10,12 @@
 
 #define VALUE_MAX 4096 /* bytes of a value's text */
 
+/* What else is not as it is with Postfix. */
+#define AS_POSTFIX                                                                                 \
+    "concurrency_feedback_rule = postfix\n"                                                        \
+    "qmgr_destination_share = 0\n"                                                                 \
+    "destination_memory_time = 0\n"
+
 /* What is being read. */
 struct reading {
     struct conf conf;     /* a copy: its global values change */
@@ -127,8 +133,7 @@ bool recorded_params_read(const json_t *params, bool one_at_a_time, struct recor
 {
     const struct conf_world world = {.hostname = "recorder.test"};
     struct conf_problems problems;
-    struct conf *conf = conf_load_text(SLICE("concurrency_feedback_rule = postfix\n"), "built in",
-                                       "/", &world, &problems);
+    struct conf *conf = conf_load_text(SLICE(AS_POSTFIX), "built in", "/", &world, &problems);
     struct reading r = {.error = error};
     bool ok;
 

@@ -4,7 +4,8 @@
  *
  * A name stands as it does in main.cf: with the transport's name in front
  * (tst_delivery_slot_cost), with default_, or without either. Every parameter that
- * sluice.conf(5) knows is understood; what is unknown is an error.
+ * sluice.conf(5) knows is understood; what is unknown is an error. What Postfix does not have at
+ * all (shares of the active queue, memory of destinations) is off.
  */
 #ifndef SIM_RECORDED_PARAMS_H
 #define SIM_RECORDED_PARAMS_H
@@ -18,7 +19,7 @@
 
 struct recorded_params {
     struct sched_limits limits;
-    struct sched_transport_policy policy; /* with the feedback rule of Postfix's program */
+    struct sched_transport_policy policy; /* feedback as in Postfix's program */
 };
 
 /* `params` may be NULL: all are at their defaults, which `one_at_a_time` replaces by those of a
