@@ -75,8 +75,12 @@ class Sluice:
         self.daemon.start()
         return self
 
+    def restart(self):
+        self.daemon.stop(timeout=60)
+        self.daemon.start()
+
     def stop(self):
-        """At once: what waits is thrown away."""
+        """What waits is thrown away."""
         self.daemon.stop(timeout=60)
         shutil.rmtree(self.daemon.directory, ignore_errors=True)
 
