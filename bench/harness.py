@@ -71,9 +71,16 @@ class Sluice:
         with open(self.daemon.directory + "/routes", "w") as f:
             f.write(routes)
 
+    def launch(self):
+        """Without waiting until it answers."""
+        self.daemon.launch()
+
     def start(self):
         self.daemon.start()
         return self
+
+    def queue_pid(self):
+        return self.daemon.children()["queue"][0]
 
     def restart(self):
         self.daemon.stop(timeout=60)
@@ -97,9 +104,16 @@ class Postfix:
         with open(self.postfix.directory + "/etc/routes", "w") as f:
             f.write(routes)
 
+    def launch(self):
+        """Without waiting until it answers."""
+        self.postfix.launch()
+
     def start(self):
         self.postfix.start()
         return self
+
+    def queue_pid(self):
+        return self.postfix.pid_of("qmgr")
 
     def stop(self):
         self.postfix.stop()
@@ -197,7 +211,6 @@ def summary(ascending):
 # ---- programs
 
 def common_arguments(parser):
-    parser.add_argument("--only", default="", metavar="WORD", help="cases with this in their name")
     parser.add_argument("--no-postfix", action="store_true")
     parser.add_argument("--json", action="store_true")
 
@@ -207,7 +220,8 @@ def with_postfix(args):
 
 
 def wait_for(condition):
-    sluice.eventually(condition, timeout=300)
+    """Until it is true."""
+    sluice.eventually(condition, timeout=600)
 
 
 class Results:

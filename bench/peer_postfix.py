@@ -66,7 +66,7 @@ class Postfix:
             os.chown(path, UID, DGID)
             os.chmod(path, mode)
         os.chown(os.path.join(d, "data"), UID, -1)
-        settings = {
+        self.settings = {
             "compatibility_level": "3.6", "queue_directory": d + "/queue", "data_directory": d + "/data",
             "daemon_directory": lib + "/sbin", "command_directory": os.path.join(ROOT, "usr/sbin"),
             "shlib_directory": lib, "mail_owner": "postfix", "setgid_group": "postdrop", "myhostname": "peer.test",
@@ -79,9 +79,7 @@ class Postfix:
             "smtpd_peername_lookup": "no", "smtp_host_lookup": "native", "disable_dns_lookups": "yes",
             "smtp_tls_security_level": "none", "smtpd_tls_security_level": "none",
         }
-        settings.update(parameters)
-        with open(d + "/etc/main.cf", "w") as f:
-            f.writelines("%s = %s\n" % item for item in settings.items())
+        self.configure(**parameters)
         with open(d + "/etc/master.cf", "w") as f:
             f.write(MASTER_CF.format(port=port))
         shutil.copy(os.path.join(ROOT, "usr/share/postfix/dynamicmaps.cf"), d + "/etc/")
@@ -89,7 +87,14 @@ class Postfix:
             g.write(f.read() + "postfix:x:%d:%d::/:/bin/false\n" % (UID, PGID))
         with open("/etc/group") as f, open(d + "/group", "w") as g:
             g.write(f.read() + "postfix:x:%d:\npostdrop:x:%d:\n" % (PGID, DGID))
-        self.env = dict(os.environ, MAIL_CONFIG=d + "/etc", LD_LIBRARY_PATH=lib)
+        path = os.path.join(ROOT, "usr/sbin") + ":" + os.environ["PATH"]
+        self.env = dict(os.environ, MAIL_CONFIG=d + "/etc", LD_LIBRARY_PATH=lib, PATH=path)
+
+    def configure(self, **parameters):
+        """For the next start."""
+        self.settings.update(parameters)
+        with open(self.directory + "/etc/main.cf", "w") as f:
+            f.writelines("%s = %s\n" % item for item in self.settings.items())
 
     def run(self, *argv):
         """Run a command where the Postfix users exist."""
@@ -99,8 +104,17 @@ class Postfix:
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                 start_new_session=True)
 
-    def start(self):
+    def command(self, name, *arguments):
+        """One of Postfix's own commands, to its end."""
+        status = self.run(os.path.join(ROOT, "usr/sbin", name), *arguments).wait()
+        if status != 0:
+            raise SystemExit("%s ended with %d" % (name, status))
+
+    def launch(self):
         self.process = self.run(os.path.join(ROOT, "usr/lib/postfix/sbin/master"), "-c", self.directory + "/etc", "-d")
+
+    def start(self):
+        self.launch()
         for _ in range(300):
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
@@ -112,15 +126,27 @@ class Postfix:
         self.stop()
         raise SystemExit("Postfix does not start")
 
-    def queued(self):
-        """Messages in the queue, by files."""
+    def pid_of(self, name):
+        """The process of a daemon that there is one of."""
+        for entry in os.listdir("/proc"):
+            try:
+                with open("/proc/%s/stat" % entry) as f:
+                    comm, fields = f.read().rsplit(")", 1)
+            except (OSError, ValueError):
+                continue
+            if comm.endswith("(" + name) and int(fields.split()[1]) == self.process.pid:
+                return int(entry)
+        raise SystemExit("no " + name)
+
+    def queued(self, *queues):
+        """Messages in these queues, by files; by default in all that mail passes."""
         count = 0
-        for name in ("incoming", "active", "deferred", "maildrop"):
+        for name in queues or ("incoming", "active", "deferred", "maildrop"):
             for _, _, files in os.walk(os.path.join(self.directory, "queue", name)):
                 count += len(files)
         return count
 
-    def stop(self):
+    def halt(self):
         os.killpg(self.process.pid, signal.SIGTERM)
         time.sleep(0.5)
         try:
@@ -128,4 +154,7 @@ class Postfix:
         except ProcessLookupError:
             pass
         self.process.wait()
+
+    def stop(self):
+        self.halt()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -307,11 +307,15 @@ class Daemon:
                     f.write("%s = %s\n" % (name, value))
             f.write(self.extra)
 
-    def start(self):
+    def launch(self):
+        """Start it without waiting until it answers."""
         self.write_config()
         self.output = open(os.path.join(self.directory, "output"), "ab")
         self.process = subprocess.Popen([program("sluiced"), "-c", self.config], stdin=subprocess.DEVNULL,
                                         stdout=self.output, stderr=subprocess.STDOUT, env=self.env, cwd=self.directory)
+
+    def start(self):
+        self.launch()
         eventually(self.answers, "the daemon does not answer", detail=self.diagnosis)
         return self
 
