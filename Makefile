@@ -49,6 +49,8 @@ bench: build
 	bench/memory
 	bench/relay
 	bench/overtake
+	bench/clog
+	bench/backlog
 
 fuzz:
 	@scripts/setup test
