@@ -225,6 +225,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "that is left on disk; 0: as many as there are")                                             \
     X(TIME, destination_memory_time, "s", "1h", 0, PARAM_LIFETIME_MAX,                             \
       "how long what was learned of a destination is remembered when it has no mail; 0: not at all") \
+    X(INT, qmgr_failing_share, "per cent", "50", 1, 100,                                           \
+      "of a transport's process_limit, if that is 10 or more, how many deliveries may at once be "  \
+      "for destinations that failed since a delivery ended well; 100: all")                         \
     X(INT, qmgr_message_recipient_limit, "recipients", "20000", 1, 10000000,                       \
       "recipients in memory")                                                                      \
     X(INT, qmgr_message_recipient_minimum, "recipients", "10", 1, 100000,                          \

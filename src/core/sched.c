@@ -63,6 +63,12 @@
  * its places from the free ones until it is answered, so that answers always fit and a thousand
  * questions at once don't ask for the same place.
  *
+ * Failing destinations (a delivery failed since one ended well) may have only a part of a
+ * transport's deliveries, as each of theirs may last for a timeout. Whether they have it is looked
+ * at when one of them comes to the top of the heap: then it is taken out and held in a list, closed
+ * as if its window were full; when there is a delivery to spare the first of the list is opened
+ * again. So nothing is done for those that nobody gets to, and nothing changes for the others.
+ *
  * Time. Ages, the candidate's second and the refill delay are in whole seconds, as Postfix's clocks
  * are; timers and rate delays in microseconds.
  *
@@ -79,7 +85,8 @@
  *   keeps it locked.
  * - A crash of an agent is no feedback, and does not throttle the transport.
  * - A success that ends while its destination is suspended by a rate delay is no feedback.
- * - Shares of the active queue, unless destination_share is 0.
+ * - Shares of the active queue and of the deliveries, unless destination_share and failing_share
+ * are 0.
  * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
  *   job be found again as if recipients had arrived for it.
  *
@@ -281,6 +288,7 @@ static struct transport *transport_new(struct sched *s, const char *name)
     t->name = mem_string(name);
     t->index = s->transport_count;
     heap_init(&t->wanting, parking_less);
+    TAILQ_INIT(&t->held);
     transport_slots_init(t);
     lane_init(&t->lane, t);
     timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
@@ -674,6 +682,9 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
     }
     s->now = now;
     d = peer_dest(e->peer);
+    if (outcome != SCHED_CRASH) {
+        dest_set_failing(d, outcome == SCHED_SITE_FAIL);
+    }
     s->step.before = d->window.size;
     switch (outcome) {
     case SCHED_OK:
@@ -1040,10 +1051,14 @@ static void deliver(struct transport *t, struct peer *p, struct mono now, struct
     job_selected(j);
 }
 
-static bool may_select(const struct transport *t)
+static bool may_select(struct transport *t)
 {
-    return t->reason == NULL && !t->rate_locked && t->lane.ready.count > 0 &&
-           (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
+    if (t->reason != NULL || t->rate_locked ||
+        (t->policy.process_limit > 0 && t->busy >= t->policy.process_limit)) {
+        return false;
+    }
+    transport_release_held(t);
+    return lane_first_ready(&t->lane) != NULL;
 }
 
 static bool select_from(struct transport *t, struct mono now, struct sched_action *a)

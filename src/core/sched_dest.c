@@ -115,6 +115,7 @@ static void dest_reset(struct dest *d)
 {
     reason_unref(d->reason);
     d->reason = NULL;
+    d->failing = false; /* nothing of it is being delivered */
     d->probing = d->used = d->cache_load = d->cache_store = false;
     d->deaths = 0;
     d->well = 0;
@@ -226,6 +227,7 @@ void dest_free(struct dest *d)
     CHECK(TAILQ_EMPTY(&d->busy));
     CHECK(!heap_has(&d->stripe.ready));
     CHECK(!d->draining);
+    CHECK(!d->held);
     idle_leave(d);
     timer_cancel(s, &d->timer);
     s->dests[d->slot] = moved;
@@ -258,11 +260,20 @@ static void stripe_refresh(struct stripe *st, bool open)
     }
 }
 
+static void held_leave(struct dest *d)
+{
+    TAILQ_REMOVE(&d->transport->held, d, link);
+    d->held = false;
+}
+
 void dest_refresh(struct dest *d)
 {
     struct sched *s = d->transport->sched;
     bool drain = d->state == DEST_DEAD && d->waiting_count > 0, room = dest_has_room(d);
 
+    if (d->held && (!d->failing || !room || d->waiting_count == 0)) {
+        held_leave(d);
+    }
     if (drain != d->draining) {
         d->draining = drain;
         if (drain) {
@@ -275,9 +286,65 @@ void dest_refresh(struct dest *d)
         d->since_us = s->now.us;
     }
     d->closed = !room;
-    stripe_refresh(&d->stripe, room);
+    stripe_refresh(&d->stripe, room && !d->held);
     share_refresh(d);
 }
+
+/* ---- failing ones --------------------------------------------------------------------------- */
+
+uint32_t transport_failing_limit(const struct transport *t)
+{
+    uint64_t share = t->sched->limits.failing_share, limit = t->policy.process_limit;
+
+    if (share == 0 || share >= 100 || limit < SCHED_FAILING_FROM) {
+        return UINT32_MAX;
+    }
+    limit = limit * share / 100;
+    return limit > 0 ? (uint32_t)limit : 1;
+}
+
+void dest_set_failing(struct dest *d, bool failing)
+{
+    struct transport *t = d->transport;
+
+    if (failing != d->failing) {
+        d->failing = failing;
+        t->busy_failing += failing ? d->busy_count : -d->busy_count;
+    }
+}
+
+bool dest_hold(struct dest *d)
+{
+    struct transport *t = d->transport;
+
+    if (!d->failing || t->busy_failing < transport_failing_limit(t)) {
+        return false;
+    }
+    CHECK(!d->held);
+    d->held = true;
+    d->since_us = t->sched->now.us;
+    TAILQ_INSERT_TAIL(&t->held, d, link);
+    dest_refresh(d);
+    return true;
+}
+
+/* No more than can be served at once: each that is released and not served is held again. */
+void transport_release_held(struct transport *t)
+{
+    uint32_t limit;
+    struct dest *d;
+
+    if (TAILQ_EMPTY(&t->held)) {
+        return;
+    }
+    limit = transport_failing_limit(t);
+    for (uint32_t n = t->busy_failing; n < limit && (d = TAILQ_FIRST(&t->held)) != NULL; n++) {
+        held_leave(d);
+        dest_refresh(d);
+    }
+}
+
+/* ---- life and death ------------------------------------------------------------------------- */
 
 static void set_state(struct dest *d, enum dest_state state)
 {
@@ -682,6 +749,7 @@ static void entry_unlist(struct entry *e)
         slot_give(s, e);
         d->busy_count--;
         t->busy--;
+        t->busy_failing -= d->failing;
         s->busy_count--;
     }
 }
@@ -697,6 +765,7 @@ void entry_start(struct entry *e, int64_t now_s)
     TAILQ_INSERT_TAIL(&d->busy, e, link);
     d->busy_count++;
     t->busy++;
+    t->busy_failing += d->failing;
     s->busy_count++;
     if (t->busy == t->policy.process_limit) {
         t->full = s->now;

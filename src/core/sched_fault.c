@@ -128,6 +128,20 @@ static void look_at_transport(struct look *l, const struct transport *t)
 
 /* ---- destinations --------------------------------------------------------------------------- */
 
+/* It may be held only while others that fail have the deliveries, or nothing is delivered at all.
+ */
+static void look_at_held(struct look *l, const struct dest *d)
+{
+    const struct transport *t = d->transport;
+    bool selects = t->reason == NULL && !t->rate_locked &&
+                   (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
+
+    if (!d->failing ||
+        (selects && t->busy_failing == 0 && overdue(l, d->since_us, l->patience->answer_us))) {
+        tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail waits, and nothing fails that it waits for"));
+    }
+}
+
 static void look_at_state(struct look *l, const struct dest *d)
 {
     bool waits = d->stripe.waiting != NULL;
@@ -138,7 +152,9 @@ static void look_at_state(struct look *l, const struct dest *d)
             break;
         }
         if (d->busy_count < d->window.size) {
-            if (!in_heap(&d->transport->lane.ready, &d->stripe.ready)) {
+            if (d->held) {
+                look_at_held(l, d);
+            } else if (!in_heap(&d->transport->lane.ready, &d->stripe.ready)) {
                 tell(l, of_dest(d, SCHED_FAULT_STUCK,
                                 "mail waits, the destination has room and is not up for "
                                 "selection"));

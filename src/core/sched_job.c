@@ -568,9 +568,16 @@ static void maybe_preempt(struct job *current, int64_t now_s)
 #define AS_READY(n) CONTAINER_OF(n, struct stripe, ready)
 
 /* The job of the first peer that can be served. Above all others it is first of its destination. */
-static struct peer *first_ready(const struct lane *l)
+struct peer *lane_first_ready(struct lane *l)
 {
-    return l->ready.count > 0 ? AS_READY(heap_top(&l->ready))->first : NULL;
+    while (l->ready.count > 0) {
+        struct stripe *st = AS_READY(heap_top(&l->ready));
+
+        if (!dest_hold(st->dest)) {
+            return st->first;
+        }
+    }
+    return NULL;
 }
 
 /* The first job, not known as a blocker, that has no entries or may read more. */
@@ -648,7 +655,7 @@ enum walk lane_walk(struct lane *l, int64_t now_s, struct peer **ret_peer,
         }
     }
     for (;;) {
-        struct peer *ready = first_ready(l);
+        struct peer *ready = lane_first_ready(l);
         struct job *j = first_attention(l);
 
         if (ready != NULL && (j == NULL || !job_before(j, ready->job))) {

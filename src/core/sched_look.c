@@ -82,6 +82,7 @@ static bool describe(const struct dest *d, struct sched_dest_info *ret_info)
         .success = window.success,
         .failure = window.failure,
         .failed_cohorts = window.failed_cohorts,
+        .failing = d->failing,
         .deaths = d->deaths,
         .messages = d->messages,
         .share = share_threshold(d->transport->sched),
@@ -241,8 +242,9 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     CHECK(busy == d->busy_count);
     window_audit(&d->window, dest_limits(d));
     CHECK(d->closed == !dest_has_room(d));
-    CHECK(d->stripe.closed == d->closed);
-    CHECK(heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0));
+    CHECK(d->stripe.closed == (d->closed || d->held));
+    CHECK(heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0 && !d->held));
+    CHECK(!d->held || (d->failing && dest_has_room(d) && waiting > 0));
     CHECK((d->stripe.first == NULL) == (d->stripe.waiting == NULL));
     CHECK(d->stripe.first == NULL || &d->stripe.first->node == tree_first(d->stripe.waiting));
     CHECK(d->stripe.first == NULL || d->stripe.place == &d->stripe.first->job->place);
@@ -259,7 +261,8 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     const struct message *m;
     const struct job *j;
     const struct dest *d;
-    uint64_t busy = 0, waiting = 0, ready = 0, messages = 0, wanting = 0, peers = 0;
+    uint64_t busy = 0, waiting = 0, ready = 0, held = 0, busy_failing = 0, messages = 0,
+             wanting = 0, peers = 0;
     uint64_t unread = 0;
     int64_t slots = 0;
 
@@ -269,12 +272,21 @@ static void transport_audit(const struct sched *s, const struct transport *t)
         busy += d->busy_count;
         waiting += d->waiting_count;
         ready += heap_has(&d->stripe.ready);
+        held += d->held;
+        busy_failing += d->failing ? d->busy_count : 0;
         messages += d->messages;
         wanting += d->parking != NULL && heap_has(&d->parking->wanting);
     }
     CHECK(t->busy == busy);
     CHECK(t->waiting == waiting);
     CHECK(t->lane.ready.count == ready);
+    CHECK(t->busy_failing == busy_failing);
+    TAILQ_FOREACH(d, &t->held, link)
+    {
+        CHECK(d->held);
+        held--;
+    }
+    CHECK(held == 0);
     heap_audit(&t->lane.ready);
     CHECK(t->wanting.count == wanting);
     heap_audit(&t->wanting);

@@ -55,6 +55,8 @@ struct entry {
 };
 TAILQ_HEAD(entry_list, entry);
 
+TAILQ_HEAD(dest_list, dest);
+
 #define SLOT_NONE UINT32_MAX
 
 struct peer {
@@ -106,8 +108,10 @@ struct dest {
     struct reason *reason;      /* while dead or probed */
     struct stripe stripe;
     struct entry_list busy;
-    struct timer timer;     /* end of death or of suspension */
-    TAILQ_ENTRY(dest) link; /* in sched.draining: dead with entries left to defer; or in .idle */
+    struct timer timer; /* end of death or of suspension */
+    TAILQ_ENTRY(dest)
+    link; /* in sched.draining: dead with entries left to defer; in .idle; or in
+             transport.held */
     struct window window;
     struct pace pace;
     int64_t since_us; /* when it last closed, its state changed, or it became idle */
@@ -120,6 +124,8 @@ struct dest {
     uint8_t state;
     bool closed; /* had no room when last looked at */
     bool draining, used, cache_load, cache_store;
+    bool failing;   /* a delivery failed since one ended well */
+    bool held;      /* up for selection, but for the share of failing destinations */
     bool idle;      /* nothing is in memory or parked: it is remembered */
     bool probing;   /* it was dead: one delivery at a time until one ends well */
     uint8_t deaths; /* since a delivery ended well */
@@ -190,7 +196,9 @@ struct transport {
     struct window_limits limits; /* policy.window, with 1 and 1 under a rate delay */
     struct dest *dests;          /* uthash */
     struct heap wanting;         /* parkings that want more in memory */
+    struct dest_list held;       /* until failing ones have fewer deliveries; longest first */
     uint32_t busy, waiting;      /* entries */
+    uint32_t busy_failing;       /* for failing destinations */
 
     struct lane lane;
 
@@ -266,7 +274,7 @@ struct sched {
     struct message_list_head to_read, done, to_park;
     TAILQ_HEAD(deferral_list, deferral) deferrals;
     STAILQ_HEAD(, event) events;
-    TAILQ_HEAD(dest_list, dest) draining, idle; /* idle: longest first */
+    struct dest_list draining, idle; /* idle: longest first */
     TAILQ_HEAD(, parking) put_off;
     struct heap timers;
     struct timer ask_again;   /* those put off */
@@ -421,6 +429,9 @@ void lane_forget_candidate(struct lane *l);
 /* It has opened, which may end the blocking of its lane's jobs. */
 void stripe_unblocks(struct stripe *st);
 
+/* The first peer that can be served, or NULL. */
+struct peer *lane_first_ready(struct lane *l);
+
 enum walk { WALK_NOTHING, WALK_PEER, WALK_READ };
 
 /* Which peer of the transport is next. WALK_READ: recipients of *ret_message are wanted first; call
@@ -453,6 +464,15 @@ void dest_retry(struct dest *d);
 void dest_revive(struct dest *d);
 void dest_resume(struct dest *d);
 void dest_suspend(struct dest *d, struct mono until);
+
+/* A delivery failed, or ended well. */
+void dest_set_failing(struct dest *d, bool failing);
+/* How many deliveries failing destinations may have at once; UINT32_MAX: no limit. */
+uint32_t transport_failing_limit(const struct transport *t);
+/* Its turn has come, and failing destinations have all deliveries that they may: it is closed until
+ * transport_release_held. False when it may be served. */
+bool dest_hold(struct dest *d);
+void transport_release_held(struct transport *t);
 /* Nothing of it may be left in memory: remember it or free it. */
 void dest_check(struct dest *d);
 /* Free some of those remembered for too long. */

@@ -61,6 +61,7 @@ static void transport_gates(const struct transport *t, struct sched_wait *w)
 
 static void dest_gates(const struct dest *d, struct sched_wait *w)
 {
+    uint32_t failing_limit = transport_failing_limit(d->transport);
     struct mono since = {d->since_us}, until = {d->timer.at_us};
 
     gate(w, (struct sched_gate){.type = SCHED_GATE_DEST_DEAD,
@@ -76,6 +77,13 @@ static void dest_gates(const struct dest *d, struct sched_wait *w)
                                 .value = d->busy_count,
                                 .limit = d->window.size,
                                 .since = since});
+    if (d->failing && failing_limit < UINT32_MAX) {
+        gate(w, (struct sched_gate){.type = SCHED_GATE_FAILING,
+                                    .closed = d->held,
+                                    .value = d->transport->busy_failing,
+                                    .limit = failing_limit,
+                                    .since = since});
+    }
 }
 
 static void describe_waiting(const struct peer *p, struct sched_wait *w)

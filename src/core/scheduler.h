@@ -48,6 +48,7 @@ struct sched_entry {
 #define SCHED_DEST_NAME_MAX  1024
 #define SCHED_READ_MAX       5000 /* recipients per read, as in Postfix */
 #define SCHED_TRANSPORTS_MAX 1000
+#define SCHED_FAILING_FROM   10
 
 /* Limits over everything. */
 struct sched_limits {
@@ -56,6 +57,10 @@ struct sched_limits {
     uint32_t message_recipient_minimum; /* qmgr_message_recipient_minimum; >= 1 */
     uint32_t destination_share;         /* per cent of the free places of the active queue that one
                                            destination may hold; 0 = no shares, as in Postfix */
+    uint32_t failing_share;             /* per cent of a transport's process_limit, if that is
+                                           SCHED_FAILING_FROM or more, for all destinations together
+                                           that failed since a delivery ended well; 0 or 100 = all,
+                                           as in Postfix */
     int64_t minimal_backoff_us;         /* how long a dead destination stays dead at first */
     int64_t maximal_backoff_us;         /* and at most, when it was tried again and again failed */
     int64_t destination_memory_us; /* how long it is remembered of a destination without mail what
@@ -254,7 +259,8 @@ struct sched_dest_info {
     enum sched_dest_state state;
     struct mono until;                          /* of a dead or suspended one */
     struct slice reason;                        /* of a dead or probed one */
-    uint32_t deaths;                            /* since a delivery last ended well */
+    bool failing;                               /* a delivery failed since one ended well */
+    uint32_t deaths;                            /* since then */
     uint32_t window, window_max, busy, waiting; /* entries */
     double success, failure, failed_cohorts;
     struct mono since; /* dead, suspended or with a full window; us 0: it has room */
@@ -301,6 +307,8 @@ enum sched_gate_type {
     SCHED_GATE_DEST_DEAD,       /* until */
     SCHED_GATE_DEST_RATE,       /* until */
     SCHED_GATE_WINDOW,          /* value of limit */
+    SCHED_GATE_FAILING,         /* of a failing destination: all that fail have value of limit
+                                   deliveries at once */
     SCHED_GATE_BEHIND,          /* behind `value` entries of jobs before it for this destination */
 };
 struct sched_gate {

@@ -106,7 +106,7 @@ static void add_state(struct queue *q, const struct spool_destination *d, json_t
     }
     set(object, "waiting", json_integer((json_int_t)info.waiting));
     set(object, "window", json_integer((json_int_t)info.window));
-    if (info.state != SCHED_DEST_READY) {
+    if (info.until.us != 0) {
         set(object, "closed_for",
             json_real((double)(info.until.us - clock_mono().us) / (double)US_PER_S));
     }

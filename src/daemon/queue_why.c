@@ -250,6 +250,24 @@ static json_t *window(const struct queue *q, struct place *p, const struct sched
     return gate;
 }
 
+static json_t *failing(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("failing_share", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text",
+             "%s failed since a delivery to it ended well; such destinations together have %" PRIu64
+             " of the %" PRIu64 " deliveries that they may have at once",
+             buf_cstr(&p->name), g->value, g->limit);
+    if (g->closed) {
+        gate_say(gate, "advice",
+                 "Nothing has to be done: it goes on when one of those ends. The others of the "
+                 "transport's deliveries are kept for destinations that are well "
+                 "(qmgr_failing_share)");
+    }
+    return gate;
+}
+
 static json_t *behind(struct place *p, const struct sched_gate *g)
 {
     json_t *gate = gate_begin("behind", g);
@@ -329,6 +347,8 @@ static json_t *gate_json(const struct queue *q, struct place *p, const struct sc
                     "destination_rate_delay");
     case SCHED_GATE_WINDOW:
         return window(q, p, g);
+    case SCHED_GATE_FAILING:
+        return failing(p, g);
     case SCHED_GATE_BEHIND:
         return behind(p, g);
     }

@@ -15,6 +15,7 @@ struct sched_limits tuning_limits(const struct conf *conf)
         .message_recipient_limit = (uint32_t)recipients,
         .message_recipient_minimum = (uint32_t)conf->qmgr_message_recipient_minimum,
         .destination_share = (uint32_t)conf->qmgr_destination_share,
+        .failing_share = (uint32_t)conf->qmgr_failing_share,
         .minimal_backoff_us = conf->minimal_backoff_time_us,
         .maximal_backoff_us = conf->maximal_backoff_time_us,
         .destination_memory_us = conf->destination_memory_time_us,

@@ -1,4 +1,5 @@
-/* Destinations: dead ones and how they come back, and what is remembered of idle ones. */
+/* Destinations: dead ones and how they come back, what is remembered of idle ones, and how much of
+ * a transport failing ones may use. */
 #include <stdio.h>
 #include <string.h>
 
@@ -376,6 +377,126 @@ static void no_more_are_remembered_than_the_limit(void **state)
     sched_free(s);
 }
 
+/* ---- failing ones --------------------------------------------------------------------------- */
+
+/* Ten deliveries at once; sites a, b and c have failed once and are never dead. */
+static void failing_start(struct bench *b, uint32_t share)
+{
+    static const char *const sites[] = {"a", "b", "c"};
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+
+    limits.failing_share = share;
+    policy.window.failed_cohort_limit = 0;
+    policy.window.negative.base = 0;
+    policy.process_limit = 10;
+    bench_start(b, &limits, &policy);
+    for (size_t i = 0; i < COUNT(sites); i++) {
+        open_msg(b, 1, sites[i]);
+        while (decide(b)) {
+        }
+        finish(b, 1, sites[i], SCHED_SITE_FAIL);
+        while (decide(b)) {
+        }
+        assert_true(info_of(b, sites[i]).failing);
+    }
+    open_msg(b, 1, "a a a a a");
+    open_msg(b, 2, "b b b b b");
+    open_msg(b, 3, "c c c c c");
+    open_msg(b, 4, "d d d d d d");
+}
+
+static void failing_sites_leave_half_of_the_deliveries_to_others(void **state)
+{
+    const uint32_t rcpt = 0;
+    struct sched_wait wait;
+    uint32_t group;
+    struct bench b;
+
+    (void)state;
+    failing_start(&b, 50);
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1) m4:d(1) m4:d(1) m4:d(1) m4:d(1) m4:d(1)");
+    assert_int_equal(sched_why(b.s, (struct sched_msg){2}, &rcpt, 1, &group, &wait), 1);
+    for (size_t i = 0; i < wait.gate_count; i++) {
+        if (wait.gates[i].type == SCHED_GATE_FAILING) {
+            assert_true(wait.gates[i].closed);
+            assert_int_equal(wait.gates[i].value, 5);
+            assert_int_equal(wait.gates[i].limit, 5);
+        }
+    }
+    finish(&b, 4, "d", SCHED_OK);
+    DECIDES(&b, "m4:d(1)");
+    finish(&b, 4, "d", SCHED_OK);
+    DECIDES(&b, ""); /* a delivery is free, and stays so for those who are well */
+    bench_end(&b);
+
+    failing_start(&b, 100); /* as in Postfix: the others wait for the timeouts of these */
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1) m2:b(1) m2:b(1) m2:b(1) m2:b(1) m2:b(1)");
+    bench_end(&b);
+}
+
+static void failing_sites_go_on_in_the_usual_order(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    failing_start(&b, 50);
+    while (decide(&b)) {
+    }
+    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    DECIDES(&b, "m2:b(1)");
+    finish(&b, 1, "a", SCHED_CRASH);
+    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    DECIDES(&b, "m2:b(1) m2:b(1)");
+    assert_true(sched_drop(b.s, b.now, (struct sched_msg){2}));
+    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    DECIDES(&b, "m3:c(1)");
+    bench_end(&b);
+}
+
+static void a_site_that_is_well_again_is_limited_no_more(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    failing_start(&b, 50);
+    while (decide(&b)) {
+    }
+    while (b.running_count > 5) {
+        finish(&b, 4, "d", SCHED_CRASH);
+    }
+    finish(&b, 1, "a", SCHED_OK); /* so what runs for it does not count */
+    assert_false(info_of(&b, "a").failing);
+    DECIDES(&b, "m2:b(1) m2:b(1) m2:b(1) m2:b(1) m2:b(1) m4:d(1)");
+    bench_end(&b);
+}
+
+static void what_is_held_goes_on_when_the_limit_goes(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct bench b;
+
+    (void)state;
+    failing_start(&b, 50);
+    while (decide(&b)) {
+    }
+    finish(&b, 4, "d", SCHED_OK);
+    finish(&b, 4, "d", SCHED_OK);
+    assert_true(sched_drop(b.s, b.now, (struct sched_msg){4}));
+    DECIDES(&b, "");
+    policy.process_limit = 9; /* too few to keep any for others */
+    policy.window.failed_cohort_limit = 0;
+    (void)sched_transport(b.s, b.now, "smtp", &policy);
+    DECIDES(&b, "m2:b(1)");
+    limits.failing_share = 100;
+    sched_set_limits(b.s, &limits);
+    policy.process_limit = 20;
+    (void)sched_transport(b.s, b.now, "smtp", &policy);
+    DECIDES(&b, "m2:b(1) m2:b(1) m2:b(1) m2:b(1) m3:c(1) m3:c(1) m3:c(1) m3:c(1) m3:c(1)");
+    bench_end(&b);
+}
+
 UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(postfix_tries_with_the_initial_window),
           cmocka_unit_test(each_failed_probe_doubles_the_time),
@@ -387,4 +508,8 @@ UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(a_known_bad_site_is_still_probed_after_a_pause),
           cmocka_unit_test(after_its_time_all_is_forgotten),
           cmocka_unit_test(the_oldest_are_freed_a_few_at_a_time),
-          cmocka_unit_test(no_more_are_remembered_than_the_limit))
+          cmocka_unit_test(no_more_are_remembered_than_the_limit),
+          cmocka_unit_test(failing_sites_leave_half_of_the_deliveries_to_others),
+          cmocka_unit_test(failing_sites_go_on_in_the_usual_order),
+          cmocka_unit_test(a_site_that_is_well_again_is_limited_no_more),
+          cmocka_unit_test(what_is_held_goes_on_when_the_limit_goes))

@@ -15,12 +15,14 @@ static const struct sched_limits limits = {
     .message_recipient_limit = 1000,
     .message_recipient_minimum = 10,
     .destination_share = 100,
+    .failing_share = 50,
     .minimal_backoff_us = 300 * S,
     .transport_retry_us = 60 * S,
 };
 
 static const struct sched_transport_policy usual = {
     .window = {.rule = WINDOW_DOCUMENTED, .initial = 1, .max = 1, .failed_cohort_limit = 1},
+    .process_limit = 10,
     .dest_recipient_limit = 1,
     .recipient_limit = 1000,
 };
@@ -324,6 +326,24 @@ static void parked_mail_that_is_never_asked_for_is_found(void **state)
     bench_end(&b);
 }
 
+static void mail_held_for_no_reason_is_found(void **state)
+{
+    struct transport *t;
+    struct bench b;
+
+    (void)state;
+    bench_start(&b);
+    t = b.s->transports[0];
+    assert_true(sched_finished(b.s, b.now, b.running[0], SCHED_SITE_FAIL, SLICE("4.4.1 no")));
+    t->busy_failing = 5;
+    assert_true(dest_hold(dest_a(&b)));
+    t->busy_failing = 0;
+    b.now.us += 61 * S;
+    (void)finds(&b, SCHED_FAULT_STUCK, "mail waits, and nothing fails that it waits for");
+    transport_release_held(t);
+    bench_end(&b);
+}
+
 UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none),
           cmocka_unit_test(room_that_nobody_uses_is_found),
           cmocka_unit_test(a_full_window_without_deliveries_is_found),
@@ -333,4 +353,5 @@ UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none),
           cmocka_unit_test(recipients_outside_of_their_queue_are_found),
           cmocka_unit_test(a_message_that_does_not_end_is_found),
           cmocka_unit_test(answers_that_do_not_come_are_found),
-          cmocka_unit_test(parked_mail_that_is_never_asked_for_is_found))
+          cmocka_unit_test(parked_mail_that_is_never_asked_for_is_found),
+          cmocka_unit_test(mail_held_for_no_reason_is_found))

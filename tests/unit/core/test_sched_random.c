@@ -267,7 +267,7 @@ static void random_policy(struct world *w, struct sched_transport_policy *p)
                    .positive = feedbacks[pick(w, 0, 2)],
                    .negative = feedbacks[pick(w, 0, 2)],
                    .failed_cohort_limit = pick(w, 0, 2)},
-        .process_limit = pick(w, 0, 3) == 0 ? 0 : pick(w, 1, 8),
+        .process_limit = pick(w, 0, 3) == 0 ? 0 : pick(w, 1, 16),
         .dest_recipient_limit = rcpt_limits[pick(w, 0, 3)],
         .recipient_limit = pick(w, 0, 60),
         .extra_recipient_limit = pick(w, 0, 20),
@@ -304,6 +304,7 @@ static void world_start(struct world *w, uint64_t seed, bool with_reference)
     w->dests = pick(w, 1, 12);
     w->size_max = pick(w, 0, 1) == 0 ? 6 : 40;
     w->failing = pick(w, 0, 2) == 0 ? 0 : pick(w, 1, 40);
+    w->limits.failing_share = w->failing == 0 ? 50 : 0; /* nothing changes unless some fail */
     w->s = sched_new(&w->limits);
     if (with_reference) {
         w->r = reference_new(&w->limits, reference_reads, reference_chose, w);
@@ -877,6 +878,7 @@ static void wild_history(uint64_t seed)
     world_start(&x->w, seed, false);
     x->w.limits.message_active_limit = pick(&x->w, 5, MESSAGES_MAX);
     x->w.limits.destination_share = pick(&x->w, 0, 3) * 60;
+    x->w.limits.failing_share = pick(&x->w, 0, 3) * 30;
     x->w.limits.maximal_backoff_us = pick(&x->w, 0, 60) * US_PER_S;
     x->w.limits.destination_memory_us = pick(&x->w, 0, 2) * 20 * US_PER_S;
     sched_set_limits(x->w.s, &x->w.limits);
