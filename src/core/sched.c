@@ -191,12 +191,9 @@ static void deferral_free(struct deferral *deferral)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-static struct message *message_find(const struct sched *s, struct sched_msg id)
+struct message *message_find(const struct sched *s, struct sched_msg id)
 {
-    struct message *m;
-
-    HASH_FIND(hh, s->messages, &id, sizeof id, m);
-    return m;
+    return ids_find(&s->messages, id.n);
 }
 
 static void message_list(struct sched *s, struct message *m, enum message_list to)
@@ -239,10 +236,12 @@ void message_free(struct sched *s, struct message *m)
     CHECK(m->entries == 0);
     CHECK(m->rcpt_count == 0);
     message_list(s, m, LIST_NONE);
-    while (!LIST_EMPTY(&m->jobs)) {
-        job_free(LIST_FIRST(&m->jobs));
+    while (!SLIST_EMPTY(&m->jobs)) {
+        struct job *j = SLIST_FIRST(&m->jobs);
+        SLIST_REMOVE_HEAD(&m->jobs, of_message);
+        job_free(j);
     }
-    HASH_DELETE(hh, s->messages, m);
+    ids_remove(&s->messages, m->id.n);
     slab_free(&s->message_slab, m);
 }
 
@@ -423,7 +422,7 @@ void message_forget_waiting(struct message *m, struct mono now)
 {
     struct job *j;
 
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         struct order_node *n = j->peers.first;
         while (n != NULL) {
@@ -442,7 +441,7 @@ void message_forget_waiting(struct message *m, struct mono now)
 void sched_free(struct sched *s)
 {
     struct mono now = {0};
-    struct message *m, *next;
+    struct message *m;
 
     if (s == NULL) {
         return;
@@ -453,19 +452,23 @@ void sched_free(struct sched *s)
         TAILQ_REMOVE(&s->deferrals, deferral, link);
         deferral_free(deferral);
     }
-    HASH_ITER(hh, s->messages, m, next)
-    {
-        message_forget_waiting(m, now);
+    for (size_t i = 0; i < s->messages.size; i++) {
+        m = ids_at(&s->messages, i);
+        if (m != NULL) {
+            message_forget_waiting(m, now);
+        }
     }
     for (uint32_t i = 0; i < s->busy_size; i++) {
         if (s->busy[i].entry != NULL) {
             entry_done(s->busy[i].entry, now);
         }
     }
-    HASH_ITER(hh, s->messages, m, next)
-    {
-        message_free(s, m);
+    for (size_t i = 0; i < s->messages.size; i++) {
+        while ((m = ids_at(&s->messages, i)) != NULL) {
+            message_free(s, m); /* another may take its slot */
+        }
     }
+    ids_fini(&s->messages);
     while (!STAILQ_EMPTY(&s->events)) {
         struct event *event = STAILQ_FIRST(&s->events);
         STAILQ_REMOVE_HEAD(&s->events, link);
@@ -490,7 +493,7 @@ void sched_free(struct sched *s)
 
 bool sched_has_room(const struct sched *s)
 {
-    return (uint64_t)HASH_COUNT(s->messages) + s->asked < s->limits.message_active_limit;
+    return (uint64_t)s->messages.count + s->asked < s->limits.message_active_limit;
 }
 
 bool sched_has_message(const struct sched *s, struct sched_msg msg)
@@ -511,8 +514,8 @@ void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t
     m->rcpt_unread = recipients;
     m->rcpt_limit = s->limits.message_recipient_minimum;
     m->one_per_entry = one_per_entry;
-    LIST_INIT(&m->jobs);
-    HASH_ADD(hh, s->messages, id, sizeof m->id, m);
+    SLIST_INIT(&m->jobs);
+    ids_add(&s->messages, m->id.n, m);
     message_check(s, m);
 }
 
@@ -623,7 +626,7 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
             m->rcpt_unread = 0;
         }
         assign(s, m, rcpts, count);
-        LIST_FOREACH(j, &m->jobs, of_message)
+        SLIST_FOREACH(j, &m->jobs, of_message)
         {
             if (j->selected < j->read && !job_is_known_blocker(j)) {
                 lane_forget_candidate(j->lane);

@@ -3,7 +3,7 @@
  * could have left dangling: lists are walked from their owners.
  *
  * Each round goes over the transports, then the destinations by their slots, then the messages by
- * the buckets of their hash table. Tables that grow or shrink meanwhile make it skip or repeat.
+ * the slots of their table. Tables that grow or shrink meanwhile make it skip or repeat.
  */
 #include <string.h>
 
@@ -313,7 +313,7 @@ static void look_at_message(struct look *l, const struct message *m)
     struct tally tally = {0};
 
     l->budget--;
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
             look_at_peer(l, m, CONTAINER_OF(n, const struct peer, ring), &tally);
@@ -340,8 +340,7 @@ static void look_at_message(struct look *l, const struct message *m)
 static bool step(struct look *l, enum part part, uint64_t at)
 {
     const struct sched *s = l->s;
-    const UT_hash_table *table;
-    const UT_hash_handle *handle;
+    const struct message *m;
 
     switch (part) {
     case PART_WHOLE:
@@ -363,13 +362,13 @@ static bool step(struct look *l, enum part part, uint64_t at)
         look_at_dest(l, s->dests[at]);
         return true;
     case PART_MESSAGES:
-        if (s->messages == NULL || at >= s->messages->hh.tbl->num_buckets) {
+        if (at >= s->messages.size) {
             return false;
         }
-        table = s->messages->hh.tbl;
+        m = ids_at(&s->messages, at);
         l->budget--;
-        for (handle = table->buckets[at].hh_head; handle != NULL; handle = handle->hh_next) {
-            look_at_message(l, CONTAINER_OF(handle, const struct message, hh));
+        if (m != NULL) {
+            look_at_message(l, m);
         }
         return true;
     case PARTS:

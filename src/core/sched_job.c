@@ -143,7 +143,7 @@ void message_changed(struct message *m)
 {
     struct job *j;
 
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         job_changed(j);
     }
@@ -250,7 +250,7 @@ void job_slots_returned(struct job *j)
     struct message *m = j->message;
     struct job *sponsor;
 
-    LIST_FOREACH(sponsor, &m->jobs, of_message)
+    SLIST_FOREACH(sponsor, &m->jobs, of_message)
     {
         if (sponsor != j && sponsor->rcpt_count < sponsor->rcpt_limit &&
             (!linked(sponsor) || m->all_read)) {
@@ -266,13 +266,13 @@ void message_slots_returned(struct message *m)
 {
     struct job *j;
 
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         if (heap_has(&j->unread)) {
             heap_remove(&j->lane->transport->unread, &j->unread);
         }
     }
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         hand_out(j);
     }
@@ -428,13 +428,14 @@ void job_given_back(struct job *j)
 
 struct job *job_need(struct message *m, struct transport *t)
 {
-    struct job *j;
+    struct job *j, *last = NULL;
 
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         if (j->lane->transport == t) {
             break;
         }
+        last = j;
     }
     if (j == NULL) {
         j = slab_new(&t->sched->job_slab);
@@ -445,18 +446,16 @@ struct job *job_need(struct message *m, struct transport *t)
         heap_node_init(&j->attention);
         heap_node_init(&j->fresh);
         heap_node_init(&j->unread);
-        if (m->last_job == NULL) {
-            LIST_INSERT_HEAD(&m->jobs, j, of_message);
+        if (last == NULL) {
+            SLIST_INSERT_HEAD(&m->jobs, j, of_message);
         } else {
-            LIST_INSERT_AFTER(m->last_job, j, of_message);
+            SLIST_INSERT_AFTER(last, j, of_message);
         }
-        m->last_job = j;
     }
     awaken(j, m->queued_s);
     return j;
 }
 
-/* All jobs of a message are freed together, so last_job need not be kept. */
 void job_free(struct job *j)
 {
     CHECK(!has_entries(j));
@@ -467,7 +466,6 @@ void job_free(struct job *j)
         hand_out(j);
     }
     CHECK(j->rcpt_limit == 0);
-    LIST_REMOVE(j, of_message);
     slab_free(&j->lane->transport->sched->job_slab, j);
 }
 

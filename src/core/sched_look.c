@@ -7,7 +7,7 @@
 struct sched_totals sched_totals(const struct sched *s)
 {
     struct sched_totals totals = {
-        .messages = HASH_COUNT(s->messages),
+        .messages = s->messages.count,
         .recipients = s->rcpt_count + s->deferred_rcpts,
         .entries_waiting = s->waiting_count,
         .entries_busy = s->busy_count,
@@ -17,13 +17,11 @@ struct sched_totals sched_totals(const struct sched *s)
         .parked_destinations = s->parked_count,
         .decisions = s->decisions,
         .bytes = s->bytes + s->message_slab.bytes + s->job_slab.bytes + s->peer_slab.bytes +
-                 s->entry_slab.bytes + s->busy_size * sizeof *s->busy +
-                 s->dest_size * sizeof *s->dests + s->timers.size * sizeof(struct heap_node *),
+                 s->entry_slab.bytes + s->messages.size * sizeof(struct ids_slot) +
+                 s->busy_size * sizeof *s->busy + s->dest_size * sizeof *s->dests +
+                 s->timers.size * sizeof(struct heap_node *),
     };
 
-    if (s->messages != NULL) {
-        totals.bytes += HASH_OVERHEAD(hh, s->messages);
-    }
     for (uint32_t i = 0; i < s->transport_count; i++) {
         const struct transport *t = s->transports[i];
         const struct lane *l = &t->lane;
@@ -35,7 +33,7 @@ struct sched_totals sched_totals(const struct sched *s)
         }
     }
     /* HASH_OVERHEAD counts the handles, which are within the structures counted already. */
-    totals.bytes -= (HASH_COUNT(s->messages) + s->dest_count) * sizeof(UT_hash_handle);
+    totals.bytes -= s->dest_count * sizeof(UT_hash_handle);
     return totals;
 }
 
@@ -166,7 +164,7 @@ static void message_audit(const struct sched *s, const struct message *m, struct
     struct sums of_message = {0};
     enum message_list list;
 
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         struct sums of_job = {0};
 
@@ -293,8 +291,11 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     CHECK((t->reason != NULL) == heap_has(&t->dead.node));
     CHECK(t->rate_locked == heap_has(&t->rate.node));
     lane_audit(&t->lane);
-    for (m = s->messages; m != NULL; m = m->hh.next) {
-        LIST_FOREACH(j, &m->jobs, of_message)
+    for (size_t i = 0; i < s->messages.size; i++) {
+        if ((m = ids_at(&s->messages, i)) == NULL) {
+            continue;
+        }
+        SLIST_FOREACH(j, &m->jobs, of_message)
         {
             if (j->lane->transport != t) {
                 continue;
@@ -333,8 +334,11 @@ void sched_audit(const struct sched *s)
     uint64_t dests = 0, dead = 0, idle = 0, parked = 0, asked = 0, deferred = 0, busy_slots = 0,
              free_slots = 0;
 
-    for (m = s->messages; m != NULL; m = m->hh.next) {
-        message_audit(s, m, &sums);
+    for (size_t i = 0; i < s->messages.size; i++) {
+        if ((m = ids_at(&s->messages, i)) != NULL) {
+            CHECK(message_find(s, m->id) == m);
+            message_audit(s, m, &sums);
+        }
     }
     CHECK(sums.waiting == s->waiting_count);
     CHECK(sums.busy == s->busy_count);

@@ -18,6 +18,7 @@
 
 #include "hash.h"
 #include "heap.h"
+#include "ids.h"
 #include "order.h"
 #include "pace.h"
 #include "rng.h"
@@ -150,7 +151,7 @@ struct job {
     struct heap_node unread;    /* in transport.unread, while its message is not fully read */
     struct message *message;
     struct lane *lane;
-    LIST_ENTRY(job) of_message;
+    SLIST_ENTRY(job) of_message;
     struct job *parent; /* the job it preempts or that has adopted it */
     LIST_HEAD(, job) children;
     LIST_ENTRY(job) siblings;
@@ -216,10 +217,8 @@ struct transport {
 enum message_list { LIST_NONE, LIST_TO_READ, LIST_DONE, LIST_TO_PARK };
 
 struct message {
-    UT_hash_handle hh;
     struct sched_msg id;
-    LIST_HEAD(, job) jobs; /* in order of creation */
-    struct job *last_job;
+    SLIST_HEAD(, job) jobs;     /* in order of creation */
     TAILQ_ENTRY(message) link;  /* in sched.to_read, .done or .to_park */
     int64_t queued_s, refill_s; /* refill_s: of the last answer, while reading of the question */
     int64_t rcpt_limit;
@@ -270,7 +269,7 @@ struct sched {
     struct transport **transports;
     uint32_t transport_count;
     TAILQ_HEAD(, transport) turns; /* the first is asked first */
-    struct message *messages;      /* uthash */
+    struct ids messages;
     struct message_list_head to_read, done, to_park;
     TAILQ_HEAD(deferral_list, deferral) deferrals;
     STAILQ_HEAD(, event) events;
@@ -325,6 +324,8 @@ static inline struct dest *peer_dest(const struct peer *p)
 }
 
 /* ---- sched.c */
+
+struct message *message_find(const struct sched *s, struct sched_msg id);
 
 void *sched_alloc(struct sched *s, size_t size);
 void sched_release(struct sched *s, void *ptr, size_t size);
@@ -408,6 +409,7 @@ void job_changed(struct job *j);
 void message_changed(struct message *m);
 
 void job_retire(struct job *j);
+/* Its message has let go of it already. */
 void job_free(struct job *j);
 
 void transport_slots_init(struct transport *t);

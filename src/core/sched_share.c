@@ -22,7 +22,7 @@
 /* Places that neither a message holds nor an answer may fill. */
 static uint64_t free_places(const struct sched *s)
 {
-    uint64_t taken = (uint64_t)HASH_COUNT(s->messages) + s->asked;
+    uint64_t taken = (uint64_t)s->messages.count + s->asked;
 
     return taken < s->limits.message_active_limit ? s->limits.message_active_limit - taken : 0;
 }
@@ -158,7 +158,7 @@ static struct peer *waits_alone(const struct message *m)
     if (m->peers != 1 || !m->all_read || m->dropped || m->deferrals > 0) {
         return NULL;
     }
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         if (j->peers.first != NULL) {
             break;

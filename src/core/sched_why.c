@@ -209,17 +209,16 @@ size_t sched_why(const struct sched *s, struct sched_msg msg, const uint32_t *rc
     struct grouping g = {
         .rcpts = rcpts, .count = count, .group = ret_group, .waits = ret_waits, .wait_count = 0};
     uint32_t unread = GROUP_NONE;
-    const struct message *m;
+    const struct message *m = message_find(s, msg);
     const struct job *j;
 
-    HASH_FIND(hh, s->messages, &msg, sizeof msg, m);
     if (m == NULL) {
         return 0;
     }
     for (size_t i = 0; i < count; i++) {
         ret_group[i] = GROUP_NONE;
     }
-    LIST_FOREACH(j, &m->jobs, of_message)
+    SLIST_FOREACH(j, &m->jobs, of_message)
     {
         for (const struct order_node *n = j->peers.first; n != NULL; n = n->next) {
             group_peer(s, &g, CONTAINER_OF(n, const struct peer, ring));

@@ -110,7 +110,7 @@ static struct dest *dest_a(const struct bench *b)
 
 static struct message *message_1(const struct bench *b)
 {
-    return b->s->messages;
+    return message_find(b->s, (struct sched_msg){1});
 }
 
 static void a_sound_scheduler_has_none(void **state)
