@@ -8,6 +8,7 @@
 #include "bundle.h"
 #include "check.h"
 #include "nearest.h"
+#include "remote_mailq.h"
 #include "words.h"
 
 #define ERROR_MAX    4096
@@ -247,6 +248,9 @@ int commands_main(int argc, char **argv, bool as_mailq)
     struct args a;
     int status;
 
+    if (as_mailq && remote_mailq_meant(argc, argv)) {
+        return remote_mailq_main(argc, argv);
+    }
     args_init(&a);
     status = as_mailq ? run_command(&commands[0], &a, argc - 1, argv + 1)
                       : run_line(&a, argc - 1, argv + 1);

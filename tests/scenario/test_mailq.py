@@ -6,6 +6,7 @@ import hmac
 import os
 import re
 import socket
+import subprocess
 
 import sluice
 
@@ -145,6 +146,26 @@ class Mailq(sluice.TestCase):
         self.assertEqual(c.ask("ETRN example.net"), "+OK; an ETRN started something.\n")
         self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] >= before + 2)
         self.assertEqual(c.ask("ETRN nosuch.example"), "+OK; an ETRN didn't start anything.\n")
+
+    def mailq(self, address, *argv, **env):
+        return subprocess.run([sluice.program("mailq"), "-p", str(address[1]), *argv], capture_output=True, text=True,
+                              timeout=sluice.PATIENCE, env=dict(os.environ, **env))
+
+    def test_our_mailq_asks_over_the_protocol(self):
+        d, address, ids, nexthop = self.deferred()
+        for options in ((), ("-S",)):
+            done = self.mailq(address, *options)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            lines = done.stdout.splitlines()
+            self.assertEqual(lines[0], "smtp/%s:" % nexthop)
+            self.assertRegex(lines[1], r"^\t%s/2: \(1 tries, expires in .*\) .*450 4\.2\.0 come back later" % ids[0])
+        self.assertEqual(self.mailq(address, "-c", "local").stdout, "")
+        self.assertTrue(self.mailq(address, "-QQ").stdout.startswith("smtp/*/0\n\tThreads:"))
+        done = self.mailq(address, "-U", "admin", MAILQ_PASSWORD="wrong")
+        self.assertEqual((done.returncode, done.stderr), (76, "mailq: wrong password\n"))
+        self.assertEqual(self.mailq(address, "-QQQQ", "-U", "admin", MAILQ_PASSWORD="secret").returncode, 0)
+        self.assertEqual(self.mailq(("", sluice.free_port())).returncode, 69)
+        self.assertEqual(self.mailq(address, "-x").returncode, 64)
 
     def test_version_1_dumps_the_queue(self):
         d, address, ids, nexthop = self.deferred(auth="")
