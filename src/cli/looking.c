@@ -186,7 +186,7 @@ static int look_destinations(struct ask *ask, const struct args *a)
     }
     list = json_object_get(answer, "destinations");
     if (!a->json) {
-        printf("%10s  %s\n", "recipients", "destination");
+        printf("%10s  %10s  %s\n", "recipients", "messages", "destination");
     }
     json_array_foreach(list, i, dest)
     {
@@ -196,7 +196,8 @@ static int look_destinations(struct ask *ask, const struct args *a)
             put_json(stdout, dest);
             continue;
         }
-        printf("%10" PRId64 "  ", member_integer(dest, "recipients"));
+        printf("%10" PRId64 "  %10" PRId64 "  ", member_integer(dest, "recipients"),
+               member_integer(dest, "messages"));
         put_text(stdout, transport);
         fputs(transport[0] == '\0' ? "" : "/", stdout);
         put_text(stdout, member_text(dest, "nexthop"));

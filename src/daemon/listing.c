@@ -390,6 +390,7 @@ static unsigned ask_destinations(struct spool *sp, const json_t *question, json_
         set(object, "transport", listing_text(list[i].transport));
         set(object, "nexthop", listing_text(list[i].nexthop));
         set(object, "recipients", json_integer((json_int_t)list[i].rcpts));
+        set(object, "messages", json_integer((json_int_t)list[i].messages));
         CHECK(json_array_append_new(array, object) == 0);
     }
     mem_free(list);

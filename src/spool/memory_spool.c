@@ -820,29 +820,32 @@ static int totals(struct spool *sp, struct spool_totals *ret_totals)
 
 /* A recipient's destination: its nexthop, or its domain in lower case while it is not routed. */
 struct destination_key {
-    struct slice transport, nexthop;
+    struct spool_destination d;
+    uint64_t message;
     char domain[ADDRESS_MAX];
 };
 
 static int key_order(const void *a, const void *b)
 {
     const struct destination_key *const *x = a, *const *y = b;
+    int order = destination_order(&(*x)->d, &(*y)->d);
 
-    return slice_compare((*x)->nexthop, (*y)->nexthop);
+    return order != 0 ? order : ((*x)->message > (*y)->message) - ((*x)->message < (*y)->message);
 }
 
-static struct destination_key *key_new(const struct spool_rcpt *r)
+static struct destination_key *key_new(const struct spool_rcpt *r, uint64_t message)
 {
     struct destination_key *key = mem_new(sizeof *key);
     struct slice domain = spool_domain(r->address);
 
-    key->transport = r->transport;
-    key->nexthop = r->nexthop;
+    key->message = message;
+    key->d =
+        (struct spool_destination){.transport = r->transport, .nexthop = r->nexthop, .rcpts = 1};
     if (r->transport.len == 0) {
         for (size_t i = 0; i < domain.len; i++) {
             key->domain[i] = ascii_lower(domain.ptr[i]);
         }
-        key->nexthop = slice_of(key->domain, domain.len);
+        key->d.nexthop = slice_of(key->domain, domain.len);
     }
     return key;
 }
@@ -866,7 +869,7 @@ static int destinations(struct spool *sp, size_t max, struct spool_destination *
         for (uint32_t i = 0; !msg->f.gone && i < msg->f.m.rcpt_total; i++) {
             if (!msg->rcpts[i].gone && msg->rcpts[i].r.state == SPOOL_RCPT_PENDING) {
                 CHECK(count < total);
-                keys[count++] = key_new(&msg->rcpts[i].r);
+                keys[count++] = key_new(&msg->rcpts[i].r, msg->id);
             }
         }
     }
@@ -874,11 +877,14 @@ static int destinations(struct spool *sp, size_t max, struct spool_destination *
     text_pool_clear(&s->pool);
     destination_list_init(&list, &s->pool, ret, max);
     for (size_t i = 0; i < count; i++) {
-        destination_list_add(&list, keys[i]->nexthop, keys[i]->transport);
+        keys[i]->d.messages = i == 0 || key_order(&keys[i - 1], &keys[i]) != 0;
+        destination_list_add(&list, &keys[i]->d);
+    }
+    *ret_count = destination_list_end(&list);
+    for (size_t i = 0; i < count; i++) {
         mem_free(keys[i]);
     }
     mem_free(keys);
-    *ret_count = destination_list_end(&list);
     return 0;
 }
 

@@ -326,12 +326,12 @@ struct spool_totals {
 /* Kept up to date by every change: O(1). */
 int spool_totals(struct spool *sp, struct spool_totals *ret_totals);
 
-/* Pending recipients per destination, the most first (ties by name), at most `max`. One not routed
- * yet counts for its domain, with an empty transport. Goes through an index of all pending
- * recipients: half a second to a second per million, so not to be asked often. */
+/* Pending recipients per destination, the most first (ties by name), at most `max`, and of how many
+ * messages they are. One not routed yet counts for its domain, with an empty transport. Kept up to
+ * date by every change: the cost grows with the number of destinations, and with passing mail. */
 struct spool_destination {
     struct slice transport, nexthop; /* as slices of spool_rcpt */
-    uint64_t rcpts;
+    uint64_t rcpts, messages;
 };
 int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                        size_t *ret_count);

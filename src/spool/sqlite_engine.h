@@ -16,6 +16,7 @@
 #include "content_file.h"
 #include "reserve.h"
 #include "spool_engine.h"
+#include "tally.h"
 #include "text_pool.h"
 
 /* An unlisted message is listed, at the latest, when so many have been submitted after it. It
@@ -60,8 +61,12 @@ enum statement {
     ST_WALK_PARKED,
     ST_PARKED_KEY,
     ST_UNLISTED,
-    ST_LISTED_HOPS,
-    ST_UNLISTED_HOPS,
+    ST_MESSAGE_PLACES,
+    ST_RCPT_PLACE,
+    ST_DESTINATION_ADD,
+    ST_DESTINATION_DROP,
+    ST_DESTINATIONS,
+    ST_UNLISTED_DESTINATIONS,
     ST_COUNT,
 };
 
@@ -93,6 +98,7 @@ struct sqlite_spool {
     bool space_ran_out; /* in the open batch */
     struct claims claims;
     struct sqlite_counts counts;
+    struct tally tally;                        /* of the open batch */
     struct spool_totals totals, totals_before; /* now; when the batch was opened */
     uint64_t last_id;
 };
@@ -122,6 +128,14 @@ void sqlite_bind_slice(sqlite3_stmt *st, int at, struct slice text);
 
 /* Write what s->counts holds. */
 int sqlite_flush_counts(struct sqlite_spool *s);
+
+/* Listed recipients that wait (sqlite_tally.c): all pending ones of a message, or one recipient if
+ * it is pending, count (sign 1) or do so no more (-1). Recipients of an unlisted message, or that
+ * are not there, are nothing. */
+int sqlite_tally_message(struct sqlite_spool *s, struct msg_id id, int sign);
+int sqlite_tally_rcpt(struct sqlite_spool *s, struct msg_id id, uint32_t n, int sign);
+/* Write what was counted. A failure fails the batch. */
+int sqlite_tally_write(struct sqlite_spool *s);
 
 /* The reading half, as functions of struct spool_engine. */
 int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);

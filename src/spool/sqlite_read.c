@@ -753,6 +753,31 @@ out:
     return err;
 }
 
+/* Is the state all that is asked for? */
+static bool only_states(const struct spool_filter *f)
+{
+    return f->sender.len == 0 && f->rcpt.len == 0 && f->destination.len == 0 &&
+           f->class_name.len == 0 && f->arrived_before.us == 0 && f->arrived_after.us == 0 &&
+           f->size_min == 0 && f->size_max == 0 && f->after.n == 0;
+}
+
+static int count_states(struct spool *sp, unsigned states, uint64_t *ret_count)
+{
+    struct spool_totals totals;
+    uint64_t count = 0;
+    int err = sqlite_totals(sp, &totals);
+
+    for (int state = SPOOL_INCOMING; err == 0 && state <= SPOOL_CORRUPT; state++) {
+        if (states == 0 || (states & 1U << state) != 0) {
+            count += *spool_total_of(&totals, (enum spool_state)state);
+        }
+    }
+    if (err == 0) {
+        *ret_count = count;
+    }
+    return err;
+}
+
 int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -761,6 +786,9 @@ int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_c
     struct buf sql;
     int err;
 
+    if (only_states(f)) {
+        return count_states(sp, f->states, ret_count);
+    }
     buf_init(&sql, SQL_MAX);
     err = search_init(&q, s, f);
     if (err == 0 && !q.nothing) {
@@ -792,55 +820,59 @@ int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals)
     return sqlite_read_spool(s, ret_totals, &last_id, &unlisted_from);
 }
 
-/* A stream of (nexthop, transport) in order of nexthop. */
-struct hop_stream {
+/* A stream of destinations in their order. */
+struct destination_stream {
     sqlite3_stmt *st;
     int rc;
-    struct slice nexthop, transport; /* while rc is SQLITE_ROW */
+    struct spool_destination at; /* while rc is SQLITE_ROW */
 };
 
-static void hop_stream_next(struct sqlite_spool *s, struct hop_stream *h)
+static void destination_stream_next(struct sqlite_spool *s, struct destination_stream *d)
 {
-    h->rc = sqlite_step(s, h->st);
-    if (h->rc == SQLITE_ROW) {
-        const void *nexthop = sqlite3_column_text(h->st, 0);
-        const void *transport = sqlite3_column_text(h->st, 1);
+    d->rc = sqlite_step(s, d->st);
+    if (d->rc == SQLITE_ROW) {
+        const void *nexthop = sqlite3_column_text(d->st, 0);
+        const void *transport = sqlite3_column_text(d->st, 1);
 
-        h->nexthop = slice_of(nexthop, (size_t)sqlite3_column_bytes(h->st, 0));
-        h->transport = slice_of(transport, (size_t)sqlite3_column_bytes(h->st, 1));
+        d->at.nexthop = slice_of(nexthop, (size_t)sqlite3_column_bytes(d->st, 0));
+        d->at.transport = slice_of(transport, (size_t)sqlite3_column_bytes(d->st, 1));
+        d->at.rcpts = (uint64_t)sqlite3_column_int64(d->st, 2);
+        d->at.messages = (uint64_t)sqlite3_column_int64(d->st, 3);
     }
 }
 
-/* Listed recipients come from their index, the few others are sorted; merging them here and not by
- * a UNION halves the time. */
+/* Of listed recipients there are counters; the few others are counted now. */
 int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count)
 {
     struct sqlite_spool *s = sqlite_of(sp);
-    struct hop_stream listed, unlisted;
+    struct destination_stream listed, unlisted;
     struct destination_list list;
-    uint64_t unlisted_from;
+    uint64_t unlisted_from = 0;
     size_t count;
-    int err = unlisted_begin(s, &unlisted_from), err_unlisted;
+    int err = sqlite_tally_write(s), err_unlisted;
 
+    if (err == 0) {
+        err = unlisted_begin(s, &unlisted_from);
+    }
     if (err != 0) {
         return err;
     }
     text_pool_clear(&s->pool);
     destination_list_init(&list, &s->pool, ret, max);
-    listed.st = sqlite_ask(s, ST_LISTED_HOPS);
-    unlisted.st = sqlite_ask(s, ST_UNLISTED_HOPS);
+    listed.st = sqlite_ask(s, ST_DESTINATIONS);
+    unlisted.st = sqlite_ask(s, ST_UNLISTED_DESTINATIONS);
     sqlite_bind_int(unlisted.st, 1, (int64_t)unlisted_from);
-    hop_stream_next(s, &listed);
-    hop_stream_next(s, &unlisted);
+    destination_stream_next(s, &listed);
+    destination_stream_next(s, &unlisted);
     while (listed.rc == SQLITE_ROW || unlisted.rc == SQLITE_ROW) {
         bool take_listed =
             unlisted.rc != SQLITE_ROW ||
-            (listed.rc == SQLITE_ROW && slice_compare(listed.nexthop, unlisted.nexthop) <= 0);
-        struct hop_stream *h = take_listed ? &listed : &unlisted;
+            (listed.rc == SQLITE_ROW && destination_order(&listed.at, &unlisted.at) <= 0);
+        struct destination_stream *d = take_listed ? &listed : &unlisted;
 
-        destination_list_add(&list, h->nexthop, h->transport);
-        hop_stream_next(s, h);
+        destination_list_add(&list, &d->at);
+        destination_stream_next(s, d);
     }
     count = destination_list_end(&list);
     err = sqlite_done(s, listed.st, listed.rc);

@@ -102,7 +102,18 @@ const struct schema_step schema_steps[] = {
                         "r.last_attempt") ") AS last_attempt,"
                                           "  r.status, r.remote, r.diagnostic"
                                           "  FROM recipient r JOIN message m ON m.id = r.message;"},
-    {"let messages be parked and have a class",
+    {"let messages be parked and have a class, and count what waits per destination",
+     "CREATE TABLE destination ("
+     "  nexthop TEXT NOT NULL,"
+     "  transport TEXT NOT NULL,"
+     "  recipients INTEGER NOT NULL,"
+     "  messages INTEGER NOT NULL,"
+     "  PRIMARY KEY (nexthop, transport)"
+     ") STRICT, WITHOUT ROWID;"
+     "INSERT INTO destination SELECT nexthop, transport, count(*), count(DISTINCT message)"
+     "  FROM recipient INDEXED BY recipient_nexthop WHERE listed = 1 AND state = 1"
+     "  GROUP BY nexthop, transport;"
+
      "ALTER TABLE message ADD COLUMN parked TEXT;"
      "CREATE INDEX message_parked ON message (parked) WHERE parked IS NOT NULL;"
      "ALTER TABLE message ADD COLUMN class TEXT NOT NULL DEFAULT '';"

@@ -291,6 +291,7 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
     content_files_undone(&s->content, in_doubt);
     s->totals = s->totals_before;
     s->counts = (struct sqlite_counts){.id = 0};
+    tally_clear(&s->tally);
     claims_undo(&s->claims);
     if (s->space_ran_out) {
         /* With the log moved to the database and started over, what follows needs little. */
@@ -319,6 +320,7 @@ static int list_message(struct sqlite_spool *s, struct msg_id id)
         if (!facts.claimed) {
             claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id.n);
         }
+        err = sqlite_tally_message(s, id, 1);
     }
     return err;
 }
@@ -348,6 +350,9 @@ static int prepare_commit(struct sqlite_spool *s)
             break;
         }
         err = list_message(s, (struct msg_id){oldest});
+    }
+    if (err == 0) {
+        err = sqlite_tally_write(s);
     }
     if (err == 0) {
         err = write_spool_row(s);
@@ -586,7 +591,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     } else if (claimable(m->state)) {
         claims_add_due(&s->claims, order_of(m->state), m->due.us, id.n);
     }
-    return 0;
+    return sqlite_tally_message(s, id, 1);
 }
 
 /* ---- recipients ----------------------------------------------------------------------------- */
@@ -653,7 +658,12 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
     sqlite3_stmt *st;
     int before = 0, err = 0;
 
-    if (v->done || v->state == SPOOL_RCPT_PENDING) {
+    bool is_pending = !v->done && v->state == SPOOL_RCPT_PENDING;
+
+    if (!is_pending) {
+        err = sqlite_tally_rcpt(s, id, n, -1);
+    }
+    if (err == 0 && (v->done || is_pending)) {
         err = settle_pending(s, id, n, v, &hit);
     }
     if (err != 0 || hit) {
@@ -664,13 +674,15 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
         return err;
     }
     bool was_pending = before == SPOOL_RCPT_PENDING;
-    bool is_pending = !v->done && v->state == SPOOL_RCPT_PENDING;
     st = ask_rcpt(s, v->done ? ST_RCPT_DELETE : ST_RCPT_SETTLE, id, n);
     if (!v->done) {
         bind_verdict(st, v);
         sqlite_bind_int(st, 8, v->state);
     }
     err = run(s, st);
+    if (err == 0 && is_pending) {
+        err = sqlite_tally_rcpt(s, id, n, 1); /* it was not */
+    }
     return err != 0 ? err
                     : count_move(s, id, is_pending - was_pending,
                                  (!v->done && !is_pending) - !was_pending);
@@ -680,14 +692,21 @@ static int set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slic
                      struct slice nexthop, uint64_t route_generation)
 {
     struct sqlite_spool *s = sqlite_of(sp);
-    sqlite3_stmt *st = ask_rcpt(s, ST_RCPT_ROUTE, id, n);
-    int state, err;
+    int err = sqlite_tally_rcpt(s, id, n, -1), state;
+    sqlite3_stmt *st;
 
+    if (err != 0) {
+        return err;
+    }
+    st = ask_rcpt(s, ST_RCPT_ROUTE, id, n);
     sqlite_bind_slice(st, 3, transport);
     sqlite_bind_slice(st, 4, nexthop);
     sqlite_bind_int(st, 5, (int64_t)route_generation);
     err = run(s, st);
-    return err == 0 && !changed(s) ? rcpt_state(s, id, n, &state) : err; /* -ENOENT, with words */
+    if (err == 0 && !changed(s)) {
+        return rcpt_state(s, id, n, &state); /* -ENOENT, with words */
+    }
+    return err != 0 ? err : sqlite_tally_rcpt(s, id, n, 1);
 }
 
 static int reported(struct spool *sp, struct msg_id id)
@@ -706,8 +725,11 @@ static int reported(struct spool *sp, struct msg_id id)
 
 static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct sqlite_brief *b)
 {
-    int err = run_on(s, ST_RCPT_DELETE_ALL, id);
+    int err = b->has_rcpts ? sqlite_tally_message(s, id, -1) : 0;
 
+    if (err == 0) {
+        err = run_on(s, ST_RCPT_DELETE_ALL, id);
+    }
     if (s->counts.id == id.n) {
         s->counts.id = 0;
         s->counts.pending = s->counts.to_report = 0;
@@ -808,6 +830,17 @@ static int remove_message(struct spool *sp, struct msg_id id)
 
 /* ---- changes of a message's own fields ------------------------------------------------------ */
 
+/* Of the pending recipients; their routes, too. */
+static int forget_tries(struct sqlite_spool *s, struct msg_id id)
+{
+    int err = sqlite_tally_message(s, id, -1);
+
+    if (err == 0) {
+        err = run_on(s, ST_RCPT_FORGET_TRIES, id);
+    }
+    return err != 0 ? err : sqlite_tally_message(s, id, 1);
+}
+
 static int change(struct spool *sp, const struct spool_change *c)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -835,7 +868,7 @@ static int change(struct spool *sp, const struct spool_change *c)
     sqlite_bind_int(st, 1, (int64_t)id.n);
     err = run(s, st);
     if (err == 0 && c->forget_tries) {
-        err = run_on(s, ST_RCPT_FORGET_TRIES, id);
+        err = forget_tries(s, id);
     }
     if (err == 0 && moves && facts.unlisted) {
         err = list_message(s, id);
@@ -859,6 +892,7 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
 {
     struct sqlite_spool *s = sqlite_of(sp);
     struct sqlite_brief brief;
+    bool was_unlisted;
     sqlite3_stmt *st;
     int err = sqlite_read_brief(s, id, &brief);
 
@@ -880,8 +914,9 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     }
     total_add(s, brief.state, -1);
     total_add(s, SPOOL_CORRUPT, 1);
+    was_unlisted = claims_get(&s->claims, id.n).unlisted;
     claims_set(&s->claims, id.n, (struct claim_facts){.claimed = false});
-    return 0;
+    return was_unlisted ? sqlite_tally_message(s, id, 1) : 0;
 }
 
 /* ---- claims --------------------------------------------------------------------------------- */
@@ -1185,6 +1220,7 @@ static void close_spool(struct spool *sp)
     reserve_fini(&s->reserve);
     content_files_fini(&s->content);
     claims_fini(&s->claims);
+    tally_clear(&s->tally);
     text_pool_fini(&s->pool);
     buf_fini(&s->bytes);
     mem_free(s->path);

@@ -138,11 +138,28 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " ORDER BY parked LIMIT 1",
     [ST_UNLISTED] =
         "SELECT id, due, size, in_file FROM message NOT INDEXED WHERE id >= ?1 AND listed = 0",
-    [ST_LISTED_HOPS] =
-        "SELECT nexthop, transport FROM recipient INDEXED BY recipient_nexthop"
-        " WHERE listed = 1 AND state = 1 ORDER BY nexthop",
-    [ST_UNLISTED_HOPS] =
-        "SELECT nexthop, transport FROM recipient NOT INDEXED"
-        " WHERE message >= ?1 AND listed = 0 AND state = 1 ORDER BY nexthop",
+    [ST_MESSAGE_PLACES] =
+        "SELECT nexthop, transport, count(*) FROM recipient NOT INDEXED"
+        " WHERE message = ?1 AND listed = 1 AND state = 1 GROUP BY nexthop, transport",
+    /* And has the message other recipients there? */
+    [ST_RCPT_PLACE] =
+        "SELECT r.nexthop, r.transport, EXISTS (SELECT 1 FROM recipient o"
+        " INDEXED BY recipient_nexthop WHERE o.listed = 1 AND o.nexthop = r.nexthop"
+        " AND o.message = ?1 AND o.transport = r.transport AND o.state = 1 AND o.n <> ?2)"
+        " FROM recipient r NOT INDEXED"
+        " WHERE r.message = ?1 AND r.n = ?2 AND r.listed = 1 AND r.state = 1",
+    [ST_DESTINATION_ADD] =
+        "INSERT INTO destination (nexthop, transport, recipients, messages)"
+        " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (nexthop, transport)"
+        " DO UPDATE SET recipients = recipients + ?3, messages = messages + ?4",
+    [ST_DESTINATION_DROP] =
+        "DELETE FROM destination WHERE nexthop = ?1 AND transport = ?2 AND recipients <= 0",
+    [ST_DESTINATIONS] =
+        "SELECT nexthop, transport, recipients, messages FROM destination"
+        " WHERE recipients > 0 ORDER BY nexthop, transport",
+    [ST_UNLISTED_DESTINATIONS] =
+        "SELECT nexthop, transport, count(*), count(DISTINCT message) FROM recipient NOT INDEXED"
+        " WHERE message >= ?1 AND listed = 0 AND state = 1"
+        " GROUP BY nexthop, transport ORDER BY nexthop, transport",
 };
 /* clang-format on */

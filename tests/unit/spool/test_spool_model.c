@@ -446,7 +446,7 @@ static void compare_keys(struct pair *p)
 static void compare_all(struct pair *p)
 {
     struct spool_totals a, b;
-    struct spool_destination top_a[5], top_b[5];
+    struct spool_destination top_a[20], top_b[20];
     struct wall due_a, due_b;
     size_t in_a, in_b;
 
@@ -469,6 +469,7 @@ static void compare_all(struct pair *p)
     assert_int_equal(in_a, in_b);
     for (size_t i = 0; i < in_a; i++) {
         assert_int_equal(top_a[i].rcpts, top_b[i].rcpts);
+        assert_int_equal(top_a[i].messages, top_b[i].messages);
         assert_slices(top_a[i].transport, top_b[i].transport);
         assert_slices(top_a[i].nexthop, top_b[i].nexthop);
     }
@@ -480,6 +481,12 @@ static void reopen(struct pair *p)
     step_submit(p); /* so that both agree on the last id */
     both(p, spool_commit(p->a), spool_commit(p->b));
     spool_close(p->a);
+    assert_string_equal(
+        fixture_ask(&p->fx, "SELECT count(*) FROM (SELECT nexthop, transport, count(*),"
+                            " count(DISTINCT message) FROM recipient WHERE listed = 1 AND state = 1"
+                            " GROUP BY nexthop, transport EXCEPT SELECT nexthop, transport,"
+                            " recipients, messages FROM destination)"),
+        "0");
     p->a = fixture_open(&p->fx);
     for (size_t i = 0; i < p->count; i++) {
         spool_unclaim(p->b, (struct msg_id){p->ids[i]});
