@@ -1279,7 +1279,9 @@ static bool import(struct queue *q)
         } else {
             idle = 0;
             imports++;
-            (void)pass_load(q, id, false); /* it knows what else to do */
+            if (pass_load(q, id, false)) {
+                pull_decisions(q); /* to read it: the next one must find its share counted */
+            }
         }
     }
     if (idle < 2) {
