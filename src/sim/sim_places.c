@@ -138,14 +138,25 @@ static char *key_of(const struct route *route, struct slice dest)
     return key;
 }
 
+static const struct sim_site_model *model_of(const struct sim_places *p, struct slice host,
+                                             struct slice domain,
+                                             const struct sim_site_model *model)
+{
+    const struct workload_site *site = workload_site_find(p->workload, host);
+
+    if (model != NULL && slice_equal_nocase(host, domain)) {
+        return model;
+    }
+    return site != NULL ? &site->model : &p->plain;
+}
+
 uint32_t sim_places_need(struct sim_places *p, struct slice domain,
                          const struct sim_site_model *model)
 {
-    const struct sim_site_model *described;
     char address[WORKLOAD_NAME_MAX + 64];
     struct sim_place *place;
     struct route route;
-    struct slice dest, host;
+    struct slice dest;
     bool per_mailbox;
     char *key;
 
@@ -159,12 +170,7 @@ uint32_t sim_places_need(struct sim_places *p, struct slice domain,
         mem_free(key);
         return place->number;
     }
-    host = host_of(dest);
-    described = workload_site_find(p->workload, host);
-    if (described == NULL) {
-        described = model != NULL && slice_equal_nocase(host, domain) ? model : &p->plain;
-    }
-    place = place_new(p, &route, key, described);
+    place = place_new(p, &route, key, model_of(p, host_of(dest), domain, model));
     place->per_mailbox = per_mailbox;
     place_add(p, place);
     return place->number;

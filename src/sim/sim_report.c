@@ -7,8 +7,9 @@
 #include "check.h"
 #include "times.h"
 
-#define NAME_WIDTH 28
-#define NUMBER_MAX 32 /* bytes of a figure */
+#define NAME_WIDTH     28 /* of a figure's name */
+#define NAME_WIDTH_MAX 44 /* of a row's; longer ones push their row to the right */
+#define NUMBER_MAX     32 /* bytes of a figure */
 
 #define US_PER_MIN (60 * US_PER_S)
 #define US_PER_HR  (60 * US_PER_MIN)
@@ -67,19 +68,37 @@ static size_t own_rows(const struct sim_result *r, const struct sim_report_optio
 
 /* Whatever does not fit is missing from the buffer, which says so. */
 
-static void print_head(struct buf *out, const char *what)
+/* As wide as the longest name needs. */
+static int name_width(const struct sim_result *r, size_t rows)
 {
-    (void)buf_addf(out, "\n%-*s %9s %9s %7s %7s %6s %9s %7s %7s %7s %7s %6s %5s %7s\n", NAME_WIDTH,
-                   what, "mail", "sent", "failed", "left", "defer", "attempts", "p50", "p90", "p99",
+    size_t width = strlen("destination");
+
+    for (size_t i = 0; i < r->class_count; i++) {
+        size_t len = strlen(r->classes[i].name);
+
+        width = len > width ? len : width;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        size_t len = strlen(r->dests[i]->name);
+
+        width = len > width ? len : width;
+    }
+    return (int)(width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX);
+}
+
+static void print_head(struct buf *out, int width, const char *what)
+{
+    (void)buf_addf(out, "\n%-*s %9s %9s %7s %7s %6s %9s %7s %7s %7s %7s %6s %5s %7s\n", width, what,
+                   "mail", "sent", "failed", "left", "defer", "attempts", "p50", "p90", "p99",
                    "max", "busy", "peak", "drain");
 }
 
-static void print_row(struct buf *out, const struct sim_tally *t)
+static void print_row(struct buf *out, int width, const struct sim_tally *t)
 {
     (void)buf_addf(out,
                    "%-*s %9" PRIu64 " %9" PRIu64 " %7" PRIu64 " %7" PRIu64 " %5.1f%% %9" PRIu64
                    " %7s %7s %7s %7s %6.1f %5" PRIu32 " %7s\n",
-                   NAME_WIDTH, t->name, t->recipients, t->sent, t->bounced + t->expired,
+                   width, t->name, t->recipients, t->sent, t->bounced + t->expired,
                    sim_tally_left(t), 100 * sim_tally_defer_rate(t), t->attempts,
                    sim_interval_text(histogram_quantile(&t->delay, 500)).text,
                    sim_interval_text(histogram_quantile(&t->delay, 900)).text,
@@ -141,19 +160,20 @@ void sim_report_print(struct buf *out, const struct sim_result *r,
                       const struct sim_report_options *options)
 {
     size_t rows = own_rows(r, options);
+    int width = name_width(r, rows);
     struct sim_tally rest;
 
     print_summary(out, r, options);
-    print_head(out, "class");
+    print_head(out, width, "class");
     for (size_t i = 0; i < r->class_count; i++) {
-        print_row(out, &r->classes[i]);
+        print_row(out, width, &r->classes[i]);
     }
     if (r->class_count > 1) {
-        print_row(out, &r->total);
+        print_row(out, width, &r->total);
     }
-    print_head(out, "destination");
+    print_head(out, width, "destination");
     for (size_t i = 0; i < rows; i++) {
-        print_row(out, r->dests[i]);
+        print_row(out, width, r->dests[i]);
     }
     if (rows < r->dest_count) {
         char name[NUMBER_MAX + NAME_WIDTH];
@@ -161,7 +181,7 @@ void sim_report_print(struct buf *out, const struct sim_result *r,
         sim_report_sum_rest(r, rows, &rest);
         (void)snprintf(name, sizeof name, "%zu more", r->dest_count - rows); /* fits */
         rest.name = name;
-        print_row(out, &rest);
+        print_row(out, width, &rest);
         sim_tally_fini(&rest);
     }
     print_failures(out, &r->total);

@@ -413,6 +413,21 @@ static void trace_due(struct sim_event *e)
     trace_wait(s);
 }
 
+/* As the workload describes it; the log's times where that does not tell them. */
+static struct sim_site_model traced_model(const struct workload *workload,
+                                          const struct trace_domain *d)
+{
+    const struct workload_site *site = workload_site_find(workload, slice_string(d->name));
+    struct sim_site_model model =
+        site != NULL ? sim_site_model_copy(&site->model) : sim_site_model_default();
+
+    if (d->sample_count > 0 && (site == NULL || !site->tells_latency)) {
+        distribution_fini(&model.latency);
+        model.latency = distribution_empirical(d->samples, d->sample_count);
+    }
+    return model;
+}
+
 static void trace_open(struct sim_world *w, struct source *s, const struct trace *t)
 {
     s->world = w;
@@ -421,10 +436,7 @@ static void trace_open(struct sim_world *w, struct source *s, const struct trace
     for (size_t i = 0; i < t->domain_count; i++) {
         const struct trace_domain *d = t->domains[i];
 
-        w->trace_models[i] = sim_site_model_default();
-        if (d->sample_count > 0) {
-            w->trace_models[i].latency = distribution_empirical(d->samples, d->sample_count);
-        }
+        w->trace_models[i] = traced_model(w->options.workload, d);
         s->places[i] = sim_places_need(&w->places, slice_string(d->name), &w->trace_models[i]);
     }
     sim_event_init(&s->event, trace_due);

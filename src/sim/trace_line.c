@@ -203,7 +203,7 @@ static int64_t took_us(struct slice delays)
 static bool is_domain(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++) {
-        if (!ascii_is_alnum(text.ptr[i]) && strchr(".-_", text.ptr[i]) == NULL) {
+        if (!ascii_is_alnum(text.ptr[i]) && memchr(".-_", text.ptr[i], 3) == NULL) {
             return false;
         }
     }

@@ -52,7 +52,7 @@ static bool refuse(struct reader *r, struct slice bad, const char *expected)
 static bool is_name(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++) {
-        if (!ascii_is_alnum(text.ptr[i]) && strchr(".-_", text.ptr[i]) == NULL) {
+        if (!ascii_is_alnum(text.ptr[i]) && memchr(".-_", text.ptr[i], 3) == NULL) {
             return false;
         }
     }
@@ -422,7 +422,7 @@ static struct slice next_word(struct slice *rest)
     if (word.len > 0 && word.ptr[0] == '#') {
         word.len = 0;
     }
-    while (len < word.len && (depth > 0 || strchr(" \t\r", word.ptr[len]) == NULL)) {
+    while (len < word.len && (depth > 0 || memchr(" \t\r", word.ptr[len], 3) == NULL)) {
         depth += word.ptr[len] == '(';
         depth -= word.ptr[len] == ')' && depth > 0;
         len++;
@@ -600,7 +600,8 @@ static bool take_site(struct reader *r, struct slice rest)
         return false;
     }
     w->sites = mem_resize(w->sites, w->site_count + 1, sizeof *w->sites);
-    w->sites[w->site_count++] = (struct workload_site){lower_copy(l.where), model};
+    w->sites[w->site_count++] = (struct workload_site){
+        .pattern = lower_copy(l.where), .model = model, .tells_latency = has_key(&l, "latency")};
     return true;
 }
 
@@ -808,11 +809,11 @@ void workload_free(struct workload *w)
     mem_free(w);
 }
 
-const struct sim_site_model *workload_site_find(const struct workload *w, struct slice host)
+const struct workload_site *workload_site_find(const struct workload *w, struct slice host)
 {
     for (size_t i = 0; i < w->site_count; i++) {
         if (glob_match(slice_string(w->sites[i].pattern), host)) {
-            return &w->sites[i].model;
+            return &w->sites[i];
         }
     }
     return NULL;

@@ -17,6 +17,7 @@
 #ifndef SIM_WORKLOAD_H
 #define SIM_WORKLOAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,7 @@
 struct workload_site {
     char *pattern; /* owned; a shell pattern on the next hop's host, in lower case */
     struct sim_site_model model;
+    bool tells_latency; /* else the one in the model is only the default */
 };
 
 /* Domains, and how often each is drawn. */
@@ -82,8 +84,8 @@ struct workload *workload_load(const char *path, struct buf *errors);
 /* NULL is fine. */
 void workload_free(struct workload *w);
 
-/* The model of a destination: the first that matches its host, or NULL. */
-const struct sim_site_model *workload_site_find(const struct workload *w, struct slice host);
+/* The description of a destination: the first that matches its host, or NULL. */
+const struct workload_site *workload_site_find(const struct workload *w, struct slice host);
 
 /* Draw a domain: its index in names. */
 uint32_t workload_draw_domain(const struct workload_population *p, struct rng *rng);

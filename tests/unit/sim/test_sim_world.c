@@ -455,14 +455,15 @@ static void a_trace_brings_its_mail_and_its_times(void **unused)
 
     (void)unused;
     slow.samples[0] = samples[0];
-    test_world_open(&t, "", "site fast.example latency=7ms\n", 1, NULL, &trace);
+    test_world_open(&t, "", "site fast.example latency=7ms\nsite slow.example setup=1s\n", 1, NULL,
+                    &trace);
     test_world_run(&t);
     assert_int_equal(t.result->class_count, 1);
     assert_string_equal(t.result->classes[0].name, "trace");
     assert_int_equal(t.result->total.sent, 3);
     assert_int_equal(t.result->total.delay.min, 7000);
-    assert_int_equal(t.result->total.delay.max, 3000000);
-    assert_int_equal(t.result->ended.us, 8000000);
+    assert_int_equal(t.result->total.delay.max, 4000000);
+    assert_int_equal(t.result->ended.us, 9000000);
     test_world_close(&t);
 }
 

@@ -151,6 +151,18 @@ static void what_is_not_understood_is_passed_over(void **unused)
     trace_free(t);
 }
 
+/* NUL is in no set of characters. */
+static void a_nul_byte_is_no_part_of_a_domain(void **unused)
+{
+    struct trace_clock clock = {0};
+    struct trace_line l;
+
+    (void)unused;
+    trace_line_read(SLICE("Nov 21 08:00:01 mx postfix/smtp[1]: AA1: to=<a@b\0c>, status=sent (ok)"),
+                    &clock, &l);
+    assert_int_equal(l.kind, TRACE_LINE_OTHER);
+}
+
 static void odd_delays_give_no_sample(void **unused)
 {
     static const char *const delays[] = {
@@ -241,5 +253,6 @@ UNIT_MAIN(cmocka_unit_test(a_message_is_put_together),
           cmocka_unit_test(dates_are_read_in_both_forms),
           cmocka_unit_test(years_are_guessed_from_the_order),
           cmocka_unit_test(what_is_not_understood_is_passed_over),
+          cmocka_unit_test(a_nul_byte_is_no_part_of_a_domain),
           cmocka_unit_test(odd_delays_give_no_sample), cmocka_unit_test(samples_are_bounded),
           cmocka_unit_test(files_are_read_whole))

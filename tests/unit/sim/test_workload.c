@@ -112,8 +112,8 @@ static void the_first_site_that_matches_holds(void **unused)
     struct workload *w = need("site a.example latency=1s\nsite *.example latency=2s\n");
 
     (void)unused;
-    assert_int_equal(workload_site_find(w, SLICE("a.example"))->latency.a, 1000000);
-    assert_int_equal(workload_site_find(w, SLICE("b.example"))->latency.a, 2000000);
+    assert_int_equal(workload_site_find(w, SLICE("a.example"))->model.latency.a, 1000000);
+    assert_int_equal(workload_site_find(w, SLICE("b.example"))->model.latency.a, 2000000);
     assert_null(workload_site_find(w, SLICE("example.org")));
     workload_free(w);
 }

@@ -1,0 +1,141 @@
+"""sluice sim: needs no daemon, and says the same whenever it is asked the same."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+import sluice
+
+ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
+EXAMPLES = os.path.join(ROOT, "docs", "examples", "simulator")
+MANUAL = os.path.join(ROOT, "docs", "simulator.md")
+
+
+def run(*argv, directory=EXAMPLES):
+    return subprocess.run([sluice.program("sluice"), *argv], capture_output=True, text=True, cwd=directory,
+                          timeout=sluice.PATIENCE)
+
+
+class Run(unittest.TestCase):
+    def sim(self, *argv, status=0, **options):
+        done = run("sim", "run", *argv, **options)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def file(self, text):
+        f = tempfile.NamedTemporaryFile("w", suffix=".workload")
+        self.addCleanup(f.close)
+        f.write(text)
+        f.flush()
+        return f.name
+
+    def figures(self, *argv):
+        return json.loads(self.sim("--json", *argv).stdout)
+
+    def test_the_table_and_json_tell_the_same(self):
+        argv = ["-c", "default.conf", "-w", "newsletter.workload", "--rows", "2"]
+        table = self.sim(*argv).stdout
+        figures = self.figures(*argv)
+        self.assertEqual([c["name"] for c in figures["classes"]], ["bulk", "resets"])
+        self.assertEqual(len(figures["destinations"]), 2)
+        self.assertEqual(figures["destination_count"], 502)
+        self.assertIn("500 more", table)
+        total = figures["total"]
+        self.assertEqual(total["recipients"], sum(c["recipients"] for c in figures["classes"]))
+        self.assertEqual(total["recipients"],
+                         sum(d["recipients"] for d in figures["destinations"]) + figures["rest"]["recipients"])
+        self.assertEqual(total["recipients"], total["sent"] + total["bounced"] + total["expired"] + total["left"])
+        for row in figures["classes"] + figures["destinations"]:
+            self.assertRegex(table, r"(?m)^%s +%d +%d " % (re.escape(row["name"]), row["recipients"], row["sent"]))
+            delay = row["delay"]
+            self.assertLessEqual(delay["p50_us"], delay["p90_us"])
+            self.assertLessEqual(delay["p90_us"], delay["p99_us"])
+            self.assertLessEqual(delay["p99_us"], delay["max_us"])
+
+    def test_the_same_seed_says_the_same(self):
+        argv = ["-c", "default.conf", "-w", "greylist.workload", "--json"]
+        first = self.sim(*argv, "--seed", "7").stdout
+        self.assertEqual(self.sim(*argv, "--seed", "7").stdout, first)
+        self.assertNotEqual(self.sim(*argv, "--seed", "8").stdout, first)
+
+    def test_two_configurations_meet_the_same_mail(self):
+        argv = ["-c", "no-shares.conf", "--diff", "default.conf", "-w", "slow-site.workload"]
+        figures = self.figures(*argv)
+        before, after = figures["before"], figures["after"]
+        self.assertEqual(before["total"]["recipients"], after["total"]["recipients"])
+        # What the example is there to show.
+        people = {name: f["classes"][1] for name, f in figures.items()}
+        self.assertGreater(people["before"]["left"], 100 * (people["after"]["left"] + 1))
+        text = self.sim(*argv, "--rows", "1").stdout
+        self.assertRegex(text, r"(?m)^class people +before +after +change$")
+        self.assertRegex(text, r"(?m)^  left +\d+ +\d+ +-\d+\.\d%$")
+
+    def test_a_log_brings_mail(self):
+        figures = self.figures("-c", "default.conf", "--trace", "mail.log", "--workload", "grey.workload")
+        with open(os.path.join(EXAMPLES, "mail.log")) as log:
+            lines = log.readlines()
+        self.assertEqual(figures["trace"]["lines"], len(lines))
+        self.assertEqual(figures["trace"]["understood"], len(lines))
+        self.assertEqual(figures["total"]["recipients"], len({line.split("to=<")[1].split(">")[0]
+                                                              for line in lines if "to=<" in line}))
+        grey = next(d for d in figures["destinations"] if d["name"] == "smtp/grey.example")
+        self.assertGreaterEqual(grey["delay"]["p50_us"], 300e6)
+
+    def test_mistakes_are_told_with_their_place(self):
+        name = self.file("site a\narrivals b at=1s too=a\n")
+        done = self.sim("-c", "default.conf", "-w", name, status=os.EX_DATAERR)
+        self.assertEqual(done.stderr, "sluice: %s:2:18: error: `too': a key (to?) is expected\n" % name)
+        self.assertEqual(done.stdout, "")
+        for argv in ["-w", "/nonexistent"], ["-t", "/nonexistent"], ["-t", "default.conf"]:
+            self.assertIn(argv[1], self.sim("-c", "default.conf", *argv, status=os.EX_DATAERR).stderr)
+        self.assertIn("--workload FILE or --trace FILE", self.sim("-c", "default.conf", status=os.EX_USAGE).stderr)
+        self.assertIn("--rows", self.sim("-w", name, "--rows", "100001", status=os.EX_USAGE).stderr)
+        self.sim("-c", "default.conf", "-w", "limiter.workload", "--diff", "/nonexistent", status=os.EX_CONFIG)
+
+    def test_the_audit_changes_nothing(self):
+        argv = ["-c", "default.conf", "-w", "limiter.workload", "--json"]
+        small = self.file("site x.example slots=3 full=busy\narrivals a at=0s count=60 to=x.example\n")
+        argv[3] = small
+        self.assertEqual(self.sim(*argv, "--audit").stdout, self.sim(*argv).stdout)
+
+
+class Manual(unittest.TestCase):
+    """docs/simulator.md: every command in it runs, and prints what stands there but for the figures."""
+
+    @staticmethod
+    def shape(text):
+        """The words of each line; figures may change with the scheduler."""
+        return [tuple(word for word in line.split() if word != "-" and not re.search(r"\d", word))
+                for line in text.splitlines() if line.strip()]
+
+    def test_its_commands_print_what_it_says(self):
+        with open(MANUAL) as f:
+            blocks = re.findall(r"(?ms)^```console\n(.*?)^```$", f.read())
+        self.assertGreater(len(blocks), 3)
+        for block in blocks:
+            command, _, want = block.partition("\n")
+            words = shlex.split(command)
+            self.assertEqual(words[:2], ["$", "sluice"])
+            done = run(*words[2:])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with self.subTest(command):
+                got = self.shape(done.stdout)
+                for line in self.shape(want):
+                    self.assertIn(line, got)
+
+    def test_its_examples_are_the_files(self):
+        with open(MANUAL) as f:
+            text = f.read()
+        for name in os.listdir(EXAMPLES):
+            self.assertIn(name, text)
+            if name.endswith(".workload"):
+                with open(os.path.join(EXAMPLES, name)) as example:
+                    self.assertIn("```\n%s```" % example.read(), text)
+
+
+if __name__ == "__main__":
+    unittest.main()
