@@ -61,7 +61,8 @@
  * (SCHED_PARK), and, against a heap of those with parked mail and less in memory than keeps their
  * window busy, least first, when there is nothing else to decide (SCHED_ADMIT). A question takes
  * its places from the free ones until it is answered, so that answers always fit and a thousand
- * questions at once don't ask for the same place.
+ * questions at once don't ask for the same place. A question brings what four windows hold; whoever
+ * ran dry before the answer gets twice as much from then on.
  *
  * Failing destinations (a delivery failed since one ended well) may have only a part of a
  * transport's deliveries, as each of theirs may last for a timeout. Whether they have it is looked

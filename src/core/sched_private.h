@@ -83,10 +83,12 @@ struct parking {
     struct heap_node wanting;  /* in transport.wanting: more is to be asked for */
     TAILQ_ENTRY(parking) link; /* in sched.put_off */
     struct dest *dest;
-    uint64_t turn;    /* ties: whoever wants it longest comes first */
-    uint32_t asked;   /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
-    int64_t asked_us; /* when */
-    bool since_asked; /* more was parked after the question: its answer may not know */
+    uint64_t turn;      /* ties: whoever wants it longest comes first */
+    uint32_t asked;     /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
+    int64_t asked_us;   /* when */
+    bool since_asked;   /* more was parked after the question: its answer may not know */
+    bool asked_in_time; /* something was in memory still */
+    uint8_t doublings;  /* of the batch */
     bool put_off;
 };
 

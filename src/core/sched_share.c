@@ -13,6 +13,9 @@
  * by a disk read per delivery. */
 #define BATCH_MIN 50
 
+/* It is doubled so often at most; see sched_admitted. */
+#define DOUBLINGS_MAX 5
+
 /* After the answer "none now, but more is parked" (a disk that fails) it is asked again only after
  * so long, or the two would talk to each other without end. */
 #define ASK_AGAIN_US (1 * US_PER_S)
@@ -42,7 +45,8 @@ static uint64_t batch(const struct dest *d)
     if (d->probing) {
         return 1;
     }
-    return wanted > BATCH_MIN ? wanted : BATCH_MIN;
+    wanted = wanted > BATCH_MIN ? wanted : BATCH_MIN;
+    return d->parking != NULL ? wanted << d->parking->doublings : wanted;
 }
 
 /* Below this the window may run dry before more is read. */
@@ -255,6 +259,7 @@ bool share_next_admit(struct sched *s, struct sched_action *a)
     parking->asked = (uint32_t)max;
     parking->asked_us = s->now.us;
     parking->since_asked = false;
+    parking->asked_in_time = d->messages > 0;
     s->asked += parking->asked;
     share_refresh(d);
     a->type = SCHED_ADMIT;
@@ -280,6 +285,11 @@ void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct
     CHECK(count <= parking->asked);
     s->asked -= parking->asked;
     parking->asked = 0;
+    /* It ran dry while the question was under way: more has to be kept before it. */
+    if (parking->asked_in_time && d->waiting_count == 0 && dest_has_room(d) && !d->probing &&
+        parking->doublings < DOUBLINGS_MAX) {
+        parking->doublings++;
+    }
     if (!more && !parking->since_asked) {
         share_forget(d);
         dest_check(d);
