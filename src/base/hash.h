@@ -22,4 +22,22 @@ uint64_t hash_bytes(const void *bytes, size_t len);
 #include <uthash.h>
 #pragma GCC diagnostic pop
 
+/* Walk a table bucket by bucket, for those who want to look at everything now and then and not all
+ * at once. `any` is the handle of some element, NULL when the table is empty. Returns the first
+ * handle of bucket *cursor, the others follow by hh_next, NULL when there is none; *cursor goes on,
+ * to 0 behind the last. A table that grows meanwhile makes the walk skip or repeat. */
+static inline struct UT_hash_handle *hash_bucket(const struct UT_hash_handle *any, uint64_t *cursor)
+{
+    const struct UT_hash_table *table = any != NULL ? any->tbl : NULL;
+    struct UT_hash_handle *first;
+
+    if (table == NULL || *cursor >= table->num_buckets) {
+        *cursor = 0;
+        return NULL;
+    }
+    first = table->buckets[*cursor].hh_head;
+    *cursor = *cursor + 1 == table->num_buckets ? 0 : *cursor + 1;
+    return first;
+}
+
 #endif

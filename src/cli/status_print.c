@@ -48,6 +48,20 @@ static void print_counts(FILE *out, const json_t *status, const char *label,
 #define PRINT_COUNTS(out, status, label, names)                                                    \
     print_counts(out, status, label, names, sizeof names / sizeof names[0])
 
+/* Nothing is said of an auditor that has found nothing. */
+static void print_audit(FILE *out, const json_t *status)
+{
+    int64_t findings = member_integer(status, "audit_findings");
+
+    if (findings > 0) {
+        fprintf(out, "%-13s%s FOUND, %" PRId64 " repaired; the last at %s:\n  ", "faults",
+                words_count(findings, "fault").text, member_integer(status, "audit_repaired"),
+                words_time(member_number(status, "audit_last_time")).text);
+        put_text(out, member_text(status, "audit_last"));
+        fputc('\n', out);
+    }
+}
+
 void status_print(FILE *out, const json_t *status)
 {
     static const char *const messages[][2] = {{"incoming", "incoming"},
@@ -90,4 +104,5 @@ void status_print(FILE *out, const json_t *status)
     PRINT_COUNTS(out, status, "in memory", memory);
     PRINT_COUNTS(out, status, "destinations", sites);
     PRINT_COUNTS(out, status, "since start", since);
+    print_audit(out, status);
 }

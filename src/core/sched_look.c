@@ -37,6 +37,11 @@ struct sched_totals sched_totals(const struct sched *s)
     return totals;
 }
 
+bool sched_is_delivering(const struct sched *s, struct sched_entry entry)
+{
+    return entry_find(s, entry) != NULL;
+}
+
 static enum sched_dest_state state_of(const struct dest *d)
 {
     switch ((enum dest_state)d->state) {

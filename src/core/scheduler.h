@@ -237,6 +237,7 @@ struct mono sched_wake_at(const struct sched *s);
 /* ---- looking -------------------------------------------------------------------------------- */
 
 bool sched_has_message(const struct sched *s, struct sched_msg msg);
+bool sched_is_delivering(const struct sched *s, struct sched_entry entry);
 
 struct sched_totals {
     uint32_t messages, recipients, entries_waiting, entries_busy, destinations, dead_destinations;

@@ -835,8 +835,7 @@ static void agent_lost(struct queue *q, struct agent *agent)
     }
 }
 
-/* It is back, or has been away for too long. */
-static void agent_serve_waiting(struct queue *q, struct agent *agent)
+void queue_serve_waiting(struct queue *q, struct agent *agent)
 {
     unsigned index = (unsigned)(agent - q->agents);
     struct flight *f, *next;
@@ -1279,6 +1278,7 @@ static bool import(struct queue *q)
         } else {
             idle = 0;
             imports++;
+            q->imported++;
             if (pass_load(q, id, false)) {
                 pull_decisions(q); /* to read it: the next one must find its share counted */
             }
@@ -1320,7 +1320,7 @@ static void check_now_and_then(struct queue *q)
         struct agent *agent = &q->agents[i];
         if (agent->channel == NULL &&
             mono_reached(mono_after(agent->lost, QUEUE_AGENT_WAIT_US), clock_mono())) {
-            agent_serve_waiting(q, agent);
+            queue_serve_waiting(q, agent);
         }
     }
     flow_update(q);
@@ -1414,6 +1414,7 @@ static void queue_turn(struct role *role)
     }
     more |= ask_flush_some(q);
     pull_decisions(q); /* what was committed or imported just now */
+    auditor_step(q);
     flow_send(q);
     if (role->stopping && stop_turn(q)) {
         return;
@@ -1443,6 +1444,7 @@ static int queue_start(struct role *role)
     park_begin(q);
     active_init(&q->active);
     history_init(&q->history);
+    auditor_init(&q->auditor);
     rng_init(&q->rng, (uint64_t)clock_wall().us ^ ((uint64_t)getpid() << 40));
     buf_init(&error, WIRE_TEXT_MAX);
     rc = spool_open(role->conf->spool, SPOOL_OPEN_WRITE, &options, &error, &q->spool);
@@ -1499,7 +1501,7 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
             q->deliver_count = peer->count;
         }
         agent->channel = channel_new(role->base, fd, on_agent, agent);
-        agent_serve_waiting(q, agent);
+        queue_serve_waiting(q, agent);
         return;
     case ROLE_CONTROL:
         channel_free(q->control);
@@ -1623,6 +1625,7 @@ static void queue_end(struct role *role)
     pass_sites_free(q);
     active_fini(&q->active);
     history_fini(&q->history);
+    auditor_fini(&q->auditor);
     for (uint32_t i = 0; i < q->transport_count; i++) {
         mem_free(q->transports[i]);
     }

@@ -31,6 +31,7 @@
 #include <jansson.h>
 
 #include "active.h"
+#include "auditor.h"
 #include "channel.h"
 #include "conf.h"
 #include "hash.h"
@@ -130,6 +131,7 @@ struct queue {
     struct sched *sched;
     struct active active;
     struct history history;
+    struct auditor auditor;
     struct rng rng;
     STAILQ_HEAD(, step) batch; /* applied, not committed */
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
@@ -155,7 +157,7 @@ struct queue {
     bool import_deferred; /* whose turn it is: new or deferred mail */
     bool incoming_waits;  /* unclaimed new mail is on disk: newer mail must not overtake it */
     uint64_t commits, submitted, delivered, deferred, bounced, expired, reports; /* since start */
-    uint64_t decided;
+    uint64_t decided, imported;
     STAILQ_HEAD(, admission) admissions; /* queue_park.c: what the scheduler asks for */
     char *parked_told;            /* owned: keys up to this one were told to the scheduler, which
                                      knows nothing after a start; NULL: all were */
@@ -174,6 +176,9 @@ void queue_drop(struct queue *q, struct msg_id id);
 
 /* Take it out of the scheduler but leave it to the spool as it is, to be claimed again. */
 void queue_leave(struct queue *q, struct msg_id id);
+
+/* Give the agent what waits for it, or defer that when it has been away for too long. */
+void queue_serve_waiting(struct queue *q, struct agent *agent);
 
 /* Did the spool refuse this call alone, leaving the batch as it was? */
 bool queue_refused(int rc);
@@ -255,6 +260,8 @@ char *park_target_full(const struct queue *q, const struct park_target *t);
 char *park_key(const struct queue *q, uint32_t transport, struct slice dest);
 /* Is mail with this key to stay on disk? */
 bool park_is_full(const struct queue *q, struct slice key);
+/* Does the scheduler know that mail is parked under it? True for a key that means nothing to it. */
+bool park_is_known(const struct queue *q, struct slice key);
 /* Something was parked under this key. */
 void park_tell(struct queue *q, struct slice key);
 

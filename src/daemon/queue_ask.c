@@ -376,6 +376,19 @@ bool ask_flush_some(struct queue *q)
 
 /* ---- what the scheduler knows --------------------------------------------------------------- */
 
+static void add_audit(const struct queue *q, json_t *answer)
+{
+    const struct auditor *a = &q->auditor;
+
+    set(answer, "audit_rounds", json_integer((json_int_t)a->rounds));
+    set(answer, "audit_findings", json_integer((json_int_t)a->findings));
+    set(answer, "audit_repaired", json_integer((json_int_t)a->repaired));
+    if (a->findings > 0) {
+        set(answer, "audit_last", listing_text(slice_string(a->last_words)));
+        set(answer, "audit_last_time", json_real((double)a->last_finding.us / (double)US_PER_S));
+    }
+}
+
 static unsigned ask_status(struct queue *q, json_t **ret_answer)
 {
     struct sched_totals t = sched_totals(q->sched);
@@ -403,6 +416,7 @@ static unsigned ask_status(struct queue *q, json_t **ret_answer)
         (json_int_t)q->flow.free_bytes, "scheduler_bytes", (json_int_t)t.bytes);
     CHECK(more != NULL);
     CHECK(json_object_update_new(*ret_answer, more) == 0);
+    add_audit(q, *ret_answer);
     return 200;
 }
 

@@ -71,6 +71,16 @@ bool park_is_full(const struct queue *q, struct slice key)
     return key_read(q, key, &transport, &dest) && sched_share_full(q->sched, transport, dest);
 }
 
+bool park_is_known(const struct queue *q, struct slice key)
+{
+    struct sched_dest_info info;
+    uint32_t transport;
+    struct slice dest;
+
+    return !key_read(q, key, &transport, &dest) ||
+           (sched_dest_get(q->sched, transport, dest, &info) && info.parked);
+}
+
 void park_tell(struct queue *q, struct slice key)
 {
     uint32_t transport;

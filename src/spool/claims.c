@@ -98,6 +98,25 @@ struct claim_facts claims_get(const struct claims *c, uint64_t id)
     return claim == NULL ? (struct claim_facts){.claimed = false} : claim->facts;
 }
 
+size_t claims_walk(const struct claims *c, uint64_t *cursor, size_t max, struct msg_id *ret_ids)
+{
+    size_t count = 0;
+
+    /* There are fewer elements than buckets, or not many more. What finds no room is left out. */
+    for (size_t looked = 0; looked <= max / 4 && (looked == 0 || *cursor != 0); looked++) {
+        struct UT_hash_handle *hh = hash_bucket(c->all != NULL ? &c->all->hh : NULL, cursor);
+
+        for (; hh != NULL && count < max; hh = hh->hh_next) {
+            const struct claim *claim = CONTAINER_OF(hh, const struct claim, hh);
+
+            if (claim->facts.claimed) {
+                ret_ids[count++].n = claim->id;
+            }
+        }
+    }
+    return count;
+}
+
 static void log_before(struct claims *c, uint64_t id, struct claim_facts before)
 {
     if (c->log_count == c->log_size) {

@@ -28,6 +28,7 @@
 
 #include "hash.h"
 #include "heap.h"
+#include "spool.h"
 
 #define EARLY_MAX ((size_t)1 << 16)
 
@@ -80,6 +81,10 @@ void claims_fini(struct claims *c);
 /* What is known of `id`; all zero when nothing is. */
 struct claim_facts claims_get(const struct claims *c, uint64_t id);
 void claims_set(struct claims *c, uint64_t id, struct claim_facts facts);
+
+/* Ids of claimed messages, at most `max`, from the next buckets of the table; *cursor is 0 at the
+ * start, and again behind the last. */
+size_t claims_walk(const struct claims *c, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
 
 /* No unlisted message has a lower id; `none` when there is none. */
 uint64_t claims_unlisted_from(const struct claims *c, uint64_t none);

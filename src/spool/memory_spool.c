@@ -672,6 +672,25 @@ static bool is_claimed(const struct spool *sp, struct msg_id id)
     return msg != NULL && msg->f.claimed;
 }
 
+static size_t claimed(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids)
+{
+    const struct memory_message *all = ((const struct memory_spool *)sp)->all;
+    size_t count = 0;
+
+    for (size_t looked = 0; looked <= max / 4 && (looked == 0 || *cursor != 0); looked++) {
+        struct UT_hash_handle *hh = hash_bucket(all != NULL ? &all->hh : NULL, cursor);
+
+        for (; hh != NULL && count < max; hh = hh->hh_next) {
+            const struct memory_message *msg = CONTAINER_OF(hh, const struct memory_message, hh);
+
+            if (msg->f.claimed) {
+                ret_ids[count++].n = msg->id;
+            }
+        }
+    }
+    return count;
+}
+
 /* ---- reading -------------------------------------------------------------------------------- */
 
 static int read_message(struct spool *sp, struct msg_id id, struct spool_message *ret_message)
@@ -964,6 +983,7 @@ static const struct spool_engine memory_engine = {
     .claim_parked = claim_parked,
     .next_due = next_due,
     .is_claimed = is_claimed,
+    .claimed = claimed,
     .read = read_message,
     .read_rcpts = read_rcpts,
     .read_content = read_content,

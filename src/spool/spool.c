@@ -500,6 +500,11 @@ bool spool_is_claimed(const struct spool *sp, struct msg_id id)
     return sp->engine->is_claimed(sp, id);
 }
 
+size_t spool_claimed(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids)
+{
+    return sp->engine->claimed(sp, cursor, max, ret_ids);
+}
+
 int spool_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message)
 {
     return sp->engine->read(sp, id, ret_message);

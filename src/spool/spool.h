@@ -283,6 +283,11 @@ int spool_parked_keys(struct spool *sp, struct slice after, size_t max, struct s
 
 bool spool_is_claimed(const struct spool *sp, struct msg_id id);
 
+/* Some of the claimed messages, at most `max` ids; the return value is their number. For those who
+ * look at all of them bit by bit: *cursor is 0 at the start, and again when all have been told.
+ * Claims that begin or end meanwhile may be missed. For the holder. */
+size_t spool_claimed(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
+
 /* -EBADMSG: there, but can't be decoded; spool_error says what is wrong. */
 int spool_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
 

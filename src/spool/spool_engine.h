@@ -70,6 +70,7 @@ struct spool_engine {
                         struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
     int (*next_due)(struct spool *sp, struct wall *ret_due);
     bool (*is_claimed)(const struct spool *sp, struct msg_id id);
+    size_t (*claimed)(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
 
     int (*read)(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
     int (*read_rcpts)(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,

@@ -1170,6 +1170,11 @@ static bool is_claimed(const struct spool *sp, struct msg_id id)
     return claims_get(&((const struct sqlite_spool *)sp)->claims, id.n).claimed;
 }
 
+static size_t claimed(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids)
+{
+    return claims_walk(&((const struct sqlite_spool *)sp)->claims, cursor, max, ret_ids);
+}
+
 /* ---- opening and closing -------------------------------------------------------------------- */
 
 /* Pages of deleted mail: the database file keeps them for new mail. */
@@ -1248,6 +1253,7 @@ static const struct spool_engine sqlite_engine = {
     .claim_parked = claim_parked,
     .next_due = next_due,
     .is_claimed = is_claimed,
+    .claimed = claimed,
     .read = sqlite_read,
     .read_rcpts = sqlite_read_rcpts,
     .read_content = sqlite_read_content,

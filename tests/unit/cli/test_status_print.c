@@ -62,6 +62,25 @@ static void a_dead_site_says_why_and_until_when(void **state)
     json_decref(site);
 }
 
-UNIT_MAIN(cmocka_unit_test(a_daemon_that_is_down_shows_what_the_spool_knows),
+static void faults_that_were_found_are_told(void **state)
+{
+    json_t *status =
+        json_pack("{s:i, s:b, s:i, s:i, s:s, s:f}", "pid", 7, "storage_ok", 1, "audit_findings", 2,
+                  "audit_repaired", 1, "audit_last", "A: lost", "audit_last_time", 1763643724.0);
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    status_print(out, status);
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(text, "faults       2 faults FOUND, 1 repaired; the last at "
+                                 "2025-11-20 13:02:04:\n  A: lost\n"));
+    free(text);
+    json_decref(status);
+}
+
+UNIT_MAIN(cmocka_unit_test(faults_that_were_found_are_told),
+          cmocka_unit_test(a_daemon_that_is_down_shows_what_the_spool_knows),
           cmocka_unit_test(storage_that_fails_is_told),
           cmocka_unit_test(a_dead_site_says_why_and_until_when))

@@ -63,6 +63,7 @@ static struct {
     struct wire_etrn_done etrn;
     bool closed[ROLE_COUNT];
     bool exited;
+    bool findings_wanted; /* of the auditor */
     int64_t offset_us;
     uint64_t token;
 } site;
@@ -317,12 +318,35 @@ static int start(void **state)
     return 0;
 }
 
+static bool logged(const char *wanted)
+{
+    char path[100];
+    struct buf all;
+    bool found;
+    int fd;
+    ssize_t n;
+
+    log_flush();
+    (void)snprintf(path, sizeof path, "%s/log", site.dir);
+    fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    buf_init(&all, 1u << 26);
+    while ((n = read(fd, buf_room(&all, 65536), 65536)) > 0) {
+        buf_grew(&all, (size_t)n);
+    }
+    (void)close(fd);
+    found = strstr(buf_cstr(&all), wanted) != NULL;
+    buf_fini(&all);
+    return found;
+}
+
 static int stop(void **state)
 {
     char command[100];
 
     (void)state;
     storage_fails(false);
+    assert_true(site.findings_wanted || !logged("audit: "));
     role_down();
     json_decref(site.answer);
     buf_fini(&site.bytes);
@@ -525,28 +549,6 @@ static void changed(const char *op, const char *id)
                          ask(200, "{\"op\":\"%s\",\"ids\":[\"%s\"]}", op, id), "changed")),
                      1);
     settle();
-}
-
-static bool logged(const char *wanted)
-{
-    char path[100];
-    struct buf all;
-    bool found;
-    int fd;
-    ssize_t n;
-
-    log_flush();
-    (void)snprintf(path, sizeof path, "%s/log", site.dir);
-    fd = open(path, O_RDONLY);
-    assert_true(fd >= 0);
-    buf_init(&all, 1u << 26);
-    while ((n = read(fd, buf_room(&all, 65536), 65536)) > 0) {
-        buf_grew(&all, (size_t)n);
-    }
-    (void)close(fd);
-    found = strstr(buf_cstr(&all), wanted) != NULL;
-    buf_fini(&all);
-    return found;
 }
 
 static void check_address(size_t i, uint32_t j, const char *want)
@@ -1770,10 +1772,192 @@ static void a_stop_waits_for_results_only_so_long(void **state)
     assert_int_equal(site.count, 1);
 }
 
+/* ---- the auditor ---------------------------------------------------------------------------- */
+
+static struct queue *inside(void)
+{
+    return site.role.state;
+}
+
+/* Enough time for a suspicion to be confirmed, without the word of a moved clock, which would make
+ * the queue look at everything by itself. */
+static void audit(void)
+{
+    for (int i = 0; i < 8; i++) {
+        site.offset_us += 25 * US_PER_S;
+        clock_set_offset(site.offset_us);
+        settle();
+    }
+}
+
+static void check_findings(json_int_t findings, json_int_t repaired)
+{
+    site.findings_wanted = true;
+    assert_int_equal(status_number("audit_findings"), findings);
+    assert_int_equal(status_number("audit_repaired"), repaired);
+}
+
+/* A deferred message, 300 s before its time. */
+static struct msg_id deferred_message(void)
+{
+    struct msg_id id;
+
+    assert_true(spool_id_parse(slice_string(submit("s@from.test", "b@there.test")), &id));
+    deferred(0);
+    return id;
+}
+
+/* Claim it behind the queue's back. */
+static void steal(struct msg_id id)
+{
+    struct msg_id claimed;
+    size_t count;
+
+    assert_int_equal(spool_claim(inside()->spool, SPOOL_DEFERRED, wall_after(clock_wall(), DAY_US),
+                                 1, &claimed, &count),
+                     0);
+    assert_int_equal(count, 1);
+    assert_int_equal(claimed.n, id.n);
+}
+
+static void the_auditor_finds_nothing_where_nothing_is_wrong(void **state)
+{
+    (void)state;
+    (void)deferred_message();
+    submit("s@from.test", "b@there.test");
+    audit();
+    assert_true(status_number("audit_rounds") >= 2);
+    assert_int_equal(status_number("audit_findings"), 0);
+}
+
+static void a_claim_without_a_message_is_found_and_the_mail_goes_on(void **state)
+{
+    (void)state;
+    steal(deferred_message());
+    pass_time(400 * US_PER_S);
+    assert_int_equal(site.count, 1); /* nobody moves it */
+    audit();
+    check_findings(1, 1);
+    assert_true(logged(": it is claimed, and not in memory"));
+    assert_int_equal(site.count, 2);
+    sent(1);
+    assert_int_equal(messages(), 0);
+}
+
+static void a_message_that_the_scheduler_has_lost_goes_on(void **state)
+{
+    struct msg_id id = deferred_message();
+    struct spool_message m;
+
+    (void)state;
+    steal(id);
+    assert_int_equal(spool_read(inside()->spool, id, &m), 0);
+    active_add(&inside()->active, &m, clock_mono(), clock_wall());
+    pass_time(400 * US_PER_S);
+    assert_int_equal(site.count, 1);
+    audit();
+    check_findings(1, 1);
+    assert_true(logged(": it is in memory, and the scheduler does not know it"));
+    assert_int_equal(site.count, 2);
+    sent(1);
+    assert_int_equal(messages(), 0);
+}
+
+static void a_delivery_that_the_scheduler_does_not_know_is_forgotten(void **state)
+{
+    static const uint32_t rcpts[] = {99};
+    struct flight *f;
+
+    (void)state;
+    submit("s@from.test", "b@there.test");
+    f = flight_add(&inside()->active, 12345, inside()->active.msgs, 0, SLICE("there.test"), rcpts,
+                   1, clock_mono());
+    f->sent = true;
+    audit();
+    check_findings(1, 1);
+    assert_true(logged("a delivery to there.test that the scheduler does not know"));
+    assert_null(flight_find(&inside()->active, 12345));
+    sent(0);
+    assert_int_equal(messages(), 0);
+}
+
+static void a_message_that_is_not_claimed_any_more_is_read_anew(void **state)
+{
+    (void)state;
+    start_again_with("initial_destination_concurrency = 1\n");
+    submit("s@from.test", "b@there.test");
+    submit("s@from.test", "c@there.test"); /* waits */
+    spool_unclaim(inside()->spool, inside()->active.msgs->id);
+    audit();
+    check_findings(1, 1);
+    assert_true(logged(": it is in memory, and not claimed"));
+    for (size_t done = 0; done < site.count; done++) {
+        sent(done);
+        audit();
+    }
+    assert_int_equal(messages(), 0);
+}
+
+static void due_mail_that_is_overlooked_is_found(void **state)
+{
+    (void)state;
+    (void)deferred_message();
+    inside()->next_due = WALL_NEVER;
+    for (int i = 0; i < 3; i++) {
+        audit();
+    }
+    check_findings(1, 1);
+    assert_true(logged(" s, there is room, and it is not read"));
+    assert_int_equal(site.count, 2);
+}
+
+static void a_row_behind_the_order_of_due_times_is_found(void **state)
+{
+    struct msg_id id = deferred_message();
+    char path[100], change[100], text[SPOOL_ID_TEXT_MAX];
+    sqlite3 *db;
+
+    (void)state;
+    pass_time(HOUR_US); /* the order has been walked up to here */
+    deferred(1);
+    spool_id_print(id, text);
+    (void)snprintf(path, sizeof path, "%s/queue.db", site.dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    (void)snprintf(change, sizeof change, "UPDATE message SET due = 1000");
+    assert_int_equal(sqlite3_exec(db, change, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    inside()->next_due = WALL_NEVER;
+    audit();
+    check_findings(1, 1);
+    assert_true(logged(": it is due, and was overlooked"));
+    assert_int_equal(site.count, 3);
+    assert_string_equal(state_of(text), "active");
+}
+
+static void a_delivery_that_never_ends_is_told_of(void **state)
+{
+    (void)state;
+    submit("s@from.test", "b@there.test");
+    pass_time(2 * DAY_US);
+    audit();
+    check_findings(1, 0);
+    assert_true(logged("smtp/there.test: a delivery has not ended"));
+    sent(0);
+    assert_int_equal(messages(), 0);
+}
+
 #define QUEUE_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 UNIT_MAIN(
     QUEUE_TEST(a_message_is_committed_answered_delivered_and_gone),
+    QUEUE_TEST(the_auditor_finds_nothing_where_nothing_is_wrong),
+    QUEUE_TEST(a_claim_without_a_message_is_found_and_the_mail_goes_on),
+    QUEUE_TEST(a_message_that_the_scheduler_has_lost_goes_on),
+    QUEUE_TEST(a_delivery_that_the_scheduler_does_not_know_is_forgotten),
+    QUEUE_TEST(a_message_that_is_not_claimed_any_more_is_read_anew),
+    QUEUE_TEST(due_mail_that_is_overlooked_is_found),
+    QUEUE_TEST(a_row_behind_the_order_of_due_times_is_found),
+    QUEUE_TEST(a_delivery_that_never_ends_is_told_of),
     QUEUE_TEST(nothing_is_answered_or_delivered_before_the_commit),
     QUEUE_TEST(results_wait_for_the_storage_and_nothing_starts_meanwhile),
     QUEUE_TEST(the_loop_sleeps_while_it_can_only_wait),

@@ -351,6 +351,34 @@ static void holding_and_requeueing_end_the_parking(void **state)
     fixture_ok(sp, spool_commit(sp));
 }
 
+static void all_claims_are_told_bit_by_bit(void **state)
+{
+    struct msg_id claimed[100], got[8];
+    bool told[COUNT(claimed)] = {false};
+    uint64_t cursor = 0;
+    size_t all = 0, count;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(claimed); i++) {
+        claimed[i] = submit(true);
+        (void)submit(false);
+    }
+    do {
+        count = spool_claimed(sp, &cursor, COUNT(got), got);
+        assert_true(count <= COUNT(got));
+        for (size_t i = 0; i < count; i++) {
+            for (size_t j = 0; j < COUNT(claimed); j++) {
+                told[j] |= claimed[j].n == got[i].n;
+            }
+            assert_true(spool_is_claimed(sp, got[i]));
+        }
+    } while (cursor != 0);
+    for (size_t j = 0; j < COUNT(claimed); j++) {
+        all += told[j];
+    }
+    assert_true(all > COUNT(claimed) / 2); /* a crowded bucket may be told in part */
+}
+
 #define EACH(test)                                                                                 \
     cmocka_unit_test_setup_teardown(test, set_up_sqlite, tear_down),                               \
         cmocka_unit_test_setup_teardown(test, set_up_memory, tear_down)
@@ -361,4 +389,4 @@ UNIT_MAIN(EACH(a_message_is_claimed_when_it_is_due), EACH(it_goes_when_nobody_is
           EACH(what_is_parked_is_found_by_its_key_the_oldest_first),
           EACH(what_is_parked_falls_due_as_any_other), EACH(mail_is_submitted_parked),
           EACH(holding_and_requeueing_end_the_parking), EACH(a_long_reason_is_cut),
-          EACH(nothing_open_is_nothing_to_commit))
+          EACH(all_claims_are_told_bit_by_bit), EACH(nothing_open_is_nothing_to_commit))
