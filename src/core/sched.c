@@ -197,13 +197,11 @@ struct message *message_find(const struct sched *s, struct sched_msg id)
     return ids_find(&s->messages, id.n);
 }
 
-static void message_list(struct sched *s, struct message *m, enum message_list to)
+void message_list(struct sched *s, struct message *m, enum message_list to)
 {
     struct message_list_head *lists[] = {
-        [LIST_NONE] = NULL,
-        [LIST_TO_READ] = &s->to_read,
-        [LIST_DONE] = &s->done,
-        [LIST_TO_PARK] = &s->to_park,
+        [LIST_NONE] = NULL,           [LIST_TO_READ] = &s->to_read,   [LIST_DONE] = &s->done,
+        [LIST_TO_PARK] = &s->to_park, [LIST_DROPPING] = &s->dropping,
     };
 
     if (m->list == to) {
@@ -222,7 +220,9 @@ void message_check(struct sched *s, struct message *m)
 {
     bool idle = m->entries == 0 && m->deferrals == 0 && !m->reading;
 
-    message_list(s, m, !idle ? LIST_NONE : m->all_read ? LIST_DONE : LIST_TO_READ);
+    if (m->list != LIST_DROPPING) { /* which its chore alone ends */
+        message_list(s, m, !idle ? LIST_NONE : m->all_read ? LIST_DONE : LIST_TO_READ);
+    }
 }
 
 void message_park_check(struct sched *s, struct message *m)
@@ -263,7 +263,7 @@ static void limits_for_delay(struct window_limits *limits, int64_t rate_delay_us
     }
 }
 
-static void dest_limits_changed(struct dest *d)
+void dest_limits_changed(struct dest *d)
 {
     if (!d->used && d->state != DEST_DEAD) {
         window_init(&d->window, dest_limits(d));
@@ -303,7 +303,6 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
                          const struct sched_transport_policy *policy)
 {
     struct transport *t = NULL;
-    struct dest *d, *next;
 
     s->now = now;
     CHECK(policy->slot_cost >= 0);
@@ -324,16 +323,8 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
         t->rate_locked = false;
         timer_cancel(s, &t->rate);
     }
-    HASH_ITER(hh, t->dests, d, next)
-    {
-        if (d->idle) { /* its owner gives it its own policy again with the next recipients */
-            mem_free(d->policy);
-            d->policy = NULL;
-        }
-        if (d->policy == NULL) {
-            dest_limits_changed(d);
-        }
-    }
+    t->policy_told = chore_sweep(s);
+    chores_run(s, now);
     lane_forget_candidate(&t->lane);
     return t->index;
 }
@@ -383,6 +374,8 @@ struct sched *sched_new(const struct sched_limits *limits)
     TAILQ_INIT(&s->to_read);
     TAILQ_INIT(&s->done);
     TAILQ_INIT(&s->to_park);
+    TAILQ_INIT(&s->dropping);
+    s->at_once = SCHED_AT_ONCE;
     TAILQ_INIT(&s->put_off);
     TAILQ_INIT(&s->draining);
     TAILQ_INIT(&s->idle);
@@ -419,26 +412,6 @@ static void out_forget(struct sched *s)
     s->out_reason = NULL;
 }
 
-void message_forget_waiting(struct message *m, struct mono now)
-{
-    struct job *j;
-
-    SLIST_FOREACH(j, &m->jobs, of_message)
-    {
-        struct order_node *n = j->peers.first;
-        while (n != NULL) {
-            struct peer *p = CONTAINER_OF(n, struct peer, ring);
-            bool last = false;
-
-            n = n->next;
-            while (!last && !TAILQ_EMPTY(&p->waiting)) {
-                last = p->entries == 1; /* then the peer goes with it */
-                entry_done(TAILQ_FIRST(&p->waiting), now);
-            }
-        }
-    }
-}
-
 void sched_free(struct sched *s)
 {
     struct mono now = {0};
@@ -456,7 +429,7 @@ void sched_free(struct sched *s)
     for (size_t i = 0; i < s->messages.size; i++) {
         m = ids_at(&s->messages, i);
         if (m != NULL) {
-            message_forget_waiting(m, now);
+            (void)message_forget_waiting(m, now, UINT32_MAX); /* all are few enough */
         }
     }
     for (uint32_t i = 0; i < s->busy_size; i++) {
@@ -686,6 +659,7 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
     }
     s->now = now;
     d = peer_dest(e->peer);
+    dest_catch_up(d);
     if (outcome != SCHED_CRASH) {
         dest_set_failing(d, outcome == SCHED_SITE_FAIL);
     }
@@ -740,10 +714,9 @@ bool sched_drop(struct sched *s, struct mono now, struct sched_msg msg)
         return false;
     }
     if (!m->dropped) {
-        m->dropped = true;
+        chore_drop(s, m);
         message_all_read(m);
-        message_forget_waiting(m, now);
-        message_check(s, m);
+        chores_run(s, now);
     }
     return true;
 }
@@ -763,11 +736,11 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
 void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct slice dest)
 {
     struct transport *t = transport_at(s, transport);
-    struct dest *d, *next;
 
     s->now = now;
     if (dest.len > 0) {
-        d = dest_find(t, dest);
+        struct dest *d = dest_find(t, dest);
+
         if (d != NULL && (d->state == DEST_DEAD || d->probing)) {
             dest_revive(d);
             dest_check(d);
@@ -775,13 +748,8 @@ void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct s
         return;
     }
     transport_revive(t);
-    HASH_ITER(hh, t->dests, d, next)
-    {
-        if (d->state == DEST_DEAD || d->probing) {
-            dest_revive(d);
-            dest_check(d);
-        }
-    }
+    t->revive_told = chore_sweep(s);
+    chores_run(s, now);
 }
 
 void sched_revive_all(struct sched *s, struct mono now)
@@ -800,6 +768,7 @@ void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, str
     if (d == NULL) {
         return;
     }
+    dest_catch_up(d);
     if (d->policy == NULL) {
         d->policy = mem_new(sizeof *d->policy);
     }
@@ -829,9 +798,10 @@ static void timers_run(struct sched *s, struct mono now)
         switch (timer->type) {
         case TIMER_DEST:
             d = CONTAINER_OF(timer, struct dest, timer);
+            dest_catch_up(d);
             if (d->state == DEST_DEAD) {
                 dest_retry(d);
-            } else {
+            } else if (d->state == DEST_SUSPENDED) {
                 dest_resume(d);
             }
             dest_check(d);
@@ -914,6 +884,15 @@ static void drain_peer(struct sched *s, struct peer *p, size_t *count, struct mo
     }
 }
 
+/* What waits of a dropped message goes when it is come across, with the next call at once. */
+static bool forgets_dropped(struct sched *s, struct message *m, struct mono now)
+{
+    if (m->dropped) {
+        (void)message_forget_waiting(m, now, s->at_once); /* the chore goes on */
+    }
+    return m->dropped;
+}
+
 static void drained(struct sched *s, struct sched_action *a, const struct message *m,
                     const struct transport *t, size_t count)
 {
@@ -933,12 +912,15 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
     struct transport *t;
     size_t count = 0, name_len;
 
-    if (d == NULL) {
+    if (d == NULL || chore_sweeping(s)) {
         return false;
     }
     t = d->transport;
     p = d->stripe.first;
     m = p->job->message;
+    if (forgets_dropped(s, m, now)) {
+        return false;
+    }
     name_len = d->name_len;
     s->out_name = mem_copy(d->name, name_len);
     s->out_reason = reason_ref(d->reason);
@@ -967,6 +949,9 @@ static bool next_transport_drain(struct sched *s, struct transport *t, struct mo
             break;
         }
         job_retire(j);
+    }
+    if (forgets_dropped(s, j->message, now)) {
+        return false;
     }
     for (n = j->peers.first; n != NULL;) {
         struct peer *p = CONTAINER_OF(n, struct peer, ring);
@@ -1075,6 +1060,9 @@ static bool select_from(struct transport *t, struct mono now, struct sched_actio
     case WALK_NOTHING:
         return false;
     case WALK_PEER:
+        if (forgets_dropped(s, p->job->message, now)) {
+            return false;
+        }
         deliver(t, p, now, a);
         return true;
     case WALK_READ:
@@ -1102,6 +1090,9 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
 {
     struct transport *t = s->resume;
 
+    if (chore_sweeping(s)) {
+        return false;
+    }
     s->resume = NULL;
     if (t != NULL && t->lane.selecting && may_select(t) && select_from(t, now, a)) {
         return true;
@@ -1113,7 +1104,10 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
         }
         if (may_select(t)) {
             turn_to(s, t);
-            CHECK(select_from(t, now, a)); /* a ready destination's first job can be selected */
+            if (!select_from(t, now, a)) {
+                CHECK(chores_left(s)); /* or a ready destination's first job can be selected */
+                return false;
+            }
             return true;
         }
     }
@@ -1126,6 +1120,7 @@ enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched
     s->now = now;
     out_forget(s);
     timers_run(s, now);
+    chores_run(s, now);
     if (next_event(s, ret_action) || next_deferral(s, ret_action) ||
         next_drain(s, now, ret_action) || next_done(s, ret_action) ||
         share_next_park(s, now, ret_action) || next_read(s, ret_action) ||
@@ -1141,6 +1136,9 @@ struct mono sched_wake_at(const struct sched *s)
 {
     const struct heap_node *top = heap_top(&s->timers);
 
+    if (chores_left(s)) {
+        return s->now;
+    }
     return top == NULL ? MONO_NEVER
                        : (struct mono){CONTAINER_OF(top, const struct timer, node)->at_us};
 }

@@ -190,6 +190,7 @@ struct dest *dest_need(struct transport *t, struct slice name)
     struct dest *d = dest_find(t, name);
 
     if (d != NULL) {
+        dest_catch_up(d);
         if (d->idle) {
             dest_wake(d);
         }
@@ -212,6 +213,7 @@ struct dest *dest_need(struct transport *t, struct slice name)
         s->dest_size = s->dest_size == 0 ? 16 : s->dest_size * 2;
         s->dests = mem_resize(s->dests, s->dest_size, sizeof(struct dest *));
     }
+    d->told = s->told;
     d->slot = s->dest_count++;
     s->dests[d->slot] = d;
     HASH_ADD_KEYPTR(hh, t->dests, d->name, d->name_len, d);

@@ -194,7 +194,7 @@ void list_numbers_changed(struct job *j)
 {
     uint64_t total = job_total(j), needed = total - j->selected;
 
-    if (!LIST_EMPTY(&j->children)) {
+    if (!LIST_EMPTY(&j->children) || j->message->dropped) {
         needed = 0;
     } else if (needed >= UINT32_MAX) {
         needed = UINT32_MAX - 1; /* more than any number of slots */
@@ -312,7 +312,8 @@ static uint64_t summary_audit(const struct tree_node *n, int64_t now_s)
     stale = summary_audit(n->left, now_s) + summary_audit(n->right, now_s);
     j = CONTAINER_OF(n, const struct job, node);
     CHECK(j->scored_total == job_total(j));
-    CHECK(j->scored_needed == (LIST_EMPTY(&j->children) ? job_total(j) - j->selected : 0));
+    CHECK(j->scored_needed ==
+          (LIST_EMPTY(&j->children) && !j->message->dropped ? job_total(j) - j->selected : 0));
     if (j->expires_s == STALE) {
         CHECK(n->parent == NULL || LISTED(n->parent)->expires_s == STALE);
         return stale + 1;

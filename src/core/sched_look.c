@@ -199,7 +199,8 @@ static void message_audit(const struct sched *s, const struct message *m, struct
     list = m->entries > 0 || m->deferrals > 0 || m->reading ? LIST_NONE
            : m->all_read                                    ? LIST_DONE
                                                             : LIST_TO_READ;
-    CHECK(m->list == list || (m->list == LIST_TO_PARK && list == LIST_NONE && !m->dropped));
+    CHECK(m->list == list || (m->list == LIST_TO_PARK && list == LIST_NONE && !m->dropped) ||
+          (m->list == LIST_DROPPING && m->dropped));
     all->waiting += of_message.waiting;
     all->busy += of_message.busy;
     all->rcpts += of_message.rcpts;
@@ -243,7 +244,11 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     }
     CHECK(waiting == d->waiting_count);
     CHECK(busy == d->busy_count);
-    window_audit(&d->window, dest_limits(d));
+    CHECK(d->told <= s->told);
+    if (d->told == s->told) {
+        window_audit(&d->window, dest_limits(d));
+    }
+    CHECK(d->told == s->told || d->slot < s->sweep_at);
     CHECK(d->closed == !dest_has_room(d));
     CHECK(d->stripe.closed == (d->closed || d->held));
     CHECK(heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0 && !d->held));

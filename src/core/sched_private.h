@@ -6,6 +6,7 @@
  *   sched_job.c   jobs: blockers, preemption, recipient slots
  *   sched_list.c  the list of jobs: its order, ages, the best candidate for preemption
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
+ *   sched_chore.c sweeps over destinations and drops of messages, in pieces
  *   sched_share.c shares of the active queue: parking and asking back
  *   sched_look.c  looking in: totals, destinations, audit
  *   sched_why.c   what recipients wait for
@@ -122,6 +123,7 @@ struct dest {
     int64_t last_done_s;
     uint32_t well; /* the window then; 0: never */
     uint32_t slot; /* in sched.dests */
+    uint32_t told; /* sched.told when it last caught up with its transport */
     uint32_t waiting_count, busy_count;
     uint32_t messages; /* peers */
     uint8_t state;
@@ -196,12 +198,13 @@ struct transport {
     char *name;
     uint32_t index;
     struct sched_transport_policy policy;
-    struct window_limits limits; /* policy.window, with 1 and 1 under a rate delay */
-    struct dest *dests;          /* uthash */
-    struct heap wanting;         /* parkings that want more in memory */
-    struct dest_list held;       /* until failing ones have fewer deliveries; longest first */
-    uint32_t busy, waiting;      /* entries */
-    uint32_t busy_failing;       /* for failing destinations */
+    struct window_limits limits;       /* policy.window, with 1 and 1 under a rate delay */
+    struct dest *dests;                /* uthash */
+    struct heap wanting;               /* parkings that want more in memory */
+    struct dest_list held;             /* until failing ones have fewer deliveries; longest first */
+    uint32_t busy, waiting;            /* entries */
+    uint32_t busy_failing;             /* for failing destinations */
+    uint32_t policy_told, revive_told; /* sched.told when it got its policy, was revived */
 
     struct lane lane;
 
@@ -216,12 +219,12 @@ struct transport {
     bool rate_locked;
 };
 
-enum message_list { LIST_NONE, LIST_TO_READ, LIST_DONE, LIST_TO_PARK };
+enum message_list { LIST_NONE, LIST_TO_READ, LIST_DONE, LIST_TO_PARK, LIST_DROPPING };
 
 struct message {
     struct sched_msg id;
     SLIST_HEAD(, job) jobs;     /* in order of creation */
-    TAILQ_ENTRY(message) link;  /* in sched.to_read, .done or .to_park */
+    TAILQ_ENTRY(message) link;  /* in sched.to_read, .done, .to_park or .dropping */
     int64_t queued_s, refill_s; /* refill_s: of the last answer, while reading of the question */
     int64_t rcpt_limit;
     uint32_t entries;   /* waiting and busy */
@@ -272,7 +275,10 @@ struct sched {
     uint32_t transport_count;
     TAILQ_HEAD(, transport) turns; /* the first is asked first */
     struct ids messages;
-    struct message_list_head to_read, done, to_park;
+    struct message_list_head to_read, done, to_park, dropping;
+    uint32_t told;     /* how often destinations of a whole transport were told something */
+    uint32_t sweep_at; /* those in lower slots may not know it yet */
+    uint32_t at_once;  /* destinations or entries that a piece of a chore covers */
     TAILQ_HEAD(deferral_list, deferral) deferrals;
     STAILQ_HEAD(, event) events;
     struct dest_list draining, idle; /* idle: longest first */
@@ -300,6 +306,9 @@ struct sched {
     uint32_t *out_rcpts;
     size_t out_size;
 };
+
+/* What sched.at_once begins as: about a tenth of a millisecond. */
+#define SCHED_AT_ONCE 500
 
 #define JOB_OF(n)  CONTAINER_OF(n, struct job, place)
 #define PEER_OF(n) CONTAINER_OF(n, struct peer, node)
@@ -345,9 +354,29 @@ void message_check(struct sched *s, struct message *m);
 /* An entry of it has ended: what is left may be for the disk. */
 void message_park_check(struct sched *s, struct message *m);
 
-/* Drop a message's waiting entries. */
-void message_forget_waiting(struct message *m, struct mono now);
+void message_list(struct sched *s, struct message *m, enum message_list to);
 void message_free(struct sched *s, struct message *m);
+
+/* ---- sched_chore.c */
+
+/* Destinations of a transport are to be told something: the number of it, for policy_told or
+ * revive_told. */
+uint32_t chore_sweep(struct sched *s);
+bool chore_sweeping(const struct sched *s);
+
+/* The destination follows what its transport was told. Call dest_check after that, unless it has
+ * or gets entries. */
+void dest_catch_up(struct dest *d);
+
+/* The message's waiting entries are to go. */
+void chore_drop(struct sched *s, struct message *m);
+
+/* Forget waiting entries of a message, at most so many. True when none is left. */
+bool message_forget_waiting(struct message *m, struct mono now, uint32_t limit);
+
+/* A piece of what is left. */
+void chores_run(struct sched *s, struct mono now);
+bool chores_left(const struct sched *s);
 
 /* ---- sched_share.c */
 
@@ -466,6 +495,7 @@ void dest_die(struct dest *d, struct mono now, struct slice reason);
 void dest_retry(struct dest *d);
 /* It is well, or treated so. */
 void dest_revive(struct dest *d);
+void dest_limits_changed(struct dest *d);
 void dest_resume(struct dest *d);
 void dest_suspend(struct dest *d, struct mono until);
 

@@ -213,7 +213,7 @@ bool share_next_park(struct sched *s, struct mono now, struct sched_action *a)
         a->msg = m->id;
         a->transport = d->transport->index;
         a->dest = slice_of(d->name, d->name_len);
-        message_forget_waiting(m, now);
+        CHECK(message_forget_waiting(m, now, UINT32_MAX));
         message_free(s, m);
         return true;
     }

@@ -167,8 +167,9 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
  * False as above. */
 bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry);
 
-/* The owner takes a message out (hold, removal, requeue): what waits of it is forgotten at once,
- * what is being delivered ends as usual, then SCHED_DONE. False when it is not in memory. */
+/* The owner takes a message out (hold, removal, requeue): what waits of it is not delivered
+ * any more and forgotten, what is being delivered ends as usual, then SCHED_DONE. False when it is
+ * not in memory. */
 bool sched_drop(struct sched *s, struct mono now, struct sched_msg msg);
 
 /* No agent of this transport can be had: what waits is deferred with `reason`, as is what comes,
@@ -231,7 +232,9 @@ enum sched_action_type sched_next(struct sched *s, struct mono now,
                                   struct sched_action *ret_action);
 
 /* When time alone will change something (a dead destination's timer, a rate delay, a refill delay);
- * MONO_NEVER when nothing will. */
+ * MONO_NEVER when nothing will. What would take long (a message of many recipients was dropped, a
+ * transport of many destinations revived or given another policy) is done in pieces: then this is
+ * the time of the last call, and what has happened meanwhile may be told first. */
 struct mono sched_wake_at(const struct sched *s);
 
 /* ---- looking -------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "pieces.h"
 #include "reference.h"
 #include "rng.h"
 #include "unit.h"
@@ -876,6 +877,9 @@ static void wild_history(uint64_t seed)
     struct wild *x = mem_new(sizeof *x);
 
     world_start(&x->w, seed, false);
+    if (pick(&x->w, 0, 2) > 0) {
+        pieces_set(x->w.s, pick(&x->w, 1, 3));
+    }
     x->w.limits.message_active_limit = pick(&x->w, 5, MESSAGES_MAX);
     x->w.limits.destination_share = pick(&x->w, 0, 3) * 60;
     x->w.limits.failing_share = pick(&x->w, 0, 3) * 30;
