@@ -575,6 +575,49 @@ static void mail_whose_rest_waits_for_a_slow_site_is_parked(void **state)
     owner_free(o);
 }
 
+static void the_next_to_be_delivered_is_not_parked(void **state)
+{
+    static const uint32_t both[] = {0, 1};
+    struct owner *o = owner_new(&few_places);
+
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_true(arrives_for(o, 0));
+    }
+    assert_true(arrives(o, both, 2));
+    assert_true(arrives(o, both, 2));
+    for (uint32_t i = 0; i < 43; i++) {
+        assert_true(arrives_for(o, 0));
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        assert_true(arrives_for(o, 2 + i)); /* so the slow one has more than its share */
+    }
+    assert_int_equal(o->mail[6].place, IN_MEMORY);
+    assert_true(ends(o, 1));
+    assert_true(ends(o, 1));
+    decide(o);
+    assert_int_equal(o->mail[6].place, IN_MEMORY);
+    assert_int_equal(o->mail[7].place, PARKED);
+    drain(o);
+    owner_free(o);
+}
+
+static void an_answer_does_not_exceed_the_share(void **state)
+{
+    struct sched_limits limits = few_places;
+    struct owner *o;
+
+    (void)state;
+    limits.message_active_limit = 41;
+    o = owner_new(&limits);
+    o->answers_late = true;
+    sched_parked(o->s, o->now, 0, name_of(0));
+    decide(o);
+    assert_int_equal(o->asked[0], 21); /* then 20 are left */
+    drain(o);
+    owner_free(o);
+}
+
 static void a_question_outlives_all_that_may_happen_meanwhile(void **state)
 {
     struct sched_limits fewer = few_places;
@@ -683,6 +726,8 @@ UNIT_MAIN(cmocka_unit_test(a_slow_site_keeps_nobody_else_waiting),
           cmocka_unit_test(questions_never_ask_for_more_than_there_are_places),
           cmocka_unit_test(new_mail_that_takes_every_place_does_not_starve_parked_mail),
           cmocka_unit_test(mail_whose_rest_waits_for_a_slow_site_is_parked),
+          cmocka_unit_test(the_next_to_be_delivered_is_not_parked),
+          cmocka_unit_test(an_answer_does_not_exceed_the_share),
           cmocka_unit_test(a_question_outlives_all_that_may_happen_meanwhile),
           cmocka_unit_test(a_dead_transport_asks_for_nothing),
           cmocka_unit_test(nothing_is_lost_or_delivered_twice))
