@@ -1,5 +1,7 @@
 """No site keeps another's mail waiting: hanging sites, dead sites that come back, large flushes."""
 
+import os
+
 import sluice
 
 ROUTES = "slow.example smtp:%s\nwell.example smtp:%s\n"
@@ -57,7 +59,9 @@ class Clog(sluice.TestCase):
         self.fill(d, 80)
         d.send("a@example.org", ["w@well.example"])
         self.eventually(lambda: well.messages)
+        pids = [pid for of_role in d.children().values() for pid in of_role]
         d.stop(sig=9)
+        self.eventually(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in pids))
         hanging.replies["GREETING"] = "220 awake"
         d.start()
         self.eventually(lambda: len(set(hanging.recipients())) >= 75, "what was parked is lost")
