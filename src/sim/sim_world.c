@@ -223,14 +223,19 @@ static void defer_until(struct sim_world *w, struct sim_message *m, int64_t due_
     heap_add(&w->deferred, &m->due_node);
 }
 
-/* Until it is admitted, or looked at because it is due: in time to be given up. */
-static void park(struct sim_world *w, struct sim_message *m, uint32_t transport, struct slice dest)
+/* When a message that is parked is looked at though nobody asked for it: in time to be given up. */
+static int64_t parked_until(struct sim_world *w, const struct sim_message *m)
 {
     int64_t end_us = us_add(m->arrived_us, w->options.conf->maximal_queue_lifetime_us);
     int64_t due_us = back_off(w, m);
 
+    return due_us < end_us ? due_us : end_us;
+}
+
+static void park(struct sim_world *w, struct sim_message *m, uint32_t transport, struct slice dest)
+{
     sim_parking_add(&w->parkings, transport, dest, &m->parked);
-    defer_until(w, m, due_us < end_us ? due_us : end_us);
+    defer_until(w, m, parked_until(w, m));
 }
 
 /* A destination by the scheduler's names. */
@@ -762,23 +767,6 @@ static void end_pass_parked(struct sim_world *w, struct sim_message *m,
     }
 }
 
-/* It has come, or is due. `was_parked`: it is looked at in time to be given up. */
-static void open_or_park(struct sim_world *w, struct sim_message *m, bool was_parked)
-{
-    struct dest_name name;
-
-    if ((m->left > LOOKED_AT_MAX && !was_parked) || !waits_for_share(w, m, &name)) {
-        open_message(w, m);
-        return;
-    }
-    give_up_if_old(w, m);
-    if (m->left == 0) {
-        message_free(w, m);
-    } else {
-        park_and_tell(w, m, name.transport, name.dest);
-    }
-}
-
 static void admit(struct sim_world *w, const struct sched_action *action)
 {
     struct slice dest = slice_of(mem_copy(action->dest.ptr, action->dest.len), action->dest.len);
@@ -898,24 +886,70 @@ static struct sim_message *first_deferred(const struct sim_world *w)
     return top == NULL ? NULL : CONTAINER_OF(top, struct sim_message, due_node);
 }
 
-static struct sim_message *claim(struct sim_world *w, bool from_deferred)
+/* Open it, or let it wait for the share of its destination. */
+static void open_or_park(struct sim_world *w, struct sim_message *m)
 {
-    struct sim_message *m;
+    struct dest_name name;
 
-    if (from_deferred) {
-        m = first_deferred(w);
-        if (m == NULL || m->due_us > now_of(w).us) {
-            return NULL;
-        }
+    if (m->left <= LOOKED_AT_MAX && waits_for_share(w, m, &name)) {
+        park_and_tell(w, m, name.transport, name.dest);
+    } else {
+        open_message(w, m);
+    }
+}
+
+/* False, here and below, when there is none. */
+static bool import_new(struct sim_world *w)
+{
+    struct sim_message *m = STAILQ_FIRST(&w->incoming);
+
+    if (m == NULL) {
+        return false;
+    }
+    STAILQ_REMOVE_HEAD(&w->incoming, link);
+    w->incoming_count--;
+    open_or_park(w, m);
+    return true;
+}
+
+/* A parked message is due: true when it stays parked, or was given up. */
+static bool stays_parked(struct sim_world *w, struct sim_message *m)
+{
+    struct dest_name name;
+
+    if (!waits_for_share(w, m, &name)) {
+        return false;
+    }
+    give_up_if_old(w, m);
+    if (m->left == 0) {
+        sim_parking_remove(&w->parkings, &m->parked);
         heap_remove(&w->deferred, &m->due_node);
-        return m;
+        message_free(w, m);
+    } else {
+        m->due_us = parked_until(w, m);
+        heap_moved(&w->deferred, &m->due_node);
     }
-    m = STAILQ_FIRST(&w->incoming);
-    if (m != NULL) {
-        STAILQ_REMOVE_HEAD(&w->incoming, link);
-        w->incoming_count--;
+    return true;
+}
+
+static bool import_due(struct sim_world *w)
+{
+    struct sim_message *m = first_deferred(w);
+
+    if (m == NULL || m->due_us > now_of(w).us) {
+        return false;
     }
-    return m;
+    if (m->parked.parking != NULL && stays_parked(w, m)) {
+        return true;
+    }
+    heap_remove(&w->deferred, &m->due_node);
+    if (m->parked.parking != NULL) {
+        sim_parking_remove(&w->parkings, &m->parked);
+        open_message(w, m);
+    } else {
+        open_or_park(w, m);
+    }
+    return true;
 }
 
 /* Bring messages into the scheduler, new and deferred ones in turn, as the queue process does.
@@ -925,21 +959,11 @@ static bool import(struct sim_world *w)
     unsigned imports = 0, idle = 0;
 
     while (imports < IMPORTS_PER_TURN && idle < 2 && sched_has_room(w->sched)) {
-        struct sim_message *m = claim(w, w->import_deferred);
+        bool found = w->import_deferred ? import_due(w) : import_new(w);
 
         w->import_deferred = !w->import_deferred;
-        if (m == NULL) {
-            idle++;
-        } else {
-            idle = 0;
-            bool was_parked = m->parked.parking != NULL;
-
-            if (was_parked) {
-                sim_parking_remove(&w->parkings, &m->parked);
-            }
-            imports++;
-            open_or_park(w, m, was_parked);
-        }
+        imports += found ? 1 : 0;
+        idle = found ? 0 : idle + 1;
     }
     if (idle < 2 && !sched_has_room(w->sched)) {
         w->import_deferred = false; /* the next free place goes to new mail */
