@@ -33,6 +33,7 @@ struct args {
     const char *conf_path; /* NULL: the usual places */
     const char *for_destination;
     const char *workload_path, *trace_path, *diff_path; /* of a simulation; NULL: not given */
+    const char *svg_path, *html_path;                   /* its pictures; NULL: none */
     int64_t seed, rows;
     bool audit;
     bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed;

@@ -1,8 +1,12 @@
 /* sluice sim run: a workload under one configuration, or under two. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 
 #include "commands.h"
+#include "sim_page.h"
+#include "sim_picture.h"
 #include "sim_report.h"
 #include "sim_world.h"
 #include "words.h"
@@ -114,8 +118,50 @@ static void print_two(const struct sim_result *before, const struct sim_result *
     buf_fini(&text);
 }
 
+/* Put the text into a file. EX_OK, or what is wrong has been told. */
+static int write_file(const char *path, struct buf *text)
+{
+    FILE *out = fopen(path, "we");
+    bool ok = out != NULL && fwrite(buf_slice(text).ptr, 1, buf_len(text), out) == buf_len(text);
+    int error = errno;
+
+    if (out != NULL && fclose(out) != 0 && ok) {
+        ok = false;
+        error = errno;
+    }
+    if (text->failed) {
+        fprintf(stderr, "sluice: %s: the picture is too large\n", path);
+        return EX_SOFTWARE;
+    }
+    if (!ok) {
+        fprintf(stderr, "sluice: %s: %s\n", path, strerror(error));
+    }
+    return ok ? EX_OK : EX_CANTCREAT;
+}
+
+static int draw(const struct sim_result *r, const struct args *a, const struct inputs *in,
+                const struct sim_report_options *options)
+{
+    int status = EX_OK;
+    struct buf text;
+
+    buf_init(&text, SIM_PICTURE_MAX);
+    if (a->svg_path != NULL) {
+        sim_picture_svg(&text, r, in->workload, true);
+        status = write_file(a->svg_path, &text);
+    }
+    if (a->html_path != NULL && status == EX_OK) {
+        buf_clear(&text);
+        sim_page_html(&text, r, in->workload, options);
+        status = write_file(a->html_path, &text);
+    }
+    buf_fini(&text);
+    return status;
+}
+
 static int run_and_print(const struct args *a, const struct inputs *in)
 {
+    int status = EX_OK;
     const struct sim_report_options options = {
         .seed = (uint64_t)a->seed, .rows = (size_t)a->rows, .trace = in->trace};
     struct sim_world *world = run_under(in->conf, a, in);
@@ -127,9 +173,10 @@ static int run_and_print(const struct args *a, const struct inputs *in)
         sim_world_free(other);
     } else {
         print_one(sim_world_result(world), a->json, &options);
+        status = draw(sim_world_result(world), a, in, &options);
     }
     sim_world_free(world);
-    return EX_OK;
+    return status;
 }
 
 int run_sim_run(const struct command *c, const struct args *a)
@@ -139,6 +186,9 @@ int run_sim_run(const struct command *c, const struct args *a)
 
     if (a->workload_path == NULL && a->trace_path == NULL) {
         return command_misused(c, "--workload FILE or --trace FILE is expected");
+    }
+    if (a->diff_path != NULL && (a->svg_path != NULL || a->html_path != NULL)) {
+        return command_misused(c, "--svg and --html show one run, --diff compares two");
     }
     if (a->rows > SIM_REPORT_ROWS_MAX) {
         return command_misused(c, "--rows is at most 100000");

@@ -13,8 +13,7 @@
 
 #define SIM_SERIES_MAX 1024 /* samples; even */
 #define SIM_SERIES_DESTS_MAX                                                                       \
-    16 /* destinations that are followed: those the workload names first                           \
-        */
+    16 /* destinations that are followed: first those that a site line names */
 
 /* Messages by state. */
 struct sim_series_queue {

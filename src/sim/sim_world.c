@@ -98,7 +98,8 @@ struct sim_world {
     struct rng retry_rng;
     struct sim_tally *classes; /* owned; the trace's behind the workload's */
     size_t class_count;
-    struct sim_series *series; /* owned */
+    struct sim_series *series;               /* owned */
+    uint32_t followed[SIM_SERIES_DESTS_MAX]; /* places of its destinations */
     struct sim_result result;
     const struct sim_tally **sorted; /* owned; for the result */
 };
@@ -1001,7 +1002,7 @@ static void sample(struct sim_world *w, struct mono until)
 
     while (sim_series_due(w->series) < until.us) {
         for (uint32_t i = 0; !looked && i < w->series->dest_count; i++) {
-            dests[i] = sample_place(w, w->places.list[i]);
+            dests[i] = sample_place(w, w->places.list[w->followed[i]]);
         }
         looked = true;
         sim_series_add(w->series, &queue, dests);
@@ -1129,15 +1130,38 @@ static void sources_open(struct sim_world *w)
     }
 }
 
+/* Does a `site` line name this one and no other? */
+static bool named(const struct sim_world *w, const struct sim_place *place)
+{
+    const struct workload *workload = w->options.workload;
+
+    for (size_t i = 0; i < workload->site_count; i++) {
+        if (&workload->sites[i].model == place->site.model) {
+            return strpbrk(workload->sites[i].pattern, "*?[") == NULL;
+        }
+    }
+    return false;
+}
+
+/* The series follows what the workload names, and then whatever it brings mail for first. */
+static void follow(struct sim_world *w, bool those_named)
+{
+    for (uint32_t i = 0; i < w->places.count; i++) {
+        const struct sim_place *place = w->places.list[i];
+
+        if (w->series->dest_count < SIM_SERIES_DESTS_MAX && named(w, place) == those_named) {
+            w->followed[w->series->dest_count] = i;
+            w->series->names[w->series->dest_count++] = place->key;
+        }
+    }
+}
+
 static void series_open(struct sim_world *w)
 {
     w->series = mem_new(sizeof *w->series);
     sim_series_init(w->series, SERIES_STEP_US);
-    while (w->series->dest_count < SIM_SERIES_DESTS_MAX &&
-           w->series->dest_count < w->places.count) {
-        w->series->names[w->series->dest_count] = w->places.list[w->series->dest_count]->key;
-        w->series->dest_count++;
-    }
+    follow(w, true);
+    follow(w, false);
 }
 
 struct sim_world *sim_world_new(const struct sim_options *options)
