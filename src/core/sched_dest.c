@@ -472,10 +472,10 @@ void dest_check(struct dest *d)
     if (d->waiting_count > 0 || d->busy_count > 0 || d->parking != NULL) {
         return;
     }
-    /* The memory of dead destinations is bounded, as in Postfix. */
+    /* The memory of dead destinations is bounded, as in Postfix; idle ones have their own bound. */
     if (d->state == DEST_DEAD &&
         (s->dest_count - s->idle_count) / 2 > s->limits.message_recipient_limit) {
-        dest_revive(d);
+        dest_retry(d);
     }
     if (d->state != DEST_READY || d->idle) {
         return;

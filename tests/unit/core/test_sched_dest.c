@@ -274,6 +274,65 @@ static void without_memory_each_pause_starts_afresh(void **state)
     bench_end(&b);
 }
 
+/* Is the connection cache used for mail that comes right after the queue was empty? */
+static bool cache_outlives_an_empty_queue(int64_t memory_us)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    bool store;
+    struct bench b;
+
+    limits.destination_memory_us = memory_us;
+    bench_start(&b, &limits, &policy);
+    open_msg(&b, 1, "a");
+    DECIDES(&b, "m1:a(1)");
+    assert_false(b.last.cache_store);
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1.");
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "m2:a(1)");
+    store = b.last.cache_store;
+    bench_end(&b);
+    return store;
+}
+
+static void so_does_the_connection_cache(void **state)
+{
+    (void)state;
+    assert_true(cache_outlives_an_empty_queue(3600 * S));
+    assert_false(cache_outlives_an_empty_queue(0)); /* as in Postfix */
+}
+
+static void dead_ones_beyond_their_number_are_probed_early_but_not_forgotten(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct bench b;
+    char name[8];
+
+    (void)state;
+    limits.message_recipient_limit = 10;
+    policy.window.failed_cohort_limit = 1;
+    policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &limits, &policy);
+    for (unsigned i = 0; i < 30; i++) {
+        (void)snprintf(name, sizeof name, "d%u", i);
+        for (int failures = 0; failures < 2; failures++) {
+            open_msg(&b, 1, name);
+            while (decide(&b)) {
+            }
+            finish(&b, 1, name, SCHED_SITE_FAIL);
+            while (decide(&b)) {
+            }
+        }
+        assert_int_equal(info_of(&b, name).deaths, 1);
+    }
+    assert_in_range(sched_totals(b.s).dead_destinations, 20, 22);
+    assert_int_equal(sched_totals(b.s).dead_destinations + sched_totals(b.s).idle_destinations, 30);
+    assert_int_equal(info_of(&b, "d29").state, SCHED_DEST_PROBING);
+    bench_end(&b);
+}
+
 static void a_known_bad_site_is_still_probed_after_a_pause(void **state)
 {
     struct sched_limits limits = ours();
@@ -505,6 +564,8 @@ UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well),
           cmocka_unit_test(what_was_learned_outlives_an_empty_queue_and_fades),
           cmocka_unit_test(without_memory_each_pause_starts_afresh),
+          cmocka_unit_test(so_does_the_connection_cache),
+          cmocka_unit_test(dead_ones_beyond_their_number_are_probed_early_but_not_forgotten),
           cmocka_unit_test(a_known_bad_site_is_still_probed_after_a_pause),
           cmocka_unit_test(after_its_time_all_is_forgotten),
           cmocka_unit_test(the_oldest_are_freed_a_few_at_a_time),
