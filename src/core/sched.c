@@ -70,6 +70,26 @@
  * as if its window were full; when there is a delivery to spare the first of the list is opened
  * again. So nothing is done for those that nobody gets to, and nothing changes for the others.
  *
+ * Classes. All of the above is of one class of mail: a transport has a lane for each class that has
+ * mail there, with its own list, marks and heap, and in each the order is Postfix's. A destination
+ * has a stripe for each lane with mail for it, and one class is served as if there were no others:
+ * with one lane none of what follows is done. With several, they take turns by weight (turns.h) in
+ * two places. At a destination with room only the stripe whose turn it is is shown, which is to
+ * say in its lane's heap; for the other lanes the destination is closed as if the window were full.
+ * And of the lanes with something in their heaps the transport takes from the one whose turn it is.
+ *
+ * While the transport takes whatever is ready, each opening of a window is used by the lane whose
+ * turn it is, so each class has its share of each destination. When the transport is the bottleneck
+ * (process_limit, a rate delay), that lane may be busy elsewhere for long, while another that the
+ * transport would serve waits here. So then more is shown: what comes for a destination with room
+ * at once, and of what waits already a few stripes with each delivery that begins, when the lane
+ * whose turn it is has had the time that the transport needs to come to it. Each delivery uses up a
+ * turn, whoever made use of it. Nothing idles that somebody could use, and nothing is done that is
+ * linear in lanes: what is shown is paid for by deliveries, what is hidden by what was shown.
+ *
+ * Recipient slots and the active queue are not divided: memory does not grow with classes, and a
+ * class that nobody sends has nothing reserved.
+ *
  * Time. Ages, the candidate's second and the refill delay are in whole seconds, as Postfix's clocks
  * are; timers and rate delays in microseconds.
  *
@@ -88,6 +108,7 @@
  * - A success that ends while its destination is suspended by a rate delay is no feedback.
  * - Shares of the active queue and of the deliveries, unless destination_share and failing_share
  * are 0.
+ * - Classes of mail, unless there is only one.
  * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
  *   job be found again as if recipients had arrived for it.
  *
@@ -243,6 +264,7 @@ void message_free(struct sched *s, struct message *m)
         job_free(j);
     }
     ids_remove(&s->messages, m->id.n);
+    class_unref(s, m->mail_class);
     slab_free(&s->message_slab, m);
 }
 
@@ -270,7 +292,7 @@ void dest_limits_changed(struct dest *d)
     } else {
         window_limits_changed(&d->window, dest_limits(d));
     }
-    dest_refresh(d);
+    dest_refresh(d, NULL);
 }
 
 static struct transport *transport_at(const struct sched *s, uint32_t index)
@@ -291,6 +313,10 @@ static struct transport *transport_new(struct sched *s, const char *name)
     TAILQ_INIT(&t->held);
     transport_slots_init(t);
     lane_init(&t->lane, t);
+    turns_init(&t->turns_of_lanes);
+    turn_init(&t->lane.turn, s->plain_weight);
+    TAILQ_INIT(&t->with_jobs);
+    TAILQ_INIT(&t->unshown);
     timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
     timer_init(&t->rate, TIMER_TRANSPORT_RATE);
     s->transports = mem_resize(s->transports, s->transport_count + 1, sizeof(struct transport *));
@@ -303,6 +329,7 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
                          const struct sched_transport_policy *policy)
 {
     struct transport *t = NULL;
+    struct lane *l;
 
     s->now = now;
     CHECK(policy->slot_cost >= 0);
@@ -325,7 +352,10 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
     }
     t->policy_told = chore_sweep(s);
     chores_run(s, now);
-    lane_forget_candidate(&t->lane);
+    TAILQ_FOREACH(l, &t->with_jobs, link)
+    {
+        lane_forget_candidate(l);
+    }
     return t->index;
 }
 
@@ -350,7 +380,7 @@ static void transport_free(struct transport *t)
     timer_cancel(t->sched, &t->rate);
     heap_fini(&t->wanting);
     heap_fini(&t->unread);
-    lane_fini(&t->lane);
+    lanes_free(t);
     mem_free(t->name);
     sched_release(t->sched, t, sizeof *t);
 }
@@ -388,6 +418,7 @@ struct sched *sched_new(const struct sched_limits *limits)
     heap_init(&s->timers, timer_less);
     timer_init(&s->ask_again, TIMER_ASK_AGAIN);
     s->busy_free = SLOT_NONE;
+    s->plain_weight = 1;
     rng_init(&s->rng, 1);
     sched_set_limits(s, limits);
     return s;
@@ -475,8 +506,9 @@ bool sched_has_message(const struct sched *s, struct sched_msg msg)
     return message_find(s, msg) != NULL;
 }
 
-void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t recipients,
-                bool one_per_entry)
+void sched_open_in_class(struct sched *s, struct mono now, struct sched_msg msg,
+                         uint32_t recipients, bool one_per_entry, struct slice class_name,
+                         uint32_t weight)
 {
     struct message *m;
 
@@ -488,9 +520,30 @@ void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t
     m->rcpt_unread = recipients;
     m->rcpt_limit = s->limits.message_recipient_minimum;
     m->one_per_entry = one_per_entry;
+    m->mail_class = class_need(s, class_name);
+    sched_class_weight(s, class_name, weight);
     SLIST_INIT(&m->jobs);
     ids_add(&s->messages, m->id.n, m);
     message_check(s, m);
+}
+
+void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t recipients,
+                bool one_per_entry)
+{
+    sched_open_in_class(s, now, msg, recipients, one_per_entry, slice_of("", 0), s->plain_weight);
+}
+
+void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weight)
+{
+    struct mail_class *c = class_name.len > 0 ? class_find(s, class_name) : NULL;
+
+    CHECK(weight >= 1);
+    CHECK(weight <= SCHED_WEIGHT_MAX);
+    if (class_name.len == 0) {
+        s->plain_weight = weight;
+    } else if (c != NULL) {
+        c->weight = weight;
+    }
 }
 
 /* Recipients of one message for one dead destination, or one dead transport (dest NULL). */
@@ -725,11 +778,15 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
                             struct slice reason)
 {
     struct transport *t = transport_at(s, transport);
+    struct lane *l;
 
     s->now = t->died = now;
     transport_revive(t);
     t->reason = reason_new(reason);
-    t->lane.selecting = false;
+    TAILQ_FOREACH(l, &t->with_jobs, link)
+    {
+        l->selecting = false;
+    }
     timer_set(s, &t->dead, mono_after(now, s->limits.transport_retry_us));
 }
 
@@ -916,7 +973,7 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
         return false;
     }
     t = d->transport;
-    p = d->stripe.first;
+    p = dest_first_stripe(d)->first;
     m = p->job->message;
     if (forgets_dropped(s, m, now)) {
         return false;
@@ -943,8 +1000,10 @@ static bool next_transport_drain(struct sched *s, struct transport *t, struct mo
         return false;
     }
     for (;;) {
-        CHECK(t->lane.jobs.first != NULL);
-        j = JOB_OF(t->lane.jobs.first);
+        const struct lane *l = TAILQ_FIRST(&t->with_jobs);
+
+        CHECK(l != NULL);
+        j = JOB_OF(l->jobs.first);
         if (j->selected < j->read) {
             break;
         }
@@ -1022,6 +1081,7 @@ static void deliver(struct transport *t, struct peer *p, struct mono now, struct
     struct dest *d = peer_dest(p);
     struct job *j = p->job;
 
+    lane_took(j->lane);
     entry_start(e, us_seconds(now.us));
     if (t->policy.transport_rate_delay_us > 0) {
         t->rate_locked = true;
@@ -1038,35 +1098,32 @@ static void deliver(struct transport *t, struct peer *p, struct mono now, struct
     a->cache_store = d->cache_store;
     a->window = d->window.size;
     job_selected(j);
+    transport_show_more(t);
 }
 
-static bool may_select(struct transport *t)
+static bool may_select(const struct transport *t)
 {
-    if (t->reason != NULL || t->rate_locked ||
-        (t->policy.process_limit > 0 && t->busy >= t->policy.process_limit)) {
-        return false;
-    }
-    transport_release_held(t);
-    return lane_first_ready(&t->lane) != NULL;
+    return t->reason == NULL && !t->rate_locked &&
+           (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 }
 
-static bool select_from(struct transport *t, struct mono now, struct sched_action *a)
+static bool select_from(struct lane *l, struct mono now, struct sched_action *a)
 {
-    struct sched *s = t->sched;
+    struct sched *s = l->transport->sched;
     struct message *m;
     struct peer *p;
 
-    switch (lane_walk(&t->lane, us_seconds(now.us), &p, &m)) {
+    switch (lane_walk(l, us_seconds(now.us), &p, &m)) {
     case WALK_NOTHING:
         return false;
     case WALK_PEER:
         if (forgets_dropped(s, p->job->message, now)) {
             return false;
         }
-        deliver(t, p, now, a);
+        deliver(l->transport, p, now, a);
         return true;
     case WALK_READ:
-        s->resume = t;
+        s->resume = l;
         read_action(s, m, read_room(m), a);
         message_changed(m);
         return true;
@@ -1088,23 +1145,32 @@ static void turn_to(struct sched *s, struct transport *t)
 
 static bool next_delivery(struct sched *s, struct mono now, struct sched_action *a)
 {
-    struct transport *t = s->resume;
+    struct lane *l = s->resume;
+    struct transport *t;
 
     if (chore_sweeping(s)) {
         return false;
     }
     s->resume = NULL;
-    if (t != NULL && t->lane.selecting && may_select(t) && select_from(t, now, a)) {
-        return true;
+    if (l != NULL && l->selecting && may_select(l->transport)) {
+        transport_release_held(l->transport);
+        if (lane_first_ready(l) != NULL && select_from(l, now, a)) {
+            return true;
+        }
     }
     TAILQ_FOREACH(t, &s->turns, turn)
     {
         if (t->reason != NULL && next_transport_drain(s, t, now, a)) {
             return true;
         }
-        if (may_select(t)) {
+        if (!may_select(t)) {
+            continue;
+        }
+        transport_release_held(t);
+        l = transport_next_lane(t);
+        if (l != NULL) {
             turn_to(s, t);
-            if (!select_from(t, now, a)) {
+            if (!select_from(l, now, a)) {
                 CHECK(chores_left(s)); /* or a ready destination's first job can be selected */
                 return false;
             }

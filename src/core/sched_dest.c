@@ -90,6 +90,11 @@ bool dest_has_room(const struct dest *d)
     return d->state == DEST_READY && d->busy_count < d->window.size;
 }
 
+bool dest_is_open(const struct dest *d)
+{
+    return dest_has_room(d) && !d->held;
+}
+
 /* ---- memory of destinations ----------------------------------------------------------------- */
 
 double dest_memory_left(const struct sched *s, int64_t since_us)
@@ -175,10 +180,9 @@ static void stripe_remove(struct stripe *st, struct peer *p)
     tree_remove(&waiting_type, &st->waiting, &p->node);
 }
 
-static void stripe_init(struct stripe *st, struct dest *d, struct lane *l)
+void stripe_init(struct stripe *st, struct dest *d)
 {
     st->dest = d;
-    st->lane = l;
     heap_node_init(&st->ready);
 }
 
@@ -204,7 +208,7 @@ struct dest *dest_need(struct transport *t, struct slice name)
     d->name_len = (uint16_t)name.len;
     memcpy(d->name, name.ptr, name.len);
     TAILQ_INIT(&d->busy);
-    stripe_init(&d->stripe, d, &t->lane);
+    stripe_init(&d->stripe, d);
     timer_init(&d->timer, TIMER_DEST);
     window_init(&d->window, &t->limits);
     d->last_done_s = INT64_MIN / 2;
@@ -225,9 +229,10 @@ void dest_free(struct dest *d)
     struct sched *s = d->transport->sched;
     struct dest *moved = s->dests[--s->dest_count];
 
-    CHECK(d->stripe.waiting == NULL);
+    CHECK(d->waiting_count == 0);
     CHECK(TAILQ_EMPTY(&d->busy));
-    CHECK(!heap_has(&d->stripe.ready));
+    contest_forget(d);
+    CHECK(d->stripe.peers == 0);
     CHECK(!d->draining);
     CHECK(!d->held);
     idle_leave(d);
@@ -241,18 +246,18 @@ void dest_free(struct dest *d)
     sched_release(s, d, sizeof *d + d->name_len + 1);
 }
 
-/* Put it into its lane's heap or take it out. Open: the destination would take something of it. */
-static void stripe_refresh(struct stripe *st, bool open)
+void stripe_refresh(struct stripe *st, bool open)
 {
-    struct heap *ready = &st->lane->ready;
     bool wanted = open && st->first != NULL;
 
     if (wanted && heap_has(&st->ready)) {
-        heap_moved(ready, &st->ready);
+        heap_moved(&st->lane->ready, &st->ready);
     } else if (wanted) {
-        heap_add(ready, &st->ready);
+        heap_add(&st->lane->ready, &st->ready);
+        lane_ready_changed(st->lane);
     } else if (heap_has(&st->ready)) {
-        heap_remove(ready, &st->ready);
+        heap_remove(&st->lane->ready, &st->ready);
+        lane_ready_changed(st->lane);
     }
     if (open && st->closed) {
         st->closed = false;
@@ -268,7 +273,7 @@ static void held_leave(struct dest *d)
     d->held = false;
 }
 
-void dest_refresh(struct dest *d)
+void dest_refresh(struct dest *d, struct stripe *touched)
 {
     struct sched *s = d->transport->sched;
     bool drain = d->state == DEST_DEAD && d->waiting_count > 0, room = dest_has_room(d);
@@ -288,7 +293,11 @@ void dest_refresh(struct dest *d)
         d->since_us = s->now.us;
     }
     d->closed = !room;
-    stripe_refresh(&d->stripe, room && !d->held);
+    if (d->contest == NULL) {
+        stripe_refresh(&d->stripe, dest_is_open(d));
+    } else {
+        contest_refresh(d, touched);
+    }
     share_refresh(d);
 }
 
@@ -326,7 +335,7 @@ bool dest_hold(struct dest *d)
     d->held = true;
     d->since_us = t->sched->now.us;
     TAILQ_INSERT_TAIL(&t->held, d, link);
-    dest_refresh(d);
+    dest_refresh(d, NULL);
     return true;
 }
 
@@ -342,7 +351,7 @@ void transport_release_held(struct transport *t)
     limit = transport_failing_limit(t);
     for (uint32_t n = t->busy_failing; n < limit && (d = TAILQ_FIRST(&t->held)) != NULL; n++) {
         held_leave(d);
-        dest_refresh(d);
+        dest_refresh(d, NULL);
     }
 }
 
@@ -386,7 +395,7 @@ void dest_die(struct dest *d, struct mono now, struct slice reason)
     s->dead_count++;
     timer_set(s, &d->timer, mono_after(now, backoff(s, as_postfix(d) ? 1 : d->deaths)));
     sched_event(s, SCHED_DEST_DEAD, d);
-    dest_refresh(d);
+    dest_refresh(d, NULL);
 }
 
 static void dest_undead(struct dest *d)
@@ -411,7 +420,7 @@ void dest_retry(struct dest *d)
     d->probing = true;
     window_restart(&d->window, dest_limits(d), 1);
     sched_event(d->transport->sched, SCHED_DEST_PROBED, d);
-    dest_refresh(d);
+    dest_refresh(d, NULL);
 }
 
 /* A site that was dead minutes ago is often weak still, and all who have mail for it come back at
@@ -446,7 +455,7 @@ void dest_revive(struct dest *d)
     d->probing = false;
     d->deaths = 0;
     sched_event(s, SCHED_DEST_REVIVED, d);
-    dest_refresh(d);
+    dest_refresh(d, NULL);
 }
 
 void dest_suspend(struct dest *d, struct mono until)
@@ -454,7 +463,7 @@ void dest_suspend(struct dest *d, struct mono until)
     CHECK(d->state == DEST_READY);
     set_state(d, DEST_SUSPENDED);
     timer_set(d->transport->sched, &d->timer, until);
-    dest_refresh(d);
+    dest_refresh(d, NULL);
 }
 
 void dest_resume(struct dest *d)
@@ -462,7 +471,7 @@ void dest_resume(struct dest *d)
     CHECK(d->state == DEST_SUSPENDED);
     set_state(d, DEST_READY);
     timer_cancel(d->transport->sched, &d->timer);
-    dest_refresh(d);
+    dest_refresh(d, NULL);
 }
 
 void dest_check(struct dest *d)
@@ -477,6 +486,7 @@ void dest_check(struct dest *d)
         (s->dest_count - s->idle_count) / 2 > s->limits.message_recipient_limit) {
         dest_retry(d);
     }
+    contest_forget(d);
     if (d->state != DEST_READY || d->idle) {
         return;
     }
@@ -490,9 +500,9 @@ void dest_check(struct dest *d)
     s->idle_count++;
 }
 
-void dest_tree_audit(const struct dest *d)
+void stripe_tree_audit(const struct stripe *st)
 {
-    (void)tree_audit(&waiting_type, d->stripe.waiting); /* entries are counted by the caller */
+    (void)tree_audit(&waiting_type, st->waiting); /* entries are counted by the caller */
 }
 
 /* ---- peers ---------------------------------------------------------------------------------- */
@@ -528,13 +538,14 @@ static struct peer *peer_find(const struct job *j, const struct stripe *st)
 
 struct peer *peer_need(struct job *j, struct dest *d)
 {
-    struct stripe *st = &d->stripe;
+    struct stripe *st = stripe_need(d, j->lane);
     struct peer *p = peer_find(j, st);
 
     if (p == NULL) {
         p = slab_new(&d->transport->sched->peer_slab);
         p->job = j;
         p->stripe = st;
+        st->peers++;
         TAILQ_INIT(&p->waiting);
         /* The end of the cycle is behind `last`, or at the back when nothing was selected yet. */
         order_add_after(&j->peers, j->last != NULL ? &j->last->ring : j->peers.last, &p->ring);
@@ -551,7 +562,8 @@ struct peer *peer_need(struct job *j, struct dest *d)
 static void peer_free(struct peer *p)
 {
     struct job *j = p->job;
-    struct dest *d = peer_dest(p);
+    struct stripe *st = p->stripe;
+    struct dest *d = st->dest;
 
     CHECK(TAILQ_EMPTY(&p->waiting));
     if (j->last == p) {
@@ -562,6 +574,8 @@ static void peer_free(struct peer *p)
     j->message->peers--;
     share_refresh(d);
     slab_free(&d->transport->sched->peer_slab, p);
+    st->peers--;
+    stripe_check(st);
 }
 
 void job_peers_out(struct job *j)
@@ -585,7 +599,7 @@ void job_peers_back(struct job *j)
 
         if (!TAILQ_EMPTY(&p->waiting)) {
             stripe_add(p->stripe, p, p->node.priority);
-            dest_refresh(peer_dest(p));
+            dest_refresh(peer_dest(p), p->stripe);
         }
     }
 }
@@ -593,20 +607,25 @@ void job_peers_back(struct job *j)
 /* One more (1) or less (-1) of its entries waits, in its list already. */
 static void peer_waiting_add(struct peer *p, int change)
 {
-    struct dest *d = peer_dest(p);
+    struct stripe *st = p->stripe;
+    struct dest *d = st->dest;
     struct transport *t = d->transport;
+    bool before = st->waiting != NULL;
 
     p->waiting_count += (uint32_t)change;
     d->waiting_count += (uint32_t)change;
     t->waiting += (uint32_t)change;
     t->sched->waiting_count += (uint32_t)change;
     if (p->waiting_count == 0) {
-        stripe_remove(p->stripe, p);
+        stripe_remove(st, p);
     } else if (p->waiting_count == 1 && change > 0) {
         p->since = t->sched->serial;
-        stripe_add(p->stripe, p, (uint32_t)rng_next(&t->sched->rng));
+        stripe_add(st, p, (uint32_t)rng_next(&t->sched->rng));
     } else {
         tree_weight_changed(&p->node, change);
+    }
+    if (before != (st->waiting != NULL)) {
+        stripe_waits(st, !before);
     }
 }
 
@@ -665,7 +684,7 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
         j->read++;
         peer_waiting_add(p, 1);
         if (first) {
-            dest_refresh(peer_dest(p));
+            dest_refresh(peer_dest(p), p->stripe);
         }
     }
     entry_append(s, e, n, limit);
@@ -762,6 +781,7 @@ void entry_start(struct entry *e, int64_t now_s)
     struct transport *t = d->transport;
     struct sched *s = t->sched;
 
+    stripe_took(e->peer->stripe);
     entry_unlist(e);
     slot_take(s, e);
     TAILQ_INSERT_TAIL(&d->busy, e, link);
@@ -775,7 +795,7 @@ void entry_start(struct entry *e, int64_t now_s)
     d->used = true;
     e->peer->job->last = e->peer;
     cache_hints(d, now_s);
-    dest_refresh(d);
+    dest_refresh(d, e->peer->stripe);
 }
 
 void entry_unstart(struct entry *e)
@@ -787,7 +807,7 @@ void entry_unstart(struct entry *e)
     TAILQ_INSERT_HEAD(&p->waiting, e, link);
     p->job->selected--;
     peer_waiting_add(p, 1);
-    dest_refresh(d);
+    dest_refresh(d, p->stripe);
 }
 
 void entry_done(struct entry *e, struct mono now)
@@ -820,7 +840,7 @@ void entry_done(struct entry *e, struct mono now)
             dest_suspend(d, mono_after(now, dest_rate_delay(d)));
         }
     }
-    dest_refresh(d);
+    dest_refresh(d, p->stripe);
     if (p->entries == 0) {
         peer_free(p);
     }

@@ -142,9 +142,17 @@ static void look_at_held(struct look *l, const struct dest *d)
     }
 }
 
+/* Is something that waits for it up for selection? */
+static bool is_up(const struct dest *d)
+{
+    const struct stripe *st = dest_shown_stripe(d);
+
+    return st->lane != NULL && in_heap(&st->lane->ready, &st->ready);
+}
+
 static void look_at_state(struct look *l, const struct dest *d)
 {
-    bool waits = d->stripe.waiting != NULL;
+    bool waits = d->waiting_count > 0;
 
     switch ((enum dest_state)d->state) {
     case DEST_READY:
@@ -154,7 +162,7 @@ static void look_at_state(struct look *l, const struct dest *d)
         if (d->busy_count < d->window.size) {
             if (d->held) {
                 look_at_held(l, d);
-            } else if (!in_heap(&d->transport->lane.ready, &d->stripe.ready)) {
+            } else if (!is_up(d)) {
                 tell(l, of_dest(d, SCHED_FAULT_STUCK,
                                 "mail waits, the destination has room and is not up for "
                                 "selection"));
@@ -196,8 +204,10 @@ static uint64_t waiting_entries(struct look *l, const struct tree_node *node)
 
 static void look_at_counts(struct look *l, const struct dest *d)
 {
+    const struct stripe *st;
     const struct entry *e;
-    uint64_t busy = 0;
+    uint64_t busy = 0, waiting = 0;
+    bool any = false;
 
     TAILQ_FOREACH(e, &d->busy, link)
     {
@@ -219,11 +229,14 @@ static void look_at_counts(struct look *l, const struct dest *d)
     l->budget -= (int64_t)busy;
     same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that are being delivered"), d->busy_count, busy);
     /* Of a very long queue only whether it is one. */
-    if ((int64_t)d->waiting_count <= l->whole) {
-        same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count,
-             waiting_entries(l, d->stripe.waiting));
-    } else if (d->stripe.waiting == NULL) {
-        same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count, 0);
+    for (st = dest_next_stripe(d, NULL); st != NULL; st = dest_next_stripe(d, st)) {
+        any = any || st->waiting != NULL;
+        if ((int64_t)d->waiting_count <= l->whole) {
+            waiting += waiting_entries(l, st->waiting);
+        }
+    }
+    if ((int64_t)d->waiting_count <= l->whole || !any) {
+        same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count, waiting);
     }
 }
 

@@ -308,6 +308,9 @@ static void job_link(struct job *j, int64_t until_s)
     if (prev != NULL && (prev->parent != NULL || prev->message->queued_s > until_s)) {
         prev = list_last_as_old(l, until_s);
     }
+    if (l->jobs.first == NULL) {
+        TAILQ_INSERT_TAIL(&l->transport->with_jobs, l, link);
+    }
     list_add_after(l, prev, j);
     j->level = 0;
     j->serial = ++l->transport->link_serial;
@@ -386,6 +389,9 @@ static void job_unlink(struct job *j)
     }
     fresh_remove(j);
     list_remove(j);
+    if (l->jobs.first == NULL) {
+        TAILQ_REMOVE(&l->transport->with_jobs, l, link);
+    }
     j->level = -1;
     attention_update(j);
 }
@@ -440,7 +446,8 @@ struct job *job_need(struct message *m, struct transport *t)
     if (j == NULL) {
         j = slab_new(&t->sched->job_slab);
         j->message = m;
-        j->lane = &t->lane;
+        j->lane = lane_need(t, m->mail_class);
+        j->lane->refs++;
         j->level = -1;
         LIST_INIT(&j->children);
         heap_node_init(&j->attention);
@@ -458,6 +465,8 @@ struct job *job_need(struct message *m, struct transport *t)
 
 void job_free(struct job *j)
 {
+    struct lane *l = j->lane;
+
     CHECK(!has_entries(j));
     CHECK(j->rcpt_count == 0);
     if (linked(j)) {
@@ -466,7 +475,8 @@ void job_free(struct job *j)
         hand_out(j);
     }
     CHECK(j->rcpt_limit == 0);
-    slab_free(&j->lane->transport->sched->job_slab, j);
+    slab_free(&l->transport->sched->job_slab, j);
+    lane_unref(l);
 }
 
 /* ---- preemption ----------------------------------------------------------------------------- */

@@ -25,9 +25,11 @@ struct sched_totals sched_totals(const struct sched *s)
     for (uint32_t i = 0; i < s->transport_count; i++) {
         const struct transport *t = s->transports[i];
         const struct lane *l = &t->lane;
-        totals.bytes += (l->ready.size + t->wanting.size + l->fresh.size + l->attention.size +
-                         l->parked.size + t->unread.size) *
-                        sizeof(void *);
+        totals.bytes += (t->wanting.size + t->unread.size) * sizeof(void *);
+        for (; l != NULL; l = l == &t->lane ? t->lanes : l->hh.next) {
+            totals.bytes += (l->ready.size + l->fresh.size + l->attention.size + l->parked.size) *
+                            sizeof(void *);
+        }
         if (t->dests != NULL) {
             totals.bytes += HASH_OVERHEAD(hh, t->dests);
         }
@@ -206,7 +208,8 @@ static void message_audit(const struct sched *s, const struct message *m, struct
     all->rcpts += of_message.rcpts;
 }
 
-static void waiting_audit(const struct tree_node *node, const struct dest *d, uint64_t *ret_entries)
+static void waiting_audit(const struct tree_node *node, const struct stripe *st,
+                          uint64_t *ret_entries)
 {
     uint64_t before = *ret_entries;
     const struct peer *p;
@@ -216,26 +219,38 @@ static void waiting_audit(const struct tree_node *node, const struct dest *d, ui
         return;
     }
     p = PEER_OF(node);
-    CHECK(peer_dest(p) == d);
+    CHECK(p->stripe == st);
+    CHECK(p->job->lane == st->lane);
     CHECK(!TAILQ_EMPTY(&p->waiting));
-    CHECK(!heap_has(&p->stripe->ready) || !job_is_known_blocker(p->job));
+    CHECK(!heap_has(&st->ready) || !job_is_known_blocker(p->job));
     TAILQ_FOREACH(e, &p->waiting, link)
     {
         ++*ret_entries;
     }
-    waiting_audit(node->left, d, ret_entries);
-    waiting_audit(node->right, d, ret_entries);
+    waiting_audit(node->left, st, ret_entries);
+    waiting_audit(node->right, st, ret_entries);
     CHECK(node->summary == *ret_entries - before);
+}
+
+static void stripe_audit(const struct stripe *st, uint64_t *ret_entries)
+{
+    stripe_tree_audit(st);
+    waiting_audit(st->waiting, st, ret_entries);
+    CHECK((st->first == NULL) == (st->waiting == NULL));
+    CHECK(st->first == NULL || &st->first->node == tree_first(st->waiting));
+    CHECK(st->first == NULL || st->place == &st->first->job->place);
 }
 
 static void dest_audit(const struct sched *s, const struct dest *d)
 {
+    const struct stripe *st;
     const struct entry *e;
     uint64_t waiting = 0, busy = 0;
 
     CHECK(s->dests[d->slot] == d);
-    dest_tree_audit(d);
-    waiting_audit(d->stripe.waiting, d, &waiting);
+    for (st = dest_next_stripe(d, NULL); st != NULL; st = dest_next_stripe(d, st)) {
+        stripe_audit(st, &waiting);
+    }
     TAILQ_FOREACH(e, &d->busy, link)
     {
         CHECK(peer_dest(e->peer) == d);
@@ -250,12 +265,11 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     }
     CHECK(d->told == s->told || d->slot < s->sweep_at);
     CHECK(d->closed == !dest_has_room(d));
-    CHECK(d->stripe.closed == (d->closed || d->held));
-    CHECK(heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0 && !d->held));
+    CHECK(d->contest != NULL || d->stripe.closed == (d->closed || d->held));
+    CHECK(d->contest != NULL ||
+          heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0 && !d->held));
     CHECK(!d->held || (d->failing && dest_has_room(d) && waiting > 0));
-    CHECK((d->stripe.first == NULL) == (d->stripe.waiting == NULL));
-    CHECK(d->stripe.first == NULL || &d->stripe.first->node == tree_first(d->stripe.waiting));
-    CHECK(d->stripe.first == NULL || d->stripe.place == &d->stripe.first->job->place);
+    contest_audit(d);
     CHECK(d->draining == (d->state == DEST_DEAD && waiting > 0));
     CHECK((d->state == DEST_READY) == !heap_has(&d->timer.node));
     CHECK((d->state == DEST_DEAD || d->probing) == (d->reason != NULL));
@@ -269,8 +283,8 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     const struct message *m;
     const struct job *j;
     const struct dest *d;
-    uint64_t busy = 0, waiting = 0, ready = 0, held = 0, busy_failing = 0, messages = 0,
-             wanting = 0, peers = 0;
+    uint64_t busy = 0, waiting = 0, shown = 0, peers_of_stripes = 0, held = 0, busy_failing = 0,
+             messages = 0, wanting = 0, peers = 0;
     uint64_t unread = 0;
     int64_t slots = 0;
 
@@ -279,7 +293,10 @@ static void transport_audit(const struct sched *s, const struct transport *t)
         dest_audit(s, d);
         busy += d->busy_count;
         waiting += d->waiting_count;
-        ready += heap_has(&d->stripe.ready);
+        for (const struct stripe *st = NULL; (st = dest_next_stripe(d, st)) != NULL;) {
+            shown += heap_has(&st->ready);
+            peers_of_stripes += st->peers;
+        }
         held += d->held;
         busy_failing += d->failing ? d->busy_count : 0;
         messages += d->messages;
@@ -287,7 +304,12 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     }
     CHECK(t->busy == busy);
     CHECK(t->waiting == waiting);
-    CHECK(t->lane.ready.count == ready);
+    for (const struct lane *l = &t->lane; l != NULL; l = l == &t->lane ? t->lanes : l->hh.next) {
+        shown -= l->ready.count;
+        heap_audit(&l->ready);
+    }
+    CHECK(shown == 0);
+    CHECK(peers_of_stripes == messages);
     CHECK(t->busy_failing == busy_failing);
     TAILQ_FOREACH(d, &t->held, link)
     {
@@ -295,12 +317,11 @@ static void transport_audit(const struct sched *s, const struct transport *t)
         held--;
     }
     CHECK(held == 0);
-    heap_audit(&t->lane.ready);
     CHECK(t->wanting.count == wanting);
     heap_audit(&t->wanting);
     CHECK((t->reason != NULL) == heap_has(&t->dead.node));
     CHECK(t->rate_locked == heap_has(&t->rate.node));
-    lane_audit(&t->lane);
+    lanes_audit(t);
     for (size_t i = 0; i < s->messages.size; i++) {
         if ((m = ids_at(&s->messages, i)) == NULL) {
             continue;

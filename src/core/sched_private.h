@@ -5,6 +5,7 @@
  *   sched.c       messages, facts and decisions: the interface
  *   sched_job.c   jobs: blockers, preemption, recipient slots
  *   sched_list.c  the list of jobs: its order, ages, the best candidate for preemption
+ *   sched_class.c classes of mail: lanes, and whose turn it is
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
  *   sched_chore.c sweeps over destinations and drops of messages, in pieces
  *   sched_share.c shares of the active queue: parking and asking back
@@ -26,6 +27,7 @@
 #include "scheduler.h"
 #include "slab.h"
 #include "tree.h"
+#include "turns.h"
 
 /* Text that several deferrals share. */
 struct reason {
@@ -93,15 +95,26 @@ struct parking {
     bool put_off;
 };
 
-/* What waits of a lane for one destination. */
+/* A class that has mail in memory. */
+struct mail_class {
+    UT_hash_handle hh; /* in sched.classes */
+    uint32_t weight;
+    uint32_t refs; /* messages and lanes */
+    uint16_t name_len;
+    char name[];
+};
+
+/* What there is of a lane for one destination. */
 struct stripe {
     struct dest *dest;
-    struct lane *lane;
+    struct lane *lane;              /* counted; NULL: of none, and there is nothing */
+    struct rival *rival;            /* owned; NULL: there is no contest */
     struct tree_node *waiting;      /* peers with waiting entries, by place of their job */
     struct peer *first;             /* of them, or NULL */
     const struct order_node *place; /* of its job */
     struct heap_node ready;         /* in lane.ready: open, with something waiting */
-    bool closed;                    /* when last looked at: jobs may be blocked on it */
+    uint32_t peers;
+    bool closed; /* when last looked at: jobs may be blocked on it */
 };
 
 struct dest {
@@ -111,6 +124,7 @@ struct dest {
     struct parking *parking;    /* owned; NULL: nothing is parked */
     struct reason *reason;      /* while dead or probed */
     struct stripe stripe;
+    struct contest *contest; /* owned; NULL: mail of one lane only */
     struct entry_list busy;
     struct timer timer; /* end of death or of suspension */
     TAILQ_ENTRY(dest)
@@ -171,19 +185,24 @@ struct job {
     bool parked;
 };
 
-/* A list of jobs, and what the method keeps with it. */
+/* The list of jobs of one class, and what the method keeps with it. */
 struct lane {
+    UT_hash_handle hh; /* in transport.lanes, when it has a class */
     struct transport *transport;
-    struct heap ready;      /* stripes, by place of the first job and its rotation */
-    struct order jobs;      /* the scheduler's list */
-    struct tree_node *list; /* the same, summarised */
-    uint32_t stale;         /* nodes of it whose summaries are to be computed */
-    struct job *current;    /* where selection starts */
-    struct job *frontier;   /* before it jobs are known blockers unless fresh; NULL: the end */
-    struct heap fresh;      /* jobs before the frontier that are not known blockers, by place */
-    struct heap attention;  /* jobs that a walk stops at though they have no room, by place */
-    struct heap parked;     /* of those the known blockers */
-    uint64_t generation;    /* of known blockers */
+    struct mail_class *mail_class; /* counted; NULL: mail without a class */
+    struct turn turn;              /* in transport.turns_of_lanes, while there are others */
+    TAILQ_ENTRY(lane) link;        /* in transport.with_jobs, while it has some in its list */
+    uint32_t refs;                 /* jobs and stripes */
+    struct heap ready;             /* stripes, by place of the first job and its rotation */
+    struct order jobs;             /* the scheduler's list */
+    struct tree_node *list;        /* the same, summarised */
+    uint32_t stale;                /* nodes of it whose summaries are to be computed */
+    struct job *current;           /* where selection starts */
+    struct job *frontier;  /* before it jobs are known blockers unless fresh; NULL: the end */
+    struct heap fresh;     /* jobs before the frontier that are not known blockers, by place */
+    struct heap attention; /* jobs that a walk stops at though they have no room, by place */
+    struct heap parked;    /* of those the known blockers */
+    uint64_t generation;   /* of known blockers */
     struct job *candidate, *candidate_of;
     int64_t candidate_s;
 
@@ -206,7 +225,12 @@ struct transport {
     uint32_t busy_failing;             /* for failing destinations */
     uint32_t policy_told, revive_told; /* sched.told when it got its policy, was revived */
 
-    struct lane lane;
+    struct lane lane;   /* of mail without a class */
+    struct lane *lanes; /* uthash: those of classes that have mail here, or had until just now */
+    struct turns turns_of_lanes; /* while there are some: those with something ready wait */
+    TAILQ_HEAD(, lane) with_jobs;
+    uint64_t starts;               /* deliveries begun */
+    TAILQ_HEAD(, contest) unshown; /* the first shows the next stripe; see sched.c */
 
     struct heap unread;      /* jobs whose messages are not fully read, by age */
     struct job *next_unread; /* the one that gets spare recipient slots */
@@ -227,9 +251,10 @@ struct message {
     TAILQ_ENTRY(message) link;  /* in sched.to_read, .done, .to_park or .dropping */
     int64_t queued_s, refill_s; /* refill_s: of the last answer, while reading of the question */
     int64_t rcpt_limit;
-    uint32_t entries;   /* waiting and busy */
-    uint32_t peers;     /* that hold them */
-    uint32_t deferrals; /* not pulled yet */
+    struct mail_class *mail_class; /* counted; NULL: none */
+    uint32_t entries;              /* waiting and busy */
+    uint32_t peers;                /* that hold them */
+    uint32_t deferrals;            /* not pulled yet */
     uint32_t rcpt_count, rcpt_unread;
     uint8_t list;
     bool one_per_entry, opened, all_read, reading, dropped;
@@ -275,6 +300,8 @@ struct sched {
     uint32_t transport_count;
     TAILQ_HEAD(, transport) turns; /* the first is asked first */
     struct ids messages;
+    struct mail_class *classes; /* uthash */
+    uint32_t plain_weight;      /* of mail without a class */
     struct message_list_head to_read, done, to_park, dropping;
     uint32_t told;     /* how often destinations of a whole transport were told something */
     uint32_t sweep_at; /* those in lower slots may not know it yet */
@@ -284,8 +311,8 @@ struct sched {
     struct dest_list draining, idle; /* idle: longest first */
     TAILQ_HEAD(, parking) put_off;
     struct heap timers;
-    struct timer ask_again;   /* those put off */
-    struct transport *resume; /* its selection waits for recipients */
+    struct timer ask_again; /* those put off */
+    struct lane *resume;    /* its selection waits for recipients */
     struct busy_slot *busy;
     uint32_t busy_size, busy_free;
     struct dest **dests; /* by slot; NULL where free */
@@ -477,6 +504,53 @@ void job_selected(struct job *j);
 
 void lane_audit(const struct lane *l);
 
+/* ---- sched_class.c */
+
+struct mail_class *class_find(const struct sched *s, struct slice name);
+/* One more reference to it; NULL for the empty name. */
+struct mail_class *class_need(struct sched *s, struct slice name);
+void class_unref(struct sched *s, struct mail_class *c);
+
+struct lane *lane_need(struct transport *t, struct mail_class *c);
+/* It may be gone after. */
+void lane_unref(struct lane *l);
+/* All of a transport, which is to be freed. */
+void lanes_free(struct transport *t);
+
+/* Something has come into its heap `ready`, or gone. */
+void lane_ready_changed(struct lane *l);
+
+/* The lane whose turn it is of those with something to select; NULL when there is none. lane_took
+ * counts the turn. */
+struct lane *transport_next_lane(struct transport *t);
+void lane_took(struct lane *l);
+
+/* The lane's stripe of the destination, made as needed. It lasts as long as it has peers. */
+struct stripe *stripe_need(struct dest *d, struct lane *l);
+/* It may be gone after. */
+void stripe_check(struct stripe *st);
+/* Its first peer began to wait; its last one no longer does. dest_refresh is to follow. */
+void stripe_waits(struct stripe *st, bool waits);
+/* A delivery of it begins; likewise. */
+void stripe_took(struct stripe *st);
+
+/* What dest_refresh does where there is a contest. */
+void contest_refresh(struct dest *d, struct stripe *touched);
+/* Nothing is in memory of the destination: forget who had what. */
+void contest_forget(struct dest *d);
+/* A delivery has begun. If the transport can't take more, one more stripe may use room that those
+ * whose turn it is leave unused. */
+void transport_show_more(struct transport *t);
+
+/* The stripe whose turn it is, or that has something waiting; one that may be selected; and all of
+ * them, from NULL to NULL. */
+struct stripe *dest_first_stripe(struct dest *d);
+const struct stripe *dest_shown_stripe(const struct dest *d);
+const struct stripe *dest_next_stripe(const struct dest *d, const struct stripe *st);
+
+void contest_audit(const struct dest *d);
+void lanes_audit(const struct transport *t);
+
 /* ---- sched_dest.c */
 
 /* Order of struct lane.ready: by place of the first peer's job, then by that job's rotation. */
@@ -487,9 +561,16 @@ struct dest *dest_need(struct transport *t, struct slice name);
 const struct window_limits *dest_limits(const struct dest *d);
 int64_t dest_rate_delay(const struct dest *d);
 bool dest_has_room(const struct dest *d);
+/* It has room and is not held: something of it may be selected. */
+bool dest_is_open(const struct dest *d);
 
-/* Put the destination where it belongs after a change: ready or not, by its first peer. */
-void dest_refresh(struct dest *d);
+/* Put the destination where it belongs after a change: ready or not, by its first peer. `touched`:
+ * the stripe whose peers have changed, NULL when none have. */
+void dest_refresh(struct dest *d, struct stripe *touched);
+
+void stripe_init(struct stripe *st, struct dest *d);
+/* Put it into its lane's heap or take it out. Open: the destination would take something of it. */
+void stripe_refresh(struct stripe *st, bool open);
 void dest_die(struct dest *d, struct mono now, struct slice reason);
 /* Its time is over: try it again. */
 void dest_retry(struct dest *d);
@@ -514,7 +595,7 @@ void dest_forget_old(struct sched *s);
 /* How much is left of what was learned at `since_us`: 1 all, 0 nothing. */
 double dest_memory_left(const struct sched *s, int64_t since_us);
 void dest_free(struct dest *d);
-void dest_tree_audit(const struct dest *d);
+void stripe_tree_audit(const struct stripe *st);
 
 struct peer *peer_need(struct job *j, struct dest *d);
 

@@ -49,6 +49,8 @@ struct sched_entry {
 #define SCHED_READ_MAX       5000 /* recipients per read, as in Postfix */
 #define SCHED_TRANSPORTS_MAX 1000
 #define SCHED_FAILING_FROM   10
+#define SCHED_CLASS_NAME_MAX 128
+#define SCHED_WEIGHT_MAX     1000
 
 /* Limits over everything. */
 struct sched_limits {
@@ -105,6 +107,19 @@ bool sched_has_room(const struct sched *s);
  * `max` has its places kept. CHECKs that and that the id is not in memory. */
 void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t recipients,
                 bool one_per_entry);
+
+/* Classes. The same for mail of a class; its name is bytes that mean nothing here, the empty name
+ * is mail without a class. Within a class the order is that of Postfix, as it is when there is one
+ * class only, named or not. Where several wait they take turns, in proportion to their weights
+ * (1..SCHED_WEIGHT_MAX): for the deliveries to a destination, and, when the transport can't take
+ * more, for those of the transport. The order of turns and what it promises stand in turns.h; a
+ * turn that can't be used is left to others. `weight` is the class's from now on. */
+void sched_open_in_class(struct sched *s, struct mono now, struct sched_msg msg,
+                         uint32_t recipients, bool one_per_entry, struct slice class_name,
+                         uint32_t weight);
+
+/* Give a class that has mail in memory, or mail without a class, another weight. */
+void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weight);
 
 /* Shares. No destination may fill the active queue: one that has more messages in memory than there
  * are places left (message_active_limit less all messages) holds its full share, whatever the

@@ -325,13 +325,28 @@ static struct message new_message(struct world *w)
                             .total = pick(w, 0, 2) == 0 ? pick(w, 1, w->size_max) : pick(w, 1, 3)};
 }
 
+/* Of which class a message is: with the reference one class or none, which must make no difference;
+ * else of several, some of them the only one of their class. */
+static void open_real(struct world *w, uint64_t id, uint32_t total, bool single)
+{
+    uint64_t class_number = w->r != NULL       ? w->seed % 2
+                            : w->seed % 3 == 0 ? 0
+                                               : id % (1 + w->seed % 40);
+    char name[32];
+    int len = snprintf(name, sizeof name, "class%llu", (unsigned long long)class_number);
+
+    sched_open_in_class(w->s, w->now, (struct sched_msg){id}, total, single,
+                        slice_of(name, class_number == 0 ? 0 : (size_t)len),
+                        class_number == 3 ? 1 + (uint32_t)(id % 9) : 1);
+}
+
 static void open_one(struct world *w)
 {
     struct message *m = message_of(w, 0);
     bool single = pick(w, 0, 7) == 0;
 
     *m = new_message(w);
-    sched_open(w->s, w->now, (struct sched_msg){m->id}, m->total, single);
+    open_real(w, m->id, m->total, single);
     if (w->r != NULL) {
         reference_open(w->r, w->now, m->id, m->total, single);
     }
@@ -589,7 +604,7 @@ static void wild_arrival(struct wild *x)
         slot = message_of(w, 0);
         *slot = m;
         memset(ledger_of(x, m.id), 0, sizeof(struct ledger));
-        sched_open(w->s, w->now, (struct sched_msg){m.id}, m.total, pick(w, 0, 7) == 0);
+        open_real(w, m.id, m.total, pick(w, 0, 7) == 0);
     }
 }
 
@@ -615,7 +630,7 @@ static void wild_answer_question(struct wild *x, uint32_t transport, uint32_t de
         slot = message_of(w, 0);
         *slot = p->m;
         *ledger_of(x, slot->id) = p->ledger;
-        sched_open(w->s, w->now, (struct sched_msg){slot->id}, slot->total, false);
+        open_real(w, slot->id, slot->total, false);
         count++;
         x->parked_count--;
         memmove(p, p + 1, (x->parked_count - at) * sizeof *p);
