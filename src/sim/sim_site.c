@@ -291,6 +291,26 @@ void sim_site_abandon(struct sim_attempt *a)
 
 /* ---- verdicts ------------------------------------------------------------------------------- */
 
+/* A bucket that leaks `limit` in limit_us: does one more fit? */
+static bool within_limit(struct sim_site *site)
+{
+    const struct sim_site_model *model = site->model;
+    int64_t now_us = site->events->now.us;
+    double leaked;
+
+    if (model->limit <= 0) {
+        return true;
+    }
+    leaked = model->limit * (double)(now_us - site->spent_us) / (double)model->limit_us;
+    site->spent = site->spent > leaked ? site->spent - leaked : 0;
+    site->spent_us = now_us;
+    if (site->spent + 1 > model->limit) {
+        return false;
+    }
+    site->spent += 1;
+    return true;
+}
+
 enum sim_verdict sim_site_verdict(struct sim_site *site, int64_t *first_us)
 {
     const struct sim_site_model *model = site->model;
@@ -304,6 +324,9 @@ enum sim_verdict sim_site_verdict(struct sim_site *site, int64_t *first_us)
         if (now_us - *first_us < model->greylist_us) {
             return SIM_DEFERRED;
         }
+    }
+    if (!within_limit(site)) {
+        return SIM_DEFERRED;
     }
     if (model->fail == 0 && model->defer == 0) {
         return SIM_SENT;

@@ -57,6 +57,8 @@ struct sim_site_model {
     int64_t bandwidth;             /* bytes per second; 0: content takes no time */
     int64_t greylist_us;           /* a recipient is accepted so long after its first attempt */
     double fail, defer;            /* probabilities of 5xx and 4xx for a recipient */
+    double limit;     /* recipients taken within limit_us, the rest gets 4xx; 0: no limit */
+    int64_t limit_us; /* > 0 with a limit */
     struct sim_outage outages[SIM_OUTAGES_MAX];
     size_t outage_count;
 };
@@ -122,6 +124,8 @@ struct sim_site {
     TAILQ_HEAD(, sim_connection) idle; /* kept connections, the latest first */
     uint64_t tries[SIM_TRY_KINDS];     /* of hosts, how they ended */
     uint64_t sessions;                 /* connections that were greeted */
+    double spent;                      /* of model->limit; flows back with time */
+    int64_t spent_us;                  /* when `spent` held */
 };
 
 /* `model` and `events` must outlive the site. */

@@ -28,6 +28,7 @@ struct reader {
     unsigned line;
     struct buf *errors;
     unsigned problems;
+    uint32_t population; /* domains of all lines */
 };
 
 /* "NAME:LINE:COLUMN: error: `BAD': EXPECTED is expected"; `bad` is within the line. Always false.
@@ -138,8 +139,8 @@ static bool take_distribution(struct reader *r, struct slice text, enum quantity
     return true;
 }
 
-/* NUMBER/UNIT, as the mean gap between two. */
-static bool take_rate(struct reader *r, struct slice text, double *ret_gap_us)
+/* NUMBER/UNIT */
+static bool take_rate(struct reader *r, struct slice text, double *ret_number, int64_t *ret_unit_us)
 {
     static const struct {
         const char *name;
@@ -151,7 +152,8 @@ static bool take_rate(struct reader *r, struct slice text, double *ret_gap_us)
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (slice_equal(unit, slice_string(units[i].name)) &&
             real_parse(number, RATE_MAX, &per_unit) && per_unit > 0) {
-            *ret_gap_us = (double)units[i].us / per_unit;
+            *ret_number = per_unit;
+            *ret_unit_us = units[i].us;
             return true;
         }
     }
@@ -341,6 +343,7 @@ enum key_type {
     KEY_DISTRIBUTION, /* struct distribution of a quantity, which is max */
     KEY_BAD,          /* the site's */
     KEY_OUTAGE,       /* may stand more than once */
+    KEY_LIMIT,        /* the site's */
     KEY_CLASS,        /* the arrivals' */
     KEY_AT,           /* a burst */
     KEY_RATE,         /* Poisson */
@@ -371,6 +374,7 @@ static const struct key site_keys[] = {
     {"greylist", KEY_INTERVAL, SITE(greylist_us), 0},
     {"fail", KEY_PERCENT, SITE(fail), 0},
     {"defer", KEY_PERCENT, SITE(defer), 0},
+    {"limit", KEY_LIMIT, 0, 0},
     {"outage", KEY_OUTAGE, 0, 0},
 };
 
@@ -456,6 +460,7 @@ static bool take_simple(struct reader *r, const struct key *k, void *member, str
         return take_distribution(r, text, (enum quantity)k->max, member);
     case KEY_BAD:
     case KEY_OUTAGE:
+    case KEY_LIMIT:
     case KEY_CLASS:
     case KEY_AT:
     case KEY_RATE:
@@ -469,6 +474,7 @@ static bool take_simple(struct reader *r, const struct key *k, void *member, str
 static bool take_value(struct reader *r, const struct key *k, struct line *l, struct slice text)
 {
     struct workload_arrivals *a = l->arrivals;
+    double number = 1;
     int64_t us = 0;
 
     switch (k->type) {
@@ -476,6 +482,8 @@ static bool take_value(struct reader *r, const struct key *k, struct line *l, st
         return take_bad(r, text, l->site);
     case KEY_OUTAGE:
         return take_outage(r, text, l->site);
+    case KEY_LIMIT:
+        return take_rate(r, text, &l->site->limit, &l->site->limit_us);
     case KEY_CLASS:
         if (!take_name(r, text)) {
             return false;
@@ -487,7 +495,11 @@ static bool take_value(struct reader *r, const struct key *k, struct line *l, st
         return take_interval(r, text, &a->from_us);
     case KEY_RATE:
         a->rhythm = WORKLOAD_POISSON;
-        return take_rate(r, text, &a->gap_us);
+        if (!take_rate(r, text, &number, &us)) {
+            return false;
+        }
+        a->gap_us = (double)us / number;
+        return true;
     case KEY_EVERY:
         a->rhythm = WORKLOAD_EVEN;
         if (!take_interval(r, text, &us)) {
@@ -570,6 +582,9 @@ static bool check_site(struct reader *r, const struct line *l)
     if (m->fail + m->defer > 1) {
         return refuse(r, l->where, "fail and defer of 100% together at most are");
     }
+    if (has_key(l, "limit") && m->limit < 1) {
+        return refuse(r, l->where, "a limit of 1 or more (60/h rather than 0.1/m) is");
+    }
     if (m->slots == 0 && (has_key(l, "backlog") || has_key(l, "full"))) {
         return refuse(r, l->where, "slots=N beside backlog and full is");
     }
@@ -636,6 +651,16 @@ static void arrivals_fini(struct workload_arrivals *a)
     population_fini(&a->to);
 }
 
+static bool arrivals_named(const struct workload *w, const char *name)
+{
+    for (size_t i = 0; i < w->arrivals_count; i++) {
+        if (strcmp(w->arrivals[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool take_arrivals(struct reader *r, struct slice rest)
 {
     struct workload_arrivals a = {.until_us = US_FOREVER,
@@ -655,8 +680,14 @@ static bool take_arrivals(struct reader *r, struct slice rest)
     }
     a.name = lower_copy(l.where);
     ok = take_words(r, &l, rest);
+    if (arrivals_named(w, a.name)) {
+        ok = refuse(r, l.where, "a name of its own is"); /* its random numbers hang on it */
+    }
     if (w->arrivals_count == WORKLOAD_ARRIVALS_MAX) {
         ok = refuse(r, l.where, "at most 1000 lines of arrivals are");
+    }
+    if (a.to.count > WORKLOAD_POPULATION_MAX - r->population) {
+        ok = refuse(r, l.where, "at most 100000 domains in all lines are");
     }
     if (!ok || !check_arrivals(r, &l, &a)) {
         arrivals_fini(&a);
@@ -667,6 +698,7 @@ static bool take_arrivals(struct reader *r, struct slice rest)
     }
     w->arrivals = mem_resize(w->arrivals, w->arrivals_count + 1, sizeof *w->arrivals);
     w->arrivals[w->arrivals_count++] = a;
+    r->population += a.to.count;
     return true;
 }
 

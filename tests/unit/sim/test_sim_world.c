@@ -41,16 +41,22 @@ static void an_undisturbed_delivery_takes_its_latency(void **unused)
     test_world_close(&t);
 }
 
+#define FIVE_SERVERS                                                                               \
+    "initial_destination_concurrency = 5\ndefault_destination_concurrency_limit = 5\n"
+
 /* Pollaczek and Khinchine: the mean wait is load * service / 2 (1 - load) with constant service,
- * twice that with exponential service. */
+ * twice that with exponential service. Erlang: of five such servers all are busy at an arrival with
+ * probability 0.5541, and then the wait is service / 5 (1 - load). */
 static void waiting_follows_queueing_theory(void **unused)
 {
     static const struct {
-        const char *latency;
+        const char *conf, *latency;
+        int servers;
         double want_delay_s;
     } cases[] = {
-        {"100ms", 0.1 + 0.8 * 0.1 / (2 * 0.2)},
-        {"exponential(100ms)", 0.1 / 0.2},
+        {ONE_SERVER, "100ms", 1, 0.1 + 0.8 * 0.1 / (2 * 0.2)},
+        {ONE_SERVER, "exponential(100ms)", 1, 0.1 / 0.2},
+        {FIVE_SERVERS, "exponential(500ms)", 5, 0.5 + 0.5541 * 0.5 / (5 * 0.2)},
     };
 
     (void)unused;
@@ -62,10 +68,11 @@ static void waiting_follows_queueing_theory(void **unused)
                  "site example.org latency=%s\n"
                  "arrivals steady rate=8/s until=4h to=example.org\n",
                  cases[i].latency);
-        test_world(&t, ONE_SERVER, workload, 1);
+        test_world(&t, cases[i].conf, workload, 1);
         assert_near(histogram_mean(&t.result->total.delay) / 1e6, cases[i].want_delay_s, 0.04);
-        assert_near(t.result->total.busy_us / (double)t.result->ended.us, 0.8, 0.02);
-        assert_int_equal(t.result->total.busy_peak, 1);
+        assert_near(t.result->total.busy_us / (double)t.result->ended.us, 0.8 * cases[i].servers,
+                    0.02);
+        assert_int_equal(t.result->total.busy_peak, cases[i].servers);
         test_world_close(&t);
     }
 }
@@ -155,6 +162,67 @@ static void a_full_site_lets_wait_and_turns_away(void **unused)
     assert_int_equal(t.result->total.failures[SIM_TRY_GREETING_TIMEOUT], 0);
     assert_int_equal(t.result->total.sent, 10);
     assert_int_equal(t.result->total.busy_peak, 10);
+    test_world_close(&t);
+}
+
+/* Who waits in the backlog is as if never greeted: after the client's patience it is over. */
+static void patience_in_the_backlog_ends(void **unused)
+{
+    struct test_world t;
+
+    (void)unused;
+    test_world(&t,
+               "initial_destination_concurrency = 10\nsmtp_connection_cache_on_demand = no\n"
+               "smtp_helo_timeout = 5s\nmaximal_queue_lifetime = 0\nbounce_queue_lifetime = 0\n",
+               "site example.org slots=1 backlog=9 latency=2s\n"
+               "arrivals burst at=0s count=10 to=example.org\n",
+               1);
+    /* Served at 0, 2 and 4 s; at 5 s the others have gone. */
+    assert_int_equal(t.result->total.sent, 3);
+    assert_int_equal(t.result->total.failures[SIM_TRY_GREETING_TIMEOUT], 7);
+    assert_int_equal(t.result->ended.us, 6000000);
+    test_world_close(&t);
+}
+
+static void a_client_tries_so_many_addresses(void **unused)
+{
+    static const struct {
+        const char *conf;
+        int64_t want_us;
+    } cases[] = {
+        {"smtp_mx_address_limit = 2\n", 60000000},
+        {"smtp_mx_address_limit = 9\n", 90000000},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char conf[256];
+        struct test_world t;
+
+        snprintf(conf, sizeof conf,
+                 "%smaximal_queue_lifetime = 0\nbounce_queue_lifetime = 0\n"
+                 "smtp_connect_timeout = 30s\n",
+                 cases[i].conf);
+        test_world(&t, conf, "site a.example hosts=3 bad=3\narrivals x at=0s to=a.example\n", 1);
+        assert_int_equal(t.result->total.expired, 1);
+        assert_int_equal(t.result->total.failures[SIM_TRY_CONNECT_TIMEOUT], 1);
+        assert_int_equal(t.result->ended.us, cases[i].want_us);
+        test_world_close(&t);
+    }
+}
+
+/* 60 an hour: the bucket takes 60 at once, then one a minute. */
+static void a_limited_site_defers_what_is_too_much(void **unused)
+{
+    struct test_world t;
+
+    (void)unused;
+    test_world(&t, "maximal_queue_lifetime = 0\nbounce_queue_lifetime = 0\n",
+               "site a.example limit=60/h latency=1ms\n"
+               "arrivals x every=1s count=600 to=a.example\n",
+               1);
+    assert_int_equal(t.result->total.sent, 60 + 9);
+    assert_int_equal(t.result->total.expired, 600 - 69);
     test_world_close(&t);
 }
 
@@ -473,6 +541,9 @@ UNIT_MAIN(
     cmocka_unit_test(greylisting_costs_one_back_off), cmocka_unit_test(an_outage_is_waited_out),
     cmocka_unit_test(mail_that_is_too_old_goes_back), cmocka_unit_test(the_next_host_is_tried),
     cmocka_unit_test(a_full_site_lets_wait_and_turns_away),
+    cmocka_unit_test(patience_in_the_backlog_ends),
+    cmocka_unit_test(a_client_tries_so_many_addresses),
+    cmocka_unit_test(a_limited_site_defers_what_is_too_much),
     cmocka_unit_test(probabilities_come_out), cmocka_unit_test(the_run_ends_with_its_duration),
     cmocka_unit_test(mail_goes_where_the_configuration_routes_it),
     cmocka_unit_test(connections_are_kept_when_the_scheduler_says_so),

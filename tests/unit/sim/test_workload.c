@@ -38,7 +38,7 @@ static void every_key_of_a_site_has_its_meaning(void **unused)
     struct workload *w =
         need("site *.Example.ORG hosts=4 bad=1:refuse slots=20 backlog=5 full=busy "
              "setup=10ms latency=uniform(1s, 2s) recipient=1ms bandwidth=1M "
-             "greylist=5m fail=1% defer=2.5% outage=2h..3h outage=5h..6h:mute # x");
+             "greylist=5m fail=1% defer=2.5% limit=600/h outage=2h..3h outage=5h..6h:mute # x");
     const struct sim_site_model *m = &w->sites[0].model;
 
     (void)unused;
@@ -57,6 +57,7 @@ static void every_key_of_a_site_has_its_meaning(void **unused)
     assert_int_equal(m->bandwidth, 1 << 20);
     assert_int_equal(m->greylist_us, 300000000);
     assert_true(m->fail == 0.01 && m->defer == 0.025);
+    assert_true(m->limit == 600 && m->limit_us == 3600000000);
     assert_int_equal(m->outage_count, 2);
     assert_int_equal(m->outages[0].down, SIM_DOWN_HANG);
     assert_int_equal(m->outages[1].from_us, 5 * 3600000000);
@@ -157,6 +158,12 @@ static void each_mistake_is_told_with_its_place(void **unused)
         {"site a fail=101%", "w:1:13: error: `101%': a percentage such as 2.5% is expected\n"},
         {"site a fail=60% defer=60%",
          "w:1:6: error: `a': fail and defer of 100% together at most are expected\n"},
+        {"site a limit=0.5/m",
+         "w:1:6: error: `a': a limit of 1 or more (60/h rather than 0.1/m) is expected\n"},
+        {"arrivals a at=1s to=x\narrivals A at=1s to=x",
+         "w:2:10: error: `A': a name of its own is expected\n"},
+        {"arrivals a at=1s to=uniform(60000)\narrivals b at=1s to=uniform(60000)",
+         "w:2:10: error: `b': at most 100000 domains in all lines are expected\n"},
         {"site a outage=1h",
          "w:1:15: error: `1h': an outage such as 2h..3h or 2h..3h:refuse is expected\n"},
         {"site a outage=1h..30m",
