@@ -145,15 +145,15 @@ static json_t *not_due(const struct conf *conf, const struct spool_message *m,
     return gate;
 }
 
-static json_t *parked(const struct spool_message *m, const char *destination)
+static json_t *parked(const struct spool_message *m, const char *destination, struct wall now)
 {
     json_t *gate = gate_new("parked", true);
 
-    gate_times(gate, (struct wall){0}, m->due);
-    gate_say(gate, "text",
-             "%s has its full share of the messages in memory; this one waits on disk, the oldest "
-             "go first",
-             destination);
+    gate_say(
+        gate, "text",
+        "it waits on disk until %s can take more; the oldest go first, and at %s at the latest "
+        "it is looked at again",
+        destination, gate_clock(m->due, now).text);
     gate_say(gate, "advice",
              "Nothing has to be done: it goes on as others for %s leave. What holds those up: "
              "sluice why %s",
@@ -186,27 +186,25 @@ static void append(json_t *array, json_t *value)
     CHECK(json_array_append_new(array, value) == 0);
 }
 
-static void add_spool_gates(json_t *gates, const struct conf *conf, const struct spool_message *m,
-                            const char *transport, const char *destination, struct wall now)
+void gate_add_state(json_t *gates, const struct spool_message *m)
 {
     char id[SPOOL_ID_TEXT_MAX];
 
     spool_id_print(m->id, id);
-    switch (m->state) {
-    case SPOOL_HOLD:
-        append(gates, held(m, id));
-        break;
-    case SPOOL_CORRUPT:
-        append(gates, corrupt(m, id));
-        break;
-    case SPOOL_INCOMING:
-    case SPOOL_DEFERRED:
-        append(gates,
-               m->parked.len > 0 ? parked(m, destination) : not_due(conf, m, destination, now));
-        if (is_deferred_transport(conf, transport)) {
-            append(gates, deferred_transport(transport, destination));
-        }
-        break;
+    append(gates, m->state == SPOOL_HOLD ? held(m, id) : corrupt(m, id));
+}
+
+static void add_spool_gates(json_t *gates, const struct conf *conf, const struct spool_message *m,
+                            const char *transport, const char *destination, struct wall now)
+{
+    if (m->state == SPOOL_HOLD || m->state == SPOOL_CORRUPT) {
+        gate_add_state(gates, m);
+        return;
+    }
+    append(gates,
+           m->parked.len > 0 ? parked(m, destination, now) : not_due(conf, m, destination, now));
+    if (is_deferred_transport(conf, transport)) {
+        append(gates, deferred_transport(transport, destination));
     }
 }
 

@@ -49,6 +49,9 @@ bool gate_rcpt_is_pending(const json_t *rcpt);
 /* Count a recipient into the group at `index` of `groups`. */
 void gate_put_into(json_t *groups, json_t *rcpt, json_int_t index);
 
+/* Append the gate of a message that is on hold or corrupt. */
+void gate_add_state(json_t *gates, const struct spool_message *m);
+
 /* Group the pending recipients of a message that is not in memory by destination. `show` is the
  * message as the API has it: each of its pending recipients gets "group", its place in the array
  * "groups", which is made: {"transport", "destination", "nexthop", "recipients" (how many of

@@ -466,7 +466,8 @@ static void estimate(struct place *p, const struct sched_wait *w, struct wall ea
 /* Some gates open when somebody else does something; when that is nobody knows. */
 static bool can_estimate(const json_t *group)
 {
-    static const char *const unknown[] = {"storage", "active_queue", "parked", "defer_transports"};
+    static const char *const unknown[] = {"held",   "corrupt", "storage",         "active_queue",
+                                          "parked", "unread",  "defer_transports"};
     const char *binds = json_string_value(json_object_get(group, "binds"));
 
     for (size_t i = 0; binds != NULL && i < sizeof unknown / sizeof unknown[0]; i++) {
@@ -501,11 +502,20 @@ static struct wall earliest_of(const json_t *group)
         (int64_t)(json_number_value(json_object_get(group, "earliest")) * (double)US_PER_S)};
 }
 
-static json_t *memory_group(struct queue *q, const struct sched_wait *w)
+static bool is_on_its_way(const struct spool_message *m)
+{
+    return m->state == SPOOL_INCOMING || m->state == SPOOL_DEFERRED;
+}
+
+static json_t *memory_group(struct queue *q, const struct spool_message *m,
+                            const struct sched_wait *w)
 {
     json_t *gates = json_array(), *group;
     struct place p;
 
+    if (!is_on_its_way(m)) {
+        gate_add_state(gates, m); /* only what was under way goes on */
+    }
     add_storage_gate(q, gates);
     if (w->dest.len == 0) {
         append(gates, unread(&w->gates[0]));
@@ -532,7 +542,7 @@ static json_t *memory_group(struct queue *q, const struct sched_wait *w)
 }
 
 /* The pending recipients of a message that is in memory, by what they wait for. */
-static void group_in_memory(struct queue *q, json_t *show, struct msg_id id)
+static void group_in_memory(struct queue *q, json_t *show, const struct spool_message *m)
 {
     json_t *rcpts = json_object_get(show, "recipients"), *groups = json_array(), *rcpt;
     size_t size = json_array_size(rcpts), count = 0, i, made;
@@ -545,9 +555,9 @@ static void group_in_memory(struct queue *q, json_t *show, struct msg_id id)
             numbers[count++] = (uint32_t)json_integer_value(json_object_get(rcpt, "n"));
         }
     }
-    made = sched_why(q->sched, (struct sched_msg){id.n}, numbers, count, group, waits);
+    made = sched_why(q->sched, (struct sched_msg){m->id.n}, numbers, count, group, waits);
     for (i = 0; i < made; i++) {
-        append(groups, memory_group(q, &waits[i]));
+        append(groups, memory_group(q, m, &waits[i]));
     }
     count = 0;
     json_array_foreach(rcpts, i, rcpt)
@@ -562,9 +572,28 @@ static void group_in_memory(struct queue *q, json_t *show, struct msg_id id)
     mem_free(group);
 }
 
-static bool is_on_its_way(const struct spool_message *m)
+/* Why exactly it is parked, which the spool does not know. */
+static void say_parked(struct place *p, json_t *gate)
 {
-    return m->state == SPOOL_INCOMING || m->state == SPOOL_DEFERRED;
+    if (!p->in_memory) {
+        return;
+    }
+    if (p->info.state == SCHED_DEST_DEAD_UNTIL || p->info.state == SCHED_DEST_PROBING) {
+        gate_say(gate, "text", "it waits on disk until %s answers again: %.*s", buf_cstr(&p->name),
+                 SLICE_ARGS(p->info.reason));
+        gate_say(gate, "advice",
+                 "Nothing has to be done: the site is tried again by itself%s%s, and then this "
+                 "mail goes on. When you know that the site is well again: sluice flush %s",
+                 p->info.until.us != 0 ? " at " : "",
+                 p->info.until.us != 0 ? gate_clock(wall_of(p->info.until), clock_wall()).text : "",
+                 buf_cstr(&p->name));
+    } else {
+        gate_count(gate, p->info.messages, p->info.share == UINT64_MAX ? 0 : p->info.share);
+        gate_say(gate, "text",
+                 "it waits on disk: %s has %" PRIu32
+                 " messages in memory, its share, and the oldest go first",
+                 buf_cstr(&p->name), p->info.messages);
+    }
 }
 
 /* What the scheduler adds to a group of a message that is on disk. */
@@ -580,6 +609,9 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
         add_storage_gate(q, gates);
         add_room_gate(q, gates);
         place_init(&p, q, transport, dest);
+        if (m->parked.len > 0) {
+            say_parked(&p, json_array_get(gates, 0));
+        }
         sched_why_dest(q->sched, transport, dest, &w);
         for (size_t i = 0; i < w.gate_count; i++) {
             append(gates, gate_json(q, &p, &w, &w.gates[i]));
@@ -627,7 +659,7 @@ unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answe
     if (!gate_read(q->spool, *ret_answer, &m)) {
         group_undecodable(*ret_answer);
     } else if (sched_has_message(q->sched, (struct sched_msg){m.message.id.n})) {
-        group_in_memory(q, *ret_answer, m.message.id);
+        group_in_memory(q, *ret_answer, &m.message);
     } else {
         gate_group_on_disk(*ret_answer, q->conf, &m.message, clock_wall());
         json_array_foreach(json_object_get(*ret_answer, "groups"), i, group)
