@@ -81,8 +81,9 @@ static void print_gates(FILE *out, const json_t *group, double now)
     }
     json_array_foreach((json_t *)(uintptr_t)gates, i, gate)
     {
-        if (!is_closed(gate) && json_object_get(gate, "limit") != NULL) {
-            print_line(out, "in order", member_text(gate, "text"));
+        if (!is_closed(gate) && json_object_get(gate, "limit") != NULL &&
+            member_integer(gate, "value") > 0) {
+            print_line(out, "open", member_text(gate, "text"));
         }
     }
     print_outlook(out, group, now);
@@ -285,8 +286,11 @@ static void print_messages(FILE *out, const json_t *site, const json_t *count)
     }
     fprintf(out, "%" PRId64 " in memory", member_integer(site, "messages"));
     if (json_is_true(json_object_get(site, "parked"))) {
-        fprintf(out, ", which is its share (%" PRId64 "): the others wait on disk",
-                member_integer(site, "share"));
+        fprintf(out, "%s: the others wait on disk",
+                member_integer(site, "messages") > 0 &&
+                        member_integer(site, "messages") >= member_integer(site, "share")
+                    ? ", its share"
+                    : "");
     }
     fputc('\n', out);
 }

@@ -274,8 +274,10 @@ static json_t *behind(struct place *p, const struct sched_gate *g)
 
     gate_count(gate, g->value, 0);
     if (g->closed) {
-        gate_say(gate, "text", "%" PRIu64 " deliveries of other messages to %s come first",
-                 g->value, buf_cstr(&p->name));
+        gate_say(gate, "text", "%" PRIu64 " %s to %s first", g->value,
+                 g->value == 1 ? "delivery of another message goes"
+                               : "deliveries of other messages go",
+                 buf_cstr(&p->name));
         gate_say(gate, "advice",
                  "Nothing has to be done: they go in their order. Small messages overtake large "
                  "ones by themselves");
@@ -541,18 +543,45 @@ static json_t *memory_group(struct queue *q, const struct spool_message *m,
     return group;
 }
 
+/* Recipients that were tried, and wait for the others of their message. */
+static json_t *tried_group(const struct active_msg *m)
+{
+    json_t *gate = gate_new("tried", true), *group;
+
+    gate_times(gate, m->activated_wall, (struct wall){0});
+    gate_say(gate, "text",
+             "it was tried, and is tried again some time after the other recipients of the message "
+             "have been tried, too");
+    gate_say(gate, "advice", "Nothing has to be done. What the others wait for is shown with them");
+    group = json_pack("{s:i, s:[o]}", "recipients", 0, "gates", gate);
+    gate_sum_up(group);
+    return group;
+}
+
+/* Was it in memory, and has left it? */
+static bool was_tried(struct active_msg *m, uint32_t n)
+{
+    return m != NULL && n <= m->last_read && active_find_rcpt(m, n) == NULL;
+}
+
+static uint32_t number_of(const json_t *rcpt)
+{
+    return (uint32_t)json_integer_value(json_object_get(rcpt, "n"));
+}
+
 /* The pending recipients of a message that is in memory, by what they wait for. */
 static void group_in_memory(struct queue *q, json_t *show, const struct spool_message *m)
 {
     json_t *rcpts = json_object_get(show, "recipients"), *groups = json_array(), *rcpt;
-    size_t size = json_array_size(rcpts), count = 0, i, made;
+    struct active_msg *active = active_find(&q->active, m->id);
+    size_t size = json_array_size(rcpts), count = 0, i, made, tried = SIZE_MAX;
     struct sched_wait *waits = mem_array(size, sizeof *waits);
     uint32_t *numbers = mem_array(size, sizeof *numbers), *group = mem_array(size, sizeof *group);
 
     json_array_foreach(rcpts, i, rcpt)
     {
-        if (gate_rcpt_is_pending(rcpt)) {
-            numbers[count++] = (uint32_t)json_integer_value(json_object_get(rcpt, "n"));
+        if (gate_rcpt_is_pending(rcpt) && !was_tried(active, number_of(rcpt))) {
+            numbers[count++] = number_of(rcpt);
         }
     }
     made = sched_why(q->sched, (struct sched_msg){m->id.n}, numbers, count, group, waits);
@@ -562,9 +591,18 @@ static void group_in_memory(struct queue *q, json_t *show, const struct spool_me
     count = 0;
     json_array_foreach(rcpts, i, rcpt)
     {
-        if (made > 0 && gate_rcpt_is_pending(rcpt)) {
-            gate_put_into(groups, rcpt, (json_int_t)group[count++]);
+        if (!gate_rcpt_is_pending(rcpt)) {
+            continue;
         }
+        if (!was_tried(active, number_of(rcpt))) {
+            gate_put_into(groups, rcpt, (json_int_t)group[count++]);
+            continue;
+        }
+        if (tried == SIZE_MAX) {
+            tried = json_array_size(groups);
+            append(groups, tried_group(active));
+        }
+        gate_put_into(groups, rcpt, (json_int_t)tried);
     }
     set(show, "groups", groups);
     mem_free(waits);

@@ -56,6 +56,7 @@ static void what_binds_comes_first_and_then_what_to_do(void **state)
     json_object_set_new(dead, "since", json_real(NOW - 60));
     json_object_set_new(dead, "until", json_real(NOW + 192));
     json_object_set_new(limit, "limit", json_integer(100));
+    json_object_set_new(limit, "value", json_integer(3));
     one = page("x", "b", 1,
                json_pack("[o, o, o, o]", gate("transport_dead", false, "smtp is served"), limit,
                          dead, gate("behind", true, "7 deliveries come first")));
@@ -69,7 +70,7 @@ static void what_binds_comes_first_and_then_what_to_do(void **state)
                                  "              since 2025-11-20 13:01:04 (1m ago), until "
                                  "2025-11-20 13:05:16 (in 3m 12s)\n"
                                  "    then      7 deliveries come first\n"
-                                 "    in order  smtp has 3 of 100 deliveries under way\n"
+                                 "    open      smtp has 3 of 100 deliveries under way\n"
                                  "    expected  2025-11-20 13:05:24 (in 3m 20s), if all is well\n"
                                  "    to do     Nothing has to be done.\n"));
     free(text);
@@ -140,7 +141,7 @@ static void a_destination_shows_its_window_history_and_replies(void **state)
     assert_int_equal(fclose(out), 0);
     assert_string_equal(
         text, "smtp/X: ready\n"
-              "  messages    500 in the queue, 12 in memory, which is its share (12): the others "
+              "  messages    500 in the queue, 12 in memory, its share: the others "
               "wait on disk\n"
               "  window      4 under way of 4 allowed now (starts with 5, at most 20), 9 waiting\n"
               "  failures    0 times as many in a row as the window is wide\n"
