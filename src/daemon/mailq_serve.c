@@ -158,7 +158,7 @@ static void read_thread(const json_t *object, struct mailq_agent *agents, struct
     *t = (struct mailq_thread){
         .channel = text_of(object, "transport"),
         .host = text_of(object, "nexthop"),
-        .vertices = count_of(object, "recipients"),
+        .vertices = count_of(object, "messages"),
         .recipients = count_of(object, "recipients"),
         .attempts = count_of(object, "attempts"),
         .agents = agents,
@@ -199,6 +199,7 @@ static void put_thread(struct mailq_session *s, const json_t *object, struct mai
     s->ring.agents += (uint32_t)t.agent_count;
     s->totals.threads++;
     s->totals.vertices += t.vertices;
+    s->totals.rcpts_stored += (int64_t)t.recipients;
     if (shows_threads(s)) {
         mailq_put_thread(out, &t);
     } else if (s->question == MAILQ_ASK_THREAD_FIELDS) {
@@ -241,9 +242,8 @@ static void put_summary(struct mailq_session *s, const json_t *status, struct bu
     t->messages_stored = (int64_t)stored;
     t->messages_out = submitted > stored ? submitted - stored : 0;
     t->messages_in = stored + t->messages_out;
-    t->rcpts_stored = (int64_t)t->vertices;
     t->rcpts_out = (uint64_t)count_of(status, "delivered") + count_of(status, "bounced");
-    t->rcpts_in = t->rcpts_out + t->vertices;
+    t->rcpts_in = t->rcpts_out + (uint64_t)t->rcpts_stored;
     mailq_put_totals(out, t, s->question == MAILQ_ASK_TOTALS);
 }
 

@@ -119,6 +119,7 @@ static json_t *thread_json(struct queue *q, const struct spool_destination *d)
     set(object, "transport", listing_text(d->transport));
     set(object, "nexthop", listing_text(d->nexthop));
     set(object, "recipients", json_integer((json_int_t)d->rcpts));
+    set(object, "messages", json_integer((json_int_t)d->messages));
     set(object, "flights", flights_json(q, d));
     add_state(q, d, object);
     add_oldest(q, d, object);

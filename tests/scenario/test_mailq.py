@@ -85,7 +85,7 @@ class Mailq(sluice.TestCase):
         self.assertEqual(c.login("nobody", "nobody"), "+OK\n")
         lines = c.ask("SHOW QUEUE THREADS")
         self.assertEqual(lines[0], "smtp/*/0\n")
-        self.assertRegex(lines[1], r"^    smtp/%s/0\t+ ?N=\d+ +R=4 +A=1 +W=\d+s QA=\d+s\n" % re.escape(nexthop))
+        self.assertRegex(lines[1], r"^    smtp/%s/0\t+ ?N=2 +R=4 +A=1 +W=\d+s QA=\d+s\n" % re.escape(nexthop))
         self.assertRegex(lines[2], r"^\tThreads:    1 Msgs: ")
         self.assertRegex(lines[3], r"^Kids: 0  Idle:  0  Msgs:   2  Thrds:   1  Rcpnts: ")
         self.assertEqual(len(c.ask("SHOW QUEUE SHORT")), 4)
