@@ -198,7 +198,10 @@ static bool holds_blocked(const struct tree_node *node)
 
 void stripe_unblocks(struct stripe *st)
 {
-    if (holds_blocked(st->waiting)) {
+    const struct peer *first = st->first;
+
+    if (first != NULL && before_frontier(first->job) &&
+        (was_found_blocked(first) || holds_blocked(st->waiting))) {
         release_blockers(st->lane);
     }
 }
