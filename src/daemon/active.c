@@ -43,6 +43,8 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     spool_id_print(from->id, m->id_text);
     m->sender = mem_copy(from->sender.ptr, from->sender.len);
     m->envid = mem_copy(from->envid.ptr, from->envid.len);
+    m->class_name =
+        from->class_name.len > 0 ? mem_copy(from->class_name.ptr, from->class_name.len) : NULL;
     m->flags = from->flags;
     m->arrived = from->arrived;
     m->activated = now;
@@ -69,6 +71,7 @@ void active_remove(struct active *a, struct active_msg *m)
     mem_free(m->rcpts);
     mem_free(m->sender);
     mem_free(m->envid);
+    mem_free(m->class_name);
     mem_free(m);
 }
 

@@ -39,8 +39,9 @@ struct active_rcpt {
 struct active_msg {
     struct msg_id id;
     char id_text[SPOOL_ID_TEXT_MAX];
-    char *sender; /* owned */
-    char *envid;  /* owned */
+    char *sender;     /* owned */
+    char *envid;      /* owned */
+    char *class_name; /* owned; NULL: none */
     unsigned flags;
     struct wall arrived;
     struct mono activated; /* for delays=a/b */

@@ -1565,6 +1565,7 @@ static void queue_reload(struct role *role, const struct conf *old)
     sched_set_limits(q->sched, &limits);
     transports_load(q);
     pass_sites_reload(q);
+    pass_classes_reload(q);
     if (old->route_generation != q->conf->route_generation) {
         leave_all(q); /* to be claimed again and routed anew */
     }

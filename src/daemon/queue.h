@@ -239,6 +239,8 @@ struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice de
 void pass_sites_free(struct queue *q);
 /* Give all of them the policies of a new configuration. */
 void pass_sites_reload(struct queue *q);
+/* Give the classes of mail in memory their weights of a new configuration. */
+void pass_classes_reload(struct queue *q);
 
 /* ---- queue_park.c ---- */
 

@@ -267,8 +267,25 @@ bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
     }
     log_info("%s: from=<%s>, size=%" PRIu64 ", nrcpt=%" PRIu32 " (queue active)", m->id_text,
              m->sender, m->size, m->undone);
-    sched_open(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false);
+    sched_open_in_class(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false,
+                        slice_string(m->class_name),
+                        class_weight(q->conf, slice_string(m->class_name)));
     return true;
+}
+
+void pass_classes_reload(struct queue *q)
+{
+    struct active_msg *m, *next;
+
+    sched_class_weight(q->sched, slice_of("", 0), class_weight(q->conf, slice_of("", 0)));
+    HASH_ITER(hh, q->active.msgs, m, next)
+    {
+        struct slice name = slice_string(m->class_name);
+
+        if (name.len > 0) {
+            sched_class_weight(q->sched, name, class_weight(q->conf, name));
+        }
+    }
 }
 
 /* The trace header with the id in its place. */

@@ -1,7 +1,9 @@
 """Classes of mail: where they come from, and that they are kept and shown."""
 
-import os
+import concurrent.futures
+import smtplib
 import subprocess
+import threading
 
 import sluice
 
@@ -47,6 +49,46 @@ class Origin(sluice.TestCase):
         self.eventually(lambda: len(d.queue()) == 2)
         self.assertEqual(sorted(self.by_class(d).values()), ["", "reset"])
         self.assertNotIn("class", d.message(plain))
+
+
+class Turns(sluice.TestCase):
+    """A site that takes two messages at a time, and mail that waits for it when it begins to work."""
+
+    def setUp(self):
+        super().setUp()
+        self.works = threading.Event()
+
+    def answer(self, line):
+        self.works.wait(sluice.PATIENCE * 4)
+        return "250 2.1.0 Ok"
+
+    def submit(self, port, recipients):
+        with smtplib.SMTP("127.0.0.1", port, timeout=sluice.PATIENCE) as s:
+            for r in recipients:
+                s.sendmail("news@example.org", [r], MAIL % "")
+
+    def others_before(self, bulk, listener="", extra=""):
+        """Put so many messages of one recipient each, then one with the header field of class reset; how many the
+        site takes before that one."""
+        site, port = self.site(mail=self.answer), sluice.free_port()
+        d = self.daemon(start=False, relayhost=site.nexthop, class_header="X-Sluice-Class", in_flow_delay="0s",
+                        extra="smtp/* destination_concurrency_limit=2\n" + extra)
+        d.parameters["listen"] += " smtp://127.0.0.1:%d %s" % (port, listener)
+        d.start()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: self.submit(port, ["b%d@example.net" % i for i in range(n, bulk, 8)]), range(8)))
+        d.send("a@example.org", ["reset@example.net"], MAIL % "X-Sluice-Class: reset\r\n")
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["active_messages"] == bulk + 1)
+        self.works.set()
+        self.eventually(lambda: "reset@example.net" in site.recipients())
+        return site.recipients().index("reset@example.net")
+
+    def test_a_password_reset_passes_the_newsletter(self):
+        # Two are being delivered, and as many may go before it as its share allows.
+        self.assertLessEqual(self.others_before(2000, listener="class=bulk"), 5)
+
+    def test_a_weight_lets_it_pass_mail_without_a_class(self):
+        self.assertLessEqual(self.others_before(100, extra="class/reset* weight=10\n"), 3)
 
 
 if __name__ == "__main__":
