@@ -762,6 +762,9 @@ unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
     bool more = false;
 
     while (sched_dest_each(q->sched, &cursor, &info)) {
+        if (info.state == SCHED_DEST_IDLE) {
+            continue; /* may be very many, of which nobody needs to know all */
+        }
         append(array, site_json(q, &info));
         if (json_array_size(array) == LISTING_PAGE_MAX) {
             more = true;
