@@ -1,0 +1,141 @@
+#include "unit.h"
+
+#include <string.h>
+
+#include "conf.h"
+#include "gate.h"
+
+#define NOW ((struct wall){INT64_C(1763643724) * US_PER_S})
+
+static struct conf *load(const char *text)
+{
+    struct conf_world world = {.hostname = "mx.here.test"};
+    struct conf_problems problems;
+    struct conf *conf = conf_load_text(slice_string(text), "test", "/", &world, &problems);
+
+    assert_non_null(conf);
+    conf_problems_fini(&problems);
+    return conf;
+}
+
+/* The message as "show" has it: two recipients at a.test, one at b.test, one that is done. */
+static json_t *show(void)
+{
+    return json_pack("{s:[{s:i, s:s, s:s}, {s:i, s:s, s:s}, {s:i, s:s, s:s}, {s:i, s:s, s:s}]}",
+                     "recipients", "n", 1, "address", "x@a.test", "state", "pending", "n", 2,
+                     "address", "y@b.test", "state", "pending", "n", 3, "address", "z@a.test",
+                     "state", "failed", "n", 4, "address", "z@A.test", "state", "pending");
+}
+
+static const json_t *gate_at(const json_t *answer, size_t group, size_t i)
+{
+    return json_array_get(
+        json_object_get(json_array_get(json_object_get(answer, "groups"), group), "gates"), i);
+}
+
+static const char *text(const json_t *object, const char *member)
+{
+    const char *string = json_string_value(json_object_get(object, member));
+
+    assert_non_null(string);
+    return string;
+}
+
+static void pending_recipients_are_grouped_by_destination(void **state)
+{
+    struct spool_message m = {
+        .id = {7}, .state = SPOOL_DEFERRED, .due = wall_after(NOW, 300 * US_PER_S)};
+    struct conf *conf = load("defer_transports = smtp\n");
+    json_t *answer = show(), *groups, *rcpts;
+
+    (void)state;
+    gate_group_on_disk(answer, conf, &m, NOW);
+    groups = json_object_get(answer, "groups");
+    rcpts = json_object_get(answer, "recipients");
+    assert_int_equal(json_array_size(groups), 2);
+    assert_string_equal(text(json_array_get(groups, 0), "nexthop"), "a.test");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(groups, 0), "recipients")),
+                     2);
+    assert_null(json_object_get(json_array_get(rcpts, 2), "group"));
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(rcpts, 3), "group")), 0);
+    assert_string_equal(text(gate_at(answer, 0, 0), "gate"), "not_due");
+    assert_string_equal(text(gate_at(answer, 0, 1), "gate"), "defer_transports");
+    assert_non_null(strstr(text(gate_at(answer, 1, 0), "advice"), "sluice flush smtp/b.test"));
+    gate_sum_up(json_array_get(groups, 0));
+    assert_string_equal(text(json_array_get(groups, 0), "binds"), "not_due");
+    assert_true(json_number_value(json_object_get(json_array_get(groups, 0), "earliest")) ==
+                (double)m.due.us / (double)US_PER_S);
+    json_decref(answer);
+    conf_free(conf);
+}
+
+static void each_state_has_its_gate_and_its_advice(void **state)
+{
+    static const struct {
+        struct spool_message m;
+        const char *gate, *advice;
+        bool closed;
+    } rows[] = {
+        {{.state = SPOOL_HOLD, .reason = {"why", 3}}, "held", "sluice release ", true},
+        {{.state = SPOOL_CORRUPT, .reason = {"why", 3}}, "corrupt", "sluice cat ", true},
+        {{.state = SPOOL_DEFERRED, .parked = {"k", 1}}, "parked", "sluice why smtp/a.test", true},
+        {{.state = SPOOL_DEFERRED, .due = {INT64_C(2000000000) * US_PER_S}},
+         "not_due",
+         "sluice flush smtp/a.test",
+         true},
+        {{.state = SPOOL_INCOMING, .due = {1}}, "not_due", NULL, false},
+    };
+    struct conf *conf = load("");
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        json_t *answer = show();
+        const json_t *gate;
+
+        gate_group_on_disk(answer, conf, &rows[i].m, NOW);
+        gate = gate_at(answer, 0, 0);
+        assert_string_equal(text(gate, "gate"), rows[i].gate);
+        assert_int_equal(json_is_true(json_object_get(gate, "closed")), rows[i].closed);
+        if (rows[i].advice != NULL) {
+            assert_non_null(strstr(text(gate, "advice"), rows[i].advice));
+        } else {
+            assert_null(json_object_get(gate, "advice"));
+        }
+        json_decref(answer);
+    }
+    conf_free(conf);
+}
+
+static void the_first_closed_gate_binds_and_the_latest_time_counts(void **state)
+{
+    json_t *group =
+        json_pack("{s:[{s:s, s:b, s:f}, {s:s, s:b, s:f, s:s}, {s:s, s:b, s:f, s:s}]}", "gates",
+                  "gate", "a", "closed", 0, "until", 99.0, "gate", "b", "closed", 1, "until", 10.0,
+                  "advice", "wait", "gate", "c", "closed", 1, "until", 20.0, "advice", "wait more");
+
+    (void)state;
+    gate_sum_up(group);
+    assert_string_equal(text(group, "binds"), "b");
+    assert_string_equal(text(group, "advice"), "wait");
+    assert_true(json_number_value(json_object_get(group, "earliest")) == 20.0);
+    json_decref(group);
+    group = json_pack("{s:[{s:s, s:b}]}", "gates", "gate", "a", "closed", 0);
+    gate_sum_up(group);
+    assert_null(json_object_get(group, "binds"));
+    json_decref(group);
+}
+
+static void bytes_that_are_no_text_do_no_harm(void **state)
+{
+    json_t *gate = gate_new("held", true);
+
+    (void)state;
+    gate_say(gate, "text", "reason: %.*s", 3, "\xff\xfe!");
+    assert_non_null(json_object_get(gate, "text"));
+    json_decref(gate);
+}
+
+UNIT_MAIN(cmocka_unit_test(pending_recipients_are_grouped_by_destination),
+          cmocka_unit_test(each_state_has_its_gate_and_its_advice),
+          cmocka_unit_test(the_first_closed_gate_binds_and_the_latest_time_counts),
+          cmocka_unit_test(bytes_that_are_no_text_do_no_harm))
