@@ -30,15 +30,18 @@
 #define BULK_MAX     400 /* recipients */
 #define RUNNING_MAX  16
 #define DESTS_MAX    6
+#define CLASSES_MAX  4
 
 struct message {
     uint32_t size, read, begun;
+    uint32_t class;
     uint32_t waiting[DESTS_MAX]; /* recipients in memory, by destination */
     uint64_t came;               /* turns before it did */
     uint64_t first;              /* turns before its first */
-    uint32_t overtaken;          /* turns of later messages since it came, until its last */
+    uint32_t overtaken;          /* turns of later ones of its class since it came, to its last */
     uint32_t allowed;            /* bound of that */
     uint32_t ahead;              /* messages that waited when it came */
+    bool alone;                  /* then nothing of its class waited */
 };
 
 struct history {
@@ -48,7 +51,8 @@ struct history {
     struct sched *s;
     struct sched_transport_policy policy;
     uint32_t dests;
-    unsigned failing; /* per cent of deliveries */
+    uint32_t classes, weights[CLASSES_MAX], weight; /* weight: of all */
+    unsigned failing;                               /* per cent of deliveries */
     struct message messages[MESSAGES_MAX];
     uint32_t count;
     struct sched_entry running[RUNNING_MAX];
@@ -145,7 +149,7 @@ static void begin_turn(struct history *h, const struct sched_action *a)
     }
     m->waiting[dest]--;
     for (uint32_t j = 0; j < i; j++) {
-        if (h->messages[j].begun < h->messages[j].size) {
+        if (h->messages[j].begun < h->messages[j].size && h->messages[j].class == m->class) {
             h->messages[j].overtaken++;
         }
     }
@@ -184,21 +188,27 @@ static void decide(struct history *h)
 /* A message comes; its number. */
 static uint32_t come(struct history *h, uint32_t size)
 {
+    static const char *const classes[CLASSES_MAX] = {"", "one", "two", "three"};
     uint32_t i = h->count++;
     struct message *m = &h->messages[i];
 
     CHECK(h->count <= MESSAGES_MAX);
     m->size = size;
+    m->class = pick(h, 0, h->classes - 1);
     m->came = h->turns;
-    for (uint32_t j = 0; h->policy.slot_cost > 1 && j <= i; j++) {
-        if (h->messages[j].begun < h->messages[j].size) {
-            m->allowed += inflation(h, h->messages[j].size);
+    m->allowed = h->policy.slot_cost > 1 ? inflation(h, size) : 0;
+    m->alone = true;
+    for (uint32_t j = 0; j < i; j++) {
+        const struct message *other = &h->messages[j];
+
+        m->ahead += other->begun == 0;
+        if (other->begun < other->size && other->class == m->class) {
+            m->alone = false;
+            m->allowed += h->policy.slot_cost > 1 ? inflation(h, other->size) : 0;
         }
     }
-    for (uint32_t j = 0; j < i; j++) {
-        m->ahead += h->messages[j].begun == 0;
-    }
-    sched_open(h->s, h->now, (struct sched_msg){i + 1}, size, false);
+    sched_open_in_class(h->s, h->now, (struct sched_msg){i + 1}, size, false,
+                        slice_string(classes[m->class]), h->weights[m->class]);
     decide(h);
     return i;
 }
@@ -243,8 +253,18 @@ static struct history *history_new(uint64_t seed)
     struct history *h = mem_new(sizeof *h);
 
     rng_init(&h->rng, seed);
-    h->dests = 1;
+    h->dests = h->classes = h->weights[0] = h->weight = 1;
     return h;
+}
+
+static void random_classes(struct history *h)
+{
+    h->classes = pick(h, 2, CLASSES_MAX);
+    h->weight = 0;
+    for (uint32_t i = 0; i < h->classes; i++) {
+        h->weights[i] = i == 0 || pick(h, 0, 1) == 0 ? 1 : pick(h, 1, 20);
+        h->weight += h->weights[i];
+    }
 }
 
 static void random_preemption(struct history *h, struct sched_transport_policy *p)
@@ -280,6 +300,9 @@ static void history_of_overtaking(uint64_t seed)
     random_preemption(h, &policy);
     policy.recipient_limit = pick(h, 50, 500);
     policy.refill_limit = pick(h, 1, 20);
+    if (pick(h, 0, 1) == 0) {
+        random_classes(h);
+    }
     if (pick(h, 0, 1) == 0) {
         h->dests = pick(h, 2, DESTS_MAX); /* whose windows never are full */
     } else {
@@ -468,6 +491,47 @@ static void a_debt_may_take_discount_and_loan_to_pay(void **unused)
     mem_free(h);
 }
 
+/* ---- classes -------------------------------------------------------------------------------- */
+
+/* A class whose weight is w of W has a turn among any 2W/w + 1, as it may have just had one. */
+static void history_of_classes(uint64_t seed)
+{
+    struct history *h = history_new(seed);
+    struct sched_transport_policy policy;
+    uint32_t often = pick(h, 1, 12);
+
+    random_preemption(h, &policy);
+    random_classes(h);
+    if (pick(h, 0, 1) == 0) {
+        policy.window.initial = policy.window.max = pick(h, 1, policy.process_limit);
+    }
+    history_start(h, seed, &policy);
+    for (uint32_t i = 0; i < 400; i++) {
+        if (pick(h, 1, often) == 1 && h->count < MESSAGES_MAX) {
+            (void)come(h, pick(h, 0, 3) == 0 ? pick(h, 2, 100) : 1);
+        }
+        (void)finish(h);
+        h->now.us += pick(h, 1, 400) * US_PER_MS;
+    }
+    history_end(h);
+    for (uint32_t i = 0; i < h->count; i++) {
+        const struct message *m = &h->messages[i];
+
+        if (m->alone && (m->first - m->came) * h->weights[m->class] > 2 * h->weight) {
+            fail_msg("seed %llu: message %u of weight %u of %u waited for %llu turns",
+                     (unsigned long long)seed, i + 1, h->weights[m->class], h->weight,
+                     (unsigned long long)(m->first - m->came));
+        }
+    }
+    mem_free(h);
+}
+
+static void mail_alone_in_its_class_is_soon_served(void **unused)
+{
+    (void)unused;
+    for_each_seed(1, 600, history_of_classes);
+}
+
 /* ---- first come, first served --------------------------------------------------------------- */
 
 static void nobody_waits_longer(struct history *h, uint32_t message, uint32_t dest)
@@ -519,4 +583,5 @@ UNIT_MAIN(cmocka_unit_test(a_message_pays_for_what_overtakes_it),
           cmocka_unit_test(small_mail_waits_for_few_turns_behind_bulk),
           cmocka_unit_test(alone_it_waits_for_what_the_bulk_owes),
           cmocka_unit_test(a_debt_may_take_discount_and_loan_to_pay),
+          cmocka_unit_test(mail_alone_in_its_class_is_soon_served),
           cmocka_unit_test(without_preemption_a_destination_is_served_in_order))
