@@ -23,6 +23,9 @@ struct timing {
 #define DELIVERY_US (70 * US_PER_MS)
 #define PHASE_US    (100 * US_PER_MS) /* step of those that are tried */
 
+/* There are 90 of them. One of more deliveries would take too long. */
+#define TIMED_DELIVERIES_MAX 10000
+
 static const struct timing usual = {0, 150 * US_PER_MS, US_PER_S};
 static const int64_t arrivals_us[] = {150 * US_PER_MS, 100 * US_PER_MS, 200 * US_PER_MS};
 static const int64_t plugs_us[] = {US_PER_S, US_PER_S / 2, 2 * US_PER_S};
@@ -67,14 +70,14 @@ static uint32_t *need_numbers(const json_t *recording, const char *member, uint3
     return numbers;
 }
 
-static bool too_many(const uint32_t *messages, size_t count)
+static uint64_t sum_of(const uint32_t *numbers, size_t count)
 {
-    uint64_t recipients = 0;
+    uint64_t sum = 0;
 
     for (size_t i = 0; i < count; i++) {
-        recipients += messages[i];
+        sum += numbers[i];
     }
-    return recipients > ORDER_REPLAY_RECIPIENTS_MAX;
+    return sum;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------ */
@@ -139,7 +142,8 @@ struct recorded {
     struct recorded_params params;
     uint32_t *messages; /* owned; recipients */
     size_t count;
-    uint32_t *order; /* owned */
+    uint64_t recipients; /* of all */
+    uint32_t *order;     /* owned */
     size_t order_count;
 };
 
@@ -183,6 +187,9 @@ static bool plays_equal(const struct recorded *r, const struct timing *timing)
 /* Is there a timing that fits the description and gives the recorded order? */
 static bool find_timing(const struct recorded *r, struct timing *ret)
 {
+    if (r->order_count > TIMED_DELIVERIES_MAX || r->recipients > TIMED_DELIVERIES_MAX) {
+        return false;
+    }
     for (size_t p = 0; p < sizeof plugs_us / sizeof plugs_us[0]; p++) {
         for (size_t a = 0; a < sizeof arrivals_us / sizeof arrivals_us[0]; a++) {
             for (int64_t phase = 0; phase < US_PER_S; phase += PHASE_US) {
@@ -235,7 +242,8 @@ static bool read_recording(const json_t *recording, struct recorded *r, struct b
     if (r->messages == NULL) {
         return false;
     }
-    if (too_many(r->messages, r->count)) {
+    r->recipients = sum_of(r->messages, r->count);
+    if (r->recipients > ORDER_REPLAY_RECIPIENTS_MAX) {
         (void)buf_addf(out, "messages: more than %u recipients",
                        ORDER_REPLAY_RECIPIENTS_MAX); /* sticky */
         return false;

@@ -14,7 +14,8 @@
 #define AS_POSTFIX                                                                                 \
     "concurrency_feedback_rule = postfix\n"                                                        \
     "qmgr_destination_share = 0\n"                                                                 \
-    "destination_memory_time = 0\n"
+    "destination_memory_time = 0\n"                                                                \
+    "qmgr_failing_share = 100\n"
 
 /* What is being read. */
 struct reading {
