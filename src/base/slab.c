@@ -29,9 +29,9 @@ struct free_object {
 struct slab_block {
     TAILQ_ENTRY(slab_block) link; /* in slab.open, while something is free */
     struct free_object *freed;
-    uint32_t used;  /* objects */
-    uint32_t fresh; /* objects at the end that were never used */
-    char objects[];
+    uint32_t used;               /* objects */
+    uint32_t fresh;              /* objects at the end that were never used */
+    _Alignas(64) char objects[]; /* sizes that are multiples of a cache line keep to lines */
 };
 
 void slab_init(struct slab *slab, size_t size)

@@ -43,7 +43,7 @@ static bool fresh_less(const struct heap_node *a, const struct heap_node *b)
 
 static bool older_unread(const struct job *a, const struct job *b)
 {
-    int64_t ta = a->message->queued_s, tb = b->message->queued_s;
+    int64_t ta = a->queued_s, tb = b->queued_s;
 
     return ta != tb ? ta < tb : a->serial < b->serial;
 }
@@ -65,7 +65,6 @@ void lane_init(struct lane *l, struct transport *t)
     heap_init(&l->fresh, fresh_less);
     heap_init(&l->attention, attention_less);
     heap_init(&l->parked, parked_less);
-    l->generation = 1;
 }
 
 void lane_fini(struct lane *l)
@@ -158,7 +157,7 @@ void lane_forget_candidate(struct lane *l)
 
 static void release_blockers(struct lane *l)
 {
-    l->generation++;
+    l->released_at = l->transport->sched->serial;
     while (l->fresh.count > 0) {
         fresh_remove(AS_FRESH(l->fresh.nodes[l->fresh.count - 1]));
     }
@@ -170,14 +169,14 @@ static void release_blockers(struct lane *l)
     lane_forget_candidate(l);
 }
 
-/* Has a job been found blocked in this generation that waits for this peer's destination? A job
+/* Has a job been found blocked since the last release that waits for this peer's destination? A job
  * that was unmarked since counts as long as the peer waited already when it was found blocked. */
 static bool was_found_blocked(const struct peer *p)
 {
     const struct job *j = p->job;
 
     return job_is_known_blocker(j) ||
-           (j->freed_in == j->lane->generation && p->since < j->freed_at);
+           (j->freed_at > j->lane->released_at && p->since < j->freed_at);
 }
 
 /* The tree is in the order of the jobs' list: beyond the frontier nothing needs a look. */
@@ -308,7 +307,7 @@ static void job_link(struct job *j, int64_t until_s)
     struct job *prev = l->jobs.last != NULL ? JOB_OF(l->jobs.last) : NULL;
 
     CHECK(!linked(j));
-    if (prev != NULL && (prev->parent != NULL || prev->message->queued_s > until_s)) {
+    if (prev != NULL && (prev->parent != NULL || prev->queued_s > until_s)) {
         prev = list_last_as_old(l, until_s);
     }
     if (l->jobs.first == NULL) {
@@ -421,7 +420,6 @@ static void awaken(struct job *j, int64_t until_s)
     lane_forget_candidate(l);
     if (job_is_known_blocker(j)) {
         fresh_add(j);
-        j->freed_in = l->generation;
         j->freed_at = ++l->transport->sched->serial;
         attention_update(j);
         l->current = JOB_OF(l->jobs.first);
@@ -449,6 +447,7 @@ struct job *job_need(struct message *m, struct transport *t)
     if (j == NULL) {
         j = slab_new(&t->sched->job_slab);
         j->message = m;
+        j->queued_s = m->queued_s;
         j->lane = lane_need(t, m->mail_class);
         j->lane->refs++;
         j->level = -1;

@@ -64,7 +64,7 @@ static const struct tree_type list_type = {place_less, make_stale};
 
 static double score(const struct job *j, int64_t now_s)
 {
-    return (double)(now_s - j->message->queued_s + 1) / (double)j->scored_total;
+    return (double)(now_s - j->queued_s + 1) / (double)j->scored_total;
 }
 
 static bool is_candidate(const struct job *j, enum candidates of)
@@ -83,8 +83,8 @@ static int64_t overtakes_s(const struct job *winner, const struct job *loser, in
     if (lost >= won) {
         return INT64_MAX;
     }
-    if (__builtin_mul_overflow(now_s - winner->message->queued_s + 1, lost, &ahead) ||
-        __builtin_mul_overflow(now_s - loser->message->queued_s + 1, won, &behind)) {
+    if (__builtin_mul_overflow(now_s - winner->queued_s + 1, lost, &ahead) ||
+        __builtin_mul_overflow(now_s - loser->queued_s + 1, won, &behind)) {
         return now_s + 1;
     }
     after = (ahead - behind) / (won - lost);
@@ -128,7 +128,7 @@ static void compute(struct job *j, int64_t now_s)
 {
     const struct job *left = listed(j->node.left), *right = listed(j->node.right);
 
-    j->oldest_s = j->parent == NULL ? j->message->queued_s : INT64_MAX;
+    j->oldest_s = j->parent == NULL ? j->queued_s : INT64_MAX;
     j->node.summary = is_candidate(j, OF_ALL) ? j->scored_needed : UINT32_MAX;
     j->expires_s = INT64_MAX;
     include(j, left);
@@ -220,7 +220,7 @@ struct job *list_last_as_old(struct lane *l, int64_t queued_s)
 
         if (right != NULL && right->oldest_s <= queued_s) {
             j = right;
-        } else if (j->parent == NULL && j->message->queued_s <= queued_s) {
+        } else if (j->parent == NULL && j->queued_s <= queued_s) {
             return j;
         } else {
             j = listed(j->node.left);

@@ -156,33 +156,37 @@ struct dest {
  * of them that are in lane.fresh. */
 enum candidates { OF_ALL, OF_FRESH };
 
-/* One message seen from one transport. */
+/* One message seen from one transport. In groups of 64 bytes, cache lines: what neighbours in list
+ * and tree look at, what the tree is made of, what a selection needs, the rest. */
 struct job {
-    struct order_node place; /* in lane.jobs */
-    struct tree_node node;   /* in lane.list, in the same order; see sched_list.c */
-    struct job *best[2];     /* by enum candidates; and so on: what the node knows */
-    int64_t oldest_s, expires_s;
+    struct order_node place;    /* in lane.jobs */
+    struct tree_node node;      /* in lane.list, in the same order; see sched_list.c */
+    int64_t expires_s;          /* what the node knows: until when, */
+    struct job *best[2];        /* by enum candidates, */
+    int64_t oldest_s;           /* and so on */
+    int64_t queued_s;           /* of the message */
     uint64_t scored_total;      /* job_total as the list knows it */
     uint32_t scored_needed;     /* entries; 0: not a candidate */
     struct heap_node attention; /* in lane.attention or .parked */
     struct heap_node fresh;     /* in lane.fresh */
     struct heap_node unread;    /* in transport.unread, while its message is not fully read */
-    struct message *message;
     struct lane *lane;
+    struct message *message;
     SLIST_ENTRY(job) of_message;
+    struct order peers; /* cyclic: starts behind `last` */
+    struct peer *last;  /* selected last; NULL: the cycle starts at the front */
+    int64_t slots_available;
+    uint32_t selected, read; /* entries; the difference is waiting */
+    uint32_t rcpt_count;
+    int32_t level : 31; /* -1: not in the lists */
+    bool parked : 1;    /* in lane.parked if in one of the two */
+    int64_t rcpt_limit;
     struct job *parent; /* the job it preempts or that has adopted it */
     LIST_HEAD(, job) children;
     LIST_ENTRY(job) siblings;
-    struct order peers;          /* cyclic: starts behind `last` */
-    struct peer *last;           /* selected last; NULL: the cycle starts at the front */
-    uint64_t serial;             /* of linking: age order among equals */
-    uint64_t freed_at, freed_in; /* serial and generation when it was last unmarked as a blocker */
-    int64_t slots_available, slots_used;
-    int32_t level;           /* -1: not in the lists */
-    uint32_t selected, read; /* entries; the difference is waiting */
-    uint32_t rcpt_count;
-    int64_t rcpt_limit;
-    bool parked;
+    uint64_t serial;   /* of linking: age order among equals */
+    uint64_t freed_at; /* sched.serial when it was last unmarked as a blocker */
+    int64_t slots_used;
 };
 
 /* The list of jobs of one class, and what the method keeps with it. */
@@ -202,7 +206,7 @@ struct lane {
     struct heap fresh;     /* jobs before the frontier that are not known blockers, by place */
     struct heap attention; /* jobs that a walk stops at though they have no room, by place */
     struct heap parked;    /* of those the known blockers */
-    uint64_t generation;   /* of known blockers */
+    uint64_t released_at;  /* sched.serial when blockers were last released */
     struct job *candidate, *candidate_of;
     int64_t candidate_s;
 
