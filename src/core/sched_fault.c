@@ -281,7 +281,7 @@ static bool queued(const struct peer *p)
 }
 
 struct tally {
-    uint64_t entries, rcpts, peers;
+    uint64_t waiting, entries, rcpts, peers;
 };
 
 static void look_at_peer(struct look *l, const struct message *m, const struct peer *p,
@@ -306,6 +306,7 @@ static void look_at_peer(struct look *l, const struct message *m, const struct p
         fault.words = "recipients wait and their job is in no list";
         tell(l, fault);
     }
+    tally->waiting += waiting;
     tally->entries += waiting;
     if (waiting < p->entries) {
         TAILQ_FOREACH(e, &peer_dest(p)->busy, link)
@@ -341,6 +342,8 @@ static void look_at_message(struct look *l, const struct message *m)
             m->refill_s * US_PER_S, l->patience->answer_us);
     } else if (m->deferrals > 0 && TAILQ_EMPTY(&l->s->deferrals)) {
         tell(l, of_message(m, SCHED_FAULT_STUCK, "recipients were to be deferred and are lost"));
+    } else if (m->dropped && tally.waiting > 0 && m->list != LIST_DROPPING) {
+        tell(l, of_message(m, SCHED_FAULT_STUCK, "the message was dropped and recipients wait"));
     } else if (tally.entries == 0 && m->deferrals == 0 && m->list == LIST_NONE) {
         tell(l, of_message(m, SCHED_FAULT_STUCK,
                            "nothing of the message is left to do and it does not end"));

@@ -264,6 +264,18 @@ static void recipients_outside_of_their_queue_are_found(void **state)
     bench_end(&b);
 }
 
+static void recipients_of_a_dropped_message_are_found(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    bench_start(&b);
+    message_1(&b)->dropped = true; /* and nobody forgets them */
+    (void)finds(&b, SCHED_FAULT_STUCK, "the message was dropped and recipients wait");
+    message_1(&b)->dropped = false;
+    bench_end(&b);
+}
+
 static void a_message_that_does_not_end_is_found(void **state)
 {
     struct bench b;
@@ -351,6 +363,7 @@ UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none),
           cmocka_unit_test(a_lost_timer_of_a_transport_is_found),
           cmocka_unit_test(a_wrong_count_is_found),
           cmocka_unit_test(recipients_outside_of_their_queue_are_found),
+          cmocka_unit_test(recipients_of_a_dropped_message_are_found),
           cmocka_unit_test(a_message_that_does_not_end_is_found),
           cmocka_unit_test(answers_that_do_not_come_are_found),
           cmocka_unit_test(parked_mail_that_is_never_asked_for_is_found),
