@@ -357,6 +357,7 @@ static void on_queue(void *arg, struct channel *ch)
     if (event == CHANNEL_CLOSED) {
         channel_free(ch);
         c->queue = NULL;
+        role_queue_lost(c->role);
         for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
             next = TAILQ_NEXT(ask, next);
             if (ask->kind == ASK_SERVICE) {

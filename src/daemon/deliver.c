@@ -91,6 +91,7 @@ static void lose_queue(struct deliver *d)
 {
     channel_free(d->attempts.queue);
     attempts_orphan(&d->attempts);
+    role_queue_lost(d->role);
 }
 
 static void on_queue(void *arg, struct channel *ch)

@@ -720,6 +720,7 @@ static void lose_queue(struct local *l)
 
     channel_free(l->queue);
     l->queue = NULL;
+    role_queue_lost(l->role);
     HASH_ITER(hh, l->by_entry, job, next)
     {
         if (has_child(job)) {

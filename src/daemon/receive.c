@@ -42,6 +42,7 @@ static void queue_lost(struct receive *r)
 {
     channel_free(r->sessions.queue);
     receive_sessions_set_queue(&r->sessions, NULL);
+    role_queue_lost(r->role);
 }
 
 static void on_queue(void *arg, struct channel *ch)

@@ -23,12 +23,15 @@
 #define DRAIN_MS 2000
 /* When the log's destination is stuck, try again so often. */
 #define LOG_AGAIN_MS 250
+/* A queue process that starts anew may have to upgrade a long queue's tables. */
+#define QUEUE_WAIT_S 60
 
 struct role_private {
     char *bundle; /* bytes of the last WIRE_CONF; role->files points into it */
     struct wire_file *files;
     struct event *log_again;
-    bool started; /* confined and in the loop */
+    struct event *queue_wait; /* for a new channel to the queue process */
+    bool started;             /* confined and in the loop */
     bool exiting;
     int exit_status;
 };
@@ -167,6 +170,9 @@ static void peer_frame(struct role *role, const struct frame *frame)
         return;
     }
     role->ops->peer(role, &peer, frame->fd);
+    if (peer.role == ROLE_QUEUE) {
+        CHECK(event_del(role->inner->queue_wait) == 0);
+    }
 }
 
 static void listener_frame(struct role *role, const struct frame *frame)
@@ -449,6 +455,21 @@ static void run(struct role *role)
     }
 }
 
+static void on_queue_wait(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    log_error("no new channel to the queue process has come: starting over");
+    role_exit(arg, EX_UNAVAILABLE);
+}
+
+void role_queue_lost(struct role *role)
+{
+    static const struct timeval wait = {.tv_sec = QUEUE_WAIT_S};
+
+    CHECK(event_add(role->inner->queue_wait, &wait) == 0);
+}
+
 void role_exit(struct role *role, int status)
 {
     if (!role->inner->exiting) {
@@ -474,7 +495,9 @@ int role_main(const struct role_ops *ops, unsigned index, int parent_fd)
     role.base = event_base_new();
     CHECK(role.base != NULL);
     inner.log_again = evtimer_new(role.base, on_log_again, NULL);
+    inner.queue_wait = evtimer_new(role.base, on_queue_wait, &role);
     CHECK(inner.log_again != NULL);
+    CHECK(inner.queue_wait != NULL);
     role.parent = channel_new(role.base, parent_fd, on_parent, &role);
 
     status = start(&role);
@@ -490,6 +513,7 @@ int role_main(const struct role_ops *ops, unsigned index, int parent_fd)
 
     channel_free(role.parent);
     event_free(inner.log_again);
+    event_free(inner.queue_wait);
     old = (struct loaded){
         .bundle = inner.bundle, .files = inner.files, .conf = (struct conf *)(uintptr_t)role.conf};
     loaded_fini(&old);

@@ -94,6 +94,11 @@ int role_main(const struct role_ops *ops, unsigned index, int parent_fd);
 /* End the loop after this turn. Last words for a neighbour are the role's to channel_drain. */
 void role_exit(struct role *role, int status);
 
+/* The channel to the queue process was closed. The parent sends a new one when that process was
+ * started anew. When none comes, the queue has closed the channel because of something this
+ * process sent, and it ends after a while, so that the parent starts it with new channels. */
+void role_queue_lost(struct role *role);
+
 /* The bytes of a file of the configuration by its path as written there; ptr NULL when none. */
 struct slice role_file(const struct role *role, struct slice path);
 

@@ -38,9 +38,16 @@ static struct {
     uint64_t content_asked;
     bool exited;
     int64_t offset_us;
+    bool queue_lost;
 } site;
 
 /* What deliver.c wants of role.c, which is not linked. */
+
+void role_queue_lost(struct role *role)
+{
+    (void)role;
+    site.queue_lost = true;
+}
 
 void role_exit(struct role *role, int status)
 {
@@ -821,8 +828,10 @@ static void when_queue_is_gone_only_finished_content_goes_on(void **state)
     send_one(1, at_port("[127.0.0.1]", peer_port(early)));
     send_one(2, at_port("[127.0.0.2]", peer_port(late)));
     settle();
+    assert_false(site.queue_lost);
     connect_queue();
     settle();
+    assert_true(site.queue_lost);
     assert_int_equal(early->open_now, 0);
     assert_int_equal(late->open_now, 1);
     /* The new queue is served, and hears nothing of the old one's entries. */

@@ -37,9 +37,16 @@ static struct {
     uint64_t content_asked;
     bool exited;
     char top[64];
+    bool queue_lost;
 } site;
 
 /* What local.c wants of role.c, which is not linked. */
+
+void role_queue_lost(struct role *role)
+{
+    (void)role;
+    site.queue_lost = true;
+}
 
 void role_exit(struct role *role, int status)
 {
@@ -430,6 +437,7 @@ static void a_new_queue_hears_nothing_of_the_old_ones_entries(void **state)
     for (int i = 0; i < 10; i++) {
         settle();
     }
+    assert_true(site.queue_lost);
     assert_int_equal(site.count, 1);
 }
 

@@ -63,11 +63,18 @@ struct site {
     char unix_path[64];
     char log_path[64];
     bool exited;
+    bool queue_lost;
 };
 
 static struct site site;
 
 /* What receive.c wants of role.c, which is not linked. */
+
+void role_queue_lost(struct role *role)
+{
+    (void)role;
+    site.queue_lost = true;
+}
 
 void role_exit(struct role *role, int status)
 {
@@ -697,11 +704,13 @@ static void without_a_queue_mail_is_refused_for_now(void **unused)
     begin_mail(&c);
     settle();
     assert_int_equal(site.count, 1);
+    assert_false(site.queue_lost);
     lose_queue();
     expect(&waiting, "451 4.3.0");
     ask(&c, "x\r\n.\r\n", "451 4.3.0"); /* what was begun before */
     ask(&c, "MAIL FROM:<s@client.test>\r\n", "451 4.3.0");
     ask(&c, "ETRN partner.test\r\n", "458 ");
+    assert_true(site.queue_lost);
     connect_queue();
     site.hold = false;
     begin_mail(&waiting);
