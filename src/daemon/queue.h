@@ -161,6 +161,7 @@ struct queue {
     STAILQ_HEAD(, admission) admissions; /* queue_park.c: what the scheduler asks for */
     char *parked_told;            /* owned: keys up to this one were told to the scheduler, which
                                      knows nothing after a start; NULL: all were */
+    struct mono next_tell;        /* of more of them, though there is other work */
     STAILQ_HEAD(, flush) flushes; /* queue_ask.c: domains whose mail is being made due */
     size_t flush_count;
 };

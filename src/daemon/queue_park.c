@@ -17,8 +17,12 @@
 #include "log.h"
 #include "mem.h"
 
-/* Keys that the scheduler is told of in one turn after a start. */
-#define TELL_PER_TURN 200
+/* After a start nothing is known of the destinations that mail is parked for; many may be dead. So
+ * the scheduler is told of a few at a time: at once while it has little to do, else every second.
+ * Until then their mail goes on when it falls due, as all deferred mail does. */
+#define TELL_AT_ONCE   10
+#define TELL_PERIOD_US US_PER_S
+#define LITTLE_TO_DO   20 /* entries that wait or are being delivered */
 
 /* A SCHED_ADMIT that waits for its answer. */
 struct admission {
@@ -190,15 +194,23 @@ void park_end(struct queue *q)
     q->parked_told = NULL;
 }
 
+static bool has_little_to_do(const struct queue *q)
+{
+    struct sched_totals t = sched_totals(q->sched);
+
+    return STAILQ_EMPTY(&q->admissions) && t.entries_waiting + t.entries_busy < LITTLE_TO_DO;
+}
+
 bool park_tell_some(struct queue *q)
 {
-    struct slice keys[TELL_PER_TURN];
+    struct slice keys[TELL_AT_ONCE];
     size_t count = 0;
 
-    if (q->parked_told == NULL) {
+    if (q->parked_told == NULL ||
+        (!has_little_to_do(q) && !mono_reached(q->next_tell, clock_mono()))) {
         return false;
     }
-    if (spool_parked_keys(q->spool, slice_string(q->parked_told), TELL_PER_TURN, keys, &count) !=
+    if (spool_parked_keys(q->spool, slice_string(q->parked_told), TELL_AT_ONCE, keys, &count) !=
         0) {
         log_warning("spool: %s: what is parked goes on when it falls due", spool_error(q->spool));
         count = 0;
@@ -208,6 +220,7 @@ bool park_tell_some(struct queue *q)
     }
     mem_free(q->parked_told);
     q->parked_told =
-        count < TELL_PER_TURN ? NULL : mem_copy(keys[count - 1].ptr, keys[count - 1].len);
+        count < TELL_AT_ONCE ? NULL : mem_copy(keys[count - 1].ptr, keys[count - 1].len);
+    q->next_tell = mono_after(clock_mono(), TELL_PERIOD_US);
     return q->parked_told != NULL;
 }
