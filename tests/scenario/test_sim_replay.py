@@ -34,7 +34,8 @@ class Replay(unittest.TestCase):
 
 class Recordings(Replay):
     def test_recordings_of_postfix_come_out(self):
-        for command, name in (("order", "postfix-order"), ("order", "postfix-refill"), ("window", "postfix-window")):
+        for command, name in (("order", "postfix-order"), ("order", "postfix-refill"), ("window", "postfix-window"),
+                              ("window", "postfix-death")):
             done = self.sim(command, os.path.join(DATA, name + ".jsonl"))
             self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
             self.assertNotIn("differs", done.stdout)

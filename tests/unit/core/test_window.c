@@ -8,7 +8,8 @@
 #include "recording.h"
 #include "unit.h"
 
-#define RECORDINGS TEST_DATA_DIR "/postfix-window.jsonl"
+#define RECORDINGS       TEST_DATA_DIR "/postfix-window.jsonl"
+#define RECORDINGS_DEATH TEST_DATA_DIR "/postfix-death.jsonl" /* and what comes after it */
 
 static const struct feedback one = {FEEDBACK_CONSTANT, 1};
 static const struct feedback none = {FEEDBACK_CONSTANT, 0};
@@ -295,15 +296,14 @@ static void revival_takes_what_is_running_or_the_initial_size(void **state)
     assert_int_equal(w.size, 5);
 }
 
-static void recorded_paths_come_out_step_by_step(void **state)
+static void replay_all(const char *path, size_t least)
 {
     struct jsonlines in;
     json_t *recording;
     struct buf said;
     size_t count = 0;
 
-    (void)state;
-    assert_int_equal(jsonlines_open(&in, RECORDINGS), 0);
+    assert_int_equal(jsonlines_open(&in, path), 0);
     buf_init(&said, 1 << 20);
     while (jsonlines_next(&in, &recording, &said) == JSONLINES_OBJECT) {
         buf_clear(&said);
@@ -315,7 +315,19 @@ static void recorded_paths_come_out_step_by_step(void **state)
     }
     jsonlines_close(&in);
     buf_fini(&said);
-    assert_true(count >= 6);
+    assert_true(count >= least);
+}
+
+static void recorded_paths_come_out_step_by_step(void **state)
+{
+    (void)state;
+    replay_all(RECORDINGS, 6);
+}
+
+static void recorded_deaths_come_out_step_by_step(void **state)
+{
+    (void)state;
+    replay_all(RECORDINGS_DEATH, 4);
 }
 
 static void forgetting_moves_to_the_initial_values(void **state)
@@ -371,4 +383,5 @@ UNIT_MAIN(cmocka_unit_test(feedback_has_three_forms),
           cmocka_unit_test(revival_takes_what_is_running_or_the_initial_size),
           cmocka_unit_test(forgetting_moves_to_the_initial_values),
           cmocka_unit_test(a_restart_is_at_the_size_asked_for_within_the_limits),
-          cmocka_unit_test(recorded_paths_come_out_step_by_step))
+          cmocka_unit_test(recorded_paths_come_out_step_by_step),
+          cmocka_unit_test(recorded_deaths_come_out_step_by_step))

@@ -143,6 +143,9 @@ static void windows_are_compared_step_by_step(void **state)
         {"{" PARAMS "\"steps\": [[\"-\", 1, 0, 1, 0.5], [\"-\", 1, 0, 1, 1.5],"
          " [\"-\", 0, 0, 1, 2.5], [\"+\", 2, 0, 0, 0]]}",
          RECORDING_EQUAL, "w: ok, 4 steps\n"},
+        /* forgotten between two */
+        {"{" PARAMS "\"steps\": [[\"-\", 1, 0, 1, 0.5], [\"+\", 3, 0, 0, 0]]}", RECORDING_EQUAL,
+         "w: ok, 2 steps, the destination forgotten 1 time\n"},
         {"{" PARAMS "\"steps\": [[\"+\", 4, 0, 0, 0]]}", RECORDING_DIFFERS,
          "w: differs at step 1 of 1, a success\n"
          "  before    window 2, success 0, failure 0, failed cohorts 0\n"
