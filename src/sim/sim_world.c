@@ -695,7 +695,8 @@ static void give_recipients(struct sim_world *w, struct sim_message *m, struct r
 
 static void read_recipients(struct sim_world *w, struct sim_message *m, uint32_t max)
 {
-    struct reading *readings = mem_array(max, sizeof *readings);
+    uint32_t unread = m->rcpt_count - m->read;
+    struct reading *readings = mem_array(max < unread ? max : unread, sizeof *readings);
     size_t count = 0;
 
     while (m->read < m->rcpt_count && count < max) {
