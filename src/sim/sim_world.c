@@ -42,6 +42,7 @@ struct sim_message {
     int64_t due_us, arrived_us, size_bytes;
     uint64_t number; /* from 1, by arrival */
     uint32_t slot, class, rcpt_count;
+    bool classed;  /* the scheduler knows its class, too */
     uint32_t left; /* recipients that have not come to their end */
     uint32_t read; /* recipients looked at in this pass */
     /* In this pass, recipients were deferred as their destination is dead (0, or the number of
@@ -98,6 +99,8 @@ struct sim_world {
     struct rng retry_rng;
     struct sim_tally *classes; /* owned; the trace's behind the workload's */
     size_t class_count;
+    uint32_t *weights;                       /* owned; of the workload's classes */
+    uint32_t plain_weight;                   /* of mail without one */
     struct sim_series *series;               /* owned */
     uint32_t followed[SIM_SERIES_DESTS_MAX]; /* places of its destinations */
     struct sim_result result;
@@ -331,6 +334,7 @@ static void source_send(struct source *s)
 
     count = count < 1 ? 1 : count > WORKLOAD_RECIPIENTS_MAX ? WORKLOAD_RECIPIENTS_MAX : count;
     m = message_new(s->world, a->class, (uint32_t)count, size);
+    m->classed = a->classed;
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         uint32_t domain = workload_draw_domain(&a->to, &s->rng);
 
@@ -717,13 +721,16 @@ static void read_recipients(struct sim_world *w, struct sim_message *m, uint32_t
 
 static void open_message(struct sim_world *w, struct sim_message *m)
 {
+    struct slice class = slice_string(m->classed ? w->options.workload->classes[m->class] : "");
+
     m->read = m->suspended = 0;
     m->deferred_else = false;
     w->active_count++;
     if (w->active_count > w->result.active_peak) {
         w->result.active_peak = w->active_count;
     }
-    sched_open(w->sched, now_of(w), id_of(m), m->left, false);
+    sched_open_in_class(w->sched, now_of(w), id_of(m), m->left, false, class,
+                        m->classed ? w->weights[m->class] : w->plain_weight);
 }
 
 /* Mail that is as old as its lifetime when its pass ends goes back. */
@@ -1112,8 +1119,14 @@ static void classes_open(struct sim_world *w)
 
     w->class_count = workload->class_count + (w->options.trace != NULL ? 1 : 0);
     w->classes = mem_array(w->class_count, sizeof *w->classes);
-    for (size_t i = 0; i < w->class_count; i++) {
-        sim_tally_init(&w->classes[i], i < workload->class_count ? workload->classes[i] : "trace");
+    w->weights = mem_array(workload->class_count, sizeof *w->weights);
+    w->plain_weight = class_weight(w->options.conf, slice_of("", 0));
+    for (size_t i = 0; i < workload->class_count; i++) {
+        sim_tally_init(&w->classes[i], workload->classes[i]);
+        w->weights[i] = class_weight(w->options.conf, slice_string(workload->classes[i]));
+    }
+    if (w->options.trace != NULL) {
+        sim_tally_init(&w->classes[workload->class_count], "trace");
     }
 }
 
@@ -1222,6 +1235,7 @@ void sim_world_free(struct sim_world *w)
     mem_free(w->trace_models);
     mem_free(w->sources);
     mem_free(w->classes);
+    mem_free(w->weights);
     mem_free(w->series);
     mem_free(w->sorted);
     mem_free(w->slots);

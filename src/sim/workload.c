@@ -322,12 +322,12 @@ static bool take_population(struct reader *r, struct slice text, struct workload
 static uint32_t class_need(struct workload *w, struct slice name)
 {
     for (size_t i = 0; i < w->class_count; i++) {
-        if (slice_equal(slice_string(w->classes[i]), name)) {
+        if (slice_equal_nocase(slice_string(w->classes[i]), name)) {
             return (uint32_t)i;
         }
     }
     w->classes = mem_resize(w->classes, w->class_count + 1, sizeof *w->classes);
-    w->classes[w->class_count] = mem_copy(name.ptr, name.len);
+    w->classes[w->class_count] = lower_copy(name);
     return (uint32_t)w->class_count++;
 }
 
@@ -489,6 +489,7 @@ static bool take_value(struct reader *r, const struct key *k, struct line *l, st
             return false;
         }
         a->class = class_need(r->w, text);
+        a->classed = true;
         return true;
     case KEY_AT:
         a->rhythm = WORKLOAD_BURST;

@@ -55,7 +55,8 @@ enum workload_rhythm {
 
 struct workload_arrivals {
     char *name;     /* owned */
-    uint32_t class; /* index */
+    uint32_t class; /* index: what it is counted under */
+    bool classed;   /* it said class=, so the scheduler knows the class, too */
     enum workload_rhythm rhythm;
     double gap_us;
     int64_t from_us, until_us; /* none at or after the latter; US_FOREVER: no end of its own */

@@ -305,6 +305,38 @@ static void connections_are_kept_when_the_scheduler_says_so(void **unused)
     }
 }
 
+/* Two backlogs of 1000 at one server, 1 s each: with equal weights both end together; with 3 to 1
+ * the heavier ends after 1333 s. Without classes the first that came goes first. */
+static void classes_take_turns_by_their_weights(void **unused)
+{
+    static const struct {
+        const char *conf, *classes[2];
+        int64_t want_last_s[2];
+    } cases[] = {
+        {ONE_SERVER, {"class=a", "class=b"}, {1999, 2000}},
+        {ONE_SERVER "class/a\n    weight=3\n", {"class=a", "class=b"}, {1333, 2000}},
+        {ONE_SERVER, {"", ""}, {1000, 2000}},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char workload[512];
+        struct test_world t;
+
+        snprintf(workload, sizeof workload,
+                 "site x.example latency=1s\n"
+                 "arrivals a %s at=0s count=1000 to=x.example\n"
+                 "arrivals b %s at=0s count=1000 to=x.example\n",
+                 cases[i].classes[0], cases[i].classes[1]);
+        test_world(&t, cases[i].conf, workload, 1);
+        for (size_t k = 0; k < 2; k++) {
+            assert_near((double)t.result->classes[k].delay.max / 1e6,
+                        (double)cases[i].want_last_s[k], 0.002);
+        }
+        test_world_close(&t);
+    }
+}
+
 /* ---- histories ------------------------------------------------------------------------------ */
 
 /* Something of everything, more than the active queue holds. */
@@ -321,10 +353,11 @@ static const char rough_workload[] =
     "site d4.crowd.example outage=10m..2h:mute outage=3h..5h:refuse\n"
     "site d5.crowd.example hosts=1 bad=1:hang\n"
     "site * latency=uniform(10ms,3s) bandwidth=100k\n"
-    "arrivals bulk at=5m count=3 recipients=uniform(1,400) to=zipf(30,1.1,crowd.example)\n"
+    "arrivals bulk class=lists at=5m count=3 recipients=uniform(1,400) "
+    "to=zipf(30,1.1,crowd.example)\n"
     "arrivals small rate=20/m until=1h recipients=uniform(1,3) size=exponential(50k)"
     " to=zipf(30,1.1,crowd.example)\n"
-    "arrivals people every=1m count=40 to=mailbox.example\n";
+    "arrivals people class=mail every=1m count=40 to=mailbox.example\n";
 
 /* What a hook has seen of a message. */
 struct seen {
@@ -547,6 +580,7 @@ UNIT_MAIN(
     cmocka_unit_test(probabilities_come_out), cmocka_unit_test(the_run_ends_with_its_duration),
     cmocka_unit_test(mail_goes_where_the_configuration_routes_it),
     cmocka_unit_test(connections_are_kept_when_the_scheduler_says_so),
+    cmocka_unit_test(classes_take_turns_by_their_weights),
     cmocka_unit_test(every_recipient_comes_to_one_end),
     cmocka_unit_test(the_same_seed_is_the_same_run),
     cmocka_unit_test(two_configurations_meet_the_same_mail),

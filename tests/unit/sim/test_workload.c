@@ -72,7 +72,7 @@ static void every_key_of_arrivals_has_its_meaning(void **unused)
         need("arrivals news class=bulk at=8h count=2 recipients=uniform(1,10) size=20k "
              "to=a.example:3,B.example\n"
              "arrivals steady rate=600/m from=1m until=2h count=9 to=zipf(10,1,pop.example)\r\n"
-             "arrivals tick class=bulk every=1s to=uniform(4)\n"
+             "arrivals tick class=Bulk every=1s to=uniform(4)\n"
              "\tduration 24h # a day\n");
     const struct workload_arrivals *a = w->arrivals;
 
@@ -82,6 +82,8 @@ static void every_key_of_arrivals_has_its_meaning(void **unused)
     assert_string_equal(w->classes[0], "bulk");
     assert_string_equal(w->classes[1], "steady");
     assert_int_equal(w->duration_us, 24 * 3600000000);
+
+    assert_true(a[0].classed && !a[1].classed && a[2].classed);
 
     assert_int_equal(a[0].rhythm, WORKLOAD_BURST);
     assert_int_equal(a[0].from_us, 8 * 3600000000);
