@@ -106,16 +106,16 @@
  *   keeps it locked.
  * - A crash of an agent is no feedback, and does not throttle the transport.
  * - A success that ends while its destination is suspended by a rate delay is no feedback.
- * - Shares of the active queue and of the deliveries, unless destination_share and failing_share
- * are 0.
+ * - Shares of the active queue and of the deliveries, unless destination_share and
+ *   failing_share are 0.
  * - Classes of mail, unless there is only one.
  * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
  *   job be found again as if recipients had arrived for it.
- *
  * - A dead destination whose time is over gets one delivery, a probe, not a window full. If that
- *   fails it is dead for twice as long, up to maximal_backoff; if it ends well the window starts
- *   again at the initial size, or at what it had when it was last well if that was less. Under
- *   WINDOW_POSTFIX it comes back with an initial window, and is dead for minimal_backoff each time.
+ *   fails it is dead for as long again, then for twice as long each time, up to
+ *   maximal_backoff; if it ends well the window starts again at the initial size, or at what it
+ *   had when it was last well if that was less. Under WINDOW_POSTFIX it comes back with an
+ *   initial window, and is dead for minimal_backoff each time.
  * - What was learned of a destination (window and sums, how often it died, its connection cache) is
  *   not forgotten when nothing waits for it any more but fades over destination_memory: linearly,
  *   and from the moment it became idle, as a busy one is up to date. It is worked out when mail

@@ -363,12 +363,13 @@ static void set_state(struct dest *d, enum dest_state state)
     d->since_us = d->transport->sched->now.us;
 }
 
-/* Twice as long after each failed probe. */
+/* The first probe that fails may have come while the site was starting: twice as long after each
+ * that follows. */
 static int64_t backoff(const struct sched *s, uint8_t deaths)
 {
     int64_t time = s->limits.minimal_backoff_us;
 
-    for (; deaths > 1 && time < s->limits.maximal_backoff_us; deaths--) {
+    for (; deaths > 2 && time < s->limits.maximal_backoff_us; deaths--) {
         time = time < s->limits.maximal_backoff_us / 2 ? time * 2 : s->limits.maximal_backoff_us;
     }
     return time;

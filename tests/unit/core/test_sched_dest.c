@@ -98,9 +98,9 @@ static void postfix_tries_with_the_initial_window(void **state)
     bench_end(&b);
 }
 
-static void each_failed_probe_doubles_the_time(void **state)
+static void failed_probes_double_the_time(void **state)
 {
-    static const int64_t wants[] = {300, 600, 1000, 1000};
+    static const int64_t wants[] = {300, 300, 600, 1000, 1000};
     struct sched_limits limits = ours();
     struct sched_transport_policy policy = documented(1);
     struct bench b;
@@ -352,7 +352,7 @@ static void a_known_bad_site_is_still_probed_after_a_pause(void **state)
     DECIDES(&b, "m2:a(1)");
     finish(&b, 2, "a", SCHED_SITE_FAIL);
     DECIDES(&b, "!a -m2:a(3) m2.");
-    assert_int_equal(info_of(&b, "a").until.us - b.now.us, 600 * S);
+    assert_int_equal(info_of(&b, "a").deaths, 2);
     bench_end(&b);
 }
 
@@ -558,7 +558,7 @@ static void what_is_held_goes_on_when_the_limit_goes(void **state)
 
 UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(postfix_tries_with_the_initial_window),
-          cmocka_unit_test(each_failed_probe_doubles_the_time),
+          cmocka_unit_test(failed_probes_double_the_time),
           cmocka_unit_test(the_log_is_told_until_when),
           cmocka_unit_test(it_starts_as_an_unknown_one_or_as_narrow_as_it_was),
           cmocka_unit_test(parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well),
