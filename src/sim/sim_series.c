@@ -8,14 +8,15 @@ static uint32_t greater(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+static uint64_t waiting(const struct sim_series_queue *q)
+{
+    return (uint64_t)q->incoming + q->active + q->deferred + q->parked;
+}
+
+/* One of the two as it is: messages that move from one state to another are not to count twice. */
 static struct sim_series_queue merge_queue(struct sim_series_queue a, struct sim_series_queue b)
 {
-    return (struct sim_series_queue){
-        .incoming = greater(a.incoming, b.incoming),
-        .active = greater(a.active, b.active),
-        .deferred = greater(a.deferred, b.deferred),
-        .parked = greater(a.parked, b.parked),
-    };
+    return waiting(&b) > waiting(&a) ? b : a;
 }
 
 static struct sim_series_dest merge_dest(struct sim_series_dest a, struct sim_series_dest b)
