@@ -48,6 +48,11 @@ struct mail_class *class_find(const struct sched *s, struct slice name)
     return c;
 }
 
+struct slice class_name_of(const struct mail_class *c)
+{
+    return c != NULL ? slice_of(c->name, c->name_len) : slice_of("", 0);
+}
+
 struct mail_class *class_need(struct sched *s, struct slice name)
 {
     struct mail_class *c;
@@ -319,6 +324,24 @@ void contest_forget(struct dest *d)
         }
         contest_free(d);
     }
+}
+
+const struct stripe *stripe_find(const struct dest *d, struct slice class_name)
+{
+    struct transport *t = d->transport;
+    struct lane *l = &t->lane;
+    const struct rival *r;
+    struct mail_class *c;
+
+    if (class_name.len > 0) {
+        c = class_find(t->sched, class_name);
+        HASH_FIND(hh, t->lanes, &c, sizeof c, l); /* NULL is the class of none of these */
+    }
+    if (l == NULL || d->contest == NULL) {
+        return l != NULL && d->stripe.lane == l ? &d->stripe : NULL;
+    }
+    HASH_FIND(hh, d->contest->rivals, &l, sizeof l, r);
+    return r != NULL ? r->stripe : NULL;
 }
 
 struct stripe *stripe_need(struct dest *d, struct lane *l)

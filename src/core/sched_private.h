@@ -89,6 +89,7 @@ struct parking {
     uint64_t turn;      /* ties: whoever wants it longest comes first */
     uint32_t asked;     /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
     int64_t asked_us;   /* when */
+    uint64_t classes; /* bits of those that may be parked; see sched_share.c */
     bool since_asked;   /* more was parked after the question: its answer may not know */
     bool asked_in_time; /* something was in memory still */
     uint8_t doublings;  /* of the batch */
@@ -529,6 +530,11 @@ void lane_ready_changed(struct lane *l);
 struct lane *transport_next_lane(struct transport *t);
 void lane_took(struct lane *l);
 
+/* Empty for NULL. */
+struct slice class_name_of(const struct mail_class *c);
+
+/* The stripe of a class, or NULL. */
+const struct stripe *stripe_find(const struct dest *d, struct slice class_name);
 /* The lane's stripe of the destination, made as needed. It lasts as long as it has peers. */
 struct stripe *stripe_need(struct dest *d, struct lane *l);
 /* It may be gone after. */

@@ -55,16 +55,39 @@ static uint64_t low_water(const struct dest *d)
     return (batch(d) + 1) / 2;
 }
 
-bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest)
+/* Classes by a few bits of their names: with many of them some are taken for others, and then wait
+ * for others' parked mail as if there were no classes. */
+static uint64_t class_bit(struct slice class_name)
+{
+    uint32_t hash = 2166136261; /* FNV-1a: the same everywhere */
+
+    for (size_t i = 0; i < class_name.len; i++) {
+        hash = (hash ^ (unsigned char)class_name.ptr[i]) * 16777619;
+    }
+    return UINT64_C(1) << (hash >> 26);
+}
+
+#define EVERY_CLASS UINT64_MAX
+
+bool sched_class_share_full(const struct sched *s, uint32_t transport, struct slice dest,
+                            struct slice class_name)
 {
     const struct dest *d;
+    const struct stripe *st;
 
     CHECK(transport < s->transport_count);
     d = dest_find(s->transports[transport], dest);
     if (d == NULL) {
         return false;
     }
-    return d->parking != NULL || (d->messages > 0 && d->messages >= share_threshold(s));
+    st = stripe_find(d, class_name);
+    return (d->parking != NULL && (d->parking->classes & class_bit(class_name)) != 0) ||
+           (st != NULL && st->peers > 0 && st->peers >= share_threshold(s));
+}
+
+bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest)
+{
+    return sched_class_share_full(s, transport, dest, slice_of("", 0));
 }
 
 /* ---- what is parked ------------------------------------------------------------------------- */
@@ -111,7 +134,7 @@ void share_refresh(struct dest *d)
     }
 }
 
-static void park_at(struct dest *d)
+static void park_at(struct dest *d, uint64_t classes)
 {
     struct sched *s = d->transport->sched;
 
@@ -122,6 +145,7 @@ static void park_at(struct dest *d)
         s->parked_count++;
     }
     d->parking->since_asked = true;
+    d->parking->classes |= classes;
     share_refresh(d);
 }
 
@@ -149,7 +173,15 @@ void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct s
 {
     s->now = now;
     CHECK(transport < s->transport_count);
-    park_at(dest_need(s->transports[transport], dest));
+    park_at(dest_need(s->transports[transport], dest), EVERY_CLASS);
+}
+
+void sched_class_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                        struct slice class_name)
+{
+    s->now = now;
+    CHECK(transport < s->transport_count);
+    park_at(dest_need(s->transports[transport], dest), class_bit(class_name));
 }
 
 /* ---- evicting ------------------------------------------------------------------------------- */
@@ -184,8 +216,8 @@ static struct peer *evictable(const struct sched *s, const struct message *m)
         return NULL;
     }
     d = peer_dest(p);
-    return d->state != DEST_DEAD && d->messages > share_threshold(s) &&
-                   d->messages > low_water(d) && p->stripe->first != p
+    return d->state != DEST_DEAD && p->stripe->peers > share_threshold(s) &&
+                   p->stripe->peers > low_water(d) && p->stripe->first != p
                ? p
                : NULL;
 }
@@ -208,7 +240,7 @@ bool share_next_park(struct sched *s, struct mono now, struct sched_action *a)
             continue;
         }
         d = peer_dest(p);
-        park_at(d);
+        park_at(d, class_bit(class_name_of(m->mail_class)));
         a->type = SCHED_PARK;
         a->msg = m->id;
         a->transport = d->transport->index;

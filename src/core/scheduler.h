@@ -134,10 +134,19 @@ void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weigh
  * already and goes first. */
 bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest);
 
+/* The same for a message of a class: each class has a share of its own, and waits behind parked
+ * mail of its own only, as far as is known of what is parked. */
+bool sched_class_share_full(const struct sched *s, uint32_t transport, struct slice dest,
+                            struct slice class_name);
+
 /* Mail for this destination is parked (not to be told of what SCHED_PARK has brought). Keeps what
  * is known of the destination in memory until sched_admitted says that no more is parked. To be
  * told after a restart, too. */
 void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
+
+/* The same where it is known that this is mail of a class, or (empty) without one. */
+void sched_class_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                        struct slice class_name);
 
 /* The answer to SCHED_ADMIT, after the messages were opened: how many (at most its `max`), and is
  * `more` parked? To be given exactly once for each, at once or later, whatever was dropped, revived

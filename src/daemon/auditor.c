@@ -400,7 +400,7 @@ static void look_at_parked(struct queue *q)
              * memory. It goes on in any case; asked for, it goes sooner. */
             log_info("%.*s: mail is parked for it, the scheduler is told again",
                      SLICE_ARGS(keys[i]));
-            park_tell(q, keys[i]);
+            park_tell(q, keys[i], NULL);
         }
     }
     mem_free(a->parked_at);

@@ -257,16 +257,16 @@ struct park_target {
 };
 void park_target_add(struct queue *q, struct park_target *t, const struct route *route);
 /* The key to park the message under, to be freed; NULL when it is to be opened. */
-char *park_target_full(const struct queue *q, const struct park_target *t);
+char *park_target_full(const struct queue *q, const struct park_target *t, struct slice class_name);
 
 /* "transport/destination", to be freed. */
 char *park_key(const struct queue *q, uint32_t transport, struct slice dest);
 /* Is mail with this key to stay on disk? */
-bool park_is_full(const struct queue *q, struct slice key);
+bool park_is_full(const struct queue *q, struct slice key, struct slice class_name);
 /* Does the scheduler know that mail is parked under it? True for a key that means nothing to it. */
 bool park_is_known(const struct queue *q, struct slice key);
-/* Something was parked under this key. */
-void park_tell(struct queue *q, struct slice key);
+/* Something was parked under this key, of this class (NULL: of any). */
+void park_tell(struct queue *q, struct slice key, const struct slice *class_name);
 
 /* SCHED_ADMIT: answered by park_admit_some, after a commit: what is opened must be durable. */
 void park_admit(struct queue *q, const struct sched_action *action);

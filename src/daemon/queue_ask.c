@@ -83,7 +83,7 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
         }
         return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
     case CHANGE_FLUSH:
-        if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked)) {
+        if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked, m->class_name)) {
             return 0; /* what is parked goes on as soon as its destination can take it */
         }
         pass_want(q, id);

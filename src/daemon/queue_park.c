@@ -67,12 +67,13 @@ static bool key_read(const struct queue *q, struct slice key, uint32_t *ret_tran
     return false;
 }
 
-bool park_is_full(const struct queue *q, struct slice key)
+bool park_is_full(const struct queue *q, struct slice key, struct slice class_name)
 {
     uint32_t transport;
     struct slice dest;
 
-    return key_read(q, key, &transport, &dest) && sched_share_full(q->sched, transport, dest);
+    return key_read(q, key, &transport, &dest) &&
+           sched_class_share_full(q->sched, transport, dest, class_name);
 }
 
 bool park_is_known(const struct queue *q, struct slice key)
@@ -85,13 +86,18 @@ bool park_is_known(const struct queue *q, struct slice key)
            (sched_dest_get(q->sched, transport, dest, &info) && info.parked);
 }
 
-void park_tell(struct queue *q, struct slice key)
+void park_tell(struct queue *q, struct slice key, const struct slice *class_name)
 {
     uint32_t transport;
     struct slice dest;
 
-    if (key_read(q, key, &transport, &dest)) {
+    if (!key_read(q, key, &transport, &dest)) {
+        return;
+    }
+    if (class_name == NULL) {
         sched_parked(q->sched, clock_mono(), transport, dest);
+    } else {
+        sched_class_parked(q->sched, clock_mono(), transport, dest, *class_name);
     }
 }
 
@@ -109,11 +115,12 @@ void park_target_add(struct queue *q, struct park_target *t, const struct route 
     }
 }
 
-char *park_target_full(const struct queue *q, const struct park_target *t)
+char *park_target_full(const struct queue *q, const struct park_target *t, struct slice class_name)
 {
     struct slice dest = slice_string(t->dest);
 
-    return t->routes > 0 && !t->several && sched_share_full(q->sched, t->transport, dest)
+    return t->routes > 0 && !t->several &&
+                   sched_class_share_full(q->sched, t->transport, dest, class_name)
                ? park_key(q, t->transport, dest)
                : NULL;
 }
@@ -216,7 +223,7 @@ bool park_tell_some(struct queue *q)
         count = 0;
     }
     for (size_t i = 0; i < count; i++) {
-        park_tell(q, keys[i]);
+        park_tell(q, keys[i], NULL);
     }
     mem_free(q->parked_told);
     q->parked_told =

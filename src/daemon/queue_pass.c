@@ -367,7 +367,7 @@ static void submitted_parked(struct queue *q, const struct spool_message *m, str
 {
     char text[SPOOL_ID_TEXT_MAX];
 
-    park_tell(q, m->parked);
+    park_tell(q, m->parked, &m->class_name);
     q->next_due = wall_min(q->next_due, m->due);
     spool_id_print(id, text);
     log_info("%s: from=<%.*s>, nrcpt=%" PRIu32 " (waits on disk: %.*s holds its share of the "
@@ -419,7 +419,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
         hold_back(q->conf, &route);
         park_target_add(q, &target, &route);
     }
-    parked = park_target_full(q, &target);
+    parked = park_target_full(q, &target, message.class_name);
     if (parked != NULL) {
         claim = false;
         message.parked = slice_string(parked);
@@ -541,7 +541,7 @@ static char *stays_parked(struct queue *q, struct active_msg *m)
         }
         park_target_add(q, &target, &route);
     }
-    return park_target_full(q, &target);
+    return park_target_full(q, &target, slice_string(m->class_name));
 }
 
 /* It could not be read. */
@@ -581,7 +581,7 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
         end_at_once(q, id, NULL); /* nothing is tried any more */
         return false;
     }
-    if (m.parked.len > 0 && park_is_full(q, m.parked)) {
+    if (m.parked.len > 0 && park_is_full(q, m.parked, m.class_name)) {
         parked = mem_copy(m.parked.ptr, m.parked.len);
     } else {
         active = active_add(&q->active, &m, clock_mono(), clock_wall());
@@ -957,7 +957,8 @@ static int expire(struct queue *q, const struct spool_message *m)
 
 /* The message as it stands, with strings that outlast further calls. */
 static int read_message(struct queue *q, struct msg_id id, struct spool_message *m,
-                        char sender[ADDRESS_MAX + 1], char envid[DSN_ENVID_MAX * 3 + 1])
+                        char sender[ADDRESS_MAX + 1], char envid[DSN_ENVID_MAX * 3 + 1],
+                        char class_name[CLASS_NAME_MAX])
 {
     int rc = spool_read(q->spool, id, m);
 
@@ -965,9 +966,12 @@ static int read_message(struct queue *q, struct msg_id id, struct spool_message 
         CHECK(m->sender.len <= ADDRESS_MAX);
         CHECK(m->envid.len <= DSN_ENVID_MAX * 3);
         memcpy(sender, m->sender.ptr, m->sender.len);
+        CHECK(m->class_name.len <= CLASS_NAME_MAX);
         memcpy(envid, m->envid.ptr, m->envid.len);
+        memcpy(class_name, m->class_name.ptr, m->class_name.len);
         m->sender.ptr = sender;
         m->envid.ptr = envid;
+        m->class_name.ptr = class_name;
     }
     return rc;
 }
@@ -975,6 +979,7 @@ static int read_message(struct queue *q, struct msg_id id, struct spool_message 
 int pass_end(struct queue *q, const struct step *step)
 {
     char sender[ADDRESS_MAX + 1], envid[DSN_ENVID_MAX * 3 + 1], text[SPOOL_ID_TEXT_MAX];
+    char class_name[CLASS_NAME_MAX];
     const struct conf *conf = q->conf;
     struct msg_id id = step->id;
     enum pass_how how = step->how;
@@ -982,7 +987,7 @@ int pass_end(struct queue *q, const struct step *step)
     struct wall now = clock_wall(), due;
     int64_t age, lifetime;
     bool gone = false, expired = false;
-    int rc = read_message(q, id, &m, sender, envid);
+    int rc = read_message(q, id, &m, sender, envid, class_name);
 
     if (rc != 0) {
         return rc;
@@ -1023,7 +1028,7 @@ int pass_end(struct queue *q, const struct step *step)
         due = parked_until(q, &m);
         rc = spool_park(q->spool, id, slice_string(step->parked), due);
         if (rc == 0) {
-            park_tell(q, slice_string(step->parked));
+            park_tell(q, slice_string(step->parked), &m.class_name);
         }
     } else if (rc == 0) {
         due = wall_after(now, how == PASS_UNTRIED

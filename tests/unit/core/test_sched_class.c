@@ -350,6 +350,30 @@ static void classes_share_by_weight(void **state)
     office_free(o);
 }
 
+/* Bulk that fills its share of the active queue is parked; that is nothing to other mail. */
+static void each_class_has_a_share_of_its_own(void **state)
+{
+    struct sched_limits few = limits;
+    struct office *o = office_new(2, 0);
+
+    (void)state;
+    few.message_active_limit = 100;
+    few.destination_share = 100;
+    sched_set_limits(o->s, &few);
+    put_bulk(o, 1, 50, 1);
+    assert_true(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c1")));
+    assert_false(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
+    assert_false(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("")));
+    sched_class_parked(o->s, o->now, 0, SLICE("d0"), SLICE("c1"));
+    assert_false(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
+    put_bulk(o, 2, 25, 1);
+    assert_true(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
+    /* After a restart it is not known whose mail is parked. */
+    sched_parked(o->s, o->now, 0, SLICE("d1"));
+    assert_true(sched_class_share_full(o->s, 0, SLICE("d1"), SLICE("c2")));
+    office_free(o);
+}
+
 /* Nothing of a class stays when its mail has gone. */
 static void classes_go_with_their_mail(void **state)
 {
@@ -428,6 +452,8 @@ static void every_class_gets_its_share_of_the_transport(void **state)
 UNIT_MAIN(cmocka_unit_test(a_small_mail_passes_the_bulk_of_another_class),
           cmocka_unit_test(it_does_where_the_transport_is_the_bottleneck),
           cmocka_unit_test(it_does_where_there_are_two_bottlenecks),
-          cmocka_unit_test(classes_share_by_weight), cmocka_unit_test(classes_go_with_their_mail),
+          cmocka_unit_test(classes_share_by_weight),
+          cmocka_unit_test(each_class_has_a_share_of_its_own),
+          cmocka_unit_test(classes_go_with_their_mail),
           cmocka_unit_test(every_class_gets_its_share_of_a_destination),
           cmocka_unit_test(every_class_gets_its_share_of_the_transport))

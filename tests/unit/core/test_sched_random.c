@@ -327,17 +327,23 @@ static struct message new_message(struct world *w)
 
 /* Of which class a message is: with the reference one class or none, which must make no difference;
  * else of several, some of them the only one of their class. */
-static void open_real(struct world *w, uint64_t id, uint32_t total, bool single)
+static struct slice class_of(const struct world *w, uint64_t id, char room[32])
 {
     uint64_t class_number = w->r != NULL       ? w->seed % 2
                             : w->seed % 3 == 0 ? 0
                                                : id % (1 + w->seed % 40);
-    char name[32];
-    int len = snprintf(name, sizeof name, "class%llu", (unsigned long long)class_number);
+    int len = snprintf(room, 32, "class%llu", (unsigned long long)class_number);
 
-    sched_open_in_class(w->s, w->now, (struct sched_msg){id}, total, single,
-                        slice_of(name, class_number == 0 ? 0 : (size_t)len),
-                        class_number == 3 ? 1 + (uint32_t)(id % 9) : 1);
+    return slice_of(room, class_number == 0 ? 0 : (size_t)len);
+}
+
+static void open_real(struct world *w, uint64_t id, uint32_t total, bool single)
+{
+    char room[32];
+    struct slice class_name = class_of(w, id, room);
+
+    sched_open_in_class(w->s, w->now, (struct sched_msg){id}, total, single, class_name,
+                        slice_equal(class_name, SLICE("class3")) ? 1 + (uint32_t)(id % 9) : 1);
 }
 
 static void open_one(struct world *w)
@@ -589,14 +595,15 @@ static void wild_arrival(struct wild *x)
 {
     struct world *w = &x->w;
     struct message m = new_message(w), *slot;
-    char name[16];
+    char name[16], room[32];
     uint32_t transport, dest;
 
     if (left_for_one(x, &m, &transport, &dest)) {
         struct slice text = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", dest));
-        if (sched_share_full(w->s, transport, text)) {
+        struct slice class_name = class_of(w, m.id, room);
+        if (sched_class_share_full(w->s, transport, text, class_name)) {
             park(x, &m, &(struct ledger){0}, transport, dest);
-            sched_parked(w->s, w->now, transport, text);
+            sched_class_parked(w->s, w->now, transport, text, class_name);
             return;
         }
     }
