@@ -263,6 +263,15 @@ static void contest_new(struct dest *d)
     contest_refresh(d, &d->stripe);
 }
 
+bool stripe_share(const struct stripe *st, uint64_t *ret_weight, uint64_t *ret_all)
+{
+    const struct contest *c = st->dest->contest;
+
+    *ret_weight = weight_of(st->lane);
+    *ret_all = c != NULL ? c->turns.weight : *ret_weight;
+    return c != NULL && st->rival != NULL && c->turns.waiting > (st->rival->turn.waits ? 1 : 0);
+}
+
 static void contest_free(struct dest *d)
 {
     struct contest *c = d->contest;

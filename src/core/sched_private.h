@@ -541,6 +541,8 @@ struct stripe *stripe_need(struct dest *d, struct lane *l);
 void stripe_check(struct stripe *st);
 /* Its first peer began to wait; its last one no longer does. dest_refresh is to follow. */
 void stripe_waits(struct stripe *st, bool waits);
+/* Do other lanes wait for its destination, too? What its turns weigh, and all of them. */
+bool stripe_share(const struct stripe *st, uint64_t *ret_weight, uint64_t *ret_all);
 /* A delivery of it begins; likewise. */
 void stripe_took(struct stripe *st);
 

@@ -88,10 +88,14 @@ static void dest_gates(const struct dest *d, struct sched_wait *w)
 
 static void describe_waiting(const struct peer *p, struct sched_wait *w)
 {
-    uint64_t before = tree_sum_before(&p->node);
+    uint64_t before = tree_sum_before(&p->node), weight, all;
 
     transport_gates(peer_dest(p)->transport, w);
     dest_gates(peer_dest(p), w);
+    if (stripe_share(p->stripe, &weight, &all)) {
+        gate(w, (struct sched_gate){
+                    .type = SCHED_GATE_CLASS, .closed = true, .value = weight, .limit = all});
+    }
     gate(w, (struct sched_gate){.type = SCHED_GATE_BEHIND,
                                 .closed = before > 0,
                                 .value = before,

@@ -337,6 +337,8 @@ enum sched_gate_type {
     SCHED_GATE_WINDOW,          /* value of limit */
     SCHED_GATE_FAILING,         /* of a failing destination: all that fail have value of limit
                                    deliveries at once */
+    SCHED_GATE_CLASS,           /* other classes wait for the destination, too: this one has the
+                                   weight value of limit in all */
     SCHED_GATE_BEHIND,          /* behind `value` entries of jobs before it for this destination */
 };
 struct sched_gate {

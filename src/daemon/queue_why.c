@@ -268,6 +268,21 @@ static json_t *failing(struct place *p, const struct sched_gate *g)
     return gate;
 }
 
+static json_t *class_turn(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("class", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text",
+             "mail of other classes waits for %s, too; of each %" PRIu64
+             " deliveries its class gets %" PRIu64,
+             buf_cstr(&p->name), g->limit, g->value);
+    gate_say(gate, "advice",
+             "Nothing has to be done: the classes take turns. A larger weight= in the clause "
+             "class/NAME gives it more of them");
+    return gate;
+}
+
 static json_t *behind(struct place *p, const struct sched_gate *g)
 {
     json_t *gate = gate_begin("behind", g);
@@ -351,6 +366,8 @@ static json_t *gate_json(const struct queue *q, struct place *p, const struct sc
         return window(q, p, g);
     case SCHED_GATE_FAILING:
         return failing(p, g);
+    case SCHED_GATE_CLASS:
+        return class_turn(p, g);
     case SCHED_GATE_BEHIND:
         return behind(p, g);
     }
@@ -396,30 +413,35 @@ static void add_room_gate(const struct queue *q, json_t *gates)
 
 /* ---- estimates ------------------------------------------------------------------------------ */
 
-static bool closed(const struct sched_wait *w, enum sched_gate_type type)
+static const struct sched_gate *find_gate(const struct sched_wait *w, enum sched_gate_type type)
 {
     for (size_t i = 0; i < w->gate_count; i++) {
         if (w->gates[i].type == type) {
-            return w->gates[i].closed;
+            return &w->gates[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool closed(const struct sched_wait *w, enum sched_gate_type type)
+{
+    const struct sched_gate *g = find_gate(w, type);
+
+    return g != NULL && g->closed;
 }
 
 static uint64_t ahead(const struct sched_wait *w)
 {
-    for (size_t i = 0; i < w->gate_count; i++) {
-        if (w->gates[i].type == SCHED_GATE_BEHIND) {
-            return w->gates[i].value;
-        }
-    }
-    return 0;
+    const struct sched_gate *g = find_gate(w, SCHED_GATE_BEHIND);
+
+    return g != NULL ? g->value : 0;
 }
 
-/* How long until the entry that has `before` others of its destination before it starts, at the
- * pace of the destination; the words say which. Negative: nothing is known. */
-static double line_seconds(struct place *p, uint64_t before, struct buf *words)
+/* How long until an entry with these gates starts, at the pace of the destination; the words say
+ * which. Negative: nothing is known. */
+static double line_seconds(struct place *p, const struct sched_wait *w, struct buf *words)
 {
+    const struct sched_gate *turns = find_gate(w, SCHED_GATE_CLASS);
     double per_second = p->in_memory ? p->info.per_second : 0;
 
     if (per_second <= 0 && p->in_memory && p->info.mean_us > 0) {
@@ -434,7 +456,12 @@ static double line_seconds(struct place *p, uint64_t before, struct buf *words)
                    "%s goes on taking %.3g deliveries a second, as in the last minutes, and "
                    "nothing overtakes",
                    buf_cstr(&p->name), per_second);
-    return (double)(before + 1) / per_second;
+    if (turns != NULL) {
+        (void)buf_addf(words, ", of which its class gets %" PRIu64 " of %" PRIu64, turns->value,
+                       turns->limit);
+        per_second *= (double)turns->value / (double)turns->limit;
+    }
+    return (double)(ahead(w) + 1) / per_second;
 }
 
 /* When will it be tried, and on what does that rest? `earliest` is 0 when no gate names a time. */
@@ -452,7 +479,7 @@ static void estimate(struct place *p, const struct sched_wait *w, struct wall ea
     }
     if (closed(w, SCHED_GATE_WINDOW) || closed(w, SCHED_GATE_TRANSPORT_LIMIT) || ahead(w) > 0) {
         (void)buf_add_string(&words, buf_len(&words) > 0 ? ", and " : "");
-        wait = line_seconds(p, ahead(w), &words);
+        wait = line_seconds(p, w, &words);
     }
     if (buf_len(&words) == 0) {
         (void)buf_add_string(&words, "nothing holds it: it is about to start");

@@ -147,6 +147,16 @@ class Why(sluice.TestCase):
         self.assertIn("smtp_destination_concurrency_limit (%s:" % d.config, group["advice"])
         self.waits_at(d, ids[0], "delivering", "is being tried now, by process deliver 0")
 
+    def test_class(self):
+        site = self.held_up()
+        d = self.daemon(relayhost=site.nexthop, smtp_destination_concurrency_limit="1", default_class="sender",
+                        smtp_initial_destination_concurrency="1", extra="class/a@example.org weight=3\n")
+        for i in range(3):
+            d.send("news@example.org", ["b@example.net"])
+        one = d.send("a@example.org", ["b@example.net"])
+        group = self.waits_at(d, one, "window", "of each 4 deliveries its class gets 3")
+        self.assertTrue({g["gate"]: g["closed"] for g in group["gates"]}["class"])
+
     def test_destination_dead(self):
         nexthop = "[127.0.0.1]:%d" % sluice.free_port()
         d = self.daemon(relayhost=nexthop, smtp_initial_destination_concurrency="1", minimal_backoff_time="300s")

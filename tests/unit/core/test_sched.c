@@ -615,6 +615,34 @@ static void closed_gates_say_since_when_and_until_when(void **state)
     bench_end(&b);
 }
 
+static void why_tells_of_the_turns_of_classes(void **state)
+{
+    struct sched_transport_policy policy = bench_policy();
+    struct sched_limits limits = bench_limits();
+    const struct sched_gate *gates;
+    struct bench b;
+
+    (void)state;
+    policy.window.initial = policy.window.max = 1;
+    bench_start(&b, &limits, &policy);
+    open_msg(&b, 1, "a");
+    open_msg(&b, 2, "a");
+    for (uint64_t i = 3; i <= 4; i++) {
+        b.texts[i] = "a";
+        sched_open_in_class(b.s, b.now, (struct sched_msg){i}, 1, false, SLICE("resets"), 3);
+    }
+    DECIDES(&b, "m3:a(1)");
+    gates = why(&b, 4, 0)->gates;
+    assert_int_equal(gates[6].type, SCHED_GATE_CLASS);
+    assert_true(gates[6].closed);
+    assert_int_equal(gates[6].value, 3);
+    assert_int_equal(gates[6].limit, 4);
+    assert_int_equal(gates[7].type, SCHED_GATE_BEHIND);
+    assert_false(gates[7].closed); /* the other message is of another class */
+    assert_int_equal(why(&b, 2, 0)->gates[6].value, 1);
+    bench_end(&b);
+}
+
 static void the_pace_of_a_destination_is_known(void **state)
 {
     struct sched_transport_policy policy = bench_policy();
@@ -715,6 +743,7 @@ UNIT_MAIN(cmocka_unit_test(recipients_are_grouped_by_destination),
           cmocka_unit_test(why_names_the_gate_that_binds),
           cmocka_unit_test(why_groups_recipients_by_destination_and_what_is_under_way),
           cmocka_unit_test(closed_gates_say_since_when_and_until_when),
+          cmocka_unit_test(why_tells_of_the_turns_of_classes),
           cmocka_unit_test(the_pace_of_a_destination_is_known),
           cmocka_unit_test(all_destinations_can_be_listed),
           cmocka_unit_test(a_destination_can_have_a_policy_of_its_own))
