@@ -1590,6 +1590,34 @@ static void mail_of_a_dead_destination_comes_back_when_it_is_well(void **state)
     assert_int_equal(messages(), 1);
 }
 
+/* What was deferred or parked together is spread by a tenth of its wait. */
+static void a_backlog_does_not_come_back_as_one_wave(void **state)
+{
+    double first[2] = {1e9, 1e9}, last[2] = {0, 0};
+    char conf[400];
+
+    (void)state;
+    (void)snprintf(conf, sizeof conf, "%sretry_jitter = 10\n", narrow);
+    start_again_with(conf);
+    submit_many("full.test", 40);
+    for (size_t i = 0; i < 20; i++) {
+        deferred(i);
+    }
+    for (size_t i = 0; i < 40; i++) {
+        double wait = wait_of(site.done_ids[i]);
+        size_t parked = i / 20;
+
+        if (strcmp(state_of(site.done_ids[i]), "active") == 0) {
+            continue;
+        }
+        assert_true(wait > 265 && wait < 335);
+        first[parked] = wait < first[parked] ? wait : first[parked];
+        last[parked] = wait > last[parked] ? wait : last[parked];
+    }
+    assert_true(last[0] - first[0] > 5);
+    assert_true(last[1] - first[1] > 5);
+}
+
 static void what_is_parked_can_be_held_removed_and_requeued(void **state)
 {
     (void)state;
@@ -2005,5 +2033,6 @@ UNIT_MAIN(
     QUEUE_TEST(what_is_parked_is_known_after_a_restart),
     QUEUE_TEST(what_is_parked_too_long_is_told_of_and_returned),
     QUEUE_TEST(mail_of_a_dead_destination_comes_back_when_it_is_well),
+    QUEUE_TEST(a_backlog_does_not_come_back_as_one_wave),
     QUEUE_TEST(what_is_parked_can_be_held_removed_and_requeued),
     QUEUE_TEST(a_reload_frees_parked_mail_from_its_old_route))
