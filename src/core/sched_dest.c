@@ -43,7 +43,12 @@ static bool waiting_less(const struct tree_node *a, const struct tree_node *b)
     return order_before(&PEER_OF(a)->job->place, &PEER_OF(b)->job->place);
 }
 
-static const struct tree_type waiting_type = {waiting_less, NULL};
+static uint32_t waiting_weight(const struct tree_node *n)
+{
+    return PEER_OF(n)->waiting_count;
+}
+
+const struct tree_type waiting_type = {.less = waiting_less, .weight = waiting_weight};
 
 /* 0 for peers that the cycle of their job reaches before its start comes again, else 1. */
 static int lap(const struct peer *p)
@@ -165,7 +170,6 @@ static void stripe_set_first(struct stripe *st, struct tree_node *node)
 /* Refresh the destination after this. */
 static void stripe_add(struct stripe *st, struct peer *p, uint32_t priority)
 {
-    p->node.summary = p->waiting_count;
     tree_add(&waiting_type, &st->waiting, &p->node, priority);
     if (st->first == NULL || waiting_less(&p->node, &st->first->node)) {
         stripe_set_first(st, &p->node);
@@ -623,7 +627,7 @@ static void peer_waiting_add(struct peer *p, int change)
         p->since = t->sched->serial;
         stripe_add(st, p, (uint32_t)rng_next(&t->sched->rng));
     } else {
-        tree_weight_changed(&p->node, change);
+        tree_changed(&waiting_type, &p->node);
     }
     if (before != (st->waiting != NULL)) {
         stripe_waits(st, !before);

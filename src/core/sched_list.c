@@ -60,7 +60,7 @@ static bool make_stale(struct tree_node *n)
     return true;
 }
 
-static const struct tree_type list_type = {place_less, make_stale};
+static const struct tree_type list_type = {.less = place_less, .update = make_stale};
 
 static double score(const struct job *j, int64_t now_s)
 {

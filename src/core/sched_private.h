@@ -565,6 +565,9 @@ void lanes_audit(const struct transport *t);
 
 /* ---- sched_dest.c */
 
+/* Of stripe.waiting: peers by place of their job, weighing their waiting entries. */
+extern const struct tree_type waiting_type;
+
 /* Order of struct lane.ready: by place of the first peer's job, then by that job's rotation. */
 bool stripe_less(const struct heap_node *a, const struct heap_node *b);
 

@@ -88,7 +88,7 @@ static void dest_gates(const struct dest *d, struct sched_wait *w)
 
 static void describe_waiting(const struct peer *p, struct sched_wait *w)
 {
-    uint64_t before = tree_sum_before(&p->node), weight, all;
+    uint64_t before = tree_sum_before(&waiting_type, &p->node), weight, all;
 
     transport_gates(peer_dest(p)->transport, w);
     dest_gates(peer_dest(p), w);

@@ -4,19 +4,64 @@
 
 #include "check.h"
 
+/* ---- summaries ------------------------------------------------------------------------------ */
+
 void tree_changed(const struct tree_type *type, struct tree_node *node)
 {
-    while (node != NULL && type->update(node)) {
-        node = node->parent;
+    if (type->update != NULL) {
+        while (node != NULL && type->update(node)) {
+            node = node->parent;
+        }
+    } else {
+        for (; node != NULL && node->summary != TREE_STALE; node = node->parent) {
+            node->summary = TREE_STALE;
+        }
     }
 }
 
-void tree_weight_changed(struct tree_node *node, int64_t change)
+static uint32_t sum_below(const struct tree_node *node)
 {
-    for (; node != NULL; node = node->parent) {
-        node->summary = (uint32_t)(node->summary + change);
+    return node != NULL ? node->summary : 0;
+}
+
+/* The node has other children: add up what is at hand. */
+static void children_changed(const struct tree_type *type, struct tree_node *node)
+{
+    uint32_t left = sum_below(node->left), right = sum_below(node->right);
+
+    if (type->update != NULL) {
+        (void)type->update(node); /* those above are told by the caller */
+    } else if (left == TREE_STALE || right == TREE_STALE) {
+        node->summary = TREE_STALE;
+    } else {
+        node->summary = left + type->weight(node) + right;
     }
 }
+
+static uint32_t sum(const struct tree_type *type, struct tree_node *node)
+{
+    if (node == NULL) {
+        return 0;
+    }
+    if (node->summary == TREE_STALE) {
+        node->summary = sum(type, node->left) + type->weight(node) + sum(type, node->right);
+    }
+    return node->summary;
+}
+
+uint64_t tree_sum_before(const struct tree_type *type, const struct tree_node *node)
+{
+    uint64_t before = sum(type, node->left);
+
+    for (; node->parent != NULL; node = node->parent) {
+        if (node->parent->right == node) {
+            before += sum(type, node->parent->left) + type->weight(node->parent);
+        }
+    }
+    return before;
+}
+
+/* ---- structure ------------------------------------------------------------------------------ */
 
 static void adopt(struct tree_node *parent, struct tree_node **child, struct tree_node *node)
 {
@@ -34,29 +79,17 @@ static struct tree_node **holder(struct tree_node **root, struct tree_node *node
     return parent == NULL ? root : parent->left == node ? &parent->left : &parent->right;
 }
 
-static uint32_t sum(const struct tree_node *node)
-{
-    return node != NULL ? node->summary : 0;
-}
-
 /* The node changes places with its parent. */
-static void rotate_up(const struct tree_type *type, struct tree_node **root, struct tree_node *node)
+static void rotate_up(struct tree_node **root, struct tree_node *node)
 {
     struct tree_node *parent = node->parent;
-    struct tree_node *moved = parent->left == node ? node->right : node->left;
 
-    if (type->update == NULL) {
-        uint32_t all = parent->summary;
-
-        parent->summary = all - node->summary + sum(moved);
-        node->summary = all;
-    }
     adopt(parent->parent, holder(root, parent), node);
     if (parent->left == node) {
-        adopt(parent, &parent->left, moved);
+        adopt(parent, &parent->left, node->right);
         adopt(node, &node->right, parent);
     } else {
-        adopt(parent, &parent->right, moved);
+        adopt(parent, &parent->right, node->left);
         adopt(node, &node->left, parent);
     }
 }
@@ -64,21 +97,14 @@ static void rotate_up(const struct tree_type *type, struct tree_node **root, str
 /* The node was hung in as a leaf. */
 static void settle(const struct tree_type *type, struct tree_node **root, struct tree_node *node)
 {
-    if (type->update == NULL) {
-        tree_weight_changed(node->parent, node->summary);
-    }
     while (node->parent != NULL && node->priority > node->parent->priority) {
         struct tree_node *parent = node->parent;
 
-        rotate_up(type, root, node);
-        if (type->update != NULL) {
-            (void)type->update(parent); /* all above are told below */
-        }
+        rotate_up(root, node);
+        children_changed(type, parent);
     }
-    if (type->update != NULL) {
-        (void)type->update(node); /* new here, so those above have changed whatever it says */
-        tree_changed(type, node->parent);
-    }
+    children_changed(type, node);
+    tree_changed(type, node->parent);
 }
 
 void tree_add_after(const struct tree_type *type, struct tree_node **root, struct tree_node *where,
@@ -123,21 +149,13 @@ void tree_remove(const struct tree_type *type, struct tree_node **root, struct t
 
     CHECK(*holder(root, node) == node);
     while (node->left != NULL && node->right != NULL) {
-        rotate_up(type, root,
-                  node->left->priority >= node->right->priority ? node->left : node->right);
-    }
-    if (type->update == NULL) {
-        tree_weight_changed(node->parent,
-                            (int64_t)sum(node->left) + sum(node->right) - node->summary);
+        rotate_up(root, node->left->priority >= node->right->priority ? node->left : node->right);
     }
     adopt(node->parent, holder(root, node), node->left != NULL ? node->left : node->right);
-    if (type->update != NULL) {
-        /* What was rotated above it has other children, whatever is said further down. */
-        for (struct tree_node *n = node->parent; n != above; n = n->parent) {
-            (void)type->update(n);
-        }
-        tree_changed(type, above);
+    for (struct tree_node *n = node->parent; n != above; n = n->parent) {
+        children_changed(type, n); /* they were rotated above it */
     }
+    tree_changed(type, above);
     node->left = node->right = node->parent = NULL;
 }
 
@@ -168,18 +186,6 @@ struct tree_node *tree_next(const struct tree_node *node)
     return node->parent;
 }
 
-uint64_t tree_sum_before(const struct tree_node *node)
-{
-    uint64_t sum = node->left != NULL ? node->left->summary : 0;
-
-    for (; node->parent != NULL; node = node->parent) {
-        if (node->parent->right == node) {
-            sum += node->parent->summary - node->summary;
-        }
-    }
-    return sum;
-}
-
 static uint64_t audit(const struct tree_type *type, const struct tree_node *node,
                       const struct tree_node *parent)
 {
@@ -190,6 +196,11 @@ static uint64_t audit(const struct tree_type *type, const struct tree_node *node
     CHECK(parent == NULL || node->priority <= parent->priority);
     CHECK(node->left == NULL || type->less(node->left, node));
     CHECK(node->right == NULL || type->less(node, node->right));
+    if (type->weight != NULL && node->summary != TREE_STALE) {
+        CHECK(sum_below(node->left) != TREE_STALE);
+        CHECK(sum_below(node->right) != TREE_STALE);
+        CHECK(node->summary == sum_below(node->left) + type->weight(node) + sum_below(node->right));
+    }
     return audit(type, node->left, node) + 1 + audit(type, node->right, node);
 }
 

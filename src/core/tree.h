@@ -7,8 +7,10 @@
  * is found without comparing along the way, too.
  *
  * A node may keep a summary of its subtree, of one of two kinds. Sums (of the weights of the nodes)
- * are kept here. Anything else is its owner's: `update` is called upwards from whatever has
- * changed, until it says that nothing changed here.
+ * are kept here: a node below which something has come or gone is marked until somebody asks, so a
+ * queue that is filled at one end and emptied at the other pays nothing for them, and an answer
+ * costs O(log n) and what was marked elsewhere since the last. Anything else is its owner's:
+ * `update` is called upwards from whatever has changed, until it says that nothing changed here.
  *
  * A tree is its root pointer, NULL when empty; the nodes are the owner's.
  */
@@ -21,16 +23,18 @@
 struct tree_node {
     struct tree_node *left, *right, *parent;
     uint32_t priority;
-    uint32_t summary; /* of the subtree */
+    uint32_t summary; /* of the subtree; TREE_STALE: a sum that has to be added up again */
 };
+
+#define TREE_STALE UINT32_MAX
 
 struct tree_type {
     bool (*less)(const struct tree_node *a, const struct tree_node *b); /* a total order */
-    bool (*update)(struct tree_node *node); /* true when the summary is another; NULL: sums */
+    bool (*update)(struct tree_node *node); /* true when the summary is another; or NULL: */
+    uint32_t (*weight)(const struct tree_node *node); /* summaries are sums, below TREE_STALE */
 };
 
-/* Insert a node whose key is not in the tree; `priority` is a random number. Where summaries are
- * sums, node->summary is its weight. */
+/* Insert a node whose key is not in the tree; `priority` is a random number. */
 void tree_add(const struct tree_type *type, struct tree_node **root, struct tree_node *node,
               uint32_t priority);
 
@@ -41,9 +45,8 @@ void tree_add_after(const struct tree_type *type, struct tree_node **root, struc
 /* Take out a node that is in this tree. */
 void tree_remove(const struct tree_type *type, struct tree_node **root, struct tree_node *node);
 
-/* What the node's summary is made of has changed, or by how much its weight has. */
+/* What the node's summary is made of has changed: its weight, for one. */
 void tree_changed(const struct tree_type *type, struct tree_node *node);
-void tree_weight_changed(struct tree_node *node, int64_t change);
 
 /* The least or greatest node, or NULL. */
 struct tree_node *tree_first(struct tree_node *root);
@@ -52,10 +55,10 @@ struct tree_node *tree_last(struct tree_node *root);
 /* The node behind, or NULL. */
 struct tree_node *tree_next(const struct tree_node *node);
 
-/* Where summaries are sums: the sum over all nodes before this one. O(log n). */
-uint64_t tree_sum_before(const struct tree_node *node);
+/* The sum of the weights of all nodes before this one. */
+uint64_t tree_sum_before(const struct tree_type *type, const struct tree_node *node);
 
-/* Abort unless order, priorities and links hold; the number of nodes. Linear. */
+/* Abort unless order, priorities, links and sums hold; the number of nodes. Linear. */
 uint64_t tree_audit(const struct tree_type *type, const struct tree_node *root);
 
 #endif
