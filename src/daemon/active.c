@@ -33,6 +33,46 @@ struct active_msg *active_find(struct active *a, struct msg_id id)
     return m;
 }
 
+/* `name` may lack a pointer when it is empty. */
+static struct active_class *class_find(const struct active *a, struct slice name)
+{
+    struct active_class *c;
+    const char *key = name.len > 0 ? name.ptr : "";
+
+    HASH_FIND(hh, a->classes, key, name.len, c);
+    return c;
+}
+
+static struct active_class *class_add(struct active *a, struct slice name)
+{
+    struct active_class *c = class_find(a, name);
+
+    if (c == NULL) {
+        c = mem_new(sizeof *c + name.len + 1);
+        if (name.len > 0) {
+            memcpy(c->name, name.ptr, name.len);
+        }
+        HASH_ADD_KEYPTR(hh, a->classes, c->name, name.len, c);
+    }
+    c->count++;
+    return c;
+}
+
+static void class_remove(struct active *a, struct active_class *c)
+{
+    if (--c->count == 0) {
+        HASH_DEL(a->classes, c);
+        mem_free(c);
+    }
+}
+
+size_t active_class_count(const struct active *a, struct slice class_name)
+{
+    const struct active_class *c = class_find(a, class_name);
+
+    return c != NULL ? c->count : 0;
+}
+
 struct active_msg *active_add(struct active *a, const struct spool_message *from, struct mono now,
                               struct wall wall_now)
 {
@@ -43,8 +83,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     spool_id_print(from->id, m->id_text);
     m->sender = mem_copy(from->sender.ptr, from->sender.len);
     m->envid = mem_copy(from->envid.ptr, from->envid.len);
-    m->class_name =
-        from->class_name.len > 0 ? mem_copy(from->class_name.ptr, from->class_name.len) : NULL;
+    m->its_class = class_add(a, from->class_name);
     m->flags = from->flags;
     m->arrived = from->arrived;
     m->activated = now;
@@ -71,7 +110,7 @@ void active_remove(struct active *a, struct active_msg *m)
     mem_free(m->rcpts);
     mem_free(m->sender);
     mem_free(m->envid);
-    mem_free(m->class_name);
+    class_remove(a, m->its_class);
     mem_free(m);
 }
 

@@ -39,9 +39,9 @@ struct active_rcpt {
 struct active_msg {
     struct msg_id id;
     char id_text[SPOOL_ID_TEXT_MAX];
-    char *sender;     /* owned */
-    char *envid;      /* owned */
-    char *class_name; /* owned; NULL: none */
+    char *sender; /* owned */
+    char *envid;  /* owned */
+    struct active_class *its_class;
     unsigned flags;
     struct wall arrived;
     struct mono activated; /* for delays=a/b */
@@ -84,9 +84,17 @@ struct flight {
     UT_hash_handle hh;
 };
 
+/* Messages of a class. */
+struct active_class {
+    UT_hash_handle hh;
+    size_t count;
+    char name[];
+};
+
 struct active {
     struct active_msg *msgs;
     struct flight *flights;
+    struct active_class *classes; /* those that have some; without a class is a class, too */
     size_t content_bytes;
     size_t inline_bytes;
 };
@@ -99,6 +107,9 @@ struct active_msg *active_find(struct active *a, struct msg_id id);
 /* A message enters. `m` is copied. CHECKs that it is not here. */
 struct active_msg *active_add(struct active *a, const struct spool_message *m, struct mono now,
                               struct wall wall_now);
+
+/* How many are here of this class (empty: without one). */
+size_t active_class_count(const struct active *a, struct slice class_name);
 
 /* It leaves; no flight of it may be left. */
 void active_remove(struct active *a, struct active_msg *m);

@@ -43,6 +43,22 @@ struct slice class_of_listener(const struct conf *conf, const char *url, char ro
     return name;
 }
 
+bool classes_are_used(const struct conf *conf)
+{
+    struct slice given;
+    const char *url;
+
+    if (conf->class_header[0] != '\0' || conf->default_class != CONF_DEFAULT_CLASS_NONE) {
+        return true;
+    }
+    for (size_t at = 0; listen_next(&conf->listen, &at, &url, &given);) {
+        if (given.len > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct slice class_by_default(const struct conf *conf, struct slice sender,
                               char room[CLASS_NAME_MAX])
 {

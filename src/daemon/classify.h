@@ -25,6 +25,9 @@ struct slice class_of_header(const struct conf *conf, struct slice content, cons
 /* The class of the listener `url`; likewise. */
 struct slice class_of_listener(const struct conf *conf, const char *url, char room[CLASS_NAME_MAX]);
 
+/* May mail have a class at all? */
+bool classes_are_used(const struct conf *conf);
+
 /* The class of mail from `sender` that has none; likewise. */
 struct slice class_by_default(const struct conf *conf, struct slice sender,
                               char room[CLASS_NAME_MAX]);

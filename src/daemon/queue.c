@@ -1248,6 +1248,11 @@ static void pull_decisions(struct queue *q)
     }
 }
 
+static bool has_place(const struct queue *q)
+{
+    return sched_has_room(q->sched) && pass_has_place(q);
+}
+
 /* Bring messages from the spool into memory, new and deferred mail in turn. True when there may be
  * more right now. */
 static bool import(struct queue *q)
@@ -1258,7 +1263,7 @@ static bool import(struct queue *q)
     if (!STAILQ_EMPTY(&q->redo) || q->role->stopping || clock_wall().us < q->next_due.us) {
         return false;
     }
-    while (imports < QUEUE_IMPORTS_PER_TURN && idle < 2 && sched_has_room(q->sched)) {
+    while (imports < QUEUE_IMPORTS_PER_TURN && idle < 2 && has_place(q)) {
         unsigned which = q->import_deferred ? 1 : 0;
         struct msg_id id;
         size_t count = 0;
@@ -1285,7 +1290,7 @@ static bool import(struct queue *q)
         }
     }
     if (idle < 2) {
-        if (!sched_has_room(q->sched)) {
+        if (!has_place(q)) {
             q->import_deferred = false; /* the next free place goes to new mail */
             if (mono_reached(q->next_full_warning, clock_mono())) {
                 log_warning("qmgr_message_active_limit: %" PRId64

@@ -225,6 +225,9 @@ int pass_end(struct queue *q, const struct step *step);
  * be opened any more it goes back to disk: false. */
 bool pass_open(struct queue *q, struct active_msg *m, bool admitted);
 
+/* Is there a place in memory for any message? Others may be reserved. */
+bool pass_has_place(const struct queue *q);
+
 /* Take over a submission. 0, or a negative errno. *ret_msg is set when it is to be opened. */
 int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
                 struct active_msg **ret_msg);

@@ -268,23 +268,19 @@ bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
     log_info("%s: from=<%s>, size=%" PRIu64 ", nrcpt=%" PRIu32 " (queue active)", m->id_text,
              m->sender, m->size, m->undone);
     sched_open_in_class(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false,
-                        slice_string(m->class_name),
-                        class_weight(q->conf, slice_string(m->class_name)));
+                        slice_string(m->its_class->name),
+                        class_weight(q->conf, slice_string(m->its_class->name)));
     return true;
 }
 
 void pass_classes_reload(struct queue *q)
 {
-    struct active_msg *m, *next;
+    const struct active_class *c;
 
-    sched_class_weight(q->sched, slice_of("", 0), class_weight(q->conf, slice_of("", 0)));
-    HASH_ITER(hh, q->active.msgs, m, next)
-    {
-        struct slice name = slice_string(m->class_name);
+    for (c = q->active.classes; c != NULL; c = c->hh.next) {
+        struct slice name = slice_string(c->name);
 
-        if (name.len > 0) {
-            sched_class_weight(q->sched, name, class_weight(q->conf, name));
-        }
+        sched_class_weight(q->sched, name, class_weight(q->conf, name));
     }
 }
 
@@ -375,6 +371,32 @@ static void submitted_parked(struct queue *q, const struct spool_message *m, str
              text, SLICE_ARGS(m->sender), rcpts, SLICE_ARGS(m->parked));
 }
 
+/* Where there are classes a part of the active queue is for new mail of those with little mail in
+ * memory: a bulk that fills the rest keeps nobody else out. */
+#define RESERVED_PART 16
+#define LITTLE_PART   8
+
+static uint64_t reserved_places(const struct queue *q)
+{
+    return classes_are_used(q->conf) ? (uint64_t)q->conf->qmgr_message_active_limit / RESERVED_PART
+                                     : 0;
+}
+
+static bool has_reserved_place(const struct queue *q, struct slice class_name)
+{
+    uint64_t reserved = reserved_places(q);
+
+    return reserved > 0 &&
+           HASH_COUNT(q->active.msgs) < (uint64_t)q->conf->qmgr_message_active_limit &&
+           active_class_count(&q->active, class_name) <= reserved / LITTLE_PART;
+}
+
+bool pass_has_place(const struct queue *q)
+{
+    return HASH_COUNT(q->active.msgs) + reserved_places(q) <
+           (uint64_t)q->conf->qmgr_message_active_limit;
+}
+
 int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg_id *ret_id,
                 struct active_msg **ret_msg)
 {
@@ -388,8 +410,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
                                     .class_name = m->class_name};
     struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
     /* Others that wait for their commit are not in the scheduler yet, but here. */
-    bool claim = HASH_COUNT(q->active.msgs) < (uint64_t)q->conf->qmgr_message_active_limit &&
-                 !q->incoming_waits && STAILQ_EMPTY(&q->redo);
+    bool claim;
     struct park_target target = {.routes = 0};
     struct spool_rcpt *rcpts;
     struct route route;
@@ -400,6 +421,9 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     if (message.class_name.len == 0) {
         message.class_name = class_by_default(q->conf, m->sender, class_room);
     }
+    claim = STAILQ_EMPTY(&q->redo) &&
+            (q->incoming_waits ? has_reserved_place(q, message.class_name)
+                               : pass_has_place(q) || has_reserved_place(q, message.class_name));
     if ((fd < 0) != (m->fd_size == 0) ||
         (q->conf->message_size_limit > 0 &&
          m->content.len + m->fd_size > (uint64_t)q->conf->message_size_limit + WIRE_TRACE_MAX)) {
@@ -541,7 +565,7 @@ static char *stays_parked(struct queue *q, struct active_msg *m)
         }
         park_target_add(q, &target, &route);
     }
-    return park_target_full(q, &target, slice_string(m->class_name));
+    return park_target_full(q, &target, slice_string(m->its_class->name));
 }
 
 /* It could not be read. */

@@ -1436,6 +1436,29 @@ static void beyond_the_active_limit_mail_waits_on_disk_in_order(void **state)
     assert_int_equal(messages(), 0);
 }
 
+/* One of 32 places is for a class with less mail in memory than the others have. */
+static void bulk_that_fills_the_active_queue_keeps_no_other_class_out(void **state)
+{
+    (void)state;
+    start_again_with("qmgr_message_active_limit = 32\nqmgr_message_recipient_limit = 32\n"
+                     "default_class = sender\n");
+    for (int i = 0; i < 60; i++) {
+        char rcpt[40];
+
+        (void)snprintf(rcpt, sizeof rcpt, "u%d@there%d.test", i, i);
+        put("bulk@from.test", rcpt);
+    }
+    settle();
+    assert_int_equal(site.count, 30);
+    submit("reset@from.test", "b@there.test");
+    assert_int_equal(site.count, 31);
+    check_address(30, 0, "b@there.test");
+    for (size_t i = 0; i < 61; i++) {
+        sent(i);
+    }
+    assert_int_equal(messages(), 0);
+}
+
 static void new_and_deferred_mail_take_turns(void **state)
 {
     size_t old = 0;
@@ -2020,6 +2043,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_descriptor_that_is_shorter_than_promised_is_refused),
     QUEUE_TEST(a_list_of_10000_is_read_in_portions), QUEUE_TEST(a_long_listing_is_cut_not_fatal),
     QUEUE_TEST(beyond_the_active_limit_mail_waits_on_disk_in_order),
+    QUEUE_TEST(bulk_that_fills_the_active_queue_keeps_no_other_class_out),
     QUEUE_TEST(new_and_deferred_mail_take_turns), QUEUE_TEST(a_reload_moves_mail_to_its_new_route),
     QUEUE_TEST(a_reload_keeps_the_next_hop_as_it_was_written),
     QUEUE_TEST(deferred_transports_wait_until_they_are_asked_for),
