@@ -118,8 +118,49 @@ static void respond_content(struct evhttp_request *request, struct slice bytes, 
     evbuffer_free(out);
 }
 
-/* Prometheus' text form. A fixed set of names without labels but for the state, so that no mail can
- * make it grow. */
+/* A label's value. */
+static void add_label(struct buf *text, const char *value)
+{
+    for (; *value != '\0'; value++) {
+        if (*value == '"' || *value == '\\') {
+            (void)buf_add_byte(text, '\\'); /* all of it fits */
+        }
+        (void)buf_add_byte(text, *value == '\n' ? ' ' : *value);
+    }
+}
+
+/* The busiest destinations by name, of which the queue process tells so many at most. */
+static void add_destinations(struct buf *text, const json_t *busiest)
+{
+    static const struct {
+        const char *member, *help;
+    } rows[] = {
+        {"window", "Deliveries at once that the destination may get."},
+        {"busy", "Deliveries under way."},
+        {"waiting", "Deliveries that wait in memory."},
+    };
+    const json_t *site;
+    size_t j;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        (void)buf_addf(text,
+                       "# HELP sluice_destination_%s %s Of the busiest destinations.\n"
+                       "# TYPE sluice_destination_%s gauge\n",
+                       rows[i].member, rows[i].help, rows[i].member);
+        json_array_foreach((json_t *)(uintptr_t)busiest, j, site)
+        {
+            (void)buf_addf(text, "sluice_destination_%s{destination=\"", rows[i].member);
+            add_label(text, json_string_value(json_object_get(site, "transport")));
+            (void)buf_add_byte(text, '/');
+            add_label(text, json_string_value(json_object_get(site, "destination")));
+            (void)buf_addf(text, "\"} %.0f\n",
+                           json_number_value(json_object_get(site, rows[i].member)));
+        }
+    }
+}
+
+/* Prometheus' text form. A fixed set of names without labels but for the state and some
+ * destinations, so that no mail can make it grow. */
 static void respond_metrics(struct evhttp_request *request, const json_t *status)
 {
     static const struct {
@@ -154,7 +195,7 @@ static void respond_metrics(struct evhttp_request *request, const json_t *status
     };
     struct buf text;
 
-    buf_init(&text, 1u << 16);
+    buf_init(&text, 1u << 18);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const json_t *value = json_object_get(status, rows[i].member);
 
@@ -167,6 +208,7 @@ static void respond_metrics(struct evhttp_request *request, const json_t *status
                        json_is_boolean(value) ? (double)json_is_true(value)
                                               : json_number_value(value)); /* fits */
     }
+    add_destinations(&text, json_object_get(status, "busiest"));
     respond(request, 200, "text/plain; version=0.0.4", buf_slice(&text));
     buf_fini(&text);
 }

@@ -16,6 +16,8 @@
 #include "status.h"
 
 #define CHECK_PERIOD_US (1 * US_PER_S)
+/* Destinations looked at then for metrics. */
+#define BUSIEST_PER_CHECK 1000
 /* How often a full active queue is worth a line of log. */
 #define FULL_WARNING_US (300 * US_PER_S)
 
@@ -1328,6 +1330,7 @@ static void check_now_and_then(struct queue *q)
             queue_serve_waiting(q, agent);
         }
     }
+    busiest_step(&q->busiest, q->sched, BUSIEST_PER_CHECK);
     flow_update(q);
 }
 
@@ -1450,6 +1453,7 @@ static int queue_start(struct role *role)
     active_init(&q->active);
     history_init(&q->history);
     auditor_init(&q->auditor);
+    busiest_init(&q->busiest);
     rng_init(&q->rng, (uint64_t)clock_wall().us ^ ((uint64_t)getpid() << 40));
     buf_init(&error, WIRE_TEXT_MAX);
     rc = spool_open(role->conf->spool, SPOOL_OPEN_WRITE, &options, &error, &q->spool);
@@ -1632,6 +1636,7 @@ static void queue_end(struct role *role)
     active_fini(&q->active);
     history_fini(&q->history);
     auditor_fini(&q->auditor);
+    busiest_fini(&q->busiest);
     for (uint32_t i = 0; i < q->transport_count; i++) {
         mem_free(q->transports[i]);
     }

@@ -32,6 +32,7 @@
 
 #include "active.h"
 #include "auditor.h"
+#include "busiest.h"
 #include "channel.h"
 #include "conf.h"
 #include "hash.h"
@@ -132,6 +133,7 @@ struct queue {
     struct active active;
     struct history history;
     struct auditor auditor;
+    struct busiest busiest;
     struct rng rng;
     STAILQ_HEAD(, step) batch; /* applied, not committed */
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
@@ -282,6 +284,9 @@ bool park_tell_some(struct queue *q);
 void park_end(struct queue *q);
 
 /* ---- queue_why.c ---- */
+
+/* The busiest destinations, as "sites" has them. */
+json_t *why_busiest(struct queue *q);
 
 /* Answer "why" (of a message), "sites" (all in memory, by pages) and "site" (one, with all that is
  * known of it). As listing_ask. */

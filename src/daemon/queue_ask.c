@@ -417,6 +417,7 @@ static unsigned ask_status(struct queue *q, json_t **ret_answer)
     CHECK(more != NULL);
     CHECK(json_object_update_new(*ret_answer, more) == 0);
     add_audit(q, *ret_answer);
+    set(*ret_answer, "busiest", why_busiest(q));
     return 200;
 }
 

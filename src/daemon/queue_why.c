@@ -780,6 +780,21 @@ static json_t *site_json(struct queue *q, const struct sched_dest_info *info)
     return object;
 }
 
+json_t *why_busiest(struct queue *q)
+{
+    const struct busiest_list *list = &q->busiest.told;
+    json_t *array = json_array();
+    struct sched_dest_info info;
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (sched_dest_get(q->sched, list->sites[i].transport, slice_string(list->sites[i].dest),
+                           &info)) {
+            append(array, site_json(q, &info));
+        }
+    }
+    return array;
+}
+
 unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     json_t *array = json_array();

@@ -203,6 +203,15 @@ class Why(sluice.TestCase):
         self.assertEqual(answer["window_max"], 3)
         self.assertGreater(answer["mean_seconds"], 0)
 
+    def test_metrics_name_the_busiest_destinations(self):
+        site = self.held_up()
+        d = self.daemon(relayhost=site.nexthop)
+        d.send("a@example.org", ["b@example.net"])
+        metrics = lambda: d.ask("GET", "/metrics")[1].decode()
+        self.eventually(lambda: 'sluice_destination_busy{destination="smtp/%s"} 1\n' % site.nexthop in metrics(), metrics)
+        self.assertIn('sluice_destination_window{destination="smtp/%s"} 5\n' % site.nexthop, metrics())
+        self.assertIn("\nsluice_audit_findings_total 0\n", metrics())
+
     def test_unknown_places(self):
         d = self.daemon()
         self.assertEqual(d.cli("why", "nothing/example.net").returncode, 66)
