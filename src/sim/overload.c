@@ -224,7 +224,6 @@ static void decide(struct run *r)
             break;
         case SCHED_DEFER:
             r->result.deferred += (uint32_t)a.rcpt_count;
-            r->result.unattempted += (uint32_t)a.rcpt_count;
             break;
         case SCHED_DONE:
         case SCHED_DEST_DEAD:
@@ -266,7 +265,6 @@ static void finish(struct run *r)
 
     r->result.window_mean = mean;
     r->result.window_deviation = sqrt(variance > 0 ? variance : 0);
-    r->result.took_us = r->events.now.us;
     CHECK(LIST_EMPTY(&r->deliveries));
     while ((k = LIST_FIRST(&r->kept)) != NULL) {
         kept_free(k);

@@ -35,8 +35,7 @@
 /* Figures of a row, published or simulated. NAN: not given. */
 struct figures {
     double deferred_percent, concurrency_average, concurrency_stddev;
-    double timed_out_connect, timed_out_greeting; /* recipients */
-    double turned_away;                           /* of them; not published */
+    double timed_out_connect, timed_out_greeting, turned_away; /* recipients */
 };
 
 struct row {
@@ -168,6 +167,7 @@ static bool read_row(const json_t *json, const struct setting *s, struct row *ro
         .concurrency_stddev = figure(json, "concurrency_stddev"),
         .timed_out_connect = figure(json, "timed_out_connect"),
         .timed_out_greeting = figure(json, "timed_out_greeting"),
+        .turned_away = figure(json, "turned_away"),
     };
     if (!ok) {
         return false;
@@ -443,10 +443,11 @@ static json_t *figure_json(double value)
 static json_t *figures_json(const struct figures *f)
 {
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o}", "deferred_percent", figure_json(f->deferred_percent),
+        "{s:o, s:o, s:o, s:o, s:o, s:o}", "deferred_percent", figure_json(f->deferred_percent),
         "concurrency_average", figure_json(f->concurrency_average), "concurrency_stddev",
         figure_json(f->concurrency_stddev), "timed_out_connect", figure_json(f->timed_out_connect),
-        "timed_out_greeting", figure_json(f->timed_out_greeting));
+        "timed_out_greeting", figure_json(f->timed_out_greeting), "turned_away",
+        figure_json(f->turned_away));
 }
 
 static json_t *row_json(const struct table *table, const struct row *row)

@@ -19,7 +19,7 @@ static const int64_t syn_repeats_us[] = {3 * US_PER_S, 3 * US_PER_S, 3 * US_PER_
 
 enum link_state {
     LINK_CONNECTING, /* SYNs go unanswered */
-    LINK_HALF_OPEN,  /* counts in server->half_open, and in young before the first repetition */
+    LINK_HALF_OPEN,  /* counts in server->young before the first repetition */
     LINK_FORGOTTEN,  /* was half open; the client does not know */
     LINK_QUEUED,     /* in server->queue */
     LINK_ACCEPTED,   /* has a process, which is about to greet it */
@@ -65,7 +65,6 @@ static void set_state(struct sim_link *link, enum link_state state)
         server->queued--;
     }
     if (old == LINK_HALF_OPEN) {
-        server->half_open--;
         server->young -= link->repeats == 0 ? 1 : 0;
     }
     if (state == LINK_QUEUED) {
@@ -74,7 +73,6 @@ static void set_state(struct sim_link *link, enum link_state state)
         server->queued++;
     }
     if (state == LINK_HALF_OPEN) {
-        server->half_open++;
         server->young++;
         link->repeats = 0;
     }
@@ -346,7 +344,7 @@ void sim_server_fini(struct sim_server *server)
 
 void sim_server_audit(const struct sim_server *server)
 {
-    uint32_t queued = 0, half_open = 0, young = 0, busy = 0, counted = 0;
+    uint32_t queued = 0, young = 0, busy = 0, counted = 0;
     const struct sim_link *link;
 
     TAILQ_FOREACH(link, &server->queue, all)
@@ -358,13 +356,11 @@ void sim_server_audit(const struct sim_server *server)
     {
         CHECK(link->state != LINK_QUEUED);
         CHECK(link->call == NULL || link->call->link == link);
-        half_open += link->state == LINK_HALF_OPEN ? 1 : 0;
         young += link->state == LINK_HALF_OPEN && link->repeats == 0 ? 1 : 0;
         busy += holds_process(link->state) ? 1 : 0;
         counted += holds_process(link->state) && link->state != LINK_REFUSED ? 1 : 0;
     }
     CHECK(queued == server->queued);
-    CHECK(half_open == server->half_open);
     CHECK(young == server->young);
     CHECK(busy == server->busy);
     CHECK(counted == server->counted);

@@ -67,7 +67,7 @@ struct sim_server {
     struct rng rng;
     uint32_t busy;    /* processes with a connection */
     uint32_t counted; /* connections that count for client_limit */
-    uint32_t queued, half_open, young;
+    uint32_t queued, young;
     TAILQ_HEAD(sim_links, sim_link) queue; /* to be accepted, the oldest first */
     struct sim_links others;               /* all other connections */
 };
