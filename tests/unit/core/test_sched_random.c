@@ -14,6 +14,7 @@
 #include "pieces.h"
 #include "reference.h"
 #include "rng.h"
+#include "seeds.h"
 #include "unit.h"
 
 #define MESSAGES_MAX   64
@@ -417,27 +418,10 @@ static void same_history(uint64_t seed)
     mem_free(w);
 }
 
-/* SLUICE_SEEDS=FIRST-LAST runs other histories than the usual. */
-static void seeds(uint64_t *first, uint64_t *last)
-{
-    const char *text = getenv("SLUICE_SEEDS");
-    unsigned long long a = 1, b = 400;
-
-    if (text != NULL) {
-        assert_int_equal(sscanf(text, "%llu-%llu", &a, &b), 2);
-    }
-    *first = a;
-    *last = b;
-}
-
 static void the_reference_decides_the_same(void **state)
 {
-    uint64_t seed, last;
-
     (void)state;
-    for (seeds(&seed, &last); seed <= last; seed++) {
-        same_history(seed);
-    }
+    for_each_seed(1, 400, same_history);
 }
 
 /* ---- anything at all ------------------------------------------------------------------------ */
@@ -926,12 +910,8 @@ static void wild_history(uint64_t seed)
 
 static void anything_at_all_keeps_the_invariants(void **state)
 {
-    uint64_t seed, last;
-
     (void)state;
-    for (seeds(&seed, &last); seed <= last; seed++) {
-        wild_history(seed);
-    }
+    for_each_seed(1, 400, wild_history);
 }
 
 UNIT_MAIN(cmocka_unit_test(the_reference_decides_the_same),
