@@ -23,6 +23,7 @@ struct reading {
     struct policy policy; /* of the one transport */
     struct pool pool;
     struct slice transport; /* whose name stood in front; ptr NULL: none yet */
+    bool one_at_a_time;
     struct buf *error;
 };
 
@@ -88,12 +89,24 @@ static bool unknown(struct reading *r, const char *name)
     return false;
 }
 
+/* What the recorder sets for its transport is stronger than default_ parameters, too. */
+static void set_one_at_a_time(struct policy *p)
+{
+    p->process_limit = 1;
+    p->destination_recipient_limit = 1;
+    p->destination_concurrency_limit = 1;
+}
+
 static bool read_all(struct reading *r, const json_t *params)
 {
     /* jansson's iterators want it so; nothing is changed. */
     json_t *object = (json_t *)params, *value;
     const char *name;
 
+    if (object != NULL && !json_is_object(object)) {
+        (void)buf_add_string(r->error, "params: an object is expected"); /* sticky */
+        return false;
+    }
     json_object_foreach(object, name, value)
     {
         const struct param *p = find_general(slice_string(name));
@@ -101,6 +114,9 @@ static bool read_all(struct reading *r, const json_t *params)
         if (p != NULL && !set(r, p, name, value)) {
             return false;
         }
+    }
+    if (r->one_at_a_time) {
+        set_one_at_a_time(&r->policy);
     }
     json_object_foreach(object, name, value)
     {
@@ -135,19 +151,14 @@ bool recorded_params_read(const json_t *params, bool one_at_a_time, struct recor
     const struct conf_world world = {.hostname = "recorder.test"};
     struct conf_problems problems;
     struct conf *conf = conf_load_text(SLICE(AS_POSTFIX), "built in", "/", &world, &problems);
-    struct reading r = {.error = error};
+    struct reading r = {.error = error, .one_at_a_time = one_at_a_time};
     bool ok;
 
     conf_problems_fini(&problems);
     CHECK(conf != NULL);
     r.conf = *conf;
     r.policy = conf->defaults;
-    if (one_at_a_time) {
-        r.policy.process_limit = 1;
-        r.policy.destination_recipient_limit = 1;
-        r.policy.destination_concurrency_limit = 1;
-    }
-    ok = params == NULL || read_all(&r, params);
+    ok = read_all(&r, params);
     if (ok) {
         ret->limits = tuning_limits(&r.conf);
         ret->policy = tuning_transport(&r.conf, &r.policy);

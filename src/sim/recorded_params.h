@@ -22,9 +22,9 @@ struct recorded_params {
     struct sched_transport_policy policy; /* feedback as in Postfix's program */
 };
 
-/* `params` may be NULL: all are at their defaults, which `one_at_a_time` replaces by those of a
- * recording of single deliveries: one process, one recipient per delivery and one delivery per
- * destination. False: *error says what is wrong, without place. */
+/* `params` may be NULL: all are at their defaults. `one_at_a_time`: of a recording of single
+ * deliveries, made with one process, one recipient per delivery and one delivery per destination as
+ * the transport's own settings. False: *error says what is wrong, without place. */
 bool recorded_params_read(const json_t *params, bool one_at_a_time, struct recorded_params *ret,
                           struct buf *error);
 

@@ -85,6 +85,12 @@ static void parameters_are_known_by_all_their_names(void **state)
         {"{\"params\": {\"tst_delivery_slot_cost\": 0, \"default_delivery_slot_cost\": 5},"
          " \"messages\": [15, 1], \"order\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2]}",
          RECORDING_EQUAL, "(no name): ok\n"},
+        /* the recorder's own setting of one delivery at a time is stronger */
+        {"{\"params\": {\"default_destination_concurrency_limit\": 20, \"default_process_limit\": "
+         "50,"
+         " \"default_destination_recipient_limit\": 50}, \"messages\": [15, 1],"
+         " \"order\": [1,2,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}",
+         RECORDING_EQUAL, "(no name): ok\n"},
         {"{\"params\": {\"qmgr_message_active_limit\": 10, \"recipient_refill_delay\": \"2s\","
          " \"helpful_warnings\": true}, \"messages\": [1], \"order\": [1]}",
          RECORDING_EQUAL, "(no name): ok\n"},
@@ -97,6 +103,8 @@ static void parameters_are_known_by_all_their_names(void **state)
         {"{\"params\": {\"delivery_slot_cost\": null}, \"messages\": [1], \"order\": [1]}",
          RECORDING_BAD,
          "params: delivery_slot_cost: a number of entries from 0 to 100000 is expected"},
+        {"{\"params\": [1], \"messages\": [1], \"order\": [1]}", RECORDING_BAD,
+         "params: an object is expected"},
         {"{\"params\": {\"a_delivery_slot_cost\": 1, \"b_delivery_slot_loan\": 1},"
          " \"messages\": [1], \"order\": [1]}",
          RECORDING_BAD, "params: values of two transports, a and b"},
