@@ -78,7 +78,8 @@ void status_print(FILE *out, const json_t *status)
                                            {"bounced", "bounced"},
                                            {"expired", "messages expired"}};
     static const char *const sites[][2] = {{"active_destinations", "in memory"},
-                                           {"dead_destinations", "of them dead"}};
+                                           {"dead_destinations", "of them dead"},
+                                           {"parked_destinations", "with mail on disk"}};
     bool storage_ok = json_is_true(json_object_get(status, "storage_ok"));
     bool space_ok = json_is_true(json_object_get(status, "space_ok"));
 

@@ -1762,14 +1762,12 @@ static void changes_of_a_window_are_logged_when_wanted(void **state)
     assert_true(logged("qmgr_queue_throttle: queue there.test: limit 20 window"));
 }
 
-static void a_row_that_makes_no_sense_is_set_aside_and_kept(void **state)
+/* Behind the queue's back. */
+static void damage_recipients(void)
 {
     char path[100];
     sqlite3 *db;
 
-    (void)state;
-    const char *id = submit("s@from.test", "b@there.test");
-    deferred(0);
     (void)snprintf(path, sizeof path, "%s/queue.db", site.dir);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db,
@@ -1778,10 +1776,34 @@ static void a_row_that_makes_no_sense_is_set_aside_and_kept(void **state)
                                   NULL, NULL, NULL),
                      SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void a_row_that_makes_no_sense_is_set_aside_and_kept(void **state)
+{
+    (void)state;
+    const char *id = submit("s@from.test", "b@there.test");
+    deferred(0);
+    damage_recipients();
     pass_time(HOUR_US);
     assert_int_equal(site.count, 1);
     assert_string_equal(state_of(id), "corrupt");
     assert_int_equal(messages(), 1);
+}
+
+static void to_set_aside_waits_for_the_storage(void **state)
+{
+    (void)state;
+    const char *id = submit("s@from.test", "b@there.test");
+    deferred(0);
+    damage_recipients();
+    storage_fails(true);
+    pass_time(HOUR_US);
+    assert_false(site.flow.storage_ok);
+    storage_fails(false);
+    pass_time(2 * US_PER_S);
+    assert_true(site.flow.storage_ok);
+    assert_int_equal(site.count, 1);
+    assert_string_equal(state_of(id), "corrupt");
 }
 
 static void results_that_arrive_during_the_stop_count(void **state)
@@ -2050,6 +2072,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_destination_that_clogs_the_queue_is_named),
     QUEUE_TEST(changes_of_a_window_are_logged_when_wanted),
     QUEUE_TEST(a_row_that_makes_no_sense_is_set_aside_and_kept),
+    QUEUE_TEST(to_set_aside_waits_for_the_storage),
     QUEUE_TEST(results_that_arrive_during_the_stop_count),
     QUEUE_TEST(a_stop_waits_for_results_only_so_long),
     QUEUE_TEST(a_full_destination_leaves_room_and_gets_all_its_mail_in_order),
