@@ -60,6 +60,17 @@ static const struct {
     [CHANGE_FLUSH] = {"flush", NULL},
 };
 
+/* Make it due, unless that changes nothing: what is in memory goes on anyhow, and what is parked as
+ * soon as its destination can take it. */
+static int flush_one(struct queue *q, struct msg_id id, const struct spool_message *m)
+{
+    if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked, m->class_name)) {
+        return 0;
+    }
+    pass_want(q, id);
+    return spool_set_due(q->spool, id, clock_wall());
+}
+
 static int change_one(struct queue *q, enum change change, struct msg_id id,
                       const struct spool_message *m)
 {
@@ -83,11 +94,7 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
         }
         return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
     case CHANGE_FLUSH:
-        if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked, m->class_name)) {
-            return 0; /* what is parked goes on as soon as its destination can take it */
-        }
-        pass_want(q, id);
-        return spool_set_due(q->spool, id, clock_wall());
+        return flush_one(q, id, m);
     }
     UNREACHABLE("all changes are above");
 }
@@ -350,12 +357,12 @@ bool ask_flush_some(struct queue *q)
         count = 0;
     }
     for (size_t i = 0; i < count; i++) {
-        int rc = 0;
+        struct spool_message m;
+        int rc = spool_read(q->spool, ids[i], &m);
 
         flush->after = ids[i];
-        if (!spool_is_claimed(q->spool, ids[i])) {
-            pass_want(q, ids[i]);
-            rc = spool_set_due(q->spool, ids[i], clock_wall());
+        if (rc == 0) {
+            rc = flush_one(q, ids[i], &m);
         }
         if (rc != 0) {
             log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
