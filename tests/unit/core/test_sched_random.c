@@ -17,10 +17,11 @@
 #include "seeds.h"
 #include "unit.h"
 
-#define MESSAGES_MAX   64
+#define MESSAGES_MAX   300 /* in a crowd */
+#define MESSAGES_USUAL 64
 #define TRANSPORTS_MAX 3
-#define DECISIONS_MAX  4096
-#define RUNNING_MAX    4096
+#define DECISIONS_MAX  16384
+#define RUNNING_MAX    16384
 
 /* Something decided for one or more recipients. */
 struct decision {
@@ -287,7 +288,7 @@ static void random_policy(struct world *w, struct sched_transport_policy *p)
     }
 }
 
-static void world_start(struct world *w, uint64_t seed, bool with_reference)
+static void world_start(struct world *w, uint64_t seed, uint32_t messages, bool with_reference)
 {
     static const char *const names[] = {"smtp", "local", "relay"};
 
@@ -296,8 +297,8 @@ static void world_start(struct world *w, uint64_t seed, bool with_reference)
     rng_init(&w->rng, seed);
     w->now.us = 5000 * US_PER_S + 123456;
     w->limits = (struct sched_limits){
-        .message_active_limit = MESSAGES_MAX,
-        .message_recipient_limit = pick(w, 0, 1) == 0 ? MESSAGES_MAX : 1000,
+        .message_active_limit = messages,
+        .message_recipient_limit = pick(w, 0, 1) == 0 ? messages : 1000,
         .message_recipient_minimum = pick(w, 1, 10),
         .minimal_backoff_us = pick(w, 1, 20) * US_PER_S,
         .transport_retry_us = 5 * US_PER_S,
@@ -385,11 +386,16 @@ static enum sched_outcome random_outcome(struct world *w)
     return SCHED_OK;
 }
 
-static void same_history(uint64_t seed)
+/* A crowd has come already when the history begins. */
+static void same_history(uint64_t seed, uint32_t crowd)
 {
     struct world *w = mem_new(sizeof *w);
 
-    world_start(w, seed, true);
+    world_start(w, seed, crowd > 0 ? MESSAGES_MAX : MESSAGES_USUAL, true);
+    for (uint32_t i = 0; i < crowd; i++) {
+        open_one(w);
+        w->now.us += pick(w, 0, 900) * US_PER_MS;
+    }
     for (int step = 0; step < 250; step++) {
         uint32_t what = pick(w, 0, 9);
 
@@ -418,10 +424,27 @@ static void same_history(uint64_t seed)
     mem_free(w);
 }
 
+static void usual_history(uint64_t seed)
+{
+    same_history(seed, 0);
+}
+
+static void crowd_history(uint64_t seed)
+{
+    same_history(seed, 250);
+}
+
 static void the_reference_decides_the_same(void **state)
 {
     (void)state;
-    for_each_seed(1, 400, same_history);
+    for_each_seed(1, 400, usual_history);
+}
+
+/* The list of jobs is long enough for a search in it to go wrong, and has old ones and young. */
+static void the_reference_decides_the_same_in_a_crowd(void **state)
+{
+    (void)state;
+    for_each_seed(1, 10, crowd_history);
 }
 
 /* ---- anything at all ------------------------------------------------------------------------ */
@@ -768,7 +791,7 @@ static void wild_end(struct wild *x, bool unselect, enum sched_outcome outcome)
 
 static void wild_drop(struct wild *x)
 {
-    struct message *m = &x->w.messages[pick(&x->w, 0, MESSAGES_MAX - 1)];
+    struct message *m = &x->w.messages[pick(&x->w, 0, MESSAGES_USUAL - 1)];
 
     if (m->id != 0) {
         assert_true(sched_drop(x->w.s, x->w.now, (struct sched_msg){m->id}));
@@ -780,7 +803,7 @@ static void wild_drop(struct wild *x)
 
 static void wild_why(struct wild *x)
 {
-    struct message *m = &x->w.messages[pick(&x->w, 0, MESSAGES_MAX - 1)];
+    struct message *m = &x->w.messages[pick(&x->w, 0, MESSAGES_USUAL - 1)];
     const uint32_t n = 0;
     struct sched_wait wait;
     uint32_t group;
@@ -882,11 +905,11 @@ static void wild_history(uint64_t seed)
 {
     struct wild *x = mem_new(sizeof *x);
 
-    world_start(&x->w, seed, false);
+    world_start(&x->w, seed, MESSAGES_USUAL, false);
     if (pick(&x->w, 0, 2) > 0) {
         pieces_set(x->w.s, pick(&x->w, 1, 3));
     }
-    x->w.limits.message_active_limit = pick(&x->w, 5, MESSAGES_MAX);
+    x->w.limits.message_active_limit = pick(&x->w, 5, MESSAGES_USUAL);
     x->w.limits.destination_share = pick(&x->w, 0, 3) * 60;
     x->w.limits.failing_share = pick(&x->w, 0, 3) * 30;
     x->w.limits.maximal_backoff_us = pick(&x->w, 0, 60) * US_PER_S;
@@ -915,4 +938,5 @@ static void anything_at_all_keeps_the_invariants(void **state)
 }
 
 UNIT_MAIN(cmocka_unit_test(the_reference_decides_the_same),
+          cmocka_unit_test(the_reference_decides_the_same_in_a_crowd),
           cmocka_unit_test(anything_at_all_keeps_the_invariants))
