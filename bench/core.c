@@ -159,9 +159,9 @@ __attribute__((noinline)) static void work(struct bench *b, uint64_t deliveries)
 
 static struct sched_limits limits_of(const struct scenario *sc)
 {
-    return (struct sched_limits){.message_active_limit = 10000000,
+    return (struct sched_limits){.message_active_limit = sc->jobs,
                                  .message_recipient_limit =
-                                     sc->kind == DIFFERENT ? 10000000 : 100000000,
+                                     sc->kind == DIFFERENT ? sc->jobs : 100000000,
                                  .message_recipient_minimum = sc->kind == DIFFERENT ? 5 : 10000000,
                                  .minimal_backoff_us = 300 * US_PER_S,
                                  .transport_retry_us = 60 * US_PER_S};

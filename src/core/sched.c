@@ -33,7 +33,7 @@
  * the jobs before `frontier`, the farthest a walk has come, but for the few in `fresh`: linked or
  * moved in front of it, or unmarked because recipients arrived. Marking a million jobs is moving a
  * pointer; releasing them, too. A destination that gets room releases if a job in its tree is
- * marked: the root of the part before the frontier is, unless it is fresh.
+ * marked: its first is, unless it is fresh or there is none before the frontier.
  *
  * Jobs that a walk would stop at though they can't be served (they may read more recipients, or
  * have no entries left and are to be retired) are in the heap `attention`. Those of them that are
@@ -89,6 +89,9 @@
  *
  * Recipient slots and the active queue are not divided: memory does not grow with classes, and a
  * class that nobody sends has nothing reserved.
+ *
+ * Chores. A message of a million recipients is dropped, or all destinations of a transport are told
+ * something, in pieces between decisions; see sched_chore.c.
  *
  * Time. Ages, the candidate's second and the refill delay are in whole seconds, as Postfix's clocks
  * are; timers and rate delays in microseconds.
