@@ -5,8 +5,9 @@
  * nothing. So while the queue process works, its structures are compared with one another: the
  * scheduler with itself (sched_search_faults), the messages in memory with the scheduler and with
  * the claims in the spool, the deliveries under way with their agents, what is parked and what is
- * due with who should know of it. A round over everything takes about a minute, whatever the size
- * of the queue; a step looks at a bounded number of things.
+ * due with who should know of it. A round over what is in memory takes about a minute, more when
+ * that is more than 300,000 things, since a step looks at a bounded number of them; the rows of the
+ * spool are gone through more slowly, 100 each second.
  *
  * What looks wrong is first a suspicion. Seen again AUDIT_CONFIRM_US later it is a finding: it is
  * logged with the queue id and in words, counted, and repaired where that is safe: mail that
