@@ -221,8 +221,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, qmgr_message_active_limit, "messages", "20000", 1, 10000000,                            \
       "messages in the active queue")                                                              \
     X(INT, qmgr_destination_share, "per cent", "100", 0, 10000,                                    \
-      "of the free places of the active queue, how many one destination may hold; mail beyond "    \
-      "that is left on disk; 0: as many as there are")                                             \
+      "of the free places of the active queue, how many mail of one class for one destination "    \
+      "may hold; mail beyond that is left on disk; 0: as many as there are")                       \
     X(TIME, destination_memory_time, "s", "1h", 0, PARAM_LIFETIME_MAX,                             \
       "how long what was learned of a destination is remembered when it has no mail; 0: not at all") \
     X(INT, qmgr_failing_share, "per cent", "50", 1, 100,                                           \

@@ -62,7 +62,10 @@
  * window busy, least first, when there is nothing else to decide (SCHED_ADMIT). A question takes
  * its places from the free ones until it is answered, so that answers always fit and a thousand
  * questions at once don't ask for the same place. A question brings what four windows hold; whoever
- * ran dry before the answer gets twice as much from then on.
+ * ran dry before the answer gets twice as much from then on. All of this is by class, too: the
+ * backlog of one class at a destination is as that of another destination. What the window says of
+ * a destination holds for all its classes at once, so only the one with least in memory stands in
+ * the heap, and a window that moves costs the same whatever the number of classes.
  *
  * Failing destinations (a delivery failed since one ended well) may have only a part of a
  * transport's deliveries, as each of theirs may last for a timeout. Whether they have it is looked

@@ -559,7 +559,7 @@ struct peer *peer_need(struct job *j, struct dest *d)
         }
         d->messages++;
         j->message->peers++;
-        share_refresh(d);
+        share_count(st);
     }
     return p;
 }
@@ -577,9 +577,9 @@ static void peer_free(struct peer *p)
     order_remove(&j->peers, &p->ring);
     d->messages--;
     j->message->peers--;
-    share_refresh(d);
-    slab_free(&d->transport->sched->peer_slab, p);
     st->peers--;
+    share_count(st);
+    slab_free(&d->transport->sched->peer_slab, p);
     stripe_check(st);
 }
 

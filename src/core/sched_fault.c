@@ -240,16 +240,20 @@ static void look_at_counts(struct look *l, const struct dest *d)
     }
 }
 
-static void look_at_parking(struct look *l, const struct dest *d)
+/* The first of its destination stands in the heap for all of them. */
+static void look_at_parking(struct look *l, const struct parking *parking)
 {
-    const struct parking *parking = d->parking;
+    const struct dest *d = parking->dest;
+    const struct stripe *st = stripe_find(d, class_name_of(parking->mail_class));
 
+    l->budget--;
+    same(l, of_dest(d, SCHED_FAULT_COUNT, "messages of a class of which mail is parked"),
+         parking->messages, st != NULL ? st->peers : 0);
     if (parking->asked > 0) {
         answered(l,
                  of_dest(d, SCHED_FAULT_UNANSWERED, "parked mail was asked for and did not come"),
                  parking->asked_us, l->patience->answer_us);
-    } else if (!parking->put_off && share_wants(d) &&
-               !in_heap(&d->transport->wanting, &parking->wanting)) {
+    } else if (parking_wants(parking) && !in_heap(&d->transport->wanting, &d->parking->wanting)) {
         tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail is parked and will not be asked for"));
     }
 }
@@ -262,8 +266,8 @@ static void look_at_dest(struct look *l, const struct dest *d)
     }
     look_at_state(l, d);
     look_at_counts(l, d);
-    if (d->parking != NULL) {
-        look_at_parking(l, d);
+    for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
+        look_at_parking(l, p);
     }
 }
 

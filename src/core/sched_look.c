@@ -300,7 +300,9 @@ static void transport_audit(const struct sched *s, const struct transport *t)
         held += d->held;
         busy_failing += d->failing ? d->busy_count : 0;
         messages += d->messages;
-        wanting += d->parking != NULL && heap_has(&d->parking->wanting);
+        for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
+            wanting += heap_has(&p->wanting);
+        }
     }
     CHECK(t->busy == busy);
     CHECK(t->waiting == waiting);
@@ -384,9 +386,9 @@ void sched_audit(const struct sched *s)
         CHECK(s->dests[i]->slot == i);
         dead += s->dests[i]->state == DEST_DEAD;
         idle += s->dests[i]->idle;
-        if (s->dests[i]->parking != NULL) {
-            parked++;
-            asked += s->dests[i]->parking->asked;
+        parked += s->dests[i]->parking != NULL;
+        for (const struct parking *p = NULL; (p = parking_next(s->dests[i], p)) != NULL;) {
+            asked += p->asked;
         }
     }
     CHECK(dead == s->dead_count);

@@ -81,18 +81,20 @@ struct dest_policy {
     int64_t rate_delay_us;
 };
 
-/* Mail for the destination is parked, or was when last asked. */
+/* Mail of a class for the destination is parked, or was when last asked. */
 struct parking {
-    struct heap_node wanting;  /* in transport.wanting: more is to be asked for */
+    struct heap_node wanting;  /* in transport.wanting: more is to be asked for; only the first of
+                                  its destination */
     TAILQ_ENTRY(parking) link; /* in sched.put_off */
     struct dest *dest;
-    uint64_t turn;      /* ties: whoever wants it longest comes first */
-    uint32_t asked;     /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
-    int64_t asked_us;   /* when */
-    uint64_t classes; /* bits of those that may be parked; see sched_share.c */
-    bool since_asked;   /* more was parked after the question: its answer may not know */
-    bool asked_in_time; /* something was in memory still */
-    uint8_t doublings;  /* of the batch */
+    struct mail_class *mail_class; /* counted; NULL: none */
+    struct bay *bay;               /* owned; NULL: mail of one class only; see sched_share.c */
+    uint64_t turn;                 /* ties: whoever wants it longest comes first */
+    int64_t asked_us;              /* when it was asked for */
+    uint32_t asked;                /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
+    uint32_t messages;             /* of the class, in memory */
+    bool since_asked;              /* more was parked after the question: its answer may not know */
+    bool asked_in_time;            /* something was in memory still */
     bool put_off;
 };
 
@@ -122,7 +124,7 @@ struct dest {
     UT_hash_handle hh; /* in transport.dests */
     struct transport *transport;
     struct dest_policy *policy; /* owned; NULL: the transport's */
-    struct parking *parking;    /* owned; NULL: nothing is parked */
+    struct parking *parking;    /* owned; the first to be asked for; NULL: nothing is parked */
     struct reason *reason;      /* while dead or probed */
     struct stripe stripe;
     struct contest *contest; /* owned; NULL: mail of one lane only */
@@ -144,11 +146,12 @@ struct dest {
     uint8_t state;
     bool closed; /* had no room when last looked at */
     bool draining, used, cache_load, cache_store;
-    bool failing;   /* a delivery failed since one ended well */
-    bool held;      /* up for selection, but for the share of failing destinations */
-    bool idle;      /* nothing is in memory or parked: it is remembered */
-    bool probing;   /* it was dead: one delivery at a time until one ends well */
-    uint8_t deaths; /* since a delivery ended well */
+    bool failing;      /* a delivery failed since one ended well */
+    bool held;         /* up for selection, but for the share of failing destinations */
+    bool idle;         /* nothing is in memory or parked: it is remembered */
+    bool probing;      /* it was dead: one delivery at a time until one ends well */
+    uint8_t deaths;    /* since a delivery ended well */
+    uint8_t doublings; /* of what is asked for at once, while something is parked */
     uint16_t name_len;
     char name[];
 };
@@ -224,7 +227,7 @@ struct transport {
     struct sched_transport_policy policy;
     struct window_limits limits;       /* policy.window, with 1 and 1 under a rate delay */
     struct dest *dests;                /* uthash */
-    struct heap wanting;               /* parkings that want more in memory */
+    struct heap wanting;               /* parkings of which more is wanted in memory */
     struct dest_list held;             /* until failing ones have fewer deliveries; longest first */
     uint32_t busy, waiting;            /* entries */
     uint32_t busy_failing;             /* for failing destinations */
@@ -419,12 +422,18 @@ uint64_t share_threshold(const struct sched *s);
 bool parking_less(const struct heap_node *a, const struct heap_node *b);
 
 /* Is parked mail to be asked for? */
-bool share_wants(const struct dest *d);
+bool parking_wants(const struct parking *parking);
 
-/* The destination's messages, window or state have changed. */
+/* All of a destination, from NULL to NULL. In constant time each. */
+const struct parking *parking_next(const struct dest *d, const struct parking *parking);
+
+/* The destination's window or state has changed. */
 void share_refresh(struct dest *d);
 
-/* Nothing is parked for it any more. */
+/* A message has come into the stripe or left it. */
+void share_count(const struct stripe *st);
+
+/* The destination is to be freed. */
 void share_forget(struct dest *d);
 
 /* All that is left of the message waits for one destination that holds more than its share. */

@@ -2,10 +2,18 @@
  * Shares of the active queue: which destination holds more than its share, what is parked, and when
  * parked mail is asked for. See scheduler.h for the rule and sched.c for the method.
  *
- * A destination's messages in memory are its peers: a message has one job per transport and a job
- * one peer per destination. So both counts are kept where peers are made and freed.
+ * A destination's messages in memory are its peers, those of one class the peers of a stripe: a
+ * message has one job per transport and a job one peer per destination. So the counts are kept
+ * where peers are made and freed.
+ *
+ * What is parked belongs to destination and class. While one class has parked mail for a
+ * destination that is all there is; while several have, their parkings have a lot: bays by class,
+ * and a heap with the parking that is to be asked for first on top. That one alone is
+ * dest.parking and may be in transport.wanting.
  */
 #include "check.h"
+#include "hash.h"
+#include "heap.h"
 #include "mem.h"
 #include "sched_private.h"
 
@@ -19,6 +27,22 @@
 /* After the answer "none now, but more is parked" (a disk that fails) it is asked again only after
  * so long, or the two would talk to each other without end. */
 #define ASK_AGAIN_US (1 * US_PER_S)
+
+/* The parking of one class where several have some. */
+struct bay {
+    UT_hash_handle hh; /* in lot.bays, by class */
+    struct mail_class *mail_class;
+    struct parking *parking;
+    struct lot *lot;
+    struct heap_node place; /* in lot.order */
+    uint64_t since;         /* ties: sched.serial when it came or was last asked for */
+};
+
+struct lot {
+    struct bay *bays;   /* uthash */
+    struct heap order;  /* of all bays */
+    uint32_t questions; /* not answered yet */
+};
 
 /* ---- the threshold -------------------------------------------------------------------------- */
 
@@ -46,7 +70,7 @@ static uint64_t batch(const struct dest *d)
         return 1;
     }
     wanted = wanted > BATCH_MIN ? wanted : BATCH_MIN;
-    return d->parking != NULL ? wanted << d->parking->doublings : wanted;
+    return d->parking != NULL ? wanted << d->doublings : wanted;
 }
 
 /* Below this the window may run dry before more is read. */
@@ -55,39 +79,156 @@ static uint64_t low_water(const struct dest *d)
     return (batch(d) + 1) / 2;
 }
 
-/* Classes by a few bits of their names: with many of them some are taken for others, and then wait
- * for others' parked mail as if there were no classes. */
-static uint64_t class_bit(struct slice class_name)
-{
-    uint32_t hash = 2166136261; /* FNV-1a: the same everywhere */
+/* ---- lots ----------------------------------------------------------------------------------- */
 
-    for (size_t i = 0; i < class_name.len; i++) {
-        hash = (hash ^ (unsigned char)class_name.ptr[i]) * 16777619;
-    }
-    return UINT64_C(1) << (hash >> 26);
+#define BAY_AT(n) CONTAINER_OF(n, struct bay, place)
+
+static bool askable(const struct parking *parking)
+{
+    return parking->asked == 0 && !parking->put_off;
 }
 
-#define EVERY_CLASS UINT64_MAX
-
-bool sched_class_share_full(const struct sched *s, uint32_t transport, struct slice dest,
-                            struct slice class_name)
+static bool bay_less(const struct heap_node *a, const struct heap_node *b)
 {
-    const struct dest *d;
+    const struct bay *x = BAY_AT(a), *y = BAY_AT(b);
+
+    if (askable(x->parking) != askable(y->parking)) {
+        return askable(x->parking);
+    }
+    return x->parking->messages != y->parking->messages
+               ? x->parking->messages < y->parking->messages
+               : x->since < y->since;
+}
+
+static struct parking *lot_first(const struct lot *lot)
+{
+    return BAY_AT(lot->order.nodes[0])->parking; /* a lot is never empty */
+}
+
+static struct lot *lot_of(const struct dest *d)
+{
+    return d->parking != NULL && d->parking->bay != NULL ? d->parking->bay->lot : NULL;
+}
+
+static void bay_new(struct lot *lot, struct parking *parking)
+{
+    struct sched *s = parking->dest->transport->sched;
+    struct bay *bay = sched_alloc(s, sizeof *bay);
+
+    bay->mail_class = parking->mail_class;
+    bay->parking = parking;
+    bay->lot = lot;
+    bay->since = ++s->serial;
+    heap_node_init(&bay->place);
+    heap_add(&lot->order, &bay->place);
+    HASH_ADD(hh, lot->bays, mail_class, sizeof bay->mail_class, bay);
+    parking->bay = bay;
+}
+
+static void bay_free(struct bay *bay)
+{
+    struct parking *parking = bay->parking;
+
+    heap_remove(&bay->lot->order, &bay->place);
+    HASH_DELETE(hh, bay->lot->bays, bay);
+    parking->bay = NULL;
+    sched_release(parking->dest->transport->sched, bay, sizeof *bay);
+}
+
+static struct lot *lot_need(struct dest *d)
+{
+    struct lot *lot = lot_of(d);
+
+    if (lot == NULL) {
+        lot = sched_alloc(d->transport->sched, sizeof *lot);
+        heap_init(&lot->order, bay_less);
+        lot->questions = d->parking->asked > 0;
+        bay_new(lot, d->parking);
+    }
+    return lot;
+}
+
+/* The parking leaves, and with it the lot when only one is left. */
+static void lot_leave(struct parking *parking)
+{
+    struct dest *d = parking->dest;
+    struct lot *lot = parking->bay->lot;
+
+    lot->questions -= parking->asked > 0;
+    bay_free(parking->bay);
+    d->parking = lot_first(lot);
+    if (lot->order.count == 1) {
+        bay_free(d->parking->bay);
+        heap_fini(&lot->order);
+        sched_release(d->transport->sched, lot, sizeof *lot);
+    }
+}
+
+/* What its place depends on has changed. share_refresh is to follow. */
+static void parking_moved(struct parking *parking)
+{
+    if (parking->bay != NULL) {
+        heap_moved(&parking->bay->lot->order, &parking->bay->place);
+    }
+}
+
+static struct parking *parking_find(const struct dest *d, const struct mail_class *c)
+{
+    const struct lot *lot = lot_of(d);
+    struct bay *bay;
+
+    if (lot == NULL) {
+        return d->parking != NULL && d->parking->mail_class == c ? d->parking : NULL;
+    }
+    HASH_FIND(hh, lot->bays, &c, sizeof c, bay);
+    return bay != NULL ? bay->parking : NULL;
+}
+
+/* The same by its name. */
+static struct parking *parking_of_class(const struct dest *d, struct slice class_name)
+{
+    const struct mail_class *c = class_find(d->transport->sched, class_name);
+
+    return c == NULL && class_name.len > 0 ? NULL : parking_find(d, c);
+}
+
+const struct parking *parking_next(const struct dest *d, const struct parking *parking)
+{
+    const struct lot *lot = lot_of(d);
+    const struct bay *bay;
+
+    if (lot == NULL) {
+        return parking == NULL ? d->parking : NULL;
+    }
+    bay = parking == NULL ? lot->bays : parking->bay->hh.next;
+    return bay != NULL ? bay->parking : NULL;
+}
+
+/* ---- looking -------------------------------------------------------------------------------- */
+
+struct sched_class_info sched_class_get(const struct sched *s, uint32_t transport,
+                                        struct slice dest, struct slice class_name)
+{
+    struct sched_class_info info = {.messages = 0};
     const struct stripe *st;
+    const struct dest *d;
 
     CHECK(transport < s->transport_count);
     d = dest_find(s->transports[transport], dest);
-    if (d == NULL) {
-        return false;
+    if (d != NULL) {
+        st = stripe_find(d, class_name);
+        info.messages = st != NULL ? st->peers : 0;
+        info.parked = parking_of_class(d, class_name) != NULL;
     }
-    st = stripe_find(d, class_name);
-    return (d->parking != NULL && (d->parking->classes & class_bit(class_name)) != 0) ||
-           (st != NULL && st->peers > 0 && st->peers >= share_threshold(s));
+    return info;
 }
 
-bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest)
+bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest,
+                      struct slice class_name)
 {
-    return sched_class_share_full(s, transport, dest, slice_of("", 0));
+    struct sched_class_info info = sched_class_get(s, transport, dest, class_name);
+
+    return info.parked || (info.messages > 0 && info.messages >= share_threshold(s));
 }
 
 /* ---- what is parked ------------------------------------------------------------------------- */
@@ -97,8 +238,7 @@ bool sched_share_full(const struct sched *s, uint32_t transport, struct slice de
 /* Whoever has least comes first, and then whoever has waited longest. */
 static bool parking_before(const struct parking *a, const struct parking *b)
 {
-    return a->dest->messages != b->dest->messages ? a->dest->messages < b->dest->messages
-                                                  : a->turn < b->turn;
+    return a->messages != b->messages ? a->messages < b->messages : a->turn < b->turn;
 }
 
 bool parking_less(const struct heap_node *a, const struct heap_node *b)
@@ -106,57 +246,101 @@ bool parking_less(const struct heap_node *a, const struct heap_node *b)
     return parking_before(WANTING(a), WANTING(b));
 }
 
-bool share_wants(const struct dest *d)
+/* Is a question of any class under way? */
+static bool is_asked(const struct dest *d)
 {
-    const struct parking *parking = d->parking;
+    const struct lot *lot = lot_of(d);
 
-    return parking->asked == 0 && !parking->put_off && d->state != DEST_DEAD &&
-           d->messages < low_water(d);
+    return lot != NULL ? lot->questions > 0 : d->parking->asked > 0;
+}
+
+bool parking_wants(const struct parking *parking)
+{
+    const struct dest *d = parking->dest;
+
+    return askable(parking) && d->state != DEST_DEAD &&
+           (d->probing ? d->messages == 0 && !is_asked(d) : parking->messages < low_water(d));
 }
 
 void share_refresh(struct dest *d)
 {
-    struct parking *parking = d->parking;
     struct heap *wanting = &d->transport->wanting;
+    const struct lot *lot = lot_of(d);
+    struct parking *first = lot != NULL ? lot_first(lot) : d->parking;
     bool wants;
 
-    if (parking == NULL) {
+    if (first == NULL) {
         return;
     }
-    wants = share_wants(d);
-    if (wants && heap_has(&parking->wanting)) {
-        heap_moved(wanting, &parking->wanting);
+    if (first != d->parking && heap_has(&d->parking->wanting)) {
+        heap_remove(wanting, &d->parking->wanting);
+    }
+    d->parking = first;
+    wants = parking_wants(first);
+    if (wants && heap_has(&first->wanting)) {
+        heap_moved(wanting, &first->wanting);
     } else if (wants) {
-        parking->turn = ++d->transport->sched->serial;
-        heap_add(wanting, &parking->wanting);
-    } else if (heap_has(&parking->wanting)) {
-        heap_remove(wanting, &parking->wanting);
+        first->turn = ++d->transport->sched->serial;
+        heap_add(wanting, &first->wanting);
+    } else if (heap_has(&first->wanting)) {
+        heap_remove(wanting, &first->wanting);
     }
 }
 
-static void park_at(struct dest *d, uint64_t classes)
+void share_count(const struct stripe *st)
 {
-    struct sched *s = d->transport->sched;
+    struct dest *d = st->dest;
+    struct parking *parking;
 
     if (d->parking == NULL) {
-        d->parking = sched_alloc(s, sizeof *d->parking);
-        d->parking->dest = d;
-        heap_node_init(&d->parking->wanting);
-        s->parked_count++;
+        return;
     }
-    d->parking->since_asked = true;
-    d->parking->classes |= classes;
+    parking = parking_find(d, st->lane->mail_class);
+    if (parking != NULL) {
+        parking->messages = st->peers;
+        parking_moved(parking);
+    }
     share_refresh(d);
 }
 
-void share_forget(struct dest *d)
+static struct parking *parking_new(struct dest *d, struct slice class_name)
 {
     struct sched *s = d->transport->sched;
-    struct parking *parking = d->parking;
+    const struct stripe *st = stripe_find(d, class_name);
+    struct parking *parking = sched_alloc(s, sizeof *parking);
+
+    parking->dest = d;
+    parking->mail_class = class_need(s, class_name);
+    parking->messages = st != NULL ? st->peers : 0;
+    heap_node_init(&parking->wanting);
+    if (d->parking == NULL) {
+        d->parking = parking;
+        d->doublings = 0;
+        s->parked_count++;
+    } else {
+        bay_new(lot_need(d), parking);
+    }
+    return parking;
+}
+
+static struct parking *park_at(struct dest *d, struct slice class_name)
+{
+    struct parking *parking = parking_of_class(d, class_name);
 
     if (parking == NULL) {
-        return;
+        parking = parking_new(d, class_name);
     }
+    parking->since_asked = true;
+    share_refresh(d);
+    return parking;
+}
+
+/* Nothing is parked there any more. */
+static void parking_free(struct parking *parking)
+{
+    struct dest *d = parking->dest;
+    struct sched *s = d->transport->sched;
+
     if (heap_has(&parking->wanting)) {
         heap_remove(&d->transport->wanting, &parking->wanting);
     }
@@ -164,24 +348,30 @@ void share_forget(struct dest *d)
         TAILQ_REMOVE(&s->put_off, parking, link);
     }
     s->asked -= parking->asked;
-    s->parked_count--;
-    d->parking = NULL;
+    if (parking->bay != NULL) {
+        lot_leave(parking);
+    } else {
+        d->parking = NULL;
+        s->parked_count--;
+    }
+    class_unref(s, parking->mail_class);
     sched_release(s, parking, sizeof *parking);
+    share_refresh(d);
 }
 
-void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest)
+void share_forget(struct dest *d)
+{
+    while (d->parking != NULL) {
+        parking_free(d->parking);
+    }
+}
+
+void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                  struct slice class_name)
 {
     s->now = now;
     CHECK(transport < s->transport_count);
-    park_at(dest_need(s->transports[transport], dest), EVERY_CLASS);
-}
-
-void sched_class_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                        struct slice class_name)
-{
-    s->now = now;
-    CHECK(transport < s->transport_count);
-    park_at(dest_need(s->transports[transport], dest), class_bit(class_name));
+    (void)park_at(dest_need(s->transports[transport], dest), class_name);
 }
 
 /* ---- evicting ------------------------------------------------------------------------------- */
@@ -233,6 +423,7 @@ bool share_next_park(struct sched *s, struct mono now, struct sched_action *a)
 
     while ((m = TAILQ_FIRST(&s->to_park)) != NULL) {
         struct peer *p = evictable(s, m);
+        const struct parking *parking;
         struct dest *d;
 
         message_check(s, m); /* it leaves this list */
@@ -240,8 +431,9 @@ bool share_next_park(struct sched *s, struct mono now, struct sched_action *a)
             continue;
         }
         d = peer_dest(p);
-        park_at(d, class_bit(class_name_of(m->mail_class)));
+        parking = park_at(d, class_name_of(m->mail_class));
         a->type = SCHED_PARK;
+        a->class_name = class_name_of(parking->mail_class);
         a->msg = m->id;
         a->transport = d->transport->index;
         a->dest = slice_of(d->name, d->name_len);
@@ -270,6 +462,32 @@ static struct parking *next_turn(const struct sched *s)
     return best;
 }
 
+static void ask(struct parking *parking, uint32_t max)
+{
+    struct sched *s = parking->dest->transport->sched;
+
+    parking->asked = max;
+    parking->asked_us = s->now.us;
+    parking->since_asked = false;
+    parking->asked_in_time = parking->dest->messages > 0;
+    s->asked += max;
+    if (parking->bay != NULL) {
+        parking->bay->lot->questions++;
+        parking->bay->since = ++s->serial;
+    }
+    parking_moved(parking);
+    share_refresh(parking->dest);
+}
+
+static void answer(struct parking *parking)
+{
+    parking->dest->transport->sched->asked -= parking->asked;
+    parking->asked = 0;
+    if (parking->bay != NULL) {
+        parking->bay->lot->questions--;
+    }
+}
+
 bool share_next_admit(struct sched *s, struct sched_action *a)
 {
     uint64_t places = free_places(s), limit = share_threshold(s), max, room;
@@ -280,29 +498,25 @@ bool share_next_admit(struct sched *s, struct sched_action *a)
         return false;
     }
     d = parking->dest;
-    if (d->messages >= limit) {
+    if (parking->messages >= limit) {
         return false; /* and all others have as many or more */
     }
     /* Each message that enters takes one from the threshold, too. */
-    room = (limit - d->messages - 1) / 2 + 1;
+    room = (limit - parking->messages - 1) / 2 + 1;
     max = batch(d);
     max = max < room ? max : room;
     max = max < places ? max : places;
-    parking->asked = (uint32_t)max;
-    parking->asked_us = s->now.us;
-    parking->since_asked = false;
-    parking->asked_in_time = d->messages > 0;
-    s->asked += parking->asked;
-    share_refresh(d);
+    ask(parking, (uint32_t)max);
     a->type = SCHED_ADMIT;
     a->transport = d->transport->index;
     a->dest = slice_of(d->name, d->name_len);
+    a->class_name = class_name_of(parking->mail_class);
     a->max = parking->asked;
     return true;
 }
 
 void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                    uint32_t count, bool more)
+                    struct slice class_name, uint32_t count, bool more)
 {
     struct parking *parking;
     struct dest *d;
@@ -311,19 +525,18 @@ void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct
     s->now = now;
     d = dest_find(s->transports[transport], dest);
     CHECK(d != NULL);
-    parking = d->parking;
+    parking = parking_of_class(d, class_name);
     CHECK(parking != NULL);
     CHECK(parking->asked > 0);
     CHECK(count <= parking->asked);
-    s->asked -= parking->asked;
-    parking->asked = 0;
+    answer(parking);
     /* It ran dry while the question was under way: more has to be kept before it. */
     if (parking->asked_in_time && d->waiting_count == 0 && dest_has_room(d) && !d->probing &&
-        parking->doublings < DOUBLINGS_MAX) {
-        parking->doublings++;
+        d->doublings < DOUBLINGS_MAX) {
+        d->doublings++;
     }
     if (!more && !parking->since_asked) {
-        share_forget(d);
+        parking_free(parking);
         dest_check(d);
         return;
     }
@@ -334,6 +547,7 @@ void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct
             timer_set(s, &s->ask_again, mono_after(now, ASK_AGAIN_US));
         }
     }
+    parking_moved(parking);
     share_refresh(d);
 }
 
@@ -344,21 +558,44 @@ void share_ask_again(struct sched *s)
     while ((parking = TAILQ_FIRST(&s->put_off)) != NULL) {
         TAILQ_REMOVE(&s->put_off, parking, link);
         parking->put_off = false;
+        parking_moved(parking);
         share_refresh(parking->dest);
     }
 }
 
 /* ---- audit ---------------------------------------------------------------------------------- */
 
-void share_audit(const struct dest *d)
+static void lot_audit(const struct dest *d)
 {
-    const struct parking *parking = d->parking;
+    const struct lot *lot = lot_of(d);
+    uint32_t questions = 0;
 
-    if (parking == NULL) {
+    if (lot == NULL) {
         return;
     }
-    CHECK(parking->dest == d);
-    CHECK(parking->asked == 0 || !parking->put_off);
-    CHECK(!parking->put_off || heap_has(&d->transport->sched->ask_again.node));
-    CHECK(heap_has(&parking->wanting) == share_wants(d));
+    CHECK(lot->order.count >= 2);
+    CHECK(lot->order.count == HASH_COUNT(lot->bays));
+    heap_audit(&lot->order);
+    CHECK(lot_first(lot) == d->parking);
+    for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
+        CHECK(p->bay->parking == p);
+        CHECK(p->bay->lot == lot);
+        CHECK(p->bay->mail_class == p->mail_class);
+        questions += p->asked > 0;
+    }
+    CHECK(questions == lot->questions);
+}
+
+void share_audit(const struct dest *d)
+{
+    lot_audit(d);
+    for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
+        const struct stripe *st = stripe_find(d, class_name_of(p->mail_class));
+
+        CHECK(p->dest == d);
+        CHECK(p->messages == (st != NULL ? st->peers : 0));
+        CHECK(p->asked == 0 || !p->put_off);
+        CHECK(!p->put_off || heap_has(&d->transport->sched->ask_again.node));
+        CHECK(heap_has(&p->wanting) == (p == d->parking && parking_wants(p)));
+    }
 }

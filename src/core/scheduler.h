@@ -121,39 +121,38 @@ void sched_open_in_class(struct sched *s, struct mono now, struct sched_msg msg,
 /* Give a class that has mail in memory, or mail without a class, another weight. */
 void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weight);
 
-/* Shares. No destination may fill the active queue: one that has more messages in memory than there
- * are places left (message_active_limit less all messages) holds its full share, whatever the
- * others do then, and some places stay free for everybody (a "dynamic threshold", after Choudhury
- * and Hahne, scaled by destination_share). A message that waits for such a destination alone stays
- * with its owner, "parked" under that destination's name, and enters when the scheduler asks for it
- * with SCHED_ADMIT. How long it may stay parked (its lifetime, a delay warning) is its owner's
- * business.
+/* Shares. No destination may fill the active queue: when it has as many messages of one class in
+ * memory as there are places left (message_active_limit less all messages, scaled by
+ * destination_share) that class holds its full share there, whatever the others do then, and some
+ * places stay free for everybody (a "dynamic threshold", after Choudhury and Hahne). A message that
+ * waits for such a destination alone stays with its owner, "parked" under the names of destination
+ * and class, and enters when the scheduler asks for it with SCHED_ADMIT. How long it may stay
+ * parked (its lifetime, a delay warning) is its owner's business.
  *
- * True when a message all of whose recipients (as far as the owner has looked) are for this
- * destination is to be parked instead of opened: the share is full, or older mail is parked
- * already and goes first. */
-bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest);
+ * Each class has a share of its own, so that bulk keeps no other mail for its destination out. A
+ * destination with a backlog of n classes counts as n destinations would: the more have one the
+ * lower the threshold, and with destination_share 100 they come to n/(n+1) of the active queue. A
+ * class without messages in memory may have one while there is a place, so classes without number,
+ * as destinations without number, can take all places.
+ *
+ * True when a message of this class (empty: none) all of whose recipients (as far as the owner has
+ * looked) are for this destination is to be parked instead of opened: the share is full, or older
+ * mail of the class is parked already and goes first. */
+bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest,
+                      struct slice class_name);
 
-/* The same for a message of a class: each class has a share of its own, and waits behind parked
- * mail of its own only, as far as is known of what is parked. */
-bool sched_class_share_full(const struct sched *s, uint32_t transport, struct slice dest,
-                            struct slice class_name);
-
-/* Mail for this destination is parked (not to be told of what SCHED_PARK has brought). Keeps what
- * is known of the destination in memory until sched_admitted says that no more is parked. To be
- * told after a restart, too. */
-void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
-
-/* The same where it is known that this is mail of a class, or (empty) without one. */
-void sched_class_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                        struct slice class_name);
+/* Mail of this class for this destination is parked (not to be told of what SCHED_PARK has
+ * brought). Keeps what is known of the destination in memory until sched_admitted says that no more
+ * is parked. To be told after a restart, too. */
+void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                  struct slice class_name);
 
 /* The answer to SCHED_ADMIT, after the messages were opened: how many (at most its `max`), and is
- * `more` parked? To be given exactly once for each, at once or later, whatever was dropped, revived
- * or reconfigured meanwhile; mail that was parked meanwhile is remembered, too. After 0 with more
- * the next question for this destination comes after a second. */
+ * `more` of the class parked? To be given exactly once for each, at once or later, whatever was
+ * dropped, revived or reconfigured meanwhile; mail that was parked meanwhile is remembered, too.
+ * After 0 with more the next question for this destination and class comes after a second. */
 void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                    uint32_t count, bool more);
+                    struct slice class_name, uint32_t count, bool more);
 
 /* One recipient to schedule. `dest` is the destination's name within its transport (the next hop in
  * lower case; with a recipient limit of 1 the owner puts the mailbox in front: user@nexthop). */
@@ -226,8 +225,8 @@ enum sched_action_type {
     SCHED_PARK,    /* all that is left of this message waits for one destination (dest), which
                       holds more than its share: park it, its recipients untried. The core has
                       forgotten it, as with SCHED_DONE. */
-    SCHED_ADMIT,   /* open up to `max` messages parked for dest, the oldest first; answer with
-                      sched_admitted */
+    SCHED_ADMIT,   /* open up to `max` messages of class_name parked for dest, the oldest first;
+                      answer with sched_admitted */
     /* For the log. */
     SCHED_DEST_DEAD,    /* this destination was just declared dead: until when, reason, and the
                            window that it had come to */
@@ -241,8 +240,9 @@ struct sched_action {
     struct sched_msg msg;
     struct sched_entry entry;
     uint32_t transport;
-    struct slice dest;     /* lasts until the next call */
-    const uint32_t *rcpts; /* recipient numbers; last until the next call */
+    struct slice dest;       /* lasts until the next call */
+    struct slice class_name; /* SCHED_PARK, SCHED_ADMIT; likewise */
+    const uint32_t *rcpts;   /* recipient numbers; last until the next call */
     size_t rcpt_count;
     uint32_t max;                 /* SCHED_READ, SCHED_ADMIT */
     struct slice reason;          /* lasts until the next call */
@@ -294,7 +294,7 @@ struct sched_dest_info {
     struct mono since; /* dead, suspended or with a full window; us 0: it has room */
     uint32_t messages; /* in memory */
     uint64_t share;    /* how many it may have there as things are; UINT64_MAX: no shares */
-    bool parked;       /* more is parked */
+    bool parked;       /* more is parked, of any class */
     const struct window_limits *limits; /* lasts until the next fact */
     int64_t rate_delay_us;
     double per_second; /* deliveries that ended in the last minute or two; see pace.h */
@@ -305,6 +305,14 @@ bool sched_dest_get(const struct sched *s, uint32_t transport, struct slice dest
 /* All of them, in a stable order: start with *cursor = 0; false at the end. Facts between calls may
  * make it skip or repeat. */
 bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_info *ret_info);
+
+/* Mail of one class (empty: none) for a destination. */
+struct sched_class_info {
+    uint32_t messages; /* in memory */
+    bool parked;       /* more is parked */
+};
+struct sched_class_info sched_class_get(const struct sched *s, uint32_t transport,
+                                        struct slice dest, struct slice class_name);
 
 struct sched_transport_info {
     bool dead;

@@ -10,6 +10,7 @@
 #include "heap.h"
 #include "log.h"
 #include "mem.h"
+#include "park_key.h"
 #include "queue.h"
 
 /* Things looked at in a step, at least and at most. */
@@ -399,8 +400,8 @@ static void look_at_parked(struct queue *q)
             /* No fault: mail that was claimed when it fell due has its key as long as it is in
              * memory. It goes on in any case; asked for, it goes sooner. */
             log_info("%.*s: mail is parked for it, the scheduler is told again",
-                     SLICE_ARGS(keys[i]));
-            park_tell(q, keys[i], NULL);
+                     SLICE_ARGS(park_key_place(keys[i])));
+            park_tell(q, keys[i]);
         }
     }
     mem_free(a->parked_at);

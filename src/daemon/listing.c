@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "park_key.h"
 
 static const struct {
     const char *name;
@@ -248,7 +249,7 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
         set_time(object, "next_attempt", m.due);
     }
     if (m.parked.len > 0) {
-        set(object, "waits_for", listing_text(m.parked));
+        set(object, "waits_for", listing_text(park_key_place(m.parked)));
     }
     set_time(object, "created", m.created);
     set(object, "recipients_total", json_integer(m.rcpt_total));

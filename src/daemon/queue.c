@@ -1124,7 +1124,7 @@ static void note_suspended(struct queue *q, struct active_msg *m, const struct s
         m->deferred_else = true;
         return;
     }
-    key = park_key(q, action->transport, action->dest);
+    key = park_key(q, action->transport, action->dest, slice_string(m->its_class->name));
     if (m->suspended_for == NULL) {
         m->suspended_for = key;
         return;
@@ -1232,7 +1232,7 @@ static void pull_decisions(struct queue *q)
             break;
         case SCHED_PARK:
             CHECK(m != NULL);
-            end_pass(q, m, park_key(q, action.transport, action.dest));
+            end_pass(q, m, park_key(q, action.transport, action.dest, action.class_name));
             break;
         case SCHED_ADMIT:
             park_admit(q, &action);

@@ -250,8 +250,8 @@ void pass_classes_reload(struct queue *q);
 
 /* ---- queue_park.c ---- */
 
-/* The longest key: a transport's name, a slash and a destination. */
-#define PARK_KEY_MAX (SPOOL_ROUTE_MAX + 1 + SCHED_DEST_NAME_MAX)
+/* The longest key: a transport's name, a slash, a destination, a tab and a class. */
+#define PARK_KEY_MAX (SPOOL_ROUTE_MAX + 1 + SCHED_DEST_NAME_MAX + 1 + CLASS_NAME_MAX)
 
 /* The one destination of all routes that were looked at, if there is one. Zeroed at first. */
 struct park_target {
@@ -264,14 +264,15 @@ void park_target_add(struct queue *q, struct park_target *t, const struct route 
 /* The key to park the message under, to be freed; NULL when it is to be opened. */
 char *park_target_full(const struct queue *q, const struct park_target *t, struct slice class_name);
 
-/* "transport/destination", to be freed. */
-char *park_key(const struct queue *q, uint32_t transport, struct slice dest);
+/* As park_key.h has it; to be freed. */
+char *park_key(const struct queue *q, uint32_t transport, struct slice dest,
+               struct slice class_name);
 /* Is mail with this key to stay on disk? */
-bool park_is_full(const struct queue *q, struct slice key, struct slice class_name);
+bool park_is_full(const struct queue *q, struct slice key);
 /* Does the scheduler know that mail is parked under it? True for a key that means nothing to it. */
 bool park_is_known(const struct queue *q, struct slice key);
-/* Something was parked under this key, of this class (NULL: of any). */
-void park_tell(struct queue *q, struct slice key, const struct slice *class_name);
+/* Something was parked under this key. */
+void park_tell(struct queue *q, struct slice key);
 
 /* SCHED_ADMIT: answered by park_admit_some, after a commit: what is opened must be durable. */
 void park_admit(struct queue *q, const struct sched_action *action);

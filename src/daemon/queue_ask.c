@@ -64,7 +64,7 @@ static const struct {
  * soon as its destination can take it. */
 static int flush_one(struct queue *q, struct msg_id id, const struct spool_message *m)
 {
-    if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked, m->class_name)) {
+    if (spool_is_claimed(q->spool, id) || park_is_full(q, m->parked)) {
         return 0;
     }
     pass_want(q, id);

@@ -1,10 +1,10 @@
 /*
  * Mail that waits on disk for the share of its destination: parked messages.
  *
- * The scheduler says when a destination holds its share of the active queue and when it wants more;
- * the spool keeps what waits under a key, "transport/destination". A key that means nothing any
- * more (a transport that was removed from the configuration) does no harm: what is parked under it
- * goes on when it falls due.
+ * The scheduler says when mail of one class for a destination holds its share of the active queue
+ * and when more is wanted; the spool keeps what waits under a key (see park_key.h). A key that
+ * means nothing any more (a transport that was removed from the configuration) does no harm: what
+ * is parked under it goes on when it falls due.
  */
 #include "queue.h"
 
@@ -13,9 +13,11 @@
 #include <string.h>
 
 #include "check.h"
+#include "class_name.h"
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
+#include "park_key.h"
 
 /* After a start nothing is known of the destinations that mail is parked for; many may be dead. So
  * the scheduler is told of a few at a time: at once while it has little to do, else every second.
@@ -29,75 +31,77 @@ struct admission {
     STAILQ_ENTRY(admission) next;
     uint32_t transport;
     uint32_t max;
-    char *dest; /* owned */
+    char *dest, *class_name; /* owned */
 };
 
 _Static_assert(PARK_KEY_MAX <= SPOOL_PARKED_MAX, "the spool takes every key");
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
-char *park_key(const struct queue *q, uint32_t transport, struct slice dest)
+char *park_key(const struct queue *q, uint32_t transport, struct slice dest,
+               struct slice class_name)
 {
     struct buf key;
 
     buf_init(&key, PARK_KEY_MAX + 1);
     (void)buf_addf(&key, "%s/%.*s", q->transports[transport], SLICE_ARGS(dest));
+    if (class_name.len > 0) {
+        (void)buf_addf(&key, "%c%.*s", PARK_KEY_BEFORE_CLASS, SLICE_ARGS(class_name));
+    }
     CHECK(!key.failed); /* both have their limits */
     (void)buf_cstr(&key);
     return buf_take(&key);
 }
 
-/* False when no such transport is known. */
-static bool key_read(const struct queue *q, struct slice key, uint32_t *ret_transport,
-                     struct slice *ret_dest)
-{
-    size_t slash = slice_find(key, '/');
-    struct slice dest = slash < key.len ? slice_skip(key, slash + 1) : slice_of("", 0);
+/* What a key means. */
+struct place {
+    uint32_t transport;
+    struct slice dest, class_name;
+};
 
-    if (dest.len == 0 || dest.len > SCHED_DEST_NAME_MAX) {
+/* False when no such transport is known, or the key was made by somebody else. */
+static bool key_read(const struct queue *q, struct slice key, struct place *ret)
+{
+    struct slice name = park_key_place(key);
+    size_t slash = slice_find(name, '/');
+
+    *ret = (struct place){.dest = slice_skip(name, slash < name.len ? slash + 1 : name.len),
+                          .class_name = park_key_class(key)};
+    if (ret->dest.len == 0 || ret->dest.len > SCHED_DEST_NAME_MAX ||
+        (ret->class_name.len > 0 && !class_name_valid(ret->class_name))) {
         return false;
     }
     for (uint32_t i = 0; i < q->transport_count; i++) {
         if (slice_equal(slice_string(q->transports[i]), slice_of(key.ptr, slash))) {
-            *ret_transport = i;
-            *ret_dest = dest;
+            ret->transport = i;
             return true;
         }
     }
     return false;
 }
 
-bool park_is_full(const struct queue *q, struct slice key, struct slice class_name)
+bool park_is_full(const struct queue *q, struct slice key)
 {
-    uint32_t transport;
-    struct slice dest;
+    struct place at;
 
-    return key_read(q, key, &transport, &dest) &&
-           sched_class_share_full(q->sched, transport, dest, class_name);
+    return key_read(q, key, &at) &&
+           sched_share_full(q->sched, at.transport, at.dest, at.class_name);
 }
 
 bool park_is_known(const struct queue *q, struct slice key)
 {
-    struct sched_dest_info info;
-    uint32_t transport;
-    struct slice dest;
+    struct place at;
 
-    return !key_read(q, key, &transport, &dest) ||
-           (sched_dest_get(q->sched, transport, dest, &info) && info.parked);
+    return !key_read(q, key, &at) ||
+           sched_class_get(q->sched, at.transport, at.dest, at.class_name).parked;
 }
 
-void park_tell(struct queue *q, struct slice key, const struct slice *class_name)
+void park_tell(struct queue *q, struct slice key)
 {
-    uint32_t transport;
-    struct slice dest;
+    struct place at;
 
-    if (!key_read(q, key, &transport, &dest)) {
-        return;
-    }
-    if (class_name == NULL) {
-        sched_parked(q->sched, clock_mono(), transport, dest);
-    } else {
-        sched_class_parked(q->sched, clock_mono(), transport, dest, *class_name);
+    if (key_read(q, key, &at)) {
+        sched_parked(q->sched, clock_mono(), at.transport, at.dest, at.class_name);
     }
 }
 
@@ -120,8 +124,8 @@ char *park_target_full(const struct queue *q, const struct park_target *t, struc
     struct slice dest = slice_string(t->dest);
 
     return t->routes > 0 && !t->several &&
-                   sched_class_share_full(q->sched, t->transport, dest, class_name)
-               ? park_key(q, t->transport, dest)
+                   sched_share_full(q->sched, t->transport, dest, class_name)
+               ? park_key(q, t->transport, dest, class_name)
                : NULL;
 }
 
@@ -135,19 +139,22 @@ void park_admit(struct queue *q, const struct sched_action *action)
     a->transport = action->transport;
     a->max = action->max;
     a->dest = mem_copy(action->dest.ptr, action->dest.len);
+    a->class_name = mem_copy(action->class_name.ptr, action->class_name.len);
     STAILQ_INSERT_TAIL(&q->admissions, a, next);
 }
 
 static void admission_free(struct admission *a)
 {
     mem_free(a->dest);
+    mem_free(a->class_name);
     mem_free(a);
 }
 
-/* Open what waits longest for this destination. Its number is the return value. */
+/* Open what waits longest there. Its number is the return value. */
 static uint32_t admit(struct queue *q, const struct admission *a)
 {
-    char *key = park_key(q, a->transport, slice_string(a->dest));
+    struct slice dest = slice_string(a->dest), class_name = slice_string(a->class_name);
+    char *key = park_key(q, a->transport, dest, class_name);
     struct msg_id *ids = mem_array(a->max, sizeof *ids);
     uint32_t opened = 0;
     size_t count = 0;
@@ -160,7 +167,7 @@ static uint32_t admit(struct queue *q, const struct admission *a)
     for (size_t i = 0; i < count; i++) {
         opened += pass_load(q, ids[i], true);
     }
-    sched_admitted(q->sched, clock_mono(), a->transport, slice_string(a->dest), opened, more);
+    sched_admitted(q->sched, clock_mono(), a->transport, dest, class_name, opened, more);
     mem_free(ids);
     mem_free(key);
     return (uint32_t)count;
@@ -223,7 +230,7 @@ bool park_tell_some(struct queue *q)
         count = 0;
     }
     for (size_t i = 0; i < count; i++) {
-        park_tell(q, keys[i], NULL);
+        park_tell(q, keys[i]);
     }
     mem_free(q->parked_told);
     q->parked_told =

@@ -20,6 +20,7 @@
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
+#include "park_key.h"
 #include "report.h"
 
 /* Recipients read from the spool in one call. */
@@ -363,12 +364,12 @@ static void submitted_parked(struct queue *q, const struct spool_message *m, str
 {
     char text[SPOOL_ID_TEXT_MAX];
 
-    park_tell(q, m->parked, &m->class_name);
+    park_tell(q, m->parked);
     q->next_due = wall_min(q->next_due, m->due);
     spool_id_print(id, text);
     log_info("%s: from=<%.*s>, nrcpt=%" PRIu32 " (waits on disk: %.*s holds its share of the "
              "active queue)",
-             text, SLICE_ARGS(m->sender), rcpts, SLICE_ARGS(m->parked));
+             text, SLICE_ARGS(m->sender), rcpts, SLICE_ARGS(park_key_place(m->parked)));
 }
 
 /* Where there are classes a part of the active queue is for new mail of those with little mail in
@@ -605,7 +606,7 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
         end_at_once(q, id, NULL); /* nothing is tried any more */
         return false;
     }
-    if (m.parked.len > 0 && park_is_full(q, m.parked, m.class_name)) {
+    if (m.parked.len > 0 && park_is_full(q, m.parked)) {
         parked = mem_copy(m.parked.ptr, m.parked.len);
     } else {
         active = active_add(&q->active, &m, clock_mono(), clock_wall());
@@ -1052,7 +1053,7 @@ int pass_end(struct queue *q, const struct step *step)
         due = parked_until(q, &m);
         rc = spool_park(q->spool, id, slice_string(step->parked), due);
         if (rc == 0) {
-            park_tell(q, slice_string(step->parked), &m.class_name);
+            park_tell(q, slice_string(step->parked));
         }
     } else if (rc == 0) {
         due = wall_after(now, how == PASS_UNTRIED

@@ -638,8 +638,11 @@ static void group_in_memory(struct queue *q, json_t *show, const struct spool_me
 }
 
 /* Why exactly it is parked, which the spool does not know. */
-static void say_parked(struct place *p, json_t *gate)
+static void say_parked(struct queue *q, struct place *p, const struct spool_message *m,
+                       json_t *gate)
 {
+    struct sched_class_info of_class;
+
     if (!p->in_memory) {
         return;
     }
@@ -653,11 +656,13 @@ static void say_parked(struct place *p, json_t *gate)
                  p->info.until.us != 0 ? gate_clock(wall_of(p->info.until), clock_wall()).text : "",
                  buf_cstr(&p->name));
     } else {
-        gate_count(gate, p->info.messages, p->info.share == UINT64_MAX ? 0 : p->info.share);
+        of_class = sched_class_get(q->sched, p->transport, p->dest, m->class_name);
+        gate_count(gate, of_class.messages, p->info.share == UINT64_MAX ? 0 : p->info.share);
         gate_say(gate, "text",
                  "it waits on disk: %s has %" PRIu32
-                 " messages in memory, its share, and the oldest go first",
-                 buf_cstr(&p->name), p->info.messages);
+                 " messages%s%.*s in memory, its share, and the oldest go first",
+                 buf_cstr(&p->name), of_class.messages, m->class_name.len > 0 ? " of class " : "",
+                 SLICE_ARGS(m->class_name));
     }
 }
 
@@ -675,7 +680,7 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
         add_room_gate(q, gates);
         place_init(&p, q, transport, dest);
         if (m->parked.len > 0) {
-            say_parked(&p, json_array_get(gates, 0));
+            say_parked(q, &p, m, json_array_get(gates, 0));
         }
         sched_why_dest(q->sched, transport, dest, &w);
         for (size_t i = 0; i < w.gate_count; i++) {

@@ -10,7 +10,7 @@ struct sim_parking {
     struct heap messages;
     UT_hash_handle hh;
     size_t key_len;
-    char key[]; /* the transport's number, then the destination */
+    char key[];
 };
 
 static bool older(const struct heap_node *a, const struct heap_node *b)
@@ -19,35 +19,40 @@ static bool older(const struct heap_node *a, const struct heap_node *b)
            CONTAINER_OF(b, const struct sim_parked, node)->number;
 }
 
-static size_t key_size(struct slice dest)
+/* The transport's number, the length of the class, the class, the destination: no two keys have the
+ * same bytes. */
+static size_t key_size(const struct sim_parking_key *key)
 {
-    return sizeof(uint32_t) + dest.len;
+    return 2 * sizeof(uint32_t) + key->class_name.len + key->dest.len;
 }
 
-static void key_write(char *key, uint32_t transport, struct slice dest)
+static void key_write(char *bytes, const struct sim_parking_key *key)
 {
-    memcpy(key, &transport, sizeof transport);
-    memcpy(key + sizeof transport, dest.ptr, dest.len);
+    uint32_t numbers[2] = {key->transport, (uint32_t)key->class_name.len};
+
+    memcpy(bytes, numbers, sizeof numbers);
+    memcpy(bytes + sizeof numbers, key->class_name.ptr, key->class_name.len);
+    memcpy(bytes + sizeof numbers + key->class_name.len, key->dest.ptr, key->dest.len);
 }
 
-static struct sim_parking *find(const struct sim_parkings *p, uint32_t transport, struct slice dest)
+static struct sim_parking *find(const struct sim_parkings *p, const struct sim_parking_key *key)
 {
     struct sim_parking *parking;
-    char *key = mem_new(key_size(dest));
+    char *bytes = mem_new(key_size(key));
 
-    key_write(key, transport, dest);
-    HASH_FIND(hh, p->by_key, key, key_size(dest), parking);
-    mem_free(key);
+    key_write(bytes, key);
+    HASH_FIND(hh, p->by_key, bytes, key_size(key), parking);
+    mem_free(bytes);
     return parking;
 }
 
-static struct sim_parking *add(struct sim_parkings *p, uint32_t transport, struct slice dest)
+static struct sim_parking *add(struct sim_parkings *p, const struct sim_parking_key *key)
 {
-    struct sim_parking *parking = mem_new(sizeof *parking + key_size(dest));
+    struct sim_parking *parking = mem_new(sizeof *parking + key_size(key));
 
     heap_init(&parking->messages, older);
-    parking->key_len = key_size(dest);
-    key_write(parking->key, transport, dest);
+    parking->key_len = key_size(key);
+    key_write(parking->key, key);
     HASH_ADD_KEYPTR(hh, p->by_key, parking->key, parking->key_len, parking);
     return parking;
 }
@@ -80,13 +85,13 @@ void sim_parked_init(struct sim_parked *m, uint64_t number)
     heap_node_init(&m->node);
 }
 
-void sim_parking_add(struct sim_parkings *p, uint32_t transport, struct slice dest,
+void sim_parking_add(struct sim_parkings *p, const struct sim_parking_key *key,
                      struct sim_parked *m)
 {
     CHECK(m->parking == NULL);
-    m->parking = find(p, transport, dest);
+    m->parking = find(p, key);
     if (m->parking == NULL) {
-        m->parking = add(p, transport, dest);
+        m->parking = add(p, key);
     }
     heap_add(&m->parking->messages, &m->node);
     p->count++;
@@ -103,10 +108,10 @@ void sim_parking_remove(struct sim_parkings *p, struct sim_parked *m)
     p->count--;
 }
 
-struct sim_parked *sim_parking_first(const struct sim_parkings *p, uint32_t transport,
-                                     struct slice dest)
+struct sim_parked *sim_parking_first(const struct sim_parkings *p,
+                                     const struct sim_parking_key *key)
 {
-    const struct sim_parking *parking = find(p, transport, dest);
+    const struct sim_parking *parking = find(p, key);
 
     return parking == NULL ? NULL
                            : CONTAINER_OF(heap_top(&parking->messages), struct sim_parked, node);

@@ -1,8 +1,8 @@
 /*
  * Messages that wait for the share of their destination: what the spool keeps under keys.
  *
- * A message is parked under one destination, by the scheduler's names for it; the oldest is
- * admitted first. A destination is here while something is parked under it.
+ * A message is parked under one destination and its class, by the scheduler's names for them; the
+ * oldest is admitted first. A key is here while something is parked under it.
  */
 #ifndef SIM_PARKING_H
 #define SIM_PARKING_H
@@ -13,6 +13,12 @@
 #include "slice.h"
 
 struct sim_parking;
+
+/* A key: where mail waits, and of which class (empty: none). */
+struct sim_parking_key {
+    uint32_t transport;
+    struct slice dest, class_name;
+};
 
 /* Embed it in the message. */
 struct sim_parked {
@@ -34,14 +40,14 @@ void sim_parkings_fini(struct sim_parkings *p);
 void sim_parked_init(struct sim_parked *m, uint64_t number);
 
 /* Park a message that is not. */
-void sim_parking_add(struct sim_parkings *p, uint32_t transport, struct slice dest,
+void sim_parking_add(struct sim_parkings *p, const struct sim_parking_key *key,
                      struct sim_parked *m);
 
 /* Take out one that is parked. */
 void sim_parking_remove(struct sim_parkings *p, struct sim_parked *m);
 
 /* The oldest, or NULL when nothing is parked there. */
-struct sim_parked *sim_parking_first(const struct sim_parkings *p, uint32_t transport,
-                                     struct slice dest);
+struct sim_parked *sim_parking_first(const struct sim_parkings *p,
+                                     const struct sim_parking_key *key);
 
 #endif

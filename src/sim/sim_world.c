@@ -236,24 +236,33 @@ static int64_t parked_until(struct sim_world *w, const struct sim_message *m)
     return due_us < end_us ? due_us : end_us;
 }
 
-static void park(struct sim_world *w, struct sim_message *m, uint32_t transport, struct slice dest)
+static void park(struct sim_world *w, struct sim_message *m, const struct sim_parking_key *key)
 {
-    sim_parking_add(&w->parkings, transport, dest, &m->parked);
+    sim_parking_add(&w->parkings, key, &m->parked);
     defer_until(w, m, parked_until(w, m));
 }
 
-/* A destination by the scheduler's names. */
-struct dest_name {
-    uint32_t transport;
-    struct slice dest;
-    char room[MAILBOX_NAME_MAX];
-};
+/* The message's class, as the scheduler knows it. */
+static struct slice class_of(const struct sim_world *w, const struct sim_message *m)
+{
+    return slice_string(m->classed ? w->options.workload->classes[m->class] : "");
+}
+
+/* The key of a message whose recipient `n` is to wait. `room` is for the key. */
+static struct sim_parking_key key_of(const struct sim_world *w, const struct sim_message *m,
+                                     uint32_t n, char room[MAILBOX_NAME_MAX])
+{
+    const struct sim_place *place = w->places.list[m->rcpts[n - 1].place];
+
+    return (struct sim_parking_key){.transport = place->transport,
+                                    .dest = dest_of(m, n, place, room),
+                                    .class_name = class_of(w, m)};
+}
 
 /* Is the message to wait for the share of the one destination that all of it is for? */
 static bool waits_for_share(const struct sim_world *w, const struct sim_message *m,
-                            struct dest_name *ret)
+                            struct sim_parking_key *ret, char room[MAILBOX_NAME_MAX])
 {
-    const struct sim_place *place;
     uint32_t first = 0;
 
     for (uint32_t n = 1; n <= m->rcpt_count; n++) {
@@ -266,27 +275,26 @@ static bool waits_for_share(const struct sim_world *w, const struct sim_message 
         first = first == 0 ? n : first;
     }
     CHECK(first != 0);
-    place = w->places.list[m->rcpts[first - 1].place];
-    ret->transport = place->transport;
-    ret->dest = dest_of(m, first, place, ret->room);
-    return sched_share_full(w->sched, ret->transport, ret->dest);
+    *ret = key_of(w, m, first, room);
+    return sched_share_full(w->sched, ret->transport, ret->dest, ret->class_name);
 }
 
 /* Unlike what the scheduler parks itself it must be told of this. */
-static void park_and_tell(struct sim_world *w, struct sim_message *m, uint32_t transport,
-                          struct slice dest)
+static void park_and_tell(struct sim_world *w, struct sim_message *m,
+                          const struct sim_parking_key *key)
 {
-    park(w, m, transport, dest);
-    sched_parked(w->sched, now_of(w), transport, dest);
+    park(w, m, key);
+    sched_parked(w->sched, now_of(w), key->transport, key->dest, key->class_name);
 }
 
 /* A message has come. */
 static void enqueue(struct sim_world *w, struct sim_message *m)
 {
-    struct dest_name name;
+    struct sim_parking_key key;
+    char room[MAILBOX_NAME_MAX];
 
-    if (waits_for_share(w, m, &name)) {
-        park_and_tell(w, m, name.transport, name.dest);
+    if (waits_for_share(w, m, &key, room)) {
+        park_and_tell(w, m, &key);
     } else {
         STAILQ_INSERT_TAIL(&w->incoming, m, link);
         w->incoming_count++;
@@ -721,7 +729,6 @@ static void read_recipients(struct sim_world *w, struct sim_message *m, uint32_t
 
 static void open_message(struct sim_world *w, struct sim_message *m)
 {
-    struct slice class = slice_string(m->classed ? w->options.workload->classes[m->class] : "");
 
     m->read = m->suspended = 0;
     m->deferred_else = false;
@@ -729,7 +736,7 @@ static void open_message(struct sim_world *w, struct sim_message *m)
     if (w->active_count > w->result.active_peak) {
         w->result.active_peak = w->active_count;
     }
-    sched_open_in_class(w->sched, now_of(w), id_of(m), m->left, false, class,
+    sched_open_in_class(w->sched, now_of(w), id_of(m), m->left, false, class_of(w, m),
                         m->classed ? w->weights[m->class] : w->plain_weight);
 }
 
@@ -750,15 +757,15 @@ static void give_up_if_old(struct sim_world *w, struct sim_message *m)
  * parked, to go on as soon as that is well. */
 static void end_pass(struct sim_world *w, struct sim_message *m)
 {
+    struct sim_parking_key key;
     char room[MAILBOX_NAME_MAX];
 
     give_up_if_old(w, m);
     if (m->left == 0) {
         message_free(w, m);
     } else if (m->suspended != 0 && !m->deferred_else) {
-        const struct sim_place *place = w->places.list[m->rcpts[m->suspended - 1].place];
-
-        park_and_tell(w, m, place->transport, dest_of(m, m->suspended, place, room));
+        key = key_of(w, m, m->suspended, room);
+        park_and_tell(w, m, &key);
     } else {
         defer_until(w, m, back_off(w, m));
     }
@@ -772,17 +779,20 @@ static void end_pass_parked(struct sim_world *w, struct sim_message *m,
     if (m->left == 0) {
         message_free(w, m);
     } else {
-        park(w, m, action->transport, action->dest);
+        park(w, m, &(struct sim_parking_key){action->transport, action->dest, action->class_name});
     }
 }
 
 static void admit(struct sim_world *w, const struct sched_action *action)
 {
-    struct slice dest = slice_of(mem_copy(action->dest.ptr, action->dest.len), action->dest.len);
-    uint32_t transport = action->transport, max = action->max, count = 0;
+    char *dest = mem_copy(action->dest.ptr, action->dest.len);
+    char *class_name = mem_copy(action->class_name.ptr, action->class_name.len);
+    const struct sim_parking_key key = {action->transport, slice_string(dest),
+                                        slice_string(class_name)};
+    uint32_t max = action->max, count = 0;
     struct sim_parked *first;
 
-    while ((first = sim_parking_first(&w->parkings, transport, dest)) != NULL && count < max) {
+    while ((first = sim_parking_first(&w->parkings, &key)) != NULL && count < max) {
         struct sim_message *m = CONTAINER_OF(first, struct sim_message, parked);
 
         sim_parking_remove(&w->parkings, first);
@@ -790,8 +800,10 @@ static void admit(struct sim_world *w, const struct sched_action *action)
         open_message(w, m);
         count++;
     }
-    sched_admitted(w->sched, now_of(w), transport, dest, count, first != NULL);
-    mem_free((char *)dest.ptr);
+    sched_admitted(w->sched, now_of(w), key.transport, key.dest, key.class_name, count,
+                   first != NULL);
+    mem_free(class_name);
+    mem_free(dest);
 }
 
 /* ---- decisions ------------------------------------------------------------------------------ */
@@ -898,10 +910,11 @@ static struct sim_message *first_deferred(const struct sim_world *w)
 /* Open it, or let it wait for the share of its destination. */
 static void open_or_park(struct sim_world *w, struct sim_message *m)
 {
-    struct dest_name name;
+    struct sim_parking_key key;
+    char room[MAILBOX_NAME_MAX];
 
-    if (m->left <= LOOKED_AT_MAX && waits_for_share(w, m, &name)) {
-        park_and_tell(w, m, name.transport, name.dest);
+    if (m->left <= LOOKED_AT_MAX && waits_for_share(w, m, &key, room)) {
+        park_and_tell(w, m, &key);
     } else {
         open_message(w, m);
     }
@@ -924,9 +937,10 @@ static bool import_new(struct sim_world *w)
 /* A parked message is due: true when it stays parked, or was given up. */
 static bool stays_parked(struct sim_world *w, struct sim_message *m)
 {
-    struct dest_name name;
+    struct sim_parking_key key;
+    char room[MAILBOX_NAME_MAX];
 
-    if (!waits_for_share(w, m, &name)) {
+    if (!waits_for_share(w, m, &key, room)) {
         return false;
     }
     give_up_if_old(w, m);

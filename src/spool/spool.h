@@ -26,7 +26,7 @@
  *        any but CORRUPT --spool_requeue--> INCOMING, due now
  *
  * A DEFERRED message may be parked: it waits for something that is known by a key (the queue
- * process parks mail under the name of a destination that can't take more now), and
+ * process parks mail under the names of a destination that can't take more now and its class), and
  * spool_claim_parked finds it by that key before it is due. When it falls due first, spool_claim
  * finds it as it finds any other, so no key is a trap.
  *

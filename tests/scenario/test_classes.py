@@ -83,6 +83,24 @@ class Turns(sluice.TestCase):
         self.eventually(lambda: "reset@example.net" in site.recipients())
         return site.recipients().index("reset@example.net")
 
+    def test_what_waits_on_disk_takes_turns_too(self):
+        site, port = self.site(mail=self.answer), sluice.free_port()
+        d = self.daemon(start=False, relayhost=site.nexthop, class_header="X-Sluice-Class", in_flow_delay="0s",
+                        qmgr_message_active_limit="50", qmgr_message_recipient_limit="50",
+                        extra="smtp/* destination_concurrency_limit=2\n")
+        d.parameters["listen"] += " smtp://127.0.0.1:%d class=bulk" % port
+        d.start()
+        self.submit(port, ["b%d@example.net" % i for i in range(300)])
+        resets = ["reset%d@example.net" % i for i in range(40)]
+        for r in resets:
+            last = d.send("a@example.org", [r], MAIL % "X-Sluice-Class: reset\r\n")
+        waiting = d.message(last)
+        self.assertEqual((waiting["class"], waiting["waits_for"]), ("reset", "smtp/" + site.nexthop))
+        self.works.set()
+        self.eventually(lambda: set(resets) <= set(site.recipients()), "resets wait for the bulk")
+        self.assertEqual([r for r in site.recipients() if r in resets], resets)
+        self.assertLess(site.recipients().index(resets[-1]), 120)
+
     def test_a_password_reset_passes_the_newsletter(self):
         # Two are being delivered, and as many may go before it as its share allows.
         self.assertLessEqual(self.others_before(2000, listener="class=bulk"), 5)

@@ -361,16 +361,66 @@ static void each_class_has_a_share_of_its_own(void **state)
     few.destination_share = 100;
     sched_set_limits(o->s, &few);
     put_bulk(o, 1, 50, 1);
-    assert_true(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c1")));
-    assert_false(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
-    assert_false(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("")));
-    sched_class_parked(o->s, o->now, 0, SLICE("d0"), SLICE("c1"));
-    assert_false(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
+    assert_true(sched_share_full(o->s, 0, SLICE("d0"), SLICE("c1")));
+    assert_false(sched_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
+    assert_false(sched_share_full(o->s, 0, SLICE("d0"), SLICE("")));
+    sched_parked(o->s, o->now, 0, SLICE("d0"), SLICE("c1"));
+    assert_false(sched_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
     put_bulk(o, 2, 25, 1);
-    assert_true(sched_class_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
-    /* After a restart it is not known whose mail is parked. */
-    sched_parked(o->s, o->now, 0, SLICE("d1"));
-    assert_true(sched_class_share_full(o->s, 0, SLICE("d1"), SLICE("c2")));
+    assert_true(sched_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
+    sched_parked(o->s, o->now, 0, SLICE("d1"), SLICE("c1"));
+    assert_true(sched_share_full(o->s, 0, SLICE("d1"), SLICE("c1")));
+    assert_false(sched_share_full(o->s, 0, SLICE("d1"), SLICE("c2")));
+    sched_audit(o->s);
+    office_free(o);
+}
+
+/* Parked mail of every class is asked for, whichever has least in memory first; what one class has
+ * left does not keep another's question back, and an answer is for its class alone. */
+static void parked_mail_of_each_class_is_asked_for(void **state)
+{
+    static const uint32_t in_memory[] = {9, 0, 4}; /* of no class, c1, c2 */
+    struct sched_limits shares = limits;
+    struct office *o = office_new(2, 0);
+    struct slice dest = SLICE("d0");
+    struct slice names[] = {SLICE(""), SLICE("c1"), SLICE("c2")};
+    static const uint32_t order[] = {1, 2, 0};
+    struct sched_action a;
+
+    (void)state;
+    shares.destination_share = 100;
+    sched_set_limits(o->s, &shares);
+    for (uint32_t c = 0; c < COUNT(names); c++) {
+        put_bulk(o, c, in_memory[c], 1);
+    }
+    for (uint32_t c = 0; c < COUNT(names); c++) {
+        sched_parked(o->s, o->now, 0, dest, names[c]);
+        sched_audit(o->s);
+    }
+    for (uint32_t i = 0; i < COUNT(order); i++) {
+        assert_int_equal(sched_next(o->s, o->now, &a), SCHED_ADMIT);
+        assert_true(slice_equal(a.dest, dest));
+        assert_true(slice_equal(a.class_name, names[order[i]]));
+        sched_audit(o->s);
+    }
+    assert_int_equal(sched_next(o->s, o->now, &a), SCHED_NONE);
+    for (uint32_t c = 0; c < COUNT(names); c++) {
+        assert_true(sched_class_get(o->s, 0, dest, names[c]).parked);
+        assert_int_equal(sched_class_get(o->s, 0, dest, names[c]).messages, in_memory[c]);
+        sched_admitted(o->s, o->now, 0, dest, names[c], 0, c == 1);
+        sched_audit(o->s);
+        if (c != 1) {
+            assert_false(sched_class_get(o->s, 0, dest, names[c]).parked);
+        }
+    }
+    /* That of c1 has failed; the next question comes after a second. */
+    assert_int_equal(sched_next(o->s, o->now, &a), SCHED_NONE);
+    o->now.us += S;
+    assert_int_equal(sched_next(o->s, o->now, &a), SCHED_ADMIT);
+    assert_true(slice_equal(a.class_name, names[1]));
+    sched_admitted(o->s, o->now, 0, dest, names[1], 0, false);
+    assert_int_equal(sched_totals(o->s).parked_destinations, 0);
+    drain(o);
     office_free(o);
 }
 
@@ -454,6 +504,7 @@ UNIT_MAIN(cmocka_unit_test(a_small_mail_passes_the_bulk_of_another_class),
           cmocka_unit_test(it_does_where_there_are_two_bottlenecks),
           cmocka_unit_test(classes_share_by_weight),
           cmocka_unit_test(each_class_has_a_share_of_its_own),
+          cmocka_unit_test(parked_mail_of_each_class_is_asked_for),
           cmocka_unit_test(classes_go_with_their_mail),
           cmocka_unit_test(every_class_gets_its_share_of_a_destination),
           cmocka_unit_test(every_class_gets_its_share_of_the_transport))

@@ -201,19 +201,51 @@ static void parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well(v
     bench_start(&b, &limits, &policy);
     kill_a(&b);
     DECIDES(&b, "!a m1.");
-    sched_parked(b.s, b.now, 0, SLICE("a"));
+    sched_parked(b.s, b.now, 0, SLICE("a"), SLICE(""));
     DECIDES(&b, ""); /* not while it is dead */
-    assert_true(sched_share_full(b.s, 0, SLICE("a")));
+    assert_true(sched_share_full(b.s, 0, SLICE("a"), SLICE("")));
     b.now.us = sched_wake_at(b.s).us;
     DECIDES(&b, "?a aa.");
     assert_int_equal(b.last.max, 1);
     open_msg(&b, 2, "a");
-    sched_admitted(b.s, b.now, 0, SLICE("a"), 1, true);
+    sched_admitted(b.s, b.now, 0, SLICE("a"), SLICE(""), 1, true);
     DECIDES(&b, "m2:a(1)");
     finish(&b, 2, "a", SCHED_OK);
     DECIDES(&b, "*a m2. aa.");
     assert_int_equal(b.last.max, 50);
-    sched_admitted(b.s, b.now, 0, SLICE("a"), 0, false);
+    sched_admitted(b.s, b.now, 0, SLICE("a"), SLICE(""), 0, false);
+    bench_end(&b);
+}
+
+/* Whatever classes have parked mail; then each of them is asked for. */
+static void a_probe_is_one_message_of_one_class(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(1);
+    struct bench b;
+
+    (void)state;
+    limits.message_active_limit = 100;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    sched_parked(b.s, b.now, 0, SLICE("a"), SLICE(""));
+    sched_parked(b.s, b.now, 0, SLICE("a"), SLICE("bulk"));
+    DECIDES(&b, "");
+    b.now.us = sched_wake_at(b.s).us;
+    DECIDES(&b, "?a aa.");
+    assert_int_equal(b.last.max, 1);
+    assert_int_equal(b.last.class_name.len, 0);
+    open_msg(&b, 2, "a");
+    sched_admitted(b.s, b.now, 0, SLICE("a"), SLICE(""), 1, true);
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 2, "a", SCHED_OK);
+    DECIDES(&b, "*a m2. aa. aa.");
+    assert_int_equal(b.last.class_name.len, 0); /* bulk came first: it was not asked for yet */
+    sched_admitted(b.s, b.now, 0, SLICE("a"), SLICE("bulk"), 0, false);
+    assert_true(sched_class_get(b.s, 0, SLICE("a"), SLICE("")).parked);
+    sched_admitted(b.s, b.now, 0, SLICE("a"), SLICE(""), 0, false);
+    sched_audit(b.s);
     bench_end(&b);
 }
 
@@ -423,11 +455,11 @@ static void no_more_are_remembered_than_the_limit(void **state)
     for (unsigned i = 0; i < 100010; i++) {
         struct slice dest = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", i));
 
-        sched_parked(s, now, 0, dest);
+        sched_parked(s, now, 0, dest, SLICE(""));
         struct sched_action a;
         while (sched_next(s, now, &a) != SCHED_NONE) {
             assert_int_equal(a.type, SCHED_ADMIT);
-            sched_admitted(s, now, 0, dest, 0, false);
+            sched_admitted(s, now, 0, dest, SLICE(""), 0, false);
         }
     }
     assert_in_range(sched_totals(s).idle_destinations, 99990, 100001);
@@ -562,6 +594,7 @@ UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(the_log_is_told_until_when),
           cmocka_unit_test(it_starts_as_an_unknown_one_or_as_narrow_as_it_was),
           cmocka_unit_test(parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well),
+          cmocka_unit_test(a_probe_is_one_message_of_one_class),
           cmocka_unit_test(what_was_learned_outlives_an_empty_queue_and_fades),
           cmocka_unit_test(without_memory_each_pause_starts_afresh),
           cmocka_unit_test(so_does_the_connection_cache),

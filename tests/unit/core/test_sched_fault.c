@@ -310,13 +310,13 @@ static void answers_that_do_not_come_are_found(void **state)
     (void)finds(&b, SCHED_FAULT_UNANSWERED, "recipients were asked for and did not come");
     sched_recipients(b.s, b.now, (struct sched_msg){2}, NULL, 0, 1, true);
 
-    sched_parked(b.s, b.now, 0, SLICE("b"));
+    sched_parked(b.s, b.now, 0, SLICE("b"), SLICE(""));
     do {
         (void)sched_next(b.s, b.now, &a);
     } while (a.type != SCHED_ADMIT);
     b.now.us += 61 * S;
     (void)finds(&b, SCHED_FAULT_UNANSWERED, "parked mail was asked for and did not come");
-    sched_admitted(b.s, b.now, 0, SLICE("b"), 0, false);
+    sched_admitted(b.s, b.now, 0, SLICE("b"), SLICE(""), 0, false);
 
     b.now.us += 3600 * S;
     (void)finds(&b, SCHED_FAULT_UNANSWERED, "a delivery has not ended");
@@ -330,11 +330,14 @@ static void parked_mail_that_is_never_asked_for_is_found(void **state)
 
     (void)state;
     bench_start(&b);
-    sched_parked(b.s, b.now, 0, SLICE("b"));
+    sched_parked(b.s, b.now, 0, SLICE("b"), SLICE(""));
     parking = dest_find(b.s->transports[0], SLICE("b"))->parking;
     heap_remove(&b.s->transports[0]->wanting, &parking->wanting);
     (void)finds(&b, SCHED_FAULT_STUCK, "mail is parked and will not be asked for");
     heap_add(&b.s->transports[0]->wanting, &parking->wanting);
+    parking->messages++;
+    (void)finds(&b, SCHED_FAULT_COUNT, "messages of a class of which mail is parked");
+    parking->messages--;
     bench_end(&b);
 }
 

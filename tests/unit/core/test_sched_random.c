@@ -329,12 +329,18 @@ static struct message new_message(struct world *w)
 
 /* Of which class a message is: with the reference one class or none, which must make no difference;
  * else of several, some of them the only one of their class. */
-static struct slice class_of(const struct world *w, uint64_t id, char room[32])
+#define CLASSES_MAX 40
+
+static uint32_t class_of(const struct world *w, uint64_t id)
 {
-    uint64_t class_number = w->r != NULL       ? w->seed % 2
-                            : w->seed % 3 == 0 ? 0
-                                               : id % (1 + w->seed % 40);
-    int len = snprintf(room, 32, "class%llu", (unsigned long long)class_number);
+    return (uint32_t)(w->r != NULL       ? w->seed % 2
+                      : w->seed % 3 == 0 ? 0
+                                         : id % (1 + w->seed % CLASSES_MAX));
+}
+
+static struct slice class_name_of(uint32_t class_number, char room[32])
+{
+    int len = snprintf(room, 32, "class%u", class_number);
 
     return slice_of(room, class_number == 0 ? 0 : (size_t)len);
 }
@@ -342,7 +348,7 @@ static struct slice class_of(const struct world *w, uint64_t id, char room[32])
 static void open_real(struct world *w, uint64_t id, uint32_t total, bool single)
 {
     char room[32];
-    struct slice class_name = class_of(w, id, room);
+    struct slice class_name = class_name_of(class_of(w, id), room);
 
     sched_open_in_class(w->s, w->now, (struct sched_msg){id}, total, single, class_name,
                         slice_equal(class_name, SLICE("class3")) ? 1 + (uint32_t)(id % 9) : 1);
@@ -473,7 +479,7 @@ struct wild {
     struct ledger ledgers[MESSAGES_MAX];
     struct parked parked[PARKED_MAX]; /* in order of their ids */
     size_t parked_count;
-    uint32_t asked[TRANSPORTS_MAX][16]; /* max of a question not answered yet */
+    uint32_t asked[TRANSPORTS_MAX][16][CLASSES_MAX]; /* max of a question not answered yet */
     struct sched_search search;
     struct {
         uint64_t msg;
@@ -560,6 +566,17 @@ static uint32_t dest_number(struct slice name)
     return n;
 }
 
+static uint32_t class_number_of(struct slice name)
+{
+    char text[32];
+    unsigned n = 0;
+
+    (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* likewise */
+    CHECK(name.len == 0 || sscanf(text, "class%u", &n) == 1);
+    CHECK(n < CLASSES_MAX);
+    return n;
+}
+
 /* All that is left of a message is for one destination. */
 static bool left_for_one(const struct wild *x, const struct message *m, uint32_t *ret_transport,
                          uint32_t *ret_dest)
@@ -607,10 +624,10 @@ static void wild_arrival(struct wild *x)
 
     if (left_for_one(x, &m, &transport, &dest)) {
         struct slice text = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", dest));
-        struct slice class_name = class_of(w, m.id, room);
-        if (sched_class_share_full(w->s, transport, text, class_name)) {
+        struct slice class_name = class_name_of(class_of(w, m.id), room);
+        if (sched_share_full(w->s, transport, text, class_name)) {
             park(x, &m, &(struct ledger){0}, transport, dest);
-            sched_class_parked(w->s, w->now, transport, text, class_name);
+            sched_parked(w->s, w->now, transport, text, class_name);
             return;
         }
     }
@@ -622,20 +639,21 @@ static void wild_arrival(struct wild *x)
     }
 }
 
-static void wild_answer_question(struct wild *x, uint32_t transport, uint32_t dest)
+static void wild_answer_question(struct wild *x, uint32_t transport, uint32_t dest,
+                                 uint32_t class_number)
 {
     struct world *w = &x->w;
-    uint32_t count = 0, max = x->asked[transport][dest];
-    char name[16];
+    uint32_t count = 0, max = x->asked[transport][dest][class_number];
+    char name[16], room[32];
     struct slice text = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", dest));
     size_t at = 0;
 
-    x->asked[transport][dest] = 0;
+    x->asked[transport][dest][class_number] = 0;
     for (; at < x->parked_count; at++) {
         struct parked *p = &x->parked[at];
         struct message *slot;
 
-        if (p->transport != transport || p->dest != dest) {
+        if (p->transport != transport || p->dest != dest || class_of(w, p->m.id) != class_number) {
             continue;
         }
         if (count == max) {
@@ -650,7 +668,8 @@ static void wild_answer_question(struct wild *x, uint32_t transport, uint32_t de
         memmove(p, p + 1, (x->parked_count - at) * sizeof *p);
         at--;
     }
-    sched_admitted(w->s, w->now, transport, text, count, at < x->parked_count);
+    sched_admitted(w->s, w->now, transport, text, class_name_of(class_number, room), count,
+                   at < x->parked_count);
 }
 
 static void wild_parks(struct wild *x, const struct sched_action *a)
@@ -658,8 +677,10 @@ static void wild_parks(struct wild *x, const struct sched_action *a)
     struct message *m = message_of(&x->w, a->msg.n);
     struct ledger *ledger = ledger_of(x, a->msg.n);
     uint32_t transport, dest;
+    char room[32];
 
     assert_false(sched_has_message(x->w.s, a->msg));
+    assert_true(slice_equal(a->class_name, class_name_of(class_of(&x->w, a->msg.n), room)));
     assert_false(ledger->dropped);
     assert_false(ledger->reading);
     for (uint32_t n = 0; n < m->total; n++) {
@@ -679,13 +700,14 @@ static void wild_parks(struct wild *x, const struct sched_action *a)
 
 static void wild_asks(struct wild *x, const struct sched_action *a)
 {
-    uint32_t dest = dest_number(a->dest);
+    uint32_t dest = dest_number(a->dest), class_number = class_number_of(a->class_name);
+    uint32_t *asked = &x->asked[a->transport][dest][class_number];
 
     assert_true(a->max > 0);
-    assert_int_equal(x->asked[a->transport][dest], 0);
-    x->asked[a->transport][dest] = a->max;
+    assert_int_equal(*asked, 0);
+    *asked = a->max;
     if (pick(&x->w, 0, 2) > 0) {
-        wild_answer_question(x, a->transport, dest);
+        wild_answer_question(x, a->transport, dest, class_number);
     }
 }
 
@@ -696,9 +718,11 @@ static bool wild_answers(struct wild *x, bool all)
 
     for (uint32_t transport = 0; transport < TRANSPORTS_MAX; transport++) {
         for (uint32_t dest = 0; dest < 16; dest++) {
-            if (x->asked[transport][dest] > 0 && (all || !any)) {
-                wild_answer_question(x, transport, dest);
-                any = true;
+            for (uint32_t c = 0; c < CLASSES_MAX; c++) {
+                if (x->asked[transport][dest][c] > 0 && (all || !any)) {
+                    wild_answer_question(x, transport, dest, c);
+                    any = true;
+                }
             }
         }
     }

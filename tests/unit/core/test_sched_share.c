@@ -173,7 +173,8 @@ static void answer_question(struct owner *o, uint32_t dest)
         enter(o, id);
     }
     o->asked[dest] = 0;
-    sched_admitted(o->s, o->now, 0, name_of(dest), count, oldest_parked(o, dest) != MAIL_MAX);
+    sched_admitted(o->s, o->now, 0, name_of(dest), SLICE(""), count,
+                   oldest_parked(o, dest) != MAIL_MAX);
 }
 
 static void start(struct owner *o, const struct sched_action *a)
@@ -264,8 +265,8 @@ static bool arrives(struct owner *o, const uint32_t *to, uint32_t rcpts)
     CHECK(o->arrived + 1 < MAIL_MAX);
     m->rcpts = rcpts;
     memcpy(m->to, to, rcpts * sizeof *to);
-    if (goes_to_one(m, &dest) && sched_share_full(o->s, 0, name_of(dest))) {
-        sched_parked(o->s, o->now, 0, name_of(dest));
+    if (goes_to_one(m, &dest) && sched_share_full(o->s, 0, name_of(dest), SLICE(""))) {
+        sched_parked(o->s, o->now, 0, name_of(dest), SLICE(""));
         m->place = PARKED;
     } else if (sched_has_room(o->s)) {
         enter(o, o->arrived + 1);
@@ -418,7 +419,7 @@ static void a_window_that_ran_dry_gets_more_the_next_time(void **state)
     limits.message_active_limit = limits.message_recipient_limit = 20000;
     o = owner_new(&limits);
     o->answers_late = true;
-    sched_parked(o->s, o->now, 0, name_of(0));
+    sched_parked(o->s, o->now, 0, name_of(0), SLICE(""));
     for (uint32_t id = 1; id <= 900; id++) {
         o->mail[id] = (struct mail){.place = PARKED, .rcpts = 1, .to = {0}};
         o->arrived = id;
@@ -465,14 +466,14 @@ static void what_was_parked_after_the_question_is_asked_for_again(void **state)
 
     (void)state;
     o->answers_late = true;
-    sched_parked(o->s, o->now, 0, name_of(0)); /* as after a restart */
+    sched_parked(o->s, o->now, 0, name_of(0), SLICE("")); /* as after a restart */
     decide(o);
     assert_int_equal(o->questions[0], 1);
     assert_true(arrives_for(o, 0));
     assert_int_equal(o->mail[1].place, PARKED);
     /* The owner's look at the disk was before that. */
     o->asked[0] = 0;
-    sched_admitted(o->s, o->now, 0, name_of(0), 0, false);
+    sched_admitted(o->s, o->now, 0, name_of(0), SLICE(""), 0, false);
     decide(o);
     assert_int_equal(o->questions[0], 2);
     drain(o);
@@ -485,10 +486,10 @@ static void an_answer_of_none_is_not_asked_for_in_the_same_breath(void **state)
 
     (void)state;
     o->answers_late = true;
-    sched_parked(o->s, o->now, 0, name_of(0));
+    sched_parked(o->s, o->now, 0, name_of(0), SLICE(""));
     decide(o);
     o->asked[0] = 0;
-    sched_admitted(o->s, o->now, 0, name_of(0), 0, true); /* the disk fails */
+    sched_admitted(o->s, o->now, 0, name_of(0), SLICE(""), 0, true); /* the disk fails */
     decide(o);
     assert_int_equal(o->questions[0], 1);
     assert_int_equal(sched_wake_at(o->s).us, o->now.us + S);
@@ -507,7 +508,7 @@ static void questions_never_ask_for_more_than_there_are_places(void **state)
     (void)state;
     o->answers_late = true;
     for (uint32_t dest = 0; dest < DESTS; dest++) {
-        sched_parked(o->s, o->now, 0, name_of(dest));
+        sched_parked(o->s, o->now, 0, name_of(dest), SLICE(""));
     }
     decide(o);
     for (uint32_t dest = 0; dest < DESTS; dest++) {
@@ -611,7 +612,7 @@ static void an_answer_does_not_exceed_the_share(void **state)
     limits.message_active_limit = 41;
     o = owner_new(&limits);
     o->answers_late = true;
-    sched_parked(o->s, o->now, 0, name_of(0));
+    sched_parked(o->s, o->now, 0, name_of(0), SLICE(""));
     decide(o);
     assert_int_equal(o->asked[0], 21); /* then 20 are left */
     drain(o);
@@ -658,7 +659,7 @@ static void a_dead_transport_asks_for_nothing(void **state)
 
     (void)state;
     sched_transport_failed(o->s, o->now, 0, SLICE("4.3.0 no"));
-    sched_parked(o->s, o->now, 0, name_of(3));
+    sched_parked(o->s, o->now, 0, name_of(3), SLICE(""));
     decide(o);
     assert_int_equal(o->questions[3], 0);
     o->now = sched_wake_at(o->s);

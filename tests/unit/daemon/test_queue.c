@@ -1565,6 +1565,34 @@ static void what_is_parked_is_known_after_a_restart(void **state)
     assert_int_equal(messages(), 0);
 }
 
+/* Each class is parked for itself: few messages of one go between many of another. */
+static void parked_classes_take_turns_after_a_restart_too(void **state)
+{
+    char conf[400];
+    size_t done = 0, last = 0;
+
+    (void)state;
+    (void)snprintf(conf, sizeof conf, "%sdefault_class = sender\n", narrow);
+    start_again_with(conf);
+    submit_many("full.test", 40);
+    for (int i = 0; i < 8; i++) {
+        submit("other@from.test", "r@full.test");
+    }
+    assert_true(status_number("active_messages") <= 10);
+    assert_string_equal(state_of(site.done_ids[47]), "deferred");
+    restart(conf);
+    for (; done < site.count; done++) {
+        if (slice_equal(site.given[done].m.sender, SLICE("other@from.test"))) {
+            last = done;
+        }
+        sent(done);
+    }
+    assert_int_equal(done, 48);
+    assert_int_equal(messages(), 0);
+    assert_true(last < 24);
+    assert_int_equal(status_number("parked_destinations"), 0);
+}
+
 /* Nobody asks for it while its destination is full, but it is looked at. */
 static void what_is_parked_too_long_is_told_of_and_returned(void **state)
 {
@@ -2078,6 +2106,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_full_destination_leaves_room_and_gets_all_its_mail_in_order),
     QUEUE_TEST(mail_for_several_destinations_is_not_parked),
     QUEUE_TEST(what_is_parked_is_known_after_a_restart),
+    QUEUE_TEST(parked_classes_take_turns_after_a_restart_too),
     QUEUE_TEST(what_is_parked_too_long_is_told_of_and_returned),
     QUEUE_TEST(mail_of_a_dead_destination_comes_back_when_it_is_well),
     QUEUE_TEST(a_backlog_does_not_come_back_as_one_wave),
