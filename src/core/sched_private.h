@@ -415,7 +415,7 @@ bool chores_left(const struct sched *s);
 
 /* ---- sched_share.c */
 
-/* How many messages one destination may hold as things are. At least 1 while there is a place. */
+/* How many messages of one class a destination may hold as things are. At least 1 while there is a place. */
 uint64_t share_threshold(const struct sched *s);
 
 /* Order of transport.wanting. */

@@ -337,6 +337,26 @@ static void classes_take_turns_by_their_weights(void **unused)
     }
 }
 
+/* A backlog is parked, it does not fill the active queue; mail of another class that comes later is
+ * served in its turn nevertheless: after the delivery under way, and one of the backlog. */
+static void a_parked_class_keeps_no_other_waiting(void **unused)
+{
+    struct test_world t;
+
+    (void)unused;
+    test_world(&t,
+               ONE_SERVER "qmgr_message_active_limit = 200\n"
+                          "qmgr_message_recipient_limit = 200\n",
+               "site x.example latency=1s\n"
+               "arrivals bulk class=a at=0s count=2000 to=x.example\n"
+               "arrivals urgent class=b at=1m every=10s count=100 to=x.example\n",
+               1);
+    assert_int_equal(t.result->total.sent, 2100);
+    assert_true(t.result->active_peak <= 110);
+    assert_true(t.result->classes[1].delay.max <= 3100000);
+    test_world_close(&t);
+}
+
 /* ---- histories ------------------------------------------------------------------------------ */
 
 /* Something of everything, more than the active queue holds. */
@@ -581,6 +601,7 @@ UNIT_MAIN(
     cmocka_unit_test(mail_goes_where_the_configuration_routes_it),
     cmocka_unit_test(connections_are_kept_when_the_scheduler_says_so),
     cmocka_unit_test(classes_take_turns_by_their_weights),
+    cmocka_unit_test(a_parked_class_keeps_no_other_waiting),
     cmocka_unit_test(every_recipient_comes_to_one_end),
     cmocka_unit_test(the_same_seed_is_the_same_run),
     cmocka_unit_test(two_configurations_meet_the_same_mail),
