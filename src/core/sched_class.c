@@ -353,6 +353,11 @@ const struct stripe *stripe_find(const struct dest *d, struct slice class_name)
     return r != NULL ? r->stripe : NULL;
 }
 
+uint32_t dest_stripe_count(const struct dest *d)
+{
+    return d->contest != NULL ? HASH_COUNT(d->contest->rivals) : 1;
+}
+
 struct stripe *stripe_need(struct dest *d, struct lane *l)
 {
     struct stripe *st = &d->stripe;

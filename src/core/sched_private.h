@@ -415,7 +415,7 @@ bool chores_left(const struct sched *s);
 
 /* ---- sched_share.c */
 
-/* How many messages of one class a destination may hold as things are. At least 1 while there is a place. */
+/* How many messages one destination may hold as things are. At least 1 while there is a place. */
 uint64_t share_threshold(const struct sched *s);
 
 /* Order of transport.wanting. */
@@ -544,6 +544,8 @@ struct slice class_name_of(const struct mail_class *c);
 
 /* The stripe of a class, or NULL. */
 const struct stripe *stripe_find(const struct dest *d, struct slice class_name);
+/* Those with mail in memory, or that had some until just now; at least 1. */
+uint32_t dest_stripe_count(const struct dest *d);
 /* The lane's stripe of the destination, made as needed. It lasts as long as it has peers. */
 struct stripe *stripe_need(struct dest *d, struct lane *l);
 /* It may be gone after. */

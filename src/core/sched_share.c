@@ -61,6 +61,17 @@ uint64_t share_threshold(const struct sched *s)
     return s->limits.destination_share == 0 ? UINT64_MAX : share == 0 && places > 0 ? 1 : share;
 }
 
+/* How many of them may be of one class. While the destination has fewer than its share nobody has
+ * to be told apart; then classes divide it. Were each of them compared with the whole, n that come
+ * one after the other would each take half of the places that the one before has left. */
+static uint64_t class_threshold(const struct sched *s, const struct dest *d)
+{
+    uint64_t share = share_threshold(s);
+    uint64_t part = share / dest_stripe_count(d);
+
+    return d->messages < share || share <= 1 ? share : part > 0 ? part : 1;
+}
+
 /* What keeps the window busy until more is read. A probe is one message. */
 static uint64_t batch(const struct dest *d)
 {
@@ -228,7 +239,9 @@ bool sched_share_full(const struct sched *s, uint32_t transport, struct slice de
 {
     struct sched_class_info info = sched_class_get(s, transport, dest, class_name);
 
-    return info.parked || (info.messages > 0 && info.messages >= share_threshold(s));
+    return info.parked ||
+           (info.messages > 0 &&
+            info.messages >= class_threshold(s, dest_find(s->transports[transport], dest)));
 }
 
 /* ---- what is parked ------------------------------------------------------------------------- */
@@ -406,7 +419,7 @@ static struct peer *evictable(const struct sched *s, const struct message *m)
         return NULL;
     }
     d = peer_dest(p);
-    return d->state != DEST_DEAD && p->stripe->peers > share_threshold(s) &&
+    return d->state != DEST_DEAD && p->stripe->peers > class_threshold(s, d) &&
                    p->stripe->peers > low_water(d) && p->stripe->first != p
                ? p
                : NULL;

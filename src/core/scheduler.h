@@ -129,11 +129,11 @@ void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weigh
  * and class, and enters when the scheduler asks for it with SCHED_ADMIT. How long it may stay
  * parked (its lifetime, a delay warning) is its owner's business.
  *
- * Each class has a share of its own, so that bulk keeps no other mail for its destination out. A
- * destination with a backlog of n classes counts as n destinations would: the more have one the
- * lower the threshold, and with destination_share 100 they come to n/(n+1) of the active queue. A
- * class without messages in memory may have one while there is a place, so classes without number,
- * as destinations without number, can take all places.
+ * Each class has a share of its own, so that bulk keeps no other mail for its destination out. When
+ * the destination has its share as a whole, each of the n classes with mail in memory there may
+ * have an n-th of it: so a class that is alone has all, and the more there are the slower what they
+ * take together grows. A class without messages in memory may have one while there is a place, so
+ * classes without number, as destinations without number, can take all places.
  *
  * True when a message of this class (empty: none) all of whose recipients (as far as the owner has
  * looked) are for this destination is to be parked instead of opened: the share is full, or older

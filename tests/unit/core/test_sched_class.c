@@ -366,7 +366,10 @@ static void each_class_has_a_share_of_its_own(void **state)
     assert_false(sched_share_full(o->s, 0, SLICE("d0"), SLICE("")));
     sched_parked(o->s, o->now, 0, SLICE("d0"), SLICE("c1"));
     assert_false(sched_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
-    put_bulk(o, 2, 25, 1);
+    /* The site has its share: the second class may have half as many as places are left. */
+    put_bulk(o, 2, 16, 1);
+    assert_false(sched_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
+    put_bulk(o, 2, 1, 1);
     assert_true(sched_share_full(o->s, 0, SLICE("d0"), SLICE("c2")));
     sched_parked(o->s, o->now, 0, SLICE("d1"), SLICE("c1"));
     assert_true(sched_share_full(o->s, 0, SLICE("d1"), SLICE("c1")));
