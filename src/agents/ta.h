@@ -30,9 +30,10 @@
 #include "buf.h"
 #include "slice.h"
 
-#define TA_LINE_MAX   65536 /* bytes; a longer line ends the agent */
-#define TA_OUTPUT_MAX 65536 /* bytes that may wait to be written to it; then it gets no more jobs  \
-                             */
+/* Bytes of a line of the agent's; a longer one ends it. */
+#define TA_LINE_MAX 65536
+/* Bytes that may wait to be written to it; then it gets no more jobs. */
+#define TA_OUTPUT_MAX 65536
 
 enum ta_state { TA_LARVA, TA_STUFF, TA_FINISH, TA_IDLE, TA_ENDING };
 

@@ -202,10 +202,10 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, queue_run_delay, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                          \
       "period in which deferred mail is looked at")                                                \
     X(TIME, minimal_backoff_time, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                     \
-      "shortest time until the next attempt, and how long a dead destination stays dead at first")          \
+      "shortest time until the next attempt, and how long a dead destination stays dead at first") \
     X(TIME, maximal_backoff_time, "s", "4000s", PARAM_S(1), PARAM_LIFETIME_MAX,                    \
-      "longest time until the next attempt, and how long a destination stays dead that is found "   \
-      "dead again and again")                                                       \
+      "longest time until the next attempt, and how long a destination stays dead that is found "  \
+      "dead again and again")                                                                      \
     X(INT, retry_jitter, "per cent", "10", 0, 100,                                                 \
       "random spread of retry times, so that a backlog does not come back as one wave")            \
     X(TIME, maximal_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                              \
@@ -224,10 +224,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "of the free places of the active queue, how many mail of one class for one destination "    \
       "may hold; mail beyond that is left on disk; 0: as many as there are")                       \
     X(TIME, destination_memory_time, "s", "1h", 0, PARAM_LIFETIME_MAX,                             \
-      "how long what was learned of a destination is remembered when it has no mail; 0: not at all") \
+      "how long what was learned of a destination is remembered when it has no mail; 0: not at "   \
+      "all")                                                                                       \
     X(INT, qmgr_failing_share, "per cent", "50", 1, 100,                                           \
-      "of a transport's process_limit, if that is 10 or more, how many deliveries may at once be "  \
-      "for destinations that failed since a delivery ended well; 100: all")                         \
+      "of a transport's process_limit, if that is 10 or more, how many deliveries may at once be " \
+      "for destinations that failed since a delivery ended well; 100: all")                        \
     X(INT, qmgr_message_recipient_limit, "recipients", "20000", 1, 10000000,                       \
       "recipients in memory")                                                                      \
     X(INT, qmgr_message_recipient_minimum, "recipients", "10", 1, 100000,                          \

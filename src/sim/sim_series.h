@@ -2,8 +2,9 @@
  * How a simulated run went over time: what a picture is drawn from.
  *
  * Samples at equal steps from time 0; sample i stands for i * step_us up to the next. When the room
- * is full, pairs are merged into the greater of both (so that a peak stays to be seen), and the step
- * doubles: memory is bounded, and a run has between half of SIM_SERIES_MAX samples and all of them.
+ * is full, pairs are merged into the greater of both (so that a peak stays to be seen), and the
+ * step doubles: memory is bounded, and a run has between half of SIM_SERIES_MAX samples and all of
+ * them.
  */
 #ifndef SIM_SERIES_H
 #define SIM_SERIES_H
