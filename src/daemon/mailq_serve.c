@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/random.h>
@@ -25,6 +26,7 @@
 /* Version 1 lists every vertex, then for each channel and host the numbers of its vertices. With
  * more messages than this it lists none, as ZMailer's does with -Q. */
 #define DUMP_MESSAGES_MAX 5000
+#define DUMP_VERTICES_MAX 50000      /* listed; of more, the oldest messages' */
 #define AGENTS_MAX        1000       /* of one thread that are shown */
 #define NOBODY            UINT64_MAX /* in place of a question's name: the queue process is away */
 
@@ -347,7 +349,8 @@ static void put_vertices(struct mailq_session *s, const json_t *message, struct 
 
     json_array_foreach(rcpts, i, rcpt)
     {
-        if (!seen[i] && slice_equal(text_of(rcpt, "state"), SLICE("pending")) &&
+        if (!seen[i] && s->dumped_count < DUMP_VERTICES_MAX &&
+            slice_equal(text_of(rcpt, "state"), SLICE("pending")) &&
             text_of(rcpt, "transport").len > 0) {
             put_vertex(s, message, i, seen, out);
         }
@@ -375,28 +378,39 @@ static bool put_messages(struct mailq_session *s, const json_t *answer, struct b
     return next == NULL;
 }
 
-/* "NAME:\t>1>5" for each channel, then for each host. */
+static int by_channel(const void *a, const void *b)
+{
+    const struct dumped *x = a, *y = b;
+    int order = strcmp(x->channel, y->channel);
+
+    return order != 0 ? order : x->key < y->key ? -1 : 1;
+}
+
+static int by_host(const void *a, const void *b)
+{
+    const struct dumped *x = a, *y = b;
+    int order = strcmp(x->host, y->host);
+
+    return order != 0 ? order : x->key < y->key ? -1 : 1;
+}
+
+/* "NAME:\t>1>5" for each channel, or for each host. */
 static void put_index(struct mailq_session *s, bool hosts, struct buf *out)
 {
-    bool *done = mem_array(s->dumped_count + 1, sizeof *done);
+    const char *before = NULL;
 
-    (void)buf_add_string(out, hosts ? "Hosts:\n" : "Channels:\n");
+    qsort(s->dumped, s->dumped_count, sizeof *s->dumped, hosts ? by_host : by_channel);
+    (void)buf_add_string(out, hosts ? "Hosts:" : "Channels:");
     for (size_t i = 0; i < s->dumped_count; i++) {
         const char *name = hosts ? s->dumped[i].host : s->dumped[i].channel;
 
-        if (done[i]) {
-            continue;
+        if (before == NULL || strcmp(name, before) != 0) {
+            (void)buf_addf(out, "\n%s:\t", name);
         }
-        (void)buf_addf(out, "%s:\t", name);
-        for (size_t j = i; j < s->dumped_count; j++) {
-            if (strcmp(hosts ? s->dumped[j].host : s->dumped[j].channel, name) == 0) {
-                done[j] = true;
-                (void)buf_addf(out, ">%" PRIu32, s->dumped[j].key);
-            }
-        }
-        (void)buf_add_byte(out, '\n');
+        (void)buf_addf(out, ">%" PRIu32, s->dumped[i].key);
+        before = name;
     }
-    mem_free(done);
+    (void)buf_add_byte(out, '\n');
 }
 
 static void end_vertices(struct mailq_session *s, struct buf *out)

@@ -15,7 +15,8 @@ enum phase {
 
 struct mailq_server {
     enum phase phase;
-    bool v1, asked; /* of version 1: the one question has been given out */
+    bool v1;
+    bool asked; /* the question of PHASE_ASKED has been given out */
     bool input_ended;
     const struct mailq_auth *auth;
     struct mailq_peer peer;
