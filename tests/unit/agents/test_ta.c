@@ -7,59 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capture.h"
 #include "ta.h"
 
 #define TEXT_MAX 1000000
-
-static void read_file(const char *name, struct buf *text)
-{
-    char path[4096];
-    size_t got;
-    FILE *in;
-
-    assert_true(snprintf(path, sizeof path, "%s/%s", TEST_DATA_DIR, name) < (int)sizeof path);
-    in = fopen(path, "rb");
-    assert_non_null(in);
-    do {
-        char *room = buf_room(text, 4096);
-
-        assert_non_null(room);
-        got = fread(room, 1, 4096, in);
-        buf_grew(text, got);
-    } while (got > 0);
-    assert_int_equal(fclose(in), 0);
-}
 
 /* "TIME S: LINE" or "TIME T: LINE", with "\t", "\r", "\n" and "\xNN" written out. */
 static bool recorded_line(struct slice line, char *ret_side, struct buf *ret_text)
 {
     size_t at = slice_find(line, ' ');
-    struct slice rest;
 
     if (at == 0 || !ascii_is_digit(line.ptr[0]) || at + 4 > line.len || line.ptr[at + 2] != ':') {
         return false;
     }
     *ret_side = line.ptr[at + 1];
-    rest = slice_skip(line, at + 4);
     buf_clear(ret_text);
-    for (size_t i = 0; i < rest.len; i++) {
-        char c = rest.ptr[i];
-        unsigned byte;
-
-        if (c == '\\' && i + 1 < rest.len) {
-            c = rest.ptr[++i];
-            if (c == 'x') {
-                assert_int_equal(sscanf(rest.ptr + i + 1, "%2x", &byte), 1);
-                c = (char)byte;
-                i += 2;
-            } else if (c == 'n') {
-                continue;
-            } else {
-                c = c == 't' ? '\t' : '\r';
-            }
-        }
-        assert_true(buf_add_byte(ret_text, c));
-    }
+    capture_unescape(slice_skip(line, at + 4), ret_text);
     return *ret_side == 'S' || *ret_side == 'T';
 }
 
@@ -150,7 +113,7 @@ static void end_play(struct play *p, size_t *lines, size_t *results)
     *p = (struct play){0};
 }
 
-static void play_file(const char *name, size_t want_lines, size_t want_results)
+static void play_file(const char *path, size_t want_lines, size_t want_results)
 {
     struct buf text, line;
     struct slice rest;
@@ -159,7 +122,7 @@ static void play_file(const char *name, size_t want_lines, size_t want_results)
 
     buf_init(&text, TEXT_MAX);
     buf_init(&line, TEXT_MAX);
-    read_file(name, &text);
+    capture_read(path, &text);
     rest = buf_slice(&text);
     while (rest.ptr != NULL) {
         struct slice recorded = slice_cut(&rest, '\n');
@@ -195,8 +158,8 @@ static void play_file(const char *name, size_t want_lines, size_t want_results)
 static void recorded_agents(void **unused)
 {
     (void)unused;
-    play_file("03-ta-protocol-overfeed-maxthr-host.txt", 19, 13);
-    play_file("01-ta-protocol-smtp.txt", 25, 15);
+    play_file(TEST_DATA_DIR "/03-ta-protocol-overfeed-maxthr-host.txt", 19, 13);
+    play_file(TEST_DATA_DIR "/01-ta-protocol-smtp.txt", 25, 15);
 }
 
 /* ---- batches -------------------------------------------------------------------------------- */
@@ -413,16 +376,7 @@ static void our_agents_say_what_is_read_back(void **unused)
     assert_int_equal(order.type, TA_ORDER_END);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_agents),
-        cmocka_unit_test(batches_are_bounded_by_overfeed),
-        cmocka_unit_test(stopping_leaves_the_thread_when_all_is_answered),
-        cmocka_unit_test(results_are_read_strictly),
-        cmocka_unit_test(other_lines_are_told_apart),
-        cmocka_unit_test(our_agents_say_what_is_read_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(cmocka_unit_test(recorded_agents), cmocka_unit_test(batches_are_bounded_by_overfeed),
+          cmocka_unit_test(stopping_leaves_the_thread_when_all_is_answered),
+          cmocka_unit_test(results_are_read_strictly), cmocka_unit_test(other_lines_are_told_apart),
+          cmocka_unit_test(our_agents_say_what_is_read_back))

@@ -8,10 +8,9 @@
 #include <string.h>
 
 #include "check.h"
-#include "jsonlines.h"
 #include "mem.h"
 #include "recorded_params.h"
-#include "recording.h"
+#include "recordings.h"
 #include "unit.h"
 
 /* In the second, mail does not fit into memory at once: the active limit, which bounds the first
@@ -22,38 +21,16 @@
 #define MESSAGES_MAX 16
 #define ORDER_MAX    1024
 
-static void replay_all(const char *path, size_t least)
-{
-    struct jsonlines in;
-    json_t *recording;
-    struct buf said;
-    size_t count = 0;
-
-    assert_int_equal(jsonlines_open(&in, path), 0);
-    buf_init(&said, 1 << 20);
-    while (jsonlines_next(&in, &recording, &said) == JSONLINES_OBJECT) {
-        buf_clear(&said);
-        if (order_recording_replay(recording, &said) != RECORDING_EQUAL) {
-            fail_msg("%s", buf_cstr(&said));
-        }
-        json_decref(recording);
-        count++;
-    }
-    jsonlines_close(&in);
-    buf_fini(&said);
-    assert_true(count >= least);
-}
-
 static void recorded_orders_come_out(void **state)
 {
     (void)state;
-    replay_all(RECORDINGS, 38);
+    recordings_replay(RECORDINGS, 38, order_recording_replay);
 }
 
 static void recorded_orders_with_refills_come_out(void **state)
 {
     (void)state;
-    replay_all(RECORDINGS_REFILL, 28);
+    recordings_replay(RECORDINGS_REFILL, 28, order_recording_replay);
 }
 
 /* ---- worked examples and vectors ------------------------------------------------------------ */

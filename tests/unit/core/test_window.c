@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jsonlines.h"
-#include "recording.h"
+#include "recordings.h"
 #include "unit.h"
 
 #define RECORDINGS       TEST_DATA_DIR "/postfix-window.jsonl"
@@ -296,38 +295,16 @@ static void revival_takes_what_is_running_or_the_initial_size(void **state)
     assert_int_equal(w.size, 5);
 }
 
-static void replay_all(const char *path, size_t least)
-{
-    struct jsonlines in;
-    json_t *recording;
-    struct buf said;
-    size_t count = 0;
-
-    assert_int_equal(jsonlines_open(&in, path), 0);
-    buf_init(&said, 1 << 20);
-    while (jsonlines_next(&in, &recording, &said) == JSONLINES_OBJECT) {
-        buf_clear(&said);
-        if (window_recording_replay(recording, &said) != RECORDING_EQUAL) {
-            fail_msg("%s", buf_cstr(&said));
-        }
-        json_decref(recording);
-        count++;
-    }
-    jsonlines_close(&in);
-    buf_fini(&said);
-    assert_true(count >= least);
-}
-
 static void recorded_paths_come_out_step_by_step(void **state)
 {
     (void)state;
-    replay_all(RECORDINGS, 6);
+    recordings_replay(RECORDINGS, 6, window_recording_replay);
 }
 
 static void recorded_deaths_come_out_step_by_step(void **state)
 {
     (void)state;
-    replay_all(RECORDINGS_DEATH, 4);
+    recordings_replay(RECORDINGS_DEATH, 4, window_recording_replay);
 }
 
 static void forgetting_moves_to_the_initial_values(void **state)

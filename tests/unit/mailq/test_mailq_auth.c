@@ -139,14 +139,5 @@ static void md5_is_as_recorded(void **unused)
     mailq_auth_free(auth);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_fitting_address_decides),
-        cmocka_unit_test(a_name_may_come_twice),
-        cmocka_unit_test(bad_lines_admit_nobody),
-        cmocka_unit_test(md5_is_as_recorded),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(cmocka_unit_test(first_fitting_address_decides), cmocka_unit_test(a_name_may_come_twice),
+          cmocka_unit_test(bad_lines_admit_nobody), cmocka_unit_test(md5_is_as_recorded))

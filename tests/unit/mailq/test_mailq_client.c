@@ -192,7 +192,7 @@ static void a_recorded_dump(void **unused)
     (void)unused;
     buf_init(&dump, TEXT_MAX);
     buf_init(&text, TEXT_MAX);
-    capture_read("10-mailq-v1-dump-active.raw", &dump);
+    capture_read(TEST_DATA_DIR "/10-mailq-v1-dump-active.raw", &dump);
     assert_true(listen_to(buf_slice(&dump), MAILQ_VIEW_MESSAGES, &text));
     assert_string_equal(
         buf_cstr(&text),
@@ -271,15 +271,6 @@ static void nonsense_is_an_error_and_no_endless_wait(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_by_thread),
-        cmocka_unit_test(less_is_told_with_more_options),
-        cmocka_unit_test(logins),
-        cmocka_unit_test(a_recorded_dump),
-        cmocka_unit_test(nonsense_is_an_error_and_no_endless_wait),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(cmocka_unit_test(messages_by_thread), cmocka_unit_test(less_is_told_with_more_options),
+          cmocka_unit_test(logins), cmocka_unit_test(a_recorded_dump),
+          cmocka_unit_test(nonsense_is_an_error_and_no_endless_wait))

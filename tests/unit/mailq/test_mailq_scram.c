@@ -180,14 +180,5 @@ static void odd_messages_are_refused(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rfc_example),
-        cmocka_unit_test(only_the_password_fits),
-        cmocka_unit_test(bad_secrets_are_refused),
-        cmocka_unit_test(odd_messages_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(cmocka_unit_test(rfc_example), cmocka_unit_test(only_the_password_fits),
+          cmocka_unit_test(bad_secrets_are_refused), cmocka_unit_test(odd_messages_are_refused))

@@ -92,6 +92,14 @@ static void login(struct session *x, const char *user, const char *password, con
     (void)say(x, line);
 }
 
+/* A session in which somebody has logged in. */
+static void open_as(struct session *x, const char *user, const char *password)
+{
+    open_session(x, &mailq_peer_local, "1.2.3");
+    login(x, user, password, "1.2.3");
+    assert_said(x, "version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: 1.2.3\n+OK\n");
+}
+
 /* ---- recorded dialogues --------------------------------------------------------------------- */
 
 /* Cut the next line that the server said off *rest, without "S: ". */
@@ -168,8 +176,8 @@ static void recorded_dialogues(void **unused)
         const char *file;
         size_t commands;
     } cases[] = {
-        {"20-mailq-v2-dialogue-nobody.txt", 20},
-        {"21-mailq-v2-dialogue-active.txt", 7},
+        {TEST_DATA_DIR "/20-mailq-v2-dialogue-nobody.txt", 20},
+        {TEST_DATA_DIR "/21-mailq-v2-dialogue-active.txt", 7},
     };
 
     (void)unused;
@@ -260,9 +268,7 @@ static void rights_bound_what_may_be_asked(void **unused)
     struct session x;
 
     (void)unused;
-    open_session(&x, &mailq_peer_local, "1.2.3");
-    login(&x, "quiet", "secret", "1.2.3");
-    buf_clear(&x.seen);
+    open_as(&x, "quiet", "secret");
     (void)say(&x, "SHOW SNMP\n");
     assert_said(&x, "-MAILQ2 Unknown command, or refused by access control; VERB='SHOW' "
                     "REST='SNMP'\n");
@@ -282,9 +288,7 @@ static void changes_are_asked_with_their_words(void **unused)
     struct mailq_event event;
 
     (void)unused;
-    open_session(&x, &mailq_peer_local, "1.2.3");
-    login(&x, "tester", "secret", "1.2.3");
-    buf_clear(&x.seen);
+    open_as(&x, "tester", "secret");
 
     event = say(&x, "KILL MSG 11059704\n");
     assert_int_equal(event.type, MAILQ_ASK);
@@ -321,9 +325,7 @@ static void lists_are_dot_stuffed_and_bounded(void **unused)
     struct mailq_event event;
 
     (void)unused;
-    open_session(&x, &mailq_peer_local, "1.2.3");
-    login(&x, "tester", "secret", "1.2.3");
-    buf_clear(&x.seen);
+    open_as(&x, "tester", "secret");
     event = say(&x, "SHOW THREAD smtp x\n");
     assert_int_equal(event.question, MAILQ_ASK_THREAD);
     mailq_server_lines(x.server, SLICE(".\n..x\ny\n"));
@@ -377,9 +379,7 @@ static void what_a_client_said_is_not_echoed_raw(void **unused)
     struct session x;
 
     (void)unused;
-    open_session(&x, &mailq_peer_local, "1.2.3");
-    login(&x, "nobody", "nobody", "1.2.3");
-    buf_clear(&x.seen);
+    open_as(&x, "nobody", "nobody");
     (void)say(&x, "\x1b[2J\xff a'b c\r\n");
     assert_said(&x, "-MAILQ2 Unknown command, or refused by access control; VERB='?[2J?' "
                     "REST='a'b'\n");
@@ -472,20 +472,11 @@ static void scram_logs_in(void **unused)
     close_session(&x);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_dialogues),
-        cmocka_unit_test(logins_that_fail),
-        cmocka_unit_test(guessing_ends_the_session),
-        cmocka_unit_test(rights_bound_what_may_be_asked),
-        cmocka_unit_test(changes_are_asked_with_their_words),
-        cmocka_unit_test(lists_are_dot_stuffed_and_bounded),
-        cmocka_unit_test(endless_lines_end_the_session),
-        cmocka_unit_test(what_a_client_said_is_not_echoed_raw),
-        cmocka_unit_test(version_1_dumps_and_ends),
-        cmocka_unit_test(scram_logs_in),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(cmocka_unit_test(recorded_dialogues), cmocka_unit_test(logins_that_fail),
+          cmocka_unit_test(guessing_ends_the_session),
+          cmocka_unit_test(rights_bound_what_may_be_asked),
+          cmocka_unit_test(changes_are_asked_with_their_words),
+          cmocka_unit_test(lists_are_dot_stuffed_and_bounded),
+          cmocka_unit_test(endless_lines_end_the_session),
+          cmocka_unit_test(what_a_client_said_is_not_echoed_raw),
+          cmocka_unit_test(version_1_dumps_and_ends), cmocka_unit_test(scram_logs_in))

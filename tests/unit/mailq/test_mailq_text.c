@@ -218,9 +218,11 @@ static size_t check_report_line(struct slice line, struct buf *out)
 static void recorded_reports_are_written_alike(void **unused)
 {
     static const char *const files[] = {
-        "10-mailq-v1-dump-active.raw",     "11-mailq-v1-dump-idle.raw",
-        "20-mailq-v2-dialogue-nobody.txt", "21-mailq-v2-dialogue-active.txt",
-        "23-mailq-v2-dialogue-kill.txt",
+        TEST_DATA_DIR "/10-mailq-v1-dump-active.raw",
+        TEST_DATA_DIR "/11-mailq-v1-dump-idle.raw",
+        TEST_DATA_DIR "/20-mailq-v2-dialogue-nobody.txt",
+        TEST_DATA_DIR "/21-mailq-v2-dialogue-active.txt",
+        TEST_DATA_DIR "/23-mailq-v2-dialogue-kill.txt",
     };
     size_t checked = 0;
 
@@ -408,16 +410,8 @@ static void hostile_text_stays_in_its_place(void **unused)
     buf_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(duration_has_two_parts),
-        cmocka_unit_test(recorded_reports_are_written_alike),
-        cmocka_unit_test(totals_are_written_alike),
-        cmocka_unit_test(vertices_are_written_alike),
-        cmocka_unit_test(rows_are_written_alike),
-        cmocka_unit_test(hostile_text_stays_in_its_place),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(cmocka_unit_test(duration_has_two_parts),
+          cmocka_unit_test(recorded_reports_are_written_alike),
+          cmocka_unit_test(totals_are_written_alike), cmocka_unit_test(vertices_are_written_alike),
+          cmocka_unit_test(rows_are_written_alike),
+          cmocka_unit_test(hostile_text_stays_in_its_place))

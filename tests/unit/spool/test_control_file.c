@@ -1,12 +1,10 @@
 #include "unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "control_file.h"
-#include "mem.h"
-#include "rng.h"
 
 /* The example of ZMailer's description: three groups of offsets are known from there. */
 static const char example[] =
@@ -182,15 +180,13 @@ static void damaged_diagnostics_cost_nobody_mail(void **unused)
 static void recorded_file(void **unused)
 {
     struct control_file f;
-    char *bytes = mem_new(100000);
-    size_t open = 0, len;
-    FILE *in = fopen(TEST_DATA_DIR "/30-control-file-in-flight.raw", "rb");
+    struct buf bytes;
+    size_t open = 0;
 
     (void)unused;
-    assert_non_null(in);
-    len = fread(bytes, 1, 100000, in);
-    assert_int_equal(fclose(in), 0);
-    parse_ok(slice_of(bytes, len), &f);
+    buf_init(&bytes, 100000);
+    capture_read(TEST_DATA_DIR "/30-control-file-in-flight.raw", &bytes);
+    parse_ok(buf_slice(&bytes), &f);
     assert_int_equal(f.rcpt_count, 10);
     assert_int_equal(f.group_count, 2);
     for (size_t i = 0; i < f.rcpt_count; i++) {
@@ -209,7 +205,7 @@ static void recorded_file(void **unused)
         assert_int_equal(f.diagnostics[i].headers_at, f.groups[rcpt->group].headers_at);
     }
     control_file_fini(&f);
-    mem_free(bytes);
+    buf_fini(&bytes);
 }
 
 static void old_files_without_format(void **unused)
@@ -442,22 +438,10 @@ static void names(void **unused)
     assert_string_equal(path, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_from_the_router),
-        cmocka_unit_test(a_file_in_delivery),
-        cmocka_unit_test(damaged_diagnostics_cost_nobody_mail),
-        cmocka_unit_test(recorded_file),
-        cmocka_unit_test(old_files_without_format),
-        cmocka_unit_test(who_is_told_of_failure),
-        cmocka_unit_test(alternatives_take_turns),
-        cmocka_unit_test(lists_of_hosts_are_one_word),
-        cmocka_unit_test(etrn_requests_stand_alone),
-        cmocka_unit_test(damage_is_named_with_its_place),
-        cmocka_unit_test(any_byte_may_break),
-        cmocka_unit_test(names),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(cmocka_unit_test(a_file_from_the_router), cmocka_unit_test(a_file_in_delivery),
+          cmocka_unit_test(damaged_diagnostics_cost_nobody_mail), cmocka_unit_test(recorded_file),
+          cmocka_unit_test(old_files_without_format), cmocka_unit_test(who_is_told_of_failure),
+          cmocka_unit_test(alternatives_take_turns), cmocka_unit_test(lists_of_hosts_are_one_word),
+          cmocka_unit_test(etrn_requests_stand_alone),
+          cmocka_unit_test(damage_is_named_with_its_place), cmocka_unit_test(any_byte_may_break),
+          cmocka_unit_test(names))
