@@ -1,7 +1,7 @@
 /*
  * ZMailer's mailq protocols, served by the control process (parameter mailqsock): version 1 where
  * no authfile is configured, else version 2. The protocol is mailq_server.h's; here are the sockets
- * and the answers, which come from the queue process a page at a time.
+ * and the sessions; what is answered is mailq_answer.h's.
  *
  * In the protocol's words a transport is a channel, a destination a host, the two together a
  * thread, and a ring the threads of one transport.
