@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import os
 import re
+import signal
 import socket
 import subprocess
 
@@ -215,6 +216,28 @@ class Mailq(sluice.TestCase):
         c = self.client(address)
         self.assertEqual(c.login("admin", "secret"), "+OK\n")
         self.assertEqual(c.ask("SHOW QUEUE THREADS")[-1][:8], "Msgs in ")
+
+    def test_without_the_queue_process_a_session_ends_and_the_next_is_served(self):
+        d, address = self.serve()
+        c = self.client(address)
+        c.login("admin", "secret")
+        (queue,) = d.children()["queue"]
+        os.kill(queue, signal.SIGSTOP)
+        c.say("SHOW QUEUE THREADS")
+        self.assertEqual(c.line(), "+OK until LF.LF\n")
+        os.kill(queue, signal.SIGKILL)
+        self.assertEqual(c.line(), "", "the list is cut off, not ended")
+        self.eventually(lambda: d.children().get("queue", [queue]) != [queue])
+        self.eventually(lambda: self.lists(address))
+
+    def lists(self, address):
+        c = Client(address)
+        try:
+            return c.login("admin", "secret") == "+OK\n" and c.ask("SHOW QUEUE THREADS")[-1].startswith("Msgs in ")
+        except EOFError:
+            return False
+        finally:
+            c.close()
 
     def greets(self, address):
         c = Client(address)
