@@ -128,8 +128,17 @@ class Manners(sluice.TestCase):
 
     def test_one_address_has_a_limited_number_of_sessions(self):
         d = self.daemon(smtpd_client_connection_count_limit="3")
-        self.eventually(lambda: d.log().count("disconnect from") == d.log().count(": connect from"))
-        crowd = [sluice.Talk(d.port) for _ in range(3)]
+        crowd = []
+
+        def full():
+            """Whoever asked before whether the daemon listens may still count as one of the three."""
+            c = sluice.Talk(d.port)
+            self.addCleanup(c.close)
+            if c.greeting.startswith("220"):
+                crowd.append(c)
+            return len(crowd) == 3
+
+        self.eventually(full)
         with sluice.Talk(d.port) as c:
             self.assertEqual(c.greeting[:9], "421 4.7.0")
         for c in crowd:
