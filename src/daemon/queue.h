@@ -19,7 +19,7 @@
  *
  * This header is shared by queue.c (turns, agents, results), queue_pass.c (a message's pass: load,
  * end, reports), queue_park.c (mail that waits on disk for its destination's share), queue_ask.c
- * (questions and commands of operators) and queue_why.c (why mail waits).
+ * (questions and commands of operators), queue_gate.c and queue_why.c (why mail waits).
  */
 #ifndef DAEMON_QUEUE_H
 #define DAEMON_QUEUE_H

@@ -1,0 +1,379 @@
+/*
+ * The gates of mail that the queue process alone knows, in words: those of the scheduler, and its
+ * own. docs/api.md describes them; the gates that need no more than the spool are in gate.c.
+ */
+#include "queue_gate.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "gate.h"
+#include "mem.h"
+#include "param.h"
+
+static void append(json_t *array, json_t *value)
+{
+    CHECK(json_array_append_new(array, value) == 0);
+}
+
+struct wall gate_wall(struct mono t)
+{
+    return (struct wall){t.us == 0 ? 0 : us_add(clock_wall().us - clock_mono().us, t.us)};
+}
+
+/* ---- one destination, as the gates see it --------------------------------------------------- */
+
+void place_init(struct place *p, struct queue *q, uint32_t transport, struct slice dest)
+{
+    const struct site *site = pass_site_find(q, transport, dest);
+
+    *p = (struct place){.transport = transport,
+                        .transport_name = q->transports[transport],
+                        .dest = dest,
+                        .nexthop = site != NULL ? site->nexthop : NULL};
+    buf_init(&p->name, 4096);
+    (void)buf_addf(&p->name, "%s/", p->transport_name); /* all of it fits */
+    (void)buf_add(&p->name, site != NULL ? slice_string(site->nexthop) : dest);
+    p->in_memory = sched_dest_get(q->sched, transport, dest, &p->info);
+    sched_transport_get(q->sched, transport, &p->transport_info);
+}
+
+void place_fini(struct place *p)
+{
+    buf_fini(&p->name);
+}
+
+void place_origin(struct buf *out, const struct queue *q, struct place *p, const char *value)
+{
+    struct slice nexthop = p->nexthop != NULL ? slice_string(p->nexthop) : p->dest;
+    struct policy_origin origins[PARAM_COUNT_MAX], *origin;
+    struct policy policy;
+
+    /* False: the configuration has lost the transport; the defaults are told. */
+    (void)policy_explain(q->conf, slice_string(p->transport_name), nexthop, &policy, origins);
+    origin = &origins[param_find_in_clause(slice_string(value)) - param_table];
+    if (origin->file == NULL) {
+        (void)buf_addf(out, "%s_%s", p->transport_name, value); /* fits, as do the others */
+    } else if (slice_ends_nocase(slice_string(origin->name), slice_string(value))) {
+        (void)buf_addf(out, "%s (%s:%u)", origin->name, origin->file, origin->line);
+    } else {
+        (void)buf_addf(out, "%s in the clause %s (%s:%u)", value, origin->name, origin->file,
+                       origin->line);
+    }
+}
+
+/* Is `narrow`, a word of ZMailer's, what makes the limit, and not `wide`, Postfix's parameter? */
+static const char *limit_name(int64_t limit, int64_t narrow, const char *narrow_name, int64_t wide,
+                              const char *wide_name)
+{
+    return narrow > 0 && narrow == limit && wide != limit ? narrow_name : wide_name;
+}
+
+const char *place_process_limit(const struct queue *q, const struct place *p)
+{
+    const struct conf_transport *t = conf_transport_find(q->conf, slice_string(p->transport_name));
+
+    return t == NULL ? "process_limit"
+                     : limit_name(p->transport_info.process_limit, t->policy.maxchannel,
+                                  "maxchannel", t->policy.process_limit, "process_limit");
+}
+
+const char *place_window_limit(const struct queue *q, const struct place *p)
+{
+    struct policy policy;
+
+    policy_for(q->conf, slice_string(p->transport_name),
+               p->nexthop != NULL ? slice_string(p->nexthop) : p->dest, &policy);
+    return limit_name(p->info.window_max, policy.maxthr, "maxthr",
+                      policy.destination_concurrency_limit, "destination_concurrency_limit");
+}
+
+/* ---- gates of the scheduler ----------------------------------------------------------------- */
+
+static json_t *gate_begin(const char *name, const struct sched_gate *g)
+{
+    json_t *gate = gate_new(name, g->closed);
+
+    gate_times(gate, gate_wall(g->since), gate_wall(g->until));
+    return gate;
+}
+
+static struct gate_clock until_text(const struct sched_gate *g)
+{
+    return gate_clock(gate_wall(g->until), clock_wall());
+}
+
+/* "waits" and "ok" are said by whoever prints the gate; here is what it is about. */
+static void say_origin(json_t *gate, const struct queue *q, struct place *p, const char *before,
+                       const char *value, const char *behind)
+{
+    struct buf origin;
+
+    buf_init(&origin, 16384);
+    place_origin(&origin, q, p, value);
+    gate_say(gate, "advice", "%s%s%s", before, buf_cstr(&origin), behind);
+    buf_fini(&origin);
+}
+
+static json_t *transport_dead(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("transport_dead", g);
+
+    if (g->closed) {
+        gate_say(gate, "text", "no process delivers for %s: %.*s", p->transport_name,
+                 SLICE_ARGS(p->transport_info.reason));
+        gate_say(gate, "advice",
+                 "It is tried again at %s by itself; the log says why it fails. To try at once: "
+                 "sluice flush",
+                 until_text(g).text);
+    } else {
+        gate_say(gate, "text", "%s is served", p->transport_name);
+    }
+    return gate;
+}
+
+static json_t *transport_limit(const struct queue *q, struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("transport_limit", g);
+
+    gate_count(gate, g->value, g->limit);
+    if (g->limit > 0) {
+        gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " deliveries under way",
+                 p->transport_name, g->value, g->limit);
+    } else {
+        gate_say(gate, "text", "%s has %" PRIu64 " deliveries under way, without a limit",
+                 p->transport_name, g->value);
+    }
+    if (g->closed) {
+        say_origin(gate, q, p,
+                   "One of these must end first, whatever it is for. When the machine and the "
+                   "line have room for more, raise ",
+                   place_process_limit(q, p), "");
+    }
+    return gate;
+}
+
+static json_t *rate(const char *name, const struct queue *q, struct place *p,
+                    const struct sched_gate *g, const char *whose, int64_t delay_us,
+                    const char *value)
+{
+    json_t *gate = gate_begin(name, g);
+
+    if (delay_us <= 0) {
+        gate_say(gate, "text", "%s has no rate delay", whose);
+        return gate;
+    }
+    gate_say(gate, "text", "%s gets one delivery every %s at most", whose,
+             gate_interval(delay_us).text);
+    if (g->closed) {
+        say_origin(gate, q, p,
+                   "Nothing has to be done: the pause ends by itself. How long it is: ", value, "");
+    }
+    return gate;
+}
+
+static json_t *dest_dead(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("destination_dead", g);
+
+    if (g->closed) {
+        gate_say(gate, "text", "%s can't be reached: %.*s", buf_cstr(&p->name),
+                 SLICE_ARGS(p->info.reason));
+        gate_say(gate, "advice",
+                 "Nothing has to be done: it is tried again at %s by itself. When you know that "
+                 "the site is well again: sluice flush %s",
+                 until_text(g).text, buf_cstr(&p->name));
+    } else {
+        gate_say(gate, "text", "%s is not known to be dead", buf_cstr(&p->name));
+    }
+    return gate;
+}
+
+static json_t *window(const struct queue *q, struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("window", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " deliveries under way",
+             buf_cstr(&p->name), g->value, g->limit);
+    if (g->closed && p->info.state == SCHED_DEST_PROBING) {
+        gate_say(gate, "text",
+                 "%s was dead, and gets one delivery at a time until one ends well: %.*s",
+                 buf_cstr(&p->name), SLICE_ARGS(p->info.reason));
+        gate_say(gate, "advice",
+                 "Nothing has to be done: when that one ends well the others follow, when it fails "
+                 "they are tried later");
+    } else if (g->closed && p->info.window_max > 0 && p->info.window >= p->info.window_max) {
+        say_origin(gate, q, p,
+                   "The site gets as many deliveries at once as it may. If you know that it can "
+                   "take more, raise ",
+                   place_window_limit(q, p), "");
+    } else if (g->closed) {
+        gate_say(gate, "advice",
+                 "Nothing has to be done: the window follows what the site can take. How it came "
+                 "to be %" PRIu64 ": sluice why %s",
+                 g->limit, buf_cstr(&p->name));
+    }
+    return gate;
+}
+
+static json_t *failing(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("failing_share", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text",
+             "%s failed since a delivery to it ended well; such destinations together have %" PRIu64
+             " of the %" PRIu64 " deliveries that they may have at once",
+             buf_cstr(&p->name), g->value, g->limit);
+    if (g->closed) {
+        gate_say(gate, "advice",
+                 "Nothing has to be done: it goes on when one of those ends. The others of the "
+                 "transport's deliveries are kept for destinations that are well "
+                 "(qmgr_failing_share)");
+    }
+    return gate;
+}
+
+static json_t *class_turn(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("class", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text",
+             "mail of other classes waits for %s, too; of each %" PRIu64
+             " deliveries its class gets %" PRIu64,
+             buf_cstr(&p->name), g->limit, g->value);
+    gate_say(gate, "advice",
+             "Nothing has to be done: the classes take turns. A larger weight= in the clause "
+             "class/NAME gives it more of them");
+    return gate;
+}
+
+static json_t *behind(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("behind", g);
+
+    gate_count(gate, g->value, 0);
+    if (g->closed) {
+        gate_say(gate, "text", "%" PRIu64 " %s to %s first", g->value,
+                 g->value == 1 ? "delivery of another message goes"
+                               : "deliveries of other messages go",
+                 buf_cstr(&p->name));
+        gate_say(gate, "advice",
+                 "Nothing has to be done: they go in their order. Small messages overtake large "
+                 "ones by themselves");
+    } else {
+        gate_say(gate, "text", "no other mail for %s comes first", buf_cstr(&p->name));
+    }
+    return gate;
+}
+
+static json_t *unread(const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("unread", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text",
+             "the message has %" PRIu64 " of the %" PRIu64
+             " recipients in memory that it may have there; the others follow as these are dealt "
+             "with",
+             g->value, g->limit);
+    gate_say(gate, "advice",
+             "Nothing has to be done. What the first ones wait for is shown with them; "
+             "default_recipient_limit and qmgr_message_recipient_limit bound the memory");
+    return gate;
+}
+
+static json_t *delivering(const struct queue *q, struct place *p, const struct sched_gate *g,
+                          struct sched_entry entry)
+{
+    json_t *gate = gate_begin("delivering", g);
+    const struct flight *f = flight_find((struct active *)(uintptr_t)&q->active, entry.n);
+    const struct agent *agent = f != NULL ? &q->agents[f->agent] : NULL;
+
+    if (f == NULL || !f->sent) {
+        gate_say(gate, "text", "it waits for the delivering process, which is being restarted");
+        gate_say(gate, "advice",
+                 "Nothing has to be done: after %s without it the mail is deferred. The log says "
+                 "why it ended",
+                 gate_interval(QUEUE_AGENT_WAIT_US).text);
+        return gate;
+    }
+    gate_say(gate, "text", "%s is being tried now, by process %s %u", buf_cstr(&p->name),
+             wire_role_name(agent->role), agent->index);
+    gate_say(gate, "advice",
+             "Nothing has to be done: the delivery ends by itself, at the latest when a timeout "
+             "passes (sluice config show --for %s)",
+             buf_cstr(&p->name));
+    return gate;
+}
+
+json_t *queue_gate(const struct queue *q, struct place *p, const struct sched_wait *w,
+                   const struct sched_gate *g)
+{
+    switch (g->type) {
+    case SCHED_GATE_BUSY:
+        return delivering(q, p, g, w->entry);
+    case SCHED_GATE_UNREAD:
+        return unread(g);
+    case SCHED_GATE_TRANSPORT_DEAD:
+        return transport_dead(p, g);
+    case SCHED_GATE_TRANSPORT_LIMIT:
+        return transport_limit(q, p, g);
+    case SCHED_GATE_TRANSPORT_RATE:
+        return rate("transport_rate", q, p, g, p->transport_name, p->transport_info.rate_delay_us,
+                    "transport_rate_delay");
+    case SCHED_GATE_DEST_DEAD:
+        return dest_dead(p, g);
+    case SCHED_GATE_DEST_RATE:
+        return rate("destination_rate", q, p, g, buf_cstr(&p->name), p->info.rate_delay_us,
+                    "destination_rate_delay");
+    case SCHED_GATE_WINDOW:
+        return window(q, p, g);
+    case SCHED_GATE_FAILING:
+        return failing(p, g);
+    case SCHED_GATE_CLASS:
+        return class_turn(p, g);
+    case SCHED_GATE_BEHIND:
+        return behind(p, g);
+    }
+    UNREACHABLE("no such gate");
+}
+
+/* ---- gates of the queue process ------------------------------------------------------------- */
+
+void queue_gate_storage(const struct queue *q, json_t *gates)
+{
+    json_t *gate;
+
+    if (STAILQ_EMPTY(&q->redo)) {
+        return;
+    }
+    gate = gate_new("storage", true);
+    gate_say(gate, "text",
+             "what became of earlier deliveries can't be stored (%s): nothing new is started",
+             spool_error(q->spool));
+    gate_say(gate, "advice",
+             "Make the storage work: space on the disk, the file system, the log has the error. "
+             "Nothing has to be restarted then");
+    append(gates, gate);
+}
+
+void queue_gate_room(const struct queue *q, json_t *gates)
+{
+    bool room = sched_has_room(q->sched);
+    json_t *gate = gate_new("active_queue", !room);
+
+    gate_count(gate, sched_totals(q->sched).messages, (uint64_t)q->conf->qmgr_message_active_limit);
+    gate_say(gate, "text", "%" PRIu32 " of %" PRId64 " messages are in memory",
+             sched_totals(q->sched).messages, q->conf->qmgr_message_active_limit);
+    if (!room) {
+        gate_say(gate, "advice",
+                 "Nothing has to be done: it is read when others have left. What holds those up: "
+                 "sluice status. More memory for more messages: qmgr_message_active_limit");
+    }
+    append(gates, gate);
+}

@@ -1,0 +1,51 @@
+/*
+ * The gates that the queue process alone knows, in words, as docs/api.md has them: those of the
+ * scheduler, and its own. Those that need no more than the spool are in gate.h.
+ *
+ * Nothing here changes anything; each gate is a bounded piece of work.
+ */
+#ifndef DAEMON_QUEUE_GATE_H
+#define DAEMON_QUEUE_GATE_H
+
+#include <jansson.h>
+
+#include "queue.h"
+
+/* One destination, as the gates see it. */
+struct place {
+    uint32_t transport;
+    const char *transport_name;
+    struct slice dest;   /* the scheduler's name of it */
+    const char *nexthop; /* as written */
+    struct buf name;     /* "smtp/example.com", what commands take */
+    bool in_memory;      /* then `info` is set */
+    struct sched_dest_info info;
+    struct sched_transport_info transport_info;
+};
+
+/* `dest` and the info last until the next fact. */
+void place_init(struct place *p, struct queue *q, uint32_t transport, struct slice dest);
+void place_fini(struct place *p);
+
+/* Append where a value of the destination is to be changed: "NAME (FILE:LINE)", or "NAME in the
+ * clause PATTERN (FILE:LINE)". */
+void place_origin(struct buf *out, const struct queue *q, struct place *p, const char *value);
+
+/* The parameter that makes the limit of the transport's deliveries, and of the window. */
+const char *place_process_limit(const struct queue *q, const struct place *p);
+const char *place_window_limit(const struct queue *q, const struct place *p);
+
+/* A gate of the scheduler. `p` may be NULL for SCHED_GATE_UNREAD. */
+json_t *queue_gate(const struct queue *q, struct place *p, const struct sched_wait *w,
+                   const struct sched_gate *g);
+
+/* Append the gate that is closed while results can't be stored, if it is. */
+void queue_gate_storage(const struct queue *q, json_t *gates);
+
+/* Append the gate of room for messages in memory, for one that is due. */
+void queue_gate_room(const struct queue *q, json_t *gates);
+
+/* On the wall clock; us 0 stays 0. */
+struct wall gate_wall(struct mono t);
+
+#endif
