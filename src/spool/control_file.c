@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "envelope.h"
 #include "mem.h"
 
 /* Tag and letter stand before a field's value. */
@@ -538,6 +539,60 @@ const struct control_rcpt *control_file_find(const struct control_file *f, uint6
         }
     }
     return low < f->rcpt_count && f->rcpts[low].offset == offset ? &f->rcpts[low] : NULL;
+}
+
+struct slice control_dsn_word(struct slice dsn, struct slice name)
+{
+    while (dsn.ptr != NULL) {
+        struct slice value = slice_cut(&dsn, ' '), word = slice_cut(&value, '=');
+
+        if (value.ptr != NULL && slice_equal_nocase(word, name)) {
+            return value;
+        }
+    }
+    return SLICE("");
+}
+
+unsigned control_notify(struct slice dsn)
+{
+    static const struct {
+        const char *word;
+        unsigned wish;
+    } wishes[] = {
+        {"NEVER", NOTIFY_NEVER},
+        {"SUCCESS", NOTIFY_SUCCESS},
+        {"FAILURE", NOTIFY_FAILURE},
+        {"DELAY", NOTIFY_DELAY},
+    };
+    struct slice words = control_dsn_word(dsn, SLICE("NOTIFY"));
+    unsigned notify = NOTIFY_DEFAULT;
+
+    while (words.ptr != NULL) {
+        struct slice word = slice_cut(&words, ',');
+
+        for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
+            if (slice_equal_nocase(word, slice_string(wishes[i].word))) {
+                notify |= wishes[i].wish;
+            }
+        }
+    }
+    return notify;
+}
+
+struct slice control_host_key(struct slice host)
+{
+    size_t at = 0;
+
+    while (at < host.len && host.ptr[at] == '(') {
+        at++;
+    }
+    if (at == 0) {
+        return host;
+    }
+    while (at < host.len && memchr(" \t()", host.ptr[at], 4) == NULL) {
+        at++;
+    }
+    return slice_of(host.ptr, at);
 }
 
 size_t control_mark(const struct control_rcpt *r, char tag, int64_t pid,

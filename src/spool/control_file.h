@@ -125,6 +125,17 @@ void control_file_fini(struct control_file *f);
 /* The recipient with this name, or NULL. */
 const struct control_rcpt *control_file_find(const struct control_file *f, uint64_t offset);
 
+/* The value of a word of an `N` line ("NOTIFY", "ORCPT" ..), in any case; empty when there is none.
+ */
+struct slice control_dsn_word(struct slice dsn, struct slice name);
+
+/* The wishes of that line: enum notify, NOTIFY_DEFAULT when it names none that is known. */
+unsigned control_notify(struct slice dsn);
+
+/* What stands for a host where recipients are gathered: itself, and of a list in parentheses what
+ * comes before the end of its first word. To be compared without regard to case. */
+struct slice control_host_key(struct slice host);
+
 /* What is written at offset + 1 to give a recipient a new tag: the tag, and the lock columns where
  * they are (`pid` for '~', else blank). Returns the number of bytes, 1 or 7; 0 when the file has no
  * place for a pid and `tag` is '~', or a pid has more than 6 digits. */

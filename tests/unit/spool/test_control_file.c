@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "control_file.h"
+#include "envelope.h"
 
 /* The example of ZMailer's description: three groups of offsets are known from there. */
 static const char example[] =
@@ -438,10 +439,53 @@ static void names(void **unused)
     assert_string_equal(path, "");
 }
 
+static void wishes_are_words_in_any_case(void **state)
+{
+    static const struct {
+        const char *dsn;
+        unsigned notify;
+        const char *orcpt;
+    } table[] = {
+        {"NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;a@b",
+         NOTIFY_SUCCESS | NOTIFY_FAILURE | NOTIFY_DELAY, "rfc822;a@b"},
+        {"notify=never orcpt=x", NOTIFY_NEVER, "x"},
+        {"ORCPT=rfc822;o1+20y", NOTIFY_DEFAULT, "rfc822;o1+20y"},
+        {"NOTIFY=TRACE,success", NOTIFY_SUCCESS, ""},
+        {"NOTIFY ORCPT", NOTIFY_DEFAULT, ""},
+        {"NOTIFY=", NOTIFY_DEFAULT, ""},
+        {"", NOTIFY_DEFAULT, ""},
+        {"  INRCPT=NOTIFY=NEVER  NOTIFY=DELAY", NOTIFY_DELAY, ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct slice dsn = slice_string(table[i].dsn);
+
+        assert_int_equal(control_notify(dsn), table[i].notify);
+        assert_true(
+            slice_equal(control_dsn_word(dsn, SLICE("ORCPT")), slice_string(table[i].orcpt)));
+    }
+}
+
+static void a_list_of_hosts_goes_by_its_first(void **state)
+{
+    static const char *const table[][2] = {
+        {"mx.example", "mx.example"}, {"-", "-"},   {"((mx1)(mx2 mx3))", "((mx1"},
+        {"(mx1 mx2)", "(mx1"},        {"((", "(("}, {"", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        assert_true(
+            slice_equal(control_host_key(slice_string(table[i][0])), slice_string(table[i][1])));
+    }
+}
+
 UNIT_MAIN(cmocka_unit_test(a_file_from_the_router), cmocka_unit_test(a_file_in_delivery),
           cmocka_unit_test(damaged_diagnostics_cost_nobody_mail), cmocka_unit_test(recorded_file),
           cmocka_unit_test(old_files_without_format), cmocka_unit_test(who_is_told_of_failure),
           cmocka_unit_test(alternatives_take_turns), cmocka_unit_test(lists_of_hosts_are_one_word),
           cmocka_unit_test(etrn_requests_stand_alone),
           cmocka_unit_test(damage_is_named_with_its_place), cmocka_unit_test(any_byte_may_break),
-          cmocka_unit_test(names))
+          cmocka_unit_test(names), cmocka_unit_test(wishes_are_words_in_any_case),
+          cmocka_unit_test(a_list_of_hosts_goes_by_its_first))
