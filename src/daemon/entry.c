@@ -36,6 +36,7 @@ static bool find_content(struct entry *e)
         e->have_content = true;
         return true;
     case CONTENT_ON_DEMAND:
+    case CONTENT_NONE:
         return e->fd < 0;
     }
     return false;

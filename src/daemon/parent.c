@@ -69,6 +69,7 @@ struct parent {
     int lock;
 
     enum phase phase;
+    enum wire_stop stop_how;
     struct mono deadline; /* of the stop as a whole */
     struct event *signals[5];
     struct event *stop_timer;
@@ -507,7 +508,7 @@ static void send_stop(struct parent *p, enum wire_role role)
                 wire_put_empty(c->channel, WIRE_START); /* it hears nothing before */
                 c->start_sent = true;
             }
-            wire_put_empty(c->channel, WIRE_STOP);
+            wire_put_number(c->channel, WIRE_STOP, p->stop_how);
             c->stop_sent = true;
         }
     }

@@ -392,9 +392,10 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
     if (soft && parsed.class == STATUS_PERMANENT) {
         parsed.class = STATUS_TRANSIENT;
     }
-    parsed = status_repair(parsed, kind == VERDICT_DEFERRED  ? STATUS_TRANSIENT
-                                   : kind == VERDICT_BOUNCED ? STATUS_PERMANENT
-                                                             : STATUS_SUCCESS);
+    parsed =
+        status_repair(parsed, kind == VERDICT_BOUNCED                           ? STATUS_PERMANENT
+                              : kind == VERDICT_SENT || kind == VERDICT_RELAYED ? STATUS_SUCCESS
+                                                                                : STATUS_TRANSIENT);
     changed.status = slice_string(status_print(parsed, status));
 
     switch (kind) {
@@ -411,6 +412,7 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         }
         break;
     case VERDICT_DEFERRED:
+    case VERDICT_NONE:
         log_verdict(q, m, r, &changed, soft ? "SOFTBOUNCE" : "deferred");
         q->deferred++;
         verdict.state = SPOOL_RCPT_PENDING;
@@ -618,7 +620,9 @@ static bool take_result(struct queue *q, struct agent *agent, const struct wire_
         if (!verdicts_fit(f, m->verdicts, m->verdict_count)) {
             return false;
         }
-        outcome = m->outcome == OUTCOME_SITE_FAIL ? SCHED_SITE_FAIL : SCHED_OK;
+        outcome = m->outcome == OUTCOME_SITE_FAIL ? SCHED_SITE_FAIL
+                  : m->outcome == OUTCOME_CRASH   ? SCHED_CRASH
+                                                  : SCHED_OK;
         if (m->maybe_duplicate) {
             log_as(agent_program(kind), (int)getpid(),
                    "%s: connection lost between end of data and its reply: the recipients may get "
@@ -660,14 +664,16 @@ static bool take_result(struct queue *q, struct agent *agent, const struct wire_
 /* Which process delivers for a destination: always the same, so that its connections are there. */
 static struct agent *agent_for(struct queue *q, enum conf_agent kind, const char *dest)
 {
-    bool local = kind == CONF_AGENT_MAILDIR || kind == CONF_AGENT_PIPE || kind == CONF_AGENT_TA;
-    unsigned wanted = local || q->deliver_count == 0
+    enum wire_role role = kind == CONF_AGENT_TA                                   ? ROLE_AGENTS
+                          : kind == CONF_AGENT_MAILDIR || kind == CONF_AGENT_PIPE ? ROLE_LOCAL
+                                                                                  : ROLE_DELIVER;
+    unsigned wanted = role != ROLE_DELIVER || q->deliver_count == 0
                           ? 0
                           : (unsigned)(hash_bytes(dest, strlen(dest)) % q->deliver_count);
 
     for (unsigned i = 0; i < q->agent_count; i++) {
         struct agent *a = &q->agents[i];
-        if (a->role == (local ? ROLE_LOCAL : ROLE_DELIVER) && a->index == wanted) {
+        if (a->role == role && a->index == wanted) {
             return a;
         }
     }
@@ -1491,6 +1497,7 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
         break;
     case ROLE_DELIVER:
     case ROLE_LOCAL:
+    case ROLE_AGENTS:
         for (unsigned i = 0; i < q->agent_count; i++) {
             if (q->agents[i].role == peer->role && q->agents[i].index == peer->index) {
                 agent = &q->agents[i];

@@ -204,6 +204,22 @@ static void clock_frame(struct role *role, struct slice body)
     }
 }
 
+static void stop_frame(struct role *role, struct slice body)
+{
+    uint64_t how;
+
+    if (!wire_get_number(body, &how) || how >= STOP_COUNT) {
+        log_error("the word to stop does not decode");
+        role_exit(role, EX_PROTOCOL);
+        return;
+    }
+    if (!role->stopping) {
+        role->stopping = true;
+        role->stop_how = (enum wire_stop)how;
+        role->ops->stop(role);
+    }
+}
+
 static void parent_frame(struct role *role, const struct frame *frame)
 {
     switch (frame->type) {
@@ -225,10 +241,7 @@ static void parent_frame(struct role *role, const struct frame *frame)
         }
         return;
     case WIRE_STOP:
-        if (!role->stopping) {
-            role->stopping = true;
-            role->ops->stop(role);
-        }
+        stop_frame(role, frame->body);
         return;
     default:
         if (role->ops->parent_frame == NULL || !role->ops->parent_frame(role, frame)) {
@@ -357,6 +370,7 @@ static const char *role_user(const struct role *role)
         return role->conf->mail_owner;
     case ROLE_PARENT:
     case ROLE_LOCAL:
+    case ROLE_AGENTS:
     case ROLE_COUNT:
         return "";
     }

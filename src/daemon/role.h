@@ -82,6 +82,7 @@ struct role {
     uint64_t conf_generation;
     unsigned index; /* among the processes of this role */
     bool stopping;
+    enum wire_stop stop_how;
     void *state; /* the role's own */
 
     /* role.c's own */

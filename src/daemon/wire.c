@@ -3,12 +3,14 @@
 #include "check.h"
 #include "frame.h"
 #include "mem.h"
+#include "ta.h"
 
 const char *wire_role_name(enum wire_role role)
 {
     static const char *const names[ROLE_COUNT] = {
         [ROLE_PARENT] = "parent",   [ROLE_RECEIVE] = "receive", [ROLE_QUEUE] = "queue",
         [ROLE_DELIVER] = "deliver", [ROLE_LOCAL] = "local",     [ROLE_CONTROL] = "control",
+        [ROLE_AGENTS] = "agents",
     };
 
     CHECK(role < ROLE_COUNT);
@@ -319,6 +321,7 @@ void wire_put_deliver(struct channel *ch, const struct wire_deliver *m, int fd)
     frame_put_bytes(b, m->transport);
     frame_put_bytes(b, m->nexthop);
     frame_put_bytes(b, m->id);
+    frame_put_bytes(b, m->path);
     frame_put_bytes(b, m->sender);
     frame_put_bytes(b, m->envid);
     frame_put_u32(b, m->flags);
@@ -349,6 +352,7 @@ bool wire_get_deliver(struct slice body, struct wire_deliver *ret,
     ret->transport = frame_get_bytes(&r, WIRE_HOST_MAX);
     ret->nexthop = frame_get_bytes(&r, WIRE_HOST_MAX);
     ret->id = frame_get_bytes(&r, 64);
+    ret->path = frame_get_bytes(&r, WIRE_PATH_MAX);
     ret->sender = frame_get_bytes(&r, ADDRESS_MAX);
     ret->envid = frame_get_bytes(&r, DSN_ENVID_MAX * 3);
     ret->flags = frame_get_u32(&r);
@@ -364,9 +368,11 @@ bool wire_get_deliver(struct slice body, struct wire_deliver *ret,
         rcpts[i].notify = frame_get_u32(&r);
     }
     ret->size = frame_get_u64(&r);
-    ret->place = (enum wire_content_place)get_enum(&r, CONTENT_ON_DEMAND + 1);
+    ret->place = (enum wire_content_place)get_enum(&r, CONTENT_NONE + 1);
     ret->content = frame_get_bytes(&r, WIRE_CONTENT_MAX);
-    if (ret->rcpt_count == 0) {
+    /* Whoever gets no content gets a path instead. */
+    if (ret->rcpt_count == 0 || (ret->place == CONTENT_NONE) != (ret->path.len > 0) ||
+        (ret->place == CONTENT_NONE && ret->content.len > 0)) {
         r.failed = true;
     }
     if (!end_with_array(&r, rcpts)) {
@@ -419,6 +425,10 @@ void wire_put_result(struct channel *ch, const struct wire_result *m)
     frame_put_u32(b, m->conn_use);
     frame_put_bytes(b, m->tls);
     frame_put_bool(b, m->maybe_duplicate);
+    frame_put_bool(b, m->resync);
+    frame_put_bool(b, m->thread_stops);
+    frame_put_i64(b, m->thread_until.us);
+    frame_put_u32(b, m->pid);
     frame_put_u32(b, m->verdict_count);
     for (uint32_t i = 0; i < m->verdict_count; i++) {
         frame_put_u32(b, m->verdicts[i].n);
@@ -426,6 +436,8 @@ void wire_put_result(struct channel *ch, const struct wire_result *m)
         frame_put_bytes(b, m->verdicts[i].status);
         frame_put_bytes(b, m->verdicts[i].text);
         frame_put_bytes(b, m->verdicts[i].relay);
+        frame_put_u32(b, m->verdicts[i].word);
+        frame_put_bytes(b, m->verdicts[i].notary);
     }
     channel_end(ch, -1);
 }
@@ -444,20 +456,66 @@ bool wire_get_result(struct slice body, struct wire_result *ret, struct wire_ver
     ret->conn_use = frame_get_u32(&r);
     ret->tls = frame_get_bytes(&r, WIRE_TEXT_MAX);
     ret->maybe_duplicate = frame_get_bool(&r);
-    ret->verdict_count = frame_get_count(&r, 17, WIRE_RCPTS_MAX);
+    ret->resync = frame_get_bool(&r);
+    ret->thread_stops = frame_get_bool(&r);
+    ret->thread_until.us = frame_get_i64(&r);
+    ret->pid = frame_get_u32(&r);
+    ret->verdict_count = frame_get_count(&r, 25, WIRE_RCPTS_MAX);
     verdicts = mem_array(ret->verdict_count, sizeof *verdicts);
     for (uint32_t i = 0; i < ret->verdict_count; i++) {
         verdicts[i].n = frame_get_u32(&r);
-        verdicts[i].kind = (enum wire_verdict_kind)get_enum(&r, VERDICT_BOUNCED + 1);
+        verdicts[i].kind = (enum wire_verdict_kind)get_enum(&r, VERDICT_NONE + 1);
         verdicts[i].status = frame_get_bytes(&r, 16);
         verdicts[i].text = frame_get_bytes(&r, WIRE_TEXT_MAX);
         verdicts[i].relay = frame_get_bytes(&r, WIRE_HOST_MAX);
+        verdicts[i].word = frame_get_u32(&r);
+        verdicts[i].notary = frame_get_bytes(&r, WIRE_NOTARY_MAX);
+        if (verdicts[i].word > 1 + TA_RETRYAT) {
+            r.failed = true;
+        }
+    }
+    if (ret->thread_until.us < 0) {
+        r.failed = true;
     }
     if (!end_with_array(&r, verdicts)) {
         return false;
     }
     ret->verdicts = *ret_verdicts = verdicts;
     return true;
+}
+
+void wire_put_agent(struct channel *ch, const struct wire_agent *m)
+{
+    struct buf *b = channel_begin(ch, WIRE_AGENT);
+
+    frame_put_u32(b, m->pid);
+    frame_put_bytes(b, m->transport);
+    frame_put_bytes(b, m->host);
+    frame_put_u32(b, m->ring);
+    frame_put_u32(b, m->state);
+    frame_put_u32(b, m->owed);
+    frame_put_i64(b, m->hungry.us);
+    frame_put_i64(b, m->fed.us);
+    frame_put_bool(b, m->ended);
+    channel_end(ch, -1);
+}
+
+bool wire_get_agent(struct slice body, struct wire_agent *ret)
+{
+    struct frame_reader r;
+
+    frame_reader_init(&r, body);
+    ret->pid = frame_get_u32(&r);
+    ret->transport = frame_get_bytes(&r, WIRE_HOST_MAX);
+    ret->host = frame_get_bytes(&r, WIRE_HOST_MAX);
+    ret->ring = frame_get_u32(&r);
+    ret->state = frame_get_u32(&r);
+    ret->owed = frame_get_u32(&r);
+    ret->hungry.us = frame_get_i64(&r);
+    ret->fed.us = frame_get_i64(&r);
+    ret->ended = frame_get_bool(&r);
+    return frame_reader_end(&r) && ret->pid > 0 && ret->state <= TA_ENDING && ret->hungry.us >= 0 &&
+           ret->fed.us >= 0;
 }
 
 void wire_put_forget(struct channel *ch, const struct wire_forget *m)

@@ -5,6 +5,7 @@
  *      receive --- queue                   submit
  *      parent ---- queue                   submit (what pickup found in maildrop)
  *      queue  ---- deliver, local          deliver, content, result
+ *      queue  ---- agents                  deliver (without content), result, agent
  *      control --- queue                   ask, answer
  *      control --- parent                  reload, stop
  *
@@ -31,7 +32,7 @@ enum wire_type {
     WIRE_LISTENER, /* struct wire_listener and the listening socket; repeated */
     WIRE_PEER,     /* struct wire_peer and a socket to that process; again when it was restarted */
     WIRE_START,    /* all has been sent: confine yourself and begin. No body */
-    WIRE_STOP,     /* finish in good order, then exit with 0. No body */
+    WIRE_STOP,     /* finish in good order, then exit with 0. u64 enum wire_stop */
     WIRE_CLOCK,    /* i64: microseconds to add to both clocks (tests only) */
     WIRE_LOG,      /* a new descriptor for log lines, after a rotation. No body */
 
@@ -56,6 +57,7 @@ enum wire_type {
     WIRE_RESULT,       /* struct wire_result */
     WIRE_FORGET,       /* queue: drop cached connections to this destination (flush, reload).
                           struct wire_forget */
+    WIRE_AGENT,        /* agents to queue: struct wire_agent */
 
     /* control to queue, and back */
     WIRE_ASK,    /* struct wire_ask */
@@ -70,6 +72,7 @@ enum wire_role {
     ROLE_DELIVER,
     ROLE_LOCAL,
     ROLE_CONTROL,
+    ROLE_AGENTS, /* runs transport agents of ZMailer's */
     ROLE_COUNT,
 };
 
@@ -82,8 +85,17 @@ const char *wire_role_name(enum wire_role role);
 #define WIRE_TRACE_MAX   4096        /* a Received: header */
 #define WIRE_HOST_MAX    1024        /* a next hop, a relay "host[ip]:port" */
 #define WIRE_CONTENT_MAX (24u << 20) /* content inside a frame; more goes in a descriptor */
+#define WIRE_PATH_MAX    272         /* a control file: hash directories and its name */
+#define WIRE_NOTARY_MAX  16384       /* what an agent says for the report */
 #define WIRE_RCPTS_MAX   500000u     /* recipients in one frame */
 #define WIRE_JSON_MAX    (16u << 20)
+
+/* How to stop. */
+enum wire_stop {
+    STOP_FINISH, /* let what runs end, up to shutdown_timeout */
+    STOP_QUIT,   /* the same, and transport agents are told by SIGQUIT as well */
+    STOP_COUNT,
+};
 
 /* The configuration as read by the parent: the main file first, then every file it names (included
  * files, tables, certificates), so that confined processes need no file. */
@@ -192,12 +204,14 @@ enum wire_content_place {
     CONTENT_INSIDE,    /* in the frame */
     CONTENT_FD,        /* in the descriptor that came with it */
     CONTENT_ON_DEMAND, /* ask with WIRE_NEED_CONTENT */
+    CONTENT_NONE,      /* the agent finds it by itself, from `path` */
 };
 struct wire_deliver {
     uint64_t entry;
     struct slice transport;
     struct slice nexthop;
-    struct slice id; /* queue id */
+    struct slice id;   /* queue id */
+    struct slice path; /* control file relative to transport/, "A/90417"; empty: there is none */
     struct slice sender;
     struct slice envid;
     uint32_t flags;
@@ -230,6 +244,7 @@ enum wire_verdict_kind {
     VERDICT_RELAYED, /* sent to a site that does not do DSN; success was asked for */
     VERDICT_DEFERRED,
     VERDICT_BOUNCED,
+    VERDICT_NONE, /* a transport agent has answered the job without a word about this one */
 };
 struct wire_verdict {
     uint32_t n;
@@ -237,27 +252,53 @@ struct wire_verdict {
     struct slice status; /* "2.0.0" */
     struct slice text;   /* as it stands in the log: "250 2.0.0 Ok", "host x[y] said: ..." */
     struct slice relay;  /* "mx.example[192.0.2.1]:25", "maildir", "none" */
+    uint32_t word;       /* what a transport agent said: 1 + enum ta_status; 0: none spoke */
+    struct slice notary; /* its record for the report, as it came (^A between fields), or empty */
 };
 enum wire_outcome {
     OUTCOME_OK,        /* the site was reached, whatever it said */
     OUTCOME_SITE_FAIL, /* site class failure: feeds the window */
+    OUTCOME_CRASH, /* a transport agent has died, or could not be started: `reason`. Verdicts are
+                      what it said before, VERDICT_NONE for the rest */
     OUTCOME_GIVEN_BACK /* not tried (shutdown): the recipients go back unchanged; no verdicts */
 };
 struct wire_result {
     uint64_t entry;
     enum wire_outcome outcome;
-    struct slice reason;  /* of OUTCOME_SITE_FAIL: "4.4.1 connect to ...: Connection refused" */
+    struct slice reason;  /* of OUTCOME_SITE_FAIL: "4.4.1 connect to ...: Connection refused"; of
+                             OUTCOME_CRASH: "transport agent /x/smtp ended with exit status 75" */
     int64_t setup_us;     /* hand-off to end of connection set-up (delays=.../c/) */
     int64_t transmit_us;  /* the rest (delays=.../d) */
     uint32_t conn_use;    /* n-th use of the connection; 0, 1 = first or none */
     struct slice tls;     /* description, or empty */
     bool maybe_duplicate; /* the connection was lost between the final dot and the reply */
+    /* Of transport agents; else false and 0. */
+    bool resync;              /* the control file is to be read again */
+    bool thread_stops;        /* nothing more of this transport and next hop now */
+    struct wall thread_until; /* not before this time; us 0: no time was given */
+    uint32_t pid;             /* of the agent, for the log */
     const struct wire_verdict *verdicts;
     uint32_t verdict_count;
 };
 void wire_put_result(struct channel *ch, const struct wire_result *m);
 bool wire_get_result(struct slice body, struct wire_result *ret,
                      struct wire_verdict **ret_verdicts);
+
+/* How a transport agent is, for those who ask. Sent when it has changed, the last time with
+ * `ended`.
+ */
+struct wire_agent {
+    uint32_t pid;
+    struct slice transport;
+    struct slice host; /* next hop of the thread it works for, or has worked for; empty: none yet */
+    uint32_t ring;     /* clause, as policy->ring */
+    uint32_t state;    /* enum ta_state */
+    uint32_t owed;     /* lines it has not answered */
+    struct wall hungry, fed; /* when it asked last, when it was given a job; us 0: never */
+    bool ended;
+};
+void wire_put_agent(struct channel *ch, const struct wire_agent *m);
+bool wire_get_agent(struct slice body, struct wire_agent *ret);
 
 struct wire_forget {
     struct slice transport; /* empty = all */

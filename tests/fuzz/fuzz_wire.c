@@ -146,6 +146,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 14:
         TRY_FD(answer);
         break;
+    case 15:
+        TRY(agent);
+        break;
     default:
         try_arrays(data[0] % 17, body);
         break;
