@@ -71,6 +71,12 @@ enum conf_default_class { CONF_DEFAULT_CLASS_NONE, CONF_DEFAULT_CLASS_SENDER };
 enum conf_feedback_rule { CONF_FEEDBACK_RULE_DOCUMENTED, CONF_FEEDBACK_RULE_POSTFIX };
 #define CONF_FEEDBACK_RULE_WORDS "documented|postfix"
 
+enum conf_report_return { CONF_REPORT_RETURN_FULL, CONF_REPORT_RETURN_HEADERS };
+#define CONF_REPORT_RETURN_WORDS "full|headers"
+
+enum conf_statistics_format { CONF_STATISTICS_FORMAT_CURRENT, CONF_STATISTICS_FORMAT_OLD };
+#define CONF_STATISTICS_FORMAT_WORDS "current|old"
+
 enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
 #define CONF_PREFER_WORDS "any|ipv6|ipv4"
 
@@ -271,6 +277,17 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "sender of mail that must not cause a report")                                               \
     X(BOOL, disable_verp_bounces, "", "no", 0, 0,                                                  \
       "one report for all recipients of mail with variable envelope return path")                  \
+    X(STRING, report_form, "path", "", 0, 0,                                                       \
+      "ZMailer form (HDR, SUB, ADR and text lines) that reports follow; empty: built-in text")     \
+    X(CHOICE, report_return, CONF_REPORT_RETURN_WORDS, "full", 0, 0,                               \
+      "what a report of failure returns of a message that does not say (RET)")                     \
+    /* logs of ZMailer's scheduler */                                                              \
+    X(STRING, statistics_log, "path", "", 0, 0,                                                    \
+      "file that gets a line for each recipient that has come to its end; empty: none")            \
+    X(CHOICE, statistics_format, CONF_STATISTICS_FORMAT_WORDS, "current", 0, 0,                    \
+      "form of these lines: that of ZMailer 3, or the older one its manual shows")                 \
+    X(BOOL, scheduler_syslog, "", "no", 0, 0,                                                      \
+      "tell syslog, too, as \"scheduler\": messages complete, reported, killed (SYSLOGFLG c)")     \
     /* external agents */                                                                          \
     X(TIME, command_time_limit, "s", "1000s", PARAM_S(1), PARAM_DAYS(1),                           \
       "longest that a pipe command may run")                                                       \

@@ -112,15 +112,16 @@ static int read_and_remember(void *arg, const char *path, size_t max, struct buf
     return error;
 }
 
-/* ---- certificates and keys ------------------------------------------------------------------ */
+/* ---- certificates, keys, forms --------------------------------------------------------------- */
 
-static bool add_file(struct bundle *b, const char *parameter, const char *path, struct buf *out)
+/* Remember a file that the configuration names but does not read itself. 0 or a negative errno. */
+static int remember_named(struct bundle *b, const char *path)
 {
     struct buf bytes;
     int error;
 
     if (path[0] == '\0') {
-        return true;
+        return 0;
     }
     buf_init(&bytes, WIRE_FILE_MAX);
     error = read_and_remember(b, path, WIRE_FILE_MAX, &bytes);
@@ -128,11 +129,30 @@ static bool add_file(struct bundle *b, const char *parameter, const char *path, 
         explicit_bzero(bytes.ptr, bytes.size);
     }
     buf_fini(&bytes);
+    return error;
+}
+
+static bool add_file(struct bundle *b, const char *parameter, const char *path, struct buf *out)
+{
+    int error = remember_named(b, path);
+
     if (error != 0) {
         (void)buf_addf(out, "error: %s: %s: %s\n", parameter, path, strerror(-error)); /* sticky */
         return false;
     }
     return true;
+}
+
+/* A form that is not there must not keep a site's mail from moving: reports say that it is missing,
+ * to the postmaster, too. */
+static void add_form(struct bundle *b, struct buf *out)
+{
+    int error = remember_named(b, b->conf->report_form);
+
+    if (error != 0) {
+        (void)buf_addf(out, "warning: report_form: %s: %s\n", b->conf->report_form,
+                       strerror(-error)); /* sticky */
+    }
 }
 
 static bool add_named_files(struct bundle *b, struct buf *out)
@@ -146,6 +166,7 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     for (size_t i = 0; i < conf_transport_count(conf); i++) {
         ok = add_file(b, "tls_CAfile", conf_transport_at(conf, i)->policy.tls_CAfile, out) && ok;
     }
+    add_form(b, out);
     return ok;
 }
 

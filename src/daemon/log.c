@@ -44,7 +44,8 @@ static struct {
     struct buf out;
     uint64_t lost; /* lines since the last report of it */
 
-    dev_t syslog_dev; /* which socket was there when it was opened */
+    bool syslog_used;
+    dev_t syslog_dev; /* which socket was there when it was opened; none: 0 */
     ino_t syslog_ino;
 
     int64_t stamp_second; /* what `stamp` shows */
@@ -77,7 +78,7 @@ static int open_stderr(bool *ret_at_once, bool *ret_is_socket)
     return fd < 0 ? STDERR_FILENO : fd;
 }
 
-static int open_syslog(void)
+int log_open_syslog(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = SYSLOG_SOCKET};
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -87,6 +88,7 @@ static int open_syslog(void)
         return -errno;
     }
     (void)stat(SYSLOG_SOCKET, &st); /* if it fails connect tells */
+    log_state.syslog_used = true;
     log_state.syslog_dev = st.st_dev;
     log_state.syslog_ino = st.st_ino;
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
@@ -134,7 +136,7 @@ bool log_open(const char *where, const char *directory, const char *name, const 
         fd = open_stderr(&at_once, &is_socket);
     } else if (strcmp(where, "syslog") == 0) {
         to = TO_SYSLOG;
-        fd = open_syslog();
+        fd = log_open_syslog();
         if (fd < 0) {
             (void)buf_addf(ret_error, "log: %s: %s", SYSLOG_SOCKET, strerror(-fd)); /* sticky */
             return false;
@@ -183,7 +185,7 @@ void log_reopen(void)
     if (log_state.to == TO_STDERR) {
         return;
     }
-    fd = log_state.to == TO_SYSLOG ? open_syslog() : open_file(log_state.path);
+    fd = log_state.to == TO_SYSLOG ? log_open_syslog() : open_file(log_state.path);
     if (fd < 0) {
         log_warning("log: cannot open it again: %s", strerror(-fd));
         return;
@@ -195,7 +197,7 @@ bool log_moved(void)
 {
     struct stat st;
 
-    return log_state.to == TO_SYSLOG && stat(SYSLOG_SOCKET, &st) == 0 &&
+    return log_state.syslog_used && stat(SYSLOG_SOCKET, &st) == 0 &&
            (st.st_dev != log_state.syslog_dev || st.st_ino != log_state.syslog_ino);
 }
 
@@ -409,7 +411,7 @@ static ssize_t write_piece(struct slice out)
  * waits for log_adopt. */
 static bool syslog_again(void)
 {
-    int fd = open_syslog();
+    int fd = log_open_syslog();
 
     if (fd < 0) {
         return false;

@@ -36,8 +36,13 @@ bool log_open(const char *where, const char *directory, const char *name, const 
  * fails. Does nothing for standard error. */
 void log_reopen(void);
 
-/* Has the syslog daemon been started anew, with a new socket? Then log_reopen. */
+/* Has the syslog daemon been started anew, with a new socket, since this process last opened it?
+ * Then log_reopen. */
 bool log_moved(void);
+
+/* A new socket to the syslog daemon, one datagram per line: "<priority>", the time, the tag, the
+ * text. A descriptor or a negative errno. */
+int log_open_syslog(void);
 
 /* A confined process cannot open anything: the parent reopens, and hands over a copy of its
  * descriptor. log_share returns a new one for a child (-1 for standard error, or when there is

@@ -20,9 +20,11 @@
 #include "check.h"
 #include "clock.h"
 #include "confine.h"
+#include "frame.h"
 #include "listener.h"
 #include "log.h"
 #include "mem.h"
+#include "outlet.h"
 #include "pickup.h"
 #include "statedir.h"
 #include "wire.h"
@@ -193,6 +195,33 @@ static void give_listeners(const struct parent *p, struct child *c, bool only_fr
     }
 }
 
+static void give_outlet(struct child *c, enum outlet_id id, const char *what, int fd)
+{
+    if (fd < 0) {
+        log_warning("%s: %s", what, strerror(-fd)); /* the old one stays in use */
+        return;
+    }
+    frame_put_u64(channel_begin(c->channel, WIRE_OUTLET), id);
+    channel_end(c->channel, fd);
+}
+
+/* What only the queue writes, and cannot open: at its start, and after a rotation. */
+static void give_outlets(const struct parent *p, struct child *c)
+{
+    const struct conf *conf = p->bundle.conf;
+
+    if (c->role != ROLE_QUEUE || c->channel == NULL) {
+        return;
+    }
+    if (conf->statistics_log[0] != '\0') {
+        give_outlet(c, OUTLET_STATISTICS, conf->statistics_log,
+                    outlet_open_file(conf->statistics_log));
+    }
+    if (conf->scheduler_syslog) {
+        give_outlet(c, OUTLET_SYSLOG, "scheduler_syslog", log_open_syslog());
+    }
+}
+
 static void introduce(const struct parent *p, struct child *to, const struct child *other, int fd)
 {
     const struct wire_peer m = {
@@ -245,6 +274,7 @@ static void start_again(struct child *c)
         return;
     }
     give_listeners(p, c, false);
+    give_outlets(p, c);
     for (size_t i = 0; i < p->child_count; i++) {
         connect_children(p, c, &p->children[i]);
     }
@@ -302,6 +332,7 @@ static bool start_all(struct parent *p)
             return false;
         }
         give_listeners(p, &p->children[i], false);
+        give_outlets(p, &p->children[i]);
         for (size_t k = 0; k < i; k++) {
             connect_children(p, &p->children[k], &p->children[i]);
         }
@@ -733,6 +764,8 @@ static void warn_of_delayed(const struct conf *old, const struct conf *new, stru
         {"deliver_processes", old->deliver_processes != new->deliver_processes},
         {"log", strcmp(old->log, new->log) != 0},
         {"syslog_name", strcmp(old->syslog_name, new->syslog_name) != 0},
+        {"statistics_log", strcmp(old->statistics_log, new->statistics_log) != 0},
+        {"scheduler_syslog", old->scheduler_syslog != new->scheduler_syslog},
     };
 
     for (size_t i = 0; i < COUNT(delayed); i++) {
@@ -820,6 +853,7 @@ static void reopen_log(struct parent *p)
             (void)channel_begin(p->children[i].channel, WIRE_LOG); /* no body */
             channel_end(p->children[i].channel, fd);
         }
+        give_outlets(p, &p->children[i]);
     }
 }
 
@@ -979,6 +1013,22 @@ static bool users_exist(const struct conf *conf, struct buf *text)
     return ok;
 }
 
+/* Later a failure costs lines, which the log tells of; now somebody may be looking. */
+static bool statistics_log_opens(const struct conf *conf, struct buf *text)
+{
+    int fd = conf->statistics_log[0] == '\0' ? -1 : outlet_open_file(conf->statistics_log);
+
+    if (conf->statistics_log[0] != '\0' && fd < 0) {
+        (void)buf_addf(text, "statistics_log: %s: %s\n", conf->statistics_log,
+                       strerror(-fd)); /* sticky */
+        return false;
+    }
+    if (fd >= 0) {
+        (void)close(fd); /* nothing was written */
+    }
+    return true;
+}
+
 /* Everything that can fail for a reason worth telling, before the first process exists. */
 static int prepare(struct parent *p, struct buf *text)
 {
@@ -996,6 +1046,9 @@ static int prepare(struct parent *p, struct buf *text)
     }
     if (!log_open(p->bundle.conf->log, p->bundle.conf->state_directory, p->bundle.conf->syslog_name,
                   "master", text)) {
+        return EX_CANTCREAT;
+    }
+    if (!statistics_log_opens(p->bundle.conf, text)) {
         return EX_CANTCREAT;
     }
     if (!listeners_open(&p->listeners, p->bundle.conf, text)) {

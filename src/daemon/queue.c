@@ -1430,6 +1430,9 @@ static void queue_turn(struct role *role)
     pull_decisions(q); /* what was committed or imported just now */
     auditor_step(q);
     flow_send(q);
+    for (unsigned i = 0; i < OUTLET_COUNT; i++) {
+        outlet_flush(&q->outlets[i]);
+    }
     if (role->stopping && stop_turn(q)) {
         return;
     }
@@ -1460,6 +1463,9 @@ static int queue_start(struct role *role)
     history_init(&q->history);
     auditor_init(&q->auditor);
     busiest_init(&q->busiest);
+    for (unsigned i = 0; i < OUTLET_COUNT; i++) {
+        outlet_init(&q->outlets[i], (enum outlet_id)i);
+    }
     rng_init(&q->rng, (uint64_t)clock_wall().us ^ ((uint64_t)getpid() << 40));
     buf_init(&error, WIRE_TEXT_MAX);
     rc = spool_open(role->conf->spool, SPOOL_OPEN_WRITE, &options, &error, &q->spool);
@@ -1534,8 +1540,17 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
 static bool queue_parent_frame(struct role *role, const struct frame *frame)
 {
     struct queue *q = role->state;
+    uint64_t outlet;
+    bool ok;
 
-    bool ok = client_frame(q, role->parent, frame); /* pickup submits over the parent's channel */
+    if (frame->type == WIRE_OUTLET) {
+        if (!wire_get_number(frame->body, &outlet) || outlet >= OUTLET_COUNT || frame->fd < 0) {
+            return false;
+        }
+        outlet_adopt(&q->outlets[outlet], frame->fd);
+        return true;
+    }
+    ok = client_frame(q, role->parent, frame); /* pickup submits over the parent's channel */
 
     if (frame->fd >= 0) {
         (void)close(frame->fd); /* as in on_client */
@@ -1644,6 +1659,9 @@ static void queue_end(struct role *role)
     history_fini(&q->history);
     auditor_fini(&q->auditor);
     busiest_fini(&q->busiest);
+    for (unsigned i = 0; i < OUTLET_COUNT; i++) {
+        outlet_fini(&q->outlets[i]);
+    }
     for (uint32_t i = 0; i < q->transport_count; i++) {
         mem_free(q->transports[i]);
     }

@@ -37,6 +37,7 @@
 #include "conf.h"
 #include "hash.h"
 #include "history.h"
+#include "outlet.h"
 #include "retry.h"
 #include "rng.h"
 #include "role.h"
@@ -134,6 +135,7 @@ struct queue {
     struct history history;
     struct auditor auditor;
     struct busiest busiest;
+    struct outlet outlets[OUTLET_COUNT];
     struct rng rng;
     STAILQ_HEAD(, step) batch; /* applied, not committed */
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
