@@ -800,6 +800,96 @@ static void resolve_paths(struct loader *l)
     }
 }
 
+/* ---- ZMailer's variables -------------------------------------------------------------------- */
+
+static const char postoffice_prefix[] = "postoffice:";
+
+/* The directory of a postoffice spool; NULL for other spools. */
+static const char *postoffice_of(const struct conf *conf)
+{
+    size_t len = sizeof postoffice_prefix - 1;
+
+    return strncmp(conf->spool, postoffice_prefix, len) == 0 ? conf->spool + len : NULL;
+}
+
+const char *conf_zenv(const struct conf *conf, struct slice name)
+{
+    static const struct {
+        const char *name, *value;
+    } compiled_in[] = {
+        {"POSTOFFICE", ZMAILER_POSTOFFICE},
+        {"MAILBIN", ZMAILER_MAILBIN},
+        {"MAILSHARE", ZMAILER_MAILSHARE},
+        {"LOGDIR", ZMAILER_LOGDIR},
+    };
+    const char *value = zenv_find(&conf->inner->zenv, name);
+
+    if (slice_equal(name, SLICE("POSTOFFICE")) && postoffice_of(conf) != NULL) {
+        return postoffice_of(conf);
+    }
+    for (size_t i = 0; value == NULL && i < sizeof compiled_in / sizeof compiled_in[0]; i++) {
+        if (slice_equal(name, slice_string(compiled_in[i].name))) {
+            value = compiled_in[i].value;
+        }
+    }
+    return value;
+}
+
+static const char *zenv_lookup(const void *conf, struct slice name)
+{
+    return conf_zenv(conf, name);
+}
+
+static void read_zenv(struct loader *l)
+{
+    const struct setting *s = setting_of(l, "zenv_file");
+    bool given = l->conf->zenv_file[0] != '\0';
+    struct buf content;
+    int error;
+
+    if (!given && postoffice_of(l->conf) == NULL) {
+        return;
+    }
+    if (!given) {
+        l->conf->zenv_file = ZMAILER_ZCONFIG;
+    }
+    buf_init(&content, CONF_FILE_MAX);
+    error = file_read(l->inner->world, l->conf->zenv_file, &content);
+    if (error == 0) {
+        l->inner->zenv =
+            zenv_parse(buf_slice(&content), l->conf->zenv_file, &l->inner->pool, l->problems);
+    } else if (given) {
+        problem_add(l->problems, CONF_ERROR, s->file, s->line, s->column, "can't read %s: %s",
+                    l->conf->zenv_file, strerror(-error));
+    } else if (error != -ENOENT) {
+        problem_add(l->problems, CONF_ERROR, l->conf->zenv_file, 0, 0, "can't read it: %s",
+                    strerror(-error));
+    } else {
+        l->conf->zenv_file = "";
+    }
+    buf_fini(&content);
+}
+
+/* ${NAME} in a value of ZMailer's. */
+static void expand_zmailer(struct loader *l, const char *name, const char **value)
+{
+    const struct setting *s = setting_of(l, name);
+    struct slice bad;
+    struct buf out;
+
+    buf_init(&out, CONF_LINE_MAX);
+    if (!zenv_expand(slice_string(*value), zenv_lookup, l->conf, &out, &bad)) {
+        problem_add(l->problems, CONF_ERROR, s->file, s->line, s->column,
+                    "%s: `%.*s' is no variable of zenv_file", name, SLICE_ARGS(quote(bad)));
+    } else if (out.failed) {
+        problem_add(l->problems, CONF_ERROR, s->file, s->line, s->column,
+                    "%s: expands to more than %u bytes", name, CONF_LINE_MAX);
+    } else {
+        *value = pool_string(&l->inner->pool, buf_slice(&out));
+    }
+    buf_fini(&out);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static void find_names(struct loader *l, const struct conf_world *world)
@@ -850,6 +940,10 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     buf_fini(&out);
 
     resolve_paths(&l);
+    read_zenv(&l);
+    expand_zmailer(&l, "authfile", &conf->authfile);
+    expand_zmailer(&l, "mailqsock", &conf->mailqsock);
+    expand_zmailer(&l, "notifysock", &conf->notifysock);
     check_combinations(&l);
     policy_prepare(conf);
     check_transports(&l);

@@ -85,6 +85,11 @@ void conf_problems_fini(struct conf_problems *problems);
  * 127.0.0.1:2525, mail for localhost and *.test into maildirs. */
 extern const char conf_default_text[];
 
+/* The value of ZMailer's variable `name`, from zenv_file; NULL when it is not set there. POSTOFFICE
+ * is the directory of a postoffice spool, whatever the file says; that, MAILBIN, MAILSHARE and
+ * LOGDIR have compiled-in values and are never NULL. Borrowed from `conf`. */
+const char *conf_zenv(const struct conf *conf, struct slice name);
+
 /* ---- texts for the command line ------------------------------------------------------------- */
 
 /* Each problem as "FILE:LINE:COLUMN: error: TEXT\n", then a line with the sums of several. */

@@ -8,6 +8,7 @@
 #include "param.h"
 #include "policy.h"
 #include "pool.h"
+#include "zenv.h"
 
 /* Some policy values; the others are silent. */
 struct layer {
@@ -63,6 +64,7 @@ struct conf_private {
     struct transport_slot *transports;
     size_t transport_count;
     struct route_maps *maps;
+    struct zenv zenv;
     const struct conf_world *world; /* borrowed, while it is loaded; may be NULL */
 };
 

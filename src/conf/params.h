@@ -293,7 +293,10 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "longest that a pipe command may run")                                                       \
     X(SIZE, command_output_limit, "bytes", "4k", 0, 1 << 20,                                       \
       "how much of a pipe command's output is kept for reports")                                   \
-    /* ZMailer's PARAM lines */                                                                    \
+    /* ZMailer's variables and PARAM lines */                                                      \
+    X(STRING, zenv_file, "path", "", 0, 0,                                                         \
+      "file of ZMailer's variables (zmailer.conf), NAME=value lines; empty: the compiled-in one, " \
+      "if there is one and the spool is a postoffice")                                             \
     X(STRING, mailqsock, "raw", "", 0, 0,                                                          \
       "PARAMmailqsock: where the mailq protocols are served, TCP:PORT or UNIX:PATH; empty: "       \
       "nowhere")                                                                                   \

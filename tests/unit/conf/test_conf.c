@@ -272,7 +272,7 @@ static void a_scheduler_conf_reads_without_errors(void **state)
     (void)state;
     assert_non_null(c);
     assert_int_equal(problems.count, 0);
-    assert_string_equal(c->authfile, "${MAILSHARE}/scheduler.auth");
+    assert_string_equal(c->authfile, "/etc/zmailer/scheduler.auth");
     assert_string_equal(c->mailqsock, "TCP:1740");
     assert_int_equal(c->global_report_interval_us, US_PER_MINUTE);
     assert_true(c->store_error_on_error);
