@@ -123,6 +123,9 @@ struct spool_rcpt {
     struct slice diagnostic;   /* last reason, or empty */
     struct slice remote;       /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
     struct wall last_attempt;  /* 0 = never */
+    /* Of engines whose agents record results themselves, for reports; empty elsewhere. */
+    struct slice notary;  /* as agents/notary.h has it; empty when an agent said nothing */
+    struct slice control; /* "CHANNEL HOST USER UID", the line it was given by */
 };
 
 /* A message without its recipients and content. Slices as above. */
@@ -193,7 +196,8 @@ bool spool_dirty(const struct spool *sp);
 void spool_tidy(struct spool *sp);
 
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
- * non-empty, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m: sender, envid,
+ * non-empty; the postoffice engine keeps such mail, a report that nobody is to get, as a file
+ * postman/NAME:HOLD_REASON, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m: sender, envid,
  * flags, arrived, created, due, client, class_name, parked. `content_prefix` (the trace header) may
  * hold one mark, the byte 1, that is replaced by the id's text. `claim` claims it at once: the
  * caller keeps it in memory and need not ask for it again (neither held nor parked). */
