@@ -91,7 +91,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     m->size = from->size;
     m->undone = from->rcpt_pending;
     m->touched = from->rcpt_to_report > 0;
-    m->warned = from->warned;
+    m->warned = from->warnings > 0;
     HASH_ADD(hh, a->msgs, id, sizeof m->id, m);
     return m;
 }

@@ -352,7 +352,7 @@ static struct wall parked_until(struct queue *q, const struct spool_message *m)
                                    now.us - m->created.us, (unsigned)conf->retry_jitter, &q->rng));
     due = wall_min(due, wall_after(m->created, lifetime_us(conf, m)));
     warning = wall_after(m->created, conf->delay_warning_time_us);
-    if (conf->delay_warning_time_us > 0 && m->sender.len > 0 && !m->warned && warning.us > now.us) {
+    if (conf->delay_warning_time_us > 0 && m->sender.len > 0 && m->warnings == 0 && warning.us > now.us) {
         due = wall_min(due, warning);
     }
     return due;
@@ -1042,7 +1042,7 @@ int pass_end(struct queue *q, const struct step *step)
             rc = spool_reported(q->spool, id);
         }
     }
-    if (rc == 0 && m.rcpt_pending > 0 && !expired && !m.warned && m.sender.len > 0 &&
+    if (rc == 0 && m.rcpt_pending > 0 && !expired && m.warnings == 0 && m.sender.len > 0 &&
         conf->delay_warning_time_us > 0 && age >= conf->delay_warning_time_us) {
         rc = report_on(q, &m, REPORT_DELAY, wall_after(m.created, lifetime));
         if (rc == 0) {

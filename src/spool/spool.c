@@ -248,7 +248,8 @@ int spool_submit(struct spool *sp, const struct spool_message *m, const struct s
     stored.client = cut(m->client, SPOOL_REMOTE_MAX);
     stored.rcpt_total = stored.rcpt_pending = rcpt_count;
     stored.rcpt_to_report = 0;
-    stored.warned = stored.force_expire = false;
+    stored.warnings = 0;
+    stored.force_expire = false;
     n.prefix = buf_slice(&prefix);
     err = sp->engine->submit(sp, id, &n);
     if (err == 0) {
@@ -337,7 +338,7 @@ int spool_set_warned(struct spool *sp, struct msg_id id)
     if (err != 0) {
         return err;
     }
-    to.warned = true;
+    to.warnings += to.warnings < UINT32_MAX;
     return sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
 }
 
@@ -404,7 +405,8 @@ int spool_requeue(struct spool *sp, struct msg_id id, struct wall now)
     }
     to.state = SPOOL_INCOMING;
     to.created = to.due = now;
-    to.warned = to.force_expire = false;
+    to.warnings = 0;
+    to.force_expire = false;
     to.reason = to.parked = SLICE("");
     return sp->engine->change(
         sp,
@@ -462,6 +464,82 @@ int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     int err = change_begin(sp);
 
     return err != 0 ? err : sp->engine->set_aside(sp, id, cut(reason, SPOOL_DIAGNOSTIC_MAX));
+}
+
+/* ---- mail that is divided, and woken --------------------------------------------------------- */
+
+bool spool_divides(const struct spool *sp)
+{
+    return sp->engine->put_off != NULL;
+}
+
+int spool_put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
+                  struct slice key, struct wall due)
+{
+    int err;
+
+    if (!spool_divides(sp)) {
+        return spool_fail(sp, -ENOTSUP, "messages of this spool can't be divided");
+    }
+    if (key.len == 0 || !word_fits(key, SPOOL_PARKED_MAX)) {
+        return refuse(sp, id, "a key to park it under is expected");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->put_off(sp, id, ns, count, key, due);
+}
+
+/* Claimed for a moment, so that nothing is found twice. */
+int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count)
+{
+    struct msg_id ids[64];
+    size_t count, total = 0;
+    bool more = true;
+
+    while (more) {
+        int err = spool_claim_parked(sp, key, due, sizeof ids / sizeof ids[0], ids, &count, &more);
+
+        if (err != 0) {
+            return err;
+        }
+        for (size_t i = 0; i < count; i++) {
+            spool_unclaim(sp, ids[i]);
+        }
+        total += count;
+    }
+    *ret_count = total;
+    return 0;
+}
+
+/* ---- what others do to the store ------------------------------------------------------------ */
+
+int spool_news_fd(const struct spool *sp)
+{
+    return sp->engine->news_fd != NULL ? sp->engine->news_fd(sp) : -1;
+}
+
+int spool_poll(struct spool *sp, struct wall now, struct wall *ret_again)
+{
+    CHECK(sp->mode == SPOOL_OPEN_WRITE);
+    CHECK(!sp->dirty);
+    if (sp->engine->poll == NULL) {
+        *ret_again = WALL_NEVER;
+        return 0;
+    }
+    return sp->engine->poll(sp, now, ret_again);
+}
+
+int spool_resync(struct spool *sp, struct slice path)
+{
+    CHECK(sp->mode == SPOOL_OPEN_WRITE);
+    CHECK(!sp->dirty);
+    return sp->engine->resync != NULL
+               ? sp->engine->resync(sp, path)
+               : spool_fail(sp, -ENOTSUP, "nobody else writes to this spool");
+}
+
+bool spool_next_news(struct spool *sp, struct spool_news *ret_news)
+{
+    return sp->engine->next_news != NULL && sp->engine->next_news(sp, ret_news);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

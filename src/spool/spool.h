@@ -48,6 +48,10 @@
  * -EROFS (a change through a spool opened for reading), -EINVAL (not in this state, or a value past
  * its limit). spool_error() has the words. Times are wall-clock microseconds given by the caller;
  * the spool reads no clock.
+ *
+ * A third engine, `postoffice:DIR`, keeps mail in the files of ZMailer's scheduler, which a router
+ * writes there and transport agents mark; see postoffice.h. What only it can do is said at the
+ * calls: mail that is divided (spool_put_off), news of what others did, and looking for it.
  */
 #ifndef SPOOL_SPOOL_H
 #define SPOOL_SPOOL_H
@@ -107,6 +111,9 @@ enum spool_rcpt_state {
 #define SPOOL_CONTENT_MAX    (UINT64_C(1) << 40)
 #define SPOOL_INLINE_MAX     (UINT64_C(1) << 26) /* inline_limit is at most this */
 
+/* route_generation of recipients whose store says where they go: never to be routed anew. */
+#define SPOOL_ROUTE_FIXED UINT64_MAX
+
 /* A recipient, as submitted and as read back. Slices that are read last until the next call on the
  * same spool. */
 struct spool_rcpt {
@@ -142,12 +149,16 @@ struct spool_message {
     uint32_t rcpt_total;     /* recipients it was submitted with */
     uint32_t rcpt_pending;   /* recipients in state PENDING */
     uint32_t rcpt_to_report; /* recipients in the other states */
-    bool warned;             /* the delay warning was sent */
+    uint32_t warnings;       /* of delay that were sent; a database remembers one at most */
     bool force_expire;       /* an operator asked for it to be given up at its next turn */
     struct slice reason;     /* of HOLD or CORRUPT */
     struct slice parked;     /* the key it is parked under; empty = it is not */
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
     struct slice class_name; /* as class_name.h has it; empty = none */
+    /* Of the postoffice engine, empty elsewhere. */
+    struct slice path;    /* of the control file, relative to transport/: "A/90417" */
+    struct slice spoolid; /* ZMailer's name for the message, "S90417AbkTMvx" */
+    struct wall listed;   /* when the control file was written, as of reading it */
 };
 
 /* Content to store: either all in `bytes`, or `bytes` followed by `fd_size` bytes read from `fd`
@@ -163,15 +174,30 @@ enum spool_open_mode {
     SPOOL_OPEN_READ,  /* only reads; works beside a process that holds it */
 };
 
+/* Strings are borrowed for the life of the spool. */
+struct spool_postoffice_options {
+    unsigned hash_levels;       /* 0, 1 or 2: where new files are moved to */
+    uint32_t scan_files;        /* new files per scan at most; 0 = 40000 */
+    int64_t scan_us;            /* and time per scan; 0 = 5 s */
+    int64_t scan_interval_us;   /* from the end of a scan to the next; 0 = 10 s */
+    int64_t report_interval_us; /* results of a message are gathered so long before a report */
+    const char *notify_path;    /* of the socket that announces files; NULL = none */
+    const char *router_notify;  /* of the router's socket; NULL = none */
+    const char *hostname;       /* in the names and envelopes of what is handed to the router */
+    bool msgwriteasync;         /* that is not synced before it is handed over */
+    bool keep_files;            /* nothing is removed and nobody told: to look at one thread */
+};
+
 struct spool_options {
     uint64_t inline_limit;     /* bytes; content above it goes to a file beside the database */
     uint64_t id_floor;         /* new ids are above this (a clock value, so that ids grow over time
                                   even after the last message is gone) */
     const struct spool_io *io; /* borrowed; NULL = the real one. Tests replace it, see spool_io.h */
+    struct spool_postoffice_options postoffice;
 };
 
-/* Open `url` ("sqlite:PATH", "memory:"). On failure *ret_error (caller's buffer) says what and
- * where. */
+/* Open `url` ("sqlite:PATH", "memory:", "postoffice:DIR"). On failure *ret_error (caller's buffer)
+ * says what and where. */
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool);
 
@@ -197,10 +223,11 @@ void spool_tidy(struct spool *sp);
 
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
  * non-empty; the postoffice engine keeps such mail, a report that nobody is to get, as a file
- * postman/NAME:HOLD_REASON, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m: sender, envid,
- * flags, arrived, created, due, client, class_name, parked. `content_prefix` (the trace header) may
- * hold one mark, the byte 1, that is replaced by the id's text. `claim` claims it at once: the
- * caller keeps it in memory and need not ask for it again (neither held nor parked). */
+ * postman/NAME:HOLD_REASON, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m:
+ * sender, envid, flags, arrived, created, due, client, class_name, parked. `content_prefix` (the
+ * trace header) may hold one mark, the byte 1, that is replaced by the id's text. `claim` claims it
+ * at once: the caller keeps it in memory and need not ask for it again (neither held nor parked).
+ */
 int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
                  uint32_t rcpt_count, struct slice content_prefix,
                  const struct spool_content *content, bool claim, struct slice hold_reason,
@@ -213,9 +240,12 @@ struct spool_verdict {
     enum spool_rcpt_state state;
     bool done;
     bool attempted;
+    bool noted;      /* the agent has written the diagnostic into the control file itself */
+    bool unreported; /* nothing is to be written there: nobody wants to know */
     struct slice status;
     struct slice diagnostic;
     struct slice remote;
+    struct slice notary; /* as agents/notary.h has it, or empty; kept where spool_rcpt has it */
     struct wall when;
 };
 int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);
@@ -242,6 +272,19 @@ int spool_finish_all_done(struct spool *sp, struct msg_id id);
  * asks for that key before. -EINVAL when it is on HOLD or CORRUPT. */
 int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due);
 
+/* Recipients `ns` of the message leave it and become mail of their own, DEFERRED and parked under
+ * `key` until `due`; they join what the same message has parked there and nobody has claimed. Such
+ * mail has an id of its own and is a message in every respect. Kept in memory alone: after a crash
+ * it is one message again and due at once. -ENOTSUP when !spool_divides, -ENOENT when a recipient
+ * is none of the message's pending ones. */
+int spool_put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
+                  struct slice key, struct wall due);
+bool spool_divides(const struct spool *sp);
+
+/* All unclaimed mail parked under `key` is parked no more and becomes due at `due`; how many
+ * messages, into *ret_count. The cost grows with that mail alone. */
+int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count);
+
 /* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
 void spool_unclaim(struct spool *sp, struct msg_id id);
 
@@ -261,6 +304,40 @@ int spool_remove(struct spool *sp, struct msg_id id);
 /* To CORRUPT. For a message that can't be decoded, too: impossible values are made
  * harmless ones. */
 int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason);
+
+/* ---- what others do to the store ------------------------------------------------------------ */
+
+/* Readable when there is something for spool_poll; -1: never. */
+int spool_news_fd(const struct spool *sp);
+
+/* Take in a bounded piece of what others have written, for a few milliseconds; *ret_again is when
+ * to call again though the descriptor is silent (WALL_NEVER: never). What is new can be claimed
+ * afterwards. Outside a batch. */
+int spool_poll(struct spool *sp, struct wall now, struct wall *ret_again);
+
+/* Somebody has found the files of a message changed, or not what was expected: read them again.
+ * `path` as of spool_message. What is no more to be delivered leaves; news tell of it. Outside a
+ * batch. -ENOENT: not known, or gone. -ENOTSUP: not this engine's. */
+int spool_resync(struct spool *sp, struct slice path);
+
+enum spool_news_type {
+    SPOOL_NEWS_LOG,
+    SPOOL_NEWS_WARNING,
+    SPOOL_NEWS_ETRN,    /* text: the domain whose mail is to be tried now */
+    SPOOL_NEWS_CHANGED, /* recipients of a claimed message changed behind its holder's back: forget
+                           what is known of it, and load it again */
+    SPOOL_NEWS_COMPLETE /* text: "SPOOLID: complete (total 3 recipients, 1 failed)" */
+};
+
+struct spool_news {
+    enum spool_news_type type;
+    struct msg_id id;  /* 0: of no message */
+    struct slice text; /* lasts until the next call */
+};
+
+/* The next of what has happened meanwhile, oldest first; false when there is no more. To be asked
+ * after every poll, resync and commit. */
+bool spool_next_news(struct spool *sp, struct spool_news *ret_news);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
@@ -313,6 +390,7 @@ struct spool_filter {
     struct slice rcpt;          /* whole address, or "@domain" */
     struct slice destination;   /* "transport/nexthop", "nexthop", or a recipient's domain */
     struct slice class_name;    /* exactly */
+    struct slice name;          /* of the control file: its name, path or spoolid */
     struct wall arrived_before; /* us 0 = any */
     struct wall arrived_after;
     uint64_t size_min;

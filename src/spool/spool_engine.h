@@ -35,7 +35,7 @@ struct spool_new {
 };
 
 /* A change of a message's own fields. `to` differs from the row only in these: state, due, created,
- * warned, force_expire, reason, parked. */
+ * warnings, force_expire, reason, parked. */
 struct spool_change {
     const struct spool_message *from; /* as read */
     const struct spool_message *to;
@@ -86,6 +86,14 @@ struct spool_engine {
     int (*parked_keys)(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
                        size_t *ret_count);
     int (*free_bytes)(struct spool *sp, uint64_t *ret_bytes);
+
+    /* These are NULL in engines that nobody else writes to. */
+    int (*put_off)(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
+                   struct slice key, struct wall due);
+    int (*news_fd)(const struct spool *sp);
+    int (*poll)(struct spool *sp, struct wall now, struct wall *ret_again);
+    int (*resync)(struct spool *sp, struct slice path);
+    bool (*next_news)(struct spool *sp, struct spool_news *ret_news);
 };
 
 /* Keep the words for spool_error; returns `err`. */

@@ -181,7 +181,7 @@ static int decode_message(struct row *r, struct msg_id id, struct spool_message 
     m.rcpt_total = (uint32_t)row_int(r, 1, SPOOL_RCPTS_MAX);
     m.rcpt_pending = (uint32_t)row_int(r, 0, m.rcpt_total);
     m.rcpt_to_report = (uint32_t)row_int(r, 0, m.rcpt_total - m.rcpt_pending);
-    m.warned = row_int(r, 0, 1) == 1;
+    m.warnings = row_int(r, 0, 1) == 1;
     m.force_expire = row_int(r, 0, 1) == 1;
     m.sender = row_text(r, 0, SPOOL_SENDER_MAX);
     m.envid = row_text(r, 0, DSN_ENVID_MAX);

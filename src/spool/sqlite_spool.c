@@ -856,13 +856,13 @@ static int change(struct spool *sp, const struct spool_change *c)
         sqlite_bind_int(st, 2, to->state);
         sqlite_bind_int(st, 3, to->due.us);
         sqlite_bind_int(st, 4, to->created.us);
-        sqlite_bind_int(st, 5, to->warned);
+        sqlite_bind_int(st, 5, to->warnings > 0);
         sqlite_bind_int(st, 6, to->force_expire);
         sqlite_bind_slice(st, 7, to->reason);
         bind_parked(st, 8, to->parked);
     } else { /* leaves the indexes alone */
         st = sqlite_ask(s, ST_MESSAGE_SET_FLAGS);
-        sqlite_bind_int(st, 2, to->warned);
+        sqlite_bind_int(st, 2, to->warnings > 0);
         sqlite_bind_int(st, 3, to->force_expire);
     }
     sqlite_bind_int(st, 1, (int64_t)id.n);

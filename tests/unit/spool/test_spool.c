@@ -179,7 +179,7 @@ static void requeueing_begins_anew(void **state)
     assert_int_equal(m.state, SPOOL_INCOMING);
     assert_int_equal(m.created.us, 900);
     assert_int_equal(m.arrived.us, 100);
-    assert_false(m.warned);
+    assert_int_equal(m.warnings, 0);
     fixture_ok(sp, spool_read_rcpts(sp, id, 0, true, 2, rcpts, &count));
     assert_int_equal(count, 2);
     assert_int_equal(rcpts[0].attempts, 0);
@@ -308,6 +308,48 @@ static void what_is_parked_falls_due_as_any_other(void **state)
     is_parked(id, "");
 }
 
+static void all_that_waits_under_a_key_is_woken_but_what_is_claimed(void **state)
+{
+    const struct slice here = SLICE("smtp/a.example"), there = SLICE("smtp/b.example");
+    struct msg_id first = submit(true), second = submit(true), busy = submit(true);
+    struct msg_id other = submit(true);
+    size_t count;
+
+    (void)state;
+    fixture_ok(sp, spool_park(sp, busy, here, (struct wall){150}));
+    fixture_ok(sp, spool_commit(sp));
+    assert_true(claim_is(busy, SPOOL_DEFERRED, 150));
+    fixture_ok(sp, spool_park(sp, second, here, (struct wall){900}));
+    fixture_ok(sp, spool_park(sp, first, here, (struct wall){950}));
+    fixture_ok(sp, spool_park(sp, other, there, (struct wall){900}));
+    fixture_ok(sp, spool_wake(sp, here, (struct wall){300}, &count));
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(count, 2);
+    is_parked(first, "");
+    is_parked(other, "smtp/b.example");
+    assert_false(claim_is(first, SPOOL_DEFERRED, 299));
+    assert_true(claim_is(first, SPOOL_DEFERRED, 300));
+    assert_true(claim_is(second, SPOOL_DEFERRED, 300));
+    assert_true(spool_is_claimed(sp, busy));
+}
+
+static void what_only_a_postoffice_can_do_is_refused(void **state)
+{
+    struct msg_id id = submit(true);
+    const uint32_t n = 1;
+    struct spool_news news;
+    struct wall again;
+
+    (void)state;
+    assert_false(spool_divides(sp));
+    assert_int_equal(spool_put_off(sp, id, &n, 1, SLICE("key"), (struct wall){900}), -ENOTSUP);
+    assert_int_equal(spool_resync(sp, SLICE("90417")), -ENOTSUP);
+    assert_int_equal(spool_news_fd(sp), -1);
+    fixture_ok(sp, spool_poll(sp, (struct wall){100}, &again));
+    assert_int_equal(again.us, WALL_NEVER.us);
+    assert_false(spool_next_news(sp, &news));
+}
+
 static void mail_is_submitted_parked(void **state)
 {
     const struct spool_rcpt rcpt = {.address = SLICE("you@example.net")};
@@ -388,5 +430,7 @@ UNIT_MAIN(EACH(a_message_is_claimed_when_it_is_due), EACH(it_goes_when_nobody_is
           EACH(requeueing_begins_anew), EACH(too_long_a_word_is_refused_and_the_batch_goes_on),
           EACH(what_is_parked_is_found_by_its_key_the_oldest_first),
           EACH(what_is_parked_falls_due_as_any_other), EACH(mail_is_submitted_parked),
+          EACH(all_that_waits_under_a_key_is_woken_but_what_is_claimed),
+          EACH(what_only_a_postoffice_can_do_is_refused),
           EACH(holding_and_requeueing_end_the_parking), EACH(a_long_reason_is_cut),
           EACH(all_claims_are_told_bit_by_bit), EACH(nothing_open_is_nothing_to_commit))
