@@ -4,43 +4,9 @@
 #include <string.h>
 
 #include "capture.h"
+#include "control_example.h"
 #include "control_file.h"
 #include "envelope.h"
-
-/* The example of ZMailer's description: three groups of offsets are known from there. */
-static const char example[] =
-    "@ 0x00000007\n"
-    "i 90417\n"
-    "o 412\n"
-    "l <20240305.0912@mill.example>\n"
-    "e miller@mill.example\n"
-    "s local - miller@mill.example 1204\n"
-    "r           smtp mx1.grain.example baker@grain.example 65534\n"
-    "N NOTIFY=FAILURE,DELAY ORCPT=rfc822;baker@grain.example\n"
-    "R HDRS\n"
-    "n ENV+2B77\n"
-    "r           smtp mx1.grain.example cook@grain.example 65534\n"
-    "N NOTIFY=NEVER\n"
-    "r           smtp oven.example \"odd user\"@oven.example 65534\n"
-    "m\n"
-    "Received: by mill.example id <S90417>; Tue, 5 Mar 2024 09:12:00 +0000\n"
-    "From: miller@mill.example\n"
-    "To: baker@grain.example, cook@grain.example\n"
-    "Subject: flour\n"
-    "\n"
-    "e miller@mill.example\n"
-    "s local - miller@mill.example 1204\n"
-    "r           local - storeman 310\n"
-    "m\n"
-    "From: miller@mill.example\n"
-    "To: storeman\n"
-    "Subject: flour\n"
-    "\n";
-
-static const char failed_line[] =
-    "d 325:387:-1::1709630002\t\"odd user\"@oven.example\001failed\0015.1.1 (no such "
-    "user)\001smtp; "
-    "550 (user unknown)\001dns; oven.example\001smtp[4711]\tsmtp; 550 user unknown\n";
 
 static void assert_slice(struct slice got, const char *want)
 {
@@ -64,8 +30,8 @@ static void a_file_from_the_router(void **unused)
     struct control_file f;
 
     (void)unused;
-    assert_int_equal(sizeof example - 1, 690);
-    parse_ok(slice_string(example), &f);
+    assert_int_equal(sizeof control_example - 1, 690);
+    parse_ok(slice_string(control_example), &f);
     assert_slice(f.name, "90417");
     assert_int_equal(f.body_at, 412);
     assert_slice(f.log_id, "<20240305.0912@mill.example>");
@@ -103,15 +69,16 @@ static void write_at(char *bytes, uint64_t offset, const char *tag_and_lock, siz
 
 static void a_file_in_delivery(void **unused)
 {
-    char bytes[sizeof example + sizeof failed_line], mark[CONTROL_MARK_MAX];
+    char bytes[sizeof control_example + sizeof control_example_failed], mark[CONTROL_MARK_MAX];
     const struct control_diagnostic *d;
     struct control_file f;
     struct buf out;
 
     (void)unused;
-    memcpy(bytes, example, sizeof example);
-    memcpy(bytes + sizeof example - 1, failed_line, sizeof failed_line);
-    parse_ok(slice_string(example), &f);
+    memcpy(bytes, control_example, sizeof control_example);
+    memcpy(bytes + sizeof control_example - 1, control_example_failed,
+           sizeof control_example_failed);
+    parse_ok(slice_string(control_example), &f);
     write_at(bytes, 115, mark, control_mark(&f.rcpts[0], '+', 0, mark));
     write_at(bytes, 250, mark, control_mark(&f.rcpts[1], '~', 4711, mark));
     write_at(bytes, 325, mark, control_mark(&f.rcpts[2], '-', 0, mark));
@@ -136,7 +103,7 @@ static void a_file_in_delivery(void **unused)
     assert_slice(d->text, "smtp; 550 user unknown");
     buf_init(&out, 1000);
     control_put_diagnostic(&out, d);
-    assert_string_equal(buf_cstr(&out), failed_line);
+    assert_string_equal(buf_cstr(&out), control_example_failed);
     buf_fini(&out);
     control_file_fini(&f);
 
@@ -166,7 +133,7 @@ static void damaged_diagnostics_cost_nobody_mail(void **unused)
         struct control_file f;
         char text[2000];
 
-        assert_true(snprintf(text, sizeof text, "%s%sd 325:-1:::5\t\tlast\n", example, lines[i]) >
+        assert_true(snprintf(text, sizeof text, "%s%sd 325:-1:::5\t\tlast\n", control_example, lines[i]) >
                     0);
         parse_ok(slice_string(text), &f);
         assert_int_equal(f.rcpt_count, 4);
@@ -372,8 +339,8 @@ static void damage_is_named_with_its_place(void **unused)
 static void any_byte_may_break(void **unused)
 {
     static const char odd[] = {'\0', '\n', ' ', 'r', '~', '\xff', '0', '-'};
-    size_t len = sizeof example - 1, refused = 0;
-    char bytes[sizeof example];
+    size_t len = sizeof control_example - 1, refused = 0;
+    char bytes[sizeof control_example];
 
     (void)unused;
     for (size_t at = 0; at < len; at++) {
@@ -382,7 +349,7 @@ static void any_byte_may_break(void **unused)
             struct control_file f;
             size_t size = k == COUNT(odd) ? at : len; /* the last: cut off there */
 
-            memcpy(bytes, example, sizeof example);
+            memcpy(bytes, control_example, sizeof control_example);
             if (k < COUNT(odd)) {
                 bytes[at] = odd[k];
             }

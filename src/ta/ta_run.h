@@ -1,0 +1,14 @@
+/* The life of an agent that does one thing after the other. */
+#ifndef TA_TA_RUN_H
+#define TA_TA_RUN_H
+
+#include "ta_agent.h"
+#include "ta_job.h"
+
+/* Settles the recipients of a job, or some of them: the others are tried again. */
+typedef void ta_run_work(struct ta_job *job, void *arg);
+
+/* Until the scheduler wants no more. Returns the exit status, of sysexits(3). */
+int ta_run(struct ta_agent *agent, ta_run_work *work, void *arg);
+
+#endif
