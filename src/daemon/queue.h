@@ -17,9 +17,11 @@
  * alone wait QUEUE_COMMIT_WAIT_US for a submission whose sync they can share: nobody waits for
  * them, and a crash in that time repeats what a crash in the sync would have repeated.
  *
- * This header is shared by queue.c (turns, agents, results), queue_pass.c (a message's pass: load,
- * end, reports), queue_park.c (mail that waits on disk for its destination's share), queue_ask.c
- * (questions and commands of operators), queue_gate.c and queue_why.c (why mail waits).
+ * This header is shared by queue.c (turns: what comes in from the spool, decisions, commits),
+ * queue_step.c (steps), queue_client.c (those who bring mail), queue_agent.c (deliveries go out),
+ * queue_result.c (what came of them), queue_pass.c (a message's pass: load, end, reports),
+ * queue_park.c (mail that waits on disk for its destination's share), queue_ask.c (questions and
+ * commands of operators), queue_gate.c and queue_why.c (why mail waits).
  */
 #ifndef DAEMON_QUEUE_H
 #define DAEMON_QUEUE_H
@@ -172,9 +174,6 @@ struct queue {
 
 /* ---- queue.c ---- */
 
-/* Apply a step to the open batch and remember it. Takes ownership. */
-void queue_step(struct queue *q, struct step *step);
-
 /* Take a message out of memory, whatever is under way of it: results still count, its pass has no
  * end of its own any more. */
 void queue_drop(struct queue *q, struct msg_id id);
@@ -182,8 +181,20 @@ void queue_drop(struct queue *q, struct msg_id id);
 /* Take it out of the scheduler but leave it to the spool as it is, to be claimed again. */
 void queue_leave(struct queue *q, struct msg_id id);
 
-/* Give the agent what waits for it, or defer that when it has been away for too long. */
-void queue_serve_waiting(struct queue *q, struct agent *agent);
+/* The scheduler's index of a transport; the error transport's when nothing declares it. */
+uint32_t queue_transport(struct queue *q, const char *name);
+
+/* ---- queue_step.c ---- */
+
+/* How often free space and a failed storage are looked at. */
+#define QUEUE_CHECK_PERIOD_US (1 * US_PER_S)
+
+/* Apply a step to the open batch and remember it. Takes ownership. */
+void queue_step(struct queue *q, struct step *step);
+void queue_step_free(struct step *step);
+
+/* Its commit failed: refuse a submission, keep a result for another time. Takes ownership. */
+void queue_step_undone(struct queue *q, struct step *step, int rc);
 
 /* Did the spool refuse this call alone, leaving the batch as it was? */
 bool queue_refused(int rc);
@@ -192,8 +203,40 @@ bool queue_refused(int rc);
  * the negative errno with which all of it was undone. */
 int commit_now(struct queue *q);
 
-/* The scheduler's index of a transport; the error transport's when nothing declares it. */
-uint32_t queue_transport(struct queue *q, const char *name);
+/* Store results whose commit failed, each in a batch of its own, so that one that can't be stored
+ * does not hold up the others. */
+void queue_redo(struct queue *q);
+
+/* Set a message aside as corrupt. */
+void queue_set_aside(struct queue *q, struct msg_id id, const char *reason);
+
+/* ---- queue_client.c ---- */
+
+/* A channel_event function; `arg` is the queue. */
+void queue_on_client(void *arg, struct channel *ch);
+
+/* Do what a client's frame asks for; its descriptor stays the caller's. False: it must not be. */
+bool queue_client_frame(struct queue *q, struct channel *ch, const struct frame *frame);
+
+/* Find out how the queue is doing, and tell the clients when that has changed. */
+void queue_flow_update(struct queue *q);
+void queue_flow_send(struct queue *q);
+
+/* ---- queue_agent.c ---- */
+
+/* SCHED_DELIVER. */
+void queue_deliver(struct queue *q, const struct sched_action *action);
+
+/* A channel_event function; `arg` is the struct agent. */
+void queue_on_agent(void *arg, struct channel *ch);
+
+/* An agent's process is gone. What it had is deferred; what waits for it goes on waiting. */
+void queue_agent_lost(struct queue *q, struct agent *agent);
+
+/* Give the agent what waits for it, or defer that when it has been away for too long. */
+void queue_serve_waiting(struct queue *q, struct agent *agent);
+
+/* ---- queue_result.c ---- */
 
 /* Log and store what came of one recipient. `program` is the tag of the log line. */
 struct queue_verdict {
@@ -210,8 +253,18 @@ struct queue_verdict {
 };
 void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struct queue_verdict *v);
 
-/* Set a message aside as corrupt. */
-void queue_set_aside(struct queue *q, struct msg_id id, const char *reason);
+/* The result of a flight. False: the agent broke the rules. */
+bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_result *m);
+
+/* A flight ended without a word from its agent. The recipients are deferred, not tried at once: a
+ * message that makes an agent crash must not do so again and again. */
+void queue_flight_crashed(struct queue *q, struct flight *f, const char *why);
+
+/* What was handed out comes back as it was: it is not settled, so the next pass finds it. */
+void queue_flight_untried(struct queue *q, struct flight *f);
+
+/* The tag of log lines of this kind of agent. */
+const char *queue_agent_program(enum conf_agent agent);
 
 /* ---- queue_pass.c ---- */
 

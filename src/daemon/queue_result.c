@@ -1,0 +1,365 @@
+/*
+ * What came of deliveries: logged, stored, and told to the scheduler.
+ */
+#include "queue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "status.h"
+
+/* A delay as Postfix writes it: two significant digits, at most `digits` behind the point, no
+ * trailing zeros. */
+static const char *delay_text(int64_t us, int64_t digits, char out[32])
+{
+    double s = us <= 0 ? 0 : (double)us / (double)US_PER_S;
+    int places = s >= 10 ? 0 : s >= 1 ? 1 : 2;
+    size_t len;
+
+    if (s < 1) {
+        for (double x = s * 100; x < 10 && places < digits && x > 0; x *= 10) {
+            places++;
+        }
+    }
+    (void)snprintf(out, 32, "%.*f", places > digits ? (int)digits : places, s); /* 32 is enough */
+    len = strlen(out);
+    if (strchr(out, '.') != NULL) {
+        while (out[len - 1] == '0') {
+            out[--len] = '\0';
+        }
+        if (out[len - 1] == '.') {
+            out[--len] = '\0';
+        }
+    }
+    return out;
+}
+
+static void log_verdict(struct queue *q, const struct active_msg *m, const struct active_rcpt *r,
+                        const struct queue_verdict *v, const char *outcome)
+{
+    char texts[5][32], conn_use[32] = "";
+    int64_t digits = q->conf->delay_logging_resolution_limit;
+    struct mono handed = v->handed.us != 0 ? v->handed : clock_mono();
+    int64_t before = m->activated_wall.us - m->arrived.us;
+    int64_t active = handed.us - m->activated.us;
+
+    if (v->conn_use > 1) {
+        (void)snprintf(conn_use, sizeof conn_use, ", conn_use=%" PRIu32, v->conn_use); /* fits */
+    }
+    log_as(v->program, (int)getpid(),
+           "%s: to=<%s>, relay=%.*s%s, delay=%s, delays=%s/%s/%s/%s, dsn=%.*s, status=%s (%.*s)",
+           m->id_text, r->address, SLICE_ARGS(v->relay), conn_use,
+           delay_text(clock_wall().us - m->arrived.us, digits, texts[0]),
+           delay_text(before, digits, texts[1]), delay_text(active, digits, texts[2]),
+           delay_text(v->setup_us, digits, texts[3]), delay_text(v->transmit_us, digits, texts[4]),
+           SLICE_ARGS(v->status), outcome, SLICE_ARGS(v->text));
+}
+
+static bool wants_failure(const struct active_rcpt *r)
+{
+    return r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_FAILURE) != 0;
+}
+
+/* Does a good end of this recipient leave something to tell its sender? */
+static bool success_to_report(const struct queue *q, const struct active_msg *m,
+                              const struct active_rcpt *r, enum wire_verdict_kind kind,
+                              bool final_site)
+{
+    if (q->conf->confirm_delay_cleared && m->warned && m->sender[0] != '\0' &&
+        (r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_DELAY) != 0)) {
+        return true; /* it was told of the delay, now of its end */
+    }
+    return (r->notify & NOTIFY_SUCCESS) != 0 && m->sender[0] != '\0' &&
+           (kind == VERDICT_RELAYED || final_site);
+}
+
+void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struct queue_verdict *v)
+{
+    struct active_rcpt *r = active_find_rcpt(m, n);
+    enum wire_verdict_kind kind = v->kind;
+    struct queue_verdict changed = *v;
+    struct spool_verdict verdict = {.attempted = v->attempted, .when = clock_wall()};
+    bool soft = false;
+    struct step *step;
+    struct buf strings;
+
+    CHECK(r != NULL);
+    if (kind == VERDICT_BOUNCED && q->conf->soft_bounce) {
+        kind = VERDICT_DEFERRED;
+        soft = true;
+    }
+    /* A status of the wrong class would tell the sender the opposite of what happened. */
+    char status[STATUS_SIZE];
+    struct status parsed = {0};
+    (void)status_parse(v->status, &parsed); /* none: repaired to class.0.0 */
+    if (soft && parsed.class == STATUS_PERMANENT) {
+        parsed.class = STATUS_TRANSIENT;
+    }
+    parsed =
+        status_repair(parsed, kind == VERDICT_BOUNCED                           ? STATUS_PERMANENT
+                              : kind == VERDICT_SENT || kind == VERDICT_RELAYED ? STATUS_SUCCESS
+                                                                                : STATUS_TRANSIENT);
+    changed.status = slice_string(status_print(parsed, status));
+
+    switch (kind) {
+    case VERDICT_SENT:
+    case VERDICT_RELAYED:
+        log_verdict(q, m, r, &changed, "sent");
+        q->delivered++;
+        m->undone -= m->undone > 0 ? 1 : 0;
+        if (success_to_report(q, m, r, kind, v->final_site)) {
+            verdict.state = v->final_site ? SPOOL_RCPT_DELIVERED : SPOOL_RCPT_RELAYED;
+            m->touched = true;
+        } else {
+            verdict.done = true;
+        }
+        break;
+    case VERDICT_DEFERRED:
+    case VERDICT_NONE:
+        log_verdict(q, m, r, &changed, soft ? "SOFTBOUNCE" : "deferred");
+        q->deferred++;
+        verdict.state = SPOOL_RCPT_PENDING;
+        m->touched = true;
+        m->deferred_else = m->deferred_else || !v->suspended;
+        break;
+    case VERDICT_BOUNCED:
+        log_verdict(q, m, r, &changed, "bounced");
+        q->bounced++;
+        m->undone -= m->undone > 0 ? 1 : 0;
+        if (wants_failure(r)) {
+            verdict.state = SPOOL_RCPT_FAILED;
+            m->touched = true;
+        } else {
+            verdict.done = true;
+        }
+        break;
+    }
+
+    active_settle_rcpt(m, r);
+    if (v->sweep) {
+        CHECK(verdict.done);
+        return; /* STEP_ALL_DONE follows */
+    }
+    buf_init(&strings, SPOOL_DIAGNOSTIC_MAX * 2 + WIRE_HOST_MAX + 64);
+    (void)buf_add(&strings, changed.status); /* within the limits the frame had */
+    (void)buf_add(&strings, v->text);
+    (void)buf_add(&strings, v->relay);
+    step = mem_new(sizeof *step);
+    step->type = STEP_SETTLE;
+    step->id = m->id;
+    step->n = n;
+    step->verdict = verdict;
+    if (!strings.failed) {
+        step->strings = buf_take(&strings);
+        step->verdict.status = slice_of(step->strings, changed.status.len);
+        step->verdict.diagnostic = slice_of(step->strings + changed.status.len, v->text.len);
+        step->verdict.remote =
+            slice_of(step->strings + changed.status.len + v->text.len, v->relay.len);
+    }
+    buf_fini(&strings);
+    queue_step(q, step);
+}
+
+/* Each recipient of the flight exactly once, and nothing else? */
+static bool verdicts_fit(const struct flight *f, const struct wire_verdict *v, uint32_t count)
+{
+    if (count != f->rcpt_count) {
+        return false;
+    }
+    for (size_t i = 0; i < f->rcpt_count; i++) {
+        bool found = false;
+        /* Agents report in the order they were given, so the first look finds it; an agent that
+         * does not is only slower. */
+        for (size_t j = 0; j < count && !found; j++) {
+            found = v[(i + j) % count].n == f->rcpts[i];
+        }
+        if (!found) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *queue_agent_program(enum conf_agent agent)
+{
+    static const char *const names[] = {
+        [CONF_AGENT_SMTP] = "smtp",       [CONF_AGENT_LMTP] = "lmtp",
+        [CONF_AGENT_MAILDIR] = "local",   [CONF_AGENT_PIPE] = "pipe",
+        [CONF_AGENT_ERROR] = "error",     [CONF_AGENT_RETRY] = "error",
+        [CONF_AGENT_DISCARD] = "discard", [CONF_AGENT_TA] = "ta",
+    };
+
+    return names[agent];
+}
+
+void queue_flight_crashed(struct queue *q, struct flight *f, const char *why)
+{
+    struct active_msg *m = f->msg;
+    enum conf_agent agent = q->transport_agents[f->transport];
+
+    for (size_t i = 0; i < f->rcpt_count; i++) {
+        queue_settle(q, m, f->rcpts[i],
+                     &(struct queue_verdict){.kind = VERDICT_DEFERRED,
+                                             .status = SLICE("4.3.0"),
+                                             .text = slice_string(why),
+                                             .relay = SLICE("none"),
+                                             .attempted = true,
+                                             .program = queue_agent_program(agent),
+                                             .handed = f->handed});
+    }
+    CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, SCHED_CRASH,
+                         slice_string(why)));
+    flight_remove(&q->active, f);
+}
+
+/* The most frequent end of a message: all that is left of it is in this entry, goes through, and
+ * nobody is to be told. Then no recipient needs a row written; the message is deleted whole. */
+static bool ends_message(const struct queue *q, const struct flight *f,
+                         const struct wire_verdict *verdicts, bool final_site)
+{
+    struct active_msg *m = f->msg;
+
+    if (m->touched || m->dropped || !m->all_read || m->undone != f->rcpt_count) {
+        return false;
+    }
+    for (size_t i = 0; i < f->rcpt_count; i++) {
+        const struct wire_verdict *v = &verdicts[i];
+
+        if ((v->kind != VERDICT_SENT && v->kind != VERDICT_RELAYED) ||
+            success_to_report(q, m, active_find_rcpt(m, v->n), v->kind, final_site)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void all_done(struct queue *q, struct active_msg *m)
+{
+    struct step *step = mem_new(sizeof *step);
+
+    step->type = STEP_ALL_DONE;
+    step->id = m->id;
+    m->ended = true;
+    log_info("%s: removed", m->id_text);
+    queue_step(q, step);
+}
+
+void queue_flight_untried(struct queue *q, struct flight *f)
+{
+    f->msg->untried = f->msg->touched = true;
+    for (size_t i = 0; i < f->rcpt_count; i++) {
+        active_settle_rcpt(f->msg, active_find_rcpt(f->msg, f->rcpts[i]));
+    }
+    CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, SCHED_CRASH,
+                         slice_of("", 0)));
+    flight_remove(&q->active, f);
+}
+
+/* For those who ask why a window is as it is. */
+static void remember(struct queue *q, const struct flight *f, const struct wire_result *m)
+{
+    struct sched_window_step step = sched_window_step(q->sched);
+    const struct wire_verdict *last = NULL;
+
+    for (uint32_t i = 0; i < m->verdict_count; i++) {
+        const struct wire_verdict *v = &m->verdicts[i];
+
+        /* Most often all recipients of an entry get the same reply. */
+        if ((v->kind == VERDICT_DEFERRED || v->kind == VERDICT_BOUNCED) &&
+            (last == NULL || !slice_equal(v->text, last->text))) {
+            history_add_reply(&q->history, f->transport, slice_string(f->dest), clock_wall(),
+                              v->status, v->relay, v->text);
+            last = v;
+        }
+    }
+    if (step.before != step.after) {
+        history_add_step(&q->history, f->transport, slice_string(f->dest),
+                         (struct history_step){.at = clock_wall(),
+                                               .before = step.before,
+                                               .after = step.after,
+                                               .why = step.after > step.before ? HISTORY_SUCCESS
+                                                                               : HISTORY_FAILURE});
+    }
+}
+
+/* destination_concurrency_feedback_debug: the numbers of a window after a result has changed them.
+ * A destination that has drained has none any more. */
+static void log_feedback(const struct queue *q, const struct flight *f, enum sched_outcome outcome)
+{
+    struct sched_dest_info d;
+
+    if (!q->conf->destination_concurrency_feedback_debug ||
+        !sched_dest_get(q->sched, f->transport, slice_string(f->dest), &d)) {
+        return;
+    }
+    log_info("%s: queue %s: limit %" PRIu32 " window %" PRIu32
+             " success %g failure %g fail_cohorts %g",
+             outcome == SCHED_OK ? "qmgr_queue_unthrottle" : "qmgr_queue_throttle", f->dest,
+             d.window_max, d.state == SCHED_DEST_DEAD_UNTIL ? 0 : d.window, d.success, d.failure,
+             d.failed_cohorts);
+}
+
+bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_result *m)
+{
+    struct flight *f = flight_find(&q->active, m->entry);
+    enum sched_outcome outcome = SCHED_OK;
+    enum conf_agent kind;
+
+    if (f == NULL || !f->sent || f->agent != (unsigned)(agent - q->agents)) {
+        return false;
+    }
+    kind = q->transport_agents[f->transport];
+    if (m->outcome == OUTCOME_GIVEN_BACK) {
+        if (m->verdict_count != 0) {
+            return false;
+        }
+        queue_flight_untried(q, f);
+        return true;
+    } else {
+        if (!verdicts_fit(f, m->verdicts, m->verdict_count)) {
+            return false;
+        }
+        outcome = m->outcome == OUTCOME_SITE_FAIL ? SCHED_SITE_FAIL
+                  : m->outcome == OUTCOME_CRASH   ? SCHED_CRASH
+                                                  : SCHED_OK;
+        if (m->maybe_duplicate) {
+            log_as(queue_agent_program(kind), (int)getpid(),
+                   "%s: connection lost between end of data and its reply: the recipients may get "
+                   "this message twice",
+                   f->msg->id_text);
+        }
+        bool final_site = kind != CONF_AGENT_SMTP && kind != CONF_AGENT_LMTP;
+        bool sweep = ends_message(q, f, m->verdicts, final_site);
+        for (uint32_t i = 0; i < m->verdict_count; i++) {
+            const struct wire_verdict *v = &m->verdicts[i];
+            queue_settle(q, f->msg, v->n,
+                         &(struct queue_verdict){.kind = v->kind,
+                                                 .status = v->status,
+                                                 .text = v->text,
+                                                 .relay = v->relay,
+                                                 .attempted = true,
+                                                 .sweep = sweep,
+                                                 .final_site = final_site,
+                                                 .program = queue_agent_program(kind),
+                                                 .setup_us = m->setup_us,
+                                                 .transmit_us = m->transmit_us,
+                                                 .conn_use = m->conn_use,
+                                                 .handed = f->handed});
+        }
+        if (sweep) {
+            all_done(q, f->msg);
+        }
+    }
+    CHECK(
+        sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, outcome, m->reason));
+    log_feedback(q, f, outcome);
+    remember(q, f, m);
+    flight_remove(&q->active, f);
+    return true;
+}
