@@ -320,6 +320,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, destination_recipient_limit, "default_destination_recipient_limit", "recipients", "50", \
       0, 100000,                                                                                   \
       "recipients of one delivery; 0: no limit; 1: each mailbox is a destination; local: 1")       \
+    X(BOOL, destination_concurrency_feedback, "default_destination_concurrency_feedback", "",      \
+      "yes", 0, 0,                                                                                 \
+      "deliveries widen and narrow the window, and failures make a destination dead; no: it has "  \
+      "its limit (maxthr, destination_concurrency_limit) from the first delivery on, whatever "    \
+      "happens, as in ZMailer")                                                                    \
     X(FEEDBACK, destination_concurrency_positive_feedback,                                         \
       "default_destination_concurrency_positive_feedback", "", "1", 0, 1,                          \
       "what a delivery adds to the window")                                                        \
@@ -424,13 +429,15 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, idlemax, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                          \
       "how long an idle agent is kept; 0: 3 times `interval'")                                     \
     X(INT, maxta, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                      \
-      "agents in total; 0 and less: no limit")                                                     \
+      "a destination of this clause gets an agent while all transports together have fewer in "    \
+      "use than this; 0 and less: no limit")                                                       \
     X(INT, maxchannel, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                 \
-      "agents of the transport; 0 and less: process_limit alone")                                  \
+      "the same of agents of its transport; 0 and less: process_limit alone")                      \
     X(INT, maxring, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                    \
-      "agents of the destinations of this clause; 0 and less: no limit")                           \
+      "agents of the destinations of this clause, which get them in turn; 0 and less: no limit")   \
     X(INT, maxthr, "", "agents", "0", INT64_MIN, PARAM_NO_MAX,                                     \
-      "agents of one destination; 0 and less: the concurrency window alone")                       \
+      "agents of one destination, at most; 0 and less: 1 for ta agents, else the concurrency "     \
+      "window alone")                                                                              \
     X(INT, overfeed, "", "entries", "0", INT64_MIN, PARAM_NO_MAX,                                  \
       "entries a running agent is given ahead; less than 0: 0")                                    \
     X(INT, skew, "", "steps", "5", 1, 100000,                                                      \

@@ -317,6 +317,7 @@ static struct transport *transport_new(struct sched *s, const char *name)
     t->index = s->transport_count;
     heap_init(&t->wanting, parking_less);
     TAILQ_INIT(&t->held);
+    TAILQ_INIT(&t->in_line);
     transport_slots_init(t);
     lane_init(&t->lane, t);
     turns_init(&t->turns_of_lanes);
@@ -382,6 +383,7 @@ static void transport_free(struct transport *t)
     {
         dest_free(d);
     }
+    rings_free(t);
     transport_revive(t);
     timer_cancel(t->sched, &t->rate);
     heap_fini(&t->wanting);
@@ -683,11 +685,17 @@ static void site_answered(struct dest *d)
             dest_revive(d);
         } else {
             (void)window_succeeded(&d->window, dest_limits(d),
-                                   d->busy_count); /* dest_refresh follows */
+                                   dest_agents(d)); /* dest_refresh follows */
         }
         break;
     case DEST_DEAD:
-        dest_revive(d);
+        if (!d->asleep) {
+            dest_revive(d);
+        } else if (d->probing) {
+            dest_recover(d);
+        } else {
+            (void)window_succeeded(&d->window, dest_limits(d), dest_agents(d)); /* likewise */
+        }
         break;
     case DEST_SUSPENDED:
         break; /* by a rate delay that was set while more than one delivery ran */
@@ -700,11 +708,13 @@ static void site_answered(struct dest *d)
 static bool site_failed(struct dest *d)
 {
     const struct window_limits *limits = dest_limits(d);
+    bool dies;
 
-    if (d->state != DEST_READY) {
+    if (d->state != DEST_READY && !d->asleep) {
         return false;
     }
-    return d->probing ? limits->failed_cohort_limit > 0 : window_failed(&d->window, limits);
+    dies = d->probing ? limits->failed_cohort_limit > 0 : window_failed(&d->window, limits);
+    return dies && !d->asleep;
 }
 
 bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
@@ -822,22 +832,43 @@ void sched_revive_all(struct sched *s, struct mono now)
     }
 }
 
-void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                       const struct window_limits *window, int64_t rate_delay_us)
+void sched_suspend(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                   struct mono until, struct slice reason)
 {
-    struct dest *d = dest_find(transport_at(s, transport), dest);
+    struct dest *d;
 
+    s->now = now;
+    d = dest_need(transport_at(s, transport), dest);
+    dest_sleep(d, until, reason);
+    dest_check(d);
+}
+
+void sched_ring(struct sched *s, struct mono now, uint32_t transport, uint32_t ring,
+                const struct sched_ring_policy *policy)
+{
+    CHECK(ring >= 1);
+    s->now = now;
+    ring_need(transport_at(s, transport), ring)->policy = *policy;
+}
+
+void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                       const struct sched_dest_policy *policy)
+{
+    struct transport *t = transport_at(s, transport);
+    struct ring *r = policy->ring > 0 ? ring_find(t, policy->ring) : NULL;
+    struct dest *d = dest_find(t, dest);
+
+    CHECK(policy->depth >= 1);
+    CHECK(r != NULL || policy->ring == 0);
     s->now = now;
     if (d == NULL) {
         return;
     }
     dest_catch_up(d);
-    if (d->policy == NULL) {
-        d->policy = mem_new(sizeof *d->policy);
-    }
-    d->policy->limits = *window;
-    d->policy->rate_delay_us = rate_delay_us;
-    limits_for_delay(&d->policy->limits, rate_delay_us);
+    dest_set_ring(d, r, policy->rate_delay_us > 0 ? 1 : policy->depth);
+    d->policy->limits = policy->window;
+    d->policy->rate_delay_us = policy->rate_delay_us;
+    limits_for_delay(&d->policy->limits, policy->rate_delay_us);
     dest_limits_changed(d);
 }
 
@@ -862,11 +893,7 @@ static void timers_run(struct sched *s, struct mono now)
         case TIMER_DEST:
             d = CONTAINER_OF(timer, struct dest, timer);
             dest_catch_up(d);
-            if (d->state == DEST_DEAD) {
-                dest_retry(d);
-            } else if (d->state == DEST_SUSPENDED) {
-                dest_resume(d);
-            }
+            dest_time_over(d);
             dest_check(d);
             break;
         case TIMER_TRANSPORT_DEAD:
@@ -1113,6 +1140,13 @@ static bool may_select(const struct transport *t)
            (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 }
 
+/* What waits for others to make room may go on now. */
+static void transport_release(struct transport *t)
+{
+    transport_release_held(t);
+    transport_release_rings(t);
+}
+
 static bool select_from(struct lane *l, struct mono now, struct sched_action *a)
 {
     struct sched *s = l->transport->sched;
@@ -1159,7 +1193,7 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
     }
     s->resume = NULL;
     if (l != NULL && l->selecting && may_select(l->transport)) {
-        transport_release_held(l->transport);
+        transport_release(l->transport);
         if (lane_first_ready(l) != NULL && select_from(l, now, a)) {
             return true;
         }
@@ -1172,7 +1206,7 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
         if (!may_select(t)) {
             continue;
         }
-        transport_release_held(t);
+        transport_release(t);
         l = transport_next_lane(t);
         if (l != NULL) {
             turn_to(s, t);

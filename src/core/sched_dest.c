@@ -92,14 +92,19 @@ int64_t dest_rate_delay(const struct dest *d)
     return d->policy != NULL ? d->policy->rate_delay_us : d->transport->policy.dest_rate_delay_us;
 }
 
+uint64_t dest_capacity(const struct dest *d)
+{
+    return d->probing ? 1 : (uint64_t)d->window.size * dest_depth(d);
+}
+
 bool dest_has_room(const struct dest *d)
 {
-    return d->state == DEST_READY && d->busy_count < d->window.size;
+    return d->state == DEST_READY && d->busy_count < dest_capacity(d);
 }
 
 bool dest_is_open(const struct dest *d)
 {
-    return dest_has_room(d) && !d->held;
+    return dest_has_room(d) && !d->held && ring_opens(d);
 }
 
 /* ---- memory of destinations ----------------------------------------------------------------- */
@@ -256,6 +261,7 @@ void dest_free(struct dest *d)
     CHECK(d->stripe.peers == 0);
     CHECK(!d->draining);
     CHECK(!d->held);
+    CHECK(!d->in_line);
     idle_leave(d);
     timer_cancel(s, &d->timer);
     s->dests[d->slot] = moved;
@@ -302,6 +308,7 @@ void dest_refresh(struct dest *d, struct stripe *touched)
     if (d->held && (!d->failing || !room || d->waiting_count == 0)) {
         held_leave(d);
     }
+    ring_place(d, room && d->waiting_count > 0 && !d->held);
     if (drain != d->draining) {
         d->draining = drain;
         if (drain) {
@@ -350,9 +357,10 @@ bool dest_hold(struct dest *d)
     struct transport *t = d->transport;
 
     if (!d->failing || t->busy_failing < transport_failing_limit(t)) {
-        return false;
+        return ring_takes_back(d);
     }
     CHECK(!d->held);
+    ring_leave(d);
     d->held = true;
     d->since_us = t->sched->now.us;
     TAILQ_INSERT_TAIL(&t->held, d, link);
@@ -384,6 +392,12 @@ static void set_state(struct dest *d, enum dest_state state)
     d->since_us = d->transport->sched->now.us;
 }
 
+static void set_reason(struct dest *d, struct reason *reason)
+{
+    reason_unref(d->reason);
+    d->reason = reason;
+}
+
 /* The first probe that fails may have come while the site was starting: twice as long after each
  * that follows. */
 static int64_t backoff(const struct sched *s, uint8_t deaths)
@@ -407,8 +421,7 @@ void dest_die(struct dest *d, struct mono now, struct slice reason)
 
     CHECK(d->state == DEST_READY);
     set_state(d, DEST_DEAD);
-    reason_unref(d->reason); /* of the death before, when this was a probe */
-    d->reason = reason_new(reason);
+    set_reason(d, reason_new(reason)); /* there is one when this was a probe */
     d->probing = false;
     d->cache_load = d->cache_store = false;
     if (d->deaths < UINT8_MAX) {
@@ -427,11 +440,19 @@ static void dest_undead(struct dest *d)
     if (d->state == DEST_DEAD) {
         set_state(d, DEST_READY);
         s->dead_count--;
+        d->asleep = false;
         timer_cancel(s, &d->timer);
     }
 }
 
-void dest_retry(struct dest *d)
+/* From now on one delivery at a time. */
+static void probe(struct dest *d)
+{
+    d->probing = true;
+    window_restart(&d->window, dest_limits(d), 1);
+}
+
+static void dest_retry(struct dest *d)
 {
     CHECK(d->state == DEST_DEAD);
     if (as_postfix(d)) {
@@ -439,8 +460,7 @@ void dest_retry(struct dest *d)
         return;
     }
     dest_undead(d);
-    d->probing = true;
-    window_restart(&d->window, dest_limits(d), 1);
+    probe(d);
     sched_event(d->transport->sched, SCHED_DEST_PROBED, d);
     dest_refresh(d, NULL);
 }
@@ -461,22 +481,59 @@ static uint32_t window_to_start_with(const struct dest *d)
     return well.size < initial.size ? well.size : initial.size;
 }
 
-void dest_revive(struct dest *d)
+void dest_recover(struct dest *d)
 {
-    struct sched *s = d->transport->sched;
-
-    CHECK(d->state == DEST_DEAD || d->probing);
-    dest_undead(d);
     if (as_postfix(d)) {
-        window_revive(&d->window, dest_limits(d), d->busy_count);
+        window_revive(&d->window, dest_limits(d), dest_agents(d));
     } else {
         window_restart(&d->window, dest_limits(d), window_to_start_with(d));
     }
-    reason_unref(d->reason);
-    d->reason = NULL;
     d->probing = false;
     d->deaths = 0;
-    sched_event(s, SCHED_DEST_REVIVED, d);
+}
+
+void dest_revive(struct dest *d)
+{
+    bool failed = !d->asleep || d->probing;
+
+    CHECK(d->state == DEST_DEAD || d->probing);
+    dest_undead(d);
+    set_reason(d, NULL);
+    if (failed) {
+        dest_recover(d);
+        sched_event(d->transport->sched, SCHED_DEST_REVIVED, d);
+    }
+    dest_refresh(d, NULL);
+}
+
+void dest_sleep(struct dest *d, struct mono until, struct slice reason)
+{
+    struct sched *s = d->transport->sched;
+
+    if (d->state == DEST_DEAD && !d->asleep && as_postfix(d)) {
+        dest_recover(d);
+    } else if (d->state == DEST_DEAD && !d->asleep) {
+        probe(d);
+    } else if (d->state == DEST_SUSPENDED && until.us < d->timer.at_us) {
+        until.us = d->timer.at_us;
+    }
+    s->dead_count += d->state != DEST_DEAD;
+    set_state(d, DEST_DEAD);
+    set_reason(d, reason_new(reason));
+    d->asleep = true;
+    timer_set(s, &d->timer, until);
+    dest_refresh(d, NULL);
+}
+
+static void dest_awake(struct dest *d)
+{
+    CHECK(d->asleep);
+    dest_undead(d);
+    if (d->probing) {
+        sched_event(d->transport->sched, SCHED_DEST_PROBED, d);
+    } else {
+        set_reason(d, NULL);
+    }
     dest_refresh(d, NULL);
 }
 
@@ -488,12 +545,23 @@ void dest_suspend(struct dest *d, struct mono until)
     dest_refresh(d, NULL);
 }
 
-void dest_resume(struct dest *d)
+static void dest_resume(struct dest *d)
 {
     CHECK(d->state == DEST_SUSPENDED);
     set_state(d, DEST_READY);
     timer_cancel(d->transport->sched, &d->timer);
     dest_refresh(d, NULL);
+}
+
+void dest_time_over(struct dest *d)
+{
+    if (d->asleep) {
+        dest_awake(d);
+    } else if (d->state == DEST_DEAD) {
+        dest_retry(d);
+    } else if (d->state == DEST_SUSPENDED) {
+        dest_resume(d);
+    }
 }
 
 void dest_check(struct dest *d)
@@ -506,7 +574,7 @@ void dest_check(struct dest *d)
     /* The memory of dead destinations is bounded, as in Postfix; idle ones have their own bound. */
     if (d->state == DEST_DEAD &&
         (s->dest_count - s->idle_count) / 2 > s->limits.message_recipient_limit) {
-        dest_retry(d);
+        dest_time_over(d);
     }
     contest_forget(d);
     if (d->state != DEST_READY || d->idle) {
@@ -791,6 +859,7 @@ static void entry_unlist(struct entry *e)
         TAILQ_REMOVE(&d->busy, e, link);
         slot_give(s, e);
         d->busy_count--;
+        ring_entry_ended(d);
         t->busy--;
         t->busy_failing -= d->failing;
         s->busy_count--;
@@ -808,6 +877,7 @@ void entry_start(struct entry *e, int64_t now_s)
     slot_take(s, e);
     TAILQ_INSERT_TAIL(&d->busy, e, link);
     d->busy_count++;
+    ring_entry_started(d);
     t->busy++;
     t->busy_failing += d->failing;
     s->busy_count++;

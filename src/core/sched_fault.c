@@ -84,17 +84,24 @@ static void armed(struct look *l, const struct timer *timer, struct sched_fault 
     }
 }
 
+static bool transport_selects(const struct transport *t)
+{
+    return t->reason == NULL && !t->rate_locked &&
+           (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
+}
+
 /* ---- the whole and its transports ----------------------------------------------------------- */
 
 static void look_at_whole(struct look *l)
 {
     const struct sched *s = l->s;
     struct sched_fault fault = {.type = SCHED_FAULT_COUNT};
-    uint64_t waiting = 0, busy = 0, dests = 0;
+    uint64_t waiting = 0, busy = 0, agents = 0, dests = 0;
 
     for (uint32_t i = 0; i < s->transport_count; i++) {
         waiting += s->transports[i]->waiting;
         busy += s->transports[i]->busy;
+        agents += s->transports[i]->agents;
         dests += HASH_COUNT(s->transports[i]->dests);
     }
     l->budget -= s->transport_count;
@@ -102,6 +109,8 @@ static void look_at_whole(struct look *l)
     same(l, fault, s->waiting_count, waiting);
     fault.words = "entries that are being delivered, in all";
     same(l, fault, s->busy_count, busy);
+    fault.words = "agents in use, in all";
+    same(l, fault, s->agents, agents);
     fault.words = "destinations, in all";
     same(l, fault, s->dest_count, dests);
     if (!TAILQ_EMPTY(&s->put_off)) {
@@ -111,11 +120,39 @@ static void look_at_whole(struct look *l)
     }
 }
 
+/* Somebody in line, and agents that nobody uses, for long. */
+static void look_at_rings(struct look *l, const struct transport *t)
+{
+    const struct ring *r;
+    uint64_t agents = 0;
+
+    for (r = t->rings; r != NULL; r = r->hh.next) {
+        const struct dest *first = TAILQ_FIRST(&r->line);
+
+        l->budget--;
+        agents += r->agents;
+        if (first != NULL && transport_selects(t) && ring_has_agent(r, 0) &&
+            overdue(l, first->since_us, l->patience->answer_us)) {
+            tell(l, of_dest(first, SCHED_FAULT_STUCK,
+                            "mail waits for an agent, and the ring has "
+                            "one to spare"));
+        }
+    }
+    if (agents > t->agents) {
+        same(l,
+             (struct sched_fault){.type = SCHED_FAULT_COUNT,
+                                  .transport = t->index,
+                                  .words = "agents of rings in use"},
+             agents, t->agents);
+    }
+}
+
 static void look_at_transport(struct look *l, const struct transport *t)
 {
     struct sched_fault fault = {.type = SCHED_FAULT_TIMER, .transport = t->index};
 
     l->budget--;
+    look_at_rings(l, t);
     if (t->reason != NULL) {
         fault.words = "the transport is dead and no timer is armed";
         armed(l, &t->dead, fault);
@@ -133,12 +170,22 @@ static void look_at_transport(struct look *l, const struct transport *t)
 static void look_at_held(struct look *l, const struct dest *d)
 {
     const struct transport *t = d->transport;
-    bool selects = t->reason == NULL && !t->rate_locked &&
-                   (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 
-    if (!d->failing ||
-        (selects && t->busy_failing == 0 && overdue(l, d->since_us, l->patience->answer_us))) {
+    if (!d->failing || (transport_selects(t) && t->busy_failing == 0 &&
+                        overdue(l, d->since_us, l->patience->answer_us))) {
         tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail waits, and nothing fails that it waits for"));
+    }
+}
+
+/* Can its ring give it an agent, some day? */
+static void look_at_line(struct look *l, const struct dest *d)
+{
+    const struct ring *r = dest_ring(d);
+
+    if (r == NULL || TAILQ_EMPTY(&r->line) || (!r->listed && r->shown == NULL)) {
+        tell(l, of_dest(d, SCHED_FAULT_STUCK,
+                        "mail waits for an agent in a line that does not "
+                        "move"));
     }
 }
 
@@ -159,9 +206,11 @@ static void look_at_state(struct look *l, const struct dest *d)
         if (!waits) {
             break;
         }
-        if (d->busy_count < d->window.size) {
+        if (d->busy_count < dest_capacity(d)) {
             if (d->held) {
                 look_at_held(l, d);
+            } else if (d->in_line && !ring_opens(d)) {
+                look_at_line(l, d);
             } else if (!is_up(d)) {
                 tell(l, of_dest(d, SCHED_FAULT_STUCK,
                                 "mail waits, the destination has room and is not up for "

@@ -79,11 +79,15 @@ static bool describe(const struct dest *d, struct sched_dest_info *ret_info)
         .state = state_of(d),
         .until = d->state == DEST_READY ? (struct mono){0} : (struct mono){d->timer.at_us},
         .since = d->closed ? (struct mono){d->since_us} : (struct mono){0},
+        .put_off = d->asleep,
         .reason = reason_slice(d->reason),
         .window = window.size,
         .window_max = dest_limits(d)->max,
         .busy = d->busy_count,
         .waiting = d->waiting_count,
+        .agents = dest_agents(d),
+        .depth = dest_depth(d),
+        .ring = dest_ring(d) != NULL ? dest_ring(d)->number : 0,
         .success = window.success,
         .failure = window.failure,
         .failed_cohorts = window.failed_cohorts,
@@ -265,15 +269,15 @@ static void dest_audit(const struct sched *s, const struct dest *d)
     }
     CHECK(d->told == s->told || d->slot < s->sweep_at);
     CHECK(d->closed == !dest_has_room(d));
-    CHECK(d->contest != NULL || d->stripe.closed == (d->closed || d->held));
-    CHECK(d->contest != NULL ||
-          heap_has(&d->stripe.ready) == (dest_has_room(d) && waiting > 0 && !d->held));
+    CHECK(d->contest != NULL || d->stripe.closed == !dest_is_open(d));
+    CHECK(d->contest != NULL || heap_has(&d->stripe.ready) == (dest_is_open(d) && waiting > 0));
     CHECK(!d->held || (d->failing && dest_has_room(d) && waiting > 0));
     contest_audit(d);
     CHECK(d->draining == (d->state == DEST_DEAD && waiting > 0));
     CHECK((d->state == DEST_READY) == !heap_has(&d->timer.node));
     CHECK((d->state == DEST_DEAD || d->probing) == (d->reason != NULL));
-    CHECK(!d->probing || (d->state != DEST_DEAD && d->window.size == 1));
+    CHECK(!d->asleep || d->state == DEST_DEAD);
+    CHECK(!d->probing || ((d->state != DEST_DEAD || d->asleep) && d->window.size == 1));
     CHECK(d->idle == (d->state == DEST_READY && waiting + busy == 0 && d->parking == NULL));
     share_audit(d);
 }
@@ -324,6 +328,7 @@ static void transport_audit(const struct sched *s, const struct transport *t)
     CHECK((t->reason != NULL) == heap_has(&t->dead.node));
     CHECK(t->rate_locked == heap_has(&t->rate.node));
     lanes_audit(t);
+    rings_audit(t);
     for (size_t i = 0; i < s->messages.size; i++) {
         if ((m = ids_at(&s->messages, i)) == NULL) {
             continue;
@@ -365,7 +370,7 @@ void sched_audit(const struct sched *s)
     const struct deferral *deferral;
     struct sums sums = {0};
     uint64_t dests = 0, dead = 0, idle = 0, parked = 0, asked = 0, deferred = 0, busy_slots = 0,
-             free_slots = 0;
+             free_slots = 0, agents = 0;
 
     for (size_t i = 0; i < s->messages.size; i++) {
         if ((m = ids_at(&s->messages, i)) != NULL) {
@@ -380,7 +385,9 @@ void sched_audit(const struct sched *s)
         CHECK(s->transports[i]->index == i);
         transport_audit(s, s->transports[i]);
         dests += HASH_COUNT(s->transports[i]->dests);
+        agents += s->transports[i]->agents;
     }
+    CHECK(agents == s->agents);
     CHECK(dests == s->dest_count);
     for (uint32_t i = 0; i < s->dest_count; i++) {
         CHECK(s->dests[i]->slot == i);

@@ -7,6 +7,7 @@
  *   sched_list.c  the list of jobs: its order, ages, the best candidate for preemption
  *   sched_class.c classes of mail: lanes, and whose turn it is
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
+ *   sched_ring.c  rings: agents that destinations share, and whose turn it is
  *   sched_chore.c sweeps over destinations and drops of messages, in pieces
  *   sched_share.c shares of the active queue: parking and asking back
  *   sched_look.c  looking in: totals, destinations, audit
@@ -79,6 +80,21 @@ enum dest_state { DEST_READY, DEST_DEAD, DEST_SUSPENDED };
 struct dest_policy {
     struct window_limits limits;
     int64_t rate_delay_us;
+    struct ring *ring; /* NULL: none */
+    uint32_t depth;
+};
+
+/* Destinations that share agents. */
+struct ring {
+    UT_hash_handle hh; /* in transport.rings */
+    struct transport *transport;
+    uint32_t number;
+    uint32_t agents;
+    struct sched_ring_policy policy;
+    struct dest_list line;  /* they need an agent; the first is next */
+    struct dest *shown;     /* it is the turn of: up for selection, not in line */
+    TAILQ_ENTRY(ring) link; /* in transport.in_line, while somebody is in line and nobody shown */
+    bool listed;
 };
 
 /* Mail of a class for the destination is parked, or was when last asked. */
@@ -131,24 +147,28 @@ struct dest {
     struct entry_list busy;
     struct timer timer; /* end of death or of suspension */
     TAILQ_ENTRY(dest)
-    link; /* in sched.draining: dead with entries left to defer; in .idle; or in
-             transport.held */
+    link; /* in sched.draining: dead with entries left to defer; in .idle; in transport.held; or
+             in ring.line */
     struct window window;
     struct pace pace;
-    int64_t since_us; /* when it last closed, its state changed, or it became idle */
+    int64_t since_us; /* when it last closed, its state changed, it got in line or became idle */
     int64_t well_us;  /* when a delivery last ended well */
     int64_t last_done_s;
     uint32_t well; /* the window then; 0: never */
     uint32_t slot; /* in sched.dests */
     uint32_t told; /* sched.told when it last caught up with its transport */
     uint32_t waiting_count, busy_count;
-    uint32_t messages; /* peers */
+    uint32_t messages;  /* peers */
+    uint32_t turn_left; /* entries it may start before its agents are for others of its ring */
     uint8_t state;
     bool closed; /* had no room when last looked at */
     bool draining, used, cache_load, cache_store;
     bool failing;      /* a delivery failed since one ended well */
     bool held;         /* up for selection, but for the share of failing destinations */
+    bool in_line;      /* of its ring */
+    bool keeps;        /* an agent came free in its turn: it is to stand in front */
     bool idle;         /* nothing is in memory or parked: it is remembered */
+    bool asleep;       /* dead, and its owner has said until when */
     bool probing;      /* it was dead: one delivery at a time until one ends well */
     uint8_t deaths;    /* since a delivery ended well */
     uint8_t doublings; /* of what is asked for at once, while something is parked */
@@ -229,6 +249,10 @@ struct transport {
     struct dest *dests;                /* uthash */
     struct heap wanting;               /* parkings of which more is wanted in memory */
     struct dest_list held;             /* until failing ones have fewer deliveries; longest first */
+    struct ring *rings;                /* uthash */
+    TAILQ_HEAD(, ring) in_line;        /* whoever had its turn longest ago first */
+    uint32_t rings_shown;              /* rings with a destination shown */
+    uint32_t agents;                   /* in use, whatever the ring */
     uint32_t busy, waiting;            /* entries */
     uint32_t busy_failing;             /* for failing destinations */
     uint32_t policy_told, revive_told; /* sched.told when it got its policy, was revived */
@@ -328,6 +352,7 @@ struct sched {
     uint32_t asked;      /* messages that answers to SCHED_ADMIT may still bring */
     uint32_t rcpt_count; /* in entries */
     uint32_t deferred_rcpts, busy_count, waiting_count;
+    uint32_t agents; /* in use */
     uint64_t decisions, serial;
     struct slab message_slab, job_slab, peer_slab, entry_slab;
     size_t bytes;   /* besides slabs */
@@ -574,6 +599,43 @@ const struct stripe *dest_next_stripe(const struct dest *d, const struct stripe 
 void contest_audit(const struct dest *d);
 void lanes_audit(const struct transport *t);
 
+/* ---- sched_ring.c */
+
+uint32_t dest_depth(const struct dest *d);
+uint32_t dest_agents(const struct dest *d);
+/* NULL: it has none. */
+struct ring *dest_ring(const struct dest *d);
+/* Does the next entry of it need no other agent? */
+bool dest_fits(const struct dest *d);
+/* May something of it be selected, as far as its ring is concerned? True without one. */
+bool ring_opens(const struct dest *d);
+/* May this ring use one more agent? `promised`: so many more are as good as in use. */
+bool ring_has_agent(const struct ring *r, uint32_t promised);
+
+struct ring *ring_need(struct transport *t, uint32_t number);
+struct ring *ring_find(const struct transport *t, uint32_t number);
+/* All of a transport, which is to be freed. */
+void rings_free(struct transport *t);
+
+/* Give the destination another ring and depth. dest_refresh is to follow. */
+void dest_set_ring(struct dest *d, struct ring *r, uint32_t depth);
+
+/* One more entry of it is being delivered (busy_count says so already), or one less. dest_refresh
+ * is to follow. */
+void ring_entry_started(struct dest *d);
+void ring_entry_ended(struct dest *d);
+
+/* Put it in line or take it out. `wants`: it would start something. */
+void ring_place(struct dest *d, bool wants);
+/* Out of line, out of turn. */
+void ring_leave(struct dest *d);
+/* It is up for selection, and there is no agent for it any more: back in line, in front. False when
+ * it may be served. */
+bool ring_takes_back(struct dest *d);
+/* Show whoever may be served now, of each ring one. */
+void transport_release_rings(struct transport *t);
+void rings_audit(const struct transport *t);
+
 /* ---- sched_dest.c */
 
 /* Of stripe.waiting: peers by place of their job, weighing their waiting entries. */
@@ -586,8 +648,10 @@ struct dest *dest_find(const struct transport *t, struct slice name);
 struct dest *dest_need(struct transport *t, struct slice name);
 const struct window_limits *dest_limits(const struct dest *d);
 int64_t dest_rate_delay(const struct dest *d);
+/* Entries that its window lets it have at once. */
+uint64_t dest_capacity(const struct dest *d);
 bool dest_has_room(const struct dest *d);
-/* It has room and is not held: something of it may be selected. */
+/* It has room, is not held, and its ring lets it: something of it may be selected. */
 bool dest_is_open(const struct dest *d);
 
 /* Put the destination where it belongs after a change: ready or not, by its first peer. `touched`:
@@ -598,12 +662,15 @@ void stripe_init(struct stripe *st, struct dest *d);
 /* Put it into its lane's heap or take it out. Open: the destination would take something of it. */
 void stripe_refresh(struct stripe *st, bool open);
 void dest_die(struct dest *d, struct mono now, struct slice reason);
-/* Its time is over: try it again. */
-void dest_retry(struct dest *d);
+/* What its timer was set for is over: it is tried again. */
+void dest_time_over(struct dest *d);
 /* It is well, or treated so. */
 void dest_revive(struct dest *d);
+/* Dead until then, as its owner says. */
+void dest_sleep(struct dest *d, struct mono until, struct slice reason);
+/* It has answered: what that means when it was dead for failure, asleep or not. */
+void dest_recover(struct dest *d);
 void dest_limits_changed(struct dest *d);
-void dest_resume(struct dest *d);
 void dest_suspend(struct dest *d, struct mono until);
 
 /* A delivery failed, or ended well. */
@@ -611,7 +678,8 @@ void dest_set_failing(struct dest *d, bool failing);
 /* How many deliveries failing destinations may have at once; UINT32_MAX: no limit. */
 uint32_t transport_failing_limit(const struct transport *t);
 /* Its turn has come, and failing destinations have all deliveries that they may: it is closed until
- * transport_release_held. False when it may be served. */
+ * transport_release_held. Or there is no agent for it: it is closed until ring_release. False when
+ * it may be served. */
 bool dest_hold(struct dest *d);
 void transport_release_held(struct transport *t);
 /* Nothing of it may be left in memory: remember it or free it. */

@@ -75,7 +75,7 @@ static uint64_t class_threshold(const struct sched *s, const struct dest *d)
 /* What keeps the window busy until more is read. A probe is one message. */
 static uint64_t batch(const struct dest *d)
 {
-    uint64_t wanted = 4 * (uint64_t)d->window.size;
+    uint64_t wanted = 4 * dest_capacity(d);
 
     if (d->probing) {
         return 1;

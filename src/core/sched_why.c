@@ -18,6 +18,7 @@ void sched_transport_get(const struct sched *s, uint32_t transport,
         .reason = reason_slice(t->reason),
         .busy = t->busy,
         .waiting = t->waiting,
+        .agents = t->agents,
         .process_limit = t->policy.process_limit,
         .rate_delay_us = t->policy.transport_rate_delay_us,
     };
@@ -39,7 +40,33 @@ static void gate(struct sched_wait *w, struct sched_gate g)
     w->gates[w->gate_count++] = g;
 }
 
-static void transport_gates(const struct transport *t, struct sched_wait *w)
+static bool reached(uint32_t value, uint32_t limit)
+{
+    return limit > 0 && value >= limit;
+}
+
+/* The transport's own limit, unless only that of the ring (may be NULL) is set or reached. */
+static struct sched_gate transport_limit(const struct transport *t, const struct dest *d)
+{
+    const struct ring *r = d != NULL ? dest_ring(d) : NULL;
+    uint32_t own = t->policy.process_limit, of_ring = r != NULL ? r->policy.transport_limit : 0;
+    struct sched_gate g = {.type = SCHED_GATE_TRANSPORT_LIMIT,
+                           .closed = reached(t->busy, own),
+                           .value = t->busy,
+                           .limit = own,
+                           .since = t->full};
+
+    if (!g.closed && of_ring > 0 && (own == 0 || reached(t->agents, of_ring))) {
+        g.closed = !dest_fits(d) && reached(t->agents, of_ring);
+        g.value = t->agents;
+        g.limit = of_ring;
+        g.since.us = d->in_line ? d->since_us : 0;
+    }
+    return g;
+}
+
+/* `d` may be NULL. */
+static void transport_gates(const struct transport *t, const struct dest *d, struct sched_wait *w)
 {
     const struct sched_transport_policy *policy = &t->policy;
 
@@ -47,20 +74,29 @@ static void transport_gates(const struct transport *t, struct sched_wait *w)
                                 .closed = t->reason != NULL,
                                 .since = t->died,
                                 .until = {t->dead.at_us}});
-    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_LIMIT,
-                                .closed =
-                                    policy->process_limit > 0 && t->busy >= policy->process_limit,
-                                .value = t->busy,
-                                .limit = policy->process_limit,
-                                .since = t->full});
+    gate(w, transport_limit(t, d));
     gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_RATE,
                                 .closed = t->rate_locked,
                                 .since = {t->rate.at_us - policy->transport_rate_delay_us},
                                 .until = {t->rate.at_us}});
 }
 
+/* One of the limits of a ring, in agents. */
+static void ring_gate(const struct dest *d, enum sched_gate_type type, uint32_t agents,
+                      uint32_t limit, struct sched_wait *w)
+{
+    if (limit > 0) {
+        gate(w, (struct sched_gate){.type = type,
+                                    .closed = agents >= limit && !dest_fits(d),
+                                    .value = agents,
+                                    .limit = limit,
+                                    .since = {d->in_line ? d->since_us : 0}});
+    }
+}
+
 static void dest_gates(const struct dest *d, struct sched_wait *w)
 {
+    const struct ring *r = dest_ring(d);
     uint32_t failing_limit = transport_failing_limit(d->transport);
     struct mono since = {d->since_us}, until = {d->timer.at_us};
 
@@ -73,10 +109,14 @@ static void dest_gates(const struct dest *d, struct sched_wait *w)
                                 .since = since,
                                 .until = until});
     gate(w, (struct sched_gate){.type = SCHED_GATE_WINDOW,
-                                .closed = d->busy_count >= d->window.size,
-                                .value = d->busy_count,
+                                .closed = d->busy_count >= dest_capacity(d),
+                                .value = dest_agents(d),
                                 .limit = d->window.size,
                                 .since = since});
+    if (r != NULL) {
+        ring_gate(d, SCHED_GATE_RING, r->agents, r->policy.ring_limit, w);
+        ring_gate(d, SCHED_GATE_AGENTS, r->transport->sched->agents, r->policy.total_limit, w);
+    }
     if (d->failing && failing_limit < UINT32_MAX) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_FAILING,
                                     .closed = d->held,
@@ -90,7 +130,7 @@ static void describe_waiting(const struct peer *p, struct sched_wait *w)
 {
     uint64_t before = tree_sum_before(&waiting_type, &p->node), weight, all;
 
-    transport_gates(peer_dest(p)->transport, w);
+    transport_gates(peer_dest(p)->transport, peer_dest(p), w);
     dest_gates(peer_dest(p), w);
     if (stripe_share(p->stripe, &weight, &all)) {
         gate(w, (struct sched_gate){
@@ -127,7 +167,7 @@ void sched_why_dest(const struct sched *s, uint32_t transport, struct slice dest
     CHECK(transport < s->transport_count);
     d = dest_find(s->transports[transport], dest);
     *ret_wait = (struct sched_wait){.transport = transport, .dest = dest};
-    transport_gates(s->transports[transport], ret_wait);
+    transport_gates(s->transports[transport], d, ret_wait);
     if (d != NULL) {
         dest_gates(d, ret_wait);
         gate(ret_wait, (struct sched_gate){.type = SCHED_GATE_BEHIND,

@@ -205,12 +205,52 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
 void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
 void sched_revive_all(struct sched *s, struct mono now);
 
-/* A policy of its own for one destination: its window limits and rate delay (which forces a window
- * of 1). It lasts as long as the destination has mail, so the owner calls this with each of its
- * recipients and after a reload; before the first delivery the window starts afresh with it. No
- * effect on a destination that is not in memory. */
+/* Put a destination off: it is dead until exactly `until`, however wide its window, and then ready
+ * again without being probed, unless failures had made it dead before. What waits for it or comes
+ * meanwhile is told of with SCHED_DEFER and `reason`. Deliveries under way go on, and what they
+ * learn counts for the window but ends nothing: only `until`, another sched_suspend and
+ * sched_revive do. There are no SCHED_DEST_... actions for it. */
+void sched_suspend(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                   struct mono until, struct slice reason);
+
+/* Rings. Destinations of a transport may share agents, as those of one clause of ZMailer's do. An
+ * agent has as many entries at once as the destination's `depth` says (ZMailer's overfeed + 1), so
+ * a destination with b entries in flight uses ceil(b / depth) agents, and those are what its window
+ * and the limits of its ring count. An entry may start when it fits into an agent in use, or when
+ * window, ring, transport and everything together have one left by the limits of *its* ring: the
+ * number is shared, the limit is not, so a ring with a higher one has agents for itself.
+ *
+ * Who needs an agent of a ring waits in line. A destination at the front keeps what becomes free
+ * for a turn (SCHED_RING_TURN entries or `depth`, whichever is more, if it has so many), so that
+ * agents need not change sites with each message, and then goes to the end. Where the limits that
+ * rings share are reached, the rings of a transport take turns, and the transports. Within a
+ * destination the order is as without rings; between destinations of a ring it is that of the line,
+ * whatever the age or class of their mail. */
+#define SCHED_RING_TURN 20
+
+struct sched_ring_policy {
+    uint32_t ring_limit;      /* agents of the ring; 0 = no limit, as for the others */
+    uint32_t transport_limit; /* agents of its transport, with those of other rings and of none */
+    uint32_t total_limit;     /* agents of all transports */
+};
+
+/* Make a ring, or change it (also while deliveries run). `ring` is the owner's number, >= 1. It
+ * lasts as long as the scheduler. */
+void sched_ring(struct sched *s, struct mono now, uint32_t transport, uint32_t ring,
+                const struct sched_ring_policy *policy);
+
+struct sched_dest_policy {
+    struct window_limits window; /* in agents */
+    int64_t rate_delay_us;       /* > 0 forces a window and a depth of 1 */
+    uint32_t ring;               /* one that sched_ring has made, or 0 = none */
+    uint32_t depth;              /* entries per agent, >= 1 */
+};
+
+/* A policy of its own for one destination. It lasts as long as the destination has mail, so the
+ * owner calls this with each of its recipients and after a reload; before the first delivery the
+ * window starts afresh with it. No effect on a destination that is not in memory. */
 void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                       const struct window_limits *window, int64_t rate_delay_us);
+                       const struct sched_dest_policy *policy);
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
@@ -285,11 +325,15 @@ struct sched_dest_info {
     uint32_t transport;
     struct slice dest; /* lasts until the next fact */
     enum sched_dest_state state;
-    struct mono until;                          /* of a dead or suspended one */
-    struct slice reason;                        /* of a dead or probed one */
-    bool failing;                               /* a delivery failed since one ended well */
-    uint32_t deaths;                            /* since then */
-    uint32_t window, window_max, busy, waiting; /* entries */
+    struct mono until;           /* of a dead or suspended one */
+    bool put_off;                /* dead because sched_suspend said so */
+    struct slice reason;         /* of a dead or probed one */
+    bool failing;                /* a delivery failed since one ended well */
+    uint32_t deaths;             /* since then */
+    uint32_t window, window_max; /* agents */
+    uint32_t busy, waiting;      /* entries */
+    uint32_t agents, depth;      /* agents in use, entries per agent */
+    uint32_t ring;               /* 0: none */
     double success, failure, failed_cohorts;
     struct mono since; /* dead, suspended or with a full window; us 0: it has room */
     uint32_t messages; /* in memory */
@@ -319,6 +363,7 @@ struct sched_transport_info {
     struct mono since, until; /* of a dead one */
     struct slice reason;      /* lasts until the next fact */
     uint32_t busy, waiting;   /* entries */
+    uint32_t agents;          /* in use */
     uint32_t process_limit;   /* 0 = none */
     int64_t rate_delay_us;
 };
@@ -338,11 +383,14 @@ enum sched_gate_type {
     SCHED_GATE_UNREAD,          /* not in memory yet: the message has `value` of the `limit`
                                    recipients it may have there */
     SCHED_GATE_TRANSPORT_DEAD,  /* until */
-    SCHED_GATE_TRANSPORT_LIMIT, /* value of limit deliveries at once */
+    SCHED_GATE_TRANSPORT_LIMIT, /* value of limit deliveries at once, or, where only the ring has
+                                   one or that is reached, of limit agents */
     SCHED_GATE_TRANSPORT_RATE,  /* until */
     SCHED_GATE_DEST_DEAD,       /* until */
     SCHED_GATE_DEST_RATE,       /* until */
-    SCHED_GATE_WINDOW,          /* value of limit */
+    SCHED_GATE_WINDOW,          /* value of limit agents */
+    SCHED_GATE_RING,            /* of the destination's ring: value of limit agents */
+    SCHED_GATE_AGENTS,          /* of all transports: value of limit agents, by the ring's limit */
     SCHED_GATE_FAILING,         /* of a failing destination: all that fail have value of limit
                                    deliveries at once */
     SCHED_GATE_CLASS,           /* other classes wait for the destination, too: this one has the

@@ -71,21 +71,17 @@ static const char *limit_name(int64_t limit, int64_t narrow, const char *narrow_
     return narrow > 0 && narrow == limit && wide != limit ? narrow_name : wide_name;
 }
 
-const char *place_process_limit(const struct queue *q, const struct place *p)
+static void place_policy(const struct queue *q, const struct place *p, struct policy *ret_policy)
 {
-    const struct conf_transport *t = conf_transport_find(q->conf, slice_string(p->transport_name));
-
-    return t == NULL ? "process_limit"
-                     : limit_name(p->transport_info.process_limit, t->policy.maxchannel,
-                                  "maxchannel", t->policy.process_limit, "process_limit");
+    policy_for(q->conf, slice_string(p->transport_name),
+               p->nexthop != NULL ? slice_string(p->nexthop) : p->dest, ret_policy);
 }
 
 const char *place_window_limit(const struct queue *q, const struct place *p)
 {
     struct policy policy;
 
-    policy_for(q->conf, slice_string(p->transport_name),
-               p->nexthop != NULL ? slice_string(p->nexthop) : p->dest, &policy);
+    place_policy(q, p, &policy);
     return limit_name(p->info.window_max, policy.maxthr, "maxthr",
                       policy.destination_concurrency_limit, "destination_concurrency_limit");
 }
@@ -137,11 +133,17 @@ static json_t *transport_dead(struct place *p, const struct sched_gate *g)
 static json_t *transport_limit(const struct queue *q, struct place *p, const struct sched_gate *g)
 {
     json_t *gate = gate_begin("transport_limit", g);
+    const char *parameter;
+    struct policy policy;
 
     gate_count(gate, g->value, g->limit);
+    place_policy(q, p, &policy);
+    parameter = limit_name((int64_t)g->limit, policy.maxchannel, "maxchannel", policy.process_limit,
+                           "process_limit");
     if (g->limit > 0) {
-        gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " deliveries under way",
-                 p->transport_name, g->value, g->limit);
+        gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " %s", p->transport_name, g->value,
+                 g->limit,
+                 strcmp(parameter, "maxchannel") == 0 ? "agents at work" : "deliveries under way");
     } else {
         gate_say(gate, "text", "%s has %" PRIu64 " deliveries under way, without a limit",
                  p->transport_name, g->value);
@@ -150,7 +152,7 @@ static json_t *transport_limit(const struct queue *q, struct place *p, const str
         say_origin(gate, q, p,
                    "One of these must end first, whatever it is for. When the machine and the "
                    "line have room for more, raise ",
-                   place_process_limit(q, p), "");
+                   parameter, "");
     }
     return gate;
 }
@@ -178,7 +180,14 @@ static json_t *dest_dead(struct place *p, const struct sched_gate *g)
 {
     json_t *gate = gate_begin("destination_dead", g);
 
-    if (g->closed) {
+    if (g->closed && p->info.put_off) {
+        gate_say(gate, "text", "%s is put off: %.*s", buf_cstr(&p->name),
+                 SLICE_ARGS(p->info.reason));
+        gate_say(gate, "advice",
+                 "Nothing has to be done: it goes on at %s by itself, as its agent has asked. To "
+                 "try now: sluice flush %s",
+                 until_text(g).text, buf_cstr(&p->name));
+    } else if (g->closed) {
         gate_say(gate, "text", "%s can't be reached: %.*s", buf_cstr(&p->name),
                  SLICE_ARGS(p->info.reason));
         gate_say(gate, "advice",
@@ -196,8 +205,8 @@ static json_t *window(const struct queue *q, struct place *p, const struct sched
     json_t *gate = gate_begin("window", g);
 
     gate_count(gate, g->value, g->limit);
-    gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " deliveries under way",
-             buf_cstr(&p->name), g->value, g->limit);
+    gate_say(gate, "text", "%s has %" PRIu64 " of %" PRIu64 " %s", buf_cstr(&p->name), g->value,
+             g->limit, p->info.depth > 1 ? "agents at work" : "deliveries under way");
     if (g->closed && p->info.state == SCHED_DEST_PROBING) {
         gate_say(gate, "text",
                  "%s was dead, and gets one delivery at a time until one ends well: %.*s",
@@ -215,6 +224,40 @@ static json_t *window(const struct queue *q, struct place *p, const struct sched
                  "Nothing has to be done: the window follows what the site can take. How it came "
                  "to be %" PRIu64 ": sluice why %s",
                  g->limit, buf_cstr(&p->name));
+    }
+    return gate;
+}
+
+static json_t *ring(const struct queue *q, struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("ring", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text",
+             "the destinations of its clause use %" PRIu64 " of the %" PRIu64
+             " agents that they share",
+             g->value, g->limit);
+    if (g->closed) {
+        say_origin(gate, q, p,
+                   "It gets one in its turn, when one of those becomes free. When the machine and "
+                   "the line have room for more, raise ",
+                   "maxring", "");
+    }
+    return gate;
+}
+
+static json_t *agents(const struct queue *q, struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("agents", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text", "all transports together use %" PRIu64 " of %" PRIu64 " agents",
+             g->value, g->limit);
+    if (g->closed) {
+        say_origin(gate, q, p,
+                   "One of these must become free first, whatever it is for. When the machine has "
+                   "room for more, raise ",
+                   "maxta", "");
     }
     return gate;
 }
@@ -333,6 +376,10 @@ json_t *queue_gate(const struct queue *q, struct place *p, const struct sched_wa
                     "destination_rate_delay");
     case SCHED_GATE_WINDOW:
         return window(q, p, g);
+    case SCHED_GATE_RING:
+        return ring(q, p, g);
+    case SCHED_GATE_AGENTS:
+        return agents(q, p, g);
     case SCHED_GATE_FAILING:
         return failing(p, g);
     case SCHED_GATE_CLASS:

@@ -31,8 +31,7 @@ void place_fini(struct place *p);
  * clause PATTERN (FILE:LINE)". */
 void place_origin(struct buf *out, const struct queue *q, struct place *p, const char *value);
 
-/* The parameter that makes the limit of the transport's deliveries, and of the window. */
-const char *place_process_limit(const struct queue *q, const struct place *p);
+/* The parameter that makes the limit of the window. */
 const char *place_window_limit(const struct queue *q, const struct place *p);
 
 /* A gate of the scheduler. `p` may be NULL for SCHED_GATE_UNREAD. */

@@ -98,9 +98,8 @@ static void site_set_policy(struct queue *q, struct site *site)
 
 static void site_tell_scheduler(struct queue *q, const struct site *site)
 {
-    sched_dest_policy(q->sched, clock_mono(), site_transport(site),
-                      slice_string(site_destination(site)), &site->tuning.window,
-                      site->tuning.rate_delay_us);
+    tuning_tell(q->sched, clock_mono(), site_transport(site), slice_string(site_destination(site)),
+                &site->tuning);
 }
 
 void pass_sites_reload(struct queue *q)

@@ -473,7 +473,7 @@ static json_t *ceiling(const struct queue *q, struct place *p)
         (void)buf_addf(
             &text, "all of %s together has its %" PRIu32 " deliveries under way, which is what ",
             p->transport_name, p->transport_info.process_limit);
-        parameter = place_process_limit(q, p);
+        parameter = "process_limit";
     } else if (info->window >= (uint64_t)info->busy + limits->initial) {
         (void)buf_addf(&text,
                        "more mail for it: a window that is %" PRIu32

@@ -673,8 +673,7 @@ static void tell_policies(struct sim_world *w, const struct reading *readings,
         bool again = i > 0 && place == readings[i - 1].place && !place->per_mailbox;
 
         if (place->tuning.own && !again) {
-            sched_dest_policy(w->sched, now_of(w), place->transport, rcpts[i].dest,
-                              &place->tuning.window, place->tuning.rate_delay_us);
+            tuning_tell(w->sched, now_of(w), place->transport, rcpts[i].dest, &place->tuning);
         }
     }
 }

@@ -34,9 +34,32 @@ static struct feedback feedback_from(struct conf_feedback f)
     return (struct feedback){.form = forms[f.form], .base = f.base};
 }
 
+/* More entries ahead no agent needs, and they would all be in flight. */
+#define OVERFEED_MAX 9999
+
+static int64_t at_most(int64_t value, int64_t max)
+{
+    return value < max ? value : max;
+}
+
+/* A limit of ZMailer's: 0 and less are none, as 0 is here. */
+static uint32_t agents_from(int64_t limit)
+{
+    return limit > 0 ? (uint32_t)at_most(limit, UINT32_MAX) : 0;
+}
+
+/* A window that stands still, as wide as it may be. */
+static void stop_feedback(struct window_limits *w)
+{
+    w->positive = w->negative = (struct feedback){.form = FEEDBACK_CONSTANT, .base = 0};
+    w->failed_cohort_limit = 0;
+    w->initial = w->max > 0 ? w->max : w->initial;
+}
+
 static struct window_limits window_limits_from(const struct conf *conf, const struct policy *p)
 {
-    return (struct window_limits){
+    int64_t maxthr = p->maxthr <= 0 && p->agent == CONF_AGENT_TA ? 1 : p->maxthr;
+    struct window_limits w = {
         .rule = conf->concurrency_feedback_rule == CONF_FEEDBACK_RULE_POSTFIX ? WINDOW_POSTFIX
                                                                               : WINDOW_DOCUMENTED,
         .initial = (uint32_t)p->initial_destination_concurrency,
@@ -45,24 +68,23 @@ static struct window_limits window_limits_from(const struct conf *conf, const st
         .negative = feedback_from(p->destination_concurrency_negative_feedback),
         .failed_cohort_limit = (uint32_t)p->destination_concurrency_failed_cohort_limit,
     };
-}
 
-static uint32_t process_limit(const struct policy *p)
-{
-    int64_t limit = p->process_limit;
-
-    if (p->maxchannel > 0 && (limit == 0 || p->maxchannel < limit)) {
-        limit = p->maxchannel;
+    if (agents_from(maxthr) > 0 && (w.max == 0 || maxthr < w.max)) {
+        w.max = agents_from(maxthr);
     }
-    return (uint32_t)limit;
+    if (!p->destination_concurrency_feedback) {
+        stop_feedback(&w);
+    }
+    return w;
 }
 
 struct sched_transport_policy tuning_transport(const struct conf *conf, const struct policy *p)
 {
     return (struct sched_transport_policy){
         .window = window_limits_from(conf, p),
-        .process_limit = process_limit(p),
-        .dest_recipient_limit = (uint32_t)p->destination_recipient_limit,
+        .process_limit = (uint32_t)p->process_limit,
+        .dest_recipient_limit =
+            p->agent == CONF_AGENT_TA ? 0 : (uint32_t)p->destination_recipient_limit,
         .recipient_limit = (uint32_t)p->recipient_limit,
         .extra_recipient_limit = (uint32_t)p->extra_recipient_limit,
         .refill_limit = (uint32_t)p->recipient_refill_limit,
@@ -76,17 +98,39 @@ struct sched_transport_policy tuning_transport(const struct conf *conf, const st
     };
 }
 
+static struct sched_ring_policy ring_from(const struct policy *p)
+{
+    return (struct sched_ring_policy){
+        .ring_limit = agents_from(p->maxring),
+        .transport_limit = agents_from(p->maxchannel),
+        .total_limit = agents_from(p->maxta),
+    };
+}
+
 struct tuning_dest tuning_dest(const struct conf *conf, const struct policy *p)
 {
     struct tuning_dest d = {
-        .own = p->ring != 0,
-        .window = window_limits_from(conf, p),
-        .rate_delay_us = p->destination_rate_delay_us,
+        .own = p->ring != 0 || p->agent == CONF_AGENT_TA,
+        .policy = {.window = window_limits_from(conf, p),
+                   .rate_delay_us = p->destination_rate_delay_us,
+                   .depth = 1},
+        .ring = ring_from(p),
     };
 
-    if (p->maxthr > 0 && (d.window.max == 0 || p->maxthr < d.window.max)) {
-        d.window.max = (uint32_t)p->maxthr;
-        d.own = true;
+    if (p->agent == CONF_AGENT_TA) {
+        d.policy.depth += (uint32_t)at_most(p->overfeed, OVERFEED_MAX);
+    }
+    if (d.ring.ring_limit > 0 || d.ring.transport_limit > 0 || d.ring.total_limit > 0) {
+        d.policy.ring = p->ring;
     }
     return d;
+}
+
+void tuning_tell(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                 const struct tuning_dest *tuning)
+{
+    if (tuning->policy.ring > 0) {
+        sched_ring(s, now, transport, tuning->policy.ring, &tuning->ring);
+    }
+    sched_dest_policy(s, now, transport, dest, &tuning->policy);
 }

@@ -15,18 +15,26 @@
  * does. */
 struct sched_limits tuning_limits(const struct conf *conf);
 
-/* A transport's policy from its own parameters, clauses left aside. maxchannel and process_limit
- * both bound it; the smaller one holds. */
+/* A transport's policy from its own parameters. Of agents of ZMailer's an entry is one job line:
+ * all recipients that a message has for a destination, whatever destination_recipient_limit says.
+ */
 struct sched_transport_policy tuning_transport(const struct conf *conf, const struct policy *p);
 
 /* What one destination has of its own. */
 struct tuning_dest {
-    bool own; /* a clause matches: sched_dest_policy is to be told */
-    struct window_limits window;
-    int64_t rate_delay_us;
+    bool own; /* it differs from its transport: tuning_tell is to be called */
+    struct sched_dest_policy policy;
+    struct sched_ring_policy ring; /* maxring, maxchannel, maxta of policy.ring */
 };
 
-/* From the policy that holds for the destination, clauses included. */
+/* From the policy that holds for the destination, clauses included. Its ring is that of the clause
+ * that matches, if that limits agents: in the scheduler a ring is one of a transport, as in ZMailer
+ * it is one of clause and channel. ZMailer's other rule of rings, one host for each when the
+ * command names it, is for those who start agents to keep. */
 struct tuning_dest tuning_dest(const struct conf *conf, const struct policy *p);
+
+/* Give the scheduler the destination's ring and policy; see sched_dest_policy for when. */
+void tuning_tell(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                 const struct tuning_dest *tuning);
 
 #endif

@@ -698,21 +698,21 @@ static void all_destinations_can_be_listed(void **state)
 static void a_destination_can_have_a_policy_of_its_own(void **state)
 {
     struct sched_transport_policy policy = bench_policy();
-    struct window_limits own = policy.window;
+    struct sched_dest_policy own = {.window = policy.window, .depth = 1};
     struct sched_limits limits = bench_limits();
     struct bench b;
 
     (void)state;
     policy.dest_recipient_limit = 1;
-    own.initial = 2;
+    own.window.initial = 2;
     bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a a a a");
     assert_true(decide(&b)); /* the read */
-    sched_dest_policy(b.s, b.now, 0, SLICE("a"), &own, 0);
-    sched_dest_policy(b.s, b.now, 0, SLICE("nowhere"), &own, 0);
+    sched_dest_policy(b.s, b.now, 0, SLICE("a"), &own);
+    sched_dest_policy(b.s, b.now, 0, SLICE("nowhere"), &own);
     DECIDES(&b, "m1:a(1) m1:a(1)");
-    own.max = 10;
-    sched_dest_policy(b.s, b.now, 0, SLICE("a"), &own, 0);
+    own.window.max = 10;
+    sched_dest_policy(b.s, b.now, 0, SLICE("a"), &own);
     DECIDES(&b, ""); /* what a window has learned stays */
     finish(&b, 1, "a", SCHED_OK);
     DECIDES(&b, "m1:a(1) m1:a(1)");

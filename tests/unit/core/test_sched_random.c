@@ -524,9 +524,11 @@ static void wild_answer(struct wild *x, struct message *m)
     }
     sched_recipients(x->w.s, x->w.now, (struct sched_msg){m->id}, rcpts, count, disposed, complete);
     if (count > 0 && pick(&x->w, 0, 5) == 0) {
-        sched_dest_policy(x->w.s, x->w.now, rcpts[0].transport, rcpts[0].dest,
-                          &x->w.policies[pick(&x->w, 0, x->w.transports - 1)].window,
-                          pick(&x->w, 0, 3) == 0 ? US_PER_S : 0);
+        struct sched_dest_policy policy = {
+            .window = x->w.policies[pick(&x->w, 0, x->w.transports - 1)].window,
+            .rate_delay_us = pick(&x->w, 0, 3) == 0 ? US_PER_S : 0,
+            .depth = 1};
+        sched_dest_policy(x->w.s, x->w.now, rcpts[0].transport, rcpts[0].dest, &policy);
     }
 }
 

@@ -1,0 +1,348 @@
+/*
+ * Rings: agents that destinations share. See scheduler.h for what they promise.
+ *
+ * A destination of a ring whose next entry needs an agent is closed, as if its window were full,
+ * and stands in its ring's line. Before a transport selects, each of its rings shows the first of
+ * its line if the ring has an agent to spare: it is opened, may be selected, and so is in its
+ * lane's heap, where it is served like any other. So a ring costs the same however long its line
+ * is, and the transport's step grows with its rings alone.
+ *
+ *            needs an agent                  the ring has one             something of it starts
+ *   (open) ------------------> in line ------------------------> shown ---------------------------.
+ *     ^                           ^                                |                              |
+ *     |  fits into an agent it    |       by now it has none       |                              |
+ *     |  has, in its turn         '--------------------------------'                              |
+ *     '-------------------------------------------------------------------------------------------'
+ *
+ * A turn lasts some entries. What starts in it while an agent has room (dest_fits) needs no line;
+ * when an agent comes free in it the destination gets in line in front, so it has that agent back.
+ * After its turn it starts nothing but by the line, its agents run dry, and others get them.
+ *
+ * No agent is kept for whoever is shown: what its transport can't select now does not keep those of
+ * another transport from starting. If somebody else takes the last one it goes back in line.
+ */
+#include "check.h"
+#include "mem.h"
+#include "sched_private.h"
+
+/* ---- agents --------------------------------------------------------------------------------- */
+
+uint32_t dest_depth(const struct dest *d)
+{
+    return d->policy != NULL ? d->policy->depth : 1;
+}
+
+uint32_t dest_agents(const struct dest *d)
+{
+    uint32_t depth = dest_depth(d);
+
+    return d->busy_count / depth + (d->busy_count % depth != 0);
+}
+
+struct ring *dest_ring(const struct dest *d)
+{
+    return d->policy != NULL ? d->policy->ring : NULL;
+}
+
+bool dest_fits(const struct dest *d)
+{
+    return d->busy_count % dest_depth(d) != 0;
+}
+
+static void count_agents(struct dest *d, uint32_t change)
+{
+    struct ring *r = dest_ring(d);
+
+    d->transport->agents += change;
+    d->transport->sched->agents += change;
+    if (r != NULL) {
+        r->agents += change;
+    }
+}
+
+static bool below(uint32_t agents, uint32_t promised, uint32_t limit)
+{
+    return limit == 0 || (uint64_t)agents + promised < limit;
+}
+
+bool ring_has_agent(const struct ring *r, uint32_t promised)
+{
+    const struct transport *t = r->transport;
+
+    return below(r->agents, 0, r->policy.ring_limit) &&
+           below(t->agents, promised, r->policy.transport_limit) &&
+           below(t->sched->agents, promised, r->policy.total_limit);
+}
+
+/* ---- rings ---------------------------------------------------------------------------------- */
+
+struct ring *ring_find(const struct transport *t, uint32_t number)
+{
+    struct ring *r;
+
+    HASH_FIND(hh, t->rings, &number, sizeof number, r);
+    return r;
+}
+
+struct ring *ring_need(struct transport *t, uint32_t number)
+{
+    struct ring *r = ring_find(t, number);
+
+    if (r == NULL) {
+        r = sched_alloc(t->sched, sizeof *r);
+        r->transport = t;
+        r->number = number;
+        TAILQ_INIT(&r->line);
+        HASH_ADD(hh, t->rings, number, sizeof r->number, r);
+    }
+    return r;
+}
+
+void rings_free(struct transport *t)
+{
+    struct ring *r, *next;
+
+    HASH_ITER(hh, t->rings, r, next)
+    {
+        CHECK(r->agents == 0);
+        CHECK(TAILQ_EMPTY(&r->line));
+        HASH_DELETE(hh, t->rings, r);
+        sched_release(t->sched, r, sizeof *r);
+    }
+}
+
+/* Its line or what it shows has changed. */
+static void ring_list(struct ring *r)
+{
+    struct transport *t = r->transport;
+    bool list = r->shown == NULL && !TAILQ_EMPTY(&r->line);
+
+    if (list != r->listed) {
+        r->listed = list;
+        if (list) {
+            TAILQ_INSERT_TAIL(&t->in_line, r, link);
+        } else {
+            TAILQ_REMOVE(&t->in_line, r, link);
+        }
+    }
+}
+
+/* ---- line and turn -------------------------------------------------------------------------- */
+
+static uint32_t turn_of(const struct dest *d)
+{
+    return dest_depth(d) > SCHED_RING_TURN ? dest_depth(d) : SCHED_RING_TURN;
+}
+
+static bool is_shown(const struct dest *d)
+{
+    return dest_ring(d)->shown == d;
+}
+
+bool ring_opens(const struct dest *d)
+{
+    return dest_ring(d) == NULL || is_shown(d) || (d->turn_left > 0 && dest_fits(d));
+}
+
+static void line_leave(struct dest *d)
+{
+    if (d->in_line) {
+        TAILQ_REMOVE(&dest_ring(d)->line, d, link);
+        d->in_line = false;
+    }
+}
+
+static void line_join(struct dest *d, bool in_front)
+{
+    struct dest_list *line = &dest_ring(d)->line;
+
+    d->in_line = true;
+    d->since_us = d->transport->sched->now.us;
+    if (in_front) {
+        TAILQ_INSERT_HEAD(line, d, link);
+    } else {
+        TAILQ_INSERT_TAIL(line, d, link);
+    }
+}
+
+static void show(struct ring *r, struct dest *d)
+{
+    r->shown = d;
+    r->transport->rings_shown++;
+    ring_list(r);
+}
+
+static void unshow(struct ring *r)
+{
+    r->shown = NULL;
+    r->transport->rings_shown--;
+    ring_list(r);
+}
+
+void ring_leave(struct dest *d)
+{
+    struct ring *r = dest_ring(d);
+
+    if (d->in_line) {
+        line_leave(d);
+        ring_list(r);
+    } else if (r != NULL && is_shown(d)) {
+        unshow(r);
+    }
+}
+
+void ring_place(struct dest *d, bool wants)
+{
+    struct ring *r = dest_ring(d);
+
+    if (r == NULL) {
+        return;
+    }
+    if (!wants) {
+        ring_leave(d);
+        if (d->busy_count == 0) {
+            d->turn_left = 0;
+        }
+    } else if (!is_shown(d)) {
+        if (d->keeps) {
+            line_leave(d);
+        }
+        if (!d->in_line && !ring_opens(d)) {
+            line_join(d, d->keeps);
+        }
+        ring_list(r);
+    }
+    d->keeps = false;
+}
+
+bool ring_takes_back(struct dest *d)
+{
+    struct ring *r = dest_ring(d);
+
+    if (r == NULL || dest_fits(d) || ring_has_agent(r, 0)) {
+        return false;
+    }
+    CHECK(is_shown(d));
+    unshow(r);
+    d->keeps = true;
+    dest_refresh(d, NULL);
+    return true;
+}
+
+void transport_release_rings(struct transport *t)
+{
+    struct ring *r, *next;
+
+    for (r = TAILQ_FIRST(&t->in_line); r != NULL; r = next) {
+        struct dest *d = TAILQ_FIRST(&r->line);
+
+        next = TAILQ_NEXT(r, link);
+        if (dest_fits(d) || ring_has_agent(r, t->rings_shown)) {
+            line_leave(d);
+            show(r, d);
+            if (d->turn_left == 0) {
+                d->turn_left = turn_of(d);
+            }
+            dest_refresh(d, NULL);
+        }
+    }
+}
+
+/* ---- what moves them ------------------------------------------------------------------------ */
+
+void dest_set_ring(struct dest *d, struct ring *r, uint32_t depth)
+{
+    if (d->policy == NULL) {
+        d->policy = mem_new(sizeof *d->policy);
+        d->policy->depth = 1;
+    }
+    if (r != d->policy->ring || depth != d->policy->depth) {
+        ring_leave(d);
+        count_agents(d, -dest_agents(d));
+        d->policy->ring = r;
+        d->policy->depth = depth;
+        d->turn_left = 0;
+        count_agents(d, dest_agents(d));
+    }
+}
+
+void ring_entry_started(struct dest *d)
+{
+    struct ring *r = dest_ring(d);
+
+    if ((d->busy_count - 1) % dest_depth(d) == 0) {
+        count_agents(d, 1);
+    }
+    if (r != NULL) {
+        d->turn_left -= d->turn_left > 0;
+        if (is_shown(d)) {
+            unshow(r);
+        }
+    }
+}
+
+void ring_entry_ended(struct dest *d)
+{
+    if (!dest_fits(d)) {
+        count_agents(d, -1U);
+        d->keeps = dest_ring(d) != NULL && d->turn_left > 0;
+    }
+}
+
+/* ---- audit ---------------------------------------------------------------------------------- */
+
+static void ring_audit(const struct ring *r)
+{
+    const struct dest *d;
+    uint64_t agents = 0, in_line = 0;
+
+    CHECK(r->listed == (r->shown == NULL && !TAILQ_EMPTY(&r->line)));
+    CHECK(r->shown == NULL || (dest_ring(r->shown) == r && !r->shown->in_line));
+    CHECK(r->shown == NULL || dest_is_open(r->shown));
+    TAILQ_FOREACH(d, &r->line, link)
+    {
+        CHECK(dest_ring(d) == r);
+        CHECK(d->in_line);
+        in_line++;
+    }
+    for (d = r->transport->dests; d != NULL; d = d->hh.next) {
+        if (dest_ring(d) == r) {
+            agents += dest_agents(d);
+            in_line -= d->in_line;
+        }
+    }
+    CHECK(in_line == 0);
+    CHECK(agents == r->agents);
+}
+
+void rings_audit(const struct transport *t)
+{
+    const struct ring *r;
+    const struct dest *d;
+    uint64_t agents = 0, listed = 0, shown = 0;
+
+    for (d = t->dests; d != NULL; d = d->hh.next) {
+        bool waits = dest_has_room(d) && d->waiting_count > 0 && !d->held;
+
+        agents += dest_agents(d);
+        CHECK(!d->in_line || (dest_ring(d) != NULL && waits));
+        CHECK(dest_ring(d) == NULL || !waits || d->in_line || ring_opens(d));
+        CHECK(!d->keeps);
+        CHECK(d->turn_left == 0 || d->waiting_count + d->busy_count > 0);
+        CHECK(d->turn_left == 0 || dest_ring(d) != NULL);
+    }
+    CHECK(t->agents == agents);
+    for (r = t->rings; r != NULL; r = r->hh.next) {
+        CHECK(r->transport == t);
+        ring_audit(r);
+        shown += r->shown != NULL;
+        listed += r->listed;
+    }
+    CHECK(t->rings_shown == shown);
+    TAILQ_FOREACH(r, &t->in_line, link)
+    {
+        CHECK(r->listed);
+        listed--;
+    }
+    CHECK(listed == 0);
+}
