@@ -6,8 +6,10 @@
  * control characters become '?', broken UTF-8 too, lengths are cut, so nothing can start a header
  * or a part of its own. When an address is not ASCII, the parts are the global ones of RFC 6533,
  * and the report itself needs SMTPUTF8. Otherwise all that is not ASCII in other sites' words
- * becomes
- * '?', too: the sender's mail system may know nothing of UTF-8.
+ * becomes '?', too: the sender's mail system may know nothing of UTF-8.
+ *
+ * With a form (report_form.h) the text has ZMailer's layout, and one report may tell of several
+ * outcomes; without one, our own.
  *
  * A pure function: same input, same bytes. The boundary is derived from `seed` and changed until it
  * does not occur in the content.
@@ -20,6 +22,7 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "report_form.h"
 #include "slice.h"
 #include "status.h"
 #include "times.h"
@@ -27,8 +30,8 @@
 /* Most recipients in one report; for more, make several. */
 #define REPORT_RCPTS_MAX 1000
 /* A report is never longer than this plus the original that is returned. */
-#define REPORT_FRAME_MAX    (8 * 1024)
-#define REPORT_PER_RCPT_MAX (10 * 1024)
+#define REPORT_FRAME_MAX    (80 * 1024)
+#define REPORT_PER_RCPT_MAX (24 * 1024)
 
 enum report_kind {
     REPORT_FAILURE,
@@ -51,9 +54,15 @@ struct report_rcpt {
     struct status status;
     struct slice remote_mta;  /* host name; empty: none was asked */
     struct slice diagnostic;  /* the remote site's own words; empty: it said nothing */
-    struct slice text;        /* our account of it, as logged */
+    struct slice text;        /* our account of it, as logged; with a form, lines end with CR */
     struct wall last_attempt; /* 0: none */
     struct wall retry_until;  /* DELAYED: when we give up; 0: not told */
+    /* What is known of deliveries by ZMailer's agents; empty: not known. */
+    struct slice status_words;    /* the status as the agent gave it, with a comment */
+    struct slice remote_type;     /* empty: dns */
+    struct slice diagnostic_type; /* empty: smtp */
+    struct slice agent;           /* "smtp[4711]" */
+    struct slice control;         /* the router's line */
 };
 
 struct report {
@@ -63,12 +72,14 @@ struct report {
     struct slice envid;         /* its ENVID, xtext as given; empty: none */
     struct wall arrival;        /* of the original */
     struct slice sender;        /* of the original, not empty: to whom the report goes */
-    struct slice message_id;    /* left part of the report's own Message-ID; unique here */
-    struct wall now;            /* the report's Date */
-    int utc_offset_minutes;     /* of all dates; minutes east */
-    uint64_t seed;              /* for the boundary */
-    struct slice original;      /* content in wire form; empty: nothing is returned */
-    bool headers_only;          /* return its header alone (RET=HDRS, or too large) */
+    bool double_fault; /* the original was a report: this goes to the form's copies alone */
+    const struct report_form *form; /* borrowed; NULL: our own words */
+    struct slice message_id;        /* left part of the report's own Message-ID; unique here */
+    struct wall now;                /* the report's Date */
+    int utc_offset_minutes;         /* of all dates; minutes east */
+    uint64_t seed;                  /* for the boundary */
+    struct slice original;          /* content in wire form; empty: nothing is returned */
+    bool headers_only;              /* return its header alone (RET=HDRS, or too large) */
     const struct report_rcpt *rcpts;
     size_t rcpt_count; /* 1..REPORT_RCPTS_MAX */
 };
