@@ -2,7 +2,7 @@
 
 #include "check.h"
 
-/* `wait_us` +- jitter per cent, uniform in whole microseconds. */
+/* `wait_us` and up to jitter per cent more, uniform in whole microseconds. */
 static int64_t spread(int64_t wait_us, unsigned jitter_percent, struct rng *rng)
 {
     int64_t span;
@@ -14,10 +14,7 @@ static int64_t spread(int64_t wait_us, unsigned jitter_percent, struct rng *rng)
     if (span == 0) {
         return wait_us;
     }
-    if (span > US_FOREVER / 2) {
-        span = US_FOREVER / 2; /* so that twice the span can be drawn from */
-    }
-    return us_add(wait_us - span, (int64_t)rng_below(rng, 2 * (uint64_t)span + 1));
+    return us_add(wait_us, (int64_t)rng_below(rng, (uint64_t)span + 1));
 }
 
 int64_t retry_backoff(int64_t minimal_us, int64_t maximal_us, int64_t age_us,

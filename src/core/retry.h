@@ -7,8 +7,8 @@
  *                   again at a random place when it is through.
  *
  * Both can be spread at random ("jitter"), so that what failed together does not come back as one
- * wave. The spread is uniform over +-jitter per cent of the wait, so the mean stays what was
- * configured and the wait never falls below (100 - jitter) per cent of it.
+ * wave. The spread is uniform over jitter per cent of the wait and goes upwards only: who asked for
+ * a wait (a greylisting site, an operator) never meets us before it is over.
  */
 #ifndef CORE_RETRY_H
 #define CORE_RETRY_H
