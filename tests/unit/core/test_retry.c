@@ -178,7 +178,7 @@ static void sequences_are_spread_too(void **state)
         least = at.due.us < least ? at.due.us : least;
         most = at.due.us > most ? at.due.us : most;
     }
-    assert_true(least >= now.us + 900 * S && least < now.us + 910 * S);
+    assert_true(least >= now.us + 1000 * S && least < now.us + 1010 * S);
     assert_true(most <= now.us + 1100 * S && most > now.us + 1090 * S);
 }
 

@@ -1661,7 +1661,7 @@ static void a_backlog_does_not_come_back_as_one_wave(void **state)
         if (strcmp(state_of(site.done_ids[i]), "active") == 0) {
             continue;
         }
-        assert_true(wait > 265 && wait < 335);
+        assert_true(wait > 295 && wait < 335);
         first[parked] = wait < first[parked] ? wait : first[parked];
         last[parked] = wait > last[parked] ? wait : last[parked];
     }
