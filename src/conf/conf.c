@@ -11,6 +11,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +25,7 @@
 #include "match.h"
 #include "mem.h"
 #include "nexthop.h"
+#include "zmailer.h"
 
 #define PROBLEM_TEXT_MAX 1024 /* bytes; what is quoted in a problem is cut to QUOTE_MAX */
 #define QUOTE_MAX        100
@@ -76,8 +79,7 @@ void conf_problems_fini(struct conf_problems *problems)
     *problems = (struct conf_problems){.count = 0};
 }
 
-/* For messages: not longer than a line of them should be. */
-static struct slice quote(struct slice s)
+struct slice problem_quote(struct slice s)
 {
     s.len = s.len > QUOTE_MAX ? QUOTE_MAX : s.len;
     return s;
@@ -91,7 +93,7 @@ static void bad_value(struct loader *l, const struct param *p, const char *name,
     buf_init(&expected, PROBLEM_TEXT_MAX);
     param_add_expected(&expected, p);
     problem_add(l->problems, CONF_ERROR, file, line, column, "%s: found `%.*s', expected %s", name,
-                SLICE_ARGS(quote(bad)), buf_cstr(&expected));
+                SLICE_ARGS(problem_quote(bad)), buf_cstr(&expected));
     buf_fini(&expected);
 }
 
@@ -103,7 +105,7 @@ static void unknown_name(struct loader *l, const char *what, struct slice name, 
     buf_init(&nearest, PROBLEM_TEXT_MAX);
     param_add_nearest(&nearest, name, in_clause);
     problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "unknown %s `%.*s'%s",
-                what, SLICE_ARGS(quote(name)), buf_cstr(&nearest));
+                what, SLICE_ARGS(problem_quote(name)), buf_cstr(&nearest));
     buf_fini(&nearest);
 }
 
@@ -194,11 +196,11 @@ static void set_parameter(struct loader *l, const struct param *p, const struct 
     if (s->raw != NULL) {
         problem_add(l->problems, CONF_WARNING, file, item->line, item->column,
                     "%.*s was set before, at %s:%u; this value holds",
-                    SLICE_ARGS(quote(item->name)), s->file, s->line);
+                    SLICE_ARGS(problem_quote(item->name)), s->file, s->line);
     }
     if (param_is_idle(p)) {
         problem_add(l->problems, CONF_WARNING, file, item->line, item->column, "%.*s has %s",
-                    SLICE_ARGS(quote(item->name)), p->meaning);
+                    SLICE_ARGS(problem_quote(item->name)), p->meaning);
     }
     *s = (struct setting){pool_string(&l->inner->pool, item->value), file, item->value_line,
                           item->value_column};
@@ -245,7 +247,7 @@ static void read_zmailer(struct loader *l, const struct item *item, const char *
         problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
                     "unknown PARAM `%.*s', expected mailqsock, authfile, notifysock, "
                     "global-report-interval, msgwriteasync or store-error-on-error",
-                    SLICE_ARGS(quote(item->name)));
+                    SLICE_ARGS(problem_quote(item->name)));
         return;
     }
     set_parameter(l, p, item, file);
@@ -301,7 +303,7 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
     error = error == NULL ? glob_error(host) : error;
     if (error != NULL) {
         problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "pattern `%.*s': %s",
-                    SLICE_ARGS(quote(item->name)), error);
+                    SLICE_ARGS(problem_quote(item->name)), error);
     }
     l->in_defaults_clause = slice_equal(channel, SLICE("*")) && slice_equal(host, SLICE("*"));
     if (l->in_defaults_clause) {
@@ -322,7 +324,6 @@ static void open_clause(struct loader *l, const struct item *item, const char *f
                           sizeof *inner->clauses);
     l->body = pool_new(&inner->pool, sizeof *l->body);
     l->body->base = l->defaults_clause;
-    l->body->number = (uint32_t)inner->clause_count + 1;
     l->body_has_values = false;
     char *pattern = pool_string(&inner->pool, item->name);
     inner->clauses[inner->clause_count++] = (struct clause){
@@ -344,6 +345,59 @@ static const char *pattern_of(const struct loader *l)
     return l->in_defaults_clause ? "*/*"
            : l->body != NULL     ? l->inner->clauses[l->inner->clause_count - 1].pattern
                                  : "";
+}
+
+/* Is it the name or the number of a user (a group)? */
+static bool account_exists(struct slice name, bool is_group)
+{
+    char text[256];
+    unsigned long long number;
+
+    if (slice_number(name, UINT32_MAX - 1, &number) || name.len == 0) {
+        return true;
+    }
+    if (name.len >= sizeof text) {
+        return false;
+    }
+    memcpy(text, name.ptr, name.len);
+    text[name.len] = '\0';
+    return is_group ? getgrnam(text) != NULL : getpwnam(text) != NULL;
+}
+
+/* user= and group=, where this process is to look. */
+static void check_account(struct loader *l, const struct param *p, struct slice value,
+                          const struct item *item, const char *file)
+{
+    bool is_group = strcmp(p->suffix, "group") == 0;
+
+    if ((is_group || strcmp(p->suffix, "user") == 0) && l->inner->world != NULL &&
+        l->inner->world->check_users && !account_exists(value, is_group)) {
+        problem_add(l->problems, CONF_ERROR, file, item->value_line, item->value_column,
+                    "%s: there is no %s `%.*s' here", p->suffix, p->suffix,
+                    SLICE_ARGS(problem_quote(value)));
+    }
+}
+
+/* ZMailer stops reading an interval at the first byte that can't belong to one. */
+static bool parse_interval_head(struct loader *l, struct layer *layer, const struct param *p,
+                                struct slice value, struct policy_origin from,
+                                const struct item *item)
+{
+    size_t len = 0;
+    struct slice bad;
+
+    while (len < value.len &&
+           (ascii_is_digit(value.ptr[len]) || memchr("dhmsDHMS", value.ptr[len], 8) != NULL)) {
+        len++;
+    }
+    if (p->type != PARAM_TIME || p->name[0] != '\0' ||
+        !layer_parse(layer, p, slice_of(value.ptr, len), from, &l->inner->pool, &bad)) {
+        return false;
+    }
+    problem_add(l->problems, CONF_WARNING, from.file, item->value_line, item->value_column,
+                "%s: what stands behind `%.*s' is not read, as in ZMailer", p->suffix,
+                SLICE_ARGS(problem_quote(slice_of(value.ptr, len))));
+    return true;
 }
 
 static void read_clause_value(struct loader *l, const struct item *item, const char *file)
@@ -374,11 +428,13 @@ static void read_clause_value(struct loader *l, const struct item *item, const c
         return;
     }
     struct policy_origin from = {.file = file, .line = item->line, .name = pattern_of(l)};
-    if (!layer_parse(layer, p, value, from, &l->inner->pool, &bad)) {
+    if (!layer_parse(layer, p, value, from, &l->inner->pool, &bad) &&
+        !parse_interval_head(l, layer, p, value, from, item)) {
         bad_value(l, p, p->suffix, bad, file, is_flag ? item->line : item->value_line,
                   is_flag ? item->column : item->value_column);
         return;
     }
+    check_account(l, p, value, item, file);
     if (param_is_idle(p)) {
         problem_add(l->problems, CONF_WARNING, file, item->line, item->column, "%s has %s",
                     p->suffix, p->meaning);
@@ -514,7 +570,8 @@ static struct slice raw_value(struct loader *l, const struct param *p)
     if (strcmp(p->name, "mydomain") == 0) {
         return slice_string(l->mydomain);
     }
-    return slice_string(p->preset);
+    const char *preset = zmailer_preset(l->inner, p);
+    return slice_string(preset != NULL ? preset : p->preset);
 }
 
 static bool lookup(void *context, struct slice name, struct slice *ret_value)
@@ -552,7 +609,7 @@ static bool expand_value(struct loader *l, const struct param *p, const char *na
     }
     if (!expand(raw, lookup, l, out, &bad, &error)) {
         problem_add(l->problems, CONF_ERROR, where->file, where->line, where->column,
-                    "%s: `%.*s' %s", name, SLICE_ARGS(quote(bad)), error);
+                    "%s: `%.*s' %s", name, SLICE_ARGS(problem_quote(bad)), error);
         return false;
     }
     *ret_value = slice_trim(buf_slice(out));
@@ -568,7 +625,7 @@ static bool feedback_excused(struct loader *l, const struct param *p, const char
     }
     problem_add(l->problems, CONF_WARNING, where->file, where->line, where->column,
                 "%s: ignoring malformed or unreasonable feedback: %.*s; 1 holds", name,
-                SLICE_ARGS(quote(value)));
+                SLICE_ARGS(problem_quote(value)));
     return true;
 }
 
@@ -708,13 +765,15 @@ static void check_transports(struct loader *l)
         if (c->is_class) {
             continue;
         }
-        if (pattern_is_plain(c->channel) && conf_transport_find(l->conf, c->channel) == NULL) {
+        if (!inner->is_postoffice && pattern_is_plain(c->channel) &&
+            conf_transport_find(l->conf, c->channel) == NULL) {
             problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
                         "clause `%s' has no effect: nothing declares a transport `%.*s'",
                         c->pattern, SLICE_ARGS(c->channel));
         }
         int agent = c->body->own.values.agent;
-        if (clause_is_whole_transport(c) && c->body->own.values.command == NULL &&
+        if (!inner->is_postoffice && clause_is_whole_transport(c) &&
+            c->body->own.values.command == NULL &&
             (agent == CONF_AGENT_PIPE || agent == CONF_AGENT_TA)) {
             problem_add(l->problems, CONF_ERROR, c->file, c->line, 1,
                         "clause `%s' needs command=... for its agent", c->pattern);
@@ -800,96 +859,6 @@ static void resolve_paths(struct loader *l)
     }
 }
 
-/* ---- ZMailer's variables -------------------------------------------------------------------- */
-
-static const char postoffice_prefix[] = "postoffice:";
-
-/* The directory of a postoffice spool; NULL for other spools. */
-static const char *postoffice_of(const struct conf *conf)
-{
-    size_t len = sizeof postoffice_prefix - 1;
-
-    return strncmp(conf->spool, postoffice_prefix, len) == 0 ? conf->spool + len : NULL;
-}
-
-const char *conf_zenv(const struct conf *conf, struct slice name)
-{
-    static const struct {
-        const char *name, *value;
-    } compiled_in[] = {
-        {"POSTOFFICE", ZMAILER_POSTOFFICE},
-        {"MAILBIN", ZMAILER_MAILBIN},
-        {"MAILSHARE", ZMAILER_MAILSHARE},
-        {"LOGDIR", ZMAILER_LOGDIR},
-    };
-    const char *value = zenv_find(&conf->inner->zenv, name);
-
-    if (slice_equal(name, SLICE("POSTOFFICE")) && postoffice_of(conf) != NULL) {
-        return postoffice_of(conf);
-    }
-    for (size_t i = 0; value == NULL && i < sizeof compiled_in / sizeof compiled_in[0]; i++) {
-        if (slice_equal(name, slice_string(compiled_in[i].name))) {
-            value = compiled_in[i].value;
-        }
-    }
-    return value;
-}
-
-static const char *zenv_lookup(const void *conf, struct slice name)
-{
-    return conf_zenv(conf, name);
-}
-
-static void read_zenv(struct loader *l)
-{
-    const struct setting *s = setting_of(l, "zenv_file");
-    bool given = l->conf->zenv_file[0] != '\0';
-    struct buf content;
-    int error;
-
-    if (!given && postoffice_of(l->conf) == NULL) {
-        return;
-    }
-    if (!given) {
-        l->conf->zenv_file = ZMAILER_ZCONFIG;
-    }
-    buf_init(&content, CONF_FILE_MAX);
-    error = file_read(l->inner->world, l->conf->zenv_file, &content);
-    if (error == 0) {
-        l->inner->zenv =
-            zenv_parse(buf_slice(&content), l->conf->zenv_file, &l->inner->pool, l->problems);
-    } else if (given) {
-        problem_add(l->problems, CONF_ERROR, s->file, s->line, s->column, "can't read %s: %s",
-                    l->conf->zenv_file, strerror(-error));
-    } else if (error != -ENOENT) {
-        problem_add(l->problems, CONF_ERROR, l->conf->zenv_file, 0, 0, "can't read it: %s",
-                    strerror(-error));
-    } else {
-        l->conf->zenv_file = "";
-    }
-    buf_fini(&content);
-}
-
-/* ${NAME} in a value of ZMailer's. */
-static void expand_zmailer(struct loader *l, const char *name, const char **value)
-{
-    const struct setting *s = setting_of(l, name);
-    struct slice bad;
-    struct buf out;
-
-    buf_init(&out, CONF_LINE_MAX);
-    if (!zenv_expand(slice_string(*value), zenv_lookup, l->conf, &out, &bad)) {
-        problem_add(l->problems, CONF_ERROR, s->file, s->line, s->column,
-                    "%s: `%.*s' is no variable of zenv_file", name, SLICE_ARGS(quote(bad)));
-    } else if (out.failed) {
-        problem_add(l->problems, CONF_ERROR, s->file, s->line, s->column,
-                    "%s: expands to more than %u bytes", name, CONF_LINE_MAX);
-    } else {
-        *value = pool_string(&l->inner->pool, buf_slice(&out));
-    }
-    buf_fini(&out);
-}
-
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static void find_names(struct loader *l, const struct conf_world *world)
@@ -929,6 +898,7 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     }
     finish_clauses(&l);
     find_names(&l, world);
+    zmailer_begin(l.inner, l.directory, problems);
 
     buf_init(&out, CONF_LINE_MAX);
     for (size_t i = 0; i < param_count; i++) {
@@ -940,14 +910,11 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     buf_fini(&out);
 
     resolve_paths(&l);
-    read_zenv(&l);
-    expand_zmailer(&l, "authfile", &conf->authfile);
-    expand_zmailer(&l, "mailqsock", &conf->mailqsock);
-    expand_zmailer(&l, "notifysock", &conf->notifysock);
     check_combinations(&l);
     policy_prepare(conf);
     check_transports(&l);
     route_prepare(conf, l.directory, problems);
+    zmailer_finish(conf, problems);
     l.inner->world = NULL;
     if (problems->errors > 0) {
         conf_free(conf);

@@ -59,6 +59,8 @@ struct conf_problems {
 /* What the world tells a configuration. */
 struct conf_world {
     const char *hostname; /* default of myhostname; NULL: ask the system */
+    bool check_users;     /* user= and group= of clauses must exist here: confined processes, which
+                           * can't look them up, rely on their parent's look */
 
     /* How files are read: all of `path` is appended to *out, -EFBIG beyond `max` bytes. 0 or
      * negative errno. NULL: from the file system. So the parent of the daemon remembers what was
@@ -84,6 +86,9 @@ void conf_problems_fini(struct conf_problems *problems);
 /* The configuration that holds when no file is named: everything under ./run, SMTP on
  * 127.0.0.1:2525, mail for localhost and *.test into maildirs. */
 extern const char conf_default_text[];
+
+/* The directory of a spool postoffice:DIR; NULL for other spools. Borrowed from `conf`. */
+const char *conf_postoffice(const struct conf *conf);
 
 /* The value of ZMailer's variable `name`, from zenv_file; NULL when it is not set there. POSTOFFICE
  * is the directory of a postoffice spool, whatever the file says; that, MAILBIN, MAILSHARE and

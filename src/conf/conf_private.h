@@ -22,7 +22,6 @@ struct layer {
 struct clause_body {
     struct layer own;
     struct layer *base; /* the defaults clause where this one opened; NULL = none */
-    uint32_t number;    /* from 1 */
 };
 
 struct clause {
@@ -65,6 +64,12 @@ struct conf_private {
     size_t transport_count;
     struct route_maps *maps;
     struct zenv zenv;
+    const char *zenv_path; /* the file it was read from; NULL: none */
+
+    /* The spool is ZMailer's; then also what follows from where it is (zmailer.h). */
+    bool is_postoffice;
+    const char *postoffice_spool; /* value of `spool` when nothing sets it; NULL: it is set */
+    const char *postoffice_state, *postoffice_notify;
     const struct conf_world *world; /* borrowed, while it is loaded; may be NULL */
 };
 
@@ -72,6 +77,9 @@ __attribute__((format(printf, 6, 7))) void problem_add(struct conf_problems *pro
                                                        enum conf_severity severity,
                                                        const char *file, unsigned line,
                                                        unsigned column, const char *format, ...);
+
+/* For problems: not longer than a line of them should be. */
+struct slice problem_quote(struct slice s);
 
 /* The content of a regular file, at most the buffer's limit; read as `world` (may be NULL) says. 0
  * or a negative errno (-EFBIG). */

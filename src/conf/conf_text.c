@@ -4,6 +4,7 @@
 #include "check.h"
 #include "conf.h"
 #include "conf_private.h"
+#include "zmailer.h"
 
 /* A value as text; paths grow by their directory. */
 #define VALUE_TEXT_MAX (2 * CONF_LINE_MAX)
@@ -166,9 +167,13 @@ bool conf_print(struct buf *out, const struct conf *conf, const char *const *nam
     return all_known;
 }
 
-static const char *preset_text(const struct param *p)
+/* `conf` may be NULL. */
+static const char *preset_text(const struct conf *conf, const struct param *p)
 {
-    return p->preset[0] == '\0' ? "(empty)" : p->preset;
+    const char *preset = conf != NULL ? zmailer_preset(conf->inner, p) : NULL;
+
+    preset = preset != NULL ? preset : p->preset;
+    return preset[0] == '\0' ? "(empty)" : preset;
 }
 
 bool conf_explain(struct buf *out, const struct conf *conf, const char *name)
@@ -182,7 +187,7 @@ bool conf_explain(struct buf *out, const struct conf *conf, const char *name)
     }
     (void)buf_addf(out, "%s: %s\n  value: ", name, p->meaning);
     param_add_expected(out, p);
-    (void)buf_addf(out, "\n  default: %s\n", preset_text(p));
+    (void)buf_addf(out, "\n  default: %s\n", preset_text(conf, p));
     if (p->suffix == NULL) {
         (void)buf_add_string(out, "  scope: everything\n");
     } else if (p->name[0] == '\0') {
@@ -272,6 +277,15 @@ void conf_print_man(struct buf *out)
         "several classes wait for the same destination; the first clause that matches the\n"
         "class's name holds, and a class without one has weight 1.\n"
         "Mail without a class is a class, too, whose name is empty.\n"
+        ".Pp\n"
+        "A file that has clauses with commands, and no parameters but PARAM lines, is a\n"
+        "scheduler.conf of ZMailer: its spool is postoffice:DIR, with DIR being POSTOFFICE in\n"
+        "zenv_file or compiled in.\n"
+        "Where the spool is a postoffice, all mail goes to transport agents, clauses that declare\n"
+        "a transport mean nothing to other clauses, and some defaults are those of ZMailer:\n"
+        "user root, group daemon, interval 1m, expiry 3d, overfeed 150, mailqsock TCP:174,\n"
+        "listen empty, state_directory DIR/.sluice, syslog_name scheduler,\n"
+        "notifysock the variable SCHEDULERNOTIFY or else DIR/.scheduler.notify.\n"
         ".Pp\n"
         "Relative paths start at state_directory; that itself, included files and\n"
         "transport_maps start at the directory of the configuration file.\n"

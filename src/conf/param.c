@@ -176,6 +176,16 @@ void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
     }
 }
 
+bool param_is_zmailer(const struct param *p)
+{
+    for (size_t i = 0; i < sizeof zmailer_params / sizeof zmailer_params[0]; i++) {
+        if (strcmp(p->name, zmailer_params[i].name) == 0) {
+            return true;
+        }
+    }
+    return strcmp(p->name, "zenv_file") == 0;
+}
+
 bool param_is_idle(const struct param *p)
 {
     return slice_starts(slice_string(p->meaning), SLICE(NO_EFFECT));
@@ -255,11 +265,11 @@ static bool ipv6_ok(struct slice text)
     return ip_parse(text, ip) && slice_find(text, ':') < text.len;
 }
 
-static bool positive_ok(struct slice text)
+static bool multiple_ok(struct slice text)
 {
     unsigned long long n;
 
-    return slice_number(text, UINT32_MAX, &n) && n > 0;
+    return slice_number(text, UINT32_MAX, &n);
 }
 
 static bool interval_ok(struct slice text)
@@ -305,6 +315,9 @@ static bool maildir_ok(struct slice text)
     return text.len > 0;
 }
 
+/* ZMailer's manual page offers a lone 0: due again at once. */
+#define MULTIPLES_UNIT "positive numbers, or 0 alone"
+
 /* Units of STRING and LIST whose texts follow a syntax. An empty STRING is none of it, and is
  * always allowed except where `needed`. */
 static const struct {
@@ -324,7 +337,7 @@ static const struct {
     {"address:port", address_port_ok, 0, false},
     {"IPv4 address", ipv4_ok, 0, false},
     {"IPv6 address", ipv6_ok, 0, false},
-    {"positive number", positive_ok, 100, false},
+    {MULTIPLES_UNIT, multiple_ok, 100, false},
     {"interval", interval_ok, 4, false},
     {"ipv4, ipv6 or all", protocol_ok, 2, false},
     {"bounce, 2bounce, data, delay, policy, protocol, resource or software", notify_class_ok, 0,
@@ -390,7 +403,8 @@ void param_add_expected(struct buf *out, const struct param *p)
 {
     switch (p->type) {
     case PARAM_STRING:
-        (void)buf_addf(out, "%s", p->unit[0] == '\0' ? "a text" : p->unit);
+        (void)buf_addf(out, "%s",
+                       p->unit[0] == '\0' || strcmp(p->unit, "raw") == 0 ? "a text" : p->unit);
         return;
     case PARAM_LIST:
         (void)buf_addf(out, "a list of %s", p->unit);
@@ -442,6 +456,13 @@ static struct slice next_element(struct slice *rest)
     return element;
 }
 
+static bool is_zero(struct slice number)
+{
+    unsigned long long n;
+
+    return slice_number(number, 0, &n);
+}
+
 static bool parse_list(const struct param *p, struct slice text, struct pool *pool,
                        struct conf_list *ret_list, struct slice *ret_bad)
 {
@@ -449,8 +470,11 @@ static bool parse_list(const struct param *p, struct slice text, struct pool *po
     struct slice rest = text, element;
 
     while ((element = next_element(&rest)).len > 0) {
+        bool alone = count == 0 && slice_trim(rest).len == 0;
+
         count++;
-        if (!text_ok(p, element, count)) {
+        if (!text_ok(p, element, count) ||
+            (!alone && strcmp(p->unit, MULTIPLES_UNIT) == 0 && is_zero(element))) {
             *ret_bad = element;
             return false;
         }

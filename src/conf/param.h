@@ -53,6 +53,9 @@ const struct param *param_find_override(struct slice name, struct slice *ret_tra
  * `in_clause`, a clause's word. */
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause);
 
+/* Is it one of ZMailer's PARAM lines, or what belongs to them? */
+bool param_is_zmailer(const struct param *p);
+
 /* Has it no effect here, and is known for old files only? */
 bool param_is_idle(const struct param *p);
 

@@ -294,16 +294,18 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(SIZE, command_output_limit, "bytes", "4k", 0, 1 << 20,                                       \
       "how much of a pipe command's output is kept for reports")                                   \
     /* ZMailer's variables and PARAM lines */                                                      \
-    X(STRING, zenv_file, "path", "", 0, 0,                                                         \
-      "file of ZMailer's variables (zmailer.conf), NAME=value lines; empty: the compiled-in one, " \
-      "if there is one and the spool is a postoffice")                                             \
+    X(STRING, zenv_file, "raw", "", 0, 0,                                                          \
+      "file of ZMailer's variables (zmailer.conf), NAME=value lines, relative to the "             \
+      "configuration file's directory; default: the compiled-in one, if there is one and the "     \
+      "spool is a postoffice")                                                                     \
     X(STRING, mailqsock, "raw", "", 0, 0,                                                          \
-      "PARAMmailqsock: where the mailq protocols are served, TCP:PORT or UNIX:PATH; empty: "       \
-      "nowhere")                                                                                   \
+      "PARAMmailqsock: where the mailq protocols are served, TCP:PORT, TCP:SERVICE or "            \
+      "UNIX:/PATH; "                                                                               \
+      "empty: nowhere")                                                                            \
     X(STRING, authfile, "raw", "", 0, 0,                                                           \
-      "PARAMauthfile: users of mailq protocol 2; empty: protocol 1")                               \
+      "PARAMauthfile: users of mailq protocol 2; empty or not readable at the start: protocol 1")  \
     X(STRING, notifysock, "raw", "", 0, 0,                                                         \
-      "PARAMnotifysock: datagram socket where routers announce new mail")                          \
+      "PARAMnotifysock: datagram socket where routers announce new mail, UNIX:/PATH")              \
     X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_DAYS(1),                          \
       "PARAMglobal-report-interval: period of the scheduler's report in its log")                  \
     X(BOOL, msgwriteasync, "", "0", 0, 0,                                                          \
@@ -414,12 +416,13 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, interval, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                         \
       "unit of retry times, which then follow `retries'; 0: minimal_backoff_time and "             \
       "maximal_backoff_time rule")                                                                 \
-    X(LIST, retries, "", "positive number", "1 1 2 3 5 8 13 21 34", 0, 0,                          \
-      "multiples of `interval' after each attempt")                                                \
+    X(LIST, retries, "", "positive numbers, or 0 alone", "1 1 2 3 5 8 13 21 34", 0, 0,             \
+      "multiples of `interval' after each attempt; 0 and an empty list: due again at once, but "   \
+      "not before a second has passed")                                                            \
     X(TIME, expiry, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                           \
       "age limit of mail that was tried; 0: maximal_queue_lifetime")                               \
     X(TIME, expiry2, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                          \
-      "further age of mail that was never tried; 0: one day")                                      \
+      "further age of mail that was never tried, beyond expiry; 0: one day")                       \
     X(LIST, reporttimes, "", "interval", "", 0, 0,                                                 \
       "when the sender is told of a delay, at most 4; empty: delay_warning_time")                  \
     X(STRING, expiryform, "", "name", "", 0, 0,                                                    \

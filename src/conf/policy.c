@@ -118,6 +118,9 @@ void policy_prepare(struct conf *conf)
     for (size_t i = 0; i < BUILT_IN_COUNT; i++) {
         struct transport_slot *slot = slot_add(conf, built_in[i].name);
 
+        if (inner->is_postoffice) {
+            continue;
+        }
         slot->start.agent = (int)built_in[i].agent;
         if (strcmp(built_in[i].name, "local") == 0) {
             slot->start.destination_recipient_limit = 1;
@@ -179,9 +182,12 @@ static void apply_clauses(const struct conf_private *inner, const struct transpo
                           struct policy_origin *origins)
 {
     layer_apply(policy, origins, match != NULL ? match->body->base : inner->defaults_clause);
-    layer_apply(policy, origins, slot != NULL ? slot->declared : NULL);
+    layer_apply(policy, origins, slot != NULL && !inner->is_postoffice ? slot->declared : NULL);
     layer_apply(policy, origins, match != NULL ? &match->body->own : NULL);
-    policy->ring = match != NULL ? match->body->number : 0;
+    policy->ring = match != NULL ? (uint32_t)(match - inner->clauses) + 1 : 0;
+    if (inner->is_postoffice && policy->maxthr == 0) {
+        policy->maxthr = 1;
+    }
 }
 
 void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
@@ -228,6 +234,12 @@ bool policy_explain(const struct conf *conf, struct slice transport, struct slic
     *ret_policy = slot != NULL ? slot->start : conf->defaults;
     apply_clauses(inner, slot, match, ret_policy, ret_origins);
     return slot != NULL || match != NULL;
+}
+
+const char *policy_clause(const struct conf *conf, uint32_t ring)
+{
+    return ring == 0 || ring > conf->inner->clause_count ? NULL
+                                                         : conf->inner->clauses[ring - 1].pattern;
 }
 
 uint32_t class_weight(const struct conf *conf, struct slice name)

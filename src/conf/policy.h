@@ -10,6 +10,8 @@
  *      local_destination_concurrency_limit = 2; of a transport that is declared with agent ta,
  *      which has ZMailer's limits, destination_concurrency_limit = process_limit = 0),
  *   5. the parameter `default_name` or its built-in default.
+ *
+ * Where the spool is a postoffice, rule 2 does not hold: ZMailer knows no declarations.
  */
 #ifndef CONF_POLICY_H
 #define CONF_POLICY_H
@@ -24,10 +26,13 @@ struct policy {
     PARAM_MEMBER_##type(name)
     POLICY_PARAMS(POLICY_MEMBER)
 #undef POLICY_MEMBER
-    /* The clause of rule 1 (0 = none), to be used as the name of a ring: destinations of one ring
-     * share maxring. */
+    /* The clause of rule 1, from 1 (0 = none), to be used as the name of a ring: destinations of
+     * one ring share maxring. */
     uint32_t ring;
 };
+
+/* The pattern of the clause with this number, as written; NULL when there is none. */
+const char *policy_clause(const struct conf *conf, uint32_t ring);
 
 /* Compute the policy of a destination. Costs one pattern match per clause and a copy per value, so
  * callers keep the result with the destination; strings and lists in it are borrowed from `conf`.

@@ -155,13 +155,31 @@ static void add_form(struct bundle *b, struct buf *out)
     }
 }
 
+/* In ZMailer a file that can't be read means protocol 1, which anybody may ask. Where the spool is
+ * not ZMailer's nobody counts on that, and what was to be closed stays so. */
+static bool add_authfile(struct bundle *b, struct buf *out)
+{
+    const char *path = b->conf->authfile;
+    int error;
+
+    if (conf_postoffice(b->conf) == NULL) {
+        return add_file(b, "PARAMauthfile", path, out);
+    }
+    error = remember_named(b, path);
+    if (error != 0) {
+        (void)buf_addf(out, "warning: PARAMauthfile: %s: %s: mailq protocol 1 is served\n", path,
+                       strerror(-error)); /* sticky */
+    }
+    return true;
+}
+
 static bool add_named_files(struct bundle *b, struct buf *out)
 {
     const struct conf *conf = b->conf;
     bool ok = add_file(b, "tls_cert", conf->tls_cert, out);
 
     ok = add_file(b, "tls_key", conf->tls_key, out) && ok;
-    ok = add_file(b, "PARAMauthfile", conf->authfile, out) && ok;
+    ok = add_authfile(b, out) && ok;
     ok = add_file(b, "smtp_tls_CAfile", conf->defaults.tls_CAfile, out) && ok;
     for (size_t i = 0; i < conf_transport_count(conf); i++) {
         ok = add_file(b, "tls_CAfile", conf_transport_at(conf, i)->policy.tls_CAfile, out) && ok;
@@ -197,7 +215,7 @@ static int absolute_path(const char *path, struct buf *out)
 
 static bool load(const char *path, struct slice builtin, struct bundle *b, struct buf *out)
 {
-    struct conf_world world = {.read = read_and_remember, .arg = b};
+    struct conf_world world = {.read = read_and_remember, .arg = b, .check_users = true};
     struct conf_problems problems;
     struct buf text;
     char *directory;

@@ -272,15 +272,36 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
     return true;
 }
 
-/* Protocol 1 of mailq shows the queue to whoever connects, so a bare port is one of
- * this machine. */
-static bool open_mailq_port(struct listeners *list, const struct wish *wish, const char *port,
-                            struct buf *error)
+/* BINDADDR as ZMailer writes addresses: 192.0.2.1, [192.0.2.1], [IPv6.2001:db8::1]. */
+static struct slice bind_address(const struct conf *conf)
 {
-    char *host_port = join("localhost:", port);
-    bool ok = open_tcp(list, wish, host_port, error);
+    const char *text = conf_zenv(conf, SLICE("BINDADDR"));
+    struct slice s = slice_trim(slice_string(text != NULL ? text : ""));
 
-    mem_free(host_port);
+    if (s.len >= 2 && s.ptr[0] == '[' && s.ptr[s.len - 1] == ']') {
+        s = slice_of(s.ptr + 1, s.len - 2);
+    }
+    return slice_skip(s, slice_starts_nocase(s, SLICE("IPv6")) && s.len > 5 ? 5 : 0);
+}
+
+/* Protocol 1 of mailq shows the queue to whoever connects, so a bare port is one of this machine,
+ * except where ZMailer's users expect it to be one of all addresses. */
+static bool open_mailq_port(struct listeners *list, const struct wish *wish,
+                            const struct conf *conf, const char *port, struct buf *error)
+{
+    struct slice address = bind_address(conf);
+    struct buf host_port;
+    bool ok;
+
+    buf_init(&host_port, CONF_LINE_MAX + 64);
+    if (address.len > 0) {
+        (void)buf_addf(&host_port, "[%.*s]:%s", SLICE_ARGS(address), port); /* sticky */
+    } else {
+        (void)buf_addf(&host_port, "%s:%s", conf_postoffice(conf) != NULL ? "*" : "localhost",
+                       port);
+    }
+    ok = open_tcp(list, wish, buf_cstr(&host_port), error);
+    buf_fini(&host_port);
     return ok;
 }
 
@@ -292,7 +313,7 @@ static bool open_wish(struct listeners *list, const struct wish *wish, const str
     static const char mailq[] = "mailq:TCP:";
 
     if (strncmp(wish->url, mailq, sizeof mailq - 1) == 0) {
-        return open_mailq_port(list, wish, wish->url + sizeof mailq - 1, error);
+        return open_mailq_port(list, wish, conf, wish->url + sizeof mailq - 1, error);
     }
 
     for (size_t i = 0; i < sizeof tcp / sizeof tcp[0]; i++) {

@@ -3,7 +3,9 @@
  *
  *     smtp://HOST:PORT  lmtp://HOST:PORT  lmtp:unix:PATH     parameter `listen`, for receive
  *     unix:PATH  http://ADDRESS:PORT                         control_socket, control_listen
- *     mailq:TCP:PORT  mailq:UNIX:PATH                        mailqsock; PORT of localhost only
+ *     mailq:TCP:PORT  mailq:UNIX:PATH                        mailqsock; PORT of BINDADDR, else, for
+ *                                                            a postoffice, of all addresses, else
+ *                                                            of localhost
  *
  * HOST is an address ([v6] in brackets), a name, or `*` for all addresses; a name with several
  * addresses gives a socket for each. The owner sees URLs as written here.

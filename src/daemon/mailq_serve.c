@@ -259,8 +259,11 @@ static void load_auth(struct mailq_service *service)
     if (path[0] == '\0') {
         return;
     }
-    buf_init(&problems, 65536);
     text = role_file(service->role, slice_string(path));
+    if (text.ptr == NULL) {
+        return; /* could not be read: protocol 1 (bundle.c) */
+    }
+    buf_init(&problems, 65536);
     service->auth = mailq_auth_parse(path, text, &problems);
     rest = buf_slice(&problems);
     while (rest.len > 0) {

@@ -137,8 +137,8 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
                              "`maxthr'?"},
         {"smtp/* maxthr", "1:8 error: maxthr needs a value: maxthr=..."},
         {"smtp/* maxthr=x", "1:15 error: maxthr: found `x', expected a number of agents"},
-        {"smtp/* retries=\"1 0\"", "1:16 error: retries: found `0', expected a list of positive "
-                                   "number"},
+        {"smtp/* retries=\"1 0\"",
+         "1:16 error: retries: found `0', expected a list of positive numbers, or 0 alone"},
         {"smtp/* weight=2", "1:8 error: weight is for clauses class/NAME only"},
         {"* weight=2", "1:3 error: weight is for clauses class/NAME only"},
         {"class/bulk maxthr=2", "1:12 error: maxthr: a class has a weight= and nothing else"},

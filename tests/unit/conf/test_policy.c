@@ -69,24 +69,25 @@ static void the_defaults_clause_lies_beneath_the_clauses_after_it(void **state)
     assert_false(policy(c, "smtp", "before").queueonly);
     assert_int_equal(policy(c, "smtp", "empty").skew, 2);
     assert_int_equal(policy(c, "smtp", "empty").maxthr, 2);
-    assert_int_equal(policy(c, "smtp", "empty").ring, policy(c, "smtp", "next").ring);
+    assert_string_equal(policy_clause(c, policy(c, "smtp", "empty").ring), "smtp/empty");
+    assert_string_equal(policy_clause(c, policy(c, "smtp", "next").ring), "smtp/next");
     assert_int_equal(policy(c, "smtp", "after").skew, 3);
     assert_true(policy(c, "smtp", "after").queueonly);
     assert_int_equal(policy(c, "smtp", "after").maxthr, 0);
     assert_int_equal(policy(c, "smtp", "after").overfeed, 0);
     assert_int_equal(policy(c, "smtp", "none").skew, 3);
     assert_int_equal(policy(c, "smtp", "none").ring, 0);
+    assert_null(policy_clause(c, 0));
     conf_free(c);
 }
 
 static void transports_are_built_in_or_declared(void **state)
 {
     static const char *const want[] = {"smtp",  "relay",   "lmtp", "local", "error",
-                                       "retry", "discard", "slow", "prog",  "ta"};
+                                       "retry", "discard", "slow", "prog"};
     struct conf *c = load("slow agent=smtp process_limit=3\n"
                           "slow_destination_rate_delay = 0.5s\n"
-                          "prog/* agent=pipe command=\"/bin/true $user\" user=nobody\n"
-                          "ta/* command=\"mailbox -8\"\n");
+                          "prog/* agent=pipe command=\"/bin/true $user\" user=nobody\n");
 
     (void)state;
     assert_int_equal(conf_transport_count(c), COUNT(want));
@@ -99,7 +100,6 @@ static void transports_are_built_in_or_declared(void **state)
     assert_int_equal(conf_transport_at(c, 7)->policy.destination_rate_delay_us, US_PER_S / 2);
     assert_int_equal(conf_transport_at(c, 8)->policy.agent, CONF_AGENT_PIPE);
     assert_string_equal(conf_transport_at(c, 8)->policy.command, "/bin/true $user");
-    assert_int_equal(conf_transport_at(c, 9)->policy.agent, CONF_AGENT_TA);
     conf_free(c);
 }
 
@@ -154,7 +154,7 @@ static void each_value_tells_where_it_stands(void **state)
                           "smtp/*.com maxthr=3\n"
                           "\tinterval = 5m\n"
                           "tube/a skew=3\n"
-                          "tube/* command=\"x\" maxring=2\n"
+                          "tube/* agent=pipe command=\"x\" maxring=2\n"
                           "[ab]odd/* maxthr=1\n");
     struct policy_origin origins[PARAM_COUNT_MAX];
     struct policy p;
@@ -170,7 +170,7 @@ static void each_value_tells_where_it_stands(void **state)
     assert_origin(origins, "destination_recipient_limit", 2, "smtp_destination_recipient_limit");
     assert_origin(origins, "overfeed", 0, NULL);
     assert_true(policy_explain(c, SLICE("tube"), SLICE("a"), &p, origins));
-    assert_origin(origins, "agent", 9, "tube/*"); /* a command implies it */
+    assert_origin(origins, "agent", 9, "tube/*");
     assert_origin(origins, "maxring", 9, "tube/*");
     assert_origin(origins, "skew", 8, "tube/a");
     assert_origin(origins, "interval", 3, "*/*");

@@ -137,13 +137,13 @@ static void param_lines_contain_variables(void **state)
 {
     struct conf *c = load_clean(ZENV_LINE "PARAMauthfile=${MAILSHARE}/scheduler.auth\n"
                                           "PARAMmailqsock=\"UNIX:${POSTOFFICE}/${A}$A\"\n"
-                                          "PARAMnotifysock=$\n",
+                                          "PARAMnotifysock=/$\n",
                                 "MAILSHARE=/share\nPOSTOFFICE=/po\nA=${A}\n");
 
     (void)state;
     assert_string_equal(c->authfile, "/share/scheduler.auth");
     assert_string_equal(c->mailqsock, "UNIX:/po/${A}$A");
-    assert_string_equal(c->notifysock, "$");
+    assert_string_equal(c->notifysock, "/$");
     conf_free(c);
 }
 
