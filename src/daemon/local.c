@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "clock.h"
 #include "conf.h"
 #include "entry.h"
@@ -161,22 +162,6 @@ static void enqueue(struct job *job)
 
 /* ---- in the child --------------------------------------------------------------------------- */
 
-/* Last words, in the form that pipe_result understands. */
-static _Noreturn void child_fail(struct status status, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static _Noreturn void child_fail(struct status status, const char *format, ...)
-{
-    char printed[STATUS_SIZE];
-    va_list args;
-
-    (void)dprintf(STDOUT_FILENO, "%s ", status_print(status, printed)); /* nobody else to tell */
-    va_start(args, format);
-    (void)vdprintf(STDOUT_FILENO, format, args);
-    va_end(args);
-    _exit(status.class == STATUS_PERMANENT ? EX_UNAVAILABLE : EX_TEMPFAIL);
-}
-
 static gid_t find_group(const char *name, gid_t otherwise)
 {
     const struct group *group;
@@ -301,19 +286,6 @@ static _Noreturn void child_pipe(struct job *job, const struct policy *policy,
                "cannot execute \"%s\": %s", command->words[0], strerror(errno));
 }
 
-/* Signals as a program expects them at its start. */
-static void reset_signals(void)
-{
-    sigset_t none;
-
-    for (int s = 1; s < NSIG; s++) {
-        (void)signal(s, SIG_DFL); /* some can't be changed */
-    }
-    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* Out of the fork: a process group of its own, output to the pipe, input from nowhere, and none of
  * the descriptors by which this program talks to itself. */
 static void child_begin(struct entry *e, int output_fd)
@@ -324,7 +296,7 @@ static void child_begin(struct entry *e, int output_fd)
     int output = fcntl(output_fd, F_DUPFD, CONTENT_FD_CHILD + 1);
 
     (void)setpgid(0, 0);
-    reset_signals();
+    child_reset_signals();
     if (output < 0 || dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0 ||
         (null >= 0 && dup2(null, STDIN_FILENO) < 0) ||
         (content >= 0 && dup2(content, CONTENT_FD_CHILD) < 0)) {

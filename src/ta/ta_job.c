@@ -12,6 +12,7 @@
 #include "check.h"
 #include "envelope.h"
 #include "mem.h"
+#include "notary.h"
 
 /* Bytes that must be there where a tag is changed: ZMailer's agents read as many. */
 #define TAG_ROOM 16
@@ -344,26 +345,26 @@ static bool is_noted(const struct control_rcpt *r, enum ta_job_outcome outcome)
             (control_notify(r->dsn) & NOTIFY_SUCCESS) != 0);
 }
 
-static void put_field(struct buf *out, struct slice field, size_t max)
+static struct slice cut(struct slice s, size_t max)
 {
-    for (size_t i = 0; i < field.len && i < max; i++) {
-        char c = field.ptr[i];
-
-        (void)buf_add_byte(out, c == '\1' || c == '\t' || c == '\n' || c == '\0' ? ' ' : c);
-    }
-    (void)buf_add_byte(out, '\1');
+    return slice_of(s.ptr, s.len < max ? s.len : max);
 }
 
 /* All six fields, because the reports of ZMailer 3.0.1 fall over fewer. */
 static void put_notary(struct buf *out, const struct ta_job *job, const struct control_rcpt *r,
                        const struct ta_job_result *result)
 {
-    put_field(out, r->address.user, CONTROL_WORD_MAX);
-    put_field(out, slice_string(outcomes[result->outcome].action), FIELD_MAX);
-    put_field(out, result->status, FIELD_MAX);
-    put_field(out, result->diagnostic, FIELD_MAX);
-    put_field(out, result->remote, FIELD_MAX);
-    (void)buf_addf(out, "%s[%d]", job->agent->name, (int)job->agent->pid);
+    char agent[64];
+
+    (void)snprintf(agent, sizeof agent, "%s[%d]", job->agent->name, (int)job->agent->pid);
+    notary_put(out, &(struct notary){
+                        .address = cut(r->address.user, CONTROL_WORD_MAX),
+                        .action = slice_string(outcomes[result->outcome].action),
+                        .status = cut(result->status, FIELD_MAX),
+                        .diagnostic = cut(result->diagnostic, FIELD_MAX),
+                        .host = cut(result->remote, FIELD_MAX),
+                        .agent = slice_string(agent),
+                    });
     CHECK(!out->failed);
 }
 

@@ -1,0 +1,446 @@
+#include "mbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "envelope.h"
+
+#define FILE_MODE 0600
+#define CHUNK_MAX 65536
+/* More ">" signs in front of "From " are left as they are. */
+#define ANGLES_MAX 998
+/* While a lock is waited for, look so often. */
+#define LOCK_TRY_MS 50
+
+static int fail(struct buf *why, const char *doing, const char *what, int error)
+{
+    (void)buf_addf(why, "%s %s: %s", doing, what, strerror(error)); /* a cut text will do */
+    return -error;
+}
+
+/* ---- locks ---------------------------------------------------------------------------------- */
+
+struct waiting {
+    int tries_left;
+};
+
+/* False when there is no more time. */
+static bool wait_a_bit(struct waiting *w)
+{
+    static const struct timespec pause = {.tv_nsec = LOCK_TRY_MS * 1000000L};
+
+    if (--w->tries_left < 0) {
+        return false;
+    }
+    (void)nanosleep(&pause, NULL); /* a signal makes it shorter */
+    return true;
+}
+
+static void remove_if_stale(const char *path)
+{
+    struct stat st;
+
+    if (lstat(path, &st) == 0 && st.st_mtime + MBOX_LOCK_STALE_S < time(NULL)) {
+        (void)unlink(path); /* or somebody else does */
+    }
+}
+
+/* 1 when it is made, 0 when it can't be and mail goes on without, or negative errno. */
+static int dot_lock(const char *path, struct waiting *w)
+{
+    for (;;) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
+
+        if (fd >= 0) {
+            (void)dprintf(fd, "%d\n", (int)getpid()); /* for people */
+            (void)close(fd);                          /* its name is the lock */
+            return 1;
+        }
+        if (errno == EACCES || errno == EPERM || errno == EROFS || errno == ENAMETOOLONG) {
+            return 0;
+        }
+        if (errno != EEXIST && errno != EINTR) {
+            return -errno;
+        }
+        remove_if_stale(path);
+        if (!wait_a_bit(w)) {
+            return -EAGAIN;
+        }
+    }
+}
+
+static int file_lock(int fd, struct waiting *w)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    while (fcntl(fd, F_SETLK, &lock) != 0) {
+        if (errno == ENOLCK || errno == EINVAL) {
+            return 0; /* a file system without locks: the other one must do */
+        }
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+            return -errno;
+        }
+        if (!wait_a_bit(w)) {
+            return -EAGAIN;
+        }
+    }
+    return 0;
+}
+
+/* ---- content -------------------------------------------------------------------------------- */
+
+/* Quoting, for any split of the input. */
+struct quoter {
+    bool in_line;
+    size_t angles;  /* ">" held back at the start of a line */
+    size_t matched; /* bytes of "From " held back behind them */
+};
+
+static const char from_word[] = "From ";
+
+static void release(struct quoter *q, struct buf *out)
+{
+    for (size_t i = 0; i < q->angles; i++) {
+        (void)buf_add_byte(out, '>'); /* the error sticks, here and below */
+    }
+    (void)buf_add(out, slice_of(from_word, q->matched));
+    q->angles = q->matched = 0;
+}
+
+static void quote(struct quoter *q, struct slice in, struct buf *out)
+{
+    while (in.len > 0) {
+        size_t end = slice_find(in, '\n');
+
+        if (q->in_line) {
+            q->in_line = end == in.len;
+            end += end < in.len;
+            (void)buf_add(out, slice_of(in.ptr, end));
+            in = slice_skip(in, end);
+        } else if (q->matched == 0 && in.ptr[0] == '>' && q->angles < ANGLES_MAX) {
+            q->angles++;
+            in = slice_skip(in, 1);
+        } else if (in.ptr[0] == from_word[q->matched]) {
+            in = slice_skip(in, 1);
+            if (++q->matched == sizeof from_word - 1) {
+                (void)buf_add_byte(out, '>');
+                release(q, out);
+                q->in_line = true;
+            }
+        } else {
+            release(q, out);
+            q->in_line = true;
+        }
+    }
+}
+
+static int write_all(int fd, struct buf *out)
+{
+    while (buf_len(out) > 0) {
+        struct slice bytes = buf_slice(out);
+        ssize_t n = write(fd, bytes.ptr, bytes.len);
+
+        if (n < 0 && errno != EINTR) {
+            return -errno;
+        }
+        buf_consume(out, n > 0 ? (size_t)n : 0);
+    }
+    return 0;
+}
+
+/* From the pieces of `read` to lines of a mailbox in the file. */
+static int write_content(int fd, struct buf *out, agent_read *read, void *arg)
+{
+    struct quoter q = {0};
+    struct unixlines u;
+    struct slice piece;
+    struct buf lines;
+    int rc = 0, more;
+
+    unixlines_init(&u);
+    buf_init(&lines, CHUNK_MAX + 2);
+    while (rc == 0 && (more = read(arg, &piece)) != 0) {
+        rc = more < 0 ? more : 0;
+        while (rc == 0 && piece.len > 0) {
+            size_t len = piece.len < CHUNK_MAX ? piece.len : CHUNK_MAX;
+
+            unixlines_add(&u, slice_of(piece.ptr, len), &lines);
+            piece = slice_skip(piece, len);
+            quote(&q, buf_slice(&lines), out);
+            buf_clear(&lines);
+            rc = buf_len(out) < CHUNK_MAX ? 0 : write_all(fd, out);
+        }
+    }
+    if (rc == 0) {
+        unixlines_end(&u, &lines);
+        quote(&q, buf_slice(&lines), out);
+        release(&q, out);
+        (void)buf_add_byte(out, '\n');
+        rc = out->failed ? -ENOMEM : write_all(fd, out);
+    }
+    buf_fini(&lines);
+    return rc;
+}
+
+void mbox_put_from(struct buf *out, struct slice sender, struct wall now)
+{
+    time_t seconds = (time_t)us_seconds(now.us);
+    struct tm local = {0};
+    char date[32];
+
+    (void)buf_add_string(out, "From ");
+    if (sender.len == 0) {
+        sender = SLICE("MAILER-DAEMON");
+    }
+    for (size_t i = 0; i < sender.len && i < ADDRESS_MAX; i++) {
+        unsigned char c = (unsigned char)sender.ptr[i];
+
+        (void)buf_add_byte(out, c <= ' ' || c == 0x7f ? '_' : (char)c); /* it is one word */
+    }
+    if (localtime_r(&seconds, &local) == NULL ||
+        strftime(date, sizeof date, "%a %b %e %H:%M:%S %Y", &local) == 0) {
+        (void)snprintf(date, sizeof date, "Thu Jan  1 00:00:00 1970");
+    }
+    (void)buf_addf(out, " %s\n", date);
+}
+
+static void put_header(struct buf *out, const char *name, struct slice value, const char *brackets)
+{
+    (void)buf_addf(out, "%s: %.1s", name, brackets);
+    for (size_t i = 0; i < value.len && i < ADDRESS_MAX; i++) {
+        char c = value.ptr[i];
+
+        (void)buf_add_byte(out, c == '\n' || c == '\r' || c == '\0' ? ' ' : c);
+    }
+    (void)buf_addf(out, "%s\n", brackets[0] == '\0' ? "" : brackets + 1);
+}
+
+/* Readers want an empty line between messages, whatever happened to the one before. */
+static int put_gap(int fd, off_t size, struct buf *out)
+{
+    char last[2];
+
+    if (size == 0) {
+        return 0;
+    }
+    last[0] = '\n';
+    if (pread(fd, size == 1 ? last + 1 : last, size == 1 ? 1 : 2, size == 1 ? 0 : size - 2) < 1) {
+        return -EIO;
+    }
+    if (last[1] != '\n') {
+        (void)buf_add_byte(out, '\n');
+    }
+    if (last[1] != '\n' || last[0] != '\n') {
+        (void)buf_add_byte(out, '\n');
+    }
+    return 0;
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+static bool is_null_device(const struct stat *st)
+{
+    return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3);
+}
+
+/* *ret_new: it was not there before. */
+static int open_file(const char *path, bool *ret_new)
+{
+    int flags = O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = -1;
+
+    for (int i = 0; fd < 0 && i < 3; i++) {
+        *ret_new = false;
+        fd = open(path, flags);
+        if (fd < 0 && errno == ENOENT) {
+            *ret_new = true;
+            fd = open(path, flags | O_CREAT | O_EXCL, FILE_MODE);
+        }
+        if (fd < 0 && errno != ENOENT && errno != EEXIST) {
+            break;
+        }
+    }
+    return fd < 0 ? -errno : fd;
+}
+
+static int check_file(int fd, struct stat *ret_st)
+{
+    if (fstat(fd, ret_st) != 0) {
+        return -errno;
+    }
+    if (is_null_device(ret_st)) {
+        return 0;
+    }
+    return !S_ISREG(ret_st->st_mode) || ret_st->st_nlink != 1 || ret_st->st_uid != geteuid()
+               ? -EPERM
+               : 0;
+}
+
+static int sync_parent(const char *path)
+{
+    char parent[MBOX_PATH_MAX + 1];
+    char *slash;
+    int fd, rc;
+
+    (void)snprintf(parent, sizeof parent, "%s", path); /* fits: mbox_deliver */
+    slash = strrchr(parent, '/');
+    if (slash == NULL) {
+        (void)snprintf(parent, sizeof parent, ".");
+    } else {
+        *(slash == parent ? slash + 1 : slash) = '\0';
+    }
+    fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == EACCES ? 0 : -errno; /* a directory that may be written, not read */
+    }
+    rc = fsync(fd) == 0 || errno == EINVAL ? 0 : -errno;
+    (void)close(fd); /* only read */
+    return rc;
+}
+
+/* Append to a locked file; what fails is undone. */
+static int append(int fd, const struct mbox_mail *mail, agent_read *read, void *arg,
+                  struct buf *why)
+{
+    struct stat st;
+    struct buf out;
+    int rc;
+
+    if (fstat(fd, &st) != 0) {
+        return fail(why, "look at", mail->path, errno);
+    }
+    buf_init(&out, (size_t)4 * CHUNK_MAX + 4096);
+    rc = put_gap(fd, st.st_size, &out);
+    if (rc == 0) {
+        mbox_put_from(&out, mail->sender, mail->now);
+        put_header(&out, "Return-Path", mail->sender, "<>");
+        put_header(&out, "Delivered-To", mail->recipient, "");
+        rc = write_content(fd, &out, read, arg);
+    }
+    if (rc == 0 && fsync(fd) != 0) {
+        rc = -errno;
+    }
+    buf_fini(&out);
+    if (rc != 0) {
+        (void)fail(why, "write", mail->path, -rc);
+        if (ftruncate(fd, st.st_size) != 0) {
+            (void)buf_addf(why, "; part of the message is left there: %s", strerror(errno));
+        }
+        return rc;
+    }
+    /* We have read the end of it, but its owner has not: "you have new mail" goes by that. */
+    (void)futimens(fd, (const struct timespec[2]){st.st_atim, {.tv_nsec = UTIME_OMIT}});
+    return 0;
+}
+
+/* Is the file we have locked the one that its name leads to? A reader may have put another in its
+ * place. */
+static bool is_still_there(int fd, const char *path)
+{
+    struct stat ours, there;
+
+    return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_dev == there.st_dev &&
+           ours.st_ino == there.st_ino;
+}
+
+static int discard(agent_read *read, void *arg)
+{
+    struct slice piece;
+    int more;
+
+    do {
+        more = read(arg, &piece);
+    } while (more > 0);
+    return more;
+}
+
+/* Everything between the two locks of the name. */
+static int deliver_locked(const struct mbox_mail *mail, struct waiting *w, agent_read *read,
+                          void *arg, struct buf *why)
+{
+    struct stat st;
+    bool is_new;
+    int fd = open_file(mail->path, &is_new), rc;
+
+    if (fd < 0) {
+        return fail(why, "open", mail->path, -fd);
+    }
+    rc = check_file(fd, &st);
+    if (rc != 0) {
+        (void)buf_addf(why, "%s: not a regular file of the user's with one name", mail->path);
+    } else if (is_null_device(&st)) {
+        rc = discard(read, arg);
+    } else {
+        rc = file_lock(fd, w);
+        if (rc != 0) {
+            (void)fail(why, "lock", mail->path, -rc);
+        } else if (!is_still_there(fd, mail->path)) {
+            rc = fail(why, "lock", mail->path, ESTALE);
+        } else {
+            rc = append(fd, mail, read, arg, why);
+        }
+    }
+    if (close(fd) != 0 && rc == 0) {
+        rc = fail(why, "close", mail->path, errno);
+    }
+    if (rc == 0 && is_new && (rc = sync_parent(mail->path)) != 0) {
+        (void)fail(why, "sync the directory of", mail->path, -rc);
+    }
+    return rc;
+}
+
+int mbox_deliver(const struct mbox_mail *mail, agent_read *read, void *arg, struct buf *ret_why)
+{
+    struct waiting w = {.tries_left = mail->lock_wait_s * 1000 / LOCK_TRY_MS};
+    char lock[MBOX_PATH_MAX + 8];
+    size_t len = strlen(mail->path);
+    sigset_t enders, before;
+    int locked = 0, rc;
+
+    if (len == 0 || len >= MBOX_PATH_MAX) {
+        return fail(ret_why, "open", "mailbox", ENAMETOOLONG);
+    }
+    (void)snprintf(lock, sizeof lock, "%s.lock", mail->path);
+    CHECK(sigemptyset(&enders) == 0 && sigaddset(&enders, SIGTERM) == 0 &&
+          sigaddset(&enders, SIGINT) == 0 && sigaddset(&enders, SIGHUP) == 0);
+    CHECK(sigprocmask(SIG_BLOCK, &enders, &before) == 0);
+    if (mail->dot_lock) {
+        locked = dot_lock(lock, &w);
+    }
+    if (locked < 0) {
+        rc = fail(ret_why, "create", lock, -locked);
+    } else {
+        rc = deliver_locked(mail, &w, read, arg, ret_why);
+    }
+    if (locked > 0) {
+        (void)unlink(lock); /* else it is taken away when it is old */
+    }
+    CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+    return rc;
+}
+
+struct status mbox_status(int error)
+{
+    switch (error < 0 ? -error : error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+        return (struct status){STATUS_TRANSIENT, 2, 2};
+    case ENAMETOOLONG:
+        return (struct status){STATUS_PERMANENT, 1, 1};
+    case EPERM: /* a file that we never write to */
+    case ELOOP:
+    case EISDIR:
+        return (struct status){STATUS_PERMANENT, 2, 1};
+    default:
+        return (struct status){STATUS_TRANSIENT, 2, 0};
+    }
+}
