@@ -312,6 +312,14 @@ struct slice ta_job_sender(const struct ta_job *job, size_t i)
     return user;
 }
 
+void ta_job_spoolid(const struct ta_job *job, char ret_text[CONTROL_SPOOLID_MAX])
+{
+    struct stat st = {0};
+
+    (void)fstat(job->message, &st); /* an open file has a time */
+    control_spoolid(job->number, st.st_mtim.tv_sec, (uint32_t)st.st_mtim.tv_nsec, ret_text);
+}
+
 bool ta_job_same_mail(const struct ta_job *job, size_t i, size_t j)
 {
     const struct control_group *a = group_of(job, i), *b = group_of(job, j);
@@ -505,10 +513,15 @@ void ta_job_settle_rest(struct ta_job *job, const struct ta_job_result *result)
 
 void ta_content_init(struct ta_content *c, const struct ta_job *job, size_t i)
 {
-    c->job = job;
+    c->fd = job->message;
     c->headers = group_of(job, i)->headers;
     c->at = job->control.body_at;
     c->next = TA_CONTENT_HEADERS;
+}
+
+uint64_t ta_content_size(const struct ta_job *job, size_t i)
+{
+    return group_of(job, i)->headers.len + 1 + job->message_size - job->control.body_at;
 }
 
 static int read_body(struct ta_content *c, struct slice *ret_piece)
@@ -516,7 +529,7 @@ static int read_body(struct ta_content *c, struct slice *ret_piece)
     ssize_t n;
 
     do {
-        n = pread(c->job->message, c->piece, sizeof c->piece, (off_t)c->at);
+        n = pread(c->fd, c->piece, sizeof c->piece, (off_t)c->at);
     } while (n < 0 && errno == EINTR);
     if (n < 0) {
         return -errno;

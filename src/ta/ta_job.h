@@ -77,6 +77,9 @@ bool ta_job_same_mail(const struct ta_job *job, size_t i, size_t j);
 /* Sender of recipient `i`: empty for a bounce. */
 struct slice ta_job_sender(const struct ta_job *job, size_t i);
 
+/* The printable identification of the message. */
+void ta_job_spoolid(const struct ta_job *job, char ret_text[CONTROL_SPOOLID_MAX]);
+
 /* A word of an address: empty where "-" stands for that. */
 struct slice ta_job_word(struct slice word);
 
@@ -106,7 +109,7 @@ void ta_job_settle_rest(struct ta_job *job, const struct ta_job_result *result);
 /* What a recipient is to get: the headers of its group, an empty line, the body. Lines end as they
  * do in the files. */
 struct ta_content {
-    const struct ta_job *job;
+    int fd; /* the message file; may be replaced by a copy of the descriptor */
     struct slice headers;
     uint64_t at; /* in the message file */
     enum { TA_CONTENT_HEADERS, TA_CONTENT_GAP, TA_CONTENT_BODY } next;
@@ -114,6 +117,9 @@ struct ta_content {
 };
 
 void ta_content_init(struct ta_content *c, const struct ta_job *job, size_t i);
+
+/* How many bytes that will be. */
+uint64_t ta_content_size(const struct ta_job *job, size_t i);
 
 /* An agent_read of unixlines.h, for a struct ta_content. */
 int ta_content_read(void *arg, struct slice *ret_piece);

@@ -1,0 +1,460 @@
+#include "mailbox_deliver.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "address.h"
+#include "child.h"
+#include "check.h"
+#include "envelope.h"
+#include "maildir.h"
+#include "mbox.h"
+#include "mem.h"
+#include "pipe.h"
+#include "ta_child.h"
+#include "ta_local.h"
+#include "unixlines.h"
+
+#define OUTPUT_MAX     8192
+#define ACCOUNT_MAX    16384
+#define NOBODY         65534
+#define COMMAND_PATH   "/usr/bin:/bin"
+#define NAME_MAX_BYTES 255
+
+enum place { PLACE_MBOX, PLACE_MAILDIR, PLACE_COMMAND };
+
+/* All that a child needs, made before the fork. */
+struct errand {
+    struct mailbox *mailbox;
+    const struct ta_job *job;
+    const struct control_rcpt *rcpt;
+    enum place place;
+    bool dot_lock;
+    uid_t uid;
+    gid_t gid;
+    struct buf name, home; /* of the account; may be empty */
+    struct buf where;      /* path, or command */
+    struct slice sender;
+    struct ta_content content;
+};
+
+static const struct status delivered = {STATUS_SUCCESS, 2, 0};
+static const struct status unknown_user = {STATUS_PERMANENT, 1, 1};
+static const struct status bad_address = {STATUS_PERMANENT, 1, 3};
+static const struct status system_trouble = {STATUS_TRANSIENT, 3, 0};
+static const struct status not_allowed = {STATUS_TRANSIENT, 3, 5};
+
+/* ---- in the child --------------------------------------------------------------------------- */
+
+/* Take the user's rights. The group of the directory of mailboxes is what lets a user make a file
+ * there, where directories are group-writable. */
+static void become(const struct errand *e)
+{
+    gid_t groups[2] = {e->gid, e->gid};
+    size_t count = 1;
+    struct stat st;
+
+    if (geteuid() != 0) {
+        if (geteuid() != e->uid) {
+            child_fail(not_allowed, "only root can deliver with user id %u", (unsigned)e->uid);
+        }
+        return;
+    }
+    if (e->place == PLACE_MBOX && e->dot_lock && stat(e->mailbox->directory, &st) == 0) {
+        groups[count++] = st.st_gid;
+    }
+    if (setgroups(count, groups) != 0 || setgid(e->gid) != 0 || setuid(e->uid) != 0) {
+        child_fail(system_trouble, "cannot take user id %u: %s", (unsigned)e->uid, strerror(errno));
+    }
+}
+
+static struct wall wall_now(void)
+{
+    struct timespec now;
+
+    CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    return (struct wall){now.tv_sec * US_PER_S + now.tv_nsec / 1000};
+}
+
+static _Noreturn void deliver_mbox(struct errand *e)
+{
+    struct mbox_mail mail = {
+        .path = buf_cstr(&e->where),
+        .sender = e->sender,
+        .recipient = e->rcpt->address.user,
+        .now = wall_now(),
+        .dot_lock = e->dot_lock,
+        .lock_wait_s = e->mailbox->lock_wait_s,
+    };
+    struct buf why;
+    int rc;
+
+    buf_init(&why, MBOX_PATH_MAX + 1024);
+    rc = mbox_deliver(&mail, ta_content_read, &e->content, &why);
+    if (rc != 0) {
+        child_fail(mbox_status(rc), "%s", why.failed ? strerror(-rc) : buf_cstr(&why));
+    }
+    _exit(EX_OK);
+}
+
+static _Noreturn void deliver_maildir(struct errand *e)
+{
+    struct maildir_mail mail = {
+        .path = buf_cstr(&e->where),
+        .sender = e->sender,
+        .recipient = e->rcpt->address.user,
+        .host = e->mailbox->host,
+        .now = wall_now(),
+        .number = e->mailbox->deliveries,
+    };
+    struct buf why;
+    int rc;
+
+    buf_init(&why, MAILDIR_PATH_MAX + 1024);
+    rc = maildir_deliver(&mail, ta_content_read, &e->content, &why);
+    if (rc != 0) {
+        child_fail(maildir_status(rc), "%s", why.failed ? strerror(-rc) : buf_cstr(&why));
+    }
+    _exit(EX_OK);
+}
+
+/* The message as a command gets it: a file in memory. */
+static void make_input(struct errand *e)
+{
+    int fd = memfd_create("message", MFD_CLOEXEC), rc = fd < 0 ? -errno : 0;
+    struct buf head;
+
+    buf_init(&head, ADDRESS_MAX + 100);
+    mbox_put_from(&head, e->sender, wall_now());
+    if (rc == 0) {
+        rc = unixlines_write(fd, buf_slice(&head), ta_content_read, &e->content);
+    }
+    if (rc == 0 && (lseek(fd, 0, SEEK_SET) != 0 || dup2(fd, STDIN_FILENO) != STDIN_FILENO)) {
+        rc = -errno;
+    }
+    buf_fini(&head);
+    if (rc != 0) {
+        child_fail(system_trouble, "cannot prepare the message: %s", strerror(-rc));
+    }
+}
+
+static void put_variable(const char *name, struct slice value)
+{
+    char *copy = mem_copy(value.ptr, value.len);
+
+    if (setenv(name, copy, 1) != 0) {
+        child_fail(system_trouble, "cannot prepare the environment: %s", strerror(errno));
+    }
+    mem_free(copy);
+}
+
+static void put_zenv(const struct errand *e, const char *name, const char *otherwise)
+{
+    const char *value = conf_zenv(e->mailbox->conf, slice_string(name));
+
+    if (value != NULL || otherwise != NULL) {
+        put_variable(name, slice_string(value != NULL ? value : otherwise));
+    }
+}
+
+/* As ZMailer's mailbox(8) has it. */
+static void make_environment(struct errand *e)
+{
+    const char *zone = getenv("TZ"), *zconfig = getenv("ZCONFIG");
+    char *kept_zone = zone == NULL ? NULL : mem_string(zone);
+    char *kept_zconfig = zconfig == NULL ? NULL : mem_string(zconfig);
+    struct slice orcpt = control_dsn_word(e->rcpt->dsn, SLICE("ORCPT"));
+    char spoolid[CONTROL_SPOOLID_MAX];
+
+    ta_job_spoolid(e->job, spoolid);
+    CHECK(clearenv() == 0);
+    put_variable("SHELL", SLICE("/bin/sh"));
+    put_variable("IFS", SLICE(" \t\n"));
+    put_zenv(e, "PATH", COMMAND_PATH);
+    put_zenv(e, "MAILBIN", NULL);
+    put_zenv(e, "MAILSHARE", NULL);
+    put_variable("SENDER", e->sender.len == 0 ? SLICE("<>") : e->sender);
+    put_variable("MSGSPOOLID", slice_string(spoolid));
+    put_variable("MESSAGEID", e->job->control.log_id);
+    put_variable("HOME", buf_len(&e->home) == 0 ? SLICE("/") : buf_slice(&e->home));
+    put_variable("USER", buf_len(&e->name) == 0 ? SLICE("nobody") : buf_slice(&e->name));
+    if (orcpt.len > 0) {
+        put_variable("ORCPT", orcpt);
+    }
+    if (e->job->control.envid.len > 0) {
+        put_variable("ENVID", e->job->control.envid);
+    }
+    if (kept_zconfig != NULL) {
+        put_variable("ZCONFIG", slice_string(kept_zconfig));
+    }
+    if (kept_zone != NULL) {
+        put_variable("TZ", slice_string(kept_zone));
+    }
+}
+
+static _Noreturn void deliver_command(struct errand *e)
+{
+    const char *command = buf_cstr(&e->where);
+
+    make_environment(e);
+    if (chdir(buf_len(&e->home) == 0 ? "/" : buf_cstr(&e->home)) != 0 && chdir("/") != 0) {
+        child_fail(system_trouble, "cannot go to /: %s", strerror(errno));
+    }
+    (void)close(TA_CHILD_FD); /* the message is on standard input */
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    child_fail(system_trouble, "cannot execute /bin/sh: %s", strerror(errno));
+}
+
+static void child_body(void *arg)
+{
+    struct errand *e = arg;
+
+    e->content.fd = TA_CHILD_FD;
+    if (e->place == PLACE_COMMAND) {
+        make_input(e);
+    }
+    become(e);
+    switch (e->place) {
+    case PLACE_MBOX:
+        deliver_mbox(e);
+    case PLACE_MAILDIR:
+        deliver_maildir(e);
+    case PLACE_COMMAND:
+        deliver_command(e);
+    }
+}
+
+/* ---- whose it is ---------------------------------------------------------------------------- */
+
+/* The address without quotes, without backslashes in front, and without a domain. Commands and
+ * files have no domain. */
+static bool plain_name(struct slice word, struct buf *out)
+{
+    struct slice text;
+
+    if (slice_starts(word, SLICE("|")) || slice_starts(word, SLICE("/"))) {
+        return buf_add(out, word);
+    }
+    if (!address_unquote_local(address_split(word).local, out)) {
+        buf_clear(out);
+        return false;
+    }
+    text = buf_slice(out);
+    while (text.len > 0 && text.ptr[0] == '\\') {
+        buf_consume(out, 1);
+        text = buf_slice(out);
+    }
+    return text.len > 0 && slice_find(text, '\0') == text.len;
+}
+
+static void take_account(struct errand *e, const struct passwd *account)
+{
+    e->uid = account->pw_uid;
+    e->gid = account->pw_gid;
+    (void)buf_add_string(&e->name, account->pw_name); /* both fit: ACCOUNT_MAX */
+    (void)buf_add_string(&e->home, account->pw_dir);
+}
+
+/* 0 when there is such a user, ENOENT when not, or why that can't be said. */
+static int find_user(struct errand *e, const char *name)
+{
+    char space[ACCOUNT_MAX];
+    struct passwd account, *found = NULL;
+    int rc = getpwnam_r(name, &account, space, sizeof space, &found);
+
+    if (found != NULL) {
+        take_account(e, found);
+        return 0;
+    }
+    return rc == 0 || rc == ESRCH || rc == EBADF || rc == EPERM ? ENOENT : rc;
+}
+
+/* A name with a capital in front that nobody has is looked for in lower case. */
+static int find_any_case(struct errand *e, const char *name)
+{
+    int rc = find_user(e, name);
+    char *lower;
+
+    if (rc != ENOENT || name[0] < 'A' || name[0] > 'Z') {
+        return rc;
+    }
+    lower = mem_string(name);
+    for (char *c = lower; *c != '\0'; c++) {
+        *c = ascii_lower(*c);
+    }
+    rc = find_user(e, lower);
+    mem_free(lower);
+    return rc;
+}
+
+/* The account with the privilege of an address; one that nobody has is nobody's. */
+static void find_privilege(struct errand *e)
+{
+    char space[ACCOUNT_MAX];
+    struct passwd account, *found = NULL;
+    uid_t uid = (uid_t)e->rcpt->address.uid;
+
+    if (getpwuid_r(uid, &account, space, sizeof space, &found) == 0 && found != NULL) {
+        take_account(e, found);
+    }
+    e->uid = uid;
+    e->gid = found == NULL ? NOBODY : e->gid;
+}
+
+static bool put_mbox_path(struct errand *e)
+{
+    const struct mailbox *m = e->mailbox;
+    struct slice name = buf_slice(&e->name);
+
+    if (name.len == 0 || name.len > NAME_MAX_BYTES || name.ptr[0] == '.' ||
+        slice_find(name, '/') < name.len || name.len < m->levels) {
+        return false;
+    }
+    (void)buf_addf(&e->where, "%s/", m->directory);
+    for (unsigned i = 0; i < m->levels; i++) {
+        (void)buf_addf(&e->where, "%c/", name.ptr[i]);
+    }
+    return buf_add(&e->where, name);
+}
+
+static bool put_maildir_path(struct errand *e, struct slice domain, const char **ret_why)
+{
+    const char *pattern = e->mailbox->maildir;
+    struct buf address;
+    bool ok;
+
+    if (strncmp(pattern, "~/", 2) == 0) {
+        *ret_why = "the path is too long";
+        return buf_add(&e->where, buf_slice(&e->home)) && buf_add_string(&e->where, pattern + 1);
+    }
+    buf_init(&address, ADDRESS_MAX + NAME_MAX_BYTES + 2);
+    ok = address_quote_local(buf_slice(&e->name), &address);
+    if (ok && domain.len > 0) {
+        ok = buf_add_byte(&address, '@') && buf_add(&address, domain);
+    }
+    *ret_why = "the name can't be a local part";
+    ok = ok &&
+         maildir_path(slice_string(pattern), buf_slice(&address), SLICE(""), &e->where, ret_why);
+    buf_fini(&address);
+    return ok;
+}
+
+/* Where it goes. A status of class success: go on; else *ret_why says why not. */
+static struct status plan_user(struct errand *e, const char *name, const char **ret_why)
+{
+    int rc = find_any_case(e, name);
+
+    *ret_why = "no such user";
+    if (rc == ENOENT) {
+        return unknown_user;
+    }
+    if (rc != 0) {
+        *ret_why = "the user can't be looked up now";
+        return system_trouble;
+    }
+    if (e->mailbox->maildir != NULL) {
+        e->place = PLACE_MAILDIR;
+        return put_maildir_path(e, address_split(e->rcpt->address.user).domain, ret_why)
+                   ? delivered
+                   : unknown_user;
+    }
+    e->place = PLACE_MBOX;
+    e->dot_lock = true;
+    *ret_why = "the user name can't be a file name";
+    return put_mbox_path(e) ? delivered : unknown_user;
+}
+
+static struct status plan(struct errand *e, const char **ret_why)
+{
+    struct buf name;
+    struct slice text;
+    struct status status = delivered;
+
+    buf_init(&name, CONTROL_WORD_MAX + 1);
+    *ret_why = "the address does not parse";
+    if (!plain_name(e->rcpt->address.user, &name)) {
+        status = bad_address;
+    } else {
+        text = buf_slice(&name);
+        if (text.ptr[0] == '|' || text.ptr[0] == '/') {
+            e->place = text.ptr[0] == '|' ? PLACE_COMMAND : PLACE_MBOX;
+            find_privilege(e);
+            CHECK(buf_add(&e->where, slice_skip(text, text.ptr[0] == '|' ? 1 : 0)));
+        } else {
+            status = plan_user(e, buf_cstr(&name), ret_why);
+        }
+    }
+    buf_fini(&name);
+    return status;
+}
+
+/* ---- one recipient -------------------------------------------------------------------------- */
+
+static struct status run(struct errand *e, struct buf *text)
+{
+    struct pipe_end end = {.name = e->place == PLACE_COMMAND ? buf_cstr(&e->where) : "delivery",
+                           .service = "mailbox"};
+    struct ta_child_end child;
+    struct buf output;
+    struct status status;
+    int rc;
+
+    buf_init(&output, OUTPUT_MAX);
+    rc = ta_child_run(child_body, e, e->content.fd, e->mailbox->command_timeout_s, &output, &child);
+    if (rc != 0) {
+        status = system_trouble;
+        (void)buf_addf(text, "cannot start a process: %s", strerror(-rc));
+    } else {
+        end.wait_status = child.wait_status;
+        end.timed_out = child.timed_out;
+        end.output = buf_slice(&output);
+        status = pipe_result(&end, text);
+        if (status.class == STATUS_SUCCESS) {
+            status = delivered;
+            buf_clear(text);
+            (void)buf_add_string(text, "Ok");
+        }
+    }
+    buf_fini(&output);
+    return status;
+}
+
+void mailbox_deliver(struct mailbox *m, struct ta_job *job, size_t i)
+{
+    struct errand *e = mem_new(sizeof *e);
+    const char *why = "";
+    struct status status;
+    struct buf text;
+
+    e->mailbox = m;
+    e->job = job;
+    e->rcpt = job->rcpts[i].rcpt;
+    e->sender = ta_job_sender(job, i);
+    buf_init(&e->name, ACCOUNT_MAX);
+    buf_init(&e->home, ACCOUNT_MAX);
+    buf_init(&e->where, MBOX_PATH_MAX > CONTROL_WORD_MAX ? MBOX_PATH_MAX : CONTROL_WORD_MAX);
+    buf_init(&text, OUTPUT_MAX);
+    ta_content_init(&e->content, job, i);
+    m->deliveries++;
+    status = plan(e, &why);
+    if (status.class == STATUS_SUCCESS) {
+        status = run(e, &text);
+    } else {
+        (void)buf_add_string(&text, why);
+    }
+    ta_local_settle(job, i, status, buf_slice(&text));
+    buf_fini(&text);
+    buf_fini(&e->where);
+    buf_fini(&e->home);
+    buf_fini(&e->name);
+    mem_free(e);
+}

@@ -1,0 +1,12 @@
+/* ZMailer's variables, as agents know them: from the file that the environment names as ZCONFIG,
+ * with what is compiled in where it says nothing. */
+#ifndef TA_TA_ZENV_H
+#define TA_TA_ZENV_H
+
+#include "conf.h"
+
+/* A configuration for conf_zenv and nothing else; free with conf_free. Ends the program, with words
+ * on standard error, when the file can't be read. `program` is for these. */
+struct conf *ta_zenv_load(const char *program);
+
+#endif
