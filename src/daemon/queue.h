@@ -19,7 +19,7 @@
  *
  * This header is shared by queue.c (turns: what comes in from the spool, decisions, commits),
  * queue_step.c (steps), queue_client.c (those who bring mail), queue_agent.c (deliveries go out),
- * queue_result.c (what came of them), queue_pass.c (a message's pass: load, end, reports),
+ * queue_result.c (what came of them), queue_pass.c (a message's pass: load, end), queue_report.c (reports),
  * queue_park.c (mail that waits on disk for its destination's share), queue_ask.c (questions and
  * commands of operators), queue_gate.c and queue_why.c (why mail waits).
  */
@@ -72,6 +72,7 @@ enum pass_how {
     PASS_UNTRIED, /* some of it was not: it goes on at once */
     PASS_DROPPED, /* an operator ended its claim; results came all the same */
     PASS_PARKED,  /* all that is pending waits for one destination, step.parked */
+    PASS_REPORT,  /* nothing is pending: all that is left is to report */
 };
 
 enum step_type {
@@ -302,6 +303,20 @@ void pass_sites_free(struct queue *q);
 void pass_sites_reload(struct queue *q);
 /* Give the classes of mail in memory their weights of a new configuration. */
 void pass_classes_reload(struct queue *q);
+
+/* ---- queue_report.c ---- */
+
+/* Tell the sender, in the open batch, of the recipients that are to be reported, and note that it
+ * was told. In a batch that is lost both are. 0 or negative errno of the spool. */
+int report_results(struct queue *q, const struct spool_message *m);
+
+/* Tell the sender of the delay of mail that is `age_us` old, if it is time for that and was not
+ * done; `until` is when it will be given up. */
+int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us,
+                 struct wall until);
+
+/* A line about a message as a whole, to our log and, with scheduler_syslog, to syslog. */
+void report_line(struct queue *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- queue_park.c ---- */
 

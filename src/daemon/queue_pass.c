@@ -21,7 +21,6 @@
 #include "log.h"
 #include "mem.h"
 #include "park_key.h"
-#include "report.h"
 
 /* Recipients read from the spool in one call. */
 #define READ_PAGE 500
@@ -31,8 +30,6 @@
 /* Recipients of a submission that are kept in memory; the others are read when it is their turn, or
  * long lists would pass the limits of recipients in memory. */
 #define KEEP_RCPTS_MAX 100
-/* Original content that is looked at for a report: more is never returned. */
-#define REPORT_ORIGINAL_MAX (4u << 20)
 
 /* ---- sites ---------------------------------------------------------------------------------- */
 
@@ -351,7 +348,8 @@ static struct wall parked_until(struct queue *q, const struct spool_message *m)
                                    now.us - m->created.us, (unsigned)conf->retry_jitter, &q->rng));
     due = wall_min(due, wall_after(m->created, lifetime_us(conf, m)));
     warning = wall_after(m->created, conf->delay_warning_time_us);
-    if (conf->delay_warning_time_us > 0 && m->sender.len > 0 && m->warnings == 0 && warning.us > now.us) {
+    if (conf->delay_warning_time_us > 0 && m->sender.len > 0 && m->warnings == 0 &&
+        warning.us > now.us) {
         due = wall_min(due, warning);
     }
     return due;
@@ -529,15 +527,15 @@ static void store_route(struct queue *q, const struct active_msg *m, struct acti
     r->route_stale = false;
 }
 
-/* End a pass without an attempt: to be given up, or to wait on disk for its destination's share.
- * Takes `parked`. */
-static void end_at_once(struct queue *q, struct msg_id id, char *parked)
+/* End a pass without an attempt: to be given up, to be reported on, or to wait on disk for its
+ * destination's share. Takes `parked`. */
+static void end_at_once(struct queue *q, struct msg_id id, enum pass_how how, char *parked)
 {
     struct step *step = mem_new(sizeof *step);
 
     step->type = STEP_END_PASS;
     step->id = id;
-    step->how = parked != NULL ? PASS_PARKED : PASS_TRIED;
+    step->how = how;
     step->parked = parked;
     queue_step(q, step);
 }
@@ -601,8 +599,9 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
         return false;
     }
     wanted = take_wanted(q, id);
-    if (m.force_expire) {
-        end_at_once(q, id, NULL); /* nothing is tried any more */
+    if (m.force_expire || m.rcpt_pending == 0) {
+        /* Nothing is tried any more. */
+        end_at_once(q, id, m.rcpt_pending == 0 ? PASS_REPORT : PASS_TRIED, NULL);
         return false;
     }
     if (m.parked.len > 0 && park_is_full(q, m.parked)) {
@@ -616,7 +615,7 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
         }
         active_remove(&q->active, active);
     }
-    end_at_once(q, id, parked);
+    end_at_once(q, id, PASS_PARKED, parked);
     if (wanted) {
         pass_want(q, id); /* it still is */
     }
@@ -682,260 +681,6 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     mem_free(order);
 }
 
-/* ---- reports -------------------------------------------------------------------------------- */
-
-/* What a report needs to hold on to while more is read from the spool. */
-struct report_draft {
-    struct report report;
-    struct report_rcpt *rcpts; /* owned */
-    char **strings;            /* owned, one per recipient, holds all its slices */
-    size_t count, size;
-};
-
-/* The words of the other site in our account of an attempt, "host X said: WORDS (in reply to ..)";
- * of a success they are all of it. Empty when it said nothing. */
-static struct slice remote_words(struct slice text, enum report_action action)
-{
-    static const char said[] = " said: ", reply[] = " (in reply to ";
-    const char *at = memmem(text.ptr, text.len, said, sizeof said - 1), *end;
-
-    if (at == NULL) {
-        return action == REPORT_DELIVERED || action == REPORT_RELAYED ? text : slice_of("", 0);
-    }
-    text = slice_skip(text, (size_t)(at - text.ptr) + sizeof said - 1);
-    end = memmem(text.ptr, text.len, reply, sizeof reply - 1);
-    return end == NULL ? text : slice_of(text.ptr, (size_t)(end - text.ptr));
-}
-
-static void draft_add(struct report_draft *d, const struct spool_rcpt *r, enum report_action action,
-                      struct wall retry_until)
-{
-    struct slice parts[] = {r->address, r->orcpt, r->diagnostic, r->remote};
-    struct slice kept[4];
-    struct report_rcpt *to;
-    struct status status = {0};
-    struct buf b;
-    char *string;
-    size_t at = 0;
-
-    if (d->count == d->size) {
-        d->size = d->size == 0 ? 8 : d->size * 2;
-        d->rcpts = mem_resize(d->rcpts, d->size, sizeof *d->rcpts);
-        d->strings = mem_resize(d->strings, d->size, sizeof *d->strings);
-    }
-    buf_init(&b, 1u << 16);
-    for (size_t i = 0; i < 4; i++) {
-        (void)buf_add(&b, parts[i]); /* checked below */
-    }
-    CHECK(!b.failed); /* the spool's own limits are far below */
-    string = buf_take(&b);
-    for (size_t i = 0; i < 4; i++) {
-        kept[i] = slice_of(string + at, parts[i].len);
-        at += parts[i].len;
-    }
-    (void)status_parse(r->status, &status); /* none: repaired below */
-    d->strings[d->count] = string;
-    to = &d->rcpts[d->count++];
-    /* A report of failure says 5.x.x; what failed for being too old keeps its 4.x.x, as senders
-     * know it, and its action says that it failed. */
-    *to = (struct report_rcpt){.address = kept[0],
-                               .orcpt = kept[1],
-                               .action = action,
-                               .status = status,
-                               .text = kept[2],
-                               .last_attempt = r->last_attempt,
-                               .retry_until = retry_until};
-    if (status.class == STATUS_NONE) {
-        to->status = (struct status){.class = action == REPORT_FAILED    ? STATUS_PERMANENT
-                                              : action == REPORT_DELAYED ? STATUS_TRANSIENT
-                                                                         : STATUS_SUCCESS};
-    }
-    size_t address_at = slice_find(kept[3], '['); /* "host[address]:port": a site was asked */
-    if (address_at < kept[3].len) {
-        to->remote_mta = slice_of(kept[3].ptr, address_at);
-        to->diagnostic = remote_words(kept[2], action);
-    }
-}
-
-static void draft_fini(struct report_draft *d)
-{
-    for (size_t i = 0; i < d->count; i++) {
-        mem_free(d->strings[i]);
-    }
-    mem_free(d->strings);
-    mem_free(d->rcpts);
-}
-
-/* The original, as far as a report may return it. */
-static int read_original(struct queue *q, struct msg_id id, struct buf *bytes)
-{
-    uint64_t size;
-    int fd, rc = spool_read_content(q->spool, id, bytes, &fd, &size);
-
-    if (rc != 0 || fd < 0) {
-        return rc;
-    }
-    while (buf_len(bytes) < REPORT_ORIGINAL_MAX && !bytes->failed) {
-        char *room = buf_room(bytes, 65536);
-        ssize_t n = room == NULL ? -1 : pread(fd, room, 65536, (off_t)buf_len(bytes));
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            rc = n < 0 && room != NULL ? -errno : 0;
-            break;
-        }
-        buf_grew(bytes, (size_t)n);
-    }
-    (void)close(fd); /* read only */
-    return rc;
-}
-
-static bool class_wanted(const struct conf *conf, const char *class)
-{
-    for (size_t i = 0; i < conf->notify_classes.count; i++) {
-        if (strcasecmp(conf->notify_classes.items[i], class) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Submit a report in the open batch: to the sender, or for mail of the null sender to those who
- * want to know (a double bounce). *ret_sent: false when nobody is to be told. */
-static int submit_report(struct queue *q, const struct spool_message *m, struct report_draft *d,
-                         bool *ret_sent)
-{
-    const char *kinds[] = {[REPORT_FAILURE] = "non-delivery",
-                           [REPORT_DELAY] = "delay",
-                           [REPORT_SUCCESS] = "delivery status"};
-    struct report *r = &d->report;
-    struct buf original, text, to, double_sender;
-    struct spool_message report_message = {.arrived = clock_wall(),
-                                           .created = clock_wall(),
-                                           .due = clock_wall(),
-                                           .client = SLICE("local report")};
-    struct spool_content content = {.fd = -1};
-    struct spool_rcpt rcpt = {.notify = NOTIFY_NEVER};
-    char id_text[SPOOL_ID_TEXT_MAX], new_text[SPOOL_ID_TEXT_MAX], class_room[CLASS_NAME_MAX];
-    struct msg_id new_id;
-    bool is_double = m->sender.len == 0;
-    struct route route;
-    int rc = 0;
-
-    *ret_sent = false;
-    spool_id_print(m->id, id_text);
-    buf_init(&original, REPORT_ORIGINAL_MAX + 65536);
-    buf_init(&text, REPORT_ORIGINAL_MAX + REPORT_FRAME_MAX +
-                        (size_t)REPORT_RCPTS_MAX * REPORT_PER_RCPT_MAX);
-    buf_init(&to, 4096);
-    buf_init(&double_sender, 4096);
-    (void)buf_addf(&double_sender, "%s@%s", q->conf->double_bounce_sender, q->conf->myorigin);
-    if (is_double || slice_equal_nocase(m->sender, buf_slice(&double_sender))) {
-        if (!is_double || r->kind != REPORT_FAILURE || q->conf->notify_double_bounce[0] == '\0' ||
-            !(class_wanted(q->conf, "2bounce") || class_wanted(q->conf, "bounce"))) {
-            if (r->kind == REPORT_FAILURE) {
-                log_warning("%s: undeliverable, and there is nobody to tell: dropped", id_text);
-            }
-            goto out;
-        }
-        (void)buf_addf(&to, strchr(q->conf->notify_double_bounce, '@') == NULL ? "%s@%s" : "%s",
-                       q->conf->notify_double_bounce, q->conf->myorigin);
-        report_message.sender = buf_slice(&double_sender);
-    } else {
-        (void)buf_add(&to, m->sender); /* at most ADDRESS_MAX */
-    }
-    rc = read_original(q, m->id, &original);
-    if (rc != 0) {
-        log_warning("%s: the report goes without the original: %s", id_text, spool_error(q->spool));
-        buf_clear(&original);
-        rc = 0;
-    }
-    r->reporting_mta = slice_string(q->conf->myhostname);
-    r->queue_id = slice_string(id_text);
-    r->envid = m->envid;
-    r->arrival = m->arrived;
-    r->sender = buf_slice(&to);
-    r->message_id = slice_string(id_text);
-    r->now = clock_wall();
-    r->utc_offset_minutes = clock_zone(r->now) / 60;
-    r->seed = rng_next(&q->rng);
-    r->original = buf_slice(&original);
-    r->headers_only = r->kind != REPORT_FAILURE || (m->flags & ENVELOPE_RET_HDRS) != 0 ||
-                      m->size > (uint64_t)q->conf->bounce_size_limit;
-    r->rcpts = d->rcpts;
-    r->rcpt_count = d->count;
-    if (!report_build(r, &text, &report_message.flags)) {
-        log_error("%s: the report is too large", id_text);
-        goto out;
-    }
-    content.bytes = buf_slice(&text);
-    rcpt.address = buf_slice(&to);
-    route_address(q->conf, rcpt.address, &route);
-    rcpt.transport = slice_string(route.transport);
-    rcpt.nexthop = slice_string(route.nexthop);
-    rcpt.route_generation = q->conf->route_generation;
-    report_message.class_name = class_by_default(q->conf, report_message.sender, class_room);
-    rc = spool_submit(q->spool, &report_message, &rcpt, 1, slice_of("", 0), &content, false,
-                      slice_of("", 0), &new_id);
-    if (rc == 0) {
-        *ret_sent = true;
-        q->incoming_waits = true;
-        q->next_due.us = 0;
-        q->reports++;
-        spool_id_print(new_id, new_text);
-        log_as("bounce", (int)getpid(), "%s: %s %s notification: %s", id_text,
-               is_double ? "postmaster" : "sender", kinds[r->kind], new_text);
-    }
-out:
-    buf_fini(&original);
-    buf_fini(&text);
-    buf_fini(&to);
-    buf_fini(&double_sender);
-    return rc;
-}
-
-/* Report on the recipients that `wanted` picks, in as many messages as their number needs. */
-static int report_on(struct queue *q, const struct spool_message *m, enum report_kind kind,
-                     struct wall retry_until)
-{
-    struct spool_rcpt page[READ_PAGE];
-    struct report_draft draft = {.report = {.kind = kind}};
-    uint32_t after = 0;
-    size_t count;
-    bool sent;
-    int rc;
-
-    do {
-        rc =
-            spool_read_rcpts(q->spool, m->id, after, kind == REPORT_DELAY, READ_PAGE, page, &count);
-        for (size_t i = 0; rc == 0 && i < count; i++) {
-            const struct spool_rcpt *r = &page[i];
-            bool delay_wanted = r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_DELAY) != 0;
-
-            after = r->n;
-            if (kind == REPORT_FAILURE && r->state == SPOOL_RCPT_FAILED) {
-                draft_add(&draft, r, REPORT_FAILED, (struct wall){0});
-            } else if (kind == REPORT_SUCCESS && r->state == SPOOL_RCPT_DELIVERED) {
-                draft_add(&draft, r, REPORT_DELIVERED, (struct wall){0});
-            } else if (kind == REPORT_SUCCESS && r->state == SPOOL_RCPT_RELAYED) {
-                draft_add(&draft, r, REPORT_RELAYED, (struct wall){0});
-            } else if (kind == REPORT_DELAY && delay_wanted) {
-                draft_add(&draft, r, REPORT_DELAYED, retry_until);
-            }
-        }
-        if (rc == 0 && draft.count > 0 &&
-            (count < READ_PAGE || draft.count > REPORT_RCPTS_MAX - READ_PAGE)) {
-            rc = submit_report(q, m, &draft, &sent);
-            draft_fini(&draft);
-            draft = (struct report_draft){.report = {.kind = kind}};
-        }
-    } while (rc == 0 && count == READ_PAGE);
-    draft_fini(&draft);
-    return rc;
-}
-
 /* ---- the end of a pass ---------------------------------------------------------------------- */
 
 /* Give up every pending recipient: what was a reason to wait becomes the reason of the failure. One
@@ -979,93 +724,112 @@ static int expire(struct queue *q, const struct spool_message *m)
     return rc;
 }
 
-/* The message as it stands, with strings that outlast further calls. */
-static int read_message(struct queue *q, struct msg_id id, struct spool_message *m,
-                        char sender[ADDRESS_MAX + 1], char envid[DSN_ENVID_MAX * 3 + 1],
-                        char class_name[CLASS_NAME_MAX])
-{
-    int rc = spool_read(q->spool, id, m);
-
-    if (rc == 0) {
-        CHECK(m->sender.len <= ADDRESS_MAX);
-        CHECK(m->envid.len <= DSN_ENVID_MAX * 3);
-        memcpy(sender, m->sender.ptr, m->sender.len);
-        CHECK(m->class_name.len <= CLASS_NAME_MAX);
-        memcpy(envid, m->envid.ptr, m->envid.len);
-        memcpy(class_name, m->class_name.ptr, m->class_name.len);
-        m->sender.ptr = sender;
-        m->envid.ptr = envid;
-        m->class_name.ptr = class_name;
-    }
-    return rc;
-}
-
-int pass_end(struct queue *q, const struct step *step)
-{
-    char sender[ADDRESS_MAX + 1], envid[DSN_ENVID_MAX * 3 + 1], text[SPOOL_ID_TEXT_MAX];
-    char class_name[CLASS_NAME_MAX];
-    const struct conf *conf = q->conf;
-    struct msg_id id = step->id;
-    enum pass_how how = step->how;
+/* A message with strings of its own, which outlast further calls of the spool. */
+struct kept_message {
     struct spool_message m;
-    struct wall now = clock_wall(), due;
-    int64_t age, lifetime;
-    bool gone = false, expired = false;
-    int rc = read_message(q, id, &m, sender, envid, class_name);
+    struct buf strings;
+};
 
+static int keep_message(struct queue *q, struct msg_id id, struct kept_message *kept)
+{
+    struct spool_message *m = &kept->m;
+    struct slice *parts[] = {&m->sender, &m->envid, &m->class_name, &m->path, &m->spoolid};
+    size_t at = 1; /* behind a byte that makes sure of a pointer for empty ones */
+    int rc;
+
+    buf_init(&kept->strings, 1u << 20);
+    CHECK(buf_add_byte(&kept->strings, '\0'));
+    rc = spool_read(q->spool, id, m);
     if (rc != 0) {
         return rc;
     }
-    if (m.state == SPOOL_CORRUPT ||
-        (m.rcpt_pending > 0 && (how == PASS_DROPPED || m.state == SPOOL_HOLD))) {
-        spool_unclaim(q->spool, id); /* it may have been released and claimed again meanwhile */
-        q->next_due.us = 0;
-        return 0; /* what is left of it goes the way the operator chose */
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        CHECK(parts[i]->len == 0 || buf_add(&kept->strings, *parts[i])); /* the spool's limits */
     }
-    spool_id_print(id, text);
-    age = now.us - m.created.us;
-    lifetime = lifetime_us(conf, &m);
-    if (m.rcpt_pending > 0 && (m.force_expire || (how != PASS_UNTRIED && age >= lifetime))) {
-        expired = true;
-        log_info("%s: from=<%.*s>, status=%s, returned to sender", text, SLICE_ARGS(m.sender),
-                 m.force_expire ? "force-expired" : "expired");
-        q->expired++;
-        rc = expire(q, &m);
+    m->reason = m->parked = m->client = slice_of("", 0);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i] = slice_of(buf_slice(&kept->strings).ptr + at, parts[i]->len);
+        at += parts[i]->len;
     }
-    if (rc == 0 && (m.rcpt_to_report > 0 || expired)) {
-        rc = report_on(q, &m, REPORT_FAILURE, (struct wall){0});
-        if (rc == 0) {
-            rc = report_on(q, &m, REPORT_SUCCESS, (struct wall){0});
-        }
-        if (rc == 0) {
-            rc = spool_reported(q->spool, id);
-        }
-    }
-    if (rc == 0 && m.rcpt_pending > 0 && !expired && m.warnings == 0 && m.sender.len > 0 &&
-        conf->delay_warning_time_us > 0 && age >= conf->delay_warning_time_us) {
-        rc = report_on(q, &m, REPORT_DELAY, wall_after(m.created, lifetime));
-        if (rc == 0) {
-            rc = spool_set_warned(q->spool, id);
-        }
-    }
-    if (rc == 0 && how == PASS_PARKED && m.rcpt_pending > 0 && !expired) {
-        due = parked_until(q, &m);
-        rc = spool_park(q->spool, id, slice_string(step->parked), due);
+    return 0;
+}
+
+/* Park what is left of it, or let it wait for another pass, or go. */
+static int settle_pass(struct queue *q, const struct spool_message *m, const struct step *step,
+                       bool expired)
+{
+    const struct conf *conf = q->conf;
+    struct wall now = clock_wall(), due;
+    char text[SPOOL_ID_TEXT_MAX];
+    bool gone = false;
+    int rc;
+
+    if (step->how == PASS_PARKED && m->rcpt_pending > 0 && !expired) {
+        due = parked_until(q, m);
+        rc = spool_park(q->spool, m->id, slice_string(step->parked), due);
         if (rc == 0) {
             park_tell(q, slice_string(step->parked));
         }
-    } else if (rc == 0) {
-        due = wall_after(now, how == PASS_UNTRIED
-                                  ? UNTRIED_WAIT_US
-                                  : retry_backoff(conf->minimal_backoff_time_us,
-                                                  conf->maximal_backoff_time_us, age,
-                                                  (unsigned)conf->retry_jitter, &q->rng));
-        rc = spool_finish(q->spool, id, due, &gone);
+    } else {
+        due = wall_after(now,
+                         step->how == PASS_UNTRIED
+                             ? UNTRIED_WAIT_US
+                             : retry_backoff(conf->minimal_backoff_time_us,
+                                             conf->maximal_backoff_time_us, now.us - m->created.us,
+                                             (unsigned)conf->retry_jitter, &q->rng));
+        rc = spool_finish(q->spool, m->id, due, &gone);
     }
     if (rc == 0 && gone) {
+        spool_id_print(m->id, text);
         log_info("%s: removed", text);
     } else if (rc == 0 && due.us < q->next_due.us) {
         q->next_due = due;
     }
+    return rc;
+}
+
+static int end_pass_of(struct queue *q, const struct spool_message *m, const struct step *step)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+    int64_t age = clock_wall().us - m->created.us, lifetime = lifetime_us(q->conf, m);
+    bool expired = false;
+    int rc = 0;
+
+    if (m->state == SPOOL_CORRUPT ||
+        (m->rcpt_pending > 0 && (step->how == PASS_DROPPED || m->state == SPOOL_HOLD))) {
+        spool_unclaim(q->spool, m->id); /* it may have been released and claimed again meanwhile */
+        q->next_due.us = 0;
+        return 0; /* what is left of it goes the way the operator chose */
+    }
+    if (m->rcpt_pending > 0 &&
+        (m->force_expire || (step->how != PASS_UNTRIED && age >= lifetime))) {
+        expired = true;
+        spool_id_print(m->id, text);
+        log_info("%s: from=<%.*s>, status=%s, returned to sender", text, SLICE_ARGS(m->sender),
+                 m->force_expire ? "force-expired" : "expired");
+        q->expired++;
+        rc = expire(q, m);
+    }
+    /* Where messages are divided the spool gathers what is to be reported of all parts, and hands
+     * out the message again when it is time. */
+    if (rc == 0 && (m->rcpt_to_report > 0 || expired) &&
+        (step->how == PASS_REPORT || !spool_divides(q->spool))) {
+        rc = report_results(q, m);
+    }
+    if (rc == 0 && m->rcpt_pending > 0 && !expired) {
+        rc = report_delay(q, m, age, wall_after(m->created, lifetime));
+    }
+    return rc == 0 ? settle_pass(q, m, step, expired) : rc;
+}
+
+int pass_end(struct queue *q, const struct step *step)
+{
+    struct kept_message kept;
+    int rc = keep_message(q, step->id, &kept);
+
+    if (rc == 0) {
+        rc = end_pass_of(q, &kept.m, step);
+    }
+    buf_fini(&kept.strings);
     return rc;
 }

@@ -77,6 +77,14 @@ void role_exit(struct role *role, int status)
     site.exited = true;
 }
 
+struct slice role_file(const struct role *role, struct slice path)
+{
+    (void)role;
+    return slice_ends_nocase(path, SLICE("/form"))
+               ? SLICE("SUB Returned\nADR Cc: archive\nHDR X-Site: yes\nCall us.\n")
+               : slice_of(NULL, 0);
+}
+
 /* ---- the neighbours ------------------------------------------------------------------------- */
 
 static void on_receive(void *arg, struct channel *ch)
@@ -928,6 +936,67 @@ static void a_double_bounce_goes_to_those_who_want_it_and_ends_there(void **stat
     bounced(1);
     assert_int_equal(site.count, 2);
     assert_int_equal(messages(), 0);
+}
+
+static void a_form_gives_the_words_and_more_readers(void **state)
+{
+    (void)state;
+    start_again_with("report_form = form\n");
+    submit("s@from.test", "b@there.test c@there.test");
+    bounced(0);
+    assert_int_equal(site.count, 3);
+    check_address(1, 0, "archive@here.test");
+    check_address(2, 0, "s@from.test");
+    for (size_t i = 1; i < 3; i++) {
+        assert_true(content_has(i, "Subject: Returned [FAILED(2)]\r\n"));
+        assert_true(content_has(i, "X-Site: yes\r\n"));
+        assert_true(content_has(i, "Call us.\r\nReporting-MTA: dns; "));
+        assert_true(
+            content_has(i, "FAILED:\r\n  Final Recipient:\r\n      rfc822; b@there.test\r\n"));
+    }
+    sent(1);
+    sent(2);
+    assert_int_equal(messages(), 0);
+}
+
+static void a_form_that_is_missing_is_told_to_the_postmaster(void **state)
+{
+    (void)state;
+    start_again_with("report_form = lost\n");
+    submit("s@from.test", "b@there.test");
+    bounced(0);
+    assert_int_equal(site.count, 3);
+    check_address(1, 0, "postmaster@here.test");
+    check_address(2, 0, "s@from.test");
+    assert_true(content_has(1, "Subject: Multiple-fault: Report template missing [FAILED(1)]\r\n"));
+}
+
+static void what_a_report_returns_by_default_can_be_the_header(void **state)
+{
+    (void)state;
+    submit("s@from.test", "b@there.test");
+    bounced(0);
+    assert_true(content_has(1, "Content-Type: message/rfc822\r\n"));
+    sent(1);
+    start_again_with("report_return = headers\n");
+    submit("s@from.test", "b@there.test");
+    bounced(site.count - 1);
+    assert_true(content_has(site.count - 1, "Content-Type: text/rfc822-headers\r\n"));
+}
+
+static void a_report_for_nobody_can_be_kept(void **state)
+{
+    (void)state;
+    start_again_with("notify_double_bounce =\nstore_error_on_error = 1\n");
+    submit("", "b@there.test");
+    bounced(0);
+    assert_int_equal(site.count, 1);
+    assert_int_equal(messages(), 1);
+    assert_true(logged("there is nobody to tell: the report is kept"));
+    assert_int_equal(
+        json_array_size(json_object_get(
+            ask(200, "{\"op\":\"list\",\"filter\":{\"state\":\"hold\"}}"), "messages")),
+        1);
 }
 
 static void mail_that_is_too_old_is_returned_after_an_attempt(void **state)
@@ -2075,6 +2144,10 @@ UNIT_MAIN(
     QUEUE_TEST(a_report_tells_the_envelope_id_and_the_other_sites_words),
     QUEUE_TEST(the_null_sender_gets_no_report),
     QUEUE_TEST(a_double_bounce_goes_to_those_who_want_it_and_ends_there),
+    QUEUE_TEST(a_form_gives_the_words_and_more_readers),
+    QUEUE_TEST(a_form_that_is_missing_is_told_to_the_postmaster),
+    QUEUE_TEST(what_a_report_returns_by_default_can_be_the_header),
+    QUEUE_TEST(a_report_for_nobody_can_be_kept),
     QUEUE_TEST(mail_that_is_too_old_is_returned_after_an_attempt), QUEUE_TEST(a_delay_is_told_once),
     QUEUE_TEST(the_end_of_a_delay_is_told_when_wanted),
     QUEUE_TEST(with_soft_bounce_nothing_is_final), QUEUE_TEST(waits_double_between_their_bounds),

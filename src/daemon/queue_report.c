@@ -1,0 +1,565 @@
+/*
+ * Reports of the queue process: who is told what of a message, when, and in which form.
+ *
+ * A report joins the open batch together with the note that it was made, so a crash leaves both or
+ * neither; where a store can't promise that it makes the report first.
+ *
+ * Two traditions. Our own and Postfix's: one report for failures, another for successes, a null
+ * sender's mail goes to notify_double_bounce. Of a postoffice, ZMailer's: one report for all that
+ * has come of a message, in the layout that follows a form; what can't be told to a sender goes to
+ * the form's own recipients. With report_form its layout holds everywhere.
+ */
+#include "queue.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "classify.h"
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "report.h"
+#include "report_draft.h"
+#include "value.h"
+#include "xtext.h"
+
+/* Recipients read from the spool in one call. */
+#define READ_PAGE 500
+/* Original content that is looked at for a report: more is never returned. */
+#define REPORT_ORIGINAL_MAX (4u << 20)
+
+/* Why a report that nobody is to get is kept; ZMailer's name of such files ends with it. */
+#define ERROR_ON_ERROR "error-on-error"
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+void report_line(struct queue *q, const char *format, ...)
+{
+    struct wall now = clock_wall();
+    time_t seconds = (time_t)us_seconds(now.us);
+    struct tm local;
+    char stamp[32] = "";
+    struct buf text, line;
+    va_list args;
+
+    buf_init(&text, LOG_LINE_MAX);
+    va_start(args, format);
+    (void)buf_addv(&text, format, args);
+    va_end(args);
+    if (text.failed) {
+        buf_fini(&text);
+        return; /* ids and numbers: it can't be that long */
+    }
+    log_info("%s", buf_cstr(&text));
+    if (outlet_is_open(&q->outlets[OUTLET_SYSLOG])) {
+        if (localtime_r(&seconds, &local) != NULL) {
+            (void)strftime(stamp, sizeof stamp, "%b %e %H:%M:%S", &local); /* fits */
+        }
+        buf_init(&line, 2 * LOG_LINE_MAX);
+        (void)buf_addf(&line, "<%d>%s scheduler[%d]: %s\n", LOG_MAIL | LOG_INFO, stamp,
+                       (int)getpid(), buf_cstr(&text)); /* fits */
+        outlet_add(&q->outlets[OUTLET_SYSLOG], buf_slice(&line));
+        buf_fini(&line);
+    }
+    buf_fini(&text);
+}
+
+/* What people call the message. */
+static const char *name_of(const struct spool_message *m, char room[128])
+{
+    if (m->spoolid.len > 0) {
+        (void)snprintf(room, 128, "%.*s", SLICE_ARGS(m->spoolid)); /* cut: nobody has such names */
+    } else {
+        spool_id_print(m->id, room);
+    }
+    return room;
+}
+
+/* ---- the parts of a report ------------------------------------------------------------------ */
+
+static bool is_zmailers(const struct spool_message *m)
+{
+    return m->spoolid.len > 0;
+}
+
+/* The original, as far as a report may return it. */
+static int read_original(struct queue *q, struct msg_id id, struct buf *bytes)
+{
+    uint64_t size;
+    int fd, rc = spool_read_content(q->spool, id, bytes, &fd, &size);
+
+    if (rc != 0 || fd < 0) {
+        return rc;
+    }
+    while (buf_len(bytes) < REPORT_ORIGINAL_MAX && !bytes->failed) {
+        char *room = buf_room(bytes, 65536);
+        ssize_t n = room == NULL ? -1 : pread(fd, room, 65536, (off_t)buf_len(bytes));
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            rc = n < 0 && room != NULL ? -errno : 0;
+            break;
+        }
+        buf_grew(bytes, (size_t)n);
+    }
+    (void)close(fd); /* read only */
+    return rc;
+}
+
+static bool class_wanted(const struct conf *conf, const char *class)
+{
+    for (size_t i = 0; i < conf->notify_classes.count; i++) {
+        if (strcasecmp(conf->notify_classes.items[i], class) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Read the form, if reports follow one. */
+static bool use_form(struct queue *q, const struct spool_message *m, struct report_form *form)
+{
+    struct slice bytes;
+
+    if (q->conf->report_form[0] == '\0') {
+        if (is_zmailers(m)) {
+            report_form_builtin(form);
+        }
+        return is_zmailers(m);
+    }
+    bytes = role_file(q->role, slice_string(q->conf->report_form));
+    if (bytes.ptr != NULL) {
+        report_form_read(bytes, form);
+    } else {
+        report_form_missing(form);
+    }
+    return true;
+}
+
+/* Does the header alone go back? RET speaks of failures only (RFC 3461, 4.3). */
+static bool headers_only(const struct queue *q, const struct spool_message *m,
+                         const struct report *r)
+{
+    unsigned ret = m->flags & (ENVELOPE_RET_FULL | ENVELOPE_RET_HDRS);
+
+    if (r->kind != REPORT_FAILURE || m->size > (uint64_t)q->conf->bounce_size_limit) {
+        return true;
+    }
+    if (r->double_fault) {
+        return false;
+    }
+    return ret == ENVELOPE_RET_HDRS ||
+           (ret == 0 && q->conf->report_return == CONF_REPORT_RETURN_HEADERS);
+}
+
+/* ---- who gets it ---------------------------------------------------------------------------- */
+
+#define READERS_MAX (1 + REPORT_FORM_COPIES_MAX)
+
+struct readers {
+    char *at[READERS_MAX]; /* owned */
+    size_t count;
+    char *sender;     /* owned: of the report */
+    bool is_double;   /* the original was a report, or its sender is to get none */
+    const char *keep; /* nobody gets it, it is kept for this reason; NULL */
+};
+
+static void add_reader(struct queue *q, struct readers *to, const char *address, bool qualify)
+{
+    struct buf full;
+
+    buf_init(&full, (size_t)2 * ADDRESS_MAX + 512);
+    (void)buf_addf(&full, "%.*s", ADDRESS_MAX, address);
+    if (qualify && strchr(address, '@') == NULL) {
+        (void)buf_addf(&full, "@%.500s", q->conf->myorigin);
+    }
+    to->at[to->count++] = buf_take(&full);
+}
+
+static void readers_fini(struct readers *to)
+{
+    for (size_t i = 0; i < to->count; i++) {
+        mem_free(to->at[i]);
+    }
+    mem_free(to->sender);
+}
+
+/* A program or a file is nobody to write to; X.400 addresses begin with a slash, too. */
+static bool is_no_mailbox(struct slice address)
+{
+    return address.ptr[0] == '|' ||
+           (address.ptr[0] == '/' && slice_find(address, '=') == address.len);
+}
+
+/* Postfix's way. */
+static void choose_readers(struct queue *q, const struct spool_message *m, enum report_kind kind,
+                           struct readers *to)
+{
+    const struct conf *conf = q->conf;
+    struct buf double_sender;
+
+    buf_init(&double_sender, 4096);
+    (void)buf_addf(&double_sender, "%s@%s", conf->double_bounce_sender, conf->myorigin);
+    if (m->sender.len > 0 && !slice_equal_nocase(m->sender, buf_slice(&double_sender))) {
+        char *sender = mem_copy(m->sender.ptr, m->sender.len);
+
+        add_reader(q, to, sender, false);
+        to->sender = mem_string("");
+        mem_free(sender);
+    } else {
+        to->is_double = true;
+        to->sender = mem_string(buf_cstr(&double_sender));
+        if (m->sender.len == 0 && kind == REPORT_FAILURE && conf->notify_double_bounce[0] != '\0' &&
+            (class_wanted(conf, "2bounce") || class_wanted(conf, "bounce"))) {
+            add_reader(q, to, conf->notify_double_bounce, true);
+        } else if (m->sender.len == 0 && kind == REPORT_FAILURE && conf->store_error_on_error) {
+            add_reader(q, to, "postmaster", true);
+            to->keep = ERROR_ON_ERROR;
+        }
+    }
+    buf_fini(&double_sender);
+}
+
+/* ZMailer's: addresses go to its router as they are. */
+static void choose_zmailers_readers(struct queue *q, const struct spool_message *m,
+                                    const struct report_form *form, struct readers *to)
+{
+    to->sender = mem_string("");
+    to->is_double = (m->flags & ENVELOPE_REPORT) != 0;
+    if (!to->is_double) {
+        char *sender = mem_copy(m->sender.ptr, m->sender.len);
+
+        add_reader(q, to, is_no_mailbox(m->sender) ? "postmaster" : sender, false);
+        mem_free(sender);
+    }
+    for (size_t i = 0; i < form->copy_count; i++) {
+        add_reader(q, to, form->copies[i], false);
+    }
+    if (to->count == 0 && q->conf->store_error_on_error) {
+        add_reader(q, to, "postmaster", false);
+        to->keep = ERROR_ON_ERROR;
+    }
+}
+
+/* ---- handing it in -------------------------------------------------------------------------- */
+
+/* "rfc822;ADDRESS" in xtext, so that what becomes of the report can be told by the address. */
+static char *orcpt_of(const char *address)
+{
+    struct buf text;
+
+    buf_init(&text, (size_t)3 * ADDRESS_MAX + 16);
+    (void)buf_add_string(&text, "rfc822;");
+    (void)xtext_encode(slice_string(address), &text);
+    if (text.failed || buf_len(&text) > DSN_ORCPT_MAX) {
+        buf_fini(&text);
+        return mem_string("");
+    }
+    return buf_take(&text);
+}
+
+/* Store the report in the open batch. */
+static int submit(struct queue *q, const struct spool_message *m, const struct readers *to,
+                  unsigned flags, struct slice text, struct msg_id *ret_id)
+{
+    struct spool_message message = {.sender = slice_string(to->sender),
+                                    .flags = flags,
+                                    .arrived = clock_wall(),
+                                    .created = clock_wall(),
+                                    .due = clock_wall(),
+                                    .client = SLICE("local report")};
+    const struct spool_content content = {.bytes = text, .fd = -1};
+    struct spool_rcpt rcpts[READERS_MAX];
+    char class_room[CLASS_NAME_MAX], *orcpts[READERS_MAX];
+    struct route *routes = mem_array(to->count, sizeof *routes);
+    int rc;
+
+    message.class_name = class_by_default(q->conf, message.sender, class_room);
+    for (size_t i = 0; i < to->count; i++) {
+        struct slice address = slice_string(to->at[i]);
+
+        route_address(q->conf, address, &routes[i]);
+        orcpts[i] = is_zmailers(m) ? orcpt_of(to->at[i]) : mem_string("");
+        rcpts[i] = (struct spool_rcpt){.address = address,
+                                       .orcpt = slice_string(orcpts[i]),
+                                       .notify = NOTIFY_NEVER,
+                                       .transport = slice_string(routes[i].transport),
+                                       .nexthop = slice_string(routes[i].nexthop),
+                                       .route_generation = q->conf->route_generation};
+    }
+    rc = spool_submit(q->spool, &message, rcpts, (uint32_t)to->count, slice_of("", 0), &content,
+                      false, slice_string(to->keep), ret_id);
+    for (size_t i = 0; i < to->count; i++) {
+        mem_free(orcpts[i]);
+    }
+    mem_free(routes);
+    return rc;
+}
+
+static void log_report(struct queue *q, const struct spool_message *m, const struct readers *to,
+                       enum report_kind kind, struct msg_id new_id)
+{
+    static const char *const kinds[] = {[REPORT_FAILURE] = "non-delivery",
+                                        [REPORT_DELAY] = "delay",
+                                        [REPORT_SUCCESS] = "delivery status"};
+    char name[128], new_text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(new_id, new_text);
+    if (to->keep != NULL) {
+        log_warning("%s: undeliverable, and there is nobody to tell: the report is kept as %s",
+                    name_of(m, name), new_text);
+    } else if (is_zmailers(m)) {
+        report_line(q, "%s: Created 'delivery' report on spoolid: %s", name_of(m, name), new_text);
+    } else {
+        log_as("bounce", (int)getpid(), "%s: %s %s notification: %s", name_of(m, name),
+               to->is_double ? "postmaster" : "sender", kinds[kind], new_text);
+    }
+}
+
+/* The report on what is in the draft, written and stored for its readers. */
+static int write_report(struct queue *q, const struct spool_message *m, enum report_kind kind,
+                        const struct report_draft *d, const struct report_form *form,
+                        const struct readers *to)
+{
+    char name[128];
+    struct report r = {
+        .kind = kind,
+        .reporting_mta = slice_string(q->conf->myhostname),
+        .queue_id = slice_string(name_of(m, name)),
+        .envid = m->envid,
+        .arrival = m->arrived,
+        .sender = slice_string(to->at[0]),
+        .double_fault = form != NULL && to->is_double && is_zmailers(m),
+        .form = form,
+        .message_id = slice_string(name),
+        .now = clock_wall(),
+        .seed = rng_next(&q->rng),
+        .rcpts = d->rcpts,
+        .rcpt_count = d->count,
+    };
+    struct buf original, text;
+    struct msg_id new_id;
+    unsigned flags;
+    int rc;
+
+    buf_init(&original, REPORT_ORIGINAL_MAX + 65536);
+    buf_init(&text, REPORT_ORIGINAL_MAX + REPORT_FRAME_MAX +
+                        (size_t)REPORT_RCPTS_MAX * REPORT_PER_RCPT_MAX);
+    if (read_original(q, m->id, &original) != 0) {
+        log_warning("%s: the report goes without the original: %s", name, spool_error(q->spool));
+        buf_clear(&original);
+    }
+    r.utc_offset_minutes = clock_zone(r.now) / 60;
+    r.original = buf_slice(&original);
+    r.headers_only = headers_only(q, m, &r);
+    if (report_build(&r, &text, &flags)) {
+        rc = submit(q, m, to, flags, buf_slice(&text), &new_id);
+        if (rc == 0) {
+            q->incoming_waits = true;
+            q->next_due.us = 0;
+            q->reports++;
+            log_report(q, m, to, kind, new_id);
+        }
+    } else {
+        log_error("%s: the report is too large", name);
+        rc = 0;
+    }
+    buf_fini(&original);
+    buf_fini(&text);
+    return rc;
+}
+
+static enum report_kind kind_of(const struct report_draft *d)
+{
+    enum report_kind kind = REPORT_SUCCESS;
+
+    for (size_t i = 0; i < d->count && kind != REPORT_FAILURE; i++) {
+        kind = d->rcpts[i].action == REPORT_FAILED    ? REPORT_FAILURE
+               : d->rcpts[i].action == REPORT_DELAYED ? REPORT_DELAY
+                                                      : kind;
+    }
+    return kind;
+}
+
+/* Report to whom it concerns; that may be nobody. */
+static int send_report(struct queue *q, const struct spool_message *m, const struct report_draft *d)
+{
+    struct readers to = {.count = 0};
+    enum report_kind kind = kind_of(d);
+    struct report_form form;
+    bool has_form = use_form(q, m, &form);
+    char name[128];
+    int rc = 0;
+
+    if (is_zmailers(m)) {
+        choose_zmailers_readers(q, m, &form, &to);
+    } else {
+        choose_readers(q, m, kind, &to);
+        for (size_t i = 0; has_form && to.count > 0 && i < form.copy_count; i++) {
+            add_reader(q, &to, form.copies[i], true);
+        }
+    }
+    if (to.count > 0) {
+        rc = write_report(q, m, kind, d, has_form ? &form : NULL, &to);
+    } else if (kind == REPORT_FAILURE) {
+        log_warning("%s: undeliverable, and there is nobody to tell: dropped", name_of(m, name));
+    }
+    readers_fini(&to);
+    if (has_form) {
+        report_form_fini(&form);
+    }
+    return rc;
+}
+
+/* ---- what is reported ----------------------------------------------------------------------- */
+
+/* Sets of enum report_action. */
+#define FAILURES  (1u << REPORT_FAILED)
+#define DELAYS    (1u << REPORT_DELAYED)
+#define SUCCESSES (1u << REPORT_DELIVERED | 1u << REPORT_RELAYED | 1u << REPORT_EXPANDED)
+
+/* Recipients of these sets. */
+struct tally {
+    uint64_t told, ignored; /* reported; nobody wants to hear of them */
+};
+
+/* Did the sender want to hear of it? What the queue process settles is asked before it is stored;
+ * what an agent has written into a control file is asked here. */
+static bool is_wanted(const struct spool_message *m, const struct spool_rcpt *r,
+                      enum report_action action)
+{
+    bool by_default = r->notify == NOTIFY_DEFAULT;
+
+    switch (action) {
+    case REPORT_FAILED:
+        return by_default || (r->notify & NOTIFY_FAILURE) != 0 ||
+               (is_zmailers(m) && (m->flags & ENVELOPE_REPORT) != 0);
+    case REPORT_DELAYED:
+        return (by_default && !is_zmailers(m)) || (r->notify & NOTIFY_DELAY) != 0;
+    case REPORT_DELIVERED:
+    case REPORT_RELAYED:
+    case REPORT_EXPANDED:
+        /* elsewhere it may be the end of a delay that the sender was told of */
+        return !is_zmailers(m) || (r->notify & NOTIFY_SUCCESS) != 0;
+    }
+    UNREACHABLE("all actions are there");
+}
+
+/* Report on the recipients of these actions, in as many messages as their number needs. */
+static int report_on(struct queue *q, const struct spool_message *m, unsigned actions,
+                     struct wall retry_until, struct tally *tally)
+{
+    struct spool_rcpt page[READ_PAGE];
+    struct report_draft draft = {.count = 0};
+    uint32_t after = 0;
+    size_t count;
+    int rc;
+
+    do {
+        rc = spool_read_rcpts(q->spool, m->id, after, actions == DELAYS, READ_PAGE, page, &count);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            enum report_action action = report_draft_action(&page[i]);
+
+            after = page[i].n;
+            if ((actions & 1u << action) == 0) {
+                continue;
+            }
+            if (is_wanted(m, &page[i], action)) {
+                report_draft_add(&draft, &page[i], action,
+                                 action == REPORT_DELAYED ? retry_until : (struct wall){0});
+                tally->told++;
+            } else {
+                tally->ignored++;
+            }
+        }
+        if (rc == 0 && draft.count > 0 &&
+            (count < READ_PAGE || draft.count > REPORT_RCPTS_MAX - READ_PAGE)) {
+            rc = send_report(q, m, &draft);
+            report_draft_fini(&draft);
+        }
+    } while (rc == 0 && count == READ_PAGE);
+    report_draft_fini(&draft);
+    return rc;
+}
+
+int report_results(struct queue *q, const struct spool_message *m)
+{
+    bool together = is_zmailers(m) || q->conf->report_form[0] != '\0';
+    bool nobody = is_zmailers(m) && m->sender.len == 0 && (m->flags & ENVELOPE_REPORT) == 0;
+    struct tally tally = {.ignored = nobody ? m->rcpt_to_report : 0};
+    char name[128];
+    int rc = 0;
+
+    if (!nobody) {
+        rc = report_on(q, m, together ? FAILURES | SUCCESSES : FAILURES, (struct wall){0}, &tally);
+    }
+    if (rc == 0 && !together) {
+        rc = report_on(q, m, SUCCESSES, (struct wall){0}, &tally);
+    }
+    if (rc == 0 && is_zmailers(m) && tally.told == 0) {
+        report_line(q, "%s: Nothing to report, ignorecount: %" PRIu64, name_of(m, name),
+                    tally.ignored);
+    }
+    return rc == 0 ? spool_reported(q->spool, m->id) : rc;
+}
+
+/* ---- delays --------------------------------------------------------------------------------- */
+
+/* `reporttimes` of the clause that the message's first recipient goes by. What is put off shares
+ * one destination, so all of it has the same. */
+static struct conf_list times_of(struct queue *q, const struct spool_message *m)
+{
+    const struct conf_list none = {NULL, 0};
+    struct spool_rcpt r;
+    struct policy policy;
+    size_t count;
+
+    if (!spool_divides(q->spool) ||
+        spool_read_rcpts(q->spool, m->id, 0, true, 1, &r, &count) != 0 || count == 0) {
+        return none;
+    }
+    policy_for(q->conf, r.transport, r.nexthop, &policy);
+    return policy.reporttimes;
+}
+
+/* The age at which warning number `n` (from 0) is due; US_FOREVER: never. */
+static int64_t warning_age(const struct conf *conf, struct conf_list times, uint32_t n)
+{
+    int64_t us;
+
+    if (times.count == 0) {
+        return n == 0 && conf->delay_warning_time_us > 0 ? conf->delay_warning_time_us : US_FOREVER;
+    }
+    return n < times.count && interval_parse(slice_string(times.items[n]), US_PER_S, &us)
+               ? us
+               : US_FOREVER; /* checked when it was read */
+}
+
+int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until)
+{
+    struct conf_list times = times_of(q, m);
+    struct tally tally = {0};
+    uint32_t warnings = m->warnings;
+    int rc;
+
+    if (m->sender.len == 0 || age_us < warning_age(q->conf, times, warnings)) {
+        return 0;
+    }
+    rc = report_on(q, m, DELAYS, until, &tally);
+    /* Those that were missed while nothing ran make one. */
+    while (rc == 0 && age_us >= warning_age(q->conf, times, warnings)) {
+        rc = spool_set_warned(q->spool, m->id);
+        warnings++;
+    }
+    return rc;
+}
