@@ -248,10 +248,12 @@ static bool take_line(struct ta *ta, struct ta_event *event)
 {
     event->line = buf_slice(&ta->line);
     if (slice_starts(event->line, SLICE("#hungry"))) {
-        if (ta->owed > 0) {
-            ta->owed--; /* one too many means nothing */
+        if (ta->owed == 0) {
+            return false; /* one too many means nothing */
         }
-        return false;
+        ta->owed--;
+        event->type = TA_HUNGRY;
+        return true;
     }
     if (slice_starts(event->line, SLICE("#resync "))) {
         event->type = TA_RESYNC;

@@ -56,6 +56,7 @@ enum ta_event_type {
     TA_DETACH, /* the agent has done what it was given: its thread is left. Answer with ta_job of
                   another thread, or with ta_idle */
     TA_REST,   /* it is idle: ta_job when there is one, or ta_end */
+    TA_HUNGRY, /* it has answered the oldest of the lines that it had, or has come to life */
     TA_RESULT,
     TA_RESYNC,    /* `path` */
     TA_COMMENT,   /* `line`, for the log */

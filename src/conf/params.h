@@ -293,6 +293,12 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "longest that a pipe command may run")                                                       \
     X(SIZE, command_output_limit, "bytes", "4k", 0, 1 << 20,                                       \
       "how much of a pipe command's output is kept for reports")                                   \
+    X(INT, agent_fd_limit, "descriptors", "32", 10, 1048576,                                       \
+      "soft limit of open files of a ta agent")                                                    \
+    X(INT, agent_start_rate, "starts", "30", 1, 100000, "starts of ta agents in one second")       \
+    X(INT, agent_log_limit, "lines", "100", 0, 1000000,                                            \
+      "lines that one ta agent may add to the log in a minute")                                    \
+    X(BOOL, agent_freeze, "", "no", 0, 0, "start no ta agents")                                    \
     /* ZMailer's variables and PARAM lines */                                                      \
     X(STRING, zenv_file, "raw", "", 0, 0,                                                          \
       "file of ZMailer's variables (zmailer.conf), NAME=value lines, relative to the "             \

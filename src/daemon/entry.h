@@ -78,14 +78,21 @@ void entry_decide(struct entry *e, size_t i, enum wire_verdict_kind kind, struct
 void entry_decide_rest(struct entry *e, struct status status, struct slice text,
                        struct slice relay);
 
+/* Beside the verdict of recipient `i`, what a transport agent said of it. The notary is cut to what
+ * the wire carries. */
+void entry_quote(struct entry *e, size_t i, uint32_t word, struct slice notary);
+
 /* What the result says beside the verdicts. */
 struct entry_end {
     enum wire_outcome outcome;
-    struct slice reason; /* of OUTCOME_SITE_FAIL */
+    struct slice reason; /* of OUTCOME_SITE_FAIL and OUTCOME_CRASH */
     int64_t setup_us, transmit_us;
     uint32_t conn_use;
     struct slice tls;
     bool maybe_duplicate;
+    bool resync, thread_stops; /* of transport agents, as in struct wire_result */
+    struct wall thread_until;
+    uint32_t pid;
 };
 
 /* Send the result (unless `ch` is NULL: nobody is there to hear it) and free the entry. */

@@ -260,6 +260,7 @@ static int syslog_priority(enum log_level level)
         [LOG_LEVEL_INFO] = LOG_MAIL | LOG_INFO,
         [LOG_LEVEL_WARNING] = LOG_MAIL | LOG_WARNING,
         [LOG_LEVEL_ERROR] = LOG_MAIL | LOG_ERR,
+        [LOG_LEVEL_EMERGENCY] = LOG_MAIL | LOG_EMERG,
     };
 
     return priorities[level];
@@ -275,6 +276,7 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
         [LOG_LEVEL_INFO] = "",
         [LOG_LEVEL_WARNING] = "warning: ",
         [LOG_LEVEL_ERROR] = "error: ",
+        [LOG_LEVEL_EMERGENCY] = "panic: ",
     };
     char line[LOG_LINE_MAX];
     size_t start, size = sizeof line - 1; /* the line feed */
@@ -354,6 +356,11 @@ void log_warning(const char *format, ...)
 void log_error(const char *format, ...)
 {
     LOG_OWN_LINE(LOG_LEVEL_ERROR);
+}
+
+void log_emergency(const char *format, ...)
+{
+    LOG_OWN_LINE(LOG_LEVEL_EMERGENCY);
 }
 
 void log_debug(const char *format, ...)

@@ -23,7 +23,13 @@
 #define LOG_LINE_MAX   4096
 #define LOG_BUFFER_MAX (1u << 20)
 
-enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
+enum log_level {
+    LOG_LEVEL_DEBUG,
+    LOG_LEVEL_INFO,
+    LOG_LEVEL_WARNING,
+    LOG_LEVEL_ERROR,
+    LOG_LEVEL_EMERGENCY
+};
 
 /* Where to: "stderr", "syslog" or "file:PATH" (a relative PATH starts at `directory`). `name` is
  * the first part of the tag ("postfix"), `program` the second ("qmgr"). On failure the reason is
@@ -56,6 +62,8 @@ void log_set_level(enum log_level least);
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What the operator must see at once, whatever else is logged. */
+void log_emergency(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A line on behalf of another program and process: the queue writes what agents report, after the

@@ -29,8 +29,9 @@
 #include "statedir.h"
 #include "wire.h"
 
-/* One process each of queue, local and control, and as many others as the parameters allow. */
-#define CHILDREN_MAX (3 + 64 + 64)
+/* One process each of queue, local, agents and control, and as many others as the parameters
+ * allow. */
+#define CHILDREN_MAX (4 + 64 + 64)
 
 /* A process that ends within this time after its start is one that keeps ending. */
 #define SOON_US       (60 * US_PER_S)
@@ -81,8 +82,8 @@ struct parent {
     int exit_status;
 };
 
-static const enum wire_role start_order[] = {ROLE_QUEUE, ROLE_DELIVER, ROLE_LOCAL, ROLE_CONTROL,
-                                             ROLE_RECEIVE};
+static const enum wire_role start_order[] = {ROLE_QUEUE,  ROLE_DELIVER, ROLE_LOCAL,
+                                             ROLE_AGENTS, ROLE_CONTROL, ROLE_RECEIVE};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -316,16 +317,33 @@ static void add_children(struct parent *p, enum wire_role role, unsigned count)
     }
 }
 
+/* How many processes of a role there are. Agents of ZMailer's work on a postoffice only. */
+static unsigned wanted_count(const struct conf *conf, enum wire_role role)
+{
+    switch (role) {
+    case ROLE_RECEIVE:
+        return (unsigned)conf->receive_processes;
+    case ROLE_DELIVER:
+        return (unsigned)conf->deliver_processes;
+    case ROLE_AGENTS:
+        return slice_starts(slice_string(conf->spool), SLICE("postoffice:")) ? 1 : 0;
+    case ROLE_QUEUE:
+    case ROLE_LOCAL:
+    case ROLE_CONTROL:
+        return 1;
+    case ROLE_PARENT:
+    case ROLE_COUNT:
+        break;
+    }
+    return 0;
+}
+
 static bool start_all(struct parent *p)
 {
     const struct conf *conf = p->bundle.conf;
 
     for (size_t i = 0; i < COUNT(start_order); i++) {
-        enum wire_role role = start_order[i];
-        add_children(p, role,
-                     role == ROLE_RECEIVE   ? (unsigned)conf->receive_processes
-                     : role == ROLE_DELIVER ? (unsigned)conf->deliver_processes
-                                            : 1);
+        add_children(p, start_order[i], wanted_count(conf, start_order[i]));
     }
     for (size_t i = 0; i < p->child_count; i++) {
         if (!spawn(&p->children[i])) {
@@ -584,6 +602,7 @@ static void enter_work(struct parent *p)
     send_stop(p, ROLE_QUEUE);
     send_stop(p, ROLE_DELIVER);
     send_stop(p, ROLE_LOCAL);
+    send_stop(p, ROLE_AGENTS);
     arm(p->stop_timer, p->deadline.us > clock_mono().us ? p->deadline.us - clock_mono().us : 0);
 }
 
@@ -603,7 +622,7 @@ static void stop_progress(struct parent *p)
         enter_work(p);
     }
     if (p->phase == STOP_WORK && !any_runs(p, ROLE_QUEUE) && !any_runs(p, ROLE_DELIVER) &&
-        !any_runs(p, ROLE_LOCAL)) {
+        !any_runs(p, ROLE_LOCAL) && !any_runs(p, ROLE_AGENTS)) {
         enter_rest(p);
     }
     if (p->phase == STOP_REST && !anybody_runs(p)) {

@@ -104,6 +104,7 @@ void role_queue_lost(struct role *role);
 struct slice role_file(const struct role *role, struct slice path);
 
 /* The tables of the roles. */
-extern const struct role_ops receive_role, queue_role, deliver_role, local_role, control_role;
+extern const struct role_ops receive_role, queue_role, deliver_role, local_role, agents_role,
+    control_role;
 
 #endif

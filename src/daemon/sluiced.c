@@ -51,8 +51,8 @@ static bool number(const char *text, unsigned max, unsigned *ret_number)
 /* sluiced --role NAME --index N --channel FD, as parent.c writes it. */
 static int child_main(int argc, char **argv)
 {
-    static const struct role_ops *const roles[] = {&queue_role, &deliver_role, &local_role,
-                                                   &control_role, &receive_role};
+    static const struct role_ops *const roles[] = {&queue_role,  &deliver_role, &local_role,
+                                                   &agents_role, &control_role, &receive_role};
     unsigned index, channel;
 
     if (argc != 7 || strcmp(argv[3], "--index") != 0 || strcmp(argv[5], "--channel") != 0 ||

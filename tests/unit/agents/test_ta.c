@@ -54,6 +54,7 @@ static struct ta_event go_on(struct play *p)
         case TA_COMMENT:
             p->comments++;
             break;
+        case TA_HUNGRY:
         case TA_REST:
             break;
         default:
@@ -169,11 +170,14 @@ static void say(struct buf *in, const char *text)
     assert_true(buf_add_string(in, text));
 }
 
+/* What comes after the answers. */
 static enum ta_event_type next(struct ta *ta, struct buf *in)
 {
     struct ta_event event;
 
-    ta_next(ta, in, &event);
+    do {
+        ta_next(ta, in, &event);
+    } while (event.type == TA_HUNGRY);
     return event.type;
 }
 

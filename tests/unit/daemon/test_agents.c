@@ -1,0 +1,674 @@
+/*
+ * The role agents with a queue process that the test plays. The agents are real processes: shell
+ * scripts that write down what they were told.
+ */
+#include "unit.h"
+
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "conf.h"
+#include "log.h"
+#include "mem.h"
+#include "role.h"
+#include "ta.h"
+
+#define WAIT_TURNS 20000
+#define FILE_MAX   1000000
+
+struct result {
+    struct wire_result m;
+    char *body; /* of the frame; m points into it */
+    struct wire_verdict *verdicts;
+};
+
+static struct {
+    struct role role;
+    struct conf *conf;
+    struct channel *queue;
+    struct result results[50];
+    size_t count;
+    struct wire_agent report; /* the last one; without texts */
+    size_t ended;             /* agents that were reported to have ended */
+    bool exited;
+    char top[64];
+} site;
+
+/* What agents.c wants of role.c, which is not linked. */
+
+void role_queue_lost(struct role *role)
+{
+    (void)role;
+}
+
+void role_exit(struct role *role, int status)
+{
+    (void)role;
+    assert_int_equal(status, 0);
+    site.exited = true;
+}
+
+static void on_frame(void *arg, struct channel *ch)
+{
+    struct frame frame;
+
+    (void)arg;
+    while (channel_next(ch, &frame) == CHANNEL_FRAME) {
+        if (frame.type == WIRE_AGENT) {
+            assert_true(wire_get_agent(frame.body, &site.report));
+            site.report.transport = site.report.host = slice_of("", 0);
+            site.ended += site.report.ended;
+            continue;
+        }
+        assert_int_equal(frame.type, WIRE_RESULT);
+        assert_true(site.count < COUNT(site.results));
+        struct result *r = &site.results[site.count++];
+        r->body = mem_copy(frame.body.ptr, frame.body.len);
+        assert_true(wire_get_result(slice_of(r->body, frame.body.len), &r->m, &r->verdicts));
+    }
+}
+
+static void connect_queue(void)
+{
+    struct wire_peer peer = {.role = ROLE_QUEUE, .index = 0, .count = 1};
+    int fds[2];
+
+    assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    channel_free(site.queue);
+    site.queue = channel_new(site.role.base, fds[0], on_frame, NULL);
+    agents_role.peer(&site.role, &peer, fds[1]);
+}
+
+static void turn(void)
+{
+    clock_forget();
+    assert_true(event_base_loop(site.role.base, EVLOOP_NONBLOCK) >= 0);
+    agents_role.turn(&site.role);
+    channel_flush_all();
+}
+
+static void await(const size_t *what, size_t count)
+{
+    for (int i = 0; i < WAIT_TURNS && *what < count; i++) {
+        turn();
+        (void)poll(NULL, 0, 1); /* the agents are real */
+    }
+    assert_int_equal(*what, count);
+}
+
+static void settle(void)
+{
+    for (int i = 0; i < 50; i++) {
+        turn();
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void move_clock(int64_t us)
+{
+    clock_set_offset(clock_offset() + us);
+    clock_update();
+    agents_role.clock_moved(&site.role);
+}
+
+static void write_file(const char *name, mode_t mode, const char *text)
+{
+    char path[200];
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "%s/%s", site.top, name);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_return_code(chmod(path, mode), 0);
+}
+
+static void make_directory(const char *name)
+{
+    char path[200];
+
+    (void)snprintf(path, sizeof path, "%s/%s", site.top, name);
+    assert_return_code(mkdir(path, 0777), 0);
+}
+
+/* What the agents have written down; the caller frees it. */
+static char *heard(const char *name)
+{
+    char path[200];
+    char *text = mem_new(FILE_MAX);
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "%s/%s", site.top, name);
+    file = fopen(path, "r");
+    if (file != NULL) {
+        (void)!fread(text, 1, FILE_MAX - 1, file);
+        (void)fclose(file);
+    }
+    return text;
+}
+
+/* An agent whose shell script has `body` run for each job; $path, $host and $n are the job's. */
+static void make_agent(const char *name, const char *body)
+{
+    char path[60], text[2000];
+
+    (void)snprintf(path, sizeof path, "bin/ta/%s", name);
+    (void)snprintf(text, sizeof text,
+                   "#!/bin/sh\n"
+                   "echo '#hungry'\n"
+                   "while IFS= read -r line; do\n"
+                   "  [ -n \"$line\" ] || { echo \"%s end\" >>%s/heard; exit 0; }\n"
+                   "  echo \"%s $line\" >>%s/heard\n"
+                   "  if [ \"$line\" != '#idle' ]; then\n"
+                   "    path=${line%%%%\t*}; host=${line#*\t}; n=${path##*/}; n=${n%%%%-*}\n"
+                   "    %s\n"
+                   "  fi\n"
+                   "  echo '#hungry'\n"
+                   "done\n",
+                   name, site.top, name, site.top, body);
+    write_file(path, 0755, text);
+}
+
+static void load(const char *extra)
+{
+    struct conf_world world = {.hostname = "mx.here.test"};
+    struct conf_problems problems;
+    const struct conf *old = site.conf;
+    struct buf text;
+
+    buf_init(&text, 65536);
+    buf_addf(&text,
+             "myhostname = mx.here.test\nstate_directory = %s\nspool = postoffice:%s/po\n"
+             "zenv_file = %s/zmailer.conf\n%s",
+             site.top, site.top, site.top, extra);
+    site.conf = conf_load_text(buf_slice(&text), "test.conf", site.top, &world, &problems);
+    if (site.conf == NULL) {
+        struct buf out;
+
+        buf_init(&out, 10000);
+        conf_print_problems(&out, &problems);
+        fail_msg("%s", buf_cstr(&out));
+    }
+    conf_problems_fini(&problems);
+    site.role.conf = site.conf;
+    if (old != NULL) {
+        agents_role.reload(&site.role, old);
+        conf_free((struct conf *)(uintptr_t)old);
+    }
+    buf_fini(&text);
+}
+
+static const char clauses[] = "ok/*\n\tagent=ta command=\"A=1 B=${LOGDIR} ok\"\n"
+                              "slow/*\n\tagent=ta maxthr=3 command=\"slow\"\n"
+                              "one/*\n\tagent=ta maxring=1 command=\"ok\"\n"
+                              "batch/*\n\tagent=ta overfeed=2 command=\"ok\"\n"
+                              "bound/*\n\tagent=ta command=\"bound $host ${channel} x-$LOGDIR\"\n"
+                              "stop/*\n\tagent=ta command=\"stop\"\n"
+                              "later/*\n\tagent=ta command=\"later\"\n"
+                              "die/*\n\tagent=ta command=\"die\"\n"
+                              "quit/*\n\tagent=ta command=\"quit\"\n"
+                              "cut/*\n\tagent=ta command=\"cut\"\n"
+                              "odd/*\n\tagent=ta command=\"odd\"\n"
+                              "silent/*\n\tagent=ta command=\"silent\"\n"
+                              "resync/*\n\tagent=ta command=\"resync\"\n"
+                              "flood/*\n\tagent=ta command=\"flood\"\n"
+                              "endless/*\n\tagent=ta command=\"endless\"\n"
+                              "hang/*\n\tagent=ta command=\"hang\"\n"
+                              "gone/*\n\tagent=ta command=\"/nonexistent/agent\"\n"
+                              "who/*\n\tagent=ta command=\"who\" user=nobody\n"
+                              "nobody/*\n\tagent=ta command=\"ok\" user=no-such-user\n";
+
+static int start(void **state)
+{
+    struct buf error;
+    char zenv[300];
+
+    (void)state;
+    memset(&site, 0, sizeof site);
+    (void)snprintf(site.top, sizeof site.top, "/tmp/test_agents.XXXXXX");
+    assert_non_null(mkdtemp(site.top));
+    assert_return_code(chmod(site.top, 0777), 0); /* agents may be other users */
+    make_directory("po");
+    make_directory("po/transport");
+    make_directory("bin");
+    make_directory("bin/ta");
+    (void)snprintf(zenv, sizeof zenv,
+                   "MAILBIN=%s/bin\nLOGDIR=/log\nPATH=/usr/bin:/bin\nZCONFIG=/etc/zc\nSECRET=x\n",
+                   site.top);
+    write_file("zmailer.conf", 0644, zenv);
+    make_agent("ok", "printf '%s/100\\t\\tok3 done\\n' $n");
+    make_agent("slow", "sleep 0.05; printf '%s/100\\t\\tok done\\n' $n");
+    make_agent("stop", "printf '%s/100\\t\\tdeferall no route\\n' $n");
+    make_agent("later", "printf '%s/100\\tu\\001delayed\\0014.4.1 (x)\\001d\\001dns; mx.x\\t"
+                        "retryat +300 busy now\\n' $n");
+    make_agent("die", "kill -9 $$");
+    make_agent("quit", "printf '%s/100\\t\\tok done\\n' $n; exit 70");
+    make_agent("cut", "printf '%s/100\\t\\tok' $n; exit 0");
+    make_agent("odd", "printf '7/100\\t\\tok\\n%s/99\\t\\tok\\n%s/100\\t\\tfrobnicate\\n' $n $n; "
+                      "printf '%s/100\\t\\tok first\\n%s/100\\t\\terror second\\n' $n $n; "
+                      "echo junk; echo '#resync ../../etc/passwd'");
+    make_agent("silent", ":");
+    make_agent("resync", "echo \"#resync $path\"");
+    make_agent("flood", "yes '# flood' | head -n 200000; printf '%s/100\\t\\tok done\\n' $n");
+    make_agent("endless", "tr '\\0' x </dev/zero");
+    make_agent("hang", "sleep 100 & wait");
+    write_file("bin/ta/bound", 0755,
+               "#!/bin/sh\n{ echo \"$0 $*\"; env; pwd; ulimit -n; ls /proc/self/fd; } >$0.$1\n"
+               "echo '#hungry'\nwhile IFS= read -r line && [ -n \"$line\" ]; do\n"
+               "echo \"$line\" >>$0.$1; echo '#hungry'; done\n");
+    write_file("bin/ta/who", 0755,
+               "#!/bin/sh\necho '#hungry'\nwhile read -r n host && [ -n \"$n\" ]; do\n"
+               "printf '%s/100\\t\\tok %s\\n#hungry\\n' $n $(id -un); done\n");
+    load(clauses);
+    buf_init(&error, 1000);
+    site.role.base = event_base_new();
+    site.role.ops = &agents_role;
+    assert_true(log_open("file:/dev/null", "/", "postfix", "scheduler", &error));
+    buf_fini(&error);
+    clock_set_offset(0);
+    clock_update();
+    assert_int_equal(agents_role.start(&site.role), 0);
+    connect_queue();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    char command[100];
+
+    (void)state;
+    channel_free(site.queue);
+    agents_role.end(&site.role);
+    for (size_t i = 0; i < site.count; i++) {
+        mem_free(site.results[i].body);
+        mem_free(site.results[i].verdicts);
+    }
+    conf_free(site.conf);
+    event_base_free(site.role.base);
+    log_flush();
+    (void)snprintf(command, sizeof command, "rm -rf %s", site.top);
+    return system(command);
+}
+
+/* A job with one recipient, at offset 100. */
+static void put(uint64_t entry, const char *transport, const char *nexthop, const char *path)
+{
+    struct wire_deliver_rcpt rcpt = {.n = 100, .address = SLICE("joe@there.test")};
+
+    wire_put_deliver(site.queue,
+                     &(struct wire_deliver){.entry = entry,
+                                            .transport = slice_string(transport),
+                                            .nexthop = slice_string(nexthop),
+                                            .id = SLICE("S4711A"),
+                                            .path = slice_string(path),
+                                            .sender = SLICE("a@here.test"),
+                                            .rcpts = &rcpt,
+                                            .rcpt_count = 1,
+                                            .size = 20,
+                                            .place = CONTENT_NONE},
+                     -1);
+}
+
+static const struct result *result_of(uint64_t entry)
+{
+    for (size_t i = 0; i < site.count; i++) {
+        if (site.results[i].m.entry == entry) {
+            return &site.results[i];
+        }
+    }
+    fail_msg("no result for entry %u", (unsigned)entry);
+    return NULL;
+}
+
+static void check(uint64_t entry, enum wire_outcome outcome, enum wire_verdict_kind kind,
+                  uint32_t word, const char *text)
+{
+    const struct result *r = result_of(entry);
+    const struct wire_verdict *v = &r->verdicts[0];
+
+    assert_int_equal(r->m.outcome, outcome);
+    assert_int_equal(r->m.verdict_count, 1);
+    if (!slice_starts(v->text, slice_string(text))) {
+        fail_msg("wanted %s, got %.*s", text, SLICE_ARGS(v->text));
+    }
+    assert_int_equal(v->kind, kind);
+    assert_int_equal(v->word, word);
+    assert_int_equal(v->n, 100);
+}
+
+static void check_heard(const char *want)
+{
+    char *text = heard("heard");
+
+    assert_string_equal(text, want);
+    mem_free(text);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+static void a_job_is_done_and_the_agent_rests(void **state)
+{
+    (void)state;
+    put(1, "ok", "there.test", "A/4711");
+    await(&site.count, 1);
+    check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
+    settle();
+    check_heard("ok A/4711\tthere.test\nok #idle\n");
+    assert_int_equal(site.report.state, TA_IDLE);
+    assert_int_equal(site.report.owed, 0);
+    put(2, "ok", "there.test", "A/4712");
+    put(3, "ok", "other.test", "4713-2");
+    await(&site.count, 3);
+    settle();
+    check(3, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
+    assert_int_equal(site.ended, 0);
+}
+
+static void threads_of_a_ring_share_its_agent(void **state)
+{
+    (void)state;
+    put(1, "one", "a.test", "1");
+    put(2, "one", "b.test", "2");
+    put(3, "one", "c.test", "3");
+    await(&site.count, 3);
+    settle();
+    check_heard("ok 1\ta.test\nok 2\tb.test\nok 3\tc.test\nok #idle\n");
+}
+
+static void a_thread_has_up_to_maxthr_agents(void **state)
+{
+    (void)state;
+    for (uint64_t i = 1; i <= 10; i++) {
+        char path[20];
+
+        (void)snprintf(path, sizeof path, "%u", (unsigned)i);
+        put(i, "slow", "slow.test", path);
+    }
+    turn();
+    await(&site.count, 10);
+    load(""); /* all of them end, and are counted */
+    await(&site.ended, 3);
+}
+
+static void a_host_bound_agent_knows_its_host(void **state)
+{
+    char want[1000];
+    char *text;
+
+    (void)state;
+    assert_return_code(setenv("TZ", "UTC", 1), 0);
+    put(1, "bound", "a.test", "B/C/1");
+    put(2, "bound", "b.test", "2");
+    await(&site.count, 2);
+    check(1, OUTCOME_OK, VERDICT_NONE, 0, "");
+    text = heard("bin/ta/bound.a.test");
+    (void)snprintf(want, sizeof want, "%s/bin/ta/bound a.test bound x-/log\n", site.top);
+    assert_non_null(strstr(text, want));
+    assert_non_null(strstr(text, "TZ=UTC\n"));
+    assert_non_null(strstr(text, "PATH=/usr/bin:/bin\n"));
+    assert_non_null(strstr(text, "ZCONFIG=/etc/zc\n"));
+    (void)snprintf(want, sizeof want, "%s/po/transport\n32\n0\n1\n2\n", site.top);
+    assert_non_null(strstr(text, want)); /* and the one of ls itself */
+    assert_non_null(strstr(text, "\nB/C/1\n"));
+    assert_null(strstr(text, "SECRET"));
+    mem_free(text);
+}
+
+static void another_user_needs_root(void **state)
+{
+    (void)state;
+    put(1, "who", "a.test", "1");
+    put(2, "nobody", "a.test", "2");
+    await(&site.count, 2);
+    if (geteuid() == 0) {
+        check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "nobody");
+    } else {
+        check(1, OUTCOME_CRASH, VERDICT_NONE, 0,
+              "transport agent \"who\" cannot be started: mail system configuration error: only "
+              "root can deliver as user nobody");
+    }
+    check(2, OUTCOME_CRASH, VERDICT_NONE, 0,
+          "transport agent \"ok\" cannot be started: mail system configuration error: unknown user "
+          "no-such-user");
+}
+
+/* ---- what agents say ------------------------------------------------------------------------- */
+
+static void a_stop_gives_the_rest_of_the_thread_back(void **state)
+{
+    (void)state;
+    put(1, "stop", "a.test", "1");
+    put(2, "stop", "a.test", "2");
+    put(3, "stop", "b.test", "3");
+    await(&site.count, 3);
+    check(1, OUTCOME_OK, VERDICT_DEFERRED, 1 + TA_DEFERALL, "no route");
+    assert_true(result_of(1)->m.thread_stops);
+    assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
+    check(3, OUTCOME_OK, VERDICT_DEFERRED, 1 + TA_DEFERALL, "no route");
+}
+
+static void a_retry_time_goes_to_the_queue(void **state)
+{
+    const struct result *r;
+    int64_t wait_us;
+
+    (void)state;
+    put(1, "later", "a.test", "1");
+    await(&site.count, 1);
+    check(1, OUTCOME_OK, VERDICT_DEFERRED, 1 + TA_RETRYAT, "busy now");
+    r = result_of(1);
+    wait_us = r->m.thread_until.us - clock_wall().us;
+    assert_true(r->m.thread_stops && wait_us > 200 * US_PER_S && wait_us <= 300 * US_PER_S);
+    assert_true(slice_equal(r->verdicts[0].status, SLICE("4.4.1")));
+    assert_true(slice_equal(r->verdicts[0].relay, SLICE("mx.x")));
+    assert_true(slice_starts(r->verdicts[0].notary, SLICE("u\001delayed")));
+}
+
+static void silence_and_resync_are_results(void **state)
+{
+    (void)state;
+    put(1, "silent", "a.test", "1");
+    put(2, "resync", "a.test", "A/2");
+    await(&site.count, 2);
+    check(1, OUTCOME_OK, VERDICT_NONE, 0, "");
+    check(2, OUTCOME_OK, VERDICT_NONE, 0, "");
+    assert_false(result_of(1)->m.resync);
+    assert_true(result_of(2)->m.resync);
+}
+
+static void lies_change_nothing(void **state)
+{
+    (void)state;
+    put(1, "odd", "a.test", "1");
+    put(2, "ok", "a.test", "2");
+    await(&site.count, 2);
+    check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "first");
+    assert_false(result_of(1)->m.resync);
+    check(2, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
+}
+
+static void a_flood_keeps_nobody_waiting(void **state)
+{
+    (void)state;
+    put(1, "flood", "a.test", "1");
+    put(2, "endless", "a.test", "2");
+    put(3, "ok", "a.test", "3");
+    await(&site.count, 3);
+    check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
+    check(2, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent endless[");
+    check(3, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
+    assert_int_equal(site.ended, 1);
+}
+
+/* ---- their end ------------------------------------------------------------------------------- */
+
+static void what_a_dead_agent_had_comes_back(void **state)
+{
+    (void)state;
+    put(1, "die", "a.test", "1");
+    put(2, "die", "a.test", "2");
+    put(3, "quit", "a.test", "3");
+    put(4, "cut", "a.test", "4");
+    await(&site.count, 4);
+    check(1, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent die[");
+    assert_true(result_of(1)->m.resync && result_of(1)->m.thread_stops);
+    assert_true(result_of(1)->m.pid > 0);
+    assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
+    check(3, OUTCOME_CRASH, VERDICT_SENT, 1 + TA_OK, "done"); /* it said so before */
+    assert_true(result_of(3)->m.resync);
+    check(4, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent cut["); /* no line feed, no word */
+}
+
+static void an_agent_that_does_not_start_is_not_tried_again_and_again(void **state)
+{
+    (void)state;
+    put(1, "gone", "a.test", "1");
+    await(&site.count, 1);
+    check(1, OUTCOME_CRASH, VERDICT_NONE, 0,
+          "transport agent agent does not start: it ended with exit status 1: cannot execute "
+          "/nonexistent/agent: No such file or directory");
+    assert_true(result_of(1)->m.thread_stops);
+    assert_false(result_of(1)->m.resync);
+    assert_int_equal(site.ended, 1);
+    put(2, "gone", "b.test", "2");
+    await(&site.count, 2);
+    assert_int_equal(site.ended, 1);
+    move_clock(2 * US_PER_S);
+    put(3, "gone", "b.test", "3");
+    await(&site.count, 3);
+    assert_int_equal(site.ended, 2);
+}
+
+static void a_job_that_hangs_is_ended_by_daemon_timeout(void **state)
+{
+    (void)state;
+    put(1, "hang", "a.test", "1");
+    settle();
+    assert_int_equal(site.count, 0);
+    move_clock(18001 * US_PER_S);
+    await(&site.count, 1);
+    check(1, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent hang[");
+}
+
+static void idle_agents_end_after_idlemax(void **state)
+{
+    (void)state;
+    put(1, "ok", "a.test", "1");
+    await(&site.count, 1);
+    settle();
+    move_clock(100 * US_PER_S);
+    settle();
+    assert_int_equal(site.ended, 0);
+    move_clock(100 * US_PER_S);
+    await(&site.ended, 1);
+    check_heard("ok 1\ta.test\nok #idle\nok end\n");
+}
+
+static void a_stop_lets_jobs_end_and_gives_back_the_rest(void **state)
+{
+    (void)state;
+    put(1, "slow", "a.test", "1");
+    while (site.report.fed.us == 0) {
+        turn();
+    }
+    put(2, "slow", "a.test", "2");
+    turn();
+    site.role.stopping = true;
+    agents_role.stop(&site.role);
+    await(&site.count, 2);
+    check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
+    assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
+    await(&site.ended, 1);
+    turn();
+    assert_true(site.exited);
+}
+
+static void a_lost_queue_gets_no_old_results(void **state)
+{
+    (void)state;
+    put(1, "slow", "a.test", "1");
+    while (site.report.fed.us == 0) {
+        turn();
+    }
+    put(2, "slow", "a.test", "2");
+    turn();
+    connect_queue();
+    put(1, "ok", "a.test", "1");
+    await(&site.count, 1);
+    settle();
+    assert_int_equal(site.count, 1);
+    check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
+}
+
+static void a_reload_ends_agents_of_changed_clauses_only(void **state)
+{
+    (void)state;
+    put(1, "ok", "a.test", "1");
+    put(2, "silent", "a.test", "2");
+    await(&site.count, 2);
+    settle();
+    load("new/*\n\tagent=ta command=\"silent\"\n"
+         "silent/*\n\tagent=ta command=\"silent\"\n"
+         "ok/*\n\tagent=ta command=\"C=1 ok\"\n");
+    await(&site.ended, 1);
+    put(3, "silent", "a.test", "3");
+    put(4, "ok", "a.test", "4");
+    await(&site.count, 4);
+    settle();
+    assert_int_equal(site.ended, 1);
+}
+
+static void nothing_starts_while_frozen(void **state)
+{
+    char text[4000];
+
+    (void)state;
+    (void)snprintf(text, sizeof text, "agent_freeze = yes\n%s", clauses);
+    load(text);
+    put(1, "ok", "a.test", "1");
+    settle();
+    check_heard("");
+    load(clauses);
+    await(&site.count, 1);
+}
+
+static void bad_jobs_come_back_with_a_reason(void **state)
+{
+    static const struct {
+        const char *host, *path;
+    } cases[] = {{"a.test", "A/x1"}, {"a.test", "1\n2"}, {"a\tb", "1"}, {"", "1"}};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        put(i, "ok", cases[i].host, cases[i].path);
+    }
+    await(&site.count, COUNT(cases));
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        check(i, OUTCOME_CRASH, VERDICT_NONE, 0, "the ");
+    }
+    check_heard("");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+UNIT_MAIN(TEST(a_job_is_done_and_the_agent_rests), TEST(threads_of_a_ring_share_its_agent),
+          TEST(a_thread_has_up_to_maxthr_agents), TEST(a_host_bound_agent_knows_its_host),
+          TEST(another_user_needs_root), TEST(a_stop_gives_the_rest_of_the_thread_back),
+          TEST(a_retry_time_goes_to_the_queue), TEST(silence_and_resync_are_results),
+          TEST(lies_change_nothing), TEST(a_flood_keeps_nobody_waiting),
+          TEST(what_a_dead_agent_had_comes_back),
+          TEST(an_agent_that_does_not_start_is_not_tried_again_and_again),
+          TEST(a_job_that_hangs_is_ended_by_daemon_timeout), TEST(idle_agents_end_after_idlemax),
+          TEST(a_stop_lets_jobs_end_and_gives_back_the_rest),
+          TEST(a_lost_queue_gets_no_old_results),
+          TEST(a_reload_ends_agents_of_changed_clauses_only), TEST(nothing_starts_while_frozen),
+          TEST(bad_jobs_come_back_with_a_reason))
