@@ -69,7 +69,7 @@ struct conf_private {
     /* The spool is ZMailer's; then also what follows from where it is (zmailer.h). */
     bool is_postoffice;
     const char *postoffice_spool; /* value of `spool` when nothing sets it; NULL: it is set */
-    const char *postoffice_state, *postoffice_notify;
+    const char *postoffice_state, *postoffice_notify, *postoffice_form;
     const struct conf_world *world; /* borrowed, while it is loaded; may be NULL */
 };
 

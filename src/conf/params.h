@@ -213,7 +213,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "longest time until the next attempt, and how long a destination stays dead that is found "  \
       "dead again and again")                                                                      \
     X(INT, retry_jitter, "per cent", "10", 0, 100,                                                 \
-      "random addition to retry times, so that a backlog does not come back as one wave")            \
+      "random addition to retry times, so that a backlog does not come back as one wave")          \
     X(TIME, maximal_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                              \
       "mail is returned when it is older after an attempt; 0: one attempt")                        \
     X(TIME, bounce_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                               \
@@ -310,6 +310,16 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "empty: nowhere")                                                                            \
     X(STRING, authfile, "raw", "", 0, 0,                                                           \
       "PARAMauthfile: users of mailq protocol 2; empty or not readable at the start: protocol 1")  \
+    X(INT, mailq_protocol, "version", "1", 1, 2,                                                   \
+      "mailq protocol where authfile is empty or can't be read; 2 then refuses everybody")         \
+    X(BOOL, mailq_short, "", "no", 0, 0, "mailq protocol 1 leaves out the lists of vertices")      \
+    X(STRING, mailq_dump_file, "path", "/usr/tmp/.mailq.text", 0, 0,                               \
+      "file that the scheduler program writes the state of the queue to, on SIGUSR2")              \
+    X(STRING, deliver_only, "", "", 0, 0,                                                          \
+      "the one transport/destination that is served, * for any; with it no mail is reported or "   \
+      "removed; empty: all are")                                                                   \
+    X(BOOL, read_queue_first, "", "no", 0, 0,                                                      \
+      "deliver nothing before all mail that is there at the start has been read")                  \
     X(STRING, notifysock, "raw", "", 0, 0,                                                         \
       "PARAMnotifysock: datagram socket where routers announce new mail, UNIX:/PATH")              \
     X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_DAYS(1),                          \

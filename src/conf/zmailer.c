@@ -141,6 +141,7 @@ void zmailer_begin(struct conf_private *inner, const char *directory,
 const char *zmailer_preset(const struct conf_private *inner, const struct param *p)
 {
     const char *notify = zenv_find(&inner->zenv, SLICE("SCHEDULERNOTIFY"));
+    const char *syslog = zenv_find(&inner->zenv, SLICE("SYSLOGFLG"));
     const struct {
         const char *name, *preset;
     } presets[] = {
@@ -148,8 +149,12 @@ const char *zmailer_preset(const struct conf_private *inner, const struct param 
         {"state_directory", inner->postoffice_state},
         {"listen", ""},
         {"syslog_name", "scheduler"},
+        {"scheduler_syslog", syslog != NULL && strpbrk(syslog, "cC") != NULL ? "yes" : NULL},
+        {"myorigin", zenv_find(&inner->zenv, SLICE("ORGDOMAIN"))},
+        {"report_form", inner->postoffice_form},
         {"zenv_file", inner->zenv_path},
         {"mailqsock", "TCP:174"},
+        {"mailq_dump_file", zenv_find(&inner->zenv, SLICE("RENDEZVOUS"))},
         {"notifysock", notify != NULL ? notify : inner->postoffice_notify},
         {"agent", "ta"},
         {"user", "root"},
@@ -157,6 +162,7 @@ const char *zmailer_preset(const struct conf_private *inner, const struct param 
         {"interval", "1m"},
         {"expiry", "3d"},
         {"overfeed", "150"},
+        {"default_destination_concurrency_feedback", "no"},
     };
     const char *name = p->name[0] != '\0' ? p->name : p->suffix;
 

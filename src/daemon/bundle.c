@@ -213,54 +213,50 @@ static int absolute_path(const char *path, struct buf *out)
     return buf_add_string(out, path) ? 0 : -ENAMETOOLONG;
 }
 
-static bool load(const char *path, struct slice builtin, struct bundle *b, struct buf *out)
+static bool load(const char *path, struct slice text, struct bundle *b, struct buf *out)
 {
     struct conf_world world = {.read = read_and_remember, .arg = b, .check_users = true};
     struct conf_problems problems;
-    struct buf text;
+    struct buf content;
     char *directory;
     int error = 0;
 
-    buf_init(&text, CONF_FILE_MAX);
-    if (builtin.len > 0) {
-        remember(b, path, builtin);
-        (void)buf_add(&text, builtin); /* far below the limit */
+    buf_init(&content, CONF_FILE_MAX);
+    if (text.len > 0) {
+        remember(b, path, text);
+        (void)buf_add(&content, text); /* far below the limit */
     } else {
-        error = read_and_remember(b, path, CONF_FILE_MAX, &text);
+        error = read_and_remember(b, path, CONF_FILE_MAX, &content);
     }
     if (error != 0) {
         (void)buf_addf(out, "%s: error: %s\n", path, strerror(-error)); /* sticky */
-        buf_fini(&text);
+        buf_fini(&content);
         return false;
     }
     directory = directory_of(path);
-    b->conf = conf_load_text(buf_slice(&text), path, directory, &world, &problems);
+    b->conf = conf_load_text(buf_slice(&content), path, directory, &world, &problems);
     conf_print_problems(out, &problems);
     conf_problems_fini(&problems);
     mem_free(directory);
-    buf_fini(&text);
+    buf_fini(&content);
     return b->conf != NULL && add_named_files(b, out);
 }
 
-bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out)
+bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bundle,
+                      struct buf *out)
 {
     struct bundle b = {0};
-    struct slice builtin = slice_of("", 0);
     struct buf full_path;
     int error;
     bool ok;
 
-    if (path == NULL) {
-        path = "sluice.conf";
-        builtin = slice_string(conf_default_text);
-    }
     buf_init(&full_path, PATH_MAX);
     error = absolute_path(path, &full_path);
     if (error != 0) {
         (void)buf_addf(out, "%s: error: %s\n", path, strerror(-error)); /* sticky */
         ok = false;
     } else {
-        ok = load(buf_cstr(&full_path), builtin, &b, out);
+        ok = load(buf_cstr(&full_path), text, &b, out);
     }
     buf_fini(&full_path);
     if (!ok) {
@@ -269,6 +265,13 @@ bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out)
     }
     *ret_bundle = b;
     return true;
+}
+
+bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out)
+{
+    return path == NULL
+               ? bundle_load_text("sluice.conf", slice_string(conf_default_text), ret_bundle, out)
+               : bundle_load_text(path, SLICE(""), ret_bundle, out);
 }
 
 void bundle_fini(struct bundle *b)

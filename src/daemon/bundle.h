@@ -23,6 +23,11 @@ struct bundle {
  * warnings, too. */
 bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out);
 
+/* The same for a `text` that stands for the content of the file `path`, which need not be there;
+ * an empty one: what the file says. */
+bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bundle,
+                      struct buf *out);
+
 /* Keys are wiped before their memory is given back. An empty bundle is fine. */
 void bundle_fini(struct bundle *b);
 

@@ -672,6 +672,10 @@ static bool control_parent_frame(struct role *role, const struct frame *frame)
     struct ask *ask;
     json_t *object;
 
+    if (frame->type == WIRE_MAILQ && frame->fd >= 0 && wire_get_empty(frame->body)) {
+        mailq_service_dump(c->mailq, frame->fd);
+        return true;
+    }
     if (frame->type != WIRE_RELOADED || !wire_get_reloaded(frame->body, &m)) {
         return false;
     }

@@ -341,6 +341,12 @@ static void remove_listener(struct listeners *list, struct listener *l)
     mem_free(l);
 }
 
+/* ZMailer's port belongs to root, and its scheduler works without it. */
+static bool may_wait(const struct wish *wish, const struct conf *conf)
+{
+    return conf_postoffice(conf) != NULL && strncmp(wish->url, "mailq:", 6) == 0;
+}
+
 bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error)
 {
     struct wish wishes[LISTENERS_MAX];
@@ -354,7 +360,12 @@ bool listeners_open(struct listeners *list, const struct conf *conf, struct buf 
     }
     for (size_t i = 0; i < count && ok; i++) {
         if (find(list, wishes[i].role, wishes[i].url) == NULL) {
+            size_t before = buf_len(ret_error);
+
             ok = open_wish(list, &wishes[i], conf, ret_error);
+            if (!ok && may_wait(&wishes[i], conf)) {
+                ok = buf_len(ret_error) == before || buf_add_byte(ret_error, '\n');
+            }
         }
     }
     free_wishes(wishes, count);
@@ -365,6 +376,19 @@ bool listeners_open(struct listeners *list, const struct conf *conf, struct buf 
         }
     }
     return ok;
+}
+
+bool listeners_complete(const struct listeners *list, const struct conf *conf)
+{
+    struct wish wishes[LISTENERS_MAX];
+    size_t count = list_wishes(conf, wishes);
+    bool complete = true;
+
+    for (size_t i = 0; i < count; i++) {
+        complete = complete && find(list, wishes[i].role, wishes[i].url) != NULL;
+    }
+    free_wishes(wishes, count);
+    return complete;
 }
 
 void listeners_prune(struct listeners *list, const struct conf *conf)

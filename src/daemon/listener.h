@@ -34,8 +34,12 @@ struct listener {
 TAILQ_HEAD(listeners, listener);
 
 /* Open what `conf` asks for and `list` does not have yet. False when one can't be opened: what was
- * opened by this call is closed again, and the reason is in *ret_error. */
+ * opened by this call is closed again, and the reason is in *ret_error. The socket of a
+ * postoffice's mailq protocols may fail: the reason is then a line in *ret_error. */
 bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error);
+
+/* Is all there that `conf` asks for? */
+bool listeners_complete(const struct listeners *list, const struct conf *conf);
 
 /* Close what `conf` (NULL: nobody) does not ask for, and remove the Unix sockets among it. */
 void listeners_prune(struct listeners *list, const struct conf *conf);

@@ -195,10 +195,15 @@ void log_reopen(void)
 
 bool log_moved(void)
 {
-    struct stat st;
+    struct stat there, ours;
 
-    return log_state.syslog_used && stat(SYSLOG_SOCKET, &st) == 0 &&
-           (st.st_dev != log_state.syslog_dev || st.st_ino != log_state.syslog_ino);
+    if (log_state.to == TO_FILE) {
+        return log_state.fd >= 0 && fstat(log_state.fd, &ours) == 0 &&
+               (stat(log_state.path, &there) != 0 || there.st_dev != ours.st_dev ||
+                there.st_ino != ours.st_ino);
+    }
+    return log_state.syslog_used && stat(SYSLOG_SOCKET, &there) == 0 &&
+           (there.st_dev != log_state.syslog_dev || there.st_ino != log_state.syslog_ino);
 }
 
 int log_share(void)

@@ -42,8 +42,8 @@ bool log_open(const char *where, const char *directory, const char *name, const 
  * fails. Does nothing for standard error. */
 void log_reopen(void);
 
-/* Has the syslog daemon been started anew, with a new socket, since this process last opened it?
- * Then log_reopen. */
+/* Has the file been renamed away, or the syslog daemon been started anew, with a new socket, since
+ * this process last opened it? Then log_reopen. */
 bool log_moved(void);
 
 /* A new socket to the syslog daemon, one datagram per line: "<priority>", the time, the tag, the

@@ -190,19 +190,13 @@ static struct mailq_server *new_server(struct mailq_service *service,
     return mailq_server_new(service->auth, &peer, moment, nonce);
 }
 
-static void session_begin(struct mailq_service *service, int fd,
-                          const struct sockaddr_storage *addr)
+/* `server` is taken. */
+static void session_begin(struct mailq_service *service, int fd, struct mailq_server *server)
 {
-    struct mailq_session *s;
+    struct mailq_session *s = mem_new(sizeof *s);
 
-    if (service->session_count >= MAILQ_SESSIONS_MAX) {
-        log_warning("mailq: more than %d sessions at once, one is refused", MAILQ_SESSIONS_MAX);
-        (void)close(fd); /* nothing was sent */
-        return;
-    }
-    s = mem_new(sizeof *s);
     s->service = service;
-    s->server = new_server(service, addr);
+    s->server = server;
     s->answer = mailq_answer_new(service->role, service->control, service->started, s->server,
                                  on_progress, s);
     s->stream = stream_new(service->streams, fd, on_stream, s);
@@ -211,6 +205,22 @@ static void session_begin(struct mailq_service *service, int fd,
     TAILQ_INSERT_TAIL(&service->sessions, s, next);
     service->session_count++;
     session_go(s);
+}
+
+void mailq_service_dump(struct mailq_service *service, int fd)
+{
+    CHECK(evutil_make_socket_nonblocking(fd) == 0);
+    session_begin(service, fd, mailq_server_new_v1());
+}
+
+static void client_begin(struct mailq_service *service, int fd, const struct sockaddr_storage *addr)
+{
+    if (service->session_count >= MAILQ_SESSIONS_MAX) {
+        log_warning("mailq: more than %d sessions at once, one is refused", MAILQ_SESSIONS_MAX);
+        (void)close(fd); /* nothing was sent */
+        return;
+    }
+    session_begin(service, fd, new_server(service, addr));
 }
 
 static void on_accept(evutil_socket_t fd, short what, void *arg)
@@ -222,7 +232,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 
     (void)what;
     if (client >= 0) {
-        session_begin(l->service, client, &addr);
+        client_begin(l->service, client, &addr);
     } /* else that client has gone; the others come in the next turns */
 }
 
@@ -256,12 +266,9 @@ static void load_auth(struct mailq_service *service)
 
     mailq_auth_free(service->auth);
     service->auth = NULL;
-    if (path[0] == '\0') {
+    text = path[0] == '\0' ? slice_of(NULL, 0) : role_file(service->role, slice_string(path));
+    if (text.ptr == NULL && service->role->conf->mailq_protocol == 1) {
         return;
-    }
-    text = role_file(service->role, slice_string(path));
-    if (text.ptr == NULL) {
-        return; /* could not be read: protocol 1 (bundle.c) */
     }
     buf_init(&problems, 65536);
     service->auth = mailq_auth_parse(path, text, &problems);

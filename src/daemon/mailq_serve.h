@@ -22,6 +22,9 @@ void mailq_service_free(struct mailq_service *service);
 /* A listening socket; taken. */
 void mailq_service_listen(struct mailq_service *service, struct slice url, int fd);
 
+/* Answer into `fd` (taken) as protocol 1 does, whichever is configured, and close it. */
+void mailq_service_dump(struct mailq_service *service, int fd);
+
 /* The configuration is a new one: read the auth file again, close sockets that it lacks. */
 void mailq_service_reload(struct mailq_service *service);
 

@@ -20,6 +20,7 @@
 #include "check.h"
 #include "clock.h"
 #include "confine.h"
+#include "dump.h"
 #include "frame.h"
 #include "listener.h"
 #include "log.h"
@@ -41,8 +42,10 @@
 #define CLOSED_GRACE_US (5 * US_PER_S)
 #define LOG_AGAIN_US    (US_PER_S / 4)
 /* The others cannot see that syslog has moved, and would talk to nobody. */
-#define LOG_LOOK_US (5 * US_PER_S)
-#define ERRORS_MAX  (64u << 10) /* texts about a configuration */
+#define LOG_LOOK_US     (5 * US_PER_S)
+#define LISTEN_AGAIN_US (5 * US_PER_S)
+#define SIGNALS_MAX     8
+#define ERRORS_MAX      (64u << 10) /* texts about a configuration */
 
 enum phase { STARTING, RUNNING, STOP_RECEIVE, STOP_WORK, STOP_REST };
 
@@ -62,7 +65,7 @@ struct child {
 
 struct parent {
     struct event_base *base;
-    const char *path; /* of the configuration; NULL: built in */
+    const struct parent_plan *plan;
     struct bundle bundle;
     uint64_t generation;
     struct listeners listeners;
@@ -74,10 +77,12 @@ struct parent {
     enum phase phase;
     enum wire_stop stop_how;
     struct mono deadline; /* of the stop as a whole */
-    struct event *signals[5];
+    struct event *signals[SIGNALS_MAX];
     struct event *stop_timer;
     struct event *log_timer;
     struct event *look_timer;
+    struct event *listen_timer; /* sockets that could not be opened yet */
+    struct dump *dump;          /* being written; NULL: none */
     bool done;
     int exit_status;
 };
@@ -116,6 +121,7 @@ static uint32_t count_of(const struct parent *p, enum wire_role role)
 }
 
 static void announce(const struct parent *p);
+static void await_listeners(struct parent *p);
 static void begin_stop(struct parent *p, const char *why);
 static void stop_progress(struct parent *p);
 static void reload(struct parent *p, struct child *asked_by, uint64_t token);
@@ -682,7 +688,9 @@ static void notify_manager(const char *state)
 /* The first call stops in good order, the second at once. */
 static void begin_stop(struct parent *p, const char *why)
 {
-    int64_t timeout_us = p->bundle.conf->shutdown_timeout_us;
+    const struct conf *conf = p->bundle.conf;
+    int64_t timeout_us =
+        p->stop_how == STOP_QUIT ? conf->daemon_timeout_us : conf->shutdown_timeout_us;
 
     if (p->phase >= STOP_RECEIVE) {
         if (p->phase != STOP_REST) {
@@ -808,12 +816,18 @@ static void send_conf(struct parent *p)
     }
 }
 
+static bool read_configuration(const struct parent *p, struct bundle *ret_bundle, struct buf *text)
+{
+    return p->plan->text.len > 0 ? bundle_load_text(p->plan->path, p->plan->text, ret_bundle, text)
+                                 : bundle_load(p->plan->path, ret_bundle, text);
+}
+
 /* Exchange the configuration for the one in the file. `text` gets what was found. */
 static bool try_reload(struct parent *p, struct buf *text)
 {
     struct bundle new = {0}, old = p->bundle;
 
-    if (!bundle_load(p->path, &new, text)) {
+    if (!read_configuration(p, &new, text)) {
         return false;
     }
     if (!may_reload(old.conf, new.conf, text) || !listeners_open(&p->listeners, new.conf, text)) {
@@ -822,6 +836,7 @@ static bool try_reload(struct parent *p, struct buf *text)
     }
     warn_of_delayed(old.conf, new.conf, text);
     p->bundle = new;
+    await_listeners(p);
     p->generation++;
     send_conf(p);
     listeners_prune(&p->listeners, new.conf);
@@ -842,7 +857,7 @@ static void reload(struct parent *p, struct child *asked_by, uint64_t token)
         log_lines(answer.ok ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR, buf_slice(&text));
         if (answer.ok) {
             log_info("reload -- version %s, configuration %s", SLUICE_VERSION,
-                     p->path == NULL ? "built in" : p->path);
+                     p->plan->path == NULL ? "built in" : p->plan->path);
         } else {
             log_error("reload: the old configuration stays");
         }
@@ -876,27 +891,135 @@ static void reopen_log(struct parent *p)
     }
 }
 
+/* Try again what could not be opened; control has the rest. */
+static void on_listen_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct parent *p = arg;
+    struct buf text;
+
+    (void)fd;
+    (void)what;
+    buf_init(&text, ERRORS_MAX);
+    if (p->phase == RUNNING && listeners_open(&p->listeners, p->bundle.conf, &text)) {
+        for (size_t i = 0; i < p->child_count; i++) {
+            if (p->children[i].channel != NULL) {
+                give_listeners(p, &p->children[i], true);
+            }
+        }
+    }
+    buf_fini(&text); /* was logged the first time */
+    await_listeners(p);
+}
+
+static void await_listeners(struct parent *p)
+{
+    if (!listeners_complete(&p->listeners, p->bundle.conf)) {
+        arm(p->listen_timer, LISTEN_AGAIN_US);
+    }
+}
+
+static struct child *child_of(struct parent *p, enum wire_role role)
+{
+    for (size_t i = 0; i < p->child_count; i++) {
+        if (p->children[i].role == role && p->children[i].channel != NULL) {
+            return &p->children[i];
+        }
+    }
+    return NULL;
+}
+
+static void dump_ended(void *arg)
+{
+    struct parent *p = arg;
+
+    dump_free(p->dump);
+    p->dump = NULL;
+}
+
+/* The control process answers as it does a client of mailq, who is this process. */
+static void dump_queue(struct parent *p)
+{
+    struct child *control = child_of(p, ROLE_CONTROL);
+    int fds[2];
+
+    if (control == NULL || p->phase != RUNNING || p->dump != NULL) {
+        log_warning("mailq_dump_file: not now: %s",
+                    p->dump != NULL ? "it is being written" : "the daemon is starting or stopping");
+        return;
+    }
+    make_pair(fds);
+    CHECK(evutil_make_socket_nonblocking(fds[0]) == 0);
+    p->dump = dump_new(p->base, p->bundle.conf->mailq_dump_file, fds[0], dump_ended, p);
+    if (p->dump == NULL) {
+        (void)close(fds[1]); /* nobody reads from it */
+        return;
+    }
+    (void)channel_begin(control->channel, WIRE_MAILQ); /* no body */
+    channel_end(control->channel, fds[1]);
+}
+
+static void look_for_work(struct parent *p)
+{
+    struct child *queue = child_of(p, ROLE_QUEUE);
+
+    if (queue != NULL && p->phase == RUNNING) {
+        wire_put_empty(queue->channel, WIRE_LOOK);
+    }
+}
+
+static void reload_on_signal(struct parent *p)
+{
+    reload(p, NULL, 0);
+}
+
+static void stop_on_sigterm(struct parent *p)
+{
+    begin_stop(p, "on SIGTERM");
+}
+
+static void stop_on_sigint(struct parent *p)
+{
+    begin_stop(p, "on SIGINT");
+}
+
+static void stop_slowly(struct parent *p)
+{
+    if (p->phase < STOP_RECEIVE) {
+        p->stop_how = STOP_QUIT;
+    }
+    begin_stop(p, "on SIGQUIT, when what runs has ended");
+}
+
+struct signal_action {
+    int number;
+    void (*act)(struct parent *p);
+};
+
+static const struct signal_action sluiced_signals[SIGNALS_MAX] = {
+    {SIGTERM, stop_on_sigterm}, {SIGINT, stop_on_sigint}, {SIGHUP, reload_on_signal},
+    {SIGUSR1, reopen_log},      {SIGCHLD, reap},
+};
+
+static const struct signal_action scheduler_signals[SIGNALS_MAX] = {
+    {SIGTERM, stop_on_sigterm}, {SIGINT, stop_on_sigint}, {SIGQUIT, stop_slowly},
+    {SIGHUP, reopen_log},       {SIGCHLD, reap},          {SIGUSR1, reload_on_signal},
+    {SIGALRM, look_for_work},   {SIGUSR2, dump_queue},
+};
+
+static const struct signal_action *signals_of(const struct parent *p)
+{
+    return p->plan->is_scheduler ? scheduler_signals : sluiced_signals;
+}
+
 static void on_signal(evutil_socket_t number, short what, void *arg)
 {
     struct parent *p = arg;
 
     (void)what;
-    switch (number) {
-    case SIGTERM:
-    case SIGINT:
-        begin_stop(p, number == SIGTERM ? "on SIGTERM" : "on SIGINT");
-        break;
-    case SIGHUP:
-        reload(p, NULL, 0);
-        break;
-    case SIGUSR1:
-        reopen_log(p);
-        break;
-    case SIGCHLD:
-        reap(p);
-        break;
-    default:
-        UNREACHABLE("no other signal has a handler");
+    for (size_t i = 0; i < SIGNALS_MAX; i++) {
+        if (signals_of(p)[i].number == number) {
+            signals_of(p)[i].act(p);
+        }
     }
 }
 
@@ -921,8 +1044,8 @@ static void print_first_mail(const struct parent *p)
     self[len < 0 ? 0 : len] = '\0';
     self[strcspn(self, "/") == 0 ? (size_t)(strrchr(self, '/') - self) + 1 : 0] = '\0';
     printf("A first mail:\n  echo Hello | %ssendmail %s%s%syou@%s\n", self,
-           p->path == NULL ? "" : "-C ", p->path == NULL ? "" : p->path, p->path == NULL ? "" : " ",
-           local_domain(p->bundle.conf));
+           p->plan->path == NULL ? "" : "-C ", p->plan->path == NULL ? "" : p->plan->path,
+           p->plan->path == NULL ? "" : " ", local_domain(p->bundle.conf));
 }
 
 /* Up and running: for the log, the service manager, and whoever sits at the terminal. */
@@ -932,11 +1055,14 @@ static void announce(const struct parent *p)
     const struct listener *l;
 
     log_info("daemon started -- version %s, configuration %s", SLUICE_VERSION,
-             p->path == NULL ? "built in" : p->path);
+             p->plan->path == NULL ? "built in" : p->plan->path);
     notify_manager("READY=1");
+    if (p->plan->is_scheduler) {
+        return;
+    }
     printf("sluiced %s runs as process %d; Ctrl-C stops it.\n", SLUICE_VERSION, (int)getpid());
     printf("  configuration  %.*s%s\n", SLICE_ARGS(p->bundle.files[0].path),
-           p->path == NULL ? " (built in, there is no such file)" : "");
+           p->plan->path == NULL ? " (built in, there is no such file)" : "");
     printf("  queue          %s\n", conf->spool);
     printf("  maildrop       %s\n", conf->maildrop);
     TAILQ_FOREACH(l, &p->listeners, next)
@@ -970,12 +1096,9 @@ static void on_look_timer(evutil_socket_t fd, short what, void *arg)
 
 static void add_signals(struct parent *p)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD};
-
-    _Static_assert(COUNT(numbers) == COUNT(((struct parent *)0)->signals), "one event each");
     CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
-    for (size_t i = 0; i < COUNT(numbers); i++) {
-        p->signals[i] = evsignal_new(p->base, numbers[i], on_signal, p);
+    for (size_t i = 0; i < SIGNALS_MAX && signals_of(p)[i].number != 0; i++) {
+        p->signals[i] = evsignal_new(p->base, signals_of(p)[i].number, on_signal, p);
         CHECK(p->signals[i] != NULL);
         CHECK(event_add(p->signals[i], NULL) == 0);
     }
@@ -985,6 +1108,8 @@ static void add_signals(struct parent *p)
     CHECK(p->log_timer != NULL);
     p->look_timer = evtimer_new(p->base, on_look_timer, p);
     CHECK(p->look_timer != NULL);
+    p->listen_timer = evtimer_new(p->base, on_listen_timer, p);
+    CHECK(p->listen_timer != NULL);
 }
 
 static void end_turn(struct parent *p)
@@ -1051,7 +1176,10 @@ static bool statistics_log_opens(const struct conf *conf, struct buf *text)
 /* Everything that can fail for a reason worth telling, before the first process exists. */
 static int prepare(struct parent *p, struct buf *text)
 {
-    if (!bundle_load(p->path, &p->bundle, text)) {
+    if (p->plan->first != NULL) {
+        p->bundle = *p->plan->first;
+        *p->plan->first = (struct bundle){0};
+    } else if (!read_configuration(p, &p->bundle, text)) {
         return EX_CONFIG;
     }
     log_lines(LOG_LEVEL_WARNING, buf_slice(text));
@@ -1073,6 +1201,9 @@ static int prepare(struct parent *p, struct buf *text)
     if (!listeners_open(&p->listeners, p->bundle.conf, text)) {
         return EX_UNAVAILABLE;
     }
+    log_lines(LOG_LEVEL_WARNING, buf_slice(text));
+    buf_clear(text);
+    await_listeners(p);
     p->pickup = pickup_new(p->base, p->bundle.conf, text);
     return p->pickup == NULL ? EX_OSERR : EX_OK;
 }
@@ -1085,12 +1216,14 @@ static void parent_fini(struct parent *p)
         channel_free(p->children[i].channel);
         event_free(p->children[i].timer);
     }
-    for (size_t i = 0; i < COUNT(p->signals); i++) {
+    for (size_t i = 0; i < COUNT(p->signals) && p->signals[i] != NULL; i++) {
         event_free(p->signals[i]);
     }
+    dump_free(p->dump);
     event_free(p->stop_timer);
     event_free(p->log_timer);
     event_free(p->look_timer);
+    event_free(p->listen_timer);
     event_base_free(p->base);
     if (p->lock >= 0) {
         statedir_close(p->bundle.conf, p->lock);
@@ -1098,13 +1231,13 @@ static void parent_fini(struct parent *p)
     bundle_fini(&p->bundle);
 }
 
-int parent_main(const char *path)
+int parent_main(const struct parent_plan *plan)
 {
     struct parent *p = mem_new(sizeof *p);
     struct buf text;
     int status;
 
-    p->path = path;
+    p->plan = plan;
     p->lock = -1;
     TAILQ_INIT(&p->listeners);
     p->base = event_base_new();

@@ -13,15 +13,33 @@
  * During STARTING such an end stops everything instead, so that a wrong set-up is noticed.
  *
  * Signals: SIGTERM and SIGINT stop (a second one hastens), SIGHUP reloads, SIGUSR1 opens the log
- * again. A reload with errors changes nothing; see parent.c for what only a restart changes.
+ * again. As ZMailer's scheduler: SIGTERM and SIGINT stop, SIGQUIT stops when what runs has ended,
+ * however long that takes, SIGHUP opens the logs again, SIGUSR1 reloads, SIGALRM looks for work at
+ * once, SIGUSR2 writes mailq_dump_file.
+ * A reload with errors changes nothing; see parent.c for what only a restart changes.
+ *
+ * Sockets of a postoffice's mailq protocols that can't be opened are tried again every few seconds,
+ * as ZMailer does; all others must be there at the start.
  *
  * The parent reads no data from the network. It does read maildrop (pickup.h).
  */
 #ifndef DAEMON_PARENT_H
 #define DAEMON_PARENT_H
 
-/* Run the daemon with the configuration file `path` (NULL: built-in configuration) until it is
- * stopped. The exit status, as in sysexits.h. */
-int parent_main(const char *path);
+#include <stdbool.h>
+
+#include "bundle.h"
+#include "slice.h"
+
+/* What the program that calls has made of its command line. */
+struct parent_plan {
+    const char *path;     /* of the configuration file; NULL: the built-in one */
+    struct slice text;    /* what stands for that file's content; empty: what is in it. Borrowed */
+    struct bundle *first; /* what was read of it just now; taken. NULL: read it */
+    bool is_scheduler;    /* ZMailer's signals, and nothing on standard output */
+};
+
+/* Run the daemon until it is stopped. The exit status, as in sysexits.h. */
+int parent_main(const struct parent_plan *plan);
 
 #endif

@@ -571,6 +571,9 @@ static bool queue_parent_frame(struct role *role, const struct frame *frame)
         outlet_adopt(&q->outlets[outlet], frame->fd);
         return true;
     }
+    if (frame->type == WIRE_LOOK) {
+        return wire_get_empty(frame->body) && frame->fd < 0;
+    }
     ok = queue_client_frame(q, role->parent, frame); /* pickup submits over the parent's channel */
 
     if (frame->fd >= 0) {

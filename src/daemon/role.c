@@ -275,7 +275,8 @@ static void on_parent(void *arg, struct channel *ch)
 
 static void ignore_signals(void)
 {
-    static const int ignored[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    static const int ignored[] = {SIGPIPE, SIGINT,  SIGTERM, SIGHUP,
+                                  SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2};
 
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++) {
         CHECK(signal(ignored[i], SIG_IGN) != SIG_ERR);

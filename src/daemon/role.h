@@ -9,8 +9,8 @@
  *
  * The loop ends when the role calls role_exit, or at once when the parent's channel closes: a child
  * never outlives its parent. Signals are the parent's business: a child ignores SIGINT, SIGTERM,
- * SIGHUP and SIGUSR1 (a terminal sends them to everybody) and SIGPIPE, and is stopped with
- * WIRE_STOP.
+ * SIGHUP, SIGQUIT, SIGALRM, SIGUSR1 and SIGUSR2 (they are sent to all of a terminal's or a daemon's
+ * process group) and SIGPIPE, and is stopped with WIRE_STOP.
  *
  *   parent's frames:  CONF (LISTENER | PEER | CLOCK)* START ... (CONF | LISTENER | PEER | CLOCK |
  *                     LOG | the role's own)* STOP

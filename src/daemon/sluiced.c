@@ -4,16 +4,13 @@
  *
  *     sluiced [-c FILE]
  */
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "bundle.h"
 #include "parent.h"
-#include "role.h"
+#include "program.h"
 
 static int usage(void)
 {
@@ -26,63 +23,21 @@ static int usage(void)
     return EX_USAGE;
 }
 
-/* Files opened later must not become standard input, output or error. */
-static bool have_standard_files(void)
-{
-    int fd;
-
-    do {
-        fd = open("/dev/null", O_RDWR | O_NOCTTY);
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    return fd >= 0 && close(fd) == 0;
-}
-
-static bool number(const char *text, unsigned max, unsigned *ret_number)
-{
-    unsigned long long value;
-
-    if (!slice_number(slice_string(text), max, &value)) {
-        return false;
-    }
-    *ret_number = (unsigned)value;
-    return true;
-}
-
-/* sluiced --role NAME --index N --channel FD, as parent.c writes it. */
-static int child_main(int argc, char **argv)
-{
-    static const struct role_ops *const roles[] = {&queue_role,  &deliver_role, &local_role,
-                                                   &agents_role, &control_role, &receive_role};
-    unsigned index, channel;
-
-    if (argc != 7 || strcmp(argv[3], "--index") != 0 || strcmp(argv[5], "--channel") != 0 ||
-        !number(argv[4], 1000, &index) || !number(argv[6], 1000, &channel) ||
-        fcntl((int)channel, F_SETFD, FD_CLOEXEC) != 0) {
-        return usage();
-    }
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
-        if (strcmp(argv[2], wire_role_name(roles[i]->role)) == 0) {
-            return role_main(roles[i], index, (int)channel);
-        }
-    }
-    return usage();
-}
-
 int main(int argc, char **argv)
 {
-    const char *path = bundle_default_path();
-    int option;
+    struct parent_plan plan = {.path = bundle_default_path()};
+    int option, status;
 
-    if (!have_standard_files()) {
+    if (!program_have_standard_files()) {
         return EX_OSERR;
     }
-    if (argc > 1 && strcmp(argv[1], "--role") == 0) {
-        return child_main(argc, argv);
+    if (program_was_child(argc, argv, &status)) {
+        return status;
     }
     while ((option = getopt(argc, argv, "c:V")) != -1) {
         switch (option) {
         case 'c':
-            path = optarg;
+            plan.path = optarg;
             break;
         case 'V':
             printf("sluiced %s\n", SLUICE_VERSION);
@@ -91,5 +46,5 @@ int main(int argc, char **argv)
             return usage();
         }
     }
-    return optind == argc ? parent_main(path) : usage();
+    return optind == argc ? parent_main(&plan) : usage();
 }

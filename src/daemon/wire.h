@@ -35,6 +35,8 @@ enum wire_type {
     WIRE_STOP,     /* finish in good order, then exit with 0. u64 enum wire_stop */
     WIRE_CLOCK,    /* i64: microseconds to add to both clocks (tests only) */
     WIRE_LOG,      /* a new descriptor for log lines, after a rotation. No body */
+    WIRE_LOOK,     /* to the queue: look at what may be pending, now. No body */
+    WIRE_MAILQ,    /* to control: a socket that wants the answer of mailq protocol 1. No body */
     WIRE_OUTLET,   /* to the queue: u64 enum outlet_id and the descriptor its lines go to */
 
     /* child to parent */

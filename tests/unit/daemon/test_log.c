@@ -160,7 +160,9 @@ static void a_rotated_file_is_opened_again(void **state)
     open_log("file:rotated");
     log_info("one");
     log_flush();
+    assert_false(log_moved());
     remove_log("rotated");
+    assert_true(log_moved());
     log_info("two");
     log_reopen(); /* what waits still goes to the old one */
     log_info("three");
