@@ -273,6 +273,10 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "resource, software", 0, 0, "what the postmaster is told of")                                \
     X(STRING, notify_double_bounce, "address", "postmaster", 0, 0,                                 \
       "where a report goes that can't be delivered; empty: it is logged and dropped")              \
+    X(STRING, bounce_notice_recipient, "address", "postmaster", 0, 0,                              \
+      "who gets the header of returned mail, with notify_classes = bounce")                        \
+    X(STRING, delay_notice_recipient, "address", "postmaster", 0, 0,                               \
+      "who gets the header of delayed mail, with notify_classes = delay")                          \
     X(STRING, double_bounce_sender, "local part", "double-bounce", 0, 0,                           \
       "sender of mail that must not cause a report")                                               \
     X(BOOL, disable_verp_bounces, "", "no", 0, 0,                                                  \

@@ -152,7 +152,8 @@ static bool headers_only(const struct queue *q, const struct spool_message *m,
 {
     unsigned ret = m->flags & (ENVELOPE_RET_FULL | ENVELOPE_RET_HDRS);
 
-    if (r->kind != REPORT_FAILURE || m->size > (uint64_t)q->conf->bounce_size_limit) {
+    if (r->kind != REPORT_FAILURE || r->postmaster_copy ||
+        m->size > (uint64_t)q->conf->bounce_size_limit) {
         return true;
     }
     if (r->double_fault) {
@@ -171,6 +172,7 @@ struct readers {
     size_t count;
     char *sender;     /* owned: of the report */
     bool is_double;   /* the original was a report, or its sender is to get none */
+    bool is_copy;     /* of what the sender got, for the postmaster */
     const char *keep; /* nobody gets it, it is kept for this reason; NULL */
 };
 
@@ -201,16 +203,23 @@ static bool is_no_mailbox(struct slice address)
            (address.ptr[0] == '/' && slice_find(address, '=') == address.len);
 }
 
+static char *double_bounce_sender(const struct queue *q)
+{
+    struct buf address;
+
+    buf_init(&address, 4096);
+    (void)buf_addf(&address, "%.500s@%.500s", q->conf->double_bounce_sender, q->conf->myorigin);
+    return buf_take(&address);
+}
+
 /* Postfix's way. */
 static void choose_readers(struct queue *q, const struct spool_message *m, enum report_kind kind,
                            struct readers *to)
 {
     const struct conf *conf = q->conf;
-    struct buf double_sender;
+    char *double_sender = double_bounce_sender(q);
 
-    buf_init(&double_sender, 4096);
-    (void)buf_addf(&double_sender, "%s@%s", conf->double_bounce_sender, conf->myorigin);
-    if (m->sender.len > 0 && !slice_equal_nocase(m->sender, buf_slice(&double_sender))) {
+    if (m->sender.len > 0 && !slice_equal_nocase(m->sender, slice_string(double_sender))) {
         char *sender = mem_copy(m->sender.ptr, m->sender.len);
 
         add_reader(q, to, sender, false);
@@ -218,7 +227,7 @@ static void choose_readers(struct queue *q, const struct spool_message *m, enum 
         mem_free(sender);
     } else {
         to->is_double = true;
-        to->sender = mem_string(buf_cstr(&double_sender));
+        to->sender = mem_string(double_sender);
         if (m->sender.len == 0 && kind == REPORT_FAILURE && conf->notify_double_bounce[0] != '\0' &&
             (class_wanted(conf, "2bounce") || class_wanted(conf, "bounce"))) {
             add_reader(q, to, conf->notify_double_bounce, true);
@@ -227,7 +236,24 @@ static void choose_readers(struct queue *q, const struct spool_message *m, enum 
             to->keep = ERROR_ON_ERROR;
         }
     }
-    buf_fini(&double_sender);
+    mem_free(double_sender);
+}
+
+/* Who keeps the site may want to see what its senders are told. False: not of this kind. */
+static bool choose_postmaster(struct queue *q, enum report_kind kind, struct readers *to)
+{
+    const struct conf *conf = q->conf;
+    const char *address = kind == REPORT_FAILURE ? conf->bounce_notice_recipient
+                          : kind == REPORT_DELAY ? conf->delay_notice_recipient
+                                                 : "";
+
+    if (address[0] == '\0' || !class_wanted(conf, kind == REPORT_FAILURE ? "bounce" : "delay")) {
+        return false;
+    }
+    add_reader(q, to, address, true);
+    to->sender = double_bounce_sender(q);
+    to->is_double = to->is_copy = true;
+    return true;
 }
 
 /* ZMailer's: addresses go to its router as they are. */
@@ -341,6 +367,7 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
         .sender = slice_string(to->at[0]),
         .double_fault = form != NULL && to->is_double && is_zmailers(m),
         .form = form,
+        .postmaster_copy = to->is_copy,
         .message_id = slice_string(name),
         .now = clock_wall(),
         .seed = rng_next(&q->rng),
@@ -394,7 +421,7 @@ static enum report_kind kind_of(const struct report_draft *d)
 /* Report to whom it concerns; that may be nobody. */
 static int send_report(struct queue *q, const struct spool_message *m, const struct report_draft *d)
 {
-    struct readers to = {.count = 0};
+    struct readers to = {.count = 0}, postmaster = {.count = 0};
     enum report_kind kind = kind_of(d);
     struct report_form form;
     bool has_form = use_form(q, m, &form);
@@ -414,7 +441,12 @@ static int send_report(struct queue *q, const struct spool_message *m, const str
     } else if (kind == REPORT_FAILURE) {
         log_warning("%s: undeliverable, and there is nobody to tell: dropped", name_of(m, name));
     }
+    if (rc == 0 && to.count > 0 && !to.is_double && !is_zmailers(m) &&
+        choose_postmaster(q, kind, &postmaster)) {
+        rc = write_report(q, m, kind, d, has_form ? &form : NULL, &postmaster);
+    }
     readers_fini(&to);
+    readers_fini(&postmaster);
     if (has_form) {
         report_form_fini(&form);
     }

@@ -32,15 +32,16 @@ static void add_delimiter(struct writer *w, const char *description)
 
 /* -- the report's own header ------------------------------------------------------------------- */
 
-static const char *plain_subject(enum report_kind kind)
+static const char *plain_subject(const struct report *r)
 {
-    static const char *const subjects[] = {
-        [REPORT_FAILURE] = "Undeliverable mail: returned to sender",
-        [REPORT_DELAY] = "Delayed mail: still being tried",
-        [REPORT_SUCCESS] = "Delivery report",
+    static const char *const subjects[][2] = {
+        [REPORT_FAILURE] = {"Undeliverable mail: returned to sender",
+                            "Postmaster Copy: Undelivered Mail"},
+        [REPORT_DELAY] = {"Delayed mail: still being tried", "Postmaster Warning: Delayed Mail"},
+        [REPORT_SUCCESS] = {"Delivery report", "Postmaster Copy: Delivery report"},
     };
 
-    return subjects[kind];
+    return subjects[r->kind][r->postmaster_copy ? 1 : 0];
 }
 
 /* The form's subject, and how many recipients met with which fate. */
@@ -93,7 +94,7 @@ static void add_header(struct writer *w)
         writer_field(w, "To", SLICE(""), r->sender, ADDRESS_MAX);
     }
     if (r->form == NULL) {
-        buf_addf(w->out, "Subject: %s\r\n", plain_subject(r->kind));
+        buf_addf(w->out, "Subject: %s\r\n", plain_subject(r));
     } else {
         add_form_subject(w);
         buf_add(w->out, buf_slice(&r->form->headers));

@@ -74,12 +74,13 @@ struct report {
     struct slice sender;        /* of the original, not empty: to whom the report goes */
     bool double_fault; /* the original was a report: this goes to the form's copies alone */
     const struct report_form *form; /* borrowed; NULL: our own words */
-    struct slice message_id;        /* left part of the report's own Message-ID; unique here */
-    struct wall now;                /* the report's Date */
-    int utc_offset_minutes;         /* of all dates; minutes east */
-    uint64_t seed;                  /* for the boundary */
-    struct slice original;          /* content in wire form; empty: nothing is returned */
-    bool headers_only;              /* return its header alone (RET=HDRS, or too large) */
+    bool postmaster_copy;    /* the sender has one, this one is for those who keep the site */
+    struct slice message_id; /* left part of the report's own Message-ID; unique here */
+    struct wall now;         /* the report's Date */
+    int utc_offset_minutes;  /* of all dates; minutes east */
+    uint64_t seed;           /* for the boundary */
+    struct slice original;   /* content in wire form; empty: nothing is returned */
+    bool headers_only;       /* return its header alone (RET=HDRS, or too large) */
     const struct report_rcpt *rcpts;
     size_t rcpt_count; /* 1..REPORT_RCPTS_MAX */
 };

@@ -938,6 +938,50 @@ static void a_double_bounce_goes_to_those_who_want_it_and_ends_there(void **stat
     assert_int_equal(messages(), 0);
 }
 
+/* The entry for `rcpt`, which is one of the last two. */
+static size_t entry_for(const char *rcpt)
+{
+    struct slice last;
+
+    assert_true(site.count >= 2);
+    last = site.given[site.count - 1].rcpts[0].address;
+    return slice_equal(last, slice_string(rcpt)) ? site.count - 1 : site.count - 2;
+}
+
+static void the_postmaster_gets_the_copies_he_asked_for(void **state)
+{
+    size_t copy;
+
+    (void)state;
+    start_again_with("notify_classes = bounce, delay\nbounce_notice_recipient = boss\n"
+                     "delay_notice_recipient = clock@there.test\ndelay_warning_time = 1h\n");
+    submit("s@from.test", "b@there.test");
+    bounced(0);
+    assert_int_equal(site.count, 3);
+    check_address(entry_for("s@from.test"), 0, "s@from.test");
+    copy = entry_for("boss@here.test");
+    check_address(copy, 0, "boss@here.test");
+    assert_true(slice_equal(site.given[copy].m.sender, SLICE("double-bounce@here.test")));
+    assert_true(content_has(copy, "Subject: Postmaster Copy: Undelivered Mail\r\n"));
+    assert_true(content_has(copy, "Content-Type: text/rfc822-headers\r\n"));
+    sent(entry_for("s@from.test"));
+    bounced(copy); /* and nobody hears of that */
+    assert_int_equal(site.count, 3);
+    assert_int_equal(messages(), 0);
+
+    submit("s@from.test", "b@there.test");
+    deferred(3);
+    pass_time(2 * HOUR_US);
+    deferred(4);
+    assert_int_equal(site.count, 7);
+    copy = entry_for("clock@there.test");
+    check_address(copy, 0, "clock@there.test");
+    assert_true(content_has(copy, "Subject: Postmaster Warning: Delayed Mail\r\n"));
+    sent(5);
+    sent(6);
+    assert_int_equal(messages(), 1);
+}
+
 static void a_form_gives_the_words_and_more_readers(void **state)
 {
     (void)state;
@@ -2144,6 +2188,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_report_tells_the_envelope_id_and_the_other_sites_words),
     QUEUE_TEST(the_null_sender_gets_no_report),
     QUEUE_TEST(a_double_bounce_goes_to_those_who_want_it_and_ends_there),
+    QUEUE_TEST(the_postmaster_gets_the_copies_he_asked_for),
     QUEUE_TEST(a_form_gives_the_words_and_more_readers),
     QUEUE_TEST(a_form_that_is_missing_is_told_to_the_postmaster),
     QUEUE_TEST(what_a_report_returns_by_default_can_be_the_header),
