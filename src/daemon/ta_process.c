@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 
 /* ---- whom it becomes ------------------------------------------------------------------------ */
 
@@ -101,17 +102,6 @@ _Noreturn static void give_up(const char *what, const char *name)
     _exit(1);
 }
 
-static void reset_signals(void)
-{
-    sigset_t none;
-
-    for (int s = 1; s < NSIG; s++) {
-        (void)signal(s, SIG_DFL); /* some can't be changed */
-    }
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* An agent at the wrong priority is better than none. */
 static void set_priority(const struct ta_launch *l)
 {
@@ -127,7 +117,7 @@ _Noreturn static void child_main(const struct ta_launch *l, int fd)
 {
     struct rlimit files;
 
-    reset_signals();
+    child_reset_signals();
     if (dup2(fd, STDIN_FILENO) < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0) {
         _exit(1);
     }
@@ -162,7 +152,7 @@ pid_t ta_process_start(const struct ta_launch *launch, int *ret_fd)
         return -errno;
     }
     CHECK(fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0);
-    /* Between fork and reset_signals no handler of ours may run in the child. */
+    /* Between fork and child_reset_signals no handler of ours may run in the child. */
     (void)sigfillset(&all);
     CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
     pid = fork();
