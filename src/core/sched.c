@@ -357,6 +357,7 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
         t->rate_locked = false;
         timer_cancel(s, &t->rate);
     }
+    s->agents_moved_us = now.us;
     t->policy_told = chore_sweep(s);
     chores_run(s, now);
     TAILQ_FOREACH(l, &t->with_jobs, link)
@@ -849,6 +850,7 @@ void sched_ring(struct sched *s, struct mono now, uint32_t transport, uint32_t r
     CHECK(ring >= 1);
     s->now = now;
     ring_need(transport_at(s, transport), ring)->policy = *policy;
+    s->agents_moved_us = now.us;
 }
 
 void sched_dest_policy(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
@@ -901,6 +903,7 @@ static void timers_run(struct sched *s, struct mono now)
             break;
         case TIMER_TRANSPORT_RATE:
             CONTAINER_OF(timer, struct transport, rate)->rate_locked = false;
+            s->agents_moved_us = now.us;
             break;
         case TIMER_ASK_AGAIN:
             share_ask_again(s);
@@ -1140,11 +1143,19 @@ static bool may_select(const struct transport *t)
            (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 }
 
-/* What waits for others to make room may go on now. */
-static void transport_release(struct transport *t)
+/* The lane to select from, after those that have waited for others to make room may go on; NULL
+ * when nothing is ready. Who was shown in place of others may have to be held. */
+static struct lane *next_lane(struct transport *t)
 {
+    struct lane *l;
+    bool more;
+
     transport_release_held(t);
-    transport_release_rings(t);
+    do {
+        more = transport_show_rings(t);
+        l = transport_next_lane(t);
+    } while (l == NULL && more);
+    return l;
 }
 
 static bool select_from(struct lane *l, struct mono now, struct sched_action *a)
@@ -1193,7 +1204,8 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
     }
     s->resume = NULL;
     if (l != NULL && l->selecting && may_select(l->transport)) {
-        transport_release(l->transport);
+        transport_release_held(l->transport);
+        (void)transport_show_rings(l->transport); /* or at the next turn */
         if (lane_first_ready(l) != NULL && select_from(l, now, a)) {
             return true;
         }
@@ -1206,8 +1218,7 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
         if (!may_select(t)) {
             continue;
         }
-        transport_release(t);
-        l = transport_next_lane(t);
+        l = next_lane(t);
         if (l != NULL) {
             turn_to(s, t);
             if (!select_from(l, now, a)) {

@@ -308,15 +308,14 @@ void dest_refresh(struct dest *d, struct stripe *touched)
     if (d->held && (!d->failing || !room || d->waiting_count == 0)) {
         held_leave(d);
     }
-    ring_place(d, room && d->waiting_count > 0 && !d->held);
-    if (drain != d->draining) {
-        d->draining = drain;
-        if (drain) {
-            TAILQ_INSERT_TAIL(&s->draining, d, link);
-        } else {
-            TAILQ_REMOVE(&s->draining, d, link);
-        }
+    if (d->draining && !drain) {
+        TAILQ_REMOVE(&s->draining, d, link);
     }
+    ring_place(d, room && d->waiting_count > 0 && !d->held);
+    if (drain && !d->draining) {
+        TAILQ_INSERT_TAIL(&s->draining, d, link);
+    }
+    d->draining = drain;
     if (!room && !d->closed) {
         d->since_us = s->now.us;
     }
@@ -357,7 +356,7 @@ bool dest_hold(struct dest *d)
     struct transport *t = d->transport;
 
     if (!d->failing || t->busy_failing < transport_failing_limit(t)) {
-        return ring_takes_back(d);
+        return false;
     }
     CHECK(!d->held);
     ring_leave(d);

@@ -132,10 +132,8 @@ static void look_at_rings(struct look *l, const struct transport *t)
         l->budget--;
         agents += r->agents;
         if (first != NULL && transport_selects(t) && ring_has_agent(r, 0) &&
-            overdue(l, first->since_us, l->patience->answer_us)) {
-            tell(l, of_dest(first, SCHED_FAULT_STUCK,
-                            "mail waits for an agent, and the ring has "
-                            "one to spare"));
+            overdue(l, l->s->agents_moved_us, l->patience->answer_us)) {
+            tell(l, of_dest(first, SCHED_FAULT_STUCK, "mail waits for an agent that nobody uses"));
         }
     }
     if (agents > t->agents) {
@@ -182,10 +180,8 @@ static void look_at_line(struct look *l, const struct dest *d)
 {
     const struct ring *r = dest_ring(d);
 
-    if (r == NULL || TAILQ_EMPTY(&r->line) || (!r->listed && r->shown == NULL)) {
-        tell(l, of_dest(d, SCHED_FAULT_STUCK,
-                        "mail waits for an agent in a line that does not "
-                        "move"));
+    if (r == NULL || TAILQ_EMPTY(&r->line) || !r->listed) {
+        tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail waits in a line that does not move"));
     }
 }
 

@@ -93,7 +93,7 @@ struct ring {
     struct sched_ring_policy policy;
     struct dest_list line;  /* they need an agent; the first is next */
     struct dest *shown;     /* it is the turn of: up for selection, not in line */
-    TAILQ_ENTRY(ring) link; /* in transport.in_line, while somebody is in line and nobody shown */
+    TAILQ_ENTRY(ring) link; /* in transport.in_line, while somebody is in line or shown */
     bool listed;
 };
 
@@ -251,7 +251,6 @@ struct transport {
     struct dest_list held;             /* until failing ones have fewer deliveries; longest first */
     struct ring *rings;                /* uthash */
     TAILQ_HEAD(, ring) in_line;        /* whoever had its turn longest ago first */
-    uint32_t rings_shown;              /* rings with a destination shown */
     uint32_t agents;                   /* in use, whatever the ring */
     uint32_t busy, waiting;            /* entries */
     uint32_t busy_failing;             /* for failing destinations */
@@ -352,7 +351,8 @@ struct sched {
     uint32_t asked;      /* messages that answers to SCHED_ADMIT may still bring */
     uint32_t rcpt_count; /* in entries */
     uint32_t deferred_rcpts, busy_count, waiting_count;
-    uint32_t agents; /* in use */
+    uint32_t agents;         /* in use */
+    int64_t agents_moved_us; /* when what lines wait for last changed */
     uint64_t decisions, serial;
     struct slab message_slab, job_slab, peer_slab, entry_slab;
     size_t bytes;   /* besides slabs */
@@ -629,11 +629,8 @@ void ring_entry_ended(struct dest *d);
 void ring_place(struct dest *d, bool wants);
 /* Out of line, out of turn. */
 void ring_leave(struct dest *d);
-/* It is up for selection, and there is no agent for it any more: back in line, in front. False when
- * it may be served. */
-bool ring_takes_back(struct dest *d);
-/* Show whoever may be served now, of each ring one. */
-void transport_release_rings(struct transport *t);
+/* Show whoever may be served now, of each ring one. True when there is somebody new. */
+bool transport_show_rings(struct transport *t);
 void rings_audit(const struct transport *t);
 
 /* ---- sched_dest.c */
@@ -678,8 +675,7 @@ void dest_set_failing(struct dest *d, bool failing);
 /* How many deliveries failing destinations may have at once; UINT32_MAX: no limit. */
 uint32_t transport_failing_limit(const struct transport *t);
 /* Its turn has come, and failing destinations have all deliveries that they may: it is closed until
- * transport_release_held. Or there is no agent for it: it is closed until ring_release. False when
- * it may be served. */
+ * transport_release_held. False when it may be served. */
 bool dest_hold(struct dest *d);
 void transport_release_held(struct transport *t);
 /* Nothing of it may be left in memory: remember it or free it. */

@@ -7,19 +7,18 @@
  * lane's heap, where it is served like any other. So a ring costs the same however long its line
  * is, and the transport's step grows with its rings alone.
  *
- *            needs an agent                  the ring has one             something of it starts
- *   (open) ------------------> in line ------------------------> shown ---------------------------.
- *     ^                           ^                                |                              |
- *     |  fits into an agent it    |       by now it has none       |                              |
- *     |  has, in its turn         '--------------------------------'                              |
- *     '-------------------------------------------------------------------------------------------'
+ *           needs an agent              the ring has one           something of it starts
+ *   (open) ----------------> in line --------------------> shown ------------------------> (open)
+ *                               ^                            |
+ *                               '----------------------------'
+ *                                      by now it has none
  *
  * A turn lasts some entries. What starts in it while an agent has room (dest_fits) needs no line;
  * when an agent comes free in it the destination gets in line in front, so it has that agent back.
  * After its turn it starts nothing but by the line, its agents run dry, and others get them.
  *
- * No agent is kept for whoever is shown: what its transport can't select now does not keep those of
- * another transport from starting. If somebody else takes the last one it goes back in line.
+ * Of all that are shown in a transport each can be selected. But no agent is kept for them: what
+ * their transport can't select now does not keep those of another one from starting.
  */
 #include "check.h"
 #include "mem.h"
@@ -51,10 +50,12 @@ bool dest_fits(const struct dest *d)
 
 static void count_agents(struct dest *d, uint32_t change)
 {
+    struct sched *s = d->transport->sched;
     struct ring *r = dest_ring(d);
 
     d->transport->agents += change;
-    d->transport->sched->agents += change;
+    s->agents += change;
+    s->agents_moved_us = s->now.us;
     if (r != NULL) {
         r->agents += change;
     }
@@ -115,7 +116,7 @@ void rings_free(struct transport *t)
 static void ring_list(struct ring *r)
 {
     struct transport *t = r->transport;
-    bool list = r->shown == NULL && !TAILQ_EMPTY(&r->line);
+    bool list = r->shown != NULL || !TAILQ_EMPTY(&r->line);
 
     if (list != r->listed) {
         r->listed = list;
@@ -125,6 +126,17 @@ static void ring_list(struct ring *r)
             TAILQ_REMOVE(&t->in_line, r, link);
         }
     }
+}
+
+/* It has started something: others first. */
+static void ring_turn_over(struct ring *r)
+{
+    struct transport *t = r->transport;
+
+    r->shown = NULL;
+    TAILQ_REMOVE(&t->in_line, r, link);
+    TAILQ_INSERT_TAIL(&t->in_line, r, link);
+    ring_list(r);
 }
 
 /* ---- line and turn -------------------------------------------------------------------------- */
@@ -165,30 +177,18 @@ static void line_join(struct dest *d, bool in_front)
     }
 }
 
-static void show(struct ring *r, struct dest *d)
-{
-    r->shown = d;
-    r->transport->rings_shown++;
-    ring_list(r);
-}
-
-static void unshow(struct ring *r)
-{
-    r->shown = NULL;
-    r->transport->rings_shown--;
-    ring_list(r);
-}
-
 void ring_leave(struct dest *d)
 {
     struct ring *r = dest_ring(d);
 
-    if (d->in_line) {
-        line_leave(d);
-        ring_list(r);
-    } else if (r != NULL && is_shown(d)) {
-        unshow(r);
+    if (r == NULL) {
+        return;
     }
+    line_leave(d);
+    if (is_shown(d)) {
+        r->shown = NULL;
+    }
+    ring_list(r);
 }
 
 void ring_place(struct dest *d, bool wants)
@@ -215,37 +215,44 @@ void ring_place(struct dest *d, bool wants)
     d->keeps = false;
 }
 
-bool ring_takes_back(struct dest *d)
+static void show(struct ring *r, struct dest *d)
 {
-    struct ring *r = dest_ring(d);
-
-    if (r == NULL || dest_fits(d) || ring_has_agent(r, 0)) {
-        return false;
+    line_leave(d);
+    r->shown = d;
+    if (d->turn_left == 0) {
+        d->turn_left = turn_of(d);
     }
-    CHECK(is_shown(d));
-    unshow(r);
-    d->keeps = true;
     dest_refresh(d, NULL);
-    return true;
 }
 
-void transport_release_rings(struct transport *t)
+/* Back in line, in front. */
+static void take_back(struct ring *r, struct dest *d)
 {
-    struct ring *r, *next;
+    r->shown = NULL;
+    d->keeps = true;
+    dest_refresh(d, NULL);
+}
 
-    for (r = TAILQ_FIRST(&t->in_line); r != NULL; r = next) {
-        struct dest *d = TAILQ_FIRST(&r->line);
+bool transport_show_rings(struct transport *t)
+{
+    uint32_t promised = 0;
+    bool any = false;
+    struct ring *r;
 
-        next = TAILQ_NEXT(r, link);
-        if (dest_fits(d) || ring_has_agent(r, t->rings_shown)) {
-            line_leave(d);
+    TAILQ_FOREACH(r, &t->in_line, link)
+    {
+        struct dest *d = r->shown != NULL ? r->shown : TAILQ_FIRST(&r->line);
+        bool may = dest_fits(d) || ring_has_agent(r, promised);
+
+        promised += may && !dest_fits(d);
+        if (may && r->shown == NULL) {
             show(r, d);
-            if (d->turn_left == 0) {
-                d->turn_left = turn_of(d);
-            }
-            dest_refresh(d, NULL);
+            any = true;
+        } else if (!may && r->shown != NULL) {
+            take_back(r, d);
         }
     }
+    return any;
 }
 
 /* ---- what moves them ------------------------------------------------------------------------ */
@@ -276,7 +283,7 @@ void ring_entry_started(struct dest *d)
     if (r != NULL) {
         d->turn_left -= d->turn_left > 0;
         if (is_shown(d)) {
-            unshow(r);
+            ring_turn_over(r);
         }
     }
 }
@@ -296,7 +303,7 @@ static void ring_audit(const struct ring *r)
     const struct dest *d;
     uint64_t agents = 0, in_line = 0;
 
-    CHECK(r->listed == (r->shown == NULL && !TAILQ_EMPTY(&r->line)));
+    CHECK(r->listed == (r->shown != NULL || !TAILQ_EMPTY(&r->line)));
     CHECK(r->shown == NULL || (dest_ring(r->shown) == r && !r->shown->in_line));
     CHECK(r->shown == NULL || dest_is_open(r->shown));
     TAILQ_FOREACH(d, &r->line, link)
@@ -319,7 +326,7 @@ void rings_audit(const struct transport *t)
 {
     const struct ring *r;
     const struct dest *d;
-    uint64_t agents = 0, listed = 0, shown = 0;
+    uint64_t agents = 0, listed = 0;
 
     for (d = t->dests; d != NULL; d = d->hh.next) {
         bool waits = dest_has_room(d) && d->waiting_count > 0 && !d->held;
@@ -335,10 +342,8 @@ void rings_audit(const struct transport *t)
     for (r = t->rings; r != NULL; r = r->hh.next) {
         CHECK(r->transport == t);
         ring_audit(r);
-        shown += r->shown != NULL;
         listed += r->listed;
     }
-    CHECK(t->rings_shown == shown);
     TAILQ_FOREACH(r, &t->in_line, link)
     {
         CHECK(r->listed);

@@ -57,7 +57,7 @@ static struct sched_gate transport_limit(const struct transport *t, const struct
                            .since = t->full};
 
     if (!g.closed && of_ring > 0 && (own == 0 || reached(t->agents, of_ring))) {
-        g.closed = !dest_fits(d) && reached(t->agents, of_ring);
+        g.closed = !ring_opens(d) && reached(t->agents, of_ring);
         g.value = t->agents;
         g.limit = of_ring;
         g.since.us = d->in_line ? d->since_us : 0;
@@ -87,7 +87,7 @@ static void ring_gate(const struct dest *d, enum sched_gate_type type, uint32_t 
 {
     if (limit > 0) {
         gate(w, (struct sched_gate){.type = type,
-                                    .closed = agents >= limit && !dest_fits(d),
+                                    .closed = agents >= limit && !ring_opens(d),
                                     .value = agents,
                                     .limit = limit,
                                     .since = {d->in_line ? d->since_us : 0}});

@@ -459,6 +459,8 @@ static void the_reference_decides_the_same_in_a_crowd(void **state)
 
 #define PARKED_MAX 400
 
+#define RINGS_MAX 3
+
 enum rcpt_state { UNREAD, WAITING, RUNNING, SETTLED };
 
 /* What must be true of a message, kept beside the scheduler. */
@@ -483,11 +485,13 @@ struct wild {
     struct sched_search search;
     struct {
         uint64_t msg;
-        uint32_t transport, count, rcpts[RCPTS_MAX];
+        uint32_t transport, dest, count, rcpts[RCPTS_MAX];
         struct sched_entry entry;
     } running[RUNNING_MAX];
     size_t running_count;
     uint32_t busy[TRANSPORTS_MAX];
+    struct sched_ring_policy rings[TRANSPORTS_MAX][1 + RINGS_MAX]; /* from 1; limits 0: none */
+    int64_t put_off_until[TRANSPORTS_MAX][16];
     uint64_t settled;
 };
 
@@ -527,8 +531,180 @@ static void wild_answer(struct wild *x, struct message *m)
         struct sched_dest_policy policy = {
             .window = x->w.policies[pick(&x->w, 0, x->w.transports - 1)].window,
             .rate_delay_us = pick(&x->w, 0, 3) == 0 ? US_PER_S : 0,
-            .depth = 1};
+            .ring = x->rings[0][0].ring_limit > 0 ? pick(&x->w, 0, RINGS_MAX) : 0,
+            .depth = pick(&x->w, 0, 1) == 0 ? 1 : pick(&x->w, 1, 25)};
         sched_dest_policy(x->w.s, x->w.now, rcpts[0].transport, rcpts[0].dest, &policy);
+    }
+}
+
+static uint32_t dest_number(struct slice name)
+{
+    char text[16];
+    unsigned n;
+
+    (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* names are short */
+    CHECK(sscanf(text, "d%u", &n) == 1);
+    CHECK(n < 16);
+    return n;
+}
+
+/* ---- agents --------------------------------------------------------------------------------- */
+
+/* Agents in use, from nothing but what runs and how much of it one agent has. */
+struct agents {
+    uint32_t of_ring[TRANSPORTS_MAX][1 + RINGS_MAX], of_transport[TRANSPORTS_MAX], all;
+};
+
+static void count_agents(const struct wild *x, struct agents *ret_agents)
+{
+    uint32_t running[TRANSPORTS_MAX][16] = {{0}};
+    struct sched_dest_info info;
+    uint64_t cursor = 0;
+
+    *ret_agents = (struct agents){0};
+    for (size_t i = 0; i < x->running_count; i++) {
+        running[x->running[i].transport][x->running[i].dest]++;
+    }
+    while (sched_dest_each(x->w.s, &cursor, &info)) {
+        uint32_t used =
+            (running[info.transport][dest_number(info.dest)] + info.depth - 1) / info.depth;
+
+        assert_int_equal(info.agents, used);
+        ret_agents->of_ring[info.transport][info.ring] += used;
+        ret_agents->of_transport[info.transport] += used;
+        ret_agents->all += used;
+    }
+}
+
+static bool within(uint32_t value, uint32_t limit)
+{
+    return limit == 0 || value <= limit;
+}
+
+/* What has just started is within the limits of its ring, unless an agent had room for it. */
+static void agents_suffice(const struct wild *x, uint32_t transport,
+                           const struct sched_dest_info *info)
+{
+    const struct sched_ring_policy *p = &x->rings[transport][info->ring];
+    struct agents agents;
+
+    count_agents(x, &agents);
+    assert_true(info->agents <= info->window);
+    if (info->ring > 0 && (info->busy - 1) % info->depth == 0) {
+        assert_true(within(agents.of_ring[transport][info->ring], p->ring_limit));
+        assert_true(within(agents.of_transport[transport], p->transport_limit));
+        assert_true(within(agents.all, p->total_limit));
+    }
+}
+
+static bool limit_closes(const struct sched_gate *g, uint32_t value, uint32_t limit)
+{
+    assert_int_equal(g->value, value);
+    assert_int_equal(g->limit, limit);
+    return value >= limit;
+}
+
+/* Is there a gate that keeps what waits for the destination? Of those of the ring the values are
+ * those of the model. */
+static bool gate_is_closed(const struct wild *x, const struct sched_dest_info *info,
+                           const struct agents *agents, const struct sched_gate *g)
+{
+    const struct sched_ring_policy *p = &x->rings[info->transport][info->ring];
+
+    switch (g->type) {
+    case SCHED_GATE_RING:
+        return limit_closes(g, agents->of_ring[info->transport][info->ring], p->ring_limit);
+    case SCHED_GATE_AGENTS:
+        return limit_closes(g, agents->all, p->total_limit);
+    case SCHED_GATE_TRANSPORT_LIMIT:
+    case SCHED_GATE_TRANSPORT_DEAD:
+    case SCHED_GATE_TRANSPORT_RATE:
+    case SCHED_GATE_DEST_DEAD:
+    case SCHED_GATE_DEST_RATE:
+    case SCHED_GATE_WINDOW:
+    case SCHED_GATE_FAILING:
+        return g->closed;
+    case SCHED_GATE_BUSY:
+    case SCHED_GATE_UNREAD:
+    case SCHED_GATE_CLASS:
+    case SCHED_GATE_BEHIND:
+        break; /* somebody else's entry could start */
+    }
+    return false;
+}
+
+/* All that can be decided is: nothing waits that could start. */
+static void nothing_idles(const struct wild *x)
+{
+    struct sched_dest_info info;
+    struct sched_wait wait;
+    struct agents agents;
+    uint64_t cursor = 0;
+
+    count_agents(x, &agents);
+    while (sched_dest_each(x->w.s, &cursor, &info)) {
+        bool closed = info.waiting == 0;
+
+        sched_why_dest(x->w.s, info.transport, info.dest, &wait);
+        for (size_t i = 0; i < wait.gate_count && !closed; i++) {
+            closed = gate_is_closed(x, &info, &agents, &wait.gates[i]);
+        }
+        if (!closed) {
+            fail_msg("seed %llu: mail waits for %.*s, and nothing keeps it",
+                     (unsigned long long)x->w.seed, SLICE_ARGS(info.dest));
+        }
+    }
+}
+
+/* Some histories have rings, whose limits change. */
+static void wild_rings(struct wild *x)
+{
+    x->rings[0][0].ring_limit = 1; /* there are some */
+    for (uint32_t t = 0; t < x->w.transports; t++) {
+        for (uint32_t r = 1; r <= RINGS_MAX; r++) {
+            struct sched_ring_policy *p = &x->rings[t][r];
+
+            *p = (struct sched_ring_policy){.ring_limit = pick(&x->w, 0, 4),
+                                            .transport_limit = pick(&x->w, 0, 8),
+                                            .total_limit = pick(&x->w, 0, 12)};
+            sched_ring(x->w.s, x->w.now, t, r, p);
+        }
+    }
+}
+
+/* ---- deliveries ----------------------------------------------------------------------------- */
+
+static void wild_put_off(struct wild *x)
+{
+    uint32_t transport = pick(&x->w, 0, x->w.transports - 1), dest = pick(&x->w, 0, 15);
+    struct mono until = mono_after(x->w.now, pick(&x->w, 0, 4) * 500 * US_PER_MS);
+    struct sched_dest_info before, after;
+    char name[16];
+    struct slice text = slice_of(name, (size_t)snprintf(name, sizeof name, "d%u", dest));
+    bool known = sched_dest_get(x->w.s, transport, text, &before);
+    bool told = sched_wake_at(x->w.s).us > x->w.now.us; /* or it has a policy to catch up with */
+
+    sched_suspend(x->w.s, x->w.now, transport, text, until, SLICE("4.2.0 come back later"));
+    assert_true(sched_dest_get(x->w.s, transport, text, &after));
+    assert_true(after.put_off);
+    assert_int_equal(after.state, SCHED_DEST_DEAD_UNTIL);
+    if (known && told && before.state == SCHED_DEST_READY) {
+        assert_int_equal(after.window, before.window);
+        assert_true(after.failed_cohorts == before.failed_cohorts);
+    }
+    if (!known || before.state != SCHED_DEST_SUSPENDED) {
+        assert_int_equal(after.until.us, until.us);
+    }
+    x->put_off_until[transport][dest] = until.us;
+}
+
+static void wild_revive(struct wild *x, uint32_t transport, struct slice dest)
+{
+    sched_revive(x->w.s, x->w.now, transport, dest);
+    if (dest.len > 0) {
+        x->put_off_until[transport][dest_number(dest)] = 0;
+    } else {
+        memset(x->put_off_until[transport], 0, sizeof x->put_off_until[transport]);
     }
 }
 
@@ -543,6 +719,7 @@ static void wild_deliver(struct wild *x, const struct sched_action *a)
     CHECK(x->running_count < RUNNING_MAX);
     x->running[x->running_count].msg = a->msg.n;
     x->running[x->running_count].transport = a->transport;
+    x->running[x->running_count].dest = dest_number(a->dest);
     x->running[x->running_count].entry = a->entry;
     x->running[x->running_count].count = (uint32_t)a->rcpt_count;
     memcpy(x->running[x->running_count++].rcpts, a->rcpts, a->rcpt_count * sizeof *a->rcpts);
@@ -551,22 +728,12 @@ static void wild_deliver(struct wild *x, const struct sched_action *a)
     assert_true(sched_dest_get(x->w.s, a->transport, a->dest, &info));
     assert_true(info.state == SCHED_DEST_READY || info.state == SCHED_DEST_PROBING);
     assert_true(info.state == SCHED_DEST_READY || info.busy == 1);
-    assert_true(info.busy <= info.window);
     assert_int_equal(info.window, a->window);
+    agents_suffice(x, a->transport, &info);
+    assert_true(x->put_off_until[a->transport][dest_number(a->dest)] <= x->w.now.us);
 }
 
 /* ---- parking -------------------------------------------------------------------------------- */
-
-static uint32_t dest_number(struct slice name)
-{
-    char text[16];
-    unsigned n;
-
-    (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* names are short */
-    CHECK(sscanf(text, "d%u", &n) == 1);
-    CHECK(n < 16);
-    return n;
-}
 
 static uint32_t class_number_of(struct slice name)
 {
@@ -795,6 +962,9 @@ static void wild_decides(struct wild *x)
         sched_audit(x->w.s);
         no_faults(x, 10);
     }
+    if (sched_wake_at(x->w.s).us > x->w.now.us) { /* or there are chores left */
+        nothing_idles(x);
+    }
 }
 
 static void wild_end(struct wild *x, bool unselect, enum sched_outcome outcome)
@@ -882,13 +1052,19 @@ static void wild_step(struct wild *x)
     } else if (what < 83) {
         (void)wild_answers(x, false);
     } else if (what < 84) {
-        sched_revive(w->s, w->now, pick(w, 0, w->transports - 1), SLICE("d0"));
+        wild_revive(x, pick(w, 0, w->transports - 1), SLICE("d0"));
     } else if (what < 85) {
-        sched_revive_all(w->s, w->now);
+        for (uint32_t i = 0; i < w->transports; i++) {
+            wild_revive(x, i, SLICE(""));
+        }
     } else if (what < 86) {
         sched_transport_failed(w->s, w->now, pick(w, 0, w->transports - 1), SLICE("4.3.0 no"));
     } else if (what < 87) {
         wild_policy(x);
+    } else if (what < 88 && x->rings[0][0].ring_limit > 0) {
+        wild_rings(x);
+    } else if (what < 89) {
+        wild_put_off(x);
     } else if (what < 90) {
         wild_why(x);
     } else {
@@ -941,6 +1117,9 @@ static void wild_history(uint64_t seed)
     x->w.limits.maximal_backoff_us = pick(&x->w, 0, 60) * US_PER_S;
     x->w.limits.destination_memory_us = pick(&x->w, 0, 2) * 20 * US_PER_S;
     sched_set_limits(x->w.s, &x->w.limits);
+    if (seed % 2 == 0) {
+        wild_rings(x);
+    }
     for (int step = 0; step < 300; step++) {
         wild_step(x);
         x->w.now.us += 5 * US_PER_MS;
