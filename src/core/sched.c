@@ -498,6 +498,7 @@ void sched_free(struct sched *s)
     heap_fini(&s->timers);
     mem_free(s->transports);
     mem_free(s->dests);
+    mem_free(s->rings);
     mem_free(s->busy);
     mem_free(s->out_rcpts);
     mem_free(s);

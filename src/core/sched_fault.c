@@ -2,14 +2,15 @@
  * The search for faults. Nothing here changes anything, nor follows a pointer that a wrong count
  * could have left dangling: lists are walked from their owners.
  *
- * Each round goes over the transports, then the destinations by their slots, then the messages by
- * the slots of their table. Tables that grow or shrink meanwhile make it skip or repeat.
+ * Each round goes over the transports and rings, then the destinations by their slots, then the
+ * messages by the slots of their table. Tables that grow or shrink meanwhile make it skip or
+ * repeat.
  */
 #include <string.h>
 
 #include "sched_private.h"
 
-enum part { PART_WHOLE, PART_TRANSPORTS, PART_DESTS, PART_MESSAGES, PARTS };
+enum part { PART_WHOLE, PART_TRANSPORTS, PART_RINGS, PART_DESTS, PART_MESSAGES, PARTS };
 
 struct look {
     const struct sched *s;
@@ -120,28 +121,28 @@ static void look_at_whole(struct look *l)
     }
 }
 
-/* Somebody in line, and agents that nobody uses, for long. */
-static void look_at_rings(struct look *l, const struct transport *t)
+/* Agents of a ring that are counted and that nobody has would be lost to its line. */
+static void look_at_ring(struct look *l, const struct ring *r)
 {
-    const struct ring *r;
+    const struct dest *first = TAILQ_FIRST(&r->line);
+    struct sched_fault fault = {.type = SCHED_FAULT_COUNT,
+                                .transport = r->transport->index,
+                                .words = "agents of a ring in use"};
     uint64_t agents = 0;
 
-    for (r = t->rings; r != NULL; r = r->hh.next) {
-        const struct dest *first = TAILQ_FIRST(&r->line);
+    for (uint32_t i = 0; i < l->s->busy_size; i++) {
+        const struct entry *e = l->s->busy[i].entry;
+        const struct dest *d = e != NULL ? peer_dest(e->peer) : NULL;
 
-        l->budget--;
-        agents += r->agents;
-        if (first != NULL && transport_selects(t) && ring_has_agent(r, 0) &&
-            overdue(l, l->s->agents_moved_us, l->patience->answer_us)) {
-            tell(l, of_dest(first, SCHED_FAULT_STUCK, "mail waits for an agent that nobody uses"));
+        if (d != NULL && dest_ring(d) == r && TAILQ_FIRST(&d->busy) == e) {
+            agents += dest_agents(d);
         }
     }
-    if (agents > t->agents) {
-        same(l,
-             (struct sched_fault){.type = SCHED_FAULT_COUNT,
-                                  .transport = t->index,
-                                  .words = "agents of rings in use"},
-             agents, t->agents);
+    l->budget -= l->s->busy_size;
+    same(l, fault, r->agents, agents);
+    if (first != NULL && transport_selects(r->transport) && ring_has_agent(r, 0) &&
+        overdue(l, l->s->agents_moved_us, l->patience->answer_us)) {
+        tell(l, of_dest(first, SCHED_FAULT_STUCK, "mail waits for an agent that nobody uses"));
     }
 }
 
@@ -150,7 +151,6 @@ static void look_at_transport(struct look *l, const struct transport *t)
     struct sched_fault fault = {.type = SCHED_FAULT_TIMER, .transport = t->index};
 
     l->budget--;
-    look_at_rings(l, t);
     if (t->reason != NULL) {
         fault.words = "the transport is dead and no timer is armed";
         armed(l, &t->dead, fault);
@@ -419,6 +419,12 @@ static bool step(struct look *l, enum part part, uint64_t at)
             return false;
         }
         look_at_transport(l, s->transports[at]);
+        return true;
+    case PART_RINGS:
+        if (at >= s->ring_count) {
+            return false;
+        }
+        look_at_ring(l, s->rings[at]);
         return true;
     case PART_DESTS:
         if (at >= s->dest_count) {

@@ -351,6 +351,8 @@ struct sched {
     uint32_t asked;      /* messages that answers to SCHED_ADMIT may still bring */
     uint32_t rcpt_count; /* in entries */
     uint32_t deferred_rcpts, busy_count, waiting_count;
+    struct ring **rings; /* of all transports */
+    uint32_t ring_count;
     uint32_t agents;         /* in use */
     int64_t agents_moved_us; /* when what lines wait for last changed */
     uint64_t decisions, serial;

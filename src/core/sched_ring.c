@@ -88,9 +88,12 @@ struct ring *ring_find(const struct transport *t, uint32_t number)
 struct ring *ring_need(struct transport *t, uint32_t number)
 {
     struct ring *r = ring_find(t, number);
+    struct sched *s = t->sched;
 
     if (r == NULL) {
-        r = sched_alloc(t->sched, sizeof *r);
+        r = sched_alloc(s, sizeof *r);
+        s->rings = mem_resize(s->rings, s->ring_count + 1, sizeof *s->rings);
+        s->rings[s->ring_count++] = r;
         r->transport = t;
         r->number = number;
         TAILQ_INIT(&r->line);

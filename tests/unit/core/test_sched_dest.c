@@ -588,6 +588,142 @@ static void what_is_held_goes_on_when_the_limit_goes(void **state)
     bench_end(&b);
 }
 
+/* ---- put off -------------------------------------------------------------------------------- */
+
+static void put_off(struct bench *b, const char *dest, int64_t seconds)
+{
+    sched_suspend(b->s, b->now, 0, slice_string(dest), mono_after(b->now, seconds * S),
+                  SLICE("4.2.0 come back later"));
+}
+
+static void who_is_put_off_gets_nothing_until_then(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(2);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    open_msg(&b, 1, "a a a b");
+    DECIDES(&b, "m1:a(1) m1:b(1) m1:a(1)");
+    put_off(&b, "a", 40);
+    DECIDES(&b, "-m1:a(1)");
+    assert_true(slice_equal(b.last.reason, SLICE("4.2.0 come back later")));
+    open_msg(&b, 2, "a b");
+    DECIDES(&b, "-m2:a(1) m2:b(1)");
+    assert_int_equal(info_of(&b, "a").state, SCHED_DEST_DEAD_UNTIL);
+    assert_true(info_of(&b, "a").put_off);
+    assert_int_equal(info_of(&b, "a").until.us, b.now.us + 40 * S);
+    finish(&b, 1, "a", SCHED_OK); /* what is under way goes on, and what it learns counts */
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "");
+    assert_int_equal(info_of(&b, "a").window, 3);
+    b.now = sched_wake_at(b.s);
+    DECIDES(&b, ""); /* the log hears nothing of it */
+    assert_int_equal(info_of(&b, "a").state, SCHED_DEST_IDLE);
+    open_msg(&b, 3, "a a a a a");
+    DECIDES(&b, "m3:a(1) m3:a(1) m3:a(1)");
+    bench_end(&b);
+}
+
+static void it_may_be_changed_and_ended(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(2);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    put_off(&b, "a", 40); /* nothing was known of it */
+    put_off(&b, "a", 20);
+    assert_int_equal(sched_wake_at(b.s).us, b.now.us + 20 * S);
+    put_off(&b, "b", 30);
+    put_off(&b, "c", 30);
+    put_off(&b, "d", -1); /* long past */
+    open_msg(&b, 1, "a b c d");
+    DECIDES(&b, "-m1:a(1) -m1:b(1) -m1:c(1) m1:d(1)");
+    sched_revive(b.s, b.now, 0, SLICE("b"));
+    b.now.us += 20 * S;
+    open_msg(&b, 2, "a b c");
+    DECIDES(&b, "-m2:c(1) m2:a(1) m2:b(1)");
+    sched_revive_all(b.s, b.now);
+    open_msg(&b, 3, "c c c");
+    DECIDES(&b, "m3:c(1) m3:c(1)");
+    bench_end(&b);
+}
+
+/* To be put off tells nothing of the site: one that is dead stays so, and is tried like one. */
+static void a_dead_site_is_probed_when_it_was_put_off(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(1);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    put_off(&b, "a", 500); /* longer than it would be dead */
+    b.now = mono_after(b.now, 499 * S);
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "-m2:a(1) m2.");
+    b.now.us += 1 * S;
+    DECIDES(&b, "?a");
+    open_msg(&b, 3, "a a a");
+    DECIDES(&b, "m3:a(1)");
+    put_off(&b, "a", 100);
+    DECIDES(&b, "-m3:a(2)");
+    finish(&b, 3, "a", SCHED_SITE_FAIL);
+    DECIDES(&b, "m3.");
+    b.now.us += 100 * S;
+    DECIDES(&b, "?a");
+    assert_int_equal(info_of(&b, "a").deaths, 1);
+    bench_end(&b);
+}
+
+static void failures_while_it_is_put_off_count_and_kill_later(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(2);
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    open_msg(&b, 1, "a a");
+    DECIDES(&b, "m1:a(1) m1:a(1)");
+    put_off(&b, "a", 40);
+    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_SITE_FAIL); /* window 1 by now, and more than one cohort */
+    DECIDES(&b, "m1.");
+    assert_true(info_of(&b, "a").failed_cohorts > 1);
+    assert_int_equal(info_of(&b, "a").deaths, 0);
+    b.now.us += 40 * S;
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "m2:a(1)");
+    finish(&b, 2, "a", SCHED_SITE_FAIL);
+    DECIDES(&b, "!a m2.");
+    bench_end(&b);
+}
+
+/* Not sooner than its rate delay allows. */
+static void a_rate_delay_is_kept(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(2);
+    struct bench b;
+
+    (void)state;
+    policy.dest_rate_delay_us = 60 * S;
+    bench_start(&b, &limits, &policy);
+    open_msg(&b, 1, "a a");
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "");
+    put_off(&b, "a", 20);
+    assert_int_equal(info_of(&b, "a").until.us, b.now.us + 60 * S);
+    bench_end(&b);
+}
+
 UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(postfix_tries_with_the_initial_window),
           cmocka_unit_test(failed_probes_double_the_time),
@@ -606,4 +742,9 @@ UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(failing_sites_leave_half_of_the_deliveries_to_others),
           cmocka_unit_test(failing_sites_go_on_in_the_usual_order),
           cmocka_unit_test(a_site_that_is_well_again_is_limited_no_more),
-          cmocka_unit_test(what_is_held_goes_on_when_the_limit_goes))
+          cmocka_unit_test(what_is_held_goes_on_when_the_limit_goes),
+          cmocka_unit_test(who_is_put_off_gets_nothing_until_then),
+          cmocka_unit_test(it_may_be_changed_and_ended),
+          cmocka_unit_test(a_dead_site_is_probed_when_it_was_put_off),
+          cmocka_unit_test(failures_while_it_is_put_off_count_and_kill_later),
+          cmocka_unit_test(a_rate_delay_is_kept))

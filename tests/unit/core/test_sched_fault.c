@@ -359,6 +359,75 @@ static void mail_held_for_no_reason_is_found(void **state)
     bench_end(&b);
 }
 
+/* Two destinations of a ring with one agent: "b" waits in line. */
+static struct ring *ring_start(struct bench *b)
+{
+    struct sched_ring_policy ring = {.ring_limit = 1};
+    struct sched_dest_policy policy = {.window = usual.window, .ring = 1, .depth = 1};
+
+    bench_start(b);
+    sched_ring(b->s, b->now, 0, 1, &ring);
+    sched_dest_policy(b->s, b->now, 0, SLICE("a"), &policy);
+    open_msg(b, 2, "b"); /* one of them begins, as it is in no ring yet */
+    sched_dest_policy(b->s, b->now, 0, SLICE("b"), &policy);
+    assert_int_equal(b->running_count, 2);
+    assert_true(sched_finished(b->s, b->now, b->running[1], SCHED_OK, SLICE("")));
+    decide(b, "");
+    search(b, 1000);
+    assert_int_equal(b->found_count, 0);
+    return b->s->rings[0];
+}
+
+static void a_line_that_does_not_move_is_found(void **state)
+{
+    const struct sched_fault *fault;
+    struct bench b;
+    struct ring *r;
+
+    (void)state;
+    r = ring_start(&b);
+    r->listed = false;
+    fault = finds(&b, SCHED_FAULT_STUCK, "mail waits in a line that does not move");
+    assert_true(slice_equal(fault->dest, SLICE("b")));
+    r->listed = true;
+    bench_end(&b);
+}
+
+static void an_agent_that_nobody_uses_is_found(void **state)
+{
+    struct bench b;
+    struct ring *r;
+
+    (void)state;
+    r = ring_start(&b);
+    r->policy.ring_limit = 2; /* and nobody is told */
+    search(&b, 1000);
+    assert_int_equal(b.found_count, 0); /* that takes a while at times */
+    b.now.us += 61 * S;
+    (void)finds(&b, SCHED_FAULT_STUCK, "mail waits for an agent that nobody uses");
+    r->policy.ring_limit = 1;
+    bench_end(&b);
+}
+
+static void an_agent_that_is_lost_is_found(void **state)
+{
+    const struct sched_fault *fault;
+    struct bench b;
+    struct ring *r;
+
+    (void)state;
+    r = ring_start(&b);
+    r->agents++;
+    fault = finds(&b, SCHED_FAULT_COUNT, "agents of a ring in use");
+    assert_int_equal(fault->value, 2);
+    assert_int_equal(fault->expected, 1);
+    r->agents--;
+    b.s->agents--;
+    (void)finds(&b, SCHED_FAULT_COUNT, "agents in use, in all");
+    b.s->agents++;
+    bench_end(&b);
+}
+
 UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none),
           cmocka_unit_test(room_that_nobody_uses_is_found),
           cmocka_unit_test(a_full_window_without_deliveries_is_found),
@@ -370,4 +439,7 @@ UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none),
           cmocka_unit_test(a_message_that_does_not_end_is_found),
           cmocka_unit_test(answers_that_do_not_come_are_found),
           cmocka_unit_test(parked_mail_that_is_never_asked_for_is_found),
-          cmocka_unit_test(mail_held_for_no_reason_is_found))
+          cmocka_unit_test(mail_held_for_no_reason_is_found),
+          cmocka_unit_test(a_line_that_does_not_move_is_found),
+          cmocka_unit_test(an_agent_that_nobody_uses_is_found),
+          cmocka_unit_test(an_agent_that_is_lost_is_found))
