@@ -83,9 +83,14 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     spool_id_print(from->id, m->id_text);
     m->sender = mem_copy(from->sender.ptr, from->sender.len);
     m->envid = mem_copy(from->envid.ptr, from->envid.len);
+    m->path = mem_copy(from->path.ptr, from->path.len);
+    m->spoolid = mem_copy(from->spoolid.ptr, from->spoolid.len);
     m->its_class = class_add(a, from->class_name);
     m->flags = from->flags;
     m->arrived = from->arrived;
+    m->created = from->created;
+    m->listed = from->listed;
+    m->fresh = from->state == SPOOL_INCOMING;
     m->activated = now;
     m->activated_wall = wall_now;
     m->size = from->size;
@@ -107,6 +112,9 @@ void active_remove(struct active *a, struct active_msg *m)
     }
     mem_free(m->content);
     mem_free(m->suspended_for);
+    mem_free(m->again_key);
+    mem_free(m->path);
+    mem_free(m->spoolid);
     mem_free(m->rcpts);
     mem_free(m->sender);
     mem_free(m->envid);
@@ -133,13 +141,23 @@ static void drop_settled(struct active_msg *m)
     m->rcpt_settled = 0;
 }
 
-void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, struct slice orcpt,
-                     unsigned notify, bool route_stale)
+/* One string behind the other, each with its NUL. */
+static char *put_string(char *at, struct slice string)
 {
-    struct active_rcpt *r;
-    char *strings;
+    if (string.len > 0) {
+        memcpy(at, string.ptr, string.len);
+    }
+    return at + string.len + 1;
+}
 
-    CHECK(n > m->last_read);
+void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from, bool route_stale)
+{
+    bool fixed = from->route_generation == SPOOL_ROUTE_FIXED;
+    size_t route_bytes = fixed ? from->transport.len + from->nexthop.len + 2 : 0;
+    struct active_rcpt *r;
+    char *strings, *at;
+
+    CHECK(from->n > m->last_read);
     if (m->rcpt_settled > m->rcpt_count / 2) {
         drop_settled(m);
     }
@@ -147,15 +165,34 @@ void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, str
         m->rcpt_size = m->rcpt_size == 0 ? 1 : m->rcpt_size * 2;
         m->rcpts = mem_resize(m->rcpts, m->rcpt_size, sizeof *m->rcpts);
     }
-    strings = mem_new(address.len + orcpt.len + 2);
-    memcpy(strings, address.ptr, address.len);
-    if (orcpt.len > 0) {
-        memcpy(strings + address.len + 1, orcpt.ptr, orcpt.len);
+    strings = mem_new(from->address.len + from->orcpt.len + 2 + route_bytes);
+    at = put_string(put_string(strings, from->address), from->orcpt);
+    if (fixed) {
+        (void)put_string(put_string(at, from->transport), from->nexthop);
     }
     r = &m->rcpts[m->rcpt_count++];
-    *r = (struct active_rcpt){
-        .n = n, .notify = notify, .route_stale = route_stale, .address = strings};
-    m->last_read = n;
+    *r = (struct active_rcpt){.n = from->n,
+                              .notify = from->notify,
+                              .route_stale = route_stale && !fixed,
+                              .route_fixed = fixed,
+                              .tried = from->attempts > 0,
+                              .address = strings};
+    m->last_read = from->n;
+}
+
+struct slice active_rcpt_transport(const struct active_rcpt *r)
+{
+    const char *orcpt = active_rcpt_orcpt(r);
+
+    CHECK(r->route_fixed);
+    return slice_string(orcpt + strlen(orcpt) + 1);
+}
+
+struct slice active_rcpt_nexthop(const struct active_rcpt *r)
+{
+    struct slice transport = active_rcpt_transport(r);
+
+    return slice_string(transport.ptr + transport.len + 1);
 }
 
 struct active_rcpt *active_find_rcpt(struct active_msg *m, uint32_t n)

@@ -33,7 +33,10 @@ struct active_rcpt {
     uint32_t n;
     uint32_t notify;
     bool route_stale; /* the spool has no route for it, or one of another table */
-    char *address;    /* owned, followed by its NUL and the ORCPT; NULL once settled */
+    bool route_fixed; /* its store says where it goes */
+    bool tried;       /* a delivery was tried, as far as the spool remembers */
+    char *address;    /* owned; behind its NUL follow the ORCPT and, where the route is fixed,
+                         transport and next hop; NULL once settled */
 };
 
 struct active_msg {
@@ -42,8 +45,10 @@ struct active_msg {
     char *sender; /* owned */
     char *envid;  /* owned */
     struct active_class *its_class;
+    char *path; /* owned: of its control file; empty in most engines, as is the next */
+    char *spoolid;
     unsigned flags;
-    struct wall arrived;
+    struct wall arrived, created, listed;
     struct mono activated; /* for delays=a/b */
     struct wall activated_wall;
     uint64_t size;
@@ -59,11 +64,19 @@ struct active_msg {
     bool untried; /* recipients left the scheduler without an attempt: they go on at once */
     bool ended;   /* its end is in the batch already */
     bool warned;  /* of its delay */
-    bool wanted;  /* somebody asked for it: defer_transports does not hold */
+    bool wanted;  /* somebody asked for it: defer_transports and queueonly do not hold */
+    bool fresh;   /* it has not been in memory before: it wakes what waits for its destinations */
     /* What is deferred in this pass waits for one dead destination alone: its key, owned. */
     char *suspended_for;
     bool deferred_else; /* no: something was deferred for another reason */
-    char *content;      /* owned, or NULL: not kept */
+    /* When what is deferred in this pass goes again, by its threads; us 0: by none. Where messages
+     * can't be divided that is the message's time. */
+    struct wall again_at;
+    char *again_key;      /* owned: the retry key, when there is one thread alone */
+    bool again_several;   /* there are several */
+    bool again_else;      /* something deferred has no thread */
+    bool lifetime_of_all; /* something deferred has no expiry of its own */
+    char *content;        /* owned, or NULL: not kept */
     UT_hash_handle hh;
 };
 
@@ -114,9 +127,8 @@ size_t active_class_count(const struct active *a, struct slice class_name);
 /* It leaves; no flight of it may be left. */
 void active_remove(struct active *a, struct active_msg *m);
 
-/* Append a recipient; n must be above all before it. */
-void active_add_rcpt(struct active_msg *m, uint32_t n, struct slice address, struct slice orcpt,
-                     unsigned notify, bool route_stale);
+/* Append a recipient; its number must be above all before it. */
+void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from, bool route_stale);
 
 /* NULL when it is not here (never read, or settled). */
 struct active_rcpt *active_find_rcpt(struct active_msg *m, uint32_t n);
@@ -125,6 +137,10 @@ static inline const char *active_rcpt_orcpt(const struct active_rcpt *r)
 {
     return r->address + __builtin_strlen(r->address) + 1;
 }
+
+/* Where a fixed route leads. */
+struct slice active_rcpt_transport(const struct active_rcpt *r);
+struct slice active_rcpt_nexthop(const struct active_rcpt *r);
 
 /* The recipient is settled: forget its strings. */
 void active_settle_rcpt(struct active_msg *m, struct active_rcpt *r);

@@ -114,6 +114,18 @@ static void on_control(void *arg, struct channel *ch)
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
+/* The key to park a message under all of which waits for one thread, or NULL. Taken by the caller.
+ */
+static char *take_again(struct active_msg *m)
+{
+    char *key = m->again_several || m->again_else ? NULL : m->again_key;
+
+    if (key != NULL) {
+        m->again_key = NULL;
+    }
+    return key;
+}
+
 /* Nothing of the message is in the scheduler any more. `parked`: the key it is to wait under, which
  * is taken, or NULL. */
 static void end_pass(struct queue *q, struct active_msg *m, char *parked)
@@ -129,9 +141,15 @@ static void end_pass(struct queue *q, struct active_msg *m, char *parked)
         active_remove(&q->active, m);
         return;
     }
+    if (parked == NULL) {
+        parked = take_again(m);
+    }
     step = mem_new(sizeof *step);
     step->type = STEP_END_PASS;
     step->id = m->id;
+    step->again_at = m->again_at;
+    step->again_else = m->again_else;
+    step->own_expiry = m->again_at.us != 0 && !m->lifetime_of_all;
     step->how = m->dropped       ? PASS_DROPPED
                 : m->untried     ? PASS_UNTRIED
                 : parked != NULL ? PASS_PARKED
@@ -185,6 +203,9 @@ static void defer_unattempted(struct queue *q, const struct sched_action *action
     size_t len;
 
     CHECK(m != NULL);
+    if (queue_thread_defers(q, m, action)) {
+        return;
+    }
     if (status_prefix(reason, &status, &len)) {
         v.status = slice_of(reason.ptr, len);
         reason = slice_trim(slice_skip(reason, len));
@@ -361,16 +382,29 @@ static void check_now_and_then(struct queue *q)
     queue_flow_update(q);
 }
 
+/* How long until then; 0 when it is past. */
+static int64_t until(struct wall t)
+{
+    int64_t wait = t.us == US_FOREVER ? US_FOREVER : t.us - clock_wall().us;
+
+    return wait > 0 ? wait : 0;
+}
+
 static void set_timer(struct queue *q, bool at_once)
 {
     bool blocked = !STAILQ_EMPTY(&q->redo); /* nothing starts: what is due must not wake us */
     struct mono at = blocked ? q->next_check : mono_min(sched_wake_at(q->sched), q->next_check);
-    int64_t due_in = us_add(q->next_due.us, -clock_wall().us);
     int64_t wait;
     struct timeval tv;
 
     if (!blocked && !q->role->stopping && sched_has_room(q->sched)) {
-        at = mono_min(at, mono_after(clock_mono(), due_in > 0 ? due_in : 0));
+        at = mono_min(at, mono_after(clock_mono(), until(q->next_due)));
+    }
+    if (!q->role->stopping) {
+        at = mono_min(at, mono_after(clock_mono(), until(threads_check_at(&q->threads))));
+        if (!spool_dirty(q->spool)) {
+            at = mono_min(at, mono_after(clock_mono(), until(q->poll_at)));
+        }
     }
     if (spool_dirty(q->spool)) {
         at = mono_min(at, q->commit_by.us != 0 ? q->commit_by : clock_mono());
@@ -439,9 +473,11 @@ static void queue_turn(struct role *role)
     if (!commit_may_wait(q)) {
         (void)commit_now(q); /* the steps know what to do when it fails */
     }
+    queue_news_turn(q);
     if (idle) {
         spool_tidy(q->spool);
     }
+    queue_thread_turn(q);
     more = import(q);
     if (STAILQ_EMPTY(&q->redo) && !role->stopping) {
         more |= park_admit_some(q);
@@ -496,6 +532,8 @@ static int queue_start(struct role *role)
         return 1;
     }
     buf_fini(&error);
+    queue_news_begin(q);
+    threads_init(&q->threads);
     q->sites_trim_at = QUEUE_SITES_MAX;
     q->sched = sched_new(&limits);
     transports_load(q);
@@ -624,6 +662,7 @@ static void queue_reload(struct role *role, const struct conf *old)
     if (old->route_generation != q->conf->route_generation) {
         leave_all(q); /* to be claimed again and routed anew */
     }
+    queue_try_stuck(q);
     q->next_due.us = 0;
 }
 
@@ -649,6 +688,7 @@ static void queue_clock_moved(struct role *role)
 {
     struct queue *q = role->state;
 
+    q->poll_at.us = 0;
     q->next_due.us = 0;
     q->next_check.us = 0;
     set_timer(q, true);
@@ -679,6 +719,8 @@ static void queue_end(struct role *role)
     park_end(q);
     pass_wanted_free(q);
     pass_sites_free(q);
+    threads_fini(&q->threads);
+    queue_news_end(q);
     active_fini(&q->active);
     history_fini(&q->history);
     auditor_fini(&q->auditor);

@@ -19,9 +19,11 @@
  *
  * This header is shared by queue.c (turns: what comes in from the spool, decisions, commits),
  * queue_step.c (steps), queue_client.c (those who bring mail), queue_agent.c (deliveries go out),
- * queue_result.c (what came of them), queue_pass.c (a message's pass: load, end), queue_report.c (reports),
- * queue_park.c (mail that waits on disk for its destination's share), queue_ask.c (questions and
- * commands of operators), queue_gate.c and queue_why.c (why mail waits).
+ * queue_result.c (what came of them), queue_thread.c (when they go again), queue_route.c (where
+ * recipients go), queue_news.c (what others do to the spool), queue_pass.c (a message's pass: load,
+ * end), queue_report.c (reports), queue_park.c (mail that waits on disk for its destination's
+ * share), queue_ask.c (questions and commands of operators), queue_gate.c and queue_why.c (why mail
+ * waits).
  */
 #ifndef DAEMON_QUEUE_H
 #define DAEMON_QUEUE_H
@@ -37,6 +39,7 @@
 #include "busiest.h"
 #include "channel.h"
 #include "conf.h"
+#include "expiry.h"
 #include "hash.h"
 #include "history.h"
 #include "outlet.h"
@@ -46,6 +49,7 @@
 #include "route.h"
 #include "scheduler.h"
 #include "spool.h"
+#include "thread.h"
 #include "tuning.h"
 #include "wire.h"
 
@@ -57,6 +61,8 @@ struct event;
 #define QUEUE_INLINE_MAX (64u << 20)
 /* Unclaimed new mail at which clients are slowed down. */
 #define QUEUE_BEHIND 200
+/* Threads that are looked at in one turn, at most. */
+#define THREADS_PER_TURN 100
 /* Destinations that are remembered, beside those that have mail in the scheduler. */
 #define QUEUE_SITES_MAX 50000
 /* Messages remembered as asked for; of more, defer_transports holds for the rest. */
@@ -78,6 +84,7 @@ enum pass_how {
 enum step_type {
     STEP_SUBMIT,    /* not done again */
     STEP_SETTLE,    /* a recipient's result */
+    STEP_PUT_OFF,   /* recipients wait by themselves: parked, again_at */
     STEP_ALL_DONE,  /* every recipient went through: delete the message */
     STEP_END_PASS,  /* reports, expiry, then delete, park or defer the message */
     STEP_SET_ASIDE, /* its rows make no sense */
@@ -95,19 +102,32 @@ struct step {
     uint32_t n;
     struct spool_verdict verdict;
     char *strings; /* owned: what the verdict's slices point to; of STEP_SET_ASIDE, the reason */
+    /* STEP_PUT_OFF */
+    uint32_t *ns; /* owned */
+    size_t ns_count;
     /* STEP_END_PASS */
     enum pass_how how;
-    char *parked; /* owned: of PASS_PARKED, the key */
+    char *parked;         /* owned: of PASS_PARKED and STEP_PUT_OFF, the key */
+    struct wall again_at; /* not after this time; us 0: none was found */
+    bool again_else;      /* nor after the message's own back-off */
+    bool own_expiry;      /* what waits has an age limit of its own */
 };
 
 struct flush;
+struct resync;
 struct admission;
 
 /* What a destination is to us. */
 struct site {
-    char *key;     /* owned: "transport-index/destination" */
-    char *nexthop; /* owned: as written, for the agent */
+    char *key;               /* owned: "transport-index/destination" */
+    char *nexthop;           /* owned: as written, for the agent */
+    const char *destination; /* in the key */
+    uint32_t transport;
+    enum conf_agent agent;
+    bool has_command; /* a transport agent can be started for it */
     struct tuning_dest tuning;
+    struct thread_rules rules;
+    struct expiry_rules expiry;
     struct mono next_clog_warning;
     UT_hash_handle hh;
 };
@@ -143,6 +163,7 @@ struct queue {
     STAILQ_HEAD(, step) batch; /* applied, not committed */
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
     struct site *sites;
+    struct threads threads;
     struct wanted *wanted;
     size_t sites_trim_at; /* so many: forget those without mail */
     char **transports;    /* scheduler index -> name, owned */
@@ -154,6 +175,9 @@ struct queue {
     struct channel *clients[QUEUE_CLIENTS_MAX]; /* receive processes and the parent */
     struct channel *control;
     struct event *timer;
+    struct event *news; /* NULL: the spool has none */
+    struct wall poll_at;
+    STAILQ_HEAD(, resync) resyncs;
     struct wire_flow flow;
     bool flow_sent;
     struct wall next_due;   /* a lower bound of the earliest unclaimed message's due time */
@@ -244,10 +268,16 @@ struct queue_verdict {
     enum wire_verdict_kind kind;
     struct slice status, text, relay;
     bool attempted;
-    bool sweep;      /* STEP_ALL_DONE follows: store nothing */
-    bool suspended;  /* deferred without an attempt: its destination is dead */
-    bool final_site; /* the agent is the last stop: success is ours to report */
+    bool sweep;          /* STEP_ALL_DONE follows: store nothing */
+    bool suspended;      /* deferred without an attempt: its destination is dead */
+    bool final_site;     /* the agent is the last stop: success is ours to report */
+    bool again;          /* deferred: again_judge has seen to when it goes again */
+    bool own_expiry;     /* deferred: its clause has an age limit */
+    bool expired;        /* given up for its age */
+    uint32_t word;       /* what a transport agent said: 1 + enum ta_status; 0: none spoke */
+    struct slice notary; /* as agents/notary.h has it, or empty */
     const char *program;
+    uint32_t pid; /* of a transport agent; 0: ours */
     int64_t setup_us, transmit_us;
     uint32_t conn_use;
     struct mono handed; /* for delays=; us 0: never handed to an agent */
@@ -264,8 +294,93 @@ void queue_flight_crashed(struct queue *q, struct flight *f, const char *why);
 /* What was handed out comes back as it was: it is not settled, so the next pass finds it. */
 void queue_flight_untried(struct queue *q, struct flight *f);
 
+/* The kind of agent that has it: a clause may name another than its transport's. */
+enum conf_agent queue_flight_agent(struct queue *q, const struct flight *f);
+
 /* The tag of log lines of this kind of agent. */
 const char *queue_agent_program(enum conf_agent agent);
+
+/* ---- queue_thread.c ---- */
+
+/* Recipients of one message, for one destination, that are not delivered now: when they go again,
+ * and whether they go at all. */
+struct again {
+    struct active_msg *msg;
+    const struct site *site; /* NULL: nothing is known of it */
+    struct wall at;          /* W of the thread; us 0: it has none */
+    struct wall limit;       /* the first of them is given up then */
+    bool stopped;            /* an agent has said that nothing of the thread goes now */
+    uint32_t *ns;            /* owned */
+    size_t count, size;
+    struct buf words;
+};
+
+void again_begin(struct again *a, struct active_msg *m, const struct site *site);
+/* They were handed out, and this came of it; as thread_ran. */
+void again_ran(struct queue *q, struct again *a, enum thread_end end, struct wall not_before);
+/* They were not. */
+void again_waits(struct queue *q, struct again *a);
+/* Before the verdict (deferred) is settled: true, they go again; or false: it is too old for that,
+ * and the verdict now is one of failure, its words lasting until the next call. */
+bool again_judge(struct queue *q, struct again *a, uint32_t n, struct queue_verdict *v);
+/* After that: those that go again are put off, or their message is. Ends `a`. */
+void again_end(struct queue *q, struct again *a);
+
+/* May mail of this message go to its destination now? May wake what waits for it, as new mail
+ * does. */
+bool queue_thread_lets_go(struct queue *q, const struct active_msg *m, const struct site *site);
+/* Does the recipient stay behind, because its thread does not let it go, or for its age? It is then
+ * put off, or given up. */
+bool queue_thread_keeps(struct queue *q, struct active_msg *m, struct active_rcpt *r,
+                        const struct site *site);
+
+/* An agent has said that nothing of the thread goes now: what is in memory is put off, too. */
+void queue_thread_suspend(struct queue *q, const struct site *site, struct wall until,
+                          struct slice reason);
+
+/* SCHED_DEFER for a destination whose thread says when it goes again; false: it has none. */
+bool queue_thread_defers(struct queue *q, struct active_msg *m, const struct sched_action *action);
+
+/* So many recipients were tried, and the scheduler knows. `site` may be NULL. */
+void queue_thread_note(struct queue *q, const struct site *site, size_t tried);
+
+/* Forget threads of which nothing is left. */
+void queue_thread_turn(struct queue *q);
+
+/* Mail for this destination was asked for: their wait is over. */
+void queue_thread_ask_for(struct queue *q, struct slice dest);
+
+/* Mail that has a route to nowhere is kept, and is looked at again after a reload. Settles it. */
+void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct route *route,
+                 const char *why);
+void queue_try_stuck(struct queue *q);
+
+/* What a key of a parked message says: it waits for its thread, or goes nowhere. */
+bool queue_key_is_retry(struct slice key);
+bool queue_key_is_stuck(struct slice key);
+
+/* ---- queue_route.c ---- */
+
+/* Where a recipient goes; its route is stored if that has changed. NULL, or, of a route that the
+ * store has fixed, why it leads nowhere. `m` says if it was asked for. */
+const char *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
+                        struct route *ret_route);
+
+/* What queue_route does with a route that was found by the table: mail of defer_transports is
+ * deferred until it is asked for. */
+void queue_route_hold_back(const struct conf *conf, struct route *route);
+
+/* ---- queue_news.c ---- */
+
+/* Look at what others have written to the spool, if it is time; outside a batch. */
+void queue_news_begin(struct queue *q);
+void queue_news_end(struct queue *q);
+void queue_news_turn(struct queue *q);
+/* Say what has happened. */
+void queue_news_tell(struct queue *q);
+
+/* Read this control file again, as soon as there is no batch. */
+void queue_news_resync(struct queue *q, struct slice path);
 
 /* ---- queue_pass.c ---- */
 
@@ -297,6 +412,7 @@ void pass_wanted_free(struct queue *q);
 /* What is known of the destination of a route; made when missing. */
 struct site *pass_site(struct queue *q, uint32_t transport, const char *destination,
                        const char *nexthop);
+struct site *pass_route_site(struct queue *q, const struct route *route);
 struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice destination);
 void pass_sites_free(struct queue *q);
 /* Give all of them the policies of a new configuration. */
@@ -312,8 +428,7 @@ int report_results(struct queue *q, const struct spool_message *m);
 
 /* Tell the sender of the delay of mail that is `age_us` old, if it is time for that and was not
  * done; `until` is when it will be given up. */
-int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us,
-                 struct wall until);
+int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until);
 
 /* A line about a message as a whole, to our log and, with scheduler_syslog, to syslog. */
 void report_line(struct queue *q, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -93,6 +93,7 @@ static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
                                   .transport = slice_string(q->transports[f->transport]),
                                   .nexthop = slice_string(site != NULL ? site->nexthop : f->dest),
                                   .id = slice_string(m->id_text),
+                                  .path = slice_string(m->path),
                                   .sender = slice_string(m->sender),
                                   .envid = slice_string(m->envid),
                                   .flags = m->flags,
@@ -104,7 +105,11 @@ static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
                                   .size = m->size};
     f->sent = true;
     f->agent = (unsigned)(agent - q->agents);
-    if (content_for(q, f, true, &bytes, &frame.content, &fd, &frame.place)) {
+    if (agent->role == ROLE_AGENTS) {
+        frame.place = CONTENT_NONE;
+        f->has_content = true; /* it is found by its path */
+        wire_put_deliver(agent->channel, &frame, -1);
+    } else if (content_for(q, f, true, &bytes, &frame.content, &fd, &frame.place)) {
         f->has_content = frame.place != CONTENT_ON_DEMAND;
         wire_put_deliver(agent->channel, &frame, fd);
     } else {
@@ -154,13 +159,14 @@ static void flight_here(struct queue *q, struct flight *f, enum conf_agent kind)
 void queue_deliver(struct queue *q, const struct sched_action *action)
 {
     struct active_msg *m = active_find(&q->active, (struct msg_id){action->msg.n});
-    enum conf_agent kind = q->transport_agents[action->transport];
+    enum conf_agent kind;
     struct flight *f;
     struct agent *agent;
 
     CHECK(m != NULL);
     f = flight_add(&q->active, action->entry.n, m, action->transport, action->dest, action->rcpts,
                    action->rcpt_count, clock_mono());
+    kind = queue_flight_agent(q, f);
     f->cache_load = action->cache_load;
     f->cache_store = action->cache_store;
     if (kind == CONF_AGENT_ERROR || kind == CONF_AGENT_RETRY || kind == CONF_AGENT_DISCARD) {

@@ -323,6 +323,7 @@ void ask_flush_domain(struct queue *q, struct slice domain)
         return;
     }
     revive_named(q, domain);
+    queue_thread_ask_for(q, domain);
     flush = mem_new(sizeof *flush);
     flush->domain = mem_copy(domain.ptr, domain.len);
     STAILQ_INSERT_TAIL(&q->flushes, flush, next);

@@ -38,6 +38,7 @@ static void site_free(struct queue *q, struct site *site)
     HASH_DEL(q->sites, site);
     mem_free(site->key);
     mem_free(site->nexthop);
+    thread_rules_fini(&site->rules);
     mem_free(site);
 }
 
@@ -71,31 +72,26 @@ struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice de
     return site;
 }
 
-static const char *site_destination(const struct site *site)
-{
-    return strchr(site->key, '/') + 1;
-}
-
-static uint32_t site_transport(const struct site *site)
-{
-    return (uint32_t)strtoul(site->key, NULL, 10); /* site_key wrote it */
-}
-
 static void site_set_policy(struct queue *q, struct site *site)
 {
-    const char *name = q->transports[site_transport(site)];
+    const char *name = q->transports[site->transport];
     struct policy policy;
 
     if (conf_transport_find(q->conf, slice_string(name)) == NULL) {
         return; /* the configuration has lost it; what waits for it ends as it began */
     }
     policy_for(q->conf, slice_string(name), slice_string(site->nexthop), &policy);
+    site->agent = (enum conf_agent)policy.agent;
+    site->has_command = site->agent == CONF_AGENT_TA && policy.command[0] != '\0';
     site->tuning = tuning_dest(q->conf, &policy);
+    thread_rules_fini(&site->rules);
+    thread_rules_init(&site->rules, &policy);
+    site->expiry = (struct expiry_rules){policy.expiry_us, policy.expiry2_us};
 }
 
 static void site_tell_scheduler(struct queue *q, const struct site *site)
 {
-    tuning_tell(q->sched, clock_mono(), site_transport(site), slice_string(site_destination(site)),
+    tuning_tell(q->sched, clock_mono(), site->transport, slice_string(site->destination),
                 &site->tuning);
 }
 
@@ -126,8 +122,7 @@ static void sites_trim(struct queue *q)
     }
     HASH_ITER(hh, q->sites, site, next)
     {
-        if (!sched_dest_get(q->sched, site_transport(site), slice_string(site_destination(site)),
-                            &info) ||
+        if (!sched_dest_get(q->sched, site->transport, slice_string(site->destination), &info) ||
             info.state == SCHED_DEST_IDLE) {
             site_free(q, site);
         }
@@ -148,10 +143,17 @@ struct site *pass_site(struct queue *q, uint32_t transport, const char *destinat
     len = site_key(key, transport, slice_string(destination));
     site = mem_new(sizeof *site);
     site->key = mem_copy(key, len);
+    site->destination = strchr(site->key, '/') + 1;
+    site->transport = transport;
     site->nexthop = mem_string(nexthop);
     site_set_policy(q, site);
     HASH_ADD_KEYPTR(hh, q->sites, site->key, len, site);
     return site;
+}
+
+struct site *pass_route_site(struct queue *q, const struct route *route)
+{
+    return pass_site(q, queue_transport(q, route->transport), route->destination, route->nexthop);
 }
 
 /* Does the destination hold so much of the active queue that other mail suffers? Entries are
@@ -159,13 +161,13 @@ struct site *pass_site(struct queue *q, uint32_t transport, const char *destinat
 static void warn_of_clog(struct queue *q, struct site *site)
 {
     const struct conf *conf = q->conf;
-    const char *transport = q->transports[site_transport(site)];
+    const char *transport = q->transports[site->transport];
     int64_t limit = conf->qmgr_message_active_limit, held;
     struct sched_dest_info d;
 
     if (!conf->helpful_warnings || conf->qmgr_clog_warn_time_us == 0 ||
         !mono_reached(site->next_clog_warning, clock_mono()) ||
-        !sched_dest_get(q->sched, site_transport(site), slice_string(site_destination(site)), &d)) {
+        !sched_dest_get(q->sched, site->transport, slice_string(site->destination), &d)) {
         return;
     }
     held = (int64_t)d.waiting + d.busy;
@@ -196,8 +198,7 @@ void pass_want(struct queue *q, struct msg_id id)
     struct wanted *w;
 
     HASH_FIND(hh, q->wanted, &id, sizeof id, w);
-    if (q->conf->defer_transports.count == 0 || w != NULL ||
-        HASH_COUNT(q->wanted) >= QUEUE_WANTED_MAX) {
+    if (w != NULL || HASH_COUNT(q->wanted) >= QUEUE_WANTED_MAX) {
         return;
     }
     w = mem_new(sizeof *w);
@@ -226,21 +227,6 @@ void pass_wanted_free(struct queue *q)
     {
         HASH_DEL(q->wanted, w);
         mem_free(w);
-    }
-}
-
-/* defer_transports: mail of these is deferred until it is asked for. */
-static void hold_back(const struct conf *conf, struct route *route)
-{
-    static const char reason[] = "4.3.2 deferred transport";
-
-    for (size_t i = 0; i < conf->defer_transports.count; i++) {
-        if (strcmp(conf->defer_transports.items[i], route->transport) == 0) {
-            route->transport = "retry";
-            (void)strcpy(route->nexthop, reason); /* far below their sizes */
-            (void)strcpy(route->destination, reason);
-            return;
-        }
     }
 }
 
@@ -311,7 +297,11 @@ static struct active_msg *keep_submitted(struct queue *q, const struct wire_subm
     active_keep_content(&q->active, active, buf_slice(&content));
     buf_fini(&content);
     for (uint32_t i = 0; i < m->rcpt_count && i < KEEP_RCPTS_MAX; i++) {
-        active_add_rcpt(active, i + 1, m->rcpts[i].address, m->rcpts[i].orcpt, m->rcpts[i].notify,
+        active_add_rcpt(active,
+                        &(struct spool_rcpt){.n = i + 1,
+                                             .address = m->rcpts[i].address,
+                                             .orcpt = m->rcpts[i].orcpt,
+                                             .notify = m->rcpts[i].notify},
                         false);
     }
     active->all_read = m->rcpt_count <= KEEP_RCPTS_MAX;
@@ -419,7 +409,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     if (message.class_name.len == 0) {
         message.class_name = class_by_default(q->conf, m->sender, class_room);
     }
-    claim = STAILQ_EMPTY(&q->redo) &&
+    claim = STAILQ_EMPTY(&q->redo) && !spool_divides(q->spool) &&
             (q->incoming_waits ? has_reserved_place(q, message.class_name)
                                : pass_has_place(q) || has_reserved_place(q, message.class_name));
     if ((fd < 0) != (m->fd_size == 0) ||
@@ -438,7 +428,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
                                        .transport = slice_string(route.transport),
                                        .nexthop = slice_string(nexthops[i]),
                                        .route_generation = q->conf->route_generation};
-        hold_back(q->conf, &route);
+        queue_route_hold_back(q->conf, &route);
         park_target_add(q, &target, &route);
     }
     parked = park_target_full(q, &target, message.class_name);
@@ -507,7 +497,7 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max)
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        active_add_rcpt(m, page[i].n, page[i].address, page[i].orcpt, page[i].notify,
+        active_add_rcpt(m, &page[i],
                         page[i].transport.len == 0 ||
                             page[i].route_generation != q->conf->route_generation);
     }
@@ -515,16 +505,6 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max)
         m->all_read = true;
     }
     return true;
-}
-
-/* The spool's copy of the route is for those who look at the queue. It is of no other use, so a
- * failure costs nothing but the batch, which the commit will report. */
-static void store_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
-                        const struct route *route)
-{
-    (void)spool_set_route(q->spool, m->id, r->n, slice_string(route->transport),
-                          slice_string(route->nexthop), q->conf->route_generation);
-    r->route_stale = false;
 }
 
 /* End a pass without an attempt: to be given up, to be reported on, or to wait on disk for its
@@ -557,9 +537,9 @@ static char *stays_parked(struct queue *q, struct active_msg *m)
         }
     }
     for (size_t i = 0; i < m->rcpt_count; i++) {
-        route_address(q->conf, slice_string(m->rcpts[i].address), &route);
-        if (!m->wanted) {
-            hold_back(q->conf, &route);
+        if (queue_route(q, m, &m->rcpts[i], &route) != NULL ||
+            !queue_thread_lets_go(q, m, pass_route_site(q, &route))) {
+            return NULL; /* pass_read sees to it */
         }
         park_target_add(q, &target, &route);
     }
@@ -622,13 +602,39 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
     return false;
 }
 
+/* Find out where recipients go. Those that don't go now are dealt with; the number of the others,
+ * who stand in ret_rcpts and ret_sites. */
+static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_rcpt **order,
+                          size_t count, struct sched_rcpt *ret_rcpts, struct site **ret_sites)
+{
+    size_t go = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct active_rcpt *r = order[i];
+        struct route route;
+        const char *nowhere = queue_route(q, m, r, &route);
+        struct site *site;
+
+        if (nowhere != NULL) {
+            queue_stuck(q, m, r->n, &route, nowhere);
+            continue;
+        }
+        site = pass_route_site(q, &route);
+        if (!queue_thread_keeps(q, m, r, site)) {
+            ret_rcpts[go] = (struct sched_rcpt){
+                .n = r->n, .transport = site->transport, .dest = slice_string(site->destination)};
+            ret_sites[go++] = site;
+        }
+    }
+    return go;
+}
+
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
 {
     struct active_rcpt **order;
     struct sched_rcpt *rcpts;
     struct site **sites;
-    struct route route;
-    size_t count, first;
+    size_t count, first, go;
     bool complete;
 
     sites_trim(q);
@@ -653,22 +659,10 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     if (count > 1) {
         qsort(order, count, sizeof *order, compare_addresses);
     }
-    for (size_t i = 0; i < count; i++) {
-        route_address(q->conf, slice_string(order[i]->address), &route);
-        if (order[i]->route_stale) {
-            store_route(q, m, order[i], &route);
-        }
-        if (!m->wanted) {
-            hold_back(q->conf, &route);
-        }
-        rcpts[i].n = order[i]->n;
-        rcpts[i].transport = queue_transport(q, route.transport);
-        sites[i] = pass_site(q, rcpts[i].transport, route.destination, route.nexthop);
-        rcpts[i].dest = slice_string(site_destination(sites[i]));
-    }
-    sched_recipients(q->sched, clock_mono(), (struct sched_msg){m->id.n}, rcpts, count, 0,
-                     complete);
-    for (size_t i = 0; i < count; i++) {
+    go = place_rcpts(q, m, order, count, rcpts, sites);
+    sched_recipients(q->sched, clock_mono(), (struct sched_msg){m->id.n}, rcpts, go,
+                     (uint32_t)(count - go), complete);
+    for (size_t i = 0; i < go; i++) {
         if (sites[i]->tuning.own && (i == 0 || sites[i] != sites[i - 1])) {
             site_tell_scheduler(q, sites[i]);
         }
@@ -754,29 +748,43 @@ static int keep_message(struct queue *q, struct msg_id id, struct kept_message *
     return 0;
 }
 
+/* When the message is due again whose pass has ended like this. */
+static struct wall next_pass(struct queue *q, const struct step *step,
+                             const struct spool_message *m)
+{
+    const struct conf *conf = q->conf;
+    struct wall now = clock_wall(), due = WALL_NEVER;
+
+    if (step->again_at.us == 0 || step->again_else) {
+        due = wall_after(now, retry_backoff(conf->minimal_backoff_time_us,
+                                            conf->maximal_backoff_time_us, now.us - m->created.us,
+                                            (unsigned)conf->retry_jitter, &q->rng));
+    }
+    if (step->again_at.us != 0) {
+        due = wall_min(due, step->again_at);
+        due = step->own_expiry ? due : wall_min(due, wall_after(m->created, lifetime_us(conf, m)));
+    }
+    return due;
+}
+
 /* Park what is left of it, or let it wait for another pass, or go. */
 static int settle_pass(struct queue *q, const struct spool_message *m, const struct step *step,
                        bool expired)
 {
-    const struct conf *conf = q->conf;
-    struct wall now = clock_wall(), due;
+    struct wall due;
     char text[SPOOL_ID_TEXT_MAX];
     bool gone = false;
     int rc;
 
     if (step->how == PASS_PARKED && m->rcpt_pending > 0 && !expired) {
-        due = parked_until(q, m);
+        due = step->again_at.us != 0 ? next_pass(q, step, m) : parked_until(q, m);
         rc = spool_park(q->spool, m->id, slice_string(step->parked), due);
         if (rc == 0) {
             park_tell(q, slice_string(step->parked));
         }
     } else {
-        due = wall_after(now,
-                         step->how == PASS_UNTRIED
-                             ? UNTRIED_WAIT_US
-                             : retry_backoff(conf->minimal_backoff_time_us,
-                                             conf->maximal_backoff_time_us, now.us - m->created.us,
-                                             (unsigned)conf->retry_jitter, &q->rng));
+        due = step->how == PASS_UNTRIED ? wall_after(clock_wall(), UNTRIED_WAIT_US)
+                                        : next_pass(q, step, m);
         rc = spool_finish(q->spool, m->id, due, &gone);
     }
     if (rc == 0 && gone) {
@@ -802,7 +810,7 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
         return 0; /* what is left of it goes the way the operator chose */
     }
     if (m->rcpt_pending > 0 &&
-        (m->force_expire || (step->how != PASS_UNTRIED && age >= lifetime))) {
+        (m->force_expire || (step->how != PASS_UNTRIED && !step->own_expiry && age >= lifetime))) {
         expired = true;
         spool_id_print(m->id, text);
         log_info("%s: from=<%.*s>, status=%s, returned to sender", text, SLICE_ARGS(m->sender),

@@ -12,7 +12,9 @@
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
+#include "notary.h"
 #include "status.h"
+#include "ta.h"
 
 /* A delay as Postfix writes it: two significant digits, at most `digits` behind the point, no
  * trailing zeros. */
@@ -52,7 +54,7 @@ static void log_verdict(struct queue *q, const struct active_msg *m, const struc
     if (v->conn_use > 1) {
         (void)snprintf(conn_use, sizeof conn_use, ", conn_use=%" PRIu32, v->conn_use); /* fits */
     }
-    log_as(v->program, (int)getpid(),
+    log_as(v->program, v->pid != 0 ? (int)v->pid : (int)getpid(),
            "%s: to=<%s>, relay=%.*s%s, delay=%s, delays=%s/%s/%s/%s, dsn=%.*s, status=%s (%.*s)",
            m->id_text, r->address, SLICE_ARGS(v->relay), conn_use,
            delay_text(clock_wall().us - m->arrived.us, digits, texts[0]),
@@ -79,6 +81,37 @@ static bool success_to_report(const struct queue *q, const struct active_msg *m,
            (kind == VERDICT_RELAYED || final_site);
 }
 
+/* What a transport agent's word means to the spool. */
+static void take_word(uint32_t word, struct spool_verdict *verdict)
+{
+    if (word == 0) {
+        return;
+    }
+    switch ((enum ta_status)(word - 1)) {
+    case TA_OK2:
+        verdict->state = SPOOL_RCPT_DELIVERED;
+        verdict->noted = true;
+        verdict->done = false;
+        break;
+    case TA_OK3:
+        verdict->unreported = verdict->done = true;
+        break;
+    case TA_ERROR2:
+        verdict->state = SPOOL_RCPT_FAILED;
+        verdict->noted = true;
+        verdict->done = false;
+        break;
+    case TA_OK:
+    case TA_ERROR:
+    case TA_DEFERRED:
+    case TA_DEFERBACK:
+    case TA_DEFERALL:
+    case TA_RETRYAT:
+    case TA_UNKNOWN:
+        break; /* the kind of verdict says it all */
+    }
+}
+
 void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struct queue_verdict *v)
 {
     struct active_rcpt *r = active_find_rcpt(m, n);
@@ -90,7 +123,7 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
     struct buf strings;
 
     CHECK(r != NULL);
-    if (kind == VERDICT_BOUNCED && q->conf->soft_bounce) {
+    if (kind == VERDICT_BOUNCED && q->conf->soft_bounce && !v->expired) {
         kind = VERDICT_DEFERRED;
         soft = true;
     }
@@ -127,6 +160,8 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         verdict.state = SPOOL_RCPT_PENDING;
         m->touched = true;
         m->deferred_else = m->deferred_else || !v->suspended;
+        m->again_else = m->again_else || !v->again;
+        m->lifetime_of_all = m->lifetime_of_all || !v->own_expiry;
         break;
     case VERDICT_BOUNCED:
         log_verdict(q, m, r, &changed, "bounced");
@@ -141,15 +176,17 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         break;
     }
 
+    take_word(v->expired ? 0 : v->word, &verdict);
     active_settle_rcpt(m, r);
     if (v->sweep) {
         CHECK(verdict.done);
         return; /* STEP_ALL_DONE follows */
     }
-    buf_init(&strings, SPOOL_DIAGNOSTIC_MAX * 2 + WIRE_HOST_MAX + 64);
+    buf_init(&strings, 2 * WIRE_TEXT_MAX + WIRE_NOTARY_MAX + WIRE_HOST_MAX + 64);
     (void)buf_add(&strings, changed.status); /* within the limits the frame had */
     (void)buf_add(&strings, v->text);
     (void)buf_add(&strings, v->relay);
+    (void)buf_add(&strings, v->notary);
     step = mem_new(sizeof *step);
     step->type = STEP_SETTLE;
     step->id = m->id;
@@ -161,6 +198,8 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         step->verdict.diagnostic = slice_of(step->strings + changed.status.len, v->text.len);
         step->verdict.remote =
             slice_of(step->strings + changed.status.len + v->text.len, v->relay.len);
+        step->verdict.notary = slice_of(
+            step->strings + changed.status.len + v->text.len + v->relay.len, v->notary.len);
     }
     buf_fini(&strings);
     queue_step(q, step);
@@ -198,34 +237,70 @@ const char *queue_agent_program(enum conf_agent agent)
     return names[agent];
 }
 
+static struct site *flight_site(struct queue *q, const struct flight *f)
+{
+    return pass_site_find(q, f->transport, slice_string(f->dest));
+}
+
+enum conf_agent queue_flight_agent(struct queue *q, const struct flight *f)
+{
+    const struct site *site = flight_site(q, f);
+
+    return site != NULL ? site->agent : q->transport_agents[f->transport];
+}
+
+/* Is success its own to report? */
+static bool is_final(enum conf_agent agent)
+{
+    return agent != CONF_AGENT_SMTP && agent != CONF_AGENT_LMTP;
+}
+
+/* The tag of its log lines: a transport agent is known by its channel. */
+static const char *flight_program(struct queue *q, const struct flight *f)
+{
+    enum conf_agent agent = queue_flight_agent(q, f);
+
+    return agent == CONF_AGENT_TA ? q->transports[f->transport] : queue_agent_program(agent);
+}
+
 void queue_flight_crashed(struct queue *q, struct flight *f, const char *why)
 {
+    struct site *site = flight_site(q, f);
     struct active_msg *m = f->msg;
-    enum conf_agent agent = q->transport_agents[f->transport];
+    struct again again;
 
+    again_begin(&again, m, site);
+    again_ran(q, &again, THREAD_SILENT, (struct wall){0});
     for (size_t i = 0; i < f->rcpt_count; i++) {
-        queue_settle(q, m, f->rcpts[i],
-                     &(struct queue_verdict){.kind = VERDICT_DEFERRED,
-                                             .status = SLICE("4.3.0"),
-                                             .text = slice_string(why),
-                                             .relay = SLICE("none"),
-                                             .attempted = true,
-                                             .program = queue_agent_program(agent),
-                                             .handed = f->handed});
+        struct queue_verdict v = {.kind = VERDICT_DEFERRED,
+                                  .status = SLICE("4.3.0"),
+                                  .text = slice_string(why),
+                                  .relay = SLICE("none"),
+                                  .attempted = true,
+                                  .program = flight_program(q, f),
+                                  .handed = f->handed};
+
+        (void)again_judge(q, &again, f->rcpts[i], &v); /* a failure is settled like the others */
+        queue_settle(q, m, f->rcpts[i], &v);
     }
+    again_end(q, &again);
     CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, SCHED_CRASH,
                          slice_string(why)));
+    queue_thread_note(q, site, f->rcpt_count);
     flight_remove(&q->active, f);
 }
 
 /* The most frequent end of a message: all that is left of it is in this entry, goes through, and
  * nobody is to be told. Then no recipient needs a row written; the message is deleted whole. */
-static bool ends_message(const struct queue *q, const struct flight *f,
-                         const struct wire_verdict *verdicts, bool final_site)
+static bool ends_message(struct queue *q, const struct flight *f,
+                         const struct wire_verdict *verdicts)
 {
+    enum conf_agent kind = queue_flight_agent(q, f);
+    bool final_site = is_final(kind);
     struct active_msg *m = f->msg;
 
-    if (m->touched || m->dropped || !m->all_read || m->undone != f->rcpt_count) {
+    if (kind == CONF_AGENT_TA || m->touched || m->dropped || !m->all_read ||
+        m->undone != f->rcpt_count) {
         return false;
     }
     for (size_t i = 0; i < f->rcpt_count; i++) {
@@ -305,59 +380,130 @@ static void log_feedback(const struct queue *q, const struct flight *f, enum sch
              d.failed_cohorts);
 }
 
+/* When do those go again of whom the result leaves some, if it does? */
+static void plan_again(struct queue *q, struct again *again, const struct wire_result *m)
+{
+    bool deferred = false, silent = false;
+
+    for (uint32_t i = 0; i < m->verdict_count; i++) {
+        deferred = deferred || m->verdicts[i].kind == VERDICT_DEFERRED;
+        silent = silent || m->verdicts[i].kind == VERDICT_NONE;
+    }
+    if (m->thread_stops) {
+        again_ran(q, again, THREAD_STOPPED, m->thread_until);
+    } else if (deferred || silent) {
+        again_ran(q, again, deferred ? THREAD_DEFERRED : THREAD_SILENT, (struct wall){0});
+    }
+}
+
+/* One recipient's part of a result. */
+static void take_verdict(struct queue *q, const struct flight *f, const struct wire_result *m,
+                         const struct wire_verdict *from, struct again *again, bool sweep)
+{
+    struct queue_verdict v = {.kind = from->kind,
+                              .status = from->status,
+                              .text = from->text,
+                              .relay = from->relay,
+                              .attempted = from->kind != VERDICT_NONE,
+                              .sweep = sweep,
+                              .final_site = is_final(queue_flight_agent(q, f)),
+                              .word = from->word,
+                              .notary = from->notary,
+                              .program = flight_program(q, f),
+                              .pid = m->pid,
+                              .setup_us = m->setup_us,
+                              .transmit_us = m->transmit_us,
+                              .conn_use = m->conn_use,
+                              .handed = f->handed};
+    struct notary notary;
+
+    if (from->notary.len > 0) {
+        notary_parse(from->notary, &notary);
+        v.status = from->status.len > 0 ? from->status : notary_status(&notary);
+        v.relay = from->relay.len > 0 ? from->relay : notary_host(&notary);
+    }
+    if (v.relay.len == 0) {
+        v.relay = SLICE("none");
+    }
+    if (v.kind == VERDICT_NONE && v.text.len == 0) {
+        v.text = m->reason.len > 0 ? m->reason : SLICE("the agent said nothing of it");
+    }
+    if (v.kind == VERDICT_DEFERRED || v.kind == VERDICT_NONE) {
+        (void)again_judge(q, again, from->n, &v); /* a failure is settled like the others */
+    }
+    queue_settle(q, f->msg, from->n, &v);
+}
+
+/* An agent has said that nothing more of its thread goes now: so what waits is put off, with its
+ * words. */
+static void stop_thread(struct queue *q, const struct site *site, const struct wire_result *m,
+                        struct wall until)
+{
+    struct buf reason;
+
+    if (site == NULL || until.us == 0) {
+        return; /* it is no thread */
+    }
+    buf_init(&reason, WIRE_TEXT_MAX + STATUS_SIZE + 2);
+    for (uint32_t i = 0; i < m->verdict_count && buf_len(&reason) == 0; i++) {
+        if (m->verdicts[i].word == 1 + TA_DEFERALL || m->verdicts[i].word == 1 + TA_RETRYAT) {
+            (void)buf_add(&reason, m->verdicts[i].text); /* it has its limit */
+        }
+    }
+    queue_thread_suspend(q, site, until, buf_slice(&reason));
+    buf_fini(&reason);
+}
+
 bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_result *m)
 {
     struct flight *f = flight_find(&q->active, m->entry);
-    enum sched_outcome outcome = SCHED_OK;
-    enum conf_agent kind;
+    enum sched_outcome outcome;
+    struct again again;
+    struct site *site;
+    bool sweep;
 
     if (f == NULL || !f->sent || f->agent != (unsigned)(agent - q->agents)) {
         return false;
     }
-    kind = q->transport_agents[f->transport];
     if (m->outcome == OUTCOME_GIVEN_BACK) {
         if (m->verdict_count != 0) {
             return false;
         }
         queue_flight_untried(q, f);
         return true;
-    } else {
-        if (!verdicts_fit(f, m->verdicts, m->verdict_count)) {
-            return false;
-        }
-        outcome = m->outcome == OUTCOME_SITE_FAIL ? SCHED_SITE_FAIL
-                  : m->outcome == OUTCOME_CRASH   ? SCHED_CRASH
-                                                  : SCHED_OK;
-        if (m->maybe_duplicate) {
-            log_as(queue_agent_program(kind), (int)getpid(),
-                   "%s: connection lost between end of data and its reply: the recipients may get "
-                   "this message twice",
-                   f->msg->id_text);
-        }
-        bool final_site = kind != CONF_AGENT_SMTP && kind != CONF_AGENT_LMTP;
-        bool sweep = ends_message(q, f, m->verdicts, final_site);
-        for (uint32_t i = 0; i < m->verdict_count; i++) {
-            const struct wire_verdict *v = &m->verdicts[i];
-            queue_settle(q, f->msg, v->n,
-                         &(struct queue_verdict){.kind = v->kind,
-                                                 .status = v->status,
-                                                 .text = v->text,
-                                                 .relay = v->relay,
-                                                 .attempted = true,
-                                                 .sweep = sweep,
-                                                 .final_site = final_site,
-                                                 .program = queue_agent_program(kind),
-                                                 .setup_us = m->setup_us,
-                                                 .transmit_us = m->transmit_us,
-                                                 .conn_use = m->conn_use,
-                                                 .handed = f->handed});
-        }
-        if (sweep) {
-            all_done(q, f->msg);
-        }
+    }
+    if (!verdicts_fit(f, m->verdicts, m->verdict_count)) {
+        return false;
+    }
+    site = flight_site(q, f);
+    outcome = m->outcome == OUTCOME_SITE_FAIL ? SCHED_SITE_FAIL
+              : m->outcome == OUTCOME_CRASH   ? SCHED_CRASH
+                                              : SCHED_OK;
+    if (m->maybe_duplicate) {
+        log_as(flight_program(q, f), (int)getpid(),
+               "%s: connection lost between end of data and its reply: the recipients may get "
+               "this message twice",
+               f->msg->id_text);
+    }
+    if (m->resync) {
+        queue_news_resync(q, slice_string(f->msg->path));
+    }
+    again_begin(&again, f->msg, site);
+    plan_again(q, &again, m);
+    sweep = ends_message(q, f, m->verdicts);
+    for (uint32_t i = 0; i < m->verdict_count; i++) {
+        take_verdict(q, f, m, &m->verdicts[i], &again, sweep);
+    }
+    again_end(q, &again);
+    if (sweep) {
+        all_done(q, f->msg);
     }
     CHECK(
         sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, outcome, m->reason));
+    if (m->thread_stops) {
+        stop_thread(q, site, m, again.at);
+    }
+    queue_thread_note(q, site, f->rcpt_count);
     log_feedback(q, f, outcome);
     remember(q, f, m);
     flight_remove(&q->active, f);

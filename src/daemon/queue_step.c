@@ -16,6 +16,7 @@ void queue_step_free(struct step *step)
 {
     mem_free(step->strings);
     mem_free(step->parked);
+    mem_free(step->ns);
     mem_free(step);
 }
 
@@ -33,6 +34,10 @@ static int step_apply(struct queue *q, struct step *step)
         if (rc == 0) {
             rc = spool_settle(q->spool, step->id, step->n, &step->verdict);
         }
+        break;
+    case STEP_PUT_OFF:
+        rc = spool_put_off(q->spool, step->id, step->ns, step->ns_count, slice_string(step->parked),
+                           step->again_at);
         break;
     case STEP_ALL_DONE:
         rc = spool_finish_all_done(q->spool, step->id);

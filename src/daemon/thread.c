@@ -108,7 +108,7 @@ struct thread *threads_need(struct threads *t, uint32_t transport, struct slice 
     if (thread != NULL) {
         return thread;
     }
-    if (HASH_COUNT(t->table) >= THREADS_MAX) {
+    if (HASH_COUNT(t->table) >= THREADS_KEPT_MAX) {
         threads_drop(t, CONTAINER_OF(heap_top(&t->by_check), struct thread, by_check));
     }
     thread = mem_new(sizeof *thread + dest.len + 1);
@@ -129,9 +129,9 @@ void threads_drop(struct threads *t, struct thread *thread)
     mem_free(thread);
 }
 
-static void check_after(struct threads *t, struct thread *thread, struct wall from)
+static void check_after(struct threads *t, struct thread *thread, struct wall from, int64_t wait_us)
 {
-    thread->check_at = wall_after(from, THREAD_CHECK_US);
+    thread->check_at = wall_after(from, wait_us);
     heap_moved(&t->by_check, &thread->by_check);
 }
 
@@ -158,7 +158,7 @@ struct wall thread_ran(struct threads *t, struct thread *thread, const struct th
         retry->due = not_before.us > retry->due.us ? not_before : retry->due;
         thread->stopped = true;
     }
-    check_after(t, thread, retry->due);
+    check_after(t, thread, retry->due, THREAD_CHECK_US);
     return retry->due;
 }
 
@@ -182,6 +182,11 @@ void thread_woken(struct thread *thread, bool asked_for)
 
 /* ---- those that nobody asks for ------------------------------------------------------------- */
 
+void thread_check_soon(struct threads *t, struct thread *thread, struct wall now)
+{
+    check_after(t, thread, now, THREAD_CHECK_SOON_US);
+}
+
 struct thread *threads_check(struct threads *t, struct wall now)
 {
     struct heap_node *top = heap_top(&t->by_check);
@@ -190,7 +195,7 @@ struct thread *threads_check(struct threads *t, struct wall now)
     if (thread == NULL || thread->check_at.us > now.us) {
         return NULL;
     }
-    check_after(t, thread, now);
+    check_after(t, thread, now, THREAD_CHECK_US);
     return thread;
 }
 

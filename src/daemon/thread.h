@@ -16,7 +16,7 @@
  *   told by threads_check, some time after its W.
  * - A start knows no threads: everything is due.
  *
- * Limit: THREADS_MAX. Beyond it the thread whose W comes first is forgotten: its next failure
+ * Limit: THREADS_KEPT_MAX. Beyond it the thread whose W comes first is forgotten: its next failure
  * starts the sequence from its beginning.
  */
 #ifndef DAEMON_THREAD_H
@@ -33,11 +33,13 @@
 #include "slice.h"
 #include "times.h"
 
-#define THREADS_MAX 200000
+#define THREADS_KEPT_MAX 200000
 /* `retries` of no factor: the thread stays due, but is not tried faster than this. */
 #define THREAD_ALWAYS_US US_PER_S
 /* How long after W a thread is looked at, should nothing have come of it; and again. */
 #define THREAD_CHECK_US (60 * US_PER_S)
+/* And when its mail seems to have gone. */
+#define THREAD_CHECK_SOON_US US_PER_S
 
 /* What a clause says of retries. Owns the factors. */
 struct thread_rules {
@@ -104,6 +106,9 @@ void thread_slept(struct thread *thread);
 /* What was put off was made due: for new mail, which leaves W as it is, or because it was `asked
  * for`, which ends the wait. */
 void thread_woken(struct thread *thread, bool asked_for);
+
+/* Its mail seems to have gone: it should be looked at soon. */
+void thread_check_soon(struct threads *t, struct thread *thread, struct wall now);
 
 /* A thread that should be looked at: its W is past and nothing came of it. Each is told once, and
  * again after THREAD_CHECK_US. NULL: none. */

@@ -204,11 +204,11 @@ static void the_number_of_threads_is_bounded(void **state)
 
     (void)state;
     begin(&f, 10, "1", NULL, NULL);
-    for (int i = 0; i <= THREADS_MAX; i++) {
+    for (int i = 0; i <= THREADS_KEPT_MAX; i++) {
         (void)snprintf(name, sizeof name, "h%d", i);
         (void)threads_need(&f.threads, 0, slice_string(name), (struct wall){i});
     }
-    assert_int_equal(HASH_COUNT(f.threads.table), THREADS_MAX);
+    assert_int_equal(HASH_COUNT(f.threads.table), THREADS_KEPT_MAX);
     assert_null(threads_find(&f.threads, 0, SLICE("h0"))); /* the one whose time comes first */
     assert_non_null(threads_find(&f.threads, 0, SLICE("h1")));
     heap_audit(&f.threads.by_check);
