@@ -314,6 +314,12 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "empty: nowhere")                                                                            \
     X(STRING, authfile, "raw", "", 0, 0,                                                           \
       "PARAMauthfile: users of mailq protocol 2; empty or not readable at the start: protocol 1")  \
+    X(INT, postoffice_hash_levels, "levels", "0", 0, 2,                                            \
+      "levels of hash directories in a postoffice (SCHEDULERDIRHASH)")                             \
+    X(INT, postoffice_scan_files, "files", "40000", 10, 100000000,                                 \
+      "new control files that one look into the directories may find")                             \
+    X(TIME, postoffice_scan_time, "s", "5s", PARAM_S(2), PARAM_S(15),                              \
+      "longest that one look into the directories may take")                                       \
     X(INT, mailq_protocol, "version", "1", 1, 2,                                                   \
       "mailq protocol where authfile is empty or can't be read; 2 then refuses everybody")         \
     X(BOOL, mailq_short, "", "no", 0, 0, "mailq protocol 1 leaves out the lists of vertices")      \

@@ -96,27 +96,41 @@ static void read_variables(struct conf_private *inner, const char *directory,
 
 /* ---- the spool ------------------------------------------------------------------------------ */
 
+/* A value of a clause or of the defaults clause; NULL when it is silent. */
+static const struct policy_origin *origin_of(const struct layer *layer, const char *name)
+{
+    size_t i = (size_t)(param_find_in_clause(slice_string(name)) - param_table);
+
+    return layer != NULL && layer->set[i] ? &layer->from[i] : NULL;
+}
+
+/* Where a clause asks for transport agents; NULL: it does not. */
+static const struct policy_origin *wants_ta(const struct layer *layer)
+{
+    const struct policy_origin *agent = origin_of(layer, "agent");
+
+    if (agent != NULL) {
+        return layer->values.agent == CONF_AGENT_TA ? agent : NULL;
+    }
+    return origin_of(layer, "command");
+}
+
 /* Is it a scheduler.conf as ZMailer has it? */
 static bool is_scheduler_conf(struct conf_private *inner)
 {
-    const struct param *agent = param_find_in_clause(SLICE("agent"));
+    bool found = wants_ta(inner->defaults_clause) != NULL;
 
-    if (inner->override_count > 0) {
-        return false;
-    }
     for (size_t i = 0; i < param_count; i++) {
         if (inner->settings[i].raw != NULL && !param_is_zmailer(&param_table[i])) {
             return false;
         }
     }
-    for (size_t i = 0; i < inner->clause_count; i++) {
-        const struct layer *own = &inner->clauses[i].body->own;
+    for (size_t i = 0; i < inner->clause_count && !found; i++) {
+        const struct clause_body *body = inner->clauses[i].body;
 
-        if (own->set[agent - param_table] && own->values.agent == CONF_AGENT_TA) {
-            return true;
-        }
+        found = wants_ta(&body->own) != NULL || wants_ta(body->base) != NULL;
     }
-    return false;
+    return found && inner->override_count == 0;
 }
 
 void zmailer_begin(struct conf_private *inner, const char *directory,
@@ -135,13 +149,21 @@ void zmailer_begin(struct conf_private *inner, const char *directory,
     if (inner->is_postoffice) {
         inner->postoffice_state = join(&inner->pool, spool + PREFIX_LEN, "/.sluice");
         inner->postoffice_notify = join(&inner->pool, spool + PREFIX_LEN, "/.scheduler.notify");
+        inner->postoffice_form =
+            join(&inner->pool, variable(inner, SLICE("MAILSHARE")), "/forms/delivery");
     }
+}
+
+bool zmailer_is_hash(const char *value)
+{
+    return strcmp(value, "1") == 0 || strcmp(value, "2") == 0;
 }
 
 const char *zmailer_preset(const struct conf_private *inner, const struct param *p)
 {
     const char *notify = zenv_find(&inner->zenv, SLICE("SCHEDULERNOTIFY"));
     const char *syslog = zenv_find(&inner->zenv, SLICE("SYSLOGFLG"));
+    const char *hash = zenv_find(&inner->zenv, SLICE("SCHEDULERDIRHASH"));
     const struct {
         const char *name, *preset;
     } presets[] = {
@@ -153,6 +175,7 @@ const char *zmailer_preset(const struct conf_private *inner, const struct param 
         {"myorigin", zenv_find(&inner->zenv, SLICE("ORGDOMAIN"))},
         {"report_form", inner->postoffice_form},
         {"zenv_file", inner->zenv_path},
+        {"postoffice_hash_levels", hash != NULL && zmailer_is_hash(hash) ? hash : NULL},
         {"mailqsock", "TCP:174"},
         {"mailq_dump_file", zenv_find(&inner->zenv, SLICE("RENDEZVOUS"))},
         {"notifysock", notify != NULL ? notify : inner->postoffice_notify},
@@ -241,30 +264,23 @@ static void name_notify_socket(struct conf *conf, struct conf_problems *problems
 
 /* ---- agents and spools belong together ------------------------------------------------------ */
 
-/* A value of a clause or of the defaults clause; NULL when it is silent. */
-static const struct policy_origin *origin_of(const struct layer *layer, const char *name)
-{
-    size_t i = (size_t)(param_find_in_clause(slice_string(name)) - param_table);
-
-    return layer != NULL && layer->set[i] ? &layer->from[i] : NULL;
-}
-
 static void check_agent(const struct conf *conf, const struct layer *layer,
                         struct conf_problems *problems)
 {
-    const struct policy_origin *agent = origin_of(layer, "agent");
-    bool is_ta = agent == NULL || layer->values.agent == CONF_AGENT_TA;
+    const struct policy_origin *agent = origin_of(layer, "agent"), *ta = wants_ta(layer);
 
-    agent = agent != NULL ? agent : origin_of(layer, "command");
-    if (agent == NULL || is_ta == conf->inner->is_postoffice) {
-        return;
+    if (ta != NULL && !conf->inner->is_postoffice) {
+        problem_add(problems, CONF_ERROR, ta->file, ta->line, 1,
+                    "clause `%s': transport agents (command= without agent=pipe) need "
+                    "spool = postoffice:DIR",
+                    ta->name);
     }
-    problem_add(problems, CONF_ERROR, agent->file, agent->line, 1,
-                is_ta ? "clause `%s': transport agents (command= without agent=pipe) need "
-                        "spool = postoffice:DIR"
-                      : "clause `%s': the spool is a postoffice, whose mail only transport agents "
-                        "take: command=, without agent=, is expected",
-                agent->name);
+    if (agent != NULL && ta == NULL && conf->inner->is_postoffice) {
+        problem_add(problems, CONF_ERROR, agent->file, agent->line, 1,
+                    "clause `%s': the spool is a postoffice, whose mail only transport agents "
+                    "take: command=, without agent=, is expected",
+                    agent->name);
+    }
 }
 
 static void check_clauses(const struct conf *conf, struct conf_problems *problems)

@@ -24,6 +24,9 @@ void zmailer_begin(struct conf_private *inner, const char *directory,
 /* The built-in default that a postoffice spool gives a parameter; NULL: that of the table. */
 const char *zmailer_preset(const struct conf_private *inner, const struct param *p);
 
+/* Does SCHEDULERDIRHASH say something with this value? */
+bool zmailer_is_hash(const char *value);
+
 /* When all values, paths and policies are there. */
 void zmailer_finish(struct conf *conf, struct conf_problems *problems);
 

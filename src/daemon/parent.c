@@ -1057,6 +1057,10 @@ static void announce(const struct parent *p)
     log_info("daemon started -- version %s, configuration %s", SLUICE_VERSION,
              p->plan->path == NULL ? "built in" : p->plan->path);
     notify_manager("READY=1");
+    if (p->plan->ready_fd >= 0) {
+        (void)!write(p->plan->ready_fd, "", 1); /* who does not wait misses nothing */
+        (void)close(p->plan->ready_fd);
+    }
     if (p->plan->is_scheduler) {
         return;
     }
@@ -1173,6 +1177,31 @@ static bool statistics_log_opens(const struct conf *conf, struct buf *text)
     return true;
 }
 
+/* The text that stands for a file is put there: `sluice -c` reads it. Nothing of ours does. */
+static void publish_configuration(const struct parent *p)
+{
+    char temporary[PATH_MAX];
+    int fd, len;
+
+    if (p->plan->text.len == 0) {
+        return;
+    }
+    len = snprintf(temporary, sizeof temporary, "%s.new", p->plan->path);
+    if (len < 0 || (size_t)len >= sizeof temporary) {
+        return; /* the state directory beside it has a path that is no shorter, and was made */
+    }
+    (void)unlink(temporary); /* of a daemon that was killed here; open tells the rest */
+    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644);
+    if (fd < 0 || fchmod(fd, 0644) != 0 ||
+        write(fd, p->plan->text.ptr, p->plan->text.len) != (ssize_t)p->plan->text.len ||
+        rename(temporary, p->plan->path) != 0) {
+        log_warning("%s: %s", p->plan->path, strerror(errno));
+    }
+    if (fd >= 0) {
+        (void)close(fd); /* only read by people, who see what is missing */
+    }
+}
+
 /* Everything that can fail for a reason worth telling, before the first process exists. */
 static int prepare(struct parent *p, struct buf *text)
 {
@@ -1204,6 +1233,7 @@ static int prepare(struct parent *p, struct buf *text)
     log_lines(LOG_LEVEL_WARNING, buf_slice(text));
     buf_clear(text);
     await_listeners(p);
+    publish_configuration(p);
     p->pickup = pickup_new(p->base, p->bundle.conf, text);
     return p->pickup == NULL ? EX_OSERR : EX_OK;
 }

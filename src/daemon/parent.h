@@ -34,9 +34,11 @@
 /* What the program that calls has made of its command line. */
 struct parent_plan {
     const char *path;     /* of the configuration file; NULL: the built-in one */
-    struct slice text;    /* what stands for that file's content; empty: what is in it. Borrowed */
+    struct slice text;    /* what stands for that file's content, and is written there for programs
+                           * that look at the daemon; empty: what is in it. Borrowed */
     struct bundle *first; /* what was read of it just now; taken. NULL: read it */
     bool is_scheduler;    /* ZMailer's signals, and nothing on standard output */
+    int ready_fd;         /* gets a byte when the daemon works, and is closed; -1: nobody waits */
 };
 
 /* Run the daemon until it is stopped. The exit status, as in sysexits.h. */

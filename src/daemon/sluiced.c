@@ -25,7 +25,7 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-    struct parent_plan plan = {.path = bundle_default_path()};
+    struct parent_plan plan = {.path = bundle_default_path(), .ready_fd = -1};
     int option, status;
 
     if (!program_have_standard_files()) {

@@ -180,18 +180,30 @@ static void other_spools_keep_their_defaults(void **state)
 static void variables_say_where_the_postoffice_and_its_sockets_are(void **state)
 {
     struct conf_problems problems;
-    struct conf *c = load("a/* command=x\n", "POSTOFFICE=/po\nSCHEDULERNOTIFY=/run/n\n", &problems);
+    struct conf *c = load("* command=x\n",
+                          "POSTOFFICE=/po\nSCHEDULERNOTIFY=/run/n\nSCHEDULERDIRHASH=2\n"
+                          "SYSLOGFLG=rC\nORGDOMAIN=org.example\nMAILSHARE=/share\n"
+                          "RENDEZVOUS=/run/dump\n",
+                          &problems);
 
     (void)state;
     assert_string_equal(c->spool, "postoffice:/po");
+    assert_int_equal(c->postoffice_hash_levels, 2);
+    assert_true(c->scheduler_syslog);
+    assert_string_equal(c->myorigin, "org.example");
+    assert_string_equal(c->report_form, "/share/forms/delivery");
+    assert_string_equal(c->mailq_dump_file, "/run/dump");
     assert_string_equal(c->state_directory, "/po/.sluice");
     assert_string_equal(c->notifysock, "/run/n");
     conf_free(c);
     conf_problems_fini(&problems);
     c = load("spool = postoffice:/own\na/* command=x\nPARAMnotifysock=UNIX:/n\n",
-             "POSTOFFICE=/po\nSCHEDULERNOTIFY=/run/n\n", &problems);
+             "POSTOFFICE=/po\nSCHEDULERNOTIFY=/run/n\nSCHEDULERDIRHASH=3\nSYSLOGFLG=r\n",
+             &problems);
     assert_string_equal(c->spool, "postoffice:/own");
     assert_string_equal(c->notifysock, "/n");
+    assert_int_equal(c->postoffice_hash_levels, 0);
+    assert_false(c->scheduler_syslog);
     conf_free(c);
     conf_problems_fini(&problems);
 }

@@ -1,0 +1,262 @@
+/*
+ * scheduler: the daemon under ZMailer's name, with its options, files and signals. See
+ * docs/man/scheduler.8.
+ *
+ *     options + zmailer.conf -> settings -> configuration -> (old one ended) -> daemon -> parent
+ *
+ * What is wrong with any of these is said on standard error, before anything is touched.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bundle.h"
+#include "confine.h"
+#include "outlet.h"
+#include "parent.h"
+#include "program.h"
+#include "scheduler_options.h"
+#include "scheduler_pid.h"
+#include "scheduler_settings.h"
+
+#define MESSAGES_MAX (64u << 10)
+#define FAILURE      1 /* ZMailer's exit status for all that stops it at its start */
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+static void say(struct buf *messages)
+{
+    struct slice rest = buf_slice(messages);
+
+    while (rest.len > 0) {
+        struct slice line = slice_cut(&rest, '\n');
+
+        fprintf(stderr, "scheduler: %.*s\n", SLICE_ARGS(line));
+    }
+    buf_clear(messages);
+}
+
+static int fail(struct buf *messages, const char *path, int error)
+{
+    (void)buf_addf(messages, "%s: %s", path, strerror(error)); /* sticky */
+    say(messages);
+    return FAILURE;
+}
+
+static void say_version(FILE *to)
+{
+    fprintf(to, "scheduler: scheduler daemon (%s)\n", SLUICE_VERSION);
+}
+
+/* ---- the start ------------------------------------------------------------------------------ */
+
+static bool is_directory(const char *postoffice, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    errno = ENAMETOOLONG;
+    if (snprintf(path, sizeof path, "%s/%s", postoffice, name) >= PATH_MAX ||
+        stat(path, &st) != 0) {
+        return false;
+    }
+    errno = ENOTDIR;
+    return S_ISDIR(st.st_mode);
+}
+
+/* A file of lines can be written; -1 after a message. */
+static int open_lines(const char *path, struct buf *messages)
+{
+    int fd = outlet_open_file(path);
+
+    if (fd < 0) {
+        (void)fail(messages, path, -fd); /* the caller knows the status */
+        return -1;
+    }
+    return fd;
+}
+
+/* Everything that ZMailer checks, in its order. 0 or an exit status. */
+static int check_places(const struct scheduler_options *o, const struct scheduler_settings *s,
+                        struct buf *messages)
+{
+    int fd;
+
+    if (!is_directory(s->postoffice, "transport")) {
+        (void)buf_addf(messages, "%s/transport", s->postoffice);
+        fprintf(stderr, "scheduler: %s: %s\n", buf_cstr(messages), strerror(errno));
+        return FAILURE;
+    }
+    if (o->statistics != NULL) {
+        fd = open_lines(o->statistics, messages);
+        if (fd < 0) {
+            return FAILURE;
+        }
+        (void)close(fd); /* nothing was written */
+    }
+    if (!scheduler_pid_replace(s->postoffice, messages)) {
+        say(messages);
+        return FAILURE;
+    }
+    return 0;
+}
+
+static int load(const struct scheduler_settings *s, struct bundle *ret_bundle, struct buf *messages)
+{
+    bool ok = bundle_load_text(s->path, buf_slice(&s->text), ret_bundle, messages);
+
+    fputs(buf_cstr(messages), stderr);
+    buf_clear(messages);
+    if (!ok) {
+        fprintf(stderr, "scheduler: null control file, probably errors in it: %s\n", s->conf);
+    }
+    return ok ? 0 : FAILURE;
+}
+
+/* ---- in the background ---------------------------------------------------------------------- */
+
+/* Wait for the daemon's first word, so that who started it knows what became of it. */
+static int await_daemon(int fd, const char *log)
+{
+    char ready;
+    ssize_t n;
+
+    do {
+        n = read(fd, &ready, 1);
+    } while (n < 0 && errno == EINTR);
+    if (n != 1) {
+        fprintf(stderr, "scheduler: it did not start; %s says why\n", log);
+        return FAILURE;
+    }
+    return 0;
+}
+
+static void log_start(void)
+{
+    time_t now = time(NULL);
+    char date[32] = "";
+
+    (void)ctime_r(&now, date); /* with its line feed */
+    say_version(stdout);
+    printf("\tpid %ld started at %s", (long)getpid(), date);
+    (void)fflush(stdout); /* to the log; the daemon works without */
+}
+
+/* Become the daemon: true in it, with *ret_ready to be written to. False in the process that was
+ * started, with its exit status. */
+static bool become_daemon(const char *log, int *ret_ready, int *ret_status)
+{
+    int ready[2], log_fd = open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+    pid_t pid;
+
+    *ret_status = FAILURE;
+    if (log_fd < 0 || pipe2(ready, O_CLOEXEC) != 0) {
+        fprintf(stderr, "scheduler: %s: %s\n", log, strerror(errno));
+        return false;
+    }
+    pid = fork();
+    if (pid != 0) {
+        (void)close(ready[1]); /* the daemon's */
+        *ret_status = pid < 0 ? FAILURE : await_daemon(ready[0], log);
+        return false;
+    }
+    (void)close(ready[0]); /* the other's */
+    (void)setsid();        /* a fresh child leads no group yet, so it can't fail */
+    pid = fork();
+    if (pid != 0) {
+        _exit(pid < 0 ? FAILURE : 0);
+    }
+    (void)dup2(log_fd, STDOUT_FILENO); /* what is said outside of the log's lines */
+    (void)dup2(log_fd, STDERR_FILENO);
+    (void)close(log_fd);
+    log_fd = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    (void)dup2(log_fd, STDIN_FILENO); /* standard input is open already, if to a terminal */
+    (void)close(log_fd);
+    *ret_ready = ready[1];
+    log_start();
+    return true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static int run(const struct scheduler_options *o, const struct scheduler_settings *s,
+               struct bundle *bundle)
+{
+    struct parent_plan plan = {.path = s->path,
+                               .text = buf_slice(&s->text),
+                               .first = bundle,
+                               .is_scheduler = true,
+                               .ready_fd = -1};
+    int status, error;
+
+    if (o->mode == SCHEDULER_DAEMON && !become_daemon(s->log, &plan.ready_fd, &status)) {
+        bundle_fini(bundle);
+        return status;
+    }
+    error = scheduler_pid_write(s->postoffice);
+    if (error != 0) {
+        fprintf(stderr, "scheduler: %s/.pid.scheduler: %s\n", s->postoffice, strerror(-error));
+    }
+    status = parent_main(&plan);
+    scheduler_pid_remove(s->postoffice);
+    return status;
+}
+
+static int start(const struct scheduler_options *o, const char *program, struct buf *messages)
+{
+    struct scheduler_settings settings;
+    struct bundle bundle = {0};
+    int status;
+
+    if (!scheduler_settings_make(o, program, &settings, messages)) {
+        say(messages);
+        status = FAILURE;
+    } else {
+        say(messages); /* warnings */
+        status = load(&settings, &bundle, messages);
+        status = status == 0 ? check_places(o, &settings, messages) : status;
+        status = status == 0 ? run(o, &settings, &bundle) : status;
+    }
+    bundle_fini(&bundle);
+    scheduler_settings_fini(&settings);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct scheduler_options options;
+    struct buf messages;
+    int status;
+
+    if (!program_have_standard_files()) {
+        return EX_OSERR;
+    }
+    if (program_was_child(argc, argv, &status)) {
+        return status;
+    }
+    buf_init(&messages, MESSAGES_MAX);
+    status = scheduler_options_parse(argc, argv, &options, &messages);
+    if (status != 0) {
+        say(&messages);
+    } else if (options.version) {
+        say_version(stdout);
+    } else {
+        if (options.verbose > 0) {
+            say_version(stderr);
+        }
+        if (geteuid() == 0) {
+            (void)setgroups(0, NULL); /* root may; and needs none of them */
+        }
+        confine_limits();
+        status = start(&options, argv[0], &messages);
+    }
+    buf_fini(&messages);
+    return status;
+}

@@ -1,0 +1,175 @@
+#include "scheduler_settings.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "conf.h"
+#include "mem.h"
+#include "zmailer.h"
+
+#define TEXT_MAX (64u << 10)
+
+/* Appends to `text` and `messages` may fail: sticky there, and seen at the end. */
+
+/* `path` itself, or below the working directory; `suffix` is added. Owned by the caller. */
+static char *absolute(const char *path, const char *suffix)
+{
+    char directory[PATH_MAX] = "";
+    struct buf b;
+
+    buf_init(&b, 3 * PATH_MAX);
+    if (path[0] != '/' && getcwd(directory, sizeof directory - 1) != NULL) {
+        (void)strcat(directory, "/"); /* there is room for it */
+    }
+    (void)buf_addf(&b, "%s%s%s", directory, path, suffix);
+    return buf_take(&b);
+}
+
+static void add_setting(struct buf *text, const char *name, const char *value)
+{
+    (void)buf_addf(text, "%s = ", name);
+    for (; *value != '\0'; value++) {
+        (void)buf_addf(text, *value == '$' ? "$$" : "%c", *value);
+    }
+    (void)buf_add_byte(text, '\n');
+}
+
+static void add_path(struct buf *text, const char *name, const char *prefix, const char *path)
+{
+    struct buf value;
+    char *full = absolute(path, "");
+
+    buf_init(&value, 3 * PATH_MAX);
+    (void)buf_addf(&value, "%s%s", prefix, full);
+    add_setting(text, name, buf_cstr(&value));
+    buf_fini(&value);
+    mem_free(full);
+}
+
+static void add_number(struct buf *text, const char *name, unsigned value)
+{
+    (void)buf_addf(text, "%s = %u\n", name, value);
+}
+
+/* ZMailer's variables, as a configuration that says nothing else. NULL after an error. */
+static struct conf *read_variables(const char *zenv, struct buf *messages)
+{
+    struct conf_problems problems;
+    struct conf *conf;
+    struct buf text;
+
+    buf_init(&text, TEXT_MAX);
+    if (zenv != NULL) {
+        char *full = absolute(zenv, "");
+
+        (void)buf_addf(&text, "zenv_file = %s\n", full);
+        mem_free(full);
+    }
+    /* What makes it a scheduler.conf, whose spool is where the variables say. */
+    (void)buf_add_string(&text, "*/* command=none\n");
+    conf = conf_load_text(buf_slice(&text), "command line", "/", NULL, &problems);
+    conf_print_problems(messages, &problems);
+    conf_problems_fini(&problems);
+    buf_fini(&text);
+    return conf;
+}
+
+static const char *base_name(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+
+    return slash == NULL ? program : slash + 1;
+}
+
+static void add_options(const struct scheduler_options *o, const struct conf *variables,
+                        struct buf *text)
+{
+    const char *hash = conf_zenv(variables, SLICE("SCHEDULERDIRHASH"));
+
+    if (hash == NULL || !zmailer_is_hash(hash)) {
+        add_number(text, "postoffice_hash_levels", o->hash_levels);
+    }
+    add_number(text, "postoffice_scan_files", o->scan_files);
+    (void)buf_addf(text, "postoffice_scan_time = %us\n", o->scan_s);
+    add_number(text, "agent_fd_limit", o->fd_limit);
+    add_number(text, "agent_start_rate", o->start_rate);
+    add_number(text, "mailq_protocol", o->mailq_protocol);
+    (void)buf_addf(text, "agent_freeze = %s\n", o->freeze ? "yes" : "no");
+    (void)buf_addf(text, "mailq_short = %s\n", o->mailq_short ? "yes" : "no");
+    (void)buf_addf(text, "read_queue_first = %s\n", o->read_queue_first ? "yes" : "no");
+    (void)buf_addf(text, "report_return = %s\n", o->headers_only ? "headers" : "full");
+    if (o->only != NULL) {
+        add_setting(text, "deliver_only", o->only);
+    }
+    if (o->rendezvous != NULL) {
+        add_path(text, "mailq_dump_file", "", o->rendezvous);
+    }
+    if (o->statistics != NULL) {
+        add_path(text, "statistics_log", "", o->statistics);
+    }
+}
+
+/* ZMailer's order: -L; in the foreground nothing; else LOGDIR. */
+static char *find_log(const struct scheduler_options *o, const struct conf *variables)
+{
+    if (o->log != NULL) {
+        return absolute(o->log, "");
+    }
+    return o->mode == SCHEDULER_FOREGROUND
+               ? NULL
+               : absolute(conf_zenv(variables, SLICE("LOGDIR")), "/scheduler");
+}
+
+bool scheduler_settings_make(const struct scheduler_options *options, const char *program,
+                             struct scheduler_settings *ret_settings, struct buf *messages)
+{
+    struct scheduler_settings *s = ret_settings;
+    struct conf *variables;
+    struct buf suffix;
+
+    *s = (struct scheduler_settings){0};
+    buf_init(&s->text, TEXT_MAX);
+    variables = read_variables(options->zenv, messages);
+    if (variables == NULL) {
+        return false;
+    }
+    s->postoffice = absolute(
+        options->postoffice != NULL ? options->postoffice : conf_postoffice(variables), "");
+    s->path = absolute(s->postoffice, "/.sluice/sluice.conf");
+    s->log = find_log(options, variables);
+    buf_init(&suffix, PATH_MAX);
+    (void)buf_addf(&suffix, "/%s.conf", base_name(program));
+    s->conf = options->conf != NULL
+                  ? absolute(options->conf, "")
+                  : absolute(conf_zenv(variables, SLICE("MAILSHARE")), buf_cstr(&suffix));
+    buf_fini(&suffix);
+
+    (void)buf_addf(&s->text,
+                   "# Made by %s from its options and ZMailer's variables, anew at each start.\n"
+                   "include %s\n",
+                   base_name(program), s->conf);
+    add_path(&s->text, "spool", "postoffice:", s->postoffice);
+    if (variables->zenv_file[0] != '\0') {
+        (void)buf_addf(&s->text, "zenv_file = %s\n", variables->zenv_file); /* not expanded */
+    }
+    if (s->log != NULL) {
+        add_path(&s->text, "log", "file:", s->log);
+    }
+    add_options(options, variables, &s->text);
+    conf_free(variables);
+    if (s->text.failed) {
+        (void)buf_add_string(messages, "options too long\n");
+    }
+    return !s->text.failed;
+}
+
+void scheduler_settings_fini(struct scheduler_settings *s)
+{
+    mem_free(s->postoffice);
+    mem_free(s->conf);
+    mem_free(s->log);
+    mem_free(s->path);
+    buf_fini(&s->text);
+}
