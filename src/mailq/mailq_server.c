@@ -17,9 +17,12 @@ struct mailq_server {
     enum phase phase;
     bool v1;
     bool asked; /* the question of PHASE_ASKED has been given out */
+    bool begun; /* and its answer was begun */
+    bool ended; /* version 1: the line "End:" has been said */
     bool input_ended;
     const struct mailq_auth *auth;
     struct mailq_peer peer;
+    struct mailq_counts *counts;
     struct buf challenge; /* the line that clients hash */
     struct buf nonce;
     struct buf line; /* the command being answered */
@@ -36,6 +39,7 @@ struct mailq_server {
 /* Output is bounded by its owner's care (mailq_server_is_full) and by one page of an answer; its
  * limit is for the case that somebody errs. */
 #define OUTPUT_LIMIT ((size_t)64 << 20)
+#define NOT_ALL      "(This is not all: the queue can't be asked any more.)"
 
 static void say(struct mailq_server *s, const char *line)
 {
@@ -65,10 +69,12 @@ static void refuse(struct mailq_server *s, struct slice verb, struct slice rest)
     (void)buf_add_string(&s->output, "' REST='");
     say_back(s, rest);
     say(s, "'");
+    s->counts->command_rejects++;
 }
 
 static void bye(struct mailq_server *s)
 {
+    s->counts->quits++;
     say(s, "+Bye bye");
     s->phase = PHASE_CLOSING;
 }
@@ -78,6 +84,7 @@ static void bye(struct mailq_server *s)
 static void login_failed(struct mailq_server *s, const char *answer)
 {
     say(s, answer);
+    s->counts->auth_rejects++;
     s->phase = PHASE_LOGIN;
     if (++s->failed_logins >= MAILQ_LOGINS_MAX) {
         s->phase = PHASE_CLOSING;
@@ -97,6 +104,7 @@ static void auth_md5(struct mailq_server *s, struct slice rest)
     struct slice user = slice_cut(&rest, ' ');
     const struct mailq_entry *entry = mailq_auth_find(s->auth, &s->peer, user);
 
+    s->counts->auths++;
     if (entry == NULL || rest.len == 0) {
         login_failed(s, "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS");
     } else if (!mailq_auth_md5_fits(entry, buf_slice(&s->challenge), rest)) {
@@ -198,9 +206,7 @@ static void ask(struct mailq_server *s, enum mailq_question question)
     s->question.question = question;
     s->question.user = buf_slice(&s->user);
     s->phase = PHASE_ASKED;
-    if (question < MAILQ_ASK_ETRN && !s->v1) {
-        say(s, "+OK until LF.LF");
-    }
+    s->begun = false;
 }
 
 /* The next word of *rest; words are separated by one blank or more. */
@@ -216,16 +222,17 @@ static struct slice next_word(struct slice *rest)
 
 static bool show(struct mailq_server *s, struct slice rest)
 {
-    static const struct {
+    const struct {
         const char *what;
         enum mailq_right right;
         enum mailq_question question;
+        uint64_t *count;
     } shows[] = {
-        {"SNMP", MAILQ_MAY_SNMP, MAILQ_ASK_TOTALS},
-        {"QUEUE SHORT", MAILQ_MAY_QQ, MAILQ_ASK_RINGS},
-        {"QUEUE THREADS", MAILQ_MAY_TT, MAILQ_ASK_THREADS},
-        {"QUEUE THREADS2", MAILQ_MAY_TT, MAILQ_ASK_THREAD_FIELDS},
-        {"COUNTERS", MAILQ_MAY_ALL, MAILQ_ASK_COUNTERS},
+        {"SNMP", MAILQ_MAY_SNMP, MAILQ_ASK_TOTALS, &s->counts->show_totals},
+        {"QUEUE SHORT", MAILQ_MAY_QQ, MAILQ_ASK_RINGS, &s->counts->show_short},
+        {"QUEUE THREADS", MAILQ_MAY_TT, MAILQ_ASK_THREADS, &s->counts->show_threads},
+        {"QUEUE THREADS2", MAILQ_MAY_TT, MAILQ_ASK_THREAD_FIELDS, &s->counts->show_threads2},
+        {"COUNTERS", MAILQ_MAY_ALL, MAILQ_ASK_COUNTERS, &s->counts->show_counters},
     };
     struct slice args = rest;
 
@@ -235,6 +242,7 @@ static bool show(struct mailq_server *s, struct slice rest)
                        shows[i].question == MAILQ_ASK_COUNTERS; /* everybody who is logged in */
 
             if (may) {
+                (*shows[i].count)++;
                 ask(s, shows[i].question);
             }
             return may;
@@ -243,6 +251,7 @@ static bool show(struct mailq_server *s, struct slice rest)
     if (slice_equal(next_word(&args), SLICE("THREAD")) && (s->rights & MAILQ_MAY_TT) != 0) {
         s->question.channel = next_word(&args);
         s->question.host = next_word(&args);
+        s->counts->show_thread++;
         ask(s, MAILQ_ASK_THREAD);
         return true;
     }
@@ -252,10 +261,13 @@ static bool show(struct mailq_server *s, struct slice rest)
 static void etrn(struct mailq_server *s, struct slice rest)
 {
     if ((s->rights & MAILQ_MAY_ETRN) == 0) {
+        s->counts->command_rejects++;
         say(s, "-No ETRN allowed for you.");
         return;
     }
     s->question.host = next_word(&rest);
+    s->question.rest = rest.ptr != NULL ? rest : SLICE("");
+    s->counts->etrns++;
     ask(s, MAILQ_ASK_ETRN);
 }
 
@@ -265,15 +277,19 @@ static void kill_something(struct mailq_server *s, struct slice rest)
     struct slice what = next_word(&rest);
 
     if ((s->rights & MAILQ_MAY_KILL) == 0) {
+        s->counts->command_rejects++;
         say(s, "-No KILL allowed for you.");
     } else if (slice_equal(what, SLICE("MSG"))) {
         s->question.id = next_word(&rest);
+        s->counts->kill_messages++;
         ask(s, MAILQ_ASK_KILL_MSG);
     } else if (slice_equal(what, SLICE("THREAD"))) {
         s->question.channel = next_word(&rest);
         s->question.host = next_word(&rest);
+        s->counts->kill_threads++;
         ask(s, MAILQ_ASK_KILL_THREAD);
     } else {
+        s->counts->command_rejects++;
         say(s, "-Unknown request.\n");
     }
 }
@@ -285,6 +301,7 @@ static bool reroute(struct mailq_server *s, struct slice rest)
     }
     s->question.channel = next_word(&rest);
     s->question.host = next_word(&rest);
+    s->counts->reroutes++;
     ask(s, MAILQ_ASK_REROUTE);
     return true;
 }
@@ -296,6 +313,7 @@ static void login_command(struct mailq_server *s, struct slice verb, struct slic
     } else if (slice_equal(verb, SLICE("SCRAM-SHA-256"))) {
         scram_first(s, rest);
     } else {
+        s->counts->command_rejects++;
         say(s, "-BAD; USER MUST AUTHENTICATE");
     }
 }
@@ -317,6 +335,7 @@ static void command(struct mailq_server *s, struct slice line)
     struct slice rest = line, verb = slice_cut(&rest, ' ');
 
     s->question = (struct mailq_event){0};
+    s->counts->commands++;
     if (rest.ptr == NULL) {
         rest = SLICE("");
     }
@@ -382,13 +401,20 @@ struct mailq_server *mailq_server_new_v1(void)
     return s;
 }
 
+bool mailq_server_is_v1(const struct mailq_server *s)
+{
+    return s->v1;
+}
+
 struct mailq_server *mailq_server_new(const struct mailq_auth *auth, const struct mailq_peer *peer,
-                                      const char *moment, const char *nonce)
+                                      const char *moment, const char *nonce,
+                                      struct mailq_counts *counts)
 {
     struct mailq_server *s = new_session();
 
     s->auth = auth;
     s->peer = *peer;
+    s->counts = counts;
     (void)buf_add_string(&s->nonce, nonce);
     (void)buf_addf(&s->challenge, "220 MAILQ-V2-CHALLENGE: %s", moment);
     CHECK(!s->challenge.failed && !s->nonce.failed);
@@ -397,6 +423,7 @@ struct mailq_server *mailq_server_new(const struct mailq_auth *auth, const struc
         say(s, buf_cstr(&s->challenge));
     } else {
         say(s, "550 NO ACCESS FOR YOU");
+        counts->auth_rejects++;
         s->phase = PHASE_CLOSING;
     }
     return s;
@@ -460,6 +487,14 @@ bool mailq_server_is_full(const struct mailq_server *s)
     return buf_len(&s->output) > MAILQ_OUTPUT_MAX;
 }
 
+static void begin_list(struct mailq_server *s)
+{
+    if (!s->begun && !s->v1) {
+        say(s, "+OK until LF.LF");
+    }
+    s->begun = true;
+}
+
 void mailq_server_lines(struct mailq_server *s, struct slice lines)
 {
     CHECK(s->phase == PHASE_ASKED && s->asked);
@@ -467,9 +502,11 @@ void mailq_server_lines(struct mailq_server *s, struct slice lines)
         size_t len = slice_find(lines, '\n');
 
         CHECK(len < lines.len);
+        begin_list(s);
         if (!s->v1 && lines.ptr[0] == '.') {
             (void)buf_add_byte(&s->output, '.');
         }
+        s->ended = s->ended || slice_equal(slice_of(lines.ptr, len), SLICE("End:"));
         (void)buf_add(&s->output, slice_of(lines.ptr, len + 1));
         lines = slice_skip(lines, len + 1);
     }
@@ -484,6 +521,7 @@ static void answered(struct mailq_server *s)
 void mailq_server_done(struct mailq_server *s)
 {
     CHECK(s->phase == PHASE_ASKED && s->asked && s->question.question < MAILQ_ASK_ETRN);
+    begin_list(s);
     if (!s->v1) {
         say(s, ".");
     }
@@ -505,6 +543,29 @@ void mailq_server_verdict(struct mailq_server *s, bool done_something)
     default:
         say(s, done_something ? "+OK; REROUTEd something." : "+OK; nothing to REROUTE.");
         break;
+    }
+    answered(s);
+}
+
+void mailq_server_failed(struct mailq_server *s)
+{
+    enum mailq_question question = s->question.question;
+
+    CHECK(s->phase == PHASE_ASKED && s->asked);
+    if (s->v1) {
+        if (!s->ended) {
+            say(s, "End:");
+        }
+        say(s, NOT_ALL);
+    } else if (!s->begun) {
+        say(s, "-MAILQ2 The queue can't be asked now, try again later");
+    } else {
+        if (question == MAILQ_ASK_THREAD) {
+            say(s, "#" NOT_ALL); /* a line that clients take for a thread's head */
+        } else if (question != MAILQ_ASK_THREAD_FIELDS) {
+            say(s, NOT_ALL);
+        }
+        say(s, ".");
     }
     answered(s);
 }

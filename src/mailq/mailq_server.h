@@ -9,7 +9,7 @@
  *         NEED_INPUT   feed more
  *         NEED_OUTPUT  send mailq_server_output(s) first
  *         ASK          answer event.question: mailq_server_lines() as often as needed, then
- *                      mailq_server_done(); or mailq_server_verdict()
+ *                      mailq_server_done(); or mailq_server_verdict(); or mailq_server_failed()
  *         CLOSE        send what is left, close
  *     }
  *
@@ -28,6 +28,7 @@
 
 #include "buf.h"
 #include "mailq_auth.h"
+#include "mailq_counters.h"
 #include "slice.h"
 
 #define MAILQ_LINE_MAX     16384 /* bytes of a command; a longer one ends the session */
@@ -65,17 +66,21 @@ struct mailq_event {
     enum mailq_question question;
     struct slice channel, host; /* of THREAD, KILL_THREAD, REROUTE; host of ETRN */
     struct slice id;            /* of KILL_MSG */
+    struct slice rest;          /* of ETRN: what stands behind the host; for the log */
     struct slice user;          /* who asks; for the log. Empty in version 1 */
 };
 
 /* A session of version 1. */
 struct mailq_server *mailq_server_new_v1(void);
+bool mailq_server_is_v1(const struct mailq_server *s);
 
 /* A session of version 2. `auth` is borrowed, and must outlive the session; `moment` makes the
  * challenge, "SECONDS.MICROSECONDS.COUNTER", and must not come twice; `nonce` is fresh random text
- * for SCRAM, 16 to 200 printable bytes without commas. */
+ * for SCRAM, 16 to 200 printable bytes without commas. What the session counts goes to `counts`,
+ * borrowed, too. */
 struct mailq_server *mailq_server_new(const struct mailq_auth *auth, const struct mailq_peer *peer,
-                                      const char *moment, const char *nonce);
+                                      const char *moment, const char *nonce,
+                                      struct mailq_counts *counts);
 void mailq_server_free(struct mailq_server *s);
 
 void mailq_server_next(struct mailq_server *s, struct buf *in, struct mailq_event *ret_event);
@@ -94,5 +99,10 @@ void mailq_server_done(struct mailq_server *s);
 
 /* The answer to a question that changes something: was there anything to do it to? */
 void mailq_server_verdict(struct mailq_server *s, bool done_something);
+
+/* Nobody can answer any more. What was begun is ended as its grammar demands, with a line that says
+ * so where one can stand, because ZMailer's mailq waits for that end for ever, even when the
+ * connection is closed. A session of version 2 goes on. */
+void mailq_server_failed(struct mailq_server *s);
 
 #endif

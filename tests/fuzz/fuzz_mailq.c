@@ -35,6 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct slice rest = slice_of(data, size), entry = slice_cut(&rest, '\n');
     struct mailq_auth *auth;
     struct mailq_server *s;
+    struct mailq_counts counts = {0};
     struct mailq_event event = {.type = MAILQ_NEED_INPUT};
     struct buf in, text, problems;
 
@@ -44,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)buf_add(&text, entry);
     (void)buf_add_string(&text, "\nu:p:ALL:\n");
     auth = mailq_auth_parse("auth", buf_slice(&text), &problems);
-    s = mailq_server_new(auth, &mailq_peer_local, "1.2.3", "0123456789abcdef");
+    s = mailq_server_new(auth, &mailq_peer_local, "1.2.3", "0123456789abcdef", &counts);
     if (rest.len > 0 && rest.ptr[0] % 2 == 0) {
         log_in(&in);
     }

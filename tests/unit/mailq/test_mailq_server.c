@@ -16,6 +16,7 @@
 struct session {
     struct mailq_server *server;
     struct mailq_auth *auth;
+    struct mailq_counts counts;
     struct buf in, seen;
     bool closed;
 };
@@ -36,7 +37,7 @@ static void open_session(struct session *x, const struct mailq_peer *peer, const
     x->auth = mailq_auth_parse("auth", slice_string(auth_text), &problems);
     assert_int_equal(buf_len(&problems), 0);
     buf_fini(&problems);
-    x->server = mailq_server_new(x->auth, peer, moment, NONCE);
+    x->server = mailq_server_new(x->auth, peer, moment, NONCE, &x->counts);
     buf_init(&x->in, 100000);
     buf_init(&x->seen, TEXT_MAX);
 }
@@ -239,7 +240,8 @@ static void logins_that_fail(void **unused)
 
     buf_init(&problems, 1000);
     none = mailq_auth_parse("auth", SLICE("u:p:ALL:[127.0.0.1]\n"), &problems);
-    x = (struct session){.auth = none, .server = mailq_server_new(none, &stranger, "1.2.3", NONCE)};
+    x = (struct session){.auth = none};
+    x.server = mailq_server_new(none, &stranger, "1.2.3", NONCE, &x.counts);
     buf_init(&x.in, 100);
     buf_init(&x.seen, 1000);
     (void)turn(&x);
@@ -405,6 +407,86 @@ static void version_1_dumps_and_ends(void **unused)
     close_session(&x);
 }
 
+/* Whatever happens, a ZMailer's mailq must find the end it waits for. */
+static void failure_ends_what_was_begun(void **unused)
+{
+    static const struct {
+        const char *command, *lines, *want;
+    } cases[] = {
+        {"SHOW SNMP\n", NULL, "-MAILQ2 The queue can't be asked now, try again later\n"},
+        {"ETRN x\n", NULL, "-MAILQ2 The queue can't be asked now, try again later\n"},
+        {"SHOW QUEUE THREADS\n", "a\n",
+         "+OK until LF.LF\na\n(This is not all: the queue can't be asked any more.)\n.\n"},
+        {"SHOW THREAD a b\n", "a\n",
+         "+OK until LF.LF\na\n#(This is not all: the queue can't be asked any more.)\n.\n"},
+        {"SHOW QUEUE THREADS2\n", "a\tb\n", "+OK until LF.LF\na\tb\n.\n"},
+    };
+    struct mailq_event event;
+    struct session x;
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        open_as(&x, "tester", "secret");
+        assert_int_equal(say(&x, cases[i].command).type, MAILQ_ASK);
+        if (cases[i].lines != NULL) {
+            mailq_server_lines(x.server, slice_string(cases[i].lines));
+        }
+        mailq_server_failed(x.server);
+        assert_int_equal(turn(&x).type, MAILQ_NEED_INPUT);
+        assert_said(&x, cases[i].want);
+        close_session(&x);
+    }
+    for (int ended = 0; ended < 2; ended++) {
+        x = (struct session){.server = mailq_server_new_v1()};
+        buf_init(&x.in, 100);
+        buf_init(&x.seen, 1000);
+        event = turn(&x);
+        assert_int_equal(event.type, MAILQ_ASK);
+        mailq_server_lines(x.server, ended ? SLICE("End:\nx\n") : SLICE("Vertices:\n"));
+        mailq_server_failed(x.server);
+        (void)turn(&x);
+        assert_said(&x, ended ? "version zmailer 1.0\nEnd:\nx\n"
+                                "(This is not all: the queue can't be asked any more.)\n"
+                              : "version zmailer 1.0\nVertices:\nEnd:\n"
+                                "(This is not all: the queue can't be asked any more.)\n");
+        assert_true(x.closed);
+        close_session(&x);
+    }
+}
+
+static void sessions_are_counted(void **unused)
+{
+    static const char *const commands[] = {
+        "SHOW SNMP\n",   "SHOW QUEUE SHORT\n", "SHOW QUEUE THREADS2\n",
+        "SHOW THREAD\n", "SHOW COUNTERS\n",    "ETRN x\n",
+    };
+    struct mailq_counter rows[MAILQ_COUNTS_ROWS];
+    struct session x;
+    uint64_t sum = 0;
+
+    (void)unused;
+    open_session(&x, &mailq_peer_local, "1.2.3");
+    login(&x, "nobody", "wrong", "1.2.3");
+    login(&x, "nobody", "nobody", "1.2.3");
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        assert_int_equal(say(&x, commands[i]).type, MAILQ_ASK);
+        mailq_server_failed(x.server);
+    }
+    (void)say(&x, "KILL MSG x\n");
+    (void)say(&x, "HELP\n");
+    (void)say(&x, "QUIT\n");
+    assert_int_equal(x.counts.commands, 11);
+    assert_int_equal(x.counts.command_rejects, 2);
+    assert_int_equal(x.counts.auths, 2);
+    assert_int_equal(x.counts.auth_rejects, 1);
+    mailq_counts_rows(&x.counts, rows);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        sum += rows[i].value;
+    }
+    assert_int_equal(sum, 11 + 2 + 2 + 1 + 6 + 1); /* and QUIT */
+    close_session(&x);
+}
+
 /* ---- SCRAM ---------------------------------------------------------------------------------- */
 
 static void scram_login(struct session *x, const char *user, const char *password)
@@ -479,4 +561,5 @@ UNIT_MAIN(cmocka_unit_test(recorded_dialogues), cmocka_unit_test(logins_that_fai
           cmocka_unit_test(lists_are_dot_stuffed_and_bounded),
           cmocka_unit_test(endless_lines_end_the_session),
           cmocka_unit_test(what_a_client_said_is_not_echoed_raw),
-          cmocka_unit_test(version_1_dumps_and_ends), cmocka_unit_test(scram_logs_in))
+          cmocka_unit_test(version_1_dumps_and_ends), cmocka_unit_test(failure_ends_what_was_begun),
+          cmocka_unit_test(sessions_are_counted), cmocka_unit_test(scram_logs_in))
