@@ -869,12 +869,11 @@ static struct destination_key *key_new(const struct spool_rcpt *r, uint64_t mess
     return key;
 }
 
-static int destinations(struct spool *sp, size_t max, struct spool_destination *ret,
-                        size_t *ret_count)
+/* Those from `from` on go into the list. */
+static size_t fill_list(struct memory_spool *s, const struct spool_destination *from,
+                        struct destination_list *list)
 {
-    struct memory_spool *s = memory_of(sp);
     const struct memory_message *msg;
-    struct destination_list list;
     struct destination_key **keys;
     size_t total = 0, count = 0;
 
@@ -893,17 +892,42 @@ static int destinations(struct spool *sp, size_t max, struct spool_destination *
         }
     }
     qsort(keys, count, sizeof(struct destination_key *), key_order);
-    text_pool_clear(&s->pool);
-    destination_list_init(&list, &s->pool, ret, max);
     for (size_t i = 0; i < count; i++) {
         keys[i]->d.messages = i == 0 || key_order(&keys[i - 1], &keys[i]) != 0;
-        destination_list_add(&list, &keys[i]->d);
+        if (destination_order(&keys[i]->d, from) >= 0) {
+            destination_list_add(list, &keys[i]->d);
+        }
     }
-    *ret_count = destination_list_end(&list);
+    total = destination_list_end(list);
     for (size_t i = 0; i < count; i++) {
         mem_free(keys[i]);
     }
     mem_free(keys);
+    return total;
+}
+
+static int destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                        size_t *ret_count)
+{
+    static const struct spool_destination first = {.nexthop = {"", 0}, .transport = {"", 0}};
+    struct memory_spool *s = memory_of(sp);
+    struct destination_list list;
+
+    text_pool_clear(&s->pool);
+    destination_list_init(&list, &s->pool, ret, max);
+    *ret_count = fill_list(s, &first, &list);
+    return 0;
+}
+
+static int destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                             struct spool_destination *ret, size_t *ret_count)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct destination_list list;
+
+    text_pool_clear(&s->pool);
+    destination_list_init_by_name(&list, &s->pool, ret, max);
+    *ret_count = fill_list(s, from, &list);
     return 0;
 }
 
@@ -991,6 +1015,7 @@ static const struct spool_engine memory_engine = {
     .count = count_matches,
     .totals = totals,
     .destinations = destinations,
+    .destinations_from = destinations_from,
     .parked_keys = parked_keys,
     .free_bytes = free_bytes,
 };

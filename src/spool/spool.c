@@ -622,6 +622,12 @@ int spool_destinations(struct spool *sp, size_t max, struct spool_destination *r
     return sp->engine->destinations(sp, max, ret, ret_count);
 }
 
+int spool_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                            struct spool_destination *ret, size_t *ret_count)
+{
+    return sp->engine->destinations_from(sp, from, max, ret, ret_count);
+}
+
 int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
     return sp->engine->free_bytes(sp, ret_bytes);

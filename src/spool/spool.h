@@ -423,6 +423,11 @@ struct spool_destination {
 int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                        size_t *ret_count);
 
+/* The same in order of nexthop, then transport, `from` and those behind it: pages of all of them.
+ * Costs what the page holds, and passing mail. `from` is no slice of this spool's. */
+int spool_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                            struct spool_destination *ret, size_t *ret_count);
+
 /* Bytes free for new mail where the spool keeps its data; UINT64_MAX when that has no meaning. What
  * is kept back for storing results on a full disk does not count. */
 int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes);

@@ -147,6 +147,8 @@ int sqlite_scan(struct spool *sp, const struct spool_filter *f, size_t max, stru
                 size_t *ret_count);
 int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
 int sqlite_totals(struct spool *sp, struct spool_totals *ret_totals);
+int sqlite_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                             struct spool_destination *ret, size_t *ret_count);
 int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count);
 

@@ -841,40 +841,45 @@ static void destination_stream_next(struct sqlite_spool *s, struct destination_s
     }
 }
 
-/* Of listed recipients there are counters; the few others are counted now. */
-int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
-                        size_t *ret_count)
+static sqlite3_stmt *ask_from(struct sqlite_spool *s, enum statement which,
+                              const struct spool_destination *from)
 {
-    struct sqlite_spool *s = sqlite_of(sp);
+    sqlite3_stmt *st = sqlite_ask(s, which);
+
+    sqlite_bind_slice(st, 1, from->nexthop);
+    sqlite_bind_slice(st, 2, from->transport);
+    return st;
+}
+
+/* Of listed recipients there are counters; the few others are counted now. */
+static int fill_list(struct sqlite_spool *s, const struct spool_destination *from,
+                     struct destination_list *list, size_t *ret_count)
+{
     struct destination_stream listed, unlisted;
-    struct destination_list list;
     uint64_t unlisted_from = 0;
     size_t count;
-    int err = sqlite_tally_write(s), err_unlisted;
+    int err = unlisted_begin(s, &unlisted_from), err_unlisted;
 
-    if (err == 0) {
-        err = unlisted_begin(s, &unlisted_from);
-    }
     if (err != 0) {
+        (void)destination_list_end(list);
         return err;
     }
-    text_pool_clear(&s->pool);
-    destination_list_init(&list, &s->pool, ret, max);
-    listed.st = sqlite_ask(s, ST_DESTINATIONS);
-    unlisted.st = sqlite_ask(s, ST_UNLISTED_DESTINATIONS);
-    sqlite_bind_int(unlisted.st, 1, (int64_t)unlisted_from);
+    listed.st = ask_from(s, ST_DESTINATIONS, from);
+    unlisted.st = ask_from(s, ST_UNLISTED_DESTINATIONS, from);
+    sqlite_bind_int(unlisted.st, 3, (int64_t)unlisted_from);
     destination_stream_next(s, &listed);
     destination_stream_next(s, &unlisted);
-    while (listed.rc == SQLITE_ROW || unlisted.rc == SQLITE_ROW) {
+    while ((listed.rc == SQLITE_ROW || unlisted.rc == SQLITE_ROW) &&
+           !destination_list_is_full(list)) {
         bool take_listed =
             unlisted.rc != SQLITE_ROW ||
             (listed.rc == SQLITE_ROW && destination_order(&listed.at, &unlisted.at) <= 0);
         struct destination_stream *d = take_listed ? &listed : &unlisted;
 
-        destination_list_add(&list, &d->at);
+        destination_list_add(list, &d->at);
         destination_stream_next(s, d);
     }
-    count = destination_list_end(&list);
+    count = destination_list_end(list);
     err = sqlite_done(s, listed.st, listed.rc);
     err_unlisted = sqlite_done(s, unlisted.st, unlisted.rc);
     err = err != 0 ? err : err_unlisted;
@@ -882,6 +887,37 @@ int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *
         *ret_count = count;
     }
     return err;
+}
+
+int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                        size_t *ret_count)
+{
+    static const struct spool_destination first = {.nexthop = {"", 0}, .transport = {"", 0}};
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct destination_list list;
+    int err = sqlite_tally_write(s);
+
+    if (err != 0) {
+        return err;
+    }
+    text_pool_clear(&s->pool);
+    destination_list_init(&list, &s->pool, ret, max);
+    return fill_list(s, &first, &list, ret_count);
+}
+
+int sqlite_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                             struct spool_destination *ret, size_t *ret_count)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    struct destination_list list;
+    int err = sqlite_tally_write(s);
+
+    if (err != 0) {
+        return err;
+    }
+    text_pool_clear(&s->pool);
+    destination_list_init_by_name(&list, &s->pool, ret, max);
+    return fill_list(s, from, &list, ret_count);
 }
 
 /* ---- parked messages ------------------------------------------------------------------------ */

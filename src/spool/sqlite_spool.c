@@ -1261,6 +1261,7 @@ static const struct spool_engine sqlite_engine = {
     .count = sqlite_count,
     .totals = sqlite_totals,
     .destinations = sqlite_destinations,
+    .destinations_from = sqlite_destinations_from,
     .parked_keys = sqlite_parked_keys,
     .free_bytes = free_bytes,
 };

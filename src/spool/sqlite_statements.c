@@ -156,10 +156,10 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         "DELETE FROM destination WHERE nexthop = ?1 AND transport = ?2 AND recipients <= 0",
     [ST_DESTINATIONS] =
         "SELECT nexthop, transport, recipients, messages FROM destination"
-        " WHERE recipients > 0 ORDER BY nexthop, transport",
+        " WHERE recipients > 0 AND (nexthop, transport) >= (?1, ?2) ORDER BY nexthop, transport",
     [ST_UNLISTED_DESTINATIONS] =
         "SELECT nexthop, transport, count(*), count(DISTINCT message) FROM recipient NOT INDEXED"
-        " WHERE message >= ?1 AND listed = 0 AND state = 1"
+        " WHERE message >= ?3 AND listed = 0 AND state = 1 AND (nexthop, transport) >= (?1, ?2)"
         " GROUP BY nexthop, transport ORDER BY nexthop, transport",
 };
 /* clang-format on */
