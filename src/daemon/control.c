@@ -636,7 +636,7 @@ static int control_start(struct role *role)
     evhttp_set_timeout(c->http, IDLE_S);
     evhttp_set_allowed_methods(c->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST);
     evhttp_set_gencb(c->http, on_request, c);
-    c->mailq = mailq_service_new(role, c);
+    c->mailq = mailq_service_new(role, c, c->daemon_pid);
     return 0;
 }
 

@@ -7,74 +7,41 @@
 #include "check.h"
 #include "clock.h"
 #include "log.h"
+#include "mailq_dump.h"
+#include "mailq_json.h"
+#include "mailq_report.h"
 #include "mailq_text.h"
 #include "mem.h"
 
 /* Messages, and recipients of each, in one page of a listing. */
 #define PAGE_MESSAGES 50
-#define PAGE_RCPTS    200
-/* Version 1 lists every vertex, then for each channel and host the numbers of its vertices. With
- * more messages than this it lists none, as ZMailer's does with -Q. */
-#define DUMP_MESSAGES_MAX 5000
-#define DUMP_VERTICES_MAX 50000 /* listed; of more, the oldest messages' */
-#define AGENTS_MAX        1000  /* of one thread that are shown */
-
-/* Of the dump of version 1: whose vertex has which number. */
-struct dumped {
-    char *channel, *host; /* owned */
-    uint32_t key;
-};
+#define PAGE_RCPTS    500
+/* Of lines that are written at once. */
+#define LINES_MAX ((size_t)256 << 20)
 
 struct mailq_answer {
-    struct role *role;
-    struct control *control;
-    struct wall started;
+    const struct mailq_facts *facts;
     struct mailq_server *server;
     mailq_answer_progress *progress;
     void *arg;
     bool busy;      /* something is being answered */
-    bool lost;      /* nobody can answer it any more */
     uint64_t asked; /* the question under way, or 0 */
     enum mailq_question question;
-    enum { PART_COUNT, PART_VERTICES, PART_THREADS, PART_TOTALS } part;
+    enum { PART_VERTICES, PART_THREADS, PART_RINGS, PART_TOTALS } part;
     char *channel, *host; /* owned; of the question */
     char *after;          /* owned; the last message of the page before */
-    json_int_t cursor;
-    struct mailq_ring ring; /* the one whose threads are being listed; its channel: */
-    char *ring_channel;     /* owned; NULL: none yet */
+    char *more_of;        /* owned; the message whose other recipients are to come; NULL: none */
+    uint32_t more_after;  /* behind this one */
+    uint32_t row;         /* SHOW THREAD: recipients of that message that were shown */
+    json_t *cursor;       /* owned; of threads; NULL: from the first */
+    const json_t *ring;   /* of `report`: its threads are asked for again */
+    struct mailq_report *report; /* owned, as is: */
+    struct mailq_dump *dump;
     struct mailq_totals totals;
-    struct dumped *dumped; /* owned */
-    size_t dumped_count;
     size_t changed; /* messages, by a change */
 };
 
 static void end_answer(struct mailq_answer *a);
-
-/* ---- JSON ----------------------------------------------------------------------------------- */
-
-static struct slice text_of(const json_t *object, const char *name)
-{
-    return slice_string(json_string_value(json_object_get(object, name)));
-}
-
-/* A count or a time; 0 when it is not there. What does not fit is the most that does. */
-static uint32_t count_of(const json_t *object, const char *name)
-{
-    double value = json_number_value(json_object_get(object, name));
-
-    return value <= 0 ? 0 : value >= UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-}
-
-static int64_t seconds_of(const json_t *object, const char *name)
-{
-    double value = json_number_value(json_object_get(object, name));
-
-    return value < -1e15  ? INT64_C(-1000000000000000)
-           : value > 1e15 ? INT64_C(1000000000000000)
-                          : (int64_t)value;
-}
-
-/* ---- threads -------------------------------------------------------------------------------- */
 
 static void put(struct mailq_answer *a, struct buf *lines)
 {
@@ -82,354 +49,181 @@ static void put(struct mailq_answer *a, struct buf *lines)
     buf_clear(lines);
 }
 
-static bool shows_threads(const struct mailq_answer *a)
-{
-    return a->question == MAILQ_ASK_THREADS || a->question == MAILQ_ASK_DUMP;
-}
+/* ---- totals --------------------------------------------------------------------------------- */
 
-static bool shows_rings(const struct mailq_answer *a)
-{
-    return a->question == MAILQ_ASK_RINGS || shows_threads(a);
-}
-
-/* The line that ends the threads of a ring. */
-static void end_ring(struct mailq_answer *a, struct buf *out)
-{
-    if (a->ring_channel != NULL && shows_rings(a)) {
-        mailq_put_ring_totals(out, &a->ring);
-    }
-    mem_free(a->ring_channel);
-    a->ring_channel = NULL;
-}
-
-static void begin_ring(struct mailq_answer *a, struct slice channel, struct buf *out)
-{
-    const struct conf_transport *t = conf_transport_find(a->role->conf, channel);
-
-    a->ring_channel = mem_copy(channel.ptr, channel.len);
-    a->ring = (struct mailq_ring){
-        .channel = slice_string(a->ring_channel),
-        .host = SLICE("*"),
-        .ring_limit = t != NULL ? (uint32_t)t->policy.process_limit : 0,
-        .feed_limit = t != NULL ? (uint32_t)t->policy.destination_recipient_limit : 0,
-        .thread_limit = t != NULL ? (uint32_t)t->policy.destination_concurrency_limit : 0,
-    };
-    if (shows_rings(a)) {
-        mailq_put_ring_head(out, &a->ring);
-    }
-}
-
-/* A thread as the queue process tells of it. `agents` has AGENTS_MAX places. */
-static void read_thread(const json_t *object, struct mailq_agent *agents, struct mailq_thread *t)
-{
-    const json_t *flights = json_object_get(object, "flights"), *flight;
-    int64_t due_in = seconds_of(object, "due_in"), closed_for = seconds_of(object, "closed_for");
-    size_t i;
-
-    *t = (struct mailq_thread){
-        .channel = text_of(object, "transport"),
-        .host = text_of(object, "nexthop"),
-        .vertices = count_of(object, "messages"),
-        .recipients = count_of(object, "recipients"),
-        .attempts = count_of(object, "attempts"),
-        .agents = agents,
-        .unfed = count_of(object, "waiting"),
-        .wait_s = due_in > closed_for ? due_in : closed_for,
-        .oldest_age_s = seconds_of(object, "oldest_age"),
-    };
-    json_array_foreach(flights, i, flight)
-    {
-        if (t->agent_count < AGENTS_MAX) {
-            agents[t->agent_count++] = (struct mailq_agent){
-                .pid = seconds_of(flight, "agent"),
-                .hungry_age_s = seconds_of(flight, "age"),
-                .fed_age_s = seconds_of(flight, "age"),
-                .overfeed = 1,
-                .state = MAILQ_STUFF,
-            };
-        }
-    }
-    if (t->agent_count == 0 && t->unfed > 0) {
-        t->pending = MAILQ_PENDING_CHANNEL;
-        t->reason = SLICE(">MaxChannel");
-    }
-}
-
-static void put_thread(struct mailq_answer *a, const json_t *object, struct mailq_agent *agents,
-                       struct buf *out)
-{
-    struct mailq_thread t;
-
-    read_thread(object, agents, &t);
-    if (a->ring_channel == NULL || !slice_equal(a->ring.channel, t.channel)) {
-        end_ring(a, out);
-        begin_ring(a, t.channel, out);
-    }
-    a->ring.threads++;
-    a->ring.vertices += t.vertices;
-    a->ring.agents += (uint32_t)t.agent_count;
-    a->totals.threads++;
-    a->totals.vertices += t.vertices;
-    a->totals.rcpts_stored += (int64_t)t.recipients;
-    if (shows_threads(a)) {
-        mailq_put_thread(out, &t);
-    } else if (a->question == MAILQ_ASK_THREAD_FIELDS) {
-        mailq_put_thread_fields(out, &t);
-    } else if (a->question == MAILQ_ASK_THREAD) {
-        mailq_put_thread_head(out, &t);
-    }
-}
-
-/* One page of them; true when it was the last. */
-static bool put_threads(struct mailq_answer *a, const json_t *answer, struct buf *out)
-{
-    struct mailq_agent *agents = mem_array(AGENTS_MAX, sizeof *agents);
-    const json_t *thread, *cursor = json_object_get(answer, "cursor");
-    size_t i;
-
-    json_array_foreach(json_object_get(answer, "threads"), i, thread)
-    {
-        put_thread(a, thread, agents, out);
-    }
-    a->cursor = json_integer_value(cursor);
-    if (cursor == NULL) {
-        end_ring(a, out);
-    }
-    mem_free(agents);
-    return cursor == NULL;
-}
-
-static void put_summary(struct mailq_answer *a, const json_t *status, struct buf *out)
+static void sum_up(struct mailq_answer *a, const json_t *status)
 {
     struct mailq_totals *t = &a->totals;
-    uint64_t stored = (uint64_t)count_of(status, "incoming") + count_of(status, "deferred") +
-                      count_of(status, "hold");
-    uint64_t submitted = count_of(status, "submitted");
+    uint64_t stored = mailq_json_count(status, "incoming") + mailq_json_count(status, "deferred") +
+                      mailq_json_count(status, "hold");
+    uint64_t submitted = mailq_json_count(status, "submitted");
 
-    t->agents = count_of(status, "in_flight");
+    mailq_report_sums(a->report, t);
     t->messages = stored > UINT32_MAX ? UINT32_MAX : (uint32_t)stored;
-    t->uptime_s = (clock_wall().us - a->started.us) / US_PER_S;
+    t->uptime_s = (clock_wall().us - a->facts->started.us) / US_PER_S;
     /* What was there at the start came in, too, as in ZMailer. */
     t->messages_stored = (int64_t)stored;
     t->messages_out = submitted > stored ? submitted - stored : 0;
     t->messages_in = stored + t->messages_out;
-    t->rcpts_out = (uint64_t)count_of(status, "delivered") + count_of(status, "bounced");
+    t->rcpts_out = mailq_json_count(status, "delivered") + mailq_json_count(status, "bounced");
     t->rcpts_in = t->rcpts_out + (uint64_t)t->rcpts_stored;
-    mailq_put_totals(out, t, a->question == MAILQ_ASK_TOTALS);
+}
+
+static void put_counters(const struct mailq_answer *a, const json_t *status, struct buf *out)
+{
+    const struct mailq_totals *t = &a->totals;
+    uint64_t free_kb = mailq_json_count(status, "free_bytes") / 1024;
+    struct mailq_counter rows[32 + MAILQ_COUNTS_ROWS] = {
+        {"Time_now", (uint64_t)(clock_wall().us / US_PER_S)},
+        {"SYS.SchedulerMasterPID", (uint64_t)a->facts->daemon_pid},
+        {"SYS.SchedulerMasterStartTime", (uint64_t)(a->facts->started.us / US_PER_S)},
+        {"SYS.SchedulerMasterStarts", 1},
+        {"SYS.SpoolFreeSpace-kB-G", free_kb},
+        {"SC.ReceivedMessages", t->messages_in},
+        {"SC.ReceivedRecipients", t->rcpts_in},
+        {"SC.TransmittedMessages", t->messages_out},
+        {"SC.TransmittedRecipients", t->rcpts_out},
+        {"SC.StoredMessages-G", (uint64_t)t->messages_stored},
+        {"SC.StoredThreads-G", t->threads},
+        {"SC.StoredVertices-G", t->vertices},
+        {"SC.StoredRecipients-G", (uint64_t)t->rcpts_stored},
+        {"SC.StoredVolume-kB-G", mailq_json_count(status, "bytes") / 1024},
+        {"SC.TransportAgentForks", mailq_json_count(status, "agent_starts")},
+        {"SC.TransportAgentProcesses-G", t->agents},
+        {"SC.TransportAgentsActive-G", t->agents - t->idle},
+        {"SC.TransportAgentsIdle-G", t->idle},
+    };
+    size_t count = 0;
+
+    while (rows[count].name != NULL) {
+        count++;
+    }
+    mailq_counts_rows(&a->facts->counts, rows + count);
+    mailq_put_counters(out, rows, count + MAILQ_COUNTS_ROWS);
 }
 
 /* ---- recipients ----------------------------------------------------------------------------- */
 
-/* The last reply, lines of it separated by CR as in this protocol. */
-static struct slice reply_of(const json_t *rcpt)
-{
-    struct slice reply = text_of(rcpt, "delay_reason");
-
-    return reply.len > 0 ? reply : text_of(rcpt, "bounce_reason");
-}
-
 static bool of_thread(const json_t *rcpt, struct slice channel, struct slice host)
 {
-    return slice_equal(text_of(rcpt, "state"), SLICE("pending")) &&
-           slice_equal(text_of(rcpt, "transport"), channel) &&
-           slice_equal_nocase(text_of(rcpt, "nexthop"), host);
+    return slice_equal(mailq_json_text(rcpt, "state"), SLICE("pending")) &&
+           slice_equal(mailq_json_text(rcpt, "transport"), channel) &&
+           slice_equal(mailq_json_text(rcpt, "nexthop"), host);
 }
 
-static void put_rcpts(struct mailq_answer *a, const json_t *message, struct buf *out)
+static void put_rcpt(struct mailq_answer *a, const json_t *message, const json_t *rcpt,
+                     const json_t *thread, struct buf *out)
 {
-    int64_t now = clock_wall().us / US_PER_S, next = seconds_of(message, "next_attempt");
-    int64_t lifetime = a->role->conf->maximal_queue_lifetime_us / US_PER_S;
+    int64_t now = clock_wall().us / US_PER_S, lifetime = mailq_json_seconds(thread, "lifetime");
+    int64_t due = mailq_json_seconds(message, "next_attempt"), handed;
+    int64_t wake = now + mailq_json_seconds(thread, "wait");
+
+    handed = mailq_json_seconds(rcpt, "handed");
+    wake = due > wake ? due : wake;
+    const struct mailq_rcpt r = {
+        .path = mailq_json_path(message),
+        .n = a->row++,
+        .error_to = mailq_json_text(message, "sender"),
+        .offset = mailq_json_count(rcpt, "n"),
+        .expires_s = lifetime > 0 ? mailq_json_seconds(message, "created") + lifetime : 0,
+        .wake_s = wake > now ? wake : 0,
+        .last_fed_s = handed != 0 ? handed : mailq_json_seconds(rcpt, "last_attempt"),
+        .attempts = mailq_json_count32(rcpt, "attempts"),
+        .retry_in_s = wake - now,
+        .pending = mailq_json_pending(thread),
+        .diagnostic = mailq_json_reply(rcpt),
+    };
+    mailq_put_rcpt(out, &r);
+}
+
+static void put_rcpts(struct mailq_answer *a, const json_t *message, const json_t *threads,
+                      struct buf *out)
+{
     const json_t *rcpt;
-    uint32_t n = 0;
     size_t i;
 
     json_array_foreach(json_object_get(message, "recipients"), i, rcpt)
     {
-        if (of_thread(rcpt, slice_string(a->channel), slice_string(a->host))) {
-            const struct mailq_rcpt r = {
-                .path = text_of(message, "queue_id"),
-                .n = n++,
-                .error_to = text_of(message, "sender"),
-                .offset = (uint64_t)seconds_of(rcpt, "n"),
-                .expires_s = seconds_of(message, "created") + lifetime,
-                .wake_s = next,
-                .last_fed_s = seconds_of(rcpt, "last_attempt"),
-                .attempts = count_of(rcpt, "attempts"),
-                .retry_in_s = next - now,
-                .diagnostic = reply_of(rcpt),
-            };
+        const json_t *thread = mailq_json_thread(rcpt, threads);
 
-            mailq_put_rcpt(out, &r);
+        if (thread != NULL && of_thread(rcpt, slice_string(a->channel), slice_string(a->host))) {
+            put_rcpt(a, message, rcpt, thread, out);
         }
     }
 }
 
-static void remember_vertex(struct mailq_answer *a, uint32_t key, struct slice channel,
-                            struct slice host)
+static void keep(char **text, const char *value)
 {
-    if (a->dumped_count % 64 == 0) {
-        a->dumped = mem_resize(a->dumped, a->dumped_count + 64, sizeof *a->dumped);
-    }
-    a->dumped[a->dumped_count++] = (struct dumped){
-        .channel = mem_copy(channel.ptr, channel.len),
-        .host = mem_copy(host.ptr, host.len),
-        .key = key,
-    };
+    char *copy = value == NULL ? NULL : mem_string(value);
+
+    mem_free(*text);
+    *text = copy;
 }
 
-/* The vertex that begins with the recipient at `first`; those of it are marked in `seen`. */
-static void put_vertex(struct mailq_answer *a, const json_t *message, size_t first, bool *seen,
-                       struct buf *out)
+/* Some recipients of a message. False: the others are to be asked for first. */
+static bool put_message(struct mailq_answer *a, const json_t *message, const json_t *threads,
+                        struct buf *out)
 {
-    const json_t *rcpts = json_object_get(message, "recipients");
-    const json_t *head = json_array_get(rcpts, first), *rcpt;
-    struct slice channel = text_of(head, "transport"), host = text_of(head, "nexthop");
-    int64_t now = clock_wall().us / US_PER_S;
-    int64_t lifetime = a->role->conf->maximal_queue_lifetime_us / US_PER_S;
-    uint64_t offsets[PAGE_RCPTS];
-    struct mailq_vertex v = {
-        .key = (uint32_t)a->dumped_count + 1,
-        .path = text_of(message, "queue_id"),
-        .offsets = offsets,
-        .diagnostic = reply_of(head),
-        .retry_in_s = seconds_of(message, "next_attempt") - now,
-        .expires = true,
-        .expires_in_s = seconds_of(message, "created") + lifetime - now,
-        .attempts = count_of(head, "attempts"),
-    };
-    size_t i;
+    const json_t *next = json_object_get(message, "next_recipient");
+    const char *id = json_string_value(json_object_get(message, "queue_id"));
 
-    json_array_foreach(rcpts, i, rcpt)
-    {
-        if (i >= first && !seen[i] && v.rcpt_count < PAGE_RCPTS && of_thread(rcpt, channel, host)) {
-            seen[i] = true;
-            offsets[v.rcpt_count++] = (uint64_t)seconds_of(rcpt, "n");
-        }
+    if (a->question == MAILQ_ASK_THREAD) {
+        put_rcpts(a, message, threads, out);
+    } else {
+        mailq_dump_message(a->dump, message, threads, next == NULL, out);
     }
-    mailq_put_vertex(out, &v);
-    remember_vertex(a, v.key, channel, host);
+    if (next == NULL) {
+        keep(&a->more_of, NULL);
+        a->row = 0;
+        return true;
+    }
+    keep(&a->more_of, id);
+    keep(&a->after, id); /* the rest of its page is asked for again, behind it */
+    a->more_after = (uint32_t)json_integer_value(next);
+    return false;
 }
 
-static void put_vertices(struct mailq_answer *a, const json_t *message, struct buf *out)
-{
-    const json_t *rcpts = json_object_get(message, "recipients"), *rcpt;
-    bool *seen = mem_array(json_array_size(rcpts) + 1, sizeof *seen);
-    size_t i;
-
-    json_array_foreach(rcpts, i, rcpt)
-    {
-        if (!seen[i] && a->dumped_count < DUMP_VERTICES_MAX &&
-            slice_equal(text_of(rcpt, "state"), SLICE("pending")) &&
-            text_of(rcpt, "transport").len > 0) {
-            put_vertex(a, message, i, seen, out);
-        }
-    }
-    mem_free(seen);
-}
-
-/* One page of messages; true when it was the last. */
+/* One page of messages, or of the recipients of one; true when it was the last. */
 static bool put_messages(struct mailq_answer *a, const json_t *answer, struct buf *out)
 {
-    const char *next = json_string_value(json_object_get(answer, "next"));
-    const json_t *message;
+    const json_t *threads = json_object_get(answer, "threads"), *message;
+    bool was_one = a->more_of != NULL;
     size_t i;
 
     json_array_foreach(json_object_get(answer, "messages"), i, message)
     {
-        if (a->question == MAILQ_ASK_THREAD) {
-            put_rcpts(a, message, out);
-        } else {
-            put_vertices(a, message, out);
+        if (!put_message(a, message, threads, out)) {
+            return false;
         }
     }
-    mem_free(a->after);
-    a->after = next == NULL ? NULL : mem_string(next);
-    return next == NULL;
-}
-
-static int by_channel(const void *a, const void *b)
-{
-    const struct dumped *x = a, *y = b;
-    int order = strcmp(x->channel, y->channel);
-
-    return order != 0 ? order : x->key < y->key ? -1 : 1;
-}
-
-static int by_host(const void *a, const void *b)
-{
-    const struct dumped *x = a, *y = b;
-    int order = strcmp(x->host, y->host);
-
-    return order != 0 ? order : x->key < y->key ? -1 : 1;
-}
-
-/* "NAME:\t>1>5" for each channel, or for each host. */
-static void put_index(struct mailq_answer *a, bool hosts, struct buf *out)
-{
-    const char *before = NULL;
-
-    qsort(a->dumped, a->dumped_count, sizeof *a->dumped, hosts ? by_host : by_channel);
-    (void)buf_add_string(out, hosts ? "Hosts:" : "Channels:");
-    for (size_t i = 0; i < a->dumped_count; i++) {
-        const char *name = hosts ? a->dumped[i].host : a->dumped[i].channel;
-
-        if (before == NULL || strcmp(name, before) != 0) {
-            (void)buf_addf(out, "\n%s:\t", name);
-        }
-        (void)buf_addf(out, ">%" PRIu32, a->dumped[i].key);
-        before = name;
+    if (was_one) {
+        return false; /* the list goes on behind it */
     }
-    (void)buf_add_byte(out, '\n');
-}
-
-static void end_vertices(struct mailq_answer *a, struct buf *out)
-{
-    if (a->dumped_count > 0) {
-        put_index(a, false, out);
-        put_index(a, true, out);
-    }
-    (void)buf_add_string(out, "End:\n");
-}
-
-/* ---- counters ------------------------------------------------------------------------------- */
-
-static void put_counters(const struct mailq_answer *a, const json_t *status, struct buf *out)
-{
-    static const struct {
-        const char *name, *member;
-    } rows[] = {
-        {"SC.StoredMessages-G", "active_messages"},
-        {"SC.StoredRecipients-G", "active_recipients"},
-        {"SC.StoredThreads-G", "active_destinations"},
-        {"SC.TransportAgentProcesses-G", "in_flight"},
-        {"SC.ReceivedMessages", "submitted"},
-        {"SC.RcptsOk", "delivered"},
-        {"SC.RcptsRetry", "deferrals"},
-        {"SC.RcptsFail", "bounced"},
-        {"SC.ExpiredMessages", "expired"},
-        {"SC.Reports", "reports"},
-    };
-
-    (void)buf_addf(out, "Sluice %s\n%-30s %12" PRId64 "\n%-30s %12" PRId64 "\n\n", SLUICE_VERSION,
-                   "Time_now", clock_wall().us / US_PER_S, "SYS.SchedulerMasterStartTime",
-                   a->started.us / US_PER_S);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        (void)buf_addf(out, "%-30s %12.0f\n", rows[i].name,
-                       json_number_value(json_object_get(status, rows[i].member)));
-    }
+    keep(&a->after, json_string_value(json_object_get(answer, "next")));
+    return a->after == NULL;
 }
 
 /* ---- questions to the queue process --------------------------------------------------------- */
 
+static void put_rings(struct mailq_answer *a);
+
 /* Takes what the question needs of an answer; asks on or ends it. */
 static void on_answer(void *arg, unsigned status, const json_t *answer);
+
+static void fail(struct mailq_answer *a)
+{
+    mailq_server_failed(a->server);
+    end_answer(a);
+}
 
 /* Takes `question`. */
 static void ask(struct mailq_answer *a, json_t *question)
 {
     CHECK(question != NULL);
-    a->asked = control_ask(a->control, question, on_answer, a);
-    a->lost = a->asked == 0;
+    a->asked = control_ask(a->facts->control, question, on_answer, a);
+    if (a->asked == 0) {
+        fail(a);
+    }
 }
 
 static json_t *filter_of_thread(const struct mailq_answer *a)
@@ -448,7 +242,7 @@ static json_t *filter_of_thread(const struct mailq_answer *a)
 
 static json_t *list_question(const struct mailq_answer *a, json_t *filter)
 {
-    json_t *question = json_pack("{s:s, s:i, s:i, s:o}", "op", "list", "max", PAGE_MESSAGES,
+    json_t *question = json_pack("{s:s, s:i, s:i, s:o}", "op", "vertices", "max", PAGE_MESSAGES,
                                  "recipients", PAGE_RCPTS, "filter", filter);
 
     CHECK(question != NULL);
@@ -456,6 +250,16 @@ static json_t *list_question(const struct mailq_answer *a, json_t *filter)
         CHECK(json_object_set_new(question, "after", json_string(a->after)) == 0);
     }
     return question;
+}
+
+/* Messages, or more recipients of the last one. */
+static json_t *vertices_question(const struct mailq_answer *a)
+{
+    if (a->more_of != NULL) {
+        return json_pack("{s:s, s:s, s:i, s:I}", "op", "vertices", "id", a->more_of, "recipients",
+                         PAGE_RCPTS, "after_recipient", (json_int_t)a->more_after);
+    }
+    return list_question(a, a->question == MAILQ_ASK_THREAD ? filter_of_thread(a) : json_object());
 }
 
 /* Names with bytes that are not UTF-8 are those of no thread. */
@@ -468,25 +272,37 @@ static void name_thread(const struct mailq_answer *a, json_t *question)
     CHECK(json_object_set_new(question, "nexthop", host != NULL ? host : json_string("")) == 0);
 }
 
+static json_t *threads_question(const struct mailq_answer *a)
+{
+    bool brief = a->question == MAILQ_ASK_TOTALS || a->question == MAILQ_ASK_RINGS ||
+                 a->question == MAILQ_ASK_COUNTERS;
+    json_t *question = json_pack("{s:s, s:b}", "op", "threads", "brief", (int)brief);
+
+    CHECK(question != NULL);
+    if (a->question == MAILQ_ASK_THREAD) {
+        name_thread(a, question);
+    }
+    if (a->ring != NULL) {
+        CHECK(json_object_set(question, "ring", (json_t *)(uintptr_t)a->ring) == 0);
+    }
+    if (a->cursor != NULL) {
+        CHECK(json_object_set(question, "cursor", a->cursor) == 0);
+    }
+    return question;
+}
+
 /* The next page. */
 static void ask_next(struct mailq_answer *a)
 {
-    json_t *question;
-
     switch (a->part) {
-    case PART_COUNT:
-        ask(a, json_pack("{s:s, s:{}}", "op", "count", "filter"));
-        break;
     case PART_VERTICES:
-        ask(a, list_question(a, a->question == MAILQ_ASK_THREAD ? filter_of_thread(a)
-                                                                : json_object()));
+        ask(a, vertices_question(a));
         break;
     case PART_THREADS:
-        question = json_pack("{s:s, s:I}", "op", "threads", "cursor", a->cursor);
-        if (a->question == MAILQ_ASK_THREAD) {
-            name_thread(a, question);
-        }
-        ask(a, question);
+        ask(a, threads_question(a));
+        break;
+    case PART_RINGS:
+        put_rings(a);
         break;
     case PART_TOTALS:
         ask(a, json_pack("{s:s}", "op", "status"));
@@ -525,7 +341,7 @@ static bool only_for_thread(const struct mailq_answer *a, const json_t *message)
 
     json_array_foreach(json_object_get(message, "recipients"), i, rcpt)
     {
-        if (slice_equal(text_of(rcpt, "state"), SLICE("pending")) &&
+        if (slice_equal(mailq_json_text(rcpt, "state"), SLICE("pending")) &&
             !of_thread(rcpt, slice_string(a->channel), slice_string(a->host))) {
             return false;
         }
@@ -587,6 +403,12 @@ static void begin_change(struct mailq_answer *a, const struct mailq_event *event
     }
 }
 
+static void begin_report(struct mailq_answer *a, enum mailq_report_form form)
+{
+    a->report = mailq_report_new(form);
+    ask_next(a);
+}
+
 void mailq_answer_begin(struct mailq_answer *a, const struct mailq_event *event)
 {
     a->busy = true;
@@ -594,15 +416,16 @@ void mailq_answer_begin(struct mailq_answer *a, const struct mailq_event *event)
     a->channel = mem_copy(event->channel.ptr, event->channel.len);
     a->host = mem_copy(event->host.ptr, event->host.len);
     a->totals = (struct mailq_totals){0};
-    a->cursor = 0;
+    a->part = PART_THREADS;
     switch (event->question) {
     case MAILQ_ASK_DUMP:
         mailq_server_lines(a->server, SLICE("Vertices:\n"));
-        a->part = PART_COUNT;
+        a->dump = mailq_dump_new();
+        a->report = mailq_report_new(MAILQ_REPORT_THREADS);
+        a->part = PART_VERTICES;
         ask_next(a);
         break;
     case MAILQ_ASK_THREAD:
-        a->part = PART_THREADS;
         if (names_thread(a)) {
             ask_next(a);
         } else {
@@ -611,15 +434,17 @@ void mailq_answer_begin(struct mailq_answer *a, const struct mailq_event *event)
         }
         break;
     case MAILQ_ASK_TOTALS:
-    case MAILQ_ASK_RINGS:
-    case MAILQ_ASK_THREADS:
-    case MAILQ_ASK_THREAD_FIELDS:
-        a->part = PART_THREADS;
-        ask_next(a);
-        break;
     case MAILQ_ASK_COUNTERS:
-        a->part = PART_TOTALS;
-        ask_next(a);
+        begin_report(a, MAILQ_REPORT_TOTALS);
+        break;
+    case MAILQ_ASK_RINGS:
+        begin_report(a, MAILQ_REPORT_RINGS);
+        break;
+    case MAILQ_ASK_THREADS:
+        begin_report(a, MAILQ_REPORT_THREADS);
+        break;
+    case MAILQ_ASK_THREAD_FIELDS:
+        begin_report(a, MAILQ_REPORT_FIELDS);
         break;
     case MAILQ_ASK_ETRN:
     case MAILQ_ASK_KILL_MSG:
@@ -638,15 +463,16 @@ static void end_answer(struct mailq_answer *a)
     mem_free(a->channel);
     mem_free(a->host);
     mem_free(a->after);
-    mem_free(a->ring_channel);
-    for (size_t i = 0; i < a->dumped_count; i++) {
-        mem_free(a->dumped[i].channel);
-        mem_free(a->dumped[i].host);
-    }
-    mem_free(a->dumped);
-    a->channel = a->host = a->after = a->ring_channel = NULL;
-    a->dumped = NULL;
-    a->dumped_count = 0;
+    mem_free(a->more_of);
+    json_decref(a->cursor);
+    mailq_report_free(a->report);
+    mailq_dump_free(a->dump);
+    a->channel = a->host = a->after = a->more_of = NULL;
+    a->cursor = NULL;
+    a->ring = NULL;
+    a->report = NULL;
+    a->dump = NULL;
+    a->row = 0;
 }
 
 static void take_change(struct mailq_answer *a, const json_t *answer)
@@ -672,55 +498,111 @@ static void take_change(struct mailq_answer *a, const json_t *answer)
     }
 }
 
-/* What comes after a part whose last page has been put. */
-static void end_part(struct mailq_answer *a, struct buf *out)
+static void done(struct mailq_answer *a)
 {
-    if (a->part == PART_VERTICES && a->question == MAILQ_ASK_DUMP) {
-        end_vertices(a, out);
+    mailq_server_done(a->server);
+    end_answer(a);
+}
+
+/* Write rings until the session has enough to send, or threads of one are to be asked for. */
+static void put_rings(struct mailq_answer *a)
+{
+    bool more = true;
+    struct buf out;
+
+    buf_init(&out, LINES_MAX);
+    while (more && a->ring == NULL && !mailq_server_is_full(a->server)) {
+        more = mailq_report_next(a->report, &out, &a->ring);
+        put(a, &out);
+    }
+    buf_fini(&out);
+    if (a->ring != NULL) {
         a->part = PART_THREADS;
-    } else if (a->part == PART_THREADS && a->question == MAILQ_ASK_THREAD) {
-        a->part = PART_VERTICES;
-    } else if (a->part == PART_THREADS && a->question != MAILQ_ASK_THREAD_FIELDS) {
+    } else if (!more && a->question == MAILQ_ASK_THREAD_FIELDS) {
+        done(a);
+    } else if (!more) {
         a->part = PART_TOTALS;
+    }
+}
+
+/* The thread of SHOW THREAD; its names are what its recipients are found by. */
+static void take_thread(struct mailq_answer *a, const json_t *answer, struct buf *out)
+{
+    const json_t *thread = json_array_get(json_object_get(answer, "threads"), 0);
+
+    if (thread == NULL) {
+        done(a);
+        return;
+    }
+    keep(&a->channel, json_string_value(json_object_get(thread, "transport")));
+    keep(&a->host, json_string_value(json_object_get(thread, "nexthop")));
+    mailq_report_head(thread, out);
+    a->part = PART_VERTICES;
+}
+
+static void take_threads(struct mailq_answer *a, const json_t *answer, struct buf *out)
+{
+    json_t *cursor = json_object_get(answer, "cursor");
+
+    mailq_report_page(a->report, answer, cursor == NULL, out);
+    json_incref(cursor);
+    json_decref(a->cursor);
+    a->cursor = cursor;
+    if (cursor == NULL) {
+        a->ring = NULL;
+        a->part = PART_RINGS;
+    }
+}
+
+static void take_vertices(struct mailq_answer *a, const json_t *answer, struct buf *out)
+{
+    if (!put_messages(a, answer, out)) {
+        return;
+    }
+    if (a->question == MAILQ_ASK_DUMP) {
+        mailq_dump_end(a->dump, out);
+        mailq_dump_free(a->dump);
+        a->dump = NULL;
+        a->part = PART_THREADS;
     } else {
         put(a, out);
-        mailq_server_done(a->server);
-        end_answer(a);
+        done(a);
     }
+}
+
+static void take_totals(struct mailq_answer *a, const json_t *status, struct buf *out)
+{
+    sum_up(a, status);
+    if (a->question == MAILQ_ASK_COUNTERS) {
+        put_counters(a, status, out);
+    } else {
+        mailq_put_totals(out, &a->totals, a->question == MAILQ_ASK_TOTALS);
+    }
+    put(a, out);
+    done(a);
 }
 
 static void take_list(struct mailq_answer *a, const json_t *answer)
 {
-    bool last = true;
     struct buf out;
 
-    buf_init(&out, (size_t)64 << 20);
+    buf_init(&out, LINES_MAX);
     switch (a->part) {
-    case PART_COUNT:
-        if (json_integer_value(json_object_get(answer, "count")) <= DUMP_MESSAGES_MAX) {
-            a->part = PART_VERTICES;
-        } else {
-            end_vertices(a, &out);
-            a->part = PART_THREADS;
-        }
-        last = false;
-        break;
     case PART_VERTICES:
-        last = put_messages(a, answer, &out);
+        take_vertices(a, answer, &out);
         break;
     case PART_THREADS:
-        last = put_threads(a, answer, &out);
-        break;
-    case PART_TOTALS:
-        if (a->question == MAILQ_ASK_COUNTERS) {
-            put_counters(a, answer, &out);
+        if (a->question == MAILQ_ASK_THREAD) {
+            take_thread(a, answer, &out);
         } else {
-            put_summary(a, answer, &out);
+            take_threads(a, answer, &out);
         }
         break;
-    }
-    if (last) {
-        end_part(a, &out);
+    case PART_RINGS:
+        UNREACHABLE("nothing is asked for it");
+    case PART_TOTALS:
+        take_totals(a, answer, &out);
+        break;
     }
     if (a->busy) {
         put(a, &out);
@@ -734,13 +616,9 @@ static void on_answer(void *arg, unsigned status, const json_t *answer)
 
     a->asked = 0;
     if (status != 200) {
-        /* The protocol has no words for that; a list that is cut off is better than a lie. */
         log_warning("mailq: the queue process did not answer (%u)", status);
-        a->lost = true;
-        a->progress(a->arg);
-        return;
-    }
-    if (a->question >= MAILQ_ASK_ETRN) {
+        fail(a);
+    } else if (a->question >= MAILQ_ASK_ETRN) {
         take_change(a, answer);
     } else {
         take_list(a, answer);
@@ -750,12 +628,16 @@ static void on_answer(void *arg, unsigned status, const json_t *answer)
 
 /* ---- its life ------------------------------------------------------------------------------- */
 
-bool mailq_answer_go_on(struct mailq_answer *a)
+void mailq_answer_go_on(struct mailq_answer *a)
 {
-    if (a->busy && a->asked == 0 && !a->lost && !mailq_server_is_full(a->server)) {
+    while (a->busy && a->asked == 0 && !mailq_server_is_full(a->server)) {
         ask_next(a);
     }
-    return !a->lost;
+}
+
+bool mailq_answer_waits(const struct mailq_answer *a)
+{
+    return a->asked != 0;
 }
 
 bool mailq_answer_is_busy(const struct mailq_answer *a)
@@ -763,15 +645,12 @@ bool mailq_answer_is_busy(const struct mailq_answer *a)
     return a->busy;
 }
 
-struct mailq_answer *mailq_answer_new(struct role *role, struct control *control,
-                                      struct wall started, struct mailq_server *server,
+struct mailq_answer *mailq_answer_new(const struct mailq_facts *facts, struct mailq_server *server,
                                       mailq_answer_progress *progress, void *arg)
 {
     struct mailq_answer *a = mem_new(sizeof *a);
 
-    a->role = role;
-    a->control = control;
-    a->started = started;
+    a->facts = facts;
     a->server = server;
     a->progress = progress;
     a->arg = arg;
@@ -781,7 +660,7 @@ struct mailq_answer *mailq_answer_new(struct role *role, struct control *control
 void mailq_answer_free(struct mailq_answer *a)
 {
     if (a->asked != 0) {
-        control_forget(a->control, a->asked);
+        control_forget(a->facts->control, a->asked);
     }
     end_answer(a);
     mem_free(a);

@@ -22,22 +22,33 @@
 
 struct mailq_answer;
 
-/* From the loop: there is more to send, or the answer is lost. May free the answer. */
+/* From the loop: there is more to send. May free the answer. */
 typedef void mailq_answer_progress(void *arg);
 
-/* For one session: `server` is its engine. All are borrowed; `started` is when the daemon was. */
-struct mailq_answer *mailq_answer_new(struct role *role, struct control *control,
-                                      struct wall started, struct mailq_server *server,
+/* What answers are made of besides. All is borrowed. */
+struct mailq_facts {
+    struct role *role;
+    struct control *control;
+    struct wall started; /* the daemon */
+    int64_t daemon_pid;
+    struct mailq_counts counts;
+};
+
+/* For one session: `server` is its engine, borrowed as `facts` are. */
+struct mailq_answer *mailq_answer_new(const struct mailq_facts *facts, struct mailq_server *server,
                                       mailq_answer_progress *progress, void *arg);
 void mailq_answer_free(struct mailq_answer *a);
 
-/* Begin to answer what `event` asks; ends with mailq_server_done or mailq_server_verdict. */
+/* Begin to answer what `event` asks; ends with mailq_server_done, mailq_server_verdict or, when the
+ * queue process goes away, mailq_server_failed. */
 void mailq_answer_begin(struct mailq_answer *a, const struct mailq_event *event);
 
-/* Ask for the next page if it is time. False: the answer is lost, as the queue process is away; the
- * session is to end. */
-bool mailq_answer_go_on(struct mailq_answer *a);
+/* Ask for the next page if it is time. */
+void mailq_answer_go_on(struct mailq_answer *a);
 
 bool mailq_answer_is_busy(const struct mailq_answer *a);
+
+/* Busy, and the queue process has been asked: `progress` will be called. */
+bool mailq_answer_waits(const struct mailq_answer *a);
 
 #endif

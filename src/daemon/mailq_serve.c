@@ -38,14 +38,12 @@ struct mailq_session {
 };
 
 struct mailq_service {
-    struct role *role;
-    struct control *control;
+    struct mailq_facts facts;
     struct streams *streams;
     struct mailq_auth *auth; /* NULL: version 1 */
     TAILQ_HEAD(, mailq_listener) listeners;
     TAILQ_HEAD(, mailq_session) sessions;
     unsigned session_count, challenge_count;
-    struct wall started;
 };
 
 /* ---- sessions ------------------------------------------------------------------------------- */
@@ -57,6 +55,7 @@ static void session_free(struct mailq_session *s)
     mailq_answer_free(s->answer);
     TAILQ_REMOVE(&service->sessions, s, next);
     service->session_count--;
+    service->facts.counts.parallel--;
     stream_free(s->stream);
     mailq_server_free(s->server);
     buf_fini(&s->in);
@@ -95,13 +94,13 @@ static void session_go(struct mailq_session *s)
     struct mailq_event event;
 
     for (;;) {
+        mailq_answer_go_on(s->answer);
         stream_flush(s->stream, mailq_server_output(s->server));
-        if (!mailq_answer_go_on(s->answer)) {
-            session_free(s);
-            return;
-        }
-        if (mailq_answer_is_busy(s->answer) || buf_len(mailq_server_output(s->server)) > 0) {
+        if (mailq_answer_waits(s->answer) || buf_len(mailq_server_output(s->server)) > 0) {
             return; /* the answer, or STREAM_WRITABLE, goes on */
+        }
+        if (mailq_answer_is_busy(s->answer)) {
+            continue;
         }
         take_input(s);
         mailq_server_next(s->server, &s->in, &event);
@@ -122,6 +121,13 @@ static void on_progress(void *arg)
     session_go(arg);
 }
 
+/* A dump of version 1 may be long, and its reader slow: it has so much time for each piece of it. A
+ * session of version 2 has it in all. */
+static void grant_time(struct mailq_session *s)
+{
+    stream_set_deadline(s->stream, mono_after(clock_mono(), MAILQ_SESSION_S * US_PER_S));
+}
+
 static void on_stream(void *arg, struct stream *stream, enum stream_event event)
 {
     struct mailq_session *s = arg;
@@ -129,15 +135,27 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     (void)stream;
     switch (event) {
     case STREAM_END:
+        s->service->facts.counts.read_ends++;
         take_input(s);
         mailq_server_input_ended(s->server);
         session_go(s);
         break;
-    case STREAM_READABLE:
     case STREAM_WRITABLE:
+        if (mailq_server_is_v1(s->server)) {
+            grant_time(s);
+        }
         session_go(s);
         break;
-    default: /* STREAM_DEADLINE, STREAM_FAILED */
+    case STREAM_READABLE:
+        session_go(s);
+        break;
+    case STREAM_DEADLINE:
+        s->service->facts.counts.timeouts++;
+        session_free(s);
+        break;
+    case STREAM_FAILED:
+    case STREAM_CONNECTED:
+    case STREAM_SECURED: /* these two never */
         session_free(s);
         break;
     }
@@ -187,7 +205,7 @@ static struct mailq_server *new_server(struct mailq_service *service,
     make_nonce(nonce);
     (void)snprintf(moment, sizeof moment, "%" PRId64 ".%" PRId64 ".%u", now / US_PER_S,
                    now % US_PER_S, ++service->challenge_count); /* fits */
-    return mailq_server_new(service->auth, &peer, moment, nonce);
+    return mailq_server_new(service->auth, &peer, moment, nonce, &service->facts.counts);
 }
 
 /* `server` is taken. */
@@ -197,13 +215,14 @@ static void session_begin(struct mailq_service *service, int fd, struct mailq_se
 
     s->service = service;
     s->server = server;
-    s->answer = mailq_answer_new(service->role, service->control, service->started, s->server,
-                                 on_progress, s);
+    s->answer = mailq_answer_new(&service->facts, s->server, on_progress, s);
     s->stream = stream_new(service->streams, fd, on_stream, s);
-    stream_set_deadline(s->stream, mono_after(clock_mono(), MAILQ_SESSION_S * US_PER_S));
+    grant_time(s);
     buf_init(&s->in, 4 * MAILQ_LINE_MAX);
     TAILQ_INSERT_TAIL(&service->sessions, s, next);
     service->session_count++;
+    service->facts.counts.parallel++;
+    service->facts.counts.connects++;
     session_go(s);
 }
 
@@ -252,7 +271,7 @@ void mailq_service_listen(struct mailq_service *service, struct slice url, int f
     l->service = service;
     l->fd = fd;
     l->url = mem_copy(url.ptr, url.len);
-    l->event = event_new(service->role->base, fd, EV_READ | EV_PERSIST, on_accept, l);
+    l->event = event_new(service->facts.role->base, fd, EV_READ | EV_PERSIST, on_accept, l);
     CHECK(l->event != NULL && evutil_make_socket_nonblocking(fd) == 0 &&
           event_add(l->event, NULL) == 0);
     TAILQ_INSERT_TAIL(&service->listeners, l, next);
@@ -260,14 +279,14 @@ void mailq_service_listen(struct mailq_service *service, struct slice url, int f
 
 static void load_auth(struct mailq_service *service)
 {
-    const char *path = service->role->conf->authfile;
+    const char *path = service->facts.role->conf->authfile;
     struct slice text, rest;
     struct buf problems;
 
     mailq_auth_free(service->auth);
     service->auth = NULL;
-    text = path[0] == '\0' ? slice_of(NULL, 0) : role_file(service->role, slice_string(path));
-    if (text.ptr == NULL && service->role->conf->mailq_protocol == 1) {
+    text = path[0] == '\0' ? slice_of(NULL, 0) : role_file(service->facts.role, slice_string(path));
+    if (text.ptr == NULL && service->facts.role->conf->mailq_protocol == 1) {
         return;
     }
     buf_init(&problems, 65536);
@@ -291,14 +310,18 @@ static void end_sessions(struct mailq_service *service)
     }
 }
 
-struct mailq_service *mailq_service_new(struct role *role, struct control *control)
+struct mailq_service *mailq_service_new(struct role *role, struct control *control,
+                                        int64_t daemon_pid)
 {
     struct mailq_service *service = mem_new(sizeof *service);
 
-    service->role = role;
-    service->control = control;
+    service->facts = (struct mailq_facts){
+        .role = role,
+        .control = control,
+        .started = clock_wall(),
+        .daemon_pid = daemon_pid,
+    };
     service->streams = streams_new(role->base);
-    service->started = clock_wall();
     TAILQ_INIT(&service->listeners);
     TAILQ_INIT(&service->sessions);
     load_auth(service);
@@ -308,7 +331,7 @@ struct mailq_service *mailq_service_new(struct role *role, struct control *contr
 void mailq_service_reload(struct mailq_service *service)
 {
     struct mailq_listener *l, *next;
-    const char *wanted = service->role->conf->mailqsock;
+    const char *wanted = service->facts.role->conf->mailqsock;
 
     end_sessions(service);
     load_auth(service);

@@ -14,7 +14,8 @@
 
 struct mailq_service;
 
-struct mailq_service *mailq_service_new(struct role *role, struct control *control);
+struct mailq_service *mailq_service_new(struct role *role, struct control *control,
+                                        int64_t daemon_pid);
 
 /* NULL is fine. Sessions end at once. */
 void mailq_service_free(struct mailq_service *service);

@@ -722,6 +722,7 @@ static void queue_end(struct role *role)
     threads_fini(&q->threads);
     queue_news_end(q);
     active_fini(&q->active);
+    agent_table_clear(&q->agent_table);
     history_fini(&q->history);
     auditor_fini(&q->auditor);
     busiest_fini(&q->busiest);

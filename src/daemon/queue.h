@@ -35,6 +35,7 @@
 #include <jansson.h>
 
 #include "active.h"
+#include "agent_table.h"
 #include "auditor.h"
 #include "busiest.h"
 #include "channel.h"
@@ -158,6 +159,7 @@ struct queue {
     struct history history;
     struct auditor auditor;
     struct busiest busiest;
+    struct agent_table agent_table; /* for those who ask */
     struct outlet outlets[OUTLET_COUNT];
     struct rng rng;
     STAILQ_HEAD(, step) batch; /* applied, not committed */
@@ -491,6 +493,8 @@ void ask_flush_domain(struct queue *q, struct slice domain);
 
 /* queue_threads.c: the threads of the mailq protocols, one page. */
 unsigned ask_threads(struct queue *q, const json_t *question, json_t **ret_answer);
+/* And messages as "list" and "show" have them, with the threads of their recipients. */
+unsigned ask_vertices(struct queue *q, const json_t *question, json_t **ret_answer);
 
 /* Forget the flushes under way. */
 void ask_end(struct queue *q);

@@ -191,6 +191,9 @@ void queue_agent_lost(struct queue *q, struct agent *agent)
     channel_free(agent->channel);
     agent->channel = NULL;
     agent->lost = clock_mono();
+    if (agent->role == ROLE_AGENTS) {
+        agent_table_clear(&q->agent_table);
+    }
     HASH_ITER(hh, q->active.flights, f, next)
     {
         if (f->sent && f->agent == index) {
@@ -222,6 +225,7 @@ static bool agent_frame(struct queue *q, struct agent *agent, const struct frame
     struct wire_result result;
     struct wire_verdict *verdicts;
     struct wire_content content;
+    struct wire_agent told;
     enum wire_content_place place;
     struct flight *f;
     struct buf bytes;
@@ -251,6 +255,12 @@ static bool agent_frame(struct queue *q, struct agent *agent, const struct frame
         content.ok = content_for(q, f, false, &bytes, &content.content, &fd, &place);
         wire_put_content(agent->channel, &content, fd);
         buf_fini(&bytes);
+        return true;
+    case WIRE_AGENT:
+        if (agent->role != ROLE_AGENTS || !wire_get_agent(frame->body, &told)) {
+            return false;
+        }
+        agent_table_take(&q->agent_table, &told);
         return true;
     default:
         return false;

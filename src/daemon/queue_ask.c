@@ -425,6 +425,9 @@ static unsigned ask_status(struct queue *q, json_t **ret_answer)
     CHECK(more != NULL);
     CHECK(json_object_update_new(*ret_answer, more) == 0);
     add_audit(q, *ret_answer);
+    set(*ret_answer, "agents", json_integer(agent_table_count(&q->agent_table)));
+    set(*ret_answer, "agents_idle", json_integer(q->agent_table.idle));
+    set(*ret_answer, "agent_starts", json_integer((json_int_t)q->agent_table.starts));
     set(*ret_answer, "busiest", why_busiest(q));
     return 200;
 }
@@ -479,6 +482,9 @@ static unsigned answer_op(struct queue *q, const json_t *question, struct buf *b
     }
     if (strcmp(op, "threads") == 0) {
         return ask_threads(q, question, ret_answer);
+    }
+    if (strcmp(op, "vertices") == 0) {
+        return ask_vertices(q, question, ret_answer);
     }
     if (strcmp(op, "why") == 0) {
         return why_message(q, question, ret_answer);
