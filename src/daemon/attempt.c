@@ -155,7 +155,12 @@ static void report(struct attempt *a, enum wire_outcome outcome)
                        WIRE_TEXT_MAX - 16, a->failure.text));
         end.reason = buf_slice(&reason);
     }
-    entry_finish(a->entry, result_channel(a), &end);
+    if (a->all->told != NULL) {
+        a->all->told(a->all->told_arg, a->entry, &end);
+        entry_free(a->entry);
+    } else {
+        entry_finish(a->entry, result_channel(a), &end);
+    }
     buf_fini(&reason);
 }
 
@@ -169,7 +174,12 @@ static void finish(struct attempt *a, enum wire_outcome outcome)
 static void give_back(struct attempt *a)
 {
     CHECK(a->entry->open == a->entry->ask.rcpt_count);
-    entry_give_back(a->entry, result_channel(a));
+    if (a->all->told != NULL) {
+        a->all->told(a->all->told_arg, a->entry, NULL);
+        entry_free(a->entry);
+    } else {
+        entry_give_back(a->entry, result_channel(a));
+    }
     attempt_free(a);
 }
 

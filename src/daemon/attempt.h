@@ -39,13 +39,19 @@
 struct attempt;
 TAILQ_HEAD(attempt_list, attempt);
 
+/* Told what came of an entry, which is freed then; `end` is NULL when it was given back. To take
+ * note and no more: nothing of the engine may be called. */
+typedef void attempts_told(void *arg, const struct entry *entry, const struct entry_end *end);
+
 /* What all deliveries of a process share. */
 struct attempts {
     struct sessions *sessions;
     struct endpoints *endpoints;
     struct hops_world world;
     struct conncache cache;
-    struct channel *queue;       /* NULL: the queue process is gone for the moment */
+    struct channel *queue; /* NULL: the queue process is gone for the moment */
+    attempts_told *told;   /* instead of `queue`, for those who have none */
+    void *told_arg;
     struct attempt *by_entry;    /* table of all but orphans */
     struct attempt_list running; /* all that are not waiting */
     struct attempt_list waiting; /* for a descriptor, first come first served */
@@ -57,7 +63,8 @@ struct attempts {
     bool stopping;
 };
 
-/* The fields `sessions`, `endpoints`, `world` and `socket_limit` are then the caller's to set. */
+/* The fields `sessions`, `endpoints`, `world` and `socket_limit` are then the caller's to set, and
+ * `told` if wanted. */
 void attempts_init(struct attempts *all);
 
 /* When no attempt is left. Frees the members named above but for socket_limit. */

@@ -59,6 +59,23 @@ struct entry *entry_new(const struct frame *frame)
     return e;
 }
 
+struct entry *entry_make(const struct wire_deliver *ask, int fd)
+{
+    struct entry *e = mem_new(sizeof *e);
+
+    CHECK(ask->rcpt_count > 0 && ask->place == CONTENT_FD);
+    e->fd = fd;
+    e->taken = clock_mono();
+    e->ask = *ask;
+    e->verdicts = mem_array(ask->rcpt_count, sizeof e->verdicts[0]);
+    e->open = ask->rcpt_count;
+    if (!find_content(e)) {
+        entry_free(e);
+        return NULL;
+    }
+    return e;
+}
+
 void entry_free(struct entry *e)
 {
     struct entry_text *text;
@@ -195,6 +212,12 @@ void entry_quote(struct entry *e, size_t i, uint32_t word, struct slice notary)
     CHECK(entry_decided(e, i));
     e->verdicts[i].word = word;
     e->verdicts[i].notary = keep(e, cut(notary, WIRE_NOTARY_MAX));
+}
+
+const struct wire_verdict *entry_verdict(const struct entry *e, size_t i)
+{
+    CHECK(entry_decided(e, i));
+    return &e->verdicts[i];
 }
 
 void entry_decide_rest(struct entry *e, struct status status, struct slice text, struct slice relay)

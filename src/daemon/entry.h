@@ -46,6 +46,10 @@ struct entry {
  * or contradicts itself. */
 struct entry *entry_new(const struct frame *frame);
 
+/* An entry without a frame: what `ask` points to must outlast it. `fd` (taken) has the content:
+ * ask->place is CONTENT_FD. NULL when it can't be looked at. */
+struct entry *entry_make(const struct wire_deliver *ask, int fd);
+
 /* NULL is fine. */
 void entry_free(struct entry *e);
 
@@ -81,6 +85,9 @@ void entry_decide_rest(struct entry *e, struct status status, struct slice text,
 /* Beside the verdict of recipient `i`, what a transport agent said of it. The notary is cut to what
  * the wire carries. */
 void entry_quote(struct entry *e, size_t i, uint32_t word, struct slice notary);
+
+/* The verdict of a recipient that has one; lasts as long as the entry. */
+const struct wire_verdict *entry_verdict(const struct entry *e, size_t i);
 
 /* What the result says beside the verdicts. */
 struct entry_end {

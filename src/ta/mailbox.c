@@ -36,7 +36,7 @@ static int seconds(const char *text)
 
 static void work(struct ta_job *job, void *arg)
 {
-    for (size_t i = 0; i < job->rcpt_count && !job->full; i++) {
+    for (size_t i = 0; i < job->rcpt_count && !job->stuck; i++) {
         mailbox_deliver(arg, job, i);
     }
 }

@@ -441,7 +441,7 @@ static bool note(struct ta_job *job, const struct control_rcpt *r, struct slice 
     struct buf line;
     int rc;
 
-    if (job->full) {
+    if (job->stuck) {
         return false;
     }
     buf_init(&line, TA_JOB_NOTARY_MAX + TEXT_MAX + 200);
@@ -454,7 +454,7 @@ static bool note(struct ta_job *job, const struct control_rcpt *r, struct slice 
     buf_fini(&line);
     job->torn = false;
     if (rc != 0) {
-        job->full = job->agent->stop = true;
+        job->stuck = job->agent->stop = true;
         job->agent->exit_status = EX_IOERR;
         buf_init(&line, TA_JOB_PATH_MAX + 200);
         (void)buf_addf(&line, "#HELP! %s[%d]: cannot append to %.*s: %s\n", job->agent->name,

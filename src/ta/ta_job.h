@@ -55,7 +55,7 @@ struct ta_job {
     size_t rcpt_count;
     uint64_t number; /* that results go by */
     struct slice path;
-    bool full; /* the control file can't be appended to: deliver no more of it */
+    bool stuck; /* deliver no more of it now: its file can't be appended to, or its content made */
 
     struct ta_agent *agent;
     char *bytes;       /* owned: the control file; and the path */

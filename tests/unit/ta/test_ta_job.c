@@ -360,7 +360,7 @@ static void a_line_that_does_not_fit_leaves_nothing_behind(void **state)
               "smtp[4711]\tok Ok\n");
     want_at(115, "r+          smtp mx1");
     /* It failed: nobody would hear of it, so it is tried again. */
-    assert_true(job.full);
+    assert_true(job.stuck);
     ta_job_settle(&job, 1, &failed);
     want_said("90417/250\tcook@grain.example\1failed\1"
               "5.1.1 (no such user)\1smtp; 550 (user unknown)\1dns; oven.example\1smtp[4711]"

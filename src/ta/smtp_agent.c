@@ -1,0 +1,348 @@
+#include "smtp_agent.h"
+
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "attempt.h"
+#include "check.h"
+#include "clock.h"
+#include "hash.h"
+#include "log.h"
+#include "mem.h"
+#include "resolver.h"
+#include "role.h"
+#include "smtp_mail.h"
+#include "stream.h"
+#include "ta_agent.h"
+#include "ta_job.h"
+
+/* Connections: one at work, and those that are kept or say goodbye. */
+#define SESSIONS_MAX 16
+/* While the system has no descriptor, and at the end, look so often. */
+#define TICK_MS 200
+/* How long servers get to say goodbye at the end. */
+#define GOODBYE_US (2 * US_PER_S)
+
+struct client_agent {
+    const struct smtp_options *options;
+    struct ta_agent agent;
+    struct event_base *base;
+    struct role role; /* as endpoints want it: the configuration and its files */
+    struct streams *streams;
+    struct resolver *resolver;
+    struct attempts attempts;
+    struct event *input, *quit, *tick;
+
+    struct ta_job job;
+    struct smtp_mail mail; /* under way */
+    bool has_job, has_mail;
+    bool site_failed; /* nothing more of the job's thread now */
+};
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+/* "host x[y] said: 550 5.1.1 no (in reply to ..)": what the site itself said. */
+static struct slice words_of_site(struct slice text)
+{
+    static const char said[] = " said: ";
+    const char *at = memmem(text.ptr, text.len, said, sizeof said - 1);
+    struct slice words;
+    const char *end;
+
+    if (at == NULL) {
+        return slice_of("", 0);
+    }
+    words = slice_skip(text, (size_t)(at - text.ptr) + sizeof said - 1);
+    end = memmem(words.ptr, words.len, " (in reply to ", strlen(" (in reply to "));
+    return end == NULL ? words : slice_of(words.ptr, (size_t)(end - words.ptr));
+}
+
+static void put_diagnostic(struct buf *out, const struct wire_verdict *v)
+{
+    struct slice words = words_of_site(v->text);
+    const char *code = v->kind == VERDICT_BOUNCED ? "550" : "450";
+
+    if (v->kind == VERDICT_SENT || v->kind == VERDICT_RELAYED) {
+        words = v->text;
+    }
+    if (words.len > 0) {
+        (void)buf_addf(out, "smtp; %.*s", SLICE_ARGS(words));
+    } else {
+        (void)buf_addf(out, "smtp; %s (%.*s)", code, SLICE_ARGS(v->text));
+    }
+}
+
+/* "dns; mx.example (192.0.2.1)" from "mx.example[192.0.2.1]:25". */
+static void put_remote(struct buf *out, struct slice relay)
+{
+    struct slice rest = relay, host = slice_cut(&rest, '['), address;
+
+    if (rest.ptr != NULL) {
+        address = slice_of(rest.ptr, slice_find_last(rest, ']'));
+        (void)buf_addf(out, "dns; %.*s (%.*s)", SLICE_ARGS(host), SLICE_ARGS(address));
+    }
+}
+
+static enum ta_job_outcome outcome_of(enum wire_verdict_kind kind, bool site_failed)
+{
+    switch (kind) {
+    case VERDICT_SENT:
+        return TA_JOB_PASSED;
+    case VERDICT_RELAYED:
+        return TA_JOB_RELAYED;
+    case VERDICT_BOUNCED:
+        return TA_JOB_FAILED;
+    case VERDICT_DEFERRED:
+        return site_failed ? TA_JOB_DEFERRED_ALL : TA_JOB_DEFERRED;
+    case VERDICT_NONE:
+        break;
+    }
+    UNREACHABLE("a verdict that no attempt gives");
+}
+
+static void settle(struct client_agent *c, size_t i, const struct wire_verdict *v)
+{
+    struct buf diagnostic, remote;
+
+    buf_init(&diagnostic, WIRE_TEXT_MAX + 64);
+    buf_init(&remote, WIRE_HOST_MAX + 64);
+    put_diagnostic(&diagnostic, v);
+    put_remote(&remote, v->relay);
+    ta_job_settle(&c->job, i,
+                  &(struct ta_job_result){.outcome = outcome_of(v->kind, c->site_failed),
+                                          .status = v->status,
+                                          .diagnostic = buf_slice(&diagnostic),
+                                          .remote = buf_slice(&remote),
+                                          .text = v->text});
+    buf_fini(&diagnostic);
+    buf_fini(&remote);
+}
+
+/* What has come of the mail that is under way. Given back it has no results, and its recipients are
+ * unlocked when the job is closed. */
+static void on_told(void *arg, const struct entry *entry, const struct entry_end *end)
+{
+    struct client_agent *c = arg;
+
+    CHECK(c->has_mail);
+    c->site_failed = end == NULL || end->outcome == OUTCOME_SITE_FAIL;
+    for (uint32_t i = 0; end != NULL && i < entry->ask.rcpt_count; i++) {
+        settle(c, entry->ask.rcpts[i].n, entry_verdict(entry, i));
+    }
+    c->has_mail = false;
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+/* Give the next mail of the job to the client. False when the job is done. */
+static bool begin_mail(struct client_agent *c)
+{
+    struct entry *entry;
+
+    smtp_mail_fini(&c->mail);
+    if (c->site_failed || c->agent.gone || !smtp_mail_next(&c->mail, c->options, &c->job)) {
+        return false;
+    }
+    entry = entry_make(&c->mail.ask, c->mail.content);
+    c->mail.content = -1;
+    CHECK(entry != NULL); /* its content is a file that we have made */
+    c->has_mail = true;
+    attempts_add(&c->attempts, entry);
+    return true;
+}
+
+/* Take what the scheduler asks for, until there is a job or nothing more. */
+static void take_orders(struct client_agent *c)
+{
+    struct ta_order order;
+
+    while (!c->has_job && ta_agent_next(&c->agent, &order)) {
+        if (order.type == TA_ORDER_JOB && ta_job_open(&c->job, &c->agent, &order)) {
+            c->has_job = true;
+            c->site_failed = false;
+        } else {
+            ta_agent_hungry(&c->agent);
+        }
+    }
+}
+
+/* No mail is under way: do the next thing. False when there is nothing to be done. */
+static bool advance(struct client_agent *c)
+{
+    if (!c->has_job) {
+        take_orders(c);
+        return c->has_job;
+    }
+    if (!begin_mail(c)) {
+        ta_job_close(&c->job);
+        c->has_job = false;
+        ta_agent_hungry(&c->agent);
+    }
+    return true;
+}
+
+/* Everything that can be done now without waiting. */
+static void turn(struct client_agent *c)
+{
+    do {
+        attempts_run(&c->attempts);
+    } while (!c->has_mail && advance(c));
+    log_flush();
+}
+
+/* ---- the loop ------------------------------------------------------------------------------- */
+
+static void on_input(evutil_socket_t fd, short what, void *arg)
+{
+    struct client_agent *c = arg;
+
+    (void)fd;
+    (void)what;
+    ta_agent_read(&c->agent);
+}
+
+static void on_quit(evutil_socket_t fd, short what, void *arg)
+{
+    struct client_agent *c = arg;
+
+    (void)fd;
+    (void)what;
+    c->agent.stop = true;
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg; /* the turn that follows does the work */
+}
+
+static void one_turn(struct client_agent *c)
+{
+    static const struct timeval period = {.tv_usec = TICK_MS * 1000};
+    bool ticking = !TAILQ_EMPTY(&c->attempts.waiting) || c->agent.stop;
+    /* During a job nothing more is read, so that what waits has a limit. */
+    bool reading = !c->has_job && !c->agent.stop;
+
+    CHECK((ticking ? event_add(c->tick, &period) : event_del(c->tick)) == 0);
+    CHECK((reading ? event_add(c->input, NULL) : event_del(c->input)) == 0);
+    clock_forget();
+    CHECK(event_base_loop(c->base, EVLOOP_ONCE) >= 0);
+    turn(c);
+}
+
+/* Kept connections end in good order. */
+static void say_goodbye(struct client_agent *c)
+{
+    struct mono until = mono_after(clock_mono(), GOODBYE_US);
+
+    attempts_stop(&c->attempts);
+    while (sessions_count(c->attempts.sessions) > 0 && !mono_reached(until, clock_mono())) {
+        one_turn(c);
+    }
+}
+
+/* ---- beginning and end ---------------------------------------------------------------------- */
+
+static bool open_log(const struct smtp_options *options)
+{
+    struct buf where, error;
+    bool ok;
+
+    buf_init(&where, 4096);
+    buf_init(&error, LOG_LINE_MAX);
+    /* Standard error is the scheduler's stream. */
+    (void)buf_addf(&where, "file:%s", options->log == NULL ? "/dev/null" : options->log);
+    ok = !where.failed && log_open(buf_cstr(&where), ".", "sluice", "smtp", &error);
+    if (!ok) {
+        fprintf(stderr, "# smtp: -l: %s\n", buf_cstr(&error));
+    }
+    buf_fini(&where);
+    buf_fini(&error);
+    return ok;
+}
+
+static bool open_resolver(struct client_agent *c)
+{
+    const struct conf *conf = c->role.conf;
+    struct buf error;
+
+    buf_init(&error, LOG_LINE_MAX);
+    c->resolver =
+        resolver_new(c->base, conf->smtp_dns_server.items, conf->smtp_dns_server.count, &error);
+    if (c->resolver == NULL) {
+        fprintf(stderr, "# smtp: %s\n", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return c->resolver != NULL;
+}
+
+static void open_client(struct client_agent *c, uint64_t seed)
+{
+    attempts_init(&c->attempts);
+    c->attempts.told = on_told;
+    c->attempts.told_arg = c;
+    c->attempts.socket_limit = SESSIONS_MAX;
+    c->streams = streams_new(c->base);
+    c->attempts.endpoints = endpoints_new(&c->role);
+    hops_world_init(&c->attempts.world, c->role.conf, c->resolver, seed);
+    c->attempts.sessions = sessions_new(c->streams, attempts_session_closed, &c->attempts);
+    c->input = event_new(c->base, STDIN_FILENO, EV_READ | EV_PERSIST, on_input, c);
+    c->quit = evsignal_new(c->base, SIGQUIT, on_quit, c);
+    c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
+    CHECK(c->input != NULL && c->quit != NULL && c->tick != NULL);
+    CHECK(event_add(c->quit, NULL) == 0);
+    CHECK(sigprocmask(SIG_SETMASK, &c->agent.wait_mask, NULL) == 0); /* the loop takes it now */
+}
+
+static void close_client(struct client_agent *c)
+{
+    attempts_cut(&c->attempts);
+    attempts_fini(&c->attempts);
+    resolver_free(c->resolver);
+    streams_free(c->streams);
+    event_free(c->input);
+    event_free(c->quit);
+    event_free(c->tick);
+    event_base_free(c->base);
+}
+
+int smtp_agent_run(const struct smtp_options *options)
+{
+    struct client_agent *c = mem_new(sizeof *c);
+    uint64_t random[3];
+    int status;
+
+    CHECK(getrandom(random, sizeof random, 0) == (ssize_t)sizeof random);
+    hash_seed(random[0], random[1]);
+    c->options = options;
+    c->mail.content = -1;
+    c->role.conf = options->bundle.conf;
+    c->role.files = options->bundle.files;
+    c->role.file_count = options->bundle.file_count;
+    c->base = event_base_new();
+    CHECK(c->base != NULL);
+    if (!open_log(options) || !open_resolver(c)) {
+        event_base_free(c->base);
+        mem_free(c);
+        return EX_CONFIG;
+    }
+    ta_agent_init(&c->agent, "smtp", options->channel, STDIN_FILENO, STDOUT_FILENO);
+    c->agent.host = options->host;
+    open_client(c, random[2]);
+    ta_agent_hungry(&c->agent);
+    while (!c->agent.stop || c->has_job) {
+        one_turn(c);
+    }
+    say_goodbye(c);
+    status = c->agent.exit_status;
+    close_client(c);
+    ta_agent_fini(&c->agent);
+    mem_free(c);
+    return status;
+}

@@ -1,0 +1,307 @@
+#include "smtp_mail.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "address.h"
+#include "check.h"
+#include "envelope.h"
+#include "mem.h"
+
+#define NEXTHOP_MAX   CONTROL_WORD_MAX
+#define OUT_MAX       (2 * TA_JOB_PIECE_MAX)
+#define TEXTS_PER_MAX (ADDRESS_MAX + 1) /* of an address in the pool of texts */
+
+static const struct ta_job_result no_address = {
+    .outcome = TA_JOB_FAILED,
+    .status = {"5.1.3 (bad destination mailbox address syntax)", 46},
+    .diagnostic = {"smtp; 553 (bad destination mailbox address syntax)", 50},
+    .remote = {"", 0},
+    .text = {"bad destination mailbox address syntax", 38},
+};
+
+static const struct ta_job_result no_sender = {
+    .outcome = TA_JOB_FAILED,
+    .status = {"5.1.7 (bad sender mailbox address syntax)", 41},
+    .diagnostic = {"smtp; 553 (bad sender mailbox address syntax)", 45},
+    .remote = {"", 0},
+    .text = {"bad sender mailbox address syntax", 33},
+};
+
+static const struct ta_job_result no_host = {
+    .outcome = TA_JOB_FAILED,
+    .status = {"5.1.2 (bad destination host name syntax)", 40},
+    .diagnostic = {"smtp; 550 (bad destination host name syntax)", 44},
+    .remote = {"", 0},
+    .text = {"bad destination host name syntax", 32},
+};
+
+/* ---- content -------------------------------------------------------------------------------- */
+
+struct wire_form {
+    struct buf out;
+    char last;
+    bool is_8bit;
+};
+
+/* Lines end in CR LF on the wire, whatever they end in here. */
+static void add_piece(struct wire_form *w, struct slice piece)
+{
+    for (size_t i = 0; i < piece.len; i++) {
+        char c = piece.ptr[i];
+
+        if (c == '\n' && w->last != '\r') {
+            (void)buf_add_byte(&w->out, '\r'); /* fits: OUT_MAX */
+        }
+        (void)buf_add_byte(&w->out, c);
+        w->is_8bit = w->is_8bit || (unsigned char)c >= 0x80;
+        w->last = c;
+    }
+}
+
+static int write_all(int fd, struct buf *out)
+{
+    while (buf_len(out) > 0) {
+        struct slice bytes = buf_slice(out);
+        ssize_t n = write(fd, bytes.ptr, bytes.len);
+
+        if (n < 0 && errno != EINTR) {
+            return -errno;
+        }
+        buf_consume(out, n > 0 ? (size_t)n : 0);
+    }
+    return 0;
+}
+
+static int write_content(int fd, struct ta_content *content, struct wire_form *w)
+{
+    struct slice piece;
+    int rc = 0, more;
+
+    while (rc == 0 && (more = ta_content_read(content, &piece)) != 0) {
+        rc = more < 0 ? more : 0;
+        while (rc == 0 && piece.len > 0) {
+            size_t len = piece.len < TA_JOB_PIECE_MAX ? piece.len : TA_JOB_PIECE_MAX;
+
+            add_piece(w, slice_of(piece.ptr, len));
+            piece = slice_skip(piece, len);
+            rc = write_all(fd, &w->out);
+        }
+    }
+    if (rc == 0 && w->last != '\n') {
+        add_piece(w, SLICE("\n"));
+        rc = write_all(fd, &w->out);
+    }
+    return rc;
+}
+
+/* A file in memory with what recipient `i` gets. */
+static int make_content(struct smtp_mail *mail, const struct ta_job *job, size_t i)
+{
+    struct ta_content *content = mem_new(sizeof *content);
+    struct wire_form w = {.last = '\n'};
+    struct stat st;
+    int rc;
+
+    buf_init(&w.out, OUT_MAX);
+    ta_content_init(content, job, i);
+    mail->content = memfd_create("message", MFD_CLOEXEC);
+    rc = mail->content < 0 ? -errno : write_content(mail->content, content, &w);
+    if (rc == 0 && fstat(mail->content, &st) != 0) {
+        rc = -errno;
+    }
+    if (rc == 0) {
+        mail->ask.size = (uint64_t)st.st_size;
+        mail->ask.flags |= w.is_8bit ? (unsigned)ENVELOPE_8BIT : 0;
+    }
+    buf_fini(&w.out);
+    mem_free(content);
+    return rc;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------ */
+
+/* The stored form of a word, in the pool of texts. ptr NULL: it is no address. */
+static struct slice take_address(struct smtp_mail *mail, struct slice word, bool *ret_utf8)
+{
+    size_t before = buf_len(&mail->texts);
+    struct address address;
+
+    if (address_parse(word, ADDRESS_UTF8 | ADDRESS_NO_DOMAIN, &address) != ADDRESS_OK ||
+        !address_print(&address, &mail->texts)) {
+        buf_truncate(&mail->texts, before);
+        return slice_of(NULL, 0);
+    }
+    word = slice_skip(buf_slice(&mail->texts), before);
+    *ret_utf8 = *ret_utf8 || !address_is_ascii(word);
+    return word;
+}
+
+/* A value that may stand behind a `=` of MAIL or RCPT; else nothing. */
+static struct slice take_value(struct slice value, size_t max)
+{
+    if (value.len > max) {
+        return slice_of("", 0);
+    }
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.ptr[i] <= ' ' || value.ptr[i] > '~') {
+            return slice_of("", 0);
+        }
+    }
+    return value;
+}
+
+/* Names and address literals, one or a list: nothing that the next hops of a transport would take
+ * for something else. */
+static bool host_valid(struct slice host)
+{
+    bool literal = slice_starts(host, SLICE("["));
+
+    for (size_t i = 0; i < host.len; i++) {
+        char c = host.ptr[i];
+
+        if (!ascii_is_alnum(c) && memchr(".-_[]() \t", c, 9) == NULL && !(literal && c == ':')) {
+            return false;
+        }
+    }
+    return host.len > 0 && ta_job_word(host).len > 0;
+}
+
+static bool same_place(const struct ta_job *job, size_t i, size_t j)
+{
+    return ta_job_same_mail(job, i, j) &&
+           slice_equal_nocase(job->rcpts[i].rcpt->address.host, job->rcpts[j].rcpt->address.host);
+}
+
+static void take_rcpts(struct smtp_mail *mail, struct ta_job *job, size_t first, bool *ret_utf8)
+{
+    uint32_t count = 0;
+
+    for (size_t i = first; i < job->rcpt_count; i++) {
+        const struct control_rcpt *r = job->rcpts[i].rcpt;
+        struct slice address;
+
+        if (job->rcpts[i].settled || !same_place(job, first, i)) {
+            continue;
+        }
+        address = take_address(mail, r->address.user, ret_utf8);
+        if (address.ptr == NULL) {
+            ta_job_settle(job, i, &no_address);
+            continue;
+        }
+        mail->rcpts[count++] = (struct wire_deliver_rcpt){
+            .n = (uint32_t)i,
+            .address = address,
+            .orcpt = take_value(control_dsn_word(r->dsn, SLICE("ORCPT")), DSN_ORCPT_MAX),
+            .notify = control_notify(r->dsn),
+        };
+    }
+    mail->ask.rcpts = mail->rcpts;
+    mail->ask.rcpt_count = count;
+}
+
+/* ---- the mail ------------------------------------------------------------------------------- */
+
+static void set_up(struct smtp_mail *mail, const struct smtp_options *options,
+                   const struct ta_job *job)
+{
+    size_t room = (job->rcpt_count + 1) * TEXTS_PER_MAX + NEXTHOP_MAX * 4;
+
+    *mail = (struct smtp_mail){.content = -1};
+    buf_init(&mail->texts, room);
+    /* Slices into the buffer are kept, so it must not move. */
+    CHECK(buf_room(&mail->texts, room) != NULL);
+    mail->rcpts = mem_array(job->rcpt_count, sizeof mail->rcpts[0]);
+    mail->ask = (struct wire_deliver){
+        .transport = options->channel,
+        .id = job->path,
+        .sender = SLICE(""),
+        .envid = take_value(job->control.envid, DSN_ENVID_MAX),
+        .place = CONTENT_FD,
+    };
+    switch (job->control.ret) {
+    case CONTROL_RET_UNKNOWN:
+        break;
+    case CONTROL_RET_FULL:
+        mail->ask.flags = ENVELOPE_RET_FULL;
+        break;
+    case CONTROL_RET_HEADERS:
+        mail->ask.flags = ENVELOPE_RET_HDRS;
+        break;
+    }
+}
+
+static void settle_same(struct ta_job *job, size_t first, const struct ta_job_result *result)
+{
+    for (size_t i = first; i < job->rcpt_count; i++) {
+        if (!job->rcpts[i].settled && same_place(job, first, i)) {
+            ta_job_settle(job, i, result);
+        }
+    }
+}
+
+/* Sender, recipients, next hop and content. False when there is nothing to deliver of it. */
+static bool fill_in(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job,
+                    size_t first)
+{
+    struct slice host = job->rcpts[first].rcpt->address.host, sender = ta_job_sender(job, first);
+    bool utf8 = false;
+    size_t before;
+    int rc;
+
+    if (sender.len > 0) {
+        mail->ask.sender = take_address(mail, sender, &utf8);
+        if (mail->ask.sender.ptr == NULL) {
+            settle_same(job, first, &no_sender);
+            return false;
+        }
+    }
+    if (options->force_to == NULL && !host_valid(host)) {
+        settle_same(job, first, &no_host);
+        return false;
+    }
+    take_rcpts(mail, job, first, &utf8);
+    if (mail->ask.rcpt_count == 0) {
+        return false;
+    }
+    mail->ask.flags |= utf8 ? (unsigned)ENVELOPE_SMTPUTF8 : 0;
+    before = buf_len(&mail->texts);
+    smtp_options_nexthop(options, host, &mail->texts);
+    CHECK(!mail->texts.failed);
+    mail->ask.nexthop = slice_skip(buf_slice(&mail->texts), before);
+    rc = make_content(mail, job, first);
+    if (rc != 0) {
+        ta_agent_comment(job->agent, "%.*s: cannot prepare the message: %s", SLICE_ARGS(job->path),
+                         strerror(-rc));
+        job->stuck = true;
+    }
+    return rc == 0;
+}
+
+bool smtp_mail_next(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job)
+{
+    for (size_t i = 0; i < job->rcpt_count && !job->stuck; i++) {
+        if (job->rcpts[i].settled) {
+            continue;
+        }
+        set_up(mail, options, job);
+        if (fill_in(mail, options, job, i)) {
+            return true;
+        }
+        smtp_mail_fini(mail);
+    }
+    return false;
+}
+
+void smtp_mail_fini(struct smtp_mail *mail)
+{
+    if (mail->content >= 0) {
+        (void)close(mail->content); /* in memory */
+    }
+    mem_free(mail->rcpts);
+    buf_fini(&mail->texts);
+    *mail = (struct smtp_mail){.content = -1};
+}
