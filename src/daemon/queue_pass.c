@@ -291,6 +291,7 @@ static struct active_msg *keep_submitted(struct queue *q, const struct wire_subm
     buf_init(&content, WIRE_CONTENT_MAX + 2 * WIRE_TRACE_MAX);
     print_trace(&content, m->trace, message->id);
     (void)buf_add(&content, m->content); /* a frame's content fits */
+    message->state = SPOOL_INCOMING;
     message->rcpt_pending = message->rcpt_total = m->rcpt_count;
     message->size = buf_len(&content) + m->fd_size;
     active = active_add(&q->active, message, clock_mono(), clock_wall());

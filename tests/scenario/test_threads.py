@@ -1,0 +1,86 @@
+"""Destinations whose clause has an interval: when they are tried again, what new mail does to them, and when
+their mail is given up. Here with the daemon's own spool and agents; with a POSTOFFICE in test_postoffice_threads."""
+
+import time
+
+import sluice
+
+BUSY = "450 4.2.0 busy"
+
+
+class Threads(sluice.TestCase):
+    def thread(self, clause, **options):
+        """A daemon all of whose mail goes to one site that does not take it."""
+        site = self.site(rcpt=[BUSY])
+        d = self.daemon(relayhost=site.nexthop, extra="smtp/*\n    " + clause + "\n", **options)
+        return d, site
+
+    def tried(self, site):
+        return sum(1 for command in site.commands if command.startswith("RCPT"))
+
+    def deferred(self, d, queue_id):
+        return self.eventually(lambda: (m := d.message(queue_id)) and m["queue_name"] == "deferred" and m)
+
+    def wait_of(self, d, queue_id):
+        """Seconds until the next attempt."""
+        return d.message(queue_id)["next_attempt"] - time.time() - d.offset
+
+    def test_the_sequence_says_when(self):
+        d, site = self.thread('interval=10m retries="1 2 3" skew=1')
+        queue_id = d.send("a@example.org", ["b@example.net"])
+        self.deferred(d, queue_id)
+        at = d.message(queue_id)["next_attempt"]
+        self.assertEqual(round(at) % 600, 10)  # the next multiple of the interval, and ten seconds
+        for step, tries in ((2, 2), (3, 3)):
+            d.move_clock(int(self.wait_of(d, queue_id)) + 2)
+            self.eventually(lambda: self.tried(site) == tries)
+            self.deferred(d, queue_id)
+            before, at = at, d.message(queue_id)["next_attempt"]
+            self.assertLessEqual(abs(at - before - step * 600), 20)  # moved onto the grid
+
+    def test_new_mail_wakes_what_waits(self):
+        d, site = self.thread("interval=1h")
+        first = d.send("a@example.org", ["b@example.net"])
+        self.deferred(d, first)
+        site.replies["RCPT"] = "250 2.1.5 Ok"
+        d.send("a@example.org", ["c@example.net"])
+        self.eventually(lambda: len(site.messages) == 2)
+        self.eventually(lambda: not d.queue())
+
+    def test_new_mail_waits_too_where_the_clause_says_so(self):
+        d, site = self.thread("interval=1h wakeuprestartonly")
+        first = d.send("a@example.org", ["b@example.net"])
+        self.deferred(d, first)
+        site.replies["RCPT"] = "250 2.1.5 Ok"
+        second = d.send("a@example.org", ["c@example.net"])
+        self.deferred(d, second)
+        self.assertEqual(site.messages, [])
+        self.assertAlmostEqual(self.wait_of(d, second), self.wait_of(d, first), delta=2)
+        d.move_clock(int(self.wait_of(d, first)) + 2)
+        self.eventually(lambda: len(site.messages) == 2)
+
+    def test_mail_is_given_up_at_the_age_that_the_clause_says(self):
+        d, site = self.thread('interval=10m retries="3" expiry=20m')
+        queue_id = d.send("a@example.org", ["b@example.net"], "Subject: lost\r\n\r\nhello\r\n")
+        self.deferred(d, queue_id)
+        site.replies["RCPT"] = [BUSY, "250 2.1.5 Ok"]  # the recipient once more, then the report
+        d.move_clock(int(self.wait_of(d, queue_id)) + 2)
+        # The attempt after this one would come too late: nobody waits for it.
+        self.eventually(lambda: site.messages)
+        self.assertEqual((site.messages[0]["sender"], site.messages[0]["recipients"]), ("", ["a@example.org"]))
+        report = site.messages[0]["content"].decode()
+        self.assertIn("Status: 5.4.7", report)
+        self.assertIn("expired after 20 mins", report)
+        self.eventually(lambda: not d.queue())
+
+    def test_mail_that_waits_to_be_asked_for_goes_when_it_is(self):
+        site = self.site()
+        d = self.daemon(relayhost=site.nexthop, extra="smtp/*\n    interval=1h queueonly\n")
+        queue_id = d.send("a@example.org", ["b@example.net"])
+        self.deferred(d, queue_id)
+        d.move_clock(7200)
+        d.send("a@example.org", ["c@example.net"])
+        self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred", "deferred"])
+        self.assertEqual(site.messages, [])
+        d.cli("flush", check=True)
+        self.eventually(lambda: len(site.messages) == 2)
