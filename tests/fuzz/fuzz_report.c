@@ -4,7 +4,8 @@
  * Input: options, then strings separated by 0xff, dealt out to the fields in turn; the last one is
  * the original message. Wanted, beside no crash: the boundary begins exactly as many lines as there
  * are parts, all lines of the first two parts are within 998 bytes, end in CRLF and have no control
- * characters, and without SMTPUTF8 all of it is ASCII.
+ * characters, and without SMTPUTF8 all of it is ASCII
+ * but for the text of a form.
  */
 #include <stdint.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static void check_line(struct slice line, bool ascii)
     }
 }
 
-static void check_report(struct slice text, unsigned flags, size_t want_parts)
+static void check_report(struct slice text, bool ascii, size_t want_parts)
 {
     static const char mark[] = "\tboundary=\"";
     struct slice delimiter = {"", 0};
@@ -44,7 +45,7 @@ static void check_report(struct slice text, unsigned flags, size_t want_parts)
         struct slice line = slice_cut(&rest, '\n');
 
         if (parts < 3) {
-            check_line(line, (flags & ENVELOPE_SMTPUTF8) == 0);
+            check_line(line, ascii);
         }
         if (delimiter.len == 0 && slice_starts(line, slice_string(mark))) {
             delimiter = slice_skip(line, sizeof(mark) - 1);
@@ -66,6 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct report_rcpt rcpts[RCPTS] = {0};
     struct report r = {.rcpts = rcpts, .rcpt_count = RCPTS};
+    struct report_form form;
     struct slice rest;
     struct buf out;
     unsigned flags = 0;
@@ -83,6 +85,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (r.sender.len == 0) {
         return 0;
     }
+    report_form_read((data[0] & 64) != 0 ? take(&rest) : slice_of("", 0), &form);
+    r.form = (data[0] & 64) != 0 ? &form : NULL;
+    r.double_fault = r.form != NULL && (data[1] & 64) != 0;
     for (size_t i = 0; i < RCPTS; i++) {
         rcpts[i].action = (enum report_action)((data[0] / 3U + i) % 5);
         rcpts[i].status = (struct status){(uint16_t)(data[1] % 6), data[2], 999};
@@ -91,6 +96,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rcpts[i].remote_mta = take(&rest);
         rcpts[i].diagnostic = take(&rest);
         rcpts[i].text = take(&rest);
+        if (r.form != NULL) {
+            rcpts[i].status_words = take(&rest);
+            rcpts[i].remote_type = take(&rest);
+            rcpts[i].diagnostic_type = take(&rest);
+            rcpts[i].agent = take(&rest);
+            rcpts[i].control = take(&rest);
+        }
         rcpts[i].last_attempt.us = rcpts[i].retry_until.us = r.now.us;
     }
     r.reporting_mta = take(&rest);
@@ -103,8 +115,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(report_build(&r, &out, &flags));
     CHECK((flags & ENVELOPE_REPORT) != 0);
     if (!r.headers_only) {
-        check_report(buf_slice(&out), flags, r.original.len > 0 ? 3 : 2);
+        check_report(buf_slice(&out), r.form == NULL && (flags & ENVELOPE_SMTPUTF8) == 0,
+                     r.original.len > 0 ? 3 : 2);
     }
+    report_form_fini(&form);
     buf_fini(&out);
     return 0;
 }
