@@ -360,7 +360,7 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
     char name[128];
     struct report r = {
         .kind = kind,
-        .reporting_mta = slice_string(q->conf->myhostname),
+        .reporting_mta = slice_string(is_zmailers(m) ? q->conf->myorigin : q->conf->myhostname),
         .queue_id = slice_string(name_of(m, name)),
         .envid = m->envid,
         .arrival = m->arrived,
