@@ -16,37 +16,33 @@
 #define DRAIN_MS 1000
 /* idlemax of a clause without an interval. */
 #define IDLE_US    (180 * US_PER_S)
-#define RECIPE_MAX 16384 /* a line of a configuration, and a little more */
+#define RECIPE_MAX WIRE_FILE_MAX /* a line of a configuration can be all of it */
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-void agents_recipe(const struct conf *conf, struct slice channel, struct slice host,
-                   struct buf *start, struct crew_recipe *ret_recipe)
+/* The policy's recipe for the crew; `start` becomes what ret_recipe->start points to. */
+static void make_recipe(const struct policy *p, struct slice channel, struct slice host,
+                        struct buf *start, struct crew_recipe *ret_recipe)
 {
-    struct slice command;
-    struct policy p;
-
-    policy_for(conf, channel, host, &p);
-    command = slice_string(p.command);
     buf_clear(start);
-    (void)buf_addf(start, "%s\n%s\n%s\n%lld %lld", p.command, p.user, p.group,
-                   (long long)p.priority, (long long)p.nice);
-    CHECK(!start->failed); /* lines of the configuration are shorter */
+    (void)buf_addf(start, "%s\n%s\n%s\n%lld %lld", p->command, p->user, p->group,
+                   (long long)p->priority, (long long)p->nice);
+    CHECK(!start->failed);
     *ret_recipe = (struct crew_recipe){
         .channel = channel,
         .host = host,
-        .clause = p.ring,
+        .clause = p->ring,
         .start = buf_slice(start),
-        .host_bound = ta_command_is_host_bound(command),
-        .maxta = p.maxta,
-        .maxchannel = p.maxchannel,
-        .maxring = p.maxring,
-        .maxthr = p.maxthr,
-        .wakeup_restart_only = p.wakeuprestartonly,
-        .queue_only = p.queueonly,
-        .idle_max_us = p.idlemax_us > 0    ? p.idlemax_us
-                       : p.interval_us > 0 ? us_add(p.interval_us, 2 * p.interval_us)
-                                           : IDLE_US,
+        .host_bound = ta_command_is_host_bound(slice_string(p->command)),
+        .maxta = p->maxta,
+        .maxchannel = p->maxchannel,
+        .maxring = p->maxring,
+        .maxthr = p->maxthr,
+        .wakeup_restart_only = p->wakeuprestartonly,
+        .queue_only = p->queueonly,
+        .idle_max_us = p->idlemax_us > 0    ? p->idlemax_us
+                       : p->interval_us > 0 ? us_add(p->interval_us, 2 * p->interval_us)
+                                            : IDLE_US,
     };
 }
 
@@ -103,7 +99,7 @@ static void add_waiting(struct agents *all, struct agent_job *job)
     policy_for(all->role->conf, ask->transport, ask->nexthop, &policy);
     job->overfeed = policy.overfeed > 0 ? (uint32_t)policy.overfeed : 0;
     buf_init(&start, RECIPE_MAX);
-    agents_recipe(all->role->conf, ask->transport, ask->nexthop, &start, &recipe);
+    make_recipe(&policy, ask->transport, ask->nexthop, &start, &recipe);
     crew_add(all->crew, &recipe, &job->place);
     buf_fini(&start);
 }
@@ -330,8 +326,10 @@ static void look_recipe(void *arg, struct slice channel, struct slice host,
                         struct crew_recipe *ret_recipe)
 {
     struct look *look = arg;
+    struct policy policy;
 
-    agents_recipe(look->conf, channel, host, &look->start, ret_recipe);
+    policy_for(look->conf, channel, host, &policy);
+    make_recipe(&policy, channel, host, &look->start, ret_recipe);
 }
 
 static void agents_reload(struct role *role, const struct conf *old)

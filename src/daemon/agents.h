@@ -96,10 +96,6 @@ void agent_kill(const struct agent *a);
 /* Tell the queue how it is. */
 void agent_report(struct agent *a, bool ended);
 
-/* The policy's recipe for the crew; `start` becomes what recipe->start points to. */
-void agents_recipe(const struct conf *conf, struct slice channel, struct slice host,
-                   struct buf *start, struct crew_recipe *ret_recipe);
-
 /* All waiting jobs of a thread go back, untouched or with a reason. */
 void agents_return_waiting(struct agents *all, struct crew_thread *t, struct slice reason);
 

@@ -12,7 +12,7 @@
 #include "check.h"
 #include "mem.h"
 
-#define KEY_MAX 8192 /* a command, its user, a host */
+#define KEY_MAX (32u << 20) /* a command can be all of a configuration */
 
 struct crew_thread {
     struct crew_ring *ring;
@@ -100,7 +100,7 @@ static void make_key(const struct crew_recipe *r, struct buf *key)
         (void)buf_add(key, end);
     }
     (void)buf_add(key, r->start);
-    CHECK(!key->failed); /* the configuration and the wire have stricter limits */
+    CHECK(!key->failed);
 }
 
 static struct channel_count *channel_need(struct crew *c, struct slice name)
@@ -588,11 +588,13 @@ void crew_leave(struct crew *c, struct crew_agent *a, struct crew_action *ret_ac
     }
     TAILQ_FOREACH(r, &c->wanting, in_wanting)
     {
-        if (r == a->ring && !r->recipe.queue_only) {
-            attach(c, a, TAILQ_FIRST(&r->wanting));
-            ret_action->type = CREW_GIVE;
-            ret_action->job = first_job(c, a);
-            return;
+        if (r == a->ring) {
+            if (!r->recipe.queue_only) {
+                attach(c, a, TAILQ_FIRST(&r->wanting));
+                ret_action->type = CREW_GIVE;
+                ret_action->job = first_job(c, a);
+            }
+            return; /* who rests is found by crew_next */
         }
         if (in_the_way(r, a->ring) && !help_is_near(c, r)) {
             ret_action->type = CREW_END;
