@@ -194,7 +194,7 @@ int scheduler_options_parse(int argc, char **argv, struct scheduler_options *ret
     int option, errors = 0;
 
     opterr = 0;
-    optind = 1;
+    optind = 0; /* to glibc: a new line */
     while ((option = getopt(argc, argv, ":divFHnQSVWf:E:L:l:M:N:P:p:R:q:Z:")) != -1) {
         int result = take_option(&o, option, messages);
 
