@@ -359,7 +359,9 @@ static void agents_stop(struct role *role)
     struct agent_job *job, *next;
     struct agent *a;
 
-    all->stop_at = mono_after(clock_mono(), role->conf->shutdown_timeout_us);
+    all->stop_at =
+        mono_after(clock_mono(), role->stop_how == STOP_QUIT ? role->conf->daemon_timeout_us
+                                                             : role->conf->shutdown_timeout_us);
     HASH_ITER(hh, all->jobs, job, next)
     {
         if (job->place.thread != NULL) {
