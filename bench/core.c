@@ -33,6 +33,7 @@ struct scenario {
         PLAIN,
         BLOCKED,   /* half of the recipients go to one destination, which stays full */
         DIFFERENT, /* jobs of 1 to `jobs` recipients, each of another size, hardly read */
+        RING,      /* all destinations share agents, which are all in use */
     } kind;
 };
 
@@ -69,6 +70,27 @@ static double resident_bytes(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
+static struct sched_transport_policy policy_of(const struct scenario *sc)
+{
+    return (struct sched_transport_policy){
+        .window = {.rule = WINDOW_POSTFIX,
+                   .initial = sc->window,
+                   .max = sc->window,
+                   .positive = {FEEDBACK_CONSTANT, 1},
+                   .negative = {FEEDBACK_CONSTANT, 1},
+                   .failed_cohort_limit = 1},
+        .dest_recipient_limit = 1,
+        .recipient_limit = 20000,
+        .extra_recipient_limit = 1000,
+        .refill_limit = 100,
+        .refill_delay_us = 5 * US_PER_S,
+        .slot_cost = 5,
+        .slot_loan = 3,
+        .slot_discount = 50,
+        .minimum_slots = 3,
+    };
+}
+
 static void answer(struct bench *b, struct sched_msg msg, uint32_t max)
 {
     const struct scenario *sc = b->scenario;
@@ -85,6 +107,11 @@ static void answer(struct bench *b, struct sched_msg msg, uint32_t max)
     }
     *left -= count;
     sched_recipients(b->s, b->now, msg, b->rcpts, count, 0, *left == 0);
+    for (uint32_t i = 0; i < count && sc->kind == RING; i++) {
+        struct sched_dest_policy policy = {.window = policy_of(sc).window, .ring = 1, .depth = 1};
+
+        sched_dest_policy(b->s, b->now, 0, b->rcpts[i].dest, &policy);
+    }
 }
 
 /* Read what is asked for, and keep `running` deliveries going. In the blocked scenarios those to
@@ -167,27 +194,6 @@ static struct sched_limits limits_of(const struct scenario *sc)
                                  .transport_retry_us = 60 * US_PER_S};
 }
 
-static struct sched_transport_policy policy_of(const struct scenario *sc)
-{
-    return (struct sched_transport_policy){
-        .window = {.rule = WINDOW_POSTFIX,
-                   .initial = sc->window,
-                   .max = sc->window,
-                   .positive = {FEEDBACK_CONSTANT, 1},
-                   .negative = {FEEDBACK_CONSTANT, 1},
-                   .failed_cohort_limit = 1},
-        .dest_recipient_limit = 1,
-        .recipient_limit = 20000,
-        .extra_recipient_limit = 1000,
-        .refill_limit = 100,
-        .refill_delay_us = 5 * US_PER_S,
-        .slot_cost = 5,
-        .slot_loan = 3,
-        .slot_discount = 50,
-        .minimum_slots = 3,
-    };
-}
-
 static void bench_init(struct bench *b, const struct scenario *sc)
 {
     struct sched_limits limits = limits_of(sc);
@@ -204,7 +210,12 @@ static void bench_init(struct bench *b, const struct scenario *sc)
     b->running = mem_array(sc->running, sizeof *b->running);
     b->s = sched_new(&limits);
     (void)sched_transport(b->s, b->now, "smtp", &policy); /* the only one: index 0 */
-    memset(b->left, 1, sc->jobs * sizeof *b->left);       /* resident before it is measured */
+    if (sc->kind == RING) {
+        struct sched_ring_policy ring = {.ring_limit = sc->running - 1};
+
+        sched_ring(b->s, b->now, 0, 1, &ring);
+    }
+    memset(b->left, 1, sc->jobs * sizeof *b->left); /* resident before it is measured */
 }
 
 static void bench_fini(struct bench *b)
@@ -256,6 +267,8 @@ int main(int argc, char **argv)
         {"1 to 50, half blocked", 100000, 1000, 1, 50, 20, 100, BLOCKED},
         {"windows of one", 1000000, 1000, 1, 1, 1, 1000, PLAIN},
         {"all different sizes", 100000, 1000, 1, 1, 20, 100, DIFFERENT},
+        {"ring of 10^4 sites", 1000000, 10000, 1, 1, 20, 100, RING},
+        {"ring of 10^5 sites", 1000000, 100000, 1, 1, 20, 100, RING},
         {"one job of 10^6", 1, 1000, 1000000, 1000000, 20, 100, PLAIN},
     };
     uint64_t decisions = argc > 3 ? strtoull(argv[3], NULL, 10) : DECISIONS;

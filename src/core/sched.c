@@ -73,6 +73,9 @@
  * as if its window were full; when there is a delivery to spare the first of the list is opened
  * again. So nothing is done for those that nobody gets to, and nothing changes for the others.
  *
+ * Rings. Who needs an agent of a ring is closed, too, as if its window were full, and stands in
+ * line; the first of the line is opened when there is an agent for it. See sched_ring.c.
+ *
  * Classes. All of the above is of one class of mail: a transport has a lane for each class that has
  * mail there, with its own list, marks and heap, and in each the order is Postfix's. A destination
  * has a stripe for each lane with mail for it, and one class is served as if there were no others:
@@ -115,6 +118,7 @@
  * - Shares of the active queue and of the deliveries, unless destination_share and
  *   failing_share are 0.
  * - Classes of mail, unless there is only one.
+ * - Rings, and agents that have several entries at once, for those who are told to have them.
  * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
  *   job be found again as if recipients had arrived for it.
  * - A dead destination whose time is over gets one delivery, a probe, not a window full. If that
@@ -748,6 +752,7 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
         break;
     }
     s->step.after = d->window.size;
+    s->agents_moved_us = now.us;
     entry_done(e, now);
     return true;
 }
@@ -768,6 +773,7 @@ bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry)
         entry_done(e, now);
         return true;
     }
+    s->agents_moved_us = now.us;
     job_given_back(j);
     entry_unstart(e);
     if (m->all_read) {
@@ -1153,7 +1159,7 @@ static struct lane *next_lane(struct transport *t)
 
     transport_release_held(t);
     do {
-        more = transport_show_rings(t);
+        more = !TAILQ_EMPTY(&t->in_line) && transport_show_rings(t);
         l = transport_next_lane(t);
     } while (l == NULL && more);
     return l;

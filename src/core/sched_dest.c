@@ -92,19 +92,19 @@ int64_t dest_rate_delay(const struct dest *d)
     return d->policy != NULL ? d->policy->rate_delay_us : d->transport->policy.dest_rate_delay_us;
 }
 
-uint64_t dest_capacity(const struct dest *d)
-{
-    return d->probing ? 1 : (uint64_t)d->window.size * dest_depth(d);
-}
-
 bool dest_has_room(const struct dest *d)
 {
     return d->state == DEST_READY && d->busy_count < dest_capacity(d);
 }
 
+static bool opens(const struct dest *d, bool room)
+{
+    return room && !d->held && dest_admitted(d);
+}
+
 bool dest_is_open(const struct dest *d)
 {
-    return dest_has_room(d) && !d->held && ring_opens(d);
+    return opens(d, dest_has_room(d));
 }
 
 /* ---- memory of destinations ----------------------------------------------------------------- */
@@ -311,7 +311,9 @@ void dest_refresh(struct dest *d, struct stripe *touched)
     if (d->draining && !drain) {
         TAILQ_REMOVE(&s->draining, d, link);
     }
-    ring_place(d, room && d->waiting_count > 0 && !d->held);
+    if (d->policy != NULL) {
+        ring_place(d, room && d->waiting_count > 0 && !d->held);
+    }
     if (drain && !d->draining) {
         TAILQ_INSERT_TAIL(&s->draining, d, link);
     }
@@ -321,7 +323,7 @@ void dest_refresh(struct dest *d, struct stripe *touched)
     }
     d->closed = !room;
     if (d->contest == NULL) {
-        stripe_refresh(&d->stripe, dest_is_open(d));
+        stripe_refresh(&d->stripe, opens(d, room));
     } else {
         contest_refresh(d, touched);
     }
@@ -858,7 +860,6 @@ static void entry_unlist(struct entry *e)
         TAILQ_REMOVE(&d->busy, e, link);
         slot_give(s, e);
         d->busy_count--;
-        ring_entry_ended(d);
         t->busy--;
         t->busy_failing -= d->failing;
         s->busy_count--;
@@ -876,7 +877,9 @@ void entry_start(struct entry *e, int64_t now_s)
     slot_take(s, e);
     TAILQ_INSERT_TAIL(&d->busy, e, link);
     d->busy_count++;
-    ring_entry_started(d);
+    if (d->policy != NULL) {
+        ring_entry_started(d);
+    }
     t->busy++;
     t->busy_failing += d->failing;
     s->busy_count++;
@@ -895,6 +898,9 @@ void entry_unstart(struct entry *e)
     struct dest *d = peer_dest(p);
 
     entry_unlist(e);
+    if (d->policy != NULL) {
+        ring_entry_ended(d);
+    }
     TAILQ_INSERT_HEAD(&p->waiting, e, link);
     p->job->selected--;
     peer_waiting_add(p, 1);
@@ -914,6 +920,9 @@ void entry_done(struct entry *e, struct mono now)
         pace_ended(&d->pace, now, now.us - s->busy[e->slot].started.us);
     }
     entry_unlist(e);
+    if (busy && d->policy != NULL) {
+        ring_entry_ended(d);
+    }
     p->entries--;
     m->entries--;
     j->rcpt_count -= e->count;

@@ -97,12 +97,12 @@ static void look_at_whole(struct look *l)
 {
     const struct sched *s = l->s;
     struct sched_fault fault = {.type = SCHED_FAULT_COUNT};
-    uint64_t waiting = 0, busy = 0, agents = 0, dests = 0;
+    uint64_t waiting = 0, busy = 0, extra = 0, dests = 0;
 
     for (uint32_t i = 0; i < s->transport_count; i++) {
         waiting += s->transports[i]->waiting;
         busy += s->transports[i]->busy;
-        agents += s->transports[i]->agents;
+        extra += s->transports[i]->extra;
         dests += HASH_COUNT(s->transports[i]->dests);
     }
     l->budget -= s->transport_count;
@@ -110,8 +110,8 @@ static void look_at_whole(struct look *l)
     same(l, fault, s->waiting_count, waiting);
     fault.words = "entries that are being delivered, in all";
     same(l, fault, s->busy_count, busy);
-    fault.words = "agents in use, in all";
-    same(l, fault, s->agents, agents);
+    fault.words = "entries that share an agent with another, in all";
+    same(l, fault, s->extra, extra);
     fault.words = "destinations, in all";
     same(l, fault, s->dest_count, dests);
     if (!TAILQ_EMPTY(&s->put_off)) {
@@ -205,7 +205,7 @@ static void look_at_state(struct look *l, const struct dest *d)
         if (d->busy_count < dest_capacity(d)) {
             if (d->held) {
                 look_at_held(l, d);
-            } else if (d->in_line && !ring_opens(d)) {
+            } else if (d->in_line && !dest_admitted(d)) {
                 look_at_line(l, d);
             } else if (!is_up(d)) {
                 tell(l, of_dest(d, SCHED_FAULT_STUCK,

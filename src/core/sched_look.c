@@ -370,7 +370,7 @@ void sched_audit(const struct sched *s)
     const struct deferral *deferral;
     struct sums sums = {0};
     uint64_t dests = 0, dead = 0, idle = 0, parked = 0, asked = 0, deferred = 0, busy_slots = 0,
-             free_slots = 0, agents = 0;
+             free_slots = 0, extra = 0;
 
     for (size_t i = 0; i < s->messages.size; i++) {
         if ((m = ids_at(&s->messages, i)) != NULL) {
@@ -385,9 +385,9 @@ void sched_audit(const struct sched *s)
         CHECK(s->transports[i]->index == i);
         transport_audit(s, s->transports[i]);
         dests += HASH_COUNT(s->transports[i]->dests);
-        agents += s->transports[i]->agents;
+        extra += s->transports[i]->extra;
     }
-    CHECK(agents == s->agents);
+    CHECK(extra == s->extra);
     CHECK(dests == s->dest_count);
     for (uint32_t i = 0; i < s->dest_count; i++) {
         CHECK(s->dests[i]->slot == i);

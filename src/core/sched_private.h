@@ -251,8 +251,8 @@ struct transport {
     struct dest_list held;             /* until failing ones have fewer deliveries; longest first */
     struct ring *rings;                /* uthash */
     TAILQ_HEAD(, ring) in_line;        /* whoever had its turn longest ago first */
-    uint32_t agents;                   /* in use, whatever the ring */
     uint32_t busy, waiting;            /* entries */
+    uint32_t extra;                    /* busy ones beyond the first of each agent */
     uint32_t busy_failing;             /* for failing destinations */
     uint32_t policy_told, revive_told; /* sched.told when it got its policy, was revived */
 
@@ -353,7 +353,7 @@ struct sched {
     uint32_t deferred_rcpts, busy_count, waiting_count;
     struct ring **rings; /* of all transports */
     uint32_t ring_count;
-    uint32_t agents;         /* in use */
+    uint32_t extra;          /* busy entries beyond the first of each agent */
     int64_t agents_moved_us; /* when what lines wait for last changed */
     uint64_t decisions, serial;
     struct slab message_slab, job_slab, peer_slab, entry_slab;
@@ -394,6 +394,42 @@ static inline uint64_t job_total(const struct job *j)
 static inline struct dest *peer_dest(const struct peer *p)
 {
     return p->stripe->dest;
+}
+
+static inline uint32_t dest_depth(const struct dest *d)
+{
+    return d->policy != NULL ? d->policy->depth : 1;
+}
+
+/* NULL: it has none. */
+static inline struct ring *dest_ring(const struct dest *d)
+{
+    return d->policy != NULL ? d->policy->ring : NULL;
+}
+
+/* May something of it be selected, as far as its ring is concerned? It has one. */
+bool ring_opens(const struct dest *d);
+
+/* Does its ring, if it has one, let something of it be selected? */
+static inline bool dest_admitted(const struct dest *d)
+{
+    return dest_ring(d) == NULL || ring_opens(d);
+}
+
+/* Entries that its window lets it have at once. */
+static inline uint64_t dest_capacity(const struct dest *d)
+{
+    return d->probing ? 1 : (uint64_t)d->window.size * dest_depth(d);
+}
+
+static inline uint32_t transport_agents(const struct transport *t)
+{
+    return t->busy - t->extra;
+}
+
+static inline uint32_t sched_agents(const struct sched *s)
+{
+    return s->busy_count - s->extra;
 }
 
 /* ---- sched.c */
@@ -603,14 +639,9 @@ void lanes_audit(const struct transport *t);
 
 /* ---- sched_ring.c */
 
-uint32_t dest_depth(const struct dest *d);
 uint32_t dest_agents(const struct dest *d);
-/* NULL: it has none. */
-struct ring *dest_ring(const struct dest *d);
 /* Does the next entry of it need no other agent? */
 bool dest_fits(const struct dest *d);
-/* May something of it be selected, as far as its ring is concerned? True without one. */
-bool ring_opens(const struct dest *d);
 /* May this ring use one more agent? `promised`: so many more are as good as in use. */
 bool ring_has_agent(const struct ring *r, uint32_t promised);
 
@@ -622,8 +653,8 @@ void rings_free(struct transport *t);
 /* Give the destination another ring and depth. dest_refresh is to follow. */
 void dest_set_ring(struct dest *d, struct ring *r, uint32_t depth);
 
-/* One more entry of it is being delivered (busy_count says so already), or one less. dest_refresh
- * is to follow. */
+/* The next three are for those with a policy of their own. One more entry of it is being delivered
+ * (busy_count says so already), or one less. dest_refresh is to follow. */
 void ring_entry_started(struct dest *d);
 void ring_entry_ended(struct dest *d);
 
@@ -647,8 +678,6 @@ struct dest *dest_find(const struct transport *t, struct slice name);
 struct dest *dest_need(struct transport *t, struct slice name);
 const struct window_limits *dest_limits(const struct dest *d);
 int64_t dest_rate_delay(const struct dest *d);
-/* Entries that its window lets it have at once. */
-uint64_t dest_capacity(const struct dest *d);
 bool dest_has_room(const struct dest *d);
 /* It has room, is not held, and its ring lets it: something of it may be selected. */
 bool dest_is_open(const struct dest *d);

@@ -26,11 +26,6 @@
 
 /* ---- agents --------------------------------------------------------------------------------- */
 
-uint32_t dest_depth(const struct dest *d)
-{
-    return d->policy != NULL ? d->policy->depth : 1;
-}
-
 uint32_t dest_agents(const struct dest *d)
 {
     uint32_t depth = dest_depth(d);
@@ -38,27 +33,15 @@ uint32_t dest_agents(const struct dest *d)
     return d->busy_count / depth + (d->busy_count % depth != 0);
 }
 
-struct ring *dest_ring(const struct dest *d)
-{
-    return d->policy != NULL ? d->policy->ring : NULL;
-}
-
 bool dest_fits(const struct dest *d)
 {
     return d->busy_count % dest_depth(d) != 0;
 }
 
-static void count_agents(struct dest *d, uint32_t change)
+static void count_extra(struct dest *d, uint32_t change)
 {
-    struct sched *s = d->transport->sched;
-    struct ring *r = dest_ring(d);
-
-    d->transport->agents += change;
-    s->agents += change;
-    s->agents_moved_us = s->now.us;
-    if (r != NULL) {
-        r->agents += change;
-    }
+    d->transport->extra += change;
+    d->transport->sched->extra += change;
 }
 
 static bool below(uint32_t agents, uint32_t promised, uint32_t limit)
@@ -71,8 +54,8 @@ bool ring_has_agent(const struct ring *r, uint32_t promised)
     const struct transport *t = r->transport;
 
     return below(r->agents, 0, r->policy.ring_limit) &&
-           below(t->agents, promised, r->policy.transport_limit) &&
-           below(t->sched->agents, promised, r->policy.total_limit);
+           below(transport_agents(t), promised, r->policy.transport_limit) &&
+           below(sched_agents(t->sched), promised, r->policy.total_limit);
 }
 
 /* ---- rings ---------------------------------------------------------------------------------- */
@@ -156,7 +139,7 @@ static bool is_shown(const struct dest *d)
 
 bool ring_opens(const struct dest *d)
 {
-    return dest_ring(d) == NULL || is_shown(d) || (d->turn_left > 0 && dest_fits(d));
+    return is_shown(d) || (d->turn_left > 0 && dest_fits(d));
 }
 
 static void line_leave(struct dest *d)
@@ -260,19 +243,36 @@ bool transport_show_rings(struct transport *t)
 
 /* ---- what moves them ------------------------------------------------------------------------ */
 
+static void count_in(struct dest *d, struct ring *r, uint32_t depth)
+{
+    d->policy->ring = r;
+    d->policy->depth = depth;
+    count_extra(d, d->busy_count - dest_agents(d));
+    if (r != NULL) {
+        r->agents += dest_agents(d);
+    }
+}
+
+static void count_out(struct dest *d)
+{
+    struct ring *r = dest_ring(d);
+
+    count_extra(d, dest_agents(d) - d->busy_count);
+    if (r != NULL) {
+        r->agents -= dest_agents(d);
+    }
+}
+
 void dest_set_ring(struct dest *d, struct ring *r, uint32_t depth)
 {
     if (d->policy == NULL) {
         d->policy = mem_new(sizeof *d->policy);
-        d->policy->depth = 1;
-    }
-    if (r != d->policy->ring || depth != d->policy->depth) {
+        count_in(d, r, depth);
+    } else if (r != d->policy->ring || depth != d->policy->depth) {
         ring_leave(d);
-        count_agents(d, -dest_agents(d));
-        d->policy->ring = r;
-        d->policy->depth = depth;
         d->turn_left = 0;
-        count_agents(d, dest_agents(d));
+        count_out(d);
+        count_in(d, r, depth);
     }
 }
 
@@ -280,8 +280,10 @@ void ring_entry_started(struct dest *d)
 {
     struct ring *r = dest_ring(d);
 
-    if ((d->busy_count - 1) % dest_depth(d) == 0) {
-        count_agents(d, 1);
+    if ((d->busy_count - 1) % dest_depth(d) != 0) {
+        count_extra(d, 1);
+    } else if (r != NULL) {
+        r->agents++;
     }
     if (r != NULL) {
         d->turn_left -= d->turn_left > 0;
@@ -293,9 +295,13 @@ void ring_entry_started(struct dest *d)
 
 void ring_entry_ended(struct dest *d)
 {
-    if (!dest_fits(d)) {
-        count_agents(d, -1U);
-        d->keeps = dest_ring(d) != NULL && d->turn_left > 0;
+    struct ring *r = dest_ring(d);
+
+    if (dest_fits(d)) {
+        count_extra(d, -1U);
+    } else if (r != NULL) {
+        r->agents--;
+        d->keeps = d->turn_left > 0;
     }
 }
 
@@ -329,19 +335,19 @@ void rings_audit(const struct transport *t)
 {
     const struct ring *r;
     const struct dest *d;
-    uint64_t agents = 0, listed = 0;
+    uint64_t extra = 0, listed = 0;
 
     for (d = t->dests; d != NULL; d = d->hh.next) {
         bool waits = dest_has_room(d) && d->waiting_count > 0 && !d->held;
 
-        agents += dest_agents(d);
+        extra += d->busy_count - dest_agents(d);
         CHECK(!d->in_line || (dest_ring(d) != NULL && waits));
-        CHECK(dest_ring(d) == NULL || !waits || d->in_line || ring_opens(d));
+        CHECK(!waits || d->in_line || dest_admitted(d));
         CHECK(!d->keeps);
         CHECK(d->turn_left == 0 || d->waiting_count + d->busy_count > 0);
         CHECK(d->turn_left == 0 || dest_ring(d) != NULL);
     }
-    CHECK(t->agents == agents);
+    CHECK(t->extra == extra);
     for (r = t->rings; r != NULL; r = r->hh.next) {
         CHECK(r->transport == t);
         ring_audit(r);

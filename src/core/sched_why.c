@@ -18,7 +18,7 @@ void sched_transport_get(const struct sched *s, uint32_t transport,
         .reason = reason_slice(t->reason),
         .busy = t->busy,
         .waiting = t->waiting,
-        .agents = t->agents,
+        .agents = transport_agents(t),
         .process_limit = t->policy.process_limit,
         .rate_delay_us = t->policy.transport_rate_delay_us,
     };
@@ -56,9 +56,9 @@ static struct sched_gate transport_limit(const struct transport *t, const struct
                            .limit = own,
                            .since = t->full};
 
-    if (!g.closed && of_ring > 0 && (own == 0 || reached(t->agents, of_ring))) {
-        g.closed = !ring_opens(d) && reached(t->agents, of_ring);
-        g.value = t->agents;
+    if (!g.closed && of_ring > 0 && (own == 0 || reached(transport_agents(t), of_ring))) {
+        g.closed = !dest_admitted(d) && reached(transport_agents(t), of_ring);
+        g.value = transport_agents(t);
         g.limit = of_ring;
         g.since.us = d->in_line ? d->since_us : 0;
     }
@@ -87,7 +87,7 @@ static void ring_gate(const struct dest *d, enum sched_gate_type type, uint32_t 
 {
     if (limit > 0) {
         gate(w, (struct sched_gate){.type = type,
-                                    .closed = agents >= limit && !ring_opens(d),
+                                    .closed = agents >= limit && !dest_admitted(d),
                                     .value = agents,
                                     .limit = limit,
                                     .since = {d->in_line ? d->since_us : 0}});
@@ -115,7 +115,8 @@ static void dest_gates(const struct dest *d, struct sched_wait *w)
                                 .since = since});
     if (r != NULL) {
         ring_gate(d, SCHED_GATE_RING, r->agents, r->policy.ring_limit, w);
-        ring_gate(d, SCHED_GATE_AGENTS, r->transport->sched->agents, r->policy.total_limit, w);
+        ring_gate(d, SCHED_GATE_AGENTS, sched_agents(r->transport->sched), r->policy.total_limit,
+                  w);
     }
     if (d->failing && failing_limit < UINT32_MAX) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_FAILING,
