@@ -50,6 +50,7 @@
 #include "route.h"
 #include "scheduler.h"
 #include "spool.h"
+#include "statistics.h"
 #include "thread.h"
 #include "tuning.h"
 #include "wire.h"
@@ -285,6 +286,11 @@ struct queue_verdict {
     struct mono handed; /* for delays=; us 0: never handed to an agent */
 };
 void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struct queue_verdict *v);
+
+/* A line in the statistics log. Of *line, spoolid (empty: the id is the message's name), channel,
+ * host and times are the caller's to set; `path` as of struct spool_message. */
+void queue_statistics(struct queue *q, struct msg_id id, const char *word, struct slice path,
+                      struct statistics_line *line);
 
 /* The result of a flight. False: the agent broke the rules. */
 bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_result *m);

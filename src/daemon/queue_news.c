@@ -86,8 +86,10 @@ void queue_news_tell(struct queue *q)
     while (spool_next_news(q->spool, &news)) {
         switch (news.type) {
         case SPOOL_NEWS_LOG:
-        case SPOOL_NEWS_COMPLETE:
             log_info("%.*s", SLICE_ARGS(news.text));
+            break;
+        case SPOOL_NEWS_COMPLETE:
+            report_line(q, "%.*s", SLICE_ARGS(news.text));
             break;
         case SPOOL_NEWS_WARNING:
             log_warning("%.*s", SLICE_ARGS(news.text));

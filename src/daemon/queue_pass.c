@@ -18,6 +18,7 @@
 #include "check.h"
 #include "classify.h"
 #include "clock.h"
+#include "expiry.h"
 #include "log.h"
 #include "mem.h"
 #include "park_key.h"
@@ -687,7 +688,7 @@ static int expire(struct queue *q, const struct spool_message *m)
     size_t count;
     int rc;
 
-    buf_init(&words, 4 * SPOOL_DIAGNOSTIC_MAX);
+    buf_init(&words, 1u << 20);
     for (;;) {
         struct spool_verdict v = {.state = SPOOL_RCPT_FAILED};
 
@@ -704,12 +705,22 @@ static int expire(struct queue *q, const struct spool_message *m)
         (void)buf_add(&words, r.status); /* bounded by the spool's limits */
         (void)buf_add(&words, r.diagnostic);
         (void)buf_add(&words, r.remote);
+        if (m->spoolid.len > 0) {
+            expiry_put_notary(&words, clock_wall().us - m->created.us, r.notary);
+        }
         const char *at = buf_cstr(&words);
         v.status = slice_of(at, r.status.len);
         v.diagnostic = slice_of(at + r.status.len, r.diagnostic.len);
         v.remote = slice_of(at + r.status.len + r.diagnostic.len, r.remote.len);
+        v.notary = slice_skip(buf_slice(&words), r.status.len + r.diagnostic.len + r.remote.len);
         v.when = r.last_attempt;
         v.done = r.notify != NOTIFY_DEFAULT && (r.notify & NOTIFY_FAILURE) == 0;
+        struct statistics_line line = {.spoolid = m->spoolid,
+                                       .channel = r.transport,
+                                       .host = r.nexthop,
+                                       .created = m->created,
+                                       .listed = m->listed};
+        queue_statistics(q, m->id, "expire", m->path, &line);
         rc = spool_settle(q->spool, m->id, r.n, &v);
         if (rc != 0) {
             break;

@@ -63,6 +63,56 @@ static void log_verdict(struct queue *q, const struct active_msg *m, const struc
            SLICE_ARGS(v->status), outcome, SLICE_ARGS(v->text));
 }
 
+void queue_statistics(struct queue *q, struct msg_id id, const char *word, struct slice path,
+                      struct statistics_line *line)
+{
+    size_t slash = slice_find_last(path, '/');
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    line->word = word;
+    line->name = slash < path.len ? slice_skip(path, slash + 1) : path;
+    if (line->spoolid.len == 0) {
+        line->spoolid = line->name = slice_string(text);
+    }
+    statistics_add(&q->outlets[OUTLET_STATISTICS],
+                   (enum conf_statistics_format)q->conf->statistics_format, clock_wall(), line);
+}
+
+/* The words of the statistics log; an agent's own where it spoke. */
+static const char *statistics_word(const struct queue_verdict *v, enum wire_verdict_kind kind)
+{
+    static const char *const words[] = {[TA_OK] = "ok",
+                                        [TA_OK2] = "ok2",
+                                        [TA_OK3] = "ok3",
+                                        [TA_ERROR] = "error",
+                                        [TA_ERROR2] = "error2"};
+
+    if (v->expired) {
+        return "expire";
+    }
+    if (v->word > 0 && v->word <= sizeof words / sizeof words[0]) {
+        return words[v->word - 1];
+    }
+    return kind == VERDICT_BOUNCED ? "error" : "ok";
+}
+
+/* A recipient has come to its end. */
+static void count_end(struct queue *q, struct active_msg *m, struct active_rcpt *r,
+                      const struct queue_verdict *v, enum wire_verdict_kind kind)
+{
+    struct statistics_line line = {
+        .spoolid = slice_string(m->spoolid), .created = m->created, .listed = m->listed};
+    struct route route;
+
+    if (outlet_is_open(&q->outlets[OUTLET_STATISTICS])) {
+        (void)queue_route(q, m, r, &route); /* if it has none by now, the one it had */
+        line.channel = slice_string(route.transport);
+        line.host = slice_string(route.destination);
+        queue_statistics(q, m->id, statistics_word(v, kind), slice_string(m->path), &line);
+    }
+}
+
 static bool wants_failure(const struct active_rcpt *r)
 {
     return r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_FAILURE) != 0;
@@ -176,6 +226,9 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         break;
     }
 
+    if (kind != VERDICT_DEFERRED && kind != VERDICT_NONE) {
+        count_end(q, m, r, v, kind);
+    }
     take_word(v->expired ? 0 : v->word, &verdict);
     active_settle_rcpt(m, r);
     if (v->sweep) {

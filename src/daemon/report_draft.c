@@ -72,6 +72,10 @@ static char *keep(const struct spool_rcpt *r, struct slice kept[PARTS])
     }
     string = buf_take(&b);
     for (size_t i = 0; i < PARTS; i++) {
+        /* Lines of a text are parted by CR where reports have a form to show them in lines. */
+        for (size_t k = 0; i == DIAGNOSTIC && r->control.len == 0 && k < lengths[i]; k++) {
+            string[at + k] = string[at + k] == '\r' ? ' ' : string[at + k];
+        }
         kept[i] = slice_of(string + at, lengths[i]);
         at += lengths[i];
     }
