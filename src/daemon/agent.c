@@ -243,7 +243,7 @@ static void hand_over(struct agent *a, struct agent_job *job)
 {
     TAILQ_INSERT_TAIL(&a->unanswered, job, in_agent);
     a->fed = clock_wall();
-    a->heard = clock_mono();
+    a->heard = job->fed = clock_mono();
     a->ta.overfeed = job->overfeed;
     ta_job(&a->ta, job->entry->ask.path, job->entry->ask.nexthop);
     changed(a);
@@ -406,7 +406,7 @@ void agent_give(struct agent *a, struct agent_job *job)
 
 /* ---- its start ------------------------------------------------------------------------------- */
 
-static const char *look_variable(void *arg, struct slice name)
+const char *agent_variable(void *arg, struct slice name)
 {
     return conf_zenv(arg, name);
 }
@@ -491,7 +491,7 @@ bool agent_start(struct agents *all, struct crew_thread *t)
     const struct conf *conf = all->role->conf;
     struct slice channel = crew_thread_channel(t), host = crew_thread_host(t);
     struct ta_command_names names = {
-        .channel = channel, .host = host, .look = look_variable, .arg = (void *)(uintptr_t)conf};
+        .channel = channel, .host = host, .look = agent_variable, .arg = (void *)(uintptr_t)conf};
     struct ta_command command;
     struct policy policy;
     struct ta_launch what = {.fd_limit = (uint64_t)conf->agent_fd_limit};

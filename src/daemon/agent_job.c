@@ -223,10 +223,12 @@ void agent_job_offsets(const struct agent_job *job, struct buf *out)
 void agent_job_finish(struct agent_job *job, struct channel *ch, uint32_t pid, struct slice reason)
 {
     struct entry *e = job->entry;
+    struct mono now = clock_mono(), fed = job->fed.us > 0 ? job->fed : now;
     struct entry_end end = {
         .outcome = reason.len > 0 ? OUTCOME_CRASH : OUTCOME_OK,
         .reason = reason,
-        .transmit_us = clock_mono().us - e->taken.us,
+        .setup_us = fed.us - e->taken.us,
+        .transmit_us = now.us - fed.us,
         .resync = job->resync,
         .thread_stops = job->thread_stops,
         .thread_until = job->thread_until,

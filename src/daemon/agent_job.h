@@ -27,6 +27,7 @@ struct agent_job {
     uint64_t number;       /* of the message: the leading digits of its file's name */
     uint32_t *by_offset;   /* owned: indices of recipients, sorted by n */
     uint32_t overfeed;     /* of the clause, when it came */
+    struct mono fed;       /* when an agent got it; us 0: none has */
     bool orphan;           /* the queue that wants to know is gone */
     bool resync;
     bool thread_stops;

@@ -1,6 +1,6 @@
 #include "agents.h"
 
-#include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -14,19 +14,39 @@
 /* While an agent is to end, or everything is, look so often. */
 #define TICK_US  (200 * US_PER_MS)
 #define DRAIN_MS 1000
+/* Descriptors for all that is not an agent. */
+#define SPARE_FILES 30
 /* idlemax of a clause without an interval. */
 #define IDLE_US    (180 * US_PER_S)
 #define RECIPE_MAX WIRE_FILE_MAX /* a line of a configuration can be all of it */
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
+/* All that makes one agent different from another, but for its host. */
+static void describe_start(const struct conf *conf, const struct policy *p, struct slice channel,
+                           struct buf *out)
+{
+    const struct ta_command_names names = {.channel = channel,
+                                           .host = SLICE(""),
+                                           .look = agent_variable,
+                                           .arg = (void *)(uintptr_t)conf};
+    struct ta_command command;
+    const char *why;
+
+    (void)buf_addf(out, "%s\n%s\n%s\n%lld %lld\n", p->command, p->user, p->group,
+                   (long long)p->priority, (long long)p->nice);
+    if (ta_command_expand(slice_string(p->command), &names, NULL, &command, &why)) {
+        (void)buf_add(out, buf_slice(&command.bytes)); /* variables of the ZENV file */
+    }
+    ta_command_fini(&command);
+}
+
 /* The policy's recipe for the crew; `start` becomes what ret_recipe->start points to. */
-static void make_recipe(const struct policy *p, struct slice channel, struct slice host,
-                        struct buf *start, struct crew_recipe *ret_recipe)
+static void make_recipe(const struct agents *all, const struct policy *p, struct slice channel,
+                        struct slice host, struct buf *start, struct crew_recipe *ret_recipe)
 {
     buf_clear(start);
-    (void)buf_addf(start, "%s\n%s\n%s\n%lld %lld", p->command, p->user, p->group,
-                   (long long)p->priority, (long long)p->nice);
+    describe_start(all->role->conf, p, channel, start);
     CHECK(!start->failed);
     *ret_recipe = (struct crew_recipe){
         .channel = channel,
@@ -34,7 +54,7 @@ static void make_recipe(const struct policy *p, struct slice channel, struct sli
         .clause = p->ring,
         .start = buf_slice(start),
         .host_bound = ta_command_is_host_bound(slice_string(p->command)),
-        .maxta = p->maxta,
+        .maxta = p->maxta > 0 && p->maxta < all->places ? p->maxta : all->places,
         .maxchannel = p->maxchannel,
         .maxring = p->maxring,
         .maxthr = p->maxthr,
@@ -99,7 +119,7 @@ static void add_waiting(struct agents *all, struct agent_job *job)
     policy_for(all->role->conf, ask->transport, ask->nexthop, &policy);
     job->overfeed = policy.overfeed > 0 ? (uint32_t)policy.overfeed : 0;
     buf_init(&start, RECIPE_MAX);
-    make_recipe(&policy, ask->transport, ask->nexthop, &start, &recipe);
+    make_recipe(all, &policy, ask->transport, ask->nexthop, &start, &recipe);
     crew_add(all->crew, &recipe, &job->place);
     buf_fini(&start);
 }
@@ -299,6 +319,17 @@ static void configure(struct agents *all)
     crew_configure(all->crew, (uint32_t)conf->agent_start_rate, conf->agent_freeze);
 }
 
+/* How many agents the descriptors of this process are enough for. */
+static int64_t count_places(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur <= SPARE_FILES) {
+        return 1;
+    }
+    return files.rlim_cur < INT32_MAX ? (int64_t)files.rlim_cur - SPARE_FILES : INT32_MAX;
+}
+
 static int agents_start(struct role *role)
 {
     struct agents *all = mem_new(sizeof *all);
@@ -306,6 +337,7 @@ static int agents_start(struct role *role)
     role->state = all;
     all->role = role;
     all->crew = crew_new();
+    all->places = count_places();
     TAILQ_INIT(&all->all);
     TAILQ_INIT(&all->changed);
     configure(all);
@@ -318,7 +350,7 @@ static int agents_start(struct role *role)
 }
 
 struct look {
-    const struct conf *conf;
+    const struct agents *all;
     struct buf start;
 };
 
@@ -328,14 +360,14 @@ static void look_recipe(void *arg, struct slice channel, struct slice host,
     struct look *look = arg;
     struct policy policy;
 
-    policy_for(look->conf, channel, host, &policy);
-    make_recipe(&policy, channel, host, &look->start, ret_recipe);
+    policy_for(look->all->role->conf, channel, host, &policy);
+    make_recipe(look->all, &policy, channel, host, &look->start, ret_recipe);
 }
 
 static void agents_reload(struct role *role, const struct conf *old)
 {
     struct agents *all = role->state;
-    struct look look = {.conf = role->conf};
+    struct look look = {.all = all};
 
     (void)old;
     configure(all);

@@ -66,6 +66,7 @@ struct agents {
     struct role *role;
     struct channel *queue; /* NULL: lost */
     struct crew *crew;
+    int64_t places;         /* more agents than these there can't be */
     struct agent_job *jobs; /* all but orphans, by id */
     TAILQ_HEAD(, agent) all, changed;
     struct agent *by_pid;
@@ -73,6 +74,9 @@ struct agents {
     struct mono sweep_at, stop_at;
     bool short_of_processes; /* logged */
 };
+
+/* A variable of the ZENV file, for commands; `arg` is the configuration. */
+const char *agent_variable(void *arg, struct slice name);
 
 /* Start one for the thread. False: not now, or not at all; the crew knows. */
 bool agent_start(struct agents *all, struct crew_thread *t);

@@ -224,13 +224,25 @@ static const char clauses[] = "ok/*\n\tagent=ta command=\"A=1 B=${LOGDIR} ok\"\n
                               "endless/*\n\tagent=ta command=\"endless\"\n"
                               "hang/*\n\tagent=ta command=\"hang\"\n"
                               "gone/*\n\tagent=ta command=\"/nonexistent/agent\"\n"
+                              "mute/*\n\tagent=ta command=\"mute\"\n"
+                              "polite/*\n\tagent=ta command=\"top=${TOP} polite\"\n"
                               "who/*\n\tagent=ta command=\"who\" user=nobody\n"
                               "nobody/*\n\tagent=ta command=\"ok\" user=no-such-user\n";
+
+static void write_zenv(const char *logdir)
+{
+    char zenv[300];
+
+    (void)snprintf(zenv, sizeof zenv,
+                   "MAILBIN=%s/bin\nLOGDIR=%s\nPATH=/usr/bin:/bin\nZCONFIG=/etc/zc\nSECRET=x\n"
+                   "TOP=%s\n",
+                   site.top, logdir, site.top);
+    write_file("zmailer.conf", 0644, zenv);
+}
 
 static int start(void **state)
 {
     struct buf error;
-    char zenv[300];
 
     (void)state;
     memset(&site, 0, sizeof site);
@@ -241,10 +253,7 @@ static int start(void **state)
     make_directory("po/transport");
     make_directory("bin");
     make_directory("bin/ta");
-    (void)snprintf(zenv, sizeof zenv,
-                   "MAILBIN=%s/bin\nLOGDIR=/log\nPATH=/usr/bin:/bin\nZCONFIG=/etc/zc\nSECRET=x\n",
-                   site.top);
-    write_file("zmailer.conf", 0644, zenv);
+    write_zenv("/log");
     make_agent("ok", "printf '%s/100\\t\\tok3 done\\n' $n");
     make_agent("slow", "sleep 0.05; printf '%s/100\\t\\tok done\\n' $n");
     make_agent("stop", "printf '%s/100\\t\\tdeferall no route\\n' $n");
@@ -261,6 +270,9 @@ static int start(void **state)
     make_agent("flood", "yes '# flood' | head -n 200000; printf '%s/100\\t\\tok done\\n' $n");
     make_agent("endless", "tr '\\0' x </dev/zero");
     make_agent("hang", "sleep 100 & wait");
+    write_file("bin/ta/mute", 0755, "#!/bin/sh\nread -r line\n");
+    make_agent("polite", "trap \"echo polite quit >>$top/heard\" QUIT; sleep 0.2; "
+                         "printf '%s/100\\t\\tok done\\n' $n");
     write_file("bin/ta/bound", 0755,
                "#!/bin/sh\n{ echo \"$0 $*\"; env; pwd; ulimit -n; ls /proc/self/fd; } >$0.$1\n"
                "echo '#hungry'\nwhile IFS= read -r line && [ -n \"$line\" ]; do\n"
@@ -627,6 +639,47 @@ static void a_reload_ends_agents_of_changed_clauses_only(void **state)
     assert_int_equal(site.ended, 1);
 }
 
+static void a_reload_ends_agents_whose_variables_have_changed(void **state)
+{
+    (void)state;
+    put(1, "ok", "a.test", "1");
+    put(2, "silent", "a.test", "2");
+    await(&site.count, 2);
+    settle();
+    write_zenv("/other");
+    load(clauses);
+    await(&site.ended, 1);
+    settle();
+    assert_int_equal(site.ended, 1); /* the other one names none of them */
+}
+
+static void an_agent_that_never_asks_for_work_is_ended(void **state)
+{
+    (void)state;
+    put(1, "mute", "a.test", "1");
+    settle();
+    move_clock(601 * US_PER_S);
+    await(&site.count, 1);
+    check(1, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent mute does not start: it ended with");
+    assert_int_equal(site.ended, 1);
+}
+
+static void a_quit_is_an_empty_line_more_and_a_signal(void **state)
+{
+    (void)state;
+    put(1, "polite", "a.test", "1");
+    while (site.report.fed.us == 0) {
+        turn();
+    }
+    settle();
+    site.role.stopping = true;
+    site.role.stop_how = STOP_QUIT;
+    agents_role.stop(&site.role);
+    await(&site.ended, 1);
+    check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
+    check_heard("polite 1\ta.test\npolite quit\npolite end\n");
+}
+
 static void nothing_starts_while_frozen(void **state)
 {
     char text[4000];
@@ -670,5 +723,8 @@ UNIT_MAIN(TEST(a_job_is_done_and_the_agent_rests), TEST(threads_of_a_ring_share_
           TEST(a_job_that_hangs_is_ended_by_daemon_timeout), TEST(idle_agents_end_after_idlemax),
           TEST(a_stop_lets_jobs_end_and_gives_back_the_rest),
           TEST(a_lost_queue_gets_no_old_results),
-          TEST(a_reload_ends_agents_of_changed_clauses_only), TEST(nothing_starts_while_frozen),
+          TEST(a_reload_ends_agents_of_changed_clauses_only),
+          TEST(a_reload_ends_agents_whose_variables_have_changed),
+          TEST(an_agent_that_never_asks_for_work_is_ended),
+          TEST(a_quit_is_an_empty_line_more_and_a_signal), TEST(nothing_starts_while_frozen),
           TEST(bad_jobs_come_back_with_a_reason))
