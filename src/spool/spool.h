@@ -141,7 +141,8 @@ struct spool_message {
     enum spool_state state;
     struct slice sender;     /* empty = null sender */
     struct slice envid;      /* DSN ENVID, xtext as given; may be empty */
-    unsigned flags;          /* enum envelope_flag bits */
+    unsigned flags;          /* enum envelope_flag bits; of a postoffice ENVELOPE_REPORT says that
+                                the sender is the channel `error` */
     struct wall arrived;     /* when the receiving of it began */
     struct wall created;     /* base of back-off and expiry; a requeue sets it anew */
     struct wall due;         /* not to be tried before */
@@ -161,8 +162,9 @@ struct spool_message {
     struct wall listed;   /* when the control file was written, as of reading it */
 };
 
-/* Content to store: either all in `bytes`, or `bytes` followed by `fd_size` bytes read from `fd`
- * from its offset 0 (fd -1 = none). Borrowed for the call. */
+/* Content to store, in wire form (lines end with CRLF; an engine whose files have other lines
+ * converts, both ways): either all in `bytes`, or `bytes` followed by `fd_size` bytes read from
+ * `fd` from its offset 0 (fd -1 = none). Borrowed for the call. */
 struct spool_content {
     struct slice bytes;
     int fd;
