@@ -11,6 +11,7 @@
 #include "hash.h"
 #include "listing.h"
 #include "mem.h"
+#include "park_key.h"
 #include "route.h"
 
 static void set(json_t *object, const char *name, json_t *value)
@@ -161,6 +162,64 @@ static json_t *parked(const struct spool_message *m, const char *destination, st
     return gate;
 }
 
+/* What keeps mail that waits under a retry key. */
+static json_t *put_off(const struct conf *conf, const struct spool_message *m,
+                       const char *transport, const char *nexthop, const char *destination,
+                       struct wall now)
+{
+    struct gate_clock due = gate_clock(m->due, now);
+    struct policy policy;
+    json_t *gate;
+
+    policy_for(conf, slice_string(transport), slice_string(nexthop), &policy);
+    if (policy.queueonly) {
+        gate = gate_new("queueonly", true);
+        gate_say(gate, "text", "mail for %s goes only when it is asked for (queueonly)",
+                 destination);
+        gate_say(gate, "advice", "To ask for it: sluice flush %s, or ETRN", destination);
+        return gate;
+    }
+    gate = gate_new("thread", m->due.us > now.us);
+    gate_times(gate, (struct wall){0}, m->due.us > now.us ? m->due : (struct wall){0});
+    gate_say(gate, "text",
+             "%s is tried again at %s, with all that waits for it: its clause's interval (%s) and "
+             "retries say when",
+             destination, due.text, gate_interval(policy.interval_us).text);
+    gate_say(gate, "advice",
+             "Nothing has to be done: the next attempt is at %s by itself, or when new mail for it "
+             "comes. When the cause of the failure is gone, you may try at once: sluice flush %s",
+             due.text, destination);
+    return gate;
+}
+
+static json_t *stuck(const struct conf *conf, const char *transport, const char *nexthop)
+{
+    json_t *gate = gate_new("no_command", true);
+    struct policy policy;
+
+    policy_for(conf, slice_string(transport), slice_string(nexthop), &policy);
+    if (policy.ring == 0) {
+        gate_say(gate, "text", "no clause matches %s/%s: nobody knows how to deliver there",
+                 transport, nexthop);
+    } else {
+        gate_say(gate, "text", "the clause %s, which matches %s/%s, has no command",
+                 policy_clause(conf, policy.ring), transport, nexthop);
+    }
+    gate_say(gate, "advice",
+             "Give it one: a clause %s/* with command= in the configuration, then sluice reload",
+             transport);
+    return gate;
+}
+
+static json_t *frozen(void)
+{
+    json_t *gate = gate_new("frozen", true);
+
+    gate_say(gate, "text", "no transport agents are started (agent_freeze)");
+    gate_say(gate, "advice", "Take agent_freeze, or -F, away, then start anew");
+    return gate;
+}
+
 static bool is_deferred_transport(const struct conf *conf, const char *transport)
 {
     for (size_t i = 0; i < conf->defer_transports.count; i++) {
@@ -194,17 +253,36 @@ void gate_add_state(json_t *gates, const struct spool_message *m)
     append(gates, m->state == SPOOL_HOLD ? held(m, id) : corrupt(m, id));
 }
 
+static json_t *waiting(const struct conf *conf, const struct spool_message *m,
+                       const struct route *route, const char *destination, struct wall now)
+{
+    if (m->parked.len == 0) {
+        return not_due(conf, m, destination, now);
+    }
+    switch (park_key_kind(m->parked)) {
+    case PARK_RETRY:
+        return put_off(conf, m, route->transport, route->nexthop, destination, now);
+    case PARK_STUCK:
+        return stuck(conf, route->transport, route->nexthop);
+    case PARK_SHARE:
+        break;
+    }
+    return parked(m, destination, now);
+}
+
 static void add_spool_gates(json_t *gates, const struct conf *conf, const struct spool_message *m,
-                            const char *transport, const char *destination, struct wall now)
+                            const struct route *route, const char *destination, struct wall now)
 {
     if (m->state == SPOOL_HOLD || m->state == SPOOL_CORRUPT) {
         gate_add_state(gates, m);
         return;
     }
-    append(gates,
-           m->parked.len > 0 ? parked(m, destination, now) : not_due(conf, m, destination, now));
-    if (is_deferred_transport(conf, transport)) {
-        append(gates, deferred_transport(transport, destination));
+    append(gates, waiting(conf, m, route, destination, now));
+    if (is_deferred_transport(conf, route->transport)) {
+        append(gates, deferred_transport(route->transport, destination));
+    }
+    if (conf->agent_freeze && conf_postoffice(conf) != NULL) {
+        append(gates, frozen());
     }
 }
 
@@ -266,7 +344,7 @@ static json_int_t group_need(struct group **groups, json_t *array, const struct 
         g->index = (json_int_t)json_array_size(array);
         g->key = mem_copy(buf_cstr(&key), buf_len(&key));
         HASH_ADD_KEYPTR(hh, *groups, g->key, buf_len(&key), g);
-        add_spool_gates(gates, conf, m, route->transport, buf_cstr(&name), now);
+        add_spool_gates(gates, conf, m, route, buf_cstr(&name), now);
         group = json_pack("{s:s, s:i, s:O}", "transport", route->transport, "recipients", 0,
                           "gates", gates);
         set(group, "destination", listing_text(slice_string(route->destination)));
@@ -279,6 +357,25 @@ static json_int_t group_need(struct group **groups, json_t *array, const struct 
     return g->index;
 }
 
+/* Where a recipient goes: a postoffice says so itself. */
+static void find_route(const struct conf *conf, const json_t *rcpt, struct route *ret_route)
+{
+    const char *address = json_string_value(json_object_get(rcpt, "address"));
+    const char *transport = json_string_value(json_object_get(rcpt, "transport"));
+    const char *nexthop = json_string_value(json_object_get(rcpt, "nexthop"));
+    size_t len = nexthop != NULL ? strlen(nexthop) : 0;
+
+    if (conf_postoffice(conf) == NULL || transport == NULL || len > ROUTE_NEXTHOP_MAX) {
+        route_address(conf, slice_string(address), ret_route);
+        return;
+    }
+    ret_route->transport = transport;
+    for (size_t i = 0; i <= len; i++) {
+        ret_route->nexthop[i] = i < len ? nexthop[i] : '\0';
+        ret_route->destination[i] = ascii_lower(ret_route->nexthop[i]);
+    }
+}
+
 void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spool_message *m,
                         struct wall now)
 {
@@ -289,10 +386,8 @@ void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spoo
 
     json_array_foreach(json_object_get(show, "recipients"), i, rcpt)
     {
-        const char *address = json_string_value(json_object_get(rcpt, "address"));
-
         if (gate_rcpt_is_pending(rcpt)) {
-            route_address(conf, slice_string(address), &route);
+            find_route(conf, rcpt, &route);
             gate_put_into(groups, rcpt, group_need(&index, groups, conf, m, &route, now));
         }
     }

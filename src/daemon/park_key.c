@@ -1,7 +1,22 @@
 #include "park_key.h"
 
+enum park_kind park_key_kind(struct slice key)
+{
+    return slice_starts(key, SLICE(PARK_KEY_RETRY))   ? PARK_RETRY
+           : slice_starts(key, SLICE(PARK_KEY_STUCK)) ? PARK_STUCK
+                                                      : PARK_SHARE;
+}
+
 struct slice park_key_place(struct slice key)
 {
+    switch (park_key_kind(key)) {
+    case PARK_RETRY:
+        return slice_skip(key, sizeof PARK_KEY_RETRY - 1);
+    case PARK_STUCK:
+        return slice_skip(key, sizeof PARK_KEY_STUCK - 1);
+    case PARK_SHARE:
+        break;
+    }
     return slice_of(key.ptr, slice_find(key, PARK_KEY_BEFORE_CLASS));
 }
 

@@ -45,30 +45,63 @@ void queue_leave(struct queue *q, struct msg_id id)
 
 /* ---- transports ----------------------------------------------------------------------------- */
 
+static uint32_t transport_set(struct queue *q, const char *name, const struct policy *p)
+{
+    struct sched_transport_policy policy = tuning_transport(q->conf, p);
+    uint32_t index = sched_transport(q->sched, clock_mono(), name, &policy);
+
+    if (index >= q->transport_count) {
+        q->transports = mem_resize(q->transports, index + 1, sizeof *q->transports);
+        q->transport_agents =
+            mem_resize(q->transport_agents, index + 1, sizeof *q->transport_agents);
+        for (uint32_t j = q->transport_count; j <= index; j++) {
+            q->transports[j] = NULL;
+        }
+        q->transport_count = index + 1;
+    }
+    if (q->transports[index] == NULL) {
+        q->transports[index] = mem_string(name);
+    }
+    q->transport_agents[index] = (enum conf_agent)p->agent;
+    return index;
+}
+
 static void transports_load(struct queue *q)
 {
     size_t count = conf_transport_count(q->conf);
+    struct policy policy;
 
     for (size_t i = 0; i < count; i++) {
         const struct conf_transport *t = conf_transport_at(q->conf, i);
-        const struct policy *p = &t->policy;
-        struct sched_transport_policy policy = tuning_transport(q->conf, p);
-        uint32_t index = sched_transport(q->sched, clock_mono(), t->name, &policy);
 
-        if (index >= q->transport_count) {
-            q->transports = mem_resize(q->transports, index + 1, sizeof *q->transports);
-            q->transport_agents =
-                mem_resize(q->transport_agents, index + 1, sizeof *q->transport_agents);
-            for (uint32_t j = q->transport_count; j <= index; j++) {
-                q->transports[j] = NULL;
-            }
-            q->transport_count = index + 1;
-        }
-        if (q->transports[index] == NULL) {
-            q->transports[index] = mem_string(t->name);
-        }
-        q->transport_agents[index] = (enum conf_agent)p->agent;
+        (void)transport_set(q, t->name, &t->policy);
     }
+    for (uint32_t i = 0; conf_postoffice(q->conf) != NULL && i < q->transport_count; i++) {
+        struct slice name = slice_string(q->transports[i]);
+
+        if (conf_transport_find(q->conf, name) == NULL) {
+            policy_for(q->conf, name, slice_of("", 0), &policy);
+            (void)transport_set(q, q->transports[i], &policy);
+        }
+    }
+}
+
+bool queue_transport_need(struct queue *q, const char *name, uint32_t *ret_index)
+{
+    struct policy policy;
+
+    for (uint32_t i = 0; i < q->transport_count; i++) {
+        if (q->transports[i] != NULL && strcmp(q->transports[i], name) == 0) {
+            *ret_index = i;
+            return true;
+        }
+    }
+    if (q->transport_count >= SCHED_TRANSPORTS_MAX) {
+        return false;
+    }
+    policy_for(q->conf, slice_string(name), slice_of("", 0), &policy);
+    *ret_index = transport_set(q, name, &policy);
+    return true;
 }
 
 uint32_t queue_transport(struct queue *q, const char *name)
@@ -525,6 +558,7 @@ static int queue_start(struct role *role)
     }
     rng_init(&q->rng, (uint64_t)clock_wall().us ^ ((uint64_t)getpid() << 40));
     buf_init(&error, WIRE_TEXT_MAX);
+    queue_news_options(q, &options.postoffice);
     rc = spool_open(role->conf->spool, SPOOL_OPEN_WRITE, &options, &error, &q->spool);
     if (rc != 0) {
         log_error("%s", error.failed ? role->conf->spool : buf_cstr(&error));
@@ -736,6 +770,7 @@ static void queue_end(struct role *role)
     mem_free(q->transport_agents);
     sched_free(q->sched);
     spool_close(q->spool);
+    queue_news_options_free(q);
     event_free(q->timer);
     mem_free(q);
 }

@@ -126,6 +126,7 @@ struct site {
     const char *destination; /* in the key */
     uint32_t transport;
     enum conf_agent agent;
+    bool has_clause;
     bool has_command; /* a transport agent can be started for it */
     struct tuning_dest tuning;
     struct thread_rules rules;
@@ -181,6 +182,7 @@ struct queue {
     struct event *news; /* NULL: the spool has none */
     struct wall poll_at;
     STAILQ_HEAD(, resync) resyncs;
+    char *spool_strings[3]; /* owned: options that the spool borrows */
     struct wire_flow flow;
     bool flow_sent;
     struct wall next_due;   /* a lower bound of the earliest unclaimed message's due time */
@@ -211,6 +213,9 @@ void queue_leave(struct queue *q, struct msg_id id);
 
 /* The scheduler's index of a transport; the error transport's when nothing declares it. */
 uint32_t queue_transport(struct queue *q, const char *name);
+
+/* The same of a channel that a store names, made when missing; false: there are too many. */
+bool queue_transport_need(struct queue *q, const char *name, uint32_t *ret_index);
 
 /* ---- queue_step.c ---- */
 
@@ -363,16 +368,13 @@ void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct
                  const char *why);
 void queue_try_stuck(struct queue *q);
 
-/* What a key of a parked message says: it waits for its thread, or goes nowhere. */
-bool queue_key_is_retry(struct slice key);
-bool queue_key_is_stuck(struct slice key);
-
 /* ---- queue_route.c ---- */
 
-/* Where a recipient goes; its route is stored if that has changed. NULL, or, of a route that the
- * store has fixed, why it leads nowhere. `m` says if it was asked for. */
-const char *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
-                        struct route *ret_route);
+/* Where a recipient goes; its route is stored if that has changed. `m` says if it was asked for.
+ * NULL when it goes nowhere: *ret_why then says why, which happens to routes that the store has
+ * fixed; *ret_route is set all the same. */
+struct site *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
+                         struct route *ret_route, const char **ret_why);
 
 /* What queue_route does with a route that was found by the table: mail of defer_transports is
  * deferred until it is asked for. */
@@ -383,6 +385,9 @@ void queue_route_hold_back(const struct conf *conf, struct route *route);
 /* Look at what others have written to the spool, if it is time; outside a batch. */
 void queue_news_begin(struct queue *q);
 void queue_news_end(struct queue *q);
+/* What the spool is to know; lasts as long as the queue. */
+void queue_news_options(struct queue *q, struct spool_postoffice_options *ret_options);
+void queue_news_options_free(struct queue *q);
 void queue_news_turn(struct queue *q);
 /* Say what has happened. */
 void queue_news_tell(struct queue *q);
@@ -420,7 +425,6 @@ void pass_wanted_free(struct queue *q);
 /* What is known of the destination of a route; made when missing. */
 struct site *pass_site(struct queue *q, uint32_t transport, const char *destination,
                        const char *nexthop);
-struct site *pass_route_site(struct queue *q, const struct route *route);
 struct site *pass_site_find(struct queue *q, uint32_t transport, struct slice destination);
 void pass_sites_free(struct queue *q);
 /* Give all of them the policies of a new configuration. */

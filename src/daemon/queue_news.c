@@ -29,6 +29,34 @@ static void on_news(evutil_socket_t fd, short what, void *arg)
     q->poll_at.us = 0; /* the turn that follows looks */
 }
 
+void queue_news_options(struct queue *q, struct spool_postoffice_options *ret_options)
+{
+    const struct conf *conf = q->conf;
+    const char *router = conf_zenv(conf, SLICE("ROUTERNOTIFY"));
+
+    q->spool_strings[0] = mem_string(conf->myhostname);
+    q->spool_strings[1] = conf->notifysock[0] != '\0' ? mem_string(conf->notifysock) : NULL;
+    q->spool_strings[2] = router != NULL ? mem_string(router) : NULL;
+    *ret_options = (struct spool_postoffice_options){
+        .hash_levels = (unsigned)conf->postoffice_hash_levels,
+        .scan_files = (uint32_t)conf->postoffice_scan_files,
+        .scan_us = conf->postoffice_scan_time_us,
+        .report_interval_us = conf->global_report_interval_us,
+        .hostname = q->spool_strings[0],
+        .notify_path = q->spool_strings[1],
+        .router_notify = q->spool_strings[2],
+        .msgwriteasync = conf->msgwriteasync,
+        .keep_files = conf->deliver_only[0] != '\0',
+    };
+}
+
+void queue_news_options_free(struct queue *q)
+{
+    for (size_t i = 0; i < sizeof q->spool_strings / sizeof q->spool_strings[0]; i++) {
+        mem_free(q->spool_strings[i]);
+    }
+}
+
 void queue_news_begin(struct queue *q)
 {
     int fd = spool_news_fd(q->spool);

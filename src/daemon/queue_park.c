@@ -67,7 +67,8 @@ static bool key_read(const struct queue *q, struct slice key, struct place *ret)
 
     *ret = (struct place){.dest = slice_skip(name, slash < name.len ? slash + 1 : name.len),
                           .class_name = park_key_class(key)};
-    if (ret->dest.len == 0 || ret->dest.len > SCHED_DEST_NAME_MAX ||
+    if (park_key_kind(key) != PARK_SHARE || ret->dest.len == 0 ||
+        ret->dest.len > SCHED_DEST_NAME_MAX ||
         (ret->class_name.len > 0 && !class_name_valid(ret->class_name))) {
         return false;
     }

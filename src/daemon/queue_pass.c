@@ -78,11 +78,13 @@ static void site_set_policy(struct queue *q, struct site *site)
     const char *name = q->transports[site->transport];
     struct policy policy;
 
-    if (conf_transport_find(q->conf, slice_string(name)) == NULL) {
+    if (conf_transport_find(q->conf, slice_string(name)) == NULL &&
+        conf_postoffice(q->conf) == NULL) {
         return; /* the configuration has lost it; what waits for it ends as it began */
     }
     policy_for(q->conf, slice_string(name), slice_string(site->nexthop), &policy);
     site->agent = (enum conf_agent)policy.agent;
+    site->has_clause = policy.ring != 0;
     site->has_command = site->agent == CONF_AGENT_TA && policy.command[0] != '\0';
     site->tuning = tuning_dest(q->conf, &policy);
     thread_rules_fini(&site->rules);
@@ -150,11 +152,6 @@ struct site *pass_site(struct queue *q, uint32_t transport, const char *destinat
     site_set_policy(q, site);
     HASH_ADD_KEYPTR(hh, q->sites, site->key, len, site);
     return site;
-}
-
-struct site *pass_route_site(struct queue *q, const struct route *route)
-{
-    return pass_site(q, queue_transport(q, route->transport), route->destination, route->nexthop);
 }
 
 /* Does the destination hold so much of the active queue that other mail suffers? Entries are
@@ -528,6 +525,7 @@ static char *stays_parked(struct queue *q, struct active_msg *m)
 {
     struct park_target target = {.routes = 0};
     struct route route;
+    const char *nowhere;
 
     if (m->undone > KEEP_RCPTS_MAX) {
         return NULL; /* the scheduler will tell */
@@ -539,8 +537,9 @@ static char *stays_parked(struct queue *q, struct active_msg *m)
         }
     }
     for (size_t i = 0; i < m->rcpt_count; i++) {
-        if (queue_route(q, m, &m->rcpts[i], &route) != NULL ||
-            !queue_thread_lets_go(q, m, pass_route_site(q, &route))) {
+        struct site *site = queue_route(q, m, &m->rcpts[i], &route, &nowhere);
+
+        if (site == NULL || !queue_thread_lets_go(q, m, site)) {
             return NULL; /* pass_read sees to it */
         }
         park_target_add(q, &target, &route);
@@ -614,15 +613,12 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
     for (size_t i = 0; i < count; i++) {
         struct active_rcpt *r = order[i];
         struct route route;
-        const char *nowhere = queue_route(q, m, r, &route);
-        struct site *site;
+        const char *nowhere;
+        struct site *site = queue_route(q, m, r, &route, &nowhere);
 
-        if (nowhere != NULL) {
+        if (site == NULL) {
             queue_stuck(q, m, r->n, &route, nowhere);
-            continue;
-        }
-        site = pass_route_site(q, &route);
-        if (!queue_thread_keeps(q, m, r, site)) {
+        } else if (!queue_thread_keeps(q, m, r, site)) {
             ret_rcpts[go] = (struct sched_rcpt){
                 .n = r->n, .transport = site->transport, .dest = slice_string(site->destination)};
             ret_sites[go++] = site;

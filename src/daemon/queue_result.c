@@ -104,9 +104,10 @@ static void count_end(struct queue *q, struct active_msg *m, struct active_rcpt 
     struct statistics_line line = {
         .spoolid = slice_string(m->spoolid), .created = m->created, .listed = m->listed};
     struct route route;
+    const char *nowhere;
 
     if (outlet_is_open(&q->outlets[OUTLET_STATISTICS])) {
-        (void)queue_route(q, m, r, &route); /* if it has none by now, the one it had */
+        (void)queue_route(q, m, r, &route, &nowhere); /* if it has none by now, the one it had */
         line.channel = slice_string(route.transport);
         line.host = slice_string(route.destination);
         queue_statistics(q, m->id, statistics_word(v, kind), slice_string(m->path), &line);

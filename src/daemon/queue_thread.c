@@ -15,15 +15,11 @@
 #include "check.h"
 #include "clock.h"
 #include "log.h"
+#include "match.h"
 #include "mem.h"
+#include "park_key.h"
 
 #define EXPIRY_WORDS_MAX (2 * WIRE_NOTARY_MAX + 4 * WIRE_TEXT_MAX)
-
-/* ---- keys ----------------------------------------------------------------------------------- */
-
-/* These mean nothing to queue_park.c, where a key begins with a transport's name. */
-#define RETRY_KEY "!retry "
-#define STUCK_KEY "!stuck "
 
 static char *key_of(const char *prefix, const char *transport, const char *dest)
 {
@@ -38,17 +34,7 @@ static char *key_of(const char *prefix, const char *transport, const char *dest)
 
 static char *retry_key(const struct queue *q, const struct site *site)
 {
-    return key_of(RETRY_KEY, q->transports[site->transport], site->destination);
-}
-
-bool queue_key_is_retry(struct slice key)
-{
-    return slice_starts(key, SLICE(RETRY_KEY));
-}
-
-bool queue_key_is_stuck(struct slice key)
-{
-    return slice_starts(key, SLICE(STUCK_KEY));
+    return key_of(PARK_KEY_RETRY, q->transports[site->transport], site->destination);
 }
 
 /* ---- what is tried again -------------------------------------------------------------------- */
@@ -76,13 +62,24 @@ void again_ran(struct queue *q, struct again *a, enum thread_end end, struct wal
     }
 }
 
+/* Is it the one destination that is served, if there is only one (-p)? */
+static bool is_served(const struct queue *q, const struct site *site)
+{
+    struct slice dest = slice_string(q->conf->deliver_only), transport = slice_cut(&dest, '/');
+
+    return q->conf->deliver_only[0] == '\0' ||
+           (glob_match(transport, slice_string(q->transports[site->transport])) &&
+            glob_match(dest, slice_string(site->destination)));
+}
+
 void again_waits(struct queue *q, struct again *a)
 {
     struct thread *thread;
 
     if (has_thread(a)) {
         thread = threads_find(&q->threads, a->site->transport, slice_string(a->site->destination));
-        a->at = thread != NULL && thread_waits(thread, clock_wall())
+        a->at = !is_served(q, a->site) ? WALL_NEVER
+                : thread != NULL && thread_waits(thread, clock_wall())
                     ? thread->retry.due
                     : wall_after(clock_wall(), THREAD_ALWAYS_US);
         a->stopped = thread != NULL && thread->stopped;
@@ -153,7 +150,9 @@ static bool is_too_old(struct queue *q, struct again *a, uint32_t n, struct wall
 
 bool again_judge(struct queue *q, struct again *a, uint32_t n, struct queue_verdict *v)
 {
-    if (is_too_old(q, a, n, a->at.us != 0 ? a->at : clock_wall(), v)) {
+    bool has_time = a->at.us != 0 && a->at.us != US_FOREVER;
+
+    if (is_too_old(q, a, n, has_time ? a->at : clock_wall(), v)) {
         return false;
     }
     v->again = true;
@@ -277,6 +276,9 @@ bool queue_thread_lets_go(struct queue *q, const struct active_msg *m, const str
 
     if (!thread_rules_apply(rules) || is_running(q, site, &dead)) {
         return true;
+    }
+    if (!is_served(q, site)) {
+        return false;
     }
     thread = threads_find(&q->threads, site->transport, dest);
     waits = thread != NULL && thread_waits(thread, clock_wall());
@@ -445,7 +447,7 @@ void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct
                                          .program = "error"});
     a.ns = mem_new(sizeof *a.ns);
     a.ns[a.count++] = n;
-    put_off(q, &a, key_of(STUCK_KEY, route->transport, route->destination), WALL_NEVER);
+    put_off(q, &a, key_of(PARK_KEY_STUCK, route->transport, route->destination), WALL_NEVER);
     again_end(q, &a);
 }
 
@@ -453,10 +455,10 @@ void queue_try_stuck(struct queue *q)
 {
     struct slice key;
     size_t count = 1;
-    char *copy = mem_string(STUCK_KEY);
+    char *copy = mem_string(PARK_KEY_STUCK);
 
     while (spool_parked_keys(q->spool, slice_string(copy), 1, &key, &count) == 0 && count == 1 &&
-           queue_key_is_stuck(key)) {
+           park_key_kind(key) == PARK_STUCK) {
         mem_free(copy);
         copy = mem_copy(key.ptr, key.len);
         (void)wake_key(q, copy);

@@ -16,6 +16,7 @@
 #include "gate.h"
 #include "listing.h"
 #include "mem.h"
+#include "park_key.h"
 #include "queue_gate.h"
 
 static void set(json_t *object, const char *name, json_t *value)
@@ -117,8 +118,9 @@ static void estimate(struct place *p, const struct sched_wait *w, struct wall ea
 /* Some gates open when somebody else does something; when that is nobody knows. */
 static bool can_estimate(const json_t *group)
 {
-    static const char *const unknown[] = {"held",   "corrupt", "storage",         "active_queue",
-                                          "parked", "unread",  "defer_transports"};
+    static const char *const unknown[] = {
+        "held",   "corrupt",          "storage",   "active_queue", "parked",
+        "unread", "defer_transports", "queueonly", "no_command",   "frozen"};
     const char *binds = json_string_value(json_object_get(group, "binds"));
 
     for (size_t i = 0; binds != NULL && i < sizeof unknown / sizeof unknown[0]; i++) {
@@ -298,11 +300,11 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
     struct sched_wait w;
     struct place p;
 
-    if (is_on_its_way(m)) {
+    if (is_on_its_way(m) && park_key_kind(m->parked) != PARK_STUCK) {
         queue_gate_storage(q, gates);
         queue_gate_room(q, gates);
         place_init(&p, q, transport, dest);
-        if (m->parked.len > 0) {
+        if (m->parked.len > 0 && park_key_kind(m->parked) == PARK_SHARE) {
             say_parked(q, &p, m, json_array_get(gates, 0));
         }
         sched_why_dest(q->sched, transport, dest, &w);

@@ -76,11 +76,21 @@ class Threads(sluice.TestCase):
     def test_mail_that_waits_to_be_asked_for_goes_when_it_is(self):
         site = self.site()
         d = self.daemon(relayhost=site.nexthop, extra="smtp/*\n    interval=1h queueonly\n")
-        queue_id = d.send("a@example.org", ["b@example.net"])
-        self.deferred(d, queue_id)
-        d.move_clock(7200)
-        d.send("a@example.org", ["c@example.net"])
+        for _ in range(2):
+            d.send("a@example.org", ["b@example.net"])
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred", "deferred"])
+        d.move_clock(7200)
+        d.cli("queue", check=True)
         self.assertEqual(site.messages, [])
         d.cli("flush", check=True)
         self.eventually(lambda: len(site.messages) == 2)
+
+    def test_why_says_what_a_thread_waits_for(self):
+        d, site = self.thread("interval=1h")
+        queue_id = d.send("a@example.org", ["b@example.net"])
+        self.deferred(d, queue_id)
+        group = d.ask("GET", "/v1/messages/%s/why" % queue_id)[1]["groups"][0]
+        self.assertEqual(group["binds"], "thread")
+        self.assertAlmostEqual(group["earliest"], d.message(queue_id)["next_attempt"], delta=1)
+        self.assertIn("interval (60m)", d.cli("why", queue_id).stdout)
+        self.assertEqual(d.message(queue_id)["waits_for"], "smtp/" + site.nexthop)
