@@ -43,13 +43,6 @@ static void say(struct buf *messages)
     buf_clear(messages);
 }
 
-static int fail(struct buf *messages, const char *path, int error)
-{
-    (void)buf_addf(messages, "%s: %s", path, strerror(error)); /* sticky */
-    say(messages);
-    return FAILURE;
-}
-
 static void say_version(FILE *to)
 {
     fprintf(to, "scheduler: scheduler daemon (%s)\n", SLUICE_VERSION);
@@ -71,53 +64,45 @@ static bool is_directory(const char *postoffice, const char *name)
     return S_ISDIR(st.st_mode);
 }
 
-/* A file of lines can be written; -1 after a message. */
-static int open_lines(const char *path, struct buf *messages)
+/* Can lines be added to the file? NULL: there is none, and that is fine. */
+static bool takes_lines(const char *path, struct buf *messages)
 {
-    int fd = outlet_open_file(path);
+    int fd = path == NULL ? -1 : outlet_open_file(path);
 
-    if (fd < 0) {
-        (void)fail(messages, path, -fd); /* the caller knows the status */
-        return -1;
+    if (path != NULL && fd < 0) {
+        (void)buf_addf(messages, "%s: %s\n", path, strerror(-fd)); /* sticky */
+        return false;
     }
-    return fd;
-}
-
-/* Everything that ZMailer checks, in its order. 0 or an exit status. */
-static int check_places(const struct scheduler_options *o, const struct scheduler_settings *s,
-                        struct buf *messages)
-{
-    int fd;
-
-    if (!is_directory(s->postoffice, "transport")) {
-        (void)buf_addf(messages, "%s/transport", s->postoffice);
-        fprintf(stderr, "scheduler: %s: %s\n", buf_cstr(messages), strerror(errno));
-        return FAILURE;
-    }
-    if (o->statistics != NULL) {
-        fd = open_lines(o->statistics, messages);
-        if (fd < 0) {
-            return FAILURE;
-        }
+    if (fd >= 0) {
         (void)close(fd); /* nothing was written */
     }
-    if (!scheduler_pid_replace(s->postoffice, messages)) {
-        say(messages);
-        return FAILURE;
-    }
-    return 0;
+    return true;
 }
 
-static int load(const struct scheduler_settings *s, struct bundle *ret_bundle, struct buf *messages)
+/* All that can be known before the old scheduler is ended, and then that. */
+static bool take_place(const struct scheduler_options *o, const struct scheduler_settings *s,
+                       struct buf *messages)
+{
+    if (!is_directory(s->postoffice, "transport")) {
+        (void)buf_addf(messages, "%s/transport: %s\n", s->postoffice, strerror(errno)); /* sticky */
+        return false;
+    }
+    return takes_lines(s->log, messages) && takes_lines(o->statistics, messages) &&
+           scheduler_pid_replace(s->postoffice, messages);
+}
+
+static bool load(const struct scheduler_settings *s, struct bundle *ret_bundle,
+                 struct buf *messages)
 {
     bool ok = bundle_load_text(s->path, buf_slice(&s->text), ret_bundle, messages);
 
     fputs(buf_cstr(messages), stderr);
     buf_clear(messages);
     if (!ok) {
-        fprintf(stderr, "scheduler: null control file, probably errors in it: %s\n", s->conf);
+        (void)buf_addf(messages, "null control file, probably errors in it: %s\n",
+                       s->conf); /* sticky */
     }
-    return ok ? 0 : FAILURE;
+    return ok;
 }
 
 /* ---- in the background ---------------------------------------------------------------------- */
@@ -197,7 +182,6 @@ static int run(const struct scheduler_options *o, const struct scheduler_setting
     int status, error;
 
     if (o->mode == SCHEDULER_DAEMON && !become_daemon(s->log, &plan.ready_fd, &status)) {
-        bundle_fini(bundle);
         return status;
     }
     error = scheduler_pid_write(s->postoffice);
@@ -214,16 +198,12 @@ static int start(const struct scheduler_options *o, const char *program, struct 
     struct scheduler_settings settings;
     struct bundle bundle = {0};
     int status;
+    bool ok = scheduler_settings_make(o, program, &settings, messages);
 
-    if (!scheduler_settings_make(o, program, &settings, messages)) {
-        say(messages);
-        status = FAILURE;
-    } else {
-        say(messages); /* warnings */
-        status = load(&settings, &bundle, messages);
-        status = status == 0 ? check_places(o, &settings, messages) : status;
-        status = status == 0 ? run(o, &settings, &bundle) : status;
-    }
+    say(messages); /* warnings, too */
+    ok = ok && load(&settings, &bundle, messages) && take_place(o, &settings, messages);
+    say(messages);
+    status = ok ? run(o, &settings, &bundle) : FAILURE;
     bundle_fini(&bundle);
     scheduler_settings_fini(&settings);
     return status;

@@ -409,6 +409,18 @@ static void begin_report(struct mailq_answer *a, enum mailq_report_form form)
     ask_next(a);
 }
 
+static void begin_dump(struct mailq_answer *a)
+{
+    if (a->facts->role->conf->mailq_short) {
+        mailq_server_lines(a->server, SLICE("Vertices:\nEnd:\n"));
+    } else {
+        mailq_server_lines(a->server, SLICE("Vertices:\n"));
+        a->dump = mailq_dump_new();
+        a->part = PART_VERTICES;
+    }
+    ask_next(a);
+}
+
 void mailq_answer_begin(struct mailq_answer *a, const struct mailq_event *event)
 {
     a->busy = true;
@@ -419,11 +431,8 @@ void mailq_answer_begin(struct mailq_answer *a, const struct mailq_event *event)
     a->part = PART_THREADS;
     switch (event->question) {
     case MAILQ_ASK_DUMP:
-        mailq_server_lines(a->server, SLICE("Vertices:\n"));
-        a->dump = mailq_dump_new();
         a->report = mailq_report_new(MAILQ_REPORT_THREADS);
-        a->part = PART_VERTICES;
-        ask_next(a);
+        begin_dump(a);
         break;
     case MAILQ_ASK_THREAD:
         if (names_thread(a)) {

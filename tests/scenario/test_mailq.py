@@ -172,6 +172,17 @@ class Mailq(sluice.TestCase):
         self.assertEqual(self.mailq(("", sluice.free_port())).returncode, 69)
         self.assertEqual(self.mailq(address, "-x").returncode, 64)
 
+    def test_version_1_can_leave_the_lists_out(self):
+        d, address = self.serve(auth="", mailq_short="yes")
+        with socket.create_connection(address, timeout=sluice.PATIENCE) as s:
+            text = s.makefile().read()
+        self.assertTrue(text.startswith("version zmailer 1.0\nVertices:\nEnd:\nKids: "), text)
+
+    def test_version_2_without_users_answers_nobody(self):
+        d, address = self.serve(auth="", mailq_protocol="2")
+        with socket.create_connection(address, timeout=sluice.PATIENCE) as s:
+            self.assertEqual(s.makefile().read(), "version zmailer 2.0\n550 NO ACCESS FOR YOU\n")
+
     def test_version_1_dumps_the_queue(self):
         d, address, ids, nexthop = self.deferred(auth="")
         c = self.client(address)
