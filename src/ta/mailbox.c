@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "mailbox_deliver.h"
-#include "maildir.h"
 #include "ta_run.h"
 #include "ta_zenv.h"
 
@@ -88,10 +87,9 @@ static void take_options(int argc, char **argv, struct mailbox *m, struct slice 
 
 int main(int argc, char **argv)
 {
-    struct mailbox mailbox = {
-        .command_timeout_s = COMMAND_TIMEOUT_S, .lock_wait_s = LOCK_WAIT_S, .host = "localhost"};
+    struct mailbox mailbox = {.command_timeout_s = COMMAND_TIMEOUT_S, .lock_wait_s = LOCK_WAIT_S};
     struct slice channel = SLICE("local"), host = SLICE("");
-    char hostname[MAILDIR_HOST_MAX + 1] = "";
+    char hostname[TA_RUN_HOST_SIZE];
     struct ta_agent agent;
     struct conf *zenv;
     int status;
@@ -105,9 +103,8 @@ int main(int argc, char **argv)
     if (mailbox.directory == NULL) {
         mailbox.directory = MAILBOX_DIRECTORY;
     }
-    if (gethostname(hostname, sizeof hostname - 1) == 0 && hostname[0] != '\0') {
-        mailbox.host = hostname;
-    }
+    ta_run_host(hostname);
+    mailbox.host = hostname;
     ta_agent_init(&agent, "mailbox", channel, STDIN_FILENO, STDOUT_FILENO);
     agent.host = host;
     status = ta_run(&agent, work, &mailbox);

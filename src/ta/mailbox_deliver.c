@@ -22,6 +22,7 @@
 #include "pipe.h"
 #include "ta_child.h"
 #include "ta_local.h"
+#include "ta_run.h"
 #include "unixlines.h"
 
 #define OUTPUT_MAX     8192
@@ -77,21 +78,13 @@ static void become(const struct errand *e)
     }
 }
 
-static struct wall wall_now(void)
-{
-    struct timespec now;
-
-    CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
-    return (struct wall){now.tv_sec * US_PER_S + now.tv_nsec / 1000};
-}
-
 static _Noreturn void deliver_mbox(struct errand *e)
 {
     struct mbox_mail mail = {
         .path = buf_cstr(&e->where),
         .sender = e->sender,
         .recipient = e->rcpt->address.user,
-        .now = wall_now(),
+        .now = ta_run_now(),
         .dot_lock = e->dot_lock,
         .lock_wait_s = e->mailbox->lock_wait_s,
     };
@@ -113,7 +106,7 @@ static _Noreturn void deliver_maildir(struct errand *e)
         .sender = e->sender,
         .recipient = e->rcpt->address.user,
         .host = e->mailbox->host,
-        .now = wall_now(),
+        .now = ta_run_now(),
         .number = e->mailbox->deliveries,
     };
     struct buf why;
@@ -134,7 +127,7 @@ static void make_input(struct errand *e)
     struct buf head;
 
     buf_init(&head, ADDRESS_MAX + 100);
-    mbox_put_from(&head, e->sender, wall_now());
+    mbox_put_from(&head, e->sender, ta_run_now());
     if (rc == 0) {
         rc = unixlines_write(fd, buf_slice(&head), ta_content_read, &e->content);
     }
@@ -173,9 +166,7 @@ static void make_environment(struct errand *e)
     char *kept_zone = zone == NULL ? NULL : mem_string(zone);
     char *kept_zconfig = zconfig == NULL ? NULL : mem_string(zconfig);
     struct slice orcpt = control_dsn_word(e->rcpt->dsn, SLICE("ORCPT"));
-    char spoolid[CONTROL_SPOOLID_MAX];
 
-    ta_job_spoolid(e->job, spoolid);
     CHECK(clearenv() == 0);
     put_variable("SHELL", SLICE("/bin/sh"));
     put_variable("IFS", SLICE(" \t\n"));
@@ -183,7 +174,7 @@ static void make_environment(struct errand *e)
     put_zenv(e, "MAILBIN", NULL);
     put_zenv(e, "MAILSHARE", NULL);
     put_variable("SENDER", e->sender.len == 0 ? SLICE("<>") : e->sender);
-    put_variable("MSGSPOOLID", slice_string(spoolid));
+    put_variable("MSGSPOOLID", slice_string(e->job->spoolid));
     put_variable("MESSAGEID", e->job->control.log_id);
     put_variable("HOME", buf_len(&e->home) == 0 ? SLICE("/") : buf_slice(&e->home));
     put_variable("USER", buf_len(&e->name) == 0 ? SLICE("nobody") : buf_slice(&e->name));

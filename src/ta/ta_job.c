@@ -46,20 +46,18 @@ static bool path_valid(struct slice path, size_t *ret_directories)
            slice_find(path, '/') == path.len && slice_find(path, '\0') == path.len;
 }
 
-/* A regular file, and its size. Negative errno when it is none. */
-static int open_regular(const char *path, int flags, uint64_t *ret_size)
+/* A regular file. Negative errno when it is none. */
+static int open_regular(const char *path, int flags, struct stat *ret_st)
 {
-    struct stat st;
     int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     if (fd < 0) {
         return -errno;
     }
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < 0) {
+    if (fstat(fd, ret_st) != 0 || !S_ISREG(ret_st->st_mode) || ret_st->st_size < 0) {
         (void)close(fd); /* not wanted */
         return -EINVAL;
     }
-    *ret_size = (uint64_t)st.st_size;
     return fd;
 }
 
@@ -91,24 +89,26 @@ static bool read_control(struct ta_job *job)
 {
     char path[TA_JOB_PATH_MAX];
     struct control_problem problem;
-    uint64_t size = 0;
+    struct stat st = {0};
+    size_t size;
     int rc;
 
     (void)snprintf(path, sizeof path, "%.*s", SLICE_ARGS(job->path)); /* fits: path_valid */
-    rc = open_regular(path, O_RDWR, &size);
+    rc = open_regular(path, O_RDWR, &st);
     if (rc < 0) {
         return rc == -ENOENT ? false : fail(job, "open", strerror(-rc));
     }
     job->file = rc;
-    if (size > CONTROL_FILE_MAX) {
+    if ((uint64_t)st.st_size > CONTROL_FILE_MAX) {
         return fail(job, "open", strerror(EFBIG));
     }
-    job->bytes = mem_new((size_t)size + 1);
-    rc = read_all(job->file, job->bytes, (size_t)size);
+    size = (size_t)st.st_size;
+    job->bytes = mem_new(size + 1);
+    rc = read_all(job->file, job->bytes, size);
     if (rc != 0) {
         return fail(job, "read", strerror(-rc));
     }
-    if (!control_file_parse(slice_of(job->bytes, (size_t)size), &job->control, &problem)) {
+    if (!control_file_parse(slice_of(job->bytes, size), &job->control, &problem)) {
         ta_agent_comment(job->agent, "%.*s: byte %llu: expected %s", SLICE_ARGS(job->path),
                          (unsigned long long)problem.offset, problem.expected);
         return false;
@@ -122,17 +122,21 @@ static bool open_message(struct ta_job *job, struct slice directories)
     char path[2 * TA_JOB_PATH_MAX];
     int len = snprintf(path, sizeof path, "../queue/%.*s%.*s", SLICE_ARGS(directories),
                        SLICE_ARGS(job->control.name));
+    struct stat st = {0};
     int rc;
 
     /* The parser has seen to it that the name has no slash and begins with a digit. */
     if (len < 0 || (size_t)len >= sizeof path || job->control.name.len == 0) {
         return fail(job, "message file", "no name, or one that is too long");
     }
-    rc = open_regular(path, O_RDONLY, &job->message_size);
+    rc = open_regular(path, O_RDONLY, &st);
     if (rc < 0) {
         return fail(job, path, strerror(-rc));
     }
     job->message = rc;
+    job->message_size = (uint64_t)st.st_size;
+    job->arrived = (struct wall){st.st_mtim.tv_sec * US_PER_S + st.st_mtim.tv_nsec / 1000};
+    control_spoolid(job->number, st.st_mtim.tv_sec, (uint32_t)st.st_mtim.tv_nsec, job->spoolid);
     if (job->control.body_at > job->message_size) {
         return fail(job, path, "shorter than the offset of its body");
     }
@@ -310,14 +314,6 @@ struct slice ta_job_sender(const struct ta_job *job, size_t i)
         user.len = 0;
     }
     return user;
-}
-
-void ta_job_spoolid(const struct ta_job *job, char ret_text[CONTROL_SPOOLID_MAX])
-{
-    struct stat st = {0};
-
-    (void)fstat(job->message, &st); /* an open file has a time */
-    control_spoolid(job->number, st.st_mtim.tv_sec, (uint32_t)st.st_mtim.tv_nsec, ret_text);
 }
 
 bool ta_job_same_mail(const struct ta_job *job, size_t i, size_t j)

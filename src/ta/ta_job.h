@@ -35,6 +35,7 @@
 #include "slice.h"
 #include "ta.h"
 #include "ta_agent.h"
+#include "times.h"
 
 /* Hash directories and name. */
 #define TA_JOB_PATH_MAX 272
@@ -55,6 +56,8 @@ struct ta_job {
     size_t rcpt_count;
     uint64_t number; /* that results go by */
     struct slice path;
+    char spoolid[CONTROL_SPOOLID_MAX];
+    struct wall arrived; /* when the message came */
     bool stuck; /* deliver no more of it now: its file can't be appended to, or its content made */
 
     struct ta_agent *agent;
@@ -76,9 +79,6 @@ bool ta_job_same_mail(const struct ta_job *job, size_t i, size_t j);
 
 /* Sender of recipient `i`: empty for a bounce. */
 struct slice ta_job_sender(const struct ta_job *job, size_t i);
-
-/* The printable identification of the message. */
-void ta_job_spoolid(const struct ta_job *job, char ret_text[CONTROL_SPOOLID_MAX]);
 
 /* A word of an address: empty where "-" stands for that. */
 struct slice ta_job_word(struct slice word);

@@ -1,0 +1,21 @@
+/*
+ * The agent errormail's reports: the recipients of a job are addresses that the router found
+ * nothing for, their host word is the name of a form in MAILSHARE/forms, and the one who sent the
+ * mail is told so.
+ */
+#ifndef TA_ERRORMAIL_REPORT_H
+#define TA_ERRORMAIL_REPORT_H
+
+#include "conf.h"
+#include "ta_job.h"
+
+struct errormail {
+    const struct conf *zenv; /* MAILSHARE, and what ta_submit wants */
+    const char *host;        /* our name */
+};
+
+/* Report on recipient `first` and those that go with it (the same form and mail), and settle them.
+ */
+void errormail_report(const struct errormail *m, struct ta_job *job, size_t first);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * Handing a new message to ZMailer's router, from an agent.
+ *
+ *     public/HOST:PID written, synced -> renamed to router/INODE -> router/ synced -> the router is
+ * told
+ *
+ * A message file is an envelope, one line each, then header and body (ZMailer's manual, "Message
+ * file format"). The files are those beside the current directory, POSTOFFICE/transport.
+ */
+#ifndef TA_TA_SUBMIT_H
+#define TA_TA_SUBMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "buf.h"
+#include "conf.h"
+#include "control_file.h"
+#include "slice.h"
+#include "unixlines.h"
+
+struct ta_submit_rcpt {
+    struct slice address;
+    struct slice dsn; /* words of an `N` line; empty: none */
+};
+
+struct ta_submission {
+    const struct conf *zenv; /* ROUTERDIRHASH, ROUTERNOTIFY */
+    const char *host;        /* our name */
+    const char *program;     /* who we are */
+    const char *via;         /* how it came; NULL: not told */
+    bool is_report;          /* from nobody */
+    struct slice sender;     /* unless it is one; empty: the same as that */
+    struct slice envid;      /* or empty */
+    enum control_ret ret;
+    const struct ta_submit_rcpt *rcpts;
+    size_t rcpt_count;
+    agent_read *read; /* header, empty line and body; lines end as they will */
+    void *arg;
+};
+
+/* 0 and the printable identification of the new message, or negative errno with what failed in
+ * *ret_why: -EINVAL when something in the envelope can't stand there. */
+int ta_submit(const struct ta_submission *s, char ret_spoolid[CONTROL_SPOOLID_MAX],
+              struct buf *ret_why);
+
+#endif
