@@ -13,39 +13,83 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bundle.h"
 #include "check.h"
 #include "mailq_client.h"
+#include "mailq_detail.h"
+#include "mailq_directories.h"
 #include "mem.h"
+#include "zmailer_variables.h"
 
-#define ANSWER_MS 60000 /* how long a server may be silent */
-#define INPUT_MAX ((size_t)2 * MAILQ_ANSWER_LINE_MAX)
+#define ANSWER_MS    60000 /* how long a server may be silent */
+#define DEFAULT_PORT "174"
+#define INPUT_MAX    ((size_t)2 * MAILQ_ANSWER_LINE_MAX)
 
 struct options {
-    const char *port, *host;
-    char *user, *password; /* owned */
+    const char *port, *host; /* host NULL: not given */
+    const char *zenv;        /* NULL: the usual one */
+    bool directories;
+    struct conf *variables; /* owned; NULL: not needed yet */
+    char *user, *password;  /* owned */
     struct mailq_request request;
 };
 
 static void print_usage(FILE *out)
 {
-    fputs(
-        "usage: mailq -p PORT|/SOCKET [-Q[Q[Q[Q]]]] [-S] [-U USER/PASSWORD] [-c CHANNEL] [-h HOST] "
-        "[SERVER]\n"
-        "ask a mailq server of Sluice or ZMailer\n"
-        "  -Q    threads only; more of them: rings, totals, counters\n"
-        "  -S    log in with SCRAM-SHA-256\n"
-        "  -U    instead of nobody/nobody; without a password: that in $MAILQ_PASSWORD\n",
-        out);
+    fputs("usage: mailq [-p PORT|/SOCKET] [-Q[Q[Q[Q]]]] [-sv] [-S] [-U USER/PASSWORD]\n"
+          "             [-c CHANNEL] [-h HOST] [-Z ZENV] [SERVER]\n"
+          "ask a mailq server of Sluice or ZMailer\n"
+          "  -p    its port (174), or its socket\n"
+          "  -Q    threads only; more of them: rings, totals, counters\n"
+          "  -s    first the state of POSTOFFICE's directories\n"
+          "  -v    what the control files say, too\n"
+          "  -c -h of this channel and host only\n"
+          "  -S    log in with SCRAM-SHA-256\n"
+          "  -U    instead of nobody/nobody; without a password: that in $MAILQ_PASSWORD\n"
+          "  -Z    ZMailer's variables (POSTOFFICE, MAILSERVER) instead of $ZCONFIG's\n",
+          out);
+}
+
+/* ZMailer's variables, once they are wanted; NULL after a message. */
+static const struct conf *variables_of(struct options *o)
+{
+    struct buf messages;
+
+    if (o->variables == NULL) {
+        buf_init(&messages, 65536);
+        o->variables = zmailer_variables(o->zenv != NULL ? o->zenv : getenv("ZCONFIG"), &messages);
+        if (o->variables == NULL) {
+            fprintf(stderr, "mailq: %s", buf_cstr(&messages));
+        }
+        buf_fini(&messages);
+    }
+    return o->variables;
+}
+
+/* Here is a ZMailer, and no configuration of ours. */
+static bool is_zmailer_site(void)
+{
+    struct options o = {0};
+    const struct conf *variables;
+    bool is;
+
+    if (bundle_default_path() != NULL) {
+        return false;
+    }
+    variables = variables_of(&o);
+    is = variables != NULL && variables->zenv_file[0] != '\0'; /* it was found */
+    conf_free(o.variables);
+    return is;
 }
 
 bool remote_mailq_meant(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "-p", 2) == 0) {
+        if (argv[i][0] == '-' && argv[i][1] != '\0' && strchr("pQsUZ", argv[i][1]) != NULL) {
             return true;
         }
     }
-    return false;
+    return is_zmailer_site();
 }
 
 static void set_user(struct options *o, const char *text)
@@ -65,13 +109,22 @@ static bool read_options(int argc, char **argv, struct options *o)
     int option;
 
     set_user(o, "nobody/nobody");
-    while ((option = getopt(argc, argv, "p:QSU:c:h:")) != -1) {
+    while ((option = getopt(argc, argv, "p:QsvSU:c:h:Z:")) != -1) {
         switch (option) {
         case 'p':
             o->port = optarg;
             break;
         case 'Q':
             less = less < MAILQ_VIEW_COUNTERS ? less + 1 : less;
+            break;
+        case 's':
+            o->directories = true;
+            break;
+        case 'v':
+            o->request.verbose = true;
+            break;
+        case 'Z':
+            o->zenv = optarg;
             break;
         case 'S':
             o->request.scram = true;
@@ -90,9 +143,10 @@ static bool read_options(int argc, char **argv, struct options *o)
             return false;
         }
     }
-    o->host = optind < argc ? argv[optind++] : "127.0.0.1";
+    o->host = optind < argc ? argv[optind++] : NULL;
+    o->port = o->port != NULL ? o->port : DEFAULT_PORT;
     o->request.view = (enum mailq_view)less;
-    if (o->port == NULL || o->port[0] == '\0' || optind < argc) {
+    if (o->port[0] == '\0' || optind < argc) {
         print_usage(stderr);
         return false;
     }
@@ -120,7 +174,16 @@ static int connect_unix(const char *path)
     return fd;
 }
 
-static int connect_to(const struct options *o)
+/* The server that is meant when none is named. */
+static const char *usual_host(struct options *o)
+{
+    const struct conf *variables = variables_of(o);
+    const char *host = variables == NULL ? NULL : conf_zenv(variables, SLICE("MAILSERVER"));
+
+    return host != NULL && host[0] != '\0' ? host : "127.0.0.1";
+}
+
+static int connect_to(struct options *o)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *list, *a;
@@ -132,6 +195,9 @@ static int connect_to(const struct options *o)
             fprintf(stderr, "mailq: %s: %s\n", o->port, strerror(errno));
         }
         return fd;
+    }
+    if (o->host == NULL) {
+        o->host = usual_host(o);
     }
     error = getaddrinfo(o->host, o->port, &hints, &list);
     if (error != 0) {
@@ -197,7 +263,17 @@ static bool receive(int fd, struct mailq_client *client, struct buf *in)
     return true;
 }
 
-static int talk(int fd, struct mailq_client *client)
+static void print_row(struct options *o, const struct mailq_row *row)
+{
+    struct buf out;
+
+    buf_init(&out, (size_t)1 << 30);
+    mailq_detail_put(&out, conf_postoffice(o->variables), o->request.now_s, row);
+    (void)fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout); /* seen at the end */
+    buf_fini(&out);
+}
+
+static int talk(int fd, struct options *o, struct mailq_client *client)
 {
     struct mailq_client_event event;
     int status = -1;
@@ -210,6 +286,8 @@ static int talk(int fd, struct mailq_client *client)
             status = EX_PROTOCOL;
         } else if (event.type == MAILQ_CLIENT_TEXT) {
             (void)fwrite(event.text.ptr, 1, event.text.len, stdout); /* seen at the end */
+        } else if (event.type == MAILQ_CLIENT_ROW) {
+            print_row(o, event.row);
         } else if (event.type == MAILQ_CLIENT_DONE) {
             status = EX_OK;
         } else if (event.type == MAILQ_CLIENT_FAILED) {
@@ -234,26 +312,51 @@ static void make_nonce(char nonce[33])
     }
 }
 
+static int ask_server(struct options *o)
+{
+    struct mailq_client *client;
+    char nonce[33];
+    int fd = connect_to(o), status;
+
+    if (fd < 0) {
+        return EX_UNAVAILABLE;
+    }
+    make_nonce(nonce);
+    o->request.user = o->user;
+    o->request.password = o->password;
+    o->request.nonce = nonce;
+    o->request.now_s = time(NULL);
+    client = mailq_client_new(&o->request);
+    status = talk(fd, o, client);
+    mailq_client_free(client);
+    (void)close(fd); /* nothing is lost with it */
+    return status;
+}
+
+/* What -s wants. */
+static void print_directories(struct options *o)
+{
+    struct buf out;
+
+    buf_init(&out, 65536);
+    (void)mailq_directories_put(&out, conf_postoffice(o->variables)); /* it says what is wrong */
+    (void)fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);      /* seen at the end */
+    buf_fini(&out);
+}
+
 int remote_mailq_main(int argc, char **argv)
 {
     struct options o = {0};
-    struct mailq_client *client;
-    char nonce[33];
-    int fd, status = EX_USAGE;
+    int status = EX_USAGE;
 
     if (read_options(argc, argv, &o)) {
-        fd = connect_to(&o);
-        status = EX_UNAVAILABLE;
-        if (fd >= 0) {
-            make_nonce(nonce);
-            o.request.user = o.user;
-            o.request.password = o.password;
-            o.request.nonce = nonce;
-            o.request.now_s = time(NULL);
-            client = mailq_client_new(&o.request);
-            status = talk(fd, client);
-            mailq_client_free(client);
-            (void)close(fd); /* nothing is lost with it */
+        if ((o.directories || o.request.verbose) && variables_of(&o) == NULL) {
+            status = EX_CONFIG;
+        } else {
+            if (o.directories) {
+                print_directories(&o);
+            }
+            status = ask_server(&o);
         }
     }
     if (o.password != NULL) {
@@ -261,5 +364,6 @@ int remote_mailq_main(int argc, char **argv)
     }
     mem_free(o.user);
     mem_free(o.password);
+    conf_free(o.variables);
     return status;
 }

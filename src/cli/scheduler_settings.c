@@ -1,31 +1,16 @@
 #include "scheduler_settings.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "conf.h"
 #include "mem.h"
 #include "zmailer.h"
+#include "zmailer_variables.h"
 
 #define TEXT_MAX (64u << 10)
 
 /* Appends to `text` and `messages` may fail: sticky there, and seen at the end. */
-
-/* `path` itself, or below the working directory; `suffix` is added. Owned by the caller. */
-static char *absolute(const char *path, const char *suffix)
-{
-    char directory[PATH_MAX] = "";
-    struct buf b;
-
-    buf_init(&b, 3 * PATH_MAX);
-    if (path[0] != '/' && getcwd(directory, sizeof directory - 1) != NULL) {
-        (void)strcat(directory, "/"); /* there is room for it */
-    }
-    (void)buf_addf(&b, "%s%s%s", directory, path, suffix);
-    return buf_take(&b);
-}
 
 static void add_setting(struct buf *text, const char *name, const char *value)
 {
@@ -39,7 +24,7 @@ static void add_setting(struct buf *text, const char *name, const char *value)
 static void add_path(struct buf *text, const char *name, const char *prefix, const char *path)
 {
     struct buf value;
-    char *full = absolute(path, "");
+    char *full = zmailer_absolute(path, "");
 
     buf_init(&value, 3 * PATH_MAX);
     (void)buf_addf(&value, "%s%s", prefix, full);
@@ -51,29 +36,6 @@ static void add_path(struct buf *text, const char *name, const char *prefix, con
 static void add_number(struct buf *text, const char *name, unsigned value)
 {
     (void)buf_addf(text, "%s = %u\n", name, value);
-}
-
-/* ZMailer's variables, as a configuration that says nothing else. NULL after an error. */
-static struct conf *read_variables(const char *zenv, struct buf *messages)
-{
-    struct conf_problems problems;
-    struct conf *conf;
-    struct buf text;
-
-    buf_init(&text, TEXT_MAX);
-    if (zenv != NULL) {
-        char *full = absolute(zenv, "");
-
-        (void)buf_addf(&text, "zenv_file = %s\n", full);
-        mem_free(full);
-    }
-    /* What makes it a scheduler.conf, whose spool is where the variables say. */
-    (void)buf_add_string(&text, "*/* command=none\n");
-    conf = conf_load_text(buf_slice(&text), "command line", "/", NULL, &problems);
-    conf_print_problems(messages, &problems);
-    conf_problems_fini(&problems);
-    buf_fini(&text);
-    return conf;
 }
 
 static const char *base_name(const char *program)
@@ -115,11 +77,11 @@ static void add_options(const struct scheduler_options *o, const struct conf *va
 static char *find_log(const struct scheduler_options *o, const struct conf *variables)
 {
     if (o->log != NULL) {
-        return absolute(o->log, "");
+        return zmailer_absolute(o->log, "");
     }
     return o->mode == SCHEDULER_FOREGROUND
                ? NULL
-               : absolute(conf_zenv(variables, SLICE("LOGDIR")), "/scheduler");
+               : zmailer_absolute(conf_zenv(variables, SLICE("LOGDIR")), "/scheduler");
 }
 
 bool scheduler_settings_make(const struct scheduler_options *options, const char *program,
@@ -131,19 +93,19 @@ bool scheduler_settings_make(const struct scheduler_options *options, const char
 
     *s = (struct scheduler_settings){0};
     buf_init(&s->text, TEXT_MAX);
-    variables = read_variables(options->zenv, messages);
+    variables = zmailer_variables(options->zenv, messages);
     if (variables == NULL) {
         return false;
     }
-    s->postoffice = absolute(
+    s->postoffice = zmailer_absolute(
         options->postoffice != NULL ? options->postoffice : conf_postoffice(variables), "");
-    s->path = absolute(s->postoffice, "/.sluice/sluice.conf");
+    s->path = zmailer_absolute(s->postoffice, "/.sluice/sluice.conf");
     s->log = find_log(options, variables);
     buf_init(&suffix, PATH_MAX);
     (void)buf_addf(&suffix, "/%s.conf", base_name(program));
     s->conf = options->conf != NULL
-                  ? absolute(options->conf, "")
-                  : absolute(conf_zenv(variables, SLICE("MAILSHARE")), buf_cstr(&suffix));
+                  ? zmailer_absolute(options->conf, "")
+                  : zmailer_absolute(conf_zenv(variables, SLICE("MAILSHARE")), buf_cstr(&suffix));
     buf_fini(&suffix);
 
     (void)buf_addf(&s->text,

@@ -21,6 +21,7 @@ enum phase {
     PHASE_VERTICES, /* version 1 */
     PHASE_CHANNELS,
     PHASE_HOSTS,
+    PHASE_PRINT, /* nothing is read: vertices are printed */
     PHASE_REPORT,
     PHASE_OVER,
 };
@@ -35,7 +36,9 @@ struct item {
     char *channel, *host; /* owned; of a vertex NULL until its lists have come */
     char *path, *words;   /* owned; of a vertex: what is printed of it */
     uint64_t key;
-    size_t count; /* of its recipients */
+    size_t count;           /* of its recipients */
+    uint64_t *offsets;      /* owned; of as many, or NULL */
+    struct mailq_row facts; /* of a row of version 2; its pointers are not set */
 };
 
 struct mailq_client {
@@ -49,6 +52,9 @@ struct mailq_client {
     /* Rows of one vertex come one after the other and are printed as one. */
     struct item row;
     bool head_printed;
+    struct item shown; /* the one that ROW tells of */
+    struct mailq_row told;
+    bool row_ready;
 };
 
 /* ---- saying --------------------------------------------------------------------------------- */
@@ -63,8 +69,7 @@ static void fail(struct mailq_client *c, const char *text)
     }
 }
 
-/* Text for a terminal: without control bytes, but for tabs. CR separates lines of a diagnostic. */
-static void put_plain(struct buf *out, struct slice text)
+void mailq_client_put_plain(struct buf *out, struct slice text)
 {
     for (size_t i = 0; i < text.len; i++) {
         unsigned char byte = (unsigned char)text.ptr[i];
@@ -78,7 +83,7 @@ static void put_plain(struct buf *out, struct slice text)
 
 static void put_line(struct mailq_client *c, struct slice line)
 {
-    put_plain(&c->text, line);
+    mailq_client_put_plain(&c->text, line);
     (void)buf_add_byte(&c->text, '\n');
 }
 
@@ -95,6 +100,7 @@ static void item_fini(struct item *item)
     mem_free(item->host);
     mem_free(item->path);
     mem_free(item->words);
+    mem_free(item->offsets);
     *item = (struct item){0};
 }
 
@@ -120,9 +126,9 @@ static bool wanted(const struct mailq_client *c, const char *channel, const char
 
 static void put_head(struct mailq_client *c, const char *channel, const char *host)
 {
-    put_plain(&c->text, slice_string(channel));
+    mailq_client_put_plain(&c->text, slice_string(channel));
     (void)buf_add_byte(&c->text, '/');
-    put_plain(&c->text, slice_string(host));
+    mailq_client_put_plain(&c->text, slice_string(host));
     (void)buf_add_string(&c->text, ":\n");
 }
 
@@ -130,12 +136,36 @@ static void put_head(struct mailq_client *c, const char *channel, const char *ho
 static void put_item(struct mailq_client *c, const struct item *item, const char *separator)
 {
     (void)buf_add_byte(&c->text, '\t');
-    put_plain(&c->text, slice_string(item->path));
+    mailq_client_put_plain(&c->text, slice_string(item->path));
     if (item->count > 1) {
         (void)buf_addf(&c->text, "/%zu", item->count);
     }
     (void)buf_add_string(&c->text, separator);
     put_line(c, slice_string(item->words));
+}
+
+static void add_offset(struct item *item, uint64_t offset)
+{
+    if ((item->count & (item->count - 1)) == 0) { /* a power of two: it is full */
+        item->offsets = mem_resize(item->offsets, item->count == 0 ? 1 : 2 * item->count,
+                                   sizeof *item->offsets);
+    }
+    item->offsets[item->count++] = offset;
+}
+
+/* Tell of `item`, which is taken. */
+static void show_row(struct mailq_client *c, struct item *item, bool is_short)
+{
+    item_fini(&c->shown);
+    c->shown = *item;
+    *item = (struct item){0};
+    c->told = c->shown.facts;
+    c->told.path = c->shown.path;
+    c->told.offsets = c->shown.offsets;
+    c->told.count = c->shown.count;
+    c->told.diagnostic = c->shown.words;
+    c->told.is_short = is_short;
+    c->row_ready = true;
 }
 
 /* ---- version 2: logging in ------------------------------------------------------------------ */
@@ -248,7 +278,11 @@ static void end_row(struct mailq_client *c)
             put_head(c, thread->channel, thread->host);
             c->head_printed = true;
         }
-        put_item(c, &c->row, ":");
+        if (c->request.verbose) {
+            show_row(c, &c->row, true);
+        } else {
+            put_item(c, &c->row, ":");
+        }
     }
     item_fini(&c->row);
 }
@@ -286,25 +320,38 @@ static void take_thread(struct mailq_client *c, struct slice line)
     }
 }
 
-/* A row's tries, expiry and diagnostic. */
-static char *row_words(const struct mailq_client *c, const struct slice field[10])
+/* A row's tries and expiry. */
+static struct mailq_row row_facts(const struct mailq_client *c, const struct slice field[10])
 {
-    unsigned long long expires;
+    struct mailq_row facts = {0};
+    unsigned long long number;
+
+    facts.tries = slice_number(field[7], UINT32_MAX, &number) ? number : 0;
+    facts.expires = slice_number(field[4], INT64_MAX, &number) && number != 0;
+    facts.expires_in_s = facts.expires ? (int64_t)number - c->request.now_s : 0;
+    return facts;
+}
+
+/* The same with its diagnostic, as a line. */
+static char *row_words(const struct mailq_row *facts, struct slice diagnostic)
+{
     struct buf words;
 
     buf_init(&words, 2 * MAILQ_ANSWER_LINE_MAX);
-    (void)buf_addf(&words, " (%.*s tries", SLICE_ARGS(field[7]));
-    if (slice_number(field[4], INT64_MAX, &expires) && expires != 0) {
+    (void)buf_addf(&words, " (%" PRIu64 " tries", facts->tries); /* all of it fits */
+    if (facts->expires) {
         (void)buf_add_string(&words, ", expires in ");
-        mailq_duration(&words, (int64_t)expires - c->request.now_s);
+        mailq_duration(&words, facts->expires_in_s);
     }
-    (void)buf_addf(&words, ") %.*s", SLICE_ARGS(field[9]));
+    (void)buf_addf(&words, ") %.*s", SLICE_ARGS(diagnostic));
     return buf_take(&words);
 }
 
 static void take_row(struct mailq_client *c, struct slice line)
 {
     struct slice field[10], rest = line;
+    struct mailq_row facts;
+    unsigned long long offset = 0;
     char *words;
 
     if (line.len > 0 && line.ptr[0] == '#') {
@@ -317,16 +364,18 @@ static void take_row(struct mailq_client *c, struct slice line)
             return;
         }
     }
-    words = row_words(c, field);
-    if (c->row.path != NULL && slice_equal(slice_string(c->row.path), field[0]) &&
-        strcmp(c->row.words, words) == 0) {
-        c->row.count++;
+    facts = row_facts(c, field);
+    words = c->request.verbose ? mem_copy(field[9].ptr, field[9].len) : row_words(&facts, field[9]);
+    (void)slice_number(field[3], UINT64_MAX, &offset); /* else it is of no recipient */
+    if (c->row.path == NULL || !slice_equal(slice_string(c->row.path), field[0]) ||
+        strcmp(c->row.words, words) != 0) {
+        end_row(c);
+        c->row = (struct item){
+            .path = mem_copy(field[0].ptr, field[0].len), .words = words, .facts = facts};
+    } else {
         mem_free(words);
-        return;
     }
-    end_row(c);
-    c->row =
-        (struct item){.path = mem_copy(field[0].ptr, field[0].len), .words = words, .count = 1};
+    add_offset(&c->row, offset);
 }
 
 static void take_status(struct mailq_client *c, struct slice line)
@@ -366,10 +415,24 @@ static void take_list_line(struct mailq_client *c, struct slice line)
 
 /* ---- version 1 ------------------------------------------------------------------------------ */
 
+/* As many offsets as are said to be there. */
+static void take_offsets(const struct mailq_client *c, struct item *item, struct slice offsets,
+                         size_t count)
+{
+    unsigned long long offset;
+
+    while (c->request.verbose && offsets.ptr != NULL && item->count < count) {
+        if (slice_number(slice_trim(slice_cut(&offsets, ',')), UINT64_MAX, &offset)) {
+            add_offset(item, offset);
+        }
+    }
+    item->count = c->request.verbose ? item->count : count;
+}
+
 /* "KEY:\tPATH\tCOUNT; OFFSETS\t#STATUS"; other lines continue the status before. */
 static void take_vertex(struct mailq_client *c, struct slice line)
 {
-    struct slice rest = line, key = slice_cut(&rest, ':'), path, count;
+    struct slice rest = line, key = slice_cut(&rest, ':'), path, count, offsets;
     unsigned long long n, rcpts;
     struct item *item;
 
@@ -395,13 +458,14 @@ static void take_vertex(struct mailq_client *c, struct slice line)
         fail(c, "the server lists a vertex without recipients");
         return;
     }
+    offsets = slice_cut(&rest, '\t');
     rest = slice_skip(rest, slice_find(rest, '#') + 1);
     item = item_add(c, VERTICES_MAX);
     if (item != NULL) {
         item->key = n;
-        item->count = (size_t)rcpts;
         item->path = mem_copy(path.ptr, path.len);
         item->words = mem_copy(rest.ptr, rest.len);
+        take_offsets(c, item, offsets, (size_t)rcpts);
     }
 }
 
@@ -440,10 +504,9 @@ static int by_thread(const void *a, const void *b)
     return order != 0 ? order : x->key < y->key ? -1 : 1;
 }
 
-static void print_vertices(struct mailq_client *c)
+/* Ready to print them, by thread. */
+static void sort_vertices(struct mailq_client *c)
 {
-    const struct item *before = NULL;
-
     for (size_t i = 0; i < c->item_count; i++) {
         if (c->items[i].channel == NULL || c->items[i].host == NULL) {
             fail(c, "the server lists a vertex without channel or host");
@@ -453,19 +516,40 @@ static void print_vertices(struct mailq_client *c)
     if (c->item_count > 0) {
         qsort(c->items, c->item_count, sizeof *c->items, by_thread);
     }
-    for (size_t i = 0; i < c->item_count; i++) {
-        const struct item *item = &c->items[i];
+    c->phase = PHASE_PRINT;
+}
 
-        if (!wanted(c, item->channel, item->host)) {
-            continue;
-        }
-        if (before == NULL || strcmp(before->channel, item->channel) != 0 ||
-            strcmp(before->host, item->host) != 0) {
+static bool same_thread(const struct item *a, const struct item *b)
+{
+    return strcmp(a->channel, b->channel) == 0 && strcmp(a->host, b->host) == 0;
+}
+
+/* One vertex. */
+static void print_vertex(struct mailq_client *c)
+{
+    struct item *item;
+
+    if (c->next_item == c->item_count) {
+        c->phase = PHASE_REPORT;
+        return;
+    }
+    item = &c->items[c->next_item];
+    if (wanted(c, item->channel, item->host)) {
+        if (c->next_item == 0 || !same_thread(item, &c->items[c->next_item - 1])) {
             put_head(c, item->channel, item->host);
         }
         put_item(c, item, ":\t");
-        before = item;
+        if (c->request.verbose) {
+            struct item row = {.path = mem_string(item->path),
+                               .words = mem_string(item->words),
+                               .offsets = item->offsets,
+                               .count = item->count};
+
+            item->offsets = NULL;
+            show_row(c, &row, false);
+        }
     }
+    c->next_item++;
 }
 
 static void take_dump_line(struct mailq_client *c, struct slice line)
@@ -475,7 +559,7 @@ static void take_dump_line(struct mailq_client *c, struct slice line)
     if (slice_equal(line, SLICE("End:"))) {
         c->phase = PHASE_REPORT;
         if (messages) {
-            print_vertices(c);
+            sort_vertices(c);
         }
     } else if (slice_equal(line, SLICE("Channels:"))) {
         c->phase = PHASE_CHANNELS;
@@ -561,6 +645,7 @@ static void take_line(struct mailq_client *c, struct slice line)
     case PHASE_REPORT:
         take_report_line(c, line);
         break;
+    case PHASE_PRINT:
     case PHASE_OVER:
         break;
     }
@@ -588,6 +673,7 @@ void mailq_client_free(struct mailq_client *c)
     }
     mem_free(c->items);
     item_fini(&c->row);
+    item_fini(&c->shown);
     buf_fini(&c->output);
     buf_fini(&c->text);
     buf_fini(&c->line);
@@ -605,35 +691,62 @@ static void end_of_input(struct mailq_client *c)
     }
 }
 
+/* Use one line of `in`. False: there is none yet. */
+static bool read_line(struct mailq_client *c, struct buf *in)
+{
+    struct slice waiting = buf_slice(in);
+    size_t len = slice_find(waiting, '\n');
+
+    if (len > MAILQ_ANSWER_LINE_MAX) {
+        fail(c, "the server sends a line without end");
+    } else if (len < waiting.len) {
+        buf_clear(&c->line);
+        (void)buf_add(&c->line, slice_of(waiting.ptr, len)); /* fits */
+        buf_consume(in, len + 1);
+        take_line(c, buf_slice(&c->line));
+    } else if (c->input_ended) {
+        end_of_input(c);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* True when there was one; text goes before it. */
+static bool give_row(struct mailq_client *c, struct mailq_client_event *event)
+{
+    if (c->failed || !c->row_ready || buf_len(&c->text) > 0) {
+        return false;
+    }
+    c->row_ready = false;
+    event->type = MAILQ_CLIENT_ROW;
+    event->row = &c->told;
+    return true;
+}
+
 void mailq_client_next(struct mailq_client *c, struct buf *in, struct mailq_client_event *ret_event)
 {
+    *ret_event = (struct mailq_client_event){.type = MAILQ_CLIENT_NEED_INPUT};
     if (!c->failed) {
         buf_clear(&c->text); /* it has been printed */
     }
-    while (c->phase != PHASE_OVER && buf_len(&c->text) == 0) {
-        struct slice waiting = buf_slice(in);
-        size_t len = slice_find(waiting, '\n');
-
-        if (len > MAILQ_ANSWER_LINE_MAX) {
-            fail(c, "the server sends a line without end");
-        } else if (len < waiting.len) {
-            buf_clear(&c->line);
-            (void)buf_add(&c->line, slice_of(waiting.ptr, len)); /* fits */
-            buf_consume(in, len + 1);
-            take_line(c, buf_slice(&c->line));
-        } else if (c->input_ended) {
-            end_of_input(c);
-        } else {
-            *ret_event = (struct mailq_client_event){.type = MAILQ_CLIENT_NEED_INPUT};
+    if (give_row(c, ret_event)) {
+        return;
+    }
+    while (c->phase != PHASE_OVER && buf_len(&c->text) == 0 && !c->row_ready) {
+        if (c->phase == PHASE_PRINT) {
+            print_vertex(c);
+        } else if (!read_line(c, in)) {
             return;
         }
     }
-    *ret_event = (struct mailq_client_event){
-        .type = c->failed               ? MAILQ_CLIENT_FAILED
-                : buf_len(&c->text) > 0 ? MAILQ_CLIENT_TEXT
-                                        : MAILQ_CLIENT_DONE,
-        .text = buf_slice(&c->text),
-    };
+    if (give_row(c, ret_event)) {
+        return;
+    }
+    ret_event->text = buf_slice(&c->text);
+    ret_event->type = c->failed               ? MAILQ_CLIENT_FAILED
+                      : buf_len(&c->text) > 0 ? MAILQ_CLIENT_TEXT
+                                              : MAILQ_CLIENT_DONE;
 }
 
 void mailq_client_input_ended(struct mailq_client *c)

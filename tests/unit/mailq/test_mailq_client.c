@@ -50,6 +50,19 @@ static void give_lists(struct mailq_server *s, const struct mailq_event *event)
     mailq_server_done(s);
 }
 
+static void put_row(struct buf *text, const struct mailq_row *row)
+{
+    assert_true(buf_addf(text, "%s %zu", row->path, row->count));
+    for (size_t i = 0; i < row->count; i++) {
+        assert_true(buf_addf(text, ",%d", (int)row->offsets[i]));
+    }
+    if (row->is_short) {
+        assert_true(buf_addf(text, " tries %d, %d s, %s", (int)row->tries,
+                             row->expires ? (int)row->expires_in_s : -1, row->diagnostic));
+    }
+    assert_true(buf_add_byte(text, '\n'));
+}
+
 /* What is printed in the end, or why it failed. */
 static bool converse(const struct mailq_request *request, struct buf *ret_text)
 {
@@ -59,13 +72,14 @@ static bool converse(const struct mailq_request *request, struct buf *ret_text)
     struct mailq_server *server;
     struct mailq_event event;
     struct mailq_auth *auth;
+    struct mailq_counts counts = {0};
     struct buf to_server, to_client, problems;
 
     buf_init(&problems, 1000);
     buf_init(&to_server, TEXT_MAX);
     buf_init(&to_client, TEXT_MAX);
     auth = mailq_auth_parse("auth", slice_string(auth_text), &problems);
-    server = mailq_server_new(auth, &mailq_peer_local, "1.2.3", "0123456789abcdef");
+    server = mailq_server_new(auth, &mailq_peer_local, "1.2.3", "0123456789abcdef", &counts);
     for (int turns = 0;
          turns < 1000 && said.type != MAILQ_CLIENT_DONE && said.type != MAILQ_CLIENT_FAILED;
          turns++) {
@@ -80,6 +94,8 @@ static bool converse(const struct mailq_request *request, struct buf *ret_text)
         mailq_client_next(client, &to_client, &said);
         if (said.type == MAILQ_CLIENT_TEXT || said.type == MAILQ_CLIENT_FAILED) {
             assert_true(buf_add(ret_text, said.text));
+        } else if (said.type == MAILQ_CLIENT_ROW) {
+            put_row(ret_text, said.row);
         }
         out = mailq_client_output(client);
         assert_true(buf_add(&to_server, buf_slice(out)));
@@ -155,10 +171,9 @@ static void logins(void **unused)
 
 /* ---- with what was recorded, and with nonsense ---------------------------------------------- */
 
-static bool listen_to(struct slice said, enum mailq_view view, struct buf *ret_text)
+static bool listen_as(struct slice said, const struct mailq_request *request, struct buf *ret_text)
 {
-    struct mailq_request r = request_of(view);
-    struct mailq_client *client = mailq_client_new(&r);
+    struct mailq_client *client = mailq_client_new(request);
     struct mailq_client_event event;
     struct buf in;
 
@@ -175,6 +190,10 @@ static bool listen_to(struct slice said, enum mailq_view view, struct buf *ret_t
             said = slice_skip(said, piece);
             continue;
         }
+        if (event.type == MAILQ_CLIENT_ROW) {
+            put_row(ret_text, event.row);
+            continue;
+        }
         assert_true(event.type == MAILQ_CLIENT_DONE || buf_add(ret_text, event.text));
         if (event.type != MAILQ_CLIENT_TEXT) {
             break;
@@ -183,6 +202,13 @@ static bool listen_to(struct slice said, enum mailq_view view, struct buf *ret_t
     mailq_client_free(client);
     buf_fini(&in);
     return event.type == MAILQ_CLIENT_DONE;
+}
+
+static bool listen_to(struct slice said, enum mailq_view view, struct buf *ret_text)
+{
+    const struct mailq_request r = request_of(view);
+
+    return listen_as(said, &r, ret_text);
 }
 
 static void a_recorded_dump(void **unused)
@@ -233,6 +259,35 @@ static void a_recorded_dump(void **unused)
     buf_fini(&text);
 }
 
+static void rows_are_told_to_those_who_want_more(void **unused)
+{
+    struct mailq_request r = request_of(MAILQ_VIEW_MESSAGES);
+    struct buf dump, text;
+
+    (void)unused;
+    r.verbose = true;
+    assert_told(&r, true,
+                "smtp/a.example:\n"
+                "17 2,1,2 tries 2, 60 s, no\ranswer\n"
+                "18 1,1 tries 0, -1 s, \n"
+                "local/-:\n"
+                ".19 1,1 tries 7, -1 s, \x1b[2J\n");
+
+    buf_init(&dump, TEXT_MAX);
+    buf_init(&text, TEXT_MAX);
+    capture_read(TEST_DATA_DIR "/11-mailq-v1-dump-idle.raw", &dump);
+    assert_true(listen_as(buf_slice(&dump), &r, &text));
+    assert_string_equal(buf_cstr(&text),
+                        "hold/ns:dead.test/any:\n"
+                        "\t11059704:\ttry again (retry in 2m30s, expires in 59m15s, tries=2)\n"
+                        "11059704 1,438\n"
+                        "hold/ns:dest.test/any:\n"
+                        "\t11059704/2:\ttry again (retry in 26s, expires in 59m15s, tries=2)\n"
+                        "11059704 2,283,128\n");
+    buf_fini(&dump);
+    buf_fini(&text);
+}
+
 static void nonsense_is_an_error_and_no_endless_wait(void **unused)
 {
     const struct {
@@ -271,6 +326,8 @@ static void nonsense_is_an_error_and_no_endless_wait(void **unused)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(messages_by_thread), cmocka_unit_test(less_is_told_with_more_options),
-          cmocka_unit_test(logins), cmocka_unit_test(a_recorded_dump),
+UNIT_MAIN(cmocka_unit_test(messages_by_thread),
+          cmocka_unit_test(rows_are_told_to_those_who_want_more),
+          cmocka_unit_test(less_is_told_with_more_options), cmocka_unit_test(logins),
+          cmocka_unit_test(a_recorded_dump),
           cmocka_unit_test(nonsense_is_an_error_and_no_endless_wait))
