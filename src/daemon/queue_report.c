@@ -196,9 +196,13 @@ static void readers_fini(struct readers *to)
     mem_free(to->sender);
 }
 
-/* A program or a file is nobody to write to; X.400 addresses begin with a slash, too. */
+/* A program or a file is nobody to write to; X.400 addresses begin with a slash, too. Routers quote
+ * what has such a character. */
 static bool is_no_mailbox(struct slice address)
 {
+    if (address.len > 1 && address.ptr[0] == '"') {
+        address = slice_skip(address, 1);
+    }
     return address.ptr[0] == '|' ||
            (address.ptr[0] == '/' && slice_find(address, '=') == address.len);
 }
