@@ -450,7 +450,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, expiry2, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                          \
       "further age of mail that was never tried, beyond expiry; 0: one day")                       \
     X(LIST, reporttimes, "", "interval", "", 0, 0,                                                 \
-      "when the sender is told of a delay, at most 4; empty: delay_warning_time")                  \
+      "ages at which the sender of a postoffice's mail is told of its delay, at most 4; empty: "   \
+      "delay_warning_time")                                                                        \
     X(STRING, expiryform, "", "name", "", 0, 0,                                                    \
       NO_EFFECT "ZMailer reads it and does nothing, too")                                          \
     X(STRING, deliveryform, "", "name", "delivery", 0, 0,                                          \

@@ -406,6 +406,8 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max);
 
 /* Apply STEP_END_PASS. 0 or negative errno of the spool. */
 int pass_end(struct queue *q, const struct step *step);
+/* Apply STEP_PUT_OFF, likewise. */
+int pass_put_off(struct queue *q, const struct step *step);
 
 /* Open a message that was submitted with its claim, after its commit, or was loaded. When it can't
  * be opened any more it goes back to disk: false. */

@@ -849,3 +849,22 @@ int pass_end(struct queue *q, const struct step *step)
     buf_fini(&kept.strings);
     return rc;
 }
+
+int pass_put_off(struct queue *q, const struct step *step)
+{
+    struct kept_message kept;
+    struct spool_message *m = &kept.m;
+    int rc = keep_message(q, step->id, &kept);
+
+    /* Before they leave: their message comes to the end of its pass without them. */
+    if (rc == 0) {
+        rc = report_delay(q, m, clock_wall().us - m->created.us,
+                          wall_after(m->created, lifetime_us(q->conf, m)));
+    }
+    if (rc == 0) {
+        rc = spool_put_off(q->spool, step->id, step->ns, step->ns_count, slice_string(step->parked),
+                           step->again_at);
+    }
+    buf_fini(&kept.strings);
+    return rc;
+}

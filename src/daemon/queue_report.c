@@ -551,21 +551,19 @@ int report_results(struct queue *q, const struct spool_message *m)
 
 /* ---- delays --------------------------------------------------------------------------------- */
 
-/* `reporttimes` of the clause that the message's first recipient goes by. What is put off shares
- * one destination, so all of it has the same. */
-static struct conf_list times_of(struct queue *q, const struct spool_message *m)
+/* What holds for the destination of the message's first recipient. What is put off shares one
+ * destination, so that is the destination of all. False: none is known. */
+static bool policy_of(struct queue *q, const struct spool_message *m, struct policy *ret_policy)
 {
-    const struct conf_list none = {NULL, 0};
     struct spool_rcpt r;
-    struct policy policy;
     size_t count;
 
-    if (!spool_divides(q->spool) ||
-        spool_read_rcpts(q->spool, m->id, 0, true, 1, &r, &count) != 0 || count == 0) {
-        return none;
+    if (!is_zmailers(m) || spool_read_rcpts(q->spool, m->id, 0, true, 1, &r, &count) != 0 ||
+        count == 0) {
+        return false;
     }
-    policy_for(q->conf, r.transport, r.nexthop, &policy);
-    return policy.reporttimes;
+    policy_for(q->conf, r.transport, r.nexthop, ret_policy);
+    return true;
 }
 
 /* The age at which warning number `n` (from 0) is due; US_FOREVER: never. */
@@ -583,12 +581,20 @@ static int64_t warning_age(const struct conf *conf, struct conf_list times, uint
 
 int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until)
 {
-    struct conf_list times = times_of(q, m);
+    struct conf_list times = {NULL, 0};
     struct tally tally = {0};
     uint32_t warnings = m->warnings;
+    struct policy policy;
     int rc;
 
-    if (m->sender.len == 0 || age_us < warning_age(q->conf, times, warnings)) {
+    if (m->sender.len == 0) {
+        return 0;
+    }
+    if (policy_of(q, m, &policy)) {
+        times = policy.reporttimes;
+        until = policy.expiry_us > 0 ? wall_after(m->created, policy.expiry_us) : until;
+    }
+    if (age_us < warning_age(q->conf, times, warnings)) {
         return 0;
     }
     rc = report_on(q, m, DELAYS, until, &tally);

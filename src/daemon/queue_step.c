@@ -36,8 +36,7 @@ static int step_apply(struct queue *q, struct step *step)
         }
         break;
     case STEP_PUT_OFF:
-        rc = spool_put_off(q->spool, step->id, step->ns, step->ns_count, slice_string(step->parked),
-                           step->again_at);
+        rc = pass_put_off(q, step);
         break;
     case STEP_ALL_DONE:
         rc = spool_finish_all_done(q->spool, step->id);
