@@ -139,6 +139,12 @@ static bool is_one_line(const char *text)
     return text[strcspn(text, "\r\n")] == '\0';
 }
 
+/* Blanks and commas part the names of a list. */
+static bool is_file_name(const char *text)
+{
+    return text[0] != '\0' && text[strcspn(text, " ,\t\r\n")] == '\0';
+}
+
 /* 0, SCHEDULER_VALUE_EXIT, or -1 for an error of usage. */
 static int take_option(struct scheduler_options *o, int option, struct buf *messages)
 {
@@ -203,11 +209,18 @@ int scheduler_options_parse(int argc, char **argv, struct scheduler_options *ret
         }
         errors += result < 0;
     }
+    o.files = argv + optind;
+    for (char *const *file = o.files; *file != NULL; file++) {
+        o.mode = SCHEDULER_FOREGROUND;
+        if (!is_file_name(*file)) {
+            (void)buf_addf(messages, "`%s': the name of a control file is expected\n", *file);
+            errors++;
+        }
+    }
     if (errors > 0) {
         scheduler_options_usage(messages, argv[0]);
         return SCHEDULER_USAGE_EXIT + (errors < 127 ? errors : 127);
     }
-    o.files = argv + optind;
     *ret_options = o;
     return 0;
 }

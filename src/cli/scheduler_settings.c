@@ -45,6 +45,30 @@ static const char *base_name(const char *program)
     return slash == NULL ? program : slash + 1;
 }
 
+/* Names below transport/; absolute ones are taken for those of this POSTOFFICE. */
+static void add_files(char *const *files, const char *postoffice, struct buf *text)
+{
+    struct buf prefix, list;
+
+    buf_init(&prefix, 2 * PATH_MAX);
+    buf_init(&list, TEXT_MAX);
+    (void)buf_addf(&prefix, "%s/transport/", postoffice);
+    for (; *files != NULL; files++) {
+        struct slice name = slice_string(*files);
+
+        if (slice_starts(name, buf_slice(&prefix))) {
+            name = slice_skip(name, buf_len(&prefix));
+        }
+        (void)buf_addf(&list, "%.*s ", SLICE_ARGS(name));
+    }
+    text->failed = text->failed || list.failed;
+    if (buf_len(&list) > 0) {
+        add_setting(text, "postoffice_files", buf_cstr(&list));
+    }
+    buf_fini(&prefix);
+    buf_fini(&list);
+}
+
 static void add_options(const struct scheduler_options *o, const struct conf *variables,
                         struct buf *text)
 {
@@ -120,6 +144,7 @@ bool scheduler_settings_make(const struct scheduler_options *options, const char
         add_path(&s->text, "log", "file:", s->log);
     }
     add_options(options, variables, &s->text);
+    add_files(options->files, s->postoffice, &s->text);
     conf_free(variables);
     if (s->text.failed) {
         (void)buf_add_string(messages, "options too long\n");

@@ -320,6 +320,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "new control files that one look into the directories may find")                             \
     X(TIME, postoffice_scan_time, "s", "5s", PARAM_S(2), PARAM_S(15),                              \
       "longest that one look into the directories may take")                                       \
+    X(LIST, postoffice_files, "control file", "", 0, 0,                                            \
+      "the only control files that are seen to, as names below transport/; when nothing can be "   \
+      "done for them now the daemon ends; empty: all")                                             \
     X(INT, mailq_protocol, "version", "1", 1, 2,                                                   \
       "mailq protocol where authfile is empty or can't be read; 2 then refuses everybody")         \
     X(BOOL, mailq_short, "", "no", 0, 0, "mailq protocol 1 leaves out the lists of vertices")      \
@@ -335,7 +338,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_DAYS(1),                          \
       "PARAMglobal-report-interval: period of the scheduler's report in its log")                  \
     X(BOOL, msgwriteasync, "", "0", 0, 0,                                                          \
-      NO_EFFECT "PARAMmsgwriteasync; reports are always synced")                                   \
+      "PARAMmsgwriteasync: reports are handed to the router without a sync before")                \
     X(BOOL, store_error_on_error, "", "0", 0, 0,                                                   \
       "PARAMstore-error-on-error: keep reports that can't be delivered")
 

@@ -424,10 +424,10 @@ static bool child_frame(struct child *c, const struct frame *frame)
         reload(p, c, number);
         return true;
     case WIRE_STOP_ALL:
-        if (c->role != ROLE_CONTROL || !wire_get_empty(frame->body)) {
+        if ((c->role != ROLE_CONTROL && c->role != ROLE_QUEUE) || !wire_get_empty(frame->body)) {
             return false;
         }
-        begin_stop(p, "on request");
+        begin_stop(p, c->role == ROLE_QUEUE ? "as all that can be done is done" : "on request");
         return true;
     case WIRE_SET_CLOCK:
         if (c->role != ROLE_CONTROL || !wire_get_number(frame->body, &number)) {

@@ -343,7 +343,8 @@ static bool import(struct queue *q)
     static const enum spool_state from[2] = {SPOOL_INCOMING, SPOOL_DEFERRED};
     size_t imports = 0, idle = 0;
 
-    if (!STAILQ_EMPTY(&q->redo) || q->role->stopping || clock_wall().us < q->next_due.us) {
+    if (!STAILQ_EMPTY(&q->redo) || q->role->stopping || clock_wall().us < q->next_due.us ||
+        (q->conf->read_queue_first && !q->looked)) {
         return false;
     }
     while (imports < QUEUE_IMPORTS_PER_TURN && idle < 2 && has_place(q)) {
@@ -495,6 +496,19 @@ static bool commit_may_wait(struct queue *q)
     return !mono_reached(q->commit_by, clock_mono());
 }
 
+/* Where only some control files are to be seen to, that is all when nothing can be done for them
+ * now. */
+static void end_single_pass(struct queue *q)
+{
+    if (q->conf->postoffice_files.count == 0 || !q->looked || q->pass_ended ||
+        HASH_COUNT(q->active.msgs) > 0 || spool_dirty(q->spool) || !STAILQ_EMPTY(&q->redo) ||
+        q->next_due.us <= clock_wall().us) {
+        return;
+    }
+    q->pass_ended = true;
+    wire_put_empty(q->role->parent, WIRE_STOP_ALL);
+}
+
 static void queue_turn(struct role *role)
 {
     struct queue *q = role->state;
@@ -526,6 +540,7 @@ static void queue_turn(struct role *role)
     if (role->stopping && stop_turn(q)) {
         return;
     }
+    end_single_pass(q);
     set_timer(q, more || (STAILQ_EMPTY(&q->redo) && !STAILQ_EMPTY(&q->admissions)));
 }
 
@@ -644,6 +659,7 @@ static bool queue_parent_frame(struct role *role, const struct frame *frame)
         return true;
     }
     if (frame->type == WIRE_LOOK) {
+        queue_news_look(q);
         return wire_get_empty(frame->body) && frame->fd < 0;
     }
     ok = queue_client_frame(q, role->parent, frame); /* pickup submits over the parent's channel */
@@ -706,7 +722,9 @@ static void queue_stop(struct role *role)
 
     struct flight *f, *next;
 
-    q->stop_at = mono_after(clock_mono(), q->conf->shutdown_timeout_us);
+    q->stop_at =
+        mono_after(clock_mono(), role->stop_how == STOP_QUIT ? q->conf->daemon_timeout_us
+                                                             : q->conf->shutdown_timeout_us);
     leave_all(q);
     HASH_ITER(hh, q->active.flights, f, next)
     {

@@ -180,6 +180,8 @@ struct queue {
     struct channel *control;
     struct event *timer;
     struct event *news; /* NULL: the spool has none */
+    bool looked;        /* all of the spool has been looked through once */
+    bool pass_ended;    /* postoffice_files: the parent has been told */
     struct wall poll_at;
     STAILQ_HEAD(, resync) resyncs;
     char *spool_strings[3]; /* owned: options that the spool borrows */
@@ -389,6 +391,8 @@ void queue_news_end(struct queue *q);
 void queue_news_options(struct queue *q, struct spool_postoffice_options *ret_options);
 void queue_news_options_free(struct queue *q);
 void queue_news_turn(struct queue *q);
+/* Look in the next turn, whenever it would be time. */
+void queue_news_look(struct queue *q);
 /* Say what has happened. */
 void queue_news_tell(struct queue *q);
 

@@ -35,7 +35,10 @@ void queue_news_options(struct queue *q, struct spool_postoffice_options *ret_op
     const char *router = conf_zenv(conf, SLICE("ROUTERNOTIFY"));
 
     q->spool_strings[0] = mem_string(conf->myhostname);
-    q->spool_strings[1] = conf->notifysock[0] != '\0' ? mem_string(conf->notifysock) : NULL;
+    /* Who sees to some files only does not want to hear of others. */
+    q->spool_strings[1] = conf->notifysock[0] != '\0' && conf->postoffice_files.count == 0
+                              ? mem_string(conf->notifysock)
+                              : NULL;
     q->spool_strings[2] = router != NULL ? mem_string(router) : NULL;
     *ret_options = (struct spool_postoffice_options){
         .hash_levels = (unsigned)conf->postoffice_hash_levels,
@@ -107,6 +110,12 @@ static void flush_asked(struct queue *q, struct slice text)
     buf_fini(&domain);
 }
 
+void queue_news_look(struct queue *q)
+{
+    q->poll_at.us = 0;
+    q->next_due.us = 0;
+}
+
 void queue_news_tell(struct queue *q)
 {
     struct spool_news news;
@@ -163,6 +172,7 @@ void queue_news_turn(struct queue *q)
             again = wall_after(clock_wall(), LOOK_AGAIN_US);
         }
         q->poll_at = again;
+        q->looked = q->looked || again.us > clock_wall().us;
         if (q->news != NULL) {
             q->next_due.us = 0; /* something may have come */
         }

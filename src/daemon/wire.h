@@ -43,7 +43,7 @@ enum wire_type {
     WIRE_STARTED,   /* confined and working. No body */
     WIRE_RELOAD,    /* control: please reload. u64 token; answered with WIRE_RELOADED */
     WIRE_RELOADED,  /* parent to control: struct wire_reloaded */
-    WIRE_STOP_ALL,  /* control: please stop everything. No body */
+    WIRE_STOP_ALL,  /* control, queue: please stop everything. No body */
     WIRE_SET_CLOCK, /* control: i64; the parent passes it on with WIRE_CLOCK */
 
     /* receive (or the parent's pickup) to queue, and back */

@@ -83,6 +83,7 @@ static void flags_may_stand_together(void **state)
     assert_string_equal(o.files[0], "A/1");
     assert_string_equal(o.files[1], "2");
     assert_null(o.files[2]);
+    assert_int_equal(o.mode, SCHEDULER_FOREGROUND); /* as there are files */
     assert_false(parse_clean("-n -n").headers_only);
 }
 
@@ -124,6 +125,7 @@ static void what_is_wrong_has_zmailer_s_exit_status(void **state)
          "-N: found `many', expected a number\n-R: found `x', expected a number\n"
          "-E: found `1,y', expected a number, or two with a comma\nUsage: "},
 
+        {"1 2,3", 129, "`2,3': the name of a control file is expected\nUsage: "},
         {"-M 3", 64, "-M: found `3', expected 1 or 2\n"},
         {"-M 12", 64, "-M: found `12', expected 1 or 2\n"},
         {"-p smtp", 64, "-p: found `smtp', expected CHANNEL/HOST\n"},

@@ -46,8 +46,14 @@ static int tear_down(void **state)
     return 0;
 }
 
-static const struct scheduler_options plain = {
-    .mailq_protocol = 1, .scan_files = 40000, .scan_s = 5, .fd_limit = 32, .start_rate = 30};
+static char *const no_files[] = {NULL};
+
+static const struct scheduler_options plain = {.files = no_files,
+                                               .mailq_protocol = 1,
+                                               .scan_files = 40000,
+                                               .scan_s = 5,
+                                               .fd_limit = 32,
+                                               .start_rate = 30};
 
 static struct scheduler_settings make(const struct scheduler_options *o)
 {
@@ -127,6 +133,8 @@ static void options_become_parameters(void **state)
         .statistics = "/stat",
         .log = "/log$",
         .postoffice = "/po",
+        .files = (char *const[]){(char[]){"A/1"}, (char[]){"/po/transport/2"}, (char[]){"/other/3"},
+                                 NULL},
     };
     struct conf *c = load(o);
 
@@ -146,6 +154,10 @@ static void options_become_parameters(void **state)
     assert_string_equal(c->deliver_only, "smtp/$*");
     assert_string_equal(c->mailq_dump_file, "/a$b");
     assert_string_equal(c->statistics_log, "/stat");
+    assert_int_equal(c->postoffice_files.count, 3);
+    assert_string_equal(c->postoffice_files.items[0], "A/1");
+    assert_string_equal(c->postoffice_files.items[1], "2");
+    assert_string_equal(c->postoffice_files.items[2], "/other/3");
     conf_free(c);
 }
 
