@@ -21,6 +21,7 @@ struct reader {
     struct control_problem *problem;
     struct slice error_to;      /* of the last `e` */
     bool error_to_after_sender; /* it came behind the last `s` */
+    bool block_is_open;         /* the last block of headers has no empty line at its end */
     size_t rcpt_size, group_size, diagnostic_size;
     struct control_rcpt *last_rcpt; /* whom `N` belongs to; NULL when it has one already */
 };
@@ -172,7 +173,7 @@ static bool read_columns(struct reader *r, struct slice *value, struct control_r
     const struct control_file *f = r->file;
     bool lock, delay;
     size_t columns = 0;
-    unsigned long long pid;
+    unsigned long long n;
 
     if (f->has_format) {
         lock = (f->format & CONTROL_FORMAT_PID) != 0;
@@ -192,8 +193,14 @@ static bool read_columns(struct reader *r, struct slice *value, struct control_r
         }
     }
     rcpt->has_lock = lock;
-    if (lock && slice_number(slice_trim(slice_of(value->ptr, CONTROL_COLUMN_PID)), 999999, &pid)) {
-        rcpt->lock_pid = (int64_t)pid;
+    if (lock && slice_number(slice_trim(slice_of(value->ptr, CONTROL_COLUMN_PID)), 999999, &n)) {
+        rcpt->lock_pid = (int64_t)n;
+    }
+    rcpt->has_delay = delay;
+    if (delay && slice_number(slice_trim(slice_of(value->ptr + columns - CONTROL_COLUMN_DELAY,
+                                                  CONTROL_COLUMN_DELAY)),
+                              9999, &n)) {
+        rcpt->warnings = (uint32_t)n;
     }
     *value = slice_skip(*value, columns);
     return true;
@@ -295,6 +302,7 @@ static void read_block(struct reader *r, bool headers)
         f->groups[f->group_count - 1].headers_at = from;
     }
     r->last_rcpt = NULL;
+    r->block_is_open = to == r->bytes.len;
     r->at = to < r->bytes.len ? to + 1 : to;
 }
 
@@ -483,6 +491,18 @@ static void decide_open(struct control_file *f)
     mem_free(alternatives);
 }
 
+static bool is_whole(const struct reader *r)
+{
+    const struct control_file *f = r->file;
+
+    for (size_t i = 0; i < f->group_count; i++) {
+        if (f->groups[i].headers_at == CONTROL_NONE) {
+            return false;
+        }
+    }
+    return f->group_count > 0 && !r->block_is_open;
+}
+
 bool control_file_parse(struct slice bytes, struct control_file *ret_file,
                         struct control_problem *ret_problem)
 {
@@ -509,6 +529,7 @@ bool control_file_parse(struct slice bytes, struct control_file *ret_file,
     if (ok) {
         decide_error_to(&r);
         decide_open(ret_file);
+        ret_file->is_whole = is_whole(&r);
     } else {
         control_file_fini(ret_file);
     }

@@ -64,11 +64,13 @@ struct control_group {
 struct control_rcpt {
     uint64_t offset; /* of its letter: its name */
     char tag;
-    bool alternative; /* an `X` */
-    bool open;        /* to be delivered: tag ' ' or '~' and, of alternatives, the one in turn */
-    uint64_t class;   /* of alternatives: success of one makes the others unnecessary */
-    bool has_lock;    /* the columns are there, so it can be marked in place */
-    int64_t lock_pid; /* of a '~' whose columns hold a number, else 0 */
+    bool alternative;  /* an `X` */
+    bool open;         /* to be delivered: tag ' ' or '~' and, of alternatives, the one in turn */
+    uint64_t class;    /* of alternatives: success of one makes the others unnecessary */
+    bool has_lock;     /* the columns are there, so it can be marked in place */
+    int64_t lock_pid;  /* of a '~' whose columns hold a number, else 0 */
+    bool has_delay;    /* so are the columns of delay reports */
+    uint32_t warnings; /* the number in them, 0 when blank */
     struct control_address address;
     uint32_t group;
     uint64_t dsn_at;  /* offset of its `N` line; CONTROL_NONE */
@@ -107,6 +109,8 @@ struct control_file {
     struct control_diagnostic *diagnostics;
     size_t diagnostic_count, damaged_diagnostics;
     bool ends_in_part; /* the last line has no end: begin another before anything is appended */
+    bool is_whole; /* every group ends in its headers, and they in an empty line: a router writes
+                      no other file, so one that is not whole has lost its end */
 };
 
 /* What is wrong with a file, and where. */

@@ -80,7 +80,7 @@ struct slice spool_domain(struct slice address)
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool)
 {
-    static const char sqlite[] = "sqlite:", memory[] = "memory:";
+    static const char sqlite[] = "sqlite:", memory[] = "memory:", postoffice[] = "postoffice:";
 
     CHECK(options->inline_limit <= SPOOL_INLINE_MAX);
     if (strncmp(url, sqlite, sizeof sqlite - 1) == 0 && url[sizeof sqlite - 1] != '\0') {
@@ -89,8 +89,11 @@ int spool_open(const char *url, enum spool_open_mode mode, const struct spool_op
     if (strcmp(url, memory) == 0 && mode == SPOOL_OPEN_WRITE) {
         return memory_spool_open(options, ret_spool);
     }
+    if (strncmp(url, postoffice, sizeof postoffice - 1) == 0 && mode == SPOOL_OPEN_WRITE) {
+        return postoffice_spool_open(url + sizeof postoffice - 1, options, ret_error, ret_spool);
+    }
     buf_addf(ret_error, "spool %s: expected sqlite:PATH%s", url,
-             mode == SPOOL_OPEN_WRITE ? " or memory:" : "");
+             mode == SPOOL_OPEN_WRITE ? ", postoffice:DIR or memory:" : "");
     return -EINVAL;
 }
 
@@ -271,6 +274,7 @@ int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct sp
     stored.status = cut(v->status, SPOOL_STATUS_MAX);
     stored.diagnostic = cut(v->diagnostic, SPOOL_DIAGNOSTIC_MAX);
     stored.remote = cut(v->remote, SPOOL_REMOTE_MAX);
+    stored.notary = cut(v->notary, SPOOL_NOTARY_MAX);
     return sp->engine->settle(sp, id, n, &stored);
 }
 

@@ -106,6 +106,7 @@ enum spool_rcpt_state {
 #define SPOOL_ROUTE_MAX      512 /* transport, and nexthop */
 #define SPOOL_REMOTE_MAX     512 /* remote, and client */
 #define SPOOL_STATUS_MAX     15
+#define SPOOL_NOTARY_MAX     4096
 #define SPOOL_PARKED_MAX     2048               /* a key; longer or empty is -EINVAL */
 #define SPOOL_RCPTS_MAX      UINT32_C(10000000) /* recipients of one message */
 #define SPOOL_CONTENT_MAX    (UINT64_C(1) << 40)

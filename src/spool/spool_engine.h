@@ -109,6 +109,8 @@ int spool_batch_failed(struct spool *sp, int err);
 int sqlite_spool_open(const char *where, enum spool_open_mode mode,
                       const struct spool_options *options, struct buf *ret_error,
                       struct spool **ret_spool);
+int postoffice_spool_open(const char *where, const struct spool_options *options,
+                          struct buf *ret_error, struct spool **ret_spool);
 int memory_spool_open(const struct spool_options *options, struct spool **ret_spool);
 
 /* The total of each state; NULL for what is no state. */

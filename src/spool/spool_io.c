@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,6 +71,40 @@ static int real_mkdir(const char *path, mode_t mode)
     return mkdir(path, mode) != 0 ? -errno : 0;
 }
 
+static int real_openat(int dir, const char *path, int flags, mode_t mode)
+{
+    int fd = openat(dir, path, flags | O_CLOEXEC, mode);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static ssize_t real_pwrite(int fd, const void *bytes, size_t len, uint64_t at)
+{
+    ssize_t n = pwrite(fd, bytes, len, (off_t)at);
+
+    return n < 0 ? -errno : n;
+}
+
+static int real_renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    return renameat(from_dir, from, to_dir, to) != 0 ? -errno : 0;
+}
+
+static int real_unlinkat(int dir, const char *path)
+{
+    return unlinkat(dir, path, 0) != 0 ? -errno : 0;
+}
+
+static int real_mkdirat(int dir, const char *path, mode_t mode)
+{
+    return mkdirat(dir, path, mode) != 0 ? -errno : 0;
+}
+
+static int real_ftruncate(int fd, uint64_t size)
+{
+    return ftruncate(fd, (off_t)size) != 0 ? -errno : 0;
+}
+
 const struct spool_io spool_io_real = {
     .open = real_open,
     .close = real_close,
@@ -80,6 +115,12 @@ const struct spool_io spool_io_real = {
     .fstat_size = real_fstat_size,
     .unlink = real_unlink,
     .mkdir = real_mkdir,
+    .openat = real_openat,
+    .pwrite = real_pwrite,
+    .renameat = real_renameat,
+    .unlinkat = real_unlinkat,
+    .mkdirat = real_mkdirat,
+    .ftruncate = real_ftruncate,
 };
 
 int spool_io_write_all(const struct spool_io *io, int fd, const void *bytes, size_t len)

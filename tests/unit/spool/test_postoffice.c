@@ -1,0 +1,952 @@
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+#include "postoffice_engine.h"
+#include "spool_fixture.h"
+
+/* Example A of ZMailer's documentation: two groups, three destinations, four recipients. */
+static const char example_a[] =
+    "@ 0x00000007\ni 90417\no 412\nl <20240305.0912@mill.example>\ne miller@mill.example\n"
+    "s local - miller@mill.example 1204\n"
+    "r           smtp mx1.grain.example baker@grain.example 65534\n"
+    "N NOTIFY=FAILURE,DELAY ORCPT=rfc822;baker@grain.example\nR HDRS\nn ENV+2B77\n"
+    "r           smtp mx1.grain.example cook@grain.example 65534\nN NOTIFY=NEVER\n"
+    "r           smtp oven.example \"odd user\"@oven.example 65534\n"
+    "m\n"
+    "Received: by mill.example id <S90417>; Tue, 5 Mar 2024 09:12:00 +0000\n"
+    "From: miller@mill.example\nTo: baker@grain.example, cook@grain.example\nSubject: flour\n\n"
+    "e miller@mill.example\ns local - miller@mill.example 1204\n"
+    "r           local - storeman 310\n"
+    "m\nFrom: miller@mill.example\nTo: storeman\nSubject: flour\n\n";
+enum { BAKER = 115, COOK = 250, ODD = 325, STOREMAN = 600 };
+
+static char dir[64];
+static struct spool *sp;
+static struct spool_options options;
+
+#define NOW ((struct wall){INT64_C(2000000000) * US_PER_S})
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static const char *path_of(const char *name)
+{
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    (void)snprintf(path, sizeof paths[0], "%s/%s", dir, name);
+    return path;
+}
+
+static void write_file(const char *name, const char *text)
+{
+    FILE *file = fopen(path_of(name), "w");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* In a static buffer; "" when there is none. */
+static const char *read_file(const char *name)
+{
+    static char text[1 << 16];
+    FILE *file = fopen(path_of(name), "r");
+    size_t len = 0;
+
+    if (file != NULL) {
+        len = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+    }
+    text[len] = '\0';
+    return text;
+}
+
+static bool exists(const char *name)
+{
+    struct stat st;
+
+    return lstat(path_of(name), &st) == 0;
+}
+
+/* A control file and its message, as a router leaves them. */
+static void put(const char *name, const char *control)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "queue/%s", name);
+    write_file(path, "env-end\nSubject: flour\n\nHello.\n");
+    (void)snprintf(path, sizeof path, "transport/%s", name);
+    write_file(path, control);
+}
+
+/* One with the given lines of recipients. */
+static void put_rcpts(const char *name, const char *lines)
+{
+    char control[8192];
+
+    (void)snprintf(control, sizeof control,
+                   "@ 0x00000007\ni %s\no 24\nl <%s@here.example>\ne me@here.example\n"
+                   "s local - me@here.example 500\n%sm\nSubject: flour\n\n",
+                   name, name, lines);
+    put(name, control);
+}
+
+static char tag_at(const char *name, size_t offset)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "transport/%s", name);
+    return read_file(path)[offset + 1];
+}
+
+/* As an agent marks a recipient. */
+static void mark(const char *name, size_t offset, const char *columns)
+{
+    char path[128];
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "transport/%s", name);
+    file = fopen(path_of(path), "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)offset + 1, SEEK_SET), 0);
+    assert_true(fputs(columns, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void append(const char *name, const char *line)
+{
+    char path[128];
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "transport/%s", name);
+    file = fopen(path_of(path), "a");
+    assert_non_null(file);
+    assert_true(fputs(line, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* ---- the spool ------------------------------------------------------------------------------ */
+
+static void open_spool(void)
+{
+    char url[128];
+    struct buf error;
+    int err;
+
+    (void)snprintf(url, sizeof url, "postoffice:%s", dir);
+    buf_init(&error, 1024);
+    err = spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp);
+    if (err != 0) {
+        printf("# %s\n", buf_cstr(&error));
+    }
+    assert_int_equal(err, 0);
+    buf_fini(&error);
+}
+
+static int set_up(void **state)
+{
+    static const char *const names[] = {"", "public", "router", "queue", "transport", "postman"};
+
+    (void)state;
+    (void)snprintf(dir, sizeof dir, "/tmp/postoffice-test-XXXXXX");
+    CHECK(mkdtemp(dir) != NULL);
+    for (size_t i = 1; i < COUNT(names); i++) {
+        CHECK(mkdir(path_of(names[i]), 0755) == 0);
+    }
+    options = (struct spool_options){
+        .id_floor = 1000,
+        .postoffice = {.hostname = "mill.example", .report_interval_us = 900 * US_PER_S}};
+    open_spool();
+    return 0;
+}
+
+static void audit(void)
+{
+    table_audit(&((struct postoffice *)sp)->table);
+}
+
+static int tear_down(void **state)
+{
+    struct fixture fx;
+
+    (void)state;
+    audit();
+    spool_close(sp);
+    (void)snprintf(fx.dir, sizeof fx.dir, "%s", dir);
+    fixture_fini(&fx);
+    return 0;
+}
+
+/* As after a crash: what was not committed is gone. */
+static void restart(void)
+{
+    spool_close(sp);
+    open_spool();
+}
+
+/* All that is there, as after a full scan. */
+static void poll_all(void)
+{
+    struct wall again;
+
+    ((struct postoffice *)sp)->scan.next_us = 0;
+    do {
+        fixture_ok(sp, spool_poll(sp, NOW, &again));
+    } while (again.us <= NOW.us);
+    audit();
+}
+
+static void commit(void)
+{
+    fixture_ok(sp, spool_commit(sp));
+    audit();
+}
+
+static struct msg_id claim_one(enum spool_state from, struct wall now)
+{
+    struct msg_id id = {0};
+    size_t count;
+
+    fixture_ok(sp, spool_claim(sp, from, now, 1, &id, &count));
+    return count == 1 ? id : (struct msg_id){0};
+}
+
+/* Load what is there and claim it. */
+static struct msg_id load(void)
+{
+    struct msg_id id;
+
+    poll_all();
+    id = claim_one(SPOOL_INCOMING, NOW);
+    assert_int_not_equal(id.n, 0);
+    return id;
+}
+
+static bool nothing_due(struct wall now)
+{
+    return claim_one(SPOOL_INCOMING, now).n == 0 && claim_one(SPOOL_DEFERRED, now).n == 0;
+}
+
+/* Offsets of the recipients as a text, "115 250"; in a static buffer. */
+static const char *rcpts_of(struct msg_id id, bool only_pending)
+{
+    static char text[256];
+    struct spool_rcpt rcpts[16];
+    size_t count;
+
+    text[0] = '\0';
+    fixture_ok(sp, spool_read_rcpts(sp, id, 0, only_pending, 16, rcpts, &count));
+    for (size_t i = 0; i < count; i++) {
+        size_t at = strlen(text);
+
+        (void)snprintf(text + at, sizeof text - at, "%s%u", i == 0 ? "" : " ",
+                       (unsigned)rcpts[i].n);
+    }
+    return text;
+}
+
+/* News of one type as one text, a line each; all news are taken. In a static buffer. */
+static const char *news_of(enum spool_news_type type)
+{
+    static char text[2048];
+    struct spool_news news;
+
+    text[0] = '\0';
+    while (spool_next_news(sp, &news)) {
+        size_t at = strlen(text);
+
+        if (news.type == type) {
+            (void)snprintf(text + at, sizeof text - at, "%.*s\n", SLICE_ARGS(news.text));
+        }
+    }
+    return text;
+}
+
+static void settle(struct msg_id id, uint32_t n, struct spool_verdict v)
+{
+    v.when = NOW;
+    fixture_ok(sp, spool_settle(sp, id, n, &v));
+}
+
+static void delivered(struct msg_id id, uint32_t n)
+{
+    settle(id, n,
+           (struct spool_verdict){.state = SPOOL_RCPT_DELIVERED, .done = true, .attempted = true});
+}
+
+static void failed(struct msg_id id, uint32_t n)
+{
+    settle(id, n,
+           (struct spool_verdict){
+               .state = SPOOL_RCPT_FAILED,
+               .attempted = true,
+               .diagnostic = SLICE("smtp; 550 user unknown"),
+               .notary = SLICE("you@x\001failed\0015.1.1 (no such user)\001smtp; 550\001dns; x")});
+}
+
+static bool finish(struct msg_id id, struct wall due)
+{
+    bool gone;
+
+    fixture_ok(sp, spool_finish(sp, id, due, &gone));
+    return gone;
+}
+
+/* ---- the way through ------------------------------------------------------------------------ */
+
+static void a_file_is_read_as_the_router_wrote_it(void **state)
+{
+    struct spool_rcpt rcpts[5];
+    struct spool_message m;
+    struct msg_id id;
+    size_t count;
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_true(slice_equal(m.sender, SLICE("miller@mill.example")));
+    assert_true(slice_equal(m.path, SLICE("90417")));
+    assert_true(slice_equal(m.envid, SLICE("ENV+2B77")));
+    assert_int_equal(m.rcpt_pending, 4);
+    assert_int_equal(m.flags, ENVELOPE_RET_HDRS);
+    assert_true(slice_starts(m.spoolid, SLICE("S90417")));
+    fixture_ok(sp, spool_read_rcpts(sp, id, 0, true, 5, rcpts, &count));
+    assert_int_equal(count, 4);
+    assert_int_equal(rcpts[1].n, COOK);
+    assert_true(slice_equal(rcpts[1].address, SLICE("cook@grain.example")));
+    assert_int_equal(rcpts[1].notify, NOTIFY_NEVER);
+    assert_true(slice_equal(rcpts[1].transport, SLICE("smtp")));
+    assert_true(slice_equal(rcpts[1].nexthop, SLICE("mx1.grain.example")));
+    assert_true(slice_equal(rcpts[0].orcpt, SLICE("rfc822;baker@grain.example")));
+    assert_true(slice_equal(rcpts[3].control, SLICE("local - storeman 310")));
+    assert_true(rcpts[0].route_generation == SPOOL_ROUTE_FIXED);
+    fixture_ok(sp, spool_read_rcpts(sp, id, BAKER, true, 2, rcpts, &count));
+    assert_int_equal(count, 2);
+    assert_int_equal(rcpts[1].n, ODD);
+}
+
+static void both_files_go_when_all_is_done(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+    assert_true(exists("transport/90417"));
+    commit();
+    assert_false(exists("transport/90417"));
+    assert_false(exists("queue/90417"));
+    assert_non_null(
+        strstr(news_of(SPOOL_NEWS_COMPLETE), ": complete (total 4 recipients, 0 failed)"));
+    assert_true(nothing_due(NOW));
+}
+
+static void destinations_that_are_put_off_wait_each_for_itself(void **state)
+{
+    static const uint32_t grain[] = {BAKER, COOK}, oven[] = {ODD}, baker[] = {BAKER};
+    struct wall later = wall_after(NOW, 60 * US_PER_S),
+                much_later = wall_after(NOW, 600 * US_PER_S);
+    struct msg_id root, waiting, got[3];
+    struct spool_message m;
+    size_t count;
+    bool more;
+
+    (void)state;
+    put("90417", example_a);
+    root = load();
+    fixture_ok(sp, spool_put_off(sp, root, grain, 2, SLICE("!retry smtp/mx1"), later));
+    fixture_ok(sp, spool_put_off(sp, root, oven, 1, SLICE("!retry smtp/oven"), much_later));
+    commit();
+    assert_string_equal(rcpts_of(root, true), "600");
+    delivered(root, STOREMAN);
+    assert_true(finish(root, NOW));
+    commit();
+    assert_int_equal(spool_read(sp, root, &m), -ENOENT);
+    assert_true(exists("transport/90417"));
+    assert_true(nothing_due(NOW));
+
+    /* Each in its own time. */
+    waiting = claim_one(SPOOL_DEFERRED, later);
+    assert_string_equal(rcpts_of(waiting, true), "115 250");
+    assert_true(nothing_due(later));
+    delivered(waiting, COOK);
+    fixture_ok(sp, spool_put_off(sp, waiting, baker, 1, SLICE("!retry smtp/mx1"), much_later));
+    assert_true(finish(waiting, NOW));
+    commit();
+
+    /* All that waits under a key at once. */
+    fixture_ok(sp, spool_claim_parked(sp, SLICE("!retry smtp/mx1"), NOW, 3, got, &count, &more));
+    assert_int_equal(count, 1);
+    assert_string_equal(rcpts_of(got[0], true), "115");
+    delivered(got[0], BAKER);
+    assert_true(finish(got[0], NOW));
+    fixture_ok(sp, spool_wake(sp, SLICE("!retry smtp/oven"), NOW, &count));
+    assert_int_equal(count, 1);
+    waiting = claim_one(SPOOL_DEFERRED, NOW);
+    fixture_ok(sp, spool_finish_all_done(sp, waiting));
+    commit();
+    assert_false(exists("transport/90417"));
+    assert_true(nothing_due(much_later));
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+/* A report on the message of `id`, to its sender. */
+static void submit_report(void)
+{
+    const struct spool_message m = {.sender = SLICE(""), .envid = SLICE("")};
+    const struct spool_rcpt rcpt = {.address = SLICE("miller@mill.example"),
+                                    .notify = NOTIFY_NEVER};
+    const struct spool_content content = {.bytes = SLICE("Subject: report\n\nBad.\n"), .fd = -1};
+    struct msg_id id;
+
+    fixture_ok(sp, spool_submit(sp, &m, &rcpt, 1, SLICE(""), &content, false, SLICE(""), &id));
+}
+
+static size_t count_files(const char *name)
+{
+    char command[600], text[32] = "";
+    FILE *pipe;
+
+    (void)snprintf(command, sizeof command, "ls -A '%s' | wc -l", path_of(name));
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    assert_non_null(fgets(text, sizeof text, pipe));
+    assert_int_equal(pclose(pipe), 0);
+    return (size_t)strtoul(text, NULL, 10);
+}
+
+static void reports_gather_until_nothing_is_pending(void **state)
+{
+    static const uint32_t others[] = {COOK, ODD, STOREMAN};
+    struct wall much_later = wall_after(NOW, 3600 * US_PER_S);
+    struct msg_id root, rest;
+    struct spool_rcpt r;
+    size_t count;
+
+    (void)state;
+    put("90417", example_a);
+    root = load();
+    failed(root, BAKER);
+    fixture_ok(sp, spool_put_off(sp, root, others, 3, SLICE("!retry"), much_later));
+    assert_false(finish(root, NOW));
+    commit();
+    assert_non_null(strstr(read_file("transport/90417"),
+                           "\nd 115:387:176::2000000000\tyou@x\001failed\0015.1.1"));
+
+    /* Not before the interval has passed, as others may follow. */
+    assert_true(nothing_due(wall_after(NOW, 899 * US_PER_S)));
+    assert_int_equal(claim_one(SPOOL_DEFERRED, wall_after(NOW, 900 * US_PER_S)).n, root.n);
+    assert_string_equal(rcpts_of(root, true), "");
+    fixture_ok(sp, spool_read_rcpts(sp, root, 0, false, 1, &r, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(r.state, SPOOL_RCPT_FAILED);
+    assert_true(slice_equal(r.status, SLICE("5.1.1")));
+    assert_true(slice_equal(r.diagnostic, SLICE("smtp; 550 user unknown")));
+    submit_report();
+    fixture_ok(sp, spool_reported(sp, root));
+    assert_true(finish(root, NOW));
+    commit();
+    assert_non_null(strstr(read_file("transport/90417"), "\nd+115:"));
+    assert_int_equal(count_files("router"), 1);
+
+    /* The next one has the rest to itself, and is due at once. */
+    rest = claim_one(SPOOL_DEFERRED, much_later);
+    assert_string_equal(rcpts_of(rest, true), "250 325 600");
+    delivered(rest, COOK);
+    delivered(rest, ODD);
+    failed(rest, STOREMAN);
+    assert_true(finish(rest, NOW));
+    commit();
+    root = claim_one(SPOOL_DEFERRED, much_later);
+    assert_string_equal(rcpts_of(root, false), "600");
+    fixture_ok(sp, spool_reported(sp, root));
+    assert_true(finish(root, NOW));
+    commit();
+    assert_false(exists("transport/90417"));
+    assert_false(exists("queue/90417"));
+    assert_non_null(strstr(news_of(SPOOL_NEWS_COMPLETE), "(total 4 recipients, 2 failed)"));
+}
+
+static void what_is_expired_is_marked_and_stays_so(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    settle(id, BAKER,
+           (struct spool_verdict){.state = SPOOL_RCPT_FAILED,
+                                  .diagnostic = SLICE("expired after 3 days"),
+                                  .notary = SLICE("\003\001failed\0015.4.7\001\001")});
+    commit();
+    assert_int_equal(tag_at("90417", BAKER), '-');
+    assert_non_null(strstr(read_file("transport/90417"), "\nd 115:387:176::"));
+    restart();
+    id = load();
+    assert_string_equal(rcpts_of(id, true), "250 325 600");
+    assert_string_equal(rcpts_of(id, false), "115 250 325 600");
+}
+
+static void a_batch_that_is_undone_leaves_nothing(void **state)
+{
+    static const uint32_t baker[] = {BAKER};
+    const char *before;
+    struct spool_message m;
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    failed(id, COOK);
+    delivered(id, ODD);
+    fixture_ok(sp, spool_put_off(sp, id, baker, 1, SLICE("key"), NOW));
+    submit_report();
+    fixture_ok(sp, spool_hold(sp, id, SLICE("look")));
+    sp->batch_error = -EIO; /* as a storage that fails does */
+    assert_int_equal(spool_commit(sp), -EIO);
+    audit();
+    before = read_file("transport/90417");
+    assert_string_equal(before, example_a);
+    assert_int_equal(count_files("public"), 0);
+    assert_int_equal(count_files("router"), 0);
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_int_equal(m.state, SPOOL_INCOMING);
+    assert_int_equal(m.rcpt_pending, 4);
+    assert_true(spool_is_claimed(sp, id));
+    assert_true(nothing_due(NOW));
+}
+
+static void reports_are_handed_to_the_router(void **state)
+{
+    char command[600];
+    char text[1024] = "";
+    FILE *pipe;
+
+    (void)state;
+    submit_report();
+    assert_int_equal(count_files("router"), 0);
+    commit();
+    assert_int_equal(count_files("public"), 0);
+    (void)snprintf(command, sizeof command, "cat '%s'/[0-9]*", path_of("router"));
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    assert_true(fread(text, 1, sizeof text - 1, pipe) > 0);
+    assert_int_equal(pclose(pipe), 0);
+    assert_string_equal(text, "rcvdfrom STDIN (\"\?\?\"@mill.example)\nchannel error\nerrormsg\n"
+                              "todsn ORCPT=rfc822;miller@mill.example\n"
+                              "to <miller@mill.example>\nenv-end\nSubject: report\n\nBad.\n");
+}
+
+/* ---- after a crash -------------------------------------------------------------------------- */
+
+/* A number that no process has. */
+static const char *dead_lock(void)
+{
+    static char columns[8];
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    (void)snprintf(columns, sizeof columns, "~%6d", (int)pid);
+    return columns;
+}
+
+static void locks_of_the_dead_are_taken_off(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    mark("90417", BAKER, dead_lock());
+    mark("90417", COOK, "+      ");
+    id = load();
+    assert_string_equal(rcpts_of(id, true), "115 325 600");
+    assert_int_equal(tag_at("90417", BAKER), ' ');
+}
+
+static void a_file_that_an_agent_works_on_waits(void **state)
+{
+    char columns[8];
+    struct wall again;
+
+    (void)state;
+    put("90417", example_a);
+    (void)snprintf(columns, sizeof columns, "~%6d", (int)getpid());
+    mark("90417", BAKER, columns);
+    poll_all();
+    assert_non_null(strstr(news_of(SPOOL_NEWS_LOG), "held locked by PID="));
+    assert_true(nothing_due(NOW));
+    mark("90417", BAKER, "+      ");
+    poll_all(); /* not even a scan finds it earlier */
+    assert_true(nothing_due(NOW));
+    fixture_ok(sp, spool_poll(sp, wall_after(NOW, 32 * US_PER_S), &again));
+    assert_string_equal(rcpts_of(claim_one(SPOOL_INCOMING, NOW), true), "250 325 600");
+}
+
+static void an_end_that_is_only_written_down_counts(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    mark("90417", BAKER, dead_lock());
+    append("90417", "d 115:387:176::1\tx\001delivered\0012.0.0\001\001\tok\n");
+    append("90417", "d 325:387:-1::1\tx\001failed\0015.0.0\001\001\tno\n");
+    append("90417", "d 600:635:-1::1\tx\001delayed\0014.0.0\001\001\tlater\n");
+    id = load();
+    assert_string_equal(rcpts_of(id, true), "250 600");
+    assert_string_equal(rcpts_of(id, false), "115 250 325 600");
+    assert_int_equal(tag_at("90417", BAKER), '+');
+    assert_int_equal(tag_at("90417", ODD), '-');
+}
+
+static void a_file_with_nothing_left_is_removed(void **state)
+{
+    (void)state;
+    put_rcpts("7", "r+          smtp a.example u@a.example 1\n"
+                   "r-          smtp a.example v@a.example 1\n");
+    poll_all();
+    assert_false(exists("transport/7"));
+    assert_false(exists("queue/7"));
+    assert_non_null(strstr(news_of(SPOOL_NEWS_COMPLETE), "(total 2 recipients, 1 failed)"));
+}
+
+static void what_agents_wrote_before_a_restart_is_reported(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put_rcpts("7", "r-          smtp a.example u@a.example 1\n");
+    append("7", "d 89:150:-1::1\tx\001failed\0015.0.0\001\001\tno\n");
+    poll_all();
+    assert_int_equal(claim_one(SPOOL_INCOMING, NOW).n, 0);
+    id = claim_one(SPOOL_DEFERRED, NOW);
+    assert_int_not_equal(id.n, 0);
+    assert_string_equal(rcpts_of(id, true), "");
+}
+
+/* ---- files that are not as they should be --------------------------------------------------- */
+
+static void damaged_files_are_set_aside_and_stay(void **state)
+{
+    static const struct {
+        const char *name, *control, *why;
+    } cases[] = {
+        {"11", "@ 0x00000017\ni 11\n", "no format bits but"},
+        {"12", "@ 0x00000007\ni 12\no 0\n", "an `l` line"},
+        {"13", "@ 0x00000007\no 0\nl x\n", "an `i` line"},
+        {"14", "@ 0x00000007\ni 15\no 0\nl x\ns local - m 1\nr           smtp a b@a 1\nm\n\n",
+         "names another message"},
+        {"15", "@ 0x00000007\ni 15\no 0\nl x\ns local - m 1\nr           smtp a b@a 1\n",
+         "the end of the file is missing"},
+        {"16", "@ 0x00000007\ni 16\no 0\nl x\ns local - m 1\nr           smtp a b@a 1\nm\nA: b\n",
+         "the end of the file is missing"},
+        {"17", "@ 0x00000007\ni 17\no 0\nl x\ns local - m 1\nm\n\n", "0 recipients"},
+        {"18", "", "an `i` line"},
+    };
+    struct spool_message m;
+    struct msg_id ids[COUNT(cases) + 1];
+    char path[64];
+    size_t count;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        put(cases[i].name, cases[i].control);
+    }
+    put("90417", example_a);
+    for (unsigned turn = 0; turn < 2; turn++) {
+        poll_all();
+        fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.states = 1U << SPOOL_CORRUPT},
+                                  COUNT(ids), ids, &count));
+        assert_int_equal(count, COUNT(cases));
+        for (size_t i = 0; i < count; i++) {
+            fixture_ok(sp, spool_read(sp, ids[i], &m));
+            for (size_t j = 0; j < COUNT(cases); j++) {
+                if (slice_equal(m.path, slice_string(cases[j].name))) {
+                    assert_non_null(
+                        memmem(m.reason.ptr, m.reason.len, cases[j].why, strlen(cases[j].why)));
+                }
+            }
+        }
+        for (size_t i = 0; i < COUNT(cases); i++) {
+            (void)snprintf(path, sizeof path, "transport/.damaged.%s", cases[i].name);
+            assert_true(exists(path));
+            (void)snprintf(path, sizeof path, "queue/%s", cases[i].name);
+            assert_true(exists(path));
+        }
+        assert_int_not_equal(claim_one(SPOOL_INCOMING, NOW).n, 0); /* it stops nobody else */
+        assert_true(nothing_due(NOW));
+        restart();
+    }
+}
+
+static void a_missing_message_loses_nothing(void **state)
+{
+    struct spool_totals t;
+
+    (void)state;
+    put("90417", example_a);
+    assert_int_equal(unlink(path_of("queue/90417")), 0);
+    poll_all();
+    fixture_ok(sp, spool_totals(sp, &t));
+    assert_int_equal(t.corrupt, 1);
+    assert_true(exists("transport/.damaged.90417"));
+    assert_non_null(strstr(news_of(SPOOL_NEWS_WARNING), "queue/90417 is missing"));
+}
+
+static void links_and_directories_are_not_followed(void **state)
+{
+    (void)state;
+    put("90417", example_a);
+    assert_int_equal(rename(path_of("transport/90417"), path_of("elsewhere")), 0);
+    assert_int_equal(symlink(path_of("elsewhere"), path_of("transport/90417")), 0);
+    assert_int_equal(mkdir(path_of("transport/90418"), 0755), 0);
+    assert_int_equal(mkfifo(path_of("transport/90419"), 0644), 0);
+    poll_all();
+    assert_true(nothing_due(NOW));
+    assert_string_equal(read_file("elsewhere"), example_a);
+}
+
+static void of_two_files_with_one_number_the_second_waits(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put_rcpts("7", "r           smtp a.example u@a.example 1\n");
+    id = load();
+    put_rcpts("7-2", "r           smtp b.example v@b.example 1\n");
+    poll_all();
+    poll_all();
+    assert_true(nothing_due(NOW));
+    assert_string_equal(news_of(SPOOL_NEWS_LOG), "transport/7-2 waits: 7 has the same number\n");
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+    commit();
+    assert_true(exists("transport/7-2"));
+    assert_int_not_equal(load().n, 0);
+}
+
+/* ---- operators ------------------------------------------------------------------------------ */
+
+static void held_mail_is_held_after_a_restart(void **state)
+{
+    struct spool_message m;
+    struct spool_totals t;
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    fixture_ok(sp, spool_hold(sp, id, SLICE("suspicious")));
+    commit();
+    assert_false(exists("transport/90417"));
+    assert_true(exists("transport/.hold.90417"));
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_true(slice_equal(m.reason, SLICE("suspicious")));
+    restart();
+    poll_all();
+    fixture_ok(sp, spool_totals(sp, &t));
+    assert_int_equal(t.hold, 1);
+    assert_true(nothing_due(NOW));
+    fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.states = 0}, 1, &id, &(size_t){0}));
+    fixture_ok(sp, spool_release(sp, id, NOW));
+    commit();
+    assert_true(exists("transport/90417"));
+    assert_int_equal(claim_one(SPOOL_DEFERRED, NOW).n, id.n);
+    assert_string_equal(rcpts_of(id, true), "115 250 325 600");
+}
+
+static void removing_takes_both_files_whatever_their_state(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    put("11", "nonsense\n");
+    poll_all();
+    while (
+        fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.states = 0}, 1, &id, &(size_t){0})),
+        true) {
+        struct spool_totals t;
+
+        fixture_ok(sp, spool_remove(sp, id));
+        commit();
+        fixture_ok(sp, spool_totals(sp, &t));
+        if (t.incoming + t.deferred + t.hold + t.corrupt == 0) {
+            break;
+        }
+    }
+    assert_int_equal(count_files("transport"), 0);
+    assert_int_equal(count_files("queue"), 0);
+}
+
+/* ---- finding files -------------------------------------------------------------------------- */
+
+static void files_are_moved_into_their_hash_directory(void **state)
+{
+    struct spool_message m;
+    struct msg_id id;
+
+    (void)state;
+    options.postoffice.hash_levels = 2;
+    restart();
+    put("90417", example_a);
+    id = load();
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_true(slice_equal(m.path, SLICE("T/P/90417")));
+    assert_true(exists("transport/T/P/90417"));
+    assert_true(exists("queue/T/P/90417"));
+    /* Found where it is, whatever is configured; a move cut in half is made whole. */
+    options.postoffice.hash_levels = 0;
+    assert_int_equal(rename(path_of("queue/T/P/90417"), path_of("queue/90417")), 0);
+    restart();
+    id = load();
+    assert_true(exists("queue/T/P/90417"));
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+    commit();
+    assert_false(exists("transport/T/P/90417"));
+    assert_false(exists("queue/T/P/90417"));
+}
+
+static void a_request_to_try_a_host_is_heard_once(void **state)
+{
+    (void)state;
+    write_file("transport/118842-etrn", "T Client.example [192.0.2.9]\n");
+    poll_all();
+    assert_string_equal(news_of(SPOOL_NEWS_ETRN), "client.example\n");
+    assert_false(exists("transport/118842-etrn"));
+}
+
+static void announced_files_are_taken_at_once(void **state)
+{
+    static const char *const bad[] = {"NEW ../90417", "NEW 0417",   "NEW A/B/C/90417", "NEW /90417",
+                                      "NEW a/90417",  "OLD 90417",  "NEW 90417/x",     "NEW ",
+                                      "new 90417",    "NEW .90417", "NEW A//90417"};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    struct stat st;
+    struct wall again;
+
+    (void)state;
+    options.postoffice.notify_path = path_of("notify");
+    (void)strcpy(address.sun_path, path_of("notify"));
+    restart();
+    poll_all();
+    assert_true(spool_news_fd(sp) >= 0);
+    assert_int_equal(stat(address.sun_path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0200);
+    put("90417", example_a);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        (void)sendto(fd, bad[i], strlen(bad[i]), 0, (struct sockaddr *)&address, sizeof address);
+        fixture_ok(sp, spool_poll(sp, NOW, &again));
+    }
+    assert_true(nothing_due(NOW));
+    assert_true(sendto(fd, "NEW 90417", 9, 0, (struct sockaddr *)&address, sizeof address) == 9);
+    fixture_ok(sp, spool_poll(sp, NOW, &again));
+    assert_int_not_equal(claim_one(SPOOL_INCOMING, NOW).n, 0);
+    close(fd);
+    options.postoffice.notify_path = NULL;
+}
+
+/* ---- resync --------------------------------------------------------------------------------- */
+
+static void what_others_have_done_is_seen_by_a_resync(void **state)
+{
+    static const uint32_t oven[] = {ODD};
+    struct wall later = wall_after(NOW, 60 * US_PER_S);
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    fixture_ok(sp, spool_put_off(sp, id, oven, 1, SLICE("key"), later));
+    commit();
+    mark("90417", BAKER, "-      ");
+    append("90417", "d 115:387:176::1\tx\001failed\0015.4.7\001\001\texpired\n");
+    mark("90417", ODD, "+      ");
+    mark("90417", COOK, dead_lock());
+    fixture_ok(sp, spool_resync(sp, SLICE("90417")));
+    audit();
+    assert_string_equal(news_of(SPOOL_NEWS_CHANGED), "recipients are done with\n");
+    assert_string_equal(rcpts_of(id, true), "250 600");
+    assert_string_equal(rcpts_of(id, false), "115 250 600");
+    assert_int_equal(tag_at("90417", COOK), ' ');
+    assert_true(nothing_due(later));
+    assert_int_equal(spool_resync(sp, SLICE("90418")), -ENOENT);
+}
+
+static void a_resync_of_a_file_where_all_is_done_ends_it(void **state)
+{
+    (void)state;
+    put_rcpts("7", "r           smtp a.example u@a.example 1\n");
+    poll_all();
+    mark("7", 89, "+      ");
+    fixture_ok(sp, spool_resync(sp, SLICE("7")));
+    assert_false(exists("transport/7"));
+    assert_non_null(strstr(news_of(SPOOL_NEWS_COMPLETE), "complete (total 1 recipients"));
+}
+
+static void a_file_that_is_read_again_too_often_is_found_anew(void **state)
+{
+    (void)state;
+    put("90417", example_a);
+    poll_all();
+    for (unsigned i = 0; i < 30; i++) {
+        fixture_ok(sp, spool_resync(sp, SLICE("90417")));
+    }
+    assert_int_equal(spool_resync(sp, SLICE("90417")), -ENOENT);
+    assert_non_null(strstr(news_of(SPOOL_NEWS_LOG), "too many Resync attempts"));
+    assert_int_not_equal(load().n, 0);
+}
+
+static void a_file_that_vanishes_is_forgotten(void **state)
+{
+    struct spool_totals t;
+
+    (void)state;
+    put("90417", example_a);
+    poll_all();
+    assert_int_equal(unlink(path_of("transport/90417")), 0);
+    assert_int_equal(spool_resync(sp, SLICE("90417")), -ENOENT);
+    fixture_ok(sp, spool_totals(sp, &t));
+    assert_int_equal(t.incoming, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+UNIT_MAIN(TEST(a_file_is_read_as_the_router_wrote_it), TEST(both_files_go_when_all_is_done),
+          TEST(destinations_that_are_put_off_wait_each_for_itself),
+          TEST(reports_gather_until_nothing_is_pending),
+          TEST(what_is_expired_is_marked_and_stays_so), TEST(a_batch_that_is_undone_leaves_nothing),
+          TEST(reports_are_handed_to_the_router), TEST(locks_of_the_dead_are_taken_off),
+          TEST(a_file_that_an_agent_works_on_waits), TEST(an_end_that_is_only_written_down_counts),
+          TEST(a_file_with_nothing_left_is_removed),
+          TEST(what_agents_wrote_before_a_restart_is_reported),
+          TEST(damaged_files_are_set_aside_and_stay), TEST(a_missing_message_loses_nothing),
+          TEST(links_and_directories_are_not_followed),
+          TEST(of_two_files_with_one_number_the_second_waits),
+          TEST(held_mail_is_held_after_a_restart),
+          TEST(removing_takes_both_files_whatever_their_state),
+          TEST(files_are_moved_into_their_hash_directory),
+          TEST(a_request_to_try_a_host_is_heard_once), TEST(announced_files_are_taken_at_once),
+          TEST(what_others_have_done_is_seen_by_a_resync),
+          TEST(a_resync_of_a_file_where_all_is_done_ends_it),
+          TEST(a_file_that_is_read_again_too_often_is_found_anew),
+          TEST(a_file_that_vanishes_is_forgotten))
