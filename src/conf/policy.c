@@ -78,15 +78,6 @@ static struct transport_slot *slot_find(const struct conf_private *inner, struct
     return NULL;
 }
 
-static void slot_declare(struct transport_slot *slot, const struct layer *declared)
-{
-    slot->declared = declared;
-    if (declared->values.agent == CONF_AGENT_TA) { /* maxthr, maxchannel and maxring say */
-        slot->start.destination_concurrency_limit = 0;
-        slot->start.process_limit = 0;
-    }
-}
-
 static struct transport_slot *slot_add(const struct conf *conf, const char *name)
 {
     struct transport_slot *slot = &conf->inner->transports[conf->inner->transport_count++];
@@ -137,7 +128,7 @@ void policy_prepare(struct conf *conf)
                 slot = slot_add(conf, pool_string(&inner->pool, c->channel));
             }
             if (slot->declared == NULL) {
-                slot_declare(slot, &c->body->own);
+                slot->declared = &c->body->own;
             }
         }
     }

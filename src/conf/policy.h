@@ -7,8 +7,7 @@
  *      NAME/ with a star behind it, and agent= or command=),
  *   3. the clause `*` (stars on both sides) as far as it was known where the clause of 1 stands,
  *   4. the parameter TRANSPORT_name (built in: local_destination_recipient_limit = 1 and
- *      local_destination_concurrency_limit = 2; of a transport that is declared with agent ta,
- *      which has ZMailer's limits, destination_concurrency_limit = process_limit = 0),
+ *      local_destination_concurrency_limit = 2),
  *   5. the parameter `default_name` or its built-in default.
  *
  * Where the spool is a postoffice, rule 2 does not hold: ZMailer knows no declarations.

@@ -186,6 +186,8 @@ const char *zmailer_preset(const struct conf_private *inner, const struct param 
         {"expiry", "3d"},
         {"overfeed", "150"},
         {"default_destination_concurrency_feedback", "no"},
+        {"default_destination_concurrency_limit", "0"}, /* maxthr says, */
+        {"default_process_limit", "0"},                 /* and maxchannel */
     };
     const char *name = p->name[0] != '\0' ? p->name : p->suffix;
 

@@ -102,6 +102,8 @@ static struct sim_place *place_new(struct sim_places *p, const struct route *rou
     place->transport = transport_index(p, route->transport);
     place->agent = (enum conf_agent)transport->policy.agent;
     place->tuning = tuning_dest(p->conf, &policy);
+    place->tuning.policy.depth = 1; /* an agent works at one entry at a time; here it is never late
+                                       to get the next, which is what more at once are for */
     client = client_of(&policy);
     sim_site_init(&place->site, model, &client, p->events, sim_stream_seed(p->seed, key));
     sim_tally_init(&place->tally, place->key);

@@ -58,7 +58,6 @@ static void stop_feedback(struct window_limits *w)
 
 static struct window_limits window_limits_from(const struct conf *conf, const struct policy *p)
 {
-    int64_t maxthr = p->maxthr <= 0 && p->agent == CONF_AGENT_TA ? 1 : p->maxthr;
     struct window_limits w = {
         .rule = conf->concurrency_feedback_rule == CONF_FEEDBACK_RULE_POSTFIX ? WINDOW_POSTFIX
                                                                               : WINDOW_DOCUMENTED,
@@ -69,8 +68,8 @@ static struct window_limits window_limits_from(const struct conf *conf, const st
         .failed_cohort_limit = (uint32_t)p->destination_concurrency_failed_cohort_limit,
     };
 
-    if (agents_from(maxthr) > 0 && (w.max == 0 || maxthr < w.max)) {
-        w.max = agents_from(maxthr);
+    if (p->maxthr > 0 && (w.max == 0 || p->maxthr < w.max)) {
+        w.max = agents_from(p->maxthr);
     }
     if (!p->destination_concurrency_feedback) {
         stop_feedback(&w);

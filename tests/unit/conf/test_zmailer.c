@@ -158,6 +158,9 @@ static void a_postoffice_has_the_defaults_of_the_manual_page(void **state)
     assert_int_equal(p.retries.count, 9);
     assert_int_equal(p.overfeed, 150);
     assert_int_equal(p.maxthr, 1);
+    assert_int_equal(p.destination_concurrency_limit, 0);
+    assert_int_equal(p.process_limit, 0);
+    assert_false(p.destination_concurrency_feedback);
     assert_int_equal(p.skew, 5);
     assert_string_equal(p.user, "root");
     assert_string_equal(p.group, "daemon");

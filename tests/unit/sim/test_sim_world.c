@@ -44,6 +44,9 @@ static void an_undisturbed_delivery_takes_its_latency(void **unused)
 #define FIVE_SERVERS                                                                               \
     "initial_destination_concurrency = 5\ndefault_destination_concurrency_limit = 5\n"
 
+/* A window that is no limit. */
+#define WIDE "initial_destination_concurrency = 20\n"
+
 /* Pollaczek and Khinchine: the mean wait is load * service / 2 (1 - load) with constant service,
  * twice that with exponential service. Erlang: of five such servers all are busy at an arrival with
  * probability 0.5541, and then the wait is service / 5 (1 - load). */
@@ -57,6 +60,10 @@ static void waiting_follows_queueing_theory(void **unused)
         {ONE_SERVER, "100ms", 1, 0.1 + 0.8 * 0.1 / (2 * 0.2)},
         {ONE_SERVER, "exponential(100ms)", 1, 0.1 / 0.2},
         {FIVE_SERVERS, "exponential(500ms)", 5, 0.5 + 0.5541 * 0.5 / (5 * 0.2)},
+        {"smtp/* maxthr=1\n", "exponential(100ms)", 1, 0.1 / 0.2},
+        {WIDE "smtp/* maxring=5\n", "exponential(500ms)", 5, 0.5 + 0.5541 * 0.5 / (5 * 0.2)},
+        {WIDE "*/* maxta=5\nsmtp/* size_limit=0\n", "exponential(500ms)", 5,
+         0.5 + 0.5541 * 0.5 / (5 * 0.2)},
     };
 
     (void)unused;
