@@ -39,6 +39,8 @@ static const struct option_row options[] = {
     {ARG_FILTER, OPTION_ADDRESS, 0, "destination", "DESTINATION", 0,
      "for TRANSPORT/NEXTHOP, a next hop, or a recipient's domain"},
     {ARG_FILTER, OPTION_ADDRESS, 0, "class", "NAME", 0, "of this class"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "name", "NAME", 0,
+     "of this control file: its name, path or spoolid"},
     {ARG_FILTER, OPTION_AGE, 0, "older-than", "TIME", 0, "arrived before that (90s, 5m, 2h, 1d)"},
     {ARG_FILTER, OPTION_AGE, 0, "newer-than", "TIME", 0, "arrived after that"},
     {ARG_FILTER, OPTION_SIZE, 0, "min-size", "BYTES", 0, "of that size or larger (10k, 5M)"},

@@ -267,14 +267,14 @@ static int content_from_file(int fd, ask_sink *sink, void *arg)
 static unsigned content_from_spool(struct ask *a, const char *id, ask_sink *sink, void *arg,
                                    json_t **ret_answer)
 {
-    unsigned status = ASK_OK;
     struct msg_id number;
+    unsigned status = listing_id(a->spool, id, &number, ret_answer);
     struct buf bytes;
     uint64_t size;
     int fd = -1, rc;
 
-    if (!spool_id_parse(slice_string(id), &number)) {
-        return listing_error(400, ret_answer, "%s: a queue id is expected", id);
+    if (status != ASK_OK) {
+        return status;
     }
     buf_init(&bytes, SPOOL_INLINE_BUF);
     rc = spool_read_content(a->spool, number, &bytes, &fd, &size);

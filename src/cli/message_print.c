@@ -40,6 +40,8 @@ void message_print_head(FILE *out, const json_t *message, double now)
     fprintf(out, "  %-13s ", "sender");
     print_address(out, member_text(message, "sender"));
     fprintf(out, "\n  %-13s %s\n", "size", words_size(member_number(message, "message_size")).text);
+    print_text(out, "control file", member_text(message, "path"));
+    print_text(out, "spoolid", member_text(message, "spoolid"));
     print_text(out, "client", member_text(message, "client"));
     print_text(out, "class", member_text(message, "class"));
     print_text(out, "envelope id", member_text(message, "envid"));

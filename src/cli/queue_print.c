@@ -33,6 +33,20 @@ static const char *state_mark(const json_t *message)
     return "";
 }
 
+/* The control file, where there is one. */
+static void print_file(FILE *out, const json_t *message)
+{
+    const char *path = member_text(message, "path");
+
+    if (path[0] != '\0') {
+        fputs("    control file ", out);
+        put_text(out, path);
+        fputs(", ", out);
+        put_text(out, member_text(message, "spoolid"));
+        fputc('\n', out);
+    }
+}
+
 void queue_print_message(struct queue_print *p, FILE *out, const json_t *message)
 {
     const char *sender = member_text(message, "sender");
@@ -59,6 +73,7 @@ void queue_print_message(struct queue_print *p, FILE *out, const json_t *message
         put_text(out, sender[0] == '\0' ? "MAILER-DAEMON" : sender);
     }
     fputc('\n', out);
+    print_file(out, message);
     if (strcmp(member_text(message, "queue_name"), "corrupt") == 0) {
         print_reason(out, member_text(message, "reason"));
     }

@@ -430,7 +430,7 @@ static bool host_allowed(struct evhttp_request *request)
 /* The members of a filter, and paging, from a query string. False: one is unknown or malformed. */
 static bool add_query(json_t *question, const char *query)
 {
-    static const char *const texts[] = {"sender", "recipient", "destination", "class"};
+    static const char *const texts[] = {"sender", "recipient", "destination", "class", "name"};
     static const char *const numbers[] = {"older_than", "newer_than", "min_size", "max_size"};
     static const char *const own_numbers[] = {"max", "recipients", "after_recipient", "cursor"};
     json_t *filter = json_object(), *states = json_array();
@@ -478,6 +478,19 @@ static bool add_query(json_t *question, const char *query)
     json_decref(states);
     CHECK(json_object_set_new(question, "filter", filter) == 0);
     return ok;
+}
+
+/* A part of a path, with its %XX; empty when it is no text. */
+static json_t *decoded(struct slice part)
+{
+    char *text = mem_copy(part.ptr, part.len);
+    size_t len = 0;
+    char *plain = evhttp_uridecode(text, 0, &len);
+    json_t *json = plain == NULL ? NULL : json_stringn(plain, len);
+
+    mem_free(text);
+    free(plain);
+    return json != NULL ? json : json_string("");
 }
 
 static void get_request(struct control *c, struct evhttp_request *request, const char *path,
@@ -530,9 +543,8 @@ static void get_request(struct control *c, struct evhttp_request *request, const
         respond_error(request, 404, "no such path; docs/api.md lists them");
         return;
     }
-    json_t *id_json = json_stringn(id.ptr, id.len);
     CHECK(json_object_set_new(question, "op", json_string(op)) == 0);
-    CHECK(json_object_set_new(question, "id", id_json != NULL ? id_json : json_string("")) == 0);
+    CHECK(json_object_set_new(question, "id", decoded(id)) == 0);
     ask_queue(c, request, kind, question);
 }
 

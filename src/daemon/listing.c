@@ -153,6 +153,8 @@ bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *
             continue;
         } else if (strcmp(key, "class") == 0 && get_text(value, &f.class_name)) {
             continue;
+        } else if (strcmp(key, "name") == 0 && get_text(value, &f.name)) {
+            continue;
         } else if (strcmp(key, "older_than") == 0 && counted) {
             f.arrived_before.us = now.us - number * US_PER_S;
         } else if (strcmp(key, "newer_than") == 0 && counted) {
@@ -162,13 +164,39 @@ bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *
         } else if (strcmp(key, "max_size") == 0 && counted) {
             f.size_max = (uint64_t)number;
         } else {
-            *ret_error = "filter: known are state, sender, recipient, destination, class "
-                         "(texts), older_than, newer_than (seconds), min_size, max_size (bytes)";
+            *ret_error =
+                "filter: known are state, sender, recipient, destination, class, "
+                "name (texts), older_than, newer_than (seconds), min_size, max_size (bytes)";
             return false;
         }
     }
     *ret_filter = f;
     return true;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------ */
+
+size_t listing_ids(struct spool *sp, const char *text, size_t max, struct msg_id *ret_ids)
+{
+    struct spool_filter f = {.name = slice_string(text)};
+    struct spool_message m;
+    size_t count = 0;
+
+    if (max > 0 && spool_id_parse(f.name, ret_ids) && spool_read(sp, *ret_ids, &m) != -ENOENT) {
+        return 1;
+    }
+    return f.name.len > 0 && spool_scan(sp, &f, max, ret_ids, &count) == 0 ? count : 0;
+}
+
+unsigned listing_id(struct spool *sp, const char *text, struct msg_id *ret_id, json_t **ret_answer)
+{
+    if (text == NULL || text[0] == '\0') {
+        return listing_error(400, ret_answer, "id: a queue id is expected");
+    }
+    if (listing_ids(sp, text, 1, ret_id) == 0) {
+        return listing_error(404, ret_answer, "%s: no such message", text);
+    }
+    return 200;
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -231,6 +259,10 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
     set(object, "queue_name",
         json_string(spool_is_claimed(sp, id) ? "active" : listing_state_name(m.state)));
     *bytes += json_bytes(m.sender.len + m.client.len + m.envid.len + m.reason.len);
+    if (m.path.len > 0) {
+        set(object, "path", listing_text(m.path));
+        set(object, "spoolid", listing_text(m.spoolid));
+    }
     set_time(object, "arrival_time", m.arrived);
     set(object, "message_size", json_integer((json_int_t)m.size));
     set(object, "forced_expire", json_boolean(m.force_expire));
@@ -344,10 +376,11 @@ static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_
     size_t after = get_count(question, "after_recipient", 0, SPOOL_RCPTS_MAX), bytes = 0;
     struct msg_id id;
     json_t *object;
+    unsigned status = listing_id(sp, text, &id, ret_answer);
     int rc;
 
-    if (text == NULL || !spool_id_parse(slice_string(text), &id)) {
-        return listing_error(400, ret_answer, "id: a queue id is expected");
+    if (status != 200) {
+        return status;
     }
     rc = message_json(sp, id, (uint32_t)after,
                       get_count(question, "recipients", LISTING_RCPTS_MAX, LISTING_RCPTS_MAX),

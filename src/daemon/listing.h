@@ -36,6 +36,14 @@ unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now,
 bool listing_filter(const json_t *filter, struct wall now, struct spool_filter *ret_filter,
                     const char **ret_error);
 
+/* The messages that a text names: the one with this queue id, or those of the control file with
+ * this name, path or spoolid, of which there may be several, as mail is divided. At most `max` ids
+ * into ret_ids; 0: there is none. */
+size_t listing_ids(struct spool *sp, const char *text, size_t max, struct msg_id *ret_ids);
+
+/* The first of them; else the status of an answer that says so. */
+unsigned listing_id(struct spool *sp, const char *text, struct msg_id *ret_id, json_t **ret_answer);
+
 /* {"error": text}, and the status it goes with. */
 unsigned listing_error(unsigned status, json_t **ret_answer, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

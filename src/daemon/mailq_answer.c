@@ -14,7 +14,7 @@
 #include "mem.h"
 
 /* Messages, and recipients of each, in one page of a listing. */
-#define PAGE_MESSAGES 50
+#define PAGE_MESSAGES 200
 #define PAGE_RCPTS    500
 /* Of lines that are written at once. */
 #define LINES_MAX ((size_t)256 << 20)
@@ -379,18 +379,30 @@ static bool names_thread(const struct mailq_answer *a)
     return a->channel[0] != '\0' && a->host[0] != '\0';
 }
 
+/* As ZMailer's log has it; who asked stands behind. */
+static void log_change(const struct mailq_event *event)
+{
+    switch (event->question) {
+    case MAILQ_ASK_ETRN:
+        log_info("MQ2 ETRN: %.*s %.*s (by %.*s)", SLICE_ARGS(event->host), SLICE_ARGS(event->rest),
+                 SLICE_ARGS(event->user));
+        break;
+    case MAILQ_ASK_KILL_MSG:
+        log_info("MQ2 KILL MSG: %.*s (by %.*s)", SLICE_ARGS(event->id), SLICE_ARGS(event->user));
+        break;
+    default:
+        log_info("MQ2 %s: %.*s %.*s (by %.*s)",
+                 event->question == MAILQ_ASK_REROUTE ? "REROUTE" : "KILL THREAD",
+                 SLICE_ARGS(event->channel), SLICE_ARGS(event->host), SLICE_ARGS(event->user));
+        break;
+    }
+}
+
 static void begin_change(struct mailq_answer *a, const struct mailq_event *event)
 {
-    static const char *const words[] = {
-        [MAILQ_ASK_ETRN] = "ETRN",
-        [MAILQ_ASK_KILL_MSG] = "KILL MSG",
-        [MAILQ_ASK_KILL_THREAD] = "KILL THREAD",
-        [MAILQ_ASK_REROUTE] = "REROUTE",
-    };
     json_t *id;
 
-    log_info("mailq: %.*s: %s %.*s%.*s %.*s", SLICE_ARGS(event->user), words[event->question],
-             SLICE_ARGS(event->id), SLICE_ARGS(event->channel), SLICE_ARGS(event->host));
+    log_change(event);
     a->changed = 0;
     if (event->question == MAILQ_ASK_KILL_MSG) {
         id = json_stringn(event->id.ptr, event->id.len);

@@ -136,6 +136,30 @@ static bool change_fits(enum change change, enum spool_state state)
     UNREACHABLE("all changes are above");
 }
 
+/* The messages that an element of "ids" names, behind those that are there. */
+static void add_target(struct queue *q, json_t *value, struct msg_id *ids, size_t *count,
+                       json_t *errors)
+{
+    const char *text = json_string_value(value), *error = NULL;
+    size_t found;
+
+    if (text != NULL && spool_id_parse(slice_string(text), &ids[*count])) {
+        (*count)++;
+        return;
+    }
+    found = text == NULL ? 0 : listing_ids(q->spool, text, CHANGE_PAGE - *count, ids + *count);
+    if (found == 0) {
+        error = spool_divides(q->spool) ? "no message has that id or name" : "this is no queue id";
+    } else if (found == CHANGE_PAGE - *count) {
+        error = "it is of many parts, of which some may be left: ask again";
+    }
+    *count += found;
+    if (error != NULL) {
+        CHECK(json_array_append_new(errors, json_pack("{s:O, s:s}", "id", value, "error", error)) ==
+              0);
+    }
+}
+
 /* The messages a change is for: an array of ids, or one page of a filter. */
 static unsigned change_targets(struct queue *q, const json_t *question, struct msg_id *ids,
                                size_t *ret_count, bool *ret_more, json_t *errors,
@@ -160,12 +184,13 @@ static unsigned change_targets(struct queue *q, const json_t *question, struct m
         }
         json_array_foreach((json_t *)(uintptr_t)list, i, value)
         {
-            struct slice text = slice_of(json_string_value(value), json_string_length(value));
-            if (text.ptr != NULL && spool_id_parse(text, &ids[*ret_count])) {
-                (*ret_count)++;
+            if (*ret_count < CHANGE_PAGE) {
+                add_target(q, value, ids, ret_count, errors);
             } else {
-                CHECK(json_array_append_new(errors, json_pack("{s:O, s:s}", "id", value, "error",
-                                                              "this is no queue id")) == 0);
+                CHECK(json_array_append_new(
+                          errors, json_pack("{s:O, s:s}", "id", value, "error",
+                                            "names before it have used up the page: ask again")) ==
+                      0);
             }
         }
         return 200;
@@ -225,6 +250,7 @@ static void revive(struct queue *q, const json_t *question)
         sched_revive_all(q->sched, clock_mono());
     } else {
         revive_named(q, slice_string(dest));
+        queue_thread_ask_for(q, slice_string(dest));
     }
 }
 
@@ -440,11 +466,12 @@ static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *byt
 {
     const char *text = json_string_value(json_object_get(question, "id"));
     struct msg_id id;
+    unsigned status = listing_id(q->spool, text, &id, ret_answer);
     uint64_t size;
     int rc;
 
-    if (text == NULL || !spool_id_parse(slice_string(text), &id)) {
-        return listing_error(400, ret_answer, "id: a queue id is expected");
+    if (status != 200) {
+        return status;
     }
     rc = spool_read_content(q->spool, id, bytes, ret_fd, &size);
     if (rc != 0) {

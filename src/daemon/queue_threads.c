@@ -103,7 +103,8 @@ static void add_oldest(struct queue *q, const struct spool_destination *d, json_
         }
         if (spool_read_rcpts(q->spool, id, 0, true, OLDEST_RCPTS, rcpts, &rcpt_count) == 0) {
             for (size_t i = 0; i < rcpt_count; i++) {
-                if (slice_equal(rcpts[i].nexthop, d->nexthop)) {
+                if (slice_equal(rcpts[i].nexthop, d->nexthop) &&
+                    json_object_get(object, "attempts") == NULL) {
                     set(object, "attempts", json_integer((json_int_t)rcpts[i].attempts));
                     break;
                 }

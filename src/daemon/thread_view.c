@@ -399,22 +399,36 @@ static bool find_transport(const struct queue *q, struct slice name, uint32_t *r
     return false;
 }
 
-static void add_scheduled(const struct queue *q, struct slice transport, struct slice host,
+static void add_scheduled(const struct queue *q, uint32_t transport, struct slice host,
                           bool has_agents, json_t *object)
 {
     struct sched_dest_info info;
-    uint32_t index;
 
-    if (!find_transport(q, transport, &index) || !sched_dest_get(q->sched, index, host, &info)) {
+    if (!sched_dest_get(q->sched, transport, host, &info)) {
         return;
     }
     set(object, "unfed", json_integer((json_int_t)info.waiting));
-    if (info.until.us > clock_mono().us) {
+    if (info.until.us > clock_mono().us && json_object_get(object, "wait") == NULL) {
         set(object, "wait",
             json_real((double)(info.until.us - clock_mono().us) / (double)US_PER_S));
     }
     if (!has_agents && info.waiting > 0) {
-        add_reason(q, index, &info, object);
+        add_reason(q, transport, &info, object);
+    }
+}
+
+/* Where the clause says when a thread is tried again: that, and how often it was. */
+static void add_retry(const struct queue *q, uint32_t transport, struct slice host, json_t *object)
+{
+    const struct thread *thread = threads_find(&q->threads, transport, host);
+    struct wall now = clock_wall();
+
+    if (thread == NULL) {
+        return;
+    }
+    set(object, "attempts", json_integer((json_int_t)thread->attempts));
+    if (thread_waits(thread, now)) {
+        set(object, "wait", json_real((double)(thread->retry.due.us - now.us) / (double)US_PER_S));
     }
 }
 
@@ -423,6 +437,7 @@ json_t *thread_view_json(struct thread_view *v, struct slice transport, struct s
     json_t *object = json_object(), *agents = agents_json(v, transport, nexthop);
     struct ring_view like;
     struct policy policy;
+    uint32_t index;
 
     policy_for(v->q->conf, transport, nexthop, &policy);
     like = ring_of(&policy, transport, nexthop);
@@ -434,7 +449,10 @@ json_t *thread_view_json(struct thread_view *v, struct slice transport, struct s
         json_real((double)(policy.agent == CONF_AGENT_TA ? policy.expiry_us
                                                          : v->q->conf->maximal_queue_lifetime_us) /
                   (double)US_PER_S));
-    add_scheduled(v->q, transport, nexthop, json_array_size(agents) > 0, object);
+    if (find_transport(v->q, transport, &index)) {
+        add_retry(v->q, index, nexthop, object);
+        add_scheduled(v->q, index, nexthop, json_array_size(agents) > 0, object);
+    }
     set(object, "agents", agents);
     return object;
 }

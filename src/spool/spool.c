@@ -604,14 +604,28 @@ int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes
     return sp->engine->read_content(sp, id, ret_bytes, ret_fd, ret_size);
 }
 
+/* Files have names; rows have none, and nothing matches. */
+static bool asks_for_unknown_name(const struct spool *sp, const struct spool_filter *f)
+{
+    return f->name.len > 0 && sp->engine->resync == NULL;
+}
+
 int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
                size_t *ret_count)
 {
+    if (asks_for_unknown_name(sp, f)) {
+        *ret_count = 0;
+        return 0;
+    }
     return sp->engine->scan(sp, f, max, ret_ids, ret_count);
 }
 
 int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
 {
+    if (asks_for_unknown_name(sp, f)) {
+        *ret_count = 0;
+        return 0;
+    }
     return sp->engine->count(sp, f, ret_count);
 }
 
