@@ -93,6 +93,24 @@ bool confine_to_user(const char *name, struct buf *ret_error)
     return confine_find_user(name, &user, ret_error) && become(&user, ret_error);
 }
 
+/* Of root's powers those that seeing to others' files takes. */
+static bool keep_file_capabilities(struct buf *error)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    const uint32_t kept =
+        CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_FOWNER) | CAP_TO_MASK(CAP_SETUID);
+
+    if (syscall(SYS_capget, &header, data) != 0) {
+        return fail(error, "reading the capabilities");
+    }
+    _Static_assert(CAP_DAC_OVERRIDE < 32 && CAP_FOWNER < 32 && CAP_SETUID < 32, "in one word");
+    data[0].effective &= kept;
+    data[0].permitted &= kept;
+    data[0].inheritable = data[1].effective = data[1].permitted = data[1].inheritable = 0;
+    return syscall(SYS_capset, &header, data) == 0 || fail(error, "dropping capabilities");
+}
+
 /* The user is looked up outside, where there is /etc/passwd, and taken on inside. */
 static bool enter_root(const struct confine *plan, struct buf *error)
 {
@@ -289,6 +307,9 @@ static const char *const calls_files[] = {
     "msync",
 };
 
+/* Writing as somebody else. */
+static const char *const calls_foreign_files[] = {"setfsuid"};
+
 /* What libraries try now and then, and what they get is EACCES. */
 static const char *const calls_refused_files[] = {
     "open",  "openat",   "access",     "faccessat", "faccessat2", "stat",
@@ -401,8 +422,18 @@ static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
     const struct scmp_arg_cmp no_code = {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
     const struct scmp_arg_cmp ourselves = {0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0};
     const struct scmp_arg_cmp no_new_limit = {2, SCMP_CMP_EQ, 0, 0};
+    const struct scmp_arg_cmp no_signal = {1, SCMP_CMP_EQ, 0, 0};
     int error = 0;
 
+    if (plan->foreign_files) {
+        error = add_calls(filter, SCMP_ACT_ALLOW, calls_foreign_files, COUNT(calls_foreign_files));
+        if (!SANITIZED) {
+            error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), no_signal);
+        }
+    }
+    if (error != 0) {
+        return error;
+    }
     if (SANITIZED || plan->remote_spool) {
         error = add_calls(filter, SCMP_ACT_ALLOW, any_code, COUNT(any_code));
     } else {
@@ -545,6 +576,9 @@ bool confine_process(const struct confine *plan, struct buf *ret_error)
         return enter_filter(plan, ret_error);
     }
     if (!enter_root(plan, ret_error)) {
+        return false;
+    }
+    if (plan->foreign_files && geteuid() == 0 && !keep_file_capabilities(ret_error)) {
         return false;
     }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {

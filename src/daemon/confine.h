@@ -6,6 +6,7 @@
  *   deliver       deliver_user   chroot_directory  no file                    may connect
  *   control       receive_user   chroot_directory  no file, no TCP connect    sockets it was given
  *   queue         mail_owner     -                 spool's directories        files, no exec
+ *    (postoffice) (stays)        -                 spool's directories        files, no exec
  *   local, agents (stays)        -                 -                          no administration
  *
  * Users and chroot need a start as root and are parameters that may be empty. The filter of system
@@ -15,6 +16,13 @@
  *
  * Opening a file or a socket where the role may not is refused with EACCES instead: libraries try
  * such things politely (a configuration file, a log socket), and a refusal gives away nothing.
+ *
+ * A postoffice is written by programs of many users: its control files belong to the senders, and
+ * what is handed to the router must come from root to be believed. So the queue process of one
+ * stays root, but keeps only the capabilities to get at files whoever they belong to
+ * (CAP_DAC_OVERRIDE, CAP_FOWNER) and to write a user's verbose file as that user (CAP_SETUID);
+ * Landlock holds it to the postoffice, and nothing can be executed. It may ask whether a process is
+ * alive (kill with signal 0), for the locks of agents.
  *
  * local and agents run the commands of others, under the ids of others, so they keep what that
  * takes: as root they do not set no_new_privs, or a user's command could not run the set-group-id
@@ -57,7 +65,8 @@ struct confine {
     /* queue: directories to read and write in */
     const char *const *writable;
     size_t writable_count;
-    bool remote_spool; /* queue: the spool is a server; connecting is allowed */
+    bool remote_spool;  /* queue: the spool is a server; connecting is allowed */
+    bool foreign_files; /* queue: the spool's files are others', see below */
 };
 
 /* All of it. False when a part that should work did not: the process must not go on. */

@@ -367,8 +367,8 @@ static const char *role_user(const struct role *role)
         return role->conf->receive_user;
     case ROLE_DELIVER:
         return role->conf->deliver_user;
-    case ROLE_QUEUE:
-        return role->conf->mail_owner;
+    case ROLE_QUEUE: /* a postoffice's files are those of many */
+        return conf_postoffice(role->conf) != NULL ? "" : role->conf->mail_owner;
     case ROLE_PARENT:
     case ROLE_LOCAL:
     case ROLE_AGENTS:
@@ -392,6 +392,7 @@ static bool confine_role(struct role *role, struct buf *error)
     if (role->ops->role == ROLE_QUEUE) {
         plan.root = "";
         plan.writable_count = spool_directory(role->conf, spool) ? 2 : 1;
+        plan.foreign_files = conf_postoffice(role->conf) != NULL;
         plan.remote_spool = strncmp(role->conf->spool, "postgres", strlen("postgres")) == 0;
     }
     return confine_process(&plan, error);

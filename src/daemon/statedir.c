@@ -69,7 +69,7 @@ static bool make_spool(const struct conf *conf, const struct confine_user *owner
     char *slash;
 
     if (strncmp(conf->spool, postoffice, sizeof postoffice - 1) == 0) {
-        return make_directory(conf->spool + sizeof postoffice - 1, 0700, owner, error);
+        return make_directory(conf->spool + sizeof postoffice - 1, 0755, NULL, error);
     }
     if (strncmp(conf->spool, sqlite, sizeof sqlite - 1) != 0) {
         return true;

@@ -35,6 +35,7 @@
  *     postoffice_scan.c     looking for files
  *     postoffice_notify.c   files that are announced
  *     postoffice_submit.c   handing mail to the router
+ *     postoffice_verbose.c  a message's account of itself, for its sender
  */
 #ifndef SPOOL_POSTOFFICE_ENGINE_H
 #define SPOOL_POSTOFFICE_ENGINE_H
@@ -238,6 +239,10 @@ int letters_send(struct postoffice *po);
 /* Forget those not sent. */
 void letters_drop(struct postoffice *po);
 
+/* ---- postoffice_verbose.c ---- */
+
+void verbose_add(struct spool *sp, struct msg_id id, struct slice line);
+
 /* ---- postoffice_search.c ---- */
 
 int search_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
@@ -275,6 +280,7 @@ struct postoffice {
     size_t vanished_count, vanished_size;
     struct wall now; /* the latest that was heard of */
     int notify;      /* the socket; -1 */
+    int tell_router; /* a socket without a name, made before the process may make none; -1 */
     uint32_t letter_count;
     char texts[1024]; /* of the message that was read last: path, spoolid */
 };

@@ -369,7 +369,7 @@ static void fill_file(struct post_file *file, const struct arrival *a)
     file->mtime_ns = (uint32_t)a->message.st_mtim.tv_nsec;
     file->listed = a->view->listed;
     file->flags = (uint8_t)ret_flag(c->ret);
-    file->is_bounce = c->is_bounce;
+    file->is_verbose = c->verbose.len > 0;
 }
 
 /* Into the table; what is done to the end is removed instead. */

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -1143,8 +1144,8 @@ static int resync(struct spool *sp, struct slice path)
 static void close_spool(struct spool *sp)
 {
     struct postoffice *po = postoffice_of(sp);
-    const int fds[] = {po->root,   po->transport, po->queue, po->public,
-                       po->router, po->postman,   po->notify};
+    const int fds[] = {po->root,   po->transport, po->queue,  po->public,
+                       po->router, po->postman,   po->notify, po->tell_router};
     struct spool_news news;
 
     while (next_news(sp, &news)) {
@@ -1197,6 +1198,7 @@ static const struct spool_engine postoffice_engine = {
     .news_fd = news_fd,
     .poll = poll_files,
     .resync = resync,
+    .verbose = verbose_add,
     .next_news = next_news,
 };
 
@@ -1274,7 +1276,8 @@ int postoffice_spool_open(const char *where, const struct spool_options *options
 
     po->base.engine = &postoffice_engine;
     po->base.mode = SPOOL_OPEN_WRITE;
-    po->root = po->transport = po->queue = po->public = po->router = po->postman = po->notify = -1;
+    po->root = po->transport = po->queue = po->public = po->router = po->postman = -1;
+    po->notify = po->tell_router = -1;
     STAILQ_INIT(&po->works);
     STAILQ_INIT(&po->letters);
     STAILQ_INIT(&po->news);
@@ -1285,6 +1288,9 @@ int postoffice_spool_open(const char *where, const struct spool_options *options
     err = open_directories(po, where, ret_error);
     if (err == 0 && po->options.notify_path != NULL) {
         err = notify_open(po, po->options.notify_path, ret_error);
+    }
+    if (err == 0 && po->options.router_notify != NULL) {
+        po->tell_router = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     }
     if (err != 0) {
         close_spool(&po->base);

@@ -194,25 +194,20 @@ out:
     return 0;
 }
 
-/* A router that hears nothing looks for itself. */
+/* A router that hears nothing looks for itself, so lost datagrams are no harm. */
 static void tell_router(const struct postoffice *po, const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = po->options.router_notify;
     char text[POST_PATH_MAX + 16];
-    int fd, len;
+    int len;
 
-    if (path == NULL || strlen(path) >= sizeof address.sun_path) {
-        return;
+    if (po->tell_router >= 0 && strlen(path) < sizeof address.sun_path) {
+        (void)strcpy(address.sun_path, path); /* measured */
+        len = snprintf(text, sizeof text, "NEW router %s", name);
+        (void)sendto(po->tell_router, text, (size_t)len, 0, (struct sockaddr *)&address,
+                     sizeof address);
     }
-    (void)strcpy(address.sun_path, path); /* measured */
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return;
-    }
-    len = snprintf(text, sizeof text, "NEW router %s", name);
-    (void)sendto(fd, text, (size_t)len, 0, (struct sockaddr *)&address, sizeof address);
-    (void)close(fd); /* as lost datagrams are no harm */
 }
 
 int letters_send(struct postoffice *po)

@@ -147,11 +147,11 @@ struct post_file {
     uint32_t mtime_ns; /* of `arrived`, below its second */
     uint8_t levels;    /* of hashing */
     uint8_t flags;     /* enum envelope_flag bits */
-    bool is_bounce;
-    uint8_t on_disk; /* f.state that its name tells; the batch may be about to change it */
-    bool rival_told; /* that another file has its number */
+    uint8_t on_disk;   /* f.state that its name tells; the batch may be about to change it */
+    bool rival_told;   /* that another file has its number */
     bool has_alternatives;
-    bool hollow; /* set aside when it was found: its recipients are not known */
+    bool is_verbose; /* it names a file to be told of what happens */
+    bool hollow;     /* set aside when it was found: its recipients are not known */
     uint16_t name_len, sender_len, envid_len;
     char text[]; /* hash directory "A/", NUL-terminated name, sender, envid */
 };

@@ -346,6 +346,25 @@ static int mark_reported(struct postoffice *po, const struct post_work *work)
     return err;
 }
 
+/* The directory of a path in transport/: what was done to names there is durable then. */
+static int sync_directory(struct postoffice *po, const char *path)
+{
+    char directory[8] = ".";
+    const char *slash = strrchr(path, '/');
+    int fd, err;
+
+    if (slash != NULL) {
+        (void)snprintf(directory, sizeof directory, "%.*s", (int)(slash - path), path);
+    }
+    fd = po->io->openat(po->transport, directory, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    err = po->io->fsync(fd);
+    (void)po->io->close(fd); /* synced */
+    return err;
+}
+
 /* Step 5. */
 void remove_files(struct postoffice *po, const char *control_path, const char *message_path)
 {
@@ -358,8 +377,8 @@ void remove_files(struct postoffice *po, const char *control_path, const char *m
     }
     /* Not before the removal of the control file is on disk, or a power failure could leave one
      * without its message. Within one file system removals keep their order. */
-    if (!po->one_device && po->io->fsync(po->transport) != 0) {
-        return;
+    if (!po->one_device && sync_directory(po, control_path) != 0) {
+        return; /* debris */
     }
     err = po->io->unlinkat(po->queue, message_path);
     if (err != 0 && err != -ENOENT) {

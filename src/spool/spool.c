@@ -541,6 +541,13 @@ int spool_resync(struct spool *sp, struct slice path)
                : spool_fail(sp, -ENOTSUP, "nobody else writes to this spool");
 }
 
+void spool_verbose(struct spool *sp, struct msg_id id, struct slice line)
+{
+    if (sp->engine->verbose != NULL) {
+        sp->engine->verbose(sp, id, line);
+    }
+}
+
 bool spool_next_news(struct spool *sp, struct spool_news *ret_news)
 {
     return sp->engine->next_news != NULL && sp->engine->next_news(sp, ret_news);

@@ -323,6 +323,10 @@ int spool_poll(struct spool *sp, struct wall now, struct wall *ret_again);
  * batch. -ENOENT: not known, or gone. -ENOTSUP: not this engine's. */
 int spool_resync(struct spool *sp, struct slice path);
 
+/* Add a line to the file that the sender has asked to follow the message in (the control file's
+ * `v`). Where there is none, or it can't be written as its owner, nothing happens. */
+void spool_verbose(struct spool *sp, struct msg_id id, struct slice line);
+
 enum spool_news_type {
     SPOOL_NEWS_LOG,
     SPOOL_NEWS_WARNING,

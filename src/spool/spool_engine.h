@@ -95,6 +95,7 @@ struct spool_engine {
     int (*news_fd)(const struct spool *sp);
     int (*poll)(struct spool *sp, struct wall now, struct wall *ret_again);
     int (*resync)(struct spool *sp, struct slice path);
+    void (*verbose)(struct spool *sp, struct msg_id id, struct slice line);
     bool (*next_news)(struct spool *sp, struct spool_news *ret_news);
 };
 

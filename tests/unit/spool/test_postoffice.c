@@ -743,6 +743,34 @@ static void of_two_files_with_one_number_the_second_waits(void **state)
     assert_int_not_equal(load().n, 0);
 }
 
+static void a_message_is_followed_in_a_file_that_is_there(void **state)
+{
+    static const char *const wrong[] = {"../../outside", "/tmp/x", "../public/link", "..",
+                                        "../public/missing"};
+    char lines[512], name[16];
+    struct msg_id id;
+
+    (void)state;
+    write_file("public/v_1", "Hello\n");
+    assert_int_equal(symlink(path_of("public/v_1"), path_of("public/link")), 0);
+    put("7", "@ 0x00000007\nv ../public/./v_1\ni 7\no 24\nl <7@x>\ns local - m 1\n"
+             "r           smtp a b@a 1\nm\n\n");
+    id = load();
+    spool_verbose(sp, id, SLICE("scheduler processing 7"));
+    assert_string_equal(read_file("public/v_1"), "Hello\nscheduler processing 7\n");
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        (void)snprintf(name, sizeof name, "%zu", 8 + i);
+        (void)snprintf(lines, sizeof lines,
+                       "@ 0x00000007\nv %s\ni %s\no 24\nl <7@x>\ns local - m 1\n"
+                       "r           smtp a b@a 1\nm\n\n",
+                       wrong[i], name);
+        put(name, lines);
+        spool_verbose(sp, load(), SLICE("no"));
+    }
+    assert_string_equal(read_file("public/v_1"), "Hello\nscheduler processing 7\n");
+    assert_false(exists("public/missing"));
+}
+
 /* ---- operators ------------------------------------------------------------------------------ */
 
 static void held_mail_is_held_after_a_restart(void **state)
@@ -942,6 +970,7 @@ UNIT_MAIN(TEST(a_file_is_read_as_the_router_wrote_it), TEST(both_files_go_when_a
           TEST(damaged_files_are_set_aside_and_stay), TEST(a_missing_message_loses_nothing),
           TEST(links_and_directories_are_not_followed),
           TEST(of_two_files_with_one_number_the_second_waits),
+          TEST(a_message_is_followed_in_a_file_that_is_there),
           TEST(held_mail_is_held_after_a_restart),
           TEST(removing_takes_both_files_whatever_their_state),
           TEST(files_are_moved_into_their_hash_directory),

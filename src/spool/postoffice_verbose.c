@@ -1,0 +1,126 @@
+/*
+ * The file that a sender has asked to follow a message in. Its name comes from the control file's
+ * `v` line, relative to transport/, and may lead anywhere in the postoffice but not out of it. It
+ * must be there, and is written with the rights of the message's owner.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mem.h"
+#include "postoffice_engine.h"
+
+#define VERBOSE_PATH_MAX 1024
+#define VERBOSE_LINE_MAX 4096
+
+/* The path from the root of the postoffice, without "." and "..". False when it leads out. */
+static bool resolve(struct slice path, struct buf *ret_path)
+{
+    if (slice_starts(path, SLICE("/"))) {
+        return false;
+    }
+    (void)buf_add_string(ret_path, "transport"); /* checked at the end */
+    while (path.ptr != NULL) {
+        struct slice part = slice_cut(&path, '/');
+
+        if (part.len == 0 || slice_equal(part, SLICE("."))) {
+            continue;
+        }
+        if (slice_equal(part, SLICE(".."))) {
+            struct slice so_far = buf_slice(ret_path);
+            size_t slash = slice_find_last(so_far, '/');
+
+            if (so_far.len == 0) {
+                return false;
+            }
+            buf_truncate(ret_path, slash == so_far.len ? 0 : slash);
+            continue;
+        }
+        if (buf_len(ret_path) > 0) {
+            (void)buf_add_byte(ret_path, '/');
+        }
+        (void)buf_add(ret_path, part);
+    }
+    return !ret_path->failed && buf_len(ret_path) > 0;
+}
+
+/* Component by component, so that no link leads anywhere else. */
+static int open_below(struct postoffice *po, struct slice path)
+{
+    char part_text[NAME_MAX + 1];
+    int at = po->root, fd = -1;
+
+    while (path.ptr != NULL) {
+        struct slice part = slice_cut(&path, '/');
+        bool last = path.ptr == NULL;
+
+        if (part.len > NAME_MAX) {
+            fd = -ENAMETOOLONG;
+        } else {
+            memcpy(part_text, part.ptr, part.len);
+            part_text[part.len] = '\0';
+            fd = po->io->openat(at, part_text,
+                                last ? O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
+                                     : O_PATH | O_DIRECTORY | O_NOFOLLOW,
+                                0);
+        }
+        if (at != po->root) {
+            (void)po->io->close(at); /* a directory */
+        }
+        if (fd < 0) {
+            break;
+        }
+        at = fd;
+    }
+    return fd;
+}
+
+static void append_line(struct postoffice *po, struct slice path, struct slice line)
+{
+    int fd = open_below(po, path);
+    struct stat st;
+    struct buf text;
+
+    if (fd < 0) {
+        return;
+    }
+    buf_init(&text, VERBOSE_LINE_MAX);
+    (void)buf_add(&text, line); /* checked with the line's end */
+    if (buf_add_byte(&text, '\n') && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        struct slice bytes = buf_slice(&text);
+
+        (void)spool_io_write_all(po->io, fd, bytes.ptr, bytes.len); /* nobody depends on it */
+    }
+    buf_fini(&text);
+    (void)po->io->close(fd); /* as above */
+}
+
+void verbose_add(struct spool *sp, struct msg_id id, struct slice line)
+{
+    struct postoffice *po = postoffice_of(sp);
+    const struct post_part *p = table_part(&po->table, id.n);
+    struct post_view *view;
+    struct buf path;
+
+    if (p == NULL || !p->file->is_verbose || view_of(po, p->file, false, &view) != 0) {
+        return;
+    }
+    buf_init(&path, VERBOSE_PATH_MAX);
+    if (resolve(view->control.verbose, &path)) {
+        bool root = geteuid() == 0;
+
+        if (root) {
+            (void)setfsuid(p->file->owner); /* what it is then is what counts: */
+        }
+        if (!root || (uint32_t)setfsuid((uid_t)-1) == p->file->owner) {
+            append_line(po, buf_slice(&path), line);
+        }
+        if (root) {
+            (void)setfsuid(0);
+        }
+    }
+    buf_fini(&path);
+}
