@@ -184,7 +184,7 @@ struct queue {
     bool pass_ended;    /* postoffice_files: the parent has been told */
     struct wall poll_at;
     STAILQ_HEAD(, resync) resyncs;
-    char *spool_strings[3]; /* owned: options that the spool borrows */
+    char *spool_strings[4]; /* owned: options that the spool borrows */
     struct wire_flow flow;
     bool flow_sent;
     struct wall next_due;   /* a lower bound of the earliest unclaimed message's due time */

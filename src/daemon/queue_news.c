@@ -29,6 +29,21 @@ static void on_news(evutil_socket_t fd, short what, void *arg)
     q->poll_at.us = 0; /* the turn that follows looks */
 }
 
+/* NULL when there are none. */
+static char *join_words(const struct conf_list *words)
+{
+    struct buf b;
+
+    if (words->count == 0) {
+        return NULL;
+    }
+    buf_init(&b, CONF_LINE_MAX + 1); /* that of a value, which they come from */
+    for (size_t i = 0; i < words->count; i++) {
+        (void)buf_addf(&b, "%s ", words->items[i]);
+    }
+    return buf_take(&b);
+}
+
 void queue_news_options(struct queue *q, struct spool_postoffice_options *ret_options)
 {
     const struct conf *conf = q->conf;
@@ -39,6 +54,7 @@ void queue_news_options(struct queue *q, struct spool_postoffice_options *ret_op
     q->spool_strings[1] = conf->notifysock[0] != '\0' && conf->postoffice_files.count == 0
                               ? mem_string(conf->notifysock)
                               : NULL;
+    q->spool_strings[3] = join_words(&conf->postoffice_files);
     q->spool_strings[2] = router != NULL ? mem_string(router) : NULL;
     *ret_options = (struct spool_postoffice_options){
         .hash_levels = (unsigned)conf->postoffice_hash_levels,
@@ -48,6 +64,7 @@ void queue_news_options(struct queue *q, struct spool_postoffice_options *ret_op
         .hostname = q->spool_strings[0],
         .notify_path = q->spool_strings[1],
         .router_notify = q->spool_strings[2],
+        .only = q->spool_strings[3],
         .msgwriteasync = conf->msgwriteasync,
         .keep_files = conf->deliver_only[0] != '\0',
     };
@@ -112,6 +129,7 @@ static void flush_asked(struct queue *q, struct slice text)
 
 void queue_news_look(struct queue *q)
 {
+    spool_look(q->spool);
     q->poll_at.us = 0;
     q->next_due.us = 0;
 }

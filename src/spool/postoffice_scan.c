@@ -265,6 +265,30 @@ static void take_found(struct postoffice *po, struct wall now)
     }
 }
 
+/* The files that are named, all at once, and no others ever. */
+static void take_named(struct postoffice *po, struct wall now)
+{
+    struct slice rest = slice_string(po->options.only);
+    char path[POST_PATH_MAX];
+
+    while (rest.ptr != NULL) {
+        struct slice word = slice_cut(&rest, ' ');
+
+        if (word.len == 0) {
+            continue;
+        }
+        if (!notify_path_ok(word) || word.len >= sizeof path) {
+            post_tell(po, SPOOL_NEWS_WARNING, 0, "%.*s is no control file's name below transport/",
+                      SLICE_ARGS(word));
+            continue;
+        }
+        memcpy(path, word.ptr, word.len);
+        path[word.len] = '\0';
+        scan_take(po, path, now);
+    }
+    po->scan.next_us = INT64_MAX;
+}
+
 static void end_scan(struct postoffice *po, struct wall now)
 {
     struct post_scan *scan = &po->scan;
@@ -288,7 +312,7 @@ static void forget_vanished(struct postoffice *po)
             forget_file(po, file);
         }
     }
-    if (po->vanished_count > 0) {
+    if (po->vanished_count > 0 && po->options.only == NULL) {
         po->scan.next_us = 0; /* one that was released is found anew */
     }
     po->vanished_count = 0;
@@ -301,6 +325,9 @@ int scan_poll(struct postoffice *po, struct wall now, struct wall *ret_again)
     forget_vanished(po);
     if (scan->locked_count > 0 && next_locked(scan).us <= now.us) {
         try_locked(po, now);
+    }
+    if (po->options.only != NULL && scan->next_us <= now.us) {
+        take_named(po, now);
     }
     if (!scan->busy && scan->next_us <= now.us) {
         scan->busy = scan->reading = true;

@@ -246,6 +246,14 @@ static bool busier(const struct post_site *a, const struct spool_destination *b)
     return order != 0 ? order < 0 : slice_compare(site_transport(a), b->transport) < 0;
 }
 
+static struct spool_destination destination_of(const struct post_site *site)
+{
+    return (struct spool_destination){.transport = site_transport(site),
+                                      .nexthop = site_nexthop(site),
+                                      .rcpts = site->rcpts,
+                                      .messages = site->messages};
+}
+
 int search_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count)
 {
@@ -270,10 +278,47 @@ int search_destinations(struct spool *sp, size_t max, struct spool_destination *
         }
         count += count < max;
         memmove(&ret[low + 1], &ret[low], (count - 1 - low) * sizeof ret[0]);
-        ret[low] = (struct spool_destination){.transport = site_transport(site),
-                                              .nexthop = site_nexthop(site),
-                                              .rcpts = site->rcpts,
-                                              .messages = site->messages};
+        ret[low] = destination_of(site);
+    }
+    *ret_count = count;
+    return 0;
+}
+
+static int by_nexthop(const struct spool_destination *a, const struct spool_destination *b)
+{
+    int order = slice_compare(a->nexthop, b->nexthop);
+
+    return order != 0 ? order : slice_compare(a->transport, b->transport);
+}
+
+/* A page costs a look at all sites. */
+int search_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                             struct spool_destination *ret, size_t *ret_count)
+{
+    const struct post_site *site, *next;
+    size_t count = 0;
+
+    HASH_ITER(hh, postoffice_of(sp)->table.sites, site, next)
+    {
+        struct spool_destination d = destination_of(site);
+        size_t low = 0, high = count;
+
+        if (d.rcpts == 0 || by_nexthop(&d, from) < 0 ||
+            (count == max && (max == 0 || by_nexthop(&ret[max - 1], &d) < 0))) {
+            continue;
+        }
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+
+            if (by_nexthop(&ret[middle], &d) < 0) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        count += count < max;
+        memmove(&ret[low + 1], &ret[low], (count - 1 - low) * sizeof ret[0]);
+        ret[low] = d;
     }
     *ret_count = count;
     return 0;

@@ -1122,6 +1122,11 @@ static int poll_files(struct spool *sp, struct wall now, struct wall *ret_again)
     return scan_poll(po, now, ret_again);
 }
 
+static void look(struct spool *sp)
+{
+    postoffice_of(sp)->scan.next_us = 0;
+}
+
 static int resync(struct spool *sp, struct slice path)
 {
     struct postoffice *po = postoffice_of(sp);
@@ -1192,11 +1197,13 @@ static const struct spool_engine postoffice_engine = {
     .count = search_count,
     .totals = totals,
     .destinations = search_destinations,
+    .destinations_from = search_destinations_from,
     .parked_keys = search_parked_keys,
     .free_bytes = free_bytes,
     .put_off = put_off,
     .news_fd = news_fd,
     .poll = poll_files,
+    .look = look,
     .resync = resync,
     .verbose = verbose_add,
     .next_news = next_news,

@@ -532,6 +532,13 @@ int spool_poll(struct spool *sp, struct wall now, struct wall *ret_again)
     return sp->engine->poll(sp, now, ret_again);
 }
 
+void spool_look(struct spool *sp)
+{
+    if (sp->engine->look != NULL) {
+        sp->engine->look(sp);
+    }
+}
+
 int spool_resync(struct spool *sp, struct slice path)
 {
     CHECK(sp->mode == SPOOL_OPEN_WRITE);

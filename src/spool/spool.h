@@ -188,6 +188,8 @@ struct spool_postoffice_options {
     const char *router_notify;  /* of the router's socket; NULL = none */
     const char *hostname;       /* in the names and envelopes of what is handed to the router */
     bool msgwriteasync;         /* that is not synced before it is handed over */
+    const char *only;           /* control files that alone are read, once, as "A/90417 90418";
+                                   NULL = all there are */
     bool keep_files;            /* nothing is removed and nobody told: to look at one thread */
 };
 
@@ -317,6 +319,9 @@ int spool_news_fd(const struct spool *sp);
  * to call again though the descriptor is silent (WALL_NEVER: never). What is new can be claimed
  * afterwards. Outside a batch. */
 int spool_poll(struct spool *sp, struct wall now, struct wall *ret_again);
+
+/* Whatever it said last, the next spool_poll looks at all there is. */
+void spool_look(struct spool *sp);
 
 /* Somebody has found the files of a message changed, or not what was expected: read them again.
  * `path` as of spool_message. What is no more to be delivered leaves; news tell of it. Outside a

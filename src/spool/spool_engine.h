@@ -94,6 +94,7 @@ struct spool_engine {
                    struct slice key, struct wall due);
     int (*news_fd)(const struct spool *sp);
     int (*poll)(struct spool *sp, struct wall now, struct wall *ret_again);
+    void (*look)(struct spool *sp);
     int (*resync)(struct spool *sp, struct slice path);
     void (*verbose)(struct spool *sp, struct msg_id id, struct slice line);
     bool (*next_news)(struct spool *sp, struct spool_news *ret_news);

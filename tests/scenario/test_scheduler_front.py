@@ -1,9 +1,17 @@
 """`scheduler` as a ZMailer site starts and steers it: options, exit statuses, files, signals."""
 
 import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
 import unittest
 
 import scheduler
+import sluice
 
 
 class Front(unittest.TestCase):
@@ -11,6 +19,9 @@ class Front(unittest.TestCase):
         front = scheduler.Scheduler(*conf, **more)
         self.addCleanup(front.close)
         return front
+
+    def eventually(self, condition, front, what=""):
+        return sluice.eventually(condition, what, detail=front.log)
 
 
 class Refusals(Front):
@@ -67,6 +78,225 @@ class Refusals(Front):
         self.assertEqual(front.run("-P", front.path("empty")), 1)
         self.assertIn("empty/transport: No such file or directory", front.printed)
         self.assertEqual(os.listdir(front.path("empty")), [])
+
+    def test_an_old_scheduler_survives_a_bad_configuration(self):
+        front = self.front().start()
+        pid = front.pid
+        front.configure("smtp/* comand=x\n")
+        self.assertEqual(front.run(), 1)
+        self.assertEqual(front.pid, pid)
+        self.assertTrue(front.runs())
+
+
+class Daemon(Front):
+    def test_it_becomes_a_daemon_and_ends_on_sigterm(self):
+        front = self.front().start()
+        pid = front.pid
+        self.assertTrue(front.runs())
+        self.assertRegex(front.log(), r"^scheduler: scheduler daemon \(\d.*\)\n\tpid %d started at \w{3} \w{3} " % pid)
+        self.assertEqual(os.readlink("/proc/%d/fd/0" % pid), "/dev/null")
+        self.assertEqual(os.readlink("/proc/%d/fd/2" % pid), front.path("log/scheduler"))
+        self.assertNotEqual(os.getsid(pid), os.getsid(0))
+        begun = time.monotonic()
+        front.stop()
+        self.assertLess(time.monotonic() - begun, 5)  # what the next one waits for
+        self.assertIsNone(front.pid)
+
+    def test_mailq_and_sluice_see_it(self):
+        front = self.front().start()
+        self.assertRegex(front.mailq(), r"^version zmailer 1.0\nVertices:\nEnd:\n")
+        done = front.sluice("status")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = front.sluice("config", "show", "--for", "smtp/x", "command", "expiry")
+        self.assertRegex(shown.stdout, r"command = script \$host +# %s:\d+ smtp/\*\n" % front.path("share/scheduler.conf"))
+        self.assertRegex(shown.stdout, r"expiry = 3d +# built in\n")
+
+    def test_a_second_one_takes_the_place_of_the_first(self):
+        front = self.front().start()
+        first = front.pid
+        front.start()
+        self.assertFalse(scheduler.alive(first))
+        self.assertTrue(front.runs())
+        self.assertNotEqual(front.pid, first)
+
+    def test_a_number_that_belongs_to_somebody_else_is_passed_over(self):
+        front = self.front()
+        other = subprocess.Popen(["sleep", "100"])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        for text in ("%d\n" % other.pid, "4194303\n", "no number\n", "-1\n", ""):
+            with open(os.path.join(front.box.root, ".pid.scheduler"), "w") as file:
+                file.write(text)
+            front.start()
+            self.assertTrue(front.runs())
+            front.stop()
+        self.assertIsNone(other.poll())
+
+    def test_one_that_does_not_end_keeps_its_place(self):
+        front = self.front()
+        ready = front.path("ready")
+        program = front.path("scheduler")  # the name of ZMailer's process, too
+        os.symlink(os.path.realpath(sys.executable), program)
+        other = subprocess.Popen([program, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); "
+                                  "open(%r, 'w'); time.sleep(100)" % ready])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        self.eventually(lambda: os.path.exists(ready), front)
+        with open(os.path.join(front.box.root, ".pid.scheduler"), "w") as file:
+            file.write("%d\n" % other.pid)
+        self.assertEqual(front.run(), 1)
+        self.assertIn("scheduler: the scheduler with process id %d does not end\n" % other.pid, front.printed)
+        self.assertEqual(front.pid, other.pid)
+
+    def test_after_a_crash_it_starts_again(self):
+        front = self.front().start()
+        first = front.pid
+        os.kill(first, signal.SIGKILL)
+        self.eventually(lambda: not scheduler.alive(first), front)
+        front.start()
+        self.assertTrue(front.runs())
+
+    def test_in_the_foreground_it_logs_to_standard_error(self):
+        for options in (["-i"], ["-v"]):
+            front = self.front()
+            process = front.foreground(*options)
+            self.eventually(front.runs, front)
+            self.eventually(lambda: os.path.exists(front.conf), front)
+            self.assertEqual(front.pid, process.pid)
+            process.terminate()
+            said, _ = process.communicate(timeout=sluice.PATIENCE)
+            self.assertEqual(process.returncode, 0, said)
+            self.assertEqual(said.startswith("scheduler: scheduler daemon ("), options == ["-v"])
+            self.assertIn("stopping on SIGTERM", said)
+            self.assertFalse(os.path.exists(front.path("log/scheduler")))
+            self.assertIsNone(front.pid)
+
+    def test_verbose_and_yet_a_daemon(self):
+        front = self.front().start("-v", "-d", "-L", "other")
+        self.assertIn("\tpid %d started at " % front.pid, front.log("other"))
+
+    def test_a_port_that_is_taken_is_tried_again(self):
+        front = self.front()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", front.port))
+            taken.listen()
+            front.start()
+            self.assertIn("mailq:TCP:%d: Address already in use" % front.port, front.log())
+        self.eventually(lambda: answers(front), front)
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root to become somebody else")
+    def test_an_ordinary_user_runs_it_on_his_own_postoffice(self):
+        front = self.front()
+        subprocess.run(["chown", "-R", "65534:65534", front.directory], check=True)
+        front.command()
+        os.chown(front.path("zmailer.conf"), 65534, 65534)
+        self.assertEqual(front.run(user=65534, group=65534, extra_groups=[]), 0, front.printed + front.log())
+        self.assertEqual(os.stat("/proc/%d" % front.pid).st_uid, 65534)
+        self.assertIn("Vertices:\n", front.mailq())
+
+
+def answers(front):
+    try:
+        return "End:\n" in front.mailq()
+    except OSError:
+        return False
+
+
+class Signals(Front):
+    def test_sighup_opens_the_logs_again(self):
+        front = self.front().start("-l", "statistics")
+        for name in ("log/scheduler", "statistics"):
+            os.rename(front.path(name), front.path(name + ".old"))
+        front.send(signal.SIGHUP)
+        self.eventually(lambda: os.path.exists(front.path("statistics")), front)
+        self.eventually(lambda: os.path.exists(front.path("log/scheduler")), front)
+        front.send(signal.SIGUSR1)
+        self.eventually(lambda: "reload" in front.log(), front)
+
+    def test_a_log_that_was_renamed_is_noticed(self):
+        front = self.front().start()
+        os.rename(front.path("log/scheduler"), front.path("log/old"))
+        self.eventually(lambda: os.path.exists(front.path("log/scheduler")), front)
+
+    def test_sigusr1_reads_the_configuration_again(self):
+        front = self.front().start()
+        front.configure("*/* interval=7m\nsmtp/* command=script\n")
+        front.send(signal.SIGUSR1)
+        self.eventually(lambda: "reload -- version" in front.log(), front)
+        front.configure("smtp/* comand=x\n")
+        front.send(signal.SIGUSR1)
+        self.eventually(lambda: "reload: the old configuration stays" in front.log(), front)
+        self.assertRegex(front.log(), r"error: .*scheduler\.conf:\d+:8: unknown word in a clause, `comand'")
+        self.assertTrue(front.runs())
+
+    def test_sigusr2_fills_the_rendezvous_file(self):
+        front = self.front().start()
+        os.symlink("/etc/passwd", front.path("dump"))  # must not be followed
+        before = os.stat("/etc/passwd").st_mtime_ns
+        front.send(signal.SIGUSR2)
+        self.eventually(lambda: not os.path.islink(front.path("dump")), front)
+        found = os.stat(front.path("dump"))
+        self.assertLess(found.st_mtime, found.st_ctime)
+        self.assertEqual(stat.S_IMODE(found.st_mode), 0o644)
+        with open(front.path("dump")) as file:
+            self.assertRegex(file.read(), r"^version zmailer 1.0\nVertices:\nEnd:\n")
+        self.assertEqual(os.stat("/etc/passwd").st_mtime_ns, before)
+
+    def test_sigquit_ends_it(self):
+        front = self.front().start()
+        front.stop(signal.SIGQUIT)
+        self.assertIsNone(front.pid)
+
+    def test_signals_to_the_whole_group_do_what_they_do_to_one(self):
+        front = self.front().start()
+        pid = front.pid
+        group = os.getpgid(pid)
+        self.assertNotEqual(group, os.getpgid(0))
+        for number in (signal.SIGHUP, signal.SIGALRM, signal.SIGUSR2):
+            os.killpg(group, number)
+        self.eventually(lambda: os.path.exists(front.path("dump")), front)
+        self.assertTrue(front.runs())
+        os.killpg(group, signal.SIGTERM)
+        self.eventually(lambda: not scheduler.alive(pid), front)
+
+
+class Mail(Front):
+    def test_mail_is_delivered_and_its_files_go(self):
+        front = self.front().start()
+        mail = front.box.message(["smtp mx.example user@mx.example"])
+        front.box.notify(mail.path)
+        self.eventually(lambda: mail.exists() == (False, False), front)
+
+    def test_mail_that_waits_is_shown(self):
+        front = self.front('smtp/* command="script"\n')
+        front.agent.does("deferred come back later")
+        front.start()
+        mail = front.box.message(["smtp mx.example user@mx.example"])
+        front.box.notify(mail.path)
+        self.eventually(lambda: "come back later" in front.mailq(), front)
+        self.assertIn("come back later", front.sluice("why", mail.name).stdout)
+
+    def test_short_answers_leave_the_lists_out(self):
+        front = self.front("smtp/* command=script\n")
+        front.agent.does("deferred later")
+        front.start("-Q", "-F")
+        front.box.notify(front.box.message(["smtp mx.example user@mx.example"]).path)
+        self.eventually(lambda: "N=1" in front.mailq(), front)
+        self.assertIn("version zmailer 1.0\nVertices:\nEnd:\n", front.mailq())
+
+    def test_frozen_it_starts_no_agent(self):
+        front = self.front().start("-F")
+        mail = front.box.message(["smtp mx.example user@mx.example"])
+        front.box.notify(mail.path)
+        self.eventually(lambda: mail.name in front.mailq(), front)
+        time.sleep(0.5)
+        self.assertEqual(front.agent.starts(), [])
+
+    def test_sigalrm_looks_for_work(self):
+        front = self.front().start()
+        mail = front.box.message(["smtp mx.example user@mx.example"])  # nobody announces it
+        front.send(signal.SIGALRM)
+        self.eventually(lambda: mail.exists() == (False, False), front)
 
 
 if __name__ == "__main__":
