@@ -123,6 +123,30 @@ class Why(sluice.TestCase):
         group = self.waits_at(d, one, "transport_limit", "smtp has 1 of 1 deliveries under way")
         self.assertIn("smtp_process_limit (%s:" % d.config, group["advice"])
 
+    def behind_a_slow_one(self, clause):
+        """A daemon with this clause, and a message that waits while a delivery to another site goes on."""
+        site, other = self.held_up(), self.site()
+        d = self.routed({"slow.example": "smtp:" + site.nexthop, "other.example": "smtp:" + other.nexthop},
+                        extra=clause + "\n")
+        first = d.send("a@example.org", ["b@slow.example"])
+        self.eventually(lambda: self.group(d, first).get("binds") == "delivering")
+        return d, d.send("a@example.org", ["b@other.example"])
+
+    def test_ring(self):
+        d, one = self.behind_a_slow_one("smtp/* maxring=1")
+        group = self.waits_at(d, one, "ring", "the destinations of its clause use 1 of the 1 agents that they share", "since ")
+        self.assertIn("raise maxring in the clause smtp/* (%s:" % d.config, group["advice"])
+
+    def test_agents(self):
+        d, one = self.behind_a_slow_one("smtp/* maxta=1")
+        group = self.waits_at(d, one, "agents", "all transports together use 1 of 1 agents", "since ")
+        self.assertIn("raise maxta in the clause smtp/* (%s:" % d.config, group["advice"])
+
+    def test_agents_of_the_transport(self):
+        d, one = self.behind_a_slow_one("smtp/* maxchannel=1")
+        group = self.waits_at(d, one, "transport_limit", "smtp has 1 of 1 agents at work", "since ")
+        self.assertIn("raise maxchannel in the clause smtp/* (%s:" % d.config, group["advice"])
+
     def test_transport_rate(self):
         site = self.site()
         d = self.daemon(relayhost=site.nexthop, smtp_transport_rate_delay="1h")
