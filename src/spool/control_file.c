@@ -24,6 +24,7 @@ struct reader {
     bool block_is_open;         /* the last block of headers has no empty line at its end */
     size_t rcpt_size, group_size, diagnostic_size;
     struct control_rcpt *last_rcpt; /* whom `N` belongs to; NULL when it has one already */
+    bool behind_router; /* what was read last is a block or was appended: more may be appended */
 };
 
 static bool wrong(struct reader *r, const char *at, const char *expected)
@@ -377,6 +378,13 @@ static bool read_field(struct reader *r, struct slice line)
     }
 }
 
+/* Is it what somebody has appended? After a power cut that may be zeros, in part or as a whole; at
+ * any other place they would be damage that hides a recipient. */
+static bool is_appended(const struct reader *r, struct slice line)
+{
+    return line.len > 0 && (line.ptr[0] == 'd' || (line.ptr[0] == '\0' && r->behind_router));
+}
+
 /* One line, or one block. */
 static bool read_line(struct reader *r)
 {
@@ -385,7 +393,7 @@ static bool read_line(struct reader *r)
     struct slice line = slice_of(rest.ptr, len);
 
     if (len == rest.len) {
-        if (rest.ptr[0] != 'd') {
+        if (!is_appended(r, line)) {
             return wrong(r, rest.ptr, "a line feed at the end of the line");
         }
         r->file->ends_in_part = true; /* whoever appends it has not finished, or never will */
@@ -394,6 +402,13 @@ static bool read_line(struct reader *r)
     }
     if (len == 1 && (line.ptr[0] == 'm' || line.ptr[0] == 'M')) {
         read_block(r, line.ptr[0] == 'm');
+        r->behind_router = true;
+        return true;
+    }
+    if (is_appended(r, line) && memchr(line.ptr, '\0', len) != NULL) {
+        r->file->damaged_diagnostics++;
+        r->behind_router = true;
+        r->at += len + 1;
         return true;
     }
     if (len < VALUE_AT) {
@@ -405,6 +420,7 @@ static bool read_line(struct reader *r)
     if (!read_field(r, line)) {
         return false;
     }
+    r->behind_router = line.ptr[0] == 'd';
     r->at += len + 1;
     return true;
 }

@@ -133,8 +133,8 @@ static void damaged_diagnostics_cost_nobody_mail(void **unused)
         struct control_file f;
         char text[2000];
 
-        assert_true(snprintf(text, sizeof text, "%s%sd 325:-1:::5\t\tlast\n", control_example, lines[i]) >
-                    0);
+        assert_true(snprintf(text, sizeof text, "%s%sd 325:-1:::5\t\tlast\n", control_example,
+                             lines[i]) > 0);
         parse_ok(slice_string(text), &f);
         assert_int_equal(f.rcpt_count, 4);
         assert_int_equal(f.damaged_diagnostics, 1);
@@ -406,6 +406,37 @@ static void names(void **unused)
     assert_string_equal(path, "");
 }
 
+/* What a file system may leave of an append that a power cut has met. */
+static void zeros_at_the_end_cost_nobody_mail(void **unused)
+{
+    static const char tails[][40] = {
+        "\0\0\0\0",   "\0\0\0\0\nd 325:-1:::5\t\tlast\n", "d 325:\0\0\0\nd 325:-1:::5\t\tlast\n",
+        "d 325:\0\0", "d 325:-1:::5\t\tlast\n\0\0\0",
+    };
+    static const size_t lengths[] = {4, 25, 30, 8, 23};
+    char bytes[sizeof control_example + 40];
+    struct control_problem problem;
+    struct control_file f;
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(tails); i++) {
+        size_t len = sizeof control_example - 1 + lengths[i];
+
+        memcpy(bytes, control_example, sizeof control_example - 1);
+        memcpy(bytes + sizeof control_example - 1, tails[i], lengths[i]);
+        parse_ok(slice_of(bytes, len), &f);
+        assert_int_equal(f.rcpt_count, 4);
+        assert_int_equal(f.diagnostic_count, i == 0 || i == 3 ? 0 : 1);
+        assert_int_equal(f.ends_in_part, bytes[len - 1] != '\n');
+        control_file_fini(&f);
+    }
+    /* Where a recipient may have stood they are damage. */
+    memcpy(bytes, control_example, sizeof control_example - 1);
+    memset(bytes + 250, 0, 50);
+    assert_false(control_file_parse(slice_of(bytes, sizeof control_example - 1), &f, &problem));
+    assert_false(control_file_parse(slice_of(bytes, 300), &f, &problem));
+}
+
 static void wishes_are_words_in_any_case(void **state)
 {
     static const struct {
@@ -454,5 +485,6 @@ UNIT_MAIN(cmocka_unit_test(a_file_from_the_router), cmocka_unit_test(a_file_in_d
           cmocka_unit_test(alternatives_take_turns), cmocka_unit_test(lists_of_hosts_are_one_word),
           cmocka_unit_test(etrn_requests_stand_alone),
           cmocka_unit_test(damage_is_named_with_its_place), cmocka_unit_test(any_byte_may_break),
-          cmocka_unit_test(names), cmocka_unit_test(wishes_are_words_in_any_case),
+          cmocka_unit_test(names), cmocka_unit_test(zeros_at_the_end_cost_nobody_mail),
+          cmocka_unit_test(wishes_are_words_in_any_case),
           cmocka_unit_test(a_list_of_hosts_goes_by_its_first))
