@@ -62,7 +62,7 @@ void expiry_put_notary(struct buf *out, int64_t age_us, struct slice last)
     (void)buf_add_string(&words, "smtp; 500 (Expired after "); /* far below the limit */
     expiry_put_duration(&words, us_seconds(age_us));
     (void)buf_add_string(&words, ")");
-    n.address = n.address.len > 0 ? n.address : SLICE(NOTARY_ADDRESS_OF_LINE);
+    n.address = SLICE(NOTARY_ADDRESS_OF_LINE);
     n.action = SLICE("failed");
     n.status = SLICE("5.4.7 (unspecified timeout failure)");
     n.diagnostic = n.diagnostic.len > 0 ? n.diagnostic : buf_slice(&words);

@@ -798,7 +798,10 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
     if (rc == 0 && gone) {
         spool_id_print(m->id, text);
         log_info("%s: removed", text);
-    } else if (rc == 0 && due.us < q->next_due.us) {
+    }
+    if (rc == 0 && spool_divides(q->spool)) {
+        q->next_due.us = 0; /* what is to be reported of all parts is due when the spool says */
+    } else if (rc == 0 && !gone && due.us < q->next_due.us) {
         q->next_due = due;
     }
     return rc;

@@ -114,9 +114,11 @@ static void count_end(struct queue *q, struct active_msg *m, struct active_rcpt 
     }
 }
 
-static bool wants_failure(const struct active_rcpt *r)
+/* What fails of ZMailer's own reports is told to others than their sender, whatever he wished. */
+static bool wants_failure(const struct active_msg *m, const struct active_rcpt *r)
 {
-    return r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_FAILURE) != 0;
+    return r->notify == NOTIFY_DEFAULT || (r->notify & NOTIFY_FAILURE) != 0 ||
+           (m->spoolid[0] != '\0' && (m->flags & ENVELOPE_REPORT) != 0);
 }
 
 /* Does a good end of this recipient leave something to tell its sender? */
@@ -218,12 +220,9 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         log_verdict(q, m, r, &changed, "bounced");
         q->bounced++;
         m->undone -= m->undone > 0 ? 1 : 0;
-        if (wants_failure(r)) {
-            verdict.state = SPOOL_RCPT_FAILED;
-            m->touched = true;
-        } else {
-            verdict.done = true;
-        }
+        verdict.state = SPOOL_RCPT_FAILED;
+        verdict.done = !wants_failure(m, r);
+        m->touched = m->touched || !verdict.done;
         break;
     }
 

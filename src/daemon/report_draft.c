@@ -102,7 +102,9 @@ static void add_notary(struct report_rcpt *to, struct slice text)
     struct status status;
 
     notary_parse(text, &n);
-    if (n.address.len > 0 && !slice_equal(n.address, SLICE(NOTARY_ADDRESS_OF_LINE))) {
+    /* Of a delay what was last said of the destination is known, perhaps of another recipient. */
+    if (n.address.len > 0 && to->action != REPORT_DELAYED &&
+        !slice_equal(n.address, SLICE(NOTARY_ADDRESS_OF_LINE))) {
         to->address = n.address;
     }
     /* Of a delay that was given up the status says too little. */

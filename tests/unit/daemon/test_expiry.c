@@ -80,7 +80,7 @@ static void the_report_says_failed_whatever_the_agent_said(void **state)
              "5.4.7 (unspecified timeout failure)\1smtp; 500 (Expired after 40 secs)\1"},
         {"u1\1delayed\1"
          "4.2.0\1smtp; 450 (busy)\1mx.example\1smtp[7]",
-         "u1\1failed\1"
+         "\3\1failed\1"
          "5.4.7 (unspecified timeout failure)\1smtp; 450 (busy)\1mx.example\1smtp[7]"},
     };
     struct buf text;

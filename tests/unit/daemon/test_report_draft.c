@@ -71,6 +71,7 @@ static void what_is_missing_comes_from_the_recipient_line(void **state)
         {"", "u@x", "", "", SPOOL_RCPT_DELIVERED, REPORT_DELIVERED, 2},
         {"", "u@x", "", "", SPOOL_RCPT_RELAYED, REPORT_RELAYED, 2},
         {"", "u@x", "", "", SPOOL_RCPT_PENDING, REPORT_DELAYED, 4},
+        {"v@x" A "delayed" A "4.2.0", "u@x", "", "", SPOOL_RCPT_PENDING, REPORT_DELAYED, 4},
         {"\003" A "failed", "u@x", "", "", SPOOL_RCPT_FAILED, REPORT_FAILED, 5},
         {"v@x" A A A A, "v@x", "", "", SPOOL_RCPT_FAILED, REPORT_FAILED, 5},
         {"v@x" A "Expanded" A "2.0.0", "v@x", "", "", SPOOL_RCPT_DELIVERED, REPORT_EXPANDED, 2},
