@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,8 +23,6 @@
 #define RETRY_MAX_US (7 * 24 * 3600 * US_PER_S)
 #define REASON_MAX   512
 #define MINUTE_US    (60 * US_PER_S)
-
-static void advance(struct agent *a);
 
 static struct slice host_of(const struct agent *a)
 {

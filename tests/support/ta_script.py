@@ -39,9 +39,13 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import sys
 import time
+
+# One that every user may run: the agent may be another's.
+INTERPRETER = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
 
 RCPT = re.compile(rb"^[rX](.)(.{6})(.*)$", re.M)
 WORD = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|\\.|[^ \t"\\])+')
@@ -63,7 +67,7 @@ class Script:
         with open(self.path, "w", encoding="utf-8") as file:
             file.write("#!%s -SE\nimport sys\nsys.path.insert(0, %r)\nimport ta_script\n"
                        "ta_script.Agent(%r, sys.argv).run()\n"
-                       % (sys.executable, os.path.dirname(os.path.abspath(__file__)), self.path))
+                       % (INTERPRETER, os.path.dirname(os.path.abspath(__file__)), self.path))
         os.chmod(self.path, 0o755)
         self.does("ok")
 
