@@ -814,6 +814,12 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
     timer_set(s, &t->dead, mono_after(now, s->limits.transport_retry_us));
 }
 
+void sched_transport_works(struct sched *s, struct mono now, uint32_t transport)
+{
+    s->now = now;
+    transport_revive(transport_at(s, transport));
+}
+
 void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct slice dest)
 {
     struct transport *t = transport_at(s, transport);

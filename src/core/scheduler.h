@@ -196,9 +196,11 @@ bool sched_unselect(struct sched *s, struct mono now, struct sched_entry entry);
 bool sched_drop(struct sched *s, struct mono now, struct sched_msg msg);
 
 /* No agent of this transport can be had: what waits is deferred with `reason`, as is what comes,
- * until transport_retry_us has passed, a delivery of it ends well, or sched_revive. */
+ * until transport_retry_us has passed, a delivery of it ends well, sched_transport_works, or
+ * sched_revive. */
 void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport,
                             struct slice reason);
+void sched_transport_works(struct sched *s, struct mono now, uint32_t transport);
 
 /* Forget that a destination (dest empty: every destination of the transport, and the transport) is
  * dead or suspended for failure. */

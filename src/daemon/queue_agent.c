@@ -12,12 +12,19 @@
 #include "mem.h"
 #include "status.h"
 
+#define NO_PROCESS "the delivering process can't be started"
+
+static enum wire_role role_for(enum conf_agent kind)
+{
+    return kind == CONF_AGENT_TA                                   ? ROLE_AGENTS
+           : kind == CONF_AGENT_MAILDIR || kind == CONF_AGENT_PIPE ? ROLE_LOCAL
+                                                                   : ROLE_DELIVER;
+}
+
 /* Which process delivers for a destination: always the same, so that its connections are there. */
 static struct agent *agent_for(struct queue *q, enum conf_agent kind, const char *dest)
 {
-    enum wire_role role = kind == CONF_AGENT_TA                                   ? ROLE_AGENTS
-                          : kind == CONF_AGENT_MAILDIR || kind == CONF_AGENT_PIPE ? ROLE_LOCAL
-                                                                                  : ROLE_DELIVER;
+    enum wire_role role = role_for(kind);
     unsigned wanted = role != ROLE_DELIVER || q->deliver_count == 0
                           ? 0
                           : (unsigned)(hash_bytes(dest, strlen(dest)) % q->deliver_count);
@@ -202,11 +209,43 @@ void queue_agent_lost(struct queue *q, struct agent *agent)
     }
 }
 
+static bool role_is_served(const struct queue *q, enum wire_role role)
+{
+    for (unsigned i = 0; i < q->agent_count; i++) {
+        if (q->agents[i].role == role && q->agents[i].channel != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* While nobody delivers for a transport its mail is deferred at once, not when its turn has come.
+ */
+static void tell_transports(struct queue *q, enum wire_role role)
+{
+    bool served = role_is_served(q, role);
+
+    for (uint32_t i = 0; i < q->transport_count; i++) {
+        struct sched_transport_info info;
+
+        if (role_for(q->transport_agents[i]) != role) {
+            continue;
+        }
+        sched_transport_get(q->sched, i, &info);
+        if (served && info.dead) {
+            sched_transport_works(q->sched, clock_mono(), i);
+        } else if (!served && !info.dead && info.busy > 0) {
+            sched_transport_failed(q->sched, clock_mono(), i, SLICE("4.3.0 " NO_PROCESS));
+        }
+    }
+}
+
 void queue_serve_waiting(struct queue *q, struct agent *agent)
 {
     unsigned index = (unsigned)(agent - q->agents);
     struct flight *f, *next;
 
+    tell_transports(q, agent->role);
     HASH_ITER(hh, q->active.flights, f, next)
     {
         if (f->sent || f->agent != index) {
@@ -215,7 +254,7 @@ void queue_serve_waiting(struct queue *q, struct agent *agent)
         if (agent->channel != NULL) {
             flight_send(q, f, agent);
         } else {
-            queue_flight_crashed(q, f, "the delivering process can't be started");
+            queue_flight_crashed(q, f, NO_PROCESS);
         }
     }
 }

@@ -612,6 +612,11 @@ static void closed_gates_say_since_when_and_until_when(void **state)
     sched_transport_get(b.s, 0, &t);
     assert_true(t.dead);
     assert_int_equal(t.since.us, b.now.us);
+    sched_transport_works(b.s, b.now, 0);
+    sched_transport_get(b.s, 0, &t);
+    assert_false(t.dead);
+    assert_true(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    assert_int_equal(info.state, SCHED_DEST_DEAD_UNTIL); /* that tells nothing of the sites */
     bench_end(&b);
 }
 

@@ -812,6 +812,14 @@ static void what_waits_for_an_agent_that_never_comes_back_is_deferred(void **sta
     assert_string_equal(state_of(id), "active");
     pass_time(4 * US_PER_S);
     assert_string_equal(state_of(id), "deferred");
+    id = submit("a@here.test", "d@other.test"); /* now it is known that nobody delivers */
+    assert_string_equal(state_of(id), "deferred");
+    assert_true(logged("delivery temporarily suspended: the delivering process can't be started"));
+    site.deliver[0] = connect_as(ROLE_DELIVER, 0, 1, on_agent_frame);
+    settle();
+    (void)submit("a@here.test", "e@other.test");
+    assert_int_equal(site.count, 1);
+    sent(0);
 }
 
 static void what_is_given_back_goes_on_soon(void **state)
