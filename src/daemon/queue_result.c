@@ -170,7 +170,8 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
     struct active_rcpt *r = active_find_rcpt(m, n);
     enum wire_verdict_kind kind = v->kind;
     struct queue_verdict changed = *v;
-    struct spool_verdict verdict = {.attempted = v->attempted, .when = clock_wall()};
+    /* Who is given up for age is marked by the spool: no agent has said so. */
+    struct spool_verdict verdict = {.attempted = v->attempted && !v->expired, .when = clock_wall()};
     bool soft = false;
     struct step *step;
     struct buf strings;

@@ -91,6 +91,11 @@ class Script:
         return [(event["path"], event["host"]) for event in self.events("job")
                 if pid in (None, event["pid"])]
 
+    def results(self, status):
+        """(path, offset) of each recipient that was given this status."""
+        return [(event["path"], event["offset"]) for event in self.events("result")
+                if event["status"] == status]
+
     def lines(self, pid=None):
         """What the scheduler said, line by line; None at the end of file."""
         return [event["line"] for event in self.events("line") if pid in (None, event["pid"])]
@@ -176,6 +181,7 @@ class Agent:
         if status in ("ok2", "error2"):
             job.diagnose(offset, notary, text)
             notary = ""
+        self.note("result", path=job.path, offset=offset, status=status)
         self.say("%s/%d\t%s\t%s%s\n" % (number or job.number, offset, notary, status,
                                         " " + text if text else ""))
 

@@ -1,0 +1,443 @@
+"""Threads of a POSTOFFICE: when they are tried again, what stops and wakes them, and when mail is given up. The agent
+is a script; the clock is moved."""
+
+import os
+import signal
+import time
+
+import postoffice
+import sluice
+import ta_script
+
+HOUR = 3600
+
+
+class ThreadTest(sluice.TestCase):
+    def office(self, clause, extra="", start=True, **parameters):
+        """A POSTOFFICE, an agent for the channel fk, and a daemon for both."""
+        d = self.daemon(start=False)
+        self.box = postoffice.PostOffice(os.path.join(d.directory, "po"))
+        mailbin = os.path.join(d.directory, "bin")
+        self.agent = ta_script.Script(mailbin)
+        zenv = os.path.join(d.directory, "zmailer.conf")
+        with open(zenv, "w", encoding="ascii") as file:
+            file.write("MAILBIN=%s\nPATH=%s\n" % (mailbin, os.environ["PATH"]))
+        d.parameters.update(spool=self.box.url, zenv_file=zenv, log="file:%s/log" % d.directory, mailqsock=None)
+        d.parameters.update(parameters)
+        d.extra = 'fk/*\n\tmaxchannel=20 user=root group=root %s command="script -c $channel"\n%s' % (clause, extra)
+        if start:
+            d.start()
+        return d
+
+    def gone(self, *mails):
+        return all(mail.exists() == (False, False) for mail in mails)
+
+    def thread(self, d, host):
+        """What waits for it, as the API lists it."""
+        return [m for m in d.queue(destination="fk/" + host) if m["queue_name"] == "deferred"]
+
+    def waiting(self, d, host, count=1):
+        """So many messages of the thread wait for their time, and no agent is at work on it."""
+        found = self.eventually(lambda: len(found := self.thread(d, host)) == count and found)
+        return sorted(found, key=lambda m: m["queue_id"])
+
+    def at(self, d, host):
+        """Its time of retry."""
+        return self.waiting(d, host, len(self.thread(d, host)) or 1)[0]["next_attempt"]
+
+    def now(self, d):
+        return time.time() + d.offset
+
+    def let_pass(self, d, host):
+        """Move the clock to its time of retry."""
+        d.move_clock(max(0, int(self.at(d, host) - self.now(d))) + 1)
+
+    def tried(self, host):
+        return sum(1 for _, tried in self.agent.jobs() if tried == host)
+
+    def reasons(self, d, host):
+        return sorted(rcpt["delay_reason"] for m in self.thread(d, host) for rcpt in m["recipients"])
+
+
+class Retries(ThreadTest):
+    def test_the_sequence_is_walked(self):
+        d = self.office('interval=10m retries="1 2 3" skew=1')
+        self.agent.does("deferred try later")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        at = self.at(d, "a.test")
+        self.assertEqual(round(at) % 600, 10)  # the next multiple, and ten seconds
+        for step, tries in ((2, 2), (3, 3)):
+            self.let_pass(d, "a.test")
+            self.eventually(lambda: self.tried("a.test") == tries and self.thread(d, "a.test"))
+            before, at = at, self.at(d, "a.test")
+            self.assertLessEqual(abs(at - before - step * 600), 20)
+        self.assertEqual(mail.tags(), " ")
+        self.agent.does("ok")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(mail))
+
+    def test_each_thread_of_a_message_has_its_own_time(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy", host="slow.test")
+        mail = self.box.message(["fk slow.test x@y", "fk good.test x@z", "fk slow.test z@y"])
+        self.waiting(d, "slow.test")
+        self.eventually(lambda: mail.tags() == " + ")
+        self.assertEqual(self.tried("slow.test"), 1)
+        self.agent.does("ok", host="slow.test")
+        self.let_pass(d, "slow.test")
+        self.eventually(lambda: self.gone(mail))
+        self.assertEqual(self.tried("good.test"), 1)
+
+    def test_new_mail_wakes_the_thread(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        mails = [self.box.message(["fk a.test x@y"]), self.box.message(["fk b.test x@y"])]
+        self.waiting(d, "a.test")
+        self.waiting(d, "b.test")
+        at = self.at(d, "a.test")
+        self.agent.does("deferred still busy")
+        mails.append(self.box.message(["fk a.test new@y"]))
+        self.eventually(lambda: self.tried("a.test") == 3)
+        self.waiting(d, "a.test", 2)
+        self.assertEqual(self.at(d, "a.test"), at)  # what waits is tried, and its time stays
+        self.assertEqual(self.tried("b.test"), 1)
+        self.agent.does("ok")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(*mails))
+
+    def test_new_mail_wakes_nothing_where_the_clause_says_so(self):
+        d = self.office("interval=1h wakeuprestartonly")
+        self.agent.does("deferred busy")
+        mails = [self.box.message(["fk a.test x@y"])]
+        self.waiting(d, "a.test")
+        mails.append(self.box.message(["fk a.test new@y"]))
+        self.waiting(d, "a.test", 2)
+        self.assertEqual(self.tried("a.test"), 1)
+        self.agent.does("ok")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(*mails))
+
+    def test_a_thread_that_is_done_begins_anew(self):
+        d = self.office('interval=10m retries="1 30" skew=1')
+        self.agent.does("deferred busy")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        self.agent.does("ok")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(mail))
+        d.move_clock(2)  # what is empty is forgotten a second later
+        self.agent.does("deferred busy")
+        self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        self.assertLessEqual(self.at(d, "a.test") - self.now(d), 611)
+
+    def test_no_retries_mean_at_once_but_not_in_a_busy_loop(self):
+        d = self.office('interval=10m retries="0"')
+        self.agent.does("deferred busy")
+        self.box.message(["fk a.test x@y"])
+        begin = time.monotonic()
+        self.eventually(lambda: self.tried("a.test") >= 3)
+        self.assertLessEqual(self.tried("a.test"), time.monotonic() - begin + 2)
+
+
+class Words(ThreadTest):
+    def test_deferall_stops_the_thread_and_counts_no_attempts(self):
+        d = self.office("interval=1h overfeed=0")
+        self.agent.does("sleep 0.3 deferall host is down")
+        mails = [self.box.message(["fk a.test x@y"]) for _ in range(3)]
+        found = self.waiting(d, "a.test", 3)
+        self.assertEqual(self.tried("a.test"), 1)
+        self.assertEqual(self.reasons(d, "a.test"), ["host is down"] * 3)
+        attempts = [d.message(m["queue_id"])["recipients"][0]["attempts"] for m in found]
+        self.assertEqual(sorted(attempts), [0, 0, 1])
+        self.agent.does("ok")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(*mails))
+
+    def test_retryat_is_honoured_up_to_the_longest_step(self):
+        for asked, granted in (("+900", 900), ("+90000", 1200)):
+            d = self.office('interval=10m retries="1 2"')
+            self.agent.does("retryat %s come later" % asked)
+            self.box.message(["fk a.test x@y"])
+            before = self.now(d)
+            self.waiting(d, "a.test")
+            self.assertAlmostEqual(self.at(d, "a.test") - before, granted, delta=5)
+            self.assertIn("come later", self.reasons(d, "a.test")[0])
+
+    def test_a_word_that_nobody_knows_and_no_word_wait_a_step(self):
+        d = self.office('interval=10m retries="1 2" skew=1')
+        self.agent.does("say frobnicate what", host="a.test")
+        self.agent.does("silent", host="b.test")
+        for host in ("a.test", "b.test"):
+            self.box.message(["fk %s x@y" % host])
+            self.waiting(d, host)
+            self.assertEqual(round(self.at(d, host)) % 600, 0)
+            self.assertEqual(self.tried(host), 1)
+
+    def test_an_agent_that_dies_leaves_its_mail_for_later(self):
+        d = self.office("interval=10m")
+        self.agent.does("die")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        self.eventually(lambda: mail.tags() == " ")  # its lock was taken away
+        self.agent.does("ok")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(mail))
+
+    def test_the_log_has_the_host_the_status_and_the_agent(self):
+        d = self.office("interval=10m")
+        mail = self.box.message(["fk a.test x@y"])
+        self.eventually(lambda: self.gone(mail))
+        self.assertRegex(d.log(), r"/fk\[%d\]: \w+: to=<x@y>, relay=mx.example, .*dsn=2.0.0, status=sent"
+                         % self.agent.pids()[0])
+
+    def test_results_of_all_kinds_leave_their_tags(self):
+        d = self.office("interval=1h")
+        hosts = {"ok": "+", "ok2": "+", "ok3": "+", "error": "-", "error2": "-", "deferred": " ", "deferback": " "}
+        for word in hosts:
+            self.agent.does(word + " said", host=word + ".test")
+        mail = self.box.message(["fk %s.test x@y" % word for word in hosts])
+        self.waiting(d, "deferred.test")
+        self.waiting(d, "deferback.test")
+        self.eventually(lambda: mail.tags() == "".join(hosts.values()))
+
+
+class Expiry(ThreadTest):
+    def report(self, *words):
+        """A report of failure has been handed to the router."""
+        def read():
+            for name in os.listdir(self.box.router):
+                with open(os.path.join(self.box.router, name), encoding="latin-1") as file:
+                    text = file.read()
+                if all(word in text for word in words):
+                    return text
+            return None
+        return self.eventually(read)
+
+    def test_mail_whose_next_attempt_came_too_late_is_given_up(self):
+        d = self.office('interval=10m retries="3" expiry=20m')
+        self.agent.does("deferred try later")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.gone(mail))
+        self.assertEqual(self.tried("a.test"), 2)
+        text = self.report("to <me@here.example>", "Action: failed", "Status: 5.4.7")
+        self.assertIn("expired after 20 mins", text)
+        self.assertIn("try later", text)
+
+    def test_mail_without_an_attempt_has_more_time(self):
+        d = self.office('interval=10m retries="6" expiry=30m expiry2=30m')
+        self.agent.does("silent")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        for _ in range(3):
+            d.move_clock(15 * 60)
+            self.waiting(d, "a.test")
+        self.assertEqual(mail.exists(), (True, True))  # 45 minutes old
+        d.move_clock(16 * 60)
+        self.eventually(lambda: self.gone(mail))
+        self.report("Status: 5.4.7", "expired after 1 hour")
+
+    def test_who_wants_no_report_of_failure_gets_none(self):
+        d = self.office('interval=10m retries="3" expiry=20m')
+        self.agent.does("deferred try later")
+        mail = self.box.message([("fk a.test x@y", "NOTIFY=DELAY"), ("fk b.test x@y", "NOTIFY=NEVER")])
+        for host in ("a.test", "b.test"):
+            self.waiting(d, host)
+        self.let_pass(d, "b.test")
+        self.let_pass(d, "a.test") if self.thread(d, "a.test") else None
+        self.eventually(lambda: self.gone(mail))
+        self.assertEqual(os.listdir(self.box.router), [])
+
+    def test_an_expired_recipient_of_many_is_marked_in_the_file(self):
+        d = self.office('interval=10m retries="3" expiry=20m', 'fl/*\n\tinterval=1h expiry=3d user=root group=root command="script -c $channel"\n')
+        self.agent.does("deferred try later")
+        mail = self.box.message(["fk a.test x@y", "fl b.test x@z"])
+        self.waiting(d, "a.test")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: mail.tags() == "- ")
+        self.assertIn(b"\x01failed\x015.4.7", mail.read())
+
+    def test_an_operator_gives_mail_up(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred try later")
+        mail = self.box.message(["fk a.test x@y"])
+        found = self.waiting(d, "a.test")
+        d.do("expire", found[0]["queue_id"])
+        self.eventually(lambda: self.gone(mail))
+        self.report("to <me@here.example>", "Action: failed")
+
+
+class Asked(ThreadTest):
+    """queueonly: mail goes when it is asked for."""
+
+    def test_an_etrn_file_starts_the_whole_thread(self):
+        d = self.office("interval=1h queueonly")
+        mails = [self.box.message(["fk a.test x@y"]) for _ in range(3)]
+        other = self.box.message(["fk b.test x@y"])
+        self.waiting(d, "a.test", 3)
+        self.waiting(d, "b.test")
+        d.move_clock(2 * HOUR)
+        self.assertEqual(self.agent.jobs(), [])
+        etrn = self.box.put("90001-etrn", "T A.test [127.0.0.1]\n")
+        self.eventually(lambda: self.gone(*mails))
+        self.eventually(lambda: not os.path.exists(etrn.control))
+        self.assertEqual(self.tried("b.test"), 0)
+        self.assertEqual(other.tags(), " ")
+
+    def test_flush_starts_it_and_what_is_deferred_waits_to_be_asked_for_again(self):
+        d = self.office("interval=1h queueonly")
+        self.agent.does("deferred busy")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        d.cli("flush", "fk/a.test", check=True)
+        self.eventually(lambda: self.tried("a.test") == 1)
+        self.waiting(d, "a.test")
+        d.move_clock(5 * HOUR)
+        self.box.message(["fk a.test y@y"])
+        self.waiting(d, "a.test", 2)
+        self.assertEqual(self.tried("a.test"), 1)
+        self.assertIn("queueonly", d.cli("why", self.thread(d, "a.test")[0]["queue_id"]).stdout)
+        self.agent.does("ok")
+        d.cli("flush", "fk/a.test", check=True)
+        self.eventually(lambda: self.gone(mail))
+
+    def test_it_is_given_up_at_its_age(self):
+        d = self.office("interval=1h queueonly expiry=20m expiry2=20m")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        d.move_clock(41 * 60)
+        self.eventually(lambda: self.gone(mail))
+        self.assertEqual(self.agent.jobs(), [])
+
+
+class Nowhere(ThreadTest):
+    """Mail that the configuration has no agent for is kept, and seen."""
+
+    def test_it_goes_when_a_clause_for_it_comes(self):
+        d = self.office("interval=1h", "empty/*\n\tinterval=1h\n")
+        mail = self.box.message(["nosuch a.test x@y", "fk b.test x@y", "empty - joe"])
+        self.eventually(lambda: mail.tags() == " + ")
+        found = self.eventually(lambda: len(found := d.queue()) >= 2 and found)
+        reasons = sorted(rcpt["delay_reason"] for m in found for rcpt in m["recipients"]
+                         if rcpt.get("state", "pending") == "pending")
+        self.assertEqual(reasons, ["ConfBUG:NoCmdDefined!", "no pattern matched"])
+        for m in found:
+            why = d.cli("why", m["queue_id"]).stdout
+            self.assertRegex(why, "no clause matches nosuch/a.test|has no command|report")
+        d.move_clock(100 * HOUR)
+        self.assertEqual(mail.tags(), " + ")
+        command = 'interval=1h user=root group=root command="script -c $channel"\n'
+        d.extra = d.extra.replace("empty/*\n\tinterval=1h\n", "empty/* " + command) + "nosuch/* " + command
+        d.write_config()
+        d.cli("reload", check=True)
+        self.eventually(lambda: self.gone(mail))
+
+
+class Behind(ThreadTest):
+    """What others do to control files."""
+
+    def test_recipients_done_behind_our_back_leave_the_queue(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        mail = self.box.message(["fk a.test x@y", "fk b.test x@z"])
+        self.waiting(d, "a.test")
+        self.waiting(d, "b.test")
+        mail.mark(mail.offsets[0], "+")
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: self.tried("a.test") == 2)  # "#resync" is the answer
+        self.eventually(lambda: not self.thread(d, "a.test"))
+        self.waiting(d, "b.test")
+        self.agent.does("ok")
+        self.let_pass(d, "b.test")
+        self.eventually(lambda: self.gone(mail))
+
+    def test_a_file_that_was_removed_is_forgotten(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        mail = self.box.message(["fk a.test x@y"])
+        self.waiting(d, "a.test")
+        os.unlink(mail.control)
+        self.let_pass(d, "a.test")
+        self.eventually(lambda: not d.queue())
+
+    def test_mail_locked_by_a_living_process_waits_for_it(self):
+        d = self.office("interval=1h", start=False)
+        mail = self.box.message(["fk a.test x@y"])
+        mail.mark(mail.offsets[0], "~", os.getpid())
+        dead = self.box.message(["fk b.test x@y"])
+        dead.mark(dead.offsets[0], "~", 99999 if not os.path.exists("/proc/99999") else 99998)
+        d.start()
+        self.eventually(lambda: self.gone(dead))  # its lock is stale
+        self.assertEqual(mail.tags(), "~")
+        self.assertIn("held locked by PID", d.log())
+        mail.mark(mail.offsets[0], " ")
+        d.move_clock(40)
+        self.eventually(lambda: self.gone(mail))
+
+
+class Operators(ThreadTest):
+    def test_what_waits_for_its_thread_is_held_released_and_removed(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        mails = [self.box.message(["fk a.test x@y"]) for _ in range(2)]
+        first, second = (m["queue_id"] for m in self.waiting(d, "a.test", 2))
+        d.cli("hold", first, check=True)
+        self.eventually(lambda: d.message(first)["queue_name"] == "hold")
+        self.agent.does("ok")
+        d.cli("flush", "fk/a.test", check=True)
+        self.eventually(lambda: self.gone(mails[0]) != self.gone(mails[1]))
+        d.cli("release", first, check=True)
+        self.eventually(lambda: self.gone(*mails))
+
+    def test_why_names_the_time_of_the_thread(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        self.box.message(["fk a.test x@y"])
+        queue_id = self.waiting(d, "a.test")[0]["queue_id"]
+        group = d.ask("GET", "/v1/messages/%s/why" % queue_id)[1]["groups"][0]
+        self.assertEqual(group["binds"], "thread")
+        self.assertAlmostEqual(group["earliest"], self.at(d, "a.test"), delta=1)
+        self.assertIn("fk/a.test", d.cli("destinations").stdout)
+
+    def test_removed_mail_leaves_no_files_and_no_report(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        mail = self.box.message(["fk a.test x@y"])
+        d.cli("delete", self.waiting(d, "a.test")[0]["queue_id"], check=True)
+        self.eventually(lambda: self.gone(mail))
+        self.assertEqual(os.listdir(self.box.router), [])
+
+    def test_requeued_mail_goes_at_once(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        mail = self.box.message(["fk a.test x@y"])
+        queue_id = self.waiting(d, "a.test")[0]["queue_id"]
+        self.agent.does("ok")
+        d.cli("requeue", queue_id, check=True)
+        self.eventually(lambda: self.gone(mail))
+
+
+class Killed(ThreadTest):
+    def test_a_queue_that_is_killed_delivers_nothing_twice_and_loses_nothing(self):
+        d = self.office("interval=10m maxthr=2 overfeed=3")
+        self.agent.does("sleep 0.05 ok")
+        self.agent.does("sleep 0.05 deferred busy", host="d.test")
+        mails = [self.box.message(["fk %s.test u%d@y" % (host, i), "fk %s.test v%d@y" % (host, i)])
+                 for i in range(12) for host in "abd"]
+        for _ in range(4):
+            time.sleep(0.4)
+            pid = d.children()["queue"][0]
+            os.kill(pid, signal.SIGKILL)
+            self.eventually(lambda: d.children().get("queue", [pid]) != [pid])
+        self.agent.does("ok", host="d.test")
+        ends = time.monotonic() + sluice.PATIENCE
+        while not self.gone(*mails) and time.monotonic() < ends:
+            d.move_clock(33)  # files that were locked at a start are looked at again
+            time.sleep(0.3)
+        self.assertEqual([mail.path for mail in mails if not self.gone(mail)], [])
+        delivered = self.agent.results("ok")
+        self.assertEqual(len(delivered), len(set(delivered)))
+        self.assertEqual(len(delivered), 2 * len(mails))
