@@ -77,10 +77,13 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
                               struct wall wall_now)
 {
     struct active_msg *m = mem_new(sizeof *m);
+    char id_text[SPOOL_ID_TEXT_MAX];
 
     CHECK(active_find(a, from->id) == NULL);
     m->id = from->id;
-    spool_id_print(from->id, m->id_text);
+    spool_id_print(from->id, id_text);
+    m->id_text = from->spoolid.len > 0 ? mem_copy(from->spoolid.ptr, from->spoolid.len)
+                                       : mem_string(id_text);
     m->sender = mem_copy(from->sender.ptr, from->sender.len);
     m->envid = mem_copy(from->envid.ptr, from->envid.len);
     m->path = mem_copy(from->path.ptr, from->path.len);
@@ -113,6 +116,7 @@ void active_remove(struct active *a, struct active_msg *m)
     mem_free(m->content);
     mem_free(m->suspended_for);
     mem_free(m->again_key);
+    mem_free(m->id_text);
     mem_free(m->path);
     mem_free(m->spoolid);
     mem_free(m->rcpts);

@@ -41,9 +41,9 @@ struct active_rcpt {
 
 struct active_msg {
     struct msg_id id;
-    char id_text[SPOOL_ID_TEXT_MAX];
-    char *sender; /* owned */
-    char *envid;  /* owned */
+    char *id_text; /* owned: its name in the log; where the store has one of its own, that */
+    char *sender;  /* owned */
+    char *envid;   /* owned */
     struct active_class *its_class;
     char *path; /* owned: of its control file; empty in most engines, as is the next */
     char *spoolid;

@@ -440,6 +440,10 @@ void pass_classes_reload(struct queue *q);
 
 /* ---- queue_report.c ---- */
 
+/* What people call the message: its store's name for it, or its queue id. */
+#define QUEUE_NAME_MAX 128
+const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NAME_MAX]);
+
 /* Tell the sender, in the open batch, of the recipients that are to be reported, and note that it
  * was told. In a batch that is lost both are. 0 or negative errno of the spool. */
 int report_results(struct queue *q, const struct spool_message *m);

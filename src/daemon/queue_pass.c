@@ -780,7 +780,7 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
                        bool expired)
 {
     struct wall due;
-    char text[SPOOL_ID_TEXT_MAX];
+    char name[QUEUE_NAME_MAX];
     bool gone = false;
     int rc;
 
@@ -795,21 +795,20 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
                                         : next_pass(q, step, m);
         rc = spool_finish(q->spool, m->id, due, &gone);
     }
-    if (rc == 0 && gone) {
-        spool_id_print(m->id, text);
-        log_info("%s: removed", text);
+    if (rc == 0 && gone && !spool_divides(q->spool)) {
+        log_info("%s: removed", queue_message_name(m, name));
     }
     if (rc == 0 && spool_divides(q->spool)) {
         q->next_due.us = 0; /* what is to be reported of all parts is due when the spool says */
-    } else if (rc == 0 && !gone && due.us < q->next_due.us) {
-        q->next_due = due;
+    } else if (rc == 0 && !gone) {
+        q->next_due = wall_min(q->next_due, due);
     }
     return rc;
 }
 
 static int end_pass_of(struct queue *q, const struct spool_message *m, const struct step *step)
 {
-    char text[SPOOL_ID_TEXT_MAX];
+    char name[QUEUE_NAME_MAX];
     int64_t age = clock_wall().us - m->created.us, lifetime = lifetime_us(q->conf, m);
     bool expired = false;
     int rc = 0;
@@ -823,9 +822,8 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
     if (m->rcpt_pending > 0 &&
         (m->force_expire || (step->how != PASS_UNTRIED && !step->own_expiry && age >= lifetime))) {
         expired = true;
-        spool_id_print(m->id, text);
-        log_info("%s: from=<%.*s>, status=%s, returned to sender", text, SLICE_ARGS(m->sender),
-                 m->force_expire ? "force-expired" : "expired");
+        log_info("%s: from=<%.*s>, status=%s, returned to sender", queue_message_name(m, name),
+                 SLICE_ARGS(m->sender), m->force_expire ? "force-expired" : "expired");
         q->expired++;
         rc = expire(q, m);
     }

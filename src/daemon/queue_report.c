@@ -72,11 +72,11 @@ void report_line(struct queue *q, const char *format, ...)
     buf_fini(&text);
 }
 
-/* What people call the message. */
-static const char *name_of(const struct spool_message *m, char room[128])
+const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NAME_MAX])
 {
     if (m->spoolid.len > 0) {
-        (void)snprintf(room, 128, "%.*s", SLICE_ARGS(m->spoolid)); /* cut: nobody has such names */
+        (void)snprintf(room, QUEUE_NAME_MAX, "%.*s",
+                       SLICE_ARGS(m->spoolid)); /* cut: nobody has such names */
     } else {
         spool_id_print(m->id, room);
     }
@@ -342,16 +342,17 @@ static void log_report(struct queue *q, const struct spool_message *m, const str
     static const char *const kinds[] = {[REPORT_FAILURE] = "non-delivery",
                                         [REPORT_DELAY] = "delay",
                                         [REPORT_SUCCESS] = "delivery status"};
-    char name[128], new_text[SPOOL_ID_TEXT_MAX];
+    char name[QUEUE_NAME_MAX], new_text[SPOOL_ID_TEXT_MAX];
 
     spool_id_print(new_id, new_text);
     if (to->keep != NULL) {
         log_warning("%s: undeliverable, and there is nobody to tell: the report is kept as %s",
-                    name_of(m, name), new_text);
+                    queue_message_name(m, name), new_text);
     } else if (is_zmailers(m)) {
-        report_line(q, "%s: Created 'delivery' report on spoolid: %s", name_of(m, name), new_text);
+        report_line(q, "%s: Created 'delivery' report on spoolid: %s", queue_message_name(m, name),
+                    new_text);
     } else {
-        log_as("bounce", (int)getpid(), "%s: %s %s notification: %s", name_of(m, name),
+        log_as("bounce", (int)getpid(), "%s: %s %s notification: %s", queue_message_name(m, name),
                to->is_double ? "postmaster" : "sender", kinds[kind], new_text);
     }
 }
@@ -361,11 +362,11 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
                         const struct report_draft *d, const struct report_form *form,
                         const struct readers *to)
 {
-    char name[128];
+    char name[QUEUE_NAME_MAX];
     struct report r = {
         .kind = kind,
         .reporting_mta = slice_string(is_zmailers(m) ? q->conf->myorigin : q->conf->myhostname),
-        .queue_id = slice_string(name_of(m, name)),
+        .queue_id = slice_string(queue_message_name(m, name)),
         .envid = m->envid,
         .arrival = m->arrived,
         .sender = slice_string(to->at[0]),
@@ -429,7 +430,7 @@ static int send_report(struct queue *q, const struct spool_message *m, const str
     enum report_kind kind = kind_of(d);
     struct report_form form;
     bool has_form = use_form(q, m, &form);
-    char name[128];
+    char name[QUEUE_NAME_MAX];
     int rc = 0;
 
     if (is_zmailers(m)) {
@@ -443,7 +444,8 @@ static int send_report(struct queue *q, const struct spool_message *m, const str
     if (to.count > 0) {
         rc = write_report(q, m, kind, d, has_form ? &form : NULL, &to);
     } else if (kind == REPORT_FAILURE) {
-        log_warning("%s: undeliverable, and there is nobody to tell: dropped", name_of(m, name));
+        log_warning("%s: undeliverable, and there is nobody to tell: dropped",
+                    queue_message_name(m, name));
     }
     if (rc == 0 && to.count > 0 && !to.is_double && !is_zmailers(m) &&
         choose_postmaster(q, kind, &postmaster)) {
@@ -533,7 +535,7 @@ int report_results(struct queue *q, const struct spool_message *m)
     bool together = is_zmailers(m) || q->conf->report_form[0] != '\0';
     bool nobody = is_zmailers(m) && m->sender.len == 0 && (m->flags & ENVELOPE_REPORT) == 0;
     struct tally tally = {.ignored = nobody ? m->rcpt_to_report : 0};
-    char name[128];
+    char name[QUEUE_NAME_MAX];
     int rc = 0;
 
     if (!nobody) {
@@ -543,7 +545,7 @@ int report_results(struct queue *q, const struct spool_message *m)
         rc = report_on(q, m, SUCCESSES, (struct wall){0}, &tally);
     }
     if (rc == 0 && is_zmailers(m) && tally.told == 0) {
-        report_line(q, "%s: Nothing to report, ignorecount: %" PRIu64, name_of(m, name),
+        report_line(q, "%s: Nothing to report, ignorecount: %" PRIu64, queue_message_name(m, name),
                     tally.ignored);
     }
     return rc == 0 ? spool_reported(q->spool, m->id) : rc;
