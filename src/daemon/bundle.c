@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "authfile.h"
 #include "check.h"
 #include "mem.h"
 
@@ -160,17 +161,38 @@ static void add_form(struct bundle *b, struct buf *out)
 static bool add_authfile(struct bundle *b, struct buf *out)
 {
     const char *path = b->conf->authfile;
+    bool is_needed = conf_postoffice(b->conf) == NULL;
+    struct buf text, complaints;
+    struct slice rest;
     int error;
 
-    if (conf_postoffice(b->conf) == NULL) {
-        return add_file(b, "PARAMauthfile", path, out);
+    if (path[0] == '\0' || find(b, path) != NULL) {
+        return true;
     }
-    error = remember_named(b, path);
-    if (error != 0) {
-        (void)buf_addf(out, "warning: PARAMauthfile: %s: %s: mailq protocol 1 is served\n", path,
-                       strerror(-error)); /* sticky */
+    buf_init(&text, (size_t)2 * MAILQ_AUTH_FILE_MAX);
+    buf_init(&complaints, 65536);
+    error = authfile_read(path, &text, &complaints);
+    if (error == 0 && (b->file_count == WIRE_FILES_MAX || buf_len(&text) > room_left(b))) {
+        error = -EMFILE;
     }
-    return true;
+    if (error == 0) {
+        remember(b, path, buf_slice(&text));
+    } else {
+        (void)buf_addf(out, "%s: PARAMauthfile: %s: %s%s\n", is_needed ? "error" : "warning", path,
+                       strerror(-error), is_needed ? "" : ": mailq protocol 1 is served");
+    }
+    rest = buf_slice(&complaints);
+    while (rest.len > 0) {
+        struct slice line = slice_cut(&rest, '\n');
+
+        (void)buf_addf(out, "warning: PARAMauthfile: %.*s\n", SLICE_ARGS(line)); /* sticky */
+    }
+    if (text.ptr != NULL) {
+        explicit_bzero(text.ptr, text.size);
+    }
+    buf_fini(&text);
+    buf_fini(&complaints);
+    return error == 0 || !is_needed;
 }
 
 static bool add_named_files(struct bundle *b, struct buf *out)

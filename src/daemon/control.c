@@ -680,12 +680,20 @@ static void control_peer(struct role *role, const struct wire_peer *peer, int fd
 static bool control_parent_frame(struct role *role, const struct frame *frame)
 {
     struct control *c = role->state;
+    struct wire_authfile authfile;
     struct wire_reloaded m;
     struct ask *ask;
     json_t *object;
 
     if (frame->type == WIRE_MAILQ && frame->fd >= 0 && wire_get_empty(frame->body)) {
         mailq_service_dump(c->mailq, frame->fd);
+        return true;
+    }
+    if (frame->type == WIRE_AUTHFILE) {
+        if (!wire_get_authfile(frame->body, &authfile)) {
+            return false;
+        }
+        mailq_service_authfile(c->mailq, authfile.text);
         return true;
     }
     if (frame->type != WIRE_RELOADED || !wire_get_reloaded(frame->body, &m)) {

@@ -19,6 +19,9 @@
 #include "mem.h"
 #include "stream.h"
 
+/* How often too many clients are worth a line of log. */
+#define FULL_WARNING_US (60 * US_PER_S)
+
 struct mailq_listener {
     TAILQ_ENTRY(mailq_listener) next;
     struct mailq_service *service;
@@ -32,7 +35,9 @@ struct mailq_session {
     TAILQ_ENTRY(mailq_session) next;
     struct mailq_service *service;
     struct stream *stream;
-    struct mailq_server *server;
+    struct mailq_peer peer;
+    struct mailq_auth *auth;     /* owned; NULL: version 1 */
+    struct mailq_server *server; /* NULL: it waits for the authfile, and so does `answer` */
     struct buf in;
     struct mailq_answer *answer;
 };
@@ -40,7 +45,10 @@ struct mailq_session {
 struct mailq_service {
     struct mailq_facts facts;
     struct streams *streams;
-    struct mailq_auth *auth; /* NULL: version 1 */
+    bool is_v2;
+    bool authfile_asked; /* for */
+    char *problems;      /* owned: of the authfile, as they were told last */
+    struct mono next_full_warning;
     TAILQ_HEAD(, mailq_listener) listeners;
     TAILQ_HEAD(, mailq_session) sessions;
     unsigned session_count, challenge_count;
@@ -52,12 +60,15 @@ static void session_free(struct mailq_session *s)
 {
     struct mailq_service *service = s->service;
 
-    mailq_answer_free(s->answer);
+    if (s->answer != NULL) {
+        mailq_answer_free(s->answer);
+    }
     TAILQ_REMOVE(&service->sessions, s, next);
     service->session_count--;
     service->facts.counts.parallel--;
     stream_free(s->stream);
     mailq_server_free(s->server);
+    mailq_auth_free(s->auth);
     buf_fini(&s->in);
     mem_free(s);
 }
@@ -136,6 +147,10 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
     switch (event) {
     case STREAM_END:
         s->service->facts.counts.read_ends++;
+        if (s->server == NULL) {
+            session_free(s); /* it has gone before it was greeted */
+            return;
+        }
         take_input(s);
         mailq_server_input_ended(s->server);
         session_go(s);
@@ -147,7 +162,9 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
         session_go(s);
         break;
     case STREAM_READABLE:
-        session_go(s);
+        if (s->server != NULL) {
+            session_go(s);
+        }
         break;
     case STREAM_DEADLINE:
         s->service->facts.counts.timeouts++;
@@ -192,30 +209,31 @@ static void make_nonce(char nonce[25])
     nonce[24] = '\0';
 }
 
-static struct mailq_server *new_server(struct mailq_service *service,
-                                       const struct sockaddr_storage *addr)
+/* Who is admitted is known: greet the client. `server` is taken. May free the session. */
+static void session_begin(struct mailq_session *s, struct mailq_server *server)
 {
-    struct mailq_peer peer = peer_of(addr);
+    s->server = server;
+    s->answer = mailq_answer_new(&s->service->facts, server, on_progress, s);
+    session_go(s);
+}
+
+static void session_begin_v2(struct mailq_session *s, struct mailq_auth *auth)
+{
     int64_t now = clock_wall().us;
     char moment[80], nonce[25];
 
-    if (service->auth == NULL) {
-        return mailq_server_new_v1();
-    }
+    s->auth = auth;
     make_nonce(nonce);
     (void)snprintf(moment, sizeof moment, "%" PRId64 ".%" PRId64 ".%u", now / US_PER_S,
-                   now % US_PER_S, ++service->challenge_count); /* fits */
-    return mailq_server_new(service->auth, &peer, moment, nonce, &service->facts.counts);
+                   now % US_PER_S, ++s->service->challenge_count); /* fits */
+    session_begin(s, mailq_server_new(auth, &s->peer, moment, nonce, &s->service->facts.counts));
 }
 
-/* `server` is taken. */
-static void session_begin(struct mailq_service *service, int fd, struct mailq_server *server)
+static struct mailq_session *session_new(struct mailq_service *service, int fd)
 {
     struct mailq_session *s = mem_new(sizeof *s);
 
     s->service = service;
-    s->server = server;
-    s->answer = mailq_answer_new(&service->facts, s->server, on_progress, s);
     s->stream = stream_new(service->streams, fd, on_stream, s);
     grant_time(s);
     buf_init(&s->in, 4 * MAILQ_LINE_MAX);
@@ -223,23 +241,40 @@ static void session_begin(struct mailq_service *service, int fd, struct mailq_se
     service->session_count++;
     service->facts.counts.parallel++;
     service->facts.counts.connects++;
-    session_go(s);
+    return s;
 }
 
 void mailq_service_dump(struct mailq_service *service, int fd)
 {
     CHECK(evutil_make_socket_nonblocking(fd) == 0);
-    session_begin(service, fd, mailq_server_new_v1());
+    session_begin(session_new(service, fd), mailq_server_new_v1());
+}
+
+static void warn_full(struct mailq_service *service)
+{
+    if (clock_mono().us >= service->next_full_warning.us) {
+        log_warning("mailq: more than %d sessions at once, others are refused", MAILQ_SESSIONS_MAX);
+        service->next_full_warning = mono_after(clock_mono(), FULL_WARNING_US);
+    }
 }
 
 static void client_begin(struct mailq_service *service, int fd, const struct sockaddr_storage *addr)
 {
+    struct mailq_session *s;
+
     if (service->session_count >= MAILQ_SESSIONS_MAX) {
-        log_warning("mailq: more than %d sessions at once, one is refused", MAILQ_SESSIONS_MAX);
+        warn_full(service);
         (void)close(fd); /* nothing was sent */
         return;
     }
-    session_begin(service, fd, new_server(service, addr));
+    s = session_new(service, fd);
+    s->peer = peer_of(addr);
+    if (!service->is_v2) {
+        session_begin(s, mailq_server_new_v1());
+    } else if (!service->authfile_asked) {
+        wire_put_empty(service->facts.role->parent, WIRE_NEED_AUTHFILE);
+        service->authfile_asked = true;
+    }
 }
 
 static void on_accept(evutil_socket_t fd, short what, void *arg)
@@ -277,30 +312,54 @@ void mailq_service_listen(struct mailq_service *service, struct slice url, int f
     TAILQ_INSERT_TAIL(&service->listeners, l, next);
 }
 
+/* Each line that can't be understood is told, unless all were told before. */
+static struct mailq_auth *parse_auth(struct mailq_service *service, struct slice text)
+{
+    struct mailq_auth *auth;
+    struct buf problems;
+    struct slice rest;
+
+    buf_init(&problems, 65536);
+    auth = mailq_auth_parse(service->facts.role->conf->authfile, text, &problems);
+    rest = buf_slice(&problems);
+    if (service->problems == NULL || !slice_equal(slice_string(service->problems), rest)) {
+        mem_free(service->problems);
+        service->problems = mem_copy(rest.ptr, rest.len);
+        while (rest.len > 0) {
+            struct slice line = slice_cut(&rest, '\n');
+
+            log_warning("%.*s; the line is ignored", SLICE_ARGS(line));
+        }
+    }
+    buf_fini(&problems);
+    return auth;
+}
+
+void mailq_service_authfile(struct mailq_service *service, struct slice text)
+{
+    struct mailq_session *s, *next;
+
+    service->authfile_asked = false;
+    for (s = TAILQ_FIRST(&service->sessions); s != NULL; s = next) {
+        next = TAILQ_NEXT(s, next);
+        if (s->server == NULL) {
+            session_begin_v2(s, parse_auth(service, text));
+        }
+    }
+}
+
+/* Which version is served is decided with the configuration. */
 static void load_auth(struct mailq_service *service)
 {
     const char *path = service->facts.role->conf->authfile;
-    struct slice text, rest;
-    struct buf problems;
+    struct slice text =
+        path[0] == '\0' ? slice_of(NULL, 0) : role_file(service->facts.role, slice_string(path));
 
-    mailq_auth_free(service->auth);
-    service->auth = NULL;
-    text = path[0] == '\0' ? slice_of(NULL, 0) : role_file(service->facts.role, slice_string(path));
-    if (text.ptr == NULL && service->facts.role->conf->mailq_protocol == 1) {
-        return;
-    }
-    buf_init(&problems, 65536);
-    service->auth = mailq_auth_parse(path, text, &problems);
-    rest = buf_slice(&problems);
-    while (rest.len > 0) {
-        struct slice line = slice_cut(&rest, '\n');
-
-        log_warning("%.*s; the line is ignored", SLICE_ARGS(line));
-    }
-    buf_fini(&problems);
+    service->is_v2 = text.ptr != NULL || service->facts.role->conf->mailq_protocol == 2;
+    mailq_auth_free(parse_auth(service, text)); /* its problems are told */
 }
 
-/* Sessions hold on to entries of the auth file: those of the old one end. */
+/* What was allowed to them may not be any more. */
 static void end_sessions(struct mailq_service *service)
 {
     struct mailq_session *s;
@@ -355,6 +414,6 @@ void mailq_service_free(struct mailq_service *service)
         listener_free(l);
     }
     streams_free(service->streams);
-    mailq_auth_free(service->auth);
+    mem_free(service->problems);
     mem_free(service);
 }

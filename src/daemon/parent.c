@@ -15,6 +15,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "authfile.h"
 #include "bundle.h"
 #include "channel.h"
 #include "check.h"
@@ -67,6 +68,7 @@ struct parent {
     struct event_base *base;
     const struct parent_plan *plan;
     struct bundle bundle;
+    char *authfile_told; /* owned: what was last complained of it, or NULL */
     uint64_t generation;
     struct listeners listeners;
     struct child children[CHILDREN_MAX]; /* in the order in which they begin */
@@ -393,6 +395,47 @@ static void set_clock(struct parent *p, uint64_t offset)
     }
 }
 
+/* What is wrong with the authfile is told when it changes, not for each client. */
+static void tell_of_authfile(struct parent *p, struct slice complaints)
+{
+    struct slice rest = complaints;
+
+    if (p->authfile_told != NULL && slice_equal(slice_string(p->authfile_told), complaints)) {
+        return;
+    }
+    mem_free(p->authfile_told);
+    p->authfile_told = mem_copy(complaints.ptr, complaints.len);
+    while (rest.len > 0) {
+        struct slice line = slice_cut(&rest, '\n');
+
+        log_warning("PARAMauthfile: %.*s", SLICE_ARGS(line));
+    }
+}
+
+/* Control has a client; who is admitted may have changed since the start. */
+static void send_authfile(struct parent *p, struct child *control)
+{
+    const char *path = p->bundle.conf->authfile;
+    struct wire_authfile answer;
+    struct buf text, complaints;
+    int error;
+
+    buf_init(&text, (size_t)2 * MAILQ_AUTH_FILE_MAX);
+    buf_init(&complaints, 65536);
+    error = authfile_read(path, &text, &complaints);
+    if (error != 0) {
+        (void)buf_addf(&complaints, "%s: %s: nobody is admitted\n", path, strerror(-error));
+    }
+    tell_of_authfile(p, buf_slice(&complaints));
+    answer.text = error == 0 ? buf_slice(&text) : SLICE("");
+    wire_put_authfile(control->channel, &answer);
+    if (text.ptr != NULL) {
+        explicit_bzero(text.ptr, text.size);
+    }
+    buf_fini(&text);
+    buf_fini(&complaints);
+}
+
 /* False for what this child must not say. */
 static bool child_frame(struct child *c, const struct frame *frame)
 {
@@ -422,6 +465,12 @@ static bool child_frame(struct child *c, const struct frame *frame)
             return false;
         }
         reload(p, c, number);
+        return true;
+    case WIRE_NEED_AUTHFILE:
+        if (c->role != ROLE_CONTROL || !wire_get_empty(frame->body)) {
+            return false;
+        }
+        send_authfile(p, c);
         return true;
     case WIRE_STOP_ALL:
         if ((c->role != ROLE_CONTROL && c->role != ROLE_QUEUE) || !wire_get_empty(frame->body)) {
@@ -1259,6 +1308,7 @@ static void parent_fini(struct parent *p)
         statedir_close(p->bundle.conf, p->lock);
     }
     bundle_fini(&p->bundle);
+    mem_free(p->authfile_told);
 }
 
 int parent_main(const struct parent_plan *plan)

@@ -120,6 +120,23 @@ void wire_put_reloaded(struct channel *ch, const struct wire_reloaded *m)
     channel_end(ch, -1);
 }
 
+void wire_put_authfile(struct channel *ch, const struct wire_authfile *m)
+{
+    struct buf *b = channel_begin(ch, WIRE_AUTHFILE);
+
+    frame_put_bytes(b, m->text);
+    channel_end(ch, -1);
+}
+
+bool wire_get_authfile(struct slice body, struct wire_authfile *ret)
+{
+    struct frame_reader r;
+
+    frame_reader_init(&r, body);
+    ret->text = frame_get_bytes(&r, WIRE_FILE_MAX);
+    return frame_reader_end(&r);
+}
+
 bool wire_get_reloaded(struct slice body, struct wire_reloaded *ret)
 {
     struct frame_reader r;

@@ -40,11 +40,13 @@ enum wire_type {
     WIRE_OUTLET,   /* to the queue: u64 enum outlet_id and the descriptor its lines go to */
 
     /* child to parent */
-    WIRE_STARTED,   /* confined and working. No body */
-    WIRE_RELOAD,    /* control: please reload. u64 token; answered with WIRE_RELOADED */
-    WIRE_RELOADED,  /* parent to control: struct wire_reloaded */
-    WIRE_STOP_ALL,  /* control, queue: please stop everything. No body */
-    WIRE_SET_CLOCK, /* control: i64; the parent passes it on with WIRE_CLOCK */
+    WIRE_STARTED,       /* confined and working. No body */
+    WIRE_RELOAD,        /* control: please reload. u64 token; answered with WIRE_RELOADED */
+    WIRE_RELOADED,      /* parent to control: struct wire_reloaded */
+    WIRE_STOP_ALL,      /* control, queue: please stop everything. No body */
+    WIRE_SET_CLOCK,     /* control: i64; the parent passes it on with WIRE_CLOCK */
+    WIRE_NEED_AUTHFILE, /* control: the authfile as it is now. No body */
+    WIRE_AUTHFILE,      /* and the answer: struct wire_authfile */
 
     /* receive (or the parent's pickup) to queue, and back */
     WIRE_SUBMIT,      /* struct wire_submit, content inside or in the descriptor */
@@ -135,6 +137,14 @@ struct wire_reloaded {
 };
 void wire_put_reloaded(struct channel *ch, const struct wire_reloaded *m);
 bool wire_get_reloaded(struct slice body, struct wire_reloaded *ret);
+
+/* What is in the authfile of the mailq protocol; nothing when it can't be read, or must not be
+ * trusted. */
+struct wire_authfile {
+    struct slice text;
+};
+void wire_put_authfile(struct channel *ch, const struct wire_authfile *m);
+bool wire_get_authfile(struct slice body, struct wire_authfile *ret);
 
 /* A message to commit. */
 struct wire_rcpt {

@@ -271,6 +271,16 @@ static bool entry_admits(const struct mailq_entry *e, const struct mailq_peer *p
     return e->range_count == 0;
 }
 
+bool mailq_auth_has_clear(const struct mailq_auth *auth)
+{
+    for (size_t i = 0; i < auth->count; i++) {
+        if (auth->entries[i].password != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool mailq_auth_admits(const struct mailq_auth *auth, const struct mailq_peer *peer)
 {
     struct mailq_peer plain = plain_peer(peer);

@@ -62,6 +62,9 @@ struct mailq_auth;
 struct mailq_auth *mailq_auth_parse(const char *name, struct slice text, struct buf *problems);
 void mailq_auth_free(struct mailq_auth *auth);
 
+/* Has any entry a password in clear? */
+bool mailq_auth_has_clear(const struct mailq_auth *auth);
+
 /* May anybody log in from there at all? */
 bool mailq_auth_admits(const struct mailq_auth *auth, const struct mailq_peer *peer);
 

@@ -60,7 +60,7 @@ class Mailq(sluice.TestCase):
         path = os.path.join(d.directory, "auth")
         with open(path, "w") as out:
             out.write(auth)
-        os.chmod(path, 0o644)
+        os.chmod(path, 0o600)
         d.extra = 'PARAMmailqsock = "TCP:%d"\n' % port
         if auth:
             d.extra += 'PARAMauthfile = "%s"\n' % path
@@ -259,6 +259,71 @@ class Mailq(sluice.TestCase):
             return c.line() != ""
         finally:
             c.close()
+
+    def test_the_auth_file_is_read_for_each_client(self):
+        d, address = self.serve(auth="admin:secret:ALL:\n")
+        path = os.path.join(d.directory, "auth")
+        self.assertEqual(self.client(address).login("admin", "secret"), "+OK\n")
+        with open(path, "w") as out:
+            out.write("admin:changed:ALL:\n")
+        self.assertEqual(self.client(address).login("admin", "secret"), "-BAD USER OR PASSWORD\n")
+        self.assertEqual(self.client(address).login("admin", "changed"), "+OK\n")
+        os.chmod(path, 0o666)
+        c = self.client(address)
+        self.assertEqual((c.line(), c.line(), c.line()), ("version zmailer 2.0\n", "550 NO ACCESS FOR YOU\n", ""))
+        self.eventually(lambda: "can write it: nobody is admitted" in d.log())
+        os.remove(path)
+        c = self.client(address)
+        self.assertEqual((c.line(), c.line()), ("version zmailer 2.0\n", "550 NO ACCESS FOR YOU\n"))
+        with open(path, "w") as out:
+            out.write("admin:again:ALL:\n")
+        os.chmod(path, 0o600)
+        self.assertEqual(self.client(address).login("admin", "again"), "+OK\n")
+
+    def test_addresses_bound_who_is_admitted(self):
+        lists = {
+            "": True,
+            "[127.0.0.1]": True,
+            "[127.0.0.0]/8": True,
+            "[10.0.0.0]/8": False,
+            "![127.0.0.1], [127.0.0.0]/8": False,
+            "[10.0.0.0]/8,[127.0.0.1]/32": True,
+            "[IPv6.::1]/128": False,
+            "[IPv6:::ffff:127.0.0.1]": False,
+        }
+        d, address = self.serve(auth="x:y:ALL:\n")
+        for acl, admitted in lists.items():
+            with open(os.path.join(d.directory, "auth"), "w") as out:
+                out.write("admin:secret:ALL:%s\n" % acl)
+            c = self.client(address)
+            c.line()
+            self.assertEqual(c.line().startswith("220 "), admitted, acl)
+            c.close()
+
+    def test_a_client_on_a_unix_socket_counts_as_this_machine(self):
+        d = self.daemon(start=False)
+        path = os.path.join(d.directory, "auth")
+        with open(path, "w") as out:
+            out.write("admin:secret:ALL:[127.0.0.1]\n")
+        os.chmod(path, 0o600)
+        place = os.path.join(d.directory, "mailq.sock")
+        d.extra = 'PARAMmailqsock = "UNIX:%s"\nPARAMauthfile = "%s"\n' % (place, path)
+        d.start()
+        c = self.client(place)
+        self.assertEqual(c.login("admin", "secret"), "+OK\n")
+        self.assertEqual(c.ask("SHOW QUEUE SHORT")[0][:5], "Kids:")
+
+    def test_many_threads_are_all_listed(self):
+        d, address = self.serve(defer_transports="smtp")
+        for first in range(0, 250, 50):
+            d.send("a@example.org", ["b@d%03d.example" % i for i in range(first, first + 50)])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["active_messages"] == 0)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["incoming"] == 0)
+        c = self.client(address)
+        c.login("admin", "secret")
+        fields = [line.split("\t")[:2] for line in c.ask("SHOW QUEUE THREADS2")]
+        self.assertEqual(fields, [["smtp", "d%03d.example" % i] for i in range(250)])
+        self.assertEqual(len(c.ask("SHOW QUEUE THREADS")), 250 + 4)
 
     def test_bad_lines_of_the_auth_file_are_named(self):
         d, address = self.serve(auth="admin:secret:ALL:[127.0.0.1]\nx:y:nonsense:\n")
