@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import signal
 import unittest
 
 import postoffice
@@ -227,6 +228,41 @@ class Misbehaviour(AgentTest):
         self.eventually(lambda: self.gone(good))
         self.eventually(lambda: self.log_has(daemon, "cannot execute /nonexistent/agent: No such file"))
         self.assertTrue(all(bad.exists()))
+
+
+class Kills(AgentTest):
+    """kill -9 of a process of ours while an agent has a job."""
+
+    def killed(self, role, order):
+        daemon = self.office()
+        self.agent.does(order)
+        mails = [self.message("smtp %s.test x@y" % host) for host in "abc"]
+        self.eventually(lambda: len(self.agent.jobs()) == 3)
+        before = daemon.children()[role]
+        os.kill(before[0], signal.SIGKILL)
+        self.eventually(lambda: daemon.children().get(role, before) != before, "it is started again")
+        return daemon, mails
+
+    def again(self, daemon, mails):
+        """The next times at which the mail goes, and locks are looked at, come."""
+        self.agent.does("ok")
+
+        def all_gone():
+            daemon.move_clock(100)
+            return self.gone(*mails)
+        self.eventually(all_gone)
+
+    def test_the_process_that_runs_agents(self):
+        daemon, mails = self.killed("agents", "sleep 1 ok")
+        old = set(self.agent.pids()[:3])
+        self.eventually(lambda: not old & set(self.agent.running()), "without us they end")
+        self.again(daemon, mails)
+
+    def test_the_queue(self):
+        """The agents finish what they have, and their marks say so: nothing is done twice."""
+        daemon, mails = self.killed("queue", "sleep 1 ok")
+        self.again(daemon, mails)
+        self.assertEqual(len(self.agent.jobs()), 3)
 
 
 if __name__ == "__main__":
