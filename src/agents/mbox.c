@@ -12,6 +12,7 @@
 
 #include "check.h"
 #include "envelope.h"
+#include "lines.h"
 
 #define FILE_MODE 0600
 #define CHUNK_MAX 65536
@@ -142,20 +143,6 @@ static void quote(struct quoter *q, struct slice in, struct buf *out)
     }
 }
 
-static int write_all(int fd, struct buf *out)
-{
-    while (buf_len(out) > 0) {
-        struct slice bytes = buf_slice(out);
-        ssize_t n = write(fd, bytes.ptr, bytes.len);
-
-        if (n < 0 && errno != EINTR) {
-            return -errno;
-        }
-        buf_consume(out, n > 0 ? (size_t)n : 0);
-    }
-    return 0;
-}
-
 /* From the pieces of `read` to lines of a mailbox in the file. */
 static int write_content(int fd, struct buf *out, agent_read *read, void *arg)
 {
@@ -176,7 +163,7 @@ static int write_content(int fd, struct buf *out, agent_read *read, void *arg)
             piece = slice_skip(piece, len);
             quote(&q, buf_slice(&lines), out);
             buf_clear(&lines);
-            rc = buf_len(out) < CHUNK_MAX ? 0 : write_all(fd, out);
+            rc = buf_len(out) < CHUNK_MAX ? 0 : agent_write(fd, out);
         }
     }
     if (rc == 0) {
@@ -184,7 +171,7 @@ static int write_content(int fd, struct buf *out, agent_read *read, void *arg)
         quote(&q, buf_slice(&lines), out);
         release(&q, out);
         (void)buf_add_byte(out, '\n');
-        rc = out->failed ? -ENOMEM : write_all(fd, out);
+        rc = out->failed ? -ENOMEM : agent_write(fd, out);
     }
     buf_fini(&lines);
     return rc;

@@ -4,51 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lines.h"
+
 /* Written at once. A piece may be larger than that; it is cut. */
 #define CHUNK_MAX 65536
 
-void unixlines_init(struct unixlines *u)
-{
-    *u = (struct unixlines){0};
-}
-
-static void add(struct unixlines *u, struct slice bytes, struct buf *out)
-{
-    if (bytes.len > 0 && buf_add(out, bytes)) {
-        u->in_line = bytes.ptr[bytes.len - 1] != '\n';
-    }
-}
-
-void unixlines_add(struct unixlines *u, struct slice in, struct buf *out)
-{
-    while (in.len > 0) {
-        size_t cr;
-
-        if (u->held_cr) {
-            u->held_cr = false;
-            if (in.ptr[0] != '\n') {
-                add(u, SLICE("\r"), out);
-            }
-        }
-        cr = slice_find(in, '\r');
-        add(u, slice_of(in.ptr, cr), out);
-        u->held_cr = cr < in.len;
-        in = slice_skip(in, cr + 1);
-    }
-}
-
-void unixlines_end(struct unixlines *u, struct buf *out)
-{
-    if (u->held_cr) {
-        u->held_cr = false;
-        add(u, SLICE("\r"), out);
-    }
-    if (u->in_line) {
-        add(u, SLICE("\n"), out);
-    }
-}
-
-static int write_all(int fd, struct buf *out)
+int agent_write(int fd, struct buf *out)
 {
     while (buf_len(out) > 0) {
         struct slice bytes = buf_slice(out);
@@ -72,7 +33,7 @@ static int convert(int fd, struct unixlines *u, struct slice piece, struct buf *
         unixlines_add(u, slice_of(piece.ptr, len), out);
         piece = slice_skip(piece, len);
         if (buf_len(out) >= CHUNK_MAX) {
-            rc = write_all(fd, out);
+            rc = agent_write(fd, out);
         }
     }
     return rc;
@@ -93,7 +54,7 @@ int unixlines_write(int fd, struct slice head, agent_read *read, void *arg)
     }
     if (rc == 0) {
         unixlines_end(&u, &out);
-        rc = write_all(fd, &out);
+        rc = agent_write(fd, &out);
     }
     if (rc == 0 && out.failed) {
         rc = -ENOMEM;

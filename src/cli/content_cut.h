@@ -8,8 +8,8 @@
 #include <stdbool.h>
 
 #include "buf.h"
+#include "lines.h"
 #include "slice.h"
-#include "unixlines.h"
 
 enum content_part {
     CONTENT_ALL,

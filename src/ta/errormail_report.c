@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "envelope.h"
+#include "lines.h"
 #include "mem.h"
 #include "report.h"
 #include "report_form.h"
@@ -91,27 +92,22 @@ static void read_form(const struct errormail *m, struct slice name, struct repor
 
 /* ---- the report ----------------------------------------------------------------------------- */
 
-/* The original in wire form, as far as it is returned. */
+/* The original in wire form. False when there is more of it than is returned. */
 static bool read_original(const struct ta_job *job, size_t i, struct buf *out)
 {
     struct ta_content *content = mem_new(sizeof *content);
+    struct wirelines w;
     struct slice piece;
-    char last = '\n';
-    bool ok = true;
 
+    wirelines_init(&w);
     ta_content_init(content, job, i);
-    while (ok && ta_content_read(content, &piece) > 0) {
-        for (size_t at = 0; at < piece.len && buf_len(out) < ORIGINAL_MAX; at++) {
-            if (piece.ptr[at] == '\n' && last != '\r') {
-                (void)buf_add_byte(out, '\r');
-            }
-            last = piece.ptr[at];
-            (void)buf_add_byte(out, last);
-        }
-        ok = buf_len(out) < ORIGINAL_MAX;
+    while (buf_len(out) < ORIGINAL_MAX && ta_content_read(content, &piece) > 0) {
+        wirelines_add(&w, slice_of(piece.ptr, piece.len < ORIGINAL_MAX ? piece.len : ORIGINAL_MAX),
+                      out);
     }
+    wirelines_end(&w, out);
     mem_free(content);
-    return ok;
+    return buf_len(out) < ORIGINAL_MAX;
 }
 
 /* Those whose sender wants to know. */
@@ -211,7 +207,7 @@ static int make_report(const struct errormail *m, const struct batch *b, char *s
     int rc = 0;
 
     spoolid[0] = '\0';
-    buf_init(&original, ORIGINAL_MAX + TA_JOB_PIECE_MAX);
+    buf_init(&original, 3 * ORIGINAL_MAX + 2);
     buf_init(&reason, WHY_MAX);
     (void)buf_addf(&reason, "the address can't be delivered to (%.*s)", SLICE_ARGS(form_name));
     (void)snprintf(id, sizeof id, "%s/%lld", job->spoolid, (long long)us_seconds(r.now.us));

@@ -9,7 +9,9 @@
 #include "address.h"
 #include "check.h"
 #include "envelope.h"
+#include "lines.h"
 #include "mem.h"
+#include "unixlines.h"
 
 #define NEXTHOP_MAX   CONTROL_WORD_MAX
 #define OUT_MAX       (2 * TA_JOB_PIECE_MAX)
@@ -41,60 +43,41 @@ static const struct ta_job_result no_host = {
 
 /* ---- content -------------------------------------------------------------------------------- */
 
-struct wire_form {
-    struct buf out;
-    char last;
-    bool is_8bit;
-};
-
-/* Lines end in CR LF on the wire, whatever they end in here. */
-static void add_piece(struct wire_form *w, struct slice piece)
+static bool has_8bit(struct slice piece)
 {
+    bool found = false;
+
     for (size_t i = 0; i < piece.len; i++) {
-        char c = piece.ptr[i];
-
-        if (c == '\n' && w->last != '\r') {
-            (void)buf_add_byte(&w->out, '\r'); /* fits: OUT_MAX */
-        }
-        (void)buf_add_byte(&w->out, c);
-        w->is_8bit = w->is_8bit || (unsigned char)c >= 0x80;
-        w->last = c;
+        found = found || (unsigned char)piece.ptr[i] >= 0x80;
     }
+    return found;
 }
 
-static int write_all(int fd, struct buf *out)
+static int write_content(int fd, struct ta_content *content, bool *ret_8bit)
 {
-    while (buf_len(out) > 0) {
-        struct slice bytes = buf_slice(out);
-        ssize_t n = write(fd, bytes.ptr, bytes.len);
-
-        if (n < 0 && errno != EINTR) {
-            return -errno;
-        }
-        buf_consume(out, n > 0 ? (size_t)n : 0);
-    }
-    return 0;
-}
-
-static int write_content(int fd, struct ta_content *content, struct wire_form *w)
-{
+    struct wirelines w;
     struct slice piece;
+    struct buf out;
     int rc = 0, more;
 
+    wirelines_init(&w);
+    buf_init(&out, OUT_MAX);
     while (rc == 0 && (more = ta_content_read(content, &piece)) != 0) {
         rc = more < 0 ? more : 0;
         while (rc == 0 && piece.len > 0) {
             size_t len = piece.len < TA_JOB_PIECE_MAX ? piece.len : TA_JOB_PIECE_MAX;
 
-            add_piece(w, slice_of(piece.ptr, len));
+            *ret_8bit = *ret_8bit || has_8bit(slice_of(piece.ptr, len));
+            wirelines_add(&w, slice_of(piece.ptr, len), &out); /* fits */
             piece = slice_skip(piece, len);
-            rc = write_all(fd, &w->out);
+            rc = agent_write(fd, &out);
         }
     }
-    if (rc == 0 && w->last != '\n') {
-        add_piece(w, SLICE("\n"));
-        rc = write_all(fd, &w->out);
+    if (rc == 0) {
+        wirelines_end(&w, &out);
+        rc = agent_write(fd, &out);
     }
+    buf_fini(&out);
     return rc;
 }
 
@@ -102,22 +85,20 @@ static int write_content(int fd, struct ta_content *content, struct wire_form *w
 static int make_content(struct smtp_mail *mail, const struct ta_job *job, size_t i)
 {
     struct ta_content *content = mem_new(sizeof *content);
-    struct wire_form w = {.last = '\n'};
     struct stat st;
+    bool is_8bit = false;
     int rc;
 
-    buf_init(&w.out, OUT_MAX);
     ta_content_init(content, job, i);
     mail->content = memfd_create("message", MFD_CLOEXEC);
-    rc = mail->content < 0 ? -errno : write_content(mail->content, content, &w);
+    rc = mail->content < 0 ? -errno : write_content(mail->content, content, &is_8bit);
     if (rc == 0 && fstat(mail->content, &st) != 0) {
         rc = -errno;
     }
     if (rc == 0) {
         mail->ask.size = (uint64_t)st.st_size;
-        mail->ask.flags |= w.is_8bit ? (unsigned)ENVELOPE_8BIT : 0;
+        mail->ask.flags |= is_8bit ? (unsigned)ENVELOPE_8BIT : 0;
     }
-    buf_fini(&w.out);
     mem_free(content);
     return rc;
 }
