@@ -16,11 +16,14 @@
 #include <unistd.h>
 
 #include "envelope.h"
+#include "lines.h"
 #include "mem.h"
 #include "postoffice_engine.h"
 
 /* Per recipient two lines; enough for all that spool_submit accepts. */
 #define ENVELOPE_PER_RCPT ((size_t)4 * (ADDRESS_MAX + DSN_ORCPT_MAX))
+/* Content is written in pieces of this size. */
+#define PIECE_MAX ((size_t)65536)
 
 /* ---- the envelope --------------------------------------------------------------------------- */
 
@@ -119,17 +122,68 @@ static bool put_envelope(struct postoffice *po, const struct spool_new *n, struc
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
+/* Lines of message files end in LF; what is submitted comes as it travels. */
+struct letter_writer {
+    const struct spool_io *io;
+    int fd;
+    struct unixlines lines;
+    struct buf out;
+};
+
+static int write_piece(struct letter_writer *w, struct slice piece)
+{
+    int err = 0;
+
+    while (err == 0 && piece.len > 0) {
+        size_t len = piece.len < PIECE_MAX ? piece.len : PIECE_MAX;
+
+        unixlines_add(&w->lines, slice_of(piece.ptr, len), &w->out); /* fits */
+        piece = slice_skip(piece, len);
+        err = spool_io_write_all(w->io, w->fd, buf_slice(&w->out).ptr, buf_len(&w->out));
+        buf_clear(&w->out);
+    }
+    return err;
+}
+
+static int write_from_fd(struct letter_writer *w, int from, uint64_t size)
+{
+    char *piece = mem_new(PIECE_MAX);
+    uint64_t at = 0;
+    int err = 0;
+
+    while (err == 0 && at < size) {
+        size_t len = size - at < PIECE_MAX ? (size_t)(size - at) : PIECE_MAX;
+
+        err = spool_io_read_all(w->io, from, piece, len, at);
+        at += len;
+        if (err == 0) {
+            err = write_piece(w, slice_of(piece, len));
+        }
+    }
+    mem_free(piece);
+    return err;
+}
+
 static int write_letter(struct postoffice *po, int fd, struct slice envelope,
                         const struct spool_new *n)
 {
-    int err = spool_io_write_all(po->io, fd, envelope.ptr, envelope.len);
+    struct letter_writer w = {.io = po->io, .fd = fd};
+    int err;
 
+    unixlines_init(&w.lines);
+    buf_init(&w.out, PIECE_MAX + 2);
+    err = write_piece(&w, envelope);
     if (err == 0) {
-        err = spool_io_write_all(po->io, fd, n->content->bytes.ptr, n->content->bytes.len);
+        err = write_piece(&w, n->content->bytes);
     }
     if (err == 0 && n->content->fd >= 0) {
-        err = spool_io_copy(po->io, n->content->fd, fd, n->content->fd_size);
+        err = write_from_fd(&w, n->content->fd, n->content->fd_size);
     }
+    if (err == 0) {
+        unixlines_end(&w.lines, &w.out);
+        err = spool_io_write_all(po->io, fd, buf_slice(&w.out).ptr, buf_len(&w.out));
+    }
+    buf_fini(&w.out);
     if (err == 0 && !po->options.msgwriteasync) {
         err = po->io->fsync(fd);
     }

@@ -62,6 +62,9 @@ class Whole(unittest.TestCase):
         self.assertEqual([m["recipients"] for m in site.messages], [["a@x.test"]] * 5)
         with open(os.path.join(self.top, ME), encoding="latin-1") as file:
             self.assertEqual(len(re.findall("^From me@here.example ", file.read(), re.M)), 5)
+        for name in front.box.names("router"):  # files have line feeds alone, or the router finds no header's end
+            with open(os.path.join(front.box.router, name), "rb") as file:
+                self.assertNotIn(b"\r", file.read())
         texts = front.box.submitted()
         self.assertEqual(len([t for t in texts if "via suspension\n" in t and "to <w@x.test>\n" in t]), 5)
         self.assertEqual(len([t for t in texts if '("errormail"@' in t and "q@x.test" in t]), 5)
