@@ -285,7 +285,7 @@ void conf_print_man(struct buf *out)
         "a transport mean nothing to other clauses, and some defaults are those of ZMailer:\n"
         "user root, group daemon, interval 1m, expiry 3d, overfeed 150, maxthr 1 (and no\n"
         "limits of Postfix's), destination_concurrency_feedback no, mailqsock TCP:174,\n"
-        "listen empty, state_directory DIR/.sluice, syslog_name scheduler,\n"
+        "listen empty, state_directory DIR/.sluice, syslog_name scheduler, shutdown_timeout 2s,\n"
         "notifysock the variable SCHEDULERNOTIFY or else DIR/.scheduler.notify.\n"
         ".Pp\n"
         "Relative paths start at state_directory; that itself, included files and\n"

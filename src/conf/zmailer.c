@@ -171,6 +171,7 @@ const char *zmailer_preset(const struct conf_private *inner, const struct param 
         {"state_directory", inner->postoffice_state},
         {"listen", ""},
         {"syslog_name", "scheduler"},
+        {"shutdown_timeout", "2s"}, /* the next scheduler waits 5 s for this one to end */
         {"scheduler_syslog", syslog != NULL && strpbrk(syslog, "cC") != NULL ? "yes" : NULL},
         {"myorigin", zenv_find(&inner->zenv, SLICE("ORGDOMAIN"))},
         {"report_form", inner->postoffice_form},

@@ -648,6 +648,24 @@ static void agent_free(struct agent *a)
     mem_free(a);
 }
 
+void agent_leave(struct agent *a)
+{
+    struct agents *all = a->all;
+    struct crew_thread *t;
+    struct agent_job *job;
+
+    log_info("%.*s[%d] finishes what it has by itself", SLICE_ARGS(a->name), (int)a->pid);
+    while ((job = TAILQ_FIRST(&a->unanswered)) != NULL) {
+        TAILQ_REMOVE(&a->unanswered, job, in_agent);
+        if (!job->orphan) {
+            HASH_DEL(all->jobs, job);
+        }
+        agent_job_free(job);
+    }
+    (void)crew_ended(all->crew, &a->place, clock_mono(), &t); /* nobody is to take its place */
+    agent_free(a);
+}
+
 /* It has ended before it asked for anything: what is wrong with it, for those who wait for it. */
 static void explain_start(struct agent *a, const char *how)
 {

@@ -411,22 +411,22 @@ static void agents_stop(struct role *role)
     }
 }
 
-static void cut(struct agents *all)
+/* What they are doing may be done in the world already: killed, they could not say so. They see the
+ * end of their input, mark the control files when they are done, and end. Until then their marks
+ * keep others away. */
+static void leave_all(struct agents *all)
 {
     struct agent *a;
-    int wait_status;
 
     while ((a = TAILQ_FIRST(&all->all)) != NULL) {
-        agent_kill(a);
-        (void)waitpid(a->pid, &wait_status, 0); /* it is dead or dies now */
-        agent_ended(a, wait_status);
+        agent_leave(a);
     }
 }
 
 static void stop_if_done(struct agents *all, struct mono now)
 {
     if (mono_reached(all->stop_at, now)) {
-        cut(all);
+        leave_all(all);
     } else if (!TAILQ_EMPTY(&all->all)) {
         return;
     }
@@ -459,7 +459,7 @@ static void agents_end(struct role *role)
 {
     struct agents *all = role->state;
 
-    cut(all);
+    leave_all(all);
     if (all->queue != NULL) {
         lose_queue(all);
     }

@@ -89,6 +89,9 @@ void agent_tell_end(struct agent *a);
 /* The same by an empty line more, and SIGQUIT. */
 void agent_quit(struct agent *a);
 
+/* Nothing more is had to do with it: it ends by itself. Frees it, and its jobs. */
+void agent_leave(struct agent *a);
+
 /* Its process has ended: read its last words, return its jobs, free it. */
 void agent_ended(struct agent *a, int wait_status);
 

@@ -10,6 +10,7 @@ import sys
 import time
 import unittest
 
+import postoffice
 import scheduler
 import sluice
 
@@ -108,7 +109,7 @@ class Daemon(Front):
         done = front.sluice("status")
         self.assertEqual(done.returncode, 0, done.stderr)
         shown = front.sluice("config", "show", "--for", "smtp/x", "command", "expiry")
-        self.assertRegex(shown.stdout, r"command = script \$host +# %s:\d+ smtp/\*\n" % front.path("share/scheduler.conf"))
+        self.assertRegex(shown.stdout, r"command = script -c \$channel +# %s:\d+ smtp/\*\n" % front.path("share/scheduler.conf"))
         self.assertRegex(shown.stdout, r"expiry = 3d +# built in\n")
 
     def test_a_second_one_takes_the_place_of_the_first(self):
@@ -297,6 +298,126 @@ class Mail(Front):
         mail = front.box.message(["smtp mx.example user@mx.example"])  # nobody announces it
         front.send(signal.SIGALRM)
         self.eventually(lambda: mail.exists() == (False, False), front)
+
+
+class Options(Front):
+    def test_named_files_alone_are_seen_to(self):
+        front = self.front()
+        mails = [front.box.message(["smtp mx%d.example u@mx%d.example" % (i, i)]) for i in range(3)]
+        front.agent.does("deferred later", host="mx1.example")
+        status = front.run(mails[0].name, os.path.join(front.box.transport, mails[1].path))
+        self.assertEqual(status, 0, front.printed)
+        self.assertEqual([mail.exists()[0] for mail in mails], [False, True, True])
+        self.assertEqual(sorted(host for _, host in front.agent.jobs()), ["mx0.example", "mx1.example"])
+        self.assertIsNone(front.pid)
+
+    def test_named_files_that_are_not_there(self):
+        front = self.front()
+        self.assertEqual(front.run("90417", "../queue/1"), 0, front.printed)
+        self.assertIn("../queue/1 is no control file's name below transport/", front.printed)
+
+    def test_one_thread_alone_is_served(self):
+        front = self.front().start("-p", "*/mx1.example")
+        mails = [front.box.message(["smtp mx%d.example u@mx%d.example" % (i, i)]) for i in range(3)]
+        for mail in mails:
+            front.box.notify(mail.path)
+        self.eventually(lambda: mails[1].tags() == "+", front)
+        time.sleep(0.5)
+        self.assertEqual([mail.tags() for mail in mails], [" ", "+", " "])
+        self.assertEqual(mails[1].exists(), (True, True))
+        self.assertEqual(front.box.submitted(), [])
+
+    def test_statistics_have_a_line_for_each_recipient(self):
+        front = self.front().start("-l", "statistics")
+        mail = front.box.message(["smtp mx.example a@mx.example", "smtp mx.example b@mx.example"])
+        front.box.notify(mail.path)
+        self.eventually(lambda: front.log("statistics").count("\n") == 2, front)
+        self.assertRegex(front.log("statistics"), r"^S%s\w+ -?\d+ -?\d+ ok smtp/mx.example\n" % mail.name)
+
+    def test_hash_levels_come_from_the_variable_or_the_option(self):
+        for zenv, options, levels in (({}, ["-H"], 1), ({}, ["-HH"], 2), ({"SCHEDULERDIRHASH": "1"}, ["-HH"], 1),
+                                      ({"SCHEDULERDIRHASH": "x"}, [], 0)):
+            front = self.front()
+            front.zenv.update(zenv)
+            front.agent.does("deferred later")
+            mail = front.box.message(["smtp mx.example u@mx.example"])
+            front.start("-F", *options)
+            want = postoffice.hash_directory(mail.name, levels) + mail.name
+            self.eventually(lambda: front.box.names() == [want], front)
+            self.assertEqual(front.box.names("queue"), [want])
+            front.stop()
+
+    def test_all_is_read_before_the_first_agent_starts(self):
+        front = self.front()
+        front.box.many(300, hosts=5)
+        front.start("-S")
+        self.eventually(lambda: front.box.names() == [], front)
+
+    def test_the_environment_of_agents_comes_from_the_variables(self):
+        front = self.front('smtp/* command="WHERE=${LOGDIR} script"\n')
+        front.zenv["ZCONFIG"] = "/some/where"
+        front.start("-N", "40")
+        front.box.notify(front.box.message(["smtp mx.example u@mx.example"]).path)
+        self.eventually(front.agent.starts, front)
+        started = front.agent.starts()[0]
+        self.assertEqual(started["cwd"], os.path.realpath(front.box.transport))
+        self.assertEqual(started["env"]["WHERE"], front.path("log"))
+        self.assertEqual(started["env"]["ZCONFIG"], "/some/where")
+        self.assertEqual(started["env"]["PATH"], front.zenv["PATH"])
+
+    def test_protocol_2_without_users_answers_nobody(self):
+        front = self.front().start("-M", "2")
+        self.assertEqual(front.mailq(), "version zmailer 2.0\n550 NO ACCESS FOR YOU\n")
+
+    def test_an_authfile_makes_it_protocol_2(self):
+        front = self.front("PARAMauthfile=${MAILSHARE}/auth\n*/* command=script\n")
+        front.start()
+        self.assertIn("warning: PARAMauthfile: %s" % front.path("share/auth"), front.printed)
+        self.assertTrue(front.mailq().startswith("version zmailer 1.0\n"))
+        front.write("share/auth", "nobody:nobody:ALL:\n")
+        front.start()
+        with socket.create_connection(("127.0.0.1", front.port), timeout=sluice.PATIENCE) as client:
+            self.assertEqual(client.makefile().readline(), "version zmailer 2.0\n")
+
+
+class End(Front):
+    def busy(self, seconds):
+        """With one agent at work."""
+        front = self.front().start()
+        front.agent.does("sleep %g ok" % seconds)
+        mail = front.box.message(["smtp mx.example u@mx.example"])
+        front.box.notify(mail.path)
+        self.eventually(lambda: mail.tags() == "~", front)
+        return front, mail
+
+    def test_sigquit_waits_for_the_agents(self):
+        front, mail = self.busy(6)
+        front.stop(signal.SIGQUIT)
+        self.assertEqual(mail.tags(), "+", front.log())
+        self.assertIn("status=sent", front.log())
+        front.start()
+        self.eventually(lambda: mail.exists() == (False, False), front)
+        self.assertEqual(len(front.agent.jobs()), 1)
+
+    def test_after_sigterm_an_agent_finishes_what_it_has(self):
+        front, mail = self.busy(6)
+        begun = time.monotonic()
+        front.stop()
+        self.assertLess(time.monotonic() - begun, 5.5)
+        self.assertEqual(mail.tags(), "~")
+        self.eventually(lambda: mail.tags() == "+", front)
+        front.start()
+        self.eventually(lambda: mail.exists() == (False, False), front)
+        self.assertEqual(len(front.agent.jobs()), 1)
+
+    def test_a_killed_scheduler_leaves_nothing_twice(self):
+        front, mail = self.busy(1)
+        pid = front.pid
+        os.kill(pid, signal.SIGKILL)
+        self.eventually(lambda: mail.tags() == "+", front)
+        front.start()
+        self.eventually(lambda: mail.exists() == (False, False), front)
+        self.assertEqual(len(front.agent.jobs()), 1)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import ta_script
 
 
 class Scheduler:
-    def __init__(self, conf='*/* interval=1m\nsmtp/* command="script $host"\n', port=None):
+    def __init__(self, conf='*/* interval=1m\nsmtp/* command="script -c $channel"\n', port=None):
         self.directory = tempfile.mkdtemp(prefix="sluice-front-")
         self.port = port or sluice.free_port()
         self.box = postoffice.PostOffice(self.path("po"))

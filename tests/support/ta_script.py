@@ -170,8 +170,11 @@ class Agent:
 
     def say(self, text):
         data = text.encode("latin-1")
-        while data:
-            data = data[os.write(1, data):]
+        try:
+            while data:
+                data = data[os.write(1, data):]
+        except BrokenPipeError:
+            pass  # nobody listens any more: what was begun is ended all the same
 
     def result(self, job, offset, user, status, text, number=None):
         action = {"o": "delivered", "e": "failed"}.get(status[0], "delayed")
