@@ -160,6 +160,8 @@ void work_drop(struct postoffice *po);
 
 /* Mark one recipient now. */
 int mark_now(struct postoffice *po, const char *path, const struct control_rcpt *r, char tag);
+/* Append lines and sync them. */
+int append_now(struct postoffice *po, const char *path, struct slice lines);
 /* Remove a file's control and message file, in this order; what fails is told as news. */
 void remove_files(struct postoffice *po, const char *control_path, const char *message_path);
 

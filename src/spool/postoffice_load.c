@@ -368,7 +368,7 @@ static void fill_file(struct post_file *file, const struct arrival *a)
     file->arrived.us = a->message.st_mtim.tv_sec * US_PER_S + a->message.st_mtim.tv_nsec / 1000;
     file->mtime_ns = (uint32_t)a->message.st_mtim.tv_nsec;
     file->listed = a->view->listed;
-    file->flags = (uint8_t)ret_flag(c->ret);
+    file->flags = (uint8_t)(ret_flag(c->ret) | (c->is_bounce ? (unsigned)ENVELOPE_REPORT : 0));
     file->is_verbose = c->verbose.len > 0;
 }
 
@@ -605,6 +605,57 @@ static enum load_result failed(struct postoffice *po, const struct arrival *a, i
     return LOAD_FAILED;
 }
 
+static int compare_offsets(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* An agent that leaves the `d` line to the scheduler has told of a failure and marked it, and
+ * nobody lived to write the line: the sender must hear of it all the same. */
+static int note_untold(struct postoffice *po, const struct arrival *a, bool *ret_noted)
+{
+    const struct control_file *c = &a->view->control;
+    uint64_t *told = mem_array(c->diagnostic_count + 1, sizeof *told);
+    struct buf lines;
+    int err = 0;
+
+    for (size_t i = 0; i < c->diagnostic_count; i++) {
+        told[i] = c->diagnostics[i].rcpt;
+    }
+    qsort(told, c->diagnostic_count, sizeof *told, compare_offsets);
+    buf_init(&lines, POST_CONTROL_MAX);
+    if (c->ends_in_part) {
+        (void)buf_add_byte(&lines, '\n'); /* checked below */
+    }
+    for (size_t i = 0; i < c->rcpt_count && !po->options.keep_files; i++) {
+        const struct control_rcpt *r = &c->rcpts[i];
+        unsigned notify = control_notify(r->dsn);
+
+        if (r->tag == '-' && !r->alternative &&
+            (notify == NOTIFY_DEFAULT || (notify & NOTIFY_FAILURE) != 0 || c->is_bounce) &&
+            bsearch(&r->offset, told, c->diagnostic_count, sizeof *told, compare_offsets) == NULL) {
+            control_put_diagnostic(
+                &lines, &(struct control_diagnostic){
+                            .tag = ' ',
+                            .rcpt = r->offset,
+                            .headers_at = c->groups[r->group].headers_at,
+                            .dsn_at = r->dsn_at,
+                            .time_s = us_seconds(po->now.us),
+                            .notary = SLICE("\003\1failed\1\1\1"),
+                            .text = SLICE("delivery has failed; what was said of it is lost")});
+            *ret_noted = true;
+        }
+    }
+    mem_free(told);
+    if (*ret_noted) {
+        err = lines.failed ? -EFBIG : append_now(po, a->disk_path, buf_slice(&lines));
+    }
+    buf_fini(&lines);
+    return err;
+}
+
 /* The file has been read. */
 static enum load_result load_view(struct postoffice *po, struct arrival *a)
 {
@@ -629,6 +680,7 @@ static enum load_result load_view(struct postoffice *po, struct arrival *a)
         return LOAD_LOCKED;
     }
     err = fix_tags(po, a, &fixed);
+    err = err != 0 ? err : note_untold(po, a, &fixed);
     if (err != 0) {
         return failed(po, a, err);
     }

@@ -178,18 +178,27 @@ static int append(struct postoffice *po, int fd, struct slice lines)
     return n < 0 ? (int)n : -ENOSPC;
 }
 
+int append_now(struct postoffice *po, const char *path, struct slice lines)
+{
+    int fd = open_control(po, path, O_WRONLY | O_APPEND), err;
+
+    if (fd < 0) {
+        return fd;
+    }
+    err = append(po, fd, lines);
+    err = err != 0 ? err : po->io->fsync(fd);
+    (void)po->io->close(fd); /* synced */
+    return err;
+}
+
 static int append_notes(struct postoffice *po, const struct post_work *work, const char *path,
                         bool ends_in_part)
 {
     struct buf lines;
-    int fd, err;
+    int err;
 
     if (work->note_count == 0) {
         return 0;
-    }
-    fd = open_control(po, path, O_WRONLY | O_APPEND);
-    if (fd < 0) {
-        return fd;
     }
     buf_init(&lines, POST_CONTROL_MAX);
     if (ends_in_part) {
@@ -198,9 +207,7 @@ static int append_notes(struct postoffice *po, const struct post_work *work, con
     for (size_t i = 0; i < work->note_count; i++) {
         control_put_diagnostic(&lines, &work->notes[i].d);
     }
-    err = lines.failed ? -EFBIG : append(po, fd, buf_slice(&lines));
-    err = err != 0 ? err : po->io->fsync(fd);
-    (void)po->io->close(fd); /* synced */
+    err = lines.failed ? -EFBIG : append_now(po, path, buf_slice(&lines));
     buf_fini(&lines);
     return err;
 }

@@ -622,11 +622,34 @@ static void a_file_with_nothing_left_is_removed(void **state)
 {
     (void)state;
     put_rcpts("7", "r+          smtp a.example u@a.example 1\n"
-                   "r-          smtp a.example v@a.example 1\n");
+                   "r-          smtp a.example v@a.example 1\n"
+                   "N NOTIFY=NEVER\n");
     poll_all();
     assert_false(exists("transport/7"));
     assert_false(exists("queue/7"));
     assert_non_null(strstr(news_of(SPOOL_NEWS_COMPLETE), "(total 2 recipients, 1 failed)"));
+}
+
+/* A crash between an agent's mark and the line that we would have written. */
+static void a_failure_that_nobody_has_written_down_is_reported(void **state)
+{
+    struct spool_rcpt r;
+    struct msg_id id;
+    size_t count;
+
+    (void)state;
+    put_rcpts("7", "r+          smtp a.example u@a.example 1\n"
+                   "r-          smtp a.example v@a.example 1\n"
+                   "r-          smtp a.example w@a.example 1\n"
+                   "N NOTIFY=SUCCESS\n");
+    poll_all();
+    id = claim_one(SPOOL_DEFERRED, NOW);
+    fixture_ok(sp, spool_read_rcpts(sp, id, 0, false, 1, &r, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(r.state, SPOOL_RCPT_FAILED);
+    assert_true(slice_equal(r.address, SLICE("v@a.example")));
+    assert_true(slice_starts(r.diagnostic, SLICE("delivery has failed")));
+    assert_null(strchr(rcpts_of(id, false), ' ')); /* of w nobody wants to hear */
 }
 
 static void what_agents_wrote_before_a_restart_is_reported(void **state)
@@ -966,6 +989,7 @@ UNIT_MAIN(TEST(a_file_is_read_as_the_router_wrote_it), TEST(both_files_go_when_a
           TEST(reports_are_handed_to_the_router), TEST(locks_of_the_dead_are_taken_off),
           TEST(a_file_that_an_agent_works_on_waits), TEST(an_end_that_is_only_written_down_counts),
           TEST(a_file_with_nothing_left_is_removed),
+          TEST(a_failure_that_nobody_has_written_down_is_reported),
           TEST(what_agents_wrote_before_a_restart_is_reported),
           TEST(damaged_files_are_set_aside_and_stay), TEST(a_missing_message_loses_nothing),
           TEST(links_and_directories_are_not_followed),
