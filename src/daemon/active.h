@@ -29,6 +29,8 @@
 /* The longest content that is kept, as it must fit into a frame. */
 #define ACTIVE_KEEP_MAX (12u << 20)
 
+struct site;
+
 struct active_rcpt {
     uint32_t n;
     uint32_t notify;
@@ -85,7 +87,8 @@ struct flight {
     uint64_t entry;
     struct active_msg *msg;
     uint32_t transport;
-    uint32_t *rcpts; /* owned */
+    const struct site *site; /* the queue's, which keeps it while there is a flight; may be NULL */
+    uint32_t *rcpts;         /* owned */
     size_t rcpt_count;
     struct mono handed;
     unsigned agent;               /* index into the queue's agents */

@@ -310,7 +310,7 @@ void queue_flight_crashed(struct queue *q, struct flight *f, const char *why);
 void queue_flight_untried(struct queue *q, struct flight *f);
 
 /* The kind of agent that has it: a clause may name another than its transport's. */
-enum conf_agent queue_flight_agent(struct queue *q, const struct flight *f);
+enum conf_agent queue_flight_agent(const struct queue *q, const struct flight *f);
 
 /* The tag of log lines of this kind of agent. */
 const char *queue_agent_program(enum conf_agent agent);

@@ -78,7 +78,6 @@ static bool content_for(struct queue *q, struct flight *f, bool on_demand_allowe
 static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
 {
     struct active_msg *m = f->msg;
-    struct site *site = pass_site_find(q, f->transport, slice_string(f->dest));
     struct wire_deliver_rcpt one, *rcpts = &one;
     struct wire_deliver frame;
     struct buf bytes;
@@ -96,20 +95,21 @@ static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
                                               .orcpt = slice_string(active_rcpt_orcpt(r)),
                                               .notify = r->notify};
     }
-    frame = (struct wire_deliver){.entry = f->entry,
-                                  .transport = slice_string(q->transports[f->transport]),
-                                  .nexthop = slice_string(site != NULL ? site->nexthop : f->dest),
-                                  .id = slice_string(m->id_text),
-                                  .path = slice_string(m->path),
-                                  .sender = slice_string(m->sender),
-                                  .envid = slice_string(m->envid),
-                                  .flags = m->flags,
-                                  .arrived = m->arrived,
-                                  .cache_load = f->cache_load,
-                                  .cache_store = f->cache_store,
-                                  .rcpts = rcpts,
-                                  .rcpt_count = (uint32_t)f->rcpt_count,
-                                  .size = m->size};
+    frame =
+        (struct wire_deliver){.entry = f->entry,
+                              .transport = slice_string(q->transports[f->transport]),
+                              .nexthop = slice_string(f->site != NULL ? f->site->nexthop : f->dest),
+                              .id = slice_string(m->id_text),
+                              .path = slice_string(m->path),
+                              .sender = slice_string(m->sender),
+                              .envid = slice_string(m->envid),
+                              .flags = m->flags,
+                              .arrived = m->arrived,
+                              .cache_load = f->cache_load,
+                              .cache_store = f->cache_store,
+                              .rcpts = rcpts,
+                              .rcpt_count = (uint32_t)f->rcpt_count,
+                              .size = m->size};
     f->sent = true;
     f->agent = (unsigned)(agent - q->agents);
     if (agent->role == ROLE_AGENTS) {
@@ -131,8 +131,7 @@ static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
 /* Transports that need no agent: the verdict is in the next hop or in the transport's nature. */
 static void flight_here(struct queue *q, struct flight *f, enum conf_agent kind)
 {
-    struct site *site = pass_site_find(q, f->transport, slice_string(f->dest));
-    struct slice text = slice_string(site != NULL ? site->nexthop : f->dest);
+    struct slice text = slice_string(f->site != NULL ? f->site->nexthop : f->dest);
     struct queue_verdict v = {.relay = SLICE("none"),
                               .attempted = kind != CONF_AGENT_RETRY,
                               .final_site = true,
@@ -173,6 +172,7 @@ void queue_deliver(struct queue *q, const struct sched_action *action)
     CHECK(m != NULL);
     f = flight_add(&q->active, action->entry.n, m, action->transport, action->dest, action->rcpts,
                    action->rcpt_count, clock_mono());
+    f->site = pass_site_find(q, f->transport, slice_string(f->dest));
     kind = queue_flight_agent(q, f);
     f->cache_load = action->cache_load;
     f->cache_store = action->cache_store;

@@ -291,16 +291,9 @@ const char *queue_agent_program(enum conf_agent agent)
     return names[agent];
 }
 
-static struct site *flight_site(struct queue *q, const struct flight *f)
+enum conf_agent queue_flight_agent(const struct queue *q, const struct flight *f)
 {
-    return pass_site_find(q, f->transport, slice_string(f->dest));
-}
-
-enum conf_agent queue_flight_agent(struct queue *q, const struct flight *f)
-{
-    const struct site *site = flight_site(q, f);
-
-    return site != NULL ? site->agent : q->transport_agents[f->transport];
+    return f->site != NULL ? f->site->agent : q->transport_agents[f->transport];
 }
 
 /* Is success its own to report? */
@@ -319,11 +312,10 @@ static const char *flight_program(struct queue *q, const struct flight *f)
 
 void queue_flight_crashed(struct queue *q, struct flight *f, const char *why)
 {
-    struct site *site = flight_site(q, f);
     struct active_msg *m = f->msg;
     struct again again;
 
-    again_begin(&again, m, site);
+    again_begin(&again, m, f->site);
     again_ran(q, &again, THREAD_SILENT, (struct wall){0});
     for (size_t i = 0; i < f->rcpt_count; i++) {
         struct queue_verdict v = {.kind = VERDICT_DEFERRED,
@@ -340,7 +332,7 @@ void queue_flight_crashed(struct queue *q, struct flight *f, const char *why)
     again_end(q, &again);
     CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, SCHED_CRASH,
                          slice_string(why)));
-    queue_thread_note(q, site, f->rcpt_count);
+    queue_thread_note(q, f->site, f->rcpt_count);
     flight_remove(&q->active, f);
 }
 
@@ -513,7 +505,6 @@ bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_r
     struct flight *f = flight_find(&q->active, m->entry);
     enum sched_outcome outcome;
     struct again again;
-    struct site *site;
     bool sweep;
 
     if (f == NULL || !f->sent || f->agent != (unsigned)(agent - q->agents)) {
@@ -529,7 +520,6 @@ bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_r
     if (!verdicts_fit(f, m->verdicts, m->verdict_count)) {
         return false;
     }
-    site = flight_site(q, f);
     outcome = m->outcome == OUTCOME_SITE_FAIL ? SCHED_SITE_FAIL
               : m->outcome == OUTCOME_CRASH   ? SCHED_CRASH
                                               : SCHED_OK;
@@ -542,7 +532,7 @@ bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_r
     if (m->resync) {
         queue_news_resync(q, slice_string(f->msg->path));
     }
-    again_begin(&again, f->msg, site);
+    again_begin(&again, f->msg, f->site);
     plan_again(q, &again, m);
     sweep = ends_message(q, f, m->verdicts);
     for (uint32_t i = 0; i < m->verdict_count; i++) {
@@ -555,9 +545,9 @@ bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_r
     CHECK(
         sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, outcome, m->reason));
     if (m->thread_stops) {
-        stop_thread(q, site, m, again.at);
+        stop_thread(q, f->site, m, again.at);
     }
-    queue_thread_note(q, site, f->rcpt_count);
+    queue_thread_note(q, f->site, f->rcpt_count);
     log_feedback(q, f, outcome);
     remember(q, f, m);
     flight_remove(&q->active, f);
