@@ -9,7 +9,9 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
+import threading
 
 import sluice
 
@@ -97,6 +99,36 @@ def diagnostics(mail):
         where, notary, text = line.decode("latin-1").split("\t", 2)
         found[int(where.split(":")[0])] = (notary.split("\x01"), text)
     return found
+
+
+class NameServer:
+    """Answers every question with one response code; `code` None says nothing at all."""
+
+    def __init__(self, code):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.socket.getsockname()[1]
+        self.code, self.asked = code, []
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                query, client = self.socket.recvfrom(4096)
+            except OSError:
+                return
+            if not query:
+                return
+            name, at = [], 12
+            while query[at]:
+                name.append(query[at + 1:at + 1 + query[at]].decode())
+                at += 1 + query[at]
+            self.asked.append((".".join(name), struct.unpack(">H", query[at + 1:at + 3])[0]))
+            flags = struct.pack(">HHHHH", 0x8180 | self.code, 1, 0, 0, 0)
+            self.socket.sendto(query[:2] + flags + query[12:at + 5], client)
+
+    def close(self):
+        self.socket.close()
 
 
 class TestCase(sluice.TestCase):
