@@ -249,6 +249,20 @@ static void say_goodbye(struct client_agent *c)
 
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
+/* Standard input may be a file when somebody tries the program by hand, which epoll does not take.
+ */
+static struct event_base *open_loop(void)
+{
+    struct event_config *config = event_config_new();
+    struct event_base *base;
+
+    CHECK(config != NULL && event_config_avoid_method(config, "epoll") == 0);
+    base = event_base_new_with_config(config);
+    CHECK(base != NULL);
+    event_config_free(config);
+    return base;
+}
+
 static bool open_log(const struct smtp_options *options)
 {
     struct buf where, error;
@@ -325,8 +339,7 @@ int smtp_agent_run(const struct smtp_options *options)
     c->role.conf = options->bundle.conf;
     c->role.files = options->bundle.files;
     c->role.file_count = options->bundle.file_count;
-    c->base = event_base_new();
-    CHECK(c->base != NULL);
+    c->base = open_loop();
     if (!open_log(options) || !open_resolver(c)) {
         event_base_free(c->base);
         mem_free(c);

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import unittest
@@ -62,8 +63,21 @@ class Smtp(agents.TestCase):
             self.one(agent, self.box.message(["smtp [127.0.0.1] a@dest.com"]))
         self.assertEqual(site.connections, 1)
         agent.idle()
+        self.eventually(lambda: site.commands[-1] == "QUIT")  # it is not kept for ever
+        self.assertEqual(self.one(agent, self.box.message(["smtp [127.0.0.1] a@dest.com"]))[2], "ok3")
+        self.assertEqual(site.connections, 2)
         agent.end()
         self.eventually(lambda: site.commands[-1] == "QUIT")
+
+    def test_by_hand_with_a_file_for_standard_input(self):
+        site = self.site()
+        mail = self.box.message(["smtp [127.0.0.1] a@dest.com"])
+        with open(os.path.join(self.top, "jobs"), "w+", encoding="ascii") as jobs:
+            jobs.write(mail.path + "\n")
+            jobs.seek(0)
+            done = subprocess.run([sluice.program("ta/smtp"), "-x", "-p", str(site.port)], cwd=self.box.transport, stdin=jobs,
+                                  stdout=subprocess.PIPE, check=True, timeout=sluice.PATIENCE)
+        self.assertRegex(done.stdout.decode(), r"\A#hungry\n%s/\d+\t\tok3 .*\n#hungry\n\Z" % mail.name)
 
     def test_one_message_a_connection_when_that_is_wanted(self):
         site = self.site()

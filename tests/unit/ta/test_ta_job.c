@@ -515,6 +515,29 @@ static void a_recorded_file(void **state)
     buf_fini(&recorded);
 }
 
+static void alternatives_are_taken_in_turn(void **state)
+{
+    static const char file[] = "@ 0x00000007\ni 90417\no 4\nl <x@y>\ns local - rayan 7\n"
+                               "X           1 smtp mx a@b 7\nX           1 smtp mx b@b 7\n"
+                               "X           2 smtp mx c@b 7\nm\nSubject: x\n\n";
+    struct ta_job job;
+
+    (void)state;
+    write_file(FILE_NAME, file, sizeof file - 1);
+    assert_true(open_job(&job, FILE_NAME, "mx"));
+    assert_int_equal(job.rcpt_count, 2);
+    ta_job_settle(&job, 0, &failed);
+    ta_job_settle(&job, 1, &delivered);
+    ta_job_close(&job);
+    want_at(51, "X-          1 smtp mx a@b 7\nX           1 smtp mx b@b 7\nX+ ");
+    assert_true(open_job(&job, FILE_NAME, "mx"));
+    assert_int_equal(job.rcpt_count, 1);
+    assert_true(slice_equal(job.rcpts[0].rcpt->address.user, SLICE("b@b")));
+    ta_job_settle(&job, 0, &delivered);
+    ta_job_close(&job);
+    assert_false(open_job(&job, FILE_NAME, "mx"));
+}
+
 /* Without the format line: the columns of the lock alone, or none at all. */
 static void old_files(void **state)
 {
@@ -551,4 +574,5 @@ UNIT_MAIN(TEST(a_file_changes_byte_by_byte_as_the_example_says),
           TEST(a_process_id_without_room_leaves_the_columns_blank), TEST(a_removed_file_is_no_job),
           TEST(a_line_that_does_not_fit_leaves_nothing_behind), TEST(a_torn_line_is_ended_first),
           TEST(nothing_outside_is_opened), TEST(a_message_that_is_not_there_keeps_its_recipients),
-          TEST(any_byte_may_be_wrong), TEST(a_recorded_file), TEST(old_files))
+          TEST(any_byte_may_be_wrong), TEST(alternatives_are_taken_in_turn), TEST(a_recorded_file),
+          TEST(old_files))
