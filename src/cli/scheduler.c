@@ -190,6 +190,9 @@ static int run(const struct scheduler_options *o, const struct scheduler_setting
     }
     status = parent_main(&plan);
     scheduler_pid_remove(s->postoffice);
+    if (o->mode == SCHEDULER_DAEMON) {
+        printf("scheduler: exit(%d): signal\n", status); /* ZMailer's last line */
+    }
     return status;
 }
 

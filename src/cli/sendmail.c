@@ -110,8 +110,12 @@ static void drop_create(const char *directory, const struct letter *l)
                                .flags = l->flags,
                                .rcpts = l->rcpts,
                                .rcpt_count = l->rcpt_count};
-    int error = maildrop_create(&drop, directory, &m);
+    int error;
 
+    if (directory[0] == '\0') {
+        stop(EX_CONFIG, "the configuration has no maildrop");
+    }
+    error = maildrop_create(&drop, directory, &m);
     if (error != 0) {
         stop(status_of(error), "%s: %s", directory, strerror(-error));
     }

@@ -107,7 +107,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "the durable queue")                                                                         \
     X(SIZE, spool_inline_limit, "bytes", "128k", 0, 1 << 30,                                       \
       "larger content is kept in a file beside the database")                                      \
-    X(STRING, maildrop, "path", "maildrop", 0, 0, "directory where sendmail leaves mail")          \
+    X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \
+      "directory where sendmail leaves mail; empty: none")                                         \
     X(STRING, control_socket, "path", "control.sock", 0, 0, "Unix socket of the HTTP interface")   \
     X(INT, control_socket_mode, "octal", "0660", 0, 0777, "permissions of control_socket")         \
     X(STRING, control_socket_group, "group", "", 0, 0,                                             \

@@ -170,6 +170,7 @@ const char *zmailer_preset(const struct conf_private *inner, const struct param 
         {"spool", inner->postoffice_spool},
         {"state_directory", inner->postoffice_state},
         {"listen", ""},
+        {"maildrop", ""},
         {"syslog_name", "scheduler"},
         {"shutdown_timeout", "2s"}, /* the next scheduler waits 5 s for this one to end */
         {"scheduler_syslog", syslog != NULL && strpbrk(syslog, "cC") != NULL ? "yes" : NULL},

@@ -346,6 +346,10 @@ static int agents_start(struct role *role)
     CHECK(all->child_event != NULL && all->timer != NULL);
     CHECK(event_add(all->child_event, NULL) == 0);
     all->sweep_at = mono_after(clock_mono(), CREW_SWEEP_US);
+    if (geteuid() != 0) {
+        log_info("not root: all agents run with user id %u, whatever clauses say",
+                 (unsigned)geteuid());
+    }
     return EX_OK;
 }
 

@@ -213,9 +213,23 @@ int log_share(void)
                : fcntl(log_state.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
+/* Where standard output or error is the log's file, as in a daemon, it becomes the new one: the old
+ * one, which was renamed or removed, is to be free. */
+static void follow(int standard, int fd)
+{
+    struct stat old, now;
+
+    if (log_state.to == TO_FILE && log_state.fd > STDERR_FILENO && fstat(standard, &now) == 0 &&
+        fstat(log_state.fd, &old) == 0 && now.st_dev == old.st_dev && now.st_ino == old.st_ino) {
+        (void)dup3(fd, standard, 0); /* else it stays where it was */
+    }
+}
+
 void log_adopt(int fd)
 {
     log_flush();
+    follow(STDOUT_FILENO, fd);
+    follow(STDERR_FILENO, fd);
     close_log();
     log_state.fd = fd;
 }
@@ -261,10 +275,8 @@ static const char *host(void)
 static int syslog_priority(enum log_level level)
 {
     static const int priorities[] = {
-        [LOG_LEVEL_DEBUG] = LOG_MAIL | LOG_DEBUG,
-        [LOG_LEVEL_INFO] = LOG_MAIL | LOG_INFO,
-        [LOG_LEVEL_WARNING] = LOG_MAIL | LOG_WARNING,
-        [LOG_LEVEL_ERROR] = LOG_MAIL | LOG_ERR,
+        [LOG_LEVEL_DEBUG] = LOG_MAIL | LOG_DEBUG,     [LOG_LEVEL_INFO] = LOG_MAIL | LOG_INFO,
+        [LOG_LEVEL_WARNING] = LOG_MAIL | LOG_WARNING, [LOG_LEVEL_ERROR] = LOG_MAIL | LOG_ERR,
         [LOG_LEVEL_EMERGENCY] = LOG_MAIL | LOG_EMERG,
     };
 

@@ -39,7 +39,8 @@ bool log_open(const char *where, const char *directory, const char *name, const 
               struct buf *ret_error);
 
 /* Open the log again: file rotation, or a syslog daemon that came back. The old one stays when that
- * fails. Does nothing for standard error. */
+ * fails. Standard output and error follow where they are the same file. Does nothing for standard
+ * error. */
 void log_reopen(void);
 
 /* Has the file been renamed away, or the syslog daemon been started anew, with a new socket, since

@@ -73,7 +73,7 @@ struct parent {
     struct listeners listeners;
     struct child children[CHILDREN_MAX]; /* in the order in which they begin */
     size_t child_count;
-    struct pickup *pickup;
+    struct pickup *pickup; /* NULL: no maildrop */
     int lock;
 
     enum phase phase;
@@ -374,7 +374,7 @@ static void child_started(struct child *c)
     struct parent *p = c->parent;
 
     c->started = true;
-    if (c->role == ROLE_QUEUE && p->phase <= RUNNING) {
+    if (c->role == ROLE_QUEUE && p->phase <= RUNNING && p->pickup != NULL) {
         pickup_queue(p->pickup, c->channel);
     }
     let_begin(p);
@@ -455,7 +455,8 @@ static bool child_frame(struct child *c, const struct frame *frame)
         child_started(c);
         return true;
     case WIRE_SUBMIT_DONE:
-        if (c->role != ROLE_QUEUE || !wire_get_submit_done(frame->body, &done)) {
+        if (c->role != ROLE_QUEUE || p->pickup == NULL ||
+            !wire_get_submit_done(frame->body, &done)) {
             return false;
         }
         pickup_done(p->pickup, &done);
@@ -491,7 +492,7 @@ static bool child_frame(struct child *c, const struct frame *frame)
 
 static void close_channel(struct child *c)
 {
-    if (c->role == ROLE_QUEUE && c->channel != NULL) {
+    if (c->role == ROLE_QUEUE && c->channel != NULL && c->parent->pickup != NULL) {
         pickup_queue(c->parent->pickup, NULL);
     }
     channel_free(c->channel);
@@ -752,7 +753,9 @@ static void begin_stop(struct parent *p, const char *why)
     notify_manager("STOPPING=1");
     p->phase = STOP_RECEIVE;
     p->deadline = mono_after(clock_mono(), timeout_us);
-    pickup_stop(p->pickup);
+    if (p->pickup != NULL) {
+        pickup_stop(p->pickup);
+    }
     send_stop(p, ROLE_RECEIVE);
     arm(p->stop_timer, timeout_us / 2);
     stop_progress(p);
@@ -889,7 +892,9 @@ static bool try_reload(struct parent *p, struct buf *text)
     p->generation++;
     send_conf(p);
     listeners_prune(&p->listeners, new.conf);
-    pickup_reload(p->pickup, new.conf);
+    if (p->pickup != NULL) {
+        pickup_reload(p->pickup, new.conf);
+    }
     bundle_fini(&old);
     return true;
 }
@@ -1117,12 +1122,14 @@ static void announce(const struct parent *p)
     printf("  configuration  %.*s%s\n", SLICE_ARGS(p->bundle.files[0].path),
            p->plan->path == NULL ? " (built in, there is no such file)" : "");
     printf("  queue          %s\n", conf->spool);
-    printf("  maildrop       %s\n", conf->maildrop);
+    printf("  maildrop       %s\n", conf->maildrop[0] == '\0' ? "none" : conf->maildrop);
     TAILQ_FOREACH(l, &p->listeners, next)
     {
         printf("  %-14s %s\n", l->role == ROLE_RECEIVE ? "mail" : "control", l->url);
     }
-    print_first_mail(p);
+    if (conf->maildrop[0] != '\0') {
+        print_first_mail(p);
+    }
     (void)fflush(stdout); /* the daemon works without a reader, too */
 }
 
@@ -1283,6 +1290,9 @@ static int prepare(struct parent *p, struct buf *text)
     buf_clear(text);
     await_listeners(p);
     publish_configuration(p);
+    if (p->bundle.conf->maildrop[0] == '\0') {
+        return EX_OK;
+    }
     p->pickup = pickup_new(p->base, p->bundle.conf, text);
     return p->pickup == NULL ? EX_OSERR : EX_OK;
 }

@@ -86,12 +86,25 @@ static bool make_spool(const struct conf *conf, const struct confine_user *owner
     return make_directory(path, 0700, owner, error);
 }
 
+static bool make_maildrop(const struct conf *conf, struct buf *error)
+{
+    char corrupt[PATH_MAX];
+
+    if (conf->maildrop[0] == '\0') {
+        return true;
+    }
+    if (!join(corrupt, conf->maildrop, "corrupt")) {
+        return fail(error, conf->maildrop);
+    }
+    return make_directory(conf->maildrop, geteuid() == 0 ? 01733 : 0700, NULL, error) &&
+           make_directory(corrupt, 0700, NULL, error);
+}
+
 static bool make_directories(const struct conf *conf, struct buf *error)
 {
     bool root = geteuid() == 0;
     struct confine_user user;
     const struct confine_user *owner = NULL;
-    char corrupt[PATH_MAX];
 
     if (root && conf->mail_owner[0] != '\0') {
         if (!confine_find_user(conf->mail_owner, &user, error)) {
@@ -99,13 +112,8 @@ static bool make_directories(const struct conf *conf, struct buf *error)
         }
         owner = &user;
     }
-    if (!join(corrupt, conf->maildrop, "corrupt")) {
-        return fail(error, conf->maildrop);
-    }
     return make_directory(conf->state_directory, root ? 0711 : 0700, owner, error) &&
-           make_spool(conf, owner, error) &&
-           make_directory(conf->maildrop, root ? 01733 : 0700, NULL, error) &&
-           make_directory(corrupt, 0700, NULL, error) &&
+           make_spool(conf, owner, error) && make_maildrop(conf, error) &&
            (!root || conf->chroot_directory[0] == '\0' ||
             make_directory(conf->chroot_directory, 0755, NULL, error));
 }

@@ -75,18 +75,11 @@ bool ta_identity_find(const char *user, const char *group, struct ta_identity *r
         (group[0] != '\0' && !find_group(group, &id.gid, ret_why))) {
         return false;
     }
-    if (geteuid() == 0) {
+    if (geteuid() != 0) {
+        id = (struct ta_identity){.uid = geteuid(), .gid = getegid()};
+    } else {
         id.change_user = user[0] != '\0';
         id.change_group = user[0] != '\0' || group[0] != '\0';
-    } else if (id.uid != geteuid()) {
-        (void)buf_addf(ret_why, "mail system configuration error: only root can deliver as user %s",
-                       user); /* sticky */
-        return false;
-    } else if (group[0] != '\0' && id.gid != getegid()) {
-        (void)buf_addf(ret_why,
-                       "mail system configuration error: only root can deliver as group %s",
-                       group); /* sticky */
-        return false;
     }
     *ret_identity = id;
     return true;

@@ -22,7 +22,8 @@ struct ta_identity {
 };
 
 /* Look up names or numbers, both may be empty: unchanged (a user without a group has its own one).
- * False with the reason in *ret_why: nobody knows the name, or only root could. */
+ * Unchanged, too, when the daemon is not root's: it can't change, and its postoffice is its user's
+ * own. False with the reason in *ret_why: nobody knows the name. */
 bool ta_identity_find(const char *user, const char *group, struct ta_identity *ret_identity,
                       struct buf *ret_why);
 

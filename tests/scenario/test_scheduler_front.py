@@ -102,6 +102,8 @@ class Daemon(Front):
         front.stop()
         self.assertLess(time.monotonic() - begun, 5)  # what the next one waits for
         self.assertIsNone(front.pid)
+        self.assertTrue(front.log().endswith("\nscheduler: exit(0): signal\n"), front.log())
+        self.assertEqual(os.listdir(os.path.dirname(front.conf)), ["sluice.conf"])
 
     def test_mailq_and_sluice_see_it(self):
         front = self.front().start()
@@ -194,6 +196,12 @@ class Daemon(Front):
         self.assertEqual(front.run(user=65534, group=65534, extra_groups=[]), 0, front.printed + front.log())
         self.assertEqual(os.stat("/proc/%d" % front.pid).st_uid, 65534)
         self.assertIn("Vertices:\n", front.mailq())
+        mail = front.box.message(["smtp mx.example u@mx.example"])
+        for path in (mail.control, mail.message):
+            os.chown(path, 65534, 65534)
+        front.box.notify(mail.path)
+        self.eventually(lambda: mail.exists() == (False, False), front)
+        self.assertEqual(front.agent.starts()[0]["uid"], 65534)
 
 
 def answers(front):
@@ -211,6 +219,7 @@ class Signals(Front):
         front.send(signal.SIGHUP)
         self.eventually(lambda: os.path.exists(front.path("statistics")), front)
         self.eventually(lambda: os.path.exists(front.path("log/scheduler")), front)
+        self.eventually(lambda: os.readlink("/proc/%d/fd/2" % front.pid) == front.path("log/scheduler"), front)
         front.send(signal.SIGUSR1)
         self.eventually(lambda: "reload" in front.log(), front)
 

@@ -146,6 +146,8 @@ static void a_postoffice_has_the_defaults_of_the_manual_page(void **state)
     assert_string_equal(c->state_directory, "/var/spool/postoffice/.sluice");
     assert_string_equal(c->notifysock, "/var/spool/postoffice/.scheduler.notify");
     assert_string_equal(c->mailqsock, "TCP:174");
+    assert_string_equal(c->maildrop, "");
+    assert_int_equal(c->shutdown_timeout_us, 2 * US_PER_S);
     assert_int_equal(c->listen.count, 0);
     assert_int_equal(p.ring, 0);
     assert_int_equal(p.agent, CONF_AGENT_TA);
