@@ -847,10 +847,31 @@ static void end_file(struct postoffice *po, struct post_file *file)
     remove_files(po, control, message);
 }
 
+/* The file as it is now, with all ends written down. */
+static int view_again(struct postoffice *po, const struct post_file *file, const char *path,
+                      struct post_view **ret_view)
+{
+    struct arrival a = {.disk_path = path};
+    bool noted = false;
+    int err;
+
+    cache_drop(&po->cache, file->number);
+    err = view_of(po, file, true, &a.view);
+    err = err != 0 ? err : note_untold(po, &a, &noted);
+    if (err == 0 && noted) {
+        cache_drop(&po->cache, file->number);
+        err = view_of(po, file, true, &a.view);
+    }
+    if (err == 0) {
+        *ret_view = a.view;
+    }
+    return err;
+}
+
 int load_again(struct postoffice *po, struct post_file *file)
 {
     struct post_part *p;
-    struct post_view *view;
+    struct post_view *view = NULL;
     char path[POST_PATH_MAX];
     int err;
 
@@ -862,8 +883,7 @@ int load_again(struct postoffice *po, struct post_file *file)
         po->scan.next_us = 0;
         return spool_fail(&po->base, -ENOENT, "transport/%s: to be found anew", path);
     }
-    cache_drop(&po->cache, file->number);
-    err = view_of(po, file, true, &view);
+    err = view_again(po, file, path, &view);
     if (err == -ENOENT) {
         post_tell(po, SPOOL_NEWS_LOG, file->root.id, " .. FILE OPEN FAILED!");
         forget_file(po, file);

@@ -18,8 +18,8 @@
 
 /* Of one call; a few milliseconds each. */
 #define PIECE_ENTRIES 500
-#define PIECE_FILES   50
-#define PIECE_BYTES   ((uint64_t)1 << 20)
+#define PIECE_FILES   20
+#define PIECE_BYTES   ((uint64_t)1 << 18)
 
 /* A file that somebody works on is looked at again after so long. */
 #define LOCKED_WAIT_US (32 * US_PER_S)

@@ -39,8 +39,12 @@ void work_note(struct post_work *work, uint32_t index, const struct control_diag
     size_t at = work->note_count;
 
     note.bytes = mem_new(d->notary.len + d->text.len);
-    memcpy(note.bytes, d->notary.ptr, d->notary.len);
-    memcpy(note.bytes + d->notary.len, d->text.ptr, d->text.len);
+    if (d->notary.len > 0) {
+        memcpy(note.bytes, d->notary.ptr, d->notary.len);
+    }
+    if (d->text.len > 0) {
+        memcpy(note.bytes + d->notary.len, d->text.ptr, d->text.len);
+    }
     note.d.notary = slice_of(note.bytes, d->notary.len);
     note.d.text = slice_of(note.bytes + d->notary.len, d->text.len);
     work->notes = grow(work->notes, work->note_count, &work->note_size, sizeof work->notes[0]);

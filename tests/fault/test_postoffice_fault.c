@@ -1,0 +1,507 @@
+/*
+ * A POSTOFFICE whose disk fails, and a scheduler that is killed: at every call that changes
+ * something, one after another. Afterwards the queue is driven to its end and must come out right:
+ *
+ *   nobody gets a message twice (agents mark what they have delivered, as ZMailer's do);
+ *   each failure is reported, once or, when the crash came between report and mark, twice;
+ *   what is expired stays expired; and no file is left, but for a message without a control file
+ *   when trouble came between the removal of the two.
+ */
+#include "unit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "spool_fixture.h"
+#include "spool_io.h"
+
+static const char control[] =
+    "@ 0x00000007\ni 7001\no 24\nl <7001@mill.example>\ne miller@mill.example\n"
+    "s local - miller@mill.example 1204\n"
+    "r           smtp a.example delivered@a.example 65534\n"
+    "r           smtp b.example refused@b.example 65534\n"
+    "r           smtp b.example noted@b.example 65534\n"
+    "r           smtp c.example expired@c.example 65534\n"
+    "r           smtp d.example second@d.example 65534\n"
+    "m\nSubject: flour\n\n";
+enum { DELIVERED, REFUSED, NOTED, EXPIRED, SECOND, RCPTS };
+static const char *const names[] = {"delivered", "refused", "noted", "expired", "second"};
+
+#define NOW ((struct wall){INT64_C(2000000000) * US_PER_S})
+
+/* What the world has seen; shared with the process that is killed. */
+struct world {
+    unsigned delivered[RCPTS];
+    unsigned tried[RCPTS];
+    unsigned calls;
+};
+
+static struct world *world;
+static char dir[64];
+static uint32_t offsets[RCPTS];
+
+/* ---- the disk ------------------------------------------------------------------------------- */
+
+static unsigned trouble_at; /* the call at which something happens; 0: none */
+static bool kills;          /* it is the end of the process, else -ENOSPC, once */
+
+/* Before the call is made. */
+static bool troubles(void)
+{
+    if (++world->calls != trouble_at) {
+        return false;
+    }
+    if (kills) {
+        _exit(9);
+    }
+    return true;
+}
+
+static ssize_t io_write(int fd, const void *bytes, size_t len)
+{
+    return troubles() ? -ENOSPC : spool_io_real.write(fd, bytes, len);
+}
+
+static ssize_t io_pwrite(int fd, const void *bytes, size_t len, uint64_t at)
+{
+    return troubles() ? -ENOSPC : spool_io_real.pwrite(fd, bytes, len, at);
+}
+
+static int io_fsync(int fd)
+{
+    return troubles() ? -EIO : spool_io_real.fsync(fd);
+}
+
+static int io_openat(int at, const char *path, int flags, mode_t mode)
+{
+    bool changes = (flags & (O_CREAT | O_APPEND)) != 0 || (flags & O_ACCMODE) == O_WRONLY;
+
+    return changes && troubles() ? -EIO : spool_io_real.openat(at, path, flags, mode);
+}
+
+static int io_renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    return troubles() ? -ENOSPC : spool_io_real.renameat(from_dir, from, to_dir, to);
+}
+
+static int io_unlinkat(int at, const char *path)
+{
+    return troubles() ? -EIO : spool_io_real.unlinkat(at, path);
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static void path_of(char path[256], const char *name)
+{
+    (void)snprintf(path, 256, "%s/%s", dir, name);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    FILE *file;
+
+    path_of(path, name);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void make_postoffice(void)
+{
+    static const char *const parts[] = {"public", "router", "queue", "transport", "postman"};
+    char path[256];
+
+    (void)snprintf(dir, sizeof dir, "/tmp/postoffice-fault-XXXXXX");
+    CHECK(mkdtemp(dir) != NULL);
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        path_of(path, parts[i]);
+        CHECK(mkdir(path, 0755) == 0);
+    }
+    write_file("queue/7001", "env-end\nSubject: flour\n\nHello.\n");
+    write_file("transport/7001", control);
+    for (size_t i = 0; i < RCPTS; i++) {
+        const char *at = strstr(control, names[i]);
+
+        CHECK(at != NULL);
+        while (at[-1] != '\n') {
+            at--;
+        }
+        offsets[i] = (uint32_t)(at - control);
+    }
+}
+
+static void remove_postoffice(void)
+{
+    struct fixture fx;
+
+    (void)snprintf(fx.dir, sizeof fx.dir, "%s", dir);
+    fixture_fini(&fx);
+}
+
+static unsigned files_in(const char *name)
+{
+    char path[256];
+    struct dirent *entry;
+    unsigned count = 0;
+    DIR *d;
+
+    path_of(path, name);
+    d = opendir(path);
+    assert_non_null(d);
+    while ((entry = readdir(d)) != NULL) {
+        count += entry->d_name[0] != '.' || strlen(entry->d_name) > 2;
+    }
+    closedir(d);
+    return count;
+}
+
+/* How many reports tell of a recipient. */
+static unsigned reports_of(const char *name)
+{
+    char path[256], text[4096];
+    struct dirent *entry;
+    unsigned count = 0;
+    DIR *d;
+
+    path_of(path, "router");
+    d = opendir(path);
+    assert_non_null(d);
+    while ((entry = readdir(d)) != NULL) {
+        FILE *file;
+        size_t len;
+
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        (void)snprintf(text, sizeof text, "%s/%s", path, entry->d_name);
+        file = fopen(text, "r");
+        assert_non_null(file);
+        len = fread(text, 1, sizeof text - 1, file);
+        text[len] = '\0';
+        fclose(file);
+        count += strstr(text, name) != NULL;
+    }
+    closedir(d);
+    return count;
+}
+
+/* ---- agents --------------------------------------------------------------------------------- */
+
+static int control_fd(void)
+{
+    char path[256];
+    int fd;
+
+    path_of(path, "transport/7001");
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static char tag_of(uint32_t offset)
+{
+    char tag;
+    int fd = control_fd();
+
+    assert_int_equal(pread(fd, &tag, 1, (off_t)offset + 1), 1);
+    close(fd);
+    return tag;
+}
+
+static void agent_marks(uint32_t offset, const char *columns)
+{
+    int fd = control_fd();
+
+    assert_int_equal(pwrite(fd, columns, 7, (off_t)offset + 1), 7);
+    close(fd);
+}
+
+static void agent_notes(uint32_t offset)
+{
+    char line[128], path[256];
+    int len = snprintf(line, sizeof line, "d %u:-1:-1::1\tx\001failed\0015.1.1\001\001\tno\n",
+                       (unsigned)offset),
+        fd;
+
+    path_of(path, "transport/7001");
+    fd = open(path, O_WRONLY | O_APPEND);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, line, (size_t)len), len);
+    close(fd);
+}
+
+/* ---- the scheduler -------------------------------------------------------------------------- */
+
+static struct spool *open_spool(const struct spool_io *io)
+{
+    const struct spool_options options = {
+        .id_floor = 1000, .io = io, .postoffice = {.hostname = "mill.example"}};
+    char url[128];
+    struct buf error;
+    struct spool *sp = NULL;
+
+    (void)snprintf(url, sizeof url, "postoffice:%s", dir);
+    buf_init(&error, 1024);
+    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+        printf("# %s\n", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return sp;
+}
+
+static size_t index_of(uint32_t offset)
+{
+    size_t i = 0;
+
+    while (offsets[i] != offset) {
+        i++;
+        assert_true(i < RCPTS);
+    }
+    return i;
+}
+
+/* One recipient's turn. */
+static int try_rcpt(struct spool *sp, struct msg_id id, size_t which)
+{
+    struct spool_verdict v = {.state = SPOOL_RCPT_DELIVERED, .attempted = true, .when = NOW};
+    uint32_t n = offsets[which];
+
+    if (tag_of(n) != ' ') { /* the agent finds it done; what is known of it is wrong */
+        int rc = spool_commit(sp);
+
+        return rc != 0 ? rc : spool_resync(sp, SLICE("7001"));
+    }
+    world->tried[which]++;
+    switch (which) {
+    case SECOND:
+        if (world->tried[which] == 1) {
+            v = (struct spool_verdict){.state = SPOOL_RCPT_PENDING,
+                                       .attempted = true,
+                                       .diagnostic = SLICE("busy"),
+                                       .when = NOW};
+            int rc = spool_settle(sp, id, n, &v);
+
+            return rc != 0 ? rc : spool_put_off(sp, id, &n, 1, SLICE("!retry"), NOW);
+        }
+        /* fall through */
+    case DELIVERED:
+        world->delivered[which]++;
+        agent_marks(n, "+      ");
+        v.done = true;
+        return spool_settle(sp, id, n, &v);
+    case REFUSED:
+        agent_marks(n, "-      ");
+        v.state = SPOOL_RCPT_FAILED;
+        v.notary = SLICE("x\001failed\0015.1.1\001\001");
+        return spool_settle(sp, id, n, &v);
+    case NOTED:
+        agent_notes(n);
+        agent_marks(n, "-      ");
+        v.state = SPOOL_RCPT_FAILED;
+        v.noted = true;
+        return spool_settle(sp, id, n, &v);
+    default:
+        v.state = SPOOL_RCPT_FAILED;
+        v.attempted = false;
+        v.notary = SLICE("x\001failed\0015.4.7\001\001");
+        v.diagnostic = SLICE("expired");
+        return spool_settle(sp, id, n, &v);
+    }
+}
+
+static int report(struct spool *sp, struct msg_id id)
+{
+    const struct spool_message m = {.sender = SLICE(""), .envid = SLICE("")};
+    const struct spool_rcpt to = {.address = SLICE("miller@mill.example")};
+    struct spool_content content = {.fd = -1};
+    struct spool_rcpt rcpts[RCPTS];
+    struct msg_id new_id;
+    char text[1024] = "";
+    size_t count;
+    int rc = spool_read_rcpts(sp, id, 0, false, RCPTS, rcpts, &count);
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        if (rcpts[i].state != SPOOL_RCPT_PENDING) {
+            size_t at = strlen(text);
+
+            (void)snprintf(text + at, sizeof text - at, "%s\n", names[index_of(rcpts[i].n)]);
+        }
+    }
+    content.bytes = slice_string(text);
+    rc =
+        rc != 0 ? rc : spool_submit(sp, &m, &to, 1, SLICE(""), &content, false, SLICE(""), &new_id);
+    return rc != 0 ? rc : spool_reported(sp, id);
+}
+
+static int pass(struct spool *sp, struct msg_id id)
+{
+    struct spool_rcpt rcpts[RCPTS];
+    struct spool_message m;
+    size_t count = 0;
+    bool gone;
+    int rc = spool_read_rcpts(sp, id, 0, true, RCPTS, rcpts, &count);
+    uint32_t ns[RCPTS];
+
+    for (size_t i = 0; i < count; i++) {
+        ns[i] = rcpts[i].n;
+    }
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = try_rcpt(sp, id, index_of(ns[i]));
+        rc = rc != 0 ? rc : spool_commit(sp);
+    }
+    rc = rc != 0 ? rc : spool_read(sp, id, &m);
+    if (rc == 0 && m.rcpt_pending == 0 && m.rcpt_to_report > 0) {
+        rc = report(sp, id);
+    }
+    rc = rc != 0 ? rc : spool_finish(sp, id, NOW, &gone);
+    return rc;
+}
+
+/* Until nothing is due; a pass that the disk failed begins again. */
+static void drive(struct spool *sp)
+{
+    for (unsigned turn = 0; turn < 40; turn++) {
+        struct msg_id id;
+        struct wall again;
+        size_t count = 0;
+
+        if (spool_poll(sp, wall_after(NOW, turn * 60 * US_PER_S), &again) != 0) {
+            continue;
+        }
+        (void)(spool_claim(sp, SPOOL_INCOMING, NOW, 1, &id, &count) == 0 && count == 0 &&
+               spool_claim(sp, SPOOL_DEFERRED, wall_after(NOW, turn * 60 * US_PER_S), 1, &id,
+                           &count) == 0); /* memory alone: neither fails */
+        if (count == 1) {
+            (void)pass(sp, id); /* the commit tells */
+            (void)spool_commit(sp);
+            spool_unclaim(sp, id);
+        }
+        struct spool_news news;
+        while (spool_next_news(sp, &news)) {
+            /* what a scheduler would log */
+        }
+    }
+}
+
+/* ---- what must be true ---------------------------------------------------------------------- */
+
+static void check_world(unsigned at)
+{
+    bool ok = world->delivered[DELIVERED] == 1 && world->delivered[SECOND] == 1;
+
+    for (size_t i = REFUSED; i <= EXPIRED; i++) {
+        unsigned reports = reports_of(names[i]);
+
+        ok = ok && reports >= 1 && reports <= 2;
+    }
+    ok = ok && world->tried[REFUSED] == 1 && world->tried[NOTED] == 1 &&
+         files_in("transport") == 0;
+    if (!ok) {
+        printf("# call %u: delivered %u %u, tried %u %u %u, reports %u %u %u, files %u %u\n", at,
+               world->delivered[DELIVERED], world->delivered[SECOND], world->tried[REFUSED],
+               world->tried[NOTED], world->tried[EXPIRED], reports_of("refused"),
+               reports_of("noted"), reports_of("expired"), files_in("transport"),
+               files_in("queue"));
+    }
+    assert_true(ok);
+}
+
+static struct spool_io faulty_io(void)
+{
+    struct spool_io io = spool_io_real;
+
+    io.write = io_write;
+    io.pwrite = io_pwrite;
+    io.fsync = io_fsync;
+    io.openat = io_openat;
+    io.renameat = io_renameat;
+    io.unlinkat = io_unlinkat;
+    return io;
+}
+
+static void begin_run(unsigned at, bool kill)
+{
+    memset(world, 0, sizeof *world);
+    trouble_at = at;
+    kills = kill;
+    make_postoffice();
+}
+
+static void a_call_that_fails_loses_nothing(void **state)
+{
+    struct spool_io io = faulty_io();
+    bool happened = true;
+
+    (void)state;
+    for (unsigned at = 1; happened; at++) {
+        struct spool *sp;
+
+        begin_run(at, false);
+        sp = open_spool(&io);
+        if (sp == NULL) {
+            sp = open_spool(&io);
+        }
+        assert_non_null(sp);
+        drive(sp);
+        spool_close(sp);
+        happened = world->calls >= at;
+        check_world(at);
+        remove_postoffice();
+    }
+}
+
+static void a_kill_at_any_call_loses_nothing(void **state)
+{
+    struct spool_io io = faulty_io();
+    bool happened = true;
+
+    (void)state;
+    for (unsigned at = 1; happened; at++) {
+        struct spool *sp;
+        pid_t pid;
+        int status;
+
+        begin_run(at, true);
+        pid = fork();
+        if (pid == 0) {
+            sp = open_spool(&io);
+            drive(sp);
+            _exit(0); /* the sanitizers' business is the parent's */
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        happened = WEXITSTATUS(status) == 9;
+        trouble_at = 0;
+        sp = open_spool(&io);
+        assert_non_null(sp);
+        drive(sp);
+        spool_close(sp);
+        check_world(at);
+        remove_postoffice();
+    }
+}
+
+static int share_world(void **state)
+{
+    (void)state;
+    world = mmap(NULL, sizeof *world, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return world == MAP_FAILED;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_call_that_fails_loses_nothing),
+                                       cmocka_unit_test(a_kill_at_any_call_loses_nothing)};
+
+    return cmocka_run_group_tests(tests, share_world, NULL);
+}
