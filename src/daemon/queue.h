@@ -374,7 +374,7 @@ void queue_try_stuck(struct queue *q);
 
 /* Where a recipient goes; its route is stored if that has changed. `m` says if it was asked for.
  * NULL when it goes nowhere: *ret_why then says why, which happens to routes that the store has
- * fixed; *ret_route is set all the same. */
+ * fixed; *ret_route is set all the same, its transport then lasting as long as the recipient. */
 struct site *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
                          struct route *ret_route, const char **ret_why);
 

@@ -435,10 +435,11 @@ void queue_thread_ask_for(struct queue *q, struct slice dest)
 void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct route *route,
                  const char *why)
 {
+    char *key = key_of(PARK_KEY_STUCK, route->transport, route->destination);
     struct again a;
 
     again_begin(&a, m, NULL);
-    queue_settle(q, m, n,
+    queue_settle(q, m, n, /* which ends the recipient's strings, and with them the route */
                  &(struct queue_verdict){.kind = VERDICT_DEFERRED,
                                          .again = true,
                                          .status = SLICE("4.3.5"),
@@ -447,7 +448,7 @@ void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct
                                          .program = "error"});
     a.ns = mem_new(sizeof *a.ns);
     a.ns[a.count++] = n;
-    put_off(q, &a, key_of(PARK_KEY_STUCK, route->transport, route->destination), WALL_NEVER);
+    put_off(q, &a, key, WALL_NEVER);
     again_end(q, &a);
 }
 
