@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "errormail_report.h"
+#include "report.h"
 #include "ta_run.h"
 #include "ta_zenv.h"
 
@@ -16,10 +17,12 @@ static _Noreturn void usage(const char *why)
 
 static void work(struct ta_job *job, void *arg)
 {
-    for (size_t i = 0; i < job->rcpt_count && !job->stuck; i++) {
-        if (!job->rcpts[i].settled) {
-            errormail_report(arg, job, i);
+    for (size_t first = 0, end; first < job->rcpt_count && !job->stuck; first = end) {
+        end = ta_job_run(job, first);
+        if (end - first > REPORT_RCPTS_MAX) {
+            end = first + REPORT_RCPTS_MAX;
         }
+        errormail_report(arg, job, first, end);
     }
 }
 

@@ -28,27 +28,15 @@
 static const struct status undeliverable = {STATUS_PERMANENT, 1, 0};
 static const struct status system_trouble = {STATUS_TRANSIENT, 3, 0};
 
-/* Recipients of one report, by their place in the job. */
+/* Recipients of one report: those from `first` up to, not including, `end`. */
 struct batch {
-    const struct ta_job *job;
-    size_t *which; /* owned */
-    size_t count;
+    struct ta_job *job;
+    size_t first, end;
 };
 
-static struct slice form_of(const struct ta_job *job, size_t i)
+static struct slice form_of(const struct batch *b)
 {
-    return job->rcpts[i].rcpt->address.host;
-}
-
-static void gather(struct batch *b, const struct ta_job *job, size_t first)
-{
-    *b = (struct batch){.job = job, .which = mem_array(job->rcpt_count, sizeof b->which[0])};
-    for (size_t i = first; i < job->rcpt_count && b->count < REPORT_RCPTS_MAX; i++) {
-        if (!job->rcpts[i].settled && ta_job_same_mail(job, first, i) &&
-            slice_equal_nocase(form_of(job, first), form_of(job, i))) {
-            b->which[b->count++] = i;
-        }
-    }
+    return b->job->rcpts[b->first].rcpt->address.host;
 }
 
 static bool wants_failures(const struct control_rcpt *r)
@@ -115,8 +103,8 @@ static size_t describe(const struct batch *b, struct slice text, struct report_r
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < b->count; i++) {
-        const struct control_rcpt *r = b->job->rcpts[b->which[i]].rcpt;
+    for (size_t i = b->first; i < b->end; i++) {
+        const struct control_rcpt *r = b->job->rcpts[i].rcpt;
 
         if (wants_failures(r)) {
             rcpts[count++] = (struct report_rcpt){
@@ -188,8 +176,8 @@ static int make_report(const struct errormail *m, const struct batch *b, char *s
                        struct buf *why)
 {
     const struct ta_job *job = b->job;
-    struct report_rcpt *rcpts = mem_array(b->count, sizeof rcpts[0]);
-    struct slice form_name = form_of(job, b->which[0]);
+    struct report_rcpt *rcpts = mem_array(b->end - b->first, sizeof rcpts[0]);
+    struct slice form_name = form_of(b);
     struct report r = {
         .kind = REPORT_FAILURE,
         .reporting_mta = slice_string(m->host),
@@ -218,7 +206,7 @@ static int make_report(const struct errormail *m, const struct batch *b, char *s
     CHECK(getrandom(&r.seed, sizeof r.seed, 0) == (ssize_t)sizeof r.seed);
     r.rcpt_count = describe(b, buf_slice(&reason), rcpts);
     r.headers_only =
-        !read_original(job, b->which[0], &original) || job->control.ret == CONTROL_RET_HEADERS;
+        !read_original(job, b->first, &original) || job->control.ret == CONTROL_RET_HEADERS;
     r.original = buf_slice(&original);
     buf_init(&text, REPORT_FRAME_MAX + r.rcpt_count * REPORT_PER_RCPT_MAX + buf_len(&original));
     if (r.rcpt_count > 0 && report_build(&r, &text, &flags)) {
@@ -235,7 +223,7 @@ static int make_report(const struct errormail *m, const struct batch *b, char *s
     return rc;
 }
 
-static void settle(struct ta_job *job, const struct batch *b, int rc, struct slice text)
+static void settle(const struct batch *b, int rc, struct slice text)
 {
     struct ta_job_result reported = {
         .outcome = TA_JOB_DELIVERED,
@@ -245,34 +233,31 @@ static void settle(struct ta_job *job, const struct batch *b, int rc, struct sli
         .text = text,
     };
 
-    for (size_t i = 0; i < b->count; i++) {
+    for (size_t i = b->first; i < b->end; i++) {
         if (rc == 0) {
-            ta_job_settle(job, b->which[i], &reported);
+            ta_job_settle(b->job, i, &reported);
         } else {
-            ta_local_settle(job, b->which[i], system_trouble, text);
+            ta_local_settle(b->job, i, system_trouble, text);
         }
     }
 }
 
 /* Who has sent a report is told nothing: that would go round in circles. */
-void errormail_report(const struct errormail *m, struct ta_job *job, size_t first)
+void errormail_report(const struct errormail *m, struct ta_job *job, size_t first, size_t end)
 {
     bool is_report = job->control.is_bounce || job->control.error_to.len == 0 ||
                      slice_equal(job->control.error_to, SLICE("<>"));
+    struct batch batch = {.job = job, .first = first, .end = end};
     char spoolid[CONTROL_SPOOLID_MAX] = "";
-    struct batch batch;
     struct buf why;
     int rc;
 
-    gather(&batch, job, first);
+    CHECK(first < end && end - first <= REPORT_RCPTS_MAX);
     buf_init(&why, WHY_MAX);
     rc = is_report ? 0 : make_report(m, &batch, spoolid, &why);
-    if (rc == 0 && spoolid[0] == '\0') {
-        (void)buf_add_string(&why, "nobody is to be told of it");
-    } else if (rc == 0) {
-        (void)buf_add_string(&why, spoolid);
+    if (rc == 0) {
+        (void)buf_add_string(&why, spoolid[0] == '\0' ? "nobody is to be told of it" : spoolid);
     }
-    settle(job, &batch, rc, buf_slice(&why));
+    settle(&batch, rc, buf_slice(&why));
     buf_fini(&why);
-    mem_free(batch.which);
 }

@@ -14,8 +14,8 @@ struct errormail {
     const char *host;        /* our name */
 };
 
-/* Report on recipient `first` and those that go with it (the same form and mail), and settle them.
- */
-void errormail_report(const struct errormail *m, struct ta_job *job, size_t first);
+/* Report on the recipients `first` .. `end` - 1, which get the same mail, and settle them. At most
+ * REPORT_RCPTS_MAX. */
+void errormail_report(const struct errormail *m, struct ta_job *job, size_t first, size_t end);
 
 #endif

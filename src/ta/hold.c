@@ -6,6 +6,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "hold_condition.h"
 #include "mem.h"
 #include "ta_local.h"
@@ -53,24 +54,12 @@ static const struct ta_job_result no_answer = {
     .text = {"try again", 9},
 };
 
-static struct slice condition_of(const struct ta_job *job, size_t i)
-{
-    return job->rcpts[i].rcpt->address.host;
-}
-
-/* Recipient `i` goes to the router with recipient `first`. */
-static bool goes_with(const struct ta_job *job, size_t first, size_t i)
-{
-    return !job->rcpts[i].settled && ta_job_same_mail(job, first, i) &&
-           slice_equal(condition_of(job, first), condition_of(job, i));
-}
-
-/* To the router, those who get the same mail together. The router decides anew, so a report of
- * success is not ours to make. */
-static void give_back(struct holder *h, struct ta_job *job, size_t first)
+/* Some to the router, as one mail. The router decides anew, so a report of success is not ours to
+ * make. */
+static void give_back(struct holder *h, struct ta_job *job, size_t first, size_t end)
 {
     static struct ta_content content;
-    struct ta_submit_rcpt *rcpts = mem_array(job->rcpt_count, sizeof rcpts[0]);
+    struct ta_submit_rcpt *rcpts = mem_array(end - first, sizeof rcpts[0]);
     struct ta_submission s = {.zenv = h->world.zenv,
                               .host = h->host,
                               .program = "hold",
@@ -79,26 +68,22 @@ static void give_back(struct holder *h, struct ta_job *job, size_t first)
                               .envid = job->control.envid,
                               .ret = job->control.ret,
                               .rcpts = rcpts,
+                              .rcpt_count = end - first,
                               .read = ta_content_read,
                               .arg = &content};
     char spoolid[CONTROL_SPOOLID_MAX];
     struct buf why;
     int rc;
 
-    for (size_t i = first; i < job->rcpt_count; i++) {
+    for (size_t i = first; i < end; i++) {
         const struct control_rcpt *r = job->rcpts[i].rcpt;
 
-        if (goes_with(job, first, i)) {
-            rcpts[s.rcpt_count++] = (struct ta_submit_rcpt){r->address.user, r->dsn};
-        }
+        rcpts[i - first] = (struct ta_submit_rcpt){r->address.user, r->dsn};
     }
     buf_init(&why, WHY_MAX);
     ta_content_init(&content, job, first);
     rc = ta_submit(&s, spoolid, &why);
-    for (size_t i = job->rcpt_count; i-- > first;) { /* `first` last: it says who goes with it */
-        if (!goes_with(job, first, i)) {
-            continue;
-        }
+    for (size_t i = first; i < end; i++) {
         if (rc != 0) {
             ta_local_settle(job, i, (struct status){STATUS_TRANSIENT, 3, 0}, buf_slice(&why));
         } else {
@@ -114,35 +99,46 @@ static void give_back(struct holder *h, struct ta_job *job, size_t first)
     mem_free(rcpts);
 }
 
-static void work(struct ta_job *job, void *arg)
+static void settle(struct ta_job *job, size_t i, enum hold_outcome outcome)
 {
     static const struct status not_yet = {STATUS_TRANSIENT, 3, 0};
     static const struct status unknown = {STATUS_TRANSIENT, 3, 5};
+
+    switch (outcome) {
+    case HOLD_OVER:
+        UNREACHABLE("it goes to the router");
+    case HOLD_NO_ANSWER:
+        ta_job_settle(job, i, &no_answer);
+        return;
+    case HOLD_NOT_YET:
+        ta_local_settle(job, i, not_yet, SLICE("the condition does not hold yet"));
+        return;
+    case HOLD_UNKNOWN:
+        ta_local_settle(job, i, unknown, SLICE("no condition that is known"));
+        return;
+    }
+}
+
+static void work(struct ta_job *job, void *arg)
+{
     struct holder *h = arg;
     struct slice looked_at = {"", 0};
     enum hold_outcome outcome = HOLD_UNKNOWN;
 
-    for (size_t i = 0; i < job->rcpt_count && !job->stuck; i++) {
-        if (job->rcpts[i].settled) {
-            continue;
+    for (size_t first = 0, end; first < job->rcpt_count && !job->stuck; first = end) {
+        struct slice condition = job->rcpts[first].rcpt->address.host;
+
+        end = ta_job_run(job, first);
+        if (!slice_equal(condition, looked_at)) {
+            looked_at = condition;
+            outcome = hold_condition(&h->world, condition, job->arrived, ta_run_now());
         }
-        if (!slice_equal(condition_of(job, i), looked_at)) {
-            looked_at = condition_of(job, i);
-            outcome = hold_condition(&h->world, looked_at, job->arrived, ta_run_now());
-        }
-        switch (outcome) {
-        case HOLD_OVER:
-            give_back(h, job, i);
-            break;
-        case HOLD_NO_ANSWER:
-            ta_job_settle(job, i, &no_answer);
-            break;
-        case HOLD_NOT_YET:
-            ta_local_settle(job, i, not_yet, SLICE("the condition does not hold yet"));
-            break;
-        case HOLD_UNKNOWN:
-            ta_local_settle(job, i, unknown, SLICE("no condition that is known"));
-            break;
+        if (outcome == HOLD_OVER) {
+            give_back(h, job, first, end);
+        } else {
+            for (size_t i = first; i < end; i++) {
+                settle(job, i, outcome);
+            }
         }
     }
 }

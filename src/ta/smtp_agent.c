@@ -39,6 +39,7 @@ struct client_agent {
     struct event *input, *quit, *tick;
 
     struct ta_job job;
+    size_t next;           /* recipient of it that no mail was made for */
     struct smtp_mail mail; /* under way */
     bool has_job, has_mail;
     bool site_failed; /* nothing more of the job's thread now */
@@ -145,7 +146,8 @@ static bool begin_mail(struct client_agent *c)
     struct entry *entry;
 
     smtp_mail_fini(&c->mail);
-    if (c->site_failed || c->agent.gone || !smtp_mail_next(&c->mail, c->options, &c->job)) {
+    if (c->site_failed || c->agent.gone ||
+        !smtp_mail_next(&c->mail, c->options, &c->job, &c->next)) {
         return false;
     }
     entry = entry_make(&c->mail.ask, c->mail.content);
@@ -164,6 +166,7 @@ static void take_orders(struct client_agent *c)
     while (!c->has_job && ta_agent_next(&c->agent, &order)) {
         if (order.type == TA_ORDER_JOB && ta_job_open(&c->job, &c->agent, &order)) {
             c->has_job = true;
+            c->next = 0;
             c->site_failed = false;
         } else {
             ta_agent_hungry(&c->agent);

@@ -13,7 +13,6 @@
 #include "mem.h"
 #include "unixlines.h"
 
-#define NEXTHOP_MAX   CONTROL_WORD_MAX
 #define OUT_MAX       (2 * TA_JOB_PIECE_MAX)
 #define TEXTS_PER_MAX (ADDRESS_MAX + 1) /* of an address in the pool of texts */
 
@@ -151,24 +150,15 @@ static bool host_valid(struct slice host)
     return host.len > 0 && ta_job_word(host).len > 0;
 }
 
-static bool same_place(const struct ta_job *job, size_t i, size_t j)
-{
-    return ta_job_same_mail(job, i, j) &&
-           slice_equal_nocase(job->rcpts[i].rcpt->address.host, job->rcpts[j].rcpt->address.host);
-}
-
-static void take_rcpts(struct smtp_mail *mail, struct ta_job *job, size_t first, bool *ret_utf8)
+static void take_rcpts(struct smtp_mail *mail, struct ta_job *job, size_t first, size_t end,
+                       bool *ret_utf8)
 {
     uint32_t count = 0;
 
-    for (size_t i = first; i < job->rcpt_count; i++) {
+    for (size_t i = first; i < end; i++) {
         const struct control_rcpt *r = job->rcpts[i].rcpt;
-        struct slice address;
+        struct slice address = take_address(mail, r->address.user, ret_utf8);
 
-        if (job->rcpts[i].settled || !same_place(job, first, i)) {
-            continue;
-        }
-        address = take_address(mail, r->address.user, ret_utf8);
         if (address.ptr == NULL) {
             ta_job_settle(job, i, &no_address);
             continue;
@@ -187,15 +177,15 @@ static void take_rcpts(struct smtp_mail *mail, struct ta_job *job, size_t first,
 /* ---- the mail ------------------------------------------------------------------------------- */
 
 static void set_up(struct smtp_mail *mail, const struct smtp_options *options,
-                   const struct ta_job *job)
+                   const struct ta_job *job, size_t rcpt_count)
 {
-    size_t room = (job->rcpt_count + 1) * TEXTS_PER_MAX + NEXTHOP_MAX * 4;
+    size_t room = (rcpt_count + 1) * TEXTS_PER_MAX + SMTP_OPTIONS_NEXTHOP_MAX;
 
     *mail = (struct smtp_mail){.content = -1};
     buf_init(&mail->texts, room);
     /* Slices into the buffer are kept, so it must not move. */
     CHECK(buf_room(&mail->texts, room) != NULL);
-    mail->rcpts = mem_array(job->rcpt_count, sizeof mail->rcpts[0]);
+    mail->rcpts = mem_array(rcpt_count, sizeof mail->rcpts[0]);
     mail->ask = (struct wire_deliver){
         .transport = options->channel,
         .id = job->path,
@@ -215,18 +205,17 @@ static void set_up(struct smtp_mail *mail, const struct smtp_options *options,
     }
 }
 
-static void settle_same(struct ta_job *job, size_t first, const struct ta_job_result *result)
+static void settle_run(struct ta_job *job, size_t first, size_t end,
+                       const struct ta_job_result *result)
 {
-    for (size_t i = first; i < job->rcpt_count; i++) {
-        if (!job->rcpts[i].settled && same_place(job, first, i)) {
-            ta_job_settle(job, i, result);
-        }
+    for (size_t i = first; i < end; i++) {
+        ta_job_settle(job, i, result);
     }
 }
 
 /* Sender, recipients, next hop and content. False when there is nothing to deliver of it. */
 static bool fill_in(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job,
-                    size_t first)
+                    size_t first, size_t end)
 {
     struct slice host = job->rcpts[first].rcpt->address.host, sender = ta_job_sender(job, first);
     bool utf8 = false;
@@ -236,15 +225,15 @@ static bool fill_in(struct smtp_mail *mail, const struct smtp_options *options, 
     if (sender.len > 0) {
         mail->ask.sender = take_address(mail, sender, &utf8);
         if (mail->ask.sender.ptr == NULL) {
-            settle_same(job, first, &no_sender);
+            settle_run(job, first, end, &no_sender);
             return false;
         }
     }
     if (options->force_to == NULL && !host_valid(host)) {
-        settle_same(job, first, &no_host);
+        settle_run(job, first, end, &no_host);
         return false;
     }
-    take_rcpts(mail, job, first, &utf8);
+    take_rcpts(mail, job, first, end, &utf8);
     if (mail->ask.rcpt_count == 0) {
         return false;
     }
@@ -262,14 +251,15 @@ static bool fill_in(struct smtp_mail *mail, const struct smtp_options *options, 
     return rc == 0;
 }
 
-bool smtp_mail_next(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job)
+bool smtp_mail_next(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job,
+                    size_t *first)
 {
-    for (size_t i = 0; i < job->rcpt_count && !job->stuck; i++) {
-        if (job->rcpts[i].settled) {
-            continue;
-        }
-        set_up(mail, options, job);
-        if (fill_in(mail, options, job, i)) {
+    while (*first < job->rcpt_count && !job->stuck) {
+        size_t from = *first, end = ta_job_run(job, from);
+
+        *first = end;
+        set_up(mail, options, job, end - from);
+        if (fill_in(mail, options, job, from, end)) {
             return true;
         }
         smtp_mail_fini(mail);

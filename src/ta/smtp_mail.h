@@ -24,10 +24,11 @@ struct smtp_mail {
     int content;                     /* descriptor; -1 once it was taken */
 };
 
-/* The mail of the first recipients that have no result. False when none is left to deliver to: all
- * have a result, but for those who are to be tried again because something failed here (then the
- * scheduler was told). */
-bool smtp_mail_next(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job);
+/* The mail of the recipients that begin with *first, which goes behind them. False when none is
+ * left to deliver to: those have a result, but for some that are to be tried again because
+ * something failed here (then the scheduler was told). */
+bool smtp_mail_next(struct smtp_mail *mail, const struct smtp_options *options, struct ta_job *job,
+                    size_t *first);
 
 void smtp_mail_fini(struct smtp_mail *mail);
 

@@ -139,6 +139,9 @@ void smtp_options_read(int argc, char **argv, struct smtp_options *ret_options)
             break;
         case 'F':
             options.force_to = optarg;
+            if (strlen(optarg) > CONTROL_WORD_MAX) {
+                usage("-F: the name of a host is expected");
+            }
             break;
         case 'l':
             options.log = optarg;
@@ -214,7 +217,9 @@ static void put_hop(const struct smtp_options *options, struct slice host, bool 
 /* The router has looked up the exchangers it lists, so they are hosts. */
 static void put_list(const struct smtp_options *options, struct slice list, struct buf *out)
 {
-    while (list.len > 0) {
+    size_t count = 0;
+
+    while (list.len > 0 && count < SMTP_OPTIONS_HOPS_MAX) {
         size_t len = 0;
 
         while (len < list.len && memchr("() \t", list.ptr[len], 4) == NULL) {
@@ -222,6 +227,7 @@ static void put_list(const struct smtp_options *options, struct slice list, stru
         }
         if (len > 0) {
             put_hop(options, slice_of(list.ptr, len), true, out);
+            count++;
         }
         list = slice_skip(list, len + 1);
     }

@@ -9,7 +9,13 @@
 #include <stdint.h>
 
 #include "bundle.h"
+#include "control_file.h"
 #include "slice.h"
+
+/* Hosts of a list that are tried; more are left out. */
+#define SMTP_OPTIONS_HOPS_MAX 32
+/* Room for next hops: the words as they are, and brackets, port and comma of each. */
+#define SMTP_OPTIONS_NEXTHOP_MAX (CONTROL_WORD_MAX + SMTP_OPTIONS_HOPS_MAX * 16)
 
 struct smtp_options {
     struct bundle bundle; /* owned */
@@ -26,7 +32,7 @@ void smtp_options_read(int argc, char **argv, struct smtp_options *ret_options);
 void smtp_options_fini(struct smtp_options *options);
 
 /* Append the next hops for the host of a recipient, as `nexthop` of an SMTP transport has them:
- * a host, or each of a list in parentheses. */
+ * a host, or each of a list in parentheses. At most SMTP_OPTIONS_NEXTHOP_MAX bytes. */
 void smtp_options_nexthop(const struct smtp_options *options, struct slice host, struct buf *out);
 
 #endif

@@ -316,12 +316,23 @@ struct slice ta_job_sender(const struct ta_job *job, size_t i)
     return user;
 }
 
-bool ta_job_same_mail(const struct ta_job *job, size_t i, size_t j)
+static bool same_mail(const struct ta_job *job, size_t i, size_t j)
 {
     const struct control_group *a = group_of(job, i), *b = group_of(job, j);
 
     return a == b || (slice_equal(ta_job_sender(job, i), ta_job_sender(job, j)) &&
                       slice_equal(a->headers, b->headers));
+}
+
+size_t ta_job_run(const struct ta_job *job, size_t first)
+{
+    size_t end = first + 1;
+
+    while (end < job->rcpt_count && same_mail(job, first, end) &&
+           slice_equal(job->rcpts[first].rcpt->address.host, job->rcpts[end].rcpt->address.host)) {
+        end++;
+    }
+    return end;
 }
 
 /* ---- results -------------------------------------------------------------------------------- */

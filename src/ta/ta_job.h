@@ -74,8 +74,9 @@ bool ta_job_open(struct ta_job *job, struct ta_agent *agent, const struct ta_ord
 /* Recipients without a result are unlocked. */
 void ta_job_close(struct ta_job *job);
 
-/* Do two recipients get the same bytes from the same sender? */
-bool ta_job_same_mail(const struct ta_job *job, size_t i, size_t j);
+/* Recipients that get the same bytes from the same sender at the same host stand together: the end
+ * of those that begin with `first`. */
+size_t ta_job_run(const struct ta_job *job, size_t first);
 
 /* Sender of recipient `i`: empty for a bounce. */
 struct slice ta_job_sender(const struct ta_job *job, size_t i);

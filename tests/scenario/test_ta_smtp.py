@@ -158,6 +158,12 @@ class Smtp(agents.TestCase):
         self.assertEqual(self.one(self.smtp(site), mail, "(([127.0.0.9]")[2], "ok3")
         self.messages(site, 1)
 
+    def test_a_list_without_end_is_cut(self):
+        site = self.site()
+        hosts = "(([127.0.0.1])(%s))" % " ".join("a" * 2000)
+        mail = self.box.message(["smtp %s a@dest.com" % hosts])
+        self.assertEqual(self.one(self.smtp(site), mail, "(([127.0.0.1]")[2], "ok3")
+
     def test_an_agent_for_one_host_gets_no_hosts(self):
         site = self.site()
         mail = self.box.message(["smtp [127.0.0.2] c@dead.com", "smtp [127.0.0.1] a@dest.com"])
