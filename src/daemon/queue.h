@@ -455,6 +455,10 @@ int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us,
 /* A line about a message as a whole, to our log and, with scheduler_syslog, to syslog. */
 void report_line(struct queue *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A line for the file in which a message's sender follows what becomes of it (spool_verbose). */
+void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* ---- queue_park.c ---- */
 
 /* The longest key: a transport's name, a slash, a destination, a tab and a class. */

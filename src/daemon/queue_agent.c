@@ -115,6 +115,8 @@ static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
     if (agent->role == ROLE_AGENTS) {
         frame.place = CONTENT_NONE;
         f->has_content = true; /* it is found by its path */
+        report_verbose(q, m->id, "Feeding to child; chan = '%s' cmd: %s\t%s",
+                       q->transports[f->transport], m->path, f->dest);
         wire_put_deliver(agent->channel, &frame, -1);
     } else if (content_for(q, f, true, &bytes, &frame.content, &fd, &frame.place)) {
         f->has_content = frame.place != CONTENT_ON_DEMAND;

@@ -254,12 +254,31 @@ static void revive(struct queue *q, const json_t *question)
     }
 }
 
+/* What is to be said of the end of a message of a postoffice, to be freed; NULL: it is of none. */
+static char *last_words(struct queue *q, const struct spool_message *m)
+{
+    size_t slash = slice_find_last(m->path, '/');
+    struct slice name = slash < m->path.len ? slice_skip(m->path, slash + 1) : m->path;
+    struct buf text;
+
+    if (m->spoolid.len == 0) {
+        return NULL;
+    }
+    buf_init(&text, LOG_LINE_MAX);
+    (void)buf_addf(&text, "deletemsg: %.*s %.*s killed", SLICE_ARGS(m->spoolid),
+                   SLICE_ARGS(name)); /* names of files are shorter */
+    report_verbose(q, m->id, "ordered deletion of task file from scheduler memory (%.*s)",
+                   SLICE_ARGS(name));
+    return buf_take(&text);
+}
+
 static unsigned ask_change(struct queue *q, enum change change, const json_t *question,
                            json_t **ret_answer)
 {
     bool dry_run = json_is_true(json_object_get(question, "dry_run")), more;
     json_t *errors = json_array(), *changed = json_array();
     struct msg_id ids[CHANGE_PAGE], done[CHANGE_PAGE];
+    char *killed[CHANGE_PAGE] = {NULL};
     size_t count, done_count = 0, matched = 0;
     char text[SPOOL_ID_TEXT_MAX];
     unsigned status;
@@ -296,10 +315,17 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
         if (dry_run) {
             continue;
         }
+        if (change == CHANGE_DELETE && !damaged) {
+            killed[done_count] = last_words(q, &m);
+        }
         rc = change_one(q, change, ids[i], &m);
         if (rc == 0) {
             done[done_count++] = ids[i];
-        } else if (queue_refused(rc)) {
+            continue;
+        }
+        mem_free(killed[done_count]);
+        killed[done_count] = NULL;
+        if (queue_refused(rc)) {
             add_error(errors, text, spool_error(q->spool));
             rc = 0; /* the others go on */
         }
@@ -311,6 +337,9 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     if (rc != 0) {
         json_decref(errors);
         json_decref(changed);
+        for (size_t i = 0; i < done_count; i++) {
+            mem_free(killed[i]);
+        }
         return listing_error(503, ret_answer, "nothing was changed: %s", spool_error(q->spool));
     }
     q->next_due.us = 0;
@@ -320,6 +349,10 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
         CHECK(json_array_append_new(changed, json_string(text)) == 0);
         if (changes[change].done != NULL) {
             log_info("%s: %s", text, changes[change].done);
+        }
+        if (killed[i] != NULL) {
+            report_line(q, "%s", killed[i]);
+            mem_free(killed[i]);
         }
     }
     *ret_answer = json_pack("{s:I, s:o, s:o}", "matched", (json_int_t)matched, "changed", changed,

@@ -248,6 +248,9 @@ bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
     }
     log_info("%s: from=<%s>, size=%" PRIu64 ", nrcpt=%" PRIu32 " (queue active)", m->id_text,
              m->sender, m->size, m->undone);
+    if (m->fresh) {
+        report_verbose(q, m->id, "scheduler processing %s", m->path);
+    }
     sched_open_in_class(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false,
                         slice_string(m->its_class->name),
                         class_weight(q->conf, slice_string(m->its_class->name)));

@@ -72,6 +72,24 @@ void report_line(struct queue *q, const char *format, ...)
     buf_fini(&text);
 }
 
+void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
+{
+    struct buf text;
+    va_list args;
+
+    if (!spool_divides(q->spool)) {
+        return; /* control files alone have such wishes */
+    }
+    buf_init(&text, LOG_LINE_MAX);
+    va_start(args, format);
+    (void)buf_addv(&text, format, args);
+    va_end(args);
+    if (!text.failed) {
+        spool_verbose(q->spool, id, buf_slice(&text));
+    }
+    buf_fini(&text);
+}
+
 const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NAME_MAX])
 {
     if (m->spoolid.len > 0) {

@@ -244,6 +244,7 @@ void letters_drop(struct postoffice *po);
 /* ---- postoffice_verbose.c ---- */
 
 void verbose_add(struct spool *sp, struct msg_id id, struct slice line);
+void verbose_file(struct postoffice *po, const struct post_file *file, struct slice line);
 
 /* ---- postoffice_search.c ---- */
 

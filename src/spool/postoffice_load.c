@@ -26,8 +26,11 @@ void post_spoolid(const struct post_file *file, char ret_text[CONTROL_SPOOLID_MA
 
 void tell_complete(struct postoffice *po, const struct post_file *file)
 {
-    char spoolid[CONTROL_SPOOLID_MAX];
+    char spoolid[CONTROL_SPOOLID_MAX], done[POST_PATH_MAX + 32];
+    int len =
+        snprintf(done, sizeof done, "scheduler done processing %.*s", SLICE_ARGS(post_name(file)));
 
+    verbose_file(po, file, slice_of(done, (size_t)len)); /* names fit */
     post_spoolid(file, spoolid);
     post_tell(po, SPOOL_NEWS_COMPLETE, file->root.id,
               "%s: complete (total %" PRIu32 " recipients, %" PRIu32 " failed)", spoolid,
@@ -559,7 +562,7 @@ static void purge_obsolete(struct postoffice *po, const struct arrival *by)
     {
         if (is_obsolete(po, file, by)) {
             post_spoolid(file, spoolid);
-            post_tell(po, SPOOL_NEWS_LOG, file->root.id, "%s: obsoleted by %.*s", spoolid,
+            post_tell(po, SPOOL_NEWS_COMPLETE, file->root.id, "%s: obsoleted by %.*s", spoolid,
                       SLICE_ARGS(by->name));
             post_control_path(file, file->on_disk, control);
             post_control_path(file, 0, message);

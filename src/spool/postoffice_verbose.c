@@ -98,14 +98,12 @@ static void append_line(struct postoffice *po, struct slice path, struct slice l
     (void)po->io->close(fd); /* as above */
 }
 
-void verbose_add(struct spool *sp, struct msg_id id, struct slice line)
+void verbose_file(struct postoffice *po, const struct post_file *file, struct slice line)
 {
-    struct postoffice *po = postoffice_of(sp);
-    const struct post_part *p = table_part(&po->table, id.n);
     struct post_view *view;
     struct buf path;
 
-    if (p == NULL || !p->file->is_verbose || view_of(po, p->file, false, &view) != 0) {
+    if (!file->is_verbose || view_of(po, file, false, &view) != 0) {
         return;
     }
     buf_init(&path, VERBOSE_PATH_MAX);
@@ -113,9 +111,9 @@ void verbose_add(struct spool *sp, struct msg_id id, struct slice line)
         bool root = geteuid() == 0;
 
         if (root) {
-            (void)setfsuid(p->file->owner); /* what it is then is what counts: */
+            (void)setfsuid(file->owner); /* what it is then is what counts: */
         }
-        if (!root || (uint32_t)setfsuid((uid_t)-1) == p->file->owner) {
+        if (!root || (uint32_t)setfsuid((uid_t)-1) == file->owner) {
             append_line(po, buf_slice(&path), line);
         }
         if (root) {
@@ -123,4 +121,14 @@ void verbose_add(struct spool *sp, struct msg_id id, struct slice line)
         }
     }
     buf_fini(&path);
+}
+
+void verbose_add(struct spool *sp, struct msg_id id, struct slice line)
+{
+    struct postoffice *po = postoffice_of(sp);
+    const struct post_part *p = table_part(&po->table, id.n);
+
+    if (p != NULL) {
+        verbose_file(po, p->file, line);
+    }
 }

@@ -338,7 +338,8 @@ enum spool_news_type {
     SPOOL_NEWS_ETRN,    /* text: the domain whose mail is to be tried now */
     SPOOL_NEWS_CHANGED, /* recipients of a claimed message changed behind its holder's back: forget
                            what is known of it, and load it again */
-    SPOOL_NEWS_COMPLETE /* text: "SPOOLID: complete (total 3 recipients, 1 failed)" */
+    SPOOL_NEWS_COMPLETE /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or: obsoleted
+                         */
 };
 
 struct spool_news {

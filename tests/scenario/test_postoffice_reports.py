@@ -160,6 +160,31 @@ class Reports(sluice.TestCase):
         self.mail(["fk a.x u1"], sender='"|prog"')
         self.assertEqual(self.reports()[0].to, ["postmaster"])
 
+    def test_a_sender_can_follow_his_mail_in_a_file_of_his_own(self):
+        self.office()
+        path = os.path.join(self.box.root, "public", "account")
+        with open(path, "w") as file:
+            file.write("before\n")
+        mail = self.mail(["fk ok.x u1"], verbose="../public/account")
+        self.gone(mail)
+        with open(path) as file:
+            lines = file.read().splitlines()
+        self.assertEqual([lines[0], lines[1], lines[-1]],
+                         ["before", "scheduler processing %s" % mail.name, "scheduler done processing %s" % mail.name])
+        self.assertIn("Feeding to child; chan = 'fk' cmd: %s\tok.x" % mail.name, lines)
+
+    def test_what_is_killed_or_obsolete_goes_without_a_report(self):
+        self.office()
+        self.script.does("deferred later", "slow.x")
+        mails = [self.mail(["fk slow.x u1"], log_id="<%d@zm.test>" % i) for i in range(2)]
+        self.eventually(lambda: len(self.script.jobs()) >= 2)
+        self.d.do("delete", mails[0].name)
+        self.mail(["fk ok.x u2"], obsoletes="<1@zm.test>")
+        self.gone(*mails)
+        self.assertEqual(self.box.names("router"), [])
+        self.assertRegex(self.d.log(), r"deletemsg: S%s\S+ %s killed" % (mails[0].name, mails[0].name))
+        self.eventually(lambda: re.search(r"S%s\S+: obsoleted by " % mails[1].name, self.d.log()))
+
     def test_a_report_gathers_what_comes_within_the_interval(self):
         """Some recipients are done, others wait: the first report comes after the interval, the rest at the end."""
         self.office(global_report_interval="2s", clause="expiry=1d")
