@@ -85,7 +85,7 @@ static void set(json_t *object, const char *name, json_t *value)
 
 static void set_time(json_t *object, const char *name, struct wall t)
 {
-    if (t.us != 0) {
+    if (t.us != 0 && t.us != US_FOREVER) {
         set(object, name, json_real((double)t.us / (double)US_PER_S));
     }
 }

@@ -370,7 +370,7 @@ static void begin_kill(struct mailq_answer *a, const json_t *page)
     mem_free(a->after);
     a->after = next == NULL ? NULL : mem_string(next);
     a->part = PART_THREADS; /* the second step of a page */
-    ask(a, json_pack("{s:s, s:o}", "op", "delete", "ids", ids));
+    ask(a, json_pack("{s:s, s:o}", "op", "kill", "ids", ids));
 }
 
 /* A thread that is not named in full is none. */

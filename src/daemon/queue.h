@@ -362,8 +362,8 @@ void queue_thread_note(struct queue *q, const struct site *site, size_t tried);
 /* Forget threads of which nothing is left. */
 void queue_thread_turn(struct queue *q);
 
-/* Mail for this destination was asked for: their wait is over. */
-void queue_thread_ask_for(struct queue *q, struct slice dest);
+/* Mail for this destination ("nexthop" or "transport/nexthop") was asked for: its wait is over. */
+void queue_thread_ask_for(struct queue *q, struct slice wanted);
 
 /* Mail that has a route to nowhere is kept, and is looked at again after a reload. Settles it. */
 void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct route *route,

@@ -45,7 +45,9 @@ enum change {
     CHANGE_DELETE,
     CHANGE_REQUEUE,
     CHANGE_EXPIRE,
-    CHANGE_FLUSH
+    CHANGE_FLUSH,
+    CHANGE_KILL, /* of a divided message its recipients in this part, else the whole; not reported
+                  */
 };
 
 static const struct {
@@ -58,6 +60,7 @@ static const struct {
     [CHANGE_REQUEUE] = {"requeue", "requeued"},
     [CHANGE_EXPIRE] = {"expire", "expired"},
     [CHANGE_FLUSH] = {"flush", NULL},
+    [CHANGE_KILL] = {"kill", "killed"},
 };
 
 /* Make it due, unless that changes nothing: what is in memory goes on anyhow, and what is parked as
@@ -69,6 +72,25 @@ static int flush_one(struct queue *q, struct msg_id id, const struct spool_messa
     }
     pass_want(q, id);
     return spool_set_due(q->spool, id, clock_wall());
+}
+
+/* Make an end of the pending recipients, of whom nobody is told. */
+static int kill_part(struct queue *q, struct msg_id id)
+{
+    struct spool_verdict v = {
+        .state = SPOOL_RCPT_FAILED, .done = true, .unreported = true, .when = clock_wall()};
+    struct spool_rcpt r;
+    size_t count = 1;
+    bool gone;
+    int rc;
+
+    while ((rc = spool_read_rcpts(q->spool, id, 0, true, 1, &r, &count)) == 0 && count == 1) {
+        rc = spool_settle(q->spool, id, r.n, &v);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return rc != 0 ? rc : spool_finish(q->spool, id, clock_wall(), &gone);
 }
 
 static int change_one(struct queue *q, enum change change, struct msg_id id,
@@ -95,6 +117,8 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
         return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
     case CHANGE_FLUSH:
         return flush_one(q, id, m);
+    case CHANGE_KILL:
+        return spool_divides(q->spool) ? kill_part(q, id) : spool_remove(q->spool, id);
     }
     UNREACHABLE("all changes are above");
 }
@@ -106,6 +130,7 @@ static void change_committed(struct queue *q, enum change change, struct msg_id 
     case CHANGE_HOLD:
     case CHANGE_DELETE:
     case CHANGE_REQUEUE:
+    case CHANGE_KILL:
         queue_drop(q, id);
         return;
     case CHANGE_EXPIRE:
@@ -129,6 +154,7 @@ static bool change_fits(enum change change, enum spool_state state)
         return true;
     case CHANGE_REQUEUE:
     case CHANGE_EXPIRE:
+    case CHANGE_KILL:
         return state != SPOOL_CORRUPT;
     case CHANGE_FLUSH:
         return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;

@@ -418,12 +418,21 @@ void queue_thread_turn(struct queue *q)
     }
 }
 
-void queue_thread_ask_for(struct queue *q, struct slice dest)
+void queue_thread_ask_for(struct queue *q, struct slice wanted)
 {
+    char dest[SCHED_DEST_NAME_MAX];
     struct thread *thread;
 
-    for (uint32_t i = 0; i < q->transport_count && dest.len <= SCHED_DEST_NAME_MAX; i++) {
-        thread = threads_find(&q->threads, i, dest);
+    for (uint32_t i = 0; i < q->transport_count && wanted.len <= sizeof dest; i++) {
+        struct slice rest = wanted, name = slice_cut(&rest, '/');
+
+        if (rest.ptr == NULL || !slice_equal(name, slice_string(q->transports[i]))) {
+            rest = wanted;
+        }
+        for (size_t j = 0; j < rest.len; j++) {
+            dest[j] = ascii_lower(rest.ptr[j]);
+        }
+        thread = threads_find(&q->threads, i, slice_of(dest, rest.len));
         if (thread != NULL) {
             thread_woken(thread, true);
         }

@@ -89,6 +89,7 @@ static void add_oldest(struct queue *q, const struct spool_destination *d, json_
     struct buf name;
     size_t count = 0, rcpt_count = 0;
     int64_t now = clock_wall().us;
+    bool never;
     double wait;
 
     buf_init(&name, (size_t)2 * SPOOL_ROUTE_MAX + 2);
@@ -97,11 +98,15 @@ static void add_oldest(struct queue *q, const struct spool_destination *d, json_
     if (spool_scan(q->spool, &f, 1, &id, &count) == 0 && count == 1 &&
         spool_read(q->spool, id, &m) == 0) {
         set(object, "oldest_age", json_real((double)(now - m.arrived.us) / (double)US_PER_S));
-        wait = (double)(m.due.us - now) / (double)US_PER_S;
+        never = m.due.us == US_FOREVER; /* it goes nowhere, or only when asked for */
+        wait = never ? 0 : (double)(m.due.us - now) / (double)US_PER_S;
         if (wait > json_number_value(json_object_get(object, "wait"))) {
             set(object, "wait", json_real(wait));
         }
         if (spool_read_rcpts(q->spool, id, 0, true, OLDEST_RCPTS, rcpts, &rcpt_count) == 0) {
+            if (never && rcpt_count > 0 && rcpts[0].diagnostic.len > 0) {
+                set(object, "reason", listing_text(rcpts[0].diagnostic));
+            }
             for (size_t i = 0; i < rcpt_count; i++) {
                 if (slice_equal(rcpts[i].nexthop, d->nexthop) &&
                     json_object_get(object, "attempts") == NULL) {

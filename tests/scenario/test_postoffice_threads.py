@@ -1,8 +1,10 @@
 """Threads of a POSTOFFICE: when they are tried again, what stops and wakes them, and when mail is given up. The agent
 is a script; the clock is moved."""
 
+import hashlib
 import os
 import signal
+import socket
 import time
 
 import postoffice
@@ -331,6 +333,7 @@ class Nowhere(ThreadTest):
         reasons = sorted(rcpt["delay_reason"] for m in found for rcpt in m["recipients"]
                          if rcpt.get("state", "pending") == "pending")
         self.assertEqual(reasons, ["ConfBUG:NoCmdDefined!", "no pattern matched"])
+        self.assertEqual([m for m in found if m.get("next_attempt", 0) > 1e11], [])
         for m in found:
             why = d.cli("why", m["queue_id"]).stdout
             self.assertRegex(why, "no clause matches nosuch/a.test|has no command|report")
@@ -425,6 +428,33 @@ class Operators(ThreadTest):
         self.agent.does("ok")
         d.cli("requeue", queue_id, check=True)
         self.eventually(lambda: self.gone(mail))
+
+
+    def test_killing_a_thread_leaves_the_mail_of_others(self):
+        d = self.office("interval=1h", start=False)
+        d.parameters.update(authfile=os.path.join(d.directory, "auth"))
+        with open(d.parameters["authfile"], "w", encoding="ascii") as file:
+            file.write("me:secret:ALL:\n")
+        os.chmod(file.name, 0o600)
+        d.start()
+        self.agent.does("deferred busy")
+        mail = self.mail(["fk a.test x@y", "fk b.test x@z"])
+        self.waiting(d, "a.test")
+        self.waiting(d, "b.test")
+        with socket.socket(socket.AF_UNIX) as client, client.makefile("rwb") as lines:
+            client.connect(d.directory + "/mailq")
+            challenge = [lines.readline() for _ in range(2)][1].rstrip(b"\n")
+            for line in (b"AUTH me " + hashlib.md5(challenge + b"secret").hexdigest().encode(),
+                         b"KILL THREAD fk a.test"):
+                lines.write(line + b"\n")
+                lines.flush()
+                self.assertEqual(lines.readline()[:3], b"+OK")
+        self.eventually(lambda: mail.tags() == "- ")
+        self.waiting(d, "b.test")
+        self.agent.does("ok")
+        self.let_pass(d, "b.test")
+        self.eventually(lambda: self.gone(mail))
+        self.assertEqual(os.listdir(self.box.router), [])
 
 
 class Killed(ThreadTest):
