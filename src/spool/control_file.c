@@ -22,6 +22,8 @@ struct reader {
     struct slice error_to;      /* of the last `e` */
     bool error_to_after_sender; /* it came behind the last `s` */
     bool block_is_open;         /* the last block of headers has no empty line at its end */
+    bool block_is_odd; /* a block has the line of a sender in it, or stands behind a torn append:
+                          what separated fields has been lost */
     size_t rcpt_size, group_size, diagnostic_size;
     struct control_rcpt *last_rcpt; /* whom `N` belongs to; NULL when it has one already */
     bool behind_router; /* what was read last is a block or was appended: more may be appended */
@@ -214,7 +216,7 @@ static bool read_rcpt(struct reader *r, struct slice line, struct slice value)
     struct slice class;
     unsigned long long n;
 
-    if (f->group_count == 0) {
+    if (f->group_count == 0 || f->groups[f->group_count - 1].headers_at != CONTROL_NONE) {
         return wrong(r, line.ptr, "a sender before the first recipient");
     }
     if (memchr(" ~+-", line.ptr[1], 4) == NULL) {
@@ -287,16 +289,29 @@ static void read_diagnostic(struct reader *r, struct slice line, struct slice va
     f->diagnostics[f->diagnostic_count++] = d;
 }
 
+/* Is it an `s` line? No header is like that. */
+static bool is_sender(struct slice line)
+{
+    struct control_address ignored;
+    struct control_problem problem;
+    struct reader r = {.bytes = line, .problem = &problem};
+
+    return slice_starts(line, SLICE("s ")) &&
+           read_address(&r, slice_skip(line, VALUE_AT), &ignored);
+}
+
 /* The block of headers behind an `m` (or `M`), up to the first empty line. r->at goes behind it. */
 static void read_block(struct reader *r, bool headers)
 {
     struct control_file *f = r->file;
     size_t from = r->at + 2, to = from;
 
+    r->block_is_odd = r->block_is_odd || f->damaged_diagnostics > 0;
     while (to < r->bytes.len && r->bytes.ptr[to] != '\n') {
-        const char *end = memchr(r->bytes.ptr + to, '\n', r->bytes.len - to);
+        struct slice rest = slice_skip(r->bytes, to), line = slice_cut(&rest, '\n');
 
-        to = end == NULL ? r->bytes.len : (size_t)(end - r->bytes.ptr) + 1;
+        r->block_is_odd = r->block_is_odd || is_sender(line);
+        to += line.len + (rest.ptr != NULL ? 1 : 0);
     }
     if (headers && f->group_count > 0) {
         f->groups[f->group_count - 1].headers = slice_of(r->bytes.ptr + from, to - from);
@@ -316,6 +331,25 @@ static void read_ret(struct control_file *f, struct slice value)
     }
 }
 
+/* These lines stand before those of recipients. One that has more in it than it should has lost its
+ * line feed, and what follows is a recipient. */
+static bool is_one_word(struct slice value)
+{
+    return slice_find(slice_trim(value), ' ') == slice_trim(value).len;
+}
+
+static bool is_dsn(struct slice value)
+{
+    while (value.ptr != NULL) {
+        struct slice word = slice_cut(&value, ' ');
+
+        if (word.len > 0 && slice_find(word, '=') == word.len) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Tags other than a blank hide a field, but for those that have tags of their own. */
 static bool read_field(struct reader *r, struct slice line)
 {
@@ -331,6 +365,11 @@ static bool read_field(struct reader *r, struct slice line)
     }
     if (line.ptr[1] != ' ') {
         return true;
+    }
+    /* Only recipients have blanks here. A line that was one and has another letter now would be
+     * passed over, and the recipient forgotten. */
+    if (slice_starts(value, SLICE(" "))) {
+        return wrong(r, value.ptr, "a value right behind the blank");
     }
     switch (line.ptr[0]) {
     case '@':
@@ -359,6 +398,9 @@ static bool read_field(struct reader *r, struct slice line)
     case 's':
         return read_sender(r, value);
     case 'N':
+        if (!is_dsn(value)) {
+            return wrong(r, value.ptr, "words KEYWORD=VALUE");
+        }
         if (r->last_rcpt != NULL) {
             r->last_rcpt->dsn = value;
             r->last_rcpt->dsn_at = r->at;
@@ -367,10 +409,10 @@ static bool read_field(struct reader *r, struct slice line)
         return true;
     case 'R':
         read_ret(f, value);
-        return true;
+        return is_one_word(value) || wrong(r, value.ptr, "one word");
     case 'n':
         f->envid = value;
-        return true;
+        return is_one_word(value) || wrong(r, value.ptr, "one word");
     case 'b':
         return true;
     default:
@@ -516,7 +558,7 @@ static bool is_whole(const struct reader *r)
             return false;
         }
     }
-    return f->group_count > 0 && !r->block_is_open;
+    return f->group_count > 0 && !r->block_is_open && !r->block_is_odd;
 }
 
 bool control_file_parse(struct slice bytes, struct control_file *ret_file,

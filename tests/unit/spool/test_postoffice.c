@@ -721,6 +721,108 @@ static void damaged_files_are_set_aside_and_stay(void **state)
     }
 }
 
+static const uint32_t all_rcpts[] = {BAKER, COOK, ODD, STOREMAN};
+static const char *const destinations[] = {
+    "smtp/mx1.grain.example baker@grain.example", "smtp/mx1.grain.example cook@grain.example",
+    "smtp/oven.example \"odd user\"@oven.example", "local/- storeman"};
+
+/* All goes where it went before byte `changed` was, and nobody is missing; but for the recipient
+ * whose own address was changed. */
+static void goes_where_it_went(struct msg_id id, size_t changed)
+{
+    struct spool_rcpt rcpts[8];
+    bool seen[COUNT(all_rcpts)] = {false};
+    size_t count;
+
+    if (spool_read_rcpts(sp, id, 0, false, 8, rcpts, &count) != 0) {
+        return; /* told as an error */
+    }
+    for (size_t i = 0; i < count; i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof text, "%.*s/%.*s %.*s", SLICE_ARGS(rcpts[i].transport),
+                       SLICE_ARGS(rcpts[i].nexthop), SLICE_ARGS(rcpts[i].address));
+        for (size_t j = 0; j < COUNT(all_rcpts); j++) {
+            if (rcpts[i].n != all_rcpts[j]) {
+                continue;
+            }
+            seen[j] = true;
+            if (changed < rcpts[i].n || changed >= rcpts[i].n + 14 + strlen(destinations[j])) {
+                assert_string_equal(text, destinations[j]);
+            }
+        }
+    }
+    for (size_t j = 0; j < COUNT(all_rcpts); j++) {
+        if (!seen[j] && changed != all_rcpts[j] + 1) {
+            print_error("byte %zu: the recipient at %u is forgotten\n", changed,
+                        (unsigned)all_rcpts[j]);
+            fail();
+        }
+    }
+}
+
+/* Take in the bytes as a control file and look at it; then remove it. */
+static void try_bytes(const char *bytes, size_t len, size_t changed)
+{
+    struct msg_id id = {0};
+    struct spool_message m;
+    size_t count;
+    FILE *file;
+
+    write_file("queue/90417", "env-end\nSubject: flour\n\nHello.\n");
+    file = fopen(path_of("transport/90417"), "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, len, file), len);
+    assert_int_equal(fclose(file), 0);
+    poll_all();
+    fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.states = 0}, 1, &id, &count));
+    assert_int_equal(count, 1); /* whatever it is, it is there */
+    fixture_ok(sp, spool_read(sp, id, &m));
+    if (m.state != SPOOL_CORRUPT) {
+        goes_where_it_went(id, changed);
+    }
+    fixture_ok(sp, spool_remove(sp, id));
+    commit();
+    (void)news_of(SPOOL_NEWS_LOG);
+}
+
+/* A router that changes the letters of an address can't be caught; all else is. */
+static void damage_is_noticed_wherever_it_is(void **state)
+{
+    const size_t len = sizeof example_a - 1;
+    char bytes[sizeof example_a];
+
+    (void)state;
+    for (size_t at = 0; at < len; at++) {
+        for (unsigned bit = 0; bit < 8; bit++) {
+            memcpy(bytes, example_a, len);
+            bytes[at] = (char)((unsigned char)bytes[at] ^ 1U << bit);
+            try_bytes(bytes, len, at);
+        }
+    }
+    for (size_t i = 0; i < COUNT(all_rcpts); i++) {
+        for (const char *letter = "@ioleTsNRnmMbdvx"; *letter != '\0'; letter++) {
+            memcpy(bytes, example_a, len);
+            bytes[all_rcpts[i]] = *letter;
+            try_bytes(bytes, len, all_rcpts[i]);
+        }
+    }
+}
+
+/* Between two groups nothing tells that there was another; a router syncs a file before it gives it
+ * its name, so none is cut there. */
+static void a_file_that_was_cut_is_noticed(void **state)
+{
+    const size_t between = 543, error_line = between + sizeof "e miller@mill.example";
+
+    (void)state;
+    for (size_t cut = 1; cut < sizeof example_a - 1; cut++) {
+        if (cut != between && cut != error_line) {
+            try_bytes(example_a, cut, cut);
+        }
+    }
+}
+
 static void a_missing_message_loses_nothing(void **state)
 {
     struct spool_totals t;
@@ -982,24 +1084,22 @@ static void a_file_that_vanishes_is_forgotten(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-UNIT_MAIN(TEST(a_file_is_read_as_the_router_wrote_it), TEST(both_files_go_when_all_is_done),
-          TEST(destinations_that_are_put_off_wait_each_for_itself),
-          TEST(reports_gather_until_nothing_is_pending),
-          TEST(what_is_expired_is_marked_and_stays_so), TEST(a_batch_that_is_undone_leaves_nothing),
-          TEST(reports_are_handed_to_the_router), TEST(locks_of_the_dead_are_taken_off),
-          TEST(a_file_that_an_agent_works_on_waits), TEST(an_end_that_is_only_written_down_counts),
-          TEST(a_file_with_nothing_left_is_removed),
-          TEST(a_failure_that_nobody_has_written_down_is_reported),
-          TEST(what_agents_wrote_before_a_restart_is_reported),
-          TEST(damaged_files_are_set_aside_and_stay), TEST(a_missing_message_loses_nothing),
-          TEST(links_and_directories_are_not_followed),
-          TEST(of_two_files_with_one_number_the_second_waits),
-          TEST(a_message_is_followed_in_a_file_that_is_there),
-          TEST(held_mail_is_held_after_a_restart),
-          TEST(removing_takes_both_files_whatever_their_state),
-          TEST(files_are_moved_into_their_hash_directory),
-          TEST(a_request_to_try_a_host_is_heard_once), TEST(announced_files_are_taken_at_once),
-          TEST(what_others_have_done_is_seen_by_a_resync),
-          TEST(a_resync_of_a_file_where_all_is_done_ends_it),
-          TEST(a_file_that_is_read_again_too_often_is_found_anew),
-          TEST(a_file_that_vanishes_is_forgotten))
+UNIT_MAIN(
+    TEST(a_file_is_read_as_the_router_wrote_it), TEST(both_files_go_when_all_is_done),
+    TEST(destinations_that_are_put_off_wait_each_for_itself),
+    TEST(reports_gather_until_nothing_is_pending), TEST(what_is_expired_is_marked_and_stays_so),
+    TEST(a_batch_that_is_undone_leaves_nothing), TEST(reports_are_handed_to_the_router),
+    TEST(locks_of_the_dead_are_taken_off), TEST(a_file_that_an_agent_works_on_waits),
+    TEST(an_end_that_is_only_written_down_counts), TEST(a_file_with_nothing_left_is_removed),
+    TEST(a_failure_that_nobody_has_written_down_is_reported),
+    TEST(what_agents_wrote_before_a_restart_is_reported), TEST(damage_is_noticed_wherever_it_is),
+    TEST(a_file_that_was_cut_is_noticed), TEST(damaged_files_are_set_aside_and_stay),
+    TEST(a_missing_message_loses_nothing), TEST(links_and_directories_are_not_followed),
+    TEST(of_two_files_with_one_number_the_second_waits),
+    TEST(a_message_is_followed_in_a_file_that_is_there), TEST(held_mail_is_held_after_a_restart),
+    TEST(removing_takes_both_files_whatever_their_state),
+    TEST(files_are_moved_into_their_hash_directory), TEST(a_request_to_try_a_host_is_heard_once),
+    TEST(announced_files_are_taken_at_once), TEST(what_others_have_done_is_seen_by_a_resync),
+    TEST(a_resync_of_a_file_where_all_is_done_ends_it),
+    TEST(a_file_that_is_read_again_too_often_is_found_anew),
+    TEST(a_file_that_vanishes_is_forgotten))
