@@ -373,6 +373,29 @@ class Options(Front):
         self.assertEqual(started["env"]["WHERE"], front.path("log"))
         self.assertEqual(started["env"]["ZCONFIG"], "/some/where")
         self.assertEqual(started["env"]["PATH"], front.zenv["PATH"])
+        self.assertEqual(started["nofile"], 40)
+
+    def test_places_on_the_command_line_beat_the_variables(self):
+        front = self.front()
+        front.zenv["POSTOFFICE"] = "/nowhere"
+        os.rename(front.path("share/scheduler.conf"), front.path("own.conf"))
+        front.start("-P", front.box.root, "-f", "own.conf", "-q", "own-dump", "-L", "own-log", "-E", "20,2", "-R", "5", "-W")
+        mail = front.box.message(["smtp mx.example user@mx.example"])
+        front.box.notify(mail.path)
+        self.eventually(lambda: mail.exists() == (False, False), front)
+        front.send(signal.SIGUSR2)
+        self.eventually(lambda: os.path.exists(front.path("own-dump")), front)
+        self.assertIn("daemon started", front.log("own-log"))
+        self.assertEqual(os.listdir(front.path("log")), [])
+
+    def test_reports_return_what_the_option_says(self):
+        for options, body in (([], True), (["-n"], False), (["-n", "-n"], True)):
+            front = self.front().start(*options)
+            front.agent.does("error no such user")
+            front.box.notify(front.box.message(["smtp mx.example u@mx.example"], body="What was written.\n").path)
+            self.eventually(front.box.submitted, front)
+            self.assertEqual("What was written." in front.box.submitted()[0], body)
+            front.stop()
 
     def test_protocol_2_without_users_answers_nobody(self):
         front = self.front().start("-M", "2")
