@@ -353,6 +353,7 @@ struct sched {
     uint32_t deferred_rcpts, busy_count, waiting_count;
     struct ring **rings; /* of all transports */
     uint32_t ring_count;
+    uint32_t rings_listed;   /* in in_line of their transports */
     uint32_t extra;          /* busy entries beyond the first of each agent */
     int64_t agents_moved_us; /* when what lines wait for last changed */
     uint64_t decisions, serial;

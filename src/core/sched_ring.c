@@ -107,8 +107,10 @@ static void ring_list(struct ring *r)
     if (list != r->listed) {
         r->listed = list;
         if (list) {
+            t->sched->rings_listed++;
             TAILQ_INSERT_TAIL(&t->in_line, r, link);
         } else {
+            t->sched->rings_listed--;
             TAILQ_REMOVE(&t->in_line, r, link);
         }
     }
@@ -219,6 +221,13 @@ static void take_back(struct ring *r, struct dest *d)
     dest_refresh(d, NULL);
 }
 
+/* May this one, whose turn is over, have another without giving up its agents? Not when other rings
+ * wait, perhaps for these: its agents run dry first. */
+static bool may_stay(const struct ring *r, const struct dest *d)
+{
+    return dest_fits(d) && r->transport->sched->rings_listed == 1;
+}
+
 bool transport_show_rings(struct transport *t)
 {
     uint32_t promised = 0;
@@ -228,7 +237,7 @@ bool transport_show_rings(struct transport *t)
     TAILQ_FOREACH(r, &t->in_line, link)
     {
         struct dest *d = r->shown != NULL ? r->shown : TAILQ_FIRST(&r->line);
-        bool may = dest_fits(d) || ring_has_agent(r, promised);
+        bool may = ring_has_agent(r, promised) || may_stay(r, d);
 
         promised += may && !dest_fits(d);
         if (may && r->shown == NULL) {

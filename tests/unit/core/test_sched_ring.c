@@ -334,6 +334,38 @@ static void a_deep_agent_runs_dry_when_its_turn_is_over(void **state)
     bench_end(&b);
 }
 
+/* The same for an agent whose place another transport could have. */
+static void a_deep_agent_runs_dry_for_another_transport(void **state)
+{
+    struct sched_transport_policy policy = policy_here(1);
+    uint32_t of_a = 0;
+    struct bench b;
+
+    (void)state;
+    start(&b, 1);
+    assert_int_equal(sched_transport(b.s, b.now, "local", &policy), 1);
+    make_ring(&b, 0, 1, 0, 0, 1);
+    make_ring(&b, 1, 1, 0, 0, 1);
+    open_read(&b, 1, FORTY);
+    put_into(&b, 0, "a", 1, 1, 3);
+    while (decide(&b)) {
+    }
+    open_read(&b, 2, "2/x");
+    put_into(&b, 1, "x", 1, 1, 3);
+    while (decide(&b)) {
+    }
+    while (strcmp(b.running[0].dest, "a") == 0) {
+        finish(&b, 1, "a", SCHED_OK);
+        of_a++;
+        while (decide(&b)) {
+        }
+    }
+    assert_int_equal(of_a, SCHED_RING_TURN);
+    finish(&b, 2, "x", SCHED_OK);
+    DECIDES(&b, "m2. m1:a(1) m1:a(1) m1:a(1)");
+    bench_end(&b);
+}
+
 /* A site with a backlog and a wide window takes one agent after the other, as the others do. */
 static void who_wants_many_agents_stands_in_line_for_each(void **state)
 {
@@ -573,6 +605,7 @@ UNIT_MAIN(cmocka_unit_test(an_agent_has_as_many_entries_as_its_depth),
           cmocka_unit_test(destinations_of_a_full_ring_get_agents_in_turn),
           cmocka_unit_test(a_turn_ends_when_others_wait),
           cmocka_unit_test(a_deep_agent_runs_dry_when_its_turn_is_over),
+          cmocka_unit_test(a_deep_agent_runs_dry_for_another_transport),
           cmocka_unit_test(who_wants_many_agents_stands_in_line_for_each),
           cmocka_unit_test(rings_take_turns_at_a_limit_that_they_share),
           cmocka_unit_test(transports_take_turns_at_a_limit_that_they_share),
