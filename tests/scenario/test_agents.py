@@ -74,6 +74,26 @@ class Work(AgentTest):
         self.assertLessEqual(len(self.agent.pids()), 3)
         self.assertEqual(sorted(path for path, _ in self.agent.jobs()), sorted(mail.path for mail in mails))
 
+    def test_idle_agents_of_one_channel_keep_no_other_from_work(self):
+        self.office("maxta=2", "other/*\n\tinterval=1m maxta=2 command=\"script -c $channel\"\n")
+        first = [self.message("smtp %s.test x@y" % host) for host in "ab"]
+        self.eventually(lambda: self.gone(*first))
+        second = [self.message("other %s.test x@y" % host) for host in "abc"]
+        self.eventually(lambda: self.gone(*second))
+        self.assertLessEqual(len(self.agent.running()), 2)
+
+    def test_a_busy_channel_keeps_no_other_from_work(self):
+        self.office("maxta=1 overfeed=5", "other/*\n\tinterval=1m maxta=1 overfeed=5 command=\"script -c $channel\"\n")
+        self.agent.does("sleep 0.02 ok")
+        busy = [self.box.message(["smtp a.test x@y"]) for _ in range(300)]
+        for mail in busy:
+            self.box.notify(mail.path)
+        self.eventually(lambda: len(self.agent.jobs()) > 10)
+        other = self.message("other b.test x@y")
+        self.eventually(lambda: self.gone(other))
+        self.assertFalse(self.gone(*busy), "it did not wait for all of that")
+        self.eventually(lambda: self.gone(*busy))
+
     def test_an_agent_has_another_user_and_priority(self):
         if os.geteuid() != 0:
             self.skipTest("only root can change the user")
@@ -220,6 +240,26 @@ class Misbehaviour(AgentTest):
 
     def test_its_line_has_no_end(self):
         self.retried(*self.beside("endless"))
+
+    def test_all_of_it_at_once(self):
+        orders = ("die 9", "exit 70", "cut", "die_told", "then offset 1; silent", "then other 1; ok", "double", "flood 5000",
+                  "endless", "resync", "silent", "deferall x", "retryat +9 x", "then junk a\tb; ok", "say x y", "ok")
+        daemon = self.office("maxta=6 maxring=5 maxthr=2 overfeed=3")
+        for number, order in enumerate(orders):
+            self.agent.does(order, host="h%d.test" % number)
+        mails = [self.box.message(["smtp h%d.test x@y" % i for i in range(number % 3, len(orders), 3)]) for number in range(30)]
+        for mail in mails:
+            self.box.notify(mail.path)
+        well = [self.message("smtp well%d.test x@y" % i) for i in range(5)]
+        self.eventually(lambda: self.gone(*well))
+        for number in range(len(orders)):
+            self.agent.does("ok", host="h%d.test" % number)
+
+        def all_gone():
+            daemon.move_clock(100)
+            return self.gone(*mails)
+        self.eventually(all_gone)
+        self.assertEqual(self.box.submitted(), [])  # nothing has failed
 
     def test_it_does_not_start(self):
         daemon = self.office(more="bad/*\n\tinterval=1m retries=\"1\" command=\"/nonexistent/agent\"\n")
