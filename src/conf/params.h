@@ -337,11 +337,12 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, notifysock, "raw", "", 0, 0,                                                         \
       "PARAMnotifysock: datagram socket where routers announce new mail, UNIX:/PATH")              \
     X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_DAYS(1),                          \
-      "PARAMglobal-report-interval: period of the scheduler's report in its log")                  \
+      "PARAMglobal-report-interval: how long results of a postoffice's message are gathered for "  \
+      "a report while others of its recipients wait")                                              \
     X(BOOL, msgwriteasync, "", "0", 0, 0,                                                          \
       "PARAMmsgwriteasync: reports are handed to the router without a sync before")                \
     X(BOOL, store_error_on_error, "", "0", 0, 0,                                                   \
-      "PARAMstore-error-on-error: keep reports that can't be delivered")
+      "PARAMstore-error-on-error: keep reports that nobody is to get, on hold or in postman/")
 
 #define POLICY_PARAMS(X)                                                                           \
     /* the scheduler */                                                                            \

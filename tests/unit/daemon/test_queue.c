@@ -990,6 +990,40 @@ static void the_postmaster_gets_the_copies_he_asked_for(void **state)
     assert_int_equal(messages(), 1);
 }
 
+/* The parent opens it, as this process can't. */
+static void lines_about_messages_go_to_syslog_where_wanted(void **state)
+{
+    struct frame frame = {.type = WIRE_OUTLET};
+    char line[500];
+    struct buf body;
+    ssize_t len;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fds), 0);
+    report_line(site.role.state, "S0: nobody listens");
+    buf_init(&body, 100);
+    frame_put_u64(&body, OUTLET_SYSLOG);
+    frame.body = buf_slice(&body);
+    frame.fd = fds[1];
+    assert_true(queue_role.parent_frame(&site.role, &frame));
+    report_line(site.role.state, "S%d: complete (total %d recipients, 0 failed)", 1, 2);
+    turn();
+    len = recv(fds[0], line, sizeof line - 1, MSG_DONTWAIT);
+    assert_true(len > 0);
+    line[len] = '\0';
+    assert_int_equal(strncmp(line, "<22>", 4), 0); /* mail.info */
+    assert_non_null(strstr(line, " scheduler["));
+    assert_non_null(strstr(line, "]: S1: complete (total 2 recipients, 0 failed)"));
+    assert_int_equal(recv(fds[0], line, sizeof line, MSG_DONTWAIT), -1);
+    assert_true(logged("S1: complete"));
+    /* What the parent must not send ends the connection. */
+    frame.fd = -1;
+    assert_false(queue_role.parent_frame(&site.role, &frame));
+    buf_fini(&body);
+    close(fds[0]);
+}
+
 static void a_form_gives_the_words_and_more_readers(void **state)
 {
     (void)state;
@@ -2196,6 +2230,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_report_tells_the_envelope_id_and_the_other_sites_words),
     QUEUE_TEST(the_null_sender_gets_no_report),
     QUEUE_TEST(a_double_bounce_goes_to_those_who_want_it_and_ends_there),
+    QUEUE_TEST(lines_about_messages_go_to_syslog_where_wanted),
     QUEUE_TEST(the_postmaster_gets_the_copies_he_asked_for),
     QUEUE_TEST(a_form_gives_the_words_and_more_readers),
     QUEUE_TEST(a_form_that_is_missing_is_told_to_the_postmaster),
