@@ -460,6 +460,37 @@ static void a_transport_that_waits_keeps_no_agent(void **state)
     bench_end(&b);
 }
 
+/* Of the transport's two agents one is a failing site's, and no more of those may run: another that
+ * fails, though it is its ring's turn, does not keep the second from who is well. */
+static void who_is_held_for_failing_keeps_no_agent(void **state)
+{
+    struct sched_limits limits = limits_here();
+    struct sched_transport_policy policy = policy_here(1);
+    struct bench b;
+
+    (void)state;
+    limits.failing_share = 10;
+    policy.process_limit = 10;
+    policy.window.failed_cohort_limit = 9;
+    bench_start(&b, &limits, &policy);
+    make_ring(&b, 0, 1, 0, 2, 0);
+    make_ring(&b, 0, 2, 0, 2, 0);
+    open_read(&b, 1, "a x");
+    DECIDES(&b, "m1:a(1) m1:x(1)");
+    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "x", SCHED_SITE_FAIL);
+    DECIDES(&b, "m1.");
+    open_msg(&b, 2, "x");
+    DECIDES(&b, "m2:x(1)");
+    open_read(&b, 3, "a b");
+    put_into(&b, 0, "a", 1, 1, 1);
+    put_into(&b, 0, "b", 2, 1, 1);
+    DECIDES(&b, "m3:b(1)");
+    finish(&b, 2, "x", SCHED_OK);
+    DECIDES(&b, "m2. m3:a(1)");
+    bench_end(&b);
+}
+
 /* ---- starvation ----------------------------------------------------------------------------- */
 
 #define CROWD 40
@@ -610,5 +641,6 @@ UNIT_MAIN(cmocka_unit_test(an_agent_has_as_many_entries_as_its_depth),
           cmocka_unit_test(rings_take_turns_at_a_limit_that_they_share),
           cmocka_unit_test(transports_take_turns_at_a_limit_that_they_share),
           cmocka_unit_test(a_transport_that_waits_keeps_no_agent),
+          cmocka_unit_test(who_is_held_for_failing_keeps_no_agent),
           cmocka_unit_test(every_destination_of_a_full_ring_is_served),
           cmocka_unit_test(why_tells_of_rings_and_agents))
