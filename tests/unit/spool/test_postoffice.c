@@ -896,6 +896,172 @@ static void a_message_is_followed_in_a_file_that_is_there(void **state)
     assert_false(exists("public/missing"));
 }
 
+/* ---- alternatives --------------------------------------------------------------------------- */
+
+static const char alternatives[] = "X           1 smtp a.example u@a.example 1\n"
+                                   "X           1 smtp b.example u@b.example 1\n"
+                                   "X           1 smtp c.example u@c.example 1\n"
+                                   "X           2 smtp d.example v@d.example 1\n";
+enum { FIRST = 89, SECOND = 132, THIRD = 175, OTHER = 218 };
+
+static void of_alternatives_one_is_tried_at_a_time(void **state)
+{
+    struct msg_id id, next;
+
+    (void)state;
+    put_rcpts("7", alternatives);
+    id = load();
+    assert_string_equal(rcpts_of(id, false), "89 218");
+    mark("7", FIRST, "-      ");
+    failed(id, FIRST);
+    mark("7", OTHER, "+      ");
+    delivered(id, OTHER);
+    assert_true(finish(id, NOW));
+    commit();
+    assert_int_equal(tag_at("7", OTHER), '+');
+    next = claim_one(SPOOL_DEFERRED, NOW);
+    assert_string_equal(rcpts_of(next, false), "132");
+    assert_true(nothing_due(wall_after(NOW, 3600 * US_PER_S))); /* the failure is no news */
+    mark("7", SECOND, "+      ");
+    delivered(next, SECOND);
+    assert_int_equal(tag_at("7", THIRD), ' ');
+    commit();
+    assert_int_equal(tag_at("7", THIRD), '+');
+    assert_true(finish(next, NOW));
+    commit();
+    assert_false(exists("transport/7"));
+}
+
+static void when_all_alternatives_fail_the_last_is_reported(void **state)
+{
+    static const uint32_t offsets[] = {FIRST, SECOND, THIRD};
+    struct msg_id id;
+
+    (void)state;
+    put_rcpts("7", alternatives);
+    id = load();
+    mark("7", OTHER, "+      ");
+    delivered(id, OTHER);
+    for (size_t i = 0; i < COUNT(offsets); i++) {
+        mark("7", offsets[i], "-      ");
+        failed(id, offsets[i]);
+        (void)finish(id, NOW);
+        commit();
+        id = claim_one(SPOOL_DEFERRED, NOW);
+    }
+    assert_string_equal(rcpts_of(id, false), "175");
+    restart();
+    poll_all();
+    id = claim_one(SPOOL_DEFERRED, NOW);
+    assert_string_equal(rcpts_of(id, false), "89 132 175");
+}
+
+static void alternatives_survive_a_restart(void **state)
+{
+    struct msg_id id;
+
+    (void)state;
+    put_rcpts("7", alternatives);
+    mark("7", FIRST, "-      ");
+    id = load();
+    assert_string_equal(rcpts_of(id, false), "132 218");
+    mark("7", SECOND, "+      ");
+    restart();
+    id = load();
+    assert_string_equal(rcpts_of(id, false), "218");
+    assert_int_equal(tag_at("7", THIRD), '+');
+}
+
+/* ---- obsoletes ------------------------------------------------------------------------------ */
+
+static void put_obsoleting(const char *name, const char *what, const char *error_to)
+{
+    char control[1024];
+
+    (void)snprintf(control, sizeof control,
+                   "@ 0x00000007\ni %s\no 24\nl <%s@x>\nx %s\ns local - %s 500\n"
+                   "r           smtp a.example u@a.example 1\nm\n\n",
+                   name, name, what, error_to);
+    put(name, control);
+}
+
+static void a_message_takes_back_one_of_the_same_sender(void **state)
+{
+    (void)state;
+    put_rcpts("7", "r           smtp a.example u@a.example 1\n");
+    put_rcpts("8", "r           smtp a.example u@a.example 1\n");
+    poll_all();
+    put_obsoleting("9", "<7@here.example>", "me@here.example");
+    put_obsoleting("10", "<8@here.example>", "somebody@else.example");
+    poll_all();
+    assert_false(exists("transport/7"));
+    assert_false(exists("queue/7"));
+    assert_true(exists("transport/8"));
+    assert_true(exists("transport/9"));
+    assert_non_null(strstr(news_of(SPOOL_NEWS_COMPLETE), ": obsoleted by 9"));
+}
+
+/* ---- many ----------------------------------------------------------------------------------- */
+
+enum { MANY = 20000 };
+
+/* One file, many recipients; each has its turn, and nothing is quadratic that would be felt. */
+static void a_long_list_is_worked_off(void **state)
+{
+    char *control = mem_new(MANY * 80 + 1024);
+    struct spool_rcpt page[500];
+    struct msg_id root, part;
+    uint32_t after = 0, seen = 0;
+    size_t count, len;
+
+    (void)state;
+    len = (size_t)sprintf(control, "@ 0x00000007\ni 7\no 24\nl <7@x>\ns local - me@x 500\n");
+    for (unsigned i = 0; i < MANY; i++) {
+        len += (size_t)sprintf(control + len, "r           smtp h%u.example u%u@x 65534\n",
+                               i % 5000, i);
+    }
+    (void)strcpy(control + len, "m\n\n");
+    put("7", control);
+    mem_free(control);
+    root = load();
+    do {
+        uint32_t ns[COUNT(page)];
+
+        fixture_ok(sp, spool_read_rcpts(sp, root, after, true, COUNT(page), page, &count));
+        for (size_t i = 0; i < count; i++) {
+            ns[i] = after = page[i].n;
+        }
+        for (size_t i = 0; i < count; i++) {
+            char key[64];
+
+            if (seen++ % 2 == 0) {
+                failed(root, ns[i]);
+            } else {
+                (void)snprintf(key, sizeof key, "!retry %u", seen % 5000);
+                fixture_ok(sp, spool_put_off(sp, root, &ns[i], 1, slice_string(key), NOW));
+            }
+        }
+    } while (count == COUNT(page));
+    assert_int_equal(seen, MANY);
+    assert_false(finish(root, NOW));
+    commit();
+    seen = 0;
+    while ((part = claim_one(SPOOL_DEFERRED, NOW)).n != 0 && part.n != root.n) {
+        struct spool_message m;
+
+        fixture_ok(sp, spool_read(sp, part, &m));
+        seen += m.rcpt_pending;
+        fixture_ok(sp, spool_finish_all_done(sp, part));
+    }
+    commit();
+    assert_int_equal(seen, MANY / 2);
+    assert_int_equal(part.n, root.n); /* its reports, as nothing else is left */
+    fixture_ok(sp, spool_reported(sp, root));
+    assert_true(finish(root, NOW));
+    commit();
+    assert_false(exists("transport/7"));
+}
+
 /* ---- operators ------------------------------------------------------------------------------ */
 
 static void held_mail_is_held_after_a_restart(void **state)
@@ -1096,8 +1262,11 @@ UNIT_MAIN(
     TEST(a_file_that_was_cut_is_noticed), TEST(damaged_files_are_set_aside_and_stay),
     TEST(a_missing_message_loses_nothing), TEST(links_and_directories_are_not_followed),
     TEST(of_two_files_with_one_number_the_second_waits),
-    TEST(a_message_is_followed_in_a_file_that_is_there), TEST(held_mail_is_held_after_a_restart),
-    TEST(removing_takes_both_files_whatever_their_state),
+    TEST(a_message_is_followed_in_a_file_that_is_there),
+    TEST(of_alternatives_one_is_tried_at_a_time),
+    TEST(when_all_alternatives_fail_the_last_is_reported), TEST(alternatives_survive_a_restart),
+    TEST(a_message_takes_back_one_of_the_same_sender), TEST(a_long_list_is_worked_off),
+    TEST(held_mail_is_held_after_a_restart), TEST(removing_takes_both_files_whatever_their_state),
     TEST(files_are_moved_into_their_hash_directory), TEST(a_request_to_try_a_host_is_heard_once),
     TEST(announced_files_are_taken_at_once), TEST(what_others_have_done_is_seen_by_a_resync),
     TEST(a_resync_of_a_file_where_all_is_done_ends_it),
