@@ -190,13 +190,18 @@ size_t listing_ids(struct spool *sp, const char *text, size_t max, struct msg_id
 
 unsigned listing_id(struct spool *sp, const char *text, struct msg_id *ret_id, json_t **ret_answer)
 {
+    struct msg_id id;
+
     if (text == NULL || text[0] == '\0') {
         return listing_error(400, ret_answer, "id: a queue id is expected");
     }
-    if (listing_ids(sp, text, 1, ret_id) == 0) {
-        return listing_error(404, ret_answer, "%s: no such message", text);
+    if (listing_ids(sp, text, 1, ret_id) > 0) {
+        return 200;
     }
-    return 200;
+    /* Only where mail is in files of others it has names beside its id. */
+    return spool_divides(sp) || spool_id_parse(slice_string(text), &id)
+               ? listing_error(404, ret_answer, "%s: no such message", text)
+               : listing_error(400, ret_answer, "%s: a queue id is expected", text);
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
