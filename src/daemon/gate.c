@@ -179,6 +179,12 @@ static json_t *put_off(const struct conf *conf, const struct spool_message *m,
         gate_say(gate, "advice", "To ask for it: sluice flush %s, or ETRN", destination);
         return gate;
     }
+    if (conf->deliver_only[0] != '\0') {
+        gate = gate_new("deliver_only", true);
+        gate_say(gate, "text", "only %s is served (deliver_only)", conf->deliver_only);
+        gate_say(gate, "advice", "Take deliver_only, or -p, away, then start anew");
+        return gate;
+    }
     gate = gate_new("thread", m->due.us > now.us);
     gate_times(gate, (struct wall){0}, m->due.us > now.us ? m->due : (struct wall){0});
     gate_say(gate, "text",

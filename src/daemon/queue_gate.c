@@ -345,6 +345,11 @@ static json_t *delivering(const struct queue *q, struct place *p, const struct s
                  gate_interval(QUEUE_AGENT_WAIT_US).text);
         return gate;
     }
+    if (agent->role == ROLE_AGENTS && q->conf->agent_freeze) {
+        gate_say(gate, "text", "it waits for an agent, and none is started (agent_freeze)");
+        gate_say(gate, "advice", "Take agent_freeze, or -F, away, then start anew");
+        return gate;
+    }
     gate_say(gate, "text", "%s is being tried now, by process %s %u", buf_cstr(&p->name),
              wire_role_name(agent->role), agent->index);
     gate_say(gate, "advice",

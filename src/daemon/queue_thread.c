@@ -259,12 +259,12 @@ static void wake(struct queue *q, const struct site *site, struct thread *thread
 {
     char *key;
 
-    if (thread->asleep) {
+    if (thread_may_be_woken(thread, clock_wall())) {
         key = retry_key(q, site);
         (void)wake_key(q, key);
         mem_free(key);
+        thread_woken(thread, false, clock_wall());
     }
-    thread_woken(thread, false);
 }
 
 bool queue_thread_lets_go(struct queue *q, const struct active_msg *m, const struct site *site)
@@ -434,7 +434,7 @@ void queue_thread_ask_for(struct queue *q, struct slice wanted)
         }
         thread = threads_find(&q->threads, i, slice_of(dest, rest.len));
         if (thread != NULL) {
-            thread_woken(thread, true);
+            thread_woken(thread, true, clock_wall());
         }
     }
 }

@@ -118,18 +118,11 @@ static void estimate(struct place *p, const struct sched_wait *w, struct wall ea
 /* Some gates open when somebody else does something; when that is nobody knows. */
 static bool can_estimate(const json_t *group)
 {
-    static const char *const unknown[] = {"held",
-                                          "corrupt",
-                                          "storage",
-                                          "active_queue",
-                                          "parked",
-                                          "unread",
-                                          "defer_transports",
-                                          "queueonly",
-                                          "no_command",
-                                          "frozen",
-                                          "ring",
-                                          "agents"};
+    static const char *const unknown[] = {
+        "held",       "corrupt", "storage",          "active_queue",
+        "parked",     "unread",  "defer_transports", "queueonly",
+        "no_command", "frozen",  "deliver_only",     "ring",
+        "agents"};
     const char *binds = json_string_value(json_object_get(group, "binds"));
 
     for (size_t i = 0; binds != NULL && i < sizeof unknown / sizeof unknown[0]; i++) {

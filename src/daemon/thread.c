@@ -172,8 +172,15 @@ void thread_slept(struct thread *thread)
     thread->asleep = true;
 }
 
-void thread_woken(struct thread *thread, bool asked_for)
+bool thread_may_be_woken(const struct thread *thread, struct wall now)
 {
+    return thread->asleep &&
+           (thread->woken.us == 0 || now.us >= wall_after(thread->woken, THREAD_WAKE_US).us);
+}
+
+void thread_woken(struct thread *thread, bool asked_for, struct wall now)
+{
+    thread->woken = now;
     thread->asleep = thread->stopped = false;
     if (asked_for) {
         thread->retry.due.us = 0;

@@ -36,6 +36,8 @@
 #define THREADS_KEPT_MAX 200000
 /* `retries` of no factor: the thread stays due, but is not tried faster than this. */
 #define THREAD_ALWAYS_US US_PER_S
+/* New mail in a stream does not have all that waits tried with each message, but so often. */
+#define THREAD_WAKE_US (10 * US_PER_S)
 /* How long after W a thread is looked at, should nothing have come of it; and again. */
 #define THREAD_CHECK_US (60 * US_PER_S)
 /* And when its mail seems to have gone. */
@@ -64,6 +66,7 @@ struct thread {
     struct wall check_at;
     struct retry_state retry; /* due: W */
     uint64_t attempts;        /* recipients tried */
+    struct wall woken;        /* when it was, last */
     bool asleep;              /* mail was put off since it was woken */
     bool stopped;             /* an agent said that nothing of it goes now (deferall, retryat) */
     uint32_t dest_len;
@@ -103,9 +106,11 @@ bool thread_waits(const struct thread *thread, struct wall now);
 
 /* Something of it was put off until W. */
 void thread_slept(struct thread *thread);
+/* May new mail wake what was put off? Not when that was just done. */
+bool thread_may_be_woken(const struct thread *thread, struct wall now);
 /* What was put off was made due: for new mail, which leaves W as it is, or because it was `asked
  * for`, which ends the wait. */
-void thread_woken(struct thread *thread, bool asked_for);
+void thread_woken(struct thread *thread, bool asked_for, struct wall now);
 
 /* Its mail seems to have gone: it should be looked at soon. */
 void thread_check_soon(struct threads *t, struct thread *thread, struct wall now);

@@ -114,6 +114,17 @@ class Retries(ThreadTest):
         self.let_pass(d, "a.test")
         self.eventually(lambda: self.gone(*mails))
 
+    def test_a_stream_of_new_mail_does_not_try_all_with_each(self):
+        d = self.office("interval=1h")
+        self.agent.does("deferred busy")
+        for count in range(1, 6):
+            self.mail(["fk a.test x@y"])
+            self.waiting(d, "a.test", count)
+        self.assertLessEqual(self.tried("a.test"), 1 + 2 + 3)  # the second has the first tried again
+        d.move_clock(11)
+        self.mail(["fk a.test x@y"])
+        self.eventually(lambda: self.tried("a.test") >= 6 + 5)
+
     def test_new_mail_wakes_nothing_where_the_clause_says_so(self):
         d = self.office("interval=1h wakeuprestartonly")
         self.agent.does("deferred busy")
@@ -344,6 +355,25 @@ class Nowhere(ThreadTest):
         d.write_config()
         d.cli("reload", check=True)
         self.eventually(lambda: self.gone(mail))
+
+
+class Served(ThreadTest):
+    def test_one_thread_alone_may_be_served(self):
+        d = self.office("interval=1h", deliver_only="fk/a.test")
+        mail = self.mail(["fk a.test x@y", "fk b.test x@y"])
+        self.eventually(lambda: mail.tags() == "+ ")
+        self.waiting(d, "b.test")
+        d.move_clock(2 * HOUR)
+        self.assertEqual(self.tried("b.test"), 0)
+        self.assertIn("deliver_only", d.cli("why", self.thread(d, "b.test")[0]["queue_id"]).stdout)
+        self.assertEqual(mail.exists(), (True, True))
+
+    def test_agents_may_be_frozen(self):
+        d = self.office("interval=1h", agent_freeze="yes")
+        mail = self.mail(["fk a.test x@y"])
+        found = self.eventually(lambda: d.queue())
+        self.eventually(lambda: "agent_freeze" in d.cli("why", found[0]["queue_id"]).stdout)
+        self.assertEqual((self.agent.starts(), mail.tags()), ([], " "))
 
 
 class Behind(ThreadTest):

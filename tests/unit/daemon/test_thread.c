@@ -165,12 +165,17 @@ static void new_mail_leaves_the_time_and_asking_ends_it(void **state)
     begin(&f, 10, "1", "2", "3");
     t = thread_of(&f, "x");
     (void)ran(&f, t, THREAD_STOPPED, 0, 1002);
+    assert_false(thread_may_be_woken(t, (struct wall){1003 * S})); /* nothing was put off */
     thread_slept(t);
-    thread_woken(t, false);
+    assert_true(thread_may_be_woken(t, (struct wall){1003 * S}));
+    thread_woken(t, false, (struct wall){1003 * S});
     assert_false(t->asleep);
+    thread_slept(t);
+    assert_false(thread_may_be_woken(t, (struct wall){1004 * S})); /* a stream of mail */
+    assert_true(thread_may_be_woken(t, (struct wall){1003 * S + THREAD_WAKE_US}));
     assert_false(t->stopped);
     assert_true(thread_waits(t, (struct wall){1009 * S}));
-    thread_woken(t, true);
+    thread_woken(t, true, (struct wall){1004 * S});
     assert_false(thread_waits(t, (struct wall){1002 * S}));
     end(&f);
 }
