@@ -302,9 +302,12 @@ static void print_window(FILE *out, const json_t *site)
     double mean = member_number(site, "mean_seconds"), rate = member_number(site, "per_second");
 
     print_label(out, "window");
-    fprintf(out, "%" PRId64 " under way of %" PRId64 " allowed now (starts with %" PRId64,
-            member_integer(site, "busy"), member_integer(site, "window"),
-            member_integer(site, "window_initial"));
+    fprintf(out, "%" PRId64 " under way", member_integer(site, "busy"));
+    if (member_integer(site, "depth") > 1) {
+        fprintf(out, ", %" PRId64 " agents", member_integer(site, "agents"));
+    }
+    fprintf(out, " of %" PRId64 " allowed now (starts with %" PRId64,
+            member_integer(site, "window"), member_integer(site, "window_initial"));
     if (max > 0) {
         fprintf(out, ", at most %" PRId64, max);
     }

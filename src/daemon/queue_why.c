@@ -478,11 +478,11 @@ static json_t *ceiling(const struct queue *q, struct place *p)
             &text, "all of %s together has its %" PRIu32 " deliveries under way, which is what ",
             p->transport_name, p->transport_info.process_limit);
         parameter = "process_limit";
-    } else if (info->window >= (uint64_t)info->busy + limits->initial) {
+    } else if (info->window >= (uint64_t)info->agents + limits->initial) {
         (void)buf_addf(&text,
                        "more mail for it: a window that is %" PRIu32
                        " wider than what is under way does not grow",
-                       info->window - info->busy);
+                       info->window - info->agents);
     } else {
         double gain = feedback_value(&limits->positive, info->window);
 
@@ -576,6 +576,8 @@ static json_t *site_details(struct queue *q, struct place *p)
         object = site_json(q, &p->info);
         set(object, "window_initial", json_integer(p->info.limits->initial));
         set(object, "failed_cohort_limit", json_integer(p->info.limits->failed_cohort_limit));
+        set(object, "agents", json_integer(p->info.agents));
+        set(object, "depth", json_integer(p->info.depth));
         set(object, "ceiling", ceiling(q, p));
     } else {
         object = json_pack("{s:s, s:o, s:s}", "transport", p->transport_name, "destination",

@@ -116,6 +116,26 @@ static void many_groups_are_cut_and_say_so(void **state)
     free(text);
 }
 
+static void agents_are_what_a_window_counts(void **state)
+{
+    json_t *site =
+        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "transport", "smtp",
+                  "nexthop", "x", "destination", "x", "state", "ready", "window", 2,
+                  "window_initial", 1, "busy", 160, "agents", 2, "depth", 151, "waiting", 9);
+    json_t *count = json_pack("{s:i}", "count", 500);
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    why_print_site(out, site, count, NOW);
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(text, "160 under way, 2 agents of 2 allowed now (starts with 1), 9"));
+    free(text);
+    json_decref(site);
+    json_decref(count);
+}
+
 static void a_destination_shows_its_window_history_and_replies(void **state)
 {
     json_t *site = json_pack(
@@ -164,4 +184,5 @@ static void a_destination_shows_its_window_history_and_replies(void **state)
 UNIT_MAIN(cmocka_unit_test(what_binds_comes_first_and_then_what_to_do),
           cmocka_unit_test(groups_that_wait_for_the_same_are_one_over_all_pages),
           cmocka_unit_test(many_groups_are_cut_and_say_so),
+          cmocka_unit_test(agents_are_what_a_window_counts),
           cmocka_unit_test(a_destination_shows_its_window_history_and_replies))
