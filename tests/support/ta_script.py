@@ -159,6 +159,7 @@ class Agent:
     def __init__(self, path, argv):
         self.log, self.orders = path + ".log", path + ".do"
         self.argv = argv
+        self.parent = os.getppid()
         self.channel = argv[argv.index("-c") + 1] if "-c" in argv else ""
         self.host = argv[argv.index("-h") + 1] if "-h" in argv else ""
 
@@ -175,6 +176,12 @@ class Agent:
                 data = data[os.write(1, data):]
         except BrokenPipeError:
             pass  # nobody listens any more: what was begun is ended all the same
+
+    def hang(self):
+        """For as long as somebody is there who could mind it."""
+        while os.getppid() == self.parent:
+            time.sleep(0.5)
+        os._exit(0)
 
     def result(self, job, offset, user, status, text, number=None):
         action = {"o": "delivered", "e": "failed"}.get(status[0], "delayed")
@@ -244,8 +251,7 @@ class Agent:
             self.say("%s/" % job.number)
             os._exit(0)
         elif word == "hang":
-            while True:
-                signal.pause()
+            self.hang()
         elif word == "flood":
             self.say("# flood\n" * int(rest))
             self.settle(job, "ok", "")
@@ -278,8 +284,7 @@ class Agent:
             self.say("# no such thing\n")
             os._exit(1)
         if "start=hang" in self.argv:
-            while True:
-                signal.pause()
+            self.hang()
         signal.signal(signal.SIGQUIT, lambda *_: self.note("quit"))
         buffer = b""
         self.say("#hungry\n")
