@@ -449,9 +449,10 @@ static unsigned ask_totals(struct spool *sp, json_t **ret_answer)
     if (rc != 0) {
         return spool_failed(sp, rc, ret_answer);
     }
-    *ret_answer = json_pack("{s:I, s:I, s:I, s:I, s:I}", "incoming", (json_int_t)t.incoming,
+    *ret_answer = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "incoming", (json_int_t)t.incoming,
                             "deferred", (json_int_t)t.deferred, "hold", (json_int_t)t.hold,
-                            "corrupt", (json_int_t)t.corrupt, "bytes", (json_int_t)t.bytes);
+                            "corrupt", (json_int_t)t.corrupt, "bytes", (json_int_t)t.bytes, "files",
+                            (json_int_t)t.files);
     return 200;
 }
 

@@ -57,13 +57,18 @@ static void sum_up(struct mailq_answer *a, const json_t *status)
     uint64_t stored = mailq_json_count(status, "incoming") + mailq_json_count(status, "deferred") +
                       mailq_json_count(status, "hold");
     uint64_t submitted = mailq_json_count(status, "submitted");
+    uint64_t completed = submitted > stored ? submitted - stored : 0;
 
     mailq_report_sums(a->report, t);
+    if (conf_postoffice(a->facts->role->conf) != NULL) { /* whose messages are files */
+        stored = mailq_json_count(status, "files");
+        completed = mailq_json_count(status, "completed");
+    }
     t->messages = stored > UINT32_MAX ? UINT32_MAX : (uint32_t)stored;
     t->uptime_s = (clock_wall().us - a->facts->started.us) / US_PER_S;
     /* What was there at the start came in, too, as in ZMailer. */
     t->messages_stored = (int64_t)stored;
-    t->messages_out = submitted > stored ? submitted - stored : 0;
+    t->messages_out = completed;
     t->messages_in = stored + t->messages_out;
     t->rcpts_out = mailq_json_count(status, "delivered") + mailq_json_count(status, "bounced");
     t->rcpts_in = t->rcpts_out + (uint64_t)t->rcpts_stored;
@@ -320,57 +325,16 @@ static void ask_change(struct mailq_answer *a)
     json_t *question;
 
     if (a->question == MAILQ_ASK_KILL_THREAD) {
-        a->part = PART_VERTICES;
-        ask(a, list_question(a, filter_of_thread(a)));
-        return;
+        question = json_pack("{s:s}", "op", "kill");
+        name_thread(a, question);
+    } else {
+        question = json_pack("{s:s, s:o}", "op", ops[a->question], "filter", filter_of_thread(a));
     }
-    question = json_pack("{s:s, s:o}", "op", ops[a->question], "filter", filter_of_thread(a));
     CHECK(question != NULL);
     if (a->after != NULL) {
         CHECK(json_object_set_new(question, "after", json_string(a->after)) == 0);
     }
     ask(a, question);
-}
-
-/* Is all that is pending of the message for this thread? Only then can the message go: the mail of
- * other recipients is not what was to be killed. */
-static bool only_for_thread(const struct mailq_answer *a, const json_t *message)
-{
-    const json_t *rcpt;
-    size_t i;
-
-    json_array_foreach(json_object_get(message, "recipients"), i, rcpt)
-    {
-        if (slice_equal(mailq_json_text(rcpt, "state"), SLICE("pending")) &&
-            !of_thread(rcpt, slice_string(a->channel), slice_string(a->host))) {
-            return false;
-        }
-    }
-    return json_object_get(message, "next_recipient") == NULL;
-}
-
-/* Delete what a page lists. */
-static void begin_kill(struct mailq_answer *a, const json_t *page)
-{
-    const char *next = json_string_value(json_object_get(page, "next"));
-    json_t *ids = json_array();
-    const json_t *message;
-    size_t i;
-
-    json_array_foreach(json_object_get(page, "messages"), i, message)
-    {
-        const char *id = json_string_value(json_object_get(message, "queue_id"));
-
-        if (only_for_thread(a, message)) {
-            CHECK(json_array_append_new(ids, json_string(id)) == 0);
-        } else {
-            log_info("%s: not killed: it has recipients elsewhere", id);
-        }
-    }
-    mem_free(a->after);
-    a->after = next == NULL ? NULL : mem_string(next);
-    a->part = PART_THREADS; /* the second step of a page */
-    ask(a, json_pack("{s:s, s:o}", "op", "kill", "ids", ids));
 }
 
 /* A thread that is not named in full is none. */
@@ -398,6 +362,13 @@ static void log_change(const struct mailq_event *event)
     }
 }
 
+/* In a postoffice the router has said where mail goes, and nothing finds another route for it. */
+static bool can_change_thread(const struct mailq_answer *a)
+{
+    return names_thread(a) &&
+           (a->question != MAILQ_ASK_REROUTE || conf_postoffice(a->facts->role->conf) == NULL);
+}
+
 static void begin_change(struct mailq_answer *a, const struct mailq_event *event)
 {
     json_t *id;
@@ -407,7 +378,7 @@ static void begin_change(struct mailq_answer *a, const struct mailq_event *event
     if (event->question == MAILQ_ASK_KILL_MSG) {
         id = json_stringn(event->id.ptr, event->id.len);
         ask(a, json_pack("{s:s, s:[o]}", "op", "delete", "ids", id != NULL ? id : json_string("")));
-    } else if (a->host[0] != '\0') {
+    } else if (a->host[0] != '\0' && (event->question == MAILQ_ASK_ETRN || can_change_thread(a))) {
         ask_change(a);
     } else {
         mailq_server_verdict(a->server, false);
@@ -501,20 +472,11 @@ static void take_change(struct mailq_answer *a, const json_t *answer)
     const char *next = json_string_value(json_object_get(answer, "next"));
 
     a->changed += json_array_size(json_object_get(answer, "changed"));
-    if (a->question == MAILQ_ASK_KILL_THREAD && a->part == PART_VERTICES) {
-        begin_kill(a, answer);
-        return;
-    }
-    if (a->question == MAILQ_ASK_KILL_THREAD) {
-        next = a->after; /* of the page whose messages were just deleted */
-    }
     if (next == NULL) {
         mailq_server_verdict(a->server, a->changed > 0);
         end_answer(a);
     } else {
-        next = mem_string(next);
-        mem_free(a->after);
-        a->after = (char *)(uintptr_t)next;
+        keep(&a->after, next);
         ask_change(a);
     }
 }

@@ -1,5 +1,7 @@
 #include "mailq_report.h"
 
+#include <stdlib.h>
+
 #include "check.h"
 #include "mailq_json.h"
 #include "mem.h"
@@ -227,6 +229,22 @@ void mailq_report_page(struct mailq_report *r, const json_t *answer, bool last, 
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
+/* Rings are told in the order in which they were met; a report has them as the configuration. */
+static int by_clause(const void *a, const void *b)
+{
+    const struct ring_lines *x = a, *y = b;
+    json_int_t of_x = json_integer_value(json_object_get(x->ring, "clause"));
+    json_int_t of_y = json_integer_value(json_object_get(y->ring, "clause"));
+    int order = (of_x > of_y) - (of_x < of_y);
+
+    order = order != 0 ? order
+                       : slice_compare(mailq_json_text(x->ring, "transport"),
+                                       mailq_json_text(y->ring, "transport"));
+    return order != 0
+               ? order
+               : slice_compare(mailq_json_text(x->ring, "host"), mailq_json_text(y->ring, "host"));
+}
+
 bool mailq_report_next(struct mailq_report *r, struct buf *out, const json_t **ret_ask)
 {
     bool has_frame = r->form == MAILQ_REPORT_RINGS || r->form == MAILQ_REPORT_THREADS;
@@ -235,6 +253,9 @@ bool mailq_report_next(struct mailq_report *r, struct buf *out, const json_t **r
     *ret_ask = NULL;
     if (r->form == MAILQ_REPORT_TOTALS || r->at == r->ring_count) {
         return false;
+    }
+    if (r->at == 0 && !r->rings[0].begun) {
+        qsort(r->rings, r->ring_count, sizeof *r->rings, by_clause);
     }
     l = &r->rings[r->at];
     if (has_frame && !l->begun) {

@@ -195,6 +195,7 @@ struct queue {
     bool import_deferred; /* whose turn it is: new or deferred mail */
     bool incoming_waits;  /* unclaimed new mail is on disk: newer mail must not overtake it */
     uint64_t commits, submitted, delivered, deferred, bounced, expired, reports; /* since start */
+    uint64_t completed; /* control files that came to their end */
     uint64_t decided, imported;
     STAILQ_HEAD(, admission) admissions; /* queue_park.c: what the scheduler asks for */
     char *parked_told;            /* owned: keys up to this one were told to the scheduler, which
@@ -519,6 +520,9 @@ void ask_flush_domain(struct queue *q, struct slice domain);
 unsigned ask_threads(struct queue *q, const json_t *question, json_t **ret_answer);
 /* And messages as "list" and "show" have them, with the threads of their recipients. */
 unsigned ask_vertices(struct queue *q, const json_t *question, json_t **ret_answer);
+
+/* queue_kill.c: be done with the mail of a thread, one page. */
+unsigned ask_kill(struct queue *q, const json_t *question, json_t **ret_answer);
 
 /* Forget the flushes under way. */
 void ask_end(struct queue *q);

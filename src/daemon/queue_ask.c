@@ -45,9 +45,7 @@ enum change {
     CHANGE_DELETE,
     CHANGE_REQUEUE,
     CHANGE_EXPIRE,
-    CHANGE_FLUSH,
-    CHANGE_KILL, /* of a divided message its recipients in this part, else the whole; not reported
-                  */
+    CHANGE_FLUSH
 };
 
 static const struct {
@@ -60,7 +58,6 @@ static const struct {
     [CHANGE_REQUEUE] = {"requeue", "requeued"},
     [CHANGE_EXPIRE] = {"expire", "expired"},
     [CHANGE_FLUSH] = {"flush", NULL},
-    [CHANGE_KILL] = {"kill", "killed"},
 };
 
 /* Make it due, unless that changes nothing: what is in memory goes on anyhow, and what is parked as
@@ -72,25 +69,6 @@ static int flush_one(struct queue *q, struct msg_id id, const struct spool_messa
     }
     pass_want(q, id);
     return spool_set_due(q->spool, id, clock_wall());
-}
-
-/* Make an end of the pending recipients, of whom nobody is told. */
-static int kill_part(struct queue *q, struct msg_id id)
-{
-    struct spool_verdict v = {
-        .state = SPOOL_RCPT_FAILED, .done = true, .unreported = true, .when = clock_wall()};
-    struct spool_rcpt r;
-    size_t count = 1;
-    bool gone;
-    int rc;
-
-    while ((rc = spool_read_rcpts(q->spool, id, 0, true, 1, &r, &count)) == 0 && count == 1) {
-        rc = spool_settle(q->spool, id, r.n, &v);
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    return rc != 0 ? rc : spool_finish(q->spool, id, clock_wall(), &gone);
 }
 
 static int change_one(struct queue *q, enum change change, struct msg_id id,
@@ -117,8 +95,6 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
         return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
     case CHANGE_FLUSH:
         return flush_one(q, id, m);
-    case CHANGE_KILL:
-        return spool_divides(q->spool) ? kill_part(q, id) : spool_remove(q->spool, id);
     }
     UNREACHABLE("all changes are above");
 }
@@ -130,7 +106,6 @@ static void change_committed(struct queue *q, enum change change, struct msg_id 
     case CHANGE_HOLD:
     case CHANGE_DELETE:
     case CHANGE_REQUEUE:
-    case CHANGE_KILL:
         queue_drop(q, id);
         return;
     case CHANGE_EXPIRE:
@@ -154,7 +129,6 @@ static bool change_fits(enum change change, enum spool_state state)
         return true;
     case CHANGE_REQUEUE:
     case CHANGE_EXPIRE:
-    case CHANGE_KILL:
         return state != SPOOL_CORRUPT;
     case CHANGE_FLUSH:
         return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
@@ -163,20 +137,22 @@ static bool change_fits(enum change change, enum spool_state state)
 }
 
 /* The messages that an element of "ids" names, behind those that are there. */
-static void add_target(struct queue *q, json_t *value, struct msg_id *ids, size_t *count,
-                       json_t *errors)
+static void add_target(struct queue *q, enum change change, json_t *value, struct msg_id *ids,
+                       size_t *count, json_t *errors)
 {
+    /* These change a file with all its parts. */
+    bool is_whole = change == CHANGE_HOLD || change == CHANGE_RELEASE || change == CHANGE_DELETE;
     const char *text = json_string_value(value), *error = NULL;
-    size_t found;
+    size_t found, room = is_whole ? 1 : CHANGE_PAGE - *count;
 
     if (text != NULL && spool_id_parse(slice_string(text), &ids[*count])) {
         (*count)++;
         return;
     }
-    found = text == NULL ? 0 : listing_ids(q->spool, text, CHANGE_PAGE - *count, ids + *count);
+    found = text == NULL ? 0 : listing_ids(q->spool, text, room, ids + *count);
     if (found == 0) {
         error = spool_divides(q->spool) ? "no message has that id or name" : "this is no queue id";
-    } else if (found == CHANGE_PAGE - *count) {
+    } else if (found == room && !is_whole) {
         error = "it is of many parts, of which some may be left: ask again";
     }
     *count += found;
@@ -187,9 +163,9 @@ static void add_target(struct queue *q, json_t *value, struct msg_id *ids, size_
 }
 
 /* The messages a change is for: an array of ids, or one page of a filter. */
-static unsigned change_targets(struct queue *q, const json_t *question, struct msg_id *ids,
-                               size_t *ret_count, bool *ret_more, json_t *errors,
-                               json_t **ret_answer)
+static unsigned change_targets(struct queue *q, enum change change, const json_t *question,
+                               struct msg_id *ids, size_t *ret_count, bool *ret_more,
+                               json_t *errors, json_t **ret_answer)
 {
     const json_t *list = json_object_get(question, "ids");
     const json_t *filter = json_object_get(question, "filter");
@@ -211,7 +187,7 @@ static unsigned change_targets(struct queue *q, const json_t *question, struct m
         json_array_foreach((json_t *)(uintptr_t)list, i, value)
         {
             if (*ret_count < CHANGE_PAGE) {
-                add_target(q, value, ids, ret_count, errors);
+                add_target(q, change, value, ids, ret_count, errors);
             } else {
                 CHECK(json_array_append_new(
                           errors, json_pack("{s:O, s:s}", "id", value, "error",
@@ -310,7 +286,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     unsigned status;
     int rc = 0;
 
-    status = change_targets(q, question, ids, &count, &more, errors, ret_answer);
+    status = change_targets(q, change, question, ids, &count, &more, errors, ret_answer);
     if (status != 200) {
         json_decref(errors);
         json_decref(changed);
@@ -377,6 +353,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
             log_info("%s: %s", text, changes[change].done);
         }
         if (killed[i] != NULL) {
+            q->completed++;
             report_line(q, "%s", killed[i]);
             mem_free(killed[i]);
         }
@@ -510,6 +487,7 @@ static unsigned ask_status(struct queue *q, json_t **ret_answer)
     CHECK(more != NULL);
     CHECK(json_object_update_new(*ret_answer, more) == 0);
     add_audit(q, *ret_answer);
+    set(*ret_answer, "completed", json_integer((json_int_t)q->completed));
     set(*ret_answer, "agents", json_integer(agent_table_count(&q->agent_table)));
     set(*ret_answer, "agents_idle", json_integer(q->agent_table.idle));
     set(*ret_answer, "agent_starts", json_integer((json_int_t)q->agent_table.starts));
@@ -568,6 +546,9 @@ static unsigned answer_op(struct queue *q, const json_t *question, struct buf *b
     }
     if (strcmp(op, "threads") == 0) {
         return ask_threads(q, question, ret_answer);
+    }
+    if (strcmp(op, "kill") == 0) {
+        return ask_kill(q, question, ret_answer);
     }
     if (strcmp(op, "vertices") == 0) {
         return ask_vertices(q, question, ret_answer);

@@ -144,6 +144,7 @@ void queue_news_tell(struct queue *q)
             log_info("%.*s", SLICE_ARGS(news.text));
             break;
         case SPOOL_NEWS_COMPLETE:
+            q->completed++;
             report_line(q, "%.*s", SLICE_ARGS(news.text));
             break;
         case SPOOL_NEWS_WARNING:

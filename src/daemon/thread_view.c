@@ -207,6 +207,27 @@ static json_t *agents_json(const struct thread_view *v, struct slice transport, 
     return array;
 }
 
+/* Jobs of a thread that the agents process has, and no agent of it yet. An agent that has not asked
+ * for anything owes that. */
+static size_t kept_back(const struct thread_view *v, struct slice transport, struct slice host)
+{
+    const struct agent_thread *thread = agent_table_of(&v->q->agent_table, transport, host);
+    const struct agent_row *row;
+    const struct flying *f;
+    char key[KEY_MAX];
+    size_t fed = 0;
+
+    if (thread == NULL) {
+        return 0;
+    }
+    TAILQ_FOREACH(row, &thread->agents, of_thread)
+    {
+        fed += row->state == TA_LARVA ? 0 : row->owed;
+    }
+    f = find_flying(v, key, make_key(transport, host, key));
+    return f == NULL || f->count <= fed ? 0 : f->count - fed;
+}
+
 /* ---- rings ---------------------------------------------------------------------------------- */
 
 static struct slice copy(struct slice s)
@@ -400,14 +421,14 @@ static bool find_transport(const struct queue *q, struct slice name, uint32_t *r
 }
 
 static void add_scheduled(const struct queue *q, uint32_t transport, struct slice host,
-                          bool has_agents, json_t *object)
+                          size_t kept_back, bool has_agents, json_t *object)
 {
     struct sched_dest_info info;
 
     if (!sched_dest_get(q->sched, transport, host, &info)) {
         return;
     }
-    set(object, "unfed", json_integer((json_int_t)info.waiting));
+    set(object, "unfed", json_integer((json_int_t)(info.waiting + kept_back)));
     if (info.until.us > clock_mono().us && json_object_get(object, "wait") == NULL) {
         set(object, "wait",
             json_real((double)(info.until.us - clock_mono().us) / (double)US_PER_S));
@@ -451,7 +472,8 @@ json_t *thread_view_json(struct thread_view *v, struct slice transport, struct s
                   (double)US_PER_S));
     if (find_transport(v->q, transport, &index)) {
         add_retry(v->q, index, nexthop, object);
-        add_scheduled(v->q, index, nexthop, json_array_size(agents) > 0, object);
+        add_scheduled(v->q, index, nexthop, kept_back(v, transport, nexthop),
+                      json_array_size(agents) > 0, object);
     }
     set(object, "agents", agents);
     return object;

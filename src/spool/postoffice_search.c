@@ -144,11 +144,12 @@ static bool add_site(struct postoffice *po, struct candidates *c, struct slice d
     }
     site = table_site_find(&po->table, slice_of(key, slash),
                            slice_of(key + slash + 1, destination.len - slash - 1));
-    if (site != NULL) {
-        LIST_FOREACH(v, &site->waiting, by_site)
-        {
-            add_file(c, v->file);
-        }
+    if (site == NULL) {
+        return false; /* a host's name may have a slash, too */
+    }
+    LIST_FOREACH(v, &site->waiting, by_site)
+    {
+        add_file(c, v->file);
     }
     return true;
 }

@@ -1092,6 +1092,7 @@ static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
 static int totals(struct spool *sp, struct spool_totals *ret_totals)
 {
     *ret_totals = postoffice_of(sp)->table.totals;
+    ret_totals->files = HASH_COUNT(postoffice_of(sp)->table.files);
     return 0;
 }
 

@@ -422,6 +422,7 @@ int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_co
 struct spool_totals {
     uint64_t incoming, deferred, hold, corrupt; /* messages */
     uint64_t bytes;                             /* of content */
+    uint64_t files; /* control files, whose mail may be divided into several messages; else 0 */
 };
 /* Kept up to date by every change: O(1). */
 int spool_totals(struct spool *sp, struct spool_totals *ret_totals);

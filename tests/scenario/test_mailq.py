@@ -140,8 +140,11 @@ class Mailq(sluice.TestCase):
         self.eventually(lambda: all(r.get("transport") for i in (shared, alone) for r in d.message(i)["recipients"]))
         c = self.client(address)
         c.login("admin", "secret")
-        c.ask("KILL THREAD smtp [127.0.0.1]")
-        self.assertEqual({m["queue_id"] for m in d.queue()}, {shared})
+        self.assertEqual(c.ask("KILL THREAD smtp [127.0.0.1]"), "+OK; KILLed something.\n")
+        self.assertEqual(c.line(), "\n")
+        self.eventually(lambda: {m["queue_id"] for m in d.queue()} == {shared})
+        self.assertEqual([r["address"] for r in d.message(shared)["recipients"]], ["c@[127.0.0.2]"])
+        self.assertEqual(c.ask("KILL THREAD smtp"), "+OK; nothing to KILL.\n")
 
     def test_etrn_starts_what_waits(self):
         d, address, ids, nexthop = self.deferred(count=1)

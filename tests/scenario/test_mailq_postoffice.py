@@ -1,0 +1,256 @@
+"""The mailq protocols on a POSTOFFICE: a queue as in the recordings of a ZMailer, asked over sockets. What depends on
+times and process numbers is masked."""
+
+import os
+import re
+import subprocess
+import time
+
+import postoffice
+import sluice
+import ta_script
+from test_mailq import Client
+
+CONF = """PARAMmailqsock = "TCP:%d"
+%s
+*/*\tinterval=1m idlemax=2m expiry=1h expiry2=2h skew=1
+\tretries="1 1 2 3"
+\tmaxchannel=0 maxring=20 maxta=0 user=root group=root overfeed=150
+hold/*
+\tinterval=1m maxchannel=1 command="script hold"
+smtp/*
+\tmaxchannel=50 maxring=20 interval=30s command="script smtp"
+smtp-etrn/*
+\tinterval=1h retries="12" queueonly maxchannel=5 command="script etrn"
+fk/*
+\tinterval=10s retries="1 2 3 4" maxchannel=20 maxring=20 overfeed=3 command="script fk"
+fkp/*
+\tinterval=10s retries="1" maxchannel=20 maxring=20 maxthr=3 overfeed=2 command="script fkp"
+wch/*
+\tinterval=1m retries="1" maxchannel=1 overfeed=1 command="script wch"
+wrg/*
+\tinterval=1m retries="1" maxchannel=5 maxring=1 overfeed=1 command="script wrg"
+"""
+
+# Recorded (10), by ring in the order of the configuration.
+REPORT = """hold/*/0
+    hold/ns:unknown.zz/any/0\tN=1   R=1   A=1  W=#s QA=#
+\tThreads:    1 Msgs:     1 Procs:   1 Idle:   1 Plim:  20 Flim: 150 Tlim: 1
+smtp/*/0
+    smtp/[127.0.0.2]/0\t\tN=1   R=1   A=1  W=#s QA=#
+    smtp/[127.0.0.4]/0\t\tN=1   R=1   A=1  W=#s QA=#
+\tThreads:    2 Msgs:     2 Procs:   2 Idle:   2 Plim:  20 Flim: 150 Tlim: 1
+smtp-etrn/*/0
+    smtp-etrn/[127.0.0.1]/0\tN=1   R=1   A=0  W=#s QA=#
+\tThreads:    1 Msgs:     1 Procs:   0 Idle:   0 Plim:  20 Flim: 150 Tlim: 1
+fk/*/0
+    fk/defer.f/0\t\tN=1   R=2   A=2  W=#s QA=#
+\tThreads:    1 Msgs:     1 Procs:   1 Idle:   1 Plim:  20 Flim:   3 Tlim: 1
+fkp/*/0
+    fkp/slow.z/0\t\tN=2   R=2   A=0  P={#,#} HA={#,#}s FA={#,#}s OF={1,1} S={STUFF,STUFF} UF=0 QA=#
+\tThreads:    1 Msgs:     2 Procs:   2 Idle:   0 Plim:  20 Flim:   2 Tlim: 3
+wch/*/0
+    wch/slow.a/0\t\tN=2   R=2   A=0  P={#} HA={#}s FA={#}s OF={1} S={STUFF} UF=1 QA=#
+    wch/slow.b/0\t\tN=1   R=1   A=0  pend=>MaxChannel QA=# channelwait
+\tThreads:    2 Msgs:     3 Procs:   1 Idle:   0 Plim:  20 Flim:   1 Tlim: 1
+wrg/*/0
+    wrg/slow.c/0\t\tN=1   R=1   A=0  P={#} HA={#}s FA={#}s OF={1} S={STUFF} UF=0 QA=#
+    wrg/slow.d/0\t\tN=1   R=1   A=0  pend=>MaxRing QA=# threadwait
+\tThreads:    2 Msgs:     2 Procs:   1 Idle:   0 Plim:   1 Flim:   1 Tlim: 1
+"""
+TOTALS = """Kids: 8  Idle:  4  Msgs:   3  Thrds:  10  Rcpnts:   12  Uptime: #
+Msgs in 3 out 0 stored 3 Rcpnts in 13 out 0 stored 13
+"""
+
+
+def masked(text):
+    text = re.sub(r"\b(W|QA|Uptime:? ?)=?(-?(\d+[dhms])+|\d+ sec)", lambda m: m.group(0).split(m.group(2))[0] + "#"
+                  + ("s" if m.group(1) == "W" else ""), text)
+    text = re.sub(r"\b(P|HA|FA)=\{[\d,]+\}",
+                  lambda m: re.sub(r"\d+", "#", m.group(0)), text)
+    text = re.sub(r"(retry|expires) in (\d+[dhms])+", r"\1 in #", text)
+    return re.sub(r"pid=\d+", "pid=#", text)
+
+
+class Asked(sluice.TestCase):
+    def office(self, auth="admin:secret:ALL:\nnobody:nobody:SNMP QQ TT ETRN:\n", start=True):
+        d = self.daemon(start=False)
+        self.box = postoffice.PostOffice(os.path.join(d.directory, "po"))
+        mailbin = os.path.join(d.directory, "bin")
+        self.agent = ta_script.Script(mailbin)
+        self.zenv = os.path.join(d.directory, "zmailer.conf")
+        with open(self.zenv, "w", encoding="ascii") as file:
+            file.write("POSTOFFICE=%s\nMAILBIN=%s\nPATH=%s\n" % (self.box.root, mailbin, os.environ["PATH"]))
+        path = os.path.join(d.directory, "auth")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(auth or "")
+        os.chmod(path, 0o600)
+        self.address = ("127.0.0.1", sluice.free_port())
+        d.parameters.update(spool=self.box.url, zenv_file=self.zenv, log="file:%s/log" % d.directory,
+                            shutdown_timeout="1s")
+        d.extra = CONF % (self.address[1], 'PARAMauthfile = "%s"' % path if auth else "")
+        if start:
+            d.start()
+        return d
+
+    def mail(self, rcpts, **fields):
+        mail = self.box.message(rcpts, levels=2, **fields)
+        self.box.notify(mail.path)
+        return mail
+
+    def client(self, login=True):
+        c = Client(self.address)
+        self.addCleanup(c.close)
+        if login:
+            self.assertEqual(c.login("admin", "secret"), "+OK\n")
+        return c
+
+    def as_recorded(self, **options):
+        """The mail of the recording, found at the start, in the states of the recording."""
+        d = self.office(start=False, **options)
+        for host, what in (("ns:unknown.zz/any", "deferred try again"), ("[127.0.0.2]", "deferred smtp; 500 (refused)"),
+                           ("[127.0.0.4]", "deferred smtp; 466 (no DNS)"), ("defer.f", "deferred try later")):
+            self.agent.does(what, host=host)
+        for host in "abcdz":
+            self.agent.does("hang", host="slow." + host)
+        self.mails = [self.mail(["hold ns:unknown.zz/any u@unknown.zz", "smtp [127.0.0.2] c@dead.com",
+                                 "smtp [127.0.0.4] e@soft.com"]),
+                      self.mail(["wch slow.a u1", "wch slow.b u2", "wrg slow.c u2", "wrg slow.d u3", "fk defer.f u1",
+                                 "fk defer.f u2", "fkp slow.z u1", "smtp-etrn [127.0.0.1] q@etrn.com"]),
+                      self.mail(["wch slow.a u1", "fkp slow.z u2"])]
+        d.start()
+        self.eventually(lambda: len(self.agent.jobs()) == 8)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 5 and
+                        d.ask("GET", "/v1/status")[1]["agents_idle"] == 4)
+        return d
+
+    def test_the_report_is_as_recorded(self):
+        self.as_recorded()
+        c = self.client()
+        self.assertEqual(masked("".join(c.ask("SHOW QUEUE THREADS"))), REPORT + TOTALS)
+        short = "".join(line + "\n" for line in REPORT.splitlines() if not line.startswith(" "))
+        self.assertEqual(masked("".join(c.ask("SHOW QUEUE SHORT"))), short + TOTALS)
+        self.assertEqual(masked("".join(c.ask("SHOW SNMP"))), TOTALS)
+        fields = [re.sub(r"(Uptime|channelwait|threadwait)", "", line) for line in REPORT.splitlines() if line.startswith(" ")]
+        want = ["\t".join([*re.match(r"    ([^/]+)/(.+)/0$", line.split("\t")[0]).groups(), *line.split("\t")[-1].split()])
+                for line in fields]
+        self.assertEqual([masked(line).rstrip("\n") for line in c.ask("SHOW QUEUE THREADS2")], want)
+
+    def test_the_recipients_of_a_thread_have_ten_fields(self):
+        self.as_recorded()
+        c = self.client()
+        now, second = time.time(), self.mails[1]
+        rows = [line.rstrip("\n").split("\t") for line in c.ask("SHOW THREAD fk DEFER.F")]
+        self.assertRegex(rows[0][0], r"^#fk/defer\.f/0  N=1   R=2   A=2  W=\d+s QA=\d+s$")
+        self.assertEqual([row[:4] for row in rows[1:]],
+                         [[second.path, str(n), "me@here.example", str(second.offsets[4 + n])] for n in (0, 1)])
+        for row in rows[1:]:
+            self.assertEqual(len(row), 10)
+            self.assertAlmostEqual(int(row[4]), now + 3600, delta=60)
+            self.assertGreater(int(row[5]), now)
+            self.assertAlmostEqual(int(row[6]), now, delta=60)
+            self.assertEqual(row[7], "1")
+            self.assertRegex(row[8], r"^retry in \d+s$")
+            self.assertEqual(row[9], "try later")
+        rows = [line.rstrip("\n").split("\t") for line in c.ask("SHOW THREAD wch slow.b")]
+        self.assertEqual(rows[1][5:], ["0", "0", "0", "channel", ""])
+        rows = [line.rstrip("\n").split("\t") for line in c.ask("SHOW THREAD wrg slow.d")]
+        self.assertEqual(rows[1][5:], ["0", "0", "0", "thread", ""])
+        self.assertEqual(c.ask("SHOW THREAD fk nosuch"), [])
+
+    def test_the_dump_is_as_recorded(self):
+        self.as_recorded(auth=None)
+        text = masked(self.client(login=False).file.read().decode())
+        first, second, third = self.mails
+        self.assertTrue(text.startswith("version zmailer 1.0\nVertices:\n1:\t"), text)
+        self.assertTrue(text.endswith("\nEnd:\n" + REPORT + TOTALS), text)
+        vertices = set(re.findall(r"^\d+:\t(.*)$", text, re.M))
+        ends = "(%s, expires in #, tries=%d)"
+        later, running = "retry in #", "running now, pid=#"
+        self.assertEqual(vertices, {
+            "%s\t1; %d\t#try again " % (first.path, first.offsets[0]) + ends % (later, 1),
+            "%s\t1; %d\t#smtp; 500 (refused) " % (first.path, first.offsets[1]) + ends % (later, 1),
+            "%s\t1; %d\t#smtp; 466 (no DNS) " % (first.path, first.offsets[2]) + ends % (later, 1),
+            "%s\t2; %d,%d\t#try later " % (second.path, *second.offsets[4:6]) + ends % (later, 1),
+            "%s\t1; %d\t#" % (second.path, second.offsets[0]) + ends % (running, 0),
+            "%s\t1; %d\t#" % (second.path, second.offsets[1]) + ends % ("waiting for channel slot", 0),
+            "%s\t1; %d\t#" % (second.path, second.offsets[2]) + ends % (running, 0),
+            "%s\t1; %d\t#" % (second.path, second.offsets[3]) + ends % ("waiting for thread slot", 0),
+            "%s\t1; %d\t#" % (second.path, second.offsets[6]) + ends % (running, 0),
+            "%s\t1; %d\t#" % (second.path, second.offsets[7]) + ends % (later, 0),
+            "%s\t1; %d\t#" % (third.path, third.offsets[0]) + ends % (running, 0),
+            "%s\t1; %d\t#" % (third.path, third.offsets[1]) + ends % (running, 0)})
+        channels = re.search(r"\nChannels:\n(.*\n)Hosts:\n(.*\n)End:\n", text, re.S)
+        self.assertEqual({line.split(":\t")[0]: line.count(">") for line in channels.group(1).splitlines()},
+                         {"hold": 1, "smtp": 2, "fk": 1, "wch": 3, "wrg": 2, "fkp": 2, "smtp-etrn": 1})
+        self.assertEqual(channels.group(2).count(">"), 12)
+
+    def test_etrn_starts_what_waits_to_be_asked_for(self):
+        d = self.office()
+        mail = self.mail(["smtp-etrn [127.0.0.1] u1@etrn.com"])
+        c = self.client()
+        self.eventually(lambda: c.ask("SHOW QUEUE SHORT")[0] == "smtp-etrn/*/0\n")
+        self.assertEqual(c.ask("ETRN nosuch.example a b"), "+OK; an ETRN didn't start anything.\n")
+        self.assertEqual(self.agent.jobs(), [])
+        self.assertEqual(c.ask("ETRN [127.0.0.1] x@y"), "+OK; an ETRN started something.\n")
+        self.eventually(lambda: mail.exists() == (False, False))
+        self.assertIn("MQ2 ETRN: [127.0.0.1] x@y", d.log())
+        self.eventually(lambda: masked("".join(c.ask("SHOW QUEUE THREADS"))) == (
+            "smtp-etrn/*/0\n\tThreads:    0 Msgs:     0 Procs:   1 Idle:   1 Plim:  20 Flim: 150 Tlim: 1\n"
+            "Kids: 1  Idle:  1  Msgs:   0  Thrds:   0  Rcpnts:    0  Uptime: #\n"
+            "Msgs in 1 out 1 stored 0 Rcpnts in 1 out 1 stored 0\n"))
+
+    def test_messages_are_killed_by_name_and_spoolid(self):
+        d = self.office()
+        self.agent.does("deferred try again")
+        mails = [self.mail(["hold ns:dest.test/any u1", "smtp a.test u2", "smtp a.test u3"]) for _ in range(3)]
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 9)
+        (spoolid,) = {m["spoolid"] for m in d.queue() if m["path"] == mails[1].path}
+        c = self.client()
+        for name in (mails[0].name, spoolid):
+            self.assertEqual(c.ask("KILL MSG " + name), "+OK; KILLed something.\n")
+            self.assertEqual(c.line(), "\n")
+        self.assertEqual([mail.exists() for mail in mails], [(False, False), (False, False), (True, True)])
+        self.assertEqual(c.ask("KILL MSG " + spoolid), "+OK; nothing to KILL.\n")
+        self.assertEqual(c.line(), "\n")
+        self.assertIn("MQ2 KILL MSG: " + spoolid, d.log())
+        self.assertIn("deletemsg: %s %s killed" % (spoolid, mails[1].name), d.log())
+        self.assertEqual(self.box.submitted(), [])  # nobody is told
+        self.assertRegex(c.ask("SHOW SNMP")[1], "^Msgs in 3 out 2 stored 1 ")
+
+    def test_a_thread_is_killed_and_the_rest_of_its_messages_stays(self):
+        d = self.office()
+        self.agent.does("deferred try again")
+        mails = [self.mail(["hold ns:dest.test/any u1", "smtp a.test u2", "smtp a.test u3"]), self.mail(["smtp a.test u4"])]
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 4)
+        c = self.client()
+        self.assertEqual(c.ask("KILL THREAD smtp a.test"), "+OK; KILLed something.\n")
+        self.assertEqual(c.line(), "\n")
+        self.eventually(lambda: mails[1].exists() == (False, False))
+        self.assertEqual(mails[0].tags(), " --")
+        self.assertEqual([line.split("\t")[0] for line in c.ask("SHOW QUEUE THREADS2")], ["hold"])
+        self.assertEqual(c.ask("REROUTE hold ns:dest.test/any"), "+OK; nothing to REROUTE.\n")
+        self.agent.does("ok")
+        self.assertEqual(c.ask("ETRN ns:dest.test/any"), "+OK; an ETRN started something.\n")
+        self.eventually(lambda: mails[0].exists() == (False, False))
+        self.assertEqual(self.box.submitted(), [])
+
+    def test_our_mailq_reads_control_files(self):
+        self.office()
+        self.agent.does("deferred smtp; 466 (no DNS)\r<<- RCPT\r->> 450")
+        mail = self.mail(["smtp [127.0.0.4] e@soft.com", "smtp [127.0.0.4] f@soft.com"])
+        argv = [sluice.program("mailq"), "-p", str(self.address[1]), "-Z", self.zenv]
+        want = ("smtp/[127.0.0.4]:\n\t%s/2: (1 tries, age #, expires in #, %d+%d bytes)\n\t  id\t<%s@here.example>\n"
+                "\t  from\tme@here.example\n\t  to\te@soft.com\n\t\tf@soft.com\n\t  diag\tsmtp; 466 (no DNS)\n"
+                "\t  diag\t<<- RCPT\n\t  diag\t->> 450\n" % (mail.path, len(mail.read()), os.path.getsize(mail.message), mail.name))
+
+        def told(*options):
+            done = subprocess.run([*argv, *options], capture_output=True, text=True, timeout=sluice.PATIENCE)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return re.sub(r"age (\d+[dhms])+", "age #", masked(done.stdout))
+
+        self.eventually(lambda: told("-v") == want)
+        self.assertTrue(told("-s").startswith("0 entries in %s/router/ directory: idle\n1 message in %s/transport/ directory: "
+                                              % (self.box.root, self.box.root)))
+        self.assertTrue(told("-Q").startswith("smtp/*/0\n    smtp/[127.0.0.4]/0\t\tN=1   R=2   A=2  W=#s QA=#\n"))
+        self.assertEqual(told("-c", "local"), "")
