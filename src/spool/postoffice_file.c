@@ -282,8 +282,7 @@ static bool has_changed(struct postoffice *po, const char *path, const struct po
            st.st_mtim.tv_nsec != view->changed.tv_nsec;
 }
 
-/* To be forgotten when no batch is open. */
-static void vanished(struct postoffice *po, uint64_t number)
+void forget_later(struct postoffice *po, uint64_t number)
 {
     if (po->vanished_count == po->vanished_size) {
         po->vanished_size = po->vanished_size == 0 ? 16 : 2 * po->vanished_size;
@@ -314,7 +313,7 @@ int view_of(struct postoffice *po, const struct post_file *file, bool fresh,
     buf_init(&reason, 256);
     err = view_read(po, path, &reason, &view);
     if (err == -ENOENT) {
-        vanished(po, file->number);
+        forget_later(po, file->number);
     }
     if (err != 0) {
         err = spool_fail(&po->base, err, "transport/%s: %s", path,

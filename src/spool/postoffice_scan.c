@@ -135,6 +135,20 @@ static bool is_hash(const char *name)
     return name[0] >= 'A' && name[0] <= 'Z' && name[1] == '\0';
 }
 
+/* Has somebody given a held or damaged file another name, one that tells another state? Names that
+ * we have changed ourselves since the directory was opened are not there any more. */
+static bool was_renamed(struct postoffice *po, const struct post_file *known, uint8_t state,
+                        const char *found)
+{
+    char path[POST_PATH_MAX];
+    struct stat st;
+
+    post_control_path(known, known->on_disk, path);
+    return state != known->on_disk &&
+           fstatat(po->transport, found, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(po->transport, path, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
 static void see_entry(struct postoffice *po, const char *name)
 {
     struct post_scan *scan = &po->scan;
@@ -143,7 +157,7 @@ static void see_entry(struct postoffice *po, const char *name)
     struct stat st;
     uint64_t number;
     uint8_t state;
-    const struct post_file *known;
+    struct post_file *known;
 
     if (is_hash(name) && strlen(scan->at) <= 2) {
         (void)snprintf(path, sizeof path, "%s%s/", scan->at, name); /* four bytes at most */
@@ -154,12 +168,17 @@ static void see_entry(struct postoffice *po, const char *name)
         !control_spool_number(plain, &number)) {
         return;
     }
-    known = table_file(&po->table, number);
-    if (known != NULL && slice_equal(post_name(known), plain)) {
+    if (snprintf(path, sizeof path, "%s%s", scan->at, name) >= (int)sizeof path) {
         return;
     }
-    if (snprintf(path, sizeof path, "%s%s", scan->at, name) >= (int)sizeof path ||
-        fstatat(po->transport, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    known = table_file(&po->table, number);
+    if (known != NULL && slice_equal(post_name(known), plain)) {
+        if (!was_renamed(po, known, state, path)) {
+            return;
+        }
+        forget_file(po, known);
+    }
+    if (fstatat(po->transport, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         return; /* gone meanwhile */
     }
     found_add(&scan->found, &scan->found_count, &scan->found_size, path,

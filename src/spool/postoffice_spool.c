@@ -438,7 +438,8 @@ static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret
     if (err != 0) {
         return err;
     }
-    *ret_gone = p->pending == 0 && post_to_report(p) == 0 && post_state(p) != SPOOL_CORRUPT;
+    *ret_gone = p->pending == 0 && post_to_report(p) == 0 && post_state(p) != SPOOL_CORRUPT &&
+                !p->file->hollow;
     if (*ret_gone) {
         end_part(po, p);
         return 0;
@@ -573,6 +574,11 @@ static int change(struct spool *sp, const struct spool_change *c)
     } else if (c->from->state == SPOOL_HOLD) {
         set_file_state(po, p->file, 0, SLICE(""));
         make_due(po, p->file, c->to->due);
+        if (p->file->hollow) { /* no message before it has been read anew, after the commit */
+            to = p->f;
+            to.dormant = true;
+            table_set(&po->table, p, to);
+        }
     }
     return 0;
 }

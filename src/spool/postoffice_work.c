@@ -410,6 +410,9 @@ static void finish_work(struct postoffice *po, const struct post_work *work)
         cache_drop(&po->cache, work->file->number);
         return;
     }
+    if (work->renamed && work->file->hollow && work->file->on_disk == 0) {
+        forget_later(po, work->file->number);
+    }
     err = work->reported_count > 0 ? mark_reported(po, work) : 0;
     if (err != 0 && err != -ENOENT) {
         post_tell(po, SPOOL_NEWS_WARNING, work->file->root.id,

@@ -837,6 +837,46 @@ static void a_missing_message_loses_nothing(void **state)
     assert_non_null(strstr(news_of(SPOOL_NEWS_WARNING), "queue/90417 is missing"));
 }
 
+static void what_was_repaired_by_hand_goes_on(void **state)
+{
+    struct spool_totals t;
+
+    (void)state;
+    put("90417", "nonsense\n");
+    poll_all();
+    write_file("transport/.damaged.90417", example_a);
+    assert_int_equal(rename(path_of("transport/.damaged.90417"), path_of("transport/90417")), 0);
+    poll_all();
+    fixture_ok(sp, spool_totals(sp, &t));
+    assert_int_equal(t.corrupt, 0);
+    assert_string_equal(rcpts_of(claim_one(SPOOL_INCOMING, NOW), true), "115 250 325 600");
+}
+
+static void what_was_set_aside_is_read_anew_when_it_is_released(void **state)
+{
+    struct spool_totals t;
+    struct msg_id id;
+    size_t count;
+
+    (void)state;
+    put("90417", example_a);
+    assert_int_equal(rename(path_of("queue/90417"), path_of("elsewhere")), 0);
+    poll_all();
+    fixture_ok(
+        sp, spool_scan(sp, &(struct spool_filter){.states = 1U << SPOOL_CORRUPT}, 1, &id, &count));
+    assert_int_equal(rename(path_of("elsewhere"), path_of("queue/90417")), 0);
+    fixture_ok(sp, spool_hold(sp, id, SLICE("repaired")));
+    commit();
+    assert_true(exists("transport/.hold.90417"));
+    fixture_ok(sp, spool_release(sp, id, NOW));
+    commit();
+    assert_true(nothing_due(NOW));
+    poll_all();
+    fixture_ok(sp, spool_totals(sp, &t));
+    assert_int_equal(t.incoming, 1);
+    assert_string_equal(rcpts_of(claim_one(SPOOL_INCOMING, NOW), true), "115 250 325 600");
+}
+
 static void links_and_directories_are_not_followed(void **state)
 {
     (void)state;
@@ -1260,7 +1300,9 @@ UNIT_MAIN(
     TEST(a_failure_that_nobody_has_written_down_is_reported),
     TEST(what_agents_wrote_before_a_restart_is_reported), TEST(damage_is_noticed_wherever_it_is),
     TEST(a_file_that_was_cut_is_noticed), TEST(damaged_files_are_set_aside_and_stay),
-    TEST(a_missing_message_loses_nothing), TEST(links_and_directories_are_not_followed),
+    TEST(a_missing_message_loses_nothing), TEST(what_was_repaired_by_hand_goes_on),
+    TEST(what_was_set_aside_is_read_anew_when_it_is_released),
+    TEST(links_and_directories_are_not_followed),
     TEST(of_two_files_with_one_number_the_second_waits),
     TEST(a_message_is_followed_in_a_file_that_is_there),
     TEST(of_alternatives_one_is_tried_at_a_time),
