@@ -83,6 +83,13 @@ static void free_wishes(struct wish *wishes, size_t count)
     }
 }
 
+/* Is it the socket of mailq as a site of ZMailer's knows it? Its port belongs to root, and its
+ * scheduler works without it. */
+static bool is_zmailer(const struct wish *wish, const struct conf *conf)
+{
+    return conf_postoffice(conf) != NULL && strncmp(wish->url, "mailq:", 6) == 0;
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
 
 static void add(struct listeners *list, const struct wish *wish, const char *path, int fd)
@@ -225,11 +232,13 @@ static bool find_group(const struct wish *wish, const struct conf *conf, gid_t *
     return true;
 }
 
-/* Who may connect. LMTP: everybody, as everybody may send mail. */
+/* Who may connect. LMTP: everybody, as everybody may send mail; mailq's protocols where they are
+ * ZMailer's, who lets anybody ask. */
 static bool set_socket_mode(const struct wish *wish, const struct conf *conf, gid_t group,
                             const char *path)
 {
-    mode_t mode = wish->role == ROLE_CONTROL ? (mode_t)conf->control_socket_mode : 0666;
+    bool limited = wish->role == ROLE_CONTROL && !is_zmailer(wish, conf);
+    mode_t mode = limited ? (mode_t)conf->control_socket_mode : 0666;
 
     return chown(path, (uid_t)-1, group) == 0 && chmod(path, mode) == 0;
 }
@@ -341,12 +350,6 @@ static void remove_listener(struct listeners *list, struct listener *l)
     mem_free(l);
 }
 
-/* ZMailer's port belongs to root, and its scheduler works without it. */
-static bool may_wait(const struct wish *wish, const struct conf *conf)
-{
-    return conf_postoffice(conf) != NULL && strncmp(wish->url, "mailq:", 6) == 0;
-}
-
 bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error)
 {
     struct wish wishes[LISTENERS_MAX];
@@ -363,7 +366,7 @@ bool listeners_open(struct listeners *list, const struct conf *conf, struct buf 
             size_t before = buf_len(ret_error);
 
             ok = open_wish(list, &wishes[i], conf, ret_error);
-            if (!ok && may_wait(&wishes[i], conf)) {
+            if (!ok && is_zmailer(&wishes[i], conf)) {
                 ok = buf_len(ret_error) == before || buf_add_byte(ret_error, '\n');
             }
         }

@@ -397,6 +397,15 @@ class Options(Front):
             self.assertEqual("What was written." in front.box.submitted()[0], body)
             front.stop()
 
+    def test_anybody_may_ask_at_a_socket_of_the_file_system(self):
+        front = self.front("PARAMmailqpath=${POSTOFFICE}/mailq\n*/* command=script\n").start()
+        path = os.path.join(front.box.root, "mailq")
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o666)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            self.assertEqual(client.makefile().readline(), "version zmailer 1.0\n")
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.join(front.box.root, ".sluice/control.sock")).st_mode), 0o660)
+
     def test_protocol_2_without_users_answers_nobody(self):
         front = self.front().start("-M", "2")
         self.assertEqual(front.mailq(), "version zmailer 2.0\n550 NO ACCESS FOR YOU\n")
