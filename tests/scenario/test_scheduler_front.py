@@ -341,7 +341,7 @@ class Options(Front):
         mail = front.box.message(["smtp mx.example a@mx.example", "smtp mx.example b@mx.example"])
         front.box.notify(mail.path)
         self.eventually(lambda: front.log("statistics").count("\n") == 2, front)
-        self.assertRegex(front.log("statistics"), r"^S%s\w+ -?\d+ -?\d+ ok smtp/mx.example\n" % mail.name)
+        self.assertRegex(front.log("statistics"), r"^S%s[\w=-]+ -?\d+ -?\d+ ok smtp/mx.example\n" % mail.name)
 
     def test_hash_levels_come_from_the_variable_or_the_option(self):
         for zenv, options, levels in (({}, ["-H"], 1), ({}, ["-HH"], 2), ({"SCHEDULERDIRHASH": "1"}, ["-HH"], 1),
