@@ -583,6 +583,7 @@ static int queue_start(struct role *role)
     buf_fini(&error);
     queue_news_begin(q);
     threads_init(&q->threads);
+    q->started = clock_wall();
     q->sites_trim_at = QUEUE_SITES_MAX;
     q->sched = sched_new(&limits);
     transports_load(q);

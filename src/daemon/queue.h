@@ -168,6 +168,7 @@ struct queue {
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
     struct site *sites;
     struct threads threads;
+    struct wall started; /* mail that is older wakes nothing */
     struct wanted *wanted;
     size_t sites_trim_at; /* so many: forget those without mail */
     char **transports;    /* scheduler index -> name, owned */

@@ -290,7 +290,7 @@ bool queue_thread_lets_go(struct queue *q, const struct active_msg *m, const str
     if (dead) {
         sched_revive(q->sched, clock_mono(), site->transport, dest);
     }
-    if (waits && m->fresh) {
+    if (waits && m->fresh && m->created.us >= q->started.us) {
         wake(q, site, thread);
     }
     return true;
