@@ -1157,9 +1157,12 @@ static bool may_select(const struct transport *t)
 }
 
 /* The lane to select from, after those that have waited for others to make room may go on; NULL
- * when nothing is ready. Who was shown in place of others may have to be held. */
+ * when nothing is ready. Who was shown in place of others may have to be held, and that may be true
+ * of all that stand in line: then it is found out in pieces. */
 static struct lane *next_lane(struct transport *t)
 {
+    struct sched *s = t->sched;
+    uint32_t rounds = s->at_once;
     struct lane *l;
     bool more;
 
@@ -1167,7 +1170,8 @@ static struct lane *next_lane(struct transport *t)
     do {
         more = !TAILQ_EMPTY(&t->in_line) && transport_show_rings(t);
         l = transport_next_lane(t);
-    } while (l == NULL && more);
+    } while (l == NULL && more && --rounds > 0);
+    s->lines_left |= l == NULL && more;
     return l;
 }
 
@@ -1248,6 +1252,7 @@ enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched
 {
     *ret_action = (struct sched_action){.type = SCHED_NONE};
     s->now = now;
+    s->lines_left = false;
     out_forget(s);
     timers_run(s, now);
     chores_run(s, now);

@@ -7,6 +7,9 @@
  * told is numbered (sched.told), so that one that is looked at before the sweep comes to it catches
  * up then (dest_catch_up). Nothing is selected and nothing deferred until all have.
  *
+ * Whoever stands in the line of a ring turns out to fail, and is to be held instead of served: the
+ * others in line are looked at next.
+ *
  * A message is dropped: its waiting entries go. Until then they are no candidates, and one that is
  * selected is forgotten instead of delivered.
  */
@@ -108,7 +111,8 @@ bool message_forget_waiting(struct message *m, struct mono now, uint32_t limit)
     return true;
 }
 
-/* ---- both ----------------------------------------------------------------------------------- */
+/* ---- all of them
+ * ----------------------------------------------------------------------------------- */
 
 void chores_run(struct sched *s, struct mono now)
 {
@@ -118,5 +122,5 @@ void chores_run(struct sched *s, struct mono now)
 
 bool chores_left(const struct sched *s)
 {
-    return s->sweep_at > 0 || !TAILQ_EMPTY(&s->dropping);
+    return s->sweep_at > 0 || !TAILQ_EMPTY(&s->dropping) || s->lines_left;
 }

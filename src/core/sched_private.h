@@ -337,6 +337,7 @@ struct sched {
     uint32_t told;     /* how often destinations of a whole transport were told something */
     uint32_t sweep_at; /* those in lower slots may not know it yet */
     uint32_t at_once;  /* destinations or entries that a piece of a chore covers */
+    bool lines_left;   /* some rings have to be looked at again, whatever else happens */
     TAILQ_HEAD(deferral_list, deferral) deferrals;
     STAILQ_HEAD(, event) events;
     struct dest_list draining, idle; /* idle: longest first */

@@ -4,6 +4,7 @@
 
 #include "bench.h"
 #include "check.h"
+#include "pieces.h"
 #include "rng.h"
 
 static struct sched_limits limits_here(void)
@@ -491,6 +492,49 @@ static void who_is_held_for_failing_keeps_no_agent(void **state)
     bench_end(&b);
 }
 
+/* Nor do many of them stall a decision: they are held a few at a time. */
+static void a_line_of_failing_ones_is_held_in_pieces(void **state)
+{
+    struct sched_limits limits = limits_here();
+    struct sched_transport_policy policy = policy_here(1);
+    uint32_t pieces = 0;
+    struct bench b;
+
+    (void)state;
+    limits.failing_share = 10;
+    policy.process_limit = 10;
+    policy.window.failed_cohort_limit = 9;
+    bench_start(&b, &limits, &policy);
+    pieces_set(b.s, 2);
+    make_ring(&b, 0, 1, 1, 0, 0);
+    open_read(&b, 1, "a b c d e f g h x");
+    for (char name[] = "a"; name[0] <= 'h'; name[0]++) {
+        put_into(&b, 0, name, 1, 1, 1);
+    }
+    while (b.running_count > 0 || decide(&b)) {
+        while (decide(&b)) {
+        }
+        if (b.running_count > 0) {
+            finish(&b, 1, b.running[0].dest, SCHED_SITE_FAIL);
+        }
+    }
+    open_msg(&b, 2, "x");
+    DECIDES(&b, "m2:x(1)"); /* which is all that may fail at once */
+    open_read(&b, 3, "a b c d e f g h y");
+    for (char name[] = "a"; name[0] <= 'h'; name[0]++) {
+        put_into(&b, 0, name, 1, 1, 1);
+    }
+    put_into(&b, 0, "y", 1, 1, 1); /* behind all of them */
+    b.story[0] = '\0';
+    while (sched_wake_at(b.s).us <= b.now.us || pieces == 0) {
+        pieces++;
+        (void)decide(&b);
+    }
+    assert_string_equal(b.story, "m3:y(1)");
+    assert_in_range(pieces, 4, 9);
+    bench_end(&b);
+}
+
 /* ---- starvation ----------------------------------------------------------------------------- */
 
 #define CROWD 40
@@ -642,5 +686,6 @@ UNIT_MAIN(cmocka_unit_test(an_agent_has_as_many_entries_as_its_depth),
           cmocka_unit_test(transports_take_turns_at_a_limit_that_they_share),
           cmocka_unit_test(a_transport_that_waits_keeps_no_agent),
           cmocka_unit_test(who_is_held_for_failing_keeps_no_agent),
+          cmocka_unit_test(a_line_of_failing_ones_is_held_in_pieces),
           cmocka_unit_test(every_destination_of_a_full_ring_is_served),
           cmocka_unit_test(why_tells_of_rings_and_agents))
