@@ -1351,6 +1351,9 @@ int parent_main(const struct parent_plan *plan)
         run(p);
         status = p->exit_status;
         log_info("stopped");
+        if (plan->is_scheduler) {
+            log_info("exit(%d): signal", status);
+        }
     }
     log_flush();
     parent_fini(p);

@@ -168,7 +168,9 @@ static void resync_all(struct queue *q)
     while ((r = STAILQ_FIRST(&q->resyncs)) != NULL) {
         STAILQ_REMOVE_HEAD(&q->resyncs, next);
         rc = spool_resync(q->spool, slice_string(r->path));
-        if (rc != 0 && rc != -ENOENT) { /* gone: what it was about has come to its end */
+        if (rc == 0) {
+            log_info(" .. resynced!  (wrkcnt %u)", HASH_COUNT(q->active.msgs));
+        } else if (rc != -ENOENT) { /* gone: what it was about has come to its end */
             log_warning("%s: can't be read again: %s", r->path, spool_error(q->spool));
         }
         mem_free(r->path);

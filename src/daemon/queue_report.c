@@ -380,7 +380,7 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
                         const struct report_draft *d, const struct report_form *form,
                         const struct readers *to)
 {
-    char name[QUEUE_NAME_MAX];
+    char name[QUEUE_NAME_MAX], message_id[QUEUE_NAME_MAX + 20];
     struct report r = {
         .kind = kind,
         .reporting_mta = slice_string(is_zmailers(m) ? q->conf->myorigin : q->conf->myhostname),
@@ -391,7 +391,6 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
         .double_fault = form != NULL && to->is_double && is_zmailers(m),
         .form = form,
         .postmaster_copy = to->is_copy,
-        .message_id = slice_string(name),
         .now = clock_wall(),
         .seed = rng_next(&q->rng),
         .rcpts = d->rcpts,
@@ -409,6 +408,9 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
         log_warning("%s: the report goes without the original: %s", name, spool_error(q->spool));
         buf_clear(&original);
     }
+    /* A message may have several reports. */
+    (void)snprintf(message_id, sizeof message_id, "%s.%016" PRIx64, name, r.seed); /* fits */
+    r.message_id = slice_string(message_id);
     r.utc_offset_minutes = clock_zone(r.now) / 60;
     r.original = buf_slice(&original);
     r.headers_only = headers_only(q, m, &r);

@@ -530,6 +530,7 @@ bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_r
                f->msg->id_text);
     }
     if (m->resync) {
+        log_info("Resyncing file \"%s\" (pid=%" PRIu32 " ho='%s')", f->msg->path, m->pid, f->dest);
         queue_news_resync(q, slice_string(f->msg->path));
     }
     again_begin(&again, f->msg, f->site);

@@ -198,7 +198,9 @@ class Reports(sluice.TestCase):
         self.script.does("error gone now", "slow.x")
         self.d.move_clock(30)
         self.gone(mail)
-        self.assertEqual(self.reports(2)[0].told() | self.reports(2)[1].told(), {"u1@x": "failed", "u2@x": "failed"})
+        both = self.reports(2)
+        self.assertEqual(both[0].told() | both[1].told(), {"u1@x": "failed", "u2@x": "failed"})
+        self.assertEqual(len({report.message["Message-ID"] for report in both}), 2)
 
     # ---- what comes back
 
