@@ -3,13 +3,14 @@ times and process numbers is masked."""
 
 import os
 import re
+import socket
 import subprocess
 import time
 
 import postoffice
 import sluice
 import ta_script
-from test_mailq import Client
+from mailq_client import Client
 
 CONF = """PARAMmailqsock = "TCP:%d"
 %s
@@ -254,3 +255,36 @@ class Asked(sluice.TestCase):
                                               % (self.box.root, self.box.root)))
         self.assertTrue(told("-Q").startswith("smtp/*/0\n    smtp/[127.0.0.4]/0\t\tN=1   R=2   A=2  W=#s QA=#\n"))
         self.assertEqual(told("-c", "local"), "")
+
+    def test_clients_that_say_goodbye_and_go_harm_nothing(self):
+        d = self.office()
+        for words in (b"QUIT\n", b"QUIT\nQUIT\n", b"quit\nEXIT\nSHOW SNMP\n", b""):
+            for _ in range(30):
+                with socket.create_connection(self.address) as s:
+                    s.sendall(words)
+        self.eventually(lambda: self.greets())
+        self.assertEqual(self.client().ask("SHOW SNMP")[0][:5], "Kids:")
+        self.assertEqual(len(d.children()["control"]), 1)
+        self.assertNotIn("ended unexpectedly", d.log())
+
+    def test_a_thousand_clients_at_once_leave_room_afterwards(self):
+        self.office()
+        crowd = []
+        for _ in range(1000):
+            s = socket.socket()
+            s.setblocking(False)
+            s.connect_ex(self.address)
+            crowd.append(s)
+        for s in crowd:
+            s.close()
+        self.eventually(lambda: self.greets())
+        self.assertEqual(self.client().ask("SHOW SNMP")[0][:5], "Kids:")
+
+    def greets(self):
+        c = Client(self.address)
+        try:
+            return c.line() == "version zmailer 2.0\n"
+        except OSError:
+            return False
+        finally:
+            c.close()
