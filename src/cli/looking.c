@@ -218,13 +218,34 @@ int run_destinations(const struct command *c, const struct args *a)
 
 /* ---- one message ---------------------------------------------------------------------------- */
 
+/* Do the same to the other messages of a control file, of which the answer tells. */
+static int look_at_parts(struct ask *ask, const struct args *a, const json_t *answer,
+                         int (*look)(struct ask *, const struct args *, const char *))
+{
+    const json_t *parts = json_object_get(answer, "parts"), *part;
+    int status = EX_OK;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)parts, i, part)
+    {
+        int rc;
+
+        if (!a->json) {
+            putchar('\n');
+        }
+        rc = look(ask, a, json_string_value(part));
+        status = status == EX_OK ? rc : status;
+    }
+    return status;
+}
+
 static int show_one(struct ask *ask, const struct args *a, const char *id)
 {
     double now = words_now();
     struct rcpt_walk w;
     const json_t *rcpt;
     json_t *message;
-    int status = EX_OK;
+    int status = EX_OK, rc;
 
     message = ask_or_say(
         ask, json_pack("{s:s, s:s, s:i}", "op", "show", "id", id, "recipients", 1000), &status);
@@ -241,8 +262,9 @@ static int show_one(struct ask *ask, const struct args *a, const char *id)
         }
         status = rcpt_walk_fini(&w);
     }
+    rc = look_at_parts(ask, a, message, show_one);
     json_decref(message);
-    return status;
+    return status == EX_OK ? rc : status;
 }
 
 static int look_show(struct ask *ask, const struct args *a)
@@ -355,23 +377,23 @@ static int each_site(struct ask *ask, bool (*on_site)(void *arg, const json_t *s
 }
 
 /* Page after page of the recipients; a message that is delivered meanwhile just ends. */
-static int why_message(struct ask *ask, const struct args *a)
+static int why_message(struct ask *ask, const struct args *a, const char *id)
 {
     struct why_print w = {0};
-    json_t *after = NULL, *page;
+    json_t *after = NULL, *page, *first = NULL;
     unsigned pages = 0;
-    int status = EX_OK;
+    int status = EX_OK, rc;
 
     do {
         page = ask_or_say(
-            ask,
-            json_pack("{s:s, s:s, s:o*}", "op", "why", "id", a->words[0], "after_recipient", after),
+            ask, json_pack("{s:s, s:s, s:o*}", "op", "why", "id", id, "after_recipient", after),
             &status);
         after = NULL;
         if (page == NULL) {
             break;
         }
         after = json_incref(json_object_get(page, "next_recipient"));
+        first = first == NULL ? json_incref(page) : first;
         if (a->json) {
             put_json(stdout, page);
             json_decref(page);
@@ -384,6 +406,9 @@ static int why_message(struct ask *ask, const struct args *a)
         why_print_message(&w, stdout, words_now());
     }
     why_print_fini(&w);
+    rc = look_at_parts(ask, a, first, why_message);
+    json_decref(first);
+    status = status == EX_OK ? rc : status;
     return status == EX_OK && ask_is_offline(ask) ? EX_UNAVAILABLE : status;
 }
 
@@ -442,9 +467,22 @@ static int why_site(struct ask *ask, const struct args *a)
 }
 
 /* No queue id has one of these, and no domain or next hop is without. */
+/* "A/90417", a control file below its hash directories, or a destination? */
+static bool is_control_path(const char *word)
+{
+    const char *at = word;
+
+    while (at[0] >= 'A' && at[0] <= 'Z' && at[1] == '/') {
+        at += 2;
+    }
+    return at != word && ascii_is_digit(at[0]) && strpbrk(at, "/.:[") == NULL;
+}
+
 static int look_why(struct ask *ask, const struct args *a)
 {
-    return strpbrk(a->words[0], "/.:[") != NULL ? why_site(ask, a) : why_message(ask, a);
+    bool is_site = strpbrk(a->words[0], "/.:[") != NULL && !is_control_path(a->words[0]);
+
+    return is_site ? why_site(ask, a) : why_message(ask, a, a->words[0]);
 }
 
 int run_why(const struct command *c, const struct args *a)

@@ -8,6 +8,9 @@
 #include "mem.h"
 #include "park_key.h"
 
+/* Messages of one control file that are told with the first. */
+#define PARTS_MAX 1000
+
 static const struct {
     const char *name;
     enum spool_state state;
@@ -375,6 +378,25 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
     return 200;
 }
 
+/* The other messages of the control file that `text` names, if it names one. */
+static void add_parts(struct spool *sp, const char *text, json_t *object)
+{
+    struct msg_id ids[PARTS_MAX];
+    size_t count = listing_ids(sp, text, PARTS_MAX, ids);
+    json_t *parts = json_array();
+
+    for (size_t i = 1; i < count; i++) {
+        char id[SPOOL_ID_TEXT_MAX];
+
+        spool_id_print(ids[i], id);
+        CHECK(json_array_append_new(parts, json_string(id)) == 0);
+    }
+    if (count > 1) {
+        set(object, "parts", json_incref(parts));
+    }
+    json_decref(parts);
+}
+
 static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_answer)
 {
     const char *text = json_string_value(json_object_get(question, "id"));
@@ -394,6 +416,7 @@ static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_
         json_decref(object);
         return listing_error(404, ret_answer, "%s: no such message", text);
     }
+    add_parts(sp, text, object);
     *ret_answer = object;
     return 200;
 }

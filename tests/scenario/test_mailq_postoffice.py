@@ -236,6 +236,26 @@ class Asked(sluice.TestCase):
         self.eventually(lambda: mails[0].exists() == (False, False))
         self.assertEqual(self.box.submitted(), [])
 
+    def test_names_of_control_files_serve_where_ids_do(self):
+        d = self.office()
+        self.agent.does("deferred try again")
+        mail = self.mail(["smtp a.test u2", "hold b.test u3"])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 2)
+        parts = {m["queue_id"]: m for m in d.queue()}
+        self.assertEqual(({m["path"] for m in parts.values()}, len(parts)), ({mail.path}, 2))
+        for name in (mail.name, mail.path, next(iter(parts.values()))["spoolid"]):
+            for command in ("show", "why"):
+                told = d.cli(command, name)
+                self.assertEqual({part for part in parts if part + ":" in told.stdout}, set(parts), name)
+            self.assertIn("Hello.", d.cli("cat", name).stdout)
+            self.assertEqual({m["queue_id"] for m in d.queue(name=name)}, set(parts))
+        self.assertIn("control file %s, S%s" % (mail.path, mail.name), d.cli("queue").stdout)
+        self.assertIn("1 held", d.cli("hold", mail.name).stdout)
+        self.assertEqual({m["queue_name"] for m in d.queue()}, {"hold"})
+        self.assertIn("1 deleted", d.cli("delete", mail.path).stdout)
+        self.assertEqual(mail.exists(), (False, False))
+        self.assertIn("no message has that id or name", d.cli("delete", mail.name).stderr)
+
     def test_our_mailq_reads_control_files(self):
         self.office()
         self.agent.does("deferred smtp; 466 (no DNS)\r<<- RCPT\r->> 450")
