@@ -95,7 +95,7 @@ void cache_fini(struct post_cache *cache);
 /* The file is to be forgotten when no batch is open, and found anew if it is there. */
 void forget_later(struct postoffice *po, uint64_t number);
 
-/* The first and the last of the recipient's reports in the view; NULL when there is none. */
+/* The recipient's reports in the view, the oldest first; NULL when there is none. */
 const struct control_diagnostic *const *view_reports(const struct post_view *view, uint64_t rcpt,
                                                      size_t *ret_count);
 

@@ -14,6 +14,7 @@
 #include "check.h"
 #include "mem.h"
 #include "postoffice_engine.h"
+#include "rng.h"
 #include "spool_fixture.h"
 
 /* Example A of ZMailer's documentation: two groups, three destinations, four recipients. */
@@ -1102,6 +1103,183 @@ static void a_long_list_is_worked_off(void **state)
     assert_false(exists("transport/7"));
 }
 
+/* ---- any calls, in any order ---------------------------------------------------------------- */
+
+enum { FILES = 6, SEEDS = 60, BATCHES = 40 };
+
+/* All that can be asked, as a text; owned by the caller. */
+static char *whole_state(void)
+{
+    struct msg_id ids[200];
+    struct buf text;
+    size_t count;
+
+    buf_init(&text, 1 << 20);
+    fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.states = 0}, COUNT(ids), ids, &count));
+    for (size_t i = 0; i < count; i++) {
+        struct spool_rcpt rcpts[64];
+        struct spool_message m;
+        size_t n;
+
+        fixture_ok(sp, spool_read(sp, ids[i], &m));
+        (void)buf_addf(&text, "%llu %d due %lld key '%.*s' claimed %d expire %d warned %u '%.*s':",
+                       (unsigned long long)m.id.n, m.state, (long long)m.due.us,
+                       SLICE_ARGS(m.parked), spool_is_claimed(sp, m.id), m.force_expire,
+                       (unsigned)m.warnings, SLICE_ARGS(m.reason));
+        fixture_ok(sp, spool_read_rcpts(sp, ids[i], 0, false, COUNT(rcpts), rcpts, &n));
+        for (size_t j = 0; j < n; j++) {
+            (void)buf_addf(&text, " %u=%d/%u '%.*s'", (unsigned)rcpts[j].n, rcpts[j].state,
+                           (unsigned)rcpts[j].attempts, SLICE_ARGS(rcpts[j].diagnostic));
+        }
+        (void)buf_add_byte(&text, '\n');
+    }
+    assert_false(text.failed);
+    return buf_take(&text);
+}
+
+/* A recipient that is still to be delivered; 0: none. */
+static uint32_t any_rcpt(struct rng *rng, struct msg_id id)
+{
+    struct spool_rcpt rcpts[64];
+    size_t count;
+
+    fixture_ok(sp, spool_read_rcpts(sp, id, 0, true, COUNT(rcpts), rcpts, &count));
+    return count == 0 ? 0 : rcpts[rng_below(rng, count)].n;
+}
+
+/* One call; what is refused is. */
+static void any_call(struct rng *rng)
+{
+    static const struct slice keys[] = {{"one", 3}, {"two", 3}, {"three", 5}};
+    struct wall when = wall_after(NOW, (int64_t)rng_below(rng, 100) * US_PER_S);
+    struct slice key = keys[rng_below(rng, COUNT(keys))];
+    struct msg_id ids[200], id;
+    size_t count;
+    uint32_t n;
+    bool flag;
+
+    fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.states = 0}, COUNT(ids), ids, &count));
+    if (count == 0) {
+        return;
+    }
+    id = ids[rng_below(rng, count)];
+    n = any_rcpt(rng, id);
+    switch (rng_below(rng, 16)) {
+    case 0:
+    case 1:
+        (void)spool_claim(sp, rng_below(rng, 2) == 0 ? SPOOL_INCOMING : SPOOL_DEFERRED, when, 2,
+                          ids, &count);
+        break;
+    case 2:
+    case 3:
+        (void)(n != 0 && spool_put_off(sp, id, &n, 1, key, when) == 0);
+        break;
+    case 4:
+        (void)spool_claim_parked(sp, key, when, 2, ids, &count, &flag);
+        break;
+    case 5:
+        (void)spool_wake(sp, key, when, &count);
+        break;
+    case 6:
+        (void)spool_finish(sp, id, when, &flag);
+        break;
+    case 7:
+        (void)(rng_below(rng, 4) == 0 ? spool_finish_all_done(sp, id)
+                                      : spool_set_due(sp, id, when));
+        break;
+    case 8:
+        (void)spool_hold(sp, id, SLICE("held"));
+        break;
+    case 9:
+        (void)spool_release(sp, id, when);
+        break;
+    case 10:
+        (void)(rng_below(rng, 8) == 0 ? spool_remove(sp, id) : spool_requeue(sp, id, when));
+        break;
+    case 11:
+        (void)spool_park(sp, id, key, when);
+        break;
+    case 12:
+        (void)(rng_below(rng, 2) == 0 ? spool_set_warned(sp, id) : spool_set_force_expire(sp, id));
+        break;
+    case 13:
+        (void)spool_reported(sp, id);
+        break;
+    default:
+        if (n != 0) {
+            struct spool_verdict v = {.state = SPOOL_RCPT_PENDING + rng_below(rng, 2),
+                                      .attempted = rng_below(rng, 4) != 0,
+                                      .done = rng_below(rng, 4) == 0,
+                                      .diagnostic = key,
+                                      .when = when};
+
+            (void)spool_settle(sp, id, n, &v);
+        }
+        break;
+    }
+}
+
+static void put_any(struct rng *rng, unsigned number)
+{
+    char name[16], lines[4096] = "";
+    size_t len = 0, count = 1 + rng_below(rng, 12);
+
+    (void)snprintf(name, sizeof name, "%u", 100 + number);
+    for (size_t i = 0; i < count; i++) {
+        len +=
+            (size_t)snprintf(lines + len, sizeof lines - len, "%s smtp h%u.example u%zu@x 65534\n",
+                             rng_below(rng, 6) == 0 ? "X           1" : "r          ",
+                             (unsigned)rng_below(rng, 4), i);
+    }
+    put_rcpts(name, lines);
+}
+
+/* The invariants hold after every batch; one that fails leaves everything as it was. */
+static void batches_happen_as_a_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct rng rng;
+
+        rng_init(&rng, seed);
+        for (unsigned i = 0; i < FILES; i++) {
+            put_any(&rng, i);
+        }
+        poll_all();
+        for (unsigned batch = 0; batch < BATCHES; batch++) {
+            char *before, *after;
+            bool fails = rng_below(&rng, 2) == 0;
+
+            if (fails) {
+                before = whole_state();
+            }
+            /* Claims of no batch stay, so a batch that is to be compared begins with a change. */
+            fixture_ok(sp, spool_wake(sp, SLICE("nothing"), NOW, &(size_t){0}));
+            for (unsigned i = 0; i < 8; i++) {
+                any_call(&rng);
+            }
+            if (fails) {
+                sp->batch_error = -EIO; /* as a storage that fails does */
+                assert_int_equal(spool_commit(sp), -EIO);
+                after = whole_state();
+                if (strcmp(before, after) != 0) {
+                    print_error("seed %llu\nbefore\n%safter\n%s", (unsigned long long)seed, before,
+                                after);
+                    fail();
+                }
+                mem_free(before);
+                mem_free(after);
+            } else {
+                fixture_ok(sp, spool_commit(sp));
+            }
+            audit();
+            (void)news_of(SPOOL_NEWS_LOG);
+        }
+        tear_down(NULL);
+        set_up(NULL);
+    }
+}
+
 /* ---- operators ------------------------------------------------------------------------------ */
 
 static void held_mail_is_held_after_a_restart(void **state)
@@ -1308,7 +1486,8 @@ UNIT_MAIN(
     TEST(of_alternatives_one_is_tried_at_a_time),
     TEST(when_all_alternatives_fail_the_last_is_reported), TEST(alternatives_survive_a_restart),
     TEST(a_message_takes_back_one_of_the_same_sender), TEST(a_long_list_is_worked_off),
-    TEST(held_mail_is_held_after_a_restart), TEST(removing_takes_both_files_whatever_their_state),
+    TEST(batches_happen_as_a_whole_or_not_at_all), TEST(held_mail_is_held_after_a_restart),
+    TEST(removing_takes_both_files_whatever_their_state),
     TEST(files_are_moved_into_their_hash_directory), TEST(a_request_to_try_a_host_is_heard_once),
     TEST(announced_files_are_taken_at_once), TEST(what_others_have_done_is_seen_by_a_resync),
     TEST(a_resync_of_a_file_where_all_is_done_ends_it),
