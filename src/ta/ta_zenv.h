@@ -1,5 +1,5 @@
 /* ZMailer's variables, as agents know them: from the file that the environment names as ZCONFIG,
- * with what is compiled in where it says nothing. */
+ * else from the one whose path is compiled in, with compiled-in values where it says nothing. */
 #ifndef TA_TA_ZENV_H
 #define TA_TA_ZENV_H
 

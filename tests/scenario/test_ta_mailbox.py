@@ -43,6 +43,20 @@ class Mailbox(agents.TestCase):
                 file.write(text)
         return mail
 
+    def writer(self, fifo):
+        """A descriptor that keeps a command's `cat FIFO` waiting until it is closed; the command is there then."""
+        found = []
+
+        def opens():
+            try:
+                found.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                pass  # nobody reads yet
+            return found
+
+        self.eventually(opens)
+        return found[0]
+
     def file(self, name=ME):
         with open(os.path.join(self.mail, name), encoding="latin-1") as file:
             return file.read()
@@ -214,18 +228,17 @@ class Mailbox(agents.TestCase):
         mail = self.message("local - \"|cat %s\"" % fifo, uid=os.getuid())
         agent = self.mailbox()
         agent.send(mail.path + "\t-\n")
-        self.eventually(lambda: mail.tags() == "~")
+        writer = self.writer(fifo)
+        self.assertEqual(mail.tags(), "~")
         agent.kill()
         self.assertIn(b"r~%6d    " % agent.pid if agent.pid < 10 ** 6 else b"r~          ", mail.read())
-        with open(fifo, "w", encoding="ascii"):
-            pass  # lets the command end
+        os.close(writer)
         # Another agent keeps off; when the lock was taken away it delivers.
         other = self.mailbox()
         self.assertEqual(other.job(mail.path, "-"), ["#resync " + mail.path])
         mail.mark(mail.offsets[0], " ")
         other.send(mail.path + "\t-\n")
-        with open(fifo, "w", encoding="ascii"):
-            pass
+        os.close(self.writer(fifo))
         self.assertEqual(result(other.until_hungry()[0])[2], "ok3")
 
     def test_sigquit_ends_it_after_the_job(self):
@@ -234,10 +247,9 @@ class Mailbox(agents.TestCase):
         mail = self.message("local - \"|cat %s\"" % fifo, uid=os.getuid())
         agent = self.mailbox()
         agent.send(mail.path + "\t-\n" + mail.path + "\t-\n")
-        self.eventually(lambda: mail.tags() == "~")
+        writer = self.writer(fifo)
         agent.process.send_signal(signal.SIGQUIT)
-        with open(fifo, "w", encoding="ascii"):
-            pass
+        os.close(writer)
         self.assertEqual(result(agent.until_hungry()[0])[2], "ok3")
         self.assertIsNone(agent.line())
         self.assertEqual(agent.process.wait(sluice.PATIENCE), 0)
@@ -249,10 +261,9 @@ class Mailbox(agents.TestCase):
         mail = self.message("local - \"|cat %s\"" % fifo, uid=os.getuid())
         agent = self.mailbox()
         agent.send(mail.path + "\t-\n")
-        self.eventually(lambda: mail.tags() == "~")
+        writer = self.writer(fifo)
         agent.socket.close()
-        with open(fifo, "w", encoding="ascii"):
-            pass
+        os.close(writer)
         self.assertEqual(agent.process.wait(sluice.PATIENCE), 0)
         self.assertEqual(mail.tags(), "+")
 

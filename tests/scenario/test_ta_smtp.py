@@ -236,6 +236,20 @@ class Smtp(agents.TestCase):
         self.one(self.smtp(site, "-C", path), mail)
         self.assertEqual(site.commands[0].split(), ["EHLO", "helo.example"])
 
+    def test_names_are_looked_up_as_the_daemon_does(self):
+        for code, status, tag in ((2, "deferall", " "), (3, "error2", "-")):
+            with self.subTest(code=code):
+                names = agents.NameServer(code)
+                self.addCleanup(names.close)
+                path = os.path.join(self.top, "client.conf")
+                with open(path, "w", encoding="ascii") as file:
+                    file.write("myhostname = client.example\nsmtp_dns_server = %s\n" % names.address)
+                mail = self.box.message(["smtp no.such.test a@no.such.test"])
+                agent = self.agent("smtp", "-C", path, box=self.box)
+                self.assertEqual(self.one(agent, mail, "no.such.test")[2], status)
+                self.assertEqual(mail.tags(), tag)
+                self.assertIn(("no.such.test", 15), names.asked)
+
     def test_a_log_of_what_happened(self):
         path = os.path.join(self.top, "log")
         agent = self.smtp(None, "-l", path)
