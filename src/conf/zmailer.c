@@ -255,11 +255,14 @@ static void name_notify_socket(struct conf *conf, struct conf_problems *problems
 {
     const struct setting *s = setting_of(conf->inner, "notifysock");
     struct slice path = slice_string(conf->notifysock);
+    /* The one below the postoffice is as relative as that. */
+    bool derived = slice_equal(path, slice_string(conf->inner->postoffice_notify));
 
     path = slice_skip(path, slice_starts_nocase(path, SLICE("UNIX:")) ? 5 : 0);
-    if (path.len > 0 && path.ptr[0] != '/') {
-        problem_add(problems, CONF_ERROR, s->file, s->line, s->column,
-                    "notifysock: found `%.*s', expected UNIX:/PATH or /PATH",
+    if (path.len > 0 && path.ptr[0] != '/' && !derived) {
+        /* Not from the configuration: then a variable says so. */
+        problem_add(problems, CONF_ERROR, s->file != NULL ? s->file : conf->inner->zenv_path,
+                    s->line, s->column, "notifysock: found `%.*s', expected UNIX:/PATH or /PATH",
                     SLICE_ARGS(problem_quote(path)));
         return;
     }

@@ -378,9 +378,34 @@ static void what_is_wrong_is_said_where_it_stands(void **state)
     }
 }
 
+/* A configuration that is named by a relative path has relative directories. */
+static void a_postoffice_may_be_relative_and_a_socket_of_a_variable_not(void **state)
+{
+    const struct conf_world world = {
+        .hostname = "mail.example.org", .read = read_variables, .arg = (char *)(uintptr_t) ""};
+    struct conf_problems problems;
+    struct conf *c = conf_load_text(SLICE("spool = postoffice:po\na/* command=x\n"),
+                                    "scheduler.conf", ".", &world, &problems);
+
+    (void)state;
+    assert_int_equal(problems.errors, 0);
+    assert_non_null(strstr(c->notifysock, "po/.scheduler.notify"));
+    conf_free(c);
+    conf_problems_fini(&problems);
+
+    c = load("spool = postoffice:/po\na/* command=x\n", "SCHEDULERNOTIFY=run/n\n", &problems);
+    assert_null(c);
+    assert_int_equal(problems.errors, 1);
+    assert_non_null(problems.at[0].file);
+    assert_string_equal(problems.at[0].text,
+                        "notifysock: found `run/n', expected UNIX:/PATH or /PATH");
+    conf_problems_fini(&problems);
+}
+
 UNIT_MAIN(cmocka_unit_test(a_scheduler_conf_says_for_each_value_where_it_stands),
           cmocka_unit_test(a_postoffice_has_the_defaults_of_the_manual_page),
           cmocka_unit_test(other_spools_keep_their_defaults),
+          cmocka_unit_test(a_postoffice_may_be_relative_and_a_socket_of_a_variable_not),
           cmocka_unit_test(variables_say_where_the_postoffice_and_its_sockets_are),
           cmocka_unit_test(a_clause_takes_nothing_from_one_that_is_not_its_first_match),
           cmocka_unit_test(the_defaults_clause_holds_for_what_follows_it),
