@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,18 +49,13 @@ static void say_version(FILE *to)
 
 /* ---- the start ------------------------------------------------------------------------------ */
 
-static bool is_directory(const char *postoffice, const char *name)
+/* ZMailer's working directory: start scripts and the next scheduler know it by that. */
+static bool enter_transport(const char *postoffice)
 {
     char path[PATH_MAX];
-    struct stat st;
 
     errno = ENAMETOOLONG;
-    if (snprintf(path, sizeof path, "%s/%s", postoffice, name) >= PATH_MAX ||
-        stat(path, &st) != 0) {
-        return false;
-    }
-    errno = ENOTDIR;
-    return S_ISDIR(st.st_mode);
+    return snprintf(path, sizeof path, "%s/transport", postoffice) < PATH_MAX && chdir(path) == 0;
 }
 
 /* Can lines be added to the file? NULL: there is none, and that is fine. */
@@ -80,15 +74,16 @@ static bool takes_lines(const char *path, struct buf *messages)
 }
 
 /* All that can be known before the old scheduler is ended, and then that. */
-static bool take_place(const struct scheduler_options *o, const struct scheduler_settings *s,
-                       struct buf *messages)
+static bool take_place(const struct scheduler_settings *s, struct buf *messages)
 {
-    if (!is_directory(s->postoffice, "transport")) {
+    if (!takes_lines(s->log, messages) || !takes_lines(s->statistics, messages)) {
+        return false;
+    }
+    if (!enter_transport(s->postoffice)) {
         (void)buf_addf(messages, "%s/transport: %s\n", s->postoffice, strerror(errno)); /* sticky */
         return false;
     }
-    return takes_lines(s->log, messages) && takes_lines(o->statistics, messages) &&
-           scheduler_pid_replace(s->postoffice, messages);
+    return scheduler_pid_replace(s->postoffice, messages);
 }
 
 static bool load(const struct scheduler_settings *s, struct bundle *ret_bundle,
@@ -204,7 +199,7 @@ static int start(const struct scheduler_options *o, const char *program, struct 
     bool ok = scheduler_settings_make(o, program, &settings, messages);
 
     say(messages); /* warnings, too */
-    ok = ok && load(&settings, &bundle, messages) && take_place(o, &settings, messages);
+    ok = ok && load(&settings, &bundle, messages) && take_place(&settings, messages);
     say(messages);
     status = ok ? run(o, &settings, &bundle) : FAILURE;
     bundle_fini(&bundle);

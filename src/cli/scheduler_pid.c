@@ -81,14 +81,30 @@ static bool has_ended(pid_t pid)
     return readlink(path, program, sizeof program) < 0 && (errno == ENOENT || errno == ESRCH);
 }
 
+/* All schedulers work in POSTOFFICE/transport. Of a process of somebody else's that can't be told:
+ * then it may be one. */
+static bool works_there(pid_t pid, const char *postoffice)
+{
+    char path[PATH_MAX];
+    struct stat theirs, ours;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/cwd", (long)pid); /* fits */
+    if (stat(path, &theirs) != 0) {
+        return errno == EACCES || errno == EPERM;
+    }
+    return snprintf(path, sizeof path, "%s/transport", postoffice) < PATH_MAX &&
+           stat(path, &ours) == 0 && theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+}
+
 /* Numbers are used again: after a restart of the machine the file names anybody. ZMailer's program
  * has our name, whatever that is on this machine. */
-static bool is_scheduler(pid_t pid)
+static bool is_scheduler(pid_t pid, const char *postoffice)
 {
     char name[COMM_MAX + 1], own[COMM_MAX + 1];
 
     return pid != getpid() && !has_ended(pid) && name_of(pid, name) &&
-           (strcmp(name, "scheduler") == 0 || (name_of(getpid(), own) && strcmp(name, own) == 0));
+           (strcmp(name, "scheduler") == 0 || (name_of(getpid(), own) && strcmp(name, own) == 0)) &&
+           works_there(pid, postoffice);
 }
 
 bool scheduler_pid_replace(const char *postoffice, struct buf *error)
@@ -101,7 +117,7 @@ bool scheduler_pid_replace(const char *postoffice, struct buf *error)
         (void)buf_addf(error, "%s" PID_FILE ": %s\n", postoffice, strerror(-status)); /* sticky */
         return false;
     }
-    if (pid == 0 || !is_scheduler(pid)) {
+    if (pid == 0 || !is_scheduler(pid, postoffice)) {
         return true;
     }
     if (kill(pid, SIGTERM) != 0 && errno != ESRCH) {
@@ -110,7 +126,7 @@ bool scheduler_pid_replace(const char *postoffice, struct buf *error)
         return false;
     }
     for (int i = 0; i < WAIT_STEPS; i++) {
-        if (!is_scheduler(pid)) {
+        if (!is_scheduler(pid, postoffice)) {
             return true;
         }
         (void)nanosleep(&step, NULL); /* a signal makes it shorter */

@@ -10,7 +10,8 @@
 #include "buf.h"
 
 /* End the scheduler that the file names, ours or ZMailer's: SIGTERM, then up to 5 s for it to go.
- * A number that belongs to nobody, or to a process that is no scheduler, is left alone. False when
+ * A number that belongs to nobody, or to a process that is no scheduler of this POSTOFFICE (by its
+ * name and its working directory), is left alone. False when
  * it does not go, or the file can't be read; *error says why. */
 bool scheduler_pid_replace(const char *postoffice, struct buf *error);
 

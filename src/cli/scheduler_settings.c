@@ -92,9 +92,6 @@ static void add_options(const struct scheduler_options *o, const struct conf *va
     if (o->rendezvous != NULL) {
         add_path(text, "mailq_dump_file", "", o->rendezvous);
     }
-    if (o->statistics != NULL) {
-        add_path(text, "statistics_log", "", o->statistics);
-    }
 }
 
 /* ZMailer's order: -L; in the foreground nothing; else LOGDIR. */
@@ -125,6 +122,7 @@ bool scheduler_settings_make(const struct scheduler_options *options, const char
         options->postoffice != NULL ? options->postoffice : conf_postoffice(variables), "");
     s->path = zmailer_absolute(s->postoffice, "/.sluice/sluice.conf");
     s->log = find_log(options, variables);
+    s->statistics = options->statistics == NULL ? NULL : zmailer_absolute(options->statistics, "");
     buf_init(&suffix, PATH_MAX);
     (void)buf_addf(&suffix, "/%s.conf", base_name(program));
     s->conf = options->conf != NULL
@@ -143,6 +141,9 @@ bool scheduler_settings_make(const struct scheduler_options *options, const char
     if (s->log != NULL) {
         add_path(&s->text, "log", "file:", s->log);
     }
+    if (s->statistics != NULL) {
+        add_path(&s->text, "statistics_log", "", s->statistics);
+    }
     add_options(options, variables, &s->text);
     add_files(options->files, s->postoffice, &s->text);
     conf_free(variables);
@@ -157,6 +158,7 @@ void scheduler_settings_fini(struct scheduler_settings *s)
     mem_free(s->postoffice);
     mem_free(s->conf);
     mem_free(s->log);
+    mem_free(s->statistics);
     mem_free(s->path);
     buf_fini(&s->text);
 }

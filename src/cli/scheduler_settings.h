@@ -15,6 +15,7 @@ struct scheduler_settings {
     char *postoffice; /* absolute */
     char *conf;       /* scheduler.conf, absolute */
     char *log;        /* absolute; NULL: standard error */
+    char *statistics; /* absolute; NULL: none */
     char *path;       /* where the text belongs: POSTOFFICE/.sluice/sluice.conf */
     struct buf text;
 };

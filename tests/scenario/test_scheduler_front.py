@@ -135,13 +135,21 @@ class Daemon(Front):
             front.stop()
         self.assertIsNone(other.poll())
 
+    def test_a_scheduler_of_another_postoffice_is_passed_over(self):
+        other, front = self.front().start(), self.front()
+        with open(os.path.join(front.box.root, ".pid.scheduler"), "w") as file:
+            file.write("%d\n" % other.pid)
+        front.start()
+        self.assertTrue(other.runs())
+        self.assertTrue(front.runs())
+
     def test_one_that_does_not_end_keeps_its_place(self):
         front = self.front()
         ready = front.path("ready")
         program = front.path("scheduler")  # the name of ZMailer's process, too
         os.symlink(os.path.realpath(sys.executable), program)
         other = subprocess.Popen([program, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); "
-                                  "open(%r, 'w'); time.sleep(100)" % ready])
+                                  "open(%r, 'w'); time.sleep(100)" % ready], cwd=front.box.transport)
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)
         self.eventually(lambda: os.path.exists(ready), front)
