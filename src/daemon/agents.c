@@ -298,7 +298,7 @@ static void look_around(struct agents *all, struct mono now)
 
 static void arm(struct agents *all, struct mono now)
 {
-    struct mono at = mono_min(crew_wake_at(all->crew), all->sweep_at);
+    struct mono at = mono_min(crew_wake_at(all->crew, now), all->sweep_at);
     int64_t wait_us;
     struct timeval tv;
 

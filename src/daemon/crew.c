@@ -490,17 +490,14 @@ void crew_next(struct crew *c, struct mono now, struct crew_action *ret_action)
     }
 }
 
-struct mono crew_wake_at(const struct crew *c)
+struct mono crew_wake_at(const struct crew *c, struct mono now)
 {
     struct mono at = c->held_until;
 
-    if (TAILQ_EMPTY(&c->wanting) || c->frozen) {
-        return MONO_NEVER;
-    }
     if (c->starts >= c->starts_per_second && c->second.us + US_PER_S > at.us) {
         at = mono_after(c->second, US_PER_S);
     }
-    return at;
+    return TAILQ_EMPTY(&c->wanting) || c->frozen || mono_reached(at, now) ? MONO_NEVER : at;
 }
 
 void crew_started(struct crew *c, struct crew_thread *t, struct crew_agent *agent)

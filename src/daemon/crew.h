@@ -104,8 +104,8 @@ struct crew_action {
 };
 void crew_next(struct crew *c, struct mono now, struct crew_action *ret_action);
 
-/* When crew_next may have something to do though nothing has happened; MONO_NEVER. */
-struct mono crew_wake_at(const struct crew *c);
+/* After crew_next had nothing: when it may have though nothing has happened; MONO_NEVER. */
+struct mono crew_wake_at(const struct crew *c, struct mono now);
 
 /* After CREW_START: it runs. `agent` is a zeroed struct of the owner's. */
 void crew_started(struct crew *c, struct crew_thread *t, struct crew_agent *agent);

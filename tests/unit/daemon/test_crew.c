@@ -402,6 +402,7 @@ static void an_agent_that_ends_keeps_its_place_until_it_is_gone(void **state)
     add("bx");
     work();
     expect("start0 0:ax rest0 told0 ");
+    assert_int_equal(crew_wake_at(world.crew, world.now).us, US_FOREVER); /* an end wakes it */
     work();
     expect(""); /* help is near */
     end(0);
@@ -470,11 +471,11 @@ static void starts_per_second_are_limited(void **state)
     add("ax ay az");
     work();
     expect("start0 start1 ");
-    assert_int_equal(crew_wake_at(world.crew).us, world.now.us + US_PER_S);
-    world.now = crew_wake_at(world.crew);
+    assert_int_equal(crew_wake_at(world.crew, world.now).us, world.now.us + US_PER_S);
+    world.now = crew_wake_at(world.crew, world.now);
     work();
     expect("start2 ");
-    assert_int_equal(crew_wake_at(world.crew).us, US_FOREVER);
+    assert_int_equal(crew_wake_at(world.crew, world.now).us, US_FOREVER);
 }
 
 static void a_frozen_crew_starts_nothing_and_goes_on(void **state)
@@ -543,7 +544,7 @@ static void a_system_without_processes_is_asked_again_later(void **state)
     crew_not_started(world.crew, world.now);
     work();
     expect("");
-    world.now = crew_wake_at(world.crew);
+    world.now = crew_wake_at(world.crew, world.now);
     work();
     expect("start0 ");
 }
