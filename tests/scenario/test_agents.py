@@ -9,11 +9,11 @@ import postoffice
 import sluice
 import ta_script
 
-CLAUSE = "smtp/*\n\tinterval=1m retries=\"1 60\" expiry=1d %s command=\"A=1 B=${LOGDIR} script -c $channel\"\n"
+CLAUSE = "smtp/*\n\tinterval=1m retries=\"%s\" expiry=1d %s command=\"A=1 B=${LOGDIR} script -c $channel\"\n"
 
 
 class AgentTest(sluice.TestCase):
-    def office(self, options="", more="", **parameters):
+    def office(self, options="", more="", retries="1", **parameters):
         """A POSTOFFICE, an agent for the channel smtp, and a daemon for both."""
         daemon = self.daemon(start=False)
         self.box = postoffice.PostOffice(os.path.join(daemon.directory, "po"))
@@ -25,7 +25,7 @@ class AgentTest(sluice.TestCase):
         daemon.parameters.update(spool=self.box.url, zenv_file=zenv,
                                  mailqsock="UNIX:%s/mailq" % daemon.directory)
         daemon.parameters.update(parameters)
-        daemon.extra = CLAUSE % options + more
+        daemon.extra = CLAUSE % (retries, options) + more
         daemon.start()
         return daemon
 
@@ -167,7 +167,7 @@ class Results(AgentTest):
         self.eventually(lambda: self.gone(*first))
 
     def test_retryat_is_honoured(self):
-        daemon = self.office()
+        daemon = self.office(retries="1 60")
         self.agent.does("retryat +3000 busy")
         mail = self.message("smtp a.test x@y")
         self.eventually(lambda: self.agent.jobs() and mail.tags() == " ")
