@@ -476,11 +476,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, overfeed, "", "entries", "0", INT64_MIN, PARAM_NO_MAX,                                  \
       "entries a running agent is given ahead; less than 0: 0")                                    \
     X(INT, skew, "", "steps", "5", 1, 100000,                                                      \
-      "how far random re-entry spreads behind the last of `retries'")                              \
+      "how fast retry times are drawn to multiples of `interval': 1 at once, more slower")         \
     X(BOOL, ageorder, "", "", "no", 0, 0, "oldest message first")                                  \
     X(BOOL, queueonly, "", "", "no", 0, 0, "no delivery unless asked for")                         \
     X(BOOL, wakeuprestartonly, "", "", "no", 0, 0,                                                 \
-      "new mail adds no agents to a destination that has one")                                     \
+      "new mail makes nothing due of a destination that waits for its time of retry")              \
     X(BOOL, bychannel, "", "", "no", 0, 0, NO_EFFECT "ZMailer reads it and does nothing, too")     \
     X(BOOL, byhost, "", "", "no", 0, 0, NO_EFFECT "ZMailer reads it and does nothing, too")        \
     X(INT, priority, "", "nice value", "0", -20, 19, "scheduling priority of the command")         \

@@ -9,7 +9,6 @@
  */
 #include "queue.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "check.h"
