@@ -222,12 +222,12 @@ static bool role_is_served(const struct queue *q, enum wire_role role)
 }
 
 /* While nobody delivers for a transport its mail is deferred at once, not when its turn has come.
- */
+ * That of transport agents is left to its threads, which have times of their own. */
 static void tell_transports(struct queue *q, enum wire_role role)
 {
     bool served = role_is_served(q, role);
 
-    for (uint32_t i = 0; i < q->transport_count; i++) {
+    for (uint32_t i = 0; i < q->transport_count && role != ROLE_AGENTS; i++) {
         struct sched_transport_info info;
 
         if (role_for(q->transport_agents[i]) != role) {
