@@ -558,6 +558,9 @@ int report_results(struct queue *q, const struct spool_message *m)
     char name[QUEUE_NAME_MAX];
     int rc = 0;
 
+    if (is_zmailers(m) && q->conf->deliver_only[0] != '\0') {
+        return spool_reported(q->spool, m->id); /* its store will not note that */
+    }
     if (!nobody) {
         rc = report_on(q, m, together ? FAILURES | SUCCESSES : FAILURES, (struct wall){0}, &tally);
     }
@@ -609,7 +612,7 @@ int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us,
     struct policy policy;
     int rc;
 
-    if (m->sender.len == 0) {
+    if (m->sender.len == 0 || q->conf->deliver_only[0] != '\0') {
         return 0;
     }
     if (policy_of(q, m, &policy)) {

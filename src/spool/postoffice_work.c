@@ -425,12 +425,12 @@ int work_commit(struct postoffice *po)
     struct post_work *work;
     int err = 0;
 
-    if (po->options.keep_files) {
-        return 0;
-    }
     STAILQ_FOREACH(work, &po->works, by_batch)
     {
         err = err != 0 ? err : write_results(po, work);
+    }
+    if (po->options.keep_files) {
+        return err; /* whoever runs without that option has the rest to do */
     }
     STAILQ_FOREACH(work, &po->works, by_batch)
     {

@@ -202,6 +202,18 @@ class Reports(sluice.TestCase):
         self.assertEqual(both[0].told() | both[1].told(), {"u1@x": "failed", "u2@x": "failed"})
         self.assertEqual(len({report.message["Message-ID"] for report in both}), 2)
 
+    def test_a_run_for_one_thread_tells_nobody_and_leaves_that_to_the_next(self):
+        self.office(deliver_only="fk/err.x")
+        self.script.does("error no such user")
+        mail = self.mail(["fk err.x u1@x"])
+        self.eventually(lambda: re.search(rb"^d ", mail.read(), re.M))
+        self.d.stop()
+        self.assertEqual((self.box.names("router"), mail.exists(), mail.tags()), ([], (True, True), "-"))
+        self.d.parameters["deliver_only"] = None
+        self.d.start()
+        self.gone(mail)
+        self.assertIn("no such user\n", self.reports()[0].listing)
+
     # ---- what comes back
 
     def returned(self, ret=None, **parameters):
