@@ -218,6 +218,7 @@ struct post_scan {
     size_t found_count, found_size, loaded;
     struct post_found *locked; /* owned; to be tried again at `changed_us` */
     size_t locked_count, locked_size;
+    size_t failed; /* files that could not be read */
     int64_t began_us;
     int64_t next_us; /* when the next scan begins */
     bool busy;       /* a scan is under way: */

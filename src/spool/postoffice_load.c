@@ -403,7 +403,7 @@ static enum load_result load_sound(struct postoffice *po, const struct arrival *
     fill_vertices(po, file, placed);
     mem_free(placed);
     file->root.f = (struct post_fields){.state = SPOOL_INCOMING,
-                                        .due = file->listed,
+                                        .due = wall_min(file->listed, po->now),
                                         .created = file->arrived,
                                         .warnings = warnings == UINT32_MAX ? 0 : warnings};
     if (reports) {
@@ -603,8 +603,11 @@ static enum load_result load_complete(struct postoffice *po, const struct arriva
 
 static enum load_result failed(struct postoffice *po, const struct arrival *a, int err)
 {
-    post_tell(po, SPOOL_NEWS_WARNING, 0, "transport/%s can't be read: %s", a->disk_path,
-              strerror(-err));
+    /* One is told of, the others are counted: whoever may not read one may often read none. */
+    if (po->scan.failed++ == 0) {
+        post_tell(po, SPOOL_NEWS_WARNING, 0, "transport/%s can't be read: %s", a->disk_path,
+                  strerror(-err));
+    }
     return LOAD_FAILED;
 }
 

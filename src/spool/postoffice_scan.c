@@ -191,11 +191,15 @@ static bool open_next(struct postoffice *po)
     struct post_scan *scan = &po->scan;
 
     while (scan->dir == NULL && scan->todo_count > 0) {
+        char name[sizeof scan->at] = ".";
         int fd;
 
         (void)strcpy(scan->at, scan->todo[--scan->todo_count]); /* todo_add measured it */
-        fd = openat(po->transport, scan->at[0] == '\0' ? "." : scan->at,
-                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (scan->at[0] != '\0') {
+            (void)strcpy(name, scan->at);
+            name[strlen(name) - 1] = '\0'; /* behind a slash a link would be followed */
+        }
+        fd = openat(po->transport, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         scan->dir = fd < 0 ? NULL : fdopendir(fd);
         if (scan->dir == NULL) {
             post_tell(po, SPOOL_NEWS_WARNING, 0, "transport/%s can't be read: %s", scan->at,
@@ -318,6 +322,10 @@ static void end_scan(struct postoffice *po, struct wall now)
     scan->next_us = us_add(now.us, scan->cut ? CUT_WAIT_US : wait_us);
     scan->found_count = scan->loaded = 0;
     scan->busy = false;
+    if (scan->failed > 1) {
+        post_tell(po, SPOOL_NEWS_WARNING, 0, "nor can %zu other control files", scan->failed - 1);
+    }
+    scan->failed = 0;
 }
 
 static void forget_vanished(struct postoffice *po)

@@ -886,9 +886,13 @@ static void links_and_directories_are_not_followed(void **state)
     assert_int_equal(symlink(path_of("elsewhere"), path_of("transport/90417")), 0);
     assert_int_equal(mkdir(path_of("transport/90418"), 0755), 0);
     assert_int_equal(mkfifo(path_of("transport/90419"), 0644), 0);
+    assert_int_equal(mkdir(path_of("outside"), 0755), 0);
+    put("../outside/5", "i 5\n");
+    assert_int_equal(symlink(path_of("outside"), path_of("transport/A")), 0);
     poll_all();
     assert_true(nothing_due(NOW));
     assert_string_equal(read_file("elsewhere"), example_a);
+    assert_true(exists("outside/5"));
 }
 
 static void of_two_files_with_one_number_the_second_waits(void **state)
