@@ -315,6 +315,9 @@ void queue_flight_crashed(struct queue *q, struct flight *f, const char *why)
     struct active_msg *m = f->msg;
     struct again again;
 
+    if (m->path[0] != '\0') {
+        queue_news_resync(q, slice_string(m->path)); /* an agent may have left locks, or marks */
+    }
     again_begin(&again, m, f->site);
     again_ran(q, &again, THREAD_SILENT, (struct wall){0});
     for (size_t i = 0; i < f->rcpt_count; i++) {

@@ -144,6 +144,7 @@ struct wall thread_ran(struct threads *t, struct thread *thread, const struct th
     struct retry_state *retry = &thread->retry;
 
     CHECK(thread_rules_apply(rules));
+    thread->stopped = thread->stopped && thread_waits(thread, now); /* else this is another run */
     if (rules->sequence.count == 0) {
         if (!thread_waits(thread, now)) {
             retry->due = wall_after(now, THREAD_ALWAYS_US);

@@ -508,3 +508,19 @@ class Killed(ThreadTest):
         delivered = self.agent.results("ok")
         self.assertEqual(len(delivered), len(set(delivered)))
         self.assertEqual(len(delivered), 2 * len(mails))
+
+    def test_agents_whose_process_is_killed_deliver_nothing_twice(self):
+        d = self.office("interval=10m maxthr=2 overfeed=3")
+        self.agent.does("sleep 0.1 ok")
+        mails = [self.mail(["fk %s.test u@y" % host, "fk %s.test v@y" % host]) for _ in range(6) for host in "ab"]
+        self.eventually(lambda: self.agent.results("ok"))
+        pid = self.eventually(lambda: d.children().get("agents"))[0]
+        os.kill(pid, signal.SIGKILL)
+        self.eventually(lambda: d.children().get("agents", [pid]) != [pid])
+        ends = time.monotonic() + sluice.PATIENCE
+        while not self.gone(*mails) and time.monotonic() < ends:
+            d.move_clock(610)
+            time.sleep(0.5)
+        self.assertEqual([mail.path for mail in mails if not self.gone(mail)], [])
+        delivered = self.agent.results("ok")
+        self.assertEqual((len(delivered), len(set(delivered))), (2 * len(mails), 2 * len(mails)))

@@ -137,6 +137,10 @@ static void an_agent_may_ask_for_more_time_within_bounds(void **state)
         t = thread_of(&f, "x");
         assert_int_equal(ran(&f, t, THREAD_STOPPED, cases[i].until, 1002), cases[i].want);
         assert_true(t->stopped);
+        (void)ran(&f, t, THREAD_DEFERRED, 0, 1003); /* given out before */
+        assert_true(t->stopped);
+        (void)ran(&f, t, THREAD_DEFERRED, 0, 9000); /* another run */
+        assert_false(t->stopped);
         end(&f);
     }
 }
