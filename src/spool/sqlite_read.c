@@ -865,9 +865,13 @@ static int fill_list(struct sqlite_spool *s, const struct spool_destination *fro
         return err;
     }
     listed.st = ask_from(s, ST_DESTINATIONS, from);
+    destination_stream_next(s, &listed);
+    if (listed.rc != SQLITE_ROW && listed.rc != SQLITE_DONE) {
+        (void)destination_list_end(list);
+        return sqlite_done(s, listed.st, listed.rc); /* while SQLite has its words */
+    }
     unlisted.st = ask_from(s, ST_UNLISTED_DESTINATIONS, from);
     sqlite_bind_int(unlisted.st, 3, (int64_t)unlisted_from);
-    destination_stream_next(s, &listed);
     destination_stream_next(s, &unlisted);
     while ((listed.rc == SQLITE_ROW || unlisted.rc == SQLITE_ROW) &&
            !destination_list_is_full(list)) {

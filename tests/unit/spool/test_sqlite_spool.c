@@ -158,6 +158,21 @@ static void reading_needs_a_spool(void **state)
     assert_int_equal(fixture_try(&fx, SPOOL_OPEN_READ, NULL, &sp), -EPROTO);
 }
 
+static void a_missing_table_is_named(void **state)
+{
+    struct spool_destination list[3];
+    struct spool *sp = fixture_open(&fx);
+    size_t count;
+
+    (void)state;
+    spool_close(sp);
+    fixture_sql(&fx, "DROP TABLE destination");
+    assert_int_equal(fixture_try(&fx, SPOOL_OPEN_READ, NULL, &sp), 0);
+    assert_int_not_equal(spool_destinations(sp, COUNT(list), list, &count), 0);
+    assert_non_null(strstr(spool_error(sp), "no such table: destination"));
+    spool_close(sp);
+}
+
 /* ---- versions ------------------------------------------------------------------------------- */
 
 static void a_newer_schema_is_refused(void **state)
@@ -598,11 +613,11 @@ static void a_shell_reads_it_in_words(void **state)
 UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_without_it),
           EACH(a_spool_at_rest_can_be_read_without_leave_to_write),
           EACH(nobody_else_may_read_the_files), EACH(reading_needs_a_spool),
-          EACH(a_newer_schema_is_refused), EACH(another_programs_database_is_refused),
-          EACH(an_older_file_is_upgraded_step_by_step), EACH(a_spool_without_classes_is_upgraded),
-          EACH(a_class_that_is_no_name_is_refused), EACH(an_impossible_row_harms_only_itself),
-          EACH(an_impossible_recipient_is_reported), EACH(missing_content_is_reported),
-          EACH(a_damaged_file_is_called_that),
+          EACH(a_missing_table_is_named), EACH(a_newer_schema_is_refused),
+          EACH(another_programs_database_is_refused), EACH(an_older_file_is_upgraded_step_by_step),
+          EACH(a_spool_without_classes_is_upgraded), EACH(a_class_that_is_no_name_is_refused),
+          EACH(an_impossible_row_harms_only_itself), EACH(an_impossible_recipient_is_reported),
+          EACH(missing_content_is_reported), EACH(a_damaged_file_is_called_that),
           EACH(content_goes_beside_the_database_when_it_is_large),
           EACH(content_comes_from_a_file_too), EACH(orphans_go_when_it_is_opened),
           EACH(files_of_an_undone_batch_go), EACH(ids_grow_and_are_never_used_twice),
