@@ -32,6 +32,7 @@
  *     postoffice_file.c     one control file: reading it, its locks
  *     postoffice_load.c     from a control file to the table, anew and again (resync)
  *     postoffice_work.c     what a batch does on disk
+ *     postoffice_content.c  what a report returns of a message
  *     postoffice_scan.c     looking for files
  *     postoffice_notify.c   files that are announced
  *     postoffice_submit.c   handing mail to the router
@@ -244,6 +245,12 @@ int letter_write(struct postoffice *po, struct msg_id id, const struct spool_new
 int letters_send(struct postoffice *po);
 /* Forget those not sent. */
 void letters_drop(struct postoffice *po);
+
+/* ---- postoffice_content.c ---- */
+
+/* As spool_read_content. */
+int original_read(struct postoffice *po, struct post_part *p, struct buf *ret_bytes, int *ret_fd,
+                  uint64_t *ret_size);
 
 /* ---- postoffice_verbose.c ---- */
 
