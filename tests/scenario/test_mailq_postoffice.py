@@ -31,6 +31,10 @@ wch/*
 \tinterval=1m retries="1" maxchannel=1 overfeed=1 command="script wch"
 wrg/*
 \tinterval=1m retries="1" maxchannel=5 maxring=1 overfeed=1 command="script wrg"
+fkh/*
+\tinterval=10s retries="1" command="script $host"
+nocmd/*
+\tinterval=10s
 """
 
 # Recorded (10), by ring in the order of the configuration.
@@ -185,6 +189,18 @@ class Asked(sluice.TestCase):
         self.assertEqual({line.split(":\t")[0]: line.count(">") for line in channels.group(1).splitlines()},
                          {"hold": 1, "smtp": 2, "fk": 1, "wch": 3, "wrg": 2, "fkp": 2, "smtp-etrn": 1})
         self.assertEqual(channels.group(2).count(">"), 12)
+
+    def test_agents_of_one_host_make_a_ring_of_their_own_and_what_leads_nowhere_says_why(self):
+        d = self.office()
+        self.agent.does("deferred try again")
+        self.mail(["fkh a.test u2", "fkh b.test u", "nosuch x.test u", "nocmd y.test u"])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["agents_idle"] == 2)
+        c, end = self.client(), "    1 Msgs:     1 Procs:   %d Idle:   %d Plim:  20 Flim: 150 Tlim: 1\n"
+        threads = masked("".join(c.ask("SHOW QUEUE THREADS")))
+        for host in ("a.test", "b.test"):
+            self.assertIn("fkh/*/2\n    fkh/%s/2\t\tN=1   R=1   A=1  W=#s QA=#\n\tThreads:" % host + end % (1, 1), threads)
+        for thread, reason in (("nosuch/x.test", "no pattern matched"), ("nocmd/y.test", "ConfBUG:NoCmdDefined!")):
+            self.assertIn("    %s/0\t\tN=1   R=1   A=0  pend=%s QA=#\n\tThreads:" % (thread, reason) + end % (0, 0), threads)
 
     def test_etrn_starts_what_waits_to_be_asked_for(self):
         d = self.office()
