@@ -208,7 +208,7 @@ class Words(ThreadTest):
         d = self.office("interval=10m")
         mail = self.mail(["fk a.test x@y"])
         self.eventually(lambda: self.gone(mail))
-        self.assertRegex(d.log(), r"/fk\[%d\]: \w+: to=<x@y>, relay=mx.example, .*dsn=2.0.0, status=sent"
+        self.assertRegex(d.log(), r"/fk\[%d\]: S\d+\S+: to=<x@y>, relay=mx.example, .*dsn=2.0.0, status=sent"
                          % self.agent.pids()[0])
 
     def test_results_of_all_kinds_leave_their_tags(self):
