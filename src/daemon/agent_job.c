@@ -187,7 +187,8 @@ enum agent_job_take agent_job_take(struct agent_job *job, const struct ta_event 
     }
     kind = verdict_of(result->status, &least);
     notary_parse(result->notary, &notary);
-    if (!status_parse(notary_status(&notary), &status)) {
+    if (!status_parse(notary_status(&notary), &status) &&
+        !status_find(result->text, least.class, &status)) { /* ok2, error2: the text has it */
         status = least;
     }
     if (notary_host(&notary).len > 0) {

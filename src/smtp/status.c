@@ -64,6 +64,26 @@ bool status_parse(struct slice text, struct status *ret_status)
     return true;
 }
 
+static bool starts_word(char before)
+{
+    return before == ' ' || before == '\t' || before == '-';
+}
+
+bool status_find(struct slice text, enum status_class class, struct status *ret_status)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        struct status s;
+        size_t len;
+
+        if ((i == 0 || starts_word(text.ptr[i - 1])) &&
+            status_prefix(slice_skip(text, i), &s, &len) && s.class == class) {
+            *ret_status = s;
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *status_print(struct status s, char out[STATUS_SIZE])
 {
     if (s.class == STATUS_NONE) {

@@ -35,6 +35,10 @@ bool status_prefix(struct slice text, struct status *ret_status, size_t *ret_len
 /* A code that is all of `text`. */
 bool status_parse(struct slice text, struct status *ret_status);
 
+/* The first code of `class` that stands in `text` as a word: "smtp; 550 5.1.1 user unknown", or
+ * behind the hyphen of a reply of several lines, "550-5.1.1 user unknown". */
+bool status_find(struct slice text, enum status_class class, struct status *ret_status);
+
 /* Print into `out` and return it. Printing STATUS_NONE gives the empty string. */
 const char *status_print(struct status s, char out[STATUS_SIZE]);
 

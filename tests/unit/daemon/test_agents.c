@@ -214,6 +214,7 @@ static const char clauses[] = "ok/*\n\tagent=ta command=\"A=1 B=${LOGDIR} ok\"\n
                               "bound/*\n\tagent=ta command=\"bound $host ${channel} x-$LOGDIR\"\n"
                               "stop/*\n\tagent=ta command=\"stop\"\n"
                               "later/*\n\tagent=ta command=\"later\"\n"
+                              "noted/*\n\tagent=ta command=\"noted\"\n"
                               "die/*\n\tagent=ta command=\"die\"\n"
                               "quit/*\n\tagent=ta command=\"quit\"\n"
                               "cut/*\n\tagent=ta command=\"cut\"\n"
@@ -259,6 +260,7 @@ static int start(void **state)
     make_agent("stop", "printf '%s/100\\t\\tdeferall no route\\n' $n");
     make_agent("later", "printf '%s/100\\tu\\001delayed\\0014.4.1 (x)\\001d\\001dns; mx.x\\t"
                         "retryat +300 busy now\\n' $n");
+    make_agent("noted", "printf '%s/100\\t\\terror2 smtp; 550 5.1.1 user unknown\\n' $n");
     make_agent("die", "kill -9 $$");
     make_agent("quit", "printf '%s/100\\t\\tok done\\n' $n; exit 70");
     make_agent("cut", "printf '%s/100\\t\\tok' $n; exit 0");
@@ -483,6 +485,15 @@ static void a_retry_time_goes_to_the_queue(void **state)
     assert_true(slice_equal(r->verdicts[0].status, SLICE("4.4.1")));
     assert_true(slice_equal(r->verdicts[0].relay, SLICE("mx.x")));
     assert_true(slice_starts(r->verdicts[0].notary, SLICE("u\001delayed")));
+}
+
+static void a_status_without_notary_is_in_the_text(void **state)
+{
+    (void)state;
+    put(1, "noted", "a.test", "1");
+    await(&site.count, 1);
+    check(1, OUTCOME_OK, VERDICT_BOUNCED, 1 + TA_ERROR2, "smtp; 550 5.1.1 user unknown");
+    assert_true(slice_equal(result_of(1)->verdicts[0].status, SLICE("5.1.1")));
 }
 
 static void silence_and_resync_are_results(void **state)
@@ -716,9 +727,9 @@ static void bad_jobs_come_back_with_a_reason(void **state)
 UNIT_MAIN(TEST(a_job_is_done_and_the_agent_rests), TEST(threads_of_a_ring_share_its_agent),
           TEST(a_thread_has_up_to_maxthr_agents), TEST(a_host_bound_agent_knows_its_host),
           TEST(another_user_needs_root), TEST(a_stop_gives_the_rest_of_the_thread_back),
-          TEST(a_retry_time_goes_to_the_queue), TEST(silence_and_resync_are_results),
-          TEST(lies_change_nothing), TEST(a_flood_keeps_nobody_waiting),
-          TEST(what_a_dead_agent_had_comes_back),
+          TEST(a_retry_time_goes_to_the_queue), TEST(a_status_without_notary_is_in_the_text),
+          TEST(silence_and_resync_are_results), TEST(lies_change_nothing),
+          TEST(a_flood_keeps_nobody_waiting), TEST(what_a_dead_agent_had_comes_back),
           TEST(an_agent_that_does_not_start_is_not_tried_again_and_again),
           TEST(a_job_that_hangs_is_ended_by_daemon_timeout), TEST(idle_agents_end_after_idlemax),
           TEST(a_stop_lets_jobs_end_and_gives_back_the_rest),

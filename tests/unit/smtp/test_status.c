@@ -62,6 +62,37 @@ static void a_prefix_ends_at_a_blank_or_the_end(void **state)
     }
 }
 
+static void a_code_is_found_among_words(void **state)
+{
+    static const struct {
+        const char *text;
+        enum status_class class;
+        const char *want; /* "": none */
+    } table[] = {
+        {"smtp; 550 5.1.1 user unknown", STATUS_PERMANENT, "5.1.1"},
+        {"5.7.1 not you, 5.1.1", STATUS_PERMANENT, "5.7.1"},
+        {"smtp; 550-5.1.1 no\t5.2.1", STATUS_PERMANENT, "5.1.1"},
+        {"greylisted\t4.7.1", STATUS_TRANSIENT, "4.7.1"},
+        {"4.7.1 was, 5.7.1 is", STATUS_PERMANENT, "5.7.1"},
+        {"smtp; 550 5.1.1 user unknown", STATUS_TRANSIENT, ""},
+        {"smtp; 550 user unknown", STATUS_PERMANENT, ""},
+        {"host 192.5.1.1 said no", STATUS_PERMANENT, ""},
+        {"[5.1.1.7] said no", STATUS_PERMANENT, ""},
+        {"v5.1.1 said no", STATUS_PERMANENT, ""},
+        {"", STATUS_PERMANENT, ""},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(table); i++) {
+        struct status s = {0};
+        char out[STATUS_SIZE];
+
+        assert_int_equal(status_find(slice_string(table[i].text), table[i].class, &s),
+                         table[i].want[0] != '\0');
+        assert_string_equal(status_print(s, out), table[i].want);
+    }
+}
+
 static void a_bare_reply_code_gives_its_class_alone(void **state)
 {
     char out[STATUS_SIZE];
@@ -117,6 +148,7 @@ static void exit_statuses_follow_sysexits(void **state)
 
 UNIT_MAIN(cmocka_unit_test(codes_are_parsed_strictly_and_printed_back),
           cmocka_unit_test(a_prefix_ends_at_a_blank_or_the_end),
+          cmocka_unit_test(a_code_is_found_among_words),
           cmocka_unit_test(a_bare_reply_code_gives_its_class_alone),
           cmocka_unit_test(a_status_of_another_class_is_repaired),
           cmocka_unit_test(exit_statuses_follow_sysexits))
