@@ -466,8 +466,7 @@ static int why_site(struct ask *ask, const struct args *a)
     return exit_status;
 }
 
-/* No queue id has one of these, and no domain or next hop is without. */
-/* "A/90417", a control file below its hash directories, or a destination? */
+/* "A/90417", a control file below its hash directories? */
 static bool is_control_path(const char *word)
 {
     const char *at = word;
@@ -480,6 +479,7 @@ static bool is_control_path(const char *word)
 
 static int look_why(struct ask *ask, const struct args *a)
 {
+    /* No queue id has one of these, and no domain or next hop is without. */
     bool is_site = strpbrk(a->words[0], "/.:[") != NULL && !is_control_path(a->words[0]);
 
     return is_site ? why_site(ask, a) : why_message(ask, a, a->words[0]);

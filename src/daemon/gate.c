@@ -198,22 +198,36 @@ static json_t *put_off(const struct conf *conf, const struct spool_message *m,
     return gate;
 }
 
-static json_t *stuck(const struct conf *conf, const char *transport, const char *nexthop)
+json_t *gate_no_command(const struct conf *conf, struct slice transport, struct slice nexthop)
 {
-    json_t *gate = gate_new("no_command", true);
     struct policy policy;
+    json_t *gate;
 
-    policy_for(conf, slice_string(transport), slice_string(nexthop), &policy);
+    policy_for(conf, transport, nexthop, &policy);
+    if (conf_postoffice(conf) == NULL ||
+        (policy.ring != 0 && policy.agent == CONF_AGENT_TA && policy.command[0] != '\0')) {
+        return NULL;
+    }
+    gate = gate_new("no_command", true);
     if (policy.ring == 0) {
-        gate_say(gate, "text", "no clause matches %s/%s: nobody knows how to deliver there",
-                 transport, nexthop);
+        gate_say(gate, "text", "no clause matches %.*s/%.*s: nobody knows how to deliver there",
+                 SLICE_ARGS(transport), SLICE_ARGS(nexthop));
     } else {
-        gate_say(gate, "text", "the clause %s, which matches %s/%s, has no command",
-                 policy_clause(conf, policy.ring), transport, nexthop);
+        gate_say(gate, "text", "the clause %s, which matches %.*s/%.*s, has no command",
+                 policy_clause(conf, policy.ring), SLICE_ARGS(transport), SLICE_ARGS(nexthop));
     }
     gate_say(gate, "advice",
-             "Give it one: a clause %s/* with command= in the configuration, then sluice reload",
-             transport);
+             "Give it one: a clause %.*s/* with command= in the configuration, then sluice reload",
+             SLICE_ARGS(transport));
+    return gate;
+}
+
+static json_t *one_channel_too_many(const char *transport)
+{
+    json_t *gate = gate_new("no_command", true);
+
+    gate_say(gate, "text", "mail waits for so many channels that %s has found no place", transport);
+    gate_say(gate, "advice", "Start anew: channels that nobody asks for are forgotten then");
     return gate;
 }
 
@@ -262,6 +276,8 @@ void gate_add_state(json_t *gates, const struct spool_message *m)
 static json_t *waiting(const struct conf *conf, const struct spool_message *m,
                        const struct route *route, const char *destination, struct wall now)
 {
+    json_t *gate;
+
     if (m->parked.len == 0) {
         return not_due(conf, m, destination, now);
     }
@@ -269,7 +285,8 @@ static json_t *waiting(const struct conf *conf, const struct spool_message *m,
     case PARK_RETRY:
         return put_off(conf, m, route->transport, route->nexthop, destination, now);
     case PARK_STUCK:
-        return stuck(conf, route->transport, route->nexthop);
+        gate = gate_no_command(conf, slice_string(route->transport), slice_string(route->nexthop));
+        return gate != NULL ? gate : one_channel_too_many(route->transport);
     case PARK_SHARE:
         break;
     }

@@ -49,6 +49,10 @@ bool gate_rcpt_is_pending(const json_t *rcpt);
 /* Count a recipient into the group at `index` of `groups`. */
 void gate_put_into(json_t *groups, json_t *rcpt, json_int_t index);
 
+/* What keeps mail of a postoffice for `transport`/`nexthop` for which no clause has a command; NULL
+ * when one has, or when routes are not the store's. */
+json_t *gate_no_command(const struct conf *conf, struct slice transport, struct slice nexthop);
+
 /* Append the gate of a message that is on hold or corrupt. */
 void gate_add_state(json_t *gates, const struct spool_message *m);
 

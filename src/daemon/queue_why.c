@@ -569,7 +569,8 @@ static bool find_place(struct queue *q, struct slice wanted, uint32_t *ret_trans
 
 static json_t *site_details(struct queue *q, struct place *p)
 {
-    json_t *object, *gates = json_array();
+    struct slice nexthop = p->nexthop != NULL ? slice_string(p->nexthop) : p->dest;
+    json_t *object, *no_command, *gates = json_array();
     struct sched_wait w;
 
     if (p->in_memory) {
@@ -583,10 +584,14 @@ static json_t *site_details(struct queue *q, struct place *p)
         object = json_pack("{s:s, s:o, s:s}", "transport", p->transport_name, "destination",
                            listing_text(p->dest), "state", "unknown");
     }
-    set(object, "nexthop", listing_text(p->nexthop != NULL ? slice_string(p->nexthop) : p->dest));
+    set(object, "nexthop", listing_text(nexthop));
     set(object, "transport_busy", json_integer(p->transport_info.busy));
     set(object, "transport_limit", json_integer(p->transport_info.process_limit));
     queue_gate_storage(q, gates);
+    no_command = gate_no_command(q->conf, slice_string(p->transport_name), nexthop);
+    if (no_command != NULL) {
+        append(gates, no_command);
+    }
     sched_why_dest(q->sched, p->transport, p->dest, &w);
     for (size_t i = 0; i < w.gate_count; i++) {
         append(gates, queue_gate(q, p, &w, &w.gates[i]));
@@ -598,6 +603,27 @@ static json_t *site_details(struct queue *q, struct place *p)
     }
     add_history(q, p, object);
     return object;
+}
+
+/* Mail of a postoffice may be for a channel of which the scheduler has never heard. */
+static unsigned why_channel(struct queue *q, struct slice wanted, json_t **ret_answer)
+{
+    struct slice nexthop = wanted, transport = slice_cut(&nexthop, '/');
+    json_t *gate = gate_no_command(q->conf, transport, nexthop);
+    uint64_t count;
+
+    if (gate == NULL ||
+        spool_count(q->spool, &(struct spool_filter){.destination = wanted}, &count) != 0 ||
+        count == 0) {
+        json_decref(gate);
+        return listing_error(404, ret_answer, "%.*s: no such transport", SLICE_ARGS(wanted));
+    }
+    *ret_answer = json_pack("{s:o, s:o, s:o, s:s, s:[o]}", "transport", listing_text(transport),
+                            "destination", listing_text(nexthop), "nexthop", listing_text(nexthop),
+                            "state", "unknown", "gates", gate);
+    CHECK(*ret_answer != NULL);
+    gate_sum_up(*ret_answer);
+    return 200;
 }
 
 unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
@@ -615,8 +641,9 @@ unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
     for (size_t i = 0; i < text.len; i++) {
         lower[i] = ascii_lower(text.ptr[i]);
     }
-    if (!find_place(q, slice_of(lower, text.len), &transport, &dest) || dest.len == 0) {
-        return listing_error(404, ret_answer, "%s: no such transport", wanted);
+    text.ptr = lower;
+    if (!find_place(q, text, &transport, &dest) || dest.len == 0) {
+        return why_channel(q, text, ret_answer);
     }
     place_init(&p, q, transport, dest);
     *ret_answer = site_details(q, &p);

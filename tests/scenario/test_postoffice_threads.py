@@ -348,6 +348,13 @@ class Nowhere(ThreadTest):
         for m in found:
             why = d.cli("why", m["queue_id"]).stdout
             self.assertRegex(why, "no clause matches nosuch/a.test|has no command|report")
+        for site, reason in (("nosuch/a.test", "no clause matches nosuch/a.test"),
+                             ("empty/-", "the clause empty/.*, which matches empty/-, has no command")):
+            why = d.cli("why", site, check=True).stdout
+            self.assertRegex(why, "(?s)^%s: .*messages +1 in the queue.*%s" % (site, reason))
+        other = d.cli("why", "nosuch/b.test")
+        self.assertNotEqual(other.returncode, 0)
+        self.assertIn("nosuch/b.test: no such transport", other.stderr)
         d.move_clock(100 * HOUR)
         self.assertEqual(mail.tags(), " + ")
         command = 'interval=1h user=root group=root command="script -c $channel"\n'
