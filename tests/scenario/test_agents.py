@@ -108,7 +108,7 @@ class Work(AgentTest):
         self.eventually(lambda: self.gone(mail))
         start = self.agent.starts()[0]
         self.assertEqual((start["uid"], start["gid"], start["groups"]), (nobody.pw_uid, nobody.pw_gid, [nobody.pw_gid]))
-        self.assertEqual(start["nice"], 5)
+        self.assertEqual(start["nice"], 5 + os.nice(0))
 
     def test_a_reload_with_another_command_ends_the_agent_when_it_rests(self):
         daemon = self.office()
