@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "clock.h"
+#include "control_file.h"
 #include "mem.h"
 #include "notary.h"
 
@@ -27,21 +28,12 @@ static bool fits_a_line(struct slice s)
     return s.len > 0;
 }
 
-/* The digits at the front of the file's name. */
+/* The number of the file at `path`. */
 static bool find_number(struct slice path, uint64_t *ret_number)
 {
-    size_t at = slice_find_last(path, '/'), len = 0;
-    struct slice name = slice_skip(path, at == path.len ? 0 : at + 1);
-    unsigned long long number;
+    size_t at = slice_find_last(path, '/');
 
-    while (len < name.len && ascii_is_digit(name.ptr[len])) {
-        len++;
-    }
-    if (!slice_number(slice_of(name.ptr, len), UINT64_MAX, &number)) {
-        return false;
-    }
-    *ret_number = number;
-    return true;
+    return control_spool_number(slice_skip(path, at == path.len ? 0 : at + 1), ret_number);
 }
 
 static const char *check_ask(struct agent_job *job)

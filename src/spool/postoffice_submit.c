@@ -10,15 +10,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "envelope.h"
 #include "lines.h"
 #include "mem.h"
 #include "postoffice_engine.h"
+#include "router_file.h"
+#include "xtext.h"
 
 /* Per recipient two lines; enough for all that spool_submit accepts. */
 #define ENVELOPE_PER_RCPT ((size_t)4 * (ADDRESS_MAX + DSN_ORCPT_MAX))
@@ -26,20 +26,6 @@
 #define PIECE_MAX ((size_t)65536)
 
 /* ---- the envelope --------------------------------------------------------------------------- */
-
-/* RFC 3461, 4: what is not printable, and the two characters of the encoding. */
-static void put_xtext(struct buf *out, struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.ptr[i];
-
-        if (c > ' ' && c < 127 && c != '+' && c != '=') {
-            (void)buf_add_byte(out, (char)c); /* sticky */
-        } else {
-            (void)buf_addf(out, "+%02X", c);
-        }
-    }
-}
 
 static void put_notify(struct buf *out, unsigned notify)
 {
@@ -65,59 +51,48 @@ static void put_notify(struct buf *out, unsigned notify)
     }
 }
 
-/* Envelope words come from addresses, which may hold anything but NUL: no line may be made of one.
- */
-static bool is_one_line(struct slice word)
+/* The words of an `N` line. Nobody is told what becomes of a report. */
+static void put_dsn(struct buf *out, const struct spool_rcpt *r, bool is_report)
 {
-    return slice_find(word, '\n') == word.len;
+    if (!is_report) {
+        put_notify(out, r->notify);
+    }
+    (void)buf_add_string(out, "ORCPT=");
+    if (r->orcpt.len > 0) {
+        (void)buf_add(out, r->orcpt);
+    } else {
+        (void)buf_add_string(out, "rfc822;");
+        (void)xtext_encode(r->address, out);
+    }
 }
 
 static bool put_envelope(struct postoffice *po, const struct spool_new *n, struct buf *out)
 {
     const struct spool_message *m = n->m;
-    bool is_report = m->sender.len == 0;
+    const struct router_envelope envelope = {
+        .program = "??",
+        .host = po->options.hostname,
+        .eight_bit = (m->flags & ENVELOPE_8BIT) != 0,
+        .sender = m->sender,
+        .envid = m->envid,
+        .ret = (m->flags & ENVELOPE_RET_FULL) != 0   ? CONTROL_RET_FULL
+               : (m->flags & ENVELOPE_RET_HDRS) != 0 ? CONTROL_RET_HEADERS
+                                                     : CONTROL_RET_UNKNOWN,
+    };
+    bool ok = router_file_begin(out, &envelope);
+    struct buf dsn;
 
-    if (!is_one_line(m->sender)) {
-        return false;
-    }
-    (void)buf_addf(out, "rcvdfrom STDIN (\"??\"@%s)\n", po->options.hostname);
-    if ((m->flags & ENVELOPE_8BIT) != 0) {
-        (void)buf_add_string(out, "bodytype 8BITMIME\n");
-    }
-    if (is_report) {
-        (void)buf_add_string(out, "channel error\nerrormsg\n");
-    } else {
-        (void)buf_addf(out, "from <%.*s>\n", SLICE_ARGS(m->sender));
-    }
-    if (m->envid.len > 0 && is_one_line(m->envid)) {
-        (void)buf_addf(out, "envid %.*s\n", SLICE_ARGS(m->envid));
-    }
-    if ((m->flags & (ENVELOPE_RET_FULL | ENVELOPE_RET_HDRS)) != 0) {
-        (void)buf_addf(out, "notaryret %s\n",
-                       (m->flags & ENVELOPE_RET_FULL) != 0 ? "FULL" : "HDRS");
-    }
+    buf_init(&dsn, ENVELOPE_PER_RCPT);
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
-        const struct spool_rcpt *r = &n->rcpts[i];
-
-        if (!is_one_line(r->address) || !is_one_line(r->orcpt)) {
-            return false;
-        }
-        (void)buf_add_string(out, "todsn ");
-        if (!is_report) {
-            put_notify(out, r->notify);
-        }
-        if (r->orcpt.len > 0) {
-            (void)buf_addf(out, "ORCPT=%.*s\n", SLICE_ARGS(r->orcpt));
-        } else {
-            (void)buf_add_string(out, "ORCPT=rfc822;");
-            put_xtext(out, r->address);
-            (void)buf_add_byte(out, '\n');
-        }
-        (void)buf_addf(out, "to <%.*s>\n", SLICE_ARGS(r->address));
+        buf_clear(&dsn);
+        put_dsn(&dsn, &n->rcpts[i], m->sender.len == 0);
+        ok = router_file_rcpt(out, n->rcpts[i].address, buf_slice(&dsn)) && ok;
     }
-    (void)buf_add_string(out, "env-end\n");
+    ok = ok && !dsn.failed;
+    buf_fini(&dsn);
+    router_file_end(out);
     (void)buf_add(out, n->prefix);
-    return !out->failed;
+    return ok && !out->failed;
 }
 
 /* ---- the file ------------------------------------------------------------------------------- */
@@ -248,22 +223,6 @@ out:
     return 0;
 }
 
-/* A router that hears nothing looks for itself, so lost datagrams are no harm. */
-static void tell_router(const struct postoffice *po, const char *name)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = po->options.router_notify;
-    char text[POST_PATH_MAX + 16];
-    int len;
-
-    if (po->tell_router >= 0 && strlen(path) < sizeof address.sun_path) {
-        (void)strcpy(address.sun_path, path); /* measured */
-        len = snprintf(text, sizeof text, "NEW router %s", name);
-        (void)sendto(po->tell_router, text, (size_t)len, 0, (struct sockaddr *)&address,
-                     sizeof address);
-    }
-}
-
 int letters_send(struct postoffice *po)
 {
     struct post_letter *letter;
@@ -292,8 +251,8 @@ int letters_send(struct postoffice *po)
     }
     STAILQ_FOREACH(letter, &po->letters, by_batch)
     {
-        if (!letter->to_postman) {
-            tell_router(po, letter->to);
+        if (!letter->to_postman && po->tell_router >= 0) {
+            router_file_tell(po->tell_router, po->options.router_notify, letter->to);
         }
     }
     return 0;

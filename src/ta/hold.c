@@ -61,12 +61,12 @@ static void give_back(struct holder *h, struct ta_job *job, size_t first, size_t
     static struct ta_content content;
     struct ta_submit_rcpt *rcpts = mem_array(end - first, sizeof rcpts[0]);
     struct ta_submission s = {.zenv = h->world.zenv,
-                              .host = h->host,
-                              .program = "hold",
-                              .via = "suspension",
-                              .sender = ta_job_sender(job, first),
-                              .envid = job->control.envid,
-                              .ret = job->control.ret,
+                              .envelope = {.program = "hold",
+                                           .host = h->host,
+                                           .via = "suspension",
+                                           .sender = ta_job_sender(job, first),
+                                           .envid = job->control.envid,
+                                           .ret = job->control.ret},
                               .rcpts = rcpts,
                               .rcpt_count = end - first,
                               .read = ta_content_read,

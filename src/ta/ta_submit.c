@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -23,48 +22,14 @@ static int fail(struct buf *why, const char *doing, const char *what, int error)
     return -error;
 }
 
-/* ---- the envelope --------------------------------------------------------------------------- */
-
-/* Nothing that would end its line. */
-static bool is_line(struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if ((unsigned char)text.ptr[i] < ' ' || text.ptr[i] == 0x7f) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool put_envelope(const struct ta_submission *s, struct buf *out)
 {
-    bool ok = is_line(s->sender) && is_line(s->envid);
+    bool ok = router_file_begin(out, &s->envelope);
 
-    (void)buf_addf(out, "rcvdfrom STDIN (\"%s\"@%s)\n", s->program, s->host);
-    if (s->via != NULL) {
-        (void)buf_addf(out, "via %s\n", s->via);
-    }
-    if (s->is_report || s->sender.len == 0) {
-        (void)buf_add_string(out, "channel error\nerrormsg\n");
-    } else {
-        (void)buf_addf(out, "from <%.*s>\n", SLICE_ARGS(s->sender));
-    }
-    if (s->envid.len > 0) {
-        (void)buf_addf(out, "envid %.*s\n", SLICE_ARGS(s->envid));
-    }
-    if (s->ret != CONTROL_RET_UNKNOWN) {
-        (void)buf_addf(out, "notaryret %s\n", s->ret == CONTROL_RET_FULL ? "FULL" : "HDRS");
-    }
     for (size_t i = 0; i < s->rcpt_count; i++) {
-        const struct ta_submit_rcpt *r = &s->rcpts[i];
-
-        ok = ok && is_line(r->address) && is_line(r->dsn);
-        if (r->dsn.len > 0) {
-            (void)buf_addf(out, "todsn %.*s\n", SLICE_ARGS(r->dsn));
-        }
-        (void)buf_addf(out, "to <%.*s>\n", SLICE_ARGS(r->address));
+        ok = router_file_rcpt(out, s->rcpts[i].address, s->rcpts[i].dsn) && ok;
     }
-    (void)buf_add_string(out, "env-end\n");
+    router_file_end(out);
     return ok && !out->failed;
 }
 
@@ -75,7 +40,7 @@ static int create(const struct ta_submission *s, char path[PATH_SIZE])
     int fd = -1;
 
     for (int i = 0; fd < 0 && i < NAME_TRIES; i++) {
-        int len = snprintf(path, PATH_SIZE, "../public/%s:%d", s->host, (int)getpid());
+        int len = snprintf(path, PATH_SIZE, "../public/%s:%d", s->envelope.host, (int)getpid());
 
         CHECK(len > 0 && len + 16 < PATH_SIZE);
         if (i > 0) {
@@ -121,22 +86,19 @@ static int sync_directory_of(const char *path)
     return rc;
 }
 
-/* The router looks from time to time anyway. */
 static void tell_router(const struct ta_submission *s, uint64_t number)
 {
     const char *path = conf_zenv(s->zenv, SLICE("ROUTERNOTIFY"));
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    char text[64];
-    int fd, len;
+    char name[24];
+    int fd;
 
-    if (path == NULL || strlen(path) >= sizeof to.sun_path) {
+    if (path == NULL) {
         return;
     }
-    (void)snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) {
-        len = snprintf(text, sizeof text, "NEW router %" PRIu64, number);
-        (void)sendto(fd, text, (size_t)len, 0, (const struct sockaddr *)&to, sizeof to);
+        (void)snprintf(name, sizeof name, "%" PRIu64, number);
+        router_file_tell(fd, path, name);
         (void)close(fd); /* sent or not */
     }
 }

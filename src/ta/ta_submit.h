@@ -1,11 +1,9 @@
 /*
- * Handing a new message to ZMailer's router, from an agent.
+ * Handing a new message (spool/router_file.h) to ZMailer's router, from an agent.
  *
- *     public/HOST:PID written, synced -> renamed to router/INODE -> router/ synced -> the router is
- * told
+ *     public/HOST:PID written, synced -> renamed to router/INODE -> router/ synced -> router told
  *
- * A message file is an envelope, one line each, then header and body (ZMailer's manual, "Message
- * file format"). The files are those beside the current directory, POSTOFFICE/transport.
+ * The files are those beside the current directory, POSTOFFICE/transport.
  */
 #ifndef TA_TA_SUBMIT_H
 #define TA_TA_SUBMIT_H
@@ -16,6 +14,7 @@
 #include "buf.h"
 #include "conf.h"
 #include "control_file.h"
+#include "router_file.h"
 #include "slice.h"
 #include "unixlines.h"
 
@@ -26,13 +25,7 @@ struct ta_submit_rcpt {
 
 struct ta_submission {
     const struct conf *zenv; /* ROUTERDIRHASH, ROUTERNOTIFY */
-    const char *host;        /* our name */
-    const char *program;     /* who we are */
-    const char *via;         /* how it came; NULL: not told */
-    bool is_report;          /* from nobody */
-    struct slice sender;     /* unless it is one; empty: the same as that */
-    struct slice envid;      /* or empty */
-    enum control_ret ret;
+    struct router_envelope envelope;
     const struct ta_submit_rcpt *rcpts;
     size_t rcpt_count;
     agent_read *read; /* header, empty line and body; lines end as they will */

@@ -2,8 +2,8 @@
  * xtext, the encoding of ENVID and ORCPT values (RFC 3461, section 4): printable ASCII stands for
  * itself except `+` and `=`, any other byte is `+` and two upper-case hexadecimal digits.
  */
-#ifndef SMTP_XTEXT_H
-#define SMTP_XTEXT_H
+#ifndef BASE_XTEXT_H
+#define BASE_XTEXT_H
 
 #include <stdbool.h>
 
