@@ -45,18 +45,18 @@ void agent_report(struct agent *a, bool ended)
         a->changed = false;
         TAILQ_REMOVE(&all->changed, a, in_changed);
     }
-    if (all->queue != NULL) {
-        wire_put_agent(all->queue, &(struct wire_agent){
-                                       .pid = (uint32_t)a->pid,
-                                       .transport = crew_ring_channel(a->place.ring),
-                                       .host = host_of(a),
-                                       .ring = crew_ring_clause(a->place.ring),
-                                       .state = a->ta.state,
-                                       .owed = a->ta.owed,
-                                       .hungry = a->hungry,
-                                       .fed = a->fed,
-                                       .ended = ended,
-                                   });
+    if (all->worker.queue != NULL) {
+        wire_put_agent(all->worker.queue, &(struct wire_agent){
+                                              .pid = (uint32_t)a->pid,
+                                              .transport = crew_ring_channel(a->place.ring),
+                                              .host = host_of(a),
+                                              .ring = crew_ring_clause(a->place.ring),
+                                              .state = a->ta.state,
+                                              .owed = a->ta.owed,
+                                              .hungry = a->hungry,
+                                              .fed = a->fed,
+                                              .ended = ended,
+                                          });
     }
 }
 

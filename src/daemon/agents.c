@@ -11,9 +11,6 @@
 #include "mem.h"
 #include "ta_command.h"
 
-/* While an agent is to end, or everything is, look so often. */
-#define TICK_US  (200 * US_PER_MS)
-#define DRAIN_MS 1000
 /* Descriptors for all that is not an agent. */
 #define SPARE_FILES 30
 /* idlemax of a clause without an interval. */
@@ -68,7 +65,7 @@ static void make_recipe(const struct agents *all, const struct policy *p, struct
 
 static struct channel *result_channel(const struct agents *all, const struct agent_job *job)
 {
-    return job->orphan ? NULL : all->queue;
+    return job->orphan ? NULL : all->worker.queue;
 }
 
 static void forget_job(struct agents *all, struct agent_job *job)
@@ -179,8 +176,9 @@ static bool on_deliver(struct agents *all, const struct frame *frame)
     return true;
 }
 
-static bool on_frame(struct agents *all, const struct frame *frame)
+static bool on_frame(void *arg, const struct frame *frame)
 {
+    struct agents *all = arg;
     struct wire_forget forget;
 
     switch (frame->type) {
@@ -195,13 +193,11 @@ static bool on_frame(struct agents *all, const struct frame *frame)
 
 /* Queue is gone and reads the control files anew. What waits is forgotten; an agent finishes what
  * it has, and its marks in the files say what came of it. */
-static void lose_queue(struct agents *all)
+static void on_lost(void *arg)
 {
+    struct agents *all = arg;
     struct agent_job *job, *next;
 
-    channel_free(all->queue);
-    all->queue = NULL;
-    role_queue_lost(all->role);
     HASH_ITER(hh, all->jobs, job, next)
     {
         HASH_DEL(all->jobs, job);
@@ -213,42 +209,14 @@ static void lose_queue(struct agents *all)
     }
 }
 
-static void on_queue(void *arg, struct channel *ch)
-{
-    struct agents *all = arg;
-    struct frame frame;
-
-    for (;;) {
-        switch (channel_next(ch, &frame)) {
-        case CHANNEL_EMPTY:
-            return;
-        case CHANNEL_FRAME:
-            if (on_frame(all, &frame)) {
-                break;
-            }
-            log_error("queue: a frame of type %u does not decode: connection closed", frame.type);
-            lose_queue(all);
-            return;
-        case CHANNEL_CLOSED:
-            lose_queue(all);
-            return;
-        }
-    }
-}
+static const struct worker_ops queue_ops = {.frame = on_frame, .lost = on_lost};
 
 static void agents_peer(struct role *role, const struct wire_peer *peer, int fd)
 {
     struct agents *all = role->state;
     struct agent *a;
 
-    if (peer->role != ROLE_QUEUE) {
-        (void)close(fd); /* nobody else has anything to say here */
-        return;
-    }
-    if (all->queue != NULL) {
-        lose_queue(all);
-    }
-    all->queue = channel_new(role->base, fd, on_queue, all);
+    worker_peer(&all->worker, peer, fd);
     TAILQ_FOREACH(a, &all->all, in_all)
     {
         agent_report(a, false);
@@ -302,9 +270,6 @@ static void arm(struct agents *all, struct mono now)
     int64_t wait_us;
     struct timeval tv;
 
-    if (all->role->stopping) {
-        at = mono_min(at, mono_after(now, TICK_US));
-    }
     wait_us = at.us > now.us + US_PER_MS ? at.us - now.us : US_PER_MS;
     tv = (struct timeval){.tv_sec = wait_us / US_PER_S, .tv_usec = wait_us % US_PER_S};
     CHECK(event_add(all->timer, &tv) == 0);
@@ -336,6 +301,7 @@ static int agents_start(struct role *role)
 
     role->state = all;
     all->role = role;
+    worker_init(&all->worker, role, &queue_ops, all);
     all->crew = crew_new();
     all->places = count_places();
     TAILQ_INIT(&all->all);
@@ -395,9 +361,8 @@ static void agents_stop(struct role *role)
     struct agent_job *job, *next;
     struct agent *a;
 
-    all->stop_at =
-        mono_after(clock_mono(), role->stop_how == STOP_QUIT ? role->conf->daemon_timeout_us
-                                                             : role->conf->shutdown_timeout_us);
+    worker_stop(&all->worker, role->stop_how == STOP_QUIT ? role->conf->daemon_timeout_us
+                                                          : role->conf->shutdown_timeout_us);
     HASH_ITER(hh, all->jobs, job, next)
     {
         if (job->place.thread != NULL) {
@@ -429,15 +394,12 @@ static void leave_all(struct agents *all)
 
 static void stop_if_done(struct agents *all, struct mono now)
 {
-    if (mono_reached(all->stop_at, now)) {
+    if (mono_reached(all->worker.stop_at, now)) {
         leave_all(all);
     } else if (!TAILQ_EMPTY(&all->all)) {
         return;
     }
-    if (all->queue != NULL) {
-        (void)channel_drain(all->queue, DRAIN_MS); /* or queue finds out by itself */
-    }
-    role_exit(all->role, EX_OK);
+    worker_exit(&all->worker);
 }
 
 static void agents_turn(struct role *role)
@@ -456,6 +418,7 @@ static void agents_turn(struct role *role)
     if (role->stopping) {
         stop_if_done(all, now);
     }
+    worker_tick(&all->worker, false);
     arm(all, now);
 }
 
@@ -464,9 +427,7 @@ static void agents_end(struct role *role)
     struct agents *all = role->state;
 
     leave_all(all);
-    if (all->queue != NULL) {
-        lose_queue(all);
-    }
+    worker_fini(&all->worker);
     crew_free(all->crew);
     event_free(all->child_event);
     event_free(all->timer);

@@ -26,6 +26,7 @@
 #include "policy.h"
 #include "role.h"
 #include "ta.h"
+#include "worker.h"
 
 /* An agent that owes nothing but its first or its idle #hungry, and is silent for so long, is
  * stuck. */
@@ -64,14 +65,14 @@ struct agent {
 
 struct agents {
     struct role *role;
-    struct channel *queue; /* NULL: lost */
+    struct worker worker;
     struct crew *crew;
     int64_t places;         /* more agents than these there can't be */
     struct agent_job *jobs; /* all but orphans, by id */
     TAILQ_HEAD(, agent) all, changed;
     struct agent *by_pid;
     struct event *child_event, *timer;
-    struct mono sweep_at, stop_at;
+    struct mono sweep_at;
     bool short_of_processes; /* logged */
 };
 

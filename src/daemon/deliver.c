@@ -5,12 +5,10 @@
 
 #include "role.h"
 
-#include <event2/event.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "attempt.h"
 #include "check.h"
@@ -19,23 +17,20 @@
 #include "mem.h"
 #include "resolver.h"
 #include "stream.h"
+#include "worker.h"
 
 /* Descriptors for other things: questions to name servers, the loop, the log, channels, and those
  * that may come with one read of a channel. */
 #define DESCRIPTORS_RESERVED 464
 /* With fewer than these there is no point in starting. */
 #define DESCRIPTORS_MIN 64
-/* While entries wait for a descriptor, or the process for its end, look so often. */
-#define TICK_MS 200
 
 struct deliver {
-    struct role *role;
+    struct worker worker;
     struct streams *streams;
     struct resolver *resolver;
-    struct event *tick;
     struct attempts attempts;
     size_t content_limit; /* descriptors with content */
-    struct mono stop_at;
 };
 
 /* ---- the channel to queue ------------------------------------------------------------------- */
@@ -73,8 +68,10 @@ static bool on_forget(struct deliver *d, const struct frame *frame)
     return true;
 }
 
-static bool on_frame(struct deliver *d, const struct frame *frame)
+static bool on_frame(void *arg, const struct frame *frame)
 {
+    struct deliver *d = arg;
+
     switch (frame->type) {
     case WIRE_DELIVER:
         return on_deliver(d, frame);
@@ -87,58 +84,24 @@ static bool on_frame(struct deliver *d, const struct frame *frame)
     }
 }
 
-static void lose_queue(struct deliver *d)
-{
-    channel_free(d->attempts.queue);
-    attempts_orphan(&d->attempts);
-    role_queue_lost(d->role);
-}
-
-static void on_queue(void *arg, struct channel *ch)
+static void on_lost(void *arg)
 {
     struct deliver *d = arg;
-    struct frame frame;
 
-    for (;;) {
-        switch (channel_next(ch, &frame)) {
-        case CHANNEL_EMPTY:
-            return;
-        case CHANNEL_FRAME:
-            if (on_frame(d, &frame)) {
-                break;
-            }
-            log_error("queue: a frame of type %u does not decode: connection closed", frame.type);
-            lose_queue(d);
-            return;
-        case CHANNEL_CLOSED:
-            lose_queue(d);
-            return;
-        }
-    }
+    attempts_orphan(&d->attempts);
 }
+
+static const struct worker_ops queue_ops = {.frame = on_frame, .lost = on_lost};
 
 static void deliver_peer(struct role *role, const struct wire_peer *peer, int fd)
 {
     struct deliver *d = role->state;
 
-    if (peer->role != ROLE_QUEUE) {
-        (void)close(fd); /* nobody else has anything to say here */
-        return;
-    }
-    if (d->attempts.queue != NULL) {
-        lose_queue(d);
-    }
-    d->attempts.queue = channel_new(role->base, fd, on_queue, d);
+    worker_peer(&d->worker, peer, fd);
+    d->attempts.queue = d->worker.queue;
 }
 
 /* ---- the process ---------------------------------------------------------------------------- */
-
-static void on_tick(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    (void)arg; /* the turn that follows does the work */
-}
 
 /* Share out the descriptors we may have between connections and content. */
 static bool set_limits(struct deliver *d)
@@ -165,7 +128,6 @@ static int deliver_start(struct role *role)
     uint64_t seed;
 
     role->state = d;
-    d->role = role;
     attempts_init(&d->attempts);
     if (!set_limits(d)) {
         mem_free(d);
@@ -186,8 +148,7 @@ static int deliver_start(struct role *role)
     d->attempts.endpoints = endpoints_new(role);
     hops_world_init(&d->attempts.world, role->conf, d->resolver, seed);
     d->attempts.sessions = sessions_new(d->streams, attempts_session_closed, &d->attempts);
-    d->tick = event_new(role->base, -1, EV_PERSIST, on_tick, d);
-    CHECK(d->tick != NULL);
+    worker_init(&d->worker, role, &queue_ops, d);
     return EX_OK;
 }
 
@@ -206,7 +167,7 @@ static void deliver_stop(struct role *role)
 {
     struct deliver *d = role->state;
 
-    d->stop_at = mono_after(clock_mono(), role->conf->shutdown_timeout_us);
+    worker_stop(&d->worker, role->conf->shutdown_timeout_us);
     attempts_stop(&d->attempts);
 }
 
@@ -220,33 +181,23 @@ static void deliver_clock_moved(struct role *role)
 /* Everything has its end: what is left after shutdown_timeout is cut off. */
 static void stop_if_done(struct deliver *d)
 {
-    if (mono_reached(d->stop_at, clock_mono())) {
+    if (mono_reached(d->worker.stop_at, clock_mono())) {
         attempts_cut(&d->attempts);
     } else if (!attempts_idle(&d->attempts) || sessions_count(d->attempts.sessions) > 0) {
         return;
     }
-    if (d->attempts.queue != NULL) {
-        (void)channel_drain(d->attempts.queue, 1000); /* or queue finds out by itself */
-    }
-    role_exit(d->role, EX_OK);
+    worker_exit(&d->worker);
 }
 
 static void deliver_turn(struct role *role)
 {
     struct deliver *d = role->state;
-    static const struct timeval period = {.tv_usec = TICK_MS * 1000};
-    bool ticking;
 
     attempts_run(&d->attempts);
     if (d->attempts.queue != NULL) {
         channel_pause(d->attempts.queue, d->attempts.descriptors >= d->content_limit);
     }
-    ticking = role->stopping || !TAILQ_EMPTY(&d->attempts.waiting);
-    if (ticking && !event_pending(d->tick, EV_TIMEOUT, NULL)) {
-        CHECK(event_add(d->tick, &period) == 0);
-    } else if (!ticking) {
-        CHECK(event_del(d->tick) == 0);
-    }
+    worker_tick(&d->worker, !TAILQ_EMPTY(&d->attempts.waiting)); /* for a descriptor */
     if (role->stopping) {
         stop_if_done(d);
     }
@@ -256,14 +207,12 @@ static void deliver_end(struct role *role)
 {
     struct deliver *d = role->state;
 
-    channel_free(d->attempts.queue);
-    d->attempts.queue = NULL;
+    d->attempts.queue = NULL; /* which is told nothing more */
     attempts_cut(&d->attempts);
-    attempts_orphan(&d->attempts);
+    worker_fini(&d->worker);
     attempts_fini(&d->attempts);
     resolver_free(d->resolver);
     streams_free(d->streams);
-    event_free(d->tick);
     mem_free(d);
 }
 

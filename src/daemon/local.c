@@ -41,13 +41,12 @@
 #include "maildir.h"
 #include "mem.h"
 #include "pipe.h"
+#include "worker.h"
 
 /* Children at once; the scheduler's limits are far below. */
 #define CHILDREN_MAX 500
 /* Output of a child read in one go; more waits for its next turn. */
 #define OUTPUT_TURN_MAX 65536
-/* While something waits for a free place or for the end, look so often. */
-#define TICK_MS 200
 /* Room for a child's last words, whatever command_output_limit says. */
 #define OUTPUT_MIN 1024
 /* The descriptor a child keeps beside the three standard ones. */
@@ -75,12 +74,12 @@ struct job {
 
 struct local {
     struct role *role;
-    struct channel *queue;
-    struct event *child_event, *tick;
+    struct worker worker;
+    struct event *child_event;
     struct job *by_entry; /* all but orphans */
     struct job *by_pid;   /* those with a child */
     TAILQ_HEAD(, job) waiting;
-    struct mono stop_at, held_until;
+    struct mono held_until;
     uint64_t deliveries; /* for unique names */
 };
 
@@ -95,7 +94,7 @@ static const struct status shutting_down = {STATUS_TRANSIENT, 3, 2};
 
 static struct channel *result_channel(const struct job *job)
 {
-    return job->orphan ? NULL : job->local->queue;
+    return job->orphan ? NULL : job->local->worker.queue;
 }
 
 /* Stop listening to the child; it is dead, or nobody cares. */
@@ -624,7 +623,7 @@ static bool on_deliver(struct local *l, const struct frame *frame)
         return false;
     }
     if (l->role->stopping) {
-        entry_give_back(entry, l->queue);
+        entry_give_back(entry, l->worker.queue);
         return true;
     }
     job = mem_new(sizeof *job);
@@ -637,7 +636,7 @@ static bool on_deliver(struct local *l, const struct frame *frame)
     if (entry->have_content) {
         enqueue(job);
     } else {
-        wire_put_need_content(l->queue, job->id);
+        wire_put_need_content(l->worker.queue, job->id);
     }
     return true;
 }
@@ -665,8 +664,10 @@ static bool on_content(struct local *l, const struct frame *frame)
     return true;
 }
 
-static bool on_frame(struct local *l, const struct frame *frame)
+static bool on_frame(void *arg, const struct frame *frame)
 {
+    struct local *l = arg;
+
     switch (frame->type) {
     case WIRE_DELIVER:
         return on_deliver(l, frame);
@@ -686,13 +687,11 @@ static bool has_child(const struct job *job)
 
 /* Queue is gone and will deliver anew what it has no result for. A child that is at work is let
  * finish: it is better to have a copy twice than to cut a command in the middle. */
-static void lose_queue(struct local *l)
+static void on_lost(void *arg)
 {
+    struct local *l = arg;
     struct job *job, *next;
 
-    channel_free(l->queue);
-    l->queue = NULL;
-    role_queue_lost(l->role);
     HASH_ITER(hh, l->by_entry, job, next)
     {
         if (has_child(job)) {
@@ -705,51 +704,16 @@ static void lose_queue(struct local *l)
     }
 }
 
-static void on_queue(void *arg, struct channel *ch)
-{
-    struct local *l = arg;
-    struct frame frame;
-
-    for (;;) {
-        switch (channel_next(ch, &frame)) {
-        case CHANNEL_EMPTY:
-            return;
-        case CHANNEL_FRAME:
-            if (on_frame(l, &frame)) {
-                break;
-            }
-            log_error("queue: a frame of type %u does not decode: connection closed", frame.type);
-            lose_queue(l);
-            return;
-        case CHANNEL_CLOSED:
-            lose_queue(l);
-            return;
-        }
-    }
-}
+static const struct worker_ops queue_ops = {.frame = on_frame, .lost = on_lost};
 
 static void local_peer(struct role *role, const struct wire_peer *peer, int fd)
 {
     struct local *l = role->state;
 
-    if (peer->role != ROLE_QUEUE) {
-        (void)close(fd); /* nobody else has anything to say here */
-        return;
-    }
-    if (l->queue != NULL) {
-        lose_queue(l);
-    }
-    l->queue = channel_new(role->base, fd, on_queue, l);
+    worker_peer(&l->worker, peer, fd);
 }
 
 /* ---- the process ---------------------------------------------------------------------------- */
-
-static void on_tick(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    (void)arg; /* the turn that follows does the work */
-}
 
 static int local_start(struct role *role)
 {
@@ -757,10 +721,10 @@ static int local_start(struct role *role)
 
     role->state = l;
     l->role = role;
+    worker_init(&l->worker, role, &queue_ops, l);
     TAILQ_INIT(&l->waiting);
     l->child_event = evsignal_new(role->base, SIGCHLD, on_child, l);
-    l->tick = event_new(role->base, -1, EV_PERSIST, on_tick, l);
-    CHECK(l->child_event != NULL && l->tick != NULL);
+    CHECK(l->child_event != NULL);
     CHECK(event_add(l->child_event, NULL) == 0);
     return EX_OK;
 }
@@ -787,7 +751,7 @@ static void local_stop(struct role *role)
     struct local *l = role->state;
     struct job *job, *next;
 
-    l->stop_at = mono_after(clock_mono(), role->conf->shutdown_timeout_us);
+    worker_stop(&l->worker, role->conf->shutdown_timeout_us);
     HASH_ITER(hh, l->by_entry, job, next)
     {
         if (!has_child(job)) {
@@ -810,30 +774,20 @@ static void cut(struct local *l)
 
 static void stop_if_done(struct local *l)
 {
-    if (mono_reached(l->stop_at, clock_mono())) {
+    if (mono_reached(l->worker.stop_at, clock_mono())) {
         cut(l);
     } else if (l->by_pid != NULL) {
         return;
     }
-    if (l->queue != NULL) {
-        (void)channel_drain(l->queue, 1000); /* or queue finds out by itself */
-    }
-    role_exit(l->role, EX_OK);
+    worker_exit(&l->worker);
 }
 
 static void local_turn(struct role *role)
 {
     struct local *l = role->state;
-    static const struct timeval period = {.tv_usec = TICK_MS * 1000};
-    bool ticking;
 
     run_waiting(l);
-    ticking = role->stopping || !TAILQ_EMPTY(&l->waiting);
-    if (ticking && !event_pending(l->tick, EV_TIMEOUT, NULL)) {
-        CHECK(event_add(l->tick, &period) == 0);
-    } else if (!ticking) {
-        CHECK(event_del(l->tick) == 0);
-    }
+    worker_tick(&l->worker, !TAILQ_EMPTY(&l->waiting)); /* for a free place */
     if (role->stopping) {
         stop_if_done(l);
     }
@@ -844,11 +798,8 @@ static void local_end(struct role *role)
     struct local *l = role->state;
 
     cut(l);
-    if (l->queue != NULL) {
-        lose_queue(l);
-    }
+    worker_fini(&l->worker);
     event_free(l->child_event);
-    event_free(l->tick);
     mem_free(l);
 }
 
