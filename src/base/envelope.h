@@ -6,6 +6,10 @@
 #ifndef BASE_ENVELOPE_H
 #define BASE_ENVELOPE_H
 
+#include <stdbool.h>
+
+#include "slice.h"
+
 /* Longest address of an envelope, without the angle brackets (RFC 5321, 4.5.3.1: 64 + 1 + 255). */
 #define ADDRESS_MAX 320
 /* Longest ENVID and ORCPT value as written, xtext-encoded (RFC 3461, 4.2 and 4.4). */
@@ -30,5 +34,9 @@ enum notify {
     NOTIFY_FAILURE = 1 << 2,
     NOTIFY_DELAY = 1 << 3,
 };
+
+/* Is it somebody to write to, and no program (a bar) or file (a slash)? X.400 addresses begin with
+ * a slash, too. Routers quote what has such a character. */
+bool envelope_is_mailbox(struct slice address);
 
 #endif

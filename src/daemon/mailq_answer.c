@@ -38,7 +38,8 @@ struct mailq_answer {
     struct mailq_report *report; /* owned, as is: */
     struct mailq_dump *dump;
     struct mailq_totals totals;
-    size_t changed; /* messages, by a change */
+    size_t changed;     /* messages, by a change */
+    uint64_t under_way; /* recipients that it left alone */
 };
 
 static void end_answer(struct mailq_answer *a);
@@ -318,19 +319,19 @@ static void ask_next(struct mailq_answer *a)
 /* One page of a change. */
 static void ask_change(struct mailq_answer *a)
 {
-    static const char *const ops[] = {
-        [MAILQ_ASK_ETRN] = "flush",
-        [MAILQ_ASK_REROUTE] = "requeue",
-    };
+    bool is_reroute = a->question == MAILQ_ASK_REROUTE;
     json_t *question;
 
-    if (a->question == MAILQ_ASK_KILL_THREAD) {
-        question = json_pack("{s:s}", "op", "kill");
+    if (a->question == MAILQ_ASK_KILL_THREAD ||
+        (is_reroute && conf_postoffice(a->facts->role->conf) != NULL)) {
+        question = json_pack("{s:s}", "op", is_reroute ? "reroute" : "kill");
+        CHECK(question != NULL);
         name_thread(a, question);
     } else {
-        question = json_pack("{s:s, s:o}", "op", ops[a->question], "filter", filter_of_thread(a));
+        question = json_pack("{s:s, s:o}", "op", is_reroute ? "requeue" : "flush", "filter",
+                             filter_of_thread(a));
+        CHECK(question != NULL);
     }
-    CHECK(question != NULL);
     if (a->after != NULL) {
         CHECK(json_object_set_new(question, "after", json_string(a->after)) == 0);
     }
@@ -362,26 +363,19 @@ static void log_change(const struct mailq_event *event)
     }
 }
 
-/* In a postoffice the router has said where mail goes, and nothing finds another route for it. */
-static bool can_change_thread(const struct mailq_answer *a)
-{
-    return names_thread(a) &&
-           (a->question != MAILQ_ASK_REROUTE || conf_postoffice(a->facts->role->conf) == NULL);
-}
-
 static void begin_change(struct mailq_answer *a, const struct mailq_event *event)
 {
     json_t *id;
 
     log_change(event);
-    a->changed = 0;
+    a->changed = a->under_way = 0;
     if (event->question == MAILQ_ASK_KILL_MSG) {
         id = json_stringn(event->id.ptr, event->id.len);
         ask(a, json_pack("{s:s, s:[o]}", "op", "delete", "ids", id != NULL ? id : json_string("")));
-    } else if (a->host[0] != '\0' && (event->question == MAILQ_ASK_ETRN || can_change_thread(a))) {
+    } else if (a->host[0] != '\0' && (event->question == MAILQ_ASK_ETRN || names_thread(a))) {
         ask_change(a);
     } else {
-        mailq_server_verdict(a->server, false);
+        mailq_server_verdict(a->server, false, 0);
         end_answer(a);
     }
 }
@@ -472,8 +466,9 @@ static void take_change(struct mailq_answer *a, const json_t *answer)
     const char *next = json_string_value(json_object_get(answer, "next"));
 
     a->changed += json_array_size(json_object_get(answer, "changed"));
+    a->under_way += mailq_json_count(answer, "under_way");
     if (next == NULL) {
-        mailq_server_verdict(a->server, a->changed > 0);
+        mailq_server_verdict(a->server, a->changed > 0, a->under_way);
         end_answer(a);
     } else {
         keep(&a->after, next);

@@ -522,8 +522,10 @@ unsigned ask_threads(struct queue *q, const json_t *question, json_t **ret_answe
 /* And messages as "list" and "show" have them, with the threads of their recipients. */
 unsigned ask_vertices(struct queue *q, const json_t *question, json_t **ret_answer);
 
-/* queue_kill.c: be done with the mail of a thread, one page. */
-unsigned ask_kill(struct queue *q, const json_t *question, json_t **ret_answer);
+/* queue_dismiss.c: recipients of a thread leave, one page. */
+enum dismiss_how { DISMISS_KILL, DISMISS_REROUTE };
+unsigned ask_dismiss(struct queue *q, enum dismiss_how how, const json_t *question,
+                     json_t **ret_answer);
 
 /* Forget the flushes under way. */
 void ask_end(struct queue *q);

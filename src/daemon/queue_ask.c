@@ -548,7 +548,10 @@ static unsigned answer_op(struct queue *q, const json_t *question, struct buf *b
         return ask_threads(q, question, ret_answer);
     }
     if (strcmp(op, "kill") == 0) {
-        return ask_kill(q, question, ret_answer);
+        return ask_dismiss(q, DISMISS_KILL, question, ret_answer);
+    }
+    if (strcmp(op, "reroute") == 0) {
+        return ask_dismiss(q, DISMISS_REROUTE, question, ret_answer);
     }
     if (strcmp(op, "vertices") == 0) {
         return ask_vertices(q, question, ret_answer);

@@ -214,17 +214,6 @@ static void readers_fini(struct readers *to)
     mem_free(to->sender);
 }
 
-/* A program or a file is nobody to write to; X.400 addresses begin with a slash, too. Routers quote
- * what has such a character. */
-static bool is_no_mailbox(struct slice address)
-{
-    if (address.len > 1 && address.ptr[0] == '"') {
-        address = slice_skip(address, 1);
-    }
-    return address.ptr[0] == '|' ||
-           (address.ptr[0] == '/' && slice_find(address, '=') == address.len);
-}
-
 static char *double_bounce_sender(const struct queue *q)
 {
     struct buf address;
@@ -287,7 +276,7 @@ static void choose_zmailers_readers(struct queue *q, const struct spool_message 
     if (!to->is_double) {
         char *sender = mem_copy(m->sender.ptr, m->sender.len);
 
-        add_reader(q, to, is_no_mailbox(m->sender) ? "postmaster" : sender, false);
+        add_reader(q, to, envelope_is_mailbox(m->sender) ? sender : "postmaster", false);
         mem_free(sender);
     }
     for (size_t i = 0; i < form->copy_count; i++) {

@@ -1,5 +1,6 @@
 #include "mailq_server.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "check.h"
@@ -528,7 +529,18 @@ void mailq_server_done(struct mailq_server *s)
     answered(s);
 }
 
-void mailq_server_verdict(struct mailq_server *s, bool done_something)
+static void say_rerouted(struct mailq_server *s, bool done_something, uint64_t under_way)
+{
+    (void)buf_add_string(&s->output,
+                         done_something ? "+OK; REROUTEd something." : "+OK; nothing to REROUTE.");
+    if (under_way > 0) {
+        (void)buf_addf(&s->output, " Being delivered: %" PRIu64 " recipient%s.", under_way,
+                       under_way == 1 ? "" : "s");
+    }
+    say(s, "");
+}
+
+void mailq_server_verdict(struct mailq_server *s, bool done_something, uint64_t under_way)
 {
     CHECK(s->phase == PHASE_ASKED && s->asked && s->question.question >= MAILQ_ASK_ETRN);
     switch (s->question.question) {
@@ -541,7 +553,7 @@ void mailq_server_verdict(struct mailq_server *s, bool done_something)
         say(s, done_something ? "+OK; KILLed something.\n" : "+OK; nothing to KILL.\n");
         break;
     default:
-        say(s, done_something ? "+OK; REROUTEd something." : "+OK; nothing to REROUTE.");
+        say_rerouted(s, done_something, under_way);
         break;
     }
     answered(s);

@@ -97,8 +97,9 @@ void mailq_server_lines(struct mailq_server *s, struct slice lines);
 /* All of them have been given. */
 void mailq_server_done(struct mailq_server *s);
 
-/* The answer to a question that changes something: was there anything to do it to? */
-void mailq_server_verdict(struct mailq_server *s, bool done_something);
+/* The answer to a question that changes something: was there anything to do it to? So many
+ * recipients were not rerouted because they are being delivered. */
+void mailq_server_verdict(struct mailq_server *s, bool done_something, uint64_t under_way);
 
 /* Nobody can answer any more. What was begun is ended as its grammar demands, with a line that says
  * so where one can stand, because ZMailer's mailq waits for that end for ever, even when the

@@ -1,5 +1,5 @@
 /*
- * A message's content as a report returns it.
+ * A message's content as a report returns it, and as it goes back to the router.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,25 +15,25 @@ struct original {
     uint64_t body_at, body_size;
 };
 
-static int open_original(struct postoffice *po, struct post_part *p, struct original *ret)
+static int open_original(struct postoffice *po, const struct post_file *file, uint32_t index,
+                         struct original *ret)
 {
-    uint32_t first = table_rcpt_next(p, 0, false);
     char path[POST_PATH_MAX];
     struct post_view *view;
     uint32_t group = 0;
     uint64_t size;
-    int err = view_of(po, p->file, false, &view), fd;
+    int err = view_of(po, file, false, &view), fd;
 
     if (err != 0) {
         return err;
     }
-    if (first < p->high) {
+    if (index < file->rcpt_count) {
         const struct control_rcpt *line =
-            control_file_find(&view->control, p->file->rcpts[first].offset);
+            control_file_find(&view->control, file->rcpts[index].offset);
 
         group = line != NULL ? line->group : 0;
     }
-    post_control_path(p->file, 0, path);
+    post_control_path(file, 0, path);
     fd = po->io->openat(po->queue, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
     err = fd < 0 ? fd : po->io->fstat_size(fd, &size);
     if (err != 0) {
@@ -98,12 +98,12 @@ static int original_to_file(struct postoffice *po, const struct original *o, int
     return 0;
 }
 
-int original_read(struct postoffice *po, struct post_part *p, struct buf *ret_bytes, int *ret_fd,
-                  uint64_t *ret_size)
+int original_read(struct postoffice *po, const struct post_file *file, uint32_t index,
+                  struct buf *ret_bytes, int *ret_fd, uint64_t *ret_size)
 {
     struct original o = {.fd = -1};
     uint64_t size;
-    int fd = -1, err = open_original(po, p, &o);
+    int fd = -1, err = open_original(po, file, index, &o);
 
     if (err != 0) {
         return err;
@@ -116,7 +116,7 @@ int original_read(struct postoffice *po, struct post_part *p, struct buf *ret_by
     }
     (void)po->io->close(o.fd); /* read only */
     if (err != 0) {
-        return spool_fail(&po->base, err, "queue/%.*s: %s", SLICE_ARGS(post_path(p->file)),
+        return spool_fail(&po->base, err, "queue/%.*s: %s", SLICE_ARGS(post_path(file)),
                           strerror(-err));
     }
     *ret_fd = fd;

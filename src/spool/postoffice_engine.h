@@ -15,13 +15,15 @@
  *     the file is synced. A recipient with tag ' ' and a `d` line not yet reported counts as done:
  *     the line is written first because it is the one that can't be made again.
  *  2  Files are renamed to hold, release or set them aside.
- *  3  Reports, which have been written and synced already, are renamed into router/, and that
- *     directory is synced. Before that a crash repeats the pass; after it the report goes twice.
- *  4  `d` lines that the reports tell of get their '+'.
+ *  3  What is for the router, reports and mail that it is to find new ways for, has been written
+ * and synced already; it is renamed into router/, and that directory is synced. Before that a crash
+ *     repeats the pass; after it the report, or the mail, goes twice.
+ *  4  `d` lines that the reports tell of get their '+', and so do recipients who went back to the
+ *     router: theirs are the tags that step 1 must not set.
  *  5  transport/NAME is removed, then queue/NAME: a message without a control file is debris.
  *
  * Steps 1 to 3 can fail the batch. They can be made again: a second `d` line for the same recipient
- * changes nothing, and a report that was renamed already goes twice. What fails in 4 and 5 is told
+ * changes nothing, and what was renamed already goes twice. What fails in 4 and 5 is told
  * and left to the next scan, which finds a file in which all is done and makes an end of it.
  *
  * A deferral is not written anywhere: ZMailer's files have no place for it.
@@ -32,10 +34,11 @@
  *     postoffice_file.c     one control file: reading it, its locks
  *     postoffice_load.c     from a control file to the table, anew and again (resync)
  *     postoffice_work.c     what a batch does on disk
- *     postoffice_content.c  what a report returns of a message
+ *     postoffice_content.c  a message's headers and body
  *     postoffice_scan.c     looking for files
  *     postoffice_notify.c   files that are announced
  *     postoffice_submit.c   handing mail to the router
+ *     postoffice_reroute.c  handing a message's recipients back to it
  *     postoffice_verbose.c  a message's account of itself, for its sender
  */
 #ifndef SPOOL_POSTOFFICE_ENGINE_H
@@ -123,6 +126,7 @@ struct post_mark {
     uint64_t offset;   /* of the recipient's line */
     char tag;          /* a new tag, or 0: */
     uint32_t warnings; /* the number of delay reports */
+    bool handed;       /* written when the letters are safe */
 };
 
 /* What the open batch is to do to one file. */
@@ -153,6 +157,8 @@ struct post_letter {
 struct post_work *work_on(struct postoffice *po, struct post_file *file);
 void work_note(struct post_work *work, uint32_t index, const struct control_diagnostic *d);
 void work_mark(struct post_work *work, uint64_t offset, char tag);
+/* The marks from number `from` on are of recipients whom a letter has taken along. */
+void work_handed(struct post_work *work, size_t from);
 void work_warnings(struct post_work *work, uint64_t offset, uint32_t warnings);
 void work_reported(struct post_work *work, uint64_t offset);
 /* The last note on a recipient; NULL when there is none. */
@@ -195,9 +201,19 @@ bool control_name(struct slice name, uint8_t *ret_state, struct slice *ret_name)
 
 /* ---- postoffice_spool.c ---- */
 
+/* The message, or a recipient of it; -ENOENT. */
+int need_part(struct postoffice *po, struct msg_id id, struct post_part **ret_part);
+int need_rcpt(struct postoffice *po, struct msg_id id, uint32_t n, struct post_part **ret_part,
+              uint32_t *ret_index);
+
 /* A recipient's end: to be reported, or POST_DONE. `tag` is what stands in the file, or will. */
 void end_rcpt(struct postoffice *po, struct post_file *file, uint32_t index, uint8_t state,
               char tag);
+/* One of several alternatives has ended. Success makes an end of the others; failure gives another
+ * its turn, and is not to be reported then: *state is changed. */
+void end_alternative(struct postoffice *po, struct post_file *file, uint32_t index,
+                     const struct post_view *view, const struct control_rcpt *line, bool failed,
+                     uint8_t *state);
 /* A recipient whose turn has come as others of its class failed: mail of its own, due now. */
 void start_alternative(struct postoffice *po, struct post_file *file, uint32_t index);
 /* The root after its recipients changed: asleep, or due when its reports are. */
@@ -241,16 +257,23 @@ bool notify_path_ok(struct slice path);
 
 /* ---- postoffice_submit.c ---- */
 
-int letter_write(struct postoffice *po, struct msg_id id, const struct spool_new *n);
+/* `as_it_is`: its lines end as in message files. */
+int letter_write(struct postoffice *po, struct msg_id id, const struct spool_new *n, bool as_it_is);
 int letters_send(struct postoffice *po);
 /* Forget those not sent. */
 void letters_drop(struct postoffice *po);
 
 /* ---- postoffice_content.c ---- */
 
-/* As spool_read_content. */
-int original_read(struct postoffice *po, struct post_part *p, struct buf *ret_bytes, int *ret_fd,
-                  uint64_t *ret_size);
+/* As spool_read_content, for the file's recipient `index`, or for none (rcpt_count). */
+int original_read(struct postoffice *po, const struct post_file *file, uint32_t index,
+                  struct buf *ret_bytes, int *ret_fd, uint64_t *ret_size);
+
+/* ---- postoffice_reroute.c ---- */
+
+/* As spool_reroute. */
+int reroute_rcpts(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
+                  size_t *ret_count);
 
 /* ---- postoffice_verbose.c ---- */
 

@@ -59,7 +59,7 @@ static bool next_news(struct spool *sp, struct spool_news *ret_news)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-static int need(struct postoffice *po, struct msg_id id, struct post_part **ret_part)
+int need_part(struct postoffice *po, struct msg_id id, struct post_part **ret_part)
 {
     char text[SPOOL_ID_TEXT_MAX];
 
@@ -71,12 +71,11 @@ static int need(struct postoffice *po, struct msg_id id, struct post_part **ret_
     return spool_fail(&po->base, -ENOENT, "%s: no such message", text);
 }
 
-/* A recipient of the message. */
-static int need_rcpt(struct postoffice *po, struct msg_id id, uint32_t n,
-                     struct post_part **ret_part, uint32_t *ret_index)
+int need_rcpt(struct postoffice *po, struct msg_id id, uint32_t n, struct post_part **ret_part,
+              uint32_t *ret_index)
 {
     char text[SPOOL_ID_TEXT_MAX];
-    int err = need(po, id, ret_part);
+    int err = need_part(po, id, ret_part);
 
     if (err != 0) {
         return err;
@@ -137,7 +136,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     if (n->claim || n->m->parked.len > 0) {
         return spool_fail(sp, -ENOTSUP, "submit: mail goes to the router first");
     }
-    return letter_write(postoffice_of(sp), id, n);
+    return letter_write(postoffice_of(sp), id, n, false);
 }
 
 /* ---- how recipients end --------------------------------------------------------------------- */
@@ -225,11 +224,9 @@ static int line_of(struct postoffice *po, struct post_file *file, uint32_t index
                             SLICE_ARGS(post_path(file)), (unsigned)file->rcpts[index].offset);
 }
 
-/* One of several alternatives has ended. Success makes an end of the others; failure gives another
- * its turn, and is not to be reported then. */
-static int end_alternative(struct postoffice *po, struct post_file *file, uint32_t index,
-                           const struct post_view *view, const struct control_rcpt *line,
-                           bool failed, uint8_t *state)
+void end_alternative(struct postoffice *po, struct post_file *file, uint32_t index,
+                     const struct post_view *view, const struct control_rcpt *line, bool failed,
+                     uint8_t *state)
 {
     const struct control_file *c = &view->control;
 
@@ -243,12 +240,11 @@ static int end_alternative(struct postoffice *po, struct post_file *file, uint32
         if (failed) {
             start_alternative(po, file, i);
             *state = POST_DONE;
-            return 0;
+            return;
         }
         work_mark(work_on(po, file), other->offset, '+');
         end_rcpt(po, file, i, POST_DONE, '+');
     }
-    return 0;
 }
 
 /* Append what a report will need to know, where the agent has not. */
@@ -337,14 +333,14 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
         }
     }
     if (line->alternative) {
-        err = end_alternative(po, file, index, view, line, failed, &state);
+        end_alternative(po, file, index, view, line, failed, &state);
     }
     if (state < POST_DONE && v->unreported) {
         state = POST_DONE;
     }
     end_rcpt(po, file, index, state, failed ? '-' : '+');
     arrange_root(po, file);
-    return err;
+    return 0;
 }
 
 /* Where recipients go is written in the file. */
@@ -364,7 +360,7 @@ static int reported(struct spool *sp, struct msg_id id)
 {
     struct postoffice *po = postoffice_of(sp);
     struct post_part *p;
-    int err = need(po, id, &p);
+    int err = need_part(po, id, &p);
 
     if (err != 0 || post_to_report(p) == 0) {
         return err;
@@ -433,7 +429,7 @@ static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret
 {
     struct postoffice *po = postoffice_of(sp);
     struct post_part *p;
-    int err = need(po, id, &p);
+    int err = need_part(po, id, &p);
 
     if (err != 0) {
         return err;
@@ -460,7 +456,7 @@ static int finish_all_done(struct spool *sp, struct msg_id id)
 {
     struct postoffice *po = postoffice_of(sp);
     struct post_part *p;
-    int err = need(po, id, &p);
+    int err = need_part(po, id, &p);
 
     if (err == 0 && post_state(p) == SPOOL_CORRUPT) {
         err = spool_fail(sp, -EINVAL, "a message that was set aside is not deleted");
@@ -588,7 +584,7 @@ static int remove_message(struct spool *sp, struct msg_id id)
     struct postoffice *po = postoffice_of(sp);
     struct post_file_fields to;
     struct post_part *p, *other;
-    int err = need(po, id, &p);
+    int err = need_part(po, id, &p);
 
     if (err != 0) {
         return err;
@@ -614,7 +610,7 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     struct postoffice *po = postoffice_of(sp);
     struct post_fields to;
     struct post_part *p;
-    int err = need(po, id, &p);
+    int err = need_part(po, id, &p);
 
     if (err == 0) {
         to = p->f;
@@ -664,7 +660,7 @@ static int put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_
     struct postoffice *po = postoffice_of(sp);
     struct post_part *p, *to;
     uint32_t index;
-    int err = need(po, id, &p);
+    int err = need_part(po, id, &p);
 
     for (size_t i = 0; err == 0 && i < count; i++) {
         err = need_rcpt(po, id, ns[i], &p, &index);
@@ -804,7 +800,7 @@ static int read_message(struct spool *sp, struct msg_id id, struct spool_message
     char spoolid[CONTROL_SPOOLID_MAX];
     const struct post_file *file;
     struct post_part *p;
-    int err = need(po, id, &p), len;
+    int err = need_part(po, id, &p), len;
 
     if (err != 0) {
         return err;
@@ -943,7 +939,7 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     struct post_part *p;
     size_t count = 0;
     uint32_t i;
-    int err = need(po, id, &p);
+    int err = need_part(po, id, &p);
 
     if (err != 0) {
         return err;
@@ -974,10 +970,17 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
 static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                         uint64_t *ret_size)
 {
+    struct postoffice *po = postoffice_of(sp);
     struct post_part *p;
-    int err = need(postoffice_of(sp), id, &p);
+    uint32_t first;
+    int err = need_part(po, id, &p);
 
-    return err != 0 ? err : original_read(postoffice_of(sp), p, ret_bytes, ret_fd, ret_size);
+    if (err != 0) {
+        return err;
+    }
+    first = table_rcpt_next(p, 0, false);
+    return original_read(po, p->file, first < p->high ? first : p->file->rcpt_count, ret_bytes,
+                         ret_fd, ret_size);
 }
 
 static int totals(struct spool *sp, struct spool_totals *ret_totals)
@@ -1093,6 +1096,7 @@ static const struct spool_engine postoffice_engine = {
     .parked_keys = search_parked_keys,
     .free_bytes = free_bytes,
     .put_off = put_off,
+    .reroute = reroute_rcpts,
     .news_fd = news_fd,
     .poll = poll_files,
     .look = look,

@@ -97,9 +97,11 @@ static bool put_envelope(struct postoffice *po, const struct spool_new *n, struc
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-/* Lines of message files end in LF; what is submitted comes as it travels. */
+/* Lines of message files end in LF; what is submitted comes as it travels, what comes from a
+ * message file as it is. */
 struct letter_writer {
     const struct spool_io *io;
+    bool as_it_is;
     int fd;
     struct unixlines lines;
     struct buf out;
@@ -112,7 +114,11 @@ static int write_piece(struct letter_writer *w, struct slice piece)
     while (err == 0 && piece.len > 0) {
         size_t len = piece.len < PIECE_MAX ? piece.len : PIECE_MAX;
 
-        unixlines_add(&w->lines, slice_of(piece.ptr, len), &w->out); /* fits */
+        if (w->as_it_is) {
+            (void)buf_add(&w->out, slice_of(piece.ptr, len)); /* fits, and so does this */
+        } else {
+            unixlines_add(&w->lines, slice_of(piece.ptr, len), &w->out);
+        }
         piece = slice_skip(piece, len);
         err = spool_io_write_all(w->io, w->fd, buf_slice(&w->out).ptr, buf_len(&w->out));
         buf_clear(&w->out);
@@ -140,9 +146,9 @@ static int write_from_fd(struct letter_writer *w, int from, uint64_t size)
 }
 
 static int write_letter(struct postoffice *po, int fd, struct slice envelope,
-                        const struct spool_new *n)
+                        const struct spool_new *n, bool as_it_is)
 {
-    struct letter_writer w = {.io = po->io, .fd = fd};
+    struct letter_writer w = {.io = po->io, .as_it_is = as_it_is, .fd = fd};
     int err;
 
     unixlines_init(&w.lines);
@@ -185,7 +191,7 @@ static int name_letter(struct post_letter *letter, int fd, struct slice reason)
     return 0;
 }
 
-int letter_write(struct postoffice *po, struct msg_id id, const struct spool_new *n)
+int letter_write(struct postoffice *po, struct msg_id id, const struct spool_new *n, bool as_it_is)
 {
     struct post_letter *letter = mem_new(sizeof *letter);
     struct buf envelope;
@@ -203,7 +209,7 @@ int letter_write(struct postoffice *po, struct msg_id id, const struct spool_new
         err = spool_fail(&po->base, fd, "public/%s: %s", letter->from, strerror(-fd));
         goto out;
     }
-    err = write_letter(po, fd, buf_slice(&envelope), n);
+    err = write_letter(po, fd, buf_slice(&envelope), n, as_it_is);
     if (err == 0) {
         err = name_letter(letter, fd, n->m->reason);
     }

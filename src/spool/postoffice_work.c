@@ -84,6 +84,23 @@ void work_mark(struct post_work *work, uint64_t offset, char tag)
     add_mark(work, (struct post_mark){.offset = offset, .tag = tag});
 }
 
+void work_handed(struct post_work *work, size_t from)
+{
+    for (size_t i = from; i < work->mark_count; i++) {
+        work->marks[i].handed = true;
+    }
+}
+
+static bool has_marks(const struct post_work *work, bool handed)
+{
+    for (size_t i = 0; i < work->mark_count; i++) {
+        if (work->marks[i].handed == handed) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void work_warnings(struct post_work *work, uint64_t offset, uint32_t warnings)
 {
     add_mark(work, (struct post_mark){.offset = offset, .warnings = warnings});
@@ -230,11 +247,11 @@ static int write_warnings(struct postoffice *po, int fd, const struct control_rc
 }
 
 static int write_marks(struct postoffice *po, const struct post_work *work, const char *path,
-                       const struct control_file *control)
+                       const struct control_file *control, bool handed)
 {
     int fd, err = 0;
 
-    if (work->mark_count == 0) {
+    if (!has_marks(work, handed)) {
         return 0;
     }
     fd = open_control(po, path, O_WRONLY);
@@ -246,6 +263,9 @@ static int write_marks(struct postoffice *po, const struct post_work *work, cons
         const struct control_rcpt *r = control_file_find(control, mark->offset);
 
         CHECK(r != NULL); /* they never move */
+        if (mark->handed != handed) {
+            continue;
+        }
         if (mark->tag == '\0') {
             err = write_warnings(po, fd, r, mark->warnings);
         } else if (r->tag == ' ' || r->tag == '~') { /* else an agent was faster */
@@ -264,7 +284,7 @@ static int write_results(struct postoffice *po, const struct post_work *work)
     struct post_view *view;
     int err;
 
-    if (work->note_count == 0 && work->mark_count == 0) {
+    if (work->note_count == 0 && !has_marks(work, false)) {
         return 0;
     }
     err = view_of(po, work->file, true, &view);
@@ -274,7 +294,7 @@ static int write_results(struct postoffice *po, const struct post_work *work)
     }
     post_control_path(work->file, work->file->on_disk, path);
     err = append_notes(po, work, path, view->control.ends_in_part);
-    err = err != 0 ? err : write_marks(po, work, path, &view->control);
+    err = err != 0 ? err : write_marks(po, work, path, &view->control, false);
     cache_drop(&po->cache, work->file->number);
     return err == 0 || err == -ENOENT
                ? 0
@@ -357,6 +377,21 @@ static int mark_reported(struct postoffice *po, const struct post_work *work)
     return err;
 }
 
+static int mark_handed(struct postoffice *po, const struct post_work *work)
+{
+    char path[POST_PATH_MAX];
+    struct post_view *view;
+    int err = view_of(po, work->file, true, &view);
+
+    if (err != 0) {
+        return err;
+    }
+    post_control_path(work->file, work->file->on_disk, path);
+    err = write_marks(po, work, path, &view->control, true);
+    cache_drop(&po->cache, work->file->number);
+    return err;
+}
+
 /* The directory of a path in transport/: what was done to names there is durable then. */
 static int sync_directory(struct postoffice *po, const char *path)
 {
@@ -417,6 +452,12 @@ static void finish_work(struct postoffice *po, const struct post_work *work)
     if (err != 0 && err != -ENOENT) {
         post_tell(po, SPOOL_NEWS_WARNING, work->file->root.id,
                   "reports were sent, but that can't be marked: %s", strerror(-err));
+    }
+    err = has_marks(work, true) ? mark_handed(po, work) : 0;
+    if (err != 0 && err != -ENOENT) {
+        post_tell(po, SPOOL_NEWS_WARNING, work->file->root.id,
+                  "recipients went back to the router, but that can't be marked: %s",
+                  strerror(-err));
     }
 }
 

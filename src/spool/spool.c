@@ -492,6 +492,19 @@ int spool_put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t
     return err != 0 ? err : sp->engine->put_off(sp, id, ns, count, key, due);
 }
 
+int spool_reroute(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
+                  size_t *ret_count)
+{
+    int err;
+
+    *ret_count = 0;
+    if (sp->engine->reroute == NULL) {
+        return spool_fail(sp, -ENOTSUP, "this spool has no router");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->reroute(sp, id, ns, count, ret_count);
+}
+
 /* Claimed for a moment, so that nothing is found twice. */
 int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count)
 {

@@ -290,6 +290,15 @@ bool spool_divides(const struct spool *sp);
  * messages, into *ret_count. The cost grows with that mail alone. */
 int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count);
 
+/* Recipients `ns` of the message, in order, go back to who says where mail goes: a postoffice's
+ * router gets them as mail of their sender, with their headers and the body. They are done, and
+ * nobody is told, once that is safe: a crash makes two of it, never none. A recipient stays whom a
+ * living process has locked, who is done already, or who is no mailbox but a program or a file;
+ * *ret_count is how many go. -ENOTSUP where nobody else says where mail goes, -ENOENT when one is
+ * none of the message's pending recipients. */
+int spool_reroute(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
+                  size_t *ret_count);
+
 /* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
 void spool_unclaim(struct spool *sp, struct msg_id id);
 

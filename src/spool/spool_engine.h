@@ -92,6 +92,8 @@ struct spool_engine {
     /* These are NULL in engines that nobody else writes to. */
     int (*put_off)(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
                    struct slice key, struct wall due);
+    int (*reroute)(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
+                   size_t *ret_count);
     int (*news_fd)(const struct spool *sp);
     int (*poll)(struct spool *sp, struct wall now, struct wall *ret_again);
     void (*look)(struct spool *sp);

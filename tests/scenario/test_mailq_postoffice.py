@@ -3,6 +3,7 @@ times and process numbers is masked."""
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -246,11 +247,88 @@ class Asked(sluice.TestCase):
         self.eventually(lambda: mails[1].exists() == (False, False))
         self.assertEqual(mails[0].tags(), " --")
         self.assertEqual([line.split("\t")[0] for line in c.ask("SHOW QUEUE THREADS2")], ["hold"])
-        self.assertEqual(c.ask("REROUTE hold ns:dest.test/any"), "+OK; nothing to REROUTE.\n")
         self.agent.does("ok")
         self.assertEqual(c.ask("ETRN ns:dest.test/any"), "+OK; an ETRN started something.\n")
         self.eventually(lambda: mails[0].exists() == (False, False))
         self.assertEqual(self.box.submitted(), [])
+
+    def test_a_thread_goes_back_to_the_router_and_the_rest_of_its_messages_stays(self):
+        d = self.office()
+        self.agent.does("deferred try again")
+        mails = [self.mail(["hold ns:dest.test/any u1", ("smtp a.test u2@a.test", "NOTIFY=SUCCESS ORCPT=rfc822;two@b.test"),
+                            "smtp a.test u3@a.test"], envid="E1", ret="HDRS"),
+                 self.mail(["smtp a.test u4@a.test"], error=True), self.mail(["smtp a.test u5@a.test"])]
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 5)
+        held = str(mails[2].offsets[0])
+        d.cli("hold", mails[2].name, check=True)
+        (spoolid,) = {m["spoolid"] for m in d.queue() if m["path"] == mails[1].path}
+        c = self.client()
+        self.assertEqual(c.ask("REROUTE smtp"), "+OK; nothing to REROUTE.\n")
+        self.assertEqual(c.ask("REROUTE smtp nosuch.test"), "+OK; nothing to REROUTE.\n")
+        self.assertEqual(c.ask("REROUTE smtp A.TEST"), "+OK; REROUTEd something.\n")
+        self.assertEqual(c.ask("REROUTE smtp a.test"), "+OK; nothing to REROUTE.\n")
+        self.assertEqual(mails[0].tags(), " ++")
+        self.assertEqual(mails[1].exists(), (False, False))
+        self.assertEqual([line.split("\t")[2:4] for line in c.ask("SHOW THREAD smtp a.test")[1:]],
+                         [["me@here.example", held]])  # held
+        self.assertEqual({r["address"] for m in d.queue(name=mails[0].name) for r in m["recipients"]}, {"u1"})
+        self.assertEqual({m["queue_name"] for m in d.queue(name=mails[2].name)}, {"hold"})
+        first, second = sorted(self.box.submitted(), key=lambda text: "u4@" in text)
+        self.assertEqual(first.split("\n", 1)[1], "from <me@here.example>\nenvid E1\nnotaryret HDRS\n"
+                         "todsn NOTIFY=SUCCESS ORCPT=rfc822;two@b.test\nto <u2@a.test>\n"
+                         "todsn ORCPT=rfc822;u3@a.test\nto <u3@a.test>\nenv-end\n" + postoffice.HEADERS + "\nHello.\n")
+        self.assertEqual(second.split("\n", 1)[1], "channel error\nerrormsg\ntodsn ORCPT=rfc822;u4@a.test\n"
+                         "to <u4@a.test>\nenv-end\n" + postoffice.HEADERS + "\nHello.\n")
+        self.assertIn("MQ2 REROUTE: smtp A.TEST", d.log())
+        self.assertIn(spoolid + ": rerouted: 1 recipients for smtp/A.TEST", d.log())
+        self.agent.does("ok")
+        self.assertEqual(c.ask("ETRN ns:dest.test/any"), "+OK; an ETRN started something.\n")
+        self.eventually(lambda: mails[0].exists() == (False, False))
+        self.assertEqual(len(self.box.submitted()), 2)  # u2's sender is not told that it was delivered
+
+    def test_what_is_being_delivered_is_not_rerouted(self):
+        d = self.office()
+        self.agent.does("hang", host="slow.test")
+        mails = [self.mail(["wch slow.test u%d" % i, "wch slow.test v%d" % i]) for i in range(4)]
+        self.eventually(lambda: self.agent.jobs() and d.ask("GET", "/v1/status")[1]["in_flight"] == 2)  # overfeed=1
+        c = self.client()
+        self.assertEqual(c.ask("REROUTE wch slow.test"),
+                         "+OK; REROUTEd something. Being delivered: 4 recipients.\n")
+        self.assertEqual(c.ask("REROUTE wch slow.test"),
+                         "+OK; nothing to REROUTE. Being delivered: 4 recipients.\n")
+        left = {mail.path for mail in mails if mail.exists() == (True, True)}
+        self.assertEqual((len(left), len(self.box.submitted())), (2, 2))
+        self.assertIn(self.agent.jobs()[0][0], left)
+        self.assertEqual({m["path"] for m in d.queue()}, left)
+
+    def test_a_kill_at_any_moment_loses_nothing_that_is_rerouted(self):
+        d = self.office()
+        self.agent.does("deferred try again")
+        mails, handed = [], []
+        moments = (lambda: self.box.names("public"), lambda: len(self.box.names("public")) > 20,
+                   lambda: self.box.names("router"), lambda: any(mail.tags()[0] == "+" for mail in mails[-40:]))
+        for turn, moment in enumerate(moments):
+            for directory in ("public", "router"):
+                for name in self.box.names(directory):
+                    os.unlink(os.path.join(self.box.root, directory, name))
+            first = len(mails)
+            mails += [self.mail(["smtp a.test u%d@a.test" % (first + i), "hold b.test v"]) for i in range(40)]
+            parts = sum(mail.tags().count(" ") for mail in mails)
+            self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferred"] == parts)
+            c = self.client()
+            c.say("REROUTE smtp a.test")
+            ends = time.monotonic() + sluice.PATIENCE
+            while not moment() and time.monotonic() < ends:
+                time.sleep(0.0005)
+            (pid,) = d.children()["queue"]
+            os.kill(pid, signal.SIGKILL)
+            c.close()
+            d.stop()
+            handed += re.findall(r"^to <(.*)>$", "".join(self.box.submitted()), re.M)
+            for i, mail in enumerate(mails):
+                self.assertTrue("u%d@a.test" % i in handed or mail.tags()[0] in " ~", (turn, i))
+                self.assertIn(mail.tags()[1], " ~")
+            d.start()
 
     def test_names_of_control_files_serve_where_ids_do(self):
         d = self.office()

@@ -154,7 +154,7 @@ static size_t play(struct slice *rest, struct session *x)
             } else if (event.type == MAILQ_ASK && event.question >= MAILQ_ASK_ETRN) {
                 bool nothing = memmem(line.ptr, line.len, "didn't", 6) != NULL;
 
-                mailq_server_verdict(x->server, !nothing);
+                mailq_server_verdict(x->server, !nothing, 0);
                 event.type = MAILQ_NEED_INPUT;
             }
         }
@@ -297,7 +297,7 @@ static void changes_are_asked_with_their_words(void **unused)
     assert_int_equal(event.question, MAILQ_ASK_KILL_MSG);
     assert_true(slice_equal(event.id, SLICE("11059704")));
     assert_true(slice_equal(event.user, SLICE("tester")));
-    mailq_server_verdict(x.server, true);
+    mailq_server_verdict(x.server, true, 0);
     (void)turn(&x);
     assert_said(&x, "+OK; KILLed something.\n\n");
 
@@ -305,16 +305,24 @@ static void changes_are_asked_with_their_words(void **unused)
     assert_int_equal(event.question, MAILQ_ASK_KILL_THREAD);
     assert_true(slice_equal(event.channel, SLICE("smtp")));
     assert_true(slice_equal(event.host, SLICE("example.org")));
-    mailq_server_verdict(x.server, false);
+    mailq_server_verdict(x.server, false, 0);
     (void)turn(&x);
     assert_said(&x, "+OK; nothing to KILL.\n\n");
 
     event = say(&x, "REROUTE smtp  example.org\n");
     assert_int_equal(event.question, MAILQ_ASK_REROUTE);
     assert_true(slice_equal(event.host, SLICE("example.org")));
-    mailq_server_verdict(x.server, true);
+    mailq_server_verdict(x.server, true, 0);
     (void)turn(&x);
     assert_said(&x, "+OK; REROUTEd something.\n");
+    (void)say(&x, "REROUTE smtp example.org\n");
+    mailq_server_verdict(x.server, true, 2);
+    (void)turn(&x);
+    assert_said(&x, "+OK; REROUTEd something. Being delivered: 2 recipients.\n");
+    (void)say(&x, "REROUTE smtp example.org\n");
+    mailq_server_verdict(x.server, false, 1);
+    (void)turn(&x);
+    assert_said(&x, "+OK; nothing to REROUTE. Being delivered: 1 recipient.\n");
 
     (void)say(&x, "KILL\n");
     assert_said(&x, "-Unknown request.\n\n");

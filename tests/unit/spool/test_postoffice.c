@@ -586,6 +586,187 @@ static void reports_are_handed_to_the_router(void **state)
                               "to <miller@mill.example>\nenv-end\nSubject: report\n\nBad.\n");
 }
 
+/* ---- back to the router --------------------------------------------------------------------- */
+
+/* The one file in router/ that has these words. */
+static const char *letter_with(const char *words)
+{
+    static char text[1024];
+    char command[1200];
+    FILE *pipe;
+    size_t len;
+
+    (void)snprintf(command, sizeof command, "cat $(grep -lF '%s' '%s'/[0-9]*)", words,
+                   path_of("router"));
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    len = fread(text, 1, sizeof text - 1, pipe);
+    text[len] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+    return text;
+}
+
+/* Its first recipient that is still to be delivered. */
+static uint32_t first_pending(struct msg_id id)
+{
+    struct spool_rcpt r;
+    size_t count;
+
+    fixture_ok(sp, spool_read_rcpts(sp, id, 0, true, 1, &r, &count));
+    assert_int_equal(count, 1);
+    return r.n;
+}
+
+static size_t reroute(struct msg_id id, const uint32_t *ns, size_t count)
+{
+    size_t gone;
+
+    fixture_ok(sp, spool_reroute(sp, id, ns, count, &gone));
+    return gone;
+}
+
+static void each_group_goes_back_to_the_router_as_it_came(void **state)
+{
+    static const uint32_t ns[] = {BAKER, COOK, STOREMAN};
+    const char *report_lines = "rcvdfrom STDIN (\"\?\?\"@mill.example)\n"
+                               "from <miller@mill.example>\nenvid ENV+2B77\nnotaryret HDRS\n";
+    struct msg_id id;
+    char want[1024];
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    assert_int_equal(reroute(id, ns, COUNT(ns)), 3);
+    assert_string_equal(rcpts_of(id, false), "325");
+    assert_int_equal(tag_at("90417", BAKER), ' '); /* not before the letter is safe */
+    commit();
+    assert_int_equal(count_files("router"), 2);
+    assert_int_equal(count_files("public"), 0);
+    (void)snprintf(want, sizeof want,
+                   "%stodsn NOTIFY=FAILURE,DELAY ORCPT=rfc822;baker@grain.example\n"
+                   "to <baker@grain.example>\n"
+                   "todsn NOTIFY=NEVER ORCPT=rfc822;cook@grain.example\nto <cook@grain.example>\n"
+                   "env-end\n"
+                   "Received: by mill.example id <S90417>; Tue, 5 Mar 2024 09:12:00 +0000\n"
+                   "From: miller@mill.example\nTo: baker@grain.example, cook@grain.example\n"
+                   "Subject: flour\n\n",
+                   report_lines);
+    assert_string_equal(letter_with("to <cook@grain.example>"), want);
+    (void)snprintf(want, sizeof want,
+                   "%stodsn ORCPT=rfc822;storeman\nto <storeman>\nenv-end\n"
+                   "From: miller@mill.example\nTo: storeman\nSubject: flour\n\n",
+                   report_lines);
+    assert_string_equal(letter_with("to <storeman>"), want);
+    assert_int_equal(tag_at("90417", BAKER), '+');
+    assert_int_equal(tag_at("90417", COOK), '+');
+    assert_int_equal(tag_at("90417", ODD), ' ');
+    assert_int_equal(tag_at("90417", STOREMAN), '+');
+    assert_null(strstr(read_file("transport/90417"), "\nd"));
+
+    restart();
+    assert_string_equal(rcpts_of(load(), false), "325");
+}
+
+static void bodies_go_back_byte_by_byte(void **state)
+{
+    char command[600], *long_body;
+    struct msg_id id;
+    uint32_t n;
+
+    (void)state;
+    put_rcpts("7", "r           smtp h.example u@h.example 65534\n");
+    write_file("queue/7", "env-end\nSubject: flour\n\none\r\ntwo\r");
+    id = load();
+    n = first_pending(id);
+    assert_int_equal(reroute(id, &n, 1), 1);
+    assert_true(finish(id, NOW));
+    commit();
+    assert_false(exists("transport/7"));
+    assert_false(exists("queue/7"));
+    assert_non_null(
+        strstr(letter_with("to <u@h.example>"), "\nenv-end\nSubject: flour\n\none\r\ntwo\r"));
+
+    /* What is too large for memory goes through a file. */
+    long_body = mem_new((3 << 20) + 1);
+    memset(long_body, 'x', 3 << 20);
+    memcpy(long_body, "env-end\nSubject: flour\n\n", 24);
+    put_rcpts("8", "r           smtp h.example v@h.example 65534\n");
+    write_file("queue/8", long_body);
+    mem_free(long_body);
+    id = load();
+    n = first_pending(id);
+    assert_int_equal(reroute(id, &n, 1), 1);
+    commit();
+    (void)snprintf(command, sizeof command, "find '%s' -size +3071k -size -3074k | grep -q .",
+                   path_of("router"));
+    assert_int_equal(system(command), 0);
+}
+
+static void who_is_locked_done_or_no_mailbox_stays(void **state)
+{
+    char columns[16];
+    struct msg_id id;
+    struct spool_rcpt r[5];
+    uint32_t ns[5];
+    size_t count;
+
+    (void)state;
+    put_rcpts("7", "r           local - \"|/bin/prog\" 10\nr           local - /var/file 10\n"
+                   "r           local - u1 10\nr           local - u2 10\n"
+                   "r           local - u3 10\n");
+    id = load();
+    fixture_ok(sp, spool_read_rcpts(sp, id, 0, true, COUNT(r), r, &count));
+    assert_int_equal(count, 5);
+    for (size_t i = 0; i < count; i++) {
+        ns[i] = r[i].n;
+    }
+    (void)snprintf(columns, sizeof columns, "~%6d", (int)getpid());
+    mark("7", ns[2], columns);
+    mark("7", ns[3], "+      ");
+    assert_int_equal(reroute(id, ns, count), 1);
+    commit();
+    assert_int_equal(count_files("router"), 1);
+    assert_non_null(strstr(letter_with("to <u3>"), "\ntodsn ORCPT=rfc822;u3\nto <u3>\nenv-end\n"));
+    assert_int_equal(tag_at("7", ns[0]), ' ');
+    assert_int_equal(tag_at("7", ns[1]), ' ');
+    assert_int_equal(tag_at("7", ns[2]), '~');
+    assert_int_equal(tag_at("7", ns[4]), '+');
+    assert_int_equal(spool_reroute(sp, id, &ns[4], 1, &count), -ENOENT);
+}
+
+static int rename_fails(int from_dir, const char *from, int to_dir, const char *to)
+{
+    (void)from_dir;
+    (void)from;
+    (void)to_dir;
+    (void)to;
+    return -EIO;
+}
+
+/* A crash before the letter is in its place would find all of its recipients open. */
+static void a_router_that_takes_nothing_leaves_everything_open(void **state)
+{
+    static const uint32_t ns[] = {BAKER, STOREMAN};
+    struct spool_io io = spool_io_real;
+    struct msg_id id;
+
+    (void)state;
+    io.renameat = rename_fails;
+    options.io = &io;
+    restart();
+    put("90417", example_a);
+    id = load();
+    assert_int_equal(reroute(id, ns, 2), 2);
+    assert_int_equal(spool_commit(sp), -EIO);
+    audit();
+    assert_int_equal(count_files("public"), 0);
+    assert_int_equal(count_files("router"), 0);
+    assert_string_equal(read_file("transport/90417"), example_a);
+    assert_string_equal(rcpts_of(id, true), "115 250 325 600");
+    restart();
+    assert_string_equal(rcpts_of(load(), true), "115 250 325 600");
+}
+
 /* ---- after a crash -------------------------------------------------------------------------- */
 
 /* A number that no process has. */
@@ -1200,7 +1381,7 @@ static void any_call(struct rng *rng)
     }
     id = ids[rng_below(rng, count)];
     n = any_rcpt(rng, id);
-    switch (rng_below(rng, 16)) {
+    switch (rng_below(rng, 17)) {
     case 0:
     case 1:
         (void)spool_claim(sp, rng_below(rng, 2) == 0 ? SPOOL_INCOMING : SPOOL_DEFERRED, when, 2,
@@ -1240,6 +1421,9 @@ static void any_call(struct rng *rng)
         break;
     case 13:
         (void)spool_reported(sp, id);
+        break;
+    case 14:
+        (void)(n != 0 && spool_reroute(sp, id, &n, 1, &count) == 0);
         break;
     default:
         if (n != 0) {
@@ -1511,8 +1695,11 @@ UNIT_MAIN(
     TEST(destinations_that_are_put_off_wait_each_for_itself),
     TEST(reports_gather_until_nothing_is_pending), TEST(what_is_expired_is_marked_and_stays_so),
     TEST(a_batch_that_is_undone_leaves_nothing), TEST(reports_are_handed_to_the_router),
-    TEST(locks_of_the_dead_are_taken_off), TEST(a_file_that_an_agent_works_on_waits),
-    TEST(an_end_that_is_only_written_down_counts), TEST(a_file_with_nothing_left_is_removed),
+    TEST(each_group_goes_back_to_the_router_as_it_came), TEST(bodies_go_back_byte_by_byte),
+    TEST(who_is_locked_done_or_no_mailbox_stays),
+    TEST(a_router_that_takes_nothing_leaves_everything_open), TEST(locks_of_the_dead_are_taken_off),
+    TEST(a_file_that_an_agent_works_on_waits), TEST(an_end_that_is_only_written_down_counts),
+    TEST(a_file_with_nothing_left_is_removed),
     TEST(a_failure_that_nobody_has_written_down_is_reported),
     TEST(what_agents_wrote_before_a_restart_is_reported), TEST(damage_is_noticed_wherever_it_is),
     TEST(a_file_that_was_cut_is_noticed), TEST(damaged_files_are_set_aside_and_stay),
