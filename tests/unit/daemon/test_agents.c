@@ -4,119 +4,41 @@
  */
 #include "unit.h"
 
-#include <event2/event.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "conf.h"
-#include "log.h"
 #include "mem.h"
-#include "role.h"
+#include "played_queue.h"
 #include "ta.h"
 
-#define WAIT_TURNS 20000
-#define FILE_MAX   1000000
-
-struct result {
-    struct wire_result m;
-    char *body; /* of the frame; m points into it */
-    struct wire_verdict *verdicts;
-};
+#define FILE_MAX 1000000
 
 static struct {
-    struct role role;
-    struct conf *conf;
-    struct channel *queue;
-    struct result results[50];
-    size_t count;
     struct wire_agent report; /* the last one; without texts */
     size_t ended;             /* agents that were reported to have ended */
-    bool exited;
     char top[64];
 } site;
 
-/* What agents.c wants of role.c, which is not linked. */
-
-void role_queue_lost(struct role *role)
+static bool on_frame(const struct frame *frame)
 {
-    (void)role;
-}
-
-void role_exit(struct role *role, int status)
-{
-    (void)role;
-    assert_int_equal(status, 0);
-    site.exited = true;
-}
-
-static void on_frame(void *arg, struct channel *ch)
-{
-    struct frame frame;
-
-    (void)arg;
-    while (channel_next(ch, &frame) == CHANNEL_FRAME) {
-        if (frame.type == WIRE_AGENT) {
-            assert_true(wire_get_agent(frame.body, &site.report));
-            site.report.transport = site.report.host = slice_of("", 0);
-            site.ended += site.report.ended;
-            continue;
-        }
-        assert_int_equal(frame.type, WIRE_RESULT);
-        assert_true(site.count < COUNT(site.results));
-        struct result *r = &site.results[site.count++];
-        r->body = mem_copy(frame.body.ptr, frame.body.len);
-        assert_true(wire_get_result(slice_of(r->body, frame.body.len), &r->m, &r->verdicts));
+    if (frame->type != WIRE_AGENT) {
+        return false;
     }
-}
-
-static void connect_queue(void)
-{
-    struct wire_peer peer = {.role = ROLE_QUEUE, .index = 0, .count = 1};
-    int fds[2];
-
-    assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    channel_free(site.queue);
-    site.queue = channel_new(site.role.base, fds[0], on_frame, NULL);
-    agents_role.peer(&site.role, &peer, fds[1]);
-}
-
-static void turn(void)
-{
-    clock_forget();
-    assert_true(event_base_loop(site.role.base, EVLOOP_NONBLOCK) >= 0);
-    agents_role.turn(&site.role);
-    channel_flush_all();
-}
-
-static void await(const size_t *what, size_t count)
-{
-    for (int i = 0; i < WAIT_TURNS && *what < count; i++) {
-        turn();
-        (void)poll(NULL, 0, 1); /* the agents are real */
-    }
-    assert_int_equal(*what, count);
-}
-
-static void settle(void)
-{
-    for (int i = 0; i < 50; i++) {
-        turn();
-        (void)poll(NULL, 0, 1);
-    }
+    assert_true(wire_get_agent(frame->body, &site.report));
+    site.report.transport = site.report.host = slice_of("", 0);
+    site.ended += site.report.ended;
+    return true;
 }
 
 static void move_clock(int64_t us)
 {
     clock_set_offset(clock_offset() + us);
     clock_update();
-    agents_role.clock_moved(&site.role);
+    agents_role.clock_moved(&played.role);
 }
 
 static void write_file(const char *name, mode_t mode, const char *text)
@@ -180,9 +102,6 @@ static void make_agent(const char *name, const char *body)
 
 static void load(const char *extra)
 {
-    struct conf_world world = {.hostname = "mx.here.test"};
-    struct conf_problems problems;
-    const struct conf *old = site.conf;
     struct buf text;
 
     buf_init(&text, 65536);
@@ -190,20 +109,7 @@ static void load(const char *extra)
              "myhostname = mx.here.test\nstate_directory = %s\nspool = postoffice:%s/po\n"
              "zenv_file = %s/zmailer.conf\n%s",
              site.top, site.top, site.top, extra);
-    site.conf = conf_load_text(buf_slice(&text), "test.conf", site.top, &world, &problems);
-    if (site.conf == NULL) {
-        struct buf out;
-
-        buf_init(&out, 10000);
-        conf_print_problems(&out, &problems);
-        fail_msg("%s", buf_cstr(&out));
-    }
-    conf_problems_fini(&problems);
-    site.role.conf = site.conf;
-    if (old != NULL) {
-        agents_role.reload(&site.role, old);
-        conf_free((struct conf *)(uintptr_t)old);
-    }
+    played_configure(buf_slice(&text), site.top);
     buf_fini(&text);
 }
 
@@ -243,10 +149,10 @@ static void write_zenv(const char *logdir)
 
 static int start(void **state)
 {
-    struct buf error;
-
     (void)state;
     memset(&site, 0, sizeof site);
+    played_init(&agents_role);
+    played.on_frame = on_frame;
     (void)snprintf(site.top, sizeof site.top, "/tmp/test_agents.XXXXXX");
     assert_non_null(mkdtemp(site.top));
     assert_return_code(chmod(site.top, 0777), 0); /* agents may be other users */
@@ -283,15 +189,7 @@ static int start(void **state)
                "#!/bin/sh\necho '#hungry'\nwhile read -r n host && [ -n \"$n\" ]; do\n"
                "printf '%s/100\\t\\tok %s\\n#hungry\\n' $n $(id -un); done\n");
     load(clauses);
-    buf_init(&error, 1000);
-    site.role.base = event_base_new();
-    site.role.ops = &agents_role;
-    assert_true(log_open("file:/dev/null", "/", "postfix", "scheduler", &error));
-    buf_fini(&error);
-    clock_set_offset(0);
-    clock_update();
-    assert_int_equal(agents_role.start(&site.role), 0);
-    connect_queue();
+    played_start();
     return 0;
 }
 
@@ -300,15 +198,7 @@ static int stop(void **state)
     char command[100];
 
     (void)state;
-    channel_free(site.queue);
-    agents_role.end(&site.role);
-    for (size_t i = 0; i < site.count; i++) {
-        mem_free(site.results[i].body);
-        mem_free(site.results[i].verdicts);
-    }
-    conf_free(site.conf);
-    event_base_free(site.role.base);
-    log_flush();
+    played_end();
     (void)snprintf(command, sizeof command, "rm -rf %s", site.top);
     return system(command);
 }
@@ -318,7 +208,7 @@ static void put(uint64_t entry, const char *transport, const char *nexthop, cons
 {
     struct wire_deliver_rcpt rcpt = {.n = 100, .address = SLICE("joe@there.test")};
 
-    wire_put_deliver(site.queue,
+    wire_put_deliver(played.channel,
                      &(struct wire_deliver){.entry = entry,
                                             .transport = slice_string(transport),
                                             .nexthop = slice_string(nexthop),
@@ -332,11 +222,11 @@ static void put(uint64_t entry, const char *transport, const char *nexthop, cons
                      -1);
 }
 
-static const struct result *result_of(uint64_t entry)
+static const struct played_result *result_of(uint64_t entry)
 {
-    for (size_t i = 0; i < site.count; i++) {
-        if (site.results[i].m.entry == entry) {
-            return &site.results[i];
+    for (size_t i = 0; i < played.count; i++) {
+        if (played.results[i].m.entry == entry) {
+            return &played.results[i];
         }
     }
     fail_msg("no result for entry %u", (unsigned)entry);
@@ -346,7 +236,7 @@ static const struct result *result_of(uint64_t entry)
 static void check(uint64_t entry, enum wire_outcome outcome, enum wire_verdict_kind kind,
                   uint32_t word, const char *text)
 {
-    const struct result *r = result_of(entry);
+    const struct played_result *r = result_of(entry);
     const struct wire_verdict *v = &r->verdicts[0];
 
     assert_int_equal(r->m.outcome, outcome);
@@ -373,16 +263,16 @@ static void a_job_is_done_and_the_agent_rests(void **state)
 {
     (void)state;
     put(1, "ok", "there.test", "A/4711");
-    await(&site.count, 1);
+    played_await(1);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
-    settle();
+    played_settle();
     check_heard("ok A/4711\tthere.test\nok #idle\n");
     assert_int_equal(site.report.state, TA_IDLE);
     assert_int_equal(site.report.owed, 0);
     put(2, "ok", "there.test", "A/4712");
     put(3, "ok", "other.test", "4713-2");
-    await(&site.count, 3);
-    settle();
+    played_await(3);
+    played_settle();
     check(3, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
     assert_int_equal(site.ended, 0);
 }
@@ -393,8 +283,8 @@ static void threads_of_a_ring_share_its_agent(void **state)
     put(1, "one", "a.test", "1");
     put(2, "one", "b.test", "2");
     put(3, "one", "c.test", "3");
-    await(&site.count, 3);
-    settle();
+    played_await(3);
+    played_settle();
     check_heard("ok 1\ta.test\nok 2\tb.test\nok 3\tc.test\nok #idle\n");
 }
 
@@ -407,10 +297,10 @@ static void a_thread_has_up_to_maxthr_agents(void **state)
         (void)snprintf(path, sizeof path, "%u", (unsigned)i);
         put(i, "slow", "slow.test", path);
     }
-    turn();
-    await(&site.count, 10);
+    played_turn();
+    played_await(10);
     load(""); /* all of them end, and are counted */
-    await(&site.ended, 3);
+    played_await_other(&site.ended, 3);
 }
 
 static void a_host_bound_agent_knows_its_host(void **state)
@@ -422,7 +312,7 @@ static void a_host_bound_agent_knows_its_host(void **state)
     assert_return_code(setenv("TZ", "UTC", 1), 0);
     put(1, "bound", "a.test", "B/C/1");
     put(2, "bound", "b.test", "2");
-    await(&site.count, 2);
+    played_await(2);
     check(1, OUTCOME_OK, VERDICT_NONE, 0, "");
     text = heard("bin/ta/bound.a.test");
     (void)snprintf(want, sizeof want, "%s/bin/ta/bound a.test bound x-/log\n", site.top);
@@ -442,7 +332,7 @@ static void another_user_needs_root(void **state)
     (void)state;
     put(1, "who", "a.test", "1");
     put(2, "nobody", "a.test", "2");
-    await(&site.count, 2);
+    played_await(2);
     if (geteuid() == 0) {
         check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "nobody");
     } else {
@@ -463,7 +353,7 @@ static void a_stop_gives_the_rest_of_the_thread_back(void **state)
     put(1, "stop", "a.test", "1");
     put(2, "stop", "a.test", "2");
     put(3, "stop", "b.test", "3");
-    await(&site.count, 3);
+    played_await(3);
     check(1, OUTCOME_OK, VERDICT_DEFERRED, 1 + TA_DEFERALL, "no route");
     assert_true(result_of(1)->m.thread_stops);
     assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
@@ -472,12 +362,12 @@ static void a_stop_gives_the_rest_of_the_thread_back(void **state)
 
 static void a_retry_time_goes_to_the_queue(void **state)
 {
-    const struct result *r;
+    const struct played_result *r;
     int64_t wait_us;
 
     (void)state;
     put(1, "later", "a.test", "1");
-    await(&site.count, 1);
+    played_await(1);
     check(1, OUTCOME_OK, VERDICT_DEFERRED, 1 + TA_RETRYAT, "busy now");
     r = result_of(1);
     wait_us = r->m.thread_until.us - clock_wall().us;
@@ -491,7 +381,7 @@ static void a_status_without_notary_is_in_the_text(void **state)
 {
     (void)state;
     put(1, "noted", "a.test", "1");
-    await(&site.count, 1);
+    played_await(1);
     check(1, OUTCOME_OK, VERDICT_BOUNCED, 1 + TA_ERROR2, "smtp; 550 5.1.1 user unknown");
     assert_true(slice_equal(result_of(1)->verdicts[0].status, SLICE("5.1.1")));
 }
@@ -501,7 +391,7 @@ static void silence_and_resync_are_results(void **state)
     (void)state;
     put(1, "silent", "a.test", "1");
     put(2, "resync", "a.test", "A/2");
-    await(&site.count, 2);
+    played_await(2);
     check(1, OUTCOME_OK, VERDICT_NONE, 0, "");
     check(2, OUTCOME_OK, VERDICT_NONE, 0, "");
     assert_false(result_of(1)->m.resync);
@@ -513,7 +403,7 @@ static void lies_change_nothing(void **state)
     (void)state;
     put(1, "odd", "a.test", "1");
     put(2, "ok", "a.test", "2");
-    await(&site.count, 2);
+    played_await(2);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "first");
     assert_false(result_of(1)->m.resync);
     check(2, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
@@ -525,7 +415,7 @@ static void a_flood_keeps_nobody_waiting(void **state)
     put(1, "flood", "a.test", "1");
     put(2, "endless", "a.test", "2");
     put(3, "ok", "a.test", "3");
-    await(&site.count, 3);
+    played_await(3);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
     check(2, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent endless[");
     check(3, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
@@ -541,7 +431,7 @@ static void what_a_dead_agent_had_comes_back(void **state)
     put(2, "die", "a.test", "2");
     put(3, "quit", "a.test", "3");
     put(4, "cut", "a.test", "4");
-    await(&site.count, 4);
+    played_await(4);
     check(1, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent die[");
     assert_true(result_of(1)->m.resync && result_of(1)->m.thread_stops);
     assert_true(result_of(1)->m.pid > 0);
@@ -555,7 +445,7 @@ static void an_agent_that_does_not_start_is_not_tried_again_and_again(void **sta
 {
     (void)state;
     put(1, "gone", "a.test", "1");
-    await(&site.count, 1);
+    played_await(1);
     check(1, OUTCOME_CRASH, VERDICT_NONE, 0,
           "transport agent agent does not start: it ended with exit status 1: cannot execute "
           "/nonexistent/agent: No such file or directory");
@@ -563,11 +453,11 @@ static void an_agent_that_does_not_start_is_not_tried_again_and_again(void **sta
     assert_false(result_of(1)->m.resync);
     assert_int_equal(site.ended, 1);
     put(2, "gone", "b.test", "2");
-    await(&site.count, 2);
+    played_await(2);
     assert_int_equal(site.ended, 1);
     move_clock(2 * US_PER_S);
     put(3, "gone", "b.test", "3");
-    await(&site.count, 3);
+    played_await(3);
     assert_int_equal(site.ended, 2);
 }
 
@@ -575,10 +465,10 @@ static void a_job_that_hangs_is_ended_by_daemon_timeout(void **state)
 {
     (void)state;
     put(1, "hang", "a.test", "1");
-    settle();
-    assert_int_equal(site.count, 0);
+    played_settle();
+    assert_int_equal(played.count, 0);
     move_clock(18001 * US_PER_S);
-    await(&site.count, 1);
+    played_await(1);
     check(1, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent hang[");
 }
 
@@ -586,13 +476,13 @@ static void idle_agents_end_after_idlemax(void **state)
 {
     (void)state;
     put(1, "ok", "a.test", "1");
-    await(&site.count, 1);
-    settle();
+    played_await(1);
+    played_settle();
     move_clock(100 * US_PER_S);
-    settle();
+    played_settle();
     assert_int_equal(site.ended, 0);
     move_clock(100 * US_PER_S);
-    await(&site.ended, 1);
+    played_await_other(&site.ended, 1);
     check_heard("ok 1\ta.test\nok #idle\nok end\n");
 }
 
@@ -601,18 +491,18 @@ static void a_stop_lets_jobs_end_and_gives_back_the_rest(void **state)
     (void)state;
     put(1, "slow", "a.test", "1");
     while (site.report.fed.us == 0) {
-        turn();
+        played_turn();
     }
     put(2, "slow", "a.test", "2");
-    turn();
-    site.role.stopping = true;
-    agents_role.stop(&site.role);
-    await(&site.count, 2);
+    played_turn();
+    played.role.stopping = true;
+    agents_role.stop(&played.role);
+    played_await(2);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
     assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
-    await(&site.ended, 1);
-    turn();
-    assert_true(site.exited);
+    played_await_other(&site.ended, 1);
+    played_turn();
+    assert_true(played.exited);
 }
 
 static void a_lost_queue_gets_no_old_results(void **state)
@@ -620,15 +510,15 @@ static void a_lost_queue_gets_no_old_results(void **state)
     (void)state;
     put(1, "slow", "a.test", "1");
     while (site.report.fed.us == 0) {
-        turn();
+        played_turn();
     }
     put(2, "slow", "a.test", "2");
-    turn();
-    connect_queue();
+    played_turn();
+    played_connect();
     put(1, "ok", "a.test", "1");
-    await(&site.count, 1);
-    settle();
-    assert_int_equal(site.count, 1);
+    played_await(1);
+    played_settle();
+    assert_int_equal(played.count, 1);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
 }
 
@@ -637,16 +527,16 @@ static void a_reload_ends_agents_of_changed_clauses_only(void **state)
     (void)state;
     put(1, "ok", "a.test", "1");
     put(2, "silent", "a.test", "2");
-    await(&site.count, 2);
-    settle();
+    played_await(2);
+    played_settle();
     load("new/*\n\tagent=ta command=\"silent\"\n"
          "silent/*\n\tagent=ta command=\"silent\"\n"
          "ok/*\n\tagent=ta command=\"C=1 ok\"\n");
-    await(&site.ended, 1);
+    played_await_other(&site.ended, 1);
     put(3, "silent", "a.test", "3");
     put(4, "ok", "a.test", "4");
-    await(&site.count, 4);
-    settle();
+    played_await(4);
+    played_settle();
     assert_int_equal(site.ended, 1);
 }
 
@@ -655,12 +545,12 @@ static void a_reload_ends_agents_whose_variables_have_changed(void **state)
     (void)state;
     put(1, "ok", "a.test", "1");
     put(2, "silent", "a.test", "2");
-    await(&site.count, 2);
-    settle();
+    played_await(2);
+    played_settle();
     write_zenv("/other");
     load(clauses);
-    await(&site.ended, 1);
-    settle();
+    played_await_other(&site.ended, 1);
+    played_settle();
     assert_int_equal(site.ended, 1); /* the other one names none of them */
 }
 
@@ -668,9 +558,9 @@ static void an_agent_that_never_asks_for_work_is_ended(void **state)
 {
     (void)state;
     put(1, "mute", "a.test", "1");
-    settle();
+    played_settle();
     move_clock(601 * US_PER_S);
-    await(&site.count, 1);
+    played_await(1);
     check(1, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent mute does not start: it ended with");
     assert_int_equal(site.ended, 1);
 }
@@ -680,13 +570,13 @@ static void a_quit_is_an_empty_line_more_and_a_signal(void **state)
     (void)state;
     put(1, "polite", "a.test", "1");
     while (site.report.fed.us == 0) {
-        turn();
+        played_turn();
     }
-    settle();
-    site.role.stopping = true;
-    site.role.stop_how = STOP_QUIT;
-    agents_role.stop(&site.role);
-    await(&site.ended, 1);
+    played_settle();
+    played.role.stopping = true;
+    played.role.stop_how = STOP_QUIT;
+    agents_role.stop(&played.role);
+    played_await_other(&site.ended, 1);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
     check_heard("polite 1\ta.test\npolite quit\npolite end\n");
 }
@@ -699,10 +589,10 @@ static void nothing_starts_while_frozen(void **state)
     (void)snprintf(text, sizeof text, "agent_freeze = yes\n%s", clauses);
     load(text);
     put(1, "ok", "a.test", "1");
-    settle();
+    played_settle();
     check_heard("");
     load(clauses);
-    await(&site.count, 1);
+    played_await(1);
 }
 
 static void bad_jobs_come_back_with_a_reason(void **state)
@@ -715,7 +605,7 @@ static void bad_jobs_come_back_with_a_reason(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         put(i, "ok", cases[i].host, cases[i].path);
     }
-    await(&site.count, COUNT(cases));
+    played_await(COUNT(cases));
     for (size_t i = 0; i < COUNT(cases); i++) {
         check(i, OUTCOME_CRASH, VERDICT_NONE, 0, "the ");
     }

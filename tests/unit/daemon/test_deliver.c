@@ -4,18 +4,12 @@
  */
 #include "unit.h"
 
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "clock.h"
-#include "conf.h"
-#include "frame.h"
-#include "log.h"
 #include "peers.h"
-#include "role.h"
-
-#define TURNS_MAX 20000
+#include "played_queue.h"
 
 #define HELLO "<220 peer ESMTP\n>EHLO mx.here.test\n<250-peer\n<250 PIPELINING\n"
 #define TALK                                                                                       \
@@ -23,155 +17,32 @@
     "<354 go\n.\n<250 2.0.0 Ok: queued as 77\n"
 #define BYE ">QUIT\n!\n"
 
-struct result {
-    struct wire_result m;
-    char *body; /* of the frame; m points into it */
-    struct wire_verdict *verdicts;
-};
-
-static struct {
-    struct role role;
-    struct conf *conf;
-    struct channel *queue;
-    struct result results[300];
-    size_t count;
-    uint64_t content_asked;
-    bool exited;
-    int64_t offset_us;
-    bool queue_lost;
-} site;
-
-/* What deliver.c wants of role.c, which is not linked. */
-
-void role_queue_lost(struct role *role)
-{
-    (void)role;
-    site.queue_lost = true;
-}
-
-void role_exit(struct role *role, int status)
-{
-    (void)role;
-    assert_int_equal(status, 0);
-    site.exited = true;
-}
-
-struct slice role_file(const struct role *role, struct slice path)
-{
-    (void)role;
-    (void)path;
-    return slice_of(NULL, 0);
-}
-
-/* ---- the queue process ---------------------------------------------------------------------- */
-
-static void on_frame(void *arg, struct channel *ch)
-{
-    struct frame frame;
-
-    (void)arg;
-    while (channel_next(ch, &frame) == CHANNEL_FRAME) {
-        if (frame.type == WIRE_NEED_CONTENT) {
-            assert_true(wire_get_need_content(frame.body, &site.content_asked));
-            continue;
-        }
-        assert_int_equal(frame.type, WIRE_RESULT);
-        assert_true(site.count < COUNT(site.results));
-        struct result *r = &site.results[site.count++];
-        r->body = mem_copy(frame.body.ptr, frame.body.len);
-        assert_true(wire_get_result(slice_of(r->body, frame.body.len), &r->m, &r->verdicts));
-    }
-}
-
-static void connect_queue(void)
-{
-    struct wire_peer peer = {.role = ROLE_QUEUE, .index = 0, .count = 1};
-    int fds[2];
-
-    assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    channel_free(site.queue);
-    site.queue = channel_new(site.role.base, fds[0], on_frame, NULL);
-    deliver_role.peer(&site.role, &peer, fds[1]);
-}
-
-static void turn(void)
-{
-    clock_forget();
-    assert_true(event_base_loop(site.role.base, EVLOOP_NONBLOCK) >= 0);
-    deliver_role.turn(&site.role);
-    channel_flush_all();
-}
-
-/* Turn until `count` results are there. */
-static void await(size_t count)
-{
-    for (int i = 0; i < TURNS_MAX && site.count < count; i++) {
-        turn();
-        if (i > 100) {
-            (void)poll(NULL, 0, 1); /* leave the processor to the kernel's side of the sockets */
-        }
-    }
-    assert_int_equal(site.count, count);
-}
-
-static void settle(void)
-{
-    for (int i = 0; i < 60; i++) {
-        turn();
-        (void)poll(NULL, 0, 1); /* the kernel's side of the sockets takes its time */
-    }
-}
+static int64_t offset_us; /* of the clock */
 
 static void pass_time(int64_t us)
 {
-    settle();
-    site.offset_us += us;
-    clock_set_offset(site.offset_us);
+    played_settle();
+    offset_us += us;
+    clock_set_offset(offset_us);
     clock_update();
-    deliver_role.clock_moved(&site.role);
-}
-
-static void results_fini(void)
-{
-    for (size_t i = 0; i < site.count; i++) {
-        mem_free(site.results[i].body);
-        mem_free(site.results[i].verdicts);
-    }
-    site.count = 0;
+    deliver_role.clock_moved(&played.role);
 }
 
 static void start_with(const char *more)
 {
-    struct conf_world world = {.hostname = "mx.here.test"};
-    struct conf_problems problems;
-    struct buf text, error;
+    struct buf text;
 
     buf_init(&text, 65536);
-    buf_init(&error, 1000);
-    memset(&site, 0, sizeof site);
-    site.role.base = event_base_new();
-    site.role.ops = &deliver_role;
-    peers_start(site.role.base);
+    offset_us = 0;
+    played_init(&deliver_role);
+    peers_start(played.role.base);
     buf_addf(&text,
              "myhostname = mx.here.test\ninet_protocols = ipv4\nsmtp_tls_security_level = none\n"
              "smtp_dns_server = 127.0.0.1:%d\nsmtp_connection_cache_on_demand = no\n%s",
              peers.dns_port, more);
-    site.conf = conf_load_text(buf_slice(&text), "test.conf", "/nonexistent", &world, &problems);
-    if (site.conf == NULL) {
-        struct buf out;
-        buf_init(&out, 10000);
-        conf_print_problems(&out, &problems);
-        fail_msg("%s", buf_cstr(&out));
-    }
-    conf_problems_fini(&problems);
-    site.role.conf = site.conf;
-    assert_true(log_open("file:/dev/null", "/", "postfix", "smtp", &error));
-    clock_set_offset(0);
-    clock_update();
-    assert_int_equal(deliver_role.start(&site.role), 0);
-    connect_queue();
+    played_configure(buf_slice(&text), "/nonexistent");
+    played_start();
     buf_fini(&text);
-    buf_fini(&error);
 }
 
 static int start(void **state)
@@ -184,13 +55,8 @@ static int start(void **state)
 static int stop(void **state)
 {
     (void)state;
-    channel_free(site.queue);
-    site.queue = NULL;
-    deliver_role.end(&site.role);
     peers_stop();
-    results_fini();
-    conf_free(site.conf);
-    event_base_free(site.role.base);
+    played_end();
     return 0;
 }
 
@@ -207,7 +73,7 @@ static void put(uint64_t entry, const char *transport, const char *nexthop, cons
             (struct wire_deliver_rcpt){.n = count + 100, .address = slice_cut(&rest, ' ')};
         count++;
     }
-    wire_put_deliver(site.queue,
+    wire_put_deliver(played.channel,
                      &(struct wire_deliver){.entry = entry,
                                             .transport = slice_string(transport),
                                             .nexthop = slice_string(nexthop),
@@ -247,7 +113,7 @@ static const char *at_port(const char *host, int port)
 static void check_verdict(size_t at, uint32_t i, enum wire_verdict_kind kind, const char *status,
                           const char *text)
 {
-    const struct result *r = &site.results[at];
+    const struct played_result *r = &played.results[at];
 
     assert_true(i < r->m.verdict_count);
     assert_int_equal(r->verdicts[i].n, i + 100);
@@ -260,7 +126,7 @@ static void check_verdict(size_t at, uint32_t i, enum wire_verdict_kind kind, co
 static void check_failure(size_t at, enum wire_outcome outcome, enum wire_verdict_kind kind,
                           const char *status, const char *text_start)
 {
-    const struct result *r = &site.results[at];
+    const struct played_result *r = &played.results[at];
 
     if (!slice_starts(r->verdicts[0].text, slice_string(text_start))) {
         fail_msg("wanted %s, got %.*s", text_start, SLICE_ARGS(r->verdicts[0].text));
@@ -282,14 +148,14 @@ static void a_message_is_delivered_and_reported(void **state)
 
     (void)state;
     send_one(7, at_port("[127.0.0.1]", peer_port(p)));
-    await(1);
-    assert_int_equal(site.results[0].m.entry, 7);
-    assert_int_equal(site.results[0].m.outcome, OUTCOME_OK);
-    assert_int_equal(site.results[0].m.conn_use, 1);
+    played_await(1);
+    assert_int_equal(played.results[0].m.entry, 7);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_OK);
+    assert_int_equal(played.results[0].m.conn_use, 1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
     (void)snprintf(relay, sizeof relay, "127.0.0.1[127.0.0.1]:%d", peer_port(p));
-    assert_slice(site.results[0].verdicts[0].relay, relay);
-    settle();
+    assert_slice(played.results[0].verdicts[0].relay, relay);
+    played_settle();
     assert_string_equal(buf_cstr(&p->heard),
                         "EHLO mx.here.test\nMAIL FROM:<a@here.test>\nRCPT TO:<b@there.test>\nDATA\n"
                         "DATA:Subject: x\nDATA:\nDATA:..dot\n.\nQUIT\n");
@@ -306,14 +172,14 @@ static void each_recipient_gets_its_own_verdict(void **state)
     (void)state;
     put(1, "smtp", at_port("[127.0.0.1]", peer_port(p)), "b@there.test c@there.test d@there.test",
         CONTENT_INSIDE, SLICE("x\r\n"), -1);
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok");
-    assert_int_equal(site.results[0].verdicts[1].kind, VERDICT_DEFERRED);
-    assert_int_equal(site.results[0].verdicts[2].kind, VERDICT_BOUNCED);
-    assert_slice(site.results[0].verdicts[2].status, "5.1.1");
-    assert_true(slice_ends_nocase(site.results[0].verdicts[2].text,
+    assert_int_equal(played.results[0].verdicts[1].kind, VERDICT_DEFERRED);
+    assert_int_equal(played.results[0].verdicts[2].kind, VERDICT_BOUNCED);
+    assert_slice(played.results[0].verdicts[2].status, "5.1.1");
+    assert_true(slice_ends_nocase(played.results[0].verdicts[2].text,
                                   SLICE("said: 550 5.1.1 who (in reply to RCPT TO command)")));
-    assert_int_equal(site.results[0].m.outcome, OUTCOME_OK);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_OK);
 }
 
 static void a_refused_connection_blames_the_site(void **state)
@@ -325,12 +191,12 @@ static void a_refused_connection_blames_the_site(void **state)
     (void)state;
     peer_stop_listening(p);
     send_one(1, at_port("[127.0.0.1]", port));
-    await(1);
+    played_await(1);
     (void)snprintf(want, sizeof want, "connect to 127.0.0.1[127.0.0.1]:%d: Connection refused",
                    port);
     check_verdict(0, 0, VERDICT_DEFERRED, "4.4.1", want);
     check_failure(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.4.1", want);
-    assert_slice(site.results[0].verdicts[0].relay, "none");
+    assert_slice(played.results[0].verdicts[0].relay, "none");
 }
 
 static void failures_of_a_lone_server(void **state)
@@ -369,9 +235,9 @@ static void failures_of_a_lone_server(void **state)
         start_with("");
         p = peer_new("127.0.0.1", 0, table[i].script);
         send_one(i, at_port("[127.0.0.1]", peer_port(p)));
-        await(1);
+        played_await(1);
         check_failure(0, table[i].outcome, table[i].kind, table[i].status, table[i].text);
-        assert_int_equal(site.results[0].m.maybe_duplicate, table[i].doubt);
+        assert_int_equal(played.results[0].m.maybe_duplicate, table[i].doubt);
         (void)stop(NULL);
     }
 }
@@ -382,10 +248,10 @@ static void silence_times_out(void **state)
 
     (void)state;
     send_one(1, at_port("[127.0.0.1]", peer_port(p)));
-    settle();
-    assert_int_equal(site.count, 0);
+    played_settle();
+    assert_int_equal(played.count, 0);
     pass_time(301 * US_PER_S);
-    await(1);
+    played_await(1);
     check_failure(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.4.2",
                   "conversation with 127.0.0.1[127.0.0.1] timed out while receiving the initial");
 }
@@ -404,10 +270,10 @@ static void lmtp_over_a_unix_socket(void **state)
                       "<452 4.2.2 full\n" BYE);
     (void)snprintf(nexthop, sizeof nexthop, "unix:%s", un.sun_path);
     put(1, "lmtp", nexthop, "b@there.test c@there.test", CONTENT_INSIDE, SLICE("x\r\n"), -1);
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 stored");
-    assert_int_equal(site.results[0].verdicts[1].kind, VERDICT_DEFERRED);
-    assert_slice(site.results[0].verdicts[1].status, "4.2.2");
+    assert_int_equal(played.results[0].verdicts[1].kind, VERDICT_DEFERRED);
+    assert_slice(played.results[0].verdicts[1].status, "4.2.2");
     (void)unlink(un.sun_path);
 }
 
@@ -421,7 +287,7 @@ static void a_failed_tls_handshake_is_tried_again_in_clear(void **state)
                  "<220 peer ESMTP\n>EHLO\n<250-peer\n<250 STARTTLS\n>STARTTLS\n<220 go\n!\n");
     p->again = HELLO ">MAIL\n<250 Ok\n>RCPT\n<250 Ok\n>DATA\n<354 go\n.\n<250 2.0.0 Ok\n" BYE;
     send_one(1, at_port("[127.0.0.1]", peer_port(p)));
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok");
     assert_int_equal(p->connections, 2);
     (void)stop(NULL);
@@ -469,7 +335,7 @@ static void content_comes_by_descriptor(void **state)
     assert_int_equal(write(fd, content, len), len);
     put(1, "smtp", at_port("[127.0.0.1]", peer_port(p)), "b@there.test", CONTENT_FD,
         slice_of("", 0), fd);
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
     check_big_content(p, content);
     mem_free(content);
@@ -484,12 +350,12 @@ static void content_comes_when_it_is_asked_for(void **state)
     (void)state;
     put(9, "smtp", at_port("[127.0.0.1]", peer_port(p)), "b@there.test", CONTENT_ON_DEMAND,
         slice_of("", 0), -1);
-    settle();
-    assert_int_equal(site.content_asked, 9);
+    played_settle();
+    assert_int_equal(played.content_asked, 9);
     wire_put_content(
-        site.queue,
+        played.channel,
         &(struct wire_content){.entry = 9, .ok = true, .content = slice_of(content, len)}, -1);
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
     check_big_content(p, content);
     mem_free(content);
@@ -502,11 +368,11 @@ static void content_that_cannot_be_read_defers(void **state)
     (void)state;
     put(9, "smtp", at_port("[127.0.0.1]", peer_port(p)), "b@there.test", CONTENT_ON_DEMAND,
         slice_of("", 0), -1);
-    settle();
-    wire_put_content(site.queue, &(struct wire_content){.entry = 9, .ok = false}, -1);
-    await(1);
+    played_settle();
+    wire_put_content(played.channel, &(struct wire_content){.entry = 9, .ok = false}, -1);
+    played_await(1);
     check_failure(0, OUTCOME_OK, VERDICT_DEFERRED, "4.3.0", "message content can't be read");
-    settle();
+    played_settle();
     assert_null(strstr(buf_cstr(&p->heard), "\n.\n")); /* half a message must not look whole */
     assert_int_equal(p->open_now, 0);
 }
@@ -565,7 +431,7 @@ static void names_that_lead_nowhere(void **state)
     know_names();
     for (size_t i = 0; i < COUNT(table); i++) {
         send_one(i, table[i].nexthop);
-        await(i + 1);
+        played_await(i + 1);
         check_failure(i, table[i].outcome, table[i].kind, table[i].status, table[i].text);
     }
 }
@@ -579,10 +445,11 @@ static void the_better_exchanger_is_tried_first_and_the_next_one_after_it(void *
     (void)state;
     know_names();
     send_one(1, at_port("two.test", port));
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
     assert_int_equal(first->connections, 1);
-    assert_true(slice_starts(site.results[0].verdicts[0].relay, SLICE("mx2.two.test[127.0.0.3]")));
+    assert_true(
+        slice_starts(played.results[0].verdicts[0].relay, SLICE("mx2.two.test[127.0.0.3]")));
 }
 
 static void a_lost_session_goes_on_with_those_who_have_no_verdict(void **state)
@@ -599,11 +466,11 @@ static void a_lost_session_goes_on_with_those_who_have_no_verdict(void **state)
     know_names();
     put(1, "smtp", at_port("two.test", port), "b@there.test c@there.test", CONTENT_INSIDE,
         SLICE("x\r\n"), -1);
-    await(1);
+    played_await(1);
     assert_int_equal(first->connections, 1);
-    assert_int_equal(site.results[0].verdicts[0].kind, VERDICT_BOUNCED);
+    assert_int_equal(played.results[0].verdicts[0].kind, VERDICT_BOUNCED);
     check_verdict(0, 1, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok");
-    assert_int_equal(site.results[0].m.outcome, OUTCOME_OK);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_OK);
 }
 
 static void nobody_else_gets_what_may_have_been_delivered(void **state)
@@ -616,9 +483,9 @@ static void nobody_else_gets_what_may_have_been_delivered(void **state)
                    HELLO ">MAIL\n>RCPT\n>DATA\n<250 Ok\n<250 Ok\n<354 go\n.\n!\n");
     know_names();
     send_one(1, at_port("two.test", port));
-    await(1);
+    played_await(1);
     assert_int_equal(second->connections, 0);
-    assert_true(site.results[0].m.maybe_duplicate);
+    assert_true(played.results[0].m.maybe_duplicate);
     /* There was another host to try, so the site is not blamed. */
     check_failure(0, OUTCOME_OK, VERDICT_DEFERRED, "4.4.2", "lost connection with mx1.two.test");
 }
@@ -632,7 +499,7 @@ static void a_backup_exchanger_sends_to_better_ones_only(void **state)
     know_names();
     (void)peer_new("127.0.0.2", port, "<421 4.3.2 not now\n!\n");
     send_one(1, at_port("backup.test", port));
-    await(1);
+    played_await(1);
     assert_int_equal(worse->connections, 0);
     check_failure(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.3.2",
                   "host mx1.two.test[127.0.0.2] refused");
@@ -645,7 +512,7 @@ static void a_domain_without_exchangers_is_its_own(void **state)
     (void)state;
     know_names();
     send_one(1, at_port("plain.test", peer_port(p)));
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
 }
 
@@ -666,7 +533,7 @@ static void next_hops_are_tried_in_order_and_relays_of_last_resort_behind_them(v
     p = peer_new("127.0.0.1", port, HELLO TALK BYE);
     (void)snprintf(hops, sizeof hops, "missing.test, plain.test:%d", peer_port(dead));
     send_one(1, hops);
-    await(1);
+    played_await(1);
     assert_int_equal(dead->connections, 1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
     (void)stop(NULL);
@@ -681,7 +548,7 @@ static void a_wrong_name_behind_a_host_that_is_down_does_not_bounce(void **state
     know_names();
     (void)snprintf(hops, sizeof hops, "plain.test:%d, missing.test", peer_port(dead));
     send_one(1, hops);
-    await(1);
+    played_await(1);
     check_failure(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.4.2", "lost connection");
 }
 
@@ -698,9 +565,9 @@ static void a_connection_is_kept_for_the_next_message(void **state)
     p = peer_new("127.0.0.1", 0, HELLO "=\n" TALK "@\n");
     for (unsigned i = 0; i < 3; i++) {
         send_one(i, at_port("[127.0.0.1]", peer_port(p)));
-        await(i + 1);
+        played_await(i + 1);
         check_verdict(i, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
-        assert_int_equal(site.results[i].m.conn_use, i + 1);
+        assert_int_equal(played.results[i].m.conn_use, i + 1);
     }
     assert_int_equal(p->connections, 1);
     (void)stop(NULL);
@@ -714,11 +581,11 @@ static void an_idle_connection_says_goodbye_in_time(void **state)
     start_with(CACHE);
     p = peer_new("127.0.0.1", 0, HELLO TALK BYE);
     send_one(1, at_port("[127.0.0.1]", peer_port(p)));
-    await(1);
-    settle();
+    played_await(1);
+    played_settle();
     assert_int_equal(p->open_now, 1);
     pass_time(3 * US_PER_S);
-    settle();
+    played_settle();
     assert_int_equal(p->open_now, 0);
     assert_non_null(strstr(buf_cstr(&p->heard), "QUIT\n"));
     (void)stop(NULL);
@@ -740,11 +607,11 @@ static void a_kept_connection_that_died_is_replaced(void **state)
         p = peer_new("127.0.0.1", 0, deaths[i]);
         p->again = HELLO TALK BYE;
         send_one(1, at_port("[127.0.0.1]", peer_port(p)));
-        await(1);
+        played_await(1);
         send_one(2, at_port("[127.0.0.1]", peer_port(p)));
-        await(2);
+        played_await(2);
         check_verdict(1, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
-        assert_int_equal(site.results[1].m.outcome, OUTCOME_OK);
+        assert_int_equal(played.results[1].m.outcome, OUTCOME_OK);
         assert_int_equal(p->connections, 2);
         (void)stop(NULL);
     }
@@ -758,13 +625,13 @@ static void forgotten_connections_are_closed(void **state)
     start_with(CACHE);
     p = peer_new("127.0.0.1", 0, HELLO TALK BYE);
     send_one(1, at_port("[127.0.0.1]", peer_port(p)));
-    await(1);
-    wire_put_forget(site.queue,
+    played_await(1);
+    wire_put_forget(played.channel,
                     &(struct wire_forget){.transport = SLICE("smtp"), .nexthop = SLICE("other")});
-    settle();
+    played_settle();
     assert_int_equal(p->open_now, 1);
-    wire_put_forget(site.queue, &(struct wire_forget){0});
-    settle();
+    wire_put_forget(played.channel, &(struct wire_forget){0});
+    played_settle();
     assert_int_equal(p->open_now, 0);
     (void)stop(NULL);
 }
@@ -785,9 +652,9 @@ static void few_descriptors_make_deliveries_wait_and_not_fail(void **state)
     for (unsigned i = 0; i < 200; i++) {
         send_one(i, at_port("[127.0.0.1]", peer_port(p)));
     }
-    await(200);
+    played_await(200);
     for (unsigned i = 0; i < 200; i++) {
-        assert_int_equal(site.results[i].verdicts[0].kind, VERDICT_SENT);
+        assert_int_equal(played.results[i].verdicts[0].kind, VERDICT_SENT);
     }
     assert_true(p->open_most <= 64);
     assert_return_code(setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -802,19 +669,19 @@ static void a_stop_gives_back_what_was_not_begun_and_waits_for_the_rest(void **s
     (void)state;
     send_one(1, at_port("[127.0.0.1]", peer_port(silent)));
     send_one(2, at_port("[127.0.0.2]", peer_port(busy)));
-    settle();
-    site.role.stopping = true;
-    deliver_role.stop(&site.role);
-    await(1);
-    assert_int_equal(site.results[0].m.entry, 1);
-    assert_int_equal(site.results[0].m.outcome, OUTCOME_GIVEN_BACK);
-    settle();
-    assert_false(site.exited);
+    played_settle();
+    played.role.stopping = true;
+    deliver_role.stop(&played.role);
+    played_await(1);
+    assert_int_equal(played.results[0].m.entry, 1);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_GIVEN_BACK);
+    played_settle();
+    assert_false(played.exited);
     pass_time(31 * US_PER_S);
-    await(2);
-    assert_int_equal(site.results[1].m.entry, 2);
-    assert_int_equal(site.results[1].m.outcome, OUTCOME_GIVEN_BACK);
-    assert_true(site.exited);
+    played_await(2);
+    assert_int_equal(played.results[1].m.entry, 2);
+    assert_int_equal(played.results[1].m.outcome, OUTCOME_GIVEN_BACK);
+    assert_true(played.exited);
 }
 
 static void when_queue_is_gone_only_finished_content_goes_on(void **state)
@@ -827,46 +694,37 @@ static void when_queue_is_gone_only_finished_content_goes_on(void **state)
     (void)state;
     send_one(1, at_port("[127.0.0.1]", peer_port(early)));
     send_one(2, at_port("[127.0.0.2]", peer_port(late)));
-    settle();
-    assert_false(site.queue_lost);
-    connect_queue();
-    settle();
-    assert_true(site.queue_lost);
+    played_settle();
+    assert_false(played.lost);
+    played_connect();
+    played_settle();
+    assert_true(played.lost);
     assert_int_equal(early->open_now, 0);
     assert_int_equal(late->open_now, 1);
     /* The new queue is served, and hears nothing of the old one's entries. */
     send_one(1, at_port("[127.0.0.3]", peer_port(next)));
-    await(1);
+    played_await(1);
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
     pass_time(601 * US_PER_S);
-    settle();
-    assert_int_equal(site.count, 1);
+    played_settle();
+    assert_int_equal(played.count, 1);
     assert_int_equal(late->open_now, 0);
 }
 
 static void a_reload_changes_what_new_deliveries_do(void **state)
 {
-    struct conf_world world = {.hostname = "mx.here.test"};
-    struct conf_problems problems;
     struct peer *p;
-    struct conf *old = site.conf;
 
     (void)state;
     p = peer_new("127.0.0.1", 0, HELLO TALK BYE);
     send_one(1, at_port("[127.0.0.1]", peer_port(p)));
-    await(1);
-    site.conf =
-        conf_load_text(SLICE("myhostname = new.here.test\nsmtp_tls_security_level = none\n"),
-                       "test.conf", "/nonexistent", &world, &problems);
-    assert_non_null(site.conf);
-    conf_problems_fini(&problems);
-    site.role.conf = site.conf;
-    deliver_role.reload(&site.role, old);
-    conf_free(old);
+    played_await(1);
+    played_configure(SLICE("myhostname = new.here.test\nsmtp_tls_security_level = none\n"),
+                     "/nonexistent");
     p->script = "<220 peer\n>EHLO new.here.test\n<250 peer\n>MAIL\n<550 5.0.0 no\n" BYE;
     send_one(2, at_port("[127.0.0.1]", peer_port(p)));
-    await(2);
-    assert_int_equal(site.results[1].verdicts[0].kind, VERDICT_BOUNCED);
+    played_await(2);
+    assert_int_equal(played.results[1].verdicts[0].kind, VERDICT_BOUNCED);
 }
 
 #define SITE_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)

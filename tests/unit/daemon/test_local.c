@@ -4,131 +4,30 @@
 #include "unit.h"
 
 #include <dirent.h>
-#include <event2/event.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "conf.h"
-#include "log.h"
 #include "mem.h"
-#include "role.h"
-
-#define WAIT_TURNS 20000
-
-struct result {
-    struct wire_result m;
-    char *body; /* of the frame; m points into it */
-    struct wire_verdict *verdicts;
-};
+#include "played_queue.h"
 
 static struct {
-    struct role role;
-    struct conf *conf;
-    struct channel *queue;
-    struct result results[50];
-    size_t count;
-    uint64_t content_asked;
-    bool exited;
     char top[64];
-    bool queue_lost;
 } site;
-
-/* What local.c wants of role.c, which is not linked. */
-
-void role_queue_lost(struct role *role)
-{
-    (void)role;
-    site.queue_lost = true;
-}
-
-void role_exit(struct role *role, int status)
-{
-    (void)role;
-    assert_int_equal(status, 0);
-    site.exited = true;
-}
-
-struct slice role_file(const struct role *role, struct slice path)
-{
-    (void)role;
-    (void)path;
-    return slice_of(NULL, 0);
-}
-
-static void on_frame(void *arg, struct channel *ch)
-{
-    struct frame frame;
-
-    (void)arg;
-    while (channel_next(ch, &frame) == CHANNEL_FRAME) {
-        if (frame.type == WIRE_NEED_CONTENT) {
-            assert_true(wire_get_need_content(frame.body, &site.content_asked));
-            continue;
-        }
-        assert_int_equal(frame.type, WIRE_RESULT);
-        assert_true(site.count < COUNT(site.results));
-        struct result *r = &site.results[site.count++];
-        r->body = mem_copy(frame.body.ptr, frame.body.len);
-        assert_true(wire_get_result(slice_of(r->body, frame.body.len), &r->m, &r->verdicts));
-    }
-}
-
-static void connect_queue(void)
-{
-    struct wire_peer peer = {.role = ROLE_QUEUE, .index = 0, .count = 1};
-    int fds[2];
-
-    assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    channel_free(site.queue);
-    site.queue = channel_new(site.role.base, fds[0], on_frame, NULL);
-    local_role.peer(&site.role, &peer, fds[1]);
-}
-
-static void turn(void)
-{
-    clock_forget();
-    assert_true(event_base_loop(site.role.base, EVLOOP_NONBLOCK) >= 0);
-    local_role.turn(&site.role);
-    channel_flush_all();
-}
-
-static void await(size_t count)
-{
-    for (int i = 0; i < WAIT_TURNS && site.count < count; i++) {
-        turn();
-        (void)poll(NULL, 0, 1); /* the children are real */
-    }
-    assert_int_equal(site.count, count);
-}
-
-static void settle(void)
-{
-    for (int i = 0; i < 50; i++) {
-        turn();
-        (void)poll(NULL, 0, 1);
-    }
-}
 
 static int start(void **state)
 {
-    struct conf_world world = {.hostname = "mx.here.test"};
-    struct conf_problems problems;
-    struct buf text, error;
+    struct buf text;
 
     (void)state;
-    memset(&site, 0, sizeof site);
+    played_init(&local_role);
     (void)snprintf(site.top, sizeof site.top, "/tmp/test_local.XXXXXX");
     assert_non_null(mkdtemp(site.top));
     assert_return_code(chmod(site.top, 0777), 0); /* children may be other users */
     buf_init(&text, 65536);
-    buf_init(&error, 1000);
     buf_addf(&text,
              "myhostname = mx.here.test\nstate_directory = %s\ncommand_time_limit = 1s\n"
              "command_output_limit = 2000\nrecipient_delimiter = +\n"
@@ -145,25 +44,9 @@ static int start(void **state)
              "nobody/*\n\tagent=maildir maildir=mail/%%u user=no-such-user\n"
              "small/*\n\tagent=maildir size_limit=5\n",
              site.top, site.top);
-    site.conf = conf_load_text(buf_slice(&text), "test.conf", site.top, &world, &problems);
-    if (site.conf == NULL) {
-        struct buf out;
-
-        buf_init(&out, 10000);
-        conf_print_problems(&out, &problems);
-        fail_msg("%s", buf_cstr(&out));
-    }
-    conf_problems_fini(&problems);
-    site.role.base = event_base_new();
-    site.role.ops = &local_role;
-    site.role.conf = site.conf;
-    assert_true(log_open("file:/dev/null", "/", "postfix", "local", &error));
-    clock_set_offset(0);
-    clock_update();
-    assert_int_equal(local_role.start(&site.role), 0);
-    connect_queue();
+    played_configure(buf_slice(&text), site.top);
+    played_start();
     buf_fini(&text);
-    buf_fini(&error);
     return 0;
 }
 
@@ -172,14 +55,7 @@ static int stop(void **state)
     char command[100];
 
     (void)state;
-    channel_free(site.queue);
-    local_role.end(&site.role);
-    for (size_t i = 0; i < site.count; i++) {
-        mem_free(site.results[i].body);
-        mem_free(site.results[i].verdicts);
-    }
-    conf_free(site.conf);
-    event_base_free(site.role.base);
+    played_end();
     (void)snprintf(command, sizeof command, "rm -rf %s", site.top);
     return system(command);
 }
@@ -198,7 +74,7 @@ static void put(uint64_t entry, const char *transport, const char *nexthop, cons
         count++;
     }
     wire_put_deliver(
-        site.queue,
+        played.channel,
         &(struct wire_deliver){.entry = entry,
                                .transport = slice_string(transport),
                                .nexthop = slice_string(nexthop),
@@ -221,7 +97,7 @@ static void put_simple(uint64_t entry, const char *transport, const char *nextho
 static void check(size_t at, uint32_t i, enum wire_verdict_kind kind, const char *status,
                   const char *text)
 {
-    const struct wire_verdict *v = &site.results[at].verdicts[i];
+    const struct wire_verdict *v = &played.results[at].verdicts[i];
 
     if (!slice_starts(v->text, slice_string(text))) {
         fail_msg("wanted %s, got %.*s", text, SLICE_ARGS(v->text));
@@ -229,7 +105,7 @@ static void check(size_t at, uint32_t i, enum wire_verdict_kind kind, const char
     assert_true(slice_equal(v->status, slice_string(status)));
     assert_int_equal(v->kind, kind);
     assert_int_equal(v->n, i + 100);
-    assert_int_equal(site.results[at].m.outcome, OUTCOME_OK);
+    assert_int_equal(played.results[at].m.outcome, OUTCOME_OK);
 }
 
 static size_t count_files(const char *dir)
@@ -256,13 +132,13 @@ static void each_recipient_has_a_mailbox(void **state)
     (void)state;
     put(5, "box", "there.test", "Joe+x@There.test ..@there.test ann@there.test joe@there.test",
         CONTENT_INSIDE, -1);
-    await(1);
-    assert_int_equal(site.results[0].m.entry, 5);
+    played_await(1);
+    assert_int_equal(played.results[0].m.entry, 5);
     check(0, 0, VERDICT_SENT, "2.0.0", "delivered to maildir");
     check(0, 1, VERDICT_BOUNCED, "5.1.1", "the local part can");
     check(0, 2, VERDICT_SENT, "2.0.0", "delivered to maildir");
     check(0, 3, VERDICT_SENT, "2.0.0", "delivered to maildir");
-    assert_true(slice_equal(site.results[0].verdicts[0].relay, SLICE("maildir")));
+    assert_true(slice_equal(played.results[0].verdicts[0].relay, SLICE("maildir")));
     assert_int_equal(count_files("mail/there.test/joe/new"), 2);
     assert_int_equal(count_files("mail/there.test/ann/new"), 1);
 }
@@ -274,19 +150,19 @@ static void content_comes_by_descriptor_or_on_demand(void **state)
     (void)state;
     assert_int_equal(write(fd, "x\r\n", 3), 3);
     put(1, "box", "there.test", "joe@there.test", CONTENT_FD, fd);
-    await(1);
+    played_await(1);
     check(0, 0, VERDICT_SENT, "2.0.0", "delivered to maildir");
     put(2, "box", "there.test", "joe@there.test", CONTENT_ON_DEMAND, -1);
-    settle();
-    assert_int_equal(site.content_asked, 2);
-    wire_put_content(site.queue,
+    played_settle();
+    assert_int_equal(played.content_asked, 2);
+    wire_put_content(played.channel,
                      &(struct wire_content){.entry = 2, .ok = true, .content = SLICE("x\r\n")}, -1);
-    await(2);
+    played_await(2);
     check(1, 0, VERDICT_SENT, "2.0.0", "delivered to maildir");
     put(3, "box", "there.test", "joe@there.test", CONTENT_ON_DEMAND, -1);
-    settle();
-    wire_put_content(site.queue, &(struct wire_content){.entry = 3, .ok = false}, -1);
-    await(3);
+    played_settle();
+    wire_put_content(played.channel, &(struct wire_content){.entry = 3, .ok = false}, -1);
+    played_await(3);
     check(2, 0, VERDICT_DEFERRED, "4.3.0", "message content can't be read");
     assert_int_equal(count_files("mail/there.test/joe/new"), 2);
 }
@@ -297,19 +173,19 @@ static void what_keeps_a_mailbox_from_being_written(void **state)
 
     (void)state;
     put_simple(1, "nobody", "x");
-    await(1);
+    played_await(1);
     check(0, 0, VERDICT_DEFERRED, "4.3.5",
           "mail system configuration error: unknown user no-such-user");
     put_simple(2, "small", "x");
-    await(2);
+    played_await(2);
     check(1, 0, VERDICT_BOUNCED, "5.3.4", "message size 20 exceeds size limit 5");
     (void)snprintf(path, sizeof path, "%s/mail", site.top);
     (void)close(open(path, O_CREAT | O_WRONLY, 0600)); /* in the way */
     put_simple(3, "box", "x");
-    await(3);
+    played_await(3);
     check(2, 0, VERDICT_DEFERRED, "4.3.0", "maildir delivery failed: create");
     put_simple(4, "smtp", "x");
-    await(4);
+    played_await(4);
     check(3, 0, VERDICT_DEFERRED, "4.3.5", "mail system configuration error: not a local");
 }
 
@@ -322,11 +198,11 @@ static void a_command_gets_the_message_and_its_values(void **state)
 
     (void)state;
     put(1, "save", "x", "joe@there.test ann@there.test", CONTENT_INSIDE, -1);
-    await(1);
+    played_await(1);
     check(0, 0, VERDICT_SENT, "2.0.0",
           "delivered via save service (a@here.test joe@there.test ann@there.test)");
     check(0, 1, VERDICT_SENT, "2.0.0", "delivered via save service");
-    assert_true(slice_equal(site.results[0].verdicts[0].relay, SLICE("save")));
+    assert_true(slice_equal(played.results[0].verdicts[0].relay, SLICE("save")));
     (void)snprintf(path, sizeof path, "%s/out", site.top);
     fd = open(path, O_RDONLY);
     assert_int_equal(read(fd, content, sizeof content - 1), 17);
@@ -351,7 +227,7 @@ static void an_exit_status_is_a_verdict(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(table); i++) {
         put_simple(i, "exit", table[i].code);
-        await(i + 1);
+        played_await(i + 1);
         check(i, 0, table[i].kind, table[i].status, table[i].text);
     }
 }
@@ -360,16 +236,16 @@ static void commands_that_misbehave_are_temporary_failures(void **state)
 {
     (void)state;
     put_simple(1, "kill", "x");
-    await(1);
+    played_await(1);
     check(0, 0, VERDICT_DEFERRED, "4.3.0", "Command died with signal 11: \"/bin/sh\"");
     put_simple(2, "gone", "x");
-    await(2);
+    played_await(2);
     check(1, 0, VERDICT_DEFERRED, "4.3.5", "cannot execute \"/nonexistent/program\": No such file");
     put_simple(3, "flood", "x");
-    await(3);
+    played_await(3);
     check(2, 0, VERDICT_DEFERRED, "4.3.0", "temporary failure. Command output: y");
     put_simple(4, "hang", "x");
-    await(4);
+    played_await(4);
     check(3, 0, VERDICT_DEFERRED, "4.3.0", "Command time limit exceeded: \"/bin/sh\"");
 }
 
@@ -378,16 +254,16 @@ static void a_hanging_command_holds_up_nobody(void **state)
     (void)state;
     put_simple(1, "hang", "x");
     put_simple(2, "exit", "0");
-    await(1);
-    assert_int_equal(site.results[0].m.entry, 2);
-    await(2);
+    played_await(1);
+    assert_int_equal(played.results[0].m.entry, 2);
+    played_await(2);
 }
 
 static void a_command_inherits_nothing(void **state)
 {
     (void)state;
     put_simple(1, "fds", "x");
-    await(1);
+    played_await(1);
     /* Standard input, output and error, and the one by which ls reads the directory. */
     check(0, 0, VERDICT_SENT, "2.0.0", "delivered via fds service (4)");
 }
@@ -396,7 +272,7 @@ static void a_command_runs_as_its_user(void **state)
 {
     (void)state;
     put_simple(1, "who", "x");
-    await(1);
+    played_await(1);
     if (geteuid() == 0) {
         check(0, 0, VERDICT_SENT, "2.0.0", "delivered via who service (nobody)");
     } else {
@@ -411,17 +287,17 @@ static void a_stop_waits_for_children_and_gives_back_the_rest(void **state)
     (void)state;
     put_simple(1, "slow", "x");
     put(2, "box", "x", "joe@there.test", CONTENT_ON_DEMAND, -1);
-    settle();
-    site.role.stopping = true;
-    local_role.stop(&site.role);
-    await(1);
-    assert_int_equal(site.results[0].m.entry, 2);
-    assert_int_equal(site.results[0].m.outcome, OUTCOME_GIVEN_BACK);
-    assert_false(site.exited);
-    await(2);
+    played_settle();
+    played.role.stopping = true;
+    local_role.stop(&played.role);
+    played_await(1);
+    assert_int_equal(played.results[0].m.entry, 2);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_GIVEN_BACK);
+    assert_false(played.exited);
+    played_await(2);
     check(1, 0, VERDICT_SENT, "2.0.0", "delivered via slow service");
-    turn();
-    assert_true(site.exited);
+    played_turn();
+    assert_true(played.exited);
 }
 
 static void a_new_queue_hears_nothing_of_the_old_ones_entries(void **state)
@@ -429,16 +305,16 @@ static void a_new_queue_hears_nothing_of_the_old_ones_entries(void **state)
     (void)state;
     put_simple(1, "slow", "x");
     put(2, "box", "x", "joe@there.test", CONTENT_ON_DEMAND, -1);
-    settle();
-    connect_queue();
+    played_settle();
+    played_connect();
     put_simple(1, "exit", "0");
-    await(1);
+    played_await(1);
     check(0, 0, VERDICT_SENT, "2.0.0", "delivered via exit service");
     for (int i = 0; i < 10; i++) {
-        settle();
+        played_settle();
     }
-    assert_true(site.queue_lost);
-    assert_int_equal(site.count, 1);
+    assert_true(played.lost);
+    assert_int_equal(played.count, 1);
 }
 
 #define SITE_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
