@@ -1,6 +1,6 @@
 /*
  * The file of who may ask over the mailq protocol (mailq_auth.h), as the parent reads it: at the
- * start, and again for each client, so that a change counts at once.
+ * start, and again for each client and each login, so that a change counts at once.
  *
  * Whoever can write it can give himself any right. So a file that others than root and the daemon's
  * user can write admits nobody, until that is mended.

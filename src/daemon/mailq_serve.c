@@ -38,6 +38,7 @@ struct mailq_session {
     struct mailq_peer peer;
     struct mailq_auth *auth;     /* owned; NULL: version 1 */
     struct mailq_server *server; /* NULL: it waits for the authfile, and so does `answer` */
+    uint64_t auth_wanted;        /* number of the authfile that it waits for; 0: it does not */
     struct buf in;
     struct mailq_answer *answer;
 };
@@ -46,8 +47,8 @@ struct mailq_service {
     struct mailq_facts facts;
     struct streams *streams;
     bool is_v2;
-    bool authfile_asked; /* for */
-    char *problems;      /* owned: of the authfile, as they were told last */
+    uint64_t authfiles_asked, authfiles_read; /* so many times */
+    char *problems;                           /* owned: of the authfile, as they were told last */
     struct mono next_full_warning;
     TAILQ_HEAD(, mailq_listener) listeners;
     TAILQ_HEAD(, mailq_session) sessions;
@@ -99,12 +100,25 @@ static void session_close(struct mailq_session *s)
     }
 }
 
+/* Have the authfile read. One that was asked for may have been read already; for a greeting it is
+ * new enough, for a login it is not. */
+static void want_auth(struct mailq_session *s, bool anew)
+{
+    struct mailq_service *service = s->service;
+
+    if (anew || service->authfiles_read == service->authfiles_asked) {
+        wire_put_empty(service->facts.role->parent, WIRE_NEED_AUTHFILE);
+        service->authfiles_asked++;
+    }
+    s->auth_wanted = service->authfiles_asked;
+}
+
 /* Move on as far as it goes. May free the session. */
 static void session_go(struct mailq_session *s)
 {
     struct mailq_event event;
 
-    for (;;) {
+    while (s->auth_wanted == 0) {
         mailq_answer_go_on(s->answer);
         stream_flush(s->stream, mailq_server_output(s->server));
         if (mailq_answer_waits(s->answer) || buf_len(mailq_server_output(s->server)) > 0) {
@@ -117,6 +131,8 @@ static void session_go(struct mailq_session *s)
         mailq_server_next(s->server, &s->in, &event);
         if (event.type == MAILQ_ASK) {
             mailq_answer_begin(s->answer, &event);
+        } else if (event.type == MAILQ_NEED_AUTH) {
+            want_auth(s, true);
         } else if (event.type == MAILQ_CLOSE) {
             session_close(s);
             return;
@@ -271,9 +287,8 @@ static void client_begin(struct mailq_service *service, int fd, const struct soc
     s->peer = peer_of(addr);
     if (!service->is_v2) {
         session_begin(s, mailq_server_new_v1());
-    } else if (!service->authfile_asked) {
-        wire_put_empty(service->facts.role->parent, WIRE_NEED_AUTHFILE);
-        service->authfile_asked = true;
+    } else {
+        want_auth(s, false);
     }
 }
 
@@ -335,15 +350,31 @@ static struct mailq_auth *parse_auth(struct mailq_service *service, struct slice
     return auth;
 }
 
+/* Greet the client, or let it log in. Takes `auth`. May free the session. */
+static void take_auth(struct mailq_session *s, struct mailq_auth *auth)
+{
+    struct mailq_auth *before = s->auth;
+
+    if (s->server == NULL) {
+        session_begin_v2(s, auth);
+        return;
+    }
+    s->auth = auth;
+    mailq_server_auth(s->server, auth);
+    mailq_auth_free(before);
+    session_go(s);
+}
+
 void mailq_service_authfile(struct mailq_service *service, struct slice text)
 {
     struct mailq_session *s, *next;
 
-    service->authfile_asked = false;
+    service->authfiles_read++;
     for (s = TAILQ_FIRST(&service->sessions); s != NULL; s = next) {
         next = TAILQ_NEXT(s, next);
-        if (s->server == NULL) {
-            session_begin_v2(s, parse_auth(service, text));
+        if (s->auth_wanted != 0 && s->auth_wanted <= service->authfiles_read) {
+            s->auth_wanted = 0;
+            take_auth(s, parse_auth(service, text));
         }
     }
 }

@@ -8,6 +8,7 @@
 
 enum phase {
     PHASE_LOGIN,  /* nobody yet */
+    PHASE_AUTH,   /* a login waits for the auth file */
     PHASE_PROOF,  /* in the middle of a SCRAM login */
     PHASE_READY,  /* a command is read */
     PHASE_ASKED,  /* the owner answers */
@@ -17,7 +18,7 @@ enum phase {
 struct mailq_server {
     enum phase phase;
     bool v1;
-    bool asked; /* the question of PHASE_ASKED has been given out */
+    bool asked; /* the question of PHASE_ASKED, or PHASE_AUTH, has been given out */
     bool begun; /* and its answer was begun */
     bool ended; /* version 1: the line "End:" has been said */
     bool input_ended;
@@ -307,12 +308,11 @@ static bool reroute(struct mailq_server *s, struct slice rest)
     return true;
 }
 
-static void login_command(struct mailq_server *s, struct slice verb, struct slice rest)
+/* A login is tried when it is known who may. */
+static void login_command(struct mailq_server *s, struct slice verb)
 {
-    if (slice_equal(verb, SLICE("AUTH"))) {
-        auth_md5(s, rest);
-    } else if (slice_equal(verb, SLICE("SCRAM-SHA-256"))) {
-        scram_first(s, rest);
+    if (slice_equal(verb, SLICE("AUTH")) || slice_equal(verb, SLICE("SCRAM-SHA-256"))) {
+        s->phase = PHASE_AUTH;
     } else {
         s->counts->command_rejects++;
         say(s, "-BAD; USER MUST AUTHENTICATE");
@@ -345,7 +345,7 @@ static void command(struct mailq_server *s, struct slice line)
     } else if (slice_equal_nocase(verb, SLICE("QUIT")) || slice_equal_nocase(verb, SLICE("EXIT"))) {
         bye(s);
     } else if (s->phase == PHASE_LOGIN) {
-        login_command(s, verb, rest);
+        login_command(s, verb);
     } else {
         ready_command(s, verb, rest);
     }
@@ -452,6 +452,13 @@ void mailq_server_next(struct mailq_server *s, struct buf *in, struct mailq_even
             ret_event->type = MAILQ_CLOSE;
             return;
         }
+        if (s->phase == PHASE_AUTH) {
+            if (!s->asked) {
+                s->asked = true;
+                ret_event->type = MAILQ_NEED_AUTH;
+            }
+            return;
+        }
         if (s->phase == PHASE_ASKED) {
             if (!s->asked) {
                 s->asked = true;
@@ -470,6 +477,24 @@ void mailq_server_next(struct mailq_server *s, struct buf *in, struct mailq_even
             continue;
         }
         command(s, buf_slice(&s->line));
+    }
+}
+
+void mailq_server_auth(struct mailq_server *s, const struct mailq_auth *auth)
+{
+    struct slice rest = buf_slice(&s->line), verb = slice_cut(&rest, ' ');
+
+    CHECK(s->phase == PHASE_AUTH && s->asked);
+    s->asked = false;
+    s->auth = auth;
+    s->scram_entry = NULL;
+    if (rest.ptr == NULL) {
+        rest = SLICE("");
+    }
+    if (slice_equal(verb, SLICE("AUTH"))) {
+        auth_md5(s, rest);
+    } else {
+        scram_first(s, rest);
     }
 }
 

@@ -8,6 +8,7 @@
  *         mailq_server_next(s, &in, &event);      takes bytes off the front of `in`
  *         NEED_INPUT   feed more
  *         NEED_OUTPUT  send mailq_server_output(s) first
+ *         NEED_AUTH    mailq_server_auth() with the auth file as it is now: somebody logs in
  *         ASK          answer event.question: mailq_server_lines() as often as needed, then
  *                      mailq_server_done(); or mailq_server_verdict(); or mailq_server_failed()
  *         CLOSE        send what is left, close
@@ -57,6 +58,7 @@ enum mailq_question {
 enum mailq_event_type {
     MAILQ_NEED_INPUT,
     MAILQ_NEED_OUTPUT,
+    MAILQ_NEED_AUTH,
     MAILQ_ASK,
     MAILQ_CLOSE,
 };
@@ -74,7 +76,8 @@ struct mailq_event {
 struct mailq_server *mailq_server_new_v1(void);
 bool mailq_server_is_v1(const struct mailq_server *s);
 
-/* A session of version 2. `auth` is borrowed, and must outlive the session; `moment` makes the
+/* A session of version 2. `auth` says whether the client is greeted; it is borrowed until
+ * mailq_server_auth gives another. `moment` makes the
  * challenge, "SECONDS.MICROSECONDS.COUNTER", and must not come twice; `nonce` is fresh random text
  * for SCRAM, 16 to 200 printable bytes without commas. What the session counts goes to `counts`,
  * borrowed, too. */
@@ -84,6 +87,10 @@ struct mailq_server *mailq_server_new(const struct mailq_auth *auth, const struc
 void mailq_server_free(struct mailq_server *s);
 
 void mailq_server_next(struct mailq_server *s, struct buf *in, struct mailq_event *ret_event);
+
+/* After MAILQ_NEED_AUTH: who may log in. Borrowed until the next time, or the session's end; what
+ * was borrowed before is not used any more. */
+void mailq_server_auth(struct mailq_server *s, const struct mailq_auth *auth);
 
 /* The client has sent all it ever will. */
 void mailq_server_input_ended(struct mailq_server *s);

@@ -52,7 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (event.type != MAILQ_CLOSE) {
         mailq_server_next(s, &in, &event);
         CHECK(buf_len(mailq_server_output(s)) < MAILQ_OUTPUT_MAX + 2048);
-        if (event.type == MAILQ_ASK) {
+        if (event.type == MAILQ_NEED_AUTH) {
+            mailq_server_auth(s, auth);
+        } else if (event.type == MAILQ_ASK) {
             CHECK(event.user.len > 0);
             answer(s, &event);
         } else if (event.type == MAILQ_NEED_OUTPUT) {

@@ -1,6 +1,7 @@
 """The mailq protocols on a POSTOFFICE: a queue as in the recordings of a ZMailer, asked over sockets. What depends on
 times and process numbers is masked."""
 
+import hashlib
 import os
 import re
 import signal
@@ -251,6 +252,26 @@ class Asked(sluice.TestCase):
         self.assertEqual(c.ask("ETRN ns:dest.test/any"), "+OK; an ETRN started something.\n")
         self.eventually(lambda: mails[0].exists() == (False, False))
         self.assertEqual(self.box.submitted(), [])
+
+    def test_who_may_log_in_is_read_at_each_login(self):
+        d = self.office()
+        path = os.path.join(d.directory, "auth")
+        early, late = self.client(login=False), self.client(login=False)
+        challenges = [[c.line(), c.line()][1].rstrip("\n") for c in (early, late)]
+
+        def login(c, challenge, user, password):
+            return c.ask("AUTH %s %s" % (user, hashlib.md5((challenge + password).encode()).hexdigest()))
+
+        with open(path, "w", encoding="ascii") as file:
+            file.write("admin:changed:SNMP:\n")
+        self.assertEqual(login(early, challenges[0], "admin", "secret"), "-BAD USER OR PASSWORD\n")
+        self.assertEqual(login(early, challenges[0], "nobody", "nobody"),
+                         "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n")
+        self.assertEqual(login(early, challenges[0], "admin", "changed"), "+OK\n")
+        self.assertEqual(early.ask("KILL MSG 1"), "-No KILL allowed for you.\n")
+        os.unlink(path)
+        self.assertEqual(login(late, challenges[1], "admin", "changed"), "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n")
+        early.close()
 
     def test_a_thread_goes_back_to_the_router_and_the_rest_of_its_messages_stays(self):
         d = self.office()

@@ -86,7 +86,9 @@ static bool converse(const struct mailq_request *request, struct buf *ret_text)
         struct buf *out = mailq_server_output(server);
 
         mailq_server_next(server, &to_server, &event);
-        if (event.type == MAILQ_ASK) {
+        if (event.type == MAILQ_NEED_AUTH) {
+            mailq_server_auth(server, auth);
+        } else if (event.type == MAILQ_ASK) {
             give_lists(server, &event);
         }
         assert_true(buf_add(&to_client, buf_slice(out)));

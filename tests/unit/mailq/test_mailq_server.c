@@ -57,6 +57,10 @@ static struct mailq_event turn(struct session *x)
     struct buf *output = mailq_server_output(x->server);
 
     mailq_server_next(x->server, &x->in, &event);
+    while (event.type == MAILQ_NEED_AUTH) {
+        mailq_server_auth(x->server, x->auth);
+        mailq_server_next(x->server, &x->in, &event);
+    }
     assert_true(buf_add(&x->seen, buf_slice(output)));
     buf_consume(output, buf_len(output));
     x->closed = event.type == MAILQ_CLOSE;
