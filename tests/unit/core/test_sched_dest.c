@@ -27,6 +27,14 @@ static struct sched_transport_policy documented(uint32_t initial)
     return policy;
 }
 
+static void start(struct bench *b, uint32_t initial)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(initial);
+
+    bench_start(b, &limits, &policy);
+}
+
 static struct sched_dest_info info_of(const struct bench *b, const char *dest)
 {
     struct sched_dest_info info;
@@ -101,12 +109,10 @@ static void postfix_tries_with_the_initial_window(void **state)
 static void failed_probes_double_the_time(void **state)
 {
     static const int64_t wants[] = {300, 300, 600, 1000, 1000};
-    struct sched_limits limits = ours();
-    struct sched_transport_policy policy = documented(1);
     struct bench b;
 
     (void)state;
-    bench_start(&b, &limits, &policy);
+    start(&b, 1);
     kill_a(&b);
     DECIDES(&b, "!a m1.");
     for (size_t i = 0; i < COUNT(wants); i++) {
@@ -137,12 +143,10 @@ static void failed_probes_double_the_time(void **state)
 
 static void the_log_is_told_until_when(void **state)
 {
-    struct sched_limits limits = ours();
-    struct sched_transport_policy policy = documented(1);
     struct bench b;
 
     (void)state;
-    bench_start(&b, &limits, &policy);
+    start(&b, 1);
     kill_a(&b);
     assert_true(decide(&b));
     assert_int_equal(b.last.type, SCHED_DEST_DEAD);
@@ -367,12 +371,10 @@ static void dead_ones_beyond_their_number_are_probed_early_but_not_forgotten(voi
 
 static void a_known_bad_site_is_still_probed_after_a_pause(void **state)
 {
-    struct sched_limits limits = ours();
-    struct sched_transport_policy policy = documented(5);
     struct bench b;
 
     (void)state;
-    bench_start(&b, &limits, &policy);
+    start(&b, 5);
     kill_a(&b);
     DECIDES(&b, "!a m1.");
     b.now.us += 300 * S;
@@ -598,12 +600,10 @@ static void put_off(struct bench *b, const char *dest, int64_t seconds)
 
 static void who_is_put_off_gets_nothing_until_then(void **state)
 {
-    struct sched_limits limits = ours();
-    struct sched_transport_policy policy = documented(2);
     struct bench b;
 
     (void)state;
-    bench_start(&b, &limits, &policy);
+    start(&b, 2);
     open_msg(&b, 1, "a a a b");
     DECIDES(&b, "m1:a(1) m1:b(1) m1:a(1)");
     put_off(&b, "a", 40);
@@ -628,12 +628,10 @@ static void who_is_put_off_gets_nothing_until_then(void **state)
 
 static void it_may_be_changed_and_ended(void **state)
 {
-    struct sched_limits limits = ours();
-    struct sched_transport_policy policy = documented(2);
     struct bench b;
 
     (void)state;
-    bench_start(&b, &limits, &policy);
+    start(&b, 2);
     put_off(&b, "a", 40); /* nothing was known of it */
     put_off(&b, "a", 20);
     assert_int_equal(sched_wake_at(b.s).us, b.now.us + 20 * S);
@@ -655,12 +653,10 @@ static void it_may_be_changed_and_ended(void **state)
 /* To be put off tells nothing of the site: one that is dead stays so, and is tried like one. */
 static void a_dead_site_is_probed_when_it_was_put_off(void **state)
 {
-    struct sched_limits limits = ours();
-    struct sched_transport_policy policy = documented(1);
     struct bench b;
 
     (void)state;
-    bench_start(&b, &limits, &policy);
+    start(&b, 1);
     kill_a(&b);
     DECIDES(&b, "!a m1.");
     put_off(&b, "a", 500); /* longer than it would be dead */
@@ -683,12 +679,10 @@ static void a_dead_site_is_probed_when_it_was_put_off(void **state)
 
 static void failures_while_it_is_put_off_count_and_kill_later(void **state)
 {
-    struct sched_limits limits = ours();
-    struct sched_transport_policy policy = documented(2);
     struct bench b;
 
     (void)state;
-    bench_start(&b, &limits, &policy);
+    start(&b, 2);
     open_msg(&b, 1, "a a");
     DECIDES(&b, "m1:a(1) m1:a(1)");
     put_off(&b, "a", 40);
