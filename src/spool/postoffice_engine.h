@@ -14,13 +14,16 @@
  *  1  `d` lines are appended, then the tags of recipients that no agent has marked are set, then
  *     the file is synced. A recipient with tag ' ' and a `d` line not yet reported counts as done:
  *     the line is written first because it is the one that can't be made again.
- *  2  Files are renamed to hold, release or set them aside.
+ *  2  Files are renamed to hold, release or set them aside, and their directories synced: mail that
+ *     an operator was told is held does not go out after a power failure.
  *  3  What is for the router, reports and mail that it is to find new ways for, has been written
- * and synced already; it is renamed into router/, and that directory is synced. Before that a crash
- *     repeats the pass; after it the report, or the mail, goes twice.
+ *     and synced already; it is renamed into router/, and that directory is synced. Before that a
+ *     crash repeats the pass; after it the report, or the mail, goes twice.
  *  4  `d` lines that the reports tell of get their '+', and so do recipients who went back to the
  *     router: theirs are the tags that step 1 must not set.
- *  5  transport/NAME is removed, then queue/NAME: a message without a control file is debris.
+ *  5  transport/NAME is removed, then queue/NAME: a message without a control file is debris. Not
+ *     synced, but for mail that an operator removed: of what is done a power failure brings back a
+ *     file in which all is done, as far as the steps before or the agents have synced it.
  *
  * Steps 1 to 3 can fail the batch. They can be made again: a second `d` line for the same recipient
  * changes nothing, and what was renamed already goes twice. What fails in 4 and 5 is told

@@ -335,6 +335,59 @@ static void rename_back(struct postoffice *po, struct post_work *work, uint8_t s
     } /* else its name tells something newer than we know, as a crash here would leave it */
 }
 
+/* Of a path in transport/. */
+static void directory_of(const char *path, char ret_directory[POST_PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+
+    (void)snprintf(ret_directory, POST_PATH_MAX, "%.*s", slash == NULL ? 1 : (int)(slash - path),
+                   slash == NULL ? "." : path);
+}
+
+/* The directory of a path in transport/: what was done to names there is durable then. */
+static int sync_directory(struct postoffice *po, const char *path)
+{
+    char directory[POST_PATH_MAX];
+    int fd, err;
+
+    directory_of(path, directory);
+    fd = po->io->openat(po->transport, directory, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    err = po->io->fsync(fd);
+    (void)po->io->close(fd); /* synced */
+    return err;
+}
+
+static bool has_work(const struct post_file *file)
+{
+    return file->pending > 0 || file->to_report > 0;
+}
+
+/* Make durable what was done to names: of the batch's renamed files, or of its removed ones that
+ * had something left to do. Files of one directory often come together. */
+static int sync_names(struct postoffice *po, bool removed)
+{
+    char path[POST_PATH_MAX], directory[POST_PATH_MAX], last[POST_PATH_MAX] = "/";
+    const struct post_work *work;
+    int err = 0;
+
+    STAILQ_FOREACH(work, &po->works, by_batch)
+    {
+        if (removed ? !work->removed || !has_work(work->file) : !work->renamed) {
+            continue;
+        }
+        post_control_path(work->file, work->file->on_disk, path);
+        directory_of(path, directory);
+        if (strcmp(directory, last) != 0) {
+            err = err != 0 ? err : sync_directory(po, path);
+            (void)strcpy(last, directory); /* as large */
+        }
+    }
+    return err == 0 ? 0 : spool_fail(&po->base, err, "transport/%s: %s", last, strerror(-err));
+}
+
 static bool was_reported(const struct post_work *work, uint64_t offset)
 {
     for (size_t low = 0, high = work->reported_count; low < high;) {
@@ -389,25 +442,6 @@ static int mark_handed(struct postoffice *po, const struct post_work *work)
     post_control_path(work->file, work->file->on_disk, path);
     err = write_marks(po, work, path, &view->control, true);
     cache_drop(&po->cache, work->file->number);
-    return err;
-}
-
-/* The directory of a path in transport/: what was done to names there is durable then. */
-static int sync_directory(struct postoffice *po, const char *path)
-{
-    char directory[8] = ".";
-    const char *slash = strrchr(path, '/');
-    int fd, err;
-
-    if (slash != NULL) {
-        (void)snprintf(directory, sizeof directory, "%.*s", (int)(slash - path), path);
-    }
-    fd = po->io->openat(po->transport, directory, O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0) {
-        return fd;
-    }
-    err = po->io->fsync(fd);
-    (void)po->io->close(fd); /* synced */
     return err;
 }
 
@@ -478,6 +512,7 @@ int work_commit(struct postoffice *po)
         work->before = work->file->on_disk;
         err = err != 0 ? err : rename_control(po, work);
     }
+    err = err != 0 ? err : sync_names(po, false);
     err = err != 0 ? err : letters_send(po);
     STAILQ_FOREACH(work, &po->works, by_batch)
     {
@@ -486,6 +521,10 @@ int work_commit(struct postoffice *po)
         } else if (work->renamed) {
             rename_back(po, work, work->before);
         }
+    }
+    if (err == 0 && sync_names(po, true) != 0) {
+        post_tell(po, SPOOL_NEWS_WARNING, 0,
+                  "mail was removed, but a power failure may bring it back");
     }
     return err;
 }
