@@ -43,8 +43,8 @@ static const char *const names[] = {"delivered", "refused", "noted", "expired", 
 #define NOW ((struct wall){INT64_C(2000000000) * US_PER_S})
 
 /* Mail with one recipient each, beside it where the power is cut. */
-enum { HELD, KILLED, SET_ASIDE, OBSOLETE, NEWER, OTHERS };
-static const char *const other_names[] = {"7002", "7003", "7004", "7005", "7006"};
+enum { HELD, KILLED, SET_ASIDE, OBSOLETE, NEWER, REROUTED, OTHERS };
+static const char *const other_names[] = {"7002", "7003", "7004", "7005", "7006", "7007"};
 
 /* What the world has seen; shared with the process that is killed. */
 struct world {
@@ -179,7 +179,7 @@ static unsigned files_in(const char *name)
     return count;
 }
 
-/* How many reports tell of a recipient. */
+/* How many reports tell of a recipient, or letters are for one. */
 static unsigned reports_of(const char *name)
 {
     char path[256], text[4096];
@@ -567,8 +567,8 @@ static void put_other(size_t which)
     (void)snprintf(text, sizeof text,
                    "@ 0x00000007\ni %s\no 24\nl <%s@mill.example>\n%se miller@mill.example\n"
                    "s local - miller@mill.example 1204\n"
-                   "r           smtp e.example other@e.example 65534\nm\nSubject: bread\n\n",
-                   name, name, which == NEWER ? "x <7005@mill.example>\n" : "");
+                   "r           smtp e.example to-%s@e.example 65534\nm\nSubject: bread\n\n",
+                   name, name, which == NEWER ? "x <7005@mill.example>\n" : "", name);
     write_file(path, text);
 }
 
@@ -593,8 +593,20 @@ static void poll_all(struct spool *sp)
 
 /* What operators have been told is so. */
 struct told {
-    bool held, killed, set_aside;
+    bool held, killed, set_aside, rerouted;
 };
+
+static int reroute(struct spool *sp, struct msg_id id)
+{
+    struct spool_rcpt rcpt;
+    size_t count = 0;
+    int rc = spool_read_rcpts(sp, id, 0, true, 1, &rcpt, &count);
+
+    if (rc != 0 || count == 0) {
+        return -ENOENT;
+    }
+    return spool_reroute(sp, id, &(uint32_t){rcpt.n}, 1, &count);
+}
 
 /* A batch of one change: has it been done? */
 static bool committed(struct spool *sp, int err)
@@ -612,6 +624,7 @@ static struct told operate(struct spool *sp)
     told.held = committed(sp, spool_hold(sp, other_id(sp, HELD), SLICE("wait")));
     told.killed = committed(sp, spool_remove(sp, other_id(sp, KILLED)));
     told.set_aside = committed(sp, spool_set_aside(sp, other_id(sp, SET_ASIDE), SLICE("odd")));
+    told.rerouted = committed(sp, reroute(sp, other_id(sp, REROUTED)));
     return told;
 }
 
@@ -640,7 +653,8 @@ static void check_others(void)
         (void)snprintf(name, sizeof name, "transport/.damaged.%s", other_names[i]);
         left += exists(name);
         assert_true(world->others[i] >= 1 || i == KILLED || i == OBSOLETE ||
-                    (i == SET_ASIDE && exists(name)));
+                    (i == SET_ASIDE && exists(name)) ||
+                    (i == REROUTED && reports_of("to-7007@e.example") > 0));
     }
     assert_int_equal(files_in("transport"), left);
 }
@@ -680,6 +694,7 @@ static bool run_with_cut(unsigned at, uint64_t seed)
     drive(sp);
     assert_false(told.held && !released && world->others[HELD] > 0);
     assert_false(told.killed && world->others[KILLED] > 0);
+    assert_false(told.rerouted && world->others[REROUTED] > 0);
     assert_false(told.set_aside && world->others[SET_ASIDE] > 0);
     release(sp);
     drive(sp);
