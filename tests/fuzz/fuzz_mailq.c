@@ -12,7 +12,7 @@
 static void answer(struct mailq_server *s, const struct mailq_event *event)
 {
     if (event->question >= MAILQ_ASK_ETRN) {
-        mailq_server_verdict(s, event->id.len % 2 == 0);
+        mailq_server_verdict(s, event->id.len % 2 == 0, event->channel.len % 3);
     } else {
         mailq_server_lines(s, SLICE(".a line\n"));
         mailq_server_done(s);
