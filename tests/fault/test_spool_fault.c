@@ -59,8 +59,8 @@ static void tell_message(struct spool *sp, struct msg_id id, struct buf *story)
     fixture_ok(sp, spool_read(sp, id, &m));
     buf_addf(story,
              "%.*s state %d due %lld warned %d reason '%.*s' parked '%.*s' pending %u report %u:",
-             SLICE_ARGS(m.sender), m.state, (long long)m.due.us, m.warnings > 0, SLICE_ARGS(m.reason),
-             SLICE_ARGS(m.parked), m.rcpt_pending, m.rcpt_to_report);
+             SLICE_ARGS(m.sender), m.state, (long long)m.due.us, m.warnings > 0,
+             SLICE_ARGS(m.reason), SLICE_ARGS(m.parked), m.rcpt_pending, m.rcpt_to_report);
     CHECK(fixture_content_ok(sp, &m));
     fixture_ok(sp, spool_read_rcpts(sp, id, 0, false, COUNT(rcpts), rcpts, &count));
     for (size_t i = 0; i < count; i++) {
