@@ -43,7 +43,7 @@ bench: build
 	@scripts/setup test
 	@scripts/tools build/tools
 	@meson configure build -Dtests=false >/dev/null
-	@$(call quietly,ninja -C build --quiet bench_core bench_spool bench_fill bench_sink)
+	@$(call quietly,ninja -C build --quiet bench_core bench_spool bench_fill bench_sink ta_instant)
 	build/bench_core
 	build/bench_spool
 	bench/memory
@@ -51,6 +51,7 @@ bench: build
 	bench/overtake
 	bench/clog
 	bench/backlog
+	bench/zmailer
 
 fuzz:
 	@scripts/setup test
