@@ -14,6 +14,7 @@ started here are killed.
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -48,9 +49,16 @@ def tool_env():
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody listens on, below those that the system gives to outgoing connections: one of those would
+    take it away again before it is used."""
+    while True:
+        port = random.SystemRandom().randrange(12000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 def certificate(directory, *names, name="cert.pem"):
