@@ -230,10 +230,10 @@ struct post_found {
 };
 
 struct post_scan {
-    void *dir;       /* of the directory that is being read; NULL: none */
-    char at[8];      /* its path, "A/R/" */
-    char (*todo)[8]; /* owned; the directories still to be read */
-    size_t todo_count, todo_size;
+    void *dir;         /* of the directory that is being read; NULL: none */
+    char at[8];        /* its path, "A/R/" */
+    char (*unread)[8]; /* owned; directories to be read */
+    size_t unread_count, unread_size;
     struct post_found *found; /* owned; files not yet known */
     size_t found_count, found_size, loaded;
     struct post_found *locked; /* owned; to be tried again at `changed_us` */

@@ -49,14 +49,14 @@ static void found_clear(struct post_found *list, size_t from, size_t count)
 }
 
 /* "", "A/" or "A/R/". */
-static void todo_add(struct post_scan *scan, const char *path)
+static void unread_add(struct post_scan *scan, const char *path)
 {
     CHECK(strlen(path) <= 4);
-    if (scan->todo_count == scan->todo_size) {
-        scan->todo_size = scan->todo_size == 0 ? 32 : 2 * scan->todo_size;
-        scan->todo = mem_resize(scan->todo, scan->todo_size, sizeof scan->todo[0]);
+    if (scan->unread_count == scan->unread_size) {
+        scan->unread_size = scan->unread_size == 0 ? 32 : 2 * scan->unread_size;
+        scan->unread = mem_resize(scan->unread, scan->unread_size, sizeof scan->unread[0]);
     }
-    (void)strcpy(scan->todo[scan->todo_count++], path); /* fits */
+    (void)strcpy(scan->unread[scan->unread_count++], path); /* fits */
 }
 
 void scan_fini(struct post_scan *scan)
@@ -68,7 +68,7 @@ void scan_fini(struct post_scan *scan)
     found_clear(scan->locked, 0, scan->locked_count);
     mem_free(scan->found);
     mem_free(scan->locked);
-    mem_free(scan->todo);
+    mem_free(scan->unread);
 }
 
 /* ---- taking in ------------------------------------------------------------------------------ */
@@ -161,7 +161,7 @@ static void see_entry(struct postoffice *po, const char *name)
 
     if (is_hash(name) && strlen(scan->at) <= 2) {
         (void)snprintf(path, sizeof path, "%s%s/", scan->at, name); /* four bytes at most */
-        todo_add(scan, path);
+        unread_add(scan, path);
         return;
     }
     if (!control_name(slice_string(name), &state, &plain) ||
@@ -190,11 +190,11 @@ static bool open_next(struct postoffice *po)
 {
     struct post_scan *scan = &po->scan;
 
-    while (scan->dir == NULL && scan->todo_count > 0) {
+    while (scan->dir == NULL && scan->unread_count > 0) {
         char name[sizeof scan->at] = ".";
         int fd;
 
-        (void)strcpy(scan->at, scan->todo[--scan->todo_count]); /* todo_add measured it */
+        (void)strcpy(scan->at, scan->unread[--scan->unread_count]); /* unread_add measured it */
         if (scan->at[0] != '\0') {
             (void)strcpy(name, scan->at);
             name[strlen(name) - 1] = '\0'; /* behind a slash a link would be followed */
@@ -229,7 +229,7 @@ static void end_reading(struct post_scan *scan, bool cut)
         (void)closedir(scan->dir); /* read only */
         scan->dir = NULL;
     }
-    scan->todo_count = 0;
+    scan->unread_count = 0;
     scan->reading = false;
     scan->cut = cut;
     if (scan->found_count > 1) {
@@ -359,7 +359,7 @@ int scan_poll(struct postoffice *po, struct wall now, struct wall *ret_again)
     if (!scan->busy && scan->next_us <= now.us) {
         scan->busy = scan->reading = true;
         scan->began_us = now.us;
-        todo_add(scan, "");
+        unread_add(scan, "");
     }
     if (scan->reading) {
         read_entries(po, now);
