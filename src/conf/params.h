@@ -214,7 +214,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "longest time until the next attempt, and how long a destination stays dead that is found "  \
       "dead again and again")                                                                      \
     X(INT, retry_jitter, "per cent", "10", 0, 100,                                                 \
-      "random addition to retry times, so that a backlog does not come back as one wave")          \
+      "random addition to retry times, so that a backlog does not come back as one wave; never "   \
+      "past maximal_backoff_time")                                                                 \
     X(TIME, maximal_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                              \
       "mail is returned when it is older after an attempt; 0: one attempt")                        \
     X(TIME, bounce_queue_lifetime, "d", "5d", 0, PARAM_LIFETIME_MAX,                               \

@@ -2,25 +2,31 @@
 
 #include "check.h"
 
-/* `wait_us` and up to jitter per cent more, uniform in whole microseconds. */
-static int64_t spread(int64_t wait_us, unsigned jitter_percent, struct rng *rng)
+/* Jitter per cent of a wait. */
+static int64_t span_of(int64_t wait_us, unsigned jitter_percent)
 {
-    int64_t span;
-
     CHECK(wait_us >= 0);
     CHECK(jitter_percent <= RETRY_JITTER_MAX);
     /* The order of division keeps the product in range; the 99 us it may lose don't matter. */
-    span = wait_us / 100 * jitter_percent;
-    if (span == 0) {
-        return wait_us;
-    }
-    return us_add(wait_us, (int64_t)rng_below(rng, (uint64_t)span + 1));
+    return wait_us / 100 * jitter_percent;
+}
+
+/* `from_us` and up to `span_us` more, uniform in whole microseconds. */
+static int64_t draw(int64_t from_us, int64_t span_us, struct rng *rng)
+{
+    return span_us == 0 ? from_us : us_add(from_us, (int64_t)rng_below(rng, (uint64_t)span_us + 1));
+}
+
+/* `wait_us` and up to jitter per cent more. */
+static int64_t spread(int64_t wait_us, unsigned jitter_percent, struct rng *rng)
+{
+    return draw(wait_us, span_of(wait_us, jitter_percent), rng);
 }
 
 int64_t retry_backoff(int64_t minimal_us, int64_t maximal_us, int64_t age_us,
                       unsigned jitter_percent, struct rng *rng)
 {
-    int64_t wait = age_us;
+    int64_t wait = age_us, earliest, span;
 
     CHECK(minimal_us >= 0);
     if (wait > maximal_us) {
@@ -29,7 +35,17 @@ int64_t retry_backoff(int64_t minimal_us, int64_t maximal_us, int64_t age_us,
     if (wait < minimal_us) {
         wait = minimal_us;
     }
-    return spread(wait, jitter_percent, rng);
+    if (minimal_us >= maximal_us) {
+        return wait; /* the bounds leave no room */
+    }
+    span = span_of(wait, jitter_percent);
+    earliest = wait;
+    if (span > maximal_us - wait) {
+        /* The span ends at the upper bound; as much as is cut off there is added in front. */
+        earliest = maximal_us - span < minimal_us ? minimal_us : maximal_us - span;
+        span = maximal_us - earliest;
+    }
+    return draw(earliest, span, rng);
 }
 
 /* The next factor. Past the end the sequence is entered again at random, so that destinations which

@@ -7,8 +7,10 @@
  *                   again at a random place when it is through.
  *
  * Both can be spread at random ("jitter"), so that what failed together does not come back as one
- * wave. The spread is uniform over jitter per cent of the wait and goes upwards only: who asked for
- * a wait (a greylisting site, an operator) never meets us before it is over.
+ * wave. The spread is uniform over jitter per cent of the wait and goes upwards, so that no attempt
+ * comes before the wait is over. Where the upper bound of the back-off is nearer than that, the
+ * spread ends at the bound and begins earlier: old mail, which waits as long as it may, is spread
+ * as widely, and never waits for longer.
  */
 #ifndef CORE_RETRY_H
 #define CORE_RETRY_H
@@ -25,8 +27,9 @@
 #define RETRY_BOUNDARY_LATE (10 * US_PER_S)
 
 /* How long to wait after a failed attempt at a message of age `age_us`: the age, at least
- * `minimal_us`, at most `maximal_us` (the minimum wins when they cross), then spread. A negative
- * age (a clock set back) counts as 0. With jitter 0 no random number is drawn. */
+ * `minimal_us`, at most `maximal_us` (the minimum wins when they cross), spread within the same
+ * bounds. A negative age (a clock set back) counts as 0. With jitter 0 no random number is
+ * drawn. */
 int64_t retry_backoff(int64_t minimal_us, int64_t maximal_us, int64_t age_us,
                       unsigned jitter_percent, struct rng *rng);
 

@@ -45,6 +45,43 @@ static void jitter_spreads_evenly_and_never_shortens_the_wait(void **state)
     }
 }
 
+/* Mail that is old waits as long as it may, so the spread must lie below that. */
+static void jitter_stays_within_the_bounds_and_still_spreads_old_mail(void **state)
+{
+    static const struct {
+        int64_t minimal, maximal, age;
+        unsigned jitter;
+        int64_t earliest, latest;
+    } cases[] = {
+        {300 * S, 4000 * S, 4000 * S, 10, 3600 * S, 4000 * S},
+        {300 * S, 4000 * S, 432000 * S, 10, 3600 * S, 4000 * S},
+        {300 * S, 4000 * S, 3900 * S, 10, 3610 * S, 4000 * S},
+        {300 * S, 4000 * S, 432000 * S, 100, 300 * S, 4000 * S},
+        {300 * S, 400 * S, 390 * S, 100, 300 * S, 400 * S},
+        {300 * S, 300 * S, 390 * S, 100, 300 * S, 300 * S},
+        {500 * S, 400 * S, 450 * S, 100, 500 * S, 500 * S},
+        {0, US_FOREVER, US_FOREVER, 1, US_FOREVER / 100 * 99, US_FOREVER},
+    };
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 5);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int64_t low = INT64_MAX, high = 0, span = cases[i].latest - cases[i].earliest;
+
+        for (int n = 0; n < 10000; n++) {
+            int64_t wait = retry_backoff(cases[i].minimal, cases[i].maximal, cases[i].age,
+                                         cases[i].jitter, &rng);
+
+            assert_true(wait >= cases[i].earliest);
+            assert_true(wait <= cases[i].latest);
+            low = wait < low ? wait : low;
+            high = wait > high ? wait : high;
+        }
+        assert_true(high - low >= span / 100 * 95);
+    }
+}
+
 static void extreme_waits_do_not_overflow(void **state)
 {
     struct rng rng;
@@ -184,6 +221,7 @@ static void sequences_are_spread_too(void **state)
 
 UNIT_MAIN(cmocka_unit_test(the_wait_is_the_age_within_bounds),
           cmocka_unit_test(jitter_spreads_evenly_and_never_shortens_the_wait),
+          cmocka_unit_test(jitter_stays_within_the_bounds_and_still_spreads_old_mail),
           cmocka_unit_test(extreme_waits_do_not_overflow),
           cmocka_unit_test(a_sequence_is_walked_and_entered_again_at_random),
           cmocka_unit_test(only_the_first_deferral_of_a_run_decides),

@@ -240,7 +240,7 @@ static void random_conf(struct watch *w)
     buf_addf(&w->conf, "smtp_connect_timeout = %us\nsmtp_helo_timeout = %us\n", pick(w, 1, 60),
              pick(w, 1, 300));
     if (active == 20000) { /* there is room whenever mail is due */
-        w->latest_us = lifetime * US_PER_S + (int64_t)maximal * (100 + jitter) * US_PER_S / 100;
+        w->latest_us = (int64_t)(lifetime + maximal) * US_PER_S;
     } else {
         w->latest_us = US_FOREVER;
     }
