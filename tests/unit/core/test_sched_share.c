@@ -151,7 +151,7 @@ static void answer_read(struct owner *o, uint32_t id, uint32_t max)
 /* The oldest mail parked for the destination; MAIL_MAX when there is none. */
 static uint32_t oldest_parked(const struct owner *o, uint32_t dest)
 {
-    uint32_t at;
+    uint32_t at = 0;
 
     for (uint32_t id = 1; id <= o->arrived; id++) {
         if (o->mail[id].place == PARKED && goes_to_one(&o->mail[id], &at) && at == dest) {
