@@ -726,17 +726,10 @@ static void check_combinations(struct loader *l)
             combination(l, CONF_ERROR, "listen", "has a class=NAME that no address stands before");
         }
     }
-    for (size_t i = 0; i < c->control_listen.count; i++) {
-        static const struct cidr loopback4 = {{[10] = 0xff, 0xff, 127}, 104};
-        static const struct cidr loopback6 = {{[15] = 1}, 128};
-        struct nexthop n;
-        unsigned char ip[16];
-
-        if (nexthop_parse(slice_string(c->control_listen.items[i]), &n) && ip_parse(n.host, ip) &&
-            !cidr_match(&loopback4, ip) && !cidr_match(&loopback6, ip)) {
-            combination(l, CONF_ERROR, "control_listen",
-                        "may name loopback addresses only: whoever reaches it steers the queue");
-        }
+    if (c->control_listen.count > 0) {
+        combination(l, CONF_ERROR, "control_listen",
+                    "is refused: over TCP the interface can't tell its clients apart, and each of "
+                    "them may read and delete all mail; leave it empty and use control_socket");
     }
 }
 

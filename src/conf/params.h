@@ -114,7 +114,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, control_socket_group, "group", "", 0, 0,                                             \
       "group of control_socket; empty: the daemon's")                                              \
     X(LIST, control_listen, "address:port", "", 0, 0,                                              \
-      "loopback TCP addresses of the HTTP interface; empty: none")                                 \
+      "must be empty: TCP clients of the HTTP interface are not authenticated yet")                \
     /* processes */                                                                                \
     X(STRING, mail_owner, "user", "", 0, 0,                                                        \
       "user of the queue process when started as root; empty: stay")                               \

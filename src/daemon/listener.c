@@ -65,10 +65,6 @@ static size_t list_wishes(const struct conf *conf, struct wish wishes[LISTENERS_
         char *url = join("unix:", conf->control_socket);
         wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
     }
-    for (size_t i = 0; i < conf->control_listen.count && count < LISTENERS_MAX; i++) {
-        char *url = join("http://", conf->control_listen.items[i]);
-        wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
-    }
     if (conf->mailqsock[0] != '\0' && count < LISTENERS_MAX) {
         char *url = join("mailq:", conf->mailqsock);
         wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
@@ -317,7 +313,7 @@ static bool open_mailq_port(struct listeners *list, const struct wish *wish,
 static bool open_wish(struct listeners *list, const struct wish *wish, const struct conf *conf,
                       struct buf *error)
 {
-    static const char *const tcp[] = {"smtp://", "lmtp://", "http://"};
+    static const char *const tcp[] = {"smtp://", "lmtp://"};
     static const char *const local[] = {"lmtp:unix:", "smtp:unix:", "unix:", "mailq:UNIX:"};
     static const char mailq[] = "mailq:TCP:";
 

@@ -2,7 +2,7 @@
  * Listening sockets, opened by the parent and handed to receive and control.
  *
  *     smtp://HOST:PORT  lmtp://HOST:PORT  lmtp:unix:PATH     parameter `listen`, for receive
- *     unix:PATH  http://ADDRESS:PORT                         control_socket, control_listen
+ *     unix:PATH                                              control_socket
  *     mailq:TCP:PORT  mailq:UNIX:PATH                        mailqsock; PORT of BINDADDR, else, for
  *                                                            a postoffice, of all addresses, else
  *                                                            of localhost

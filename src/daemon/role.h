@@ -19,7 +19,7 @@
  *
  * After a reload the listeners come anew: those that were there before are sent again only when
  * their URL was not listened to before; a listener whose URL the new configuration lacks is the
- * role's to close in `reload` (conf->listen, conf->control_listen).
+ * role's to close in `reload` (conf->listen).
  */
 #ifndef DAEMON_ROLE_H
 #define DAEMON_ROLE_H

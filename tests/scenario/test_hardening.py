@@ -92,7 +92,7 @@ class Hardening(unittest.TestCase):
             if elf.machine != EM_X86_64:
                 self.skipTest("marks of x86-64")
             code = b"".join(elf.bytes[s["offset"]:s["offset"] + s["file_size"]] for s in elf.segments
-                            if s["type"] == PT_LOAD and s["flags"] & EXECUTABLE, elf.path)
+                            if s["type"] == PT_LOAD and s["flags"] & EXECUTABLE)
             # The C library's start code has a mark or two of its own; ours has one per function that is called
             # through a pointer.
             self.assertGreater(code.count(ENDBR64), 20, elf.path)

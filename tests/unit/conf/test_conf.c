@@ -180,8 +180,10 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"defer_transports = nowhere",
          "1:20 warning: defer_transports: nothing declares a transport "
          "`nowhere'"},
-        {"control_listen = 192.0.2.1:80", "1:18 error: control_listen may name loopback addresses "
-                                          "only: whoever reaches it steers the queue"},
+        {"control_listen = 127.0.0.1:8025",
+         "1:18 error: control_listen is refused: over TCP the interface can't tell its clients "
+         "apart, and each of them may read and delete all mail; leave it empty and use "
+         "control_socket"},
         {"transport_maps = missing",
          "1:18 error: transport_maps: can't read /etc/sluice/missing: No "
          "such file or directory"},
