@@ -31,13 +31,19 @@ struct sched_window_step sched_window_step(const struct sched *s)
 
 /* ---- gates ---------------------------------------------------------------------------------- */
 
-/* `g.since` is told of a closed gate only. */
+/* Times are told of a closed gate only. A closed gate that opens later than others which open at a
+ * set time goes before these. */
 static void gate(struct sched_wait *w, struct sched_gate g)
 {
-    CHECK(w->gate_count < SCHED_GATES_MAX);
+    size_t at = w->gate_count++;
+
+    CHECK(at < SCHED_GATES_MAX);
     g.since.us = g.closed ? g.since.us : 0;
     g.until.us = g.closed ? g.until.us : 0;
-    w->gates[w->gate_count++] = g;
+    for (; at > 0 && g.until.us > w->gates[at - 1].until.us; at--) {
+        w->gates[at] = w->gates[at - 1];
+    }
+    w->gates[at] = g;
 }
 
 static bool reached(uint32_t value, uint32_t limit)
@@ -65,22 +71,6 @@ static struct sched_gate transport_limit(const struct transport *t, const struct
     return g;
 }
 
-/* `d` may be NULL. */
-static void transport_gates(const struct transport *t, const struct dest *d, struct sched_wait *w)
-{
-    const struct sched_transport_policy *policy = &t->policy;
-
-    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_DEAD,
-                                .closed = t->reason != NULL,
-                                .since = t->died,
-                                .until = {t->dead.at_us}});
-    gate(w, transport_limit(t, d));
-    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_RATE,
-                                .closed = t->rate_locked,
-                                .since = {t->rate.at_us - policy->transport_rate_delay_us},
-                                .until = {t->rate.at_us}});
-}
-
 /* One of the limits of a ring, in agents. */
 static void ring_gate(const struct dest *d, enum sched_gate_type type, uint32_t agents,
                       uint32_t limit, struct sched_wait *w)
@@ -94,45 +84,71 @@ static void ring_gate(const struct dest *d, enum sched_gate_type type, uint32_t 
     }
 }
 
-static void dest_gates(const struct dest *d, struct sched_wait *w)
+/* Those that open at a set time. `d` may be NULL here and below: it has no gates of its own. */
+static void timed_gates(const struct transport *t, const struct dest *d, struct sched_wait *w)
 {
-    const struct ring *r = dest_ring(d);
-    uint32_t failing_limit = transport_failing_limit(d->transport);
-    struct mono since = {d->since_us}, until = {d->timer.at_us};
+    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_DEAD,
+                                .closed = t->reason != NULL,
+                                .since = t->died,
+                                .until = {t->dead.at_us}});
+    if (d != NULL) {
+        struct mono since = {d->since_us}, until = {d->timer.at_us};
 
-    gate(w, (struct sched_gate){.type = SCHED_GATE_DEST_DEAD,
-                                .closed = d->state == DEST_DEAD,
-                                .since = since,
-                                .until = until});
-    gate(w, (struct sched_gate){.type = SCHED_GATE_DEST_RATE,
-                                .closed = d->state == DEST_SUSPENDED,
-                                .since = since,
-                                .until = until});
-    gate(w, (struct sched_gate){.type = SCHED_GATE_WINDOW,
-                                .closed = d->busy_count >= dest_capacity(d),
-                                .value = dest_agents(d),
-                                .limit = d->window.size,
-                                .since = since});
+        gate(w, (struct sched_gate){.type = SCHED_GATE_DEST_DEAD,
+                                    .closed = d->state == DEST_DEAD,
+                                    .since = since,
+                                    .until = until});
+        gate(w, (struct sched_gate){.type = SCHED_GATE_DEST_RATE,
+                                    .closed = d->state == DEST_SUSPENDED,
+                                    .since = since,
+                                    .until = until});
+    }
+    gate(w, (struct sched_gate){.type = SCHED_GATE_TRANSPORT_RATE,
+                                .closed = t->rate_locked,
+                                .since = {t->rate.at_us - t->policy.transport_rate_delay_us},
+                                .until = {t->rate.at_us}});
+}
+
+/* Those that open when a delivery ends. */
+static void counted_gates(const struct transport *t, const struct dest *d, struct sched_wait *w)
+{
+    const struct ring *r = d != NULL ? dest_ring(d) : NULL;
+    uint32_t failing_limit = transport_failing_limit(t);
+
+    if (d != NULL) {
+        gate(w, (struct sched_gate){.type = SCHED_GATE_WINDOW,
+                                    .closed = d->busy_count >= dest_capacity(d),
+                                    .value = dest_agents(d),
+                                    .limit = d->window.size,
+                                    .since = {d->since_us}});
+    }
     if (r != NULL) {
         ring_gate(d, SCHED_GATE_RING, r->agents, r->policy.ring_limit, w);
-        ring_gate(d, SCHED_GATE_AGENTS, sched_agents(r->transport->sched), r->policy.total_limit,
-                  w);
     }
-    if (d->failing && failing_limit < UINT32_MAX) {
+    if (d != NULL && d->failing && failing_limit < UINT32_MAX) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_FAILING,
                                     .closed = d->held,
-                                    .value = d->transport->busy_failing,
+                                    .value = t->busy_failing,
                                     .limit = failing_limit,
-                                    .since = since});
+                                    .since = {d->since_us}});
     }
+    gate(w, transport_limit(t, d));
+    if (r != NULL) {
+        ring_gate(d, SCHED_GATE_AGENTS, sched_agents(t->sched), r->policy.total_limit, w);
+    }
+}
+
+static void gates_of(const struct transport *t, const struct dest *d, struct sched_wait *w)
+{
+    timed_gates(t, d, w);
+    counted_gates(t, d, w);
 }
 
 static void describe_waiting(const struct peer *p, struct sched_wait *w)
 {
     uint64_t before = tree_sum_before(&waiting_type, &p->node), weight, all;
 
-    transport_gates(peer_dest(p)->transport, peer_dest(p), w);
-    dest_gates(peer_dest(p), w);
+    gates_of(peer_dest(p)->transport, peer_dest(p), w);
     if (stripe_share(p->stripe, &weight, &all)) {
         gate(w, (struct sched_gate){
                     .type = SCHED_GATE_CLASS, .closed = true, .value = weight, .limit = all});
@@ -168,9 +184,8 @@ void sched_why_dest(const struct sched *s, uint32_t transport, struct slice dest
     CHECK(transport < s->transport_count);
     d = dest_find(s->transports[transport], dest);
     *ret_wait = (struct sched_wait){.transport = transport, .dest = dest};
-    transport_gates(s->transports[transport], d, ret_wait);
+    gates_of(s->transports[transport], d, ret_wait);
     if (d != NULL) {
-        dest_gates(d, ret_wait);
         gate(ret_wait, (struct sched_gate){.type = SCHED_GATE_BEHIND,
                                            .closed = d->waiting_count > 0,
                                            .value = d->waiting_count});

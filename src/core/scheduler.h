@@ -378,23 +378,26 @@ struct sched_window_step {
 };
 struct sched_window_step sched_window_step(const struct sched *s);
 
-/* Why a recipient in memory is not being delivered right now: the gates in order, with their
- * values. The first that is closed binds. */
+/* Why a recipient in memory is not being delivered right now: the gates with their values, in the
+ * order in which they bind, so the first that is closed does: to open another one first would
+ * start nothing. First those that open at a set time, the latest of the closed ones in front; then
+ * those that open when a delivery ends, the narrowest first, as an end that opens it opens the
+ * wider ones, too. */
 enum sched_gate_type {
     SCHED_GATE_BUSY,            /* it is being delivered now */
     SCHED_GATE_UNREAD,          /* not in memory yet: the message has `value` of the `limit`
                                    recipients it may have there */
     SCHED_GATE_TRANSPORT_DEAD,  /* until */
-    SCHED_GATE_TRANSPORT_LIMIT, /* value of limit deliveries at once, or, where only the ring has
-                                   one or that is reached, of limit agents */
-    SCHED_GATE_TRANSPORT_RATE,  /* until */
     SCHED_GATE_DEST_DEAD,       /* until */
     SCHED_GATE_DEST_RATE,       /* until */
+    SCHED_GATE_TRANSPORT_RATE,  /* until */
     SCHED_GATE_WINDOW,          /* value of limit agents */
     SCHED_GATE_RING,            /* of the destination's ring: value of limit agents */
-    SCHED_GATE_AGENTS,          /* of all transports: value of limit agents, by the ring's limit */
     SCHED_GATE_FAILING,         /* of a failing destination: all that fail have value of limit
                                    deliveries at once */
+    SCHED_GATE_TRANSPORT_LIMIT, /* value of limit deliveries at once, or, where only the ring has
+                                   one or that is reached, of limit agents */
+    SCHED_GATE_AGENTS,          /* of all transports: value of limit agents, by the ring's limit */
     SCHED_GATE_CLASS,           /* other classes wait for the destination, too: this one has the
                                    weight value of limit in all */
     SCHED_GATE_BEHIND,          /* behind `value` entries of jobs before it for this destination */

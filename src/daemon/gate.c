@@ -440,19 +440,48 @@ void gate_put_into(json_t *groups, json_t *rcpt, json_int_t index)
         json_integer(json_integer_value(json_object_get(group, "recipients")) + 1));
 }
 
+/* When a closed gate opens; 0: it is open, or no time is set. */
+static double opens_at(const json_t *gate)
+{
+    return json_is_true(json_object_get(gate, "closed"))
+               ? json_number_value(json_object_get(gate, "until"))
+               : 0;
+}
+
+/* Put the gate that binds before the others that are closed. */
+static void put_binding_first(json_t *gates)
+{
+    size_t count = json_array_size(gates), first = 0, last;
+    json_t *gate;
+
+    while (first < count &&
+           !json_is_true(json_object_get(json_array_get(gates, first), "closed"))) {
+        first++;
+    }
+    last = first;
+    for (size_t i = first; i < count && opens_at(json_array_get(gates, first)) > 0; i++) {
+        last =
+            opens_at(json_array_get(gates, i)) > opens_at(json_array_get(gates, last)) ? i : last;
+    }
+    if (last != first) {
+        gate = json_incref(json_array_get(gates, last));
+        CHECK(json_array_remove(gates, last) == 0);
+        CHECK(json_array_insert_new(gates, first, gate) == 0);
+    }
+}
+
 void gate_sum_up(json_t *group)
 {
     json_t *gate, *binds = NULL;
     double earliest = 0;
     size_t i;
 
+    put_binding_first(json_object_get(group, "gates"));
     json_array_foreach(json_object_get(group, "gates"), i, gate)
     {
-        const json_t *until = json_object_get(gate, "until");
-
         if (json_is_true(json_object_get(gate, "closed"))) {
             binds = binds != NULL ? binds : gate;
-            earliest = json_number_value(until) > earliest ? json_number_value(until) : earliest;
+            earliest = opens_at(gate) > earliest ? opens_at(gate) : earliest;
         }
     }
     if (binds != NULL) {

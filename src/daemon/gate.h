@@ -65,7 +65,8 @@ void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spoo
                         struct wall now);
 
 /* A group's gates are complete: set "binds" (the name of the first closed one), "advice" (of that
- * one) and "earliest" (the latest "until" of the closed ones). */
+ * one) and "earliest" (the latest "until" of the closed ones). When the first closed gate opens at
+ * a set time and others later, the latest of all takes its place first: nothing goes before. */
 void gate_sum_up(json_t *group);
 
 /* Answer "why" for a message from a spool whose daemon does not run. As listing_ask. */

@@ -411,7 +411,7 @@ void queue_gate_storage(const struct queue *q, json_t *gates)
     gate_say(gate, "advice",
              "Make the storage work: space on the disk, the file system, the log has the error. "
              "Nothing has to be restarted then");
-    append(gates, gate);
+    CHECK(json_array_insert_new(gates, 0, gate) == 0);
 }
 
 void queue_gate_room(const struct queue *q, json_t *gates)

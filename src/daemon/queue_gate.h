@@ -38,7 +38,8 @@ const char *place_window_limit(const struct queue *q, const struct place *p);
 json_t *queue_gate(const struct queue *q, struct place *p, const struct sched_wait *w,
                    const struct sched_gate *g);
 
-/* Append the gate that is closed while results can't be stored, if it is. */
+/* Put the gate that is closed while results can't be stored, if it is, before the others: it needs
+ * a repair, and until then nothing starts at any time. */
 void queue_gate_storage(const struct queue *q, json_t *gates);
 
 /* Append the gate of room for messages in memory, for one that is due. */

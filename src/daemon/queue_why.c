@@ -303,12 +303,12 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
     struct place p;
 
     if (is_on_its_way(m) && park_key_kind(m->parked) != PARK_STUCK) {
-        queue_gate_storage(q, gates);
-        queue_gate_room(q, gates);
         place_init(&p, q, transport, dest);
         if (m->parked.len > 0 && park_key_kind(m->parked) == PARK_SHARE) {
             say_parked(q, &p, m, json_array_get(gates, 0));
         }
+        queue_gate_storage(q, gates);
+        queue_gate_room(q, gates);
         sched_why_dest(q->sched, transport, dest, &w);
         for (size_t i = 0; i < w.gate_count; i++) {
             append(gates, queue_gate(q, &p, &w, &w.gates[i]));

@@ -378,7 +378,7 @@ json_t *thread_view_rings(struct thread_view *v, bool with_others)
 
 /* ---- threads -------------------------------------------------------------------------------- */
 
-/* What keeps a thread from going on, as ZMailer says it. */
+/* What keeps a thread from going on, as ZMailer says it: the first limit in its order. */
 static void add_reason(const struct queue *q, uint32_t transport,
                        const struct sched_dest_info *info, json_t *object)
 {
@@ -398,11 +398,11 @@ static void add_reason(const struct queue *q, uint32_t transport,
         return;
     }
     sched_why_dest(q->sched, transport, info->dest, &wait);
-    for (size_t i = 0; i < wait.gate_count; i++) {
-        for (size_t j = 0; wait.gates[i].closed && j < sizeof limits / sizeof limits[0]; j++) {
-            if (wait.gates[i].type == limits[j].gate) {
-                set(object, "reason", json_string(limits[j].reason));
-                set(object, "pending", json_string(limits[j].pending));
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        for (size_t j = 0; j < wait.gate_count; j++) {
+            if (wait.gates[j].closed && wait.gates[j].type == limits[i].gate) {
+                set(object, "reason", json_string(limits[i].reason));
+                set(object, "pending", json_string(limits[i].pending));
                 return;
             }
         }

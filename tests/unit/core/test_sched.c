@@ -541,7 +541,7 @@ static void why_names_the_gate_that_binds(void **state)
         assert_int_equal(g->closed, g->type == SCHED_GATE_WINDOW || g->type == SCHED_GATE_BEHIND);
         assert_int_equal(g->since.us, g->closed ? b.now.us - 3 * S : 0);
     }
-    assert_int_equal(w->gates[5].limit, 1);
+    assert_int_equal(w->gates[4].limit, 1);
     assert_int_equal(w->gates[6].value, 1);
     bench_end(&b);
 }
@@ -590,11 +590,12 @@ static void closed_gates_say_since_when_and_until_when(void **state)
     open_msg(&b, 1, "a");
     open_msg(&b, 2, "b");
     DECIDES(&b, "m1:a(1)");
-    assert_true(why(&b, 2, 0)->gates[1].closed);
-    assert_int_equal(why(&b, 2, 0)->gates[1].since.us, b.now.us);
-    assert_true(why(&b, 2, 0)->gates[2].closed);
-    assert_int_equal(why(&b, 2, 0)->gates[2].since.us, b.now.us);
-    assert_int_equal(why(&b, 2, 0)->gates[2].until.us, b.now.us + 10 * S);
+    assert_int_equal(why(&b, 2, 0)->gates[0].type, SCHED_GATE_TRANSPORT_RATE);
+    assert_int_equal(why(&b, 2, 0)->gates[0].since.us, b.now.us);
+    assert_int_equal(why(&b, 2, 0)->gates[0].until.us, b.now.us + 10 * S);
+    assert_int_equal(why(&b, 2, 0)->gates[5].type, SCHED_GATE_TRANSPORT_LIMIT);
+    assert_true(why(&b, 2, 0)->gates[5].closed);
+    assert_int_equal(why(&b, 2, 0)->gates[5].since.us, b.now.us);
     bench_end(&b);
 
     policy = bench_policy();

@@ -511,10 +511,11 @@ static void failing_sites_leave_half_of_the_deliveries_to_others(void **state)
     DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1) m4:d(1) m4:d(1) m4:d(1) m4:d(1) m4:d(1)");
     assert_int_equal(sched_why(b.s, (struct sched_msg){2}, &rcpt, 1, &group, &wait), 1);
     for (size_t i = 0; i < wait.gate_count; i++) {
-        if (wait.gates[i].type == SCHED_GATE_FAILING) {
-            assert_true(wait.gates[i].closed);
+        if (wait.gates[i].closed) { /* the transport's limit is reached, too */
+            assert_int_equal(wait.gates[i].type, SCHED_GATE_FAILING);
             assert_int_equal(wait.gates[i].value, 5);
             assert_int_equal(wait.gates[i].limit, 5);
+            break;
         }
     }
     finish(&b, 4, "d", SCHED_OK);

@@ -622,6 +622,104 @@ static void why_tells_of_rings_and_agents(void **state)
     bench_end(&b);
 }
 
+/* ---- which gate binds ----------------------------------------------------------------------- */
+
+#define BIT(gate) (1u << (gate))
+
+/* Mail waits for "a" behind these gates, and it has one destination in a ring. */
+static void close_gates(struct bench *b, unsigned closed, int64_t rate_us, int64_t dead_us)
+{
+    struct sched_limits limits = limits_here();
+    struct sched_transport_policy policy = policy_here(closed & BIT(SCHED_GATE_WINDOW) ? 1 : 9);
+    struct sched_dest_policy of_dest = {.window = policy.window, .ring = 1, .depth = 1};
+
+    policy.process_limit = closed & BIT(SCHED_GATE_TRANSPORT_LIMIT) ? 1 : 0;
+    policy.transport_rate_delay_us = closed & BIT(SCHED_GATE_TRANSPORT_RATE) ? 10 * S : 0;
+    of_dest.rate_delay_us = closed & BIT(SCHED_GATE_DEST_RATE) ? rate_us : 0;
+    bench_start(b, &limits, &policy);
+    make_ring(b, 0, 1, closed & BIT(SCHED_GATE_RING) ? 1 : 0, 0,
+              closed & BIT(SCHED_GATE_AGENTS) ? 1 : 0);
+    open_read(b, 1, "a a a");
+    sched_dest_policy(b->s, b->now, 0, SLICE("a"), &of_dest);
+    decide_all(b);
+    if (of_dest.rate_delay_us > 0) { /* the pause begins; another destination is busy then */
+        finish(b, 1, "a", SCHED_OK);
+        b->now.us += policy.transport_rate_delay_us;
+        of_dest.rate_delay_us = 0;
+        open_read(b, 2, "b b");
+        sched_dest_policy(b->s, b->now, 0, SLICE("b"), &of_dest);
+        decide_all(b);
+    }
+    if (closed & BIT(SCHED_GATE_DEST_DEAD)) {
+        sched_suspend(b->s, b->now, 0, SLICE("a"), mono_after(b->now, dead_us), SLICE("4.4.1 no"));
+    }
+    if (closed & BIT(SCHED_GATE_TRANSPORT_DEAD)) {
+        sched_transport_failed(b->s, b->now, 0, SLICE("4.3.0 no agent")); /* for a minute */
+    }
+}
+
+static enum sched_gate_type binding(const struct bench *b, unsigned *ret_closed)
+{
+    enum sched_gate_type first = SCHED_GATE_BUSY;
+    struct sched_wait w;
+
+    *ret_closed = 0;
+    sched_why_dest(b->s, 0, SLICE("a"), &w);
+    for (size_t i = 0; i < w.gate_count; i++) {
+        if (w.gates[i].closed && w.gates[i].type != SCHED_GATE_BEHIND) {
+            first = *ret_closed == 0 ? w.gates[i].type : first;
+            *ret_closed |= BIT(w.gates[i].type);
+        }
+    }
+    return first;
+}
+
+/* Of any two that are closed. Those that open when a delivery ends are in order; those with a time
+ * come before them, and among these the later one. */
+static void of_two_closed_gates_the_one_that_binds_is_told_first(void **state)
+{
+    static const enum sched_gate_type all[] = {
+        SCHED_GATE_TRANSPORT_DEAD,  SCHED_GATE_DEST_DEAD, SCHED_GATE_DEST_RATE,
+        SCHED_GATE_TRANSPORT_RATE,  SCHED_GATE_WINDOW,    SCHED_GATE_RING,
+        SCHED_GATE_TRANSPORT_LIMIT, SCHED_GATE_AGENTS};
+    static const struct {
+        enum sched_gate_type a, b;
+        int64_t rate_us, dead_us;
+        enum sched_gate_type want;
+    } timed[] = {
+        {SCHED_GATE_TRANSPORT_DEAD, SCHED_GATE_DEST_DEAD, 0, 59 * S, SCHED_GATE_TRANSPORT_DEAD},
+        {SCHED_GATE_TRANSPORT_DEAD, SCHED_GATE_DEST_DEAD, 0, 61 * S, SCHED_GATE_DEST_DEAD},
+        {SCHED_GATE_TRANSPORT_DEAD, SCHED_GATE_DEST_RATE, 59 * S, 0, SCHED_GATE_TRANSPORT_DEAD},
+        {SCHED_GATE_TRANSPORT_DEAD, SCHED_GATE_DEST_RATE, 61 * S, 0, SCHED_GATE_DEST_RATE},
+        {SCHED_GATE_TRANSPORT_DEAD, SCHED_GATE_TRANSPORT_RATE, 0, 0, SCHED_GATE_TRANSPORT_DEAD},
+        {SCHED_GATE_DEST_DEAD, SCHED_GATE_TRANSPORT_RATE, 0, 9 * S, SCHED_GATE_TRANSPORT_RATE},
+        {SCHED_GATE_DEST_DEAD, SCHED_GATE_TRANSPORT_RATE, 0, 11 * S, SCHED_GATE_DEST_DEAD},
+        {SCHED_GATE_DEST_RATE, SCHED_GATE_TRANSPORT_RATE, 19 * S, 0, SCHED_GATE_TRANSPORT_RATE},
+        {SCHED_GATE_DEST_RATE, SCHED_GATE_TRANSPORT_RATE, 21 * S, 0, SCHED_GATE_DEST_RATE},
+    };
+    unsigned closed;
+    struct bench b;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(timed); i++) {
+        close_gates(&b, BIT(timed[i].a) | BIT(timed[i].b), timed[i].rate_us, timed[i].dead_us);
+        assert_int_equal(binding(&b, &closed), timed[i].want);
+        assert_int_equal(closed, BIT(timed[i].a) | BIT(timed[i].b));
+        sched_free(b.s);
+    }
+    for (size_t i = 0; i < COUNT(all); i++) {
+        for (size_t j = i + 1 > 4 ? i + 1 : 4; j < COUNT(all); j++) {
+            if (all[i] == SCHED_GATE_DEST_RATE && all[j] == SCHED_GATE_WINDOW) {
+                continue; /* a pause begins when the only delivery has ended */
+            }
+            close_gates(&b, BIT(all[i]) | BIT(all[j]), S, S);
+            assert_int_equal(binding(&b, &closed), all[i]);
+            assert_int_equal(closed, BIT(all[i]) | BIT(all[j]));
+            sched_free(b.s);
+        }
+    }
+}
+
 UNIT_MAIN(cmocka_unit_test(an_agent_has_as_many_entries_as_its_depth),
           cmocka_unit_test(a_rate_delay_lets_one_entry_start),
           cmocka_unit_test(a_probe_is_one_entry),
@@ -641,4 +739,5 @@ UNIT_MAIN(cmocka_unit_test(an_agent_has_as_many_entries_as_its_depth),
           cmocka_unit_test(who_is_held_for_failing_keeps_no_agent),
           cmocka_unit_test(a_line_of_failing_ones_is_held_in_pieces),
           cmocka_unit_test(every_destination_of_a_full_ring_is_served),
-          cmocka_unit_test(why_tells_of_rings_and_agents))
+          cmocka_unit_test(why_tells_of_rings_and_agents),
+          cmocka_unit_test(of_two_closed_gates_the_one_that_binds_is_told_first))

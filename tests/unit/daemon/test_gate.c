@@ -106,19 +106,53 @@ static void each_state_has_its_gate_and_its_advice(void **state)
     conf_free(conf);
 }
 
+/* A gate: its name, whether it is closed, and when it opens (0: that is not known). */
+static json_t *gate_of(const char *name, bool closed, int until)
+{
+    json_t *gate = gate_new(name, closed);
+
+    gate_times(gate, (struct wall){0}, (struct wall){until * US_PER_S});
+    gate_say(gate, "advice", "advice of %s", name);
+    return gate;
+}
+
 static void the_first_closed_gate_binds_and_the_latest_time_counts(void **state)
 {
-    json_t *group =
-        json_pack("{s:[{s:s, s:b, s:f}, {s:s, s:b, s:f, s:s}, {s:s, s:b, s:f, s:s}]}", "gates",
-                  "gate", "a", "closed", 0, "until", 99.0, "gate", "b", "closed", 1, "until", 10.0,
-                  "advice", "wait", "gate", "c", "closed", 1, "until", 20.0, "advice", "wait more");
+    static const struct {
+        bool a_closed, b_closed, c_closed;
+        int a, b, c; /* until */
+        const char *binds;
+        int earliest;
+    } cases[] = {
+        {false, true, true, 99, 10, 20, "c", 20}, /* nothing goes before 20 */
+        {false, true, true, 99, 20, 10, "b", 20}, {true, true, true, 30, 20, 10, "a", 30},
+        {true, true, true, 10, 0, 20, "c", 20},   {true, true, true, 0, 10, 20, "a", 20},
+        {true, true, false, 10, 0, 99, "a", 10},  {false, false, true, 0, 0, 0, "c", 0},
+    };
+    json_t *group, *first;
+    char advice[32];
 
     (void)state;
-    gate_sum_up(group);
-    assert_string_equal(text(group, "binds"), "b");
-    assert_string_equal(text(group, "advice"), "wait");
-    assert_true(json_number_value(json_object_get(group, "earliest")) == 20.0);
-    json_decref(group);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        group = json_pack("{s:[o, o, o]}", "gates", gate_of("a", cases[i].a_closed, cases[i].a),
+                          gate_of("b", cases[i].b_closed, cases[i].b),
+                          gate_of("c", cases[i].c_closed, cases[i].c));
+        gate_sum_up(group);
+        assert_string_equal(text(group, "binds"), cases[i].binds);
+        (void)snprintf(advice, sizeof advice, "advice of %s", cases[i].binds);
+        assert_string_equal(text(group, "advice"), advice);
+        assert_int_equal((int)json_number_value(json_object_get(group, "earliest")),
+                         cases[i].earliest);
+        assert_int_equal(json_array_size(json_object_get(group, "gates")), 3);
+        for (size_t k = 0;; k++) { /* it is told before all others that are closed */
+            first = json_array_get(json_object_get(group, "gates"), k);
+            if (json_is_true(json_object_get(first, "closed"))) {
+                assert_string_equal(text(first, "gate"), cases[i].binds);
+                break;
+            }
+        }
+        json_decref(group);
+    }
     group = json_pack("{s:[{s:s, s:b}]}", "gates", "gate", "a", "closed", 0);
     gate_sum_up(group);
     assert_null(json_object_get(group, "binds"));
