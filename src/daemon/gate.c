@@ -448,7 +448,8 @@ static double opens_at(const json_t *gate)
                : 0;
 }
 
-/* Put the gate that binds before the others that are closed. */
+/* Put the gate that binds before the others that are closed. What opens within the same second was
+ * closed by one event, and stays in order. */
 static void put_binding_first(json_t *gates)
 {
     size_t count = json_array_size(gates), first = 0, last;
@@ -460,8 +461,9 @@ static void put_binding_first(json_t *gates)
     }
     last = first;
     for (size_t i = first; i < count && opens_at(json_array_get(gates, first)) > 0; i++) {
-        last =
-            opens_at(json_array_get(gates, i)) > opens_at(json_array_get(gates, last)) ? i : last;
+        last = opens_at(json_array_get(gates, i)) >= opens_at(json_array_get(gates, last)) + 1
+                   ? i
+                   : last;
     }
     if (last != first) {
         gate = json_incref(json_array_get(gates, last));
