@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,18 +69,6 @@ void content_files_fini(struct content_files *cf)
     mem_free(cf->dir);
 }
 
-/* The directory's own name must be durable, too, before anything in it can be. */
-static int sync_parent(struct content_files *cf)
-{
-    char *copy = mem_string(cf->dir);
-    int fd = cf->io->open(dirname(copy), O_RDONLY | O_DIRECTORY, 0);
-    int err = fd < 0 ? fd : cf->io->fsync(fd);
-
-    close_fd(cf, fd);
-    mem_free(copy);
-    return err;
-}
-
 static int need_dir(struct content_files *cf)
 {
     int err;
@@ -89,12 +76,7 @@ static int need_dir(struct content_files *cf)
     if (cf->dir_fd >= 0) {
         return 0;
     }
-    err = cf->io->mkdir(cf->dir, 0700);
-    if (err != 0 && err != -EEXIST) {
-        return err;
-    }
-    /* Also when it was there: whoever made it may have died before this sync. */
-    err = sync_parent(cf);
+    err = spool_io_make_dir(cf->io, cf->dir);
     if (err != 0) {
         return err;
     }

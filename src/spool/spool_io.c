@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -48,6 +49,11 @@ static ssize_t real_copy_file_range(int from, uint64_t at, int to, size_t len)
 static int real_fsync(int fd)
 {
     return fsync(fd) != 0 ? -errno : 0;
+}
+
+static int real_fdatasync(int fd)
+{
+    return fdatasync(fd) != 0 ? -errno : 0;
 }
 
 static int real_fstat_size(int fd, uint64_t *ret_size)
@@ -112,6 +118,7 @@ const struct spool_io spool_io_real = {
     .pread = real_pread,
     .copy_file_range = real_copy_file_range,
     .fsync = real_fsync,
+    .fdatasync = real_fdatasync,
     .fstat_size = real_fstat_size,
     .unlink = real_unlink,
     .mkdir = real_mkdir,
@@ -204,5 +211,31 @@ int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len)
         at += part;
     }
     mem_free(chunk);
+    return err;
+}
+
+int spool_io_sync_dir(const struct spool_io *io, const char *path)
+{
+    int fd = io->open(path, O_RDONLY | O_DIRECTORY, 0);
+    int err = fd < 0 ? fd : io->fsync(fd);
+
+    if (fd >= 0) {
+        (void)io->close(fd); /* only read */
+    }
+    return err;
+}
+
+int spool_io_make_dir(const struct spool_io *io, const char *path)
+{
+    int err = io->mkdir(path, 0700);
+    char *copy;
+
+    if (err != 0 && err != -EEXIST) {
+        return err;
+    }
+    /* Also when it was there: the process that made it may have died before this sync. */
+    copy = mem_string(path);
+    err = spool_io_sync_dir(io, dirname(copy));
+    mem_free(copy);
     return err;
 }

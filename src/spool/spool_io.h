@@ -20,6 +20,7 @@ struct spool_io {
     /* Without flags; `from` is read at `at`, `to` written at its own offset. */
     ssize_t (*copy_file_range)(int from, uint64_t at, int to, size_t len);
     int (*fsync)(int fd);
+    int (*fdatasync)(int fd);
     int (*fstat_size)(int fd, uint64_t *ret_size); /* fstat, of which only st_size is wanted */
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
@@ -43,5 +44,11 @@ int spool_io_read_all(const struct spool_io *io, int fd, void *bytes, size_t len
 /* Append `len` bytes of `from`, starting at its offset 0, to `to`, in the kernel where that is
  * possible; -ENODATA when `from` ends before. */
 int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len);
+
+/* Make the names in the directory `path` durable. */
+int spool_io_sync_dir(const struct spool_io *io, const char *path);
+
+/* The directory `path` is there (mode 0700 when it had to be made), durably. */
+int spool_io_make_dir(const struct spool_io *io, const char *path);
 
 #endif

@@ -372,7 +372,7 @@ static int disk_open(const char *path, int flags, mode_t mode)
     }
     if ((flags & O_DIRECTORY) != 0) {
         f = track(path, true);
-    } else if (is_content(path) && (flags & O_CREAT) != 0) {
+    } else if (is_content(path) && (flags & O_ACCMODE) != O_RDONLY) {
         f = track(path, false);
     }
     fd = spool_io_real.open(path, flags, mode);
@@ -402,6 +402,19 @@ static ssize_t disk_write(int fd, const void *bytes, size_t len)
         note_change(f, (uint64_t)at, bytes, len, false);
     }
     return spool_io_real.write(fd, bytes, len);
+}
+
+static ssize_t disk_pwrite(int fd, const void *bytes, size_t len, uint64_t at)
+{
+    struct file *f = disk.by_fd[fd];
+
+    if (fails()) {
+        return io_error();
+    }
+    if (f != NULL) {
+        note_change(f, at, bytes, len, false);
+    }
+    return spool_io_real.pwrite(fd, bytes, len, at);
 }
 
 static ssize_t disk_pread(int fd, void *bytes, size_t len, uint64_t at)
@@ -468,6 +481,8 @@ const struct spool_io fault_disk_io = {
     .pread = disk_pread,
     .copy_file_range = disk_copy_file_range,
     .fsync = disk_fsync,
+    .fdatasync = disk_fsync,
+    .pwrite = disk_pwrite,
     .fstat_size = disk_fstat_size,
     .unlink = disk_unlink,
     .mkdir = disk_mkdir,
