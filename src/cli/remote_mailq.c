@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sysexits.h>
@@ -15,6 +14,7 @@
 
 #include "bundle.h"
 #include "check.h"
+#include "entropy.h"
 #include "mailq_client.h"
 #include "mailq_detail.h"
 #include "mailq_directories.h"
@@ -306,7 +306,7 @@ static void make_nonce(char nonce[33])
 {
     unsigned char bytes[16];
 
-    CHECK(getrandom(bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes);
+    entropy_fill(bytes, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++) {
         (void)snprintf(nonce + 2 * i, 3, "%02x", bytes[i]); /* fits */
     }

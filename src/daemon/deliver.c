@@ -6,13 +6,13 @@
 #include "role.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sysexits.h>
 
 #include "attempt.h"
 #include "check.h"
 #include "clock.h"
+#include "entropy.h"
 #include "log.h"
 #include "mem.h"
 #include "resolver.h"
@@ -125,7 +125,6 @@ static int deliver_start(struct role *role)
 {
     struct deliver *d = mem_new(sizeof *d);
     struct buf error;
-    uint64_t seed;
 
     role->state = d;
     attempts_init(&d->attempts);
@@ -143,10 +142,9 @@ static int deliver_start(struct role *role)
         return EX_CONFIG;
     }
     buf_fini(&error);
-    CHECK(getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed);
     d->streams = streams_new(role->base);
     d->attempts.endpoints = endpoints_new(role);
-    hops_world_init(&d->attempts.world, role->conf, d->resolver, seed);
+    hops_world_init(&d->attempts.world, role->conf, d->resolver, entropy_u64());
     d->attempts.sessions = sessions_new(d->streams, attempts_session_closed, &d->attempts);
     worker_init(&d->worker, role, &queue_ops, d);
     return EX_OK;

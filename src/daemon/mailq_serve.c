@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "clock.h"
+#include "entropy.h"
 #include "log.h"
 #include "mailq_answer.h"
 #include "mailq_server.h"
@@ -218,7 +218,7 @@ static void make_nonce(char nonce[25])
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     unsigned char bytes[24];
 
-    CHECK(getrandom(bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes);
+    entropy_fill(bytes, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++) {
         nonce[i] = letters[bytes[i] & 63];
     }

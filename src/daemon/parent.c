@@ -22,7 +22,9 @@
 #include "clock.h"
 #include "confine.h"
 #include "dump.h"
+#include "entropy.h"
 #include "frame.h"
+#include "hash.h"
 #include "listener.h"
 #include "log.h"
 #include "mem.h"
@@ -1327,6 +1329,7 @@ int parent_main(const struct parent_plan *plan)
     struct buf text;
     int status;
 
+    hash_seed(entropy_u64(), entropy_u64());
     p->plan = plan;
     p->lock = -1;
     TAILQ_INIT(&p->listeners);

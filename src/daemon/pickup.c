@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -16,6 +17,7 @@
 #include "classify.h"
 #include "clock.h"
 #include "content.h"
+#include "entropy.h"
 #include "hash.h"
 #include "header.h"
 #include "log.h"
@@ -475,7 +477,8 @@ static void add_missing(const struct pickup *p, struct slice sender, struct wall
         (void)buf_add_string(out, "\r\n");
     }
     if ((present & HEADER_MESSAGE_ID) == 0) {
-        (void)buf_addf(out, "Message-ID: <%s@%.255s>\r\n", j->name, p->conf->myhostname);
+        (void)buf_addf(out, "Message-ID: <%lld.%016" PRIx64 "@%.255s>\r\n",
+                       (long long)us_seconds(arrived.us), entropy_u64(), p->conf->myhostname);
     }
     if (j->scanner.facts.header_bytes == 0 && !slice_starts(seen, SLICE("\r\n"))) {
         (void)buf_add_string(out, "\r\n");

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "clock.h"
+#include "entropy.h"
 #include "log.h"
 #include "mem.h"
 #include "status.h"
@@ -571,7 +572,7 @@ static int queue_start(struct role *role)
     for (unsigned i = 0; i < OUTLET_COUNT; i++) {
         outlet_init(&q->outlets[i], (enum outlet_id)i);
     }
-    rng_init(&q->rng, (uint64_t)clock_wall().us ^ ((uint64_t)getpid() << 40));
+    rng_init(&q->rng, entropy_u64());
     buf_init(&error, WIRE_TEXT_MAX);
     queue_news_options(q, &options.postoffice);
     rc = spool_open(role->conf->spool, SPOOL_OPEN_WRITE, &options, &error, &q->spool);

@@ -24,6 +24,7 @@
 #include "check.h"
 #include "classify.h"
 #include "clock.h"
+#include "entropy.h"
 #include "log.h"
 #include "mem.h"
 #include "report.h"
@@ -381,7 +382,7 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
         .form = form,
         .postmaster_copy = to->is_copy,
         .now = clock_wall(),
-        .seed = rng_next(&q->rng),
+        .seed = entropy_u64(),
         .rcpts = d->rcpts,
         .rcpt_count = d->count,
     };
@@ -398,7 +399,7 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
         buf_clear(&original);
     }
     /* A message may have several reports. */
-    (void)snprintf(message_id, sizeof message_id, "%s.%016" PRIx64, name, r.seed); /* fits */
+    (void)snprintf(message_id, sizeof message_id, "%s.%016" PRIx64, name, entropy_u64()); /* fits */
     r.message_id = slice_string(message_id);
     r.utc_offset_minutes = clock_zone(r.now) / 60;
     r.original = buf_slice(&original);

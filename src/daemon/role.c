@@ -5,13 +5,13 @@
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sysexits.h>
 
 #include "check.h"
 #include "clock.h"
 #include "confine.h"
 #include "frame.h"
+#include "entropy.h"
 #include "hash.h"
 #include "log.h"
 #include "mem.h"
@@ -283,14 +283,6 @@ static void ignore_signals(void)
     }
 }
 
-static void seed_hash(void)
-{
-    uint64_t key[2];
-
-    CHECK(getrandom(key, sizeof key, 0) == (ssize_t)sizeof key);
-    hash_seed(key[0], key[1]);
-}
-
 /* Wait for the configuration, load it, turn to the log it names. */
 static int take_conf(struct role *role)
 {
@@ -503,7 +495,7 @@ int role_main(const struct role_ops *ops, unsigned index, int parent_fd)
     int status;
 
     ignore_signals();
-    seed_hash();
+    hash_seed(entropy_u64(), entropy_u64());
     buf_init(&error, WIRE_TEXT_MAX);
     /* Opening standard error can't fail; until the configuration says otherwise it is the log. */
     (void)log_open("stderr", "", "postfix", ops->program, &error);

@@ -259,23 +259,60 @@ static bool needs_utf8(const struct report *r)
     return !ascii;
 }
 
-/* Random, and none of the text that somebody else wrote holds it. */
-static void choose_boundary(struct writer *w)
+static void choose_boundary(struct writer *w, struct rng *rng)
 {
     static const char digits[] = "0123456789abcdef";
+    uint64_t bits = rng_next(rng);
+
+    memcpy(w->boundary, "=_", 2);
+    for (size_t i = 2; i < BOUNDARY_SIZE - 1; i++, bits >>= 4) {
+        w->boundary[i] = digits[bits & 15];
+    }
+    w->boundary[BOUNDARY_SIZE - 1] = '\0';
+}
+
+static size_t count_boundary(const struct writer *w, struct slice text)
+{
+    size_t count = 0;
+    const char *at;
+
+    while ((at = memmem(text.ptr, text.len, w->boundary, BOUNDARY_SIZE - 1)) != NULL) {
+        text = slice_skip(text, (size_t)(at - text.ptr) + BOUNDARY_SIZE - 1);
+        count++;
+    }
+    return count;
+}
+
+/* Returns how often the boundary stands where it should: in the header, and around the parts. */
+static size_t write_report(struct writer *w)
+{
+    size_t parts = 2;
+
+    add_header(w);
+    add_text_part(w);
+    add_status_part(w);
+    if (w->returned.len > 0) {
+        add_returned_part(w);
+        parts++;
+    }
+    buf_addf(w->out, "\r\n--%s--\r\n", w->boundary);
+    return 1 + parts + 1;
+}
+
+/* Until nothing of what others wrote holds the boundary. Only the finished report shows that: a
+ * text may come to hold it when it is decoded, made printable or folded. One round is the rule, and
+ * each further one takes a text of 64 bits that its writer had to know. */
+static void write_parted(struct writer *w)
+{
+    size_t begin = buf_len(w->out), wanted;
     struct rng rng;
 
     rng_init(&rng, w->r->seed);
     do {
-        uint64_t bits = rng_next(&rng);
-
-        memcpy(w->boundary, "=_", 2);
-        for (size_t i = 2; i < BOUNDARY_SIZE - 1; i++, bits >>= 4) {
-            w->boundary[i] = digits[bits & 15];
-        }
-        w->boundary[BOUNDARY_SIZE - 1] = '\0';
-    } while (w->returned.len > 0 &&
-             memmem(w->returned.ptr, w->returned.len, w->boundary, BOUNDARY_SIZE - 1) != NULL);
+        buf_truncate(w->out, begin);
+        choose_boundary(w, &rng);
+        wanted = write_report(w);
+    } while (!w->out->failed && count_boundary(w, slice_skip(buf_slice(w->out), begin)) != wanted);
 }
 
 bool report_build(const struct report *r, struct buf *out, unsigned *ret_flags)
@@ -294,15 +331,7 @@ bool report_build(const struct report *r, struct buf *out, unsigned *ret_flags)
     w.text_8bit = r->form != NULL && !address_is_ascii(buf_slice(&r->form->text));
     w.returned_8bit = !address_is_ascii(w.returned);
     w.returned_global = !address_is_ascii(header);
-    choose_boundary(&w);
-
-    add_header(&w);
-    add_text_part(&w);
-    add_status_part(&w);
-    if (w.returned.len > 0) {
-        add_returned_part(&w);
-    }
-    buf_addf(out, "\r\n--%s--\r\n", w.boundary);
+    write_parted(&w);
     buf_fini(&w.scratch);
     if (out->failed) {
         return false;

@@ -12,7 +12,7 @@
  * outcomes; without one, our own.
  *
  * A pure function: same input, same bytes. The boundary is derived from `seed` and changed until it
- * does not occur in the content.
+ * occurs nowhere in the report but where it parts it.
  */
 #ifndef SMTP_REPORT_H
 #define SMTP_REPORT_H
@@ -78,7 +78,7 @@ struct report {
     struct slice message_id; /* left part of the report's own Message-ID; unique here */
     struct wall now;         /* the report's Date */
     int utc_offset_minutes;  /* of all dates; minutes east */
-    uint64_t seed;           /* for the boundary */
+    uint64_t seed;           /* for the boundary; not to be guessed by others */
     struct slice original;   /* content in wire form; empty: nothing is returned */
     bool headers_only;       /* return its header alone (RET=HDRS, or too large) */
     const struct report_rcpt *rcpts;

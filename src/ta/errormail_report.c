@@ -4,12 +4,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "entropy.h"
 #include "envelope.h"
 #include "lines.h"
 #include "mem.h"
@@ -202,7 +202,7 @@ static int make_report(const struct errormail *m, const struct batch *b, char *s
     r.form = &form;
     r.message_id = slice_string(id);
     r.utc_offset_minutes = zone_minutes(r.now);
-    CHECK(getrandom(&r.seed, sizeof r.seed, 0) == (ssize_t)sizeof r.seed);
+    r.seed = entropy_u64();
     r.rcpt_count = describe(b, buf_slice(&reason), rcpts);
     r.headers_only =
         !read_original(job, b->first, &original) || job->control.ret == CONTROL_RET_HEADERS;

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "entropy.h"
 #include "mem.h"
 #include "ta_child.h"
 
@@ -111,10 +111,7 @@ static enum hold_outcome look_at_age(struct slice parameter, struct wall arrived
 
 static enum hold_outcome throw_dice(void)
 {
-    unsigned char byte;
-
-    CHECK(getrandom(&byte, 1, 0) == 1);
-    return byte < 26 ? HOLD_OVER : HOLD_NOT_YET;
+    return entropy_u64() % 256 < 26 ? HOLD_OVER : HOLD_NOT_YET;
 }
 
 /* ---- scripts and users ---------------------------------------------------------------------- */

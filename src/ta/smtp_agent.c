@@ -4,13 +4,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "attempt.h"
 #include "check.h"
 #include "clock.h"
+#include "entropy.h"
 #include "hash.h"
 #include "log.h"
 #include "mem.h"
@@ -332,11 +332,9 @@ static void close_client(struct client_agent *c)
 int smtp_agent_run(const struct smtp_options *options)
 {
     struct client_agent *c = mem_new(sizeof *c);
-    uint64_t random[3];
     int status;
 
-    CHECK(getrandom(random, sizeof random, 0) == (ssize_t)sizeof random);
-    hash_seed(random[0], random[1]);
+    hash_seed(entropy_u64(), entropy_u64());
     c->options = options;
     c->mail.content = -1;
     c->role.conf = options->bundle.conf;
@@ -350,7 +348,7 @@ int smtp_agent_run(const struct smtp_options *options)
     }
     ta_agent_init(&c->agent, "smtp", options->channel, STDIN_FILENO, STDOUT_FILENO);
     c->agent.host = options->host;
-    open_client(c, random[2]);
+    open_client(c, entropy_u64());
     ta_agent_hungry(&c->agent);
     while (!c->agent.stop || c->has_job) {
         one_turn(c);
