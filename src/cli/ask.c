@@ -280,7 +280,8 @@ static unsigned content_from_spool(struct ask *a, const char *id, ask_sink *sink
     rc = spool_read_content(a->spool, number, &bytes, &fd, &size);
     if (rc != 0) {
         status = rc == -ENOENT ? listing_error(404, ret_answer, "%s: no such message", id)
-                               : listing_error(503, ret_answer, "%s", spool_error(a->spool));
+                               : listing_error(rc == -EBADMSG ? 409 : 503, ret_answer, "%s",
+                                               spool_error(a->spool));
     } else if (fd < 0) {
         (void)sink(arg, buf_slice(&bytes)); /* the only piece */
     } else {

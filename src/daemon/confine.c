@@ -303,7 +303,7 @@ static const char *const calls_files[] = {
     "utimensat", "getdents64",      "readlink",   "readlinkat",
     "access",    "faccessat",       "faccessat2", "stat",
     "lstat",     "statfs",          "fstatfs",    "getcwd",
-    "umask",     "copy_file_range", "fallocate",  "fadvise64",
+    "umask",     "fallocate",  "fadvise64",
     "msync",
 };
 

@@ -59,17 +59,21 @@ static unsigned spool_failed(struct spool *sp, int rc, json_t **ret_answer)
 
 json_t *listing_text(struct slice s)
 {
-    json_t *json = json_stringn(s.ptr, s.len);
+    bool has_nul = s.len > 0 && slice_find(s, '\0') < s.len;
+    json_t *json = has_nul ? NULL : json_stringn(s.ptr, s.len);
     struct buf utf8;
 
     if (json != NULL) {
         return json;
     }
-    buf_init(&utf8, s.len * 2 + 16);
+    buf_init(&utf8, s.len * 4 + 16);
     for (size_t i = 0; i < s.len; i++) {
         unsigned char c = (unsigned char)s.ptr[i];
-        if (c < 0x80) {
-            (void)buf_add_byte(&utf8, s.ptr[i]); /* twice the length is room enough */
+        if (c == '\0') {
+            (void)buf_add_string(&utf8, "\\x00"); /* readers of JSON refuse it; four times the
+                                                     length is room enough */
+        } else if (c < 0x80) {
+            (void)buf_add_byte(&utf8, s.ptr[i]); /* the same */
         } else {
             (void)buf_add_byte(&utf8, (char)(0xc0 | c >> 6)); /* the same */
             (void)buf_add_byte(&utf8, (char)(0x80 | (c & 0x3f)));

@@ -3,6 +3,7 @@
  */
 #include "queue.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,7 +39,8 @@ static struct agent *agent_for(struct queue *q, enum conf_agent kind, const char
     return NULL;
 }
 
-/* Give the flight's content in the frame, in a descriptor, or later. False: it can't be read. */
+/* Give the flight's content in the frame, in a descriptor, or later. False: it can't be read. A
+ * message whose content is not what was stored has been set aside then: it is never delivered. */
 static bool content_for(struct queue *q, struct flight *f, bool on_demand_allowed,
                         struct buf *bytes, struct slice *ret_content, int *ret_fd,
                         enum wire_content_place *ret_place)
@@ -60,7 +62,11 @@ static bool content_for(struct queue *q, struct flight *f, bool on_demand_allowe
     } else {
         rc = spool_read_content(q->spool, m->id, bytes, ret_fd, &size);
         if (rc != 0) {
-            log_warning("%s: content can't be read: %s", m->id_text, spool_error(q->spool));
+            if (rc == -EBADMSG) {
+                queue_set_aside(q, m->id, spool_error(q->spool));
+            } else {
+                log_warning("%s: content can't be read: %s", m->id_text, spool_error(q->spool));
+            }
             return false;
         }
         if (*ret_fd >= 0) {
@@ -121,6 +127,8 @@ static void flight_send(struct queue *q, struct flight *f, struct agent *agent)
     } else if (content_for(q, f, true, &bytes, &frame.content, &fd, &frame.place)) {
         f->has_content = frame.place != CONTENT_ON_DEMAND;
         wire_put_deliver(agent->channel, &frame, fd);
+    } else if (m->dropped) {
+        queue_flight_untried(q, f); /* it was set aside: nothing is said of its recipients */
     } else {
         queue_flight_crashed(q, f, "message content can't be read");
     }

@@ -513,7 +513,8 @@ static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *byt
     rc = spool_read_content(q->spool, id, bytes, ret_fd, &size);
     if (rc != 0) {
         return rc == -ENOENT ? listing_error(404, ret_answer, "%s: no such message", text)
-                             : listing_error(503, ret_answer, "%s", spool_error(q->spool));
+                             : listing_error(rc == -EBADMSG ? 409 : 503, ret_answer, "%s",
+                                             spool_error(q->spool));
     }
     *ret_answer = json_pack("{s:I}", "size", (json_int_t)size);
     return 200;

@@ -394,7 +394,11 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
     buf_init(&original, REPORT_ORIGINAL_MAX + 65536);
     buf_init(&text, REPORT_ORIGINAL_MAX + REPORT_FRAME_MAX +
                         (size_t)REPORT_RCPTS_MAX * REPORT_PER_RCPT_MAX);
-    if (read_original(q, m->id, &original) != 0) {
+    rc = read_original(q, m->id, &original);
+    if (rc == -EBADMSG) {
+        goto out; /* it is set aside, and told when it can be told with its original */
+    }
+    if (rc != 0) {
         log_warning("%s: the report goes without the original: %s", name, spool_error(q->spool));
         buf_clear(&original);
     }
@@ -416,6 +420,7 @@ static int write_report(struct queue *q, const struct spool_message *m, enum rep
         log_error("%s: the report is too large", name);
         rc = 0;
     }
+out:
     buf_fini(&original);
     buf_fini(&text);
     return rc;

@@ -101,8 +101,30 @@ static int sync_written(struct content_files *cf)
     return 0;
 }
 
+/* All of a message's content into its file, one piece after the other. */
+static int write_pieces(struct content_files *cf, int fd, struct slice prefix,
+                        const struct spool_content *content, uint64_t *ret_sum)
+{
+    struct checksum *sum = checksum_new();
+    int err = spool_io_write_all(cf->io, fd, prefix.ptr, prefix.len);
+
+    checksum_add(sum, prefix);
+    if (err == 0) {
+        err = spool_io_write_all(cf->io, fd, content->bytes.ptr, content->bytes.len);
+        checksum_add(sum, content->bytes);
+    }
+    if (err == 0 && content->fd >= 0) {
+        err = spool_io_copy(cf->io, content->fd, fd, content->fd_size, sum);
+    }
+    if (err == 0) {
+        *ret_sum = checksum_value(sum);
+    }
+    checksum_free(sum);
+    return err;
+}
+
 int content_files_write(struct content_files *cf, struct msg_id id, struct slice prefix,
-                        const struct spool_content *content)
+                        const struct spool_content *content, uint64_t *ret_sum)
 {
     char *path;
     int fd = -1, err;
@@ -120,13 +142,7 @@ int content_files_write(struct content_files *cf, struct msg_id id, struct slice
     if (fd < 0) {
         return fd;
     }
-    err = spool_io_write_all(cf->io, fd, prefix.ptr, prefix.len);
-    if (err == 0) {
-        err = spool_io_write_all(cf->io, fd, content->bytes.ptr, content->bytes.len);
-    }
-    if (err == 0 && content->fd >= 0) {
-        err = spool_io_copy(cf->io, content->fd, fd, content->fd_size);
-    }
+    err = write_pieces(cf, fd, prefix, content, ret_sum);
     if (err != 0) {
         close_fd(cf, fd);
         remove_file(cf, id);

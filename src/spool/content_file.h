@@ -54,9 +54,10 @@ void content_files_init(struct content_files *cf, const struct spool_io *io, con
 /* Closes; removes nothing. */
 void content_files_fini(struct content_files *cf);
 
-/* Write the file of `id`. On an error no file is left and nothing else has changed. */
+/* Write the file of `id`; *ret_sum is the checksum of all of it. On an error no file is left and
+ * nothing else has changed. */
 int content_files_write(struct content_files *cf, struct msg_id id, struct slice prefix,
-                        const struct spool_content *content);
+                        const struct spool_content *content, uint64_t *ret_sum);
 
 /* Make all files of the batch durable. */
 int content_files_sync(struct content_files *cf);

@@ -163,9 +163,11 @@ static bool word_fits(struct slice word, size_t max)
     return word.len <= max && slice_find(word, '\0') == word.len;
 }
 
+/* Free text, as far as it can be stored: no longer than `max`, and up to a NUL. */
 static struct slice cut(struct slice text, size_t max)
 {
-    return slice_of(text.ptr, text.len < max ? text.len : max);
+    text.len = text.len < max ? text.len : max;
+    return slice_of(text.ptr, text.len > 0 ? slice_find(text, '\0') : 0);
 }
 
 static bool route_fits(struct slice transport, struct slice nexthop)

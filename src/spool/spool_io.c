@@ -38,14 +38,6 @@ static ssize_t real_pread(int fd, void *bytes, size_t len, uint64_t at)
     return n < 0 ? -errno : n;
 }
 
-static ssize_t real_copy_file_range(int from, uint64_t at, int to, size_t len)
-{
-    off_t offset = (off_t)at;
-    ssize_t n = copy_file_range(from, &offset, to, NULL, len, 0);
-
-    return n < 0 ? -errno : n;
-}
-
 static int real_fsync(int fd)
 {
     return fsync(fd) != 0 ? -errno : 0;
@@ -116,7 +108,6 @@ const struct spool_io spool_io_real = {
     .close = real_close,
     .write = real_write,
     .pread = real_pread,
-    .copy_file_range = real_copy_file_range,
     .fsync = real_fsync,
     .fdatasync = real_fdatasync,
     .fstat_size = real_fstat_size,
@@ -169,43 +160,22 @@ int spool_io_read_all(const struct spool_io *io, int fd, void *bytes, size_t len
     return 0;
 }
 
-/* What a file system says that can't copy between these two files, now or ever. */
-static bool can_not_copy(ssize_t n)
+/* The bytes of `from` in pieces, which are added to `sum` and, unless `to` is -1, appended to it.
+ */
+static int pass_on(const struct spool_io *io, int from, int to, uint64_t len, struct checksum *sum)
 {
-    return n == -EXDEV || n == -EINVAL || n == -ENOSYS || n == -EOPNOTSUPP || n == -EBADF ||
-           n == -EPERM;
-}
-
-int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len)
-{
+    char *chunk = mem_new(COPY_CHUNK);
     uint64_t at = 0;
-    char *chunk;
     int err = 0;
 
-    while (at < len) {
-        ssize_t n = io->copy_file_range(from, at, to, len - at < (1U << 30) ? len - at : 1U << 30);
-
-        if (n == -EINTR) {
-            continue;
-        }
-        if (n == 0 || can_not_copy(n)) {
-            break; /* 0: the end, or a file system that does not know its sizes; reading will tell
-                    */
-        }
-        if (n < 0) {
-            return (int)n;
-        }
-        at += (uint64_t)n;
-    }
-    if (at == len) {
-        return 0;
-    }
-    chunk = mem_new(COPY_CHUNK);
     while (err == 0 && at < len) {
         size_t part = len - at < COPY_CHUNK ? (size_t)(len - at) : COPY_CHUNK;
 
         err = spool_io_read_all(io, from, chunk, part, at);
         if (err == 0) {
+            checksum_add(sum, slice_of(chunk, part));
+        }
+        if (err == 0 && to >= 0) {
             err = spool_io_write_all(io, to, chunk, part);
         }
         at += part;
@@ -238,4 +208,14 @@ int spool_io_make_dir(const struct spool_io *io, const char *path)
     err = spool_io_sync_dir(io, dirname(copy));
     mem_free(copy);
     return err;
+}
+
+int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len, struct checksum *sum)
+{
+    return pass_on(io, from, to, len, sum);
+}
+
+int spool_io_sum(const struct spool_io *io, int fd, uint64_t len, struct checksum *sum)
+{
+    return pass_on(io, fd, -1, len, sum);
 }

@@ -12,13 +12,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "checksum.h"
+
 struct spool_io {
     int (*open)(const char *path, int flags, mode_t mode);
     int (*close)(int fd);
     ssize_t (*write)(int fd, const void *bytes, size_t len);
     ssize_t (*pread)(int fd, void *bytes, size_t len, uint64_t at);
-    /* Without flags; `from` is read at `at`, `to` written at its own offset. */
-    ssize_t (*copy_file_range)(int from, uint64_t at, int to, size_t len);
     int (*fsync)(int fd);
     int (*fdatasync)(int fd);
     int (*fstat_size)(int fd, uint64_t *ret_size); /* fstat, of which only st_size is wanted */
@@ -41,9 +41,12 @@ int spool_io_write_all(const struct spool_io *io, int fd, const void *bytes, siz
 /* `len` bytes from offset `at`; -ENODATA when the file ends before. */
 int spool_io_read_all(const struct spool_io *io, int fd, void *bytes, size_t len, uint64_t at);
 
-/* Append `len` bytes of `from`, starting at its offset 0, to `to`, in the kernel where that is
- * possible; -ENODATA when `from` ends before. */
-int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len);
+/* Append `len` bytes of `from`, starting at its offset 0, to `to`, and add them to `sum`; -ENODATA
+ * when `from` ends before. */
+int spool_io_copy(const struct spool_io *io, int from, int to, uint64_t len, struct checksum *sum);
+
+/* Add the first `len` bytes of `fd` to `sum`; -ENODATA when it ends before. */
+int spool_io_sum(const struct spool_io *io, int fd, uint64_t len, struct checksum *sum);
 
 /* Make the names in the directory `path` durable. */
 int spool_io_sync_dir(const struct spool_io *io, const char *path);

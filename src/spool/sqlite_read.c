@@ -21,11 +21,13 @@
 #include "check.h"
 #include "destination_list.h"
 #include "mem.h"
+#include "row_sum.h"
 
-#define PROBE_MAX 20000
-#define SQL_MAX   8192
-#define CONDS_MAX 8
-#define PARTS_MAX 3
+#define PROBE_MAX      20000
+#define SQL_MAX        8192
+#define CONDS_MAX      8
+#define PARTS_MAX      3
+#define CONTENT_COLUMN 3 /* of ST_CONTENT_READ */
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
@@ -78,6 +80,16 @@ static struct slice row_text(struct row *r, size_t min, size_t max)
 static struct wall row_time(struct row *r)
 {
     return (struct wall){row_int(r, INT64_MIN, INT64_MAX)};
+}
+
+/* A checksum; false when the row has none. */
+static bool row_sum(struct row *r, uint64_t *ret_sum)
+{
+    bool is_there = sqlite3_column_type(r->st, r->at) != SQLITE_NULL;
+
+    *ret_sum = is_there ? (uint64_t)row_int(r, INT64_MIN, INT64_MAX) : 0;
+    r->at += !is_there;
+    return is_there;
 }
 
 static int row_result(struct row *r, struct msg_id id)
@@ -284,24 +296,81 @@ static int content_missing(struct sqlite_spool *s, struct msg_id id, const char 
     return spool_fail(&s->base, -EBADMSG, "%s: damaged: its content is %s", text, what);
 }
 
-static int read_inline(struct sqlite_spool *s, sqlite3_stmt *st, struct msg_id id, uint64_t size,
-                       struct buf *ret_bytes)
-{
-    const void *bytes = sqlite3_column_blob(st, 2);
-    size_t len = (size_t)sqlite3_column_bytes(st, 2);
+/* What the row says of a content. */
+struct content_facts {
+    uint64_t size;
+    uint64_t sum;
+    bool has_sum; /* else it was stored by a version that kept none */
+    bool in_file;
+};
 
-    if (sqlite3_column_type(st, 2) != SQLITE_BLOB) {
+#define CHANGED "not what was stored: its checksum does not match"
+
+static int decode_content(struct row *r, struct msg_id id, struct content_facts *ret_facts)
+{
+    struct content_facts facts = {.size = (uint64_t)row_int(r, 0, (int64_t)SPOOL_CONTENT_MAX)};
+    int err;
+
+    facts.in_file = row_int(r, 0, 1) == 1;
+    facts.has_sum = row_sum(r, &facts.sum);
+    err = row_result(r, id);
+    if (err == 0) {
+        *ret_facts = facts;
+    }
+    return err;
+}
+
+static int read_inline(struct sqlite_spool *s, sqlite3_stmt *st, struct msg_id id,
+                       const struct content_facts *facts, struct buf *ret_bytes)
+{
+    const void *bytes = sqlite3_column_blob(st, CONTENT_COLUMN);
+    size_t len = (size_t)sqlite3_column_bytes(st, CONTENT_COLUMN);
+
+    if (sqlite3_column_type(st, CONTENT_COLUMN) != SQLITE_BLOB) {
         return content_missing(s, id, "missing");
     }
-    if (len != size) {
+    if (len != facts->size) {
         return content_missing(s, id, "not of the size it had");
     }
     if (len > 0 && bytes == NULL) {
         return sqlite_fail(s, SQLITE_NOMEM, "read content");
     }
+    if (facts->has_sum && checksum_of(slice_of(bytes, len)) != facts->sum) {
+        return content_missing(s, id, CHANGED);
+    }
     return buf_add(ret_bytes, slice_of(bytes, len))
                ? 0
                : spool_fail(&s->base, -ENOBUFS, "content is larger than the caller's buffer");
+}
+
+/* The whole file is read, which also brings it to memory for the process that is to have it. */
+static int read_file(struct sqlite_spool *s, struct msg_id id, const struct content_facts *facts,
+                     int *ret_fd)
+{
+    struct checksum *sum;
+    int fd, err = content_files_read(&s->content, id, facts->size, &fd);
+
+    if (err == -EBADMSG) {
+        return content_missing(s, id, "missing, or not of the size it had");
+    }
+    if (err == 0 && facts->has_sum) {
+        sum = checksum_new();
+        err = spool_io_sum(s->io, fd, facts->size, sum);
+        if (err == 0 && checksum_value(sum) != facts->sum) {
+            err = content_missing(s, id, CHANGED);
+        }
+        checksum_free(sum);
+        if (err != 0) {
+            (void)s->io->close(fd); /* only read */
+        }
+    }
+    if (err != 0 && err != -EBADMSG) {
+        return spool_fail(&s->base, err, "read content: %s.d: %s", s->path, strerror(-err));
+    }
+    if (err == 0) {
+        *ret_fd = fd;
+    }
+    return err;
 }
 
 int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
@@ -310,17 +379,14 @@ int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     struct sqlite_spool *s = sqlite_of(sp);
     sqlite3_stmt *st = ask_id(s, ST_CONTENT_READ, id);
     int rc = sqlite_step(s, st), err, bad = 0, fd = -1;
-    bool in_file = false;
-    uint64_t size = 0;
+    struct content_facts facts = {.size = 0};
 
     if (rc == SQLITE_ROW) {
         struct row r = {.s = s, .st = st};
 
-        size = (uint64_t)row_int(&r, 0, (int64_t)SPOOL_CONTENT_MAX);
-        in_file = row_int(&r, 0, 1) == 1;
-        bad = row_result(&r, id);
-        if (bad == 0 && !in_file) {
-            bad = read_inline(s, st, id, size, ret_bytes);
+        bad = decode_content(&r, id, &facts);
+        if (bad == 0 && !facts.in_file) {
+            bad = read_inline(s, st, id, &facts, ret_bytes);
         }
     }
     err = sqlite_done(s, st, rc);
@@ -330,17 +396,12 @@ int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     if (err == 0) {
         err = bad;
     }
-    if (err == 0 && in_file) {
-        err = content_files_read(&s->content, id, size, &fd);
-        if (err == -EBADMSG) {
-            err = content_missing(s, id, "missing, or not of the size it had");
-        } else if (err != 0) {
-            err = spool_fail(sp, err, "read content: %s.d: %s", s->path, strerror(-err));
-        }
+    if (err == 0 && facts.in_file) {
+        err = read_file(s, id, &facts, &fd);
     }
     if (err == 0) {
         *ret_fd = fd;
-        *ret_size = size;
+        *ret_size = facts.size;
     }
     return err;
 }

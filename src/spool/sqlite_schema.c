@@ -119,6 +119,14 @@ const struct schema_step schema_steps[] = {
      "ALTER TABLE message ADD COLUMN class TEXT NOT NULL DEFAULT '';"
      "CREATE INDEX message_class ON message (class) WHERE listed = 1 AND class <> '';"
      "DROP VIEW queue;" QUEUE_VIEW("m.class, ")},
+    /* Rows from before have no checksums. A step that wrote them would read all content, and what
+     * was damaged before would be taken for good. */
+    {"keep checksums, and count commits",
+     "ALTER TABLE message ADD COLUMN content_sum INTEGER;"
+     "ALTER TABLE message ADD COLUMN sum INTEGER;"
+     "ALTER TABLE recipient ADD COLUMN sum INTEGER;"
+     "ALTER TABLE spool ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;"
+     "CREATE TABLE removed (message INTEGER PRIMARY KEY) STRICT;"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

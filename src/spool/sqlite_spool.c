@@ -32,6 +32,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "row_sum.h"
 #include "sqlite_schema.h"
 
 #define PAGE_SIZE      4096
@@ -497,7 +498,7 @@ static void bind_parked(sqlite3_stmt *st, int at, struct slice key)
 }
 
 static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n,
-                          bool in_file)
+                          bool in_file, uint64_t content_sum)
 {
     const struct spool_message *m = n->m;
     sqlite3_stmt *st = sqlite_ask(s, ST_MESSAGE_INSERT);
@@ -520,6 +521,8 @@ static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct
     sqlite_bind_slice(st, 15, m->reason);
     bind_parked(st, 16, m->parked);
     sqlite_bind_slice(st, 17, m->class_name);
+    sqlite_bind_int(st, 18, (int64_t)content_sum);
+    sqlite_bind_int(st, 19, (int64_t)row_sum_message(m, content_sum));
     return run(s, st);
 }
 
@@ -529,7 +532,9 @@ static int insert_rcpt(struct sqlite_spool *s, struct msg_id id, uint32_t number
     sqlite3_stmt *st = sqlite_ask(s, ST_RCPT_INSERT);
     char space[ADDRESS_MAX];
     struct slice domain = lower_domain(r->address, space);
+    struct spool_rcpt numbered = *r;
 
+    numbered.n = number;
     sqlite_bind_int(st, 1, (int64_t)id.n);
     sqlite_bind_int(st, 2, number);
     sqlite_bind_int(st, 3, listed);
@@ -540,6 +545,7 @@ static int insert_rcpt(struct sqlite_spool *s, struct msg_id id, uint32_t number
     sqlite_bind_slice(st, 8, r->transport);
     sqlite_bind_slice(st, 9, r->transport.len == 0 ? domain : r->nexthop);
     sqlite_bind_slice(st, 10, r->orcpt);
+    sqlite_bind_int(st, 11, (int64_t)row_sum_rcpt(id, &numbered));
     return run(s, st);
 }
 
@@ -557,21 +563,23 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     const struct spool_message *m = n->m;
     bool in_file = n->size > s->inline_limit;
     struct slice bytes = SLICE("");
+    uint64_t sum = 0;
     int err;
 
     if (in_file) {
-        err = content_files_write(&s->content, id, n->prefix, n->content);
+        err = content_files_write(&s->content, id, n->prefix, n->content, &sum);
         if (err != 0) {
             return spool_fail(sp, err, "submit: write content: %s.d: %s", s->path, strerror(-err));
         }
     } else {
         err = gather(s, n, &bytes);
         if (err == 0) {
+            sum = checksum_of(bytes);
             err = insert_content(s, id, bytes);
         }
     }
     if (err == 0) {
-        err = insert_message(s, id, n, in_file);
+        err = insert_message(s, id, n, in_file, sum);
     }
     for (uint32_t i = 0; err == 0 && i < n->rcpt_count; i++) {
         err = insert_rcpt(s, id, i + 1, &n->rcpts[i], !n->claim);

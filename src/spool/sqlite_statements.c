@@ -27,9 +27,9 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_INSERT] =
         "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
         " rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender, sender_domain,"
-        " envid, client, reason, parked, class)"
+        " envid, client, reason, parked, class, content_sum, sum)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, ?11, ?12, ?13, ?14, ?15,"
-        " ?16, ?17)",
+        " ?16, ?17, ?18, ?19)",
     [ST_MESSAGE_READ] =
         "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
         " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, ''),"
@@ -83,8 +83,8 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_RCPT_INSERT] =
         "INSERT INTO recipient (message, n, listed, state, notify, attempts, last_attempt,"
         " route_generation, address, domain, transport, nexthop, orcpt, status, diagnostic,"
-        " remote)"
-        " VALUES (?1, ?2, ?3, 1, ?4, 0, 0, ?5, ?6, ?7, ?8, ?9, ?10, '', '', '')",
+        " remote, sum)"
+        " VALUES (?1, ?2, ?3, 1, ?4, 0, 0, ?5, ?6, ?7, ?8, ?9, ?10, '', '', '', ?11)",
     [ST_RCPT_LIST] = "UPDATE recipient SET listed = 1 WHERE message = ?1 AND listed = 0",
     [ST_RCPT_STATE] = "SELECT state FROM recipient WHERE message = ?1 AND n = ?2",
     [ST_RCPT_DEFER] =
@@ -120,7 +120,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " ORDER BY n LIMIT ?3",
     [ST_CONTENT_INSERT] = "INSERT INTO content (message, bytes) VALUES (?1, ?2)",
     [ST_CONTENT_READ] =
-        "SELECT m.size, m.in_file, c.bytes FROM message m"
+        "SELECT m.size, m.in_file, m.content_sum, c.bytes FROM message m"
         " LEFT JOIN content c ON c.message = m.id WHERE m.id = ?1",
     [ST_CONTENT_DELETE] = "DELETE FROM content WHERE message = ?1",
     /* The walk of claims in two parts, because SQLite would compare (due, id) > (?, ?) with every

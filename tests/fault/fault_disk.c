@@ -422,15 +422,6 @@ static ssize_t disk_pread(int fd, void *bytes, size_t len, uint64_t at)
     return fails() ? -EIO : spool_io_real.pread(fd, bytes, len, at);
 }
 
-static ssize_t disk_copy_file_range(int from, uint64_t at, int to, size_t len)
-{
-    (void)from;
-    (void)at;
-    (void)to;
-    (void)len;
-    return -ENOSYS; /* so that all bytes pass through disk_write */
-}
-
 static int disk_fsync(int fd)
 {
     struct file *f = disk.by_fd[fd];
@@ -479,7 +470,6 @@ const struct spool_io fault_disk_io = {
     .close = disk_close,
     .write = disk_write,
     .pread = disk_pread,
-    .copy_file_range = disk_copy_file_range,
     .fsync = disk_fsync,
     .fdatasync = disk_fsync,
     .pwrite = disk_pwrite,

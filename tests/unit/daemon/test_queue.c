@@ -1476,7 +1476,7 @@ static void beyond_the_budget_content_is_sent_on_demand(void **state)
     mem_free(bytes);
 }
 
-static void content_that_cannot_be_read_defers_its_message(void **state)
+static void content_that_is_missing_sets_its_message_aside(void **state)
 {
     char path[100];
     int fd;
@@ -1493,8 +1493,12 @@ static void content_that_cannot_be_read_defers_its_message(void **state)
     pass_time(HOUR_US);
     assert_int_equal(site.count, 1);
     assert_int_equal(messages(), 1);
-    assert_true(logged("status=deferred (message content can't be read)"));
-    ask(503, "{\"op\":\"cat\",\"id\":\"%s\"}", site.done_ids[0]);
+    assert_true(logged("set aside as corrupt"));
+    assert_string_equal(state_of(site.done_ids[0]), "corrupt");
+    ask(409, "{\"op\":\"cat\",\"id\":\"%s\"}", site.done_ids[0]);
+    pass_time(30 * DAY_US); /* it is kept, and the sender is told nothing that is not known */
+    assert_int_equal(site.count, 1);
+    assert_int_equal(messages(), 1);
 }
 
 static void a_descriptor_that_is_shorter_than_promised_is_refused(void **state)
@@ -2250,7 +2254,7 @@ UNIT_MAIN(
     QUEUE_TEST(etrn_is_for_those_domains_only_and_revives_them),
     QUEUE_TEST(large_content_travels_in_descriptors),
     QUEUE_TEST(beyond_the_budget_content_is_sent_on_demand),
-    QUEUE_TEST(content_that_cannot_be_read_defers_its_message),
+    QUEUE_TEST(content_that_is_missing_sets_its_message_aside),
     QUEUE_TEST(a_descriptor_that_is_shorter_than_promised_is_refused),
     QUEUE_TEST(a_list_of_10000_is_read_in_portions), QUEUE_TEST(a_long_listing_is_cut_not_fatal),
     QUEUE_TEST(beyond_the_active_limit_mail_waits_on_disk_in_order),
