@@ -18,12 +18,26 @@ sys.path.insert(0, os.path.join(TOP, "bench"))
 import peer_postfix
 import sluice
 
+SUBMIT_SECONDS = 3600  # for the largest of backlogs on a slow machine
 CONTENT = b"Subject: measured\r\n\r\nhello\r\n"
+
+
+# ---- what runs
+
+class Running:
+    """Something that with-statements stop. What they can't stop, because this process is killed, ends with it
+    (sluice.spawn)."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.stop()
 
 
 # ---- sites
 
-class Sink:
+class Sink(Running):
     """Virtual sites of bench/sink.c, all on one port. `sites` maps an address of loopback to options of a site
     ("latency=50,slots=20")."""
 
@@ -32,11 +46,20 @@ class Sink:
         self.directory = tempfile.mkdtemp(prefix="bench-sink-")
         self.output = os.path.join(self.directory, "deliveries")
         argv = ["%s:%d%s" % (address, self.port, options and "," + options) for address, options in sites.items()]
-        with open(self.output, "wb") as f:
-            self.process = subprocess.Popen([sluice.program("bench_sink"), *argv], stdin=subprocess.DEVNULL, stdout=f)
-        self.reader = open(self.output)
-        sluice.eventually(lambda: self.reader.readline() == "ready\n", "bench_sink does not start")
         self.partial, self.seen = "", []
+        with open(self.output, "wb") as f:
+            self.process = sluice.spawn([sluice.program("bench_sink"), *argv], stdout=f)
+        self.reader = open(self.output)
+        try:
+            wait_for(self.ready, "bench_sink does not start")
+        except SystemExit:
+            self.stop()
+            raise
+
+    def ready(self):
+        if self.process.poll() is not None:
+            raise SystemExit("bench_sink ended with %d" % self.process.returncode)
+        return self.reader.readline() == "ready\n"
 
     def nexthop(self, address):
         return "[%s]:%d" % (address, self.port)
@@ -59,7 +82,7 @@ class Sink:
 
 # ---- relays
 
-class Sluice:
+class Sluice(Running):
     name = "Sluice"
 
     def __init__(self, routes="", extra="", listen=(), **parameters):
@@ -79,6 +102,12 @@ class Sluice:
         self.daemon.start()
         return self
 
+    def running(self):
+        return self.daemon.process.poll() is None
+
+    def said(self):
+        return self.daemon.diagnosis()
+
     def queue_pid(self):
         return self.daemon.children()["queue"][0]
 
@@ -92,7 +121,7 @@ class Sluice:
         shutil.rmtree(self.daemon.directory, ignore_errors=True)
 
 
-class Postfix:
+class Postfix(Running):
     name = "Postfix"
 
     def __init__(self, routes="", **parameters):
@@ -111,6 +140,12 @@ class Postfix:
     def start(self):
         self.postfix.start()
         return self
+
+    def running(self):
+        return self.postfix.process.poll() is None
+
+    def said(self):
+        return self.postfix.said()
 
     def queue_pid(self):
         return self.postfix.pid_of("qmgr")
@@ -152,9 +187,12 @@ def submit(port, sender, recipients, content=CONTENT):
 
 def submit_many(port, sender, recipient, count, sessions=20):
     """`count` messages of 1 KiB with one recipient each, over `sessions` kept connections."""
-    done = subprocess.run([sluice.tool("usr/sbin/smtp-source"), "-d", "-s", str(sessions), "-m", str(count), "-l", "1024",
-                           "-f", sender, "-t", recipient, "127.0.0.1:%d" % port],
-                          env=sluice.tool_env(), capture_output=True, text=True)
+    try:
+        done = subprocess.run([sluice.tool("usr/sbin/smtp-source"), "-d", "-s", str(sessions), "-m", str(count), "-l", "1024",
+                               "-f", sender, "-t", recipient, "127.0.0.1:%d" % port],
+                              env=sluice.tool_env(), capture_output=True, text=True, timeout=SUBMIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise SystemExit("smtp-source: %d messages were not taken within %d s" % (count, SUBMIT_SECONDS))
     if done.returncode != 0:
         raise SystemExit("smtp-source: " + done.stderr)
 
@@ -219,9 +257,18 @@ def with_postfix(args):
     return not args.no_postfix and os.getuid() == 0 and os.path.isdir(peer_postfix.ROOT)
 
 
-def wait_for(condition):
-    """Until it is true."""
-    sluice.eventually(condition, timeout=600)
+def wait_for(condition, what="it takes too long", relay=None):
+    """Until it is true; ends the program when that takes 10 minutes, or when the relay that has to bring it about has
+    ended."""
+    def holds():
+        if relay is not None and not relay.running():
+            raise SystemExit("%s has ended: %s\n%s" % (relay.name, what, relay.said()))
+        return condition()
+
+    try:
+        return sluice.eventually(holds, what, timeout=600, detail=relay.said if relay else None)
+    except AssertionError as e:
+        raise SystemExit(e)
 
 
 class Results:

@@ -1,18 +1,21 @@
 """A private Postfix for comparisons: Debian's package, unpacked but not installed (scripts/tools).
 
-It needs the users `postfix` and `postdrop`, which the machine does not have: they are added in a mount
-namespace of its own, so nothing outside sees them. Needs root for that.
+It needs the users `postfix` and `postdrop`. They exist in a namespace of its own (tests/support/private.py), so that
+nothing outside sees them, and a Postfix that the machine has does not matter. Needs root for that.
 """
 
 import os
 import shutil
 import signal
 import socket
-import subprocess
+import sys
 import tempfile
-import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(TOP, "tests", "support"))
+import private
+import sluice
+
 ROOT = os.path.join(TOP, "build", "tools", "root")
 UID, PGID, DGID = 64501, 64501, 64502
 
@@ -47,7 +50,7 @@ postlog   unix-dgram n  -       n       -       1       postlogd
 class Postfix:
     def __init__(self, port, relayhost, **parameters):
         self.directory = tempfile.mkdtemp(prefix="bench-postfix-")
-        self.port = port
+        self.port, self.process = port, None
         os.chmod(self.directory, 0o755)
         d = self.directory
         lib = os.path.join(ROOT, "usr/lib/postfix")
@@ -83,10 +86,7 @@ class Postfix:
         with open(d + "/etc/master.cf", "w") as f:
             f.write(MASTER_CF.format(port=port))
         shutil.copy(os.path.join(ROOT, "usr/share/postfix/dynamicmaps.cf"), d + "/etc/")
-        with open("/etc/passwd") as f, open(d + "/passwd", "w") as g:
-            g.write(f.read() + "postfix:x:%d:%d::/:/bin/false\n" % (UID, PGID))
-        with open("/etc/group") as f, open(d + "/group", "w") as g:
-            g.write(f.read() + "postfix:x:%d:\npostdrop:x:%d:\n" % (PGID, DGID))
+        private.account_files(d, {"postfix": (UID, PGID)}, {"postdrop": DGID})
         path = os.path.join(ROOT, "usr/sbin") + ":" + os.environ["PATH"]
         self.env = dict(os.environ, MAIL_CONFIG=d + "/etc", LD_LIBRARY_PATH=lib, PATH=path)
 
@@ -98,11 +98,8 @@ class Postfix:
 
     def run(self, *argv):
         """Run a command where the Postfix users exist."""
-        script = ("mount --bind %s/passwd /etc/passwd && mount --bind %s/group /etc/group && exec \"$@\""
-                  % (self.directory, self.directory))
-        return subprocess.Popen(["unshare", "-m", "sh", "-c", script, "sh", *argv], env=self.env,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                start_new_session=True)
+        with open(self.directory + "/output", "ab") as output:
+            return private.spawn(self.directory, argv, env=self.env, stdout=output, stderr=output)
 
     def command(self, name, *arguments):
         """One of Postfix's own commands, to its end."""
@@ -115,26 +112,44 @@ class Postfix:
 
     def start(self):
         self.launch()
-        for _ in range(300):
+        try:
+            sluice.eventually(self.answers, "Postfix does not start", detail=self.said)
+        except AssertionError as e:
+            self.stop()
+            raise SystemExit(e)
+        return self
+
+    def answers(self):
+        if self.process.poll() is not None:
+            raise AssertionError("Postfix ended with %d\n%s" % (self.process.returncode, self.said()))
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+                greeted = s.recv(3) == b"220"
+                s.sendall(b"QUIT\r\n")
+                return greeted
+        except OSError:
+            return False
+
+    def said(self):
+        """The end of what it printed and logged."""
+        text = ""
+        for name in ("output", "log"):
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
-                    if s.recv(3) == b"220":
-                        s.sendall(b"QUIT\r\n")
-                        return self
-            except OSError:
-                time.sleep(0.1)
-        self.stop()
-        raise SystemExit("Postfix does not start")
+                with open(os.path.join(self.directory, name), errors="replace") as f:
+                    text += f.read()[-4000:]
+            except FileNotFoundError:
+                pass
+        return text
 
     def pid_of(self, name):
         """The process of a daemon that there is one of."""
         for entry in os.listdir("/proc"):
             try:
-                with open("/proc/%s/stat" % entry) as f:
-                    comm, fields = f.read().rsplit(")", 1)
-            except (OSError, ValueError):
+                with open("/proc/%s/comm" % entry) as f:
+                    found = f.read() == name + "\n"
+            except OSError:
                 continue
-            if comm.endswith("(" + name) and int(fields.split()[1]) == self.process.pid:
+            if found and private.contains(self.process, int(entry)):
                 return int(entry)
         raise SystemExit("no " + name)
 
@@ -147,13 +162,10 @@ class Postfix:
         return count
 
     def halt(self):
-        os.killpg(self.process.pid, signal.SIGTERM)
-        time.sleep(0.5)
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
+        if self.process is not None:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def stop(self):
         self.halt()

@@ -48,8 +48,7 @@ class Store(sluice.TestCase):
 
     def test_mail_waits_while_the_store_is_down(self):
         d = self.relay()
-        self.dovecot.process.terminate()
-        self.dovecot.process.wait()
+        self.dovecot.kill()
         self.eventually(lambda: not peers.listens(self.dovecot.port))
         d.send("a@example.org", ["one@store.test"])
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])

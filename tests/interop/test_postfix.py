@@ -1,12 +1,25 @@
 """A private Postfix on either side: as the next hop, as the client, and as judge of what we send it."""
 
+import os
 import re
+import shutil
 import subprocess
-import time
+import sys
+import tempfile
 
 import peers  # knows where the next one is
 import peer_postfix
+import private
 import sluice
+
+# Starts a Postfix, prints the processes of it, and then does what the argument says.
+STARTER = """
+import os, sys
+import peers, peer_postfix, private, sluice
+p = peer_postfix.Postfix(sluice.free_port(), "").start()
+print(p.directory, *[pid for pid in os.listdir("/proc") if pid.isdigit() and private.contains(p.process, int(pid))], flush=True)
+eval(sys.argv[1])
+"""
 
 
 @peers.needs(peers.SOURCE, sluice.tool("usr/lib/postfix/sbin/master"))
@@ -30,6 +43,28 @@ class Postfix(sluice.TestCase):
 
     def drained(self, postfix):
         self.eventually(lambda: postfix.queued() == 0, "Postfix's queue does not drain")
+
+    def starter(self, end):
+        """What a process that starts a Postfix and ends so has to be started with."""
+        return {"args": [sys.executable, "-c", STARTER, end], "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
+                "env": dict(os.environ, PYTHONPATH=os.path.join(sluice.TOP, "tests", "support")), "text": True}
+
+    def test_a_postfix_of_the_machine_does_not_matter(self):
+        directory = tempfile.mkdtemp(prefix="sluice-test-")
+        self.addCleanup(shutil.rmtree, directory)
+        private.account_files(directory, {"postfix": (993, 992)}, {"postdrop": 991})
+        start = self.starter("p.stop()")
+        process = private.spawn(directory, start.pop("args"), **start)
+        said, _ = process.communicate()
+        self.assertEqual(process.returncode, 0, said)
+
+    def test_it_ends_with_the_process_that_started_it(self):
+        done = subprocess.run(timeout=sluice.PATIENCE, **self.starter("os.kill(os.getpid(), 9)"))
+        directory, *pids = done.stdout.split()
+        self.addCleanup(shutil.rmtree, directory)
+        self.assertGreater(len(pids), 2, done.stdout)
+        for pid in pids:
+            self.eventually(lambda: not os.path.exists("/proc/" + pid), "process %s ends" % pid)
 
     def test_as_next_hop_it_takes_mail_with_its_dsn_wishes(self):
         final = self.site()
@@ -100,7 +135,8 @@ class Postfix(sluice.TestCase):
         self.assertIn("Original-Envelope-Id: xyz", text)
         self.assertIn("Action: relayed", text)
         self.assertIn("Reporting-MTA: dns; peer.test", text)  # one report, Postfix's
-        time.sleep(0.2)
+        self.eventually(lambda: not d.queue())
+        self.drained(postfix)
         self.assertEqual(len(final.messages), 2)
 
     def test_its_refusals_are_understood(self):

@@ -3,6 +3,7 @@
 Servers are unpacked, not installed (scripts/tools), because an installed one would start by itself.
 """
 
+import functools
 import glob
 import os
 import shutil
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+import private
 import sluice
 
 sys.path.insert(0, os.path.join(sluice.TOP, "bench"))
@@ -27,9 +29,9 @@ def needs(*programs):
 
 
 def needs_root():
-    """Skip where there is no mount namespace to be had."""
-    able = os.getuid() == 0 and subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode == 0
-    return unittest.skipUnless(able, "needs root and mount namespaces")
+    """Skip where there is no namespace to be had."""
+    able = os.getuid() == 0 and subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode == 0
+    return unittest.skipUnless(able, "needs root and namespaces")
 
 
 def listens(port, host="127.0.0.1"):
@@ -48,10 +50,9 @@ class Program:
         os.chmod(self.directory, 0o755)
         self.process = None
 
-    def run(self, *argv, port=None):
+    def run(self, *argv, port=None, spawn=functools.partial(sluice.spawn, start_new_session=True)):
         self.output = open(os.path.join(self.directory, "output"), "wb")
-        self.process = subprocess.Popen(argv, env=sluice.tool_env(), cwd=self.directory, stdin=subprocess.DEVNULL,
-                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = spawn(argv, env=sluice.tool_env(), cwd=self.directory, stdout=self.output, stderr=subprocess.STDOUT)
         if port:
             sluice.eventually(lambda: self.running() and listens(port), "%s does not listen" % argv[0], detail=self.said)
         return self
@@ -65,15 +66,14 @@ class Program:
         with open(os.path.join(self.directory, "output"), errors="replace") as f:
             return f.read()
 
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
     def stop(self):
         if self.process:
-            for sig in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(self.process.pid, sig)
-                    self.process.wait(3)
-                except (ProcessLookupError, subprocess.TimeoutExpired):
-                    pass
-            self.process.wait()
+            self.kill()
             self.output.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -142,14 +142,8 @@ class Dovecot(Program):
         d = self.directory
         os.mkdir(d + "/mail")
         os.chown(d + "/mail", self.UID, self.GID)
-        with open("/etc/passwd") as f, open(d + "/passwd", "w") as g:
-            g.write(f.read())
-            for i, name in enumerate(("dovecot", "dovenull", "vmail")):
-                g.write("%s:x:%d:%d::/:/bin/false\n" % (name, self.UID + 2 - i, self.GID + 2 - i))
-        with open("/etc/group") as f, open(d + "/group", "w") as g:
-            g.write(f.read())
-            for i, name in enumerate(("dovecot", "dovenull", "vmail")):
-                g.write("%s:x:%d:\n" % (name, self.GID + 2 - i))
+        private.account_files(d, {name: (self.UID + 2 - i, self.GID + 2 - i)
+                                  for i, name in enumerate(("dovecot", "dovenull", "vmail"))})
         with open(d + "/users", "w") as f:
             f.writelines("%s:{plain}x:%d:%d::%s/mail/%s::\n" % (u, self.UID, self.GID, d, u) for u in ("one", "two"))
         with open(d + "/dovecot.conf", "w") as f:
@@ -185,9 +179,8 @@ service stats {
   }
 }
 """ % {"d": d, "port": self.port})
-        script = ("mount -t overlay overlay -o lowerdir=%s:/usr /usr && mount --bind %s/passwd /etc/passwd && "
-                  "mount --bind %s/group /etc/group && exec \"$@\"" % (sluice.tool("usr"), d, d))
-        self.run("unshare", "-m", "sh", "-c", script, "sh", "/usr/sbin/dovecot", "-F", "-c", d + "/dovecot.conf", port=self.port)
+        self.run("/usr/sbin/dovecot", "-F", "-c", d + "/dovecot.conf", port=self.port,
+                 spawn=functools.partial(private.spawn, d, mounts="mount -t overlay overlay -o lowerdir=%s:/usr /usr" % sluice.tool("usr")))
 
     def stored(self, user):
         texts = []

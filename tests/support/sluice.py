@@ -48,6 +48,13 @@ def tool_env():
     return dict(os.environ, LD_LIBRARY_PATH=":".join(libraries))
 
 
+def spawn(argv, **options):
+    """Start a program that ends, at the latest, with the process that started it: nothing stays behind when a test or
+    a measurement is killed, or fails before its `finally`."""
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *argv], **options)
+
+
 def free_port():
     """A port that nobody listens on, below those that the system gives to outgoing connections: one of those would
     take it away again before it is used."""
@@ -319,8 +326,8 @@ class Daemon:
         """Start it without waiting until it answers."""
         self.write_config()
         self.output = open(os.path.join(self.directory, "output"), "ab")
-        self.process = subprocess.Popen([program("sluiced"), "-c", self.config], stdin=subprocess.DEVNULL,
-                                        stdout=self.output, stderr=subprocess.STDOUT, env=self.env, cwd=self.directory)
+        self.process = spawn([program("sluiced"), "-c", self.config], stdout=self.output, stderr=subprocess.STDOUT,
+                             env=self.env, cwd=self.directory)
 
     def start(self):
         self.launch()
