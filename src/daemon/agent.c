@@ -187,6 +187,7 @@ static void take_result(struct agent *a, const struct ta_event *event)
         case AGENT_JOB_TAKEN:
             if (job->thread_stops) {
                 ta_stop_feeding(&a->ta);
+                crew_stop(a->all->crew, &a->place);
             }
             return;
         }
@@ -228,7 +229,8 @@ static void take_hungry(struct agent *a)
         stops = job->thread_stops;
         TAILQ_REMOVE(&a->unanswered, job, in_agent);
         agents_finish_job(a->all, job, (uint32_t)a->pid, slice_of("", 0));
-        if (stops && t != NULL) {
+        if (stops && t != NULL) { /* the queue has heard of it by the result */
+            crew_go_on(a->all->crew, &a->place);
             agents_return_waiting(a->all, t, slice_of("", 0));
         }
     }

@@ -237,8 +237,8 @@ void agent_job_finish(struct agent_job *job, struct channel *ch, uint32_t pid, s
     free_shell(job);
 }
 
-void agent_job_give_back(struct agent_job *job, struct channel *ch)
+void agent_job_give_back(struct agent_job *job, struct channel *ch, bool stopped)
 {
-    entry_give_back(job->entry, ch);
+    entry_give_back(job->entry, ch, stopped);
     free_shell(job);
 }

@@ -64,8 +64,8 @@ enum agent_job_take agent_job_take(struct agent_job *job, const struct ta_event 
  * empty: in good order; else a crash, or a start that failed. */
 void agent_job_finish(struct agent_job *job, struct channel *ch, uint32_t pid, struct slice reason);
 
-/* Untouched, back to the queue; freed. */
-void agent_job_give_back(struct agent_job *job, struct channel *ch);
+/* Untried, back to the queue, which is to put it off when its thread was `stopped`; freed. */
+void agent_job_give_back(struct agent_job *job, struct channel *ch, bool stopped);
 
 /* Nobody wants to know any more. */
 void agent_job_free(struct agent_job *job);

@@ -86,10 +86,11 @@ void agents_finish_job(struct agents *all, struct agent_job *job, uint32_t pid, 
     agent_job_finish(job, result_channel(all, job), pid, reason);
 }
 
-static void give_back(struct agents *all, struct agent_job *job)
+/* Untried: because its thread was `stopped`, or because this process ends. */
+static void give_back(struct agents *all, struct agent_job *job, bool stopped)
 {
     forget_job(all, job);
-    agent_job_give_back(job, result_channel(all, job));
+    agent_job_give_back(job, result_channel(all, job), stopped);
 }
 
 void agents_return_waiting(struct agents *all, struct crew_thread *t, struct slice reason)
@@ -98,7 +99,7 @@ void agents_return_waiting(struct agents *all, struct crew_thread *t, struct sli
         struct agent_job *job = agent_job_at(crew_take(all->crew, t)); /* the last one may free t */
 
         if (reason.len == 0) {
-            give_back(all, job);
+            give_back(all, job, true);
         } else {
             job->thread_stops = true;
             agents_finish_job(all, job, 0, reason);
@@ -167,7 +168,7 @@ static bool on_deliver(struct agents *all, const struct frame *frame)
     }
     HASH_ADD(hh, all->jobs, id, sizeof job->id, job);
     if (all->role->stopping) {
-        give_back(all, job);
+        give_back(all, job, false);
     } else if (why != NULL) {
         agents_finish_job(all, job, 0, slice_string(why));
     } else {
@@ -367,7 +368,7 @@ static void agents_stop(struct role *role)
     {
         if (job->place.thread != NULL) {
             crew_remove(all->crew, &job->place);
-            give_back(all, job);
+            give_back(all, job, false);
         }
     }
     TAILQ_FOREACH(a, &all->all, in_all)

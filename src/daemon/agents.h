@@ -104,7 +104,8 @@ void agent_kill(const struct agent *a);
 /* Tell the queue how it is. */
 void agent_report(struct agent *a, bool ended);
 
-/* All waiting jobs of a thread go back, untouched or with a reason. */
+/* All waiting jobs of a thread go back: as no agent can be started for them, for this reason; or,
+ * when that is empty, untried, as the thread was stopped. */
 void agents_return_waiting(struct agents *all, struct crew_thread *t, struct slice reason);
 
 /* A job is over; `reason` empty: in good order. */

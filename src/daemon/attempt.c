@@ -178,7 +178,7 @@ static void give_back(struct attempt *a)
         a->all->told(a->all->told_arg, a->entry, NULL);
         entry_free(a->entry);
     } else {
-        entry_give_back(a->entry, result_channel(a));
+        entry_give_back(a->entry, result_channel(a), false);
     }
     attempt_free(a);
 }

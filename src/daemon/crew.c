@@ -21,6 +21,7 @@ struct crew_thread {
     size_t waiting_count;
     uint32_t agents;
     uint32_t may_start; /* wakeup_restart_only: agents that the run may yet begin with */
+    uint32_t stops;     /* agents of it that have stopped it */
     bool wants;         /* in ring->wanting */
     TAILQ_ENTRY(crew_thread) in_wanting;
     UT_hash_handle hh;
@@ -223,7 +224,7 @@ static struct crew_thread *thread_need(struct crew_ring *r, struct slice host)
 /* Would another agent be of use to this thread? */
 static bool thread_wants(const struct crew_thread *t)
 {
-    if (t->waiting_count == 0) {
+    if (t->waiting_count == 0 || t->stops > 0) {
         return false;
     }
     if (t->agents == 0) {
@@ -330,6 +331,8 @@ static void detach(struct crew *c, struct crew_agent *a)
     struct crew_thread *t = a->thread;
 
     if (t != NULL) {
+        t->stops -= a->stops;
+        a->stops = false;
         a->thread = NULL;
         t->agents--;
         update(c, t);
@@ -565,12 +568,30 @@ struct crew_job *crew_feed(struct crew *c, struct crew_agent *a, uint32_t asked)
 {
     struct crew_thread *t = a->thread;
 
-    if (a->state != CREW_BUSY || t == NULL || (asked > 0 && t->agents > 1) ||
+    if (a->state != CREW_BUSY || t == NULL || t->stops > 0 || (asked > 0 && t->agents > 1) ||
         (asked == 0 && a->run >= CREW_RUN_MAX && is_waited_for(c, a))) {
         return NULL;
     }
     a->run += a->run < CREW_RUN_MAX;
     return crew_take(c, t);
+}
+
+void crew_stop(struct crew *c, struct crew_agent *a)
+{
+    if (a->thread != NULL && !a->stops) {
+        a->stops = true;
+        a->thread->stops++;
+        update(c, a->thread);
+    }
+}
+
+void crew_go_on(struct crew *c, struct crew_agent *a)
+{
+    if (a->stops) {
+        a->stops = false;
+        a->thread->stops--;
+        update(c, a->thread);
+    }
 }
 
 void crew_leave(struct crew *c, struct crew_agent *a, struct crew_action *ret_action)
@@ -630,7 +651,7 @@ bool crew_ended(struct crew *c, struct crew_agent *a, struct mono now,
     struct crew_thread *t = a->thread;
     bool fails = false;
 
-    *ret_thread = t != NULL && t->agents == 1 && t->waiting_count > 0 ? t : NULL;
+    *ret_thread = t != NULL && t->waiting_count > 0 ? t : NULL;
     crew_ending(c, a);
     if (!a->proven) {
         fails = ring_failed(r, now);

@@ -67,6 +67,7 @@ struct crew_agent {
     enum crew_agent_state state;
     char *host;        /* owned: of the thread that it served last */
     bool proven;       /* it has come to life */
+    bool stops;        /* crew_stop */
     uint32_t run;      /* jobs for this thread */
     struct mono since; /* CREW_IDLE: when that began */
     TAILQ_ENTRY(crew_agent) in_ring, in_idle;
@@ -124,6 +125,12 @@ bool crew_proven(struct crew_agent *a);
  * thread with several agents gives them one at a time, so that none has nothing to do. */
 struct crew_job *crew_feed(struct crew *c, struct crew_agent *a, uint32_t asked);
 
+/* The agent has said that nothing more of its thread goes now: no agent of the thread is given
+ * another job, and none is started for it, until crew_go_on or until this agent has left the
+ * thread. To be called once or more. */
+void crew_stop(struct crew *c, struct crew_agent *a);
+void crew_go_on(struct crew *c, struct crew_agent *a);
+
 /* The agent is done with its thread and leaves it. CREW_GIVE: the first job of another, its thread
  * from now on. CREW_END: others wait for its place. CREW_NOTHING: it may rest. */
 void crew_leave(struct crew *c, struct crew_agent *a, struct crew_action *ret_action);
@@ -134,8 +141,8 @@ void crew_rest(struct crew *c, struct crew_agent *a, struct mono now);
 /* It was told to end, and gets no more jobs. */
 void crew_ending(struct crew *c, struct crew_agent *a);
 
-/* Its process is gone. Its thread, when it had one, is *ret_thread as long as that has waiting jobs
- * and no other agent; else NULL. True when the ring's starts begin to fail with this one. */
+/* Its process is gone. Its thread, when it had one, is *ret_thread as long as that has waiting
+ * jobs; else NULL. True when the ring's starts begin to fail with this one. */
 bool crew_ended(struct crew *c, struct crew_agent *a, struct mono now,
                 struct crew_thread **ret_thread);
 

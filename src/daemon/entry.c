@@ -260,11 +260,12 @@ void entry_finish(struct entry *e, struct channel *ch, const struct entry_end *e
     entry_free(e);
 }
 
-void entry_give_back(struct entry *e, struct channel *ch)
+void entry_give_back(struct entry *e, struct channel *ch, bool stopped)
 {
     if (ch != NULL) {
-        wire_put_result(
-            ch, &(struct wire_result){.entry = e->ask.entry, .outcome = OUTCOME_GIVEN_BACK});
+        wire_put_result(ch, &(struct wire_result){.entry = e->ask.entry,
+                                                  .outcome = OUTCOME_GIVEN_BACK,
+                                                  .thread_stops = stopped});
     }
     entry_free(e);
 }

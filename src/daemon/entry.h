@@ -105,7 +105,8 @@ struct entry_end {
 /* Send the result (unless `ch` is NULL: nobody is there to hear it) and free the entry. */
 void entry_finish(struct entry *e, struct channel *ch, const struct entry_end *end);
 
-/* Send it back untouched, and free it. */
-void entry_give_back(struct entry *e, struct channel *ch);
+/* Send it back untouched, and free it. `stopped`: its thread was, by another's result, so that it
+ * is to wait for the thread's time. */
+void entry_give_back(struct entry *e, struct channel *ch, bool stopped);
 
 #endif

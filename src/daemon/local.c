@@ -623,7 +623,7 @@ static bool on_deliver(struct local *l, const struct frame *frame)
         return false;
     }
     if (l->role->stopping) {
-        entry_give_back(entry, l->worker.queue);
+        entry_give_back(entry, l->worker.queue, false);
         return true;
     }
     job = mem_new(sizeof *job);
@@ -739,7 +739,7 @@ static void local_reload(struct role *role, const struct conf *old)
 static void end_early(struct job *job)
 {
     if (job->entry->open == job->entry->ask.rcpt_count) {
-        entry_give_back(job->entry, result_channel(job));
+        entry_give_back(job->entry, result_channel(job), false);
         job_free(job);
     } else {
         decide_rest(job, shutting_down, "mail system is shutting down");

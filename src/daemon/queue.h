@@ -311,6 +311,9 @@ void queue_flight_crashed(struct queue *q, struct flight *f, const char *why);
 /* What was handed out comes back as it was: it is not settled, so the next pass finds it. */
 void queue_flight_untried(struct queue *q, struct flight *f);
 
+/* The same, as its thread was stopped meanwhile: it waits for the thread's time. */
+void queue_flight_put_off(struct queue *q, struct flight *f);
+
 /* The kind of agent that has it: a clause may name another than its transport's. */
 enum conf_agent queue_flight_agent(const struct queue *q, const struct flight *f);
 

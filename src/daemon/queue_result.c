@@ -385,6 +385,39 @@ void queue_flight_untried(struct queue *q, struct flight *f)
     flight_remove(&q->active, f);
 }
 
+void queue_flight_put_off(struct queue *q, struct flight *f)
+{
+    struct sched_dest_info info;
+    struct again again;
+    struct buf words;
+
+    buf_init(&words, SCHED_REASON_MAX);
+    if (sched_dest_get(q->sched, f->transport, slice_string(f->dest), &info) && info.put_off) {
+        (void)buf_add(&words, info.reason); /* it has the same limit */
+    }
+    if (buf_len(&words) == 0) {
+        (void)buf_add_string(&words, "another message stopped the deliveries to this host");
+    }
+    again_begin(&again, f->msg, f->site);
+    again_ran(q, &again, THREAD_STOPPED, (struct wall){0});
+    again.stopped = true;
+    for (size_t i = 0; i < f->rcpt_count; i++) {
+        struct queue_verdict v = {.kind = VERDICT_DEFERRED,
+                                  .text = buf_slice(&words),
+                                  .relay = SLICE("none"),
+                                  .program = flight_program(q, f)};
+
+        (void)again_judge(q, &again, f->rcpts[i], &v); /* a failure is settled like the others */
+        queue_settle(q, f->msg, f->rcpts[i], &v);
+    }
+    again_end(q, &again);
+    CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){f->entry}, SCHED_CRASH,
+                         buf_slice(&words)));
+    queue_thread_note(q, f->site, 0);
+    flight_remove(&q->active, f);
+    buf_fini(&words);
+}
+
 /* For those who ask why a window is as it is. */
 static void remember(struct queue *q, const struct flight *f, const struct wire_result *m)
 {
@@ -499,7 +532,7 @@ static void stop_thread(struct queue *q, const struct site *site, const struct w
             (void)buf_add(&reason, m->verdicts[i].text); /* it has its limit */
         }
     }
-    queue_thread_suspend(q, site, until, buf_slice(&reason));
+    queue_thread_suspend(q, site, until, buf_len(&reason) > 0 ? buf_slice(&reason) : m->reason);
     buf_fini(&reason);
 }
 
@@ -517,7 +550,11 @@ bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_r
         if (m->verdict_count != 0) {
             return false;
         }
-        queue_flight_untried(q, f);
+        if (m->thread_stops) {
+            queue_flight_put_off(q, f);
+        } else {
+            queue_flight_untried(q, f);
+        }
         return true;
     }
     if (!verdicts_fit(f, m->verdicts, m->verdict_count)) {

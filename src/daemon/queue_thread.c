@@ -266,6 +266,21 @@ static void wake(struct queue *q, const struct site *site, struct thread *thread
     }
 }
 
+/* Does a message go though its thread waits? New mail does, but for a site that failed a moment
+ * ago. What has been in memory before goes in the run that woke it, until that stops; where
+ * messages can't be divided, until something of it is deferred. */
+static bool goes_before_time(const struct queue *q, const struct active_msg *m,
+                             const struct thread_rules *rules, const struct thread *thread)
+{
+    if (m->fresh && rules->wakeuprestartonly) {
+        return false;
+    }
+    if (m->fresh && m->created.us >= q->started.us) {
+        return !thread_is_fresh_stop(thread, clock_wall());
+    }
+    return !thread->stopped && (m->fresh || spool_divides(q->spool) || !thread->asleep);
+}
+
 bool queue_thread_lets_go(struct queue *q, const struct active_msg *m, const struct site *site)
 {
     const struct thread_rules *rules = &site->rules;
@@ -281,9 +296,7 @@ bool queue_thread_lets_go(struct queue *q, const struct active_msg *m, const str
     }
     thread = threads_find(&q->threads, site->transport, dest);
     waits = thread != NULL && thread_waits(thread, clock_wall());
-    if (!m->wanted &&
-        (rules->queueonly || (waits && (m->fresh ? rules->wakeuprestartonly
-                                                 : thread->asleep && !spool_divides(q->spool))))) {
+    if (!m->wanted && (rules->queueonly || (waits && !goes_before_time(q, m, rules, thread)))) {
         return false;
     }
     if (dead) {

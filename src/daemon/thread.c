@@ -158,6 +158,7 @@ struct wall thread_ran(struct threads *t, struct thread *thread, const struct th
         not_before = wall_min(not_before, wall_after(now, longest_step(rules)));
         retry->due = not_before.us > retry->due.us ? not_before : retry->due;
         thread->stopped = true;
+        thread->stopped_at = now;
     }
     check_after(t, thread, retry->due, THREAD_CHECK_US);
     return retry->due;
@@ -177,6 +178,12 @@ bool thread_may_be_woken(const struct thread *thread, struct wall now)
 {
     return thread->asleep &&
            (thread->woken.us == 0 || now.us >= wall_after(thread->woken, THREAD_WAKE_US).us);
+}
+
+bool thread_is_fresh_stop(const struct thread *thread, struct wall now)
+{
+    return thread->stopped && thread_waits(thread, now) &&
+           now.us < wall_after(thread->stopped_at, THREAD_WAKE_US).us;
 }
 
 void thread_woken(struct thread *thread, bool asked_for, struct wall now)

@@ -36,7 +36,8 @@
 #define THREADS_KEPT_MAX 200000
 /* `retries` of no factor: the thread stays due, but is not tried faster than this. */
 #define THREAD_ALWAYS_US US_PER_S
-/* New mail in a stream does not have all that waits tried with each message, but so often. */
+/* New mail in a stream does not have all that waits tried with each message, but so often; nor is
+ * it tried itself so soon after its thread was stopped. */
 #define THREAD_WAKE_US (10 * US_PER_S)
 /* How long after W a thread is looked at, should nothing have come of it; and again. */
 #define THREAD_CHECK_US (60 * US_PER_S)
@@ -68,7 +69,8 @@ struct thread {
     uint64_t attempts;        /* recipients tried */
     struct wall woken;        /* when it was, last */
     bool asleep;              /* mail was put off since it was woken */
-    bool stopped;             /* an agent said that nothing of it goes now (deferall, retryat) */
+    bool stopped;             /* nothing more of it goes now: an agent said so, or has died */
+    struct wall stopped_at;   /* when that was last found out */
     uint32_t dest_len;
     uint32_t transport; /* the key begins here */
     char dest[];        /* NUL behind it */
@@ -108,6 +110,9 @@ bool thread_waits(const struct thread *thread, struct wall now);
 void thread_slept(struct thread *thread);
 /* May new mail wake what was put off? Not when that was just done. */
 bool thread_may_be_woken(const struct thread *thread, struct wall now);
+/* Does the thread wait, and was it found out less than THREAD_WAKE_US ago that nothing of it goes?
+ * Then new mail waits, too. */
+bool thread_is_fresh_stop(const struct thread *thread, struct wall now);
 /* What was put off was made due: for new mail, which leaves W as it is, or because it was `asked
  * for`, which ends the wait. */
 void thread_woken(struct thread *thread, bool asked_for, struct wall now);

@@ -273,7 +273,8 @@ enum wire_outcome {
     OUTCOME_SITE_FAIL, /* site class failure: feeds the window */
     OUTCOME_CRASH, /* a transport agent has died, or could not be started: `reason`. Verdicts are
                       what it said before, VERDICT_NONE for the rest */
-    OUTCOME_GIVEN_BACK /* not tried (shutdown): the recipients go back unchanged; no verdicts */
+    OUTCOME_GIVEN_BACK /* not tried: the recipients go back unchanged; no verdicts. With
+                          `thread_stops` they wait for their thread, else (shutdown) for nothing */
 };
 struct wire_result {
     uint64_t entry;

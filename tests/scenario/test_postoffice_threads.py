@@ -222,6 +222,95 @@ class Words(ThreadTest):
         self.eventually(lambda: mail.tags() == "".join(hosts.values()))
 
 
+class PutOff(ThreadTest):
+    """What was put off waits for the time of its thread, whether or not it had been fed ahead."""
+
+    COUNT = 12
+
+    def put_off(self, clause, order, host="a.test"):
+        """A daemon that finds COUNT messages for a host whose agent gives this order. The thread's time is at a
+        multiple of the interval: choose one that is not soon."""
+        minutes = next(m for m in range(10, 100) if time.time() % (60 * m) < 30 * m)
+        d = self.office("interval=%dm %s" % (minutes, clause), start=False)
+        self.agent.does(order)
+        self.mails = [self.mail(["fk %s x@y" % host]) for _ in range(self.COUNT)]
+        d.start()
+        return d
+
+    def assert_quiet(self, d, host, tries, count=COUNT):
+        """So many wait for one time, and for a minute nothing is tried."""
+        found = self.waiting(d, host, count)
+        self.assertEqual(len({m["next_attempt"] for m in found}), 1, [m["next_attempt"] for m in found])
+        self.assertLessEqual(self.tried(host), tries)
+        before = self.agent.jobs()
+        for seconds in (2, 9, 49):
+            d.move_clock(seconds)
+            self.waiting(d, host, count)
+        self.assertEqual(self.agent.jobs(), before)
+
+    def test_every_word_that_stops_a_thread_stops_all_of_it(self):
+        for order in ("deferall host is down", "retryat +550 come later", "die", "exit 75", "then deferall down; die",
+                      "then deferall down; exit 0", "then comment x; deferall down"):
+            for overfeed in (0, 1, 150):
+                for agents in (1, 3):
+                    with self.subTest(order=order, overfeed=overfeed, agents=agents):
+                        d = self.put_off("overfeed=%d maxthr=%d" % (overfeed, agents), order)
+                        self.assert_quiet(d, "a.test", agents)
+                        before = self.tried("a.test")
+                        self.let_pass(d, "a.test")  # the next round is as the first
+                        self.eventually(lambda: self.tried("a.test") > before)
+                        self.assert_quiet(d, "a.test", before + agents)
+                        d.stop()
+
+    def test_jobs_fed_ahead_stop_with_the_thread(self):
+        for order in ("deferall host is down", "retryat +550 come later", "die"):
+            for overfeed in (0, 1, 150):
+                with self.subTest(order=order, overfeed=overfeed):
+                    d = self.put_off("maxthr=1 overfeed=%d" % overfeed, "after 2 " + order)
+                    self.assert_quiet(d, "a.test", 2 + 1 + overfeed, self.COUNT - 2)
+                    self.agent.does("ok")
+                    self.let_pass(d, "a.test")
+                    self.eventually(lambda: self.gone(*self.mails))
+                    d.stop()
+
+    def test_an_agent_that_stops_its_thread_and_hangs_stops_the_others(self):
+        d = self.put_off("overfeed=1 maxthr=3", "then deferall down; hang")
+        self.eventually(lambda: len(self.agent.starts()) == 3 and self.tried("a.test"))
+        for _ in range(3):
+            d.move_clock(20)
+            d.cli("queue", check=True)
+            self.assertLessEqual(self.tried("a.test"), 3)
+        for pid in self.agent.running():
+            os.kill(pid, signal.SIGKILL)
+        self.assert_quiet(d, "a.test", 3)
+
+    def test_new_mail_in_a_stream_is_no_reason_to_try_on(self):
+        d = self.put_off("maxthr=1 overfeed=150", "deferall host is down")
+        self.assert_quiet(d, "a.test", 1)
+        self.mail(["fk a.test new@y"])  # a single one is: then all is tried as far as it goes
+        self.assert_quiet(d, "a.test", 2, self.COUNT + 1)
+        for count in range(2, 5):
+            self.mail(["fk a.test new@y"])
+            self.waiting(d, "a.test", self.COUNT + count)
+        d.move_clock(11)
+        self.mail(["fk a.test new@y"])
+        self.assert_quiet(d, "a.test", 4, self.COUNT + 5)
+
+    def test_many_dead_hosts_cost_one_attempt_each(self):
+        hosts, each = 200, 5
+        minutes = next(m for m in range(10, 100) if time.time() % (60 * m) < 30 * m)
+        d = self.office("interval=%dm maxthr=1 overfeed=150 maxring=5" % minutes, start=False)
+        self.agent.does("deferall host is down")
+        self.box.many(hosts * each, rcpt="fk h%d.test x%d@y", hosts=hosts)
+        d.start()
+        all_wait = lambda: len({m["next_attempt"] for m in d.queue(max=1000)}) == 1
+        self.eventually(lambda: len({host for _, host in self.agent.jobs()}) == hosts, timeout=120)
+        self.eventually(all_wait, timeout=120)
+        for _ in range(6):
+            d.move_clock(10)
+            self.eventually(all_wait)
+        self.assertEqual(len(self.agent.jobs()), hosts)
+
 class Expiry(ThreadTest):
     def report(self, *words):
         """A report of failure has been handed to the router."""

@@ -17,6 +17,7 @@ What it can do, for the recipients of the job that it finds open and locks as ag
     silent                       no result, the lock is taken away
     resync                       #resync, and nothing else
     sleep SECONDS THEN...        wait, then what follows
+    after COUNT THEN...          ok for the first jobs of all, then what follows
     then ONE; TWO                both, for the same recipients ("then comment x; ok")
     comment TEXT                 a line for the log
     junk TEXT                    a line that is none of the protocol's
@@ -221,6 +222,11 @@ class Agent:
             seconds, _, then = rest.partition(" ")
             time.sleep(float(seconds))
             self.do(job, then)
+        elif word == "after":
+            count, _, then = rest.partition(" ")
+            with open(self.log, encoding="utf-8") as file:
+                jobs = sum('"what": "job"' in line for line in file)
+            self.do(job, then if jobs > int(count) else "ok")
         elif word == "then":
             for part in rest.split("; "):
                 self.do(job, part)

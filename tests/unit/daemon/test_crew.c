@@ -295,6 +295,40 @@ static void agents_of_one_thread_are_fed_one_at_a_time(void **state)
     assert_non_null(crew_feed(world.crew, &world.agents[1].place, 1));
 }
 
+static void a_stopped_thread_gives_no_agent_a_job_and_needs_no_more(void **state)
+{
+    struct crew_agent *a = &world.agents[0].place, *b = &world.agents[1].place;
+
+    (void)state;
+    recipe('a')->maxthr = 3;
+    add("ax ax");
+    work();
+    hungry(0);
+    hungry(1);
+    expect("start0 start1 0:ax 1:ax ");
+    crew_stop(world.crew, a);
+    crew_stop(world.crew, a);
+    add("ax ax ax");
+    work();
+    expect("");
+    hungry(1);
+    expect("rest1 ");
+    assert_null(crew_feed(world.crew, a, 0));
+    crew_go_on(world.crew, a);
+    work();
+    expect("1:ax ");
+    crew_stop(world.crew, b);
+    work();
+    expect("");
+    crew_go_on(world.crew, a); /* it is not the one that has stopped it this time */
+    assert_null(crew_feed(world.crew, a, 0));
+    end(1); /* that one is gone */
+    work();
+    expect("end1 start1 ");
+    assert_non_null(crew_feed(world.crew, a, 0));
+    crew_audit(world.crew);
+}
+
 static void with_wakeuprestartonly_agents_come_at_the_begin_of_a_run(void **state)
 {
     (void)state;
@@ -677,6 +711,7 @@ static void whatever_happens_limits_hold_and_all_is_done(void **state)
 UNIT_MAIN(TEST(an_idle_agent_is_used_before_one_is_started),
           TEST(the_agent_that_knows_the_host_is_preferred), TEST(a_thread_gets_agents_up_to_maxthr),
           TEST(agents_of_one_thread_are_fed_one_at_a_time),
+          TEST(a_stopped_thread_gives_no_agent_a_job_and_needs_no_more),
           TEST(with_wakeuprestartonly_agents_come_at_the_begin_of_a_run),
           TEST(an_agent_goes_on_to_another_thread_of_its_ring),
           TEST(a_queueonly_ring_has_no_other_thread), TEST(a_host_bound_agent_serves_its_host_only),

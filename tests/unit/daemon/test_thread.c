@@ -145,6 +145,26 @@ static void an_agent_may_ask_for_more_time_within_bounds(void **state)
     }
 }
 
+static void a_stop_holds_for_new_mail_for_a_moment(void **state)
+{
+    struct fixture f;
+    struct thread *t;
+
+    (void)state;
+    begin(&f, 100, "1", "2", "3");
+    t = thread_of(&f, "x");
+    (void)ran(&f, t, THREAD_DEFERRED, 0, 1002);
+    assert_false(thread_is_fresh_stop(t, (struct wall){1002 * S})); /* the others go on */
+    (void)ran(&f, t, THREAD_STOPPED, 0, 1003);
+    assert_true(thread_is_fresh_stop(t, (struct wall){1003 * S + THREAD_WAKE_US - 1}));
+    assert_false(thread_is_fresh_stop(t, (struct wall){1003 * S + THREAD_WAKE_US}));
+    (void)ran(&f, t, THREAD_STOPPED, 0, 1050);
+    assert_true(thread_is_fresh_stop(t, (struct wall){1051 * S}));
+    thread_woken(t, false, (struct wall){1051 * S});
+    assert_false(thread_is_fresh_stop(t, (struct wall){1051 * S}));
+    end(&f);
+}
+
 static void no_factors_mean_always_but_not_in_a_busy_loop(void **state)
 {
     struct fixture f;
@@ -232,6 +252,7 @@ int main(void)
         cmocka_unit_test(only_the_first_deferral_of_a_run_moves_the_time),
         cmocka_unit_test(a_run_without_a_word_waits_too),
         cmocka_unit_test(an_agent_may_ask_for_more_time_within_bounds),
+        cmocka_unit_test(a_stop_holds_for_new_mail_for_a_moment),
         cmocka_unit_test(no_factors_mean_always_but_not_in_a_busy_loop),
         cmocka_unit_test(new_mail_leaves_the_time_and_asking_ends_it),
         cmocka_unit_test(a_thread_that_nothing_came_of_is_told_now_and_then),
