@@ -10,6 +10,14 @@
 
 #define TEXT_MAX (16u << 20)
 
+/* What fits of the complaints about a configuration, which quote it. */
+static void print_complaints(struct buf *text)
+{
+    text->failed = false;
+    put_lines(stderr, buf_cstr(text));
+    buf_fini(text);
+}
+
 /* Print what fits of a text that was built. */
 static void print_text(FILE *out, struct buf *text)
 {
@@ -31,7 +39,7 @@ int run_config_check(const struct command *c, const struct args *a)
     (void)c;
     buf_init(&text, TEXT_MAX);
     ok = bundle_load(path, &bundle, &text);
-    print_text(stderr, &text);
+    print_complaints(&text);
     if (!ok) {
         return EX_CONFIG;
     }

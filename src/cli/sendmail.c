@@ -27,8 +27,9 @@
 #include "server.h"
 #include "xtext.h"
 
-#define HEADER_MAX (1u << 20)
-#define PIECE_SIZE 65536u
+#define HEADER_MAX     (1u << 20)
+#define PIECE_SIZE     65536u
+#define ERROR_TEXT_MAX 8192
 
 enum mode { MODE_MAIL, MODE_SMTP, MODE_LIST, MODE_FLUSH, MODE_NOTHING };
 
@@ -62,13 +63,21 @@ static const char *program = "sendmail";
 __attribute__((format(printf, 2, 3))) _Noreturn static void stop(int status, const char *format,
                                                                  ...)
 {
+    char text[ERROR_TEXT_MAX];
+    struct slice rest;
     va_list args;
 
-    fprintf(stderr, "%s: ", program);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    CHECK(vsnprintf(text, sizeof text, format, args) >= 0);
     va_end(args);
-    fputc('\n', stderr);
+    rest = slice_string(text);
+    fprintf(stderr, "%s: ", program);
+    while (rest.len > 0) {
+        struct slice line = slice_cut(&rest, '\n');
+
+        printable_fix(text + (line.ptr - text), line.len);
+        fprintf(stderr, "%.*s\n", SLICE_ARGS(line));
+    }
     exit(status);
 }
 

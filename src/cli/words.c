@@ -121,7 +121,7 @@ static void put_slice(FILE *out, struct slice text)
 {
     char *copy = mem_copy(text.ptr, text.len);
 
-    printable_fix(copy, text.len);
+    printable_line(copy, text.len);
     (void)fwrite(copy, 1, text.len, out); /* whoever closes the file looks */
     mem_free(copy);
 }

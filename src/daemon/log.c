@@ -311,7 +311,7 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
     len = vsnprintf(line + start, size - start, format, args);
     CHECK(len >= 0);
     len = (size_t)len < size - start ? len : (int)(size - start) - 1;
-    printable_fix(line + start, (size_t)len);
+    printable_line(line + start, (size_t)len);
     len += (int)start;
     line[len++] = '\n';
     if (buf_add(&log_state.out, slice_of(line, (size_t)len))) {

@@ -50,6 +50,7 @@ static void log_verdict(struct queue *q, const struct active_msg *m, const struc
     struct mono handed = v->handed.us != 0 ? v->handed : clock_mono();
     int64_t before = m->activated_wall.us - m->arrived.us;
     int64_t active = handed.us - m->activated.us;
+    struct slice text = slice_trim(v->text); /* its first line may be empty */
 
     if (v->conn_use > 1) {
         (void)snprintf(conn_use, sizeof conn_use, ", conn_use=%" PRIu32, v->conn_use); /* fits */
@@ -60,7 +61,7 @@ static void log_verdict(struct queue *q, const struct active_msg *m, const struc
            delay_text(clock_wall().us - m->arrived.us, digits, texts[0]),
            delay_text(before, digits, texts[1]), delay_text(active, digits, texts[2]),
            delay_text(v->setup_us, digits, texts[3]), delay_text(v->transmit_us, digits, texts[4]),
-           SLICE_ARGS(v->status), outcome, SLICE_ARGS(v->text));
+           SLICE_ARGS(v->status), outcome, SLICE_ARGS(text));
 }
 
 void queue_statistics(struct queue *q, struct msg_id id, const char *word, struct slice path,

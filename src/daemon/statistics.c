@@ -1,6 +1,9 @@
 #include "statistics.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+#include "printable.h"
 
 /* A channel and a host, a name and the numbers; longer is cut. */
 #define FIELD_MAX           1024
@@ -8,11 +11,17 @@
 
 static void add_field(struct buf *out, struct slice field)
 {
-    for (size_t i = 0; i < field.len && i < FIELD_MAX; i++) {
-        unsigned char c = (unsigned char)field.ptr[i];
+    char word[FIELD_MAX];
+    size_t len = field.len < FIELD_MAX ? field.len : FIELD_MAX;
 
-        (void)buf_add_byte(out, c <= ' ' || c == 0x7f ? '?' : field.ptr[i]); /* sticky */
+    if (len > 0) {
+        memcpy(word, field.ptr, len);
     }
+    printable_fix(word, len);
+    for (size_t i = 0; i < len; i++) {
+        word[i] = word[i] == ' ' ? '?' : word[i]; /* it is one word */
+    }
+    (void)buf_add(out, slice_of(word, len)); /* sticky */
 }
 
 void statistics_print(struct buf *out, enum conf_statistics_format format, struct wall now,

@@ -9,6 +9,7 @@
 #include "mailq_scram.h"
 #include "mailq_text.h"
 #include "mem.h"
+#include "printable.h"
 
 enum phase {
     PHASE_VERSION,   /* the first line of all */
@@ -71,13 +72,17 @@ static void fail(struct mailq_client *c, const char *text)
 
 void mailq_client_put_plain(struct buf *out, struct slice text)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char byte = (unsigned char)text.ptr[i];
-        char c = text.ptr[i];
+    while (text.len > 0) {
+        size_t len = 0;
 
-        (void)buf_add_byte(out, c == '\r'                                  ? '\n'
-                                : (byte < ' ' && c != '\t') || byte == 127 ? '?'
-                                                                           : c);
+        while (len < text.len && text.ptr[len] != '\r' && text.ptr[len] != '\t') {
+            len++;
+        }
+        (void)printable_add(out, slice_of(text.ptr, len), len); /* sticky, as below */
+        if (len < text.len) {
+            (void)buf_add_byte(out, text.ptr[len] == '\r' ? '\n' : '\t');
+        }
+        text = slice_skip(text, len + 1);
     }
 }
 

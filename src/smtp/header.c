@@ -172,15 +172,40 @@ const char *header_protocol(bool lmtp, bool extended, bool tls, bool utf8)
     return extended ? "ESMTP" : "SMTP";
 }
 
-/* Text that can end neither line nor comment. */
-static void add_harmless(struct buf *out, struct slice text)
+/* Do brackets pair up, so that they are a comment within the comment? */
+static bool brackets_pair(struct slice text)
+{
+    size_t open = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] == ')' && open-- == 0) {
+            return false;
+        }
+        open += text.ptr[i] == '(';
+    }
+    return open == 0;
+}
+
+static void add_ascii(struct buf *out, struct slice text, bool brackets)
 {
     for (size_t i = 0; i < text.len; i++) {
         char c = text.ptr[i];
-        bool harmless = c >= ' ' && c <= '~' && c != '(' && c != ')' && c != '\\';
+        bool harmless = c >= ' ' && c <= '~' && c != '\\' && (brackets || (c != '(' && c != ')'));
 
         buf_add_byte(out, harmless ? c : '?');
     }
+}
+
+/* Text that can neither end a line nor begin or end a comment. */
+static void add_harmless(struct buf *out, struct slice text)
+{
+    add_ascii(out, text, false);
+}
+
+/* The same inside a comment, which may hold others. */
+static void add_in_comment(struct buf *out, struct slice text)
+{
+    add_ascii(out, text, brackets_pair(text));
 }
 
 static void add_or_unknown(struct buf *out, struct slice text)
@@ -211,7 +236,7 @@ bool header_received(const struct header_trace *trace, struct buf *before, struc
     buf_add_string(before, "])\r\n\t");
     if (trace->tls.len > 0) {
         buf_add_string(before, "(using ");
-        add_harmless(before, trace->tls);
+        add_in_comment(before, trace->tls);
         buf_add_string(before, ")\r\n\t");
     }
     buf_add_string(before, "by ");

@@ -7,6 +7,7 @@ import random
 import re
 import socket
 import time
+import unicodedata
 
 import sluice
 
@@ -338,6 +339,20 @@ class HostileSites(sluice.TestCase):
                 self.assertEqual([m["recipients"] for m in site.messages], [["b@%s.example" % name]])
         self.assertEqual(len(self.good.messages), 1)
         return d
+
+    def test_what_a_site_says_can_neither_break_a_line_nor_turn_it_round(self):
+        evil = "no \u202eemosewa\u202c \u2028x\u2029 \u200b\u00ad\u0085 M\u00fcller \u4f8b \u00e0 bient\u00f4t"
+        shown = "no ???emosewa??? ???x??? ??????? M\u00fcller \u4f8b \u00e0 bient\u00f4t"
+        rogue = self.site(mail="451 4.3.0 " + evil)
+        d = self.relay({"bidi": rogue})
+        queue_id = d.send("a@example.org", ["b@bidi.example"])
+        self.eventually(lambda: self.verdicts(d, "bidi"))
+        for command in (("show", queue_id), ("queue",), ("why", queue_id)):
+            out = d.cli(*command).stdout
+            self.assertIn(shown, out, command)
+        for text in (d.log(), out):
+            self.assertFalse([c for c in text if unicodedata.category(c) in ("Cf", "Zl", "Zp") or "\x7f" <= c < "\xa0"])
+        self.assertIn(shown, d.log())
 
     def test_nonsense_of_every_kind_defers_and_loses_nothing(self):
         noise = bytes(random.Random(2).choices(range(256), k=3000)) + b"\r\n"

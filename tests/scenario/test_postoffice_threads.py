@@ -347,6 +347,7 @@ class Expiry(ThreadTest):
         d.move_clock(16 * 60)
         self.eventually(lambda: self.gone(mail))
         self.report("Status: 5.4.7", "expired after 1 hour")
+        self.assertRegex(d.log(), r"status=bounced \(expired after 1 hour, problem was: ")
 
     def test_who_wants_no_report_of_failure_gets_none(self):
         d = self.office('interval=10m retries="3" expiry=20m')

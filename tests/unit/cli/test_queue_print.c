@@ -97,7 +97,7 @@ static void a_queue_looks_as_postqueue_prints_it(void **state)
          "'sender':'','recipients':[{'address':'a\\u001b[2J\\u009b','state':'pending',"
          "'delay_reason':'x\\r\\ny'}]}]",
          HEADER "A                     2048 Thu Nov 20 13:02:04 MAILER-DAEMON\n"
-                "                                                                        (x??y)\n"
+                "                                                                        (x ?y)\n"
                 "                                               a?[2J??\n"
                 "\n-- 2 Kbytes in 1 Request.\n"},
         /* what can't be decoded is there with its reason */

@@ -40,7 +40,8 @@ static void give_lists(struct mailq_server *s, const struct mailq_event *event)
                                         "17\t1\tx@y\t2\t1795179060\t0\t0\t2\t\tno\ranswer\n"
                                         "18\t0\tx@y\t1\t0\t0\t0\t0\t\t\n"));
         } else {
-            mailq_server_lines(s, SLICE("#local/-/0  N=1\n.19\t0\t\t1\t0\t0\t0\t7\t\t\x1b[2J\n"));
+            mailq_server_lines(
+                s, SLICE("#local/-/0  N=1\n.19\t0\t\t1\t0\t0\t0\t7\t\t\x1b[2J \xe2\x80\xae\n"));
         }
         break;
     default:
@@ -129,7 +130,7 @@ static void messages_by_thread(void **unused)
     static const char smtp[] = "smtp/a.example:\n"
                                "\t17/2: (2 tries, expires in 1m) no\nanswer\n"
                                "\t18: (0 tries) \n";
-    static const char local[] = "local/-:\n\t.19: (7 tries) ?[2J\n";
+    static const char local[] = "local/-:\n\t.19: (7 tries) ?[2J ???\n";
     char both[1000];
 
     (void)unused;
@@ -273,7 +274,7 @@ static void rows_are_told_to_those_who_want_more(void **unused)
                 "17 2,1,2 tries 2, 60 s, no\ranswer\n"
                 "18 1,1 tries 0, -1 s, \n"
                 "local/-:\n"
-                ".19 1,1 tries 7, -1 s, \x1b[2J\n");
+                ".19 1,1 tries 7, -1 s, \x1b[2J \xe2\x80\xae\n");
 
     buf_init(&dump, TEXT_MAX);
     buf_init(&text, TEXT_MAX);

@@ -74,7 +74,7 @@ static void the_trace_leaves_room_for_the_queue_id(void **unused)
         .helo = SLICE("evil)\r\nX: y"),
         .client_ip = SLICE("2001:db8::1"),
         .protocol = header_protocol(false, true, true, false),
-        .tls = SLICE("TLSv1.3"),
+        .tls = SLICE("TLSv1.3 with cipher X (256/256 bits)"),
         .hostname = SLICE("mx.example"),
         .recipient = SLICE("a@b.example"),
         .time = {880127706 * US_PER_S},
@@ -87,7 +87,8 @@ static void the_trace_leaves_room_for_the_queue_id(void **unused)
     assert_true(header_received(&trace, &before, &after));
     assert_string_equal(buf_cstr(&before),
                         "Received: from evil???X: y (unknown [IPv6:2001:db8::1])\r\n"
-                        "\t(using TLSv1.3)\r\n\tby mx.example (Sluice) with ESMTPS id ");
+                        "\t(using TLSv1.3 with cipher X (256/256 bits))\r\n\tby mx.example "
+                        "(Sluice) with ESMTPS id ");
     assert_string_equal(buf_cstr(&after),
                         "\r\n\tfor <a@b.example>; Fri, 21 Nov 1997 15:55:06 +0000\r\n");
     buf_clear(&after);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "mem.h"
-#include "printable.h"
 #include "reply.h"
 
 /* Feed `in` in pieces of `step` bytes and write down what comes out. */
@@ -179,65 +178,6 @@ static void bad_is_final_until_reset(void **state)
     reply_fini(&r);
 }
 
-static void utf8_is_told_from_other_bytes(void **state)
-{
-    static const struct {
-        const char *in;
-        size_t want;
-    } table[] = {
-        {"a", 1},
-        {"\xc3\xbc", 2},
-        {"\xe2\x82\xac", 3},
-        {"\xf0\x9f\x92\xa9", 4},
-        {"\xc3", 0},             /* cut */
-        {"\xc3\x28", 0},         /* no continuation */
-        {"\xc0\x80", 0},         /* overlong */
-        {"\xe0\x80\x80", 0},     /* overlong */
-        {"\xf0\x80\x80\x80", 0}, /* overlong */
-        {"\xed\xa0\x80", 0},     /* surrogate */
-        {"\xf4\x90\x80\x80", 0}, /* past the end */
-        {"\xf5\x80\x80\x80", 0},
-        {"\x80", 0},
-        {"\xff", 0},
-        {"\xe2\x82\x28", 0},
-    };
-    (void)state;
-
-    assert_int_equal(utf8_length(slice_of("", 0)), 0);
-    for (size_t i = 0; i < COUNT(table); i++) {
-        assert_int_equal(utf8_length(slice_string(table[i].in)), table[i].want);
-    }
-}
-
-static void printable_text_is_cut_between_characters(void **state)
-{
-    static const struct {
-        const char *in;
-        size_t max;
-        const char *want;
-    } table[] = {
-        {"short", 5, "short"},
-        {"longer", 5, "longe..."},
-        {"a\xc3\xbc", 2, "a..."},
-        {"a\xc3\xbc", 3, "a\xc3\xbc"},
-        {"\xe2\x82\xac\xe2\x82\xac", 5, "\xe2\x82\xac..."},
-        {"a\r\nb", 9, "a??b"},
-        {"", 0, ""},
-    };
-    struct buf out;
-    (void)state;
-
-    buf_init(&out, 100);
-    for (size_t i = 0; i < COUNT(table); i++) {
-        buf_clear(&out);
-        assert_true(printable_add(&out, slice_string(table[i].in), table[i].max));
-        assert_string_equal(buf_cstr(&out), table[i].want);
-    }
-    buf_fini(&out);
-}
-
 UNIT_MAIN(cmocka_unit_test(replies_are_read_the_same_under_every_split),
           cmocka_unit_test(a_long_line_is_cut_and_still_a_reply),
-          cmocka_unit_test(a_reply_without_end_is_bad), cmocka_unit_test(bad_is_final_until_reset),
-          cmocka_unit_test(utf8_is_told_from_other_bytes),
-          cmocka_unit_test(printable_text_is_cut_between_characters))
+          cmocka_unit_test(a_reply_without_end_is_bad), cmocka_unit_test(bad_is_final_until_reset))
