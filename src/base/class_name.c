@@ -1,5 +1,7 @@
 #include "class_name.h"
 
+#include "check.h"
+
 static bool is_class_byte(char c)
 {
     switch (c) {
@@ -13,6 +15,24 @@ static bool is_class_byte(char c)
     default:
         return (c >= 'a' && c <= 'z') || ascii_is_digit(c);
     }
+}
+
+const char *class_source_word(enum class_source source)
+{
+    static const char *const words[] = {
+        [CLASS_SOURCE_NONE] = "",
+        [CLASS_SOURCE_HEADER] = "class_header",
+        [CLASS_SOURCE_LISTENER] = "listener",
+        [CLASS_SOURCE_SENDER] = "sender",
+        [CLASS_SOURCE_LIST_UNSUBSCRIBE] = "List-Unsubscribe",
+        [CLASS_SOURCE_LIST_ID] = "List-Id",
+        [CLASS_SOURCE_PRECEDENCE] = "Precedence",
+        [CLASS_SOURCE_DEFAULT] = "default",
+        [CLASS_SOURCE_REPORT] = "report",
+    };
+
+    CHECK((size_t)source < sizeof words / sizeof words[0]);
+    return words[source];
 }
 
 bool class_name_valid(struct slice name)

@@ -17,6 +17,28 @@
 /* The class of mail with the null sender, where each sender is a class. */
 #define CLASS_NAME_NULL_SENDER "mailer-daemon"
 
+/* The classes of default_class = auto: mail that says of itself that it is sent to many, and all
+ * other. */
+#define CLASS_NAME_BULK     "bulk"
+#define CLASS_NAME_PERSONAL "personal"
+
+/* Where a message has its class from. The numbers are in spools: they keep their meaning. */
+enum class_source {
+    CLASS_SOURCE_NONE,     /* it has no class, or was stored before this was kept */
+    CLASS_SOURCE_HEADER,   /* the field class_header */
+    CLASS_SOURCE_LISTENER, /* class= of the listener that it came in by */
+    CLASS_SOURCE_SENDER,   /* its envelope sender */
+    CLASS_SOURCE_LIST_UNSUBSCRIBE,
+    CLASS_SOURCE_LIST_ID,
+    CLASS_SOURCE_PRECEDENCE,
+    CLASS_SOURCE_DEFAULT, /* it has none of these three fields */
+    CLASS_SOURCE_REPORT,  /* it is a report of ours */
+};
+#define CLASS_SOURCE_MAX CLASS_SOURCE_REPORT
+
+/* "List-Id", "listener", ...; empty for CLASS_SOURCE_NONE. */
+const char *class_source_word(enum class_source source);
+
 /* Is it a name as it is stored? */
 bool class_name_valid(struct slice name);
 

@@ -22,6 +22,17 @@ static void print_address(FILE *out, const char *address)
     fputc('>', out);
 }
 
+/* "bulk: List-Unsubscribe". */
+static void print_class(FILE *out, const json_t *message)
+{
+    const char *name = member_text(message, "class");
+    const char *source = member_text(message, "class_source");
+
+    if (name[0] != '\0') {
+        fprintf(out, "  %-13s %s%s%s\n", "class", name, source[0] != '\0' ? ": " : "", source);
+    }
+}
+
 void message_print_head(FILE *out, const json_t *message, double now)
 {
     const json_t *next = json_object_get(message, "next_attempt");
@@ -43,7 +54,7 @@ void message_print_head(FILE *out, const json_t *message, double now)
     print_text(out, "control file", member_text(message, "path"));
     print_text(out, "spoolid", member_text(message, "spoolid"));
     print_text(out, "client", member_text(message, "client"));
-    print_text(out, "class", member_text(message, "class"));
+    print_class(out, message);
     print_text(out, "envelope id", member_text(message, "envid"));
     fprintf(out, "  %-13s %s\n", "arrived", words_when(arrived, now).text);
     if (created > arrived + 60) {

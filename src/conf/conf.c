@@ -415,9 +415,10 @@ static void read_clause_value(struct loader *l, const struct item *item, const c
         unknown_name(l, "word in a clause,", item->name, true, file, item);
         return;
     }
-    if ((strcmp(p->suffix, "weight") == 0) != l->in_class_clause) {
+    if ((strcmp(p->suffix, "weight") == 0 || strcmp(p->suffix, "fairness") == 0) !=
+        l->in_class_clause) {
         problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
-                    l->in_class_clause ? "%s: a class has a weight= and nothing else"
+                    l->in_class_clause ? "%s: a class has weight= and fairness= and nothing else"
                                        : "%s is for clauses class/NAME only",
                     p->suffix);
         return;

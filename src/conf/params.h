@@ -65,8 +65,20 @@ enum conf_agent {
 };
 #define CONF_AGENT_WORDS "smtp|lmtp|maildir|pipe|error|retry|discard|ta"
 
-enum conf_default_class { CONF_DEFAULT_CLASS_NONE, CONF_DEFAULT_CLASS_SENDER };
-#define CONF_DEFAULT_CLASS_WORDS "none|sender"
+enum conf_default_class {
+    CONF_DEFAULT_CLASS_NONE,
+    CONF_DEFAULT_CLASS_SENDER,
+    CONF_DEFAULT_CLASS_AUTO
+};
+#define CONF_DEFAULT_CLASS_WORDS "none|sender|auto"
+
+enum conf_class_fairness {
+    CONF_CLASS_FAIRNESS_NONE,
+    CONF_CLASS_FAIRNESS_SENDER,
+    CONF_CLASS_FAIRNESS_CLIENT,
+    CONF_CLASS_FAIRNESS_SENDER_DOMAIN
+};
+#define CONF_CLASS_FAIRNESS_WORDS "none|sender|client|sender-domain"
 
 enum conf_feedback_rule { CONF_FEEDBACK_RULE_DOCUMENTED, CONF_FEEDBACK_RULE_POSTFIX };
 #define CONF_FEEDBACK_RULE_WORDS "documented|postfix"
@@ -182,9 +194,15 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, tls_key, "path", "$tls_cert", 0, 0, "PEM file with its private key")                 \
     X(STRING, class_header, "name of a header field", "", 0, 0,                                    \
       "field that names the class of a message, where the client may relay; empty: none")          \
-    X(CHOICE, default_class, CONF_DEFAULT_CLASS_WORDS, "none", 0, 0,                               \
-      "class of mail that neither class_header nor its listener gives one; sender: each envelope " \
-      "sender is a class")                                                                         \
+    X(CHOICE, default_class, CONF_DEFAULT_CLASS_WORDS, "auto", 0, 0,                               \
+      "class of mail that neither class_header nor its listener gives one; auto: bulk where its "  \
+      "header has List-Unsubscribe, List-Id or Precedence: bulk, list or junk, else personal; "    \
+      "sender: each envelope sender is a class")                                                   \
+    X(CHOICE, class_fairness, CONF_CLASS_FAIRNESS_WORDS, "sender", 0, 0,                           \
+      "whose mail takes turns with each other within class bulk; none: all mail in its order")     \
+    X(BOOL, class_fairness_merge, "", "yes", 0, 0,                                                 \
+      "senders that differ in what mailing lists put into return paths are one for "               \
+      "class_fairness")                                                                            \
     X(STRING, recipient_delimiter, "characters", "", 0, 0,                                         \
       "what separates a user name from its extension; empty: nothing does")                        \
     /* routing */                                                                                  \
@@ -491,7 +509,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     /* clauses class/NAME */                                                                       \
     X(INT, weight, "", "shares", "1", 1, CONF_WEIGHT_MAX,                                          \
       "in clauses class/NAME only: deliveries of this class for each one of a class of weight 1, " \
-      "where both wait")
+      "where both wait; 10 for class personal of default_class = auto")                            \
+    X(CHOICE, fairness, "", CONF_CLASS_FAIRNESS_WORDS, "none", 0, 0,                               \
+      "in clauses class/NAME only: class_fairness for this class")
 
 /* The members these make. */
 #define PARAM_MEMBER_STRING(name)   const char *name;

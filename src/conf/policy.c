@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "class_name.h"
 #include "conf_private.h"
 #include "match.h"
 
@@ -233,20 +234,46 @@ const char *policy_clause(const struct conf *conf, uint32_t ring)
                                                          : conf->inner->clauses[ring - 1].pattern;
 }
 
-uint32_t class_weight(const struct conf *conf, struct slice name)
+/* What the first clause class/PATTERN that matches says, if it has a value for this parameter. */
+static const struct policy *class_says(const struct conf *conf, struct slice name,
+                                       struct slice param)
 {
     const struct conf_private *inner = conf->inner;
-    const struct param *weight = param_find_in_clause(SLICE("weight"));
+    const struct param *p = param_find_in_clause(param);
 
     for (size_t i = 0; i < inner->clause_count; i++) {
         const struct clause *c = &inner->clauses[i];
 
         if (c->is_class && glob_match(c->host, name)) {
-            return c->body->own.set[weight - param_table] ? (uint32_t)c->body->own.values.weight
-                                                          : 1;
+            return c->body->own.set[p - param_table] ? &c->body->own.values : NULL;
         }
     }
-    return 1;
+    return NULL;
+}
+
+uint32_t class_weight(const struct conf *conf, struct slice name)
+{
+    const struct policy *said = class_says(conf, name, SLICE("weight"));
+
+    if (said != NULL) {
+        return (uint32_t)said->weight;
+    }
+    return conf->default_class == CONF_DEFAULT_CLASS_AUTO &&
+                   slice_equal(name, SLICE(CLASS_NAME_PERSONAL))
+               ? CLASS_WEIGHT_PERSONAL
+               : 1;
+}
+
+enum conf_class_fairness class_fairness(const struct conf *conf, struct slice name)
+{
+    const struct policy *said = class_says(conf, name, SLICE("fairness"));
+
+    if (said != NULL) {
+        return (enum conf_class_fairness)said->fairness;
+    }
+    return slice_equal(name, SLICE(CLASS_NAME_BULK))
+               ? (enum conf_class_fairness)conf->class_fairness
+               : CONF_CLASS_FAIRNESS_NONE;
 }
 
 size_t conf_transport_count(const struct conf *conf)

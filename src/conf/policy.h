@@ -52,9 +52,19 @@ struct policy_origin {
 bool policy_explain(const struct conf *conf, struct slice transport, struct slice nexthop,
                     struct policy *ret_policy, struct policy_origin ret_origins[PARAM_COUNT_MAX]);
 
+/* Of `personal` where no clause says otherwise. Deliveries of it come at once as soon as one ends
+ * (see docs/simulator.md: weights from 2 to 100 give the same delays until there is more personal
+ * mail than the site takes); then bulk keeps an eleventh, enough to end some day. */
+#define CLASS_WEIGHT_PERSONAL 10
+
 /* The weight of a class: of the first clause class/PATTERN that matches its name (lower case; empty
- * for mail without a class), else 1. 1..CONF_WEIGHT_MAX. */
+ * for mail without a class), else, with default_class = auto, CLASS_WEIGHT_PERSONAL for `personal`,
+ * else 1. 1..CONF_WEIGHT_MAX. */
 uint32_t class_weight(const struct conf *conf, struct slice name);
+
+/* Whose mail takes turns within a class: what the same clause says, else class_fairness for `bulk`
+ * and none for all others. */
+enum conf_class_fairness class_fairness(const struct conf *conf, struct slice name);
 
 /* A transport: built in (smtp, relay, lmtp, local, error, retry, discard) or declared. */
 struct conf_transport {

@@ -2,34 +2,85 @@
 
 #include <string.h>
 
-#include "header.h"
 #include "log.h"
+#include "mem.h"
 #include "nexthop.h"
 
-/* Of a value, folding included; the longest name and then some. */
+/* Of a value, unfolded: more than the longest name, so that a longer one is refused. */
 #define VALUE_MAX 1000
+/* The words of Precedence, and a comment behind them. */
+#define PRECEDENCE_MAX 40
 
-struct slice class_of_header(const struct conf *conf, struct slice content, const char *client,
-                             char room[CLASS_NAME_MAX])
+/* The numbers of the fields in the scanner. */
+enum { FIELD_LIST_UNSUBSCRIBE, FIELD_LIST_ID, FIELD_PRECEDENCE, FIELD_CLASS_HEADER };
+
+void classify_begin(struct classify *c, const struct conf *conf)
 {
-    struct slice name = slice_of(NULL, 0);
-    struct header_field field;
-    struct buf value;
+    classify_drop(c);
+    (void)header_scan_want(&c->scan, SLICE("List-Unsubscribe"), 0);
+    (void)header_scan_want(&c->scan, SLICE("List-Id"), 0);
+    (void)header_scan_want(&c->scan, SLICE("Precedence"), PRECEDENCE_MAX);
+    if (conf->class_header[0] != '\0') {
+        c->class_header = mem_string(conf->class_header);
+        (void)header_scan_want(&c->scan, slice_string(c->class_header), VALUE_MAX);
+    }
+}
 
-    if (conf->class_header[0] == '\0' ||
-        !header_find(content, slice_string(conf->class_header), &field)) {
+void classify_feed(struct classify *c, struct slice content)
+{
+    header_scan_feed(&c->scan, content);
+}
+
+void classify_drop(struct classify *c)
+{
+    header_scan_fini(&c->scan);
+    mem_free(c->class_header);
+    c->class_header = NULL;
+}
+
+/* `bulk`, perhaps with a comment or parameters behind it. */
+static bool is_bulk_precedence(struct slice value)
+{
+    static const char *const words[] = {"bulk", "list", "junk"};
+    size_t len = 0;
+
+    while (len < value.len && ascii_is_alpha(value.ptr[len])) {
+        len++;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (slice_equal_nocase(slice_of(value.ptr, len), slice_string(words[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum class_source bulk_mark(const struct header_scan *scan)
+{
+    return header_scan_found(scan, FIELD_LIST_UNSUBSCRIBE) ? CLASS_SOURCE_LIST_UNSUBSCRIBE
+           : header_scan_found(scan, FIELD_LIST_ID)        ? CLASS_SOURCE_LIST_ID
+           : is_bulk_precedence(header_scan_value(scan, FIELD_PRECEDENCE)) ? CLASS_SOURCE_PRECEDENCE
+                                                                           : CLASS_SOURCE_NONE;
+}
+
+static struct slice class_of_header(const struct classify *c, const char *client,
+                                    char room[CLASS_NAME_MAX])
+{
+    struct slice name = slice_of(NULL, 0), value;
+
+    if (c->class_header == NULL || !header_scan_found(&c->scan, FIELD_CLASS_HEADER)) {
         return name;
     }
-    buf_init(&value, VALUE_MAX);
-    if (!header_unfold(field.value, &value) || !class_name_parse(buf_slice(&value), room, &name)) {
-        log_warning("%s: %s: `%.*s' is no name of a class and is ignored", client,
-                    conf->class_header, SLICE_ARGS(buf_slice(&value)));
+    value = header_scan_value(&c->scan, FIELD_CLASS_HEADER);
+    if (!class_name_parse(value, room, &name)) {
+        log_warning("%s: %s: `%.*s' is no name of a class and is ignored", client, c->class_header,
+                    SLICE_ARGS(value));
     }
-    buf_fini(&value);
     return name;
 }
 
-struct slice class_of_listener(const struct conf *conf, const char *url, char room[CLASS_NAME_MAX])
+static struct slice class_of_listener(const struct conf *conf, const char *url,
+                                      char room[CLASS_NAME_MAX])
 {
     struct slice given, name = slice_of(NULL, 0);
     const char *candidate;
@@ -41,6 +92,29 @@ struct slice class_of_listener(const struct conf *conf, const char *url, char ro
         }
     }
     return name;
+}
+
+struct classified classify_end(const struct classify *c, const struct conf *conf, bool may_name,
+                               const char *url, const char *client, char room[CLASS_NAME_MAX])
+{
+    struct classified class = {.source = CLASS_SOURCE_HEADER};
+
+    if (header_scan_was_cut(&c->scan)) {
+        log_info("%s: the header is longer than %u bytes; what follows is not looked at for the "
+                 "class of the message",
+                 client, HEADER_SCAN_BYTES_MAX);
+    }
+    if (may_name) {
+        class.name = class_of_header(c, client, room);
+    }
+    if (class.name.len == 0 && url != NULL) {
+        class.source = CLASS_SOURCE_LISTENER;
+        class.name = class_of_listener(conf, url, room);
+    }
+    if (class.name.len == 0) {
+        class.source = bulk_mark(&c->scan);
+    }
+    return class;
 }
 
 bool classes_are_used(const struct conf *conf)
@@ -59,9 +133,40 @@ bool classes_are_used(const struct conf *conf)
     return false;
 }
 
-struct slice class_by_default(const struct conf *conf, struct slice sender,
-                              char room[CLASS_NAME_MAX])
+struct classified class_decide(const struct conf *conf, struct classified given,
+                               struct slice sender, char room[CLASS_NAME_MAX])
 {
-    return conf->default_class == CONF_DEFAULT_CLASS_SENDER ? class_name_of_sender(sender, room)
-                                                            : slice_of(NULL, 0);
+    if (given.name.len > 0) {
+        return given;
+    }
+    switch ((enum conf_default_class)conf->default_class) {
+    case CONF_DEFAULT_CLASS_SENDER:
+        return (struct classified){class_name_of_sender(sender, room), CLASS_SOURCE_SENDER};
+    case CONF_DEFAULT_CLASS_AUTO:
+        return given.source != CLASS_SOURCE_NONE
+                   ? (struct classified){SLICE(CLASS_NAME_BULK), given.source}
+                   : (struct classified){SLICE(CLASS_NAME_PERSONAL), CLASS_SOURCE_DEFAULT};
+    case CONF_DEFAULT_CLASS_NONE:
+        break;
+    }
+    return (struct classified){.source = CLASS_SOURCE_NONE};
+}
+
+struct classified class_of_report(const struct conf *conf, struct slice sender,
+                                  char room[CLASS_NAME_MAX])
+{
+    struct classified class =
+        class_decide(conf, (struct classified){.source = CLASS_SOURCE_NONE}, sender, room);
+
+    if (class.source == CLASS_SOURCE_DEFAULT) {
+        class.source = CLASS_SOURCE_REPORT;
+    }
+    return class;
+}
+
+struct slice class_in_force(const struct conf *conf, struct slice stored)
+{
+    return stored.len == 0 && conf->default_class == CONF_DEFAULT_CLASS_AUTO
+               ? SLICE(CLASS_NAME_PERSONAL)
+               : stored;
 }

@@ -190,23 +190,6 @@ bool draft_finish(struct draft *d)
            fail(d);
 }
 
-struct slice draft_beginning(const struct draft *d, struct buf *room)
-{
-    uint64_t size = d->fd_size < room->limit ? d->fd_size : room->limit;
-    ssize_t n;
-
-    if (d->fd < 0) {
-        return buf_slice(&d->content);
-    }
-    buf_clear(room);
-    do {
-        n = pread(d->fd, buf_room(room, (size_t)size), (size_t)size, 0);
-    } while (n < 0 && errno == EINTR);
-    CHECK(n >= 0 && (uint64_t)n == size); /* memory of ours, sealed */
-    buf_grew(room, (size_t)n);
-    return buf_slice(room);
-}
-
 void draft_submit(struct draft *d, struct channel *ch, struct wire_submit *m)
 {
     struct slice rest = buf_slice(&d->envelope);

@@ -58,10 +58,6 @@ bool draft_add_content(struct draft *d, struct slice bytes);
 /* All content has come: seal it. False like the above. */
 bool draft_finish(struct draft *d);
 
-/* What the content begins with: all that is in memory, or as much of the memfd as `room` takes (it
- * is cleared first). Only after a successful draft_finish; until draft_submit. */
-struct slice draft_beginning(const struct draft *d, struct buf *room);
-
 /* Send it as WIRE_SUBMIT. Sender, envelope id, recipients and content are filled in here, the other
  * fields of *m are the caller's. Only after a successful draft_finish. The content is gone then,
  * the envelope stays until draft_drop. */

@@ -282,6 +282,7 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
     set(object, "client", listing_text(m.client));
     if (m.class_name.len > 0) {
         set(object, "class", listing_text(m.class_name));
+        set(object, "class_source", json_string(class_source_word(m.class_source)));
     }
     if (m.envid.len > 0) {
         set(object, "envid", listing_text(m.envid));

@@ -72,6 +72,7 @@ struct job {
     uint64_t spilt;  /* bytes in it */
     struct buf seen; /* the header section, as far as it is looked at */
     struct content scanner;
+    struct classify classify;
 };
 
 struct pickup {
@@ -177,6 +178,7 @@ static void free_job(struct pickup *p)
     buf_fini(&j->head);
     buf_fini(&j->out);
     buf_fini(&j->seen);
+    classify_drop(&j->classify);
     mem_free(j->name);
     mem_free(j);
     p->job = NULL;
@@ -238,6 +240,7 @@ static void begin_job(struct pickup *p, const char *name)
     buf_init(&p->job->out, INSIDE_MAX + 4 * READ_SIZE);
     buf_init(&p->job->seen, HEADER_SEEN_MAX);
     content_init(&p->job->scanner, CONTENT_COUNTED);
+    classify_begin(&p->job->classify, p->conf);
 }
 
 /* Put what is in `out` into a memfd. */
@@ -270,6 +273,7 @@ static void examine(struct job *j, struct slice wire)
     struct slice rest = wire, ignored;
     size_t used;
 
+    classify_feed(&j->classify, wire);
     if (!j->scanner.facts.header_ended && !buf_add(&j->seen, wire)) {
         j->seen.failed = false; /* what has been seen of such a header has to do */
     }
@@ -587,11 +591,14 @@ static void send_submission(struct pickup *p, const struct addresses *a)
                             .fd_size = j->spilt};
     struct buf trace, content;
     struct item *item;
+    struct classified class;
     char client[32], class_room[CLASS_NAME_MAX];
 
     (void)snprintf(client, sizeof client, "userid %u", (unsigned)j->st.st_uid); /* fits */
     m.client = slice_string(client);
-    m.class_name = class_of_header(p->conf, buf_slice(&j->seen), client, class_room);
+    class = classify_end(&j->classify, p->conf, true, NULL, client, class_room);
+    m.class_name = class.name;
+    m.class_source = class.source;
     buf_init(&trace, WIRE_TRACE_MAX);
     add_trace(p, m.arrived, &trace);
     buf_init(&content, PREFIX_MAX + INSIDE_MAX + 4 * READ_SIZE);

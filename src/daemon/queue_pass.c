@@ -362,14 +362,21 @@ static void submitted_parked(struct queue *q, const struct spool_message *m, str
 }
 
 /* Where there are classes a part of the active queue is for new mail of those with little mail in
- * memory: a bulk that fills the rest keeps nobody else out. */
+ * memory: a bulk that fills the rest keeps no other mail out. While all mail in memory is
+ * `personal` by default_class it may fill everything, as it would without classes: what could come
+ * besides is bulk, which can wait. */
 #define RESERVED_PART 16
 #define LITTLE_PART   8
 
 static uint64_t reserved_places(const struct queue *q)
 {
-    return classes_are_used(q->conf) ? (uint64_t)q->conf->qmgr_message_active_limit / RESERVED_PART
-                                     : 0;
+    bool all_personal =
+        q->conf->default_class == CONF_DEFAULT_CLASS_AUTO &&
+        active_class_count(&q->active, SLICE(CLASS_NAME_PERSONAL)) == HASH_COUNT(q->active.msgs);
+
+    return classes_are_used(q->conf) && !all_personal
+               ? (uint64_t)q->conf->qmgr_message_active_limit / RESERVED_PART
+               : 0;
 }
 
 static bool has_reserved_place(const struct queue *q, struct slice class_name)
@@ -396,8 +403,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
                                     .arrived = m->arrived,
                                     .created = clock_wall(),
                                     .due = clock_wall(),
-                                    .client = m->client,
-                                    .class_name = m->class_name};
+                                    .client = m->client};
     struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
     /* Others that wait for their commit are not in the scheduler yet, but here. */
     bool claim;
@@ -406,11 +412,13 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     struct route route;
     char **nexthops, *parked;
     char class_room[CLASS_NAME_MAX];
+    struct classified class;
     int rc;
 
-    if (message.class_name.len == 0) {
-        message.class_name = class_by_default(q->conf, m->sender, class_room);
-    }
+    class = class_decide(q->conf, (struct classified){m->class_name, m->class_source}, m->sender,
+                         class_room);
+    message.class_name = class.name;
+    message.class_source = class.source;
     claim = STAILQ_EMPTY(&q->redo) && !spool_divides(q->spool) &&
             (q->incoming_waits ? has_reserved_place(q, message.class_name)
                                : pass_has_place(q) || has_reserved_place(q, message.class_name));
@@ -582,6 +590,7 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
         load_failed(q, id, rc);
         return false;
     }
+    m.class_name = class_in_force(q->conf, m.class_name);
     wanted = take_wanted(q, id);
     if (m.force_expire || m.rcpt_pending == 0) {
         /* Nothing is tried any more. */

@@ -320,9 +320,12 @@ static int submit(struct queue *q, const struct spool_message *m, const struct r
     struct spool_rcpt rcpts[READERS_MAX];
     char class_room[CLASS_NAME_MAX], *orcpts[READERS_MAX];
     struct route *routes = mem_array(to->count, sizeof *routes);
+    struct classified class;
     int rc;
 
-    message.class_name = class_by_default(q->conf, message.sender, class_room);
+    class = class_of_report(q->conf, message.sender, class_room);
+    message.class_name = class.name;
+    message.class_source = class.source;
     for (size_t i = 0; i < to->count; i++) {
         struct slice address = slice_string(to->at[i]);
 

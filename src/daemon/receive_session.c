@@ -102,6 +102,7 @@ struct session {
     bool in_content;          /* DATA or BDAT was accepted */
     const char *abort_reason; /* of a SERVER_ABORT, until the next event: see finish_abort */
     struct draft draft;
+    struct classify classify; /* of the content of `draft` */
     struct wall arrived;
     uint32_t message_rcpts; /* of the message in ASKED */
     uint64_t errors_paid;   /* errors that the client has waited for, or need not */
@@ -239,6 +240,7 @@ static void session_free(struct session *s)
     client_leave(all, s->client);
     server_free(s->server);
     draft_drop(&s->draft);
+    classify_drop(&s->classify);
     receive_settings_unref(s->settings);
     receive_origin_unref(s->origin);
     mem_free(s);
@@ -361,24 +363,10 @@ static void refuse_message(struct session *s, const struct server_reply *reply)
     answer_message(s, reply);
 }
 
-/* The class of the message, as far as it can be told here. */
-static struct slice class_of_message(struct session *s, char room[CLASS_NAME_MAX])
-{
-    const struct conf *conf = s->all->role->conf;
-    struct slice name = slice_of(NULL, 0);
-    struct buf header;
-
-    if (s->may_relay && conf->class_header[0] != '\0') {
-        buf_init(&header, CLASSIFY_HEADER_MAX);
-        name = class_of_header(conf, draft_beginning(&s->draft, &header), s->text, room);
-        buf_fini(&header);
-    }
-    return name.len > 0 ? name : class_of_listener(conf, s->origin->url, room);
-}
-
 static void submit(struct session *s, const struct server_message *message)
 {
     char class_room[CLASS_NAME_MAX];
+    struct classified class;
     struct receive_sessions *all = s->all;
     struct server_reply reply = queue_works(all);
     struct wire_submit m = {
@@ -402,7 +390,10 @@ static void submit(struct session *s, const struct server_message *message)
     ask(s, false);
     m.token = s->token;
     m.trace = make_trace(s);
-    m.class_name = class_of_message(s, class_room);
+    class = classify_end(&s->classify, all->role->conf, s->may_relay, s->origin->url, s->text,
+                         class_room);
+    m.class_name = class.name;
+    m.class_source = class.source;
     draft_submit(&s->draft, all->queue, &m);
 }
 
@@ -451,6 +442,7 @@ static void on_data(struct session *s)
         log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
     }
     s->in_content = reply.code == 0;
+    classify_begin(&s->classify, s->all->role->conf);
     server_answer(s->server, reply);
 }
 
@@ -528,6 +520,7 @@ static bool act(struct session *s, const struct server_event *event)
         return true;
     case SERVER_CONTENT:
         (void)draft_add_content(&s->draft, event->content); /* submit looks at what came of it */
+        classify_feed(&s->classify, event->content);
         return true;
     case SERVER_MESSAGE:
         submit(s, &event->message);

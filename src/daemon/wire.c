@@ -189,6 +189,7 @@ void wire_put_submit(struct channel *ch, const struct wire_submit *m, int fd)
     frame_put_u32(b, m->pid);
     frame_put_bytes(b, m->origin);
     frame_put_bytes(b, m->class_name);
+    frame_put_u32(b, m->class_source);
     frame_put_bytes(b, m->trace);
     frame_put_u32(b, m->rcpt_count);
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
@@ -216,6 +217,7 @@ bool wire_get_submit(struct slice body, struct wire_submit *ret, struct wire_rcp
     ret->pid = frame_get_u32(&r);
     ret->origin = frame_get_bytes(&r, WIRE_URL_MAX);
     ret->class_name = frame_get_bytes(&r, CLASS_NAME_MAX);
+    ret->class_source = frame_get_u32(&r);
     ret->trace = frame_get_bytes(&r, WIRE_TRACE_MAX);
     ret->rcpt_count = frame_get_count(&r, 12, WIRE_RCPTS_MAX);
     rcpts = mem_array(ret->rcpt_count, sizeof *rcpts);
@@ -230,7 +232,8 @@ bool wire_get_submit(struct slice body, struct wire_submit *ret, struct wire_rcp
     ret->content = frame_get_bytes(&r, WIRE_CONTENT_MAX);
     ret->fd_size = frame_get_u64(&r);
     if (ret->rcpt_count == 0 || ret->arrived.us < 0 ||
-        (ret->class_name.len > 0 && !class_name_valid(ret->class_name))) {
+        (ret->class_name.len > 0 && !class_name_valid(ret->class_name)) ||
+        ret->class_source > CLASS_SOURCE_MAX) {
         r.failed = true;
     }
     if (!end_with_array(&r, rcpts)) {

@@ -162,6 +162,8 @@ struct wire_submit {
     uint32_t pid;            /* of the process that took it in, for the log */
     struct slice origin;     /* listener URL or "pickup": for the log */
     struct slice class_name; /* that the header or the listener gives it; empty: neither does */
+    uint32_t class_source;   /* enum class_source: which of them; without a name, the field that
+                                marks bulk mail, if there is one */
     struct slice trace;      /* header to put in front; "\1" in it becomes the queue id */
     const struct wire_rcpt *rcpts;
     uint32_t rcpt_count;

@@ -187,9 +187,10 @@ static bool message_fits(const struct spool_message *m, const struct spool_rcpt 
                          uint32_t rcpt_count)
 {
     if ((m->class_name.len > 0 && !class_name_valid(m->class_name)) ||
-        !word_fits(m->parked, SPOOL_PARKED_MAX) || !word_fits(m->sender, SPOOL_SENDER_MAX) ||
-        !word_fits(m->envid, DSN_ENVID_MAX) || (m->flags & ~(unsigned)MESSAGE_FLAGS) != 0 ||
-        rcpt_count == 0 || rcpt_count > SPOOL_RCPTS_MAX) {
+        (unsigned)m->class_source > CLASS_SOURCE_MAX || !word_fits(m->parked, SPOOL_PARKED_MAX) ||
+        !word_fits(m->sender, SPOOL_SENDER_MAX) || !word_fits(m->envid, DSN_ENVID_MAX) ||
+        (m->flags & ~(unsigned)MESSAGE_FLAGS) != 0 || rcpt_count == 0 ||
+        rcpt_count > SPOOL_RCPTS_MAX) {
         return false;
     }
     for (uint32_t i = 0; i < rcpt_count; i++) {

@@ -157,6 +157,7 @@ struct spool_message {
     struct slice parked;     /* the key it is parked under; empty = it is not */
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
     struct slice class_name; /* as class_name.h has it; empty = none */
+    enum class_source class_source;
     /* Of the postoffice engine, empty elsewhere. */
     struct slice path;    /* of the control file, relative to transport/: "A/90417" */
     struct slice spoolid; /* ZMailer's name for the message, "S90417AbkTMvx" */
@@ -229,7 +230,8 @@ void spool_tidy(struct spool *sp);
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
  * non-empty; the postoffice engine keeps such mail, a report that nobody is to get, as a file
  * postman/NAME:HOLD_REASON, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m:
- * sender, envid, flags, arrived, created, due, client, class_name, parked. `content_prefix` (the
+ * sender, envid, flags, arrived, created, due, client, class_name, class_source,
+ * parked. `content_prefix` (the
  * trace header) may hold one mark, the byte 1, that is replaced by the id's text. `claim` claims it
  * at once: the caller keeps it in memory and need not ask for it again (neither held nor parked).
  */

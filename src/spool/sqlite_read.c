@@ -201,6 +201,7 @@ static int decode_message(struct row *r, struct msg_id id, struct spool_message 
     m.reason = row_text(r, 0, SPOOL_DIAGNOSTIC_MAX);
     m.parked = row_text(r, 0, SPOOL_PARKED_MAX);
     m.class_name = row_class(r);
+    m.class_source = (enum class_source)row_int(r, 0, CLASS_SOURCE_MAX);
     err = row_result(r, id);
     if (err == 0) {
         *ret_message = m;

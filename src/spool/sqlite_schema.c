@@ -127,6 +127,9 @@ const struct schema_step schema_steps[] = {
      "ALTER TABLE recipient ADD COLUMN sum INTEGER;"
      "ALTER TABLE spool ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;"
      "CREATE TABLE removed (message INTEGER PRIMARY KEY) STRICT;"},
+    {"keep where a message has its class from",
+     "ALTER TABLE message ADD COLUMN class_source INTEGER NOT NULL DEFAULT 0"
+     "  CHECK (class_source >= 0);"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

@@ -523,6 +523,7 @@ static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct
     sqlite_bind_slice(st, 17, m->class_name);
     sqlite_bind_int(st, 18, (int64_t)content_sum);
     sqlite_bind_int(st, 19, (int64_t)row_sum_message(m, content_sum));
+    sqlite_bind_int(st, 20, m->class_source);
     return run(s, st);
 }
 

@@ -9,7 +9,7 @@
 /* Numbers of setting aside are the limits of spool.h and envelope.h: */
 _Static_assert(SPOOL_RCPTS_MAX == 10000000 && SPOOL_CONTENT_MAX == 1099511627776, "set aside");
 _Static_assert(2 * ENVELOPE_TRACE - 1 == 63 && SPOOL_SENDER_MAX == 320, "set aside");
-_Static_assert(CLASS_NAME_MAX == 128, "set aside");
+_Static_assert(CLASS_NAME_MAX == 128 && CLASS_SOURCE_MAX == 8, "set aside");
 _Static_assert(DSN_ENVID_MAX == 100 && SPOOL_REMOTE_MAX == 512, "set aside");
 
 const char *const sqlite_statement_sql[ST_COUNT] = {
@@ -27,13 +27,13 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_INSERT] =
         "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
         " rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender, sender_domain,"
-        " envid, client, reason, parked, class, content_sum, sum)"
+        " envid, client, reason, parked, class, content_sum, sum, class_source)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, ?11, ?12, ?13, ?14, ?15,"
-        " ?16, ?17, ?18, ?19)",
+        " ?16, ?17, ?18, ?19, ?20)",
     [ST_MESSAGE_READ] =
         "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
         " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, ''),"
-        " class"
+        " class, class_source"
         " FROM message WHERE id = ?1",
     [ST_MESSAGE_BRIEF] =
         "SELECT state, due, size, in_file, EXISTS (SELECT 1 FROM recipient r NOT INDEXED"
@@ -77,7 +77,9 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " client = iif(typeof(client) = 'text' AND length(CAST(client AS BLOB)) <= 512, client,"
         " ''),"
         " class = iif(typeof(class) = 'text' AND length(CAST(class AS BLOB)) <= 128"
-        " AND class NOT GLOB '*[^-_.+=@a-z0-9]*', class, '')"
+        " AND class NOT GLOB '*[^-_.+=@a-z0-9]*', class, ''),"
+        " class_source = iif(typeof(class_source) = 'integer' AND class_source BETWEEN 0 AND 8,"
+        " class_source, 0)"
         " WHERE id = ?1",
     [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
     [ST_RCPT_INSERT] =

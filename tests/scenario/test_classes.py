@@ -14,6 +14,41 @@ class Origin(sluice.TestCase):
     def by_class(self, d):
         return {m["queue_id"]: m.get("class", "") for m in d.queue()}
 
+    def by_source(self, d):
+        return {m["queue_id"]: (m["class"], m["class_source"]) for m in d.queue()}
+
+    def test_bulk_says_so_itself(self):
+        """Without any configuration, by SMTP and by sendmail; kept over a restart; one sender of both kinds."""
+        d = self.daemon(relayhost="[127.0.0.1]:1", class_header="X-Sluice-Class", header_size_limit="2000000")
+        cases = {"": ("personal", "default"), "Auto-Submitted: auto-generated\r\n": ("personal", "default"),
+                 "List-Unsubscribe: <mailto:u@example.org>\r\n": ("bulk", "List-Unsubscribe"),
+                 "list-id:\r\n <news.example.org>\r\n": ("bulk", "List-Id"),
+                 "Precedence: junk\r\n": ("bulk", "Precedence"),
+                 "Precedence: bulk\r\nX-Sluice-Class: reset\r\n": ("reset", "class_header")}
+        want = {d.send("shop@example.org", ["b@example.net"], MAIL % header): w for header, w in cases.items()}
+        big = "".join("X-%d: %s\r\n" % (i, "x" * 900) for i in range(1200))  # more than is looked at
+        want[d.send("shop@example.org", ["b@example.net"], MAIL % (big + "List-Id: late\r\n"))] = ("personal", "default")
+        self.eventually(lambda: "the header is longer than 1048576 bytes" in d.log())
+        self.eventually(lambda: self.by_source(d) == want)
+        for header, w in cases.items():
+            subprocess.run([sluice.program("sendmail"), "-C", d.config, "-f", "local@example.org", "b@example.net"],
+                           input=(MAIL % header).replace("\r", ""), text=True, check=True, timeout=sluice.PATIENCE)
+        self.eventually(lambda: sorted(s for i, s in self.by_source(d).items() if i not in want) ==
+                        sorted(cases.values()))
+        d.stop()
+        d.start()
+        self.assertEqual({i: s for i, s in self.by_source(d).items() if i in want}, want)
+        for one, (name, source) in want.items():
+            self.assertRegex(d.cli("show", one, check=True).stdout, r"class +%s: %s\n" % (name, source))
+
+    def test_reports_are_personal(self):
+        site = self.site(rcpt=lambda line: "550 5.1.1 no" if "example.net" in line else "450 4.2.0 later")
+        d = self.daemon(relayhost=site.nexthop)
+        d.send("news@example.org", ["b@example.net"], MAIL % "List-Id: <x>\r\n")
+        self.eventually(lambda: any(m["client"] == "local report" for m in d.queue()))
+        report = [m for m in d.queue() if m["client"] == "local report"][0]
+        self.assertEqual((report["class"], report["class_source"]), ("personal", "report"))
+
     def test_header_then_listener_then_sender(self):
         second = sluice.free_port()
         d = self.daemon(start=False, relayhost="[127.0.0.1]:1", class_header="X-Sluice-Class", default_class="sender")
@@ -36,7 +71,7 @@ class Origin(sluice.TestCase):
         listed = d.cli("queue", "--class", "reset", "--json", check=True).stdout
         self.assertEqual(len(listed.splitlines()), len(resets))
         self.assertIn('"class":"reset"', listed)
-        self.assertRegex(d.cli("show", resets.pop(), check=True).stdout, r"class +reset\n")
+        self.assertRegex(d.cli("show", resets.pop(), check=True).stdout, r"class +reset: class_header\n")
         self.assertEqual(d.do("delete", filter={"class": "bulk"})["changed"],
                          [i for i, name in want.items() if name == "bulk"])
 
@@ -47,7 +82,12 @@ class Origin(sluice.TestCase):
                        input=MAIL.replace("\r", "") % "X-Sluice-Class: reset\n", text=True, check=True,
                        timeout=sluice.PATIENCE)
         self.eventually(lambda: len(d.queue()) == 2)
-        self.assertEqual(sorted(self.by_class(d).values()), ["", "reset"])
+        self.assertEqual(sorted(self.by_class(d).values()), ["personal", "reset"])
+        self.assertEqual(d.message(plain)["class"], "personal")
+
+    def test_no_classes_if_told_so(self):
+        d = self.daemon(relayhost="[127.0.0.1]:1", default_class="none")
+        plain = d.send("a@example.org", ["b@example.net"], MAIL % "List-Id: <x>\r\n")
         self.assertNotIn("class", d.message(plain))
 
 

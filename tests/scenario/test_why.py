@@ -96,7 +96,7 @@ class Why(sluice.TestCase):
         site = self.held_up()
         d = self.daemon(relayhost=site.nexthop, qmgr_message_active_limit="10", initial_destination_concurrency="1")
         ids = [d.send("a@example.org", ["b@example.net"]) for _ in range(12)]
-        self.waits_at(d, ids[-1], "parked", "messages in memory, its share", "sluice why smtp/" + site.nexthop)
+        self.waits_at(d, ids[-1], "parked", "messages of class personal in memory, its share", "sluice why smtp/" + site.nexthop)
         said = d.cli("why", "smtp/" + site.nexthop, check=True).stdout
         self.assertIn("12 in the queue, 5 in memory", said)
 

@@ -141,7 +141,8 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "1:16 error: retries: found `0', expected a list of positive numbers, or 0 alone"},
         {"smtp/* weight=2", "1:8 error: weight is for clauses class/NAME only"},
         {"* weight=2", "1:3 error: weight is for clauses class/NAME only"},
-        {"class/bulk maxthr=2", "1:12 error: maxthr: a class has a weight= and nothing else"},
+        {"class/bulk maxthr=2",
+         "1:12 error: maxthr: a class has weight= and fairness= and nothing else"},
         {"class/bulk weight=0", "1:19 error: weight: found `0', expected a number of shares from "
                                 "1 to 1000"},
         {"class/bulk weight=1001", "1:19 error: weight: found `1001', expected a number of shares "
@@ -152,8 +153,8 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
                                      "follows whose values it could take"},
         {"class_header = X Class",
          "1:16 error: class_header: found `X Class', expected name of a header field"},
-        {"default_class = bulk", "1:17 error: default_class: found `bulk', expected none or "
-                                 "sender"},
+        {"default_class = bulk", "1:17 error: default_class: found `bulk', expected none, "
+                                 "sender or auto"},
         {"listen = class=bulk smtp://*:25", "1:10 error: listen has a class=NAME that no address "
                                             "stands before"},
         {"listen = smtp://*:25 class=a class=b", "1:10 error: listen has a class=NAME that no "

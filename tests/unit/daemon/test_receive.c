@@ -40,6 +40,7 @@ struct submission {
     char *envelope; /* "sender>rcpt,rcpt" */
     char *trace;
     char *class_name;
+    uint32_t class_source;
     struct buf content;
     bool by_fd;
 };
@@ -140,6 +141,7 @@ static void take_submission(const struct frame *frame)
     site.last.envelope = buf_take(&envelope);
     site.last.trace = mem_copy(m.trace.ptr, m.trace.len);
     site.last.class_name = mem_copy(m.class_name.ptr, m.class_name.len);
+    site.last.class_source = m.class_source;
     buf_init(&site.last.content, 64u << 20);
     assert_true(buf_add(&site.last.content, m.content));
     site.last.by_fd = frame->fd >= 0;
@@ -627,6 +629,57 @@ static void expect_class(struct client *c, const char *header, const char *want)
     say(c, header);
     ask(c, "\r\nbody\r\n.\r\n", "250 2.0.0");
     assert_string_equal(site.last.class_name, want);
+}
+
+/* The class is the queue's to decide; what marks the mail as bulk is found here, however it comes.
+ */
+static void fields_that_mark_bulk_mail_are_reported(void **unused)
+{
+    static const struct {
+        const char *header;
+        enum class_source want;
+    } cases[] = {
+        {"", CLASS_SOURCE_NONE},
+        {"Subject: x\r\n", CLASS_SOURCE_NONE},
+        {"LIST-UNSUBSCRIBE: <mailto:leave@example.org>\r\n", CLASS_SOURCE_LIST_UNSUBSCRIBE},
+        {"List-Id: News <news.example.org>\r\n", CLASS_SOURCE_LIST_ID},
+        {"Precedence: bulk\r\nList-Id: x\r\nlist-unsubscribe: y\r\n",
+         CLASS_SOURCE_LIST_UNSUBSCRIBE},
+        {"precedence:\r\n\tBULK \r\n", CLASS_SOURCE_PRECEDENCE},
+        {"Precedence: list\r\n", CLASS_SOURCE_PRECEDENCE},
+        {"Precedence: junk (very)\r\n", CLASS_SOURCE_PRECEDENCE},
+        {"Precedence: first-class\r\n", CLASS_SOURCE_NONE},
+        {"Precedence: bulky\r\n", CLASS_SOURCE_NONE},
+        {"Precedence:\r\n", CLASS_SOURCE_NONE},
+        {"Auto-Submitted: auto-generated\r\n", CLASS_SOURCE_NONE},
+        {"Subject: x\r\n List-Id: folded\r\n", CLASS_SOURCE_NONE},
+        {"\r\nList-Id: in the body\r\n", CLASS_SOURCE_NONE},
+    };
+    struct client c;
+
+    (void)unused;
+    open_site(CONF_COMMON);
+    greet(&c);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        expect_class(&c, cases[i].header, "");
+        assert_int_equal(site.last.class_source, cases[i].want);
+    }
+    /* In chunks that cut it anywhere. */
+    ask(&c, "MAIL FROM:<s@client.test>\r\n", "250 ");
+    ask(&c, "RCPT TO:<r@partner.test>\r\n", "250 ");
+    ask(&c, "BDAT 8\r\nPreceden", "250 ");
+    ask(&c, "BDAT 8\r\nce: bulk", "250 ");
+    ask(&c, "BDAT 10 LAST\r\n\r\n\r\nbody\r\n", "250 ");
+    assert_int_equal(site.last.class_source, CLASS_SOURCE_PRECEDENCE);
+    /* A transaction that was given up leaves nothing to the next. */
+    ask(&c, "MAIL FROM:<s@client.test>\r\n", "250 ");
+    ask(&c, "RCPT TO:<r@partner.test>\r\n", "250 ");
+    ask(&c, "BDAT 12\r\nList-Id: x\r\n", "250 ");
+    ask(&c, "RSET\r\n", "250 ");
+    expect_class(&c, "Subject: x\r\n", "");
+    assert_int_equal(site.last.class_source, CLASS_SOURCE_NONE);
+    hang_up(&c);
+    close_site();
 }
 
 static void the_header_names_the_class_before_the_listener_does(void **unused)
@@ -1210,6 +1263,7 @@ UNIT_MAIN(cmocka_unit_test(a_client_hears_of_success_only_after_the_commit),
           cmocka_unit_test(recipients_are_judged_by_client_and_domain),
           cmocka_unit_test(a_refused_recipient_is_logged_like_postfix_does),
           cmocka_unit_test(large_content_comes_through_a_descriptor),
+          cmocka_unit_test(fields_that_mark_bulk_mail_are_reported),
           cmocka_unit_test(the_header_names_the_class_before_the_listener_does),
           cmocka_unit_test(lmtp_answers_for_each_recipient),
           cmocka_unit_test(without_a_queue_mail_is_refused_for_now),

@@ -123,6 +123,7 @@ static void step_submit(struct pair *p)
                               .envid = chance(p, 4) ? SLICE("env+2D1") : SLICE(""),
                               .client = any_text(p),
                               .class_name = any_class(p),
+                              .class_source = (enum class_source)pick(p, CLASS_SOURCE_MAX + 1),
                               .arrived = {any_time(p)},
                               .created = {any_time(p)},
                               .due = {any_time(p)}};
@@ -355,6 +356,7 @@ static void compare_message(struct pair *p, struct msg_id id)
     assert_slices(a.reason, b.reason);
     assert_slices(a.parked, b.parked);
     assert_slices(a.class_name, b.class_name);
+    assert_int_equal(a.class_source, b.class_source);
     assert_int_equal(a.flags, b.flags);
     assert_int_equal(a.arrived.us, b.arrived.us);
     assert_int_equal(a.created.us, b.created.us);

@@ -225,7 +225,9 @@ static void an_older_file_is_upgraded_step_by_step(void **state)
 /* A file of version 1, which knew no classes. */
 static void a_spool_without_classes_is_upgraded(void **state)
 {
-    struct spool_message m = {.sender = SLICE("s@example.com"), .class_name = SLICE("bulk")};
+    struct spool_message m = {.sender = SLICE("s@example.com"),
+                              .class_name = SLICE("bulk"),
+                              .class_source = CLASS_SOURCE_LIST_ID};
     struct spool_rcpt rcpt = {.address = SLICE("r@example.net")};
     struct spool_content content = {.bytes = SLICE("x"), .fd = -1};
     struct msg_id found[3], old = {7}, bulk;
@@ -250,11 +252,13 @@ static void a_spool_without_classes_is_upgraded(void **state)
     fixture_ok(sp, spool_commit(sp));
     fixture_ok(sp, spool_read(sp, old, &m));
     assert_true(slice_equal(m.class_name, SLICE("")));
+    assert_int_equal(m.class_source, CLASS_SOURCE_NONE);
     spool_close(sp);
 
     sp = fixture_open(&fx);
     fixture_ok(sp, spool_read(sp, bulk, &m));
     assert_true(slice_equal(m.class_name, SLICE("bulk")));
+    assert_int_equal(m.class_source, CLASS_SOURCE_LIST_ID);
     fixture_ok(sp, spool_scan(sp, &(struct spool_filter){.class_name = SLICE("bulk")}, COUNT(found),
                               found, &count));
     assert_int_equal(count, 1);
@@ -292,6 +296,7 @@ static void an_impossible_row_harms_only_itself(void **state)
         "UPDATE message SET size = 1 << 50",
         "UPDATE message SET class = 'no class'",
         "UPDATE message SET class = printf('%.999c', 'x')",
+        "UPDATE message SET class_source = 99",
     };
 
     (void)state;
