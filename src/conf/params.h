@@ -175,12 +175,39 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, smtpd_recipient_limit, "recipients", "1000", 1, 1000000,                                \
       "recipients of one transaction")                                                             \
     X(INT, smtpd_client_connection_count_limit, "sessions", "50", 0, PARAM_NO_MAX,                 \
-      "sessions of one client address at once; 0: no limit")                                       \
+      "sessions of one client address at once, in each receiving process; 0: no limit")            \
+    X(INT, smtpd_client_connection_share, "per cent", "50", 0, 10000,                              \
+      "of the sessions that are still free, how many the clients of one network may hold; 0: as "  \
+      "many as there are")                                                                         \
+    X(LIST, smtpd_client_event_limit_exceptions, "address/bits", "$relay_networks", 0, 0,          \
+      "clients that these two limits do not bind")                                                 \
+    X(INT, smtpd_client_ipv4_prefix_length, "bits", "32", 1, 32,                                   \
+      "IPv4 clients with these bits in common count as one address")                               \
+    X(INT, smtpd_client_ipv6_prefix_length, "bits", "64", 1, 128, "the same for IPv6")             \
+    X(INT, smtpd_client_ipv4_network_length, "bits", "24", 1, 32,                                  \
+      "IPv4 clients with these bits in common are of one network")                                 \
+    X(INT, smtpd_client_ipv6_network_length, "bits", "48", 1, 128, "the same for IPv6")            \
     X(INT, smtpd_connection_limit, "sessions", "1000", 1, 1000000,                                 \
-      "sessions of all clients at once")                                                           \
-    X(TIME, smtpd_timeout, "s", "300s", PARAM_S(1), PARAM_S(86400), "longest silence of a client") \
+      "sessions of all clients at once, in each receiving process; one more takes the place of "   \
+      "the slowest client")                                                                        \
+    X(INT, smtpd_connection_reserve, "per cent", "10", 0, 90,                                      \
+      "of smtpd_connection_limit, what is kept for clients in relay_networks and on Unix sockets") \
+    X(TIME, smtpd_overload_patience, "s", "250ms", 0, PARAM_S(86400),                              \
+      "a client that has been waited for longer since its last message may lose its place to "     \
+      "another when there are too many")                                                           \
+    X(SIZE, smtpd_memory_limit, "bytes", "256m", 1 << 20, PARAM_NO_MAX,                            \
+      "memory for messages that are being received, in each receiving process; at least twice "    \
+      "message_size_limit; when it is full the slowest clients with the most lose their places")   \
+    X(TIME, smtpd_timeout, "s", "300s", PARAM_S(1), PARAM_S(86400),                                \
+      "longest wait for a command, and how far content may fall behind smtpd_min_data_rate")       \
+    X(INT, smtpd_min_data_rate, "bytes per second", "500", 0, 1000000000,                          \
+      "slowest content, apart from pauses of smtpd_timeout; 0: only pauses are limited")           \
+    X(TIME, smtpd_starttls_timeout, "s", "300s", PARAM_S(1), PARAM_S(86400),                       \
+      "longest TLS handshake of a client")                                                         \
+    X(TIME, smtpd_transaction_timeout, "s", "6h", PARAM_S(1), PARAM_DAYS(7),                       \
+      "longest time from MAIL to the end of its message")                                          \
     X(TIME, smtpd_session_timeout, "s", "3600s", PARAM_S(1), PARAM_DAYS(7),                        \
-      "longest that one session may last")                                                         \
+      "longest that one session may last, apart from content that is coming in")                   \
     X(INT, smtpd_hard_error_limit, "errors", "20", 1, 1000000,                                     \
       "a client with more errors is sent away")                                                    \
     X(INT, smtpd_soft_error_limit, "errors", "10", 1, 1000000,                                     \

@@ -128,6 +128,7 @@ static void use_settings(struct receive *r)
         r->sessions.budget.max =
             r->sessions.budget.used; /* until the next reload; what is here is here */
     }
+    streams_limit_finishing(r->sessions.streams, r->settings->finishing_max);
 }
 
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
@@ -246,7 +247,7 @@ static void receive_clock_moved(struct role *role)
 {
     struct receive *r = role->state;
 
-    streams_clock_moved(r->sessions.streams);
+    receive_sessions_clock_moved(&r->sessions);
 }
 
 static void receive_end(struct role *role)

@@ -23,6 +23,7 @@
 #include "receive_session.h"
 
 #include <arpa/inet.h>
+#include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@
 #include "clock.h"
 #include "hash.h"
 #include "header.h"
+#include "heap.h"
 #include "log.h"
 #include "match.h"
 #include "mem.h"
@@ -77,18 +79,11 @@ enum phase {
     PHASE_CLOSING,
 };
 
-/* An address that clients come from; lives while it has sessions. */
-struct client {
-    unsigned char ip[16];
-    uint64_t sessions;
-    UT_hash_handle hh;
-};
-
 struct session {
     struct receive_sessions *all;
     struct receive_settings *settings;
     struct receive_origin *origin;
-    struct client *client; /* NULL: a Unix socket */
+    struct place place;
     struct stream *stream;
     struct server *server;
     LIST_ENTRY(session) next;
@@ -98,6 +93,9 @@ struct session {
     enum stage stage;
     bool asked_etrn; /* what the question in ASKED is */
     bool may_relay;
+    bool connect_logged;      /* during an attack it is logged only when it has brought mail */
+    bool delivered;           /* a message */
+    bool dropped;             /* it has lost its place */
     bool ended;               /* nothing more comes from the client */
     bool in_content;          /* DATA or BDAT was accepted */
     const char *abort_reason; /* of a SERVER_ABORT, until the next event: see finish_abort */
@@ -199,27 +197,6 @@ static void log_disconnect(struct session *s)
 
 /* ---- the life of a session ------------------------------------------------------------------ */
 
-static struct client *client_get(struct receive_sessions *all, const unsigned char ip[16])
-{
-    struct client *client;
-
-    HASH_FIND(hh, all->clients, ip, sizeof client->ip, client);
-    if (client == NULL) {
-        client = mem_new(sizeof *client);
-        memcpy(client->ip, ip, sizeof client->ip);
-        HASH_ADD(hh, all->clients, ip, sizeof client->ip, client);
-    }
-    return client;
-}
-
-static void client_leave(struct receive_sessions *all, struct client *client)
-{
-    if (client != NULL && --client->sessions == 0) {
-        HASH_DEL(all->clients, client);
-        mem_free(client);
-    }
-}
-
 static void forget_question(struct session *s)
 {
     if (s->token != 0) {
@@ -228,16 +205,42 @@ static void forget_question(struct session *s)
     }
 }
 
+/* Its place is for others, now or when it ends. An address is remembered for those that kept us
+ * waiting and brought nothing. */
+static void leave_place(struct session *s)
+{
+    struct mono now = clock_mono();
+    bool in_vain =
+        !s->delivered && pace_waited_us(&s->place.pace, now) >= s->settings->admission.patience_us;
+
+    admission_leave(&s->all->admission, &s->place, in_vain, now);
+}
+
+static void session_drop(struct session *s, enum admission_limit limit);
+static void arm_limit_timer(struct receive_sessions *all);
+
+static void log_connect(struct session *s)
+{
+    if (!s->connect_logged) {
+        s->connect_logged = true;
+        log_info("connect from %s", s->text);
+    }
+}
+
 /* The stream has been freed or given away. */
 static void session_free(struct session *s)
 {
     struct receive_sessions *all = s->all;
 
-    log_disconnect(s);
+    if (s->connect_logged) {
+        log_disconnect(s);
+    }
+    if (!s->dropped) {
+        leave_place(s);
+    }
     forget_question(s);
     LIST_REMOVE(s, next);
     all->count--;
-    client_leave(all, s->client);
     server_free(s->server);
     draft_drop(&s->draft);
     classify_drop(&s->classify);
@@ -260,6 +263,83 @@ static void session_close(struct session *s)
     session_free(s);
 }
 
+/* ---- limits that are hit -------------------------------------------------------------------- */
+
+/* A line on a limit; while there are too many of them it is counted instead. */
+static void log_limit(struct receive_sessions *all, enum admission_limit limit, bool dropped,
+                      const char *text)
+{
+    struct receive_limit_log *log = &all->limit_logs[limit];
+
+    if (log_quota_take(&log->quota, clock_mono())) {
+        log_warning("%s", text);
+        return;
+    }
+    log->refused += !dropped;
+    log->dropped += dropped;
+    arm_limit_timer(all);
+}
+
+/* Are there so many that what clients say is better left out, too? */
+static bool under_attack(const struct receive_sessions *all)
+{
+    for (size_t i = 0; i < ADMISSION_LIMITS; i++) {
+        if (log_quota_is_spent(&all->limit_logs[i].quota, clock_mono())) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void arm_limit_timer(struct receive_sessions *all)
+{
+    struct mono due = MONO_NEVER;
+    struct timeval delay;
+    int64_t us;
+
+    if (evtimer_pending(all->limit_timer, NULL)) {
+        return;
+    }
+    for (size_t i = 0; i < ADMISSION_LIMITS; i++) {
+        due = mono_min(due, log_quota_due(&all->limit_logs[i].quota));
+    }
+    if (due.us == US_FOREVER) {
+        return;
+    }
+    us = due.us > clock_mono().us ? due.us - clock_mono().us : 0;
+    delay = (struct timeval){.tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S};
+    CHECK(event_add(all->limit_timer, &delay) == 0);
+}
+
+static void tell_limits(struct receive_sessions *all)
+{
+    for (size_t i = 0; i < ADMISSION_LIMITS; i++) {
+        struct receive_limit_log *log = &all->limit_logs[i];
+
+        if (log_quota_tell(&log->quota, clock_mono()) > 0) {
+            log_warning("%s: besides, %llu clients were turned away and %llu slow ones dropped",
+                        admission_limit_name(i), (unsigned long long)log->refused,
+                        (unsigned long long)log->dropped);
+            log->refused = log->dropped = 0;
+        }
+    }
+}
+
+static void on_limit_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    tell_limits(arg);
+    arm_limit_timer(arg);
+}
+
+void receive_sessions_clock_moved(struct receive_sessions *all)
+{
+    streams_clock_moved(all->streams);
+    (void)event_del(all->limit_timer); /* armed anew */
+    on_limit_timer(-1, 0, all);
+}
+
 /* ---- questions to the queue process --------------------------------------------------------- */
 
 /* Can the queue take a message at all? Code 0: yes. */
@@ -274,9 +354,27 @@ static struct server_reply queue_works(const struct receive_sessions *all)
     return SERVER_ACCEPT;
 }
 
-/* May a message of `size` bytes begin? Code 0: yes. */
-static struct server_reply room_for(const struct receive_sessions *all, uint64_t size)
+/* Memory for more than `bytes` is free, or has been taken from slower clients. */
+static bool has_memory(struct session *s, uint64_t bytes)
 {
+    struct draft_budget *budget = &s->all->budget;
+
+    while (bytes >= budget->max - budget->used) {
+        struct place *victim = admission_memory_victim(&s->all->admission, &s->settings->admission,
+                                                       &s->place, clock_mono());
+
+        if (victim == NULL) {
+            return false;
+        }
+        session_drop(CONTAINER_OF(victim, struct session, place), ADMISSION_MEMORY);
+    }
+    return true;
+}
+
+/* May a message of `size` bytes begin? Code 0: yes. */
+static struct server_reply room_for(struct session *s, uint64_t size)
+{
+    const struct receive_sessions *all = s->all;
     struct server_reply reply = queue_works(all);
 
     if (reply.code != 0) {
@@ -285,8 +383,7 @@ static struct server_reply room_for(const struct receive_sessions *all, uint64_t
     if (!all->flow.space_ok || size > all->flow.free_bytes) {
         return (struct server_reply){452, "4.3.1", SLICE("Insufficient system storage")};
     }
-    if (size >= all->budget.max - all->budget.used ||
-        channel_waiting(all->queue) > QUEUE_WAITING_MAX) {
+    if (channel_waiting(all->queue) > QUEUE_WAITING_MAX || !has_memory(s, size)) {
         return NO_MEMORY;
     }
     return SERVER_ACCEPT;
@@ -299,6 +396,7 @@ static void ask(struct session *s, bool etrn)
     HASH_ADD(hh, s->all->asked, token, sizeof s->token, s);
     s->asked_etrn = etrn;
     s->phase = PHASE_ASKED;
+    pace_rest(&s->place.pace, clock_mono());
     stream_pause(s->stream, true);
     stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
 }
@@ -377,6 +475,7 @@ static void submit(struct session *s, const struct server_message *message)
         .origin = slice_string(s->origin->url),
     };
 
+    log_connect(s);
     s->stage = STAGE_END;
     s->in_content = false;
     s->message_rcpts = message->recipients;
@@ -401,7 +500,7 @@ static void submit(struct session *s, const struct server_message *message)
 
 static void on_mail(struct session *s, const struct server_mail *mail)
 {
-    struct server_reply reply = room_for(s->all, mail->size);
+    struct server_reply reply = room_for(s, mail->size);
 
     s->stage = STAGE_MAIL;
     if (reply.code == 0 && !draft_begin(&s->draft, mail->sender, mail->envid)) {
@@ -421,7 +520,9 @@ static void on_rcpt(struct session *s, const struct server_rcpt *rcpt)
 
     s->stage = STAGE_RCPT;
     reply = receive_judge(s->all->role->conf, s->may_relay, rcpt->recipient, &verdict);
-    if (reply.code == 0 && !draft_add_rcpt(&s->draft, rcpt->recipient, rcpt->orcpt, rcpt->notify)) {
+    if (reply.code == 0 &&
+        (!has_memory(s, SERVER_LINE_MAX) ||
+         !draft_add_rcpt(&s->draft, rcpt->recipient, rcpt->orcpt, rcpt->notify))) {
         reply = NO_MEMORY;
     }
     if (reply.code != 0) {
@@ -432,7 +533,7 @@ static void on_rcpt(struct session *s, const struct server_rcpt *rcpt)
 
 static void on_data(struct session *s)
 {
-    struct server_reply reply = room_for(s->all, 0);
+    struct server_reply reply = room_for(s, 0);
 
     s->stage = STAGE_DATA;
     if (reply.code == 0 && s->draft.failed) {
@@ -475,10 +576,12 @@ static void finish_abort(struct session *s, const struct server_event *event)
 static void on_close(struct session *s, const char *reason)
 {
     s->phase = PHASE_CLOSING;
-    if (!server_stats(s->server).quit) {
-        log_info("%s after %s from %s",
-                 slice_starts(slice_string(reason), SLICE("timeout")) ? "timeout" : reason,
-                 stage_names[s->stage], s->text);
+    if (!server_stats(s->server).quit && !s->dropped) {
+        /* "timeout: NAME" of the engine: Postfix's line has no place for the name but the end. */
+        bool timeout = slice_starts(slice_string(reason), SLICE("timeout: "));
+
+        log_info("%s after %s from %s%s", timeout ? "timeout" : reason, stage_names[s->stage],
+                 s->text, timeout ? reason + strlen("timeout") : "");
     }
 }
 
@@ -519,6 +622,7 @@ static bool act(struct session *s, const struct server_event *event)
         ask_etrn(s, event->etrn);
         return true;
     case SERVER_CONTENT:
+        (void)has_memory(s, event->content.len);
         (void)draft_add_content(&s->draft, event->content); /* submit looks at what came of it */
         classify_feed(&s->classify, event->content);
         return true;
@@ -555,6 +659,7 @@ static bool must_pay(struct session *s)
 static void delay(struct session *s, int64_t delay_us)
 {
     s->phase = PHASE_DELAYED;
+    pace_rest(&s->place.pace, clock_mono());
     stream_pause(s->stream, true);
     stream_set_deadline(s->stream, mono_after(clock_mono(), delay_us));
 }
@@ -580,7 +685,7 @@ static void wait_for_more(struct session *s)
         if (sent) {
             s->phase = PHASE_HANDSHAKE;
             stream_set_deadline(s->stream,
-                                mono_after(clock_mono(), s->settings->smtp.limits.command_us));
+                                mono_after(clock_mono(), s->settings->smtp.limits.handshake_us));
             stream_start_tls(s->stream, s->settings->tls, NULL);
         }
         return;
@@ -609,6 +714,7 @@ static void talk(struct session *s)
         server_next(s->server, clock_mono(), &in, &event);
     } while (act(s, &event));
     stream_consume(s->stream, input.len - in.len);
+    pace_add(&s->place.pace, clock_mono(), input.len - in.len);
     wait_for_more(s);
 }
 
@@ -616,6 +722,7 @@ static void talk(struct session *s)
 static void go_on(struct session *s)
 {
     s->phase = PHASE_TALK;
+    pace_wait(&s->place.pace, clock_mono());
     stream_pause(s->stream, false);
     talk(s);
 }
@@ -627,6 +734,48 @@ static void hang_up(struct session *s)
     go_on(s);
 }
 
+/* Its place, or its memory, goes to a faster client. It is the session's turn, not ours: TALK,
+ * TLS_DUE, HANDSHAKE or CLOSING. Frees the session. */
+static void session_drop(struct session *s, enum admission_limit limit)
+{
+    const char *name = admission_limit_name(limit);
+    struct slice none = slice_of(NULL, 0);
+    struct server_event event;
+    struct mono now = clock_mono();
+    char text[300];
+
+    CHECK(s->phase != PHASE_ASKED && s->phase != PHASE_DELAYED);
+    (void)snprintf(text, sizeof text,
+                   "%s: dropped %s after %s: waited %lld s, %.0f bytes/s, %llu connections of its "
+                   "network",
+                   name, s->text, stage_names[s->stage],
+                   (long long)(pace_waited_us(&s->place.pace, now) / US_PER_S),
+                   pace_rate(&s->place.pace, now),
+                   (unsigned long long)admission_network_places(&s->place)); /* fits */
+    log_limit(s->all, limit, true, text);
+    leave_place(s);
+    s->dropped = true;
+    if (s->phase == PHASE_TALK) {
+        (void)snprintf(text, sizeof text, "Too busy, and others are faster (%s)", name);
+        server_expel(s->server, text, "dropped");
+    } else {
+        server_hangup(s->server, "dropped");
+    }
+    do {
+        server_next(s->server, now, &none, &event);
+    } while (act(s, &event));
+    CHECK(event.type == SERVER_CLOSE);
+    if (stream_state(s->stream) == STREAM_STATE_OPEN) {
+        stream_flush(s->stream, server_output(s->server));
+    }
+    if (buf_len(server_output(s->server)) == 0) {
+        session_close(s);
+    } else { /* it does not read either */
+        stream_free(s->stream);
+        session_free(s);
+    }
+}
+
 /* ---- answers of the queue process ----------------------------------------------------------- */
 
 /* The fate of the message in ASKED is known, or will never be. */
@@ -635,6 +784,10 @@ static void message_decided(struct session *s, const struct server_reply *reply)
     forget_question(s);
     draft_drop(&s->draft);
     answer_message(s, reply);
+    if (reply->code / 100 == 2) {
+        s->delivered = true;
+        admission_delivered(&s->place, clock_mono());
+    }
     if (s->all->flow.behind && s->settings->flow_delay_us > 0) {
         stream_flush(s->stream, server_output(s->server));
         delay(s, s->settings->flow_delay_us);
@@ -785,7 +938,8 @@ static void deadline(struct session *s)
         return;
     case PHASE_TLS_DUE:
     case PHASE_HANDSHAKE:
-        server_hangup(s->server, "timeout");
+        server_hangup(s->server, s->phase == PHASE_HANDSHAKE ? "timeout: smtpd_starttls_timeout"
+                                                             : "timeout: last words");
         go_on(s);
         return;
     case PHASE_CLOSING:
@@ -845,34 +999,65 @@ static void turn_away(int fd, const struct buf *words)
     (void)close(fd); /* a socket: nothing to lose */
 }
 
-/* Is there room for another session? If not the client is told so, and fd is closed. */
-static bool admit(struct session *s, int fd)
+/* Why, for the client and the log. */
+static void refuse(struct session *s, int fd, enum admission_limit limit)
 {
     struct receive_sessions *all = s->all;
-    struct buf *text = &all->text;
-    const char *service = s->origin->lmtp ? "lmtp" : "smtp";
+    const struct admission_limits *limits = &s->settings->admission;
+    const char *service = s->origin->lmtp ? "lmtp" : "smtp", *name = admission_limit_name(limit);
+    struct buf *words = &all->text, *line = &all->line;
 
-    buf_clear(text);
-    if (all->count >= s->settings->sessions_max) {
-        log_warning("too many sessions: %llu; %s is turned away", (unsigned long long)all->count,
-                    s->text);
-        buf_addf(text, "421 4.3.2 %s Error: too many connections\r\n", s->settings->hostname);
-    } else if (s->client != NULL && s->client->sessions > s->settings->client_sessions_max) {
-        log_warning("Connection concurrency limit exceeded: %llu from %s for service %s",
-                    (unsigned long long)s->client->sessions, s->text, service);
-        buf_addf(text, "421 4.7.0 %s Error: too many connections from %s\r\n",
-                 s->settings->hostname, s->ip);
-    } else {
-        return true;
+    buf_clear(words);
+    buf_clear(line);
+    buf_addf(words, "421 %s %s Error: ", limit == ADMISSION_PLACES ? "4.3.2" : "4.7.0",
+             s->settings->hostname);
+    switch (limit) {
+    case ADMISSION_ADDRESS: /* in Postfix's words, with our names behind them */
+        buf_addf(words, "too many connections from %s", s->ip);
+        buf_addf(line, "Connection concurrency limit exceeded: %llu from %s for service %s (%s)",
+                 (unsigned long long)limits->address_max + 1, s->text, service, name);
+        break;
+    case ADMISSION_NETWORK:
+        buf_addf(words, "too many connections from the network of %s for now", s->ip);
+        buf_addf(line, "too many sessions from the network of %s for service %s (%s)", s->text,
+                 service, name);
+        break;
+    case ADMISSION_PLACES:
+    case ADMISSION_MEMORY:
+    case ADMISSION_LIMITS:
+        buf_addf(words, "too many connections");
+        buf_addf(line, "too many sessions: %zu; %s is turned away (%s)", all->admission.count,
+                 s->text, name);
+        break;
     }
-    turn_away(fd, text);
-    return false;
+    buf_addf(words, " (%s)\r\n", name);
+    log_limit(all, limit, false, buf_cstr(line));
+    turn_away(fd, words);
+}
+
+/* May it have a session, perhaps in the place of another? If not the client is told so, and fd is
+ * closed. */
+static bool admit(struct session *s, const struct admission_client *client, int fd)
+{
+    struct receive_sessions *all = s->all;
+    struct admission_answer answer =
+        admission_ask(&all->admission, &s->settings->admission, client, clock_mono());
+
+    if (!answer.admitted) {
+        refuse(s, fd, answer.limit);
+        return false;
+    }
+    if (answer.victim != NULL) {
+        session_drop(CONTAINER_OF(answer.victim, struct session, place), answer.limit);
+    }
+    return true;
 }
 
 void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
                            struct receive_origin *origin, int fd, const struct sockaddr *addr)
 {
     struct session *s = mem_new(sizeof *s);
+    struct admission_client client = {.trusted = true, .exempt = true};
     unsigned char ip[16];
 
     s->all = all;
@@ -881,12 +1066,13 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     name_client(s, addr);
     s->may_relay = true;
     if (ip_of_sockaddr(addr, ip)) {
-        s->client = client_get(all, ip);
-        s->client->sessions++;
         s->may_relay = network_list_match(&all->role->conf->relay_networks, addr);
+        client.ip = ip;
+        client.trusted = s->may_relay;
+        client.exempt =
+            network_list_match(&all->role->conf->smtpd_client_event_limit_exceptions, addr);
     }
-    if (!admit(s, fd)) {
-        client_leave(all, s->client);
+    if (!admit(s, &client, fd)) {
         mem_free(s);
         return;
     }
@@ -897,7 +1083,11 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     s->stream = stream_new(all->streams, fd, on_stream, s);
     LIST_INSERT_HEAD(&all->list, s, next);
     all->count++;
-    log_info("connect from %s", s->text);
+    admission_enter(&all->admission, &settings->admission, &s->place, &client, &s->draft.charged,
+                    clock_mono());
+    if (!under_attack(all)) {
+        log_connect(s);
+    }
     talk(s);
 }
 
@@ -909,6 +1099,9 @@ void receive_sessions_init(struct receive_sessions *all, struct role *role)
     all->streams = streams_new(role->base);
     all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
     LIST_INIT(&all->list);
+    admission_init(&all->admission);
+    all->limit_timer = evtimer_new(role->base, on_limit_timer, all);
+    CHECK(all->limit_timer != NULL);
     buf_init(&all->text, LOG_LINE_MAX);
     buf_init(&all->line, LOG_LINE_MAX);
     buf_init(&all->trace, WIRE_TRACE_MAX);
@@ -941,6 +1134,8 @@ void receive_sessions_cut(struct receive_sessions *all)
 void receive_sessions_fini(struct receive_sessions *all)
 {
     receive_sessions_cut(all);
+    admission_fini(&all->admission);
+    event_free(all->limit_timer);
     streams_free(all->streams);
     buf_fini(&all->text);
     buf_fini(&all->line);

@@ -2,8 +2,9 @@
  * The sessions of the role receive: what clients say, and what they are told.
  *
  * One protocol engine (smtp/server.h) and one stream for each, one draft of a message, and at most
- * one question to the queue process at a time. Sessions are counted and limited here, and end by
- * themselves. receive.c has the sockets that they come from and the channel to the queue process.
+ * one question to the queue process at a time. admission.h says which client may have a session,
+ * and which one loses it to another. receive.c has the sockets that they come from and the channel
+ * to the queue process.
  */
 #ifndef DAEMON_RECEIVE_SESSION_H
 #define DAEMON_RECEIVE_SESSION_H
@@ -13,16 +14,18 @@
 #include <sys/queue.h>
 #include <sys/socket.h>
 
+#include "admission.h"
 #include "buf.h"
 #include "channel.h"
 #include "draft.h"
+#include "log_quota.h"
 #include "receive_settings.h"
 #include "role.h"
 #include "slice.h"
 #include "wire.h"
 
-struct client;
 struct session;
+struct event;
 struct streams;
 
 /* Where sessions come from; outlives its listener while there are some. */
@@ -35,6 +38,12 @@ struct receive_origin {
 struct receive_origin *receive_origin_new(struct slice url);
 void receive_origin_unref(struct receive_origin *origin);
 
+/* What is logged of a limit that was hit. */
+struct receive_limit_log {
+    struct log_quota quota;
+    uint64_t refused, dropped; /* clients, since that was told last */
+};
+
 /* What all sessions of the process share. */
 struct receive_sessions {
     struct role *role;
@@ -43,8 +52,10 @@ struct receive_sessions {
     struct wire_flow flow; /* what it said last */
     LIST_HEAD(, session) list;
     uint64_t count;
-    struct session *asked;  /* those that wait for the queue process; a hash by token */
-    struct client *clients; /* a hash by address */
+    struct session *asked; /* those that wait for the queue process; a hash by token */
+    struct admission admission;
+    struct receive_limit_log limit_logs[ADMISSION_LIMITS];
+    struct event *limit_timer; /* tells what was not logged */
     uint64_t last_token;
     struct draft_budget budget; /* the owner sets its max */
     struct buf text;            /* scratch, like the next three */
@@ -58,10 +69,13 @@ void receive_sessions_init(struct receive_sessions *all, struct role *role);
 /* Cuts off what is left. */
 void receive_sessions_fini(struct receive_sessions *all);
 
-/* A client has connected: begin a session, or turn it away when there are too many. `fd` is taken,
- * the settings and the origin get a reference each. */
+/* A client has connected: begin a session, perhaps in the place of another one, or turn it away.
+ * `fd` is taken, the settings and the origin get a reference each. */
 void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
                            struct receive_origin *origin, int fd, const struct sockaddr *addr);
+
+/* The clocks were moved. */
+void receive_sessions_clock_moved(struct receive_sessions *all);
 
 /* The queue process is a new one, or gone (NULL). Those who wait for an answer get 451. */
 void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue);

@@ -8,11 +8,14 @@
 #include "mem.h"
 #include "role.h"
 #include "slice.h"
+#include "stream.h"
 
 /* Descriptors that are not sessions': listeners, channels, log, event loop, and room for memfds on
- * their way. A session needs its socket and perhaps a memfd. */
+ * their way. A session needs its socket and perhaps a memfd. Connections of which only the end is
+ * missing (stream_finish) have a part of the rest. */
 #define FDS_RESERVED    64
 #define FDS_PER_SESSION 2
+#define FINISHING_PART  8
 
 static uint32_t at_most(int64_t value, uint32_t max)
 {
@@ -60,15 +63,17 @@ static struct tls_context *tls_of(const struct role *role)
 }
 
 /* smtpd_connection_limit, as far as descriptors allow it. */
-static uint64_t sessions_max(const struct conf *conf)
+static uint64_t places_max(const struct conf *conf, size_t *ret_finishing_max)
 {
-    uint64_t wanted = (uint64_t)conf->smtpd_connection_limit, possible;
+    uint64_t wanted = (uint64_t)conf->smtpd_connection_limit, possible, finishing;
     struct rlimit files;
 
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    possible = files.rlim_cur <= FDS_RESERVED + FDS_PER_SESSION
-                   ? 1
-                   : (files.rlim_cur - FDS_RESERVED) / FDS_PER_SESSION;
+    possible = files.rlim_cur > FDS_RESERVED ? files.rlim_cur - FDS_RESERVED : 0;
+    finishing = possible / FINISHING_PART;
+    *ret_finishing_max = finishing < STREAM_FINISH_MAX ? (size_t)finishing : STREAM_FINISH_MAX;
+    possible = (possible - *ret_finishing_max) / FDS_PER_SESSION;
+    possible = possible < 1 ? 1 : possible;
     if (wanted <= possible) {
         return wanted;
     }
@@ -78,12 +83,42 @@ static uint64_t sessions_max(const struct conf *conf)
     return possible;
 }
 
+static uint64_t or_no_limit(int64_t value)
+{
+    return value == 0 ? UINT64_MAX : (uint64_t)value;
+}
+
+static struct admission_limits admission_limits(const struct conf *conf, size_t *ret_finishing_max)
+{
+    uint64_t places = places_max(conf, ret_finishing_max);
+
+    return (struct admission_limits){
+        .places = places,
+        .reserve = places * (uint64_t)conf->smtpd_connection_reserve / 100,
+        .address_max = or_no_limit(conf->smtpd_client_connection_count_limit),
+        .share_percent = (uint64_t)conf->smtpd_client_connection_share,
+        .patience_us = conf->smtpd_overload_patience_us,
+        .address_bits4 = (unsigned)conf->smtpd_client_ipv4_prefix_length,
+        .address_bits6 = (unsigned)conf->smtpd_client_ipv6_prefix_length,
+        .network_bits4 = (unsigned)conf->smtpd_client_ipv4_network_length,
+        .network_bits6 = (unsigned)conf->smtpd_client_ipv6_network_length,
+    };
+}
+
+/* smtpd_memory_limit. Two messages of the largest size must be possible at once. */
+static uint64_t memory_max(const struct conf *conf)
+{
+    uint64_t limit = (uint64_t)conf->smtpd_memory_limit;
+    uint64_t message = (uint64_t)conf->message_size_limit;
+
+    return message > limit / 2 ? 2 * message : limit;
+}
+
 struct receive_settings *receive_settings_new(const struct role *role)
 {
     const struct conf *conf = role->conf;
     struct receive_settings *s = mem_new(sizeof *s);
     struct server_limits *limits = &s->smtp.limits;
-    uint64_t message_max = (uint64_t)conf->message_size_limit;
 
     s->refs = 1;
     s->hostname = text_of(conf->myhostname, SERVER_HELO_MAX);
@@ -95,23 +130,23 @@ struct receive_settings *receive_settings_new(const struct role *role)
     s->smtp.banner = s->banner;
     s->smtp.starttls = s->tls != NULL;
     s->smtp.etrn = conf->fast_flush_domains.count > 0;
-    limits->message_bytes = message_max;
+    limits->message_bytes = (uint64_t)conf->message_size_limit;
     limits->header_bytes = (uint64_t)conf->header_size_limit;
     limits->recipients = at_most(conf->smtpd_recipient_limit, WIRE_RCPTS_MAX);
     limits->hops = at_most(conf->hopcount_limit, UINT32_MAX);
     limits->errors = at_most(conf->smtpd_hard_error_limit, UINT32_MAX);
     limits->junk_commands = at_most(conf->smtpd_junk_command_limit, UINT32_MAX);
-    limits->command_us = limits->content_idle_us = conf->smtpd_timeout_us;
+    limits->command_us = limits->content_us = conf->smtpd_timeout_us;
+    limits->content_rate_min = (uint64_t)conf->smtpd_min_data_rate;
+    limits->handshake_us = conf->smtpd_starttls_timeout_us;
+    limits->transaction_us = conf->smtpd_transaction_timeout_us;
     limits->session_us = conf->smtpd_session_timeout_us;
     s->lmtp = s->smtp;
     s->lmtp.lmtp = true;
 
-    s->sessions_max = sessions_max(conf);
-    s->client_sessions_max = conf->smtpd_client_connection_count_limit == 0
-                                 ? UINT64_MAX
-                                 : (uint64_t)conf->smtpd_client_connection_count_limit;
+    s->admission = admission_limits(conf, &s->finishing_max);
     s->inline_max = (uint64_t)conf->spool_inline_limit;
-    s->memory_max = message_max > RECEIVE_MEMORY_BYTES / 2 ? 2 * message_max : RECEIVE_MEMORY_BYTES;
+    s->memory_max = memory_max(conf);
     s->soft_errors = (uint64_t)conf->smtpd_soft_error_limit;
     s->error_delay_us = conf->smtpd_error_sleep_time_us;
     s->flow_delay_us = conf->in_flow_delay_us;

@@ -8,15 +8,14 @@
 #define DAEMON_RECEIVE_SETTINGS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "admission.h"
 #include "server.h"
 #include "tls.h"
 
 struct role;
-
-/* Memory for messages of all sessions; twice message_size_limit if that is more. */
-#define RECEIVE_MEMORY_BYTES (UINT64_C(256) << 20)
 
 struct receive_settings {
     unsigned refs;
@@ -25,11 +24,11 @@ struct receive_settings {
     struct server_config smtp; /* borrows from this struct */
     struct server_config lmtp;
     struct tls_context *tls; /* NULL: no STARTTLS */
-    uint64_t sessions_max;
-    uint64_t client_sessions_max; /* from one address; UINT64_MAX: no limit */
-    uint64_t inline_max;          /* bytes of content in memory and frame */
-    uint64_t memory_max;          /* bytes of all messages */
-    uint64_t soft_errors;         /* with more, answers are delayed by error_delay_us */
+    struct admission_limits admission;
+    size_t finishing_max; /* connections of which only the end is missing */
+    uint64_t inline_max;  /* bytes of content in memory and frame */
+    uint64_t memory_max;  /* bytes of all messages: smtpd_memory_limit, or more */
+    uint64_t soft_errors; /* with more, answers are delayed by error_delay_us */
     int64_t error_delay_us;
     int64_t flow_delay_us;
     int64_t answer_us; /* longest wait for the queue process */

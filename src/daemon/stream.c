@@ -35,7 +35,7 @@ struct streams {
     struct stream *current; /* in whose callback we are; NULL once it is freed there */
     bool in_callback;
     LIST_HEAD(, stream) finishing; /* ours since stream_finish */
-    size_t finishing_count;
+    size_t finishing_count, finishing_max;
     char space[STREAM_READ_MAX];
 };
 
@@ -569,6 +569,7 @@ struct streams *streams_new(struct event_base *base)
 
     CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
     streams->base = base;
+    streams->finishing_max = STREAM_FINISH_MAX;
     streams->timer_at = MONO_NEVER;
     LIST_INIT(&streams->finishing);
     heap_init(&streams->deadlines, deadline_less);
@@ -589,6 +590,12 @@ void streams_free(struct streams *streams)
     CHECK(event_del(&streams->timer) == 0);
     heap_fini(&streams->deadlines);
     mem_free(streams);
+}
+
+void streams_limit_finishing(struct streams *streams, size_t max)
+{
+    CHECK(max <= STREAM_FINISH_MAX);
+    streams->finishing_max = max;
 }
 
 void streams_clock_moved(struct streams *streams)
@@ -700,7 +707,7 @@ void stream_finish(struct stream *s)
 {
     CHECK(s->finish_bytes == 0);
     if (s->state != STREAM_STATE_OPEN || s->ended ||
-        s->streams->finishing_count == STREAM_FINISH_MAX) {
+        s->streams->finishing_count >= s->streams->finishing_max) {
         stream_end_output(s);
         stream_free(s);
         return;

@@ -43,7 +43,8 @@ struct stream;
 /* What a peer may still send, and how long it may take, after stream_finish. */
 #define STREAM_FINISH_BYTES 1048576
 #define STREAM_FINISH_US    (5 * US_PER_S)
-/* Streams that may be in that state at once; with more, stream_finish closes like stream_free. */
+/* Streams that may be in that state at once, unless streams_limit_finishing lowers it; with more,
+ * stream_finish closes like stream_free. */
 #define STREAM_FINISH_MAX 1000
 
 enum stream_event {
@@ -65,6 +66,9 @@ struct streams *streams_new(struct event_base *base);
 
 /* When there are no streams any more; those that stream_finish has taken over are cut off. */
 void streams_free(struct streams *streams);
+
+/* How many streams stream_finish may have taken over at once: 0..STREAM_FINISH_MAX. */
+void streams_limit_finishing(struct streams *streams, size_t max);
 
 /* The clocks were moved: look at all deadlines again. */
 void streams_clock_moved(struct streams *streams);

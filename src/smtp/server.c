@@ -15,8 +15,9 @@
  * is then set and nothing more is handed out. The reason is found at the end, from all that was
  * seen, so that it does not depend on how the input was split.
  *
- * A time limit is checked where the engine would otherwise ask for input, and at each piece of
- * content. A timer starts when the engine first waits for a thing, and is stopped when it came.
+ * A time limit is checked where the engine would otherwise ask for input. A timer starts when the
+ * engine first waits for a thing, and is stopped when it came. Content has an account instead: it
+ * pays for the time that it took, at content_rate_min, and may be content_us in debt.
  */
 #include "server.h"
 
@@ -87,11 +88,13 @@ struct server {
     bool chunk_refused;      /* the chunk belongs to no transaction; chunk_reply says why */
     uint64_t discarded;      /* of such chunks since the last message */
     struct buf chunk_reply;  /* for the end of that chunk: a whole reply */
-    struct mono idle_until;  /* timers; MONO_NEVER while stopped */
-    struct mono input_until; /* of a command, or a TLS handshake */
+    struct mono input_until; /* timers; MONO_NEVER while stopped: a command, or a TLS handshake */
     struct mono output_until;
-    struct mono content_from; /* MONO_NEVER until content is read */
+    struct mono content_paid; /* the content so far is worth the time until then; MONO_NEVER until
+                                 content is read */
+    struct mono silent_until; /* the same, were silence all that counts: for the log */
 
+    struct mono transaction_until;
     struct mono session_until;
     struct mono wake;
     struct buf output;
@@ -119,9 +122,10 @@ void server_config_default(struct server_config *ret_config)
                 .errors = 20,
                 .junk_commands = 100,
                 .command_us = 300 * US_PER_S,
-                .content_idle_us = 300 * US_PER_S,
-                .content_total_us = 600 * US_PER_S,
+                .handshake_us = 300 * US_PER_S,
+                .content_us = 300 * US_PER_S,
                 .content_rate_min = 500,
+                .transaction_us = 6 * 3600 * US_PER_S,
                 .session_us = 6 * 3600 * US_PER_S,
             },
     };
@@ -184,7 +188,8 @@ static void end_mail(struct server *s, const char *reason)
     s->rcpts = 0;
     s->chunked = false;
     s->spoiled = false;
-    s->content_from = MONO_NEVER;
+    s->content_paid = MONO_NEVER;
+    s->transaction_until = MONO_NEVER;
 }
 
 /* Nothing more is read or said. */
@@ -237,6 +242,30 @@ static void dismiss(struct server *s, unsigned code, const char *status, const c
 {
     reply(s, code, status, text);
     close_session(s, reason);
+}
+
+/* Time limits, by the names that operators know them by. */
+enum timeout {
+    TIMEOUT_SILENCE,
+    TIMEOUT_RATE,
+    TIMEOUT_TRANSACTION,
+    TIMEOUT_SESSION,
+};
+
+static void time_out(struct server *s, enum timeout limit)
+{
+    static const struct {
+        const char *text, *reason;
+    } words[] = {
+        {"Timeout (smtpd_timeout)", "timeout: smtpd_timeout"},
+        {"Timeout, content is too slow (smtpd_min_data_rate)", "timeout: smtpd_min_data_rate"},
+        {"Timeout, message takes too long (smtpd_transaction_timeout)",
+         "timeout: smtpd_transaction_timeout"},
+        {"Timeout, session lasts too long (smtpd_session_timeout)",
+         "timeout: smtpd_session_timeout"},
+    };
+
+    dismiss(s, 421, "4.4.2", words[limit].text, words[limit].reason);
 }
 
 /* Commands. Each carries out one line; true when it has filled *event. */
@@ -408,7 +437,7 @@ static void content_begin(struct server *s, enum content_framing framing)
 {
     content_init(&s->content, framing);
     s->spoiled = false;
-    s->content_from = MONO_NEVER;
+    s->content_paid = MONO_NEVER;
 }
 
 static bool do_data(struct server *s, struct slice argument, struct server_event *event)
@@ -686,6 +715,38 @@ static bool timer_expired(struct mono *timer, struct mono now, int64_t limit_us)
     return mono_reached(*timer, now);
 }
 
+/* So many bytes of content have come. They pay for time that has passed, never for time to come: or
+ * a client could send much at once and then keep its place by a drip. */
+static void content_pay(struct server *s, struct mono now, size_t bytes)
+{
+    uint64_t rate = s->config->limits.content_rate_min;
+    int64_t worth_us = INT64_MAX;
+
+    if (s->content_paid.us == US_FOREVER) {
+        return;
+    }
+    if (rate > 0) {
+        worth_us = (int64_t)(bytes * (uint64_t)US_PER_S / rate); /* `bytes` is one read */
+    }
+    s->content_paid = mono_min(now, mono_after(s->content_paid, worth_us));
+    s->silent_until = mono_after(now, s->config->limits.content_us);
+}
+
+/* When the content is too late. */
+static struct mono content_until(const struct server *s)
+{
+    int64_t content_us = s->config->limits.content_us;
+
+    return content_us > 0 ? mono_after(s->content_paid, content_us) : MONO_NEVER;
+}
+
+static void content_time_out(struct server *s, struct mono now)
+{
+    bool silent = s->config->limits.content_rate_min == 0 || mono_reached(s->silent_until, now);
+
+    time_out(s, silent ? TIMEOUT_SILENCE : TIMEOUT_RATE);
+}
+
 static bool read_greeting(struct server *s, struct mono now, struct slice *in,
                           struct server_event *event)
 {
@@ -725,29 +786,44 @@ static bool gather_line(struct server *s, struct slice *in)
 static bool read_command(struct server *s, struct mono now, struct slice *in,
                          struct server_event *event)
 {
+    const struct server_limits *limits = &s->config->limits;
+    /* Between two chunks content is coming in. */
+    struct mono session_until = s->chunked ? MONO_NEVER : s->session_until;
     struct slice line;
 
     if (s->line_done) {
         buf_clear(&s->line);
         s->line_done = false;
     }
+    if (s->in_mail && s->transaction_until.us == US_FOREVER && limits->transaction_us > 0) {
+        s->transaction_until = mono_after(now, limits->transaction_us);
+    }
     if (buf_len(&s->line) == 0) {
         if (s->shutting_down) {
             dismiss(s, 421, "4.3.2", "Shutting down", "shutting down");
             return false;
         }
-        if (mono_reached(s->session_until, now)) {
-            dismiss(s, 421, "4.4.2", "Session lasts too long", "session time limit");
+        if (mono_reached(session_until, now)) {
+            time_out(s, TIMEOUT_SESSION);
             return false;
         }
     }
     if (in->len == 0) {
-        if (timer_expired(&s->input_until, now, s->config->limits.command_us) ||
-            mono_reached(s->session_until, now)) {
-            dismiss(s, 421, "4.4.2", "Timeout, closing", "timeout while waiting for a command");
+        if (timer_expired(&s->input_until, now, limits->command_us)) {
+            time_out(s, TIMEOUT_SILENCE);
             return false;
         }
-        return need(s, event, SERVER_NEED_INPUT, mono_min(s->input_until, s->session_until));
+        if (mono_reached(s->transaction_until, now) || mono_reached(session_until, now)) {
+            time_out(s, mono_reached(session_until, now) ? TIMEOUT_SESSION : TIMEOUT_TRANSACTION);
+            return false;
+        }
+        if (mono_reached(content_until(s), now)) { /* chunks as slow as a drip */
+            content_time_out(s, now);
+            return false;
+        }
+        return need(s, event, SERVER_NEED_INPUT,
+                    mono_min(mono_min(s->input_until, content_until(s)),
+                             mono_min(s->transaction_until, session_until)));
     }
     if (!gather_line(s, in)) {
         return false;
@@ -838,45 +914,30 @@ static bool message_complete(struct server *s, struct server_event *event)
     return true;
 }
 
-static struct mono content_deadline(const struct server *s)
-{
-    const struct server_limits *limits = &s->config->limits;
-    uint64_t earned_us = 0;
-
-    if (limits->content_total_us == 0) {
-        return MONO_NEVER;
-    }
-    if (limits->content_rate_min > 0 &&
-        __builtin_mul_overflow(s->content.facts.bytes, (uint64_t)US_PER_S, &earned_us)) {
-        return MONO_NEVER;
-    }
-    if (limits->content_rate_min > 0) {
-        earned_us /= limits->content_rate_min;
-    }
-    return mono_after(mono_after(s->content_from, limits->content_total_us),
-                      earned_us > INT64_MAX ? INT64_MAX : (int64_t)earned_us);
-}
-
-/* Is there content to read, in time? */
+/* Is there content to read? Time is judged only when there is none: what has come in time but lay
+ * in the socket while this process did something else is not late. */
 static bool content_waits(struct server *s, struct mono now, const struct slice *in,
                           struct server_event *event)
 {
-    struct mono total;
+    struct mono until;
 
-    if (s->content_from.us == US_FOREVER) {
-        s->content_from = now;
+    if (s->content_paid.us == US_FOREVER) {
+        s->content_paid = now;
+        s->silent_until = mono_after(now, s->config->limits.content_us);
     }
-    total = content_deadline(s);
-    if (in->len > 0 && !mono_reached(total, now)) {
-        s->idle_until = MONO_NEVER;
+    if (in->len > 0) {
         return false;
     }
-    if (timer_expired(&s->idle_until, now, s->config->limits.content_idle_us) ||
-        mono_reached(total, now)) {
-        dismiss(s, 421, "4.4.2", "Timeout while receiving content", "timeout in content");
+    until = content_until(s);
+    if (mono_reached(until, now)) {
+        content_time_out(s, now);
         return false;
     }
-    return need(s, event, SERVER_NEED_INPUT, mono_min(s->idle_until, total));
+    if (mono_reached(s->transaction_until, now)) {
+        time_out(s, TIMEOUT_TRANSACTION);
+        return false;
+    }
+    return need(s, event, SERVER_NEED_INPUT, mono_min(until, s->transaction_until));
 }
 
 /* Feed the scanner. True when there is content to hand out; *ret_end at the end of DATA. */
@@ -918,6 +979,7 @@ static bool read_data(struct server *s, struct mono now, struct slice *in,
         return false;
     }
     handed_out = scan(s, *in, &used, &end, event);
+    content_pay(s, now, used);
     *in = slice_skip(*in, used);
     return end ? message_complete(s, event) : handed_out;
 }
@@ -930,7 +992,7 @@ static bool chunk_complete(struct server *s, struct server_event *event)
     s->state = STATE_COMMAND;
     if (s->chunk_refused) {
         s->chunk_refused = false;
-        s->content_from = MONO_NEVER;
+        s->content_paid = MONO_NEVER;
         CHECK(buf_add(&s->output, buf_slice(&s->chunk_reply)));
         count_error(s);
         return false;
@@ -975,9 +1037,11 @@ static bool read_chunk(struct server *s, struct mono now, struct slice *in,
     }
     len = in->len < s->chunk_left ? in->len : (size_t)s->chunk_left;
     if (s->chunk_refused) {
+        content_pay(s, now, len);
         return discard_chunk(s, in, len);
     }
     handed_out = scan(s, slice_of(in->ptr, len), &used, &end, event);
+    content_pay(s, now, used);
     *in = slice_skip(*in, used);
     s->chunk_left -= used;
     return handed_out;
@@ -998,7 +1062,7 @@ static bool step(struct server *s, struct mono now, struct slice *in, struct ser
         if (!timer_expired(&s->output_until, now, s->config->limits.command_us)) {
             return need(s, event, SERVER_NEED_OUTPUT, s->output_until);
         }
-        close_session(s, "client does not read our replies");
+        close_session(s, "timeout: smtpd_timeout, client does not read our replies");
         return false;
     }
     s->output_until = MONO_NEVER;
@@ -1016,10 +1080,10 @@ static bool step(struct server *s, struct mono now, struct slice *in, struct ser
         return read_chunk(s, now, in, event);
     case STATE_TLS:
         *in = slice_skip(*in, in->len);
-        if (!timer_expired(&s->input_until, now, s->config->limits.command_us)) {
+        if (!timer_expired(&s->input_until, now, s->config->limits.handshake_us)) {
             return need(s, event, SERVER_NEED_ANSWER, s->input_until);
         }
-        close_session(s, "timeout in the TLS handshake");
+        close_session(s, "timeout: smtpd_starttls_timeout");
         return false;
     case STATE_CLOSING:
         event->reason = s->close_reason;
@@ -1041,7 +1105,7 @@ struct server *server_new(const struct server_config *config, struct mono now)
     s->wake = now;
     s->session_until =
         config->limits.session_us > 0 ? mono_after(now, config->limits.session_us) : MONO_NEVER;
-    s->idle_until = s->input_until = s->output_until = s->content_from = MONO_NEVER;
+    s->input_until = s->output_until = s->content_paid = s->transaction_until = MONO_NEVER;
     buf_init(&s->line, SERVER_LINE_MAX);
     buf_init(&s->address, ADDRESS_MAX);
     buf_init(&s->chunk_reply, REPLY_LINE_MAX);
@@ -1216,6 +1280,16 @@ void server_tls_implicit(struct server *s, const char *description)
 void server_hangup(struct server *s, const char *reason)
 {
     CHECK(s->magic == SERVER_MAGIC);
+    close_session(s, reason);
+}
+
+void server_expel(struct server *s, const char *text, const char *reason)
+{
+    CHECK(s->magic == SERVER_MAGIC);
+    if (s->state == STATE_GREETING || s->state == STATE_COMMAND || s->state == STATE_DATA ||
+        s->state == STATE_CHUNK) {
+        reply(s, 421, "4.3.2", text);
+    }
     close_session(s, reason);
 }
 

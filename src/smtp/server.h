@@ -69,12 +69,14 @@ struct server_limits {
     uint32_t messages;         /* per session; then 421 4.7.0. 0 = no limit */
     int64_t greeting_delay_us; /* wait before the greeting, to catch early talkers; 0 = none */
     int64_t command_us;        /* smtpd_timeout: from a reply to the end of the next command */
-    int64_t content_idle_us;   /* content: from one byte to the next */
-    int64_t content_total_us;  /* content: in all, plus what the least rate allows */
-    uint64_t content_rate_min; /* bytes per second that extend content_total_us; 0 = no rate:
-                                  content_total_us is then all the time there is */
-    int64_t session_us;        /* the whole session; ends between commands, so a message that is
-                                  being received still gets in */
+    int64_t handshake_us;      /* smtpd_starttls_timeout: the TLS handshake */
+    int64_t content_us;        /* smtpd_timeout: how far content may fall behind its rate, so also
+                                  the longest silence */
+    uint64_t content_rate_min; /* smtpd_min_data_rate: bytes per second; 0 = content_us limits
+                                  silence only */
+    int64_t transaction_us;    /* smtpd_transaction_timeout: from MAIL to the end of content */
+    int64_t session_us;        /* the whole session; ends between commands, so content that is
+                                  coming in still gets in (transaction_us limits that) */
 };
 
 /* What is the same for all sessions of a listener; borrowed by each. */
@@ -182,7 +184,7 @@ void server_next(struct server *s, struct mono now, struct slice *in,
 struct buf *server_output(struct server *s);
 
 /* When to call server_next again without new input. MONO_NEVER while an answer is outstanding; the
- * TLS handshake, too, must end within command_us. */
+ * TLS handshake must end within handshake_us. */
 struct mono server_deadline(const struct server *s);
 
 /* Answer SERVER_MAIL, _RCPT, _DATA or _ETRN. Any class other than 2xx refuses. */
@@ -202,6 +204,10 @@ void server_tls_implicit(struct server *s, const char *description);
 /* The client is gone or the owner is done with it: SERVER_ABORT if a transaction was open, then
  * SERVER_CLOSE with this reason (static text). */
 void server_hangup(struct server *s, const char *reason);
+
+/* The same with a last word, where the protocol has room for one: 421 4.3.2 and `text` (printable
+ * ASCII, at most SERVER_TEXT_MAX). */
+void server_expel(struct server *s, const char *text, const char *reason);
 
 /* 421 4.3.2 at the next point between two commands, then SERVER_CLOSE. */
 void server_shutdown(struct server *s);

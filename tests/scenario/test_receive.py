@@ -127,7 +127,7 @@ class Manners(sluice.TestCase):
         self.eventually(lambda: d.log().count("lost connection after DATA") == 100)
 
     def test_one_address_has_a_limited_number_of_sessions(self):
-        d = self.daemon(smtpd_client_connection_count_limit="3")
+        d = self.daemon(smtpd_client_connection_count_limit="3", smtpd_client_event_limit_exceptions="")
         crowd = []
 
         def full():

@@ -202,7 +202,7 @@ class Server(sluice.TestCase):
         self.eventually(lambda: self.remote.messages)
 
     def test_a_handshake_does_not_take_forever(self):
-        d = self.relay(smtpd_timeout="2s")
+        d = self.relay(smtpd_starttls_timeout="2s")
         with sluice.Talk(d.port) as t:
             t.say("EHLO client.test")
             t.say("STARTTLS")

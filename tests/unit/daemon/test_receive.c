@@ -20,6 +20,7 @@
 #include "check.h"
 #include "clock.h"
 #include "log.h"
+#include "log_quota.h"
 #include "mem.h"
 #include "receive.h"
 #include "tls.h"
@@ -289,12 +290,13 @@ static void close_site(void)
     (void)unlink(site.unix_path);
 }
 
-/* Has the log a line that ends with `text`, or contains it? */
-static bool logged(const char *text)
+/* How often is `text` in the log? */
+static size_t times_logged(const char *text)
 {
     static char bytes[1 << 20];
-    int fd;
+    size_t count = 0;
     ssize_t n;
+    int fd;
 
     settle();
     log_flush();
@@ -304,7 +306,15 @@ static bool logged(const char *text)
     assert_return_code(n, 0);
     (void)close(fd);
     bytes[n] = '\0';
-    return strstr(bytes, text) != NULL;
+    for (const char *at = bytes; (at = strstr(at, text)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+static bool logged(const char *text)
+{
+    return times_logged(text) > 0;
 }
 
 #define ASSERT_LOGGED(text)                                                                        \
@@ -322,16 +332,24 @@ static void client_of(struct client *c, int fd)
     buf_init(&c->in, 4 << 20);
 }
 
-static void dial(struct client *c)
+static void dial_from(struct client *c, const char *source)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)site.port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in from = {.sin_family = AF_INET};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
+    assert_int_equal(inet_pton(AF_INET, source, &from.sin_addr), 1);
+    assert_return_code(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
     assert_return_code(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_return_code(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     client_of(c, fd);
+}
+
+static void dial(struct client *c)
+{
+    dial_from(c, "127.0.0.1");
 }
 
 static void dial_unix(struct client *c)
@@ -470,12 +488,17 @@ static void ask(struct client *c, const char *command, const char *want)
     expect(c, want);
 }
 
+static void greet_from(struct client *c, const char *source)
+{
+    dial_from(c, source);
+    expect(c, "220 mx.example.test ESMTP");
+    ask(c, "EHLO client.test\r\n", "250-mx.example.test");
+}
+
 /* A client that has said EHLO. */
 static void greet(struct client *c)
 {
-    dial(c);
-    expect(c, "220 mx.example.test ESMTP");
-    ask(c, "EHLO client.test\r\n", "250-mx.example.test");
+    greet_from(c, "127.0.0.1");
 }
 
 static void begin_mail(struct client *c)
@@ -853,9 +876,20 @@ static void sessions_are_limited_in_all_and_for_each_address(void **unused)
     static const struct {
         const char *conf, *want, *want_log;
     } cases[] = {
-        {CONF_STRICT "smtpd_connection_limit = 2\n", "421 4.3.2", "too many sessions: 2"},
-        {CONF_STRICT "smtpd_client_connection_count_limit = 2\n", "421 4.7.0",
-         "Connection concurrency limit exceeded: 3 from localhost[127.0.0.1] for service smtp"},
+        {CONF_STRICT "smtpd_connection_limit = 2\nsmtpd_client_connection_share = 0\n"
+                     "smtpd_overload_patience = 300s\n",
+         "421 4.3.2 mx.example.test Error: too many connections (smtpd_connection_limit)",
+         "too many sessions: 2; localhost[127.0.0.1] is turned away (smtpd_connection_limit)\n"},
+        {CONF_STRICT "smtpd_client_connection_count_limit = 2\n",
+         "421 4.7.0 mx.example.test Error: too many connections from 127.0.0.1 "
+         "(smtpd_client_connection_count_limit)",
+         "Connection concurrency limit exceeded: 3 from localhost[127.0.0.1] for service smtp "
+         "(smtpd_client_connection_count_limit)\n"},
+        {CONF_STRICT "smtpd_connection_limit = 5\nsmtpd_overload_patience = 300s\n",
+         "421 4.7.0 mx.example.test Error: too many connections from the network of 127.0.0.1 for "
+         "now (smtpd_client_connection_share)",
+         "too many sessions from the network of localhost[127.0.0.1] for service smtp "
+         "(smtpd_client_connection_share)\n"},
     };
 
     (void)unused;
@@ -878,6 +912,196 @@ static void sessions_are_limited_in_all_and_for_each_address(void **unused)
         hang_up(&d);
         close_site();
     }
+}
+
+static void the_slowest_client_makes_room_for_another(void **unused)
+{
+    struct client drip, sender, other, more;
+
+    (void)unused;
+    open_site(CONF_STRICT "smtpd_connection_limit = 2\n");
+    greet_from(&drip, "127.1.0.1");
+    begin_mail(&drip);
+    greet_from(&sender, "127.2.0.1");
+    begin_mail(&sender);
+    for (int i = 0; i < 5; i++) {
+        move_clock(2 * US_PER_S);
+        say(&drip, "abc");
+        for (int line = 0; line < 100; line++) {
+            say(&sender, "a line of forty bytes, as good as others\r\n");
+        }
+        settle();
+    }
+    greet_from(&other, "127.3.0.1");
+    expect(&drip, "421 4.3.2 Too busy, and others are faster (smtpd_connection_limit)\r\n");
+    expect_closed(&drip);
+    ASSERT_LOGGED(
+        "warning: smtpd_connection_limit: dropped localhost[127.1.0.1] after DATA: waited "
+        "10 s, ");
+    begin_mail(&other);
+    ask(&other, "x\r\n.\r\n", "250 2.0.0");
+    ask(&sender, ".\r\n", "250 2.0.0");
+    /* One that has delivered and does nothing more loses its place as well, between two messages.
+     */
+    move_clock(20 * US_PER_S);
+    greet_from(&more, "127.4.0.1");
+    expect(&other, "421 4.3.2"); /* the other one has sent more */
+    expect_closed(&other);
+    expect_nothing(&sender);
+    hang_up(&drip);
+    hang_up(&sender);
+    hang_up(&other);
+    hang_up(&more);
+    close_site();
+}
+
+static void a_client_whose_message_is_with_the_queue_keeps_its_place(void **unused)
+{
+    struct client c, other;
+
+    (void)unused;
+    open_site(CONF_STRICT "smtpd_connection_limit = 1\n");
+    site.hold = true;
+    greet_from(&c, "127.1.0.1");
+    begin_mail(&c);
+    say(&c, "x\r\n.\r\n");
+    settle();
+    assert_int_equal(site.count, 1);
+    move_clock(50 * US_PER_S);
+    dial_from(&other, "127.2.0.1");
+    expect(&other, "421 4.3.2 ");
+    accept_submission();
+    expect(&c, "250 2.0.0");
+    hang_up(&c);
+    hang_up(&other);
+    close_site();
+}
+
+static void a_place_is_lost_in_any_phase(void **unused)
+{
+    struct client silent, shaking, other[3];
+
+    (void)unused;
+    open_site(CONF_STRICT "smtpd_connection_limit = 3\nsmtpd_client_connection_share = 0\n"
+                          "tls_cert = /cert.pem\ntls_key = /key.pem\n");
+    dial_from(&silent, "127.1.0.1");
+    expect(&silent, "220 ");
+    greet_from(&shaking, "127.2.0.1");
+    ask(&shaking, "STARTTLS\r\n", "220 ");
+    settle();
+    move_clock(1 * US_PER_S);
+    for (size_t i = 0; i < COUNT(other); i++) {
+        dial_from(&other[i], i == 0 ? "127.3.0.1" : i == 1 ? "127.4.0.1" : "127.5.0.1");
+        expect(&other[i], "220 ");
+        move_clock(10 * US_PER_MS);
+    }
+    expect(&silent, "421 4.3.2 ");
+    expect_closed(&silent);
+    expect_closed(&shaking); /* without a word: there is no room for one */
+    ASSERT_LOGGED("dropped localhost[127.1.0.1] after CONNECT: waited 1 s");
+    ASSERT_LOGGED("dropped localhost[127.2.0.1] after STARTTLS: waited 1 s");
+    hang_up(&silent);
+    hang_up(&shaking);
+    for (size_t i = 0; i < COUNT(other); i++) {
+        hang_up(&other[i]);
+    }
+    close_site();
+}
+
+static void strangers_leave_places_to_those_that_may_relay(void **unused)
+{
+    struct client stranger[2], own;
+
+    (void)unused;
+    open_site(CONF_STRICT "smtpd_connection_limit = 2\nsmtpd_connection_reserve = 50\n"
+                          "smtpd_overload_patience = 300s\n");
+    dial_from(&stranger[0], "127.1.0.1");
+    expect(&stranger[0], "220 ");
+    dial_from(&stranger[1], "127.2.0.1");
+    expect(&stranger[1], "421 4.3.2 ");
+    dial_unix(&own);
+    expect(&own, "220 ");
+    hang_up(&stranger[0]);
+    hang_up(&stranger[1]);
+    hang_up(&own);
+    close_site();
+}
+
+static void memory_is_taken_from_slow_clients(void **unused)
+{
+    static char big[600000];
+    struct client slow, other, third;
+
+    (void)unused;
+    memset(big, 'x', sizeof big);
+    for (size_t i = 78; i + 1 < sizeof big; i += 80) {
+        big[i] = '\r';
+        big[i + 1] = '\n';
+    }
+    open_site(CONF_STRICT "smtpd_memory_limit = 1m\nmessage_size_limit = 500k\n"
+                          "spool_inline_limit = 1k\nsmtpd_client_connection_share = 0\n");
+    greet_from(&slow, "127.1.0.1");
+    begin_mail(&slow);
+    say_bytes(&slow, big, 450000);
+    settle();
+    move_clock(100 * US_PER_S);
+    greet_from(&other, "127.2.0.1");
+    begin_mail(&other);
+    say_bytes(&other, big, 480000);
+    expect_nothing(&slow); /* there is room for both */
+    greet_from(&third, "127.3.0.1");
+    begin_mail(&third);
+    say_bytes(&third, big, 480000);
+    say(&third, "\r\n.\r\n");
+    expect(&third, "250 2.0.0");
+    expect(&slow, "421 4.3.2 Too busy, and others are faster (smtpd_memory_limit)\r\n");
+    say(&other, "\r\n.\r\n");
+    expect(&other, "250 2.0.0");
+    ASSERT_LOGGED("smtpd_memory_limit: dropped localhost[127.1.0.1] after DATA");
+    hang_up(&slow);
+    hang_up(&other);
+    hang_up(&third);
+    close_site();
+}
+
+static void an_attack_does_not_flood_the_log(void **unused)
+{
+    enum { DRIPS = 50 };
+    static struct client drips[DRIPS];
+    struct client good;
+
+    (void)unused;
+    open_site(CONF_STRICT "smtpd_connection_limit = 1\nsmtpd_client_connection_share = 0\n");
+    for (int i = 0; i < DRIPS; i++) {
+        char source[32];
+
+        (void)snprintf(source, sizeof source, "127.%d.0.1", 1 + i);
+        greet_from(&drips[i], source);
+        begin_mail(&drips[i]);
+        say(&drips[i], "x");
+        settle();
+        move_clock(US_PER_S);
+    }
+    greet_from(&good, "127.99.0.1");
+    begin_mail(&good);
+    ask(&good, "x\r\n.\r\n", "250 2.0.0");
+    ask(&good, "QUIT\r\n", "221 ");
+    expect_closed(&good);
+    assert_int_equal(times_logged("smtpd_connection_limit: dropped "), LOG_QUOTA_LINES);
+    assert_in_range(times_logged(": connect from "), LOG_QUOTA_LINES, LOG_QUOTA_LINES + 4);
+    assert_int_equal(times_logged(": connect from "), times_logged(": disconnect from "));
+    ASSERT_LOGGED(": connect from localhost[127.99.0.1]\n"); /* it has brought mail */
+    ASSERT_LOGGED("disconnect from localhost[127.99.0.1] ehlo=1 mail=1 rcpt=1 data=1 quit=1");
+    assert_int_equal(times_logged("besides"), 0);
+    move_clock(60 * US_PER_S);
+    ASSERT_LOGGED(
+        "warning: smtpd_connection_limit: besides, 0 clients were turned away and 40 slow "
+        "ones dropped\n");
+    for (int i = 0; i < DRIPS; i++) {
+        hang_up(&drips[i]);
+    }
+    hang_up(&good);
+    close_site();
 }
 
 static void out_of_descriptors_accepting_pauses(void **unused)
@@ -926,8 +1150,8 @@ static void silent_clients_are_sent_away(void **unused)
     expect(&c, "421 4.4.2");
     expect_closed(&c);
     assert_int_equal(site.count, 0);
-    ASSERT_LOGGED("timeout after DATA from localhost[127.0.0.1]\n");
-    ASSERT_LOGGED("timeout after EHLO from localhost[127.0.0.1]\n");
+    ASSERT_LOGGED("timeout after DATA from localhost[127.0.0.1]: smtpd_timeout\n");
+    ASSERT_LOGGED("timeout after EHLO from localhost[127.0.0.1]: smtpd_timeout\n");
     hang_up(&c);
     hang_up(&sender);
     close_site();
@@ -1189,7 +1413,7 @@ static void a_failed_handshake_ends_the_session(void **unused)
     greet(&c);
     ask(&c, "STARTTLS\r\n", "220 ");
     move_clock(301 * US_PER_S);
-    ASSERT_LOGGED("timeout after STARTTLS from localhost[127.0.0.1]\n");
+    ASSERT_LOGGED("timeout after STARTTLS from localhost[127.0.0.1]: smtpd_starttls_timeout\n");
     hang_up(&c);
     close_site();
 }
@@ -1271,6 +1495,12 @@ UNIT_MAIN(cmocka_unit_test(a_client_hears_of_success_only_after_the_commit),
           cmocka_unit_test(shortages_of_the_queue_refuse_mail),
           cmocka_unit_test(clients_wait_while_the_queue_is_behind),
           cmocka_unit_test(sessions_are_limited_in_all_and_for_each_address),
+          cmocka_unit_test(the_slowest_client_makes_room_for_another),
+          cmocka_unit_test(a_client_whose_message_is_with_the_queue_keeps_its_place),
+          cmocka_unit_test(a_place_is_lost_in_any_phase),
+          cmocka_unit_test(strangers_leave_places_to_those_that_may_relay),
+          cmocka_unit_test(memory_is_taken_from_slow_clients),
+          cmocka_unit_test(an_attack_does_not_flood_the_log),
           cmocka_unit_test(out_of_descriptors_accepting_pauses),
           cmocka_unit_test(silent_clients_are_sent_away),
           cmocka_unit_test(a_client_that_goes_away_leaves_nothing_behind),

@@ -484,16 +484,15 @@ static void time_runs_out(void **unused)
         const char *want; /* at the end of the story */
     } cases[] = {
         {"", 299, "S:220 mx.example ESMTP Sluice\n"},
-        {"", 300, "S:421 4.4.2 Timeout, closing\n[close: timeout while waiting for a command]"},
-        {HELLO "MAI", 300,
-         "S:421 4.4.2 Timeout, closing\n[close: timeout while waiting for a command]"},
+        {"", 300, "S:421 4.4.2 Timeout (smtpd_timeout)\n[close: timeout: smtpd_timeout]"},
+        {HELLO "MAI", 300, "S:421 4.4.2 Timeout (smtpd_timeout)\n[close: timeout: smtpd_timeout]"},
         {MAIL_RCPT, 300,
-         "S:421 4.4.2 Timeout, closing\n[abort: timeout while waiting for a command]"
-         "[close: timeout while waiting for a command]"},
+         "S:421 4.4.2 Timeout (smtpd_timeout)\n[abort: timeout: smtpd_timeout]"
+         "[close: timeout: smtpd_timeout]"},
         {MAIL_RCPT "DATA\r\nx", 99, SAYS_354},
         {MAIL_RCPT "DATA\r\nx", 100,
-         "S:421 4.4.2 Timeout while receiving content\n[abort: timeout in content]"
-         "[close: timeout in content]"},
+         "S:421 4.4.2 Timeout (smtpd_timeout)\n[abort: timeout: smtpd_timeout]"
+         "[close: timeout: smtpd_timeout]"},
     };
 
     (void)unused;
@@ -502,7 +501,7 @@ static void time_runs_out(void **unused)
         struct slice story;
 
         talk_begin(&t);
-        t.config.limits.content_idle_us = 100 * US_PER_S;
+        t.config.limits.content_us = 100 * US_PER_S;
         t.server = server_new(&t.config, t.now);
         talk_feed(&t, SLICE(""));
         talk_feed(&t, slice_string(cases[i].in));
@@ -515,26 +514,167 @@ static void time_runs_out(void **unused)
     }
 }
 
+/* Send `piece` every `every_s` until the session is over: how long that takes, up to `most_s`. */
+static int64_t drip(struct talk *t, const char *piece, int64_t every_s, int64_t most_s)
+{
+    int64_t seconds = 0;
+
+    while (!t->closed && seconds < most_s) {
+        seconds += every_s;
+        t->now = mono_after(t->now, every_s * US_PER_S);
+        talk_feed(t, slice_string(piece));
+    }
+    return seconds;
+}
+
+#define TOO_SLOW(name) "[close: timeout: " name "]"
+
 static void a_drip_of_bytes_gains_no_time(void **unused)
 {
-    static const char *const starts[] = {HELLO, MAIL_RCPT "DATA\r\n"};
+    static const struct {
+        const char *start, *piece;
+        int64_t every_s, least_s, most_s;
+        const char *want; /* at the end of the story */
+    } cases[] = {
+        {HELLO, "x", 1, 300, 301, TOO_SLOW("smtpd_timeout")},
+        /* 10 bytes a second are asked for. */
+        {MAIL_RCPT "DATA\r\n", "x", 1, 333, 335, TOO_SLOW("smtpd_min_data_rate")},
+        {MAIL_RCPT "DATA\r\n", "abc", 2, 352, 354, TOO_SLOW("smtpd_min_data_rate")},
+        {MAIL_RCPT "BDAT 100000\r\n", "x", 1, 333, 335, TOO_SLOW("smtpd_min_data_rate")},
+        {MAIL_RCPT "DATA\r\n", "ten bytes.", 1, 9999, 9999, ""},
+        {MAIL_RCPT "DATA\r\n",
+         "a pause of four minutes, and bytes that are worth as long"
+         "a pause of four minutes, and bytes that are worth as long",
+         10, 9990, 9990, ""},
+        /* One chunk a minute is as slow, whatever chunks come to. */
+        {MAIL_RCPT, "BDAT 1\r\nx", 60, 360, 480, TOO_SLOW("smtpd_min_data_rate")},
+    };
 
     (void)unused;
-    for (size_t i = 0; i < COUNT(starts); i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct talk t;
-        int seconds = 0;
+        int64_t seconds;
 
         talk_begin(&t);
         t.config.limits.content_rate_min = 10;
+        t.config.limits.message_bytes = 10000000;
         t.server = server_new(&t.config, t.now);
         talk_feed(&t, SLICE(""));
-        talk_feed(&t, slice_string(starts[i]));
-        while (!t.closed && seconds < 2000) {
-            seconds++;
-            t.now = mono_after(t.now, US_PER_S);
-            talk_feed(&t, SLICE("x"));
-        }
-        assert_in_range(seconds, 300, i == 0 ? 301 : 670);
+        talk_feed(&t, slice_string(cases[i].start));
+        seconds = drip(&t, cases[i].piece, cases[i].every_s, cases[i].most_s);
+        assert_in_range(seconds, cases[i].least_s, cases[i].most_s);
+        assert_true(slice_ends_nocase(buf_slice(&t.story), slice_string(cases[i].want)));
+        talk_end(&t);
+    }
+}
+
+static void much_content_at_once_buys_no_place_for_later(void **unused)
+{
+    struct talk t;
+    struct buf much;
+
+    (void)unused;
+    talk_begin(&t);
+    t.config.limits.message_bytes = 10000000;
+    buf_init(&much, 1 << 20);
+    for (int i = 0; i < 10000; i++) {
+        buf_add_string(&much, "forty bytes of content and a few more..\r\n");
+    }
+    t.server = server_new(&t.config, t.now);
+    talk_feed(&t, SLICE(""));
+    talk_feed(&t, SLICE(MAIL_RCPT "DATA\r\n"));
+    talk_feed(&t, buf_slice(&much)); /* 840 s worth of smtpd_min_data_rate */
+    assert_in_range(drip(&t, "x", 100, 10000), 300, 400);
+    talk_end(&t);
+    buf_fini(&much);
+}
+
+/* The owner was stopped: what the client sent meanwhile is not late. */
+static void what_is_there_counts_before_the_time_does(void **unused)
+{
+    static const struct {
+        const char *start, *late;
+    } cases[] = {
+        {HELLO, "NOOP\r\n"},
+        {HELLO "NO", "OP\r\n"},
+        {MAIL_RCPT "DATA\r\nx", "\r\n.\r\n"},
+        {MAIL_RCPT "BDAT 5 LAST\r\nx", "yz\r\n"},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct talk t;
+
+        talk_begin(&t);
+        t.server = server_new(&t.config, t.now);
+        talk_feed(&t, SLICE(""));
+        talk_feed(&t, slice_string(cases[i].start));
+        t.now = mono_after(t.now, 1000 * US_PER_S);
+        talk_feed(&t, slice_string(cases[i].late));
+        assert_false(t.closed);
+        talk_end(&t);
+    }
+}
+
+static void a_transaction_ends_in_time_and_a_session_lets_it(void **unused)
+{
+    static const struct {
+        const char *start, *piece;
+        int64_t every_s, least_s, most_s;
+        const char *want;
+    } cases[] = {
+        /* The session may last for 1,000 s, the transaction for 5,000. */
+        {HELLO, "NOOP\r\n", 100, 1000, 1000, TOO_SLOW("smtpd_session_timeout")},
+        {MAIL_RCPT, "RCPT TO:<b@example.net>\r\n", 100, 1000, 1000,
+         TOO_SLOW("smtpd_session_timeout")},
+        {MAIL_RCPT "DATA\r\n", "some bytes", 100, 5000, 5100,
+         TOO_SLOW("smtpd_transaction_timeout")},
+        {MAIL_RCPT, "BDAT 5\r\nhello", 100, 5000, 5100, TOO_SLOW("smtpd_transaction_timeout")},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct talk t;
+        int64_t seconds;
+
+        talk_begin(&t);
+        t.config.limits.content_rate_min = 0;
+        t.config.limits.session_us = 1000 * US_PER_S;
+        t.config.limits.transaction_us = 5000 * US_PER_S;
+        t.config.limits.junk_commands = 1000;
+        t.server = server_new(&t.config, t.now);
+        talk_feed(&t, SLICE(""));
+        talk_feed(&t, slice_string(cases[i].start));
+        seconds = drip(&t, cases[i].piece, cases[i].every_s, 20000);
+        assert_in_range(seconds, cases[i].least_s, cases[i].most_s);
+        assert_true(slice_ends_nocase(buf_slice(&t.story), slice_string(cases[i].want)));
+        talk_end(&t);
+    }
+}
+
+static void who_has_to_go_is_told_where_there_is_room_for_words(void **unused)
+{
+    static const struct {
+        const char *start, *want;
+    } cases[] = {
+        {HELLO, "S:421 4.3.2 busy\n[close: expelled]"},
+        {HELLO "NO", "S:421 4.3.2 busy\n[close: expelled]"},
+        {MAIL_RCPT "DATA\r\nx", "S:421 4.3.2 busy\n[abort: expelled][close: expelled]"},
+        {MAIL_RCPT "BDAT 5\r\nx", "S:421 4.3.2 busy\n[abort: expelled][close: expelled]"},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct talk t;
+
+        talk_begin(&t);
+        t.server = server_new(&t.config, t.now);
+        talk_feed(&t, SLICE(""));
+        talk_feed(&t, slice_string(cases[i].start));
+        server_expel(t.server, "busy", "expelled");
+        talk_feed(&t, SLICE("more"));
+        assert_true(slice_ends_nocase(buf_slice(&t.story), slice_string(cases[i].want)));
+        server_expel(t.server, "again", "again"); /* no effect */
         talk_end(&t);
     }
 }
@@ -719,6 +859,10 @@ UNIT_MAIN(cmocka_unit_test(dialogues_tell_the_same_story_under_every_split),
           cmocka_unit_test(bare_newlines_are_kept_when_told_so),
           cmocka_unit_test(an_early_talker_is_refused), cmocka_unit_test(time_runs_out),
           cmocka_unit_test(a_drip_of_bytes_gains_no_time),
+          cmocka_unit_test(much_content_at_once_buys_no_place_for_later),
+          cmocka_unit_test(what_is_there_counts_before_the_time_does),
+          cmocka_unit_test(a_transaction_ends_in_time_and_a_session_lets_it),
+          cmocka_unit_test(who_has_to_go_is_told_where_there_is_room_for_words),
           cmocka_unit_test(shutdown_waits_for_the_end_of_a_command),
           cmocka_unit_test(starttls_forgets_what_was_said_before),
           cmocka_unit_test(a_tls_handshake_must_end),
