@@ -349,9 +349,14 @@ static void kill_child(struct job *job)
 static void on_timeout(evutil_socket_t fd, short what, void *arg)
 {
     struct job *job = arg;
+    siginfo_t ended = {.si_pid = 0};
 
     (void)fd;
     (void)what;
+    if (waitid(P_PID, (id_t)job->pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        ended.si_pid != 0) {
+        return; /* it ended in time, while this process stood still: the signal is on its way */
+    }
     job->timed_out = true;
     kill_child(job);
 }

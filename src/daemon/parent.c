@@ -691,9 +691,14 @@ static void stop_progress(struct parent *p)
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct parent *p = arg;
+    enum phase phase = p->phase;
 
     (void)fd;
     (void)what;
+    reap(p); /* what has ended while this process stood still is not late */
+    if (p->phase != phase) {
+        return;
+    }
     switch (p->phase) {
     case STARTING:
     case RUNNING:

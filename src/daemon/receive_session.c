@@ -928,6 +928,7 @@ static void deadline(struct session *s)
 {
     switch (s->phase) {
     case PHASE_TALK:
+        server_expire(s->server);
         talk(s);
         return;
     case PHASE_ASKED:

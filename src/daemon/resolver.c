@@ -40,6 +40,7 @@ struct resolver_query {
     char *packet; /* owned */
     size_t packet_len;
     enum query_state state;
+    bool overdue; /* its time has passed; the sockets are looked at once more */
     enum resolver_outcome outcome;
     TAILQ_ENTRY(resolver_query) next; /* in asked or answered */
 };
@@ -130,11 +131,17 @@ static void on_answers(evutil_socket_t fd, short what, void *arg)
 
 static void on_timeout(evutil_socket_t fd, short what, void *arg)
 {
+    static const struct timeval at_once;
     struct resolver_query *q = arg;
 
     (void)fd;
     (void)what;
-    if (q->state == QUERY_ASKED) {
+    if (q->state == QUERY_ASKED && !q->overdue) {
+        /* The loop looks at the sockets before it comes back: an answer that has come while this
+         * process stood still counts. */
+        q->overdue = true;
+        CHECK(event_add(q->timeout, &at_once) == 0);
+    } else if (q->state == QUERY_ASKED) {
         resolver_done *done = q->done;
 
         q->state = QUERY_ABANDONED;

@@ -23,6 +23,9 @@
 #define DRAIN_MS 2000
 /* When the log's destination is stuck, try again so often. */
 #define LOG_AGAIN_MS 250
+/* After a sleep of this length, look at all sockets before the turn judges any time: the process
+ * may have been stopped meanwhile. */
+#define LONG_SLEEP_US US_PER_S
 /* A queue process that starts anew may have to upgrade a long queue's tables. */
 #define QUEUE_WAIT_S 60
 
@@ -457,8 +460,13 @@ static void run(struct role *role)
     on_parent(role, role->parent); /* what came together with WIRE_START causes no event */
     end_turn(role);
     while (!role->inner->exiting) {
+        struct mono slept = clock_mono();
+
         clock_forget();
         CHECK(event_base_loop(role->base, EVLOOP_ONCE) >= 0);
+        if (clock_mono().us - slept.us >= LONG_SLEEP_US && !role->inner->exiting) {
+            CHECK(event_base_loop(role->base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
+        }
         end_turn(role);
     }
 }

@@ -274,6 +274,7 @@ static void on_deadline(struct session *s)
     } else if (s->callback == NULL) {
         vanish(s); /* it had its time to say goodbye */
     } else {
+        client_expire(&s->client, clock_mono());
         pump(s);
     }
 }

@@ -5,6 +5,7 @@
 #include <event2/event_struct.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -22,8 +23,18 @@
  * stream is either due or sorted in again. The same holds between the heap and the libevent timer.
  */
 
+/*
+ * A deadline is judged only after the sockets were asked and had nothing. This process may have
+ * been stopped, or busy, while the peer did its part in time: to call that a timeout would repeat a
+ * delivery that was confirmed. So a stream that is due waits for another turn of the loop, which
+ * looks at all sockets and channels first, and goes on to wait while its own socket is ready.
+ */
+
 /* Streams looked at per wake-up of the timer; the rest follows in the next turn. */
 #define DEADLINES_PER_TURN 1000
+/* So many turns it may wait: they take what a socket's buffer holds, and a peer that never stops to
+ * send gains no time. */
+#define LATE_TURNS_MAX 128
 
 _Static_assert(STREAM_INPUT_MAX < STREAM_READ_MAX, "there is room to receive before input is full");
 
@@ -34,6 +45,7 @@ struct streams {
     struct mono timer_at;   /* MONO_NEVER: not armed */
     struct stream *current; /* in whose callback we are; NULL once it is freed there */
     bool in_callback;
+    LIST_HEAD(late_streams, stream) late;
     LIST_HEAD(, stream) finishing; /* ours since stream_finish */
     size_t finishing_count, finishing_max;
     char space[STREAM_READ_MAX];
@@ -63,6 +75,8 @@ struct stream {
     struct heap_node node;
     struct mono heap_at;
     struct mono deadline;
+    unsigned late_turns; /* since the deadline passed; 0: not in streams->late */
+    LIST_ENTRY(stream) in_late;
     size_t finish_bytes;
     LIST_ENTRY(stream) next;
 };
@@ -100,9 +114,21 @@ static void arm_timer(struct streams *streams)
     streams->timer_at = first->heap_at;
 }
 
+static void leave_late(struct stream *s)
+{
+    LIST_REMOVE(s, in_late);
+    s->late_turns = 0;
+}
+
 void stream_set_deadline(struct stream *s, struct mono deadline)
 {
     s->deadline = deadline;
+    if (s->late_turns > 0) {
+        if (mono_reached(deadline, clock_mono())) {
+            return; /* no time was gained */
+        }
+        leave_late(s);
+    }
     if (!heap_has(&s->node)) {
         if (deadline.us == US_FOREVER) {
             return;
@@ -520,14 +546,52 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     }
 }
 
+/* Is the socket ready for something that the stream waits for? */
+static bool is_ready(const struct stream *s)
+{
+    bool reads = s->read_armed && !s->receive_waits && wants_input(s);
+    struct pollfd socket = {
+        .fd = s->fd,
+        .events = (short)((reads ? POLLIN : 0) | (s->write_armed ? POLLOUT : 0)),
+    };
+
+    return s->untold || (socket.events != 0 && poll(&socket, 1, 0) > 0) ||
+           (reads && s->tls != NULL && (s->receive_again || tls_pending(s->tls)));
+}
+
+/* All sockets were asked since these became due. */
+static void judge_late(struct streams *streams)
+{
+    struct late_streams late = streams->late;
+    struct stream *s;
+
+    LIST_INIT(&streams->late);
+    if (late.lh_first != NULL) {
+        late.lh_first->in_late.le_prev = &late.lh_first;
+    }
+    while ((s = LIST_FIRST(&late)) != NULL) {
+        LIST_REMOVE(s, in_late);
+        if (s->late_turns < LATE_TURNS_MAX && is_ready(s)) {
+            s->late_turns++;
+            LIST_INSERT_HEAD(&streams->late, s, in_late);
+            continue;
+        }
+        s->late_turns = 0;
+        s->deadline = MONO_NEVER;
+        (void)tell(s, STREAM_DEADLINE); /* it is in no list, alive or not */
+    }
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
+    static const struct timeval next_turn;
     struct streams *streams = arg;
     struct stream *s;
 
     (void)fd;
     (void)what;
     streams->timer_at = MONO_NEVER;
+    judge_late(streams);
     for (int i = 0; i < DEADLINES_PER_TURN; i++) {
         s = first_deadline(streams);
         if (s == NULL || !mono_reached(s->heap_at, clock_mono())) {
@@ -540,11 +604,16 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         }
         heap_remove(&streams->deadlines, &s->node);
         if (s->deadline.us != US_FOREVER) {
-            s->deadline = MONO_NEVER;
-            (void)tell(s, STREAM_DEADLINE); /* it is out of the heap, alive or not */
+            s->late_turns = 1;
+            LIST_INSERT_HEAD(&streams->late, s, in_late);
         }
     }
-    arm_timer(streams);
+    if (LIST_EMPTY(&streams->late)) {
+        arm_timer(streams);
+    } else {
+        CHECK(event_add(&streams->timer, &next_turn) == 0);
+        streams->timer_at.us = 0;
+    }
 }
 
 void stream_start_tls(struct stream *s, struct tls_context *context, const struct tls_peer *peer)
@@ -571,6 +640,7 @@ struct streams *streams_new(struct event_base *base)
     streams->base = base;
     streams->finishing_max = STREAM_FINISH_MAX;
     streams->timer_at = MONO_NEVER;
+    LIST_INIT(&streams->late);
     LIST_INIT(&streams->finishing);
     heap_init(&streams->deadlines, deadline_less);
     CHECK(evtimer_assign(&streams->timer, base, on_timer, streams) == 0);
@@ -600,8 +670,10 @@ void streams_limit_finishing(struct streams *streams, size_t max)
 
 void streams_clock_moved(struct streams *streams)
 {
-    streams->timer_at = MONO_NEVER;
-    arm_timer(streams);
+    if (LIST_EMPTY(&streams->late)) { /* else the timer runs at once */
+        streams->timer_at = MONO_NEVER;
+        arm_timer(streams);
+    }
 }
 
 static struct stream *stream_make(struct streams *streams, int fd, stream_callback *callback,
@@ -680,6 +752,9 @@ void stream_free(struct stream *s)
     }
     if (heap_has(&s->node)) {
         heap_remove(&s->streams->deadlines, &s->node);
+    }
+    if (s->late_turns > 0) {
+        leave_late(s);
     }
     disarm(s);
     tls_free(s->tls);

@@ -54,7 +54,8 @@ enum stream_event {
     STREAM_WRITABLE,  /* stream_flush or stream_send, which took too little, may take more now */
     STREAM_END,       /* the peer sends no more; stream_input may still hold something, and output
                          is still possible */
-    STREAM_DEADLINE,  /* the deadline has passed; it is now MONO_NEVER */
+    STREAM_DEADLINE,  /* the deadline has passed, and the socket has nothing more: what it is ready
+                         for is told first, however late. The deadline is now MONO_NEVER */
     STREAM_FAILED,    /* the connection is lost: stream_error. Only stream_free is of use. Input
                          received before is still in stream_input */
 };

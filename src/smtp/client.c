@@ -1187,23 +1187,21 @@ static bool next_pending(struct client *c, struct client_event *ret_event)
     UNREACHABLE("a pending event beyond the enum");
 }
 
-/* What the world did since the last time: the connection went, the socket took bytes,
- * time passed. */
-static void on_world(struct client *c, struct mono now)
+/* The socket took bytes since the last time. */
+static void note_progress(struct client *c, struct mono now)
 {
     if ((c->state == CONTENT || c->state == FINAL) && buf_len(&c->out) < c->out_seen) {
         c->out_seen = buf_len(&c->out);
         rearm(c, now);
     }
-    if (c->state == ENDED || (!c->lost && !mono_reached(c->deadline, now))) {
-        return;
-    }
+}
+
+static void on_lost(struct client *c)
+{
     if (c->state == IDLE || c->state == QUITTING) {
         closed(c);
-    } else if (c->lost) {
+    } else if (c->state != ENDED) {
         fail_lost(c);
-    } else {
-        fail_timeout(c);
     }
 }
 
@@ -1214,7 +1212,10 @@ bool client_next(struct client *c, struct mono now, struct client_event *ret_eve
     }
     advance(c, now);
     if (!verdicts_wait(c) && c->pending == PENDING_NONE) {
-        on_world(c, now);
+        note_progress(c, now);
+        if (c->lost) {
+            on_lost(c);
+        }
     }
     if (next_verdict(c, ret_event) || next_pending(c, ret_event)) {
         return true;
@@ -1257,6 +1258,22 @@ struct buf *client_output(struct client *c)
 struct mono client_deadline(const struct client *c)
 {
     return c->deadline;
+}
+
+void client_expire(struct client *c, struct mono now)
+{
+    if (verdicts_wait(c) || c->pending != PENDING_NONE) {
+        return; /* what is told first may end the session */
+    }
+    note_progress(c, now);
+    if (c->state == ENDED || !mono_reached(c->deadline, now)) {
+        return;
+    }
+    if (c->state == IDLE || c->state == QUITTING) {
+        closed(c);
+    } else {
+        fail_timeout(c);
+    }
 }
 
 void client_lost(struct client *c)

@@ -7,7 +7,7 @@
  *     in bytes  -> used = client_input; drain; the rest   (input is not taken while events wait)
  *     drain:       while (client_next(c, now, &event)) act on it
  *     out bytes -> client_output; buf_consume what the socket took; drain
- *     at client_deadline: drain with the new `now`, which makes the timeout an event
+ *     at client_deadline, when no input is there: client_expire; drain
  *
  *   GREETING -> HELLO -> (HELO) -> IDLE <-> ENVELOPE -> CONTENT -> FINAL -> IDLE
  *                 |  ^              |
@@ -233,6 +233,11 @@ struct buf *client_output(struct client *c);
 
 /* When to drain at the latest. */
 struct mono client_deadline(const struct client *c);
+
+/* The deadline has passed, and the owner has looked for input and found none: the timeout becomes
+ * an event. No other call judges the time: after this process has stood still, a reply that came
+ * meanwhile came in time, and a delivery that the peer has confirmed is not made again. */
+void client_expire(struct client *c, struct mono now);
 
 /* The end of the connection, whichever way: end of file, reset, failed write. */
 void client_lost(struct client *c);

@@ -70,6 +70,7 @@ struct server {
 
     /* The command line. */
     struct buf line;
+    bool expiring;  /* server_expire was called: this call judges the time */
     bool line_done; /* it has been carried out; kept for the slices in the last event */
 
     /* The transaction. */
@@ -706,13 +707,20 @@ static bool need(struct server *s, struct server_event *event, enum server_event
     return true;
 }
 
+/* Time is judged only when the owner has looked for input and found none (server_expire). */
+static bool too_late(const struct server *s, struct mono deadline, struct mono now)
+{
+    return s->expiring && mono_reached(deadline, now);
+}
+
 /* Start the timer unless it runs. True when it has run out. */
-static bool timer_expired(struct mono *timer, struct mono now, int64_t limit_us)
+static bool timer_expired(const struct server *s, struct mono *timer, struct mono now,
+                          int64_t limit_us)
 {
     if (timer->us == US_FOREVER && limit_us > 0) {
         *timer = mono_after(now, limit_us);
     }
-    return mono_reached(*timer, now);
+    return too_late(s, *timer, now);
 }
 
 /* So many bytes of content have come. They pay for time that has passed, never for time to come: or
@@ -757,7 +765,7 @@ static bool read_greeting(struct server *s, struct mono now, struct slice *in,
     } else if (early) {
         dismiss(s, 554, "5.5.1", "You must wait for the greeting", "client spoke too early");
     } else if (in->len == 0 && s->config->limits.greeting_delay_us > 0 &&
-               !timer_expired(&s->input_until, now, s->config->limits.greeting_delay_us)) {
+               !timer_expired(s, &s->input_until, now, s->config->limits.greeting_delay_us)) {
         return need(s, event, SERVER_NEED_INPUT, s->input_until);
     } else {
         buf_addf(&s->output, "220 %s %s\r\n", s->config->hostname, s->config->banner);
@@ -803,21 +811,21 @@ static bool read_command(struct server *s, struct mono now, struct slice *in,
             dismiss(s, 421, "4.3.2", "Shutting down", "shutting down");
             return false;
         }
-        if (mono_reached(session_until, now)) {
+        if (too_late(s, session_until, now)) {
             time_out(s, TIMEOUT_SESSION);
             return false;
         }
     }
     if (in->len == 0) {
-        if (timer_expired(&s->input_until, now, limits->command_us)) {
+        if (timer_expired(s, &s->input_until, now, limits->command_us)) {
             time_out(s, TIMEOUT_SILENCE);
             return false;
         }
-        if (mono_reached(s->transaction_until, now) || mono_reached(session_until, now)) {
-            time_out(s, mono_reached(session_until, now) ? TIMEOUT_SESSION : TIMEOUT_TRANSACTION);
+        if (too_late(s, s->transaction_until, now) || too_late(s, session_until, now)) {
+            time_out(s, too_late(s, session_until, now) ? TIMEOUT_SESSION : TIMEOUT_TRANSACTION);
             return false;
         }
-        if (mono_reached(content_until(s), now)) { /* chunks as slow as a drip */
+        if (too_late(s, content_until(s), now)) { /* chunks as slow as a drip */
             content_time_out(s, now);
             return false;
         }
@@ -929,11 +937,11 @@ static bool content_waits(struct server *s, struct mono now, const struct slice 
         return false;
     }
     until = content_until(s);
-    if (mono_reached(until, now)) {
+    if (too_late(s, until, now)) {
         content_time_out(s, now);
         return false;
     }
-    if (mono_reached(s->transaction_until, now)) {
+    if (too_late(s, s->transaction_until, now)) {
         time_out(s, TIMEOUT_TRANSACTION);
         return false;
     }
@@ -1059,7 +1067,7 @@ static bool step(struct server *s, struct mono now, struct slice *in, struct ser
         return true;
     }
     if (s->state != STATE_CLOSING && buf_len(&s->output) >= SERVER_OUTPUT_MAX) {
-        if (!timer_expired(&s->output_until, now, s->config->limits.command_us)) {
+        if (!timer_expired(s, &s->output_until, now, s->config->limits.command_us)) {
             return need(s, event, SERVER_NEED_OUTPUT, s->output_until);
         }
         close_session(s, "timeout: smtpd_timeout, client does not read our replies");
@@ -1080,7 +1088,7 @@ static bool step(struct server *s, struct mono now, struct slice *in, struct ser
         return read_chunk(s, now, in, event);
     case STATE_TLS:
         *in = slice_skip(*in, in->len);
-        if (!timer_expired(&s->input_until, now, s->config->limits.handshake_us)) {
+        if (!timer_expired(s, &s->input_until, now, s->config->limits.handshake_us)) {
             return need(s, event, SERVER_NEED_ANSWER, s->input_until);
         }
         close_session(s, "timeout: smtpd_starttls_timeout");
@@ -1133,6 +1141,7 @@ void server_next(struct server *s, struct mono now, struct slice *in,
     CHECK(s->magic == SERVER_MAGIC);
     while (!step(s, now, in, ret_event)) {
     }
+    s->expiring = false;
     if (ret_event->type == SERVER_STARTTLS) {
         *in = slice_skip(*in, in->len); /* RFC 3207, 4: it was not said under TLS */
     }
@@ -1146,6 +1155,11 @@ struct buf *server_output(struct server *s)
 struct mono server_deadline(const struct server *s)
 {
     return s->wake;
+}
+
+void server_expire(struct server *s)
+{
+    s->expiring = true;
 }
 
 static bool reply_accepts(const struct server_reply *foreign)

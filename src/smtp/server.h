@@ -11,7 +11,7 @@
  *         until SERVER_NEED_INPUT (feed more), SERVER_NEED_ANSWER (give it, whenever it is known),
  *         SERVER_NEED_OUTPUT (send first) or SERVER_CLOSE (send, close, server_free)
  *     }
- *     and again at server_deadline(s), with whatever input there is, also none.
+ *     and again at server_deadline(s): look for input once more, server_expire(s), and the above.
  *
  * Back pressure is built in: the engine holds nothing but an unfinished command line (at most
  * SERVER_LINE_MAX). While it waits for an answer, or for its output to be sent, it takes no input,
@@ -183,9 +183,14 @@ void server_next(struct server *s, struct mono now, struct slice *in,
 /* Bytes to send; buf_consume() what was sent. */
 struct buf *server_output(struct server *s);
 
-/* When to call server_next again without new input. MONO_NEVER while an answer is outstanding; the
- * TLS handshake must end within handshake_us. */
+/* When to call server_expire and server_next without new input. MONO_NEVER while an answer is
+ * outstanding; the TLS handshake must end within handshake_us. */
 struct mono server_deadline(const struct server *s);
+
+/* The deadline has passed, and the owner has looked for input and found none: the next server_next
+ * judges the time, no other does. What a client has sent in time counts, though this process stood
+ * still when it came. */
+void server_expire(struct server *s);
 
 /* Answer SERVER_MAIL, _RCPT, _DATA or _ETRN. Any class other than 2xx refuses. */
 void server_answer(struct server *s, struct server_reply reply);

@@ -182,6 +182,7 @@ static void play(struct play *p, unsigned options, struct slice flights, size_t 
         client_lost(&p->client);
     } else if (client_deadline(&p->client).us != US_FOREVER) {
         p->now = client_deadline(&p->client);
+        client_expire(&p->client, p->now);
     }
     drain(p);
     CHECK(p->over || client_deadline(&p->client).us == US_FOREVER);

@@ -6,9 +6,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mem.h"
@@ -34,6 +36,7 @@ static int start(void **state)
              "box/*\n\tagent=maildir maildir=mail/%%d/%%u\n"
              "save/*\n\tagent=pipe command=\"/bin/sh -c 'cat >%s/out; echo $SENDER $RECIPIENT'\"\n"
              "exit/*\n\tagent=pipe command=\"/bin/sh -c 'echo $NEXTHOP; exit $NEXTHOP'\"\n"
+             "done/*\n\tagent=pipe command=\"/bin/sh -c 'true'\"\n"
              "hang/*\n\tagent=pipe command=\"/bin/sh -c 'sleep 100 & sleep 100'\"\n"
              "slow/*\n\tagent=pipe command=\"/bin/sh -c 'sleep 0.3'\"\n"
              "flood/*\n\tagent=pipe command=\"/bin/sh -c 'yes | head -c 3000000; exit 75'\"\n"
@@ -249,6 +252,22 @@ static void commands_that_misbehave_are_temporary_failures(void **state)
     check(3, 0, VERDICT_DEFERRED, "4.3.0", "Command time limit exceeded: \"/bin/sh\"");
 }
 
+/* This process stood still: the time limit has passed, but the command ended before. */
+static void a_command_that_ended_in_time_is_not_late(void **state)
+{
+    siginfo_t ended;
+
+    (void)state;
+    put_simple(1, "done", "x");
+    do {
+        played_turn();
+    } while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0); /* it is begun */
+    assert_return_code(waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT), 0);
+    assert_return_code(usleep(1100000), 0); /* command_time_limit is told by the kernel */
+    played_await(1);
+    check(0, 0, VERDICT_SENT, "2.0.0", "delivered via done service");
+}
+
 static void a_hanging_command_holds_up_nobody(void **state)
 {
     (void)state;
@@ -325,6 +344,7 @@ UNIT_MAIN(SITE_TEST(each_recipient_has_a_mailbox),
           SITE_TEST(a_command_gets_the_message_and_its_values),
           SITE_TEST(an_exit_status_is_a_verdict),
           SITE_TEST(commands_that_misbehave_are_temporary_failures),
+          SITE_TEST(a_command_that_ended_in_time_is_not_late),
           SITE_TEST(a_hanging_command_holds_up_nobody), SITE_TEST(a_command_inherits_nothing),
           SITE_TEST(a_command_runs_as_its_user),
           SITE_TEST(a_stop_waits_for_children_and_gives_back_the_rest),

@@ -798,6 +798,38 @@ static void without_a_queue_mail_is_refused_for_now(void **unused)
     close_site();
 }
 
+/* Runs after the sockets were asked, and before the deadlines are judged. */
+static void accept_late(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg;
+    accept_submission();
+    channel_flush_all();
+}
+
+/* This process stood still while the queue accepted the message: the client must not be told to
+ * bring it again. */
+static void an_answer_that_waits_is_read_before_the_queue_is_given_up(void **unused)
+{
+    static const struct timeval at_once;
+    struct client c;
+
+    (void)unused;
+    open_site(CONF_STRICT "qmgr_ipc_timeout = 10s\n");
+    site.hold = true;
+    greet(&c);
+    begin_mail(&c);
+    say(&c, "x\r\n.\r\n");
+    expect_nothing(&c);
+    assert_int_equal(event_base_once(site.role.base, -1, EV_TIMEOUT, accept_late, NULL, &at_once),
+                     0);
+    move_clock(11 * US_PER_S);
+    expect(&c, "250 2.0.0");
+    hang_up(&c);
+    close_site();
+}
+
 static void a_queue_that_does_not_answer_is_given_up(void **unused)
 {
     struct client c;
@@ -1491,6 +1523,7 @@ UNIT_MAIN(cmocka_unit_test(a_client_hears_of_success_only_after_the_commit),
           cmocka_unit_test(the_header_names_the_class_before_the_listener_does),
           cmocka_unit_test(lmtp_answers_for_each_recipient),
           cmocka_unit_test(without_a_queue_mail_is_refused_for_now),
+          cmocka_unit_test(an_answer_that_waits_is_read_before_the_queue_is_given_up),
           cmocka_unit_test(a_queue_that_does_not_answer_is_given_up),
           cmocka_unit_test(shortages_of_the_queue_refuse_mail),
           cmocka_unit_test(clients_wait_while_the_queue_is_behind),

@@ -22,6 +22,7 @@ struct end {
     char story[64];
     bool keep_input; /* leave it in the stream */
     bool free_on_input;
+    int64_t renew_us; /* each input moves the deadline to so long from now; 0: it does not */
 };
 
 struct world {
@@ -46,6 +47,9 @@ static void on_event(void *arg, struct stream *s, enum stream_event event)
     }
     if (event == STREAM_READABLE) {
         assert_true(stream_input(s).len > 0);
+    }
+    if (event == STREAM_READABLE && end->renew_us > 0) {
+        stream_set_deadline(s, mono_after(clock_mono(), end->renew_us));
     }
     if (!end->keep_input) {
         struct slice in = stream_input(s);
@@ -278,6 +282,86 @@ static void deadlines_come_in_order_and_moving_one_away_holds(void **unused)
     world_close(&w);
 }
 
+/* Runs after the sockets were asked, and before the deadlines are judged. */
+static void say_hi(evutil_socket_t fd, short what, void *arg)
+{
+    struct world *w = arg;
+
+    (void)fd;
+    (void)what;
+    assert_int_equal(stream_send(w->b.s, SLICE("hi")), 2);
+}
+
+/* As after a stop of this process: the deadline has passed, the peer has done its part. */
+static void stand_still(struct world *w, int64_t us, bool peer_speaks)
+{
+    static const struct timeval at_once;
+
+    clock_set_offset(clock_offset() + us);
+    clock_update();
+    if (peer_speaks) {
+        assert_int_equal(event_base_once(w->base, -1, EV_TIMEOUT, say_hi, w, &at_once), 0);
+    }
+    streams_clock_moved(w->streams);
+}
+
+static void what_a_peer_did_in_time_counts_before_the_deadline(void **unused)
+{
+    struct world w;
+
+    (void)unused;
+    world_open(&w);
+    w.a.renew_us = 60 * US_PER_S;
+    stream_set_deadline(w.a.s, mono_after(clock_mono(), 60 * US_PER_S));
+    stand_still(&w, 61 * US_PER_S, true);
+    until_got(&w, &w.a, 2);
+    settle(&w);
+    assert_string_equal(w.a.story, ""); /* the input gave it new time */
+    w.a.renew_us = 0;
+    stand_still(&w, 61 * US_PER_S, true);
+    until_got(&w, &w.a, 4);
+    until_story(&w, &w.a, "d"); /* this one did not */
+    stream_set_deadline(w.a.s, mono_after(clock_mono(), 60 * US_PER_S));
+    stand_still(&w, 61 * US_PER_S, false);
+    until_story(&w, &w.a, "dd");
+    world_close(&w);
+}
+
+static void a_peer_that_never_stops_to_send_gains_no_time(void **unused)
+{
+    struct world w;
+
+    (void)unused;
+    world_open(&w);
+    stream_set_deadline(w.a.s, mono_after(clock_mono(), 60 * US_PER_S));
+    stand_still(&w, 61 * US_PER_S, false);
+    for (int i = 0; i < 1000 && w.a.story[0] == '\0'; i++) {
+        (void)stream_send(w.b.s, SLICE("hi"));
+        clock_forget();
+        assert_true(event_base_loop(w.base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
+    }
+    assert_string_equal(w.a.story, "d");
+    world_close(&w);
+}
+
+static void a_late_stream_may_be_freed_or_given_time_meanwhile(void **unused)
+{
+    struct world w;
+
+    (void)unused;
+    world_open(&w);
+    stream_set_deadline(w.a.s, mono_after(clock_mono(), US_PER_S));
+    stream_set_deadline(w.b.s, mono_after(clock_mono(), US_PER_S));
+    stand_still(&w, 2 * US_PER_S, false);
+    assert_true(event_base_loop(w.base, EVLOOP_ONCE) >= 0); /* both are found late */
+    stream_free(w.a.s);
+    w.a.s = NULL;
+    stream_set_deadline(w.b.s, mono_after(clock_mono(), 3600 * US_PER_S));
+    settle(&w);
+    assert_string_equal(w.b.story, "e"); /* the other end was closed */
+    world_close(&w);
+}
+
 static void a_finished_stream_delivers_its_last_words_to_a_talker(void **unused)
 {
     struct world w;
@@ -454,6 +538,9 @@ UNIT_MAIN(cmocka_unit_test(bytes_go_both_ways_and_the_end_follows_them),
           cmocka_unit_test(a_stream_may_be_freed_in_its_callback),
           cmocka_unit_test(sending_to_somebody_who_is_gone_fails_from_the_loop),
           cmocka_unit_test(deadlines_come_in_order_and_moving_one_away_holds),
+          cmocka_unit_test(what_a_peer_did_in_time_counts_before_the_deadline),
+          cmocka_unit_test(a_peer_that_never_stops_to_send_gains_no_time),
+          cmocka_unit_test(a_late_stream_may_be_freed_or_given_time_meanwhile),
           cmocka_unit_test(a_finished_stream_delivers_its_last_words_to_a_talker),
           cmocka_unit_test(connecting_succeeds_from_the_address_asked_for),
           cmocka_unit_test(connecting_to_nobody_fails_with_a_reason),
