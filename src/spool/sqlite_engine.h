@@ -31,6 +31,8 @@ enum statement {
     ST_SPOOL_WRITE,
     ST_MESSAGE_INSERT,
     ST_MESSAGE_READ,
+    ST_MESSAGE_COUNTERS,
+    ST_MESSAGE_SET_SUM,
     ST_MESSAGE_BRIEF,
     ST_MESSAGE_CHANGE,
     ST_MESSAGE_SET_FLAGS,
@@ -42,6 +44,8 @@ enum statement {
     ST_MESSAGE_DELETE,
     ST_RCPT_INSERT,
     ST_RCPT_LIST,
+    ST_RCPT_COUNT,
+    ST_RCPT_SET_SUM,
     ST_RCPT_STATE,
     ST_RCPT_DEFER,
     ST_RCPT_SETTLE,
@@ -60,6 +64,7 @@ enum statement {
     ST_WALK_LATER,
     ST_WALK_PARKED,
     ST_PARKED_KEY,
+    ST_HIGHEST_ID,
     ST_UNLISTED,
     ST_MESSAGE_PLACES,
     ST_RCPT_PLACE,
@@ -99,6 +104,8 @@ struct sqlite_spool {
     struct claims claims;
     struct sqlite_counts counts;
     struct tally tally;                        /* of the open batch */
+    bool tally_is_broken;                      /* pages of the counters are damaged */
+    uint64_t can_not_list;                     /* an unlisted message on a damaged page, or 0 */
     struct spool_totals totals, totals_before; /* now; when the batch was opened */
     uint64_t last_id;
 };
@@ -167,7 +174,21 @@ struct sqlite_brief {
     uint64_t size;
     bool in_file;
     bool has_rcpts;
+    bool counts_rcpts; /* as the row's counters say it; has_rcpts when nothing is lost */
 };
 int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_brief *ret_brief);
+
+/* -EBADMSG, with words: "ID: damaged: " and what the format says. */
+int sqlite_damaged(struct sqlite_spool *s, struct msg_id id, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Read all of a message that is not CORRUPT, content included, with all checks: 0, or what is wrong
+ * with it. */
+int sqlite_look_at(struct sqlite_spool *s, struct msg_id id);
+
+/* An operator has looked at a message that was set aside, and wants to go on with it: what its rows
+ * say now gets new checksums. -EBADMSG when they make no sense, or its content is damaged; nothing
+ * has changed then. */
+int sqlite_accept(struct sqlite_spool *s, struct msg_id id);
 
 #endif

@@ -15,6 +15,7 @@
 #include "sqlite_engine.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +28,9 @@
 #define SQL_MAX        8192
 #define CONDS_MAX      8
 #define PARTS_MAX      3
-#define CONTENT_COLUMN 3 /* of ST_CONTENT_READ */
+#define TIME_MAX_US    (INT64_C(1) << 58) /* the year 11103 */
+#define LAST_ID_MAX    (INT64_C(1) << 60) /* far beyond any clock, far below where ids end */
+#define CONTENT_COLUMN 3                  /* of ST_CONTENT_READ */
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
@@ -66,7 +69,8 @@ static struct slice row_text(struct row *r, size_t min, size_t max)
         const void *bytes = sqlite3_column_text(r->st, r->at);
 
         text = slice_of(bytes, (size_t)sqlite3_column_bytes(r->st, r->at));
-        if (bytes == NULL || text.len < min || text.len > max) {
+        if (bytes == NULL || text.len < min || text.len > max ||
+            slice_find(text, '\0') < text.len) {
             row_bad(r);
             text = SLICE("");
         }
@@ -79,7 +83,15 @@ static struct slice row_text(struct row *r, size_t min, size_t max)
 
 static struct wall row_time(struct row *r)
 {
-    return (struct wall){row_int(r, INT64_MIN, INT64_MAX)};
+    return (struct wall){row_int(r, INT64_MIN, TIME_MAX_US)};
+}
+
+/* WALL_NEVER is a due time, too. */
+static struct wall row_due(struct row *r)
+{
+    bool never = sqlite3_column_int64(r->st, r->at) == WALL_NEVER.us;
+
+    return (struct wall){row_int(r, INT64_MIN, never ? INT64_MAX : TIME_MAX_US)};
 }
 
 /* A checksum; false when the row has none. */
@@ -92,15 +104,21 @@ static bool row_sum(struct row *r, uint64_t *ret_sum)
     return is_there;
 }
 
+int sqlite_damaged(struct sqlite_spool *s, struct msg_id id, const char *format, ...)
+{
+    char text[SPOOL_ID_TEXT_MAX], words[256];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(words, sizeof words, format, args); /* cut is fine */
+    va_end(args);
+    spool_id_print(id, text);
+    return spool_fail(&s->base, -EBADMSG, "%s: damaged: %s", text, words);
+}
+
 static int row_result(struct row *r, struct msg_id id)
 {
-    char text[SPOOL_ID_TEXT_MAX];
-
-    if (r->bad == NULL) {
-        return 0;
-    }
-    spool_id_print(id, text);
-    return spool_fail(&r->s->base, -EBADMSG, "%s: damaged: impossible value of %s", text, r->bad);
+    return r->bad == NULL ? 0 : sqlite_damaged(r->s, id, "impossible value of %s", r->bad);
 }
 
 /* ---- reading by id -------------------------------------------------------------------------- */
@@ -126,7 +144,7 @@ int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
         err = sqlite_done(s, st, rc);
         return err != 0 ? err : sqlite_fail(s, SQLITE_CORRUPT, "the table spool is empty");
     }
-    last_id = (uint64_t)row_int(&r, 0, INT64_MAX - 1);
+    last_id = (uint64_t)row_int(&r, 0, LAST_ID_MAX);
     from = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.incoming = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.deferred = (uint64_t)row_int(&r, 0, INT64_MAX);
@@ -162,6 +180,10 @@ int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_br
             .size = size < 0 ? 0 : (uint64_t)size,
             .in_file = sqlite3_column_int(st, 3) != 0,
             .has_rcpts = sqlite3_column_int(st, 4) != 0,
+            .counts_rcpts =
+                sqlite3_column_int64(st, 5) +
+                    (s->counts.id == id.n ? s->counts.pending + s->counts.to_report : 0) !=
+                0,
         };
     }
     err = sqlite_done(s, st, rc);
@@ -182,10 +204,12 @@ static struct slice row_class(struct row *r)
 static int decode_message(struct row *r, struct msg_id id, struct spool_message *ret_message)
 {
     struct spool_message m = {.id = id};
+    uint64_t content_sum, sum;
+    bool has_sum;
     int err;
 
     m.state = (enum spool_state)row_int(r, SPOOL_INCOMING, SPOOL_CORRUPT);
-    m.due = row_time(r);
+    m.due = row_due(r);
     m.arrived = row_time(r);
     m.created = row_time(r);
     m.size = (uint64_t)row_int(r, 0, (int64_t)SPOOL_CONTENT_MAX);
@@ -202,7 +226,15 @@ static int decode_message(struct row *r, struct msg_id id, struct spool_message 
     m.parked = row_text(r, 0, SPOOL_PARKED_MAX);
     m.class_name = row_class(r);
     m.class_source = (enum class_source)row_int(r, 0, CLASS_SOURCE_MAX);
+    (void)row_int(r, 0, 1); /* is it listed? */
+    (void)row_sum(r, &content_sum);
+    has_sum = row_sum(r, &sum);
     err = row_result(r, id);
+    /* One that was set aside is shown as it is. */
+    if (err == 0 && has_sum && m.state != SPOOL_CORRUPT &&
+        row_sum_message(&m, content_sum) != sum) {
+        err = sqlite_damaged(r->s, id, "its row is not what was stored: the checksum differs");
+    }
     if (err == 0) {
         *ret_message = m;
     }
@@ -233,10 +265,44 @@ int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_me
     return err != 0 ? err : bad;
 }
 
-static int decode_rcpt(struct row *r, struct msg_id id, struct spool_rcpt *ret_rcpt)
+/* What the message's row says of its recipients, the open batch included. */
+struct counters {
+    bool is_corrupt;
+    uint32_t total;
+    int64_t pending, to_report;
+};
+
+static int read_counters(struct sqlite_spool *s, struct msg_id id, struct counters *ret_counters)
+{
+    sqlite3_stmt *st = ask_id(s, ST_MESSAGE_COUNTERS, id);
+    int rc = sqlite_step(s, st), err, bad = 0;
+
+    if (rc == SQLITE_ROW) {
+        struct row r = {.s = s, .st = st};
+        struct counters c = {.is_corrupt = false};
+
+        c.is_corrupt = row_int(&r, SPOOL_INCOMING, SPOOL_CORRUPT) == SPOOL_CORRUPT;
+        c.total = (uint32_t)row_int(&r, 1, SPOOL_RCPTS_MAX);
+        c.pending = row_int(&r, 0, SPOOL_RCPTS_MAX);
+        c.to_report = row_int(&r, 0, SPOOL_RCPTS_MAX);
+        if (s->counts.id == id.n) {
+            c.pending += s->counts.pending;
+            c.to_report += s->counts.to_report;
+        }
+        bad = row_result(&r, id);
+        *ret_counters = c;
+    }
+    err = sqlite_done(s, st, rc);
+    if (err == 0 && rc == SQLITE_DONE) {
+        err = sqlite_no_message(s, id);
+    }
+    return err != 0 ? err : bad;
+}
+
+/* The values of a row, bad ones replaced by harmless ones, and noted in `r`. */
+static struct spool_rcpt decode_rcpt(struct row *r, uint64_t *ret_sum, bool *ret_has_sum)
 {
     struct spool_rcpt rcpt = {.n = (uint32_t)row_int(r, 1, SPOOL_RCPTS_MAX)};
-    int err;
 
     rcpt.address = row_text(r, 1, ADDRESS_MAX);
     rcpt.orcpt = row_text(r, 0, DSN_ORCPT_MAX);
@@ -250,37 +316,95 @@ static int decode_rcpt(struct row *r, struct msg_id id, struct spool_rcpt *ret_r
     rcpt.diagnostic = row_text(r, 0, SPOOL_DIAGNOSTIC_MAX);
     rcpt.remote = row_text(r, 0, SPOOL_REMOTE_MAX);
     rcpt.last_attempt = row_time(r);
+    *ret_has_sum = row_sum(r, ret_sum);
     if (rcpt.transport.len == 0) {
         rcpt.nexthop = SLICE(""); /* on disk it is the domain, for the index */
     }
-    err = row_result(r, id);
-    if (err == 0) {
+    return rcpt;
+}
+
+/* A recipient behind number `after`, as its message's counters allow it. */
+static int take_rcpt(struct row *r, struct msg_id id, const struct counters *c, uint32_t after,
+                     struct spool_rcpt *ret_rcpt)
+{
+    uint64_t sum = 0;
+    bool has_sum = false;
+    struct spool_rcpt rcpt = decode_rcpt(r, &sum, &has_sum);
+
+    if (c->is_corrupt) {
+        /* It was set aside and is only looked at: all is shown that is known. */
+        if (rcpt.address.len == 0) {
+            rcpt.address = SLICE("(unreadable)");
+        }
+        rcpt.n = rcpt.n > after ? rcpt.n : after + 1;
         *ret_rcpt = rcpt;
+        return 0;
+    }
+    if (r->bad != NULL) {
+        return row_result(r, id);
+    }
+    if (rcpt.n <= after || rcpt.n > c->total) {
+        return sqlite_damaged(r->s, id, "recipient %u is out of order", (unsigned)rcpt.n);
+    }
+    if (has_sum && row_sum_rcpt(id, &rcpt) != sum) {
+        return sqlite_damaged(r->s, id, "recipient %u is not what was stored: the checksum differs",
+                              (unsigned)rcpt.n);
+    }
+    *ret_rcpt = rcpt;
+    return 0;
+}
+
+/* Are the recipients there that the message's row counts? */
+static int check_counters(struct sqlite_spool *s, struct msg_id id, const struct counters *c)
+{
+    sqlite3_stmt *st = ask_id(s, ST_RCPT_COUNT, id);
+    int rc = sqlite_step(s, st), err;
+    int64_t pending = 0, all = 0;
+
+    if (rc == SQLITE_ROW) {
+        pending = sqlite3_column_int64(st, 0);
+        all = sqlite3_column_int64(st, 1);
+    }
+    err = sqlite_done(s, st, rc);
+    if (err == 0 && (pending != c->pending || all - pending != c->to_report)) {
+        err = sqlite_damaged(s, id,
+                             "of %lld recipients that wait %lld are there, of %lld to report %lld",
+                             (long long)c->pending, (long long)pending, (long long)c->to_report,
+                             (long long)(all - pending));
     }
     return err;
 }
 
+/* Each row is checked, and when the last one has been read, whether all are there. */
 int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
     struct sqlite_spool *s = sqlite_of(sp);
-    sqlite3_stmt *st = ask_id(s, only_pending ? ST_RCPT_READ_PENDING : ST_RCPT_READ, id);
-    struct sqlite_brief brief;
+    struct counters counters = {.is_corrupt = false};
     size_t count = 0;
+    sqlite3_stmt *st;
     int rc, err, bad = 0;
 
     text_pool_clear(&s->pool);
-    sqlite_bind_int(st, 2, after);
+    err = read_counters(s, id, &counters);
+    if (err != 0) {
+        return err;
+    }
+    st = ask_id(s, only_pending ? ST_RCPT_READ_PENDING : ST_RCPT_READ, id);
+    sqlite_bind_int(st, 2, after == 0 && counters.is_corrupt ? INT64_MIN : after);
     sqlite_bind_int(st, 3, max < INT64_MAX ? (int64_t)max : INT64_MAX);
     while ((rc = sqlite_step(s, st)) == SQLITE_ROW && bad == 0) {
         struct row r = {.s = s, .st = st};
 
         CHECK(count < max);
-        bad = decode_rcpt(&r, id, &ret_rcpts[count++]);
+        bad = take_rcpt(&r, id, &counters, after, &ret_rcpts[count]);
+        if (bad == 0) {
+            after = ret_rcpts[count++].n;
+        }
     }
     err = sqlite_done(s, st, rc);
-    if (err == 0 && bad == 0 && count == 0) {
-        err = sqlite_read_brief(s, id, &brief); /* no recipients, or no message? */
+    if (err == 0 && bad == 0 && count < max && !counters.is_corrupt) {
+        bad = check_counters(s, id, &counters);
     }
     if (err != 0 || bad != 0) {
         return err != 0 ? err : bad;
@@ -289,12 +413,116 @@ int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     return 0;
 }
 
+/* ---- going on with what was set aside ------------------------------------------------------- */
+
+static int set_sum(struct sqlite_spool *s, sqlite3_stmt *st, int at, uint64_t sum)
+{
+    int err;
+
+    sqlite_bind_int(st, at, (int64_t)sum);
+    err = sqlite_done(s, st, sqlite_step(s, st));
+    return err == 0 ? 0 : spool_batch_failed(&s->base, err);
+}
+
+/* The next recipient, behind number `after`, gets a new sum; *ret_n is its number, 0 at the end. */
+static int accept_rcpt(struct sqlite_spool *s, struct msg_id id, const struct counters *c,
+                       uint32_t after, bool write, uint32_t *ret_n)
+{
+    sqlite3_stmt *st = ask_id(s, ST_RCPT_READ, id);
+    struct spool_rcpt rcpt = {.n = 0};
+    bool has_sum;
+    uint64_t sum;
+    int rc, err, bad = 0;
+
+    sqlite_bind_int(st, 2, after);
+    sqlite_bind_int(st, 3, 1);
+    rc = sqlite_step(s, st);
+    if (rc == SQLITE_ROW) {
+        struct row r = {.s = s, .st = st};
+
+        rcpt = decode_rcpt(&r, &sum, &has_sum);
+        bad = row_result(&r, id);
+        if (bad == 0 && (rcpt.n <= after || rcpt.n > c->total)) {
+            bad = sqlite_damaged(s, id, "recipient %u is out of order", (unsigned)rcpt.n);
+        }
+        sum = row_sum_rcpt(id, &rcpt);
+    }
+    err = sqlite_done(s, st, rc);
+    err = err != 0 ? err : bad;
+    if (err == 0 && rcpt.n != 0 && write) {
+        st = ask_id(s, ST_RCPT_SET_SUM, id);
+        sqlite_bind_int(st, 2, rcpt.n);
+        err = set_sum(s, st, 3, sum);
+    }
+    *ret_n = rcpt.n;
+    return err;
+}
+
+static int accept_rcpts(struct sqlite_spool *s, struct msg_id id, const struct counters *c,
+                        bool write)
+{
+    uint32_t after = 0;
+    int err;
+
+    do {
+        text_pool_clear(&s->pool);
+        err = accept_rcpt(s, id, c, after, write, &after);
+    } while (err == 0 && after != 0);
+    return err;
+}
+
+/* The sum of the message's row as it is. */
+static int accept_message(struct sqlite_spool *s, struct msg_id id)
+{
+    sqlite3_stmt *st = ask_id(s, ST_MESSAGE_READ, id);
+    uint64_t content_sum = 0, sum = 0;
+    struct spool_message m;
+    int rc = sqlite_step(s, st), err, bad = 0;
+
+    text_pool_clear(&s->pool);
+    if (rc == SQLITE_ROW) {
+        struct row r = {.s = s, .st = st};
+
+        bad = decode_message(&r, id, &m);
+        r.at = sqlite3_column_count(st) - 2;
+        (void)row_sum(&r, &content_sum);
+        sum = bad == 0 ? row_sum_message(&m, content_sum) : 0;
+    }
+    err = sqlite_done(s, st, rc);
+    if (err != 0 || bad != 0) {
+        return err != 0 ? err : bad;
+    }
+    return set_sum(s, ask_id(s, ST_MESSAGE_SET_SUM, id), 2, sum);
+}
+
+int sqlite_accept(struct sqlite_spool *s, struct msg_id id)
+{
+    struct counters counters;
+    uint64_t size;
+    int fd = -1, err = read_counters(s, id, &counters);
+
+    if (err == 0) {
+        err = check_counters(s, id, &counters);
+    }
+    if (err == 0) {
+        err = accept_rcpts(s, id, &counters, false);
+    }
+    if (err == 0) {
+        buf_clear(&s->bytes);
+        err = sqlite_read_content(&s->base, id, &s->bytes, &fd, &size);
+        if (fd >= 0) {
+            (void)s->io->close(fd); /* only read */
+        }
+    }
+    if (err == 0) {
+        err = accept_message(s, id);
+    }
+    return err != 0 ? err : accept_rcpts(s, id, &counters, true);
+}
+
 static int content_missing(struct sqlite_spool *s, struct msg_id id, const char *what)
 {
-    char text[SPOOL_ID_TEXT_MAX];
-
-    spool_id_print(id, text);
-    return spool_fail(&s->base, -EBADMSG, "%s: damaged: its content is %s", text, what);
+    return sqlite_damaged(s, id, "its content is %s", what);
 }
 
 /* What the row says of a content. */

@@ -91,6 +91,8 @@ static int errno_of(struct sqlite_spool *s, int rc)
         return -EACCES;
     case SQLITE_MISMATCH:
         return -EPROTO;
+    case SQLITE_CONSTRAINT:
+        return -EBADMSG;
     default:
         return -EIO;
     }
@@ -168,12 +170,13 @@ void sqlite_bind_slice(sqlite3_stmt *st, int at, struct slice text)
     }
 }
 
-/* Run a statement of the batch that returns nothing. A failure fails the batch. */
+/* Run a statement of the batch that returns nothing. A failure fails the batch, but for one: what
+ * the tables refuse, because the row was damaged, has changed nothing (-EBADMSG). */
 static int run(struct sqlite_spool *s, sqlite3_stmt *st)
 {
     int err = sqlite_done(s, st, sqlite_step(s, st));
 
-    return err == 0 ? 0 : spool_batch_failed(&s->base, err);
+    return err == 0 || err == -EBADMSG ? err : spool_batch_failed(&s->base, err);
 }
 
 static int run_on(struct sqlite_spool *s, enum statement which, struct msg_id id)
@@ -315,6 +318,9 @@ static int list_message(struct sqlite_spool *s, struct msg_id id)
     if (err == 0) {
         err = run_on(s, ST_RCPT_LIST, id);
     }
+    if (err == -EBADMSG) {
+        err = 0; /* rows that make no sense stay out of the indexes; their reader tells */
+    }
     if (err == 0) {
         facts.unlisted = false;
         claims_set(&s->claims, id.n, facts);
@@ -347,10 +353,13 @@ static int prepare_commit(struct sqlite_spool *s)
     for (int i = 0; err == 0 && i < LIST_PER_COMMIT; i++) {
         uint64_t oldest = claims_unlisted_from(&s->claims, s->last_id + 1);
 
-        if (oldest + SQLITE_UNLISTED_SPAN > s->last_id) {
+        if (oldest + SQLITE_UNLISTED_SPAN > s->last_id || oldest == s->can_not_list) {
             break;
         }
         err = list_message(s, (struct msg_id){oldest});
+        if (err == -EUCLEAN) {
+            s->can_not_list = oldest; /* the next batch goes without */
+        }
     }
     if (err == 0) {
         err = sqlite_tally_write(s);
@@ -585,6 +594,10 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     for (uint32_t i = 0; err == 0 && i < n->rcpt_count; i++) {
         err = insert_rcpt(s, id, i + 1, &n->rcpts[i], !n->claim);
     }
+    if (err == -EBADMSG) {
+        /* There are rows of this id already, which only damage can leave; some are written. */
+        err = spool_batch_failed(sp, -EIO);
+    }
     if (err != 0) {
         return err;
     }
@@ -796,6 +809,11 @@ static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret
     if (err != 0) {
         return err;
     }
+    if (brief.has_rcpts != brief.counts_rcpts && brief.state != SPOOL_CORRUPT) {
+        return sqlite_damaged(s, id,
+                              brief.has_rcpts ? "it has recipients that it does not count"
+                                              : "recipients that it counts are missing");
+    }
     gone = !brief.has_rcpts && brief.state != SPOOL_CORRUPT;
     if (gone) {
         err = delete_message(s, id, &brief);
@@ -858,8 +876,11 @@ static int change(struct spool *sp, const struct spool_change *c)
     struct claim_facts facts = claims_get(&s->claims, id.n);
     bool moves = from->state != to->state || from->due.us != to->due.us || c->end_claim;
     sqlite3_stmt *st;
-    int err;
+    int err = from->state == SPOOL_CORRUPT && to->state != SPOOL_CORRUPT ? sqlite_accept(s, id) : 0;
 
+    if (err != 0) {
+        return err;
+    }
     if (moves) {
         st = sqlite_ask(s, ST_MESSAGE_CHANGE);
         sqlite_bind_int(st, 2, to->state);
@@ -878,6 +899,7 @@ static int change(struct spool *sp, const struct spool_change *c)
     err = run(s, st);
     if (err == 0 && c->forget_tries) {
         err = forget_tries(s, id);
+        err = err == -EBADMSG ? 0 : err; /* what makes no sense is told when it is read */
     }
     if (err == 0 && moves && facts.unlisted) {
         err = list_message(s, id);
@@ -917,6 +939,7 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     err = run(s, st);
     if (err == 0) {
         err = run_on(s, ST_RCPT_LIST, id);
+        err = err == -EBADMSG ? 0 : err; /* rows that make no sense stay out of the indexes */
     }
     if (err != 0) {
         return err;
@@ -968,6 +991,12 @@ static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_fo
             struct claim_place place = {sqlite3_column_int64(w->st, 0),
                                         (uint64_t)sqlite3_column_int64(w->st, 1)};
 
+            /* An index that is out of order, or names what is no time, is damaged: whoever reads
+             * all rows by their ids finds that message. */
+            if (sqlite3_column_type(w->st, 0) != SQLITE_INTEGER || place.id > INT64_MAX ||
+                !claim_place_before(claims->orders[w->order].cursor, place)) {
+                continue;
+            }
             if (!claims_get(claims, place.id).claimed) {
                 *ret_place = place;
                 *ret_found = true;
@@ -1389,6 +1418,20 @@ static int load_unlisted(struct sqlite_spool *s, uint64_t from)
     return sqlite_done(s, st, rc);
 }
 
+/* No id is given twice, whatever the row `spool` says. */
+static int pass_rows(struct sqlite_spool *s)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_HIGHEST_ID);
+    int rc = sqlite_step(s, st);
+
+    if (rc == SQLITE_ROW) {
+        uint64_t highest = (uint64_t)sqlite3_column_int64(st, 0);
+
+        s->last_id = s->last_id > highest ? s->last_id : highest;
+    }
+    return sqlite_done(s, st, rc);
+}
+
 static int content_wanted(void *context, struct msg_id id)
 {
     struct sqlite_spool *s = context;
@@ -1455,6 +1498,9 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
     }
     if (err == 0) {
         s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
+        err = pass_rows(s);
+    }
+    if (err == 0) {
         err = sweep_content(s);
     }
     if (err == 0 && !is_short) {

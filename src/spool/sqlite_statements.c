@@ -12,6 +12,16 @@ _Static_assert(2 * ENVELOPE_TRACE - 1 == 63 && SPOOL_SENDER_MAX == 320, "set asi
 _Static_assert(CLASS_NAME_MAX == 128 && CLASS_SOURCE_MAX == 8, "set aside");
 _Static_assert(DSN_ENVID_MAX == 100 && SPOOL_REMOTE_MAX == 512, "set aside");
 
+/* A time as it is when it is one, else 0. */
+#define TIME(column)                                                                               \
+    "iif(typeof(" column ") = 'integer' AND " column " BETWEEN -(1 << 58) AND 1 << 58, " column ", 0)"
+
+/* A text as it is when it is one, of at most `max` bytes and without a NUL, at which length() ends;
+ * else the empty one. */
+#define HARMLESS(column, max)                                                                      \
+    "iif(typeof(" column ") = 'text' AND length(CAST(" column " AS BLOB)) <= " max                 \
+    " AND instr(CAST(" column " AS BLOB), x'00') = 0, " column ", '')"
+
 const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_BEGIN] = "BEGIN IMMEDIATE",
     [ST_COMMIT] = "COMMIT",
@@ -33,11 +43,19 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_READ] =
         "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
         " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, ''),"
-        " class, class_source"
+        " class, class_source, listed, content_sum, sum"
         " FROM message WHERE id = ?1",
+    [ST_MESSAGE_COUNTERS] =
+        "SELECT state, rcpt_total, rcpt_pending, rcpt_to_report FROM message WHERE id = ?1",
+    [ST_RCPT_COUNT] =
+        "SELECT count(*) FILTER (WHERE state = 1 AND n BETWEEN 1 AND 10000000),"
+        " count(*) FILTER (WHERE n BETWEEN 1 AND 10000000) FROM recipient NOT INDEXED"
+        " WHERE message = ?1",
+    [ST_MESSAGE_SET_SUM] = "UPDATE message SET sum = ?2 WHERE id = ?1",
+    [ST_RCPT_SET_SUM] = "UPDATE recipient SET sum = ?3 WHERE message = ?1 AND n = ?2",
     [ST_MESSAGE_BRIEF] =
         "SELECT state, due, size, in_file, EXISTS (SELECT 1 FROM recipient r NOT INDEXED"
-        " WHERE r.message = ?1) FROM message WHERE id = ?1",
+        " WHERE r.message = ?1), rcpt_pending + rcpt_to_report FROM message WHERE id = ?1",
     [ST_MESSAGE_CHANGE] =
         "UPDATE message"
         " SET state = ?2, due = ?3, created = ?4, warned = ?5, force_expire = ?6, reason = ?7,"
@@ -59,27 +77,28 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " rcpt_to_report = (SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1"
         " AND r.state <> 1),"
         " rcpt_total = max((SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1),"
+        " (SELECT ifnull(max(r.n), 1) FROM recipient r NOT INDEXED WHERE r.message = ?1"
+        " AND typeof(r.n) = 'integer' AND r.n <= 10000000),"
         " iif(typeof(rcpt_total) = 'integer' AND rcpt_total BETWEEN 1 AND 10000000,"
         " rcpt_total, 1)),"
-        " due = iif(typeof(due) = 'integer', due, 0),"
-        " arrived = iif(typeof(arrived) = 'integer', arrived, 0),"
-        " created = iif(typeof(created) = 'integer', created, 0),"
+        " due = " TIME("due") ","
+        " arrived = " TIME("arrived") ","
+        " created = " TIME("created") ","
         " size = iif(typeof(size) = 'integer' AND size BETWEEN 0 AND 1099511627776, size, 0),"
         " flags = iif(typeof(flags) = 'integer' AND flags BETWEEN 0 AND 63, flags, 0),"
         " in_file = iif(in_file IS 1, 1, 0),"
         " warned = iif(warned IS 1, 1, 0),"
         " force_expire = iif(force_expire IS 1, 1, 0),"
-        " sender = iif(typeof(sender) = 'text' AND length(CAST(sender AS BLOB)) <= 320, sender,"
-        " ''),"
-        " sender_domain = iif(typeof(sender_domain) = 'text'"
-        " AND length(CAST(sender_domain AS BLOB)) <= 320, sender_domain, ''),"
-        " envid = iif(typeof(envid) = 'text' AND length(CAST(envid AS BLOB)) <= 100, envid, ''),"
-        " client = iif(typeof(client) = 'text' AND length(CAST(client AS BLOB)) <= 512, client,"
-        " ''),"
-        " class = iif(typeof(class) = 'text' AND length(CAST(class AS BLOB)) <= 128"
-        " AND class NOT GLOB '*[^-_.+=@a-z0-9]*', class, ''),"
+        " sender = " HARMLESS("sender", "320") ","
+        " sender_domain = " HARMLESS("sender_domain", "320") ","
+        " envid = " HARMLESS("envid", "100") ","
+        " client = " HARMLESS("client", "512") ","
+        " class = iif(" HARMLESS("class", "128") " NOT GLOB '*[^-_.+=@a-z0-9]*',"
+        " " HARMLESS("class", "128") ", ''),"
+        " content_sum = iif(typeof(content_sum) = 'integer', content_sum, NULL),"
         " class_source = iif(typeof(class_source) = 'integer' AND class_source BETWEEN 0 AND 8,"
-        " class_source, 0)"
+        " class_source, 0),"
+        " sum = iif(typeof(sum) = 'integer', sum, NULL)"
         " WHERE id = ?1",
     [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
     [ST_RCPT_INSERT] =
@@ -113,11 +132,11 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_RCPT_DELETE_ALL] = "DELETE FROM recipient WHERE message = ?1",
     [ST_RCPT_READ] =
         "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
-        " attempts, status, diagnostic, remote, last_attempt"
+        " attempts, status, diagnostic, remote, last_attempt, sum"
         " FROM recipient NOT INDEXED WHERE message = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
     [ST_RCPT_READ_PENDING] =
         "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
-        " attempts, status, diagnostic, remote, last_attempt"
+        " attempts, status, diagnostic, remote, last_attempt, sum"
         " FROM recipient NOT INDEXED WHERE message = ?1 AND n > ?2 AND state = 1"
         " ORDER BY n LIMIT ?3",
     [ST_CONTENT_INSERT] = "INSERT INTO content (message, bytes) VALUES (?1, ?2)",
@@ -138,6 +157,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_PARKED_KEY] =
         "SELECT parked FROM message INDEXED BY message_parked WHERE parked > ?1"
         " ORDER BY parked LIMIT 1",
+    [ST_HIGHEST_ID] = "SELECT max(0, ifnull(max(id), 0)) FROM message WHERE id < 1 << 60",
     [ST_UNLISTED] =
         "SELECT id, due, size, in_file FROM message NOT INDEXED WHERE id >= ?1 AND listed = 0",
     [ST_MESSAGE_PLACES] =

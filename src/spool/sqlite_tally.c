@@ -7,6 +7,8 @@
  */
 #include "sqlite_engine.h"
 
+#include <errno.h>
+
 /* Are the recipients of this message counted? */
 static bool is_counted(const struct sqlite_spool *s, struct msg_id id)
 {
@@ -84,12 +86,18 @@ int sqlite_tally_write(struct sqlite_spool *s)
     if (s->base.batch_error != 0) {
         return 0; /* as in sqlite_flush_counts */
     }
+    if (s->tally_is_broken) {
+        tally_clear(&s->tally);
+        return 0;
+    }
     for (e = s->tally.entries; err == 0 && e != NULL; e = e->hh.next) {
         if (e->rcpts != 0 || e->messages != 0) {
             err = write_entry(s, e);
+            err = err == -EBADMSG ? 0 : err; /* a damaged counter; mail does not wait for it */
         }
     }
     if (err != 0) {
+        s->tally_is_broken = err == -EUCLEAN; /* the next batch goes without */
         return spool_batch_failed(&s->base, err);
     }
     tally_clear(&s->tally);

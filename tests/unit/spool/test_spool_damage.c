@@ -8,12 +8,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "check.h"
+#include <sqlite3.h>
+
+#include "mem.h"
+#include "rng.h"
+#include "spool_check.h"
 #include "spool_fixture.h"
+#include "sqlite_schema.h"
 
 static struct fixture fx;
 
@@ -143,15 +149,529 @@ static void content_without_a_checksum_is_believed(void **state)
     spool_close(sp);
 }
 
+/* ---- a queue in small ----------------------------------------------------------------------- */
+
+#define MESSAGES 8
+#define RCPTS    4
+
+/* What was acknowledged, and what came of it. */
+static struct {
+    struct msg_id ids[MESSAGES];
+    unsigned delivered[MESSAGES][RCPTS];
+    bool out_of_reach[MESSAGES]; /* on pages that can't be read or written */
+} mail;
+
+static void address(char text[64], size_t message, size_t rcpt)
+{
+    snprintf(text, 64, "r%zu@m%zu.example", rcpt, message);
+}
+
+/* Messages of all kinds: listed and not, inline and in files, new, deferred, parked, on hold, with
+ * one recipient and several, some of them done. */
+static unsigned problems; /* that were printed */
+
+static struct spool *open_with_mail(void)
+{
+    struct spool *sp = fixture_open(&fx);
+    bool gone;
+
+    memset(&mail, 0, sizeof mail);
+    for (size_t i = 0; i < MESSAGES; i++) {
+        char rcpts[RCPTS * 64] = "", one[64], sender[64];
+
+        for (size_t j = 0; j < (i == 3 ? 1 : RCPTS); j++) {
+            address(one, i, j);
+            snprintf(rcpts + strlen(rcpts), sizeof rcpts - strlen(rcpts), "%s%s", j > 0 ? " " : "",
+                     one);
+        }
+        for (size_t j = i == 3 ? 1 : RCPTS; j < RCPTS; j++) {
+            mail.delivered[i][j] = 1; /* there is none */
+        }
+        snprintf(sender, sizeof sender, "s%zu@sender.example", i);
+        fixture_ok(sp, fixture_submit(sp, sender, rcpts, 10 + (int64_t)i, i % 3 == 2 ? 3000 : 200,
+                                      i % 2 == 0, &mail.ids[i]));
+    }
+    for (size_t i = 0; i < MESSAGES; i += 4) {
+        fixture_ok(sp, spool_settle(sp, mail.ids[i], 1,
+                                    &(struct spool_verdict){.state = SPOOL_RCPT_PENDING,
+                                                            .attempted = true,
+                                                            .status = SLICE("4.4.1"),
+                                                            .diagnostic = SLICE("no answer"),
+                                                            .remote = SLICE("mx.example"),
+                                                            .when = {20}}));
+        fixture_ok(sp, spool_finish(sp, mail.ids[i], (struct wall){30}, &gone));
+    }
+    fixture_ok(sp, spool_settle(sp, mail.ids[4], 2, &(struct spool_verdict){.done = true}));
+    mail.delivered[4][1]++;
+    fixture_ok(sp, spool_hold(sp, mail.ids[5], SLICE("to be looked at")));
+    fixture_ok(sp, spool_park(sp, mail.ids[7], SLICE("smtp/m7.example"), (struct wall){40}));
+    fixture_ok(sp, spool_commit(sp));
+    return sp;
+}
+
+static size_t number_of(struct msg_id id)
+{
+    size_t i = 0;
+
+    while (i < MESSAGES && mail.ids[i].n != id.n) {
+        i++;
+    }
+    return i;
+}
+
+static bool is_out_of_reach(int err)
+{
+    return err == -EUCLEAN || err == -EIO;
+}
+
+static void deliver(struct msg_id id, const struct spool_rcpt *r)
+{
+    char text[64];
+    size_t i = number_of(id), j;
+
+    assert_true(i < MESSAGES);
+    for (j = 0; j < RCPTS; j++) {
+        address(text, i, j);
+        if (slice_equal(slice_string(text), r->address)) {
+            break;
+        }
+    }
+    if (j == RCPTS) {
+        printf("# delivered to %.*s, which nobody sent\n", SLICE_ARGS(r->address));
+        problems++;
+        return;
+    }
+    mail.delivered[i][j]++;
+}
+
+/* One pass of a message, as the queue process makes it: read all, deliver all, delete. 0, or what
+ * the queue process sets it aside for. */
+static int pass(struct spool *sp, struct msg_id id)
+{
+    struct spool_rcpt rcpts[2 * RCPTS];
+    struct spool_message m;
+    size_t count;
+    bool gone;
+    int err = spool_read(sp, id, &m);
+
+    if (err == 0 && m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) {
+        err = -EBADMSG; /* an index that names the wrong message */
+    }
+    if (err == 0) {
+        err = read_content(sp, id);
+    }
+    if (err == 0) {
+        err = spool_read_rcpts(sp, id, 0, true, COUNT(rcpts), rcpts, &count);
+    }
+    for (size_t i = 0; err == 0 && i < count; i++) {
+        deliver(id, &rcpts[i]);
+    }
+    for (size_t i = 0; err == 0 && i < count; i++) {
+        err = spool_settle(sp, id, rcpts[i].n, &(struct spool_verdict){.done = true});
+    }
+    return err != 0 ? err : spool_finish(sp, id, (struct wall){1000000}, &gone);
+}
+
+/* Deliver all that is due; what makes no sense is set aside, what is on damaged pages left. */
+static void run_queue(struct spool *sp)
+{
+    for (size_t turn = 0; turn < 4 * MESSAGES; turn++) {
+        enum spool_state from = turn % 2 == 0 ? SPOOL_INCOMING : SPOOL_DEFERRED;
+        struct msg_id id;
+        size_t count = 0;
+        int err = spool_claim(sp, from, (struct wall){INT64_MAX - 1}, 1, &id, &count), end;
+
+        if (err != 0) {
+            assert_true(is_out_of_reach(err));
+            continue;
+        }
+        if (count == 0) {
+            continue;
+        }
+        err = pass(sp, id);
+        if (err == -EBADMSG) {
+            err = spool_set_aside(sp, id, slice_string(spool_error(sp)));
+        }
+        end = spool_commit(sp);
+        err = err != 0 ? err : end;
+        if (err != 0 && err != -ENOENT) {
+            assert_true(is_out_of_reach(err));
+            if (number_of(id) < MESSAGES) {
+                mail.out_of_reach[number_of(id)] = true;
+            }
+        }
+    }
+}
+
+/* As the auditor does, slowly: what no due time leads to. Returns whether there was any. */
+static bool look_at_all_rows(struct spool *sp)
+{
+    struct msg_id ids[3 * MESSAGES];
+    struct spool_message m;
+    size_t count = 0, found = 0;
+
+    if (spool_scan(sp, &(struct spool_filter){.states = 0}, COUNT(ids), ids, &count) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        int err = spool_read(sp, ids[i], &m);
+
+        if (err == -EBADMSG) {
+            err = spool_set_aside(sp, ids[i], slice_string(spool_error(sp)));
+        } else if (err == 0 && !spool_is_claimed(sp, ids[i]) &&
+                   (m.state == SPOOL_INCOMING || m.state == SPOOL_DEFERRED)) {
+            err = spool_set_due(sp, ids[i], (struct wall){10});
+            found += err == 0;
+        }
+        assert_true(err == 0 || is_out_of_reach(err));
+        err = spool_commit(sp);
+        assert_true(err == 0 || is_out_of_reach(err));
+    }
+    return found > 0;
+}
+
+/* Can an operator see it, and that something is wrong? */
+static bool is_visible(struct spool *sp, struct msg_id id)
+{
+    struct spool_rcpt rcpts[2 * RCPTS];
+    struct spool_message m;
+    size_t count;
+
+    if (spool_read(sp, id, &m) != 0) {
+        return false;
+    }
+    /* One on hold is listed, with what is wrong with its recipients. */
+    return m.state == SPOOL_HOLD ||
+           (m.state == SPOOL_CORRUPT &&
+            spool_read_rcpts(sp, id, 0, false, COUNT(rcpts), rcpts, &count) == 0);
+}
+
+/* Does an operator who looks for damage learn of it? */
+static bool is_told_by_check(const char *what);
+
+static void problem(const char *what, size_t message, size_t rcpt, const char *how)
+{
+    printf("# %s: message %zu, recipient %zu: %s\n", what, message, rcpt, how);
+    problems++;
+}
+
+/* Each recipient was delivered to once, or its message is there to be seen. `bad`: the message that
+ * was damaged; the others have to be delivered, but for the one on hold. */
+static void nothing_is_lost(struct spool *sp, size_t bad, const char *what)
+{
+    for (size_t i = 0; i < MESSAGES; i++) {
+        for (size_t j = 0; j < RCPTS; j++) {
+            if (mail.delivered[i][j] > 1) {
+                problem(what, i, j, "delivered twice");
+            } else if (mail.delivered[i][j] == 0 && !is_visible(sp, mail.ids[i]) &&
+                       !is_told_by_check(what)) {
+                problem(what, i, j, "lost");
+            } else if (mail.delivered[i][j] == 0 && i != bad && i != 5) {
+                problem(what, i, j, "not delivered");
+            }
+        }
+    }
+}
+
+static void on_told(void *context, const char *line)
+{
+    (void)context;
+    if (getenv("SPOOL_DAMAGE_VERBOSE") != NULL) {
+        printf("# %s\n", line);
+    }
+}
+
+static bool is_told_by_check(const char *what)
+{
+    struct buf error;
+    uint64_t findings = 0;
+    int err;
+
+    buf_init(&error, 1024);
+    err = spool_check(fx.url, on_told, NULL, &error, &findings);
+    if (err != 0) {
+        printf("# %s: %s\n", what, buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return err != 0 || findings > 0;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+/* Run a statement that the tables would refuse, for the columns' types, too. False: even so it is
+ * impossible. */
+static bool damage(const char *sql)
+{
+    static const char *const loose =
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql ="
+        " replace(replace(replace(sql, 'STRICT, ', ''), ') STRICT', ')'), ' NOT NULL', '')"
+        " WHERE type = 'table'";
+    static const char *const strict =
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema AS t SET sql = (SELECT sql FROM kept k"
+        " WHERE k.name = t.name) WHERE type = 'table' AND name <> 'kept';";
+    sqlite3 *db;
+    bool ok;
+
+    fixture_sql(&fx, "CREATE TABLE kept AS SELECT name, sql FROM sqlite_schema WHERE type ="
+                     " 'table'");
+    fixture_sql(&fx, loose);
+    assert_int_equal(sqlite3_open(fx.path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA ignore_check_constraints = 1", NULL, NULL, NULL),
+                     SQLITE_OK);
+    ok = sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK;
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    fixture_sql(&fx, strict);
+    fixture_sql(&fx, "DROP TABLE kept");
+    return ok;
+}
+
+static void every_value_of_every_column_can_be_damaged(void **state)
+{
+    static const struct {
+        const char *table, *columns[24];
+    } tables[] = {
+        {"message",
+         {"id",     "listed",       "state",  "due",           "arrived",      "created",
+          "size",   "in_file",      "flags",  "rcpt_total",    "rcpt_pending", "rcpt_to_report",
+          "warned", "force_expire", "sender", "sender_domain", "envid",        "client",
+          "reason", "parked",       "class",  "content_sum",   "sum"}},
+        {"recipient",
+         {"message", "n", "listed", "state", "notify", "attempts", "last_attempt",
+          "route_generation", "address", "domain", "transport", "nexthop", "orcpt", "status",
+          "diagnostic", "remote", "sum"}},
+        {"content", {"message", "bytes"}},
+        {"destination", {"nexthop", "transport", "recipients", "messages"}},
+    };
+    static const char *const values[] = {
+        "NULL",
+        "-1",
+        "0",
+        "3",
+        "9",
+        "77777",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1.5e300",
+        "'text'",
+        "''",
+        "x'00ff'",
+        "x''",
+        "'a' || char(0) || 'b'",
+        "CAST(x'ff80' AS TEXT)",
+        "printf('%.9999c', 'x')",
+    };
+    size_t runs = 0, done = 0;
+
+    (void)state;
+    for (size_t t = 0; t < COUNT(tables); t++) {
+        for (size_t c = 0; tables[t].columns[c] != NULL; c++) {
+            for (size_t v = 0; v < COUNT(values); v++) {
+                /* Another message each time: unlisted, deferred, parked, in a file ... */
+                size_t bad = runs++ % MESSAGES;
+                struct spool *sp = open_with_mail();
+                char sql[400];
+
+                spool_close(sp);
+                if (t == 3) {
+                    snprintf(sql, sizeof sql, "UPDATE OR IGNORE destination SET %s = %s",
+                             tables[t].columns[c], values[v]);
+                } else {
+                    snprintf(sql, sizeof sql, "UPDATE OR IGNORE %s SET %s = %s WHERE %s = %llu%s",
+                             tables[t].table, tables[t].columns[c], values[v],
+                             t == 0 ? "id" : "message", (unsigned long long)mail.ids[bad].n,
+                             t == 1 && runs % 3 != 0 ? " AND n = 1" : "");
+                }
+                done += damage(sql);
+                if (fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp) != 0) {
+                    fail_msg("%s: it does not open", sql);
+                }
+                run_queue(sp);
+                if (look_at_all_rows(sp)) {
+                    run_queue(sp);
+                }
+                nothing_is_lost(sp, bad, sql);
+                spool_close(sp);
+                tear_down(NULL);
+                set_up(NULL);
+            }
+        }
+    }
+    assert_true(done > runs * 3 / 4);
+    assert_int_equal(problems, 0);
+}
+
+/* ---- bytes ---------------------------------------------------------------------------------- */
+
+#define FLIPS 200
+
+static char *read_file(const char *path, size_t *ret_size)
+{
+    FILE *f = fopen(path, "r");
+    struct stat st;
+    char *bytes;
+
+    assert_non_null(f);
+    assert_int_equal(fstat(fileno(f), &st), 0);
+    *ret_size = (size_t)st.st_size;
+    bytes = mem_new(*ret_size);
+    assert_int_equal(fread(bytes, 1, *ret_size, f), *ret_size);
+    fclose(f);
+    return bytes;
+}
+
+static void repair(const char *what)
+{
+    struct spool_repaired repaired;
+    struct buf error;
+
+    buf_init(&error, 1024);
+    if (spool_repair(fx.url, on_told, NULL, &error, &repaired) != 0) {
+        printf("# %s: repair: %s\n", what, buf_cstr(&error));
+        problems++;
+    }
+    buf_fini(&error);
+}
+
+/* Is there anything that neither went out nor can be seen? */
+static bool is_anything_missing(struct spool *sp)
+{
+    for (size_t i = 0; i < MESSAGES; i++) {
+        for (size_t j = 0; j < RCPTS; j++) {
+            if (mail.delivered[i][j] == 0 && !is_visible(sp, mail.ids[i])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void run_all(struct spool *sp)
+{
+    run_queue(sp);
+    if (look_at_all_rows(sp)) {
+        run_queue(sp);
+    }
+}
+
+/* After damage of any kind: what runs, runs; what is missing then is there after a repair. */
+static void survive(const char *what, unsigned *ret_refused, unsigned *ret_repaired)
+{
+    struct spool *sp;
+
+    if (fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp) != 0) {
+        (*ret_refused)++;
+        repair(what);
+        if (fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp) != 0) {
+            printf("# %s: it does not open after the repair\n", what);
+            problems++;
+            return;
+        }
+    }
+    run_all(sp);
+    if (is_anything_missing(sp)) {
+        spool_close(sp);
+        if (!is_told_by_check(what)) {
+            printf("# %s: something is missing, and nothing tells of it\n", what);
+            problems++;
+        }
+        (*ret_repaired)++;
+        repair(what);
+        if (fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp) != 0) {
+            printf("# %s: it does not open after the repair\n", what);
+            problems++;
+            return;
+        }
+        run_all(sp);
+    }
+    for (size_t i = 0; i < MESSAGES; i++) {
+        for (size_t j = 0; j < RCPTS; j++) {
+            if (mail.delivered[i][j] == 0 && !is_visible(sp, mail.ids[i])) {
+                problem(what, i, j, "lost");
+            }
+            if (mail.delivered[i][j] > 2) {
+                problem(what, i, j, "delivered again and again");
+            }
+        }
+    }
+    spool_close(sp);
+}
+
+static void any_byte_can_change(void **state)
+{
+    struct spool *sp = open_with_mail();
+    size_t size;
+    unsigned refused = 0, repaired = 0;
+    struct rng rng;
+
+    (void)state;
+    spool_close(sp);
+    problems = 0;
+    rng_init(&rng, 2026);
+    for (unsigned i = 0; i < FLIPS; i++) {
+        char what[64], *bytes;
+        size_t at;
+        FILE *f;
+
+        tear_down(NULL);
+        set_up(NULL);
+        spool_close(open_with_mail());
+        bytes = read_file(fx.path, &size);
+        at = (size_t)(rng_next(&rng) % size);
+        bytes[at] = (char)(bytes[at] ^ 1 << rng_next(&rng) % 8);
+        f = fopen(fx.path, "w");
+        assert_int_equal(fwrite(bytes, 1, size, f), size);
+        assert_int_equal(fclose(f), 0);
+        mem_free(bytes);
+        snprintf(what, sizeof what, "flip %u: byte %zu (page %zu)", i, at, at / 4096 + 1);
+        survive(what, &refused, &repaired);
+    }
+    printf("# %u starts refused, %u more repaired\n", refused, repaired);
+    assert_int_equal(problems, 0);
+}
+
+static void any_page_can_be_lost(void **state)
+{
+    unsigned refused = 0, repaired = 0;
+    size_t size = 4096, pages = 2;
+
+    (void)state;
+    problems = 0;
+    for (size_t page = 0; page < pages; page++) {
+        static const char zeros[4096];
+        char what[64];
+        int fd;
+
+        tear_down(NULL);
+        set_up(NULL);
+        spool_close(open_with_mail());
+        mem_free(read_file(fx.path, &size));
+        pages = size / 4096;
+        fd = open(fx.path, O_WRONLY);
+        assert_int_equal(pwrite(fd, zeros, 4096, (off_t)(page * 4096)), 4096);
+        close(fd);
+        snprintf(what, sizeof what, "page %zu zeroed", page + 1);
+        survive(what, &refused, &repaired);
+    }
+    printf("# %u starts refused, %u more repaired\n", refused, repaired);
+    assert_int_equal(problems, 0);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         EACH(changed_content_is_noticed),
         EACH(content_of_another_message_is_noticed),
         EACH(content_without_a_checksum_is_believed),
+        EACH(every_value_of_every_column_can_be_damaged),
+        EACH(any_byte_can_change),
+        EACH(any_page_can_be_lost),
     };
 
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what was found is told before a panic */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,944 @@
+/*
+ * Making a sound spool of what is left of a damaged one.
+ *
+ *      PATH                    the old database, only read; its log is not moved into it
+ *      PATH.repairing          the new one while it is filled; a crash leaves it, the next repair
+ *                              begins anew
+ *      PATH.repaired           the new one, complete and synced
+ *      PATH.damaged-N          the old one, kept; with its log, PATH.damaged-N-wal
+ *
+ * Names change in this order, and a spool whose PATH is missing while another of these names is
+ * there refuses to open, so a crash between two steps leaves nothing that could be mistaken for a
+ * spool:
+ *
+ *      PATH.repairing -> PATH.repaired     the old spool is still in place
+ *      PATH -> PATH.damaged-N              nothing is in place; the next repair goes on here
+ *      PATH-wal -> PATH.damaged-N-wal
+ *      PATH.repaired -> PATH               the new spool is in place
+ *
+ * Rows are found in every way there is, because a damaged page hides those behind it from each of
+ * them: along the table upwards, over a page that can't be read, downwards, and along indexes and
+ * other tables that name them. Then each is read by itself. What is copied is read again from the
+ * new database with all the checks that a holder makes; a message that does not pass is set aside.
+ */
+#include "spool_check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+#include "sqlite_engine.h"
+#include "sqlite_graft.h"
+#include "sqlite_schema.h"
+
+#define COLUMNS_MAX 64
+#define KEPT_MAX    10000 /* damaged databases beside one another */
+#define REASON_MAX  512
+
+/* Ids, in order and without duplicates once they are sorted. */
+struct id_list {
+    int64_t *ids; /* owned */
+    size_t count, size;
+};
+
+struct repair {
+    spool_told *told;
+    void *context;
+    struct buf *error; /* the caller's */
+    char *path, *content_dir, *repairing, *repaired, *grafted;
+    sqlite3 *old; /* NULL: there is none that can be opened */
+    sqlite3 *new;
+    struct id_list found;   /* messages */
+    struct id_list trouble; /* messages whose recipients could not all be read by number */
+    uint64_t doubtful;
+    int64_t last_id, commits;
+};
+
+static void tell(const struct repair *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void tell(const struct repair *r, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args); /* cut is fine */
+    va_end(args);
+    r->told(r->context, line);
+}
+
+static int failed(struct repair *r, int err, const char *what, const char *path)
+{
+    (void)buf_addf(r->error, "%s: %s: %s", what, path, strerror(-err));
+    return err;
+}
+
+static int failed_new(struct repair *r, const char *what)
+{
+    (void)buf_addf(r->error, "%s: %s: %s", what, r->repairing, sqlite3_errmsg(r->new));
+    return -EIO;
+}
+
+static char *join(const char *a, const char *b)
+{
+    size_t size = strlen(a) + strlen(b) + 1;
+    char *both = mem_new(size);
+
+    (void)snprintf(both, size, "%s%s", a, b); /* fits */
+    return both;
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* ---- lists of ids --------------------------------------------------------------------------- */
+
+static void list_add(struct id_list *list, int64_t id)
+{
+    if (list->count == list->size) {
+        list->size = list->size == 0 ? 1024 : list->size * 2;
+        list->ids = mem_resize(list->ids, list->size, sizeof list->ids[0]);
+    }
+    list->ids[list->count++] = id;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void list_sort(struct id_list *list)
+{
+    size_t kept = 0;
+
+    if (list->count == 0) {
+        return;
+    }
+    qsort(list->ids, list->count, sizeof list->ids[0], compare_ids);
+    for (size_t i = 0; i < list->count; i++) {
+        if (kept == 0 || list->ids[i] != list->ids[kept - 1]) {
+            list->ids[kept++] = list->ids[i];
+        }
+    }
+    list->count = kept;
+}
+
+/* Of a sorted list. */
+static bool list_has(const struct id_list *list, int64_t id)
+{
+    return list->count > 0 && bsearch(&id, list->ids, list->count, sizeof id, compare_ids) != NULL;
+}
+
+/* ---- finding what is there ------------------------------------------------------------------ */
+
+/* Ids that a statement gives, until it ends or can't go on. True: it ended. */
+static bool gather(struct repair *r, const char *sql, int64_t after, int64_t *ret_last)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(r->old, sql, -1, &st, NULL);
+
+    sqlite_bind_int(st, 1, after);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        int64_t id = sqlite3_column_int64(st, 0);
+
+        if (id > 0 && sqlite3_column_type(st, 0) == SQLITE_INTEGER) {
+            list_add(&r->found, id);
+            *ret_last = id;
+        }
+        rc = SQLITE_OK;
+        if (r->found.count % 65536 == 0) {
+            list_sort(&r->found);
+        }
+    }
+    (void)sqlite3_finalize(st); /* says again what step said */
+    return rc == SQLITE_DONE;
+}
+
+/* Along a table upwards; where that ends, on behind a gap, which is made larger until what is
+ * behind it can be read; and downwards from the end. */
+static void gather_table(struct repair *r, const char *what, const char *up, const char *down)
+{
+    int64_t last = 0, unused = 0;
+    bool is_whole = gather(r, up, last, &last);
+
+    if (is_whole) {
+        return;
+    }
+    tell(r, "%s: pages can't be read: %s", what, sqlite3_errmsg(r->old));
+    for (unsigned gap = 0; !is_whole && gap < 62; gap++) {
+        int64_t from = last, before = last;
+
+        if (__builtin_add_overflow(from, INT64_C(1) << gap, &from)) {
+            break;
+        }
+        is_whole = gather(r, up, from, &last);
+        if (last != before) {
+            gap = 0; /* something was found behind it */
+        }
+    }
+    (void)gather(r, down, INT64_MAX, &unused);
+}
+
+static void gather_files(struct repair *r)
+{
+    DIR *dir = opendir(r->content_dir);
+    struct dirent *entry;
+    struct msg_id id;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (spool_id_parse(slice_string(entry->d_name), &id) && id.n > 0 && id.n <= INT64_MAX) {
+            list_add(&r->found, (int64_t)id.n);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+}
+
+static void gather_all(struct repair *r)
+{
+    static const char *const others[] = {
+        "SELECT id FROM message INDEXED BY message_state WHERE listed = 1 AND ?1 = ?1",
+        "SELECT id FROM message INDEXED BY message_due WHERE listed = 1 AND ?1 = ?1",
+        "SELECT id FROM message INDEXED BY message_sender WHERE listed = 1 AND ?1 = ?1",
+        "SELECT message FROM recipient INDEXED BY recipient_address WHERE listed = 1 AND ?1 = ?1",
+        "SELECT message FROM recipient INDEXED BY recipient_domain WHERE listed = 1 AND ?1 = ?1",
+    };
+    int64_t unused;
+
+    gather_files(r);
+    if (r->old == NULL) {
+        list_sort(&r->found);
+        return;
+    }
+    gather_table(r, "messages", "SELECT id FROM message NOT INDEXED WHERE id > ?1 ORDER BY id",
+                 "SELECT id FROM message NOT INDEXED WHERE id < ?1 ORDER BY id DESC");
+    gather_table(r, "recipients",
+                 "SELECT DISTINCT message FROM recipient NOT INDEXED WHERE message > ?1"
+                 " ORDER BY message",
+                 "SELECT DISTINCT message FROM recipient NOT INDEXED WHERE message < ?1"
+                 " ORDER BY message DESC");
+    gather_table(r, "contents", "SELECT message FROM content WHERE message > ?1 ORDER BY message",
+                 "SELECT message FROM content WHERE message < ?1 ORDER BY message DESC");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        (void)gather(r, others[i], 0, &unused); /* what they miss the others have */
+    }
+    list_sort(&r->found);
+}
+
+/* ---- copying -------------------------------------------------------------------------------- */
+
+/* How a table is copied: the columns that both databases have. */
+struct copy {
+    const char *table;
+    sqlite3_stmt *read, *write;
+    int count;
+    int types[COLUMNS_MAX]; /* SQLITE_INTEGER, SQLITE_TEXT or SQLITE_BLOB */
+    bool may_be_null[COLUMNS_MAX];
+    int n_at; /* of the column `n`, or -1 */
+};
+
+static bool has_column(sqlite3 *db, const char *table, const char *column)
+{
+    return sqlite3_table_column_metadata(db, "main", table, column, NULL, NULL, NULL, NULL, NULL) ==
+           SQLITE_OK;
+}
+
+static int type_named(const char *name)
+{
+    return strcmp(name, "INTEGER") == 0 ? SQLITE_INTEGER
+           : strcmp(name, "TEXT") == 0  ? SQLITE_TEXT
+                                        : SQLITE_BLOB;
+}
+
+static int copy_begin(struct repair *r, struct copy *c, const char *table, const char *key,
+                      const char *order)
+{
+    char sql[200];
+    struct buf columns, marks, read, write;
+    sqlite3_stmt *st = NULL;
+    int rc;
+
+    *c = (struct copy){.table = table, .n_at = -1};
+    buf_init(&columns, 1u << 16);
+    buf_init(&marks, 1u << 16);
+    buf_init(&read, 1u << 16);
+    buf_init(&write, 1u << 16);
+    (void)snprintf(sql, sizeof sql, "SELECT name, type, \"notnull\" FROM pragma_table_info('%s')",
+                   table); /* fits */
+    rc = sqlite3_prepare_v2(r->new, sql, -1, &st, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(st, 0);
+
+        rc = SQLITE_OK;
+        if (!has_column(r->old, table, name)) {
+            continue;
+        }
+        CHECK(c->count < COLUMNS_MAX);
+        if (strcmp(name, "n") == 0) {
+            c->n_at = c->count;
+        }
+        c->types[c->count] = type_named((const char *)sqlite3_column_text(st, 1));
+        c->may_be_null[c->count] = sqlite3_column_int(st, 2) == 0;
+        (void)buf_addf(&columns, "%s%s", c->count > 0 ? ", " : "", name); /* all fit */
+        (void)buf_addf(&marks, "%s?%d", c->count > 0 ? ", " : "", c->count + 1);
+        c->count++;
+    }
+    (void)sqlite3_finalize(st); /* says again what step said */
+    (void)buf_addf(&read, "SELECT %s FROM %s NOT INDEXED WHERE %s = ?1 %s", buf_cstr(&columns),
+                   table, key, order);
+    (void)buf_addf(&write, "INSERT OR IGNORE INTO %s (%s) VALUES (%s)", table, buf_cstr(&columns),
+                   buf_cstr(&marks));
+    if (rc == SQLITE_DONE && c->count > 0) {
+        rc = sqlite3_prepare_v2(r->new, buf_cstr(&write), -1, &c->write, NULL);
+        if (rc == SQLITE_OK) {
+            /* A table that can't be read is told of by the walks; its rows are missing. */
+            (void)sqlite3_prepare_v2(r->old, buf_cstr(&read), -1, &c->read, NULL);
+        }
+    }
+    buf_fini(&columns);
+    buf_fini(&marks);
+    buf_fini(&read);
+    buf_fini(&write);
+    return rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed_new(r, "prepare");
+}
+
+static void copy_end(struct copy *c)
+{
+    (void)sqlite3_finalize(c->read);  /* nothing is left to say */
+    (void)sqlite3_finalize(c->write); /* the same */
+}
+
+/* A value of the type that the column has; another one becomes the least of that type. False: it
+ * was another one. */
+static bool bind_value(struct copy *c, int at)
+{
+    sqlite3_value *value = sqlite3_column_value(c->read, at);
+    int type = sqlite3_column_type(c->read, at);
+
+    if (type == c->types[at] || (type == SQLITE_NULL && c->may_be_null[at])) {
+        CHECK(sqlite3_bind_value(c->write, at + 1, value) == SQLITE_OK);
+        return true;
+    }
+    if (c->may_be_null[at]) {
+        CHECK(sqlite3_bind_null(c->write, at + 1) == SQLITE_OK);
+    } else if (c->types[at] == SQLITE_INTEGER) {
+        CHECK(sqlite3_bind_int64(c->write, at + 1, 0) == SQLITE_OK);
+    } else if (c->types[at] == SQLITE_TEXT) {
+        CHECK(sqlite3_bind_text(c->write, at + 1, "", 0, SQLITE_STATIC) == SQLITE_OK);
+    } else {
+        CHECK(sqlite3_bind_blob(c->write, at + 1, "", 0, SQLITE_STATIC) == SQLITE_OK);
+    }
+    return false;
+}
+
+struct copied {
+    uint64_t rows;
+    bool whole;   /* all rows could be read */
+    bool changed; /* values had impossible types, or numbers were taken */
+};
+
+/* The rows of one message. A recipient whose number is taken, or is none, gets the next free one.
+ */
+static int copy_rows(struct repair *r, struct copy *c, int64_t id, struct copied *ret)
+{
+    int64_t free_n = SPOOL_RCPTS_MAX / 2;
+    int rc;
+
+    *ret = (struct copied){.whole = c->read != NULL};
+    if (c->read == NULL) {
+        return 0;
+    }
+    sqlite_bind_int(c->read, 1, id);
+    while ((rc = sqlite3_step(c->read)) == SQLITE_ROW) {
+        int wrote;
+
+        for (int i = 0; i < c->count; i++) {
+            ret->changed |= !bind_value(c, i);
+        }
+        if (c->n_at >= 0 && (sqlite3_column_int64(c->read, c->n_at) < 1 ||
+                             sqlite3_column_int64(c->read, c->n_at) > SPOOL_RCPTS_MAX)) {
+            sqlite_bind_int(c->write, c->n_at + 1, free_n++);
+            ret->changed = true;
+        }
+        wrote = sqlite3_step(c->write);
+        if (wrote == SQLITE_DONE && sqlite3_changes(r->new) == 0 && c->n_at >= 0) {
+            (void)sqlite3_reset(c->write); /* it was refused */
+            sqlite_bind_int(c->write, c->n_at + 1, free_n++);
+            ret->changed = true;
+            wrote = sqlite3_step(c->write);
+        }
+        ret->rows += sqlite3_changes(r->new) > 0;
+        (void)sqlite3_reset(c->write); /* says again what step said */
+        if (wrote != SQLITE_DONE) {
+            (void)sqlite3_reset(c->read);
+            return failed_new(r, "write");
+        }
+    }
+    ret->whole = rc == SQLITE_DONE;
+    (void)sqlite3_reset(c->read); /* says again what step said */
+    return 0;
+}
+
+/* ---- doubts --------------------------------------------------------------------------------- */
+
+static int run_on(struct repair *r, const char *sql, int64_t id, const char *text)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(r->new, sql, -1, &st, NULL);
+
+    if (rc == SQLITE_OK) {
+        sqlite_bind_int(st, 1, id);
+        if (text != NULL) {
+            sqlite_bind_slice(st, 2, slice_string(text));
+        }
+        rc = sqlite3_step(st);
+    }
+    (void)sqlite3_finalize(st); /* says again what step said */
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : failed_new(r, "write");
+}
+
+/* The message goes to `corrupt`, for this reason. */
+static int doubt(struct repair *r, int64_t id, const char *reason)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+    int err = run_on(r, sqlite_statement_sql[ST_MESSAGE_SET_ASIDE], id, reason);
+
+    spool_id_print((struct msg_id){(uint64_t)id}, text);
+    tell(r, "%s: set aside as corrupt: %s", text, reason);
+    r->doubtful++;
+    return err;
+}
+
+/* ---- the messages --------------------------------------------------------------------------- */
+
+/* A row for a message of which only other parts were found. */
+static int make_message(struct repair *r, int64_t id, bool in_file, uint64_t size)
+{
+    char sql[400];
+
+    (void)snprintf(sql, sizeof sql,
+                   "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file,"
+                   " flags, rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender,"
+                   " sender_domain, envid, client, reason)"
+                   " VALUES (?1, 1, 4, 0, 0, 0, %llu, %d, 0, 1, 0, 0, 0, 0, '', '', '', '', '')",
+                   (unsigned long long)size, in_file); /* fits */
+    return run_on(r, sql, id, NULL);
+}
+
+static bool file_size(const struct repair *r, int64_t id, uint64_t *ret_size)
+{
+    char text[SPOOL_ID_TEXT_MAX], path[4352];
+    struct stat st;
+
+    spool_id_print((struct msg_id){(uint64_t)id}, text);
+    (void)snprintf(path, sizeof path, "%s/%s", r->content_dir, text); /* cut: it is not found */
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return false;
+    }
+    *ret_size = (uint64_t)st.st_size;
+    return true;
+}
+
+/* Was its content to be removed, as the last thing to be done for a message that is through? */
+static bool is_removed(struct repair *r, int64_t id)
+{
+    sqlite3_stmt *st = NULL;
+    bool yes =
+        r->old != NULL && sqlite3_prepare_v2(r->old, "SELECT 1 FROM removed WHERE message = ?1", -1,
+                                             &st, NULL) == SQLITE_OK;
+
+    sqlite_bind_int(st, 1, id);
+    yes = yes && sqlite3_step(st) == SQLITE_ROW;
+    (void)sqlite3_finalize(st); /* an error means no, which keeps it */
+    return yes;
+}
+
+static int64_t content_size(struct repair *r, int64_t id)
+{
+    sqlite3_stmt *st = NULL;
+    int64_t size = 0;
+
+    if (sqlite3_prepare_v2(r->new, "SELECT length(bytes) FROM content WHERE message = ?1", -1, &st,
+                           NULL) == SQLITE_OK) {
+        sqlite_bind_int(st, 1, id);
+        size = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+    }
+    (void)sqlite3_finalize(st); /* 0 is what is told then */
+    return size;
+}
+
+struct copies {
+    struct copy message, rcpt, content;
+};
+
+static int copy_message(struct repair *r, struct copies *c, int64_t id)
+{
+    struct copied message = {0}, rcpts = {0}, content = {0};
+    bool has_file;
+    uint64_t size = 0;
+    int err = 0;
+
+    if (r->old != NULL) {
+        err = copy_rows(r, &c->message, id, &message);
+        if (err == 0) {
+            err = copy_rows(r, &c->rcpt, id, &rcpts);
+        }
+        if (err == 0) {
+            err = copy_rows(r, &c->content, id, &content);
+        }
+    }
+    if (err != 0) {
+        return err;
+    }
+    has_file = file_size(r, id, &size);
+    if (r->old != NULL && !rcpts.whole) {
+        list_add(&r->trouble, id);
+    }
+    if (message.rows == 0) {
+        if (rcpts.rows == 0 && content.rows == 0 && (!has_file || is_removed(r, id))) {
+            return 0; /* an index named it, and nothing of it is there; or it is through */
+        }
+        size = has_file ? size : (uint64_t)content_size(r, id);
+        err = make_message(r, id, has_file, size);
+        return err != 0 ? err
+                        : doubt(r, id,
+                                rcpts.rows == 0 ? "found without sender and recipients: look at "
+                                                  "its headers"
+                                                : "found without its sender");
+    }
+    if (message.changed || rcpts.changed) {
+        return doubt(r, id, "values of its rows were impossible");
+    }
+    return 0;
+}
+
+/* Of messages whose recipients can't all be read by number, others may be in an index that has
+ * their addresses. */
+static int copy_from_index(struct repair *r)
+{
+    static const char *const reads[] = {
+        "SELECT message, n, address FROM recipient INDEXED BY recipient_address WHERE listed = 1"
+        " ORDER BY address, message",
+        "SELECT message, n, address FROM recipient INDEXED BY recipient_address WHERE listed = 1"
+        " ORDER BY address DESC, message DESC",
+    };
+    static const char write[] =
+        "INSERT OR IGNORE INTO recipient (message, n, listed, state, notify, attempts,"
+        " last_attempt, route_generation, address, domain, transport, nexthop, orcpt, status,"
+        " diagnostic, remote)"
+        " VALUES (?1, ?2, 1, 1, 0, 0, 0, 0, ?3, lower(replace(?3, rtrim(?3, replace(?3, '@', '')),"
+        " '')), '', '', '', '', '', '')";
+    int err = 0;
+
+    list_sort(&r->trouble);
+    for (size_t i = 0; err == 0 && r->trouble.count > 0 && i < 2; i++) {
+        sqlite3_stmt *from = NULL, *to = NULL;
+
+        if (sqlite3_prepare_v2(r->new, write, -1, &to, NULL) != SQLITE_OK) {
+            return failed_new(r, "prepare");
+        }
+        if (sqlite3_prepare_v2(r->old, reads[i], -1, &from, NULL) == SQLITE_OK) {
+            while (err == 0 && sqlite3_step(from) == SQLITE_ROW) {
+                if (list_has(&r->trouble, sqlite3_column_int64(from, 0)) &&
+                    sqlite3_column_type(from, 1) == SQLITE_INTEGER &&
+                    sqlite3_column_type(from, 2) == SQLITE_TEXT) {
+                    for (int at = 0; at < 3; at++) {
+                        CHECK(sqlite3_bind_value(to, at + 1, sqlite3_column_value(from, at)) ==
+                              SQLITE_OK);
+                    }
+                    err = sqlite3_step(to) == SQLITE_DONE ? 0 : failed_new(r, "write");
+                    (void)sqlite3_reset(to); /* says again what step said */
+                }
+            }
+        }
+        (void)sqlite3_finalize(from); /* what it could not read is missing, as is told */
+        (void)sqlite3_finalize(to);
+    }
+    return err;
+}
+
+static int copy_all(struct repair *r)
+{
+    struct copies c = {.message = {.count = 0}};
+    int err = 0;
+
+    if (r->old != NULL) {
+        err = copy_begin(r, &c.message, "message", "id", "");
+        err = err != 0 ? err : copy_begin(r, &c.rcpt, "recipient", "message", "ORDER BY n");
+        err = err != 0 ? err : copy_begin(r, &c.content, "content", "message", "");
+    }
+    for (size_t i = 0; err == 0 && i < r->found.count; i++) {
+        err = copy_message(r, &c, r->found.ids[i]);
+    }
+    if (err == 0 && r->old != NULL) {
+        err = copy_from_index(r);
+    }
+    for (size_t i = 0; err == 0 && i < r->trouble.count; i++) {
+        err = doubt(r, r->trouble.ids[i], "not all of its recipients could be read");
+    }
+    copy_end(&c.message);
+    copy_end(&c.rcpt);
+    copy_end(&c.content);
+    return err;
+}
+
+/* ---- looking at the new one ----------------------------------------------------------------- */
+
+/* What is wrong with a message in the new database, as its holder would see it. */
+static int look_at(struct repair *r, struct spool *sp, int64_t id)
+{
+    struct msg_id msg = {(uint64_t)id};
+    char text[SPOOL_ID_TEXT_MAX], reason[REASON_MAX];
+    struct slice words;
+    int err = sqlite_look_at(sqlite_of(sp), msg);
+
+    if (err == 0 || err == -ENOENT) {
+        return 0;
+    }
+    words = slice_string(spool_error(sp));
+    spool_id_print(msg, text);
+    if (slice_starts(words, slice_string(text))) {
+        words = slice_skip(words, strlen(text) + 2);
+    }
+    (void)snprintf(reason, sizeof reason, "%.*s", SLICE_ARGS(words)); /* cut is fine */
+    return doubt(r, id, reason);
+}
+
+static int look_at_all(struct repair *r)
+{
+    static const struct spool_options options = {.inline_limit = SPOOL_INLINE_MAX};
+    char *url = join("sqlite:", r->repairing);
+    struct spool *sp;
+    int err = spool_open(url, SPOOL_OPEN_READ, &options, r->error, &sp);
+
+    mem_free(url);
+    if (err != 0) {
+        return err;
+    }
+    content_files_fini(&sqlite_of(sp)->content);
+    content_files_init(&sqlite_of(sp)->content, sqlite_of(sp)->io, r->content_dir);
+    for (size_t i = 0; err == 0 && i < r->found.count; i++) {
+        err = look_at(r, sp, r->found.ids[i]);
+    }
+    spool_close(sp);
+    return err;
+}
+
+/* ---- the new database ----------------------------------------------------------------------- */
+
+static int exec_new(struct repair *r, const char *sql)
+{
+    return sqlite3_exec(r->new, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed_new(r, "write");
+}
+
+static int64_t old_number(struct repair *r, const char *sql)
+{
+    sqlite3_stmt *st = NULL;
+    int64_t n = 0;
+
+    if (r->old != NULL && sqlite3_prepare_v2(r->old, sql, -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW) {
+        n = sqlite3_column_int64(st, 0);
+    }
+    (void)sqlite3_finalize(st); /* 0 is safe */
+    return n > 0 && n < INT64_C(1) << 60 ? n : 0;
+}
+
+static int make_new(struct repair *r)
+{
+    const char *why = "";
+    int fd, rc;
+
+    (void)unlink(r->repairing); /* what an earlier one left */
+    fd = open(r->repairing, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return failed(r, -errno, "create", r->repairing);
+    }
+    (void)close(fd); /* empty */
+    rc = sqlite3_open_v2(r->repairing, &r->new,
+                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+                         NULL);
+    if (rc != SQLITE_OK) {
+        return failed_new(r, "open");
+    }
+    /* It is synced when it is complete; before that it may as well be lost. */
+    rc = sqlite3_exec(r->new,
+                      "PRAGMA page_size = 4096; PRAGMA journal_mode = MEMORY;"
+                      "PRAGMA synchronous = OFF",
+                      NULL, NULL, NULL);
+    if (rc == SQLITE_OK) {
+        rc = schema_upgrade(r->new, schema_steps, schema_version, &why);
+    }
+    if (rc == SQLITE_OK) {
+        /* Values are looked at when all is copied. */
+        rc = sqlite3_exec(r->new, "PRAGMA ignore_check_constraints = ON", NULL, NULL, NULL);
+    }
+    return rc == SQLITE_OK ? 0 : failed_new(r, "make the tables");
+}
+
+/* What follows from the rows. */
+static int count_again(struct repair *r)
+{
+    char sql[400];
+    int err = exec_new(r, "UPDATE recipient SET nexthop = domain WHERE transport = '';"
+                          "UPDATE message SET listed = 1 WHERE listed <> 1;"
+                          "UPDATE recipient SET listed = 1 WHERE listed <> 1;"
+                          "DELETE FROM destination;"
+                          "INSERT INTO destination SELECT nexthop, transport, count(*),"
+                          " count(DISTINCT message) FROM recipient WHERE listed = 1 AND state = 1"
+                          " GROUP BY nexthop, transport;");
+
+    (void)snprintf(sql, sizeof sql,
+                   "UPDATE spool SET last_id = max(%lld, (SELECT ifnull(max(id), 0) FROM message"
+                   " WHERE id < 1 << 60)), commits = %lld, bytes = (SELECT ifnull(sum(size), 0)"
+                   " FROM message)",
+                   (long long)r->last_id, (long long)r->commits); /* fits */
+    err = err != 0 ? err : exec_new(r, sql);
+    return err != 0 ? err
+                    : exec_new(r, "UPDATE spool SET unlisted_from = last_id + 1,"
+                                  " incoming = (SELECT count(*) FROM message WHERE state = 1),"
+                                  " deferred = (SELECT count(*) FROM message WHERE state = 2),"
+                                  " hold = (SELECT count(*) FROM message WHERE state = 3),"
+                                  " corrupt = (SELECT count(*) FROM message WHERE state = 4)");
+}
+
+static int fill(struct repair *r)
+{
+    int err = exec_new(r, "BEGIN");
+
+    err = err != 0 ? err : copy_all(r);
+    err = err != 0 ? err : exec_new(r, "COMMIT");
+    err = err != 0 ? err : look_at_all(r);
+    err = err != 0 ? err : exec_new(r, "BEGIN");
+    err = err != 0 ? err : count_again(r);
+    return err != 0 ? err : exec_new(r, "COMMIT");
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+static int sync_path(struct repair *r, const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC), err = 0;
+
+    if (fd < 0 || fsync(fd) != 0) {
+        err = failed(r, -errno, "sync", path);
+    }
+    if (fd >= 0) {
+        (void)close(fd); /* it is synced, or has failed */
+    }
+    return err;
+}
+
+static int sync_dir(struct repair *r)
+{
+    char *copy = mem_string(r->path);
+    int err = sync_path(r, dirname(copy), O_RDONLY | O_DIRECTORY);
+
+    mem_free(copy);
+    return err;
+}
+
+static int move(struct repair *r, const char *from, const char *to)
+{
+    return rename(from, to) == 0 ? 0 : failed(r, -errno, "rename", from);
+}
+
+/* The name under which the old database is kept; with `last`, the highest that is taken. */
+static char *kept_name(const struct repair *r, bool last)
+{
+    char suffix[32], *name = NULL;
+
+    for (unsigned n = 1; n < KEPT_MAX; n++) {
+        char *next;
+
+        (void)snprintf(suffix, sizeof suffix, ".damaged-%u", n); /* fits */
+        next = join(r->path, suffix);
+        if (!exists(next)) {
+            if (last && name != NULL) {
+                mem_free(next);
+                return name;
+            }
+            mem_free(name);
+            return next;
+        }
+        mem_free(name);
+        name = next;
+    }
+    return name;
+}
+
+/* From PATH.repaired on, wherever an earlier repair was interrupted. */
+static int put_in_place(struct repair *r)
+{
+    char *log = join(r->path, "-wal"), *index = join(r->path, "-shm");
+    char *kept = kept_name(r, !exists(r->path)), *kept_log = join(kept, "-wal");
+    int err = 0;
+
+    if (exists(r->path)) {
+        err = move(r, r->path, kept);
+        err = err != 0 ? err : sync_dir(r);
+        if (err == 0) {
+            tell(r, "the damaged database is kept as %s", kept);
+        }
+    }
+    if (err == 0 && exists(log)) {
+        err = move(r, log, kept_log);
+    }
+    (void)unlink(index); /* rebuilt from the log */
+    err = err != 0 ? err : sync_dir(r);
+    err = err != 0 ? err : move(r, r->repaired, r->path);
+    err = err != 0 ? err : sync_dir(r);
+    mem_free(log);
+    mem_free(index);
+    mem_free(kept);
+    mem_free(kept_log);
+    return err;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+/* Open a database that is only read: its log stays as it is. False: it can't be read at all. */
+static bool open_to_read(struct repair *r, const char *path)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_open_v2(path, &r->old,
+                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+                             NULL);
+
+    if (rc == SQLITE_OK) {
+        (void)sqlite3_db_config(r->old, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+        rc = sqlite3_exec(r->old, "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF;", NULL,
+                          NULL, NULL);
+    }
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_prepare_v2(r->old, "SELECT 1 FROM message, recipient, content LIMIT 0", -1,
+                                &st, NULL);
+    }
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(st) == SQLITE_DONE ? SQLITE_OK : SQLITE_CORRUPT;
+    }
+    (void)sqlite3_finalize(st); /* says again what step said */
+    if (rc != SQLITE_OK) {
+        tell(r, "%s: can't be read as a database: %s", path, sqlite3_errmsg(r->old));
+        (void)sqlite3_close(r->old); /* nothing is open in it */
+        r->old = NULL;
+    }
+    return rc == SQLITE_OK;
+}
+
+static void open_old(struct repair *r)
+{
+    char *fresh;
+    int err;
+
+    if (!exists(r->path)) {
+        tell(r, "%s: missing", r->path);
+        return;
+    }
+    if (open_to_read(r, r->path)) {
+        return;
+    }
+    fresh = join(r->path, ".fresh");
+    err = sqlite_graft(r->path, r->grafted, fresh);
+    mem_free(fresh);
+    if (err != 0) {
+        tell(r, "%s: can't be copied: %s", r->path, strerror(-err));
+    } else if (open_to_read(r, r->grafted)) {
+        tell(r, "%s: its definitions are damaged, it is read with those of a new spool", r->path);
+    }
+}
+
+static int take_lock(struct repair *r, int *ret_fd)
+{
+    char *path = join(r->path, ".lock");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), err = 0;
+
+    if (fd < 0) {
+        err = failed(r, -errno, "open", path);
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        err = errno == EWOULDBLOCK ? -EBUSY : -errno;
+        (void)buf_addf(r->error, "spool %s: %s", r->path,
+                       err == -EBUSY ? "the daemon works with it: stop it first" : strerror(-err));
+        (void)close(fd);
+    } else {
+        *ret_fd = fd;
+    }
+    mem_free(path);
+    return err;
+}
+
+static int make_repaired(struct repair *r)
+{
+    int err = make_new(r);
+
+    if (err != 0) {
+        return err;
+    }
+    open_old(r);
+    r->last_id = old_number(r, "SELECT last_id FROM spool");
+    r->commits = old_number(r, "SELECT commits FROM spool") + 1;
+    gather_all(r);
+    err = fill(r);
+    (void)sqlite3_close(r->old); /* its statements are gone */
+    sqlite_graft_remove(r->grafted);
+    if (sqlite3_close(r->new) != SQLITE_OK && err == 0) {
+        err = failed_new(r, "close");
+    }
+    err = err != 0 ? err : sync_path(r, r->repairing, O_RDWR);
+    err = err != 0 ? err : move(r, r->repairing, r->repaired);
+    return err != 0 ? err : sync_dir(r);
+}
+
+int spool_repair(const char *url, spool_told *told, void *context, struct buf *ret_error,
+                 struct spool_repaired *ret_repaired)
+{
+    struct repair r = {.told = told, .context = context, .error = ret_error};
+    int lock = -1, err;
+
+    if (strncmp(url, "sqlite:", 7) != 0 || url[7] == '\0') {
+        (void)buf_addf(ret_error, "spool %s: only sqlite:PATH can be repaired", url);
+        return -EINVAL;
+    }
+    r.path = mem_string(url + 7);
+    r.content_dir = join(r.path, ".d");
+    r.repairing = join(r.path, ".repairing");
+    r.repaired = join(r.path, ".repaired");
+    r.grafted = join(r.path, ".grafted");
+    err = take_lock(&r, &lock);
+    if (err == 0 && (exists(r.path) || !exists(r.repaired))) {
+        err = make_repaired(&r); /* else only names are left to be changed */
+    }
+    if (err == 0) {
+        err = put_in_place(&r);
+    }
+    if (err == 0) {
+        *ret_repaired = (struct spool_repaired){.messages = r.found.count, .doubtful = r.doubtful};
+    }
+    if (lock >= 0) {
+        (void)close(lock); /* and lets go of it */
+    }
+    mem_free(r.found.ids);
+    mem_free(r.trouble.ids);
+    mem_free(r.path);
+    mem_free(r.content_dir);
+    mem_free(r.repairing);
+    mem_free(r.repaired);
+    mem_free(r.grafted);
+    return err;
+}
