@@ -18,6 +18,7 @@
 
 #include "bundle.h"
 #include "confine.h"
+#include "log.h"
 #include "outlet.h"
 #include "parent.h"
 #include "program.h"
@@ -133,10 +134,11 @@ static void log_start(void)
  * started, with its exit status. */
 static bool become_daemon(const char *log, int *ret_ready, int *ret_status)
 {
-    int ready[2], log_fd = open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+    int ready[2], log_fd = log_open_file(log, 0);
     pid_t pid;
 
     *ret_status = FAILURE;
+    errno = log_fd < 0 ? -log_fd : 0;
     if (log_fd < 0 || pipe2(ready, O_CLOEXEC) != 0) {
         fprintf(stderr, "scheduler: %s: %s\n", log, strerror(errno));
         return false;
@@ -153,6 +155,9 @@ static bool become_daemon(const char *log, int *ret_ready, int *ret_status)
     if (pid != 0) {
         _exit(pid < 0 ? FAILURE : 0);
     }
+    /* `zmailer kill' and `nuke' signal the group of the number in the pid file: all our processes,
+     * and the agents, are in it. */
+    (void)setpgid(0, 0); /* a child of the session's leader, which it is not: it can't fail */
     (void)dup2(log_fd, STDOUT_FILENO); /* what is said outside of the log's lines */
     (void)dup2(log_fd, STDERR_FILENO);
     (void)close(log_fd);
@@ -219,6 +224,7 @@ int main(int argc, char **argv)
     if (program_was_child(argc, argv, &status)) {
         return status;
     }
+    log_set_file_mode(0644); /* ZMailer's */
     buf_init(&messages, MESSAGES_MAX);
     status = scheduler_options_parse(argc, argv, &options, &messages);
     if (status != 0) {

@@ -294,21 +294,17 @@ static const char *const calls_accept[] = {"accept", "accept4"};
 static const char *const calls_connect[] = {"connect", "bind", "sendmmsg", "recvmmsg"};
 
 static const char *const calls_files[] = {
-    "open",      "openat",          "unlink",     "unlinkat",
-    "rename",    "renameat",        "renameat2",  "link",
-    "linkat",    "mkdir",           "mkdirat",    "rmdir",
-    "truncate",  "fsync",           "fdatasync",  "sync_file_range",
-    "syncfs",    "preadv",          "pwritev",    "flock",
-    "chmod",     "fchmod",          "fchmodat",   "fchown",
-    "utimensat", "getdents64",      "readlink",   "readlinkat",
-    "access",    "faccessat",       "faccessat2", "stat",
-    "lstat",     "statfs",          "fstatfs",    "getcwd",
-    "umask",     "fallocate",  "fadvise64",
-    "msync",
+    "open",       "openat",     "unlink",    "unlinkat",        "rename",   "renameat",
+    "renameat2",  "link",       "linkat",    "mkdir",           "mkdirat",  "rmdir",
+    "truncate",   "fsync",      "fdatasync", "sync_file_range", "syncfs",   "preadv",
+    "pwritev",    "flock",      "chmod",     "fchmod",          "fchmodat", "fchown",
+    "utimensat",  "getdents64", "readlink",  "readlinkat",      "access",   "faccessat",
+    "faccessat2", "stat",       "lstat",     "statfs",          "fstatfs",  "getcwd",
+    "umask",      "fallocate",  "fadvise64", "msync",
 };
 
-/* Writing as somebody else. */
-static const char *const calls_foreign_files[] = {"setfsuid"};
+/* Writing as somebody else, and asking whether a process has ended. */
+static const char *const calls_foreign_files[] = {"setfsuid", "pidfd_open"};
 
 /* What libraries try now and then, and what they get is EACCES. */
 static const char *const calls_refused_files[] = {

@@ -22,7 +22,7 @@
  * stays root, but keeps only the capabilities to get at files whoever they belong to
  * (CAP_DAC_OVERRIDE, CAP_FOWNER) and to write a user's verbose file as that user (CAP_SETUID);
  * Landlock holds it to the postoffice, and nothing can be executed. It may ask whether a process is
- * alive (kill with signal 0), for the locks of agents.
+ * alive (kill with signal 0, pidfd_open), for the locks of agents.
  *
  * local and agents run the commands of others, under the ids of others, so they keep what that
  * takes: as root they do not set no_new_privs, or a user's command could not run the set-group-id

@@ -33,7 +33,8 @@ enum destination {
 /* One log per process; that is why this module has state. */
 static struct {
     enum destination to;
-    int fd;         /* -1: gone, or never there */
+    int fd; /* -1: gone, or never there */
+    unsigned file_mode;
     bool at_once;   /* a regular file: takes everything in one write */
     bool is_socket; /* standard error is one */
     char *path;     /* of TO_FILE */
@@ -51,6 +52,7 @@ static struct {
     int64_t stamp_second; /* what `stamp` shows */
     char stamp[32];
 } log_state = {.fd = STDERR_FILENO,
+               .file_mode = 0640,
                .least = LOG_LEVEL_INFO,
                .out = {.limit = LOG_BUFFER_MAX},
                .stamp_second = INT64_MIN};
@@ -99,11 +101,41 @@ int log_open_syslog(void)
     return fd;
 }
 
-static int open_file(const char *path)
+static int open_file(const char *path, int flags, unsigned mode)
 {
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+    int fd;
 
+    flags |= O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY;
+    fd = open(path, flags);
+
+    if (fd < 0 && errno == ENOENT) {
+        fd = open(path, flags | O_CREAT | O_EXCL, mode);
+        if (fd >= 0) {
+            (void)fchmod(fd, mode); /* with the umask's mode it still takes lines */
+        } else if (errno == EEXIST) {
+            fd = open(path, flags | O_CREAT, mode); /* another process was faster, or a symlink */
+        }
+    }
     return fd < 0 ? -errno : fd;
+}
+
+int log_open_file(const char *path, int flags)
+{
+    return open_file(path, flags, log_state.file_mode);
+}
+
+void log_set_file_mode(unsigned mode)
+{
+    log_state.file_mode = mode;
+}
+
+/* Of the file that is open. */
+static unsigned mode_of_file(void)
+{
+    struct stat st;
+
+    return log_state.fd >= 0 && fstat(log_state.fd, &st) == 0 ? st.st_mode & 0777U
+                                                              : log_state.file_mode;
 }
 
 static void close_log(void)
@@ -150,7 +182,7 @@ bool log_open(const char *where, const char *directory, const char *name, const 
         }
         to = TO_FILE;
         at_once = true;
-        fd = open_file(buf_cstr(&path));
+        fd = log_open_file(buf_cstr(&path), 0);
         if (fd < 0) {
             (void)buf_addf(ret_error, "log: %s: %s", buf_cstr(&path), strerror(-fd)); /* sticky */
             buf_fini(&path);
@@ -185,7 +217,8 @@ void log_reopen(void)
     if (log_state.to == TO_STDERR) {
         return;
     }
-    fd = log_state.to == TO_SYSLOG ? log_open_syslog() : open_file(log_state.path);
+    fd = log_state.to == TO_SYSLOG ? log_open_syslog()
+                                   : open_file(log_state.path, 0, mode_of_file());
     if (fd < 0) {
         log_warning("log: cannot open it again: %s", strerror(-fd));
         return;

@@ -47,6 +47,12 @@ void log_reopen(void);
  * this process last opened it? Then log_reopen. */
 bool log_moved(void);
 
+/* Open a file of lines for appending; `flags` of open(2) more. When it has to be made it gets the
+ * mode of log_set_file_mode, whatever the umask is. A descriptor or a negative errno. */
+int log_open_file(const char *path, int flags);
+/* 0640 before the first call. log_reopen gives a new file the mode of the one before it. */
+void log_set_file_mode(unsigned mode);
+
 /* A new socket to the syslog daemon, one datagram per line: "<priority>", the time, the tag, the
  * text. A descriptor or a negative errno. */
 int log_open_syslog(void);

@@ -96,7 +96,5 @@ void outlet_flush(struct outlet *o)
 
 int outlet_open_file(const char *path)
 {
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
-
-    return fd < 0 ? -errno : fd;
+    return log_open_file(path, O_NONBLOCK);
 }

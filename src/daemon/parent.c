@@ -30,6 +30,7 @@
 #include "mem.h"
 #include "outlet.h"
 #include "pickup.h"
+#include "role.h"
 #include "statedir.h"
 #include "wire.h"
 
@@ -1283,6 +1284,7 @@ static int prepare(struct parent *p, struct buf *text)
     if (p->lock < 0) {
         return EX_CANTCREAT;
     }
+    log_set_file_mode(role_log_mode(p->bundle.conf));
     if (!log_open(p->bundle.conf->log, p->bundle.conf->state_directory, p->bundle.conf->syslog_name,
                   "master", text)) {
         return EX_CANTCREAT;

@@ -300,6 +300,7 @@ static int take_conf(struct role *role)
     }
     use_loaded(role, &l);
     buf_init(&error, WIRE_TEXT_MAX);
+    log_set_file_mode(role_log_mode(role->conf));
     if (!log_open(role->conf->log, role->conf->state_directory, role->conf->syslog_name,
                   role->ops->program, &error)) {
         /* The parent could open it. It is better to work and be heard on standard error. */
@@ -307,6 +308,11 @@ static int take_conf(struct role *role)
     }
     buf_fini(&error);
     return EX_OK;
+}
+
+unsigned role_log_mode(const struct conf *conf)
+{
+    return conf_postoffice(conf) != NULL ? 0644 : 0640;
 }
 
 /* Listeners and channels, up to WIRE_START. */

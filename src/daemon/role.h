@@ -89,6 +89,9 @@ struct role {
     struct role_private *inner;
 };
 
+/* Mode of the log files that are made: ZMailer's where the spool is its POSTOFFICE. */
+unsigned role_log_mode(const struct conf *conf);
+
 /* The life of a child: returns its exit status. `parent_fd` is the inherited channel. */
 int role_main(const struct role_ops *ops, unsigned index, int parent_fd);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -123,6 +124,7 @@ _Noreturn static void child_main(const struct ta_launch *l, int fd)
     if (chdir(l->directory) != 0) {
         give_up("cannot work in", l->directory);
     }
+    (void)umask(TA_UMASK); /* never fails */
     set_priority(l);
     if (l->identity.change_group &&
         (setgroups(1, &l->identity.gid) != 0 || setgid(l->identity.gid) != 0)) {

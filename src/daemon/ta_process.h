@@ -14,6 +14,9 @@
 
 #include "buf.h"
 
+/* Of agents, as ZMailer's have it: what they start, and what that writes, inherits it. */
+#define TA_UMASK 022
+
 /* Whom it becomes. */
 struct ta_identity {
     bool change_group, change_user;

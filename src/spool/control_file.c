@@ -170,6 +170,52 @@ static bool is_column(char c)
     return c == ' ' || ascii_is_digit(c);
 }
 
+/* ---- who holds a lock ---- */
+
+/* Six columns, and the first must hold a digit or a blank for ZMailer's programs. A process id of
+ * more than six digits (Linux has 22 bits) is a digit, its two upper bits, and five letters of four
+ * bits each, from 'a' on. */
+#define PID_DECIMAL_MAX 999999
+#define PID_LETTERS_MAX 0x3fffff
+#define LETTER_BITS     4
+
+static bool is_letter(char c)
+{
+    return c >= 'a' && c < 'a' + (1 << LETTER_BITS);
+}
+
+static int64_t read_holder(struct slice columns)
+{
+    unsigned long long n;
+    int64_t pid = columns.ptr[0] - '0';
+
+    if (slice_number(slice_trim(columns), PID_DECIMAL_MAX, &n)) {
+        return (int64_t)n;
+    }
+    for (size_t i = 1; i < columns.len; i++) {
+        if (!is_letter(columns.ptr[i])) {
+            return 0;
+        }
+        pid = (pid << LETTER_BITS) + (columns.ptr[i] - 'a');
+    }
+    return pid > PID_DECIMAL_MAX && pid <= PID_LETTERS_MAX ? pid : 0;
+}
+
+static void put_holder(int64_t pid, char ret_columns[CONTROL_COLUMN_PID])
+{
+    char text[CONTROL_COLUMN_PID + 1];
+
+    if (pid <= PID_DECIMAL_MAX) {
+        (void)snprintf(text, sizeof text, "%*u", CONTROL_COLUMN_PID, (unsigned)pid);
+        memcpy(ret_columns, text, CONTROL_COLUMN_PID);
+        return;
+    }
+    for (size_t i = CONTROL_COLUMN_PID - 1; i > 0; i--, pid >>= LETTER_BITS) {
+        ret_columns[i] = (char)('a' + (pid & ((1 << LETTER_BITS) - 1)));
+    }
+    ret_columns[0] = (char)('0' + pid);
+}
+
 /* Which columns stand before a recipient's address: as the format says, else as the bytes look. */
 static bool read_columns(struct reader *r, struct slice *value, struct control_rcpt *rcpt)
 {
@@ -191,13 +237,14 @@ static bool read_columns(struct reader *r, struct slice *value, struct control_r
         return wrong(r, value->ptr, "an address behind the columns of lock and delay");
     }
     for (size_t i = 0; i < columns; i++) {
-        if (!is_column(value->ptr[i])) {
+        if (!is_column(value->ptr[i]) && (i == 0 || i >= CONTROL_COLUMN_PID || !lock ||
+                                          rcpt->tag != '~' || !is_letter(value->ptr[i]))) {
             return wrong(r, value->ptr + i, "a digit or a blank in the columns of lock and delay");
         }
     }
     rcpt->has_lock = lock;
-    if (lock && slice_number(slice_trim(slice_of(value->ptr, CONTROL_COLUMN_PID)), 999999, &n)) {
-        rcpt->lock_pid = (int64_t)n;
+    if (lock) {
+        rcpt->lock_pid = read_holder(slice_of(value->ptr, CONTROL_COLUMN_PID));
     }
     rcpt->has_delay = delay;
     if (delay && slice_number(slice_trim(slice_of(value->ptr + columns - CONTROL_COLUMN_DELAY,
@@ -677,19 +724,16 @@ struct slice control_host_key(struct slice host)
 size_t control_mark(const struct control_rcpt *r, char tag, int64_t pid,
                     char ret_bytes[CONTROL_MARK_MAX])
 {
-    char columns[CONTROL_COLUMN_PID + 1];
-
     CHECK(memchr(" ~+-", tag, 4) != NULL);
     ret_bytes[0] = tag;
     if (!r->has_lock) {
         return tag == '~' ? 0 : 1;
     }
     if (tag == '~') {
-        if (pid <= 0 || pid > 999999) {
+        if (pid <= 0 || pid > PID_LETTERS_MAX) {
             return 0;
         }
-        (void)snprintf(columns, sizeof columns, "%*u", CONTROL_COLUMN_PID, (unsigned)pid);
-        memcpy(ret_bytes + 1, columns, CONTROL_COLUMN_PID);
+        put_holder(pid, ret_bytes + 1);
     } else {
         memset(ret_bytes + 1, ' ', CONTROL_COLUMN_PID);
     }

@@ -68,7 +68,7 @@ struct control_rcpt {
     bool open;         /* to be delivered: tag ' ' or '~' and, of alternatives, the one in turn */
     uint64_t class;    /* of alternatives: success of one makes the others unnecessary */
     bool has_lock;     /* the columns are there, so it can be marked in place */
-    int64_t lock_pid;  /* of a '~' whose columns hold a number, else 0 */
+    int64_t lock_pid;  /* of a '~' whose columns name a process, else 0 */
     bool has_delay;    /* so are the columns of delay reports */
     uint32_t warnings; /* the number in them, 0 when blank */
     struct control_address address;
@@ -141,8 +141,8 @@ unsigned control_notify(struct slice dsn);
 struct slice control_host_key(struct slice host);
 
 /* What is written at offset + 1 to give a recipient a new tag: the tag, and the lock columns where
- * they are (`pid` for '~', else blank). Returns the number of bytes, 1 or 7; 0 when the file has no
- * place for a pid and `tag` is '~', or a pid has more than 6 digits. */
+ * they are (`pid` for '~', else blank). Returns the number of bytes, 1 or 7; 0 when `tag` is '~' and
+ * the file has no place for a pid, or the pid more than 22 bits. */
 #define CONTROL_MARK_MAX 7
 size_t control_mark(const struct control_rcpt *r, char tag, int64_t pid,
                     char ret_bytes[CONTROL_MARK_MAX]);

@@ -443,6 +443,7 @@ void mailbox_deliver(struct mailbox *m, struct ta_job *job, size_t i)
         (void)buf_add_string(&text, why);
     }
     ta_local_settle(job, i, status, buf_slice(&text));
+    ta_job_tell(job); /* the next delivery may take long */
     buf_fini(&text);
     buf_fini(&e->where);
     buf_fini(&e->home);

@@ -36,7 +36,7 @@ struct client_agent {
     struct streams *streams;
     struct resolver *resolver;
     struct attempts attempts;
-    struct event *input, *quit, *tick;
+    struct event *input, *quit, *term, *tick;
 
     struct ta_job job;
     size_t next;           /* recipient of it that no mail was made for */
@@ -135,6 +135,7 @@ static void on_told(void *arg, const struct entry *entry, const struct entry_end
     for (uint32_t i = 0; end != NULL && i < entry->ask.rcpt_count; i++) {
         settle(c, entry->ask.rcpts[i].n, entry_verdict(entry, i));
     }
+    ta_job_tell(&c->job);
     c->has_mail = false;
 }
 
@@ -311,9 +312,10 @@ static void open_client(struct client_agent *c, uint64_t seed)
     c->attempts.sessions = sessions_new(c->streams, attempts_session_closed, &c->attempts);
     c->input = event_new(c->base, STDIN_FILENO, EV_READ | EV_PERSIST, on_input, c);
     c->quit = evsignal_new(c->base, SIGQUIT, on_quit, c);
+    c->term = evsignal_new(c->base, SIGTERM, on_quit, c);
     c->tick = event_new(c->base, -1, EV_PERSIST, on_tick, c);
-    CHECK(c->input != NULL && c->quit != NULL && c->tick != NULL);
-    CHECK(event_add(c->quit, NULL) == 0);
+    CHECK(c->input != NULL && c->quit != NULL && c->term != NULL && c->tick != NULL);
+    CHECK(event_add(c->quit, NULL) == 0 && event_add(c->term, NULL) == 0);
     CHECK(sigprocmask(SIG_SETMASK, &c->agent.wait_mask, NULL) == 0); /* the loop takes it now */
 }
 
@@ -325,6 +327,7 @@ static void close_client(struct client_agent *c)
     streams_free(c->streams);
     event_free(c->input);
     event_free(c->quit);
+    event_free(c->term);
     event_free(c->tick);
     event_base_free(c->base);
 }

@@ -29,10 +29,12 @@ void ta_agent_init(struct ta_agent *a, const char *name, struct slice channel, i
         .name = name, .channel = channel, .host = {"", 0}, .pid = getpid(), .in = in, .out = out};
     buf_init(&a->input, TA_AGENT_ORDER_MAX + READ_MAX);
     buf_init(&a->line, TA_LINE_MAX);
-    CHECK(sigemptyset(&block) == 0 && sigaddset(&block, SIGQUIT) == 0);
+    CHECK(sigemptyset(&block) == 0 && sigaddset(&block, SIGQUIT) == 0 &&
+          sigaddset(&block, SIGTERM) == 0);
     CHECK(sigprocmask(SIG_BLOCK, &block, &a->wait_mask) == 0);
-    CHECK(sigdelset(&a->wait_mask, SIGQUIT) == 0);
-    CHECK(sigaction(SIGQUIT, &quit, NULL) == 0 && sigaction(SIGPIPE, &ignore, NULL) == 0);
+    CHECK(sigdelset(&a->wait_mask, SIGQUIT) == 0 && sigdelset(&a->wait_mask, SIGTERM) == 0);
+    CHECK(sigaction(SIGQUIT, &quit, NULL) == 0 && sigaction(SIGTERM, &quit, NULL) == 0);
+    CHECK(sigaction(SIGPIPE, &ignore, NULL) == 0);
     CHECK(sigaction(SIGXFSZ, &ignore, NULL) == 0);
 }
 
@@ -58,12 +60,14 @@ void ta_agent_read(struct ta_agent *a)
     }
 }
 
-/* The signal is blocked but for the time of waiting. */
+/* The signals are blocked but for the time of waiting. */
 static bool is_asked_to_quit(void)
 {
     sigset_t pending;
 
-    return asked_to_quit != 0 || (sigpending(&pending) == 0 && sigismember(&pending, SIGQUIT) == 1);
+    return asked_to_quit != 0 ||
+           (sigpending(&pending) == 0 &&
+            (sigismember(&pending, SIGQUIT) == 1 || sigismember(&pending, SIGTERM) == 1));
 }
 
 bool ta_agent_next(struct ta_agent *a, struct ta_order *ret_order)

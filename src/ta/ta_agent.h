@@ -7,8 +7,9 @@
  * The scheduler may go away while a message is being delivered. That is remembered in `gone`, not
  * an error at once: what was delivered is still to be marked as such in the control file.
  *
- * SIGQUIT asks the agent to end after the job it has: ta_agent_init arranges for that, and the
- * signal is delivered only while ta_agent_wait waits.
+ * SIGQUIT and SIGTERM ask the agent to end after the job it has: ta_agent_init arranges for that,
+ * and the signals are delivered only while ta_agent_wait waits. SIGTERM comes when the scheduler's
+ * process group is told to end: what is being delivered is to be marked as such.
  */
 #ifndef TA_TA_AGENT_H
 #define TA_TA_AGENT_H

@@ -27,7 +27,6 @@ static _Noreturn void child_main(ta_child_body *body, void *arg, int output, int
         _exit(EX_OSERR);
     }
     (void)close_range(copy >= 0 ? TA_CHILD_FD + 1 : TA_CHILD_FD, ~0U, 0);
-    (void)umask(077);
     body(arg);
     _exit(EX_SOFTWARE);
 }

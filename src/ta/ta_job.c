@@ -19,6 +19,8 @@
 /* Bytes of one field of a notary, but for the address; and of a text. */
 #define FIELD_MAX 1024
 #define TEXT_MAX  8192
+/* Result lines that wait for their tags to be synced. */
+#define RESULTS_MAX ((size_t)4 * TA_LINE_MAX)
 /* How often, a millisecond apart, somebody is waited for who is at the same tag, or in the middle
  * of an append. */
 #define PATIENCE 50
@@ -169,18 +171,11 @@ static void unguard(const struct ta_job *job, uint64_t at)
     (void)fcntl(job->file, F_OFD_SETLK, &lock); /* closing the file does the same */
 }
 
-/* Our lock as it stands in the file; no bytes where it has no place, and a blank number where the
- * process id has none. */
+/* Our lock as it stands in the file; no bytes where it has no place. */
 static size_t own_mark(const struct ta_job *job, const struct control_rcpt *r,
                        char ret_bytes[CONTROL_MARK_MAX])
 {
-    size_t len = control_mark(r, '~', job->agent->pid, ret_bytes);
-
-    if (len == 0 && r->has_lock) {
-        len = control_mark(r, ' ', 0, ret_bytes);
-        ret_bytes[0] = '~';
-    }
-    return len;
+    return control_mark(r, '~', job->agent->pid, ret_bytes);
 }
 
 /* Does the line begin with `was`? The file may have been changed since it was read. */
@@ -264,6 +259,7 @@ bool ta_job_open(struct ta_job *job, struct ta_agent *agent, const struct ta_ord
     bool ok;
 
     *job = (struct ta_job){.agent = agent, .path = order->path, .file = -1, .message = -1};
+    buf_init(&job->results, RESULTS_MAX);
     ok = path_valid(order->path, &directories) &&
          control_spool_number(slice_skip(order->path, directories), &job->number) &&
          read_control(job) && open_message(job, slice_of(order->path.ptr, directories)) &&
@@ -282,8 +278,10 @@ void ta_job_close(struct ta_job *job)
             set_tag(job, job->rcpts[i].rcpt, ' ');
         }
     }
+    ta_job_tell(job);
+    buf_fini(&job->results);
     if (job->file >= 0) {
-        (void)close(job->file); /* a tag that is lost there is a delivery that is repeated */
+        (void)close(job->file); /* what counts is synced */
     }
     if (job->message >= 0) {
         (void)close(job->message); /* only read */
@@ -481,11 +479,10 @@ void ta_job_settle(struct ta_job *job, size_t i, const struct ta_job_result *res
     char tag = outcomes[result->outcome].tag;
     struct slice text =
         slice_of(result->text.ptr, result->text.len < TEXT_MAX ? result->text.len : TEXT_MAX);
-    struct buf notary, line;
+    struct buf notary;
 
     CHECK(!job->rcpts[i].settled);
     buf_init(&notary, TA_JOB_NOTARY_MAX);
-    buf_init(&line, TA_LINE_MAX);
     if (tag == ' ' || is_noted(r, result->outcome)) {
         put_notary(&notary, job, r, result);
     }
@@ -498,13 +495,27 @@ void ta_job_settle(struct ta_job *job, size_t i, const struct ta_job_result *res
             tag = tag == '-' ? ' ' : tag;
         }
     }
-    ta_put_result(&line, job->number, r->offset, buf_slice(&notary), status, text);
-    CHECK(!line.failed);
-    ta_agent_say(job->agent, buf_slice(&line));
     set_tag(job, r, tag);
+    job->unsynced = job->unsynced || tag != ' ';
+    if (buf_len(&job->results) > RESULTS_MAX - TA_LINE_MAX) {
+        ta_job_tell(job);
+    }
+    ta_put_result(&job->results, job->number, r->offset, buf_slice(&notary), status, text);
+    CHECK(!job->results.failed);
     job->rcpts[i].settled = true;
-    buf_fini(&line);
     buf_fini(&notary);
+}
+
+void ta_job_tell(struct ta_job *job)
+{
+    if (job->unsynced && fdatasync(job->file) != 0) {
+        (void)fail(job, "sync", strerror(errno)); /* it was delivered: a power cut may repeat it */
+    }
+    job->unsynced = false;
+    if (buf_len(&job->results) > 0) {
+        ta_agent_say(job->agent, buf_slice(&job->results));
+        buf_clear(&job->results);
+    }
 }
 
 void ta_job_settle_rest(struct ta_job *job, const struct ta_job_result *result)

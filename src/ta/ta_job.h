@@ -4,25 +4,26 @@
  * ta.h.
  *
  *     ta_job_open                 read the file, lock the recipients of our channel and host
- *     ta_job_settle, one each     result: `d` line, then result line, then tag
- *     ta_job_close                locks of those without a result are taken back
+ *     ta_job_settle, one each     result: `d` line, tag, and the result line, which is kept
+ *     ta_job_tell                 the tags are synced, the result lines are said
+ *     ta_job_close                the same, and locks of those without a result are taken back
  *
  * The files are those of the current directory, POSTOFFICE/transport, and of ../queue. What stands
  * in a control file is hostile: every name and offset in it is checked, and nothing outside these
  * two directories is opened.
  *
- * What a crash leaves: before the result line, a lock, which the scheduler takes back when it finds
- * its process gone, and the recipient is tried again; so a delivery may happen twice, but none is
- * lost. The `d` line is on disk before the scheduler hears of the result, because the last result
- * is where it reports and removes the file. Tags are not synced: what a power cut takes back is
- * delivered again.
+ * What a crash leaves: before the tag, a lock, which the scheduler takes back when it finds its
+ * process gone, and the recipient is tried again; so a delivery may happen twice, but none is lost.
+ * After the tag, a recipient that is done, of which the scheduler learns when it reads the file
+ * again. `d` line and final tags are on disk before the scheduler hears of the result: what it does
+ * then (it reports, and removes the file) does not outlive a power cut that the tags have not.
  *
  * Two agents at one file: of ours, an advisory lock on the tag byte while it is changed lets one of
  * them win a recipient. ZMailer's own know no such lock, and agents of both kinds on one recipient
  * at the same moment would both have it; a scheduler gives a thread's recipients to one of them.
  *
- * A process id of more than six digits has no place in the lock's columns, which are then left
- * blank: to others such a lock looks stale, to agents it is one.
+ * ZMailer's own scheduler knows process ids of six digits (kernel.pid_max): the lock of a larger one
+ * looks stale to it, not to ours.
  */
 #ifndef TA_TA_JOB_H
 #define TA_TA_JOB_H
@@ -65,6 +66,8 @@ struct ta_job {
     int file, message; /* descriptors */
     uint64_t message_size;
     bool torn; /* the control file ends in part of a line */
+    struct buf results; /* lines that are not said yet */
+    bool unsynced;      /* there is a final tag among them */
 };
 
 /* Open the file of a job and lock what is ours. False when there is nothing to do, or it can't be
@@ -101,11 +104,15 @@ struct ta_job_result {
     struct slice text;       /* for people; several lines are separated by CR */
 };
 
-/* Once for each recipient. */
+/* Once for each recipient. The scheduler hears of it by ta_job_tell. */
 void ta_job_settle(struct ta_job *job, size_t i, const struct ta_job_result *result);
 
 /* The same for all that have none yet. */
 void ta_job_settle_rest(struct ta_job *job, const struct ta_job_result *result);
+
+/* Say the results so far, once their tags are on disk. To be called when the next result may take a
+ * while; one call for many costs one sync. */
+void ta_job_tell(struct ta_job *job);
 
 /* What a recipient is to get: the headers of its group, an empty line, the body. Lines end as they
  * do in the files. */

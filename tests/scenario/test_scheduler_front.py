@@ -212,6 +212,17 @@ class Daemon(Front):
         self.assertEqual(front.agent.starts()[0]["uid"], 65534)
 
 
+def group_is_gone(group):
+    """Is no process of it left that runs?"""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getpgid(int(pid)) == group and scheduler.alive(int(pid)):
+                return False
+        except ProcessLookupError:
+            pass
+    return True
+
+
 def answers(front):
     try:
         return "End:\n" in front.mailq()
@@ -230,6 +241,25 @@ class Signals(Front):
         self.eventually(lambda: os.readlink("/proc/%d/fd/2" % front.pid) == front.path("log/scheduler"), front)
         front.send(signal.SIGUSR1)
         self.eventually(lambda: "reload" in front.log(), front)
+
+    def test_who_could_read_the_logs_can_after_a_rotation(self):
+        """Whatever the umask was at the start."""
+        mode = lambda name: stat.S_IMODE(os.stat(front.path(name)).st_mode)
+        front = self.front()
+        umask = os.umask(0o077)
+        try:
+            front.start("-l", "statistics")
+        finally:
+            os.umask(umask)
+        self.assertEqual((mode("log/scheduler"), mode("statistics")), (0o644, 0o644))
+        for wanted in (0o644, 0o640):
+            os.chmod(front.path("log/scheduler"), wanted)
+            for name in ("log/scheduler", "statistics"):
+                os.rename(front.path(name), front.path(name + ".old"))
+            front.send(signal.SIGHUP)
+            self.eventually(lambda: os.path.exists(front.path("statistics")), front)
+            self.eventually(lambda: os.path.exists(front.path("log/scheduler")), front)
+            self.eventually(lambda: (mode("log/scheduler"), mode("statistics")) == (wanted, 0o644), front)
 
     def test_a_log_that_was_renamed_is_noticed(self):
         front = self.front().start()
@@ -269,13 +299,31 @@ class Signals(Front):
         front = self.front().start()
         pid = front.pid
         group = os.getpgid(pid)
-        self.assertNotEqual(group, os.getpgid(0))
+        self.assertEqual(group, pid)  # `kill -- -PID` with the number of the pid file
         for number in (signal.SIGHUP, signal.SIGALRM, signal.SIGUSR2):
             os.killpg(group, number)
         self.eventually(lambda: os.path.exists(front.path("dump")), front)
         self.assertTrue(front.runs())
         os.killpg(group, signal.SIGTERM)
         self.eventually(lambda: not scheduler.alive(pid), front)
+
+    def test_kill_and_nuke_by_the_number_in_the_pid_file_end_all_of_it(self):
+        """As `zmailer kill sched` and `zmailer nuke sched` do."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            front = self.front().start()
+            front.agent.does("sleep 100 ok")
+            mail = front.box.message(["smtp mx.example user@mx.example"])
+            front.box.notify(mail.path)
+            (path, _), = self.eventually(front.agent.jobs, front)
+            (agent,) = front.agent.pids()
+            group = front.pid
+            self.assertEqual(os.getpgid(agent), group)
+            os.killpg(group, number)
+            self.eventually(lambda: group_is_gone(group), front)
+            self.assertEqual(mail.exists(), (True, True))
+            front.agent.does("ok")
+            front.start()
+            self.eventually(lambda: mail.exists() == (False, False), front)
 
 
 class Mail(Front):
@@ -284,6 +332,17 @@ class Mail(Front):
         mail = front.box.message(["smtp mx.example user@mx.example"])
         front.box.notify(mail.path)
         self.eventually(lambda: mail.exists() == (False, False), front)
+
+    def test_agents_have_the_umask_of_zmailer_s(self):
+        umask = os.umask(0o077)
+        try:
+            front = self.front().start()
+        finally:
+            os.umask(umask)
+        mail = front.box.message(["smtp mx.example user@mx.example"])
+        front.box.notify(mail.path)
+        self.eventually(lambda: mail.exists() == (False, False), front)
+        self.assertEqual(front.agent.starts()[0]["umask"], 0o022)
 
     def test_mail_that_waits_is_shown(self):
         front = self.front('smtp/* command="script"\n')

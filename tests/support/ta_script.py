@@ -282,8 +282,10 @@ class Agent:
     def run(self):
         with open("/proc/self/environ", encoding="latin-1") as file:  # before the interpreter adds to it
             env = dict(entry.partition("=")[::2] for entry in file.read().split("\0") if entry)
+        umask = os.umask(0o022)
+        os.umask(umask)
         self.note("start", argv=self.argv, cwd=os.getcwd(), env=env, uid=os.getuid(),
-                  gid=os.getgid(), groups=os.getgroups(), nice=os.nice(0), ppid=os.getppid(),
+                  gid=os.getgid(), groups=os.getgroups(), nice=os.nice(0), umask=umask, ppid=os.getppid(),
                   nofile=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
                   fds=[fd for fd in range(3, 256) if os.path.exists("/proc/self/fd/%d" % fd)])
         if "start=exit" in self.argv:

@@ -67,6 +67,43 @@ static void write_at(char *bytes, uint64_t offset, const char *tag_and_lock, siz
     memcpy(bytes + offset + 1, tag_and_lock, len);
 }
 
+static void a_lock_names_its_process_whatever_its_number(void **unused)
+{
+    static const struct {
+        int64_t pid;
+        const char *columns; /* NULL: there is none such */
+    } cases[] = {
+        {1, "     1"},       {4711, "  4711"},    {999999, "999999"},
+        {1000000, "0pecea"}, {1048576, "1aaaaa"}, {4194303, "3ppppp"},
+        {4194304, NULL},     {0, NULL},           {INT64_C(1) << 32, NULL},
+    };
+    char bytes[sizeof control_example], mark[CONTROL_MARK_MAX];
+    struct control_file f;
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t len;
+
+        memcpy(bytes, control_example, sizeof control_example);
+        parse_ok(slice_string(bytes), &f);
+        len = control_mark(&f.rcpts[1], '~', cases[i].pid, mark);
+        control_file_fini(&f);
+        assert_int_equal(len, cases[i].columns != NULL ? CONTROL_MARK_MAX : 0);
+        if (len > 0) {
+            assert_memory_equal(mark + 1, cases[i].columns, CONTROL_MARK_MAX - 1);
+            write_at(bytes, 250, mark, len);
+            parse_ok(slice_string(bytes), &f);
+            assert_int_equal(f.rcpts[1].lock_pid, cases[i].pid);
+            control_file_fini(&f);
+        }
+    }
+    memcpy(bytes, control_example, sizeof control_example);
+    write_at(bytes, 250, "~0aaaab", CONTROL_MARK_MAX); /* that number has digits enough */
+    parse_ok(slice_string(bytes), &f);
+    assert_int_equal(f.rcpts[1].lock_pid, 0);
+    control_file_fini(&f);
+}
+
 static void a_file_in_delivery(void **unused)
 {
     char bytes[sizeof control_example + sizeof control_example_failed], mark[CONTROL_MARK_MAX];
@@ -199,7 +236,7 @@ static void old_files_without_format(void **unused)
     assert_false(f.rcpts[3].has_lock);
     assert_int_equal(control_mark(&f.rcpts[3], '~', 1, mark), 0);
     assert_int_equal(control_mark(&f.rcpts[3], '+', 0, mark), 1);
-    assert_int_equal(control_mark(&f.rcpts[0], '~', 1000000, mark), 0);
+    assert_int_equal(control_mark(&f.rcpts[0], '~', 4194304, mark), 0);
     assert_slice(f.groups[0].headers, "Subject: a control file\n");
     control_file_fini(&f);
 }
@@ -479,7 +516,9 @@ static void a_list_of_hosts_goes_by_its_first(void **state)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(a_file_from_the_router), cmocka_unit_test(a_file_in_delivery),
+UNIT_MAIN(cmocka_unit_test(a_file_from_the_router),
+          cmocka_unit_test(a_lock_names_its_process_whatever_its_number),
+          cmocka_unit_test(a_file_in_delivery),
           cmocka_unit_test(damaged_diagnostics_cost_nobody_mail), cmocka_unit_test(recorded_file),
           cmocka_unit_test(old_files_without_format), cmocka_unit_test(who_is_told_of_failure),
           cmocka_unit_test(alternatives_take_turns), cmocka_unit_test(lists_of_hosts_are_one_word),

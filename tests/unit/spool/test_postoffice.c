@@ -796,6 +796,26 @@ static void locks_of_the_dead_are_taken_off(void **state)
     assert_int_equal(tag_at("90417", BAKER), ' ');
 }
 
+/* In a container no init may ask for it, ever. */
+static void who_has_ended_and_was_not_asked_for_locks_nothing(void **state)
+{
+    char columns[8];
+    siginfo_t info;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        _exit(0);
+    }
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    put("90417", example_a);
+    (void)snprintf(columns, sizeof columns, "~%6d", (int)pid);
+    mark("90417", BAKER, columns);
+    assert_string_equal(rcpts_of(load(), true), "115 250 325 600");
+    assert_int_equal(tag_at("90417", BAKER), ' ');
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 static void a_file_that_an_agent_works_on_waits(void **state)
 {
     char columns[8];
@@ -1698,6 +1718,7 @@ UNIT_MAIN(
     TEST(each_group_goes_back_to_the_router_as_it_came), TEST(bodies_go_back_byte_by_byte),
     TEST(who_is_locked_done_or_no_mailbox_stays),
     TEST(a_router_that_takes_nothing_leaves_everything_open), TEST(locks_of_the_dead_are_taken_off),
+    TEST(who_has_ended_and_was_not_asked_for_locks_nothing),
     TEST(a_file_that_an_agent_works_on_waits), TEST(an_end_that_is_only_written_down_counts),
     TEST(a_file_with_nothing_left_is_removed),
     TEST(a_failure_that_nobody_has_written_down_is_reported),

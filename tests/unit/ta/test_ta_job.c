@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -89,6 +91,18 @@ static void want_said(const char *want)
     assert_string_equal(got, want);
 }
 
+static void settle(struct ta_job *job, size_t i, const struct ta_job_result *result)
+{
+    ta_job_settle(job, i, result);
+    ta_job_tell(job);
+}
+
+static void settle_rest(struct ta_job *job, const struct ta_job_result *result)
+{
+    ta_job_settle_rest(job, result);
+    ta_job_tell(job);
+}
+
 static bool open_job(struct ta_job *job, const char *path, const char *host)
 {
     struct ta_order order = {
@@ -163,7 +177,7 @@ static void a_file_changes_byte_by_byte_as_the_example_says(void **state)
     want_at(325, "r           smtp oven");
     want_at(600, "r           local - storeman");
 
-    ta_job_settle(&first, 0, &delivered);
+    settle(&first, 0, &delivered);
     want_said("90417/115\t\tok3 Ok\n");
     want_at(115, "r+          smtp mx1");
     want_at(250, "r~  4711    smtp mx1");
@@ -171,7 +185,7 @@ static void a_file_changes_byte_by_byte_as_the_example_says(void **state)
     assert_true(open_job(&second, FILE_NAME, "oven.example"));
     assert_int_equal(second.rcpt_count, 1);
     want_at(325, "r~  4711    smtp oven");
-    ta_job_settle(&second, 0, &failed);
+    settle(&second, 0, &failed);
     want_said("90417/325\t\terror2 smtp; 550 user unknown\n");
     want_at(325, "r-          smtp oven");
     ta_job_close(&second);
@@ -198,7 +212,7 @@ static void a_deferral_takes_the_lock_back_and_says_why(void **state)
 
     (void)state;
     assert_true(open_job(&job, FILE_NAME, "oven.example"));
-    ta_job_settle_rest(&job, &deferred);
+    settle_rest(&job, &deferred);
     want_said("90417/325\t\"odd user\"@oven.example\1delayed\1"
               "4.3.0\1smtp; 450 (Error: command failed)\1X-IP-addr; [127.0.0.4]\1smtp[4711]"
               "\tdeferred later\r->> 450 4.3.0\n");
@@ -229,7 +243,7 @@ static void success_is_noted_when_it_was_asked_for(void **state)
         write_file(FILE_NAME, file, strlen(file));
         assert_true(open_job(&job, FILE_NAME, "mx1.grain.example"));
         result.outcome = table[i].outcome;
-        ta_job_settle(&job, 0, &result);
+        settle(&job, 0, &result);
         want_said(table[i].said);
         bytes = read_file(FILE_NAME);
         if (table[i].action == NULL) {
@@ -299,16 +313,55 @@ static void a_lock_that_was_taken_over_is_left_alone(void **state)
     want_said("# smtp[4711]: " FILE_NAME ": the lock at 325 is lost\n");
 }
 
-static void a_process_id_without_room_leaves_the_columns_blank(void **state)
+/* In place of the C library's. */
+static int syncs;
+static char synced_tag;
+static int said_at_sync;
+
+int fdatasync(int fd)
+{
+    if (pread(fd, &synced_tag, 1, 326) != 1 || ioctl(ends[0], FIONREAD, &said_at_sync) != 0) {
+        synced_tag = '?';
+    }
+    syncs++;
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+static void marks_are_on_disk_before_the_scheduler_hears(void **state)
+{
+    struct ta_job job;
+
+    (void)state;
+    syncs = 0;
+    assert_true(open_job(&job, FILE_NAME, "oven.example"));
+    ta_job_settle(&job, 0, &delivered);
+    want_said("");
+    want_at(325, "r+          smtp oven");
+    ta_job_tell(&job);
+    assert_int_equal(syncs, 1);
+    assert_int_equal(synced_tag, '+');
+    assert_int_equal(said_at_sync, 0);
+    want_said("90417/325\t\tok3 Ok\n");
+    ta_job_close(&job);
+    assert_int_equal(syncs, 1);
+    assert_true(open_job(&job, FILE_NAME, "mx1.grain.example"));
+    ta_job_settle(&job, 0, &deferred); /* a lock that a power cut leaves is a dead one */
+    ta_job_settle(&job, 1, &delivered);
+    ta_job_close(&job); /* one sync for both */
+    assert_int_equal(syncs, 2);
+    assert_int_equal(said_at_sync, 0);
+}
+
+static void a_long_process_id_holds_its_lock(void **state)
 {
     struct ta_job job, other;
 
     (void)state;
     agent.pid = 4194303;
     assert_true(open_job(&job, FILE_NAME, "oven.example"));
-    want_at(325, "r~          smtp oven");
+    want_at(325, "r~3ppppp    smtp oven");
     assert_false(open_job(&other, FILE_NAME, "oven.example"));
-    ta_job_settle_rest(&job, &delivered);
+    settle_rest(&job, &delivered);
     want_at(325, "r+          smtp oven");
     ta_job_close(&job);
 }
@@ -320,7 +373,7 @@ static void a_removed_file_is_no_job(void **state)
     (void)state;
     assert_true(open_job(&job, FILE_NAME, "oven.example"));
     assert_int_equal(unlink(FILE_NAME), 0);
-    ta_job_settle_rest(&job, &failed); /* into a file without a name: nothing breaks */
+    settle_rest(&job, &failed); /* into a file without a name: nothing breaks */
     ta_job_close(&job);
     want_said("90417/325\t\terror2 smtp; 550 user unknown\n");
     assert_false(open_job(&job, FILE_NAME, "oven.example"));
@@ -352,7 +405,7 @@ static void a_line_that_does_not_fit_leaves_nothing_behind(void **state)
     assert_true(open_job(&job, FILE_NAME, "mx1.grain.example"));
     limit_growth(20);
     /* It was delivered: the scheduler is to note it. */
-    ta_job_settle(&job, 0, &relayed);
+    settle(&job, 0, &relayed);
     limit_growth(0);
     want_said("#HELP! smtp[4711]: cannot append to " FILE_NAME ": No space left on device\n"
               "90417/115\tbaker@grain.example\1relayed\1"
@@ -361,7 +414,7 @@ static void a_line_that_does_not_fit_leaves_nothing_behind(void **state)
     want_at(115, "r+          smtp mx1");
     /* It failed: nobody would hear of it, so it is tried again. */
     assert_true(job.stuck);
-    ta_job_settle(&job, 1, &failed);
+    settle(&job, 1, &failed);
     want_said("90417/250\tcook@grain.example\1failed\1"
               "5.1.1 (no such user)\1smtp; 550 (user unknown)\1dns; oven.example\1smtp[4711]"
               "\tdeferred smtp; 550 user unknown\n");
@@ -388,7 +441,7 @@ static void a_torn_line_is_ended_first(void **state)
     (void)snprintf(file, sizeof control_example + 20, "%sd 115:387:17", control_example);
     write_file(FILE_NAME, file, strlen(file));
     assert_true(open_job(&job, FILE_NAME, "oven.example"));
-    ta_job_settle_rest(&job, &failed);
+    settle_rest(&job, &failed);
     ta_job_close(&job);
     bytes = read_file(FILE_NAME);
     assert_true(control_file_parse(buf_slice(&bytes), &f, &problem));
@@ -459,7 +512,7 @@ static void any_byte_may_be_wrong(void **state)
         file[at] = wrong[at % sizeof wrong];
         write_file(FILE_NAME, file, sizeof file - 1);
         if (open_job(&job, FILE_NAME, "mx1.grain.example")) {
-            ta_job_settle(&job, 0, &failed);
+            settle(&job, 0, &failed);
             ta_job_close(&job);
         }
         while (recv(ends[0], drained, sizeof drained, MSG_DONTWAIT) > 0) {
@@ -504,7 +557,7 @@ static void a_recorded_file(void **state)
     want_said("#resync X/S/11059300\n#resync X/S/11059300\n#resync X/S/11059300\n");
     /* Its words are the recording's, but for the action: it is not failed. */
     assert_true(open_job(&job, "X/S/11059300", "[127.0.0.4]"));
-    ta_job_settle_rest(&job, &deferred);
+    settle_rest(&job, &deferred);
     ta_job_close(&job);
     want_said("11059300/1462\te@soft.com\1delayed\1"
               "4.3.0\1smtp; 450 (Error: command failed)\1X-IP-addr; [127.0.0.4]\1smtp[15177]"
@@ -526,14 +579,14 @@ static void alternatives_are_taken_in_turn(void **state)
     write_file(FILE_NAME, file, sizeof file - 1);
     assert_true(open_job(&job, FILE_NAME, "mx"));
     assert_int_equal(job.rcpt_count, 2);
-    ta_job_settle(&job, 0, &failed);
-    ta_job_settle(&job, 1, &delivered);
+    settle(&job, 0, &failed);
+    settle(&job, 1, &delivered);
     ta_job_close(&job);
     want_at(51, "X-          1 smtp mx a@b 7\nX           1 smtp mx b@b 7\nX+ ");
     assert_true(open_job(&job, FILE_NAME, "mx"));
     assert_int_equal(job.rcpt_count, 1);
     assert_true(slice_equal(job.rcpts[0].rcpt->address.user, SLICE("b@b")));
-    ta_job_settle(&job, 0, &delivered);
+    settle(&job, 0, &delivered);
     ta_job_close(&job);
     assert_false(open_job(&job, FILE_NAME, "mx"));
 }
@@ -551,14 +604,14 @@ static void old_files(void **state)
     write_file(FILE_NAME, with, sizeof with - 1);
     assert_true(open_job(&job, FILE_NAME, "mx"));
     want_at(38, "r~  4711smtp mx");
-    ta_job_settle_rest(&job, &delivered);
+    settle_rest(&job, &delivered);
     ta_job_close(&job);
     want_at(38, "r+      smtp mx");
 
     write_file(FILE_NAME, without, sizeof without - 1);
     assert_true(open_job(&job, FILE_NAME, "mx"));
     want_at(0, without);
-    ta_job_settle_rest(&job, &delivered);
+    settle_rest(&job, &delivered);
     ta_job_close(&job);
     want_at(38, "r+smtp mx");
     want_said("90417/38\t\tok3 Ok\n90417/38\t\tok3 Ok\n");
@@ -571,7 +624,8 @@ UNIT_MAIN(TEST(a_file_changes_byte_by_byte_as_the_example_says),
           TEST(success_is_noted_when_it_was_asked_for),
           TEST(content_is_headers_an_empty_line_and_the_body), TEST(a_recipient_has_one_agent),
           TEST(a_lock_that_was_taken_over_is_left_alone),
-          TEST(a_process_id_without_room_leaves_the_columns_blank), TEST(a_removed_file_is_no_job),
+          TEST(marks_are_on_disk_before_the_scheduler_hears),
+          TEST(a_long_process_id_holds_its_lock), TEST(a_removed_file_is_no_job),
           TEST(a_line_that_does_not_fit_leaves_nothing_behind), TEST(a_torn_line_is_ended_first),
           TEST(nothing_outside_is_opened), TEST(a_message_that_is_not_there_keeps_its_recipients),
           TEST(any_byte_may_be_wrong), TEST(alternatives_are_taken_in_turn), TEST(a_recorded_file),
