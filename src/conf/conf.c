@@ -353,7 +353,8 @@ static bool account_exists(struct slice name, bool is_group)
     char text[256];
     unsigned long long number;
 
-    if (slice_number(name, UINT32_MAX - 1, &number) || name.len == 0) {
+    if (slice_number(name, UINT32_MAX - 1, &number) || name.len == 0 ||
+        (!is_group && slice_equal(name, SLICE(POLICY_USER_MAIL_OWNER)))) {
         return true;
     }
     if (name.len >= sizeof text) {
@@ -775,6 +776,139 @@ static void check_transports(struct loader *l)
     }
 }
 
+/* The id of a user given by name or number. False when there is none of that name. */
+static bool find_uid(const char *name, unsigned long long *ret_uid)
+{
+    const struct passwd *account;
+
+    if (slice_number(slice_string(name), UINT32_MAX - 1, ret_uid)) {
+        return true;
+    }
+    account = getpwnam(name);
+    if (account != NULL) {
+        *ret_uid = account->pw_uid;
+    }
+    return account != NULL;
+}
+
+/* What is wrong with the user that a policy delivers as; NULL: nothing. */
+static const char *user_problem(const struct loader *l, const struct policy *policy)
+{
+    const struct conf *c = l->conf;
+    const char *name = policy_user(c, policy);
+    bool as_owner = strcmp(policy->user, POLICY_USER_MAIL_OWNER) == 0;
+    unsigned long long uid, owner;
+
+    if (name[0] == '\0') {
+        return !l->inner->world->as_root ? NULL
+               : as_owner                ? "user=" POLICY_USER_MAIL_OWNER
+                            ", but mail_owner is empty, so it is root"
+                          : "it needs user=NAME, as the daemon is started as root; "
+                            "user=" POLICY_USER_MAIL_OWNER " would be the queue's own user";
+    }
+    if (!find_uid(name, &uid)) {
+        return NULL; /* was complained of where it stands */
+    }
+    if (uid == 0) {
+        return "user=root: nothing is delivered as root";
+    }
+    if (!as_owner && c->mail_owner[0] != '\0' && find_uid(c->mail_owner, &owner) && uid == owner) {
+        return "its user is mail_owner, who may read and change the whole queue; "
+               "say user=" POLICY_USER_MAIL_OWNER " if that is meant";
+    }
+    return NULL;
+}
+
+static bool delivers_here(const struct policy *policy)
+{
+    return policy->agent == CONF_AGENT_MAILDIR || policy->agent == CONF_AGENT_PIPE;
+}
+
+static void check_clause_user(struct loader *l, const struct transport_slot *slot,
+                              const struct clause *c)
+{
+    struct policy policy;
+    const char *problem;
+
+    policy_of_clause(l->conf, slot, c, &policy);
+    problem = delivers_here(&policy) ? user_problem(l, &policy) : NULL;
+    if (problem != NULL) {
+        problem_add(l->problems, CONF_ERROR, c->file, c->line, 1, "clause `%s': %s", c->pattern,
+                    problem);
+    }
+}
+
+/* Which parameter sends mail to a transport, whatever maps say? NULL: none. */
+static const char *parameter_leading_to(const struct conf *c, const char *transport)
+{
+    const struct {
+        const char *name, *value;
+        bool is_used;
+    } ways[] = {
+        {"default_transport", c->default_transport, true},
+        {"local_transport", c->local_transport, c->local_domains.count > 0},
+        {"relay_transport", c->relay_transport, c->relay_domains.count > 0},
+    };
+
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        struct slice rest = slice_string(ways[i].value);
+
+        if (ways[i].is_used && slice_equal(slice_cut(&rest, ':'), slice_string(transport))) {
+            return ways[i].name;
+        }
+    }
+    return NULL;
+}
+
+/* A transport for which no clause speaks as a whole. */
+static void check_transport_user(struct loader *l, const struct transport_slot *slot)
+{
+    const char *parameter = parameter_leading_to(l->conf, slot->public.name), *problem;
+    struct policy policy;
+    char text[PROBLEM_TEXT_MAX];
+
+    for (size_t i = 0; i < l->inner->clause_count; i++) {
+        const struct clause *c = &l->inner->clauses[i];
+
+        if (!c->is_class && slice_equal(c->host, SLICE("*")) &&
+            glob_match(c->channel, slice_string(slot->public.name))) {
+            return; /* check_clause_user looks at it */
+        }
+    }
+    policy_of_clause(l->conf, slot, NULL, &policy);
+    problem = parameter != NULL && delivers_here(&policy) ? user_problem(l, &policy) : NULL;
+    if (problem != NULL) {
+        (void)snprintf(text, sizeof text, "leads to transport `%s': %s (in a clause %s/*%s)",
+                       slot->public.name, problem, slot->public.name,
+                       strcmp(parameter, "local_transport") == 0 ? ", or leave local_domains empty"
+                                                                 : ""); /* or is cut */
+        combination(l, CONF_ERROR, parameter, text);
+    }
+}
+
+/* Deliveries on this machine: never as root, and as the queue's owner only when that is said. */
+static void check_users(struct loader *l)
+{
+    struct conf_private *inner = l->inner;
+
+    if (inner->world == NULL || !inner->world->check_users || inner->is_postoffice) {
+        return;
+    }
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        const struct clause *c = &inner->clauses[i];
+
+        for (size_t k = 0; k < inner->transport_count && !c->is_class; k++) {
+            if (glob_match(c->channel, slice_string(inner->transports[k].public.name))) {
+                check_clause_user(l, &inner->transports[k], c);
+                k = pattern_is_plain(c->channel) ? inner->transport_count - 1 : k;
+            }
+        }
+    }
+    for (size_t k = 0; k < inner->transport_count; k++) {
+        check_transport_user(l, &inner->transports[k]);
+    }
+}
+
 static bool is_path(const struct param *p)
 {
     struct slice unit = slice_string(p->unit);
@@ -907,6 +1041,7 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     check_combinations(&l);
     policy_prepare(conf);
     check_transports(&l);
+    check_users(&l);
     route_prepare(conf, l.directory, problems);
     zmailer_finish(conf, problems);
     l.inner->world = NULL;

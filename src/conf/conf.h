@@ -61,6 +61,8 @@ struct conf_world {
     const char *hostname; /* default of myhostname; NULL: ask the system */
     bool check_users;     /* user= and group= of clauses must exist here: confined processes, which
                            * can't look them up, rely on their parent's look */
+    bool as_root;         /* with that: the daemon runs as root, so what delivers into maildirs and
+                           * by commands must say as which user */
 
     /* How files are read: all of `path` is appended to *out, -EFBIG beyond `max` bytes. 0 or
      * negative errno. NULL: from the file system. So the parent of the daemon remembers what was
@@ -86,6 +88,9 @@ void conf_problems_fini(struct conf_problems *problems);
 /* The configuration that holds when no file is named: everything under ./run, SMTP on
  * 127.0.0.1:2525, mail for localhost and *.test into maildirs. */
 extern const char conf_default_text[];
+
+/* What follows it where root tries it out: nothing is delivered as root. */
+extern const char conf_default_root_text[];
 
 /* The directory of a spool postoffice:DIR; NULL for other spools. Borrowed from `conf`. */
 const char *conf_postoffice(const struct conf *conf);

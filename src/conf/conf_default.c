@@ -13,3 +13,5 @@ const char conf_default_text[] =
     "\n"
     "local/*\n"
     "    agent=maildir maildir=mail/%d/%u/\n";
+
+const char conf_default_root_text[] = "    user=nobody\n";

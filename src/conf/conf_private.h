@@ -92,6 +92,10 @@ bool layer_parse(struct layer *layer, const struct param *p, struct slice text,
 /* Find the transports of a parsed file and compute what policy_for starts from. */
 void policy_prepare(struct conf *conf);
 
+/* What holds for those next hops of a transport that `match` (may be NULL) is the clause of. */
+void policy_of_clause(const struct conf *conf, const struct transport_slot *slot,
+                      const struct clause *match, struct policy *ret_policy);
+
 /* Does a clause's pattern name exactly one transport and all of its next hops? */
 bool clause_is_whole_transport(const struct clause *c);
 bool pattern_is_plain(struct slice pattern);

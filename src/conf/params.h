@@ -439,7 +439,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(CHOICE, agent, "", CONF_AGENT_WORDS, "smtp", 0, 0,                                           \
       "what performs the deliveries; in a clause NAME/* it declares the transport")                \
     X(STRING, command, "", "raw", "", 0, 0, "command line of pipe and ta agents")                  \
-    X(STRING, user, "", "user", "", 0, 0, "user of the command; empty: the daemon's")              \
+    X(STRING, user, "", "user or $mail_owner", "", 0, 0,                                           \
+      "user of the command, or of maildirs; empty: the daemon's, which must not be root")          \
     X(STRING, group, "", "group", "", 0, 0, "group of the command; empty: that of user")           \
     X(STRING, maildir, "", "mailbox path", "mail/%d/%u/", 0, 0,                                    \
       "directory of a mailbox; %u local part, %d domain, %% a per cent sign")                      \

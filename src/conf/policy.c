@@ -228,6 +228,18 @@ bool policy_explain(const struct conf *conf, struct slice transport, struct slic
     return slot != NULL || match != NULL;
 }
 
+const char *policy_user(const struct conf *conf, const struct policy *policy)
+{
+    return strcmp(policy->user, POLICY_USER_MAIL_OWNER) == 0 ? conf->mail_owner : policy->user;
+}
+
+void policy_of_clause(const struct conf *conf, const struct transport_slot *slot,
+                      const struct clause *match, struct policy *ret_policy)
+{
+    *ret_policy = slot->start;
+    apply_clauses(conf->inner, slot, match, ret_policy, NULL);
+}
+
 const char *policy_clause(const struct conf *conf, uint32_t ring)
 {
     return ring == 0 || ring > conf->inner->clause_count ? NULL

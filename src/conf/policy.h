@@ -57,6 +57,13 @@ bool policy_explain(const struct conf *conf, struct slice transport, struct slic
  * mail than the site takes); then bulk keeps an eleventh, enough to end some day. */
 #define CLASS_WEIGHT_PERSONAL 10
 
+/* Stands in user= for mail_owner: that a command may read and change the whole queue has to be said
+ * in so many words. */
+#define POLICY_USER_MAIL_OWNER "$mail_owner"
+
+/* The name or number of the user that delivers, "" when none is named. */
+const char *policy_user(const struct conf *conf, const struct policy *policy);
+
 /* The weight of a class: of the first clause class/PATTERN that matches its name (lower case; empty
  * for mail without a class), else, with default_class = auto, CLASS_WEIGHT_PERSONAL for `personal`,
  * else 1. 1..CONF_WEIGHT_MAX. */

@@ -237,7 +237,8 @@ static int absolute_path(const char *path, struct buf *out)
 
 static bool load(const char *path, struct slice text, struct bundle *b, struct buf *out)
 {
-    struct conf_world world = {.read = read_and_remember, .arg = b, .check_users = true};
+    struct conf_world world = {
+        .read = read_and_remember, .arg = b, .check_users = true, .as_root = geteuid() == 0};
     struct conf_problems problems;
     struct buf content;
     char *directory;
@@ -291,9 +292,18 @@ bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bu
 
 bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out)
 {
-    return path == NULL
-               ? bundle_load_text("sluice.conf", slice_string(conf_default_text), ret_bundle, out)
-               : bundle_load_text(path, SLICE(""), ret_bundle, out);
+    struct buf text;
+    bool ok;
+
+    if (path != NULL) {
+        return bundle_load_text(path, SLICE(""), ret_bundle, out);
+    }
+    buf_init(&text, CONF_FILE_MAX);
+    (void)buf_addf(&text, "%s%s", conf_default_text,
+                   geteuid() == 0 ? conf_default_root_text : ""); /* far below the limit */
+    ok = bundle_load_text("sluice.conf", buf_slice(&text), ret_bundle, out);
+    buf_fini(&text);
+    return ok;
 }
 
 void bundle_fini(struct bundle *b)

@@ -54,10 +54,12 @@ void confine_limits(void)
 
 bool confine_find_user(const char *name, struct confine_user *ret_user, struct buf *ret_error)
 {
+    unsigned long long uid;
     struct passwd *user;
 
     errno = 0;
-    user = getpwnam(name);
+    user = slice_number(slice_string(name), UINT32_MAX - 1, &uid) ? getpwuid((uid_t)uid)
+                                                                  : getpwnam(name);
     if (user == NULL) {
         (void)buf_addf(ret_error, "user \"%s\": %s", name,
                        errno == 0 ? "there is no such user" : strerror(errno)); /* sticky */

@@ -44,9 +44,9 @@ struct confine_user {
     gid_t gid;
 };
 
-/* The ids of a user. False when there is no such user: *ret_error then says so. A name that is
- * missing is never replaced by another one (nobody): the files of two programs that fall back to
- * the same user are open to each other. */
+/* The ids of a user, given by name or number. False when there is no such user: *ret_error then
+ * says so. A name that is missing is never replaced by another one (nobody): the files of two
+ * programs that fall back to the same user are open to each other. */
 bool confine_find_user(const char *name, struct confine_user *ret_user, struct buf *ret_error);
 
 /* As many descriptors as the system lets us have, and no core files (they would hold mail and

@@ -10,7 +10,7 @@
  * say what went wrong on their output, "x.y.z text", and by their exit status. A child is a process
  * group: when its time is over the whole group is killed.
  *
- * The user is `user=`, else mail_owner, when this process is root; without root everything runs as
+ * The user is `user=` when this process is root, and never root; without root everything runs as
  * who we are, and a different `user=` defers the mail.
  */
 #include "role.h"
@@ -175,20 +175,53 @@ static gid_t find_group(const char *name, gid_t otherwise)
     return group->gr_gid;
 }
 
-/* Become who delivers. Returns its account, or NULL when nothing was to be changed. */
+/* By name or number. What it returns is of the C library, until the next call. */
+static const struct passwd *find_account(const char *name)
+{
+    unsigned long long uid;
+
+    return slice_number(slice_string(name), UINT32_MAX - 1, &uid) ? getpwuid((uid_t)uid)
+                                                                  : getpwnam(name);
+}
+
+static bool is_mail_owner(const struct conf *conf, uid_t uid)
+{
+    const struct passwd *owner =
+        conf->mail_owner[0] == '\0' ? NULL : find_account(conf->mail_owner);
+
+    return owner != NULL && owner->pw_uid == uid;
+}
+
+/* Become who delivers. Returns its account, or NULL when nothing was to be changed. What is refused
+ * here is refused when the configuration is read (conf.c); but accounts change, and maps lead mail
+ * to transports that nobody had in mind. */
 static const struct passwd *become(const struct conf *conf, const struct policy *policy)
 {
     bool root = geteuid() == 0;
-    const char *name = policy->user[0] != '\0' ? policy->user : root ? conf->mail_owner : "";
+    const char *name = policy_user(conf, policy);
     const struct passwd *account;
     gid_t gid;
 
     if (name[0] == '\0') {
+        if (root) {
+            child_fail(bad_configuration,
+                       "mail system configuration error: the transport has no user=");
+        }
         return NULL;
     }
-    account = getpwnam(name);
+    account = find_account(name); /* and again: the next one overwrites it */
+    if (account != NULL && root && strcmp(policy->user, POLICY_USER_MAIL_OWNER) != 0 &&
+        is_mail_owner(conf, account->pw_uid)) {
+        child_fail(bad_configuration, "mail system configuration error: user %s is mail_owner",
+                   name);
+    }
+    account = find_account(name);
     if (account == NULL) {
         child_fail(bad_configuration, "mail system configuration error: unknown user %s", name);
+    }
+    if (root && account->pw_uid == 0) {
+        child_fail(bad_configuration,
+                   "mail system configuration error: nothing is delivered as root");
     }
     if (!root) {
         if (account->pw_uid != geteuid()) {

@@ -890,7 +890,8 @@ static bool try_reload(struct parent *p, struct buf *text)
     if (!read_configuration(p, &new, text)) {
         return false;
     }
-    if (!may_reload(old.conf, new.conf, text) || !listeners_open(&p->listeners, new.conf, text)) {
+    if (!may_reload(old.conf, new.conf, text) || !statedir_make_mailboxes(new.conf, text) ||
+        !listeners_open(&p->listeners, new.conf, text)) {
         bundle_fini(&new);
         return false;
     }

@@ -100,6 +100,48 @@ static bool make_maildrop(const struct conf *conf, struct buf *error)
            make_directory(corrupt, 0700, NULL, error);
 }
 
+/* The part of a maildir pattern above the first that differs by recipient. False when there is
+ * none, or it is not below the state directory, where nobody else makes directories. */
+static bool mailbox_root(const struct conf *conf, const char *pattern, char out[PATH_MAX])
+{
+    size_t state = strlen(conf->state_directory), len = strcspn(pattern, "%");
+
+    if (pattern[len] == '%') {
+        while (len > 0 && pattern[len - 1] != '/') {
+            len--;
+        }
+    }
+    while (len > 0 && pattern[len - 1] == '/') {
+        len--;
+    }
+    if (len <= state + 1 || len >= PATH_MAX || pattern[state] != '/' ||
+        strncmp(pattern, conf->state_directory, state) != 0) {
+        return false;
+    }
+    memcpy(out, pattern, len);
+    out[len] = '\0';
+    return true;
+}
+
+bool statedir_make_mailboxes(const struct conf *conf, struct buf *ret_error)
+{
+    struct confine_user user;
+    char path[PATH_MAX];
+    bool ok = true;
+
+    for (size_t i = 0; geteuid() == 0 && ok && i < conf_transport_count(conf); i++) {
+        const struct policy *policy = &conf_transport_at(conf, i)->policy;
+        const char *name = policy_user(conf, policy);
+
+        if (policy->agent == CONF_AGENT_MAILDIR && name[0] != '\0' &&
+            mailbox_root(conf, policy->maildir, path)) {
+            ok = confine_find_user(name, &user, ret_error) &&
+                 make_directory(path, 0700, &user, ret_error);
+        }
+    }
+    return ok;
+}
+
 static bool make_directories(const struct conf *conf, struct buf *error)
 {
     bool root = geteuid() == 0;
@@ -114,6 +156,7 @@ static bool make_directories(const struct conf *conf, struct buf *error)
     }
     return make_directory(conf->state_directory, root ? 0711 : 0700, owner, error) &&
            make_spool(conf, owner, error) && make_maildrop(conf, error) &&
+           statedir_make_mailboxes(conf, error) &&
            (!root || conf->chroot_directory[0] == '\0' ||
             make_directory(conf->chroot_directory, 0755, NULL, error));
 }

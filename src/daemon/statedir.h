@@ -24,6 +24,10 @@
  * daemon has the lock. */
 int statedir_open(const struct conf *conf, struct buf *ret_error);
 
+/* As root: make the directories below the state directory in which maildirs are to be made by the
+ * users of their transports, who may make nothing there themselves. What exists stays as it is. */
+bool statedir_make_mailboxes(const struct conf *conf, struct buf *ret_error);
+
 /* Remove the pid file, close the lock. */
 void statedir_close(const struct conf *conf, int lock);
 

@@ -30,13 +30,15 @@ SYSEXITS = (
 
 class Pipe(sluice.TestCase):
     def piping(self, script, arguments="$recipient", clause="", **parameters):
-        """A daemon that gives mail for pipe.test and below to a shell script (DIR in it is the daemon's
-        directory), and everything else to the site `reports`."""
+        """A daemon that gives mail for pipe.test and below to a shell script (DIR in it is a directory it may
+        write in), and everything else to the site `reports`."""
         self.reports = self.site()
         d = self.daemon(start=False, relayhost=self.reports.nexthop, transport_maps="routes", **parameters)
         path = d.directory + "/script"
+        os.mkdir(d.directory + "/out")
+        os.chmod(d.directory + "/out", 0o777)
         with open(path, "w") as f:
-            f.write("#!/bin/sh\n" + script.replace("DIR", d.directory) + "\n")
+            f.write("#!/bin/sh\n" + script.replace("DIR", d.directory + "/out") + "\n")
         os.chmod(path, 0o755)
         d.extra = "filter/*\n    agent=pipe %s command=\"%s %s\"\n" % (clause, path, arguments)
         with open(d.directory + "/routes", "w") as f:
@@ -53,7 +55,7 @@ class Pipe(sluice.TestCase):
         return self.verdicts(d)[recipient]
 
     def written(self, d, name):
-        with open(os.path.join(d.directory, name), "rb") as f:
+        with open(os.path.join(d.directory, "out", name), "rb") as f:
             return f.read()
 
     def test_a_command_gets_the_message_its_arguments_and_its_environment(self):
@@ -174,7 +176,7 @@ class Pipe(sluice.TestCase):
         d.send("a@example.org", ["b@pipe.test"])
         self.assertEqual(self.verdict(d)[1], "deferred")
         self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
-        open(d.directory + "/ready", "w").close()
+        open(d.directory + "/out/ready", "w").close()
         d.move_clock(310)
         self.eventually(lambda: not d.queue())
         self.assertEqual(self.verdict(d)[1], "sent")

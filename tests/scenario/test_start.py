@@ -4,6 +4,7 @@ import glob
 import grp
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -103,6 +104,79 @@ class Refusals(sluice.TestCase):
         self.assertEqual(status, 73)
         self.assertIn(d.directory, said)
         self.assertIn("Permission denied", said)
+
+
+@unittest.skipUnless(ROOT, "needs root to deliver as others")
+class DeliveryUsers(sluice.TestCase):
+    """As root, maildirs and commands have a user, which is not root and not by accident the queue's."""
+
+    def plan(self, extra="", **parameters):
+        parameters.setdefault("local_domains", "box.test")
+        d = self.daemon(start=False, extra=extra, log="stderr", env=dict(os.environ, ASAN_OPTIONS="detect_leaks=0"),
+                        **parameters)
+        d.delivery_user = None
+        d.write_config()
+        return d
+
+    def refused(self, want, extra="", **parameters):
+        d = self.plan(extra, **parameters)
+        checked = d.cli("config", "check", d.config)
+        status, said = run(d.config)
+        self.assertEqual((checked.returncode, status), (78, 78), said)
+        for text in (checked.stderr, said):
+            self.assertRegex(text, want)
+        self.assertRegex(checked.stderr, r"(sluice\.conf:\d+:\d+|built-in defaults): error: ")
+        return d
+
+    def test_a_user_has_to_be_named(self):
+        line = "local/*\n    agent=maildir maildir=box/%u/\n"
+        self.refused(r"clause `local/\*': it needs user=NAME, as the daemon is started as root", line)
+        self.refused(r"clause `x/\*': it needs user=NAME", 'x/* agent=pipe command="/bin/true"\n', local_domains="")
+        self.refused(r"clause `local/a\*': it needs user=NAME", "local/a*\n    maildir=a/%u/\nlocal/*\n    user=nobody\n")
+        self.refused(r"local_transport leads to transport `local': it needs user=NAME")
+
+    def test_root_is_refused_to_anybody_who_checks(self):
+        clause = "local/*\n    agent=maildir maildir=box/%%u/ user=%s\n"
+        for user in ("root", "0"):
+            d = self.refused(r"clause `local/\*': user=root: nothing is delivered as root", clause % user)
+        done = subprocess.run([sluice.program("sluice"), "config", "check", d.config], capture_output=True, text=True,
+                              user="nobody", cwd="/")
+        self.assertEqual(done.returncode, 78, done.stderr)
+
+    def test_the_queues_owner_has_to_be_meant(self):
+        clause = "local/*\n    agent=maildir maildir=box/%%u/ user=%s\n"
+        self.refused("its user is mail_owner", clause % "games", mail_owner="games")
+        self.refused("mail_owner is empty, so it is root", clause % "$mail_owner")
+        d = self.plan(clause % "$mail_owner", mail_owner="games", control_socket="../control.sock")
+        d.write_config(log="file:%s/log" % d.directory, state_directory=d.directory + "/state")
+        d.start()
+        self.arrives_as(d, "games")
+
+    def arrives_as(self, d, user):
+        d.send("a@example.org", ["b@box.test"])
+        found = self.eventually(lambda: glob.glob(d.directory + "/**/box/b/new/*", recursive=True))
+        self.assertEqual(os.stat(found[0]).st_uid, pwd.getpwnam(user).pw_uid)
+
+    def test_a_reload_is_held_to_it_and_makes_the_directory_of_new_mailboxes(self):
+        d = self.plan(local_domains="")
+        d.write_config(log="file:%s/log" % d.directory)
+        d.start()
+        d.extra = "local/*\n    agent=maildir maildir=box/%u/\n"
+        d.write_config(local_domains="box.test")
+        self.assertNotEqual(d.cli("reload").returncode, 0)
+        d.extra = "local/*\n    agent=maildir maildir=box/%u/ user=games\n"
+        d.write_config()
+        self.assertEqual(d.cli("reload").returncode, 0)
+        self.arrives_as(d, "games")
+
+    def test_mail_that_a_map_leads_to_a_transport_without_a_user_waits(self):
+        d = self.plan(local_domains="", transport_maps="map")
+        with open(d.directory + "/map", "w") as f:
+            f.write("box.test local:\n")
+        d.write_config(log="file:%s/log" % d.directory)
+        d.start()
+        d.send("a@example.org", ["b@box.test"])
+        self.eventually(lambda: re.search(r"dsn=4\.3\.5, status=deferred .*the transport has no user=", d.log()))
 
 
 @unittest.skipUnless(ROOT, "needs root to mount")

@@ -305,6 +305,8 @@ class Daemon:
         os.chmod(self.directory, 0o755)
         self.port = free_port()
         self.env, self.process = env, None
+        # As root maildirs and commands need a user; what is set in a clause of `extra' goes before.
+        self.delivery_user = "nobody" if os.geteuid() == 0 else None
         self.parameters = dict(
             state_directory=self.directory, spool="sqlite:queue.db", myhostname="mail.sluice.test",
             listen="smtp://127.0.0.1:%d" % self.port, log="file:%s/log" % self.directory, debug_clock="yes",
@@ -320,6 +322,8 @@ class Daemon:
             for name, value in self.parameters.items():
                 if value is not None:
                     f.write("%s = %s\n" % (name, value))
+            if self.delivery_user and not self.parameters["spool"].startswith("postoffice:"):
+                f.write("*/*\n    user=%s\n" % self.delivery_user)
             f.write(self.extra)
 
     def launch(self):

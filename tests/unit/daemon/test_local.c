@@ -33,6 +33,7 @@ static int start(void **state)
     buf_addf(&text,
              "myhostname = mx.here.test\nstate_directory = %s\ncommand_time_limit = 1s\n"
              "command_output_limit = 2000\nrecipient_delimiter = +\n"
+             "%s"
              "box/*\n\tagent=maildir maildir=mail/%%d/%%u\n"
              "save/*\n\tagent=pipe command=\"/bin/sh -c 'cat >%s/out; echo $SENDER $RECIPIENT'\"\n"
              "exit/*\n\tagent=pipe command=\"/bin/sh -c 'echo $NEXTHOP; exit $NEXTHOP'\"\n"
@@ -46,7 +47,7 @@ static int start(void **state)
              "who/*\n\tagent=pipe command=\"/usr/bin/id -un\" user=nobody\n"
              "nobody/*\n\tagent=maildir maildir=mail/%%u user=no-such-user\n"
              "small/*\n\tagent=maildir size_limit=5\n",
-             site.top, site.top);
+             site.top, geteuid() == 0 ? "*/*\n\tuser=nobody\n" : "", site.top);
     played_configure(buf_slice(&text), site.top);
     played_start();
     buf_fini(&text);
