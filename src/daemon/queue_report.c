@@ -160,7 +160,7 @@ static bool use_form(struct queue *q, const struct spool_message *m, struct repo
     if (bytes.ptr != NULL) {
         report_form_read(bytes, form);
     } else {
-        report_form_missing(form);
+        report_form_missing(slice_string(q->conf->report_form), form);
     }
     return true;
 }

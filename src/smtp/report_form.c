@@ -23,8 +23,9 @@ static const char missing[] = "SUB Multiple-fault: Report template missing\n"
                               "This is a collection of reports about email delivery\n"
                               "process concerning a message you originated.\n"
                               "\n"
-                              "Your postmaster gets a copy, because the text that should stand\n"
-                              "here, the file that report_form names, can't be read.\n";
+                              "What should stand here instead can't be read. It is to be in the\n"
+                              "file named below, and your postmaster gets a copy of this:\n"
+                              "\n";
 
 /* One line without its end, harmless, as a string. */
 static char *harmless_line(struct slice line)
@@ -121,6 +122,15 @@ static void read_copy(struct report_form *form, struct slice line)
     read_header(form, line);
 }
 
+/* The forms that ZMailer ships repeat the name of the header line. */
+static struct slice subject_of(struct slice value)
+{
+    const struct slice name = SLICE("Subject:");
+
+    value = slice_trim(value);
+    return slice_starts_nocase(value, name) ? slice_trim(slice_skip(value, name.len)) : value;
+}
+
 static void read_line(struct report_form *form, struct slice line)
 {
     char *text;
@@ -131,7 +141,7 @@ static void read_line(struct report_form *form, struct slice line)
         read_copy(form, slice_skip(line, 4));
     } else if (slice_starts(line, SLICE("SUB "))) {
         mem_free(form->subject);
-        form->subject = harmless_line(slice_trim(slice_skip(line, 4)));
+        form->subject = harmless_line(subject_of(slice_skip(line, 4)));
     } else {
         text = harmless_line(line);
         (void)buf_addf(&form->text, "%s\r\n", text); /* fits, as above */
@@ -163,9 +173,13 @@ void report_form_builtin(struct report_form *ret_form)
     report_form_read(slice_string(builtin), ret_form);
 }
 
-void report_form_missing(struct report_form *ret_form)
+void report_form_missing(struct slice file, struct report_form *ret_form)
 {
+    char *name = harmless_line(file);
+
     report_form_read(slice_string(missing), ret_form);
+    (void)buf_addf(&ret_form->text, "    %s\r\n\r\n", name); /* fits: short, both */
+    mem_free(name);
 }
 
 void report_form_fini(struct report_form *form)

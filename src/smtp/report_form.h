@@ -3,8 +3,10 @@
  * say.
  *
  *     HDR From: The Post Office <postmaster>      a line of the header
- *     SUB Returned mail: see the transcript       the subject; the numbers of each outcome follow
- * it ADR Bcc: <archive@x.example>                a line of the header, and one who gets the report
+ *     SUB Returned mail: see the transcript       the subject, to which the numbers of each outcome
+ *                                                 are added; "Subject:" in front of it is passed
+ *                                                 over
+ *     ADR Bcc: <archive@x.example>                a line of the header, and one who gets the report
  *     anything else                               a line of the text for people
  *
  * A form is a file that people edit, so whatever it says is made harmless: what is no header line,
@@ -37,8 +39,9 @@ void report_form_read(struct slice bytes, struct report_form *ret_form);
 /* The one that holds when a site has none. */
 void report_form_builtin(struct report_form *ret_form);
 
-/* The one that holds when a site's own is not there: the postmaster gets a copy and is told. */
-void report_form_missing(struct report_form *ret_form);
+/* The one that holds when a site's own, this file, is not there: it names the file, and the
+ * postmaster gets a copy. */
+void report_form_missing(struct slice file, struct report_form *ret_form);
 
 void report_form_fini(struct report_form *form);
 

@@ -72,7 +72,7 @@ static void read_form(const struct errormail *m, struct slice name, struct repor
         (void)close(fd); /* only read */
     }
     if (got < 0) {
-        report_form_missing(form);
+        report_form_missing(name, form);
     } else {
         report_form_read(slice_of(bytes, (size_t)got), form);
     }

@@ -283,6 +283,15 @@ class Reports(sluice.TestCase):
         report, = self.reports()
         self.assertEqual(report.to, ["me@here.example", "postmaster"])
         self.assertEqual(report.subject, "Multiple-fault: Report template missing [FAILED(1)]")
+        self.assertIn("/form\n\n", report.text)
+
+    def test_the_subject_of_a_shipped_form_is_no_second_one(self):
+        self.office(form=FORM.replace("SUB ", "SUB Subject: "))
+        self.script.does("error no")
+        self.mail(["fk err.x u1"])
+        report, = self.reports()
+        self.assertNotIn("Subject:", report.subject)
+        self.assertTrue(report.subject.endswith("[FAILED(1)]"), report.subject)
 
     def test_a_hostile_form_makes_a_report_all_the_same(self):
         self.office(form=b"HDR To: evil\nHDR Content-Type: text/html\nHDR \x00: x\nHDR no header\nADR <a\x00b>\nADR \n"

@@ -168,7 +168,10 @@ class Telling(agents.TestCase):
         self.assertEqual(len(texts), 2)
         for text in texts:
             self.assertIn("to <postmaster>", text)
+            self.assertIn("Subject: Multiple-fault: Report template missing [FAILED(1)]", text)
             self.assertNotIn("The router knows", text)
+        for text, name in zip(sorted(texts, key=lambda text: "../forms" not in text), ("../forms/bounce", "none")):
+            self.assertIn("\n    %s\n" % name, text.replace("\r", ""))
 
     def test_large_mail_is_not_returned(self):
         mail = self.box.message(["error bounce f@err.com"], body="0123456789\n" * 10000)

@@ -96,12 +96,36 @@ static void a_form_of_any_size_stays_within_the_limits(void **state)
     buf_fini(&text);
 }
 
+static void a_subject_may_repeat_its_name(void **state)
+{
+    static const struct {
+        const char *line, *want;
+    } cases[] = {
+        {"SUB Subject: Returned mail\n", "Returned mail"},
+        {"SUB   SUBJECT:Returned mail \n", "Returned mail"},
+        {"SUB Subject:\n", ""},
+        {"SUB Subjects: two\n", "Subjects: two"},
+        {"SUB Subject: Subject: x\n", "Subject: x"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct report_form form;
+
+        report_form_read(slice_string(cases[i].line), &form);
+        assert_string_equal(form.subject, cases[i].want);
+        report_form_fini(&form);
+    }
+}
+
 static void a_missing_form_tells_the_postmaster(void **state)
 {
     struct report_form form;
 
     (void)state;
-    report_form_missing(&form);
+    report_form_missing(SLICE("/share/forms/deli\nvery"), &form);
+    assert_true(buf_add_byte(&form.text, '\0'));
+    assert_non_null(strstr(buf_cstr(&form.text), "\r\n    /share/forms/deli?very\r\n"));
     assert_string_equal(form.subject, "Multiple-fault: Report template missing");
     assert_int_equal(form.copy_count, 1);
     assert_string_equal(form.copies[0], "postmaster");
@@ -116,4 +140,5 @@ static void a_missing_form_tells_the_postmaster(void **state)
 UNIT_MAIN(cmocka_unit_test(a_form_is_read_by_its_words),
           cmocka_unit_test(what_would_break_the_report_is_left_out),
           cmocka_unit_test(a_form_of_any_size_stays_within_the_limits),
+          cmocka_unit_test(a_subject_may_repeat_its_name),
           cmocka_unit_test(a_missing_form_tells_the_postmaster))
