@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "authfile.h"
@@ -1267,9 +1268,39 @@ static void publish_configuration(const struct parent *p)
     }
 }
 
+/* Open the sockets. The child processes of a daemon that was killed have them until they find that
+ * out, which takes a moment. */
+static bool open_listeners(struct parent *p, long killed, struct buf *text)
+{
+    const struct timespec pause = {.tv_nsec = PREDECESSOR_LOOK_US * 1000};
+    struct mono until = mono_after(clock_mono(), killed != 0 ? PREDECESSOR_WAIT_US : 0);
+    bool told = false;
+
+    for (;;) {
+        if (listeners_open(&p->listeners, p->bundle.conf, text)) {
+            return true;
+        }
+        clock_update();
+        if (mono_reached(until, clock_mono())) {
+            return false;
+        }
+        if (!told) {
+            log_warning("sluiced (process %ld) was killed; waiting for its child processes to end: "
+                        "%s",
+                        killed, buf_cstr(text));
+            log_flush();
+            told = true;
+        }
+        buf_clear(text);
+        (void)nanosleep(&pause, NULL); /* when it ends early we look earlier */
+    }
+}
+
 /* Everything that can fail for a reason worth telling, before the first process exists. */
 static int prepare(struct parent *p, struct buf *text)
 {
+    long killed = 0;
+
     if (p->plan->first != NULL) {
         p->bundle = *p->plan->first;
         *p->plan->first = (struct bundle){0};
@@ -1281,7 +1312,7 @@ static int prepare(struct parent *p, struct buf *text)
     if (!users_exist(p->bundle.conf, text)) {
         return EX_NOUSER;
     }
-    p->lock = statedir_open(p->bundle.conf, text);
+    p->lock = statedir_open(p->bundle.conf, &killed, text);
     if (p->lock < 0) {
         return EX_CANTCREAT;
     }
@@ -1293,7 +1324,7 @@ static int prepare(struct parent *p, struct buf *text)
     if (!statistics_log_opens(p->bundle.conf, text)) {
         return EX_CANTCREAT;
     }
-    if (!listeners_open(&p->listeners, p->bundle.conf, text)) {
+    if (!open_listeners(p, killed, text)) {
         return EX_UNAVAILABLE;
     }
     log_lines(LOG_LEVEL_WARNING, buf_slice(text));

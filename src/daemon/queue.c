@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -11,6 +12,7 @@
 #include "entropy.h"
 #include "log.h"
 #include "mem.h"
+#include "statedir.h"
 #include "status.h"
 
 /* Destinations looked at then for metrics. */
@@ -547,6 +549,32 @@ static void queue_turn(struct role *role)
 
 /* ---- the role ------------------------------------------------------------------------------- */
 
+/* Open the spool. The queue process of a daemon that was killed holds it until it has stored what
+ * it knows and has ended; a daemon that lives holds it for longer than we wait. */
+static int open_spool(struct queue *q, const struct spool_options *options, struct buf *error)
+{
+    const struct timespec pause = {.tv_nsec = PREDECESSOR_LOOK_US * 1000};
+    struct mono until = mono_after(clock_mono(), PREDECESSOR_WAIT_US);
+    pid_t parent = getppid();
+    bool told = false;
+    int rc;
+
+    for (;;) {
+        rc = spool_open(q->conf->spool, SPOOL_OPEN_WRITE, options, error, &q->spool);
+        clock_update();
+        if (rc != -EBUSY || mono_reached(until, clock_mono()) || getppid() != parent) {
+            return rc;
+        }
+        if (!told) {
+            log_warning("%s: waiting for that process to end", buf_cstr(error));
+            log_flush();
+            told = true;
+        }
+        buf_clear(error);
+        (void)nanosleep(&pause, NULL); /* when it ends early we look earlier */
+    }
+}
+
 static int queue_start(struct role *role)
 {
     struct queue *q = mem_new(sizeof *q);
@@ -575,10 +603,14 @@ static int queue_start(struct role *role)
     rng_init(&q->rng, entropy_u64());
     buf_init(&error, WIRE_TEXT_MAX);
     queue_news_options(q, &options.postoffice);
-    rc = spool_open(role->conf->spool, SPOOL_OPEN_WRITE, &options, &error, &q->spool);
+    rc = open_spool(q, &options, &error);
     if (rc != 0) {
         log_error("%s", error.failed ? role->conf->spool : buf_cstr(&error));
         buf_fini(&error);
+        park_end(q);
+        queue_news_options_free(q);
+        mem_free(q);
+        role->state = NULL;
         return 1;
     }
     buf_fini(&error);

@@ -163,10 +163,12 @@ static bool make_directories(const struct conf *conf, struct buf *error)
 
 /* The kernel drops the lock with the process, however that ends, so a file that is left over is no
  * obstacle. */
-static int lock_pid_file(const char *path, struct buf *error)
+static int lock_pid_file(const char *path, long *ret_killed, struct buf *error)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0644);
     char text[32] = "";
+    unsigned long long killed = 0;
+    ssize_t n;
     int len;
 
     if (fd < 0) {
@@ -184,6 +186,10 @@ static int lock_pid_file(const char *path, struct buf *error)
         (void)close(fd); /* not written */
         return -1;
     }
+    n = pread(fd, text, sizeof text - 1, 0);
+    if (n > 0 && slice_number(slice_trim(slice_of(text, (size_t)n)), 0x7fffffff, &killed)) {
+        *ret_killed = (long)killed;
+    }
     len = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     /* The lock is what counts: on a full disk the number may be missing. */
     if (fchmod(fd, 0644) != 0 || ftruncate(fd, 0) != 0 ||
@@ -195,10 +201,11 @@ static int lock_pid_file(const char *path, struct buf *error)
     return fd;
 }
 
-int statedir_open(const struct conf *conf, struct buf *ret_error)
+int statedir_open(const struct conf *conf, long *ret_killed, struct buf *ret_error)
 {
     char path[PATH_MAX];
 
+    *ret_killed = 0;
     if (!make_directories(conf, ret_error)) {
         return -1;
     }
@@ -206,7 +213,7 @@ int statedir_open(const struct conf *conf, struct buf *ret_error)
         (void)fail(ret_error, conf->state_directory);
         return -1;
     }
-    return lock_pid_file(path, ret_error);
+    return lock_pid_file(path, ret_killed, ret_error);
 }
 
 void statedir_close(const struct conf *conf, int lock)

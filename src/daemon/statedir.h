@@ -18,11 +18,18 @@
 
 #include "buf.h"
 #include "conf.h"
+#include "times.h"
+
+/* A daemon that was killed leaves child processes, which end when they find their channels closed.
+ * So long a new daemon waits for that, and so often it looks. */
+#define PREDECESSOR_WAIT_US (10 * US_PER_S)
+#define PREDECESSOR_LOOK_US (50 * US_PER_MS)
 
 /* Make what is missing and take the lock. The descriptor of the pid file, to be kept open for as
  * long as the daemon runs; -1 with the reason in *ret_error when something can't be made or another
- * daemon has the lock. */
-int statedir_open(const struct conf *conf, struct buf *ret_error);
+ * daemon has the lock. *ret_killed is the process of a daemon that has not removed its pid file, so
+ * that it was killed, and its child processes may be about to end; 0: there is none. */
+int statedir_open(const struct conf *conf, long *ret_killed, struct buf *ret_error);
 
 /* As root: make the directories below the state directory in which maildirs are to be made by the
  * users of their transports, who may make nothing there themselves. What exists stays as it is. */

@@ -88,3 +88,51 @@ class Stopped(sluice.TestCase):
             d.move_clock(7200)
             self.go_on(d, "receive")
             self.assertEqual(client.read()[:3], "421")
+
+
+class Killed(sluice.TestCase):
+    """The parent is killed, and a new daemon is started at once."""
+
+    def let_end(self, pid):
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+    def test_a_start_waits_for_the_children_of_a_daemon_that_was_killed(self):
+        site = self.site()
+        d = self.daemon(relayhost=site.nexthop)
+        queue = d.children()["queue"][0]
+        old = d.process.pid
+        children = [p for pids in d.children().values() for p in pids]
+        for pid in children:
+            os.kill(pid, signal.SIGSTOP)  # so that they can't end yet
+            self.addCleanup(self.let_end, pid)
+        d.process.kill()
+        d.process.wait()
+        d.launch()
+        self.eventually(lambda: "sluiced (process %d) was killed; waiting for its child processes to end" % old in d.log())
+        for pid in children:
+            if pid != queue:
+                os.kill(pid, signal.SIGCONT)
+        self.eventually(lambda: "held by process %d: waiting for that process to end" % queue in d.log())
+        os.kill(queue, signal.SIGCONT)
+        self.eventually(d.answers)
+        d.send("a@example.org", ["b@example.net"])
+        self.eventually(lambda: site.recipients() == ["b@example.net"])
+
+    def test_starts_at_once_after_a_kill_succeed(self):
+        d = self.daemon()
+        for _ in range(5):
+            d.process.kill()
+            d.process.wait()
+            d.start()
+
+    def test_a_spool_that_another_daemon_holds_is_refused(self):
+        one = self.daemon()
+        two = self.daemon(start=False, spool="sqlite:%s/queue.db" % one.directory)
+        two.launch()
+        self.assertNotEqual(two.process.wait(60), 0)
+        self.assertRegex(two.log() + two.printed(), "held by process %d" % one.children()["queue"][0])
+        self.assertTrue(one.answers())
+        two.process = None
