@@ -7,7 +7,7 @@ bool log_quota_take(struct log_quota *q, struct mono now)
         q->lines = 0;
     }
     q->lines++;
-    if (q->lines <= LOG_QUOTA_LINES) {
+    if (q->lines <= q->lines_max) {
         return true;
     }
     q->unlogged++;
@@ -16,7 +16,7 @@ bool log_quota_take(struct log_quota *q, struct mono now)
 
 bool log_quota_is_spent(const struct log_quota *q, struct mono now)
 {
-    return q->lines > LOG_QUOTA_LINES && !mono_reached(q->until, now);
+    return q->lines > q->lines_max && !mono_reached(q->until, now);
 }
 
 struct mono log_quota_due(const struct log_quota *q)

@@ -1,7 +1,7 @@
 /*
  * How many lines one cause may add to the log, so that an attack does not flood it.
  *
- * A period begins with the first line. Its first `lines_max` lines are logged, the others counted;
+ * A period begins with the first line. Its first lines_max lines are logged, the others counted;
  * when it is over, one line tells the count. Without I/O: the owner has the clock, a timer and the
  * log. A plain value: embed it. Fields are private to log_quota.c.
  */
@@ -13,13 +13,13 @@
 
 #include "times.h"
 
-#define LOG_QUOTA_LINES     10
 #define LOG_QUOTA_PERIOD_US (60 * US_PER_S)
 
 struct log_quota {
-    struct mono until; /* end of the period; 0 at first */
-    uint64_t lines;    /* of the period, logged or not */
-    uint64_t unlogged; /* not told yet, of this or an earlier period */
+    uint64_t lines_max; /* the owner sets it */
+    struct mono until;  /* end of the period; 0 at first */
+    uint64_t lines;     /* of the period, logged or not */
+    uint64_t unlogged;  /* not told yet, of this or an earlier period */
 };
 
 /* May a line be logged? If not, it is counted. */

@@ -217,7 +217,8 @@ static void leave_place(struct session *s)
 }
 
 static void session_drop(struct session *s, enum admission_limit limit);
-static void arm_limit_timer(struct receive_sessions *all);
+static void arm_quota_timer(struct receive_sessions *all);
+static bool may_log(struct receive_sessions *all, unsigned quota);
 
 static void log_connect(struct session *s)
 {
@@ -232,6 +233,9 @@ static void session_free(struct session *s)
 {
     struct receive_sessions *all = s->all;
 
+    if (!s->delivered && !s->dropped) {
+        (void)may_log(all, RECEIVE_QUOTA_SESSIONS); /* the next ones may not */
+    }
     if (s->connect_logged) {
         log_disconnect(s);
     }
@@ -265,79 +269,78 @@ static void session_close(struct session *s)
 
 /* ---- limits that are hit -------------------------------------------------------------------- */
 
-/* A line on a limit; while there are too many of them it is counted instead. */
-static void log_limit(struct receive_sessions *all, enum admission_limit limit, bool dropped,
-                      const char *text)
+/* May a line be logged? If not it is counted, and told of later. */
+static bool may_log(struct receive_sessions *all, unsigned quota)
 {
-    struct receive_limit_log *log = &all->limit_logs[limit];
-
-    if (log_quota_take(&log->quota, clock_mono())) {
-        log_warning("%s", text);
-        return;
+    if (log_quota_take(&all->quotas[quota], clock_mono())) {
+        return true;
     }
-    log->refused += !dropped;
-    log->dropped += dropped;
-    arm_limit_timer(all);
+    arm_quota_timer(all);
+    return false;
 }
 
-/* Are there so many that what clients say is better left out, too? */
+/* Are there so many clients that bring nothing that only those that do are worth a line? */
 static bool under_attack(const struct receive_sessions *all)
 {
-    for (size_t i = 0; i < ADMISSION_LIMITS; i++) {
-        if (log_quota_is_spent(&all->limit_logs[i].quota, clock_mono())) {
+    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
+        if (log_quota_is_spent(&all->quotas[i], clock_mono())) {
             return true;
         }
     }
     return false;
 }
 
-static void arm_limit_timer(struct receive_sessions *all)
+static void arm_quota_timer(struct receive_sessions *all)
 {
     struct mono due = MONO_NEVER;
     struct timeval delay;
     int64_t us;
 
-    if (evtimer_pending(all->limit_timer, NULL)) {
+    if (evtimer_pending(all->quota_timer, NULL)) {
         return;
     }
-    for (size_t i = 0; i < ADMISSION_LIMITS; i++) {
-        due = mono_min(due, log_quota_due(&all->limit_logs[i].quota));
+    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
+        due = mono_min(due, log_quota_due(&all->quotas[i]));
     }
     if (due.us == US_FOREVER) {
         return;
     }
     us = due.us > clock_mono().us ? due.us - clock_mono().us : 0;
     delay = (struct timeval){.tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S};
-    CHECK(event_add(all->limit_timer, &delay) == 0);
+    CHECK(event_add(all->quota_timer, &delay) == 0);
 }
 
-static void tell_limits(struct receive_sessions *all)
+static void tell_quotas(struct receive_sessions *all)
 {
-    for (size_t i = 0; i < ADMISSION_LIMITS; i++) {
-        struct receive_limit_log *log = &all->limit_logs[i];
+    for (unsigned i = 0; i < RECEIVE_QUOTAS; i++) {
+        unsigned long long count = log_quota_tell(&all->quotas[i], clock_mono());
 
-        if (log_quota_tell(&log->quota, clock_mono()) > 0) {
-            log_warning("%s: besides, %llu clients were turned away and %llu slow ones dropped",
-                        admission_limit_name(i), (unsigned long long)log->refused,
-                        (unsigned long long)log->dropped);
-            log->refused = log->dropped = 0;
+        if (count == 0) {
+            continue;
+        }
+        if (i == RECEIVE_QUOTA_SESSIONS) {
+            log_warning("%llu more sessions brought no mail", count);
+        } else {
+            log_warning("%s: %llu more clients were %s",
+                        admission_limit_name((enum admission_limit)(i % ADMISSION_LIMITS)), count,
+                        i < RECEIVE_QUOTA_DROPPED ? "turned away" : "dropped");
         }
     }
 }
 
-static void on_limit_timer(evutil_socket_t fd, short what, void *arg)
+static void on_quota_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    tell_limits(arg);
-    arm_limit_timer(arg);
+    tell_quotas(arg);
+    arm_quota_timer(arg);
 }
 
 void receive_sessions_clock_moved(struct receive_sessions *all)
 {
     streams_clock_moved(all->streams);
-    (void)event_del(all->limit_timer); /* armed anew */
-    on_limit_timer(-1, 0, all);
+    (void)event_del(all->quota_timer); /* armed anew */
+    on_quota_timer(-1, 0, all);
 }
 
 /* ---- questions to the queue process --------------------------------------------------------- */
@@ -576,7 +579,7 @@ static void finish_abort(struct session *s, const struct server_event *event)
 static void on_close(struct session *s, const char *reason)
 {
     s->phase = PHASE_CLOSING;
-    if (!server_stats(s->server).quit && !s->dropped) {
+    if (!server_stats(s->server).quit && !s->dropped && s->connect_logged) {
         /* "timeout: NAME" of the engine: Postfix's line has no place for the name but the end. */
         bool timeout = slice_starts(slice_string(reason), SLICE("timeout: "));
 
@@ -752,7 +755,9 @@ static void session_drop(struct session *s, enum admission_limit limit)
                    (long long)(pace_waited_us(&s->place.pace, now) / US_PER_S),
                    pace_rate(&s->place.pace, now),
                    (unsigned long long)admission_network_places(&s->place)); /* fits */
-    log_limit(s->all, limit, true, text);
+    if (may_log(s->all, RECEIVE_QUOTA_DROPPED + limit)) {
+        log_warning("%s", text);
+    }
     leave_place(s);
     s->dropped = true;
     if (s->phase == PHASE_TALK) {
@@ -1032,7 +1037,9 @@ static void refuse(struct session *s, int fd, enum admission_limit limit)
         break;
     }
     buf_addf(words, " (%s)\r\n", name);
-    log_limit(all, limit, false, buf_cstr(line));
+    if (may_log(all, RECEIVE_QUOTA_REFUSED + limit)) {
+        log_warning("%s", buf_cstr(line));
+    }
     turn_away(fd, words);
 }
 
@@ -1101,8 +1108,12 @@ void receive_sessions_init(struct receive_sessions *all, struct role *role)
     all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
     LIST_INIT(&all->list);
     admission_init(&all->admission);
-    all->limit_timer = evtimer_new(role->base, on_limit_timer, all);
-    CHECK(all->limit_timer != NULL);
+    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
+        all->quotas[i].lines_max =
+            i == RECEIVE_QUOTA_SESSIONS ? RECEIVE_SESSION_LINES : RECEIVE_LIMIT_LINES;
+    }
+    all->quota_timer = evtimer_new(role->base, on_quota_timer, all);
+    CHECK(all->quota_timer != NULL);
     buf_init(&all->text, LOG_LINE_MAX);
     buf_init(&all->line, LOG_LINE_MAX);
     buf_init(&all->trace, WIRE_TRACE_MAX);
@@ -1136,7 +1147,7 @@ void receive_sessions_fini(struct receive_sessions *all)
 {
     receive_sessions_cut(all);
     admission_fini(&all->admission);
-    event_free(all->limit_timer);
+    event_free(all->quota_timer);
     streams_free(all->streams);
     buf_fini(&all->text);
     buf_fini(&all->line);

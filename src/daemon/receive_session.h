@@ -38,11 +38,16 @@ struct receive_origin {
 struct receive_origin *receive_origin_new(struct slice url);
 void receive_origin_unref(struct receive_origin *origin);
 
-/* What is logged of a limit that was hit. */
-struct receive_limit_log {
-    struct log_quota quota;
-    uint64_t refused, dropped; /* clients, since that was told last */
+/* Lines of log that clients can cause as often as they like: of a limit that turns clients away, or
+ * drops them, and of sessions that brought no message. So many are logged in a minute. */
+enum receive_quota {
+    RECEIVE_QUOTA_REFUSED,
+    RECEIVE_QUOTA_DROPPED = RECEIVE_QUOTA_REFUSED + ADMISSION_LIMITS,
+    RECEIVE_QUOTA_SESSIONS = RECEIVE_QUOTA_DROPPED + ADMISSION_LIMITS,
+    RECEIVE_QUOTAS /* how many there are */
 };
+#define RECEIVE_LIMIT_LINES   10
+#define RECEIVE_SESSION_LINES 300
 
 /* What all sessions of the process share. */
 struct receive_sessions {
@@ -54,8 +59,8 @@ struct receive_sessions {
     uint64_t count;
     struct session *asked; /* those that wait for the queue process; a hash by token */
     struct admission admission;
-    struct receive_limit_log limit_logs[ADMISSION_LIMITS];
-    struct event *limit_timer; /* tells what was not logged */
+    struct log_quota quotas[RECEIVE_QUOTAS];
+    struct event *quota_timer; /* tells what was not logged */
     uint64_t last_token;
     struct draft_budget budget; /* the owner sets its max */
     struct buf text;            /* scratch, like the next three */

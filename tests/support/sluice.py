@@ -474,6 +474,29 @@ def eventually(condition, what="", timeout=PATIENCE, detail=None):
         pause = min(pause * 1.5, 0.25)
 
 
+class Drips:
+    """Clients that hold connections and bring nothing (drips.py), in a process of their own."""
+
+    def __init__(self, **options):
+        argv = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "drips.py")]
+        for name, value in options.items():
+            argv += ["--" + name, str(value)]
+        self.process = spawn(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def wait(self, word):
+        """Until it tells that, see drips.py."""
+        for line in self.process.stdout:
+            if line.split()[0] == word:
+                return line
+        raise AssertionError("drips.py ended with %s" % self.process.wait())
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
 class TestCase(unittest.TestCase):
     def setUp(self):
         self.daemons, self.sites = [], []
