@@ -50,6 +50,7 @@ bench: build
 	bench/relay
 	bench/overtake
 	bench/clog
+	bench/slow
 	bench/backlog
 	bench/zmailer
 
