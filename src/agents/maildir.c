@@ -8,12 +8,15 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "check.h"
 #include "envelope.h"
 
 #define ELEMENT_MAX 255 /* bytes of one path element, as file systems have it */
 #define LEAF_MAX    (MAILDIR_HOST_MAX + 160)
 #define FILE_MODE   0600
 #define DIR_MODE    0700
+
+enum part { TMP, NEW, CUR, PARTS };
 
 /* ---- where ---------------------------------------------------------------------------------- */
 
@@ -81,6 +84,17 @@ static const char *fill_in(struct slice pattern, struct slice user, struct slice
     return out->failed ? "the mailbox path is too long" : NULL;
 }
 
+size_t maildir_fixed_len(struct slice pattern)
+{
+    size_t len = slice_find(pattern, '%');
+
+    if (len < pattern.len) {
+        len = slice_find_last(slice_of(pattern.ptr, len), '/');
+        len = pattern.ptr[len] == '/' ? len : 0;
+    }
+    return len;
+}
+
 bool maildir_path(struct slice pattern, struct slice recipient, struct slice delimiters,
                   struct buf *out, const char **ret_why)
 {
@@ -102,69 +116,143 @@ bool maildir_path(struct slice pattern, struct slice recipient, struct slice del
 
 /* ---- how ------------------------------------------------------------------------------------ */
 
-static int fail(struct buf *why, const char *doing, const char *what, int error)
+static int fail(struct buf *why, const char *doing, const char *path, const char *part,
+                const char *leaf, int error)
 {
-    (void)buf_addf(why, "%s %s: %s", doing, what, strerror(error)); /* a cut text will do */
+    (void)buf_addf(why, "%s %s%s%s%s%s: %s", doing, path, part[0] == '\0' ? "" : "/", part,
+                   leaf[0] == '\0' ? "" : "/", leaf, strerror(error)); /* a cut text will do */
     return -error;
 }
 
-static int sync_directory(const char *path, struct buf *why)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = 0;
+/* ---- directories ----------------------------------------------------------------------------
+ *
+ * The fixed part of the path is the operator's and is opened as it stands. What is below belongs to
+ * users, who may put links there: it is walked name by name, no link is followed, and all that
+ * happens later happens relative to the descriptors that this gave.
+ */
 
-    if (fd < 0) {
-        return fail(why, "open", path, errno);
-    }
-    /* Some file systems can't sync a directory, and say so. */
-    if (fsync(fd) != 0 && errno != EINVAL) {
-        rc = fail(why, "sync", path, errno);
-    }
-    (void)close(fd); /* only read */
-    return rc;
+/* Some file systems can't sync a directory, and one that may only be passed is not open for it. */
+static int sync_directory(int fd)
+{
+    return fsync(fd) == 0 || errno == EINVAL || errno == EBADF ? 0 : -errno;
 }
 
-/* Make one directory and sync the one it is in. */
-static int make_directory(const char *path, struct buf *why)
+/* Open a directory in `at` (AT_FDCWD for a whole path); -errno. */
+static int open_directory(int at, const char *name, int flags)
 {
-    char parent[MAILDIR_PATH_MAX + 8];
-    char *slash;
-
-    if (mkdir(path, DIR_MODE) != 0) {
-        return errno == EEXIST ? 0 : fail(why, "create directory", path, errno);
-    }
-    (void)snprintf(parent, sizeof parent, "%s", path); /* as long as path, which fits */
-    slash = strrchr(parent, '/');
-    if (slash == NULL) {
-        return sync_directory(".", why);
-    }
-    *(slash == parent ? slash + 1 : slash) = '\0';
-    return sync_directory(parent, why);
-}
-
-/* Make DIR and what is missing above it, then its three parts. */
-static int make_maildir(const char *dir, struct buf *why)
-{
-    static const char *const parts[] = {"tmp", "new", "cur"};
-    char path[MAILDIR_PATH_MAX + 8];
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
     struct stat st;
-    int rc = 0;
 
-    for (size_t i = 1; rc == 0 && dir[i] != '\0'; i++) {
-        if (dir[i] == '/' && dir[i - 1] != '/') {
-            (void)snprintf(path, sizeof path, "%.*s", (int)i, dir);
-            /* A directory above that exists may be one where we may not create anything. */
-            rc = stat(path, &st) == 0 ? 0 : make_directory(path, why);
+    if (fd >= 0) {
+        return fd;
+    }
+    if (errno == EACCES) { /* passable, but not readable: it can be gone through, not synced */
+        fd = openat(at, name, O_PATH | O_DIRECTORY | O_CLOEXEC | flags);
+        return fd >= 0 ? fd : -errno;
+    }
+    if (errno == ENOTDIR && (flags & O_NOFOLLOW) != 0 &&
+        fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode)) {
+        return -ELOOP;
+    }
+    return -errno;
+}
+
+/* The directory `name` in `at`, made and synced into it when it is missing; -errno. */
+static int enter_directory(int at, const char *name)
+{
+    int fd = open_directory(at, name, O_NOFOLLOW), rc;
+
+    if (fd != -ENOENT) {
+        return fd;
+    }
+    if (mkdirat(at, name, DIR_MODE) != 0 && errno != EEXIST) {
+        return -errno;
+    }
+    rc = sync_directory(at);
+    return rc != 0 ? rc : open_directory(at, name, O_NOFOLLOW);
+}
+
+/* The operator's part of the path, with what is missing of it. */
+static int open_fixed(const char *path, size_t len)
+{
+    char part[MAILDIR_PATH_MAX];
+    int fd;
+
+    (void)snprintf(part, sizeof part, "%.*s", (int)len, path); /* fits: maildir_deliver */
+    fd = open_directory(AT_FDCWD, len == 0 ? (path[0] == '/' ? "/" : ".") : part, 0);
+    if (fd != -ENOENT) {
+        return fd;
+    }
+    for (size_t i = 1; i < len; i++) {
+        if (part[i] == '/') {
+            part[i] = '\0';
+            (void)mkdir(part, DIR_MODE); /* the last one tells */
+            part[i] = '/';
         }
     }
-    if (rc == 0) {
-        rc = make_directory(dir, why);
+    if (mkdir(part, DIR_MODE) != 0 && errno != EEXIST) {
+        return -errno;
     }
-    for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", dir, parts[i]);
-        rc = make_directory(path, why);
+    return open_directory(AT_FDCWD, part, 0);
+}
+
+static int fail_at(struct buf *why, const char *path, size_t len, int error)
+{
+    (void)buf_addf(why, "open %.*s: %s", (int)len, path,
+                   error == ELOOP ? "a symbolic link, which is not followed"
+                                  : strerror(error)); /* a cut text will do */
+    return -error;
+}
+
+/* The maildir's own directory; -errno. */
+static int open_maildir(const struct maildir_mail *mail, struct buf *why)
+{
+    struct slice rest = slice_skip(slice_string(mail->path), mail->fixed_len);
+    int at = open_fixed(mail->path, mail->fixed_len);
+
+    if (at < 0) {
+        return fail_at(why, mail->path, mail->fixed_len, -at);
     }
-    return rc;
+    while (rest.len > 0) {
+        struct slice name = slice_cut(&rest, '/');
+        char text[ELEMENT_MAX + 1];
+        int fd;
+
+        if (name.len == 0 || slice_equal(name, SLICE("."))) {
+            continue;
+        }
+        (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* fits, or is refused */
+        fd = name.len > ELEMENT_MAX           ? -ENAMETOOLONG
+             : slice_equal(name, SLICE("..")) ? -EINVAL
+                                              : enter_directory(at, text);
+        (void)close(at); /* a directory */
+        if (fd < 0) {
+            return fail_at(why, mail->path, (size_t)(name.ptr + name.len - mail->path), -fd);
+        }
+        at = fd;
+    }
+    return at;
+}
+
+/* tmp, new and cur in it. */
+static int open_parts(const struct maildir_mail *mail, int dir, int parts[PARTS], struct buf *why)
+{
+    static const char *const names[PARTS] = {"tmp", "new", "cur"};
+
+    for (size_t i = 0; i < PARTS; i++) {
+        parts[i] = enter_directory(dir, names[i]);
+        if (parts[i] < 0) {
+            char path[MAILDIR_PATH_MAX + 8];
+            int error = -parts[i];
+
+            (void)snprintf(path, sizeof path, "%s/%s", mail->path, names[i]); /* fits */
+            while (i > 0) {
+                (void)close(parts[--i]); /* directories */
+            }
+            return fail_at(why, path, strlen(path), error);
+        }
+    }
+    return 0;
 }
 
 static int add_head(struct buf *head, const struct maildir_mail *mail)
@@ -202,61 +290,65 @@ static void host_name(const char *host, char out[MAILDIR_HOST_MAX + 1])
     out[i] = '\0';
 }
 
-static int open_file(const char *path)
+/* Write it in tmp, and move it to new. */
+static int deliver_into(const struct maildir_mail *mail, const int parts[PARTS], agent_read *read,
+                        void *arg, struct buf *why)
 {
-    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
-}
-
-int maildir_deliver(const struct maildir_mail *mail, agent_read *read, void *arg,
-                    struct buf *ret_why)
-{
-    char dir[MAILDIR_PATH_MAX], host[MAILDIR_HOST_MAX + 1];
-    char tmp[MAILDIR_PATH_MAX + LEAF_MAX], new[MAILDIR_PATH_MAX + LEAF_MAX];
+    char host[MAILDIR_HOST_MAX + 1], tmp[LEAF_MAX], new[LEAF_MAX];
     long long seconds = (long long)us_seconds(mail->now.us);
     int us = (int)(mail->now.us - seconds * US_PER_S);
-    size_t len = strlen(mail->path);
     struct stat st;
     int fd, rc;
 
-    while (len > 1 && mail->path[len - 1] == '/') {
-        len--;
-    }
-    if (len == 0 || len >= sizeof dir) {
-        return fail(ret_why, "create", "mailbox", ENAMETOOLONG);
-    }
-    memcpy(dir, mail->path, len);
-    dir[len] = '\0';
     host_name(mail->host, host);
-    (void)snprintf(tmp, sizeof tmp, "%s/tmp/%lld.M%06dP%dQ%llu.%s", dir, seconds, us, (int)getpid(),
+    (void)snprintf(tmp, sizeof tmp, "%lld.M%06dP%dQ%llu.%s", seconds, us, (int)getpid(),
                    (unsigned long long)mail->number, host);
-    fd = open_file(tmp);
-    if (fd < 0 && errno == ENOENT) {
-        rc = make_maildir(dir, ret_why);
-        if (rc != 0) {
-            return rc;
-        }
-        fd = open_file(tmp);
-    }
+    fd = openat(parts[TMP], tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
     if (fd < 0) {
-        return fail(ret_why, "create", tmp, errno);
+        return fail(why, "create", mail->path, "tmp", tmp, errno);
     }
     rc = fstat(fd, &st) == 0 ? write_file(fd, mail, read, arg) : -errno;
     if (close(fd) != 0 && rc == 0) {
         rc = -errno; /* network file systems report a full disk here */
     }
     if (rc != 0) {
-        (void)fail(ret_why, "write", tmp, -rc);
+        (void)fail(why, "write", mail->path, "tmp", tmp, -rc);
     } else {
-        (void)snprintf(new, sizeof new, "%s/new/%lld.M%06dP%dQ%lluV%llxI%llx.%s", dir, seconds, us,
+        (void)snprintf(new, sizeof new, "%lld.M%06dP%dQ%lluV%llxI%llx.%s", seconds, us,
                        (int)getpid(), (unsigned long long)mail->number,
                        (unsigned long long)st.st_dev, (unsigned long long)st.st_ino, host);
-        if (rename(tmp, new) == 0) {
-            *(strrchr(new, '/')) = '\0';
-            return sync_directory(new, ret_why);
+        if (renameat(parts[TMP], tmp, parts[NEW], new) == 0) {
+            rc = sync_directory(parts[NEW]);
+            return rc == 0 ? 0 : fail(why, "sync", mail->path, "new", "", -rc);
         }
-        rc = fail(ret_why, "create", new, errno);
+        rc = fail(why, "create", mail->path, "new", new, errno);
     }
-    (void)unlink(tmp); /* readers clean tmp after 36 hours, too */
+    (void)unlinkat(parts[TMP], tmp, 0); /* readers clean tmp after 36 hours, too */
+    return rc;
+}
+
+int maildir_deliver(const struct maildir_mail *mail, agent_read *read, void *arg,
+                    struct buf *ret_why)
+{
+    int parts[PARTS];
+    int dir, rc;
+
+    if (mail->path[0] == '\0' || strlen(mail->path) >= MAILDIR_PATH_MAX) {
+        return fail(ret_why, "create", "mailbox", "", "", ENAMETOOLONG);
+    }
+    CHECK(mail->fixed_len <= strlen(mail->path));
+    dir = open_maildir(mail, ret_why);
+    if (dir < 0) {
+        return dir;
+    }
+    rc = open_parts(mail, dir, parts, ret_why);
+    if (rc == 0) {
+        rc = deliver_into(mail, parts, read, arg, ret_why);
+        for (size_t i = 0; i < PARTS; i++) {
+            (void)close(parts[i]); /* directories, as the next one */
+        }
+    }
+    (void)close(dir);
     return rc;
 }
 

@@ -4,6 +4,9 @@
  *
  *     write DIR/tmp/NAME, sync it -> rename to DIR/new/NAME -> sync DIR/new -> success
  *
+ * Below the part of the path that the operator gave, no symbolic link is followed: users could lead
+ * the delivery to where they may not write themselves.
+ *
  * A reader never sees half a message, and success means that the message survives a power cut. NAME
  * is unique: time, process, counter, device and inode, host. Directories that are missing are made,
  * and synced into their parents.
@@ -32,8 +35,13 @@
 bool maildir_path(struct slice pattern, struct slice recipient, struct slice delimiters,
                   struct buf *out, const char **ret_why);
 
+/* How much of the pattern, and of each path made of it, is the same for all: what stands before the
+ * name with the first per cent sign. */
+size_t maildir_fixed_len(struct slice pattern);
+
 struct maildir_mail {
     const char *path;       /* of the maildir */
+    size_t fixed_len;       /* of it: the operator's; links are followed there only */
     struct slice sender;    /* Return-Path: */
     struct slice recipient; /* Delivered-To: */
     const char *host;       /* our name */

@@ -258,6 +258,7 @@ static _Noreturn void child_maildir(struct job *job, const struct policy *policy
     const struct entry *e = job->entry;
     struct maildir_mail mail = {
         .path = path,
+        .fixed_len = maildir_fixed_len(slice_string(policy->maildir)),
         .sender = e->ask.sender,
         .recipient = e->ask.rcpts[job->rcpt_at].address,
         .host = conf->myhostname,

@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "confine.h"
+#include "maildir.h"
 
 #define PID_FILE "sluiced.pid"
 
@@ -104,13 +105,8 @@ static bool make_maildrop(const struct conf *conf, struct buf *error)
  * none, or it is not below the state directory, where nobody else makes directories. */
 static bool mailbox_root(const struct conf *conf, const char *pattern, char out[PATH_MAX])
 {
-    size_t state = strlen(conf->state_directory), len = strcspn(pattern, "%");
+    size_t state = strlen(conf->state_directory), len = maildir_fixed_len(slice_string(pattern));
 
-    if (pattern[len] == '%') {
-        while (len > 0 && pattern[len - 1] != '/') {
-            len--;
-        }
-    }
     while (len > 0 && pattern[len - 1] == '/') {
         len--;
     }

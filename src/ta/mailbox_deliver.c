@@ -44,6 +44,7 @@ struct errand {
     gid_t gid;
     struct buf name, home; /* of the account; may be empty */
     struct buf where;      /* path, or command */
+    size_t fixed_len;      /* of the path of a maildir */
     struct slice sender;
     struct ta_content content;
 };
@@ -78,6 +79,29 @@ static void become(const struct errand *e)
     }
 }
 
+/* May only root change what the path leads to? From the root down, so that what was looked at stays
+ * as it was. In a directory with the sticky bit others can't replace what is root's. */
+static bool is_roots_alone(const char *path)
+{
+    char part[MBOX_PATH_MAX];
+    struct stat st;
+
+    if (path[0] != '/' || strlen(path) >= sizeof part) {
+        return false;
+    }
+    for (size_t i = 0; path[i] != '\0'; i++) {
+        if (path[i] != '/') {
+            continue;
+        }
+        (void)snprintf(part, sizeof part, "%.*s", i == 0 ? 1 : (int)i, path); /* fits */
+        if (lstat(part, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != 0 ||
+            ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (st.st_mode & S_ISVTX) == 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static _Noreturn void deliver_mbox(struct errand *e)
 {
     struct mbox_mail mail = {
@@ -91,6 +115,12 @@ static _Noreturn void deliver_mbox(struct errand *e)
     struct buf why;
     int rc;
 
+    /* An address that is a path: its directories may be somebody else's. */
+    if (geteuid() == 0 && !e->dot_lock && strcmp(mail.path, "/dev/null") != 0 &&
+        !is_roots_alone(mail.path)) {
+        child_fail(not_allowed,
+                   "%s: not written as root through directories that others can change", mail.path);
+    }
     buf_init(&why, MBOX_PATH_MAX + 1024);
     rc = mbox_deliver(&mail, ta_content_read, &e->content, &why);
     if (rc != 0) {
@@ -103,6 +133,7 @@ static _Noreturn void deliver_maildir(struct errand *e)
 {
     struct maildir_mail mail = {
         .path = buf_cstr(&e->where),
+        .fixed_len = e->fixed_len,
         .sender = e->sender,
         .recipient = e->rcpt->address.user,
         .host = e->mailbox->host,
@@ -325,8 +356,10 @@ static bool put_maildir_path(struct errand *e, struct slice domain, const char *
 
     if (strncmp(pattern, "~/", 2) == 0) {
         *ret_why = "the path is too long";
+        e->fixed_len = buf_len(&e->home);
         return buf_add(&e->where, buf_slice(&e->home)) && buf_add_string(&e->where, pattern + 1);
     }
+    e->fixed_len = maildir_fixed_len(slice_string(pattern));
     buf_init(&address, ADDRESS_MAX + NAME_MAX_BYTES + 2);
     ok = address_quote_local(buf_slice(&e->name), &address);
     if (ok && domain.len > 0) {

@@ -169,6 +169,19 @@ class DeliveryUsers(sluice.TestCase):
         self.assertEqual(d.cli("reload").returncode, 0)
         self.arrives_as(d, "games")
 
+    def test_no_link_in_a_users_directory_is_followed(self):
+        d = self.plan("local/*\n    agent=maildir maildir=box/%u/Maildir user=games\n")
+        d.write_config(log="file:%s/log" % d.directory)
+        theirs = os.path.join(d.directory, "theirs")  # games could write there, so the mode does not keep it out
+        os.mkdir(theirs)
+        os.chmod(theirs, 0o777)
+        d.start()
+        os.mkdir(d.directory + "/box/b")
+        os.symlink(theirs, d.directory + "/box/b/Maildir")
+        d.send("a@example.org", ["b@box.test"])
+        self.eventually(lambda: re.search(r"status=deferred .*/box/b/Maildir: a symbolic link, which is not followed", d.log()))
+        self.assertEqual(os.listdir(theirs), [])
+
     def test_mail_that_a_map_leads_to_a_transport_without_a_user_waits(self):
         d = self.plan(local_domains="", transport_maps="map")
         with open(d.directory + "/map", "w") as f:

@@ -129,6 +129,23 @@ class Mailbox(agents.TestCase):
             self.assertEqual(file.read().count("From me@here.example "), 2)
         self.assertEqual(mail.tags(), "+++")
 
+    @unittest.skipUnless(os.getuid() == 0, "needs root to deliver as root")
+    def test_root_writes_no_file_through_a_directory_of_somebody_else(self):
+        home, secret = os.path.join(self.top, "home"), os.path.join(self.top, "secret")
+        os.mkdir(home)
+        os.mkdir(secret, 0o700)
+        open(secret + "/list", "w").close()
+        os.chown(home, 65534, 65534)
+        os.symlink(secret, home + "/archive")
+        open_to_all = os.path.join(self.top, "open")
+        os.mkdir(open_to_all)
+        os.chmod(open_to_all, 0o777)
+        for host, path in (("a", home + "/archive/list"), ("b", home + "/list"), ("c", open_to_all + "/list")):
+            mail = self.message("local %s %s" % (host, path), uid=0)
+            self.assertRegex(self.mailbox().job(mail.path, host)[0], "not written as root through directories")
+        self.assertEqual(os.path.getsize(secret + "/list"), 0)
+        self.assertEqual((os.listdir(home), os.listdir(open_to_all)), (["archive"], []))
+
     def test_links_and_foreign_files_are_not_written_to(self):
         target = os.path.join(self.top, "target")
         os.symlink(target, os.path.join(self.top, "link"))

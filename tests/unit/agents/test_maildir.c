@@ -102,6 +102,7 @@ static int deliver(const char *dir, struct source *source, uint64_t number, stru
 {
     char path[200];
     struct maildir_mail mail = {.path = path,
+                                .fixed_len = strlen(top),
                                 .sender = SLICE("a@here.test"),
                                 .recipient = SLICE("Joe@there.test"),
                                 .host = "mx/here:test",
@@ -180,6 +181,84 @@ static void deliveries_have_names_of_their_own(void **state)
     buf_fini(&why);
 }
 
+static void make_dir(const char *name)
+{
+    char path[300];
+
+    (void)snprintf(path, sizeof path, "%s/%s", top, name);
+    assert_return_code(mkdir(path, 0700), errno);
+}
+
+static void make_link(const char *target, const char *name)
+{
+    char from[300], to[300];
+
+    (void)snprintf(from, sizeof from, "%s/%s", top, target);
+    (void)snprintf(to, sizeof to, "%s/%s", top, name);
+    assert_return_code(symlink(from, to), errno);
+}
+
+/* This is root's delivery, too, when root runs the tests: nothing else would keep it out. */
+static void no_link_of_a_user_is_followed(void **state)
+{
+    static const struct {
+        const char *made[3]; /* directories */
+        const char *link;    /* in place of this one */
+        const char *mailbox;
+    } table[] = {
+        {{"l1"}, "l1/joe", "l1/joe/Maildir"},
+        {{"l2", "l2/joe"}, "l2/joe/Maildir", "l2/joe/Maildir/"},
+        {{"l3", "l3/joe", "l3/joe/Maildir"}, "l3/joe/Maildir/new", "l3/joe/Maildir"},
+        {{"l4", "l4/joe", "l4/joe/Maildir"}, "l4/joe/Maildir/tmp", "l4/joe/Maildir"},
+        {{"l5", "l5/joe", "l5/joe/Maildir"}, "l5/joe/Maildir/cur", "l5/joe/Maildir"},
+    };
+    char content[1000];
+    struct buf why;
+
+    (void)state;
+    buf_init(&why, 4000);
+    make_dir("theirs");
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct source source = {"x\r\n", 100, 0};
+
+        for (size_t k = 0; k < 3 && table[i].made[k] != NULL; k++) {
+            make_dir(table[i].made[k]);
+        }
+        make_link("theirs", table[i].link);
+        buf_clear(&why);
+        assert_int_equal(deliver(table[i].mailbox, &source, i, &why), -ELOOP);
+        assert_non_null(strstr(buf_cstr(&why), table[i].link));
+        assert_non_null(strstr(buf_cstr(&why), "a symbolic link, which is not followed"));
+        assert_int_equal(list("theirs", content, sizeof content), 0);
+    }
+    buf_fini(&why);
+}
+
+static void the_operator_may_use_links_and_nobody_may_go_up(void **state)
+{
+    char content[1000], path[200];
+    struct source source = {"x\r\n", 100, 0}, again = source;
+    struct maildir_mail mail = {.path = path, .host = "mx", .number = 1};
+    struct buf why;
+
+    (void)state;
+    buf_init(&why, 4000);
+    make_dir("disk2");
+    make_link("disk2", "mail");
+    (void)snprintf(path, sizeof path, "%s/mail/joe", top);
+    mail.fixed_len = strlen(top) + strlen("/mail");
+    assert_int_equal(maildir_deliver(&mail, read_source, &source, &why), 0);
+    assert_int_equal(list("disk2/joe/new", content, sizeof content), 1);
+    (void)snprintf(path, sizeof path, "%s/mail/../up", top);
+    assert_int_equal(maildir_deliver(&mail, read_source, &again, &why), -EINVAL);
+    assert_int_equal(maildir_fixed_len(SLICE("/home/%u/Maildir")), strlen("/home"));
+    assert_int_equal(maildir_fixed_len(SLICE("/m/x%u")), strlen("/m"));
+    assert_int_equal(maildir_fixed_len(SLICE("/%u")), 0);
+    assert_int_equal(maildir_fixed_len(SLICE("%u")), 0);
+    assert_int_equal(maildir_fixed_len(SLICE("/m/all/")), strlen("/m/all/"));
+    buf_fini(&why);
+}
+
 static void what_fails_leaves_nothing_and_says_why(void **state)
 {
     struct rlimit before, small = {.rlim_cur = 4096};
@@ -221,5 +300,8 @@ UNIT_MAIN(cmocka_unit_test(a_recipient_has_one_directory_and_no_way_out_of_it),
           cmocka_unit_test_setup_teardown(a_message_lands_in_new_with_unix_line_ends, make_top,
                                           remove_top),
           cmocka_unit_test_setup_teardown(deliveries_have_names_of_their_own, make_top, remove_top),
+          cmocka_unit_test_setup_teardown(no_link_of_a_user_is_followed, make_top, remove_top),
+          cmocka_unit_test_setup_teardown(the_operator_may_use_links_and_nobody_may_go_up, make_top,
+                                          remove_top),
           cmocka_unit_test_setup_teardown(what_fails_leaves_nothing_and_says_why, make_top,
                                           remove_top))

@@ -187,7 +187,7 @@ static void what_keeps_a_mailbox_from_being_written(void **state)
     (void)close(open(path, O_CREAT | O_WRONLY, 0600)); /* in the way */
     put_simple(3, "box", "x");
     played_await(3);
-    check(2, 0, VERDICT_DEFERRED, "4.3.0", "maildir delivery failed: create");
+    check(2, 0, VERDICT_DEFERRED, "4.3.0", "maildir delivery failed: open");
     put_simple(4, "smtp", "x");
     played_await(4);
     check(3, 0, VERDICT_DEFERRED, "4.3.5", "mail system configuration error: not a local");
