@@ -54,6 +54,10 @@ int run_config_check(const struct command *c, const struct args *a);
 int run_config_show(const struct command *c, const struct args *a);
 int run_config_explain(const struct command *c, const struct args *a);
 
+/* spool_commands.c: is the store sound? */
+int run_spool_check(const struct command *c, const struct args *a);
+int run_spool_repair(const struct command *c, const struct args *a);
+
 /* sim_run.c: what would be */
 int run_sim_run(const struct command *c, const struct args *a);
 

@@ -216,6 +216,30 @@ int content_files_read(struct content_files *cf, struct msg_id id, uint64_t size
     return 0;
 }
 
+int content_files_sync_dir(struct content_files *cf)
+{
+    int err = need_dir(cf);
+
+    return err != 0 ? err : cf->io->fsync(cf->dir_fd);
+}
+
+bool content_files_are_there(const struct content_files *cf)
+{
+    DIR *dir = opendir(cf->dir);
+    struct dirent *entry;
+    struct msg_id id;
+    bool found = false;
+
+    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+        found = spool_id_parse(slice_string(entry->d_name), &id) ||
+                slice_ends_nocase(slice_string(entry->d_name), SLICE(".segment"));
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return found;
+}
+
 int content_files_sweep(struct content_files *cf, int (*wanted)(void *context, struct msg_id id),
                         void *context)
 {

@@ -75,6 +75,12 @@ void content_files_undone(struct content_files *cf, bool in_doubt);
 /* Open the file of `id` for reading. -EBADMSG: missing, or not `size` bytes long. */
 int content_files_read(struct content_files *cf, struct msg_id id, uint64_t size, int *ret_fd);
 
+/* Make removals durable. */
+int content_files_sync_dir(struct content_files *cf);
+
+/* Is there any file in the directory that this program could have made? */
+bool content_files_are_there(const struct content_files *cf);
+
 /* Remove each file named by an id for which `wanted` says 0; 1 = keep, negative = stop with that
  * error. Other names are left alone. */
 int content_files_sweep(struct content_files *cf, int (*wanted)(void *context, struct msg_id id),

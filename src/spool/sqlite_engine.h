@@ -23,6 +23,9 @@
  * bounds the ids among which unlisted ones have to be looked for, by searches and at the start. */
 #define SQLITE_UNLISTED_SPAN UINT64_C(65536)
 
+/* Far beyond any clock, and far below where ids end. */
+#define SQLITE_LAST_ID_MAX (INT64_C(1) << 60)
+
 enum statement {
     ST_BEGIN,
     ST_COMMIT,
@@ -42,6 +45,9 @@ enum statement {
     ST_MESSAGE_LIST,
     ST_MESSAGE_SET_ASIDE,
     ST_MESSAGE_DELETE,
+    ST_REMOVED_ADD,
+    ST_REMOVED_HAS,
+    ST_REMOVED_CLEAR,
     ST_RCPT_INSERT,
     ST_RCPT_LIST,
     ST_RCPT_COUNT,
@@ -84,11 +90,18 @@ struct sqlite_counts {
     int64_t pending, to_report;
 };
 
+/* Which file a name leads to; inode 0: not known. */
+struct sqlite_place {
+    uint64_t device, inode;
+};
+
+#define SQLITE_WARNINGS_MAX 4
+
 struct sqlite_spool {
     struct spool base;
     sqlite3 *db;
     sqlite3_stmt *statements[ST_COUNT];
-    char *path;
+    char *path, *log_path;
     const struct spool_io *io;
     int lock_fd; /* -1 for readers */
     uint64_t inline_limit;
@@ -108,6 +121,13 @@ struct sqlite_spool {
     uint64_t can_not_list;                     /* an unlisted message on a damaged page, or 0 */
     struct spool_totals totals, totals_before; /* now; when the batch was opened */
     uint64_t last_id;
+    uint64_t commits;             /* in the database */
+    uint64_t commits_told;        /* by the lock file, when it was opened; 0 = nothing */
+    uint64_t removed;             /* rows of the table of that name that were added */
+    struct sqlite_place database; /* where the files are that are open */
+    struct sqlite_place log;
+    char warnings[SQLITE_WARNINGS_MAX][SPOOL_ERROR_MAX]; /* of the start, for the log */
+    size_t warning_count, warnings_told;
 };
 
 static inline struct sqlite_spool *sqlite_of(struct spool *sp)

@@ -29,7 +29,6 @@
 #define CONDS_MAX      8
 #define PARTS_MAX      3
 #define TIME_MAX_US    (INT64_C(1) << 58) /* the year 11103 */
-#define LAST_ID_MAX    (INT64_C(1) << 60) /* far beyond any clock, far below where ids end */
 #define CONTENT_COLUMN 3                  /* of ST_CONTENT_READ */
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -144,13 +143,14 @@ int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
         err = sqlite_done(s, st, rc);
         return err != 0 ? err : sqlite_fail(s, SQLITE_CORRUPT, "the table spool is empty");
     }
-    last_id = (uint64_t)row_int(&r, 0, LAST_ID_MAX);
+    last_id = (uint64_t)row_int(&r, 0, SQLITE_LAST_ID_MAX);
     from = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.incoming = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.deferred = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.hold = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.corrupt = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.bytes = (uint64_t)row_int(&r, 0, INT64_MAX);
+    s->commits = (uint64_t)row_int(&r, 0, INT64_MAX - 1);
     err = sqlite_done(s, st, rc);
     if (err != 0) {
         return err;

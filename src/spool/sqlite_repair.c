@@ -104,6 +104,23 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+/* The daemon opens it as the user who owned the old one. */
+static int give_to_owner(struct repair *r, int fd, const char *path)
+{
+    char *copy = mem_string(r->path);
+    struct stat owner;
+    int err = 0;
+
+    if (geteuid() == 0 &&
+        (stat(r->path, &owner) == 0 || stat(r->content_dir, &owner) == 0 ||
+         stat(dirname(copy), &owner) == 0) &&
+        fchown(fd, owner.st_uid, owner.st_gid) != 0) {
+        err = failed(r, -errno, "give to its owner", path);
+    }
+    mem_free(copy);
+    return err;
+}
+
 /* ---- lists of ids --------------------------------------------------------------------------- */
 
 static void list_add(struct id_list *list, int64_t id)
@@ -663,14 +680,18 @@ static int64_t old_number(struct repair *r, const char *sql)
 static int make_new(struct repair *r)
 {
     const char *why = "";
-    int fd, rc;
+    int fd, rc, err;
 
     (void)unlink(r->repairing); /* what an earlier one left */
     fd = open(r->repairing, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) {
         return failed(r, -errno, "create", r->repairing);
     }
+    err = give_to_owner(r, fd, r->repairing);
     (void)close(fd); /* empty */
+    if (err != 0) {
+        return err;
+    }
     rc = sqlite3_open_v2(r->repairing, &r->new,
                          SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
                          NULL);
@@ -878,6 +899,7 @@ static int take_lock(struct repair *r, int *ret_fd)
         (void)close(fd);
     } else {
         *ret_fd = fd;
+        err = give_to_owner(r, fd, path);
     }
     mem_free(path);
     return err;

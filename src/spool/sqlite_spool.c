@@ -24,9 +24,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -46,6 +48,8 @@
  * fewer, and few enough to take no longer than its sync. */
 #define LIST_PER_COMMIT 512
 #define PREFIX_ROOM     ((size_t)1 << 16)
+#define REMOVED_MAX     1000 /* rows of contents that were removed, before they are forgotten */
+#define LOCK_TEXT_MAX   64
 
 /* The numbers above, in words that SQLite reads. secure_delete is a default of Debian's SQLite: it
  * would write every deleted page once more. Who can read the disk could read the mail while it was
@@ -253,6 +257,18 @@ static int count_move(struct sqlite_spool *s, struct msg_id id, int64_t pending,
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
+/* At the start of a batch, when the contents of all rows in `removed` are gone. */
+static void forget_removed(struct sqlite_spool *s)
+{
+    sqlite3_stmt *st;
+
+    s->removed = 0;
+    if (content_files_sync_dir(&s->content) == 0) {
+        st = sqlite_ask(s, ST_REMOVED_CLEAR);
+        (void)sqlite_done(s, st, sqlite_step(s, st)); /* rows too many do no harm */
+    }
+}
+
 static int begin(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -262,6 +278,9 @@ static int begin(struct spool *sp)
     if (err == 0) {
         s->totals_before = s->totals;
         claims_begin(&s->claims);
+        if (s->removed >= REMOVED_MAX) {
+            forget_removed(s);
+        }
     }
     return err;
 }
@@ -343,6 +362,7 @@ static int write_spool_row(struct sqlite_spool *s)
     sqlite_bind_int(st, 5, (int64_t)s->totals.hold);
     sqlite_bind_int(st, 6, (int64_t)s->totals.corrupt);
     sqlite_bind_int(st, 7, (int64_t)s->totals.bytes);
+    sqlite_bind_int(st, 8, (int64_t)s->commits + 1);
     return run(s, st);
 }
 
@@ -375,12 +395,64 @@ static int prepare_commit(struct sqlite_spool *s)
                     : spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
 }
 
+/* Where does the name lead? False: nowhere. */
+static bool find_place(const char *path, struct sqlite_place *ret_place)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0) {
+        return false;
+    }
+    *ret_place = (struct sqlite_place){st.st_dev, st.st_ino};
+    return true;
+}
+
+/* Do the names of the files that are open still lead to them? What is written to a file that was
+ * removed is gone with this process. Two system calls, far less than the sync that follows. */
+static int check_places(struct sqlite_spool *s)
+{
+    struct sqlite_place now = {0, 0};
+
+    if (s->database.inode == 0) {
+        return 0; /* a file system of a test's, which has no names */
+    }
+    if (!find_place(s->path, &now) || now.inode != s->database.inode ||
+        now.device != s->database.device) {
+        return spool_fail(&s->base, -ESTALE,
+                          "the database was removed or replaced while it is in use: %s", s->path);
+    }
+    if (!find_place(s->log_path, &now)) {
+        now.inode = 0;
+    }
+    if (s->log.inode == 0) {
+        s->log = now; /* it is made by the first change */
+    } else if (now.inode != s->log.inode || now.device != s->log.device) {
+        return spool_fail(&s->base, -ESTALE,
+                          "the log was removed or replaced while it is in use: %s", s->log_path);
+    }
+    return 0;
+}
+
+/* The lock file tells who holds the spool, and how many commits there were. It is not synced: after
+ * the power has failed it may tell of fewer than there were, but never of more. */
+static void write_lock(struct sqlite_spool *s)
+{
+    char text[64];
+    int len = snprintf(text, sizeof text, "%-12ld\n%-20llu\n", (long)getpid(),
+                       (unsigned long long)s->commits);
+
+    (void)s->io->pwrite(s->lock_fd, text, (size_t)len, 0); /* a courtesy; the lock is what counts */
+}
+
 static int commit(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
     sqlite3_stmt *st;
     int err = prepare_commit(s);
 
+    if (err == 0) {
+        err = check_places(s);
+    }
     if (err != 0) {
         undo(s, false);
         return err;
@@ -391,6 +463,8 @@ static int commit(struct spool *sp)
         undo(s, true);
         return err;
     }
+    s->commits++;
+    write_lock(s);
     claims_commit(&s->claims);
     content_files_committed(&s->content);
     if (s->log_pages - s->log_kept >= LOG_MAX_PAGES) {
@@ -766,6 +840,13 @@ static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct
         return err;
     }
     if (b->in_file) {
+        /* A crash before the file is removed leaves a content that no message names: this row says
+         * that it is not wanted. Without it nothing would tell it from one whose row was lost. */
+        err = run_on(s, ST_REMOVED_ADD, id);
+        if (err != 0) {
+            return err;
+        }
+        s->removed++;
         content_files_doom(&s->content, id);
     }
     total_add(s, b->state, -1);
@@ -1248,6 +1329,33 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
     return 0;
 }
 
+/* Something that the log should tell of the start. */
+static void warn(struct sqlite_spool *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void warn(struct sqlite_spool *s, const char *format, ...)
+{
+    va_list args;
+
+    if (s->warning_count < SQLITE_WARNINGS_MAX) {
+        va_start(args, format);
+        (void)vsnprintf(s->warnings[s->warning_count++], SPOOL_ERROR_MAX, format, args); /* cut */
+        va_end(args);
+    }
+}
+
+static bool next_news(struct spool *sp, struct spool_news *ret_news)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+
+    if (s->warnings_told == s->warning_count) {
+        return false;
+    }
+    *ret_news = (struct spool_news){.type = SPOOL_NEWS_WARNING,
+                                    .text = slice_string(s->warnings[s->warnings_told++])};
+    return true;
+}
+
 static void close_spool(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -1267,6 +1375,7 @@ static void close_spool(struct spool *sp)
     text_pool_fini(&s->pool);
     buf_fini(&s->bytes);
     mem_free(s->path);
+    mem_free(s->log_path);
     mem_free(s);
 }
 
@@ -1302,6 +1411,7 @@ static const struct spool_engine sqlite_engine = {
     .destinations_from = sqlite_destinations_from,
     .parked_keys = sqlite_parked_keys,
     .free_bytes = free_bytes,
+    .next_news = next_news,
 };
 
 static char *path_with(const char *path, const char *suffix)
@@ -1313,23 +1423,25 @@ static char *path_with(const char *path, const char *suffix)
     return joined;
 }
 
-/* Who holds it? For the message only, so the pid in the lock file need not be the truth. */
+/* What the lock file says: of which process it is, for the message only, so it need not be the
+ * truth; and how many commits there were. */
 static long lock_holder(struct sqlite_spool *s, int fd)
 {
-    char text[24] = "";
-    unsigned long long pid;
-    ssize_t n = s->io->pread(fd, text, sizeof text - 1, 0);
+    char text[LOCK_TEXT_MAX];
+    unsigned long long pid, commits;
+    ssize_t n = s->io->pread(fd, text, sizeof text, 0);
+    struct slice rest = slice_of(text, n > 0 ? (size_t)n : 0), first = slice_cut(&rest, '\n');
 
-    if (n <= 0 || !slice_number(slice_trim(slice_of(text, (size_t)n)), 0x7fffffff, &pid)) {
-        return 0;
+    if (slice_number(slice_trim(slice_cut(&rest, '\n')), INT64_MAX, &commits)) {
+        s->commits_told = commits;
     }
-    return (long)pid;
+    return slice_number(slice_trim(first), 0x7fffffff, &pid) ? (long)pid : 0;
 }
 
 /* Be the only holder, until the lock file is closed. */
 static int take_lock(struct sqlite_spool *s)
 {
-    char *path = path_with(s->path, ".lock"), pid[24];
+    char *path = path_with(s->path, ".lock");
     int fd = s->io->open(path, O_RDWR | O_CREAT, 0600), err = 0;
 
     if (fd < 0) {
@@ -1344,23 +1456,49 @@ static int take_lock(struct sqlite_spool *s)
                   : spool_fail(&s->base, -errno, "lock %s: %s", path, strerror(errno));
         goto out;
     }
-    snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) == 0) {
-        (void)spool_io_write_all(s->io, fd, pid,
-                                 strlen(pid)); /* a courtesy; the lock is what counts */
-    }
+    (void)lock_holder(s, fd); /* it was nobody's */
 out:
     mem_free(path);
     return err;
+}
+
+static bool has_size(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && st.st_size > 0;
+}
+
+/* Without its database, or with an empty one, there may still be a spool: contents, a log, or what
+ * a repair was about to put in place. A new database would make that lost. */
+static int refuse_to_start_over(struct sqlite_spool *s)
+{
+    char *repaired = path_with(s->path, ".repaired");
+    const char *what = has_size(s->log_path)                  ? "its log"
+                       : has_size(repaired)                   ? "an unfinished repair"
+                       : content_files_are_there(&s->content) ? "contents of its mail"
+                                                              : NULL;
+
+    mem_free(repaired);
+    return what == NULL
+               ? 0
+               : spool_fail(&s->base, -EUCLEAN,
+                            "spool %s: the database is missing or empty, but there is %s: put the "
+                            "database back, or let `sluice spool repair' make one of what is left",
+                            s->path, what);
 }
 
 /* Mail is nobody else's to read, so the file is made here and not by SQLite, which would ask umask.
  * Its name has to be durable, too. */
 static int make_file(struct sqlite_spool *s)
 {
-    int fd = s->io->open(s->path, O_RDWR | O_CREAT | O_EXCL, 0600), err = 0;
+    int fd, err = has_size(s->path) ? 0 : refuse_to_start_over(s);
     char *copy;
 
+    if (err != 0) {
+        return err;
+    }
+    fd = s->io->open(s->path, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd == -EEXIST) {
         return 0;
     }
@@ -1432,19 +1570,72 @@ static int pass_rows(struct sqlite_spool *s)
     return sqlite_done(s, st, rc);
 }
 
-static int content_wanted(void *context, struct msg_id id)
-{
-    struct sqlite_spool *s = context;
-    struct sqlite_brief brief;
-    int err = sqlite_read_brief(s, id, &brief);
+/* Contents at the start. */
+struct sweep {
+    struct sqlite_spool *s;
+    uint64_t last_id; /* that the database knows */
+    bool went_back;   /* the database is older than its last commit */
+    uint64_t unknown, highest_unknown;
+};
 
-    return err == -ENOENT ? 0 : err != 0 ? err : brief.in_file;
+static bool was_removed(struct sqlite_spool *s, struct msg_id id)
+{
+    sqlite3_stmt *st = sqlite_ask(s, ST_REMOVED_HAS);
+    int rc;
+
+    sqlite_bind_int(st, 1, (int64_t)id.n);
+    rc = sqlite_step(s, st);
+    return sqlite_done(s, st, rc) == 0 && rc == SQLITE_ROW;
 }
 
-static int sweep_content(struct sqlite_spool *s)
+/* A content that no message names is removed when it is sure that nobody misses it: its message
+ * was finished, or was never committed. Any other is kept, and told. */
+static int content_wanted(void *context, struct msg_id id)
 {
-    int err = content_files_sweep(&s->content, content_wanted, s);
+    struct sweep *sweep = context;
+    struct sqlite_brief brief;
+    int err = id.n <= INT64_MAX ? sqlite_read_brief(sweep->s, id, &brief) : 0;
 
+    if (err == 0) {
+        return 1;
+    }
+    if (err == -ENOENT && ((id.n > sweep->last_id && !sweep->went_back) ||
+                           (id.n <= sweep->last_id && was_removed(sweep->s, id)))) {
+        return 0;
+    }
+    sweep->unknown++;
+    sweep->highest_unknown = id.n > sweep->highest_unknown ? id.n : sweep->highest_unknown;
+    return 1;
+}
+
+static int sweep_content(struct sqlite_spool *s, uint64_t last_id)
+{
+    struct sweep sweep = {.s = s, .last_id = last_id, .went_back = s->commits_told > s->commits};
+    int err;
+
+    if (sweep.went_back) {
+        warn(s,
+             "spool %s went back: %llu commits are missing, so mail may be lost or be sent again. "
+             "Its "
+             "log was cut or removed, or an older copy was put in its place",
+             s->path, (unsigned long long)(s->commits_told - s->commits));
+    }
+    err = content_files_sweep(&s->content, content_wanted, &sweep);
+    /* No id is given again that a content has, and from the next commit on it is one of the past.
+     */
+    s->last_id =
+        sweep.highest_unknown > s->last_id && sweep.highest_unknown < (uint64_t)SQLITE_LAST_ID_MAX
+            ? sweep.highest_unknown
+            : s->last_id;
+    if (sweep.went_back) {
+        s->commits = s->commits_told;
+    }
+    if (sweep.unknown > 0) {
+        warn(s,
+             "spool %s: %llu contents in %s.d are of no message that is known; they are kept: "
+             "`sluice spool check' names them, `sluice spool repair' makes messages of them",
+             s->path, (unsigned long long)sweep.unknown, s->path);
+    }
     return err == 0
                ? 0
                : spool_fail(&s->base, err, "remove orphans: %s.d: %s", s->path, strerror(-err));
@@ -1461,7 +1652,7 @@ static bool is_short_of_space(const struct sqlite_spool *s)
 static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
 {
     const char *why;
-    uint64_t unlisted_from;
+    uint64_t unlisted_from, known_id = 0;
     bool is_short = false;
     int err = take_lock(s), rc;
 
@@ -1497,11 +1688,17 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
         err = load_unlisted(s, unlisted_from);
     }
     if (err == 0) {
+        known_id = s->last_id;
         s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
         err = pass_rows(s);
     }
     if (err == 0) {
-        err = sweep_content(s);
+        err = sweep_content(s, known_id);
+    }
+    if (err == 0) {
+        write_lock(s);
+        (void)find_place(s->path, &s->database); /* else it is not looked at */
+        (void)find_place(s->log_path, &s->log);  /* the same, until there is one */
     }
     if (err == 0 && !is_short) {
         reserve_fill(&s->reserve); /* else tidy does, when there is space again */
@@ -1581,6 +1778,7 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     s->base.engine = &sqlite_engine;
     s->base.mode = mode;
     s->path = mem_string(where);
+    s->log_path = path_with(where, "-wal");
     s->io = io;
     s->lock_fd = -1;
     s->inline_limit = options->inline_limit;

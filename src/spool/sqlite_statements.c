@@ -27,12 +27,12 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_SPOOL_READ] =
-        "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes FROM spool"
+        "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes, commits FROM spool"
         " WHERE one = 1",
     [ST_SPOOL_WRITE] =
         "UPDATE spool"
         " SET last_id = ?1, unlisted_from = ?2, incoming = ?3, deferred = ?4, hold = ?5,"
-        " corrupt = ?6, bytes = ?7"
+        " corrupt = ?6, bytes = ?7, commits = ?8"
         " WHERE one = 1",
     [ST_MESSAGE_INSERT] =
         "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
@@ -101,6 +101,9 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " sum = iif(typeof(sum) = 'integer', sum, NULL)"
         " WHERE id = ?1",
     [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
+    [ST_REMOVED_ADD] = "INSERT OR IGNORE INTO removed (message) VALUES (?1)",
+    [ST_REMOVED_HAS] = "SELECT 1 FROM removed WHERE message = ?1",
+    [ST_REMOVED_CLEAR] = "DELETE FROM removed",
     [ST_RCPT_INSERT] =
         "INSERT INTO recipient (message, n, listed, state, notify, attempts, last_attempt,"
         " route_generation, address, domain, transport, nexthop, orcpt, status, diagnostic,"

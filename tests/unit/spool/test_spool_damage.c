@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
@@ -656,6 +658,291 @@ static void any_page_can_be_lost(void **state)
     assert_int_equal(problems, 0);
 }
 
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static char *beside(const char *suffix)
+{
+    static char path[200];
+
+    snprintf(path, sizeof path, "%s%s", fx.path, suffix);
+    return path;
+}
+
+static void make_file(const char *path)
+{
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+}
+
+/* What the log would tell of the start; "" when there is nothing. */
+static const char *news_of(struct spool *sp)
+{
+    static char text[2000];
+    struct spool_news news;
+
+    text[0] = '\0';
+    while (spool_next_news(sp, &news)) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s\n", SLICE_ARGS(news.text));
+    }
+    return text;
+}
+
+static void a_spool_does_not_start_over_beside_contents(void **state)
+{
+    struct spool_totals totals;
+    struct spool *sp = open_with_mail();
+
+    (void)state;
+    problems = 0;
+    spool_close(sp);
+    for (int is_empty = 0; is_empty < 2; is_empty++) {
+        unlink(fx.path);
+        if (is_empty) {
+            make_file(fx.path);
+        }
+        assert_int_equal(fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp), -EUCLEAN);
+        fixture_ok(NULL, access(content_path(mail.ids[2]), F_OK));
+    }
+    repair("missing");
+    sp = fixture_open(&fx);
+    fixture_ok(sp, spool_totals(sp, &totals));
+    assert_int_equal(totals.corrupt, 2); /* those that were in files */
+    assert_true(is_visible(sp, mail.ids[2]));
+    spool_close(sp);
+    assert_int_equal(problems, 0);
+}
+
+static void a_spool_does_not_start_over_without_its_database(void **state)
+{
+    struct spool *sp;
+
+    (void)state;
+    make_file(beside(".repaired"));
+    sp = fixture_open(&fx); /* empty: nothing is lost */
+    spool_close(sp);
+    unlink(fx.path);
+    close(open(beside("-wal"), O_WRONLY | O_CREAT, 0600));
+    assert_int_equal(truncate(beside("-wal"), 5000), 0);
+    assert_int_equal(fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp), -EUCLEAN);
+}
+
+static void a_content_that_is_not_known_is_kept(void **state)
+{
+    struct spool *sp = open_with_mail();
+    char unknown[256], crashed[256];
+
+    (void)state;
+    spool_close(sp);
+    fixture_sql(&fx, "UPDATE spool SET last_id = last_id + 100");
+    snprintf(unknown, sizeof unknown, "%s", content_path((struct msg_id){mail.ids[7].n + 50}));
+    snprintf(crashed, sizeof crashed, "%s", content_path((struct msg_id){mail.ids[7].n + 150}));
+    make_file(unknown);
+    make_file(crashed);
+    assert_true(is_told_by_check("unknown"));
+    sp = fixture_open(&fx);
+    assert_non_null(strstr(news_of(sp), "1 contents"));
+    assert_int_equal(access(unknown, F_OK), 0);
+    assert_int_equal(access(crashed, F_OK), -1); /* nobody was told that it was stored */
+    spool_close(sp);
+}
+
+/* A crash between the commit that ended a message and the removal of its content. */
+static void a_content_that_was_finished_goes(void **state)
+{
+    struct spool *sp = open_with_mail();
+    char path[256], saved[256];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s", content_path(mail.ids[2]));
+    snprintf(saved, sizeof saved, "%s", beside(".saved"));
+    assert_int_equal(link(path, saved), 0);
+    fixture_ok(sp, spool_remove(sp, mail.ids[2]));
+    fixture_ok(sp, spool_commit(sp));
+    spool_close(sp);
+    assert_int_equal(rename(saved, path), 0);
+    sp = fixture_open(&fx);
+    assert_string_equal(news_of(sp), "");
+    assert_int_equal(access(path, F_OK), -1);
+    spool_close(sp);
+}
+
+static void a_database_that_goes_away_is_noticed(void **state)
+{
+    static const char *const suffixes[] = {"", "-wal"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        for (int is_replaced = 0; is_replaced < 2; is_replaced++) {
+            struct spool *sp = open_with_mail();
+            char away[256];
+            struct msg_id id;
+
+            snprintf(away, sizeof away, "%s.away", fx.path);
+            assert_int_equal(rename(beside(suffixes[i]), away), 0);
+            if (is_replaced) {
+                make_file(beside(suffixes[i]));
+            }
+            fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, 10, false, &id));
+            assert_int_equal(spool_commit(sp), -ESTALE);
+            assert_non_null(strstr(spool_error(sp), "removed or replaced"));
+            assert_int_equal(rename(away, beside(suffixes[i])), 0);
+            fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, 10, false, &id));
+            fixture_ok(sp, spool_commit(sp));
+            spool_close(sp);
+            tear_down(NULL);
+            set_up(NULL);
+        }
+    }
+}
+
+/* A log that is cut by hand, or a database from a backup: whole, and older than what was told. */
+static void a_spool_that_went_back_is_told(void **state)
+{
+    struct spool *sp = open_with_mail();
+    size_t size;
+    char *before;
+    struct msg_id id;
+    FILE *f;
+
+    (void)state;
+    spool_close(sp);
+    before = read_file(fx.path, &size);
+    sp = fixture_open(&fx);
+    assert_string_equal(news_of(sp), "");
+    for (int i = 0; i < 3; i++) {
+        fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, 5000, false, &id));
+        fixture_ok(sp, spool_commit(sp));
+    }
+    spool_close(sp);
+    f = fopen(fx.path, "w");
+    assert_int_equal(fwrite(before, 1, size, f), size);
+    fclose(f);
+    mem_free(before);
+    sp = fixture_open(&fx);
+    assert_non_null(strstr(news_of(sp), "went back: 3 commits are missing"));
+    assert_int_equal(access(content_path(id), F_OK), 0); /* it was acknowledged */
+    fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, 10, false, &id));
+    fixture_ok(sp, spool_commit(sp));
+    spool_close(sp);
+    sp = fixture_open(&fx);
+    assert_non_null(strstr(news_of(sp), "3 contents")); /* they are told until they are adopted */
+    spool_close(sp);
+}
+
+/* ---- repair --------------------------------------------------------------------------------- */
+
+/* Of what is sound nothing changes. */
+static void a_repair_keeps_what_is_sound(void **state)
+{
+    static const char all[] =
+        "SELECT group_concat(x, ' ') FROM (SELECT id || state || due || created || size || in_file"
+        " || rcpt_total || rcpt_pending || sender || reason || ifnull(parked, '') || content_sum ||"
+        " sum AS x FROM message UNION ALL SELECT message || n || state || attempts || address ||"
+        " domain || nexthop || diagnostic || sum FROM recipient)";
+    struct spool *sp = open_with_mail();
+    char before[4096];
+
+    (void)state;
+    problems = 0;
+    spool_close(sp);
+    snprintf(before, sizeof before, "%s", fixture_ask(&fx, all));
+    assert_true(strlen(before) > 500);
+    repair("sound");
+    assert_string_equal(before, fixture_ask(&fx, all));
+    assert_string_equal(fixture_ask(&fx, "PRAGMA integrity_check"), "ok");
+    assert_false(is_told_by_check("sound"));
+    assert_int_equal(access(beside(".damaged-1"), F_OK), 0);
+    sp = fixture_open(&fx);
+    assert_string_equal(news_of(sp), "");
+    run_all(sp);
+    nothing_is_lost(sp, MESSAGES, "sound");
+    assert_int_equal(problems, 0);
+    spool_close(sp);
+}
+
+static void a_repair_waits_for_the_daemon_to_stop(void **state)
+{
+    struct spool *sp = open_with_mail();
+    struct spool_repaired repaired;
+    struct buf error;
+
+    (void)state;
+    buf_init(&error, 1024);
+    assert_int_equal(spool_repair(fx.url, on_told, NULL, &error, &repaired), -EBUSY);
+    assert_non_null(strstr(buf_cstr(&error), "stop it first"));
+    buf_fini(&error);
+    spool_close(sp);
+}
+
+/* Killed at any time it leaves the old spool, or none that opens, until the next one ends it. */
+static void a_repair_can_be_killed(void **state)
+{
+    unsigned killed = 0;
+    bool done = false;
+
+    (void)state;
+    problems = 0;
+    for (useconds_t us = 100; !done; us = us * 5 / 4) {
+        struct spool *sp = open_with_mail();
+        int status;
+        pid_t pid;
+
+        spool_close(sp);
+        damage("DELETE FROM recipient WHERE message = 1 AND n = 2");
+        pid = fork();
+        if (pid == 0) {
+            repair("killed");
+            _exit(0);
+        }
+        usleep(us); /* whatever it has done by then */
+        (void)kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        done = WIFEXITED(status) || us > 20000000;
+        killed += WIFSIGNALED(status);
+        if (fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp) == 0) {
+            spool_close(sp);
+        }
+        repair("after the kill");
+        sp = fixture_open(&fx);
+        run_all(sp);
+        nothing_is_lost(sp, 0, "killed");
+        spool_close(sp);
+        tear_down(NULL);
+        set_up(NULL);
+    }
+    assert_true(killed > 0);
+    assert_int_equal(problems, 0);
+}
+
+/* What is known of a damaged message can go on. */
+static void who_is_left_can_be_delivered_to(void **state)
+{
+    struct spool *sp = open_with_mail();
+
+    (void)state;
+    problems = 0;
+    spool_close(sp);
+    damage("DELETE FROM recipient WHERE message = 1 AND n IN (2, 4)");
+    damage("UPDATE recipient SET address = 'r9@m2.example' WHERE message = 2 AND n = 1");
+    sp = fixture_open(&fx);
+    run_all(sp);
+    assert_true(is_visible(sp, mail.ids[0]));
+    assert_int_equal(mail.delivered[0][0], 0);
+    fixture_ok(sp, spool_hold(sp, mail.ids[0], SLICE("")));
+    fixture_ok(sp, spool_release(sp, mail.ids[0], (struct wall){10}));
+    fixture_ok(sp, spool_commit(sp));
+    run_all(sp);
+    assert_int_equal(mail.delivered[0][0], 1);
+    assert_int_equal(mail.delivered[0][1], 0);
+    assert_int_equal(mail.delivered[0][2], 1);
+    /* What was said of message 2 is not believed, unless an operator does. */
+    assert_true(is_visible(sp, mail.ids[1]));
+    /* Damaged content goes nowhere. */
+    fixture_sql(&fx, "UPDATE content SET bytes = x'41' WHERE message = 2");
+    assert_int_equal(spool_hold(sp, mail.ids[1], SLICE("")), -EBADMSG);
+    assert_int_equal(problems, 0);
+    spool_close(sp);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(int argc, char **argv)
@@ -667,6 +954,16 @@ int main(int argc, char **argv)
         EACH(every_value_of_every_column_can_be_damaged),
         EACH(any_byte_can_change),
         EACH(any_page_can_be_lost),
+        EACH(who_is_left_can_be_delivered_to),
+        EACH(a_repair_can_be_killed),
+        EACH(a_repair_waits_for_the_daemon_to_stop),
+        EACH(a_repair_keeps_what_is_sound),
+        EACH(a_spool_that_went_back_is_told),
+        EACH(a_database_that_goes_away_is_noticed),
+        EACH(a_content_that_was_finished_goes),
+        EACH(a_content_that_is_not_known_is_kept),
+        EACH(a_spool_does_not_start_over_without_its_database),
+        EACH(a_spool_does_not_start_over_beside_contents),
     };
 
     if (argc > 1) {
