@@ -10,17 +10,35 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "admission.h"
 #include "check.h"
 #include "clock.h"
 #include "entropy.h"
+#include "heap.h"
 #include "log.h"
+#include "log_quota.h"
 #include "mailq_answer.h"
 #include "mailq_server.h"
+#include "match.h"
 #include "mem.h"
 #include "stream.h"
 
-/* How often too many clients are worth a line of log. */
-#define FULL_WARNING_US (60 * US_PER_S)
+/* What is logged of clients that lost their place, or got none, in a minute. */
+#define LIMIT_LINES 3
+
+/* One address can't have all places, those of this machine have some of their own, and when there
+ * are too many the slowest goes: what a slow reader gets of a long dump counts as its pace. */
+static const struct admission_limits limits = {
+    .places = MAILQ_SESSIONS_MAX,
+    .reserve = MAILQ_SESSIONS_MAX / 4,
+    .address_max = UINT64_MAX,
+    .share_percent = 100,
+    .patience_us = 2 * US_PER_S,
+    .address_bits4 = 32,
+    .address_bits6 = 64,
+    .network_bits4 = 24,
+    .network_bits6 = 48,
+};
 
 struct mailq_listener {
     TAILQ_ENTRY(mailq_listener) next;
@@ -34,6 +52,8 @@ struct mailq_listener {
 struct mailq_session {
     TAILQ_ENTRY(mailq_session) next;
     struct mailq_service *service;
+    struct place place;
+    uint64_t held; /* nothing that is counted */
     struct stream *stream;
     struct mailq_peer peer;
     struct mailq_auth *auth;     /* owned; NULL: version 1 */
@@ -49,10 +69,11 @@ struct mailq_service {
     bool is_v2;
     uint64_t authfiles_asked, authfiles_read; /* so many times */
     char *problems;                           /* owned: of the authfile, as they were told last */
-    struct mono next_full_warning;
+    struct admission admission;
+    struct log_quota quotas[2]; /* of clients that were refused, and dropped */
     TAILQ_HEAD(, mailq_listener) listeners;
     TAILQ_HEAD(, mailq_session) sessions;
-    unsigned session_count, challenge_count;
+    unsigned challenge_count;
 };
 
 /* ---- sessions ------------------------------------------------------------------------------- */
@@ -65,7 +86,7 @@ static void session_free(struct mailq_session *s)
         mailq_answer_free(s->answer);
     }
     TAILQ_REMOVE(&service->sessions, s, next);
-    service->session_count--;
+    admission_leave(&service->admission, &s->place, false, clock_mono());
     service->facts.counts.parallel--;
     stream_free(s->stream);
     mailq_server_free(s->server);
@@ -87,12 +108,22 @@ static void take_input(struct mailq_session *s)
     }
 }
 
+/* Send what can be sent; a reader that takes it is not slow. */
+static void send_output(struct mailq_session *s)
+{
+    struct buf *out = mailq_server_output(s->server);
+    size_t before = buf_len(out);
+
+    stream_flush(s->stream, out);
+    pace_add(&s->place.pace, clock_mono(), before - buf_len(out));
+}
+
 /* Send what is left, then close in good order. Frees the session when that is done. */
 static void session_close(struct mailq_session *s)
 {
     struct stream *stream = s->stream;
 
-    stream_flush(stream, mailq_server_output(s->server));
+    send_output(s);
     if (buf_len(mailq_server_output(s->server)) == 0) {
         s->stream = NULL;
         session_free(s);
@@ -111,6 +142,7 @@ static void want_auth(struct mailq_session *s, bool anew)
         service->authfiles_asked++;
     }
     s->auth_wanted = service->authfiles_asked;
+    pace_rest(&s->place.pace, clock_mono());
 }
 
 /* Move on as far as it goes. May free the session. */
@@ -120,10 +152,16 @@ static void session_go(struct mailq_session *s)
 
     while (s->auth_wanted == 0) {
         mailq_answer_go_on(s->answer);
-        stream_flush(s->stream, mailq_server_output(s->server));
-        if (mailq_answer_waits(s->answer) || buf_len(mailq_server_output(s->server)) > 0) {
-            return; /* the answer, or STREAM_WRITABLE, goes on */
+        send_output(s);
+        if (buf_len(mailq_server_output(s->server)) > 0) {
+            pace_wait(&s->place.pace, clock_mono());
+            return; /* STREAM_WRITABLE goes on */
         }
+        if (mailq_answer_waits(s->answer)) {
+            pace_rest(&s->place.pace, clock_mono());
+            return; /* the answer goes on */
+        }
+        pace_wait(&s->place.pace, clock_mono());
         if (mailq_answer_is_busy(s->answer)) {
             continue;
         }
@@ -245,7 +283,8 @@ static void session_begin_v2(struct mailq_session *s, struct mailq_auth *auth)
     session_begin(s, mailq_server_new(auth, &s->peer, moment, nonce, &s->service->facts.counts));
 }
 
-static struct mailq_session *session_new(struct mailq_service *service, int fd)
+static struct mailq_session *session_new(struct mailq_service *service,
+                                         const struct admission_client *client, int fd)
 {
     struct mailq_session *s = mem_new(sizeof *s);
 
@@ -254,7 +293,7 @@ static struct mailq_session *session_new(struct mailq_service *service, int fd)
     grant_time(s);
     buf_init(&s->in, 4 * MAILQ_LINE_MAX);
     TAILQ_INSERT_TAIL(&service->sessions, s, next);
-    service->session_count++;
+    admission_enter(&service->admission, &limits, &s->place, client, &s->held, clock_mono());
     service->facts.counts.parallel++;
     service->facts.counts.connects++;
     return s;
@@ -262,28 +301,55 @@ static struct mailq_session *session_new(struct mailq_service *service, int fd)
 
 void mailq_service_dump(struct mailq_service *service, int fd)
 {
+    static const struct admission_client own = {.trusted = true, .exempt = true};
+
     CHECK(evutil_make_socket_nonblocking(fd) == 0);
-    session_begin(session_new(service, fd), mailq_server_new_v1());
+    session_begin(session_new(service, &own, fd), mailq_server_new_v1());
 }
 
-static void warn_full(struct mailq_service *service)
+static void log_limit(struct mailq_service *service, bool dropped)
 {
-    if (clock_mono().us >= service->next_full_warning.us) {
-        log_warning("mailq: more than %d sessions at once, others are refused", MAILQ_SESSIONS_MAX);
-        service->next_full_warning = mono_after(clock_mono(), FULL_WARNING_US);
+    struct log_quota *quota = &service->quotas[dropped];
+
+    if (log_quota_take(quota, clock_mono())) {
+        log_warning("mailq: more than %d sessions at once: %s", MAILQ_SESSIONS_MAX,
+                    dropped ? "the slowest was ended" : "a new one was refused");
     }
+}
+
+/* May another client have a session, perhaps in the place of a slower one? */
+static bool admit(struct mailq_service *service, const struct admission_client *client)
+{
+    struct admission_answer answer =
+        admission_ask(&service->admission, &limits, client, clock_mono());
+
+    if (!answer.admitted || answer.victim != NULL) {
+        log_limit(service, answer.admitted);
+    }
+    if (answer.victim != NULL) {
+        session_free(CONTAINER_OF(answer.victim, struct mailq_session, place));
+    }
+    return answer.admitted;
 }
 
 static void client_begin(struct mailq_service *service, int fd, const struct sockaddr_storage *addr)
 {
+    static const struct cidr loopback4 = {{[10] = 0xff, 0xff, 127}, 104};
+    static const struct cidr loopback6 = {{[15] = 1}, 128};
+    struct admission_client client = {.trusted = true};
     struct mailq_session *s;
+    unsigned char ip[16];
 
-    if (service->session_count >= MAILQ_SESSIONS_MAX) {
-        warn_full(service);
+    if (ip_of_sockaddr((const struct sockaddr *)addr, ip)) {
+        client.ip = ip;
+        client.trusted = cidr_match(&loopback4, ip) || cidr_match(&loopback6, ip);
+        client.exempt = client.trusted;
+    }
+    if (!admit(service, &client)) {
         (void)close(fd); /* nothing was sent */
         return;
     }
-    s = session_new(service, fd);
+    s = session_new(service, &client, fd);
     s->peer = peer_of(addr);
     if (!service->is_v2) {
         session_begin(s, mailq_server_new_v1());
@@ -414,6 +480,8 @@ struct mailq_service *mailq_service_new(struct role *role, struct control *contr
     service->streams = streams_new(role->base);
     TAILQ_INIT(&service->listeners);
     TAILQ_INIT(&service->sessions);
+    admission_init(&service->admission);
+    service->quotas[0].lines_max = service->quotas[1].lines_max = LIMIT_LINES;
     load_auth(service);
     return service;
 }
@@ -444,6 +512,7 @@ void mailq_service_free(struct mailq_service *service)
     while ((l = TAILQ_FIRST(&service->listeners)) != NULL) {
         listener_free(l);
     }
+    admission_fini(&service->admission);
     streams_free(service->streams);
     mem_free(service->problems);
     mem_free(service);

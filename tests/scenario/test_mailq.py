@@ -178,7 +178,9 @@ class Mailq(sluice.TestCase):
         d, address = self.serve()
         crowd = [self.client(address) for _ in range(60)]
         served = [c for c in crowd if c.line() != ""]
-        self.assertEqual(len(served), 21)
+        self.assertGreaterEqual(len(served), 21)  # more, if some have been slow by then
+        self.eventually(lambda: self.greets(address))  # in the place of one that says nothing
+        self.eventually(lambda: "mailq: more than 21 sessions at once: the slowest was ended" in d.log())
         for c in crowd:
             c.close()
         endless = self.client(address)
