@@ -36,7 +36,7 @@ struct options {
 
 static void print_usage(FILE *out)
 {
-    fputs("usage: mailq [-p PORT|/SOCKET] [-Q[Q[Q[Q]]]] [-sv] [-S] [-U USER/PASSWORD]\n"
+    fputs("usage: mailq [-p PORT|/SOCKET] [-Q[Q[Q[Q]]]] [-aitsSv] [-U USER/PASSWORD]\n"
           "             [-c CHANNEL] [-h HOST] [-Z ZENV] [SERVER]\n"
           "ask a mailq server of Sluice or ZMailer\n"
           "  -p    its port (174), or its socket\n"
@@ -44,7 +44,9 @@ static void print_usage(FILE *out)
           "  -s    first the state of POSTOFFICE's directories\n"
           "  -v    what the control files say, too\n"
           "  -c -h of this channel and host only\n"
-          "  -S    log in with SCRAM-SHA-256\n"
+          "  -S    a summary: rings, as -QQ\n"
+          "  -a    log in with SCRAM-SHA-256\n"
+          "  -i -t are ZMailer's, and change nothing\n"
           "  -U    instead of nobody/nobody; without a password: that in $MAILQ_PASSWORD\n"
           "  -Z    ZMailer's variables (POSTOFFICE, MAILSERVER) instead of $ZCONFIG's\n",
           out);
@@ -109,7 +111,7 @@ static bool read_options(int argc, char **argv, struct options *o)
     int option;
 
     set_user(o, "nobody/nobody");
-    while ((option = getopt(argc, argv, "p:QsvSU:c:h:Z:")) != -1) {
+    while ((option = getopt(argc, argv, "p:QsvSaitU:c:h:Z:")) != -1) {
         switch (option) {
         case 'p':
             o->port = optarg;
@@ -127,7 +129,13 @@ static bool read_options(int argc, char **argv, struct options *o)
             o->zenv = optarg;
             break;
         case 'S':
+            less = less < MAILQ_VIEW_RINGS ? MAILQ_VIEW_RINGS : less;
+            break;
+        case 'a':
             o->request.scram = true;
+            break;
+        case 'i': /* ZMailer's program takes them, and its manual page does not say what for */
+        case 't':
             break;
         case 'U':
             set_user(o, optarg);

@@ -121,21 +121,19 @@ static void put_rcpt(struct mailq_answer *a, const json_t *message, const json_t
                      const json_t *thread, struct buf *out)
 {
     int64_t now = clock_wall().us / US_PER_S, lifetime = mailq_json_seconds(thread, "lifetime");
-    int64_t due = mailq_json_seconds(message, "next_attempt"), handed;
-    int64_t wake = now + mailq_json_seconds(thread, "wait");
+    int64_t wait = mailq_json_wait(thread, message, now);
+    int64_t handed = mailq_json_seconds(rcpt, "handed");
 
-    handed = mailq_json_seconds(rcpt, "handed");
-    wake = due > wake ? due : wake;
     const struct mailq_rcpt r = {
         .path = mailq_json_path(message),
         .n = a->row++,
         .error_to = mailq_json_text(message, "sender"),
         .offset = mailq_json_count(rcpt, "n"),
         .expires_s = lifetime > 0 ? mailq_json_seconds(message, "created") + lifetime : 0,
-        .wake_s = wake > now ? wake : 0,
+        .wake_s = wait > 0 ? now + wait : 0,
         .last_fed_s = handed != 0 ? handed : mailq_json_seconds(rcpt, "last_attempt"),
         .attempts = mailq_json_count32(rcpt, "attempts"),
-        .retry_in_s = wake - now,
+        .retry_in_s = wait,
         .pending = mailq_json_pending(thread),
         .diagnostic = mailq_json_reply(rcpt),
     };

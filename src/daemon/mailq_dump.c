@@ -115,14 +115,12 @@ static void begin_vertex(struct vertex *x, const json_t *message, const json_t *
 {
     const json_t *agent = json_array_get(json_object_get(thread, "agents"), 0);
     int64_t now = clock_wall().us / US_PER_S, lifetime = mailq_json_seconds(thread, "lifetime");
-    int64_t due_in = mailq_json_seconds(message, "next_attempt") - now;
-    int64_t wait = mailq_json_seconds(thread, "wait");
     struct slice diagnostic = mailq_json_reply(rcpt);
 
     x->open = true;
     x->diagnostic = mem_copy(diagnostic.ptr, diagnostic.len);
     x->v = (struct mailq_vertex){
-        .retry_in_s = wait > due_in ? wait : due_in,
+        .retry_in_s = mailq_json_wait(thread, message, now),
         .pending = mailq_json_pending(thread),
         .pid = agent == NULL ? 0 : json_integer_value(json_object_get(agent, "pid")),
         .expires = lifetime > 0,

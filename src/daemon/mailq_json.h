@@ -78,4 +78,19 @@ static inline const json_t *mailq_json_thread(const json_t *rcpt, const json_t *
     return its == NULL ? NULL : json_array_get(threads, (size_t)json_integer_value(its));
 }
 
+/* Seconds until the message's recipients of this thread are tried; 0: they are due. */
+static inline int64_t mailq_json_wait(const json_t *thread, const json_t *message, int64_t now_s)
+{
+    int64_t wait = mailq_json_seconds(thread, "wait"), other = 0;
+
+    if (!json_is_true(json_object_get(thread, "retried_together"))) {
+        other = mailq_json_seconds(message, "next_attempt") - now_s;
+    } else if (wait <= 0) {
+        other = mailq_json_seconds(thread, "asked_for_wait") -
+                (now_s - mailq_json_seconds(message, "created"));
+    }
+    wait = other > wait ? other : wait;
+    return wait > 0 ? wait : 0;
+}
+
 #endif

@@ -79,7 +79,8 @@ struct wish {
     char from_transport[SPOOL_ROUTE_MAX], from_nexthop[SPOOL_ROUTE_MAX];
 };
 
-/* Its oldest message: age, attempts, when it is due. */
+/* The age of its oldest message; and of the first of it attempts, and when it is due where that is
+ * not the thread's to say. */
 static void add_oldest(struct queue *q, const struct spool_destination *d, json_t *object)
 {
     struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
@@ -89,18 +90,28 @@ static void add_oldest(struct queue *q, const struct spool_destination *d, json_
     struct buf name;
     size_t count = 0, rcpt_count = 0;
     int64_t now = clock_wall().us;
+    struct wall oldest;
     bool never;
     double wait;
 
+    if (spool_oldest(q->spool, d, &oldest) == 0) {
+        double age = (double)(now - oldest.us) / (double)US_PER_S;
+
+        set(object, "oldest_age", json_real(age));
+        wait = json_number_value(json_object_get(object, "asked_for_wait")) - age;
+        if (wait > 0 && json_object_get(object, "wait") == NULL) {
+            set(object, "wait", json_real(wait));
+        }
+    }
     buf_init(&name, (size_t)2 * SPOOL_ROUTE_MAX + 2);
     (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(d->transport), SLICE_ARGS(d->nexthop)); /* fits */
     f.destination = buf_slice(&name);
     if (spool_scan(q->spool, &f, 1, &id, &count) == 0 && count == 1 &&
         spool_read(q->spool, id, &m) == 0) {
-        set(object, "oldest_age", json_real((double)(now - m.arrived.us) / (double)US_PER_S));
         never = m.due.us == US_FOREVER; /* it goes nowhere, or only when asked for */
         wait = never ? 0 : (double)(m.due.us - now) / (double)US_PER_S;
-        if (wait > json_number_value(json_object_get(object, "wait"))) {
+        if (!json_is_true(json_object_get(object, "retried_together")) &&
+            wait > json_number_value(json_object_get(object, "wait"))) {
             set(object, "wait", json_real(wait));
         }
         if (spool_read_rcpts(q->spool, id, 0, true, OLDEST_RCPTS, rcpts, &rcpt_count) == 0) {

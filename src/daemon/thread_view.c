@@ -180,8 +180,9 @@ static void add_agent(json_t *array, uint32_t pid, double hungry, double fed, ui
     }
 }
 
-/* Transport agents where there are some; else each delivery counts for one of these. */
-static json_t *agents_json(const struct thread_view *v, struct slice transport, struct slice host)
+/* Transport agents where `has_agents`; else each delivery counts for one of these. */
+static json_t *agents_json(const struct thread_view *v, struct slice transport, struct slice host,
+                           bool has_agents)
 {
     const struct agent_thread *thread = agent_table_of(&v->q->agent_table, transport, host);
     struct wall now = clock_wall();
@@ -198,7 +199,7 @@ static json_t *agents_json(const struct thread_view *v, struct slice transport, 
         }
         return array;
     }
-    f = find_flying(v, key, make_key(transport, host, key));
+    f = has_agents ? NULL : find_flying(v, key, make_key(transport, host, key));
     for (size_t i = 0; f != NULL && i < f->count; i++) {
         double age = (double)(clock_mono().us - f->flights[i]->handed.us) / (double)US_PER_S;
 
@@ -207,8 +208,8 @@ static json_t *agents_json(const struct thread_view *v, struct slice transport, 
     return array;
 }
 
-/* Jobs of a thread that the agents process has, and no agent of it yet. An agent that has not asked
- * for anything owes that. */
+/* Jobs of a thread that the agents process has, and no agent yet. An agent that has not asked for
+ * anything owes that. */
 static size_t kept_back(const struct thread_view *v, struct slice transport, struct slice host)
 {
     const struct agent_thread *thread = agent_table_of(&v->q->agent_table, transport, host);
@@ -217,12 +218,11 @@ static size_t kept_back(const struct thread_view *v, struct slice transport, str
     char key[KEY_MAX];
     size_t fed = 0;
 
-    if (thread == NULL) {
-        return 0;
-    }
-    TAILQ_FOREACH(row, &thread->agents, of_thread)
-    {
-        fed += row->state == TA_LARVA ? 0 : row->owed;
+    if (thread != NULL) {
+        TAILQ_FOREACH(row, &thread->agents, of_thread)
+        {
+            fed += row->state == TA_LARVA ? 0 : row->owed;
+        }
     }
     f = find_flying(v, key, make_key(transport, host, key));
     return f == NULL || f->count <= fed ? 0 : f->count - fed;
@@ -421,7 +421,7 @@ static bool find_transport(const struct queue *q, struct slice name, uint32_t *r
 }
 
 static void add_scheduled(const struct queue *q, uint32_t transport, struct slice host,
-                          size_t kept_back, bool has_agents, json_t *object)
+                          size_t kept_back, bool is_worked_on, json_t *object)
 {
     struct sched_dest_info info;
 
@@ -433,8 +433,11 @@ static void add_scheduled(const struct queue *q, uint32_t transport, struct slic
         set(object, "wait",
             json_real((double)(info.until.us - clock_mono().us) / (double)US_PER_S));
     }
-    if (!has_agents && info.waiting > 0) {
+    if (!is_worked_on && info.waiting > 0) {
         add_reason(q, transport, &info, object);
+    }
+    if (!is_worked_on && kept_back > 0 && q->conf->agent_freeze) {
+        set(object, "reason", json_string("Frozen"));
     }
 }
 
@@ -453,14 +456,31 @@ static void add_retry(const struct queue *q, uint32_t transport, struct slice ho
     }
 }
 
+/* A thread that waits to be asked for. ZMailer takes its first factor for seconds. */
+static void add_asked_for(const struct policy *policy, bool is_worked_on, json_t *object)
+{
+    unsigned long long first = 0;
+
+    if (policy->retries.count > 0 &&
+        slice_number(slice_string(policy->retries.items[0]), UINT32_MAX, &first)) {
+        set(object, "asked_for_wait", json_integer((json_int_t)first));
+    }
+    if (!is_worked_on && json_object_get(object, "reason") == NULL) {
+        set(object, "reason", json_string("queueonly")); /* shown where there is no "wait" */
+    }
+}
+
 json_t *thread_view_json(struct thread_view *v, struct slice transport, struct slice nexthop)
 {
-    json_t *object = json_object(), *agents = agents_json(v, transport, nexthop);
+    json_t *object = json_object(), *agents;
     struct ring_view like;
     struct policy policy;
     uint32_t index;
+    bool has_agents;
 
     policy_for(v->q->conf, transport, nexthop, &policy);
+    has_agents = policy.agent == CONF_AGENT_TA;
+    agents = agents_json(v, transport, nexthop, has_agents);
     like = ring_of(&policy, transport, nexthop);
     set(object, "transport", listing_text(transport));
     set(object, "nexthop", listing_text(nexthop));
@@ -470,10 +490,14 @@ json_t *thread_view_json(struct thread_view *v, struct slice transport, struct s
         json_real((double)(policy.agent == CONF_AGENT_TA ? policy.expiry_us
                                                          : v->q->conf->maximal_queue_lifetime_us) /
                   (double)US_PER_S));
+    set(object, "retried_together", json_boolean(policy.interval_us > 0));
     if (find_transport(v->q, transport, &index)) {
         add_retry(v->q, index, nexthop, object);
-        add_scheduled(v->q, index, nexthop, kept_back(v, transport, nexthop),
+        add_scheduled(v->q, index, nexthop, has_agents ? kept_back(v, transport, nexthop) : 0,
                       json_array_size(agents) > 0, object);
+    }
+    if (policy.queueonly && policy.interval_us > 0) {
+        add_asked_for(&policy, json_array_size(agents) > 0, object);
     }
     set(object, "agents", agents);
     return object;

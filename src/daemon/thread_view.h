@@ -24,9 +24,11 @@ void thread_view_free(struct thread_view *v);
 /* A thread: transport, nexthop; "ring", its index in thread_view_rings; "host_bound"; "agents" that
  * work for it
  * [{pid, hungry, fed, owed, state}], ages in seconds, -1 = never; "unfed" deliveries that wait in
- * memory; "wait" seconds until it is tried; "reason" why it is not, and "pending" on a limit of
- * "channel", "thread" or "global"; "lifetime" in seconds, 0 = for ever. What is not known is not
- * there. New. */
+ * memory; "retried_together": its mail has one time of retry; "asked_for_wait": of a thread that
+ * goes when it is asked for, what ZMailer shows as its wait while its oldest mail is younger;
+ * "wait" seconds until it is tried; "reason" why it is not, and "pending" on a limit of "channel",
+ * "thread" or "global"; "lifetime" in seconds, 0 = for ever. What is not known is not there. New.
+ */
 json_t *thread_view_json(struct thread_view *v, struct slice transport, struct slice nexthop);
 
 /* Is it of this ring, as thread_view_rings has told of it? */

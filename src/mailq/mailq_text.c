@@ -256,27 +256,6 @@ static void put_phrase(struct buf *out, const struct mailq_vertex *v)
     }
 }
 
-/* A diagnostic of several lines is shown as such here; "\r" separates them. No line of it may look
- * like one of the dump's own, which begin in the first column with a number or a keyword; those of
- * real agents begin with "<<-" or "->>". */
-static void put_lines(struct buf *out, struct slice text)
-{
-    bool first = true;
-
-    while (text.ptr != NULL) {
-        struct slice line = slice_cut(&text, '\r');
-
-        if (!first) {
-            (void)buf_add_byte(out, '\n');
-            if (line.len > 0 && ascii_is_alnum(line.ptr[0])) {
-                (void)buf_add_byte(out, ' ');
-            }
-        }
-        put_text(out, line, false);
-        first = false;
-    }
-}
-
 void mailq_put_vertex(struct buf *out, const struct mailq_vertex *v)
 {
     CHECK(v->rcpt_count > 0);
@@ -288,7 +267,7 @@ void mailq_put_vertex(struct buf *out, const struct mailq_vertex *v)
     }
     (void)buf_add_string(out, "\t#");
     if (v->diagnostic.len > 0) {
-        put_lines(out, v->diagnostic);
+        put_text(out, v->diagnostic, true); /* "\r" separates its lines, as it came */
         (void)buf_add_byte(out, ' ');
     }
     (void)buf_add_byte(out, '(');

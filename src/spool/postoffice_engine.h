@@ -290,6 +290,7 @@ int search_scan(struct spool *sp, const struct spool_filter *f, size_t max, stru
 int search_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
 int search_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count);
+int search_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
 int search_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
                              struct spool_destination *ret, size_t *ret_count);
 int search_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,

@@ -3,6 +3,7 @@
  * recipient's address is looked up in the file.
  */
 #include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 #include "check.h"
@@ -282,6 +283,26 @@ int search_destinations(struct spool *sp, size_t max, struct spool_destination *
         ret[low] = destination_of(site);
     }
     *ret_count = count;
+    return 0;
+}
+
+int search_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived)
+{
+    const struct post_site *site =
+        table_site_find(&postoffice_of(sp)->table, of->transport, of->nexthop);
+    const struct post_vertex *v;
+    struct wall oldest = WALL_NEVER;
+
+    if (site != NULL) {
+        LIST_FOREACH(v, &site->waiting, by_site)
+        {
+            oldest = wall_min(oldest, v->file->arrived);
+        }
+    }
+    if (oldest.us == WALL_NEVER.us) {
+        return -ENOENT;
+    }
+    *ret_arrived = oldest;
     return 0;
 }
 

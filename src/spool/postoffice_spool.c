@@ -1092,6 +1092,7 @@ static const struct spool_engine postoffice_engine = {
     .count = search_count,
     .totals = totals,
     .destinations = search_destinations,
+    .oldest = search_oldest,
     .destinations_from = search_destinations_from,
     .parked_keys = search_parked_keys,
     .free_bytes = free_bytes,

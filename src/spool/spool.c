@@ -676,6 +676,32 @@ int spool_destinations_from(struct spool *sp, const struct spool_destination *fr
     return sp->engine->destinations_from(sp, from, max, ret, ret_count);
 }
 
+int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived)
+{
+    struct spool_filter filter = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
+    struct spool_message m;
+    struct msg_id id;
+    struct buf name;
+    size_t count = 0;
+    int rc;
+
+    if (sp->engine->oldest != NULL) {
+        return sp->engine->oldest(sp, of, ret_arrived);
+    }
+    buf_init(&name, (size_t)2 * SPOOL_ROUTE_MAX + 2);
+    (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(of->transport),
+                   SLICE_ARGS(of->nexthop)); /* fits */
+    filter.destination = buf_slice(&name);
+    rc = spool_scan(sp, &filter, 1, &id, &count);
+    rc = rc == 0 && count == 0 ? -ENOENT : rc;
+    rc = rc == 0 ? spool_read(sp, id, &m) : rc;
+    buf_fini(&name);
+    if (rc == 0) {
+        *ret_arrived = m.arrived;
+    }
+    return rc;
+}
+
 int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
     return sp->engine->free_bytes(sp, ret_bytes);

@@ -83,6 +83,8 @@ struct spool_engine {
     int (*totals)(struct spool *sp, struct spool_totals *ret_totals);
     int (*destinations)(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count);
+    /* NULL: ids grow as messages arrive. */
+    int (*oldest)(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
     int (*destinations_from)(struct spool *sp, const struct spool_destination *from, size_t max,
                              struct spool_destination *ret, size_t *ret_count);
     int (*parked_keys)(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,

@@ -24,7 +24,7 @@ hold/*
 smtp/*
 \tmaxchannel=50 maxring=20 interval=30s command="script smtp"
 smtp-etrn/*
-\tinterval=1h retries="12" queueonly maxchannel=5 command="script etrn"
+\tinterval=1h retries="1200" queueonly maxchannel=5 command="script etrn"
 fk/*
 \tinterval=10s retries="1 2 3 4" maxchannel=20 maxring=20 overfeed=3 command="script fk"
 fkp/*
@@ -80,7 +80,7 @@ def masked(text):
 
 
 class Asked(sluice.TestCase):
-    def office(self, auth="admin:secret:ALL:\nnobody:nobody:SNMP QQ TT ETRN:\n", start=True):
+    def office(self, auth="admin:secret:ALL:\nnobody:nobody:SNMP QQ TT ETRN:\n", start=True, **parameters):
         d = self.daemon(start=False)
         self.box = postoffice.PostOffice(os.path.join(d.directory, "po"))
         mailbin = os.path.join(d.directory, "bin")
@@ -94,7 +94,7 @@ class Asked(sluice.TestCase):
         os.chmod(path, 0o600)
         self.address = ("127.0.0.1", sluice.free_port())
         d.parameters.update(spool=self.box.url, zenv_file=self.zenv, log="file:%s/log" % d.directory,
-                            shutdown_timeout="1s")
+                            shutdown_timeout="1s", **parameters)
         d.extra = CONF % (self.address[1], 'PARAMauthfile = "%s"' % path if auth else "")
         if start:
             d.start()
@@ -164,6 +164,55 @@ class Asked(sluice.TestCase):
         rows = [line.rstrip("\n").split("\t") for line in c.ask("SHOW THREAD wrg slow.d")]
         self.assertEqual(rows[1][5:], ["0", "0", "0", "thread", ""])
         self.assertEqual(c.ask("SHOW THREAD fk nosuch"), [])
+
+    def details(self, c, host):
+        (line,) = [line for line in c.ask("SHOW QUEUE THREADS") if host in line]
+        return line.split("\t")[-1].strip()
+
+    def test_age_and_wait_are_those_of_the_thread(self):
+        """QA= is the age of the oldest message, whichever was read first; W= the thread's retry, not the time of a report."""
+        d = self.office()
+        self.agent.does("deferred try later")
+        for age in (60, 3000, 600):
+            self.mail([("fk late.f u", "NOTIFY=DELAY")], mtime=time.time() - age)
+        c = self.client()
+        self.eventually(lambda: re.match(r"N=3 .* W=", self.details(c, "late.f")))
+        wait, age = re.search(r"W=(\d+)s QA=(\S+)$", self.details(c, "late.f")).groups()
+        self.assertLessEqual(int(wait), 60)
+        self.assertRegex(age, "^5[01]m")
+        rows = [line.rstrip("\n").split("\t") for line in c.ask("SHOW THREAD fk late.f")][1:]
+        self.assertEqual(len(rows), 3)
+        for row in rows:
+            self.assertLessEqual(int(row[5]) - time.time(), 60)
+            self.assertRegex(row[8], r"^retry in \d+s$")
+
+    def test_a_thread_that_waits_to_be_asked_for_shows_no_time_of_its_own(self):
+        d = self.office()
+        self.mail(["smtp-etrn [127.0.0.1] u"], mtime=time.time() - 1300)
+        c = self.client()
+        self.eventually(lambda: re.match(r"N=1   R=1   A=0  pend=queueonly QA=21m", self.details(c, "127.0.0.1")))
+        rows = [line.rstrip("\n").split("\t") for line in c.ask("SHOW THREAD smtp-etrn [127.0.0.1]")]
+        self.assertEqual((rows[1][5], rows[1][8]), ("0", ""))
+
+    def test_agents_that_are_not_there_are_not_shown(self):
+        d = self.office(agent_freeze="yes")
+        self.mail(["smtp a.test u1", "smtp b.test u1"])
+        self.mail(["smtp a.test u1"])
+        c = self.client()
+        self.eventually(lambda: re.match(r"N=2   R=2   A=0  pend=Frozen QA=", self.details(c, "a.test")))
+        self.assertRegex(c.ask("SHOW SNMP")[0], "^Kids: 0 ")
+        for m in d.queue():
+            self.assertNotRegex(d.cli("why", m["queue_id"]).stdout, r"(?i)agents? .*(in use|busy)|being delivered")
+
+    def test_the_dump_keeps_a_diagnostic_on_its_line(self):
+        """ZMailer's client loses what stands behind a line end: diagnostic and time of retry."""
+        d = self.office(auth=None)
+        self.agent.does("deferred smtp; 450 first\rsecond line")
+        self.mail(["fk a.test u1"])
+        dump = lambda: self.client(login=False).file.read().decode()
+        self.eventually(lambda: "retry in" in dump())
+        (line,) = [line for line in dump().split("\n") if "450 first" in line]
+        self.assertRegex(line, r"\t#smtp; 450 first\rsecond line \(retry in .*tries=1\)$")
 
     def test_the_dump_is_as_recorded(self):
         self.as_recorded(auth=None)
