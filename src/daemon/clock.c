@@ -7,19 +7,29 @@
 static int64_t offset_us;
 static struct mono mono_now; /* 0: both are to be read */
 static struct wall wall_now;
+static bool standing;
+static struct mono mono_stood; /* while standing: the times without the offset */
+static struct wall wall_stood;
 
 static int64_t read_clock(clockid_t id)
 {
     struct timespec t;
 
     CHECK(clock_gettime(id, &t) == 0);
-    return us_add((int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000, offset_us);
+    return (int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000;
 }
 
 void clock_update(void)
 {
-    mono_now.us = read_clock(CLOCK_MONOTONIC);
-    wall_now.us = read_clock(CLOCK_REALTIME);
+    mono_now.us = us_add(standing ? mono_stood.us : read_clock(CLOCK_MONOTONIC), offset_us);
+    wall_now.us = us_add(standing ? wall_stood.us : read_clock(CLOCK_REALTIME), offset_us);
+}
+
+void clock_stand(void)
+{
+    mono_stood.us = read_clock(CLOCK_MONOTONIC);
+    wall_stood.us = read_clock(CLOCK_REALTIME);
+    standing = true;
 }
 
 void clock_forget(void)

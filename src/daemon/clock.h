@@ -24,6 +24,10 @@ struct wall clock_wall(void);
 void clock_set_offset(int64_t offset_us);
 int64_t clock_offset(void);
 
+/* From now on both clocks move with the offset only: for unit tests, which then don't depend on how
+ * long anything takes. */
+void clock_stand(void);
+
 /* Seconds east of UTC at `t`, for texts. */
 int clock_zone(struct wall t);
 

@@ -31,7 +31,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("SLUICE_BUILD", os.path.join(TOP, "build"))
 SANITIZED = "build-test" in BUILD  # such programs keep what they freed, and look for leaks at their end
 TOOLS = os.path.join(TOP, "build", "tools", "root")
-PATIENCE = float(os.environ.get("SLUICE_PATIENCE", "30"))  # seconds; far above what anything takes
+PATIENCE = float(os.environ.get("SLUICE_PATIENCE", "120"))  # seconds; far above what anything takes
 
 
 def program(name):

@@ -10,7 +10,7 @@
 #include "mem.h"
 #include "unit.h"
 
-#define TURNS_MAX 20000
+#define TURNS_MAX 200000 /* far more than anything takes */
 /* So many turns without a pause, then the processor is left to others. */
 #define TURNS_AT_ONCE 100
 #define TURNS_SETTLE  60
@@ -93,6 +93,7 @@ void played_init(const struct role_ops *ops)
     played.role.ops = ops;
     assert_true(log_open("file:/dev/null", "/", "postfix", ops->program, &error));
     buf_fini(&error);
+    clock_stand();
     clock_set_offset(0);
     clock_update();
 }
@@ -148,12 +149,30 @@ void played_turn(void)
     channel_flush_all();
 }
 
-void played_await_other(const size_t *what, size_t count)
+bool played_until(bool (*holds)(const void *arg), const void *arg)
 {
-    for (int i = 0; i < TURNS_MAX && *what < count; i++) {
+    for (int i = 0; i < TURNS_MAX && !holds(arg); i++) {
         played_turn();
         (void)poll(NULL, 0, i > TURNS_AT_ONCE);
     }
+    return holds(arg);
+}
+
+struct counted {
+    const size_t *what;
+    size_t count;
+};
+
+static bool has_come(const void *arg)
+{
+    const struct counted *c = arg;
+
+    return *c->what >= c->count;
+}
+
+void played_await_other(const size_t *what, size_t count)
+{
+    (void)played_until(has_come, &(struct counted){what, count});
     assert_int_equal(*what, count);
 }
 

@@ -57,6 +57,9 @@ void played_turn(void);
 void played_await(size_t results);
 void played_await_other(const size_t *what, size_t count);
 
+/* Turns until it holds. False when it never does. */
+bool played_until(bool (*holds)(const void *arg), const void *arg);
+
 /* Turns enough for what is going to happen, in the kernel and other processes, too. */
 void played_settle(void);
 

@@ -114,7 +114,7 @@ static void load(const char *extra)
 }
 
 static const char clauses[] = "ok/*\n\tagent=ta command=\"A=1 B=${LOGDIR} ok\"\n"
-                              "slow/*\n\tagent=ta maxthr=3 command=\"slow\"\n"
+                              "slow/*\n\tagent=ta maxthr=3 command=\"top=${TOP} slow\"\n"
                               "one/*\n\tagent=ta maxring=1 command=\"ok\"\n"
                               "batch/*\n\tagent=ta overfeed=2 command=\"ok\"\n"
                               "bound/*\n\tagent=ta command=\"bound $host ${channel} x-$LOGDIR\"\n"
@@ -162,7 +162,8 @@ static int start(void **state)
     make_directory("bin/ta");
     write_zenv("/log");
     make_agent("ok", "printf '%s/100\\t\\tok3 done\\n' $n");
-    make_agent("slow", "sleep 0.05; printf '%s/100\\t\\tok done\\n' $n");
+    make_agent("slow",
+               "while [ ! -e $top/go ]; do sleep 0.01; done; printf '%s/100\\t\\tok done\\n' $n");
     make_agent("stop", "printf '%s/100\\t\\tdeferall no route\\n' $n");
     make_agent("later", "printf '%s/100\\tu\\001delayed\\0014.4.1 (x)\\001d\\001dns; mx.x\\t"
                         "retryat +300 busy now\\n' $n");
@@ -179,8 +180,9 @@ static int start(void **state)
     make_agent("endless", "tr '\\0' x </dev/zero");
     make_agent("hang", "sleep 100 & wait");
     write_file("bin/ta/mute", 0755, "#!/bin/sh\nread -r line\n");
-    make_agent("polite", "trap \"echo polite quit >>$top/heard\" QUIT; sleep 0.2; "
-                         "printf '%s/100\\t\\tok done\\n' $n");
+    make_agent("polite",
+               "trap \"echo polite quit >>$top/heard\" QUIT; echo polite ready >>$top/heard; "
+               "while [ ! -e $top/go ]; do sleep 0.01; done; printf '%s/100\\t\\tok done\\n' $n");
     write_file("bin/ta/bound", 0755,
                "#!/bin/sh\n{ echo \"$0 $*\"; env; pwd; ulimit -n; ls /proc/self/fd; } >$0.$1\n"
                "echo '#hungry'\nwhile IFS= read -r line && [ -n \"$line\" ]; do\n"
@@ -249,12 +251,33 @@ static void check(uint64_t entry, enum wire_outcome outcome, enum wire_verdict_k
     assert_int_equal(v->n, 100);
 }
 
-static void check_heard(const char *want)
+static bool is_heard(const void *want)
 {
     char *text = heard("heard");
+    bool same = strcmp(text, want) == 0;
 
-    assert_string_equal(text, want);
     mem_free(text);
+    return same;
+}
+
+/* The agents have written this, or will. */
+static void check_heard(const char *want)
+{
+    if (!played_until(is_heard, want)) {
+        fail_msg("wanted %s, got %s", want, heard("heard"));
+    }
+}
+
+/* The agents slow and polite end their jobs. */
+static void go(void)
+{
+    write_file("go", 0644, "");
+}
+
+static bool is_idle(const void *unused)
+{
+    (void)unused;
+    return site.report.state == TA_IDLE && site.report.owed == 0;
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -265,10 +288,8 @@ static void a_job_is_done_and_the_agent_rests(void **state)
     put(1, "ok", "there.test", "A/4711");
     played_await(1);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK3, "done");
-    played_settle();
     check_heard("ok A/4711\tthere.test\nok #idle\n");
-    assert_int_equal(site.report.state, TA_IDLE);
-    assert_int_equal(site.report.owed, 0);
+    assert_true(played_until(is_idle, NULL));
     put(2, "ok", "there.test", "A/4712");
     put(3, "ok", "other.test", "4713-2");
     played_await(3);
@@ -284,7 +305,6 @@ static void threads_of_a_ring_share_its_agent(void **state)
     put(2, "one", "b.test", "2");
     put(3, "one", "c.test", "3");
     played_await(3);
-    played_settle();
     check_heard("ok 1\ta.test\nok 2\tb.test\nok 3\tc.test\nok #idle\n");
 }
 
@@ -292,12 +312,10 @@ static void a_thread_has_up_to_maxthr_agents(void **state)
 {
     (void)state;
     for (uint64_t i = 1; i <= 10; i++) {
-        char path[20];
-
-        (void)snprintf(path, sizeof path, "%u", (unsigned)i);
-        put(i, "slow", "slow.test", path);
+        put(i, "slow", "slow.test", "1");
     }
-    played_turn();
+    check_heard("slow 1\tslow.test\nslow 1\tslow.test\nslow 1\tslow.test\n");
+    go();
     played_await(10);
     load(""); /* all of them end, and are counted */
     played_await_other(&site.ended, 3);
@@ -465,9 +483,12 @@ static void a_job_that_hangs_is_ended_by_daemon_timeout(void **state)
 {
     (void)state;
     put(1, "hang", "a.test", "1");
+    check_heard("hang 1\ta.test\n");
     played_settle();
     assert_int_equal(played.count, 0);
     move_clock(18001 * US_PER_S);
+    played_settle();
+    move_clock(60 * US_PER_S); /* and when it does not listen it is killed */
     played_await(1);
     check(1, OUTCOME_CRASH, VERDICT_NONE, 0, "transport agent hang[");
 }
@@ -477,7 +498,8 @@ static void idle_agents_end_after_idlemax(void **state)
     (void)state;
     put(1, "ok", "a.test", "1");
     played_await(1);
-    played_settle();
+    check_heard("ok 1\ta.test\nok #idle\n");
+    assert_true(played_until(is_idle, NULL));
     move_clock(100 * US_PER_S);
     played_settle();
     assert_int_equal(site.ended, 0);
@@ -497,6 +519,7 @@ static void a_stop_lets_jobs_end_and_gives_back_the_rest(void **state)
     played_turn();
     played.role.stopping = true;
     agents_role.stop(&played.role);
+    go();
     played_await(2);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
     assert_int_equal(result_of(2)->m.outcome, OUTCOME_GIVEN_BACK);
@@ -515,6 +538,7 @@ static void a_lost_queue_gets_no_old_results(void **state)
     put(2, "slow", "a.test", "2");
     played_turn();
     played_connect();
+    go();
     put(1, "ok", "a.test", "1");
     played_await(1);
     played_settle();
@@ -569,16 +593,15 @@ static void a_quit_is_an_empty_line_more_and_a_signal(void **state)
 {
     (void)state;
     put(1, "polite", "a.test", "1");
-    while (site.report.fed.us == 0) {
-        played_turn();
-    }
-    played_settle();
+    check_heard("polite 1\ta.test\npolite ready\n");
     played.role.stopping = true;
     played.role.stop_how = STOP_QUIT;
     agents_role.stop(&played.role);
+    played_settle();
+    go();
     played_await_other(&site.ended, 1);
     check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "done");
-    check_heard("polite 1\ta.test\npolite quit\npolite end\n");
+    check_heard("polite 1\ta.test\npolite ready\npolite quit\npolite end\n");
 }
 
 static void nothing_starts_while_frozen(void **state)
