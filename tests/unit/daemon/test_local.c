@@ -279,6 +279,7 @@ static void a_command_that_ended_in_time_is_not_late(void **state)
     siginfo_t ended;
 
     (void)state;
+    configure("1s");
     put_simple(1, "done", "x");
     do {
         played_turn();
