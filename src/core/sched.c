@@ -324,8 +324,7 @@ static struct transport *transport_new(struct sched *s, const char *name)
     TAILQ_INIT(&t->in_line);
     transport_slots_init(t);
     lane_init(&t->lane, t);
-    turns_init(&t->turns_of_lanes);
-    turn_init(&t->lane.turn, s->plain_weight);
+    class_turns_init(&t->turns_of_lanes, s);
     TAILQ_INIT(&t->with_jobs);
     TAILQ_INIT(&t->unshown);
     timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
@@ -556,7 +555,7 @@ void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weigh
     if (class_name.len == 0) {
         s->plain_weight = weight;
     } else if (c != NULL) {
-        c->weight = weight;
+        class_whole(c)->weight = weight;
     }
 }
 

@@ -19,7 +19,7 @@ struct rival {
     UT_hash_handle hh; /* in contest.rivals, by lane */
     struct lane *lane;
     struct stripe *stripe;
-    struct turn turn;
+    struct lane_turn turn;
     TAILQ_ENTRY(rival) link; /* in contest.shown or .hidden, while it waits */
     bool shown;
 };
@@ -27,7 +27,7 @@ TAILQ_HEAD(rival_list, rival);
 
 /* Lanes that share a destination. What is shown may be selected; it is in its lane's heap. */
 struct contest {
-    struct turns turns;
+    struct class_turns turns;
     struct rival *rivals; /* uthash */
     struct rival_list shown, hidden;
     TAILQ_ENTRY(contest) link; /* in transport.unshown, while it is open and something is hidden */
@@ -53,8 +53,14 @@ struct slice class_name_of(const struct mail_class *c)
     return c != NULL ? slice_of(c->name, c->name_len) : slice_of("", 0);
 }
 
+struct mail_class *class_whole(struct mail_class *c)
+{
+    return c != NULL && c->whole != NULL ? c->whole : c;
+}
+
 struct mail_class *class_need(struct sched *s, struct slice name)
 {
+    size_t of = slice_find(name, SCHED_GROUP_MARK);
     struct mail_class *c;
 
     if (name.len == 0) {
@@ -64,6 +70,7 @@ struct mail_class *class_need(struct sched *s, struct slice name)
     c = class_find(s, name);
     if (c == NULL) {
         c = sched_alloc(s, sizeof *c + name.len);
+        c->whole = of < name.len ? class_need(s, slice_of(name.ptr, of)) : NULL;
         c->weight = 1;
         c->name_len = (uint16_t)name.len;
         memcpy(c->name, name.ptr, name.len);
@@ -77,20 +84,8 @@ void class_unref(struct sched *s, struct mail_class *c)
 {
     if (c != NULL && --c->refs == 0) {
         HASH_DELETE(hh, s->classes, c);
+        class_unref(s, c->whole);
         sched_release(s, c, sizeof *c + c->name_len);
-    }
-}
-
-static uint32_t weight_of(const struct lane *l)
-{
-    return l->mail_class != NULL ? l->mail_class->weight : l->transport->sched->plain_weight;
-}
-
-/* A weight may have changed; it is looked at whenever turns move on. */
-static void reweigh(struct turns *ts, struct turn *turn, const struct lane *l)
-{
-    if (turn->weight != weight_of(l)) {
-        turns_reweigh(ts, turn, weight_of(l));
     }
 }
 
@@ -104,26 +99,25 @@ static bool divided(const struct transport *t)
 
 void lane_ready_changed(struct lane *l)
 {
-    struct turns *ts = &l->transport->turns_of_lanes;
+    struct class_turns *ts = &l->transport->turns_of_lanes;
     bool waits = l->ready.count > 0;
 
-    if (!divided(l->transport) || waits == l->turn.waits) {
+    if (!divided(l->transport) || waits == l->turn.turn.waits) {
         return;
     }
     if (waits) {
-        reweigh(ts, &l->turn, l);
-        turns_join(ts, &l->turn);
+        lane_turn_join(ts, &l->turn);
     } else {
-        turns_leave(ts, &l->turn);
+        lane_turn_leave(ts, &l->turn);
     }
 }
 
 /* The lane for mail without a class is alone again. */
 static void lanes_forget_turns(struct transport *t)
 {
-    turns_fini(&t->turns_of_lanes);
-    turns_init(&t->turns_of_lanes);
-    turn_init(&t->lane.turn, t->sched->plain_weight);
+    class_turns_fini(&t->turns_of_lanes);
+    class_turns_init(&t->turns_of_lanes, t->sched);
+    t->lane.turn = (struct lane_turn){.of = NULL};
 }
 
 struct lane *lane_need(struct transport *t, struct mail_class *c)
@@ -141,12 +135,12 @@ struct lane *lane_need(struct transport *t, struct mail_class *c)
         lane_init(l, t);
         l->mail_class = c;
         c->refs++;
-        turn_init(&l->turn, c->weight);
         HASH_ADD(hh, t->lanes, mail_class, sizeof l->mail_class, l);
         if (first) {
-            lanes_forget_turns(t);
+            lane_turn_add(&t->turns_of_lanes, &t->lane.turn, NULL);
             lane_ready_changed(&t->lane);
         }
+        lane_turn_add(&t->turns_of_lanes, &l->turn, c);
     }
     return l;
 }
@@ -160,6 +154,7 @@ static void lane_free(struct lane *l)
     if (s->resume == l) {
         s->resume = NULL;
     }
+    lane_turn_remove(&t->turns_of_lanes, &l->turn);
     class_unref(s, l->mail_class);
     lane_fini(l);
     sched_release(s, l, sizeof *l);
@@ -170,7 +165,7 @@ static void lane_free(struct lane *l)
 
 static void lane_check(struct lane *l)
 {
-    if (l->refs == 0 && l->mail_class != NULL && !turn_takes_part(&l->turn)) {
+    if (l->refs == 0 && l->mail_class != NULL && !turn_takes_part(&l->turn.turn)) {
         lane_free(l);
     }
 }
@@ -190,20 +185,20 @@ void lanes_free(struct transport *t)
     {
         lane_free(l);
     }
-    turns_fini(&t->turns_of_lanes);
+    class_turns_fini(&t->turns_of_lanes);
     lane_fini(&t->lane);
 }
 
 /* NULL when none waits. */
 static struct lane *lane_whose_turn_it_is(struct transport *t)
 {
-    struct turn *first, *rested;
+    struct lane_turn *first, *rested;
 
     if (!divided(t)) {
         return t->lane.ready.count > 0 ? &t->lane : NULL;
     }
-    first = turns_first(&t->turns_of_lanes);
-    while (divided(t) && (rested = turns_next_rested(&t->turns_of_lanes)) != NULL) {
+    first = class_turns_first(&t->turns_of_lanes);
+    while (divided(t) && (rested = lane_turn_next_rested(&t->turns_of_lanes)) != NULL) {
         lane_check(LANE_OF(rested));
     }
     return first != NULL ? LANE_OF(first) : NULL;
@@ -222,8 +217,7 @@ struct lane *transport_next_lane(struct transport *t)
 void lane_took(struct lane *l)
 {
     if (divided(l->transport)) {
-        reweigh(&l->transport->turns_of_lanes, &l->turn, l);
-        turns_took(&l->transport->turns_of_lanes, &l->turn);
+        lane_turn_took(&l->transport->turns_of_lanes, &l->turn);
     }
 }
 
@@ -235,14 +229,14 @@ static void rival_new(struct contest *c, struct stripe *st)
 
     r->lane = st->lane;
     r->stripe = st;
-    turn_init(&r->turn, weight_of(st->lane));
+    lane_turn_add(&c->turns, &r->turn, st->lane->mail_class);
     HASH_ADD(hh, c->rivals, lane, sizeof r->lane, r);
     st->rival = r;
 }
 
 static void rival_free(struct contest *c, struct rival *r)
 {
-    CHECK(!r->turn.waits);
+    lane_turn_remove(&c->turns, &r->turn);
     HASH_DELETE(hh, c->rivals, r);
     r->stripe->rival = NULL;
     sched_release(r->lane->transport->sched, r, sizeof *r);
@@ -252,7 +246,7 @@ static void contest_new(struct dest *d)
 {
     struct contest *c = sched_alloc(d->transport->sched, sizeof *c);
 
-    turns_init(&c->turns);
+    class_turns_init(&c->turns, d->transport->sched);
     TAILQ_INIT(&c->shown);
     TAILQ_INIT(&c->hidden);
     d->contest = c;
@@ -263,13 +257,15 @@ static void contest_new(struct dest *d)
     contest_refresh(d, &d->stripe);
 }
 
-bool stripe_share(const struct stripe *st, uint64_t *ret_weight, uint64_t *ret_all)
+bool stripe_share(const struct stripe *st, struct turn_share *ret_share)
 {
     const struct contest *c = st->dest->contest;
 
-    *ret_weight = weight_of(st->lane);
-    *ret_all = c != NULL ? c->turns.weight : *ret_weight;
-    return c != NULL && st->rival != NULL && c->turns.waiting > (st->rival->turn.waits ? 1 : 0);
+    if (c == NULL || st->rival == NULL) {
+        return false;
+    }
+    *ret_share = lane_turn_share(&c->turns, &st->rival->turn);
+    return true;
 }
 
 static void contest_free(struct dest *d)
@@ -279,7 +275,7 @@ static void contest_free(struct dest *d)
     if (c->listed) {
         TAILQ_REMOVE(&d->transport->unshown, c, link);
     }
-    turns_fini(&c->turns);
+    class_turns_fini(&c->turns);
     d->contest = NULL;
     sched_release(d->transport->sched, c, sizeof *c);
 }
@@ -308,7 +304,7 @@ static void contest_check(struct dest *d)
     struct contest *c = d->contest;
 
     if (c != NULL && HASH_COUNT(c->rivals) == 1 && d->stripe.rival != NULL) {
-        if (d->stripe.rival->turn.waits) {
+        if (d->stripe.rival->turn.turn.waits) {
             stripe_waits(&d->stripe, false);
         }
         rival_free(c, d->stripe.rival);
@@ -353,9 +349,11 @@ const struct stripe *stripe_find(const struct dest *d, struct slice class_name)
     return r != NULL ? r->stripe : NULL;
 }
 
-uint32_t dest_stripe_count(const struct dest *d)
+uint64_t stripe_parts(const struct stripe *st)
 {
-    return d->contest != NULL ? HASH_COUNT(d->contest->rivals) : 1;
+    struct turn_share share;
+
+    return stripe_share(st, &share) ? (uint64_t)share.class_count * share.member_count : 1;
 }
 
 struct stripe *stripe_need(struct dest *d, struct lane *l)
@@ -392,7 +390,7 @@ void stripe_check(struct stripe *st)
 {
     struct dest *d = st->dest;
 
-    if (st->peers == 0 && (st->rival == NULL || !turn_takes_part(&st->rival->turn))) {
+    if (st->peers == 0 && (st->rival == NULL || !turn_takes_part(&st->rival->turn.turn))) {
         stripe_free(st);
         contest_check(d);
     }
@@ -429,14 +427,13 @@ void stripe_waits(struct stripe *st, bool waits)
         return;
     }
     if (waits) {
-        reweigh(&c->turns, &r->turn, st->lane);
-        turns_join(&c->turns, &r->turn);
+        lane_turn_join(&c->turns, &r->turn);
         TAILQ_INSERT_TAIL(&c->hidden, r, link);
         if (dest_is_open(st->dest) && transport_limited(st->dest->transport)) {
             show(c, r);
         }
     } else {
-        turns_leave(&c->turns, &r->turn);
+        lane_turn_leave(&c->turns, &r->turn);
         TAILQ_REMOVE(r->shown ? &c->shown : &c->hidden, r, link);
         r->shown = false;
     }
@@ -448,26 +445,33 @@ void stripe_took(struct stripe *st)
     struct contest *c = st->dest->contest;
     bool fills = t->policy.transport_rate_delay_us > 0 ||
                  (t->policy.process_limit > 0 && t->busy + 1 >= t->policy.process_limit);
-    struct turn *first;
+    struct lane_turn *first;
 
     if (c == NULL) {
         return;
     }
     /* A turn that another used has gone, too, or the order would stop at whoever is busy
      * elsewhere. */
-    first = turns_first(&c->turns);
-    reweigh(&c->turns, first, RIVAL_OF(first)->lane);
-    turns_took(&c->turns, first);
-    if (!fills && turns_first(&c->turns) != &st->rival->turn && st->rival->shown) {
+    first = class_turns_first(&c->turns);
+    lane_turn_took(&c->turns, first);
+    if (!fills && class_turns_first(&c->turns) != &st->rival->turn && st->rival->shown) {
         hide(c, st->rival);
     }
 }
 
 /* For how many starts of the transport the lane whose turn it is has a destination for itself: as
- * many as the transport needs to come to that lane. */
+ * many as the transport needs to come to that lane, after the other groups of its class. */
 static uint64_t head_start(const struct lane *l)
 {
-    return 2 * (l->transport->turns_of_lanes.weight / l->turn.weight) + 2;
+    struct turn_share share;
+    uint64_t members;
+
+    if (!divided(l->transport)) {
+        return 2;
+    }
+    share = lane_turn_share(&l->transport->turns_of_lanes, &l->turn);
+    members = share.members_waiting > 0 ? share.members_waiting : 1;
+    return 2 * (share.weights / share.weight) * members + 2;
 }
 
 static void contest_list(struct dest *d)
@@ -489,14 +493,14 @@ void contest_refresh(struct dest *d, struct stripe *touched)
 {
     struct contest *c = d->contest;
     bool room = dest_is_open(d);
-    struct turn *first, *rested;
+    struct lane_turn *first, *rested;
 
     if (!room) {
         while (!TAILQ_EMPTY(&c->shown)) {
             hide(c, TAILQ_FIRST(&c->shown));
         }
     } else {
-        first = turns_first(&c->turns);
+        first = class_turns_first(&c->turns);
         if (first != NULL && !RIVAL_OF(first)->shown) {
             show(c, RIVAL_OF(first));
             c->more_at = d->transport->starts + head_start(RIVAL_OF(first)->lane);
@@ -506,7 +510,7 @@ void contest_refresh(struct dest *d, struct stripe *touched)
         stripe_refresh(touched, touched->rival->shown);
     }
     contest_list(d);
-    while (d->contest != NULL && (rested = turns_next_rested(&c->turns)) != NULL) {
+    while (d->contest != NULL && (rested = lane_turn_next_rested(&c->turns)) != NULL) {
         stripe_check(RIVAL_OF(rested)->stripe);
     }
 }
@@ -537,12 +541,12 @@ void transport_show_more(struct transport *t)
 
 struct stripe *dest_first_stripe(struct dest *d)
 {
-    struct turn *first;
+    struct lane_turn *first;
 
     if (d->contest == NULL) {
         return &d->stripe;
     }
-    first = turns_first(&d->contest->turns);
+    first = class_turns_first(&d->contest->turns);
     return first != NULL ? RIVAL_OF(first)->stripe : &d->stripe;
 }
 
@@ -580,26 +584,23 @@ void contest_audit(const struct dest *d)
 {
     const struct contest *c = d->contest;
     const struct rival *r;
-    uint64_t taking_part = 0;
 
     if (c == NULL) {
         CHECK(d->stripe.rival == NULL);
         CHECK((d->stripe.lane != NULL) == (d->stripe.peers > 0));
         return;
     }
-    turns_audit(&c->turns);
+    class_turns_audit(&c->turns);
     CHECK(c->rivals != NULL);
     for (r = c->rivals; r != NULL; r = r->hh.next) {
         CHECK(r->stripe->rival == r);
         CHECK(r->stripe->dest == d);
         CHECK(r->stripe->lane == r->lane);
-        CHECK(r->turn.waits == (r->stripe->waiting != NULL));
-        CHECK(r->stripe->peers > 0 || turn_takes_part(&r->turn));
+        CHECK(r->turn.turn.waits == (r->stripe->waiting != NULL));
+        CHECK(r->stripe->peers > 0 || turn_takes_part(&r->turn.turn));
         CHECK(!r->shown || dest_is_open(d));
         CHECK(r->shown == heap_has(&r->stripe->ready));
-        taking_part += turn_takes_part(&r->turn);
     }
-    CHECK(taking_part == c->turns.due.count + c->turns.later.count);
     CHECK(c->listed == (dest_is_open(d) && !TAILQ_EMPTY(&c->hidden)));
     CHECK(!dest_is_open(d) || c->turns.waiting == 0 || !TAILQ_EMPTY(&c->shown));
 }
@@ -607,16 +608,16 @@ void contest_audit(const struct dest *d)
 void lanes_audit(const struct transport *t)
 {
     const struct lane *l;
-    uint64_t waiting = t->lane.turn.waits;
+    uint64_t waiting = t->lane.turn.turn.waits;
 
-    turns_audit(&t->turns_of_lanes);
+    class_turns_audit(&t->turns_of_lanes);
     lane_audit(&t->lane);
-    CHECK(!divided(t) || t->lane.turn.waits == (t->lane.ready.count > 0));
+    CHECK(!divided(t) || t->lane.turn.turn.waits == (t->lane.ready.count > 0));
     for (l = t->lanes; l != NULL; l = l->hh.next) {
         CHECK(l->transport == t);
-        CHECK(l->turn.waits == (l->ready.count > 0));
-        CHECK(l->refs > 0 || turn_takes_part(&l->turn));
-        waiting += l->turn.waits;
+        CHECK(l->turn.turn.waits == (l->ready.count > 0));
+        CHECK(l->refs > 0 || turn_takes_part(&l->turn.turn));
+        waiting += l->turn.turn.waits;
         lane_audit(l);
     }
     CHECK(waiting == t->turns_of_lanes.waiting);

@@ -6,6 +6,7 @@
  *   sched_job.c   jobs: blockers, preemption, recipient slots
  *   sched_list.c  the list of jobs: its order, ages, the best candidate for preemption
  *   sched_class.c classes of mail: lanes, and whose turn it is
+ *   sched_turns.c turns of classes, and of groups within a class
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
  *   sched_ring.c  rings: agents that destinations share, and whose turn it is
  *   sched_chore.c sweeps over destinations and drops of messages, in pieces
@@ -114,13 +115,31 @@ struct parking {
     bool put_off;
 };
 
-/* A class that has mail in memory. */
+/* A class that has mail in memory, or a group of one. */
 struct mail_class {
-    UT_hash_handle hh; /* in sched.classes */
-    uint32_t weight;
-    uint32_t refs; /* messages and lanes */
+    UT_hash_handle hh;        /* in sched.classes */
+    struct mail_class *whole; /* counted: the class that it is a group of; NULL: it is no group */
+    uint32_t weight;          /* of the class; a group has none of its own */
+    uint32_t refs;            /* messages, lanes, parkings, groups and turns */
     uint16_t name_len;
     char name[];
+};
+
+/* Whose turn it is among classes and their groups; see sched_turns.c. Fields are private to it. */
+struct class_turns {
+    struct sched *sched;
+    struct turns classes;
+    struct class_turn *by_class; /* uthash: classes with members here, or that rest */
+    SLIST_HEAD(, turn) rested;   /* of members, until lane_turn_next_rested */
+    TAILQ_HEAD(, class_turn) emptied;
+    uint64_t waiting;     /* members */
+    uint32_t class_count; /* classes with members here */
+};
+
+/* A member: a lane among those of its transport, or its stripe among those of a destination. */
+struct lane_turn {
+    struct turn turn;
+    struct class_turn *of; /* NULL: it is no member */
 };
 
 /* What there is of a lane for one destination. */
@@ -218,7 +237,7 @@ struct lane {
     UT_hash_handle hh; /* in transport.lanes, when it has a class */
     struct transport *transport;
     struct mail_class *mail_class; /* counted; NULL: mail without a class */
-    struct turn turn;              /* in transport.turns_of_lanes, while there are others */
+    struct lane_turn turn;         /* in transport.turns_of_lanes, while there are others */
     TAILQ_ENTRY(lane) link;        /* in transport.with_jobs, while it has some in its list */
     uint32_t refs;                 /* jobs and stripes */
     struct heap ready;             /* stripes, by place of the first job and its rotation */
@@ -258,7 +277,7 @@ struct transport {
 
     struct lane lane;   /* of mail without a class */
     struct lane *lanes; /* uthash: those of classes that have mail here, or had until just now */
-    struct turns turns_of_lanes; /* while there are some: those with something ready wait */
+    struct class_turns turns_of_lanes; /* while there are some: those with something ready wait */
     TAILQ_HEAD(, lane) with_jobs;
     uint64_t starts;               /* deliveries begun */
     TAILQ_HEAD(, contest) unshown; /* the first shows the next stripe; see sched.c */
@@ -583,6 +602,33 @@ void job_selected(struct job *j);
 
 void lane_audit(const struct lane *l);
 
+/* ---- sched_turns.c */
+
+void class_turns_init(struct class_turns *ts, struct sched *s);
+/* Members may still be there; they are the owner's. */
+void class_turns_fini(struct class_turns *ts);
+
+/* A member comes; it goes, and does not wait. Between the two it may wait, or rest. */
+void lane_turn_add(struct class_turns *ts, struct lane_turn *m, struct mail_class *lane_class);
+void lane_turn_remove(struct class_turns *ts, struct lane_turn *m);
+
+/* The calls of turns.h, with the same meanings, for members. */
+void lane_turn_join(struct class_turns *ts, struct lane_turn *m);
+void lane_turn_leave(struct class_turns *ts, struct lane_turn *m);
+struct lane_turn *class_turns_first(struct class_turns *ts);
+void lane_turn_took(struct class_turns *ts, struct lane_turn *m);
+struct lane_turn *lane_turn_next_rested(struct class_turns *ts);
+
+/* Of `weights` turns the class gets `weight`, and of those a member one of `members_waiting`. */
+struct turn_share {
+    uint64_t weight, weights; /* weights: of all classes that take part */
+    uint64_t classes_waiting, members_waiting;
+    uint32_t class_count, member_count; /* that are here: classes, members of its class */
+};
+struct turn_share lane_turn_share(const struct class_turns *ts, const struct lane_turn *m);
+
+void class_turns_audit(const struct class_turns *ts);
+
 /* ---- sched_class.c */
 
 struct mail_class *class_find(const struct sched *s, struct slice name);
@@ -607,18 +653,23 @@ void lane_took(struct lane *l);
 /* Empty for NULL. */
 struct slice class_name_of(const struct mail_class *c);
 
+/* The class of which it is a group, or itself; NULL for NULL. */
+struct mail_class *class_whole(struct mail_class *c);
+
 /* The stripe of a class, or NULL. */
 const struct stripe *stripe_find(const struct dest *d, struct slice class_name);
-/* Those with mail in memory, or that had some until just now; at least 1. */
-uint32_t dest_stripe_count(const struct dest *d);
+/* Into how many parts the stripe's class and group divide what the destination has: the number of
+ * classes with mail in memory, or that had some until just now, times that of the class's groups;
+ * at least 1. */
+uint64_t stripe_parts(const struct stripe *st);
 /* The lane's stripe of the destination, made as needed. It lasts as long as it has peers. */
 struct stripe *stripe_need(struct dest *d, struct lane *l);
 /* It may be gone after. */
 void stripe_check(struct stripe *st);
 /* Its first peer began to wait; its last one no longer does. dest_refresh is to follow. */
 void stripe_waits(struct stripe *st, bool waits);
-/* Do other lanes wait for its destination, too? What its turns weigh, and all of them. */
-bool stripe_share(const struct stripe *st, uint64_t *ret_weight, uint64_t *ret_all);
+/* Which part it has of its destination's turns. False: all of them. */
+bool stripe_share(const struct stripe *st, struct turn_share *ret_share);
 /* A delivery of it begins; likewise. */
 void stripe_took(struct stripe *st);
 

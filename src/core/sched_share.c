@@ -62,12 +62,14 @@ uint64_t share_threshold(const struct sched *s)
 }
 
 /* How many of them may be of one class. While the destination has fewer than its share nobody has
- * to be told apart; then classes divide it. Were each of them compared with the whole, n that come
- * one after the other would each take half of the places that the one before has left. */
-static uint64_t class_threshold(const struct sched *s, const struct dest *d)
+ * to be told apart; then classes divide it, and groups their class's part. Were each of them
+ * compared with the whole, n that come one after the other would each take half of the places that
+ * the one before has left. */
+static uint64_t class_threshold(const struct sched *s, const struct stripe *st)
 {
+    const struct dest *d = st->dest;
     uint64_t share = share_threshold(s);
-    uint64_t part = share / dest_stripe_count(d);
+    uint64_t part = share / stripe_parts(st);
 
     return d->messages < share || share <= 1 ? share : part > 0 ? part : 1;
 }
@@ -241,7 +243,9 @@ bool sched_share_full(const struct sched *s, uint32_t transport, struct slice de
 
     return info.parked ||
            (info.messages > 0 &&
-            info.messages >= class_threshold(s, dest_find(s->transports[transport], dest)));
+            info.messages >=
+                class_threshold(
+                    s, stripe_find(dest_find(s->transports[transport], dest), class_name)));
 }
 
 /* ---- what is parked ------------------------------------------------------------------------- */
@@ -419,7 +423,7 @@ static struct peer *evictable(const struct sched *s, const struct message *m)
         return NULL;
     }
     d = peer_dest(p);
-    return d->state != DEST_DEAD && p->stripe->peers > class_threshold(s, d) &&
+    return d->state != DEST_DEAD && p->stripe->peers > class_threshold(s, p->stripe) &&
                    p->stripe->peers > low_water(d) && p->stripe->first != p
                ? p
                : NULL;

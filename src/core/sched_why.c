@@ -146,12 +146,21 @@ static void gates_of(const struct transport *t, const struct dest *d, struct sch
 
 static void describe_waiting(const struct peer *p, struct sched_wait *w)
 {
-    uint64_t before = tree_sum_before(&waiting_type, &p->node), weight, all;
+    uint64_t before = tree_sum_before(&waiting_type, &p->node);
+    struct turn_share share;
 
     gates_of(peer_dest(p)->transport, peer_dest(p), w);
-    if (stripe_share(p->stripe, &weight, &all)) {
-        gate(w, (struct sched_gate){
-                    .type = SCHED_GATE_CLASS, .closed = true, .value = weight, .limit = all});
+    if (stripe_share(p->stripe, &share) && share.classes_waiting > 1) {
+        gate(w, (struct sched_gate){.type = SCHED_GATE_CLASS,
+                                    .closed = true,
+                                    .value = share.weight,
+                                    .limit = share.weights});
+    }
+    if (stripe_share(p->stripe, &share) && share.members_waiting > 1) {
+        gate(w, (struct sched_gate){.type = SCHED_GATE_GROUP,
+                                    .closed = true,
+                                    .value = 1,
+                                    .limit = share.members_waiting});
     }
     gate(w, (struct sched_gate){.type = SCHED_GATE_BEHIND,
                                 .closed = before > 0,

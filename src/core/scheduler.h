@@ -49,7 +49,8 @@ struct sched_entry {
 #define SCHED_READ_MAX       5000 /* recipients per read, as in Postfix */
 #define SCHED_TRANSPORTS_MAX 1000
 #define SCHED_FAILING_FROM   10
-#define SCHED_CLASS_NAME_MAX 128
+#define SCHED_CLASS_NAME_MAX 136 /* with its group */
+#define SCHED_GROUP_MARK     '/'
 #define SCHED_WEIGHT_MAX     1000
 
 /* Limits over everything. */
@@ -117,6 +118,13 @@ void sched_open(struct sched *s, struct mono now, struct sched_msg msg, uint32_t
 void sched_open_in_class(struct sched *s, struct mono now, struct sched_msg msg,
                          uint32_t recipients, bool one_per_entry, struct slice class_name,
                          uint32_t weight);
+
+/* Groups. A class may be divided: of the name CLASS/GROUP all before the first SCHED_GROUP_MARK is
+ * the class, and all of it is the name of a group to the calls below. The groups of a class take
+ * its turns as equals, whatever their mail, and have equal parts of its share of the active queue.
+ * In all else a group is like a class: its mail keeps its order and is parked for itself. Each
+ * group may have one message in memory for each destination whatever the shares are, so that the
+ * owner bounds their number. The weight is the class's, by either name. */
 
 /* Give a class that has mail in memory, or mail without a class, another weight. */
 void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weight);
@@ -400,6 +408,8 @@ enum sched_gate_type {
     SCHED_GATE_AGENTS,          /* of all transports: value of limit agents, by the ring's limit */
     SCHED_GATE_CLASS,           /* other classes wait for the destination, too: this one has the
                                    weight value of limit in all */
+    SCHED_GATE_GROUP,           /* other groups of its class wait there, too: each of `limit` groups
+                                   gets `value` (1) */
     SCHED_GATE_BEHIND,          /* behind `value` entries of jobs before it for this destination */
 };
 struct sched_gate {
@@ -409,7 +419,7 @@ struct sched_gate {
     struct mono since; /* of a closed one; us 0: not known */
     struct mono until; /* us 0: no time is set */
 };
-#define SCHED_GATES_MAX 12
+#define SCHED_GATES_MAX 13
 
 /* What some recipients of one message, for one destination, wait for. */
 struct sched_wait {

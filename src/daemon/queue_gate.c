@@ -295,6 +295,21 @@ static json_t *class_turn(struct place *p, const struct sched_gate *g)
     return gate;
 }
 
+static json_t *sender_turn(struct place *p, const struct sched_gate *g)
+{
+    json_t *gate = gate_begin("sender", g);
+
+    gate_count(gate, g->value, g->limit);
+    gate_say(gate, "text",
+             "mail of other senders of its class waits for %s, too; of each %" PRIu64
+             " deliveries of the class its sender gets %" PRIu64,
+             buf_cstr(&p->name), g->limit, g->value);
+    gate_say(gate, "advice",
+             "Nothing has to be done: the senders take turns. Who counts as one is said by "
+             "class_fairness and class_fairness_merge");
+    return gate;
+}
+
 static json_t *behind(struct place *p, const struct sched_gate *g)
 {
     json_t *gate = gate_begin("behind", g);
@@ -389,6 +404,8 @@ json_t *queue_gate(const struct queue *q, struct place *p, const struct sched_wa
         return failing(p, g);
     case SCHED_GATE_CLASS:
         return class_turn(p, g);
+    case SCHED_GATE_GROUP:
+        return sender_turn(p, g);
     case SCHED_GATE_BEHIND:
         return behind(p, g);
     }

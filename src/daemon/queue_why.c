@@ -65,6 +65,7 @@ static uint64_t ahead(const struct sched_wait *w)
 static double line_seconds(struct place *p, const struct sched_wait *w, struct buf *words)
 {
     const struct sched_gate *turns = find_gate(w, SCHED_GATE_CLASS);
+    const struct sched_gate *senders = find_gate(w, SCHED_GATE_GROUP);
     double per_second = p->in_memory ? p->info.per_second : 0;
 
     if (per_second <= 0 && p->in_memory && p->info.mean_us > 0) {
@@ -83,6 +84,11 @@ static double line_seconds(struct place *p, const struct sched_wait *w, struct b
         (void)buf_addf(words, ", of which its class gets %" PRIu64 " of %" PRIu64, turns->value,
                        turns->limit);
         per_second *= (double)turns->value / (double)turns->limit;
+    }
+    if (senders != NULL) {
+        (void)buf_addf(words, ", and of those its sender %" PRIu64 " of %" PRIu64, senders->value,
+                       senders->limit);
+        per_second *= (double)senders->value / (double)senders->limit;
     }
     return (double)(ahead(w) + 1) / per_second;
 }

@@ -15,10 +15,12 @@
 #define MAIL_MAX    20000
 #define CLASSES_MAX 8
 #define DESTS_MAX   1000
+#define GROUPS_MAX  5
 
 /* One recipient each. */
 struct mail {
     uint32_t class_number, dest; /* class 0: none */
+    uint32_t group;              /* of its class; 0: none */
 };
 
 struct running {
@@ -45,6 +47,8 @@ struct office {
     uint32_t classes, weights[CLASSES_MAX];
     int64_t weight; /* of all */
     struct record at_dest[DESTS_MAX][CLASSES_MAX], of_transport[CLASSES_MAX];
+    uint32_t groups; /* of each class but 0; 0: they have none */
+    struct record at_group[3][CLASSES_MAX][GROUPS_MAX + 1];
     bool promises_dests, promises_transport;
     bool any_order;
 };
@@ -104,18 +108,26 @@ static struct slice numbered(char *room, size_t size, const char *prefix, uint32
     return slice_of(room, (size_t)snprintf(room, size, "%s%u", prefix, number));
 }
 
-static uint32_t put(struct office *o, uint32_t class_number, uint32_t dest)
+static uint32_t put_in_group(struct office *o, uint32_t class_number, uint32_t group, uint32_t dest)
 {
     uint32_t id = ++o->mails;
     char room[32];
+    int len = snprintf(room, sizeof room, group > 0 ? "c%u/%u" : "c%u", class_number, group);
 
     CHECK(id < MAIL_MAX);
-    o->mail[id] = (struct mail){class_number, dest};
+    o->mail[id] = (struct mail){class_number, dest, group};
     sched_open_in_class(o->s, o->now, (struct sched_msg){id}, 1, false,
-                        class_number == 0 ? SLICE("")
-                                          : numbered(room, sizeof room, "c", class_number),
+                        slice_of(room, class_number == 0 ? 0 : (size_t)len),
                         o->weights[class_number]);
     return id;
+}
+
+static uint32_t put(struct office *o, uint32_t class_number, uint32_t dest)
+{
+    uint32_t group =
+        class_number > 0 && o->groups > 0 ? 1 + (uint32_t)rng_below(&o->rng, o->groups) : 0;
+
+    return put_in_group(o, class_number, group, dest);
 }
 
 /* ---- the promise: of n turns in a row, more than n*w/W - 2 ---------------------------------- */
@@ -146,8 +158,31 @@ static void turn(const struct office *o, struct record records[], uint32_t taken
     records[taken_by].waiting--;
 }
 
+/* Of n turns of its class, more than n/groups - 2. */
+static void turn_of_class(const struct office *o, struct record records[], uint32_t taken_by)
+{
+    for (uint32_t g = 1; g <= o->groups; g++) {
+        struct record *r = &records[g];
+        int64_t ahead;
+
+        if (r->waiting == 0) {
+            continue;
+        }
+        r->n++;
+        r->got += g == taken_by;
+        ahead = r->got * o->groups - r->n;
+        assert_true(ahead > r->best - 2 * (int64_t)o->groups);
+        r->best = ahead > r->best ? ahead : r->best;
+    }
+    CHECK(records[taken_by].waiting > 0);
+    records[taken_by].waiting--;
+}
+
 static void count_waiting(struct office *o, const struct mail *m)
 {
+    if (o->promises_dests && m->group > 0) {
+        waits(&o->at_group[m->dest][m->class_number][m->group]);
+    }
     if (o->promises_dests) {
         waits(&o->at_dest[m->dest][m->class_number]);
     }
@@ -158,6 +193,9 @@ static void count_waiting(struct office *o, const struct mail *m)
 
 static void count_turn(struct office *o, const struct mail *m)
 {
+    if (o->promises_dests && m->group > 0) {
+        turn_of_class(o, o->at_group[m->dest][m->class_number], m->group);
+    }
     if (o->promises_dests) {
         turn(o, o->at_dest[m->dest], m->class_number);
     }
@@ -449,7 +487,7 @@ static void classes_go_with_their_mail(void **state)
 
 /* ---- what they promise ---------------------------------------------------------------------- */
 
-static void any_history(uint64_t seed, bool by_dest)
+static void any_history(uint64_t seed, bool by_dest, uint32_t groups)
 {
     uint32_t dests = by_dest ? 1 + (uint32_t)(seed % 3) : CLASSES_MAX * 3;
     uint32_t window = by_dest ? 1 + (uint32_t)(seed % 4) : 1000;
@@ -459,6 +497,7 @@ static void any_history(uint64_t seed, bool by_dest)
     rng_init(&o->rng, seed);
     o->promises_dests = by_dest;
     o->promises_transport = !by_dest;
+    o->groups = groups;
     o->classes = 2 + (uint32_t)rng_below(&o->rng, CLASSES_MAX - 1);
     for (uint32_t c = 0; c < o->classes; c++) {
         o->weights[c] = rng_below(&o->rng, 2) == 0 ? 1 : 1 + (uint32_t)rng_below(&o->rng, 20);
@@ -490,7 +529,7 @@ static void every_class_gets_its_share_of_a_destination(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        any_history(seed, true);
+        any_history(seed, true, 0);
     }
 }
 
@@ -498,8 +537,88 @@ static void every_class_gets_its_share_of_the_transport(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        any_history(seed, false);
+        any_history(seed, false, 0);
+        any_history(seed, false, 1 + (uint32_t)(seed % GROUPS_MAX));
     }
+}
+
+static void every_group_gets_its_part_of_its_class(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        any_history(seed, true, 1 + (uint32_t)(seed % GROUPS_MAX));
+    }
+}
+
+/* A list of 2,000 does not hold up one of 3; nor do 60 of them mail of a class that has ten turns
+ * for each of theirs. */
+static void groups_take_the_turns_of_their_class(void **state)
+{
+    struct office *o = office_new(2, 0);
+    uint32_t last;
+
+    (void)state;
+    for (uint32_t i = 0; i < 2000; i++) {
+        (void)put_in_group(o, 1, 1, 0);
+    }
+    decide_all(o);
+    (void)put_in_group(o, 1, 2, 0);
+    (void)put_in_group(o, 1, 2, 0);
+    last = put_in_group(o, 1, 2, 0);
+    assert_in_range(others_before(o, last), 4, 6); /* of each two turns one */
+    drain(o);
+    office_free(o);
+
+    o = office_new(2, 0);
+    o->weights[2] = 10;
+    for (uint32_t i = 0; i < 3000; i++) {
+        (void)put_in_group(o, 1, 1 + i % 60, 0);
+    }
+    decide_all(o);
+    for (uint32_t i = 0; i < 50; i++) {
+        assert_in_range(others_before(o, put(o, 2, 0)), 0, 1);
+    }
+    drain(o);
+    office_free(o);
+}
+
+/* Of the places that a destination may have, a class with many groups gets no more than one with
+ * none, and each group the same. */
+static void groups_share_the_places_of_their_class(void **state)
+{
+    struct office *o = office_new(1, 0);
+    uint32_t full[4] = {0}, plain = 0;
+    struct sched_limits shared = limits;
+
+    (void)state;
+    shared.destination_share = 50;
+    shared.message_active_limit = 3000;
+    shared.message_recipient_limit = 3000;
+    sched_set_limits(o->s, &shared);
+    for (uint32_t i = 0; i < 8000; i++) {
+        char room[32];
+        uint32_t g = i % 5; /* the fifth is a class of its own */
+        struct slice name = slice_of(room, (size_t)snprintf(room, sizeof room, "c1/%u", g + 1));
+
+        if (sched_share_full(o->s, 0, SLICE("d0"), g == 4 ? SLICE("c2") : name)) {
+            continue;
+        }
+        if (g == 4) {
+            (void)put_in_group(o, 2, 0, 0);
+            plain++;
+        } else {
+            (void)put_in_group(o, 1, g + 1, 0);
+            full[g]++;
+        }
+        decide_all(o);
+    }
+    for (uint32_t g = 0; g < 4; g++) {
+        assert_in_range(full[g], full[0] * 2 / 3, full[0] * 3 / 2);
+    }
+    assert_in_range(plain, full[0] * 2, 3000);
+    assert_in_range(sched_totals(o->s).messages, 1000, 2000);
+    drain(o);
+    office_free(o);
 }
 
 UNIT_MAIN(cmocka_unit_test(a_small_mail_passes_the_bulk_of_another_class),
@@ -510,4 +629,7 @@ UNIT_MAIN(cmocka_unit_test(a_small_mail_passes_the_bulk_of_another_class),
           cmocka_unit_test(parked_mail_of_each_class_is_asked_for),
           cmocka_unit_test(classes_go_with_their_mail),
           cmocka_unit_test(every_class_gets_its_share_of_a_destination),
-          cmocka_unit_test(every_class_gets_its_share_of_the_transport))
+          cmocka_unit_test(every_class_gets_its_share_of_the_transport),
+          cmocka_unit_test(every_group_gets_its_part_of_its_class),
+          cmocka_unit_test(groups_take_the_turns_of_their_class),
+          cmocka_unit_test(groups_share_the_places_of_their_class))

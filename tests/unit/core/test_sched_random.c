@@ -340,7 +340,10 @@ static uint32_t class_of(const struct world *w, uint64_t id)
 
 static struct slice class_name_of(uint32_t class_number, char room[32])
 {
-    int len = snprintf(room, 32, "class%u", class_number);
+    /* Some are groups of a class, of which each may have one of its own, too. */
+    int len = class_number % 3 == 2
+                  ? snprintf(room, 32, "class%u/%u", class_number % 4, class_number)
+                  : snprintf(room, 32, "class%u", class_number);
 
     return slice_of(room, class_number == 0 ? 0 : (size_t)len);
 }
@@ -627,6 +630,7 @@ static bool gate_is_closed(const struct wild *x, const struct sched_dest_info *i
     case SCHED_GATE_BUSY:
     case SCHED_GATE_UNREAD:
     case SCHED_GATE_CLASS:
+    case SCHED_GATE_GROUP:
     case SCHED_GATE_BEHIND:
         break; /* somebody else's entry could start */
     }
@@ -741,7 +745,8 @@ static uint32_t class_number_of(struct slice name)
     unsigned n = 0;
 
     (void)snprintf(text, sizeof text, "%.*s", SLICE_ARGS(name)); /* likewise */
-    CHECK(name.len == 0 || sscanf(text, "class%u", &n) == 1);
+    CHECK(name.len == 0 || sscanf(text, "class%*u/%u", &n) == 1 ||
+          sscanf(text, "class%u", &n) == 1);
     CHECK(n < CLASSES_MAX);
     return n;
 }
