@@ -73,8 +73,8 @@ size_t active_class_count(const struct active *a, struct slice class_name)
     return c != NULL ? c->count : 0;
 }
 
-struct active_msg *active_add(struct active *a, const struct spool_message *from, struct mono now,
-                              struct wall wall_now)
+struct active_msg *active_add(struct active *a, const struct spool_message *from, struct slice lane,
+                              struct mono now, struct wall wall_now)
 {
     struct active_msg *m = mem_new(sizeof *m);
     char id_text[SPOOL_ID_TEXT_MAX];
@@ -89,6 +89,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     m->path = mem_copy(from->path.ptr, from->path.len);
     m->spoolid = mem_copy(from->spoolid.ptr, from->spoolid.len);
     m->its_class = class_add(a, from->class_name);
+    m->lane = mem_copy(lane.ptr, lane.len);
     m->flags = from->flags;
     m->arrived = from->arrived;
     m->created = from->created;
@@ -117,6 +118,7 @@ void active_remove(struct active *a, struct active_msg *m)
     mem_free(m->suspended_for);
     mem_free(m->again_key);
     mem_free(m->id_text);
+    mem_free(m->lane);
     mem_free(m->path);
     mem_free(m->spoolid);
     mem_free(m->rcpts);

@@ -47,6 +47,7 @@ struct active_msg {
     char *sender;  /* owned */
     char *envid;   /* owned */
     struct active_class *its_class;
+    char *lane; /* owned: the scheduler's name of its class, with its group */
     char *path; /* owned: of its control file; empty in most engines, as is the next */
     char *spoolid;
     unsigned flags;
@@ -120,9 +121,10 @@ void active_fini(struct active *a);
 
 struct active_msg *active_find(struct active *a, struct msg_id id);
 
-/* A message enters. `m` is copied. CHECKs that it is not here. */
-struct active_msg *active_add(struct active *a, const struct spool_message *m, struct mono now,
-                              struct wall wall_now);
+/* A message enters, with this name of its class in the scheduler. `m` is copied. CHECKs that it is
+ * not here. */
+struct active_msg *active_add(struct active *a, const struct spool_message *m, struct slice lane,
+                              struct mono now, struct wall wall_now);
 
 /* How many are here of this class (empty: without one). */
 size_t active_class_count(const struct active *a, struct slice class_name);

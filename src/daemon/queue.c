@@ -205,7 +205,7 @@ static void note_suspended(struct queue *q, struct active_msg *m, const struct s
         m->deferred_else = true;
         return;
     }
-    key = park_key(q, action->transport, action->dest, slice_string(m->its_class->name));
+    key = park_key(q, action->transport, action->dest, slice_string(m->lane));
     if (m->suspended_for == NULL) {
         m->suspended_for = key;
         return;

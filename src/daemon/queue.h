@@ -467,7 +467,7 @@ void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
 /* ---- queue_park.c ---- */
 
 /* The longest key: a transport's name, a slash, a destination, a tab and a class. */
-#define PARK_KEY_MAX (SPOOL_ROUTE_MAX + 1 + SCHED_DEST_NAME_MAX + 1 + CLASS_NAME_MAX)
+#define PARK_KEY_MAX (SPOOL_ROUTE_MAX + 1 + SCHED_DEST_NAME_MAX + 1 + SCHED_CLASS_NAME_MAX)
 
 /* The one destination of all routes that were looked at, if there is one. Zeroed at first. */
 struct park_target {

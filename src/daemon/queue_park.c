@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "check.h"
-#include "class_name.h"
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
 #include "park_key.h"
+#include "tuning.h"
 
 /* After a start nothing is known of the destinations that mail is parked for; many may be dead. So
  * the scheduler is told of a few at a time: at once while it has little to do, else every second.
@@ -69,7 +69,7 @@ static bool key_read(const struct queue *q, struct slice key, struct place *ret)
                           .class_name = park_key_class(key)};
     if (park_key_kind(key) != PARK_SHARE || ret->dest.len == 0 ||
         ret->dest.len > SCHED_DEST_NAME_MAX ||
-        (ret->class_name.len > 0 && !class_name_valid(ret->class_name))) {
+        (ret->class_name.len > 0 && !tuning_lane_valid(ret->class_name))) {
         return false;
     }
     for (uint32_t i = 0; i < q->transport_count; i++) {

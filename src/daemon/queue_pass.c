@@ -252,7 +252,7 @@ bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
         report_verbose(q, m->id, "scheduler processing %s", m->path);
     }
     sched_open_in_class(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false,
-                        slice_string(m->its_class->name),
+                        slice_string(m->lane),
                         class_weight(q->conf, slice_string(m->its_class->name)));
     return true;
 }
@@ -282,10 +282,18 @@ static void print_trace(struct buf *out, struct slice trace, struct msg_id id)
     }
 }
 
+/* The message's class as the scheduler knows it. */
+static struct slice lane_of(const struct queue *q, const struct spool_message *m,
+                            char room[SCHED_CLASS_NAME_MAX])
+{
+    return tuning_lane(q->conf, m->class_name, m->sender, m->client, room);
+}
+
 /* A submission that goes on at once: what was just written need not be read again. */
 static struct active_msg *keep_submitted(struct queue *q, const struct wire_submit *m,
                                          struct spool_message *message)
 {
+    char lane_room[SCHED_CLASS_NAME_MAX];
     struct active_msg *active;
     struct buf content;
 
@@ -295,7 +303,8 @@ static struct active_msg *keep_submitted(struct queue *q, const struct wire_subm
     message->state = SPOOL_INCOMING;
     message->rcpt_pending = message->rcpt_total = m->rcpt_count;
     message->size = buf_len(&content) + m->fd_size;
-    active = active_add(&q->active, message, clock_mono(), clock_wall());
+    active =
+        active_add(&q->active, message, lane_of(q, message, lane_room), clock_mono(), clock_wall());
     active_keep_content(&q->active, active, buf_slice(&content));
     buf_fini(&content);
     for (uint32_t i = 0; i < m->rcpt_count && i < KEEP_RCPTS_MAX; i++) {
@@ -411,7 +420,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     struct spool_rcpt *rcpts;
     struct route route;
     char **nexthops, *parked;
-    char class_room[CLASS_NAME_MAX];
+    char class_room[CLASS_NAME_MAX], lane_room[SCHED_CLASS_NAME_MAX];
     struct classified class;
     int rc;
 
@@ -441,7 +450,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
         queue_route_hold_back(q->conf, &route);
         park_target_add(q, &target, &route);
     }
-    parked = park_target_full(q, &target, message.class_name);
+    parked = park_target_full(q, &target, lane_of(q, &message, lane_room));
     if (parked != NULL) {
         claim = false;
         message.parked = slice_string(parked);
@@ -555,7 +564,7 @@ static char *stays_parked(struct queue *q, struct active_msg *m)
         }
         park_target_add(q, &target, &route);
     }
-    return park_target_full(q, &target, slice_string(m->its_class->name));
+    return park_target_full(q, &target, slice_string(m->lane));
 }
 
 /* It could not be read. */
@@ -575,6 +584,7 @@ static void load_failed(struct queue *q, struct msg_id id, int rc)
 
 bool pass_load(struct queue *q, struct msg_id id, bool admitted)
 {
+    char lane_room[SCHED_CLASS_NAME_MAX];
     struct active_msg *active;
     struct spool_message m;
     char *parked;
@@ -600,7 +610,7 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
     if (m.parked.len > 0 && park_is_full(q, m.parked)) {
         parked = mem_copy(m.parked.ptr, m.parked.len);
     } else {
-        active = active_add(&q->active, &m, clock_mono(), clock_wall());
+        active = active_add(&q->active, &m, lane_of(q, &m, lane_room), clock_mono(), clock_wall());
         active->wanted = wanted;
         parked = admitted ? NULL : stays_parked(q, active);
         if (parked == NULL) {

@@ -18,6 +18,7 @@
 #include "mem.h"
 #include "park_key.h"
 #include "queue_gate.h"
+#include "tuning.h"
 
 static void set(json_t *object, const char *name, json_t *value)
 {
@@ -274,6 +275,7 @@ static void say_parked(struct queue *q, struct place *p, const struct spool_mess
                        json_t *gate)
 {
     struct sched_class_info of_class;
+    struct slice lane;
 
     if (!p->in_memory) {
         return;
@@ -289,13 +291,15 @@ static void say_parked(struct queue *q, struct place *p, const struct spool_mess
                                        : "",
                  buf_cstr(&p->name));
     } else {
-        of_class = sched_class_get(q->sched, p->transport, p->dest, m->class_name);
+        lane = park_key_class(m->parked);
+        of_class = sched_class_get(q->sched, p->transport, p->dest, lane);
         gate_count(gate, of_class.messages, p->info.share == UINT64_MAX ? 0 : p->info.share);
         gate_say(gate, "text",
                  "it waits on disk: %s has %" PRIu32
-                 " messages%s%.*s in memory, its share, and the oldest go first",
-                 buf_cstr(&p->name), of_class.messages, m->class_name.len > 0 ? " of class " : "",
-                 SLICE_ARGS(m->class_name));
+                 " messages%s%.*s%s in memory, its share, and the oldest go first",
+                 buf_cstr(&p->name), of_class.messages, lane.len > 0 ? " of class " : "",
+                 SLICE_ARGS(tuning_class_of_lane(lane)),
+                 tuning_class_of_lane(lane).len < lane.len ? " from its senders" : "");
     }
 }
 

@@ -3,6 +3,11 @@
  */
 #include "tuning.h"
 
+#include <stdio.h>
+
+#include "class_name.h"
+#include "sender_group.h"
+
 struct sched_limits tuning_limits(const struct conf *conf)
 {
     int64_t recipients = conf->qmgr_message_recipient_limit;
@@ -21,6 +26,37 @@ struct sched_limits tuning_limits(const struct conf *conf)
         .destination_memory_us = conf->destination_memory_time_us,
         .transport_retry_us = conf->transport_retry_time_us,
     };
+}
+
+_Static_assert(CLASS_NAME_MAX + sizeof "/999" <= SCHED_CLASS_NAME_MAX && SENDER_GROUPS <= 999,
+               "the name of a group fits");
+
+struct slice tuning_lane(const struct conf *conf, struct slice class_name, struct slice sender,
+                         struct slice client, char room[SCHED_CLASS_NAME_MAX])
+{
+    uint32_t group = class_name.len > 0 ? sender_group(class_fairness(conf, class_name),
+                                                       conf->class_fairness_merge, sender, client)
+                                        : 0;
+
+    if (group == 0) {
+        return class_name;
+    }
+    return slice_of(room, (size_t)snprintf(room, SCHED_CLASS_NAME_MAX, "%.*s%c%u",
+                                           SLICE_ARGS(class_name), SCHED_GROUP_MARK, group));
+}
+
+struct slice tuning_class_of_lane(struct slice lane)
+{
+    return slice_of(lane.ptr, slice_find(lane, SCHED_GROUP_MARK));
+}
+
+bool tuning_lane_valid(struct slice lane)
+{
+    struct slice group = lane, name = slice_cut(&group, SCHED_GROUP_MARK);
+    unsigned long long number;
+
+    return class_name_valid(name) &&
+           (group.ptr == NULL || slice_number(group, SENDER_GROUPS, &number));
 }
 
 static struct feedback feedback_from(struct conf_feedback f)

@@ -20,6 +20,18 @@ struct sched_limits tuning_limits(const struct conf *conf);
  */
 struct sched_transport_policy tuning_transport(const struct conf *conf, const struct policy *p);
 
+/* The scheduler's name for mail of this class from this sender, which came from `client`: the
+ * class, or where its mail is divided (class_fairness) a group of it. The result may be of `room`.
+ */
+struct slice tuning_lane(const struct conf *conf, struct slice class_name, struct slice sender,
+                         struct slice client, char room[SCHED_CLASS_NAME_MAX]);
+
+/* The class of such a name. */
+struct slice tuning_class_of_lane(struct slice lane);
+
+/* Is it a name that tuning_lane could have made? */
+bool tuning_lane_valid(struct slice lane);
+
 /* What one destination has of its own. */
 struct tuning_dest {
     bool own; /* it differs from its transport: tuning_tell is to be called */

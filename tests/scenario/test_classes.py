@@ -141,6 +141,27 @@ class Turns(sluice.TestCase):
         self.assertEqual([r for r in site.recipients() if r in resets], resets)
         self.assertLess(site.recipients().index(resets[-1]), 120)
 
+    def test_one_list_does_not_hold_up_another_nor_a_reset(self):
+        """Without configuration: a list with a return path for each message, more than the active queue holds; then
+        a list of 10, and a reset by the sender of the first list."""
+        site = self.site(mail=self.answer)
+        d = self.daemon(start=False, relayhost=site.nexthop, in_flow_delay="0s", qmgr_message_active_limit="50",
+                        qmgr_message_recipient_limit="50", extra="smtp/* destination_concurrency_limit=2\n")
+        d.start()
+        mail = MAIL % "List-Unsubscribe: <mailto:leave@example.org>\r\n"
+        with smtplib.SMTP("127.0.0.1", d.port, timeout=sluice.PATIENCE) as s:
+            for i in range(300):
+                s.sendmail("shop-%d-b%d=example.net@example.org" % (i, i), ["b%d@example.net" % i], mail)
+            for i in range(10):
+                s.sendmail("club-%d@example.com" % i, ["c%d@example.net" % i], mail)
+            s.sendmail("shop-%d-r=example.net@example.org" % 300, ["reset@example.net"], MAIL % "")
+        self.works.set()
+        self.eventually(lambda: len(site.recipients()) == 311)
+        order = site.recipients()
+        self.assertLess(order.index("reset@example.net"), 5)
+        self.assertLess(order.index("c9@example.net"), 60)
+        self.assertEqual([r for r in order if r[0] == "c"], ["c%d@example.net" % i for i in range(10)])
+
     def test_a_password_reset_passes_the_newsletter(self):
         # Two are being delivered, and as many may go before it as its share allows.
         self.assertLessEqual(self.others_before(2000, listener="class=bulk"), 5)

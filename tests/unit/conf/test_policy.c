@@ -103,6 +103,31 @@ static void transports_are_built_in_or_declared(void **state)
     conf_free(c);
 }
 
+static void personal_mail_has_ten_turns_and_bulk_is_divided_by_default(void **state)
+{
+    struct conf *c = load("");
+
+    (void)state;
+    assert_int_equal(class_weight(c, SLICE("personal")), CLASS_WEIGHT_PERSONAL);
+    assert_int_equal(class_weight(c, SLICE("bulk")), 1);
+    assert_int_equal(class_weight(c, SLICE("reset")), 1);
+    assert_int_equal(class_fairness(c, SLICE("bulk")), CONF_CLASS_FAIRNESS_SENDER);
+    assert_int_equal(class_fairness(c, SLICE("personal")), CONF_CLASS_FAIRNESS_NONE);
+    conf_free(c);
+
+    c = load("class/personal weight=3 fairness=client\nclass/bulk weight=2\n"
+             "class_fairness = sender-domain\n");
+    assert_int_equal(class_weight(c, SLICE("personal")), 3);
+    assert_int_equal(class_fairness(c, SLICE("personal")), CONF_CLASS_FAIRNESS_CLIENT);
+    assert_int_equal(class_fairness(c, SLICE("bulk")), CONF_CLASS_FAIRNESS_SENDER_DOMAIN);
+    conf_free(c);
+
+    c = load("default_class = none\nclass_fairness = none\n");
+    assert_int_equal(class_weight(c, SLICE("personal")), 1);
+    assert_int_equal(class_fairness(c, SLICE("bulk")), CONF_CLASS_FAIRNESS_NONE);
+    conf_free(c);
+}
+
 static void a_class_has_the_weight_of_the_first_clause_that_matches(void **state)
 {
     struct conf *c = load("smtp/* maxthr=3\n"
@@ -181,6 +206,7 @@ static void each_value_tells_where_it_stands(void **state)
 }
 
 UNIT_MAIN(cmocka_unit_test(each_value_tells_where_it_stands),
+          cmocka_unit_test(personal_mail_has_ten_turns_and_bulk_is_divided_by_default),
           cmocka_unit_test(a_class_has_the_weight_of_the_first_clause_that_matches),
           cmocka_unit_test(values_come_in_the_order_of_precedence),
           cmocka_unit_test(the_defaults_clause_lies_beneath_the_clauses_after_it),

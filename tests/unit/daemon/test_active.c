@@ -14,7 +14,7 @@ static struct active_msg *add(struct active *a, uint64_t n, uint64_t size)
                                               .size = size,
                                               .rcpt_pending = 3,
                                               .rcpt_to_report = n == 2 ? 1 : 0},
-                      (struct mono){1}, (struct wall){2});
+                      SLICE(""), (struct mono){1}, (struct wall){2});
 }
 
 static void recipients_are_found_by_number_until_they_are_settled(void **state)

@@ -2111,7 +2111,7 @@ static void a_message_that_the_scheduler_has_lost_goes_on(void **state)
     (void)state;
     steal(id);
     assert_int_equal(spool_read(inside()->spool, id, &m), 0);
-    active_add(&inside()->active, &m, clock_mono(), clock_wall());
+    active_add(&inside()->active, &m, SLICE("personal"), clock_mono(), clock_wall());
     pass_time(400 * US_PER_S);
     assert_int_equal(site.count, 1);
     audit();
