@@ -85,7 +85,7 @@ class Work(AgentTest):
 
     def test_a_busy_channel_keeps_no_other_from_work(self):
         self.office("maxta=1 overfeed=5", "other/*\n\tinterval=1m maxta=1 overfeed=5 command=\"script -c $channel\"\n")
-        self.agent.does("sleep 0.02 ok")
+        self.agent.does("sleep 0.2 ok")
         busy = [self.box.message(["smtp a.test x@y"]) for _ in range(300)]
         for mail in busy:
             self.box.notify(mail.path)
@@ -93,6 +93,7 @@ class Work(AgentTest):
         other = self.message("other b.test x@y")
         self.eventually(lambda: self.gone(other))
         self.assertFalse(self.gone(*busy), "it did not wait for all of that")
+        self.agent.does("ok")
         self.eventually(lambda: self.gone(*busy))
 
     def test_an_agent_has_another_user_and_priority(self):
@@ -123,7 +124,7 @@ class Work(AgentTest):
         self.assertEqual(self.agent.starts()[-1]["argv"][-1], "-x")
 
     def test_a_stop_lets_jobs_end(self):
-        daemon = self.office()
+        daemon = self.office(shutdown_timeout="1h")
         self.agent.does("sleep 0.5 ok")
         mail = self.message("smtp a.test x@y")
         self.eventually(self.agent.jobs)

@@ -146,16 +146,16 @@ class Asked(sluice.TestCase):
     def test_the_recipients_of_a_thread_have_ten_fields(self):
         self.as_recorded()
         c = self.client()
-        now, second = time.time(), self.mails[1]
+        now, second = time.time(), self.mails[1]  # which came a while ago on a busy machine
         rows = [line.rstrip("\n").split("\t") for line in c.ask("SHOW THREAD fk DEFER.F")]
         self.assertRegex(rows[0][0], r"^#fk/defer\.f/0  N=1   R=2   A=2  W=\d+s QA=\d+s$")
         self.assertEqual([row[:4] for row in rows[1:]],
                          [[second.path, str(n), "me@here.example", str(second.offsets[4 + n])] for n in (0, 1)])
         for row in rows[1:]:
             self.assertEqual(len(row), 10)
-            self.assertAlmostEqual(int(row[4]), now + 3600, delta=60)
+            self.assertAlmostEqual(int(row[4]), now + 3600, delta=300)
             self.assertGreater(int(row[5]), now)
-            self.assertAlmostEqual(int(row[6]), now, delta=60)
+            self.assertAlmostEqual(int(row[6]), now, delta=300)
             self.assertEqual(row[7], "1")
             self.assertRegex(row[8], r"^retry in \d+s$")
             self.assertEqual(row[9], "try later")

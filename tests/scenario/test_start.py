@@ -11,7 +11,6 @@ import socket
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
 
 import sluice
@@ -365,9 +364,8 @@ class Surroundings(sluice.TestCase):
             thread.join()
         self.assertEqual(failures, [])
         self.eventually(lambda: sum(len(s.messages) for s in sites) >= len(sent))
-        time.sleep(2.5)  # cached connections end
-        for pid, (count, kib) in before.items():
-            self.assertLessEqual(descriptors(pid), count + 6, "descriptors of %d" % pid)
+        for pid, (count, kib) in before.items():  # cached connections end
+            self.eventually(lambda: descriptors(pid) <= count + 6, "descriptors of %d" % pid)
             if not sluice.SANITIZED:
                 self.assertLess(memory(pid), kib + 8192, "memory of %d" % pid)
         self.assertEqual(sum(len(s.messages) for s in sites), len(sent), "lost or duplicated")

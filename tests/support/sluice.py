@@ -345,6 +345,8 @@ class Daemon:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
                 greeted = s.recv(3) == b"220"
                 s.sendall(b"QUIT\r\n")
+                while s.recv(4096):  # until it is closed: it counts among the connections until then
+                    pass
             return greeted and self.ask("GET", "/v1/status")[0] == 200
         except OSError:
             return False

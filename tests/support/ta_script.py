@@ -17,6 +17,7 @@ What it can do, for the recipients of the job that it finds open and locks as ag
     silent                       no result, the lock is taken away
     resync                       #resync, and nothing else
     sleep SECONDS THEN...        wait, then what follows
+    await PATH THEN...           wait until there is such a file, then what follows
     after COUNT THEN...          ok for the first jobs of all, then what follows
     then ONE; TWO                both, for the same recipients ("then comment x; ok")
     comment TEXT                 a line for the log
@@ -221,6 +222,11 @@ class Agent:
         elif word == "sleep":
             seconds, _, then = rest.partition(" ")
             time.sleep(float(seconds))
+            self.do(job, then)
+        elif word == "await":
+            path, _, then = rest.partition(" ")
+            while not os.path.exists(path):
+                time.sleep(0.02)
             self.do(job, then)
         elif word == "after":
             count, _, then = rest.partition(" ")
