@@ -27,6 +27,7 @@ struct route_map {
 
 struct route_maps {
     size_t count;
+    bool have_unix; /* an entry has a next hop unix:PATH */
     struct route_map maps[];
 };
 
@@ -69,6 +70,11 @@ static const char *target_error(const struct conf *conf, const struct target *t)
                : "has a next hop that is none of host, [host], host:port, [host]:port, unix:path";
 }
 
+static bool is_unix(const char *nexthop)
+{
+    return slice_starts(slice_string(nexthop), SLICE("unix:"));
+}
+
 static char *lower_copy(char *room, struct slice s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -93,6 +99,7 @@ static uint64_t fnv(uint64_t h, struct slice s)
 
 struct map_reader {
     const struct conf *conf;
+    struct route_maps *maps;
     struct route_map *map;
     struct conf_problems *problems;
     const char *file;
@@ -143,6 +150,7 @@ static void read_line(struct map_reader *r, struct slice line)
         return;
     }
     HASH_ADD_KEYPTR(hh, r->map->entries, e->key, key.len, e);
+    r->maps->have_unix = r->maps->have_unix || is_unix(e->nexthop);
 }
 
 /* A line that starts with a blank continues the one before, as in Postfix's tables. */
@@ -189,13 +197,15 @@ static struct slice without_type(struct slice file)
     return slice_skip(file, slice_starts(file, SLICE("hash:")) ? 5 : 0);
 }
 
-static void load_map(struct conf *conf, struct route_map *map, struct slice name,
-                     const char *directory, struct conf_problems *problems)
+static void load_map(struct conf *conf, size_t index, struct slice name, const char *directory,
+                     struct conf_problems *problems)
 {
     const char *path = path_below(&conf->inner->pool, directory, without_type(name));
     const struct setting *where =
         &conf->inner->settings[param_find(SLICE("transport_maps")) - param_table];
-    struct map_reader r = {.conf = conf, .map = map, .problems = problems, .file = path};
+    struct route_maps *maps = conf->inner->maps;
+    struct map_reader r = {
+        .conf = conf, .maps = maps, .map = &maps->maps[index], .problems = problems, .file = path};
     struct buf content;
     int error;
 
@@ -300,8 +310,7 @@ void route_prepare(struct conf *conf, const char *directory, struct conf_problem
     conf->inner->maps = maps;
     maps->count = conf->transport_maps.count;
     for (size_t i = 0; i < maps->count; i++) {
-        load_map(conf, &maps->maps[i], slice_string(conf->transport_maps.items[i]), directory,
-                 problems);
+        load_map(conf, i, slice_string(conf->transport_maps.items[i]), directory, problems);
     }
     check_target(conf, "local_transport", conf->local_transport, problems);
     check_target(conf, "relay_transport", conf->relay_transport, problems);
@@ -484,6 +493,37 @@ void route_destination(const struct conf *conf, struct slice recipient, struct r
         *at++ = '@';
     }
     lower_copy(at, nexthop);
+}
+
+static bool list_has_unix(const struct conf_list *list)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < list->count; i++) {
+        found = found || is_unix(list->items[i]);
+    }
+    return found;
+}
+
+bool route_has_unix_nexthops(const struct conf *conf)
+{
+    const struct conf_private *inner = conf->inner;
+    const char *const targets[] = {conf->local_transport, conf->relay_transport,
+                                   conf->default_transport};
+    bool found = inner->maps->have_unix || is_unix(conf->relayhost);
+
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        found = found || slice_starts(target_of(slice_string(targets[i])).nexthop, SLICE("unix:"));
+    }
+    for (size_t i = 0; i < inner->transport_count; i++) {
+        found = found || list_has_unix(&inner->transports[i].public.policy.fallback_relay);
+    }
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        found = found || list_has_unix(&inner->clauses[i].body->own.values.fallback_relay) ||
+                (inner->clauses[i].body->base != NULL &&
+                 list_has_unix(&inner->clauses[i].body->base->values.fallback_relay));
+    }
+    return found;
 }
 
 bool route_accepts_domain(const struct conf *conf, struct slice domain)

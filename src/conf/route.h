@@ -47,6 +47,9 @@ void route_destination(const struct conf *conf, struct slice recipient, struct r
 /* The domain of an address, behind its last `@`; empty when there is none. */
 struct slice route_domain(struct slice address);
 
+/* Does anything in the configuration lead to a Unix socket (a next hop unix:PATH)? */
+bool route_has_unix_nexthops(const struct conf *conf);
+
 /* May a stranger send to this domain: local_domains, relay_domains? */
 bool route_accepts_domain(const struct conf *conf, struct slice domain);
 

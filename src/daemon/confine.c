@@ -451,9 +451,12 @@ static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
     return error;
 }
 
-static int add_sockets(scmp_filter_ctx filter)
+/* Landlock does not know connecting to Unix sockets, and on them a user's whole session and our own
+ * control_socket listen. */
+static int add_sockets(scmp_filter_ctx filter, bool unix_sockets)
 {
-    static const unsigned families[] = {AF_UNIX, AF_INET, AF_INET6};
+    static const unsigned families[] = {AF_INET, AF_INET6};
+    const struct scmp_arg_cmp unix_family = {0, SCMP_CMP_EQ, AF_UNIX, 0};
     /* Netlink, which getaddrinfo likes to ask, and all the newer ones. */
     const struct scmp_arg_cmp other_family = {0, SCMP_CMP_GT, AF_INET6, 0};
     int error = add_calls(filter, SCMP_ACT_ALLOW, calls_connect, COUNT(calls_connect));
@@ -462,6 +465,8 @@ static int add_sockets(scmp_filter_ctx filter)
         const struct scmp_arg_cmp family = {0, SCMP_CMP_EQ, families[i], 0};
         error = add_if(error, filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), family);
     }
+    error = add_if(error, filter, unix_sockets ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EACCES),
+                   SCMP_SYS(socket), unix_family);
     return add_if(error, filter, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), other_family);
 }
 
@@ -486,7 +491,7 @@ static int add_rules(scmp_filter_ctx filter, const struct confine *plan)
                           COUNT(calls_refused_files));
     }
     if (error == 0) {
-        error = sockets ? add_sockets(filter)
+        error = sockets ? add_sockets(filter, plan->unix_sockets || plan->remote_spool)
                         : add_calls(filter, SCMP_ACT_ERRNO(EACCES), calls_refused_sockets,
                                     COUNT(calls_refused_sockets));
     }

@@ -3,7 +3,8 @@
  *
  *                 user           chroot            Landlock                   system calls
  *   receive       receive_user   chroot_directory  no file, no TCP connect    sockets it was given
- *   deliver       deliver_user   chroot_directory  no file                    may connect
+ *   deliver       deliver_user   chroot_directory  no file                    may connect, to Unix
+ *                                                                             sockets if it must
  *   control       receive_user   chroot_directory  no file, no TCP connect    sockets it was given
  *   queue         mail_owner     -                 spool's directories        files, no exec
  *    (postoffice) (stays)        -                 spool's directories        files, no exec
@@ -65,6 +66,7 @@ struct confine {
     /* queue: directories to read and write in */
     const char *const *writable;
     size_t writable_count;
+    bool unix_sockets;  /* deliver: next hops are Unix sockets; else it can make none */
     bool remote_spool;  /* queue: the spool is a server; connecting is allowed */
     bool foreign_files; /* queue: the spool's files are others', see below */
 };

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/queue.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -32,6 +34,8 @@
 #define IDLE_S      60
 /* Questions under way; more are told to come back. */
 #define ASKS_MAX 1000
+/* Processes of receive and deliver, 64 each at most. */
+#define EXPOSED_MAX 128
 
 enum ask_kind { ASK_JSON, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD, ASK_SERVICE };
 
@@ -54,6 +58,9 @@ struct control {
     uint64_t last_token;
     struct wall started;
     pid_t daemon_pid; /* the parent's */
+    /* Processes that strangers talk to: should one of them be taken over, it is not to reach the
+     * queue's controls from here. 0: free. */
+    pid_t exposed[EXPOSED_MAX];
 };
 
 /* ---- responses ------------------------------------------------------------------------------ */
@@ -597,9 +604,40 @@ static void post_request(struct control *c, struct evhttp_request *request, cons
                                        : "a JSON object is expected");
 }
 
+bool control_refuses(const struct control *c, int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.pid <= 0) {
+        return false; /* TCP, or a process of another container */
+    }
+    for (size_t i = 0; i < EXPOSED_MAX; i++) {
+        if (c->exposed[i] == peer.pid) {
+            log_warning("process %d of this daemon, which talks to the network, has connected to "
+                        "the control socket: refused",
+                        (int)peer.pid);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Has it been ended, or has it no place? Then nothing is to be done. */
+static void expose(struct control *c, pid_t pid, bool ended)
+{
+    for (size_t i = 0; i < EXPOSED_MAX; i++) {
+        if (c->exposed[i] == (ended ? pid : 0)) {
+            c->exposed[i] = ended ? 0 : pid;
+            return;
+        }
+    }
+}
+
 static void on_request(struct evhttp_request *request, void *arg)
 {
     struct control *c = arg;
+    struct evhttp_connection *connection = evhttp_request_get_connection(request);
     const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request);
     const char *path = evhttp_uri_get_path(uri);
     struct evbuffer *input = evhttp_request_get_input_buffer(request);
@@ -607,6 +645,10 @@ static void on_request(struct evhttp_request *request, void *arg)
     json_t *body = NULL;
     size_t len;
 
+    if (control_refuses(c, bufferevent_getfd(evhttp_connection_get_bufferevent(connection)))) {
+        respond_error(request, 403, "not to processes of this daemon that talk to the network");
+        return;
+    }
     if (path == NULL || !host_allowed(request)) {
         respond_error(request, 400, "the Host is not a local one");
         return;
@@ -682,6 +724,7 @@ static bool control_parent_frame(struct role *role, const struct frame *frame)
     struct control *c = role->state;
     struct wire_authfile authfile;
     struct wire_reloaded m;
+    uint64_t pid;
     struct ask *ask;
     json_t *object;
 
@@ -694,6 +737,13 @@ static bool control_parent_frame(struct role *role, const struct frame *frame)
             return false;
         }
         mailq_service_authfile(c->mailq, authfile.text);
+        return true;
+    }
+    if (frame->type == WIRE_CHILD || frame->type == WIRE_CHILD_ENDED) {
+        if (!wire_get_number(frame->body, &pid) || pid == 0 || pid > INT32_MAX) {
+            return false;
+        }
+        expose(c, (pid_t)pid, frame->type == WIRE_CHILD_ENDED);
         return true;
     }
     if (frame->type != WIRE_RELOADED || !wire_get_reloaded(frame->body, &m)) {

@@ -5,6 +5,7 @@
 #ifndef DAEMON_CONTROL_H
 #define DAEMON_CONTROL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <jansson.h>
@@ -20,5 +21,9 @@ typedef void control_answered(void *arg, unsigned status, const json_t *answer);
  * too). */
 uint64_t control_ask(struct control *c, json_t *question, control_answered *answered, void *arg);
 void control_forget(struct control *c, uint64_t name);
+
+/* Is the process at the other end of this socket one of this daemon's that talk to the network? It
+ * gets no answer then, and the log says so. */
+bool control_refuses(const struct control *c, int fd);
 
 #endif

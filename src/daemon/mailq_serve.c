@@ -366,7 +366,9 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
     int client = accept4(fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
     (void)what;
-    if (client >= 0) {
+    if (client >= 0 && control_refuses(l->service->facts.control, client)) {
+        (void)close(client); /* nothing was sent */
+    } else if (client >= 0) {
         client_begin(l->service, client, &addr);
     } /* else that client has gone; the others come in the next turns */
 }

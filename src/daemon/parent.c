@@ -31,6 +31,7 @@
 #include "mem.h"
 #include "outlet.h"
 #include "pickup.h"
+#include "route.h"
 #include "role.h"
 #include "statedir.h"
 #include "wire.h"
@@ -255,6 +256,34 @@ static void connect_children(const struct parent *p, struct child *a, struct chi
     introduce(p, b, a, fds[1]);
 }
 
+/* Control answers none of those that strangers talk to. */
+static bool is_exposed(const struct child *c)
+{
+    return c->pid != 0 && (c->role == ROLE_DELIVER || c->role == ROLE_RECEIVE);
+}
+
+static void tell_control(const struct parent *p, const struct child *c, enum wire_type what)
+{
+    for (size_t i = 0; i < p->child_count; i++) {
+        const struct child *control = &p->children[i];
+
+        if (control->role == ROLE_CONTROL && control->channel != NULL && control->start_sent) {
+            wire_put_number(control->channel, what, (uint64_t)c->pid);
+        }
+    }
+}
+
+static void give_start(const struct parent *p, struct child *c)
+{
+    wire_put_empty(c->channel, WIRE_START);
+    c->start_sent = true;
+    for (size_t i = 0; i < p->child_count && c->role == ROLE_CONTROL; i++) {
+        if (is_exposed(&p->children[i])) {
+            wire_put_number(c->channel, WIRE_CHILD, (uint64_t)p->children[i].pid);
+        }
+    }
+}
+
 /* Let processes begin: at the start of all, those of one role when all of the role before have. */
 static void let_begin(struct parent *p)
 {
@@ -267,8 +296,7 @@ static void let_begin(struct parent *p)
             return;
         }
         if (c->channel != NULL && !c->start_sent) {
-            wire_put_empty(c->channel, WIRE_START);
-            c->start_sent = true;
+            give_start(p, c);
         }
         waiting = waiting || !c->started;
     }
@@ -285,6 +313,9 @@ static void start_again(struct child *c)
     if (!spawn(c)) {
         arm(c->timer, PAUSE_US);
         return;
+    }
+    if (is_exposed(c)) {
+        tell_control(p, c, WIRE_CHILD);
     }
     give_listeners(p, c, false);
     give_outlets(p, c);
@@ -567,6 +598,9 @@ static void child_ended(struct child *c, int status)
     struct parent *p = c->parent;
 
     log_end(c, status);
+    if (is_exposed(c)) {
+        tell_control(p, c, WIRE_CHILD_ENDED);
+    }
     c->pid = 0;
     if (c->channel != NULL) {
         on_child(c, c->channel); /* its last words; may close the channel */
@@ -614,8 +648,7 @@ static void send_stop(struct parent *p, enum wire_role role)
 
         if (c->role == role && c->channel != NULL && !c->stop_sent) {
             if (!c->start_sent) {
-                wire_put_empty(c->channel, WIRE_START); /* it hears nothing before */
-                c->start_sent = true;
+                give_start(p, c); /* it hears nothing before */
             }
             wire_put_number(c->channel, WIRE_STOP, p->stop_how);
             c->stop_sent = true;
@@ -854,6 +887,8 @@ static void warn_of_delayed(const struct conf *old, const struct conf *new, stru
         {"syslog_name", strcmp(old->syslog_name, new->syslog_name) != 0},
         {"statistics_log", strcmp(old->statistics_log, new->statistics_log) != 0},
         {"scheduler_syslog", old->scheduler_syslog != new->scheduler_syslog},
+        {"next hops unix:PATH, of which there were none",
+         !route_has_unix_nexthops(old) && route_has_unix_nexthops(new)},
     };
 
     for (size_t i = 0; i < COUNT(delayed); i++) {

@@ -15,6 +15,7 @@
 #include "hash.h"
 #include "log.h"
 #include "mem.h"
+#include "route.h"
 
 /* The parent sends the frames of a start when those who come first are ready, however long that
  * takes; when it is gone its channel closes. */
@@ -390,6 +391,7 @@ static bool confine_role(struct role *role, struct buf *error)
         .writable = writable,
     };
 
+    plan.unix_sockets = route_has_unix_nexthops(role->conf);
     if (role->ops->role == ROLE_QUEUE) {
         plan.root = "";
         plan.writable_count = spool_directory(role->conf, spool) ? 2 : 1;

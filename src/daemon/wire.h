@@ -37,7 +37,9 @@ enum wire_type {
     WIRE_LOG,      /* a new descriptor for log lines, after a rotation. No body */
     WIRE_LOOK,     /* to the queue: look at what may be pending, now. No body */
     WIRE_MAILQ,    /* to control: a socket that wants the answer of mailq protocol 1. No body */
-    WIRE_OUTLET,   /* to the queue: u64 enum outlet_id and the descriptor its lines go to */
+    WIRE_CHILD,    /* to control: u64 pid of a process that talks to the network */
+    WIRE_CHILD_ENDED, /* and when it has ended */
+    WIRE_OUTLET,      /* to the queue: u64 enum outlet_id and the descriptor its lines go to */
 
     /* child to parent */
     WIRE_STARTED,       /* confined and working. No body */
