@@ -197,7 +197,7 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    char command[100];
+    char command[200];
 
     (void)state;
     played_end();
