@@ -239,9 +239,10 @@ class PutOff(ThreadTest):
         return d
 
     def assert_quiet(self, d, host, tries, count=COUNT):
-        """So many wait for one time, and for a minute nothing is tried."""
-        found = self.waiting(d, host, count)
-        self.assertEqual(len({m["next_attempt"] for m in found}), 1, [m["next_attempt"] for m in found])
+        """So many wait for one time (an agent that was fed ahead says it for each, one after the other), and for a minute
+        nothing is tried."""
+        found = [m["next_attempt"] for m in self.waiting(d, host, count)]
+        self.assertLess(max(found) - min(found), 120, found)
         self.assertLessEqual(self.tried(host), tries)
         before = self.agent.jobs()
         for seconds in (2, 9, 49):
