@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Run all tests and end with the line "N passed, N failed".
 
-    tests/run.py [--only unit|scenario|fault|interop|fuzz|soak] [--fuzz-seconds N] [--jobs N]
-                 [--repeat N] [--busy N] [PATTERN ...]
+    tests/run.py [--only unit|scenario|fault|interop|fuzz|soak] [--fuzz-seconds N] [--fuzz-keep]
+                 [--jobs N] [--repeat N] [--busy N] [PATTERN ...]
 
 Unit tests are programs that print TAP; scenario, fault and interop tests are unittest modules over
 real processes; each fuzz target runs over its corpus and then for a few seconds. With patterns, only
-tests whose name contains one of them run. What is skipped is listed with the reason.
+tests whose name contains one of them run. What is skipped is listed with the reason. What fuzzing has
+found that leads to new places stays in build-clang; with --fuzz-keep the inputs that the corpus lacks are
+moved into it instead of fuzzing.
 
 Tests wait for events and not for times (tests/README.md), so that they have to pass on a machine that is
 busy with other things: `--repeat 10 --busy 8` runs them ten times beside eight processes that only compute.
@@ -103,7 +105,7 @@ def count_unittest(text):
 
 
 def count_fuzz(text):
-    return (1 if re.search(r"^Done \d+ runs", text, re.M) else 0), 0, []
+    return len(re.findall(r"^Done \d+ runs|^MERGE-OUTER: .* new files", text, re.M)[:1]), 0, []
 
 
 def jobs(args):
@@ -126,13 +128,17 @@ def jobs(args):
             if os.access(path, os.X_OK) and os.path.isfile(path):
                 name = os.path.basename(path)
                 corpus = os.path.join(TOP, "tests", "fuzz", "corpus", name[len("fuzz_"):])
+                words = os.path.join(TOP, "tests", "fuzz", "dictionaries", name[len("fuzz_"):])
                 found = os.path.join(CLANG, "corpus-" + name)
-                os.makedirs(found, exist_ok=True)
-                yield Job("fuzz/" + name,
-                          [path, "-max_total_time=%d" % args.fuzz_seconds, "-timeout=20", "-rss_limit_mb=2048",
-                           "-print_final_stats=0", "-verbosity=1", found]
-                          + ([corpus] if os.path.isdir(corpus) else []),
-                          count_fuzz, args.fuzz_seconds + 120)
+                for directory in (corpus, found):
+                    os.makedirs(directory, exist_ok=True)
+                options = ["-timeout=300", "-rss_limit_mb=4096", "-artifact_prefix=%s/%s-" % (CLANG, name)]
+                if args.fuzz_keep:
+                    options += ["-merge=1", corpus, found]
+                else:
+                    options += ["-max_total_time=%d" % args.fuzz_seconds, found, corpus]
+                    options += ["-dict=" + words] if os.path.exists(words) else []
+                yield Job("fuzz/" + name, [path] + options, count_fuzz, args.fuzz_seconds + 3600)
 
 
 def order(job):
@@ -160,6 +166,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--only", choices=["unit", "scenario", "fault", "interop", "fuzz", "soak"])
     parser.add_argument("--fuzz-seconds", type=int, default=6)
+    parser.add_argument("--fuzz-keep", action="store_true")
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--busy", type=int, default=0)
