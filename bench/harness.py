@@ -197,6 +197,39 @@ def submit_many(port, sender, recipient, count, sessions=20):
         raise SystemExit("smtp-source: " + done.stderr)
 
 
+async def _submit_session(port, sender, recipient, numbers, content):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def expect(code, count=1):
+        while count > 0:
+            line = await reader.readline()
+            if not line.startswith(code):
+                raise SystemExit("%r instead of %r" % (line, code))
+            count -= line[3:4] != b"-"
+
+    try:
+        await expect(b"220")
+        writer.write(b"EHLO bench.test\r\n")
+        await expect(b"250")
+        for n in numbers:
+            writer.write(b"MAIL FROM:<%s>\r\nRCPT TO:<%s>\r\nDATA\r\n" % (sender(n).encode(), recipient.encode()))
+            await expect(b"250", 2)
+            await expect(b"354")
+            writer.write(content + b".\r\n")
+            await expect(b"250")
+    finally:
+        writer.close()
+
+
+def submit_newsletter(port, sender, recipient, count, content, sessions=20):
+    """`count` messages of this content with one recipient each, over `sessions` kept connections; that of number n is
+    from sender(n)."""
+    async def run():
+        await asyncio.gather(*(_submit_session(port, sender, recipient, range(s, count, sessions), content)
+                               for s in range(sessions)))
+    asyncio.run(run())
+
+
 async def _submit_one(port, sender, recipient):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

@@ -3,8 +3,10 @@
 #include <stdio.h>
 
 #include "check.h"
+#include "class_name.h"
 #include "heap.h"
 #include "mem.h"
+#include "policy.h"
 
 #define START_US  (1000 * US_PER_S)
 #define PLUG      0 /* the plug's number; arrivals count from 1 */
@@ -90,6 +92,13 @@ static void audit(const struct replay *r)
     }
 }
 
+/* As the default configuration has it: mail without a mark of bulk is of one class. */
+static void open_one(struct replay *r, uint64_t msg, uint32_t recipients)
+{
+    sched_open_in_class(r->s, r->now, (struct sched_msg){msg}, recipients, false,
+                        SLICE(CLASS_NAME_PERSONAL), CLASS_WEIGHT_PERSONAL);
+}
+
 /* Messages enter as there is room, and before the next selection: a queue manager looks for mail
  * between two events, and a free agent is an event. */
 static void open_waiting(struct replay *r)
@@ -97,7 +106,7 @@ static void open_waiting(struct replay *r)
     while (r->opened < r->arrived && sched_has_room(r->s)) {
         uint64_t msg = ++r->opened;
 
-        sched_open(r->s, r->now, (struct sched_msg){msg}, recipients_of(r, msg), false);
+        open_one(r, msg, recipients_of(r, msg));
         audit(r);
     }
 }
@@ -184,7 +193,7 @@ uint32_t *order_replay(const struct order_scenario *scenario, size_t *ret_count)
     r.names = mem_array(SCHED_READ_MAX, sizeof *r.names);
     r.s = sched_new(&scenario->limits);
     CHECK(sched_transport(r.s, r.now, "replay", &scenario->policy) == 0);
-    sched_open(r.s, r.now, (struct sched_msg){PLUG}, 1, false);
+    open_one(&r, PLUG, 1);
     pull(&r);
     while ((next = next_event(&r)).us != US_FOREVER) {
         r.now.us = next.us > r.now.us ? next.us : r.now.us;

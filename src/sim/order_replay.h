@@ -4,7 +4,8 @@
  * Virtual time. A plug, a message of one recipient, arrives first and keeps the agent busy while
  * the scenario's messages arrive; then each delivery takes the same time. Recipients are read when
  * the scheduler asks, as Postfix reads them in the midst of a selection. A message that finds the
- * active queue full waits outside, first come, first served.
+ * active queue full waits outside, first come, first served. All mail is of class `personal`, as it
+ * is with the default configuration when nothing of it is marked as bulk.
  */
 #ifndef SIM_ORDER_REPLAY_H
 #define SIM_ORDER_REPLAY_H
