@@ -71,6 +71,7 @@ struct active_msg {
     bool fresh;   /* it has not been in memory before: it wakes what waits for its destinations */
     /* What is deferred in this pass waits for one dead destination alone: its key, owned. */
     char *suspended_for;
+    bool unreadable;    /* its recipients are on pages that can't be read */
     bool deferred_else; /* no: something was deferred for another reason */
     /* When what is deferred in this pass goes again, by its threads; us 0: by none. Where messages
      * can't be divided that is the message's time. */

@@ -1,5 +1,6 @@
 #include "auditor.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,6 +24,8 @@
 #define ROUND_PAUSE_US (20 * US_PER_S)
 /* Due mail that is not read for so long though there is room has been overlooked. */
 #define OVERDUE_US (60 * US_PER_S)
+/* No configuration lets mail wait for so long: the time was damaged. */
+#define FAR_US (INT64_C(3) * 366 * 24 * 3600 * US_PER_S)
 /* How long answers may take that we give ourselves, and a delivery, which every agent bounds. */
 #define ANSWER_PATIENCE_US   (60 * US_PER_S)
 #define DELIVERY_PATIENCE_US (24 * 3600 * US_PER_S)
@@ -135,6 +138,15 @@ static void finding(struct queue *q, const char *format, ...)
     a->findings++;
     a->last_finding = clock_wall();
     log_warning("audit: %s", a->last_words);
+}
+
+void auditor_tell_damage(struct queue *q, struct msg_id id, const char *why)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    finding(q, "%s: it can't be read or changed on disk, and waits for `sluice spool repair': %s",
+            text, why);
 }
 
 /* Look for unclaimed mail anew, what was given back included. */
@@ -372,7 +384,7 @@ static void look_at_claims(struct queue *q, uint32_t budget)
 
     for (size_t i = 0; i < count; i++) {
         if (active_find(&q->active, ids[i]) == NULL && !has_step(q, ids[i]) &&
-            confirmed(q, KIND_CLAIMED, ids[i].n, 0)) {
+            !damage_is_hidden(q, ids[i]) && confirmed(q, KIND_CLAIMED, ids[i].n, 0)) {
             spool_id_print(ids[i], text);
             finding(q, "%s: it is claimed, and not in memory", text);
             spool_unclaim(q->spool, ids[i]);
@@ -426,15 +438,27 @@ static void look_at_due(struct queue *q)
     }
 }
 
+/* Its row makes no sense, and may never come to its turn because of that. */
+static bool is_damaged(struct queue *q, struct msg_id id)
+{
+    struct spool_message m;
+
+    return !spool_is_claimed(q->spool, id) && spool_read(q->spool, id, &m) == -EBADMSG;
+}
+
+/* Is it due, and is not found by its due time; or due at a time that nothing could have meant? */
 static bool is_passed(struct queue *q, struct msg_id id)
 {
     struct spool_message m;
     struct wall due;
 
-    return !spool_is_claimed(q->spool, id) && spool_read(q->spool, id, &m) == 0 &&
-           (m.state == SPOOL_INCOMING || m.state == SPOOL_DEFERRED) &&
-           m.due.us < clock_wall().us - OVERDUE_US && spool_next_due(q->spool, &due) == 0 &&
-           due.us > clock_wall().us;
+    if (spool_is_claimed(q->spool, id) || spool_read(q->spool, id, &m) != 0 ||
+        (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED)) {
+        return false;
+    }
+    return m.due.us > clock_wall().us + FAR_US ||
+           (m.due.us < clock_wall().us - OVERDUE_US && spool_next_due(q->spool, &due) == 0 &&
+            due.us > clock_wall().us);
 }
 
 /* Every row of the spool, slowly, by its id: the order of due times may have lost one. Those that
@@ -450,7 +474,9 @@ static void look_at_rows(struct queue *q)
         return; /* the storage fails, of which the log knows */
     }
     for (size_t i = 0; i < count; i++) {
-        if (is_passed(q, ids[i])) {
+        if (is_damaged(q, ids[i])) {
+            queue_set_aside(q, ids[i], spool_error(q->spool));
+        } else if (is_passed(q, ids[i])) {
             (void)suspect(q, KIND_PASSED, ids[i].n, 0); /* look_at_passed goes on */
         }
     }
@@ -471,7 +497,7 @@ static void look_at_passed(struct queue *q)
         }
         if (confirmed(q, KIND_PASSED, id.n, 0)) {
             spool_id_print(id, text);
-            finding(q, "%s: it is due, and was overlooked", text);
+            finding(q, "%s: it is due, and was overlooked; or its due time is impossible", text);
             (void)spool_set_due(q->spool, id, clock_wall()); /* a failed batch undoes it */
             repaired(q);
         }

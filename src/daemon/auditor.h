@@ -54,4 +54,7 @@ void auditor_fini(struct auditor *a);
 /* Look on, if it is time. To be called when the decisions of a turn have been pulled. */
 void auditor_step(struct queue *q);
 
+/* A message on damaged pages has been left alone. */
+void auditor_tell_damage(struct queue *q, struct msg_id id, const char *why);
+
 #endif

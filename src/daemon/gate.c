@@ -117,9 +117,10 @@ static json_t *corrupt(const struct spool_message *m, const char *id)
     gate_times(gate, m->due, (struct wall){0});
     gate_say(gate, "text", "it can't be decoded, and was set aside: %.*s", SLICE_ARGS(m->reason));
     gate_say(gate, "advice",
-             "It is kept for you to look at: sluice cat %s prints what can be read. When it is "
+             "It is kept for you to look at: sluice cat %s prints what can be read. To go on with "
+             "the recipients that are left: sluice hold %s, then sluice release %s. When it is "
              "dealt with: sluice delete %s",
-             id, id);
+             id, id, id, id);
     return gate;
 }
 

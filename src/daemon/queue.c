@@ -168,6 +168,14 @@ static void end_pass(struct queue *q, struct active_msg *m, char *parked)
 {
     struct step *step;
 
+    if (m->unreadable && !damage_is_hidden(q, m->id)) {
+        damage_hide(q, m->id, "its recipients can't be read", true);
+    }
+    if (damage_is_hidden(q, m->id)) {
+        mem_free(parked);
+        active_remove(&q->active, m); /* it stays claimed */
+        return;
+    }
     if (m->ended || (m->untried && !m->touched)) {
         if (!m->ended) {
             spool_unclaim(q->spool, m->id); /* it is as it was */
@@ -415,6 +423,7 @@ static void check_now_and_then(struct queue *q)
             queue_serve_waiting(q, agent);
         }
     }
+    damage_try_again(q);
     busiest_step(&q->busiest, q->sched, BUSIEST_PER_CHECK);
     queue_flow_update(q);
 }
@@ -804,6 +813,7 @@ static void queue_end(struct role *role)
     ask_end(q);
     park_end(q);
     pass_wanted_free(q);
+    damage_end(q);
     pass_sites_free(q);
     threads_fini(&q->threads);
     queue_news_end(q);

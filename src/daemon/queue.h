@@ -69,6 +69,8 @@ struct event;
 #define QUEUE_SITES_MAX 50000
 /* Messages remembered as asked for; of more, defer_transports holds for the rest. */
 #define QUEUE_WANTED_MAX 100000
+/* A message that could not be read for a damaged page is tried again after that. */
+#define QUEUE_UNREADABLE_US (600 * US_PER_S)
 /* How long results wait for a submission to be committed with. */
 #define QUEUE_COMMIT_WAIT_US (2 * US_PER_MS)
 /* How long a process that died may take to come back before its mail is deferred. */
@@ -170,8 +172,9 @@ struct queue {
     struct threads threads;
     struct wall started; /* mail that is older wakes nothing */
     struct wanted *wanted;
-    size_t sites_trim_at; /* so many: forget those without mail */
-    char **transports;    /* scheduler index -> name, owned */
+    struct unreadable *unreadable; /* see queue_damage.c */
+    size_t sites_trim_at;          /* so many: forget those without mail */
+    char **transports;             /* scheduler index -> name, owned */
     enum conf_agent *transport_agents;
     uint32_t transport_count;
     struct agent agents[QUEUE_AGENTS_MAX];
@@ -499,6 +502,16 @@ bool park_admit_some(struct queue *q);
 void park_begin(struct queue *q);
 bool park_tell_some(struct queue *q);
 void park_end(struct queue *q);
+
+/* ---- queue_damage.c ---- */
+
+/* The message is on pages that can't be read or written, and is claimed: it stays so, until it is
+ * tried again, or until the next start. */
+void damage_hide(struct queue *q, struct msg_id id, const char *why, bool try_again);
+bool damage_is_hidden(const struct queue *q, struct msg_id id);
+/* Those whose time has come; to be called now and then. */
+void damage_try_again(struct queue *q);
+void damage_end(struct queue *q);
 
 /* ---- queue_why.c ---- */
 

@@ -117,12 +117,14 @@ static void change_committed(struct queue *q, enum change change, struct msg_id 
     }
 }
 
-/* Does the change make sense in this state? */
-static bool change_fits(enum change change, enum spool_state state)
+/* Does the change make sense in this state? To hold what was set aside is to go on with what is
+ * left of it, which only an operator who names it can want. */
+static bool change_fits(enum change change, enum spool_state state, bool is_named)
 {
     switch (change) {
     case CHANGE_HOLD:
-        return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
+        return state == SPOOL_INCOMING || state == SPOOL_DEFERRED ||
+               (state == SPOOL_CORRUPT && is_named);
     case CHANGE_RELEASE:
         return state == SPOOL_HOLD;
     case CHANGE_DELETE:
@@ -284,6 +286,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     size_t count, done_count = 0, matched = 0;
     char text[SPOOL_ID_TEXT_MAX];
     unsigned status;
+    bool is_named = json_object_get(question, "ids") != NULL;
     int rc = 0;
 
     status = change_targets(q, change, question, ids, &count, &more, errors, ret_answer);
@@ -305,8 +308,8 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
             add_error(errors, text, found == -ENOENT ? "no such message" : spool_error(q->spool));
             continue;
         }
-        if (!damaged && !change_fits(change, m.state)) {
-            if (json_object_get(question, "ids") != NULL) {
+        if (!damaged && !change_fits(change, m.state, is_named)) {
+            if (is_named) {
                 CHECK(json_array_append_new(errors, json_pack("{s:s, s:s+}", "id", text, "error",
                                                               "the message is in ",
                                                               listing_state_name(m.state))) == 0);

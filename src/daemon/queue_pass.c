@@ -512,6 +512,8 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max)
         log_warning("%s: recipients can't be read: %s", m->id_text, spool_error(q->spool));
         if (rc == -EBADMSG) {
             queue_set_aside(q, m->id, spool_error(q->spool));
+        } else if (rc == -EUCLEAN || rc == -EIO) {
+            m->unreadable = true; /* see pass_end */
         }
         return false;
     }
@@ -574,6 +576,10 @@ static void load_failed(struct queue *q, struct msg_id id, int rc)
 
     if (rc == -EBADMSG) {
         queue_set_aside(q, id, spool_error(q->spool));
+    } else if (rc == -EUCLEAN || rc == -EIO) {
+        damage_hide(q, id, spool_error(q->spool), true); /* other mail goes on */
+    } else if (rc == -ENOENT && !spool_divides(q->spool)) {
+        damage_hide(q, id, "an index names it, and it is not there", false);
     } else if (rc != -ENOENT) {
         spool_id_print(id, text);
         log_warning("%s: can't be read: %s", text, spool_error(q->spool));
@@ -601,6 +607,12 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
         return false;
     }
     m.class_name = class_in_force(q->conf, m.class_name);
+    if (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) {
+        /* A damaged index: it named a message that an operator keeps. */
+        log_warning("spool: a message on hold or set aside was found as if it were due");
+        spool_unclaim(q->spool, id);
+        return false;
+    }
     wanted = take_wanted(q, id);
     if (m.force_expire || m.rcpt_pending == 0) {
         /* Nothing is tried any more. */

@@ -161,19 +161,28 @@ void queue_redo(struct queue *q)
     bool storage_ok = true, stored = false;
 
     while ((step = STAILQ_FIRST(&q->redo)) != NULL) {
-        int rc;
+        int rc, applied;
 
         STAILQ_REMOVE_HEAD(&q->redo, next);
         if (!storage_ok) {
             STAILQ_INSERT_TAIL(&kept, step, next); /* later ones may build on the one that failed */
             continue;
         }
-        rc = step_apply(q, step);
+        rc = applied = step_apply(q, step);
         if (!queue_refused(rc)) {
             int end = spool_commit(q->spool); /* also ends a batch that failed */
             rc = rc != 0 ? rc : end;
         }
-        if (rc == 0) {
+        if (applied == -EUCLEAN) {
+            /* Its pages are damaged; what others did can still be stored. Each further try of the
+             * message would deliver it once more. */
+            log_error("a result can't be stored, its message may be sent again after the next "
+                      "start: %s",
+                      spool_error(q->spool));
+            queue_drop(q, step->id);
+            damage_hide(q, step->id, spool_error(q->spool), false);
+            queue_step_free(step);
+        } else if (rc == 0) {
             stored = true;
             queue_step_free(step);
         } else if (queue_refused(rc)) {

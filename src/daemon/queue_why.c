@@ -342,9 +342,10 @@ static void group_undecodable(json_t *show)
     gate_say(gate, "text", "it can't be decoded: %s",
              json_string_value(json_object_get(show, "reason")));
     gate_say(gate, "advice",
-             "It is kept for you to look at: sluice cat %s prints what can be read. When it is "
+             "It is kept for you to look at: sluice cat %s prints what can be read. To go on with "
+             "the recipients that are left: sluice hold %s, then sluice release %s. When it is "
              "dealt with: sluice delete %s",
-             id, id);
+             id, id, id, id);
     group = json_pack("{s:i, s:[o]}", "recipients", 0, "gates", gate);
     gate_sum_up(group);
     set(show, "groups", json_pack("[o]", group));

@@ -118,6 +118,7 @@ struct sqlite_spool {
     struct sqlite_counts counts;
     struct tally tally;                        /* of the open batch */
     bool tally_is_broken;                      /* pages of the counters are damaged */
+    bool due_is_broken;                        /* so are those of the index by due time */
     uint64_t can_not_list;                     /* an unlisted message on a damaged page, or 0 */
     struct spool_totals totals, totals_before; /* now; when the batch was opened */
     uint64_t last_id;
@@ -126,7 +127,7 @@ struct sqlite_spool {
     uint64_t removed;             /* rows of the table of that name that were added */
     struct sqlite_place database; /* where the files are that are open */
     struct sqlite_place log;
-    char warnings[SQLITE_WARNINGS_MAX][SPOOL_ERROR_MAX]; /* of the start, for the log */
+    char warnings[SQLITE_WARNINGS_MAX][SPOOL_ERROR_MAX]; /* for the log */
     size_t warning_count, warnings_told;
 };
 

@@ -1032,6 +1032,21 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     return was_unlisted ? sqlite_tally_message(s, id, 1) : 0;
 }
 
+/* Something that the log should tell. */
+static void warn(struct sqlite_spool *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void warn(struct sqlite_spool *s, const char *format, ...)
+{
+    va_list args;
+
+    if (s->warning_count < SQLITE_WARNINGS_MAX) {
+        va_start(args, format);
+        (void)vsnprintf(s->warnings[s->warning_count++], SPOOL_ERROR_MAX, format, args); /* cut */
+        va_end(args);
+    }
+}
+
 /* ---- claims --------------------------------------------------------------------------------- */
 
 /* A walk along the index of due times, from the cursor on. */
@@ -1087,6 +1102,19 @@ static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_fo
             continue;
         }
         err = sqlite_done(w->s, w->st, rc);
+        if (err == -EUCLEAN) {
+            /* Other mail goes on: what is known in memory, and what is found by its id. */
+            if (!w->s->due_is_broken) {
+                w->s->due_is_broken = true;
+                warn(w->s,
+                     "spool %s: the index of due times is damaged: mail behind the damage is found "
+                     "slowly, by its ids. With the daemon stopped, `sluice spool repair' makes a "
+                     "new database",
+                     w->s->path);
+            }
+            err = 0;
+            w->part = ST_WALK_LATER;
+        }
         if (err != 0 || w->part == ST_WALK_LATER) {
             w->st = NULL;
             *ret_found = false;
@@ -1327,21 +1355,6 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
     }
     *ret_bytes = bytes;
     return 0;
-}
-
-/* Something that the log should tell of the start. */
-static void warn(struct sqlite_spool *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void warn(struct sqlite_spool *s, const char *format, ...)
-{
-    va_list args;
-
-    if (s->warning_count < SQLITE_WARNINGS_MAX) {
-        va_start(args, format);
-        (void)vsnprintf(s->warnings[s->warning_count++], SPOOL_ERROR_MAX, format, args); /* cut */
-        va_end(args);
-    }
 }
 
 static bool next_news(struct spool *sp, struct spool_news *ret_news)

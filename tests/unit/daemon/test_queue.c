@@ -1977,6 +1977,158 @@ static void a_row_that_makes_no_sense_is_set_aside_and_kept(void **state)
     assert_int_equal(messages(), 1);
 }
 
+static void damage(const char *sql)
+{
+    char path[100];
+    sqlite3 *db;
+
+    (void)snprintf(path, sizeof path, "%s/queue.db", site.dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* Those who are left are shown, and delivered to when an operator says so; nobody is told that the
+ * others got it. */
+static void recipients_that_are_missing_are_told(void **state)
+{
+    char id[SPOOL_ID_TEXT_MAX];
+
+    (void)state;
+    (void)snprintf(id, sizeof id, "%s",
+                   submit("s@from.test", "a@there.test b@there.test c@there.test"));
+    deferred(0);
+    damage("DELETE FROM recipient WHERE n = 2");
+    pass_time(HOUR_US);
+    assert_int_equal(site.count, 1);
+    assert_string_equal(state_of(id), "corrupt");
+    assert_true(logged("of 3 recipients that wait 2 are there"));
+    assert_false(logged("removed"));
+    assert_int_equal(json_array_size(json_object_get(
+                         ask(200, "{\"op\":\"show\",\"id\":\"%s\"}", id), "recipients")),
+                     2);
+    ask(200, "{\"op\":\"hold\",\"ids\":[\"%s\"]}", id);
+    settle();
+    ask(200, "{\"op\":\"release\",\"ids\":[\"%s\"]}", id);
+    pass_time(2 * US_PER_S);
+    assert_int_equal(site.count, 2);
+    assert_int_equal(site.given[1].m.rcpt_count, 2);
+    sent(1);
+    assert_int_equal(messages(), 0);
+}
+
+static void all_recipients_missing_is_no_end(void **state)
+{
+    char id[SPOOL_ID_TEXT_MAX];
+
+    (void)state;
+    (void)snprintf(id, sizeof id, "%s", submit("s@from.test", "a@there.test c@there.test"));
+    deferred(0);
+    damage("DELETE FROM recipient");
+    pass_time(HOUR_US);
+    assert_string_equal(state_of(id), "corrupt");
+    assert_int_equal(site.count, 1);
+    assert_int_equal(messages(), 1);
+}
+
+static void a_number_out_of_order_stops_nothing(void **state)
+{
+    char id[SPOOL_ID_TEXT_MAX];
+
+    (void)state;
+    (void)snprintf(id, sizeof id, "%s",
+                   submit("s@from.test", "a@there.test b@there.test c@there.test"));
+    deferred(0);
+    damage("UPDATE recipient SET n = 7 WHERE n = 2");
+    restart("");
+    size_t before = site.count;
+    submit("s@from.test", "d@other.test");
+    assert_int_equal(site.count, before + 1);
+    sent(before);
+    pass_time(HOUR_US);
+    assert_string_equal(state_of(id), "corrupt");
+    assert_int_equal(site.count, before + 1);
+    assert_int_equal(messages(), 1);
+}
+
+static void a_nul_in_a_row_spoils_no_list(void **state)
+{
+    (void)state;
+    submit("s@from.test", "a@there.test");
+    deferred(0);
+    submit("s@from.test", "b@there.test");
+    deferred(1);
+    damage("UPDATE recipient SET diagnostic = 'a' || char(0) || 'b' WHERE address LIKE 'a@%';"
+           "UPDATE message SET client = 'x' || char(0) WHERE id = (SELECT max(id) FROM message)");
+    assert_int_equal(json_array_size(json_object_get(ask(200, "{\"op\":\"list\"}"), "messages")),
+                     2);
+    pass_time(HOUR_US);
+    assert_int_equal(json_array_size(json_object_get(ask(200, "{\"op\":\"list\"}"), "messages")),
+                     2);
+}
+
+/* The first page of recipients, which holds those of the first message alone. */
+static void lose_a_page(void)
+{
+    unsigned char root[4096], zeros[4096] = {0};
+    char path[100];
+    sqlite3_stmt *st;
+    sqlite3 *db;
+    off_t at;
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/queue.db", site.dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "SELECT rootpage FROM sqlite_schema WHERE name = "
+                                        "'recipient'",
+                                        -1, &st, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    at = (sqlite3_column_int(st, 0) - 1) * (off_t)4096;
+    sqlite3_finalize(st);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, root, sizeof root, at), sizeof root);
+    assert_int_equal(root[0], 2); /* an interior page of an index */
+    unsigned char *cell = root + (root[12] << 8 | root[13]);
+    at = ((off_t)cell[0] << 24 | cell[1] << 16 | cell[2] << 8 | cell[3]) - 1;
+    assert_int_equal(pwrite(fd, zeros, sizeof zeros, at * 4096), sizeof zeros);
+    close(fd);
+}
+
+static void a_page_that_is_lost_stops_no_other_mail(void **state)
+{
+    char id[SPOOL_ID_TEXT_MAX];
+    struct buf rcpts;
+
+    (void)state;
+    buf_init(&rcpts, 1u << 20);
+    for (int i = 0; i < 200; i++) {
+        buf_addf(&rcpts, "%suser%d@there.test", i > 0 ? " " : "", i);
+    }
+    (void)snprintf(id, sizeof id, "%s", submit("s@from.test", buf_cstr(&rcpts)));
+    buf_fini(&rcpts);
+    for (size_t i = 0; i < site.count; i++) {
+        deferred(i);
+    }
+    role_down();
+    lose_a_page();
+    site.findings_wanted = true;
+    role_up("");
+    size_t before = site.count;
+    pass_time(HOUR_US);
+    submit("s@from.test", "b@other.test");
+    assert_int_equal(site.count, before + 1);
+    sent(before);
+    pass_time(HOUR_US);
+    assert_true(status_number("audit_findings") > 0);
+    assert_true(logged("waits for `sluice spool repair'"));
+    submit("s@from.test", "c@other.test");
+    sent(before + 1);
+    assert_int_equal(site.count, before + 2); /* nothing of the first is tried over and over */
+}
+
 static void to_set_aside_waits_for_the_storage(void **state)
 {
     (void)state;
@@ -2264,6 +2416,9 @@ UNIT_MAIN(
     QUEUE_TEST(a_destination_that_clogs_the_queue_is_named),
     QUEUE_TEST(changes_of_a_window_are_logged_when_wanted),
     QUEUE_TEST(a_row_that_makes_no_sense_is_set_aside_and_kept),
+    QUEUE_TEST(recipients_that_are_missing_are_told), QUEUE_TEST(all_recipients_missing_is_no_end),
+    QUEUE_TEST(a_number_out_of_order_stops_nothing), QUEUE_TEST(a_nul_in_a_row_spoils_no_list),
+    QUEUE_TEST(a_page_that_is_lost_stops_no_other_mail),
     QUEUE_TEST(to_set_aside_waits_for_the_storage),
     QUEUE_TEST(results_that_arrive_during_the_stop_count),
     QUEUE_TEST(a_stop_waits_for_results_only_so_long),
