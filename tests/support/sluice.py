@@ -11,6 +11,7 @@ Everything is on loopback, in a temporary directory, and ends with the test; onl
 started here are killed.
 """
 
+import fcntl
 import http.client
 import json
 import os
@@ -55,17 +56,40 @@ def spawn(argv, **options):
     return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *argv], **options)
 
 
+class Ports:
+    """Which ports the tests that run on this machine have taken: one byte of a file each, locked until the process ends."""
+
+    def __init__(self):
+        path = os.path.join(tempfile.gettempdir(), "sluice-test-ports")
+        try:
+            self.fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            os.fchmod(self.fd, 0o666)  # for the tests of other users, too
+
+    def take(self, port):
+        try:
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            return True
+        except OSError:
+            return False
+
+
+ports = Ports()
+
+
 def free_port():
-    """A port that nobody listens on, below those that the system gives to outgoing connections: one of those would
-    take it away again before it is used."""
+    """A port that no process listens on and no other test has been given, below those that the system gives to outgoing
+    connections: one of those would take it away again before it is used."""
     while True:
         port = random.SystemRandom().randrange(12000, 32000)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
-                return port
             except OSError:
-                pass
+                continue
+        if ports.take(port):
+            return port
 
 
 def certificate(directory, *names, name="cert.pem"):
