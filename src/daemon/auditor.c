@@ -537,7 +537,8 @@ void auditor_step(struct queue *q)
     struct sched_totals t;
 
     /* While results wait to be stored everything stands still, as it must. */
-    if (!mono_reached(a->next, clock_mono()) || q->role->stopping || !STAILQ_EMPTY(&q->redo)) {
+    if (!mono_reached(a->next, clock_mono()) || q->role->stopping || queue_clock_is_walking(q) ||
+        !STAILQ_EMPTY(&q->redo)) {
         return;
     }
     a->next = mono_after(clock_mono(), AUDIT_STEP_US);

@@ -5,6 +5,7 @@
 #include "check.h"
 
 static int64_t offset_us;
+static int64_t step_us;
 static struct mono mono_now; /* 0: both are to be read */
 static struct wall wall_now;
 static bool standing;
@@ -21,13 +22,14 @@ static int64_t read_clock(clockid_t id)
 
 void clock_update(void)
 {
-    mono_now.us = us_add(standing ? mono_stood.us : read_clock(CLOCK_MONOTONIC), offset_us);
-    wall_now.us = us_add(standing ? wall_stood.us : read_clock(CLOCK_REALTIME), offset_us);
+    mono_now.us = us_add(standing ? mono_stood.us : read_clock(CLOCK_BOOTTIME), offset_us);
+    wall_now.us =
+        us_add(standing ? wall_stood.us : read_clock(CLOCK_REALTIME), offset_us) + step_us;
 }
 
 void clock_stand(void)
 {
-    mono_stood.us = read_clock(CLOCK_MONOTONIC);
+    mono_stood.us = read_clock(CLOCK_BOOTTIME);
     wall_stood.us = read_clock(CLOCK_REALTIME);
     standing = true;
 }
@@ -51,6 +53,11 @@ struct wall clock_wall(void)
         clock_update();
     }
     return wall_now;
+}
+
+void clock_set_step(int64_t step)
+{
+    step_us = step;
 }
 
 void clock_set_offset(int64_t offset)

@@ -20,6 +20,12 @@ void clock_forget(void);
 struct mono clock_mono(void);
 struct wall clock_wall(void);
 
+/* The clock of intervals goes on while the machine is suspended, as the wall clock does. Where the
+ * two part, the wall clock was set: queue_clock.c acts on that. */
+
+/* Add to the wall clock only, as setting it does; for tests. */
+void clock_set_step(int64_t step_us);
+
 /* Add to both clocks, microseconds >= 0; takes effect at the next clock_update. */
 void clock_set_offset(int64_t offset_us);
 int64_t clock_offset(void);

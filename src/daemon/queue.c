@@ -131,6 +131,7 @@ static void on_control(void *arg, struct channel *ch)
     struct frame frame;
     enum channel_event event;
 
+    queue_clock_look(q);
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
         if (frame.fd >= 0) {
             (void)close(frame.fd); /* control sends none */
@@ -354,8 +355,8 @@ static bool import(struct queue *q)
     static const enum spool_state from[2] = {SPOOL_INCOMING, SPOOL_DEFERRED};
     size_t imports = 0, idle = 0;
 
-    if (!STAILQ_EMPTY(&q->redo) || q->role->stopping || clock_wall().us < q->next_due.us ||
-        (q->conf->read_queue_first && !q->looked)) {
+    if (!STAILQ_EMPTY(&q->redo) || q->role->stopping || queue_clock_is_walking(q) ||
+        clock_wall().us < q->next_due.us || (q->conf->read_queue_first && !q->looked)) {
         return false;
     }
     while (imports < QUEUE_IMPORTS_PER_TURN && idle < 2 && has_place(q)) {
@@ -526,6 +527,7 @@ static void queue_turn(struct role *role)
     struct queue *q = role->state;
     bool more, idle;
 
+    queue_clock_look(q);
     check_now_and_then(q);
     pull_decisions(q);
     idle = !spool_dirty(q->spool);
@@ -537,7 +539,8 @@ static void queue_turn(struct role *role)
         spool_tidy(q->spool);
     }
     queue_thread_turn(q);
-    more = import(q);
+    more = mono_reached(q->next_walk, clock_mono()) && queue_clock_walk(q);
+    more |= import(q);
     if (STAILQ_EMPTY(&q->redo) && !role->stopping) {
         more |= park_admit_some(q);
         more |= park_tell_some(q);
@@ -623,6 +626,7 @@ static int queue_start(struct role *role)
         return 1;
     }
     buf_fini(&error);
+    queue_clock_begin(q);
     queue_news_begin(q);
     threads_init(&q->threads);
     q->started = clock_wall();
@@ -694,6 +698,7 @@ static bool queue_parent_frame(struct role *role, const struct frame *frame)
     uint64_t outlet;
     bool ok;
 
+    queue_clock_look(q);
     if (frame->type == WIRE_OUTLET) {
         if (!wire_get_number(frame->body, &outlet) || outlet >= OUTLET_COUNT || frame->fd < 0) {
             return false;

@@ -117,6 +117,15 @@ struct step {
     bool own_expiry;      /* what waits has an age limit of its own */
 };
 
+/* The clock was set, and the times of messages with after < id <= last are stored as they were. */
+struct clock_walk {
+    int64_t by_us;
+    bool is_clamp; /* only times in the future are wrong */
+    struct msg_id after, last;
+    uint64_t moved;
+};
+#define QUEUE_WALKS_MAX 8
+
 struct flush;
 struct resync;
 struct admission;
@@ -170,7 +179,11 @@ struct queue {
     STAILQ_HEAD(, step) redo;  /* results whose commit failed */
     struct site *sites;
     struct threads threads;
-    struct wall started; /* mail that is older wakes nothing */
+    struct wall started;                      /* mail that is older wakes nothing */
+    int64_t clock_offset_us;                  /* wall less mono, when they were last compared */
+    struct clock_walk walks[QUEUE_WALKS_MAX]; /* one after the other */
+    unsigned walk_count;
+    struct mono next_walk;
     struct wanted *wanted;
     struct unreadable *unreadable; /* see queue_damage.c */
     size_t sites_trim_at;          /* so many: forget those without mail */
@@ -466,6 +479,18 @@ void report_line(struct queue *q, const char *format, ...) __attribute__((format
 /* A line for the file in which a message's sender follows what becomes of it (spool_verbose). */
 void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* ---- queue_clock.c ---- */
+
+void queue_clock_begin(struct queue *q);
+/* Was the wall clock set since the last time? Called first at each event that comes from the loop.
+ */
+void queue_clock_look(struct queue *q);
+/* What is to be added to the times of this message, as the spool has them. */
+int64_t queue_clock_pending(const struct queue *q, struct msg_id id);
+bool queue_clock_is_walking(const struct queue *q);
+/* Move the times of some messages in the spool; true when there are more. */
+bool queue_clock_walk(struct queue *q);
 
 /* ---- queue_park.c ---- */
 

@@ -323,6 +323,7 @@ void queue_on_agent(void *arg, struct channel *ch)
     struct frame frame;
     enum channel_event event;
 
+    queue_clock_look(q);
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
         if (frame.fd >= 0) {
             (void)close(frame.fd); /* agents send none */

@@ -99,6 +99,7 @@ void queue_on_client(void *arg, struct channel *ch)
     struct frame frame;
     enum channel_event event;
 
+    queue_clock_look(q);
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
         bool ok = queue_client_frame(q, ch, &frame);
 

@@ -606,6 +606,7 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
         load_failed(q, id, rc);
         return false;
     }
+    m.created.us += queue_clock_pending(q, id);
     m.class_name = class_in_force(q->conf, m.class_name);
     if (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) {
         /* A damaged index: it named a message that an operator keeps. */
@@ -779,6 +780,7 @@ static int keep_message(struct queue *q, struct msg_id id, struct kept_message *
     if (rc != 0) {
         return rc;
     }
+    m->created.us += queue_clock_pending(q, id);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         CHECK(parts[i]->len == 0 || buf_add(&kept->strings, *parts[i])); /* the spool's limits */
     }

@@ -164,6 +164,28 @@ struct wall thread_ran(struct threads *t, struct thread *thread, const struct th
     return retry->due;
 }
 
+static void move(struct wall *t, int64_t by_us)
+{
+    int64_t sum;
+
+    if (t->us != 0 && t->us != US_FOREVER && !__builtin_add_overflow(t->us, by_us, &sum)) {
+        t->us = sum;
+    }
+}
+
+void threads_move(struct threads *t, int64_t by_us)
+{
+    struct thread *thread, *next;
+
+    HASH_ITER(hh, t->table, thread, next)
+    {
+        move(&thread->retry.due, by_us);
+        move(&thread->woken, by_us);
+        move(&thread->check_at, by_us);
+        heap_moved(&t->by_check, &thread->by_check);
+    }
+}
+
 bool thread_waits(const struct thread *thread, struct wall now)
 {
     return thread->retry.due.us > now.us;

@@ -103,6 +103,9 @@ struct wall thread_ran(struct threads *t, struct thread *thread, const struct th
                        enum thread_end end, struct wall not_before, struct wall now,
                        unsigned jitter_percent, struct rng *rng);
 
+/* The clock was set: all times move by so much. */
+void threads_move(struct threads *t, int64_t by_us);
+
 /* Is W in the future? */
 bool thread_waits(const struct thread *thread, struct wall now);
 

@@ -435,6 +435,24 @@ int spool_set_due(struct spool *sp, struct msg_id id, struct wall due)
     return sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
 }
 
+int spool_set_times(struct spool *sp, struct msg_id id, struct wall due, struct wall created)
+{
+    struct spool_message from, to;
+    int err = alter_begin(sp, id, &from, &to);
+
+    if (err == 0) {
+        to.due = due;
+        to.created = created;
+        err = sp->engine->change(sp, &(struct spool_change){.from = &from, .to = &to});
+    }
+    return err;
+}
+
+struct msg_id spool_mark(struct spool *sp)
+{
+    return sp->engine->next_id(sp);
+}
+
 int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due)
 {
     struct spool_message from, to;

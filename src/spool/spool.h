@@ -422,6 +422,13 @@ struct spool_filter {
     struct msg_id after; /* continue behind this id */
 };
 
+/* An id greater than that of any message before, and less than that of any to come. */
+struct msg_id spool_mark(struct spool *sp);
+
+/* The clock was set: what is stored of a message's times moves with it. It stays claimed or parked
+ * as it is. */
+int spool_set_times(struct spool *sp, struct msg_id id, struct wall due, struct wall created);
+
 /* Messages that match, in order of id, one page: at most `max` ids. Uses indexes: the cost grows
  * with the matches of the most selective condition. */
 int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,

@@ -955,7 +955,8 @@ static int change(struct spool *sp, const struct spool_change *c)
     const struct spool_message *from = c->from, *to = c->to;
     struct msg_id id = from->id;
     struct claim_facts facts = claims_get(&s->claims, id.n);
-    bool moves = from->state != to->state || from->due.us != to->due.us || c->end_claim;
+    bool moves = from->state != to->state || from->due.us != to->due.us ||
+                 from->created.us != to->created.us || c->end_claim;
     sqlite3_stmt *st;
     int err = from->state == SPOOL_CORRUPT && to->state != SPOOL_CORRUPT ? sqlite_accept(s, id) : 0;
 

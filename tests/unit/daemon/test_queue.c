@@ -27,7 +27,7 @@
 #include "queue.h"
 #include "role.h"
 
-#define ANSWERS_MAX 64
+#define ANSWERS_MAX 300
 #define ENTRIES_MAX 400
 
 #define MINUTE_US (60 * US_PER_S)
@@ -217,6 +217,13 @@ static void pass_time(int64_t us)
     settle();
 }
 
+/* The wall clock is set, by so much since the test began; no time passes. */
+static void set_clock(int64_t step_us)
+{
+    clock_set_step(step_us);
+    settle();
+}
+
 /* No write to a file goes through any more. */
 static void storage_fails(bool fails)
 {
@@ -315,6 +322,7 @@ static void start_with(const char *more)
     buf_fini(&error);
     clock_stand();
     clock_set_offset(0);
+    clock_set_step(0);
     role_up(more);
 }
 
@@ -1107,6 +1115,111 @@ static void mail_that_is_too_old_is_returned_after_an_attempt(void **state)
     assert_true(logged("from=<s@from.test>, status=expired, returned to sender"));
 }
 
+/* ---- the wall clock is set ------------------------------------------------------------------ */
+
+static void mail_keeps_its_time_when_the_clock_is_set(void **state)
+{
+    static const int64_t steps[] = {-3 * DAY_US, 365 * DAY_US, -10 * 365 * DAY_US, 30 * US_PER_S};
+    size_t given = 0;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        set_clock(0);
+        submit("s@from.test", "b@there.test");
+        deferred(given++);
+        set_clock(steps[i]);
+        pass_time(290 * US_PER_S);
+        assert_int_equal(site.count, given); /* minimal_backoff_time is not over */
+        pass_time(11 * US_PER_S);
+        assert_int_equal(site.count, given + 1);
+        sent(given++);
+        assert_int_equal(messages(), 0);
+    }
+    assert_true(logged("the clock was set back by 259200 s, from 2"));
+    assert_true(logged("the clock was set forward by 31536000 s, from 2"));
+}
+
+static void no_mail_is_given_up_for_a_clock_that_was_set_forward(void **state)
+{
+    (void)state;
+    start_again_with("maximal_queue_lifetime = 1d\ndelay_warning_time = 2h\n");
+    submit("s@from.test", "b@there.test");
+    submit("s@from.test", "c@there.test");
+    deferred(0);
+    clock_set_step(365 * DAY_US);
+    deferred(1); /* the step is seen at this event */
+    pass_time(301 * US_PER_S);
+    assert_int_equal(site.count, 4); /* no report of failure or delay */
+    deferred(2);
+    deferred(3);
+    assert_int_equal(messages(), 2);
+    set_clock(0); /* it is set right again */
+    pass_time(HOUR_US);
+    assert_int_equal(site.count, 6);
+    deferred(4);
+    deferred(5);
+    assert_int_equal(messages(), 2);
+    pass_time(DAY_US); /* now it is as old as it may be */
+    deferred(6);
+    deferred(7);
+    assert_true(logged("status=expired, returned to sender"));
+}
+
+static void a_clock_that_is_set_twice_counts_twice(void **state)
+{
+    (void)state;
+    submit("s@from.test", "b@there.test");
+    deferred(0);
+    storage_fails(true); /* nothing in the spool can be moved yet */
+    set_clock(-3 * DAY_US);
+    set_clock(-5 * DAY_US);
+    storage_fails(false);
+    pass_time(2 * US_PER_S);
+    pass_time(290 * US_PER_S);
+    assert_int_equal(site.count, 1);
+    pass_time(10 * US_PER_S);
+    assert_int_equal(site.count, 2);
+    sent(1);
+}
+
+static void mail_of_the_future_is_due_soon_after_a_start(void **state)
+{
+    (void)state;
+    submit("s@from.test", "b@there.test");
+    deferred(0);
+    role_down();
+    clock_set_step(-3 * DAY_US);
+    role_up("");
+    assert_true(logged("times that lie in the future are corrected"));
+    pass_time(301 * US_PER_S);
+    assert_int_equal(site.count, 1);
+    deferred(0);
+    assert_int_equal(messages(), 1);
+    role_down();
+    role_up(""); /* ids of the future remain, and mean nothing any more */
+    pass_time(HOUR_US);
+    sent(0);
+    assert_int_equal(messages(), 0);
+}
+
+static void threads_keep_their_time_when_the_clock_is_set(void **state)
+{
+    (void)state;
+    start_again_with("smtp/*\n\tinterval=10m retries=1\n");
+    submit("s@from.test", "b@there.test");
+    deferred(0);
+    set_clock(-3 * DAY_US);
+    pass_time(21 * 60 * US_PER_S);
+    assert_int_equal(site.count, 2);
+    deferred(1);
+    set_clock(3 * DAY_US);
+    pass_time(US_PER_S);
+    assert_int_equal(site.count, 2);
+    pass_time(21 * 60 * US_PER_S);
+    assert_int_equal(site.count, 3);
+    sent(2);
+}
+
 static void a_delay_is_told_once(void **state)
 {
     (void)state;
@@ -1664,6 +1777,21 @@ static void submit_many(const char *site_name, int count)
         (void)snprintf(rcpt, sizeof rcpt, "u%d@%s", i, site_name);
         submit("s@from.test", rcpt);
     }
+}
+
+static void the_times_of_much_mail_move_page_by_page(void **state)
+{
+    (void)state;
+    start_again_with(narrow);
+    submit_many("full.test", 250);
+    assert_int_equal(site.count, 1);
+    set_clock(-3 * DAY_US);
+    assert_true(logged("the times of 250 waiting messages were looked at"));
+    for (size_t i = 0; i < 250; i++) {
+        assert_int_equal(site.count, i + 1);
+        sent(i);
+    }
+    assert_int_equal(messages(), 0);
 }
 
 static json_int_t status_number(const char *name)
@@ -2397,6 +2525,12 @@ UNIT_MAIN(
     QUEUE_TEST(what_an_operator_does_to_mail_in_flight_holds_when_its_result_comes),
     QUEUE_TEST(mail_held_and_released_in_flight_is_tried_once_at_a_time),
     QUEUE_TEST(a_requeue_begins_anew_without_those_who_have_it),
+    QUEUE_TEST(mail_keeps_its_time_when_the_clock_is_set),
+    QUEUE_TEST(no_mail_is_given_up_for_a_clock_that_was_set_forward),
+    QUEUE_TEST(the_times_of_much_mail_move_page_by_page),
+    QUEUE_TEST(a_clock_that_is_set_twice_counts_twice),
+    QUEUE_TEST(mail_of_the_future_is_due_soon_after_a_start),
+    QUEUE_TEST(threads_keep_their_time_when_the_clock_is_set),
     QUEUE_TEST(expired_mail_is_returned_without_another_attempt),
     QUEUE_TEST(changes_take_filters_pages_and_dry_runs),
     QUEUE_TEST(a_change_by_filter_may_meet_mail_that_waits_for_its_commit),
