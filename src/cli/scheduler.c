@@ -234,6 +234,12 @@ int main(int argc, char **argv)
     } else {
         if (options.verbose > 0) {
             say_version(stderr);
+            fputs("scheduler: -v: stays in the foreground; there is no other log than the usual "
+                  "one, `sluice why' tells more\n",
+                  stderr);
+        }
+        if (options.verbose_late) {
+            fputs("scheduler: -W has no effect\n", stderr);
         }
         if (geteuid() == 0) {
             (void)setgroups(0, NULL); /* root may; and needs none of them */

@@ -85,7 +85,8 @@ static bool set_flag(struct scheduler_options *o, int option)
         o->mode = SCHEDULER_FOREGROUND;
         o->verbose++;
         return true;
-    case 'W': /* verbosity begins when the queue has been read: there is none before */
+    case 'W':
+        o->verbose_late = true;
         return true;
     case 'V':
         o->version = true;

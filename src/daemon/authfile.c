@@ -68,9 +68,9 @@ static int read_open(int fd, const char *path, struct buf *text, struct buf *com
         return 0;
     }
     error = read_all(fd, text);
-    if (error == 0 && (st.st_mode & (S_IRGRP | S_IROTH)) != 0 && has_secrets(buf_slice(text))) {
-        (void)buf_addf(complaints, "%s: others can read the passwords in it: mode 0600 is better\n",
-                       path);
+    if (error == 0 && (st.st_mode & S_IROTH) != 0 && has_secrets(buf_slice(text))) {
+        (void)buf_addf(complaints,
+                       "%s: all users can read the passwords in it: mode 0600 is better\n", path);
     }
     return error;
 }

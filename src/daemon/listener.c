@@ -289,8 +289,16 @@ static struct slice bind_address(const struct conf *conf)
     return slice_skip(s, slice_starts_nocase(s, SLICE("IPv6")) && s.len > 5 ? 5 : 0);
 }
 
-/* Protocol 1 of mailq shows the queue to whoever connects, so a bare port is one of this machine,
- * except where ZMailer's users expect it to be one of all addresses. */
+/* Protocol 2 has logins. As mailq_serve has it, but for an auth file that comes or goes just now.
+ */
+static bool has_logins(const struct conf *conf)
+{
+    return conf->mailq_protocol == 2 ||
+           (conf->authfile[0] != '\0' && access(conf->authfile, R_OK) == 0);
+}
+
+/* Protocol 1 shows the queue to all that connect, so a bare port is one of this machine. With
+ * logins, ZMailer's users expect it to be one of all addresses. */
 static bool open_mailq_port(struct listeners *list, const struct wish *wish,
                             const struct conf *conf, const char *port, struct buf *error)
 {
@@ -302,8 +310,8 @@ static bool open_mailq_port(struct listeners *list, const struct wish *wish,
     if (address.len > 0) {
         (void)buf_addf(&host_port, "[%.*s]:%s", SLICE_ARGS(address), port); /* sticky */
     } else {
-        (void)buf_addf(&host_port, "%s:%s", conf_postoffice(conf) != NULL ? "*" : "localhost",
-                       port);
+        (void)buf_addf(&host_port, "%s:%s",
+                       conf_postoffice(conf) != NULL && has_logins(conf) ? "*" : "localhost", port);
     }
     ok = open_tcp(list, wish, buf_cstr(&host_port), error);
     buf_fini(&host_port);

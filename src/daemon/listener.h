@@ -4,8 +4,8 @@
  *     smtp://HOST:PORT  lmtp://HOST:PORT  lmtp:unix:PATH     parameter `listen`, for receive
  *     unix:PATH                                              control_socket
  *     mailq:TCP:PORT  mailq:UNIX:PATH                        mailqsock; PORT of BINDADDR, else, for
- *                                                            a postoffice, of all addresses, else
- *                                                            of localhost
+ *                                                            a postoffice with an auth file, of all
+ *                                                            addresses, else of localhost
  *
  * HOST is an address ([v6] in brackets), a name, or `*` for all addresses; a name with several
  * addresses gives a socket for each. The owner sees URLs as written here.

@@ -870,6 +870,23 @@ static bool may_reload(const struct conf *old, const struct conf *new, struct bu
     return ok;
 }
 
+static bool lists_differ(const struct conf_list *a, const struct conf_list *b)
+{
+    bool differ = a->count != b->count;
+
+    for (size_t i = 0; i < a->count && !differ; i++) {
+        differ = strcmp(a->items[i], b->items[i]) != 0;
+    }
+    return differ;
+}
+
+static const char *router_socket(const struct conf *conf)
+{
+    const char *path = conf_zenv(conf, SLICE("ROUTERNOTIFY"));
+
+    return path == NULL ? "" : path;
+}
+
 /* These are taken at the next start; meanwhile all else can be reloaded. */
 static void warn_of_delayed(const struct conf *old, const struct conf *new, struct buf *text)
 {
@@ -889,6 +906,18 @@ static void warn_of_delayed(const struct conf *old, const struct conf *new, stru
         {"scheduler_syslog", old->scheduler_syslog != new->scheduler_syslog},
         {"next hops unix:PATH, of which there were none",
          !route_has_unix_nexthops(old) && route_has_unix_nexthops(new)},
+        {"global_report_interval",
+         old->global_report_interval_us != new->global_report_interval_us},
+        {"msgwriteasync", old->msgwriteasync != new->msgwriteasync},
+        {"notifysock", strcmp(old->notifysock, new->notifysock) != 0},
+        {"ROUTERNOTIFY", strcmp(router_socket(old), router_socket(new)) != 0},
+        {"myhostname",
+         conf_postoffice(new) != NULL && strcmp(old->myhostname, new->myhostname) != 0},
+        {"postoffice_hash_levels", old->postoffice_hash_levels != new->postoffice_hash_levels},
+        {"postoffice_scan_files", old->postoffice_scan_files != new->postoffice_scan_files},
+        {"postoffice_scan_time", old->postoffice_scan_time_us != new->postoffice_scan_time_us},
+        {"postoffice_files", lists_differ(&old->postoffice_files, &new->postoffice_files)},
+        {"deliver_only", (old->deliver_only[0] != '\0') != (new->deliver_only[0] != '\0')},
     };
 
     for (size_t i = 0; i < COUNT(delayed); i++) {

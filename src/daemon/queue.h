@@ -302,6 +302,7 @@ struct queue_verdict {
     bool again;          /* deferred: again_judge has seen to when it goes again */
     bool own_expiry;     /* deferred: its clause has an age limit */
     bool expired;        /* given up for its age */
+    bool quiet;          /* no line in the log: another has settled it, or nothing is known yet */
     uint32_t word;       /* what a transport agent said: 1 + enum ta_status; 0: none spoke */
     struct slice notary; /* as agents/notary.h has it, or empty */
     const char *program;

@@ -210,8 +210,10 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         break;
     case VERDICT_DEFERRED:
     case VERDICT_NONE:
-        log_verdict(q, m, r, &changed, soft ? "SOFTBOUNCE" : "deferred");
-        q->deferred++;
+        if (!v->quiet) {
+            log_verdict(q, m, r, &changed, soft ? "SOFTBOUNCE" : "deferred");
+            q->deferred++;
+        }
         verdict.state = SPOOL_RCPT_PENDING;
         m->touched = true;
         m->deferred_else = m->deferred_else || !v->suspended;
@@ -509,7 +511,11 @@ static void take_verdict(struct queue *q, const struct flight *f, const struct w
         v.relay = SLICE("none");
     }
     if (v.kind == VERDICT_NONE && v.text.len == 0) {
-        v.text = m->reason.len > 0 ? m->reason : SLICE("the agent said nothing of it");
+        /* Often another program has settled it: the file, read again, will tell. */
+        v.quiet = m->resync && m->outcome == OUTCOME_OK;
+        v.text = v.quiet             ? SLICE("the agent found nothing to do in the control file")
+                 : m->reason.len > 0 ? m->reason
+                                     : SLICE("the agent said nothing of it");
     }
     if (v.kind == VERDICT_DEFERRED || v.kind == VERDICT_NONE) {
         (void)again_judge(q, again, from->n, &v); /* a failure is settled like the others */

@@ -274,7 +274,9 @@ static bool entry_admits(const struct mailq_entry *e, const struct mailq_peer *p
 bool mailq_auth_has_clear(const struct mailq_auth *auth)
 {
     for (size_t i = 0; i < auth->count; i++) {
-        if (auth->entries[i].password != NULL) {
+        const struct mailq_entry *e = &auth->entries[i];
+
+        if (e->password != NULL && strcmp(e->password, e->user) != 0) {
             return true;
         }
     }

@@ -62,7 +62,7 @@ struct mailq_auth;
 struct mailq_auth *mailq_auth_parse(const char *name, struct slice text, struct buf *problems);
 void mailq_auth_free(struct mailq_auth *auth);
 
-/* Has any entry a password in clear? */
+/* Has any entry a password in clear that is a secret? ZMailer's nobody:nobody is none. */
 bool mailq_auth_has_clear(const struct mailq_auth *auth);
 
 /* May anybody log in from there at all? */

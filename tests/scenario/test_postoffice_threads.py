@@ -487,6 +487,8 @@ class Behind(ThreadTest):
         self.let_pass(d, "a.test")
         self.eventually(lambda: self.tried("a.test") == 2)  # "#resync" is the answer
         self.eventually(lambda: not self.thread(d, "a.test"))
+        self.assertNotIn("said nothing", d.log())
+        self.assertEqual(d.log().count("to=<x@y>"), 1)  # of the first try alone
         self.waiting(d, "b.test")
         self.agent.does("ok")
         self.let_pass(d, "b.test")

@@ -112,6 +112,28 @@ class Daemon(Front):
         self.assertRegex(shown.stdout, r"command = script -c \$channel +# %s:\d+ smtp/\*\n" % front.path("share/scheduler.conf"))
         self.assertRegex(shown.stdout, r"expiry = 3d +# built in\n")
 
+    def test_without_logins_mailq_is_asked_from_this_machine_unless_an_address_is_given(self):
+        def reaches(front, address):
+            try:
+                with socket.create_connection((address, front.port), timeout=sluice.PATIENCE) as client:
+                    return client.recv(100).startswith(b"version zmailer")
+            except ConnectionRefusedError:
+                return False
+
+        auth = "PARAMauthfile=%s\nsmtp/* command=script\n"
+        for address, with_auth, wanted in ((None, False, False), ("0.0.0.0", False, True), (None, True, True)):
+            front = self.front()
+            del front.zenv["BINDADDR"]
+            if address:
+                front.zenv["BINDADDR"] = address
+            if with_auth:
+                os.chmod(front.write("auth", "nobody:nobody:SNMP QQ TT ETRN:\n"), 0o600)
+                front.configure(auth % front.path("auth"))
+            front.start()
+            self.assertTrue(reaches(front, "127.0.0.1"))
+            self.assertEqual(reaches(front, "127.0.0.2"), wanted, (address, with_auth))
+            front.stop()
+
     def test_a_second_one_takes_the_place_of_the_first(self):
         front = self.front().start()
         first = front.pid
@@ -274,6 +296,15 @@ class Signals(Front):
         self.eventually(lambda: "reload: the old configuration stays" in front.log(), front)
         self.assertRegex(front.log(), r"error: .*scheduler\.conf:\d+:8: unknown word in a clause, `comand'")
         self.assertTrue(front.runs())
+
+    def test_sigusr1_says_what_waits_for_the_next_start(self):
+        front = self.front().start()
+        front.configure("PARAMglobal-report-interval=7m\nPARAMmsgwriteasync=1\nPARAMnotifysock=%s\nsmtp/* command=script\n"
+                        % front.path("other"))
+        front.send(signal.SIGUSR1)
+        self.eventually(lambda: "reload -- version" in front.log(), front)
+        for name in ("global_report_interval", "msgwriteasync", "notifysock"):
+            self.assertIn("warning: %s: changes with the next start\n" % name, front.log())
 
     def test_sigusr2_fills_the_rendezvous_file(self):
         front = self.front().start()

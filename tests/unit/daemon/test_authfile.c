@@ -62,7 +62,11 @@ static void permissions_decide(void **unused)
     assert_int_equal(close(fd), 0);
     write_text(clear);
     assert_read(0600, clear, "");
+    assert_read(0640, clear, "");
     assert_read(0604, clear, "mode 0600 is better");
+    write_text("nobody:nobody:SNMP QQ:\n");
+    assert_read(0644, "nobody:nobody:SNMP QQ:\n", "");
+    write_text(clear);
     assert_read(0602, "", "nobody is admitted");
     assert_read(0666, "", "nobody is admitted");
     write_text(hashed);
