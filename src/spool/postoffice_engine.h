@@ -21,7 +21,8 @@
  *     crash repeats the pass; after it the report, or the mail, goes twice.
  *  4  `d` lines that the reports tell of get their '+', and so do recipients who went back to the
  *     router: theirs are the tags that step 1 must not set.
- *  5  transport/NAME is removed, then queue/NAME: a message without a control file is debris. Not
+ *  5  transport/NAME is removed, then queue/NAME: a message without a control file is debris
+ *     (of a kill, the next start removes it; see postoffice_removal.c). Not
  *     synced, but for mail that an operator removed: of what is done a power failure brings back a
  *     file in which all is done, as far as the steps before or the agents have synced it.
  *
@@ -37,6 +38,7 @@
  *     postoffice_file.c     one control file: reading it, its locks
  *     postoffice_load.c     from a control file to the table, anew and again (resync)
  *     postoffice_work.c     what a batch does on disk
+ *     postoffice_removal.c  what a kill between two removals leaves
  *     postoffice_content.c  a message's headers and body
  *     postoffice_scan.c     looking for files
  *     postoffice_notify.c   files that are announced
@@ -298,6 +300,14 @@ int search_parked_keys(struct spool *sp, struct slice after, size_t max, struct 
 /* As filters compare addresses. */
 uint32_t address_hash(struct slice address);
 
+/* ---- postoffice_removal.c ---- */
+
+/* This message file is about to be removed, after its control file. */
+void removal_note(struct postoffice *po, const char *message_path);
+/* At the start: remove the message file that the last process was about to remove when it was
+ * killed. */
+void removal_begin(struct postoffice *po);
+
 /* ---- the engine ---- */
 
 struct post_news {
@@ -311,6 +321,7 @@ struct postoffice {
     struct spool_postoffice_options options;
     const struct spool_io *io;                           /* borrowed */
     int root, transport, queue, public, router, postman; /* directories */
+    int removing;                                        /* postoffice_removal.c's record; -1 */
     bool one_device; /* removals of control and message files reach the disk in their order */
     struct post_table table;
     struct post_cache cache;

@@ -1044,8 +1044,8 @@ static int resync(struct spool *sp, struct slice path)
 static void close_spool(struct spool *sp)
 {
     struct postoffice *po = postoffice_of(sp);
-    const int fds[] = {po->root,   po->transport, po->queue,  po->public,
-                       po->router, po->postman,   po->notify, po->tell_router};
+    const int fds[] = {po->root,    po->transport, po->queue,       po->public,  po->router,
+                       po->postman, po->notify,    po->tell_router, po->removing};
     struct spool_news news;
 
     while (next_news(sp, &news)) {
@@ -1181,7 +1181,7 @@ int postoffice_spool_open(const char *where, const struct spool_options *options
     po->base.engine = &postoffice_engine;
     po->base.mode = SPOOL_OPEN_WRITE;
     po->root = po->transport = po->queue = po->public = po->router = po->postman = -1;
-    po->notify = po->tell_router = -1;
+    po->notify = po->tell_router = po->removing = -1;
     STAILQ_INIT(&po->works);
     STAILQ_INIT(&po->letters);
     STAILQ_INIT(&po->news);
@@ -1190,6 +1190,9 @@ int postoffice_spool_open(const char *where, const struct spool_options *options
     cache_init(&po->cache);
     (void)buf_addf(ret_error, "spool postoffice:%s: ", where); /* sticky */
     err = open_directories(po, where, ret_error);
+    if (err == 0 && !po->options.keep_files) {
+        removal_begin(po);
+    }
     if (err == 0 && po->options.notify_path != NULL) {
         err = notify_open(po, po->options.notify_path, ret_error);
     }

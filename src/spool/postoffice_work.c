@@ -448,8 +448,10 @@ static int mark_handed(struct postoffice *po, const struct post_work *work)
 /* Step 5. */
 void remove_files(struct postoffice *po, const char *control_path, const char *message_path)
 {
-    int err = po->io->unlinkat(po->transport, control_path);
+    int err;
 
+    removal_note(po, message_path);
+    err = po->io->unlinkat(po->transport, control_path);
     if (err != 0 && err != -ENOENT) {
         post_tell(po, SPOOL_NEWS_WARNING, 0, "transport/%s can't be removed: %s", control_path,
                   strerror(-err));

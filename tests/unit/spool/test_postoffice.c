@@ -816,6 +816,71 @@ static void who_has_ended_and_was_not_asked_for_locks_nothing(void **state)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+/* The message file as it was before its removal, which a kill has prevented. */
+static void leave_message(const struct stat *before)
+{
+    const struct timespec times[] = {before->st_atim, before->st_mtim};
+
+    write_file("queue/90417", "env-end\nSubject: flour\n\nHello.\n");
+    assert_int_equal(utimensat(AT_FDCWD, path_of("queue/90417"), times, 0), 0);
+}
+
+static void a_kill_between_two_removals_leaves_no_debris(void **state)
+{
+    static const char *const controls[] = {"transport/.90417", "transport/90417",
+                                           "transport/.hold.90417", "transport/.damaged.90417"};
+    struct stat before, other;
+    struct msg_id id;
+
+    (void)state;
+    put("90417", example_a);
+    id = load();
+    assert_int_equal(lstat(path_of("queue/90417"), &before), 0);
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+    commit();
+    assert_false(exists("queue/90417"));
+    for (size_t i = 0; i < COUNT(controls); i++) { /* a router's, or one that came back */
+        leave_message(&before);
+        write_file(controls[i], example_a);
+        restart();
+        assert_true(exists("queue/90417"));
+        assert_int_equal(unlink(path_of(controls[i])), 0);
+    }
+    other = before;
+    other.st_mtim.tv_nsec ^= 1;
+    leave_message(&other); /* another message, whose control file was not written yet */
+    restart();
+    assert_true(exists("queue/90417"));
+    leave_message(&before);
+    restart();
+    assert_false(exists("queue/90417"));
+}
+
+static void a_record_of_removals_that_is_none_removes_nothing(void **state)
+{
+    static const char *const paths[] = {
+        "../victim", "/victim", "victim", "A/../90417", "A/R/X/90417", "90417/x", "", ".", "A/"};
+    char record[400];
+    struct stat st;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        put("90417", example_a);
+        write_file("victim", "x");
+        write_file("queue/victim", "x");
+        assert_int_equal(unlink(path_of("transport/90417")), 0);
+        assert_int_equal(lstat(path_of("queue/victim"), &st), 0);
+        memset(record, ' ', sizeof record);
+        (void)snprintf(record, sizeof record, "%s %lld.%09ld%*s", paths[i],
+                       (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, 330, "");
+        record[319] = '\n';
+        record[320] = '\0';
+        write_file(".scheduler.removing", record);
+        restart();
+        assert_true(exists("victim") && exists("queue/victim") && exists("queue/90417"));
+    }
+}
+
 static void a_file_that_an_agent_works_on_waits(void **state)
 {
     char columns[8];
@@ -1719,6 +1784,8 @@ UNIT_MAIN(
     TEST(who_is_locked_done_or_no_mailbox_stays),
     TEST(a_router_that_takes_nothing_leaves_everything_open), TEST(locks_of_the_dead_are_taken_off),
     TEST(who_has_ended_and_was_not_asked_for_locks_nothing),
+    TEST(a_kill_between_two_removals_leaves_no_debris),
+    TEST(a_record_of_removals_that_is_none_removes_nothing),
     TEST(a_file_that_an_agent_works_on_waits), TEST(an_end_that_is_only_written_down_counts),
     TEST(a_file_with_nothing_left_is_removed),
     TEST(a_failure_that_nobody_has_written_down_is_reported),
