@@ -13,6 +13,7 @@
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -36,6 +37,13 @@
 #define ASKS_MAX 1000
 /* Processes of receive and deliver, 64 each at most. */
 #define EXPOSED_MAX 128
+/* Bytes of messages that clients have asked for and not read yet; who asks for another message
+ * while there are more is told to come back. */
+#define CONTENT_UNREAD_MAX (64u << 20)
+/* When descriptors have run out, accept again after this. */
+#define ACCEPT_AGAIN_S 1
+
+struct unread;
 
 enum ask_kind { ASK_JSON, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD, ASK_SERVICE };
 
@@ -56,6 +64,7 @@ struct control {
     TAILQ_HEAD(, ask) asks;
     size_t ask_count;
     uint64_t last_token;
+    struct unread *unread; /* outlives this while there is some */
     struct wall started;
     pid_t daemon_pid; /* the parent's */
     /* Processes that strangers talk to: should one of them be taken over, it is not to reach the
@@ -92,31 +101,82 @@ static void respond_error(struct evhttp_request *request, int status, const char
     respond_json(request, status, json_pack("{s:s}", "error", text));
 }
 
-/* The bytes of a message, from the frame or from the descriptor that came with it. */
-static void respond_content(struct evhttp_request *request, struct slice bytes, int fd)
-{
-    struct evbuffer *out = evbuffer_new();
-    char piece[65536];
-    off_t at = 0;
+/* Pieces on their way. libevent frees its buffers when it likes, perhaps after the end. */
+struct unread {
+    uint64_t bytes;
+    bool ended; /* the process is about to */
+};
 
+static void unread_free_if_done(struct unread *unread)
+{
+    if (unread->ended && unread->bytes == 0) {
+        mem_free(unread);
+    }
+}
+
+/* A piece of a message on its way to a client. */
+struct piece {
+    struct unread *unread;
+    size_t len;
+    char bytes[65536];
+};
+
+static void piece_free(const void *bytes, size_t len, void *arg)
+{
+    struct piece *piece = arg;
+
+    (void)bytes;
+    (void)len;
+    piece->unread->bytes -= piece->len;
+    unread_free_if_done(piece->unread);
+    mem_free(piece);
+}
+
+/* Add the next piece of what `fd` refers to. 1, 0 at the end, or a negative errno. */
+static int add_piece(struct control *c, struct evbuffer *out, int fd, off_t *at)
+{
+    struct piece *piece = mem_new(sizeof *piece);
+    ssize_t n;
+
+    do {
+        n = pread(fd, piece->bytes, sizeof piece->bytes, *at);
+    } while (n < 0 && errno == EINTR);
+    if (n <= 0) {
+        int result = n < 0 ? -errno : 0;
+
+        mem_free(piece);
+        return result;
+    }
+    piece->unread = c->unread;
+    piece->len = (size_t)n;
+    c->unread->bytes += piece->len;
+    CHECK(evbuffer_add_reference(out, piece->bytes, piece->len, piece_free, piece) == 0);
+    *at += n;
+    return 1;
+}
+
+/* The bytes of a message, from the frame or from the descriptor that came with it. */
+static void respond_content(struct control *c, struct evhttp_request *request, struct slice bytes,
+                            int fd)
+{
+    struct evbuffer *out;
+    off_t at = 0;
+    int more = fd >= 0;
+
+    if (c->unread->bytes > CONTENT_UNREAD_MAX) {
+        respond_error(request, 503, "clients do not read the messages they asked for; ask again");
+        return;
+    }
+    out = evbuffer_new();
     CHECK(out != NULL);
     CHECK(evbuffer_add(out, bytes.ptr, bytes.len) == 0);
-    while (fd >= 0) {
-        ssize_t n = pread(fd, piece, sizeof piece, at);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            evbuffer_free(out);
-            respond_error(request, 503, "the content can't be read");
-            return;
-        }
-        if (n == 0) {
-            break;
-        }
-        CHECK(evbuffer_add(out, piece, (size_t)n) == 0);
-        at += n;
+    while (more > 0) {
+        more = add_piece(c, out, fd, &at);
+    }
+    if (more < 0) {
+        evbuffer_free(out);
+        respond_error(request, 503, "the content can't be read");
+        return;
     }
     CHECK(evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type",
                             "message/rfc822") == 0);
@@ -371,7 +431,7 @@ static void answer(struct control *c, const struct wire_answer *m, int fd)
         return;
     }
     if (m->status == 200 && kind == ASK_CONTENT) {
-        respond_content(request, m->bytes, fd);
+        respond_content(c, request, m->bytes, fd);
     } else if (m->status == 200 && (kind == ASK_STATUS || kind == ASK_METRICS)) {
         object = json_loadb(m->json.ptr, m->json.len, 0, NULL);
         CHECK(object != NULL); /* the queue process wrote it */
@@ -680,6 +740,7 @@ static int control_start(struct role *role)
 
     role->state = c;
     c->role = role;
+    c->unread = mem_new(sizeof *c->unread);
     c->started = clock_wall();
     c->daemon_pid = getppid(); /* no system call for it once confined */
     TAILQ_INIT(&c->asks);
@@ -694,16 +755,41 @@ static int control_start(struct role *role)
     return 0;
 }
 
+static void on_accept_again(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    CHECK(evconnlistener_enable(arg) == 0);
+}
+
+/* Clients wait in the kernel meanwhile; without this pause the loop would spin. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+    static const struct timeval pause = {.tv_sec = ACCEPT_AGAIN_S};
+
+    (void)arg;
+    log_warning("accept: %s; the next try is in %d s", strerror(errno), ACCEPT_AGAIN_S);
+    CHECK(evconnlistener_disable(listener) == 0);
+    CHECK(event_base_once(evconnlistener_get_base(listener), -1, EV_TIMEOUT, on_accept_again,
+                          listener, &pause) == 0);
+}
+
 static void control_listener(struct role *role, struct slice url, int fd)
 {
     struct control *c = role->state;
+    struct evhttp_bound_socket *bound;
 
     if (slice_starts(url, SLICE("mailq:"))) {
         mailq_service_listen(c->mailq, url, fd);
-    } else if (evhttp_accept_socket_with_handle(c->http, fd) == NULL) {
+        return;
+    }
+    bound = evhttp_accept_socket_with_handle(c->http, fd);
+    if (bound == NULL) {
         log_error("%.*s: can't listen", SLICE_ARGS(url));
         (void)close(fd); /* only bound */
+        return;
     }
+    evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(bound), on_accept_error);
 }
 
 static void control_peer(struct role *role, const struct wire_peer *peer, int fd)
@@ -795,6 +881,8 @@ static void control_end(struct role *role)
     }
     channel_free(c->queue);
     evhttp_free(c->http);
+    c->unread->ended = true;
+    unread_free_if_done(c->unread);
     mem_free(c);
 }
 

@@ -4,6 +4,7 @@ The clock of none of this matters: a test waits until each slow client has lost 
 """
 
 import smtplib
+import socket
 
 import sluice
 
@@ -67,6 +68,30 @@ class SlowClients(sluice.TestCase):
         drips = self.drips(port=port, clients=100, networks=100, mode="silent")
         drips.wait("lost")
         self.passes(d, port, messages=10, lmtp=True)
+
+    def test_operators_are_served_beside_clients_that_drip_requests_or_read_no_answers(self):
+        d = self.daemon(default_transport="retry:later")
+        big = d.send("a@b.test", ["r@c.test"], "Subject: big\r\n\r\n" + ("x" * 70 + "\r\n") * 40000)
+        for mode in ("http", "reader"):
+            drips = self.drips(unix=d.directory + "/control.sock", clients=200, mode=mode)
+            drips.wait("connected")
+            self.assertEqual(d.ask("GET", "/v1/status")[0], 200)
+        readers = []
+        self.addCleanup(lambda: [s.close() for s in readers])
+
+        def refused():
+            s = socket.socket(socket.AF_UNIX)
+            readers.append(s)
+            s.settimeout(sluice.PATIENCE)
+            s.connect(d.directory + "/control.sock")
+            s.sendall(b"GET /v1/messages/%s/content HTTP/1.1\r\nHost: localhost\r\n\r\n" % big.encode())
+            return b" 503 " in s.recv(100)
+
+        self.assertTrue(any(refused() for _ in range(60)))  # 24 of them hold 64 MiB
+        self.assertEqual(d.ask("GET", "/v1/status")[0], 200)
+        while readers:
+            readers.pop().close()
+        self.eventually(lambda: not refused())
 
     def test_who_may_relay_has_places_that_strangers_do_not_get(self):
         d = self.daemon(smtpd_connection_limit="50", smtpd_overload_patience="1d",
