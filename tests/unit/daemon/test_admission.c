@@ -454,7 +454,7 @@ static void visit(struct hall *h, const unsigned char ip[16], struct visitor **m
  * they have lost their place: one that sends gets in at once and stays, with pauses of 100 ms. */
 static void good_mail_passes_a_crowd_that_comes_back_at_once(void **unused)
 {
-    enum { STEPS = 6, ROUNDS = 50, COMING = 400 };
+    enum { STEPS = 6, ROUNDS = 20, COMING = 400 };
     static struct visitor *held[CROWD];
     struct hall h;
     struct rng rng;
@@ -531,11 +531,11 @@ static void any_history_keeps_the_counts(void **unused)
     rng_init(&rng, 7);
     h.limits.reserve = 5;
     h.limits.address_max = 5;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 5000; i++) {
         unsigned char ip[16];
         struct place *p;
 
-        if (i % 1000 == 0) { /* a reload */
+        if (i % 250 == 0) { /* a reload */
             h.limits.places = 10 + rng_below(&rng, 100);
             h.limits.share_percent = rng_below(&rng, 200);
             h.limits.network_bits4 = 1 + (unsigned)rng_below(&rng, 32);
