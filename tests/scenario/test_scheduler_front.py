@@ -557,7 +557,9 @@ class End(Front):
     def test_a_killed_scheduler_leaves_nothing_twice(self):
         front, mail = self.busy()
         pid = front.pid
+        children = scheduler.children(pid)
         os.kill(pid, signal.SIGKILL)
+        self.eventually(lambda: not any(scheduler.alive(child) for child in children), front)
         self.done(front)
         self.eventually(lambda: mail.tags() == "+", front)
         front.start()

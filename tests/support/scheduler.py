@@ -137,3 +137,16 @@ def alive(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def children(pid):
+    """The processes whose parent it is."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % entry, encoding="ascii", errors="replace") as file:
+                if int(file.read().rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(entry))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
