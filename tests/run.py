@@ -134,7 +134,7 @@ def jobs(args):
                     os.makedirs(directory, exist_ok=True)
                 options = ["-timeout=300", "-rss_limit_mb=4096", "-artifact_prefix=%s/%s-" % (CLANG, name)]
                 if args.fuzz_keep:
-                    options += ["-merge=1", corpus, found]
+                    options += ["-merge=1", "-use_counters=0", "-max_len=1500", corpus, found]
                 else:
                     options += ["-max_total_time=%d" % args.fuzz_seconds, found, corpus]
                     options += ["-dict=" + words] if os.path.exists(words) else []
