@@ -46,7 +46,7 @@
 
 /* What a clause says of retries. Owns the factors. */
 struct thread_rules {
-    struct retry_sequence sequence; /* interval_us 0: no thread; mail has times of its own */
+    struct retry_sequence sequence; /* interval_us 0: no times; without queueonly no thread */
     uint32_t *factors;              /* owned; what the sequence points to */
     bool queueonly;                 /* goes only when asked for */
     bool wakeuprestartonly;         /* new mail wakes nothing */
@@ -58,7 +58,7 @@ void thread_rules_fini(struct thread_rules *r);
 
 static inline bool thread_rules_apply(const struct thread_rules *r)
 {
-    return r->sequence.interval_us > 0;
+    return r->sequence.interval_us > 0 || r->queueonly;
 }
 
 struct thread {

@@ -496,7 +496,7 @@ json_t *thread_view_json(struct thread_view *v, struct slice transport, struct s
         add_scheduled(v->q, index, nexthop, has_agents ? kept_back(v, transport, nexthop) : 0,
                       json_array_size(agents) > 0, object);
     }
-    if (policy.queueonly && policy.interval_us > 0) {
+    if (policy.queueonly) {
         add_asked_for(&policy, json_array_size(agents) > 0, object);
     }
     set(object, "agents", agents);

@@ -74,16 +74,27 @@ class Threads(sluice.TestCase):
         self.eventually(lambda: not d.queue())
 
     def test_mail_that_waits_to_be_asked_for_goes_when_it_is(self):
-        site = self.site()
-        d = self.daemon(relayhost=site.nexthop, extra="smtp/*\n    interval=1h queueonly\n")
-        for _ in range(2):
-            d.send("a@example.org", ["b@example.net"])
-        self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred", "deferred"])
-        d.move_clock(7200)
-        d.cli("queue", check=True)
-        self.assertEqual(site.messages, [])
-        d.cli("flush", check=True)
-        self.eventually(lambda: len(site.messages) == 2)
+        for rules in ("interval=1h queueonly", "queueonly=yes"):
+            site = self.site()
+            d = self.daemon(relayhost=site.nexthop, extra="smtp/*\n    %s\n" % rules)
+            ids = [d.send("a@example.org", ["b@example.net"]) for _ in range(2)]
+            self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred", "deferred"])
+            self.assertEqual(d.ask("GET", "/v1/messages/%s/why" % ids[0])[1]["groups"][0]["binds"], "queueonly")
+            d.move_clock(7200)
+            d.cli("queue", check=True)
+            self.assertEqual(site.messages, [])
+            d.cli("flush", "smtp/" + site.nexthop, check=True)
+            self.eventually(lambda: len(site.messages) == 2)
+            site.replies["RCPT"] = [BUSY, "250 2.1.5 Ok"]
+            again = d.send("a@example.org", ["b@example.net"])
+            self.eventually(lambda: (d.message(again) or {}).get("queue_name") == "deferred")
+            d.cli("flush", check=True)
+            self.eventually(lambda: "status=deferred" in d.log())
+            d.move_clock(14400)
+            d.cli("queue", check=True)
+            self.assertEqual(len(site.messages), 2)  # what was asked for and failed is to be asked for again
+            d.cli("flush", check=True)
+            self.eventually(lambda: len(site.messages) == 3)
 
     def test_why_says_what_a_thread_waits_for(self):
         d, site = self.thread("interval=1h")
