@@ -62,6 +62,27 @@ static void print_audit(FILE *out, const json_t *status)
     }
 }
 
+static void print_classes(FILE *out, const json_t *classes)
+{
+    const char *label = "classes";
+    const json_t *class;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)classes, i, class)
+    {
+        const char *name = member_text(class, "class");
+
+        fprintf(out, "%-13s", label);
+        put_text(out, name[0] != '\0' ? name : "(none)");
+        fprintf(out,
+                ": %" PRId64 " messages in memory; %" PRId64 " accepted, %" PRId64
+                " recipients delivered\n",
+                member_integer(class, "active_messages"), member_integer(class, "submitted"),
+                member_integer(class, "delivered"));
+        label = "";
+    }
+}
+
 void status_print(FILE *out, const json_t *status)
 {
     static const char *const messages[][2] = {{"incoming", "incoming"},
@@ -105,5 +126,6 @@ void status_print(FILE *out, const json_t *status)
     PRINT_COUNTS(out, status, "in memory", memory);
     PRINT_COUNTS(out, status, "destinations", sites);
     PRINT_COUNTS(out, status, "since start", since);
+    print_classes(out, json_object_get(status, "classes"));
     print_audit(out, status);
 }

@@ -226,8 +226,35 @@ static void add_destinations(struct buf *text, const json_t *busiest)
     }
 }
 
-/* Prometheus' text form. A fixed set of names without labels but for the state and some
- * destinations, so that no mail can make it grow. */
+/* A class has a name of its own up to the queue process' limit. */
+static void add_classes(struct buf *text, const json_t *classes)
+{
+    static const struct {
+        const char *member, *name, *type, *help;
+    } rows[] = {
+        {"active_messages", "active_messages", "gauge", "Messages in memory."},
+        {"submitted", "submitted_total", "counter", "Messages accepted."},
+        {"delivered", "delivered_total", "counter", "Recipients delivered."},
+        {"deferrals", "deferrals_total", "counter", "Recipients deferred."},
+    };
+    const json_t *class;
+    size_t j;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        (void)buf_addf(text, "# HELP sluice_class_%s %s By class.\n# TYPE sluice_class_%s %s\n",
+                       rows[i].name, rows[i].help, rows[i].name, rows[i].type); /* fits */
+        json_array_foreach((json_t *)(uintptr_t)classes, j, class)
+        {
+            (void)buf_addf(text, "sluice_class_%s{class=\"", rows[i].name);
+            add_label(text, json_string_value(json_object_get(class, "class")));
+            (void)buf_addf(text, "\"} %.0f\n",
+                           json_number_value(json_object_get(class, rows[i].member)));
+        }
+    }
+}
+
+/* Prometheus' text form. A fixed set of names without labels but for the state, some destinations
+ * and some classes, so that no mail can make it grow. */
 static void respond_metrics(struct evhttp_request *request, const json_t *status)
 {
     static const struct {
@@ -276,6 +303,7 @@ static void respond_metrics(struct evhttp_request *request, const json_t *status
                                               : json_number_value(value)); /* fits */
     }
     add_destinations(&text, json_object_get(status, "busiest"));
+    add_classes(&text, json_object_get(status, "classes"));
     respond(request, 200, "text/plain; version=0.0.4", buf_slice(&text));
     buf_fini(&text);
 }

@@ -39,6 +39,7 @@
 #include "auditor.h"
 #include "busiest.h"
 #include "channel.h"
+#include "class_count.h"
 #include "conf.h"
 #include "expiry.h"
 #include "hash.h"
@@ -212,6 +213,7 @@ struct queue {
     bool import_deferred; /* whose turn it is: new or deferred mail */
     bool incoming_waits;  /* unclaimed new mail is on disk: newer mail must not overtake it */
     uint64_t commits, submitted, delivered, deferred, bounced, expired, reports; /* since start */
+    struct class_counts class_counts;
     uint64_t completed; /* control files that came to their end */
     uint64_t decided, imported;
     STAILQ_HEAD(, admission) admissions; /* queue_park.c: what the scheduler asks for */

@@ -462,6 +462,23 @@ static void add_audit(const struct queue *q, json_t *answer)
     }
 }
 
+/* Bounded by what class_count remembers. */
+static json_t *count_classes(const struct queue *q)
+{
+    json_t *classes = json_array();
+
+    for (size_t i = 0; i < q->class_counts.count; i++) {
+        const struct class_count *c = &q->class_counts.at[i];
+        json_t *one = json_pack("{s:s, s:I, s:I, s:I, s:I}", "class", c->name, "active_messages",
+                                (json_int_t)active_class_count(&q->active, slice_string(c->name)),
+                                "submitted", (json_int_t)c->submitted, "delivered",
+                                (json_int_t)c->delivered, "deferrals", (json_int_t)c->deferred);
+
+        CHECK(json_array_append_new(classes, one) == 0);
+    }
+    return classes;
+}
+
 static unsigned ask_status(struct queue *q, json_t **ret_answer)
 {
     struct sched_totals t = sched_totals(q->sched);
@@ -495,6 +512,7 @@ static unsigned ask_status(struct queue *q, json_t **ret_answer)
     set(*ret_answer, "agents_idle", json_integer(q->agent_table.idle));
     set(*ret_answer, "agent_starts", json_integer((json_int_t)q->agent_table.starts));
     set(*ret_answer, "busiest", why_busiest(q));
+    set(*ret_answer, "classes", count_classes(q));
     return 200;
 }
 

@@ -337,6 +337,30 @@ static void log_arrival(const struct wire_submit *m, struct msg_id id)
     }
 }
 
+/* For those who replay the log: messages without such a line are of the class that needs no mark.
+ */
+static void log_class(struct classified class, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    switch (class.source) {
+    case CLASS_SOURCE_HEADER:
+    case CLASS_SOURCE_LISTENER:
+    case CLASS_SOURCE_LIST_UNSUBSCRIBE:
+    case CLASS_SOURCE_LIST_ID:
+    case CLASS_SOURCE_PRECEDENCE:
+        spool_id_print(id, text);
+        log_info("%s: class=%.*s (%s)", text, SLICE_ARGS(class.name),
+                 class_source_word(class.source));
+        break;
+    case CLASS_SOURCE_NONE:
+    case CLASS_SOURCE_SENDER:
+    case CLASS_SOURCE_DEFAULT:
+    case CLASS_SOURCE_REPORT:
+        break;
+    }
+}
+
 /* When a message that is parked now is to be looked at again though nobody asked for it: its time
  * to be tried again, and no later than its sender is to be told something. */
 static struct wall parked_until(struct queue *q, const struct spool_message *m)
@@ -460,6 +484,8 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
                       slice_of("", 0), ret_id);
     if (rc == 0) {
         log_arrival(m, *ret_id);
+        log_class(class, *ret_id);
+        class_count(&q->class_counts, class.name)->submitted++;
     }
     if (rc == 0 && claim) {
         message.id = *ret_id;

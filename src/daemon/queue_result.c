@@ -200,6 +200,7 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
     case VERDICT_RELAYED:
         log_verdict(q, m, r, &changed, "sent");
         q->delivered++;
+        class_count(&q->class_counts, slice_string(m->its_class->name))->delivered++;
         m->undone -= m->undone > 0 ? 1 : 0;
         if (success_to_report(q, m, r, kind, v->final_site)) {
             verdict.state = v->final_site ? SPOOL_RCPT_DELIVERED : SPOOL_RCPT_RELAYED;
@@ -213,6 +214,7 @@ void queue_settle(struct queue *q, struct active_msg *m, uint32_t n, const struc
         if (!v->quiet) {
             log_verdict(q, m, r, &changed, soft ? "SOFTBOUNCE" : "deferred");
             q->deferred++;
+            class_count(&q->class_counts, slice_string(m->its_class->name))->deferred++;
         }
         verdict.state = SPOOL_RCPT_PENDING;
         m->touched = true;

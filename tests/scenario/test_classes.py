@@ -38,6 +38,9 @@ class Origin(sluice.TestCase):
         d.stop()
         d.start()
         self.assertEqual({i: s for i, s in self.by_source(d).items() if i in want}, want)
+        log = d.log()
+        for one, (name, source) in want.items():
+            self.assertEqual("%s: class=%s (%s)" % (one, name, source) in log, source != "default")
         for one, (name, source) in want.items():
             self.assertRegex(d.cli("show", one, check=True).stdout, r"class +%s: %s\n" % (name, source))
 
@@ -161,6 +164,12 @@ class Turns(sluice.TestCase):
         self.assertLess(order.index("reset@example.net"), 5)
         self.assertLess(order.index("c9@example.net"), 60)
         self.assertEqual([r for r in order if r[0] == "c"], ["c%d@example.net" % i for i in range(10)])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["delivered"] == 311)
+        self.assertEqual({c["class"]: (c["submitted"], c["delivered"]) for c in d.ask("GET", "/v1/status")[1]["classes"]},
+                         {"bulk": (310, 310), "personal": (1, 1)})
+        said = d.cli("status", check=True).stdout
+        self.assertIn("bulk: 0 messages in memory; 310 accepted, 310 recipients delivered\n", said)
+        self.assertIn('sluice_class_delivered_total{class="bulk"} 310\n', d.ask("GET", "/metrics")[1].decode())
 
     def test_a_password_reset_passes_the_newsletter(self):
         # Two are being delivered, and as many may go before it as its share allows.
