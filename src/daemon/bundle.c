@@ -235,10 +235,11 @@ static int absolute_path(const char *path, struct buf *out)
     return buf_add_string(out, path) ? 0 : -ENAMETOOLONG;
 }
 
-static bool load(const char *path, struct slice text, struct bundle *b, struct buf *out)
+static bool load(const char *path, struct slice text, bool is_daemon, struct bundle *b,
+                 struct buf *out)
 {
     struct conf_world world = {
-        .read = read_and_remember, .arg = b, .check_users = true, .as_root = geteuid() == 0};
+        .read = read_and_remember, .arg = b, .check_users = is_daemon, .as_root = geteuid() == 0};
     struct conf_problems problems;
     struct buf content;
     char *directory;
@@ -265,8 +266,8 @@ static bool load(const char *path, struct slice text, struct bundle *b, struct b
     return b->conf != NULL && add_named_files(b, out);
 }
 
-bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bundle,
-                      struct buf *out)
+static bool load_at(const char *path, struct slice text, bool is_daemon, struct bundle *ret_bundle,
+                    struct buf *out)
 {
     struct bundle b = {0};
     struct buf full_path;
@@ -279,7 +280,7 @@ bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bu
         (void)buf_addf(out, "%s: error: %s\n", path, strerror(-error)); /* sticky */
         ok = false;
     } else {
-        ok = load(buf_cstr(&full_path), text, &b, out);
+        ok = load(buf_cstr(&full_path), text, is_daemon, &b, out);
     }
     buf_fini(&full_path);
     if (!ok) {
@@ -288,6 +289,17 @@ bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bu
     }
     *ret_bundle = b;
     return true;
+}
+
+bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bundle,
+                      struct buf *out)
+{
+    return load_at(path, text, true, ret_bundle, out);
+}
+
+bool bundle_load_client(const char *path, struct bundle *ret_bundle, struct buf *out)
+{
+    return load_at(path, SLICE(""), false, ret_bundle, out);
 }
 
 bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out)

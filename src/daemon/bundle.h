@@ -23,6 +23,10 @@ struct bundle {
  * warnings, too. */
 bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out);
 
+/* The same of a file for a program that delivers by SMTP alone: that its clauses name no user for
+ * local deliveries is no error there. */
+bool bundle_load_client(const char *path, struct bundle *ret_bundle, struct buf *out);
+
 /* The same for a `text` that stands for the content of the file `path`, which need not be there;
  * an empty one: what the file says. */
 bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bundle,

@@ -101,7 +101,7 @@ static void load(const char *path, struct buf *text, struct smtp_options *option
 
     buf_init(&errors, ERRORS_MAX);
     if (path != NULL) {
-        ok = bundle_load(path, &options->bundle, &errors);
+        ok = bundle_load_client(path, &options->bundle, &errors);
     } else {
         options->bundle.conf = conf_load_text(buf_slice(text), "options", ".", NULL, &problems);
         ok = options->bundle.conf != NULL && !text->failed;
