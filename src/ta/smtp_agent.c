@@ -43,6 +43,11 @@ struct client_agent {
     struct smtp_mail mail; /* under way */
     bool has_job, has_mail;
     bool site_failed; /* nothing more of the job's thread now */
+
+    /* The host whose site has failed, and how. Jobs for it that were fed ahead, before the
+     * scheduler knew, are answered with the same without another attempt. */
+    struct buf failed_host, failed_status, failed_text, failed_relay;
+    bool knows_failed;
 };
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -124,6 +129,25 @@ static void settle(struct client_agent *c, size_t i, const struct wire_verdict *
     buf_fini(&remote);
 }
 
+/* The words of the site's failure. */
+static void remember_failure(struct client_agent *c, const struct entry *entry)
+{
+    for (uint32_t i = 0; i < entry->ask.rcpt_count; i++) {
+        const struct wire_verdict *v = entry_verdict(entry, i);
+
+        if (v->kind == VERDICT_DEFERRED) {
+            buf_clear(&c->failed_status);
+            buf_clear(&c->failed_text);
+            buf_clear(&c->failed_relay);
+            (void)buf_add(&c->failed_status, v->status); /* entry.h has cut them */
+            (void)buf_add(&c->failed_text, v->text);
+            (void)buf_add(&c->failed_relay, v->relay);
+            c->knows_failed = true;
+            return;
+        }
+    }
+}
+
 /* What has come of the mail that is under way. Given back it has no results, and its recipients are
  * unlocked when the job is closed. */
 static void on_told(void *arg, const struct entry *entry, const struct entry_end *end)
@@ -132,6 +156,9 @@ static void on_told(void *arg, const struct entry *entry, const struct entry_end
 
     CHECK(c->has_mail);
     c->site_failed = end == NULL || end->outcome == OUTCOME_SITE_FAIL;
+    if (end != NULL && c->site_failed) {
+        remember_failure(c, entry);
+    }
     for (uint32_t i = 0; end != NULL && i < entry->ask.rcpt_count; i++) {
         settle(c, entry->ask.rcpts[i].n, entry_verdict(entry, i));
     }
@@ -159,16 +186,41 @@ static bool begin_mail(struct client_agent *c)
     return true;
 }
 
+/* A job that was fed ahead to a site that has failed meanwhile. */
+static void answer_failed(struct client_agent *c)
+{
+    const struct wire_verdict v = {.kind = VERDICT_DEFERRED,
+                                   .status = buf_slice(&c->failed_status),
+                                   .text = buf_slice(&c->failed_text),
+                                   .relay = buf_slice(&c->failed_relay)};
+
+    c->site_failed = true;
+    for (size_t i = 0; i < c->job.rcpt_count; i++) {
+        settle(c, i, &v);
+    }
+}
+
 /* Take what the scheduler asks for, until there is a job or nothing more. */
 static void take_orders(struct client_agent *c)
 {
     struct ta_order order;
 
     while (!c->has_job && ta_agent_next(&c->agent, &order)) {
+        bool failed = c->knows_failed && order.type == TA_ORDER_JOB &&
+                      slice_equal(order.host, buf_slice(&c->failed_host));
+
+        if (!failed) {
+            c->knows_failed = false; /* another host, or an end of the jobs fed ahead */
+            buf_clear(&c->failed_host);
+            (void)buf_add(&c->failed_host, order.host); /* part of a line that fits */
+        }
         if (order.type == TA_ORDER_JOB && ta_job_open(&c->job, &c->agent, &order)) {
             c->has_job = true;
             c->next = 0;
             c->site_failed = false;
+            if (failed) {
+                answer_failed(c);
+            }
         } else {
             ta_agent_hungry(&c->agent);
         }
@@ -349,6 +401,10 @@ int smtp_agent_run(const struct smtp_options *options)
         mem_free(c);
         return EX_CONFIG;
     }
+    buf_init(&c->failed_host, TA_AGENT_ORDER_MAX);
+    buf_init(&c->failed_status, STATUS_SIZE);
+    buf_init(&c->failed_text, WIRE_TEXT_MAX);
+    buf_init(&c->failed_relay, WIRE_HOST_MAX);
     ta_agent_init(&c->agent, "smtp", options->channel, STDIN_FILENO, STDOUT_FILENO);
     c->agent.host = options->host;
     open_client(c, entropy_u64());
@@ -360,6 +416,10 @@ int smtp_agent_run(const struct smtp_options *options)
     status = c->agent.exit_status;
     close_client(c);
     ta_agent_fini(&c->agent);
+    buf_fini(&c->failed_host);
+    buf_fini(&c->failed_status);
+    buf_fini(&c->failed_text);
+    buf_fini(&c->failed_relay);
     mem_free(c);
     return status;
 }

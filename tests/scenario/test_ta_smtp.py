@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -204,6 +205,44 @@ class Smtp(agents.TestCase):
         self.assertIn(status, ("deferred", "deferall"))
         self.assertIn("timed out", text)
         self.assertEqual(mail.tags(), " ")
+
+    def test_jobs_fed_ahead_to_a_site_that_fails_cost_no_attempts(self):
+        """Until the scheduler, which has heard of the failure, asks for something else."""
+        with socket.socket() as closing:
+            closing.bind(("127.0.0.1", 0))
+            closing.listen()
+            closing.settimeout(0.2)
+            attempts = []
+            stop = threading.Event()
+
+            def refuse():
+                while not stop.is_set():
+                    try:
+                        connection, _ = closing.accept()
+                    except TimeoutError:
+                        continue
+                    except OSError:
+                        return
+                    attempts.append(1)
+                    connection.close()
+
+            thread = threading.Thread(target=refuse)
+            thread.start()
+            agent = self.agent("smtp", "-c", "smtp", "-x", "-p", str(closing.getsockname()[1]), box=self.box)
+            mails = [self.box.message(["smtp [127.0.0.1] a@dest.com", "smtp [127.0.0.1] b@dest.com"]) for _ in range(5)]
+            other = self.box.message(["smtp [127.0.0.2] a@dest.com"])
+            agent.send("".join(mail.path + "\t[127.0.0.1]\n" for mail in mails))
+            answers = [[result(line) for line in agent.until_hungry()] for _ in mails]
+            self.assertEqual([[line[2] for line in lines] for lines in answers], [["deferall"] * 2] * 5)
+            self.assertEqual(len({line[3] for lines in answers for line in lines}), 1)
+            self.assertEqual(len(attempts), 1)
+            self.assertEqual({mail.tags() for mail in mails}, {"  "})
+            self.assertEqual(agent.idle(), [])
+            self.assertEqual(result(agent.job(mails[0].path, "[127.0.0.1]")[0])[2], "deferall")
+            self.assertEqual(len(attempts), 2)
+            self.one(agent, other, "[127.0.0.2]")
+            stop.set()
+            thread.join()
 
     def test_sigquit_between_jobs_and_during_one(self):
         agent = self.smtp()
