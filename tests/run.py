@@ -15,6 +15,7 @@ busy with other things: `--repeat 10 --busy 8` runs them ten times beside eight 
 """
 
 import argparse
+import ast
 import concurrent.futures
 import glob
 import os
@@ -40,6 +41,8 @@ scenario/test_delivery scenario/test_routing interop/test_clients scenario/test_
 scenario/test_clog scenario/test_threads unit/spool/test_sqlite_spool unit/sim/test_guarantees
 scenario/test_postoffice_files unit/daemon/test_queue scenario/test_ta_whole interop/test_dovecot
 interop/test_smtp_tools""".split()
+# Modules of which each class is a job of its own, so that no single job is as long as all the others together.
+SPLIT = ("scenario/test_scheduler_front", "scenario/test_postoffice_threads", "scenario/test_hostile")
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
@@ -108,6 +111,13 @@ def count_fuzz(text):
     return len(re.findall(r"^Done \d+ runs|^MERGE-OUTER: .* new files", text, re.M)[:1]), 0, []
 
 
+def classes(path):
+    """Names of the classes with tests of a module."""
+    with open(path, encoding="utf-8") as f:
+        return [node.name for node in ast.parse(f.read()).body if isinstance(node, ast.ClassDef)
+                and any(isinstance(part, ast.FunctionDef) and part.name.startswith("test") for part in node.body)]
+
+
 def jobs(args):
     wanted = lambda kind: args.only in (None, kind) if kind != "soak" else args.only == "soak"
     if wanted("unit"):
@@ -118,11 +128,14 @@ def jobs(args):
     for kind in ("scenario", "fault", "interop", "soak"):
         if wanted(kind):
             for path in sorted(glob.glob(os.path.join(TOP, "tests", kind, "test_*.py"))):
-                yield Job("%s/%s" % (kind, os.path.basename(path)[:-3]),
-                          [sys.executable, "-m", "unittest", "-v", os.path.relpath(path, TOP)],
-                          count_unittest, 86400 if kind == "soak" else 3600,
-                          {"PYTHONPATH": os.path.join(TOP, "tests", "support"),
-                           "SLUICE_BUILD": os.environ.get("SLUICE_BUILD", BUILD)})
+                name = "%s/%s" % (kind, os.path.basename(path)[:-3])
+                for part in classes(path) if name in SPLIT else [None]:
+                    yield Job(name + ("." + part if part else ""),
+                              [sys.executable, "-m", "unittest", "-v", os.path.relpath(path, TOP)]
+                              + (["-k", "*.%s.*" % part] if part else []),
+                              count_unittest, 86400 if kind == "soak" else 3600,
+                              {"PYTHONPATH": os.path.join(TOP, "tests", "support"),
+                               "SLUICE_BUILD": os.environ.get("SLUICE_BUILD", BUILD)})
     if wanted("fuzz"):
         for path in sorted(glob.glob(CLANG + "/tests/fuzz/fuzz_*")):
             if os.access(path, os.X_OK) and os.path.isfile(path):
@@ -142,7 +155,8 @@ def jobs(args):
 
 
 def order(job):
-    return SLOWEST.index(job.name) if job.name in SLOWEST else len(SLOWEST)
+    module = job.name.partition(".")[0]
+    return SLOWEST.index(module) if module in SLOWEST else len(SLOWEST)
 
 
 def run_all(chosen, args):
