@@ -6,6 +6,7 @@
 #include "bundle.h"
 #include "commands.h"
 #include "param.h"
+#include "preflight.h"
 #include "words.h"
 
 #define TEXT_MAX (16u << 20)
@@ -39,11 +40,15 @@ int run_config_check(const struct command *c, const struct args *a)
     (void)c;
     buf_init(&text, TEXT_MAX);
     ok = bundle_load(path, &bundle, &text);
+    if (ok) {
+        ok = preflight_users(bundle.conf, &text);
+        ok = preflight_places(bundle.conf, &text) && ok;
+        bundle_fini(&bundle);
+    }
     print_complaints(&text);
     if (!ok) {
         return EX_CONFIG;
     }
-    bundle_fini(&bundle);
     printf("%s: no errors\n", path == NULL ? "the built-in configuration" : path);
     return EX_OK;
 }

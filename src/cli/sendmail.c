@@ -642,9 +642,11 @@ static enum mode parse_mode(const char *text)
         return MODE_SMTP;
     case 'p':
         return MODE_LIST;
-    case 'd': /* the daemon is sluiced; */
     case 'i': /* there is no alias database to build */
         return MODE_NOTHING;
+    case 'd':
+    case 'D':
+        stop(EX_USAGE, "-b%c: this is no daemon; start sluiced (or its service)", text[0]);
     default:
         stop(EX_USAGE, "-b%s: unknown mode", text);
     }

@@ -161,6 +161,7 @@ const char *path_below(struct pool *pool, const char *directory, struct slice pa
     if (path.len > 0 && path.ptr[0] == '/') {
         return pool_string(pool, path);
     }
+    len -= len == 1 && directory[0] == '/'; /* below the root: one slash is enough */
     char *joined = pool_new(pool, len + 1 + path.len + 1);
     memcpy(joined, directory, len);
     joined[len] = '/';
@@ -216,7 +217,8 @@ static void read_parameter(struct loader *l, const struct item *item, const char
         set_parameter(l, p, item, file);
         return;
     }
-    p = param_find_override(item->name, &transport);
+    /* smtpd_tls_security_level is no value of a transport called smtpd. */
+    p = param_translation(item->name) != NULL ? NULL : param_find_override(item->name, &transport);
     if (p == NULL) {
         unknown_name(l, "parameter", item->name, false, file, item);
         return;
@@ -762,9 +764,17 @@ static void check_transports(struct loader *l)
         }
         if (!inner->is_postoffice && pattern_is_plain(c->channel) &&
             conf_transport_find(l->conf, c->channel) == NULL) {
-            problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
-                        "clause `%s' has no effect: nothing declares a transport `%.*s'",
-                        c->pattern, SLICE_ARGS(c->channel));
+            struct slice rest = slice_string(l->conf->default_transport);
+            struct slice meant = slice_cut(&rest, ':');
+            /* A transport's name has no dot: a domain was meant. */
+            bool is_domain = slice_find(c->channel, '.') < c->channel.len;
+
+            problem_add(
+                l->problems, CONF_WARNING, c->file, c->line, 1,
+                "clause `%s' has no effect: nothing declares a transport `%.*s'%s%.*s%s%.*s%s",
+                c->pattern, SLICE_ARGS(c->channel), is_domain ? ", did you mean `" : "",
+                is_domain ? (int)meant.len : 0, meant.ptr, is_domain ? "/" : "",
+                is_domain ? (int)c->channel.len : 0, c->channel.ptr, is_domain ? "'?" : "");
         }
         int agent = c->body->own.values.agent;
         if (!inner->is_postoffice && clause_is_whole_transport(c) &&

@@ -159,9 +159,41 @@ const struct param *param_find_override(struct slice name, struct slice *ret_tra
     return best;
 }
 
+/* Parameters of Postfix that have no namesake here, and what does the same. */
+static const struct {
+    const char *name, *ours;
+} translations[] = {
+    {"smtpd_tls_security_level", "tls_cert (and tls_key), which offers STARTTLS to clients"},
+    {"smtpd_use_tls", "tls_cert (and tls_key), which offers STARTTLS to clients"},
+    {"smtpd_tls_cert_file", "tls_cert"},
+    {"smtpd_tls_chain_files", "tls_cert"},
+    {"smtpd_tls_key_file", "tls_key"},
+    {"smtp_use_tls", "smtp_tls_security_level"},
+    {"inet_interfaces", "listen"},
+    {"queue_directory", "state_directory"},
+    {"home_mailbox", "maildir= in a clause local/*"},
+    {"default_privs", "user= in a clause"},
+};
+
+const char *param_translation(struct slice name)
+{
+    for (size_t i = 0; i < sizeof translations / sizeof translations[0]; i++) {
+        if (slice_equal_nocase(name, slice_string(translations[i].name))) {
+            return translations[i].ours;
+        }
+    }
+    return NULL;
+}
+
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
 {
+    const char *translation = in_clause ? NULL : param_translation(name);
     struct nearest n;
+
+    if (translation != NULL) {
+        (void)buf_addf(out, ", see %s", translation); /* sticky, as below */
+        return;
+    }
 
     nearest_init(&n, name);
     for (size_t i = in_clause ? param_policy_first : 0; i < param_count; i++) {
@@ -293,7 +325,7 @@ static bool spool_ok(struct slice text)
 {
     return (slice_starts(text, SLICE("sqlite:")) && text.len > 7) ||
            (slice_starts(text, SLICE("postoffice:")) && text.len > 11) ||
-           slice_starts(text, SLICE("postgresql://")) || slice_equal(text, SLICE("memory:"));
+           slice_equal(text, SLICE("memory:"));
 }
 
 static bool log_ok(struct slice text)
@@ -342,7 +374,7 @@ static const struct {
     {"ipv4, ipv6 or all", protocol_ok, 2, false},
     {"bounce, 2bounce, data, delay, policy, protocol, resource or software", notify_class_ok, 0,
      false},
-    {"sqlite:PATH, postoffice:DIR, postgresql://... or memory:", spool_ok, 0, true},
+    {"sqlite:PATH, postoffice:DIR or memory:", spool_ok, 0, true},
     {"stderr, syslog or file:PATH", log_ok, 0, true},
     {"mailbox path", maildir_ok, 0, true},
 };

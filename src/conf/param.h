@@ -49,6 +49,9 @@ const struct param *param_find_zmailer(struct slice name);
 /* TRANSPORT_name: which value of which transport. The longest name that fits. */
 const struct param *param_find_override(struct slice name, struct slice *ret_transport);
 
+/* What does here what this parameter of Postfix does there; NULL: it is none that we translate. */
+const char *param_translation(struct slice name);
+
 /* Append ", did you mean `...'?" when a name that may stand here is near: a parameter or, with
  * `in_clause`, a clause's word. */
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause);

@@ -114,8 +114,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, log, "stderr, syslog or file:PATH", "stderr", 0, 0, "where log lines go")            \
     X(STRING, state_directory, "path", "/var/spool/sluice", 0, 0,                                  \
       "relative paths start here; itself relative to the configuration file's directory")          \
-    X(STRING, spool,                                                                               \
-      "sqlite:PATH, postoffice:DIR, postgresql://... or memory:", "sqlite:queue.db", 0, 0,         \
+    X(STRING, spool, "sqlite:PATH, postoffice:DIR or memory:", "sqlite:queue.db", 0, 0,            \
       "the durable queue")                                                                         \
     X(SIZE, spool_inline_limit, "bytes", "128k", 0, 1 << 30,                                       \
       "larger content is kept in a file beside the database")                                      \

@@ -195,15 +195,32 @@ static bool add_authfile(struct bundle *b, struct buf *out)
     return error == 0 || !is_needed;
 }
 
+/* Do the defaults, or a transport before this one, name the same file? */
+static bool is_ca_of_others(const struct conf *conf, size_t i)
+{
+    const char *path = conf_transport_at(conf, i)->policy.tls_CAfile;
+    bool found = strcmp(path, conf->defaults.tls_CAfile) == 0;
+
+    for (size_t k = 0; k < i; k++) {
+        found = found || strcmp(path, conf_transport_at(conf, k)->policy.tls_CAfile) == 0;
+    }
+    return found;
+}
+
 static bool add_named_files(struct bundle *b, struct buf *out)
 {
     const struct conf *conf = b->conf;
     bool ok = add_file(b, "tls_cert", conf->tls_cert, out);
 
-    ok = add_file(b, "tls_key", conf->tls_key, out) && ok;
+    if (strcmp(conf->tls_key, conf->tls_cert) != 0) {
+        ok = add_file(b, "tls_key", conf->tls_key, out) && ok;
+    }
     ok = add_authfile(b, out) && ok;
     ok = add_file(b, "smtp_tls_CAfile", conf->defaults.tls_CAfile, out) && ok;
     for (size_t i = 0; i < conf_transport_count(conf); i++) {
+        if (is_ca_of_others(conf, i)) {
+            continue; /* what is wrong with it is said once */
+        }
         ok = add_file(b, "tls_CAfile", conf_transport_at(conf, i)->policy.tls_CAfile, out) && ok;
     }
     add_form(b, out);

@@ -86,7 +86,11 @@ static bool is_zmailer(const struct wish *wish, const struct conf *conf)
     return conf_postoffice(conf) != NULL && strncmp(wish->url, "mailq:", 6) == 0;
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------
+ *
+ * Without a list nothing is opened: only what is known before is looked at, names, addresses,
+ * lengths of paths, groups.
+ */
 
 static void add(struct listeners *list, const struct wish *wish, const char *path, int fd)
 {
@@ -111,6 +115,21 @@ static bool bind_and_listen(int fd, const struct sockaddr *address, socklen_t le
     return bind(fd, address, len) == 0 && listen(fd, BACKLOG) == 0;
 }
 
+/* With another port, which nobody listens on: is it an address of this machine? */
+static bool bind_anywhere(int fd, const struct addrinfo *address)
+{
+    struct sockaddr_storage any = {0};
+
+    CHECK(address->ai_addrlen <= sizeof any);
+    memcpy(&any, address->ai_addr, address->ai_addrlen);
+    if (address->ai_family == AF_INET6) {
+        ((struct sockaddr_in6 *)&any)->sin6_port = 0;
+    } else {
+        ((struct sockaddr_in *)&any)->sin_port = 0;
+    }
+    return bind(fd, (const struct sockaddr *)&any, address->ai_addrlen) == 0;
+}
+
 static bool open_address(struct listeners *list, const struct wish *wish,
                          const struct addrinfo *address, struct buf *error)
 {
@@ -126,10 +145,15 @@ static bool open_address(struct listeners *list, const struct wish *wish,
     if (address->ai_family == AF_INET6) {
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     }
-    if (!bind_and_listen(fd, address->ai_addr, address->ai_addrlen)) {
+    if (list == NULL ? !bind_anywhere(fd, address)
+                     : !bind_and_listen(fd, address->ai_addr, address->ai_addrlen)) {
         int why = errno;
         (void)close(fd); /* never used */
         return fail(error, wish->url, strerror(why));
+    }
+    if (list == NULL) {
+        (void)close(fd); /* it was only to see */
+        return true;
     }
     add(list, wish, NULL, fd);
     return true;
@@ -253,6 +277,9 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
     }
     if (strlen(path) >= sizeof address.sun_path) {
         return fail(error, wish->url, "the path is too long for a Unix socket");
+    }
+    if (list == NULL) {
+        return true;
     }
     (void)strcpy(address.sun_path, path); /* fits */
     if (!remove_stale(&address)) {
@@ -382,6 +409,28 @@ bool listeners_open(struct listeners *list, const struct conf *conf, struct buf 
             remove_listener(list, l);
         }
     }
+    return ok;
+}
+
+bool listeners_check(const struct conf *conf, struct buf *ret_error)
+{
+    struct wish wishes[LISTENERS_MAX];
+    size_t count = list_wishes(conf, wishes);
+    bool ok = true;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t before = buf_len(ret_error);
+
+        if (!open_wish(NULL, &wishes[i], conf, ret_error)) {
+            if (is_zmailer(&wishes[i], conf)) {
+                buf_truncate(ret_error, before);
+            } else {
+                ok = false;
+                (void)buf_add_byte(ret_error, '\n'); /* sticky */
+            }
+        }
+    }
+    free_wishes(wishes, count);
     return ok;
 }
 

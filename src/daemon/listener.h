@@ -38,6 +38,10 @@ TAILQ_HEAD(listeners, listener);
  * postoffice's mailq protocols may fail: the reason is then a line in *ret_error. */
 bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error);
 
+/* Would listeners_open find names, addresses and groups as it needs them? Nothing is opened. A line
+ * in *ret_error for each that it would not. */
+bool listeners_check(const struct conf *conf, struct buf *ret_error);
+
 /* Is all there that `conf` asks for? */
 bool listeners_complete(const struct listeners *list, const struct conf *conf);
 

@@ -31,6 +31,7 @@
 #include "mem.h"
 #include "outlet.h"
 #include "pickup.h"
+#include "preflight.h"
 #include "route.h"
 #include "role.h"
 #include "statedir.h"
@@ -955,7 +956,8 @@ static bool try_reload(struct parent *p, struct buf *text)
     if (!read_configuration(p, &new, text)) {
         return false;
     }
-    if (!may_reload(old.conf, new.conf, text) || !statedir_make_mailboxes(new.conf, text) ||
+    if (!may_reload(old.conf, new.conf, text) || !preflight_users(new.conf, text) ||
+        !preflight_places(new.conf, text) || !statedir_make_mailboxes(new.conf, text) ||
         !listeners_open(&p->listeners, new.conf, text)) {
         bundle_fini(&new);
         return false;
@@ -1265,32 +1267,6 @@ static void run(struct parent *p)
     }
 }
 
-/* Better now than as a process that cannot start, or as one that can't be started again. */
-static bool users_exist(const struct conf *conf, struct buf *text)
-{
-    const struct {
-        const char *parameter, *user;
-    } named[] = {
-        {"mail_owner", conf->mail_owner},
-        {"receive_user", conf->receive_user},
-        {"deliver_user", conf->deliver_user},
-    };
-    struct confine_user user;
-    struct buf why;
-    bool ok = true;
-
-    buf_init(&why, ERRORS_MAX);
-    for (size_t i = 0; i < COUNT(named) && geteuid() == 0; i++) {
-        if (named[i].user[0] != '\0' && !confine_find_user(named[i].user, &user, &why)) {
-            (void)buf_addf(text, "%s: %s\n", named[i].parameter, buf_cstr(&why)); /* sticky */
-            buf_clear(&why);
-            ok = false;
-        }
-    }
-    buf_fini(&why);
-    return ok;
-}
-
 /* Later a failure costs lines, which the log tells of; now somebody may be looking. */
 static bool statistics_log_opens(const struct conf *conf, struct buf *text)
 {
@@ -1373,7 +1349,8 @@ static int prepare(struct parent *p, struct buf *text)
     }
     log_lines(LOG_LEVEL_WARNING, buf_slice(text));
     buf_clear(text);
-    if (!users_exist(p->bundle.conf, text)) {
+    /* Better now than as a process that cannot start, or as one that can't be started again. */
+    if (!preflight_users(p->bundle.conf, text)) {
         return EX_NOUSER;
     }
     p->lock = statedir_open(p->bundle.conf, &killed, text);

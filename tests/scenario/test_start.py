@@ -34,6 +34,79 @@ def descriptors(pid):
     return len(os.listdir("/proc/%d/fd" % pid))
 
 
+class CheckedBefore(sluice.TestCase):
+    """What a start refuses `config check` refuses, in the same words, and a configuration that it passes starts."""
+
+    def both(self, directory, **parameters):
+        """Exit status and words of `config check` and of a start."""
+        d = self.daemon(start=False, **parameters)
+        d.write_config(log=parameters.get("log", "stderr"))
+        for name, data in directory.items():
+            with open(os.path.join(d.directory, name), "w") as f:
+                f.write(data)
+        checked = d.cli("config", "check", d.config)
+        said = []
+        with subprocess.Popen([sluice.program("sluiced"), "-c", d.config], stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as start:
+            for line in start.stdout:
+                said.append(line)
+                if "runs as process" in line:
+                    start.terminate()
+        return checked.returncode, checked.stdout + checked.stderr, start.returncode, "".join(said)
+
+    def test_bad_configurations(self):
+        here = {"file": ""}
+        cases = (
+            (dict(mail_owner="no-such-user"), "mail_owner: .*there is no such user"),
+            (dict(receive_user="no-such-user"), "receive_user: .*there is no such user"),
+            (dict(deliver_user="no-such-user"), "deliver_user: .*there is no such user"),
+            (dict(control_socket_group="no-such-group"), "control_socket_group: there is no group"),
+            (dict(spool="postgresql://localhost/queue"), "spool: found `postgresql://localhost/queue', expected sqlite"),
+            (dict(state_directory="/dev/null"), "/dev/null: Not a directory"),
+            (dict(state_directory="file/below"), "file.*: Not a directory"),
+            (dict(spool="sqlite:file/queue.db"), "file.*: Not a directory"),
+            (dict(maildrop="file"), "file: Not a directory"),
+            (dict(log="file:file/log"), "file/log: Not a directory"),
+            (dict(log="file:/"), "/: Is a directory"),
+            (dict(statistics_log="file/statistics"), "statistics_log: .*file/statistics: Not a directory"),
+            (dict(listen="smtp://no-such-host.invalid:2525"), "smtp://no-such-host.invalid:2525: "),
+            (dict(listen="smtp://192.0.2.1:2525"), "smtp://192.0.2.1:2525: Cannot assign requested address"),
+            (dict(control_socket="x" * 200), "the path is too long"),
+            (dict(control_listen="127.0.0.1:8025"), "control_listen is refused"),
+            (dict(tls_cert="missing"), "tls_cert: .*missing: No such file"),
+            (dict(smtp_tls_CAfile="missing"), "smtp_tls_CAfile: .*missing: No such file"),
+            (dict(smtp_dns_server="not-an-address"), "smtp_dns_server"),
+            (dict(smtpd_tls_security_level="may"), "see tls_cert"),
+        )
+        for parameters, want in cases:
+            with self.subTest(parameters):
+                checked, complaint, started, said = self.both(here, **parameters)
+                self.assertNotEqual(started, 0, "it starts")
+                self.assertRegex(said, want)
+                self.assertEqual(checked, 78, complaint)
+                self.assertRegex(complaint, want)
+                self.assertEqual(len(re.findall("error:", complaint)), 1, complaint)  # each is said once
+
+    def test_below_the_root_paths_have_one_slash(self):
+        done = subprocess.run([sluice.program("sluice"), "config", "show", "spool"], capture_output=True, text=True,
+                              cwd="/", env=dict(os.environ, SLUICE_CONF=""))
+        self.assertNotIn("//", done.stdout)
+
+    def test_sendmail_is_no_daemon(self):
+        done = subprocess.run([sluice.program("sendmail"), "-bd", "-q15m"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 64)
+        self.assertRegex(done.stderr, r"\Asendmail: -bd: this is no daemon; start sluiced")
+
+    def test_good_ones_leave_nothing_behind(self):
+        d = self.daemon(start=False)
+        d.write_config(state_directory=d.directory + "/state/below", log="file:%s/log" % d.directory,
+                       statistics_log=d.directory + "/statistics")
+        before = sorted(os.listdir(d.directory))
+        done = d.cli("config", "check", d.config)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(sorted(os.listdir(d.directory)), before)
+
+
 class Refusals(sluice.TestCase):
     """One clear line, a status of sysexits.h, and nothing left running."""
 

@@ -98,8 +98,17 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "1:26 error: maximal_queue_lifetime: found `101', expected "
          "a time in s, m, h, d or w (d when it has no unit) from 0s "
          "to 14w2d"},
-        {"spool = files", "1:9 error: spool: found `files', expected sqlite:PATH, postoffice:DIR, "
-                          "postgresql://... or memory:"},
+        {"spool = files", "1:9 error: spool: found `files', expected sqlite:PATH, postoffice:DIR "
+                          "or memory:"},
+        {"spool = postgresql://db/queue", "1:9 error: spool: found `postgresql://db/queue', "
+                                          "expected sqlite:PATH, postoffice:DIR or memory:"},
+        {"smtpd_tls_security_level = may",
+         "1:1 error: unknown parameter `smtpd_tls_security_level', see tls_cert (and tls_key), "
+         "which offers STARTTLS to clients"},
+        {"inet_interfaces = all", "1:1 error: unknown parameter `inet_interfaces', see listen"},
+        {"gmail.com maxring=3",
+         "1:1 warning: clause `gmail.com' has no effect: nothing declares a transport "
+         "`gmail.com', did you mean `smtp/gmail.com'?"},
         {"relayhost = a b", "1:13 error: relayhost: found `a b', expected nexthop"},
         {"myhostname = two words", "1:14 error: myhostname: found `two words', expected host name"},
         {"myorigin = $nothing", "1:12 error: myorigin: `nothing' is no known parameter"},
