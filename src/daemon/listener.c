@@ -260,7 +260,9 @@ static bool set_socket_mode(const struct wish *wish, const struct conf *conf, gi
     bool limited = wish->role == ROLE_CONTROL && !is_zmailer(wish, conf);
     mode_t mode = limited ? (mode_t)conf->control_socket_mode : 0666;
 
-    return chown(path, (uid_t)-1, group) == 0 && chmod(path, mode) == 0;
+    /* The directory may be mail_owner's, who could put a link to a file of root's in its place. */
+    return lchown(path, (uid_t)-1, group) == 0 &&
+           fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static bool open_unix(struct listeners *list, const struct wish *wish, const struct conf *conf,
