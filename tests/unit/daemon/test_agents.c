@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -347,19 +348,17 @@ static void a_host_bound_agent_knows_its_host(void **state)
     mem_free(text);
 }
 
+/* Of an ordinary user all agents are his. */
 static void another_user_needs_root(void **state)
 {
+    const struct passwd *me = getpwuid(geteuid());
+
     (void)state;
+    assert_non_null(me);
     put(1, "who", "a.test", "1");
     put(2, "nobody", "a.test", "2");
     played_await(2);
-    if (geteuid() == 0) {
-        check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, "nobody");
-    } else {
-        check(1, OUTCOME_CRASH, VERDICT_NONE, 0,
-              "transport agent \"who\" cannot be started: mail system configuration error: only "
-              "root can deliver as user nobody");
-    }
+    check(1, OUTCOME_OK, VERDICT_SENT, 1 + TA_OK, geteuid() == 0 ? "nobody" : me->pw_name);
     check(2, OUTCOME_CRASH, VERDICT_NONE, 0,
           "transport agent \"ok\" cannot be started: mail system configuration error: unknown user "
           "no-such-user");
