@@ -16,7 +16,7 @@ enum scheduler_mode { SCHEDULER_DAEMON, SCHEDULER_FOREGROUND };
 struct scheduler_options {
     enum scheduler_mode mode;
     unsigned verbose;              /* -v */
-    bool verbose_late;       /* -W: told that it means nothing here */
+    bool verbose_late;             /* -W: told that it means nothing here */
     bool version;                  /* -V: print it, and that is all */
     unsigned hash_levels;          /* -H, at most 2 */
     bool freeze;                   /* -F */

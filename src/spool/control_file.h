@@ -141,8 +141,8 @@ unsigned control_notify(struct slice dsn);
 struct slice control_host_key(struct slice host);
 
 /* What is written at offset + 1 to give a recipient a new tag: the tag, and the lock columns where
- * they are (`pid` for '~', else blank). Returns the number of bytes, 1 or 7; 0 when `tag` is '~' and
- * the file has no place for a pid, or the pid more than 22 bits. */
+ * they are (`pid` for '~', else blank). Returns the number of bytes, 1 or 7; 0 when `tag` is '~'
+ * and the file has no place for a pid, or the pid more than 22 bits. */
 #define CONTROL_MARK_MAX 7
 size_t control_mark(const struct control_rcpt *r, char tag, int64_t pid,
                     char ret_bytes[CONTROL_MARK_MAX]);

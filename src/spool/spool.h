@@ -460,8 +460,8 @@ int spool_destinations(struct spool *sp, size_t max, struct spool_destination *r
 int spool_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
                             struct spool_destination *ret, size_t *ret_count);
 
-/* When the oldest message arrived that has recipients pending for this destination (fields `transport`
- * and `nexthop`). -ENOENT: there is none. Costs as much as it has messages, or less. */
+/* When the oldest message arrived that has recipients pending for this destination (fields
+ * `transport` and `nexthop`). -ENOENT: there is none. Costs as much as it has messages, or less. */
 int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
 
 /* Bytes free for new mail where the spool keeps its data; UINT64_MAX when that has no meaning. What

@@ -22,8 +22,8 @@
  * them win a recipient. ZMailer's own know no such lock, and agents of both kinds on one recipient
  * at the same moment would both have it; a scheduler gives a thread's recipients to one of them.
  *
- * ZMailer's own scheduler knows process ids of six digits (kernel.pid_max): the lock of a larger one
- * looks stale to it, not to ours.
+ * ZMailer's own scheduler knows process ids of six digits (kernel.pid_max): the lock of a larger
+ * one looks stale to it, not to ours.
  */
 #ifndef TA_TA_JOB_H
 #define TA_TA_JOB_H
@@ -65,7 +65,7 @@ struct ta_job {
     char *bytes;       /* owned: the control file; and the path */
     int file, message; /* descriptors */
     uint64_t message_size;
-    bool torn; /* the control file ends in part of a line */
+    bool torn;          /* the control file ends in part of a line */
     struct buf results; /* lines that are not said yet */
     bool unsynced;      /* there is a final tag among them */
 };
