@@ -344,8 +344,8 @@ static void vertices_are_written_alike(void **unused)
     }
     assert_string_equal(
         buf_cstr(&out),
-        "3:\tX/S/11059300\t1; 1462\t#smtp; 466 (No DNS response for host: soft.com; h_errno=0)\n"
-        "<<- RCPT To:<e@soft.com> NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;e@soft.com\n"
+        "3:\tX/S/11059300\t1; 1462\t#smtp; 466 (No DNS response for host: soft.com; h_errno=0)\r"
+        "<<- RCPT To:<e@soft.com> NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;e@soft.com\r"
         "->> 450 4.3.0 Error: command failed (retry in 12s, expires in 57m18s, tries=1)\n"
         "4:\tA/B/11059320\t2; 263,231\t#try later (retry in 2s, expires in 59m58s, tries=2)\n"
         "8:\tA/B/11059320\t1; 103\t#(waiting for channel slot, expires in 59m58s, tries=0)\n"
@@ -405,7 +405,7 @@ static void hostile_text_stays_in_its_place(void **unused)
     mailq_put_rcpt(&out, &row);
     mailq_put_vertex(&out, &vertex);
     assert_string_equal(buf_cstr(&out), "1 2 3\t0\t\t0\t0\t0\t0\t0\t\ta . b c d\n"
-                                        "1:\t1\t1; 5\t#x\n End:\n 2:\t9\t1; 1\t#y (activation "
+                                        "1:\t1\t1; 5\t#x\rEnd:\r2: 9 1; 1 #y (activation "
                                         "pending, thread inactive)\n");
     buf_fini(&out);
 }
