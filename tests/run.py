@@ -32,15 +32,17 @@ CLANG = os.path.join(TOP, "build-clang")
 JOBS = 2 * (os.cpu_count() or 1)
 # Those that take longest, longest first: begun first, none of them is what everything waits for at the end.
 SLOWEST = """
-scenario/test_scheduler_front tests/fault/test_spool_fault scenario/test_postoffice_threads unit/core/test_sched_random
-fault/test_kill scenario/test_agents scenario/test_hostile scenario/test_postoffice_reports unit/sim/test_sim_world
-scenario/test_why unit/spool/test_postoffice interop/test_dns scenario/test_tls unit/spool/test_spool_model
-scenario/test_sim scenario/test_mailq_postoffice interop/test_postfix scenario/test_start scenario/test_cli
-scenario/test_mailq scenario/test_receive scenario/test_pipe scenario/test_ta_smtp scenario/test_daemon
-scenario/test_delivery scenario/test_routing interop/test_clients scenario/test_classes unit/daemon/test_agents
-scenario/test_clog scenario/test_threads unit/spool/test_sqlite_spool unit/sim/test_guarantees
-scenario/test_postoffice_files unit/daemon/test_queue scenario/test_ta_whole interop/test_dovecot
-interop/test_smtp_tools""".split()
+tests/fault/test_spool_fault unit/core/test_sched_random scenario/test_postoffice_threads unit/sim/test_sim_world
+scenario/test_agents scenario/test_postoffice_reports scenario/test_sim scenario/test_why
+scenario/test_mailq_postoffice unit/spool/test_postoffice interop/test_dns fault/test_kill scenario/test_hostile
+scenario/test_scheduler_front scenario/test_tls scenario/test_start unit/daemon/test_queue scenario/test_daemon
+scenario/test_slow_clients interop/test_postfix scenario/test_classes scenario/test_mailq scenario/test_cli
+scenario/test_pipe scenario/test_stopped unit/spool/test_spool_model unit/sim/test_guarantees
+unit/daemon/test_admission scenario/test_ta_smtp tests/fault/test_postoffice_fault scenario/test_receive
+scenario/test_clog scenario/test_delivery interop/test_clients unit/daemon/test_deliver unit/core/test_sched_share
+scenario/test_threads scenario/test_ta_whole unit/core/test_sched_class scenario/test_routing scenario/test_lmtp
+unit/sim/test_published_tables scenario/test_postoffice_files interop/test_smtp_tools interop/test_dovecot
+unit/spool/test_sqlite_spool unit/daemon/test_agents""".split()
 # Modules of which each class is a job of its own, so that no single job is as long as all the others together.
 SPLIT = ("scenario/test_scheduler_front", "scenario/test_postoffice_threads", "scenario/test_hostile")
 SANITIZER_ENV = {
