@@ -43,7 +43,10 @@ static struct {
     char host[256];
     enum log_level least;
     struct buf out;
-    uint64_t lost; /* lines since the last report of it */
+    uint64_t lost;           /* lines since the last report of it */
+    uint64_t lost_important; /* of these, deliveries and warnings */
+    struct buf held;         /* lines that wait for a commit */
+    unsigned holding;        /* log_hold less log_hold_end */
 
     bool syslog_used;
     dev_t syslog_dev; /* which socket was there when it was opened; none: 0 */
@@ -55,6 +58,7 @@ static struct {
                .file_mode = 0640,
                .least = LOG_LEVEL_INFO,
                .out = {.limit = LOG_BUFFER_MAX},
+               .held = {.limit = LOG_BUFFER_MAX},
                .stamp_second = INT64_MIN};
 
 /* ---- destinations --------------------------------------------------------------------------- */
@@ -347,6 +351,10 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
     printable_line(line + start, (size_t)len);
     len += (int)start;
     line[len++] = '\n';
+    if (log_state.holding > 0 && buf_add(&log_state.held, slice_of(line, (size_t)len))) {
+        return true;
+    }
+    log_state.held.failed = false; /* full: better too early than lost */
     if (buf_add(&log_state.out, slice_of(line, (size_t)len))) {
         return true;
     }
@@ -369,27 +377,78 @@ static bool add_linef(enum log_level level, const char *format, ...)
     return ok;
 }
 
-static void log_line(enum log_level level, const char *program, int pid, const char *format,
-                     va_list args)
+/* Is there room for another line in so much of the buffer? A file takes what waits at once. */
+static bool has_room(size_t limit)
+{
+    if (buf_len(&log_state.out) + LOG_LINE_MAX > limit) {
+        log_flush();
+    }
+    return buf_len(&log_state.out) + LOG_LINE_MAX <= limit;
+}
+
+/* `important` lines tell of deliveries, or are warnings; those that only inform leave half of the
+ * buffer to them. */
+static void log_line(enum log_level level, bool important, const char *program, int pid,
+                     const char *format, va_list args)
 {
     if (level < log_state.least) {
         return;
     }
-    if (log_state.lost > 0 && add_linef(LOG_LEVEL_WARNING, "%llu log lines were lost",
-                                        (unsigned long long)log_state.lost)) {
-        log_state.lost = 0;
+    if (log_state.lost > 0 && log_state.holding == 0 && has_room(LOG_BUFFER_MAX / 2) &&
+        add_linef(LOG_LEVEL_WARNING,
+                  "%llu log lines were lost, %llu of them of deliveries or warnings: the log does "
+                  "not take them as fast as they come",
+                  (unsigned long long)log_state.lost,
+                  (unsigned long long)log_state.lost_important)) {
+        log_state.lost = log_state.lost_important = 0;
     }
-    if (log_state.lost > 0 || !add_line(level, program, pid, format, args)) {
+    if ((log_state.holding == 0 && !has_room(important ? LOG_BUFFER_MAX : LOG_BUFFER_MAX / 2)) ||
+        !add_line(level, program, pid, format, args)) {
         log_state.lost++;
+        log_state.lost_important += important ? 1 : 0;
     }
+}
+
+void log_hold(void)
+{
+    log_state.holding++;
+}
+
+void log_hold_end(void)
+{
+    CHECK(log_state.holding > 0);
+    log_state.holding--;
+}
+
+void log_held_write(void)
+{
+    struct slice rest = buf_slice(&log_state.held);
+
+    while (rest.len > 0) {
+        size_t len = slice_find(rest, '\n') + 1;
+
+        if (!has_room(LOG_BUFFER_MAX) || !buf_add(&log_state.out, slice_of(rest.ptr, len))) {
+            log_state.out.failed = false;
+            log_state.lost++;
+            log_state.lost_important++;
+        }
+        rest = slice_skip(rest, len);
+    }
+    buf_clear(&log_state.held);
+}
+
+void log_held_drop(void)
+{
+    buf_clear(&log_state.held);
 }
 
 #define LOG_OWN_LINE(level)                                                                        \
     do {                                                                                           \
         va_list args;                                                                              \
         va_start(args, format);                                                                    \
-        log_line(level, log_state.program == NULL ? "sluiced" : log_state.program, (int)getpid(),  \
-                 format, args);                                                                    \
+        log_line(level, (level) >= LOG_LEVEL_WARNING,                                              \
+                 log_state.program == NULL ? "sluiced" : log_state.program, (int)getpid(), format, \
+                 args);                                                                            \
         va_end(args);                                                                              \
     } while (0)
 
@@ -423,7 +482,7 @@ void log_as(const char *program, int pid, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    log_line(LOG_LEVEL_INFO, program, pid, format, args);
+    log_line(LOG_LEVEL_INFO, true, program, pid, format, args);
     va_end(args);
 }
 

@@ -21,7 +21,7 @@
 #include "buf.h"
 
 #define LOG_LINE_MAX   4096
-#define LOG_BUFFER_MAX (1u << 20)
+#define LOG_BUFFER_MAX (8u << 20)
 
 enum log_level {
     LOG_LEVEL_DEBUG,
@@ -78,10 +78,20 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_as(const char *program, int pid, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Lines that tell of what is not committed yet: those from log_hold to log_hold_end are kept aside
+ * until log_held_write puts them into the log, or log_held_drop forgets them, as what they tell of
+ * was undone. Of more than LOG_BUFFER_MAX bytes the rest is logged at once. */
+void log_hold(void);
+void log_hold_end(void);
+void log_held_write(void);
+void log_held_drop(void);
+
 /* Write out what has gathered, as far as the destination takes it without waiting: a stuck terminal
- * or pipe must not stop the mail. Up to LOG_BUFFER_MAX bytes wait for it; lines beyond are lost and
- * counted, and a line says how many when there is room again. A destination that is gone loses
- * lines in silence. */
+ * or pipe must not stop the mail. Up to LOG_BUFFER_MAX bytes wait for it, and when they are full
+ * they are written out in between, so a file loses nothing. Where the destination does not take
+ * them, lines are lost and counted: from half of the buffer on those that only inform, at its end
+ * deliveries (log_as) and warnings, too. A line says how many when there is room again. A
+ * destination that is gone loses lines in silence. */
 void log_flush(void);
 
 /* Is something left that log_flush could not write? Then call it again within a second or so. */

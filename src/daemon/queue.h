@@ -106,7 +106,8 @@ struct step {
     /* STEP_SETTLE */
     uint32_t n;
     struct spool_verdict verdict;
-    char *strings; /* owned: what the verdict's slices point to; of STEP_SET_ASIDE, the reason */
+    char *strings; /* owned: what the verdict's slices point to; of STEP_SET_ASIDE, the reason; of
+                       STEP_ALL_DONE, the message's name */
     /* STEP_PUT_OFF */
     uint32_t *ns; /* owned */
     size_t ns_count;

@@ -389,9 +389,11 @@ static void submitted_parked(struct queue *q, const struct spool_message *m, str
     park_tell(q, m->parked);
     q->next_due = wall_min(q->next_due, m->due);
     spool_id_print(id, text);
+    log_hold(); /* as in log_arrival's case */
     log_info("%s: from=<%.*s>, nrcpt=%" PRIu32 " (waits on disk: %.*s holds its share of the "
              "active queue)",
              text, SLICE_ARGS(m->sender), rcpts, SLICE_ARGS(park_key_place(m->parked)));
+    log_hold_end();
 }
 
 /* Where there are classes a part of the active queue is for new mail of those with little mail in
@@ -483,8 +485,10 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     rc = spool_submit(q->spool, &message, rcpts, m->rcpt_count, m->trace, &content, claim,
                       slice_of("", 0), ret_id);
     if (rc == 0) {
+        log_hold(); /* until its commit */
         log_arrival(m, *ret_id);
         log_class(class, *ret_id);
+        log_hold_end();
         class_count(&q->class_counts, class.name)->submitted++;
     }
     if (rc == 0 && claim) {

@@ -374,8 +374,8 @@ static void all_done(struct queue *q, struct active_msg *m)
 
     step->type = STEP_ALL_DONE;
     step->id = m->id;
+    step->strings = mem_string(m->id_text);
     m->ended = true;
-    log_info("%s: removed", m->id_text);
     queue_step(q, step);
 }
 

@@ -26,6 +26,7 @@ static int step_apply(struct queue *q, struct step *step)
     struct spool_message m;
     int rc = 0;
 
+    log_hold(); /* what it says is true when it is committed */
     switch (step->type) {
     case STEP_SUBMIT:
         break; /* pass_submit did it, with the content at hand */
@@ -40,6 +41,7 @@ static int step_apply(struct queue *q, struct step *step)
         break;
     case STEP_ALL_DONE:
         rc = spool_finish_all_done(q->spool, step->id);
+        log_info("%s: removed", step->strings);
         break;
     case STEP_END_PASS:
         rc = pass_end(q, step);
@@ -48,6 +50,7 @@ static int step_apply(struct queue *q, struct step *step)
         rc = spool_set_aside(q->spool, step->id, slice_string(step->strings));
         break;
     }
+    log_hold_end();
     return rc == -ENOENT ? 0 : rc; /* an operator removed it meanwhile: nothing is left to record */
 }
 
@@ -173,6 +176,11 @@ void queue_redo(struct queue *q)
             int end = spool_commit(q->spool); /* also ends a batch that failed */
             rc = rc != 0 ? rc : end;
         }
+        if (rc == 0) {
+            log_held_write();
+        } else {
+            log_held_drop(); /* it is said when it is done again */
+        }
         if (applied == -EUCLEAN) {
             /* Its pages are damaged; what others did can still be stored. Each further try of the
              * message would deliver it once more. */
@@ -209,6 +217,7 @@ int commit_now(struct queue *q)
     STAILQ_CONCAT(&batch, &q->batch);
     q->commit_by.us = 0;
     if (rc == 0) {
+        log_held_write();
         q->commits += STAILQ_EMPTY(&batch) ? 0 : 1;
         while ((step = STAILQ_FIRST(&batch)) != NULL) {
             STAILQ_REMOVE_HEAD(&batch, next);
@@ -216,6 +225,7 @@ int commit_now(struct queue *q)
         }
         return 0;
     }
+    log_held_drop();
     log_error("commit failed, nothing of it is acknowledged: %s", spool_error(q->spool));
     while ((step = STAILQ_FIRST(&batch)) != NULL) {
         STAILQ_REMOVE_HEAD(&batch, next);

@@ -633,6 +633,7 @@ static void results_wait_for_the_storage_and_nothing_starts_meanwhile(void **sta
 {
     (void)state;
     const char *id = submit("a@here.test", "b@there.test");
+    char line[100];
     submit("a@here.test", "c@other.test");
     submit("a@here.test", "d@third.test");
     assert_int_equal(site.count, 3);
@@ -651,8 +652,11 @@ static void results_wait_for_the_storage_and_nothing_starts_meanwhile(void **sta
     ask(404, "{\"op\":\"show\",\"id\":\"%s\"}", id);
     assert_string_equal(state_of(site.done_ids[1]), "deferred");
     check_report(3, "a@here.test", "550 5.1.1 who");
+    assert_true(logged("sender non-delivery notification: "));
     sent(3);
     assert_int_equal(messages(), 1);
+    (void)snprintf(line, sizeof line, "%s: removed\n", id);
+    assert_true(logged(line));
 }
 
 /* How long the loop would sleep after another turn; more by what the turn takes. */
