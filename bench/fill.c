@@ -1,12 +1,12 @@
 /*
  * Make a spool with many deferred messages, as a relay has after days of trouble elsewhere.
  *
- *      bench_fill PATH MESSAGES DESTINATIONS [FIRST_DUE [SPREAD]]
+ *      bench_fill PATH MESSAGES DESTINATIONS [FIRST_DUE [SPREAD [BYTES]]]
  *
- * Adds MESSAGES deferred messages of 512 bytes to the spool at PATH, which is made when missing,
- * each with one recipient, dealt out over DESTINATIONS domains: site0.example.com and so on. They
- * fall due FIRST_DUE seconds from now (default a day) and in the SPREAD seconds after that (default
- * an hour), in no order.
+ * Adds MESSAGES deferred messages of BYTES bytes (default 512) to the spool at PATH, which is made
+ * when missing, each with one recipient, dealt out over DESTINATIONS domains: site0.example.com and
+ * so on. They fall due FIRST_DUE seconds from now (default a day) and in the SPREAD seconds after
+ * that (default an hour), in no order.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +15,14 @@
 
 #include "buf.h"
 #include "check.h"
+#include "mem.h"
 #include "rng.h"
 #include "spool.h"
 
-#define PER_COMMIT 500
-#define BYTES      512
+#define PER_COMMIT       500
+#define BYTES_MIN        64
+#define BYTES_MAX        (UINT64_C(64) << 20)
+#define PER_COMMIT_BYTES (UINT64_C(16) << 20)
 
 static struct wall wall_now(void)
 {
@@ -39,8 +42,7 @@ static void must(struct spool *sp, int err)
 
 static struct spool *open_spool(const char *path)
 {
-    struct spool_options options = {.inline_limit = 128 * 1024,
-                                    .id_floor = (uint64_t)wall_now().us};
+    struct spool_options options = {.inline_limit = 16 * 1024, .id_floor = (uint64_t)wall_now().us};
     char url[4096];
     struct buf error;
     struct spool *sp;
@@ -55,8 +57,8 @@ static struct spool *open_spool(const char *path)
     return sp;
 }
 
-static void add_deferred(struct spool *sp, uint64_t i, uint64_t destinations, struct wall now,
-                         struct wall due)
+static void add_deferred(struct spool *sp, uint64_t i, uint64_t destinations, struct slice content,
+                         struct wall now, struct wall due)
 {
     struct spool_verdict verdict = {
         .state = SPOOL_RCPT_PENDING,
@@ -70,25 +72,36 @@ static void add_deferred(struct spool *sp, uint64_t i, uint64_t destinations, st
                               .arrived = now,
                               .created = now,
                               .due = now};
-    static const char subject[] = "Subject: a message that waits\r\n\r\n";
-    char sender[64], address[64], content[BYTES];
+    char sender[64], address[64];
     struct msg_id id;
     bool gone;
 
-    memset(content, 'x', sizeof content);
-    memcpy(content, subject, sizeof subject - 1);
-    memcpy(content + sizeof content - 2, "\r\n", 2);
     snprintf(sender, sizeof sender, "sender%u@example.net", (unsigned)(i % 5003));
     snprintf(address, sizeof address, "user%llu@site%llu.example.com", (unsigned long long)i,
              (unsigned long long)(i % destinations));
     m.sender = slice_string(sender);
     r.address = slice_string(address);
     r.nexthop = slice_skip(r.address, slice_find(r.address, '@') + 1);
-    must(sp, spool_submit(sp, &m, &r, 1, SLICE(""),
-                          &(struct spool_content){.bytes = slice_of(content, BYTES), .fd = -1},
-                          true, SLICE(""), &id));
+    must(sp,
+         spool_submit(sp, &m, &r, 1, SLICE(""), &(struct spool_content){.bytes = content, .fd = -1},
+                      true, SLICE(""), &id));
     must(sp, spool_settle(sp, id, 1, &verdict));
     must(sp, spool_finish(sp, id, due, &gone));
+}
+
+/* A message of `size` bytes, in lines. */
+static struct slice make_content(uint64_t size)
+{
+    static const char subject[] = "Subject: a message that waits\r\n\r\n";
+    char *bytes = mem_new(size);
+
+    memset(bytes, 'x', size);
+    for (uint64_t at = 80; at < size; at += 80) {
+        memcpy(bytes + at - 2, "\r\n", 2);
+    }
+    memcpy(bytes, subject, sizeof subject - 1);
+    memcpy(bytes + size - 2, "\r\n", 2);
+    return slice_of(bytes, size);
 }
 
 static bool number(const char *text, uint64_t min, uint64_t *ret_number)
@@ -104,18 +117,23 @@ static bool number(const char *text, uint64_t min, uint64_t *ret_number)
 
 int main(int argc, char **argv)
 {
-    uint64_t messages, destinations, first = 86400, spread = 3600;
+    uint64_t messages, destinations, first = 86400, spread = 3600, bytes = 512, per_commit;
+    struct slice content;
     struct wall now = wall_now();
     struct spool *sp;
     struct rng rng;
 
-    if (argc < 4 || argc > 6 || !number(argv[2], 0, &messages) ||
+    if (argc < 4 || argc > 7 || !number(argv[2], 0, &messages) ||
         !number(argv[3], 1, &destinations) || (argc > 4 && !number(argv[4], 0, &first)) ||
-        (argc > 5 && !number(argv[5], 0, &spread))) {
-        fprintf(stderr, "usage: bench_fill PATH MESSAGES DESTINATIONS [FIRST_DUE [SPREAD]]\n");
+        (argc > 5 && !number(argv[5], 0, &spread)) ||
+        (argc > 6 && (!number(argv[6], BYTES_MIN, &bytes) || bytes > BYTES_MAX))) {
+        fprintf(stderr,
+                "usage: bench_fill PATH MESSAGES DESTINATIONS [FIRST_DUE [SPREAD [BYTES]]]\n");
         return 2;
     }
     rng_init(&rng, 1);
+    content = make_content(bytes);
+    per_commit = bytes * PER_COMMIT > PER_COMMIT_BYTES ? PER_COMMIT_BYTES / bytes + 1 : PER_COMMIT;
     sp = open_spool(argv[1]);
     for (uint64_t i = 0; i < messages; i++) {
         int64_t wait_us = (int64_t)(first * US_PER_S);
@@ -123,8 +141,8 @@ int main(int argc, char **argv)
         if (spread > 0) {
             wait_us += (int64_t)rng_below(&rng, spread * US_PER_S);
         }
-        add_deferred(sp, i, destinations, now, wall_after(now, wait_us));
-        if (i % PER_COMMIT == PER_COMMIT - 1) {
+        add_deferred(sp, i, destinations, content, now, wall_after(now, wait_us));
+        if (i % per_commit == per_commit - 1) {
             must(sp, spool_commit(sp));
         }
     }
