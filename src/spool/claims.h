@@ -34,9 +34,10 @@
 
 /* What is known of one message; one that is neither claimed nor unlisted is not known. */
 struct claim_facts {
-    int64_t due;   /* these three are only set for unlisted messages */
-    uint64_t size; /* bytes of content */
-    bool in_file;  /* content is beside the database */
+    int64_t due;      /* these four are only set for unlisted messages */
+    uint64_t size;    /* bytes of content */
+    bool in_file;     /* content is beside the database */
+    uint32_t segment; /* in this segment; 0: in a file of its own */
     bool claimed;
     bool unlisted;
 };

@@ -22,7 +22,6 @@
 #include "check.h"
 #include "mem.h"
 
-#define HEADER        64
 #define VERSION       1
 #define PIECE         ((size_t)1 << 18) /* bytes per write and read: they stay in the L2 cache */
 #define SEGMENT_MAGIC "SLUICE segment\n"
@@ -30,7 +29,7 @@
 #define NAME_SIZE     32
 #define CONTENT_SHARE 4 /* content that takes more than a fourth of a segment is not for it */
 
-_Static_assert(sizeof SEGMENT_MAGIC == 16 && HEADER <= SEGMENT_START, "headers as drawn");
+_Static_assert(sizeof SEGMENT_MAGIC == 16 && SEGMENT_HEADER <= SEGMENT_START, "headers as drawn");
 _Static_assert(PIECE % SEGMENT_START == 0, "pieces end with pages");
 
 static void put32(char *at, uint32_t n)
@@ -52,9 +51,9 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 
 /* ---- headers -------------------------------------------------------------------------------- */
 
-static void segment_header(const struct segments *sg, uint32_t number, char h[HEADER])
+static void segment_header(const struct segments *sg, uint32_t number, char h[SEGMENT_HEADER])
 {
-    memset(h, 0, HEADER);
+    memset(h, 0, SEGMENT_HEADER);
     memcpy(h, SEGMENT_MAGIC, sizeof SEGMENT_MAGIC);
     put32(h + 16, VERSION);
     put32(h + 20, number);
@@ -64,9 +63,9 @@ static void segment_header(const struct segments *sg, uint32_t number, char h[HE
 
 /* All but what says that of the content. */
 static void record_header(const struct segments *sg, struct segment_place place, struct msg_id id,
-                          uint64_t size, char h[HEADER])
+                          uint64_t size, char h[SEGMENT_HEADER])
 {
-    memset(h, 0, HEADER);
+    memset(h, 0, SEGMENT_HEADER);
     memcpy(h, RECORD_MAGIC, 4);
     put32(h + 4, place.segment);
     put64(h + 8, place.at);
@@ -75,7 +74,7 @@ static void record_header(const struct segments *sg, struct segment_place place,
     put64(h + 32, size);
 }
 
-static void record_header_end(char h[HEADER], uint64_t checksum)
+static void record_header_end(char h[SEGMENT_HEADER], uint64_t checksum)
 {
     put64(h + 40, checksum);
     put64(h + 56, XXH3_64bits(h, 56));
@@ -135,7 +134,7 @@ static void close_active(struct segments *sg)
 /* Is there a file of this spool under that name? */
 static bool is_ours(struct segments *sg, uint32_t number, uint64_t *ret_size)
 {
-    char want[HEADER], found[HEADER];
+    char want[SEGMENT_HEADER], found[SEGMENT_HEADER];
     int fd = open_segment(sg, number, O_RDONLY);
     bool ours;
 
@@ -145,7 +144,8 @@ static bool is_ours(struct segments *sg, uint32_t number, uint64_t *ret_size)
     }
     segment_header(sg, number, want);
     ours = sg->io->fstat_size(fd, ret_size) == 0 &&
-           spool_io_read_all(sg->io, fd, found, HEADER, 0) == 0 && memcmp(want, found, HEADER) == 0;
+           spool_io_read_all(sg->io, fd, found, SEGMENT_HEADER, 0) == 0 &&
+           memcmp(want, found, SEGMENT_HEADER) == 0;
     (void)sg->io->close(fd); /* only read */
     return ours;
 }
@@ -302,6 +302,18 @@ static void take_file(struct segments *sg, uint32_t number, bool keep)
     }
 }
 
+int segments_keep(struct segments *sg)
+{
+    char *path = path_of(sg, "keep");
+    int fd = sg->io->open(path, O_WRONLY | O_CREAT, 0600);
+
+    mem_free(path);
+    if (fd >= 0) {
+        (void)sg->io->close(fd); /* empty */
+    }
+    return fd < 0 && fd != -ENOENT ? fd : 0;
+}
+
 int segments_begin(struct segments *sg)
 {
     DIR *dir = opendir(sg->dir);
@@ -433,7 +445,7 @@ static bool take_half_full(struct segments *sg)
 
 static int need_active(struct segments *sg, uint64_t size)
 {
-    if (sg->active != NULL && sg->active->used + HEADER + size > sg->segment_bytes) {
+    if (sg->active != NULL && sg->active->used + SEGMENT_HEADER + size > sg->segment_bytes) {
         end_active(sg);
     }
     if (sg->active != NULL || take_half_full(sg) || take_spare(sg, 0)) {
@@ -524,16 +536,17 @@ static void write_from(struct writer *w, int fd, uint64_t size)
 
 /* The last piece, up to the end of its page, so that no page has to be read to be written; and the
  * header, which comes last where the record is longer than a piece. */
-static int write_end(struct writer *w, uint64_t at, char header[HEADER], uint64_t *ret_checksum)
+static int write_end(struct writer *w, uint64_t at, char header[SEGMENT_HEADER],
+                     uint64_t *ret_checksum)
 {
     uint64_t end = w->at + w->len, padded = round_up(end, SEGMENT_START);
 
     *ret_checksum = XXH3_64bits_digest(w->hash);
     record_header_end(header, *ret_checksum);
     if (w->err == 0 && w->whole) {
-        memcpy(w->sg->piece, header, HEADER);
+        memcpy(w->sg->piece, header, SEGMENT_HEADER);
     } else if (w->err == 0) {
-        w->err = pwrite_all(w->sg, header, HEADER, at);
+        w->err = pwrite_all(w->sg, header, SEGMENT_HEADER, at);
     }
     if (w->len > 0 && padded <= w->sg->segment_bytes && padded - w->at <= PIECE) {
         memset(w->sg->piece + w->len, 0, (size_t)(padded - end));
@@ -549,8 +562,8 @@ static int write_record(struct segments *sg, struct msg_id id, struct slice pref
                         const struct spool_content *content, uint64_t size, uint64_t *ret_checksum)
 {
     struct segment_place place = {.segment = sg->active->number, .at = sg->active->used};
-    struct writer w = {.sg = sg, .at = place.at, .len = HEADER, .whole = true};
-    char header[HEADER];
+    struct writer w = {.sg = sg, .at = place.at, .len = SEGMENT_HEADER, .whole = true};
+    char header[SEGMENT_HEADER];
     int err;
 
     if (sg->piece == NULL) {
@@ -560,7 +573,7 @@ static int write_record(struct segments *sg, struct msg_id id, struct slice pref
     CHECK(w.hash != NULL);
     (void)XXH3_64bits_reset(w.hash); /* as above */
     record_header(sg, place, id, size, header);
-    memset(sg->piece, 0, HEADER);
+    memset(sg->piece, 0, SEGMENT_HEADER);
     write_bytes(&w, prefix);
     write_bytes(&w, content->bytes);
     if (content->fd >= 0) {
@@ -605,7 +618,7 @@ int segments_append(struct segments *sg, struct msg_id id, struct slice prefix,
     }
     if (is_full_disk(err)) {
         end_active(sg);
-        if (take_spare(sg, SEGMENT_START + round_up(HEADER + size, SEGMENT_START))) {
+        if (take_spare(sg, SEGMENT_START + round_up(SEGMENT_HEADER + size, SEGMENT_START))) {
             err = write_record(sg, id, prefix, content, size, ret_checksum);
         }
     }
@@ -619,7 +632,7 @@ int segments_append(struct segments *sg, struct msg_id id, struct slice prefix,
     s = sg->active;
     *ret_place = (struct segment_place){.segment = s->number, .at = s->used};
     note(&sg->appended, (struct segment_change){s->number, size, s->used});
-    s->used = round_up(s->used + HEADER + size, HEADER);
+    s->used = round_up(s->used + SEGMENT_HEADER + size, SEGMENT_HEADER);
     s->messages++;
     s->bytes += size;
     return 0;
@@ -658,6 +671,7 @@ static void end_life(struct segments *sg, const struct segment_change *c)
     }
     s->messages--;
     s->bytes -= c->size < s->bytes ? c->size : s->bytes;
+    s->can_not_empty = false;
     sg->some_empty = sg->some_empty || s->messages == 0;
     sg->poor_unknown = true;
 }
@@ -720,9 +734,9 @@ const char *segments_why(const struct segments *sg)
 static int check_header(struct segments *sg, int fd, struct segment_place place, struct msg_id id,
                         uint64_t size, uint64_t *ret_checksum)
 {
-    char found[HEADER], want[HEADER];
+    char found[SEGMENT_HEADER], want[SEGMENT_HEADER];
     uint64_t checksum;
-    int err = spool_io_read_all(sg->io, fd, found, HEADER, place.at);
+    int err = spool_io_read_all(sg->io, fd, found, SEGMENT_HEADER, place.at);
 
     if (err != 0) {
         return err == -ENODATA ? damaged(sg, "missing: its segment is cut short") : err;
@@ -731,7 +745,7 @@ static int check_header(struct segments *sg, int fd, struct segment_place place,
     checksum = le64toh(checksum);
     record_header(sg, place, id, size, want);
     record_header_end(want, checksum);
-    if (memcmp(found, want, HEADER) != 0) {
+    if (memcmp(found, want, SEGMENT_HEADER) != 0) {
         return damaged(sg, "missing: its place in its segment has no record of it");
     }
     *ret_checksum = checksum;
@@ -763,14 +777,15 @@ static int read_content(struct segments *sg, int fd, uint64_t at, uint64_t size,
         size -= part;
     }
     if (err == 0 && XXH3_64bits_digest(hash) != checksum) {
-        err = damaged(sg, "changed: its checksum differs");
+        err = damaged(sg, "not what was stored: its checksum does not match");
     }
     (void)XXH3_freeState(hash); /* always XXH_OK */
     return err;
 }
 
 int segments_read(struct segments *sg, struct segment_place place, struct msg_id id, uint64_t size,
-                  int (*take)(void *context, struct slice piece), void *context)
+                  uint64_t *ret_checksum, int (*take)(void *context, struct slice piece),
+                  void *context)
 {
     uint64_t checksum;
     int fd, err;
@@ -785,9 +800,12 @@ int segments_read(struct segments *sg, struct segment_place place, struct msg_id
     }
     err = check_header(sg, fd, place, id, size, &checksum);
     if (err == 0) {
-        err = read_content(sg, fd, place.at + HEADER, size, checksum, take, context);
+        err = read_content(sg, fd, place.at + SEGMENT_HEADER, size, checksum, take, context);
     }
     (void)sg->io->close(fd); /* only read */
+    if (err == 0) {
+        *ret_checksum = checksum;
+    }
     return err;
 }
 
@@ -830,6 +848,16 @@ void segments_can_not_empty(struct segments *sg, uint32_t segment)
     }
 }
 
+void segments_may_empty(struct segments *sg, uint32_t segment)
+{
+    struct segment *s = find(sg, segment);
+
+    if (s != NULL) {
+        s->can_not_empty = false;
+        sg->poor_unknown = true;
+    }
+}
+
 uint64_t segments_dead_bytes(const struct segments *sg)
 {
     uint64_t sum = 0;
@@ -850,6 +878,101 @@ uint64_t segments_spare_bytes(const struct segments *sg)
         }
     }
     return sum;
+}
+
+bool segments_is_foreign(struct segments *sg, const char *name)
+{
+    uint32_t number;
+    uint64_t size = 0;
+
+    return name_number(name, &number) && !is_ours(sg, number, &size) && size >= SEGMENT_START;
+}
+
+/* ---- without a database --------------------------------------------------------------------- */
+
+static uint32_t get32(const char *at)
+{
+    uint32_t n;
+
+    memcpy(&n, at, sizeof n);
+    return le32toh(n);
+}
+
+static uint64_t get64(const char *at)
+{
+    uint64_t n;
+
+    memcpy(&n, at, sizeof n);
+    return le64toh(n);
+}
+
+/* Is this the header of a record that is where it says? */
+static bool decode_record(const char h[SEGMENT_HEADER], struct segment_place place,
+                          struct segment_record *ret)
+{
+    *ret = (struct segment_record){.id = get64(h + 24),
+                                   .size = get64(h + 32),
+                                   .tag = get64(h + 16),
+                                   .checksum = get64(h + 40),
+                                   .place = place};
+    return memcmp(h, RECORD_MAGIC, 4) == 0 && get32(h + 4) == place.segment &&
+           get64(h + 8) == place.at && get64(h + 56) == XXH3_64bits(h, 56) && ret->id > 0 &&
+           ret->id <= INT64_MAX && ret->size <= SPOOL_CONTENT_MAX;
+}
+
+/* Every place where a record may begin is looked at, so one that is damaged hides none. */
+static void walk_segment(const struct spool_io *io, int fd, uint32_t number, char *piece,
+                         void (*found)(void *context, const struct segment_record *record),
+                         void *context)
+{
+    struct segment_place place = {.segment = number, .at = SEGMENT_START};
+    uint64_t size = 0, begin = 0, end = 0; /* of what is in the piece */
+    struct segment_record record;
+
+    if (io->fstat_size(fd, &size) != 0) {
+        return;
+    }
+    while (place.at + SEGMENT_HEADER <= size) {
+        if (place.at < begin || place.at + SEGMENT_HEADER > end) {
+            begin = place.at;
+            end = size - begin < PIECE ? size : begin + PIECE;
+            if (spool_io_read_all(io, fd, piece, (size_t)(end - begin), begin) != 0) {
+                place.at = round_up(end, SEGMENT_HEADER); /* a bad place on the disk */
+                end = begin;
+                continue;
+            }
+        }
+        if (decode_record(piece + (place.at - begin), place, &record)) {
+            found(context, &record);
+            place.at = round_up(place.at + SEGMENT_HEADER + record.size, SEGMENT_HEADER);
+        } else {
+            place.at += SEGMENT_HEADER;
+        }
+    }
+}
+
+void segments_walk(const struct spool_io *io, const char *dir,
+                   void (*found)(void *context, const struct segment_record *record), void *context)
+{
+    struct segments sg = {.io = io, .dir = mem_string(dir)};
+    DIR *all = opendir(dir);
+    struct dirent *entry;
+    char *piece = mem_new(PIECE);
+    uint32_t number;
+
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        int fd = name_number(entry->d_name, &number) ? open_segment(&sg, number, O_RDONLY) : -1;
+
+        if (fd >= 0) {
+            walk_segment(io, fd, number, piece, found, context);
+            (void)io->close(fd); /* only read */
+        }
+    }
+    if (all != NULL) {
+        (void)closedir(all);
+    }
+    mem_free(piece);
+    mem_free(sg.dir);
 }
 
 void segments_audit(const struct segments *sg)

@@ -76,6 +76,7 @@
 /* 16 MiB: mail that passes uses a few of them again and again, and they stay in the page cache. */
 #define SEGMENT_BYTES      (UINT64_C(16) << 20)
 #define SEGMENT_START      UINT64_C(4096) /* of the first record; also what batches are aligned to */
+#define SEGMENT_HEADER     UINT64_C(64)   /* of a record, and what records are aligned to */
 #define SEGMENT_SPARES     8              /* empty ones that are kept: 128 MiB */
 #define SEGMENT_NUMBER_MAX UINT32_C(0x7fffffff)
 
@@ -149,6 +150,9 @@ void segments_count(struct segments *sg, uint32_t segment, uint64_t messages, ui
  * no segment of this spool is left alone. */
 int segments_begin(struct segments *sg);
 
+/* Make the file `keep`, if there is a directory: bytes that no row names may be missed. */
+int segments_keep(struct segments *sg);
+
 /* ---- the batch ------------------------------------------------------------------------------ */
 
 /* The longest content that a segment takes. */
@@ -179,7 +183,8 @@ void segments_tidy(struct segments *sg);
  * reading and is returned). -EBADMSG: what is there is not this record, or it is damaged:
  * segments_why has the words. What was given to `take` before that is not to be used. */
 int segments_read(struct segments *sg, struct segment_place place, struct msg_id id, uint64_t size,
-                  int (*take)(void *context, struct slice piece), void *context);
+                  uint64_t *ret_checksum, int (*take)(void *context, struct slice piece),
+                  void *context);
 
 /* "of its segment 00000017 is missing": what follows "its content". */
 const char *segments_why(const struct segments *sg);
@@ -190,13 +195,34 @@ const char *segments_why(const struct segments *sg);
  * now. 0: there is none. */
 uint32_t segments_poorest(struct segments *sg, bool eager);
 
-/* It could not be emptied: segments_poorest does not name it any more. */
+/* It could not be emptied: segments_poorest does not name it any more, until it may be. */
 void segments_can_not_empty(struct segments *sg, uint32_t segment);
+void segments_may_empty(struct segments *sg, uint32_t segment);
 
 /* Bytes of dead content in segments, and bytes that can be written without asking the file system
  * for more. */
 uint64_t segments_dead_bytes(const struct segments *sg);
 uint64_t segments_spare_bytes(const struct segments *sg);
+
+/* Has a file of the directory the name of a segment without being one of this spool? */
+bool segments_is_foreign(struct segments *sg, const char *name);
+
+/* ---- without a database --------------------------------------------------------------------- */
+
+/* A record that was found. It may be of a message that has been delivered, or moved elsewhere. */
+struct segment_record {
+    uint64_t id;
+    uint64_t size;
+    uint64_t tag;
+    uint64_t checksum; /* as the record says; the content has not been looked at */
+    struct segment_place place;
+};
+
+/* All records in all segments of a directory, of whatever spool; what can't be read is passed
+ * over. For repairs: each segment is read. */
+void segments_walk(const struct spool_io *io, const char *dir,
+                   void (*found)(void *context, const struct segment_record *record),
+                   void *context);
 
 /* Abort unless what is drawn on top holds. For tests. */
 void segments_audit(const struct segments *sg);

@@ -195,7 +195,8 @@ struct spool_postoffice_options {
 };
 
 struct spool_options {
-    uint64_t inline_limit;     /* bytes; content above it goes to a file beside the database */
+    uint64_t inline_limit;     /* bytes; content above it goes to files beside the database */
+    uint64_t segment_bytes;    /* of the files that many share; 0 = as many as is good */
     uint64_t id_floor;         /* new ids are above this (a clock value, so that ids grow over time
                                   even after the last message is gone) */
     const struct spool_io *io; /* borrowed; NULL = the real one. Tests replace it, see spool_io.h */

@@ -180,8 +180,13 @@ static void check_files(struct checker *c)
     char path[4352];
 
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (segments_is_foreign(&c->s->segments, entry->d_name)) {
+            found(c, "%s/%s: not a segment of this spool: it is left alone", c->s->content.dir,
+                  entry->d_name);
+        }
         if (!spool_id_parse(slice_string(entry->d_name), &id) || id.n > INT64_MAX ||
-            row_exists(c, "SELECT 1 FROM message WHERE id = ?1 AND in_file = 1", id) ||
+            row_exists(c, "SELECT 1 FROM message WHERE id = ?1 AND in_file = 1 AND segment IS NULL",
+                       id) ||
             row_exists(c, "SELECT 1 FROM removed WHERE message = ?1", id)) {
             continue;
         }

@@ -1,6 +1,6 @@
 /*
- * The sqlite engine's inside, shared by its two halves: sqlite_spool.c (opening, changes, claims)
- * and sqlite_read.c (rows, searches, sums).
+ * The sqlite engine's inside, shared by its parts: sqlite_spool.c (opening, changes, claims),
+ * sqlite_read.c (rows, searches, sums), sqlite_tally.c and sqlite_segments.c (large content).
  *
  * Conventions: a statement is prepared when it is first wanted and kept. `ask` gives it out reset,
  * the caller binds and steps it, and `done` resets it, on errors too, so that none holds a read
@@ -15,6 +15,7 @@
 #include "claims.h"
 #include "content_file.h"
 #include "reserve.h"
+#include "segments.h"
 #include "spool_engine.h"
 #include "tally.h"
 #include "text_pool.h"
@@ -31,6 +32,7 @@ enum statement {
     ST_COMMIT,
     ST_ROLLBACK,
     ST_SPOOL_READ,
+    ST_SPOOL_TAG,
     ST_SPOOL_WRITE,
     ST_MESSAGE_INSERT,
     ST_MESSAGE_READ,
@@ -41,6 +43,7 @@ enum statement {
     ST_MESSAGE_SET_FLAGS,
     ST_MESSAGE_SET_DUE,
     ST_MESSAGE_DEFER,
+    ST_MESSAGE_MOVE,
     ST_MESSAGE_COUNTS,
     ST_MESSAGE_LIST,
     ST_MESSAGE_SET_ASIDE,
@@ -72,6 +75,8 @@ enum statement {
     ST_PARKED_KEY,
     ST_HIGHEST_ID,
     ST_UNLISTED,
+    ST_SEGMENT_COUNTS,
+    ST_SEGMENT_ROWS,
     ST_MESSAGE_PLACES,
     ST_RCPT_PLACE,
     ST_DESTINATION_ADD,
@@ -106,6 +111,7 @@ struct sqlite_spool {
     int lock_fd; /* -1 for readers */
     uint64_t inline_limit;
     struct content_files content;
+    struct segments segments;
     struct text_pool pool; /* what was last read */
     struct buf bytes;      /* inline content being put together */
     int log_pages;         /* in the write-ahead log, as of the last commit */
@@ -165,6 +171,22 @@ int sqlite_tally_rcpt(struct sqlite_spool *s, struct msg_id id, uint32_t n, int 
 /* Write what was counted. A failure fails the batch. */
 int sqlite_tally_write(struct sqlite_spool *s);
 
+/* Large content in segments (sqlite_segments.c). At the start of a reader, or a holder: it counts
+ * what rows name, but for unlisted ones, which have been told to sqlite_segments_name before. */
+int sqlite_segments_begin(struct sqlite_spool *s);
+void sqlite_segments_name(struct sqlite_spool *s, uint32_t segment, int64_t at, int64_t size);
+
+/* A segment as a column has it; 0 when it is none. */
+uint32_t sqlite_segment_number(int64_t value);
+
+/* Content appended to *ret_bytes, or in a memfd that is sealed. -EBADMSG: segments_why. */
+int sqlite_segments_read(struct sqlite_spool *s, struct msg_id id, struct segment_place place,
+                         uint64_t size, uint64_t *ret_sum, struct buf *ret_bytes, int *ret_fd);
+
+/* Copy what is left of a segment to where content is appended, at most about `bytes`; part of the
+ * open batch. An error has failed it. */
+int sqlite_segments_empty(struct sqlite_spool *s, uint32_t segment, uint64_t bytes);
+
 /* The reading half, as functions of struct spool_engine. */
 int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
 int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
@@ -194,6 +216,7 @@ struct sqlite_brief {
     int64_t due;
     uint64_t size;
     bool in_file;
+    uint32_t segment; /* 0: a file of its own, if in_file */
     bool has_rcpts;
     bool counts_rcpts; /* as the row's counters say it; has_rcpts when nothing is lost */
 };

@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "destination_list.h"
@@ -29,7 +30,8 @@
 #define CONDS_MAX      8
 #define PARTS_MAX      3
 #define TIME_MAX_US    (INT64_C(1) << 58) /* the year 11103 */
-#define CONTENT_COLUMN 3                  /* of ST_CONTENT_READ */
+#define CONTENT_COLUMN 5                  /* of ST_CONTENT_READ */
+#define READ_TRIES     3
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
@@ -179,9 +181,10 @@ int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_br
             .due = sqlite3_column_int64(st, 1),
             .size = size < 0 ? 0 : (uint64_t)size,
             .in_file = sqlite3_column_int(st, 3) != 0,
-            .has_rcpts = sqlite3_column_int(st, 4) != 0,
+            .segment = sqlite_segment_number(sqlite3_column_int64(st, 4)),
+            .has_rcpts = sqlite3_column_int(st, 5) != 0,
             .counts_rcpts =
-                sqlite3_column_int64(st, 5) +
+                sqlite3_column_int64(st, 6) +
                     (s->counts.id == id.n ? s->counts.pending + s->counts.to_report : 0) !=
                 0,
         };
@@ -531,6 +534,8 @@ struct content_facts {
     uint64_t sum;
     bool has_sum; /* else it was stored by a version that kept none */
     bool in_file;
+    bool in_segment;
+    struct segment_place place;
 };
 
 #define CHANGED "not what was stored: its checksum does not match"
@@ -542,6 +547,11 @@ static int decode_content(struct row *r, struct msg_id id, struct content_facts 
 
     facts.in_file = row_int(r, 0, 1) == 1;
     facts.has_sum = row_sum(r, &facts.sum);
+    facts.in_segment = sqlite3_column_type(r->st, r->at) != SQLITE_NULL;
+    if (facts.in_segment) {
+        facts.place.segment = (uint32_t)row_int(r, 1, SEGMENT_NUMBER_MAX);
+        facts.place.at = (uint64_t)row_int(r, 0, (int64_t)SPOOL_CONTENT_MAX);
+    }
     err = row_result(r, id);
     if (err == 0) {
         *ret_facts = facts;
@@ -602,10 +612,31 @@ static int read_file(struct sqlite_spool *s, struct msg_id id, const struct cont
     return err;
 }
 
-int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
-                        uint64_t *ret_size)
+static int read_segment(struct sqlite_spool *s, struct msg_id id, const struct content_facts *facts,
+                        struct buf *ret_bytes, int *ret_fd)
 {
-    struct sqlite_spool *s = sqlite_of(sp);
+    uint64_t sum = 0;
+    int fd, err = sqlite_segments_read(s, id, facts->place, facts->size, &sum, ret_bytes, &fd);
+
+    if (err == -EBADMSG) {
+        return content_missing(s, id, segments_why(&s->segments));
+    }
+    if (err != 0) {
+        return spool_fail(&s->base, err, "read content: %s.d: %s", s->path, strerror(-err));
+    }
+    if (facts->has_sum && sum != facts->sum) { /* a record of the same id and size, and no other */
+        if (fd >= 0) {
+            (void)close(fd); /* memory */
+        }
+        return content_missing(s, id, CHANGED);
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int read_content(struct sqlite_spool *s, struct msg_id id, struct buf *ret_bytes,
+                        int *ret_fd, uint64_t *ret_size)
+{
     sqlite3_stmt *st = ask_id(s, ST_CONTENT_READ, id);
     int rc = sqlite_step(s, st), err, bad = 0, fd = -1;
     struct content_facts facts = {.size = 0};
@@ -625,12 +656,28 @@ int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     if (err == 0) {
         err = bad;
     }
-    if (err == 0 && facts.in_file) {
+    if (err == 0 && facts.in_segment) {
+        err = read_segment(s, id, &facts, ret_bytes, &fd);
+    } else if (err == 0 && facts.in_file) {
         err = read_file(s, id, &facts, &fd);
     }
     if (err == 0) {
         *ret_fd = fd;
         *ret_size = facts.size;
+    }
+    return err;
+}
+
+/* While a reader reads, the holder may deliver the message and write its place again, or move it:
+ * then the row says so. */
+int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                        uint64_t *ret_size)
+{
+    struct sqlite_spool *s = sqlite_of(sp);
+    int err = -EBADMSG;
+
+    for (int i = 0; err == -EBADMSG && i < (s->lock_fd < 0 ? READ_TRIES : 1); i++) {
+        err = read_content(s, id, ret_bytes, ret_fd, ret_size);
     }
     return err;
 }

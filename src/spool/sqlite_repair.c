@@ -18,7 +18,9 @@
  *
  * Rows are found in every way there is, because a damaged page hides those behind it from each of
  * them: along the table upwards, over a page that can't be read, downwards, and along indexes and
- * other tables that name them. Then each is read by itself. What is copied is read again from the
+ * other tables that name them. Then each is read by itself. Records in segments say whose they are,
+ * but not whether it has been delivered: they make messages of their own (set aside) only where
+ * the table of messages could not be read to its end. What is copied is read again from the
  * new database with all the checks that a holder makes; a message that does not pass is set aside.
  */
 #include "spool_check.h"
@@ -61,7 +63,10 @@ struct repair {
     struct id_list found;   /* messages */
     struct id_list trouble; /* messages whose recipients could not all be read by number */
     uint64_t doubtful;
-    int64_t last_id, commits;
+    int64_t last_id, commits, tag;
+    bool messages_are_whole;        /* the table could be read to its end */
+    struct segment_record *records; /* owned, by id: of large content */
+    size_t record_count, record_size;
 };
 
 static void tell(const struct repair *r, const char *format, ...)
@@ -188,13 +193,13 @@ static bool gather(struct repair *r, const char *sql, int64_t after, int64_t *re
 
 /* Along a table upwards; where that ends, on behind a gap, which is made larger until what is
  * behind it can be read; and downwards from the end. */
-static void gather_table(struct repair *r, const char *what, const char *up, const char *down)
+static bool gather_table(struct repair *r, const char *what, const char *up, const char *down)
 {
     int64_t last = 0, unused = 0;
     bool is_whole = gather(r, up, last, &last);
 
     if (is_whole) {
-        return;
+        return true;
     }
     tell(r, "%s: pages can't be read: %s", what, sqlite3_errmsg(r->old));
     for (unsigned gap = 0; !is_whole && gap < 62; gap++) {
@@ -209,6 +214,64 @@ static void gather_table(struct repair *r, const char *what, const char *up, con
         }
     }
     (void)gather(r, down, INT64_MAX, &unused);
+    return false;
+}
+
+static void add_record(void *context, const struct segment_record *record)
+{
+    struct repair *r = context;
+
+    if (r->tag != 0 && record->tag != (uint64_t)r->tag) {
+        return; /* of another spool */
+    }
+    r->tag = (int64_t)record->tag;
+    if (r->record_count == r->record_size) {
+        r->record_size = r->record_size == 0 ? 1024 : r->record_size * 2;
+        r->records = mem_resize(r->records, r->record_size, sizeof r->records[0]);
+    }
+    r->records[r->record_count++] = *record;
+}
+
+static int compare_records(const void *a, const void *b)
+{
+    const struct segment_record *x = a, *y = b;
+
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static void gather_records(struct repair *r)
+{
+    segments_walk(&spool_io_real, r->content_dir, add_record, r);
+    if (r->record_count > 0) {
+        qsort(r->records, r->record_count, sizeof r->records[0], compare_records);
+    }
+    for (size_t i = 0; !r->messages_are_whole && i < r->record_count; i++) {
+        list_add(&r->found, (int64_t)r->records[i].id);
+    }
+}
+
+/* A record of that message: of `size` bytes, or 0 = of any. Of several, one at `at` is preferred;
+ * they are copies of one another. */
+static const struct segment_record *find_record(const struct repair *r, int64_t id, uint64_t size,
+                                                struct segment_place at)
+{
+    const struct segment_record key = {.id = (uint64_t)id}, *best = NULL, *record;
+    const struct segment_record *end = r->records + r->record_count;
+
+    record = r->record_count == 0 ? NULL
+                                  : bsearch(&key, r->records, r->record_count, sizeof r->records[0],
+                                            compare_records);
+    while (record != NULL && record > r->records && record[-1].id == (uint64_t)id) {
+        record--;
+    }
+    for (; record != NULL && record < end && record->id == (uint64_t)id; record++) {
+        bool is_there = record->place.segment == at.segment && record->place.at == at.at;
+
+        if ((size == 0 || record->size == size) && (best == NULL || is_there)) {
+            best = record;
+        }
+    }
+    return best;
 }
 
 static void gather_files(struct repair *r)
@@ -240,21 +303,25 @@ static void gather_all(struct repair *r)
 
     gather_files(r);
     if (r->old == NULL) {
+        gather_records(r);
         list_sort(&r->found);
         return;
     }
-    gather_table(r, "messages", "SELECT id FROM message NOT INDEXED WHERE id > ?1 ORDER BY id",
-                 "SELECT id FROM message NOT INDEXED WHERE id < ?1 ORDER BY id DESC");
-    gather_table(r, "recipients",
-                 "SELECT DISTINCT message FROM recipient NOT INDEXED WHERE message > ?1"
-                 " ORDER BY message",
-                 "SELECT DISTINCT message FROM recipient NOT INDEXED WHERE message < ?1"
-                 " ORDER BY message DESC");
-    gather_table(r, "contents", "SELECT message FROM content WHERE message > ?1 ORDER BY message",
-                 "SELECT message FROM content WHERE message < ?1 ORDER BY message DESC");
+    r->messages_are_whole =
+        gather_table(r, "messages", "SELECT id FROM message NOT INDEXED WHERE id > ?1 ORDER BY id",
+                     "SELECT id FROM message NOT INDEXED WHERE id < ?1 ORDER BY id DESC");
+    (void)gather_table(r, "recipients",
+                       "SELECT DISTINCT message FROM recipient NOT INDEXED WHERE message > ?1"
+                       " ORDER BY message",
+                       "SELECT DISTINCT message FROM recipient NOT INDEXED WHERE message < ?1"
+                       " ORDER BY message DESC");
+    (void)gather_table(r, "contents",
+                       "SELECT message FROM content WHERE message > ?1 ORDER BY message",
+                       "SELECT message FROM content WHERE message < ?1 ORDER BY message DESC");
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         (void)gather(r, others[i], 0, &unused); /* what they miss the others have */
     }
+    gather_records(r);
     list_sort(&r->found);
 }
 
@@ -458,6 +525,44 @@ static int make_message(struct repair *r, int64_t id, bool in_file, uint64_t siz
     return run_on(r, sql, id, NULL);
 }
 
+static int set_place(struct repair *r, int64_t id, const struct segment_record *record)
+{
+    char sql[200];
+
+    (void)snprintf(
+        sql, sizeof sql, "UPDATE message SET in_file = 1, segment = %lu, at = %llu WHERE id = ?1",
+        (unsigned long)record->place.segment, (unsigned long long)record->place.at); /* fits */
+    return run_on(r, sql, id, NULL);
+}
+
+/* A row that was copied may name a place where its content is not any more: a database from a
+ * backup, beside segments that are newer. */
+static int find_content(struct repair *r, int64_t id)
+{
+    sqlite3_stmt *st = NULL;
+    const struct segment_record *record = NULL;
+    struct segment_place place = {.segment = 0};
+
+    if (sqlite3_prepare_v2(r->new,
+                           "SELECT segment, at, size FROM message WHERE id = ?1"
+                           " AND segment IS NOT NULL",
+                           -1, &st, NULL) != SQLITE_OK) {
+        return failed_new(r, "read");
+    }
+    sqlite_bind_int(st, 1, id);
+    if (sqlite3_step(st) == SQLITE_ROW) {
+        place.segment = sqlite_segment_number(sqlite3_column_int64(st, 0));
+        place.at = (uint64_t)sqlite3_column_int64(st, 1);
+        record = find_record(r, id, (uint64_t)sqlite3_column_int64(st, 2), place);
+    }
+    (void)sqlite3_finalize(st); /* what can't be read is told by who looks at it */
+    if (record == NULL ||
+        (record->place.segment == place.segment && record->place.at == place.at)) {
+        return 0;
+    }
+    return set_place(r, id, record);
+}
+
 static bool file_size(const struct repair *r, int64_t id, uint64_t *ret_size)
 {
     char text[SPOOL_ID_TEXT_MAX], path[4352];
@@ -507,6 +612,7 @@ struct copies {
 static int copy_message(struct repair *r, struct copies *c, int64_t id)
 {
     struct copied message = {0}, rcpts = {0}, content = {0};
+    const struct segment_record *record = NULL;
     bool has_file;
     uint64_t size = 0;
     int err = 0;
@@ -528,16 +634,32 @@ static int copy_message(struct repair *r, struct copies *c, int64_t id)
         list_add(&r->trouble, id);
     }
     if (message.rows == 0) {
-        if (rcpts.rows == 0 && content.rows == 0 && (!has_file || is_removed(r, id))) {
+        if (content.rows == 0 && !has_file && (rcpts.rows > 0 || !r->messages_are_whole)) {
+            record = find_record(r, id, 0, (struct segment_place){.segment = 0});
+        }
+        if (rcpts.rows == 0 && content.rows == 0 && record == NULL &&
+            (!has_file || is_removed(r, id))) {
             return 0; /* an index named it, and nothing of it is there; or it is through */
         }
-        size = has_file ? size : (uint64_t)content_size(r, id);
+        size = has_file ? size : record != NULL ? record->size : (uint64_t)content_size(r, id);
         err = make_message(r, id, has_file, size);
+        if (err == 0 && record != NULL) {
+            err = set_place(r, id, record);
+        }
+        if (err == 0 && record != NULL && rcpts.rows == 0) {
+            return doubt(r, id,
+                         "found in a segment alone: it may have been delivered; look at its "
+                         "headers");
+        }
         return err != 0 ? err
                         : doubt(r, id,
                                 rcpts.rows == 0 ? "found without sender and recipients: look at "
                                                   "its headers"
                                                 : "found without its sender");
+    }
+    err = find_content(r, id);
+    if (err != 0) {
+        return err;
     }
     if (message.changed || rcpts.changed) {
         return doubt(r, id, "values of its rows were impossible");
@@ -650,6 +772,8 @@ static int look_at_all(struct repair *r)
     }
     content_files_fini(&sqlite_of(sp)->content);
     content_files_init(&sqlite_of(sp)->content, sqlite_of(sp)->io, r->content_dir);
+    segments_fini(&sqlite_of(sp)->segments);
+    segments_init(&sqlite_of(sp)->segments, sqlite_of(sp)->io, r->content_dir, (uint64_t)r->tag, 0);
     for (size_t i = 0; err == 0 && i < r->found.count; i++) {
         err = look_at(r, sp, r->found.ids[i]);
     }
@@ -675,6 +799,21 @@ static int64_t old_number(struct repair *r, const char *sql)
     }
     (void)sqlite3_finalize(st); /* 0 is safe */
     return n > 0 && n < INT64_C(1) << 60 ? n : 0;
+}
+
+/* The number in every segment of this spool; 0 when it can't be read. */
+static int64_t old_tag(struct repair *r)
+{
+    sqlite3_stmt *st = NULL;
+    int64_t tag = 0;
+
+    if (r->old != NULL &&
+        sqlite3_prepare_v2(r->old, "SELECT tag FROM spool", -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW) {
+        tag = sqlite3_column_int64(st, 0);
+    }
+    (void)sqlite3_finalize(st); /* then the segments say it */
+    return tag;
 }
 
 static int make_new(struct repair *r)
@@ -741,9 +880,15 @@ static int count_again(struct repair *r)
 
 static int fill(struct repair *r)
 {
+    char sql[100];
     int err = exec_new(r, "BEGIN");
 
     err = err != 0 ? err : copy_all(r);
+    if (err == 0 && r->tag != 0) {
+        (void)snprintf(sql, sizeof sql, "UPDATE spool SET tag = %lld",
+                       (long long)r->tag); /* fits */
+        err = exec_new(r, sql);
+    }
     err = err != 0 ? err : exec_new(r, "COMMIT");
     err = err != 0 ? err : look_at_all(r);
     err = err != 0 ? err : exec_new(r, "BEGIN");
@@ -915,6 +1060,7 @@ static int make_repaired(struct repair *r)
     open_old(r);
     r->last_id = old_number(r, "SELECT last_id FROM spool");
     r->commits = old_number(r, "SELECT commits FROM spool") + 1;
+    r->tag = old_tag(r);
     gather_all(r);
     err = fill(r);
     (void)sqlite3_close(r->old); /* its statements are gone */
@@ -957,6 +1103,7 @@ int spool_repair(const char *url, spool_told *told, void *context, struct buf *r
     }
     mem_free(r.found.ids);
     mem_free(r.trouble.ids);
+    mem_free(r.records);
     mem_free(r.path);
     mem_free(r.content_dir);
     mem_free(r.repairing);

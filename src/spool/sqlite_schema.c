@@ -130,6 +130,13 @@ const struct schema_step schema_steps[] = {
     {"keep where a message has its class from",
      "ALTER TABLE message ADD COLUMN class_source INTEGER NOT NULL DEFAULT 0"
      "  CHECK (class_source >= 0);"},
+    /* Content that has a file of its own stays there: that is still where the longest goes. */
+    {"put content into segments", "ALTER TABLE message ADD COLUMN segment INTEGER;"
+                                  "ALTER TABLE message ADD COLUMN at INTEGER;"
+                                  "CREATE INDEX message_segment ON message (segment, at, size)"
+                                  "  WHERE listed = 1 AND segment IS NOT NULL;"
+                                  "ALTER TABLE spool ADD COLUMN tag INTEGER NOT NULL DEFAULT 0;"
+                                  "UPDATE spool SET tag = random();"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

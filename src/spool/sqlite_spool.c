@@ -50,6 +50,11 @@
 #define PREFIX_ROOM     ((size_t)1 << 16)
 #define REMOVED_MAX     1000 /* rows of contents that were removed, before they are forgotten */
 #define LOCK_TEXT_MAX   64
+/* Bytes of dead content in segments from which on commits help to give room back, and how many each
+ * of them moves: little beside what it writes anyway. */
+#define DEAD_MAX         (UINT64_C(256) << 20)
+#define EMPTY_PER_COMMIT (UINT64_C(256) << 10)
+#define EMPTY_PER_TIDY   (UINT64_C(1) << 20)
 
 /* The numbers above, in words that SQLite reads. secure_delete is a default of Debian's SQLite: it
  * would write every deleted page once more. Who can read the disk could read the mail while it was
@@ -312,6 +317,7 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
         }
     }
     content_files_undone(&s->content, in_doubt);
+    segments_undone(&s->segments, in_doubt);
     s->totals = s->totals_before;
     s->counts = (struct sqlite_counts){.id = 0};
     tally_clear(&s->tally);
@@ -340,6 +346,9 @@ static int list_message(struct sqlite_spool *s, struct msg_id id)
     if (err == -EBADMSG) {
         err = 0; /* rows that make no sense stay out of the indexes; their reader tells */
     }
+    if (err == 0 && facts.segment > 0) {
+        segments_may_empty(&s->segments, facts.segment);
+    }
     if (err == 0) {
         facts.unlisted = false;
         claims_set(&s->claims, id.n, facts);
@@ -366,6 +375,17 @@ static int write_spool_row(struct sqlite_spool *s)
     return run(s, st);
 }
 
+/* Under load, where the spool is never tidied, segments are emptied by commits once there is much
+ * to gain. */
+static int empty_segments(struct sqlite_spool *s)
+{
+    uint32_t poorest = segments_poorest(&s->segments, false);
+
+    return poorest == 0 || segments_dead_bytes(&s->segments) < DEAD_MAX
+               ? 0
+               : sqlite_segments_empty(s, poorest, EMPTY_PER_COMMIT);
+}
+
 static int prepare_commit(struct sqlite_spool *s)
 {
     int err = sqlite_flush_counts(s);
@@ -390,7 +410,14 @@ static int prepare_commit(struct sqlite_spool *s)
     if (err != 0) {
         return err;
     }
+    err = empty_segments(s);
+    if (err != 0) {
+        return err;
+    }
     err = content_files_sync(&s->content);
+    if (err == 0) {
+        err = segments_sync(&s->segments);
+    }
     return err == 0 ? 0
                     : spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
 }
@@ -467,6 +494,7 @@ static int commit(struct spool *sp)
     write_lock(s);
     claims_commit(&s->claims);
     content_files_committed(&s->content);
+    segments_committed(&s->segments);
     if (s->log_pages - s->log_kept >= LOG_MAX_PAGES) {
         checkpoint(s);
     }
@@ -484,11 +512,33 @@ static int disk_free(const struct sqlite_spool *s, uint64_t *ret_bytes)
     return 0;
 }
 
+/* A batch of its own, which nothing waits for. Failing is harmless. */
+static void empty_some(struct sqlite_spool *s)
+{
+    /* On a disk that has been full room is worth more. */
+    uint32_t poorest = segments_poorest(&s->segments, !s->reserve.held);
+
+    if (poorest == 0) {
+        return;
+    }
+    if (begin(&s->base) != 0) {
+        return;
+    }
+    s->base.dirty = true;
+    (void)sqlite_segments_empty(s, poorest, EMPTY_PER_TIDY); /* an error has failed the batch */
+    if (spool_commit(&s->base) != 0) {
+        segments_can_not_empty(&s->segments, poorest); /* not again at once */
+    }
+}
+
 static void tidy(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
 
     uint64_t free_now = 0;
+
+    segments_tidy(&s->segments);
+    empty_some(s);
 
     if (s->log_pages - s->log_kept >= LOG_TIDY_PAGES) {
         checkpoint(s);
@@ -580,8 +630,19 @@ static void bind_parked(sqlite3_stmt *st, int at, struct slice key)
     }
 }
 
+static void bind_place(sqlite3_stmt *st, int at, struct segment_place place)
+{
+    if (place.segment > 0) {
+        sqlite_bind_int(st, at, place.segment);
+        sqlite_bind_int(st, at + 1, (int64_t)place.at);
+    } else if (st != NULL) {
+        CHECK(sqlite3_bind_null(st, at) == SQLITE_OK);
+        CHECK(sqlite3_bind_null(st, at + 1) == SQLITE_OK);
+    }
+}
+
 static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n,
-                          bool in_file, uint64_t content_sum)
+                          bool in_file, struct segment_place place, uint64_t content_sum)
 {
     const struct spool_message *m = n->m;
     sqlite3_stmt *st = sqlite_ask(s, ST_MESSAGE_INSERT);
@@ -607,6 +668,7 @@ static int insert_message(struct sqlite_spool *s, struct msg_id id, const struct
     sqlite_bind_int(st, 18, (int64_t)content_sum);
     sqlite_bind_int(st, 19, (int64_t)row_sum_message(m, content_sum));
     sqlite_bind_int(st, 20, m->class_source);
+    bind_place(st, 21, place);
     return run(s, st);
 }
 
@@ -646,12 +708,15 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     struct sqlite_spool *s = sqlite_of(sp);
     const struct spool_message *m = n->m;
     bool in_file = n->size > s->inline_limit;
+    struct segment_place place = {.segment = 0};
     struct slice bytes = SLICE("");
     uint64_t sum = 0;
     int err;
 
     if (in_file) {
-        err = content_files_write(&s->content, id, n->prefix, n->content, &sum);
+        err = n->size <= segments_content_max(&s->segments)
+                  ? segments_append(&s->segments, id, n->prefix, n->content, &place, &sum)
+                  : content_files_write(&s->content, id, n->prefix, n->content, &sum);
         if (err != 0) {
             return spool_fail(sp, err, "submit: write content: %s.d: %s", s->path, strerror(-err));
         }
@@ -663,7 +728,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
         }
     }
     if (err == 0) {
-        err = insert_message(s, id, n, in_file, sum);
+        err = insert_message(s, id, n, in_file, place, sum);
     }
     for (uint32_t i = 0; err == 0 && i < n->rcpt_count; i++) {
         err = insert_rcpt(s, id, i + 1, &n->rcpts[i], !n->claim);
@@ -682,6 +747,7 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
                    (struct claim_facts){.due = m->due.us,
                                         .size = n->size,
                                         .in_file = in_file,
+                                        .segment = place.segment,
                                         .claimed = true,
                                         .unlisted = true});
     } else if (claimable(m->state)) {
@@ -839,7 +905,9 @@ static int delete_message(struct sqlite_spool *s, struct msg_id id, const struct
     if (err != 0) {
         return err;
     }
-    if (b->in_file) {
+    if (b->in_file && b->segment > 0) {
+        segments_release(&s->segments, b->segment, b->size);
+    } else if (b->in_file) {
         /* A crash before the file is removed leaves a content that no message names: this row says
          * that it is not wanted. Without it nothing would tell it from one whose row was lost. */
         err = run_on(s, ST_REMOVED_ADD, id);
@@ -911,8 +979,10 @@ static int finish_all_done(struct spool *sp, struct msg_id id)
 {
     struct sqlite_spool *s = sqlite_of(sp);
     struct claim_facts facts = claims_get(&s->claims, id.n);
-    struct sqlite_brief brief = {
-        .state = SPOOL_INCOMING, .size = facts.size, .in_file = facts.in_file};
+    struct sqlite_brief brief = {.state = SPOOL_INCOMING,
+                                 .size = facts.size,
+                                 .in_file = facts.in_file,
+                                 .segment = facts.segment};
     int err;
 
     if (!facts.unlisted) {
@@ -1350,7 +1420,7 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
     if (err != 0) {
         return spool_fail(sp, err, "free space: %s: %s", s->path, strerror(-err));
     }
-    bytes += unused_bytes(s);
+    bytes += unused_bytes(s) + segments_spare_bytes(&s->segments);
     if (s->lock_fd >= 0 && !s->reserve.held) {
         bytes = bytes > 2 * RESERVE_BYTES ? bytes - 2 * RESERVE_BYTES : 0;
     }
@@ -1384,6 +1454,7 @@ static void close_spool(struct spool *sp)
     }
     reserve_fini(&s->reserve);
     content_files_fini(&s->content);
+    segments_fini(&s->segments);
     claims_fini(&s->claims);
     tally_clear(&s->tally);
     text_pool_fini(&s->pool);
@@ -1561,8 +1632,11 @@ static int load_unlisted(struct sqlite_spool *s, uint64_t from)
         struct claim_facts facts = {.due = sqlite3_column_int64(st, 1),
                                     .size = size < 0 ? 0 : (uint64_t)size,
                                     .in_file = sqlite3_column_int(st, 3) != 0,
+                                    .segment = sqlite_segment_number(sqlite3_column_int64(st, 4)),
                                     .unlisted = true};
         uint64_t id = (uint64_t)sqlite3_column_int64(st, 0);
+
+        sqlite_segments_name(s, facts.segment, sqlite3_column_int64(st, 5), size);
 
         claims_set(&s->claims, id, facts);
         claims_add_due(&s->claims, CLAIM_INCOMING, facts.due, id);
@@ -1628,11 +1702,12 @@ static int sweep_content(struct sqlite_spool *s, uint64_t last_id)
     int err;
 
     if (sweep.went_back) {
-        warn(s,
-             "spool %s went back: %llu commits are missing, so mail may be lost or be sent again. "
-             "Its "
-             "log was cut or removed, or an older copy was put in its place",
-             s->path, (unsigned long long)(s->commits_told - s->commits));
+        warn(
+            s,
+            "spool %s went back: %llu commits are missing, so mail may be lost or be sent again. "
+            "Its log was cut or removed, or an older copy was put in its place. No segment in %s.d "
+            "is written again while there is the file `keep'",
+            s->path, (unsigned long long)(s->commits_told - s->commits), s->path);
     }
     err = content_files_sweep(&s->content, content_wanted, &sweep);
     /* No id is given again that a content has, and from the next commit on it is one of the past.
@@ -1705,6 +1780,9 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
         known_id = s->last_id;
         s->last_id = s->last_id > id_floor ? s->last_id : id_floor;
         err = pass_rows(s);
+    }
+    if (err == 0) {
+        err = sqlite_segments_begin(s);
     }
     if (err == 0) {
         err = sweep_content(s, known_id);
@@ -1797,6 +1875,7 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     s->lock_fd = -1;
     s->inline_limit = options->inline_limit;
     content_files_init(&s->content, io, dir);
+    segments_init(&s->segments, io, dir, 0, options->segment_bytes);
     mem_free(dir);
     dir = path_with(where, ".reserve");
     reserve_init(&s->reserve, io, dir);
@@ -1804,6 +1883,9 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     buf_init(&s->bytes, SPOOL_INLINE_MAX + PREFIX_ROOM);
     claims_init(&s->claims);
     err = mode == SPOOL_OPEN_WRITE ? open_for_writing(s, options->id_floor) : open_for_reading(s);
+    if (err == 0 && mode == SPOOL_OPEN_READ) {
+        err = sqlite_segments_begin(s);
+    }
     if (err != 0) {
         buf_add_string(ret_error, s->base.error);
         close_spool(&s->base);

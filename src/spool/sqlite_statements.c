@@ -29,6 +29,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_SPOOL_READ] =
         "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes, commits FROM spool"
         " WHERE one = 1",
+    [ST_SPOOL_TAG] = "SELECT tag FROM spool WHERE one = 1",
     [ST_SPOOL_WRITE] =
         "UPDATE spool"
         " SET last_id = ?1, unlisted_from = ?2, incoming = ?3, deferred = ?4, hold = ?5,"
@@ -37,9 +38,9 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_INSERT] =
         "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
         " rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender, sender_domain,"
-        " envid, client, reason, parked, class, content_sum, sum, class_source)"
+        " envid, client, reason, parked, class, content_sum, sum, class_source, segment, at)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, 0, 0, 0, ?11, ?12, ?13, ?14, ?15,"
-        " ?16, ?17, ?18, ?19, ?20)",
+        " ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
     [ST_MESSAGE_READ] =
         "SELECT state, due, arrived, created, size, flags, rcpt_total, rcpt_pending,"
         " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, ''),"
@@ -54,7 +55,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_SET_SUM] = "UPDATE message SET sum = ?2 WHERE id = ?1",
     [ST_RCPT_SET_SUM] = "UPDATE recipient SET sum = ?3 WHERE message = ?1 AND n = ?2",
     [ST_MESSAGE_BRIEF] =
-        "SELECT state, due, size, in_file, EXISTS (SELECT 1 FROM recipient r NOT INDEXED"
+        "SELECT state, due, size, in_file, segment, EXISTS (SELECT 1 FROM recipient r NOT INDEXED"
         " WHERE r.message = ?1), rcpt_pending + rcpt_to_report FROM message WHERE id = ?1",
     [ST_MESSAGE_CHANGE] =
         "UPDATE message"
@@ -64,6 +65,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_MESSAGE_SET_FLAGS] = "UPDATE message SET warned = ?2, force_expire = ?3 WHERE id = ?1",
     [ST_MESSAGE_SET_DUE] = "UPDATE message SET due = ?2, parked = NULL WHERE id = ?1",
     [ST_MESSAGE_DEFER] = "UPDATE message SET state = 2, due = ?2, parked = NULL WHERE id = ?1",
+    [ST_MESSAGE_MOVE] = "UPDATE message SET segment = ?2, at = ?3 WHERE id = ?1",
     [ST_MESSAGE_COUNTS] =
         "UPDATE message"
         " SET rcpt_pending = rcpt_pending + ?2, rcpt_to_report = rcpt_to_report + ?3"
@@ -87,6 +89,9 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " size = iif(typeof(size) = 'integer' AND size BETWEEN 0 AND 1099511627776, size, 0),"
         " flags = iif(typeof(flags) = 'integer' AND flags BETWEEN 0 AND 63, flags, 0),"
         " in_file = iif(in_file IS 1, 1, 0),"
+        " segment = iif(typeof(segment) = 'integer' AND segment BETWEEN 1 AND 2147483647,"
+        " segment, NULL),"
+        " at = iif(typeof(at) = 'integer', at, NULL),"
         " warned = iif(warned IS 1, 1, 0),"
         " force_expire = iif(force_expire IS 1, 1, 0),"
         " sender = " HARMLESS("sender", "320") ","
@@ -144,7 +149,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " ORDER BY n LIMIT ?3",
     [ST_CONTENT_INSERT] = "INSERT INTO content (message, bytes) VALUES (?1, ?2)",
     [ST_CONTENT_READ] =
-        "SELECT m.size, m.in_file, m.content_sum, c.bytes FROM message m"
+        "SELECT m.size, m.in_file, m.content_sum, m.segment, m.at, c.bytes FROM message m"
         " LEFT JOIN content c ON c.message = m.id WHERE m.id = ?1",
     [ST_CONTENT_DELETE] = "DELETE FROM content WHERE message = ?1",
     /* The walk of claims in two parts, because SQLite would compare (due, id) > (?, ?) with every
@@ -162,7 +167,19 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " ORDER BY parked LIMIT 1",
     [ST_HIGHEST_ID] = "SELECT max(0, ifnull(max(id), 0)) FROM message WHERE id < 1 << 60",
     [ST_UNLISTED] =
-        "SELECT id, due, size, in_file FROM message NOT INDEXED WHERE id >= ?1 AND listed = 0",
+        "SELECT id, due, size, in_file, segment, at FROM message NOT INDEXED"
+        " WHERE id >= ?1 AND listed = 0",
+    /* What makes no sense counts as a message all the same: its segment is not written again. */
+    [ST_SEGMENT_COUNTS] =
+        "SELECT segment, count(*),"
+        " CAST(total(iif(size BETWEEN 0 AND 1099511627776, size, 0)) AS INTEGER),"
+        " max(iif(at BETWEEN 0 AND 1099511627776 AND size BETWEEN 0 AND 1099511627776,"
+        " at + size, 1099511627776))"
+        " FROM message INDEXED BY message_segment WHERE listed = 1 AND segment IS NOT NULL"
+        " GROUP BY segment",
+    [ST_SEGMENT_ROWS] =
+        "SELECT id, at, size FROM message INDEXED BY message_segment"
+        " WHERE listed = 1 AND segment = ?1 ORDER BY at LIMIT ?2",
     [ST_MESSAGE_PLACES] =
         "SELECT nexthop, transport, count(*) FROM recipient NOT INDEXED"
         " WHERE message = ?1 AND listed = 1 AND state = 1 GROUP BY nexthop, transport",

@@ -53,7 +53,8 @@ void fixture_fini(struct fixture *fx)
 int fixture_try(const struct fixture *fx, enum spool_open_mode mode, const struct spool_io *io,
                 struct spool **ret_spool)
 {
-    struct spool_options options = {.inline_limit = INLINE_LIMIT, .io = io};
+    struct spool_options options = {
+        .inline_limit = INLINE_LIMIT, .segment_bytes = SEGMENT_SIZE, .io = io};
     struct buf error;
     int err;
 

@@ -7,7 +7,10 @@
 
 #include "spool.h"
 
-#define INLINE_LIMIT 1000 /* small, so that files are used, too */
+#define INLINE_LIMIT 1000 /* small, so that segments are used, too */
+/* Small, so that tests use several. What takes more than a fourth has a file of its own. */
+#define SEGMENT_SIZE 65536
+#define OWN_FILE     20000
 
 struct fixture {
     char dir[64];

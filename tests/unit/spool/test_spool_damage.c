@@ -84,7 +84,8 @@ static void changed_content_is_noticed(void **state)
 
     (void)state;
     fixture_ok(sp, fixture_submit(sp, "a@example.com", "x@example.net", 10, 300, false, &small));
-    fixture_ok(sp, fixture_submit(sp, "b@example.com", "x@example.net", 10, 9999, false, &large));
+    fixture_ok(sp,
+               fixture_submit(sp, "b@example.com", "x@example.net", 10, OWN_FILE, false, &large));
     fixture_ok(sp, spool_commit(sp));
     for (int at = 0; at < 300; at += 23) {
         char sql[200];
@@ -99,7 +100,7 @@ static void changed_content_is_noticed(void **state)
             assert_int_equal(read_content(sp, small), undo == 1 ? 0 : -EBADMSG);
         }
     }
-    for (off_t at = 0; at < 9999; at += 1999) {
+    for (off_t at = 0; at < OWN_FILE; at += 3999) {
         fixture_ok(sp, read_content(sp, large));
         flip_in_file(large, at);
         assert_int_equal(read_content(sp, large), -EBADMSG);
@@ -120,8 +121,8 @@ static void content_of_another_message_is_noticed(void **state)
         char sender[32];
 
         snprintf(sender, sizeof sender, "%.*s@example.com", (int)i + 1, "abcdef");
-        fixture_ok(sp, fixture_submit(sp, sender, "x@example.net", 10, i < 2 ? 100 : 5000, false,
-                                      &ids[i]));
+        fixture_ok(sp, fixture_submit(sp, sender, "x@example.net", 10, i < 2 ? 100 : OWN_FILE,
+                                      false, &ids[i]));
     }
     fixture_ok(sp, spool_commit(sp));
     fixture_sql(&fx, "UPDATE content SET bytes = (SELECT bytes FROM content ORDER BY message DESC"
@@ -143,7 +144,8 @@ static void content_without_a_checksum_is_believed(void **state)
 
     (void)state;
     fixture_ok(sp, fixture_submit(sp, "a@example.com", "x@example.net", 10, 300, false, &small));
-    fixture_ok(sp, fixture_submit(sp, "b@example.com", "x@example.net", 10, 9999, false, &large));
+    fixture_ok(sp,
+               fixture_submit(sp, "b@example.com", "x@example.net", 10, OWN_FILE, false, &large));
     fixture_ok(sp, spool_commit(sp));
     fixture_sql(&fx, "UPDATE message SET content_sum = NULL, sum = NULL");
     fixture_ok(sp, read_content(sp, small));

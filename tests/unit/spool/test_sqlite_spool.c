@@ -136,7 +136,7 @@ static void a_spool_at_rest_can_be_read_without_leave_to_write(void **state)
 static void nobody_else_may_read_the_files(void **state)
 {
     struct msg_id id;
-    struct spool *sp = open_with_one(5000, &id);
+    struct spool *sp = open_with_one(OWN_FILE, &id);
     struct stat st;
 
     (void)state;
@@ -355,12 +355,13 @@ static void missing_content_is_reported(void **state)
     int fd;
 
     (void)state;
-    fixture_ok(sp, fixture_submit(sp, "g@example.com", "x@example.net", 10, 9999, false, &large));
+    fixture_ok(sp,
+               fixture_submit(sp, "g@example.com", "x@example.net", 10, OWN_FILE, false, &large));
     fixture_ok(sp, spool_commit(sp));
     buf_init(&bytes, 1 << 20);
     fixture_sql(&fx, "DELETE FROM content");
     assert_int_equal(spool_read_content(sp, id, &bytes, &fd, &size), -EBADMSG);
-    assert_int_equal(truncate(content_path(large), 9998), 0);
+    assert_int_equal(truncate(content_path(large), OWN_FILE - 1), 0);
     assert_int_equal(spool_read_content(sp, large, &bytes, &fd, &size), -EBADMSG);
     assert_int_equal(unlink(content_path(large)), 0);
     assert_int_equal(spool_read_content(sp, large, &bytes, &fd, &size), -EBADMSG);
@@ -384,7 +385,7 @@ static void a_damaged_file_is_called_that(void **state)
 
 /* ---- content files -------------------------------------------------------------------------- */
 
-static void content_goes_beside_the_database_when_it_is_large(void **state)
+static void the_largest_content_has_a_file_of_its_own(void **state)
 {
     struct msg_id small, large;
     struct spool *sp = open_with_one(INLINE_LIMIT, &small);
@@ -392,8 +393,7 @@ static void content_goes_beside_the_database_when_it_is_large(void **state)
 
     (void)state;
     assert_false(exists(content_path(small)));
-    fixture_ok(sp, fixture_submit(sp, "a@example.com", "x@example.net", 1, INLINE_LIMIT + 1, true,
-                                  &large));
+    fixture_ok(sp, fixture_submit(sp, "a@example.com", "x@example.net", 1, OWN_FILE, true, &large));
     fixture_ok(sp, spool_commit(sp));
     assert_true(exists(content_path(large)));
     fixture_ok(sp, spool_read(sp, large, &m));
@@ -457,7 +457,7 @@ static void content_comes_from_a_file_too(void **state)
 static void orphans_go_when_it_is_opened(void **state)
 {
     struct msg_id kept;
-    struct spool *sp = open_with_one(5000, &kept);
+    struct spool *sp = open_with_one(OWN_FILE, &kept);
     char orphan[256], other[256];
 
     (void)state;
@@ -481,7 +481,8 @@ static void files_of_an_undone_batch_go(void **state)
     (void)state;
     /* More files than are kept open for one sync. */
     for (int i = 0; i < 100; i++) {
-        fixture_ok(sp, fixture_submit(sp, "a@example.com", "x@example.net", 1, 2000, true, &id));
+        fixture_ok(sp,
+                   fixture_submit(sp, "a@example.com", "x@example.net", 1, OWN_FILE, true, &id));
     }
     assert_true(exists(content_path(id)));
     spool_close(sp);
@@ -623,9 +624,8 @@ UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_withou
           EACH(a_spool_without_classes_is_upgraded), EACH(a_class_that_is_no_name_is_refused),
           EACH(an_impossible_row_harms_only_itself), EACH(an_impossible_recipient_is_reported),
           EACH(missing_content_is_reported), EACH(a_damaged_file_is_called_that),
-          EACH(content_goes_beside_the_database_when_it_is_large),
-          EACH(content_comes_from_a_file_too), EACH(orphans_go_when_it_is_opened),
-          EACH(files_of_an_undone_batch_go), EACH(ids_grow_and_are_never_used_twice),
-          EACH(passing_mail_is_found_again_after_a_crash),
+          EACH(the_largest_content_has_a_file_of_its_own), EACH(content_comes_from_a_file_too),
+          EACH(orphans_go_when_it_is_opened), EACH(files_of_an_undone_batch_go),
+          EACH(ids_grow_and_are_never_used_twice), EACH(passing_mail_is_found_again_after_a_crash),
           EACH(equal_due_times_are_claimed_once_each), EACH(the_log_does_not_grow_without_bound),
           EACH(a_shell_reads_it_in_words))
