@@ -55,7 +55,7 @@ static void must(struct spool *sp, int err)
 
 static struct spool *open_spool(const char *path)
 {
-    struct spool_options options = {.inline_limit = 128 * 1024};
+    struct spool_options options = {.inline_limit = 16 * 1024};
     char url[4096];
     struct buf error;
     struct spool *sp;

@@ -116,8 +116,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "relative paths start here; itself relative to the configuration file's directory")          \
     X(STRING, spool, "sqlite:PATH, postoffice:DIR or memory:", "sqlite:queue.db", 0, 0,            \
       "the durable queue")                                                                         \
-    X(SIZE, spool_inline_limit, "bytes", "128k", 0, 1 << 30,                                       \
-      "larger content is kept in a file beside the database")                                      \
+    X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
+      "larger content is kept in files beside the database")                                       \
     X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \
       "directory where sendmail leaves mail; empty: none")                                         \
     X(STRING, control_socket, "path", "control.sock", 0, 0, "Unix socket of the HTTP interface")   \

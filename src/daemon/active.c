@@ -1,6 +1,8 @@
 #include "active.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "mem.h"
@@ -81,6 +83,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
 
     CHECK(active_find(a, from->id) == NULL);
     m->id = from->id;
+    m->content_fd = -1;
     spool_id_print(from->id, id_text);
     m->id_text = from->spoolid.len > 0 ? mem_copy(from->spoolid.ptr, from->spoolid.len)
                                        : mem_string(id_text);
@@ -111,8 +114,13 @@ void active_remove(struct active *a, struct active_msg *m)
     for (size_t i = 0; i < m->rcpt_count; i++) {
         mem_free(m->rcpts[i].address);
     }
+    if (m->content_fd >= 0) {
+        (void)close(m->content_fd); /* memory */
+        a->fd_bytes -= m->size - m->content_len;
+        a->fds--;
+    }
     if (m->content != NULL) {
-        a->content_bytes -= m->size;
+        a->content_bytes -= m->content_len;
     }
     mem_free(m->content);
     mem_free(m->suspended_for);
@@ -232,8 +240,27 @@ void active_keep_content(struct active *a, struct active_msg *m, struct slice co
     if (m->content == NULL && content.len == m->size && content.len <= ACTIVE_KEEP_MAX &&
         content.len <= ACTIVE_CONTENT_MAX - a->content_bytes) {
         m->content = mem_copy(content.ptr, content.len);
-        a->content_bytes += m->size;
+        m->content_len = content.len;
+        a->content_bytes += content.len;
     }
+}
+
+void active_keep_fd(struct active *a, struct active_msg *m, struct slice head, int fd)
+{
+    if (m->content != NULL || head.len > m->size || head.len > ACTIVE_KEEP_MAX ||
+        head.len > ACTIVE_CONTENT_MAX - a->content_bytes || a->fds >= ACTIVE_FDS_MAX ||
+        m->size - head.len > ACTIVE_CONTENT_MAX - a->fd_bytes) {
+        return;
+    }
+    m->content_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (m->content_fd < 0) {
+        return; /* no descriptor is left: it is read again when it is needed */
+    }
+    m->content = mem_copy(head.ptr == NULL ? "" : head.ptr, head.len);
+    m->content_len = head.len;
+    a->content_bytes += head.len;
+    a->fd_bytes += m->size - head.len;
+    a->fds++;
 }
 
 struct flight *flight_add(struct active *a, uint64_t entry, struct active_msg *m,

@@ -9,8 +9,8 @@
  * A message is here from its claim to its end of pass. Its recipients come in batches, in order of
  * their numbers, and go one by one as they are settled.
  *
- * Limit: content kept is at most ACTIVE_CONTENT_MAX in all; beyond it, it is read again when
- * needed.
+ * Limit: content kept is at most ACTIVE_CONTENT_MAX in all, and as much again in ACTIVE_FDS_MAX
+ * descriptors of memory; beyond it, it is read again when needed.
  */
 #ifndef DAEMON_ACTIVE_H
 #define DAEMON_ACTIVE_H
@@ -28,6 +28,7 @@
 #define ACTIVE_CONTENT_MAX (32u << 20)
 /* The longest content that is kept, as it must fit into a frame. */
 #define ACTIVE_KEEP_MAX (12u << 20)
+#define ACTIVE_FDS_MAX  256u
 
 struct site;
 
@@ -81,6 +82,8 @@ struct active_msg {
     bool again_else;      /* something deferred has no thread */
     bool lifetime_of_all; /* something deferred has no expiry of its own */
     char *content;        /* owned, or NULL: not kept */
+    size_t content_len;   /* all of it, or what comes before the descriptor's bytes */
+    int content_fd;       /* owned: sealed memory, or -1 */
     UT_hash_handle hh;
 };
 
@@ -113,7 +116,9 @@ struct active {
     struct active_msg *msgs;
     struct flight *flights;
     struct active_class *classes; /* those that have some; without a class is a class, too */
-    size_t content_bytes;
+    size_t content_bytes;         /* kept in memory of our own */
+    size_t fd_bytes;              /* kept in descriptors, of which there are so many: */
+    size_t fds;
     size_t inline_bytes;
 };
 
@@ -153,6 +158,10 @@ void active_settle_rcpt(struct active_msg *m, struct active_rcpt *r);
 
 /* Keep the content if the budget allows. */
 void active_keep_content(struct active *a, struct active_msg *m, struct slice content);
+
+/* Keep the content, `head` and what is in `fd` (a sealed memfd, which is duplicated), if the
+ * budgets allow. */
+void active_keep_fd(struct active *a, struct active_msg *m, struct slice head, int fd);
 
 /* A delivery starts: takes a copy of the recipient numbers. */
 struct flight *flight_add(struct active *a, uint64_t entry, struct active_msg *m,

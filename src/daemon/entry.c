@@ -32,7 +32,8 @@ static bool find_content(struct entry *e)
         if (e->fd < 0 || fstat(e->fd, &st) != 0 || st.st_size < 0) {
             return false;
         }
-        e->content_size = (uint64_t)st.st_size;
+        e->content = e->ask.content;
+        e->content_size = e->content.len + (uint64_t)st.st_size;
         e->have_content = true;
         return true;
     case CONTENT_ON_DEMAND:
@@ -107,14 +108,10 @@ bool entry_take_content(struct entry *e, const struct wire_content *m, int fd)
         }
         return false;
     }
-    if (fd >= 0) {
-        e->fd = fd;
-        e->content_size = (uint64_t)st.st_size;
-    } else {
-        e->fetched = mem_copy(m->content.ptr, m->content.len);
-        e->content = slice_of(e->fetched, m->content.len);
-        e->content_size = m->content.len;
-    }
+    e->fd = fd;
+    e->fetched = mem_copy(m->content.ptr, m->content.len);
+    e->content = slice_of(e->fetched, m->content.len);
+    e->content_size = m->content.len + (fd >= 0 ? (uint64_t)st.st_size : 0);
     e->have_content = true;
     return true;
 }
@@ -130,16 +127,16 @@ enum entry_piece entry_piece(struct entry *e, struct slice *ret_piece, bool *ret
     if (!e->have_content) {
         return ENTRY_PIECE_WAIT;
     }
-    if (e->fd < 0) {
+    if (e->fd < 0 || e->content_at < e->content.len) {
         *ret_piece = slice_skip(e->content, (size_t)e->content_at);
-        *ret_last = true;
+        *ret_last = ret_piece->len == left;
         return ENTRY_PIECE;
     }
     if (left > sizeof piece) {
         left = sizeof piece;
     }
     do {
-        n = pread(e->fd, piece, (size_t)left, (off_t)e->content_at);
+        n = pread(e->fd, piece, (size_t)left, (off_t)(e->content_at - e->content.len));
     } while (n < 0 && errno == EINTR);
     if (n < 0 || (n == 0 && left > 0)) {
         return ENTRY_PIECE_BROKEN;

@@ -35,8 +35,8 @@ struct entry {
     struct wire_verdict *verdicts;   /* owned, one per recipient; text.ptr NULL: none yet */
     struct entry_text *texts;        /* owned list */
     char *fetched;                   /* owned: content that came on demand */
-    struct slice content;            /* when in memory */
-    int fd;                          /* when not; -1 */
+    struct slice content;            /* in memory: all of it, or its beginning */
+    int fd;                          /* the rest of it, or -1 */
     uint64_t content_size;
     uint64_t content_at; /* bytes handed out */
     bool have_content;

@@ -4,6 +4,7 @@
 #include "queue.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,6 +40,22 @@ static struct agent *agent_for(struct queue *q, enum conf_agent kind, const char
     return NULL;
 }
 
+/* What is in memory of this message, if it can be given on. */
+static bool content_at_hand(struct active_msg *m, struct slice *ret_content, int *ret_fd)
+{
+    if (m->content == NULL) {
+        return false;
+    }
+    if (m->content_fd >= 0) {
+        *ret_fd = fcntl(m->content_fd, F_DUPFD_CLOEXEC, 0);
+        if (*ret_fd < 0) {
+            return false; /* no descriptor is left; reading it again says what can be done */
+        }
+    }
+    *ret_content = slice_of(m->content, m->content_len);
+    return true;
+}
+
 /* Give the flight's content in the frame, in a descriptor, or later. False: it can't be read. A
  * message whose content is not what was stored has been set aside then: it is never delivered. */
 static bool content_for(struct queue *q, struct flight *f, bool on_demand_allowed,
@@ -46,20 +63,19 @@ static bool content_for(struct queue *q, struct flight *f, bool on_demand_allowe
                         enum wire_content_place *ret_place)
 {
     struct active_msg *m = f->msg;
+    /* What is kept in a descriptor takes no more memory with each flight. */
+    bool is_shared = m->content_fd >= 0;
     uint64_t size;
     int rc;
 
     *ret_fd = -1;
     *ret_content = slice_of("", 0);
-    if (on_demand_allowed && q->active.inline_bytes + m->size > QUEUE_INLINE_MAX &&
+    if (on_demand_allowed && !is_shared && q->active.inline_bytes + m->size > QUEUE_INLINE_MAX &&
         q->active.inline_bytes > 0) {
         *ret_place = CONTENT_ON_DEMAND;
         return true;
     }
-    *ret_place = CONTENT_INSIDE;
-    if (m->content != NULL) {
-        *ret_content = slice_of(m->content, m->size);
-    } else {
+    if (!content_at_hand(m, ret_content, ret_fd)) {
         rc = spool_read_content(q->spool, m->id, bytes, ret_fd, &size);
         if (rc != 0) {
             if (rc == -EBADMSG) {
@@ -69,15 +85,17 @@ static bool content_for(struct queue *q, struct flight *f, bool on_demand_allowe
             }
             return false;
         }
-        if (*ret_fd >= 0) {
-            *ret_place = CONTENT_FD;
-            return true;
-        }
         *ret_content = buf_slice(bytes);
-        active_keep_content(&q->active, m, *ret_content);
+        if (*ret_fd < 0) {
+            active_keep_content(&q->active, m, *ret_content);
+        } else if (wire_fd_is_sealed(*ret_fd,
+                                     m->size)) { /* memory: others of its flights share it */
+            active_keep_fd(&q->active, m, *ret_content, *ret_fd);
+        }
     }
-    f->inline_bytes = ret_content->len;
-    q->active.inline_bytes += ret_content->len;
+    *ret_place = *ret_fd >= 0 ? CONTENT_FD : CONTENT_INSIDE;
+    f->inline_bytes = m->content_fd >= 0 ? ret_content->len : m->size;
+    q->active.inline_bytes += f->inline_bytes;
     return true;
 }
 

@@ -291,7 +291,7 @@ static struct slice lane_of(const struct queue *q, const struct spool_message *m
 
 /* A submission that goes on at once: what was just written need not be read again. */
 static struct active_msg *keep_submitted(struct queue *q, const struct wire_submit *m,
-                                         struct spool_message *message)
+                                         int sealed_fd, struct spool_message *message)
 {
     char lane_room[SCHED_CLASS_NAME_MAX];
     struct active_msg *active;
@@ -305,7 +305,11 @@ static struct active_msg *keep_submitted(struct queue *q, const struct wire_subm
     message->size = buf_len(&content) + m->fd_size;
     active =
         active_add(&q->active, message, lane_of(q, message, lane_room), clock_mono(), clock_wall());
-    active_keep_content(&q->active, active, buf_slice(&content));
+    if (sealed_fd >= 0) {
+        active_keep_fd(&q->active, active, buf_slice(&content), sealed_fd);
+    } else {
+        active_keep_content(&q->active, active, buf_slice(&content)); /* unless there is more */
+    }
     buf_fini(&content);
     for (uint32_t i = 0; i < m->rcpt_count && i < KEEP_RCPTS_MAX; i++) {
         active_add_rcpt(active,
@@ -442,6 +446,8 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
     /* Others that wait for their commit are not in the scheduler yet, but here. */
     bool claim;
+    /* What is delivered is what is stored, so nobody may change it from here on. */
+    int sealed_fd = fd >= 0 && wire_fd_is_sealed(fd, m->fd_size) ? fd : -1;
     struct park_target target = {.routes = 0};
     struct spool_rcpt *rcpts;
     struct route route;
@@ -493,7 +499,7 @@ int pass_submit(struct queue *q, const struct wire_submit *m, int fd, struct msg
     }
     if (rc == 0 && claim) {
         message.id = *ret_id;
-        *ret_msg = keep_submitted(q, m, &message);
+        *ret_msg = keep_submitted(q, m, sealed_fd, &message);
     } else if (rc == 0 && parked != NULL) {
         submitted_parked(q, &message, *ret_id, m->rcpt_count);
     } else if (rc == 0) {

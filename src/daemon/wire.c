@@ -1,5 +1,8 @@
 #include "wire.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "check.h"
 #include "frame.h"
 #include "mem.h"
@@ -175,6 +178,16 @@ bool wire_get_empty(struct slice body)
 }
 
 /* ---- submission ----------------------------------------------------------------------------- */
+
+bool wire_fd_is_sealed(int fd, uint64_t size)
+{
+    const int wanted = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+    int seals = fcntl(fd, F_GET_SEALS);
+    struct stat st;
+
+    return seals >= 0 && (seals & wanted) == wanted && fstat(fd, &st) == 0 &&
+           (uint64_t)st.st_size == size;
+}
 
 void wire_put_submit(struct channel *ch, const struct wire_submit *m, int fd)
 {

@@ -172,6 +172,8 @@ struct wire_submit {
     struct slice content; /* all of it, or what comes before the descriptor's bytes */
     uint64_t fd_size;     /* bytes in the descriptor (a sealed memfd, offset 0), 0 = none came */
 };
+/* Is this memory of exactly `size` bytes that no process can change any more? */
+bool wire_fd_is_sealed(int fd, uint64_t size);
 void wire_put_submit(struct channel *ch, const struct wire_submit *m, int fd);
 bool wire_get_submit(struct slice body, struct wire_submit *ret, struct wire_rcpt **ret_rcpts);
 
@@ -238,7 +240,7 @@ struct wire_deliver {
     uint32_t rcpt_count;
     uint64_t size;
     enum wire_content_place place;
-    struct slice content;
+    struct slice content; /* all of it, or what comes before the descriptor's bytes */
 };
 void wire_put_deliver(struct channel *ch, const struct wire_deliver *m, int fd);
 bool wire_get_deliver(struct slice body, struct wire_deliver *ret,
@@ -250,7 +252,7 @@ bool wire_get_need_content(struct slice body, uint64_t *ret_entry);
 struct wire_content {
     uint64_t entry;
     bool ok;              /* false: it can't be read; give up the delivery as deferred */
-    struct slice content; /* unless a descriptor came */
+    struct slice content; /* all of it, or what comes before the descriptor's bytes */
 };
 void wire_put_content(struct channel *ch, const struct wire_content *m, int fd);
 bool wire_get_content(struct slice body, struct wire_content *ret);

@@ -39,7 +39,7 @@ static void an_empty_file_gives_the_defaults(void **state)
     assert_string_equal(c->spool, "sqlite:/var/spool/sluice/queue.db");
     assert_string_equal(c->control_socket, "/var/spool/sluice/control.sock");
     assert_int_equal(c->control_socket_mode, 0660);
-    assert_int_equal(c->spool_inline_limit, 128 * 1024);
+    assert_int_equal(c->spool_inline_limit, 16 * 1024);
     assert_int_equal(c->queue_run_delay_us, 300 * US_PER_S);
     assert_int_equal(c->maximal_queue_lifetime_us, 5 * US_PER_DAY);
     assert_int_equal(c->address_verify_pending_request_limit, 5000);
