@@ -176,17 +176,18 @@ void content_files_committed(struct content_files *cf)
     for (size_t i = 0; i < cf->doomed.count; i++) {
         remove_file(cf, (struct msg_id){cf->doomed.ids[i]});
     }
-    cf->doomed.count = 0;
+    cf->doomed.count = cf->in_doubt = 0;
     cf->made.count = 0;
 }
 
 void content_files_undone(struct content_files *cf, bool in_doubt)
 {
     close_written(cf);
-    cf->doomed.count = 0;
+    cf->doomed.count = cf->in_doubt; /* those of earlier commits in doubt remain doomed */
     for (size_t i = 0; i < cf->made.count; i++) {
         if (in_doubt) {
             content_files_doom(cf, (struct msg_id){cf->made.ids[i]});
+            cf->in_doubt++;
         } else {
             remove_file(cf, (struct msg_id){cf->made.ids[i]});
         }

@@ -46,6 +46,7 @@ struct content_files {
     size_t fd_count;
     struct content_list made;   /* in this batch */
     struct content_list doomed; /* to be removed once the batch is durable */
+    size_t in_doubt; /* the first of them: of commits that failed, whatever the batch does */
 };
 
 /* `dir` is copied. Touches nothing. */

@@ -386,9 +386,26 @@ static int empty_segments(struct sqlite_spool *s)
                : sqlite_segments_empty(s, poorest, EMPTY_PER_COMMIT);
 }
 
+/* Files of a commit that failed in doubt go with this one, which says that they are not wanted; as
+ * delete_message does of its own. */
+static int remove_doubtful(struct sqlite_spool *s)
+{
+    int err = 0;
+
+    for (size_t i = 0; err == 0 && i < s->content.in_doubt; i++) {
+        err = run_on(s, ST_REMOVED_ADD, (struct msg_id){s->content.doomed.ids[i]});
+        s->removed++;
+    }
+    return err;
+}
+
 static int prepare_commit(struct sqlite_spool *s)
 {
     int err = sqlite_flush_counts(s);
+
+    if (err == 0) {
+        err = remove_doubtful(s);
+    }
 
     for (int i = 0; err == 0 && i < LIST_PER_COMMIT; i++) {
         uint64_t oldest = claims_unlisted_from(&s->claims, s->last_id + 1);
