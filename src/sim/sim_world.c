@@ -7,6 +7,8 @@
 #include <sys/queue.h>
 
 #include "check.h"
+#include "class_name.h"
+#include "hash.h"
 #include "mem.h"
 #include "retry.h"
 #include "rng.h"
@@ -42,9 +44,9 @@ struct sim_message {
     int64_t due_us, arrived_us, size_bytes;
     uint64_t number; /* from 1, by arrival */
     uint32_t slot, class, rcpt_count;
-    bool classed;  /* the scheduler knows its class, too */
-    uint32_t left; /* recipients that have not come to their end */
-    uint32_t read; /* recipients looked at in this pass */
+    struct slice lane; /* what the scheduler knows of its class; the world's */
+    uint32_t left;     /* recipients that have not come to their end */
+    uint32_t read;     /* recipients looked at in this pass */
     /* In this pass, recipients were deferred as their destination is dead (0, or the number of
      * one), and for other reasons or for another destination. */
     uint32_t suspended;
@@ -71,8 +73,14 @@ struct source {
     const struct workload_arrivals *arrivals; /* NULL: the trace */
     uint32_t *places;                         /* owned; by the domain's index */
     struct rng rng;
-    uint64_t sent; /* messages so far */
-    double at_us;  /* of the next one; in fractions, so that rounding does not add up */
+    struct slice lane; /* of its mail; the trace's has several */
+    uint64_t sent;     /* messages so far */
+    double at_us;      /* of the next one; in fractions, so that rounding does not add up */
+};
+
+struct lane_name {
+    char *name; /* owned */
+    UT_hash_handle hh;
 };
 
 struct sim_world {
@@ -99,8 +107,7 @@ struct sim_world {
     struct rng retry_rng;
     struct sim_tally *classes; /* owned; the trace's behind the workload's */
     size_t class_count;
-    uint32_t *weights;                       /* owned; of the workload's classes */
-    uint32_t plain_weight;                   /* of mail without one */
+    struct lane_name *lanes;                 /* uthash */
     struct sim_series *series;               /* owned */
     uint32_t followed[SIM_SERIES_DESTS_MAX]; /* places of its destinations */
     struct sim_result result;
@@ -242,10 +249,18 @@ static void park(struct sim_world *w, struct sim_message *m, const struct sim_pa
     defer_until(w, m, parked_until(w, m));
 }
 
-/* The message's class, as the scheduler knows it. */
-static struct slice class_of(const struct sim_world *w, const struct sim_message *m)
+/* The one copy of a lane's name. */
+static struct slice lane_need(struct sim_world *w, struct slice name)
 {
-    return slice_string(m->classed ? w->options.workload->classes[m->class] : "");
+    struct lane_name *l;
+
+    HASH_FIND(hh, w->lanes, name.ptr, name.len, l);
+    if (l == NULL) {
+        l = mem_new(sizeof *l);
+        l->name = mem_copy(name.ptr, name.len);
+        HASH_ADD_KEYPTR(hh, w->lanes, l->name, name.len, l);
+    }
+    return slice_of(l->name, name.len);
 }
 
 /* The key of a message whose recipient `n` is to wait. `room` is for the key. */
@@ -254,9 +269,8 @@ static struct sim_parking_key key_of(const struct sim_world *w, const struct sim
 {
     const struct sim_place *place = w->places.list[m->rcpts[n - 1].place];
 
-    return (struct sim_parking_key){.transport = place->transport,
-                                    .dest = dest_of(m, n, place, room),
-                                    .class_name = class_of(w, m)};
+    return (struct sim_parking_key){
+        .transport = place->transport, .dest = dest_of(m, n, place, room), .class_name = m->lane};
 }
 
 /* Is the message to wait for the share of the one destination that all of it is for? */
@@ -342,7 +356,7 @@ static void source_send(struct source *s)
 
     count = count < 1 ? 1 : count > WORKLOAD_RECIPIENTS_MAX ? WORKLOAD_RECIPIENTS_MAX : count;
     m = message_new(s->world, a->class, (uint32_t)count, size);
-    m->classed = a->classed;
+    m->lane = s->lane;
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         uint32_t domain = workload_draw_domain(&a->to, &s->rng);
 
@@ -385,10 +399,29 @@ static void source_due(struct sim_event *e)
     source_wait(s);
 }
 
+static void lanes_free(struct sim_world *w)
+{
+    struct lane_name *l, *next;
+
+    HASH_ITER(hh, w->lanes, l, next)
+    {
+        HASH_DEL(w->lanes, l);
+        mem_free(l->name);
+        mem_free(l);
+    }
+}
+
 static void source_open(struct sim_world *w, struct source *s, const struct workload_arrivals *a)
 {
+    char room[SCHED_CLASS_NAME_MAX];
+
     s->world = w;
     s->arrivals = a;
+    s->lane =
+        lane_need(w, a->classed ? tuning_lane(w->options.conf,
+                                              slice_string(w->options.workload->classes[a->class]),
+                                              slice_string(a->name), slice_string(a->name), room)
+                                : SLICE(""));
     rng_init(&s->rng, sim_stream_seed(w->options.seed, a->name));
     s->places = mem_array(a->to.count, sizeof *s->places);
     for (uint32_t i = 0; i < a->to.count; i++) {
@@ -416,14 +449,34 @@ static void trace_wait(struct source *s)
     sim_event_set(&s->world->events, &s->event, t->messages[s->sent].at_us - now_of(s->world).us);
 }
 
+/* As the daemon would have it with this configuration: a field that marks bulk mail counts with
+ * default_class = auto alone. */
+static struct slice lane_of_traced(struct sim_world *w, const struct trace_message *m)
+{
+    const struct conf *conf = w->options.conf;
+    bool by_default = conf->default_class == CONF_DEFAULT_CLASS_AUTO;
+    struct slice name = m->class > 0 && (by_default || !m->marked)
+                            ? slice_string(w->options.trace->classes[m->class - 1])
+                        : by_default ? SLICE(CLASS_NAME_PERSONAL)
+                                     : SLICE("");
+    char room[SCHED_CLASS_NAME_MAX];
+
+    if (name.len > 0 && class_fairness(conf, name) != CONF_CLASS_FAIRNESS_NONE) {
+        name = tuning_lane_of_group(name, m->group, room);
+    }
+    return lane_need(w, name);
+}
+
 static void trace_due(struct sim_event *e)
 {
     struct source *s = CONTAINER_OF(e, struct source, event);
     const struct trace *t = s->world->options.trace;
     const struct trace_message *from = &t->messages[s->sent++];
-    struct sim_message *m = message_new(s->world, (uint32_t)s->world->class_count - 1,
-                                        from->rcpt_count, from->size_bytes);
+    size_t class = s->world->options.workload->class_count + from->class;
+    struct sim_message *m =
+        message_new(s->world, (uint32_t) class, from->rcpt_count, from->size_bytes);
 
+    m->lane = lane_of_traced(s->world, from);
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         m->rcpts[i] = (struct rcpt){s->places[t->rcpts[from->first_rcpt + i]], NEVER_ASKED};
     }
@@ -735,8 +788,8 @@ static void open_message(struct sim_world *w, struct sim_message *m)
     if (w->active_count > w->result.active_peak) {
         w->result.active_peak = w->active_count;
     }
-    sched_open_in_class(w->sched, now_of(w), id_of(m), m->left, false, class_of(w, m),
-                        m->classed ? w->weights[m->class] : w->plain_weight);
+    sched_open_in_class(w->sched, now_of(w), id_of(m), m->left, false, m->lane,
+                        class_weight(w->options.conf, tuning_class_of_lane(m->lane)));
 }
 
 /* Mail that is as old as its lifetime when its pass ends goes back. */
@@ -1130,16 +1183,18 @@ static void classes_open(struct sim_world *w)
 {
     const struct workload *workload = w->options.workload;
 
-    w->class_count = workload->class_count + (w->options.trace != NULL ? 1 : 0);
+    const struct trace *trace = w->options.trace;
+
+    w->class_count = workload->class_count + (trace != NULL ? 1 + trace->class_count : 0);
     w->classes = mem_array(w->class_count, sizeof *w->classes);
-    w->weights = mem_array(workload->class_count, sizeof *w->weights);
-    w->plain_weight = class_weight(w->options.conf, slice_of("", 0));
     for (size_t i = 0; i < workload->class_count; i++) {
         sim_tally_init(&w->classes[i], workload->classes[i]);
-        w->weights[i] = class_weight(w->options.conf, slice_string(workload->classes[i]));
     }
     if (w->options.trace != NULL) {
         sim_tally_init(&w->classes[workload->class_count], "trace");
+        for (size_t i = 0; i < trace->class_count; i++) {
+            sim_tally_init(&w->classes[workload->class_count + 1 + i], trace->classes[i]);
+        }
     }
 }
 
@@ -1247,8 +1302,8 @@ void sim_world_free(struct sim_world *w)
     sim_tally_fini(&w->result.total);
     mem_free(w->trace_models);
     mem_free(w->sources);
+    lanes_free(w);
     mem_free(w->classes);
-    mem_free(w->weights);
     mem_free(w->series);
     mem_free(w->sorted);
     mem_free(w->slots);

@@ -10,14 +10,19 @@
 #include "hash.h"
 #include "mem.h"
 #include "rng.h"
+#include "sender_group.h"
 #include "trace_line.h"
 
 #define SAMPLE_SEED 1
 
+#define NOT_ACTIVE UINT32_MAX
+
 /* A message whose end has not been seen. */
 struct open_message {
-    char *id; /* owned */
-    uint32_t number;
+    char *id;        /* owned */
+    uint32_t number; /* NOT_ACTIVE: only its class is known yet */
+    uint8_t class;
+    bool marked;
     UT_hash_handle hh;
 };
 
@@ -120,25 +125,63 @@ static struct open_message *open_find(const struct trace_reader *r, struct slice
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
+static struct open_message *open_add(struct trace_reader *r, struct slice id)
+{
+    struct open_message *m = mem_new(sizeof *m);
+
+    m->id = mem_copy(id.ptr, id.len);
+    m->number = NOT_ACTIVE;
+    HASH_ADD_KEYPTR(hh, r->open, m->id, id.len, m);
+    return m;
+}
+
 /* False, here and below: it passes a limit. */
+static bool take_class(struct trace_reader *r, const struct trace_line *l)
+{
+    struct trace *t = r->trace;
+    struct open_message *m = open_find(r, l->id);
+    size_t i = 0;
+
+    while (i < t->class_count && !slice_equal(slice_string(t->classes[i]), l->class_name)) {
+        i++;
+    }
+    if (i == TRACE_CLASSES_MAX || HASH_COUNT(r->open) >= TRACE_MESSAGES_MAX) {
+        return false;
+    }
+    if (i == t->class_count) {
+        t->classes[t->class_count++] = mem_copy(l->class_name.ptr, l->class_name.len);
+    }
+    if (m == NULL) {
+        m = open_add(r, l->id);
+        m->class = (uint8_t)(i + 1);
+        m->marked = l->marked;
+    }
+    return true;
+}
+
 static bool take_active(struct trace_reader *r, const struct trace_line *l)
 {
     struct trace *t = r->trace;
     struct open_message *m = open_find(r, l->id);
 
-    if (m != NULL) {
+    if (m != NULL && m->number != NOT_ACTIVE) {
         return true; /* it was deferred and comes again */
     }
     if (t->message_count == TRACE_MESSAGES_MAX) {
         return false;
     }
-    m = mem_new(sizeof *m);
-    m->id = mem_copy(l->id.ptr, l->id.len);
+    if (m == NULL) {
+        m = open_add(r, l->id);
+    }
     m->number = (uint32_t)t->message_count;
-    HASH_ADD_KEYPTR(hh, r->open, m->id, l->id.len, m);
     t->messages = grown(t->messages, t->message_count, &r->message_size, sizeof *t->messages);
     t->messages[t->message_count++] =
-        (struct trace_message){.at_us = l->at_us, .size_bytes = l->size_bytes};
+        (struct trace_message){.at_us = l->at_us,
+                               .size_bytes = l->size_bytes,
+                               .class = m->class,
+                               .group = (uint8_t)sender_group(CONF_CLASS_FAIRNESS_SENDER, true,
+                                                              l->sender, slice_of(NULL, 0)),
+                               .marked = m->marked};
     return true;
 }
 
@@ -173,7 +216,7 @@ static bool take_attempt(struct trace_reader *r, const struct trace_line *l)
     uint32_t domain;
     size_t size = r->rcpt_size;
 
-    if (m == NULL) {
+    if (m == NULL || m->number == NOT_ACTIVE) {
         return true; /* it arrived before the log begins */
     }
     if (t->rcpt_count == TRACE_MESSAGES_MAX || !domain_need(r, l->domain, &domain)) {
@@ -229,6 +272,9 @@ void trace_reader_line(struct trace_reader *r, struct slice line)
         break;
     case TRACE_LINE_ATTEMPT:
         within = take_attempt(r, &l);
+        break;
+    case TRACE_LINE_CLASS:
+        within = take_class(r, &l);
         break;
     case TRACE_LINE_GONE:
         take_gone(r, &l);
@@ -329,6 +375,9 @@ void trace_free(struct trace *t)
     for (size_t i = 0; i < t->domain_count; i++) {
         mem_free(t->domains[i]->name);
         mem_free(t->domains[i]);
+    }
+    for (size_t i = 0; i < t->class_count; i++) {
+        mem_free(t->classes[i]);
     }
     mem_free(t->domains);
     mem_free(t->messages);

@@ -5,11 +5,13 @@
  *     ... postfix/smtp[2]: 4Xz1: to=<c@d.example>, relay=..., delay=3, delays=1/0/1/1, dsn=2.0.0,
  *         status=sent (250 ok)
  *     ... postfix/qmgr[1]: 4Xz1: removed
+ *     ... postfix/qmgr[1]: 4Xz1: class=bulk (List-Id)
  *
  * A message arrived when it first became active; its recipients are those that delivery lines name;
- * a delivery took the connection's and the transmission's part of delays=. Of each domain a sample
- * of these times is kept. Dates are those of syslog ("Nov 21 08:00:01", the year guessed from the
- * order) or of RFC 3339 ("2026-11-21T08:00:01.5+01:00").
+ * its class is the one that a line tells before that (this daemon logs it), else that of unmarked
+ * mail; a delivery took the connection's and the transmission's part of delays=. Of each domain a
+ * sample of these times is kept. Dates are those of syslog ("Nov 21 08:00:01", the year guessed
+ * from the order) or of RFC 3339 ("2026-11-21T08:00:01.5+01:00").
  *
  * The log is from outside: a line that is not understood is skipped and counted, whatever it is.
  * Limits: TRACE_*; what passes them is counted as skipped, too.
@@ -29,6 +31,7 @@
 #define TRACE_MESSAGES_MAX 10000000 /* and as many recipients */
 #define TRACE_DOMAINS_MAX  100000
 #define TRACE_SAMPLES_MAX  64 /* delivery times kept of a domain */
+#define TRACE_CLASSES_MAX  32 /* mail of others counts as unmarked */
 
 struct trace_domain {
     char *name;                         /* owned, lower case */
@@ -42,6 +45,9 @@ struct trace_message {
     int64_t size_bytes;
     size_t first_rcpt;   /* index in rcpts */
     uint32_t rcpt_count; /* >= 1 */
+    uint8_t class;       /* in classes, from 1; 0: the log tells of none */
+    uint8_t group;       /* of its sender, see sender_group.h */
+    bool marked;         /* it has its class from a field that marks bulk mail */
 };
 
 struct trace {
@@ -51,6 +57,8 @@ struct trace {
     size_t rcpt_count;
     struct trace_domain **domains; /* owned */
     size_t domain_count;
+    char *classes[TRACE_CLASSES_MAX]; /* owned */
+    size_t class_count;
     uint64_t lines;      /* read */
     uint64_t understood; /* of them, told of a message */
     uint64_t incomplete; /* messages left out, as no recipient of theirs was seen */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "class_name.h"
 #include "check.h"
 #include "times.h"
 
@@ -223,7 +224,25 @@ static bool read_active(struct slice text, struct trace_line *l)
         return false;
     }
     l->kind = TRACE_LINE_ACTIVE;
+    l->sender = slice_of(text.ptr, slice_find(text, '>'));
     l->size_bytes = (int64_t)size;
+    return true;
+}
+
+/* "bulk (List-Id)" */
+static bool read_class(struct slice text, struct trace_line *l)
+{
+    struct slice source;
+
+    l->class_name = slice_cut(&text, ' ');
+    source = text;
+    if (!class_name_valid(l->class_name) || source.ptr == NULL) {
+        return false;
+    }
+    l->marked = slice_equal(source, SLICE("(List-Unsubscribe)")) ||
+                slice_equal(source, SLICE("(List-Id)")) ||
+                slice_equal(source, SLICE("(Precedence)"));
+    l->kind = TRACE_LINE_CLASS;
     return true;
 }
 
@@ -282,7 +301,7 @@ static bool take_head(struct slice *text, struct slice *ret_id)
 
 void trace_line_read(struct slice line, struct trace_clock *clock, struct trace_line *ret_line)
 {
-    static const struct slice from = {"from=<", 6}, to = {"to=<", 4};
+    static const struct slice from = {"from=<", 6}, to = {"to=<", 4}, class = {"class=", 6};
     struct slice text = slice_trim(line);
     struct trace_line l = {.kind = TRACE_LINE_OTHER, .took_us = -1};
     bool ok = take_date(&text, clock, &l.at_us) && take_head(&text, &l.id);
@@ -291,6 +310,8 @@ void trace_line_read(struct slice line, struct trace_clock *clock, struct trace_
         ok = read_active(slice_skip(text, from.len), &l);
     } else if (ok && slice_starts(text, to)) {
         ok = read_attempt(slice_skip(text, to.len), &l);
+    } else if (ok && slice_starts(text, class)) {
+        ok = read_class(slice_skip(text, class.len), &l);
     } else if (ok && slice_equal(text, SLICE("removed"))) {
         l.kind = TRACE_LINE_GONE;
     } else {

@@ -17,8 +17,9 @@
 
 enum trace_line_kind {
     TRACE_LINE_OTHER,   /* of no interest, or not understood */
-    TRACE_LINE_ACTIVE,  /* id, size: the message came into the active queue */
+    TRACE_LINE_ACTIVE,  /* id, sender, size: the message came into the active queue */
     TRACE_LINE_ATTEMPT, /* id, address, domain, status, time: a recipient was tried */
+    TRACE_LINE_CLASS,   /* id, class_name, marked: its class is not the one of unmarked mail */
     TRACE_LINE_GONE,    /* id: removed, or returned for its age */
 };
 
@@ -27,6 +28,8 @@ enum trace_status { TRACE_SENT, TRACE_DEFERRED, TRACE_BOUNCED };
 struct trace_line {
     enum trace_line_kind kind;
     struct slice id, address, domain; /* borrowed from the line; the domain as it is written */
+    struct slice sender, class_name;  /* likewise */
+    bool marked;                      /* the class is said by a field that marks bulk mail */
     int64_t at_us;                    /* see trace_clock */
     int64_t size_bytes;
     enum trace_status status;

@@ -38,9 +38,12 @@ struct slice tuning_lane(const struct conf *conf, struct slice class_name, struc
                                                        conf->class_fairness_merge, sender, client)
                                         : 0;
 
-    if (group == 0) {
-        return class_name;
-    }
+    return group == 0 ? class_name : tuning_lane_of_group(class_name, group, room);
+}
+
+struct slice tuning_lane_of_group(struct slice class_name, uint32_t group,
+                                  char room[SCHED_CLASS_NAME_MAX])
+{
     return slice_of(room, (size_t)snprintf(room, SCHED_CLASS_NAME_MAX, "%.*s%c%u",
                                            SLICE_ARGS(class_name), SCHED_GROUP_MARK, group));
 }

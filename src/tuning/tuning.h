@@ -26,6 +26,10 @@ struct sched_transport_policy tuning_transport(const struct conf *conf, const st
 struct slice tuning_lane(const struct conf *conf, struct slice class_name, struct slice sender,
                          struct slice client, char room[SCHED_CLASS_NAME_MAX]);
 
+/* The name of a group of a class: its number is one that sender_group gives. */
+struct slice tuning_lane_of_group(struct slice class_name, uint32_t group,
+                                  char room[SCHED_CLASS_NAME_MAX]);
+
 /* The class of such a name. */
 struct slice tuning_class_of_lane(struct slice lane);
 

@@ -115,9 +115,43 @@ static void years_are_guessed_from_the_order(void **unused)
     assert_int_equal(time_of("Apr  1 00:00:00", &clock) - leap, 32 * day);
 }
 
+static void a_log_tells_classes_before_mail_is_active(void **unused)
+{
+    static const char *const lines[] = {
+        "Nov 21 08:00:01 mx postfix/qmgr[1]: AA1: class=bulk (List-Id)",
+        "Nov 21 08:00:01 mx postfix/qmgr[1]: AA1: from=<n-1@b>, size=1, nrcpt=1 (queue active)",
+        "Nov 21 08:00:01 mx postfix/qmgr[1]: AA2: from=<n@b>, size=1, nrcpt=1 (queue active)",
+        "Nov 21 08:00:01 mx postfix/qmgr[1]: AA3: class=reset (class_header)",
+        "Nov 21 08:00:01 mx postfix/smtp[1]: AA3: to=<c@d>, status=sent (it is not active)",
+        "Nov 21 08:00:02 mx postfix/qmgr[1]: AA3: from=<>, size=1, nrcpt=1 (queue active)",
+        "Nov 21 08:00:03 mx postfix/smtp[1]: AA1: to=<c@d>, status=sent (ok)",
+        "Nov 21 08:00:03 mx postfix/smtp[1]: AA2: to=<c@d>, status=sent (ok)",
+        "Nov 21 08:00:03 mx postfix/smtp[1]: AA3: to=<c@d>, status=sent (ok)",
+        "Nov 21 08:00:04 mx postfix/qmgr[1]: AA4: class=bulk (of a message that does not come)",
+    };
+    struct trace *t = read_lines(lines, COUNT(lines));
+
+    (void)unused;
+    assert_int_equal(t->understood, COUNT(lines));
+    assert_int_equal(t->message_count, 3);
+    assert_int_equal(t->class_count, 2);
+    assert_string_equal(t->classes[0], "bulk");
+    assert_string_equal(t->classes[1], "reset");
+    assert_int_equal(t->messages[0].class, 1);
+    assert_true(t->messages[0].marked);
+    assert_int_equal(t->messages[1].class, 0);
+    assert_int_equal(t->messages[2].class, 2);
+    assert_false(t->messages[2].marked);
+    assert_int_equal(t->messages[0].group, t->messages[1].group); /* one sender */
+    trace_free(t);
+}
+
 static void what_is_not_understood_is_passed_over(void **unused)
 {
     static const char *const lines[] = {
+        "Nov 21 08:00:01 mx postfix/qmgr[1]: AA1: class=",
+        "Nov 21 08:00:01 mx postfix/qmgr[1]: AA1: class=bulk",
+        "Nov 21 08:00:01 mx postfix/qmgr[1]: AA1: class=A/B (List-Id)",
         "",
         " ",
         "Nov",
@@ -252,6 +286,7 @@ static void files_are_read_whole(void **unused)
 UNIT_MAIN(cmocka_unit_test(a_message_is_put_together),
           cmocka_unit_test(dates_are_read_in_both_forms),
           cmocka_unit_test(years_are_guessed_from_the_order),
+          cmocka_unit_test(a_log_tells_classes_before_mail_is_active),
           cmocka_unit_test(what_is_not_understood_is_passed_over),
           cmocka_unit_test(a_nul_byte_is_no_part_of_a_domain),
           cmocka_unit_test(odd_delays_give_no_sample), cmocka_unit_test(samples_are_bounded),
