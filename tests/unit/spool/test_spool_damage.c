@@ -192,7 +192,11 @@ static struct spool *open_with_mail(void)
             mail.delivered[i][j] = 1; /* there is none */
         }
         snprintf(sender, sizeof sender, "s%zu@sender.example", i);
-        fixture_ok(sp, fixture_submit(sp, sender, rcpts, 10 + (int64_t)i, i % 3 == 2 ? 3000 : 200,
+        /* One has a file of its own, one is in a segment. */
+        fixture_ok(sp, fixture_submit(sp, sender, rcpts, 10 + (int64_t)i,
+                                      i == 2   ? OWN_FILE
+                                      : i == 5 ? 3000
+                                               : 200,
                                       i % 2 == 0, &mail.ids[i]));
     }
     for (size_t i = 0; i < MESSAGES; i += 4) {
@@ -708,8 +712,10 @@ static void a_spool_does_not_start_over_beside_contents(void **state)
     repair("missing");
     sp = fixture_open(&fx);
     fixture_ok(sp, spool_totals(sp, &totals));
-    assert_int_equal(totals.corrupt, 2); /* those that were in files */
+    assert_int_equal(totals.corrupt, 2); /* those that were beside the database */
     assert_true(is_visible(sp, mail.ids[2]));
+    assert_true(is_visible(sp, mail.ids[5]));
+    fixture_ok(sp, read_content(sp, mail.ids[5]));
     spool_close(sp);
     assert_int_equal(problems, 0);
 }
@@ -812,7 +818,7 @@ static void a_spool_that_went_back_is_told(void **state)
     sp = fixture_open(&fx);
     assert_string_equal(news_of(sp), "");
     for (int i = 0; i < 3; i++) {
-        fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, 5000, false, &id));
+        fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, OWN_FILE, false, &id));
         fixture_ok(sp, spool_commit(sp));
     }
     spool_close(sp);
@@ -822,7 +828,8 @@ static void a_spool_that_went_back_is_told(void **state)
     mem_free(before);
     sp = fixture_open(&fx);
     assert_non_null(strstr(news_of(sp), "went back: 3 commits are missing"));
-    assert_int_equal(access(content_path(id), F_OK), 0); /* it was acknowledged */
+    assert_int_equal(access(content_path(id), F_OK), 0);  /* it was acknowledged */
+    assert_int_equal(access(beside(".d/keep"), F_OK), 0); /* so may have been what is in segments */
     fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, 10, false, &id));
     fixture_ok(sp, spool_commit(sp));
     spool_close(sp);
