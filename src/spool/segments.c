@@ -880,6 +880,22 @@ uint64_t segments_spare_bytes(const struct segments *sg)
     return sum;
 }
 
+bool segments_are_there(const struct segments *sg)
+{
+    DIR *dir = opendir(sg->dir);
+    struct dirent *entry;
+    uint32_t number;
+    bool found = false;
+
+    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+        found = name_number(entry->d_name, &number);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return found;
+}
+
 bool segments_is_foreign(struct segments *sg, const char *name)
 {
     uint32_t number;

@@ -204,6 +204,9 @@ void segments_may_empty(struct segments *sg, uint32_t segment);
 uint64_t segments_dead_bytes(const struct segments *sg);
 uint64_t segments_spare_bytes(const struct segments *sg);
 
+/* Is there any file with the name of a segment, whatever is in it? */
+bool segments_are_there(const struct segments *sg);
+
 /* Has a file of the directory the name of a segment without being one of this spool? */
 bool segments_is_foreign(struct segments *sg, const char *name);
 

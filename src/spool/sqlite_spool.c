@@ -1576,10 +1576,11 @@ static bool has_size(const char *path)
 static int refuse_to_start_over(struct sqlite_spool *s)
 {
     char *repaired = path_with(s->path, ".repaired");
-    const char *what = has_size(s->log_path)                  ? "its log"
-                       : has_size(repaired)                   ? "an unfinished repair"
-                       : content_files_are_there(&s->content) ? "contents of its mail"
-                                                              : NULL;
+    const char *what = has_size(s->log_path) ? "its log"
+                       : has_size(repaired)  ? "an unfinished repair"
+                       : content_files_are_there(&s->content) || segments_are_there(&s->segments)
+                           ? "contents of its mail"
+                           : NULL;
 
     mem_free(repaired);
     return what == NULL

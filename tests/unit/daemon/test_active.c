@@ -1,10 +1,14 @@
 /* The names to the scheduler's numbers. */
 #include "unit.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "active.h"
 #include "mem.h"
+#include "wire.h"
 
 static struct active_msg *add(struct active *a, uint64_t n, uint64_t size)
 {
@@ -122,6 +126,67 @@ static void content_is_kept_within_its_budget(void **state)
     active_fini(&a);
 }
 
+static int memory(size_t size, int seals)
+{
+    int fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+/* What could still be changed by the process that sent it is not what was stored. */
+static void only_sealed_memory_of_the_right_size_is_passed_on(void **state)
+{
+    static const int all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+    int sealed = memory(5000, all), open_end = memory(5000, all & ~F_SEAL_GROW);
+    int writable = memory(5000, all & ~F_SEAL_WRITE), file = open("/dev/null", O_RDONLY);
+
+    (void)state;
+    assert_true(wire_fd_is_sealed(sealed, 5000));
+    assert_false(wire_fd_is_sealed(sealed, 4999));
+    assert_false(wire_fd_is_sealed(open_end, 5000));
+    assert_false(wire_fd_is_sealed(writable, 5000));
+    assert_false(wire_fd_is_sealed(file, 0));
+    close(sealed);
+    close(open_end);
+    close(writable);
+    close(file);
+}
+
+static void descriptors_are_kept_within_their_budgets(void **state)
+{
+    int fd = memory(1000, F_SEAL_SEAL), end;
+    struct active_msg *m, *wrong;
+    struct active a;
+
+    (void)state;
+    active_init(&a);
+    for (uint64_t i = 0; i < ACTIVE_FDS_MAX + 10; i++) {
+        m = add(&a, i + 1, 1010);
+        active_keep_fd(&a, m, SLICE("Received: "), fd);
+        assert_int_equal(m->content_fd >= 0, i < ACTIVE_FDS_MAX);
+        assert_int_equal(m->content != NULL, i < ACTIVE_FDS_MAX);
+    }
+    assert_int_equal(a.fds, ACTIVE_FDS_MAX);
+    assert_int_equal(a.fd_bytes, ACTIVE_FDS_MAX * 1000);
+    for (uint64_t i = 0; i < ACTIVE_FDS_MAX + 10; i++) {
+        active_remove(&a, active_find(&a, (struct msg_id){i + 1}));
+    }
+    assert_int_equal(a.fds + a.fd_bytes + a.content_bytes, 0);
+    m = add(&a, 1, (uint64_t)ACTIVE_CONTENT_MAX + 11);
+    active_keep_fd(&a, m, SLICE("Received: "), fd);
+    assert_int_equal(m->content_fd, -1);
+    wrong = add(&a, 2, 5);
+    active_keep_fd(&a, wrong, SLICE("Received: "), fd);
+    assert_int_equal(wrong->content_fd, -1);
+    active_fini(&a);
+    end = dup(fd); /* all but the one it was are closed */
+    assert_int_equal(end, fd + 1);
+    close(end);
+    close(fd);
+}
+
 static void flights_carry_their_own_copies(void **state)
 {
     uint32_t rcpts[] = {1, 2, 3};
@@ -149,4 +214,6 @@ UNIT_MAIN(cmocka_unit_test(recipients_are_found_by_number_until_they_are_settled
           cmocka_unit_test(settled_recipients_do_not_pile_up),
           cmocka_unit_test(recipients_that_were_not_handed_out_stay_behind_those_that_were),
           cmocka_unit_test(content_is_kept_within_its_budget),
+          cmocka_unit_test(only_sealed_memory_of_the_right_size_is_passed_on),
+          cmocka_unit_test(descriptors_are_kept_within_their_budgets),
           cmocka_unit_test(flights_carry_their_own_copies))

@@ -307,6 +307,20 @@ static void segments_of_another_database_are_left_alone(void **state)
     spool_close(sp);
 }
 
+/* Without the database segments may be all that is left of the mail. */
+static void a_spool_does_not_start_over_beside_segments(void **state)
+{
+    struct spool *sp = fixture_open(&fx);
+
+    (void)state;
+    (void)submit(sp, 5000, false);
+    fixture_ok(sp, spool_commit(sp));
+    spool_close(sp);
+    assert_int_equal(unlink(fx.path), 0);
+    assert_int_equal(fixture_try(&fx, SPOOL_OPEN_WRITE, NULL, &sp), -EUCLEAN);
+    assert_int_equal(segments_there(), 1);
+}
+
 /* Rows that say of a segment what can't be. */
 static void impossible_places_are_refused(void **state)
 {
@@ -391,6 +405,7 @@ int main(void)
         EACH(damaged_content_is_not_moved),
         EACH(a_reader_that_comes_too_late_is_told),
         EACH(segments_of_another_database_are_left_alone),
+        EACH(a_spool_does_not_start_over_beside_segments),
         EACH(impossible_places_are_refused),
         EACH(content_of_an_older_version_stays_where_it_is),
     };
