@@ -26,7 +26,7 @@
 #define MESSAGES_MAX 64
 #define DOUBTS_MAX   16
 #define BATCHES      8
-#define CUT_SEEDS    8
+#define CUT_SEEDS    6
 #define STORY_MAX    ((size_t)1 << 18)
 #define NO_MESSAGE   UINT64_C(123456789) /* an id that is never given */
 
@@ -402,15 +402,15 @@ static void any_call_may_fail_once(void **state)
 {
     (void)state;
     fail_each_call(1, 1, false);
-    fail_each_call(2, 3, false);
-    fail_each_call(3, 3, false);
+    fail_each_call(2, 7, false);
+    fail_each_call(3, 7, false);
 }
 
 static void any_call_may_be_the_first_of_a_dead_disk(void **state)
 {
     (void)state;
     for (uint64_t seed = 101; seed <= 103; seed++) {
-        fail_each_call(seed, 7, true);
+        fail_each_call(seed, 17, true);
     }
 }
 
