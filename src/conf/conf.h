@@ -102,6 +102,10 @@ const char *conf_zenv(const struct conf *conf, struct slice name);
 
 /* ---- texts for the command line ------------------------------------------------------------- */
 
+/* Where the value of `parameter`, a name of the table, stands: "FILE:LINE:COLUMN: ", as in
+ * problems; nothing for a default. *out is sticky. */
+void conf_put_place(const struct conf *conf, const char *parameter, struct buf *out);
+
 /* Each problem as "FILE:LINE:COLUMN: error: TEXT\n", then a line with the sums of several. */
 void conf_print_problems(struct buf *out, const struct conf_problems *problems);
 

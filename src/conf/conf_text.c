@@ -11,6 +11,18 @@
 
 /* Appends to a buf may fail; that is sticky there, and the caller looks at the end. */
 
+void conf_put_place(const struct conf *conf, const char *parameter, struct buf *out)
+{
+    const struct param *p = param_find(slice_string(parameter));
+
+    CHECK(p != NULL);
+    if (conf->inner->settings[p - param_table].raw != NULL) {
+        const struct setting *s = &conf->inner->settings[p - param_table];
+
+        (void)buf_addf(out, "%s:%u:%u: ", s->file, s->line, s->column);
+    }
+}
+
 void conf_print_problems(struct buf *out, const struct conf_problems *problems)
 {
     for (size_t i = 0; i < problems->count; i++) {

@@ -13,10 +13,11 @@
 
 #define WHY_MAX 8192
 
-static bool complain(struct buf *out, const char *parameter, const char *what, const char *why)
+static void complain(const struct conf *conf, struct buf *out, const char *parameter,
+                     const char *why)
 {
-    (void)buf_addf(out, "error: %s: %s: %s\n", parameter, what, why); /* sticky */
-    return false;
+    conf_put_place(conf, parameter, out);
+    (void)buf_addf(out, "error: %s: %s\n", parameter, why); /* sticky */
 }
 
 bool preflight_users(const struct conf *conf, struct buf *out)
@@ -36,7 +37,7 @@ bool preflight_users(const struct conf *conf, struct buf *out)
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
         buf_clear(&why);
         if (named[i].user[0] != '\0' && !confine_find_user(named[i].user, &user, &why)) {
-            (void)buf_addf(out, "error: %s: %s\n", named[i].parameter, buf_cstr(&why)); /* sticky */
+            complain(conf, out, named[i].parameter, buf_cstr(&why));
             ok = false;
         }
     }
@@ -120,8 +121,10 @@ static bool check_paths(const struct conf *conf, struct buf *out)
         {"log", behind(conf->log, "file:"), false},
         {"statistics_log", conf->statistics_log, false},
     };
+    struct buf why;
     bool ok = true;
 
+    buf_init(&why, WHY_MAX);
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         /* What is wrong with the state directory is said once. */
         bool is_below = !ok && i > 0 && paths[0].path[0] != '\0' &&
@@ -130,9 +133,14 @@ static bool check_paths(const struct conf *conf, struct buf *out)
                     : paths[i].is_directory              ? directory_error(paths[i].path)
                                                          : file_error(paths[i].path);
 
-        ok =
-            (error == 0 || complain(out, paths[i].parameter, paths[i].path, strerror(error))) && ok;
+        if (error != 0) {
+            buf_clear(&why);
+            (void)buf_addf(&why, "%s: %s", paths[i].path, strerror(error)); /* sticky */
+            complain(conf, out, paths[i].parameter, buf_cstr(&why));
+            ok = false;
+        }
     }
+    buf_fini(&why);
     return ok;
 }
 

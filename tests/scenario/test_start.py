@@ -167,6 +167,7 @@ class Refusals(sluice.TestCase):
         for name in ("mail_owner", "receive_user", "deliver_user"):
             _, said = self.refused(67, name + ': user "no-such-user": there is no such user', **{name: "no-such-user"})
             self.assertEqual(said.count("error:"), 1, said)
+            self.assertRegex(said, r"sluice\.conf:\d+:\d+: ")
 
     @unittest.skipUnless(ROOT, "needs root to be somebody else")
     def test_a_directory_without_permission(self):
