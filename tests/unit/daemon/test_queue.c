@@ -333,6 +333,18 @@ static int start(void **state)
     return 0;
 }
 
+/* Write out the log's lines, also while the storage fails. */
+static void write_log(void)
+{
+    struct rlimit now, all;
+
+    assert_return_code(getrlimit(RLIMIT_FSIZE, &now), 0);
+    all = (struct rlimit){.rlim_cur = now.rlim_max, .rlim_max = now.rlim_max};
+    assert_return_code(setrlimit(RLIMIT_FSIZE, &all), 0);
+    log_flush();
+    assert_return_code(setrlimit(RLIMIT_FSIZE, &now), 0);
+}
+
 static bool logged(const char *wanted)
 {
     char path[100];
@@ -341,7 +353,7 @@ static bool logged(const char *wanted)
     int fd;
     ssize_t n;
 
-    log_flush();
+    write_log();
     (void)snprintf(path, sizeof path, "%s/log", site.dir);
     fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
@@ -353,6 +365,41 @@ static bool logged(const char *wanted)
     found = strstr(buf_cstr(&all), wanted) != NULL;
     buf_fini(&all);
     return found;
+}
+
+static json_t *ask(unsigned status, const char *format, ...);
+
+/* Every message that the log has made active, and every report that it names, was committed: the
+ * spool has it, or the log has its end. Returns how many there were. */
+static unsigned check_logged_messages(void)
+{
+    char path[100], line[4096], id[SPOOL_ID_TEXT_MAX], removed[100];
+    unsigned count = 0;
+    FILE *in;
+
+    write_log();
+    (void)snprintf(path, sizeof path, "%s/log", site.dir);
+    in = fopen(path, "r");
+    assert_non_null(in);
+    while (fgets(line, sizeof line, in) != NULL) {
+        const char *at = strstr(line, "notification: ");
+
+        if (at != NULL) {
+            at += strlen("notification: ");
+        } else if (strstr(line, ": from=<") != NULL) {
+            at = strstr(line, "]: ") + 3;
+        } else {
+            continue;
+        }
+        (void)snprintf(id, sizeof id, "%.*s", (int)strcspn(at, ":\n"), at);
+        (void)snprintf(removed, sizeof removed, "%s: removed\n", id);
+        if (!logged(removed)) {
+            ask(200, "{\"op\":\"show\",\"id\":\"%s\"}", id);
+        }
+        count++;
+    }
+    assert_int_equal(fclose(in), 0);
+    return count;
 }
 
 static int stop(void **state)
@@ -657,6 +704,29 @@ static void results_wait_for_the_storage_and_nothing_starts_meanwhile(void **sta
     assert_int_equal(messages(), 1);
     (void)snprintf(line, sizeof line, "%s: removed\n", id);
     assert_true(logged(line));
+}
+
+static void what_was_not_committed_is_not_logged(void **state)
+{
+    (void)state;
+    submit("a@here.test", "b@there.test");
+    assert_int_equal(check_logged_messages(), 1);
+    storage_fails(true);
+    bounced(0);
+    assert_false(site.flow.storage_ok);
+    submit_notify("a@here.test", "c@there.test", 0, 451);
+    assert_int_equal(check_logged_messages(), 1);
+    assert_false(logged(": removed"));
+    for (int i = 0; i < 3; i++) {
+        pass_time(2 * US_PER_S); /* each try of it fails, too */
+        assert_int_equal(check_logged_messages(), 1);
+    }
+    storage_fails(false);
+    pass_time(2 * US_PER_S);
+    assert_true(site.flow.storage_ok);
+    check_report(1, "a@here.test", "550 5.1.1 who");
+    assert_int_equal(check_logged_messages(), 3); /* the report is named once, and active once */
+    assert_true(logged("sender non-delivery notification: "));
 }
 
 /* How long the loop would sleep after another turn; more by what the turn takes. */
@@ -2503,6 +2573,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_delivery_that_never_ends_is_told_of),
     QUEUE_TEST(nothing_is_answered_or_delivered_before_the_commit),
     QUEUE_TEST(results_wait_for_the_storage_and_nothing_starts_meanwhile),
+    QUEUE_TEST(what_was_not_committed_is_not_logged),
     QUEUE_TEST(the_loop_sleeps_while_it_can_only_wait),
     QUEUE_TEST(a_change_that_could_not_be_stored_is_no_success),
     QUEUE_TEST(a_restart_continues_where_the_commits_ended),
