@@ -1,12 +1,15 @@
 /*
- * The bytes, all numbers little-endian:
+ * The bytes, all numbers little-endian; sums are XXH3-64:
  *
- *      segment   0 "SLUICE segment\n\0"   16 version u32   20 number u32   24 tag u64
- *               32 0 u64   40 0 u64   48 0 u64   56 XXH3-64 of the 56 before; 0 up to 4096
+ *      segment    0 "SLUICE segment\n\0"    16 version u32      20 its number u32    24 tag u64
+ *                32 0 u64     40 0 u64      48 0 u64           56 sum of the 56 before
+ *                64 zeros up to 4096
  *
- *      record    0 "SREC"   4 segment's number u32   8 at u64   16 tag u64   24 id u64
- *               32 size u64   40 XXH3-64 of the content u64   48 0 u64   56 XXH3-64 of the 56
- * before 64 content; the next record begins at the next multiple of 64
+ *      record     0 "SREC"                   4 segment u32      8 its place u64     16 tag u64
+ *                24 id u64    32 size u64   40 sum of content  48 0 u64
+ *                56 sum of the 56 before    64 content
+ *
+ * The next record begins at the next multiple of 64.
  */
 #include "segments.h"
 
