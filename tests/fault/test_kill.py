@@ -12,8 +12,30 @@ import sluice
 SEED = int(os.environ.get("SLUICE_SEED", "0")) or random.randrange(1 << 30)
 
 
+SIZES = (500, 20000, 150000)  # in a row, in a segment, and in one that a batch soon fills
+
+
+def body(address, size):
+    """Lines that no other message has."""
+    line = ("%s " % address * 8)[:76] + "\r\n"
+    return line * (size // len(line) + 1)
+
+
+def mangled(site):
+    """Recipients whose message is not what was sent."""
+    with site.lock:
+        messages = list(site.messages)
+    bad = []
+    for m in messages:
+        address = m["recipients"][0]
+        size = SIZES[int(address.split("@")[0].split(".")[1]) % len(SIZES)]
+        if not m["content"].endswith(b"\r\n\r\n" + body(address, size).encode()):
+            bad.append(address)
+    return bad
+
+
 class Load:
-    """Submits without pause from several threads; remembers what was acknowledged."""
+    """Submits small and large mail without pause from several threads; remembers what was acknowledged."""
 
     def __init__(self, daemon, threads=4):
         self.daemon, self.acknowledged, self.lock, self.end = daemon, set(), threading.Lock(), False
@@ -28,7 +50,8 @@ class Load:
             n += 1
             address = "r%d.%d@example.net" % (thread, n)
             try:
-                self.daemon.send("a@example.org", [address], "Subject: %d\r\n\r\n%s\r\n" % (n, "x" * 500))
+                self.daemon.send("a@example.org", [address],
+                                 "Subject: %d\r\n\r\n%s" % (n, body(address, SIZES[n % len(SIZES)])))
             except (OSError, AssertionError, sluice.smtplib.SMTPException, AttributeError):
                 time.sleep(0.02)  # refused or cut off: not acknowledged, so free to be lost
                 continue
@@ -59,6 +82,7 @@ class Kill(sluice.TestCase):
         self.assertGreater(len(load.acknowledged), 20, "seed %d\n%s" % (SEED, d.diagnosis()))
         missing = lambda: load.acknowledged - set(site.recipients())
         self.eventually(lambda: not missing(), "seed %d: acknowledged mail is missing" % SEED, timeout=90)
+        self.assertEqual(mangled(site), [], "seed %d" % SEED)
 
     def test_of_the_queue_process_loses_nothing(self):
         self.kill_under_load(["queue"], 6)
@@ -93,6 +117,7 @@ class Kill(sluice.TestCase):
             d.start()
         self.assertGreater(len(acknowledged), 20)
         self.eventually(lambda: not acknowledged - set(site.recipients()), "seed %d" % SEED, timeout=90)
+        self.assertEqual(mangled(site), [], "seed %d" % SEED)
 
     def test_of_the_parent_takes_the_children_with_it(self):
         d = self.daemon()
