@@ -254,7 +254,7 @@ bool network_list_match(const struct conf_list *networks, const struct sockaddr 
 
 /* ---- domains -------------------------------------------------------------------------------- */
 
-#define DOMAIN_MAX 255 /* bytes (RFC 1035); nothing longer is in any list */
+#define DOMAIN_ROOM 256 /* bytes, more than any domain has (RFC 1035: 255) */
 
 static struct slice lower_case(struct slice s, char *room)
 {
@@ -266,13 +266,13 @@ static struct slice lower_case(struct slice s, char *room)
 
 static bool domain_match(struct slice element, struct slice domain)
 {
-    char lower_element[DOMAIN_MAX], lower_domain[DOMAIN_MAX];
+    char lower_element[DOMAIN_ROOM], lower_domain[DOMAIN_ROOM];
 
     if (element.len > 0 && element.ptr[0] == '.') {
         return domain.len > element.len && slice_ends_nocase(domain, element);
     }
     if (slice_find(element, '*') < element.len || slice_find(element, '?') < element.len) {
-        return element.len <= DOMAIN_MAX && domain.len <= DOMAIN_MAX &&
+        return element.len <= sizeof lower_element && domain.len <= sizeof lower_domain &&
                glob_match(lower_case(element, lower_element), lower_case(domain, lower_domain));
     }
     return slice_equal_nocase(element, domain);
