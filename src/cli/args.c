@@ -48,6 +48,8 @@ static const struct option_row options[] = {
     {ARG_QUEUE, OPTION_FLAG, 0, "count", NULL, AT(count), "only say how many there are"},
     {ARG_QUEUE, OPTION_FLAG, 0, "destinations", NULL, AT(destinations),
      "recipients that wait, by destination"},
+    {ARG_QUEUE, OPTION_FLAG, 0, "classes", NULL, AT(classes),
+     "a line below each message: its class, and where that comes from"},
     {ARG_QUEUE, OPTION_NUMBER, 0, "recipients", "N", AT(recipients),
      "list at most N recipients of a message"},
     {ARG_CHANGE, OPTION_FLAG, 'n', "dry-run", NULL, AT(dry_run),

@@ -36,7 +36,8 @@ struct args {
     const char *svg_path, *html_path;                   /* its pictures; NULL: none */
     int64_t seed, rows;
     bool audit;
-    bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed;
+    bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed,
+        classes;
     int64_t recipients; /* of a message, to be listed; ARGS_ALL = all */
     json_t *filter;     /* owned; an object as docs/api.md has it */
     char **words;       /* owned array, borrowed texts: what is no option */

@@ -125,7 +125,7 @@ static int list_pages(struct ask *ask, const struct args *a, struct queue_print 
 
 static int look_queue(struct ask *ask, const struct args *a)
 {
-    struct queue_print p = {0};
+    struct queue_print p = {.classes = a->classes};
     int status = list_pages(ask, a, &p);
 
     if (!a->json && status == EX_OK) {

@@ -1,7 +1,6 @@
 #include "queue_print.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "mem.h"
@@ -47,6 +46,21 @@ static void print_file(FILE *out, const json_t *message)
     }
 }
 
+/* "    class bulk: List-Unsubscribe", as `sluice show` has it. */
+static void print_class(FILE *out, const json_t *message)
+{
+    const char *name = member_text(message, "class");
+    const char *source = member_text(message, "class_source");
+
+    if (name[0] != '\0') {
+        fputs("    class ", out);
+        put_text(out, name);
+        fputs(source[0] != '\0' ? ": " : "", out);
+        put_text(out, source);
+        fputc('\n', out);
+    }
+}
+
 void queue_print_message(struct queue_print *p, FILE *out, const json_t *message)
 {
     const char *sender = member_text(message, "sender");
@@ -74,6 +88,9 @@ void queue_print_message(struct queue_print *p, FILE *out, const json_t *message
     }
     fputc('\n', out);
     print_file(out, message);
+    if (p->classes) {
+        print_class(out, message);
+    }
     if (strcmp(member_text(message, "queue_name"), "corrupt") == 0) {
         print_reason(out, member_text(message, "reason"));
     }

@@ -15,13 +15,16 @@
 #ifndef CLI_QUEUE_PRINT_H
 #define CLI_QUEUE_PRINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include <jansson.h>
 
-/* The state of a listing; zeroed at its start. Fields are private to queue_print.c. */
+/* The state of a listing; zeroed at its start, but for `classes`. The other fields are private to
+ * queue_print.c. */
 struct queue_print {
+    bool classes; /* print a line for each message that tells its class */
     int64_t messages, bytes;
     char *reason; /* owned; of the recipient before; NULL: none was printed */
 };

@@ -43,6 +43,10 @@ class Origin(sluice.TestCase):
             self.assertEqual("%s: class=%s (%s)" % (one, name, source) in log, source != "default")
         for one, (name, source) in want.items():
             self.assertRegex(d.cli("show", one, check=True).stdout, r"class +%s: %s\n" % (name, source))
+        listed = d.cli("queue", "--classes", check=True).stdout
+        for one, (name, source) in want.items():
+            self.assertRegex(listed, r"(?m)^%s\W.* shop@example.org\n    class %s: %s\n" % (one, name, source))
+        self.assertNotIn("class", d.cli("queue", check=True).stdout)  # programs read this one
 
     def test_reports_are_personal(self):
         site = self.site(rcpt=lambda line: "550 5.1.1 no" if "example.net" in line else "450 4.2.0 later")

@@ -26,10 +26,10 @@ static json_t *json(const char *text)
 }
 
 /* The listing of an array of messages. */
-static char *list(const char *messages, const char *nothing)
+static char *list(const char *messages, const char *nothing, bool classes)
 {
     json_t *array = json(messages), *message, *rcpt;
-    struct queue_print p = {0};
+    struct queue_print p = {.classes = classes};
     size_t i, j, size;
     char *text = NULL;
     FILE *out = open_memstream(&text, &size);
@@ -54,6 +54,8 @@ static char *list(const char *messages, const char *nothing)
 #define MESSAGE(id, queue, more)                                                                   \
     "{'queue_id':'" id "','queue_name':'" queue                                                    \
     "','arrival_time':1763643724.5,'message_size':276,'sender':'p@s.example'" more "}"
+#define LINE                                                                                       \
+    "                     276 Thu Nov 20 13:02:04 p@s.example\n" /* behind an id of a byte */
 #define REFUSED "host 127.0.0.1[127.0.0.1] refused to talk to me: 421 4.7.0 go away"
 
 static void a_queue_looks_as_postqueue_prints_it(void **state)
@@ -109,9 +111,29 @@ static void a_queue_looks_as_postqueue_prints_it(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        char *text = list(rows[i].messages, "Mail queue is empty");
+        char *text = list(rows[i].messages, "Mail queue is empty", false);
 
         assert_string_equal(text, rows[i].want);
+        free(text);
+    }
+}
+
+static void classes_are_told_only_if_asked_for(void **state)
+{
+#define CLASSED(id, class) MESSAGE(id, "deferred", class ",'recipients':[]")
+    static const char messages[] =
+        "[" CLASSED("A", ",'class':'bulk','class_source':'List-Unsubscribe'") "," CLASSED(
+            "B", ",'class':'x\\u009b'") "," CLASSED("C", "") "]";
+    static const char end[] = "\n-- 0 Kbytes in 3 Requests.\n";
+    char want[1000], *text;
+
+    (void)state;
+    for (int classes = 0; classes < 2; classes++) {
+        (void)snprintf(want, sizeof want, "%sA %s%s\nB %s%s\nC %s%s", HEADER, LINE,
+                       classes ? "    class bulk: List-Unsubscribe\n" : "", LINE,
+                       classes ? "    class x??\n" : "", LINE, end);
+        text = list(messages, "", classes);
+        assert_string_equal(text, want);
         free(text);
     }
 }
@@ -144,4 +166,5 @@ static void json_begins_with_the_members_of_postqueue(void **state)
 }
 
 UNIT_MAIN(cmocka_unit_test(a_queue_looks_as_postqueue_prints_it),
+          cmocka_unit_test(classes_are_told_only_if_asked_for),
           cmocka_unit_test(json_begins_with_the_members_of_postqueue))
