@@ -18,9 +18,10 @@
  *
  * Rows are found in every way there is, because a damaged page hides those behind it from each of
  * them: along the table upwards, over a page that can't be read, downwards, and along indexes and
- * other tables that name them. Then each is read by itself. Records in segments say whose they are,
- * but not whether it has been delivered: they make messages of their own (set aside) only where
- * the table of messages could not be read to its end. What is copied is read again from the
+ * other tables that name them. Then each is read by itself. What can't be read of a table is made
+ * again from its indexes, as far as they tell it, and set aside. Records in segments say whose they
+ * are, but not whether it has been delivered: they make messages of their own (set aside) only
+ * where the table of messages could not be read to its end. What is copied is read again from the
  * new database with all the checks that a holder makes; a message that does not pass is set aside.
  */
 #include "spool_check.h"
@@ -62,6 +63,7 @@ struct repair {
     sqlite3 *new;
     struct id_list found;   /* messages */
     struct id_list trouble; /* messages whose recipients could not all be read by number */
+    struct id_list made;    /* messages without a row of their own, which got one */
     uint64_t doubtful;
     int64_t last_id, commits, tag;
     bool messages_are_whole;        /* the table could be read to its end */
@@ -93,6 +95,11 @@ static int failed_new(struct repair *r, const char *what)
 {
     (void)buf_addf(r->error, "%s: %s: %s", what, r->repairing, sqlite3_errmsg(r->new));
     return -EIO;
+}
+
+static int exec_new(struct repair *r, const char *sql)
+{
+    return sqlite3_exec(r->new, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed_new(r, "write");
 }
 
 static char *join(const char *a, const char *b)
@@ -169,26 +176,34 @@ static bool list_has(const struct id_list *list, int64_t id)
 /* ---- finding what is there ------------------------------------------------------------------ */
 
 /* Ids that a statement gives, until it ends or can't go on. True: it ended. */
-static bool gather(struct repair *r, const char *sql, int64_t after, int64_t *ret_last)
+static bool gather_rows(struct repair *r, sqlite3_stmt *st, int64_t *ret_last)
 {
-    sqlite3_stmt *st = NULL;
-    int rc = sqlite3_prepare_v2(r->old, sql, -1, &st, NULL);
+    int rc = SQLITE_ERROR;
 
-    sqlite_bind_int(st, 1, after);
-    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+    while (st != NULL && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         int64_t id = sqlite3_column_int64(st, 0);
 
         if (id > 0 && sqlite3_column_type(st, 0) == SQLITE_INTEGER) {
             list_add(&r->found, id);
             *ret_last = id;
         }
-        rc = SQLITE_OK;
         if (r->found.count % 65536 == 0) {
             list_sort(&r->found);
         }
     }
-    (void)sqlite3_finalize(st); /* says again what step said */
     return rc == SQLITE_DONE;
+}
+
+static bool gather(struct repair *r, const char *sql, int64_t after, int64_t *ret_last)
+{
+    sqlite3_stmt *st = NULL;
+    bool is_whole;
+
+    (void)sqlite3_prepare_v2(r->old, sql, -1, &st, NULL); /* NULL then */
+    sqlite_bind_int(st, 1, after);
+    is_whole = gather_rows(r, st, ret_last);
+    (void)sqlite3_finalize(st); /* says again what step said */
+    return is_whole;
 }
 
 /* Along a table upwards; where that ends, on behind a gap, which is made larger until what is
@@ -216,6 +231,99 @@ static bool gather_table(struct repair *r, const char *what, const char *up, con
     (void)gather(r, down, INT64_MAX, &unused);
     return false;
 }
+
+/* ---- indexes -------------------------------------------------------------------------------- */
+
+enum index {
+    INDEX_ADDRESS,
+    INDEX_NEXTHOP,
+    INDEX_SENDER,
+    INDEX_ARRIVED,
+    INDEX_STATE,
+    INDEX_DUE,
+    INDEX_DOMAIN,
+    INDEX_COUNT
+};
+
+/* `columns`: what an entry holds, in its order: the columns that are indexed, then those of the
+ * table's key that are not among them. */
+static const struct {
+    const char *name, *columns, *first, *message;
+} indexes[INDEX_COUNT] = {
+    [INDEX_ADDRESS] = {"recipient_address", "address COLLATE NOCASE PRIMARY KEY, message, n",
+                       "address", "message"},
+    [INDEX_NEXTHOP] = {"recipient_nexthop", "nexthop PRIMARY KEY, message, transport, state, n",
+                       "nexthop", "message"},
+    [INDEX_DOMAIN] = {"recipient_domain", "domain PRIMARY KEY, message, n", "domain", "message"},
+    [INDEX_SENDER] = {"message_sender", "sender COLLATE NOCASE PRIMARY KEY, id", "sender", "id"},
+    [INDEX_ARRIVED] = {"message_arrived", "arrived PRIMARY KEY, id", "arrived", "id"},
+    [INDEX_STATE] = {"message_state", "state PRIMARY KEY, id", "state", "id"},
+    [INDEX_DUE] = {"message_due", "state PRIMARY KEY, due, id", "state", "id"},
+};
+
+/* Make the indexes readable without their tables, as tables `entry_NAME`. A query that names an
+ * index looks each entry up in the table, if only for the index's own condition, and so finds
+ * nothing behind a lost page of the table. SQLite lets a page be declared to be the root of another
+ * table, which its own shell does (`.imposter`) for such cases: nothing is written and nothing
+ * copied, so it can neither spoil the old database nor need space as large again, as changed
+ * definitions in a copy would. Where SQLite was built without its test controls, the declaration is
+ * refused, because the connection may not write. */
+static void declare_indexes(struct repair *r)
+{
+    for (size_t i = 0; i < INDEX_COUNT; i++) {
+        sqlite3_stmt *st = NULL;
+        char sql[300];
+        int root = 0, rc;
+
+        (void)snprintf(sql, sizeof sql,
+                       "SELECT rootpage FROM sqlite_schema WHERE type = 'index' AND name = '%s'",
+                       indexes[i].name); /* fits */
+        rc = sqlite3_prepare_v2(r->old, sql, -1, &st, NULL);
+        if (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) {
+            root = sqlite3_column_int(st, 0);
+        }
+        (void)sqlite3_finalize(st); /* it is told of below */
+        if (root > 1) {
+            (void)snprintf(sql, sizeof sql, "CREATE TABLE entry_%s(%s) WITHOUT ROWID",
+                           indexes[i].name, indexes[i].columns); /* fits */
+            (void)sqlite3_test_control(SQLITE_TESTCTRL_IMPOSTER, r->old, "main", 1, root);
+            rc = sqlite3_exec(r->old, sql, NULL, NULL, NULL);
+            (void)sqlite3_test_control(SQLITE_TESTCTRL_IMPOSTER, r->old, "main", 0, 0);
+        }
+        if (root <= 1 || rc != SQLITE_OK) {
+            tell(r, "index %s: can't be read: %s", indexes[i].name, sqlite3_errmsg(r->old));
+        }
+    }
+}
+
+/* Its entries, upwards, or downwards from the end: to be read both ways, since a lost page ends
+ * either. NULL: it was not declared. The caller finalizes it. */
+static sqlite3_stmt *read_index(struct repair *r, enum index which, const char *columns, bool down)
+{
+    sqlite3_stmt *st = NULL;
+    char sql[200];
+
+    (void)snprintf(sql, sizeof sql, "SELECT %s FROM entry_%s ORDER BY %s %s", columns,
+                   indexes[which].name, indexes[which].first, down ? "DESC" : "ASC"); /* fits */
+    (void)sqlite3_prepare_v2(r->old, sql, -1, &st, NULL); /* what can't be read was told of */
+    return st;
+}
+
+static void gather_index(struct repair *r, enum index which)
+{
+    for (int down = 0; down < 2; down++) {
+        sqlite3_stmt *st = read_index(r, which, indexes[which].message, down == 1);
+        int64_t unused;
+        bool is_whole = gather_rows(r, st, &unused);
+
+        (void)sqlite3_finalize(st); /* what it misses others have */
+        if (is_whole) {
+            return;
+        }
+    }
+}
+
+/* ---- content in segments -------------------------------------------------------------------- */
 
 static void add_record(void *context, const struct segment_record *record)
 {
@@ -292,15 +400,6 @@ static void gather_files(struct repair *r)
 
 static void gather_all(struct repair *r)
 {
-    static const char *const others[] = {
-        "SELECT id FROM message INDEXED BY message_state WHERE listed = 1 AND ?1 = ?1",
-        "SELECT id FROM message INDEXED BY message_due WHERE listed = 1 AND ?1 = ?1",
-        "SELECT id FROM message INDEXED BY message_sender WHERE listed = 1 AND ?1 = ?1",
-        "SELECT message FROM recipient INDEXED BY recipient_address WHERE listed = 1 AND ?1 = ?1",
-        "SELECT message FROM recipient INDEXED BY recipient_domain WHERE listed = 1 AND ?1 = ?1",
-    };
-    int64_t unused;
-
     gather_files(r);
     if (r->old == NULL) {
         gather_records(r);
@@ -318,8 +417,9 @@ static void gather_all(struct repair *r)
     (void)gather_table(r, "contents",
                        "SELECT message FROM content WHERE message > ?1 ORDER BY message",
                        "SELECT message FROM content WHERE message < ?1 ORDER BY message DESC");
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        (void)gather(r, others[i], 0, &unused); /* what they miss the others have */
+    declare_indexes(r);
+    for (size_t i = 0; i < INDEX_COUNT; i++) {
+        gather_index(r, (enum index)i);
     }
     gather_records(r);
     list_sort(&r->found);
@@ -630,86 +730,139 @@ static int copy_message(struct repair *r, struct copies *c, int64_t id)
         return err;
     }
     has_file = file_size(r, id, &size);
-    if (r->old != NULL && !rcpts.whole) {
-        list_add(&r->trouble, id);
-    }
     if (message.rows == 0) {
         if (content.rows == 0 && !has_file && (rcpts.rows > 0 || !r->messages_are_whole)) {
             record = find_record(r, id, 0, (struct segment_place){.segment = 0});
         }
         if (rcpts.rows == 0 && content.rows == 0 && record == NULL &&
-            (!has_file || is_removed(r, id))) {
-            return 0; /* an index named it, and nothing of it is there; or it is through */
+            (has_file ? is_removed(r, id) : r->messages_are_whole)) {
+            return 0; /* it is through; or an index named it, and nothing of it is there */
         }
         size = has_file ? size : record != NULL ? record->size : (uint64_t)content_size(r, id);
         err = make_message(r, id, has_file, size);
         if (err == 0 && record != NULL) {
             err = set_place(r, id, record);
         }
-        if (err == 0 && record != NULL && rcpts.rows == 0) {
-            return doubt(r, id,
-                         "found in a segment alone: it may have been delivered; look at its "
-                         "headers");
-        }
-        return err != 0 ? err
-                        : doubt(r, id,
-                                rcpts.rows == 0 ? "found without sender and recipients: look at "
-                                                  "its headers"
-                                                : "found without its sender");
+        list_add(&r->made, id);
+    } else {
+        err = find_content(r, id);
     }
-    err = find_content(r, id);
-    if (err != 0) {
-        return err;
+    if (r->old != NULL && !rcpts.whole) {
+        list_add(&r->trouble, id);
     }
-    if (message.changed || rcpts.changed) {
+    if (err == 0 && message.rows > 0 && (message.changed || rcpts.changed)) {
         return doubt(r, id, "values of its rows were impossible");
     }
-    return 0;
+    return err;
 }
 
-/* Of messages whose recipients can't all be read by number, others may be in an index that has
- * their addresses. */
-static int copy_from_index(struct repair *r)
+/* What indexes tell of messages whose rows could not all be read: `to` gets the columns of each
+ * entry, of which the first is the message's id. Values of a wrong type leave their entry out. */
+static int copy_entries(struct repair *r, enum index which, const char *columns, const char *types,
+                        const struct id_list *messages, const char *to)
 {
-    static const char *const reads[] = {
-        "SELECT message, n, address FROM recipient INDEXED BY recipient_address WHERE listed = 1"
-        " ORDER BY address, message",
-        "SELECT message, n, address FROM recipient INDEXED BY recipient_address WHERE listed = 1"
-        " ORDER BY address DESC, message DESC",
-    };
-    static const char write[] =
-        "INSERT OR IGNORE INTO recipient (message, n, listed, state, notify, attempts,"
-        " last_attempt, route_generation, address, domain, transport, nexthop, orcpt, status,"
-        " diagnostic, remote)"
-        " VALUES (?1, ?2, 1, 1, 0, 0, 0, 0, ?3, lower(replace(?3, rtrim(?3, replace(?3, '@', '')),"
-        " '')), '', '', '', '', '', '')";
-    int err = 0;
+    int count = (int)strlen(types), err = 0;
+    sqlite3_stmt *write = NULL;
 
-    list_sort(&r->trouble);
-    for (size_t i = 0; err == 0 && r->trouble.count > 0 && i < 2; i++) {
-        sqlite3_stmt *from = NULL, *to = NULL;
+    if (messages->count == 0) {
+        return 0;
+    }
+    if (sqlite3_prepare_v2(r->new, to, -1, &write, NULL) != SQLITE_OK) {
+        return failed_new(r, "prepare");
+    }
+    for (int down = 0; err == 0 && down < 2; down++) {
+        sqlite3_stmt *read = read_index(r, which, columns, down == 1);
 
-        if (sqlite3_prepare_v2(r->new, write, -1, &to, NULL) != SQLITE_OK) {
-            return failed_new(r, "prepare");
-        }
-        if (sqlite3_prepare_v2(r->old, reads[i], -1, &from, NULL) == SQLITE_OK) {
-            while (err == 0 && sqlite3_step(from) == SQLITE_ROW) {
-                if (list_has(&r->trouble, sqlite3_column_int64(from, 0)) &&
-                    sqlite3_column_type(from, 1) == SQLITE_INTEGER &&
-                    sqlite3_column_type(from, 2) == SQLITE_TEXT) {
-                    for (int at = 0; at < 3; at++) {
-                        CHECK(sqlite3_bind_value(to, at + 1, sqlite3_column_value(from, at)) ==
-                              SQLITE_OK);
-                    }
-                    err = sqlite3_step(to) == SQLITE_DONE ? 0 : failed_new(r, "write");
-                    (void)sqlite3_reset(to); /* says again what step said */
-                }
+        while (err == 0 && read != NULL && sqlite3_step(read) == SQLITE_ROW) {
+            bool fits = list_has(messages, sqlite3_column_int64(read, 0));
+
+            for (int at = 0; fits && at < count; at++) {
+                fits = sqlite3_column_type(read, at) ==
+                       (types[at] == 'i' ? SQLITE_INTEGER : SQLITE_TEXT);
+                CHECK(sqlite3_bind_value(write, at + 1, sqlite3_column_value(read, at)) ==
+                      SQLITE_OK);
+            }
+            if (fits) {
+                err = sqlite3_step(write) == SQLITE_DONE ? 0 : failed_new(r, "write");
+                (void)sqlite3_reset(write); /* says again what step said */
             }
         }
-        (void)sqlite3_finalize(from); /* what it could not read is missing, as is told */
-        (void)sqlite3_finalize(to);
+        (void)sqlite3_finalize(read); /* what it could not read is missing, as is told */
     }
+    (void)sqlite3_finalize(write); /* nothing is left to say */
     return err;
+}
+
+_Static_assert(SPOOL_RCPTS_MAX == 10000000, "copy_from_indexes");
+
+/* One index has the addresses, another one the states: what was delivered or failed must not be
+ * delivered because its row is lost. */
+static int copy_from_indexes(struct repair *r)
+{
+    int err = exec_new(r, "CREATE TEMP TABLE route (message, n, transport, nexthop, state,"
+                          " PRIMARY KEY (message, n)) WITHOUT ROWID");
+
+    list_sort(&r->trouble);
+    list_sort(&r->made);
+    err = err != 0 ? err
+                   : copy_entries(r, INDEX_NEXTHOP, "message, n, transport, nexthop, state",
+                                  "iitti", &r->trouble,
+                                  "INSERT OR IGNORE INTO route SELECT ?1, ?2, ?3, ?4, ?5"
+                                  " WHERE ?5 BETWEEN 1 AND 4");
+    err = err != 0
+              ? err
+              : copy_entries(
+                    r, INDEX_ADDRESS, "message, n, address", "iit", &r->trouble,
+                    "INSERT OR IGNORE INTO recipient (message, n, listed, state, notify, attempts,"
+                    " last_attempt, route_generation, address, domain, transport, nexthop, orcpt,"
+                    " status, diagnostic, remote)"
+                    " SELECT ?1, ?2, 1, ifnull(state, 1), 0, 0, 0, 0, ?3,"
+                    " lower(replace(?3, rtrim(?3, replace(?3, '@', '')), '')),"
+                    " ifnull(transport, ''), ifnull(nexthop, ''), '', '', '', ''"
+                    " FROM (SELECT 1) LEFT JOIN route ON message = ?1 AND n = ?2"
+                    " WHERE ?2 BETWEEN 1 AND 10000000");
+    err = err != 0 ? err
+                   : copy_entries(r, INDEX_SENDER, "id, sender", "it", &r->made,
+                                  "UPDATE message SET sender = ?2, sender_domain ="
+                                  " lower(replace(?2, rtrim(?2, replace(?2, '@', '')), ''))"
+                                  " WHERE id = ?1");
+    return err != 0 ? err
+                    : copy_entries(r, INDEX_ARRIVED, "id, arrived", "ii", &r->made,
+                                   "UPDATE message SET arrived = ?2, created = ?2 WHERE id = ?1");
+}
+
+static bool has_row(struct repair *r, const char *sql, int64_t id)
+{
+    sqlite3_stmt *st = NULL;
+    bool yes = sqlite3_prepare_v2(r->new, sql, -1, &st, NULL) == SQLITE_OK;
+
+    sqlite_bind_int(st, 1, id);
+    yes = yes && sqlite3_step(st) == SQLITE_ROW;
+    (void)sqlite3_finalize(st); /* the message is doubted either way */
+    return yes;
+}
+
+/* Say of a message without a row of its own what there is. */
+static int doubt_made(struct repair *r, int64_t id)
+{
+    bool has_rcpts = has_row(r, "SELECT 1 FROM recipient WHERE message = ?1", id);
+    bool has_sender = has_row(r, "SELECT 1 FROM message WHERE id = ?1 AND sender <> ''", id);
+    bool is_in_segment = has_row(r, "SELECT 1 FROM message WHERE id = ?1 AND segment > 0", id);
+    const char *reason = "found without sender and recipients: look at its headers";
+
+    if (has_rcpts && list_has(&r->trouble, id)) {
+        reason = has_sender
+                     ? "its row can't be read, and not all of its recipients could be read"
+                     : "found without its sender, and not all of its recipients could be read";
+    } else if (has_rcpts) {
+        reason = has_sender ? "its row can't be read: its sender is from an index"
+                            : "found without its sender";
+    } else if (has_sender) {
+        reason = "found without its recipients: look at its headers";
+    } else if (is_in_segment) {
+        reason = "found in a segment alone: it may have been delivered; look at its headers";
+    }
+    return doubt(r, id, reason);
 }
 
 static int copy_all(struct repair *r)
@@ -726,10 +879,15 @@ static int copy_all(struct repair *r)
         err = copy_message(r, &c, r->found.ids[i]);
     }
     if (err == 0 && r->old != NULL) {
-        err = copy_from_index(r);
+        err = copy_from_indexes(r);
+    }
+    for (size_t i = 0; err == 0 && i < r->made.count; i++) {
+        err = doubt_made(r, r->made.ids[i]);
     }
     for (size_t i = 0; err == 0 && i < r->trouble.count; i++) {
-        err = doubt(r, r->trouble.ids[i], "not all of its recipients could be read");
+        if (!list_has(&r->made, r->trouble.ids[i])) {
+            err = doubt(r, r->trouble.ids[i], "not all of its recipients could be read");
+        }
     }
     copy_end(&c.message);
     copy_end(&c.rcpt);
@@ -782,11 +940,6 @@ static int look_at_all(struct repair *r)
 }
 
 /* ---- the new database ----------------------------------------------------------------------- */
-
-static int exec_new(struct repair *r, const char *sql)
-{
-    return sqlite3_exec(r->new, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed_new(r, "write");
-}
 
 static int64_t old_number(struct repair *r, const char *sql)
 {
@@ -1103,6 +1256,7 @@ int spool_repair(const char *url, spool_told *told, void *context, struct buf *r
     }
     mem_free(r.found.ids);
     mem_free(r.trouble.ids);
+    mem_free(r.made.ids);
     mem_free(r.records);
     mem_free(r.path);
     mem_free(r.content_dir);
