@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "check.h"
 #include "commands.h"
 #include "sim_page.h"
 #include "sim_picture.h"
@@ -79,7 +80,20 @@ static struct sim_world *run_under(const struct conf *conf, const struct args *a
     return world;
 }
 
-static void print_one(const struct sim_result *r, bool json,
+/* Does the log have mail that default_class = auto, which is in force, puts behind other mail? */
+static bool auto_matters(const struct inputs *in)
+{
+    bool marked = false, other = false;
+
+    for (size_t i = 0; in->trace != NULL && i < in->trace->message_count; i++) {
+        marked = marked || in->trace->messages[i].marked;
+        other = other || in->trace->messages[i].class == 0;
+    }
+    return in->conf->default_class == CONF_DEFAULT_CLASS_AUTO && marked && other;
+}
+
+/* `without`: NULL, or the same under default_class = none. */
+static void print_one(const struct sim_result *r, const struct sim_result *without, bool json,
                       const struct sim_report_options *options)
 {
     struct buf text;
@@ -87,12 +101,19 @@ static void print_one(const struct sim_result *r, bool json,
     if (json) {
         json_t *object = sim_report_json(r, options);
 
+        if (without != NULL) {
+            CHECK(json_object_set_new(object, "without_classes",
+                                      sim_report_json(without, options)) == 0);
+        }
         put_json(stdout, object);
         json_decref(object);
         return;
     }
     buf_init(&text, TEXT_MAX);
     sim_report_print(&text, r, options);
+    if (without != NULL) {
+        sim_report_print_classes(&text, r, without, options);
+    }
     text.failed = false; /* as much as fits */
     put_lines(stdout, buf_cstr(&text));
     buf_fini(&text);
@@ -172,7 +193,16 @@ static int run_and_print(const struct args *a, const struct inputs *in)
         print_two(sim_world_result(world), sim_world_result(other), a->json, &options);
         sim_world_free(other);
     } else {
-        print_one(sim_world_result(world), a->json, &options);
+        struct conf none = *in->conf; /* its owner frees what it holds */
+        struct sim_world *without = NULL;
+
+        none.default_class = CONF_DEFAULT_CLASS_NONE;
+        if (auto_matters(in)) {
+            without = run_under(&none, a, in);
+        }
+        print_one(sim_world_result(world), without == NULL ? NULL : sim_world_result(without),
+                  a->json, &options);
+        sim_world_free(without);
         status = draw(sim_world_result(world), a, in, &options);
     }
     sim_world_free(world);

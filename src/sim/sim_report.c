@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "class_name.h"
 #include "times.h"
 
 #define NAME_WIDTH     28 /* of a figure's name */
@@ -315,5 +316,36 @@ void sim_report_print_diff(struct buf *out, const struct sim_result *before,
     }
     for (size_t i = 0; i < own_rows(before, options); i++) {
         print_dest_pair(out, before->dests[i], after);
+    }
+}
+
+/* ---- what classes change -------------------------------------------------------------------- */
+
+static void print_class_delays(struct buf *out, const char *name, const struct sim_tally *with,
+                               const struct sim_tally *without)
+{
+    (void)buf_addf(out, "%s mail: p50 %s, p99 %s; without classes p50 %s, p99 %s.\n", name,
+                   sim_interval_text(histogram_quantile(&with->delay, 500)).text,
+                   sim_interval_text(histogram_quantile(&with->delay, 990)).text,
+                   sim_interval_text(histogram_quantile(&without->delay, 500)).text,
+                   sim_interval_text(histogram_quantile(&without->delay, 990)).text);
+}
+
+void sim_report_print_classes(struct buf *out, const struct sim_result *with,
+                              const struct sim_result *without,
+                              const struct sim_report_options *options)
+{
+    const struct trace *t = options->trace;
+    size_t first = with->class_count - t->class_count; /* the trace's rows are the last ones */
+
+    CHECK(with->class_count == without->class_count && first > 0);
+    (void)buf_add_string(out, "\nWhat default_class = auto changes:\n");
+    print_class_delays(out, CLASS_NAME_PERSONAL, &with->classes[first - 1],
+                       &without->classes[first - 1]);
+    for (size_t i = 0; i < t->class_count; i++) {
+        if (strcmp(t->classes[i], CLASS_NAME_BULK) == 0) {
+            print_class_delays(out, CLASS_NAME_BULK, &with->classes[first + i],
+                               &without->classes[first + i]);
+        }
     }
 }

@@ -33,6 +33,13 @@ void sim_report_print_diff(struct buf *out, const struct sim_result *before,
                            const struct sim_result *after,
                            const struct sim_report_options *options);
 
+/* Two lines: delays of the trace's mail without a class and of its bulk mail, with the
+ * configuration's classes and with none. Both are runs of the same trace, which the options name.
+ */
+void sim_report_print_classes(struct buf *out, const struct sim_result *with,
+                              const struct sim_result *without,
+                              const struct sim_report_options *options);
+
 /* The sum of the destinations from index `first` on. The caller finishes it. */
 void sim_report_sum_rest(const struct sim_result *r, size_t first, struct sim_tally *ret_rest);
 

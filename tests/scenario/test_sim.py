@@ -85,6 +85,47 @@ class Run(unittest.TestCase):
         grey = next(d for d in figures["destinations"] if d["name"] == "smtp/grey.example")
         self.assertGreaterEqual(grey["delay"]["p50_us"], 300e6)
 
+    def log_of_a_list(self, mark):
+        """400 messages of a list at once, ten others in the seconds after, for one site that takes a second each."""
+        def head(name, second, sender):
+            return "Nov 21 08:00:%02d mx postfix/qmgr[1]: %s: from=<%s>, size=900, nrcpt=1 (queue active)\n" % (
+                second, name, sender)
+
+        def end(name):
+            return "Nov 21 08:01:30 mx postfix/smtp[2]: %s: to=<r@reader.example>, delays=1/0/0/1, status=sent (ok)\n" % (
+                name)
+
+        lists = ["B%d" % i for i in range(400)]
+        others = ["A%d" % i for i in range(10)]
+        return self.file("".join(["Nov 21 08:00:00 mx postfix/qmgr[1]: %s: class=bulk (%s)\n%s" % (
+            name, mark, head(name, 0, "news-%s@shop.example" % name)) for name in lists] +
+            [head(name, i + 1, "shop@shop.example") for i, name in enumerate(others)] +
+            [end(name) for name in lists + others]))
+
+    def test_a_log_with_bulk_tells_what_classes_change(self):
+        argv = ["-c", "default.conf", "--trace", self.log_of_a_list("List-Unsubscribe")]
+        figures = self.figures(*argv)
+        others, bulk = figures["classes"]
+        others_before, bulk_before = figures["without_classes"]["classes"]
+        self.assertEqual([others["name"], bulk["name"]], ["trace", "bulk"])
+        self.assertEqual([others["sent"], bulk["sent"]], [10, 400])
+        for quantile in "p50_us", "p99_us":  # a second or two, not behind what is left of 400/20 s
+            self.assertLess(others["delay"][quantile] * 4, others_before["delay"][quantile])
+            self.assertGreaterEqual(bulk["delay"][quantile], bulk_before["delay"][quantile])
+        text = self.sim(*argv).stdout
+        self.assertEqual(text, self.sim(*argv).stdout)
+        said = r"mail: p50 [\d.]+s, p99 [\d.]+s; without classes p50 [\d.]+s, p99 [\d.]+s\.\n"
+        self.assertRegex(text, r"\n\nWhat default_class = auto changes:\npersonal %sbulk %s$" % (said, said))
+        self.assertEqual(text.count("without classes"), 2)
+
+    def test_classes_are_not_compared_where_the_default_changes_nothing(self):
+        config = self.file("myhostname = mx.example.org\ndefault_class = none\n")
+        for argv in (["-c", config, "-t", self.log_of_a_list("List-Id")],         # switched off
+                     ["-c", "default.conf", "-t", self.log_of_a_list("listener")],  # not by the default
+                     ["-c", "default.conf", "-t", "mail.log"]):                     # none is told
+            self.assertNotIn("without classes", self.sim(*argv).stdout)
+            self.assertNotIn("without_classes", self.figures(*argv))
+
     def test_mistakes_are_told_with_their_place(self):
         name = self.file("site a\narrivals b at=1s too=a\n")
         done = self.sim("-c", "default.conf", "-w", name, status=os.EX_DATAERR)
