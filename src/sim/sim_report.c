@@ -321,14 +321,18 @@ void sim_report_print_diff(struct buf *out, const struct sim_result *before,
 
 /* ---- what classes change -------------------------------------------------------------------- */
 
+/* "-" when nothing was sent. */
+static struct sim_interval_text delay_text(const struct sim_tally *t, unsigned permille)
+{
+    return sim_interval_text(t->sent > 0 ? histogram_quantile(&t->delay, permille) : -1);
+}
+
 static void print_class_delays(struct buf *out, const char *name, const struct sim_tally *with,
                                const struct sim_tally *without)
 {
     (void)buf_addf(out, "%s mail: p50 %s, p99 %s; without classes p50 %s, p99 %s.\n", name,
-                   sim_interval_text(histogram_quantile(&with->delay, 500)).text,
-                   sim_interval_text(histogram_quantile(&with->delay, 990)).text,
-                   sim_interval_text(histogram_quantile(&without->delay, 500)).text,
-                   sim_interval_text(histogram_quantile(&without->delay, 990)).text);
+                   delay_text(with, 500).text, delay_text(with, 990).text,
+                   delay_text(without, 500).text, delay_text(without, 990).text);
 }
 
 void sim_report_print_classes(struct buf *out, const struct sim_result *with,

@@ -117,6 +117,8 @@ class Run(unittest.TestCase):
         said = r"mail: p50 [\d.]+s, p99 [\d.]+s; without classes p50 [\d.]+s, p99 [\d.]+s\.\n"
         self.assertRegex(text, r"\n\nWhat default_class = auto changes:\npersonal %sbulk %s$" % (said, said))
         self.assertEqual(text.count("without classes"), 2)
+        down = self.file("site * outage=0s..1h:refuse\nduration 1m\n")
+        self.assertIn("\npersonal mail: p50 -, p99 -; without classes p50 -, p99 -.\n", self.sim(*argv, "-w", down).stdout)
 
     def test_classes_are_not_compared_where_the_default_changes_nothing(self):
         config = self.file("myhostname = mx.example.org\ndefault_class = none\n")
