@@ -32,6 +32,7 @@
 #define HEADER_SEEN_MAX (1u << 20) /* how far the header is looked at for missing fields */
 #define PREFIX_MAX      8192u      /* fields that are added */
 #define ITEMS_MAX       10000u     /* files that are remembered */
+#define SAME_NAME_MAX   1000u      /* files of one name in corrupt/ */
 /* What a submission may take in a frame besides its content. */
 #define ENVELOPE_BYTES_MAX (CHANNEL_BODY_MAX - INSIDE_MAX - PREFIX_MAX - 65536u)
 /* What each recipient takes in a frame besides its texts. */
@@ -136,14 +137,33 @@ static void leave(struct pickup *p, const char *name, const char *why)
     }
 }
 
-/* Move a file that is no mail out of the way. */
+/* Out of memory or descriptors (errno): not the mail's fault, and it may pass. */
+static void try_later(struct pickup *p, const char *name)
+{
+    log_warning("maildrop/%s: %s: tried again later", name, strerror(errno));
+    add_item(p, name, ITEM_LATER)->due = mono_after(clock_mono(), LATER_US);
+}
+
+/* Move a file that is no mail out of the way. One of the same name that is there already stays: the
+ * new one gets a number. */
 static void set_aside(struct pickup *p, const char *name, const char *why)
 {
-    if (p->corrupt < 0 || renameat(p->directory, name, p->corrupt, name) != 0) {
+    char as[NAME_MAX + 1];
+    int len = snprintf(as, sizeof as, "%s", name), rc = -1;
+
+    for (unsigned i = 1; p->corrupt >= 0 && (size_t)len < sizeof as; i++) {
+        rc = renameat2(p->directory, name, p->corrupt, as, RENAME_NOREPLACE);
+        if (rc == 0 || errno != EEXIST || i == SAME_NAME_MAX) {
+            break;
+        }
+        len = snprintf(as, sizeof as, "%s.%u", name, i);
+    }
+    if (rc != 0) {
         leave(p, name, why);
         return;
     }
-    log_warning("maildrop/%s: %s: saved in maildrop/corrupt", name, why);
+    log_warning("maildrop/%s: %s: saved in maildrop/corrupt%s%s", name, why,
+                strcmp(as, name) == 0 ? "" : "/", strcmp(as, name) == 0 ? "" : as);
 }
 
 /* Forget what is not there any more. */
@@ -206,8 +226,13 @@ static void begin_job(struct pickup *p, const char *name)
     struct stat st, opened;
     int fd;
 
-    if (!is_legal_name(name) || fstatat(p->directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return; /* gone, or none of sendmail's */
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+        fstatat(p->directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        return; /* gone */
+    }
+    if (!is_legal_name(name)) {
+        leave(p, name, "it has no name of sendmail's");
+        return;
     }
     if (!S_ISREG(st.st_mode)) {
         if (strcmp(name, "corrupt") != 0) {
@@ -224,7 +249,9 @@ static void begin_job(struct pickup *p, const char *name)
     }
     fd = openat(p->directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0) {
-        if (errno != ENOENT) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+            try_later(p, name);
+        } else if (errno != ENOENT) {
             leave(p, name, strerror(errno));
         }
         return;
@@ -358,9 +385,7 @@ static const char *check_envelope(const struct pickup *p, size_t head)
 
 static void no_memory(struct pickup *p)
 {
-    /* Out of memory or descriptors: not the mail's fault, and it may pass. */
-    log_warning("maildrop/%s: %s: tried again later", p->job->name, strerror(errno));
-    add_item(p, p->job->name, ITEM_LATER)->due = mono_after(clock_mono(), LATER_US);
+    try_later(p, p->job->name);
     free_job(p);
 }
 
@@ -872,6 +897,10 @@ struct pickup *pickup_new(struct event_base *base, const struct conf *conf, stru
     p->directory = fd;
     p->scan = scan;
     p->corrupt = open_corrupt(fd);
+    if (p->corrupt < 0) {
+        log_error("%s/corrupt is not a directory of this user: what can't be used stays in %s",
+                  conf->maildrop, conf->maildrop);
+    }
     p->scan_wanted = true;
     p->scan_timer = event_new(base, -1, EV_PERSIST, on_scan_timer, p);
     p->turn_timer = evtimer_new(base, on_turn, p);

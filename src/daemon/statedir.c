@@ -27,6 +27,8 @@ static bool make_directory(const char *path, mode_t mode, const struct confine_u
 {
     char part[PATH_MAX];
     struct stat st;
+    bool ok;
+    int fd;
 
     if (strlen(path) >= sizeof part) {
         errno = ENAMETOOLONG;
@@ -47,10 +49,20 @@ static bool make_directory(const char *path, mode_t mode, const struct confine_u
         errno = ENOTDIR;
         return S_ISDIR(st.st_mode) || fail(error, path);
     }
-    if (owner != NULL && chown(path, owner->uid, owner->gid) != 0) {
-        return fail(error, path);
+    /* Its parent may belong to another user, who can put a link to something of ours here. */
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    ok = fd >= 0 && fstat(fd, &st) == 0;
+    if (ok && st.st_uid != geteuid()) {
+        errno = EPERM;
+        ok = false;
     }
-    return chmod(path, mode) == 0 || fail(error, path); /* mkdir obeys the umask */
+    ok = ok && (owner == NULL || fchown(fd, owner->uid, owner->gid) == 0) &&
+         fchmod(fd, mode) == 0; /* mkdir obeys the umask */
+    ok = ok || fail(error, path);
+    if (fd >= 0) {
+        (void)close(fd); /* only read */
+    }
+    return ok;
 }
 
 static bool join(char out[PATH_MAX], const char *directory, const char *name)
