@@ -78,7 +78,15 @@ static int open_below(struct postoffice *po, struct slice path)
     return fd;
 }
 
-static void append_line(struct postoffice *po, struct slice path, struct slice line)
+/* Only the user is changed for the opening, so what the file allows to a group was decided by this
+ * process's groups, which are root's. It has to allow writing to the owner or to all. */
+static bool may_write(const struct stat *st, uid_t owner)
+{
+    return owner == 0 ||
+           (st->st_mode & (st->st_uid == owner ? (mode_t)S_IWUSR : (mode_t)S_IWOTH)) != 0;
+}
+
+static void append_line(struct postoffice *po, uid_t owner, struct slice path, struct slice line)
 {
     int fd = open_below(po, path);
     struct stat st;
@@ -89,7 +97,8 @@ static void append_line(struct postoffice *po, struct slice path, struct slice l
     }
     buf_init(&text, VERBOSE_LINE_MAX);
     (void)buf_add(&text, line); /* checked with the line's end */
-    if (buf_add_byte(&text, '\n') && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+    if (buf_add_byte(&text, '\n') && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (geteuid() != 0 || may_write(&st, owner))) {
         struct slice bytes = buf_slice(&text);
 
         (void)spool_io_write_all(po->io, fd, bytes.ptr, bytes.len); /* nobody depends on it */
@@ -114,7 +123,7 @@ void verbose_file(struct postoffice *po, const struct post_file *file, struct sl
             (void)setfsuid(file->owner); /* what it is then is what counts: */
         }
         if (!root || (uint32_t)setfsuid((uid_t)-1) == file->owner) {
-            append_line(po, buf_slice(&path), line);
+            append_line(po, file->owner, buf_slice(&path), line);
         }
         if (root) {
             (void)setfsuid(0);

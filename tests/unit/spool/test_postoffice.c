@@ -1239,6 +1239,44 @@ static void a_message_is_followed_in_a_file_that_is_there(void **state)
     assert_false(exists("public/missing"));
 }
 
+static void a_file_that_follows_a_message_is_no_business_of_roots_groups(void **state)
+{
+    static const struct {
+        uid_t owner;
+        gid_t group;
+        mode_t mode;
+        bool written;
+    } cases[] = {{0, 0, 0664, false},
+                 {0, 0, 0660, false},
+                 {0, 0, 0666, true},
+                 {1234, 0, 0600, true},
+                 {1234, 0, 0460, false}};
+    char lines[512], name[16];
+
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    assert_return_code(chmod(path_of("."), 0755), errno);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        write_file("public/v_1", "Hello\n");
+        assert_return_code(chown(path_of("public/v_1"), cases[i].owner, cases[i].group), errno);
+        assert_return_code(chmod(path_of("public/v_1"), cases[i].mode), errno);
+        (void)snprintf(name, sizeof name, "%zu", 8 + i);
+        (void)snprintf(lines, sizeof lines,
+                       "@ 0x00000007\nv ../public/v_1\ni %s\no 24\nl <7@x>\ns local - m 1\n"
+                       "r           smtp a b@a 1\nm\n\n",
+                       name);
+        put(name, lines);
+        (void)snprintf(name, sizeof name, "queue/%zu", 8 + i);
+        assert_return_code(chown(path_of(name), 1234, 1234), errno);
+        spool_verbose(sp, load(), SLICE("followed"));
+        assert_string_equal(read_file("public/v_1"),
+                            cases[i].written ? "Hello\nfollowed\n" : "Hello\n");
+        assert_return_code(unlink(path_of("public/v_1")), errno);
+    }
+}
+
 /* ---- alternatives --------------------------------------------------------------------------- */
 
 static const char alternatives[] = "X           1 smtp a.example u@a.example 1\n"
@@ -1796,6 +1834,7 @@ UNIT_MAIN(
     TEST(links_and_directories_are_not_followed),
     TEST(of_two_files_with_one_number_the_second_waits),
     TEST(a_message_is_followed_in_a_file_that_is_there),
+    TEST(a_file_that_follows_a_message_is_no_business_of_roots_groups),
     TEST(of_alternatives_one_is_tried_at_a_time),
     TEST(when_all_alternatives_fail_the_last_is_reported), TEST(alternatives_survive_a_restart),
     TEST(a_message_takes_back_one_of_the_same_sender), TEST(a_long_list_is_worked_off),
