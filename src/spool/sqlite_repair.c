@@ -705,6 +705,22 @@ static int64_t content_size(struct repair *r, int64_t id)
     return size;
 }
 
+/* How many recipients the message's own row counts; 0 when it makes no sense. */
+static uint64_t rcpts_expected(struct repair *r, int64_t id)
+{
+    sqlite3_stmt *st = NULL;
+    int64_t count = 0;
+
+    if (sqlite3_prepare_v2(r->new,
+                           "SELECT rcpt_pending + rcpt_to_report FROM message WHERE id = ?1", -1,
+                           &st, NULL) == SQLITE_OK) {
+        sqlite_bind_int(st, 1, id);
+        count = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+    }
+    (void)sqlite3_finalize(st); /* what does not add up is noticed when it is looked at */
+    return count < 0 || count > SPOOL_RCPTS_MAX ? 0 : (uint64_t)count;
+}
+
 struct copies {
     struct copy message, rcpt, content;
 };
@@ -747,7 +763,8 @@ static int copy_message(struct repair *r, struct copies *c, int64_t id)
     } else {
         err = find_content(r, id);
     }
-    if (r->old != NULL && !rcpts.whole) {
+    /* A page that was overwritten with one of the same kind can be read, and rows are missing. */
+    if (r->old != NULL && (!rcpts.whole || rcpts.rows < rcpts_expected(r, id))) {
         list_add(&r->trouble, id);
     }
     if (err == 0 && message.rows > 0 && (message.changed || rcpts.changed)) {
