@@ -251,12 +251,14 @@ static const struct policy *class_says(const struct conf *conf, struct slice nam
                                        struct slice param)
 {
     const struct conf_private *inner = conf->inner;
-    const struct param *p = param_find_in_clause(param);
 
     for (size_t i = 0; i < inner->clause_count; i++) {
         const struct clause *c = &inner->clauses[i];
 
+        /* The parameter is looked up last: this is asked for each message. */
         if (c->is_class && glob_match(c->host, name)) {
+            const struct param *p = param_find_in_clause(param);
+
             return c->body->own.set[p - param_table] ? &c->body->own.values : NULL;
         }
     }
