@@ -81,13 +81,18 @@ void printable_fix(char *bytes, size_t len)
 
     while (i < len) {
         unsigned char c = (unsigned char)bytes[i];
-        size_t sequence = c < 0x80 ? 1 : utf8_length(slice_of(bytes + i, len - i));
+        size_t sequence;
 
+        if (c >= 0x20 && c < 0x7f) {
+            i++; /* nearly all bytes of nearly all lines */
+            continue;
+        }
+        sequence = c < 0x80 ? 1 : utf8_length(slice_of(bytes + i, len - i));
         if (c == '\t') {
             bytes[i] = ' ';
-        } else if (sequence == 0 || c < 0x20 || c == 0x7f) {
+        } else if (sequence == 0 || c < 0x80) {
             bytes[i] = '?';
-        } else if (c >= 0x80 && is_invisible(decode(bytes + i, sequence))) {
+        } else if (is_invisible(decode(bytes + i, sequence))) {
             memset(bytes + i, '?', sequence);
         }
         i += sequence == 0 ? 1 : sequence;
@@ -96,8 +101,10 @@ void printable_fix(char *bytes, size_t len)
 
 void printable_line(char *bytes, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
-        bytes[i] = bytes[i] == '\r' ? ' ' : bytes[i];
+    char *cr;
+
+    for (char *at = bytes; (cr = memchr(at, '\r', len - (size_t)(at - bytes))) != NULL; at = cr) {
+        *cr = ' ';
     }
     printable_fix(bytes, len);
 }

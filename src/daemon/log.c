@@ -40,6 +40,7 @@ static struct {
     char *path;     /* of TO_FILE */
     char *name;
     char *program;
+    int pid; /* 0: not asked for yet */
     char host[256];
     enum log_level least;
     struct buf out;
@@ -209,6 +210,7 @@ bool log_open(const char *where, const char *directory, const char *name, const 
     set_string(&log_state.path, to == TO_FILE ? buf_cstr(&path) : "");
     set_string(&log_state.name, name);
     set_string(&log_state.program, program);
+    log_state.pid = (int)getpid();
     buf_fini(&path);
     tzset(); /* now, while the time zone's file can still be read */
     return true;
@@ -333,18 +335,19 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
         [LOG_LEVEL_EMERGENCY] = "panic: ",
     };
     char line[LOG_LINE_MAX];
+    const char *name = log_state.name == NULL ? "postfix" : log_state.name;
     size_t start, size = sizeof line - 1; /* the line feed */
     int len;
 
-    start = log_state.to == TO_SYSLOG
-                ? (size_t)snprintf(line, size, "<%d>%s", syslog_priority(level), stamp())
-                : (size_t)snprintf(line, size, "%s %s", stamp(), host());
-    len = snprintf(line + start, size - start, " %.64s/%.64s[%d]: %s",
-                   log_state.name == NULL ? "postfix" : log_state.name, program, pid,
-                   prefixes[level]);
-    CHECK(len > 0);
-    start += (size_t)len;
-    CHECK(start < size);
+    if (log_state.to == TO_SYSLOG) {
+        len = snprintf(line, size, "<%d>%s %.64s/%.64s[%d]: %s", syslog_priority(level), stamp(),
+                       name, program, pid, prefixes[level]);
+    } else {
+        len = snprintf(line, size, "%s %s %.64s/%.64s[%d]: %s", stamp(), host(), name, program, pid,
+                       prefixes[level]);
+    }
+    CHECK(len > 0 && (size_t)len < size);
+    start = (size_t)len;
     len = vsnprintf(line + start, size - start, format, args);
     CHECK(len >= 0);
     len = (size_t)len < size - start ? len : (int)(size - start) - 1;
@@ -362,6 +365,19 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
     return false;
 }
 
+static const char *own_program(void)
+{
+    return log_state.program == NULL ? "sluiced" : log_state.program;
+}
+
+int log_pid(void)
+{
+    if (log_state.pid == 0) {
+        log_state.pid = (int)getpid();
+    }
+    return log_state.pid;
+}
+
 static bool add_linef(enum log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -371,8 +387,7 @@ static bool add_linef(enum log_level level, const char *format, ...)
     bool ok;
 
     va_start(args, format);
-    ok = add_line(level, log_state.program == NULL ? "sluiced" : log_state.program, (int)getpid(),
-                  format, args);
+    ok = add_line(level, own_program(), log_pid(), format, args);
     va_end(args);
     return ok;
 }
@@ -446,9 +461,7 @@ void log_held_drop(void)
     do {                                                                                           \
         va_list args;                                                                              \
         va_start(args, format);                                                                    \
-        log_line(level, (level) >= LOG_LEVEL_WARNING,                                              \
-                 log_state.program == NULL ? "sluiced" : log_state.program, (int)getpid(), format, \
-                 args);                                                                            \
+        log_line(level, (level) >= LOG_LEVEL_WARNING, own_program(), log_pid(), format, args);     \
         va_end(args);                                                                              \
     } while (0)
 

@@ -77,6 +77,8 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * commit ("smtp", 4711). */
 void log_as(const char *program, int pid, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* This process as log_as has it, which is not asked of the kernel again after log_open. */
+int log_pid(void);
 
 /* Lines that tell of what is not committed yet: those from log_hold to log_hold_end are kept aside
  * until log_held_write puts them into the log, or log_held_drop forgets them, as what they tell of

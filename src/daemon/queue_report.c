@@ -65,8 +65,8 @@ void report_line(struct queue *q, const char *format, ...)
             (void)strftime(stamp, sizeof stamp, "%b %e %H:%M:%S", &local); /* fits */
         }
         buf_init(&line, 2 * LOG_LINE_MAX);
-        (void)buf_addf(&line, "<%d>%s scheduler[%d]: %s\n", LOG_MAIL | LOG_INFO, stamp,
-                       (int)getpid(), buf_cstr(&text)); /* fits */
+        (void)buf_addf(&line, "<%d>%s scheduler[%d]: %s\n", LOG_MAIL | LOG_INFO, stamp, log_pid(),
+                       buf_cstr(&text)); /* fits */
         outlet_add(&q->outlets[OUTLET_SYSLOG], buf_slice(&line));
         buf_fini(&line);
     }
@@ -363,7 +363,7 @@ static void log_report(struct queue *q, const struct spool_message *m, const str
         report_line(q, "%s: Created 'delivery' report on spoolid: %s", queue_message_name(m, name),
                     new_text);
     } else {
-        log_as("bounce", (int)getpid(), "%s: %s %s notification: %s", queue_message_name(m, name),
+        log_as("bounce", log_pid(), "%s: %s %s notification: %s", queue_message_name(m, name),
                to->is_double ? "postmaster" : "sender", kinds[kind], new_text);
     }
 }
