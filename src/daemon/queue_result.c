@@ -20,26 +20,33 @@
  * trailing zeros. */
 static const char *delay_text(int64_t us, int64_t digits, char out[32])
 {
-    double s = us <= 0 ? 0 : (double)us / (double)US_PER_S;
-    int places = s >= 10 ? 0 : s >= 1 ? 1 : 2;
-    size_t len;
+    int64_t unit = us >= 10 * US_PER_S ? US_PER_S : us >= US_PER_S ? US_PER_S / 10 : US_PER_S / 100;
+    int64_t places = us >= 10 * US_PER_S ? 0 : us >= US_PER_S ? 1 : 2, n;
+    char *at = out + 31;
 
-    if (s < 1) {
-        for (double x = s * 100; x < 10 && places < digits && x > 0; x *= 10) {
-            places++;
+    us = us > 0 ? us : 0;
+    for (int64_t x = us; x > 0 && x < US_PER_S / 10 && places < digits; x *= 10) {
+        places++;
+        unit /= 10;
+    }
+    for (; places > digits; places--) {
+        unit *= 10;
+    }
+    n = us / unit + (us % unit >= (unit + 1) / 2 ? 1 : 0);
+    *at = '\0';
+    for (; places > 0; places--, n /= 10) {
+        if (*at != '\0' || n % 10 != 0) { /* no zeros at the end */
+            *--at = (char)('0' + n % 10);
         }
     }
-    (void)snprintf(out, 32, "%.*f", places > digits ? (int)digits : places, s); /* 32 is enough */
-    len = strlen(out);
-    if (strchr(out, '.') != NULL) {
-        while (out[len - 1] == '0') {
-            out[--len] = '\0';
-        }
-        if (out[len - 1] == '.') {
-            out[--len] = '\0';
-        }
+    if (*at != '\0') {
+        *--at = '.';
     }
-    return out;
+    do {
+        *--at = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    return at;
 }
 
 static void log_verdict(struct queue *q, const struct active_msg *m, const struct active_rcpt *r,
@@ -55,7 +62,7 @@ static void log_verdict(struct queue *q, const struct active_msg *m, const struc
     if (v->conn_use > 1) {
         (void)snprintf(conn_use, sizeof conn_use, ", conn_use=%" PRIu32, v->conn_use); /* fits */
     }
-    log_as(v->program, v->pid != 0 ? (int)v->pid : (int)getpid(),
+    log_as(v->program, v->pid != 0 ? (int)v->pid : log_pid(),
            "%s: to=<%s>, relay=%.*s%s, delay=%s, delays=%s/%s/%s/%s, dsn=%.*s, status=%s (%.*s)",
            m->id_text, r->address, SLICE_ARGS(v->relay), conn_use,
            delay_text(clock_wall().us - m->arrived.us, digits, texts[0]),
@@ -573,7 +580,7 @@ bool queue_take_result(struct queue *q, struct agent *agent, const struct wire_r
               : m->outcome == OUTCOME_CRASH   ? SCHED_CRASH
                                               : SCHED_OK;
     if (m->maybe_duplicate) {
-        log_as(flight_program(q, f), (int)getpid(),
+        log_as(flight_program(q, f), log_pid(),
                "%s: connection lost between end of data and its reply: the recipients may get "
                "this message twice",
                f->msg->id_text);
