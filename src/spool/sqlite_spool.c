@@ -1885,6 +1885,9 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     char *dir = path_with(where, ".d");
     int err;
 
+    /* SQLite would count its memory, with a lock at each malloc and free, for functions that are
+     * not used here. Refused from the second call on, as SQLite is in use then. */
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     s->base.engine = &sqlite_engine;
     s->base.mode = mode;
     s->path = mem_string(where);
