@@ -8,7 +8,7 @@
  * members an m-th of those, less one.
  *
  * A member that stops waiting rests as turns.h has it, but only while others of its class wait:
- * when none does there is nobody it could have gone ahead of.
+ * when none does it can't have gone ahead of another.
  */
 #include "check.h"
 #include "sched_private.h"

@@ -305,7 +305,7 @@ static const char *const calls_files[] = {
     "umask",      "fallocate",  "fadvise64", "msync",
 };
 
-/* Writing as somebody else, and asking whether a process has ended. */
+/* Writing as another user, and asking whether a process has ended. */
 static const char *const calls_foreign_files[] = {"setfsuid", "pidfd_open"};
 
 /* What libraries try now and then, and what they get is EACCES. */
