@@ -14,14 +14,42 @@ void buf_init(struct buf *b, size_t limit_bytes)
     *b = (struct buf){.limit = limit_bytes};
 }
 
+void buf_keep_secret(struct buf *b)
+{
+    b->secret = true;
+}
+
 void buf_fini(struct buf *b)
 {
+    bool secret = b->secret;
+
+    if (secret && b->ptr != NULL) {
+        explicit_bzero(b->ptr, b->size);
+    }
     mem_free(b->ptr);
     buf_init(b, b->limit);
+    b->secret = secret;
+}
+
+/* The bytes from..to of its memory are given up. */
+static void give_up(struct buf *b, size_t from, size_t to)
+{
+    if (b->secret && b->ptr != NULL && from < to) {
+        explicit_bzero(b->ptr + from, to - from);
+    }
+}
+
+void buf_wipe(struct buf *b)
+{
+    if (b->ptr != NULL) {
+        explicit_bzero(b->ptr, b->size);
+    }
+    buf_fini(b);
 }
 
 void buf_clear(struct buf *b)
 {
+    give_up(b, b->start, b->end);
     b->start = b->end = 0;
     b->failed = false;
 }
@@ -38,11 +66,34 @@ size_t buf_len(const struct buf *b)
 
 static void compact(struct buf *b)
 {
+    size_t end = b->end;
+
     if (b->start > 0) {
         memmove(b->ptr, b->ptr + b->start, b->end - b->start);
         b->end -= b->start;
         b->start = 0;
+        give_up(b, b->end, end);
     }
+}
+
+/* Make it `size` bytes large. */
+static void grow(struct buf *b, size_t size)
+{
+    char *larger;
+
+    if (!b->secret) {
+        b->ptr = mem_resize(b->ptr, size, 1);
+        b->size = size;
+        return;
+    }
+    larger = mem_array(size, 1); /* what resizes it might leave a copy behind */
+    if (b->ptr != NULL) {
+        memcpy(larger, b->ptr, b->end);
+        explicit_bzero(b->ptr, b->size);
+        mem_free(b->ptr);
+    }
+    b->ptr = larger;
+    b->size = size;
 }
 
 /* Room for `len` more bytes and a NUL. */
@@ -68,8 +119,7 @@ static bool reserve(struct buf *b, size_t len)
         size *= 2;
     }
     compact(b);
-    b->ptr = mem_resize(b->ptr, size, 1);
-    b->size = size;
+    grow(b, size);
     return true;
 }
 
@@ -145,6 +195,7 @@ void buf_grew(struct buf *b, size_t len)
 void buf_consume(struct buf *b, size_t len)
 {
     CHECK(len <= buf_len(b));
+    give_up(b, b->start, b->start + len);
     b->start += len;
     if (b->start == b->end) {
         b->start = b->end = 0;
@@ -154,6 +205,7 @@ void buf_consume(struct buf *b, size_t len)
 void buf_truncate(struct buf *b, size_t len)
 {
     CHECK(len <= buf_len(b));
+    give_up(b, b->start + len, b->end);
     b->end = b->start + len;
 }
 

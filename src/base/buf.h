@@ -25,6 +25,7 @@ struct buf {
     size_t size;
     size_t limit; /* bytes; the most that may be held at once */
     bool failed;
+    bool secret; /* see buf_keep_secret */
 };
 
 /* Empty; nothing is allocated until the first append. */
@@ -32,6 +33,13 @@ void buf_init(struct buf *b, size_t limit_bytes);
 
 /* Release the bytes; the buffer is as after buf_init with the same limit. */
 void buf_fini(struct buf *b);
+
+/* The same after overwriting them, for what held a secret. */
+void buf_wipe(struct buf *b);
+
+/* From now on: what it gives up, by whatever function but buf_take, is overwritten first. Lasts
+ * until buf_init. */
+void buf_keep_secret(struct buf *b);
 
 /* Forget content and error, keep the memory. */
 void buf_clear(struct buf *b);

@@ -29,6 +29,7 @@ const char *class_source_word(enum class_source source)
         [CLASS_SOURCE_PRECEDENCE] = "Precedence",
         [CLASS_SOURCE_DEFAULT] = "default",
         [CLASS_SOURCE_REPORT] = "report",
+        [CLASS_SOURCE_LOGIN] = "login",
     };
 
     CHECK((size_t)source < sizeof words / sizeof words[0]);

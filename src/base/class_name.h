@@ -33,8 +33,9 @@ enum class_source {
     CLASS_SOURCE_PRECEDENCE,
     CLASS_SOURCE_DEFAULT, /* it has none of these three fields */
     CLASS_SOURCE_REPORT,  /* it is a report of ours */
+    CLASS_SOURCE_LOGIN,   /* the user that has logged in to send it */
 };
-#define CLASS_SOURCE_MAX CLASS_SOURCE_REPORT
+#define CLASS_SOURCE_MAX CLASS_SOURCE_LOGIN
 
 /* "List-Id", "listener", ...; empty for CLASS_SOURCE_NONE. */
 const char *class_source_word(enum class_source source);
@@ -42,7 +43,7 @@ const char *class_source_word(enum class_source source);
 /* Is it a name as it is stored? */
 bool class_name_valid(struct slice name);
 
-/* Read a name as people write it: case does not matter. False when it is none; *ret_name (of
+/* Read a name as users write it: case does not matter. False when it is none; *ret_name (of
  * `room`) is then untouched. */
 bool class_name_parse(struct slice text, char room[CLASS_NAME_MAX], struct slice *ret_name);
 

@@ -20,3 +20,16 @@ uint64_t entropy_u64(void)
     entropy_fill(&bits, sizeof bits);
     return bits;
 }
+
+void entropy_text(char *text, size_t len)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t random[256];
+
+    CHECK(len % 2 == 0 && len / 2 <= sizeof random);
+    entropy_fill(random, len / 2);
+    for (size_t i = 0; i < len / 2; i++) {
+        text[2 * i] = digits[random[i] >> 4];
+        text[2 * i + 1] = digits[random[i] & 15];
+    }
+}

@@ -15,4 +15,7 @@ void entropy_fill(void *bytes, size_t len);
 
 uint64_t entropy_u64(void);
 
+/* `len` random hexadecimal digits, at most 512 and an even number; no NUL behind them. */
+void entropy_text(char *text, size_t len);
+
 #endif

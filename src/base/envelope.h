@@ -35,7 +35,7 @@ enum notify {
     NOTIFY_DELAY = 1 << 3,
 };
 
-/* Is it somebody to write to, and no program (a bar) or file (a slash)? X.400 addresses begin with
+/* Is it an address, and neither a program (a bar) nor a file (a slash)? X.400 addresses begin with
  * a slash, too. Routers quote what has such a character. */
 bool envelope_is_mailbox(struct slice address);
 

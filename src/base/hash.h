@@ -22,7 +22,7 @@ uint64_t hash_bytes(const void *bytes, size_t len);
 #include <uthash.h>
 #pragma GCC diagnostic pop
 
-/* Walk a table bucket by bucket, for those who want to look at everything now and then and not all
+/* Walk a table bucket by bucket, for callers that visit all elements a part at a time and not all
  * at once. `any` is the handle of some element, NULL when the table is empty. Returns the first
  * handle of bucket *cursor, the others follow by hh_next, NULL when there is none; *cursor goes on,
  * to 0 behind the last. A table that grows meanwhile makes the walk skip or repeat. */

@@ -62,10 +62,7 @@ void heap_add(struct heap *h, struct heap_node *node)
 {
     CHECK(!heap_has(node));
     CHECK(h->count < HEAP_NONE);
-    if (h->count == h->size) {
-        h->size = h->size == 0 ? 16 : h->size * 2;
-        h->nodes = mem_resize(h->nodes, h->size, sizeof(struct heap_node *));
-    }
+    h->nodes = mem_grow(h->nodes, h->count, &h->size, sizeof(struct heap_node *));
     place(h, node, h->count++);
     sift_up(h, node);
 }

@@ -5,6 +5,8 @@
 
 #include "check.h"
 
+#define GROW_FROM 64 /* bytes: below that the allocator's own bookkeeping is what costs */
+
 static void *must(void *ptr)
 {
     if (ptr == NULL) {
@@ -26,6 +28,21 @@ void *mem_array(size_t count, size_t size)
 void *mem_resize(void *old, size_t count, size_t size)
 {
     return must(reallocarray(old, count == 0 ? 1 : count, size == 0 ? 1 : size));
+}
+
+void *mem_grow(void *array, size_t count, size_t *size, size_t element)
+{
+    CHECK(count <= *size);
+    CHECK(element > 0);
+    if (count < *size) {
+        return array;
+    }
+    if (*size == 0) {
+        *size = element < GROW_FROM ? GROW_FROM / element : 1;
+    } else {
+        *size *= 2; /* an array of more than half of all bytes does not exist */
+    }
+    return mem_resize(array, *size, element);
 }
 
 char *mem_copy(const void *bytes, size_t len)

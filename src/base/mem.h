@@ -20,6 +20,12 @@ void *mem_array(size_t count, size_t size);
  * NULL. */
 void *mem_resize(void *old, size_t count, size_t size);
 
+/* Room for one more element at the end of an array: `array` (NULL at first) has `*size` places of
+ * `element` bytes, of which `count` are used. Returned as it is while one is free, else resized:
+ * doubled, the first time to 64 bytes or one element, so that appending n elements costs O(n). New
+ * places are not cleared. */
+void *mem_grow(void *array, size_t count, size_t *size, size_t element);
+
 /* A copy of `len` bytes plus a terminating NUL. */
 char *mem_copy(const void *bytes, size_t len);
 

@@ -1,8 +1,8 @@
 /*
- * A view of bytes owned by somebody else: a pointer and a length, not NUL-terminated.
+ * A view of bytes that another object owns: a pointer and a length, not NUL-terminated.
  *
- * Who hands a slice out says until when it lasts. Bytes from outside travel as slices so that an
- * embedded NUL never cuts them short.
+ * The function that returns a slice says until when it lasts. Bytes from outside travel as slices,
+ * so that an embedded NUL never cuts them short.
  */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H

@@ -54,7 +54,8 @@ void retry_sequence_deferred(const struct retry_sequence *sequence, struct retry
                              struct wall now, bool attempted, unsigned jitter_percent,
                              struct rng *rng);
 
-/* A run ended and nobody was deferred, yet recipients are left (11.3): one step of the sequence. */
+/* A run ended and no recipient was deferred, yet recipients are left (11.3): one step of the
+ * sequence. */
 void retry_sequence_run_ended(const struct retry_sequence *sequence, struct retry_state *state,
                               struct wall now, unsigned jitter_percent, struct rng *rng);
 

@@ -37,7 +37,7 @@
  *
  * Jobs that a walk would stop at though they can't be served (they may read more recipients, or
  * have no entries left and are to be retired) are in the heap `attention`. Those of them that are
- * marked are set aside in `parked` when they come to the top; a release puts them back, and then
+ * marked go to the heap `skipped` when they come to the top; a release puts them back, and then
  * each either reads or is retired or lies behind the choice, so that the cost is borne by that
  * work.
  *
@@ -54,47 +54,52 @@
  * preemption.
  *
  * Shares. Postfix's one slow destination fills the active queue and all others wait. Here the
- * threshold moves: T = destination_share per cent of the places left. Who alone has a backlog may
- * fill half of memory, of n who have one each gets 1/(n+1), and one part stays free for the rest;
- * no list of the greedy is kept and nobody's share has to be set. It is looked at when mail comes
- * (sched_share_full), when an entry of a message ends and the rest of it waits for one destination
- * (SCHED_PARK), and, against a heap of those with parked mail and less in memory than keeps their
- * window busy, least first, when there is nothing else to decide (SCHED_ADMIT). A question takes
- * its places from the free ones until it is answered, so that answers always fit and a thousand
- * questions at once don't ask for the same place. A question brings what four windows hold; whoever
- * ran dry before the answer gets twice as much from then on. All of this is by class, too: the
- * backlog of one class at a destination is as that of another destination. What the window says of
- * a destination holds for all its classes at once, so only the one with least in memory stands in
- * the heap, and a window that moves costs the same whatever the number of classes.
+ * threshold moves: T = destination_share per cent of the places left. A destination that alone has
+ * a backlog may fill half of memory, of n that have one each gets 1/(n+1), and one part stays free
+ * for the rest; no list of large ones is kept and no share has to be set. It is looked at when mail
+ * comes (sched_share_full), when an entry of a message ends and the rest of it waits for one
+ * destination (SCHED_PARK), and, against a heap of those with parked mail and less in memory than
+ * keeps their window busy, least first, when there is nothing else to decide (SCHED_ADMIT). A
+ * question takes its places from the free ones until it is answered, so that answers always fit and
+ * a thousand questions at once don't ask for the same place. A question brings what four windows
+ * hold; a destination that ran dry before the answer gets twice as much from then on. All of this
+ * is by class, too: the backlog of one class at a destination is as that of another destination.
+ * What the window says of a destination holds for all its classes at once, so only the one with
+ * least in memory stands in the heap, and a window that moves costs the same whatever the number of
+ * classes.
  *
  * Failing destinations (a delivery failed since one ended well) may have only a part of a
  * transport's deliveries, as each of theirs may last for a timeout. Whether they have it is looked
- * at when one of them comes to the top of the heap: then it is taken out and held in a list, closed
- * as if its window were full; when there is a delivery to spare the first of the list is opened
- * again. So nothing is done for those that nobody gets to, and nothing changes for the others.
+ * at when one of them comes to the top of the heap: then it is taken out and held back in a list,
+ * closed as if its window were full; when there is a delivery to spare the first of the list is
+ * opened again. So nothing is done for those whose turn does not come, and nothing changes for the
+ * others.
  *
- * Rings. Who needs an agent of a ring is closed, too, as if its window were full, and stands in
- * line; the first of the line is opened when there is an agent for it. See sched_ring.c.
+ * Rings. A destination that needs an agent of a ring is closed, too, as if its window were full,
+ * and stands in line; the first of the line is opened when there is an agent for it. See
+ * sched_ring.c.
  *
- * Classes. All of the above is of one class of mail: a transport has a lane for each class that has
- * mail there, with its own list, marks and heap, and in each the order is Postfix's. A destination
- * has a stripe for each lane with mail for it, and one class is served as if there were no others:
- * with one lane none of what follows is done. With several, they take turns by weight (turns.h) in
- * two places. At a destination with room only the stripe whose turn it is is shown, which is to
- * say in its lane's heap; for the other lanes the destination is closed as if the window were full.
- * And of the lanes with something in their heaps the transport takes from the one whose turn it is.
+ * Classes. All of the above is of one class of mail: a transport has a class queue for each class
+ * that has mail there, with its own list, marks and heap, and in each the order is Postfix's. A
+ * destination has a queue of its own for each class queue with mail for it (struct dest_queue), and
+ * one class is served as if there were no others: with one class queue none of what follows is
+ * done. With several, they take turns by weight (turns.h) in two places. At a destination with room
+ * only the queue whose turn it is is shown, which is to say in the heap of its class queue; for the
+ * other class queues the destination is closed as if the window were full. And of the class queues
+ * with something in their heaps the transport takes from the one whose turn it is.
  *
- * While the transport takes whatever is ready, each opening of a window is used by the lane whose
- * turn it is, so each class has its share of each destination. When the transport is the bottleneck
- * (process_limit, a rate delay), that lane may be busy elsewhere for long, while another that the
- * transport would serve waits here. So then more is shown: what comes for a destination with room
- * at once, and of what waits already a few stripes with each delivery that begins, when the lane
- * whose turn it is has had the time that the transport needs to come to it. Each delivery uses up a
- * turn, whoever made use of it. Nothing idles that somebody could use, and nothing is done that is
- * linear in lanes: what is shown is paid for by deliveries, what is hidden by what was shown.
+ * While the transport takes whatever is ready, each opening of a window is used by the class queue
+ * whose turn it is, so each class has its share of each destination. When the transport is the
+ * bottleneck (process_limit, a rate delay), that class queue may be busy elsewhere for long, while
+ * another that the transport would serve waits here. So then more is shown: what comes for a
+ * destination with room at once, and of what waits already a few queues with each delivery that
+ * begins, when the class queue whose turn it is has had the time that the transport needs to come
+ * to it. Each delivery uses up a turn, whichever class made use of it. Nothing idles that mail
+ * could use, and nothing is done that is linear in class queues: what is shown is paid for by
+ * deliveries, what is hidden by what was shown.
  *
  * Recipient slots and the active queue are not divided: memory does not grow with classes, and a
- * class that nobody sends has nothing reserved.
+ * class without mail has nothing reserved.
  *
  * Chores. A message of a million recipients is dropped, or all destinations of a transport are told
  * something, in pieces between decisions; see sched_chore.c.
@@ -104,7 +109,7 @@
  *
  * Departures from Postfix, on purpose:
  * - No pending connections to agents: something is selected when the transport is alive, not
- * between two starts under a rate delay, below its process limit, and has a ready destination. An
+ *   between two starts under a rate delay, below its process limit, and has a ready destination. An
  *   overcommitted destination therefore does not hide the work of others. Transports take turns in
  *   the same cyclic order.
  * - Recipients for dead destinations and transports don't become entries of a retry transport: they
@@ -118,12 +123,12 @@
  * - Shares of the active queue and of the deliveries, unless destination_share and
  *   failing_share are 0.
  * - Classes of mail, unless there is only one.
- * - Rings, and agents that have several entries at once, for those who are told to have them.
+ * - Rings, and agents that have several entries at once, where the policy says so.
  * - sched_drop and sched_unselect have no like in Postfix. The first forgets, the second lets the
  *   job be found again as if recipients had arrived for it.
  * - A dead destination whose time is over gets one delivery, a probe, not a window full. If that
- *   fails it is dead for as long again, then for twice as long each time, up to
- *   maximal_backoff; if it ends well the window starts again at the initial size, or at what it
+ *   fails it is dead for as long again, then for twice as long each time, up to maximal_backoff; if
+ *   it ends well the window starts again at the initial size, or at what it
  *   had when it was last well if that was less. Under WINDOW_POSTFIX it comes back with an
  *   initial window, and is dead for minimal_backoff each time.
  * - What was learned of a destination (window and sums, how often it died, its connection cache) is
@@ -320,11 +325,11 @@ static struct transport *transport_new(struct sched *s, const char *name)
     t->name = mem_string(name);
     t->index = s->transport_count;
     heap_init(&t->wanting, parking_less);
-    TAILQ_INIT(&t->held);
+    TAILQ_INIT(&t->held_back);
     TAILQ_INIT(&t->in_line);
     transport_slots_init(t);
-    lane_init(&t->lane, t);
-    class_turns_init(&t->turns_of_lanes, s);
+    class_queue_init(&t->plain, t);
+    class_turns_init(&t->turns_of_queues, s);
     TAILQ_INIT(&t->with_jobs);
     TAILQ_INIT(&t->unshown);
     timer_init(&t->dead, TIMER_TRANSPORT_DEAD);
@@ -339,7 +344,7 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
                          const struct sched_transport_policy *policy)
 {
     struct transport *t = NULL;
-    struct lane *l;
+    struct class_queue *q;
 
     s->now = now;
     CHECK(policy->slot_cost >= 0);
@@ -363,9 +368,9 @@ uint32_t sched_transport(struct sched *s, struct mono now, const char *name,
     s->agents_moved_us = now.us;
     t->policy_told = chore_sweep(s);
     chores_run(s, now);
-    TAILQ_FOREACH(l, &t->with_jobs, link)
+    TAILQ_FOREACH(q, &t->with_jobs, link)
     {
-        lane_forget_candidate(l);
+        class_queue_forget_candidate(q);
     }
     return t->index;
 }
@@ -392,7 +397,7 @@ static void transport_free(struct transport *t)
     timer_cancel(t->sched, &t->rate);
     heap_fini(&t->wanting);
     heap_fini(&t->unread);
-    lanes_free(t);
+    class_queues_free(t);
     mem_free(t->name);
     sched_release(t->sched, t, sizeof *t);
 }
@@ -418,7 +423,7 @@ struct sched *sched_new(const struct sched_limits *limits)
     TAILQ_INIT(&s->to_park);
     TAILQ_INIT(&s->dropping);
     s->at_once = SCHED_AT_ONCE;
-    TAILQ_INIT(&s->put_off);
+    TAILQ_INIT(&s->ask_later);
     TAILQ_INIT(&s->draining);
     TAILQ_INIT(&s->idle);
     TAILQ_INIT(&s->deferrals);
@@ -578,10 +583,7 @@ static void defer(struct sched *s, struct message *m, struct transport *t, const
         TAILQ_INSERT_TAIL(&s->deferrals, last, link);
         m->deferrals++;
     }
-    if (last->count == last->size) {
-        last->size = last->size == 0 ? 4 : last->size * 2;
-        last->rcpts = mem_resize(last->rcpts, last->size, sizeof *last->rcpts);
-    }
+    last->rcpts = mem_grow(last->rcpts, last->count, &last->size, sizeof *last->rcpts);
     last->rcpts[last->count++] = n;
     s->deferred_rcpts++;
 }
@@ -669,7 +671,7 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
         SLIST_FOREACH(j, &m->jobs, of_message)
         {
             if (j->selected < j->read && !job_is_known_blocker(j)) {
-                lane_forget_candidate(j->lane);
+                class_queue_forget_candidate(j->queue);
             }
         }
         if (complete) {
@@ -680,8 +682,8 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
     message_check(s, m);
 }
 
-/* A delivery spoke with the site. */
-static void site_answered(struct dest *d)
+/* A delivery spoke with the destination. */
+static void dest_answered(struct dest *d)
 {
     transport_revive(d->transport);
     switch ((enum dest_state)d->state) {
@@ -694,7 +696,7 @@ static void site_answered(struct dest *d)
         }
         break;
     case DEST_DEAD:
-        if (!d->asleep) {
+        if (!d->postponed) {
             dest_revive(d);
         } else if (d->probing) {
             dest_recover(d);
@@ -709,17 +711,17 @@ static void site_answered(struct dest *d)
     d->well_us = d->transport->sched->now.us;
 }
 
-/* The site could not be reached or broke off. True when this makes it dead. */
-static bool site_failed(struct dest *d)
+/* The destination could not be reached or broke off. True when this makes it dead. */
+static bool dest_failed(struct dest *d)
 {
     const struct window_limits *limits = dest_limits(d);
     bool dies;
 
-    if (d->state != DEST_READY && !d->asleep) {
+    if (d->state != DEST_READY && !d->postponed) {
         return false;
     }
     dies = d->probing ? limits->failed_cohort_limit > 0 : window_failed(&d->window, limits);
-    return dies && !d->asleep;
+    return dies && !d->postponed;
 }
 
 bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
@@ -735,15 +737,15 @@ bool sched_finished(struct sched *s, struct mono now, struct sched_entry entry,
     d = peer_dest(e->peer);
     dest_catch_up(d);
     if (outcome != SCHED_CRASH) {
-        dest_set_failing(d, outcome == SCHED_SITE_FAIL);
+        dest_set_failing(d, outcome == SCHED_DEST_FAIL);
     }
     s->step.before = d->window.size;
     switch (outcome) {
     case SCHED_OK:
-        site_answered(d);
+        dest_answered(d);
         break;
-    case SCHED_SITE_FAIL:
-        if (site_failed(d)) {
+    case SCHED_DEST_FAIL:
+        if (dest_failed(d)) {
             dest_die(d, now, reason);
         }
         break;
@@ -801,14 +803,14 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
                             struct slice reason)
 {
     struct transport *t = transport_at(s, transport);
-    struct lane *l;
+    struct class_queue *q;
 
     s->now = t->died = now;
     transport_revive(t);
     t->reason = reason_new(reason);
-    TAILQ_FOREACH(l, &t->with_jobs, link)
+    TAILQ_FOREACH(q, &t->with_jobs, link)
     {
-        l->selecting = false;
+        q->selecting = false;
     }
     timer_set(s, &t->dead, mono_after(now, s->limits.transport_retry_us));
 }
@@ -845,14 +847,14 @@ void sched_revive_all(struct sched *s, struct mono now)
     }
 }
 
-void sched_suspend(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                   struct mono until, struct slice reason)
+void sched_postpone(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                    struct mono until, struct slice reason)
 {
     struct dest *d;
 
     s->now = now;
     d = dest_need(transport_at(s, transport), dest);
-    dest_sleep(d, until, reason);
+    dest_postpone(d, until, reason);
     dest_check(d);
 }
 
@@ -1021,7 +1023,7 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
         return false;
     }
     t = d->transport;
-    p = dest_first_stripe(d)->first;
+    p = dest_first_queue(d)->first;
     m = p->job->message;
     if (forgets_dropped(s, m, now)) {
         return false;
@@ -1048,10 +1050,10 @@ static bool next_transport_drain(struct sched *s, struct transport *t, struct mo
         return false;
     }
     for (;;) {
-        const struct lane *l = TAILQ_FIRST(&t->with_jobs);
+        const struct class_queue *q = TAILQ_FIRST(&t->with_jobs);
 
-        CHECK(l != NULL);
-        j = JOB_OF(l->jobs.first);
+        CHECK(q != NULL);
+        j = JOB_OF(q->jobs.first);
         if (j->selected < j->read) {
             break;
         }
@@ -1129,7 +1131,7 @@ static void deliver(struct transport *t, struct peer *p, struct mono now, struct
     struct dest *d = peer_dest(p);
     struct job *j = p->job;
 
-    lane_took(j->lane);
+    class_queue_took(j->queue);
     entry_start(e, us_seconds(now.us));
     if (t->policy.transport_rate_delay_us > 0) {
         t->rate_locked = true;
@@ -1155,42 +1157,42 @@ static bool may_select(const struct transport *t)
            (t->policy.process_limit == 0 || t->busy < t->policy.process_limit);
 }
 
-/* The lane to select from, after those that have waited for others to make room may go on; NULL
- * when nothing is ready. Who was shown in place of others may have to be held, and that may be true
- * of all that stand in line: then it is found out in pieces. */
-static struct lane *next_lane(struct transport *t)
+/* The class queue to select from, after those that have waited for others to make room may go on;
+ * NULL when nothing is ready. A destination shown in place of others may have to be held back, and
+ * that may be true of all that stand in line: then it is found out in pieces. */
+static struct class_queue *next_queue(struct transport *t)
 {
     struct sched *s = t->sched;
     uint32_t rounds = s->at_once;
-    struct lane *l;
+    struct class_queue *q;
     bool more;
 
-    transport_release_held(t);
+    transport_release_held_back(t);
     do {
         more = !TAILQ_EMPTY(&t->in_line) && transport_show_rings(t);
-        l = transport_next_lane(t);
-    } while (l == NULL && more && --rounds > 0);
-    s->lines_left |= l == NULL && more;
-    return l;
+        q = transport_next_queue(t);
+    } while (q == NULL && more && --rounds > 0);
+    s->lines_left |= q == NULL && more;
+    return q;
 }
 
-static bool select_from(struct lane *l, struct mono now, struct sched_action *a)
+static bool select_from(struct class_queue *q, struct mono now, struct sched_action *a)
 {
-    struct sched *s = l->transport->sched;
+    struct sched *s = q->transport->sched;
     struct message *m;
     struct peer *p;
 
-    switch (lane_walk(l, us_seconds(now.us), &p, &m)) {
+    switch (class_queue_walk(q, us_seconds(now.us), &p, &m)) {
     case WALK_NOTHING:
         return false;
     case WALK_PEER:
         if (forgets_dropped(s, p->job->message, now)) {
             return false;
         }
-        deliver(l->transport, p, now, a);
+        deliver(q->transport, p, now, a);
         return true;
     case WALK_READ:
-        s->resume = l;
+        s->resume = q;
         read_action(s, m, read_room(m), a);
         message_changed(m);
         return true;
@@ -1212,17 +1214,17 @@ static void turn_to(struct sched *s, struct transport *t)
 
 static bool next_delivery(struct sched *s, struct mono now, struct sched_action *a)
 {
-    struct lane *l = s->resume;
+    struct class_queue *q = s->resume;
     struct transport *t;
 
     if (chore_sweeping(s)) {
         return false;
     }
     s->resume = NULL;
-    if (l != NULL && l->selecting && may_select(l->transport)) {
-        transport_release_held(l->transport);
-        (void)transport_show_rings(l->transport); /* or at the next turn */
-        if (lane_first_ready(l) != NULL && select_from(l, now, a)) {
+    if (q != NULL && q->selecting && may_select(q->transport)) {
+        transport_release_held_back(q->transport);
+        (void)transport_show_rings(q->transport); /* or at the next turn */
+        if (class_queue_first_ready(q) != NULL && select_from(q, now, a)) {
             return true;
         }
     }
@@ -1234,10 +1236,10 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
         if (!may_select(t)) {
             continue;
         }
-        l = next_lane(t);
-        if (l != NULL) {
+        q = next_queue(t);
+        if (q != NULL) {
             turn_to(s, t);
-            if (!select_from(l, now, a)) {
+            if (!select_from(q, now, a)) {
                 CHECK(chores_left(s)); /* or a ready destination's first job can be selected */
                 return false;
             }

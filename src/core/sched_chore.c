@@ -7,8 +7,8 @@
  * told is numbered (sched.told), so that one that is looked at before the sweep comes to it catches
  * up then (dest_catch_up). Nothing is selected and nothing deferred until all have.
  *
- * Whoever stands in the line of a ring turns out to fail, and is to be held instead of served: the
- * others in line are looked at next.
+ * A destination in the line of a ring turns out to fail, and is to be held back instead of served:
+ * the others in line are looked at next.
  *
  * A message is dropped: its waiting entries go. Until then they are no candidates, and one that is
  * selected is forgotten instead of delivered.
@@ -111,8 +111,7 @@ bool message_forget_waiting(struct message *m, struct mono now, uint32_t limit)
     return true;
 }
 
-/* ---- all of them
- * ----------------------------------------------------------------------------------- */
+/* ---- all of them ---------------------------------------------------------------------------- */
 
 void chores_run(struct sched *s, struct mono now)
 {

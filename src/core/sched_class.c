@@ -1,9 +1,9 @@
 /*
- * Classes of mail: lanes, and whose turn it is. See sched.c.
+ * Classes of mail: class queues, and whose turn it is. See sched.c.
  *
- * A transport has a lane for mail without a class and one for each class that has mail there. A
- * destination has a stripe for each lane that has mail for it; the first is within the destination,
- * which has a contest while there are several.
+ * A transport has a class queue for mail without a class and one for each class that has mail
+ * there. A destination has a queue (struct dest_queue) for each class queue that has mail for it;
+ * the first is within the destination, which has dest_turns while there are several.
  */
 #include <string.h>
 
@@ -11,32 +11,35 @@
 #include "mem.h"
 #include "sched_private.h"
 
-/* How many hidden stripes are shown with each start of a transport that is the bottleneck. */
+/* How many hidden queues of destinations are shown with each start of a transport that is the
+ * bottleneck. */
 #define SHOWN_PER_START 4
 
-/* A stripe where others wait, too, or have done so. */
-struct rival {
-    UT_hash_handle hh; /* in contest.rivals, by lane */
-    struct lane *lane;
-    struct stripe *stripe;
-    struct lane_turn turn;
-    TAILQ_ENTRY(rival) link; /* in contest.shown or .hidden, while it waits */
+/* The turns of one queue of a destination where others wait, too, or have done so. */
+struct dest_turn {
+    UT_hash_handle hh; /* in dest_turns.by_queue */
+    struct class_queue *class_queue;
+    struct dest_queue *queue;
+    struct queue_turn member;
+    TAILQ_ENTRY(dest_turn) link; /* in dest_turns.shown or .hidden, while it waits */
     bool shown;
 };
-TAILQ_HEAD(rival_list, rival);
+TAILQ_HEAD(dest_turn_list, dest_turn);
 
-/* Lanes that share a destination. What is shown may be selected; it is in its lane's heap. */
-struct contest {
+/* Class queues that share a destination. What is shown may be selected; it is in the heap of its
+ * class queue. */
+struct dest_turns {
     struct class_turns turns;
-    struct rival *rivals; /* uthash */
-    struct rival_list shown, hidden;
-    TAILQ_ENTRY(contest) link; /* in transport.unshown, while it is open and something is hidden */
+    struct dest_turn *by_queue; /* uthash */
+    struct dest_turn_list shown, hidden;
+    TAILQ_ENTRY(dest_turns)
+    link; /* in transport.unshown, while it is open and something is hidden */
     bool listed;
     uint64_t more_at; /* transport.starts from which on hidden ones are shown */
 };
 
-#define LANE_OF(t)  CONTAINER_OF(t, struct lane, turn)
-#define RIVAL_OF(t) CONTAINER_OF(t, struct rival, turn)
+#define QUEUE_OF(t)     CONTAINER_OF(t, struct class_queue, turn)
+#define DEST_TURN_OF(t) CONTAINER_OF(t, struct dest_turn, member)
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
@@ -89,310 +92,310 @@ void class_unref(struct sched *s, struct mail_class *c)
     }
 }
 
-/* ---- lanes ---------------------------------------------------------------------------------- */
+/* ---- class queues --------------------------------------------------------------------------- */
 
-/* Does the transport have lanes besides the one for mail without a class? */
+/* Does the transport have class queues besides the one for mail without a class? */
 static bool divided(const struct transport *t)
 {
-    return t->lanes != NULL;
+    return t->class_queues != NULL;
 }
 
-void lane_ready_changed(struct lane *l)
+void class_queue_ready_changed(struct class_queue *q)
 {
-    struct class_turns *ts = &l->transport->turns_of_lanes;
-    bool waits = l->ready.count > 0;
+    struct class_turns *ts = &q->transport->turns_of_queues;
+    bool waits = q->ready.count > 0;
 
-    if (!divided(l->transport) || waits == l->turn.turn.waits) {
+    if (!divided(q->transport) || waits == q->turn.turn.waits) {
         return;
     }
     if (waits) {
-        lane_turn_join(ts, &l->turn);
+        queue_turn_join(ts, &q->turn);
     } else {
-        lane_turn_leave(ts, &l->turn);
+        queue_turn_leave(ts, &q->turn);
     }
 }
 
-/* The lane for mail without a class is alone again. */
-static void lanes_forget_turns(struct transport *t)
+/* The class queue for mail without a class is alone again. */
+static void class_queues_forget_turns(struct transport *t)
 {
-    class_turns_fini(&t->turns_of_lanes);
-    class_turns_init(&t->turns_of_lanes, t->sched);
-    t->lane.turn = (struct lane_turn){.of = NULL};
+    class_turns_fini(&t->turns_of_queues);
+    class_turns_init(&t->turns_of_queues, t->sched);
+    t->plain.turn = (struct queue_turn){.of = NULL};
 }
 
-struct lane *lane_need(struct transport *t, struct mail_class *c)
+struct class_queue *class_queue_need(struct transport *t, struct mail_class *c)
 {
     struct sched *s = t->sched;
     bool first = !divided(t);
-    struct lane *l;
+    struct class_queue *q;
 
     if (c == NULL) {
-        return &t->lane;
+        return &t->plain;
     }
-    HASH_FIND(hh, t->lanes, &c, sizeof c, l);
-    if (l == NULL) {
-        l = sched_alloc(s, sizeof *l);
-        lane_init(l, t);
-        l->mail_class = c;
+    HASH_FIND(hh, t->class_queues, &c, sizeof c, q);
+    if (q == NULL) {
+        q = sched_alloc(s, sizeof *q);
+        class_queue_init(q, t);
+        q->mail_class = c;
         c->refs++;
-        HASH_ADD(hh, t->lanes, mail_class, sizeof l->mail_class, l);
+        HASH_ADD(hh, t->class_queues, mail_class, sizeof q->mail_class, q);
         if (first) {
-            lane_turn_add(&t->turns_of_lanes, &t->lane.turn, NULL);
-            lane_ready_changed(&t->lane);
+            queue_turn_add(&t->turns_of_queues, &t->plain.turn, NULL);
+            class_queue_ready_changed(&t->plain);
         }
-        lane_turn_add(&t->turns_of_lanes, &l->turn, c);
+        queue_turn_add(&t->turns_of_queues, &q->turn, c);
     }
-    return l;
+    return q;
 }
 
-static void lane_free(struct lane *l)
+static void class_queue_free(struct class_queue *q)
 {
-    struct transport *t = l->transport;
+    struct transport *t = q->transport;
     struct sched *s = t->sched;
 
-    HASH_DELETE(hh, t->lanes, l);
-    if (s->resume == l) {
+    HASH_DELETE(hh, t->class_queues, q);
+    if (s->resume == q) {
         s->resume = NULL;
     }
-    lane_turn_remove(&t->turns_of_lanes, &l->turn);
-    class_unref(s, l->mail_class);
-    lane_fini(l);
-    sched_release(s, l, sizeof *l);
+    queue_turn_remove(&t->turns_of_queues, &q->turn);
+    class_unref(s, q->mail_class);
+    class_queue_fini(q);
+    sched_release(s, q, sizeof *q);
     if (!divided(t)) {
-        lanes_forget_turns(t);
+        class_queues_forget_turns(t);
     }
 }
 
-static void lane_check(struct lane *l)
+static void class_queue_check(struct class_queue *q)
 {
-    if (l->refs == 0 && l->mail_class != NULL && !turn_takes_part(&l->turn.turn)) {
-        lane_free(l);
+    if (q->refs == 0 && q->mail_class != NULL && !turn_takes_part(&q->turn.turn)) {
+        class_queue_free(q);
     }
 }
 
-void lane_unref(struct lane *l)
+void class_queue_unref(struct class_queue *q)
 {
-    CHECK(l->refs > 0);
-    l->refs--;
-    lane_check(l);
+    CHECK(q->refs > 0);
+    q->refs--;
+    class_queue_check(q);
 }
 
-void lanes_free(struct transport *t)
+void class_queues_free(struct transport *t)
 {
-    struct lane *l, *next;
+    struct class_queue *q, *next;
 
-    HASH_ITER(hh, t->lanes, l, next)
+    HASH_ITER(hh, t->class_queues, q, next)
     {
-        lane_free(l);
+        class_queue_free(q);
     }
-    class_turns_fini(&t->turns_of_lanes);
-    lane_fini(&t->lane);
+    class_turns_fini(&t->turns_of_queues);
+    class_queue_fini(&t->plain);
 }
 
 /* NULL when none waits. */
-static struct lane *lane_whose_turn_it_is(struct transport *t)
+static struct class_queue *queue_whose_turn_it_is(struct transport *t)
 {
-    struct lane_turn *first, *rested;
+    struct queue_turn *first, *rested;
 
     if (!divided(t)) {
-        return t->lane.ready.count > 0 ? &t->lane : NULL;
+        return t->plain.ready.count > 0 ? &t->plain : NULL;
     }
-    first = class_turns_first(&t->turns_of_lanes);
-    while (divided(t) && (rested = lane_turn_next_rested(&t->turns_of_lanes)) != NULL) {
-        lane_check(LANE_OF(rested));
+    first = class_turns_first(&t->turns_of_queues);
+    while (divided(t) && (rested = queue_turn_next_rested(&t->turns_of_queues)) != NULL) {
+        class_queue_check(QUEUE_OF(rested));
     }
-    return first != NULL ? LANE_OF(first) : NULL;
+    return first != NULL ? QUEUE_OF(first) : NULL;
 }
 
-struct lane *transport_next_lane(struct transport *t)
+struct class_queue *transport_next_queue(struct transport *t)
 {
-    struct lane *l;
+    struct class_queue *q;
 
     do {
-        l = lane_whose_turn_it_is(t);
-    } while (l != NULL && lane_first_ready(l) == NULL); /* what it had is held now */
-    return l;
+        q = queue_whose_turn_it_is(t);
+    } while (q != NULL && class_queue_first_ready(q) == NULL); /* what it had is held back now */
+    return q;
 }
 
-void lane_took(struct lane *l)
+void class_queue_took(struct class_queue *q)
 {
-    if (divided(l->transport)) {
-        lane_turn_took(&l->transport->turns_of_lanes, &l->turn);
+    if (divided(q->transport)) {
+        queue_turn_took(&q->transport->turns_of_queues, &q->turn);
     }
 }
 
-/* ---- contests ------------------------------------------------------------------------------- */
+/* ---- turns at a destination ----------------------------------------------------------------- */
 
-static void rival_new(struct contest *c, struct stripe *st)
+static void dest_turn_new(struct dest_turns *dt, struct dest_queue *dq)
 {
-    struct rival *r = sched_alloc(st->dest->transport->sched, sizeof *r);
+    struct dest_turn *turn = sched_alloc(dq->dest->transport->sched, sizeof *turn);
 
-    r->lane = st->lane;
-    r->stripe = st;
-    lane_turn_add(&c->turns, &r->turn, st->lane->mail_class);
-    HASH_ADD(hh, c->rivals, lane, sizeof r->lane, r);
-    st->rival = r;
+    turn->class_queue = dq->class_queue;
+    turn->queue = dq;
+    queue_turn_add(&dt->turns, &turn->member, dq->class_queue->mail_class);
+    HASH_ADD(hh, dt->by_queue, class_queue, sizeof turn->class_queue, turn);
+    dq->turn = turn;
 }
 
-static void rival_free(struct contest *c, struct rival *r)
+static void dest_turn_free(struct dest_turns *dt, struct dest_turn *turn)
 {
-    lane_turn_remove(&c->turns, &r->turn);
-    HASH_DELETE(hh, c->rivals, r);
-    r->stripe->rival = NULL;
-    sched_release(r->lane->transport->sched, r, sizeof *r);
+    queue_turn_remove(&dt->turns, &turn->member);
+    HASH_DELETE(hh, dt->by_queue, turn);
+    turn->queue->turn = NULL;
+    sched_release(turn->class_queue->transport->sched, turn, sizeof *turn);
 }
 
-static void contest_new(struct dest *d)
+static void dest_turns_new(struct dest *d)
 {
-    struct contest *c = sched_alloc(d->transport->sched, sizeof *c);
+    struct dest_turns *dt = sched_alloc(d->transport->sched, sizeof *dt);
 
-    class_turns_init(&c->turns, d->transport->sched);
-    TAILQ_INIT(&c->shown);
-    TAILQ_INIT(&c->hidden);
-    d->contest = c;
-    rival_new(c, &d->stripe);
-    if (d->stripe.waiting != NULL) {
-        stripe_waits(&d->stripe, true);
+    class_turns_init(&dt->turns, d->transport->sched);
+    TAILQ_INIT(&dt->shown);
+    TAILQ_INIT(&dt->hidden);
+    d->turns = dt;
+    dest_turn_new(dt, &d->queue);
+    if (d->queue.waiting != NULL) {
+        dest_queue_waits(&d->queue, true);
     }
-    contest_refresh(d, &d->stripe);
+    dest_turns_refresh(d, &d->queue);
 }
 
-bool stripe_share(const struct stripe *st, struct turn_share *ret_share)
+bool dest_queue_share(const struct dest_queue *dq, struct turn_share *ret_share)
 {
-    const struct contest *c = st->dest->contest;
+    const struct dest_turns *dt = dq->dest->turns;
 
-    if (c == NULL || st->rival == NULL) {
+    if (dt == NULL || dq->turn == NULL) {
         return false;
     }
-    *ret_share = lane_turn_share(&c->turns, &st->rival->turn);
+    *ret_share = queue_turn_share(&dt->turns, &dq->turn->member);
     return true;
 }
 
-static void contest_free(struct dest *d)
+static void dest_turns_free(struct dest *d)
 {
-    struct contest *c = d->contest;
+    struct dest_turns *dt = d->turns;
 
-    if (c->listed) {
-        TAILQ_REMOVE(&d->transport->unshown, c, link);
+    if (dt->listed) {
+        TAILQ_REMOVE(&d->transport->unshown, dt, link);
     }
-    class_turns_fini(&c->turns);
-    d->contest = NULL;
-    sched_release(d->transport->sched, c, sizeof *c);
+    class_turns_fini(&dt->turns);
+    d->turns = NULL;
+    sched_release(d->transport->sched, dt, sizeof *dt);
 }
 
 /* It has no peers. */
-static void stripe_free(struct stripe *st)
+static void dest_queue_free(struct dest_queue *dq)
 {
-    struct dest *d = st->dest;
-    struct lane *l = st->lane;
+    struct dest *d = dq->dest;
+    struct class_queue *q = dq->class_queue;
 
-    CHECK(st->waiting == NULL);
-    CHECK(!heap_has(&st->ready));
-    if (st->rival != NULL) {
-        rival_free(d->contest, st->rival);
+    CHECK(dq->waiting == NULL);
+    CHECK(!heap_has(&dq->ready));
+    if (dq->turn != NULL) {
+        dest_turn_free(d->turns, dq->turn);
     }
-    st->lane = NULL;
-    if (st != &d->stripe) {
-        sched_release(d->transport->sched, st, sizeof *st);
+    dq->class_queue = NULL;
+    if (dq != &d->queue) {
+        sched_release(d->transport->sched, dq, sizeof *dq);
     }
-    lane_unref(l);
+    class_queue_unref(q);
 }
 
-/* One alone has nobody to take turns with. */
-static void contest_check(struct dest *d)
+/* One alone has no other to take turns with. */
+static void dest_turns_check(struct dest *d)
 {
-    struct contest *c = d->contest;
+    struct dest_turns *dt = d->turns;
 
-    if (c != NULL && HASH_COUNT(c->rivals) == 1 && d->stripe.rival != NULL) {
-        if (d->stripe.rival->turn.turn.waits) {
-            stripe_waits(&d->stripe, false);
+    if (dt != NULL && HASH_COUNT(dt->by_queue) == 1 && d->queue.turn != NULL) {
+        if (d->queue.turn->member.turn.waits) {
+            dest_queue_waits(&d->queue, false);
         }
-        rival_free(c, d->stripe.rival);
+        dest_turn_free(dt, d->queue.turn);
     }
-    if (c != NULL && c->rivals == NULL) {
-        contest_free(d);
-        if (d->stripe.lane != NULL && d->stripe.peers == 0) {
-            stripe_free(&d->stripe); /* it rested */
+    if (dt != NULL && dt->by_queue == NULL) {
+        dest_turns_free(d);
+        if (d->queue.class_queue != NULL && d->queue.peers == 0) {
+            dest_queue_free(&d->queue); /* it rested */
         }
-        stripe_refresh(&d->stripe, dest_is_open(d));
+        dest_queue_refresh(&d->queue, dest_is_open(d));
     }
 }
 
-void contest_forget(struct dest *d)
+void dest_turns_forget(struct dest *d)
 {
-    struct rival *r, *next;
+    struct dest_turn *turn, *next;
 
-    if (d->contest != NULL) {
-        HASH_ITER(hh, d->contest->rivals, r, next)
+    if (d->turns != NULL) {
+        HASH_ITER(hh, d->turns->by_queue, turn, next)
         {
-            stripe_free(r->stripe);
+            dest_queue_free(turn->queue);
         }
-        contest_free(d);
+        dest_turns_free(d);
     }
 }
 
-const struct stripe *stripe_find(const struct dest *d, struct slice class_name)
+const struct dest_queue *dest_queue_find(const struct dest *d, struct slice class_name)
 {
     struct transport *t = d->transport;
-    struct lane *l = &t->lane;
-    const struct rival *r;
+    struct class_queue *q = &t->plain;
+    const struct dest_turn *turn;
     struct mail_class *c;
 
     if (class_name.len > 0) {
         c = class_find(t->sched, class_name);
-        HASH_FIND(hh, t->lanes, &c, sizeof c, l); /* NULL is the class of none of these */
+        HASH_FIND(hh, t->class_queues, &c, sizeof c, q); /* NULL is the class of none of these */
     }
-    if (l == NULL || d->contest == NULL) {
-        return l != NULL && d->stripe.lane == l ? &d->stripe : NULL;
+    if (q == NULL || d->turns == NULL) {
+        return q != NULL && d->queue.class_queue == q ? &d->queue : NULL;
     }
-    HASH_FIND(hh, d->contest->rivals, &l, sizeof l, r);
-    return r != NULL ? r->stripe : NULL;
+    HASH_FIND(hh, d->turns->by_queue, &q, sizeof q, turn);
+    return turn != NULL ? turn->queue : NULL;
 }
 
-uint64_t stripe_parts(const struct stripe *st)
+uint64_t dest_queue_parts(const struct dest_queue *dq)
 {
     struct turn_share share;
 
-    return stripe_share(st, &share) ? (uint64_t)share.class_count * share.member_count : 1;
+    return dest_queue_share(dq, &share) ? (uint64_t)share.class_count * share.member_count : 1;
 }
 
-struct stripe *stripe_need(struct dest *d, struct lane *l)
+struct dest_queue *dest_queue_need(struct dest *d, struct class_queue *q)
 {
-    struct stripe *st = &d->stripe;
-    struct rival *r;
+    struct dest_queue *dq = &d->queue;
+    struct dest_turn *turn;
 
-    if (d->contest == NULL) {
-        if (st->lane == l) {
-            return st;
+    if (d->turns == NULL) {
+        if (dq->class_queue == q) {
+            return dq;
         }
-        if (st->lane != NULL) {
-            contest_new(d);
+        if (dq->class_queue != NULL) {
+            dest_turns_new(d);
         }
     } else {
-        HASH_FIND(hh, d->contest->rivals, &l, sizeof l, r);
-        if (r != NULL) {
-            return r->stripe;
+        HASH_FIND(hh, d->turns->by_queue, &q, sizeof q, turn);
+        if (turn != NULL) {
+            return turn->queue;
         }
     }
-    if (st->lane != NULL) {
-        st = sched_alloc(d->transport->sched, sizeof *st);
-        stripe_init(st, d);
+    if (dq->class_queue != NULL) {
+        dq = sched_alloc(d->transport->sched, sizeof *dq);
+        dest_queue_init(dq, d);
     }
-    st->lane = l;
-    l->refs++;
-    if (d->contest != NULL) {
-        rival_new(d->contest, st);
+    dq->class_queue = q;
+    q->refs++;
+    if (d->turns != NULL) {
+        dest_turn_new(d->turns, dq);
     }
-    return st;
+    return dq;
 }
 
-void stripe_check(struct stripe *st)
+void dest_queue_check(struct dest_queue *dq)
 {
-    struct dest *d = st->dest;
+    struct dest *d = dq->dest;
 
-    if (st->peers == 0 && (st->rival == NULL || !turn_takes_part(&st->rival->turn.turn))) {
-        stripe_free(st);
-        contest_check(d);
+    if (dq->peers == 0 && (dq->turn == NULL || !turn_takes_part(&dq->turn->member.turn))) {
+        dest_queue_free(dq);
+        dest_turns_check(d);
     }
 }
 
@@ -402,223 +405,223 @@ static bool transport_limited(const struct transport *t)
     return t->rate_locked || (t->policy.process_limit > 0 && t->busy >= t->policy.process_limit);
 }
 
-static void show(struct contest *c, struct rival *r)
+static void show(struct dest_turns *dt, struct dest_turn *turn)
 {
-    TAILQ_REMOVE(&c->hidden, r, link);
-    TAILQ_INSERT_TAIL(&c->shown, r, link);
-    r->shown = true;
-    stripe_refresh(r->stripe, true);
+    TAILQ_REMOVE(&dt->hidden, turn, link);
+    TAILQ_INSERT_TAIL(&dt->shown, turn, link);
+    turn->shown = true;
+    dest_queue_refresh(turn->queue, true);
 }
 
-static void hide(struct contest *c, struct rival *r)
+static void hide(struct dest_turns *dt, struct dest_turn *turn)
 {
-    TAILQ_REMOVE(&c->shown, r, link);
-    TAILQ_INSERT_TAIL(&c->hidden, r, link);
-    r->shown = false;
-    stripe_refresh(r->stripe, false);
+    TAILQ_REMOVE(&dt->shown, turn, link);
+    TAILQ_INSERT_TAIL(&dt->hidden, turn, link);
+    turn->shown = false;
+    dest_queue_refresh(turn->queue, false);
 }
 
-void stripe_waits(struct stripe *st, bool waits)
+void dest_queue_waits(struct dest_queue *dq, bool waits)
 {
-    struct contest *c = st->dest->contest;
-    struct rival *r = st->rival;
+    struct dest_turns *dt = dq->dest->turns;
+    struct dest_turn *turn = dq->turn;
 
-    if (r == NULL) {
+    if (turn == NULL) {
         return;
     }
     if (waits) {
-        lane_turn_join(&c->turns, &r->turn);
-        TAILQ_INSERT_TAIL(&c->hidden, r, link);
-        if (dest_is_open(st->dest) && transport_limited(st->dest->transport)) {
-            show(c, r);
+        queue_turn_join(&dt->turns, &turn->member);
+        TAILQ_INSERT_TAIL(&dt->hidden, turn, link);
+        if (dest_is_open(dq->dest) && transport_limited(dq->dest->transport)) {
+            show(dt, turn);
         }
     } else {
-        lane_turn_leave(&c->turns, &r->turn);
-        TAILQ_REMOVE(r->shown ? &c->shown : &c->hidden, r, link);
-        r->shown = false;
+        queue_turn_leave(&dt->turns, &turn->member);
+        TAILQ_REMOVE(turn->shown ? &dt->shown : &dt->hidden, turn, link);
+        turn->shown = false;
     }
 }
 
-void stripe_took(struct stripe *st)
+void dest_queue_took(struct dest_queue *dq)
 {
-    const struct transport *t = st->dest->transport;
-    struct contest *c = st->dest->contest;
+    const struct transport *t = dq->dest->transport;
+    struct dest_turns *dt = dq->dest->turns;
     bool fills = t->policy.transport_rate_delay_us > 0 ||
                  (t->policy.process_limit > 0 && t->busy + 1 >= t->policy.process_limit);
-    struct lane_turn *first;
+    struct queue_turn *first;
 
-    if (c == NULL) {
+    if (dt == NULL) {
         return;
     }
-    /* A turn that another used has gone, too, or the order would stop at whoever is busy
+    /* A turn that another used has gone, too, or the order would stop at one that is busy
      * elsewhere. */
-    first = class_turns_first(&c->turns);
-    lane_turn_took(&c->turns, first);
-    if (!fills && class_turns_first(&c->turns) != &st->rival->turn && st->rival->shown) {
-        hide(c, st->rival);
+    first = class_turns_first(&dt->turns);
+    queue_turn_took(&dt->turns, first);
+    if (!fills && class_turns_first(&dt->turns) != &dq->turn->member && dq->turn->shown) {
+        hide(dt, dq->turn);
     }
 }
 
-/* For how many starts of the transport the lane whose turn it is has a destination for itself: as
- * many as the transport needs to come to that lane, after the other groups of its class. */
-static uint64_t head_start(const struct lane *l)
+/* For how many starts of the transport the class queue whose turn it is has a destination for
+ * itself: as many as the transport needs to come to it, after the other groups of its class. */
+static uint64_t head_start(const struct class_queue *q)
 {
     struct turn_share share;
     uint64_t members;
 
-    if (!divided(l->transport)) {
+    if (!divided(q->transport)) {
         return 2;
     }
-    share = lane_turn_share(&l->transport->turns_of_lanes, &l->turn);
+    share = queue_turn_share(&q->transport->turns_of_queues, &q->turn);
     members = share.members_waiting > 0 ? share.members_waiting : 1;
     return 2 * (share.weights / share.weight) * members + 2;
 }
 
-static void contest_list(struct dest *d)
+static void dest_turns_list(struct dest *d)
 {
-    struct contest *c = d->contest;
-    bool list = dest_is_open(d) && !TAILQ_EMPTY(&c->hidden);
+    struct dest_turns *dt = d->turns;
+    bool list = dest_is_open(d) && !TAILQ_EMPTY(&dt->hidden);
 
-    if (list != c->listed) {
-        c->listed = list;
+    if (list != dt->listed) {
+        dt->listed = list;
         if (list) {
-            TAILQ_INSERT_TAIL(&d->transport->unshown, c, link);
+            TAILQ_INSERT_TAIL(&d->transport->unshown, dt, link);
         } else {
-            TAILQ_REMOVE(&d->transport->unshown, c, link);
+            TAILQ_REMOVE(&d->transport->unshown, dt, link);
         }
     }
 }
 
-void contest_refresh(struct dest *d, struct stripe *touched)
+void dest_turns_refresh(struct dest *d, struct dest_queue *touched)
 {
-    struct contest *c = d->contest;
+    struct dest_turns *dt = d->turns;
     bool room = dest_is_open(d);
-    struct lane_turn *first, *rested;
+    struct queue_turn *first, *rested;
 
     if (!room) {
-        while (!TAILQ_EMPTY(&c->shown)) {
-            hide(c, TAILQ_FIRST(&c->shown));
+        while (!TAILQ_EMPTY(&dt->shown)) {
+            hide(dt, TAILQ_FIRST(&dt->shown));
         }
     } else {
-        first = class_turns_first(&c->turns);
-        if (first != NULL && !RIVAL_OF(first)->shown) {
-            show(c, RIVAL_OF(first));
-            c->more_at = d->transport->starts + head_start(RIVAL_OF(first)->lane);
+        first = class_turns_first(&dt->turns);
+        if (first != NULL && !DEST_TURN_OF(first)->shown) {
+            show(dt, DEST_TURN_OF(first));
+            dt->more_at = d->transport->starts + head_start(DEST_TURN_OF(first)->class_queue);
         }
     }
     if (touched != NULL) {
-        stripe_refresh(touched, touched->rival->shown);
+        dest_queue_refresh(touched, touched->turn->shown);
     }
-    contest_list(d);
-    while (d->contest != NULL && (rested = lane_turn_next_rested(&c->turns)) != NULL) {
-        stripe_check(RIVAL_OF(rested)->stripe);
+    dest_turns_list(d);
+    while (d->turns != NULL && (rested = queue_turn_next_rested(&dt->turns)) != NULL) {
+        dest_queue_check(DEST_TURN_OF(rested)->queue);
     }
 }
 
 void transport_show_more(struct transport *t)
 {
-    struct contest *c;
+    struct dest_turns *dt;
 
     t->starts++;
     if (!transport_limited(t)) {
         return;
     }
     for (int i = 0; i < SHOWN_PER_START; i++) {
-        c = TAILQ_FIRST(&t->unshown);
-        if (c == NULL || t->starts < c->more_at) {
+        dt = TAILQ_FIRST(&t->unshown);
+        if (dt == NULL || t->starts < dt->more_at) {
             return;
         }
-        show(c, TAILQ_FIRST(&c->hidden));
-        TAILQ_REMOVE(&t->unshown, c, link);
-        c->listed = !TAILQ_EMPTY(&c->hidden);
-        if (c->listed) {
-            TAILQ_INSERT_TAIL(&t->unshown, c, link);
+        show(dt, TAILQ_FIRST(&dt->hidden));
+        TAILQ_REMOVE(&t->unshown, dt, link);
+        dt->listed = !TAILQ_EMPTY(&dt->hidden);
+        if (dt->listed) {
+            TAILQ_INSERT_TAIL(&t->unshown, dt, link);
         }
     }
 }
 
-/* ---- looking -------------------------------------------------------------------------------- */
+/* ---- queries -------------------------------------------------------------------------------- */
 
-struct stripe *dest_first_stripe(struct dest *d)
+struct dest_queue *dest_first_queue(struct dest *d)
 {
-    struct lane_turn *first;
+    struct queue_turn *first;
 
-    if (d->contest == NULL) {
-        return &d->stripe;
+    if (d->turns == NULL) {
+        return &d->queue;
     }
-    first = class_turns_first(&d->contest->turns);
-    return first != NULL ? RIVAL_OF(first)->stripe : &d->stripe;
+    first = class_turns_first(&d->turns->turns);
+    return first != NULL ? DEST_TURN_OF(first)->queue : &d->queue;
 }
 
-const struct stripe *dest_shown_stripe(const struct dest *d)
+const struct dest_queue *dest_shown_queue(const struct dest *d)
 {
-    const struct rival *r;
+    const struct dest_turn *turn;
 
-    if (d->contest == NULL) {
-        return &d->stripe;
+    if (d->turns == NULL) {
+        return &d->queue;
     }
-    r = TAILQ_FIRST(&d->contest->shown);
-    return r != NULL ? r->stripe : &d->stripe;
+    turn = TAILQ_FIRST(&d->turns->shown);
+    return turn != NULL ? turn->queue : &d->queue;
 }
 
-const struct stripe *dest_next_stripe(const struct dest *d, const struct stripe *st)
+const struct dest_queue *dest_next_queue(const struct dest *d, const struct dest_queue *dq)
 {
-    const struct rival *r;
+    const struct dest_turn *turn;
 
-    if (st == NULL) {
-        return &d->stripe;
+    if (dq == NULL) {
+        return &d->queue;
     }
-    if (d->contest == NULL) {
+    if (d->turns == NULL) {
         return NULL;
     }
-    r = st == &d->stripe ? d->contest->rivals : st->rival->hh.next;
-    if (r != NULL && r->stripe == &d->stripe) {
-        r = r->hh.next;
+    turn = dq == &d->queue ? d->turns->by_queue : dq->turn->hh.next;
+    if (turn != NULL && turn->queue == &d->queue) {
+        turn = turn->hh.next;
     }
-    return r != NULL ? r->stripe : NULL;
+    return turn != NULL ? turn->queue : NULL;
 }
 
 /* ---- audit ---------------------------------------------------------------------------------- */
 
-void contest_audit(const struct dest *d)
+void dest_turns_audit(const struct dest *d)
 {
-    const struct contest *c = d->contest;
-    const struct rival *r;
+    const struct dest_turns *dt = d->turns;
+    const struct dest_turn *turn;
 
-    if (c == NULL) {
-        CHECK(d->stripe.rival == NULL);
-        CHECK((d->stripe.lane != NULL) == (d->stripe.peers > 0));
+    if (dt == NULL) {
+        CHECK(d->queue.turn == NULL);
+        CHECK((d->queue.class_queue != NULL) == (d->queue.peers > 0));
         return;
     }
-    class_turns_audit(&c->turns);
-    CHECK(c->rivals != NULL);
-    for (r = c->rivals; r != NULL; r = r->hh.next) {
-        CHECK(r->stripe->rival == r);
-        CHECK(r->stripe->dest == d);
-        CHECK(r->stripe->lane == r->lane);
-        CHECK(r->turn.turn.waits == (r->stripe->waiting != NULL));
-        CHECK(r->stripe->peers > 0 || turn_takes_part(&r->turn.turn));
-        CHECK(!r->shown || dest_is_open(d));
-        CHECK(r->shown == heap_has(&r->stripe->ready));
+    class_turns_audit(&dt->turns);
+    CHECK(dt->by_queue != NULL);
+    for (turn = dt->by_queue; turn != NULL; turn = turn->hh.next) {
+        CHECK(turn->queue->turn == turn);
+        CHECK(turn->queue->dest == d);
+        CHECK(turn->queue->class_queue == turn->class_queue);
+        CHECK(turn->member.turn.waits == (turn->queue->waiting != NULL));
+        CHECK(turn->queue->peers > 0 || turn_takes_part(&turn->member.turn));
+        CHECK(!turn->shown || dest_is_open(d));
+        CHECK(turn->shown == heap_has(&turn->queue->ready));
     }
-    CHECK(c->listed == (dest_is_open(d) && !TAILQ_EMPTY(&c->hidden)));
-    CHECK(!dest_is_open(d) || c->turns.waiting == 0 || !TAILQ_EMPTY(&c->shown));
+    CHECK(dt->listed == (dest_is_open(d) && !TAILQ_EMPTY(&dt->hidden)));
+    CHECK(!dest_is_open(d) || dt->turns.waiting == 0 || !TAILQ_EMPTY(&dt->shown));
 }
 
-void lanes_audit(const struct transport *t)
+void class_queues_audit(const struct transport *t)
 {
-    const struct lane *l;
-    uint64_t waiting = t->lane.turn.turn.waits;
+    const struct class_queue *q;
+    uint64_t waiting = t->plain.turn.turn.waits;
 
-    class_turns_audit(&t->turns_of_lanes);
-    lane_audit(&t->lane);
-    CHECK(!divided(t) || t->lane.turn.turn.waits == (t->lane.ready.count > 0));
-    for (l = t->lanes; l != NULL; l = l->hh.next) {
-        CHECK(l->transport == t);
-        CHECK(l->turn.turn.waits == (l->ready.count > 0));
-        CHECK(l->refs > 0 || turn_takes_part(&l->turn.turn));
-        waiting += l->turn.turn.waits;
-        lane_audit(l);
+    class_turns_audit(&t->turns_of_queues);
+    class_queue_audit(&t->plain);
+    CHECK(!divided(t) || t->plain.turn.turn.waits == (t->plain.ready.count > 0));
+    for (q = t->class_queues; q != NULL; q = q->hh.next) {
+        CHECK(q->transport == t);
+        CHECK(q->turn.turn.waits == (q->ready.count > 0));
+        CHECK(q->refs > 0 || turn_takes_part(&q->turn.turn));
+        waiting += q->turn.turn.waits;
+        class_queue_audit(q);
     }
-    CHECK(waiting == t->turns_of_lanes.waiting);
+    CHECK(waiting == t->turns_of_queues.waiting);
 }

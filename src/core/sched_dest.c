@@ -60,10 +60,10 @@ static int lap(const struct peer *p)
     return last != NULL && !order_before(&last->ring, &p->ring) ? 1 : 0;
 }
 
-bool stripe_less(const struct heap_node *a, const struct heap_node *b)
+bool dest_queue_less(const struct heap_node *a, const struct heap_node *b)
 {
-    const struct stripe *sa = CONTAINER_OF(a, struct stripe, ready);
-    const struct stripe *sb = CONTAINER_OF(b, struct stripe, ready);
+    const struct dest_queue *sa = CONTAINER_OF(a, struct dest_queue, ready);
+    const struct dest_queue *sb = CONTAINER_OF(b, struct dest_queue, ready);
     const struct peer *pa, *pb;
 
     if (sa->place != sb->place) {
@@ -99,7 +99,7 @@ bool dest_has_room(const struct dest *d)
 
 static bool opens(const struct dest *d, bool room)
 {
-    return room && !d->held && dest_admitted(d);
+    return room && !d->held_back && dest_admitted(d);
 }
 
 bool dest_is_open(const struct dest *d)
@@ -166,10 +166,10 @@ void dest_forget_old(struct sched *s)
     }
 }
 
-/* ---- stripes -------------------------------------------------------------------------------- */
+/* ---- class queues of destinations ----------------------------------------------------------- */
 
 /* With many jobs most of a decision's time goes to waiting for memory that was not touched since
- * the job came. Whoever is first now is looked at next: its memory can be on its way meanwhile. */
+ * the job came. The first is looked at next: its memory can be on its way meanwhile. */
 static void prefetch(const struct peer *p)
 {
     const char *job = (const char *)p->job;
@@ -180,36 +180,36 @@ static void prefetch(const struct peer *p)
     __builtin_prefetch(TAILQ_FIRST(&p->waiting));
 }
 
-static void stripe_set_first(struct stripe *st, struct tree_node *node)
+static void dest_queue_set_first(struct dest_queue *dq, struct tree_node *node)
 {
-    st->first = node != NULL ? PEER_OF(node) : NULL;
-    st->place = node != NULL ? &st->first->job->place : NULL;
+    dq->first = node != NULL ? PEER_OF(node) : NULL;
+    dq->place = node != NULL ? &dq->first->job->place : NULL;
     if (node != NULL) {
-        prefetch(st->first);
+        prefetch(dq->first);
     }
 }
 
 /* Refresh the destination after this. */
-static void stripe_add(struct stripe *st, struct peer *p, uint32_t priority)
+static void dest_queue_add(struct dest_queue *dq, struct peer *p, uint32_t priority)
 {
-    tree_add(&waiting_type, &st->waiting, &p->node, priority);
-    if (st->first == NULL || waiting_less(&p->node, &st->first->node)) {
-        stripe_set_first(st, &p->node);
+    tree_add(&waiting_type, &dq->waiting, &p->node, priority);
+    if (dq->first == NULL || waiting_less(&p->node, &dq->first->node)) {
+        dest_queue_set_first(dq, &p->node);
     }
 }
 
-static void stripe_remove(struct stripe *st, struct peer *p)
+static void dest_queue_remove(struct dest_queue *dq, struct peer *p)
 {
-    if (st->first == p) {
-        stripe_set_first(st, tree_next(&p->node));
+    if (dq->first == p) {
+        dest_queue_set_first(dq, tree_next(&p->node));
     }
-    tree_remove(&waiting_type, &st->waiting, &p->node);
+    tree_remove(&waiting_type, &dq->waiting, &p->node);
 }
 
-void stripe_init(struct stripe *st, struct dest *d)
+void dest_queue_init(struct dest_queue *dq, struct dest *d)
 {
-    st->dest = d;
-    heap_node_init(&st->ready);
+    dq->dest = d;
+    heap_node_init(&dq->ready);
 }
 
 /* ---- the destinations ----------------------------------------------------------------------- */
@@ -234,15 +234,12 @@ struct dest *dest_need(struct transport *t, struct slice name)
     d->name_len = (uint16_t)name.len;
     memcpy(d->name, name.ptr, name.len);
     TAILQ_INIT(&d->busy);
-    stripe_init(&d->stripe, d);
+    dest_queue_init(&d->queue, d);
     timer_init(&d->timer, TIMER_DEST);
     window_init(&d->window, &t->limits);
     d->last_done_s = INT64_MIN / 2;
     d->since_us = s->now.us;
-    if (s->dest_count == s->dest_size) {
-        s->dest_size = s->dest_size == 0 ? 16 : s->dest_size * 2;
-        s->dests = mem_resize(s->dests, s->dest_size, sizeof(struct dest *));
-    }
+    s->dests = mem_grow(s->dests, s->dest_count, &s->dest_size, sizeof(struct dest *));
     d->told = s->told;
     d->slot = s->dest_count++;
     s->dests[d->slot] = d;
@@ -257,10 +254,10 @@ void dest_free(struct dest *d)
 
     CHECK(d->waiting_count == 0);
     CHECK(TAILQ_EMPTY(&d->busy));
-    contest_forget(d);
-    CHECK(d->stripe.peers == 0);
+    dest_turns_forget(d);
+    CHECK(d->queue.peers == 0);
     CHECK(!d->draining);
-    CHECK(!d->held);
+    CHECK(!d->held_back);
     CHECK(!d->in_line);
     idle_leave(d);
     timer_cancel(s, &d->timer);
@@ -273,46 +270,46 @@ void dest_free(struct dest *d)
     sched_release(s, d, sizeof *d + d->name_len + 1);
 }
 
-void stripe_refresh(struct stripe *st, bool open)
+void dest_queue_refresh(struct dest_queue *dq, bool open)
 {
-    bool wanted = open && st->first != NULL;
+    bool wanted = open && dq->first != NULL;
 
-    if (wanted && heap_has(&st->ready)) {
-        heap_moved(&st->lane->ready, &st->ready);
+    if (wanted && heap_has(&dq->ready)) {
+        heap_moved(&dq->class_queue->ready, &dq->ready);
     } else if (wanted) {
-        heap_add(&st->lane->ready, &st->ready);
-        lane_ready_changed(st->lane);
-    } else if (heap_has(&st->ready)) {
-        heap_remove(&st->lane->ready, &st->ready);
-        lane_ready_changed(st->lane);
+        heap_add(&dq->class_queue->ready, &dq->ready);
+        class_queue_ready_changed(dq->class_queue);
+    } else if (heap_has(&dq->ready)) {
+        heap_remove(&dq->class_queue->ready, &dq->ready);
+        class_queue_ready_changed(dq->class_queue);
     }
-    if (open && st->closed) {
-        st->closed = false;
-        stripe_unblocks(st);
+    if (open && dq->closed) {
+        dq->closed = false;
+        dest_queue_unblocks(dq);
     } else if (!open) {
-        st->closed = true;
+        dq->closed = true;
     }
 }
 
-static void held_leave(struct dest *d)
+static void held_back_leave(struct dest *d)
 {
-    TAILQ_REMOVE(&d->transport->held, d, link);
-    d->held = false;
+    TAILQ_REMOVE(&d->transport->held_back, d, link);
+    d->held_back = false;
 }
 
-void dest_refresh(struct dest *d, struct stripe *touched)
+void dest_refresh(struct dest *d, struct dest_queue *touched)
 {
     struct sched *s = d->transport->sched;
     bool drain = d->state == DEST_DEAD && d->waiting_count > 0, room = dest_has_room(d);
 
-    if (d->held && (!d->failing || !room || d->waiting_count == 0)) {
-        held_leave(d);
+    if (d->held_back && (!d->failing || !room || d->waiting_count == 0)) {
+        held_back_leave(d);
     }
     if (d->draining && !drain) {
         TAILQ_REMOVE(&s->draining, d, link);
     }
     if (d->policy != NULL) {
-        ring_place(d, room && d->waiting_count > 0 && !d->held);
+        ring_place(d, room && d->waiting_count > 0 && !d->held_back);
     }
     if (drain && !d->draining) {
         TAILQ_INSERT_TAIL(&s->draining, d, link);
@@ -322,10 +319,10 @@ void dest_refresh(struct dest *d, struct stripe *touched)
         d->since_us = s->now.us;
     }
     d->closed = !room;
-    if (d->contest == NULL) {
-        stripe_refresh(&d->stripe, opens(d, room));
+    if (d->turns == NULL) {
+        dest_queue_refresh(&d->queue, opens(d, room));
     } else {
-        contest_refresh(d, touched);
+        dest_turns_refresh(d, touched);
     }
     share_refresh(d);
 }
@@ -353,34 +350,34 @@ void dest_set_failing(struct dest *d, bool failing)
     }
 }
 
-bool dest_hold(struct dest *d)
+bool dest_hold_back(struct dest *d)
 {
     struct transport *t = d->transport;
 
     if (!d->failing || t->busy_failing < transport_failing_limit(t)) {
         return false;
     }
-    CHECK(!d->held);
+    CHECK(!d->held_back);
     ring_leave(d);
-    d->held = true;
+    d->held_back = true;
     d->since_us = t->sched->now.us;
-    TAILQ_INSERT_TAIL(&t->held, d, link);
+    TAILQ_INSERT_TAIL(&t->held_back, d, link);
     dest_refresh(d, NULL);
     return true;
 }
 
-/* No more than can be served at once: each that is released and not served is held again. */
-void transport_release_held(struct transport *t)
+/* No more than can be served at once: each that is released and not served is held back again. */
+void transport_release_held_back(struct transport *t)
 {
     uint32_t limit;
     struct dest *d;
 
-    if (TAILQ_EMPTY(&t->held)) {
+    if (TAILQ_EMPTY(&t->held_back)) {
         return;
     }
     limit = transport_failing_limit(t);
-    for (uint32_t n = t->busy_failing; n < limit && (d = TAILQ_FIRST(&t->held)) != NULL; n++) {
-        held_leave(d);
+    for (uint32_t n = t->busy_failing; n < limit && (d = TAILQ_FIRST(&t->held_back)) != NULL; n++) {
+        held_back_leave(d);
         dest_refresh(d, NULL);
     }
 }
@@ -399,8 +396,8 @@ static void set_reason(struct dest *d, struct reason *reason)
     d->reason = reason;
 }
 
-/* The first probe that fails may have come while the site was starting: twice as long after each
- * that follows. */
+/* The first probe that fails may have come while the destination was starting: twice as long after
+ * each that follows. */
 static int64_t backoff(const struct sched *s, uint8_t deaths)
 {
     int64_t time = s->limits.minimal_backoff_us;
@@ -434,14 +431,14 @@ void dest_die(struct dest *d, struct mono now, struct slice reason)
     dest_refresh(d, NULL);
 }
 
-static void dest_undead(struct dest *d)
+static void dest_unthrottle(struct dest *d)
 {
     struct sched *s = d->transport->sched;
 
     if (d->state == DEST_DEAD) {
         set_state(d, DEST_READY);
         s->dead_count--;
-        d->asleep = false;
+        d->postponed = false;
         timer_cancel(s, &d->timer);
     }
 }
@@ -460,13 +457,13 @@ static void dest_retry(struct dest *d)
         dest_revive(d);
         return;
     }
-    dest_undead(d);
+    dest_unthrottle(d);
     probe(d);
     sched_event(d->transport->sched, SCHED_DEST_PROBED, d);
     dest_refresh(d, NULL);
 }
 
-/* A site that was dead minutes ago is often weak still, and all who have mail for it come back at
+/* A destination that was dead minutes ago is often weak still, and all its senders come back at
  * once. So it starts as an unknown one does, or narrower when it was narrower when it was well; how
  * fast it gets back what it had is for the positive feedback to say. */
 static uint32_t window_to_start_with(const struct dest *d)
@@ -495,10 +492,10 @@ void dest_recover(struct dest *d)
 
 void dest_revive(struct dest *d)
 {
-    bool failed = !d->asleep || d->probing;
+    bool failed = !d->postponed || d->probing;
 
     CHECK(d->state == DEST_DEAD || d->probing);
-    dest_undead(d);
+    dest_unthrottle(d);
     set_reason(d, NULL);
     if (failed) {
         dest_recover(d);
@@ -507,13 +504,13 @@ void dest_revive(struct dest *d)
     dest_refresh(d, NULL);
 }
 
-void dest_sleep(struct dest *d, struct mono until, struct slice reason)
+void dest_postpone(struct dest *d, struct mono until, struct slice reason)
 {
     struct sched *s = d->transport->sched;
 
-    if (d->state == DEST_DEAD && !d->asleep && as_postfix(d)) {
+    if (d->state == DEST_DEAD && !d->postponed && as_postfix(d)) {
         dest_recover(d);
-    } else if (d->state == DEST_DEAD && !d->asleep) {
+    } else if (d->state == DEST_DEAD && !d->postponed) {
         probe(d);
     } else if (d->state == DEST_SUSPENDED && until.us < d->timer.at_us) {
         until.us = d->timer.at_us;
@@ -521,15 +518,15 @@ void dest_sleep(struct dest *d, struct mono until, struct slice reason)
     s->dead_count += d->state != DEST_DEAD;
     set_state(d, DEST_DEAD);
     set_reason(d, reason_new(reason));
-    d->asleep = true;
+    d->postponed = true;
     timer_set(s, &d->timer, until);
     dest_refresh(d, NULL);
 }
 
-static void dest_awake(struct dest *d)
+static void dest_postponement_over(struct dest *d)
 {
-    CHECK(d->asleep);
-    dest_undead(d);
+    CHECK(d->postponed);
+    dest_unthrottle(d);
     if (d->probing) {
         sched_event(d->transport->sched, SCHED_DEST_PROBED, d);
     } else {
@@ -556,8 +553,8 @@ static void dest_resume(struct dest *d)
 
 void dest_time_over(struct dest *d)
 {
-    if (d->asleep) {
-        dest_awake(d);
+    if (d->postponed) {
+        dest_postponement_over(d);
     } else if (d->state == DEST_DEAD) {
         dest_retry(d);
     } else if (d->state == DEST_SUSPENDED) {
@@ -577,7 +574,7 @@ void dest_check(struct dest *d)
         (s->dest_count - s->idle_count) / 2 > s->limits.message_recipient_limit) {
         dest_time_over(d);
     }
-    contest_forget(d);
+    dest_turns_forget(d);
     if (d->state != DEST_READY || d->idle) {
         return;
     }
@@ -591,24 +588,24 @@ void dest_check(struct dest *d)
     s->idle_count++;
 }
 
-void stripe_tree_audit(const struct stripe *st)
+void dest_queue_tree_audit(const struct dest_queue *dq)
 {
-    (void)tree_audit(&waiting_type, st->waiting); /* entries are counted by the caller */
+    (void)tree_audit(&waiting_type, dq->waiting); /* entries are counted by the caller */
 }
 
 /* ---- peers ---------------------------------------------------------------------------------- */
 
 /* Only peers with waiting entries are in the tree. One without has a delivery under way, of which a
  * window allows few. */
-static struct peer *peer_find(const struct job *j, const struct stripe *st)
+static struct peer *peer_find(const struct job *j, const struct dest_queue *dq)
 {
-    const struct tree_node *node = st->waiting;
+    const struct tree_node *node = dq->waiting;
     const struct entry *e;
 
     if (j->peers.last == NULL) {
         return NULL;
     }
-    if (CONTAINER_OF(j->peers.last, struct peer, ring)->stripe == st) {
+    if (CONTAINER_OF(j->peers.last, struct peer, ring)->queue == dq) {
         return CONTAINER_OF(j->peers.last, struct peer, ring);
     }
     while (node != NULL) {
@@ -618,7 +615,7 @@ static struct peer *peer_find(const struct job *j, const struct stripe *st)
         }
         node = order_before(&j->place, &p->job->place) ? node->left : node->right;
     }
-    TAILQ_FOREACH(e, &st->dest->busy, link)
+    TAILQ_FOREACH(e, &dq->dest->busy, link)
     {
         if (e->peer->job == j) {
             return e->peer;
@@ -629,14 +626,14 @@ static struct peer *peer_find(const struct job *j, const struct stripe *st)
 
 struct peer *peer_need(struct job *j, struct dest *d)
 {
-    struct stripe *st = stripe_need(d, j->lane);
-    struct peer *p = peer_find(j, st);
+    struct dest_queue *dq = dest_queue_need(d, j->queue);
+    struct peer *p = peer_find(j, dq);
 
     if (p == NULL) {
         p = slab_new(&d->transport->sched->peer_slab);
         p->job = j;
-        p->stripe = st;
-        st->peers++;
+        p->queue = dq;
+        dq->peers++;
         TAILQ_INIT(&p->waiting);
         /* The end of the cycle is behind `last`, or at the back when nothing was selected yet. */
         order_add_after(&j->peers, j->last != NULL ? &j->last->ring : j->peers.last, &p->ring);
@@ -645,7 +642,7 @@ struct peer *peer_need(struct job *j, struct dest *d)
         }
         d->messages++;
         j->message->peers++;
-        share_count(st);
+        share_count(dq);
     }
     return p;
 }
@@ -653,8 +650,8 @@ struct peer *peer_need(struct job *j, struct dest *d)
 static void peer_free(struct peer *p)
 {
     struct job *j = p->job;
-    struct stripe *st = p->stripe;
-    struct dest *d = st->dest;
+    struct dest_queue *dq = p->queue;
+    struct dest *d = dq->dest;
 
     CHECK(TAILQ_EMPTY(&p->waiting));
     if (j->last == p) {
@@ -663,10 +660,10 @@ static void peer_free(struct peer *p)
     order_remove(&j->peers, &p->ring);
     d->messages--;
     j->message->peers--;
-    st->peers--;
-    share_count(st);
+    dq->peers--;
+    share_count(dq);
     slab_free(&d->transport->sched->peer_slab, p);
-    stripe_check(st);
+    dest_queue_check(dq);
 }
 
 void job_peers_out(struct job *j)
@@ -675,10 +672,10 @@ void job_peers_out(struct job *j)
         struct peer *p = CONTAINER_OF(n, struct peer, ring);
 
         if (!TAILQ_EMPTY(&p->waiting)) {
-            if (heap_has(&p->stripe->ready)) {
-                heap_remove(&j->lane->ready, &p->stripe->ready);
+            if (heap_has(&p->queue->ready)) {
+                heap_remove(&j->queue->ready, &p->queue->ready);
             }
-            stripe_remove(p->stripe, p);
+            dest_queue_remove(p->queue, p);
         }
     }
 }
@@ -689,8 +686,8 @@ void job_peers_back(struct job *j)
         struct peer *p = CONTAINER_OF(n, struct peer, ring);
 
         if (!TAILQ_EMPTY(&p->waiting)) {
-            stripe_add(p->stripe, p, p->node.priority);
-            dest_refresh(peer_dest(p), p->stripe);
+            dest_queue_add(p->queue, p, p->node.priority);
+            dest_refresh(peer_dest(p), p->queue);
         }
     }
 }
@@ -698,25 +695,25 @@ void job_peers_back(struct job *j)
 /* One more (1) or less (-1) of its entries waits, in its list already. */
 static void peer_waiting_add(struct peer *p, int change)
 {
-    struct stripe *st = p->stripe;
-    struct dest *d = st->dest;
+    struct dest_queue *dq = p->queue;
+    struct dest *d = dq->dest;
     struct transport *t = d->transport;
-    bool before = st->waiting != NULL;
+    bool before = dq->waiting != NULL;
 
     p->waiting_count += (uint32_t)change;
     d->waiting_count += (uint32_t)change;
     t->waiting += (uint32_t)change;
     t->sched->waiting_count += (uint32_t)change;
     if (p->waiting_count == 0) {
-        stripe_remove(st, p);
+        dest_queue_remove(dq, p);
     } else if (p->waiting_count == 1 && change > 0) {
         p->since = t->sched->serial;
-        stripe_add(st, p, (uint32_t)rng_next(&t->sched->rng));
+        dest_queue_add(dq, p, (uint32_t)rng_next(&t->sched->rng));
     } else {
         tree_changed(&waiting_type, &p->node);
     }
-    if (before != (st->waiting != NULL)) {
-        stripe_waits(st, !before);
+    if (before != (dq->waiting != NULL)) {
+        dest_queue_waits(dq, !before);
     }
 }
 
@@ -757,7 +754,7 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
 {
     struct job *j = p->job;
     struct message *m = j->message;
-    struct transport *t = j->lane->transport;
+    struct transport *t = j->queue->transport;
     struct sched *s = t->sched;
     uint32_t limit = m->one_per_entry ? 1 : t->policy.dest_recipient_limit;
     struct entry *e = TAILQ_LAST(&p->waiting, entry_list);
@@ -775,7 +772,7 @@ void peer_add_rcpt(struct peer *p, uint32_t n)
         j->read++;
         peer_waiting_add(p, 1);
         if (first) {
-            dest_refresh(peer_dest(p), p->stripe);
+            dest_refresh(peer_dest(p), p->queue);
         }
     }
     entry_append(s, e, n, limit);
@@ -872,7 +869,7 @@ void entry_start(struct entry *e, int64_t now_s)
     struct transport *t = d->transport;
     struct sched *s = t->sched;
 
-    stripe_took(e->peer->stripe);
+    dest_queue_took(e->peer->queue);
     entry_unlist(e);
     slot_take(s, e);
     TAILQ_INSERT_TAIL(&d->busy, e, link);
@@ -889,7 +886,7 @@ void entry_start(struct entry *e, int64_t now_s)
     d->used = true;
     e->peer->job->last = e->peer;
     cache_hints(d, now_s);
-    dest_refresh(d, e->peer->stripe);
+    dest_refresh(d, e->peer->queue);
 }
 
 void entry_unstart(struct entry *e)
@@ -904,7 +901,7 @@ void entry_unstart(struct entry *e)
     TAILQ_INSERT_HEAD(&p->waiting, e, link);
     p->job->selected--;
     peer_waiting_add(p, 1);
-    dest_refresh(d, p->stripe);
+    dest_refresh(d, p->queue);
 }
 
 void entry_done(struct entry *e, struct mono now)
@@ -940,7 +937,7 @@ void entry_done(struct entry *e, struct mono now)
             dest_suspend(d, mono_after(now, dest_rate_delay(d)));
         }
     }
-    dest_refresh(d, p->stripe);
+    dest_refresh(d, p->queue);
     if (p->entries == 0) {
         peer_free(p);
     }

@@ -1,6 +1,11 @@
 /*
- * The search for faults. Nothing here changes anything, nor follows a pointer that a wrong count
- * could have left dangling: lists are walked from their owners.
+ * What must always hold, and the search for what does not.
+ *
+ * Each invariant stands once in the table below, with its text, and is checked at one place:
+ * sched_search_faults looks a bit at a time, in a scheduler that goes on working; sched_audit
+ * looks at all of it (and then at the structures themselves, see sched_audit.c). Nothing here
+ * changes anything, nor follows a pointer that a wrong count could have left dangling: lists are
+ * walked from their owners.
  *
  * Each round goes over the transports and rings, then the destinations by their slots, then the
  * messages by the slots of their table. Tables that grow or shrink meanwhile make it skip or
@@ -8,63 +13,151 @@
  */
 #include <string.h>
 
+#include "check.h"
 #include "sched_private.h"
+
+/* ---- the list ------------------------------------------------------------------------------- */
+
+/* The text is told when it does not hold; with COUNT it names what is counted. */
+#define INVARIANTS(X)                                                                              \
+    /* of the whole */                                                                             \
+    X(ALL_WAITING, COUNT, "entries that wait, in all")                                             \
+    X(ALL_BUSY, COUNT, "entries that are being delivered, in all")                                 \
+    X(ALL_EXTRA, COUNT, "entries that share an agent with another, in all")                        \
+    X(ALL_DESTS, COUNT, "destinations, in all")                                                    \
+    X(TIMER_RUN, TIMER, "a timer has ended long ago and nothing was decided since")                \
+    X(ASK_LATER_TIMER, TIMER, "parked mail is to be asked for later and no timer is armed")        \
+    /* of a transport */                                                                           \
+    X(TRANSPORT_DEAD_TIMER, TIMER, "the transport is dead and no timer is armed")                  \
+    X(TRANSPORT_RATE_TIMER, TIMER, "the transport waits for its rate delay and no timer is armed") \
+    /* of a ring */                                                                                \
+    X(RING_AGENTS, COUNT, "agents of a ring in use")                                               \
+    X(RING_MOVES, STUCK, "mail waits for an agent that is free")                                   \
+    /* of a destination */                                                                         \
+    X(DEST_BUSY, COUNT, "entries that are being delivered")                                        \
+    X(DEST_WAITING, COUNT, "entries that wait")                                                    \
+    X(DEST_SELECTED, STUCK, "mail waits, the destination has room and is not up for selection")    \
+    X(DEST_DELIVERS, STUCK, "mail waits, the window is full and nothing is being delivered")       \
+    X(DEST_HELD_BACK, STUCK, "mail waits, and nothing fails that it waits for")                    \
+    X(DEST_IN_LINE, STUCK, "mail waits in a line that does not move")                              \
+    X(DEST_DEAD_TIMER, TIMER, "the destination is dead and no timer is armed")                     \
+    X(DEST_DRAINED, STUCK, "mail waits for a dead destination")                                    \
+    X(DEST_RATE_TIMER, TIMER, "the destination is suspended and no timer is armed")                \
+    X(DEST_IDLE, STUCK, "a destination with mail may be forgotten")                                \
+    X(DELIVERY_NAMED, STUCK, "a delivery that no result can name")                                 \
+    X(DELIVERY_ENDS, UNANSWERED, "a delivery has not ended")                                       \
+    X(PARKED_MESSAGES, COUNT, "messages of a class of which mail is parked")                       \
+    X(PARKED_COMES, UNANSWERED, "parked mail was asked for and did not come")                      \
+    X(PARKED_ASKED, STUCK, "mail is parked and will not be asked for")                             \
+    /* of a message */                                                                             \
+    X(MESSAGE_ENTRIES, COUNT, "entries")                                                           \
+    X(MESSAGE_RCPTS, COUNT, "recipients in entries")                                               \
+    X(MESSAGE_PEERS, COUNT, "destinations waited for")                                             \
+    X(MESSAGE_READ, UNANSWERED, "recipients were asked for and did not come")                      \
+    X(MESSAGE_DEFERRED, STUCK, "recipients were to be deferred and are lost")                      \
+    X(MESSAGE_DROPPED, STUCK, "the message was dropped and recipients wait")                       \
+    X(MESSAGE_ENDS, STUCK, "nothing of the message is left to do and it does not end")             \
+    X(PEER_QUEUED, STUCK, "recipients wait and are not in their destination's queue")              \
+    X(PEER_LISTED, STUCK, "recipients wait and their job is in no list")
+
+#define AS_NAME(name, type, words)  name,
+#define AS_ENTRY(name, type, words) [name] = {SCHED_FAULT_##type, words},
+
+enum invariant { INVARIANTS(AS_NAME) INVARIANT_COUNT };
+
+static const struct {
+    enum sched_fault_type type;
+    const char *words;
+} invariants[INVARIANT_COUNT] = {INVARIANTS(AS_ENTRY)};
 
 enum part { PART_WHOLE, PART_TRANSPORTS, PART_RINGS, PART_DESTS, PART_MESSAGES, PARTS };
 
 struct look {
     const struct sched *s;
     struct mono now;
-    const struct sched_patience *patience;
+    const struct sched_timeouts *timeouts;
     struct sched_fault *faults;
     size_t count, max;
     int64_t budget, whole; /* what is left of it */
 };
 
+/* What an invariant is said of. */
+struct subject {
+    struct sched_msg msg;
+    uint32_t transport;
+    struct slice dest;
+};
+
 /* ---- telling -------------------------------------------------------------------------------- */
 
-static void tell(struct look *l, struct sched_fault fault)
+static struct subject the_whole(void)
+{
+    return (struct subject){.transport = 0};
+}
+
+static struct subject the_transport(const struct transport *t)
+{
+    return (struct subject){.transport = t->index};
+}
+
+static struct subject the_dest(const struct dest *d)
+{
+    return (struct subject){.transport = d->transport->index,
+                            .dest = slice_of(d->name, d->name_len)};
+}
+
+static struct subject the_message(const struct message *m)
+{
+    return (struct subject){.msg = m->id};
+}
+
+static struct subject the_peer(const struct message *m, const struct dest *d)
+{
+    struct subject of = the_dest(d);
+
+    of.msg = m->id;
+    return of;
+}
+
+static void broken(struct look *l, enum invariant which, struct subject of, uint64_t value,
+                   uint64_t expected)
 {
     if (l->count < l->max) {
-        l->faults[l->count++] = fault;
+        l->faults[l->count++] = (struct sched_fault){.type = invariants[which].type,
+                                                     .msg = of.msg,
+                                                     .transport = of.transport,
+                                                     .dest = of.dest,
+                                                     .words = invariants[which].words,
+                                                     .value = value,
+                                                     .expected = expected};
     }
 }
 
-static struct sched_fault of_dest(const struct dest *d, enum sched_fault_type type,
-                                  const char *words)
+static void holds(struct look *l, enum invariant which, struct subject of, bool sound)
 {
-    return (struct sched_fault){.type = type,
-                                .transport = d->transport->index,
-                                .dest = slice_of(d->name, d->name_len),
-                                .words = words};
+    if (!sound) {
+        broken(l, which, of, 0, 0);
+    }
 }
 
-static struct sched_fault of_message(const struct message *m, enum sched_fault_type type,
-                                     const char *words)
-{
-    return (struct sched_fault){.type = type, .msg = m->id, .words = words};
-}
-
-static void same(struct look *l, struct sched_fault fault, uint64_t value, uint64_t expected)
+static void equal(struct look *l, enum invariant which, struct subject of, uint64_t value,
+                  uint64_t expected)
 {
     if (value != expected) {
-        fault.value = value;
-        fault.expected = expected;
-        tell(l, fault);
+        broken(l, which, of, value, expected);
     }
 }
 
-static bool overdue(const struct look *l, int64_t since_us, int64_t patience_us)
+static bool overdue(const struct look *l, int64_t since_us, int64_t timeout_us)
 {
-    return patience_us > 0 && l->now.us - since_us > patience_us;
+    return timeout_us > 0 && l->now.us - since_us > timeout_us;
 }
 
-static void answered(struct look *l, struct sched_fault fault, int64_t since_us,
-                     int64_t patience_us)
+static void answered(struct look *l, enum invariant which, struct subject of, int64_t since_us,
+                     int64_t timeout_us)
 {
-    if (overdue(l, since_us, patience_us)) {
-        fault.value = (uint64_t)us_seconds(l->now.us - since_us);
-        tell(l, fault);
+    if (overdue(l, since_us, timeout_us)) {
+        broken(l, which, of, (uint64_t)us_seconds(l->now.us - since_us), 0);
     }
 }
 
@@ -74,14 +167,13 @@ static bool in_heap(const struct heap *h, const struct heap_node *node)
 }
 
 /* The timer is armed, and not long past. */
-static void armed(struct look *l, const struct timer *timer, struct sched_fault fault)
+static void armed(struct look *l, enum invariant which, struct subject of,
+                  const struct timer *timer)
 {
     if (!in_heap(&l->s->timers, &timer->node)) {
-        tell(l, fault);
-    } else if (overdue(l, timer->at_us, l->patience->answer_us)) {
-        fault.words = "a timer has ended long ago and nothing was decided since";
-        fault.value = (uint64_t)us_seconds(l->now.us - timer->at_us);
-        tell(l, fault);
+        broken(l, which, of, 0, 0);
+    } else {
+        answered(l, TIMER_RUN, of, timer->at_us, l->timeouts->answer_us);
     }
 }
 
@@ -96,7 +188,6 @@ static bool transport_selects(const struct transport *t)
 static void look_at_whole(struct look *l)
 {
     const struct sched *s = l->s;
-    struct sched_fault fault = {.type = SCHED_FAULT_COUNT};
     uint64_t waiting = 0, busy = 0, extra = 0, dests = 0;
 
     for (uint32_t i = 0; i < s->transport_count; i++) {
@@ -106,28 +197,19 @@ static void look_at_whole(struct look *l)
         dests += HASH_COUNT(s->transports[i]->dests);
     }
     l->budget -= s->transport_count;
-    fault.words = "entries that wait, in all";
-    same(l, fault, s->waiting_count, waiting);
-    fault.words = "entries that are being delivered, in all";
-    same(l, fault, s->busy_count, busy);
-    fault.words = "entries that share an agent with another, in all";
-    same(l, fault, s->extra, extra);
-    fault.words = "destinations, in all";
-    same(l, fault, s->dest_count, dests);
-    if (!TAILQ_EMPTY(&s->put_off)) {
-        armed(l, &s->ask_again,
-              (struct sched_fault){.type = SCHED_FAULT_TIMER,
-                                   .words = "parked mail was put off and no timer is armed"});
+    equal(l, ALL_WAITING, the_whole(), s->waiting_count, waiting);
+    equal(l, ALL_BUSY, the_whole(), s->busy_count, busy);
+    equal(l, ALL_EXTRA, the_whole(), s->extra, extra);
+    equal(l, ALL_DESTS, the_whole(), s->dest_count, dests);
+    if (!TAILQ_EMPTY(&s->ask_later)) {
+        armed(l, ASK_LATER_TIMER, the_whole(), &s->ask_again);
     }
 }
 
-/* Agents of a ring that are counted and that nobody has would be lost to its line. */
+/* Agents of a ring that are counted and not in use would be lost to its line. */
 static void look_at_ring(struct look *l, const struct ring *r)
 {
     const struct dest *first = TAILQ_FIRST(&r->line);
-    struct sched_fault fault = {.type = SCHED_FAULT_COUNT,
-                                .transport = r->transport->index,
-                                .words = "agents of a ring in use"};
     uint64_t agents = 0;
 
     for (uint32_t i = 0; i < l->s->busy_size; i++) {
@@ -139,39 +221,35 @@ static void look_at_ring(struct look *l, const struct ring *r)
         }
     }
     l->budget -= l->s->busy_size;
-    same(l, fault, r->agents, agents);
+    equal(l, RING_AGENTS, the_transport(r->transport), r->agents, agents);
     if (first != NULL && transport_selects(r->transport) && ring_has_agent(r, 0) &&
-        overdue(l, l->s->agents_moved_us, l->patience->answer_us)) {
-        tell(l, of_dest(first, SCHED_FAULT_STUCK, "mail waits for an agent that nobody uses"));
+        overdue(l, l->s->agents_moved_us, l->timeouts->answer_us)) {
+        broken(l, RING_MOVES, the_dest(first), 0, 0);
     }
 }
 
 static void look_at_transport(struct look *l, const struct transport *t)
 {
-    struct sched_fault fault = {.type = SCHED_FAULT_TIMER, .transport = t->index};
-
     l->budget--;
     if (t->reason != NULL) {
-        fault.words = "the transport is dead and no timer is armed";
-        armed(l, &t->dead, fault);
+        armed(l, TRANSPORT_DEAD_TIMER, the_transport(t), &t->dead);
     }
     if (t->rate_locked) {
-        fault.words = "the transport waits for its rate delay and no timer is armed";
-        armed(l, &t->rate, fault);
+        armed(l, TRANSPORT_RATE_TIMER, the_transport(t), &t->rate);
     }
 }
 
 /* ---- destinations --------------------------------------------------------------------------- */
 
-/* It may be held only while others that fail have the deliveries, or nothing is delivered at all.
- */
-static void look_at_held(struct look *l, const struct dest *d)
+/* It may be held back only while others that fail have the deliveries, or nothing is delivered at
+ * all. */
+static void look_at_held_back(struct look *l, const struct dest *d)
 {
     const struct transport *t = d->transport;
 
     if (!d->failing || (transport_selects(t) && t->busy_failing == 0 &&
-                        overdue(l, d->since_us, l->patience->answer_us))) {
-        tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail waits, and nothing fails that it waits for"));
+                        overdue(l, d->since_us, l->timeouts->answer_us))) {
+        broken(l, DEST_HELD_BACK, the_dest(d), 0, 0);
     }
 }
 
@@ -180,17 +258,15 @@ static void look_at_line(struct look *l, const struct dest *d)
 {
     const struct ring *r = dest_ring(d);
 
-    if (r == NULL || TAILQ_EMPTY(&r->line) || !r->listed) {
-        tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail waits in a line that does not move"));
-    }
+    holds(l, DEST_IN_LINE, the_dest(d), r != NULL && !TAILQ_EMPTY(&r->line) && r->listed);
 }
 
 /* Is something that waits for it up for selection? */
 static bool is_up(const struct dest *d)
 {
-    const struct stripe *st = dest_shown_stripe(d);
+    const struct dest_queue *dq = dest_shown_queue(d);
 
-    return st->lane != NULL && in_heap(&st->lane->ready, &st->ready);
+    return dq->class_queue != NULL && in_heap(&dq->class_queue->ready, &dq->ready);
 }
 
 static void look_at_state(struct look *l, const struct dest *d)
@@ -203,30 +279,23 @@ static void look_at_state(struct look *l, const struct dest *d)
             break;
         }
         if (d->busy_count < dest_capacity(d)) {
-            if (d->held) {
-                look_at_held(l, d);
+            if (d->held_back) {
+                look_at_held_back(l, d);
             } else if (d->in_line && !dest_admitted(d)) {
                 look_at_line(l, d);
-            } else if (!is_up(d)) {
-                tell(l, of_dest(d, SCHED_FAULT_STUCK,
-                                "mail waits, the destination has room and is not up for "
-                                "selection"));
+            } else {
+                holds(l, DEST_SELECTED, the_dest(d), is_up(d));
             }
-        } else if (TAILQ_EMPTY(&d->busy)) {
-            tell(l, of_dest(d, SCHED_FAULT_STUCK,
-                            "mail waits, the window is full and nothing is being delivered"));
+        } else {
+            holds(l, DEST_DELIVERS, the_dest(d), !TAILQ_EMPTY(&d->busy));
         }
         break;
     case DEST_DEAD:
-        armed(l, &d->timer,
-              of_dest(d, SCHED_FAULT_TIMER, "the destination is dead and no timer is armed"));
-        if (waits && !d->draining) {
-            tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail waits for a dead destination"));
-        }
+        armed(l, DEST_DEAD_TIMER, the_dest(d), &d->timer);
+        holds(l, DEST_DRAINED, the_dest(d), !waits || d->draining);
         break;
     case DEST_SUSPENDED:
-        armed(l, &d->timer,
-              of_dest(d, SCHED_FAULT_TIMER, "the destination is suspended and no timer is armed"));
+        armed(l, DEST_RATE_TIMER, the_dest(d), &d->timer);
         break;
     }
 }
@@ -249,7 +318,7 @@ static uint64_t waiting_entries(struct look *l, const struct tree_node *node)
 
 static void look_at_counts(struct look *l, const struct dest *d)
 {
-    const struct stripe *st;
+    const struct dest_queue *dq;
     const struct entry *e;
     uint64_t busy = 0, waiting = 0;
     bool any = false;
@@ -260,28 +329,23 @@ static void look_at_counts(struct look *l, const struct dest *d)
 
         busy++;
         if (slot == NULL || slot->entry != e) {
-            tell(l, of_dest(d, SCHED_FAULT_STUCK, "a delivery that no result can name"));
+            broken(l, DELIVERY_NAMED, the_dest(d), 0, 0);
         } else {
-            answered(l,
-                     (struct sched_fault){.type = SCHED_FAULT_UNANSWERED,
-                                          .msg = e->peer->job->message->id,
-                                          .transport = d->transport->index,
-                                          .dest = slice_of(d->name, d->name_len),
-                                          .words = "a delivery has not ended"},
-                     slot->started.us, l->patience->delivery_us);
+            answered(l, DELIVERY_ENDS, the_peer(e->peer->job->message, d), slot->started.us,
+                     l->timeouts->delivery_us);
         }
     }
     l->budget -= (int64_t)busy;
-    same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that are being delivered"), d->busy_count, busy);
+    equal(l, DEST_BUSY, the_dest(d), d->busy_count, busy);
     /* Of a very long queue only whether it is one. */
-    for (st = dest_next_stripe(d, NULL); st != NULL; st = dest_next_stripe(d, st)) {
-        any = any || st->waiting != NULL;
+    for (dq = dest_next_queue(d, NULL); dq != NULL; dq = dest_next_queue(d, dq)) {
+        any = any || dq->waiting != NULL;
         if ((int64_t)d->waiting_count <= l->whole) {
-            waiting += waiting_entries(l, st->waiting);
+            waiting += waiting_entries(l, dq->waiting);
         }
     }
     if ((int64_t)d->waiting_count <= l->whole || !any) {
-        same(l, of_dest(d, SCHED_FAULT_COUNT, "entries that wait"), d->waiting_count, waiting);
+        equal(l, DEST_WAITING, the_dest(d), d->waiting_count, waiting);
     }
 }
 
@@ -289,26 +353,22 @@ static void look_at_counts(struct look *l, const struct dest *d)
 static void look_at_parking(struct look *l, const struct parking *parking)
 {
     const struct dest *d = parking->dest;
-    const struct stripe *st = stripe_find(d, class_name_of(parking->mail_class));
+    const struct dest_queue *dq = dest_queue_find(d, class_name_of(parking->mail_class));
 
     l->budget--;
-    same(l, of_dest(d, SCHED_FAULT_COUNT, "messages of a class of which mail is parked"),
-         parking->messages, st != NULL ? st->peers : 0);
+    equal(l, PARKED_MESSAGES, the_dest(d), parking->messages, dq != NULL ? dq->peers : 0);
     if (parking->asked > 0) {
-        answered(l,
-                 of_dest(d, SCHED_FAULT_UNANSWERED, "parked mail was asked for and did not come"),
-                 parking->asked_us, l->patience->answer_us);
+        answered(l, PARKED_COMES, the_dest(d), parking->asked_us, l->timeouts->answer_us);
     } else if (parking_wants(parking) && !in_heap(&d->transport->wanting, &d->parking->wanting)) {
-        tell(l, of_dest(d, SCHED_FAULT_STUCK, "mail is parked and will not be asked for"));
+        broken(l, PARKED_ASKED, the_dest(d), 0, 0);
     }
 }
 
 static void look_at_dest(struct look *l, const struct dest *d)
 {
     l->budget--;
-    if (d->idle && (d->waiting_count > 0 || d->busy_count > 0 || d->parking != NULL)) {
-        tell(l, of_dest(d, SCHED_FAULT_STUCK, "a destination with mail may be forgotten"));
-    }
+    holds(l, DEST_IDLE, the_dest(d),
+          !d->idle || (d->waiting_count == 0 && d->busy_count == 0 && d->parking == NULL));
     look_at_state(l, d);
     look_at_counts(l, d);
     for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
@@ -321,7 +381,7 @@ static void look_at_dest(struct look *l, const struct dest *d)
 /* Is the peer among those waiting for its destination? */
 static bool queued(const struct peer *p)
 {
-    const struct tree_node *node = p->stripe->waiting;
+    const struct tree_node *node = p->queue->waiting;
 
     while (node != NULL && node != &p->node) {
         node = order_before(&p->job->place, &PEER_OF(node)->job->place) ? node->left : node->right;
@@ -338,23 +398,16 @@ static void look_at_peer(struct look *l, const struct message *m, const struct p
 {
     const struct entry *e;
     uint64_t waiting = 0;
-    struct sched_fault fault = of_dest(peer_dest(p), SCHED_FAULT_STUCK,
-                                       "recipients wait and are not in their destination's queue");
+    struct subject of = the_peer(m, peer_dest(p));
 
-    fault.msg = m->id;
     TAILQ_FOREACH(e, &p->waiting, link)
     {
         waiting++;
         tally->rcpts += e->count;
     }
     l->budget -= 1 + (int64_t)waiting;
-    if (waiting > 0 && !queued(p)) {
-        tell(l, fault);
-    }
-    if (waiting > 0 && p->job->level < 0) {
-        fault.words = "recipients wait and their job is in no list";
-        tell(l, fault);
-    }
+    holds(l, PEER_QUEUED, of, waiting == 0 || queued(p));
+    holds(l, PEER_LISTED, of, waiting == 0 || p->job->level >= 0);
     tally->waiting += waiting;
     tally->entries += waiting;
     if (waiting < p->entries) {
@@ -382,20 +435,17 @@ static void look_at_message(struct look *l, const struct message *m)
             look_at_peer(l, m, CONTAINER_OF(n, const struct peer, ring), &tally);
         }
     }
-    same(l, of_message(m, SCHED_FAULT_COUNT, "entries"), m->entries, tally.entries);
-    same(l, of_message(m, SCHED_FAULT_COUNT, "recipients in entries"), m->rcpt_count, tally.rcpts);
-    same(l, of_message(m, SCHED_FAULT_COUNT, "destinations waited for"), m->peers, tally.peers);
+    equal(l, MESSAGE_ENTRIES, the_message(m), m->entries, tally.entries);
+    equal(l, MESSAGE_RCPTS, the_message(m), m->rcpt_count, tally.rcpts);
+    equal(l, MESSAGE_PEERS, the_message(m), m->peers, tally.peers);
     if (m->reading) {
-        answered(
-            l, of_message(m, SCHED_FAULT_UNANSWERED, "recipients were asked for and did not come"),
-            m->refill_s * US_PER_S, l->patience->answer_us);
+        answered(l, MESSAGE_READ, the_message(m), m->refill_s * US_PER_S, l->timeouts->answer_us);
     } else if (m->deferrals > 0 && TAILQ_EMPTY(&l->s->deferrals)) {
-        tell(l, of_message(m, SCHED_FAULT_STUCK, "recipients were to be deferred and are lost"));
+        broken(l, MESSAGE_DEFERRED, the_message(m), 0, 0);
     } else if (m->dropped && tally.waiting > 0 && m->list != LIST_DROPPING) {
-        tell(l, of_message(m, SCHED_FAULT_STUCK, "the message was dropped and recipients wait"));
+        broken(l, MESSAGE_DROPPED, the_message(m), 0, 0);
     } else if (tally.entries == 0 && m->deferrals == 0 && m->list == LIST_NONE) {
-        tell(l, of_message(m, SCHED_FAULT_STUCK,
-                           "nothing of the message is left to do and it does not end"));
+        broken(l, MESSAGE_ENDS, the_message(m), 0, 0);
     }
 }
 
@@ -449,12 +499,12 @@ static bool step(struct look *l, enum part part, uint64_t at)
 }
 
 size_t sched_search_faults(const struct sched *s, struct mono now,
-                           const struct sched_patience *patience, struct sched_search *search,
+                           const struct sched_timeouts *timeouts, struct sched_search *search,
                            uint32_t budget, struct sched_fault *ret_faults, size_t max)
 {
     struct look l = {.s = s,
                      .now = now,
-                     .patience = patience,
+                     .timeouts = timeouts,
                      .faults = ret_faults,
                      .max = max,
                      .budget = budget,
@@ -473,4 +523,17 @@ size_t sched_search_faults(const struct sched *s, struct mono now,
         }
     }
     return l.count;
+}
+
+void invariants_audit(const struct sched *s)
+{
+    static const struct sched_timeouts none = {.answer_us = 0}; /* what is late is no bug of ours */
+    struct sched_search search = {.part = 0};
+    struct sched_fault fault;
+
+    while (search.rounds == 0) {
+        if (sched_search_faults(s, s->now, &none, &search, UINT32_MAX, &fault, 1) > 0) {
+            check_failed(__FILE__, __LINE__, __func__, fault.words);
+        }
+    }
 }

@@ -28,8 +28,8 @@ static bool attention_less(const struct heap_node *a, const struct heap_node *b)
     return job_before(AT_ATTENTION(a), AT_ATTENTION(b));
 }
 
-/* Parked jobs only wait to be put back: a bag. */
-static bool parked_less(const struct heap_node *a, const struct heap_node *b)
+/* Skipped jobs only wait to be put back: a bag. */
+static bool skipped_less(const struct heap_node *a, const struct heap_node *b)
 {
     (void)a;
     (void)b;
@@ -58,28 +58,28 @@ void transport_slots_init(struct transport *t)
     heap_init(&t->unread, unread_less);
 }
 
-void lane_init(struct lane *l, struct transport *t)
+void class_queue_init(struct class_queue *q, struct transport *t)
 {
-    l->transport = t;
-    heap_init(&l->ready, stripe_less);
-    heap_init(&l->fresh, fresh_less);
-    heap_init(&l->attention, attention_less);
-    heap_init(&l->parked, parked_less);
+    q->transport = t;
+    heap_init(&q->ready, dest_queue_less);
+    heap_init(&q->fresh, fresh_less);
+    heap_init(&q->attention, attention_less);
+    heap_init(&q->skipped, skipped_less);
 }
 
-void lane_fini(struct lane *l)
+void class_queue_fini(struct class_queue *q)
 {
-    heap_fini(&l->ready);
-    heap_fini(&l->fresh);
-    heap_fini(&l->attention);
-    heap_fini(&l->parked);
+    heap_fini(&q->ready);
+    heap_fini(&q->fresh);
+    heap_fini(&q->attention);
+    heap_fini(&q->skipped);
 }
 
 /* ---- known blockers ------------------------------------------------------------------------- */
 
 static bool before_frontier(const struct job *j)
 {
-    const struct job *frontier = j->lane->frontier;
+    const struct job *frontier = j->queue->frontier;
 
     return frontier == NULL || job_before(j, frontier);
 }
@@ -98,26 +98,26 @@ static bool refillable(const struct message *m)
 
 static void attention_update(struct job *j)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
     bool wanted = linked(j) && (!has_entries(j) || refillable(j->message));
     bool park = wanted && job_is_known_blocker(j);
 
     if (heap_has(&j->attention)) {
-        if (wanted && park == j->parked) {
+        if (wanted && park == j->skipped) {
             return;
         }
-        heap_remove(j->parked ? &l->parked : &l->attention, &j->attention);
+        heap_remove(j->skipped ? &q->skipped : &q->attention, &j->attention);
     }
     if (wanted) {
-        j->parked = park;
-        heap_add(park ? &l->parked : &l->attention, &j->attention);
+        j->skipped = park;
+        heap_add(park ? &q->skipped : &q->attention, &j->attention);
     }
 }
 
 static void fresh_add(struct job *j)
 {
     if (!heap_has(&j->fresh)) {
-        heap_add(&j->lane->fresh, &j->fresh);
+        heap_add(&j->queue->fresh, &j->fresh);
         list_changed(j);
     }
 }
@@ -125,7 +125,7 @@ static void fresh_add(struct job *j)
 static void fresh_remove(struct job *j)
 {
     if (heap_has(&j->fresh)) {
-        heap_remove(&j->lane->fresh, &j->fresh);
+        heap_remove(&j->queue->fresh, &j->fresh);
         list_changed(j);
     }
 }
@@ -148,25 +148,25 @@ void message_changed(struct message *m)
     }
 }
 
-void lane_forget_candidate(struct lane *l)
+void class_queue_forget_candidate(struct class_queue *q)
 {
-    l->candidate = l->candidate_of = NULL;
+    q->candidate = q->candidate_of = NULL;
 }
 
 /* ---- release of blockers -------------------------------------------------------------------- */
 
-static void release_blockers(struct lane *l)
+static void release_blockers(struct class_queue *q)
 {
-    l->released_at = l->transport->sched->serial;
-    while (l->fresh.count > 0) {
-        fresh_remove(AS_FRESH(l->fresh.nodes[l->fresh.count - 1]));
+    q->released_at = q->transport->sched->serial;
+    while (q->fresh.count > 0) {
+        fresh_remove(AS_FRESH(q->fresh.nodes[q->fresh.count - 1]));
     }
-    l->frontier = l->jobs.first != NULL ? JOB_OF(l->jobs.first) : NULL;
-    while (l->parked.count > 0) {
-        attention_update(AT_ATTENTION(l->parked.nodes[l->parked.count - 1]));
+    q->frontier = q->jobs.first != NULL ? JOB_OF(q->jobs.first) : NULL;
+    while (q->skipped.count > 0) {
+        attention_update(AT_ATTENTION(q->skipped.nodes[q->skipped.count - 1]));
     }
-    l->current = l->frontier;
-    lane_forget_candidate(l);
+    q->current = q->frontier;
+    class_queue_forget_candidate(q);
 }
 
 /* Has a job been found blocked since the last release that waits for this peer's destination? A job
@@ -176,7 +176,7 @@ static bool was_found_blocked(const struct peer *p)
     const struct job *j = p->job;
 
     return job_is_known_blocker(j) ||
-           (j->freed_at > j->lane->released_at && p->since < j->freed_at);
+           (j->freed_at > j->queue->released_at && p->since < j->freed_at);
 }
 
 /* The tree is in the order of the jobs' list: beyond the frontier nothing needs a look. */
@@ -195,13 +195,13 @@ static bool holds_blocked(const struct tree_node *node)
     return false;
 }
 
-void stripe_unblocks(struct stripe *st)
+void dest_queue_unblocks(struct dest_queue *dq)
 {
-    const struct peer *first = st->first;
+    const struct peer *first = dq->first;
 
     if (first != NULL && before_frontier(first->job) &&
-        (was_found_blocked(first) || holds_blocked(st->waiting))) {
-        release_blockers(st->lane);
+        (was_found_blocked(first) || holds_blocked(dq->waiting))) {
+        release_blockers(dq->class_queue);
     }
 }
 
@@ -228,7 +228,7 @@ void transport_slots_added(struct transport *t, int64_t slots)
 /* What the job holds and doesn't use goes to the first job that has recipients to read. */
 static void hand_out(struct job *j)
 {
-    struct transport *t = j->lane->transport;
+    struct transport *t = j->queue->transport;
     struct message *m = j->message;
     int64_t spare = j->rcpt_limit - j->rcpt_count, room = m->rcpt_limit - m->rcpt_count;
 
@@ -271,7 +271,7 @@ void message_slots_returned(struct message *m)
     SLIST_FOREACH(j, &m->jobs, of_message)
     {
         if (heap_has(&j->unread)) {
-            heap_remove(&j->lane->transport->unread, &j->unread);
+            heap_remove(&j->queue->transport->unread, &j->unread);
         }
     }
     SLIST_FOREACH(j, &m->jobs, of_message)
@@ -285,7 +285,7 @@ void message_slots_returned(struct message *m)
 /* It has come into the list, perhaps with recipients to read. */
 static void wants_slots(struct job *j)
 {
-    struct transport *t = j->lane->transport;
+    struct transport *t = j->queue->transport;
     struct job *unread = t->next_unread;
 
     if (!j->message->all_read) {
@@ -303,26 +303,26 @@ static void wants_slots(struct job *j)
 /* Into the lists, behind all jobs of messages that came until `until_s`. */
 static void job_link(struct job *j, int64_t until_s)
 {
-    struct lane *l = j->lane;
-    struct job *prev = l->jobs.last != NULL ? JOB_OF(l->jobs.last) : NULL;
+    struct class_queue *q = j->queue;
+    struct job *prev = q->jobs.last != NULL ? JOB_OF(q->jobs.last) : NULL;
 
     CHECK(!linked(j));
     if (prev != NULL && (prev->parent != NULL || prev->queued_s > until_s)) {
-        prev = list_last_as_old(l, until_s);
+        prev = list_last_as_old(q, until_s);
     }
-    if (l->jobs.first == NULL) {
-        TAILQ_INSERT_TAIL(&l->transport->with_jobs, l, link);
+    if (q->jobs.first == NULL) {
+        TAILQ_INSERT_TAIL(&q->transport->with_jobs, q, link);
     }
-    list_add_after(l, prev, j);
+    list_add_after(q, prev, j);
     j->level = 0;
-    j->serial = ++l->transport->link_serial;
-    if (l->frontier == NULL && j->place.next == NULL) {
-        l->frontier = j;
+    j->serial = ++q->transport->link_serial;
+    if (q->frontier == NULL && j->place.next == NULL) {
+        q->frontier = j;
     } else if (before_frontier(j)) {
         fresh_add(j);
     }
-    if (l->current == NULL || job_before(j, l->current)) {
-        l->current = j;
+    if (q->current == NULL || job_before(j, q->current)) {
+        q->current = j;
     }
     wants_slots(j);
     job_changed(j);
@@ -361,38 +361,38 @@ static void pop(struct job *j)
     struct job *parent = j->parent;
 
     if (parent != NULL && j->level == parent->level + 1) {
-        parent->slots_available -= j->slots_used * j->lane->transport->policy.slot_cost;
+        parent->slots_available -= j->slots_used * j->queue->transport->policy.slot_cost;
     }
     set_parent_of_children(j, parent);
     set_parent(j, NULL);
     j->level = 0;
-    lane_forget_candidate(j->lane);
+    class_queue_forget_candidate(j->queue);
 }
 
 static void job_unlink(struct job *j)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
     struct job *next = job_next(j);
 
     CHECK(j->level == 0);
     CHECK(j->parent == NULL);
     set_parent_of_children(j, NULL);
-    if (l->current == j) {
-        l->current = next;
+    if (q->current == j) {
+        q->current = next;
     }
-    if (l->candidate == j || l->candidate_of == j) {
-        lane_forget_candidate(l);
+    if (q->candidate == j || q->candidate_of == j) {
+        class_queue_forget_candidate(q);
     }
-    if (l->frontier == j) {
-        l->frontier = next;
+    if (q->frontier == j) {
+        q->frontier = next;
     }
-    if (l->asked == j) {
-        l->asked = NULL;
+    if (q->asked == j) {
+        q->asked = NULL;
     }
     fresh_remove(j);
     list_remove(j);
-    if (l->jobs.first == NULL) {
-        TAILQ_REMOVE(&l->transport->with_jobs, l, link);
+    if (q->jobs.first == NULL) {
+        TAILQ_REMOVE(&q->transport->with_jobs, q, link);
     }
     j->level = -1;
     attention_update(j);
@@ -404,7 +404,7 @@ void job_retire(struct job *j)
         pop(j);
     }
     if (heap_has(&j->unread)) {
-        heap_remove(&j->lane->transport->unread, &j->unread);
+        heap_remove(&j->queue->transport->unread, &j->unread);
     }
     hand_out(j);
     job_unlink(j);
@@ -412,17 +412,17 @@ void job_retire(struct job *j)
 
 static void awaken(struct job *j, int64_t until_s)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
 
     if (!linked(j)) {
         job_link(j, until_s);
     }
-    lane_forget_candidate(l);
+    class_queue_forget_candidate(q);
     if (job_is_known_blocker(j)) {
         fresh_add(j);
-        j->freed_at = ++l->transport->sched->serial;
+        j->freed_at = ++q->transport->sched->serial;
         attention_update(j);
-        l->current = JOB_OF(l->jobs.first);
+        q->current = JOB_OF(q->jobs.first);
     }
 }
 
@@ -439,7 +439,7 @@ struct job *job_need(struct message *m, struct transport *t)
 
     SLIST_FOREACH(j, &m->jobs, of_message)
     {
-        if (j->lane->transport == t) {
+        if (j->queue->transport == t) {
             break;
         }
         last = j;
@@ -448,8 +448,8 @@ struct job *job_need(struct message *m, struct transport *t)
         j = slab_new(&t->sched->job_slab);
         j->message = m;
         j->queued_s = m->queued_s;
-        j->lane = lane_need(t, m->mail_class);
-        j->lane->refs++;
+        j->queue = class_queue_need(t, m->mail_class);
+        j->queue->refs++;
         j->level = -1;
         LIST_INIT(&j->children);
         heap_node_init(&j->attention);
@@ -467,7 +467,7 @@ struct job *job_need(struct message *m, struct transport *t)
 
 void job_free(struct job *j)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
 
     CHECK(!has_entries(j));
     CHECK(j->rcpt_count == 0);
@@ -477,8 +477,8 @@ void job_free(struct job *j)
         hand_out(j);
     }
     CHECK(j->rcpt_limit == 0);
-    slab_free(&l->transport->sched->job_slab, j);
-    lane_unref(l);
+    slab_free(&q->transport->sched->job_slab, j);
+    class_queue_unref(q);
 }
 
 /* ---- preemption ----------------------------------------------------------------------------- */
@@ -487,22 +487,22 @@ void job_free(struct job *j)
  * the second, the absence of one until something new comes. */
 static struct job *find_candidate(struct job *current, int64_t now_s)
 {
-    struct lane *l = current->lane;
+    struct class_queue *q = current->queue;
     int64_t slots_max = ((int64_t)current->read - current->selected + current->slots_available) /
-                        l->transport->policy.slot_cost;
+                        q->transport->policy.slot_cost;
 
-    if (l->candidate_of != current || (l->candidate_s != now_s && l->candidate != NULL)) {
-        l->candidate = slots_max > 0 ? list_best_candidate(l, current, (uint64_t)slots_max) : NULL;
-        l->candidate_of = current;
-        l->candidate_s = now_s;
+    if (q->candidate_of != current || (q->candidate_s != now_s && q->candidate != NULL)) {
+        q->candidate = slots_max > 0 ? list_best_candidate(q, current, (uint64_t)slots_max) : NULL;
+        q->candidate_of = current;
+        q->candidate_s = now_s;
     }
-    return l->candidate;
+    return q->candidate;
 }
 
 /* Recipient slots from the extra pool for a job that passes others: half of what is left of it. */
 static void give_extra(struct job *j)
 {
-    struct transport *t = j->lane->transport;
+    struct transport *t = j->queue->transport;
     int64_t extra = ((int64_t)t->policy.extra_recipient_limit + t->rcpt_unused + 1) / 2;
 
     if (extra > 0) {
@@ -516,21 +516,21 @@ static void give_extra(struct job *j)
 /* Put `j` before `victim`, with all that is ordered by its place. */
 static void move_before(struct job *j, struct job *victim)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
 
     fresh_remove(j);
     if (heap_has(&j->attention)) {
-        heap_remove(j->parked ? &l->parked : &l->attention, &j->attention);
+        heap_remove(j->skipped ? &q->skipped : &q->attention, &j->attention);
     }
     job_peers_out(j);
-    if (l->frontier == j) {
-        l->frontier = job_next(j);
+    if (q->frontier == j) {
+        q->frontier = job_next(j);
     }
     set_parent(j, victim);
     list_remove(j);
-    list_add_after(l, victim->place.prev != NULL ? JOB_OF(victim->place.prev) : NULL, j);
-    if (l->frontier == victim) {
-        l->frontier = j;
+    list_add_after(q, victim->place.prev != NULL ? JOB_OF(victim->place.prev) : NULL, j);
+    if (q->frontier == victim) {
+        q->frontier = j;
     } else if (before_frontier(j)) {
         fresh_add(j);
     }
@@ -541,8 +541,8 @@ static void move_before(struct job *j, struct job *victim)
 /* Let another job pass the current one, if one is due to. It becomes the current job. */
 static void maybe_preempt(struct job *current, int64_t now_s)
 {
-    struct lane *l = current->lane;
-    const struct sched_transport_policy *policy = &l->transport->policy;
+    struct class_queue *q = current->queue;
+    const struct sched_transport_policy *policy = &q->transport->policy;
     struct job *j;
     int64_t expected;
 
@@ -564,8 +564,8 @@ static void maybe_preempt(struct job *current, int64_t now_s)
     }
     move_before(j, current);
     j->level = current->level + 1;
-    l->current = j;
-    lane_forget_candidate(l);
+    q->current = j;
+    class_queue_forget_candidate(q);
     current->slots_available -= expected * policy->slot_cost;
     j->slots_used = -expected;
     if (!j->message->all_read) {
@@ -575,26 +575,26 @@ static void maybe_preempt(struct job *current, int64_t now_s)
 
 /* ---- selection ------------------------------------------------------------------------------ */
 
-#define AS_READY(n) CONTAINER_OF(n, struct stripe, ready)
+#define AS_READY(n) CONTAINER_OF(n, struct dest_queue, ready)
 
 /* The job of the first peer that can be served. Above all others it is first of its destination. */
-struct peer *lane_first_ready(struct lane *l)
+struct peer *class_queue_first_ready(struct class_queue *q)
 {
-    while (l->ready.count > 0) {
-        struct stripe *st = AS_READY(heap_top(&l->ready));
+    while (q->ready.count > 0) {
+        struct dest_queue *dq = AS_READY(heap_top(&q->ready));
 
-        if (!dest_hold(st->dest)) {
-            return st->first;
+        if (!dest_hold_back(dq->dest)) {
+            return dq->first;
         }
     }
     return NULL;
 }
 
 /* The first job, not known as a blocker, that has no entries or may read more. */
-static struct job *first_attention(struct lane *l)
+static struct job *first_attention(struct class_queue *q)
 {
-    while (l->attention.count > 0) {
-        struct job *j = AT_ATTENTION(heap_top(&l->attention));
+    while (q->attention.count > 0) {
+        struct job *j = AT_ATTENTION(heap_top(&q->attention));
 
         if (!job_is_known_blocker(j)) {
             return j;
@@ -605,86 +605,86 @@ static struct job *first_attention(struct lane *l)
 }
 
 /* All jobs before `stop` (NULL: all) are now known as blockers. */
-static void walk_to(struct lane *l, struct job *stop)
+static void walk_to(struct class_queue *q, struct job *stop)
 {
-    while (l->fresh.count > 0) {
-        struct job *j = AS_FRESH(heap_top(&l->fresh));
+    while (q->fresh.count > 0) {
+        struct job *j = AS_FRESH(heap_top(&q->fresh));
 
         if (stop != NULL && !job_before(j, stop)) {
             break;
         }
         fresh_remove(j);
     }
-    if (stop == NULL || (l->frontier != NULL && job_before(l->frontier, stop))) {
-        l->frontier = stop;
+    if (stop == NULL || (q->frontier != NULL && job_before(q->frontier, stop))) {
+        q->frontier = stop;
     }
 }
 
 static void mark_blocker(struct job *j)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
 
     if (heap_has(&j->fresh)) {
         fresh_remove(j);
     } else {
-        CHECK(l->frontier == j);
-        l->frontier = job_next(j);
+        CHECK(q->frontier == j);
+        q->frontier = job_next(j);
     }
     attention_update(j);
 }
 
-static bool refill_due(const struct lane *l, const struct message *m, int64_t now_s)
+static bool refill_due(const struct class_queue *q, const struct message *m, int64_t now_s)
 {
     int64_t room = m->rcpt_limit - m->rcpt_count;
 
     return refillable(m) &&
-           (room >= l->transport->policy.refill_limit ||
-            us_seconds(l->transport->policy.refill_delay_us) <= now_s - m->refill_s);
+           (room >= q->transport->policy.refill_limit ||
+            us_seconds(q->transport->policy.refill_delay_us) <= now_s - m->refill_s);
 }
 
 static enum walk ask(struct job *j, bool last_chance, struct message **ret_message)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
 
-    l->selecting = true;
-    l->asked = j;
-    l->asked_last = last_chance;
+    q->selecting = true;
+    q->asked = j;
+    q->asked_last = last_chance;
     *ret_message = j->message;
     return WALK_READ;
 }
 
-enum walk lane_walk(struct lane *l, int64_t now_s, struct peer **ret_peer,
-                    struct message **ret_message)
+enum walk class_queue_walk(struct class_queue *q, int64_t now_s, struct peer **ret_peer,
+                           struct message **ret_message)
 {
-    if (l->selecting) {
-        l->selecting = false;
+    if (q->selecting) {
+        q->selecting = false;
     } else {
-        l->asked = NULL;
-        if (l->current != NULL && l->transport->policy.slot_cost >= 2) {
-            maybe_preempt(l->current, now_s);
+        q->asked = NULL;
+        if (q->current != NULL && q->transport->policy.slot_cost >= 2) {
+            maybe_preempt(q->current, now_s);
         }
     }
     for (;;) {
-        struct peer *ready = lane_first_ready(l);
-        struct job *j = first_attention(l);
+        struct peer *ready = class_queue_first_ready(q);
+        struct job *j = first_attention(q);
 
         if (ready != NULL && (j == NULL || !job_before(j, ready->job))) {
             j = ready->job;
         }
-        walk_to(l, j);
+        walk_to(q, j);
         if (j == NULL) {
-            l->current = NULL;
+            q->current = NULL;
             return WALK_NOTHING;
         }
         CHECK(!job_is_known_blocker(j));
-        if (l->asked != j && refill_due(l, j->message, now_s)) {
+        if (q->asked != j && refill_due(q, j->message, now_s)) {
             return ask(j, false, ret_message);
         }
         if (ready != NULL && ready->job == j) {
             *ret_peer = ready;
             return WALK_PEER;
         }
-        if ((l->asked != j || !l->asked_last) && refillable(j->message)) {
+        if ((q->asked != j || !q->asked_last) && refillable(j->message)) {
             return ask(j, true, ret_message);
         }
         if (has_entries(j)) {
@@ -697,14 +697,14 @@ enum walk lane_walk(struct lane *l, int64_t now_s, struct peer **ret_peer,
 
 void job_selected(struct job *j)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
 
     j->slots_available++;
     j->slots_used++;
-    if (l->candidate_of != j) {
-        lane_forget_candidate(l);
+    if (q->candidate_of != j) {
+        class_queue_forget_candidate(q);
     }
-    l->current = j;
+    q->current = j;
     job_changed(j);
     if (!has_entries(j) && j->message->all_read) {
         job_retire(j);
@@ -715,7 +715,7 @@ void job_selected(struct job *j)
 
 static void job_audit(const struct job *j)
 {
-    const struct lane *l = j->lane;
+    const struct class_queue *q = j->queue;
     const struct job *child;
     bool attention = !has_entries(j) || refillable(j->message);
 
@@ -728,13 +728,13 @@ static void job_audit(const struct job *j)
         CHECK(job_before(child, j));
     }
     CHECK(attention == heap_has(&j->attention));
-    /* A job in the attention heap may be known as a blocker (it is parked when met); a parked one
-     * must be. */
-    CHECK(!attention || !j->parked || job_is_known_blocker(j));
+    /* A job in the attention heap may be known as a blocker (it is skipped when met); a skipped
+     * one must be. */
+    CHECK(!attention || !j->skipped || job_is_known_blocker(j));
     CHECK(!heap_has(&j->fresh) || before_frontier(j));
     CHECK(j->message->all_read == !heap_has(&j->unread));
     /* Where selection starts, nothing before can be selected. */
-    CHECK(job_is_known_blocker(j) || (l->current != NULL && !job_before(j, l->current)));
+    CHECK(job_is_known_blocker(j) || (q->current != NULL && !job_before(j, q->current)));
 }
 
 void transport_slots_audit(const struct transport *t, uint64_t unread, int64_t slots)
@@ -746,23 +746,23 @@ void transport_slots_audit(const struct transport *t, uint64_t unread, int64_t s
     CHECK(t->rcpt_unused + slots == t->policy.recipient_limit);
 }
 
-void lane_audit(const struct lane *l)
+void class_queue_audit(const struct class_queue *q)
 {
     uint64_t jobs = 0, attentive = 0, fresh = 0;
 
-    list_audit(l);
-    for (const struct order_node *n = l->jobs.first; n != NULL; n = n->next) {
+    list_audit(q);
+    for (const struct order_node *n = q->jobs.first; n != NULL; n = n->next) {
         const struct job *j = CONTAINER_OF(n, const struct job, place);
         job_audit(j);
         jobs++;
         attentive += heap_has(&j->attention);
         fresh += heap_has(&j->fresh);
     }
-    heap_audit(&l->attention);
-    CHECK(l->attention.count + l->parked.count == attentive);
-    heap_audit(&l->fresh);
-    CHECK(l->fresh.count == fresh);
-    CHECK(l->current == NULL || (jobs > 0 && linked(l->current)));
-    CHECK(l->frontier == NULL || linked(l->frontier));
-    CHECK(l->candidate == NULL || linked(l->candidate));
+    heap_audit(&q->attention);
+    CHECK(q->attention.count + q->skipped.count == attentive);
+    heap_audit(&q->fresh);
+    CHECK(q->fresh.count == fresh);
+    CHECK(q->current == NULL || (jobs > 0 && linked(q->current)));
+    CHECK(q->frontier == NULL || linked(q->frontier));
+    CHECK(q->candidate == NULL || linked(q->candidate));
 }

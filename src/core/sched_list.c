@@ -1,11 +1,11 @@
 /*
- * A lane's list of jobs, and a tree over it that answers what Postfix walks the list for:
+ * A class queue's list of jobs, and a tree over it that answers what Postfix walks the list for:
  * the best candidate for preemption, and where a job of a given age belongs.
  *
  * The tree is in the order of the list. Each node knows of the jobs below it
  *
  *   best      the candidate with the highest score, the first in the list among equals; of all, and
- *             of those in lane.fresh
+ *             of those in class_queue.fresh
  *   summary   the fewest entries that a candidate still needs
  *   oldest_s  when the oldest job without stack parent was queued
  *
@@ -16,7 +16,7 @@
  * O(log^2 n) for each job that comes or goes, and nothing while nothing overtakes.
  *
  * What changes is not computed at once but marked stale, upwards until something stale is met, and
- * computed when somebody asks: a stream of small jobs, which never asks, pays next to nothing.
+ * computed when it is asked for: a stream of small jobs, which never asks, pays next to nothing.
  * Whenever STALE_MAX nodes are stale all are computed, so that no question has to wait for more.
  *
  * The best candidate among those that need at most N entries. Where the best of a subtree needs
@@ -56,7 +56,7 @@ static bool make_stale(struct tree_node *n)
         return false;
     }
     j->expires_s = STALE;
-    j->lane->stale++;
+    j->queue->stale++;
     return true;
 }
 
@@ -147,47 +147,47 @@ static void refresh(struct job *j, int64_t now_s)
     if (j == NULL || j->expires_s > now_s) {
         return;
     }
-    j->lane->stale -= j->expires_s == STALE;
+    j->queue->stale -= j->expires_s == STALE;
     refresh(listed(j->node.left), now_s);
     refresh(listed(j->node.right), now_s);
     compute(j, now_s);
 }
 
 /* The tree as it is now. */
-static struct job *fresh_root(struct lane *l)
+static struct job *fresh_root(struct class_queue *q)
 {
-    struct job *root = listed(l->list);
+    struct job *root = listed(q->list);
 
-    refresh(root, us_seconds(l->transport->sched->now.us));
+    refresh(root, us_seconds(q->transport->sched->now.us));
     return root;
 }
 
-static void bound_stale(struct lane *l)
+static void bound_stale(struct class_queue *q)
 {
-    if (l->stale >= STALE_MAX) {
-        (void)fresh_root(l);
+    if (q->stale >= STALE_MAX) {
+        (void)fresh_root(q);
     }
 }
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-void list_add_after(struct lane *l, struct job *prev, struct job *j)
+void list_add_after(struct class_queue *q, struct job *prev, struct job *j)
 {
-    order_add_after(&l->jobs, prev != NULL ? &prev->place : NULL, &j->place);
-    tree_add_after(&list_type, &l->list, prev != NULL ? &prev->node : NULL, &j->node,
-                   (uint32_t)rng_next(&l->transport->sched->rng));
-    bound_stale(l);
+    order_add_after(&q->jobs, prev != NULL ? &prev->place : NULL, &j->place);
+    tree_add_after(&list_type, &q->list, prev != NULL ? &prev->node : NULL, &j->node,
+                   (uint32_t)rng_next(&q->transport->sched->rng));
+    bound_stale(q);
 }
 
 void list_remove(struct job *j)
 {
-    struct lane *l = j->lane;
+    struct class_queue *q = j->queue;
 
-    order_remove(&l->jobs, &j->place);
-    tree_remove(&list_type, &l->list, &j->node);
-    l->stale -= j->expires_s == STALE;
+    order_remove(&q->jobs, &j->place);
+    tree_remove(&list_type, &q->list, &j->node);
+    q->stale -= j->expires_s == STALE;
     j->expires_s = 0;
-    bound_stale(l);
+    bound_stale(q);
 }
 
 void list_numbers_changed(struct job *j)
@@ -211,9 +211,9 @@ void list_changed(struct job *j)
     tree_changed(&list_type, &j->node);
 }
 
-struct job *list_last_as_old(struct lane *l, int64_t queued_s)
+struct job *list_last_as_old(struct class_queue *q, int64_t queued_s)
 {
-    struct job *j = fresh_root(l);
+    struct job *j = fresh_root(q);
 
     while (j != NULL && j->oldest_s <= queued_s) {
         struct job *right = listed(j->node.right);
@@ -278,19 +278,20 @@ static void search_tree(struct search *search, struct job *j)
     search_tree(search, job_before(best, j) ? right : left);
 }
 
-struct job *list_best_candidate(struct lane *l, const struct job *current, uint64_t needed_max)
+struct job *list_best_candidate(struct class_queue *q, const struct job *current,
+                                uint64_t needed_max)
 {
-    struct job *root = fresh_root(l), *next = job_next(current);
+    struct job *root = fresh_root(q), *next = job_next(current);
     struct search search = {.of = OF_FRESH,
                             .from = next,
                             .needed_max = needed_max,
-                            .now_s = us_seconds(l->transport->sched->now.us)};
+                            .now_s = us_seconds(q->transport->sched->now.us)};
 
     if (next != NULL) {
         search_tree(&search, root);
-        if (l->frontier != NULL) {
+        if (q->frontier != NULL) {
             search.of = OF_ALL;
-            search.from = job_before(next, l->frontier) ? l->frontier : next;
+            search.from = job_before(next, q->frontier) ? q->frontier : next;
             search_tree(&search, root);
         }
     }
@@ -330,14 +331,14 @@ static uint64_t summary_audit(const struct tree_node *n, int64_t now_s)
     return stale;
 }
 
-void list_audit(const struct lane *l)
+void list_audit(const struct class_queue *q)
 {
     uint64_t jobs = 0;
 
-    order_audit(&l->jobs);
-    for (const struct order_node *n = l->jobs.first; n != NULL; n = n->next) {
+    order_audit(&q->jobs);
+    for (const struct order_node *n = q->jobs.first; n != NULL; n = n->next) {
         jobs++;
     }
-    CHECK(tree_audit(&list_type, l->list) == jobs);
-    CHECK(summary_audit(l->list, us_seconds(l->transport->sched->now.us)) == l->stale);
+    CHECK(tree_audit(&list_type, q->list) == jobs);
+    CHECK(summary_audit(q->list, us_seconds(q->transport->sched->now.us)) == q->stale);
 }

@@ -5,15 +5,16 @@
  *   sched.c       messages, facts and decisions: the interface
  *   sched_job.c   jobs: blockers, preemption, recipient slots
  *   sched_list.c  the list of jobs: its order, ages, the best candidate for preemption
- *   sched_class.c classes of mail: lanes, and whose turn it is
+ *   sched_class.c classes of mail: class queues, and whose turn it is
  *   sched_turns.c turns of classes, and of groups within a class
  *   sched_dest.c  destinations, peers and entries: windows, timers, what is ready
  *   sched_ring.c  rings: agents that destinations share, and whose turn it is
  *   sched_chore.c sweeps over destinations and drops of messages, in pieces
  *   sched_share.c shares of the active queue: parking and asking back
- *   sched_look.c  looking in: totals, destinations, audit
+ *   sched_query.c queries: totals, destinations
+ *   sched_audit.c the audit of the structures
  *   sched_why.c   what recipients wait for
- *   sched_fault.c the search for faults
+ *   sched_fault.c the list of invariants, and the search for what breaks them
  */
 #ifndef CORE_SCHED_PRIVATE_H
 #define CORE_SCHED_PRIVATE_H
@@ -67,9 +68,9 @@ TAILQ_HEAD(dest_list, dest);
 
 struct peer {
     struct order_node ring; /* in job.peers */
-    struct tree_node node;  /* in stripe.waiting, while it has waiting entries; sums those */
+    struct tree_node node;  /* in dest_queue.waiting, while it has waiting entries; sums those */
     struct job *job;
-    struct stripe *stripe;
+    struct dest_queue *queue;
     struct entry_list waiting;
     uint64_t since; /* sched.serial when it last began to wait */
     uint32_t waiting_count;
@@ -94,7 +95,7 @@ struct ring {
     struct sched_ring_policy policy;
     struct dest_list line;  /* they need an agent; the first is next */
     struct dest *shown;     /* it is the turn of: up for selection, not in line */
-    TAILQ_ENTRY(ring) link; /* in transport.in_line, while somebody is in line or shown */
+    TAILQ_ENTRY(ring) link; /* in transport.in_line, while a destination is in line or shown */
     bool listed;
 };
 
@@ -102,17 +103,17 @@ struct ring {
 struct parking {
     struct heap_node wanting;  /* in transport.wanting: more is to be asked for; only the first of
                                   its destination */
-    TAILQ_ENTRY(parking) link; /* in sched.put_off */
+    TAILQ_ENTRY(parking) link; /* in sched.ask_later */
     struct dest *dest;
     struct mail_class *mail_class; /* counted; NULL: none */
-    struct bay *bay;               /* owned; NULL: mail of one class only; see sched_share.c */
-    uint64_t turn;                 /* ties: whoever wants it longest comes first */
+    struct set_member *member;     /* owned; NULL: mail of one class only; see sched_share.c */
+    uint64_t turn;                 /* ties: the one that wants it longest comes first */
     int64_t asked_us;              /* when it was asked for */
     uint32_t asked;                /* SCHED_ADMIT not answered yet: at most so many come; 0: none */
     uint32_t messages;             /* of the class, in memory */
     bool since_asked;              /* more was parked after the question: its answer may not know */
     bool asked_in_time;            /* something was in memory still */
-    bool put_off;
+    bool ask_later;                /* the answer was "none now": asked again after a second */
 };
 
 /* A class that has mail in memory, or a group of one. */
@@ -120,7 +121,7 @@ struct mail_class {
     UT_hash_handle hh;        /* in sched.classes */
     struct mail_class *whole; /* counted: the class that it is a group of; NULL: it is no group */
     uint32_t weight;          /* of the class; a group has none of its own */
-    uint32_t refs;            /* messages, lanes, parkings, groups and turns */
+    uint32_t refs;            /* messages, class queues, parkings, groups and turns */
     uint16_t name_len;
     char name[];
 };
@@ -130,27 +131,27 @@ struct class_turns {
     struct sched *sched;
     struct turns classes;
     struct class_turn *by_class; /* uthash: classes with members here, or that rest */
-    SLIST_HEAD(, turn) rested;   /* of members, until lane_turn_next_rested */
+    SLIST_HEAD(, turn) rested;   /* of members, until queue_turn_next_rested */
     TAILQ_HEAD(, class_turn) emptied;
     uint64_t waiting;     /* members */
     uint32_t class_count; /* classes with members here */
 };
 
-/* A member: a lane among those of its transport, or its stripe among those of a destination. */
-struct lane_turn {
+/* A member: a class queue among those of its transport, or of a destination. */
+struct queue_turn {
     struct turn turn;
     struct class_turn *of; /* NULL: it is no member */
 };
 
-/* What there is of a lane for one destination. */
-struct stripe {
+/* A destination's class queue: what a class queue has for this destination. */
+struct dest_queue {
     struct dest *dest;
-    struct lane *lane;              /* counted; NULL: of none, and there is nothing */
-    struct rival *rival;            /* owned; NULL: there is no contest */
-    struct tree_node *waiting;      /* peers with waiting entries, by place of their job */
-    struct peer *first;             /* of them, or NULL */
-    const struct order_node *place; /* of its job */
-    struct heap_node ready;         /* in lane.ready: open, with something waiting */
+    struct class_queue *class_queue; /* counted; NULL: of none, and there is nothing */
+    struct dest_turn *turn;          /* owned; NULL: it takes no turns with others */
+    struct tree_node *waiting;       /* peers with waiting entries, by place of their job */
+    struct peer *first;              /* of them, or NULL */
+    const struct order_node *place;  /* of its job */
+    struct heap_node ready;          /* in class_queue.ready: open, with something waiting */
     uint32_t peers;
     bool closed; /* when last looked at: jobs may be blocked on it */
 };
@@ -161,13 +162,13 @@ struct dest {
     struct dest_policy *policy; /* owned; NULL: the transport's */
     struct parking *parking;    /* owned; the first to be asked for; NULL: nothing is parked */
     struct reason *reason;      /* while dead or probed */
-    struct stripe stripe;
-    struct contest *contest; /* owned; NULL: mail of one lane only */
+    struct dest_queue queue;
+    struct dest_turns *turns; /* owned; NULL: mail of one class queue only */
     struct entry_list busy;
     struct timer timer; /* end of death or of suspension */
     TAILQ_ENTRY(dest)
-    link; /* in sched.draining: dead with entries left to defer; in .idle; in transport.held; or
-             in ring.line */
+    link; /* in sched.draining: dead with entries left to defer; in .idle; in transport.held_back;
+             or in ring.line */
     struct window window;
     struct pace pace;
     int64_t since_us; /* when it last closed, its state changed, it got in line or became idle */
@@ -183,11 +184,11 @@ struct dest {
     bool closed; /* had no room when last looked at */
     bool draining, used, cache_load, cache_store;
     bool failing;      /* a delivery failed since one ended well */
-    bool held;         /* up for selection, but for the share of failing destinations */
+    bool held_back;    /* up for selection, but for the share of failing destinations */
     bool in_line;      /* of its ring */
     bool keeps;        /* an agent came free in its turn: it is to stand in front */
     bool idle;         /* nothing is in memory or parked: it is remembered */
-    bool asleep;       /* dead, and its owner has said until when */
+    bool postponed;    /* dead, and its owner has said until when */
     bool probing;      /* it was dead: one delivery at a time until one ends well */
     uint8_t deaths;    /* since a delivery ended well */
     uint8_t doublings; /* of what is asked for at once, while something is parked */
@@ -195,25 +196,25 @@ struct dest {
     char name[];
 };
 
-/* Candidates for preemption: all jobs that still need something and that nobody preempts, or those
- * of them that are in lane.fresh. */
+/* Candidates for preemption: all jobs that still need something and that no other preempts, or
+ * those of them that are in class_queue.fresh. */
 enum candidates { OF_ALL, OF_FRESH };
 
 /* One message seen from one transport. In groups of 64 bytes, cache lines: what neighbours in list
  * and tree look at, what the tree is made of, what a selection needs, the rest. */
 struct job {
-    struct order_node place;    /* in lane.jobs */
-    struct tree_node node;      /* in lane.list, in the same order; see sched_list.c */
+    struct order_node place;    /* in class_queue.jobs */
+    struct tree_node node;      /* in class_queue.list, in the same order; see sched_list.c */
     int64_t expires_s;          /* what the node knows: until when, */
     struct job *best[2];        /* by enum candidates, */
     int64_t oldest_s;           /* and so on */
     int64_t queued_s;           /* of the message */
     uint64_t scored_total;      /* job_total as the list knows it */
     uint32_t scored_needed;     /* entries; 0: not a candidate */
-    struct heap_node attention; /* in lane.attention or .parked */
-    struct heap_node fresh;     /* in lane.fresh */
+    struct heap_node attention; /* in class_queue.attention or .skipped */
+    struct heap_node fresh;     /* in class_queue.fresh */
     struct heap_node unread;    /* in transport.unread, while its message is not fully read */
-    struct lane *lane;
+    struct class_queue *queue;
     struct message *message;
     SLIST_ENTRY(job) of_message;
     struct order peers; /* cyclic: starts behind `last` */
@@ -222,7 +223,7 @@ struct job {
     uint32_t selected, read; /* entries; the difference is waiting */
     uint32_t rcpt_count;
     int32_t level : 31; /* -1: not in the lists */
-    bool parked : 1;    /* in lane.parked if in one of the two */
+    bool skipped : 1;   /* in class_queue.skipped if in one of the two */
     int64_t rcpt_limit;
     struct job *parent; /* the job it preempts or that has adopted it */
     LIST_HEAD(, job) children;
@@ -233,14 +234,14 @@ struct job {
 };
 
 /* The list of jobs of one class, and what the method keeps with it. */
-struct lane {
-    UT_hash_handle hh; /* in transport.lanes, when it has a class */
+struct class_queue {
+    UT_hash_handle hh; /* in transport.class_queues, when it has a class */
     struct transport *transport;
     struct mail_class *mail_class; /* counted; NULL: mail without a class */
-    struct lane_turn turn;         /* in transport.turns_of_lanes, while there are others */
-    TAILQ_ENTRY(lane) link;        /* in transport.with_jobs, while it has some in its list */
-    uint32_t refs;                 /* jobs and stripes */
-    struct heap ready;             /* stripes, by place of the first job and its rotation */
+    struct queue_turn turn;        /* in transport.turns_of_queues, while there are others */
+    TAILQ_ENTRY(class_queue) link; /* in transport.with_jobs, while it has some in its list */
+    uint32_t refs;                 /* jobs and dest queues */
+    struct heap ready;             /* dest queues, by place of the first job and its rotation */
     struct order jobs;             /* the scheduler's list */
     struct tree_node *list;        /* the same, summarised */
     uint32_t stale;                /* nodes of it whose summaries are to be computed */
@@ -248,7 +249,7 @@ struct lane {
     struct job *frontier;  /* before it jobs are known blockers unless fresh; NULL: the end */
     struct heap fresh;     /* jobs before the frontier that are not known blockers, by place */
     struct heap attention; /* jobs that a walk stops at though they have no room, by place */
-    struct heap parked;    /* of those the known blockers */
+    struct heap skipped;   /* of those the known blockers, which it passes over */
     uint64_t released_at;  /* sched.serial when blockers were last released */
     struct job *candidate, *candidate_of;
     int64_t candidate_s;
@@ -267,20 +268,20 @@ struct transport {
     struct window_limits limits;       /* policy.window, with 1 and 1 under a rate delay */
     struct dest *dests;                /* uthash */
     struct heap wanting;               /* parkings of which more is wanted in memory */
-    struct dest_list held;             /* until failing ones have fewer deliveries; longest first */
+    struct dest_list held_back;        /* until failing ones have fewer deliveries; longest first */
     struct ring *rings;                /* uthash */
-    TAILQ_HEAD(, ring) in_line;        /* whoever had its turn longest ago first */
+    TAILQ_HEAD(, ring) in_line;        /* the one with its turn longest ago first */
     uint32_t busy, waiting;            /* entries */
     uint32_t extra;                    /* busy ones beyond the first of each agent */
     uint32_t busy_failing;             /* for failing destinations */
     uint32_t policy_told, revive_told; /* sched.told when it got its policy, was revived */
 
-    struct lane lane;   /* of mail without a class */
-    struct lane *lanes; /* uthash: those of classes that have mail here, or had until just now */
-    struct class_turns turns_of_lanes; /* while there are some: those with something ready wait */
-    TAILQ_HEAD(, lane) with_jobs;
-    uint64_t starts;               /* deliveries begun */
-    TAILQ_HEAD(, contest) unshown; /* the first shows the next stripe; see sched.c */
+    struct class_queue plain;           /* of mail without a class */
+    struct class_queue *class_queues;   /* uthash: of classes with mail here, or until just now */
+    struct class_turns turns_of_queues; /* while there are some: those with something ready wait */
+    TAILQ_HEAD(, class_queue) with_jobs;
+    uint64_t starts;                  /* deliveries begun */
+    TAILQ_HEAD(, dest_turns) unshown; /* the first shows the next class queue; see sched.c */
 
     struct heap unread;      /* jobs whose messages are not fully read, by age */
     struct job *next_unread; /* the one that gets spare recipient slots */
@@ -320,7 +321,8 @@ struct deferral {
     char *dest;            /* owned; empty when the transport is dead */
     size_t dest_len;
     uint32_t *rcpts; /* owned */
-    uint32_t count, size;
+    uint32_t count;
+    size_t size;
 };
 
 /* Something for the log. */
@@ -360,14 +362,15 @@ struct sched {
     TAILQ_HEAD(deferral_list, deferral) deferrals;
     STAILQ_HEAD(, event) events;
     struct dest_list draining, idle; /* idle: longest first */
-    TAILQ_HEAD(, parking) put_off;
+    TAILQ_HEAD(, parking) ask_later;
     struct heap timers;
-    struct timer ask_again; /* those put off */
-    struct lane *resume;    /* its selection waits for recipients */
+    struct timer ask_again;     /* for those in ask_later */
+    struct class_queue *resume; /* its selection waits for recipients */
     struct busy_slot *busy;
     uint32_t busy_size, busy_free;
     struct dest **dests; /* by slot; NULL where free */
-    uint32_t dest_size, dest_count, dead_count, parked_count, idle_count;
+    size_t dest_size;
+    uint32_t dest_count, dead_count, parked_count, idle_count;
     uint32_t asked;      /* messages that answers to SCHED_ADMIT may still bring */
     uint32_t rcpt_count; /* in entries */
     uint32_t deferred_rcpts, busy_count, waiting_count;
@@ -414,7 +417,7 @@ static inline uint64_t job_total(const struct job *j)
 
 static inline struct dest *peer_dest(const struct peer *p)
 {
-    return p->stripe->dest;
+    return p->queue->dest;
 }
 
 static inline uint32_t dest_depth(const struct dest *d)
@@ -514,8 +517,8 @@ const struct parking *parking_next(const struct dest *d, const struct parking *p
 /* The destination's window or state has changed. */
 void share_refresh(struct dest *d);
 
-/* A message has come into the stripe or left it. */
-void share_count(const struct stripe *st);
+/* A message has come into the destination's class queue or left it. */
+void share_count(const struct dest_queue *dq);
 
 /* The destination is to be freed. */
 void share_forget(struct dest *d);
@@ -530,27 +533,28 @@ void share_audit(const struct dest *d);
 /* ---- sched_list.c */
 
 /* Put a job into the list, behind `prev` or at the front, or take it out. */
-void list_add_after(struct lane *l, struct job *prev, struct job *j);
+void list_add_after(struct class_queue *q, struct job *prev, struct job *j);
 void list_remove(struct job *j);
 
 /* The job's entries, message or children may have changed. */
 void list_numbers_changed(struct job *j);
 
-/* Its stack parent has, or it went into or out of lane.fresh. */
+/* Its stack parent has, or it went into or out of class_queue.fresh. */
 void list_changed(struct job *j);
 
 /* The last job in the list that has no stack parent and is at least as old. */
-struct job *list_last_as_old(struct lane *l, int64_t queued_s);
+struct job *list_last_as_old(struct class_queue *q, int64_t queued_s);
 
 /* Of the jobs behind `current` that are no known blockers and need at most so many entries, the one
  * with the highest score, the first among equals; or NULL. */
-struct job *list_best_candidate(struct lane *l, const struct job *current, uint64_t needed_max);
-void list_audit(const struct lane *l);
+struct job *list_best_candidate(struct class_queue *q, const struct job *current,
+                                uint64_t needed_max);
+void list_audit(const struct class_queue *q);
 
 /* ---- sched_job.c */
 
-void lane_init(struct lane *l, struct transport *t);
-void lane_fini(struct lane *l);
+void class_queue_init(struct class_queue *q, struct transport *t);
+void class_queue_fini(struct class_queue *q);
 
 /* An entry is given back to the job: it is in the list and no known blocker. */
 void job_given_back(struct job *j);
@@ -582,25 +586,25 @@ void job_slots_returned(struct job *j);
 void message_slots_returned(struct message *m);
 
 bool job_is_known_blocker(const struct job *j);
-void lane_forget_candidate(struct lane *l);
+void class_queue_forget_candidate(struct class_queue *q);
 
-/* It has opened, which may end the blocking of its lane's jobs. */
-void stripe_unblocks(struct stripe *st);
+/* It has opened, which may end the blocking of its class queue's jobs. */
+void dest_queue_unblocks(struct dest_queue *dq);
 
 /* The first peer that can be served, or NULL. */
-struct peer *lane_first_ready(struct lane *l);
+struct peer *class_queue_first_ready(struct class_queue *q);
 
 enum walk { WALK_NOTHING, WALK_PEER, WALK_READ };
 
 /* Which peer of the transport is next. WALK_READ: recipients of *ret_message are wanted first; call
  * again when they are there. */
-enum walk lane_walk(struct lane *l, int64_t now_s, struct peer **ret_peer,
-                    struct message **ret_message);
+enum walk class_queue_walk(struct class_queue *q, int64_t now_s, struct peer **ret_peer,
+                           struct message **ret_message);
 
 /* Accounts for a selection from the job. */
 void job_selected(struct job *j);
 
-void lane_audit(const struct lane *l);
+void class_queue_audit(const struct class_queue *q);
 
 /* ---- sched_turns.c */
 
@@ -609,15 +613,15 @@ void class_turns_init(struct class_turns *ts, struct sched *s);
 void class_turns_fini(struct class_turns *ts);
 
 /* A member comes; it goes, and does not wait. Between the two it may wait, or rest. */
-void lane_turn_add(struct class_turns *ts, struct lane_turn *m, struct mail_class *lane_class);
-void lane_turn_remove(struct class_turns *ts, struct lane_turn *m);
+void queue_turn_add(struct class_turns *ts, struct queue_turn *m, struct mail_class *mail_class);
+void queue_turn_remove(struct class_turns *ts, struct queue_turn *m);
 
 /* The calls of turns.h, with the same meanings, for members. */
-void lane_turn_join(struct class_turns *ts, struct lane_turn *m);
-void lane_turn_leave(struct class_turns *ts, struct lane_turn *m);
-struct lane_turn *class_turns_first(struct class_turns *ts);
-void lane_turn_took(struct class_turns *ts, struct lane_turn *m);
-struct lane_turn *lane_turn_next_rested(struct class_turns *ts);
+void queue_turn_join(struct class_turns *ts, struct queue_turn *m);
+void queue_turn_leave(struct class_turns *ts, struct queue_turn *m);
+struct queue_turn *class_turns_first(struct class_turns *ts);
+void queue_turn_took(struct class_turns *ts, struct queue_turn *m);
+struct queue_turn *queue_turn_next_rested(struct class_turns *ts);
 
 /* Of `weights` turns the class gets `weight`, and of those a member one of `members_waiting`. */
 struct turn_share {
@@ -625,7 +629,7 @@ struct turn_share {
     uint64_t classes_waiting, members_waiting;
     uint32_t class_count, member_count; /* that are here: classes, members of its class */
 };
-struct turn_share lane_turn_share(const struct class_turns *ts, const struct lane_turn *m);
+struct turn_share queue_turn_share(const struct class_turns *ts, const struct queue_turn *m);
 
 void class_turns_audit(const struct class_turns *ts);
 
@@ -636,19 +640,19 @@ struct mail_class *class_find(const struct sched *s, struct slice name);
 struct mail_class *class_need(struct sched *s, struct slice name);
 void class_unref(struct sched *s, struct mail_class *c);
 
-struct lane *lane_need(struct transport *t, struct mail_class *c);
+struct class_queue *class_queue_need(struct transport *t, struct mail_class *c);
 /* It may be gone after. */
-void lane_unref(struct lane *l);
+void class_queue_unref(struct class_queue *q);
 /* All of a transport, which is to be freed. */
-void lanes_free(struct transport *t);
+void class_queues_free(struct transport *t);
 
 /* Something has come into its heap `ready`, or gone. */
-void lane_ready_changed(struct lane *l);
+void class_queue_ready_changed(struct class_queue *q);
 
-/* The lane whose turn it is of those with something to select; NULL when there is none. lane_took
- * counts the turn. */
-struct lane *transport_next_lane(struct transport *t);
-void lane_took(struct lane *l);
+/* The class queue whose turn it is of those with something to select; NULL when there is none.
+ * class_queue_took counts the turn. */
+struct class_queue *transport_next_queue(struct transport *t);
+void class_queue_took(struct class_queue *q);
 
 /* Empty for NULL. */
 struct slice class_name_of(const struct mail_class *c);
@@ -656,39 +660,39 @@ struct slice class_name_of(const struct mail_class *c);
 /* The class of which it is a group, or itself; NULL for NULL. */
 struct mail_class *class_whole(struct mail_class *c);
 
-/* The stripe of a class, or NULL. */
-const struct stripe *stripe_find(const struct dest *d, struct slice class_name);
-/* Into how many parts the stripe's class and group divide what the destination has: the number of
- * classes with mail in memory, or that had some until just now, times that of the class's groups;
- * at least 1. */
-uint64_t stripe_parts(const struct stripe *st);
-/* The lane's stripe of the destination, made as needed. It lasts as long as it has peers. */
-struct stripe *stripe_need(struct dest *d, struct lane *l);
+/* The destination's queue of a class, or NULL. */
+const struct dest_queue *dest_queue_find(const struct dest *d, struct slice class_name);
+/* Into how many parts the class and group of the queue divide what the destination has: the number
+ * of classes with mail in memory, or that had some until just now, times that of the class's
+ * groups; at least 1. */
+uint64_t dest_queue_parts(const struct dest_queue *dq);
+/* The class queue's part for the destination, made as needed. It lasts as long as it has peers. */
+struct dest_queue *dest_queue_need(struct dest *d, struct class_queue *q);
 /* It may be gone after. */
-void stripe_check(struct stripe *st);
+void dest_queue_check(struct dest_queue *dq);
 /* Its first peer began to wait; its last one no longer does. dest_refresh is to follow. */
-void stripe_waits(struct stripe *st, bool waits);
+void dest_queue_waits(struct dest_queue *dq, bool waits);
 /* Which part it has of its destination's turns. False: all of them. */
-bool stripe_share(const struct stripe *st, struct turn_share *ret_share);
+bool dest_queue_share(const struct dest_queue *dq, struct turn_share *ret_share);
 /* A delivery of it begins; likewise. */
-void stripe_took(struct stripe *st);
+void dest_queue_took(struct dest_queue *dq);
 
-/* What dest_refresh does where there is a contest. */
-void contest_refresh(struct dest *d, struct stripe *touched);
-/* Nothing is in memory of the destination: forget who had what. */
-void contest_forget(struct dest *d);
-/* A delivery has begun. If the transport can't take more, one more stripe may use room that those
- * whose turn it is leave unused. */
+/* What dest_refresh does where several class queues take turns. */
+void dest_turns_refresh(struct dest *d, struct dest_queue *touched);
+/* Nothing is in memory of the destination: forget which class queue had what. */
+void dest_turns_forget(struct dest *d);
+/* A delivery has begun. If the transport can't take more, one more class queue may use room that
+ * those whose turn it is leave unused. */
 void transport_show_more(struct transport *t);
 
-/* The stripe whose turn it is, or that has something waiting; one that may be selected; and all of
- * them, from NULL to NULL. */
-struct stripe *dest_first_stripe(struct dest *d);
-const struct stripe *dest_shown_stripe(const struct dest *d);
-const struct stripe *dest_next_stripe(const struct dest *d, const struct stripe *st);
+/* The queue of the destination whose turn it is, or that has something waiting; one that may be
+ * selected; and all of them, from NULL to NULL. */
+struct dest_queue *dest_first_queue(struct dest *d);
+const struct dest_queue *dest_shown_queue(const struct dest *d);
+const struct dest_queue *dest_next_queue(const struct dest *d, const struct dest_queue *dq);
 
-void contest_audit(const struct dest *d);
-void lanes_audit(const struct transport *t);
+void dest_turns_audit(const struct dest *d);
+void class_queues_audit(const struct transport *t);
 
 /* ---- sched_ring.c */
 
@@ -715,41 +719,48 @@ void ring_entry_ended(struct dest *d);
 void ring_place(struct dest *d, bool wants);
 /* Out of line, out of turn. */
 void ring_leave(struct dest *d);
-/* Show whoever may be served now, of each ring one. True when there is somebody new. */
+/* Show what may be served now, of each ring one destination. True when one is new. */
 bool transport_show_rings(struct transport *t);
 void rings_audit(const struct transport *t);
 
+/* ---- sched_fault.c */
+
+/* Abort unless all of the list holds, but for what takes too long. */
+void invariants_audit(const struct sched *s);
+
 /* ---- sched_dest.c */
 
-/* Of stripe.waiting: peers by place of their job, weighing their waiting entries. */
+/* Of dest_queue.waiting: peers by place of their job, weighing their waiting entries. */
 extern const struct tree_type waiting_type;
 
-/* Order of struct lane.ready: by place of the first peer's job, then by that job's rotation. */
-bool stripe_less(const struct heap_node *a, const struct heap_node *b);
+/* Order of struct class_queue.ready: by place of the first peer's job, then by that job's rotation.
+ * */
+bool dest_queue_less(const struct heap_node *a, const struct heap_node *b);
 
 struct dest *dest_find(const struct transport *t, struct slice name);
 struct dest *dest_need(struct transport *t, struct slice name);
 const struct window_limits *dest_limits(const struct dest *d);
 int64_t dest_rate_delay(const struct dest *d);
 bool dest_has_room(const struct dest *d);
-/* It has room, is not held, and its ring lets it: something of it may be selected. */
+/* It has room, is not held back, and its ring lets it: something of it may be selected. */
 bool dest_is_open(const struct dest *d);
 
 /* Put the destination where it belongs after a change: ready or not, by its first peer. `touched`:
- * the stripe whose peers have changed, NULL when none have. */
-void dest_refresh(struct dest *d, struct stripe *touched);
+ * its queue whose peers have changed, NULL when none have. */
+void dest_refresh(struct dest *d, struct dest_queue *touched);
 
-void stripe_init(struct stripe *st, struct dest *d);
-/* Put it into its lane's heap or take it out. Open: the destination would take something of it. */
-void stripe_refresh(struct stripe *st, bool open);
+void dest_queue_init(struct dest_queue *dq, struct dest *d);
+/* Put it into its class queue's heap or take it out. Open: the destination would take something of
+ * it. */
+void dest_queue_refresh(struct dest_queue *dq, bool open);
 void dest_die(struct dest *d, struct mono now, struct slice reason);
 /* What its timer was set for is over: it is tried again. */
 void dest_time_over(struct dest *d);
 /* It is well, or treated so. */
 void dest_revive(struct dest *d);
 /* Dead until then, as its owner says. */
-void dest_sleep(struct dest *d, struct mono until, struct slice reason);
-/* It has answered: what that means when it was dead for failure, asleep or not. */
+void dest_postpone(struct dest *d, struct mono until, struct slice reason);
+/* It has answered: what that means when it was dead for failure, postponed or not. */
 void dest_recover(struct dest *d);
 void dest_limits_changed(struct dest *d);
 void dest_suspend(struct dest *d, struct mono until);
@@ -759,9 +770,9 @@ void dest_set_failing(struct dest *d, bool failing);
 /* How many deliveries failing destinations may have at once; UINT32_MAX: no limit. */
 uint32_t transport_failing_limit(const struct transport *t);
 /* Its turn has come, and failing destinations have all deliveries that they may: it is closed until
- * transport_release_held. False when it may be served. */
-bool dest_hold(struct dest *d);
-void transport_release_held(struct transport *t);
+ * transport_release_held_back. False when it may be served. */
+bool dest_hold_back(struct dest *d);
+void transport_release_held_back(struct transport *t);
 /* Nothing of it may be left in memory: remember it or free it. */
 void dest_check(struct dest *d);
 /* Free some of those remembered for too long. */
@@ -769,7 +780,7 @@ void dest_forget_old(struct sched *s);
 /* How much is left of what was learned at `since_us`: 1 all, 0 nothing. */
 double dest_memory_left(const struct sched *s, int64_t since_us);
 void dest_free(struct dest *d);
-void stripe_tree_audit(const struct stripe *st);
+void dest_queue_tree_audit(const struct dest_queue *dq);
 
 struct peer *peer_need(struct job *j, struct dest *d);
 

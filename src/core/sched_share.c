@@ -2,13 +2,13 @@
  * Shares of the active queue: which destination holds more than its share, what is parked, and when
  * parked mail is asked for. See scheduler.h for the rule and sched.c for the method.
  *
- * A destination's messages in memory are its peers, those of one class the peers of a stripe: a
+ * A destination's messages in memory are its peers, those of one class the peers of a dest queue: a
  * message has one job per transport and a job one peer per destination. So the counts are kept
  * where peers are made and freed.
  *
  * What is parked belongs to destination and class. While one class has parked mail for a
- * destination that is all there is; while several have, their parkings have a lot: bays by class,
- * and a heap with the parking that is to be asked for first on top. That one alone is
+ * destination that is all there is; while several have, their parkings are members of a set: by
+ * class, and in a heap with the parking that is to be asked for first on top. That one alone is
  * dest.parking and may be in transport.wanting.
  */
 #include "check.h"
@@ -17,8 +17,8 @@
 #include "mem.h"
 #include "sched_private.h"
 
-/* A question brings at least so many messages, so that a fast site with a narrow window is not fed
- * by a disk read per delivery. */
+/* A question brings at least so many messages, so that a fast destination with a narrow window is
+ * not fed by a disk read per delivery. */
 #define BATCH_MIN 50
 
 /* It is doubled so often at most; see sched_admitted. */
@@ -29,19 +29,19 @@
 #define ASK_AGAIN_US (1 * US_PER_S)
 
 /* The parking of one class where several have some. */
-struct bay {
-    UT_hash_handle hh; /* in lot.bays, by class */
+struct set_member {
+    UT_hash_handle hh; /* in parking_set.members, by class */
     struct mail_class *mail_class;
     struct parking *parking;
-    struct lot *lot;
-    struct heap_node place; /* in lot.order */
+    struct parking_set *set;
+    struct heap_node place; /* in set.order */
     uint64_t since;         /* ties: sched.serial when it came or was last asked for */
 };
 
-struct lot {
-    struct bay *bays;   /* uthash */
-    struct heap order;  /* of all bays */
-    uint32_t questions; /* not answered yet */
+struct parking_set {
+    struct set_member *members; /* uthash */
+    struct heap order;          /* of all members */
+    uint32_t questions;         /* not answered yet */
 };
 
 /* ---- the threshold -------------------------------------------------------------------------- */
@@ -61,15 +61,15 @@ uint64_t share_threshold(const struct sched *s)
     return s->limits.destination_share == 0 ? UINT64_MAX : share == 0 && places > 0 ? 1 : share;
 }
 
-/* How many of them may be of one class. While the destination has fewer than its share nobody has
- * to be told apart; then classes divide it, and groups their class's part. Were each of them
+/* How many of them may be of one class. While the destination has fewer than its share classes
+ * need not be told apart; then classes divide it, and groups their class's part. Were each of them
  * compared with the whole, n that come one after the other would each take half of the places that
  * the one before has left. */
-static uint64_t class_threshold(const struct sched *s, const struct stripe *st)
+static uint64_t class_threshold(const struct sched *s, const struct dest_queue *dq)
 {
-    const struct dest *d = st->dest;
+    const struct dest *d = dq->dest;
     uint64_t share = share_threshold(s);
-    uint64_t part = share / stripe_parts(st);
+    uint64_t part = share / dest_queue_parts(dq);
 
     return d->messages < share || share <= 1 ? share : part > 0 ? part : 1;
 }
@@ -92,18 +92,18 @@ static uint64_t low_water(const struct dest *d)
     return (batch(d) + 1) / 2;
 }
 
-/* ---- lots ----------------------------------------------------------------------------------- */
+/* ---- parkings of several classes ------------------------------------------------------------ */
 
-#define BAY_AT(n) CONTAINER_OF(n, struct bay, place)
+#define MEMBER_AT(n) CONTAINER_OF(n, struct set_member, place)
 
 static bool askable(const struct parking *parking)
 {
-    return parking->asked == 0 && !parking->put_off;
+    return parking->asked == 0 && !parking->ask_later;
 }
 
-static bool bay_less(const struct heap_node *a, const struct heap_node *b)
+static bool set_member_less(const struct heap_node *a, const struct heap_node *b)
 {
-    const struct bay *x = BAY_AT(a), *y = BAY_AT(b);
+    const struct set_member *x = MEMBER_AT(a), *y = MEMBER_AT(b);
 
     if (askable(x->parking) != askable(y->parking)) {
         return askable(x->parking);
@@ -113,88 +113,88 @@ static bool bay_less(const struct heap_node *a, const struct heap_node *b)
                : x->since < y->since;
 }
 
-static struct parking *lot_first(const struct lot *lot)
+static struct parking *parking_set_first(const struct parking_set *set)
 {
-    return BAY_AT(lot->order.nodes[0])->parking; /* a lot is never empty */
+    return MEMBER_AT(set->order.nodes[0])->parking; /* a set is never empty */
 }
 
-static struct lot *lot_of(const struct dest *d)
+static struct parking_set *parking_set_of(const struct dest *d)
 {
-    return d->parking != NULL && d->parking->bay != NULL ? d->parking->bay->lot : NULL;
+    return d->parking != NULL && d->parking->member != NULL ? d->parking->member->set : NULL;
 }
 
-static void bay_new(struct lot *lot, struct parking *parking)
+static void set_member_new(struct parking_set *set, struct parking *parking)
 {
     struct sched *s = parking->dest->transport->sched;
-    struct bay *bay = sched_alloc(s, sizeof *bay);
+    struct set_member *member = sched_alloc(s, sizeof *member);
 
-    bay->mail_class = parking->mail_class;
-    bay->parking = parking;
-    bay->lot = lot;
-    bay->since = ++s->serial;
-    heap_node_init(&bay->place);
-    heap_add(&lot->order, &bay->place);
-    HASH_ADD(hh, lot->bays, mail_class, sizeof bay->mail_class, bay);
-    parking->bay = bay;
+    member->mail_class = parking->mail_class;
+    member->parking = parking;
+    member->set = set;
+    member->since = ++s->serial;
+    heap_node_init(&member->place);
+    heap_add(&set->order, &member->place);
+    HASH_ADD(hh, set->members, mail_class, sizeof member->mail_class, member);
+    parking->member = member;
 }
 
-static void bay_free(struct bay *bay)
+static void set_member_free(struct set_member *member)
 {
-    struct parking *parking = bay->parking;
+    struct parking *parking = member->parking;
 
-    heap_remove(&bay->lot->order, &bay->place);
-    HASH_DELETE(hh, bay->lot->bays, bay);
-    parking->bay = NULL;
-    sched_release(parking->dest->transport->sched, bay, sizeof *bay);
+    heap_remove(&member->set->order, &member->place);
+    HASH_DELETE(hh, member->set->members, member);
+    parking->member = NULL;
+    sched_release(parking->dest->transport->sched, member, sizeof *member);
 }
 
-static struct lot *lot_need(struct dest *d)
+static struct parking_set *parking_set_need(struct dest *d)
 {
-    struct lot *lot = lot_of(d);
+    struct parking_set *set = parking_set_of(d);
 
-    if (lot == NULL) {
-        lot = sched_alloc(d->transport->sched, sizeof *lot);
-        heap_init(&lot->order, bay_less);
-        lot->questions = d->parking->asked > 0;
-        bay_new(lot, d->parking);
+    if (set == NULL) {
+        set = sched_alloc(d->transport->sched, sizeof *set);
+        heap_init(&set->order, set_member_less);
+        set->questions = d->parking->asked > 0;
+        set_member_new(set, d->parking);
     }
-    return lot;
+    return set;
 }
 
-/* The parking leaves, and with it the lot when only one is left. */
-static void lot_leave(struct parking *parking)
+/* The parking leaves, and with it the set when only one is left. */
+static void parking_set_leave(struct parking *parking)
 {
     struct dest *d = parking->dest;
-    struct lot *lot = parking->bay->lot;
+    struct parking_set *set = parking->member->set;
 
-    lot->questions -= parking->asked > 0;
-    bay_free(parking->bay);
-    d->parking = lot_first(lot);
-    if (lot->order.count == 1) {
-        bay_free(d->parking->bay);
-        heap_fini(&lot->order);
-        sched_release(d->transport->sched, lot, sizeof *lot);
+    set->questions -= parking->asked > 0;
+    set_member_free(parking->member);
+    d->parking = parking_set_first(set);
+    if (set->order.count == 1) {
+        set_member_free(d->parking->member);
+        heap_fini(&set->order);
+        sched_release(d->transport->sched, set, sizeof *set);
     }
 }
 
 /* What its place depends on has changed. share_refresh is to follow. */
 static void parking_moved(struct parking *parking)
 {
-    if (parking->bay != NULL) {
-        heap_moved(&parking->bay->lot->order, &parking->bay->place);
+    if (parking->member != NULL) {
+        heap_moved(&parking->member->set->order, &parking->member->place);
     }
 }
 
 static struct parking *parking_find(const struct dest *d, const struct mail_class *c)
 {
-    const struct lot *lot = lot_of(d);
-    struct bay *bay;
+    const struct parking_set *set = parking_set_of(d);
+    struct set_member *member;
 
-    if (lot == NULL) {
+    if (set == NULL) {
         return d->parking != NULL && d->parking->mail_class == c ? d->parking : NULL;
     }
-    HASH_FIND(hh, lot->bays, &c, sizeof c, bay);
-    return bay != NULL ? bay->parking : NULL;
+    HASH_FIND(hh, set->members, &c, sizeof c, member);
+    return member != NULL ? member->parking : NULL;
 }
 
 /* The same by its name. */
@@ -207,30 +207,30 @@ static struct parking *parking_of_class(const struct dest *d, struct slice class
 
 const struct parking *parking_next(const struct dest *d, const struct parking *parking)
 {
-    const struct lot *lot = lot_of(d);
-    const struct bay *bay;
+    const struct parking_set *set = parking_set_of(d);
+    const struct set_member *member;
 
-    if (lot == NULL) {
+    if (set == NULL) {
         return parking == NULL ? d->parking : NULL;
     }
-    bay = parking == NULL ? lot->bays : parking->bay->hh.next;
-    return bay != NULL ? bay->parking : NULL;
+    member = parking == NULL ? set->members : parking->member->hh.next;
+    return member != NULL ? member->parking : NULL;
 }
 
-/* ---- looking -------------------------------------------------------------------------------- */
+/* ---- queries -------------------------------------------------------------------------------- */
 
 struct sched_class_info sched_class_get(const struct sched *s, uint32_t transport,
                                         struct slice dest, struct slice class_name)
 {
     struct sched_class_info info = {.messages = 0};
-    const struct stripe *st;
+    const struct dest_queue *dq;
     const struct dest *d;
 
     CHECK(transport < s->transport_count);
     d = dest_find(s->transports[transport], dest);
     if (d != NULL) {
-        st = stripe_find(d, class_name);
-        info.messages = st != NULL ? st->peers : 0;
+        dq = dest_queue_find(d, class_name);
+        info.messages = dq != NULL ? dq->peers : 0;
         info.parked = parking_of_class(d, class_name) != NULL;
     }
     return info;
@@ -245,14 +245,14 @@ bool sched_share_full(const struct sched *s, uint32_t transport, struct slice de
            (info.messages > 0 &&
             info.messages >=
                 class_threshold(
-                    s, stripe_find(dest_find(s->transports[transport], dest), class_name)));
+                    s, dest_queue_find(dest_find(s->transports[transport], dest), class_name)));
 }
 
 /* ---- what is parked ------------------------------------------------------------------------- */
 
 #define WANTING(n) CONTAINER_OF(n, struct parking, wanting)
 
-/* Whoever has least comes first, and then whoever has waited longest. */
+/* The one with least comes first, and then the one that has waited longest. */
 static bool parking_before(const struct parking *a, const struct parking *b)
 {
     return a->messages != b->messages ? a->messages < b->messages : a->turn < b->turn;
@@ -266,9 +266,9 @@ bool parking_less(const struct heap_node *a, const struct heap_node *b)
 /* Is a question of any class under way? */
 static bool is_asked(const struct dest *d)
 {
-    const struct lot *lot = lot_of(d);
+    const struct parking_set *set = parking_set_of(d);
 
-    return lot != NULL ? lot->questions > 0 : d->parking->asked > 0;
+    return set != NULL ? set->questions > 0 : d->parking->asked > 0;
 }
 
 bool parking_wants(const struct parking *parking)
@@ -282,8 +282,8 @@ bool parking_wants(const struct parking *parking)
 void share_refresh(struct dest *d)
 {
     struct heap *wanting = &d->transport->wanting;
-    const struct lot *lot = lot_of(d);
-    struct parking *first = lot != NULL ? lot_first(lot) : d->parking;
+    const struct parking_set *set = parking_set_of(d);
+    struct parking *first = set != NULL ? parking_set_first(set) : d->parking;
     bool wants;
 
     if (first == NULL) {
@@ -304,17 +304,17 @@ void share_refresh(struct dest *d)
     }
 }
 
-void share_count(const struct stripe *st)
+void share_count(const struct dest_queue *dq)
 {
-    struct dest *d = st->dest;
+    struct dest *d = dq->dest;
     struct parking *parking;
 
     if (d->parking == NULL) {
         return;
     }
-    parking = parking_find(d, st->lane->mail_class);
+    parking = parking_find(d, dq->class_queue->mail_class);
     if (parking != NULL) {
-        parking->messages = st->peers;
+        parking->messages = dq->peers;
         parking_moved(parking);
     }
     share_refresh(d);
@@ -323,19 +323,19 @@ void share_count(const struct stripe *st)
 static struct parking *parking_new(struct dest *d, struct slice class_name)
 {
     struct sched *s = d->transport->sched;
-    const struct stripe *st = stripe_find(d, class_name);
+    const struct dest_queue *dq = dest_queue_find(d, class_name);
     struct parking *parking = sched_alloc(s, sizeof *parking);
 
     parking->dest = d;
     parking->mail_class = class_need(s, class_name);
-    parking->messages = st != NULL ? st->peers : 0;
+    parking->messages = dq != NULL ? dq->peers : 0;
     heap_node_init(&parking->wanting);
     if (d->parking == NULL) {
         d->parking = parking;
         d->doublings = 0;
         s->parked_count++;
     } else {
-        bay_new(lot_need(d), parking);
+        set_member_new(parking_set_need(d), parking);
     }
     return parking;
 }
@@ -361,12 +361,12 @@ static void parking_free(struct parking *parking)
     if (heap_has(&parking->wanting)) {
         heap_remove(&d->transport->wanting, &parking->wanting);
     }
-    if (parking->put_off) {
-        TAILQ_REMOVE(&s->put_off, parking, link);
+    if (parking->ask_later) {
+        TAILQ_REMOVE(&s->ask_later, parking, link);
     }
     s->asked -= parking->asked;
-    if (parking->bay != NULL) {
-        lot_leave(parking);
+    if (parking->member != NULL) {
+        parking_set_leave(parking);
     } else {
         d->parking = NULL;
         s->parked_count--;
@@ -423,8 +423,8 @@ static struct peer *evictable(const struct sched *s, const struct message *m)
         return NULL;
     }
     d = peer_dest(p);
-    return d->state != DEST_DEAD && p->stripe->peers > class_threshold(s, p->stripe) &&
-                   p->stripe->peers > low_water(d) && p->stripe->first != p
+    return d->state != DEST_DEAD && p->queue->peers > class_threshold(s, p->queue) &&
+                   p->queue->peers > low_water(d) && p->queue->first != p
                ? p
                : NULL;
 }
@@ -488,9 +488,9 @@ static void ask(struct parking *parking, uint32_t max)
     parking->since_asked = false;
     parking->asked_in_time = parking->dest->messages > 0;
     s->asked += max;
-    if (parking->bay != NULL) {
-        parking->bay->lot->questions++;
-        parking->bay->since = ++s->serial;
+    if (parking->member != NULL) {
+        parking->member->set->questions++;
+        parking->member->since = ++s->serial;
     }
     parking_moved(parking);
     share_refresh(parking->dest);
@@ -500,8 +500,8 @@ static void answer(struct parking *parking)
 {
     parking->dest->transport->sched->asked -= parking->asked;
     parking->asked = 0;
-    if (parking->bay != NULL) {
-        parking->bay->lot->questions--;
+    if (parking->member != NULL) {
+        parking->member->set->questions--;
     }
 }
 
@@ -558,8 +558,8 @@ void sched_admitted(struct sched *s, struct mono now, uint32_t transport, struct
         return;
     }
     if (count == 0 && more) {
-        parking->put_off = true;
-        TAILQ_INSERT_TAIL(&s->put_off, parking, link);
+        parking->ask_later = true;
+        TAILQ_INSERT_TAIL(&s->ask_later, parking, link);
         if (!heap_has(&s->ask_again.node)) {
             timer_set(s, &s->ask_again, mono_after(now, ASK_AGAIN_US));
         }
@@ -572,9 +572,9 @@ void share_ask_again(struct sched *s)
 {
     struct parking *parking;
 
-    while ((parking = TAILQ_FIRST(&s->put_off)) != NULL) {
-        TAILQ_REMOVE(&s->put_off, parking, link);
-        parking->put_off = false;
+    while ((parking = TAILQ_FIRST(&s->ask_later)) != NULL) {
+        TAILQ_REMOVE(&s->ask_later, parking, link);
+        parking->ask_later = false;
         parking_moved(parking);
         share_refresh(parking->dest);
     }
@@ -582,37 +582,34 @@ void share_ask_again(struct sched *s)
 
 /* ---- audit ---------------------------------------------------------------------------------- */
 
-static void lot_audit(const struct dest *d)
+static void parking_set_audit(const struct dest *d)
 {
-    const struct lot *lot = lot_of(d);
+    const struct parking_set *set = parking_set_of(d);
     uint32_t questions = 0;
 
-    if (lot == NULL) {
+    if (set == NULL) {
         return;
     }
-    CHECK(lot->order.count >= 2);
-    CHECK(lot->order.count == HASH_COUNT(lot->bays));
-    heap_audit(&lot->order);
-    CHECK(lot_first(lot) == d->parking);
+    CHECK(set->order.count >= 2);
+    CHECK(set->order.count == HASH_COUNT(set->members));
+    heap_audit(&set->order);
+    CHECK(parking_set_first(set) == d->parking);
     for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
-        CHECK(p->bay->parking == p);
-        CHECK(p->bay->lot == lot);
-        CHECK(p->bay->mail_class == p->mail_class);
+        CHECK(p->member->parking == p);
+        CHECK(p->member->set == set);
+        CHECK(p->member->mail_class == p->mail_class);
         questions += p->asked > 0;
     }
-    CHECK(questions == lot->questions);
+    CHECK(questions == set->questions);
 }
 
 void share_audit(const struct dest *d)
 {
-    lot_audit(d);
+    parking_set_audit(d);
     for (const struct parking *p = NULL; (p = parking_next(d, p)) != NULL;) {
-        const struct stripe *st = stripe_find(d, class_name_of(p->mail_class));
-
         CHECK(p->dest == d);
-        CHECK(p->messages == (st != NULL ? st->peers : 0));
-        CHECK(p->asked == 0 || !p->put_off);
-        CHECK(!p->put_off || heap_has(&d->transport->sched->ask_again.node));
+        CHECK(p->asked == 0 || !p->ask_later);
+        CHECK(!p->ask_later || heap_has(&d->transport->sched->ask_again.node));
         CHECK(heap_has(&p->wanting) == (p == d->parking && parking_wants(p)));
     }
 }

@@ -2,7 +2,7 @@
  * Turns of classes, and within a class of its groups. See sched.c.
  *
  * Two levels of turns.h: the classes take turns by weight, and each turn of a class goes to one of
- * its members (lanes, or their stripes of one destination), which take turns as equals. A class
+ * its members (class queues, or the queues of one destination), which take turns as equals. A class
  * without groups has one member. A class waits while one of its members does. So the promise of
  * turns.h holds on each level: a class of weight w gets n*w/W - 1 of n turns, and each of its m
  * members an m-th of those, less one.
@@ -25,7 +25,7 @@ struct class_turn {
 };
 
 #define CLASS_TURN_OF(t) CONTAINER_OF(t, struct class_turn, turn)
-#define MEMBER_OF(t)     CONTAINER_OF(t, struct lane_turn, turn)
+#define MEMBER_OF(t)     CONTAINER_OF(t, struct queue_turn, turn)
 
 void class_turns_init(struct class_turns *ts, struct sched *s)
 {
@@ -96,14 +96,14 @@ static void class_turn_check(struct class_turns *ts, struct class_turn *c)
     }
 }
 
-void lane_turn_add(struct class_turns *ts, struct lane_turn *m, struct mail_class *lane_class)
+void queue_turn_add(struct class_turns *ts, struct queue_turn *m, struct mail_class *mail_class)
 {
     turn_init(&m->turn, 1);
-    m->of = class_turn_need(ts, class_whole(lane_class));
+    m->of = class_turn_need(ts, class_whole(mail_class));
     ts->class_count += m->of->count++ == 0;
 }
 
-void lane_turn_remove(struct class_turns *ts, struct lane_turn *m)
+void queue_turn_remove(struct class_turns *ts, struct queue_turn *m)
 {
     CHECK(!m->turn.waits);
     CHECK(m->of->count > 0);
@@ -112,7 +112,7 @@ void lane_turn_remove(struct class_turns *ts, struct lane_turn *m)
     m->of = NULL;
 }
 
-void lane_turn_join(struct class_turns *ts, struct lane_turn *m)
+void queue_turn_join(struct class_turns *ts, struct queue_turn *m)
 {
     struct class_turn *c = m->of;
 
@@ -124,7 +124,7 @@ void lane_turn_join(struct class_turns *ts, struct lane_turn *m)
     ts->waiting++;
 }
 
-void lane_turn_leave(struct class_turns *ts, struct lane_turn *m)
+void queue_turn_leave(struct class_turns *ts, struct queue_turn *m)
 {
     struct class_turn *c = m->of;
 
@@ -139,7 +139,7 @@ void lane_turn_leave(struct class_turns *ts, struct lane_turn *m)
     }
 }
 
-/* Members that rest no more go to where lane_turn_next_rested finds them. */
+/* Members that rest no more go to where queue_turn_next_rested finds them. */
 static struct turn *members_first(struct class_turns *ts, struct class_turn *c)
 {
     struct turn *first = turns_first(&c->members), *rested;
@@ -150,7 +150,7 @@ static struct turn *members_first(struct class_turns *ts, struct class_turn *c)
     return first;
 }
 
-struct lane_turn *class_turns_first(struct class_turns *ts)
+struct queue_turn *class_turns_first(struct class_turns *ts)
 {
     struct turn *first = turns_first(&ts->classes), *rested;
     struct class_turn *c;
@@ -171,7 +171,7 @@ struct lane_turn *class_turns_first(struct class_turns *ts)
     return MEMBER_OF(first);
 }
 
-void lane_turn_took(struct class_turns *ts, struct lane_turn *m)
+void queue_turn_took(struct class_turns *ts, struct queue_turn *m)
 {
     struct class_turn *c = m->of;
 
@@ -180,7 +180,7 @@ void lane_turn_took(struct class_turns *ts, struct lane_turn *m)
     turns_took(&ts->classes, &c->turn);
 }
 
-struct lane_turn *lane_turn_next_rested(struct class_turns *ts)
+struct queue_turn *queue_turn_next_rested(struct class_turns *ts)
 {
     struct turn *t = SLIST_FIRST(&ts->rested);
 
@@ -191,7 +191,7 @@ struct lane_turn *lane_turn_next_rested(struct class_turns *ts)
     return MEMBER_OF(t);
 }
 
-struct turn_share lane_turn_share(const struct class_turns *ts, const struct lane_turn *m)
+struct turn_share queue_turn_share(const struct class_turns *ts, const struct queue_turn *m)
 {
     return (struct turn_share){.weight = weight_of(ts, m->of),
                                .weights = ts->classes.weight,

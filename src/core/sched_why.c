@@ -127,7 +127,7 @@ static void counted_gates(const struct transport *t, const struct dest *d, struc
     }
     if (d != NULL && d->failing && failing_limit < UINT32_MAX) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_FAILING,
-                                    .closed = d->held,
+                                    .closed = d->held_back,
                                     .value = t->busy_failing,
                                     .limit = failing_limit,
                                     .since = {d->since_us}});
@@ -150,13 +150,13 @@ static void describe_waiting(const struct peer *p, struct sched_wait *w)
     struct turn_share share;
 
     gates_of(peer_dest(p)->transport, peer_dest(p), w);
-    if (stripe_share(p->stripe, &share) && share.classes_waiting > 1) {
+    if (dest_queue_share(p->queue, &share) && share.classes_waiting > 1) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_CLASS,
                                     .closed = true,
                                     .value = share.weight,
                                     .limit = share.weights});
     }
-    if (stripe_share(p->stripe, &share) && share.members_waiting > 1) {
+    if (dest_queue_share(p->queue, &share) && share.members_waiting > 1) {
         gate(w, (struct sched_gate){.type = SCHED_GATE_GROUP,
                                     .closed = true,
                                     .value = 1,

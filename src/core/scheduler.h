@@ -20,8 +20,8 @@
  * an entry, in an entry that is being delivered, or in an action not pulled yet), and every place
  * has a next event.
  */
-#ifndef CORE_SCHED_H
-#define CORE_SCHED_H
+#ifndef CORE_SCHEDULER_H
+#define CORE_SCHEDULER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,7 +132,7 @@ void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weigh
 /* Shares. No destination may fill the active queue: when it has as many messages of one class in
  * memory as there are places left (message_active_limit less all messages, scaled by
  * destination_share) that class holds its full share there, whatever the others do then, and some
- * places stay free for everybody (a "dynamic threshold", after Choudhury and Hahne). A message that
+ * places stay free for all (a "dynamic threshold", after Choudhury and Hahne). A message that
  * waits for such a destination alone stays with its owner, "parked" under the names of destination
  * and class, and enters when the scheduler asks for it with SCHED_ADMIT. How long it may stay
  * parked (its lifetime, a delay warning) is its owner's business.
@@ -149,7 +149,7 @@ void sched_class_weight(struct sched *s, struct slice class_name, uint32_t weigh
 bool sched_share_full(const struct sched *s, uint32_t transport, struct slice dest,
                       struct slice class_name);
 
-/* Mail of this class for this destination is parked (not to be told of what SCHED_PARK has
+/* Mail of this class for this destination is parked (not called for what SCHED_PARK has
  * brought). Keeps what is known of the destination in memory until sched_admitted says that no more
  * is parked. To be told after a restart, too. */
 void sched_parked(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
@@ -183,8 +183,8 @@ void sched_recipients(struct sched *s, struct mono now, struct sched_msg msg,
 /* How an entry ended, as far as the destination is concerned. What became of each recipient is the
  * owner's business. */
 enum sched_outcome {
-    SCHED_OK,        /* the site was reached and spoke with us, whatever it said of recipients */
-    SCHED_SITE_FAIL, /* connection, handshake, lost connection, timeout: negative feedback */
+    SCHED_OK,        /* it was reached and spoke with us, whatever it said of recipients */
+    SCHED_DEST_FAIL, /* connection, handshake, lost connection, timeout: negative feedback */
     SCHED_CRASH,     /* the agent died: neither feedback; the recipients are to be tried again */
 };
 
@@ -211,31 +211,31 @@ void sched_transport_failed(struct sched *s, struct mono now, uint32_t transport
 void sched_transport_works(struct sched *s, struct mono now, uint32_t transport);
 
 /* Forget that a destination (dest empty: every destination of the transport, and the transport) is
- * dead or suspended for failure. */
+ * dead or postponed. */
 void sched_revive(struct sched *s, struct mono now, uint32_t transport, struct slice dest);
 void sched_revive_all(struct sched *s, struct mono now);
 
-/* Put a destination off: it is dead until exactly `until`, however wide its window, and then ready
+/* Postpone a destination: it is dead until exactly `until`, however wide its window, and then ready
  * again without being probed, unless failures had made it dead before. What waits for it or comes
- * meanwhile is told of with SCHED_DEFER and `reason`. Deliveries under way go on, and what they
- * learn counts for the window but ends nothing: only `until`, another sched_suspend and
+ * meanwhile is deferred with SCHED_DEFER and `reason`. Deliveries under way go on, and what they
+ * learn counts for the window but ends nothing: only `until`, another sched_postpone and
  * sched_revive do. There are no SCHED_DEST_... actions for it. */
-void sched_suspend(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
-                   struct mono until, struct slice reason);
+void sched_postpone(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
+                    struct mono until, struct slice reason);
 
 /* Rings. Destinations of a transport may share agents, as those of one clause of ZMailer's do. An
  * agent has as many entries at once as the destination's `depth` says (ZMailer's overfeed + 1), so
- * a destination with b entries in flight uses ceil(b / depth) agents, and those are what its window
+ * a destination with b entries under way uses ceil(b / depth) agents, and those are what its window
  * and the limits of its ring count. An entry may start when it fits into an agent in use, or when
  * window, ring, transport and everything together have one left by the limits of *its* ring: the
  * number is shared, the limit is not, so a ring with a higher one has agents for itself.
  *
- * Who needs an agent of a ring waits in line. A destination at the front keeps what becomes free
- * for a turn (SCHED_RING_TURN entries or `depth`, whichever is more, if it has so many), so that
- * agents need not change sites with each message, and then goes to the end. Where the limits that
- * rings share are reached, the rings of a transport take turns, and the transports. Within a
- * destination the order is as without rings; between destinations of a ring it is that of the line,
- * whatever the age or class of their mail. */
+ * A destination that needs an agent of a ring waits in line. A destination at the front keeps what
+ * becomes free for a turn (SCHED_RING_TURN entries or `depth`, whichever is more, if it has so
+ * many), so that agents need not change destinations with each message, and then goes to the end.
+ * Where the limits that rings share are reached, the rings of a transport take turns, and the
+ * transports. Within a destination the order is as without rings; between destinations of a ring it
+ * is that of the line, whatever the age or class of their mail. */
 #define SCHED_RING_TURN 20
 
 struct sched_ring_policy {
@@ -311,7 +311,7 @@ enum sched_action_type sched_next(struct sched *s, struct mono now,
  * the time of the last call, and what has happened meanwhile may be told first. */
 struct mono sched_wake_at(const struct sched *s);
 
-/* ---- looking -------------------------------------------------------------------------------- */
+/* ---- queries -------------------------------------------------------------------------------- */
 
 bool sched_has_message(const struct sched *s, struct sched_msg msg);
 bool sched_is_delivering(const struct sched *s, struct sched_entry entry);
@@ -336,7 +336,7 @@ struct sched_dest_info {
     struct slice dest; /* lasts until the next fact */
     enum sched_dest_state state;
     struct mono until;           /* of a dead or suspended one */
-    bool put_off;                /* dead because sched_suspend said so */
+    bool postponed;              /* dead because sched_postpone said so */
     struct slice reason;         /* of a dead or probed one */
     bool failing;                /* a delivery failed since one ended well */
     uint32_t deaths;             /* since then */
@@ -443,12 +443,13 @@ void sched_why_dest(const struct sched *s, uint32_t transport, struct slice dest
 size_t sched_why(const struct sched *s, struct sched_msg msg, const uint32_t *rcpts, size_t count,
                  uint32_t *ret_group, struct sched_wait *ret_waits);
 
-/* Abort unless every invariant holds; linear in everything. For tests, fuzzing and simulation. */
+/* Abort unless every invariant holds, those that sched_search_faults looks for and those of the
+ * structures; linear in everything. For tests, fuzzing and simulation. */
 void sched_audit(const struct sched *s);
 
-/* Faults: what must never be, looked for a bit at a time in a scheduler that goes on working. Mail
- * that no event will ever move is the worst a queue manager can do without anybody noticing, so
- * this trusts as little as it can: every list, count and timer is checked from two sides. */
+/* Faults: what must never be, looked for a bit at a time in a scheduler that goes on working. Stuck
+ * mail, which no event will ever move, is the worst that a queue manager can do unnoticed, so this
+ * trusts as little as it can: every list, count and timer is checked from two sides. */
 enum sched_fault_type {
     SCHED_FAULT_STUCK,      /* mail waits and nothing will start it */
     SCHED_FAULT_TIMER,      /* a timer is not armed, or long past */
@@ -467,7 +468,7 @@ struct sched_fault {
 };
 
 /* How long an answer may take before that is a fault; 0 = for ever. */
-struct sched_patience {
+struct sched_timeouts {
     int64_t answer_us;   /* SCHED_READ, SCHED_ADMIT, pulling decisions when a timer has ended */
     int64_t delivery_us; /* sched_finished */
 };
@@ -485,7 +486,7 @@ struct sched_search {
  * Returns the number of faults in ret_faults. A sound scheduler never has any, in the midst of its
  * decisions neither. */
 size_t sched_search_faults(const struct sched *s, struct mono now,
-                           const struct sched_patience *patience, struct sched_search *search,
+                           const struct sched_timeouts *timeouts, struct sched_search *search,
                            uint32_t budget, struct sched_fault *ret_faults, size_t max);
 
 #endif

@@ -7,8 +7,8 @@
  * is found without comparing along the way, too.
  *
  * A node may keep a summary of its subtree, of one of two kinds. Sums (of the weights of the nodes)
- * are kept here: a node below which something has come or gone is marked until somebody asks, so a
- * queue that is filled at one end and emptied at the other pays nothing for them, and an answer
+ * are kept here: a node below which something has come or gone is marked until it is asked for, so
+ * a queue that is filled at one end and emptied at the other pays nothing for them, and an answer
  * costs O(log n) and what was marked elsewhere since the last. Anything else is its owner's:
  * `update` is called upwards from whatever has changed, until it says that nothing changed here.
  *

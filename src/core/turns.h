@@ -1,5 +1,5 @@
 /*
- * Turns: who of several goes next, so that each gets its share by weight.
+ * Turns: which of several goes next, so that each gets its share by weight.
  *
  * Earliest eligible virtual deadline first (Stoica and Abdel-Wahab 1995; for unit turns the same as
  * WF2Q+, Bennett and Zhang 1996). Virtual time advances by 1/W with each turn, W being the weight
@@ -18,7 +18,7 @@
  * all others go once each between two turns of a heavy one.
  *
  * Times are integers of 2^-TURNS_BITS that may wrap around: only differences count, and no start is
- * further from the present than two turns. Ties go by start, then by who came first.
+ * further from the present than two turns. Ties go by start, then by which came first.
  */
 #ifndef CORE_TURNS_H
 #define CORE_TURNS_H

@@ -49,7 +49,7 @@ bool window_succeeded(struct window *w, const struct window_limits *limits, uint
         return false;
     }
     /* A window far wider than its use would meet trouble too late: failures of the few deliveries
-     * in flight would have to narrow it for long before it limits anything. */
+     * under way would have to narrow it for long before it limits anything. */
     if (w->size >= (uint64_t)busy + initial_size(limits)) {
         return false;
     }

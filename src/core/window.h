@@ -1,5 +1,5 @@
 /*
- * Feedback window: how many deliveries one destination may have in flight.
+ * Feedback window: how many deliveries one destination may have under way.
  *
  * Each success adds g(N) to `success`, each failure takes f(N) from `failure`; a whole unit moves
  * the window by one. Independently, failed pseudo-cohorts are counted (1/N per failure, back to 0
@@ -7,11 +7,12 @@
  * concurrency scheduling; two rules because its text and its program differ:
  *
  *   WINDOW_DOCUMENTED  the text: dead when cohorts > limit; exact thresholds. A sum within 1e-9 of
- * a threshold counts as on it, so that 1/N takes exactly N events: the rounding of N additions
- * stays far below that for every window that fits in memory, and no feedback that anybody would
- * configure is that small. WINDOW_POSTFIX     the program (3.7): dead at >=; half a feedback unit
- * of slack on both loops, so the first failure at feedback 1 costs 2. Recorded paths come out bit
- * for bit.
+ *                      a threshold counts as on it, so that 1/N takes exactly N events: the
+ *                      rounding of N additions stays far below that for every window that fits in
+ *                      memory, and no useful feedback is that small.
+ *   WINDOW_POSTFIX     the program (3.7): dead at >=; half a feedback unit of slack on both loops,
+ *                      so the first failure at feedback 1 costs 2. Recorded paths come out bit for
+ *                      bit.
  *
  * IEEE doubles, as in the source, contraction off. A plain value: embed it in its owner.
  */
@@ -50,8 +51,8 @@ void window_init(struct window *w, const struct window_limits *limits);
  * is wider than what is in use by the initial size or more. True when feedback was applied. */
 bool window_succeeded(struct window *w, const struct window_limits *limits, uint32_t busy);
 
-/* A delivery failed at the site. True when the destination is now dead (the window is then reset
- * by window_revive). */
+/* A delivery failed at the destination. True when the destination is now dead (the window is then
+ * reset by window_revive). */
 bool window_failed(struct window *w, const struct window_limits *limits);
 
 /* Back from the dead: counters 0, size `busy` (deliveries still running) if not 0, else initial. */

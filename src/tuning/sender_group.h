@@ -1,5 +1,5 @@
 /*
- * Groups of a class: whose mail takes turns with whose (class_fairness).
+ * Groups of a class: senders whose mail takes turns with that of others (class_fairness).
  *
  * A group is one of SENDER_GROUPS, found by a hash of a name: the sender's, its domain's, or the
  * client's. So memory is bounded whatever senders call themselves; two that happen to share a group
@@ -30,8 +30,8 @@
 #include "params.h"
 #include "slice.h"
 
-/* With more, one slow site where all of them have mail could fill the active queue: each may have
- * some 50 messages there. */
+/* With more, one slow destination where all of them have mail could fill the active queue: each may
+ * have some 50 messages there. */
 #define SENDER_GROUPS 64
 
 #define SENDER_NAME_MAX 320

@@ -31,31 +31,32 @@ struct sched_limits tuning_limits(const struct conf *conf)
 _Static_assert(CLASS_NAME_MAX + sizeof "/999" <= SCHED_CLASS_NAME_MAX && SENDER_GROUPS <= 999,
                "the name of a group fits");
 
-struct slice tuning_lane(const struct conf *conf, struct slice class_name, struct slice sender,
-                         struct slice client, char room[SCHED_CLASS_NAME_MAX])
+struct slice tuning_sched_class(const struct conf *conf, struct slice class_name,
+                                struct slice sender, struct slice client,
+                                char room[SCHED_CLASS_NAME_MAX])
 {
     uint32_t group = class_name.len > 0 ? sender_group(class_fairness(conf, class_name),
                                                        conf->class_fairness_merge, sender, client)
                                         : 0;
 
-    return group == 0 ? class_name : tuning_lane_of_group(class_name, group, room);
+    return group == 0 ? class_name : tuning_sched_class_of_group(class_name, group, room);
 }
 
-struct slice tuning_lane_of_group(struct slice class_name, uint32_t group,
-                                  char room[SCHED_CLASS_NAME_MAX])
+struct slice tuning_sched_class_of_group(struct slice class_name, uint32_t group,
+                                         char room[SCHED_CLASS_NAME_MAX])
 {
     return slice_of(room, (size_t)snprintf(room, SCHED_CLASS_NAME_MAX, "%.*s%c%u",
                                            SLICE_ARGS(class_name), SCHED_GROUP_MARK, group));
 }
 
-struct slice tuning_class_of_lane(struct slice lane)
+struct slice tuning_class_of(struct slice sched_class)
 {
-    return slice_of(lane.ptr, slice_find(lane, SCHED_GROUP_MARK));
+    return slice_of(sched_class.ptr, slice_find(sched_class, SCHED_GROUP_MARK));
 }
 
-bool tuning_lane_valid(struct slice lane)
+bool tuning_sched_class_valid(struct slice sched_class)
 {
-    struct slice group = lane, name = slice_cut(&group, SCHED_GROUP_MARK);
+    struct slice group = sched_class, name = slice_cut(&group, SCHED_GROUP_MARK);
     unsigned long long number;
 
     return class_name_valid(name) &&
@@ -73,7 +74,7 @@ static struct feedback feedback_from(struct conf_feedback f)
     return (struct feedback){.form = forms[f.form], .base = f.base};
 }
 
-/* More entries ahead no agent needs, and they would all be in flight. */
+/* More entries ahead no agent needs, and they would all be under way. */
 #define OVERFEED_MAX 9999
 
 static int64_t at_most(int64_t value, int64_t max)

@@ -94,7 +94,35 @@ static void a_queue_of_bytes_keeps_their_order(void **state)
     buf_fini(&b);
 }
 
-UNIT_MAIN(cmocka_unit_test(what_is_appended_is_what_is_read),
+/* Whatever is done with it: of what it has given up nothing is in its memory. */
+static void a_secret_leaves_nothing_behind(void **state)
+{
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, 100000);
+    buf_keep_secret(&b);
+    for (int i = 0; i < 200; i++) {
+        assert_true(buf_add(&b, SLICE("secret")));
+        buf_consume(&b, 3);
+        assert_true(buf_add(&b, SLICE("filler")));
+        buf_truncate(&b, buf_len(&b) - 4);
+        buf_consume(&b, i % 5 == 0 ? buf_len(&b) : 5);
+        for (size_t k = 0; k < b.size; k++) {
+            assert_true((k >= b.start && k < b.end) || b.ptr[k] == '\0');
+        }
+    }
+    assert_true(buf_add(&b, SLICE("secret")));
+    buf_clear(&b);
+    for (size_t k = 0; k < b.size; k++) {
+        assert_int_equal(b.ptr[k], 0);
+    }
+    buf_fini(&b);
+    assert_true(b.secret);
+}
+
+UNIT_MAIN(cmocka_unit_test(a_secret_leaves_nothing_behind),
+          cmocka_unit_test(what_is_appended_is_what_is_read),
           cmocka_unit_test(passing_the_limit_fails_for_good_and_changes_nothing),
           cmocka_unit_test(taking_the_bytes_leaves_an_empty_buffer),
           cmocka_unit_test(a_queue_of_bytes_keeps_their_order))

@@ -867,7 +867,7 @@ void reference_finished(struct reference *r, struct mono now, struct reference_e
         window_revive(&q->window, limits, q->busy);
     } else if (outcome == SCHED_OK && q->state == READY) {
         (void)window_succeeded(&q->window, limits, q->busy);
-    } else if (outcome == SCHED_SITE_FAIL && q->state == READY &&
+    } else if (outcome == SCHED_DEST_FAIL && q->state == READY &&
                window_failed(&q->window, limits)) {
         queue_arm(q, THROTTLED, r->limits.minimal_backoff_us);
         q->died = ++r->deaths;

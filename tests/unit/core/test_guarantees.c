@@ -224,7 +224,7 @@ static bool finish(struct history *h)
     }
     i = pick(h, 0, h->running_count - 1);
     fails = pick(h, 1, 100) <= h->failing;
-    assert_true(sched_finished(h->s, h->now, h->running[i], fails ? SCHED_SITE_FAIL : SCHED_OK,
+    assert_true(sched_finished(h->s, h->now, h->running[i], fails ? SCHED_DEST_FAIL : SCHED_OK,
                                SLICE("4.4.1 no answer")));
     h->running[i] = h->running[--h->running_count];
     decide(h);
@@ -366,7 +366,7 @@ static void the_bound_of_overtaking_is_reached(void **unused)
 /* ---- how long a message to one waits behind bulk -------------------------------------------- */
 
 /* When it begins, it has waited for the turns in which the bulk pays for the one let past before
- * (k), and the same and their one turn for each who waited already. Near its end a bulk message
+ * (k), and the same and their one turn for each that waited already. Near its end a bulk message
  * can't pay for another, but then it is at its end. */
 static uint32_t wait_behind_small(const struct history *h, const struct message *m)
 {
@@ -534,7 +534,7 @@ static void mail_alone_in_its_class_is_soon_served(void **unused)
 
 /* ---- first come, first served --------------------------------------------------------------- */
 
-static void nobody_waits_longer(struct history *h, uint32_t message, uint32_t dest)
+static void none_waits_longer(struct history *h, uint32_t message, uint32_t dest)
 {
     for (uint32_t i = 0; i < message; i++) {
         if (h->messages[i].waiting[dest] > 0) {
@@ -559,7 +559,7 @@ static void history_in_order(uint64_t seed)
     policy.refill_limit = pick(h, 1, 20);
     h->dests = pick(h, 1, DESTS_MAX);
     h->failing = pick(h, 0, 1) * pick(h, 1, 30);
-    h->turn = nobody_waits_longer;
+    h->turn = none_waits_longer;
     history_start(h, seed, &policy);
     for (uint32_t i = 0; i < 300; i++) {
         if (pick(h, 1, often) == 1 && h->count < MESSAGES_MAX) {

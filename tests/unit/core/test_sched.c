@@ -185,7 +185,7 @@ static void as_many_messages_as_the_active_limit_fit(void **state)
 static void kill_a(struct bench *b)
 {
     for (int i = 0; i < 3; i++) {
-        finish(b, 1, "a", SCHED_SITE_FAIL);
+        finish(b, 1, "a", SCHED_DEST_FAIL);
     }
 }
 
@@ -237,7 +237,7 @@ static void a_success_while_dead_revives_at_what_runs(void **state)
     DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1) m1:a(1) m1:a(1)");
     kill_a(&b);
     DECIDES(&b, "!a -m1:a(1)");
-    finish(&b, 1, "a", SCHED_SITE_FAIL); /* ignored */
+    finish(&b, 1, "a", SCHED_DEST_FAIL); /* ignored */
     DECIDES(&b, "");
     finish(&b, 1, "a", SCHED_OK);
     DECIDES(&b, "*a m1.");
@@ -257,8 +257,8 @@ static void revival_by_hand(void **state)
     bench_start(&b, &limits, &policy);
     open_msg(&b, 1, "a b");
     DECIDES(&b, "m1:a(1) m1:b(1)");
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
-    finish(&b, 1, "b", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
+    finish(&b, 1, "b", SCHED_DEST_FAIL);
     DECIDES(&b, "!a !b m1.");
     sched_revive(b.s, b.now, 0, SLICE("a"));
     DECIDES(&b, "*a");
@@ -285,7 +285,7 @@ static void too_many_dead_destinations_are_forgotten(void **state)
         open_msg(&b, 1, name);
         while (decide(&b)) {
         }
-        finish(&b, 1, name, SCHED_SITE_FAIL);
+        finish(&b, 1, name, SCHED_DEST_FAIL);
         while (decide(&b)) {
         }
     }
@@ -366,7 +366,7 @@ static void a_failure_under_a_rate_delay_is_death_as_usual(void **state)
     open_msg(&b, 1, "a");
     open_msg(&b, 2, "a");
     DECIDES(&b, "m1:a(1)");
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "!a -m2:a(1) m1. m2.");
     b.now.us += 3 * S;
     open_msg(&b, 3, "a");

@@ -36,7 +36,7 @@ static void kill_all(struct bench *b)
     open_msg(b, 1, "a b c d e");
     DECIDES(b, "m1:a(1) m1:b(1) m1:c(1) m1:d(1) m1:e(1)");
     for (char name[] = "a"; name[0] <= 'e'; name[0]++) {
-        finish(b, 1, name, SCHED_SITE_FAIL);
+        finish(b, 1, name, SCHED_DEST_FAIL);
     }
     DECIDES(b, "!a !b !c !d !e m1.");
     assert_int_equal(sched_totals(b->s).dead_destinations, 5);

@@ -54,7 +54,7 @@ static void kill_a(struct bench *b)
         open_msg(b, 1, "a");
         while (decide(b)) {
         }
-        finish(b, 1, "a", SCHED_SITE_FAIL);
+        finish(b, 1, "a", SCHED_DEST_FAIL);
         info = info_of(b, "a");
     } while (info.state != SCHED_DEST_DEAD_UNTIL);
 }
@@ -125,7 +125,7 @@ static void failed_probes_double_the_time(void **state)
         DECIDES(&b, "?a");
         open_msg(&b, 2, "a a");
         DECIDES(&b, "m2:a(1)");
-        finish(&b, 2, "a", SCHED_SITE_FAIL);
+        finish(&b, 2, "a", SCHED_DEST_FAIL);
         DECIDES(&b, "!a -m2:a(1) m2.");
     }
     /* One that ends well makes all good. */
@@ -357,7 +357,7 @@ static void dead_ones_beyond_their_number_are_probed_early_but_not_forgotten(voi
             open_msg(&b, 1, name);
             while (decide(&b)) {
             }
-            finish(&b, 1, name, SCHED_SITE_FAIL);
+            finish(&b, 1, name, SCHED_DEST_FAIL);
             while (decide(&b)) {
             }
         }
@@ -384,7 +384,7 @@ static void a_known_bad_site_is_still_probed_after_a_pause(void **state)
     b.now.us += 1000 * S;
     open_msg(&b, 2, "a a a a");
     DECIDES(&b, "m2:a(1)");
-    finish(&b, 2, "a", SCHED_SITE_FAIL);
+    finish(&b, 2, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "!a -m2:a(3) m2.");
     assert_int_equal(info_of(&b, "a").deaths, 2);
     bench_end(&b);
@@ -488,7 +488,7 @@ static void failing_start(struct bench *b, uint32_t share)
         open_msg(b, 1, sites[i]);
         while (decide(b)) {
         }
-        finish(b, 1, sites[i], SCHED_SITE_FAIL);
+        finish(b, 1, sites[i], SCHED_DEST_FAIL);
         while (decide(b)) {
         }
         assert_true(info_of(b, sites[i]).failing);
@@ -521,7 +521,7 @@ static void failing_sites_leave_half_of_the_deliveries_to_others(void **state)
     finish(&b, 4, "d", SCHED_OK);
     DECIDES(&b, "m4:d(1)");
     finish(&b, 4, "d", SCHED_OK);
-    DECIDES(&b, ""); /* a delivery is free, and stays so for those who are well */
+    DECIDES(&b, ""); /* a delivery is free, and stays so for those that are well */
     bench_end(&b);
 
     failing_start(&b, 100); /* as in Postfix: the others wait for the timeouts of these */
@@ -537,13 +537,13 @@ static void failing_sites_go_on_in_the_usual_order(void **state)
     failing_start(&b, 50);
     while (decide(&b)) {
     }
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "m2:b(1)");
     finish(&b, 1, "a", SCHED_CRASH);
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "m2:b(1) m2:b(1)");
     assert_true(sched_drop(b.s, b.now, (struct sched_msg){2}));
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "m3:c(1)");
     bench_end(&b);
 }
@@ -593,13 +593,13 @@ static void what_is_held_goes_on_when_the_limit_goes(void **state)
 
 /* ---- put off -------------------------------------------------------------------------------- */
 
-static void put_off(struct bench *b, const char *dest, int64_t seconds)
+static void postpone(struct bench *b, const char *dest, int64_t seconds)
 {
-    sched_suspend(b->s, b->now, 0, slice_string(dest), mono_after(b->now, seconds * S),
-                  SLICE("4.2.0 come back later"));
+    sched_postpone(b->s, b->now, 0, slice_string(dest), mono_after(b->now, seconds * S),
+                   SLICE("4.2.0 come back later"));
 }
 
-static void who_is_put_off_gets_nothing_until_then(void **state)
+static void a_postponed_destination_gets_nothing_until_then(void **state)
 {
     struct bench b;
 
@@ -607,13 +607,13 @@ static void who_is_put_off_gets_nothing_until_then(void **state)
     start(&b, 2);
     open_msg(&b, 1, "a a a b");
     DECIDES(&b, "m1:a(1) m1:b(1) m1:a(1)");
-    put_off(&b, "a", 40);
+    postpone(&b, "a", 40);
     DECIDES(&b, "-m1:a(1)");
     assert_true(slice_equal(b.last.reason, SLICE("4.2.0 come back later")));
     open_msg(&b, 2, "a b");
     DECIDES(&b, "-m2:a(1) m2:b(1)");
     assert_int_equal(info_of(&b, "a").state, SCHED_DEST_DEAD_UNTIL);
-    assert_true(info_of(&b, "a").put_off);
+    assert_true(info_of(&b, "a").postponed);
     assert_int_equal(info_of(&b, "a").until.us, b.now.us + 40 * S);
     finish(&b, 1, "a", SCHED_OK); /* what is under way goes on, and what it learns counts */
     finish(&b, 1, "a", SCHED_OK);
@@ -633,12 +633,12 @@ static void it_may_be_changed_and_ended(void **state)
 
     (void)state;
     start(&b, 2);
-    put_off(&b, "a", 40); /* nothing was known of it */
-    put_off(&b, "a", 20);
+    postpone(&b, "a", 40); /* nothing was known of it */
+    postpone(&b, "a", 20);
     assert_int_equal(sched_wake_at(b.s).us, b.now.us + 20 * S);
-    put_off(&b, "b", 30);
-    put_off(&b, "c", 30);
-    put_off(&b, "d", -1); /* long past */
+    postpone(&b, "b", 30);
+    postpone(&b, "c", 30);
+    postpone(&b, "d", -1); /* long past */
     open_msg(&b, 1, "a b c d");
     DECIDES(&b, "-m1:a(1) -m1:b(1) -m1:c(1) m1:d(1)");
     sched_revive(b.s, b.now, 0, SLICE("b"));
@@ -652,7 +652,7 @@ static void it_may_be_changed_and_ended(void **state)
 }
 
 /* To be put off tells nothing of the site: one that is dead stays so, and is tried like one. */
-static void a_dead_site_is_probed_when_it_was_put_off(void **state)
+static void a_dead_site_is_probed_when_it_was_postponed(void **state)
 {
     struct bench b;
 
@@ -660,7 +660,7 @@ static void a_dead_site_is_probed_when_it_was_put_off(void **state)
     start(&b, 1);
     kill_a(&b);
     DECIDES(&b, "!a m1.");
-    put_off(&b, "a", 500); /* longer than it would be dead */
+    postpone(&b, "a", 500); /* longer than it would be dead */
     b.now = mono_after(b.now, 499 * S);
     open_msg(&b, 2, "a");
     DECIDES(&b, "-m2:a(1) m2.");
@@ -668,9 +668,9 @@ static void a_dead_site_is_probed_when_it_was_put_off(void **state)
     DECIDES(&b, "?a");
     open_msg(&b, 3, "a a a");
     DECIDES(&b, "m3:a(1)");
-    put_off(&b, "a", 100);
+    postpone(&b, "a", 100);
     DECIDES(&b, "-m3:a(2)");
-    finish(&b, 3, "a", SCHED_SITE_FAIL);
+    finish(&b, 3, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "m3.");
     b.now.us += 100 * S;
     DECIDES(&b, "?a");
@@ -678,7 +678,7 @@ static void a_dead_site_is_probed_when_it_was_put_off(void **state)
     bench_end(&b);
 }
 
-static void failures_while_it_is_put_off_count_and_kill_later(void **state)
+static void failures_while_it_is_postponed_count_and_kill_later(void **state)
 {
     struct bench b;
 
@@ -686,16 +686,16 @@ static void failures_while_it_is_put_off_count_and_kill_later(void **state)
     start(&b, 2);
     open_msg(&b, 1, "a a");
     DECIDES(&b, "m1:a(1) m1:a(1)");
-    put_off(&b, "a", 40);
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
-    finish(&b, 1, "a", SCHED_SITE_FAIL); /* window 1 by now, and more than one cohort */
+    postpone(&b, "a", 40);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL); /* window 1 by now, and more than one cohort */
     DECIDES(&b, "m1.");
     assert_true(info_of(&b, "a").failed_cohorts > 1);
     assert_int_equal(info_of(&b, "a").deaths, 0);
     b.now.us += 40 * S;
     open_msg(&b, 2, "a");
     DECIDES(&b, "m2:a(1)");
-    finish(&b, 2, "a", SCHED_SITE_FAIL);
+    finish(&b, 2, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "!a m2.");
     bench_end(&b);
 }
@@ -714,7 +714,7 @@ static void a_rate_delay_is_kept(void **state)
     DECIDES(&b, "m1:a(1)");
     finish(&b, 1, "a", SCHED_OK);
     DECIDES(&b, "");
-    put_off(&b, "a", 20);
+    postpone(&b, "a", 20);
     assert_int_equal(info_of(&b, "a").until.us, b.now.us + 60 * S);
     bench_end(&b);
 }
@@ -738,8 +738,8 @@ UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
           cmocka_unit_test(failing_sites_go_on_in_the_usual_order),
           cmocka_unit_test(a_site_that_is_well_again_is_limited_no_more),
           cmocka_unit_test(what_is_held_goes_on_when_the_limit_goes),
-          cmocka_unit_test(who_is_put_off_gets_nothing_until_then),
+          cmocka_unit_test(a_postponed_destination_gets_nothing_until_then),
           cmocka_unit_test(it_may_be_changed_and_ended),
-          cmocka_unit_test(a_dead_site_is_probed_when_it_was_put_off),
-          cmocka_unit_test(failures_while_it_is_put_off_count_and_kill_later),
+          cmocka_unit_test(a_dead_site_is_probed_when_it_was_postponed),
+          cmocka_unit_test(failures_while_it_is_postponed_count_and_kill_later),
           cmocka_unit_test(a_rate_delay_is_kept))

@@ -1,6 +1,6 @@
 /*
  * The search for faults: a sound scheduler has none, and each way to break one that leaves mail
- * without a future is found. The tests break it through its private structures, and mend it again.
+ * stuck is found. The tests break it through its private structures, and mend it again.
  */
 #include <string.h>
 
@@ -78,13 +78,13 @@ static void bench_end(struct bench *b)
 /* All faults of one round, with so much looked at per call. */
 static void search(struct bench *b, uint32_t budget)
 {
-    static const struct sched_patience patience = {.answer_us = 60 * S, .delivery_us = 3600 * S};
+    static const struct sched_timeouts timeouts = {.answer_us = 60 * S, .delivery_us = 3600 * S};
     struct sched_search at = {0};
 
     b->found_count = 0;
     for (int calls = 0; at.rounds == 0; calls++) {
         assert_true(calls < 10000);
-        b->found_count += sched_search_faults(b->s, b->now, &patience, &at, budget,
+        b->found_count += sched_search_faults(b->s, b->now, &timeouts, &at, budget,
                                               b->found + b->found_count, 8 - b->found_count);
         assert_true(b->found_count < 8);
     }
@@ -125,7 +125,7 @@ static void a_sound_scheduler_has_none(void **state)
         assert_int_equal(b.found_count, 0);
     }
     while (b.running_count > 0) {
-        enum sched_outcome outcome = b.running_count == 2 ? SCHED_SITE_FAIL : SCHED_OK;
+        enum sched_outcome outcome = b.running_count == 2 ? SCHED_DEST_FAIL : SCHED_OK;
 
         b.running_count--;
         assert_true(
@@ -139,7 +139,7 @@ static void a_sound_scheduler_has_none(void **state)
     bench_end(&b);
 }
 
-static void room_that_nobody_uses_is_found(void **state)
+static void unused_room_is_found(void **state)
 {
     const struct sched_fault *fault;
     struct bench b;
@@ -148,7 +148,7 @@ static void room_that_nobody_uses_is_found(void **state)
     (void)state;
     bench_start(&b);
     d = dest_a(&b);
-    d->window.size = 2; /* as if somebody had forgotten dest_refresh */
+    d->window.size = 2; /* as if dest_refresh had been forgotten */
     fault = finds(&b, SCHED_FAULT_STUCK,
                   "mail waits, the destination has room and is not up for selection");
     assert_true(slice_equal(fault->dest, SLICE("a")));
@@ -184,15 +184,15 @@ static void a_lost_timer_is_found(void **state)
     (void)state;
     bench_start(&b);
     d = dest_a(&b);
-    assert_true(sched_finished(b.s, b.now, b.running[0], SCHED_SITE_FAIL, SLICE("4.4.1 no")));
+    assert_true(sched_finished(b.s, b.now, b.running[0], SCHED_DEST_FAIL, SLICE("4.4.1 no")));
     decide(&b, "");
-    assert_true(sched_finished(b.s, b.now, b.running[1], SCHED_SITE_FAIL, SLICE("4.4.1 no")));
+    assert_true(sched_finished(b.s, b.now, b.running[1], SCHED_DEST_FAIL, SLICE("4.4.1 no")));
     d = dest_a(&b);
     assert_int_equal(d->state, DEST_DEAD);
     timer_cancel(b.s, &d->timer);
     (void)finds(&b, SCHED_FAULT_TIMER, "the destination is dead and no timer is armed");
     timer_set(b.s, &d->timer, mono_after(b.now, 300 * S));
-    b.now.us += 400 * S; /* and nobody asks the scheduler */
+    b.now.us += 400 * S; /* and the scheduler is not asked */
     (void)finds(&b, SCHED_FAULT_TIMER, "a timer has ended long ago and nothing was decided since");
     bench_end(&b);
 }
@@ -248,8 +248,8 @@ static void recipients_outside_of_their_queue_are_found(void **state)
     (void)state;
     bench_start(&b);
     d = dest_a(&b);
-    root = d->stripe.waiting;
-    d->stripe.waiting = NULL;
+    root = d->queue.waiting;
+    d->queue.waiting = NULL;
     d->waiting_count = 0;
     b.s->transports[0]->waiting--;
     b.s->waiting_count--;
@@ -257,7 +257,7 @@ static void recipients_outside_of_their_queue_are_found(void **state)
         finds(&b, SCHED_FAULT_STUCK, "recipients wait and are not in their destination's queue");
     assert_int_equal(fault->msg.n, 1);
     assert_true(slice_equal(fault->dest, SLICE("a")));
-    d->stripe.waiting = root;
+    d->queue.waiting = root;
     d->waiting_count = 1;
     b.s->transports[0]->waiting++;
     b.s->waiting_count++;
@@ -270,7 +270,7 @@ static void recipients_of_a_dropped_message_are_found(void **state)
 
     (void)state;
     bench_start(&b);
-    message_1(&b)->dropped = true; /* and nobody forgets them */
+    message_1(&b)->dropped = true; /* and the chore has forgotten them */
     (void)finds(&b, SCHED_FAULT_STUCK, "the message was dropped and recipients wait");
     message_1(&b)->dropped = false;
     bench_end(&b);
@@ -349,13 +349,13 @@ static void mail_held_for_no_reason_is_found(void **state)
     (void)state;
     bench_start(&b);
     t = b.s->transports[0];
-    assert_true(sched_finished(b.s, b.now, b.running[0], SCHED_SITE_FAIL, SLICE("4.4.1 no")));
+    assert_true(sched_finished(b.s, b.now, b.running[0], SCHED_DEST_FAIL, SLICE("4.4.1 no")));
     t->busy_failing = 5;
-    assert_true(dest_hold(dest_a(&b)));
+    assert_true(dest_hold_back(dest_a(&b)));
     t->busy_failing = 0;
     b.now.us += 61 * S;
     (void)finds(&b, SCHED_FAULT_STUCK, "mail waits, and nothing fails that it waits for");
-    transport_release_held(t);
+    transport_release_held_back(t);
     bench_end(&b);
 }
 
@@ -393,18 +393,18 @@ static void a_line_that_does_not_move_is_found(void **state)
     bench_end(&b);
 }
 
-static void an_agent_that_nobody_uses_is_found(void **state)
+static void a_free_agent_that_mail_waits_for_is_found(void **state)
 {
     struct bench b;
     struct ring *r;
 
     (void)state;
     r = ring_start(&b);
-    r->policy.ring_limit = 2; /* and nobody is told */
+    r->policy.ring_limit = 2; /* and nothing is told */
     search(&b, 1000);
     assert_int_equal(b.found_count, 0); /* that takes a while at times */
     b.now.us += 61 * S;
-    (void)finds(&b, SCHED_FAULT_STUCK, "mail waits for an agent that nobody uses");
+    (void)finds(&b, SCHED_FAULT_STUCK, "mail waits for an agent that is free");
     r->policy.ring_limit = 1;
     bench_end(&b);
 }
@@ -428,8 +428,7 @@ static void an_agent_that_is_lost_is_found(void **state)
     bench_end(&b);
 }
 
-UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none),
-          cmocka_unit_test(room_that_nobody_uses_is_found),
+UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none), cmocka_unit_test(unused_room_is_found),
           cmocka_unit_test(a_full_window_without_deliveries_is_found),
           cmocka_unit_test(a_lost_timer_is_found),
           cmocka_unit_test(a_lost_timer_of_a_transport_is_found),
@@ -441,5 +440,5 @@ UNIT_MAIN(cmocka_unit_test(a_sound_scheduler_has_none),
           cmocka_unit_test(parked_mail_that_is_never_asked_for_is_found),
           cmocka_unit_test(mail_held_for_no_reason_is_found),
           cmocka_unit_test(a_line_that_does_not_move_is_found),
-          cmocka_unit_test(an_agent_that_nobody_uses_is_found),
+          cmocka_unit_test(a_free_agent_that_mail_waits_for_is_found),
           cmocka_unit_test(an_agent_that_is_lost_is_found))

@@ -70,7 +70,8 @@ static uint32_t pick(struct world *w, uint32_t low, uint32_t high)
 }
 
 /* The same for both sides, whenever they ask. */
-static uint32_t fate(const struct world *w, uint64_t msg, uint32_t n, uint32_t what, uint32_t bound)
+static uint32_t property(const struct world *w, uint64_t msg, uint32_t n, uint32_t what,
+                         uint32_t bound)
 {
     struct rng rng;
 
@@ -107,7 +108,7 @@ static size_t read_on(struct world *w, enum side side, uint64_t msg, uint32_t ma
     static char names[SCHED_READ_MAX][16];
     struct message *m = message_of(w, msg);
     uint32_t *at = &m->read[side];
-    uint32_t limit = fate(w, msg, *at, 0, 4) == 0 ? (max + 1) / 2 : max;
+    uint32_t limit = property(w, msg, *at, 0, 4) == 0 ? (max + 1) / 2 : max;
     size_t count = 0;
 
     *ret_disposed = 0;
@@ -117,15 +118,15 @@ static size_t read_on(struct world *w, enum side side, uint64_t msg, uint32_t ma
         if (n < 64 && (m->settled >> n & 1) != 0) {
             continue;
         }
-        if (fate(w, msg, n, 1, 11) == 0) {
+        if (property(w, msg, n, 1, 11) == 0) {
             ++*ret_disposed;
             continue;
         }
         rcpts[count].n = n;
-        rcpts[count].transport = fate(w, msg, n, 2, w->transports);
+        rcpts[count].transport = property(w, msg, n, 2, w->transports);
         rcpts[count].dest =
             slice_of(names[count], (size_t)snprintf(names[count], sizeof names[count], "d%u",
-                                                    fate(w, msg, n, 3, w->dests)));
+                                                    property(w, msg, n, 3, w->dests)));
         count++;
     }
     *ret_rcpts = rcpts;
@@ -390,7 +391,7 @@ static void finish_one(struct world *w, enum sched_outcome outcome)
 static enum sched_outcome random_outcome(struct world *w)
 {
     if (pick(w, 1, 100) <= w->failing) {
-        return pick(w, 0, 5) == 0 ? SCHED_CRASH : SCHED_SITE_FAIL;
+        return pick(w, 0, 5) == 0 ? SCHED_CRASH : SCHED_DEST_FAIL;
     }
     return SCHED_OK;
 }
@@ -494,7 +495,7 @@ struct wild {
     size_t running_count;
     uint32_t busy[TRANSPORTS_MAX];
     struct sched_ring_policy rings[TRANSPORTS_MAX][1 + RINGS_MAX]; /* from 1; limits 0: none */
-    int64_t put_off_until[TRANSPORTS_MAX][16];
+    int64_t postponed_until[TRANSPORTS_MAX][16];
     uint64_t settled;
 };
 
@@ -632,7 +633,7 @@ static bool gate_is_closed(const struct wild *x, const struct sched_dest_info *i
     case SCHED_GATE_CLASS:
     case SCHED_GATE_GROUP:
     case SCHED_GATE_BEHIND:
-        break; /* somebody else's entry could start */
+        break; /* another's entry could start */
     }
     return false;
 }
@@ -678,7 +679,7 @@ static void wild_rings(struct wild *x)
 
 /* ---- deliveries ----------------------------------------------------------------------------- */
 
-static void wild_put_off(struct wild *x)
+static void wild_postpone(struct wild *x)
 {
     uint32_t transport = pick(&x->w, 0, x->w.transports - 1), dest = pick(&x->w, 0, 15);
     struct mono until = mono_after(x->w.now, pick(&x->w, 0, 4) * 500 * US_PER_MS);
@@ -688,9 +689,9 @@ static void wild_put_off(struct wild *x)
     bool known = sched_dest_get(x->w.s, transport, text, &before);
     bool told = sched_wake_at(x->w.s).us > x->w.now.us; /* or it has a policy to catch up with */
 
-    sched_suspend(x->w.s, x->w.now, transport, text, until, SLICE("4.2.0 come back later"));
+    sched_postpone(x->w.s, x->w.now, transport, text, until, SLICE("4.2.0 come back later"));
     assert_true(sched_dest_get(x->w.s, transport, text, &after));
-    assert_true(after.put_off);
+    assert_true(after.postponed);
     assert_int_equal(after.state, SCHED_DEST_DEAD_UNTIL);
     if (known && told && before.state == SCHED_DEST_READY) {
         assert_int_equal(after.window, before.window);
@@ -699,16 +700,16 @@ static void wild_put_off(struct wild *x)
     if (!known || before.state != SCHED_DEST_SUSPENDED) {
         assert_int_equal(after.until.us, until.us);
     }
-    x->put_off_until[transport][dest] = until.us;
+    x->postponed_until[transport][dest] = until.us;
 }
 
 static void wild_revive(struct wild *x, uint32_t transport, struct slice dest)
 {
     sched_revive(x->w.s, x->w.now, transport, dest);
     if (dest.len > 0) {
-        x->put_off_until[transport][dest_number(dest)] = 0;
+        x->postponed_until[transport][dest_number(dest)] = 0;
     } else {
-        memset(x->put_off_until[transport], 0, sizeof x->put_off_until[transport]);
+        memset(x->postponed_until[transport], 0, sizeof x->postponed_until[transport]);
     }
 }
 
@@ -734,7 +735,7 @@ static void wild_deliver(struct wild *x, const struct sched_action *a)
     assert_true(info.state == SCHED_DEST_READY || info.busy == 1);
     assert_int_equal(info.window, a->window);
     agents_suffice(x, a->transport, &info);
-    assert_true(x->put_off_until[a->transport][dest_number(a->dest)] <= x->w.now.us);
+    assert_true(x->postponed_until[a->transport][dest_number(a->dest)] <= x->w.now.us);
 }
 
 /* ---- parking -------------------------------------------------------------------------------- */
@@ -758,10 +759,10 @@ static bool left_for_one(const struct wild *x, const struct message *m, uint32_t
     bool any = false;
 
     for (uint32_t n = 0; n < m->total; n++) {
-        uint32_t transport = fate(&x->w, m->id, n, 2, x->w.transports);
-        uint32_t dest = fate(&x->w, m->id, n, 3, x->w.dests);
+        uint32_t transport = property(&x->w, m->id, n, 2, x->w.transports);
+        uint32_t dest = property(&x->w, m->id, n, 3, x->w.dests);
 
-        if ((m->settled >> n & 1) != 0 || fate(&x->w, m->id, n, 1, 11) == 0) {
+        if ((m->settled >> n & 1) != 0 || property(&x->w, m->id, n, 1, 11) == 0) {
             continue;
         }
         if (any && (transport != *ret_transport || dest != *ret_dest)) {
@@ -905,7 +906,7 @@ static bool wild_answers(struct wild *x, bool all)
 
 static void no_faults(struct wild *x, uint32_t budget)
 {
-    static const struct sched_patience for_ever = {0};
+    static const struct sched_timeouts for_ever = {0};
     struct sched_fault fault;
 
     if (sched_search_faults(x->w.s, x->w.now, &for_ever, &x->search, budget, &fault, 1) > 0) {
@@ -1069,7 +1070,7 @@ static void wild_step(struct wild *x)
     } else if (what < 88 && x->rings[0][0].ring_limit > 0) {
         wild_rings(x);
     } else if (what < 89) {
-        wild_put_off(x);
+        wild_postpone(x);
     } else if (what < 90) {
         wild_why(x);
     } else {

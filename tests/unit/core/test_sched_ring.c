@@ -142,9 +142,9 @@ static void a_probe_is_one_entry(void **state)
     open_read(&b, 1, "a a a");
     put_into(&b, 0, "a", 0, 1, 1);
     DECIDES(&b, "m1:a(1)");
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "m1:a(1)");
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
     DECIDES(&b, "!a -m1:a(1) m1.");
     b.now = sched_wake_at(b.s);
     DECIDES(&b, "?a");
@@ -421,7 +421,7 @@ static void a_transport_that_waits_keeps_no_agent(void **state)
 }
 
 /* Of the transport's two agents one is a failing site's, and no more of those may run: another that
- * fails, though it is its ring's turn, does not keep the second from who is well. */
+ * fails, though it is its ring's turn, does not keep the second from one that is well. */
 static void who_is_held_for_failing_keeps_no_agent(void **state)
 {
     struct sched_limits limits = limits_here();
@@ -437,8 +437,8 @@ static void who_is_held_for_failing_keeps_no_agent(void **state)
     make_ring(&b, 0, 2, 0, 2, 0);
     open_read(&b, 1, "a x");
     DECIDES(&b, "m1:a(1) m1:x(1)");
-    finish(&b, 1, "a", SCHED_SITE_FAIL);
-    finish(&b, 1, "x", SCHED_SITE_FAIL);
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
+    finish(&b, 1, "x", SCHED_DEST_FAIL);
     DECIDES(&b, "m1.");
     open_msg(&b, 2, "x");
     DECIDES(&b, "m2:x(1)");
@@ -470,7 +470,7 @@ static void a_line_of_failing_ones_is_held_in_pieces(void **state)
     while (b.running_count > 0 || decide(&b)) {
         decide_all(&b);
         if (b.running_count > 0) {
-            finish(&b, 1, b.running[0].dest, SCHED_SITE_FAIL);
+            finish(&b, 1, b.running[0].dest, SCHED_DEST_FAIL);
         }
     }
     open_msg(&b, 2, "x");
@@ -494,7 +494,7 @@ static void a_line_of_failing_ones_is_held_in_pieces(void **state)
 
 /* All have mail at all times, some of several agents' worth. Ends come in random order. Between two
  * deliveries to one of them all others have at most a turn each, and one for each agent. */
-static void nobody_in_a_full_ring_starves(uint32_t agents, uint32_t window, uint32_t depth)
+static void none_in_a_full_ring_starves(uint32_t agents, uint32_t window, uint32_t depth)
 {
     struct sched_limits limits = limits_here();
     struct sched_transport_policy policy = policy_here(1);
@@ -557,10 +557,10 @@ static void nobody_in_a_full_ring_starves(uint32_t agents, uint32_t window, uint
 static void every_destination_of_a_full_ring_is_served(void **state)
 {
     (void)state;
-    nobody_in_a_full_ring_starves(1, 1, 1);
-    nobody_in_a_full_ring_starves(5, 3, 1);
-    nobody_in_a_full_ring_starves(3, 2, 4);
-    nobody_in_a_full_ring_starves(2, 1, 30);
+    none_in_a_full_ring_starves(1, 1, 1);
+    none_in_a_full_ring_starves(5, 3, 1);
+    none_in_a_full_ring_starves(3, 2, 4);
+    none_in_a_full_ring_starves(2, 1, 30);
 }
 
 /* ---- why ------------------------------------------------------------------------------------ */
@@ -651,7 +651,7 @@ static void close_gates(struct bench *b, unsigned closed, int64_t rate_us, int64
         decide_all(b);
     }
     if (closed & BIT(SCHED_GATE_DEST_DEAD)) {
-        sched_suspend(b->s, b->now, 0, SLICE("a"), mono_after(b->now, dead_us), SLICE("4.4.1 no"));
+        sched_postpone(b->s, b->now, 0, SLICE("a"), mono_after(b->now, dead_us), SLICE("4.4.1 no"));
     }
     if (closed & BIT(SCHED_GATE_TRANSPORT_DEAD)) {
         sched_transport_failed(b->s, b->now, 0, SLICE("4.3.0 no agent")); /* for a minute */

@@ -1,5 +1,5 @@
 /*
- * Shares of the active queue. An owner is played who parks what he is told to park, and answers
+ * Shares of the active queue. It plays an owner that parks what it is told to park, and answers
  * questions for parked mail, at once or later.
  */
 #include "scheduler.h"
@@ -361,7 +361,7 @@ static bool healthy_mail_enters(uint32_t share)
     return entered;
 }
 
-static void a_slow_site_keeps_nobody_else_waiting(void **state)
+static void a_slow_site_keeps_no_other_waiting(void **state)
 {
     (void)state;
     assert_true(healthy_mail_enters(100));
@@ -562,7 +562,7 @@ static void mail_whose_rest_waits_for_a_slow_site_is_parked(void **state)
         assert_true(arrives_for(o, 0));
     }
     for (uint32_t i = 0; i < 40; i++) {
-        assert_true(arrives(o, both, 2)); /* nobody can tell yet */
+        assert_true(arrives(o, both, 2)); /* not known yet */
     }
     assert_int_equal(count(o, PARKED), 0);
     assert_int_equal(sched_totals(o->s).messages, 80);
@@ -717,7 +717,7 @@ static void nothing_is_lost_or_delivered_twice(void **state)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(a_slow_site_keeps_nobody_else_waiting),
+UNIT_MAIN(cmocka_unit_test(a_slow_site_keeps_no_other_waiting),
           cmocka_unit_test(n_slow_sites_leave_a_part_for_the_others),
           cmocka_unit_test(parked_mail_comes_before_the_window_runs_dry),
           cmocka_unit_test(a_window_that_ran_dry_gets_more_the_next_time),

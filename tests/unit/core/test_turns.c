@@ -64,7 +64,7 @@ static int plain_first(struct plain_turns *r)
     for (size_t i = 0; i < r->count; i++) {
         least = r->all[i].waits && r->all[i].start < least ? r->all[i].start : least;
     }
-    if (least == INT64_MAX) { /* nobody waits: what was is forgotten */
+    if (least == INT64_MAX) { /* none waits: what was is forgotten */
         for (size_t i = 0; i < r->count; i++) {
             bool ahead = r->all[i].takes_part && r->all[i].start > r->now;
             r->now = ahead ? r->all[i].start : r->now;

@@ -138,22 +138,22 @@ static void what_makes_a_group_is_a_choice(void **unused)
 #undef GROUP
 }
 
-static void expect_lane(const char *text, const char *class_name, const char *want)
+static void expect_sched_class(const char *text, const char *class_name, const char *want)
 {
     static const struct conf_world world = {.hostname = "mail.example.org"};
     struct conf_problems problems;
     struct conf *conf = conf_load_text(slice_string(text), "test", "/", &world, &problems);
     char room[SCHED_CLASS_NAME_MAX];
-    struct slice lane;
+    struct slice sched_class;
 
     assert_non_null(conf);
-    lane = tuning_lane(conf, slice_string(class_name), SLICE("news@example.org"),
-                       SLICE("a[192.0.2.1]"), room);
-    if (!slice_equal(lane, slice_string(want))) {
-        fail_msg("%s: %.*s", text, SLICE_ARGS(lane));
+    sched_class = tuning_sched_class(conf, slice_string(class_name), SLICE("news@example.org"),
+                                     SLICE("a[192.0.2.1]"), room);
+    if (!slice_equal(sched_class, slice_string(want))) {
+        fail_msg("%s: %.*s", text, SLICE_ARGS(sched_class));
     }
-    assert_true(lane.len == 0 || tuning_lane_valid(lane));
-    assert_true(slice_equal(tuning_class_of_lane(lane), slice_string(class_name)));
+    assert_true(sched_class.len == 0 || tuning_sched_class_valid(sched_class));
+    assert_true(slice_equal(tuning_class_of(sched_class), slice_string(class_name)));
     conf_problems_fini(&problems);
     conf_free(conf);
 }
@@ -161,14 +161,14 @@ static void expect_lane(const char *text, const char *class_name, const char *wa
 static void only_bulk_has_groups_unless_a_clause_says_so(void **unused)
 {
     (void)unused;
-    expect_lane("", "bulk", "bulk/37");
-    expect_lane("", "personal", "personal");
-    expect_lane("", "", "");
-    expect_lane("class_fairness = none\n", "bulk", "bulk");
-    expect_lane("class/bulk fairness=none\n", "bulk", "bulk");
-    expect_lane("class/bulk weight=2\n", "bulk", "bulk/37");
-    expect_lane("class/news* fairness=sender\n", "newsletter", "newsletter/37");
-    expect_lane("class/* fairness=sender\n", "", "");
+    expect_sched_class("", "bulk", "bulk/37");
+    expect_sched_class("", "personal", "personal");
+    expect_sched_class("", "", "");
+    expect_sched_class("class_fairness = none\n", "bulk", "bulk");
+    expect_sched_class("class/bulk fairness=none\n", "bulk", "bulk");
+    expect_sched_class("class/bulk weight=2\n", "bulk", "bulk/37");
+    expect_sched_class("class/news* fairness=sender\n", "newsletter", "newsletter/37");
+    expect_sched_class("class/* fairness=sender\n", "", "");
 }
 
 UNIT_MAIN(cmocka_unit_test(return_paths_of_a_list_have_one_name),

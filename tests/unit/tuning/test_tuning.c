@@ -2,6 +2,13 @@
 #include "tuning.h"
 
 #include "unit.h"
+#include "zmailer_dialect.h"
+
+/* As programs do at their start. */
+__attribute__((constructor)) static void know_dialects(void)
+{
+    zmailer_dialect_register();
+}
 
 static struct conf *load(const char *text)
 {

@@ -1,0 +1,108 @@
+#include "owner.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+#include "retry.h"
+#include "times.h"
+
+/* ---- which message waits on disk ------------------------------------------------------------ */
+
+void owner_target_fini(struct owner_target *t)
+{
+    mem_free(t->dest);
+    *t = (struct owner_target){.several = false};
+}
+
+void owner_target_add(struct owner_target *t, uint32_t transport, struct slice dest)
+{
+    if (t->dest == NULL) {
+        t->dest = mem_copy(dest.ptr, dest.len);
+        t->transport = transport;
+    } else if (transport != t->transport || !slice_equal(dest, slice_string(t->dest))) {
+        t->several = true;
+    }
+}
+
+void owner_target_deferred(struct owner_target *t, const struct sched_action *action)
+{
+    CHECK(action->type == SCHED_DEFER);
+    if (action->dest.len > 0) {
+        owner_target_add(t, action->transport, action->dest);
+    } else {
+        t->several = true;
+    }
+}
+
+bool owner_target_is_one(const struct owner_target *t)
+{
+    return t->dest != NULL && !t->several;
+}
+
+bool owner_target_full(const struct sched *s, const struct owner_target *t,
+                       struct slice sched_class)
+{
+    return owner_target_is_one(t) &&
+           sched_share_full(s, t->transport, slice_string(t->dest), sched_class);
+}
+
+/* ---- when it goes on ------------------------------------------------------------------------ */
+
+int64_t owner_backoff_us(const struct conf *conf, int64_t age_us, struct rng *rng)
+{
+    return retry_backoff(conf->minimal_backoff_time_us, conf->maximal_backoff_time_us, age_us,
+                         (unsigned)conf->retry_jitter, rng);
+}
+
+int64_t owner_parked_us(const struct conf *conf, int64_t age_us, int64_t lifetime_us, bool to_warn,
+                        struct rng *rng)
+{
+    int64_t wait_us = owner_backoff_us(conf, age_us, rng);
+    int64_t left_us = us_add(lifetime_us, -age_us);
+    int64_t warning_us = us_add(conf->delay_warning_time_us, -age_us);
+
+    if (left_us < wait_us) {
+        wait_us = left_us;
+    }
+    if (to_warn && conf->delay_warning_time_us > 0 && warning_us > 0 && warning_us < wait_us) {
+        wait_us = warning_us;
+    }
+    return wait_us;
+}
+
+/* ---- what comes into memory next ------------------------------------------------------------ */
+
+void owner_feed_begin(struct owner_feed *f)
+{
+    f->fed = f->dry = 0;
+}
+
+static bool is_dry(const struct owner_feed *f)
+{
+    return f->dry == 2; /* new mail, and deferred mail */
+}
+
+bool owner_feed_goes_on(const struct owner_feed *f, bool has_place)
+{
+    return f->fed < OWNER_FEED_MAX && !is_dry(f) && has_place;
+}
+
+void owner_feed_took(struct owner_feed *f, bool found)
+{
+    f->deferred = !f->deferred;
+    f->fed += found ? 1 : 0;
+    f->dry = found ? 0 : f->dry + 1;
+}
+
+enum owner_feed_end owner_feed_end(struct owner_feed *f, bool has_place)
+{
+    if (is_dry(f)) {
+        return OWNER_FEED_EMPTY;
+    }
+    if (!has_place) {
+        f->deferred = false;
+        return OWNER_FEED_FULL;
+    }
+    return OWNER_FEED_MORE;
+}
