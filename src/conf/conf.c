@@ -1,9 +1,10 @@
 /*
  * Loading goes in steps, because a value may name what stands further down:
  *
- *   read      items of the file and its includes -> settings and overrides as raw text, clauses
- * parsed evaluate  expand and parse each setting into struct conf and its defaults finish    paths,
- * per-transport policies, routing tables, combinations that can't work
+ *   read       items of the file and its includes: settings and overrides are kept as raw text,
+ *              clauses are parsed
+ *   evaluate   each setting is expanded and parsed into struct conf and its defaults
+ *   finish     paths, policies of transports, routing tables, combinations that can't work
  *
  * Every step goes on after an error, so that one run shows all of them.
  */
@@ -18,19 +19,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "callout_target.h"
 #include "check.h"
 #include "conf_private.h"
 #include "expand.h"
 #include "grammar.h"
 #include "match.h"
 #include "mem.h"
+#include "milter_list.h"
+#include "nearest.h"
 #include "nexthop.h"
-#include "zmailer.h"
 
 #define PROBLEM_TEXT_MAX 1024 /* bytes; what is quoted in a problem is cut to QUOTE_MAX */
 #define QUOTE_MAX        100
 #define OVERRIDES_MAX    10000u
-#define READ_CHUNK       65536
+/* Of more clauses it is not looked which are hidden: that takes the square of their number. */
+#define COMPARED_CLAUSES_MAX 3000u
+#define READ_CHUNK           65536
 
 struct loader {
     struct conf *conf;
@@ -45,7 +50,10 @@ struct loader {
     bool body_has_values;
     bool in_defaults_clause;
     bool in_class_clause;
-    size_t first_empty; /* clauses from here on wait for the next body with values */
+    size_t first_empty;        /* clauses from here on wait for the next body with values */
+    const char *const *needed; /* of conf_load_places: parameters that must be right; NULL = all */
+    bool needed_is_bad;
+    bool unread; /* a file that may have them could not be read */
     size_t clause_room, override_room;
 };
 
@@ -92,8 +100,11 @@ static void bad_value(struct loader *l, const struct param *p, const char *name,
 
     buf_init(&expected, PROBLEM_TEXT_MAX);
     param_add_expected(&expected, p);
-    problem_add(l->problems, CONF_ERROR, file, line, column, "%s: found `%.*s', expected %s", name,
-                SLICE_ARGS(problem_quote(bad)), buf_cstr(&expected));
+    problem_add(l->problems, CONF_ERROR, file, line, column, "%s: found `%.*s', expected %s%s",
+                name, SLICE_ARGS(problem_quote(bad)), buf_cstr(&expected),
+                p->type == PARAM_LIST && param_is_table(bad) && strcmp(name, "listen") != 0
+                    ? "; tables of Postfix are not read"
+                    : "");
     buf_fini(&expected);
 }
 
@@ -107,6 +118,45 @@ static void unknown_name(struct loader *l, const char *what, struct slice name, 
     problem_add(l->problems, CONF_ERROR, file, item->line, item->column, "unknown %s `%.*s'%s",
                 what, SLICE_ARGS(problem_quote(name)), buf_cstr(&nearest));
     buf_fini(&nearest);
+}
+
+/* ---- what tools need ------------------------------------------------------------------------ */
+
+/* Is it one of the parameters that conf_load_places takes from the file? */
+static bool is_place(const struct param *p)
+{
+    static const char *const places[] = {"state_directory", "maildrop", "control_socket", "spool",
+                                         "message_size_limit"};
+
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (strcmp(p->name, places[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_needed(const struct loader *l, const char *name)
+{
+    for (const char *const *at = l->needed; at != NULL && *at != NULL; at++) {
+        if (strcmp(*at, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The needed parameter that a mistyped name stands for: no daemon runs with that file, and the one
+ * that will has the value under the right name. */
+static const struct param *find_needed(const struct loader *l, struct slice typed)
+{
+    struct nearest n;
+
+    nearest_init(&n, typed);
+    for (const char *const *at = l->needed; at != NULL && *at != NULL; at++) {
+        nearest_try(&n, *at);
+    }
+    return n.name == NULL ? NULL : param_find(slice_string(n.name));
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
@@ -217,10 +267,24 @@ static void read_parameter(struct loader *l, const struct item *item, const char
         set_parameter(l, p, item, file);
         return;
     }
+    if (param_is_harmless(item->name)) {
+        problem_add(l->problems, CONF_WARNING, file, item->line, item->column,
+                    "%.*s is Postfix's, has no effect here, and is not missed",
+                    SLICE_ARGS(problem_quote(item->name)));
+        return;
+    }
     /* smtpd_tls_security_level is no value of a transport called smtpd. */
     p = param_translation(item->name) != NULL ? NULL : param_find_override(item->name, &transport);
     if (p == NULL) {
+        struct setting *meant;
+
         unknown_name(l, "parameter", item->name, false, file, item);
+        p = find_needed(l, item->name);
+        meant = p == NULL ? NULL : &inner->settings[p - param_table];
+        if (meant != NULL && meant->raw == NULL) {
+            *meant = (struct setting){pool_string(&inner->pool, item->value), file,
+                                      item->value_line, item->value_column};
+        }
         return;
     }
     if (inner->override_count == OVERRIDES_MAX) {
@@ -241,15 +305,16 @@ static void read_parameter(struct loader *l, const struct item *item, const char
     };
 }
 
-static void read_zmailer(struct loader *l, const struct item *item, const char *file)
+static void read_param_line(struct loader *l, const struct item *item, const char *file)
 {
-    const struct param *p = param_find_zmailer(item->name);
+    const struct param *p = dialects_param(item->name);
 
     if (p == NULL) {
+        const char *expected = dialects_at(0) != NULL ? dialects_at(0)->params : "none";
+
         problem_add(l->problems, CONF_ERROR, file, item->line, item->column,
-                    "unknown PARAM `%.*s', expected mailqsock, authfile, notifysock, "
-                    "global-report-interval, msgwriteasync or store-error-on-error",
-                    SLICE_ARGS(problem_quote(item->name)));
+                    "unknown PARAM `%.*s', expected %s", SLICE_ARGS(problem_quote(item->name)),
+                    expected);
         return;
     }
     set_parameter(l, p, item, file);
@@ -381,7 +446,7 @@ static void check_account(struct loader *l, const struct param *p, struct slice 
     }
 }
 
-/* ZMailer stops reading an interval at the first byte that can't belong to one. */
+/* Reading an interval stops at the first byte that can't belong to one. */
 static bool parse_interval_head(struct loader *l, struct layer *layer, const struct param *p,
                                 struct slice value, struct policy_origin from,
                                 const struct item *item)
@@ -398,7 +463,7 @@ static bool parse_interval_head(struct loader *l, struct layer *layer, const str
         return false;
     }
     problem_add(l->problems, CONF_WARNING, from.file, item->value_line, item->value_column,
-                "%s: what stands behind `%.*s' is not read, as in ZMailer", p->suffix,
+                "%s: what stands behind `%.*s' is not read", p->suffix,
                 SLICE_ARGS(problem_quote(slice_of(value.ptr, len))));
     return true;
 }
@@ -416,6 +481,9 @@ static void read_clause_value(struct loader *l, const struct item *item, const c
     l->body_has_values = true;
     if (p == NULL) {
         unknown_name(l, "word in a clause,", item->name, true, file, item);
+        if (is_flag && find_needed(l, slice_string(pattern_of(l))) != NULL) {
+            l->needed_is_bad = true; /* no clause: its `=' is missing */
+        }
         return;
     }
     if ((strcmp(p->suffix, "weight") == 0 || strcmp(p->suffix, "fairness") == 0) !=
@@ -457,6 +525,7 @@ static void read_file(struct loader *l, const char *path, const char *from_file,
     if (error != 0) {
         problem_add(l->problems, CONF_ERROR, from_file, line, column, "can't read %s: %s", path,
                     strerror(-error));
+        l->unread = true;
     } else {
         read_text(l, buf_slice(&content), path);
     }
@@ -497,6 +566,7 @@ static bool refuse_nul(struct loader *l, struct slice text, const char *file)
         line += text.ptr[i] == '\n';
     }
     problem_add(l->problems, CONF_ERROR, file, line, column, "a NUL byte has no place in a text");
+    l->unread = true;
     return true;
 }
 
@@ -518,8 +588,8 @@ static void read_text(struct loader *l, struct slice text, const char *file)
         case ITEM_PARAMETER:
             read_parameter(l, &item, name);
             break;
-        case ITEM_ZMAILER:
-            read_zmailer(l, &item, name);
+        case ITEM_PARAM_LINE:
+            read_param_line(l, &item, name);
             break;
         case ITEM_INCLUDE:
             read_include(l, &item, name);
@@ -561,21 +631,24 @@ static void finish_clauses(struct loader *l)
 
 /* ---- step 2: evaluate ----------------------------------------------------------------------- */
 
-static struct slice raw_value(struct loader *l, const struct param *p)
+/* What holds where the file says nothing. */
+static struct slice preset_value(struct loader *l, const struct param *p)
 {
-    const struct setting *s = &l->inner->settings[p - param_table];
-
-    if (s->raw != NULL) {
-        return slice_string(s->raw);
-    }
     if (strcmp(p->name, "myhostname") == 0) {
         return slice_string(l->hostname);
     }
     if (strcmp(p->name, "mydomain") == 0) {
         return slice_string(l->mydomain);
     }
-    const char *preset = zmailer_preset(l->inner, p);
+    const char *preset = dialects_preset(l->inner, p);
     return slice_string(preset != NULL ? preset : p->preset);
+}
+
+static struct slice raw_value(struct loader *l, const struct param *p)
+{
+    const struct setting *s = &l->inner->settings[p - param_table];
+
+    return s->raw != NULL ? slice_string(s->raw) : preset_value(l, p);
 }
 
 static bool lookup(void *context, struct slice name, struct slice *ret_value)
@@ -633,12 +706,24 @@ static bool feedback_excused(struct loader *l, const struct param *p, const char
     return true;
 }
 
+/* It was given, and is no good. */
+static void bad_place(struct loader *l, const struct param *p)
+{
+    l->inner->settings[p - param_table].raw = NULL;
+    l->needed_is_bad = l->needed_is_bad || is_needed(l, p->name);
+    if (strcmp(p->name, "spool") == 0) {
+        l->conf->spool = ""; /* that of the default would be another one */
+    }
+}
+
 static void evaluate(struct loader *l, const struct param *p, struct buf *out)
 {
     const struct setting *s = &l->inner->settings[p - param_table];
     void *base = p->suffix == NULL ? (void *)l->conf : &l->conf->defaults;
     const char *name = p->name[0] != '\0' ? p->name : p->suffix;
     struct setting where = s->raw != NULL ? *s : (struct setting){.file = "built-in defaults"};
+    struct slice raw = l->needed == NULL || is_place(p) ? raw_value(l, p) : preset_value(l, p);
+    size_t errors_before = l->problems->errors;
     struct slice value, bad;
 
     /* The built-in value first, so that every member is sound even after an error. */
@@ -648,10 +733,13 @@ static void evaluate(struct loader *l, const struct param *p, struct buf *out)
     } else {
         CHECK(param_parse(p, SLICE(""), &l->inner->pool, base, &bad));
     }
-    if (expand_value(l, p, name, raw_value(l, p), &where, out, &value) &&
+    if (expand_value(l, p, name, raw, &where, out, &value) &&
         !param_parse(p, value, &l->inner->pool, base, &bad) &&
         !feedback_excused(l, p, name, value, &where)) {
         bad_value(l, p, name, bad, where.file, where.line, where.column);
+    }
+    if (l->needed != NULL && l->problems->errors > errors_before) {
+        bad_place(l, p);
     }
 }
 
@@ -689,6 +777,201 @@ static void combination(struct loader *l, enum conf_severity severity, const cha
                 s->column, "%s %s", name, text);
 }
 
+/* A listener at which clients may log in. */
+static void check_login(struct loader *l, struct slice url)
+{
+    const struct conf *c = l->conf;
+
+    if (slice_starts_nocase(url, SLICE("lmtp:"))) {
+        combination(l, CONF_ERROR, "listen",
+                    "has auth=yes behind an LMTP address: only SMTP has logins");
+    }
+    if (c->tls_cert[0] == '\0') {
+        combination(l, CONF_ERROR, "listen",
+                    "has an address for logins, which are offered behind TLS only: set tls_cert");
+    }
+    if (c->smtpd_tls_security_level == CONF_SERVER_TLS_NONE &&
+        slice_starts_nocase(url, SLICE("smtp:"))) {
+        combination(l, CONF_ERROR, "listen",
+                    "has auth=yes behind an address that smtpd_tls_security_level = none leaves "
+                    "without TLS, and so without logins");
+    }
+    if (c->auth_users[0] == '\0' && c->auth_dovecot[0] == '\0') {
+        combination(l, CONF_ERROR, "listen",
+                    "has an address for logins, and nothing says who may log in: set auth_users or "
+                    "auth_dovecot");
+    }
+}
+
+static void check_server_tls(struct loader *l)
+{
+    const struct conf *c = l->conf;
+
+    if (c->smtpd_tls_security_level == CONF_SERVER_TLS_ENCRYPT && c->tls_cert[0] == '\0') {
+        combination(l, CONF_ERROR, "smtpd_tls_security_level",
+                    "= encrypt takes mail behind TLS only, and there is none: set tls_cert");
+    }
+}
+
+/* Bytes of sun_path, without its NUL (unix(7)). */
+#define SOCKET_PATH_MAX 107
+
+/* One place says who may log in, and a socket's path has a limit of its own. */
+static void check_dovecot(struct loader *l)
+{
+    const struct conf *c = l->conf;
+
+    if (c->auth_dovecot[0] != '\0' && c->auth_users[0] != '\0') {
+        combination(l, CONF_ERROR, "auth_dovecot",
+                    "and auth_users are both set: Dovecot judges all logins, or none");
+    }
+    if (strlen(c->auth_dovecot) > SOCKET_PATH_MAX) {
+        combination(l, CONF_ERROR, "auth_dovecot", "is longer than the path of a socket may be");
+    }
+}
+
+/* How much of it the networks of a list hold, in parts of 2^32: of IPv4, and of what is assigned of
+ * IPv6 (RFC 4291, 2.4). What two of them hold counts once. */
+static uint64_t share_of(const struct conf_list *networks, const struct cidr *whole)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < networks->count; i++) {
+        struct cidr c, other;
+        bool counted = false;
+
+        if (!cidr_parse(slice_string(networks->items[i]), &c)) {
+            continue;
+        }
+        if (c.bits <= whole->bits && cidr_match(&c, whole->address)) {
+            return UINT64_C(1) << 32;
+        }
+        for (size_t k = 0; k < networks->count && !counted; k++) {
+            counted = k != i && cidr_parse(slice_string(networks->items[k]), &other) &&
+                      (other.bits < c.bits || (other.bits == c.bits && k < i)) &&
+                      cidr_match(&other, c.address);
+        }
+        if (!counted && cidr_match(whole, c.address) && c.bits - whole->bits <= 32) {
+            sum += UINT64_C(1) << (32 - (c.bits - whole->bits));
+        }
+    }
+    return sum;
+}
+
+/* So much of all addresses that what they are to mean is "all clients": more than an eighth. The
+ * private networks of RFC 1918 are less than a two-hundredth. */
+static bool is_everybody(const struct conf_list *networks)
+{
+    static const struct cidr v4 = {.address = {[10] = 0xff, [11] = 0xff}, .bits = 96},
+                             v6 = {.address = {[0] = 0x20}, .bits = 3};
+    const uint64_t most = UINT64_C(1) << 29;
+
+    return share_of(networks, &v4) > most || share_of(networks, &v6) > most;
+}
+
+/* Can only this machine connect to it? */
+static bool is_local_address(const struct listen_address *a)
+{
+    static const struct cidr v4 = {.address = {[10] = 0xff, [11] = 0xff, [12] = 127}, .bits = 104};
+    static const struct cidr v6 = {.address = {[15] = 1}, .bits = 128};
+    unsigned char ip[16];
+
+    if (a->is_unix || slice_equal_nocase(a->host, SLICE("localhost"))) {
+        return true;
+    }
+    return ip_parse(a->host, ip) && (cidr_match(&v4, ip) || cidr_match(&v6, ip));
+}
+
+/* A listener that takes mail by HTTP. */
+static void check_http(struct loader *l, const char *url, const struct listen_address *address,
+                       bool login)
+{
+    const struct conf *c = l->conf;
+    char text[PROBLEM_TEXT_MAX];
+    const char *why = NULL;
+
+    if (login) {
+        combination(l, CONF_ERROR, "listen",
+                    "has auth=yes behind an address for HTTP: its clients have tokens");
+        return;
+    }
+    if (!address->tls_first && !is_local_address(address)) {
+        why = ", which other machines reach: tokens would cross the network in clear; say https://";
+    } else if (address->tls_first && c->tls_cert[0] == '\0') {
+        why = ", and no certificate for it: set tls_cert";
+    } else if (c->api_tokens[0] == '\0') {
+        why = ", and nothing says who may send mail there: set api_tokens";
+    }
+    if (why != NULL) {
+        (void)snprintf(text, sizeof text, "has %s%s", url, why); /* or is cut */
+        combination(l, CONF_ERROR, "listen", text);
+    }
+}
+
+/* A relay for all clients is found and used within hours. */
+static void check_open_relay(struct loader *l)
+{
+    const struct conf *c = l->conf;
+    struct listen_options options;
+    char text[PROBLEM_TEXT_MAX];
+    const char *url;
+
+    if (c->allow_open_relay || !is_everybody(&c->relay_networks)) {
+        return;
+    }
+    for (size_t at = 0; listen_next(&c->listen, &at, &url, &options);) {
+        struct listen_address address;
+
+        if (listen_parse(slice_string(url), &address) && !address.submission && !address.http &&
+            !is_local_address(&address)) {
+            (void)snprintf(text, sizeof text,
+                           "holds all addresses or a large part of them, and %s is open to other "
+                           "machines: anyone could send any mail; say allow_open_relay = yes if "
+                           "that is meant",
+                           url); /* or is cut */
+            combination(l, CONF_ERROR, "relay_networks", text);
+            return;
+        }
+    }
+}
+
+static void check_filters(struct loader *l, const char *name, const char *value)
+{
+    struct milter_list list;
+    struct buf error;
+
+    buf_init(&error, PROBLEM_TEXT_MAX);
+    if (!milter_list_parse(l->conf, value, &list, &error)) {
+        const struct setting *s = setting_of(l, name);
+
+        problem_add(l->problems, CONF_ERROR, s->raw != NULL ? s->file : "built-in defaults",
+                    s->line, s->column, "%s: %.*s", name, SLICE_ARGS(buf_slice(&error)));
+    }
+    buf_fini(&error);
+}
+
+/* The peers that are asked which recipients there are. */
+static void check_callouts(struct loader *l)
+{
+    static const char *const names[] = {"relay_recipient_maps", "local_recipient_maps"};
+    struct callout_target target;
+    struct buf error;
+
+    buf_init(&error, PROBLEM_TEXT_MAX);
+    for (int local = 0; local <= 1; local++) {
+        buf_clear(&error);
+        if (!callout_target_of(l->conf, local == 1, &target, &error)) {
+            combination(l, CONF_ERROR, names[local], buf_cstr(&error));
+        }
+    }
+    if (target.text[0] != '\0' && l->conf->fallback_transport[0] != '\0') {
+        combination(l, CONF_ERROR, "fallback_transport",
+                    "needs files in local_recipient_maps: what a peer says is known to SMTP "
+                    "clients' mail alone");
+    }
+    buf_fini(&error);
+}
+
 static void check_combinations(struct loader *l)
 {
     struct conf *c = l->conf;
@@ -717,19 +1000,29 @@ static void check_combinations(struct loader *l)
                     "raised");
         c->qmgr_message_recipient_limit = c->qmgr_message_active_limit;
     }
-    if (setting_of(l, "address_verify_pending_request_limit")->raw == NULL) {
-        c->address_verify_pending_request_limit =
-            c->qmgr_message_active_limit < 4 ? 1 : c->qmgr_message_active_limit / 4;
-    }
     for (size_t at = 0; at < c->listen.count;) {
-        struct slice name;
+        struct listen_options options, none = {.login = false};
+        struct listen_address address;
         const char *url;
 
-        (void)listen_next(&c->listen, &at, &url, &name); /* there is one */
-        if (listen_class_parse(slice_string(url), &name)) {
-            combination(l, CONF_ERROR, "listen", "has a class=NAME that no address stands before");
+        (void)listen_next(&c->listen, &at, &url, &options); /* there is one */
+        if (listen_option_parse(slice_string(url), &none)) {
+            combination(l, CONF_ERROR, "listen",
+                        none.login      ? "has an auth=yes that no address stands before"
+                        : none.filtered ? "has a filtered=yes that no address stands before"
+                                        : "has a class=NAME that no address stands before");
+        } else if (listen_parse(slice_string(url), &address) && address.http) {
+            check_http(l, url, &address, options.login);
+        } else if (options.login) {
+            check_login(l, slice_string(url));
         }
     }
+    check_open_relay(l);
+    check_callouts(l);
+    check_dovecot(l);
+    check_server_tls(l);
+    check_filters(l, "smtpd_milters", c->smtpd_milters);
+    check_filters(l, "non_smtpd_milters", c->non_smtpd_milters);
     if (c->control_listen.count > 0) {
         combination(l, CONF_ERROR, "control_listen",
                     "is refused: over TCP the interface can't tell its clients apart, and each of "
@@ -737,7 +1030,79 @@ static void check_combinations(struct loader *l)
     }
 }
 
-/* Settings that nothing will ever look at. */
+/* Only bytes that stand for themselves, and these? */
+static bool has_only(struct slice pattern, const char *specials)
+{
+    for (size_t i = 0; i < pattern.len; i++) {
+        if (memchr("*?[{\\", pattern.ptr[i], 5) != NULL &&
+            strchr(specials, pattern.ptr[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Does the first pattern match all that the second one matches? False where that is not plain to
+ * see. */
+static bool covers(struct slice general, struct slice special)
+{
+    if (slice_equal(general, special) ||
+        (pattern_is_plain(special) && glob_match(general, special))) {
+        return true;
+    }
+    /* What is special in the second can only be matched by a star of the first. */
+    return has_only(general, "*") && has_only(special, "*?") && glob_match(general, special);
+}
+
+/* The first clause that matches holds, so one that stands below a more general one does nothing. */
+static void check_hidden_clauses(struct loader *l)
+{
+    const struct conf_private *inner = l->inner;
+
+    for (size_t k = 1; k < inner->clause_count && k < COMPARED_CLAUSES_MAX; k++) {
+        const struct clause *c = &inner->clauses[k];
+
+        for (size_t i = 0; i < k; i++) {
+            const struct clause *above = &inner->clauses[i];
+            bool same_file = strcmp(above->file, c->file) == 0;
+
+            if (above->is_class != c->is_class || clause_declares(c) ||
+                !covers(above->channel, c->channel) || !covers(above->host, c->host)) {
+                continue;
+            }
+            problem_add(l->problems, CONF_WARNING, c->file, c->line, 1,
+                        "clause `%s' has no effect: `%s' in %s%s%u above matches all that it "
+                        "does, and the first that matches holds",
+                        c->pattern, above->pattern, same_file ? "line " : above->file,
+                        same_file ? "" : ":", above->line);
+            break;
+        }
+    }
+    if (inner->clause_count > COMPARED_CLAUSES_MAX) {
+        problem_add(l->problems, CONF_WARNING, inner->clauses[COMPARED_CLAUSES_MAX].file,
+                    inner->clauses[COMPARED_CLAUSES_MAX].line, 1,
+                    "whether clauses from here on are hidden by others was not looked at: more "
+                    "than %u",
+                    COMPARED_CLAUSES_MAX);
+    }
+}
+
+/* Mail that any other route led to this transport would come back to it for ever. */
+static void check_milter_clause(struct loader *l, const struct clause *c)
+{
+    size_t agent = (size_t)(param_find_in_clause(SLICE("agent")) - param_table);
+    const struct layer *own = &c->body->own;
+
+    if (own->set[agent] &&
+        (own->values.agent == CONF_AGENT_MILTER) != slice_equal(c->channel, SLICE("milter"))) {
+        problem_add(l->problems, CONF_ERROR, c->file, c->line, 1,
+                    "clause `%s': transport milter and agent=milter go together, and are for our "
+                    "own reports",
+                    c->pattern);
+    }
+}
+
+/* Settings and clauses for transports that do not exist. */
 static void check_transports(struct loader *l)
 {
     struct conf_private *inner = l->inner;
@@ -762,7 +1127,7 @@ static void check_transports(struct loader *l)
         if (c->is_class) {
             continue;
         }
-        if (!inner->is_postoffice && pattern_is_plain(c->channel) &&
+        if (!conf_spool_routes(l->conf) && pattern_is_plain(c->channel) &&
             conf_transport_find(l->conf, c->channel) == NULL) {
             struct slice rest = slice_string(l->conf->default_transport);
             struct slice meant = slice_cut(&rest, ':');
@@ -776,8 +1141,9 @@ static void check_transports(struct loader *l)
                 is_domain ? (int)meant.len : 0, meant.ptr, is_domain ? "/" : "",
                 is_domain ? (int)c->channel.len : 0, c->channel.ptr, is_domain ? "'?" : "");
         }
+        check_milter_clause(l, c);
         int agent = c->body->own.values.agent;
-        if (!inner->is_postoffice && clause_is_whole_transport(c) &&
+        if (!conf_spool_routes(l->conf) && clause_is_whole_transport(c) &&
             c->body->own.values.command == NULL &&
             (agent == CONF_AGENT_PIPE || agent == CONF_AGENT_TA)) {
             problem_add(l->problems, CONF_ERROR, c->file, c->line, 1,
@@ -901,7 +1267,7 @@ static void check_users(struct loader *l)
 {
     struct conf_private *inner = l->inner;
 
-    if (inner->world == NULL || !inner->world->check_users || inner->is_postoffice) {
+    if (inner->world == NULL || !inner->world->check_users || conf_spool_routes(l->conf)) {
         return;
     }
     for (size_t i = 0; i < inner->clause_count; i++) {
@@ -973,8 +1339,10 @@ static void resolve_paths(struct loader *l)
             resolve_path(l, (const char **)(base + p->offset));
         }
     }
-    resolve_behind(l, &c->spool, "sqlite:");
-    resolve_behind(l, &c->spool, "postoffice:");
+    resolve_behind(l, &c->spool, CONF_SPOOL_SQLITE);
+    if (l->inner->dialect != NULL) {
+        resolve_behind(l, &c->spool, l->inner->dialect->spool_prefix);
+    }
     resolve_behind(l, &c->log, "file:");
     for (size_t i = 0; i < l->inner->override_count; i++) {
         struct override *o = &l->inner->overrides[i];
@@ -1017,12 +1385,29 @@ static void find_names(struct loader *l, const struct conf_world *world)
     l->mydomain = dot != NULL ? dot + 1 : "localdomain";
 }
 
+/* What else the file has is as built in. */
+static void keep_places(struct loader *l)
+{
+    if (setting_of(l, "message_size_limit")->raw == NULL) {
+        l->conf->message_size_limit = 0; /* the daemon's may be larger than that of the default */
+    }
+    l->inner->override_count = 0;
+    l->inner->clause_count = 0;
+    l->inner->defaults_clause = l->defaults_clause = NULL;
+}
+
+/* Of files that could not be read it is not known what they set. */
+static bool needed_is_there(struct loader *l)
+{
+    return !l->needed_is_bad && (!l->unread || setting_of(l, "state_directory")->raw != NULL);
+}
+
 static struct conf *load(const char *path, struct slice text, const char *name,
                          const char *directory, const struct conf_world *world,
-                         struct conf_problems *problems)
+                         const char *const *needed, struct conf_problems *problems)
 {
     struct conf *conf = mem_new(sizeof *conf);
-    struct loader l = {.conf = conf, .problems = problems};
+    struct loader l = {.conf = conf, .problems = problems, .needed = needed};
     struct buf out;
 
     *problems = (struct conf_problems){.count = 0};
@@ -1036,7 +1421,7 @@ static struct conf *load(const char *path, struct slice text, const char *name,
     }
     finish_clauses(&l);
     find_names(&l, world);
-    zmailer_begin(l.inner, l.directory, problems);
+    dialects_begin(l.inner, l.directory, problems);
 
     buf_init(&out, CONF_LINE_MAX);
     for (size_t i = 0; i < param_count; i++) {
@@ -1046,24 +1431,38 @@ static struct conf *load(const char *path, struct slice text, const char *name,
         evaluate_override(&l, &l.inner->overrides[i], &out);
     }
     buf_fini(&out);
+    if (needed != NULL) {
+        keep_places(&l);
+    }
 
     resolve_paths(&l);
     check_combinations(&l);
     policy_prepare(conf);
     check_transports(&l);
+    check_hidden_clauses(&l);
     check_users(&l);
     route_prepare(conf, l.directory, problems);
-    zmailer_finish(conf, problems);
+    dialects_finish(conf, problems);
     l.inner->world = NULL;
-    if (problems->errors > 0) {
+    if (problems->errors > 0 && (needed == NULL || !needed_is_there(&l))) {
         conf_free(conf);
         return NULL;
     }
     return conf;
 }
 
-struct conf *conf_load(const char *path, const struct conf_world *world,
-                       struct conf_problems *problems)
+static struct conf *load_built_in(const struct conf_world *world, struct conf_problems *problems)
+{
+    char *cwd = getcwd(NULL, 0);
+    struct conf *conf = load(NULL, slice_string(conf_default_text), "built in",
+                             cwd == NULL ? "/" : cwd, world, NULL, problems);
+
+    mem_free(cwd);
+    return conf;
+}
+
+static struct conf *load_path(const char *path, const struct conf_world *world,
+                              const char *const *needed, struct conf_problems *problems)
 {
     struct slice s = slice_string(path);
     size_t slash = slice_find_last(s, '/');
@@ -1075,16 +1474,35 @@ struct conf *conf_load(const char *path, const struct conf_world *world,
 
     /* Without a working directory (it was removed) relative names are looked up below `/`. */
     directory = path_below(&scratch, cwd == NULL ? "" : cwd, parent);
-    conf = load(path, slice_of(NULL, 0), NULL, directory, world, problems);
+    conf = load(path, slice_of(NULL, 0), NULL, directory, world, needed, problems);
     mem_free(cwd);
     pool_fini(&scratch);
+    return conf;
+}
+
+struct conf *conf_load(const char *path, const struct conf_world *world,
+                       struct conf_problems *problems)
+{
+    return path == NULL ? load_built_in(world, problems) : load_path(path, world, NULL, problems);
+}
+
+struct conf *conf_load_places(const char *path, const char *const *needed,
+                              struct conf_problems *problems)
+{
+    struct conf *conf = conf_load(path, NULL, problems);
+    struct conf_problems again;
+
+    if (conf == NULL && path != NULL) {
+        conf = load_path(path, NULL, needed, &again);
+        conf_problems_fini(&again); /* the first has them all */
+    }
     return conf;
 }
 
 struct conf *conf_load_text(struct slice text, const char *name, const char *directory,
                             const struct conf_world *world, struct conf_problems *problems)
 {
-    return load(NULL, text, name, directory, world, problems);
+    return load(NULL, text, name, directory, world, NULL, problems);
 }
 
 void conf_free(struct conf *conf)

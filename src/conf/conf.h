@@ -10,7 +10,7 @@
  * lasts until conf_free.
  *
  * Paths: state_directory is relative to the directory of the configuration file, every other path
- * to state_directory, except that `include` and transport_maps files are relative to the directory
+ * to state_directory, except that `include` and files of maps are relative to the directory
  * of the configuration file. Members hold the result; only `raw` ones stay as written.
  */
 #ifndef CONF_CONF_H
@@ -71,8 +71,9 @@ struct conf_world {
     void *arg;
 };
 
-/* Read the file `path`. NULL when a problem is an error (or the file can't be read, which is one,
- * too). `problems` is initialised here; release it with conf_problems_fini in any case. */
+/* Read the file `path`; without one, conf_default_text with paths below the working directory. NULL
+ * when a problem is an error (or the file can't be read, which is one, too). `problems` is
+ * initialised here; release it with conf_problems_fini in any case. */
 struct conf *conf_load(const char *path, const struct conf_world *world,
                        struct conf_problems *problems);
 
@@ -80,6 +81,17 @@ struct conf *conf_load(const char *path, const struct conf_world *world,
  * relative paths start. */
 struct conf *conf_load_text(struct slice text, const char *name, const char *directory,
                             const struct conf_world *world, struct conf_problems *problems);
+
+/* For tools, which must work while the file that the daemon runs with is being edited: conf_load,
+ * and when there are errors (problems->errors > 0) a configuration with state_directory, maildrop,
+ * control_socket, spool and message_size_limit as the file has them and all else as built in. Those
+ * of the five that are in `needed` (which ends with NULL) have to be right: NULL when one has an
+ * error, as when the file can't be read. The others then are as built in, too, but for spool ("")
+ * and message_size_limit (0 unless the file has a good one). A mistyped name stands for the one of
+ * `needed` that it is near to, where the file does not set that. An included file that can't be
+ * read is passed over where state_directory is set. */
+struct conf *conf_load_places(const char *path, const char *const *needed,
+                              struct conf_problems *problems);
 
 /* NULL is fine. */
 void conf_free(struct conf *conf);
@@ -92,13 +104,33 @@ extern const char conf_default_text[];
 /* What follows it where root tries it out: nothing is delivered as root. */
 extern const char conf_default_root_text[];
 
-/* The directory of a spool postoffice:DIR; NULL for other spools. Borrowed from `conf`. */
-const char *conf_postoffice(const struct conf *conf);
+/* ---- the spool, and the mail system that it belongs to (dialect.h) --------------------------- */
 
-/* The value of ZMailer's variable `name`, from zenv_file; NULL when it is not set there. POSTOFFICE
- * is the directory of a postoffice spool, whatever the file says; that, MAILBIN, MAILSHARE and
- * LOGDIR have compiled-in values and are never NULL. Borrowed from `conf`. */
-const char *conf_zenv(const struct conf *conf, struct slice name);
+#define CONF_SPOOL_SQLITE "sqlite:"
+
+/* What stands behind the prefix of `spool`, where that is a path on this machine: of a directory
+ * (*ret_is_directory), or of a file whose directory is the spool's. NULL: it is none. Borrowed from
+ * `conf`. */
+const char *conf_spool_path(const struct conf *conf, bool *ret_is_directory);
+
+/* The store's files belong to programs of many users: the process that holds it must be able to
+ * read and write those of each of them. */
+bool conf_spool_is_shared(const struct conf *conf);
+
+/* The store says where each recipient goes, in names of its own: every name is a transport, and all
+ * of them are served by agents of that system. */
+bool conf_spool_routes(const struct conf *conf);
+
+/* The process that holds it talks to services of that mail system, on Unix sockets. */
+bool conf_spool_uses_services(const struct conf *conf);
+
+/* Where the store routes: is each mailbox of a transport with a recipient limit of 1 a destination?
+ */
+bool conf_spool_routes_by_mailbox(const struct conf *conf);
+
+/* Append the names of what differs between two configurations and has its effect at the next start
+ * only, of what belongs to that mail system: a line each. */
+void conf_put_delayed(const struct conf *old, const struct conf *new, struct buf *out);
 
 /* ---- texts for the command line ------------------------------------------------------------- */
 

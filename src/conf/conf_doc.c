@@ -3,6 +3,8 @@
 
 #include "buf.h"
 #include "conf.h"
+#include "postfix_dialect.h"
+#include "zmailer_dialect.h"
 
 #define PAGE_MAX (1u << 20) /* bytes */
 
@@ -11,6 +13,8 @@ int main(void)
     struct buf page;
     bool ok;
 
+    zmailer_dialect_register();
+    postfix_dialect_register();
     buf_init(&page, PAGE_MAX);
     conf_print_man(&page);
     ok = !page.failed && fputs(buf_cstr(&page), stdout) >= 0 && fflush(stdout) == 0;

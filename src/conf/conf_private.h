@@ -1,14 +1,14 @@
 /*
- * What conf.c, policy.c, route.c and conf_text.c share; not for anybody else.
+ * What conf.c, policy.c, route.c, conf_text.c and dialects (dialect.h) share; private to these.
  */
 #ifndef CONF_CONF_PRIVATE_H
 #define CONF_CONF_PRIVATE_H
 
 #include "conf.h"
+#include "dialect.h"
 #include "param.h"
 #include "policy.h"
 #include "pool.h"
-#include "zenv.h"
 
 /* Some policy values; the others are silent. */
 struct layer {
@@ -63,14 +63,9 @@ struct conf_private {
     struct transport_slot *transports;
     size_t transport_count;
     struct route_maps *maps;
-    struct zenv zenv;
-    const char *zenv_path; /* the file it was read from; NULL: none */
-
-    /* The spool is ZMailer's; then also what follows from where it is (zmailer.h). */
-    bool is_postoffice;
-    const char *postoffice_spool; /* value of `spool` when nothing sets it; NULL: it is set */
-    const char *postoffice_state, *postoffice_notify, *postoffice_form;
-    const struct conf_world *world; /* borrowed, while it is loaded; may be NULL */
+    const struct conf_dialect *dialect;    /* of the mail system it was written for; NULL = ours */
+    void *dialect_data[CONF_DIALECTS_MAX]; /* in the order of registration */
+    const struct conf_world *world;        /* borrowed, while it is loaded; may be NULL */
 };
 
 __attribute__((format(printf, 6, 7))) void problem_add(struct conf_problems *problems,
@@ -98,6 +93,9 @@ void policy_of_clause(const struct conf *conf, const struct transport_slot *slot
 
 /* Does a clause's pattern name exactly one transport and all of its next hops? */
 bool clause_is_whole_transport(const struct clause *c);
+
+/* Does it declare that transport (rule 2 of policy.h)? */
+bool clause_declares(const struct clause *c);
 bool pattern_is_plain(struct slice pattern);
 
 /* Load transport_maps, check what routing parameters name, and compute route_generation. */

@@ -1,10 +1,9 @@
-/* Texts for people: problems, values, explanations and the manual page, all from the one table. */
+/* Texts for the command line and the manual page: problems, values, explanations. */
 #include <string.h>
 
 #include "check.h"
 #include "conf.h"
 #include "conf_private.h"
-#include "zmailer.h"
 
 /* A value as text; paths grow by their directory. */
 #define VALUE_TEXT_MAX (2 * CONF_LINE_MAX)
@@ -63,11 +62,15 @@ static void print_parameter(struct buf *out, const char *name, const struct para
     (void)buf_add_byte(out, '\n');
 }
 
+/* What the file sets in vain has a comment above it. */
 static void print_setting(struct buf *out, const char *name, const struct param *p,
-                          const void *base)
+                          const void *base, bool is_set)
 {
     struct buf value;
 
+    if (is_set && param_is_idle(p)) {
+        (void)buf_addf(out, "# %s has %s\n", name, p->meaning);
+    }
     buf_init(&value, VALUE_TEXT_MAX);
     param_print(&value, p, base);
     print_parameter(out, name, p, buf_slice(&value));
@@ -104,9 +107,10 @@ static void print_all(struct buf *out, const struct conf *conf, bool only_change
 
     for (size_t i = 0; i < param_count; i++) {
         const struct param *p = &param_table[i];
+        bool is_set = inner->settings[i].raw != NULL;
 
-        if (p->name[0] != '\0' && (!only_changed || inner->settings[i].raw != NULL)) {
-            print_setting(out, p->name, p, base_of(conf, p));
+        if (p->name[0] != '\0' && (!only_changed || is_set)) {
+            print_setting(out, p->name, p, base_of(conf, p), is_set);
         }
     }
     for (size_t i = 0; i < inner->override_count; i++) {
@@ -171,9 +175,11 @@ bool conf_print(struct buf *out, const struct conf *conf, const char *const *nam
         if (p == NULL || (transport.ptr != NULL && t == NULL)) {
             print_unknown(out, names[i]);
             all_known = false;
-        } else if (!only_changed || t != NULL ||
-                   conf->inner->settings[p - param_table].raw != NULL) {
-            print_setting(out, names[i], p, t != NULL ? &t->policy : base_of(conf, p));
+            continue;
+        }
+        bool is_set = conf->inner->settings[p - param_table].raw != NULL;
+        if (!only_changed || t != NULL || is_set) {
+            print_setting(out, names[i], p, t != NULL ? &t->policy : base_of(conf, p), is_set);
         }
     }
     return all_known;
@@ -182,7 +188,7 @@ bool conf_print(struct buf *out, const struct conf *conf, const char *const *nam
 /* `conf` may be NULL. */
 static const char *preset_text(const struct conf *conf, const struct param *p)
 {
-    const char *preset = conf != NULL ? zmailer_preset(conf->inner, p) : NULL;
+    const char *preset = conf != NULL ? dialects_preset(conf->inner, p) : NULL;
 
     preset = preset != NULL ? preset : p->preset;
     return preset[0] == '\0' ? "(empty)" : preset;
@@ -274,8 +280,7 @@ void conf_print_man(struct buf *out)
         "transport/nexthop, followed on the same and on indented lines by name=value pairs.\n"
         "Values with blanks stand in double quotes.\n"
         ".Pp\n"
-        "A line PARAMname = value is a parameter of ZMailer's scheduler,\n"
-        "a line include FILE reads another file in its place,\n"
+        "A line include FILE reads another file in its place,\n"
         "and # begins a comment.\n"
         ".Pp\n"
         "A value that depends on the destination is the first of: the first clause that matches,\n"
@@ -292,21 +297,12 @@ void conf_print_man(struct buf *out)
         "Mail without a class is a class, too, whose name is empty.\n"
         "In the same clause fairness=sender, client or sender-domain divides the class's share\n"
         "equally among those that have mail waiting, as class_fairness does with class bulk.\n"
-        "The mail of each of them keeps its order.\n"
-        ".Pp\n"
-        "A file that has clauses with commands, and no parameters but PARAM lines, is a\n"
-        "scheduler.conf of ZMailer: its spool is postoffice:DIR, with DIR being POSTOFFICE in\n"
-        "zenv_file or compiled in.\n"
-        "Where the spool is a postoffice, all mail goes to transport agents, clauses that declare\n"
-        "a transport mean nothing to other clauses, and some defaults are those of ZMailer:\n"
-        "user root, group daemon, interval 1m, expiry 3d, overfeed 150, maxthr 1 (and no\n"
-        "limits of Postfix's), destination_concurrency_feedback no, mailqsock TCP:174,\n"
-        "listen and maildrop empty, state_directory DIR/.sluice, syslog_name scheduler, "
-        "shutdown_timeout 2s,\n"
-        "notifysock the variable SCHEDULERNOTIFY or else DIR/.scheduler.notify.\n"
+        "The mail of each of them keeps its order.\n";
+    static const char tail[] =
         ".Pp\n"
         "Relative paths start at state_directory; that itself, included files and\n"
-        "transport_maps start at the directory of the configuration file.\n"
+        "transport_maps and sender_dependent_relayhost_maps start at the directory of the "
+        "configuration file.\n"
         ".Pp\n"
         "Other names are known for\n"
         "local_domains (mydestination), relay_networks (mynetworks),\n"
@@ -314,6 +310,10 @@ void conf_print_man(struct buf *out)
         "maxta (maxtransport, maxtransports), maxchannel (maxchannels) and maxring (maxrings).\n";
 
     (void)buf_add_string(out, head);
+    for (size_t i = 0; dialects_at(i) != NULL; i++) {
+        (void)buf_add_string(out, dialects_at(i)->manual);
+    }
+    (void)buf_add_string(out, tail);
     (void)buf_add_string(out, ".Sh PARAMETERS\n.Bl -tag -width Ds\n");
     for (size_t i = 0; i < param_count; i++) {
         if (param_table[i].name[0] != '\0') {

@@ -204,7 +204,7 @@ static void parameter(struct grammar *g, size_t name_len, size_t equals, struct 
 }
 
 /* `PARAMname = value`. It may stand between a clause's lines. */
-static void zmailer_parameter(struct grammar *g, struct item *ret_item)
+static void param_line(struct grammar *g, struct item *ret_item)
 {
     g->in_line = 0;
     (void)clause_word(g, ret_item); /* there is one: the line starts with it */
@@ -220,7 +220,7 @@ static void zmailer_parameter(struct grammar *g, struct item *ret_item)
         bad(g, at, "nothing is expected behind the value of a PARAM line", ret_item);
         return;
     }
-    ret_item->kind = ITEM_ZMAILER;
+    ret_item->kind = ITEM_PARAM_LINE;
     ret_item->name = slice_skip(ret_item->name, 5);
     g->in_line = g->line.len;
 }
@@ -236,7 +236,7 @@ static void opening_line(struct grammar *g, struct item *ret_item)
     size_t name_len = 0;
 
     if (slice_starts_nocase(g->line, SLICE("PARAM"))) {
-        zmailer_parameter(g, ret_item);
+        param_line(g, ret_item);
         return;
     }
     while (name_len < g->line.len && is_name_byte(g->line.ptr[name_len])) {

@@ -3,12 +3,12 @@
  *
  *     name = value            parameter: a line that starts in column 1 with a name and a `=`
  *       more of the value       a line with a leading blank continues it; joined by one blank
- *     PARAMname = value       ZMailer's parameter: the value is a word or stands in quotes
+ *     PARAMname = value       a dialect's parameter: the value is a word or stands in quotes
  *     include FILE            another file's items in this place
  *     pattern word=value ..   clause: any other line that starts in column 1
  *       word=value flag ..      indented lines belong to the clause that was opened last
  *     # text                  comment; also where a clause's word could start, and between the
- * lines of a value
+ *                             lines of a value
  *
  * A clause's value is a word or stands in double quotes, which must close on the same line unless
  * it ends in a backslash; there is no way to write a quote within quotes. Blanks may surround the
@@ -26,13 +26,13 @@
 
 enum item_kind {
     ITEM_END,
-    ITEM_PARAMETER, /* name, value */
-    ITEM_ZMAILER,   /* name (behind PARAM), value */
-    ITEM_INCLUDE,   /* value */
-    ITEM_CLAUSE,    /* name is the pattern */
-    ITEM_VALUE,     /* name, value: of the clause that was opened last */
-    ITEM_FLAG,      /* name: likewise */
-    ITEM_BAD,       /* error; what follows on the line is passed over */
+    ITEM_PARAMETER,  /* name, value */
+    ITEM_PARAM_LINE, /* name (behind PARAM), value */
+    ITEM_INCLUDE,    /* value */
+    ITEM_CLAUSE,     /* name is the pattern */
+    ITEM_VALUE,      /* name, value: of the clause that was opened last */
+    ITEM_FLAG,       /* name: likewise */
+    ITEM_BAD,        /* error; what follows on the line is passed over */
 };
 
 struct item {

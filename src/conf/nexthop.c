@@ -88,14 +88,23 @@ bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop)
 
 bool listen_parse(struct slice text, struct listen_address *ret_listen)
 {
-    struct listen_address l = {.lmtp = slice_starts_nocase(text, SLICE("lmtp:"))};
+    struct slice scheme = slice_of(text.ptr, slice_find(text, ':'));
+    struct listen_address l = {
+        .lmtp = slice_equal_nocase(scheme, SLICE("lmtp")),
+        .tls_first = slice_equal_nocase(scheme, SLICE("submissions")),
+        .submission = slice_starts_nocase(scheme, SLICE("submission")),
+        .http =
+            slice_equal_nocase(scheme, SLICE("http")) || slice_equal_nocase(scheme, SLICE("https")),
+    };
     unsigned char ip[16];
     bool bracketed;
 
-    if (!l.lmtp && !slice_starts_nocase(text, SLICE("smtp:"))) {
+    l.tls_first = l.tls_first || slice_equal_nocase(scheme, SLICE("https"));
+    if (!l.lmtp && !l.http && !l.tls_first && !slice_equal_nocase(scheme, SLICE("submission")) &&
+        !slice_equal_nocase(scheme, SLICE("smtp"))) {
         return false;
     }
-    text = slice_skip(text, 5);
+    text = slice_skip(text, scheme.len + 1);
     if (l.lmtp && unix_path(text, &l.host)) {
         l.is_unix = true;
         *ret_listen = l;
@@ -105,7 +114,9 @@ bool listen_parse(struct slice text, struct listen_address *ret_listen)
         return false;
     }
     text = slice_skip(text, 2);
-    if (!take_host(&text, &l.host, &bracketed) || !take_port(text, 0, &l.port)) {
+    l.port = l.tls_first ? LISTEN_PORT_SUBMISSIONS : LISTEN_PORT_SUBMISSION;
+    if (!take_host(&text, &l.host, &bracketed) ||
+        ((text.len > 0 || !l.submission) && !take_port(text, 0, &l.port))) {
         return false;
     }
     if (slice_equal(l.host, SLICE("*"))) {
@@ -118,29 +129,55 @@ bool listen_parse(struct slice text, struct listen_address *ret_listen)
     return true;
 }
 
-bool listen_class_parse(struct slice text, struct slice *ret_name)
+bool listen_option_parse(struct slice text, struct listen_options *options)
 {
     static const struct slice key = {"class=", 6};
     char room[CLASS_NAME_MAX];
     struct slice name = slice_skip(text, key.len), lower;
 
-    if (!slice_starts_nocase(text, key) || !class_name_parse(name, room, &lower)) {
+    if (slice_equal_nocase(text, SLICE("auth=yes"))) {
+        options->login = true;
+        return true;
+    }
+    if (slice_equal_nocase(text, SLICE("filtered=yes"))) {
+        options->filtered = true;
+        return true;
+    }
+    if (options->class_name.len > 0 || !slice_starts_nocase(text, key) ||
+        !class_name_parse(name, room, &lower)) {
         return false;
     }
-    *ret_name = name;
+    options->class_name = name;
     return true;
 }
 
 bool listen_next(const struct conf_list *listen, size_t *at, const char **ret_url,
-                 struct slice *ret_class)
+                 struct listen_options *ret_options)
 {
+    struct listen_address address;
+
     if (*at == listen->count) {
         return false;
     }
     *ret_url = listen->items[(*at)++];
-    *ret_class = slice_of(NULL, 0);
-    if (*at < listen->count && listen_class_parse(slice_string(listen->items[*at]), ret_class)) {
+    *ret_options = (struct listen_options){
+        .login = listen_parse(slice_string(*ret_url), &address) && address.submission};
+    while (*at < listen->count &&
+           listen_option_parse(slice_string(listen->items[*at]), ret_options)) {
         (*at)++;
     }
     return true;
+}
+
+struct listen_options listen_options_of(const struct conf_list *listen, const char *url)
+{
+    struct listen_options options;
+    const char *candidate;
+
+    for (size_t at = 0; listen_next(listen, &at, &candidate, &options);) {
+        if (strcmp(candidate, url) == 0) {
+            return options;
+        }
+    }
+    return (struct listen_options){.login = false};
 }

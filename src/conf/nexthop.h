@@ -1,5 +1,5 @@
 /*
- * A next hop as people write it: where an SMTP or LMTP client is to go.
+ * A next hop as configuration files write it: where an SMTP or LMTP client is to go.
  *
  *     host   host:port     look up MX records
  *     [host] [host]:port   no MX: an address, or a host's own addresses
@@ -26,10 +26,16 @@ struct nexthop {
 /* False (and *ret_nexthop untouched) when the text is none of the above. */
 bool nexthop_parse(struct slice text, struct nexthop *ret_nexthop);
 
-/* An element of `listen`: smtp://HOST:PORT, lmtp://HOST:PORT (an IPv6 HOST in brackets; `*` or
+/* An element of `listen`: smtp://HOST:PORT, lmtp://HOST:PORT, submission://HOST[:PORT],
+ * submissions://HOST[:PORT], http://HOST:PORT, https://HOST:PORT (an IPv6 HOST in brackets; `*` or
  * nothing: all addresses) or lmtp:unix:PATH. */
+#define LISTEN_PORT_SUBMISSION  587
+#define LISTEN_PORT_SUBMISSIONS 465
 struct listen_address {
     bool lmtp;
+    bool submission; /* clients have to log in */
+    bool http;       /* mail comes by HTTP (docs/injection.md) */
+    bool tls_first;  /* TLS from the first byte on */
     bool is_unix;
     struct slice host; /* borrowed; the path when is_unix; empty: all addresses */
     uint16_t port;     /* 0: the system chooses (tests) */
@@ -37,13 +43,23 @@ struct listen_address {
 
 bool listen_parse(struct slice text, struct listen_address *ret_listen);
 
-/* The other elements of `listen`: class=NAME, of the address before it. *ret_name is borrowed and
- * as written: class_name_parse takes it. */
-bool listen_class_parse(struct slice text, struct slice *ret_name);
+/* The other elements of `listen`, of the address before them: class=NAME, auth=yes and
+ * filtered=yes. */
+struct listen_options {
+    struct slice class_name; /* borrowed and as written: class_name_parse takes it; empty: none */
+    bool login;              /* clients may log in; always of submission listeners */
+    bool filtered;           /* mail comes back from content_filter: it was looked at before */
+};
 
-/* The addresses of `listen`, one after the other, with the class that follows; start with *at = 0,
- * false at the end. Both are borrowed from the list; without a class it is empty. */
+/* Take an element that is an option into *options. False for a second class, too. */
+bool listen_option_parse(struct slice text, struct listen_options *options);
+
+/* The addresses of `listen`, one after the other, with the options that follow; start with *at = 0,
+ * false at the end. All is borrowed from the list. */
 bool listen_next(const struct conf_list *listen, size_t *at, const char **ret_url,
-                 struct slice *ret_class);
+                 struct listen_options *ret_options);
+
+/* The options of the first that is `url`; none when there is no such address. */
+struct listen_options listen_options_of(const struct conf_list *listen, const char *url);
 
 #endif

@@ -4,8 +4,11 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "callout_target.h"
 #include "check.h"
 #include "conf.h"
+#include "dialect.h"
+#include "envelope.h"
 #include "match.h"
 #include "nearest.h"
 #include "nexthop.h"
@@ -20,30 +23,15 @@
 #define MEMBER_NAME_TIME(name)     name##_us
 #define MEMBER_NAME_CHOICE(name)   name
 #define MEMBER_NAME_FEEDBACK(name) name
-#define MEMBER_SIZE(type, member)  sizeof(((type *)NULL)->member)
 
+#define ROW(type, owner, member, ...)                                                              \
+    {PARAM_##type, __VA_ARGS__, offsetof(struct owner, member),                                    \
+     sizeof(((struct owner *)NULL)->member)},
 #define CONF_ROW(type, name, unit, preset, min, max, meaning)                                      \
-    {PARAM_##type,                                                                                 \
-     #name,                                                                                        \
-     NULL,                                                                                         \
-     unit,                                                                                         \
-     preset,                                                                                       \
-     meaning,                                                                                      \
-     min,                                                                                          \
-     max,                                                                                          \
-     offsetof(struct conf, MEMBER_NAME_##type(name)),                                              \
-     MEMBER_SIZE(struct conf, MEMBER_NAME_##type(name))},
+    ROW(type, conf, MEMBER_NAME_##type(name), #name, NULL, unit, preset, meaning, min, max)
 #define POLICY_ROW(type, name, default_name, unit, preset, min, max, meaning)                      \
-    {PARAM_##type,                                                                                 \
-     default_name,                                                                                 \
-     #name,                                                                                        \
-     unit,                                                                                         \
-     preset,                                                                                       \
-     meaning,                                                                                      \
-     min,                                                                                          \
-     max,                                                                                          \
-     offsetof(struct policy, MEMBER_NAME_##type(name)),                                            \
-     MEMBER_SIZE(struct policy, MEMBER_NAME_##type(name))},
+    ROW(type, policy, MEMBER_NAME_##type(name), default_name, #name, unit, preset, meaning, min,   \
+        max)
 
 const struct param param_table[] = {CONF_PARAMS(CONF_ROW) POLICY_PARAMS(POLICY_ROW)};
 
@@ -56,7 +44,7 @@ static_assert(sizeof param_table / sizeof param_table[0] <= PARAM_COUNT_MAX,
 const size_t param_policy_first = 0 CONF_PARAMS(ONE_CONF);
 const size_t param_count = 0 CONF_PARAMS(ONE_CONF) POLICY_PARAMS(ONE_POLICY);
 
-/* Other names by which people know the same thing. */
+/* Names of Postfix for parameters that have another name here. */
 static const struct {
     const char *alias, *name;
 } aliases[] = {
@@ -73,19 +61,6 @@ static const struct {
     {"maxtransports", "maxta"},
     {"maxchannels", "maxchannel"},
     {"maxrings", "maxring"},
-};
-
-/* What may stand behind PARAM; `-` is `_` in our names. */
-static const struct {
-    const char *alias, *name;
-} zmailer_params[] = {
-    {"mailqsock", "mailqsock"},
-    {"mailqpath", "mailqsock"}, /* so in ZMailer's manual page, though not in its program */
-    {"authfile", "authfile"},
-    {"notifysock", "notifysock"},
-    {"global-report-interval", "global_report_interval"},
-    {"msgwriteasync", "msgwriteasync"},
-    {"store-error-on-error", "store_error_on_error"},
 };
 
 /* ---- finding -------------------------------------------------------------------------------- */
@@ -126,16 +101,6 @@ const struct param *param_find_in_clause(struct slice name)
     return NULL;
 }
 
-const struct param *param_find_zmailer(struct slice name)
-{
-    for (size_t i = 0; i < sizeof zmailer_params / sizeof zmailer_params[0]; i++) {
-        if (slice_equal_nocase(name, slice_string(zmailer_params[i].alias))) {
-            return param_find(slice_string(zmailer_params[i].name));
-        }
-    }
-    return NULL;
-}
-
 const struct param *param_find_override(struct slice name, struct slice *ret_transport)
 {
     const struct param *best = NULL;
@@ -163,8 +128,7 @@ const struct param *param_find_override(struct slice name, struct slice *ret_tra
 static const struct {
     const char *name, *ours;
 } translations[] = {
-    {"smtpd_tls_security_level", "tls_cert (and tls_key), which offers STARTTLS to clients"},
-    {"smtpd_use_tls", "tls_cert (and tls_key), which offers STARTTLS to clients"},
+    {"smtpd_use_tls", "smtpd_tls_security_level, and tls_cert (and tls_key)"},
     {"smtpd_tls_cert_file", "tls_cert"},
     {"smtpd_tls_chain_files", "tls_cert"},
     {"smtpd_tls_key_file", "tls_key"},
@@ -183,6 +147,55 @@ const char *param_translation(struct slice name)
         }
     }
     return NULL;
+}
+
+bool param_is_harmless(struct slice name)
+{
+    static const char *const names[] = {
+        /* where Postfix's own files are, and what it calls its programs */
+        "alias_database",
+        "command_directory",
+        "daemon_directory",
+        "data_directory",
+        "html_directory",
+        "mailq_path",
+        "manpage_directory",
+        "meta_directory",
+        "newaliases_path",
+        "readme_directory",
+        "sample_directory",
+        "sendmail_path",
+        "setgid_group",
+        "shlib_directory",
+        "smtp_tls_session_cache_database",
+        "smtpd_tls_session_cache_database",
+        "tls_random_source",
+        /* what is always so, or never */
+        "append_at_myorigin",
+        "append_dot_mydomain",
+        "biff",
+        "compatibility_level",
+        "debug_peer_level",
+        "debugger_command",
+        "smtp_sasl_auth_enable",
+        "smtp_sasl_security_options",
+        "smtp_sasl_tls_security_options",
+        "smtp_tls_loglevel",
+        "smtp_tls_note_starttls_offer",
+        "smtpd_delay_reject",
+        "smtpd_helo_required",
+        "smtpd_tls_loglevel",
+        "smtpd_tls_received_header",
+        "smtputf8_enable",
+        "unknown_local_recipient_reject_code",
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (slice_equal(name, slice_string(names[i]))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
@@ -208,16 +221,6 @@ void param_add_nearest(struct buf *out, struct slice name, bool in_clause)
     }
 }
 
-bool param_is_zmailer(const struct param *p)
-{
-    for (size_t i = 0; i < sizeof zmailer_params / sizeof zmailer_params[0]; i++) {
-        if (strcmp(p->name, zmailer_params[i].name) == 0) {
-            return true;
-        }
-    }
-    return strcmp(p->name, "zenv_file") == 0;
-}
-
 bool param_is_idle(const struct param *p)
 {
     return slice_starts(slice_string(p->meaning), SLICE(NO_EFFECT));
@@ -232,9 +235,55 @@ static bool network_ok(struct slice text)
     return cidr_parse(text, &c);
 }
 
+bool param_is_table(struct slice text)
+{
+    size_t len = 0;
+
+    while (len < text.len && (ascii_is_alnum(text.ptr[len]))) {
+        len++;
+    }
+    return len > 0 && len < text.len && text.ptr[len] == ':';
+}
+
+/* No domain has a slash: that is a file, which Postfix would read. */
 static bool domain_pattern_ok(struct slice text)
 {
-    return glob_error(text) == NULL;
+    return glob_error(text) == NULL && !param_is_table(text) && slice_find(text, '/') == text.len;
+}
+
+/* The two types whose tables are made from a text file of that name, which is what is read. */
+static bool file_ok(struct slice text)
+{
+    return !param_is_table(text) || slice_starts(text, SLICE("hash:")) ||
+           slice_starts(text, SLICE("texthash:"));
+}
+
+/* A table of networks is in order, or a hash. */
+static bool network_file_ok(struct slice text)
+{
+    return file_ok(text) || slice_starts(text, SLICE("cidr:"));
+}
+
+static bool pattern_file_ok(struct slice text)
+{
+    return !param_is_table(text) || slice_starts(text, SLICE("pcre:"));
+}
+
+static bool recipients_ok(struct slice text)
+{
+    return callout_element(text) || file_ok(text);
+}
+
+static bool mail_address_ok(struct slice text)
+{
+    size_t at = slice_find_last(text, '@');
+
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.ptr[i] <= ' ' || strchr("<>(),;", text.ptr[i]) != NULL) {
+            return false;
+        }
+    }
+    return at > 0 && at + 1 < text.len && text.len <= ADDRESS_MAX;
 }
 
 /* What may stand in a greeting and behind an `@`. Underscores and 8-bit names are in use. */
@@ -259,10 +308,10 @@ static bool nexthop_ok(struct slice text)
 
 static bool listen_ok(struct slice text)
 {
+    struct listen_options options = {.login = false};
     struct listen_address l;
-    struct slice name;
 
-    return listen_parse(text, &l) || listen_class_parse(text, &name);
+    return listen_parse(text, &l) || listen_option_parse(text, &options);
 }
 
 /* RFC 5322, 2.2: printable, no blank, no colon. */
@@ -321,16 +370,21 @@ static bool notify_class_ok(struct slice text)
     return choice_parse(text, "bounce|2bounce|data|delay|policy|protocol|resource|software") >= 0;
 }
 
+static bool filter_class_ok(struct slice text)
+{
+    return choice_parse(text, "bounce|notify") >= 0;
+}
+
 static bool spool_ok(struct slice text)
 {
-    return (slice_starts(text, SLICE("sqlite:")) && text.len > 7) ||
-           (slice_starts(text, SLICE("postoffice:")) && text.len > 11) ||
-           slice_equal(text, SLICE("memory:"));
+    return (slice_starts(text, SLICE(CONF_SPOOL_SQLITE)) && text.len > strlen(CONF_SPOOL_SQLITE)) ||
+           dialects_know_spool(text);
 }
 
 static bool log_ok(struct slice text)
 {
     return slice_equal(text, SLICE("stderr")) || slice_equal(text, SLICE("syslog")) ||
+           (slice_starts(text, SLICE("postlog:/")) && text.len > 9) ||
            (slice_starts(text, SLICE("file:")) && text.len > 5);
 }
 
@@ -347,7 +401,7 @@ static bool maildir_ok(struct slice text)
     return text.len > 0;
 }
 
-/* ZMailer's manual page offers a lone 0: due again at once. */
+/* A lone 0 is due again at once. */
 #define MULTIPLES_UNIT "positive numbers, or 0 alone"
 
 /* Units of STRING and LIST whose texts follow a syntax. An empty STRING is none of it, and is
@@ -360,13 +414,18 @@ static const struct {
 } syntaxes[] = {
     {"address/bits", network_ok, 0, false},
     {"domain pattern", domain_pattern_ok, 0, false},
+    {"file", file_ok, 0, false},
+    {"file or cidr:file", network_file_ok, 0, false},
+    {"file or pcre:file", pattern_file_ok, 0, false},
+    {RECIPIENTS_UNIT, recipients_ok, 0, false},
+    {"mail address", mail_address_ok, 0, false},
     {"host name", name_ok, 0, false},
     {"domain name", name_ok, 0, false},
     {"nexthop", nexthop_ok, 0, false},
-    {"smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH, each perhaps with class=NAME",
-     listen_ok, 0, false},
+    {LISTEN_UNIT, listen_ok, 0, false},
     {"name of a header field", field_name_ok, 0, false},
     {"address:port", address_port_ok, 0, false},
+    {FILTER_CLASS_UNIT, filter_class_ok, 0, false},
     {"IPv4 address", ipv4_ok, 0, false},
     {"IPv6 address", ipv6_ok, 0, false},
     {MULTIPLES_UNIT, multiple_ok, 100, false},
@@ -374,8 +433,8 @@ static const struct {
     {"ipv4, ipv6 or all", protocol_ok, 2, false},
     {"bounce, 2bounce, data, delay, policy, protocol, resource or software", notify_class_ok, 0,
      false},
-    {"sqlite:PATH, postoffice:DIR or memory:", spool_ok, 0, true},
-    {"stderr, syslog or file:PATH", log_ok, 0, true},
+    {"sqlite:PATH, postoffice:DIR or postfix:DIR", spool_ok, 0, true},
+    {"stderr, syslog, postlog:PATH or file:PATH", log_ok, 0, true},
     {"mailbox path", maildir_ok, 0, true},
 };
 
@@ -537,7 +596,7 @@ static bool parse_octal(struct slice text, int64_t *ret_value)
     return true;
 }
 
-/* ZMailer's files say yes with any number but 0. */
+/* Some files say yes with any number but 0. */
 static bool parse_bool(struct slice text, bool *ret_value)
 {
     int64_t n;

@@ -42,9 +42,8 @@ extern const size_t param_policy_first;
 /* By the name in a file, its aliases included; NULL when there is none. */
 const struct param *param_find(struct slice name);
 
-/* By the name in a clause or behind ZMailer's PARAM; case does not matter there. */
+/* By the name in a clause; case does not matter there. */
 const struct param *param_find_in_clause(struct slice name);
-const struct param *param_find_zmailer(struct slice name);
 
 /* TRANSPORT_name: which value of which transport. The longest name that fits. */
 const struct param *param_find_override(struct slice name, struct slice *ret_transport);
@@ -52,12 +51,15 @@ const struct param *param_find_override(struct slice name, struct slice *ret_tra
 /* What does here what this parameter of Postfix does there; NULL: it is none that we translate. */
 const char *param_translation(struct slice name);
 
+/* Is it a parameter of Postfix that says nothing here, and is no loss? */
+bool param_is_harmless(struct slice name);
+
 /* Append ", did you mean `...'?" when a name that may stand here is near: a parameter or, with
  * `in_clause`, a clause's word. */
 void param_add_nearest(struct buf *out, struct slice name, bool in_clause);
 
-/* Is it one of ZMailer's PARAM lines, or what belongs to them? */
-bool param_is_zmailer(const struct param *p);
+/* Is it the name of a table of Postfix: a type (`hash', `ldap', ..), a colon, and which one? */
+bool param_is_table(struct slice text);
 
 /* Has it no effect here, and is known for old files only? */
 bool param_is_idle(const struct param *p);

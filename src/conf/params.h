@@ -37,21 +37,46 @@
 #include "times.h"
 #include "value.h"
 
+/* What an element of `listen` is (nexthop.h). */
+#define LISTEN_UNIT                                                                                \
+    "smtp://HOST:PORT, lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "  \
+    "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "           \
+    "filtered=yes"
+
+/* What an element of local_recipient_maps is (callout_target.h). */
+#define RECIPIENTS_UNIT "file, lmtp:, lmtp:NEXTHOP, smtp: or smtp:NEXTHOP"
+
 struct conf_list {
     const char *const *items;
     size_t count;
 };
 
 /* The most that CONF_PARAMS and POLICY_PARAMS may hold, for arrays by parameter. */
-#define PARAM_COUNT_MAX 256
+#define PARAM_COUNT_MAX 320
 
-/* Begins the meaning of what old files may say and nothing here listens to; setting it is worth a
- * warning. */
+/* Begins the meaning of a parameter that is accepted, so that files of Postfix and ZMailer can be
+ * read, and that has no effect. Setting it is worth a warning. */
 #define NO_EFFECT "no effect: "
 
 /* The order of each enum is that of the words in the table. */
-enum conf_tls { CONF_TLS_NONE, CONF_TLS_MAY, CONF_TLS_ENCRYPT, CONF_TLS_VERIFY };
-#define CONF_TLS_WORDS "none|may|encrypt|verify"
+enum conf_tls {
+    CONF_TLS_NONE,
+    CONF_TLS_MAY,
+    CONF_TLS_ENCRYPT,
+    CONF_TLS_VERIFY,
+    CONF_TLS_SECURE,
+    CONF_TLS_DANE,
+    CONF_TLS_DANE_ONLY,
+};
+#define CONF_TLS_WORDS "none|may|encrypt|verify|secure|dane|dane-only"
+/* What a login may ask for. */
+#define CONF_LOGIN_TLS_WORDS "none|may|encrypt|verify|secure"
+
+enum conf_sts { CONF_STS_NO, CONF_STS_TEST, CONF_STS_YES };
+#define CONF_STS_WORDS "no|test|yes"
+
+enum conf_server_tls { CONF_SERVER_TLS_NONE, CONF_SERVER_TLS_MAY, CONF_SERVER_TLS_ENCRYPT };
+#define CONF_SERVER_TLS_WORDS "none|may|encrypt"
 
 enum conf_agent {
     CONF_AGENT_SMTP,
@@ -61,9 +86,11 @@ enum conf_agent {
     CONF_AGENT_ERROR,
     CONF_AGENT_RETRY,
     CONF_AGENT_DISCARD,
-    CONF_AGENT_TA
+    CONF_AGENT_TA,
+    CONF_AGENT_POSTFIX,
+    CONF_AGENT_MILTER
 };
-#define CONF_AGENT_WORDS "smtp|lmtp|maildir|pipe|error|retry|discard|ta"
+#define CONF_AGENT_WORDS "smtp|lmtp|maildir|pipe|error|retry|discard|ta|postfix|milter"
 
 enum conf_default_class {
     CONF_DEFAULT_CLASS_NONE,
@@ -89,9 +116,28 @@ enum conf_report_return { CONF_REPORT_RETURN_FULL, CONF_REPORT_RETURN_HEADERS };
 enum conf_statistics_format { CONF_STATISTICS_FORMAT_CURRENT, CONF_STATISTICS_FORMAT_OLD };
 #define CONF_STATISTICS_FORMAT_WORDS "current|old"
 
+/* What becomes of mail when a filter is in trouble. */
+enum conf_milter_action {
+    CONF_MILTER_ACTION_TEMPFAIL,
+    CONF_MILTER_ACTION_ACCEPT,
+    CONF_MILTER_ACTION_REJECT,
+    CONF_MILTER_ACTION_QUARANTINE,
+    CONF_MILTER_ACTION_SHUTDOWN
+};
+#define CONF_MILTER_ACTION_WORDS "tempfail|accept|reject|quarantine|shutdown"
+
+/* Versions of the milter protocol. */
+#define MILTER_PROTOCOL_MIN 2
+#define MILTER_PROTOCOL_MAX 6
+/* Our own mail, by kind. */
+#define FILTER_CLASS_UNIT "bounce or notify"
+/* What an element of smtpd_milters is (milter_list.h). */
+#define MILTER_UNIT "inet:HOST:PORT, inet6:HOST:PORT, unix:PATH or { ADDRESS, OPTION=VALUE, .. }"
+
 enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
 #define CONF_PREFER_WORDS "any|ipv6|ipv4"
 
+#define PARAM_MS(n)   ((n)*US_PER_MS)
 #define PARAM_S(n)    ((n)*US_PER_S)
 #define PARAM_DAYS(n) ((n)*US_PER_DAY)
 #define PARAM_NO_MAX  INT64_MAX
@@ -111,10 +157,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, myorigin, "domain name", "$myhostname", 0, 0, "domain of addresses that have none")  \
     X(STRING, syslog_name, "", "postfix", 0, 0,                                                    \
       "program name in log lines; the default is what log analysers look for")                     \
-    X(STRING, log, "stderr, syslog or file:PATH", "stderr", 0, 0, "where log lines go")            \
+    X(STRING, log, "stderr, syslog, postlog:PATH or file:PATH", "stderr", 0, 0,                    \
+      "where log lines go; postlog: the socket of Postfix's postlogd")                             \
     X(STRING, state_directory, "path", "/var/spool/sluice", 0, 0,                                  \
       "relative paths start here; itself relative to the configuration file's directory")          \
-    X(STRING, spool, "sqlite:PATH, postoffice:DIR or memory:", "sqlite:queue.db", 0, 0,            \
+    X(STRING, spool, "sqlite:PATH, postoffice:DIR or postfix:DIR", "sqlite:queue.db", 0, 0,        \
       "the durable queue")                                                                         \
     X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
       "larger content is kept in files beside the database")                                       \
@@ -132,7 +179,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, receive_user, "user", "", 0, 0,                                                      \
       "user of the receiving processes when started as root; empty: stay")                         \
     X(STRING, deliver_user, "user", "", 0, 0,                                                      \
-      "user of the delivering processes when started as root; empty: stay")                        \
+      "user of the processes that deliver and that fetch policies when started as root; empty: "   \
+      "stay")                                                                                      \
     X(STRING, chroot_directory, "path", "", 0, 0,                                                  \
       "empty directory that confines the network processes; empty: no chroot")                     \
     X(INT, receive_processes, "processes", "1", 1, 64, "receiving processes")                      \
@@ -142,29 +190,83 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, daemon_timeout, "s", "18000s", PARAM_S(1), PARAM_DAYS(30),                             \
       "longest that one delivery request may take")                                                \
     X(TIME, qmgr_daemon_timeout, "s", "1000s", PARAM_S(1), PARAM_DAYS(30),                         \
-      "longest that the queue process may be silent before it is restarted")                       \
+      "longest that one turn of the queue process may take before it is started anew")             \
     X(TIME, qmgr_ipc_timeout, "s", "60s", PARAM_S(1), PARAM_DAYS(30),                              \
       "longest that an exchange with the queue process may take")                                  \
     X(TIME, service_throttle_time, "s", "60s", PARAM_S(1), PARAM_DAYS(1),                          \
       "pause before a process that died at start-up is started again")                             \
     X(BOOL, debug_clock, "", "no", 0, 0, "tests may move the clock")                               \
     /* receiving */                                                                                \
-    X(LIST, listen,                                                                                \
-      "smtp://HOST:PORT, lmtp://HOST:PORT or lmtp:unix:PATH, each perhaps with class=NAME",        \
-      "smtp://127.0.0.1:25", 0, 0,                                                                 \
+    X(LIST, listen, LISTEN_UNIT, "smtp://127.0.0.1:25", 0, 0,                                      \
       "where mail is accepted; class=NAME behind an address: what comes in there is of that "      \
-      "class")                                                                                     \
+      "class; auth=yes: clients may log in; filtered=yes: content_filter hands mail back there")   \
+    X(STRING, auth_users, "path", "", 0, 0,                                                        \
+      "file of the users that may log in to send mail (`sluice auth'); only root and the "         \
+      "daemon's user may read it")                                                                 \
+    X(STRING, auth_dovecot, "path", "", 0, 0,                                                      \
+      "socket of Dovecot's auth service, which judges logins in place of auth_users; empty: "      \
+      "none")                                                                                      \
+    X(STRING, api_tokens, "path", "", 0, 0,                                                        \
+      "file of the tokens of programs that send mail by HTTP (`sluice token'); only root and the " \
+      "daemon's user may read it")                                                                 \
+    X(INT, inject_recipient_limit, "recipients", "100000", 1, 500000,                              \
+      "recipients of one call by HTTP")                                                            \
+    X(TIME, inject_key_time, "s", "1d", PARAM_S(1), PARAM_DAYS(100),                               \
+      "how long the key of a call by HTTP is known")                                               \
+    X(INT, inject_key_limit, "messages", "1000000", 1, 100000000,                                  \
+      "messages whose keys are known at once; with more, calls with a key are put off")            \
+    X(SIZE, inject_json_limit, "bytes", "32m", 1024, 1 << 30,                                      \
+      "largest JSON document of one call by HTTP; read, it may take 16 times as much memory")      \
     X(LIST, relay_networks, "address/bits", "127.0.0.0/8 [::1]/128", 0, 0,                         \
       "clients that may send to any domain")                                                       \
+    X(BOOL, allow_open_relay, "", "no", 0, 0,                                                      \
+      "relay_networks may hold all addresses though `listen' is open to other machines: anyone "   \
+      "may send any mail")                                                                         \
     X(LIST, relay_domains, "domain pattern", "", 0, 0,                                             \
-      "domains that anybody may send to and that are passed on")                                   \
+      "domains that all clients may send to and that are passed on")                               \
+    X(LIST, client_access, "file or cidr:file", "", 0, 0,                                          \
+      "rules by address of the client: files of `network action' lines, the first that has "       \
+      "something to say decides")                                                                  \
+    X(LIST, sender_access, "file", "", 0, 0,                                                       \
+      "rules by envelope sender: files of `address-or-domain action' lines")                       \
+    X(LIST, recipient_access, "file", "", 0, 0,                                                    \
+      "rules by recipient: files of `address-or-domain action' lines")                             \
+    X(LIST, local_recipient_maps, RECIPIENTS_UNIT, "", 0, 0,                                       \
+      "files of the addresses that there are in local_domains, others are refused; lmtp: and "     \
+      "smtp: ask at RCPT; empty: all are accepted")                                                \
+    X(LIST, relay_recipient_maps, RECIPIENTS_UNIT, "", 0, 0, "the same for relay_domains")         \
+    X(TIME, callout_timeout, "s", "30s", PARAM_S(1), PARAM_DAYS(1),                                \
+      "longest wait for each answer of a peer that is asked which recipients there are; then the " \
+      "client is to try again")                                                                    \
+    X(TIME, callout_positive_time, "s", "1h", 0, PARAM_DAYS(30),                                   \
+      "how long its yes is remembered")                                                            \
+    X(TIME, callout_negative_time, "s", "5m", 0, PARAM_DAYS(30),                                   \
+      "how long its no is remembered")                                                             \
+    X(LIST, header_checks, "file or pcre:file", "", 0, 0,                                          \
+      "rules by header field: files of `/pattern/flags action' lines (PCRE)")                      \
+    X(LIST, body_checks, "file or pcre:file", "", 0, 0, "the same by line of the body")            \
+    X(SIZE, body_checks_size_limit, "bytes", "51200", 0, PARAM_NO_MAX,                             \
+      "how much of the body, and of each of its MIME parts, body_checks look at")                  \
+    X(TIME, checks_time_limit, "s", "1s", PARAM_MS(10), PARAM_S(60),                               \
+      "processor time that header_checks and body_checks of one message may take; mail that "      \
+      "needs more is deferred")                                                                    \
+    X(STRING, content_filter, "transport:nexthop", "", 0, 0,                                       \
+      "where all mail goes first, but what comes in by a listener with filtered=yes; empty: "      \
+      "nowhere")                                                                                   \
+    X(STRING, always_bcc, "mail address", "", 0, 0,                                                \
+      "one more recipient of each message; empty: none")                                           \
+    X(LIST, sender_bcc_maps, "file", "", 0, 0,                                                     \
+      "files of `sender address' lines: one more recipient of mail from there")                    \
+    X(LIST, recipient_bcc_maps, "file", "", 0, 0,                                                  \
+      "files of `recipient address' lines: one more recipient of mail to there")                   \
     X(STRING, smtpd_banner, "", "$myhostname ESMTP", 0, 0,                                         \
       "text of the greeting behind 220; begins with the host name")                                \
     X(SIZE, message_size_limit, "bytes", "10240000", 0, PARAM_NO_MAX,                              \
       "largest message; 0: no limit")                                                              \
     X(SIZE, header_size_limit, "bytes", "102400", 1, 1 << 30,                                      \
       "largest header, all fields together")                                                       \
-    X(SIZE, line_length_limit, "bytes", "2048", 512, 1 << 20, "longest command line")              \
+    X(SIZE, line_length_limit, "bytes", "2048", 512, 1 << 20,                                      \
+      "longest command line of an SMTP client; after a longer one its session is ended")           \
     X(INT, hopcount_limit, "Received: fields", "50", 1, 1000,                                      \
       "a message with more has looped and is refused")                                             \
     X(SIZE, queue_minfree, "bytes", "0", 0, PARAM_NO_MAX,                                          \
@@ -179,7 +281,24 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "of the sessions that are still free, how many the clients of one network may hold; 0: as "  \
       "many as there are")                                                                         \
     X(LIST, smtpd_client_event_limit_exceptions, "address/bits", "$relay_networks", 0, 0,          \
-      "clients that these two limits do not bind")                                                 \
+      "clients that the smtpd_client_ limits do not bind")                                         \
+    X(INT, smtpd_client_message_rate_limit, "messages", "0", 0, UINT32_MAX,                        \
+      "that one client address may send in a minute; 0: no limit")                                 \
+    X(INT, smtpd_client_recipient_rate_limit, "recipients", "0", 0, UINT32_MAX,                    \
+      "that the mail of one client address may have in a minute; 0: no limit")                     \
+    X(INT, smtpd_client_message_hour_limit, "messages", "0", 0, UINT32_MAX,                        \
+      "that one client address may send in an hour; 0: no limit")                                  \
+    X(INT, smtpd_client_recipient_hour_limit, "recipients", "0", 0, UINT32_MAX,                    \
+      "that the mail of one client address may have in an hour; 0: no limit")                      \
+    X(INT, smtpd_login_message_rate_limit, "messages", "0", 0, UINT32_MAX,                         \
+      "that a user that has logged in may send in a minute, from all clients together; 0: no "     \
+      "limit")                                                                                     \
+    X(INT, smtpd_login_recipient_rate_limit, "recipients", "0", 0, UINT32_MAX,                     \
+      "that the user's mail may have in a minute; 0: no limit")                                    \
+    X(INT, smtpd_login_message_hour_limit, "messages", "0", 0, UINT32_MAX,                         \
+      "that the user may send in an hour; 0: no limit")                                            \
+    X(INT, smtpd_login_recipient_hour_limit, "recipients", "0", 0, UINT32_MAX,                     \
+      "that the user's mail may have in an hour; 0: no limit")                                     \
     X(INT, smtpd_client_ipv4_prefix_length, "bits", "32", 1, 32,                                   \
       "IPv4 clients with these bits in common count as one address")                               \
     X(INT, smtpd_client_ipv6_prefix_length, "bits", "64", 1, 128, "the same for IPv6")             \
@@ -215,9 +334,37 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "delay of an answer after that many errors")                                                 \
     X(INT, smtpd_junk_command_limit, "commands", "100", 1, 1000000,                                \
       "commands without mail that a client may send")                                              \
+    /* filters */                                                                                  \
+    X(STRING, smtpd_milters, MILTER_UNIT, "", 0, 0,                                                \
+      "filters that see mail of SMTP and LMTP clients, one after the other; options as the "       \
+      "milter_ parameters without that word; empty or none: no filter")                            \
+    X(STRING, non_smtpd_milters, MILTER_UNIT, "", 0, 0,                                            \
+      "the same for mail of sendmail, and for our own (internal_mail_filter_classes)")             \
+    X(LIST, internal_mail_filter_classes, FILTER_CLASS_UNIT, "bounce notify", 0, 0,                \
+      "which of our own mail non_smtpd_milters see: what senders are told of their mail, what "    \
+      "the postmaster is told")                                                                    \
+    X(CHOICE, milter_default_action, CONF_MILTER_ACTION_WORDS, "tempfail", 0, 0,                   \
+      "what becomes of a message when a filter is not there, hangs, ends or breaks the "           \
+      "protocol; accept passes it without that filter, quarantine holds it, shutdown ends the "    \
+      "session, too")                                                                              \
+    X(TIME, milter_connect_timeout, "s", "30s", PARAM_S(1), PARAM_DAYS(1),                         \
+      "longest wait for the connection to a filter")                                               \
+    X(TIME, milter_command_timeout, "s", "30s", PARAM_S(1), PARAM_DAYS(1),                         \
+      "longest wait for its answer before the content")                                            \
+    X(TIME, milter_content_timeout, "s", "300s", PARAM_S(1), PARAM_DAYS(1),                        \
+      "longest wait for its answer to a piece of content, or to the end; each sign of progress "   \
+      "counts anew")                                                                               \
+    X(INT, milter_protocol, "version", "6", MILTER_PROTOCOL_MIN, MILTER_PROTOCOL_MAX,              \
+      "highest version of the protocol that is offered")                                           \
+    X(STRING, milter_macro_daemon_name, "", "$myhostname", 0, 0,                                   \
+      "macro {daemon_name} for filters")                                                           \
+    X(STRING, milter_macro_v, "", "Sluice", 0, 0, "macro v for filters: name and version")         \
     X(STRING, tls_cert, "path", "", 0, 0,                                                          \
       "PEM file with the server's certificate chain; empty: no STARTTLS")                          \
     X(STRING, tls_key, "path", "$tls_cert", 0, 0, "PEM file with its private key")                 \
+    X(CHOICE, smtpd_tls_security_level, CONF_SERVER_TLS_WORDS, "may", 0, 0,                        \
+      "STARTTLS at smtp:// addresses: not offered, offered where there is tls_cert, or mail is "   \
+      "taken behind it only (530)")                                                                \
     X(STRING, class_header, "name of a header field", "", 0, 0,                                    \
       "field that names the class of a message, where the client may relay; empty: none")          \
     X(CHOICE, default_class, CONF_DEFAULT_CLASS_WORDS, "auto", 0, 0,                               \
@@ -235,23 +382,40 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(LIST, local_domains, "domain pattern", "$myhostname localhost.$mydomain localhost", 0, 0,    \
       "mail for these goes to local_transport")                                                    \
     X(STRING, local_transport, "transport[:nexthop]", "local", 0, 0, "transport of local_domains") \
+    X(STRING, fallback_transport, "transport[:nexthop]", "", 0, 0,                                 \
+      "transport of recipients that local_recipient_maps lack; empty: they are refused")           \
     X(STRING, relay_transport, "transport[:nexthop]", "relay", 0, 0, "transport of relay_domains") \
     X(STRING, default_transport, "transport[:nexthop]", "smtp", 0, 0,                              \
       "transport of all other domains")                                                            \
     X(STRING, relayhost, "nexthop", "", 0, 0,                                                      \
       "next hop of mail that is not local; empty: the recipient's domain")                         \
+    X(LIST, sender_dependent_relayhost_maps, "file", "", 0, 0,                                     \
+      "text files of `sender nexthop' lines, where mail of a sender goes in place of relayhost; "  \
+      "a sender is an address, @domain or <> (the null sender)")                                   \
+    X(STRING, relay_auth, "path", "", 0, 0,                                                        \
+      "file of logins at relays: `nexthop [sender] user:password' lines; only root and the "       \
+      "daemon's user may read it")                                                                 \
+    X(CHOICE, relay_auth_tls, CONF_LOGIN_TLS_WORDS, "verify", 0, 0,                                \
+      "TLS that a relay needs before it gets a login, where smtp_tls_security_level wants less")   \
     X(LIST, transport_maps, "file", "", 0, 0,                                                      \
       "text files of `pattern transport:nexthop' lines that go before all else")                   \
     X(LIST, defer_transports, "transport", "", 0, 0,                                               \
       "transports whose mail waits until it is asked for")                                         \
     X(STRING, default_filter_nexthop, "nexthop", "", 0, 0,                                         \
-      NO_EFFECT "there are no content filters here")                                               \
+      "next hop of a content_filter or FILTER that names none; empty: the recipient's domain")     \
     X(LIST, inet_protocols, "ipv4, ipv6 or all", "all", 0, 0,                                      \
       "address families of outgoing connections")                                                  \
     X(LIST, smtp_dns_server, "address:port", "", 0, 0, "name servers to ask; empty: the system's") \
+    X(STRING, mta_sts_CAfile, "path", "", 0, 0,                                                    \
+      "PEM file of the authorities trusted for hosts of MTA-STS policies; empty: the system's")    \
+    X(INT, mta_sts_port, "port", "443", 1, 65535, "for tests: where hosts of policies listen")     \
+    X(BOOL, mta_sts_private_addresses, "", "no", 0, 0,                                             \
+      "for tests: hosts of policies may have addresses that are not of the public Internet")       \
+    X(STRING, dnssec_trust_anchor_file, "path", "/usr/share/dns/root.key", 0, 0,                   \
+      "DS or DNSKEY records from which answers of the DNS are proven, for DANE")                   \
     /* the queue */                                                                                \
     X(TIME, queue_run_delay, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                          \
-      "period in which deferred mail is looked at")                                                \
+      "in Postfix's queue: from one scan of deferred mail to the next; other spools need none")    \
     X(TIME, minimal_backoff_time, "s", "300s", PARAM_S(1), PARAM_LIFETIME_MAX,                     \
       "shortest time until the next attempt, and how long a dead destination stays dead at first") \
     X(TIME, maximal_backoff_time, "s", "4000s", PARAM_S(1), PARAM_LIFETIME_MAX,                    \
@@ -298,8 +462,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, qmgr_fudge_factor, "per cent", "100", 1, 100,                                           \
       NO_EFFECT "used by Postfix's old queue manager only")                                        \
     X(LIST, hash_queue_names, "directory", "deferred defer", 0, 0,                                 \
-      NO_EFFECT "the spool has no such directories")                                               \
-    X(INT, hash_queue_depth, "levels", "1", 1, 16, NO_EFFECT "the spool has no such directories")  \
+      "directories of Postfix's queue that have others below them; other spools have none")        \
+    X(INT, hash_queue_depth, "levels", "1", 1, 16, "how many levels of them")                      \
     X(BOOL, enable_long_queue_ids, "", "no", 0, 0, NO_EFFECT "queue ids are never reused here")    \
     X(LIST, fast_flush_domains, "domain pattern", "$relay_domains", 0, 0,                          \
       "domains that ETRN may ask for")                                                             \
@@ -320,13 +484,13 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, notify_double_bounce, "address", "postmaster", 0, 0,                                 \
       "where a report goes that can't be delivered; empty: it is logged and dropped")              \
     X(STRING, bounce_notice_recipient, "address", "postmaster", 0, 0,                              \
-      "who gets the header of returned mail, with notify_classes = bounce")                        \
+      "recipient of the header of returned mail, with notify_classes = bounce")                    \
     X(STRING, delay_notice_recipient, "address", "postmaster", 0, 0,                               \
-      "who gets the header of delayed mail, with notify_classes = delay")                          \
+      "recipient of the header of delayed mail, with notify_classes = delay")                      \
     X(STRING, double_bounce_sender, "local part", "double-bounce", 0, 0,                           \
       "sender of mail that must not cause a report")                                               \
     X(BOOL, disable_verp_bounces, "", "no", 0, 0,                                                  \
-      "one report for all recipients of mail with variable envelope return path")                  \
+      NO_EFFECT "there is no XVERP here, and a report names all its recipients")                   \
     X(STRING, report_form, "path", "", 0, 0,                                                       \
       "ZMailer form (HDR, SUB, ADR and text lines) that reports follow; empty: built-in text")     \
     X(CHOICE, report_return, CONF_REPORT_RETURN_WORDS, "full", 0, 0,                               \
@@ -370,7 +534,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "the only control files that are seen to, as names below transport/; when nothing can be "   \
       "done for them now the daemon ends; empty: all")                                             \
     X(INT, mailq_protocol, "version", "1", 1, 2,                                                   \
-      "mailq protocol where authfile is empty or can't be read; 2 then refuses everybody")         \
+      "mailq protocol where authfile is empty or can't be read; 2 then refuses all clients")       \
     X(BOOL, mailq_short, "", "no", 0, 0, "mailq protocol 1 leaves out the lists of vertices")      \
     X(STRING, mailq_dump_file, "path", "/usr/tmp/.mailq.text", 0, 0,                               \
       "file that the scheduler program writes the state of the queue to, on SIGUSR2")              \
@@ -387,7 +551,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(BOOL, msgwriteasync, "", "0", 0, 0,                                                          \
       "PARAMmsgwriteasync: reports are handed to the router without a sync before")                \
     X(BOOL, store_error_on_error, "", "0", 0, 0,                                                   \
-      "PARAMstore-error-on-error: keep reports that nobody is to get, on hold or in postman/")
+      "PARAMstore-error-on-error: keep reports that have no recipient, on hold or in postman/")
 
 #define POLICY_PARAMS(X)                                                                           \
     /* the scheduler */                                                                            \
@@ -478,7 +642,12 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(BOOL, skip_5xx_greeting, "smtp_skip_5xx_greeting", "", "yes", 0, 0,                          \
       "try the next host after a 5xx greeting instead of failing")                                 \
     X(CHOICE, tls_security_level, "smtp_tls_security_level", CONF_TLS_WORDS, "may", 0, 0,          \
-      "STARTTLS: never, where offered, always, always with a verified certificate")                \
+      "STARTTLS: never, where offered, always; verify: with a good certificate for the host; "     \
+      "secure: for the next hop's domain or a name below it; dane: as TLSA records say, else "     \
+      "may; dane-only: as they say, else mail waits")                                              \
+    X(CHOICE, mta_sts, "smtp_mta_sts", CONF_STS_WORDS, "no", 0, 0,                                 \
+      "MTA-STS policies of domains (RFC 8461): not looked up; looked up, and what they forbid is " \
+      "logged; obeyed")                                                                            \
     X(STRING, tls_CAfile, "smtp_tls_CAfile", "path", "", 0, 0,                                     \
       "PEM file of trusted authorities; empty: the system's")                                      \
     X(BOOL, connection_cache_on_demand, "smtp_connection_cache_on_demand", "", "yes", 0, 0,        \
@@ -523,7 +692,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "entries a running agent is given ahead; less than 0: 0")                                    \
     X(INT, skew, "", "steps", "5", 1, 100000,                                                      \
       "how fast retry times are drawn to multiples of `interval': 1 at once, more slower")         \
-    X(BOOL, ageorder, "", "", "no", 0, 0, "oldest message first")                                  \
+    X(BOOL, ageorder, "", "", "no", 0, 0,                                                          \
+      NO_EFFECT "mail of a destination goes in the order in which it is read, never at random")    \
     X(BOOL, queueonly, "", "", "no", 0, 0, "no delivery unless asked for")                         \
     X(BOOL, wakeuprestartonly, "", "", "no", 0, 0,                                                 \
       "new mail makes nothing due of a destination that waits for its time of retry")              \
@@ -540,14 +710,18 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(CHOICE, fairness, "", CONF_CLASS_FAIRNESS_WORDS, "none", 0, 0,                               \
       "in clauses class/NAME only: class_fairness for this class")
 
-/* The members these make. */
-#define PARAM_MEMBER_STRING(name)   const char *name;
-#define PARAM_MEMBER_LIST(name)     struct conf_list name;
-#define PARAM_MEMBER_BOOL(name)     bool name;
-#define PARAM_MEMBER_INT(name)      int64_t name;
-#define PARAM_MEMBER_SIZE(name)     int64_t name;
-#define PARAM_MEMBER_TIME(name)     int64_t name##_us;
-#define PARAM_MEMBER_CHOICE(name)   int name;
-#define PARAM_MEMBER_FEEDBACK(name) struct conf_feedback name;
+/* The members these make. PARAM_MARK is for tests/structure/test_parameters.py, which makes it an
+ * attribute that has the compiler report each use of a member. */
+#ifndef PARAM_MARK
+#define PARAM_MARK
+#endif
+#define PARAM_MEMBER_STRING(name)   const char *name PARAM_MARK;
+#define PARAM_MEMBER_LIST(name)     struct conf_list name PARAM_MARK;
+#define PARAM_MEMBER_BOOL(name)     bool name PARAM_MARK;
+#define PARAM_MEMBER_INT(name)      int64_t name PARAM_MARK;
+#define PARAM_MEMBER_SIZE(name)     int64_t name PARAM_MARK;
+#define PARAM_MEMBER_TIME(name)     int64_t name##_us PARAM_MARK;
+#define PARAM_MEMBER_CHOICE(name)   int name PARAM_MARK;
+#define PARAM_MEMBER_FEEDBACK(name) struct conf_feedback name PARAM_MARK;
 
 #endif

@@ -13,9 +13,9 @@ static const struct {
     const char *name;
     enum conf_agent agent;
 } built_in[] = {
-    {"smtp", CONF_AGENT_SMTP},       {"relay", CONF_AGENT_SMTP},  {"lmtp", CONF_AGENT_LMTP},
-    {"local", CONF_AGENT_MAILDIR},   {"error", CONF_AGENT_ERROR}, {"retry", CONF_AGENT_RETRY},
-    {"discard", CONF_AGENT_DISCARD},
+    {"smtp", CONF_AGENT_SMTP},       {"relay", CONF_AGENT_SMTP},    {"lmtp", CONF_AGENT_LMTP},
+    {"local", CONF_AGENT_MAILDIR},   {"error", CONF_AGENT_ERROR},   {"retry", CONF_AGENT_RETRY},
+    {"discard", CONF_AGENT_DISCARD}, {"milter", CONF_AGENT_MILTER},
 };
 
 #define BUILT_IN_COUNT (sizeof built_in / sizeof built_in[0])
@@ -62,7 +62,7 @@ bool clause_is_whole_transport(const struct clause *c)
     return pattern_is_plain(c->channel) && slice_equal(c->host, SLICE("*"));
 }
 
-static bool declares(const struct clause *c)
+bool clause_declares(const struct clause *c)
 {
     const struct param *agent = param_find_in_clause(SLICE("agent"));
 
@@ -106,11 +106,12 @@ void policy_prepare(struct conf *conf)
     struct conf_private *inner = conf->inner;
 
     inner->transports =
-        pool_new(&inner->pool, (BUILT_IN_COUNT + inner->clause_count) * sizeof *inner->transports);
+        pool_new(&inner->pool, (BUILT_IN_COUNT + inner->clause_count + inner->override_count) *
+                                   sizeof *inner->transports);
     for (size_t i = 0; i < BUILT_IN_COUNT; i++) {
         struct transport_slot *slot = slot_add(conf, built_in[i].name);
 
-        if (inner->is_postoffice) {
+        if (conf_spool_routes(conf)) {
             continue;
         }
         slot->start.agent = (int)built_in[i].agent;
@@ -122,7 +123,7 @@ void policy_prepare(struct conf *conf)
     for (size_t i = 0; i < inner->clause_count; i++) {
         const struct clause *c = &inner->clauses[i];
 
-        if (declares(c)) {
+        if (clause_declares(c)) {
             struct transport_slot *slot = slot_find(inner, c->channel);
 
             if (slot == NULL) {
@@ -131,6 +132,13 @@ void policy_prepare(struct conf *conf)
             if (slot->declared == NULL) {
                 slot->declared = &c->body->own;
             }
+        }
+    }
+    for (size_t i = 0; i < inner->override_count && conf_spool_routes(conf); i++) {
+        const char *name = inner->overrides[i].transport; /* of which nothing else tells */
+
+        if (slot_find(inner, slice_string(name)) == NULL) {
+            (void)slot_add(conf, name);
         }
     }
     for (size_t i = 0; i < inner->transport_count; i++) {
@@ -173,13 +181,34 @@ static void apply_clauses(const struct conf_private *inner, const struct transpo
                           const struct clause *match, struct policy *policy,
                           struct policy_origin *origins)
 {
+    bool routes = inner->dialect != NULL && inner->dialect->routes;
+
     layer_apply(policy, origins, match != NULL ? match->body->base : inner->defaults_clause);
-    layer_apply(policy, origins, slot != NULL && !inner->is_postoffice ? slot->declared : NULL);
+    layer_apply(policy, origins, slot != NULL && !routes ? slot->declared : NULL);
     layer_apply(policy, origins, match != NULL ? &match->body->own : NULL);
     policy->ring = match != NULL ? (uint32_t)(match - inner->clauses) + 1 : 0;
-    if (inner->is_postoffice && policy->maxthr == 0) {
-        policy->maxthr = 1;
+    if (inner->dialect != NULL) {
+        inner->dialect->adjust(policy);
     }
+}
+
+const char *policy_clause_authorities(const struct conf *conf, size_t n,
+                                      struct policy_origin *ret_where)
+{
+    const size_t at = (size_t)(param_find_in_clause(SLICE("tls_CAfile")) - param_table);
+    const struct clause_body *body;
+    const struct layer *layer;
+
+    if (n >= conf->inner->clause_count) {
+        return NULL;
+    }
+    body = conf->inner->clauses[n].body;
+    layer = body->own.set[at] || body->base == NULL ? &body->own : body->base;
+    if (!layer->set[at]) {
+        return "";
+    }
+    *ret_where = layer->from[at];
+    return layer->values.tls_CAfile;
 }
 
 void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
@@ -213,6 +242,12 @@ static void explain_start(const struct conf_private *inner, const struct transpo
                 (struct policy_origin){.file = o->file, .line = o->line, .name = o->name};
         }
     }
+}
+
+bool policy_starts_agents(const struct policy *policy)
+{
+    return policy->agent == CONF_AGENT_POSTFIX ||
+           (policy->agent == CONF_AGENT_TA && policy->command[0] != '\0');
 }
 
 bool policy_explain(const struct conf *conf, struct slice transport, struct slice nexthop,
@@ -265,6 +300,23 @@ static const struct policy *class_says(const struct conf *conf, struct slice nam
     return NULL;
 }
 
+bool policy_wants_sts(const struct conf *conf)
+{
+    const struct conf_private *inner = conf->inner;
+    bool found = conf->defaults.mta_sts != CONF_STS_NO;
+
+    for (size_t i = 0; i < inner->transport_count; i++) {
+        found = found || inner->transports[i].public.policy.mta_sts != CONF_STS_NO;
+    }
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        const struct clause_body *body = inner->clauses[i].body;
+
+        found = found || body->own.values.mta_sts != CONF_STS_NO ||
+                (body->base != NULL && body->base->values.mta_sts != CONF_STS_NO);
+    }
+    return found;
+}
+
 uint32_t class_weight(const struct conf *conf, struct slice name)
 {
     const struct policy *said = class_says(conf, name, SLICE("weight"));
@@ -306,4 +358,37 @@ const struct conf_transport *conf_transport_find(const struct conf *conf, struct
     const struct transport_slot *slot = slot_find(conf->inner, name);
 
     return slot == NULL ? NULL : &slot->public;
+}
+
+static bool is_dane(const struct policy *p)
+{
+    return p->tls_security_level == CONF_TLS_DANE || p->tls_security_level == CONF_TLS_DANE_ONLY;
+}
+
+bool policy_wants_dane(const struct conf *conf, struct policy_origin *ret_where)
+{
+    const struct conf_private *inner = conf->inner;
+    size_t at = (size_t)(param_find_in_clause(SLICE("tls_security_level")) - param_table);
+
+    for (size_t i = 0; i < inner->clause_count; i++) {
+        const struct layer *own = &inner->clauses[i].body->own;
+
+        if (own->set[at] && is_dane(&own->values)) {
+            *ret_where = own->from[at];
+            return true;
+        }
+    }
+    for (size_t i = 0; i < inner->transport_count; i++) {
+        struct policy_origin origins[PARAM_COUNT_MAX];
+        struct policy policy;
+
+        (void)policy_explain(conf, slice_string(inner->transports[i].public.name), SLICE(""),
+                             &policy, origins); /* a transport always is one */
+        if (is_dane(&policy) &&
+            (policy.agent == CONF_AGENT_SMTP || policy.agent == CONF_AGENT_LMTP)) {
+            *ret_where = origins[at];
+            return true;
+        }
+    }
+    return false;
 }

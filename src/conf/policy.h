@@ -2,7 +2,7 @@
  * What holds for one transport and next hop.
  *
  * Each value is the first of
- *   1. the first clause of the file whose pattern matches (and no other: ZMailer's rule),
+ *   1. the first clause of the file whose pattern matches (and no other),
  *   2. the clause that declares the transport (pattern NAME or
  *      NAME/ with a star behind it, and agent= or command=),
  *   3. the clause `*` (stars on both sides) as far as it was known where the clause of 1 stands,
@@ -10,7 +10,7 @@
  *      local_destination_concurrency_limit = 2),
  *   5. the parameter `default_name` or its built-in default.
  *
- * Where the spool is a postoffice, rule 2 does not hold: ZMailer knows no declarations.
+ * Where the store routes (conf_spool_routes), rule 2 does not hold: nothing declares a transport.
  */
 #ifndef CONF_POLICY_H
 #define CONF_POLICY_H
@@ -30,8 +30,15 @@ struct policy {
     uint32_t ring;
 };
 
+struct policy_origin;
+
 /* The pattern of the clause with this number, as written; NULL when there is none. */
 const char *policy_clause(const struct conf *conf, uint32_t ring);
+
+/* What the n-th clause says itself of tls_CAfile, and where: "" when it says nothing, NULL behind
+ * the last clause. */
+const char *policy_clause_authorities(const struct conf *conf, size_t n,
+                                      struct policy_origin *ret_where);
 
 /* Compute the policy of a destination. Costs one pattern match per clause and a copy per value, so
  * callers keep the result with the destination; strings and lists in it are borrowed from `conf`.
@@ -40,6 +47,13 @@ const char *policy_clause(const struct conf *conf, uint32_t ring);
 void policy_for(const struct conf *conf, struct slice transport, struct slice nexthop,
                 struct policy *ret_policy);
 
+/* Can agents be had: of the kind that is started by a command, and there is one, or that other
+ * programs start? */
+bool policy_starts_agents(const struct policy *policy);
+
+/* Does any destination want the MTA-STS policies of domains? */
+bool policy_wants_sts(const struct conf *conf);
+
 /* Where a value stands. */
 struct policy_origin {
     const char *file; /* NULL: built in */
@@ -47,10 +61,13 @@ struct policy_origin {
     const char *name; /* the clause's pattern, or the parameter */
 };
 
-/* The same with the origin of each value, at its index in param_table (param.h). False when neither
- * a transport is declared by that name nor a clause matches. */
+/* policy_for with the origin of each value, at its index in param_table (param.h). False when
+ * neither a transport is declared by that name nor a clause matches. */
 bool policy_explain(const struct conf *conf, struct slice transport, struct slice nexthop,
                     struct policy *ret_policy, struct policy_origin ret_origins[PARAM_COUNT_MAX]);
+
+/* Does any destination have a level of DANE? If so *ret_where says by what. */
+bool policy_wants_dane(const struct conf *conf, struct policy_origin *ret_where);
 
 /* Of `personal` where no clause says otherwise. Deliveries of it come at once as soon as one ends
  * (see docs/simulator.md: weights from 2 to 100 give the same delays until there is more personal

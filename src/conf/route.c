@@ -7,6 +7,7 @@
 #include "conf.h"
 #include "conf_private.h"
 #include "hash.h"
+#include "map_text.h"
 #include "match.h"
 #include "mem.h"
 #include "nexthop.h"
@@ -27,6 +28,7 @@ struct route_map {
 
 struct route_maps {
     size_t count;
+    size_t senders; /* those from here on are sender_dependent_relayhost_maps */
     bool have_unix; /* an entry has a next hop unix:PATH */
     struct route_map maps[];
 };
@@ -54,6 +56,9 @@ static const char *target_error(const struct conf *conf, const struct target *t)
 
     if (t->transport.len > 0 && transport == NULL) {
         return "names a transport that nothing declares";
+    }
+    if (transport != NULL && transport->policy.agent == CONF_AGENT_MILTER) {
+        return "names the transport of our own reports on their way to filters";
     }
     if (t->nexthop.len > ROUTE_NEXTHOP_MAX) {
         return "has a next hop longer than 512 bytes";
@@ -84,8 +89,8 @@ static char *lower_copy(char *room, struct slice s)
     return room;
 }
 
-/* FNV-1a: a fixed function, for a fingerprint that is stored and compared between processes. Nobody
- * gains by a collision: the tables are the administrator's own. */
+/* FNV-1a: a fixed function, for a fingerprint that is stored and compared between processes. No
+ * attacker gains by a collision: the tables are the administrator's own. */
 #define FNV_BASIS UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME UINT64_C(0x100000001b3)
 
@@ -103,36 +108,62 @@ struct map_reader {
     struct route_map *map;
     struct conf_problems *problems;
     const char *file;
-    unsigned line, lines;
+    unsigned lines;
+    bool senders; /* sender_dependent_relayhost_maps: senders and next hops */
 };
 
-static void read_line(struct map_reader *r, struct slice line)
+/* What is wrong with a line "pattern transport:nexthop", or NULL. */
+static const char *transport_error(const struct map_reader *r, struct slice value,
+                                   const struct target *t)
 {
-    struct slice text = slice_trim(line);
-    size_t key_len = 0;
+    return value.len == 0                        ? "has no transport:nexthop behind it"
+           : slice_find(value, ':') == value.len ? "has no `:' behind its transport"
+                                                 : target_error(r->conf, t);
+}
 
-    if (text.len == 0 || text.ptr[0] == '#') {
-        return;
+/* What is wrong with a line "sender nexthop", or NULL. */
+static const char *sender_error(struct slice key, struct slice nexthop)
+{
+    struct nexthop n;
+
+    if (!slice_equal(key, SLICE("<>")) && slice_find(key, '@') == key.len) {
+        return "is none of an address, @domain and <>";
     }
-    while (key_len < text.len && text.ptr[key_len] != ' ' && text.ptr[key_len] != '\t') {
-        key_len++;
+    if (nexthop.len == 0) {
+        return "has no next hop behind it";
     }
-    unsigned column = (unsigned)(text.ptr - line.ptr) + 1;
-    struct slice key = slice_of(text.ptr, key_len), value = slice_trim(slice_skip(text, key_len));
+    return nexthop_parse(nexthop, &n) && nexthop.len <= ROUTE_NEXTHOP_MAX
+               ? NULL
+               : "has a next hop that is none of host, [host], host:port, [host]:port, unix:path";
+}
+
+/* DUNNO ends the search and finds nothing, as in Postfix. */
+static const char *read_sender_line(struct slice key, struct slice value, struct target *ret_target)
+{
+    const char *error = sender_error(key, value);
+
+    *ret_target =
+        (struct target){.transport = SLICE(""),
+                        .nexthop = slice_equal_nocase(value, SLICE("DUNNO")) ? SLICE("") : value};
+    return error;
+}
+
+static void read_line(struct map_reader *r, const struct map_line *line)
+{
+    struct slice key = line->key, value = line->value;
     struct target t = target_of(value);
-    const char *error = value.len == 0                        ? "has no transport:nexthop behind it"
-                        : slice_find(value, ':') == value.len ? "has no `:' behind its transport"
-                                                              : target_error(r->conf, &t);
+    const char *error =
+        r->senders ? read_sender_line(key, value, &t) : transport_error(r, value, &t);
     struct entry *e;
 
     if (error != NULL) {
-        problem_add(r->problems, CONF_ERROR, r->file, r->line, column, "`%.*s' %s",
+        problem_add(r->problems, CONF_ERROR, r->file, line->line, 1, "`%.*s' %s",
                     key.len > 100 ? 100 : (int)key.len, key.ptr, error);
         return;
     }
     if (++r->lines > ROUTE_MAP_MAX) {
         if (r->lines == ROUTE_MAP_MAX + 1) {
-            problem_add(r->problems, CONF_ERROR, r->file, r->line, column, "more than %u entries",
+            problem_add(r->problems, CONF_ERROR, r->file, line->line, 1, "more than %u entries",
                         ROUTE_MAP_MAX);
         }
         return;
@@ -145,7 +176,7 @@ static void read_line(struct map_reader *r, struct slice line)
     struct entry *before;
     HASH_FIND(hh, r->map->entries, e->key, key.len, before);
     if (before != NULL) {
-        problem_add(r->problems, CONF_WARNING, r->file, r->line, column,
+        problem_add(r->problems, CONF_WARNING, r->file, line->line, 1,
                     "`%s' stands in this table before; the first holds", e->key);
         return;
     }
@@ -153,59 +184,36 @@ static void read_line(struct map_reader *r, struct slice line)
     r->maps->have_unix = r->maps->have_unix || is_unix(e->nexthop);
 }
 
-/* A line that starts with a blank continues the one before, as in Postfix's tables. */
-static void read_map(struct map_reader *r, struct slice text)
+static void read_map(struct map_reader *r, struct slice content)
 {
-    struct buf logical;
-    unsigned line = 0;
+    struct map_text text;
+    struct map_line line;
 
-    if (slice_find(text, '\0') < text.len) {
-        problem_add(r->problems, CONF_ERROR, r->file, 0, 0, "a NUL byte has no place in a text");
-        return;
+    map_text_init(&text, content);
+    while (map_text_next(&text, &line)) {
+        read_line(r, &line);
     }
-    buf_init(&logical, CONF_LINE_MAX);
-    while (text.ptr != NULL) {
-        struct slice part = slice_cut(&text, '\n'), trimmed = slice_trim(part);
-
-        line++;
-        if (trimmed.len == 0 || trimmed.ptr[0] == '#') {
-            continue;
-        }
-        if (part.ptr[0] != ' ' && part.ptr[0] != '\t') {
-            read_line(r, buf_slice(&logical));
-            buf_clear(&logical);
-            r->line = line;
-        } else {
-            (void)buf_add_byte(&logical, ' '); /* failure is sticky, seen below */
-        }
-        if (!buf_add(&logical, trimmed)) {
-            problem_add(r->problems, CONF_ERROR, r->file, line, 1,
-                        "the line is longer than %u bytes", CONF_LINE_MAX);
-            buf_clear(&logical);
-        }
+    if (text.error != NULL) {
+        problem_add(r->problems, CONF_ERROR, r->file, text.error_line, text.error_line > 0, "%s",
+                    text.error);
     }
-    read_line(r, buf_slice(&logical));
-    buf_fini(&logical);
+    map_text_fini(&text);
 }
 
-/* "texthash:" and "hash:" are Postfix's names of such a file; the text is what is read. */
-static struct slice without_type(struct slice file)
+/* `parameter` names the file. */
+static void load_map(struct conf *conf, const char *parameter, size_t index, struct slice name,
+                     const char *directory, struct conf_problems *problems)
 {
-    if (slice_starts(file, SLICE("texthash:"))) {
-        return slice_skip(file, 9);
-    }
-    return slice_skip(file, slice_starts(file, SLICE("hash:")) ? 5 : 0);
-}
-
-static void load_map(struct conf *conf, size_t index, struct slice name, const char *directory,
-                     struct conf_problems *problems)
-{
-    const char *path = path_below(&conf->inner->pool, directory, without_type(name));
+    const char *path = path_below(&conf->inner->pool, directory, map_file_name(name));
     const struct setting *where =
-        &conf->inner->settings[param_find(SLICE("transport_maps")) - param_table];
+        &conf->inner->settings[param_find(slice_string(parameter)) - param_table];
     struct route_maps *maps = conf->inner->maps;
-    struct map_reader r = {
-        .conf = conf, .maps = maps, .map = &maps->maps[index], .problems = problems, .file = path};
+    struct map_reader r = {.conf = conf,
+                           .maps = maps,
+                           .map = &maps->maps[index],
+                           .problems = problems,
+                           .file = path,
+                           .senders = index >= maps->senders};
     struct buf content;
     int error;
 
@@ -213,7 +221,7 @@ static void load_map(struct conf *conf, size_t index, struct slice name, const c
     error = file_read(conf->inner->world, path, &content);
     if (error != 0) {
         problem_add(problems, CONF_ERROR, where->file, where->line, where->column,
-                    "transport_maps: can't read %s: %s", path, strerror(-error));
+                    "%s: can't read %s: %s", parameter, path, strerror(-error));
     } else {
         read_map(&r, buf_slice(&content));
     }
@@ -237,6 +245,11 @@ static void check_target(struct conf *conf, const char *name, const char *value,
     const struct setting *s = &conf->inner->settings[param_find(slice_string(name)) - param_table];
     struct target t = target_of(slice_string(value));
     const char *error = t.transport.len == 0 ? "has no transport" : target_error(conf, &t);
+
+    if (conf_spool_routes(conf) &&
+        (value == conf->content_filter || value == conf->fallback_transport)) {
+        error = "can't hold here: in this store a router says where mail goes";
+    }
 
     if (error != NULL) {
         problem_add(problems, CONF_ERROR, s->raw != NULL ? s->file : "built-in defaults", s->line,
@@ -304,17 +317,30 @@ static uint64_t fingerprint(const struct conf *conf)
 
 void route_prepare(struct conf *conf, const char *directory, struct conf_problems *problems)
 {
-    struct route_maps *maps =
-        mem_new(sizeof *maps + conf->transport_maps.count * sizeof maps->maps[0]);
+    const struct conf_list *senders = &conf->sender_dependent_relayhost_maps;
+    size_t count = conf->transport_maps.count + senders->count;
+    struct route_maps *maps = mem_new(sizeof *maps + count * sizeof maps->maps[0]);
 
     conf->inner->maps = maps;
-    maps->count = conf->transport_maps.count;
-    for (size_t i = 0; i < maps->count; i++) {
-        load_map(conf, i, slice_string(conf->transport_maps.items[i]), directory, problems);
+    maps->count = count;
+    maps->senders = conf->transport_maps.count;
+    for (size_t i = 0; i < maps->senders; i++) {
+        load_map(conf, "transport_maps", i, slice_string(conf->transport_maps.items[i]), directory,
+                 problems);
+    }
+    for (size_t i = 0; i < senders->count; i++) {
+        load_map(conf, "sender_dependent_relayhost_maps", maps->senders + i,
+                 slice_string(senders->items[i]), directory, problems);
     }
     check_target(conf, "local_transport", conf->local_transport, problems);
     check_target(conf, "relay_transport", conf->relay_transport, problems);
     check_target(conf, "default_transport", conf->default_transport, problems);
+    if (conf->content_filter[0] != '\0') {
+        check_target(conf, "content_filter", conf->content_filter, problems);
+    }
+    if (conf->fallback_transport[0] != '\0') {
+        check_target(conf, "fallback_transport", conf->fallback_transport, problems);
+    }
     for (size_t i = 0; i < conf->defer_transports.count; i++) {
         const struct setting *s =
             &conf->inner->settings[param_find(SLICE("defer_transports")) - param_table];
@@ -325,7 +351,7 @@ void route_prepare(struct conf *conf, const char *directory, struct conf_problem
                         conf->defer_transports.items[i]);
         }
     }
-    conf->route_generation = fingerprint(conf) & INT64_MAX;
+    conf->route_generation = fingerprint(conf) % INT64_MAX;
 }
 
 /* ---- routing -------------------------------------------------------------------------------- */
@@ -342,9 +368,9 @@ static struct slice local_part(struct slice address)
     return slice_of(address.ptr, slice_find_last(address, '@'));
 }
 
-/* Without the extension. An address that is all extension stays: it would name nobody. The two
- * system names that contain a common delimiter are no user with an extension. */
-static struct slice without_extension(const struct conf *conf, struct slice local)
+/* An address that is all extension stays: it would name no user. The two system names that contain
+ * a common delimiter are no user with an extension. */
+struct slice route_without_extension(const struct conf *conf, struct slice local)
 {
     if (slice_equal_nocase(local, SLICE("mailer-daemon")) ||
         slice_equal_nocase(local, slice_string(conf->double_bounce_sender))) {
@@ -358,14 +384,26 @@ static struct slice without_extension(const struct conf *conf, struct slice loca
     return local;
 }
 
-static const struct entry *map_get(const struct route_maps *maps, struct slice key)
+/* In the maps from..to. */
+static const struct entry *get_among(const struct route_maps *maps, size_t from, size_t to,
+                                     struct slice key)
 {
     const struct entry *e = NULL;
 
-    for (size_t i = 0; i < maps->count && e == NULL; i++) {
+    for (size_t i = from; i < to && e == NULL; i++) {
         HASH_FIND(hh, maps->maps[i].entries, key.ptr, key.len, e);
     }
     return e;
+}
+
+static const struct entry *map_get(const struct route_maps *maps, struct slice key)
+{
+    return get_among(maps, 0, maps->senders, key);
+}
+
+static const struct entry *sender_get(const struct route_maps *maps, struct slice key)
+{
+    return get_among(maps, maps->senders, maps->count, key);
 }
 
 /* `address` is in lower case and no longer than ADDRESS_MAX. */
@@ -373,7 +411,7 @@ static const struct entry *map_lookup(const struct conf *conf, struct slice addr
 {
     const struct route_maps *maps = conf->inner->maps;
     struct slice domain = route_domain(address), local = local_part(address);
-    struct slice user = without_extension(conf, local);
+    struct slice user = route_without_extension(conf, local);
     const struct entry *e = map_get(maps, address);
 
     if (e == NULL && user.len < local.len) {
@@ -401,9 +439,68 @@ static void set_nexthop(struct route *route, struct slice nexthop)
     route->nexthop[nexthop.len] = '\0';
 }
 
-/* What holds without transport_maps. */
-static void route_by_class(const struct conf *conf, struct slice domain, struct route *route)
+/* An address without a domain is at myorigin. The result lies in `room` then. */
+static struct slice complete(const struct conf *conf, struct slice address, char room[ADDRESS_MAX])
 {
+    size_t origin_len = strlen(conf->myorigin);
+
+    if (address.len == 0 || slice_find(address, '@') < address.len ||
+        address.len + 1 + origin_len > ADDRESS_MAX) {
+        return address;
+    }
+    memcpy(room, address.ptr, address.len);
+    room[address.len] = '@';
+    memcpy(room + address.len + 1, conf->myorigin, origin_len);
+    return slice_of(room, address.len + 1 + origin_len);
+}
+
+/* The sender's own relayhost; NULL: it has none. */
+static const struct entry *find_sender(const struct conf *conf, struct slice sender)
+{
+    const struct route_maps *maps = conf->inner->maps;
+    char whole[ADDRESS_MAX], room[ADDRESS_MAX + 1];
+    const struct entry *e;
+    size_t at;
+
+    if (maps->senders == maps->count || sender.ptr == NULL) {
+        return NULL;
+    }
+    if (sender.len == 0) {
+        return sender_get(maps, SLICE("<>"));
+    }
+    sender = complete(conf, sender, whole);
+    if (sender.len > ADDRESS_MAX) {
+        return NULL;
+    }
+    sender = slice_of(lower_copy(room, sender), sender.len);
+    e = sender_get(maps, sender);
+    at = slice_find_last(sender, '@');
+    if (e == NULL && at < sender.len) {
+        size_t user_len = route_without_extension(conf, slice_of(sender.ptr, at)).len;
+
+        if (user_len < at) {
+            memcpy(whole, room, user_len);
+            memcpy(whole + user_len, room + at, sender.len - at);
+            e = sender_get(maps, slice_of(whole, user_len + sender.len - at));
+        }
+    }
+    return e != NULL || at == sender.len ? e : sender_get(maps, slice_skip(sender, at));
+}
+
+/* The sender's, or that of all; empty: there is none. */
+static struct slice relayhost_of(const struct conf *conf, struct slice sender)
+{
+    const struct entry *e = find_sender(conf, sender);
+
+    return slice_string(e != NULL && e->nexthop[0] != '\0' ? e->nexthop : conf->relayhost);
+}
+
+/* What holds without transport_maps. */
+static void route_by_class(const struct conf *conf, struct slice sender, struct slice domain,
+                           struct route *route)
+{
+    struct slice relayhost;
+
     bool local = domain_list_match(&conf->local_domains, domain);
     const char *text = local                                             ? conf->local_transport
                        : domain_list_match(&conf->relay_domains, domain) ? conf->relay_transport
@@ -411,9 +508,8 @@ static void route_by_class(const struct conf *conf, struct slice domain, struct 
     struct target t = target_of(slice_string(text));
 
     route->transport = conf_transport_find(conf, t.transport)->name;
-    set_nexthop(route, t.nexthop.len > 0                      ? t.nexthop
-                       : !local && conf->relayhost[0] != '\0' ? slice_string(conf->relayhost)
-                                                              : domain);
+    relayhost = local || t.nexthop.len > 0 ? SLICE("") : relayhost_of(conf, sender);
+    set_nexthop(route, t.nexthop.len > 0 ? t.nexthop : relayhost.len > 0 ? relayhost : domain);
 }
 
 static void refuse(struct route *route, const char *text)
@@ -436,23 +532,15 @@ static const char *address_error(struct slice address)
     return NULL;
 }
 
-void route_address(const struct conf *conf, struct slice recipient, struct route *ret_route)
+void route_address(const struct conf *conf, struct slice sender, struct slice recipient,
+                   struct route *ret_route)
 {
     char room[ADDRESS_MAX + 1], whole[ADDRESS_MAX];
     const struct entry *e;
     const char *error;
 
     *ret_route = (struct route){.transport = NULL};
-    if (recipient.len > 0 && slice_find(recipient, '@') == recipient.len) {
-        size_t origin_len = strlen(conf->myorigin);
-
-        if (recipient.len + 1 + origin_len <= ADDRESS_MAX) {
-            memcpy(whole, recipient.ptr, recipient.len);
-            whole[recipient.len] = '@';
-            memcpy(whole + recipient.len + 1, conf->myorigin, origin_len);
-            recipient = slice_of(whole, recipient.len + 1 + origin_len);
-        }
-    }
+    recipient = complete(conf, recipient, whole);
     error = address_error(recipient);
     if (error != NULL) {
         refuse(ret_route, error);
@@ -463,7 +551,7 @@ void route_address(const struct conf *conf, struct slice recipient, struct route
     struct slice lower = slice_of(lower_copy(room, recipient), recipient.len);
     struct slice domain = route_domain(recipient);
     e = map_lookup(conf, lower);
-    route_by_class(conf, domain, ret_route);
+    route_by_class(conf, sender, domain, ret_route);
     if (e != NULL && e->transport != NULL) {
         ret_route->transport = e->transport->name;
         set_nexthop(ret_route, domain);
@@ -477,6 +565,51 @@ void route_address(const struct conf *conf, struct slice recipient, struct route
     route_destination(conf, recipient, ret_route);
 }
 
+const char *route_target_error(const struct conf *conf, struct slice target)
+{
+    struct target t = target_of(target);
+
+    if (conf_spool_routes(conf)) {
+        return "can't hold here: in this store a router says where mail goes";
+    }
+    return t.transport.len == 0 || slice_find(target, ':') == target.len
+               ? "is not TRANSPORT:NEXTHOP, or TRANSPORT: alone"
+               : target_error(conf, &t);
+}
+
+bool route_forced(const struct conf *conf, struct slice target, struct slice recipient,
+                  struct route *ret_route)
+{
+    struct target t = target_of(target);
+    const struct conf_transport *transport = conf_transport_find(conf, t.transport);
+    struct slice domain = route_domain(recipient);
+
+    *ret_route = (struct route){.transport = NULL};
+    if (transport == NULL || target_error(conf, &t) != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < t.nexthop.len; i++) {
+        if ((unsigned char)t.nexthop.ptr[i] < ' ') {
+            return false;
+        }
+    }
+    ret_route->transport = transport->name;
+    set_nexthop(ret_route, t.nexthop.len > 0 ? t.nexthop
+                           : conf->default_filter_nexthop[0] != '\0'
+                               ? slice_string(conf->default_filter_nexthop)
+                               : domain);
+    route_destination(conf, recipient, ret_route);
+    return ret_route->nexthop[0] != '\0';
+}
+
+/* Is the next hop of this transport what becomes of the mail, and no place to go to? */
+static bool is_verdict(const struct policy *policy, const char *transport)
+{
+    return policy->agent == CONF_AGENT_ERROR || policy->agent == CONF_AGENT_RETRY ||
+           (policy->agent == CONF_AGENT_POSTFIX &&
+            (strcmp(transport, "error") == 0 || strcmp(transport, "retry") == 0));
+}
+
 void route_destination(const struct conf *conf, struct slice recipient, struct route *route)
 {
     struct slice nexthop = slice_string(route->nexthop);
@@ -484,9 +617,9 @@ void route_destination(const struct conf *conf, struct slice recipient, struct r
     char *at = route->destination;
 
     policy_for(conf, slice_string(route->transport), nexthop, &policy);
-    if (policy.destination_recipient_limit == 1 && policy.agent != CONF_AGENT_ERROR &&
-        policy.agent != CONF_AGENT_RETRY && recipient.len <= ADDRESS_MAX) {
-        struct slice user = without_extension(conf, local_part(recipient));
+    if (policy.destination_recipient_limit == 1 && !is_verdict(&policy, route->transport) &&
+        recipient.len <= ADDRESS_MAX) {
+        struct slice user = route_without_extension(conf, local_part(recipient));
 
         lower_copy(at, user);
         at += user.len;
@@ -509,7 +642,8 @@ bool route_has_unix_nexthops(const struct conf *conf)
 {
     const struct conf_private *inner = conf->inner;
     const char *const targets[] = {conf->local_transport, conf->relay_transport,
-                                   conf->default_transport};
+                                   conf->default_transport, conf->content_filter,
+                                   conf->fallback_transport};
     bool found = inner->maps->have_unix || is_unix(conf->relayhost);
 
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {

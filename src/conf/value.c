@@ -7,10 +7,8 @@
 #include "check.h"
 #include "times.h"
 
-#define FRACTION_DIGITS_MAX 9 /* more than microseconds of a week need; keeps 10^n in range */
-#define NUMBER_TEXT_MAX                                                                            \
-    63 /* bytes of a decimal number; longer ones are no numbers people write                       \
-        */
+#define FRACTION_DIGITS_MAX 9  /* more than microseconds of a week need; keeps 10^n in range */
+#define NUMBER_TEXT_MAX     63 /* bytes of a decimal number; a longer one is refused */
 
 static const struct {
     const char *name;

@@ -1,9 +1,18 @@
 #include "unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "conf.h"
+#include "zmailer_dialect.h"
+
+/* As programs do at their start. */
+__attribute__((constructor)) static void know_dialects(void)
+{
+    zmailer_dialect_register();
+}
 
 static const struct conf_world world = {.hostname = "mail.example.org"};
 
@@ -40,9 +49,8 @@ static void an_empty_file_gives_the_defaults(void **state)
     assert_string_equal(c->control_socket, "/var/spool/sluice/control.sock");
     assert_int_equal(c->control_socket_mode, 0660);
     assert_int_equal(c->spool_inline_limit, 16 * 1024);
-    assert_int_equal(c->queue_run_delay_us, 300 * US_PER_S);
+    assert_int_equal(c->minimal_backoff_time_us, 300 * US_PER_S);
     assert_int_equal(c->maximal_queue_lifetime_us, 5 * US_PER_DAY);
-    assert_int_equal(c->address_verify_pending_request_limit, 5000);
     assert_int_equal(c->local_domains.count, 3);
     assert_string_equal(c->local_domains.items[1], "localhost.example.org");
     assert_int_equal(c->defaults.process_limit, 100);
@@ -75,11 +83,11 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
     static const struct {
         const char *text, *want; /* the first problem */
     } cases[] = {
-        {"queue_run_delya = 1", "1:1 error: unknown parameter `queue_run_delya', did you mean "
-                                "`queue_run_delay'?"},
+        {"service_throttle_tiem = 1", "1:1 error: unknown parameter `service_throttle_tiem', did "
+                                      "you mean `service_throttle_time'?"},
         {"xyzzy = 1", "1:1 error: unknown parameter `xyzzy'"},
-        {"\nqueue_run_delay = soon",
-         "2:19 error: queue_run_delay: found `soon', expected a time in "
+        {"\nminimal_backoff_time = soon",
+         "2:24 error: minimal_backoff_time: found `soon', expected a time in "
          "s, m, h, d or w (s when it has no unit) from 1s to 14w2d"},
         {"soft_bounce = maybe", "1:15 error: soft_bounce: found `maybe', expected yes or no"},
         {"smtpd_recipient_limit = 0", "1:25 error: smtpd_recipient_limit: found `0', expected a "
@@ -89,22 +97,65 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "bytes, k, M or G, at least 0"},
         {"control_socket_mode = 0999", "1:23 error: control_socket_mode: found `0999', expected an "
                                        "octal number from 0000 to 0777"},
-        {"smtp_tls_security_level = maybe", "1:27 error: smtp_tls_security_level: found `maybe', "
-                                            "expected none, may, encrypt or verify"},
+        {"smtp_tls_security_level = maybe",
+         "1:27 error: smtp_tls_security_level: found `maybe', "
+         "expected none, may, encrypt, verify, secure, dane or dane-only"},
         {"relay_networks = 127.0.0.0/8\n   10.0.0.1/8", "1:18 error: relay_networks: found "
                                                         "`10.0.0.1/8', expected a list of "
                                                         "address/bits"},
+        {"local_domains = hash:/etc/postfix/domains",
+         "1:17 error: local_domains: found `hash:/etc/postfix/domains', expected a list of domain "
+         "pattern; tables of Postfix are not read"},
+        {"relay_domains = a.example /etc/postfix/domains",
+         "1:17 error: relay_domains: found `/etc/postfix/domains', expected a list of domain "
+         "pattern"},
+        {"relay_networks = cidr:/etc/postfix/nets",
+         "1:18 error: relay_networks: found `cidr:/etc/postfix/nets', expected a list of "
+         "address/bits; tables of Postfix are not read"},
+        {"transport_maps = ldap:/etc/postfix/ldap.cf",
+         "1:18 error: transport_maps: found `ldap:/etc/postfix/ldap.cf', expected a list of file; "
+         "tables of Postfix are not read"},
+        {"listen = smtp://127.0.0.1:25 smtp://*:25\nrelay_networks = 10.0.0.0/8 0.0.0.0/0",
+         "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
+         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "that is meant"},
+        {"listen = smtp://*:25\nrelay_networks = 0.0.0.0/1 128.0.0.0/1",
+         "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
+         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "that is meant"},
+        {"listen = smtp://*:25\nrelay_networks = 10.0.0.0/8 64.0.0.0/4 80.0.0.0/4 96.0.0.0/8",
+         "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
+         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "that is meant"},
+        {"listen = smtp://*:25\nrelay_networks = [2000::]/4 [3000::]/4",
+         "2:18 error: relay_networks holds all addresses or a large part of them, and smtp://*:25 "
+         "is open to other machines: anyone could send any mail; say allow_open_relay = yes if "
+         "that is meant"},
+        {"header_checks = regexp:/x", "1:17 error: header_checks: found `regexp:/x', expected a "
+                                      "list of file or pcre:file; tables of Postfix are not read"},
+        {"always_bcc = archive", "1:14 error: always_bcc: found `archive', expected mail address"},
+        {"content_filter = nowhere:[127.0.0.1]:10025",
+         "1:18 error: content_filter: `nowhere:[127.0.0.1]:10025' names a transport that nothing "
+         "declares"},
+        {"listen = filtered=yes smtp://*:25",
+         "1:10 error: listen has a filtered=yes that no address stands before"},
+        {"listen = smtp://[2001:db8::1]:25\nrelay_networks = [::]/0",
+         "2:18 error: relay_networks holds all addresses or a large part of them, and "
+         "smtp://[2001:db8::1]:25 is open to other machines: anyone could send any mail; say "
+         "allow_open_relay = yes if that is meant"},
         {"maximal_queue_lifetime = 101",
          "1:26 error: maximal_queue_lifetime: found `101', expected "
          "a time in s, m, h, d or w (d when it has no unit) from 0s "
          "to 14w2d"},
-        {"spool = files", "1:9 error: spool: found `files', expected sqlite:PATH, postoffice:DIR "
-                          "or memory:"},
+        {"spool = memory:", "1:9 error: spool: found `memory:', expected sqlite:PATH, "
+                            "postoffice:DIR or postfix:DIR"},
         {"spool = postgresql://db/queue", "1:9 error: spool: found `postgresql://db/queue', "
-                                          "expected sqlite:PATH, postoffice:DIR or memory:"},
-        {"smtpd_tls_security_level = may",
-         "1:1 error: unknown parameter `smtpd_tls_security_level', see tls_cert (and tls_key), "
-         "which offers STARTTLS to clients"},
+                                          "expected sqlite:PATH, postoffice:DIR or postfix:DIR"},
+        {"smtpd_use_tls = yes", "1:1 error: unknown parameter `smtpd_use_tls', see "
+                                "smtpd_tls_security_level, and tls_cert (and tls_key)"},
+        {"smtpd_tls_security_level = encrypt",
+         "1:28 error: smtpd_tls_security_level = encrypt takes mail behind TLS only, and there is "
+         "none: set tls_cert"},
         {"inet_interfaces = all", "1:1 error: unknown parameter `inet_interfaces', see listen"},
         {"gmail.com maxring=3",
          "1:1 warning: clause `gmail.com' has no effect: nothing declares a transport "
@@ -168,9 +219,33 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
                                             "stands before"},
         {"listen = smtp://*:25 class=a class=b", "1:10 error: listen has a class=NAME that no "
                                                  "address stands before"},
+        {"listen = auth=yes smtp://*:25", "1:10 error: listen has an auth=yes that no address "
+                                          "stands before"},
+        {"listen = submission://*\nauth_users = u", "1:10 error: listen has an address for logins, "
+                                                    "which are offered behind TLS only: set "
+                                                    "tls_cert"},
+        {"listen = smtp://*:25 auth=yes\ntls_cert = c", "1:10 error: listen has an address for "
+                                                        "logins, and nothing says who may log "
+                                                        "in: set auth_users or auth_dovecot"},
         {"listen = smtp://*:25 class=a/b",
          "1:10 error: listen: found `class=a/b', expected a list of smtp://HOST:PORT, "
-         "lmtp://HOST:PORT or lmtp:unix:PATH, each perhaps with class=NAME"},
+         "lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "
+         "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "
+         "filtered=yes"},
+        {"listen = http://*:8025\napi_tokens = t",
+         "1:10 error: listen has http://*:8025, which other machines reach: tokens would cross the "
+         "network in clear; say https://"},
+        {"listen = https://*:8025\napi_tokens = t",
+         "1:10 error: listen has https://*:8025, and no certificate for it: set tls_cert"},
+        {"listen = http://[::1]:8025", "1:10 error: listen has http://[::1]:8025, and nothing says "
+                                       "who may send mail there: set api_tokens"},
+        {"listen = http://localhost:8025 auth=yes\napi_tokens = t",
+         "1:10 error: listen has auth=yes behind an address for HTTP: its clients have tokens"},
+        {"listen = http://127.0.0.1\napi_tokens = t",
+         "1:10 error: listen: found `http://127.0.0.1', expected a list of smtp://HOST:PORT, "
+         "lmtp://HOST:PORT, lmtp:unix:PATH, submission://HOST, submissions://HOST, "
+         "http://HOST:PORT or https://HOST:PORT, each perhaps with class=NAME, auth=yes and "
+         "filtered=yes"},
         {"smtp/[a maxthr=1", "1:1 error: pattern `smtp/[a': `[' without `]'"},
         {"smtp/a", "1:1 warning: clause `smtp/a' has no values, and none follows whose values it "
                    "could take"},
@@ -179,8 +254,9 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "global-report-interval, msgwriteasync or store-error-on-error"},
         {"soft_bounce = no\nsoft_bounce = yes", "2:1 warning: soft_bounce was set before, at "
                                                 "test:1; this value holds"},
-        {"hash_queue_depth = 2", "1:1 warning: hash_queue_depth has no effect: the spool has no "
-                                 "such directories"},
+        {"enable_long_queue_ids = yes",
+         "1:1 warning: enable_long_queue_ids has no effect: queue ids "
+         "are never reused here"},
         {"default_transport = nowhere",
          "1:21 error: default_transport: `nowhere' names a transport "
          "that nothing declares"},
@@ -221,6 +297,19 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         conf_problems_fini(&problems);
         conf_free(conf);
     }
+}
+
+/* For tests, and behind a firewall. */
+static void an_open_relay_is_possible(void **state)
+{
+    (void)state;
+    conf_free(
+        load_clean("listen = smtp://127.0.0.1:25 smtp://[::1]:25 smtp://localhost:25 lmtp:unix:s\n"
+                   "relay_networks = 0.0.0.0/0 [::]/0\n"));
+    conf_free(load_clean("listen = smtp://0.0.0.0:25\nrelay_networks = 0.0.0.0/0\n"
+                         "allow_open_relay = yes\n"));
+    conf_free(load_clean("listen = smtp://0.0.0.0:25\nrelay_networks = 10.0.0.0/8 172.16.0.0/12 "
+                         "192.168.0.0/16 198.18.0.0/15 10.1.0.0/16 [2001:db8::]/32 [fd00::]/8\n"));
 }
 
 static void a_nul_byte_is_refused_with_its_place(void **state)
@@ -265,7 +354,7 @@ static void a_main_cf_reads_without_errors(void **state)
     (void)state;
     assert_non_null(c);
     assert_int_equal(problems.errors, 0);
-    assert_int_equal(c->queue_run_delay_us, 200 * US_PER_S);
+    assert_int_equal(c->qmgr_message_active_limit, 10000);
     assert_int_equal(c->maximal_queue_lifetime_us, 3 * US_PER_DAY);
     assert_int_equal(c->delay_warning_time_us, 4 * US_PER_HOUR);
     assert_int_equal(c->relay_networks.count, 3);
@@ -325,7 +414,7 @@ static void what_is_shown_reads_back(void **state)
                                "smtp/b maxthr=3 retries=\"1 2\"\n"
                                "*/* skew=3\n"
                                "class/a weight=2\n"
-                               "own/* agent=pipe command=\"/bin/x -y\" ageorder\n"
+                               "own/* agent=pipe command=\"/bin/x -y\" queueonly\n"
                                "listen = smtp://*:25 class=bulk lmtp:unix:sock\n";
     struct conf *c = load_clean(text), *again;
     struct buf first, second;
@@ -346,24 +435,25 @@ static void what_is_shown_reads_back(void **state)
 
 static void parameters_are_shown_and_explained(void **state)
 {
-    const char *names[] = {"queue_run_delay", "local_destination_recipient_limit", "relayhots"};
-    struct conf *c = load_clean("queue_run_delay = 200\n");
+    const char *names[] = {"transport_retry_time", "local_destination_recipient_limit",
+                           "relayhots"};
+    struct conf *c = load_clean("transport_retry_time = 200\n");
     struct buf out;
 
     (void)state;
     buf_init(&out, 100000);
     assert_false(conf_print(&out, c, names, 3, false));
-    assert_string_equal(buf_cstr(&out), "queue_run_delay = 3m20s\n"
+    assert_string_equal(buf_cstr(&out), "transport_retry_time = 3m20s\n"
                                         "local_destination_recipient_limit = 1\n"
                                         "unknown parameter `relayhots', did you mean "
                                         "`relayhost'?\n");
     buf_clear(&out);
-    assert_true(conf_explain(&out, c, "queue_run_delay"));
+    assert_true(conf_explain(&out, c, "transport_retry_time"));
     assert_string_equal(
         buf_cstr(&out),
-        "queue_run_delay: period in which deferred mail is looked at\n"
+        "transport_retry_time: how long a transport without agents is left alone\n"
         "  value: a time in s, m, h, d or w (s when it has no unit) from 1s to 14w2d\n"
-        "  default: 300s\n  scope: everything\n  now: queue_run_delay = 3m20s\n");
+        "  default: 60s\n  scope: everything\n  now: transport_retry_time = 3m20s\n");
     buf_clear(&out);
     conf_print_man(&out);
     assert_false(out.failed);
@@ -372,16 +462,118 @@ static void parameters_are_shown_and_explained(void **state)
     conf_free(c);
 }
 
+static void what_is_set_in_vain_is_said(void **state)
+{
+    static const char text[] = "enable_long_queue_ids = yes\n";
+    const char *names[] = {"enable_long_queue_ids", "qmgr_fudge_factor"};
+    struct conf_problems problems;
+    struct conf *c = conf_load_text(slice_string(text), "t", "/", &world, &problems);
+    struct buf out;
+
+    (void)state;
+    assert_non_null(c);
+    buf_init(&out, 100000);
+    conf_print_problems(&out, &problems);
+    assert_string_equal(buf_cstr(&out),
+                        "t:1:1: warning: enable_long_queue_ids has no effect: queue "
+                        "ids are never reused here\n");
+    buf_clear(&out);
+    assert_true(conf_print(&out, c, names, COUNT(names), false));
+    assert_string_equal(buf_cstr(&out),
+                        "# enable_long_queue_ids has no effect: queue ids are never "
+                        "reused here\nenable_long_queue_ids = yes\n"
+                        "qmgr_fudge_factor = 100\n");
+    buf_fini(&out);
+    conf_problems_fini(&problems);
+    conf_free(c);
+}
+
+static void write_file(const char *path, struct slice text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(text.ptr, 1, text.len, f), text.len);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* As sendmail and sluice read a file that is being edited. */
+static void tools_need_only_the_places(void **state)
+{
+    static const char *const needed[] = {"state_directory", "maildrop", NULL};
+    static const struct {
+        const char *text, *maildrop, *spool; /* maildrop NULL: refused */
+        int64_t size_limit;
+    } cases[] = {
+        {"state_directory = /s\nmaildrop = m\n", "/s/m", "sqlite:/s/queue.db", 10240000},
+        /* errors of any kind elsewhere */
+        {"state_directory = /s\nsoft_bounce = maybe\n", "/s/maildrop", "sqlite:/s/queue.db", 0},
+        {"state_directory = /s\nno_such_name = 1\nmessage_size_limit = 7\n", "/s/maildrop",
+         "sqlite:/s/queue.db", 7},
+        {"state_directory = /s\nmessage_size_limit = much\n", "/s/maildrop", "sqlite:/s/queue.db",
+         0},
+        {"state_directory = /s\nspool = sqllite:x\n", "/s/maildrop", "", 0},
+        {"state_directory = /s\ntransport_maps = /nowhere/map\n", "/s/maildrop",
+         "sqlite:/s/queue.db", 0},
+        {"state_directory = /s\ndefault_transport = nothing\nbroken\n\n = x\n[/[ maxthr=x\n",
+         "/s/maildrop", "sqlite:/s/queue.db", 0},
+        {"include /nowhere\nstate_directory = /s\n", "/s/maildrop", "sqlite:/s/queue.db", 0},
+        {"soft_bounce = maybe\n", "/var/spool/sluice/maildrop", "sqlite:/var/spool/sluice/queue.db",
+         0},
+        {"state_directory = /s\nmaildrop agent=pipe comand=x\n", "/s/maildrop",
+         "sqlite:/s/queue.db", 0},
+        /* mistyped, but what is meant is plain */
+        {"state_directroy = /s\n", "/s/maildrop", "sqlite:/s/queue.db", 0},
+        {"state_directroy = /s\nstate_directory = /t\n", "/t/maildrop", "sqlite:/t/queue.db", 0},
+        /* in these themselves */
+        {"state_directory = $nothing\n", NULL, NULL, 0},
+        {"state_directory /s\n", NULL, NULL, 0},
+        {"maildrop = ${x\nstate_directory = /s\n", NULL, NULL, 0},
+        {"include /nowhere\n", NULL, NULL, 0},
+    };
+    char path[] = "/tmp/test_conf.XXXXXX";
+    int fd = mkstemp(path);
+    struct conf_problems problems;
+
+    (void)state;
+    assert_true(fd >= 0);
+    (void)close(fd);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct conf *c;
+
+        write_file(path, slice_string(cases[i].text));
+        c = conf_load_places(path, needed, &problems);
+        assert_int_equal(problems.errors > 0, i > 0);
+        assert_int_equal(c != NULL, cases[i].maildrop != NULL);
+        if (c != NULL) {
+            assert_string_equal(c->maildrop, cases[i].maildrop);
+            assert_string_equal(c->spool, cases[i].spool);
+            assert_int_equal(c->message_size_limit, cases[i].size_limit);
+            assert_string_equal(c->default_transport, "smtp");
+        }
+        conf_problems_fini(&problems);
+        conf_free(c);
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_null(conf_load_places(path, needed, &problems));
+    conf_problems_fini(&problems);
+}
+
 /* Cut anywhere, or with any byte changed, a file is read or refused, and never more than that. */
 static void a_damaged_file_does_no_harm(void **state)
 {
     static char text[8192];
     static const char bytes[] = {'\0', '\n', ' ', '"', '=', '$', '\\', '*', '[', '{', '#', '\xff'};
     FILE *files[] = {fopen(DATA_DIR "/main.cf", "r"), fopen(DATA_DIR "/scheduler.conf", "r")};
+    static const char *const needed[] = {"state_directory", NULL};
+    char path[] = "/tmp/test_conf.XXXXXX";
+    int fd = mkstemp(path);
     struct conf_problems problems;
     size_t len = 0;
 
     (void)state;
+    assert_true(fd >= 0);
+    (void)close(fd);
     for (size_t i = 0; i < COUNT(files); i++) {
         assert_non_null(files[i]);
         len += fread(text + len, 1, sizeof text - len, files[i]);
@@ -395,17 +587,78 @@ static void a_damaged_file_does_no_harm(void **state)
         text[i] = bytes[i / 3 % sizeof bytes];
         conf_free(conf_load_text(slice_of(text, len), "flip", "/", &world, &problems));
         conf_problems_fini(&problems);
+        if (i % 31 == 0) {
+            write_file(path, slice_of(text, len));
+            conf_free(conf_load_places(path, needed, &problems));
+            conf_problems_fini(&problems);
+        }
         text[i] = kept;
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
+/* The first clause that matches holds. */
+static void a_clause_below_a_more_general_one_is_warned_of(void **state)
+{
+    static const struct {
+        const char *text, *want; /* NULL: no problem */
+    } cases[] = {
+        {"smtp/* maxthr=1\nsmtp/a.example maxthr=2\n",
+         "2: clause `smtp/a.example' has no effect: `smtp/*' in line 1 above matches all that it "
+         "does, and the first that matches holds"},
+        {"smtp/a.example maxthr=2\nsmtp/* maxthr=1\n", NULL},
+        {"smtp/a.example maxthr=2\n\nsmtp/a.example maxthr=1\n",
+         "3: clause `smtp/a.example' has no effect: `smtp/a.example' in line 1 above"},
+        {"*/*.example maxthr=2\nsmtp/*.a.example maxthr=1\n",
+         "2: clause `smtp/*.a.example' has no effect: `*/*.example' in line 1 above"},
+        {"smtp/[ab].example maxthr=2\nsmtp/a.example maxthr=1\n",
+         "2: clause `smtp/a.example' has no effect: `smtp/[ab].example' in line 1 above"},
+        {"smtp/?.example maxthr=2\nsmtp/[ab].example maxthr=1\n", NULL}, /* not plain to see */
+        {"smtp/*b*.example maxthr=2\nsmtp/[abc].example maxthr=1\n", NULL},
+        {"smtp/a* maxthr=2\nsmtp/ab? maxthr=1\n", "2: clause `smtp/ab?' has no effect: `smtp/a*'"},
+        {"smtp/a? maxthr=2\nsmtp/a* maxthr=1\n", NULL},
+        {"relay/* maxthr=2\nsmtp/a.example maxthr=1\n", NULL},
+        {"class/* weight=2\nclass/orders weight=1\n",
+         "2: clause `class/orders' has no effect: `class/*' in line 1 above"},
+        {"class/orders weight=2\nclass/* weight=1\nsmtp/* maxthr=1\n", NULL},
+        {"*/* maxthr=3\nsmtp/a.example maxthr=1\n", NULL}, /* the defaults of all */
+        {"*/a.example maxthr=3\nslow/* agent=smtp\nslow/a.example maxthr=1\n",
+         "3: clause `slow/a.example' has no effect: `*/a.example' in line 1 above"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct conf_problems problems;
+        struct conf *conf = load(cases[i].text, &problems);
+        char found[400] = "";
+
+        assert_non_null(conf);
+        if (problems.count > 0) {
+            snprintf(found, sizeof found, "%u: %s", problems.at[0].line, problems.at[0].text);
+            assert_int_equal(problems.at[0].severity, CONF_WARNING);
+        }
+        if (cases[i].want == NULL) {
+            assert_string_equal(found, "");
+        } else {
+            found[strlen(cases[i].want) < sizeof found ? strlen(cases[i].want) : 0] = '\0';
+            assert_string_equal(found, cases[i].want);
+        }
+        conf_problems_fini(&problems);
+        conf_free(conf);
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(an_empty_file_gives_the_defaults),
+UNIT_MAIN(cmocka_unit_test(a_clause_below_a_more_general_one_is_warned_of),
+          cmocka_unit_test(an_empty_file_gives_the_defaults),
           cmocka_unit_test(values_refer_to_each_other_in_any_order),
           cmocka_unit_test(every_problem_has_a_position_and_says_what_is_expected),
+          cmocka_unit_test(an_open_relay_is_possible),
           cmocka_unit_test(a_nul_byte_is_refused_with_its_place),
           cmocka_unit_test(problems_beyond_the_table_are_counted),
           cmocka_unit_test(a_main_cf_reads_without_errors),
           cmocka_unit_test(a_scheduler_conf_reads_without_errors),
           cmocka_unit_test(the_built_in_text_is_sound), cmocka_unit_test(what_is_shown_reads_back),
           cmocka_unit_test(parameters_are_shown_and_explained),
+          cmocka_unit_test(what_is_set_in_vain_is_said),
+          cmocka_unit_test(tools_need_only_the_places),
           cmocka_unit_test(a_damaged_file_does_no_harm))

@@ -8,10 +8,14 @@
 static void tell(struct slice text, struct buf *story)
 {
     static const char *const kinds[] = {
-        [ITEM_END] = "end",         [ITEM_PARAMETER] = "parameter",
-        [ITEM_ZMAILER] = "zmailer", [ITEM_INCLUDE] = "include",
-        [ITEM_CLAUSE] = "clause",   [ITEM_VALUE] = "value",
-        [ITEM_FLAG] = "flag",       [ITEM_BAD] = "bad",
+        [ITEM_END] = "end",
+        [ITEM_PARAMETER] = "parameter",
+        [ITEM_PARAM_LINE] = "zmailer",
+        [ITEM_INCLUDE] = "include",
+        [ITEM_CLAUSE] = "clause",
+        [ITEM_VALUE] = "value",
+        [ITEM_FLAG] = "flag",
+        [ITEM_BAD] = "bad",
     };
     struct grammar g;
     struct item item;

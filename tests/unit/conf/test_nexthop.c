@@ -61,10 +61,21 @@ static void listeners_are_urls(void **state)
         {"smtp://:0", "", 0, false, false},
         {"lmtp://localhost:24", "localhost", 24, true, false},
         {"lmtp:unix:/run/x", "/run/x", 0, true, true},
+        {"submission://127.0.0.1", "127.0.0.1", 587, false, false},
+        {"submissions://*", "", 465, false, false},
+        {"Submissions://[::1]", "::1", 465, false, false},
+        {"submission://mx.test:2587", "mx.test", 2587, false, false},
+        {"submission:mx.test", NULL, 0, false, false},
+        {"submissionx://mx.test", NULL, 0, false, false},
+        {"submission://mx.test:", NULL, 0, false, false},
         {"smtp://127.0.0.1", NULL, 0, false, false},
         {"smtp:127.0.0.1:25", NULL, 0, false, false},
         {"smtp:unix:/run/x", NULL, 0, false, false},
-        {"http://localhost:80", NULL, 0, false, false},
+        {"http://localhost:8025", "localhost", 8025, false, false},
+        {"HTTPS://[::1]:8025", "::1", 8025, false, false},
+        {"http://localhost", NULL, 0, false, false},
+        {"httpx://localhost:80", NULL, 0, false, false},
+        {"ftp://localhost:80", NULL, 0, false, false},
         {"", NULL, 0, false, false},
     };
 
@@ -83,25 +94,33 @@ static void listeners_are_urls(void **state)
     }
 }
 
-static void a_class_belongs_to_the_listener_before_it(void **state)
+static void options_belong_to_the_listener_before_them(void **state)
 {
-    const char *items[] = {"smtp://a:1", "smtp://b:2", "class=Bulk", "lmtp:unix:class=x"};
+    const char *items[] = {"smtp://a:1", "smtp://b:2",        "class=Bulk",
+                           "AUTH=yes",   "lmtp:unix:class=x", "submission://c"};
     static const struct {
         const char *url, *class_name;
-    } wants[] = {{"smtp://a:1", ""}, {"smtp://b:2", "Bulk"}, {"lmtp:unix:class=x", ""}};
+        bool login;
+    } wants[] = {{"smtp://a:1", "", false},
+                 {"smtp://b:2", "Bulk", true},
+                 {"lmtp:unix:class=x", "", false},
+                 {"submission://c", "", true}};
     struct conf_list list = {items, COUNT(items)};
     size_t at = 0;
     const char *url;
-    struct slice class_name;
+    struct listen_options options;
 
     (void)state;
     for (size_t i = 0; i < COUNT(wants); i++) {
-        assert_true(listen_next(&list, &at, &url, &class_name));
+        assert_true(listen_next(&list, &at, &url, &options));
         assert_string_equal(url, wants[i].url);
-        assert_true(slice_equal(class_name, slice_string(wants[i].class_name)));
+        assert_true(slice_equal(options.class_name, slice_string(wants[i].class_name)));
+        assert_int_equal(options.login, wants[i].login);
+        assert_int_equal(listen_options_of(&list, url).login, wants[i].login);
     }
-    assert_false(listen_next(&list, &at, &url, &class_name));
+    assert_false(listen_options_of(&list, "smtp://c:3").login);
+    assert_false(listen_next(&list, &at, &url, &options));
 }
 
-UNIT_MAIN(cmocka_unit_test(a_class_belongs_to_the_listener_before_it),
+UNIT_MAIN(cmocka_unit_test(options_belong_to_the_listener_before_them),
           cmocka_unit_test(next_hops_have_one_of_four_forms), cmocka_unit_test(listeners_are_urls))

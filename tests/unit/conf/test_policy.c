@@ -83,8 +83,8 @@ static void the_defaults_clause_lies_beneath_the_clauses_after_it(void **state)
 
 static void transports_are_built_in_or_declared(void **state)
 {
-    static const char *const want[] = {"smtp",  "relay",   "lmtp", "local", "error",
-                                       "retry", "discard", "slow", "prog"};
+    static const char *const want[] = {"smtp",  "relay",   "lmtp",   "local", "error",
+                                       "retry", "discard", "milter", "slow",  "prog"};
     struct conf *c = load("slow agent=smtp process_limit=3\n"
                           "slow_destination_rate_delay = 0.5s\n"
                           "prog/* agent=pipe command=\"/bin/true $user\" user=nobody\n");
@@ -96,10 +96,10 @@ static void transports_are_built_in_or_declared(void **state)
         assert_ptr_equal(conf_transport_find(c, slice_string(want[i])), conf_transport_at(c, i));
     }
     assert_null(conf_transport_find(c, SLICE("none")));
-    assert_int_equal(conf_transport_at(c, 7)->policy.process_limit, 3);
-    assert_int_equal(conf_transport_at(c, 7)->policy.destination_rate_delay_us, US_PER_S / 2);
-    assert_int_equal(conf_transport_at(c, 8)->policy.agent, CONF_AGENT_PIPE);
-    assert_string_equal(conf_transport_at(c, 8)->policy.command, "/bin/true $user");
+    assert_int_equal(conf_transport_at(c, 8)->policy.process_limit, 3);
+    assert_int_equal(conf_transport_at(c, 8)->policy.destination_rate_delay_us, US_PER_S / 2);
+    assert_int_equal(conf_transport_at(c, 9)->policy.agent, CONF_AGENT_PIPE);
+    assert_string_equal(conf_transport_at(c, 9)->policy.command, "/bin/true $user");
     conf_free(c);
 }
 

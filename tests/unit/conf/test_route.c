@@ -57,7 +57,7 @@ static void each_recipient_has_a_route(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct route r;
 
-        route_address(c, slice_string(cases[i].recipient), &r);
+        route_address(c, ROUTE_NO_SENDER, slice_string(cases[i].recipient), &r);
         assert_string_equal(r.transport, cases[i].want_transport);
         assert_string_equal(r.nexthop, cases[i].want_nexthop);
         assert_string_equal(r.destination, cases[i].want_destination);
@@ -84,7 +84,7 @@ static void explicit_next_hops_are_stronger_than_relayhost(void **state)
         struct route r;
         char found[ROUTE_NEXTHOP_MAX + 100];
 
-        route_address(c, SLICE("x@a.example"), &r);
+        route_address(c, ROUTE_NO_SENDER, SLICE("x@a.example"), &r);
         snprintf(found, sizeof found, "%s:%s", r.transport, r.nexthop);
         assert_string_equal(found, cases[i].want);
         conf_free(c);
@@ -100,12 +100,12 @@ static void longest_addresses_fit(void **state)
     (void)state;
     memset(address, 'a', sizeof address);
     address[64] = '@';
-    route_address(c, slice_of(address, ADDRESS_MAX), &r);
+    route_address(c, ROUTE_NO_SENDER, slice_of(address, ADDRESS_MAX), &r);
     assert_string_equal(r.transport, "smtp");
-    route_address(c, slice_of(address, ADDRESS_MAX + 1), &r);
+    route_address(c, ROUTE_NO_SENDER, slice_of(address, ADDRESS_MAX + 1), &r);
     assert_string_equal(r.nexthop, "5.1.3 bad address syntax");
     address[64] = 'a';
-    route_address(c, slice_of(address, ADDRESS_MAX), &r);
+    route_address(c, ROUTE_NO_SENDER, slice_of(address, ADDRESS_MAX), &r);
     assert_string_equal(r.transport, "error");
     conf_free(c);
 }
@@ -136,7 +136,7 @@ static void the_generation_follows_what_routes_depend_on(void **state)
             assert_true(seen[i] != seen[j]);
         }
     }
-    c = load("queue_run_delay = 1000\nsmtp_destination_concurrency_limit = 3\n");
+    c = load("transport_retry_time = 1000\nsmtp_destination_concurrency_limit = 3\n");
     assert_true(c->route_generation == seen[0]);
     conf_free(c);
 }
@@ -180,9 +180,76 @@ static void strangers_may_send_to_own_domains_only(void **state)
     conf_free(c);
 }
 
+static void mail_of_a_sender_goes_to_its_own_relayhost(void **state)
+{
+    static const struct {
+        const char *sender, *want;
+    } cases[] = {
+        {"x@other.example", "smtp:[all.example]"},
+        {"news@shop.example", "smtp:[news.example]:587"},
+        {"NEWS@Shop.Example", "smtp:[news.example]:587"},
+        {"x@shop.example", "smtp:[hub.example]"},
+        {"x@sub.shop.example", "smtp:[all.example]"},
+        {"own@shop.example", "smtp:[all.example]"},
+        {"lists+user=far.example@example.org", "smtp:[lists.example]"},
+        {"lists+1@example.org", "smtp:[lists.example]"},
+        {"lists-1@example.org", "smtp:[all.example]"},
+        {"bare", "smtp:[bare.example]"},
+        {"", "smtp:[reports.example]"},
+    };
+    struct conf *c = load("sender_dependent_relayhost_maps = senders\nrelayhost = [all.example]\n"
+                          "recipient_delimiter = +\nlocal_domains = localhost\n");
+    struct route r;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char found[ROUTE_NEXTHOP_MAX + 100];
+
+        route_address(c, slice_string(cases[i].sender), SLICE("x@a.example"), &r);
+        snprintf(found, sizeof found, "%s:%s", r.transport, r.nexthop);
+        assert_string_equal(found, cases[i].want);
+    }
+    route_address(c, ROUTE_NO_SENDER, SLICE("x@a.example"), &r);
+    assert_string_equal(r.nexthop, "[all.example]");
+    route_address(c, SLICE("x@shop.example"), SLICE("x@localhost"), &r);
+    assert_string_equal(r.transport, "local");
+    conf_free(c);
+
+    c = load("sender_dependent_relayhost_maps = senders\ntransport_maps = transport\n"
+             "slow/* agent=smtp\n");
+    route_address(c, SLICE("x@shop.example"), SLICE("a@example.com"), &r);
+    assert_string_equal(r.nexthop, "[site.example]"); /* of the map */
+    conf_free(c);
+}
+
+static void bad_lines_of_senders_are_named(void **state)
+{
+    static const char *const want[] = {
+        "1: `shop.example' is none of an address, @domain and <>",
+        "2: `a@b.example' has no next hop behind it",
+        ("3: `c@d.example' has a next hop that is none of host, [host], host:port, [host]:port, "
+         "unix:path"),
+    };
+    struct conf_problems problems;
+
+    (void)state;
+    assert_null(conf_load_text(SLICE("sender_dependent_relayhost_maps = senders.bad\n"), "test",
+                               DATA_DIR, &world, &problems));
+    assert_int_equal(problems.count, COUNT(want));
+    for (size_t i = 0; i < COUNT(want); i++) {
+        char found[300];
+
+        snprintf(found, sizeof found, "%u: %s", problems.at[i].line, problems.at[i].text);
+        assert_string_equal(found, want[i]);
+    }
+    conf_problems_fini(&problems);
+}
+
 UNIT_MAIN(cmocka_unit_test(each_recipient_has_a_route),
           cmocka_unit_test(explicit_next_hops_are_stronger_than_relayhost),
           cmocka_unit_test(longest_addresses_fit),
           cmocka_unit_test(the_generation_follows_what_routes_depend_on),
           cmocka_unit_test(bad_lines_of_a_table_are_named),
+          cmocka_unit_test(mail_of_a_sender_goes_to_its_own_relayhost),
+          cmocka_unit_test(bad_lines_of_senders_are_named),
           cmocka_unit_test(strangers_may_send_to_own_domains_only))

@@ -1,0 +1,124 @@
+#include "dialect.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "conf_private.h"
+
+/* The only data that configurations share: which dialects the program knows. */
+static const struct conf_dialect *dialects[CONF_DIALECTS_MAX];
+static size_t dialect_count;
+
+void conf_dialect_register(const struct conf_dialect *dialect)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        if (dialects[i] == dialect) {
+            return;
+        }
+    }
+    CHECK(dialect_count < CONF_DIALECTS_MAX);
+    dialects[dialect_count++] = dialect;
+}
+
+const struct conf_dialect *dialects_at(size_t n)
+{
+    return n < dialect_count ? dialects[n] : NULL;
+}
+
+void *conf_dialect_data(const struct conf_private *inner, const struct conf_dialect *dialect)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        if (dialects[i] == dialect) {
+            return inner->dialect_data[i];
+        }
+    }
+    UNREACHABLE("only a dialect that is registered has data");
+}
+
+void dialects_begin(struct conf_private *inner, const char *directory,
+                    struct conf_problems *problems)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        bool is_its = dialects[i]->begin(inner, directory, problems, &inner->dialect_data[i]);
+
+        inner->dialect = is_its && inner->dialect == NULL ? dialects[i] : inner->dialect;
+    }
+}
+
+void dialects_finish(struct conf *conf, struct conf_problems *problems)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        dialects[i]->finish(conf, problems);
+    }
+}
+
+const char *dialects_preset(const struct conf_private *inner, const struct param *p)
+{
+    return inner->dialect == NULL
+               ? NULL
+               : inner->dialect->preset(conf_dialect_data(inner, inner->dialect), p);
+}
+
+const struct param *dialects_param(struct slice name)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        const char *found = dialects[i]->param_named(name);
+
+        if (found != NULL) {
+            return param_find(slice_string(found));
+        }
+    }
+    return NULL;
+}
+
+bool dialects_know_spool(struct slice url)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        struct slice prefix = slice_string(dialects[i]->spool_prefix);
+
+        if (slice_starts(url, prefix) && url.len > prefix.len) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- for all -------------------------------------------------------------------------------- */
+
+bool conf_spool_is_shared(const struct conf *conf)
+{
+    return conf->inner->dialect != NULL && conf->inner->dialect->is_shared;
+}
+
+bool conf_spool_routes(const struct conf *conf)
+{
+    return conf->inner->dialect != NULL && conf->inner->dialect->routes;
+}
+
+bool conf_spool_uses_services(const struct conf *conf)
+{
+    return conf->inner->dialect != NULL && conf->inner->dialect->uses_services;
+}
+
+bool conf_spool_routes_by_mailbox(const struct conf *conf)
+{
+    return conf->inner->dialect != NULL && conf->inner->dialect->by_mailbox;
+}
+
+const char *conf_spool_path(const struct conf *conf, bool *ret_is_directory)
+{
+    const struct conf_dialect *dialect = conf->inner->dialect;
+    const char *prefix = dialect != NULL ? dialect->spool_prefix : CONF_SPOOL_SQLITE;
+
+    *ret_is_directory = dialect != NULL;
+    return slice_starts(slice_string(conf->spool), slice_string(prefix))
+               ? conf->spool + strlen(prefix)
+               : NULL;
+}
+
+void conf_put_delayed(const struct conf *old, const struct conf *new, struct buf *out)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        dialects[i]->put_delayed(old, new, out);
+    }
+}

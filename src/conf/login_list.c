@@ -1,0 +1,194 @@
+#include "login_list.h"
+
+#include <string.h>
+
+#include "mem.h"
+#include "nexthop.h"
+
+struct login_list {
+    char *text; /* owned: what the logins point to, a NUL behind each part */
+    size_t text_len;
+    struct login *logins; /* owned, in the order of the file */
+    size_t count, size;
+};
+
+struct line {
+    struct slice rest;
+    const char *start;
+    unsigned number;
+};
+
+static bool bad(struct buf *ret_error, const struct line *line, const char *at, const char *what)
+{
+    buf_clear(ret_error);
+    (void)buf_addf(ret_error, "%u:%zu: %s", line->number, (size_t)(at - line->start) + 1, what);
+    return false;
+}
+
+static struct slice next_word(struct line *line)
+{
+    struct slice word;
+    size_t len = 0;
+
+    line->rest = slice_trim(line->rest);
+    while (len < line->rest.len && line->rest.ptr[len] != ' ' && line->rest.ptr[len] != '\t') {
+        len++;
+    }
+    word = slice_of(line->rest.ptr, len);
+    line->rest = slice_trim(slice_skip(line->rest, len));
+    return word;
+}
+
+/* End a part of the text with a NUL: what follows it is a separator, or the end. */
+static const char *part(struct slice text)
+{
+    ((char *)(uintptr_t)text.ptr)[text.len] = '\0';
+    return text.ptr;
+}
+
+static bool has_control(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.ptr[i] < ' ' || text.ptr[i] == 127) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_line(struct login_list *list, struct line *line, struct buf *ret_error)
+{
+    struct slice nexthop = next_word(line), sender = slice_of(NULL, 0), user, password;
+    struct nexthop parsed;
+    struct line before = *line;
+    struct slice word;
+    size_t colon;
+
+    if (!nexthop_parse(nexthop, &parsed)) {
+        return bad(ret_error, line, nexthop.ptr,
+                   "expected a next hop: host, [host] or [host]:port");
+    }
+    word = next_word(line);
+    if (word.len > 0 && slice_find(word, ':') == word.len) {
+        if (slice_find(word, '@') == word.len) {
+            return bad(ret_error, line, word.ptr,
+                       "expected USER:PASSWORD, or a sender (an address or @DOMAIN) before it");
+        }
+        sender = word;
+        before = *line;
+    }
+    line->rest = slice_trim(before.rest);
+    colon = slice_find(line->rest, ':');
+    user = slice_of(line->rest.ptr, colon);
+    if (colon == line->rest.len || user.len == 0 || user.len > LOGIN_USER_MAX) {
+        return bad(ret_error, line, line->rest.len > 0 ? line->rest.ptr : word.ptr,
+                   "expected USER:PASSWORD with a user of 1 to 255 bytes");
+    }
+    password = slice_skip(line->rest, colon + 1);
+    if (password.len == 0 || password.len > LOGIN_PASSWORD_MAX || has_control(password) ||
+        has_control(user)) {
+        return bad(ret_error, line, password.ptr,
+                   "expected a password of 1 to 1024 bytes without control characters");
+    }
+    if (list->count == LOGIN_LIST_MAX) {
+        return bad(ret_error, line, line->start, "there are more than 10000 logins");
+    }
+    list->logins = mem_grow(list->logins, list->count, &list->size, sizeof *list->logins);
+    list->logins[list->count++] = (struct login){
+        .nexthop = part(nexthop),
+        .sender = sender.len > 0 ? part(sender) : NULL,
+        .user = part(user),
+        .password = part(password),
+        .line = line->number,
+    };
+    return true;
+}
+
+struct login_list *login_list_new(struct slice text, struct buf *ret_error)
+{
+    struct login_list *list = mem_new(sizeof *list);
+    struct slice rest;
+    unsigned number = 0;
+    bool good = true;
+
+    list->text = mem_array(text.len + 1, 1);
+    list->text_len = text.len;
+    if (text.len > 0) {
+        memcpy(list->text, text.ptr, text.len);
+    }
+    rest = slice_of(list->text, text.len);
+    while (good && rest.len > 0) {
+        struct slice whole = slice_cut(&rest, '\n');
+        struct line line = {.rest = slice_trim(whole), .start = whole.ptr, .number = ++number};
+
+        if (memchr(whole.ptr, '\0', whole.len) != NULL) {
+            good = bad(ret_error, &line, whole.ptr, "there is a NUL byte in the line");
+        } else if (line.rest.len > 0 && line.rest.ptr[0] != '#') {
+            good = read_line(list, &line, ret_error);
+        }
+    }
+    if (!good) {
+        login_list_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+void login_list_free(struct login_list *list)
+{
+    if (list == NULL) {
+        return;
+    }
+    explicit_bzero(list->text, list->text_len);
+    mem_free(list->text);
+    mem_free(list->logins);
+    mem_free(list);
+}
+
+/* How well does a login fit: 3 the address, 2 the domain, 1 any sender, 0 not. */
+static int fits(const struct login *login, struct slice nexthop, struct slice sender)
+{
+    struct slice wanted;
+
+    if (!slice_equal_nocase(slice_string(login->nexthop), nexthop)) {
+        return 0;
+    }
+    if (login->sender == NULL) {
+        return 1;
+    }
+    wanted = slice_string(login->sender);
+    if (wanted.ptr[0] != '@') {
+        return slice_equal_nocase(wanted, sender) ? 3 : 0;
+    }
+    return sender.len > 0 &&
+                   slice_equal_nocase(wanted, slice_skip(sender, slice_find_last(sender, '@')))
+               ? 2
+               : 0;
+}
+
+const struct login *login_list_find(const struct login_list *list, struct slice nexthop,
+                                    struct slice sender)
+{
+    const struct login *best = NULL;
+    int best_fit = 0;
+
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        int fit = fits(&list->logins[i], nexthop, sender);
+
+        if (fit > best_fit) {
+            best = &list->logins[i];
+            best_fit = fit;
+        }
+    }
+    return best;
+}
+
+bool login_list_has(const struct login_list *list, struct slice nexthop)
+{
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        if (slice_equal_nocase(slice_string(list->logins[i].nexthop), nexthop)) {
+            return true;
+        }
+    }
+    return false;
+}
