@@ -189,7 +189,7 @@ static void push_early(struct claims *c, unsigned order, struct claim_place plac
 }
 
 /* Unlisted rows are not in the index that the cursor walks, so the heap has
- * to know those that nobody has claimed. They are few, see SQLITE_UNLISTED_SPAN. */
+ * to know those that are not claimed. They are few, see SQLITE_UNLISTED_SPAN. */
 void claims_restart(struct claims *c)
 {
     clear_early(c);

@@ -10,12 +10,12 @@
  *      (commit)           the row is gone                 a crash leaves an orphan
  *      content_committed  file removed
  *
- * Orphans harm nobody and are removed by content_sweep when the spool is opened for writing. The
+ * Orphans do no harm and are removed by content_sweep when the spool is opened for writing. The
  * directory is flat: a batch then needs one directory sync, and ext4, XFS and Btrfs find a name
  * among a million in one step. It is made when the first file is needed.
  *
- * Names are never used twice, because ids are not, so no rename is needed: a file without a row is
- * not read by anyone.
+ * Names are never used twice, because ids are not, so no rename is needed: a file without a row
+ * is not read.
  */
 #ifndef SPOOL_CONTENT_FILE_H
 #define SPOOL_CONTENT_FILE_H

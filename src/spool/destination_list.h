@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "spool.h"
+#include "spool_search.h"
 #include "text_pool.h"
 
 struct destination_list {

@@ -75,7 +75,7 @@
 
 /* 16 MiB: mail that passes uses a few of them again and again, and they stay in the page cache. */
 #define SEGMENT_BYTES      (UINT64_C(16) << 20)
-#define SEGMENT_START      UINT64_C(4096) /* of the first record; also what batches are aligned to */
+#define SEGMENT_START      UINT64_C(4096) /* of the first record; batches are aligned to it */
 #define SEGMENT_HEADER     UINT64_C(64)   /* of a record, and what records are aligned to */
 #define SEGMENT_SPARES     8              /* empty ones that are kept: 128 MiB */
 #define SEGMENT_NUMBER_MAX UINT32_C(0x7fffffff)

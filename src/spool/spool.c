@@ -77,23 +77,45 @@ struct slice spool_domain(struct slice address)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
+static const struct spool_scheme sqlite_scheme = {
+    .prefix = "sqlite:", .form = "sqlite:PATH", .reads = true, .open = sqlite_spool_open};
+
+/* The only data that spools share: which engines there are. */
+static const struct spool_scheme *schemes[SPOOL_SCHEMES_MAX] = {&sqlite_scheme};
+static size_t scheme_count = 1;
+
+void spool_register(const struct spool_scheme *scheme)
+{
+    for (size_t i = 0; i < scheme_count; i++) {
+        if (schemes[i] == scheme) {
+            return;
+        }
+    }
+    CHECK(scheme_count < SPOOL_SCHEMES_MAX);
+    schemes[scheme_count++] = scheme;
+}
+
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool)
 {
-    static const char sqlite[] = "sqlite:", memory[] = "memory:", postoffice[] = "postoffice:";
+    const char *before = " expected ";
 
     CHECK(options->inline_limit <= SPOOL_INLINE_MAX);
-    if (strncmp(url, sqlite, sizeof sqlite - 1) == 0 && url[sizeof sqlite - 1] != '\0') {
-        return sqlite_spool_open(url + sizeof sqlite - 1, mode, options, ret_error, ret_spool);
+    for (size_t i = 0; i < scheme_count; i++) {
+        size_t len = strlen(schemes[i]->prefix);
+
+        if (strncmp(url, schemes[i]->prefix, len) == 0 && url[len] != '\0' &&
+            (mode == SPOOL_OPEN_WRITE || schemes[i]->reads)) {
+            return schemes[i]->open(url + len, mode, options, ret_error, ret_spool);
+        }
     }
-    if (strcmp(url, memory) == 0 && mode == SPOOL_OPEN_WRITE) {
-        return memory_spool_open(options, ret_spool);
+    (void)buf_addf(ret_error, "spool %s:", url); /* sticky */
+    for (size_t i = 0; i < scheme_count; i++) {
+        if (mode == SPOOL_OPEN_WRITE || schemes[i]->reads) {
+            (void)buf_addf(ret_error, "%s%s", before, schemes[i]->form);
+            before = " or ";
+        }
     }
-    if (strncmp(url, postoffice, sizeof postoffice - 1) == 0 && mode == SPOOL_OPEN_WRITE) {
-        return postoffice_spool_open(url + sizeof postoffice - 1, options, ret_error, ret_spool);
-    }
-    buf_addf(ret_error, "spool %s: expected sqlite:PATH%s", url,
-             mode == SPOOL_OPEN_WRITE ? ", postoffice:DIR or memory:" : "");
     return -EINVAL;
 }
 
@@ -276,7 +298,9 @@ int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct sp
     }
     stored.status = cut(v->status, SPOOL_STATUS_MAX);
     stored.diagnostic = cut(v->diagnostic, SPOOL_DIAGNOSTIC_MAX);
+    stored.reply = cut(v->reply, SPOOL_REPLY_MAX);
     stored.remote = cut(v->remote, SPOOL_REMOTE_MAX);
+    stored.tls = cut(v->tls, SPOOL_TLS_MAX);
     stored.notary = cut(v->notary, SPOOL_NOTARY_MAX);
     return sp->engine->settle(sp, id, n, &stored);
 }
@@ -484,18 +508,18 @@ int spool_remove(struct spool *sp, struct msg_id id)
     return err != 0 ? err : sp->engine->remove(sp, id);
 }
 
-int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason)
+int spool_quarantine(struct spool *sp, struct msg_id id, struct slice reason)
 {
     int err = change_begin(sp);
 
-    return err != 0 ? err : sp->engine->set_aside(sp, id, cut(reason, SPOOL_DIAGNOSTIC_MAX));
+    return err != 0 ? err : sp->engine->quarantine(sp, id, cut(reason, SPOOL_DIAGNOSTIC_MAX));
 }
 
 /* ---- mail that is divided, and woken --------------------------------------------------------- */
 
 bool spool_divides(const struct spool *sp)
 {
-    return sp->engine->put_off != NULL;
+    return sp->engine->division != NULL;
 }
 
 int spool_put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
@@ -510,7 +534,28 @@ int spool_put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t
         return refuse(sp, id, "a key to park it under is expected");
     }
     err = change_begin(sp);
-    return err != 0 ? err : sp->engine->put_off(sp, id, ns, count, key, due);
+    return err != 0 ? err : sp->engine->division->put_off(sp, id, ns, count, key, due);
+}
+
+bool spool_due_by_scans(const struct spool *sp)
+{
+    return sp->engine->search != NULL && sp->engine->search->due_by_scans;
+}
+
+bool spool_concludes(const struct spool *sp)
+{
+    return sp->engine->conclusion != NULL;
+}
+
+int spool_conclude(struct spool *sp, struct msg_id id, bool deferred, struct wall due)
+{
+    int err;
+
+    if (!spool_concludes(sp)) {
+        return spool_fail(sp, -ENOTSUP, "passes of this spool end in the queue process");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->conclusion->conclude(sp, id, deferred, due);
 }
 
 int spool_reroute(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
@@ -523,7 +568,7 @@ int spool_reroute(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t
         return spool_fail(sp, -ENOTSUP, "this spool has no router");
     }
     err = change_begin(sp);
-    return err != 0 ? err : sp->engine->reroute(sp, id, ns, count, ret_count);
+    return err != 0 ? err : sp->engine->reroute->reroute(sp, id, ns, count, ret_count);
 }
 
 /* Claimed for a moment, so that nothing is found twice. */
@@ -548,50 +593,74 @@ int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_
     return 0;
 }
 
-/* ---- what others do to the store ------------------------------------------------------------ */
+/* ---- external changes, and events ----------------------------------------------------------- */
 
-int spool_news_fd(const struct spool *sp)
+int spool_external_fd(const struct spool *sp)
 {
-    return sp->engine->news_fd != NULL ? sp->engine->news_fd(sp) : -1;
+    return sp->engine->external != NULL ? sp->engine->external->fd(sp) : -1;
 }
 
 int spool_poll(struct spool *sp, struct wall now, struct wall *ret_again)
 {
     CHECK(sp->mode == SPOOL_OPEN_WRITE);
     CHECK(!sp->dirty);
-    if (sp->engine->poll == NULL) {
+    if (sp->engine->external == NULL) {
         *ret_again = WALL_NEVER;
         return 0;
     }
-    return sp->engine->poll(sp, now, ret_again);
+    return sp->engine->external->poll(sp, now, ret_again);
 }
 
 void spool_look(struct spool *sp)
 {
-    if (sp->engine->look != NULL) {
-        sp->engine->look(sp);
+    if (sp->engine->external != NULL) {
+        sp->engine->external->look(sp);
     }
+}
+
+bool spool_single_pass(const struct spool *sp)
+{
+    return sp->engine->external != NULL && sp->engine->external->single_pass(sp);
 }
 
 int spool_resync(struct spool *sp, struct slice path)
 {
     CHECK(sp->mode == SPOOL_OPEN_WRITE);
     CHECK(!sp->dirty);
-    return sp->engine->resync != NULL
-               ? sp->engine->resync(sp, path)
-               : spool_fail(sp, -ENOTSUP, "nobody else writes to this spool");
+    return sp->engine->external != NULL
+               ? sp->engine->external->resync(sp, path)
+               : spool_fail(sp, -ENOTSUP, "no other program writes to this spool");
+}
+
+int spool_key_find(struct spool *sp, struct spool_key *k, struct wall now, uint64_t max)
+{
+    int err;
+
+    CHECK(k->key.len > 0 && k->key.len <= SPOOL_KEY_MAX);
+    if (sp->engine->keys == NULL) {
+        return spool_fail(sp, -ENOTSUP, "this spool keeps no keys");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->keys->find(sp, k, now, max);
+}
+
+int spool_key_add(struct spool *sp, const struct spool_key *k)
+{
+    CHECK(sp->dirty);
+    CHECK(k->key.len > 0 && k->key.len <= SPOOL_KEY_MAX);
+    return sp->engine->keys->add(sp, k);
 }
 
 void spool_verbose(struct spool *sp, struct msg_id id, struct slice line)
 {
     if (sp->engine->verbose != NULL) {
-        sp->engine->verbose(sp, id, line);
+        sp->engine->verbose->add(sp, id, line);
     }
 }
 
-bool spool_next_news(struct spool *sp, struct spool_news *ret_news)
+bool spool_next_event(struct spool *sp, struct spool_event *ret_event)
 {
-    return sp->engine->next_news != NULL && sp->engine->next_news(sp, ret_news);
+    return sp->engine->next_event != NULL && sp->engine->next_event(sp, ret_event);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -652,50 +721,81 @@ int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes
     return sp->engine->read_content(sp, id, ret_bytes, ret_fd, ret_size);
 }
 
-/* Files have names; rows have none, and nothing matches. */
-static bool asks_for_unknown_name(const struct spool *sp, const struct spool_filter *f)
-{
-    return f->name.len > 0 && sp->engine->resync == NULL;
-}
-
-int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
-               size_t *ret_count)
-{
-    if (asks_for_unknown_name(sp, f)) {
-        *ret_count = 0;
-        return 0;
-    }
-    return sp->engine->scan(sp, f, max, ret_ids, ret_count);
-}
-
-int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
-{
-    if (asks_for_unknown_name(sp, f)) {
-        *ret_count = 0;
-        return 0;
-    }
-    return sp->engine->count(sp, f, ret_count);
-}
-
 int spool_totals(struct spool *sp, struct spool_totals *ret_totals)
 {
     return sp->engine->totals(sp, ret_totals);
 }
 
+int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes)
+{
+    return sp->engine->free_bytes(sp, ret_bytes);
+}
+
+/* ---- searches ------------------------------------------------------------------------------- */
+
+/* NULL: the engine lacks it, and spool_error says so. */
+static const struct spool_search_part *search_of(struct spool *sp)
+{
+    if (sp->engine->search == NULL) {
+        (void)spool_fail(sp, -ENOTSUP, "this spool can't be searched from here");
+    }
+    return sp->engine->search;
+}
+
+/* Only messages that other programs know have names; without those nothing matches. */
+static bool asks_for_unknown_name(const struct spool *sp, const struct spool_filter *f)
+{
+    return f->name.len > 0 && sp->engine->external == NULL;
+}
+
+int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+               size_t *ret_count)
+{
+    const struct spool_search_part *search = search_of(sp);
+
+    if (search == NULL) {
+        return -ENOTSUP;
+    }
+    if (asks_for_unknown_name(sp, f)) {
+        *ret_count = 0;
+        return 0;
+    }
+    return search->scan(sp, f, max, ret_ids, ret_count);
+}
+
+int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
+{
+    const struct spool_search_part *search = search_of(sp);
+
+    if (search == NULL) {
+        return -ENOTSUP;
+    }
+    if (asks_for_unknown_name(sp, f)) {
+        *ret_count = 0;
+        return 0;
+    }
+    return search->count(sp, f, ret_count);
+}
+
 int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                        size_t *ret_count)
 {
-    return sp->engine->destinations(sp, max, ret, ret_count);
+    const struct spool_search_part *search = search_of(sp);
+
+    return search == NULL ? -ENOTSUP : search->destinations(sp, max, ret, ret_count);
 }
 
 int spool_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
                             struct spool_destination *ret, size_t *ret_count)
 {
-    return sp->engine->destinations_from(sp, from, max, ret, ret_count);
+    const struct spool_search_part *search = search_of(sp);
+
+    return search == NULL ? -ENOTSUP : search->destinations_from(sp, from, max, ret, ret_count);
 }
 
 int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived)
 {
+    const struct spool_search_part *search = search_of(sp);
     struct spool_filter filter = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
     struct spool_message m;
     struct msg_id id;
@@ -703,8 +803,11 @@ int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wa
     size_t count = 0;
     int rc;
 
-    if (sp->engine->oldest != NULL) {
-        return sp->engine->oldest(sp, of, ret_arrived);
+    if (search == NULL) {
+        return -ENOTSUP;
+    }
+    if (search->oldest != NULL) {
+        return search->oldest(sp, of, ret_arrived);
     }
     buf_init(&name, (size_t)2 * SPOOL_ROUTE_MAX + 2);
     (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(of->transport),
@@ -718,9 +821,4 @@ int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wa
         *ret_arrived = m.arrived;
     }
     return rc;
-}
-
-int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes)
-{
-    return sp->engine->free_bytes(sp, ret_bytes);
 }

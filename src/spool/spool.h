@@ -1,8 +1,17 @@
 /*
  * The spool: durable store of messages, their recipients and their content.
  *
- * One interface, several engines: `sqlite:PATH` (durable, the default) and `memory:` (tests and the
- * simulator). One process holds a spool for writing; others may open it for reading.
+ * One interface, several engines: `sqlite:PATH` (durable, the default), and those that a program
+ * registers (spool_engine.h). One process holds a spool for writing; others may open it to read.
+ * This page is the core, which every engine has. What only some can do are parts, each with a page
+ * of its own:
+ *
+ *     spool_search.h     which messages are there, and for which destinations
+ *     spool_division.h   one message becomes several, that wait apart from each other
+ *     spool_external.h   other programs change the store, too
+ *     spool_reroute.h    recipients go back to the program that says where mail goes
+ *     spool_verbose.h    a file in which a sender follows a message
+ *     spool_conclusion.h other programs bring passes to their end
  *
  * Group commit. Every call that changes something joins the open batch; spool_commit makes the
  * whole batch durable or undoes all of it. Nothing may be acknowledged before its commit returned
@@ -14,14 +23,14 @@
  *
  * States of a message (enum spool_state) and the calls that move between them:
  *
- *      spool_submit            spool_claim            spool_finish: nobody left
+ *      spool_submit            spool_claim            spool_finish: none left
  *   -->  INCOMING ----------> (claimed; in memory) -----------------------------> gone
  *                              ^              |
- *                  spool_claim |              | spool_finish: somebody left, due later
+ *                  spool_claim |              | spool_finish: some left, due later
  *                              |              v
  *                           DEFERRED <--------+
  *        any state --spool_hold--> HOLD --spool_release--> DEFERRED, due now
- *        any state --spool_set_aside--> CORRUPT (kept for a human, never claimed, never deleted
+ *        any state --spool_quarantine--> CORRUPT (kept for a human, never claimed, never deleted
  *                                       but by spool_remove; spool_hold makes it HOLD again)
  *        any but CORRUPT --spool_requeue--> INCOMING, due now
  *
@@ -43,15 +52,11 @@
  * file is removed when the spool is opened for writing.
  *
  * Errors are 0 or negative errno: -ENOSPC (disk full), -EIO, -ENOENT (no such message), -EBUSY
- * (held by another process), -EBADMSG (a row that can't be decoded: set it aside), -EUCLEAN (the
+ * (held by another process), -EBADMSG (a row that can't be decoded: quarantine it), -EUCLEAN (the
  * database file itself is damaged), -EPROTO (a schema newer than this program, or not a spool),
  * -EROFS (a change through a spool opened for reading), -EINVAL (not in this state, or a value past
  * its limit). spool_error() has the words. Times are wall-clock microseconds given by the caller;
  * the spool reads no clock.
- *
- * A third engine, `postoffice:DIR`, keeps mail in the files of ZMailer's scheduler, which a router
- * writes there and transport agents mark; see postoffice.h. What only it can do is said at the
- * calls: mail that is divided (spool_put_off), news of what others did, and looking for it.
  */
 #ifndef SPOOL_SPOOL_H
 #define SPOOL_SPOOL_H
@@ -67,6 +72,7 @@
 #include "times.h"
 
 struct spool;
+struct conf; /* the spool hands it to engines and does not look into it */
 
 /* A message's id. Ids grow with time of submission and are never used twice in one spool. */
 struct msg_id {
@@ -96,24 +102,28 @@ enum spool_rcpt_state {
     SPOOL_RCPT_FAILED = 2,    /* given up, sender not told yet */
     SPOOL_RCPT_DELIVERED = 3, /* delivered (or relayed), sender asked to be told and was not yet */
     SPOOL_RCPT_RELAYED = 4,   /* as DELIVERED, but passed to a site that sends no success reports */
-    /* done and told, or done and nobody asked: the row is gone */
+    /* done and reported, or done and no report was asked for: the row is gone */
 };
 
-/* Bytes; longer free text (diagnostic, reason, remote, client, status) is cut, anything else that
- * is longer is -EINVAL. */
+/* Bytes; longer free text (diagnostic, reply, reason, remote, client, status) is cut, anything else
+ * that is longer is -EINVAL. */
 #define SPOOL_DIAGNOSTIC_MAX 1024
+#define SPOOL_REPLY_MAX      1024
 #define SPOOL_SENDER_MAX     ADDRESS_MAX
 #define SPOOL_ROUTE_MAX      512 /* transport, and nexthop */
 #define SPOOL_REMOTE_MAX     512 /* remote, and client */
+#define SPOOL_TLS_MAX        160
 #define SPOOL_STATUS_MAX     15
 #define SPOOL_NOTARY_MAX     4096
+#define SPOOL_NAME_MAX       255                /* spoolid */
 #define SPOOL_PARKED_MAX     2048               /* a key; longer or empty is -EINVAL */
 #define SPOOL_RCPTS_MAX      UINT32_C(10000000) /* recipients of one message */
 #define SPOOL_CONTENT_MAX    (UINT64_C(1) << 40)
 #define SPOOL_INLINE_MAX     (UINT64_C(1) << 26) /* inline_limit is at most this */
 
-/* route_generation of recipients whose store says where they go: never to be routed anew. */
-#define SPOOL_ROUTE_FIXED UINT64_MAX
+/* route_generation of recipients of which the store, or a rule at their arrival, says where they
+ * go: not to be routed anew, but by spool_requeue. */
+#define SPOOL_ROUTE_FIXED ((uint64_t)INT64_MAX)
 
 /* A recipient, as submitted and as read back. Slices that are read last until the next call on the
  * same spool. */
@@ -128,11 +138,13 @@ struct spool_rcpt {
     uint64_t route_generation; /* of the table that made it */
     uint32_t attempts;         /* deliveries tried */
     struct slice status;       /* last enhanced status "4.4.1", or empty */
-    struct slice diagnostic;   /* last reason, or empty */
+    struct slice diagnostic;   /* last reason, in our words, or empty */
+    struct slice reply;        /* what the remote site said in it, "450 4.2.0 later", or empty */
     struct slice remote;       /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
+    struct slice tls;          /* what its connection had shown, as "dane-ee/TLSv1.3/CIPHER" */
     struct wall last_attempt;  /* 0 = never */
     /* Of engines whose agents record results themselves, for reports; empty elsewhere. */
-    struct slice notary;  /* as agents/notary.h has it; empty when an agent said nothing */
+    struct slice notary;  /* as smtp/notary.h has it; empty when an agent said nothing */
     struct slice control; /* "CHANNEL HOST USER UID", the line it was given by */
 };
 
@@ -142,8 +154,7 @@ struct spool_message {
     enum spool_state state;
     struct slice sender;     /* empty = null sender */
     struct slice envid;      /* DSN ENVID, xtext as given; may be empty */
-    unsigned flags;          /* enum envelope_flag bits; of a postoffice ENVELOPE_REPORT says that
-                                the sender is the channel `error` */
+    unsigned flags;          /* enum envelope_flag bits */
     struct wall arrived;     /* when the receiving of it began */
     struct wall created;     /* base of back-off and expiry; a requeue sets it anew */
     struct wall due;         /* not to be tried before */
@@ -158,10 +169,11 @@ struct spool_message {
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
     struct slice class_name; /* as class_name.h has it; empty = none */
     enum class_source class_source;
-    /* Of the postoffice engine, empty elsewhere. */
-    struct slice path;    /* of the control file, relative to transport/: "A/90417" */
-    struct slice spoolid; /* ZMailer's name for the message, "S90417AbkTMvx" */
-    struct wall listed;   /* when the control file was written, as of reading it */
+    /* Of engines whose mail other programs know by name, empty elsewhere. Without a path, spoolid
+     * is the name of this message alone, and users are shown it in place of the id. */
+    struct slice path;    /* of the message's file, as spool_resync has it: "A/90417" */
+    struct slice spoolid; /* the message's name in those programs' logs: "S90417AbkTMvx" */
+    struct wall listed;   /* when the file was written, as of reading it */
 };
 
 /* Content to store, in wire form (lines end with CRLF; an engine whose files have other lines
@@ -178,33 +190,18 @@ enum spool_open_mode {
     SPOOL_OPEN_READ,  /* only reads; works beside a process that holds it */
 };
 
-/* Strings are borrowed for the life of the spool. */
-struct spool_postoffice_options {
-    unsigned hash_levels;       /* 0, 1 or 2: where new files are moved to */
-    uint32_t scan_files;        /* new files per scan at most; 0 = 40000 */
-    int64_t scan_us;            /* and time per scan; 0 = 5 s */
-    int64_t scan_interval_us;   /* from the end of a scan to the next; 0 = 10 s */
-    int64_t report_interval_us; /* results of a message are gathered so long before a report */
-    const char *notify_path;    /* of the socket that announces files; NULL = none */
-    const char *router_notify;  /* of the router's socket; NULL = none */
-    const char *hostname;       /* in the names and envelopes of what is handed to the router */
-    bool msgwriteasync;         /* that is not synced before it is handed over */
-    const char *only;           /* control files that alone are read, once, as "A/90417 90418";
-                                   NULL = all there are */
-    bool keep_files;            /* nothing is removed and nobody told: to look at one thread */
-};
-
 struct spool_options {
     uint64_t inline_limit;     /* bytes; content above it goes to files beside the database */
     uint64_t segment_bytes;    /* of the files that many share; 0 = as many as is good */
     uint64_t id_floor;         /* new ids are above this (a clock value, so that ids grow over time
                                   even after the last message is gone) */
     const struct spool_io *io; /* borrowed; NULL = the real one. Tests replace it, see spool_io.h */
-    struct spool_postoffice_options postoffice;
+    const struct conf *conf;   /* borrowed for the call; engines that have parameters of their own
+                                  find them here. NULL = their built-in values */
 };
 
-/* Open `url` ("sqlite:PATH", "memory:", "postoffice:DIR"). On failure *ret_error (caller's buffer)
- * says what and where. */
+/* Open `url`: "sqlite:PATH", or what begins as another engine says that was registered
+ * (spool_engine.h). On failure *ret_error (caller's buffer) says what and where. */
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool);
 
@@ -229,10 +226,9 @@ bool spool_dirty(const struct spool *sp);
 void spool_tidy(struct spool *sp);
 
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
- * non-empty; the postoffice engine keeps such mail, a report that nobody is to get, as a file
- * postman/NAME:HOLD_REASON, or DEFERRED and parked with m->parked non-empty; not both). Uses of *m:
- * sender, envid, flags, arrived, created, due, client, class_name, class_source,
- * parked. `content_prefix` (the
+ * non-empty; an engine may keep such mail elsewhere, as files for a human to read; or DEFERRED and
+ * parked with m->parked non-empty; not both). Uses of *m: sender, envid, flags, arrived, created,
+ * due, client, class_name, class_source, parked. `content_prefix` (the
  * trace header) may hold one mark, the byte 1, that is replaced by the id's text. `claim` claims it
  * at once: the caller keeps it in memory and need not ask for it again (neither held nor parked).
  */
@@ -249,11 +245,13 @@ struct spool_verdict {
     bool done;
     bool attempted;
     bool noted;      /* the agent has written the diagnostic into the control file itself */
-    bool unreported; /* nothing is to be written there: nobody wants to know */
+    bool unreported; /* nothing is to be written there: no report is wanted */
     struct slice status;
     struct slice diagnostic;
+    struct slice reply;
     struct slice remote;
-    struct slice notary; /* as agents/notary.h has it, or empty; kept where spool_rcpt has it */
+    struct slice tls;
+    struct slice notary; /* as smtp/notary.h has it, or empty; kept where spool_rcpt has it */
     struct wall when;
 };
 int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);
@@ -268,39 +266,21 @@ int spool_reported(struct spool *sp, struct msg_id id);
 
 /* End a claim: delete the message when no recipient is left in any state, else it is DEFERRED until
  * `due`. *ret_gone says which. A message whose claim was ended meanwhile by another (held,
- * requeued, set aside, while its deliveries were under way) goes when nobody is left, unless it is
- * CORRUPT, and otherwise stays as it is. */
+ * requeued, quarantined, while its deliveries were under way) goes when no recipient is left,
+ * unless it is CORRUPT, and otherwise stays as it is. */
 int spool_finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret_gone);
 
 /* The fast way through for the most frequent case, all in one: every recipient is done with nothing
  * to report. Deletes the message; -EINVAL when it is CORRUPT. */
 int spool_finish_all_done(struct spool *sp, struct msg_id id);
 
-/* End a claim, if there is one, by parking the message under `key`: DEFERRED until `due`, if nobody
- * asks for that key before. -EINVAL when it is on HOLD or CORRUPT. */
+/* End a claim, if there is one, by parking the message under `key`: DEFERRED until `due`, if that
+ * key is not asked for before. -EINVAL when it is on HOLD or CORRUPT. */
 int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due);
-
-/* Recipients `ns` of the message leave it and become mail of their own, DEFERRED and parked under
- * `key` until `due`; they join what the same message has parked there and nobody has claimed. Such
- * mail has an id of its own and is a message in every respect. Kept in memory alone: after a crash
- * it is one message again and due at once. -ENOTSUP when !spool_divides, -ENOENT when a recipient
- * is none of the message's pending ones. */
-int spool_put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
-                  struct slice key, struct wall due);
-bool spool_divides(const struct spool *sp);
 
 /* All unclaimed mail parked under `key` is parked no more and becomes due at `due`; how many
  * messages, into *ret_count. The cost grows with that mail alone. */
 int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count);
-
-/* Recipients `ns` of the message, in order, go back to who says where mail goes: a postoffice's
- * router gets them as mail of their sender, with their headers and the body. They are done, and
- * nobody is told, once that is safe: a crash makes two of it, never none. A recipient stays whom a
- * living process has locked, who is done already, or who is no mailbox but a program or a file;
- * *ret_count is how many go. -ENOTSUP where nobody else says where mail goes, -ENOENT when one is
- * none of the message's pending recipients. */
-int spool_reroute(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
-                  size_t *ret_count);
 
 /* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
 void spool_unclaim(struct spool *sp, struct msg_id id);
@@ -320,49 +300,29 @@ int spool_set_due(struct spool *sp, struct msg_id id, struct wall due);
 int spool_remove(struct spool *sp, struct msg_id id);
 /* To CORRUPT. For a message that can't be decoded, too: impossible values are made
  * harmless ones. */
-int spool_set_aside(struct spool *sp, struct msg_id id, struct slice reason);
+int spool_quarantine(struct spool *sp, struct msg_id id, struct slice reason);
 
-/* ---- what others do to the store ------------------------------------------------------------ */
+/* ---- what an engine has to tell ------------------------------------------------------------- */
 
-/* Readable when there is something for spool_poll; -1: never. */
-int spool_news_fd(const struct spool *sp);
-
-/* Take in a bounded piece of what others have written, for a few milliseconds; *ret_again is when
- * to call again though the descriptor is silent (WALL_NEVER: never). What is new can be claimed
- * afterwards. Outside a batch. */
-int spool_poll(struct spool *sp, struct wall now, struct wall *ret_again);
-
-/* Whatever it said last, the next spool_poll looks at all there is. */
-void spool_look(struct spool *sp);
-
-/* Somebody has found the files of a message changed, or not what was expected: read them again.
- * `path` as of spool_message. What is no more to be delivered leaves; news tell of it. Outside a
- * batch. -ENOENT: not known, or gone. -ENOTSUP: not this engine's. */
-int spool_resync(struct spool *sp, struct slice path);
-
-/* Add a line to the file that the sender has asked to follow the message in (the control file's
- * `v`). Where there is none, or it can't be written as its owner, nothing happens. */
-void spool_verbose(struct spool *sp, struct msg_id id, struct slice line);
-
-enum spool_news_type {
-    SPOOL_NEWS_LOG,
-    SPOOL_NEWS_WARNING,
-    SPOOL_NEWS_ETRN,    /* text: the domain whose mail is to be tried now */
-    SPOOL_NEWS_CHANGED, /* recipients of a claimed message changed behind its holder's back: forget
-                           what is known of it, and load it again */
-    SPOOL_NEWS_COMPLETE /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or: obsoleted
-                         */
+enum spool_event_type {
+    SPOOL_EVENT_LOG,      /* text: a line for the log */
+    SPOOL_EVENT_WARNING,  /* the same, for a human to look at */
+    SPOOL_EVENT_ETRN,     /* text: the domain whose mail is to be tried now, then who asked */
+    SPOOL_EVENT_CHANGED,  /* an external change to the recipients of a claimed message: forget what
+                             is known of it, and load it again */
+    SPOOL_EVENT_COMPLETE, /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or that it is
+                             obsoleted */
 };
 
-struct spool_news {
-    enum spool_news_type type;
+struct spool_event {
+    enum spool_event_type type;
     struct msg_id id;  /* 0: of no message */
     struct slice text; /* lasts until the next call */
 };
 
-/* The next of what has happened meanwhile, oldest first; false when there is no more. To be asked
- * after every poll, resync and commit. */
-bool spool_next_news(struct spool *sp, struct spool_news *ret_news);
+/* The oldest event that was not given out yet; false when there is none. To be asked after every
+ * commit, poll and resync. */
+bool spool_next_event(struct spool *sp, struct spool_event *ret_event);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
@@ -406,37 +366,12 @@ int spool_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool on
 int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                        uint64_t *ret_size);
 
-/* All conditions that are given must hold. Zeroed = everything. Addresses and domains compare
- * without regard to the case of ASCII letters, transports and nexthops exactly. Of recipients,
- * those that are still there count, in any state. */
-struct spool_filter {
-    unsigned states;            /* bit 1 << state; 0 = all */
-    struct slice sender;        /* whole address, or "@domain"; "<>" = null sender */
-    struct slice rcpt;          /* whole address, or "@domain" */
-    struct slice destination;   /* "transport/nexthop", "nexthop", or a recipient's domain */
-    struct slice class_name;    /* exactly */
-    struct slice name;          /* of the control file: its name, path or spoolid */
-    struct wall arrived_before; /* us 0 = any */
-    struct wall arrived_after;
-    uint64_t size_min;
-    uint64_t size_max;   /* 0 = any */
-    struct msg_id after; /* continue behind this id */
-};
-
 /* An id greater than that of any message before, and less than that of any to come. */
 struct msg_id spool_mark(struct spool *sp);
 
 /* The clock was set: what is stored of a message's times moves with it. It stays claimed or parked
  * as it is. */
 int spool_set_times(struct spool *sp, struct msg_id id, struct wall due, struct wall created);
-
-/* Messages that match, in order of id, one page: at most `max` ids. Uses indexes: the cost grows
- * with the matches of the most selective condition. */
-int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
-               size_t *ret_count);
-
-/* How many match. */
-int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
 
 struct spool_totals {
     uint64_t incoming, deferred, hold, corrupt; /* messages */
@@ -445,25 +380,6 @@ struct spool_totals {
 };
 /* Kept up to date by every change: O(1). */
 int spool_totals(struct spool *sp, struct spool_totals *ret_totals);
-
-/* Pending recipients per destination, the most first (ties by name), at most `max`, and of how many
- * messages they are. One not routed yet counts for its domain, with an empty transport. Kept up to
- * date by every change: the cost grows with the number of destinations, and with passing mail. */
-struct spool_destination {
-    struct slice transport, nexthop; /* as slices of spool_rcpt */
-    uint64_t rcpts, messages;
-};
-int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
-                       size_t *ret_count);
-
-/* The same in order of nexthop, then transport, `from` and those behind it: pages of all of them.
- * Costs what the page holds, and passing mail. `from` is no slice of this spool's. */
-int spool_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
-                            struct spool_destination *ret, size_t *ret_count);
-
-/* When the oldest message arrived that has recipients pending for this destination (fields
- * `transport` and `nexthop`). -ENOENT: there is none. Costs as much as it has messages, or less. */
-int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
 
 /* Bytes free for new mail where the spool keeps its data; UINT64_MAX when that has no meaning. What
  * is kept back for storing results on a full disk does not count. */

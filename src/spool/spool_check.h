@@ -22,16 +22,16 @@ int spool_check(const char *url, spool_told *told, void *context, struct buf *re
                 uint64_t *ret_findings);
 
 /* Make a new database of all that can be read, row by row, and put it in the place of the old one,
- * which is kept as PATH.damaged-N. Messages that are not sure to be whole are set aside as corrupt,
- * with the reason, under their old queue ids: what is known of their recipients stays. A content
- * that no row names becomes a corrupt message of its own. Mail that was on hold stays so.
+ * which is kept as PATH.damaged-N. Messages that are not sure to be whole are quarantined as
+ * corrupt, with the reason, under their old queue ids: what is known of their recipients stays. A
+ * content that no row names becomes a corrupt message of its own. Mail that was on hold stays so.
  *
- * Nobody may hold the spool (-EBUSY). It may be killed at any time: the old spool is as it was
+ * No process may hold the spool (-EBUSY). It may be killed at any time: the old spool is as it was
  * until the new one is complete and synced; if it was killed after that, while names were changed,
  * a spool refuses to open until the next repair has finished it. */
 struct spool_repaired {
     uint64_t messages; /* in the new spool */
-    uint64_t doubtful; /* of them, those that were set aside by this call */
+    uint64_t doubtful; /* of them, those that were quarantined by this call */
 };
 int spool_repair(const char *url, spool_told *told, void *context, struct buf *ret_error,
                  struct spool_repaired *ret_repaired);

@@ -1,17 +1,58 @@
 /*
  * What an engine is to spool.c: a struct of functions behind struct spool, which it embeds first.
  *
- * spool.c has checked the arguments (lengths, limits, mode) and opened the batch when an engine's
- * function is called, so an engine sees only what is well formed. The rules of which state follows
- * which are in spool.c, too: an engine reads and writes rows.
+ * The core (struct spool_engine) every engine has: the batch, changes by id, claims, reading by id.
+ * What only some can do are optional parts, each a struct of functions described on its own page;
+ * NULL where an engine lacks it. The rooms ask for a part (spool_divides, an fd that is -1), never
+ * for an engine by its name.
  *
- * A function that returns an error has either changed nothing, or called spool_batch_failed.
+ *     part                sqlite  postoffice  postfix          postgresql cluster (*)
+ *     spool_search.h      yes     yes         with a limit     in the control process
+ *     spool_division.h    -       yes         -                -
+ *     spool_external.h    -       yes         scans, triggers  arrivals of other nodes
+ *     spool_reroute.h     -       yes         -                -
+ *     spool_verbose.h     -       yes         -                -
+ *     spool_conclusion.h  -       -           yes              -
+ *     spool_keys.h        yes     -           -                yes
+ *
+ *     (*) planned; these fit as follows.
+ *
+ * The contract of the core:
+ *
+ * - spool.c has checked the arguments (lengths, limits, mode) and opened the batch when an engine's
+ *   function is called, so an engine sees only what is well formed. The rules of which state
+ *   follows which are in spool.c, too: an engine reads and writes rows.
+ * - begin, commit and rollback come in turns; every function from `submit` to `quarantine`, and
+ *   claim_parked, is called inside a batch, `tidy` and spool_poll outside one, the others in both.
+ * - A function that returns an error has either changed nothing, or called spool_batch_failed.
+ * - Slices that are handed out last until the next call on the same spool; what is handed in is
+ *   borrowed for the call. Errors are those of spool.h; spool_fail keeps their words.
+ * - Claims are in memory. An engine whose store moves a message when it is claimed (Postfix: from
+ *   incoming/ or deferred/ to active/) moves it back when it is opened for writing.
+ * - An engine into which its owner submits nothing returns -ENOTSUP from `submit` (Postfix: only
+ *   cleanup(8) makes files, reports are made by bounce(8)), and one whose agents record results
+ *   themselves writes nothing in `settle` for a verdict that says so (`noted`).
+ *
+ * Commits that end later. A cluster's commit is sent, and ends when the database answers. `commit`
+ * is the case in which it has ended when the call returns. What a cluster needs beside it is one
+ * more optional part: begin a commit and say its number, how many are under way and may be, and the
+ * oldest that has ended with its result (its descriptor is that of spool_external.h). Then the
+ * queue process holds a list of steps per commit. It does not yet, so there is no such part.
+ * Messages and recipients that are read by id are those of claimed messages, which a cluster's
+ * engine has in memory; what is not at hand is -EAGAIN, and an event says when it is.
  */
 #ifndef SPOOL_SPOOL_ENGINE_H
 #define SPOOL_SPOOL_ENGINE_H
 
 #include "spool.h"
+#include "spool_conclusion.h"
+#include "spool_division.h"
+#include "spool_external.h"
 #include "spool_io.h"
+#include "spool_keys.h"
+#include "spool_reroute.h"
+#include "spool_search.h"
+#include "spool_verbose.h"
 
 #define SPOOL_ERROR_MAX 512
 
@@ -46,11 +87,13 @@ struct spool_change {
 struct spool_engine {
     void (*close)(struct spool *sp);
 
+    /* the batch */
     int (*begin)(struct spool *sp);
     int (*commit)(struct spool *sp); /* on an error everything is undone already */
     void (*rollback)(struct spool *sp);
     void (*tidy)(struct spool *sp);
 
+    /* changes */
     struct msg_id (*next_id)(struct spool *sp); /* each id is given once, even if the batch fails */
     int (*submit)(struct spool *sp, struct msg_id id, const struct spool_new *n);
     int (*settle)(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);
@@ -61,47 +104,39 @@ struct spool_engine {
     int (*finish_all_done)(struct spool *sp, struct msg_id id);
     int (*change)(struct spool *sp, const struct spool_change *change);
     int (*remove)(struct spool *sp, struct msg_id id);
-    int (*set_aside)(struct spool *sp, struct msg_id id, struct slice reason);
+    int (*quarantine)(struct spool *sp, struct msg_id id, struct slice reason);
 
+    /* claims */
     void (*unclaim)(struct spool *sp, struct msg_id id);
     int (*claim)(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                  struct msg_id *ret_ids, size_t *ret_count);
     int (*claim_parked)(struct spool *sp, struct slice key, struct wall now, size_t max,
                         struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
+    int (*parked_keys)(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
+                       size_t *ret_count);
     int (*next_due)(struct spool *sp, struct wall *ret_due);
     bool (*is_claimed)(const struct spool *sp, struct msg_id id);
     size_t (*claimed)(const struct spool *sp, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
 
+    /* reading */
     int (*read)(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
     int (*read_rcpts)(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
     int (*read_content)(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                         uint64_t *ret_size);
-    int (*scan)(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
-                size_t *ret_count);
-    int (*count)(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
     int (*totals)(struct spool *sp, struct spool_totals *ret_totals);
-    int (*destinations)(struct spool *sp, size_t max, struct spool_destination *ret,
-                        size_t *ret_count);
-    /* NULL: ids grow as messages arrive. */
-    int (*oldest)(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
-    int (*destinations_from)(struct spool *sp, const struct spool_destination *from, size_t max,
-                             struct spool_destination *ret, size_t *ret_count);
-    int (*parked_keys)(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
-                       size_t *ret_count);
     int (*free_bytes)(struct spool *sp, uint64_t *ret_bytes);
+    bool (*next_event)(struct spool *sp,
+                       struct spool_event *ret_event); /* NULL: it tells nothing */
 
-    /* These are NULL in engines that nobody else writes to. */
-    int (*put_off)(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
-                   struct slice key, struct wall due);
-    int (*reroute)(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count,
-                   size_t *ret_count);
-    int (*news_fd)(const struct spool *sp);
-    int (*poll)(struct spool *sp, struct wall now, struct wall *ret_again);
-    void (*look)(struct spool *sp);
-    int (*resync)(struct spool *sp, struct slice path);
-    void (*verbose)(struct spool *sp, struct msg_id id, struct slice line);
-    bool (*next_news)(struct spool *sp, struct spool_news *ret_news);
+    /* parts; NULL: it lacks them */
+    const struct spool_search_part *search;
+    const struct spool_division_part *division;
+    const struct spool_external_part *external;
+    const struct spool_reroute_part *reroute;
+    const struct spool_verbose_part *verbose;
+    const struct spool_conclusion_part *conclusion;
+    const struct spool_keys_part *keys;
 };
 
 /* Keep the words for spool_error; returns `err`. */
@@ -111,13 +146,26 @@ int spool_fail(struct spool *sp, int err, const char *format, ...)
 /* The open batch can't be completed; returns `err`. */
 int spool_batch_failed(struct spool *sp, int err);
 
-/* Engines. `where` is what follows the colon in the url. */
+/* How urls name an engine. */
+struct spool_scheme {
+    const char *prefix; /* "sqlite:" */
+    const char *form;   /* of the whole url, for error messages: "sqlite:PATH" */
+    bool reads;         /* can be opened with SPOOL_OPEN_READ, too */
+    /* As spool_open; `where` is what follows the prefix, never empty. `options` are borrowed for
+     * the call, but for `io`. */
+    int (*open)(const char *where, enum spool_open_mode mode, const struct spool_options *options,
+                struct buf *ret_error, struct spool **ret_spool);
+};
+
+/* From now on spool_open opens such urls. At the start of a program, once per engine (registered
+ * again it changes nothing); `scheme` lasts as long as the program. The sqlite engine is there
+ * without. */
+#define SPOOL_SCHEMES_MAX 8
+void spool_register(const struct spool_scheme *scheme);
+
 int sqlite_spool_open(const char *where, enum spool_open_mode mode,
                       const struct spool_options *options, struct buf *ret_error,
                       struct spool **ret_spool);
-int postoffice_spool_open(const char *where, const struct spool_options *options,
-                          struct buf *ret_error, struct spool **ret_spool);
-int memory_spool_open(const struct spool_options *options, struct spool **ret_spool);
 
 /* The total of each state; NULL for what is no state. */
 uint64_t *spool_total_of(struct spool_totals *totals, enum spool_state state);

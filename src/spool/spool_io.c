@@ -103,6 +103,16 @@ static int real_ftruncate(int fd, uint64_t size)
     return ftruncate(fd, (off_t)size) != 0 ? -errno : 0;
 }
 
+static int real_utimensat(int dir, const char *path, const struct timespec times[2], int flags)
+{
+    return utimensat(dir, path, times, flags) != 0 ? -errno : 0;
+}
+
+static int real_fchmod(int fd, mode_t mode)
+{
+    return fchmod(fd, mode) != 0 ? -errno : 0;
+}
+
 const struct spool_io spool_io_real = {
     .open = real_open,
     .close = real_close,
@@ -119,6 +129,8 @@ const struct spool_io spool_io_real = {
     .unlinkat = real_unlinkat,
     .mkdirat = real_mkdirat,
     .ftruncate = real_ftruncate,
+    .utimensat = real_utimensat,
+    .fchmod = real_fchmod,
 };
 
 int spool_io_write_all(const struct spool_io *io, int fd, const void *bytes, size_t len)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "checksum.h"
 
@@ -24,13 +25,15 @@ struct spool_io {
     int (*fstat_size)(int fd, uint64_t *ret_size); /* fstat, of which only st_size is wanted */
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
-    /* The postoffice engine works from directories; these are all its calls that change a disk. */
+    /* Of engines that work from directories; these are all their calls that change a disk. */
     int (*openat)(int dir, const char *path, int flags, mode_t mode);
     ssize_t (*pwrite)(int fd, const void *bytes, size_t len, uint64_t at);
     int (*renameat)(int from_dir, const char *from, int to_dir, const char *to);
     int (*unlinkat)(int dir, const char *path);
     int (*mkdirat)(int dir, const char *path, mode_t mode);
     int (*ftruncate)(int fd, uint64_t size);
+    int (*utimensat)(int dir, const char *path, const struct timespec times[2], int flags);
+    int (*fchmod)(int fd, mode_t mode);
 };
 
 extern const struct spool_io spool_io_real;

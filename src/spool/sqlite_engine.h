@@ -46,7 +46,7 @@ enum statement {
     ST_MESSAGE_MOVE,
     ST_MESSAGE_COUNTS,
     ST_MESSAGE_LIST,
-    ST_MESSAGE_SET_ASIDE,
+    ST_MESSAGE_QUARANTINE,
     ST_MESSAGE_DELETE,
     ST_REMOVED_ADD,
     ST_REMOVED_HAS,
@@ -83,6 +83,11 @@ enum statement {
     ST_DESTINATION_DROP,
     ST_DESTINATIONS,
     ST_UNLISTED_DESTINATIONS,
+    ST_KEY_READ,
+    ST_KEY_ADD,
+    ST_KEYS_FORGET,
+    ST_KEYS_COUNT,
+    ST_KEYS_COUNT_ADD,
     ST_COUNT,
 };
 
@@ -141,6 +146,8 @@ static inline struct sqlite_spool *sqlite_of(struct spool *sp)
 {
     return (struct sqlite_spool *)sp;
 }
+
+extern const struct spool_keys_part sqlite_keys;
 
 /* Words and errno for an SQLite result code. */
 int sqlite_fail(struct sqlite_spool *s, int rc, const char *what);
@@ -230,9 +237,9 @@ int sqlite_damaged(struct sqlite_spool *s, struct msg_id id, const char *format,
  * with it. */
 int sqlite_look_at(struct sqlite_spool *s, struct msg_id id);
 
-/* An operator has looked at a message that was set aside, and wants to go on with it: what its rows
- * say now gets new checksums. -EBADMSG when they make no sense, or its content is damaged; nothing
- * has changed then. */
+/* An operator has looked at a message that was quarantined, and wants to go on with it: what its
+ * rows say now gets new checksums. -EBADMSG when they make no sense, or its content is damaged;
+ * nothing has changed then. */
 int sqlite_accept(struct sqlite_spool *s, struct msg_id id);
 
 #endif

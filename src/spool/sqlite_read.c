@@ -233,7 +233,7 @@ static int decode_message(struct row *r, struct msg_id id, struct spool_message 
     (void)row_sum(r, &content_sum);
     has_sum = row_sum(r, &sum);
     err = row_result(r, id);
-    /* One that was set aside is shown as it is. */
+    /* One that was quarantined is shown as it is. */
     if (err == 0 && has_sum && m.state != SPOOL_CORRUPT &&
         row_sum_message(&m, content_sum) != sum) {
         err = sqlite_damaged(r->s, id, "its row is not what was stored: the checksum differs");
@@ -318,6 +318,8 @@ static struct spool_rcpt decode_rcpt(struct row *r, uint64_t *ret_sum, bool *ret
     rcpt.status = row_text(r, 0, SPOOL_STATUS_MAX);
     rcpt.diagnostic = row_text(r, 0, SPOOL_DIAGNOSTIC_MAX);
     rcpt.remote = row_text(r, 0, SPOOL_REMOTE_MAX);
+    rcpt.reply = row_text(r, 0, SPOOL_REPLY_MAX);
+    rcpt.tls = row_text(r, 0, SPOOL_TLS_MAX);
     rcpt.last_attempt = row_time(r);
     *ret_has_sum = row_sum(r, ret_sum);
     if (rcpt.transport.len == 0) {
@@ -335,7 +337,7 @@ static int take_rcpt(struct row *r, struct msg_id id, const struct counters *c, 
     struct spool_rcpt rcpt = decode_rcpt(r, &sum, &has_sum);
 
     if (c->is_corrupt) {
-        /* It was set aside and is only looked at: all is shown that is known. */
+        /* It was quarantined and is only looked at: all is shown that is known. */
         if (rcpt.address.len == 0) {
             rcpt.address = SLICE("(unreadable)");
         }
@@ -416,7 +418,7 @@ int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     return 0;
 }
 
-/* ---- going on with what was set aside ------------------------------------------------------- */
+/* ---- going on with what was quarantined ----------------------------------------------------- */
 
 static int set_sum(struct sqlite_spool *s, sqlite3_stmt *st, int at, uint64_t sum)
 {

@@ -19,10 +19,11 @@
  * Rows are found in every way there is, because a damaged page hides those behind it from each of
  * them: along the table upwards, over a page that can't be read, downwards, and along indexes and
  * other tables that name them. Then each is read by itself. What can't be read of a table is made
- * again from its indexes, as far as they tell it, and set aside. Records in segments say whose they
- * are, but not whether it has been delivered: they make messages of their own (set aside) only
- * where the table of messages could not be read to its end. What is copied is read again from the
- * new database with all the checks that a holder makes; a message that does not pass is set aside.
+ * again from its indexes, as far as they tell it, and quarantined. Records in segments say whose
+ * they are, but not whether it has been delivered: they make messages of their own (quarantined)
+ * only where the table of messages could not be read to its end. What is copied is read again from
+ * the new database with all the checks that a holder makes; a message that does not pass is
+ * quarantined.
  */
 #include "spool_check.h"
 
@@ -601,10 +602,10 @@ static int run_on(struct repair *r, const char *sql, int64_t id, const char *tex
 static int doubt(struct repair *r, int64_t id, const char *reason)
 {
     char text[SPOOL_ID_TEXT_MAX];
-    int err = run_on(r, sqlite_statement_sql[ST_MESSAGE_SET_ASIDE], id, reason);
+    int err = run_on(r, sqlite_statement_sql[ST_MESSAGE_QUARANTINE], id, reason);
 
     spool_id_print((struct msg_id){(uint64_t)id}, text);
-    tell(r, "%s: set aside as corrupt: %s", text, reason);
+    tell(r, "%s: quarantined as corrupt: %s", text, reason);
     r->doubtful++;
     return err;
 }

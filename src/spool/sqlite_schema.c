@@ -137,6 +137,20 @@ const struct schema_step schema_steps[] = {
                                   "  WHERE listed = 1 AND segment IS NOT NULL;"
                                   "ALTER TABLE spool ADD COLUMN tag INTEGER NOT NULL DEFAULT 0;"
                                   "UPDATE spool SET tag = random();"},
+    /* Of results from before no reply is known: their reports give our account alone. */
+    {"keep what remote sites said",
+     "ALTER TABLE recipient ADD COLUMN reply TEXT NOT NULL DEFAULT '';"},
+    {"keep what connections have shown",
+     "ALTER TABLE recipient ADD COLUMN tls TEXT NOT NULL DEFAULT '';"},
+    {"keep the keys of calls",
+     "CREATE TABLE call_key ("
+     "  key BLOB PRIMARY KEY, sum BLOB NOT NULL, message INTEGER NOT NULL, until INTEGER NOT NULL"
+     ") STRICT, WITHOUT ROWID;"
+     "CREATE INDEX call_key_until ON call_key (until);"
+     "CREATE TABLE call_keys ("
+     "  one INTEGER PRIMARY KEY CHECK (one = 1), keys INTEGER NOT NULL CHECK (keys >= 0)"
+     ") STRICT;"
+     "INSERT INTO call_keys VALUES (1, 0);"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

@@ -30,9 +30,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "log_vfs.h"
 #include "mem.h"
 #include "row_sum.h"
 #include "sqlite_schema.h"
@@ -41,7 +43,7 @@
 #define CACHE_KIB      16384
 #define LOG_TIDY_PAGES 256  /* 1 MiB */
 #define LOG_MAX_PAGES  512  /* 2 MiB, which is also what is kept of the file */
-#define BUSY_MS        1000 /* for somebody who writes with the sqlite3 shell */
+#define BUSY_MS        1000 /* for an operator who writes with the sqlite3 shell */
 /* Far more than it takes to open a database with a log that has to be read again. */
 #define OPENING_BYTES ((uint64_t)1 << 20)
 /* Old unlisted messages listed by one commit: more than a commit usually adds, so that they become
@@ -439,15 +441,17 @@ static int prepare_commit(struct sqlite_spool *s)
                     : spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
 }
 
-/* Where does the name lead? False: nowhere. */
+/* Where does the name lead? False: nowhere. Not asked by stat(2): once the times of a file have
+ * been asked for, the next write gives it new ones in each case (Linux 6.13), and each sync would
+ * have its inode to write, too. */
 static bool find_place(const char *path, struct sqlite_place *ret_place)
 {
-    struct stat st;
+    struct statx st;
 
-    if (stat(path, &st) != 0) {
+    if (statx(AT_FDCWD, path, 0, STATX_INO, &st) != 0) {
         return false;
     }
-    *ret_place = (struct sqlite_place){st.st_dev, st.st_ino};
+    *ret_place = (struct sqlite_place){makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
     return true;
 }
 
@@ -809,6 +813,8 @@ static void bind_verdict(sqlite3_stmt *st, const struct spool_verdict *v)
     sqlite_bind_slice(st, 5, v->status);
     sqlite_bind_slice(st, 6, v->diagnostic);
     sqlite_bind_slice(st, 7, v->remote);
+    sqlite_bind_slice(st, 8, v->reply);
+    sqlite_bind_slice(st, 9, v->tls);
 }
 
 /* The two frequent verdicts, on a recipient that is pending: done, or deferred. One statement each;
@@ -856,7 +862,7 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
     st = ask_rcpt(s, v->done ? ST_RCPT_DELETE : ST_RCPT_SETTLE, id, n);
     if (!v->done) {
         bind_verdict(st, v);
-        sqlite_bind_int(st, 8, v->state);
+        sqlite_bind_int(st, 10, v->state);
     }
     err = run(s, st);
     if (err == 0 && is_pending) {
@@ -1005,7 +1011,7 @@ static int finish_all_done(struct spool *sp, struct msg_id id)
     if (!facts.unlisted) {
         err = sqlite_read_brief(s, id, &brief);
         if (err == 0 && brief.state == SPOOL_CORRUPT) {
-            err = spool_fail(sp, -EINVAL, "a message that was set aside is not deleted");
+            err = spool_fail(sp, -EINVAL, "a message that was quarantined is not deleted");
         }
         if (err != 0) {
             return err;
@@ -1088,7 +1094,7 @@ static int change(struct spool *sp, const struct spool_change *c)
     return 0;
 }
 
-static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
+static int quarantine(struct spool *sp, struct msg_id id, struct slice reason)
 {
     struct sqlite_spool *s = sqlite_of(sp);
     struct sqlite_brief brief;
@@ -1102,7 +1108,7 @@ static int set_aside(struct spool *sp, struct msg_id id, struct slice reason)
     if (err != 0) {
         return err;
     }
-    st = sqlite_ask(s, ST_MESSAGE_SET_ASIDE);
+    st = sqlite_ask(s, ST_MESSAGE_QUARANTINE);
     sqlite_bind_int(st, 1, (int64_t)id.n);
     sqlite_bind_slice(st, 2, reason);
     err = run(s, st);
@@ -1175,8 +1181,8 @@ static int walk_next(struct walk *w, struct claim_place *ret_place, bool *ret_fo
             struct claim_place place = {sqlite3_column_int64(w->st, 0),
                                         (uint64_t)sqlite3_column_int64(w->st, 1)};
 
-            /* An index that is out of order, or names what is no time, is damaged: whoever reads
-             * all rows by their ids finds that message. */
+            /* An index that is out of order, or names what is no time, is damaged: the
+             * walk of all rows by their ids finds that message. */
             if (sqlite3_column_type(w->st, 0) != SQLITE_INTEGER || place.id > INT64_MAX ||
                 !claim_place_before(claims->orders[w->order].cursor, place)) {
                 continue;
@@ -1318,7 +1324,7 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
 }
 
 /* The first unclaimed messages of a key, and whether there are more. Claimed ones are met only
- * when they fell due before anybody asked for their key, so they are few. */
+ * when they fell due before their key was asked for, so they are few. */
 static int find_parked(struct sqlite_spool *s, struct slice key, size_t max, struct msg_id *ret_ids,
                        size_t *ret_count, bool *ret_more)
 {
@@ -1445,15 +1451,15 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
     return 0;
 }
 
-static bool next_news(struct spool *sp, struct spool_news *ret_news)
+static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
     struct sqlite_spool *s = sqlite_of(sp);
 
     if (s->warnings_told == s->warning_count) {
         return false;
     }
-    *ret_news = (struct spool_news){.type = SPOOL_NEWS_WARNING,
-                                    .text = slice_string(s->warnings[s->warnings_told++])};
+    *ret_event = (struct spool_event){.type = SPOOL_EVENT_WARNING,
+                                      .text = slice_string(s->warnings[s->warnings_told++])};
     return true;
 }
 
@@ -1481,6 +1487,13 @@ static void close_spool(struct spool *sp)
     mem_free(s);
 }
 
+static const struct spool_search_part search = {
+    .scan = sqlite_scan,
+    .count = sqlite_count,
+    .destinations = sqlite_destinations,
+    .destinations_from = sqlite_destinations_from,
+};
+
 static const struct spool_engine sqlite_engine = {
     .close = close_spool,
     .begin = begin,
@@ -1496,24 +1509,22 @@ static const struct spool_engine sqlite_engine = {
     .finish_all_done = finish_all_done,
     .change = change,
     .remove = remove_message,
-    .set_aside = set_aside,
+    .quarantine = quarantine,
     .unclaim = unclaim,
     .claim = claim,
     .claim_parked = claim_parked,
+    .parked_keys = sqlite_parked_keys,
     .next_due = next_due,
     .is_claimed = is_claimed,
     .claimed = claimed,
     .read = sqlite_read,
     .read_rcpts = sqlite_read_rcpts,
     .read_content = sqlite_read_content,
-    .scan = sqlite_scan,
-    .count = sqlite_count,
     .totals = sqlite_totals,
-    .destinations = sqlite_destinations,
-    .destinations_from = sqlite_destinations_from,
-    .parked_keys = sqlite_parked_keys,
     .free_bytes = free_bytes,
-    .next_news = next_news,
+    .next_event = next_event,
+    .search = &search,
+    .keys = &sqlite_keys,
 };
 
 static char *path_with(const char *path, const char *suffix)
@@ -1558,7 +1569,7 @@ static int take_lock(struct sqlite_spool *s)
                   : spool_fail(&s->base, -errno, "lock %s: %s", path, strerror(errno));
         goto out;
     }
-    (void)lock_holder(s, fd); /* it was nobody's */
+    (void)lock_holder(s, fd); /* it was not held */
 out:
     mem_free(path);
     return err;
@@ -1591,8 +1602,8 @@ static int refuse_to_start_over(struct sqlite_spool *s)
                             s->path, what);
 }
 
-/* Mail is nobody else's to read, so the file is made here and not by SQLite, which would ask umask.
- * Its name has to be durable, too. */
+/* Mail is for its owner alone to read, so the file is made here and not by SQLite, which would ask
+ * umask. Its name has to be durable, too. */
 static int make_file(struct sqlite_spool *s)
 {
     int fd, err = has_size(s->path) ? 0 : refuse_to_start_over(s);
@@ -1694,7 +1705,7 @@ static bool was_removed(struct sqlite_spool *s, struct msg_id id)
     return sqlite_done(s, st, rc) == 0 && rc == SQLITE_ROW;
 }
 
-/* A content that no message names is removed when it is sure that nobody misses it: its message
+/* A content that no message names is removed when it is sure that it is not missed: its message
  * was finished, or was never committed. Any other is kept, and told. */
 static int content_wanted(void *context, struct msg_id id)
 {
@@ -1776,7 +1787,7 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
     rc = sqlite3_open_v2(s->path, &s->db,
                          SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
                              SQLITE_OPEN_EXRESCODE,
-                         NULL);
+                         log_vfs());
     if (rc != SQLITE_OK) {
         return sqlite_fail(s, rc, "open");
     }
@@ -1846,7 +1857,7 @@ static char *path_uri(const char *path, const char *query)
 }
 
 /* Readers share the log's index with the holder through a file, and need to be allowed to make it
- * when it is not there. Who may not can still read the database of a spool that nobody holds and
+ * when it is not there. Who may not can still read the database of a spool that is not held and
  * whose log is empty: nothing changes under them. */
 static int open_for_reading(struct sqlite_spool *s)
 {

@@ -6,15 +6,16 @@
 #include "sqlite_engine.h"
 
 /* clang-format off */
-/* Numbers of setting aside are the limits of spool.h and envelope.h: */
-_Static_assert(SPOOL_RCPTS_MAX == 10000000 && SPOOL_CONTENT_MAX == 1099511627776, "set aside");
-_Static_assert(2 * ENVELOPE_TRACE - 1 == 63 && SPOOL_SENDER_MAX == 320, "set aside");
-_Static_assert(CLASS_NAME_MAX == 128 && CLASS_SOURCE_MAX == 8, "set aside");
-_Static_assert(DSN_ENVID_MAX == 100 && SPOOL_REMOTE_MAX == 512, "set aside");
+/* Numbers of quarantining are the limits of spool.h and envelope.h: */
+_Static_assert(SPOOL_RCPTS_MAX == 10000000 && SPOOL_CONTENT_MAX == 1099511627776, "quarantined");
+_Static_assert(2 * ENVELOPE_TRACE - 1 == 63 && SPOOL_SENDER_MAX == 320, "quarantined");
+_Static_assert(CLASS_NAME_MAX == 128 && CLASS_SOURCE_MAX == 9, "quarantined");
+_Static_assert(DSN_ENVID_MAX == 100 && SPOOL_REMOTE_MAX == 512, "quarantined");
 
 /* A time as it is when it is one, else 0. */
 #define TIME(column)                                                                               \
-    "iif(typeof(" column ") = 'integer' AND " column " BETWEEN -(1 << 58) AND 1 << 58, " column ", 0)"
+    "iif(typeof(" column ") = 'integer' AND " column                                               \
+    " BETWEEN -(1 << 58) AND 1 << 58, " column ", 0)"
 
 /* A text as it is when it is one, of at most `max` bytes and without a NUL, at which length() ends;
  * else the empty one. */
@@ -27,8 +28,8 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_SPOOL_READ] =
-        "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes, commits FROM spool"
-        " WHERE one = 1",
+        "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes, commits"
+        " FROM spool WHERE one = 1",
     [ST_SPOOL_TAG] = "SELECT tag FROM spool WHERE one = 1",
     [ST_SPOOL_WRITE] =
         "UPDATE spool"
@@ -72,7 +73,7 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " WHERE id = ?1",
     [ST_MESSAGE_LIST] = "UPDATE message SET listed = 1 WHERE id = ?1",
     /* Of a row that may be damaged: what has a wrong type or value is replaced. */
-    [ST_MESSAGE_SET_ASIDE] =
+    [ST_MESSAGE_QUARANTINE] =
         "UPDATE message SET state = 4, listed = 1, reason = ?2, parked = NULL,"
         " rcpt_pending = (SELECT count(*) FROM recipient r NOT INDEXED WHERE r.message = ?1"
         " AND r.state = 1),"
@@ -101,11 +102,21 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " class = iif(" HARMLESS("class", "128") " NOT GLOB '*[^-_.+=@a-z0-9]*',"
         " " HARMLESS("class", "128") ", ''),"
         " content_sum = iif(typeof(content_sum) = 'integer', content_sum, NULL),"
-        " class_source = iif(typeof(class_source) = 'integer' AND class_source BETWEEN 0 AND 8,"
+        " class_source = iif(typeof(class_source) = 'integer' AND class_source BETWEEN 0 AND 9,"
         " class_source, 0),"
         " sum = iif(typeof(sum) = 'integer', sum, NULL)"
         " WHERE id = ?1",
     [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
+    [ST_KEY_READ] = "SELECT sum, message, until FROM call_key WHERE key = ?1 AND until > ?2",
+    /* One whose time is over may still stand there. */
+    [ST_KEY_ADD] =
+        "INSERT INTO call_key (key, sum, message, until) VALUES (?1, ?2, ?3, ?4)"
+        " ON CONFLICT (key) DO UPDATE SET sum = ?2, message = ?3, until = ?4",
+    [ST_KEYS_FORGET] =
+        "DELETE FROM call_key WHERE key IN"
+        " (SELECT key FROM call_key WHERE until <= ?1 ORDER BY until LIMIT ?2)",
+    [ST_KEYS_COUNT] = "SELECT keys FROM call_keys WHERE one = 1",
+    [ST_KEYS_COUNT_ADD] = "UPDATE call_keys SET keys = max(0, keys + ?1) WHERE one = 1",
     [ST_REMOVED_ADD] = "INSERT OR IGNORE INTO removed (message) VALUES (?1)",
     [ST_REMOVED_HAS] = "SELECT 1 FROM removed WHERE message = ?1",
     [ST_REMOVED_CLEAR] = "DELETE FROM removed",
@@ -119,12 +130,14 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_RCPT_DEFER] =
         "UPDATE recipient"
         " SET attempts = min(attempts + ?3, 4294967295), last_attempt = iif(?3, ?4,"
-        " last_attempt), status = ?5, diagnostic = ?6, remote = ?7"
+        " last_attempt), status = ?5, diagnostic = ?6, remote = ?7, reply = ?8,"
+        " tls = ?9"
         " WHERE message = ?1 AND n = ?2 AND state = 1",
     [ST_RCPT_SETTLE] =
         "UPDATE recipient"
         " SET attempts = min(attempts + ?3, 4294967295), last_attempt = iif(?3, ?4,"
-        " last_attempt), status = ?5, diagnostic = ?6, remote = ?7, state = ?8"
+        " last_attempt), status = ?5, diagnostic = ?6, remote = ?7, reply = ?8,"
+        " tls = ?9, state = ?10"
         " WHERE message = ?1 AND n = ?2",
     [ST_RCPT_DONE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2 AND state = 1",
     [ST_RCPT_DELETE] = "DELETE FROM recipient WHERE message = ?1 AND n = ?2",
@@ -140,11 +153,11 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_RCPT_DELETE_ALL] = "DELETE FROM recipient WHERE message = ?1",
     [ST_RCPT_READ] =
         "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
-        " attempts, status, diagnostic, remote, last_attempt, sum"
+        " attempts, status, diagnostic, remote, reply, tls, last_attempt, sum"
         " FROM recipient NOT INDEXED WHERE message = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
     [ST_RCPT_READ_PENDING] =
         "SELECT n, address, orcpt, notify, state, transport, nexthop, route_generation,"
-        " attempts, status, diagnostic, remote, last_attempt, sum"
+        " attempts, status, diagnostic, remote, reply, tls, last_attempt, sum"
         " FROM recipient NOT INDEXED WHERE message = ?1 AND n > ?2 AND state = 1"
         " ORDER BY n LIMIT ?3",
     [ST_CONTENT_INSERT] = "INSERT INTO content (message, bytes) VALUES (?1, ?2)",

@@ -2,8 +2,8 @@
  * The sqlite engine: how many pending recipients, of how many messages, wait for each destination.
  *
  * The table `destination` counts listed recipients only; passing mail costs nothing here and is
- * counted by those who ask, as its rows are few. Whoever changes a listed recipient says so before
- * (it counts no more for what it was) or after (it counts for what it is).
+ * counted by those who ask, as its rows are few. A function that changes a listed recipient says so
+ * before (it counts no more for what it was) or after (it counts for what it is).
  */
 #include "sqlite_engine.h"
 

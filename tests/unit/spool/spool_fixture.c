@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "memory_spool.h"
 
 #define RCPTS_MAX 16
 
@@ -78,13 +79,8 @@ struct spool *fixture_open(const struct fixture *fx)
 struct spool *fixture_open_memory(void)
 {
     struct spool_options options = {.inline_limit = INLINE_LIMIT};
-    struct buf error;
-    struct spool *sp;
 
-    buf_init(&error, 1024);
-    CHECK(spool_open("memory:", SPOOL_OPEN_WRITE, &options, &error, &sp) == 0);
-    buf_fini(&error);
-    return sp;
+    return memory_spool_open(&options);
 }
 
 void fixture_ok(const struct spool *sp, int err)

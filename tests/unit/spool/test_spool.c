@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "spool_engine.h"
 #include "spool_fixture.h"
 
 static struct fixture fx;
@@ -145,7 +146,7 @@ static void what_is_corrupt_is_only_removed(void **state)
     size_t count;
 
     (void)state;
-    fixture_ok(sp, spool_set_aside(sp, id, SLICE("odd")));
+    fixture_ok(sp, spool_quarantine(sp, id, SLICE("odd")));
     assert_int_equal(spool_requeue(sp, id, (struct wall){0}), -EINVAL);
     assert_int_equal(spool_set_due(sp, id, (struct wall){0}), -EINVAL);
     assert_int_equal(spool_release(sp, id, (struct wall){0}), -EINVAL);
@@ -336,21 +337,38 @@ static void all_that_waits_under_a_key_is_woken_but_what_is_claimed(void **state
     assert_true(spool_is_claimed(sp, busy));
 }
 
-static void what_only_a_postoffice_can_do_is_refused(void **state)
+static void parts_that_an_engine_lacks_are_refused(void **state)
 {
-    struct msg_id id = submit(true);
+    const struct spool_engine *whole = sp->engine;
+    struct spool_engine bare = *whole;
+    struct msg_id id = submit(true), found;
     const uint32_t n = 1;
-    struct spool_news news;
-    struct wall again;
+    struct spool_destination destination = {.nexthop = SLICE("x")};
+    struct spool_filter all = {0};
+    struct wall again, arrived;
+    struct spool_event event;
+    uint64_t matches;
+    size_t count;
 
     (void)state;
     assert_false(spool_divides(sp));
     assert_int_equal(spool_put_off(sp, id, &n, 1, SLICE("key"), (struct wall){900}), -ENOTSUP);
+    assert_int_equal(spool_reroute(sp, id, &n, 1, &count), -ENOTSUP);
     assert_int_equal(spool_resync(sp, SLICE("90417")), -ENOTSUP);
-    assert_int_equal(spool_news_fd(sp), -1);
+    assert_int_equal(spool_external_fd(sp), -1);
     fixture_ok(sp, spool_poll(sp, (struct wall){100}, &again));
     assert_int_equal(again.us, WALL_NEVER.us);
-    assert_false(spool_next_news(sp, &news));
+    assert_false(spool_next_event(sp, &event));
+
+    bare.search = NULL;
+    sp->engine = &bare;
+    assert_int_equal(spool_scan(sp, &all, 1, &found, &count), -ENOTSUP);
+    assert_non_null(strstr(spool_error(sp), "searched"));
+    assert_int_equal(spool_count(sp, &all, &matches), -ENOTSUP);
+    assert_int_equal(spool_destinations(sp, 1, &destination, &count), -ENOTSUP);
+    assert_int_equal(spool_destinations_from(sp, &destination, 1, &destination, &count), -ENOTSUP);
+    assert_int_equal(spool_oldest(sp, &destination, &arrived), -ENOTSUP);
+    sp->engine = whole;
 }
 
 static void mail_is_submitted_parked(void **state)
@@ -434,6 +452,6 @@ UNIT_MAIN(EACH(a_message_is_claimed_when_it_is_due), EACH(it_goes_when_nobody_is
           EACH(what_is_parked_is_found_by_its_key_the_oldest_first),
           EACH(what_is_parked_falls_due_as_any_other), EACH(mail_is_submitted_parked),
           EACH(all_that_waits_under_a_key_is_woken_but_what_is_claimed),
-          EACH(what_only_a_postoffice_can_do_is_refused),
+          EACH(parts_that_an_engine_lacks_are_refused),
           EACH(holding_and_requeueing_end_the_parking), EACH(a_long_reason_is_cut),
           EACH(all_claims_are_told_bit_by_bit), EACH(nothing_open_is_nothing_to_commit))

@@ -21,6 +21,7 @@
 #include "rng.h"
 #include "spool_check.h"
 #include "spool_fixture.h"
+#include "spool_search.h"
 #include "sqlite_schema.h"
 
 static struct fixture fx;
@@ -253,7 +254,7 @@ static void deliver(struct msg_id id, const struct spool_rcpt *r)
 }
 
 /* One pass of a message, as the queue process makes it: read all, deliver all, delete. 0, or what
- * the queue process sets it aside for. */
+ * the queue process quarantines it for. */
 static int pass(struct spool *sp, struct msg_id id)
 {
     struct spool_rcpt rcpts[2 * RCPTS];
@@ -280,7 +281,7 @@ static int pass(struct spool *sp, struct msg_id id)
     return err != 0 ? err : spool_finish(sp, id, (struct wall){1000000}, &gone);
 }
 
-/* Deliver all that is due; what makes no sense is set aside, what is on damaged pages left. */
+/* Deliver all that is due; what makes no sense is quarantined, what is on damaged pages left. */
 static void run_queue(struct spool *sp)
 {
     for (size_t turn = 0; turn < 4 * MESSAGES; turn++) {
@@ -298,7 +299,7 @@ static void run_queue(struct spool *sp)
         }
         err = pass(sp, id);
         if (err == -EBADMSG) {
-            err = spool_set_aside(sp, id, slice_string(spool_error(sp)));
+            err = spool_quarantine(sp, id, slice_string(spool_error(sp)));
         }
         end = spool_commit(sp);
         err = err != 0 ? err : end;
@@ -325,7 +326,7 @@ static bool look_at_all_rows(struct spool *sp)
         int err = spool_read(sp, ids[i], &m);
 
         if (err == -EBADMSG) {
-            err = spool_set_aside(sp, ids[i], slice_string(spool_error(sp)));
+            err = spool_quarantine(sp, ids[i], slice_string(spool_error(sp)));
         } else if (err == 0 && !spool_is_claimed(sp, ids[i]) &&
                    (m.state == SPOOL_INCOMING || m.state == SPOOL_DEFERRED)) {
             err = spool_set_due(sp, ids[i], (struct wall){10});
@@ -446,7 +447,7 @@ static void every_value_of_every_column_can_be_damaged(void **state)
         {"recipient",
          {"message", "n", "listed", "state", "notify", "attempts", "last_attempt",
           "route_generation", "address", "domain", "transport", "nexthop", "orcpt", "status",
-          "diagnostic", "remote", "sum"}},
+          "diagnostic", "remote", "reply", "tls", "sum"}},
         {"content", {"message", "bytes"}},
         {"destination", {"nexthop", "transport", "recipients", "messages"}},
     };
@@ -809,14 +810,14 @@ static void make_file(const char *path)
 }
 
 /* What the log would tell of the start; "" when there is nothing. */
-static const char *news_of(struct spool *sp)
+static const char *events_of(struct spool *sp)
 {
     static char text[2000];
-    struct spool_news news;
+    struct spool_event event;
 
     text[0] = '\0';
-    while (spool_next_news(sp, &news)) {
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s\n", SLICE_ARGS(news.text));
+    while (spool_next_event(sp, &event)) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s\n", SLICE_ARGS(event.text));
     }
     return text;
 }
@@ -876,7 +877,7 @@ static void a_content_that_is_not_known_is_kept(void **state)
     make_file(crashed);
     assert_true(is_told_by_check("unknown"));
     sp = fixture_open(&fx);
-    assert_non_null(strstr(news_of(sp), "1 contents"));
+    assert_non_null(strstr(events_of(sp), "1 contents"));
     assert_int_equal(access(unknown, F_OK), 0);
     assert_int_equal(access(crashed, F_OK), -1); /* nobody was told that it was stored */
     spool_close(sp);
@@ -897,7 +898,7 @@ static void a_content_that_was_finished_goes(void **state)
     spool_close(sp);
     assert_int_equal(rename(saved, path), 0);
     sp = fixture_open(&fx);
-    assert_string_equal(news_of(sp), "");
+    assert_string_equal(events_of(sp), "");
     assert_int_equal(access(path, F_OK), -1);
     spool_close(sp);
 }
@@ -944,7 +945,7 @@ static void a_spool_that_went_back_is_told(void **state)
     spool_close(sp);
     before = read_file(fx.path, &size);
     sp = fixture_open(&fx);
-    assert_string_equal(news_of(sp), "");
+    assert_string_equal(events_of(sp), "");
     for (int i = 0; i < 3; i++) {
         fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, OWN_FILE, false, &id));
         fixture_ok(sp, spool_commit(sp));
@@ -955,14 +956,14 @@ static void a_spool_that_went_back_is_told(void **state)
     fclose(f);
     mem_free(before);
     sp = fixture_open(&fx);
-    assert_non_null(strstr(news_of(sp), "went back: 3 commits are missing"));
+    assert_non_null(strstr(events_of(sp), "went back: 3 commits are missing"));
     assert_int_equal(access(content_path(id), F_OK), 0);  /* it was acknowledged */
     assert_int_equal(access(beside(".d/keep"), F_OK), 0); /* so may have been what is in segments */
     fixture_ok(sp, fixture_submit(sp, "a@b.c", "x@y.z", 1, 10, false, &id));
     fixture_ok(sp, spool_commit(sp));
     spool_close(sp);
     sp = fixture_open(&fx);
-    assert_non_null(strstr(news_of(sp), "3 contents")); /* they are told until they are adopted */
+    assert_non_null(strstr(events_of(sp), "3 contents")); /* they are told until they are adopted */
     spool_close(sp);
 }
 
@@ -990,7 +991,7 @@ static void a_repair_keeps_what_is_sound(void **state)
     assert_false(is_told_by_check("sound"));
     assert_int_equal(access(beside(".damaged-1"), F_OK), 0);
     sp = fixture_open(&fx);
-    assert_string_equal(news_of(sp), "");
+    assert_string_equal(events_of(sp), "");
     run_all(sp);
     nothing_is_lost(sp, MESSAGES, "sound");
     assert_int_equal(problems, 0);

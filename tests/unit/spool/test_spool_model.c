@@ -161,7 +161,9 @@ static void step_settle(struct pair *p)
                               .attempted = chance(p, 2),
                               .status = SLICE("4.7.0"),
                               .diagnostic = any_text(p),
+                              .reply = any_text(p),
                               .remote = any_text(p),
+                              .tls = any_text(p),
                               .when = {p->now}};
 
     both(p, spool_settle(p->a, id, n, &v), spool_settle(p->b, id, n, &v));
@@ -227,8 +229,8 @@ static void step_change(struct pair *p)
         break;
     case 7:
         if (chance(p, 3)) {
-            both(p, spool_set_aside(p->a, id, SLICE("odd")),
-                 spool_set_aside(p->b, id, SLICE("odd")));
+            both(p, spool_quarantine(p->a, id, SLICE("odd")),
+                 spool_quarantine(p->b, id, SLICE("odd")));
         }
         break;
     case 8:
@@ -334,7 +336,9 @@ static void compare_rcpts(struct pair *p, struct msg_id id)
         assert_int_equal(a[i].attempts, b[i].attempts);
         assert_slices(a[i].status, b[i].status);
         assert_slices(a[i].diagnostic, b[i].diagnostic);
+        assert_slices(a[i].reply, b[i].reply);
         assert_slices(a[i].remote, b[i].remote);
+        assert_slices(a[i].tls, b[i].tls);
         assert_int_equal(a[i].last_attempt.us, b[i].last_attempt.us);
     }
 }

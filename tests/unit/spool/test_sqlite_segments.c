@@ -256,7 +256,7 @@ static void damaged_content_is_not_moved(void **state)
     tidy(sp);
     assert_int_equal(read_error(sp, ids[0], "checksum"), -EBADMSG);
     assert_true(content_is_good(sp, ids[6]));
-    fixture_ok(sp, spool_set_aside(sp, ids[0], SLICE("damaged")));
+    fixture_ok(sp, spool_quarantine(sp, ids[0], SLICE("damaged")));
     fixture_ok(sp, spool_commit(sp));
     tidy(sp);
     assert_int_equal(number_asked("SELECT segment FROM message WHERE state = 4"), 1);
@@ -352,7 +352,7 @@ static void impossible_places_are_refused(void **state)
         assert_true(content_is_good(sp, other));
         tidy(sp);
     }
-    fixture_ok(sp, spool_set_aside(sp, id, SLICE("damaged")));
+    fixture_ok(sp, spool_quarantine(sp, id, SLICE("damaged")));
     fixture_ok(sp, spool_remove(sp, id));
     fixture_ok(sp, spool_commit(sp));
     assert_true(content_is_good(sp, other));
@@ -379,6 +379,9 @@ static void content_of_an_older_version_stays_where_it_is(void **state)
     spool_close(sp);
     fixture_sql(&fx, "DROP INDEX message_segment; ALTER TABLE message DROP COLUMN segment;"
                      "ALTER TABLE message DROP COLUMN at; ALTER TABLE spool DROP COLUMN tag;"
+                     "ALTER TABLE recipient DROP COLUMN reply;"
+                     "ALTER TABLE recipient DROP COLUMN tls;"
+                     "DROP TABLE call_key; DROP TABLE call_keys;"
                      "PRAGMA user_version = 4");
     sp = fixture_open(&fx);
     assert_true(content_is_good(sp, in_row));

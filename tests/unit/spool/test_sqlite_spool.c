@@ -15,6 +15,7 @@
 #include "check.h"
 #include "mem.h"
 #include "spool_fixture.h"
+#include "spool_search.h"
 #include "sqlite_schema.h"
 
 #define NOBODY 65534
@@ -314,7 +315,7 @@ static void an_impossible_row_harms_only_itself(void **state)
         fixture_sql(&fx, sql);
         assert_int_equal(spool_read(sp, bad, &m), -EBADMSG);
         fixture_ok(sp, spool_read(sp, good, &m));
-        fixture_ok(sp, spool_set_aside(sp, bad, slice_string(spool_error(sp))));
+        fixture_ok(sp, spool_quarantine(sp, bad, slice_string(spool_error(sp))));
         fixture_ok(sp, spool_commit(sp));
         fixture_ok(sp, spool_read(sp, bad, &m));
         assert_int_equal(m.state, SPOOL_CORRUPT);
@@ -341,7 +342,7 @@ static void an_impossible_recipient_is_reported(void **state)
                 "PRAGMA ignore_check_constraints = 1; UPDATE recipient SET state = 7 WHERE n = 2");
     assert_int_equal(spool_read_rcpts(sp, id, 0, false, 4, rcpts, &count), -EBADMSG);
     assert_non_null(strstr(spool_error(sp), "state"));
-    fixture_ok(sp, spool_set_aside(sp, id, SLICE("damaged")));
+    fixture_ok(sp, spool_quarantine(sp, id, SLICE("damaged")));
     fixture_ok(sp, spool_commit(sp));
     spool_close(sp);
 }

@@ -1,0 +1,81 @@
+/*
+ * Part of a spool: which messages are there, and for which destinations.
+ *
+ * An engine offers it unless another process asks its store better: the one of a cluster lets the
+ * control process ask the database, so that no operator's list delays the queue process. Without
+ * the part every call is -ENOTSUP. An engine that knows nothing of the mail that waits (Postfix's
+ * directory) has to look through it, and ends such a list at a number of its own, which it tells.
+ *
+ * Called inside a batch (which they see) and outside, open for reading or for writing. Errors are
+ * those of storage (spool.h).
+ * Slices that are handed out last until the next call on the same spool; those of a filter and of
+ * `from` are the caller's and only borrowed for the call.
+ */
+#ifndef SPOOL_SPOOL_SEARCH_H
+#define SPOOL_SPOOL_SEARCH_H
+
+#include "spool.h"
+
+/* All conditions that are given must hold. Zeroed = everything. Addresses and domains compare
+ * without regard to the case of ASCII letters, transports and nexthops exactly. Of recipients,
+ * those that are still there count, in any state. */
+struct spool_filter {
+    unsigned states;            /* bit 1 << state; 0 = all */
+    struct slice sender;        /* whole address, or "@domain"; "<>" = null sender */
+    struct slice rcpt;          /* whole address, or "@domain" */
+    struct slice destination;   /* "transport/nexthop", "nexthop", or a recipient's domain */
+    struct slice class_name;    /* exactly */
+    struct slice name;          /* of the control file: its name, path or spoolid */
+    struct wall arrived_before; /* us 0 = any */
+    struct wall arrived_after;
+    uint64_t size_min;
+    uint64_t size_max;   /* 0 = any */
+    struct msg_id after; /* continue behind this id */
+};
+
+/* Messages that match, in order of id, one page: at most `max` ids. Uses indexes: the cost grows
+ * with the matches of the most selective condition. */
+int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+               size_t *ret_count);
+
+/* How many match. */
+int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
+
+/* Pending recipients per destination, the most first (ties by name), at most `max`, and of how many
+ * messages they are. One not routed yet counts for its domain, with an empty transport. Kept up to
+ * date by every change: the cost grows with the number of destinations, and with passing mail. */
+struct spool_destination {
+    struct slice transport, nexthop; /* as slices of spool_rcpt */
+    uint64_t rcpts, messages;
+};
+int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                       size_t *ret_count);
+
+/* The same in order of nexthop, then transport, `from` and those behind it: pages of all of them.
+ * Costs what the page holds, and passing mail. `from` is no slice of this spool's. */
+int spool_destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                            struct spool_destination *ret, size_t *ret_count);
+
+/* When the oldest message arrived that has recipients pending for this destination (fields
+ * `transport` and `nexthop`). -ENOENT: there is none. Costs as much as it has messages, or less. */
+int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
+
+/* Does the engine find mail that falls due by a look through its store now and then? Then mail may
+ * be due for a while without a fault, and is not to be looked for. */
+bool spool_due_by_scans(const struct spool *sp);
+
+/* The part, as spool_engine.h wants it: functions as the calls above. */
+struct spool_search_part {
+    bool due_by_scans;
+    int (*scan)(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+                size_t *ret_count);
+    int (*count)(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
+    int (*destinations)(struct spool *sp, size_t max, struct spool_destination *ret,
+                        size_t *ret_count);
+    int (*destinations_from)(struct spool *sp, const struct spool_destination *from, size_t max,
+                             struct spool_destination *ret, size_t *ret_count);
+    /* NULL: ids grow as messages arrive, so the first that spool_scan finds is the oldest. */
+    int (*oldest)(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
+};
+
+#endif
