@@ -150,6 +150,17 @@ bool address_quote_local(struct slice bytes, struct buf *out)
     return buf_add_byte(out, '"');
 }
 
+void address_put_external(struct slice address, struct buf *out)
+{
+    size_t at = slice_find_last(address, '@');
+
+    if (address_quote_local(slice_of(address.ptr, at), out)) {
+        (void)buf_add(out, slice_skip(address, at));
+    } else {
+        (void)buf_add(out, address);
+    }
+}
+
 /* Read the quoted string that `in` begins with. False if it does not end or holds a control
  * character; *ret_used is then where that was seen. */
 static bool read_quoted(struct slice in, struct mailbox_local *local, size_t *ret_used)

@@ -84,6 +84,10 @@ bool address_quote_local(struct slice bytes, struct buf *out);
  * with ADDRESS_NULL. */
 bool address_is_stored(struct slice stored, unsigned options);
 
+/* Append an address whose local part is not quoted as it stands in SMTP; as it is where that can't
+ * be done. *out is sticky. */
+void address_put_external(struct slice address, struct buf *out);
+
 /* Split a stored address at its last `@` outside quotes; without one, all is local part. */
 struct address address_split(struct slice stored);
 

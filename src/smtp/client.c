@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "address.h"
+#include "base64.h"
 #include "check.h"
 #include "envelope.h"
 #include "mem.h"
@@ -41,6 +42,7 @@ enum state {
     HELO,     /* EHLO was refused, HELO sent */
     STARTTLS, /* the command was sent */
     TLS,      /* the owner's handshake */
+    AUTH,     /* a message of the login was sent */
     IDLE,
     ENVELOPE, /* up to the reply to DATA */
     CONTENT,  /* 354 was seen, the final dot was not sent */
@@ -88,6 +90,7 @@ static const struct {
     [CLIENT_PHASE_HELO] = {"HELO command", "performing the HELO handshake"},
     [CLIENT_PHASE_LHLO] = {"LHLO command", "performing the LHLO handshake"},
     [CLIENT_PHASE_STARTTLS] = {"STARTTLS command", "receiving the STARTTLS response"},
+    [CLIENT_PHASE_AUTH] = {"AUTH command", "performing the AUTH exchange"},
     [CLIENT_PHASE_IDLE] = {"nothing", "waiting for the next message"},
     [CLIENT_PHASE_RSET] = {"RSET command", "sending RSET"},
     [CLIENT_PHASE_MAIL] = {"MAIL FROM command", "sending MAIL FROM"},
@@ -108,6 +111,8 @@ static const struct status bad_connection = {STATUS_TRANSIENT, 4, 2};
 static const struct status bad_protocol = {STATUS_TRANSIENT, 5, 0};
 static const struct status tls_required = {STATUS_TRANSIENT, 7, 4};
 static const struct status tls_broken = {STATUS_TRANSIENT, 7, 5};
+static const struct status no_login = {STATUS_TRANSIENT, 7, 8};
+static const struct status login_wanted = {STATUS_TRANSIENT, 7, 0};
 
 const char *client_phase_name(enum client_phase phase)
 {
@@ -190,6 +195,8 @@ static enum client_phase current_phase(struct client *c)
     case STARTTLS:
     case TLS:
         return CLIENT_PHASE_STARTTLS;
+    case AUTH:
+        return CLIENT_PHASE_AUTH;
     case IDLE:
         return CLIENT_PHASE_IDLE;
     case ENVELOPE:
@@ -213,6 +220,7 @@ static int64_t phase_timeout(const struct client_config *config, enum client_pha
     case CLIENT_PHASE_EHLO:
     case CLIENT_PHASE_HELO:
     case CLIENT_PHASE_LHLO:
+    case CLIENT_PHASE_AUTH:
         return config->smtp_helo_timeout;
     case CLIENT_PHASE_STARTTLS:
         return config->smtp_starttls_timeout;
@@ -301,7 +309,8 @@ static void settle_by_reply(struct client *c, size_t from, size_t to, enum clien
 {
     c->has_reply = true;
     c->code = c->reply.code;
-    settle(c, from, to, phase, c->reply.status);
+    /* "Authentication required" is about us, and can be mended: the mail waits for that. */
+    settle(c, from, to, phase, c->reply.code == 530 ? login_wanted : c->reply.status);
     if (c->outcome == CLIENT_SENT) {
         buf_clear(&c->text); /* the reply itself is the text */
     } else {
@@ -318,15 +327,17 @@ static void settle_locally(struct client *c, size_t from, size_t to, enum client
     settle(c, from, to, phase, status);
 }
 
-/* The session is over. The text is set. When everybody has a verdict by now, the transaction is
- * done, as far as the mail is concerned: only the connection is of no more use. */
+/* The session is over. The text is set. When each recipient has a verdict by now, the transaction
+ * is done, as far as the mail is concerned: only the connection is of no more use. */
 static void fail(struct client *c, enum client_phase phase, enum client_cause cause,
                  struct status status)
 {
-    bool is_reply = cause == CLIENT_CAUSE_REFUSED || cause == CLIENT_CAUSE_PROTOCOL;
-    bool polite = c->state <= STARTTLS && buf_len(&c->out) == 0 && reply_is_idle(&c->reply) &&
+    bool is_reply = cause == CLIENT_CAUSE_REFUSED || cause == CLIENT_CAUSE_PROTOCOL ||
+                    cause == CLIENT_CAUSE_LOGIN;
+    bool polite = (c->state <= STARTTLS || c->state == AUTH) && buf_len(&c->out) == 0 &&
+                  reply_is_idle(&c->reply) &&
                   (cause == CLIENT_CAUSE_REFUSED || cause == CLIENT_CAUSE_LOOP ||
-                   cause == CLIENT_CAUSE_TLS) &&
+                   cause == CLIENT_CAUSE_TLS || cause == CLIENT_CAUSE_LOGIN) &&
                   c->reply.code != 421;
 
     CHECK(!verdicts_wait(c) && c->pending == PENDING_NONE);
@@ -411,6 +422,7 @@ static void closed(struct client *c)
 static void send_hello(struct client *c, const char *verb, enum state state, struct mono now)
 {
     c->offers = 0;
+    c->mechanisms = 0;
     c->size_limit = 0;
     CHECK(buf_addf(&c->out, "%s %.*s\r\n", verb, SLICE_ARGS(c->config->hostname)));
     enter(c, state, now);
@@ -465,6 +477,11 @@ static void on_hello_line(struct client *c)
         c->names_itself_us = slice_equal_nocase(word, c->config->hostname);
         return;
     }
+    if (slice_equal_nocase(word, SLICE("AUTH"))) {
+        c->mechanisms |= (uint8_t)sasl_mechanisms(rest);
+    } else if (slice_starts_nocase(word, SLICE("AUTH="))) { /* servers of before RFC 2554 */
+        c->mechanisms |= (uint8_t)(sasl_mechanisms(slice_skip(word, 5)) | sasl_mechanisms(rest));
+    }
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         if (slice_equal_nocase(word, slice_string(table[i].keyword))) {
             unsigned long long limit = 0;
@@ -485,6 +502,143 @@ static void ready(struct client *c, struct mono now)
     c->pending = PENDING_READY;
 }
 
+/* ---- login ---- */
+
+static void end_login(struct client *c)
+{
+    if (c->sasl != NULL) {
+        sasl_client_fini(c->sasl);
+        mem_free(c->sasl);
+        c->sasl = NULL;
+        buf_wipe(&c->out); /* which has held the password */
+    }
+}
+
+/* The text is set. It is about us, not about the mail, and it will be the same with other mail: so
+ * the site is left alone for a while, and a password that is wrong is not tried over and over. */
+static void fail_login(struct client *c, struct status status)
+{
+    end_login(c);
+    fail_site(c, CLIENT_CAUSE_LOGIN, status);
+}
+
+static void send_login_message(struct client *c, struct slice message)
+{
+    CHECK(buf_len(&c->out) + message.len / 3 * 4 + 6 <= CLIENT_OUTPUT_MAX);
+    if (message.len == 0 && c->state != AUTH) {
+        CHECK(buf_add_byte(&c->out, '=')); /* an empty message beside the command (RFC 4954, 4) */
+    }
+    base64_put(&c->out, message);
+    CHECK(buf_add(&c->out, SLICE("\r\n")));
+}
+
+/* Begin with the best mechanism that is left. */
+static void log_in(struct client *c, struct mono now)
+{
+    enum sasl_mechanism mechanism = sasl_best(c->mechanisms & c->login->mechanisms);
+    struct buf message;
+
+    if (mechanism == 0) {
+        text_set(c,
+                 "SASL authentication failed; cannot authenticate to server %.*s: no mechanism "
+                 "available",
+                 SLICE_ARGS(c->host));
+        reply_fini(&c->reply);
+        fail_login(c, no_login);
+        return;
+    }
+    c->sasl = mem_new(sizeof *c->sasl);
+    sasl_client_init(c->sasl, mechanism, c->login->user, c->login->password, c->login->nonce);
+    buf_init(&message, SASL_MESSAGE_MAX);
+    CHECK(buf_room(&message, SASL_USER_MAX + SASL_PASSWORD_MAX + 2) != NULL &&
+          buf_room(&c->out, 2 * (SASL_USER_MAX + SASL_PASSWORD_MAX)) != NULL); /* in one piece */
+    CHECK(buf_addf(&c->out, "AUTH %s", sasl_mechanism_name(mechanism)));
+    if (sasl_client_speaks_first(c->sasl)) {
+        CHECK(buf_add_byte(&c->out, ' '));
+        CHECK(sasl_client_answer(c->sasl, slice_of("", 0), &message));
+        send_login_message(c, buf_slice(&message));
+    } else {
+        CHECK(buf_add(&c->out, SLICE("\r\n")));
+    }
+    buf_wipe(&message);
+    enter(c, AUTH, now);
+}
+
+static void on_challenge(struct client *c, struct mono now)
+{
+    struct buf challenge, message;
+    struct slice text = slice_trim(reply_line(&c->reply));
+
+    buf_init(&challenge, SASL_MESSAGE_MAX);
+    buf_init(&message, SASL_MESSAGE_MAX);
+    CHECK(buf_room(&message, SASL_PASSWORD_MAX) != NULL);
+    if (base64_get(text, &challenge) &&
+        sasl_client_answer(c->sasl, buf_slice(&challenge), &message)) {
+        send_login_message(c, buf_slice(&message));
+        enter(c, AUTH, now);
+    } else {
+        text_set(c,
+                 "SASL authentication failed; server %.*s does not know the password, or does "
+                 "not speak %s",
+                 SLICE_ARGS(c->host), sasl_mechanism_name(c->sasl->mechanism));
+        fail_login(c, no_login);
+    }
+    buf_wipe(&message);
+    buf_fini(&challenge);
+}
+
+static void on_auth(struct client *c, struct mono now)
+{
+    struct slice said = reply_text(&c->reply);
+
+    if (c->reply.code == 421) {
+        end_login(c);
+        fail_refused(c, c->reply.status);
+    } else if (c->reply.code == 334) {
+        on_challenge(c, now);
+    } else if (c->reply.code == 504 || c->reply.code == 534) {
+        /* The mechanism is not to be had for this user, whatever the password. */
+        c->mechanisms &= (uint8_t)~c->sasl->mechanism;
+        if ((c->mechanisms & c->login->mechanisms) != 0) {
+            end_login(c);
+            log_in(c, now);
+        } else {
+            text_set(c, "SASL authentication failed; server %.*s said: %.*s", SLICE_ARGS(c->host),
+                     SLICE_ARGS(said));
+            fail_login(c, no_login);
+        }
+    } else if (c->reply.code / 100 != 2) {
+        text_set(c, "SASL authentication failed; server %.*s said: %.*s", SLICE_ARGS(c->host),
+                 SLICE_ARGS(said));
+        fail_login(c, c->reply.code / 100 == 4 ? c->reply.status : no_login);
+    } else if (!sasl_client_accepted(c->sasl)) {
+        text_set(c,
+                 "SASL authentication failed; server %.*s accepts a login without knowing the "
+                 "password",
+                 SLICE_ARGS(c->host));
+        fail_login(c, no_login);
+    } else {
+        end_login(c);
+        ready(c, now);
+    }
+}
+
+void client_log_in(struct client *c, const struct client_login *login)
+{
+    CHECK(c->state == GREETING && c->login == NULL);
+    c->login = login;
+}
+
+/* The session is as secure as it has to be, or gets. */
+static void after_tls(struct client *c, struct mono now)
+{
+    if (c->login != NULL) {
+        log_in(c, now);
+    } else {
+        ready(c, now);
+    }
+}
+
 /* The extensions are known; is the session secure enough? */
 static void after_hello(struct client *c, struct mono now)
 {
@@ -495,7 +649,7 @@ static void after_hello(struct client *c, struct mono now)
                  SLICE_ARGS(c->host));
         fail_site(c, CLIENT_CAUSE_LOOP, loops_back);
     } else if (c->secure || c->config->tls == CLIENT_TLS_NONE) {
-        ready(c, now);
+        after_tls(c, now);
     } else if ((c->offers & CLIENT_OFFERS_STARTTLS) != 0) {
         CHECK(buf_add(&c->out, SLICE("STARTTLS\r\n")));
         enter(c, STARTTLS, now);
@@ -503,7 +657,7 @@ static void after_hello(struct client *c, struct mono now)
         text_set(c, "TLS is required, but was not offered by host %.*s", SLICE_ARGS(c->host));
         fail_site(c, CLIENT_CAUSE_TLS, tls_required);
     } else {
-        ready(c, now);
+        after_tls(c, now);
     }
 }
 
@@ -535,6 +689,7 @@ static void on_starttls(struct client *c, struct mono now)
     } else if (c->reply.code / 100 == 2) {
         /* What was promised in the clear counts for nothing. */
         c->offers = 0;
+        c->mechanisms = 0;
         c->size_limit = 0;
         enter(c, TLS, now);
         reply_fini(&c->reply);
@@ -542,7 +697,7 @@ static void on_starttls(struct client *c, struct mono now)
     } else if (c->reply.code == 421) {
         fail_refused(c, c->reply.status);
     } else if (c->config->tls == CLIENT_TLS_MAY) {
-        ready(c, now);
+        after_tls(c, now);
     } else {
         text_set(c, "TLS is required, but host %.*s refused to start TLS: %.*s",
                  SLICE_ARGS(c->host), SLICE_ARGS(said));
@@ -731,7 +886,7 @@ static void send_one(struct client *c, struct mono now)
         if (c->send_rcpt < c->mail.rcpt_count) {
             send_next_rcpt(c, now);
         } else {
-            /* No DATA when everybody has been refused already (RFC 2920 would forgive it). */
+            /* No DATA when all recipients have been refused (RFC 2920 would forgive it). */
             c->send_step = c->rcpts_open > 0 ? STEP_DATA : STEP_NONE;
         }
         return;
@@ -746,7 +901,7 @@ static void send_one(struct client *c, struct mono now)
     UNREACHABLE("nothing more to send");
 }
 
-/* The transaction is over: everybody has a verdict and no reply is due. */
+/* The transaction is over: each recipient has a verdict and no reply is due. */
 static void done(struct client *c, struct mono now)
 {
     CHECK(c->unsettled == 0);
@@ -858,7 +1013,7 @@ static void on_data(struct client *c, struct mono now)
             c->content_asked = false;
             enter(c, CONTENT, now);
         } else if (c->config->lmtp) {
-            c->reusable = false; /* how many replies an empty message gets is anybody's guess */
+            c->reusable = false; /* how many replies an empty message gets can't be known */
         } else {
             /* RFC 2920, 3.1: all were refused, yet a pipelined DATA was taken. */
             CHECK(buf_add(&c->out, SLICE(".\r\n")));
@@ -989,6 +1144,9 @@ static void on_reply(struct client *c, struct mono now)
         return;
     case STARTTLS:
         on_starttls(c, now);
+        return;
+    case AUTH:
+        on_auth(c, now);
         return;
     case ENVELOPE:
         on_envelope(c, now);
@@ -1243,6 +1401,7 @@ void client_init(struct client *c, const struct client_config *config, struct sl
 
 void client_fini(struct client *c)
 {
+    end_login(c);
     reply_fini(&c->reply);
     buf_fini(&c->out);
     buf_fini(&c->text);

@@ -10,15 +10,18 @@
  *     at client_deadline, when no input is there: client_expire; drain
  *
  *   GREETING -> HELLO -> (HELO) -> IDLE <-> ENVELOPE -> CONTENT -> FINAL -> IDLE
- *                 |  ^              |
- *                 v  |              +--> QUITTING --> ENDED        any failure --> ENDED
- *              STARTTLS -> TLS
+ *                 |  ^     |        |
+ *                 v  |     v        +--> QUITTING --> ENDED        any failure --> ENDED
+ *              STARTTLS    AUTH
+ *                 |  ^
+ *                 v  |
+ *                 TLS
  *
  * Promise: in a transaction every recipient gets exactly one VERDICT, unless the session ends in
  * FAILED: those for whom client_unresolved then holds got none, and may be tried elsewhere. A
  * refusal by the peer is a VERDICT even when it says "later" (4xx), but for 421, which ends the
- * session. Everything that shows that the two sides no longer mean the same command (a reply nobody
- * asked for, 354 out of place, 2xx to DATA, no SMTP at all) is FAILED, never a bounce.
+ * session. Everything that shows that the two sides no longer mean the same command (a reply that
+ * was not asked for, 354 out of place, 2xx to DATA, no SMTP at all) is FAILED, never a bounce.
  *
  * Wording of texts follows Postfix, because people and log analysers know it.
  *
@@ -37,6 +40,7 @@
 
 #include "buf.h"
 #include "reply.h"
+#include "sasl.h"
 #include "slice.h"
 #include "status.h"
 #include "times.h"
@@ -71,6 +75,15 @@ struct client_config {
     int64_t smtp_data_done_timeout;
     int64_t smtp_rset_timeout;
     int64_t smtp_quit_timeout;
+};
+
+/* Who the peer is to know us as; borrowed for the session's life. No mail without it: a peer that
+ * offers no login, or refuses it, is FAILED for now, since that is no fault of the mail. */
+struct client_login {
+    struct slice user, password; /* as sasl_client_init wants them */
+    struct slice nonce;
+    unsigned
+        mechanisms; /* allowed ones, of enum sasl_mechanism; the best that is offered is used */
 };
 
 enum client_offer {
@@ -123,7 +136,8 @@ enum client_phase {
     CLIENT_PHASE_HELO,
     CLIENT_PHASE_LHLO,
     CLIENT_PHASE_STARTTLS, /* the command and the owner's handshake */
-    CLIENT_PHASE_IDLE,     /* between transactions */
+    CLIENT_PHASE_AUTH,
+    CLIENT_PHASE_IDLE, /* between transactions */
     CLIENT_PHASE_RSET,
     CLIENT_PHASE_MAIL,
     CLIENT_PHASE_RCPT,
@@ -139,6 +153,7 @@ enum client_cause {
     CLIENT_CAUSE_TIMEOUT,
     CLIENT_CAUSE_PROTOCOL, /* the peer's reply made no sense there */
     CLIENT_CAUSE_TLS,      /* required and not to be had, or the handshake failed */
+    CLIENT_CAUSE_LOGIN,    /* wanted and not to be had, refused, or the peer knows no password */
     CLIENT_CAUSE_LOOP,     /* the peer is ourselves */
 };
 
@@ -166,6 +181,8 @@ struct client_event {
 /* Fields are private to client.c. */
 struct client {
     const struct client_config *config;
+    const struct client_login *login; /* NULL: none */
+    struct sasl_client *sasl;         /* owned; during AUTH only */
     struct slice host;
     struct reply reply;
     struct buf out;
@@ -187,7 +204,8 @@ struct client {
     uint8_t outcome;
     uint8_t phase;
     uint8_t cause;
-    uint8_t offers; /* enum client_offer */
+    uint8_t offers;     /* enum client_offer */
+    uint8_t mechanisms; /* of enum sasl_mechanism: offered, and not refused since */
     uint8_t state;
     uint8_t send_step;
     uint8_t recv_step;
@@ -214,12 +232,15 @@ void client_config_defaults(struct client_config *config);
 void client_init(struct client *c, const struct client_config *config, struct slice host,
                  struct mono now);
 
+/* Log in before the first mail. Right after client_init, or not at all. */
+void client_log_in(struct client *c, const struct client_login *login);
+
 /* Release what is held; allowed in any state. */
 void client_fini(struct client *c);
 
 /* Bytes from the peer. Returns how many were used, which is up to the end of one reply (all, when
  * it is none) and nothing while events wait; so drain and give the rest. After NEED_TLS, give the
- * rest, too, before the handshake: whatever a peer (or somebody in between) put behind its consent
+ * rest, too, before the handshake: whatever a peer (or an attacker between) put behind its consent
  * to TLS fails the session. */
 size_t client_input(struct client *c, struct slice in, struct mono now);
 

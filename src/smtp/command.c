@@ -183,12 +183,23 @@ static struct refusal mail_envid(struct slice value, const struct command_rules 
     return REFUSAL_NONE;
 }
 
+/* Who is said to have submitted the message first (RFC 4954, 5). No client is trusted to say so,
+ * which makes it "<>"; it has to be taken where AUTH is offered. */
+static struct refusal mail_auth(struct slice value, const struct command_rules *rules, void *result)
+{
+    (void)result;
+    if (!rules->auth) {
+        return (struct refusal){555, SYNTAX_PARAMETER, "AUTH is not offered", NULL};
+    }
+    return xtext_valid(value) ? REFUSAL_NONE : bad_value("AUTH is not xtext");
+}
+
 struct refusal command_parse_mail(struct slice argument, const struct command_rules *rules,
                                   struct command_mail *ret_mail)
 {
     static const struct parameter parameters[] = {
         {"SIZE", mail_size, true}, {"BODY", mail_body, true},   {"SMTPUTF8", mail_smtputf8, false},
-        {"RET", mail_ret, true},   {"ENVID", mail_envid, true},
+        {"RET", mail_ret, true},   {"ENVID", mail_envid, true}, {"AUTH", mail_auth, true},
     };
     struct command_mail mail = {.envid = slice_of("", 0)};
     enum address_error error;

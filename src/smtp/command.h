@@ -27,6 +27,7 @@ struct refusal {
 struct command_rules {
     bool smtputf8;
     bool dsn;
+    bool auth;              /* AUTH= of MAIL is taken, and means nothing to us */
     bool no_domain;         /* addresses without a domain are fine */
     bool strict_paths;      /* see struct server_config */
     uint64_t message_bytes; /* limit for SIZE; 0 = none */

@@ -40,7 +40,7 @@ enum content_flag {
     CONTENT_LONG_LINE = 1 << 5 /* a line over CONTENT_LINE_ADVISED */
 };
 
-/* What was learnt of the content; fields are read by anybody, written by content.c. */
+/* What was learnt of the content; fields are for all to read, for content.c to write. */
 struct content_facts {
     uint64_t bytes;        /* of content, unstuffed */
     uint64_t header_bytes; /* of the header section so far: its lines, without the empty line */

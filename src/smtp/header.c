@@ -1,5 +1,6 @@
 #include "header.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,18 +159,36 @@ bool header_date(struct wall time, int utc_offset_minutes, struct buf *out)
                     offset % 60);
 }
 
-const char *header_protocol(bool lmtp, bool extended, bool tls, bool utf8)
+bool header_put_missing(unsigned present, const struct header_missing *m, struct buf *out)
 {
-    if (lmtp) {
-        return utf8 ? (tls ? "UTF8LMTPS" : "UTF8LMTP") : (tls ? "LMTPS" : "LMTP");
+    if ((present & HEADER_FROM) == 0) {
+        (void)buf_addf(out, "From: %.*s\r\n", SLICE_ARGS(m->from)); /* sticky, all of it */
     }
-    if (utf8) {
-        return tls ? "UTF8SMTPS" : "UTF8SMTP";
+    if ((present & HEADER_DATE) == 0) {
+        (void)buf_add_string(out, "Date: ");
+        (void)header_date(m->time, m->utc_offset_minutes, out);
+        (void)buf_add_string(out, "\r\n");
     }
-    if (tls) {
-        return "ESMTPS"; /* RFC 3848 has no word for HELO under TLS, which no client says */
+    if ((present & HEADER_MESSAGE_ID) == 0) {
+        (void)buf_addf(out, "Message-ID: <%lld.%016" PRIx64 "@%.*s>\r\n",
+                       (long long)us_seconds(m->time.us), m->random,
+                       m->hostname.len < 255 ? (int)m->hostname.len : 255, m->hostname.ptr);
     }
-    return extended ? "ESMTP" : "SMTP";
+    return !out->failed;
+}
+
+const char *header_protocol(bool lmtp, bool extended, bool tls, bool login, bool utf8)
+{
+    static const char *const names[2][2][2][2] = {
+        /* [lmtp][utf8][tls][login] */
+        {{{"ESMTP", "ESMTPA"}, {"ESMTPS", "ESMTPSA"}},
+         {{"UTF8SMTP", "UTF8SMTPA"}, {"UTF8SMTPS", "UTF8SMTPSA"}}},
+        {{{"LMTP", "LMTPA"}, {"LMTPS", "LMTPSA"}},
+         {{"UTF8LMTP", "UTF8LMTPA"}, {"UTF8LMTPS", "UTF8LMTPSA"}}},
+    };
+
+    /* RFC 3848 has no word for HELO under TLS, which no client says. */
+    return !lmtp && !extended && !tls && !utf8 ? "SMTP" : names[lmtp][utf8][tls][login];
 }
 
 /* Do brackets pair up, so that they are a comment within the comment? */

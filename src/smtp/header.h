@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "buf.h"
 #include "slice.h"
@@ -44,6 +45,19 @@ enum header_presence {
 /* Which of them the header section has. */
 unsigned header_presence(struct slice content);
 
+/* What is put into fields that are missing. */
+struct header_missing {
+    struct slice from; /* the value of From */
+    struct slice hostname;
+    struct wall time;
+    int utc_offset_minutes;
+    uint64_t random; /* no other message has the same at this time */
+};
+
+/* Append From, Date and Message-ID, which every mail has to have (RFC 5322, 3.6), but for those
+ * that are `present` (a set of enum header_presence). */
+bool header_put_missing(unsigned present, const struct header_missing *m, struct buf *out);
+
 /* "Fri, 21 Nov 1997 09:55:06 -0600". The offset is minutes east of UTC, -1439..1439, and is the
  * caller's to know: nothing here reads a clock or a time zone. `time` before 1970 or beyond 9999
  * is clamped. */
@@ -51,8 +65,9 @@ unsigned header_presence(struct slice content);
 bool header_date(struct wall time, int utc_offset_minutes, struct buf *out);
 
 /* The protocol's name for the `with` clause (RFC 3848, RFC 6531): SMTP, ESMTP, ESMTPS, LMTP,
- * LMTPS, UTF8SMTP, UTF8SMTPS, UTF8LMTP, UTF8LMTPS. */
-const char *header_protocol(bool lmtp, bool extended, bool tls, bool utf8);
+ * LMTPS, UTF8SMTP, UTF8SMTPS, UTF8LMTP, UTF8LMTPS; each but the first with an A behind the S of
+ * TLS or in its place where the client has logged in: ESMTPA, ESMTPSA. */
+const char *header_protocol(bool lmtp, bool extended, bool tls, bool login, bool utf8);
 
 /* What a Received: field tells. All borrowed; texts come from outside and are made harmless:
  * control characters, and in comments parentheses and backslashes, become `?`. */

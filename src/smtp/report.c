@@ -321,7 +321,7 @@ bool report_build(const struct report *r, struct buf *out, unsigned *ret_flags)
     struct slice header;
 
     CHECK(r->rcpt_count >= 1 && r->rcpt_count <= REPORT_RCPTS_MAX);
-    CHECK(r->sender.len > 0 || r->double_fault); /* nobody is told about the null sender's mail */
+    CHECK(r->sender.len > 0 || r->double_fault); /* the null sender gets no report */
     CHECK(!r->double_fault || r->form != NULL);
     buf_init(&w.scratch, SCRATCH_MAX);
     header = header_section(r->original);

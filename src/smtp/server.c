@@ -4,6 +4,7 @@
  *   GREETING  nothing has been said; TLS may be active already
  *   COMMAND   a command line is being read; every earlier one has been answered
  *   ANSWER    the owner was asked (`asked`) and has not answered; nothing is read
+ *   AUTH      a line of a login is being read, in answer to a challenge
  *   DATA      dotted content is being read
  *   CHUNK     `chunk_left` octets of a BDAT chunk are being read
  *   COMMIT    SERVER_MESSAGE was reported, server_message_done is outstanding; nothing is read
@@ -23,6 +24,7 @@
 
 #include <string.h>
 
+#include "base64.h"
 #include "check.h"
 #include "command.h"
 #include "header.h"
@@ -36,6 +38,7 @@
 #define OUTPUT_RESERVE  4096
 #define REPLY_LINE_MAX  512
 #define TLS_TEXT_MAX    128
+#define CHALLENGE_MAX   1000 /* bytes; in base64 it fits OUTPUT_RESERVE */
 #define STATUS_TEXT_MAX 12
 _Static_assert(SERVER_TEXT_MAX + STATUS_TEXT_MAX + 6 < REPLY_LINE_MAX, "a reply fits its line");
 
@@ -43,6 +46,7 @@ enum state {
     STATE_GREETING,
     STATE_COMMAND,
     STATE_ANSWER,
+    STATE_AUTH,
     STATE_DATA,
     STATE_CHUNK,
     STATE_COMMIT,
@@ -62,6 +66,8 @@ struct server {
     bool tls;
     char tls_text[TLS_TEXT_MAX];
     size_t tls_text_len;
+    bool logged_in;
+    uint32_t login_failures;
     bool shutting_down;
     uint32_t errors;          /* since the last message */
     uint32_t junk;            /* likewise */
@@ -70,8 +76,14 @@ struct server {
 
     /* The command line. */
     struct buf line;
-    bool expiring;  /* server_expire was called: this call judges the time */
-    bool line_done; /* it has been carried out; kept for the slices in the last event */
+    bool line_secret; /* it may hold a password: its memory is overwritten */
+    bool expiring;    /* server_expire was called: this call judges the time */
+    bool line_done;   /* it has been carried out; kept for the slices in the last event */
+
+    /* A login. */
+    enum sasl_mechanism mechanism;
+    unsigned mechanisms; /* offered */
+    struct buf login;    /* a line of it, then the message */
 
     /* The transaction. */
     bool in_mail;
@@ -116,12 +128,14 @@ void server_config_default(struct server_config *ret_config)
             {
                 .message_bytes = 10240000,
                 .header_bytes = 102400,
+                .command_bytes = 2048,
                 .line_bytes = 1 << 20,
                 .discard_bytes = 100 << 20,
                 .recipients = 1000,
                 .hops = 50,
                 .errors = 20,
                 .junk_commands = 100,
+                .login_failures = 3,
                 .command_us = 300 * US_PER_S,
                 .handshake_us = 300 * US_PER_S,
                 .content_us = 300 * US_PER_S,
@@ -300,6 +314,11 @@ static void say_extensions(struct server *s)
     if (config->starttls && !s->tls) {
         buf_add_string(&s->output, "250-STARTTLS\r\n");
     }
+    if (s->mechanisms != 0 && (s->tls || config->login_in_clear)) {
+        buf_add_string(&s->output, "250-AUTH ");
+        sasl_put_mechanisms(&s->output, s->mechanisms);
+        buf_add_string(&s->output, "\r\n");
+    }
     if (config->dsn) {
         buf_add_string(&s->output, "250-DSN\r\n");
     }
@@ -348,6 +367,7 @@ static struct command_rules rules_of(const struct server *s)
     return (struct command_rules){
         .smtputf8 = s->config->smtputf8,
         .dsn = s->config->dsn,
+        .auth = s->config->login != 0,
         .no_domain = s->config->accept_no_domain,
         .strict_paths = s->config->strict_paths,
         .message_bytes = s->config->limits.message_bytes,
@@ -377,6 +397,10 @@ static bool do_mail(struct server *s, struct slice argument, struct server_event
     }
     if (s->config->require_tls && !s->tls) {
         refuse(s, 530, "5.7.0", "Issue a STARTTLS command first");
+        return false;
+    }
+    if (s->config->require_login && !s->logged_in) {
+        refuse(s, 530, "5.7.0", "Authentication required");
         return false;
     }
     if (s->config->limits.messages > 0 && s->stats.messages >= s->config->limits.messages) {
@@ -472,7 +496,7 @@ static bool do_bdat(struct server *s, struct slice argument, struct server_event
     const char *problem = NULL;
 
     if (!s->config->chunking) {
-        /* Whether octets follow, and how many, is then anybody's guess. */
+        /* Whether octets follow, and how many, can't be known then. */
         dismiss(s, 502, "5.5.1", "BDAT is not offered", "BDAT although not offered");
         return false;
     }
@@ -597,6 +621,87 @@ static bool do_etrn(struct server *s, struct slice argument, struct server_event
     return ask(s, SERVER_ETRN, event);
 }
 
+/* A login (RFC 4954). */
+
+/* RFC 4954, 4.5.4: the longest line with its CRLF. */
+#define LOGIN_LINE_MAX (12288 + 2)
+
+/* What of a login is still in memory. */
+static void forget_login(struct server *s)
+{
+    buf_wipe(&s->login);
+}
+
+/* Hand a message of the client to the owner. True when it has filled *event. */
+static bool ask_login(struct server *s, bool first, const struct slice *base64,
+                      struct server_event *event)
+{
+    buf_wipe(&s->login);
+    /* In one piece: memory that is grown out of is not overwritten. */
+    CHECK(buf_room(&s->login, SASL_MESSAGE_MAX) != NULL);
+    if (base64 != NULL && !base64_get(*base64, &s->login)) {
+        forget_login(s);
+        refuse(s, 501, "5.5.2", "Cannot decode the message of the login");
+        s->state = s->state == STATE_CLOSING ? STATE_CLOSING : STATE_COMMAND;
+        return false;
+    }
+    event->auth = (struct server_auth){
+        .first = first,
+        .mechanism = s->mechanism,
+        .has_message = base64 != NULL,
+        .message = buf_slice(&s->login),
+    };
+    return ask(s, SERVER_AUTH, event);
+}
+
+static bool do_auth(struct server *s, struct slice argument, struct server_event *event)
+{
+    struct slice name = slice_cut(&argument, ' ');
+    struct slice initial = slice_trim(argument);
+    bool has_initial = initial.len > 0;
+    unsigned mechanism = sasl_mechanisms(name) & s->mechanisms;
+
+    s->line_secret = true;
+    if (s->config->login == 0) {
+        refuse(s, 502, "5.5.1", "AUTH is not offered");
+    } else if (!s->extended || s->in_mail) {
+        refuse(s, 503, "5.5.1", s->in_mail ? "Not within a mail transaction" : "Send EHLO first");
+    } else if (s->logged_in) {
+        refuse(s, 503, "5.5.1", "Logged in already");
+    } else if (!s->tls && !s->config->login_in_clear) {
+        refuse(s, 538, "5.7.11", "Encryption is required for a login");
+    } else if (mechanism == 0) {
+        refuse(s, 504, "5.5.4", "Mechanism is not offered");
+    } else {
+        s->mechanism = sasl_best(mechanism);
+        if (slice_equal(initial, SLICE("="))) {
+            initial = slice_of("", 0); /* an empty message, which is not the same as none */
+        }
+        return ask_login(s, true, has_initial ? &initial : NULL, event);
+    }
+    return false;
+}
+
+/* A line in answer to a challenge, without its CRLF. */
+static bool take_login_line(struct server *s, struct slice line, struct server_event *event)
+{
+    struct buf base64;
+    bool asked;
+
+    s->state = STATE_COMMAND;
+    if (slice_equal(line, SLICE("*"))) {
+        forget_login(s);
+        refuse(s, 501, "5.7.0", "Login was given up");
+        return false;
+    }
+    /* The message is decoded into the place of its line. */
+    base64 = s->login;
+    buf_init(&s->login, LOGIN_LINE_MAX);
+    asked = ask_login(s, false, &line, event);
+    buf_wipe(&base64);
+    return asked;
+}
+
 enum command_kind {
     COMMAND_MAIL,   /* brings mail nearer */
     COMMAND_JUNK,   /* limited by junk_commands */
@@ -621,6 +726,7 @@ static const struct command {
     {"RSET", do_rset, COMMAND_JUNK},
     {"NOOP", do_noop, COMMAND_JUNK},
     {"STARTTLS", do_starttls, COMMAND_MAIL},
+    {"AUTH", do_auth, COMMAND_MAIL},
     {"VRFY", do_vrfy, COMMAND_JUNK},
     {"EXPN", do_expn, COMMAND_JUNK},
     {"HELP", do_help, COMMAND_JUNK},
@@ -672,7 +778,7 @@ static bool run_line(struct server *s, struct slice line, struct server_event *e
         return false;
     }
     command = find_command(s, verb);
-    /* A header line where a command should be: somebody smuggles, or has lost his place. */
+    /* A header line where a command should be: the client smuggles, or lost count. */
     if ((command != NULL && command->kind == COMMAND_FOREIGN) ||
         (verb.len > 1 && verb.ptr[verb.len - 1] == ':')) {
         dismiss(s, 521, "5.5.1", "This is a mail server", "client does not speak SMTP");
@@ -782,7 +888,7 @@ static bool gather_line(struct server *s, struct slice *in)
     bool complete = lf < in->len;
     size_t len = complete ? lf + 1 : in->len;
 
-    if (!buf_add(&s->line, slice_of(in->ptr, len))) { /* longer than SERVER_LINE_MAX */
+    if (!buf_add(&s->line, slice_of(in->ptr, len))) { /* longer than command_bytes */
         buf_clear(&s->line);
         dismiss(s, 500, "5.5.2", "Line too long", "command line too long");
         return false;
@@ -800,8 +906,11 @@ static bool read_command(struct server *s, struct mono now, struct slice *in,
     struct slice line;
 
     if (s->line_done) {
+        if (s->line_secret) {
+            buf_wipe(&s->line);
+        }
         buf_clear(&s->line);
-        s->line_done = false;
+        s->line_done = s->line_secret = false;
     }
     if (s->in_mail && s->transaction_until.us == US_FOREVER && limits->transaction_us > 0) {
         s->transaction_until = mono_after(now, limits->transaction_us);
@@ -845,6 +954,41 @@ static bool read_command(struct server *s, struct mono now, struct slice *in,
         return false;
     }
     return run_line(s, slice_of(line.ptr, line.len - 2), event);
+}
+
+/* The line that answers a challenge. */
+static bool read_login(struct server *s, struct mono now, struct slice *in,
+                       struct server_event *event)
+{
+    size_t lf = slice_find(*in, '\n');
+    bool complete = lf < in->len;
+    struct slice line;
+
+    if (in->len == 0) {
+        if (!timer_expired(s, &s->input_until, now, s->config->limits.command_us)) {
+            return need(s, event, SERVER_NEED_INPUT, s->input_until);
+        }
+        time_out(s, TIMEOUT_SILENCE);
+        return false;
+    }
+    if (buf_len(&s->login) + lf + complete > LOGIN_LINE_MAX ||
+        !buf_add(&s->login, slice_of(in->ptr, lf + complete))) {
+        forget_login(s);
+        dismiss(s, 500, "5.5.6", "Line of a login is too long", "line of a login too long");
+        return false;
+    }
+    *in = slice_skip(*in, lf + complete);
+    if (!complete) {
+        return false;
+    }
+    s->input_until = MONO_NEVER;
+    line = buf_slice(&s->login);
+    if (slice_find(line, '\r') != line.len - 2) {
+        forget_login(s);
+        dismiss(s, 521, "5.5.2", "Bare CR or LF in the command", "bare CR or LF in a command");
+        return false;
+    }
+    return take_login_line(s, slice_of(line.ptr, line.len - 2), event);
 }
 
 /* Content. */
@@ -1082,6 +1226,8 @@ static bool step(struct server *s, struct mono now, struct slice *in, struct ser
     case STATE_ANSWER:
     case STATE_COMMIT:
         return need(s, event, SERVER_NEED_ANSWER, MONO_NEVER);
+    case STATE_AUTH:
+        return read_login(s, now, in, event);
     case STATE_DATA:
         return read_data(s, now, in, event);
     case STATE_CHUNK:
@@ -1109,16 +1255,27 @@ struct server *server_new(const struct server_config *config, struct mono now)
     CHECK(strlen(config->banner) <= SERVER_TEXT_MAX);
     s->magic = SERVER_MAGIC;
     s->config = config;
+    s->mechanisms = config->login;
     s->state = STATE_GREETING;
     s->wake = now;
     s->session_until =
         config->limits.session_us > 0 ? mono_after(now, config->limits.session_us) : MONO_NEVER;
     s->input_until = s->output_until = s->content_paid = s->transaction_until = MONO_NEVER;
-    buf_init(&s->line, SERVER_LINE_MAX);
+    buf_init(&s->line, config->limits.command_bytes);
     buf_init(&s->address, ADDRESS_MAX);
+    buf_init(&s->login, LOGIN_LINE_MAX);
     buf_init(&s->chunk_reply, REPLY_LINE_MAX);
     buf_init(&s->output, SERVER_OUTPUT_MAX + OUTPUT_RESERVE + lmtp_replies);
     return s;
+}
+
+void server_offer_logins(struct server *s, unsigned mechanisms)
+{
+    CHECK(s->magic == SERVER_MAGIC);
+    CHECK((mechanisms & ~(unsigned)SASL_MECHANISMS) == 0);
+    if (s->config->login != 0 && mechanisms != 0) {
+        s->mechanisms = mechanisms;
+    }
 }
 
 void server_free(struct server *s)
@@ -1127,7 +1284,8 @@ void server_free(struct server *s)
         return;
     }
     CHECK(s->magic == SERVER_MAGIC);
-    buf_fini(&s->line);
+    buf_wipe(&s->line);
+    buf_wipe(&s->login);
     buf_fini(&s->address);
     buf_fini(&s->chunk_reply);
     buf_fini(&s->output);
@@ -1230,6 +1388,41 @@ void server_answer(struct server *s, struct server_reply foreign)
     }
 }
 
+void server_challenge(struct server *s, struct slice challenge)
+{
+    CHECK(s->magic == SERVER_MAGIC && challenge.len <= CHALLENGE_MAX);
+    forget_login(s);
+    if (s->state == STATE_CLOSING) {
+        return;
+    }
+    CHECK(s->state == STATE_ANSWER && s->asked == SERVER_AUTH);
+    (void)buf_add_string(&s->output, "334 ");
+    base64_put(&s->output, challenge);
+    (void)buf_add_string(&s->output, "\r\n");
+    CHECK(!s->output.failed && buf_room(&s->login, LOGIN_LINE_MAX) != NULL);
+    s->state = STATE_AUTH;
+}
+
+void server_login_done(struct server *s, struct server_reply foreign)
+{
+    const struct server_reply ok = {235, "2.7.0", SLICE("Authentication successful")};
+
+    CHECK(s->magic == SERVER_MAGIC);
+    forget_login(s);
+    if (s->state == STATE_CLOSING) {
+        return;
+    }
+    CHECK(s->state == STATE_ANSWER && s->asked == SERVER_AUTH);
+    s->state = STATE_COMMAND;
+    s->logged_in = reply_accepts(&foreign);
+    if (!s->logged_in && foreign.code != 421 && foreign.code / 100 == 5 &&
+        ++s->login_failures == s->config->limits.login_failures) {
+        dismiss(s, 421, "4.7.0", "Too many failed logins", "too many failed logins");
+        return;
+    }
+    pass_on(s, &foreign, &ok);
+}
+
 void server_message_done(struct server *s, const struct server_reply *replies, size_t count)
 {
     const struct server_reply ok = {250, "2.0.0", SLICE("Ok")};
@@ -1265,6 +1458,7 @@ static void tls_begin(struct server *s, const char *description)
     size_t len = strlen(description);
 
     s->tls = true;
+    s->logged_in = false;
     s->tls_text_len = len < TLS_TEXT_MAX ? len : TLS_TEXT_MAX;
     memcpy(s->tls_text, description, s->tls_text_len);
 }
@@ -1320,8 +1514,13 @@ struct slice server_helo(const struct server *s)
 
 const char *server_protocol(const struct server *s)
 {
-    return header_protocol(s->config->lmtp, s->extended, s->tls,
+    return header_protocol(s->config->lmtp, s->extended, s->tls, s->logged_in,
                            (s->mail_flags & ENVELOPE_SMTPUTF8) != 0);
+}
+
+bool server_is_logged_in(const struct server *s)
+{
+    return s->logged_in;
 }
 
 struct slice server_tls(const struct server *s)
@@ -1341,6 +1540,7 @@ void server_audit(const struct server *s)
     CHECK((s->close_reason != NULL) == (s->state == STATE_CLOSING));
     CHECK(s->rcpts <= s->config->limits.recipients);
     CHECK(s->in_mail || s->rcpts == 0);
+    CHECK(s->state != STATE_AUTH || (!s->in_mail && !s->logged_in));
     CHECK(s->in_mail || !s->chunked);
     if (s->state == STATE_DATA || s->state == STATE_COMMIT) {
         CHECK(s->in_mail && s->rcpts > 0);

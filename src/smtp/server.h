@@ -14,9 +14,9 @@
  *     and again at server_deadline(s): look for input once more, server_expire(s), and the above.
  *
  * Back pressure is built in: the engine holds nothing but an unfinished command line (at most
- * SERVER_LINE_MAX). While it waits for an answer, or for its output to be sent, it takes no input,
- * so the owner's own input limit fills and TCP slows the client. A command is answered before the
- * next is read, so pipelined commands get replies in order.
+ * limits.command_bytes). While it waits for an answer, or for its output to be sent, it takes no
+ * input, so the owner's own input limit fills and TCP slows the client. A command is answered
+ * before the next is read, so pipelined commands get replies in order.
  *
  *   GREETING --> IDLE --EHLO--> READY --MAIL--> IN MAIL --RCPT--> ... --DATA--> content --> READY
  *
@@ -39,12 +39,10 @@
 #include "buf.h"
 #include "content.h"
 #include "envelope.h"
+#include "sasl.h"
 #include "slice.h"
 #include "times.h"
 
-/* Longest command line, CRLF included: 512 of RFC 5321 plus what SIZE, BODY, SMTPUTF8, RET, ENVID,
- * NOTIFY and ORCPT may add (1158 octets in all, RFC 3461, 6531), and room for liberal clients. */
-#define SERVER_LINE_MAX 2048
 /* Longest HELO argument that is accepted. */
 #define SERVER_HELO_MAX 255
 /* The engine takes no input while this much output waits to be sent. */
@@ -57,6 +55,10 @@
 struct server_limits {
     uint64_t message_bytes;    /* message_size_limit; 0 = none. Announced as SIZE */
     uint64_t header_bytes;     /* header_size_limit of the whole section; then 552 5.3.4 */
+    uint32_t command_bytes;    /* line_length_limit: longest command line, CRLF included; then
+                                  500 5.5.2 and close. 512 of RFC 5321 plus what SIZE, BODY,
+                                  SMTPUTF8, RET, ENVID, NOTIFY and ORCPT may add are 1158 (RFC
+                                  3461, 6531) */
     uint64_t line_bytes;       /* longest line of content; then 554 5.6.0 */
     uint64_t discard_bytes;    /* read and thrown away of what is already refused; then 421 and
                                   close */
@@ -67,6 +69,7 @@ struct server_limits {
                                   (NOOP, RSET, VRFY, ETRN, ...) since the last message; each
                                   further one counts as an error */
     uint32_t messages;         /* per session; then 421 4.7.0. 0 = no limit */
+    uint32_t login_failures;   /* per session; then 421 4.7.0. 0 = no limit */
     int64_t greeting_delay_us; /* wait before the greeting, to catch early talkers; 0 = none */
     int64_t command_us;        /* smtpd_timeout: from a reply to the end of the next command */
     int64_t handshake_us;      /* smtpd_starttls_timeout: the TLS handshake */
@@ -86,6 +89,9 @@ struct server_config {
     bool lmtp;                 /* LHLO instead of HELO and EHLO; a reply for each recipient */
     bool starttls;             /* offered while TLS is not active */
     bool require_tls;          /* MAIL needs TLS: 530 5.7.0 */
+    unsigned login;            /* mechanisms offered, of enum sasl_mechanism; 0: no AUTH */
+    bool login_in_clear;       /* AUTH without TLS; else it is offered behind it, and 538 before */
+    bool require_login;        /* MAIL needs a login: 530 5.7.0 */
     bool smtputf8;             /* offered */
     bool chunking;             /* offered */
     bool dsn;                  /* offered */
@@ -115,6 +121,10 @@ enum server_event_type {
     SERVER_DATA, /* content is about to come: is there room? */
     SERVER_ETRN, /* deliver what waits for this destination */
 
+    /* A message of a login: answer with server_challenge or server_login_done, and do not keep the
+     * bytes, which may be a password. */
+    SERVER_AUTH,
+
     SERVER_CONTENT, /* a piece of the message, in order, never empty; needs no answer */
     SERVER_MESSAGE, /* the message is complete: commit it, then server_message_done() */
     SERVER_ABORT,   /* the transaction is off: drop what was kept of it. Needs no answer */
@@ -139,6 +149,13 @@ struct server_rcpt {
     uint32_t index;         /* how many were accepted before in this transaction */
 };
 
+struct server_auth {
+    bool first;                    /* a login begins; what is known of another one is void */
+    enum sasl_mechanism mechanism; /* one of those offered */
+    bool has_message;              /* false: the first one comes later, ask for it */
+    struct slice message;
+};
+
 struct server_message {
     struct content_facts facts;
     unsigned flags;      /* of enum envelope_flag, now with what was seen: 8BIT */
@@ -152,6 +169,7 @@ struct server_event {
         struct server_rcpt rcpt;       /* SERVER_RCPT */
         struct slice content;          /* SERVER_CONTENT */
         struct server_message message; /* SERVER_MESSAGE */
+        struct server_auth auth;       /* SERVER_AUTH */
         struct slice etrn;             /* SERVER_ETRN: the argument as given, printable */
         const char *reason;            /* SERVER_ABORT, SERVER_CLOSE: for the log; static or lasts
                                           as long as the session */
@@ -171,6 +189,9 @@ struct server;
 
 /* A session of a client that has just connected. */
 struct server *server_new(const struct server_config *config, struct mono now);
+
+/* Offer these mechanisms in place of the configuration's, if that has some. 0: leave them. */
+void server_offer_logins(struct server *s, unsigned mechanisms);
 
 /* NULL is fine. */
 void server_free(struct server *s);
@@ -194,6 +215,14 @@ void server_expire(struct server *s);
 
 /* Answer SERVER_MAIL, _RCPT, _DATA or _ETRN. Any class other than 2xx refuses. */
 void server_answer(struct server *s, struct server_reply reply);
+
+/* Answer SERVER_AUTH: ask the client for another message. The challenge (up to 1,000 bytes) may be
+ * empty. */
+void server_challenge(struct server *s, struct slice challenge);
+
+/* Answer SERVER_AUTH: the login is over. A code of 0 says that it is good, "235 2.7.0"; 4xx and 5xx
+ * refuse it, 421 also closes. */
+void server_login_done(struct server *s, struct server_reply reply);
 
 /* Answer SERVER_MESSAGE: one reply in SMTP; in LMTP one for each accepted recipient, in order.
  * A code of 0 says "250 2.0.0 Ok". */
@@ -219,6 +248,9 @@ void server_shutdown(struct server *s);
 
 /* The HELO/EHLO/LHLO argument; empty before. */
 struct slice server_helo(const struct server *s);
+
+/* Has the client logged in? */
+bool server_is_logged_in(const struct server *s);
 
 /* For the Received: field of the current transaction: "ESMTPS", "UTF8SMTP", ... (header.h). */
 const char *server_protocol(const struct server *s);

@@ -1,6 +1,6 @@
 /*
  * Enhanced mail system status codes (RFC 3463), "class.subject.detail", and where they come from
- * when nobody sent one: a bare SMTP reply code, or the exit status of a delivery command.
+ * when the peer sent none: a bare SMTP reply code, or the exit status of a delivery command.
  *
  * A plain value. Class 0 means "none"; otherwise class is 2, 4 or 5 and the others are 0..999.
  */

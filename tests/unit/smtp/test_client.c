@@ -13,7 +13,7 @@
 /*
  * A talk is a list of lines: the server's begin with "S:", what the client is to send with "C:",
  * and events, as tell() prints them, with "=". The server's bytes up to the next line of another
- * kind are one flight; every test cuts each flight into pieces of 1, 2, 3 .. bytes and in one
+ * kind are one burst; every test cuts each burst into pieces of 1, 2, 3 .. bytes and in one
  * piece, and wants the same talk.
  */
 struct talk {
@@ -22,6 +22,7 @@ struct talk {
     struct client_rcpt rcpts[RCPT_MAX];
     const char *content;
     size_t transactions; /* to begin, one after another */
+    struct client_login login;
 };
 
 struct session {
@@ -56,6 +57,7 @@ static const char *cause_name(enum client_cause cause)
         [CLIENT_CAUSE_REFUSED] = "refused", [CLIENT_CAUSE_LOST] = "lost",
         [CLIENT_CAUSE_TIMEOUT] = "timeout", [CLIENT_CAUSE_PROTOCOL] = "protocol",
         [CLIENT_CAUSE_TLS] = "tls",         [CLIENT_CAUSE_LOOP] = "loop",
+        [CLIENT_CAUSE_LOGIN] = "login",
     };
 
     return names[cause];
@@ -150,6 +152,9 @@ static void session_init(struct session *s, const struct talk *talk)
     buf_init(&s->sent, 1000000);
     buf_init(&s->story, 1000000);
     client_init(&s->client, &talk->config, SLICE(HOST), s->now);
+    if (talk->login.mechanisms != 0) {
+        client_log_in(&s->client, &talk->login);
+    }
 }
 
 static void session_fini(struct session *s)
@@ -194,19 +199,19 @@ static void play_split(const struct talk *talk, const char *script, size_t step)
     while (rest.len > 0) {
         struct slice line = slice_cut(&rest, '\n');
         struct slice body = slice_skip(line, 2);
-        struct buf flight;
+        struct buf burst;
 
         if (slice_starts(line, SLICE("S:"))) {
-            buf_init(&flight, 100000);
+            buf_init(&burst, 100000);
             for (;;) {
-                buf_addf(&flight, "%.*s\r\n", SLICE_ARGS(body));
+                buf_addf(&burst, "%.*s\r\n", SLICE_ARGS(body));
                 if (!slice_starts(rest, SLICE("S:"))) {
                     break;
                 }
                 body = slice_skip(slice_cut(&rest, '\n'), 2);
             }
-            feed(&s, buf_slice(&flight), step);
-            buf_fini(&flight);
+            feed(&s, buf_slice(&burst), step);
+            buf_fini(&burst);
         } else if (slice_starts(line, SLICE("C:"))) {
             want_line(&s.sent, body, "\r\n");
         } else if (slice_starts(line, SLICE("="))) {
@@ -715,6 +720,168 @@ static void tls_follows_the_policy(void **state)
              "=FAILED tls deferred 0 4.7.4 TLS is required, but was not offered by host " HOST
              " +site\n"
              "C:QUIT\n");
+}
+
+#define AUTH_HELLO(offer)                                                                          \
+    "S:220 mx\n"                                                                                   \
+    "C:EHLO me.example\n"                                                                          \
+    "S:250-mx\n"                                                                                   \
+    "S:250 " offer "\n"
+#define SCRAM_TALK                                                                                 \
+    "C:AUTH SCRAM-SHA-256 biwsbj11c2VyLHI9ck9wck5HZndFYmVSV2diTkVrcU8=\n"                          \
+    "S:334 "                                                                                       \
+    "cj1yT3ByTkdmd0ViZVJXZ2JORWtxTyVodllEcFdVYTJSYVRDQWZ1eEZJbGopaE5sRiRrMCxzPVcyMlphSjBTTlk"      \
+    "3c29Fc1VFamI2Z1E9PSxpPTQwOTY=\n"                                                              \
+    "C:"                                                                                           \
+    "Yz1iaXdzLHI9ck9wck5HZndFYmVSV2diTkVrcU8laHZZRHBXVWEyUmFUQ0FmdXhGSWxqKWhObEYkazAscD1kSHpiWmF"  \
+    "wV0lrNGpVaE4rVXRlOXl0YWc5empmTUhnc3FtbWl6N0FuZFZRPQ==\n"
+#define FAILED_LOGIN "SASL authentication failed; server " HOST
+
+static struct talk talk_with_login(unsigned mechanisms)
+{
+    struct talk t = talk_of(1);
+
+    t.login = (struct client_login){SLICE("user"), SLICE("pencil"), SLICE("rOprNGfwEbeRWgbNEkqO"),
+                                    mechanisms};
+    return t;
+}
+
+static void a_login_comes_before_the_first_mail(void **state)
+{
+    struct talk t = talk_with_login(SASL_MECHANISMS);
+    (void)state;
+
+    play(&t, AUTH_HELLO("AUTH LOGIN PLAIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                            "S:235 2.7.0 welcome\n"
+                                            "=READY\n"
+                                            "C:MAIL FROM:<s@y>\n");
+    play(&t, AUTH_HELLO("AUTH=LOGIN") "C:AUTH LOGIN\n"
+                                      "S:334 VXNlcm5hbWU6\n"
+                                      "C:dXNlcg==\n"
+                                      "S:334 UGFzc3dvcmQ6\n"
+                                      "C:cGVuY2ls\n"
+                                      "S:235 2.7.0 welcome\n"
+                                      "=READY\n"
+                                      "C:MAIL FROM:<s@y>\n");
+    /* The dialogue of RFC 7677, whose server proves itself. */
+    play(&t, AUTH_HELLO("AUTH PLAIN SCRAM-SHA-256") SCRAM_TALK
+         "S:334 dj02cnJpVFJCaTIzV3BSUi93dHVwK21NaFVaVW4vZEI1bkxUSlJzamw5NUc0PQ==\n"
+         "C:\n"
+         "S:235 2.7.0 welcome\n"
+         "=READY\n"
+         "C:MAIL FROM:<s@y>\n");
+    /* What is offered in the clear counts for nothing, and no password is shown there. */
+    t.config.tls = CLIENT_TLS_VERIFY;
+    play(&t, "S:220 mx\n"
+             "C:EHLO me.example\n"
+             "S:250-mx\n"
+             "S:250-AUTH PLAIN\n"
+             "S:250 STARTTLS\n"
+             "C:STARTTLS\n"
+             "S:220 go\n"
+             "=NEED_TLS\n"
+             "!tls\n"
+             "C:EHLO me.example\n"
+             "S:250-mx\n"
+             "S:250 AUTH LOGIN\n"
+             "C:AUTH LOGIN\n"
+             "S:334 VXNlcm5hbWU6\n"
+             "C:dXNlcg==\n");
+    play(&t, AUTH_HELLO("AUTH PLAIN") "=FAILED tls deferred 0 4.7.4 TLS is required, but was not "
+                                      "offered by host " HOST " +site\n"
+                                      "C:QUIT\n");
+}
+
+static void a_login_that_fails_is_no_fault_of_the_mail(void **state)
+{
+    struct talk t = talk_with_login(SASL_MECHANISMS);
+    (void)state;
+
+    play(&t, AUTH_HELLO("AUTH PLAIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                      "S:535 5.7.8 Error: authentication failed\n"
+                                      "=FAILED login deferred 535 4.7.8 " FAILED_LOGIN
+                                      " said: 535 5.7.8 Error: authentication failed +site\n"
+                                      "C:QUIT\n");
+    play(&t, AUTH_HELLO("AUTH PLAIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                      "S:454 4.7.0 later\n"
+                                      "=FAILED login deferred 454 4.7.0 " FAILED_LOGIN
+                                      " said: 454 4.7.0 later +site\n"
+                                      "C:QUIT\n");
+    play(&t, AUTH_HELLO("AUTH PLAIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                      "S:421 4.3.2 bye\n"
+                                      "=FAILED refused deferred 421 4.3.2 host " HOST
+                                      " refused to talk to me: 421 4.3.2 bye +site\n");
+    /* None is offered, or none that we may use. */
+    play(&t, AUTH_HELLO("AUTH GSSAPI CRAM-MD5") "=FAILED login deferred 0 4.7.8 SASL "
+                                                "authentication failed; cannot authenticate to "
+                                                "server " HOST ": no mechanism available +site\n"
+                                                "C:QUIT\n");
+    /* The next mechanism, where this one is not for this user. */
+    play(&t, AUTH_HELLO("AUTH PLAIN LOGIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                            "S:504 5.5.4 not for you\n"
+                                            "C:AUTH LOGIN\n"
+                                            "S:534 5.7.9 too weak\n"
+                                            "=FAILED login deferred 534 4.7.8 " FAILED_LOGIN
+                                            " said: 534 5.7.9 too weak +site\n"
+                                            "C:QUIT\n");
+    play(&t, AUTH_HELLO("AUTH PLAIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                      "!lost\n"
+                                      "=FAILED lost deferred 0 4.4.2 lost connection with " HOST
+                                      " while performing the AUTH exchange +site\n");
+    play(&t, AUTH_HELLO("AUTH LOGIN") "C:AUTH LOGIN\n"
+                                      "!wait 300\n"
+                                      "=FAILED timeout deferred 0 4.4.2 conversation with " HOST
+                                      " timed out while performing the AUTH exchange +site\n");
+}
+
+/* A server in the middle gets nothing from SCRAM that it could use, and no mail. */
+static void a_server_has_to_know_the_password(void **state)
+{
+    struct talk t = talk_with_login(SASL_MECHANISMS);
+    (void)state;
+
+    play(&t, AUTH_HELLO("AUTH SCRAM-SHA-256") SCRAM_TALK
+         "S:334 dj03cnJpVFJCaTIzV3BSUi93dHVwK21NaFVaVW4vZEI1bkxUSlJzamw5NUc0PQ==\n"
+         "=FAILED login deferred 334 4.7.8 " FAILED_LOGIN
+         " does not know the password, or does not speak SCRAM-SHA-256 +site\n"
+         "C:QUIT\n");
+    play(&t, AUTH_HELLO("AUTH SCRAM-SHA-256") SCRAM_TALK
+         "S:235 2.7.0 come in\n"
+         "=FAILED login deferred 235 4.7.8 " FAILED_LOGIN
+         " accepts a login without knowing the password +site\n"
+         "C:QUIT\n");
+    play(&t, AUTH_HELLO("AUTH SCRAM-SHA-256") "C:AUTH SCRAM-SHA-256 "
+                                              "biwsbj11c2VyLHI9ck9wck5HZndFYmVSV2diTkVrcU8=\n"
+                                              "S:334 no base64\n"
+                                              "=FAILED login deferred 334 4.7.8 " FAILED_LOGIN
+                                              " does not know the password, or does not speak "
+                                              "SCRAM-SHA-256 +site\n"
+                                              "C:QUIT\n");
+    play(&t, AUTH_HELLO("AUTH PLAIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                      "S:334 bW9yZT8=\n"
+                                      "=FAILED login deferred 334 4.7.8 " FAILED_LOGIN
+                                      " does not know the password, or does not speak PLAIN "
+                                      "+site\n"
+                                      "C:QUIT\n");
+    play(&t, AUTH_HELLO("AUTH PLAIN") "C:AUTH PLAIN AHVzZXIAcGVuY2ls\n"
+                                      "S:354 go on\n"
+                                      "=FAILED login deferred 354 4.7.8 " FAILED_LOGIN
+                                      " said: 354 go on +site\n"
+                                      "C:QUIT\n");
+}
+
+static void mail_waits_when_a_login_is_missing(void **state)
+{
+    struct talk t = talk_of(1);
+    (void)state;
+
+    play(&t, AUTH_HELLO("AUTH PLAIN") "=READY\n"
+                                      "C:MAIL FROM:<s@y>\n"
+                                      "S:530 5.7.0 Authentication required\n"
+                                      "=0 deferred 530 4.7.0 host " HOST
+                                      " said: 530 5.7.0 Authentication required (in reply to MAIL "
+                                      "FROM command)\n"
+                                      "=DONE\n");
 }
 
 static void a_peer_with_our_own_name_is_a_loop(void **state)
@@ -1254,7 +1421,7 @@ static void an_answer_before_the_end_is_the_answer(void **state)
     }
 }
 
-static void many_recipients_go_out_in_bounded_flights(void **state)
+static void many_recipients_go_out_in_bounded_bursts(void **state)
 {
     enum { COUNT_ = 20000 };
     struct talk t = talk_of(1);
@@ -1264,7 +1431,7 @@ static void many_recipients_go_out_in_bounded_flights(void **state)
     struct client_mail mail = {.sender = SLICE("s@y"), .rcpts = rcpts, .rcpt_count = COUNT_};
     struct slice hello = SLICE("220 mx\r\n250-mx\r\n250 PIPELINING\r\n");
     struct buf *out;
-    size_t sent = 0, verdicts = 0, flights = 0;
+    size_t sent = 0, verdicts = 0, bursts = 0;
     bool begun = false, done = false;
     (void)state;
 
@@ -1290,7 +1457,7 @@ static void many_recipients_go_out_in_bounded_flights(void **state)
         assert_true(buf_len(out) <= CLIENT_OUTPUT_MAX);
         buf_clear(out);
         sent += commands;
-        flights++;
+        bursts++;
         while (commands-- > 0 && !done) {
             client_input(&s.client, SLICE("550 no\r\n"), s.now);
             while (client_next(&s.client, s.now, &e)) {
@@ -1303,7 +1470,7 @@ static void many_recipients_go_out_in_bounded_flights(void **state)
     client_audit(&s.client);
     assert_int_equal(verdicts, COUNT_);
     assert_true(sent < 1000); /* MAIL was refused: the long rest of the list was not sent */
-    assert_int_equal(flights, 1);
+    assert_int_equal(bursts, 1);
     session_fini(&s);
     mem_free(rcpts);
 }
@@ -1368,6 +1535,10 @@ UNIT_MAIN(cmocka_unit_test(a_greeting_without_end_fails_at_its_limit),
           cmocka_unit_test(a_lost_lmtp_session_leaves_the_unanswered_in_doubt),
           cmocka_unit_test(greetings_may_refuse), cmocka_unit_test(helo_is_the_way_back),
           cmocka_unit_test(tls_follows_the_policy),
+          cmocka_unit_test(a_login_comes_before_the_first_mail),
+          cmocka_unit_test(a_login_that_fails_is_no_fault_of_the_mail),
+          cmocka_unit_test(a_server_has_to_know_the_password),
+          cmocka_unit_test(mail_waits_when_a_login_is_missing),
           cmocka_unit_test(a_peer_with_our_own_name_is_a_loop),
           cmocka_unit_test(parameters_are_sent_where_offered),
           cmocka_unit_test(a_message_too_large_bounces_here),
@@ -1382,5 +1553,5 @@ UNIT_MAIN(cmocka_unit_test(a_greeting_without_end_fails_at_its_limit),
           cmocka_unit_test(content_waits_for_the_socket),
           cmocka_unit_test(a_socket_that_takes_nothing_times_out),
           cmocka_unit_test(an_answer_before_the_end_is_the_answer),
-          cmocka_unit_test(many_recipients_go_out_in_bounded_flights),
+          cmocka_unit_test(many_recipients_go_out_in_bounded_bursts),
           cmocka_unit_test(an_idle_session_holds_no_buffers))

@@ -73,7 +73,7 @@ static void the_trace_leaves_room_for_the_queue_id(void **unused)
     struct header_trace trace = {
         .helo = SLICE("evil)\r\nX: y"),
         .client_ip = SLICE("2001:db8::1"),
-        .protocol = header_protocol(false, true, true, false),
+        .protocol = header_protocol(false, true, true, false, false),
         .tls = SLICE("TLSv1.3 with cipher X (256/256 bits)"),
         .hostname = SLICE("mx.example"),
         .recipient = SLICE("a@b.example"),
@@ -102,11 +102,14 @@ static void the_trace_leaves_room_for_the_queue_id(void **unused)
 static void protocols_have_registered_names(void **unused)
 {
     (void)unused;
-    assert_string_equal(header_protocol(false, false, false, false), "SMTP");
-    assert_string_equal(header_protocol(false, true, false, false), "ESMTP");
-    assert_string_equal(header_protocol(false, true, true, true), "UTF8SMTPS");
-    assert_string_equal(header_protocol(true, true, false, false), "LMTP");
-    assert_string_equal(header_protocol(true, true, true, true), "UTF8LMTPS");
+    assert_string_equal(header_protocol(false, false, false, false, false), "SMTP");
+    assert_string_equal(header_protocol(false, true, false, false, false), "ESMTP");
+    assert_string_equal(header_protocol(false, true, true, false, true), "UTF8SMTPS");
+    assert_string_equal(header_protocol(false, true, true, true, false), "ESMTPSA");
+    assert_string_equal(header_protocol(false, true, false, true, false), "ESMTPA");
+    assert_string_equal(header_protocol(false, true, true, true, true), "UTF8SMTPSA");
+    assert_string_equal(header_protocol(true, true, false, false, false), "LMTP");
+    assert_string_equal(header_protocol(true, true, true, false, true), "UTF8LMTPS");
 }
 
 UNIT_MAIN(cmocka_unit_test(fields_are_found_with_their_folding),

@@ -21,6 +21,7 @@ struct talk {
     struct mono now;
     struct buf story;
     struct buf content;
+    struct sasl_server login;
     bool closed;
 };
 
@@ -40,6 +41,7 @@ static void talk_end(struct talk *t)
     server_free(t->server);
     buf_fini(&t->story);
     buf_fini(&t->content);
+    sasl_server_fini(&t->login);
 }
 
 static void tell_output(struct talk *t)
@@ -87,6 +89,37 @@ static void finish_message(struct talk *t, const struct server_event *event)
     server_message_done(t->server, replies, count);
 }
 
+/* The one login that is good: "ann" and "secret". */
+static bool find_ann(void *arg, struct slice user, struct scram_secret *ret_secret)
+{
+    (void)arg;
+    scram_derive(SLICE("secret"), (const uint8_t *)"salt", 4, SCRAM_ROUNDS_MIN, ret_secret);
+    return slice_equal(user, SLICE("ann"));
+}
+
+static void take_login(struct talk *t, const struct server_auth *auth)
+{
+    struct buf challenge;
+    enum sasl_result result;
+
+    buf_init(&challenge, 1000);
+    if (auth->first) {
+        sasl_server_fini(&t->login);
+        sasl_server_init(&t->login, auth->mechanism, SLICE("nonce"), find_ann, NULL);
+    }
+    result = sasl_server_take(&t->login, auth->has_message ? &auth->message : NULL, &challenge);
+    buf_addf(&t->story, "[login %s]", sasl_mechanism_name(auth->mechanism));
+    if (result == SASL_CHALLENGE) {
+        server_challenge(t->server, buf_slice(&challenge));
+    } else if (result == SASL_ACCEPTED) {
+        server_login_done(t->server, SERVER_ACCEPT);
+    } else {
+        server_login_done(t->server,
+                          (struct server_reply){535, "5.7.8", SLICE("Authentication failed")});
+    }
+    buf_fini(&challenge);
+}
+
 /* Feed `in` and write down all that happens until the engine wants more. */
 static void talk_feed(struct talk *t, struct slice in)
 {
@@ -124,6 +157,9 @@ static void talk_feed(struct talk *t, struct slice in)
         case SERVER_DATA:
             buf_clear(&t->content);
             server_answer(t->server, verdict_on(server_helo(t->server)));
+            break;
+        case SERVER_AUTH:
+            take_login(t, &event.auth);
             break;
         case SERVER_ETRN:
             buf_addf(&t->story, "[etrn %.*s]", SLICE_ARGS(event.etrn));
@@ -389,7 +425,8 @@ static void tight(struct server_config *config)
 static void limits_are_refused_by_name(void **unused)
 {
 #define TIGHT_HELO                "HELO c\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\n"
-#define TIGHT_SAYS                "S:220 mx.example ESMTP Sluice\nS:250 mx.example\n[helo c]" SAYS_MAIL SAYS_RCPT
+#define TIGHT_HELLO               "S:220 mx.example ESMTP Sluice\nS:250 mx.example\n[helo c]"
+#define TIGHT_SAYS                TIGHT_HELLO SAYS_MAIL SAYS_RCPT
 #define CONTENT(bytes)            TIGHT_HELO "DATA\r\n" bytes "\r\n.\r\n" QUIT
 #define SAYS_CONTENT(reply, text) TIGHT_SAYS SAYS_354 "S:" reply text "\n[abort: " text "]" SAYS_BYE
     static const struct dialogue dialogues[] = {
@@ -711,6 +748,137 @@ static void shutdown_waits_for_the_end_of_a_command(void **unused)
     talk_end(&t);
 }
 
+#define SAYS_HELLO_AUTH                                                                            \
+    "S:220 mx.example ESMTP Sluice\n"                                                              \
+    "S:250-mx.example\nS:250-PIPELINING\nS:250-SIZE 1000\nS:250-ETRN\n"                            \
+    "S:250-AUTH SCRAM-SHA-256 PLAIN LOGIN\nS:250-DSN\n"                                            \
+    "S:250-SMTPUTF8\nS:250-CHUNKING\nS:250-ENHANCEDSTATUSCODES\nS:250 8BITMIME\n[helo c.example]"
+
+static void offer_logins(struct server_config *config)
+{
+    config->login = SASL_MECHANISMS;
+    config->login_in_clear = true;
+    config->require_login = true;
+    config->limits.login_failures = 2;
+}
+
+static void logins_go_through_under_every_split(void **unused)
+{
+    static const struct dialogue dialogues[] = {
+        {HELLO "AUTH PLAIN AGFubgBzZWNyZXQ=\r\nMAIL FROM:<a@b.example>\r\nRSET\r\n" QUIT,
+         SAYS_HELLO_AUTH "[login PLAIN]S:235 2.7.0 Authentication successful\n" SAYS_MAIL
+                         "S:250 2.0.0 Ok\n[abort: client gave up with RSET]" SAYS_BYE},
+        {HELLO "auth plain\r\nAGFubgBzZWNyZXQ=\r\nAUTH PLAIN\r\n" QUIT,
+         SAYS_HELLO_AUTH "[login PLAIN]S:334 \n[login PLAIN]S:235 2.7.0 Authentication successful\n"
+                         "S:503 5.5.1 Logged in already\n" SAYS_BYE},
+        {HELLO "AUTH LOGIN\r\nYW5u\r\nc2VjcmV0\r\n" QUIT,
+         SAYS_HELLO_AUTH "[login LOGIN]S:334 VXNlcm5hbWU6\n[login LOGIN]S:334 UGFzc3dvcmQ6\n"
+                         "[login LOGIN]S:235 2.7.0 Authentication successful\n" SAYS_BYE},
+        {HELLO "AUTH LOGIN YW5u\r\nc2VjcmV0\r\n" QUIT,
+         SAYS_HELLO_AUTH "[login LOGIN]S:334 UGFzc3dvcmQ6\n"
+                         "[login LOGIN]S:235 2.7.0 Authentication successful\n" SAYS_BYE},
+        /* Not without a login, and only so many that fail. */
+        {HELLO "MAIL FROM:<a@b.example>\r\nAUTH PLAIN AGFubgBzZWNyZXRz\r\n"
+               "MAIL FROM:<a@b.example>\r\nAUTH PLAIN AGJvYgBzZWNyZXQ=\r\n",
+         SAYS_HELLO_AUTH "S:530 5.7.0 Authentication required\n"
+                         "[login PLAIN]S:535 5.7.8 Authentication failed\n"
+                         "S:530 5.7.0 Authentication required\n"
+                         "[login PLAIN]S:421 4.7.0 Too many failed logins\n"
+                         "[close: too many failed logins]"},
+        /* What is no login. */
+        {HELLO "AUTH\r\nAUTH GSSAPI\r\nAUTH PLAIN A\r\nAUTH PLAIN =\r\nAUTH LOGIN\r\n*\r\n"
+               "AUTH LOGIN\r\n!\r\n" QUIT,
+         SAYS_HELLO_AUTH "S:504 5.5.4 Mechanism is not offered\n"
+                         "S:504 5.5.4 Mechanism is not offered\n"
+                         "S:501 5.5.2 Cannot decode the message of the login\n"
+                         "[login PLAIN]S:535 5.7.8 Authentication failed\n"
+                         "[login LOGIN]S:334 VXNlcm5hbWU6\nS:501 5.7.0 Login was given up\n"
+                         "[login LOGIN]S:334 VXNlcm5hbWU6\n"
+                         "S:501 5.5.2 Cannot decode the message of the login\n" SAYS_BYE},
+        {"AUTH PLAIN AGFubgBzZWNyZXQ=\r\nHELO x\r\nAUTH PLAIN AGFubgBzZWNyZXQ=\r\n" QUIT,
+         "S:220 mx.example ESMTP Sluice\nS:503 5.5.1 Send EHLO first\nS:250 mx.example\n[helo x]"
+         "S:503 5.5.1 Send EHLO first\n" SAYS_BYE},
+        {HELLO "AUTH LOGIN\r\nYW5u\nQUIT\r\n",
+         SAYS_HELLO_AUTH "[login LOGIN]S:334 VXNlcm5hbWU6\n"
+                         "S:521 5.5.2 Bare CR or LF in the command\n"
+                         "[close: bare CR or LF in a command]"},
+        /* Whose mail it is says the client, and is not believed. */
+        {HELLO "AUTH PLAIN AGFubgBzZWNyZXQ=\r\nMAIL FROM:<a@b.example> AUTH=e+3Dmc2@x\r\n"
+               "RCPT TO:<c@d.example>\r\nAUTH PLAIN\r\nMAIL FROM:<> AUTH=+\r\nRSET\r\n"
+               "MAIL FROM:<a@b.example> AUTH=+\r\n" QUIT,
+         SAYS_HELLO_AUTH "[login PLAIN]S:235 2.7.0 Authentication successful\n" SAYS_MAIL SAYS_RCPT
+                         "S:503 5.5.1 Not within a mail transaction\n"
+                         "S:503 5.5.1 Sender was given already\n"
+                         "S:250 2.0.0 Ok\n[abort: client gave up with RSET]"
+                         "S:501 5.5.4 AUTH is not xtext\n" SAYS_BYE},
+    };
+
+    (void)unused;
+    check_dialogues(dialogues, COUNT(dialogues), offer_logins);
+}
+
+static void a_login_needs_tls(void **unused)
+{
+    struct talk t;
+
+    (void)unused;
+    talk_begin(&t);
+    t.config.starttls = true;
+    t.config.login = SASL_PLAIN;
+    t.server = server_new(&t.config, t.now);
+    talk_feed(&t, SLICE(""));
+    talk_feed(&t, SLICE(HELLO "AUTH PLAIN AGFubgBzZWNyZXQ=\r\n"));
+    assert_null(strstr(buf_cstr(&t.story), "250-AUTH"));
+    assert_non_null(strstr(buf_cstr(&t.story), "S:538 5.7.11 Encryption is required"));
+    talk_feed(&t, SLICE("STARTTLS\r\n"));
+    server_tls_started(t.server, "TLSv1.3");
+    buf_clear(&t.story);
+    talk_feed(&t, SLICE(HELLO "AUTH SCRAM-SHA-256\r\nAUTH PLAIN AGFubgBzZWNyZXQ=\r\n"));
+    assert_non_null(strstr(buf_cstr(&t.story), "S:250-AUTH PLAIN\n"));
+    assert_non_null(strstr(buf_cstr(&t.story), "S:504 5.5.4 Mechanism is not offered\n"));
+    assert_non_null(strstr(buf_cstr(&t.story), "S:235 2.7.0"));
+    assert_true(server_is_logged_in(t.server));
+    assert_string_equal(server_protocol(t.server), "ESMTPSA");
+    talk_end(&t);
+}
+
+static void a_login_has_limits(void **unused)
+{
+    static char line[13000];
+    struct talk t;
+
+    (void)unused;
+    memset(line, 'A', sizeof line);
+    for (size_t len = 12288; len <= 12292; len += 4) {
+        talk_begin(&t);
+        offer_logins(&t.config);
+        t.server = server_new(&t.config, t.now);
+        talk_feed(&t, SLICE(""));
+        talk_feed(&t, SLICE(HELLO "AUTH PLAIN\r\n"));
+        buf_clear(&t.story);
+        talk_feed(&t, slice_of(line, len));
+        if (!t.closed) {
+            talk_feed(&t, SLICE("\r\n"));
+        }
+        assert_string_equal(buf_cstr(&t.story),
+                            len == 12288 ? "[login PLAIN]S:535 5.7.8 Authentication failed\n"
+                                         : "S:500 5.5.6 Line of a login is too long\n"
+                                           "[close: line of a login too long]");
+        talk_end(&t);
+    }
+    talk_begin(&t);
+    offer_logins(&t.config);
+    t.server = server_new(&t.config, t.now);
+    talk_feed(&t, SLICE(""));
+    talk_feed(&t, SLICE(HELLO "AUTH LOGIN\r\nYW"));
+    t.now = server_deadline(t.server);
+    server_expire(t.server);
+    talk_feed(&t, SLICE(""));
+    assert_true(t.closed);
+    assert_non_null(strstr(buf_cstr(&t.story), "smtpd_timeout"));
+    talk_end(&t);
+}
+
 static void starttls_forgets_what_was_said_before(void **unused)
 {
     struct talk t;
@@ -870,7 +1038,9 @@ static void junk_is_bounded(void **unused)
     }
 }
 
-UNIT_MAIN(cmocka_unit_test(dialogues_tell_the_same_story_under_every_split),
+UNIT_MAIN(cmocka_unit_test(logins_go_through_under_every_split),
+          cmocka_unit_test(a_login_needs_tls), cmocka_unit_test(a_login_has_limits),
+          cmocka_unit_test(dialogues_tell_the_same_story_under_every_split),
           cmocka_unit_test(lmtp_answers_for_each_recipient),
           cmocka_unit_test(limits_are_refused_by_name), cmocka_unit_test(loops_are_stopped),
           cmocka_unit_test(bare_newlines_are_kept_when_told_so),

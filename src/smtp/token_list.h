@@ -1,0 +1,78 @@
+/*
+ * Tokens of programs that use the HTTP interfaces (api_tokens): a file from which none comes back.
+ *
+ *     NAME:{SHA-256}HASH:rights=RIGHT[,RIGHT][:class=NAME][:senders=LIST]
+ *
+ *     shop:{SHA-256}47DEQpj8...=:rights=inject:class=orders:senders=@shop.example
+ *
+ * A token is its name, a dot, and TOKEN_SECRET hexadecimal digits from the kernel's generator. So a
+ * plain hash (in base64) is enough: what can't be guessed needs no salt and no rounds, which are
+ * for passwords. Rights, class and senders are the name's; LIST is that of verifier_list.h, for the
+ * right `inject`. Empty lines, and those that begin with `#`, are nothing. A name stands there
+ * once.
+ */
+#ifndef SMTP_TOKEN_LIST_H
+#define SMTP_TOKEN_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "slice.h"
+
+#define TOKEN_LIST_FILE_MAX (4u << 20) /* bytes */
+#define TOKEN_LIST_MAX      10000u
+#define TOKEN_NAME_MAX      64u
+#define TOKEN_SECRET        64u
+#define TOKEN_MAX           (TOKEN_NAME_MAX + 1 + TOKEN_SECRET)
+#define TOKEN_HASH          32u
+
+/* A bit set. */
+enum token_right {
+    TOKEN_INJECT = 1 << 0, /* send mail */
+    TOKEN_LOOK = 1 << 1,   /* read what the queue has */
+    TOKEN_STEER = 1 << 2,  /* and change it */
+    TOKEN_RIGHTS = 7,
+};
+
+struct token {
+    const char *name;
+    uint8_t hash[TOKEN_HASH];
+    unsigned rights;
+    struct slice class_name; /* empty: none */
+    struct slice senders;    /* as written; empty: every one */
+    unsigned line;
+};
+
+struct token_list;
+
+/* Read the text of a file. NULL with "LINE:COLUMN: what is wrong" in *ret_error. */
+struct token_list *token_list_new(struct slice text, struct buf *ret_error);
+
+/* NULL is fine. */
+void token_list_free(struct token_list *list);
+
+/* Whose token is this? NULL: no name's. How long it takes depends on the name in it alone, not on
+ * how much of the secret is right. Lasts as long as the list. */
+const struct token *token_list_check(const struct token_list *list, struct slice text);
+
+const struct token *token_list_find(const struct token_list *list, struct slice name);
+
+/* The n-th in the order of the file; NULL behind the last. */
+const struct token *token_list_at(const struct token_list *list, size_t n);
+
+/* Append a new token of this name to `ret_text`, and to `ret_line` the file's line for it, with its
+ * end. `class_name` and `senders` may be empty. */
+void token_make(struct slice name, unsigned rights, struct slice class_name, struct slice senders,
+                struct buf *ret_text, struct buf *ret_line);
+
+/* Is it a name that can stand in the file: 1 to TOKEN_NAME_MAX letters, digits, and `_`, `-`, `.`
+ * and `@` behind the first? */
+bool token_name_is_valid(struct slice name);
+
+/* "inject,look" as a bit set; false for anything else. */
+bool token_rights_parse(struct slice text, unsigned *ret_rights);
+void token_rights_put(unsigned rights, struct buf *out);
+
+#endif
