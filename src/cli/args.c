@@ -12,6 +12,7 @@
 enum option_type {
     OPTION_FLAG,    /* a bool of struct args */
     OPTION_TEXT,    /* a const char * of struct args */
+    OPTION_TEXTS,   /* a struct arg_texts of struct args: it may stand there several times */
     OPTION_NUMBER,  /* an int64_t of struct args */
     OPTION_STATES,  /* of the filter: state names with commas between them */
     OPTION_ADDRESS, /* of the filter: a text */
@@ -30,12 +31,14 @@ struct option_row {
     const char *meaning;
 };
 
+#define STATES "incoming|deferred|hold|corrupt"
+
 #define AT(member) offsetof(struct args, member)
 
 static const struct option_row options[] = {
     {ARG_FILTER, OPTION_STATES, 0, "state", "STATE,...", 0, "incoming, deferred, hold, corrupt"},
-    {ARG_FILTER, OPTION_ADDRESS, 0, "sender", "ADDRESS", 0, "from it, from @DOMAIN, or <>"},
-    {ARG_FILTER, OPTION_ADDRESS, 0, "recipient", "ADDRESS", 0, "to it, or to @DOMAIN"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "sender", "ADDRESS", 0, "from it, from all of @DOMAIN, or <>"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "recipient", "ADDRESS", 0, "to it, or to all of @DOMAIN"},
     {ARG_FILTER, OPTION_ADDRESS, 0, "destination", "DESTINATION", 0,
      "for TRANSPORT/NEXTHOP, a next hop, or a recipient's domain"},
     {ARG_FILTER, OPTION_ADDRESS, 0, "class", "NAME", 0, "of this class"},
@@ -76,6 +79,18 @@ static const struct option_row options[] = {
      "tell N destinations apart (20), those with the most mail"},
     {ARG_SIM_RUN, OPTION_FLAG, 0, "audit", NULL, AT(audit),
      "check the scheduler at every step: slow"},
+    {ARG_TOKEN, OPTION_TEXT, 0, "rights", "LIST", AT(token_rights),
+     "inject, look, steer; inject without this"},
+    {ARG_AUTH, OPTION_TEXT, 0, "class", "NAME", AT(user_class), "the class of its mail"},
+    {ARG_AUTH, OPTION_TEXT, 0, "senders", "LIST", AT(user_senders),
+     "the addresses and @DOMAINs, with commas, that the user may send as (else all)"},
+    {ARG_RULES, OPTION_TEXT, 0, "client", "ADDRESS", AT(client),
+     "the client that brings it (else it is one of sendmail's)"},
+    {ARG_RULES, OPTION_TEXT, 0, "sender", "ADDRESS", AT(sender), "its envelope sender (else <>)"},
+    {ARG_RULES, OPTION_TEXTS, 0, "recipient", "ADDRESS", AT(to), "a recipient"},
+    {ARG_RULES, OPTION_TEXTS, 0, "header", "FIELD", AT(fields), "a field of its header"},
+    {ARG_RULES, OPTION_TEXTS, 0, "body", "LINE", AT(lines), "a line of its body"},
+    {ARG_TLS, OPTION_FLAG, 0, "fetch", NULL, AT(fetch), "look the MTA-STS policy up anew"},
     {ARG_MAILQ, OPTION_IGNORED, 'A', NULL, "c", 0, NULL},
     {ARG_MAILQ, OPTION_IGNORED, 'v', NULL, NULL, 0, NULL},
     {ARG_JSON, OPTION_FLAG, 'j', "json", NULL, AT(json), "for programs: JSON"},
@@ -97,6 +112,9 @@ void args_fini(struct args *a)
 {
     json_decref(a->filter);
     mem_free(a->words);
+    mem_free(a->to.items);
+    mem_free(a->fields.items);
+    mem_free(a->lines.items);
     *a = (struct args){0};
 }
 
@@ -137,7 +155,7 @@ static bool add_states(struct args *a, const char *text)
     while (rest.ptr != NULL) {
         struct slice word = slice_cut(&rest, ',');
 
-        if (word.len == 0 || choice_parse(word, "incoming|deferred|hold|corrupt") < 0) {
+        if (word.len == 0 || choice_parse(word, STATES) < 0) {
             return false;
         }
         CHECK(json_array_append_new(states, json_stringn(word.ptr, word.len)) == 0);
@@ -149,6 +167,7 @@ static bool add_states(struct args *a, const char *text)
 static const char *take_value(struct args *a, const struct option_row *o, const char *text)
 {
     void *member = (char *)a + o->offset;
+    struct arg_texts *texts = member;
     unsigned long long number;
     int64_t value;
     json_t *json;
@@ -159,6 +178,10 @@ static const char *take_value(struct args *a, const struct option_row *o, const 
         return NULL;
     case OPTION_TEXT:
         *(const char **)member = text;
+        return NULL;
+    case OPTION_TEXTS:
+        texts->items = mem_grow(texts->items, texts->count, &texts->size, sizeof *texts->items);
+        texts->items[texts->count++] = text;
         return NULL;
     case OPTION_NUMBER:
         if (!slice_number(slice_string(text), INT64_MAX, &number)) {
@@ -331,19 +354,35 @@ int args_parse(struct args *a, unsigned groups, bool to_first_word, int argc, ch
     return (int)(c.next - argv);
 }
 
+bool args_next_option(unsigned groups, size_t *i, struct arg_option *ret)
+{
+    while (*i < OPTION_COUNT) {
+        const struct option_row *o = &options[(*i)++];
+
+        if ((o->group & groups) != 0 && o->meaning != NULL) {
+            *ret = (struct arg_option){.letter = o->letter,
+                                       .name = o->name,
+                                       .value = o->value,
+                                       .choices = o->type == OPTION_STATES ? STATES : NULL,
+                                       .meaning = o->meaning};
+            return true;
+        }
+    }
+    return false;
+}
+
 void args_print_usage(FILE *out, unsigned groups)
 {
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const struct option_row *o = &options[i];
+    struct arg_option o;
+    size_t i = 0;
+
+    while (args_next_option(groups, &i, &o)) {
         char text[80];
 
-        if ((o->group & groups) == 0 || o->meaning == NULL) {
-            continue;
-        }
-        (void)snprintf(text, sizeof text, "%c%c%s --%s%s%s", o->letter == 0 ? ' ' : '-',
-                       o->letter == 0 ? ' ' : o->letter, o->letter == 0 ? " " : ",", o->name,
-                       o->value == NULL ? "" : " ",
-                       o->value == NULL ? "" : o->value); /* a cut would only look bad */
-        fprintf(out, "  %-32s %s\n", text, o->meaning);
+        (void)snprintf(text, sizeof text, "%c%c%s --%s%s%s", o.letter == 0 ? ' ' : '-',
+                       o.letter == 0 ? ' ' : o.letter, o.letter == 0 ? " " : ",", o.name,
+                       o.value == NULL ? "" : " ",
+                       o.value == NULL ? "" : o.value); /* a cut would only look bad */
+        fprintf(out, "  %-32s %s\n", text, o.meaning);
     }
 }

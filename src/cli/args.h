@@ -27,6 +27,17 @@ enum arg_group {
     ARG_CONFIG = 1 << 7,  /* which parameters */
     ARG_MAILQ = 1 << 8,   /* what other programs of that name take */
     ARG_SIM_RUN = 1 << 9, /* what to simulate */
+    ARG_AUTH = 1 << 10,   /* what a user, or a token, may do */
+    ARG_RULES = 1 << 11,  /* the mail that rules are tried on */
+    ARG_TOKEN = 1 << 12,  /* what a token may do besides */
+    ARG_TLS = 1 << 13,    /* where policies come from */
+    ARG_ALL = (1 << 20) - 1,
+};
+
+/* An option that may be given several times. */
+struct arg_texts {
+    const char **items; /* owned array, borrowed texts */
+    size_t count, size;
 };
 
 struct args {
@@ -34,10 +45,14 @@ struct args {
     const char *for_destination;
     const char *workload_path, *trace_path, *diff_path; /* of a simulation; NULL: not given */
     const char *svg_path, *html_path;                   /* its pictures; NULL: none */
+    const char *user_class, *user_senders;              /* NULL: not given */
+    const char *client, *sender;                        /* of a mail; NULL: not given */
+    struct arg_texts to, fields, lines;
+    const char *token_rights;
     int64_t seed, rows;
     bool audit;
     bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed,
-        classes;
+        classes, fetch;
     int64_t recipients; /* of a message, to be listed; ARGS_ALL = all */
     json_t *filter;     /* owned; an object as docs/api.md has it */
     char **words;       /* owned array, borrowed texts: what is no option */
@@ -56,5 +71,18 @@ int args_parse(struct args *a, unsigned groups, bool to_first_word, int argc, ch
 
 /* A line for each option of these groups. */
 void args_print_usage(FILE *out, unsigned groups);
+
+/* An option as the usage shows it. */
+struct arg_option {
+    char letter;         /* 0: none */
+    const char *name;    /* without its dashes */
+    const char *value;   /* what the usage calls it; NULL: it takes none */
+    const char *choices; /* the values there are, with | between them; NULL: any */
+    const char *meaning;
+};
+
+/* The next option of these groups that the usage shows, from *i on, which starts at 0 and is moved
+ * behind it. False: there are no more. */
+bool args_next_option(unsigned groups, size_t *i, struct arg_option *ret);
 
 #endif

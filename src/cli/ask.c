@@ -177,7 +177,7 @@ static unsigned ask_http(struct ask *a, const json_t *question, ask_sink *sink, 
     rc = curl_easy_perform(a->curl);
     (void)curl_easy_getinfo(a->curl, CURLINFO_RESPONSE_CODE, &http_status); /* stays 0 */
     if (r.sink_ended) {
-        status = ASK_OK; /* whoever ended it knows why */
+        status = ASK_OK; /* the callback that ended it knows why */
     } else if (rc != CURLE_OK) {
         status = no_answer(a, rc, ret_answer);
     } else if (sink != NULL && http_status == (long)ASK_OK) {

@@ -22,7 +22,7 @@ struct ask;
 struct ask *ask_new(const struct conf *conf);
 void ask_free(struct ask *a);
 
-/* Statuses besides HTTP's: nobody was there to ask, or we may not. */
+/* Statuses besides HTTP's: no daemon listens on the socket, or this user may not connect to it. */
 #define ASK_OK        200u
 #define ASK_NO_DAEMON 0u
 #define ASK_DENIED    1u

@@ -7,12 +7,15 @@
 
 #include "bundle.h"
 #include "check.h"
+#include "completion.h"
 #include "nearest.h"
-#include "remote_mailq.h"
 #include "words.h"
 
 #define ERROR_MAX    4096
 #define PROBLEMS_MAX (1u << 20)
+
+static int run_help(const struct command *c, const struct args *a);
+static int run_completion(const struct command *c, const struct args *a);
 
 static const struct command commands[] = {
     {"queue", "", 0, 0, ARG_JSON | ARG_FILTER | ARG_QUEUE | ARG_MAILQ, false,
@@ -22,6 +25,8 @@ static const struct command commands[] = {
     {"cat", "ID", 1, 1, ARG_CONTENT, false, "print a message's content", run_cat},
     {"why", "ID | TRANSPORT/NEXTHOP", 1, 1, ARG_JSON, false,
      "what a message or a destination waits for", run_why},
+    {"tls", "DOMAIN", 1, 1, ARG_JSON | ARG_TLS, false,
+     "what TLS mail for a domain would get, and why", run_tls},
     {"status", "", 0, 0, ARG_JSON, false, "an overview", run_status},
     {"destinations", "", 0, 0, ARG_JSON, false, "recipients that wait, by destination",
      run_destinations},
@@ -38,23 +43,34 @@ static const struct command commands[] = {
     {"flush", "[DESTINATION]", 0, 1, 0, false, "try all mail now, or that for a destination",
      run_flush},
     {"reload", "", 0, 0, 0, false, "let the daemon read its configuration again", run_reload},
-    {"stop", "", 0, 0, 0, false, "end the daemon in good order", run_stop},
+    {"stop", "", 0, 0, 0, false, "shut the daemon down gracefully", run_stop},
     {"clock", "+SECONDS", 1, 1, 0, true, "shift the daemon's clock (debug_clock = yes)", run_clock},
     {"config check", "[FILE]", 0, 1, 0, false, "say what is wrong with a configuration",
      run_config_check},
     {"config show", "[NAME...]", 0, COMMAND_ANY, ARG_CONFIG, false, "print parameters",
      run_config_show},
+    {"config import", "MAIN.CF", 1, 1, 0, false, "say in our words what a main.cf of Postfix says",
+     run_config_import},
+    {"config test", "[FILE]", 0, 1, ARG_RULES, false, "what rules at arrival say of a mail",
+     run_config_test},
     {"config explain", "NAME", 1, 1, 0, false, "what a parameter means", run_config_explain},
+    {"auth add", "USER [FILE]", 1, 2, ARG_AUTH, false,
+     "let a user log in to send mail, or change its password", run_auth_add},
+    {"auth remove", "USER [FILE]", 1, 2, 0, false, "let a user log in no more", run_auth_remove},
+    {"auth list", "[FILE]", 0, 1, ARG_JSON, false, "the users that may log in", run_auth_list},
+    {"token add", "NAME [FILE]", 1, 2, ARG_AUTH | ARG_TOKEN, false,
+     "make a token for a program, and print it", run_token_add},
+    {"token remove", "NAME [FILE]", 1, 2, 0, false, "a token is good no more", run_token_remove},
+    {"token list", "[FILE]", 0, 1, 0, false, "the tokens of programs", run_token_list},
     {"spool check", "[PATH]", 0, 1, 0, false, "look for damage in the store", run_spool_check},
     {"spool repair", "[PATH]", 0, 1, 0, false,
      "make a new database of what is left of a damaged one; the daemon must be stopped",
      run_spool_repair},
+    {"completion", "bash|zsh", 1, 1, 0, false, "print the script with which a shell completes",
+     run_completion},
+    {"help", "[COMMAND]", 0, 2, 0, false, "what a command does and takes", run_help},
     {"sim run", "", 0, 0, ARG_SIM_RUN | ARG_JSON, false, "simulate mail under a configuration",
      run_sim_run},
-    {"sim order", "FILE", 1, 1, 0, false, "replay recorded orders of deliveries", run_sim_order},
-    {"sim window", "FILE", 1, 1, 0, false, "replay recorded paths of windows", run_sim_window},
-    {"sim tables", "[FILE]", 0, 1, ARG_JSON, false, "simulate published measurements",
-     run_sim_tables},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -159,30 +175,107 @@ static int unknown_command(int argc, char **argv)
     return EX_USAGE;
 }
 
+/* ---- commands about commands ---------------------------------------------------------------- */
+
+static int run_completion(const struct command *c, const struct args *a)
+{
+    if (strcmp(a->words[0], "bash") == 0) {
+        completion_bash(stdout, commands, COMMAND_COUNT);
+    } else if (strcmp(a->words[0], "zsh") == 0) {
+        completion_zsh(stdout, commands, COMMAND_COUNT);
+    } else {
+        return command_misused(c, "bash or zsh is expected");
+    }
+    return EX_OK;
+}
+
+/* The usage of the commands with this first word. */
+static void print_family_usage(const char *word)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        struct slice second = slice_string(commands[i].name), first = slice_cut(&second, ' ');
+
+        if (second.ptr != NULL && slice_equal(slice_string(word), first)) {
+            print_command_usage(stdout, &commands[i]);
+        }
+    }
+}
+
+/* `sluice help`, `sluice help COMMAND`; argv is that command. */
+static int help(int argc, char **argv)
+{
+    const struct command *c;
+    struct buf names;
+    bool family;
+    int words;
+
+    if (argc == 0) {
+        print_usage(stdout);
+        return EX_OK;
+    }
+    c = find_command(argc, argv, &words);
+    if (c != NULL) {
+        print_command_usage(stdout, c);
+        return EX_OK;
+    }
+    buf_init(&names, ERROR_MAX);
+    family = argc == 1 && is_family(argv[0], &names);
+    buf_fini(&names);
+    if (!family) {
+        return unknown_command(argc, argv);
+    }
+    print_family_usage(argv[0]);
+    return EX_OK;
+}
+
+static int run_help(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return help((int)a->word_count, a->words);
+}
+
 /* ---- running -------------------------------------------------------------------------------- */
+
+static const char *conf_path(const struct args *a)
+{
+    return a->conf_path != NULL ? a->conf_path : bundle_default_path();
+}
+
+static void print_problems(const struct conf_problems *problems)
+{
+    struct buf text;
+
+    buf_init(&text, PROBLEMS_MAX);
+    conf_print_problems(&text, problems);
+    text.failed = false; /* as many as fit */
+    put_error(buf_cstr(&text));
+    buf_fini(&text);
+}
 
 struct conf *command_conf(const struct args *a)
 {
-    const char *path = a->conf_path != NULL ? a->conf_path : bundle_default_path();
     struct conf_problems problems;
-    struct conf *conf;
-    struct buf text;
+    struct conf *conf = conf_load(conf_path(a), NULL, &problems);
 
-    if (path != NULL) {
-        conf = conf_load(path, NULL, &problems);
-    } else {
-        char *directory = getcwd(NULL, 0);
-
-        conf = conf_load_text(slice_string(conf_default_text), "built in",
-                              directory == NULL ? "/" : directory, NULL, &problems);
-        free(directory);
-    }
     if (conf == NULL) {
-        buf_init(&text, PROBLEMS_MAX);
-        conf_print_problems(&text, &problems);
-        text.failed = false; /* as many as fit */
-        put_error(buf_cstr(&text));
-        buf_fini(&text);
+        print_problems(&problems);
+    }
+    conf_problems_fini(&problems);
+    return conf;
+}
+
+struct conf *command_places(const struct args *a)
+{
+    static const char *const needed[] = {"state_directory", "control_socket", NULL};
+    struct conf_problems problems;
+    struct conf *conf = conf_load_places(conf_path(a), needed, &problems);
+
+    if (conf == NULL) {
+        print_problems(&problems);
+    } else if (problems.errors > 0) {
+        put_error(
+            "the configuration has errors (see sluice config check); only where the daemon is "
+            "was taken from it");
     }
     conf_problems_fini(&problems);
     return conf;
@@ -238,6 +331,8 @@ static int run_line(struct args *a, int argc, char **argv)
     } else if (used == argc) {
         print_usage(stderr);
         status = EX_USAGE;
+    } else if (argc - used == 2 && strcmp(argv[used + 1], "--help") == 0) {
+        status = help(1, argv + used);
     } else if ((c = find_command(argc - used, argv + used, &words)) == NULL) {
         status = unknown_command(argc - used, argv + used);
     } else {
@@ -252,9 +347,6 @@ int commands_main(int argc, char **argv, bool as_mailq)
     struct args a;
     int status;
 
-    if (as_mailq && remote_mailq_meant(argc, argv)) {
-        return remote_mailq_main(argc, argv);
-    }
     args_init(&a);
     status = as_mailq ? run_command(&commands[0], &a, argc - 1, argv + 1)
                       : run_line(&a, argc - 1, argv + 1);

@@ -29,41 +29,53 @@ int commands_main(int argc, char **argv, bool as_mailq);
 /* "sluice COMMAND: TEXT" on standard error and where to read more; returns EX_USAGE. */
 int command_misused(const struct command *c, const char *text);
 
-/* The configuration of the command line. NULL: it has errors, which have been
- * printed (EX_CONFIG). */
+/* The configuration of the command line. NULL: it has errors, which have been printed
+ * (EX_CONFIG). */
 struct conf *command_conf(const struct args *a);
 
-/* looking.c: what there is */
+/* The same for a command that asks the daemon: errors elsewhere than in the place of its socket are
+ * mentioned and passed over (conf_load_places). */
+struct conf *command_places(const struct args *a);
+
+/* query_commands.c: commands that read the queue */
 int run_queue(const struct command *c, const struct args *a);
 int run_count(const struct command *c, const struct args *a);
 int run_destinations(const struct command *c, const struct args *a);
 int run_show(const struct command *c, const struct args *a);
 int run_cat(const struct command *c, const struct args *a);
 int run_why(const struct command *c, const struct args *a);
+int run_tls(const struct command *c, const struct args *a);
 int run_status(const struct command *c, const struct args *a);
 
-/* steering.c: what is to change */
+/* modify_commands.c: commands that change the queue or the daemon */
 int run_change(const struct command *c, const struct args *a);
 int run_flush(const struct command *c, const struct args *a);
 int run_reload(const struct command *c, const struct args *a);
 int run_stop(const struct command *c, const struct args *a);
 int run_clock(const struct command *c, const struct args *a);
 
-/* config_commands.c: what holds */
+/* config_commands.c: the configuration */
 int run_config_check(const struct command *c, const struct args *a);
 int run_config_show(const struct command *c, const struct args *a);
 int run_config_explain(const struct command *c, const struct args *a);
+int run_config_import(const struct command *c, const struct args *a);
 
-/* spool_commands.c: is the store sound? */
+/* rules_test.c: what rules say of a mail */
+int run_config_test(const struct command *c, const struct args *a);
+
+/* auth_commands.c: who may log in to send mail */
+int run_auth_add(const struct command *c, const struct args *a);
+int run_auth_remove(const struct command *c, const struct args *a);
+int run_auth_list(const struct command *c, const struct args *a);
+int run_token_add(const struct command *c, const struct args *a);
+int run_token_remove(const struct command *c, const struct args *a);
+int run_token_list(const struct command *c, const struct args *a);
+
+/* spool_commands.c: check and repair of the spool */
 int run_spool_check(const struct command *c, const struct args *a);
 int run_spool_repair(const struct command *c, const struct args *a);
 
-/* sim_run.c: what would be */
+/* sim_run.c: simulation of a workload */
 int run_sim_run(const struct command *c, const struct args *a);
-
-/* sim_commands.c: what would be */
-int run_sim_order(const struct command *c, const struct args *a);
-int run_sim_window(const struct command *c, const struct args *a);
-int run_sim_tables(const struct command *c, const struct args *a);
 
 #endif

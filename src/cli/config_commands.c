@@ -1,10 +1,13 @@
 /* The commands about the configuration. None needs a daemon. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "bundle.h"
 #include "commands.h"
+#include "main_cf.h"
 #include "param.h"
 #include "preflight.h"
 #include "words.h"
@@ -172,4 +175,49 @@ int run_config_explain(const struct command *c, const struct args *a)
     print_text(known ? stdout : stderr, &text);
     conf_free(conf);
     return known ? EX_OK : EX_CONFIG;
+}
+
+static bool read_file(const char *path, struct buf *out)
+{
+    FILE *f = fopen(path, "re");
+    size_t n = 1;
+
+    while (f != NULL && n > 0) {
+        char *room = buf_room(out, 65536);
+
+        n = room == NULL ? 0 : fread(room, 1, 65536, f);
+        buf_grew(out, n);
+    }
+    if (f == NULL || out->failed || ferror(f) != 0) {
+        fprintf(stderr, "sluice: %s: %s\n", path,
+                out->failed ? "the file is too large" : strerror(errno));
+        if (f != NULL) {
+            (void)fclose(f); /* only read */
+        }
+        return false;
+    }
+    (void)fclose(f); /* only read */
+    return true;
+}
+
+int run_config_import(const struct command *c, const struct args *a)
+{
+    struct main_cf_counts n;
+    struct buf text, ours;
+    int status = EX_NOINPUT;
+
+    (void)c;
+    buf_init(&text, CONF_FILE_MAX);
+    buf_init(&ours, TEXT_MAX);
+    if (read_file(a->words[0], &text)) {
+        (void)buf_addf(&ours, "# From %s, by sluice config import.\n", a->words[0]); /* fits */
+        main_cf_import(buf_slice(&text), &ours, &n);
+        print_text(stdout, &ours);
+        fprintf(stderr, "%s: %u parameters taken over, %u translated, %u not needed, %u lost\n",
+                a->words[0], n.kept, n.changed, n.needless, n.lost);
+        status = EX_OK;
+    }
+    buf_fini(&text);
+    buf_fini(&ours);
+    return status;
 }

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "printable.h"
 
-void content_cut_init(struct content_cut *c, enum content_part part, bool for_terminal)
+void content_cut_init(struct content_cut *c, enum shown_part part, bool for_terminal)
 {
     *c = (struct content_cut){.part = part, .for_terminal = for_terminal, .at_line_start = true};
     unixlines_init(&c->lines);

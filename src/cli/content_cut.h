@@ -11,7 +11,7 @@
 #include "lines.h"
 #include "slice.h"
 
-enum content_part {
+enum shown_part {
     CONTENT_ALL,
     CONTENT_HEADER, /* without the empty line behind it */
     CONTENT_BODY,
@@ -19,7 +19,7 @@ enum content_part {
 
 /* Fields are private to content_cut.c. */
 struct content_cut {
-    enum content_part part;
+    enum shown_part part;
     bool for_terminal; /* control characters become '?' */
     bool in_body;
     bool at_line_start;
@@ -30,7 +30,7 @@ struct content_cut {
 /* Longest piece of input. */
 #define CONTENT_CUT_PIECE_MAX 65536
 
-void content_cut_init(struct content_cut *c, enum content_part part, bool for_terminal);
+void content_cut_init(struct content_cut *c, enum shown_part part, bool for_terminal);
 void content_cut_fini(struct content_cut *c);
 
 /* Append what is wanted of `in` to `out`: at most in.len + 2 bytes. */

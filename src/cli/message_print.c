@@ -91,6 +91,7 @@ static void print_route(FILE *out, const json_t *rcpt)
 void message_print_reply(FILE *out, const json_t *rcpt)
 {
     const char *reason = member_text(rcpt, "delay_reason"), *remote = member_text(rcpt, "remote");
+    const char *tls = member_text(rcpt, "tls");
 
     reason = reason[0] != '\0' ? reason : member_text(rcpt, "bounce_reason");
     if (reason[0] == '\0') {
@@ -102,6 +103,10 @@ void message_print_reply(FILE *out, const json_t *rcpt)
         fputs(" (", out);
         put_text(out, remote);
         fputc(')', out);
+    }
+    if (tls[0] != '\0') {
+        fputs(", TLS: ", out);
+        put_text(out, tls);
     }
     fputc('\n', out);
 }

@@ -1,6 +1,6 @@
 /*
- * What is known of a message, for people. The members are those of docs/api.md. `now` is seconds
- * since 1970.
+ * What is known of a message, as text for a terminal. The members are those of docs/api.md. `now`
+ * is seconds since 1970.
  */
 #ifndef CLI_MESSAGE_PRINT_H
 #define CLI_MESSAGE_PRINT_H

@@ -20,6 +20,7 @@ static const struct {
     {"destinations", false, "/v1/destinations", ""},
     {"sites", false, "/v1/sites", ""},
     {"site", false, "/v1/site", ""},
+    {"tls", false, "/v1/tls", ""},
     {"status", false, "/v1/status", ""},
     {"totals", false, "/v1/status", ""}, /* they are part of it */
     {"hold", true, "/v1/messages/hold", ""},

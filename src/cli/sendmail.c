@@ -26,6 +26,7 @@
 #include "printable.h"
 #include "server.h"
 #include "xtext.h"
+#include "zmailer_dialect.h"
 
 #define HEADER_MAX     (1u << 20)
 #define PIECE_SIZE     65536u
@@ -45,8 +46,8 @@ struct options {
     struct buf envid; /* xtext */
 };
 
-/* The mail as it is put together. Strings of recipients are owned. */
-struct letter {
+/* The message that is being submitted, without its content. Strings of recipients are owned. */
+struct submission {
     struct buf sender;
     struct buf name;
     struct buf envid;
@@ -98,7 +99,7 @@ static int status_of(int error)
     }
 }
 
-/* The file that is being written, for those who press Ctrl-C. */
+/* The file that is being written, to be removed on Ctrl-C. */
 static struct maildrop_file drop;
 static volatile sig_atomic_t drop_open;
 
@@ -111,14 +112,14 @@ static void on_interrupt(int number)
     _exit(EX_TEMPFAIL);
 }
 
-static void drop_create(const char *directory, const struct letter *l)
+static void drop_create(const char *directory, const struct submission *sub)
 {
-    const struct maildrop m = {.sender = buf_slice(&l->sender),
-                               .name = buf_slice(&l->name),
-                               .envid = buf_slice(&l->envid),
-                               .flags = l->flags,
-                               .rcpts = l->rcpts,
-                               .rcpt_count = l->rcpt_count};
+    const struct maildrop m = {.sender = buf_slice(&sub->sender),
+                               .name = buf_slice(&sub->name),
+                               .envid = buf_slice(&sub->envid),
+                               .flags = sub->flags,
+                               .rcpts = sub->rcpts,
+                               .rcpt_count = sub->rcpt_count};
     int error;
 
     if (directory[0] == '\0') {
@@ -147,24 +148,24 @@ static int drop_commit(void)
 
 /* ---- envelope ------------------------------------------------------------------------------- */
 
-static void letter_init(struct letter *l)
+static void submission_init(struct submission *sub)
 {
-    *l = (struct letter){0};
-    buf_init(&l->sender, ADDRESS_MAX);
-    buf_init(&l->name, MAILDROP_NAME_MAX);
-    buf_init(&l->envid, DSN_ENVID_MAX);
+    *sub = (struct submission){0};
+    buf_init(&sub->sender, ADDRESS_MAX);
+    buf_init(&sub->name, MAILDROP_NAME_MAX);
+    buf_init(&sub->envid, DSN_ENVID_MAX);
 }
 
-static void letter_fini(struct letter *l)
+static void submission_fini(struct submission *sub)
 {
-    for (size_t i = 0; i < l->rcpt_count; i++) {
-        mem_free((char *)(uintptr_t)l->rcpts[i].address.ptr);
-        mem_free((char *)(uintptr_t)l->rcpts[i].orcpt.ptr);
+    for (size_t i = 0; i < sub->rcpt_count; i++) {
+        mem_free((char *)(uintptr_t)sub->rcpts[i].address.ptr);
+        mem_free((char *)(uintptr_t)sub->rcpts[i].orcpt.ptr);
     }
-    mem_free(l->rcpts);
-    buf_fini(&l->sender);
-    buf_fini(&l->name);
-    buf_fini(&l->envid);
+    mem_free(sub->rcpts);
+    buf_fini(&sub->sender);
+    buf_fini(&sub->name);
+    buf_fini(&sub->envid);
 }
 
 static struct slice copy(struct slice s)
@@ -172,25 +173,23 @@ static struct slice copy(struct slice s)
     return slice_of(mem_copy(s.ptr, s.len), s.len);
 }
 
-static bool add_rcpt(struct letter *l, struct slice address, struct slice orcpt, unsigned notify)
+static bool add_rcpt(struct submission *sub, struct slice address, struct slice orcpt,
+                     unsigned notify)
 {
-    if (l->rcpt_count == MAILDROP_RCPTS_MAX) {
+    if (sub->rcpt_count == MAILDROP_RCPTS_MAX) {
         return false;
     }
-    if (l->rcpt_count == l->rcpt_size) {
-        l->rcpt_size = l->rcpt_size == 0 ? 8 : l->rcpt_size * 2;
-        l->rcpts = mem_resize(l->rcpts, l->rcpt_size, sizeof *l->rcpts);
-    }
-    l->rcpts[l->rcpt_count++] =
+    sub->rcpts = mem_grow(sub->rcpts, sub->rcpt_count, &sub->rcpt_size, sizeof *sub->rcpts);
+    sub->rcpts[sub->rcpt_count++] =
         (struct maildrop_rcpt){.notify = notify, .orcpt = copy(orcpt), .address = copy(address)};
     if (!address_is_ascii(address)) {
-        l->flags |= ENVELOPE_SMTPUTF8;
+        sub->flags |= ENVELOPE_SMTPUTF8;
     }
     return true;
 }
 
 /* All addresses of a header's value or an argument. */
-static void add_rcpts(struct letter *l, struct slice value)
+static void add_rcpts(struct submission *sub, struct slice value)
 {
     struct address_list list;
     struct buf address;
@@ -200,7 +199,7 @@ static void add_rcpts(struct letter *l, struct slice value)
     for (;;) {
         switch (address_list_next(&list, &address)) {
         case ADDRESS_LIST_ADDRESS:
-            if (!add_rcpt(l, buf_slice(&address), slice_of("", 0), l->notify)) {
+            if (!add_rcpt(sub, buf_slice(&address), slice_of("", 0), sub->notify)) {
                 stop(EX_DATAERR, "more than %u recipients", MAILDROP_RCPTS_MAX);
             }
             break;
@@ -214,7 +213,7 @@ static void add_rcpts(struct letter *l, struct slice value)
 }
 
 /* "" and "<>" are the null sender. */
-static void set_sender(struct letter *l, struct slice text)
+static void set_sender(struct submission *sub, struct slice text)
 {
     struct address_list list;
 
@@ -222,27 +221,27 @@ static void set_sender(struct letter *l, struct slice text)
         return;
     }
     address_list_init(&list, text, ADDRESS_UTF8 | ADDRESS_NO_DOMAIN);
-    if (address_list_next(&list, &l->sender) != ADDRESS_LIST_ADDRESS) {
+    if (address_list_next(&list, &sub->sender) != ADDRESS_LIST_ADDRESS) {
         stop(EX_USAGE, "-f %.*s: not an address", SLICE_ARGS(text));
     }
-    if (!address_is_ascii(buf_slice(&l->sender))) {
-        l->flags |= ENVELOPE_SMTPUTF8;
+    if (!address_is_ascii(buf_slice(&sub->sender))) {
+        sub->flags |= ENVELOPE_SMTPUTF8;
     }
 }
 
-/* Who sends, unless options say otherwise: the user that runs this, not the one it is set to. */
-static void identify(struct letter *l, const struct options *o)
+/* The sender, unless options name one: the user that runs this, not the one it is set to. */
+static void identify(struct submission *sub, const struct options *o)
 {
     const struct passwd *user = getpwuid(getuid());
     const char *name = o->name;
     struct slice full;
 
     if (o->sender != NULL) {
-        set_sender(l, slice_string(o->sender));
+        set_sender(sub, slice_string(o->sender));
     } else if (user == NULL) {
         stop(EX_NOUSER, "user %u has no name; give one with -f", (unsigned)getuid());
     } else {
-        set_sender(l, slice_string(user->pw_name));
+        set_sender(sub, slice_string(user->pw_name));
     }
     if (name == NULL) {
         name = getenv("NAME");
@@ -251,10 +250,10 @@ static void identify(struct letter *l, const struct options *o)
     if (name == NULL) {
         full = slice_of(full.ptr, slice_find(full, ',')); /* office and telephone follow */
     }
-    (void)printable_add(&l->name, full, MAILDROP_NAME_MAX); /* fits, or was cut */
-    (void)buf_add(&l->envid, buf_slice(&o->envid));         /* has the same limit */
-    l->flags |= o->flags;
-    l->notify = o->notify;
+    (void)printable_add(&sub->name, full, MAILDROP_NAME_MAX); /* fits, or was cut */
+    (void)buf_add(&sub->envid, buf_slice(&o->envid));         /* has the same limit */
+    sub->flags |= o->flags;
+    sub->notify = o->notify;
 }
 
 /* ---- input ---------------------------------------------------------------------------------- */
@@ -330,7 +329,7 @@ static bool is_one_of(struct slice name, const char *const *names)
 }
 
 /* Recipients come from the Resent- fields when the mail has been sent before (RFC 5322, 3.6.6). */
-static void rcpts_of_header(struct letter *l, struct slice header)
+static void rcpts_of_header(struct submission *sub, struct slice header)
 {
     static const char *const first[] = {"To", "Cc", "Bcc", NULL};
     static const char *const again[] = {"Resent-To", "Resent-Cc", "Resent-Bcc", NULL};
@@ -343,7 +342,7 @@ static void rcpts_of_header(struct letter *l, struct slice header)
         if (is_one_of(field.name, wanted)) {
             buf_clear(&value);
             (void)header_unfold(field.value, &value); /* shorter than the header */
-            add_rcpts(l, buf_slice(&value));
+            add_rcpts(sub, buf_slice(&value));
         }
     }
     buf_fini(&value);
@@ -404,27 +403,27 @@ static bool read_header(struct input *in, bool ignore_dots, struct buf *header,
 static int send_mail(const struct conf *conf, const struct options *o, char **rcpts)
 {
     struct input in = {.line_start = true};
-    struct letter l;
+    struct submission sub;
     struct buf header;
     struct slice piece;
     bool line_start, more;
     int error;
 
-    letter_init(&l);
-    identify(&l, o);
+    submission_init(&sub);
+    identify(&sub, o);
     for (; *rcpts != NULL; rcpts++) {
-        add_rcpts(&l, slice_string(*rcpts));
+        add_rcpts(&sub, slice_string(*rcpts));
     }
     buf_init(&in.bytes, 4 * PIECE_SIZE);
     buf_init(&header, HEADER_MAX);
     more = read_header(&in, o->ignore_dots, &header, &piece, &line_start);
     if (o->from_header) {
-        rcpts_of_header(&l, buf_slice(&header));
+        rcpts_of_header(&sub, buf_slice(&header));
     }
-    if (l.rcpt_count == 0) {
+    if (sub.rcpt_count == 0) {
         stop(EX_USAGE, "no recipients: name them as arguments, or in the header with -t");
     }
-    drop_create(conf->maildrop, &l);
+    drop_create(conf->maildrop, &sub);
     write_header(buf_slice(&header));
     if (more && piece.ptr[0] != '\n' && piece.ptr[0] != '\r' && buf_len(&header) > 0) {
         maildrop_write(&drop, SLICE("\n")); /* the body began without the empty line */
@@ -441,7 +440,7 @@ static int send_mail(const struct conf *conf, const struct options *o, char **rc
     }
     buf_fini(&in.bytes);
     buf_fini(&header);
-    letter_fini(&l);
+    submission_fini(&sub);
     return EX_OK;
 }
 
@@ -475,20 +474,20 @@ static struct server_reply refusal(int error)
         .code = 451, .status = "4.3.0", .text = slice_string(strerror(-error))};
 }
 
-static void on_mail(struct server *s, struct letter *l, const struct server_mail *mail)
+static void on_mail(struct server *s, struct submission *sub, const struct server_mail *mail)
 {
-    letter_fini(l);
-    letter_init(l);
-    l->flags = mail->flags;
+    submission_fini(sub);
+    submission_init(sub);
+    sub->flags = mail->flags;
     /* Both have been checked by the engine against the same limits. */
-    (void)buf_add(&l->sender, mail->sender);
-    (void)buf_add(&l->envid, mail->envid);
+    (void)buf_add(&sub->sender, mail->sender);
+    (void)buf_add(&sub->envid, mail->envid);
     server_answer(s, SERVER_ACCEPT);
 }
 
-static void on_rcpt(struct server *s, struct letter *l, const struct server_rcpt *rcpt)
+static void on_rcpt(struct server *s, struct submission *sub, const struct server_rcpt *rcpt)
 {
-    server_answer(s, add_rcpt(l, rcpt->recipient, rcpt->orcpt, rcpt->notify)
+    server_answer(s, add_rcpt(sub, rcpt->recipient, rcpt->orcpt, rcpt->notify)
                          ? SERVER_ACCEPT
                          : (struct server_reply){.code = 452,
                                                  .status = "4.5.3",
@@ -504,20 +503,21 @@ static void on_message(struct server *s)
 }
 
 /* Act on one event. False at the end. */
-static bool smtp_event(struct server *s, const struct conf *conf, struct letter *l,
+static bool smtp_event(struct server *s, const struct conf *conf, struct submission *sub,
                        const struct server_event *event)
 {
     switch (event->type) {
     case SERVER_MAIL:
-        on_mail(s, l, &event->mail);
+        on_mail(s, sub, &event->mail);
         return true;
     case SERVER_RCPT:
-        on_rcpt(s, l, &event->rcpt);
+        on_rcpt(s, sub, &event->rcpt);
         return true;
     case SERVER_DATA:
-        drop_create(conf->maildrop, l);
+        drop_create(conf->maildrop, sub);
         server_answer(s, SERVER_ACCEPT);
         return true;
+    case SERVER_AUTH: /* none is offered */
     case SERVER_ETRN:
         server_answer(
             s, (struct server_reply){.code = 502, .status = "5.5.1", .text = SLICE("not here")});
@@ -548,7 +548,7 @@ static int speak_smtp(const struct conf *conf)
 {
     struct server_config config;
     struct server_event event = {.type = SERVER_NEED_INPUT};
-    struct letter l;
+    struct submission sub;
     struct server *s;
     struct slice in = slice_of("", 0);
     char bytes[PIECE_SIZE];
@@ -561,16 +561,16 @@ static int speak_smtp(const struct conf *conf)
     config.accept_early_talkers = config.accept_no_domain = config.accept_bare_newlines = true;
     config.limits.message_bytes = (uint64_t)conf->message_size_limit;
     config.limits.recipients = MAILDROP_RCPTS_MAX;
-    letter_init(&l);
+    submission_init(&sub);
     s = server_new(&config, now_mono());
     while (open) {
         server_next(s, now_mono(), &in, &event);
-        open = smtp_event(s, conf, &l, &event);
+        open = smtp_event(s, conf, &sub, &event);
         if (event.type != SERVER_NEED_INPUT && event.type != SERVER_NEED_OUTPUT && open) {
             continue;
         }
         if (!write_out(server_output(s))) {
-            break; /* whoever spoke to us is gone */
+            break; /* the client is gone */
         }
         if (event.type == SERVER_NEED_INPUT) {
             ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
@@ -584,7 +584,7 @@ static int speak_smtp(const struct conf *conf)
     }
     drop_abort();
     server_free(s);
-    letter_fini(&l);
+    submission_fini(&sub);
     return EX_OK;
 }
 
@@ -743,21 +743,16 @@ static int run_sluice(const struct options *o, const char *command)
     stop(EX_UNAVAILABLE, "%s: %s", path, strerror(errno));
 }
 
+/* Errors in what has to do with neither maildrop nor its place are the daemon's matter: mail is not
+ * refused for them. */
 static struct conf *load_conf(const struct options *o)
 {
+    static const char *const needed[] = {"state_directory", "maildrop", NULL};
     const char *path = o->conf_path != NULL ? o->conf_path : bundle_default_path();
     struct conf_problems problems;
-    struct conf *conf;
+    struct conf *conf = conf_load_places(path, needed, &problems);
     struct buf text;
 
-    if (path != NULL) {
-        conf = conf_load(path, NULL, &problems);
-    } else {
-        char *directory = getcwd(NULL, 0);
-        conf = conf_load_text(slice_string(conf_default_text), "built in",
-                              directory == NULL ? "/" : directory, NULL, &problems);
-        free(directory);
-    }
     if (conf == NULL) {
         buf_init(&text, PIECE_SIZE);
         conf_print_problems(&text, &problems);
@@ -776,6 +771,7 @@ int main(int argc, char **argv)
     int status;
 
     program = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : program;
+    zmailer_dialect_register();
     buf_init(&o.envid, DSN_ENVID_MAX);
     if (strcmp(program, "newaliases") == 0) {
         return EX_OK;

@@ -1,18 +1,31 @@
 /*
- * sluice: the command of operators. As `mailq` it is `sluice queue`.
+ * sluice: the command of operators. As `mailq` it is `sluice queue`, or ZMailer's mailq when the
+ * command line is one of that.
  */
 #include <string.h>
 #include <sysexits.h>
 
 #include "commands.h"
+#include "mailq_parent.h"
+#include "remote_mailq.h"
+#include "postfix_dialect.h"
+#include "zmailer_dialect.h"
 
 int main(int argc, char **argv)
 {
     const char *slash;
+    bool as_mailq;
 
     if (argc < 1) {
         return EX_USAGE;
     }
+    zmailer_dialect_register();
+    postfix_dialect_register();
     slash = strrchr(argv[0], '/');
-    return commands_main(argc, argv, strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0);
+    as_mailq = strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0;
+    if (as_mailq && remote_mailq_meant(argc, argv)) {
+        return remote_mailq_main(argc, argv);
+    }
+    mailq_parent_register();
+    return commands_main(argc, argv, as_mailq);
 }

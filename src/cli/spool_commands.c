@@ -110,7 +110,7 @@ int run_spool_repair(const struct command *c, const struct args *a)
     if (err != 0) {
         status = spool_failed(err, &error);
     } else {
-        printf("%llu messages are in the new database, %llu of them were set aside\n",
+        printf("%llu messages are in the new database, %llu of them were quarantined\n",
                (unsigned long long)repaired.messages, (unsigned long long)repaired.doubtful);
     }
     buf_fini(&error);

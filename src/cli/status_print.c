@@ -83,6 +83,23 @@ static void print_classes(FILE *out, const json_t *classes)
     }
 }
 
+/* Those that have refused something. */
+static void print_send_limits(FILE *out, const json_t *limits)
+{
+    const char *label = "limits";
+    const json_t *limit;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)limits, i, limit)
+    {
+        if (member_integer(limit, "refusals") > 0) {
+            fprintf(out, "%-13s%s has refused %" PRId64 " times\n", label,
+                    member_text(limit, "limit"), member_integer(limit, "refusals"));
+            label = "";
+        }
+    }
+}
+
 void status_print(FILE *out, const json_t *status)
 {
     static const char *const messages[][2] = {{"incoming", "incoming"},
@@ -127,5 +144,6 @@ void status_print(FILE *out, const json_t *status)
     PRINT_COUNTS(out, status, "destinations", sites);
     PRINT_COUNTS(out, status, "since start", since);
     print_classes(out, json_object_get(status, "classes"));
+    print_send_limits(out, json_object_get(status, "send_limits"));
     print_audit(out, status);
 }

@@ -1,5 +1,6 @@
 /*
- * The state of the whole and of its destinations, for people. The members are those of docs/api.md.
+ * The state of the daemon and of its destinations, as text for a terminal. The members are those of
+ * docs/api.md.
  */
 #ifndef CLI_STATUS_PRINT_H
 #define CLI_STATUS_PRINT_H

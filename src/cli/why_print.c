@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "json.h"
 #include "mem.h"
 #include "message_print.h"
 #include "words.h"
@@ -112,18 +113,13 @@ static json_t *find_alike(json_t *groups, const json_t *wanted)
     return NULL;
 }
 
-static void set(json_t *object, const char *name, json_t *value)
-{
-    CHECK(json_object_set_new(object, name, value) == 0);
-}
-
 static void name_recipient(json_t *group, json_t *rcpt)
 {
     json_t *named = json_object_get(group, "named");
 
     if (named == NULL) {
         named = json_array();
-        set(group, "named", named);
+        json_put(group, "named", named);
     }
     if (json_array_size(named) < WHY_NAMES_SHOWN) {
         CHECK(json_array_append(named, rcpt) == 0);
@@ -152,7 +148,8 @@ static void join(json_t *group, const json_t *other)
     json_t *rcpt;
     size_t i;
 
-    set(group, "recipients",
+    json_put(
+        group, "recipients",
         json_integer(member_integer(group, "recipients") + member_integer(other, "recipients")));
     json_array_foreach(json_object_get(other, "named"), i, rcpt)
     {

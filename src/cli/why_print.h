@@ -1,6 +1,6 @@
 /*
- * What mail waits for, for people. The members are those of docs/api.md. `now` is seconds since
- * 1970.
+ * What mail waits for, as text for a terminal. The members are those of docs/api.md. `now` is
+ * seconds since 1970.
  */
 #ifndef CLI_WHY_PRINT_H
 #define CLI_WHY_PRINT_H

@@ -122,7 +122,7 @@ static void put_slice(FILE *out, struct slice text)
     char *copy = mem_copy(text.ptr, text.len);
 
     printable_line(copy, text.len);
-    (void)fwrite(copy, 1, text.len, out); /* whoever closes the file looks */
+    (void)fwrite(copy, 1, text.len, out); /* the caller looks when it closes the file */
     mem_free(copy);
 }
 

@@ -6,7 +6,7 @@
 
 static const struct {
     const char *content;
-    enum content_part part;
+    enum shown_part part;
     bool for_terminal;
     const char *want;
 } rows[] = {

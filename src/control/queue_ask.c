@@ -1,0 +1,507 @@
+/*
+ * What operators ask of the queue and do to it, through the control process. docs/api.md describes
+ * the operations. Those that only read are in listing.c; here are those that need the scheduler or
+ * change something.
+ *
+ * A change of many messages comes as a filter and is done page by page: the answer says where the
+ * next page begins, and the asker asks again. So no question holds up deliveries for long, and an
+ * answer is sent after its own commit.
+ */
+#include "queue_ask.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "flush.h"
+#include "json.h"
+#include "listing.h"
+#include "log.h"
+#include "mem.h"
+#include "operation.h"
+#include "queue.h"
+#include "queue_report.h"
+#include "queue_why.h"
+#include "send_limit.h"
+#include "spool_division.h"
+#include "spool_search.h"
+
+/* Messages changed by one question. */
+#define CHANGE_PAGE 200
+/* ---- changes -------------------------------------------------------------------------------- */
+
+enum change {
+    CHANGE_HOLD,
+    CHANGE_RELEASE,
+    CHANGE_DELETE,
+    CHANGE_REQUEUE,
+    CHANGE_EXPIRE,
+    CHANGE_FLUSH
+};
+
+static const struct {
+    const char *op;
+    const char *done; /* for the log */
+} changes[] = {
+    [CHANGE_HOLD] = {"hold", "placed on hold"},
+    [CHANGE_RELEASE] = {"release", "released from hold"},
+    [CHANGE_DELETE] = {"delete", "removed"},
+    [CHANGE_REQUEUE] = {"requeue", "requeued"},
+    [CHANGE_EXPIRE] = {"expire", "expired"},
+    [CHANGE_FLUSH] = {"flush", NULL},
+};
+
+static int change_one(struct queue *q, enum change change, struct msg_id id,
+                      const struct spool_message *m)
+{
+    int rc;
+
+    switch (change) {
+    case CHANGE_HOLD:
+        rc = spool_hold(q->spool, id, SLICE("held by an operator"));
+        /* Held mail is due when it was held, so that it is known since when. */
+        return rc != 0 ? rc : spool_set_due(q->spool, id, clock_wall());
+    case CHANGE_RELEASE:
+        return spool_release(q->spool, id, clock_wall());
+    case CHANGE_DELETE:
+        return spool_remove(q->spool, id);
+    case CHANGE_REQUEUE:
+        return spool_requeue(q->spool, id, clock_wall());
+    case CHANGE_EXPIRE:
+        rc = spool_set_force_expire(q->spool, id);
+        if (rc != 0 || m->state == SPOOL_HOLD) {
+            return rc;
+        }
+        return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
+    case CHANGE_FLUSH:
+        return flush_message(q, id, m);
+    }
+    UNREACHABLE("all changes are above");
+}
+
+/* After the commit: what it means for a message in memory. */
+static void change_committed(struct queue *q, enum change change, struct msg_id id)
+{
+    switch (change) {
+    case CHANGE_HOLD:
+    case CHANGE_DELETE:
+    case CHANGE_REQUEUE:
+        queue_drop(q, id);
+        return;
+    case CHANGE_EXPIRE:
+        queue_leave(q, id);
+        return;
+    case CHANGE_RELEASE:
+    case CHANGE_FLUSH:
+        return;
+    }
+}
+
+/* Does the change make sense in this state? To hold what was quarantined is to go on with what is
+ * left of it, which only an operator who names it can want. */
+static bool change_fits(enum change change, enum spool_state state, bool is_named)
+{
+    switch (change) {
+    case CHANGE_HOLD:
+        return state == SPOOL_INCOMING || state == SPOOL_DEFERRED ||
+               (state == SPOOL_CORRUPT && is_named);
+    case CHANGE_RELEASE:
+        return state == SPOOL_HOLD;
+    case CHANGE_DELETE:
+        return true;
+    case CHANGE_REQUEUE:
+    case CHANGE_EXPIRE:
+        return state != SPOOL_CORRUPT;
+    case CHANGE_FLUSH:
+        return state == SPOOL_INCOMING || state == SPOOL_DEFERRED;
+    }
+    UNREACHABLE("all changes are above");
+}
+
+/* The messages that an element of "ids" names, behind those that are there. */
+static void add_target(struct queue *q, enum change change, json_t *value, struct msg_id *ids,
+                       size_t *count, json_t *errors)
+{
+    /* These change a file with all its parts. */
+    bool is_whole = change == CHANGE_HOLD || change == CHANGE_RELEASE || change == CHANGE_DELETE;
+    const char *text = json_string_value(value), *error = NULL;
+    size_t found, room = is_whole ? 1 : CHANGE_PAGE - *count;
+    struct spool_message m;
+    struct msg_id id;
+
+    if (text != NULL && spool_id_parse(slice_string(text), &id) &&
+        (spool_read(q->spool, id, &m) != -ENOENT ||
+         listing_ids(q->spool, text, 1, ids + *count) == 0)) { /* else a name that looks like one */
+        ids[(*count)++] = id;
+        return;
+    }
+    found = text == NULL ? 0 : listing_ids(q->spool, text, room, ids + *count);
+    if (found == 0) {
+        error = spool_divides(q->spool) ? "no message has that id or name" : "this is no queue id";
+    } else if (found == room && !is_whole) {
+        error = "it is of many parts, of which some may be left: ask again";
+    }
+    *count += found;
+    if (error != NULL) {
+        CHECK(json_array_append_new(errors, json_pack("{s:O, s:s}", "id", value, "error", error)) ==
+              0);
+    }
+}
+
+/* The messages a change is for: an array of ids, or one page of a filter. */
+static unsigned change_targets(struct queue *q, enum change change, const json_t *question,
+                               struct msg_id *ids, size_t *ret_count, bool *ret_more,
+                               json_t *errors, json_t **ret_answer)
+{
+    const json_t *list = json_object_get(question, "ids");
+    json_t *filter = json_object_get(question, "filter");
+    const char *after = json_string_value(json_object_get(question, "after")), *error;
+    struct spool_filter f;
+    size_t i;
+    json_t *value;
+
+    *ret_count = 0;
+    *ret_more = false;
+    if ((list == NULL) == (filter == NULL)) {
+        return listing_error(400, ret_answer, "either ids or a filter is expected");
+    }
+    if (list != NULL) {
+        if (!json_is_array(list) || json_array_size(list) > CHANGE_PAGE) {
+            return listing_error(400, ret_answer, "ids: an array of at most %d is expected",
+                                 CHANGE_PAGE);
+        }
+        json_array_foreach((json_t *)(uintptr_t)list, i, value)
+        {
+            if (*ret_count < CHANGE_PAGE) {
+                add_target(q, change, value, ids, ret_count, errors);
+            } else {
+                CHECK(json_array_append_new(
+                          errors, json_pack("{s:O, s:s}", "id", value, "error",
+                                            "names before it have used up the page: ask again")) ==
+                      0);
+            }
+        }
+        return 200;
+    }
+    if (!listing_filter(filter, clock_wall(), &f, &error)) {
+        return listing_error(400, ret_answer, "%s", error);
+    }
+    if (after != NULL && !spool_id_parse(slice_string(after), &f.after)) {
+        return listing_error(400, ret_answer, "after: a queue id is expected");
+    }
+    if (spool_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count) != 0) {
+        return listing_error(503, ret_answer, "%s", spool_error(q->spool));
+    }
+    *ret_more = *ret_count == CHANGE_PAGE;
+    return 200;
+}
+
+/* `why` may hold bytes of a damaged message. */
+static void add_error(json_t *errors, const char *id, const char *why)
+{
+    json_t *error = json_pack("{s:s}", "id", id);
+
+    json_put(error, "error", listing_text(slice_string(why)));
+    CHECK(json_array_append_new(errors, error) == 0);
+}
+
+/* A destination asked for by name is revived at once; without one, all are. */
+static void revive(struct queue *q, const json_t *question)
+{
+    const char *dest =
+        json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
+
+    if (json_object_get(question, "ids") != NULL || json_object_get(question, "after") != NULL) {
+        return;
+    }
+    if (dest == NULL) {
+        sched_revive_all(q->sched, clock_mono());
+    } else {
+        flush_revive(q, slice_string(dest));
+    }
+}
+
+/* What is to be said of the end of a message that another system named, to be freed; NULL: it has
+ * no such name. */
+static char *last_words(struct queue *q, const struct spool_message *m)
+{
+    size_t slash = slice_find_last(m->path, '/');
+    struct slice name = slash < m->path.len ? slice_skip(m->path, slash + 1) : m->path;
+    struct buf text;
+
+    if (m->path.len == 0) {
+        return NULL;
+    }
+    buf_init(&text, LOG_LINE_MAX);
+    (void)buf_addf(&text, "deletemsg: %.*s %.*s killed", SLICE_ARGS(m->spoolid),
+                   SLICE_ARGS(name)); /* names of files are shorter */
+    report_verbose(q, m->id, "ordered deletion of task file from scheduler memory (%.*s)",
+                   SLICE_ARGS(name));
+    return buf_take(&text);
+}
+
+static unsigned ask_change(struct queue *q, enum change change, const json_t *question,
+                           json_t **ret_answer)
+{
+    bool dry_run = json_is_true(json_object_get(question, "dry_run")), more;
+    json_t *errors = json_array(), *changed = json_array();
+    struct msg_id ids[CHANGE_PAGE], done[CHANGE_PAGE];
+    char names[CHANGE_PAGE][QUEUE_NAME_MAX]; /* of those done, as other lines of the log have it */
+    char shown[CHANGE_PAGE][QUEUE_NAME_MAX]; /* and as users know them */
+    char *killed[CHANGE_PAGE] = {NULL};
+    size_t count, done_count = 0, matched = 0;
+    char text[SPOOL_ID_TEXT_MAX];
+    unsigned status;
+    bool is_named = json_object_get(question, "ids") != NULL;
+    int rc = 0;
+
+    status = change_targets(q, change, question, ids, &count, &more, errors, ret_answer);
+    if (status != 200) {
+        json_decref(errors);
+        json_decref(changed);
+        return status;
+    }
+    if (change == CHANGE_FLUSH && !dry_run) {
+        revive(q, question);
+    }
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        struct spool_message m;
+        int found = spool_read(q->spool, ids[i], &m);
+        bool damaged = found == -EBADMSG;
+
+        spool_id_print(ids[i], text);
+        if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
+            add_error(errors, text, found == -ENOENT ? "no such message" : spool_error(q->spool));
+            continue;
+        }
+        if (!damaged && !change_fits(change, m.state, is_named)) {
+            if (is_named) {
+                CHECK(json_array_append_new(errors, json_pack("{s:s, s:s+}", "id", text, "error",
+                                                              "the message is in ",
+                                                              listing_state_name(m.state))) == 0);
+            }
+            continue;
+        }
+        matched++;
+        if (dry_run) {
+            continue;
+        }
+        if (damaged) {
+            spool_id_print(ids[i], names[done_count]);
+            spool_id_print(ids[i], shown[done_count]);
+        } else {
+            (void)listing_shown_id(&m, shown[done_count]); /* it is in the room, as is this: */
+            (void)queue_message_name(&m, names[done_count]);
+        }
+        if (change == CHANGE_DELETE && !damaged) {
+            killed[done_count] = last_words(q, &m);
+        }
+        rc = change_one(q, change, ids[i], &m);
+        if (rc == 0) {
+            done[done_count++] = ids[i];
+            continue;
+        }
+        mem_free(killed[done_count]);
+        killed[done_count] = NULL;
+        if (batch_refused(rc)) {
+            add_error(errors, text, spool_error(q->spool));
+            rc = 0; /* the others go on */
+        }
+    }
+    if (!dry_run) {
+        int committed = batch_commit(q); /* also ends a batch that failed */
+        rc = rc != 0 ? rc : committed;
+    }
+    if (rc != 0) {
+        json_decref(errors);
+        json_decref(changed);
+        for (size_t i = 0; i < done_count; i++) {
+            mem_free(killed[i]);
+        }
+        return listing_error(503, ret_answer, "nothing was changed: %s", spool_error(q->spool));
+    }
+    import_now(&q->import);
+    for (size_t i = 0; i < done_count; i++) {
+        change_committed(q, change, done[i]);
+        CHECK(json_array_append_new(changed, json_string(shown[i])) == 0);
+        if (changes[change].done != NULL) {
+            log_info("%s: %s", names[i], changes[change].done);
+        }
+        if (killed[i] != NULL) {
+            q->counts.completed++;
+            report_line(q, "%s", killed[i]);
+            mem_free(killed[i]);
+        }
+    }
+    *ret_answer = json_pack("{s:I, s:o, s:o}", "matched", (json_int_t)matched, "changed", changed,
+                            "errors", errors);
+    if (more) {
+        spool_id_print(ids[count - 1], text);
+        json_put(*ret_answer, "next", json_string(text));
+    }
+    return 200;
+}
+
+/* ---- what the scheduler knows --------------------------------------------------------------- */
+
+static void add_audit(const struct queue *q, json_t *answer)
+{
+    const struct auditor *a = &q->auditor;
+
+    json_put(answer, "audit_rounds", json_integer((json_int_t)a->rounds));
+    json_put(answer, "audit_findings", json_integer((json_int_t)a->findings));
+    json_put(answer, "audit_repaired", json_integer((json_int_t)a->repaired));
+    if (a->findings > 0) {
+        json_put(answer, "audit_last", listing_text(slice_string(a->last_words)));
+        json_put(answer, "audit_last_time", json_seconds(a->last_finding.us));
+    }
+}
+
+/* Bounded by what class_count remembers. */
+static json_t *count_classes(const struct queue *q)
+{
+    json_t *classes = json_array();
+
+    for (size_t i = 0; i < q->class_counts.count; i++) {
+        const struct class_count *c = &q->class_counts.at[i];
+        json_t *one = json_pack("{s:s, s:I, s:I, s:I, s:I}", "class", c->name, "active_messages",
+                                (json_int_t)active_class_count(&q->active, slice_string(c->name)),
+                                "submitted", (json_int_t)c->submitted, "delivered",
+                                (json_int_t)c->delivered, "deferrals", (json_int_t)c->deferred);
+
+        CHECK(json_array_append_new(classes, one) == 0);
+    }
+    return classes;
+}
+
+struct number {
+    const char *name;
+    uint64_t value;
+};
+
+static void put_numbers(json_t *answer, const struct number *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        json_put(answer, numbers[i].name, json_integer((json_int_t)numbers[i].value));
+    }
+}
+
+/* How often each limit has refused something, since the start. */
+static json_t *count_send_limits(const struct queue *q)
+{
+    json_t *limits = json_array();
+
+    for (int i = 0; i < SEND_LIMITS; i++) {
+        enum send_limit limit = (enum send_limit)i;
+
+        json_add(limits, json_pack("{s:s, s:I}", "limit", send_limit_name(limit), "refusals",
+                                   (json_int_t)send_counts_refusals(q->send_counts, limit)));
+    }
+    return limits;
+}
+
+static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    (void)question; /* it has no members */
+    const struct wire_flow *flow = clients_flow(&q->clients);
+    const struct queue_counts *counts = &q->counts;
+    struct sched_totals t = sched_totals(q->sched);
+    const struct number numbers[] = {
+        {"active_messages", t.messages},
+        {"active_recipients", t.recipients},
+        {"waiting", t.entries_waiting},
+        {"in_flight", t.entries_busy},
+        {"active_destinations", t.destinations},
+        {"dead_destinations", t.dead_destinations},
+        {"parked_destinations", t.parked_destinations},
+        {"decisions", t.decisions},
+        {"commits", q->batch.commits},
+        {"submitted", counts->submitted},
+        {"delivered", counts->delivered},
+        {"deferrals", counts->deferred},
+        {"bounced", counts->bounced},
+        {"expired", counts->expired},
+        {"reports", counts->reports},
+    };
+    json_t *totals = json_pack("{s:s}", "op", "totals");
+    unsigned status = listing_ask(q->spool, totals, clock_wall(), ret_answer);
+
+    json_decref(totals);
+    if (status != 200) {
+        return status;
+    }
+    put_numbers(*ret_answer, numbers, sizeof numbers / sizeof numbers[0]);
+    json_put(*ret_answer, "storage_ok", json_boolean(flow->storage_ok));
+    json_put(*ret_answer, "space_ok", json_boolean(flow->space_ok));
+    json_put(*ret_answer, "behind", json_boolean(flow->behind));
+    json_put(*ret_answer, "free_bytes", json_integer((json_int_t)flow->free_bytes));
+    json_put(*ret_answer, "scheduler_bytes", json_integer((json_int_t)t.bytes));
+    add_audit(q, *ret_answer);
+    json_put(*ret_answer, "completed", json_integer((json_int_t)q->counts.completed));
+    agents_status(&q->agents, *ret_answer);
+    json_put(*ret_answer, "busiest", why_busiest(q));
+    json_put(*ret_answer, "classes", count_classes(q));
+    json_put(*ret_answer, "send_limits", count_send_limits(q));
+    return 200;
+}
+
+/* ---- the operations ------------------------------------------------------------------------- */
+
+/* The content of a message: the one answer that is no JSON. */
+static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
+                        json_t **ret_answer)
+{
+    const char *text = json_string_value(json_object_get(question, "id"));
+    struct msg_id id;
+    unsigned status = listing_id(q->spool, text, &id, ret_answer);
+    uint64_t size;
+    int rc;
+
+    if (status != 200) {
+        return status;
+    }
+    rc = spool_read_content(q->spool, id, bytes, ret_fd, &size);
+    if (rc != 0) {
+        return rc == -ENOENT ? listing_error(404, ret_answer, "%s: no such message", text)
+                             : listing_error(rc == -EBADMSG ? 409 : 503, ret_answer, "%s",
+                                             spool_error(q->spool));
+    }
+    *ret_answer = json_pack("{s:I}", "size", (json_int_t)size);
+    return 200;
+}
+
+static unsigned ask_change_named(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    const char *op = json_string_value(json_object_get(question, "op"));
+
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        if (strcmp(op, changes[i].op) == 0) {
+            return ask_change(q, (enum change)i, question, ret_answer);
+        }
+    }
+    UNREACHABLE("the table below has no others");
+}
+
+void ask_register(void)
+{
+    static const struct operation operations[] = {
+        {.op = "hold", .answer = ask_change_named},
+        {.op = "release", .answer = ask_change_named},
+        {.op = "delete", .answer = ask_change_named},
+        {.op = "requeue", .answer = ask_change_named},
+        {.op = "expire", .answer = ask_change_named},
+        {.op = "flush", .answer = ask_change_named},
+        {.op = "status", .answer = ask_status},
+        {.op = "sites", .answer = why_sites},
+        {.op = "site", .answer = why_site},
+        {.op = "why", .answer = why_message},
+        {.op = "cat", .bytes = ask_cat},
+        {.op = "tls", .later = tls_question_ask},
+    };
+
+    operations_register(operations, sizeof operations / sizeof operations[0]);
+}

@@ -1,0 +1,646 @@
+/*
+ * Why mail waits and when it goes, and what is known of a destination: questions of operators that
+ * need the scheduler. docs/api.md describes the answers; queue_gate.c has the gates.
+ *
+ * The work of an answer is bounded by what one message has in memory and by a page of its
+ * recipients. Nothing here changes anything.
+ */
+#include "queue_why.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "gate.h"
+#include "json.h"
+#include "listing.h"
+#include "mem.h"
+#include "park_key.h"
+#include "queue.h"
+#include "queue_gate.h"
+#include "spool_search.h"
+#include "tuning.h"
+
+/* ---- estimates ------------------------------------------------------------------------------ */
+
+static const struct sched_gate *find_gate(const struct sched_wait *w, enum sched_gate_type type)
+{
+    for (size_t i = 0; i < w->gate_count; i++) {
+        if (w->gates[i].type == type) {
+            return &w->gates[i];
+        }
+    }
+    return NULL;
+}
+
+static bool closed(const struct sched_wait *w, enum sched_gate_type type)
+{
+    const struct sched_gate *g = find_gate(w, type);
+
+    return g != NULL && g->closed;
+}
+
+static uint64_t ahead(const struct sched_wait *w)
+{
+    const struct sched_gate *g = find_gate(w, SCHED_GATE_BEHIND);
+
+    return g != NULL ? g->value : 0;
+}
+
+/* How long until an entry with these gates starts, at the pace of the destination; the words say
+ * which. Negative: nothing is known. */
+static double line_seconds(struct gate_place *p, const struct sched_wait *w, struct buf *words)
+{
+    const struct sched_gate *turns = find_gate(w, SCHED_GATE_CLASS);
+    const struct sched_gate *senders = find_gate(w, SCHED_GATE_GROUP);
+    double per_second = p->is.in_memory ? p->is.info.per_second : 0;
+
+    if (per_second <= 0 && p->is.in_memory && p->is.info.mean_us > 0) {
+        per_second = (double)p->is.info.window * (double)US_PER_S / (double)p->is.info.mean_us;
+    }
+    if (per_second <= 0) {
+        (void)buf_addf(words, "nothing is known of its pace: no delivery to %s has ended lately",
+                       buf_cstr(&p->name)); /* fits, as do the others */
+        return -1;
+    }
+    (void)buf_addf(words,
+                   "%s goes on taking %.3g deliveries a second, as in the last minutes, and "
+                   "nothing overtakes",
+                   buf_cstr(&p->name), per_second);
+    if (turns != NULL) {
+        (void)buf_addf(words, ", of which its class gets %" PRIu64 " of %" PRIu64, turns->value,
+                       turns->limit);
+        per_second *= (double)turns->value / (double)turns->limit;
+    }
+    if (senders != NULL) {
+        (void)buf_addf(words, ", and of those its sender %" PRIu64 " of %" PRIu64, senders->value,
+                       senders->limit);
+        per_second *= (double)senders->value / (double)senders->limit;
+    }
+    return (double)(ahead(w) + 1) / per_second;
+}
+
+/* When will it be tried, and on what does that rest? `earliest` is 0 when no gate names a time. */
+static void estimate(struct gate_place *p, const struct sched_wait *w, struct wall earliest,
+                     json_t *group)
+{
+    double at = (double)(earliest.us > clock_wall().us ? earliest.us : clock_wall().us), wait = 0;
+    json_t *object = json_object();
+    struct buf words;
+
+    buf_init(&words, 16384);
+    if (earliest.us > clock_wall().us) {
+        (void)buf_addf(&words, "it is free to go at %s%s", gate_clock(earliest, clock_wall()).text,
+                       closed(w, SCHED_GATE_DEST_DEAD) ? " and the site answers then" : "");
+    }
+    if (closed(w, SCHED_GATE_WINDOW) || closed(w, SCHED_GATE_TRANSPORT_LIMIT) || ahead(w) > 0) {
+        (void)buf_add_string(&words, buf_len(&words) > 0 ? ", and " : "");
+        wait = line_seconds(p, w, &words);
+    }
+    if (buf_len(&words) == 0) {
+        (void)buf_add_string(&words, "nothing holds it: it is about to start");
+    }
+    if (wait >= 0 && wait < 1e8) {
+        json_put(object, "at", json_real(at / (double)US_PER_S + wait));
+    }
+    json_put(object, "assumption", listing_text(buf_slice(&words)));
+    json_put(group, "estimate", object);
+    buf_fini(&words);
+}
+
+/* Some gates open when an operator or another program acts; when that is can't be known. */
+static bool can_estimate(const json_t *group)
+{
+    static const char *const unknown[] = {
+        "held",       "corrupt", "storage",          "active_queue",
+        "parked",     "unread",  "defer_transports", "queueonly",
+        "no_command", "frozen",  "deliver_only",     "ring",
+        "agents"};
+    const char *binds = json_string_value(json_object_get(group, "binds"));
+
+    for (size_t i = 0; binds != NULL && i < sizeof unknown / sizeof unknown[0]; i++) {
+        if (strcmp(binds, unknown[i]) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One that is under way ends. */
+static void estimate_end(struct gate_place *p, const struct sched_wait *w, json_t *group)
+{
+    struct wall started = gate_wall(w->gates[0].since);
+    json_t *object;
+
+    if (!p->is.in_memory || p->is.info.mean_us == 0) {
+        return;
+    }
+    object = json_object();
+    json_put(object, "at", json_seconds(wall_after(started, p->is.info.mean_us).us));
+    gate_say(object, "assumption", "it takes as long as the last ones to %s did, %s",
+             buf_cstr(&p->name), gate_interval(p->is.info.mean_us).text);
+    json_put(group, "estimate", object);
+}
+
+/* ---- a message ------------------------------------------------------------------------------ */
+
+static struct wall earliest_of(const json_t *group)
+{
+    return (struct wall){
+        (int64_t)(json_number_value(json_object_get(group, "earliest")) * (double)US_PER_S)};
+}
+
+static bool is_on_its_way(const struct spool_message *m)
+{
+    return m->state == SPOOL_INCOMING || m->state == SPOOL_DEFERRED;
+}
+
+static json_t *memory_group(struct queue *q, const struct spool_message *m,
+                            const struct sched_wait *w)
+{
+    json_t *gates = json_array(), *group;
+    struct gate_place p;
+
+    if (!is_on_its_way(m)) {
+        gate_add_state(gates, m); /* only what was under way goes on */
+    }
+    queue_gate_storage(q, gates);
+    if (w->dest.len == 0) {
+        json_add(gates, queue_gate(q, NULL, w, &w->gates[0]));
+        group = json_pack("{s:i, s:o}", "recipients", 0, "gates", gates);
+        gate_sum_up(group);
+        return group;
+    }
+    gate_place_init(&p, q, w->transport, w->dest);
+    for (size_t i = 0; i < w->gate_count; i++) {
+        json_add(gates, queue_gate(q, &p, w, &w->gates[i]));
+    }
+    group = json_pack("{s:s, s:i, s:i, s:o}", "transport", p.is.transport_name, "recipients", 0,
+                      "deliveries", (int)w->entries, "gates", gates);
+    json_put(group, "destination", listing_text(w->dest));
+    json_put(group, "nexthop",
+             listing_text(p.is.nexthop != NULL ? slice_string(p.is.nexthop) : w->dest));
+    gate_sum_up(group);
+    if (w->entry.n != 0) {
+        estimate_end(&p, w, group);
+    } else if (can_estimate(group)) {
+        estimate(&p, w, earliest_of(group), group);
+    }
+    gate_place_fini(&p);
+    return group;
+}
+
+/* Recipients that were tried, and wait for the others of their message. */
+static json_t *tried_group(const struct active_msg *m)
+{
+    json_t *gate = gate_new("tried", true), *group;
+
+    gate_times(gate, m->activated_wall, (struct wall){0});
+    gate_say(gate, "text",
+             "it was tried, and is tried again some time after the other recipients of the message "
+             "have been tried, too");
+    gate_say(gate, "advice", "Nothing has to be done. What the others wait for is shown with them");
+    group = json_pack("{s:i, s:[o]}", "recipients", 0, "gates", gate);
+    gate_sum_up(group);
+    return group;
+}
+
+/* Was it in memory, and has left it? */
+static bool was_tried(struct active_msg *m, uint32_t n)
+{
+    return m != NULL && n <= m->last_read && active_find_rcpt(m, n) == NULL;
+}
+
+static uint32_t number_of(const json_t *rcpt)
+{
+    return (uint32_t)json_integer_value(json_object_get(rcpt, "n"));
+}
+
+/* The pending recipients of a message that is in memory, by what they wait for. */
+static void group_in_memory(struct queue *q, json_t *show, const struct spool_message *m)
+{
+    json_t *rcpts = json_object_get(show, "recipients"), *groups = json_array(), *rcpt;
+    struct active_msg *active = active_find(&q->active, m->id);
+    size_t size = json_array_size(rcpts), count = 0, i, made, tried = SIZE_MAX;
+    struct sched_wait *waits = mem_array(size, sizeof *waits);
+    uint32_t *numbers = mem_array(size, sizeof *numbers), *group = mem_array(size, sizeof *group);
+
+    json_array_foreach(rcpts, i, rcpt)
+    {
+        if (gate_rcpt_is_pending(rcpt) && !was_tried(active, number_of(rcpt))) {
+            numbers[count++] = number_of(rcpt);
+        }
+    }
+    made = sched_why(q->sched, (struct sched_msg){m->id.n}, numbers, count, group, waits);
+    for (i = 0; i < made; i++) {
+        json_add(groups, memory_group(q, m, &waits[i]));
+    }
+    count = 0;
+    json_array_foreach(rcpts, i, rcpt)
+    {
+        if (!gate_rcpt_is_pending(rcpt)) {
+            continue;
+        }
+        if (!was_tried(active, number_of(rcpt))) {
+            gate_put_into(groups, rcpt, (json_int_t)group[count++]);
+            continue;
+        }
+        if (tried == SIZE_MAX) {
+            tried = json_array_size(groups);
+            json_add(groups, tried_group(active));
+        }
+        gate_put_into(groups, rcpt, (json_int_t)tried);
+    }
+    json_put(show, "groups", groups);
+    mem_free(waits);
+    mem_free(numbers);
+    mem_free(group);
+}
+
+/* Why exactly it is parked, which the spool does not know. */
+static void say_parked(struct queue *q, struct gate_place *p, const struct spool_message *m,
+                       json_t *gate)
+{
+    struct sched_class_info of_class;
+    struct slice sched_class;
+
+    if (!p->is.in_memory) {
+        return;
+    }
+    if (p->is.info.state == SCHED_DEST_DEAD_UNTIL || p->is.info.state == SCHED_DEST_PROBING) {
+        gate_say(gate, "text", "it waits on disk until %s answers again: %.*s", buf_cstr(&p->name),
+                 SLICE_ARGS(p->is.info.reason));
+        gate_say(gate, "advice",
+                 "Nothing has to be done: the site is tried again by itself%s%s, and then this "
+                 "mail goes on. When you know that the site is well again: sluice flush %s",
+                 p->is.info.until.us != 0 ? " at " : "",
+                 p->is.info.until.us != 0
+                     ? gate_clock(gate_wall(p->is.info.until), clock_wall()).text
+                     : "",
+                 buf_cstr(&p->name));
+    } else {
+        sched_class = park_key_class(m->parked);
+        of_class = sched_class_get(q->sched, p->is.transport, p->is.dest, sched_class);
+        gate_count(gate, of_class.messages, p->is.info.share == UINT64_MAX ? 0 : p->is.info.share);
+        gate_say(gate, "text",
+                 "it waits on disk: %s has %" PRIu32
+                 " messages%s%.*s%s in memory, its share, and the oldest go first",
+                 buf_cstr(&p->name), of_class.messages, sched_class.len > 0 ? " of class " : "",
+                 SLICE_ARGS(tuning_class_of(sched_class)),
+                 tuning_class_of(sched_class).len < sched_class.len ? " from its senders" : "");
+    }
+}
+
+/* What the scheduler adds to a group of a message that is on disk. */
+static void finish_disk_group(struct queue *q, const struct spool_message *m, json_t *group)
+{
+    uint32_t transport =
+        transport_index(&q->transports, json_string_value(json_object_get(group, "transport")));
+    struct slice dest = slice_string(json_string_value(json_object_get(group, "destination")));
+    json_t *gates = json_object_get(group, "gates");
+    struct sched_wait w;
+    struct gate_place p;
+
+    if (is_on_its_way(m) && park_key_kind(m->parked) != PARK_STUCK) {
+        gate_place_init(&p, q, transport, dest);
+        if (m->parked.len > 0 && park_key_kind(m->parked) == PARK_SHARE) {
+            say_parked(q, &p, m, json_array_get(gates, 0));
+        }
+        queue_gate_storage(q, gates);
+        queue_gate_room(q, gates);
+        sched_why_dest(q->sched, transport, dest, &w);
+        for (size_t i = 0; i < w.gate_count; i++) {
+            json_add(gates, queue_gate(q, &p, &w, &w.gates[i]));
+        }
+        gate_sum_up(group);
+        if (can_estimate(group)) {
+            estimate(&p, &w, earliest_of(group), group);
+        }
+        gate_place_fini(&p);
+    } else {
+        gate_sum_up(group);
+    }
+}
+
+/* A message none of whose rows can be read any more has no recipients to group. */
+static void group_undecodable(json_t *show)
+{
+    json_t *gate = gate_new("corrupt", true), *group;
+    const char *id = json_string_value(json_object_get(show, "queue_id"));
+
+    gate_say(gate, "text", "it can't be decoded: %s",
+             json_string_value(json_object_get(show, "reason")));
+    gate_advise_corrupt(gate, id);
+    group = json_pack("{s:i, s:[o]}", "recipients", 0, "gates", gate);
+    gate_sum_up(group);
+    json_put(show, "groups", json_pack("[o]", group));
+}
+
+unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    json_t *show = json_copy((json_t *)(uintptr_t)question), *group;
+    struct gate_message m;
+    unsigned status;
+    size_t i;
+
+    json_put(show, "op", json_string("show"));
+    status = listing_ask(q->spool, show, clock_wall(), ret_answer);
+    json_decref(show);
+    if (status != 200) {
+        return status;
+    }
+    if (!gate_read(q->spool, *ret_answer, &m)) {
+        group_undecodable(*ret_answer);
+    } else if (sched_has_message(q->sched, (struct sched_msg){m.message.id.n})) {
+        group_in_memory(q, *ret_answer, &m.message);
+    } else {
+        gate_group_on_disk(*ret_answer, q->conf, &m.message, clock_wall());
+        json_array_foreach(json_object_get(*ret_answer, "groups"), i, group)
+        {
+            finish_disk_group(q, &m.message, group);
+        }
+    }
+    return 200;
+}
+
+/* ---- a destination -------------------------------------------------------------------------- */
+
+static const char *state_name(enum sched_dest_state state)
+{
+    static const char *const names[] = {
+        [SCHED_DEST_READY] = "ready",         [SCHED_DEST_DEAD_UNTIL] = "dead",
+        [SCHED_DEST_SUSPENDED] = "suspended", [SCHED_DEST_PROBING] = "probing",
+        [SCHED_DEST_IDLE] = "idle",
+    };
+
+    return names[state];
+}
+
+static json_t *site_json(struct queue *q, const struct sched_dest_info *info)
+{
+    json_t *object = json_pack(
+        "{s:s, s:o, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:i, s:b}", "transport",
+        transport_name(&q->transports, info->transport), "destination", listing_text(info->dest),
+        "state", state_name(info->state), "window", (int)info->window, "window_max",
+        (int)info->window_max, "busy", (int)info->busy, "waiting", (int)info->waiting, "success",
+        info->success, "failure", info->failure, "failed_cohorts", info->failed_cohorts, "messages",
+        (int)info->messages, "parked", (int)info->parked);
+
+    CHECK(object != NULL);
+    if (info->since.us != 0) {
+        json_put(object, "since", json_seconds(gate_wall(info->since).us));
+    }
+    if (info->until.us != 0) {
+        json_put(object, "until", json_seconds(gate_wall(info->until).us));
+        json_put(object, "seconds_left",
+                 json_real((double)(info->until.us - clock_mono().us) / (double)US_PER_S));
+    }
+    if (info->reason.len > 0) {
+        json_put(object, "reason", listing_text(info->reason));
+    }
+    if (info->share != UINT64_MAX) {
+        json_put(object, "share", json_integer((json_int_t)info->share));
+    }
+    if (info->mean_us > 0) {
+        json_put(object, "mean_seconds", json_seconds(info->mean_us));
+        json_put(object, "per_second", json_real(info->per_second));
+    }
+    return object;
+}
+
+json_t *why_busiest(struct queue *q)
+{
+    const struct busiest_list *list = &q->busiest.told;
+    json_t *array = json_array();
+    struct sched_dest_info info;
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (sched_dest_get(q->sched, list->destinations[i].transport,
+                           slice_string(list->destinations[i].dest), &info)) {
+            json_add(array, site_json(q, &info));
+        }
+    }
+    return array;
+}
+
+unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    json_t *array = json_array();
+    struct sched_dest_info info;
+    json_int_t given = json_integer_value(json_object_get(question, "cursor"));
+    uint64_t cursor = given > 0 ? (uint64_t)given : 0;
+    bool more = false;
+
+    while (sched_dest_each(q->sched, &cursor, &info)) {
+        if (info.state == SCHED_DEST_IDLE) {
+            continue; /* may be very many, so those that are idle are left out */
+        }
+        json_add(array, site_json(q, &info));
+        if (json_array_size(array) == LISTING_PAGE_MAX) {
+            more = true;
+            break;
+        }
+    }
+    *ret_answer = json_pack("{s:o}", "sites", array);
+    if (more) {
+        json_put(*ret_answer, "cursor", json_integer((json_int_t)cursor));
+    }
+    return 200;
+}
+
+/* What would have to change for more deliveries at once. */
+static json_t *ceiling(const struct gate_place *p)
+{
+    const struct sched_dest_info *info = &p->is.info;
+    const struct window_limits *limits = info->limits;
+    const char *parameter = NULL;
+    json_t *object = json_object();
+    struct buf text;
+
+    buf_init(&text, 16384);
+    if (info->state == SCHED_DEST_DEAD_UNTIL || info->state == SCHED_DEST_PROBING) {
+        (void)buf_add_string(&text, "it must answer again"); /* all of these fit */
+    } else if (info->rate_delay_us > 0) {
+        (void)buf_addf(&text, "one delivery at a time, with a pause of %s between them, is what ",
+                       gate_interval(info->rate_delay_us).text);
+        parameter = "destination_rate_delay";
+    } else if (info->window_max > 0 && info->window >= info->window_max) {
+        (void)buf_addf(&text, "the window is as wide as it may be, %" PRIu32 ", which is what ",
+                       info->window_max);
+        parameter = gate_place_window_limit(p);
+    } else if (p->is.transport_info.process_limit > 0 &&
+               p->is.transport_info.busy >= p->is.transport_info.process_limit) {
+        (void)buf_addf(
+            &text, "all of %s together has its %" PRIu32 " deliveries under way, which is what ",
+            p->is.transport_name, p->is.transport_info.process_limit);
+        parameter = "process_limit";
+    } else if (info->window >= (uint64_t)info->agents + limits->initial) {
+        (void)buf_addf(&text,
+                       "more mail for it: a window that is %" PRIu32
+                       " wider than what is under way does not grow",
+                       info->window - info->agents);
+    } else {
+        double gain = feedback_value(&limits->positive, info->window);
+
+        if (gain > 0) {
+            double needed = ceil((1 - info->success) / gain);
+
+            (void)buf_addf(
+                &text, "%.0f more good deliver%s without a failure; then the window is %" PRIu32,
+                needed, needed == 1 ? "y" : "ies", info->window + 1);
+        } else {
+            (void)buf_add_string(&text, "nothing: it has no positive feedback; see ");
+            parameter = "destination_concurrency_positive_feedback";
+        }
+    }
+    if (parameter != NULL) {
+        gate_place_origin(&text, p, parameter);
+        (void)buf_add_string(&text, " says");
+        json_put(object, "parameter", json_string(parameter));
+    }
+    json_put(object, "text", listing_text(buf_slice(&text)));
+    buf_fini(&text);
+    return object;
+}
+
+static void add_history(const struct gate_place *p, json_t *object)
+{
+    static const char *const why[] = {[HISTORY_SUCCESS] = "success",
+                                      [HISTORY_FAILURE] = "failure",
+                                      [HISTORY_DEAD] = "dead",
+                                      [HISTORY_PROBED] = "probed",
+                                      [HISTORY_REVIVED] = "revived"};
+    const struct dest_history *h = p->is.history;
+    json_t *steps = json_array(), *replies = json_array();
+
+    for (size_t i = 0; h != NULL && i < h->step_count; i++) {
+        const struct history_step *step =
+            &h->steps[(h->newest + HISTORY_STEPS_MAX - i) % HISTORY_STEPS_MAX];
+
+        json_add(steps,
+                 json_pack("{s:o, s:i, s:i, s:s}", "at", json_seconds(step->at.us), "before",
+                           (int)step->before, "after", (int)step->after, "why", why[step->why]));
+    }
+    for (size_t i = 0; h != NULL && i < h->reply_count; i++) {
+        const struct history_reply *r = &h->replies[i];
+
+        json_add(replies,
+                 json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "first", json_seconds(r->first.us),
+                           "last", json_seconds(r->last.us), "count", (json_int_t)r->count,
+                           "status", listing_text(slice_string(r->status)), "host",
+                           listing_text(slice_string(r->host)), "text",
+                           listing_text(slice_string(r->text))));
+    }
+    json_put(object, "history", steps);
+    json_put(object, "replies", replies);
+}
+
+/* Which transport and destination are meant: "transport/nexthop", or a next hop alone, which is
+ * looked for at all transports. False: no such transport. */
+static bool find_place(struct queue *q, struct slice wanted, uint32_t *ret_transport,
+                       struct slice *ret_dest)
+{
+    struct slice rest = wanted, first = slice_cut(&rest, '/');
+    struct sched_dest_info info;
+
+    if (rest.ptr != NULL) {
+        *ret_dest = rest;
+        return transport_find(&q->transports, first, ret_transport);
+    }
+    *ret_dest = wanted;
+    *ret_transport = transport_index(&q->transports, "smtp");
+    for (uint32_t i = 0; i < q->transports.count; i++) {
+        if (sched_dest_get(q->sched, i, wanted, &info)) {
+            *ret_transport = i;
+            return true;
+        }
+    }
+    return true;
+}
+
+static json_t *site_details(struct queue *q, struct gate_place *p)
+{
+    struct slice nexthop = p->is.nexthop != NULL ? slice_string(p->is.nexthop) : p->is.dest;
+    json_t *object, *no_command, *gates = json_array();
+    struct sched_wait w;
+
+    if (p->is.in_memory) {
+        object = site_json(q, &p->is.info);
+        json_put(object, "window_initial", json_integer(p->is.info.limits->initial));
+        json_put(object, "failed_cohort_limit",
+                 json_integer(p->is.info.limits->failed_cohort_limit));
+        json_put(object, "agents", json_integer(p->is.info.agents));
+        json_put(object, "depth", json_integer(p->is.info.depth));
+        json_put(object, "ceiling", ceiling(p));
+    } else {
+        object = json_pack("{s:s, s:o, s:s}", "transport", p->is.transport_name, "destination",
+                           listing_text(p->is.dest), "state", "unknown");
+    }
+    json_put(object, "nexthop", listing_text(nexthop));
+    json_put(object, "transport_busy", json_integer(p->is.transport_info.busy));
+    json_put(object, "transport_limit", json_integer(p->is.transport_info.process_limit));
+    queue_gate_storage(q, gates);
+    no_command = gate_no_command(q->conf, slice_string(p->is.transport_name), nexthop);
+    if (no_command != NULL) {
+        json_add(gates, no_command);
+    }
+    sched_why_dest(q->sched, p->is.transport, p->is.dest, &w);
+    for (size_t i = 0; i < w.gate_count; i++) {
+        json_add(gates, queue_gate(q, p, &w, &w.gates[i]));
+    }
+    json_put(object, "gates", gates);
+    gate_sum_up(object);
+    if (p->is.in_memory && can_estimate(object)) {
+        estimate(p, &w, earliest_of(object), object);
+    }
+    add_history(p, object);
+    return object;
+}
+
+/* A store that routes may name a transport of which the scheduler has never heard. */
+static unsigned why_channel(struct queue *q, struct slice wanted, json_t **ret_answer)
+{
+    struct slice nexthop = wanted, transport = slice_cut(&nexthop, '/');
+    json_t *gate = gate_no_command(q->conf, transport, nexthop);
+    uint64_t count;
+
+    if (gate == NULL ||
+        spool_count(q->spool, &(struct spool_filter){.destination = wanted}, &count) != 0 ||
+        count == 0) {
+        json_decref(gate);
+        return listing_error(404, ret_answer, "%.*s: no such transport", SLICE_ARGS(wanted));
+    }
+    *ret_answer = json_pack("{s:o, s:o, s:o, s:s, s:[o]}", "transport", listing_text(transport),
+                            "destination", listing_text(nexthop), "nexthop", listing_text(nexthop),
+                            "state", "unknown", "gates", gate);
+    CHECK(*ret_answer != NULL);
+    gate_sum_up(*ret_answer);
+    return 200;
+}
+
+unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    const char *wanted =
+        json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
+    char lower[SCHED_DEST_NAME_MAX];
+    struct slice text = slice_string(wanted), dest;
+    uint32_t transport;
+    struct gate_place p;
+
+    if (text.len == 0 || text.len > sizeof lower) {
+        return listing_error(400, ret_answer, "destination: transport/nexthop is expected");
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        lower[i] = ascii_lower(text.ptr[i]);
+    }
+    text.ptr = lower;
+    if (!find_place(q, text, &transport, &dest) || dest.len == 0) {
+        return why_channel(q, text, ret_answer);
+    }
+    gate_place_init(&p, q, transport, dest);
+    *ret_answer = site_details(q, &p);
+    gate_place_fini(&p);
+    return 200;
+}

@@ -1,0 +1,21 @@
+/*
+ * Why mail waits, and the destinations, as the queue process knows them. Functions answer as
+ * listing_ask.
+ */
+#ifndef CONTROL_QUEUE_WHY_H
+#define CONTROL_QUEUE_WHY_H
+
+#include <jansson.h>
+
+struct queue;
+
+/* The busiest destinations, as "sites" has them. */
+json_t *why_busiest(struct queue *q);
+
+/* "why" (of a message), "sites" (all in memory, by pages) and "site" (one, with all that is known
+ * of it). */
+unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer);
+
+#endif

@@ -1,0 +1,603 @@
+#include "session.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "check.h"
+#include "clock.h"
+#include "entropy.h"
+#include "mem.h"
+
+#define RELAY_MAX (MXLIST_NAME_MAX + 200)
+
+struct sessions {
+    struct streams *streams;
+    sessions_closed *closed;
+    void *arg;
+    size_t count;
+    LIST_HEAD(, session) list;
+    TAILQ_HEAD(, session) ready;
+};
+
+static void pump(struct session *s);
+
+/* ---- the set -------------------------------------------------------------------------------- */
+
+struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, void *arg)
+{
+    struct sessions *all = mem_new(sizeof *all);
+
+    all->streams = streams;
+    all->closed = closed;
+    all->arg = arg;
+    LIST_INIT(&all->list);
+    TAILQ_INIT(&all->ready);
+    return all;
+}
+
+static void session_free(struct session *s)
+{
+    CHECK(s->cached_under == NULL);
+    if (s->queued) {
+        TAILQ_REMOVE(&s->all->ready, s, ready);
+    }
+    LIST_REMOVE(s, in_all);
+    s->all->count--;
+    stream_free(s->stream);
+    if (s->talked) {
+        client_fini(&s->client);
+    }
+    mem_free(s->relay);
+    mem_free(s->host);
+    tls_demand_unref(s->demand);
+    mem_free(s);
+}
+
+size_t sessions_count(const struct sessions *all)
+{
+    return all->count;
+}
+
+static void session_gone(struct session *s)
+{
+    struct sessions *all = s->all;
+    const struct session_settings *settings = s->settings;
+
+    session_free(s);
+    all->closed(all->arg, settings);
+}
+
+void sessions_free(struct sessions *all)
+{
+    struct session *s;
+
+    if (all == NULL) {
+        return;
+    }
+    while ((s = LIST_FIRST(&all->list)) != NULL) {
+        session_gone(s);
+    }
+    mem_free(all);
+}
+
+static void queue(struct session *s)
+{
+    if (!s->queued && !s->pumping && !s->dead) {
+        s->queued = true;
+        TAILQ_INSERT_TAIL(&s->all->ready, s, ready);
+    }
+}
+
+void sessions_run(struct sessions *all)
+{
+    struct session *s;
+
+    while ((s = TAILQ_FIRST(&all->ready)) != NULL) {
+        TAILQ_REMOVE(&all->ready, s, ready);
+        s->queued = false;
+        pump(s);
+    }
+}
+
+/* ---- between stream and engine -------------------------------------------------------------- */
+
+/* The session vanishes, now or at the end of the pump() that runs. */
+static void vanish(struct session *s)
+{
+    s->callback = NULL;
+    s->dead = true;
+    if (!s->pumping) {
+        session_gone(s);
+    }
+}
+
+/* Nothing more to say to the peer but what is in the output. Unread input would make the kernel
+ * reset the connection, and a parting QUIT would be lost. */
+static void part(struct session *s)
+{
+    struct buf *out = client_output(&s->client);
+
+    if (stream_state(s->stream) == STREAM_STATE_OPEN) {
+        stream_flush(s->stream, out);
+        if (buf_len(out) == 0) {
+            stream_finish(s->stream);
+            s->stream = NULL;
+        }
+    }
+    vanish(s);
+}
+
+static void start_tls(struct session *s)
+{
+    const struct tls_demand *d = s->demand;
+    struct tls_peer peer = {.sni = d->sni,
+                            .names = (const char *const *)d->names,
+                            .name_count = d->name_count,
+                            .dns_ids = d->dns_ids,
+                            .verify = d->kind >= TLS_DEMAND_VERIFY,
+                            .records = d->records,
+                            .record_count = d->record_count};
+    const char *host = s->host;
+
+    if (peer.name_count == 0) { /* it counts for the log only */
+        peer.names = &host;
+        peer.name_count = 1;
+    }
+    s->want_tls = false;
+    stream_start_tls(s->stream, s->settings->tls, &peer);
+}
+
+static void on_event(struct session *s, const struct client_event *event)
+{
+    s->idle =
+        event->kind == CLIENT_READY || (event->kind == CLIENT_TRANSACTION_DONE && event->reusable);
+    if (event->kind == CLIENT_NEED_TLS) {
+        s->want_tls = true;
+    } else if (s->callback != NULL) {
+        s->callback(s->arg, s, SESSION_TALK, event);
+    } else if (event->kind == CLIENT_CLOSED || event->kind == CLIENT_FAILED) {
+        part(s);
+    }
+}
+
+static void set_deadline(struct session *s)
+{
+    stream_set_deadline(s->stream, mono_min(client_deadline(&s->client), s->rest_until));
+}
+
+/* Give the engine one reply's worth of input. False when there was none to take. */
+static bool feed(struct session *s)
+{
+    struct slice in = stream_input(s->stream);
+    size_t used;
+
+    if (in.len == 0) {
+        return false;
+    }
+    used = client_input(&s->client, in, clock_mono());
+    stream_consume(s->stream, used);
+    return used > 0;
+}
+
+/* Send what there is. True when the engine may want to go on because room was made. */
+static bool send_some(struct session *s)
+{
+    struct buf *out = client_output(&s->client);
+    size_t before = buf_len(out);
+
+    if (before == 0 || stream_state(s->stream) != STREAM_STATE_OPEN) {
+        return false;
+    }
+    stream_flush(s->stream, out);
+    return buf_len(out) < before;
+}
+
+/* Move bytes and events until nothing moves any more. Order matters: events, then input, then one
+ * send for all of it; the end of the connection counts only when all input was read. */
+static void pump(struct session *s)
+{
+    struct client_event event;
+
+    if (!s->talked) {
+        return; /* not connected yet */
+    }
+    s->pumping = true;
+    for (;;) {
+        while (!s->dead && client_next(&s->client, clock_mono(), &event)) {
+            on_event(s, &event);
+        }
+        if (s->dead) {
+            break;
+        }
+        if (stream_state(s->stream) == STREAM_STATE_HANDSHAKE) {
+            break;
+        }
+        if (feed(s)) {
+            continue;
+        }
+        if (s->want_tls) {
+            start_tls(s);
+            break;
+        }
+        if (s->ended) {
+            s->ended = false;
+            client_lost(&s->client);
+            continue;
+        }
+        if (!send_some(s)) {
+            break;
+        }
+    }
+    s->pumping = false;
+    if (s->dead) {
+        session_gone(s);
+    } else {
+        set_deadline(s);
+    }
+}
+
+/* ---- what the stream tells ------------------------------------------------------------------ */
+
+static void unreachable(struct session *s)
+{
+    CHECK(s->callback != NULL);
+    s->callback(s->arg, s, SESSION_UNREACHABLE, NULL);
+}
+
+static void on_secured(struct session *s)
+{
+    s->is_tls = true;
+    client_tls_started(&s->client, clock_mono());
+    pump(s);
+}
+
+static void on_failed(struct session *s)
+{
+    switch (stream_failed_in(s->stream)) {
+    case STREAM_STATE_CONNECTING:
+        unreachable(s);
+        return;
+    case STREAM_STATE_HANDSHAKE:
+        client_tls_failed(&s->client, slice_string(stream_error(s->stream)));
+        break;
+    case STREAM_STATE_OPEN:
+    case STREAM_STATE_BROKEN:
+        s->ended = true;
+        break;
+    }
+    pump(s);
+}
+
+static void on_deadline(struct session *s)
+{
+    if (!s->talked) {
+        unreachable(s);
+    } else if (mono_reached(s->rest_until, clock_mono()) && s->callback != NULL) {
+        s->rest_until = MONO_NEVER;
+        s->callback(s->arg, s, SESSION_RESTED, NULL);
+    } else if (s->callback == NULL) {
+        vanish(s); /* it had its time for QUIT */
+    } else {
+        client_expire(&s->client, clock_mono());
+        pump(s);
+    }
+}
+
+static void log_in(struct session *s)
+{
+    entropy_text(s->nonce, sizeof s->nonce);
+    s->client_login = (struct client_login){.user = s->login->user,
+                                            .password = s->login->password,
+                                            .nonce = slice_of(s->nonce, sizeof s->nonce),
+                                            .mechanisms = SASL_MECHANISMS};
+    client_log_in(&s->client, &s->client_login);
+}
+
+static void on_stream(void *arg, struct stream *stream, enum stream_event event)
+{
+    struct session *s = arg;
+
+    (void)stream;
+    switch (event) {
+    case STREAM_CONNECTED:
+        s->talked = true;
+        client_init(&s->client, &s->config, slice_of(s->relay, s->peer_len), clock_mono());
+        if (s->login != NULL) {
+            log_in(s);
+        }
+        set_deadline(s);
+        return;
+    case STREAM_SECURED:
+        on_secured(s);
+        return;
+    case STREAM_READABLE:
+    case STREAM_WRITABLE:
+        pump(s);
+        return;
+    case STREAM_END:
+        s->ended = true;
+        pump(s);
+        return;
+    case STREAM_DEADLINE:
+        on_deadline(s);
+        return;
+    case STREAM_FAILED:
+        on_failed(s);
+        return;
+    }
+}
+
+/* ---- for the owner -------------------------------------------------------------------------- */
+
+static void name_relay(struct session *s, const char *host, const char *detail, unsigned port)
+{
+    struct buf text;
+
+    buf_init(&text, RELAY_MAX);
+    CHECK(buf_addf(&text, "%s[%s]", host, detail));
+    s->peer_len = buf_len(&text);
+    if (port != 0) {
+        CHECK(buf_addf(&text, ":%u", port));
+    }
+    s->relay = buf_take(&text);
+    s->host = mem_string(host);
+}
+
+static enum client_tls engine_level(const struct session_to *to)
+{
+    if (to->demand == NULL || to->in_clear) {
+        CHECK(to->demand == NULL || to->demand->kind <= TLS_DEMAND_MAY);
+        return CLIENT_TLS_NONE;
+    }
+    switch (to->demand->kind) {
+    case TLS_DEMAND_NONE:
+        return CLIENT_TLS_NONE;
+    case TLS_DEMAND_MAY:
+        return CLIENT_TLS_MAY;
+    case TLS_DEMAND_ENCRYPT:
+        return CLIENT_TLS_ENCRYPT;
+    case TLS_DEMAND_VERIFY:
+    case TLS_DEMAND_DANE:
+        return CLIENT_TLS_VERIFY;
+    }
+    UNREACHABLE("a kind beyond the enum");
+}
+
+/* Both when it is new and when it changes hands. */
+static void take_settings(struct session *s, const struct session_settings *settings,
+                          const struct session_to *to)
+{
+    enum client_tls tls = s->config.tls;
+
+    s->settings = settings;
+    s->login = to->login;
+    s->config = settings->config;
+    s->config.tls = tls;
+    s->fits_until = to->demand == NULL ? MONO_NEVER : to->demand->until;
+}
+
+struct session *session_open(struct sessions *all, const struct session_settings *settings,
+                             const struct session_to *to, session_callback *callback, void *arg)
+{
+    struct session *s = mem_new(sizeof *s);
+    sa_family_t family = to->address->sa_family;
+    const union ip_address *from = family == AF_INET    ? &settings->from4
+                                   : family == AF_INET6 ? &settings->from6
+                                                        : NULL;
+    bool bind = from != NULL && from->sa.sa_family == family;
+
+    s->all = all;
+    s->config.tls = engine_level(to);
+    take_settings(s, settings, to);
+    s->demand = to->demand == NULL ? NULL : tls_demand_ref(to->demand);
+    s->callback = callback;
+    s->arg = arg;
+    s->rest_until = MONO_NEVER;
+    s->opened = clock_mono();
+    if (family != AF_UNIX) {
+        CHECK(to->address_len <= sizeof s->to);
+        memcpy(&s->to, to->address, to->address_len);
+    }
+    name_relay(s, to->host, to->detail, to->port);
+    s->stream = stream_connect(all->streams, to->address, to->address_len, bind ? &from->sa : NULL,
+                               !bind                           ? 0
+                               : from->sa.sa_family == AF_INET ? sizeof from->in
+                                                               : sizeof from->in6,
+                               on_stream, s);
+    stream_set_deadline(s->stream, mono_after(clock_mono(), settings->connect_timeout_us));
+    LIST_INSERT_HEAD(&all->list, s, in_all);
+    all->count++;
+    return s;
+}
+
+static bool same_login(const struct session_login *a, const struct session_login *b)
+{
+    if (a == NULL || b == NULL) {
+        return a == b;
+    }
+    return slice_equal(a->user, b->user) && slice_equal(a->password, b->password);
+}
+
+static bool same_source(const union ip_address *a, const union ip_address *b)
+{
+    return a->sa.sa_family == b->sa.sa_family && (a->sa.sa_family == 0 || ip_address_equal(a, b));
+}
+
+static bool same_settings(const struct session_settings *a, const struct session_settings *b)
+{
+    const struct client_config *x = &a->config, *y = &b->config;
+
+    return a->tls == b->tls && same_source(&a->from4, &b->from4) &&
+           same_source(&a->from6, &b->from6) && slice_equal(x->hostname, y->hostname) &&
+           x->lmtp == y->lmtp && x->detect_loop == y->detect_loop;
+}
+
+bool session_is_like(const struct session *s, const struct session_settings *settings,
+                     const struct session_to *to)
+{
+    return s->demand != NULL && to->demand != NULL &&
+           s->to.sa.sa_family == to->address->sa_family &&
+           ip_address_equal(&s->to, (const union ip_address *)to->address) &&
+           strcasecmp(s->host, to->host) == 0 && same_login(s->login, to->login) &&
+           same_settings(s->settings, settings);
+}
+
+/* DANE: what was shown then has to be what is demanded now, and the DNS to stand by it. */
+static bool meets_dane(const struct session *s, const struct tls_demand *d)
+{
+    const struct tls *tls = stream_tls(s->stream);
+
+    return s->demand->kind == TLS_DEMAND_DANE && !mono_reached(s->demand->until, clock_mono()) &&
+           strcasecmp(s->demand->sni, d->sni) == 0 && tls_demand_same_records(s->demand, d) &&
+           (tls_trust(tls) == TLS_DANE_EE ||
+            tls_is_for(tls, (const char *const *)d->names, d->name_count, d->dns_ids));
+}
+
+static bool meets_names(const struct session *s, const struct tls_demand *d)
+{
+    const struct tls *tls = stream_tls(s->stream);
+    enum tls_trust trust = tls_trust(tls);
+
+    return (trust == TLS_TRUSTED || trust == TLS_VERIFIED) &&
+           tls_is_for(tls, (const char *const *)d->names, d->name_count, d->dns_ids);
+}
+
+bool session_meets(const struct session *s, const struct tls_demand *d)
+{
+    switch (d->kind) {
+    case TLS_DEMAND_NONE:
+    case TLS_DEMAND_MAY:
+        return true;
+    case TLS_DEMAND_ENCRYPT:
+        return s->is_tls;
+    case TLS_DEMAND_VERIFY:
+        return s->is_tls && meets_names(s, d);
+    case TLS_DEMAND_DANE:
+        return s->is_tls && meets_dane(s, d);
+    }
+    UNREACHABLE("a kind beyond the enum");
+}
+
+bool session_fits(const struct session *s)
+{
+    return !mono_reached(s->fits_until, clock_mono());
+}
+
+void session_adopt(struct session *s, const struct session_settings *settings,
+                   const struct session_to *to)
+{
+    CHECK(s->idle && s->cached_under == NULL && session_meets(s, to->demand));
+    take_settings(s, settings, to);
+    if (s->login != NULL) {
+        s->client_login.user = s->login->user;
+        s->client_login.password = s->login->password;
+    }
+}
+
+void session_set_owner(struct session *s, session_callback *callback, void *arg)
+{
+    s->callback = callback;
+    s->arg = arg;
+}
+
+void session_begin(struct session *s, const struct client_mail *mail)
+{
+    s->rest_until = MONO_NEVER;
+    s->uses++;
+    s->idle = false;
+    client_begin(&s->client, mail, clock_mono());
+    queue(s);
+}
+
+size_t session_content(struct session *s, struct slice piece, bool last)
+{
+    queue(s);
+    return client_content(&s->client, piece, last, clock_mono());
+}
+
+void session_rest(struct session *s, struct mono until)
+{
+    s->rest_until = until;
+    if (!s->pumping) {
+        set_deadline(s);
+    }
+}
+
+void session_close(struct session *s)
+{
+    s->callback = NULL;
+    if (!s->talked || stream_state(s->stream) != STREAM_STATE_OPEN) {
+        vanish(s);
+    } else if (s->idle) {
+        s->idle = false;
+        client_quit(&s->client, clock_mono());
+        s->rest_until = mono_after(clock_mono(), SESSION_QUIT_US);
+        queue(s);
+    } else {
+        part(s);
+    }
+}
+
+void session_abort(struct session *s)
+{
+    if (s != NULL) {
+        vanish(s);
+    }
+}
+
+int session_errno(const struct session *s)
+{
+    return stream_state(s->stream) == STREAM_STATE_BROKEN ? stream_errno(s->stream) : ETIMEDOUT;
+}
+
+const char *session_why(const struct session *s)
+{
+    return stream_state(s->stream) == STREAM_STATE_BROKEN ? stream_error(s->stream)
+                                                          : "Connection timed out";
+}
+
+struct slice session_relay(const struct session *s)
+{
+    return slice_string(s->relay);
+}
+
+bool session_flushed(struct session *s)
+{
+    return buf_len(client_output(&s->client)) == 0;
+}
+
+const char *session_tls_version(const struct session *s)
+{
+    return s->is_tls ? tls_version(stream_tls(s->stream)) : "";
+}
+
+const char *session_tls_cipher(const struct session *s)
+{
+    return s->is_tls ? tls_cipher(stream_tls(s->stream)) : "";
+}
+
+enum wire_proof session_proof(const struct session *s)
+{
+    static const enum wire_proof proofs[] = {
+        [TLS_ANONYMOUS] = WIRE_PROOF_ANONYMOUS, [TLS_UNTRUSTED] = WIRE_PROOF_UNTRUSTED,
+        [TLS_TRUSTED] = WIRE_PROOF_TRUSTED,     [TLS_VERIFIED] = WIRE_PROOF_VERIFIED,
+        [TLS_DANE_TA] = WIRE_PROOF_DANE_TA,     [TLS_DANE_EE] = WIRE_PROOF_DANE_EE,
+    };
+
+    if (s->is_tls) {
+        return proofs[tls_trust(stream_tls(s->stream))];
+    }
+    /* A peer that did not show what was demanded has heard of no mail. */
+    return s->demand != NULL && s->uses > 0 ? WIRE_PROOF_CLEAR : WIRE_PROOF_NONE;
+}
+
+uint32_t session_uses(const struct session *s)
+{
+    return s->uses;
+}
+
+struct mono session_opened(const struct session *s)
+{
+    return s->opened;
+}

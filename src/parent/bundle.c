@@ -1,0 +1,640 @@
+#include "bundle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "extension.h"
+#include "login_list.h"
+#include "mem.h"
+#include "param.h"
+#include "policy.h"
+#include "resolver.h"
+#include "table_load.h"
+#include "tls.h"
+#include "token_list.h"
+#include "verifier_list.h"
+
+/* All files together travel in one frame, each with two lengths and its path. */
+#define BUNDLE_MAX (CHANNEL_BODY_MAX - 1024u)
+
+#define WHY_MAX 1000
+
+/* ---- reading and remembering ---------------------------------------------------------------- */
+
+static const struct wire_file *find(const struct bundle *b, const char *path)
+{
+    for (uint32_t i = 0; i < b->file_count; i++) {
+        if (slice_equal(b->files[i].path, slice_string(path))) {
+            return &b->files[i];
+        }
+    }
+    return NULL;
+}
+
+static size_t room_left(const struct bundle *b)
+{
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < b->file_count; i++) {
+        used += b->files[i].path.len + b->files[i].bytes.len + PATH_MAX;
+    }
+    return used < BUNDLE_MAX ? BUNDLE_MAX - used : 0;
+}
+
+static void remember(struct bundle *b, const char *path, struct slice bytes)
+{
+    struct wire_file *file;
+
+    b->files = mem_resize(b->files, b->file_count + 1, sizeof *b->files);
+    b->readers = mem_resize(b->readers, b->file_count + 1, sizeof *b->readers);
+    b->readers[b->file_count] = UINT32_MAX;
+    file = &b->files[b->file_count++];
+    file->path = slice_of(mem_string(path), strlen(path));
+    file->bytes = slice_of(mem_copy(bytes.ptr, bytes.len), bytes.len);
+}
+
+/* Append all of a regular file. A FIFO named by mistake must not stop a reload for good. */
+static int read_file(const char *path, size_t max, struct buf *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    int error = 0;
+
+    if (fd < 0) {
+        return -errno;
+    }
+    if (fstat(fd, &st) != 0) {
+        error = -errno;
+    } else if (!S_ISREG(st.st_mode)) {
+        error = S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+    }
+    for (size_t got = 0; error == 0;) {
+        size_t room = max - got < 65536 ? max - got + 1 : 65536;
+        char *at = buf_room(out, room);
+        ssize_t n = at == NULL ? -1 : read(fd, at, room);
+
+        if (at == NULL || (n > 0 && (size_t)n > max - got)) {
+            error = -EFBIG;
+        } else if (n < 0) {
+            error = errno == EINTR ? 0 : -errno;
+        } else if (n == 0) {
+            break;
+        } else {
+            buf_grew(out, (size_t)n);
+            got += (size_t)n;
+        }
+    }
+    (void)close(fd); /* only read */
+    return error;
+}
+
+/* The same file may be named twice: both then see the same bytes. */
+static int read_and_remember(void *arg, const char *path, size_t max, struct buf *out)
+{
+    struct bundle *b = arg;
+    const struct wire_file *known = find(b, path);
+    struct buf bytes;
+    int error;
+
+    if (known != NULL) {
+        return known->bytes.len <= max && buf_add(out, known->bytes) ? 0 : -EFBIG;
+    }
+    if (b->file_count == WIRE_FILES_MAX) {
+        return -EMFILE;
+    }
+    max = max < WIRE_FILE_MAX ? max : WIRE_FILE_MAX;
+    max = max < room_left(b) ? max : room_left(b);
+    buf_init(&bytes, (size_t)WIRE_FILE_MAX + 65536);
+    error = read_file(path, max, &bytes);
+    if (error == 0 && !buf_add(out, buf_slice(&bytes))) {
+        error = -EFBIG;
+    }
+    if (error == 0) {
+        remember(b, path, buf_slice(&bytes));
+    }
+    if (bytes.ptr != NULL) {
+        explicit_bzero(bytes.ptr, bytes.size); /* may be a key */
+    }
+    buf_fini(&bytes);
+    return error;
+}
+
+/* ---- certificates, keys, forms --------------------------------------------------------------- */
+
+/* Remember a file that the configuration names but does not read itself. 0 or a negative errno. */
+static int remember_named(struct bundle *b, const char *path)
+{
+    struct buf bytes;
+    int error;
+
+    if (path[0] == '\0') {
+        return 0;
+    }
+    buf_init(&bytes, WIRE_FILE_MAX);
+    error = read_and_remember(b, path, WIRE_FILE_MAX, &bytes);
+    if (bytes.ptr != NULL) {
+        explicit_bzero(bytes.ptr, bytes.size);
+    }
+    buf_fini(&bytes);
+    return error;
+}
+
+static bool add_file(struct bundle *b, const char *parameter, const char *path, struct buf *out)
+{
+    int error = remember_named(b, path);
+
+    if (error != 0) {
+        conf_put_place(b->conf, parameter, out);
+        (void)buf_addf(out, "error: %s: %s: %s\n", parameter, path, strerror(-error)); /* sticky */
+        return false;
+    }
+    return true;
+}
+
+/* Only these roles are to get the file, if it is named for nothing else. */
+static void restrict_file(struct bundle *b, const char *path, uint32_t readers)
+{
+    for (uint32_t i = 0; i < b->file_count; i++) {
+        if (slice_equal(b->files[i].path, slice_string(path))) {
+            b->readers[i] = readers;
+        }
+    }
+}
+
+struct wire_file *bundle_files_for(const struct bundle *b, enum wire_role role, uint32_t *ret_count)
+{
+    struct wire_file *files = mem_array(b->file_count, sizeof *files);
+
+    *ret_count = 0;
+    for (uint32_t i = 0; i < b->file_count; i++) {
+        if ((b->readers[i] >> role & 1) != 0) {
+            files[(*ret_count)++] = b->files[i];
+        }
+    }
+    return files;
+}
+
+int bundle_tables_for(const struct bundle *b, enum wire_role role)
+{
+    if (b->tables_fd <= 0 || (role != ROLE_RECEIVE && role != ROLE_PICKUP)) {
+        return -1;
+    }
+    return fcntl(b->tables_fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* Passwords stand in it: it must not be other users' to read, or to write. */
+static bool is_private(const char *path, const char *parameter, const struct conf *conf,
+                       struct buf *out)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0 || (st.st_mode & 027) == 0) {
+        return true; /* reading it says what is wrong */
+    }
+    conf_put_place(conf, parameter, out);
+    (void)buf_addf(out, "error: %s: %s has mode %04o, so that others can %s it; expected 0600\n",
+                   parameter, path, (unsigned)(st.st_mode & 07777),
+                   (st.st_mode & 022) != 0 ? "change" : "read"); /* sticky */
+    return false;
+}
+
+/* The logins at relays are for the processes that deliver. */
+static bool add_relay_auth(struct bundle *b, struct buf *out)
+{
+    const char *path = b->conf->relay_auth;
+    struct login_list *logins;
+    struct buf error;
+    bool good;
+
+    if (path[0] == '\0') {
+        return true;
+    }
+    if (!is_private(path, "relay_auth", b->conf, out) || !add_file(b, "relay_auth", path, out)) {
+        return false;
+    }
+    restrict_file(b, path, 1u << ROLE_DELIVER);
+    buf_init(&error, 1000);
+    logins = login_list_new(find(b, path)->bytes, &error);
+    if (logins == NULL) {
+        (void)buf_addf(out, "%s:%s\n", path, buf_cstr(&error)); /* sticky */
+    }
+    buf_fini(&error);
+    good = logins != NULL;
+    login_list_free(logins);
+    return good;
+}
+
+/* Who may log in is for one process. */
+static bool add_auth_users(struct bundle *b, struct buf *out)
+{
+    const char *path = b->conf->auth_users;
+    struct verifier_list *users;
+    struct buf error;
+
+    if (path[0] == '\0') {
+        return true;
+    }
+    if (!is_private(path, "auth_users", b->conf, out) || !add_file(b, "auth_users", path, out)) {
+        return false;
+    }
+    restrict_file(b, path, 1u << ROLE_AUTH);
+    buf_init(&error, 1000);
+    users = verifier_list_new(find(b, path)->bytes, &error);
+    if (users == NULL) {
+        (void)buf_addf(out, "%s:%s\n", path, buf_cstr(&error)); /* sticky */
+    }
+    buf_fini(&error);
+    verifier_list_free(users);
+    return users != NULL;
+}
+
+/* So is which programs may send mail by HTTP. */
+static bool add_api_tokens(struct bundle *b, struct buf *out)
+{
+    const char *path = b->conf->api_tokens;
+    struct token_list *tokens;
+    struct buf error;
+
+    if (path[0] == '\0') {
+        return true;
+    }
+    if (!is_private(path, "api_tokens", b->conf, out) || !add_file(b, "api_tokens", path, out)) {
+        return false;
+    }
+    restrict_file(b, path, 1u << ROLE_AUTH);
+    buf_init(&error, 1000);
+    tokens = token_list_new(find(b, path)->bytes, &error);
+    if (tokens == NULL) {
+        (void)buf_addf(out, "%s:%s\n", path, buf_cstr(&error)); /* sticky */
+    }
+    buf_fini(&error);
+    token_list_free(tokens);
+    return tokens != NULL;
+}
+
+/* A form that is not there must not keep a site's mail from moving: reports say that it is missing,
+ * to the postmaster, too. */
+static void add_form(struct bundle *b, struct buf *out)
+{
+    int error = remember_named(b, b->conf->report_form);
+
+    if (error != 0) {
+        (void)buf_addf(out, "warning: report_form: %s: %s\n", b->conf->report_form,
+                       strerror(-error)); /* sticky */
+    }
+}
+
+bool bundle_has(const struct bundle *b, const char *path)
+{
+    return find(b, path) != NULL;
+}
+
+int bundle_add(struct bundle *b, const char *path, struct slice bytes)
+{
+    if (b->file_count == WIRE_FILES_MAX || bytes.len > room_left(b)) {
+        return -EMFILE;
+    }
+    remember(b, path, bytes);
+    return 0;
+}
+
+/* What is found wrong with a file that was read: as the processes would find it that get it. */
+static void complain(const struct bundle *b, const char *parameter, const char *path,
+                     struct buf *why, struct buf *out)
+{
+    conf_put_place(b->conf, parameter, out);
+    (void)buf_addf(out, "error: %s: %s: %s\n", parameter, path, buf_cstr(why)); /* sticky */
+}
+
+/* Is it a certificate, and is the key a key, and its own? */
+static bool check_certificate(const struct bundle *b, struct buf *out)
+{
+    const struct wire_file *certificate = find(b, b->conf->tls_cert),
+                           *key = find(b, b->conf->tls_key);
+    struct tls_context *tls;
+    struct buf why;
+    bool ok = true;
+
+    if (certificate == NULL) {
+        return true; /* there is none */
+    }
+    buf_init(&why, WHY_MAX);
+    tls = tls_client_new(certificate->bytes, &why); /* are there certificates in it at all? */
+    ok = tls != NULL && certificate->bytes.len > 0;
+    tls_context_free(tls);
+    if (!ok) {
+        buf_clear(&why);
+        (void)buf_add_string(&why, "no certificate in PEM that can be read is in it"); /* fits */
+        complain(b, "tls_cert", b->conf->tls_cert, &why, out);
+    } else {
+        tls = tls_server_new(certificate->bytes, key == NULL ? SLICE("") : key->bytes, &why);
+        ok = tls != NULL;
+        tls_context_free(tls);
+        if (!ok) {
+            complain(b, "tls_key", b->conf->tls_key, &why, out);
+        }
+    }
+    buf_fini(&why);
+    return ok;
+}
+
+/* Where a transport's tls_CAfile is from. */
+static struct policy_origin origin_of_authorities(const struct conf *conf, const char *transport)
+{
+    struct policy_origin origins[PARAM_COUNT_MAX];
+    struct policy policy;
+
+    (void)policy_explain(conf, slice_string(transport), SLICE(""), &policy, origins);
+    return origins[param_find_in_clause(SLICE("tls_CAfile")) - param_table];
+}
+
+/* Remember a file of authorities. `where` it is named; NULL: by this parameter. */
+static bool add_authorities(struct bundle *b, const char *parameter,
+                            const struct policy_origin *where, const char *path, struct buf *out)
+{
+    int error = remember_named(b, path);
+    struct tls_context *tls = NULL;
+    struct buf why;
+    bool ok;
+
+    if (path[0] == '\0') {
+        return true;
+    }
+    buf_init(&why, WHY_MAX);
+    if (error != 0) {
+        (void)buf_add_string(&why, strerror(-error)); /* fits */
+    } else if (find(b, path)->bytes.len == 0) {
+        (void)buf_add_string(&why, "the file is empty"); /* fits */
+    } else {
+        tls = tls_client_new(find(b, path)->bytes, &why);
+    }
+    ok = tls != NULL;
+    if (!ok && where == NULL) {
+        complain(b, parameter, path, &why, out);
+    } else if (!ok) {
+        if (where->file != NULL) {
+            (void)buf_addf(out, "%s:%u: ", where->file, where->line); /* sticky */
+        }
+        (void)buf_addf(out, "error: tls_CAfile: %s: %s\n", path, buf_cstr(&why)); /* sticky */
+    }
+    buf_fini(&why);
+    tls_context_free(tls);
+    return ok;
+}
+
+/* Those that clauses of single destinations name: what they deliver by is in no transport's
+ * policy. What is wrong with a file is said once. */
+static bool add_authorities_of_clauses(struct bundle *b, struct buf *out)
+{
+    const struct conf *conf = b->conf;
+    struct policy_origin where, unused;
+    const char *path;
+    bool ok = true;
+
+    for (size_t n = 0; (path = policy_clause_authorities(conf, n, &where)) != NULL; n++) {
+        bool seen = path[0] == '\0' || find(b, path) != NULL;
+
+        for (size_t i = 0; i < conf_transport_count(conf) && !seen; i++) {
+            seen = strcmp(path, conf_transport_at(conf, i)->policy.tls_CAfile) == 0;
+        }
+        for (size_t k = 0; k < n && !seen; k++) {
+            seen = strcmp(path, policy_clause_authorities(conf, k, &unused)) == 0;
+        }
+        if (!seen) {
+            ok = add_authorities(b, "tls_CAfile", &where, path, out) && ok;
+        }
+    }
+    return ok;
+}
+
+/* Do the defaults, or a transport before this one, name the same file? */
+static bool is_ca_of_others(const struct conf *conf, size_t i)
+{
+    const char *path = conf_transport_at(conf, i)->policy.tls_CAfile;
+    bool found = strcmp(path, conf->defaults.tls_CAfile) == 0;
+
+    for (size_t k = 0; k < i; k++) {
+        found = found || strcmp(path, conf_transport_at(conf, k)->policy.tls_CAfile) == 0;
+    }
+    return found;
+}
+
+/* What DANE rests on. Where no destination asks for it, it may be missing. */
+static bool add_trust_anchor(struct bundle *b, struct buf *out)
+{
+    const char *path = b->conf->dnssec_trust_anchor_file;
+    int error = remember_named(b, path);
+    struct policy_origin where = {0};
+    struct buf why;
+    bool ok = false;
+
+    if (!policy_wants_dane(b->conf, &where)) {
+        return true;
+    }
+    buf_init(&why, WHY_MAX);
+    if (error != 0) {
+        (void)buf_add_string(&why, strerror(-error)); /* fits */
+    } else {
+        ok = find(b, path) != NULL && resolver_anchors_ok(find(b, path)->bytes, &why);
+    }
+    if (!ok) {
+        if (where.file != NULL) {
+            (void)buf_addf(out, "%s:%u: ", where.file, where.line); /* sticky */
+        }
+        (void)buf_addf(out,
+                       "error: %s: DANE needs the trust anchor in dnssec_trust_anchor_file = %s: "
+                       "%s\n",
+                       where.name, path, buf_cstr(&why)); /* sticky */
+    }
+    buf_fini(&why);
+    return ok;
+}
+
+static bool add_named_files(struct bundle *b, struct buf *out)
+{
+    const struct conf *conf = b->conf;
+    bool ok = add_file(b, "tls_cert", conf->tls_cert, out);
+
+    if (strcmp(conf->tls_key, conf->tls_cert) != 0) {
+        ok = add_file(b, "tls_key", conf->tls_key, out) && ok;
+    }
+    for (size_t i = 0; extension_at(i) != NULL; i++) {
+        ok = extension_at(i)->add_files(b, out) && ok;
+    }
+    ok = ok && check_certificate(b, out);
+    ok = add_authorities(b, "smtp_tls_CAfile", NULL, conf->defaults.tls_CAfile, out) && ok;
+    ok = add_authorities(b, "mta_sts_CAfile", NULL, conf->mta_sts_CAfile, out) && ok;
+    for (size_t i = 0; i < conf_transport_count(conf); i++) {
+        if (is_ca_of_others(conf, i)) {
+            continue; /* what is wrong with it is said once */
+        }
+        struct policy_origin where = origin_of_authorities(conf, conf_transport_at(conf, i)->name);
+
+        ok = add_authorities(b, "tls_CAfile", &where, conf_transport_at(conf, i)->policy.tls_CAfile,
+                             out) &&
+             ok;
+    }
+    ok = add_authorities_of_clauses(b, out) && ok;
+    if (ok && conf->tls_key[0] != '\0') {
+        restrict_file(b, conf->tls_key, 1u << ROLE_RECEIVE);
+    }
+    ok = add_relay_auth(b, out) && ok;
+    ok = add_auth_users(b, out) && ok;
+    ok = add_trust_anchor(b, out) && ok;
+    ok = add_api_tokens(b, out) && ok;
+    add_form(b, out);
+    return ok;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* The directory of the file, where relative paths in it start. */
+static char *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    CHECK(slash != NULL); /* the path is absolute */
+    return mem_copy(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+/* Children may have another working directory, so paths in the bundle are absolute. */
+static int absolute_path(const char *path, struct buf *out)
+{
+    char directory[PATH_MAX];
+
+    if (path[0] != '/') {
+        if (getcwd(directory, sizeof directory) == NULL) {
+            return -errno;
+        }
+        (void)buf_addf(out, "%s/", directory); /* sticky */
+    }
+    return buf_add_string(out, path) ? 0 : -ENAMETOOLONG;
+}
+
+/* They may be far larger than what goes into the frame of the configuration. */
+static int read_table(void *arg, const char *path, size_t max, struct buf *out)
+{
+    (void)arg;
+    return read_file(path, max, out);
+}
+
+static bool load(const char *path, struct slice text, bool is_daemon, struct bundle *b,
+                 struct buf *out)
+{
+    struct conf_world world = {
+        .read = read_and_remember, .arg = b, .check_users = is_daemon, .as_root = geteuid() == 0};
+    struct conf_problems problems;
+    struct buf content;
+    char *directory;
+    int error = 0;
+    bool ok;
+
+    buf_init(&content, CONF_FILE_MAX);
+    if (text.len > 0) {
+        remember(b, path, text);
+        (void)buf_add(&content, text); /* far below the limit */
+    } else {
+        error = read_and_remember(b, path, CONF_FILE_MAX, &content);
+    }
+    if (error != 0) {
+        (void)buf_addf(out, "%s: error: %s\n", path, strerror(-error)); /* sticky */
+        buf_fini(&content);
+        return false;
+    }
+    directory = directory_of(path);
+    b->conf = conf_load_text(buf_slice(&content), path, directory, &world, &problems);
+    conf_print_problems(out, &problems);
+    conf_problems_fini(&problems);
+    ok = b->conf != NULL && add_named_files(b, out);
+    ok = b->conf != NULL && tables_load(b->conf, directory, read_table, NULL, out, &b->tables_fd) &&
+         ok;
+    mem_free(directory);
+    buf_fini(&content);
+    return ok;
+}
+
+static bool load_at(const char *path, struct slice text, bool is_daemon, struct bundle *ret_bundle,
+                    struct buf *out)
+{
+    struct bundle b = {.tables_fd = -1};
+    struct buf full_path;
+    int error;
+    bool ok;
+
+    buf_init(&full_path, PATH_MAX);
+    error = absolute_path(path, &full_path);
+    if (error != 0) {
+        (void)buf_addf(out, "%s: error: %s\n", path, strerror(-error)); /* sticky */
+        ok = false;
+    } else {
+        ok = load(buf_cstr(&full_path), text, is_daemon, &b, out);
+    }
+    buf_fini(&full_path);
+    if (!ok) {
+        bundle_fini(&b);
+        return false;
+    }
+    *ret_bundle = b;
+    return true;
+}
+
+bool bundle_load_text(const char *path, struct slice text, struct bundle *ret_bundle,
+                      struct buf *out)
+{
+    return load_at(path, text, true, ret_bundle, out);
+}
+
+bool bundle_load_client(const char *path, struct bundle *ret_bundle, struct buf *out)
+{
+    return load_at(path, SLICE(""), false, ret_bundle, out);
+}
+
+bool bundle_load(const char *path, struct bundle *ret_bundle, struct buf *out)
+{
+    struct buf text;
+    bool ok;
+
+    if (path != NULL) {
+        return bundle_load_text(path, SLICE(""), ret_bundle, out);
+    }
+    buf_init(&text, CONF_FILE_MAX);
+    (void)buf_addf(&text, "%s%s", conf_default_text,
+                   geteuid() == 0 ? conf_default_root_text : ""); /* far below the limit */
+    ok = bundle_load_text("sluice.conf", buf_slice(&text), ret_bundle, out);
+    buf_fini(&text);
+    return ok;
+}
+
+void bundle_fini(struct bundle *b)
+{
+    for (uint32_t i = 0; i < b->file_count; i++) {
+        char *bytes = (char *)(uintptr_t)b->files[i].bytes.ptr;
+
+        explicit_bzero(bytes, b->files[i].bytes.len);
+        mem_free(bytes);
+        mem_free((char *)(uintptr_t)b->files[i].path.ptr);
+    }
+    mem_free(b->files);
+    mem_free(b->readers);
+    conf_free(b->conf);
+    if (b->tables_fd > 0) {
+        (void)close(b->tables_fd); /* memory */
+    }
+    *b = (struct bundle){.tables_fd = -1};
+}
+
+const char *bundle_default_path(void)
+{
+    const char *path = secure_getenv("SLUICE_CONF");
+
+    if (path != NULL && path[0] != '\0') {
+        return path;
+    }
+    return access(BUNDLE_DEFAULT_PATH, F_OK) == 0 ? BUNDLE_DEFAULT_PATH : NULL;
+}

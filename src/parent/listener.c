@@ -1,0 +1,476 @@
+#include "listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "extension.h"
+#include "mem.h"
+#include "nexthop.h"
+
+#define BACKLOG 1024 /* the kernel cuts it at net.core.somaxconn */
+
+/* One thing that a configuration asks for. */
+struct wish {
+    enum wire_role role;
+    const char *url;
+    char *owned_url; /* when it had to be made */
+};
+
+static const struct listener *find(const struct listeners *list, enum wire_role role,
+                                   const char *url)
+{
+    const struct listener *l;
+
+    TAILQ_FOREACH(l, list, next)
+    {
+        if (l->role == role && strcmp(l->url, url) == 0) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
+/* ---- what is asked for ---------------------------------------------------------------------- */
+
+static char *join(const char *prefix, const char *text)
+{
+    struct buf b;
+
+    buf_init(&b, CONF_LINE_MAX + 64);
+    (void)buf_addf(&b, "%s%s", prefix, text); /* a value is at most CONF_LINE_MAX long */
+    return buf_take(&b);
+}
+
+static size_t list_wishes(const struct conf *conf, struct wish wishes[LISTENERS_MAX])
+{
+    size_t count = 0;
+
+    struct listen_options options;
+    const char *url_as_given;
+
+    for (size_t at = 0;
+         count < LISTENERS_MAX && listen_next(&conf->listen, &at, &url_as_given, &options);) {
+        wishes[count++] = (struct wish){ROLE_RECEIVE, url_as_given, NULL};
+    }
+    if (conf->control_socket[0] != '\0' && count < LISTENERS_MAX) {
+        char *url = join("unix:", conf->control_socket);
+        wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
+    }
+    for (size_t i = 0; extension_at(i) != NULL && count < LISTENERS_MAX; i++) {
+        char *url = extension_at(i)->url(conf);
+
+        if (url != NULL) {
+            wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
+        }
+    }
+    return count;
+}
+
+static void free_wishes(struct wish *wishes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mem_free(wishes[i].owned_url);
+    }
+}
+
+/* The extension whose socket it is; NULL: it is none's. */
+static const struct extension *extension_for(const struct wish *wish)
+{
+    return wish->role == ROLE_CONTROL ? extension_of(slice_string(wish->url)) : NULL;
+}
+
+static bool is_optional(const struct wish *wish, const struct conf *conf)
+{
+    const struct extension *extension = extension_for(wish);
+
+    return extension != NULL && extension->is_optional(conf);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ *
+ * Without a list nothing is opened: only what is known before is looked at, names, addresses,
+ * lengths of paths, groups.
+ */
+
+static void add(struct listeners *list, const struct wish *wish, const char *path, int fd)
+{
+    struct listener *l = mem_new(sizeof *l);
+
+    l->role = wish->role;
+    l->url = mem_string(wish->url);
+    l->path = path == NULL ? NULL : mem_string(path);
+    l->fd = fd;
+    l->fresh = true;
+    TAILQ_INSERT_TAIL(list, l, next);
+}
+
+static bool fail(struct buf *error, const char *url, const char *why)
+{
+    (void)buf_addf(error, "%s: %s", url, why); /* sticky */
+    return false;
+}
+
+static bool bind_and_listen(int fd, const struct sockaddr *address, socklen_t len)
+{
+    return bind(fd, address, len) == 0 && listen(fd, BACKLOG) == 0;
+}
+
+/* With another port, which no process listens on: is it an address of this machine? */
+static bool bind_anywhere(int fd, const struct addrinfo *address)
+{
+    struct sockaddr_storage any = {0};
+
+    CHECK(address->ai_addrlen <= sizeof any);
+    memcpy(&any, address->ai_addr, address->ai_addrlen);
+    if (address->ai_family == AF_INET6) {
+        ((struct sockaddr_in6 *)&any)->sin6_port = 0;
+    } else {
+        ((struct sockaddr_in *)&any)->sin_port = 0;
+    }
+    return bind(fd, (const struct sockaddr *)&any, address->ai_addrlen) == 0;
+}
+
+static bool open_address(struct listeners *list, const struct wish *wish,
+                         const struct addrinfo *address, struct buf *error)
+{
+    static const int on = 1;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0) {
+        return fail(error, wish->url, strerror(errno));
+    }
+    /* Without the first a restart has to wait for old connections; without the second `*` would
+     * clash with itself. Neither keeps us from listening when it does not work. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->ai_family == AF_INET6) {
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    }
+    if (list == NULL ? !bind_anywhere(fd, address)
+                     : !bind_and_listen(fd, address->ai_addr, address->ai_addrlen)) {
+        int why = errno;
+        (void)close(fd); /* never used */
+        return fail(error, wish->url, strerror(why));
+    }
+    if (list == NULL) {
+        (void)close(fd); /* it was only to see */
+        return true;
+    }
+    add(list, wish, NULL, fd);
+    return true;
+}
+
+/* Split "host:port" or "[v6]:port"; host NULL for "*". Without a port it is *ret_port as it was.
+ * False when it is neither. */
+static bool split_host_port(char *text, char **ret_host, const char **ret_port)
+{
+    char *colon = strrchr(text, ':');
+    size_t len;
+
+    if (*ret_port != NULL && (colon == NULL || strchr(colon, ']') != NULL)) {
+        colon = NULL;
+    } else if (colon == NULL || colon == text || colon[1] == '\0') {
+        return false;
+    } else {
+        *colon = '\0';
+        *ret_port = colon + 1;
+    }
+    len = strlen(text);
+    if (text[0] == '[' && text[len - 1] == ']') {
+        text[len - 1] = '\0';
+        text++;
+    }
+    *ret_host = strcmp(text, "*") == 0 ? NULL : text;
+    return true;
+}
+
+/* `port` is that of addresses without one; NULL: they need one. */
+static bool open_tcp(struct listeners *list, const struct wish *wish, const char *host_port,
+                     const char *port, struct buf *error)
+{
+    const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char *text = mem_string(host_port), *host;
+    bool ok = true;
+    int result;
+
+    if (!split_host_port(text, &host, &port)) {
+        mem_free(text);
+        return fail(error, wish->url, "not HOST:PORT");
+    }
+    result = getaddrinfo(host, port, &hints, &found);
+    mem_free(text);
+    if (result != 0) {
+        return fail(error, wish->url, gai_strerror(result));
+    }
+    for (const struct addrinfo *a = found; a != NULL && ok; a = a->ai_next) {
+        ok = open_address(list, wish, a, error);
+    }
+    freeaddrinfo(found);
+    return ok;
+}
+
+/* A socket that no process listens on any more is left over from a crash and may go. Anything else
+ * that has this name stays. */
+static bool remove_stale(const struct sockaddr_un *address)
+{
+    struct stat st;
+    int fd;
+    bool stale;
+
+    if (lstat(address->sun_path, &st) != 0) {
+        return errno == ENOENT;
+    }
+    if (!S_ISSOCK(st.st_mode)) {
+        errno = EEXIST;
+        return false;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return false;
+    }
+    stale = connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+            errno == ECONNREFUSED;
+    (void)close(fd); /* nothing was sent */
+    errno = EADDRINUSE;
+    return stale && unlink(address->sun_path) == 0;
+}
+
+/* The group of a socket, (gid_t)-1 for the daemon's own. */
+static bool find_group(const struct wish *wish, const struct conf *conf, gid_t *ret_gid,
+                       struct buf *error)
+{
+    const char *name = wish->role == ROLE_CONTROL ? conf->control_socket_group : "";
+    const struct group *group;
+
+    *ret_gid = (gid_t)-1;
+    if (name[0] == '\0') {
+        return true;
+    }
+    errno = 0;
+    group = getgrnam(name);
+    if (group == NULL) {
+        (void)buf_addf(error, "control_socket_group: there is no group \"%s\"%s%s", name,
+                       errno == 0 ? "" : ": ", errno == 0 ? "" : strerror(errno)); /* sticky */
+        return false;
+    }
+    *ret_gid = group->gr_gid;
+    return true;
+}
+
+/* Who may connect. LMTP: all users, as all may send mail. */
+static bool set_socket_mode(const struct wish *wish, const struct conf *conf, gid_t group,
+                            const char *path)
+{
+    bool limited = wish->role == ROLE_CONTROL && !is_optional(wish, conf);
+    mode_t mode = limited ? (mode_t)conf->control_socket_mode : 0666;
+
+    /* The directory may be mail_owner's, who could put a link to a file of root's in its place. */
+    return lchown(path, (uid_t)-1, group) == 0 &&
+           fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static bool open_unix(struct listeners *list, const struct wish *wish, const struct conf *conf,
+                      const char *path, struct buf *error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    mode_t mask;
+    gid_t group;
+    bool ok;
+    int fd;
+
+    if (!find_group(wish, conf, &group, error)) {
+        return false;
+    }
+    if (strlen(path) >= sizeof address.sun_path) {
+        return fail(error, wish->url, "the path is too long for a Unix socket");
+    }
+    if (list == NULL) {
+        return true;
+    }
+    (void)strcpy(address.sun_path, path); /* fits */
+    if (!remove_stale(&address)) {
+        return fail(error, wish->url, strerror(errno));
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return fail(error, wish->url, strerror(errno));
+    }
+    mask = umask(0177); /* closed to others until its mode is set */
+    ok = bind_and_listen(fd, (const struct sockaddr *)&address, sizeof address);
+    (void)umask(mask); /* never fails */
+    if (!ok || !set_socket_mode(wish, conf, group, path)) {
+        int why = errno;
+        (void)close(fd); /* never used */
+        if (ok) {
+            (void)unlink(path); /* ours; a remnant is harmless */
+        }
+        return fail(error, wish->url, strerror(why));
+    }
+    add(list, wish, path, fd);
+    return true;
+}
+
+static bool open_extension(struct listeners *list, const struct wish *wish,
+                           const struct extension *extension, const struct conf *conf,
+                           struct buf *error)
+{
+    struct buf where;
+    bool ok = false;
+
+    buf_init(&where, CONF_LINE_MAX + 64);
+    switch (extension->address(conf, wish->url, &where)) {
+    case EXTENSION_TCP:
+        ok = open_tcp(list, wish, buf_cstr(&where), NULL, error);
+        break;
+    case EXTENSION_UNIX:
+        ok = open_unix(list, wish, conf, buf_cstr(&where), error);
+        break;
+    case EXTENSION_NOWHERE:
+        ok = fail(error, wish->url, "not an address to listen on");
+        break;
+    }
+    buf_fini(&where);
+    return ok;
+}
+
+static bool open_wish(struct listeners *list, const struct wish *wish, const struct conf *conf,
+                      struct buf *error)
+{
+    static const struct {
+        const char *scheme, *port;
+    } tcp[] = {{"smtp://", NULL},         {"lmtp://", NULL}, {"submission://", "587"},
+               {"submissions://", "465"}, {"http://", NULL}, {"https://", NULL}};
+    static const char *const local[] = {"lmtp:unix:", "smtp:unix:", "unix:"};
+    const struct extension *extension = extension_for(wish);
+
+    if (extension != NULL) {
+        return open_extension(list, wish, extension, conf, error);
+    }
+    for (size_t i = 0; i < sizeof tcp / sizeof tcp[0]; i++) {
+        if (strncmp(wish->url, tcp[i].scheme, strlen(tcp[i].scheme)) == 0) {
+            return open_tcp(list, wish, wish->url + strlen(tcp[i].scheme), tcp[i].port, error);
+        }
+    }
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
+        if (strncmp(wish->url, local[i], strlen(local[i])) == 0) {
+            return open_unix(list, wish, conf, wish->url + strlen(local[i]), error);
+        }
+    }
+    return fail(error, wish->url, "not an address to listen on");
+}
+
+static void remove_listener(struct listeners *list, struct listener *l)
+{
+    TAILQ_REMOVE(list, l, next);
+    (void)close(l->fd); /* connections belong to others */
+    if (l->path != NULL) {
+        (void)unlink(l->path); /* a remnant is recognised at the next start */
+    }
+    mem_free(l->path);
+    mem_free(l->url);
+    mem_free(l);
+}
+
+bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error)
+{
+    struct wish wishes[LISTENERS_MAX];
+    struct listener *l, *following;
+    size_t count = list_wishes(conf, wishes);
+    bool ok = true;
+
+    TAILQ_FOREACH(l, list, next)
+    {
+        l->fresh = false;
+    }
+    for (size_t i = 0; i < count && ok; i++) {
+        if (find(list, wishes[i].role, wishes[i].url) == NULL) {
+            size_t before = buf_len(ret_error);
+
+            ok = open_wish(list, &wishes[i], conf, ret_error);
+            if (!ok && is_optional(&wishes[i], conf)) {
+                ok = buf_len(ret_error) == before || buf_add_byte(ret_error, '\n');
+            }
+        }
+    }
+    free_wishes(wishes, count);
+    for (l = TAILQ_FIRST(list); l != NULL && !ok; l = following) {
+        following = TAILQ_NEXT(l, next);
+        if (l->fresh) {
+            remove_listener(list, l);
+        }
+    }
+    return ok;
+}
+
+bool listeners_check(const struct conf *conf, struct buf *ret_error)
+{
+    struct wish wishes[LISTENERS_MAX];
+    size_t count = list_wishes(conf, wishes);
+    bool ok = true;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t before = buf_len(ret_error);
+
+        if (!open_wish(NULL, &wishes[i], conf, ret_error)) {
+            if (is_optional(&wishes[i], conf)) {
+                buf_truncate(ret_error, before);
+            } else {
+                ok = false;
+                (void)buf_add_byte(ret_error, '\n'); /* sticky */
+            }
+        }
+    }
+    free_wishes(wishes, count);
+    return ok;
+}
+
+bool listeners_complete(const struct listeners *list, const struct conf *conf)
+{
+    struct wish wishes[LISTENERS_MAX];
+    size_t count = list_wishes(conf, wishes);
+    bool complete = true;
+
+    for (size_t i = 0; i < count; i++) {
+        complete = complete && find(list, wishes[i].role, wishes[i].url) != NULL;
+    }
+    free_wishes(wishes, count);
+    return complete;
+}
+
+void listeners_prune(struct listeners *list, const struct conf *conf)
+{
+    struct wish wishes[LISTENERS_MAX];
+    struct listener *l, *following;
+    size_t count = conf == NULL ? 0 : list_wishes(conf, wishes);
+
+    for (l = TAILQ_FIRST(list); l != NULL; l = following) {
+        bool wanted = false;
+
+        following = TAILQ_NEXT(l, next);
+        for (size_t i = 0; i < count; i++) {
+            wanted = wanted || (wishes[i].role == l->role && strcmp(wishes[i].url, l->url) == 0);
+        }
+        if (!wanted) {
+            remove_listener(list, l);
+        }
+    }
+    free_wishes(wishes, count);
+}
+
+int listener_share(const struct listener *l)
+{
+    int fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 3);
+
+    CHECK(fd >= 0); /* a parent without descriptors can't go on */
+    return fd;
+}

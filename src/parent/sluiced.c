@@ -1,0 +1,65 @@
+/*
+ * sluiced: the daemon. One program for all of its processes; the parent runs it again with --role
+ * for each of them.
+ *
+ *     sluiced [-c FILE]
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "bundle.h"
+#include "door.h"
+#include "parent.h"
+#include "program.h"
+#include "queue_ask.h"
+
+static const struct parent_signal signals[] = {
+    {SIGHUP, parent_reload}, {SIGUSR1, parent_reopen_log}, {0, NULL}};
+
+/* In the order in which they begin. Pickup is the last: whatever a file in maildrop does to it, the
+ * start is over. */
+static const struct role_ops *const roles[] = {
+    &queue_role, &deliver_role, &local_role,   &agents_role, &control_role, &auth_role,
+    &fetch_role, &filter_role,  &receive_role, &pickup_role, NULL};
+
+static int usage(void)
+{
+    fprintf(stderr,
+            "usage: sluiced [-c FILE]\n"
+            "       sluiced -V\n"
+            "FILE is the configuration; without it $SLUICE_CONF, then %s,\n"
+            "and when there is none the built-in one, with everything under ./run.\n",
+            BUNDLE_DEFAULT_PATH);
+    return EX_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    struct parent_plan plan = {
+        .roles = roles, .signals = signals, .path = bundle_default_path(), .ready_fd = -1};
+    int option, status;
+
+    if (!program_have_standard_files()) {
+        return EX_OSERR;
+    }
+    ask_register();
+    zmailer_open_door();
+    if (program_was_child(argc, argv, roles, &status)) {
+        return status;
+    }
+    while ((option = getopt(argc, argv, "c:V")) != -1) {
+        switch (option) {
+        case 'c':
+            plan.path = optarg;
+            break;
+        case 'V':
+            printf("sluiced %s\n", SLUICE_VERSION);
+            return EX_OK;
+        default:
+            return usage();
+        }
+    }
+    return optind == argc ? parent_main(&plan) : usage();
+}

@@ -1,0 +1,143 @@
+/*
+ * The batch: what becomes durable with the next commit of the spool.
+ *
+ * Each change of the spool that belongs to a message's way is a step. It is applied to the spool's
+ * open batch when it arises, and kept until the end of its commit, so that it can be done again:
+ *
+ *   batch_add_x --> OPEN --batch_commit--> IN FLIGHT --+--> committed: clients get their answers,
+ *                    ^                                 |    messages are opened
+ *                    |                                 +--> undone: submissions are refused, all
+ *       later, alone +-- REDO <--------------------------   other steps are done again
+ *
+ * Submissions are not done again, because their clients are refused for now. Results are, until
+ * they are stored, because the mail has been delivered. While some wait in REDO (batch_is_blocked)
+ * nothing new is accepted or delivered, so their number is bounded by what was being delivered.
+ *
+ * A submission is committed in the turn it comes in, because its client waits for the answer,
+ * unless commits have had several of late: clients that were answered together send their next
+ * messages together, so the first of these waits for the others, BATCH_GATHER_US at most, and
+ * shares their sync. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
+ * on it, and a crash in that time repeats what a crash in the sync would have repeated.
+ *
+ * Today a commit ends within batch_commit. Nothing outside batch.c knows that but those callers of
+ * batch_commit that use its result: operators' commands, whose answer waits for it.
+ */
+#ifndef QUEUE_BATCH_H
+#define QUEUE_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "spool.h"
+#include "times.h"
+#include "waiting.h"
+
+struct active_msg;
+struct channel;
+struct queue;
+struct step;
+
+#define BATCH_WAIT_US   (2 * US_PER_MS)
+#define BATCH_GATHER_US 300
+/* With fewer submissions in a commit there is nothing to wait for. */
+#define BATCH_GATHER_MIN 4
+
+STAILQ_HEAD(step_list, step);
+
+/* Fields are private to batch.c. */
+struct batch {
+    struct step_list open;  /* applied, not committed */
+    struct step_list redo;  /* their commit failed */
+    struct mono commit_by;  /* what is in `open` waits no longer; us 0: nothing waits */
+    unsigned submissions;   /* in `open`, when batch_may_wait was asked last */
+    unsigned usual_eighths; /* submissions of a commit of late, in eighths */
+    bool gathers;           /* commit_by is that of a submission */
+    uint64_t commits;       /* since start */
+};
+
+/* How a message leaves the active queue. */
+enum pass_how {
+    PASS_TRIED,   /* all that is pending was tried, or its destination is dead */
+    PASS_UNTRIED, /* some of it was not: it goes on at once */
+    PASS_DROPPED, /* an operator ended its claim; results came all the same */
+    PASS_PARKED,  /* all that is pending waits for one destination: park_key */
+    PASS_REPORT,  /* nothing is pending: all that is left is to report */
+};
+
+/* The end of a pass: reports, expiry, then the message is deleted, parked or deferred. */
+struct pass_end {
+    enum pass_how how;
+    char *park_key;         /* owned: of PASS_PARKED */
+    struct waiting waiting; /* owned: what was deferred */
+};
+
+/* Recipients leave their message and wait by themselves. */
+struct put_off {
+    uint32_t *ns; /* owned: their numbers */
+    size_t count;
+    char *park_key; /* owned */
+    struct wall until;
+};
+
+void batch_init(struct batch *b);
+
+/* What waits in REDO is lost; logged. */
+void batch_fini(struct batch *b);
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* What spool_submit has put into the batch, or into an earlier one (`repeated`). `msg` is opened
+ * after the commit, or removed when it fails; NULL: the mail stays on disk. The answer goes to
+ * `from`. */
+void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
+                          struct channel *from, uint64_t token, bool repeated);
+
+/* What became of a recipient. The verdict's slices are copied. */
+void batch_add_verdict(struct queue *q, struct msg_id id, uint32_t n,
+                       const struct spool_verdict *v);
+
+/* Every recipient was delivered and none is reported: the message is deleted. `name` is for the
+ * log. */
+void batch_add_all_done(struct queue *q, struct msg_id id, const char *name);
+
+/* Take what `p` and `e` own. */
+void batch_add_put_off(struct queue *q, struct msg_id id, const struct put_off *p);
+void batch_add_pass_end(struct queue *q, struct msg_id id, const struct pass_end *e);
+
+/* Quarantine a message, whose rows or content make no sense: it leaves memory and becomes
+ * corrupt. */
+void queue_quarantine(struct queue *q, struct msg_id id, const char *reason);
+
+/* ---- the commit ------------------------------------------------------------------------------ */
+
+/* Is the commit better left for a later turn? To be asked once a turn. */
+bool batch_may_wait(struct queue *q);
+
+/* When it waits no longer: now, if it does not wait. */
+struct mono batch_commit_at(const struct batch *b);
+
+/* Commit what is in the batch. 0, or the negative errno with which all of it was undone. */
+int batch_commit(struct queue *q);
+
+/* Store steps whose commit failed, each in a batch of its own, so that one that can't be stored
+ * does not hold up the others. */
+void batch_redo(struct queue *q);
+
+/* Do steps wait to be done again? */
+static inline bool batch_is_blocked(const struct batch *b)
+{
+    return !STAILQ_EMPTY(&b->redo);
+}
+
+/* Did the spool refuse this call alone, leaving the batch as it was? */
+bool batch_refused(int rc);
+
+/* Is there a step of this message? */
+bool batch_has(const struct batch *b, struct msg_id id);
+
+/* The client is gone: its submissions are committed all the same, and not answered. */
+void batch_forget_client(struct batch *b, const struct channel *client);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * Facts about waiting mail, for those who explain it: states and numbers, no words. The words are
+ * in src/control (queue_gate.c, queue_why.c), which the API, the command line and the dashboard
+ * share.
+ *
+ * Nothing here changes anything. What is borrowed lasts until the queue process goes on.
+ */
+#ifndef QUEUE_FACTS_H
+#define QUEUE_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "dest_history.h"
+#include "scheduler.h"
+#include "slice.h"
+#include "wire.h"
+
+struct queue;
+
+struct destination_facts {
+    const struct conf *conf;
+    uint32_t transport;
+    const char *transport_name;
+    struct slice dest;   /* the scheduler's name of it */
+    const char *nexthop; /* as written; NULL: the queue process does not know it */
+    bool in_memory;      /* the scheduler knows it: `info` is set */
+    struct sched_dest_info info;
+    struct sched_transport_info transport_info;
+    const struct dest_history *history; /* NULL: nothing happened lately */
+};
+
+/* Keeps `dest`. */
+void facts_of_destination(const struct queue *q, uint32_t transport, struct slice dest,
+                          struct destination_facts *ret_facts);
+
+/* Where a delivery is. */
+struct delivery_facts {
+    bool is_sent;        /* else its process is being restarted */
+    enum wire_role role; /* of its process, and which of these */
+    unsigned index;
+};
+
+void facts_of_delivery(const struct queue *q, struct sched_entry entry,
+                       struct delivery_facts *ret_facts);
+
+/* What holds for all mail. */
+struct queue_facts {
+    const char *storage_error; /* results can't be stored: nothing new is started; NULL: they can */
+    bool has_room;             /* for another message in memory */
+    uint32_t messages;         /* in memory */
+    int64_t messages_max;
+};
+
+void facts_of_queue(const struct queue *q, struct queue_facts *ret_facts);
+
+#endif

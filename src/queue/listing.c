@@ -1,0 +1,625 @@
+#include "listing.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "check.h"
+#include "json.h"
+#include "mem.h"
+#include "park_key.h"
+#include "spool_division.h"
+
+/* Messages of one control file that are told with the first. */
+#define PARTS_MAX 1000
+
+static const struct {
+    const char *name;
+    enum spool_state state;
+} states[] = {
+    {"incoming", SPOOL_INCOMING},
+    {"deferred", SPOOL_DEFERRED},
+    {"hold", SPOOL_HOLD},
+    {"corrupt", SPOOL_CORRUPT},
+};
+#define STATE_COUNT (sizeof states / sizeof states[0])
+
+const char *listing_state_name(enum spool_state state)
+{
+    for (size_t i = 0; i < STATE_COUNT; i++) {
+        if (states[i].state == state) {
+            return states[i].name;
+        }
+    }
+    UNREACHABLE("every state has a name");
+}
+
+unsigned listing_error(unsigned status, json_t **ret_answer, const char *format, ...)
+{
+    va_list args;
+    struct buf text;
+
+    buf_init(&text, 8192);
+    va_start(args, format);
+    (void)buf_addv(&text, format, args); /* an empty text is better than none */
+    va_end(args);
+    *ret_answer = json_pack("{s:s%}", "error", buf_slice(&text).ptr, buf_len(&text));
+    if (*ret_answer == NULL) {
+        *ret_answer = json_pack("{s:s}", "error", "the text of this error is not UTF-8");
+    }
+    buf_fini(&text);
+    return status;
+}
+
+static unsigned spool_failed(struct spool *sp, int rc, json_t **ret_answer)
+{
+    return listing_error(rc == -ENOENT    ? 404
+                         : rc == -EBADMSG ? 409
+                                          : 503,
+                         ret_answer, "%s", spool_error(sp));
+}
+
+json_t *listing_text(struct slice s)
+{
+    bool has_nul = s.len > 0 && slice_find(s, '\0') < s.len;
+    json_t *json = has_nul ? NULL : json_stringn(s.ptr, s.len);
+    struct buf utf8;
+
+    if (json != NULL) {
+        return json;
+    }
+    buf_init(&utf8, s.len * 4 + 16);
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (c == '\0') {
+            (void)buf_add_string(&utf8, "\\x00"); /* readers of JSON refuse it; four times the
+                                                     length is room enough */
+        } else if (c < 0x80) {
+            (void)buf_add_byte(&utf8, s.ptr[i]); /* the same */
+        } else {
+            (void)buf_add_byte(&utf8, (char)(0xc0 | c >> 6)); /* the same */
+            (void)buf_add_byte(&utf8, (char)(0x80 | (c & 0x3f)));
+        }
+    }
+    json = json_stringn(buf_slice(&utf8).ptr, buf_len(&utf8));
+    buf_fini(&utf8);
+    CHECK(json != NULL);
+    return json;
+}
+
+/* ---- filters -------------------------------------------------------------------------------- */
+
+static bool add_state(const json_t *name, unsigned *mask)
+{
+    for (size_t i = 0; i < STATE_COUNT; i++) {
+        if (json_is_string(name) && strcmp(json_string_value(name), states[i].name) == 0) {
+            *mask |= 1u << states[i].state;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool get_text(const json_t *value, struct slice *ret)
+{
+    if (!json_is_string(value) || json_string_length(value) == 0 ||
+        json_string_length(value) > 2 * ADDRESS_MAX) {
+        return false;
+    }
+    *ret = slice_of(json_string_value(value), json_string_length(value));
+    return true;
+}
+
+static bool has_any_of(struct slice s, const char *chars)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (strchr(chars, s.ptr[i]) != NULL) { /* NUL counts as one of them */
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Not in an address of one mailbox without quotes: it is a pattern, or a list. */
+#define NO_ADDRESS " \t,*<>@"
+
+/* An address as people type it: "a@b" and "<a@b>" are that one, "@d", "*@d" and "d" all of a
+ * domain, for which `value` is rewritten. What could only be meant otherwise, so that nothing would
+ * be found, is refused: false. */
+static bool get_address(json_t *value, struct slice *ret)
+{
+    char whole_domain[2 * ADDRESS_MAX + 2] = "@";
+    struct slice typed, local, domain;
+    size_t at;
+
+    if (!get_text(value, &typed)) {
+        return false;
+    }
+    typed = slice_trim(typed);
+    if (typed.len > 2 && typed.ptr[0] == '<' && typed.ptr[typed.len - 1] == '>') {
+        *ret = slice_of(typed.ptr + 1, typed.len - 2); /* exactly this, whatever is in it */
+        return ret->ptr[0] != '@';
+    }
+    typed = slice_starts(typed, SLICE("*@")) ? slice_skip(typed, 1) : typed;
+    at = slice_find_last(typed, '@');
+    local = slice_of(typed.ptr, at < typed.len ? at : 0);
+    domain = at < typed.len ? slice_skip(typed, at + 1) : typed;
+    if (domain.len == 0 || domain.ptr[0] == '.' || has_any_of(domain, NO_ADDRESS) ||
+        (!slice_starts(local, SLICE("\"")) && has_any_of(local, NO_ADDRESS))) {
+        return false;
+    }
+    if (at < typed.len) {
+        *ret = typed;
+        return true;
+    }
+    memcpy(whole_domain + 1, domain.ptr, domain.len);
+    CHECK(json_string_setn(value, whole_domain, domain.len + 1) == 0); /* it was UTF-8 before */
+    *ret = slice_of(json_string_value(value), domain.len + 1);
+    return true;
+}
+
+static bool get_sender(json_t *value, struct slice *ret)
+{
+    return (get_text(value, ret) && slice_equal(slice_trim(*ret), SLICE("<>")))
+               ? (*ret = SLICE("<>"), true)
+               : get_address(value, ret);
+}
+
+/* "transport/nexthop", a next hop or a domain, which may have its @. */
+static bool get_destination(json_t *value, struct slice *ret)
+{
+    if (!get_text(value, ret)) {
+        return false;
+    }
+    *ret = slice_trim(*ret);
+    *ret = slice_starts(*ret, SLICE("*@")) ? slice_skip(*ret, 1) : *ret;
+    *ret = slice_starts(*ret, SLICE("@")) ? slice_skip(*ret, 1) : *ret;
+    return ret->len > 0 && !has_any_of(*ret, NO_ADDRESS);
+}
+
+static bool get_states(const json_t *value, unsigned *ret)
+{
+    size_t i;
+    json_t *element;
+
+    if (!json_is_array(value)) {
+        return add_state(value, ret);
+    }
+    json_array_foreach((json_t *)(uintptr_t)value, i, element)
+    {
+        if (!add_state(element, ret)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One member of a filter; else what was expected. */
+static const char *filter_member(struct spool_filter *f, const char *key, json_t *value,
+                                 struct wall now)
+{
+    json_int_t number = json_integer_value(value);
+    bool counted = json_is_integer(value) && number >= 0 && number <= INT64_MAX / US_PER_S;
+
+    if (strcmp(key, "state") == 0) {
+        return get_states(value, &f->states)
+                   ? NULL
+                   : "state: incoming, deferred, hold or corrupt is expected";
+    }
+    if (strcmp(key, "sender") == 0) {
+        return get_sender(value, &f->sender)
+                   ? NULL
+                   : "sender: an address, @domain or <> is expected (patterns are not known; "
+                     "<...> is exactly what is in it)";
+    }
+    if (strcmp(key, "recipient") == 0) {
+        return get_address(value, &f->rcpt)
+                   ? NULL
+                   : "recipient: an address or @domain is expected (patterns are not known; "
+                     "<...> is exactly what is in it)";
+    }
+    if (strcmp(key, "destination") == 0) {
+        return get_destination(value, &f->destination)
+                   ? NULL
+                   : "destination: transport/nexthop, a next hop or a domain is expected";
+    }
+    if (strcmp(key, "class") == 0) {
+        return get_text(value, &f->class_name) ? NULL : "class: a name is expected";
+    }
+    if (strcmp(key, "name") == 0) {
+        return get_text(value, &f->name) ? NULL : "name: a name, path or spoolid is expected";
+    }
+    if (strcmp(key, "older_than") == 0) {
+        f->arrived_before.us = counted ? now.us - number * US_PER_S : 0;
+        return counted ? NULL : "older_than: a number of seconds is expected";
+    }
+    if (strcmp(key, "newer_than") == 0) {
+        f->arrived_after.us = counted ? now.us - number * US_PER_S : 0;
+        return counted ? NULL : "newer_than: a number of seconds is expected";
+    }
+    if (strcmp(key, "min_size") == 0) {
+        f->size_min = (uint64_t)number;
+        return counted ? NULL : "min_size: a number of bytes is expected";
+    }
+    if (strcmp(key, "max_size") == 0) {
+        f->size_max = (uint64_t)number;
+        return counted ? NULL : "max_size: a number of bytes is expected";
+    }
+    return "filter: known are state, sender, recipient, destination, class, name (texts), "
+           "older_than, newer_than (seconds), min_size, max_size (bytes)";
+}
+
+bool listing_filter(json_t *filter, struct wall now, struct spool_filter *ret_filter,
+                    const char **ret_error)
+{
+    struct spool_filter f = {0};
+    const char *key;
+    json_t *value;
+
+    if (filter != NULL && !json_is_object(filter)) {
+        *ret_error = "filter: an object is expected";
+        return false;
+    }
+    json_object_foreach(filter, key, value)
+    {
+        *ret_error = filter_member(&f, key, value, now);
+        if (*ret_error != NULL) {
+            return false;
+        }
+    }
+    *ret_filter = f;
+    return true;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------ */
+
+size_t listing_ids(struct spool *sp, const char *text, size_t max, struct msg_id *ret_ids)
+{
+    struct spool_filter f = {.name = slice_string(text)};
+    struct spool_message m;
+    size_t count = 0;
+
+    if (max > 0 && spool_id_parse(f.name, ret_ids) && spool_read(sp, *ret_ids, &m) != -ENOENT) {
+        return 1;
+    }
+    return f.name.len > 0 && spool_scan(sp, &f, max, ret_ids, &count) == 0 ? count : 0;
+}
+
+unsigned listing_id(struct spool *sp, const char *text, struct msg_id *ret_id, json_t **ret_answer)
+{
+    struct msg_id id;
+
+    if (text == NULL || text[0] == '\0') {
+        return listing_error(400, ret_answer, "id: a queue id is expected");
+    }
+    if (listing_ids(sp, text, 1, ret_id) > 0) {
+        return 200;
+    }
+    /* Only where mail is in files of others it has names beside its id. */
+    return spool_divides(sp) || spool_id_parse(slice_string(text), &id)
+               ? listing_error(404, ret_answer, "%s: no such message", text)
+               : listing_error(400, ret_answer, "%s: a queue id is expected", text);
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+const char *listing_shown_id(const struct spool_message *m, char room[QUEUE_NAME_MAX])
+{
+    if (m->path.len == 0 && m->spoolid.len > 0) {
+        (void)snprintf(room, QUEUE_NAME_MAX, "%.*s", SLICE_ARGS(m->spoolid)); /* cut: as there */
+    } else {
+        spool_id_print(m->id, room);
+    }
+    return room;
+}
+
+static json_t *rcpt_json(const struct spool_rcpt *r)
+{
+    static const char *const names[] = {
+        [SPOOL_RCPT_PENDING] = "pending",
+        [SPOOL_RCPT_FAILED] = "failed",
+        [SPOOL_RCPT_DELIVERED] = "delivered",
+        [SPOOL_RCPT_RELAYED] = "relayed",
+    };
+    json_t *object = json_object();
+
+    json_put(object, "n", json_integer(r->n));
+    json_put(object, "address", listing_text(r->address));
+    json_put(object, "state", json_string(names[r->state]));
+    json_put(object, "transport", listing_text(r->transport));
+    json_put(object, "nexthop", listing_text(r->nexthop));
+    if (r->route_generation == SPOOL_ROUTE_FIXED) {
+        json_put(object, "route_fixed", json_true());
+    }
+    json_put(object, "attempts", json_integer(r->attempts));
+    if (r->diagnostic.len > 0) {
+        json_put(object, r->state == SPOOL_RCPT_FAILED ? "bounce_reason" : "delay_reason",
+                 listing_text(r->diagnostic));
+        json_put(object, "status", listing_text(r->status));
+        json_put(object, "remote", listing_text(r->remote));
+        if (r->tls.len > 0) {
+            json_put(object, "tls", listing_text(r->tls));
+        }
+    }
+    json_put_time(object, "last_attempt", r->last_attempt);
+    return object;
+}
+
+/* An upper bound of a recipient's or message's length in JSON: a byte may become "\u0000". */
+static size_t json_bytes(size_t text_len)
+{
+    return 400 + 6 * text_len;
+}
+
+/* One message with at most `max_rcpts` recipients behind number `after`, fewer when *bytes, to
+ * which its length is added, passes LISTING_BYTES_MAX; -EBADMSG and the like leave a stump that
+ * says so, because a list must not end at one damaged message. */
+static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size_t max_rcpts,
+                        size_t *bytes, json_t **ret_object)
+{
+    json_t *object = json_object(), *array = json_array();
+    struct spool_rcpt page[100];
+    struct spool_message m;
+    char text[QUEUE_NAME_MAX];
+    size_t count = 0, total = 0;
+    bool full = false;
+    int rc = spool_read(sp, id, &m);
+
+    if (rc != 0) {
+        spool_id_print(id, text);
+        json_put(object, "queue_id", json_string(text));
+        json_put(object, "queue_name", json_string("corrupt"));
+        json_put(object, "reason", listing_text(slice_string(spool_error(sp))));
+        json_put(object, "recipients", array);
+        *ret_object = object;
+        return rc;
+    }
+    json_put(object, "queue_id", json_string(listing_shown_id(&m, text)));
+    json_put(object, "queue_name",
+             json_string(spool_is_claimed(sp, id) ? "active" : listing_state_name(m.state)));
+    *bytes += json_bytes(m.sender.len + m.client.len + m.envid.len + m.reason.len);
+    if (m.path.len > 0) {
+        json_put(object, "path", listing_text(m.path));
+        json_put(object, "spoolid", listing_text(m.spoolid));
+    }
+    json_put_time(object, "arrival_time", m.arrived);
+    json_put(object, "message_size", json_integer((json_int_t)m.size));
+    json_put(object, "forced_expire", json_boolean(m.force_expire));
+    json_put(object, "sender", listing_text(m.sender));
+    json_put(object, "client", listing_text(m.client));
+    if (m.class_name.len > 0) {
+        json_put(object, "class", listing_text(m.class_name));
+        json_put(object, "class_source", json_string(class_source_word(m.class_source)));
+    }
+    if (m.envid.len > 0) {
+        json_put(object, "envid", listing_text(m.envid));
+    }
+    if (m.reason.len > 0) {
+        json_put(object, "reason", listing_text(m.reason));
+    }
+    if (m.state == SPOOL_DEFERRED || m.state == SPOOL_INCOMING) {
+        json_put_time(object, "next_attempt", m.due);
+    }
+    if (m.parked.len > 0) {
+        json_put(object, "waits_for", listing_text(park_key_place(m.parked)));
+    }
+    json_put_time(object, "created", m.created);
+    json_put(object, "recipients_total", json_integer(m.rcpt_total));
+    json_put(object, "recipients_pending", json_integer(m.rcpt_pending));
+    json_put(object, "recipients", array);
+    do {
+        size_t max = max_rcpts - total < 100 ? max_rcpts - total : 100;
+
+        if (max == 0) {
+            break;
+        }
+        rc = spool_read_rcpts(sp, id, after, false, max, page, &count);
+        for (size_t i = 0; rc == 0 && i < count && !full; i++) {
+            const struct spool_rcpt *r = &page[i];
+
+            CHECK(json_array_append_new(array, rcpt_json(r)) == 0);
+            after = r->n;
+            total++;
+            *bytes += json_bytes(r->address.len + r->transport.len + r->nexthop.len +
+                                 r->diagnostic.len + r->remote.len + r->tls.len);
+            full = *bytes >= LISTING_BYTES_MAX;
+        }
+        if (rc != 0 || count < max || full) {
+            count = 0;
+        }
+    } while (count > 0);
+    if (total == max_rcpts || full) {
+        json_put(object, "next_recipient", json_integer(after));
+    }
+    if (rc != 0) {
+        json_put(object, "reason", listing_text(slice_string(spool_error(sp))));
+    }
+    *ret_object = object;
+    return 0;
+}
+
+static size_t get_count(const json_t *question, const char *name, size_t preset, size_t max)
+{
+    const json_t *value = json_object_get(question, name);
+    json_int_t n = json_integer_value(value);
+
+    return !json_is_integer(value) || n < 0 ? preset : (size_t)n > max ? max : (size_t)n;
+}
+
+/* The page of ids a question asks for: its filter, behind its "after", or its "ids". */
+static unsigned ask_list(struct spool *sp, const json_t *question, struct wall now,
+                         json_t **ret_answer)
+{
+    size_t max = get_count(question, "max", 100, LISTING_PAGE_MAX), count = 0;
+    size_t max_rcpts = get_count(question, "recipients", 50, LISTING_RCPTS_MAX);
+    size_t bytes = 0, shown;
+    const char *error, *after = json_string_value(json_object_get(question, "after"));
+    struct spool_filter f;
+    struct msg_id *ids;
+    json_t *messages, *answer;
+    int rc;
+
+    if (!listing_filter(json_object_get(question, "filter"), now, &f, &error)) {
+        return listing_error(400, ret_answer, "%s", error);
+    }
+    if (after != NULL && !spool_id_parse(slice_string(after), &f.after)) {
+        return listing_error(400, ret_answer, "after: a queue id is expected");
+    }
+    ids = mem_array(max, sizeof *ids);
+    rc = spool_scan(sp, &f, max, ids, &count);
+    if (rc != 0) {
+        mem_free(ids);
+        return spool_failed(sp, rc, ret_answer);
+    }
+    answer = json_object();
+    messages = json_array();
+    json_put(answer, "messages", messages);
+    for (shown = 0; shown < count && bytes < LISTING_BYTES_MAX; shown++) {
+        json_t *message;
+        /* A stump says what is wrong. */
+        (void)message_json(sp, ids[shown], 0, max_rcpts, &bytes, &message);
+        CHECK(json_array_append_new(messages, message) == 0);
+    }
+    if (shown > 0 && (count == max || shown < count)) {
+        char text[SPOOL_ID_TEXT_MAX];
+        spool_id_print(ids[shown - 1], text);
+        json_put(answer, "next", json_string(text));
+    }
+    mem_free(ids);
+    *ret_answer = answer;
+    return 200;
+}
+
+/* The other messages of the control file that `text` names, if it names one. */
+static void add_parts(struct spool *sp, const char *text, json_t *object)
+{
+    struct msg_id ids[PARTS_MAX];
+    size_t count = listing_ids(sp, text, PARTS_MAX, ids);
+    json_t *parts = json_array();
+
+    for (size_t i = 1; i < count; i++) {
+        char id[SPOOL_ID_TEXT_MAX];
+
+        spool_id_print(ids[i], id);
+        CHECK(json_array_append_new(parts, json_string(id)) == 0);
+    }
+    if (count > 1) {
+        json_put(object, "parts", json_incref(parts));
+    }
+    json_decref(parts);
+}
+
+static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_answer)
+{
+    const char *text = json_string_value(json_object_get(question, "id"));
+    size_t after = get_count(question, "after_recipient", 0, SPOOL_RCPTS_MAX), bytes = 0;
+    struct msg_id id;
+    json_t *object;
+    unsigned status = listing_id(sp, text, &id, ret_answer);
+    int rc;
+
+    if (status != 200) {
+        return status;
+    }
+    rc = message_json(sp, id, (uint32_t)after,
+                      get_count(question, "recipients", LISTING_RCPTS_MAX, LISTING_RCPTS_MAX),
+                      &bytes, &object);
+    if (rc == -ENOENT) {
+        json_decref(object);
+        return listing_error(404, ret_answer, "%s: no such message", text);
+    }
+    add_parts(sp, text, object);
+    *ret_answer = object;
+    return 200;
+}
+
+static unsigned ask_count(struct spool *sp, const json_t *question, struct wall now,
+                          json_t **ret_answer)
+{
+    struct spool_filter f;
+    const char *error;
+    uint64_t count;
+    int rc;
+
+    if (!listing_filter(json_object_get(question, "filter"), now, &f, &error)) {
+        return listing_error(400, ret_answer, "%s", error);
+    }
+    rc = spool_count(sp, &f, &count);
+    if (rc != 0) {
+        return spool_failed(sp, rc, ret_answer);
+    }
+    *ret_answer = json_pack("{s:I}", "count", (json_int_t)count);
+    return 200;
+}
+
+static unsigned ask_destinations(struct spool *sp, const json_t *question, json_t **ret_answer)
+{
+    size_t max = get_count(question, "max", 100, LISTING_PAGE_MAX), count = 0;
+    struct spool_destination *list = mem_array(max, sizeof *list);
+    json_t *array = json_array();
+    int rc = spool_destinations(sp, max, list, &count);
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        json_t *object = json_object();
+        json_put(object, "transport", listing_text(list[i].transport));
+        json_put(object, "nexthop", listing_text(list[i].nexthop));
+        json_put(object, "recipients", json_integer((json_int_t)list[i].rcpts));
+        json_put(object, "messages", json_integer((json_int_t)list[i].messages));
+        CHECK(json_array_append_new(array, object) == 0);
+    }
+    mem_free(list);
+    if (rc != 0) {
+        json_decref(array);
+        return spool_failed(sp, rc, ret_answer);
+    }
+    *ret_answer = json_pack("{s:o}", "destinations", array);
+    return 200;
+}
+
+static unsigned ask_totals(struct spool *sp, json_t **ret_answer)
+{
+    struct spool_totals t;
+    int rc = spool_totals(sp, &t);
+
+    if (rc != 0) {
+        return spool_failed(sp, rc, ret_answer);
+    }
+    *ret_answer = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "incoming", (json_int_t)t.incoming,
+                            "deferred", (json_int_t)t.deferred, "hold", (json_int_t)t.hold,
+                            "corrupt", (json_int_t)t.corrupt, "bytes", (json_int_t)t.bytes, "files",
+                            (json_int_t)t.files);
+    return 200;
+}
+
+bool listing_knows(const char *op)
+{
+    static const char *const ops[] = {"list", "show", "count", "destinations", "totals"};
+
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        if (strcmp(op, ops[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now, json_t **ret_answer)
+{
+    const char *op = json_string_value(json_object_get(question, "op"));
+
+    CHECK(op != NULL);
+    if (strcmp(op, "list") == 0) {
+        return ask_list(sp, question, now, ret_answer);
+    }
+    if (strcmp(op, "show") == 0) {
+        return ask_show(sp, question, ret_answer);
+    }
+    if (strcmp(op, "count") == 0) {
+        return ask_count(sp, question, now, ret_answer);
+    }
+    if (strcmp(op, "destinations") == 0) {
+        return ask_destinations(sp, question, ret_answer);
+    }
+    CHECK(strcmp(op, "totals") == 0);
+    return ask_totals(sp, ret_answer);
+}

@@ -1,0 +1,63 @@
+/*
+ * Questions about a queue, answered from its spool: the part of the API that only reads.
+ *
+ * A question is a JSON object with "op" and what the operation needs, an answer is a JSON object;
+ * docs/api.md describes both. The queue process answers so while the daemon runs, and the command
+ * line asks the same questions of the spool itself when it does not.
+ *
+ * Work and answer are bounded: lists come in pages of at most LISTING_PAGE_MAX messages, and a page
+ * ends early when it is longer than LISTING_BYTES_MAX.
+ */
+#ifndef QUEUE_LISTING_H
+#define QUEUE_LISTING_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "queue_report.h"
+#include "spool.h"
+#include "spool_search.h"
+#include "times.h"
+
+#define LISTING_PAGE_MAX  1000
+#define LISTING_RCPTS_MAX 1000 /* recipients of one message in one answer */
+/* Length of an answer at which it ends: a message or recipient may still pass it. */
+#define LISTING_BYTES_MAX (8u << 20)
+
+/* Does `op` only read ("list", "show", "count", "destinations", "totals")? */
+bool listing_knows(const char *op);
+
+/* Answer a question whose op listing_knows. Returns a status as HTTP has them; *ret_answer is a new
+ * object, {"error": "..."} unless the status is 200. */
+unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now,
+                     json_t **ret_answer);
+
+/* The "filter" object of a question; NULL is everything. False and *ret_error (static text: which
+ * member, what is expected) when it is none. Addresses are taken as people type them (shop.example,
+ * *@shop.example, <a@b>) and rewritten in the JSON, into which the slices of *ret_filter point. */
+bool listing_filter(json_t *filter, struct wall now, struct spool_filter *ret_filter,
+                    const char **ret_error);
+
+/* The messages that a text names: the one with this queue id, or those of the control file with
+ * this name, path or spoolid, of which there may be several, as mail is divided. At most `max` ids
+ * into ret_ids; 0: there is none. */
+size_t listing_ids(struct spool *sp, const char *text, size_t max, struct msg_id *ret_ids);
+
+/* The first of them; else the status of an answer that says so. */
+unsigned listing_id(struct spool *sp, const char *text, struct msg_id *ret_id, json_t **ret_answer);
+
+/* {"error": text}, and the status it goes with. */
+unsigned listing_error(unsigned status, json_t **ret_answer, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Bytes from mail as JSON text: what is not UTF-8 is shown with its bytes as Latin-1, so that
+ * nothing is lost and the answer stays JSON. */
+json_t *listing_text(struct slice s);
+
+const char *listing_state_name(enum spool_state state);
+
+/* What users know the message by: its id, or the name that other programs have for it alone. */
+const char *listing_shown_id(const struct spool_message *m, char room[QUEUE_NAME_MAX]);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * Operations: what the control process can ask of the queue process (WIRE_ASK), by "op" of the
+ * question. docs/api.md describes them. Those that need no more than a spool are in listing.h; the
+ * others are registered before the queue process begins, by those who know the answers.
+ */
+#ifndef QUEUE_OPERATION_H
+#define QUEUE_OPERATION_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "buf.h"
+#include "channel.h"
+#include "wire.h"
+
+struct queue;
+
+/* Tables that can be registered. */
+#define OPERATION_TABLES_MAX 8
+
+struct operation {
+    const char *op;
+
+    /* The answer is *ret_answer, or, when the status that is returned is not 200, an error; as
+     * listing_ask. */
+    unsigned (*answer)(struct queue *q, const json_t *question, json_t **ret_answer);
+
+    /* In its place, when the answer has bytes beside it: in *bytes, or in *ret_fd (-1 before). */
+    unsigned (*bytes)(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
+                      json_t **ret_answer);
+
+    /* In its place, when the answer may come later: 0, and operations_answer_later is called once
+     * with `token`, or an error at once. */
+    unsigned (*later)(struct queue *q, const json_t *question, uint64_t token, json_t **ret_answer);
+};
+
+/* The table is borrowed for good. Once for each. */
+void operations_register(const struct operation *operations, size_t count);
+
+/* The answer to a question whose `later` was 0; `answer` is taken. Where the control process is not
+ * there any more nothing happens. */
+void operations_answer_later(struct queue *q, uint64_t token, unsigned status, json_t *answer);
+
+/* Answer one question of the control process. */
+void operations_answer(struct queue *q, struct channel *control, const struct wire_ask *ask);
+
+#endif

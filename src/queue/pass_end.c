@@ -1,0 +1,280 @@
+#include "pass_end.h"
+
+#include <inttypes.h>
+
+#include "check.h"
+#include "clock.h"
+#include "expiry.h"
+#include "log.h"
+#include "mem.h"
+#include "owner.h"
+#include "queue.h"
+#include "queue_park.h"
+#include "queue_report.h"
+#include "settlement.h"
+#include "spool_conclusion.h"
+#include "spool_division.h"
+
+/* Mail that was handed back untried goes on soon, but an agent that hands back everything must not
+ * keep us busy. */
+#define UNTRIED_WAIT_US US_PER_S
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+int64_t pass_lifetime_us(const struct conf *conf, const struct spool_message *m)
+{
+    return m->sender.len == 0 ? conf->bounce_queue_lifetime_us : conf->maximal_queue_lifetime_us;
+}
+
+struct wall pass_parked_until(struct queue *q, const struct spool_message *m)
+{
+    struct wall now = clock_wall();
+
+    return wall_after(now,
+                      owner_parked_us(q->conf, now.us - m->created.us, pass_lifetime_us(q->conf, m),
+                                      m->sender.len > 0 && m->warnings == 0, &q->rng));
+}
+
+/* ---- the end in memory ---------------------------------------------------------------------- */
+
+void pass_finish(struct queue *q, struct active_msg *m, char *park_key)
+{
+    struct pass_end end;
+    struct msg_id id;
+
+    if (m->unreadable && !damage_is_hidden(&q->damage, m->id)) {
+        damage_hide(q, m->id, "its recipients can't be read", true);
+    }
+    if (damage_is_hidden(&q->damage, m->id)) {
+        mem_free(park_key);
+        active_remove(&q->active, m); /* it stays claimed */
+        return;
+    }
+    if (m->state == ACTIVE_ENDED || m->state == ACTIVE_LEFT) {
+        if (m->state == ACTIVE_LEFT) {
+            spool_unclaim(q->spool, m->id); /* it is as it was */
+            import_now(&q->import);
+        }
+        mem_free(park_key);
+        active_remove(&q->active, m);
+        return;
+    }
+    end = (struct pass_end){.park_key = park_key, .waiting = waiting_take(&m->waiting)};
+    if (end.park_key == NULL) {
+        end.park_key = waiting_take_key(&end.waiting);
+    }
+    end.how = m->state == ACTIVE_DROPPED   ? PASS_DROPPED
+              : m->state == ACTIVE_UNTRIED ? PASS_UNTRIED
+              : end.park_key != NULL       ? PASS_PARKED
+                                           : PASS_TRIED;
+    id = m->id;
+    active_remove(&q->active, m);
+    batch_add_pass_end(q, id, &end);
+}
+
+/* ---- the end in the spool ------------------------------------------------------------------- */
+
+/* Give up every pending recipient: what was a reason to wait becomes the reason of the failure. One
+ * at a time, since a settle ends the life of what was read before it. */
+static int expire(struct queue *q, const struct spool_message *m)
+{
+    struct spool_rcpt r;
+    struct buf words;
+    size_t count;
+    int rc;
+
+    buf_init(&words, 1u << 20);
+    for (;;) {
+        struct spool_verdict v = {.state = SPOOL_RCPT_FAILED};
+
+        rc = spool_read_rcpts(q->spool, m->id, 0, true, 1, &r, &count);
+        if (rc != 0 || count == 0) {
+            break;
+        }
+        if (r.diagnostic.len == 0) {
+            r.diagnostic = m->force_expire ? SLICE("message is administratively expired")
+                                           : SLICE("message could not be delivered in time");
+            r.status = m->force_expire ? SLICE("4.7.0") : SLICE("4.4.7");
+        }
+        buf_clear(&words);
+        (void)buf_add(&words, r.status); /* bounded by the spool's limits */
+        (void)buf_add(&words, r.diagnostic);
+        (void)buf_add(&words, r.reply);
+        (void)buf_add(&words, r.remote);
+        (void)buf_add(&words, r.tls);
+        if (m->spoolid.len > 0) {
+            expiry_put_notary(&words, clock_wall().us - m->created.us, r.notary);
+        }
+        const char *at = buf_cstr(&words);
+        v.status = slice_of(at, r.status.len);
+        v.diagnostic = slice_of(at + r.status.len, r.diagnostic.len);
+        v.reply = slice_of(at + r.status.len + r.diagnostic.len, r.reply.len);
+        v.remote = slice_of(v.reply.ptr + r.reply.len, r.remote.len);
+        v.tls = slice_of(v.remote.ptr + r.remote.len, r.tls.len);
+        at = v.tls.ptr + r.tls.len;
+        v.notary = slice_skip(buf_slice(&words), (size_t)(at - buf_cstr(&words)));
+        v.when = r.last_attempt;
+        v.done = r.notify != NOTIFY_DEFAULT && (r.notify & NOTIFY_FAILURE) == 0;
+        struct statistics_line line = {.spoolid = m->spoolid,
+                                       .channel = r.transport,
+                                       .host = r.nexthop,
+                                       .created = m->created,
+                                       .listed = m->listed};
+        queue_statistics(q, m->id, "expire", m->path, &line);
+        rc = spool_settle(q->spool, m->id, r.n, &v);
+        if (rc != 0) {
+            break;
+        }
+    }
+    buf_fini(&words);
+    return rc;
+}
+
+/* A message with strings of its own, which outlast further calls of the spool. */
+struct kept_message {
+    struct spool_message m;
+    struct buf strings;
+};
+
+static int keep_message(struct queue *q, struct msg_id id, struct kept_message *kept)
+{
+    struct spool_message *m = &kept->m;
+    struct slice *parts[] = {&m->sender, &m->envid, &m->class_name, &m->path, &m->spoolid};
+    size_t at = 1; /* behind a byte that makes sure of a pointer for empty ones */
+    int rc;
+
+    buf_init(&kept->strings, 1u << 20);
+    CHECK(buf_add_byte(&kept->strings, '\0'));
+    rc = spool_read(q->spool, id, m);
+    if (rc != 0) {
+        return rc;
+    }
+    m->created.us += queue_clock_pending(&q->clock, id);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        CHECK(parts[i]->len == 0 || buf_add(&kept->strings, *parts[i])); /* the spool's limits */
+    }
+    m->reason = m->parked = m->client = slice_of("", 0);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i] = slice_of(buf_slice(&kept->strings).ptr + at, parts[i]->len);
+        at += parts[i]->len;
+    }
+    return 0;
+}
+
+/* When the message is due again whose pass has ended like this. */
+static struct wall next_pass(struct queue *q, const struct waiting *w,
+                             const struct spool_message *m)
+{
+    const struct conf *conf = q->conf;
+    struct wall now = clock_wall(), due = WALL_NEVER;
+
+    if (waiting_has_backoff(w)) {
+        due = wall_after(now, owner_backoff_us(conf, now.us - m->created.us, &q->rng));
+    }
+    if (w->retry_at.us != 0) {
+        due = wall_min(due, w->retry_at);
+        due = waiting_has_own_expiry(w)
+                  ? due
+                  : wall_min(due, wall_after(m->created, pass_lifetime_us(conf, m)));
+    }
+    return due;
+}
+
+/* Park what is left of it, or let it wait for another pass, or go. */
+static int settle_pass(struct queue *q, const struct spool_message *m, const struct pass_end *e,
+                       bool expired)
+{
+    struct wall due;
+    char name[QUEUE_NAME_MAX];
+    bool gone = false;
+    int rc;
+
+    if (e->how == PASS_PARKED && m->rcpt_pending > 0 && !expired) {
+        due = e->waiting.retry_at.us != 0 ? next_pass(q, &e->waiting, m) : pass_parked_until(q, m);
+        rc = spool_park(q->spool, m->id, slice_string(e->park_key), due);
+        if (rc == 0) {
+            park_tell(q, slice_string(e->park_key));
+        }
+    } else {
+        due = e->how == PASS_UNTRIED ? wall_after(clock_wall(), UNTRIED_WAIT_US)
+                                     : next_pass(q, &e->waiting, m);
+        rc = spool_finish(q->spool, m->id, due, &gone);
+    }
+    if (rc == 0 && gone && !spool_divides(q->spool)) {
+        log_info("%s: removed", queue_message_name(m, name));
+    }
+    if (rc == 0 && spool_divides(q->spool)) {
+        import_now(&q->import); /* what is to be reported of all parts is due when the spool says */
+    } else if (rc == 0 && !gone) {
+        import_by(&q->import, due);
+    }
+    return rc;
+}
+
+static int end_pass_of(struct queue *q, const struct spool_message *m, const struct pass_end *e)
+{
+    char name[QUEUE_NAME_MAX];
+    int64_t age = clock_wall().us - m->created.us, lifetime = pass_lifetime_us(q->conf, m);
+    bool expired = false;
+    int rc = 0;
+
+    if (m->state == SPOOL_CORRUPT ||
+        (m->rcpt_pending > 0 && (e->how == PASS_DROPPED || m->state == SPOOL_HOLD))) {
+        spool_unclaim(q->spool, m->id); /* it may have been released and claimed again meanwhile */
+        import_now(&q->import);
+        return 0; /* what is left of it goes the way the operator chose */
+    }
+    if (spool_concludes(q->spool)) {
+        return spool_conclude(q->spool, m->id, m->rcpt_pending > 0,
+                              wall_after(clock_wall(), owner_backoff_us(q->conf, age, &q->rng)));
+    }
+    if (m->rcpt_pending > 0 &&
+        (m->force_expire ||
+         (e->how != PASS_UNTRIED && !waiting_has_own_expiry(&e->waiting) && age >= lifetime))) {
+        expired = true;
+        log_info("%s: from=<%.*s>, status=%s, returned to sender", queue_message_name(m, name),
+                 SLICE_ARGS(m->sender), m->force_expire ? "force-expired" : "expired");
+        q->counts.expired++;
+        rc = expire(q, m);
+    }
+    /* Where messages are divided the spool gathers what is to be reported of all parts, and hands
+     * out the message again when it is time. */
+    if (rc == 0 && (m->rcpt_to_report > 0 || expired) &&
+        (e->how == PASS_REPORT || !spool_divides(q->spool))) {
+        rc = report_results(q, m);
+    }
+    if (rc == 0 && m->rcpt_pending > 0 && !expired) {
+        rc = report_delay(q, m, age, wall_after(m->created, lifetime));
+    }
+    return rc == 0 ? settle_pass(q, m, e, expired) : rc;
+}
+
+int pass_end_apply(struct queue *q, struct msg_id id, const struct pass_end *e)
+{
+    struct kept_message kept;
+    int rc = keep_message(q, id, &kept);
+
+    if (rc == 0) {
+        rc = end_pass_of(q, &kept.m, e);
+    }
+    buf_fini(&kept.strings);
+    return rc;
+}
+
+int pass_put_off_apply(struct queue *q, struct msg_id id, const struct put_off *p)
+{
+    struct kept_message kept;
+    struct spool_message *m = &kept.m;
+    int rc = keep_message(q, id, &kept);
+
+    /* Before they leave: their message comes to the end of its pass without them. */
+    if (rc == 0) {
+        rc = report_delay(q, m, clock_wall().us - m->created.us,
+                          wall_after(m->created, pass_lifetime_us(q->conf, m)));
+    }
+    if (rc == 0) {
+        rc = spool_put_off(q->spool, id, p->ns, p->count, slice_string(p->park_key), p->until);
+    }
+    buf_fini(&kept.strings);
+    return rc;
+}

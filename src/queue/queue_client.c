@@ -1,0 +1,394 @@
+#include "queue_client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "match.h"
+#include "mem.h"
+#include "queue.h"
+#include "queue_submit.h"
+#include "spool_keys.h"
+#include "send_limit.h"
+
+/* Bytes about a limit that is reached; a user's name has SEND_NAME_MAX at most. */
+#define SEND_TEXT_MAX 512
+
+void clients_answer(struct queue *q, struct channel *client, uint64_t token, struct msg_id id,
+                    int rc, bool repeated)
+{
+    char id_text[SPOOL_ID_TEXT_MAX], text[64];
+    struct wire_submit_done done = {.token = token};
+
+    if (rc == 0) {
+        spool_id_print(id, id_text);
+        (void)snprintf(text, sizeof text, "Ok: queued as %s",
+                       id_text); /* fits by the sizes above */
+        done.code = 250;
+        done.status = SLICE("2.0.0");
+        done.text = slice_string(text);
+        done.id = slice_string(id_text);
+        done.repeated = repeated;
+        q->counts.submitted += !repeated;
+    } else if (rc == -ENOSPC) {
+        done.code = 452;
+        done.status = SLICE("4.3.1");
+        done.text = SLICE("Insufficient system storage");
+    } else if (rc == -EDQUOT) {
+        done.code = 452;
+        done.status = SLICE("4.3.1");
+        done.text = SLICE("Too many keys of calls are known (inject_key_limit)");
+    } else if (rc == -EEXIST) {
+        done.code = 554;
+        done.status = SLICE("5.5.4");
+        done.text = SLICE("Idempotency-Key: it was the key of another call");
+    } else if (rc == -ENOTSUP) {
+        done.code = 554;
+        done.status = SLICE("5.3.3");
+        done.text = SLICE("Idempotency-Key: this spool keeps no keys of calls");
+    } else if (rc == -EMSGSIZE || rc == -EINVAL) {
+        done.code = 554;
+        done.status = SLICE("5.6.0");
+        done.text = SLICE("Message can't be stored as it is");
+    } else {
+        done.code = 451;
+        done.status = SLICE("4.3.0");
+        done.text = SLICE("Mail storage failed, try again later");
+    }
+    wire_put_submit_done(client, &done);
+}
+
+/* What a client is told that would send more; cut at most. */
+static void put_limit(const struct queue *q, const struct send_origin *origin,
+                      enum send_limit limit, struct buf *out)
+{
+    bool of_login = limit >= SEND_LOGIN_MESSAGES_MINUTE, of_minute = limit % 4 < 2;
+    struct slice name = of_login ? origin->login : origin->client;
+
+    (void)buf_addf(out, "Error: too %s from %s%.*s: %" PRIu64 " in %s is the limit (%s)",
+                   limit % 2 == 0 ? "much mail" : "many recipients", of_login ? "user " : "",
+                   SLICE_ARGS(name), send_limit_value(q->conf, limit),
+                   of_minute ? "a minute" : "an hour", send_limit_name(limit));
+    out->failed = false;
+}
+
+static void count_refusal(struct queue *q, const struct send_origin *origin, enum send_limit limit)
+{
+    bool of_login = limit >= SEND_LOGIN_MESSAGES_MINUTE;
+    struct slice name = of_login ? origin->login : origin->client;
+
+    if (send_counts_refused(q->send_counts, origin, limit)) {
+        log_warning("%s: %s%.*s has sent %" PRIu64 ", the rest is put off", send_limit_name(limit),
+                    of_login ? "user " : "", SLICE_ARGS(name), send_limit_value(q->conf, limit));
+    }
+}
+
+static bool tell_room(struct queue *q, struct channel *ch, struct slice body)
+{
+    struct wire_send_room_done done;
+    struct wire_send_room m;
+    struct send_origin origin;
+    enum send_limit limit;
+    struct buf text;
+
+    if (!wire_get_send_room(body, &m)) {
+        return false;
+    }
+    origin = (struct send_origin){m.client, m.login};
+    done = (struct wire_send_room_done){.token = m.token, .text = SLICE("")};
+    done.rcpts = send_counts_room(q->send_counts, q->conf, &origin, clock_mono(), &limit);
+    done.limit = limit;
+    buf_init(&text, SEND_TEXT_MAX);
+    if (limit != SEND_LIMITS) {
+        put_limit(q, &origin, limit, &text);
+        done.text = buf_slice(&text);
+    }
+    if (done.rcpts == 0) {
+        count_refusal(q, &origin, limit);
+    }
+    wire_put_send_room_done(ch, &done);
+    buf_fini(&text);
+    return true;
+}
+
+static bool take_refusal(struct queue *q, struct slice body)
+{
+    struct wire_send_refused m;
+
+    if (!wire_get_send_refused(body, &m) || m.limit >= SEND_LIMITS) {
+        return false;
+    }
+    count_refusal(q, &(struct send_origin){m.client, m.login}, (enum send_limit)m.limit);
+    return true;
+}
+
+/* May this message be sent? Other sessions of the same client or user may have been faster since
+ * its process has asked. If not, that process is told so. */
+static bool may_send(struct queue *q, struct channel *ch, const struct wire_submit *m)
+{
+    const struct send_origin origin = {m->send_client, m->send_login};
+    enum send_limit limit;
+    struct buf text;
+    uint32_t room = send_counts_room(q->send_counts, q->conf, &origin, clock_mono(), &limit);
+
+    if (room > 0 && room >= m->send_rcpts) {
+        return true;
+    }
+    count_refusal(q, &origin, limit);
+    buf_init(&text, SEND_TEXT_MAX);
+    put_limit(q, &origin, limit, &text);
+    wire_put_submit_done(ch, &(struct wire_submit_done){.token = m->token,
+                                                        .code = 450,
+                                                        .status = SLICE("4.7.1"),
+                                                        .text = buf_slice(&text)});
+    buf_fini(&text);
+    return false;
+}
+
+static void count_sent(struct queue *q, const struct wire_submit *m)
+{
+    const struct send_origin origin = {m->send_client, m->send_login};
+
+    if (!send_counts_add(q->send_counts, &origin, m->send_rcpts, clock_mono())) {
+        log_warning("more than %u clients or users send within an hour (SEND_COUNTS_MAX): the "
+                    "limits of the quietest begin anew",
+                    SEND_COUNTS_MAX);
+    }
+}
+
+/* Was the message of this key submitted before? 0: as *ret_id; -ENOENT: it was not; else the
+ * negative errno of why it can't be. */
+static int find_key(struct queue *q, const struct wire_submit *m, struct msg_id *ret_id)
+{
+    struct spool_key key = {.key = m->key};
+    int rc;
+
+    if (m->key.len == 0) {
+        return -ENOENT;
+    }
+    rc = spool_key_find(q->spool, &key, clock_wall(), (uint64_t)q->conf->inject_key_limit);
+    if (rc == 0 && memcmp(key.sum, m->key_sum.ptr, sizeof key.sum) != 0) {
+        return -EEXIST;
+    }
+    *ret_id = key.id;
+    return rc == -ENOSPC ? -EDQUOT : rc;
+}
+
+/* Submit the message, with its key. */
+static int submit_once(struct queue *q, const struct wire_submit *m, int fd, bool is_report,
+                       struct msg_id *ret_id, struct active_msg **ret_msg)
+{
+    struct spool_key key = {.key = m->key};
+    int rc = submit_message(q, m, fd, is_report, ret_id, ret_msg);
+
+    if (rc != 0 || m->key.len == 0) {
+        return rc;
+    }
+    memcpy(key.sum, m->key_sum.ptr, sizeof key.sum);
+    key.id = *ret_id;
+    key.until = wall_after(clock_wall(), q->conf->inject_key_time_us);
+    rc = spool_key_add(q->spool, &key);
+    if (rc != 0 && *ret_msg != NULL) { /* the batch has failed */
+        active_remove(&q->active, *ret_msg);
+        *ret_msg = NULL;
+    }
+    return rc;
+}
+
+static void submit(struct queue *q, struct channel *ch, const struct frame *frame, bool is_report,
+                   bool *ret_ok)
+{
+    struct wire_submit m;
+    struct wire_rcpt *rcpts;
+    struct active_msg *msg = NULL;
+    struct msg_id id;
+    bool repeated;
+    int rc;
+
+    *ret_ok = wire_get_submit(frame->body, &m, &rcpts);
+    if (*ret_ok && m.key_sum.len != (m.key.len > 0 ? SPOOL_KEY_SUM : 0)) {
+        mem_free(rcpts);
+        *ret_ok = false;
+    }
+    if (!*ret_ok) {
+        return;
+    }
+    if (!q->clients.flow.space_ok) {
+        rc = -ENOSPC; /* the sender of the frame did not know yet */
+    } else if (!q->clients.flow.storage_ok || q->role->stopping) {
+        rc = -EIO;
+    } else {
+        rc = find_key(q, &m, &id);
+    }
+    repeated = rc == 0;
+    if (rc == -ENOENT) {
+        if (!may_send(q, ch, &m)) {
+            mem_free(rcpts);
+            return;
+        }
+        rc = submit_once(q, &m, frame->fd, is_report, &id, &msg);
+    }
+    mem_free(rcpts);
+    if (rc == 0 && !repeated) {
+        count_sent(q, &m);
+    }
+    if (rc != 0) { /* nothing of it is in the batch, or the batch will fail as well */
+        clients_answer(q, ch, m.token, (struct msg_id){0}, rc, false);
+    } else {
+        batch_add_submission(q, id, msg, ch, m.token, repeated);
+    }
+}
+
+/* Do what the frame asks for; its descriptor stays the caller's. False: it does not decode. */
+static bool client_frame(struct queue *q, struct channel *ch, const struct frame *frame)
+{
+    struct wire_etrn etrn;
+    bool ok = false;
+
+    switch (frame->type) {
+    case WIRE_SUBMIT:
+        submit(q, ch, frame, false, &ok);
+        return ok;
+    case WIRE_ETRN:
+        if (!wire_get_etrn(frame->body, &etrn)) {
+            return false;
+        }
+        if (domain_list_match(&q->conf->fast_flush_domains, etrn.domain)) {
+            flush_domain(q, etrn.domain);
+            wire_put_etrn_done(ch, &(struct wire_etrn_done){.token = etrn.token,
+                                                            .code = 250,
+                                                            .text = SLICE("Queuing started")});
+        } else {
+            wire_put_etrn_done(
+                ch, &(struct wire_etrn_done){.token = etrn.token,
+                                             .code = 459,
+                                             .text = SLICE("ETRN is not for this domain")});
+        }
+        return true;
+    case WIRE_SEND_ROOM:
+        return tell_room(q, ch, frame->body);
+    case WIRE_SEND_REFUSED:
+        return take_refusal(q, frame->body);
+    default:
+        return false;
+    }
+}
+
+bool clients_take_report(struct queue *q, struct channel *ch, const struct frame *frame)
+{
+    bool ok;
+
+    submit(q, ch, frame, true, &ok);
+    return ok;
+}
+
+static void client_lost(struct queue *q, struct channel *ch)
+{
+    batch_forget_client(&q->batch, ch);
+    for (size_t i = 0; i < QUEUE_CLIENTS_MAX; i++) {
+        if (q->clients.channels[i] == ch) {
+            q->clients.channels[i] = NULL;
+        }
+    }
+    channel_free(ch);
+}
+
+static void on_client(void *arg, struct channel *ch)
+{
+    struct queue *q = arg;
+    struct frame frame;
+    enum channel_event event;
+
+    queue_clock_look(q);
+    while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
+        bool ok = client_frame(q, ch, &frame);
+
+        if (frame.fd >= 0) {
+            (void)close(frame.fd); /* a submission's content has been copied */
+        }
+        if (!ok) {
+            log_error("a frame of a submission client does not decode: connection closed");
+            event = CHANNEL_CLOSED;
+            break;
+        }
+    }
+    if (event == CHANNEL_CLOSED) {
+        client_lost(q, ch);
+    }
+}
+
+bool clients_adopt(struct queue *q, int fd)
+{
+    struct clients *c = &q->clients;
+
+    for (size_t i = 0; i < QUEUE_CLIENTS_MAX; i++) {
+        if (c->channels[i] == NULL) {
+            c->channels[i] = channel_new(q->role->base, fd, on_client, q);
+            c->told = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- how the queue is doing ----------------------------------------------------------------- */
+
+void clients_init(struct clients *c)
+{
+    *c = (struct clients){.flow = {.storage_ok = true, .space_ok = true}};
+}
+
+void clients_fini(struct clients *c)
+{
+    for (size_t i = 0; i < QUEUE_CLIENTS_MAX; i++) {
+        channel_free(c->channels[i]);
+    }
+}
+
+void clients_storage(struct clients *c, bool ok)
+{
+    c->flow.storage_ok = ok;
+    c->told = false;
+}
+
+void queue_flow_update(struct queue *q)
+{
+    struct spool_totals totals;
+    uint64_t free_bytes;
+    uint64_t minimum = q->conf->queue_minfree > 0 ? (uint64_t)q->conf->queue_minfree
+                                                  : (uint64_t)q->conf->message_size_limit * 3 / 2;
+    struct wire_flow flow = q->clients.flow;
+
+    if (spool_free_bytes(q->spool, &free_bytes) == 0) {
+        flow.free_bytes = free_bytes;
+        flow.space_ok = free_bytes >= minimum;
+        if (!flow.space_ok && q->clients.flow.space_ok) {
+            log_warning("queue_minfree: %" PRIu64 " bytes free, %" PRIu64
+                        " wanted: mail is refused for now",
+                        free_bytes, minimum);
+        }
+    }
+    if (spool_totals(q->spool, &totals) == 0) {
+        uint64_t claimed = HASH_COUNT(q->active.msgs);
+        flow.behind = totals.incoming > claimed + QUEUE_BEHIND;
+    }
+    if (flow.space_ok != q->clients.flow.space_ok || flow.behind != q->clients.flow.behind) {
+        q->clients.told = false;
+    }
+    q->clients.flow = flow;
+}
+
+void clients_tell(struct clients *c)
+{
+    for (size_t i = 0; !c->told && i < QUEUE_CLIENTS_MAX; i++) {
+        if (c->channels[i] != NULL) {
+            wire_put_flow(c->channels[i], &c->flow);
+        }
+    }
+    c->told = true;
+}

@@ -1,0 +1,164 @@
+#include "queue_external.h"
+
+#include <errno.h>
+#include <event2/event.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "queue.h"
+#include "queue_report.h"
+#include "spool_external.h"
+
+/* After a look that failed. */
+#define LOOK_AGAIN_US US_PER_S
+
+/* A control file that is to be read again. */
+struct resync {
+    STAILQ_ENTRY(resync) next;
+    char *path; /* owned */
+};
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct external *e = arg;
+
+    (void)fd;
+    (void)what;
+    e->poll_at.us = 0; /* the turn that follows looks */
+}
+
+void external_begin(struct queue *q)
+{
+    struct external *e = &q->external;
+    int fd = spool_external_fd(q->spool);
+
+    STAILQ_INIT(&e->resyncs);
+    if (fd >= 0) {
+        e->readable = event_new(q->role->base, fd, EV_READ | EV_PERSIST, on_readable, e);
+        CHECK(e->readable != NULL && event_add(e->readable, NULL) == 0);
+    }
+}
+
+void external_end(struct external *e)
+{
+    struct resync *r;
+
+    while ((r = STAILQ_FIRST(&e->resyncs)) != NULL) {
+        STAILQ_REMOVE_HEAD(&e->resyncs, next);
+        mem_free(r->path);
+        mem_free(r);
+    }
+    if (e->readable != NULL) {
+        event_free(e->readable);
+    }
+}
+
+void external_resync(struct external *e, struct slice path)
+{
+    struct resync *r = mem_new(sizeof *r);
+
+    r->path = mem_copy(path.ptr, path.len);
+    STAILQ_INSERT_TAIL(&e->resyncs, r, next);
+}
+
+/* ETRN: the domain is the first word, the rest is about who asked. */
+static void flush_asked(struct queue *q, struct slice text)
+{
+    struct slice rest = text, word = slice_cut(&rest, ' ');
+    struct buf domain;
+
+    log_info("ETRN: %.*s", SLICE_ARGS(text));
+    buf_init(&domain, SCHED_DEST_NAME_MAX + 1);
+    for (size_t i = 0; i < word.len && !domain.failed; i++) {
+        (void)buf_add_byte(&domain, ascii_lower(word.ptr[i])); /* failed: no such domain */
+    }
+    if (!domain.failed && word.len > 0) {
+        flush_domain(q, buf_slice(&domain));
+    }
+    buf_fini(&domain);
+}
+
+void external_look(struct queue *q)
+{
+    struct external *e = &q->external;
+
+    spool_look(q->spool);
+    e->poll_at.us = 0;
+    import_now(&q->import);
+}
+
+void external_clock_moved(struct external *e)
+{
+    e->poll_at.us = 0;
+}
+
+void external_tell(struct queue *q)
+{
+    struct spool_event event;
+
+    while (spool_next_event(q->spool, &event)) {
+        switch (event.type) {
+        case SPOOL_EVENT_LOG:
+            log_info("%.*s", SLICE_ARGS(event.text));
+            break;
+        case SPOOL_EVENT_COMPLETE:
+            q->counts.completed++;
+            report_line(q, "%.*s", SLICE_ARGS(event.text));
+            break;
+        case SPOOL_EVENT_WARNING:
+            log_warning("%.*s", SLICE_ARGS(event.text));
+            break;
+        case SPOOL_EVENT_ETRN:
+            flush_asked(q, event.text);
+            break;
+        case SPOOL_EVENT_CHANGED:
+            queue_leave(q, event.id);
+            break;
+        }
+    }
+}
+
+static void resync_all(struct queue *q)
+{
+    struct external *e = &q->external;
+    struct resync *r;
+    int rc;
+
+    while ((r = STAILQ_FIRST(&e->resyncs)) != NULL) {
+        STAILQ_REMOVE_HEAD(&e->resyncs, next);
+        rc = spool_resync(q->spool, slice_string(r->path));
+        if (rc == 0) {
+            log_info(" .. resynced!  (wrkcnt %u)", HASH_COUNT(q->active.msgs));
+        } else if (rc != -ENOENT) { /* gone: what it was about has come to its end */
+            log_warning("%s: can't be read again: %s", r->path, spool_error(q->spool));
+        }
+        mem_free(r->path);
+        mem_free(r);
+        import_now(&q->import);
+    }
+}
+
+void external_turn(struct queue *q)
+{
+    struct external *e = &q->external;
+    struct wall again = WALL_NEVER;
+
+    if (spool_dirty(q->spool)) {
+        return;
+    }
+    resync_all(q);
+    if (clock_wall().us >= e->poll_at.us && !q->role->stopping) {
+        if (spool_poll(q->spool, clock_wall(), &again) != 0) {
+            log_warning("spool: %s", spool_error(q->spool));
+            again = wall_after(clock_wall(), LOOK_AGAIN_US);
+        }
+        e->poll_at = again;
+        e->looked = e->looked || again.us > clock_wall().us;
+        if (e->readable != NULL) {
+            import_now(&q->import); /* something may have come */
+        }
+    }
+    external_tell(q);
+}

@@ -1,0 +1,332 @@
+#include "queue_pass.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "address.h"
+#include "batch.h"
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mail_class.h"
+#include "mem.h"
+#include "owner.h"
+#include "queue.h"
+#include "queue_report.h"
+#include "queue_retry.h"
+#include "queue_route.h"
+#include "spool_conclusion.h"
+#include "spool_division.h"
+
+/* Recipients read from the spool in one call. */
+#define READ_PAGE 500
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+struct slice pass_sched_class(const struct queue *q, const struct spool_message *m,
+                              char room[SCHED_CLASS_NAME_MAX])
+{
+    return tuning_sched_class(q->conf, m->class_name, m->sender, m->client, room);
+}
+
+static void log_active(const char *name, struct slice sender, uint64_t size, uint32_t rcpts)
+{
+    log_info("%s: from=<%.*s>, size=%" PRIu64 ", nrcpt=%" PRIu32 " (queue active)", name,
+             SLICE_ARGS(sender), size, rcpts);
+}
+
+bool pass_open(struct queue *q, struct active_msg *m, bool admitted)
+{
+    if (active_is_out(m) || q->role->stopping || (!admitted && !sched_has_room(q->sched))) {
+        spool_unclaim(q->spool, m->id);
+        active_remove(&q->active, m);
+        import_new_mail(&q->import);
+        return false;
+    }
+    if (!spool_concludes(q->spool)) {
+        log_active(m->id_text, slice_string(m->sender), m->size, m->undone);
+    }
+    if (m->fresh) {
+        report_verbose(q, m->id, "scheduler processing %s", m->path);
+    }
+    sched_open_in_class(q->sched, clock_mono(), (struct sched_msg){m->id.n}, m->undone, false,
+                        slice_string(m->sched_class),
+                        class_weight(q->conf, slice_string(m->its_class->name)));
+    return true;
+}
+
+void pass_classes_reload(struct queue *q)
+{
+    const struct active_class *c;
+
+    for (c = q->active.classes; c != NULL; c = c->hh.next) {
+        struct slice name = slice_string(c->name);
+
+        sched_class_weight(q->sched, name, class_weight(q->conf, name));
+    }
+}
+
+/* ---- reading recipients --------------------------------------------------------------------- */
+
+/* Read the next page of pending recipients into memory. False when the message can't go on. */
+static bool read_page(struct queue *q, struct active_msg *m, size_t max)
+{
+    struct spool_rcpt page[READ_PAGE];
+    size_t count = 0;
+    int rc;
+
+    if (max > READ_PAGE) {
+        max = READ_PAGE;
+    }
+    rc = spool_read_rcpts(q->spool, m->id, m->last_read, true, max, page, &count);
+    if (rc != 0) {
+        log_warning("%s: recipients can't be read: %s", m->id_text, spool_error(q->spool));
+        if (rc == -EBADMSG) {
+            queue_quarantine(q, m->id, spool_error(q->spool));
+        } else if (rc == -EUCLEAN || rc == -EIO) {
+            m->unreadable = true; /* see pass_end */
+        }
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        active_add_rcpt(m, &page[i],
+                        page[i].transport.len == 0 ||
+                            page[i].route_generation != q->conf->route_generation);
+    }
+    if (count < max) {
+        m->all_read = true;
+    }
+    return true;
+}
+
+/* The recipients that are left are tried in another pass. */
+static void read_failed(struct active_msg *m)
+{
+    m->all_read = true;
+    active_touch(m);
+    waiting_not_for_dead(&m->waiting);
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+/* It could not be read. */
+static void load_failed(struct queue *q, struct msg_id id, int rc)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (rc == -EBADMSG) {
+        queue_quarantine(q, id, spool_error(q->spool));
+    } else if (rc == -EUCLEAN || rc == -EIO) {
+        damage_hide(q, id, spool_error(q->spool), true); /* other mail goes on */
+    } else if (rc == -ENOENT && !spool_divides(q->spool)) {
+        damage_hide(q, id, "an index names it, and it is not there", false);
+    } else if (rc != -ENOENT) {
+        spool_id_print(id, text);
+        log_warning("%s: can't be read: %s", text, spool_error(q->spool));
+        spool_unclaim(q->spool, id);
+        import_pause(&q->import, wall_after(clock_wall(), US_PER_S));
+    }
+}
+
+/* Read the message that was claimed. False: there is none that goes on, and its claim was seen to.
+ */
+static bool load_message(struct queue *q, struct msg_id id, struct spool_message *ret_message)
+{
+    int rc = spool_read(q->spool, id, ret_message);
+
+    if (rc != 0) {
+        load_failed(q, id, rc);
+        return false;
+    }
+    if (ret_message->state != SPOOL_INCOMING && ret_message->state != SPOOL_DEFERRED) {
+        /* A damaged index: it named a message that an operator keeps. */
+        log_warning("spool: a message on hold or quarantined was found as if it were due");
+        spool_unclaim(q->spool, id);
+        return false;
+    }
+    ret_message->created.us += queue_clock_pending(&q->clock, id);
+    ret_message->class_name = class_in_force(q->conf, ret_message->class_name);
+    return true;
+}
+
+/* The key under which a message that has fallen due is to stay on disk; NULL when it is to be
+ * opened. Few recipients are read for it now instead of a moment later. */
+static char *full_key(struct queue *q, struct active_msg *m)
+{
+    struct owner_target target = {.several = false};
+    struct route route;
+    const char *nowhere;
+    char *parked;
+
+    if (m->undone > OWNER_LOOK_MAX) {
+        return NULL; /* the scheduler will tell */
+    }
+    while (!m->all_read) {
+        if (!read_page(q, m, READ_PAGE)) {
+            read_failed(m);
+            return NULL;
+        }
+    }
+    for (size_t i = 0; i < m->rcpt_count; i++) {
+        struct destination *destination = queue_route(q, m, &m->rcpts[i], &route, &nowhere);
+
+        if (destination == NULL || !queue_retry_lets_go(q, m, destination)) {
+            owner_target_fini(&target);
+            return NULL; /* pass_read sees to it */
+        }
+        park_target_add(q, &target, &route);
+    }
+    parked = park_target_full(q, &target, slice_string(m->sched_class));
+    owner_target_fini(&target);
+    return parked;
+}
+
+/* Bring it into memory, unless it is to stay on disk: then NULL, and *ret_park_key is the key under
+ * which it waits, to be freed. */
+static struct active_msg *load_active(struct queue *q, const struct spool_message *m,
+                                      bool requested, bool admitted, char **ret_park_key)
+{
+    char sched_class_room[SCHED_CLASS_NAME_MAX];
+    struct active_msg *active;
+
+    if (m->parked.len > 0 && park_is_full(q, m->parked)) {
+        *ret_park_key = mem_copy(m->parked.ptr, m->parked.len);
+        return NULL;
+    }
+    active = active_add(&q->active, m, pass_sched_class(q, m, sched_class_room), clock_mono(),
+                        clock_wall());
+    active->requested = requested;
+    *ret_park_key = admitted ? NULL : full_key(q, active);
+    if (*ret_park_key != NULL) {
+        active_remove(&q->active, active);
+        return NULL;
+    }
+    return active;
+}
+
+bool pass_load(struct queue *q, struct msg_id id, bool admitted)
+{
+    struct active_msg *active = NULL;
+    struct pass_end end = {.how = PASS_PARKED};
+    struct spool_message m;
+    bool requested;
+
+    if (active_find(&q->active, id) != NULL || !load_message(q, id, &m)) {
+        return false; /* in memory: it was dropped, and has a delivery; pass_finish unclaims it */
+    }
+    if (spool_concludes(q->spool)) { /* even when there is nothing left to be delivered */
+        char name[QUEUE_NAME_MAX];
+        struct buf sender;
+
+        buf_init(&sender, WIRE_TEXT_MAX);
+        address_put_external(m.sender, &sender); /* that store has it without quotes */
+        log_active(queue_message_name(&m, name), sender.failed ? m.sender : buf_slice(&sender),
+                   m.size, m.rcpt_total);
+        buf_fini(&sender);
+    }
+    requested = requested_take(&q->requested, id);
+    if (m.rcpt_pending == 0) {
+        end.how = PASS_REPORT;
+    } else if (m.force_expire) {
+        end.how = PASS_TRIED; /* nothing is tried any more */
+    } else {
+        active = load_active(q, &m, requested, admitted, &end.park_key);
+    }
+    if (active != NULL) {
+        return pass_open(q, active, admitted);
+    }
+    batch_add_pass_end(q, id, &end);
+    if (end.how == PASS_PARKED && requested) {
+        requested_add(&q->requested, id); /* it still is */
+    }
+    return false;
+}
+
+/* ---- recipients for the scheduler ----------------------------------------------------------- */
+
+/* Postfix's order before it looks at destinations: by domain without regard to case (no domain
+ * last), then by the whole address. */
+static int compare_addresses(const void *a, const void *b)
+{
+    struct slice x = slice_string((*(struct active_rcpt *const *)a)->address);
+    struct slice y = slice_string((*(struct active_rcpt *const *)b)->address);
+    size_t at_x = slice_find_last(x, '@'), at_y = slice_find_last(y, '@');
+    int order;
+
+    if ((at_x == x.len) != (at_y == y.len)) {
+        return at_x == x.len ? 1 : -1;
+    }
+    order = strcasecmp(x.ptr + at_x, y.ptr + at_y);
+    return order != 0 ? order : slice_compare(x, y);
+}
+
+/* Find out where recipients go. Those that don't go now are dealt with; the number of the others,
+ * who stand in ret_rcpts and ret_destinations. */
+static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_rcpt **order,
+                          size_t count, struct sched_rcpt *ret_rcpts,
+                          struct destination **ret_destinations)
+{
+    size_t go = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct active_rcpt *r = order[i];
+        struct route route;
+        const char *nowhere;
+        struct destination *destination = queue_route(q, m, r, &route, &nowhere);
+
+        if (destination == NULL) {
+            queue_stuck(q, m, r->n, &route, nowhere);
+        } else if (!queue_retry_keeps(q, m, r, destination)) {
+            ret_rcpts[go] = (struct sched_rcpt){.n = r->n,
+                                                .transport = destination->transport,
+                                                .dest = slice_string(destination->name)};
+            ret_destinations[go++] = destination;
+        }
+    }
+    return go;
+}
+
+void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
+{
+    struct active_rcpt **order;
+    struct sched_rcpt *rcpts;
+    struct destination **destinations;
+    size_t count, first, go;
+    bool complete;
+
+    destinations_trim(q);
+    /* A message that came with its recipients has them all; they are handed on in portions of what
+     * the scheduler allows, as if read. */
+    while (!m->all_read && m->rcpt_count - m->rcpt_handed < max) {
+        if (!read_page(q, m, max - (m->rcpt_count - m->rcpt_handed))) {
+            read_failed(m);
+        }
+    }
+    first = m->rcpt_handed;
+    count = m->rcpt_count - first < max ? m->rcpt_count - first : max;
+    m->rcpt_handed += count;
+    complete = m->all_read && m->rcpt_handed == m->rcpt_count;
+    order = mem_array(count, sizeof(struct active_rcpt *));
+    rcpts = mem_array(count, sizeof *rcpts);
+    destinations = mem_array(count, sizeof(struct destination *));
+    for (size_t i = 0; i < count; i++) {
+        order[i] = &m->rcpts[first + i];
+    }
+    if (count > 1) {
+        qsort(order, count, sizeof *order, compare_addresses);
+    }
+    go = place_rcpts(q, m, order, count, rcpts, destinations);
+    sched_recipients(q->sched, clock_mono(), (struct sched_msg){m->id.n}, rcpts, go,
+                     (uint32_t)(count - go), complete);
+    for (size_t i = 0; i < go; i++) {
+        if (i == 0 || destinations[i] != destinations[i - 1]) {
+            destination_opened(q, destinations[i]);
+            destination_warn_of_clog(q, destinations[i]);
+        }
+    }
+    mem_free(destinations);
+    mem_free(rcpts);
+    mem_free(order);
+}

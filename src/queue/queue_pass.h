@@ -1,0 +1,45 @@
+/*
+ * A message's pass through memory, from its claim to its opening, and its recipients.
+ *
+ *   claimed --> pass_load --> read --> nothing is to be tried: its pass ends at once
+ *                              |
+ *                              +-----> its destination holds its share: parked on disk
+ *                              |
+ *                              +-----> pass_open --> the scheduler asks: pass_read --> ...
+ *                                         ^
+ *   submitted and committed --------------+
+ *
+ * Its end is in pass_end.h. Owns nothing.
+ */
+#ifndef QUEUE_QUEUE_PASS_H
+#define QUEUE_QUEUE_PASS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "active.h"
+#include "scheduler.h"
+#include "slice.h"
+#include "spool.h"
+
+struct queue;
+
+/* A message was claimed: read it into memory and open it in the scheduler, or park it. `admitted`:
+ * the scheduler has asked for it and has a place for it. True when it was opened. */
+bool pass_load(struct queue *q, struct msg_id id, bool admitted);
+
+/* Open a message that was submitted with its claim, after its commit, or was loaded. When it can't
+ * be opened any more it goes back to disk: false. */
+bool pass_open(struct queue *q, struct active_msg *m, bool admitted);
+
+/* Answer SCHED_READ. */
+void pass_read(struct queue *q, struct active_msg *m, uint32_t max);
+
+/* The message's class as the scheduler knows it; it may lie in `room`. */
+struct slice pass_sched_class(const struct queue *q, const struct spool_message *m,
+                              char room[SCHED_CLASS_NAME_MAX]);
+
+/* Give the classes of mail in memory their weights of a new configuration. */
+void pass_classes_reload(struct queue *q);
+
+#endif

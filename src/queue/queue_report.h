@@ -1,0 +1,43 @@
+/*
+ * Bounces, delay notices and success reports, made in the open batch; and lines of log about
+ * messages as a whole.
+ *
+ * Owns nothing.
+ */
+#ifndef QUEUE_QUEUE_REPORT_H
+#define QUEUE_QUEUE_REPORT_H
+
+#include <stdint.h>
+
+#include "spool.h"
+#include "times.h"
+
+struct queue;
+
+/* What people call the message: its store's name for it, or its queue id. */
+#define QUEUE_NAME_MAX 128
+const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NAME_MAX]);
+
+/* Tell the sender, in the open batch, of the recipients that are to be reported, and note that it
+ * was told. In a batch that is lost both are. 0 or negative errno of the spool. */
+int report_results(struct queue *q, const struct spool_message *m);
+
+/* Tell the sender of the delay of mail that is `age_us` old, if it is time for that and was not
+ * done; `until` is when it will be given up. */
+int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until);
+
+/* A line about a message as a whole, to our log and, with scheduler_syslog, to syslog. */
+void report_line(struct queue *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A line for the file in which a message's sender follows what becomes of it (spool_verbose). */
+void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+struct destination;
+
+/* Tell the postmaster, in the open batch, that a relay refuses our login or misses one: only the
+ * site's own configuration can mend that, and its mail waits. At most once a day of each
+ * destination, and only with notify_classes = software. `words` is what was said, to whom. */
+void report_login_refused(struct queue *q, struct destination *d, struct slice words);
+
+#endif

@@ -1,0 +1,124 @@
+#include "queue_route.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "queue.h"
+
+void queue_route_hold_back(const struct conf *conf, struct route *route)
+{
+    static const char reason[] = "4.3.2 deferred transport";
+
+    for (size_t i = 0; i < conf->defer_transports.count; i++) {
+        if (strcmp(conf->defer_transports.items[i], route->transport) == 0) {
+            route->transport = "retry";
+            (void)strcpy(route->nexthop, reason); /* far below their sizes */
+            (void)strcpy(route->destination, reason);
+            return;
+        }
+    }
+}
+
+/* The spool's copy of the route is for those who look at the queue. It is of no other use, so a
+ * failure costs nothing but the batch, which the commit will report. */
+static void store_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
+                        const struct route *route)
+{
+    (void)spool_set_route(q->spool, m->id, r->n, slice_string(route->transport),
+                          slice_string(route->nexthop), q->conf->route_generation);
+    r->route_stale = false;
+}
+
+/* These words are what operators of transport agents look for. */
+static const char *why_nowhere(bool has_clause, bool has_command)
+{
+    return !has_clause ? "no pattern matched" : !has_command ? "ConfBUG:NoCmdDefined!" : NULL;
+}
+
+/* The destination of a route that the store has fixed. One without an agent is not remembered. */
+static struct destination *fixed_destination(struct queue *q, const struct route *route,
+                                             const char **ret_why)
+{
+    struct slice transport = slice_string(route->transport);
+    struct destination *destination = NULL;
+    struct policy policy;
+    uint32_t index;
+
+    if (transport_find(&q->transports, transport, &index)) {
+        destination = destination_find(&q->destinations, index, slice_string(route->destination));
+    }
+    if (destination != NULL) {
+        *ret_why = why_nowhere(destination->has_clause || destination->agent == CONF_AGENT_POSTFIX,
+                               destination->has_command);
+        return *ret_why == NULL ? destination : NULL;
+    }
+    policy_for(q->conf, transport, slice_string(route->nexthop), &policy);
+    *ret_why = why_nowhere(policy.ring != 0 || policy.agent == CONF_AGENT_POSTFIX,
+                           policy_starts_agents(&policy));
+    if (*ret_why == NULL &&
+        !transport_need(&q->transports, q->conf, q->sched, route->transport, &index)) {
+        *ret_why = "too many channels";
+    }
+    return *ret_why == NULL ? destination_need(q, index, route->destination, route->nexthop) : NULL;
+}
+
+/* Where a rule at its arrival sends it. A transport that nothing declares any more may be declared
+ * again. */
+static void route_by_rule(const struct queue *q, const struct active_msg *m,
+                          const struct active_rcpt *r, struct route *ret_route)
+{
+    struct slice nexthop = active_rcpt_nexthop(r);
+    const struct conf_transport *transport = conf_transport_find(q->conf, active_rcpt_transport(r));
+
+    CHECK(nexthop.len <= ROUTE_NEXTHOP_MAX); /* SPOOL_ROUTE_MAX */
+    if (transport != NULL && transport->policy.agent == CONF_AGENT_MILTER &&
+        q->conf->non_smtpd_milters[0] == '\0') {
+        /* A report, and the filters that it waited for are configured no more. */
+        route_address(q->conf, slice_string(m->sender), slice_string(r->address), ret_route);
+        return;
+    }
+    if (transport == NULL) {
+        nexthop = SLICE("4.3.5 the transport of a rule is not declared any more");
+    }
+    ret_route->transport = transport == NULL ? "retry" : transport->name;
+    memcpy(ret_route->nexthop, nexthop.ptr, nexthop.len);
+    ret_route->nexthop[nexthop.len] = '\0';
+    route_destination(q->conf, slice_string(r->address), ret_route);
+}
+
+struct destination *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
+                                struct route *ret_route, const char **ret_why)
+{
+    struct slice nexthop;
+
+    if (r->route_fixed && !conf_spool_routes(q->conf)) {
+        route_by_rule(q, m, r, ret_route);
+        if (!m->requested) {
+            queue_route_hold_back(q->conf, ret_route);
+        }
+        return destination_need(q, transport_index(&q->transports, ret_route->transport),
+                                ret_route->destination, ret_route->nexthop);
+    }
+    if (r->route_fixed) {
+        nexthop = active_rcpt_nexthop(r);
+        CHECK(nexthop.len <= ROUTE_NEXTHOP_MAX); /* SPOOL_ROUTE_MAX */
+        ret_route->transport = active_rcpt_transport(r).ptr;
+        for (size_t i = 0; i <= nexthop.len; i++) {
+            ret_route->nexthop[i] = nexthop.ptr[i];
+            ret_route->destination[i] = ascii_lower(nexthop.ptr[i]);
+        }
+        if (conf_spool_routes_by_mailbox(q->conf)) {
+            route_destination(q->conf, slice_string(r->address), ret_route);
+        }
+        return fixed_destination(q, ret_route, ret_why);
+    }
+    route_address(q->conf, slice_string(m->sender), slice_string(r->address), ret_route);
+    if (r->route_stale) {
+        store_route(q, m, r, ret_route);
+    }
+    if (!m->requested) {
+        queue_route_hold_back(q->conf, ret_route);
+    }
+    return destination_need(q, transport_index(&q->transports, ret_route->transport),
+                            ret_route->destination, ret_route->nexthop);
+}

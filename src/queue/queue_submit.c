@@ -1,0 +1,237 @@
+#include "queue_submit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mail_class.h"
+#include "mem.h"
+#include "owner.h"
+#include "park_key.h"
+#include "pass_end.h"
+#include "queue.h"
+#include "queue_pass.h"
+#include "queue_route.h"
+#include "spool_division.h"
+
+/* Recipients of a submission that are kept in memory; the others are read when it is their turn, or
+ * long lists would pass the limits of recipients in memory. */
+#define KEEP_RCPTS_MAX 100
+
+/* The trace header with the id in its place. */
+static void print_trace(struct buf *out, struct slice trace, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+    size_t at = slice_find(trace, '\1');
+
+    spool_id_print(id, text);
+    (void)buf_add(out, slice_of(trace.ptr, at)); /* far below the buffer's limit */
+    if (at < trace.len) {
+        (void)buf_add_string(out, text);
+        (void)buf_add(out, slice_skip(trace, at + 1));
+    }
+}
+
+/* A submission that goes on at once: what was just written need not be read again. */
+static struct active_msg *keep_submitted(struct queue *q, const struct wire_submit *m,
+                                         const struct spool_rcpt *rcpts, int sealed_fd,
+                                         struct spool_message *message)
+{
+    char sched_class_room[SCHED_CLASS_NAME_MAX];
+    struct active_msg *active;
+    struct buf content;
+
+    buf_init(&content, WIRE_CONTENT_MAX + 2 * WIRE_TRACE_MAX);
+    print_trace(&content, m->trace, message->id);
+    (void)buf_add(&content, m->content); /* a frame's content fits */
+    message->state = SPOOL_INCOMING;
+    message->rcpt_pending = message->rcpt_total = m->rcpt_count;
+    message->size = buf_len(&content) + m->fd_size;
+    active = active_add(&q->active, message, pass_sched_class(q, message, sched_class_room),
+                        clock_mono(), clock_wall());
+    if (sealed_fd >= 0) {
+        active_keep_fd(&q->active, active, buf_slice(&content), sealed_fd);
+    } else {
+        active_keep_content(&q->active, active, buf_slice(&content)); /* unless there is more */
+    }
+    buf_fini(&content);
+    for (uint32_t i = 0; i < m->rcpt_count && i < KEEP_RCPTS_MAX; i++) {
+        struct spool_rcpt rcpt = rcpts[i];
+
+        rcpt.n = i + 1;
+        active_add_rcpt(active, &rcpt, false);
+    }
+    active->all_read = m->rcpt_count <= KEEP_RCPTS_MAX;
+    return active;
+}
+
+/* Where a message comes from, on behalf of who took it in: log analysers want this to be the first
+ * line that names the message, and only one process can see to that. */
+static void log_arrival(const struct wire_submit *m, struct msg_id id)
+{
+    const struct slice userid = SLICE("userid ");
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    if (slice_equal(m->origin, SLICE("pickup")) && slice_starts(m->client, userid)) {
+        struct slice uid = slice_skip(m->client, userid.len);
+
+        log_as("pickup", (int)m->pid, "%s: uid=%.*s from=<%.*s>%s%.*s", text, SLICE_ARGS(uid),
+               SLICE_ARGS(m->sender), m->login.len > 0 ? ", " : "", SLICE_ARGS(m->login));
+    } else {
+        log_as(slice_equal(m->origin, SLICE("milter")) ? "milter" : "smtpd", (int)m->pid,
+               "%s: client=%.*s%s%.*s", text, SLICE_ARGS(m->client), m->login.len > 0 ? ", " : "",
+               SLICE_ARGS(m->login));
+    }
+}
+
+/* For those who replay the log: messages without such a line are of the class that needs no mark.
+ */
+static void log_class(struct classified class, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    switch (class.source) {
+    case CLASS_SOURCE_HEADER:
+    case CLASS_SOURCE_LISTENER:
+    case CLASS_SOURCE_LOGIN:
+    case CLASS_SOURCE_LIST_UNSUBSCRIBE:
+    case CLASS_SOURCE_LIST_ID:
+    case CLASS_SOURCE_PRECEDENCE:
+        spool_id_print(id, text);
+        log_info("%s: class=%.*s (%s)", text, SLICE_ARGS(class.name),
+                 class_source_word(class.source));
+        break;
+    case CLASS_SOURCE_NONE:
+    case CLASS_SOURCE_SENDER:
+    case CLASS_SOURCE_DEFAULT:
+    case CLASS_SOURCE_REPORT:
+        break;
+    }
+}
+
+static void log_put_on_hold(const struct wire_submit *m, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (m->hold.len > 0) {
+        spool_id_print(id, text);
+        log_info("%s: from=<%.*s>, nrcpt=%" PRIu32 " (put on hold: %.*s)", text,
+                 SLICE_ARGS(m->sender), m->rcpt_count, SLICE_ARGS(m->hold));
+    }
+}
+
+/* A submission was stored parked. */
+static void submitted_parked(struct queue *q, const struct spool_message *m, struct msg_id id,
+                             uint32_t rcpts)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    park_tell(q, m->parked);
+    import_by(&q->import, m->due);
+    spool_id_print(id, text);
+    log_hold(); /* as in log_arrival's case */
+    log_info("%s: from=<%.*s>, nrcpt=%" PRIu32 " (waits on disk: %.*s holds its share of the "
+             "active queue)",
+             text, SLICE_ARGS(m->sender), rcpts, SLICE_ARGS(park_key_place(m->parked)));
+    log_hold_end();
+}
+
+int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is_report,
+                   struct msg_id *ret_id, struct active_msg **ret_msg)
+{
+    struct spool_message message = {.sender = m->sender,
+                                    .envid = m->envid,
+                                    .flags =
+                                        m->flags & ~(is_report ? 0u : (unsigned)ENVELOPE_REPORT),
+                                    .arrived = m->arrived,
+                                    .created = clock_wall(),
+                                    .due = clock_wall(),
+                                    .client = m->client};
+    struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
+    /* Others that wait for their commit are not in the scheduler yet, but here. */
+    bool claim;
+    /* What is delivered is what is stored, so it must not change from here on. */
+    int sealed_fd = fd >= 0 && wire_fd_is_sealed(fd, m->fd_size) ? fd : -1;
+    struct owner_target target = {.several = false};
+    struct spool_rcpt *rcpts;
+    struct route route;
+    char **nexthops, *parked;
+    char class_room[CLASS_NAME_MAX], sched_class_room[SCHED_CLASS_NAME_MAX];
+    struct classified class;
+    int rc = 0;
+
+    class = is_report ? class_of_report(q->conf, m->sender, class_room)
+                      : class_decide(q->conf, (struct classified){m->class_name, m->class_source},
+                                     m->sender, class_room);
+    message.class_name = class.name;
+    message.class_source = class.source;
+    claim = m->hold.len == 0 && !batch_is_blocked(&q->batch) && !spool_divides(q->spool) &&
+            import_lets_in(q, message.class_name);
+    if ((fd < 0) != (m->fd_size == 0) ||
+        (q->conf->message_size_limit > 0 &&
+         m->content.len + m->fd_size > (uint64_t)q->conf->message_size_limit + WIRE_TRACE_MAX)) {
+        return -EMSGSIZE;
+    }
+    rcpts = mem_array(m->rcpt_count, sizeof *rcpts);
+    nexthops = mem_array(m->rcpt_count, sizeof *nexthops);
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        bool forced = m->rcpts[i].target.len > 0 && !conf_spool_routes(q->conf);
+
+        if (forced && !route_forced(q->conf, m->rcpts[i].target, m->rcpts[i].address, &route)) {
+            rc = -EAGAIN; /* the rule is of another configuration than ours: soon it is not */
+            forced = false;
+        }
+        if (!forced) {
+            route_address(q->conf, m->sender, m->rcpts[i].address, &route);
+        }
+        nexthops[i] = mem_string(route.nexthop);
+        rcpts[i] = (struct spool_rcpt){.address = m->rcpts[i].address,
+                                       .orcpt = m->rcpts[i].orcpt,
+                                       .notify = m->rcpts[i].notify,
+                                       .transport = slice_string(route.transport),
+                                       .nexthop = slice_string(nexthops[i]),
+                                       .route_generation =
+                                           forced ? SPOOL_ROUTE_FIXED : q->conf->route_generation};
+        queue_route_hold_back(q->conf, &route);
+        park_target_add(q, &target, &route);
+    }
+    parked = m->hold.len > 0
+                 ? NULL
+                 : park_target_full(q, &target, pass_sched_class(q, &message, sched_class_room));
+    owner_target_fini(&target);
+    if (parked != NULL) {
+        claim = false;
+        message.parked = slice_string(parked);
+        message.due = pass_parked_until(q, &message);
+    }
+    if (rc == 0) {
+        rc = spool_submit(q->spool, &message, rcpts, m->rcpt_count, m->trace, &content, claim,
+                          m->hold, ret_id);
+    }
+    if (rc == 0) {
+        log_hold(); /* until its commit */
+        log_arrival(m, *ret_id);
+        log_class(class, *ret_id);
+        log_put_on_hold(m, *ret_id);
+        log_hold_end();
+        class_count(&q->class_counts, class.name)->submitted++;
+    }
+    if (rc == 0 && claim) {
+        message.id = *ret_id;
+        *ret_msg = keep_submitted(q, m, rcpts, sealed_fd, &message);
+    } else if (rc == 0 && parked != NULL) {
+        submitted_parked(q, &message, *ret_id, m->rcpt_count);
+    } else if (rc == 0 && m->hold.len == 0) {
+        import_new_mail(&q->import);
+    }
+    mem_free(parked);
+    for (uint32_t i = 0; i < m->rcpt_count; i++) {
+        mem_free(nexthops[i]);
+    }
+    mem_free(nexthops);
+    mem_free(rcpts);
+    return rc;
+}

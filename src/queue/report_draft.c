@@ -1,0 +1,159 @@
+#include "report_draft.h"
+
+#include <string.h>
+
+#include "buf.h"
+#include "check.h"
+#include "mem.h"
+#include "notary.h"
+
+/* What is kept of one string; reports cut most of them further. */
+#define PART_MAX 8192
+
+/* What is kept of a recipient, in one piece of memory. */
+enum part { ADDRESS, ORCPT, DIAGNOSTIC, REPLY, REMOTE, STATUS, NOTARY, CONTROL, PARTS };
+
+enum report_action report_draft_action(const struct spool_rcpt *r)
+{
+    struct notary n;
+
+    switch (r->state) {
+    case SPOOL_RCPT_PENDING:
+        return REPORT_DELAYED;
+    case SPOOL_RCPT_FAILED:
+        return REPORT_FAILED;
+    case SPOOL_RCPT_DELIVERED:
+    case SPOOL_RCPT_RELAYED:
+        break;
+    }
+    notary_parse(r->notary, &n);
+    if (slice_equal_nocase(n.action, SLICE("expanded"))) {
+        return REPORT_EXPANDED;
+    }
+    if (slice_equal_nocase(n.action, SLICE("relayed"))) {
+        return REPORT_RELAYED;
+    }
+    return r->state == SPOOL_RCPT_RELAYED ? REPORT_RELAYED : REPORT_DELIVERED;
+}
+
+/* Copies of all parts, in one piece. */
+static char *keep(const struct spool_rcpt *r, struct slice kept[PARTS])
+{
+    const struct slice parts[PARTS] = {
+        [ADDRESS] = r->address, [ORCPT] = r->orcpt,     [DIAGNOSTIC] = r->diagnostic,
+        [REPLY] = r->reply,     [REMOTE] = r->remote,   [STATUS] = r->status,
+        [NOTARY] = r->notary,   [CONTROL] = r->control,
+    };
+    size_t lengths[PARTS], at = 0;
+    struct buf b;
+    char *string;
+
+    buf_init(&b, (size_t)PARTS * PART_MAX);
+    for (size_t i = 0; i < PARTS; i++) {
+        lengths[i] = parts[i].len < PART_MAX ? parts[i].len : PART_MAX;
+        if (lengths[i] > 0) {
+            CHECK(buf_add(&b, slice_of(parts[i].ptr, lengths[i])));
+        }
+    }
+    string = buf_take(&b);
+    for (size_t i = 0; i < PARTS; i++) {
+        /* Lines of a text are parted by CR where reports have a form to show them in lines. */
+        for (size_t k = 0; i == DIAGNOSTIC && r->control.len == 0 && k < lengths[i]; k++) {
+            string[at + k] = string[at + k] == '\r' ? ' ' : string[at + k];
+        }
+        kept[i] = slice_of(string + at, lengths[i]);
+        at += lengths[i];
+    }
+    return string;
+}
+
+/* "type; value": the type, when it is one, out of *value. */
+static struct slice take_type(struct slice *value)
+{
+    struct slice rest = *value, type = slice_trim(slice_cut(&rest, ';'));
+
+    if (rest.ptr == NULL || slice_find(type, ' ') < type.len) {
+        return slice_of("", 0);
+    }
+    *value = slice_trim(rest);
+    return type;
+}
+
+/* What the agent knows better than we do. */
+static void add_notary(struct report_rcpt *to, struct slice text)
+{
+    struct notary n;
+    struct slice host;
+    struct status status;
+
+    notary_parse(text, &n);
+    /* Of a delay what was last said of the destination is known, perhaps of another recipient. */
+    if (n.address.len > 0 && to->action != REPORT_DELAYED &&
+        !slice_equal(n.address, SLICE(NOTARY_ADDRESS_OF_LINE))) {
+        to->address = n.address;
+    }
+    /* Of a delay that was given up the status says too little. */
+    if (to->action == REPORT_FAILED && slice_equal_nocase(n.action, SLICE("delayed"))) {
+        to->status = (struct status){STATUS_PERMANENT, 4, 7};
+    } else {
+        to->status_words = slice_trim(n.status);
+        if (status_parse(notary_status(&n), &status)) {
+            to->status = status;
+        }
+    }
+    host = n.host;
+    to->remote_type = take_type(&host);
+    to->remote_mta = notary_host(&n);
+    to->diagnostic = slice_trim(n.diagnostic);
+    to->diagnostic_type = take_type(&to->diagnostic);
+    to->agent = n.agent;
+}
+
+void report_draft_add(struct report_draft *d, const struct spool_rcpt *r, enum report_action action,
+                      struct wall retry_until)
+{
+    struct slice kept[PARTS];
+    struct report_rcpt *to;
+    struct status status = {0};
+
+    if (d->count == d->size) {
+        d->size = d->size == 0 ? 8 : d->size * 2;
+        d->rcpts = mem_resize(d->rcpts, d->size, sizeof *d->rcpts);
+        d->strings = mem_resize(d->strings, d->size, sizeof *d->strings);
+    }
+    d->strings[d->count] = keep(r, kept);
+    to = &d->rcpts[d->count++];
+    /* A report of failure says 5.x.x; what failed for being too old keeps its 4.x.x, as senders
+     * know it, and its action says that it failed. */
+    if (!status_parse(kept[STATUS], &status)) {
+        status = (struct status){.class = action == REPORT_FAILED    ? STATUS_PERMANENT
+                                          : action == REPORT_DELAYED ? STATUS_TRANSIENT
+                                                                     : STATUS_SUCCESS};
+    }
+    *to = (struct report_rcpt){.address = kept[ADDRESS],
+                               .orcpt = kept[ORCPT],
+                               .action = action,
+                               .status = status,
+                               .text = kept[DIAGNOSTIC],
+                               .last_attempt = r->last_attempt,
+                               .retry_until = retry_until,
+                               .control = kept[CONTROL]};
+    size_t address_at = slice_find(kept[REMOTE], '['); /* "host[address]:port": a site was asked */
+    if (address_at < kept[REMOTE].len) {
+        to->remote_mta = slice_of(kept[REMOTE].ptr, address_at);
+        to->diagnostic = kept[REPLY];
+    }
+    if (kept[NOTARY].len > 0) {
+        add_notary(to, kept[NOTARY]);
+    }
+}
+
+void report_draft_fini(struct report_draft *d)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        mem_free(d->strings[i]);
+    }
+    mem_free(d->strings);
+    mem_free(d->rcpts);
+    *d = (struct report_draft){.count = 0};
+}

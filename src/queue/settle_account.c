@@ -1,0 +1,286 @@
+/*
+ * Settlement, third step: log lines, counters and the statistics log of each recipient; then, of a
+ * delivery, the scheduler, the destination and its history.
+ */
+#include "settlement.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "check.h"
+#include "clock.h"
+#include "delay_text.h"
+#include "log.h"
+#include "queue.h"
+#include "queue_report.h"
+#include "queue_result.h"
+#include "queue_retry.h"
+
+/* ---- the log line ---------------------------------------------------------------------------- */
+
+/* The tag of log lines: what would have delivered it. */
+static const char *program_of(const struct queue *q, const struct settlement *s)
+{
+    const char *program;
+
+    if (s->delivery == NULL) {
+        return "error";
+    }
+    program = agent_kind(s->delivery->kind)->program;
+    return program != NULL ? program : transport_name(&q->transports, s->delivery->transport);
+}
+
+static void log_recipient(struct queue *q, const struct settlement *s, const struct settled *r)
+{
+    static const char *const outcomes[] = {
+        [DISPOSITION_SENT] = "sent",
+        [DISPOSITION_DEFERRED] = "deferred",
+        [DISPOSITION_SOFT_BOUNCED] = "SOFTBOUNCE",
+        [DISPOSITION_BOUNCED] = "bounced",
+        [DISPOSITION_EXPIRED] = "bounced",
+    };
+    static const struct wire_result none;
+    const struct wire_result *result = s->result != NULL ? s->result : &none;
+    const struct active_msg *m = s->msg;
+    char texts[5][DELAY_TEXT_MAX], conn_use[32] = "";
+    int64_t digits = q->conf->delay_logging_resolution_limit;
+    bool was_handed = s->delivery != NULL && s->cause != SETTLE_STOPPED;
+    struct mono handed = was_handed ? s->delivery->handed : clock_mono();
+    int64_t before = m->activated_wall.us - m->arrived.us;
+    int64_t active = handed.us - m->activated.us;
+    struct slice text = slice_trim(r->said.text); /* its first line may be empty */
+
+    if (result->conn_use > 1) {
+        (void)snprintf(conn_use, sizeof conn_use, ", conn_use=%" PRIu32,
+                       result->conn_use); /* fits */
+    }
+    log_as(
+        program_of(q, s), result->pid != 0 ? (int)result->pid : log_pid(),
+        "%s: to=<%s>, relay=%.*s%s, delay=%s, delays=%s/%s/%s/%s, dsn=%.*s, status=%s (%.*s)%s%s",
+        m->id_text, r->rcpt->address, SLICE_ARGS(r->said.relay), conn_use,
+        delay_text(clock_wall().us - m->arrived.us, digits, texts[0]),
+        delay_text(before, digits, texts[1]), delay_text(active, digits, texts[2]),
+        delay_text(result->setup_us, digits, texts[3]),
+        delay_text(result->transmit_us, digits, texts[4]), SLICE_ARGS(r->verdict.status),
+        outcomes[r->disposition], SLICE_ARGS(text),
+        s->tls[0] == '\0' ? "" : ", tls=", s->tls); /* last, as programs that read such lines
+                                                          expect the others to be neighbours */
+}
+
+/* ---- the statistics log ---------------------------------------------------------------------- */
+
+void queue_statistics(struct queue *q, struct msg_id id, const char *word, struct slice path,
+                      struct statistics_line *line)
+{
+    size_t slash = slice_find_last(path, '/');
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    line->word = word;
+    line->name = slash < path.len ? slice_skip(path, slash + 1) : path;
+    if (line->spoolid.len == 0) {
+        line->spoolid = line->name = slice_string(text);
+    }
+    statistics_add(&q->log_sinks[LOG_SINK_STATISTICS],
+                   (enum conf_statistics_format)q->conf->statistics_format, clock_wall(), line);
+}
+
+/* The words of the statistics log, in which a report that is not ours alone has a number. */
+static const char *statistics_word(const struct settled *r)
+{
+    static const char *const words[][WIRE_REPORT_COUNT] = {{"ok", "ok2", "ok3"},
+                                                           {"error", "error2", "error"}};
+
+    return r->disposition == DISPOSITION_EXPIRED
+               ? "expire"
+               : words[r->disposition == DISPOSITION_BOUNCED][r->said.report];
+}
+
+static void add_statistics(struct queue *q, const struct settlement *s, const struct settled *r)
+{
+    const struct active_msg *m = s->msg;
+    struct statistics_line line = {
+        .spoolid = slice_string(m->spoolid), .created = m->created, .listed = m->listed};
+
+    if (!log_sink_is_open(&q->log_sinks[LOG_SINK_STATISTICS])) {
+        return;
+    }
+    if (s->delivery != NULL) {
+        line.channel = slice_string(transport_name(&q->transports, s->delivery->transport));
+        line.host = slice_string(s->delivery->dest);
+    } else {
+        CHECK(s->destination != NULL);
+        line.channel = slice_string(transport_name(&q->transports, s->destination->transport));
+        line.host = slice_string(s->destination->name);
+    }
+    queue_statistics(q, m->id, statistics_word(r), slice_string(m->path), &line);
+}
+
+/* ---- recipients ------------------------------------------------------------------------------ */
+
+static bool others_log(const struct settlement *s)
+{
+    return s->is_logged || (s->delivery != NULL && agent_kind(s->delivery->kind)->writes_log);
+}
+
+static void account_recipient(struct queue *q, const struct settlement *s, const struct settled *r)
+{
+    struct slice class_name = slice_string(s->msg->its_class->name);
+
+    if ((!r->quiet || r->disposition == DISPOSITION_EXPIRED) && !others_log(s)) {
+        log_recipient(q, s, r);
+    }
+    switch (r->disposition) {
+    case DISPOSITION_SENT:
+        q->counts.delivered++;
+        class_count(&q->class_counts, class_name)->delivered++;
+        add_statistics(q, s, r);
+        break;
+    case DISPOSITION_DEFERRED:
+    case DISPOSITION_SOFT_BOUNCED:
+        q->counts.deferred += r->quiet ? 0 : 1;
+        class_count(&q->class_counts, class_name)->deferred += r->quiet ? 0 : 1;
+        break;
+    case DISPOSITION_EXPIRED:
+        q->counts.expired++;
+        q->counts.bounced++;
+        add_statistics(q, s, r);
+        break;
+    case DISPOSITION_BOUNCED:
+        q->counts.bounced++;
+        add_statistics(q, s, r);
+        break;
+    }
+}
+
+/* What the log is told of a result as a whole, before its recipients. */
+static void log_result(const struct queue *q, const struct settlement *s)
+{
+    if (s->result->maybe_duplicate) {
+        log_as(program_of(q, s), log_pid(),
+               "%s: connection lost between end of data and its reply: the recipients may get "
+               "this message twice",
+               s->msg->id_text);
+    }
+    if (s->result->resync) {
+        log_info("Resyncing file \"%s\" (pid=%" PRIu32 " ho='%s')", s->msg->path, s->result->pid,
+                 s->delivery->dest);
+    }
+}
+
+/* ---- the destination ------------------------------------------------------------------------- */
+
+/* The remote server's own words, if it said something. */
+static struct slice words_of(const struct wire_verdict *v)
+{
+    return v->reply.len > 0 ? v->reply : v->text;
+}
+
+/* Is it our login that the site does not like, or misses? */
+static bool is_about_login(const struct wire_verdict *v)
+{
+    return v->kind == VERDICT_DEFERRED &&
+           (slice_equal(v->status, SLICE("4.7.8")) || slice_starts(v->reply, SLICE("530")));
+}
+
+/* For operators who ask why a window is as it is. */
+static void remember(struct queue *q, const struct settlement *s)
+{
+    struct sched_window_step step = sched_window_step(q->sched);
+    struct dest_histories *all = &q->destinations.histories;
+    const struct wire_verdict *last = NULL;
+
+    if (s->destination == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        const struct wire_verdict *v = &s->result->verdicts[i];
+
+        if (is_about_login(v)) {
+            report_login_refused(q, s->destination, words_of(v));
+        }
+        /* Most often all recipients of an entry get the same reply. */
+        if ((v->kind == VERDICT_DEFERRED || v->kind == VERDICT_BOUNCED) &&
+            (last == NULL || !slice_equal(words_of(v), words_of(last)))) {
+            dest_history_add_reply(all, s->destination, clock_wall(), v->status, v->relay,
+                                   words_of(v));
+            last = v;
+        }
+    }
+    if (step.before != step.after) {
+        dest_history_add_step(all, s->destination,
+                              (struct history_step){.at = clock_wall(),
+                                                    .before = step.before,
+                                                    .after = step.after,
+                                                    .why = step.after > step.before
+                                                               ? HISTORY_SUCCESS
+                                                               : HISTORY_FAILURE});
+    }
+}
+
+/* destination_concurrency_feedback_debug: the numbers of a window after a result has changed them.
+ * A destination that has drained has none any more. */
+static void log_feedback(const struct queue *q, const struct delivery *d,
+                         enum sched_outcome outcome)
+{
+    struct sched_dest_info info;
+
+    if (!q->conf->destination_concurrency_feedback_debug ||
+        !sched_dest_get(q->sched, d->transport, slice_string(d->dest), &info)) {
+        return;
+    }
+    log_info("%s: queue %s: limit %" PRIu32 " window %" PRIu32
+             " success %g failure %g fail_cohorts %g",
+             outcome == SCHED_OK ? "qmgr_queue_unthrottle" : "qmgr_queue_throttle", d->dest,
+             info.window_max, info.state == SCHED_DEST_DEAD_UNTIL ? 0 : info.window, info.success,
+             info.failure, info.failed_cohorts);
+}
+
+/* An agent has said that nothing more goes to its destination now: so what waits is postponed, with
+ * its words. */
+static void stop_destination(struct queue *q, const struct settlement *s)
+{
+    struct slice reason = s->result->reason;
+
+    if (s->destination == NULL || s->again_at.us == 0) {
+        return; /* it has no retry rules */
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        const struct wire_verdict *v = &s->result->verdicts[i];
+
+        if (v->stops_thread && v->text.len > 0) {
+            reason = v->text;
+            break;
+        }
+    }
+    queue_retry_suspend(q, s->destination, s->again_at, reason);
+}
+
+static void account_delivery(struct queue *q, const struct settlement *s)
+{
+    CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){s->delivery->entry},
+                         s->outcome, s->reason));
+    if (s->result != NULL && s->result->thread_stops) {
+        stop_destination(q, s);
+    }
+    if (s->cause != SETTLE_HERE) {
+        queue_retry_note(q, s->destination, s->cause == SETTLE_STOPPED ? 0 : s->count);
+    }
+    if (s->result != NULL) {
+        log_feedback(q, s->delivery, s->outcome);
+        remember(q, s);
+    }
+}
+
+void settle_account(struct queue *q, const struct settlement *s)
+{
+    if (s->result != NULL) {
+        log_result(q, s);
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        account_recipient(q, s, &s->rcpts[i]);
+    }
+    if (s->delivery != NULL) {
+        account_delivery(q, s);
+    }
+}

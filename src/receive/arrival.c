@@ -1,0 +1,315 @@
+#include "arrival.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "hash.h"
+#include "log.h"
+#include "mem.h"
+#include "route.h"
+
+/* Of a complaint about a peer to ask. */
+#define ERROR_MAX 1000
+
+void arrival_begin(struct arrival *a, struct rule_set *set, bool filtered)
+{
+    arrival_drop(a);
+    a->set = rule_set_ref(set);
+    a->filtered = filtered;
+    ruling_init(&a->ruling);
+}
+
+void arrival_drop(struct arrival *a)
+{
+    if (a->set != NULL) {
+        checks_free(a->checks);
+        ruling_clear(&a->ruling);
+        rule_set_unref(a->set);
+        mem_free(a->bar_text);
+        mem_free(a->bar_rule);
+    }
+    *a = (struct arrival){.set = NULL};
+}
+
+/* ---- recipients of SMTP and LMTP ------------------------------------------------------------ */
+
+static struct server_reply reply_of(unsigned code, const char *status, struct arrival_words *words)
+{
+    (void)snprintf(words->status, sizeof words->status, "%s", status); /* the same size */
+    return (struct server_reply){code, words->status, buf_slice(words->text)};
+}
+
+/* Client and sender are the same for all recipients, and what their rules do is done once. */
+static void ask_client(struct arrival *a, const struct conf *conf,
+                       const struct arrival_client *client, struct slice sender,
+                       struct arrival_words *words)
+{
+    struct access_reply reply = {.text = words->text, .rule = words->rule};
+    const struct tables *t = a->set->tables;
+
+    a->client_asked = true;
+    if ((client->ip != NULL && !access_client(t, client->ip, client->text, &a->ruling, &reply)) ||
+        !access_sender(t, conf, sender, &a->ruling, &reply)) {
+        a->bar_code = reply.code;
+        memcpy(a->bar_status, reply.status, sizeof a->bar_status);
+        a->bar_text = mem_string(buf_cstr(words->text));
+        a->bar_rule = mem_string(buf_cstr(words->rule));
+    }
+}
+
+struct server_reply arrival_unknown(bool unsure, bool local, struct slice rcpt,
+                                    struct arrival_words *words)
+{
+    buf_clear(words->text);
+    (void)buf_addf(words->text, "<%.*s>: Recipient address rejected: ", SLICE_ARGS(rcpt)); /* fits,
+                                                                                  as do the next */
+    if (unsure) {
+        (void)buf_add_string(words->text, "unverified address, try again later");
+        return reply_of(450, "4.1.1", words);
+    }
+    (void)buf_addf(words->text, "User unknown in %s recipient table", local ? "local" : "relay");
+    return reply_of(550, "5.1.1", words);
+}
+
+struct server_reply arrival_rcpt(struct arrival *a, const struct conf *conf,
+                                 const struct arrival_client *client, struct slice sender,
+                                 struct slice rcpt, struct arrival_words *words)
+{
+    struct access_reply reply = {.text = words->text, .rule = words->rule};
+    enum recipient_known known;
+    struct buf error;
+
+    buf_clear(words->text);
+    buf_clear(words->rule);
+    words->ask.text[0] = '\0';
+    if (a->filtered) {
+        return SERVER_ACCEPT;
+    }
+    if (!a->client_asked) {
+        ask_client(a, conf, client, sender, words);
+    }
+    if (a->bar_code != 0) {
+        buf_clear(words->text);
+        buf_clear(words->rule);
+        (void)buf_add_string(words->text, a->bar_text); /* fits, as does the next */
+        (void)buf_add_string(words->rule, a->bar_rule);
+        return reply_of(a->bar_code, a->bar_status, words);
+    }
+    if (!access_recipient(a->set->tables, conf, rcpt, &a->ruling, &reply)) {
+        return reply_of(reply.code, reply.status, words);
+    }
+    known = recipient_known(a->set->tables, conf, rcpt);
+    if (known == RECIPIENT_KNOWN ||
+        (known == RECIPIENT_UNKNOWN && conf->fallback_transport[0] != '\0')) {
+        return SERVER_ACCEPT;
+    }
+    buf_init(&error, ERROR_MAX);
+    (void)callout_target_of(conf, known == RECIPIENT_UNKNOWN, &words->ask, &error); /* conf_load
+                                                                                     * checked it */
+    buf_fini(&error);
+    return words->ask.text[0] != '\0'
+               ? SERVER_ACCEPT
+               : arrival_unknown(false, known == RECIPIENT_UNKNOWN, rcpt, words);
+}
+
+/* ---- content -------------------------------------------------------------------------------- */
+
+static bool has_filter(const struct arrival *a, const struct conf *conf)
+{
+    return a->ruling.filter != NULL || conf->content_filter[0] != '\0';
+}
+
+void arrival_data(struct arrival *a, const struct conf *conf)
+{
+    if (!a->filtered && !a->ruling.discard &&
+        (a->set->header.count > 0 || a->set->body.count > 0 || has_filter(a, conf))) {
+        checks_free(a->checks);
+        a->checks = checks_new(a->set, &a->ruling, NULL);
+    }
+}
+
+void arrival_content(struct arrival *a, struct slice content, checks_put *put, void *arg)
+{
+    if (a->checks != NULL) {
+        checks_feed(a->checks, content, put, arg);
+    } else {
+        put(arg, content);
+    }
+}
+
+size_t arrival_held(const struct arrival *a)
+{
+    return a->checks == NULL ? 0 : checks_held(a->checks);
+}
+
+struct server_reply arrival_end(struct arrival *a, const struct conf *conf, const char *client,
+                                checks_put *put, void *arg)
+{
+    const struct ruling *r = &a->ruling;
+
+    if (a->checks != NULL) {
+        checks_end(a->checks, put, arg);
+        if (r->code == 0 && !r->discard && has_filter(a, conf) &&
+            checks_visits(a->checks) >= ARRIVAL_VISITS_MAX) {
+            log_warning("%s: mail goes to content_filter and comes back as new again and again: "
+                        "does the filter hand it to a listener with filtered=yes?",
+                        client);
+            return (struct server_reply){554, "5.4.6",
+                                         SLICE("Mail loop: it comes back from content_filter")};
+        }
+    }
+    if (r->limit != NULL) {
+        log_warning("%s: message is refused: %s", client, r->limit);
+    }
+    return r->code == 0 ? SERVER_ACCEPT
+                        : (struct server_reply){r->code, r->status, slice_string(r->text)};
+}
+
+/* ---- the envelope --------------------------------------------------------------------------- */
+
+/* Which addresses there are, by their lower case. */
+struct seen {
+    UT_hash_handle hh;
+    char address[];
+};
+
+static bool is_new(struct seen **all, struct slice address)
+{
+    struct seen *s = mem_new(sizeof *s + address.len + 1), *found;
+
+    for (size_t i = 0; i < address.len; i++) {
+        s->address[i] = ascii_lower(address.ptr[i]);
+    }
+    HASH_FIND(hh, *all, s->address, address.len, found);
+    if (found != NULL) {
+        mem_free(s);
+        return false;
+    }
+    HASH_ADD_KEYPTR(hh, *all, s->address, address.len, s);
+    return true;
+}
+
+static void forget_seen(struct seen **all)
+{
+    struct seen *s, *next;
+
+    HASH_ITER(hh, *all, s, next)
+    {
+        HASH_DEL(*all, s);
+        mem_free(s);
+    }
+}
+
+struct envelope {
+    struct wire_rcpt *rcpts;
+    uint32_t count, max;
+    size_t size;
+    uint32_t left_out;
+    struct seen *seen;
+};
+
+/* One more, unless it is there. Its sender is told when it fails, as of any other (Postfix: the
+ * same). */
+static void add_copy(struct envelope *e, struct slice address)
+{
+    if (address.len == 0 || !is_new(&e->seen, address)) {
+        return;
+    }
+    if (e->count == e->max) {
+        e->left_out++;
+        return;
+    }
+    e->rcpts = mem_grow(e->rcpts, e->count, &e->size, sizeof *e->rcpts);
+    e->rcpts[e->count++] = (struct wire_rcpt){.address = address};
+}
+
+static void add_from_table(struct envelope *e, const struct arrival *a, enum table_list list,
+                           const struct conf *conf, struct slice address)
+{
+    struct table_hit hit;
+
+    if (access_bcc(a->set->tables, list, conf, address, &hit)) {
+        add_copy(e, hit.value);
+    }
+}
+
+/* Copies of copies are not made: what was added is not asked for again. */
+static void add_copies(struct envelope *e, const struct arrival *a, const struct conf *conf,
+                       struct slice sender)
+{
+    const uint32_t count = e->count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        (void)is_new(&e->seen, e->rcpts[i].address);
+    }
+    for (size_t i = 0; i < a->ruling.bcc_count; i++) {
+        add_copy(e, slice_string(a->ruling.bcc[i]));
+    }
+    add_copy(e, slice_string(conf->always_bcc));
+    add_from_table(e, a, TABLE_SENDER_BCC, conf, sender);
+    for (uint32_t i = 0; i < count; i++) {
+        add_from_table(e, a, TABLE_RECIPIENT_BCC, conf, e->rcpts[i].address);
+    }
+    forget_seen(&e->seen);
+}
+
+/* "transport:nexthop", also where the parameter may be a transport alone. */
+static struct slice target_of(const struct arrival *a, const struct conf *conf, struct slice rcpt)
+{
+    const char *filter = a->ruling.filter != NULL ? a->ruling.filter : conf->content_filter;
+
+    if (filter[0] != '\0' && a->ruling.redirect == NULL) {
+        return slice_string(filter);
+    }
+    return conf->fallback_transport[0] != '\0' &&
+                   recipient_known(a->set->tables, conf, rcpt) == RECIPIENT_UNKNOWN
+               ? slice_string(conf->fallback_transport)
+               : SLICE("");
+}
+
+void arrival_envelope(struct arrival *a, const struct conf *conf, struct slice sender,
+                      struct wire_rcpt **rcpts, uint32_t *count, uint32_t max)
+{
+    struct envelope e = {.rcpts = *rcpts, .count = *count, .max = max, .size = *count};
+    const bool copies = a->ruling.bcc_count > 0 || conf->always_bcc[0] != '\0' ||
+                        tables_count(a->set->tables, TABLE_SENDER_BCC) > 0 ||
+                        tables_count(a->set->tables, TABLE_RECIPIENT_BCC) > 0;
+
+    CHECK(e.count > 0);
+    if (a->ruling.redirect != NULL) {
+        e.rcpts[0] = (struct wire_rcpt){.address = slice_string(a->ruling.redirect)};
+        e.count = 1;
+    } else if (copies && !a->filtered) {
+        add_copies(&e, a, conf, sender);
+    }
+    for (uint32_t i = 0; i < e.count; i++) {
+        e.rcpts[i].target = a->filtered ? SLICE("") : target_of(a, conf, e.rcpts[i].address);
+    }
+    a->ruling.notes_dropped += e.left_out;
+    *rcpts = e.rcpts;
+    *count = e.count;
+}
+
+struct slice arrival_hold(const struct arrival *a)
+{
+    struct slice hold = slice_string(a->ruling.hold);
+
+    return hold.len > WIRE_TEXT_MAX ? slice_of(hold.ptr, WIRE_TEXT_MAX) : hold;
+}
+
+/* ---- the log -------------------------------------------------------------------------------- */
+
+void arrival_log(const struct arrival *a, const char *id, const char *client, const char *envelope)
+{
+    for (size_t i = 0; a->set != NULL && i < a->ruling.note_count; i++) {
+        const struct ruling_note *n = &a->ruling.notes[i];
+
+        log_info("%s: %s: %s from %s; %s%s%s (%s)", id, action_word(n->kind), n->what, client,
+                 envelope, n->text[0] != '\0' ? ": " : "", n->text, n->rule);
+    }
+    if (a->set != NULL && a->ruling.notes_dropped > 0) {
+        log_warning("%s: %u more actions of rules, beyond the limits of a message", id,
+                    a->ruling.notes_dropped);
+    }
+}

@@ -1,0 +1,216 @@
+#include "intake.h"
+
+#include "check.h"
+#include "clock.h"
+#include "entropy.h"
+#include "header.h"
+
+/* Converted at once. */
+#define PIECE_SIZE  65536u
+#define MISSING_MAX 1000u /* bytes of a field that is made */
+
+#define REFUSAL(code, status, text) ((struct server_reply){code, status, SLICE(text)})
+#define NO_MEMORY                   REFUSAL(452, "4.3.1", "Insufficient memory, try again later")
+
+void intake_begin(struct intake *i, const struct receive_settings *settings,
+                  const struct conf *conf, struct rule_set *rules, struct draft_budget *budget,
+                  intake_envelope *envelope, void *arg)
+{
+    *i = (struct intake){.settings = settings, .envelope = envelope, .arg = arg};
+    draft_init(&i->draft, budget, settings->inline_max);
+    content_init(&i->scanner, CONTENT_COUNTED);
+    classify_begin(&i->classify, conf);
+    arrival_begin(&i->arrival, rules, false);
+    arrival_data(&i->arrival, conf);
+    buf_init(&i->head, settings->smtp.limits.header_bytes + 2 * PIECE_SIZE + 3);
+    buf_init(&i->wire, 2 * PIECE_SIZE + 3);
+}
+
+void intake_drop(struct intake *i)
+{
+    if (i->settings == NULL) {
+        return;
+    }
+    draft_drop(&i->draft);
+    classify_drop(&i->classify);
+    arrival_drop(&i->arrival);
+    buf_fini(&i->head);
+    buf_fini(&i->wire);
+    i->settings = NULL;
+}
+
+static struct server_reply judge(const struct intake *i)
+{
+    const struct server_limits *limits = &i->settings->smtp.limits;
+    const struct content_facts *facts = &i->scanner.facts;
+
+    if (limits->message_bytes > 0 && facts->bytes > limits->message_bytes) {
+        return REFUSAL(552, "5.3.4", "Message size exceeds fixed limit (message_size_limit)");
+    }
+    if (limits->header_bytes > 0 && facts->header_bytes > limits->header_bytes) {
+        return REFUSAL(552, "5.3.4", "Header section is too large (header_size_limit)");
+    }
+    if (limits->hops > 0 && facts->received > limits->hops) {
+        return REFUSAL(554, "5.4.6", "Too many hops (hopcount_limit)");
+    }
+    return SERVER_ACCEPT;
+}
+
+/* Content that has passed the rules. */
+static void put_content(void *arg, struct slice bytes)
+{
+    struct intake *i = arg;
+
+    (void)draft_hold(&i->draft, arrival_held(&i->arrival)); /* the draft says if it has failed */
+    (void)draft_add_content(&i->draft, bytes);
+}
+
+static bool keep(struct intake *i, struct slice wire)
+{
+    classify_feed(&i->classify, wire);
+    arrival_content(&i->arrival, wire, put_content, i);
+    (void)draft_hold(&i->draft, arrival_held(&i->arrival)); /* as in put_content */
+    return !i->draft.failed;
+}
+
+/* The fields that are missing. */
+static bool keep_missing(struct intake *i, struct slice header)
+{
+    struct wall now = clock_wall();
+    struct header_missing missing = {.from = draft_sender(&i->draft),
+                                     .hostname = slice_string(i->settings->hostname),
+                                     .time = now,
+                                     .utc_offset_minutes = clock_zone(now) / 60,
+                                     .random = entropy_u64()};
+    struct buf from, fields;
+    bool good;
+
+    buf_init(&from, MISSING_MAX);
+    buf_init(&fields, 4 * MISSING_MAX);
+    if (missing.from.len == 0) {
+        (void)buf_addf(&from, "MAILER-DAEMON@%s", i->settings->hostname); /* fits */
+        missing.from = buf_slice(&from);
+    }
+    CHECK(header_put_missing(header_presence(header), &missing, &fields)); /* all have limits */
+    good = buf_len(&fields) == 0 || keep(i, buf_slice(&fields));
+    buf_fini(&from);
+    buf_fini(&fields);
+    return good;
+}
+
+/* The header section without the fields that name recipients in secret. */
+static bool keep_header(struct intake *i, struct slice header)
+{
+    struct header_field field;
+    struct slice rest = header;
+    bool good = true;
+
+    while (good && header_next(&rest, &field)) {
+        if (!slice_equal_nocase(field.name, SLICE("Bcc")) &&
+            !slice_equal_nocase(field.name, SLICE("Resent-Bcc"))) {
+            good = keep(i, field.whole);
+        }
+    }
+    return good && (rest.len == 0 || keep(i, rest));
+}
+
+/* The header section is complete; something of the body may stand behind it. */
+static struct server_reply begin_body(struct intake *i)
+{
+    struct slice all = buf_slice(&i->head);
+    size_t len = (size_t)i->scanner.facts.header_bytes;
+    struct slice header = slice_of(all.ptr, len), rest = slice_skip(all, len);
+    struct server_reply reply;
+    bool needs_line; /* there is no header section: an empty line goes before the body */
+
+    CHECK(len <= all.len);
+    i->in_body = true;
+    reply = i->envelope(i->arg, header);
+    if (reply.code != 0) {
+        return reply;
+    }
+    draft_keep_header(&i->draft);
+    needs_line = len == 0 && !slice_starts(rest, SLICE("\r\n"));
+    if (!keep_missing(i, header) || !keep_header(i, header) ||
+        (needs_line && !keep(i, SLICE("\r\n"))) || (rest.len > 0 && !keep(i, rest))) {
+        return NO_MEMORY;
+    }
+    buf_fini(&i->head);
+    return SERVER_ACCEPT;
+}
+
+static struct server_reply take_wire(struct intake *i, struct slice wire)
+{
+    struct slice rest = wire, ignored;
+    struct server_reply reply;
+    size_t used;
+
+    while (rest.len > 0) {
+        (void)content_feed(&i->scanner, rest, &used, &ignored); /* counted: never says "end" */
+        rest = slice_skip(rest, used);
+    }
+    reply = judge(i);
+    if (reply.code != 0) {
+        return reply;
+    }
+    if (i->in_body) {
+        return keep(i, wire) ? SERVER_ACCEPT : NO_MEMORY;
+    }
+    if (!buf_add(&i->head, wire)) {
+        return REFUSAL(552, "5.3.4", "Header section is too large (header_size_limit)");
+    }
+    return i->scanner.facts.header_ended ? begin_body(i) : SERVER_ACCEPT;
+}
+
+struct server_reply intake_add(struct intake *i, struct slice bytes)
+{
+    struct server_reply reply = SERVER_ACCEPT;
+
+    while (bytes.len > 0 && reply.code == 0) {
+        size_t len = bytes.len < PIECE_SIZE ? bytes.len : PIECE_SIZE;
+        struct slice wire;
+
+        buf_clear(&i->wire);
+        wire = line_ends_add(&i->ends, slice_of(bytes.ptr, len), &i->wire);
+        CHECK(wire.ptr != NULL);
+        bytes = slice_skip(bytes, len);
+        reply = take_wire(i, wire);
+    }
+    return reply;
+}
+
+struct server_reply intake_finish(struct intake *i, const struct conf *conf, const char *client)
+{
+    struct server_reply reply;
+
+    buf_clear(&i->wire);
+    reply = take_wire(i, line_ends_finish(&i->ends, &i->wire));
+    if (reply.code != 0) {
+        return reply;
+    }
+    content_finish(&i->scanner);
+    if (!i->in_body) { /* a header section and nothing behind it, or nothing at all */
+        bool bare = i->scanner.facts.header_bytes > 0;
+
+        reply = begin_body(i);
+        if (reply.code == 0 && bare && !keep(i, SLICE("\r\n"))) {
+            reply = NO_MEMORY;
+        }
+    }
+    if (reply.code == 0) {
+        reply = judge(i);
+    }
+    if (reply.code == 0) {
+        reply = arrival_end(&i->arrival, conf, client, put_content, i);
+    }
+    (void)draft_hold(&i->draft, 0); /* draft_finish says if it has failed */
+    if (reply.code == 0 && !draft_finish(&i->draft)) {
+        reply = NO_MEMORY;
+    }
+    return reply;
+}
+
+unsigned intake_flags(const struct intake *i)
+{
+    return (i->scanner.facts.flags & CONTENT_8BIT) != 0 ? (unsigned)ENVELOPE_8BIT : 0;
+}

@@ -1,0 +1,2054 @@
+/*
+ * Phases of a session, apart from those of its protocol engine:
+ *
+ *   TALK       the engine is asked what is next, whenever there is input, room for output, or a
+ *              deadline has come
+ *   ASKED      the queue process has a question of ours, a submission or ETRN, or the auth process
+ *              a message of a login (`token`)
+ *   FILTERING  a filter has one: a command of the client, or its message (filters.h)
+ *   CALLOUT    the next hop is asked if it knows a recipient (callout.h)
+ *   DELAYED    the client waits by our wish
+ *   TLS_DUE    the reply to STARTTLS is going out
+ *   HANDSHAKE  then this
+ *   CLOSING    the last reply is going out
+ *
+ *          +--> ASKED ---+--> DELAYED --+
+ *          |      ^      |      ^       |
+ *          +--> FILTERING+      |       |
+ *          +--> CALLOUT -+      |       |
+ *        TALK <----------+      |       |
+ *        | | \------------------+       |
+ *        | |  \<------------------------+
+ *        | +--> TLS_DUE --> HANDSHAKE --> TALK
+ *        +----> CLOSING --> freed
+ *
+ * Only in TALK is input taken; in ASKED, FILTERING, CALLOUT and DELAYED reading is paused, so the
+ * client feels it.
+ * Functions that take a session may free it unless they say otherwise.
+ */
+#include "receive_session.h"
+
+#include <arpa/inet.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arrival.h"
+#include "callout.h"
+#include "check.h"
+#include "classify.h"
+#include "clock.h"
+#include "filters.h"
+#include "hash.h"
+#include "header.h"
+#include "heap.h"
+#include "log.h"
+#include "match.h"
+#include "mem.h"
+#include "nexthop.h"
+#include "receive_policy.h"
+#include "route.h"
+#include "server.h"
+#include "stream.h"
+#include "verifier_list.h"
+
+/* How long a client may take to read the last reply. */
+#define LAST_WORDS_US (10 * US_PER_S)
+
+#define NO_MEMORY                                                                                  \
+    ((struct server_reply){452, "4.3.1", SLICE("Insufficient memory, try again later")})
+#define NO_QUEUE                                                                                   \
+    ((struct server_reply){451, "4.3.0", SLICE("Queue is not available, try again later")})
+#define NO_AUTH ((struct server_reply){454, "4.7.0", SLICE("Temporary authentication failure")})
+#define NO_ETRN ((struct server_reply){458, NULL, SLICE("Unable to queue messages")})
+
+static const char lost_connection[] = "lost connection";
+
+/* How far a client has come, for the log. */
+enum stage {
+    STAGE_CONNECT,
+    STAGE_HELO,
+    STAGE_EHLO,
+    STAGE_LHLO,
+    STAGE_STARTTLS,
+    STAGE_AUTH,
+    STAGE_ETRN,
+    STAGE_MAIL,
+    STAGE_RCPT,
+    STAGE_DATA,
+    STAGE_END,
+};
+static const char *const stage_names[] = {"CONNECT",  "HELO", "EHLO",          "LHLO",
+                                          "STARTTLS", "AUTH", "ETRN",          "MAIL",
+                                          "RCPT",     "DATA", "END-OF-MESSAGE"};
+
+enum phase {
+    PHASE_TALK,
+    PHASE_ASKED,
+    PHASE_FILTERING,
+    PHASE_CALLOUT,
+    PHASE_DELAYED,
+    PHASE_TLS_DUE,
+    PHASE_HANDSHAKE,
+    PHASE_CLOSING,
+};
+
+/* What ASKED waits for. */
+enum question {
+    QUESTION_MESSAGE,
+    QUESTION_ETRN,
+    QUESTION_LOGIN,
+    QUESTION_SEND_ROOM,
+};
+
+/* Who has logged in. */
+struct receive_login {
+    char *user;
+    char *text; /* for the log */
+    char *class_name;
+    char *senders; /* verifier_list.h */
+};
+
+struct receive_session {
+    struct receive_sessions *all;
+    struct receive_settings *settings;
+    struct receive_origin *origin;
+    struct place place;
+    struct stream *stream;
+    struct server *server;
+    LIST_ENTRY(receive_session) next;
+    uint64_t token;    /* of the question in ASKED, else 0 */
+    UT_hash_handle hh; /* by token */
+    enum phase phase;
+    enum stage stage;
+    enum question question;        /* in ASKED */
+    uint64_t login_token;          /* of the login that is under way, else 0 */
+    enum sasl_mechanism mechanism; /* its */
+    struct receive_login *login;   /* owned; NULL: the client has not logged in */
+    unsigned logins;               /* how often it tried */
+    bool tls_first;                /* TLS comes before the greeting */
+    bool may_relay;
+    bool exempt;         /* from limits of clients */
+    uint64_t mail_size;  /* as MAIL has said */
+    unsigned mail_flags; /* likewise */
+    uint32_t send_room;  /* recipients that the message may have */
+    uint32_t send_limit; /* and what says so (send_limit.h) */
+    char *send_text;     /* owned: what the client is told beyond it; NULL: there is no limit */
+    bool send_refused;   /* the queue process was told that it is not enough */
+    bool connect_logged; /* during an attack it is logged only when it has brought mail */
+    bool delivered;      /* a message */
+    bool dropped;        /* it has lost its place */
+    bool ended;          /* nothing more comes from the client */
+    bool in_content;     /* DATA or BDAT was accepted */
+    const char *abort_reason; /* of a SERVER_ABORT, until the next event: see finish_abort */
+    struct draft draft;
+    struct classify classify; /* of the content of `draft` */
+    struct arrival arrival;   /* what rules say of it */
+    bool filtered;            /* of the listener */
+    bool has_address;         /* `address` is the client's */
+    unsigned char address[16];
+    struct callout_question *callout; /* in CALLOUT */
+    bool callout_local;               /* of a recipient of local_domains */
+    struct filters *filters; /* owned; NULL: there are none, or nothing was asked of them yet */
+    unsigned message_flags;  /* of the message in ASKED or FILTERED */
+    struct wall arrived;
+    uint32_t message_rcpts; /* of the message in ASKED */
+    uint64_t errors_paid;   /* errors that the client has waited for, or need not */
+    unsigned greetings;
+    uint16_t port;    /* the client's; 0: of a Unix socket */
+    const char *name; /* "localhost", or "unknown": the DNS is not asked */
+    char ip[INET6_ADDRSTRLEN];
+    char text[INET6_ADDRSTRLEN + 16]; /* "unknown[192.0.2.1]" */
+};
+
+/* ---- names for the log ---------------------------------------------------------------------- */
+
+/* IPv4 in its own form. */
+static void print_ip(const unsigned char ip[16], char ret_text[INET6_ADDRSTRLEN])
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    bool v4 = memcmp(ip, mapped, sizeof mapped) == 0;
+
+    CHECK(inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? ip + sizeof mapped : ip, ret_text,
+                    INET6_ADDRSTRLEN) != NULL);
+}
+
+bool receive_name_client(const struct sockaddr *addr, char ret_ip[INET6_ADDRSTRLEN],
+                         const char **ret_name)
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    static const unsigned char loopback6[16] = {[15] = 1};
+    unsigned char ip[16];
+    bool v4;
+
+    if (!ip_of_sockaddr(addr, ip)) {
+        return false;
+    }
+    v4 = memcmp(ip, mapped, sizeof mapped) == 0;
+    print_ip(ip, ret_ip);
+    *ret_name =
+        (v4 && ip[12] == 127) || memcmp(ip, loopback6, sizeof ip) == 0 ? "localhost" : "unknown";
+    return true;
+}
+
+/* Clients on Unix sockets are shown like Postfix shows them. */
+static void name_client(struct receive_session *s, const struct sockaddr *addr)
+{
+    if (!receive_name_client(addr, s->ip, &s->name)) {
+        s->name = "localhost";
+        (void)snprintf(s->ip, sizeof s->ip, "127.0.0.1");
+    }
+    (void)snprintf(s->text, sizeof s->text, "%s[%s]", s->name, s->ip); /* fits by its size */
+}
+
+static uint16_t port_of(const struct sockaddr *addr)
+{
+    return addr->sa_family == AF_INET    ? ntohs(((const struct sockaddr_in *)addr)->sin_port)
+           : addr->sa_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)addr)->sin6_port)
+                                         : 0;
+}
+
+/* Postfix's word, which knows neither TLS nor UTF-8. */
+static const char *log_protocol(const struct receive_session *s)
+{
+    if (s->origin->lmtp) {
+        return "LMTP";
+    }
+    return strcmp(server_protocol(s->server), "SMTP") == 0 ? "SMTP" : "ESMTP";
+}
+
+/* `what` has happened to the command or message. `rcpt` with ptr NULL: none to name. `rule`: which
+ * rule wanted it, "" for none. */
+static void log_event(const struct receive_session *s, const char *what, struct slice sender,
+                      struct slice rcpt, const char *text, const char *rule)
+{
+    struct slice helo = server_helo(s->server);
+    bool to = rcpt.ptr != NULL;
+
+    log_info("NOQUEUE: %s: %s from %s: %s; from=<%.*s>%s%.*s%s proto=%s helo=<%.*s>%s%s%s", what,
+             stage_names[s->stage], s->text, text, SLICE_ARGS(sender), to ? " to=<" : "",
+             to ? (int)rcpt.len : 0, to ? rcpt.ptr : "", to ? ">" : "", log_protocol(s),
+             SLICE_ARGS(helo), rule[0] != '\0' ? " (" : "", rule, rule[0] != '\0' ? ")" : "");
+}
+
+static void log_refusal(const struct receive_session *s, struct slice sender, struct slice rcpt,
+                        const char *text, const char *rule)
+{
+    log_event(s, "reject", sender, rcpt, text, rule);
+}
+
+/* What rules did to the message of the draft, behind its queue id or NOQUEUE. */
+static void log_rules(const struct receive_session *s, const char *id)
+{
+    struct slice sender = draft_sender(&s->draft), rcpt = draft_first_rcpt(&s->draft);
+    struct slice helo = server_helo(s->server);
+    struct buf *envelope = &s->all->line;
+
+    buf_clear(envelope);
+    (void)buf_addf(envelope, "from=<%.*s> to=<%.*s> proto=%s helo=<%.*s>", SLICE_ARGS(sender),
+                   SLICE_ARGS(rcpt), log_protocol(s), SLICE_ARGS(helo)); /* fits */
+    arrival_log(&s->arrival, id, s->text, buf_cstr(envelope));
+}
+
+static void log_rule_reply(const struct receive_session *s, const struct server_reply *reply,
+                           struct slice sender, struct slice rcpt, const char *rule)
+{
+    struct buf *line = &s->all->line;
+
+    buf_clear(line);
+    buf_addf(line, "%u %s %.*s", reply->code, reply->status, SLICE_ARGS(reply->text));
+    log_refusal(s, sender, rcpt, buf_cstr(line), rule);
+}
+
+static void log_reply(const struct receive_session *s, const struct server_reply *reply,
+                      struct slice sender, struct slice rcpt)
+{
+    log_rule_reply(s, reply, sender, rcpt, "");
+}
+
+/* "name=1", or "name=1/3" where not all were good; nothing when there were none. */
+static void add_count(struct buf *out, const char *name, uint64_t good, uint64_t all)
+{
+    if (all == 0) {
+        return;
+    }
+    buf_addf(out, " %s=%llu", name, (unsigned long long)good);
+    if (good != all) {
+        buf_addf(out, "/%llu", (unsigned long long)all);
+    }
+}
+
+static void log_disconnect(struct receive_session *s)
+{
+    struct server_stats stats = server_stats(s->server);
+    struct buf *text = &s->all->text;
+    uint64_t good = stats.errors > stats.commands ? 0 : stats.commands - stats.errors;
+
+    buf_clear(text);
+    add_count(text, s->origin->lmtp ? "lhlo" : "ehlo", s->greetings, s->greetings);
+    add_count(text, "starttls", server_tls(s->server).len > 0, server_tls(s->server).len > 0);
+    add_count(text, "auth", s->login != NULL, s->logins);
+    add_count(text, "mail", stats.mails, stats.mails);
+    add_count(text, "rcpt", stats.rcpts, stats.rcpts + stats.rcpts_refused);
+    add_count(text, "data", stats.messages, stats.messages);
+    add_count(text, "quit", stats.quit, stats.quit);
+    add_count(text, "commands", good, stats.commands);
+    log_info("disconnect from %s%s", s->text, buf_cstr(text));
+}
+
+/* ---- the life of a session ------------------------------------------------------------------ */
+
+static void forget_question(struct receive_session *s)
+{
+    if (s->token != 0) {
+        HASH_DEL(s->all->asked, s);
+        s->token = 0;
+    }
+}
+
+/* The auth process need not remember it. */
+static void end_login(struct receive_session *s)
+{
+    if (s->login_token != 0 && s->all->auth != NULL) {
+        wire_put_number(s->all->auth, WIRE_AUTH_END, s->login_token);
+    }
+    s->login_token = 0;
+}
+
+static void forget_user(struct receive_session *s)
+{
+    if (s->login != NULL) {
+        mem_free(s->login->user);
+        mem_free(s->login->text);
+        mem_free(s->login->class_name);
+        mem_free(s->login->senders);
+        mem_free(s->login);
+    }
+}
+
+/* Its place is for others, now or when it ends. An address is remembered for those that kept us
+ * waiting and brought nothing. */
+static void leave_place(struct receive_session *s)
+{
+    struct mono now = clock_mono();
+    bool in_vain = !s->delivered &&
+                   client_pace_waited_us(&s->place.pace, now) >= s->settings->admission.patience_us;
+
+    admission_leave(&s->all->admission, &s->place, in_vain, now);
+}
+
+static void session_drop(struct place *place, enum admission_limit limit);
+static void arm_quota_timer(struct receive_sessions *all);
+
+static void log_connect(struct receive_session *s)
+{
+    if (!s->connect_logged) {
+        s->connect_logged = true;
+        log_info("connect from %s", s->text);
+    }
+}
+
+/* The stream has been freed or given away. */
+static void session_free(struct receive_session *s)
+{
+    struct receive_sessions *all = s->all;
+
+    if (!s->delivered && !s->dropped) {
+        (void)receive_may_log(all, RECEIVE_QUOTA_SESSIONS); /* the next ones may not */
+    }
+    if (s->connect_logged) {
+        log_disconnect(s);
+    }
+    if (!s->dropped) {
+        leave_place(s);
+    }
+    forget_question(s);
+    end_login(s);
+    forget_user(s);
+    mem_free(s->send_text);
+    LIST_REMOVE(s, next);
+    all->count--;
+    server_free(s->server);
+    callouts_forget(s->callout);
+    filters_free(s->filters);
+    draft_drop(&s->draft);
+    classify_drop(&s->classify);
+    arrival_drop(&s->arrival);
+    receive_settings_unref(s->settings);
+    receive_origin_unref(s->origin);
+    mem_free(s);
+    if (all->role->stopping && all->count == 0) {
+        role_exit(all->role, 0);
+    }
+}
+
+static void session_close(struct receive_session *s)
+{
+    /* After QUIT nothing is unread, so a plain close delivers what was sent. */
+    if (server_stats(s->server).quit) {
+        stream_free(s->stream);
+    } else {
+        stream_finish(s->stream);
+    }
+    session_free(s);
+}
+
+/* ---- limits that are hit -------------------------------------------------------------------- */
+
+bool receive_may_log(struct receive_sessions *all, unsigned quota)
+{
+    if (log_quota_take(&all->quotas[quota], clock_mono())) {
+        return true;
+    }
+    arm_quota_timer(all);
+    return false;
+}
+
+/* Are there so many clients that bring nothing that only those that do are worth a line? */
+static bool under_attack(const struct receive_sessions *all)
+{
+    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
+        if (log_quota_is_spent(&all->quotas[i], clock_mono())) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void arm_quota_timer(struct receive_sessions *all)
+{
+    struct mono due = MONO_NEVER;
+    struct timeval delay;
+    int64_t us;
+
+    if (evtimer_pending(all->quota_timer, NULL)) {
+        return;
+    }
+    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
+        due = mono_min(due, log_quota_due(&all->quotas[i]));
+    }
+    if (due.us == US_FOREVER) {
+        return;
+    }
+    us = due.us > clock_mono().us ? due.us - clock_mono().us : 0;
+    delay = (struct timeval){.tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S};
+    CHECK(event_add(all->quota_timer, &delay) == 0);
+}
+
+static void tell_quotas(struct receive_sessions *all)
+{
+    for (unsigned i = 0; i < RECEIVE_QUOTAS; i++) {
+        unsigned long long count = log_quota_tell(&all->quotas[i], clock_mono());
+
+        if (count == 0) {
+            continue;
+        }
+        if (i == RECEIVE_QUOTA_SESSIONS) {
+            log_warning("%llu more sessions brought no mail", count);
+        } else if (i == RECEIVE_QUOTA_LOGINS) {
+            log_warning("%llu more logins failed", count);
+        } else {
+            log_warning("%s: %llu more clients were %s",
+                        admission_limit_name((enum admission_limit)(i % ADMISSION_LIMITS)), count,
+                        i < RECEIVE_QUOTA_DROPPED ? "turned away" : "dropped");
+        }
+    }
+}
+
+static void on_quota_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    tell_quotas(arg);
+    arm_quota_timer(arg);
+}
+
+void receive_sessions_clock_moved(struct receive_sessions *all)
+{
+    streams_clock_moved(all->streams);
+    (void)event_del(all->quota_timer); /* armed anew */
+    on_quota_timer(-1, 0, all);
+}
+
+/* ---- questions to the queue process --------------------------------------------------------- */
+
+/* Can the queue take a message at all? Code 0: yes. */
+static struct server_reply queue_works(const struct receive_sessions *all)
+{
+    if (all->queue == NULL) {
+        return NO_QUEUE;
+    }
+    if (!all->flow.storage_ok) {
+        return (struct server_reply){451, "4.3.0", SLICE("Mail storage failed, try again later")};
+    }
+    return SERVER_ACCEPT;
+}
+
+bool receive_has_memory(struct receive_sessions *all, const struct receive_settings *settings,
+                        const struct place *self, uint64_t bytes)
+{
+    struct draft_budget *budget = &all->budget;
+
+    while (bytes >= budget->max - budget->used) {
+        struct place *victim =
+            admission_memory_victim(&all->admission, &settings->admission, self, clock_mono());
+
+        if (victim == NULL) {
+            return false;
+        }
+        victim->drop(victim, ADMISSION_MEMORY);
+    }
+    return true;
+}
+
+static bool has_memory(struct receive_session *s, uint64_t bytes)
+{
+    return receive_has_memory(s->all, s->settings, &s->place, bytes);
+}
+
+struct server_reply receive_room_for(struct receive_sessions *all,
+                                     const struct receive_settings *settings,
+                                     const struct place *self, uint64_t size)
+{
+    struct server_reply reply = queue_works(all);
+
+    if (reply.code != 0) {
+        return reply;
+    }
+    if (!all->flow.space_ok || size > all->flow.free_bytes) {
+        return (struct server_reply){452, "4.3.1", SLICE("Insufficient system storage")};
+    }
+    if (channel_waiting(all->queue) > RECEIVE_WAITING_MAX ||
+        !receive_has_memory(all, settings, self, size)) {
+        return NO_MEMORY;
+    }
+    return SERVER_ACCEPT;
+}
+
+static struct server_reply room_for(struct receive_session *s, uint64_t size)
+{
+    return receive_room_for(s->all, s->settings, &s->place, size);
+}
+
+/* Wait for the answer; until then nothing is read from the client. */
+static void ask(struct receive_session *s, enum question question, uint64_t token)
+{
+    s->token = token;
+    HASH_ADD(hh, s->all->asked, token, sizeof s->token, s);
+    s->question = question;
+    s->phase = PHASE_ASKED;
+    client_pace_rest(&s->place.pace, clock_mono());
+    stream_pause(s->stream, true);
+    stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
+}
+
+static void ask_etrn(struct receive_session *s, struct slice domain)
+{
+    s->stage = STAGE_ETRN;
+    if (s->all->queue == NULL) {
+        server_answer(s->server, NO_ETRN);
+        return;
+    }
+    ask(s, QUESTION_ETRN, ++s->all->last_token);
+    wire_put_etrn(s->all->queue, &(struct wire_etrn){.token = s->token, .domain = domain});
+}
+
+/* ---- how much a client and a user may send -------------------------------------------------- */
+
+struct slice receive_send_client(const struct conf *conf, const unsigned char address[16],
+                                 bool exempt, char room[RECEIVE_SEND_CLIENT_MAX])
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    bool v4 = memcmp(address, mapped, sizeof mapped) == 0;
+    int64_t bits =
+        v4 ? 96 + conf->smtpd_client_ipv4_prefix_length : conf->smtpd_client_ipv6_prefix_length;
+    unsigned char ip[16];
+
+    if (exempt || (conf->smtpd_client_message_rate_limit == 0 &&
+                   conf->smtpd_client_recipient_rate_limit == 0 &&
+                   conf->smtpd_client_message_hour_limit == 0 &&
+                   conf->smtpd_client_recipient_hour_limit == 0)) {
+        return SLICE("");
+    }
+    memcpy(ip, address, sizeof ip);
+    for (int64_t i = bits; i < 128; i++) {
+        ip[i / 8] = (unsigned char)(ip[i / 8] & ~(0x80 >> i % 8));
+    }
+    print_ip(ip, room);
+    if (bits < 128) {
+        (void)snprintf(room + strlen(room), 5, "/%d", (int)(v4 ? bits - 96 : bits)); /* fits */
+    }
+    return slice_string(room);
+}
+
+struct slice receive_send_login(const struct conf *conf, const char *user)
+{
+    bool limited =
+        conf->smtpd_login_message_rate_limit != 0 || conf->smtpd_login_recipient_rate_limit != 0 ||
+        conf->smtpd_login_message_hour_limit != 0 || conf->smtpd_login_recipient_hour_limit != 0;
+
+    return user == NULL || !limited ? SLICE("") : slice_string(user);
+}
+
+static struct slice send_client(const struct receive_session *s, char room[RECEIVE_SEND_CLIENT_MAX])
+{
+    return receive_send_client(s->all->role->conf, s->address, s->exempt, room);
+}
+
+static struct slice send_login(const struct receive_session *s)
+{
+    return receive_send_login(s->all->role->conf, s->login != NULL ? s->login->user : NULL);
+}
+
+/* False: no limit binds them. Else the queue process, which counts, is asked. */
+static bool ask_send_room(struct receive_session *s)
+{
+    char room[RECEIVE_SEND_CLIENT_MAX];
+    struct wire_send_room m = {.client = send_client(s, room), .login = send_login(s)};
+
+    mem_free(s->send_text);
+    s->send_text = NULL;
+    s->send_refused = false;
+    if (m.client.len == 0 && m.login.len == 0) {
+        return false;
+    }
+    ask(s, QUESTION_SEND_ROOM, ++s->all->last_token);
+    m.token = s->token;
+    wire_put_send_room(s->all->queue, &m);
+    return true;
+}
+
+/* May the message have one more recipient? Code 0: yes. */
+static struct server_reply judge_send_room(struct receive_session *s)
+{
+    char room[RECEIVE_SEND_CLIENT_MAX];
+
+    if (s->send_text == NULL || draft_rcpts(&s->draft) < s->send_room) {
+        return SERVER_ACCEPT;
+    }
+    if (!s->send_refused && s->all->queue != NULL) {
+        s->send_refused = true;
+        wire_put_send_refused(s->all->queue,
+                              &(struct wire_send_refused){.client = send_client(s, room),
+                                                          .login = send_login(s),
+                                                          .limit = s->send_limit});
+    }
+    return (struct server_reply){450, "4.7.1", slice_string(s->send_text)};
+}
+
+/* The Received: header, with a hole for the queue id. */
+static struct slice make_trace(struct receive_session *s)
+{
+    struct receive_sessions *all = s->all;
+    struct wall now = clock_wall();
+    struct header_trace trace = {
+        .helo = server_helo(s->server),
+        .client_name = slice_string(s->name),
+        .client_ip = slice_string(s->ip),
+        .protocol = server_protocol(s->server),
+        .tls = server_tls(s->server),
+        .hostname = slice_string(s->settings->hostname),
+        .recipient = draft_rcpts(&s->draft) == 1 ? draft_first_rcpt(&s->draft) : SLICE(""),
+        .time = now,
+        .utc_offset_minutes = clock_zone(now) / 60,
+    };
+
+    buf_clear(&all->trace);
+    buf_clear(&all->trace_rest);
+    (void)buf_add(&all->trace, buf_slice(&s->arrival.ruling.prepend)); /* fits, or is seen below */
+    CHECK(header_received(&trace, &all->trace, &all->trace_rest));     /* all parts have limits */
+    buf_add(&all->trace, SLICE("\1"));
+    CHECK(buf_add(&all->trace, buf_slice(&all->trace_rest)));
+    return buf_slice(&all->trace);
+}
+
+/* Give the engine the verdict on a message; LMTP wants it once for each recipient. */
+static void answer_message(struct receive_session *s, const struct server_reply *reply)
+{
+    struct server_reply *replies;
+
+    if (!s->origin->lmtp) {
+        server_message_done(s->server, reply, 1);
+        return;
+    }
+    replies = mem_array(s->message_rcpts, sizeof *replies);
+    for (uint32_t i = 0; i < s->message_rcpts; i++) {
+        replies[i] = *reply;
+    }
+    server_message_done(s->server, replies, s->message_rcpts);
+    mem_free(replies);
+}
+
+static void refuse_message(struct receive_session *s, const struct server_reply *reply)
+{
+    log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    log_rules(s, "NOQUEUE");
+    draft_drop(&s->draft);
+    answer_message(s, reply); /* which the arrival may have the words of */
+    arrival_drop(&s->arrival);
+}
+
+/* A rule wants it gone; the client is not to know. */
+static void discard_message(struct receive_session *s)
+{
+    const struct server_reply reply = SERVER_ACCEPT;
+
+    log_rules(s, "NOQUEUE");
+    draft_drop(&s->draft);
+    arrival_drop(&s->arrival);
+    answer_message(s, &reply);
+}
+
+/* Content that has passed the rules; submit looks at what came of it. */
+static void put_content(void *arg, struct slice bytes)
+{
+    struct receive_session *s = arg;
+
+    (void)draft_add_content(&s->draft, bytes);
+}
+
+/* A rule or a limit refuses the message. The rule's own line says so. */
+static void refuse_by_rule(struct receive_session *s, const struct server_reply *reply)
+{
+    if (s->arrival.ruling.code == 0 || s->arrival.ruling.limit != NULL) {
+        refuse_message(s, reply);
+        return;
+    }
+    log_rules(s, "NOQUEUE");
+    draft_drop(&s->draft);
+    answer_message(s, reply);
+    arrival_drop(&s->arrival);
+}
+
+/* What a line of log tells of the message behind its client: who has logged in, and under which
+ * name filters know it. */
+static struct slice describe(struct receive_session *s)
+{
+    struct buf *text = &s->all->text;
+
+    buf_clear(text);
+    if (s->login != NULL) {
+        (void)buf_add_string(text, s->login->text); /* fits */
+    }
+    if (s->filters != NULL) {
+        (void)buf_addf(text, "%smilter_id=%s", buf_len(text) > 0 ? ", " : "",
+                       filters_id(s->filters)); /* fits */
+    }
+    return buf_slice(text);
+}
+
+/* The filters, if there are any, let it pass: hand it to the queue process. */
+static void submit(struct receive_session *s)
+{
+    char class_room[CLASS_NAME_MAX], send_room[RECEIVE_SEND_CLIENT_MAX];
+    struct classified class;
+    struct receive_sessions *all = s->all;
+    struct wire_rcpt *rcpts;
+    struct server_reply reply = queue_works(all);
+    struct wire_submit m = {
+        .flags = s->message_flags | (s->filters != NULL ? filters_flags(s->filters) : 0),
+        .arrived = s->arrived,
+        .client = slice_string(s->text),
+        .pid = (uint32_t)getpid(),
+        .origin = slice_string(s->origin->url),
+    };
+
+    if (reply.code != 0) {
+        refuse_message(s, &reply);
+        return;
+    }
+    rcpts = draft_envelope(&s->draft);
+    m.rcpt_count = draft_rcpts(&s->draft);
+    arrival_envelope(&s->arrival, all->role->conf, draft_sender(&s->draft), &rcpts, &m.rcpt_count,
+                     WIRE_RCPTS_MAX);
+    m.rcpts = rcpts;
+    m.hold = arrival_hold(&s->arrival);
+    ask(s, QUESTION_MESSAGE, ++s->all->last_token);
+    m.token = s->token;
+    m.trace = make_trace(s);
+    class = classify_end(&s->classify, all->role->conf, s->may_relay,
+                         s->login != NULL ? slice_string(s->login->class_name) : SLICE(""),
+                         s->origin->url, s->text, class_room);
+    m.class_name = class.name;
+    m.class_source = class.source;
+    m.login = describe(s);
+    if (m.hold.len == 0 && s->filters != NULL) {
+        m.hold = filters_hold(s->filters);
+    }
+    m.send_client = send_client(s, send_room);
+    m.send_login = send_login(s);
+    m.send_rcpts = draft_rcpts(&s->draft);
+    draft_submit(&s->draft, all->queue, &m);
+    mem_free(rcpts);
+}
+
+/* ---- filters -------------------------------------------------------------------------------- */
+
+static void go_on(struct receive_session *s);
+
+/* What the filters say of the last command or message; code 0: it passes. Borrows from them. */
+static struct server_reply filters_reply(struct receive_session *s)
+{
+    const struct filters_answer *a = filters_answer(s->filters);
+
+    if (a->result != FILTERS_REFUSE) {
+        return SERVER_ACCEPT;
+    }
+    return (struct server_reply){a->code, a->status, slice_string(a->text)};
+}
+
+static void log_filtered(struct receive_session *s, const char *what, const struct server_reply *r)
+{
+    struct buf *line = &s->all->line;
+    struct slice rcpt = slice_of(NULL, 0);
+    size_t at = 0;
+
+    while (s->stage == STAGE_RCPT && draft_next_rcpt(&s->draft, &at, &rcpt)) {
+        continue; /* the last one is what was asked about */
+    }
+    buf_clear(line);
+    buf_addf(line, "%u %s %.*s", r->code, r->status, SLICE_ARGS(r->text));
+    log_event(s, what, draft_sender(&s->draft), rcpt, buf_cstr(line), "");
+}
+
+/* The filters are done with the message; `refusal` has a code of 0 when they let it pass. */
+static void end_filtered(struct receive_session *s, const struct server_reply *refusal)
+{
+    const struct server_reply discarded = {250, "2.0.0", SLICE("Ok: discarded")};
+    bool discards = filters_answer(s->filters)->result == FILTERS_DISCARD;
+
+    if (refusal->code == 0 && !discards) {
+        submit(s);
+        return;
+    }
+    if (discards) {
+        log_filtered(s, "milter-discard", &discarded);
+        s->delivered = true;
+    }
+    log_rules(s, "NOQUEUE");
+    draft_drop(&s->draft);
+    arrival_drop(&s->arrival);
+    answer_message(s, discards ? &discarded : refusal);
+}
+
+/* The filters have answered what the client's command or message is to be answered with. */
+static void filters_decided(struct receive_session *s)
+{
+    struct server_reply reply = filters_reply(s);
+
+    if (reply.code != 0) {
+        log_filtered(s, "milter-reject", &reply);
+    }
+    if (s->stage == STAGE_END) {
+        end_filtered(s, &reply);
+        return;
+    }
+    if (reply.code != 0 && s->stage == STAGE_RCPT) {
+        draft_undo_rcpt(&s->draft);
+    } else if (reply.code != 0 && s->stage == STAGE_MAIL) {
+        draft_drop(&s->draft);
+    }
+    s->in_content = s->stage == STAGE_DATA && reply.code == 0;
+    server_answer(s->server, reply);
+}
+
+static void on_filters(void *arg, struct filters *f)
+{
+    struct receive_session *s = arg;
+
+    (void)f;
+    CHECK(s->phase == PHASE_FILTERING);
+    s->phase = PHASE_TALK;
+    filters_decided(s);
+    if (s->phase == PHASE_TALK) { /* else the queue process has it now */
+        go_on(s);
+    }
+}
+
+/* A question to the filters was asked; `answered` says that the answer is there. */
+static void after_filters(struct receive_session *s, bool answered)
+{
+    if (answered) {
+        filters_decided(s);
+        return;
+    }
+    s->phase = PHASE_FILTERING;
+    client_pace_rest(&s->place.pace, clock_mono());
+    stream_pause(s->stream, true);
+    stream_set_deadline(s->stream, MONO_NEVER); /* the filters have theirs */
+}
+
+/* MAIL was found good: ask the filters, where there are any. */
+static void filter_mail(struct receive_session *s, const struct server_mail *mail)
+{
+    char name[INET6_ADDRSTRLEN + 2], parameters[64] = "";
+    struct filters_client client = {
+        .ip = slice_string(s->ip),
+        .family = strchr(s->ip, ':') == NULL ? 4 : 6,
+        .port = s->port,
+        .helo = server_helo(s->server),
+        .tls = server_tls(s->server),
+        .user = s->login != NULL ? slice_string(s->login->user) : SLICE(""),
+        .mechanism = s->login != NULL ? slice_string(sasl_mechanism_name(s->mechanism)) : SLICE(""),
+    };
+    int len = 0;
+
+    if (s->filters == NULL) {
+        s->filters = filters_new(&s->all->hub, s->settings->filters, on_filters, s);
+    }
+    (void)snprintf(name, sizeof name, "[%s]", s->ip); /* fits */
+    client.name = slice_string(strcmp(s->name, "localhost") == 0 ? s->name : name);
+    if (mail->size > 0) {
+        len = snprintf(parameters, sizeof parameters, "SIZE=%llu ",
+                       (unsigned long long)mail->size); /* fits, as does the rest */
+    }
+    (void)snprintf(parameters + len, sizeof parameters - (size_t)len, "%s%s",
+                   (mail->flags & ENVELOPE_8BIT) != 0 ? "BODY=8BITMIME " : "",
+                   (mail->flags & ENVELOPE_SMTPUTF8) != 0 ? "SMTPUTF8" : "");
+    after_filters(s, filters_mail(s->filters, &client, mail->sender, slice_string(parameters)));
+}
+
+/* All of the message is there. */
+static void finish_message(struct receive_session *s, const struct server_message *message)
+{
+    struct server_reply reply = queue_works(s->all), ruled;
+
+    log_connect(s);
+    s->stage = STAGE_END;
+    s->in_content = false;
+    s->message_rcpts = message->recipients;
+    s->message_flags = message->flags;
+    ruled = arrival_end(&s->arrival, s->all->role->conf, s->text, put_content, s);
+    (void)draft_hold(&s->draft, 0); /* draft_finish says if it has failed */
+    if (reply.code == 0 && !draft_finish(&s->draft)) {
+        reply = NO_MEMORY;
+    }
+    if (reply.code != 0) {
+        refuse_message(s, &reply);
+    } else if (ruled.code != 0) {
+        refuse_by_rule(s, &ruled);
+    } else if (s->arrival.ruling.discard) {
+        discard_message(s);
+    } else if (s->filters != NULL) {
+        after_filters(s, filters_message(s->filters, &s->draft));
+    } else {
+        submit(s);
+    }
+}
+
+/* ---- what the engine asks and reports ------------------------------------------------------- */
+
+/* May the user that has logged in, if one has, send as this address? Code 0: yes. */
+static struct server_reply judge_sender(struct receive_session *s, struct slice sender)
+{
+    struct buf *text = &s->all->text;
+    struct verifier user;
+
+    if (s->login == NULL) {
+        return SERVER_ACCEPT;
+    }
+    user = (struct verifier){.senders = slice_string(s->login->senders)};
+    if (verifier_may_send(&user, sender)) {
+        return SERVER_ACCEPT;
+    }
+    buf_clear(text);
+    (void)buf_addf(text, "<%.*s>: Sender address rejected: not owned by user %s",
+                   SLICE_ARGS(sender), s->login->user);
+    return (struct server_reply){553, "5.7.1", buf_slice(text)};
+}
+
+/* No limit stands against it: the filters are next. */
+static void accept_mail(struct receive_session *s, const struct server_mail *mail)
+{
+    if (s->settings->filters != NULL && !s->filtered) {
+        filter_mail(s, mail);
+    } else {
+        server_answer(s->server, SERVER_ACCEPT);
+    }
+}
+
+static void on_mail(struct receive_session *s, const struct server_mail *mail)
+{
+    struct server_reply reply = judge_sender(s, mail->sender);
+
+    s->stage = STAGE_MAIL;
+    if (reply.code == 0) {
+        reply = room_for(s, mail->size);
+    }
+    if (reply.code == 0 && !draft_begin(&s->draft, mail->sender, mail->envid)) {
+        reply = NO_MEMORY;
+    }
+    s->arrived = clock_wall();
+    arrival_begin(&s->arrival, s->all->rules, s->filtered);
+    s->mail_size = mail->size;
+    s->mail_flags = mail->flags;
+    if (reply.code != 0) {
+        log_reply(s, &reply, mail->sender, slice_of(NULL, 0));
+        server_answer(s->server, reply);
+    } else if (!ask_send_room(s)) {
+        accept_mail(s, mail);
+    }
+}
+
+/* The last recipient of the draft. */
+static struct slice last_rcpt(const struct receive_session *s)
+{
+    struct slice rcpt = slice_of(NULL, 0);
+    size_t at = 0;
+
+    while (draft_next_rcpt(&s->draft, &at, &rcpt)) {
+        continue;
+    }
+    return rcpt;
+}
+
+/* Nothing of ours speaks against the recipient, which is in the draft: ask the filters. */
+static void accept_rcpt(struct receive_session *s)
+{
+    if (s->filters != NULL) {
+        after_filters(s, filters_rcpt(s->filters, last_rcpt(s)));
+        return;
+    }
+    server_answer(s->server, SERVER_ACCEPT);
+}
+
+static void rcpt_known(struct receive_session *s, enum callout_result result)
+{
+    struct arrival_words words = {.text = &s->all->text, .rule = &s->all->rule};
+    struct server_reply reply;
+
+    if (result == CALLOUT_KNOWN) {
+        accept_rcpt(s);
+        return;
+    }
+    buf_clear(words.rule);
+    reply = arrival_unknown(result == CALLOUT_UNSURE, s->callout_local, last_rcpt(s), &words);
+    log_reply(s, &reply, draft_sender(&s->draft), last_rcpt(s));
+    draft_undo_rcpt(&s->draft);
+    server_answer(s->server, reply);
+}
+
+static void on_callout(void *arg, enum callout_result result)
+{
+    struct receive_session *s = arg;
+
+    CHECK(s->phase == PHASE_CALLOUT);
+    s->callout = NULL;
+    s->phase = PHASE_TALK;
+    rcpt_known(s, result);
+    if (s->phase == PHASE_TALK) { /* else a filter has the question now */
+        go_on(s);
+    }
+}
+
+/* A peer knows whether there is such a recipient. */
+static void ask_peer(struct receive_session *s, const struct callout_target *target,
+                     struct slice rcpt)
+{
+    enum callout_result result =
+        callouts_ask(s->all->callouts, target, rcpt, on_callout, s, &s->callout);
+
+    s->callout_local = domain_list_match(&s->all->role->conf->local_domains, route_domain(rcpt));
+    if (result != CALLOUT_PENDING) {
+        rcpt_known(s, result);
+        return;
+    }
+    s->phase = PHASE_CALLOUT;
+    client_pace_rest(&s->place.pace, clock_mono());
+    stream_pause(s->stream, true);
+    stream_set_deadline(s->stream, MONO_NEVER); /* the callout has its own */
+}
+
+static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
+{
+    const struct arrival_client client = {.ip = s->has_address ? s->address : NULL,
+                                          .text = s->text};
+    struct receive_verdict verdict = {.text = &s->all->text};
+    struct arrival_words words = {.text = &s->all->text, .rule = &s->all->rule};
+    const struct conf *conf = s->all->role->conf;
+    struct server_reply reply;
+
+    s->stage = STAGE_RCPT;
+    buf_clear(words.rule);
+    reply = receive_judge(conf, s->may_relay, rcpt->recipient, &verdict);
+    if (reply.code == 0) {
+        reply = judge_send_room(s);
+    }
+    if (reply.code == 0) {
+        reply = arrival_rcpt(&s->arrival, conf, &client, draft_sender(&s->draft), rcpt->recipient,
+                             &words);
+    }
+    if (reply.code == 0 &&
+        (!has_memory(s, s->settings->smtp.limits.command_bytes) ||
+         !draft_add_rcpt(&s->draft, rcpt->recipient, rcpt->orcpt, rcpt->notify))) {
+        reply = NO_MEMORY;
+    }
+    if (reply.code == 0 && words.ask.text[0] != '\0') {
+        ask_peer(s, &words.ask, rcpt->recipient);
+    } else if (reply.code == 0) {
+        accept_rcpt(s);
+    } else {
+        log_rule_reply(s, &reply, draft_sender(&s->draft), rcpt->recipient, buf_cstr(words.rule));
+        server_answer(s->server, reply);
+    }
+}
+
+static void on_data(struct receive_session *s)
+{
+    struct server_reply reply = room_for(s, 0);
+
+    s->stage = STAGE_DATA;
+    if (reply.code == 0 && s->draft.failed) {
+        reply = NO_MEMORY;
+    }
+    if (reply.code != 0) {
+        log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    }
+    s->in_content = reply.code == 0;
+    arrival_data(&s->arrival, s->all->role->conf);
+    classify_begin(&s->classify, s->all->role->conf);
+    if (reply.code == 0 && s->filters != NULL) {
+        draft_keep_header(&s->draft);
+        after_filters(s, filters_data(s->filters));
+        return;
+    }
+    server_answer(s->server, reply);
+}
+
+/* Our address that the client has connected to; empty when it has none. */
+static void local_address(const struct receive_session *s, char ret_ip[INET6_ADDRSTRLEN])
+{
+    struct sockaddr_storage storage;
+    struct sockaddr *addr = (struct sockaddr *)&storage;
+    socklen_t len = sizeof storage;
+    unsigned char ip[16];
+
+    ret_ip[0] = '\0';
+    if (getsockname(stream_fd(s->stream), addr, &len) == 0 && ip_of_sockaddr(addr, ip)) {
+        print_ip(ip, ret_ip);
+    }
+}
+
+/* The auth process judges it. */
+static void on_auth(struct receive_session *s, const struct server_auth *auth)
+{
+    char local[INET6_ADDRSTRLEN];
+
+    s->stage = STAGE_AUTH;
+    s->mechanism = auth->mechanism;
+    if (auth->first) {
+        end_login(s); /* one that the client has given up */
+        s->logins++;
+    }
+    if (s->all->auth == NULL || channel_waiting(s->all->auth) > RECEIVE_WAITING_MAX ||
+        (!auth->first && s->login_token == 0)) {
+        s->login_token = 0;
+        if (receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
+            log_warning("%s: SASL %s authentication failed: the auth process is not available",
+                        s->text, sasl_mechanism_name(s->mechanism));
+        }
+        server_login_done(s->server, NO_AUTH);
+        return;
+    }
+    if (auth->first) {
+        s->login_token = ++s->all->last_token;
+    }
+    local_address(s, local);
+    ask(s, QUESTION_LOGIN, s->login_token);
+    wire_put_auth(s->all->auth, &(struct wire_auth){.login = s->login_token,
+                                                    .mechanism = (uint32_t)auth->mechanism,
+                                                    .first = auth->first,
+                                                    .has_message = auth->has_message,
+                                                    .message = auth->message,
+                                                    .client = slice_string(s->ip),
+                                                    .local = slice_string(local)});
+}
+
+static void on_helo(struct receive_session *s)
+{
+    s->greetings++;
+    if (s->origin->lmtp) {
+        s->stage = STAGE_LHLO;
+    } else {
+        s->stage = strcmp(server_protocol(s->server), "SMTP") == 0 ? STAGE_HELO : STAGE_EHLO;
+    }
+}
+
+/* The transaction is off. If the engine refused the content by itself, this was the only news of
+ * it; if the session ends, SERVER_CLOSE comes next with the same reason. */
+static void finish_abort(struct receive_session *s, const struct server_event *event)
+{
+    if (s->abort_reason == NULL) {
+        return;
+    }
+    if (s->in_content && (event->type != SERVER_CLOSE || event->reason != s->abort_reason)) {
+        s->stage = STAGE_END;
+        log_refusal(s, draft_sender(&s->draft), slice_of(NULL, 0), s->abort_reason, "");
+    }
+    s->in_content = false;
+    s->abort_reason = NULL;
+    if (s->filters != NULL) {
+        filters_abort(s->filters);
+    }
+    draft_drop(&s->draft);
+    arrival_drop(&s->arrival);
+}
+
+static void on_close(struct receive_session *s, const char *reason)
+{
+    s->phase = PHASE_CLOSING;
+    if (!server_stats(s->server).quit && !s->dropped && s->connect_logged) {
+        /* "timeout: NAME" of the engine: Postfix's line has no place for the name but the end. */
+        bool timeout = slice_starts(slice_string(reason), SLICE("timeout: "));
+
+        log_info("%s after %s from %s%s", timeout ? "timeout" : reason, stage_names[s->stage],
+                 s->text, timeout ? reason + strlen("timeout") : "");
+    }
+}
+
+/* Act on an event. True: ask the engine for the next one. Does not free the session. */
+static bool act(struct receive_session *s, const struct server_event *event)
+{
+    finish_abort(s, event);
+    switch (event->type) {
+    case SERVER_NEED_INPUT:
+        if (s->ended) {
+            server_hangup(s->server, lost_connection);
+            return true;
+        }
+        return false;
+    case SERVER_NEED_ANSWER:
+        CHECK(s->phase != PHASE_TALK);
+        return false;
+    case SERVER_NEED_OUTPUT:
+        stream_flush(s->stream, server_output(s->server));
+        if (stream_state(s->stream) == STREAM_STATE_BROKEN) {
+            server_hangup(s->server, lost_connection);
+            return true;
+        }
+        return buf_len(server_output(s->server)) == 0;
+    case SERVER_HELO:
+        on_helo(s);
+        return true;
+    case SERVER_MAIL:
+        on_mail(s, &event->mail);
+        return true;
+    case SERVER_RCPT:
+        on_rcpt(s, &event->rcpt);
+        return true;
+    case SERVER_DATA:
+        on_data(s);
+        return true;
+    case SERVER_AUTH:
+        on_auth(s, &event->auth);
+        return true;
+    case SERVER_ETRN:
+        ask_etrn(s, event->etrn);
+        return true;
+    case SERVER_CONTENT:
+        (void)has_memory(s, event->content.len);
+        arrival_content(&s->arrival, event->content, put_content, s);
+        (void)draft_hold(&s->draft, arrival_held(&s->arrival)); /* as in put_content */
+        classify_feed(&s->classify, event->content);
+        return true;
+    case SERVER_MESSAGE:
+        finish_message(s, &event->message);
+        return true;
+    case SERVER_ABORT:
+        s->abort_reason = event->reason;
+        return true;
+    case SERVER_STARTTLS:
+        s->stage = STAGE_STARTTLS;
+        s->phase = PHASE_TLS_DUE;
+        return false;
+    case SERVER_CLOSE:
+        on_close(s, event->reason);
+        return false;
+    }
+    UNREACHABLE("an event that is none");
+}
+
+/* ---- driving the engine --------------------------------------------------------------------- */
+
+/* Has the client made so many errors that it has to wait for its answers? */
+static bool must_pay(struct receive_session *s)
+{
+    uint64_t errors = server_stats(s->server).errors;
+    bool due = s->phase == PHASE_TALK && errors > s->errors_paid &&
+               errors > s->settings->soft_errors && s->settings->error_delay_us > 0;
+
+    s->errors_paid = errors;
+    return due;
+}
+
+static void delay(struct receive_session *s, int64_t delay_us)
+{
+    s->phase = PHASE_DELAYED;
+    client_pace_rest(&s->place.pace, clock_mono());
+    stream_pause(s->stream, true);
+    stream_set_deadline(s->stream, mono_after(clock_mono(), delay_us));
+}
+
+/* The engine has nothing more to say for now: send what there is and wait for what comes. */
+static void wait_for_more(struct receive_session *s)
+{
+    struct buf *out = server_output(s->server);
+    bool sent;
+
+    if (must_pay(s)) {
+        delay(s, s->settings->error_delay_us);
+        return;
+    }
+    stream_flush(s->stream, out);
+    sent = buf_len(out) == 0 || stream_state(s->stream) == STREAM_STATE_BROKEN;
+    switch (s->phase) {
+    case PHASE_TALK:
+        stream_set_deadline(s->stream, server_deadline(s->server));
+        return;
+    case PHASE_TLS_DUE:
+        stream_set_deadline(s->stream, mono_after(clock_mono(), LAST_WORDS_US));
+        if (sent) {
+            s->phase = PHASE_HANDSHAKE;
+            stream_set_deadline(s->stream,
+                                mono_after(clock_mono(), s->settings->smtp.limits.handshake_us));
+            stream_start_tls(s->stream, s->settings->tls, NULL);
+        }
+        return;
+    case PHASE_CLOSING:
+        stream_set_deadline(s->stream, mono_after(clock_mono(), LAST_WORDS_US));
+        if (sent) {
+            session_close(s);
+        }
+        return;
+    case PHASE_ASKED:
+    case PHASE_FILTERING:
+    case PHASE_CALLOUT:
+    case PHASE_DELAYED:
+    case PHASE_HANDSHAKE:
+        return;
+    }
+}
+
+static void talk(struct receive_session *s)
+{
+    struct slice input = stream_input(s->stream), in = input;
+    struct server_event event;
+
+    if (stream_state(s->stream) == STREAM_STATE_BROKEN) {
+        server_hangup(s->server, lost_connection); /* whatever else came in can't be answered */
+    }
+    do {
+        server_next(s->server, clock_mono(), &in, &event);
+    } while (act(s, &event));
+    stream_consume(s->stream, input.len - in.len);
+    client_pace_add(&s->place.pace, clock_mono(), input.len - in.len);
+    wait_for_more(s);
+}
+
+/* Out of ASKED, FILTERING or DELAYED. */
+static void go_on(struct receive_session *s)
+{
+    s->phase = PHASE_TALK;
+    client_pace_wait(&s->place.pace, clock_mono());
+    stream_pause(s->stream, false);
+    talk(s);
+}
+
+/* End the session, whatever it is doing. */
+static void hang_up(struct receive_session *s)
+{
+    server_hangup(s->server, lost_connection);
+    go_on(s);
+}
+
+/* Its place, or its memory, goes to a faster client. It is the session's turn, not ours: TALK,
+ * TLS_DUE, HANDSHAKE or CLOSING. Frees the session. */
+static void session_drop(struct place *place, enum admission_limit limit)
+{
+    struct receive_session *s = CONTAINER_OF(place, struct receive_session, place);
+    const char *name = admission_limit_name(limit);
+    struct slice none = slice_of(NULL, 0);
+    struct server_event event;
+    struct mono now = clock_mono();
+    char text[300];
+
+    CHECK(s->phase != PHASE_ASKED && s->phase != PHASE_FILTERING && s->phase != PHASE_DELAYED);
+    CHECK(s->phase != PHASE_CALLOUT);
+    (void)snprintf(text, sizeof text,
+                   "%s: dropped %s after %s: waited %lld s, %.0f bytes/s, %llu connections of its "
+                   "network",
+                   name, s->text, stage_names[s->stage],
+                   (long long)(client_pace_waited_us(&s->place.pace, now) / US_PER_S),
+                   client_pace_rate(&s->place.pace, now),
+                   (unsigned long long)admission_network_places(&s->place)); /* fits */
+    if (receive_may_log(s->all, RECEIVE_QUOTA_DROPPED + limit)) {
+        log_warning("%s", text);
+    }
+    leave_place(s);
+    s->dropped = true;
+    if (s->phase == PHASE_TALK) {
+        (void)snprintf(text, sizeof text, "Too busy, and others are faster (%s)", name);
+        server_expel(s->server, text, "dropped");
+    } else {
+        server_hangup(s->server, "dropped");
+    }
+    do {
+        server_next(s->server, now, &none, &event);
+    } while (act(s, &event));
+    CHECK(event.type == SERVER_CLOSE);
+    if (stream_state(s->stream) == STREAM_STATE_OPEN) {
+        stream_flush(s->stream, server_output(s->server));
+    }
+    if (buf_len(server_output(s->server)) == 0) {
+        session_close(s);
+    } else { /* it does not read either */
+        stream_free(s->stream);
+        session_free(s);
+    }
+}
+
+/* ---- answers of the queue process ----------------------------------------------------------- */
+
+/* The fate of the message in ASKED is known, or will never be. */
+static void message_decided(struct receive_session *s, const struct server_reply *reply)
+{
+    forget_question(s);
+    draft_drop(&s->draft);
+    arrival_drop(&s->arrival);
+    answer_message(s, reply);
+    if (reply->code / 100 == 2) {
+        s->delivered = true;
+        admission_delivered(&s->place, clock_mono());
+    }
+    if (s->all->flow.behind && s->settings->flow_delay_us > 0) {
+        stream_flush(s->stream, server_output(s->server));
+        delay(s, s->settings->flow_delay_us);
+        return;
+    }
+    go_on(s);
+}
+
+/* The login is over, and not a good one. */
+static void refuse_login(struct receive_session *s, struct server_reply reply, const char *why)
+{
+    if (receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
+        log_warning("%s: SASL %s authentication failed: %s", s->text,
+                    sasl_mechanism_name(s->mechanism), why);
+    }
+    forget_question(s);
+    end_login(s);
+    server_login_done(s->server, reply);
+    go_on(s);
+}
+
+/* All that relay_networks may, and as the user says. */
+static void accept_login(struct receive_session *s, const struct wire_auth_answer *answer)
+{
+    struct buf text;
+
+    buf_init(&text, WIRE_HOST_MAX);
+    (void)buf_addf(&text, "sasl_method=%s, sasl_username=%.*s", sasl_mechanism_name(s->mechanism),
+                   SLICE_ARGS(answer->user)); /* fits */
+    s->login = mem_new(sizeof *s->login);
+    s->login->user = mem_copy(answer->user.ptr, answer->user.len);
+    s->login->text = buf_take(&text);
+    s->login->class_name = mem_copy(answer->class_name.ptr, answer->class_name.len);
+    s->login->senders = mem_copy(answer->senders.ptr, answer->senders.len);
+    s->may_relay = true;
+    admission_trust(&s->all->admission, &s->place);
+    forget_question(s);
+    s->login_token = 0;
+    stream_keep_secret(s->stream, false); /* there is no second login */
+    server_login_done(s->server, SERVER_ACCEPT);
+    go_on(s);
+}
+
+/* The sender is refused after all. */
+static void refuse_mail(struct receive_session *s, const struct server_reply *reply)
+{
+    log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    forget_question(s);
+    draft_drop(&s->draft);
+    arrival_drop(&s->arrival);
+    server_answer(s->server, *reply);
+    go_on(s);
+}
+
+static void no_answer(struct receive_session *s)
+{
+    const struct server_reply reply = NO_QUEUE;
+
+    if (s->question == QUESTION_ETRN) {
+        forget_question(s);
+        server_answer(s->server, NO_ETRN);
+        go_on(s);
+        return;
+    }
+    if (s->question == QUESTION_LOGIN) {
+        refuse_login(s, NO_AUTH, "no answer");
+        return;
+    }
+    if (s->question == QUESTION_SEND_ROOM) {
+        refuse_mail(s, &reply);
+        return;
+    }
+    log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    message_decided(s, &reply);
+}
+
+static struct receive_session *find_asked(struct receive_sessions *all, uint64_t token,
+                                          enum question question)
+{
+    struct receive_session *s;
+
+    HASH_FIND(hh, all->asked, &token, sizeof token, s);
+    return s == NULL || s->question != question ? NULL : s;
+}
+
+static bool submit_done(struct receive_sessions *all, struct slice body)
+{
+    struct wire_submit_done done;
+    struct server_reply reply;
+    struct receive_session *s;
+    char status[RECEIVE_STATUS_MAX], id[WIRE_ID_MAX + 1];
+
+    if (!wire_get_submit_done(body, &done) ||
+        (done.code / 100 != 2 && done.code / 100 != 4 && done.code / 100 != 5)) {
+        return false;
+    }
+    s = find_asked(all, done.token, QUESTION_MESSAGE);
+    if (s == NULL) {
+        if (done.code / 100 == 2) {
+            log_warning("%.*s: the queue's answer came too late, the client may send again",
+                        SLICE_ARGS(done.id));
+        }
+        return true;
+    }
+    (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
+    reply = (struct server_reply){done.code, status, done.text};
+    if (done.code / 100 != 2) { /* else the queue has logged where it came from */
+        log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    }
+    (void)snprintf(id, sizeof id, "%.*s", SLICE_ARGS(done.id)); /* fits */
+    log_rules(s, done.id.len > 0 ? id : "NOQUEUE");
+    message_decided(s, &reply);
+    return true;
+}
+
+static bool etrn_done(struct receive_sessions *all, struct slice body)
+{
+    struct wire_etrn_done done;
+    struct receive_session *s;
+
+    if (!wire_get_etrn_done(body, &done) ||
+        (done.code / 100 != 2 && done.code / 100 != 4 && done.code / 100 != 5)) {
+        return false;
+    }
+    s = find_asked(all, done.token, QUESTION_ETRN);
+    if (s != NULL) {
+        forget_question(s);
+        server_answer(s->server, (struct server_reply){done.code, NULL, done.text});
+        go_on(s);
+    }
+    return true;
+}
+
+static bool send_room_done(struct receive_sessions *all, struct slice body)
+{
+    struct wire_send_room_done done;
+    struct receive_session *s;
+
+    if (!wire_get_send_room_done(body, &done)) {
+        return false;
+    }
+    s = find_asked(all, done.token, QUESTION_SEND_ROOM);
+    if (s == NULL) {
+        return true; /* the client is gone */
+    }
+    if (done.rcpts == 0) {
+        refuse_mail(s, &(struct server_reply){450, "4.7.1", done.text});
+        return true;
+    }
+    s->send_room = done.rcpts;
+    s->send_limit = done.limit;
+    s->send_text = done.text.len > 0 ? mem_copy(done.text.ptr, done.text.len) : NULL;
+    forget_question(s);
+    s->phase = PHASE_TALK;
+    accept_mail(s, &(struct server_mail){.sender = draft_sender(&s->draft),
+                                         .size = s->mail_size,
+                                         .flags = s->mail_flags});
+    if (s->phase == PHASE_TALK) { /* else the filters have it now */
+        go_on(s);
+    }
+    return true;
+}
+
+bool receive_sessions_frame(struct receive_sessions *all, const struct frame *frame)
+{
+    switch (frame->type) {
+    case WIRE_SUBMIT_DONE:
+        return submit_done(all, frame->body);
+    case WIRE_ETRN_DONE:
+        return etrn_done(all, frame->body);
+    case WIRE_SEND_ROOM_DONE:
+        return send_room_done(all, frame->body);
+    case WIRE_FLOW:
+        return wire_get_flow(frame->body, &all->flow);
+    default:
+        return false;
+    }
+}
+
+/* What clients are offered from now on. */
+static bool take_mechanisms(struct receive_sessions *all, struct slice body)
+{
+    uint64_t mechanisms;
+
+    if (!wire_get_number(body, &mechanisms) || mechanisms == 0 ||
+        (mechanisms & ~(uint64_t)SASL_MECHANISMS) != 0) {
+        return false;
+    }
+    all->mechanisms = (unsigned)mechanisms;
+    return true;
+}
+
+bool receive_sessions_auth_frame(struct receive_sessions *all, const struct frame *frame)
+{
+    struct wire_auth_answer answer;
+    struct receive_session *s;
+    char why[WIRE_USER_MAX + 64];
+
+    if (frame->type == WIRE_AUTH_MECHANISMS) {
+        return take_mechanisms(all, frame->body);
+    }
+    if (frame->type != WIRE_AUTH_ANSWER || !wire_get_auth_answer(frame->body, &answer)) {
+        return false;
+    }
+    s = find_asked(all, answer.login, QUESTION_LOGIN);
+    if (s == NULL) {
+        return true; /* the client is gone */
+    }
+    switch (answer.result) {
+    case WIRE_AUTH_CHALLENGE:
+        forget_question(s);
+        server_challenge(s->server, answer.challenge);
+        go_on(s);
+        return true;
+    case WIRE_AUTH_ACCEPTED:
+        accept_login(s, &answer);
+        return true;
+    case WIRE_AUTH_REFUSED:
+        s->login_token = 0; /* it is over there, too; so is each of the next */
+        (void)snprintf(why, sizeof why, "authentication failure, sasl_username=%.*s",
+                       SLICE_ARGS(answer.user)); /* fits */
+        refuse_login(s, (struct server_reply){535, "5.7.8", SLICE("Error: authentication failed")},
+                     why);
+        return true;
+    case WIRE_AUTH_MALFORMED:
+        s->login_token = 0;
+        refuse_login(
+            s,
+            (struct server_reply){535, "5.7.8", SLICE("Error: authentication failed: bad message")},
+            "bad message");
+        return true;
+    case WIRE_AUTH_BUSY:
+        s->login_token = 0;
+        refuse_login(s, NO_AUTH, "too many logins at once");
+        return true;
+    case WIRE_AUTH_UNAVAILABLE:
+        s->login_token = 0;
+        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(answer.challenge)); /* cut at most */
+        refuse_login(s, NO_AUTH, why);
+        return true;
+    case WIRE_AUTH_RESULTS:
+        break;
+    }
+    return false;
+}
+
+/* A process that was asked is gone. */
+static void no_answers(struct receive_sessions *all, bool from_auth)
+{
+    struct receive_session *s, *next;
+
+    HASH_ITER(hh, all->asked, s, next)
+    {
+        if ((s->question == QUESTION_LOGIN) == from_auth) {
+            no_answer(s);
+        }
+    }
+}
+
+void receive_sessions_set_auth(struct receive_sessions *all, struct channel *auth)
+{
+    struct receive_session *s;
+
+    all->auth = NULL;
+    no_answers(all, true);
+    all->auth = auth;
+    LIST_FOREACH(s, &all->list, next)
+    {
+        s->login_token = 0; /* the new process does not know it */
+    }
+}
+
+void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue)
+{
+    all->queue = queue;
+    all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
+    no_answers(all, false);
+}
+
+/* ---- events of the connection --------------------------------------------------------------- */
+
+static void secured(struct receive_session *s)
+{
+    struct buf *text = &s->all->text;
+
+    buf_clear(text);
+    tls_describe(stream_tls(s->stream), text);
+    log_info("Anonymous TLS connection established from %s: %s", s->text, buf_cstr(text));
+    if (s->tls_first) {
+        s->tls_first = false;
+        server_tls_implicit(s->server, buf_cstr(text));
+    } else {
+        server_tls_started(s->server, buf_cstr(text));
+    }
+    go_on(s);
+}
+
+static void failed(struct receive_session *s)
+{
+    s->ended = true;
+    switch (s->phase) {
+    case PHASE_ASKED: /* a message is the queue's; its answer ends the session */
+        if (s->question == QUESTION_LOGIN || s->question == QUESTION_SEND_ROOM) {
+            forget_question(s);
+            end_login(s);
+            hang_up(s);
+        }
+        return;
+    case PHASE_HANDSHAKE:
+        log_info("SSL_accept error from %s: %s", s->text, stream_error(s->stream));
+        hang_up(s);
+        return;
+    case PHASE_CLOSING:
+        session_close(s);
+        return;
+    case PHASE_FILTERING: /* nothing was promised to the client yet */
+        filters_abort(s->filters);
+        draft_drop(&s->draft);
+        hang_up(s);
+        return;
+    case PHASE_CALLOUT:
+        callouts_forget(s->callout);
+        s->callout = NULL;
+        hang_up(s);
+        return;
+    case PHASE_TALK:
+    case PHASE_DELAYED:
+    case PHASE_TLS_DUE:
+        hang_up(s);
+        return;
+    }
+}
+
+static void deadline(struct receive_session *s)
+{
+    switch (s->phase) {
+    case PHASE_TALK:
+        server_expire(s->server);
+        talk(s);
+        return;
+    case PHASE_ASKED:
+        no_answer(s);
+        return;
+    case PHASE_FILTERING:
+    case PHASE_CALLOUT:
+        return; /* none was set */
+    case PHASE_DELAYED:
+        go_on(s);
+        return;
+    case PHASE_TLS_DUE:
+    case PHASE_HANDSHAKE:
+        server_hangup(s->server, s->phase == PHASE_HANDSHAKE ? "timeout: smtpd_starttls_timeout"
+                                                             : "timeout: last words");
+        go_on(s);
+        return;
+    case PHASE_CLOSING:
+        stream_free(s->stream);
+        session_free(s);
+        return;
+    }
+}
+
+static void on_stream(void *arg, struct stream *stream, enum stream_event event)
+{
+    struct receive_session *s = arg;
+
+    (void)stream;
+    switch (event) {
+    case STREAM_READABLE:
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        }
+        return;
+    case STREAM_WRITABLE:
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        } else if (s->phase != PHASE_DELAYED) {
+            wait_for_more(s);
+        }
+        return;
+    case STREAM_END:
+        s->ended = true;
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        }
+        return;
+    case STREAM_SECURED:
+        secured(s);
+        return;
+    case STREAM_DEADLINE:
+        deadline(s);
+        return;
+    case STREAM_FAILED:
+        failed(s);
+        return;
+    case STREAM_CONNECTED:
+        UNREACHABLE("we accept, we do not connect");
+    }
+}
+
+/* ---- accepting ------------------------------------------------------------------------------ */
+
+/* Say no without a session. */
+static void turn_away(int fd, const struct buf *words)
+{
+    struct slice text = buf_slice(words);
+
+    /* The client may have gone, or not read; it has been told as well as can be. */
+    (void)send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)close(fd); /* a socket: nothing to lose */
+}
+
+/* Why, for the client and the log. */
+static void refuse(struct receive_session *s, int fd, enum admission_limit limit)
+{
+    struct receive_sessions *all = s->all;
+    const struct admission_limits *limits = &s->settings->admission;
+    const char *service = s->origin->lmtp ? "lmtp" : "smtp", *name = admission_limit_name(limit);
+    struct buf *words = &all->text, *line = &all->line;
+
+    buf_clear(words);
+    buf_clear(line);
+    buf_addf(words, "421 %s %s Error: ", limit == ADMISSION_PLACES ? "4.3.2" : "4.7.0",
+             s->settings->hostname);
+    switch (limit) {
+    case ADMISSION_ADDRESS: /* in Postfix's words, with our names behind them */
+        buf_addf(words, "too many connections from %s", s->ip);
+        buf_addf(line, "Connection concurrency limit exceeded: %llu from %s for service %s (%s)",
+                 (unsigned long long)limits->address_max + 1, s->text, service, name);
+        break;
+    case ADMISSION_NETWORK:
+        buf_addf(words, "too many connections from the network of %s for now", s->ip);
+        buf_addf(line, "too many sessions from the network of %s for service %s (%s)", s->text,
+                 service, name);
+        break;
+    case ADMISSION_PLACES:
+    case ADMISSION_MEMORY:
+    case ADMISSION_LIMITS:
+        buf_addf(words, "too many connections");
+        buf_addf(line, "too many sessions: %zu; %s is turned away (%s)", all->admission.count,
+                 s->text, name);
+        break;
+    }
+    buf_addf(words, " (%s)\r\n", name);
+    if (receive_may_log(all, RECEIVE_QUOTA_REFUSED + limit)) {
+        log_warning("%s", buf_cstr(line));
+    }
+    turn_away(fd, words);
+}
+
+/* May it have a session, perhaps in the place of another? If not the client is told so, and fd is
+ * closed. */
+static bool admit(struct receive_session *s, const struct admission_client *client, int fd)
+{
+    struct receive_sessions *all = s->all;
+    struct admission_answer answer =
+        admission_ask(&all->admission, &s->settings->admission, client, clock_mono());
+
+    if (!answer.admitted) {
+        refuse(s, fd, answer.limit);
+        return false;
+    }
+    if (answer.victim != NULL) {
+        answer.victim->drop(answer.victim, answer.limit);
+    }
+    return true;
+}
+
+static const struct server_config *config_of(const struct receive_session *s)
+{
+    const struct receive_settings *settings = s->settings;
+
+    if (s->origin->lmtp) {
+        return &settings->lmtp;
+    }
+    if (s->origin->submission) {
+        return &settings->submission;
+    }
+    return listen_options_of(&s->all->role->conf->listen, s->origin->url).login ? &settings->login
+                                                                                : &settings->smtp;
+}
+
+/* The handshake, and then the greeting. */
+static void begin_with_tls(struct receive_session *s)
+{
+    s->tls_first = true;
+    s->phase = PHASE_HANDSHAKE;
+    stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->smtp.limits.handshake_us));
+    stream_start_tls(s->stream, s->settings->tls, NULL);
+}
+
+void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
+                           struct receive_origin *origin, int fd, const struct sockaddr *addr)
+{
+    struct receive_session *s = mem_new(sizeof *s);
+    struct admission_client client = {.drop = session_drop, .trusted = true, .exempt = true};
+    unsigned char ip[16];
+
+    s->all = all;
+    s->origin = origin;
+    s->settings = settings;
+    name_client(s, addr);
+    s->port = port_of(addr);
+    s->may_relay = true;
+    s->exempt = true;
+    s->filtered = listen_options_of(&all->role->conf->listen, origin->url).filtered;
+    if (ip_of_sockaddr(addr, ip)) {
+        s->has_address = true;
+        memcpy(s->address, ip, sizeof s->address);
+        s->may_relay = network_list_match(&all->role->conf->relay_networks, addr);
+        client.ip = ip;
+        client.trusted = s->may_relay;
+        client.exempt =
+            network_list_match(&all->role->conf->smtpd_client_event_limit_exceptions, addr);
+        s->exempt = client.exempt;
+    }
+    if (origin->tls_first && settings->tls == NULL) { /* the log has said why */
+        (void)close(fd);                              /* without TLS there are no words for it */
+        mem_free(s);
+        return;
+    }
+    if (!admit(s, &client, fd)) {
+        mem_free(s);
+        return;
+    }
+    origin->refs++;
+    (void)receive_settings_ref(settings); /* the same pointer */
+    draft_init(&s->draft, &all->budget, settings->inline_max);
+    s->server = server_new(config_of(s), clock_mono());
+    server_offer_logins(s->server, all->mechanisms);
+    s->stream = stream_new(all->streams, fd, on_stream, s);
+    stream_keep_secret(s->stream, config_of(s)->login != 0);
+    LIST_INSERT_HEAD(&all->list, s, next);
+    all->count++;
+    admission_enter(&all->admission, &settings->admission, &s->place, &client, &s->draft.charged,
+                    clock_mono());
+    if (!under_attack(all)) {
+        log_connect(s);
+    }
+    if (origin->tls_first) {
+        begin_with_tls(s);
+    } else {
+        talk(s);
+    }
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+void receive_sessions_init(struct receive_sessions *all, struct role *role)
+{
+    *all = (struct receive_sessions){.role = role};
+    all->streams = streams_new(role->base);
+    filter_hub_init(&all->hub, role, all->streams);
+    all->callouts = callouts_new(&all->hub);
+    all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
+    LIST_INIT(&all->list);
+    admission_init(&all->admission);
+    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
+        all->quotas[i].lines_max =
+            i < RECEIVE_QUOTA_SESSIONS ? RECEIVE_LIMIT_LINES : RECEIVE_SESSION_LINES;
+    }
+    all->quota_timer = evtimer_new(role->base, on_quota_timer, all);
+    CHECK(all->quota_timer != NULL);
+    buf_init(&all->text, LOG_LINE_MAX);
+    buf_init(&all->rule, LOG_LINE_MAX);
+    buf_init(&all->line, LOG_LINE_MAX);
+    buf_init(&all->trace, WIRE_TRACE_MAX);
+    buf_init(&all->trace_rest, WIRE_TRACE_MAX);
+}
+
+void receive_sessions_shutdown(struct receive_sessions *all)
+{
+    struct receive_session *s = LIST_FIRST(&all->list), *next;
+
+    for (; s != NULL; s = next) {
+        next = LIST_NEXT(s, next);
+        server_shutdown(s->server);
+        if (s->phase == PHASE_TALK) {
+            talk(s);
+        }
+    }
+}
+
+void receive_sessions_cut(struct receive_sessions *all)
+{
+    struct receive_session *s;
+
+    while ((s = LIST_FIRST(&all->list)) != NULL) {
+        stream_free(s->stream);
+        session_free(s);
+    }
+}
+
+void receive_sessions_fini(struct receive_sessions *all)
+{
+    receive_sessions_cut(all);
+    admission_fini(&all->admission);
+    event_free(all->quota_timer);
+    callouts_free(all->callouts);
+    filter_hub_fini(&all->hub);
+    streams_free(all->streams);
+    buf_fini(&all->text);
+    buf_fini(&all->rule);
+    buf_fini(&all->line);
+    buf_fini(&all->trace);
+    buf_fini(&all->trace_rest);
+}
+
+struct receive_origin *receive_origin_new(struct slice url)
+{
+    struct receive_origin *origin = mem_new(sizeof *origin);
+    struct listen_address address;
+
+    origin->refs = 1;
+    origin->url = mem_copy(url.ptr, url.len);
+    if (listen_parse(url, &address)) { /* conf_load checked it */
+        origin->lmtp = address.lmtp;
+        origin->submission = address.submission;
+        origin->http = address.http;
+        origin->tls_first = address.tls_first;
+    }
+    return origin;
+}
+
+void receive_origin_unref(struct receive_origin *origin)
+{
+    if (--origin->refs == 0) {
+        mem_free(origin->url);
+        mem_free(origin);
+    }
+}
