@@ -1,0 +1,19 @@
+/*
+ * The door to ZMailer's world: all that the rooms know of it is registered here.
+ *
+ *     dialect.h       scheduler.conf and zmailer.conf, for those that read configurations
+ *     spool_engine.h  the spool in POSTOFFICE, for those that open spools
+ *     agent_kind.h    transport agents, for the queue process
+ *     operation.h     threads, which are asked for and dismissed
+ *     service.h       the mailq protocols, in the control process
+ *     extension.h     and their sockets and files, in the parent
+ */
+#ifndef ZMAILER_DOOR_H
+#define ZMAILER_DOOR_H
+
+#include "agents_role.h"
+
+/* For the daemon's programs, first of all: before a role begins, or the parent. */
+void zmailer_open_door(void);
+
+#endif

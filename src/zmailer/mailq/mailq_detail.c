@@ -1,0 +1,186 @@
+#include "mailq_detail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "control_file.h"
+#include "mailq_text.h"
+
+#define READ_MAX       ((size_t)256 << 20) /* bytes of a control file */
+#define NAME_MAX_BYTES 255
+
+struct detail {
+    struct buf bytes;
+    struct control_file file;
+    const char *problem; /* why there is none, or NULL */
+    uint64_t control_size, message_size;
+    int64_t arrived_s; /* 0: not known */
+};
+
+/* "A/B/11059320": hash directories, then digits and what a name may hold. */
+static bool is_control_path(struct slice path)
+{
+    uint64_t number;
+
+    while (path.len > 2 && path.ptr[0] >= 'A' && path.ptr[0] <= 'Z' && path.ptr[1] == '/') {
+        path = slice_skip(path, 2);
+    }
+    return path.len <= NAME_MAX_BYTES && control_spool_number(path, &number) &&
+           slice_find(path, '/') == path.len;
+}
+
+/* Open a regular file below `postoffice`; -1 with errno. */
+static int open_below(const char *postoffice, const char *directory, const char *path,
+                      struct stat *st)
+{
+    struct buf name;
+    int fd;
+
+    buf_init(&name, 8192);
+    (void)buf_addf(&name, "%s/%s/%s", postoffice, directory, path); /* sticky */
+    if (name.failed) {
+        buf_fini(&name);
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    fd = open(buf_cstr(&name), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    buf_fini(&name);
+    if (fd >= 0 && (fstat(fd, st) != 0 || !S_ISREG(st->st_mode))) {
+        (void)close(fd); /* only opened */
+        errno = EINVAL;
+        fd = -1;
+    }
+    return fd;
+}
+
+static bool read_all(int fd, struct buf *out)
+{
+    for (;;) {
+        char *room = buf_room(out, 65536);
+        ssize_t n = room == NULL ? -1 : read(fd, room, 65536);
+
+        if (n == 0) {
+            return true;
+        }
+        if (n < 0 && errno != EINTR) {
+            return false;
+        }
+        buf_grew(out, n > 0 ? (size_t)n : 0);
+    }
+}
+
+static void detail_read(struct detail *d, const char *postoffice, const char *path)
+{
+    struct control_problem problem;
+    struct stat st;
+    int fd;
+
+    *d = (struct detail){.problem = "the server names no control file"};
+    buf_init(&d->bytes, READ_MAX);
+    if (!is_control_path(slice_string(path))) {
+        return;
+    }
+    fd = open_below(postoffice, "transport", path, &st);
+    if (fd < 0) {
+        d->problem = strerror(errno);
+        return;
+    }
+    d->control_size = (uint64_t)st.st_size;
+    d->problem = !read_all(fd, &d->bytes) ? "it can't be read"
+                 : !control_file_parse(buf_slice(&d->bytes), &d->file, &problem) ? "it is damaged"
+                                                                                 : NULL;
+    (void)close(fd); /* only read */
+    fd = open_below(postoffice, "queue", path, &st);
+    if (fd >= 0) {
+        d->message_size = (uint64_t)st.st_size;
+        d->arrived_s = st.st_mtime;
+        (void)close(fd); /* only opened */
+    }
+}
+
+static void detail_fini(struct detail *d)
+{
+    control_file_fini(&d->file);
+    buf_fini(&d->bytes);
+}
+
+static void put_field(struct buf *out, const char *name, struct slice value)
+{
+    (void)buf_addf(out, "\t%s\t", name);
+    mailq_client_put_plain(out, value);
+    (void)buf_add_byte(out, '\n');
+}
+
+/* What version 2 tells in numbers. */
+static void put_first_line(struct buf *out, const struct detail *d, int64_t now_s,
+                           const struct mailq_row *row)
+{
+    (void)buf_add_byte(out, '\t');
+    mailq_client_put_plain(out, slice_string(row->path));
+    if (row->count > 1) {
+        (void)buf_addf(out, "/%zu", row->count);
+    }
+    (void)buf_addf(out, ": (%" PRIu64 " tries", row->tries);
+    if (d->arrived_s != 0) {
+        (void)buf_add_string(out, ", age ");
+        mailq_duration(out, now_s - d->arrived_s);
+    }
+    if (row->expires) {
+        (void)buf_add_string(out, ", expires in ");
+        mailq_duration(out, row->expires_in_s);
+    }
+    if (d->problem == NULL) {
+        (void)buf_addf(out, ", %" PRIu64 "+%" PRIu64 " bytes", d->control_size, d->message_size);
+    }
+    (void)buf_add_string(out, ")\n");
+}
+
+static void put_rcpts(struct buf *out, const struct detail *d, const struct mailq_row *row)
+{
+    bool first = true;
+
+    for (size_t i = 0; i < row->count; i++) {
+        const struct control_rcpt *r = control_file_find(&d->file, row->offsets[i]);
+
+        if (r != NULL) {
+            put_field(out, first ? "  to" : "", r->address.user);
+            first = false;
+        }
+    }
+}
+
+static void put_diagnostic(struct buf *out, struct slice text)
+{
+    while (text.len > 0) {
+        put_field(out, "  diag", slice_cut(&text, '\r'));
+    }
+}
+
+void mailq_detail_put(struct buf *out, const char *postoffice, int64_t now_s,
+                      const struct mailq_row *row)
+{
+    struct detail d;
+
+    detail_read(&d, postoffice, row->path);
+    if (row->is_short) {
+        put_first_line(out, &d, now_s, row);
+    }
+    if (d.problem == NULL) {
+        put_field(out, "  id", d.file.log_id);
+        if (d.file.error_to.len > 0) {
+            put_field(out, "  from", d.file.error_to);
+        }
+        put_rcpts(out, &d, row);
+    } else {
+        put_field(out, "  (control file)", slice_string(d.problem));
+    }
+    if (row->is_short) {
+        put_diagnostic(out, slice_string(row->diagnostic));
+    }
+    detail_fini(&d);
+}

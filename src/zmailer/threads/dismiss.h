@@ -1,0 +1,15 @@
+/*
+ * KILL THREAD and REROUTE of the mailq protocol, as operations of the queue process (operation.h).
+ */
+#ifndef ZMAILER_DISMISS_H
+#define ZMAILER_DISMISS_H
+
+#include <jansson.h>
+
+struct queue;
+
+/* Recipients of a thread leave, one page: they are done with, or go back to the router. */
+unsigned dismiss_kill(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned dismiss_reroute(struct queue *q, const json_t *question, json_t **ret_answer);
+
+#endif
