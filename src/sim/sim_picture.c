@@ -80,7 +80,7 @@ static void draw_outages(struct picture *p, const struct time_chart *chart, cons
         [SIM_DOWN_REFUSE] = "refuses connections",
         [SIM_DOWN_HANG] = "does not answer",
         [SIM_DOWN_MUTE] = "does not greet",
-        [SIM_DOWN_BUSY] = "turns everybody away",
+        [SIM_DOWN_BUSY] = "turns all away",
     };
     struct slice host = slice_string(name);
     const struct workload_site *site;

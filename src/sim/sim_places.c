@@ -112,10 +112,7 @@ static struct sim_place *place_new(struct sim_places *p, const struct route *rou
 
 static void place_add(struct sim_places *p, struct sim_place *place)
 {
-    if (p->count == p->size) {
-        p->size = p->size == 0 ? 64 : 2 * p->size;
-        p->list = mem_resize(p->list, p->size, sizeof(struct sim_place *));
-    }
+    p->list = mem_grow(p->list, p->count, &p->size, sizeof(struct sim_place *));
     place->number = p->count;
     p->list[p->count++] = place;
     HASH_ADD_KEYPTR(hh, p->by_key, place->key, strlen(place->key), place);
@@ -163,7 +160,7 @@ uint32_t sim_places_need(struct sim_places *p, struct slice domain,
     char *key;
 
     (void)snprintf(address, sizeof address, "u1@%.*s", SLICE_ARGS(domain)); /* fits */
-    route_address(p->conf, slice_string(address), &route);
+    route_address(p->conf, ROUTE_NO_SENDER, slice_string(address), &route);
     hold_back(p->conf, &route);
     dest = without_mailbox(&route, &per_mailbox);
     key = key_of(&route, dest);

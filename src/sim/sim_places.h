@@ -41,7 +41,8 @@ struct sim_places {
     uint64_t seed;
     struct sim_site_model plain; /* of what no `site` line describes */
     struct sim_place **list;     /* owned, with the places */
-    uint32_t count, size;
+    uint32_t count;
+    size_t size;
     struct sim_place *by_key;
 };
 

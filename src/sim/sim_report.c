@@ -116,7 +116,7 @@ static void print_failures(struct buf *out, const struct sim_tally *t)
         [SIM_TRY_GREETING_TIMEOUT] = "timed out waiting for the greeting",
         [SIM_TRY_TURNED_AWAY] = "turned away with 421",
     };
-    const char *separator = "\nAttempts that reached nobody: ";
+    const char *separator = "\nAttempts that reached no host: ";
 
     for (int i = SIM_TRY_REACHED + 1; i < SIM_TRY_KINDS; i++) {
         if (t->failures[i] > 0) {

@@ -1,10 +1,6 @@
 #include "check.h"
+#include "json.h"
 #include "sim_report.h"
-
-static void set(json_t *object, const char *name, json_t *value)
-{
-    CHECK(json_object_set_new(object, name, value) == 0);
-}
 
 static json_t *number(uint64_t n)
 {
@@ -19,11 +15,12 @@ static json_t *delay_json(const struct histogram *h)
     } quantiles[] = {{"p50_us", 500}, {"p90_us", 900}, {"p99_us", 990}, {"p999_us", 999}};
     json_t *object = json_object();
 
-    set(object, "mean_us", json_integer((json_int_t)histogram_mean(h)));
+    json_put(object, "mean_us", json_integer((json_int_t)histogram_mean(h)));
     for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++) {
-        set(object, quantiles[i].name, json_integer(histogram_quantile(h, quantiles[i].per_mille)));
+        json_put(object, quantiles[i].name,
+                 json_integer(histogram_quantile(h, quantiles[i].per_mille)));
     }
-    set(object, "max_us", json_integer(h->max));
+    json_put(object, "max_us", json_integer(h->max));
     return object;
 }
 
@@ -38,7 +35,7 @@ static json_t *failures_json(const struct sim_tally *t)
     json_t *object = json_object();
 
     for (int i = SIM_TRY_REACHED + 1; i < SIM_TRY_KINDS; i++) {
-        set(object, names[i], number(t->failures[i]));
+        json_put(object, names[i], number(t->failures[i]));
     }
     return object;
 }
@@ -48,24 +45,24 @@ static json_t *tally_json(const struct sim_tally *t)
     int64_t drain_us = sim_tally_drain_us(t);
     json_t *object = json_object(), *busy = json_object();
 
-    set(object, "name", json_string(t->name));
-    set(object, "messages", number(t->messages));
-    set(object, "recipients", number(t->recipients));
-    set(object, "sent", number(t->sent));
-    set(object, "bounced", number(t->bounced));
-    set(object, "expired", number(t->expired));
-    set(object, "left", number(sim_tally_left(t)));
-    set(object, "deferrals", number(t->deferrals));
-    set(object, "deferred_unattempted", number(t->unattempted));
-    set(object, "defer_rate", json_real(sim_tally_defer_rate(t)));
-    set(object, "attempts", number(t->attempts));
-    set(object, "failures", failures_json(t));
-    set(object, "delay", delay_json(&t->delay));
-    set(busy, "mean", json_real(sim_tally_busy_mean(t)));
-    set(busy, "deviation", json_real(sim_tally_busy_deviation(t)));
-    set(busy, "peak", number(t->busy_peak));
-    set(object, "busy", busy);
-    set(object, "drain_us", drain_us < 0 ? json_null() : json_integer(drain_us));
+    json_put(object, "name", json_string(t->name));
+    json_put(object, "messages", number(t->messages));
+    json_put(object, "recipients", number(t->recipients));
+    json_put(object, "sent", number(t->sent));
+    json_put(object, "bounced", number(t->bounced));
+    json_put(object, "expired", number(t->expired));
+    json_put(object, "left", number(sim_tally_left(t)));
+    json_put(object, "deferrals", number(t->deferrals));
+    json_put(object, "deferred_unattempted", number(t->unattempted));
+    json_put(object, "defer_rate", json_real(sim_tally_defer_rate(t)));
+    json_put(object, "attempts", number(t->attempts));
+    json_put(object, "failures", failures_json(t));
+    json_put(object, "delay", delay_json(&t->delay));
+    json_put(busy, "mean", json_real(sim_tally_busy_mean(t)));
+    json_put(busy, "deviation", json_real(sim_tally_busy_deviation(t)));
+    json_put(busy, "peak", number(t->busy_peak));
+    json_put(object, "busy", busy);
+    json_put(object, "drain_us", drain_us < 0 ? json_null() : json_integer(drain_us));
     return object;
 }
 
@@ -73,12 +70,12 @@ static json_t *trace_json(const struct trace *t)
 {
     json_t *object = json_object();
 
-    set(object, "lines", number(t->lines));
-    set(object, "understood", number(t->understood));
-    set(object, "messages", number(t->message_count));
-    set(object, "recipients", number(t->rcpt_count));
-    set(object, "without_recipient", number(t->incomplete));
-    set(object, "over_limit", number(t->over_limit));
+    json_put(object, "lines", number(t->lines));
+    json_put(object, "understood", number(t->understood));
+    json_put(object, "messages", number(t->message_count));
+    json_put(object, "recipients", number(t->rcpt_count));
+    json_put(object, "without_recipient", number(t->incomplete));
+    json_put(object, "over_limit", number(t->over_limit));
     return object;
 }
 
@@ -88,30 +85,30 @@ json_t *sim_report_json(const struct sim_result *r, const struct sim_report_opti
     size_t rows = r->dest_count < options->rows ? r->dest_count : options->rows;
 
     CHECK(object != NULL && classes != NULL && dests != NULL);
-    set(object, "seed", number(options->seed));
-    set(object, "ended_us", json_integer(r->ended.us));
-    set(object, "drained", json_boolean(r->drained));
-    set(object, "decisions", number(r->decisions));
-    set(object, "queue_peak", number(r->queue_peak));
-    set(object, "active_peak", number(r->active_peak));
+    json_put(object, "seed", number(options->seed));
+    json_put(object, "ended_us", json_integer(r->ended.us));
+    json_put(object, "drained", json_boolean(r->drained));
+    json_put(object, "decisions", number(r->decisions));
+    json_put(object, "queue_peak", number(r->queue_peak));
+    json_put(object, "active_peak", number(r->active_peak));
     if (options->trace != NULL) {
-        set(object, "trace", trace_json(options->trace));
+        json_put(object, "trace", trace_json(options->trace));
     }
-    set(object, "total", tally_json(&r->total));
+    json_put(object, "total", tally_json(&r->total));
     for (size_t i = 0; i < r->class_count; i++) {
         CHECK(json_array_append_new(classes, tally_json(&r->classes[i])) == 0);
     }
-    set(object, "classes", classes);
+    json_put(object, "classes", classes);
     for (size_t i = 0; i < rows; i++) {
         CHECK(json_array_append_new(dests, tally_json(r->dests[i])) == 0);
     }
-    set(object, "destinations", dests);
-    set(object, "destination_count", number(r->dest_count));
+    json_put(object, "destinations", dests);
+    json_put(object, "destination_count", number(r->dest_count));
     if (rows < r->dest_count) {
         struct sim_tally rest;
 
         sim_report_sum_rest(r, rows, &rest);
-        set(object, "rest", tally_json(&rest));
+        json_put(object, "rest", tally_json(&rest));
         sim_tally_fini(&rest);
     }
     return object;

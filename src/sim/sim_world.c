@@ -10,17 +10,12 @@
 #include "class_name.h"
 #include "hash.h"
 #include "mem.h"
-#include "retry.h"
+#include "owner.h"
 #include "rng.h"
 #include "sim_events.h"
 #include "sim_parking.h"
 #include "sim_places.h"
 
-/* Messages taken in before the scheduler decides again, as in the queue process. */
-#define IMPORTS_PER_TURN 64
-/* Of a message with more recipients the queue process does not read all to see whether they wait
- * for one destination. */
-#define LOOKED_AT_MAX 100
 /* People behind a domain whose transport delivers to mailboxes one by one. */
 #define MAILBOXES        1000
 #define MAILBOX_NAME_MAX (16 + SCHED_DEST_NAME_MAX)
@@ -44,24 +39,23 @@ struct sim_message {
     int64_t due_us, arrived_us, size_bytes;
     uint64_t number; /* from 1, by arrival */
     uint32_t slot, class, rcpt_count;
-    struct slice lane; /* what the scheduler knows of its class; the world's */
-    uint32_t left;     /* recipients that have not come to their end */
-    uint32_t read;     /* recipients looked at in this pass */
-    /* In this pass, recipients were deferred as their destination is dead (0, or the number of
-     * one), and for other reasons or for another destination. */
-    uint32_t suspended;
-    bool deferred_else;
+    struct slice sched_class; /* what the scheduler knows of its class; the world's */
+    uint32_t left;            /* recipients that have not come to their end */
+    uint32_t read;            /* recipients looked at in this pass */
+    /* Of what is deferred in this pass: the dead destination that it waits for; several when some
+     * of it waits for something else. */
+    struct owner_target dead;
     struct rcpt rcpts[];
 };
 
 /* A delivery that is under way. */
-struct flight {
+struct delivery {
     struct sim_attempt attempt;
     struct sim_world *world;
     struct sim_message *message;
     struct sim_place *place;
     struct sched_entry entry;
-    LIST_ENTRY(flight) link;
+    LIST_ENTRY(delivery) link;
     uint32_t rcpt_count;
     uint32_t rcpts[]; /* numbers, from 1 */
 };
@@ -73,12 +67,12 @@ struct source {
     const struct workload_arrivals *arrivals; /* NULL: the trace */
     uint32_t *places;                         /* owned; by the domain's index */
     struct rng rng;
-    struct slice lane; /* of its mail; the trace's has several */
-    uint64_t sent;     /* messages so far */
-    double at_us;      /* of the next one; in fractions, so that rounding does not add up */
+    struct slice sched_class; /* of its mail; the trace's has several */
+    uint64_t sent;            /* messages so far */
+    double at_us;             /* of the next one; in fractions, so that rounding does not add up */
 };
 
-struct lane_name {
+struct sched_class_name {
     char *name; /* owned */
     UT_hash_handle hh;
 };
@@ -99,15 +93,15 @@ struct sim_world {
 
     STAILQ_HEAD(, sim_message) incoming;
     struct heap deferred;
-    bool import_deferred; /* it is the deferred ones' turn */
+    struct owner_feed feed;
     struct sim_parkings parkings;
     uint32_t incoming_count, active_count;
-    LIST_HEAD(, flight) flights;
+    LIST_HEAD(, delivery) deliveries;
 
     struct rng retry_rng;
     struct sim_tally *classes; /* owned; the trace's behind the workload's */
     size_t class_count;
-    struct lane_name *lanes;                 /* uthash */
+    struct sched_class_name *sched_classes;  /* uthash */
     struct sim_series *series;               /* owned */
     uint32_t followed[SIM_SERIES_DESTS_MAX]; /* places of its destinations */
     struct sim_result result;
@@ -177,6 +171,7 @@ static struct sim_message *message_new(struct sim_world *w, uint32_t class, uint
 
 static void message_free(struct sim_world *w, struct sim_message *m)
 {
+    owner_target_fini(&m->dead);
     w->slots[m->slot] = NULL;
     w->free_slots[w->free_count++] = m->slot;
     mem_free(m);
@@ -207,25 +202,11 @@ static struct slice dest_of(const struct sim_message *m, uint32_t n, const struc
     return slice_of(room, (size_t)len);
 }
 
-static bool same_dest(const struct sim_world *w, const struct sim_message *m, uint32_t a,
-                      uint32_t b)
-{
-    const struct sim_place *place = w->places.list[m->rcpts[a - 1].place];
-    char rooms[2][MAILBOX_NAME_MAX];
-
-    return m->rcpts[a - 1].place == m->rcpts[b - 1].place &&
-           slice_equal(dest_of(m, a, place, rooms[0]), dest_of(m, b, place, rooms[1]));
-}
-
 /* When a message that was not delivered is due again: as old as it is, within bounds. */
 static int64_t back_off(struct sim_world *w, const struct sim_message *m)
 {
-    const struct conf *conf = w->options.conf;
-    int64_t age_us = now_of(w).us - m->arrived_us;
-
     return us_add(now_of(w).us,
-                  retry_backoff(conf->minimal_backoff_time_us, conf->maximal_backoff_time_us,
-                                age_us, (unsigned)conf->retry_jitter, &w->retry_rng));
+                  owner_backoff_us(w->options.conf, now_of(w).us - m->arrived_us, &w->retry_rng));
 }
 
 static void defer_until(struct sim_world *w, struct sim_message *m, int64_t due_us)
@@ -234,13 +215,15 @@ static void defer_until(struct sim_world *w, struct sim_message *m, int64_t due_
     heap_add(&w->deferred, &m->due_node);
 }
 
-/* When a message that is parked is looked at though nobody asked for it: in time to be given up. */
+/* When a message that is parked is looked at though the scheduler did not ask for it. Senders get
+ * no warnings here. */
 static int64_t parked_until(struct sim_world *w, const struct sim_message *m)
 {
-    int64_t end_us = us_add(m->arrived_us, w->options.conf->maximal_queue_lifetime_us);
-    int64_t due_us = back_off(w, m);
+    const struct conf *conf = w->options.conf;
 
-    return due_us < end_us ? due_us : end_us;
+    return us_add(now_of(w).us,
+                  owner_parked_us(conf, now_of(w).us - m->arrived_us,
+                                  conf->maximal_queue_lifetime_us, false, &w->retry_rng));
 }
 
 static void park(struct sim_world *w, struct sim_message *m, const struct sim_parking_key *key)
@@ -249,70 +232,71 @@ static void park(struct sim_world *w, struct sim_message *m, const struct sim_pa
     defer_until(w, m, parked_until(w, m));
 }
 
-/* The one copy of a lane's name. */
-static struct slice lane_need(struct sim_world *w, struct slice name)
+/* The one copy of a class's name for the scheduler. */
+static struct slice sched_class_need(struct sim_world *w, struct slice name)
 {
-    struct lane_name *l;
+    struct sched_class_name *l;
 
-    HASH_FIND(hh, w->lanes, name.ptr, name.len, l);
+    HASH_FIND(hh, w->sched_classes, name.ptr, name.len, l);
     if (l == NULL) {
         l = mem_new(sizeof *l);
         l->name = mem_copy(name.ptr, name.len);
-        HASH_ADD_KEYPTR(hh, w->lanes, l->name, name.len, l);
+        HASH_ADD_KEYPTR(hh, w->sched_classes, l->name, name.len, l);
     }
     return slice_of(l->name, name.len);
 }
 
-/* The key of a message whose recipient `n` is to wait. `room` is for the key. */
-static struct sim_parking_key key_of(const struct sim_world *w, const struct sim_message *m,
-                                     uint32_t n, char room[MAILBOX_NAME_MAX])
+/* One more recipient of the message, number `n`, waits for its destination. */
+static void target_add(const struct sim_world *w, const struct sim_message *m,
+                       struct owner_target *t, uint32_t n)
 {
     const struct sim_place *place = w->places.list[m->rcpts[n - 1].place];
+    char room[MAILBOX_NAME_MAX];
 
-    return (struct sim_parking_key){
-        .transport = place->transport, .dest = dest_of(m, n, place, room), .class_name = m->lane};
+    owner_target_add(t, place->transport, dest_of(m, n, place, room));
+}
+
+/* Where all recipients left are for, if for one destination. To be released. */
+static struct owner_target target_of(const struct sim_world *w, const struct sim_message *m)
+{
+    struct owner_target t = {.several = false};
+
+    for (uint32_t n = 1; n <= m->rcpt_count && !t.several; n++) {
+        if (m->rcpts[n - 1].place != RCPT_DONE) {
+            target_add(w, m, &t, n);
+        }
+    }
+    return t;
 }
 
 /* Is the message to wait for the share of the one destination that all of it is for? */
 static bool waits_for_share(const struct sim_world *w, const struct sim_message *m,
-                            struct sim_parking_key *ret, char room[MAILBOX_NAME_MAX])
+                            const struct owner_target *t)
 {
-    uint32_t first = 0;
-
-    for (uint32_t n = 1; n <= m->rcpt_count; n++) {
-        if (m->rcpts[n - 1].place == RCPT_DONE) {
-            continue;
-        }
-        if (first != 0 && !same_dest(w, m, first, n)) {
-            return false;
-        }
-        first = first == 0 ? n : first;
-    }
-    CHECK(first != 0);
-    *ret = key_of(w, m, first, room);
-    return sched_share_full(w->sched, ret->transport, ret->dest, ret->class_name);
+    return owner_target_full(w->sched, t, m->sched_class);
 }
 
 /* Unlike what the scheduler parks itself it must be told of this. */
-static void park_and_tell(struct sim_world *w, struct sim_message *m,
-                          const struct sim_parking_key *key)
+static void park_and_tell(struct sim_world *w, struct sim_message *m, const struct owner_target *t)
 {
-    park(w, m, key);
-    sched_parked(w->sched, now_of(w), key->transport, key->dest, key->class_name);
+    const struct sim_parking_key key = {t->transport, slice_string(t->dest), m->sched_class};
+
+    park(w, m, &key);
+    sched_parked(w->sched, now_of(w), key.transport, key.dest, key.class_name);
 }
 
 /* A message has come. */
 static void enqueue(struct sim_world *w, struct sim_message *m)
 {
-    struct sim_parking_key key;
-    char room[MAILBOX_NAME_MAX];
+    struct owner_target t = target_of(w, m);
 
-    if (waits_for_share(w, m, &key, room)) {
-        park_and_tell(w, m, &key);
+    if (waits_for_share(w, m, &t)) {
+        park_and_tell(w, m, &t);
     } else {
         STAILQ_INSERT_TAIL(&w->incoming, m, link);
         w->incoming_count++;
     }
+    owner_target_fini(&t);
 }
 
 /* ---- arrivals ------------------------------------------------------------------------------- */
@@ -356,7 +340,7 @@ static void source_send(struct source *s)
 
     count = count < 1 ? 1 : count > WORKLOAD_RECIPIENTS_MAX ? WORKLOAD_RECIPIENTS_MAX : count;
     m = message_new(s->world, a->class, (uint32_t)count, size);
-    m->lane = s->lane;
+    m->sched_class = s->sched_class;
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         uint32_t domain = workload_draw_domain(&a->to, &s->rng);
 
@@ -399,13 +383,13 @@ static void source_due(struct sim_event *e)
     source_wait(s);
 }
 
-static void lanes_free(struct sim_world *w)
+static void sched_classes_free(struct sim_world *w)
 {
-    struct lane_name *l, *next;
+    struct sched_class_name *l, *next;
 
-    HASH_ITER(hh, w->lanes, l, next)
+    HASH_ITER(hh, w->sched_classes, l, next)
     {
-        HASH_DEL(w->lanes, l);
+        HASH_DEL(w->sched_classes, l);
         mem_free(l->name);
         mem_free(l);
     }
@@ -417,11 +401,11 @@ static void source_open(struct sim_world *w, struct source *s, const struct work
 
     s->world = w;
     s->arrivals = a;
-    s->lane =
-        lane_need(w, a->classed ? tuning_lane(w->options.conf,
-                                              slice_string(w->options.workload->classes[a->class]),
-                                              slice_string(a->name), slice_string(a->name), room)
-                                : SLICE(""));
+    s->sched_class = sched_class_need(
+        w, a->classed ? tuning_sched_class(w->options.conf,
+                                           slice_string(w->options.workload->classes[a->class]),
+                                           slice_string(a->name), slice_string(a->name), room)
+                      : SLICE(""));
     rng_init(&s->rng, sim_stream_seed(w->options.seed, a->name));
     s->places = mem_array(a->to.count, sizeof *s->places);
     for (uint32_t i = 0; i < a->to.count; i++) {
@@ -451,7 +435,7 @@ static void trace_wait(struct source *s)
 
 /* As the daemon would have it with this configuration: a field that marks bulk mail counts with
  * default_class = auto alone. */
-static struct slice lane_of_traced(struct sim_world *w, const struct trace_message *m)
+static struct slice sched_class_of_traced(struct sim_world *w, const struct trace_message *m)
 {
     const struct conf *conf = w->options.conf;
     bool by_default = conf->default_class == CONF_DEFAULT_CLASS_AUTO;
@@ -462,9 +446,9 @@ static struct slice lane_of_traced(struct sim_world *w, const struct trace_messa
     char room[SCHED_CLASS_NAME_MAX];
 
     if (name.len > 0 && class_fairness(conf, name) != CONF_CLASS_FAIRNESS_NONE) {
-        name = tuning_lane_of_group(name, m->group, room);
+        name = tuning_sched_class_of_group(name, m->group, room);
     }
-    return lane_need(w, name);
+    return sched_class_need(w, name);
 }
 
 static void trace_due(struct sim_event *e)
@@ -476,7 +460,7 @@ static void trace_due(struct sim_event *e)
     struct sim_message *m =
         message_new(s->world, (uint32_t) class, from->rcpt_count, from->size_bytes);
 
-    m->lane = lane_of_traced(s->world, from);
+    m->sched_class = sched_class_of_traced(s->world, from);
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         m->rcpts[i] = (struct rcpt){s->places[t->rcpts[from->first_rcpt + i]], NEVER_ASKED};
     }
@@ -517,27 +501,29 @@ static void trace_open(struct sim_world *w, struct source *s, const struct trace
 
 /* ---- settling ------------------------------------------------------------------------------- */
 
-static void tally_fate(struct sim_tally *t, enum sim_fate fate, int64_t now_us, int64_t delay_us)
+static void tally_disposition(struct sim_tally *t, enum sim_disposition disposition, int64_t now_us,
+                              int64_t delay_us)
 {
-    switch (fate) {
-    case SIM_FATE_SENT:
+    switch (disposition) {
+    case SIM_DISPOSITION_SENT:
         t->sent++;
         histogram_add(&t->delay, delay_us);
         break;
-    case SIM_FATE_DEFERRED:
+    case SIM_DISPOSITION_DEFERRED:
         t->deferrals++;
         return;
-    case SIM_FATE_BOUNCED:
+    case SIM_DISPOSITION_BOUNCED:
         t->bounced++;
         break;
-    case SIM_FATE_EXPIRED:
+    case SIM_DISPOSITION_EXPIRED:
         t->expired++;
         break;
     }
     t->last_gone_us = now_us;
 }
 
-static void settle(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n, enum sim_fate fate)
+static void settle(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n,
+                   enum sim_disposition disposition)
 {
     const struct sim_hooks *hooks = &w->options.hooks;
     struct rcpt *r = &m->rcpts[rcpt_n - 1];
@@ -546,31 +532,31 @@ static void settle(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n, 
 
     CHECK(r->place != RCPT_DONE);
     place = w->places.list[r->place];
-    tally_fate(&w->result.total, fate, now_us, delay_us);
-    tally_fate(&w->classes[m->class], fate, now_us, delay_us);
-    tally_fate(&place->tally, fate, now_us, delay_us);
-    if (fate != SIM_FATE_DEFERRED) {
+    tally_disposition(&w->result.total, disposition, now_us, delay_us);
+    tally_disposition(&w->classes[m->class], disposition, now_us, delay_us);
+    tally_disposition(&place->tally, disposition, now_us, delay_us);
+    if (disposition != SIM_DISPOSITION_DEFERRED) {
         r->place = RCPT_DONE;
         m->left--;
     }
     if (hooks->settled != NULL) {
-        hooks->settled(hooks->arg, now_of(w), m->number, rcpt_n, place->key, fate);
+        hooks->settled(hooks->arg, now_of(w), m->number, rcpt_n, place->key, disposition);
     }
 }
 
 /* After an attempt: what is deferred waits for its back-off, not for its destination to get well.
  */
 static void settle_attempted(struct sim_world *w, struct sim_message *m, uint32_t rcpt_n,
-                             enum sim_fate fate)
+                             enum sim_disposition disposition)
 {
-    settle(w, m, rcpt_n, fate);
-    m->deferred_else |= fate == SIM_FATE_DEFERRED;
+    settle(w, m, rcpt_n, disposition);
+    m->dead.several |= disposition == SIM_DISPOSITION_DEFERRED;
 }
 
 /* ---- deliveries ----------------------------------------------------------------------------- */
 
 /* For each of the three that count it. */
-static void tally_busy(struct sim_world *w, const struct flight *f, int change)
+static void tally_busy(struct sim_world *w, const struct delivery *f, int change)
 {
     sim_tally_busy(&w->result.total, now_of(w), change);
     sim_tally_busy(&w->classes[f->message->class], now_of(w), change);
@@ -583,7 +569,7 @@ static void tally_attempt(struct sim_tally *t, uint32_t rcpt_count)
     t->asked += rcpt_count;
 }
 
-static void tally_failure(struct sim_world *w, const struct flight *f)
+static void tally_failure(struct sim_world *w, const struct delivery *f)
 {
     w->result.total.failures[f->attempt.result]++;
     w->classes[f->message->class].failures[f->attempt.result]++;
@@ -596,11 +582,11 @@ static int64_t milliseconds_up(int64_t us)
 }
 
 /* What the site that was reached says of one recipient. */
-static enum sim_fate verdict_on(struct flight *f, uint32_t rcpt_n)
+static enum sim_disposition verdict_on(struct delivery *f, uint32_t rcpt_n)
 {
-    static const enum sim_fate fates[] = {[SIM_SENT] = SIM_FATE_SENT,
-                                          [SIM_DEFERRED] = SIM_FATE_DEFERRED,
-                                          [SIM_BOUNCED] = SIM_FATE_BOUNCED};
+    static const enum sim_disposition dispositions[] = {[SIM_SENT] = SIM_DISPOSITION_SENT,
+                                                        [SIM_DEFERRED] = SIM_DISPOSITION_DEFERRED,
+                                                        [SIM_BOUNCED] = SIM_DISPOSITION_BOUNCED};
     struct sim_message *m = f->message;
     struct rcpt *r = &m->rcpts[rcpt_n - 1];
     int64_t first_us =
@@ -613,13 +599,13 @@ static enum sim_fate verdict_on(struct flight *f, uint32_t rcpt_n)
 
         r->asked_ms = ms < NEVER_ASKED ? (uint32_t)ms : NEVER_ASKED - 1;
     }
-    return fates[verdict];
+    return dispositions[verdict];
 }
 
-static void flight_end(struct sim_world *w, struct flight *f, enum sched_outcome outcome)
+static void delivery_end(struct sim_world *w, struct delivery *f, enum sched_outcome outcome)
 {
     const char *reason =
-        outcome == SCHED_SITE_FAIL ? sim_try_text(f->attempt.result) : ""; /* kept when dead */
+        outcome == SCHED_DEST_FAIL ? sim_try_text(f->attempt.result) : ""; /* kept when dead */
 
     tally_busy(w, f, -1);
     LIST_REMOVE(f, link);
@@ -629,38 +615,40 @@ static void flight_end(struct sim_world *w, struct flight *f, enum sched_outcome
 
 static void attempt_done(struct sim_attempt *a)
 {
-    struct flight *f = CONTAINER_OF(a, struct flight, attempt);
+    struct delivery *f = CONTAINER_OF(a, struct delivery, attempt);
     struct sim_world *w = f->world;
     bool reached = a->result == SIM_TRY_REACHED;
 
     for (uint32_t i = 0; i < f->rcpt_count; i++) {
         settle_attempted(w, f->message, f->rcpts[i],
-                         reached ? verdict_on(f, f->rcpts[i]) : SIM_FATE_DEFERRED);
+                         reached ? verdict_on(f, f->rcpts[i]) : SIM_DISPOSITION_DEFERRED);
     }
     if (!reached) {
         tally_failure(w, f);
     }
-    flight_end(w, f, reached ? SCHED_OK : SCHED_SITE_FAIL);
+    delivery_end(w, f, reached ? SCHED_OK : SCHED_DEST_FAIL);
 }
 
 /* Of transports that need no site the verdict is in their nature. False: it needs one. */
-static bool fate_here(enum conf_agent agent, enum sim_fate *ret_fate)
+static bool disposition_here(enum conf_agent agent, enum sim_disposition *ret_disposition)
 {
     switch (agent) {
     case CONF_AGENT_ERROR:
-        *ret_fate = SIM_FATE_BOUNCED;
+        *ret_disposition = SIM_DISPOSITION_BOUNCED;
         return true;
     case CONF_AGENT_RETRY:
-        *ret_fate = SIM_FATE_DEFERRED;
+        *ret_disposition = SIM_DISPOSITION_DEFERRED;
         return true;
     case CONF_AGENT_DISCARD:
-        *ret_fate = SIM_FATE_SENT;
+        *ret_disposition = SIM_DISPOSITION_SENT;
         return true;
     case CONF_AGENT_SMTP:
     case CONF_AGENT_LMTP:
     case CONF_AGENT_MAILDIR:
     case CONF_AGENT_PIPE:
     case CONF_AGENT_TA:
+    case CONF_AGENT_POSTFIX:
+    case CONF_AGENT_MILTER:
         break;
     }
     return false;
@@ -670,8 +658,8 @@ static void deliver(struct sim_world *w, const struct sched_action *action)
 {
     struct sim_message *m = message_of(w, action->msg);
     uint32_t count = (uint32_t)action->rcpt_count;
-    struct flight *f = mem_new(sizeof *f + count * sizeof f->rcpts[0]);
-    enum sim_fate fate;
+    struct delivery *f = mem_new(sizeof *f + count * sizeof f->rcpts[0]);
+    enum sim_disposition disposition;
 
     f->world = w;
     f->message = m;
@@ -679,16 +667,16 @@ static void deliver(struct sim_world *w, const struct sched_action *action)
     f->entry = action->entry;
     f->rcpt_count = count;
     memcpy(f->rcpts, action->rcpts, count * sizeof f->rcpts[0]);
-    LIST_INSERT_HEAD(&w->flights, f, link);
+    LIST_INSERT_HEAD(&w->deliveries, f, link);
     tally_attempt(&w->result.total, count);
     tally_attempt(&w->classes[m->class], count);
     tally_attempt(&f->place->tally, count);
     tally_busy(w, f, 1);
-    if (fate_here(f->place->agent, &fate)) {
+    if (disposition_here(f->place->agent, &disposition)) {
         for (uint32_t i = 0; i < count; i++) {
-            settle_attempted(w, m, f->rcpts[i], fate);
+            settle_attempted(w, m, f->rcpts[i], disposition);
         }
-        flight_end(w, f, SCHED_OK);
+        delivery_end(w, f, SCHED_OK);
         return;
     }
     f->attempt.rcpt_count = count;
@@ -781,15 +769,14 @@ static void read_recipients(struct sim_world *w, struct sim_message *m, uint32_t
 
 static void open_message(struct sim_world *w, struct sim_message *m)
 {
-
-    m->read = m->suspended = 0;
-    m->deferred_else = false;
+    m->read = 0;
+    owner_target_fini(&m->dead);
     w->active_count++;
     if (w->active_count > w->result.active_peak) {
         w->result.active_peak = w->active_count;
     }
-    sched_open_in_class(w->sched, now_of(w), id_of(m), m->left, false, m->lane,
-                        class_weight(w->options.conf, tuning_class_of_lane(m->lane)));
+    sched_open_in_class(w->sched, now_of(w), id_of(m), m->left, false, m->sched_class,
+                        class_weight(w->options.conf, tuning_class_of(m->sched_class)));
 }
 
 /* Mail that is as old as its lifetime when its pass ends goes back. */
@@ -800,7 +787,7 @@ static void give_up_if_old(struct sim_world *w, struct sim_message *m)
     }
     for (uint32_t n = 1; n <= m->rcpt_count; n++) {
         if (m->rcpts[n - 1].place != RCPT_DONE) {
-            settle(w, m, n, SIM_FATE_EXPIRED);
+            settle(w, m, n, SIM_DISPOSITION_EXPIRED);
         }
     }
 }
@@ -809,15 +796,11 @@ static void give_up_if_old(struct sim_world *w, struct sim_message *m)
  * parked, to go on as soon as that is well. */
 static void end_pass(struct sim_world *w, struct sim_message *m)
 {
-    struct sim_parking_key key;
-    char room[MAILBOX_NAME_MAX];
-
     give_up_if_old(w, m);
     if (m->left == 0) {
         message_free(w, m);
-    } else if (m->suspended != 0 && !m->deferred_else) {
-        key = key_of(w, m, m->suspended, room);
-        park_and_tell(w, m, &key);
+    } else if (owner_target_is_one(&m->dead)) {
+        park_and_tell(w, m, &m->dead);
     } else {
         defer_until(w, m, back_off(w, m));
     }
@@ -860,27 +843,18 @@ static void admit(struct sim_world *w, const struct sched_action *action)
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
-static void note_suspended(const struct sim_world *w, struct sim_message *m, uint32_t rcpt_n)
-{
-    if (m->suspended == 0) {
-        m->suspended = rcpt_n;
-    } else if (!same_dest(w, m, m->suspended, rcpt_n)) {
-        m->deferred_else = true;
-    }
-}
-
 static void defer_unattempted(struct sim_world *w, const struct sched_action *action)
 {
     struct sim_message *m = message_of(w, action->msg);
 
+    owner_target_deferred(&m->dead, action);
     for (size_t i = 0; i < action->rcpt_count; i++) {
         struct sim_place *place = w->places.list[m->rcpts[action->rcpts[i] - 1].place];
 
         w->result.total.unattempted++;
         w->classes[m->class].unattempted++;
         place->tally.unattempted++;
-        note_suspended(w, m, action->rcpts[i]);
-        settle(w, m, action->rcpts[i], SIM_FATE_DEFERRED);
+        settle(w, m, action->rcpts[i], SIM_DISPOSITION_DEFERRED);
     }
 }
 
@@ -962,14 +936,17 @@ static struct sim_message *first_deferred(const struct sim_world *w)
 /* Open it, or let it wait for the share of its destination. */
 static void open_or_park(struct sim_world *w, struct sim_message *m)
 {
-    struct sim_parking_key key;
-    char room[MAILBOX_NAME_MAX];
+    struct owner_target t = {.several = m->left > OWNER_LOOK_MAX};
 
-    if (m->left <= LOOKED_AT_MAX && waits_for_share(w, m, &key, room)) {
-        park_and_tell(w, m, &key);
+    if (!t.several) {
+        t = target_of(w, m);
+    }
+    if (waits_for_share(w, m, &t)) {
+        park_and_tell(w, m, &t);
     } else {
         open_message(w, m);
     }
+    owner_target_fini(&t);
 }
 
 /* False, here and below, when there is none. */
@@ -989,10 +966,11 @@ static bool import_new(struct sim_world *w)
 /* A parked message is due: true when it stays parked, or was given up. */
 static bool stays_parked(struct sim_world *w, struct sim_message *m)
 {
-    struct sim_parking_key key;
-    char room[MAILBOX_NAME_MAX];
+    struct owner_target t = target_of(w, m);
+    bool stays = waits_for_share(w, m, &t);
 
-    if (!waits_for_share(w, m, &key, room)) {
+    owner_target_fini(&t);
+    if (!stays) {
         return false;
     }
     give_up_if_old(w, m);
@@ -1031,19 +1009,12 @@ static bool import_due(struct sim_world *w)
  * True when there may be more right now. */
 static bool import(struct sim_world *w)
 {
-    unsigned imports = 0, idle = 0;
-
-    while (imports < IMPORTS_PER_TURN && idle < 2 && sched_has_room(w->sched)) {
-        bool found = w->import_deferred ? import_due(w) : import_new(w);
-
-        w->import_deferred = !w->import_deferred;
-        imports += found ? 1 : 0;
-        idle = found ? 0 : idle + 1;
+    owner_feed_begin(&w->feed);
+    while (owner_feed_goes_on(&w->feed, sched_has_room(w->sched))) {
+        owner_feed_took(&w->feed, w->feed.deferred ? import_due(w) : import_new(w));
     }
-    if (idle < 2 && !sched_has_room(w->sched)) {
-        w->import_deferred = false; /* the next free place goes to new mail */
-    }
-    return imports > 0;
+    (void)owner_feed_end(&w->feed, sched_has_room(w->sched)); /* decisions make room */
+    return w->feed.fed > 0;
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */
@@ -1090,7 +1061,7 @@ static struct mono next_moment(const struct sim_world *w)
     struct mono at = mono_min(sim_events_next(&w->events), sched_wake_at(w->sched));
 
     if (w->sources_open == 0 && messages_waiting(w) == 0) {
-        return MONO_NEVER; /* a connection that is kept yet is nobody's business */
+        return MONO_NEVER; /* a connection that is kept yet changes nothing */
     }
     if (m != NULL && sched_has_room(w->sched)) {
         at = mono_min(at, (struct mono){m->due_us});
@@ -1257,7 +1228,7 @@ struct sim_world *sim_world_new(const struct sim_options *options)
     sim_places_init(&w->places, options->conf, options->workload, w->sched, &w->events,
                     options->seed);
     STAILQ_INIT(&w->incoming);
-    LIST_INIT(&w->flights);
+    LIST_INIT(&w->deliveries);
     sim_parkings_init(&w->parkings);
     heap_init(&w->deferred, due_sooner);
     rng_init(&w->retry_rng, sim_stream_seed(options->seed, "retry times"));
@@ -1272,12 +1243,12 @@ struct sim_world *sim_world_new(const struct sim_options *options)
 
 void sim_world_free(struct sim_world *w)
 {
-    struct flight *f;
+    struct delivery *f;
 
     if (w == NULL) {
         return;
     }
-    while ((f = LIST_FIRST(&w->flights)) != NULL) {
+    while ((f = LIST_FIRST(&w->deliveries)) != NULL) {
         LIST_REMOVE(f, link);
         sim_site_abandon(&f->attempt);
         mem_free(f);
@@ -1293,7 +1264,9 @@ void sim_world_free(struct sim_world *w)
         sim_tally_fini(&w->classes[i]);
     }
     for (uint32_t i = 0; i < w->slot_size; i++) {
-        mem_free(w->slots[i]);
+        if (w->slots[i] != NULL) {
+            message_free(w, w->slots[i]);
+        }
     }
     sim_parkings_fini(&w->parkings);
     heap_fini(&w->deferred);
@@ -1302,7 +1275,7 @@ void sim_world_free(struct sim_world *w)
     sim_tally_fini(&w->result.total);
     mem_free(w->trace_models);
     mem_free(w->sources);
-    lanes_free(w);
+    sched_classes_free(w);
     mem_free(w->classes);
     mem_free(w->series);
     mem_free(w->sorted);

@@ -46,7 +46,12 @@
 struct sim_world;
 
 /* What becomes of one recipient. */
-enum sim_fate { SIM_FATE_SENT, SIM_FATE_DEFERRED, SIM_FATE_BOUNCED, SIM_FATE_EXPIRED };
+enum sim_disposition {
+    SIM_DISPOSITION_SENT,
+    SIM_DISPOSITION_DEFERRED,
+    SIM_DISPOSITION_BOUNCED,
+    SIM_DISPOSITION_EXPIRED
+};
 
 /* Called while the world runs; each may be NULL. They look and do not touch. */
 struct sim_hooks {
@@ -61,7 +66,7 @@ struct sim_hooks {
 
     /* A recipient was settled: for good, or (deferred) until the message is due again. */
     void (*settled)(void *arg, struct mono now, uint64_t message, uint32_t rcpt_n,
-                    const char *destination, enum sim_fate fate);
+                    const char *destination, enum sim_disposition disposition);
 };
 
 struct sim_options {

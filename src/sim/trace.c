@@ -53,16 +53,6 @@ struct trace_reader {
 
 /* ---- what has been seen --------------------------------------------------------------------- */
 
-/* Room for one more in an array of `count`. */
-static void *grown(void *array, size_t count, size_t *size, size_t element)
-{
-    if (count < *size) {
-        return array;
-    }
-    *size = *size == 0 ? 1024 : 2 * *size;
-    return mem_resize(array, *size, element);
-}
-
 static struct domain_slot *domain_add(struct trace_reader *r, char *name)
 {
     struct trace *t = r->trace;
@@ -174,7 +164,7 @@ static bool take_active(struct trace_reader *r, const struct trace_line *l)
         m = open_add(r, l->id);
     }
     m->number = (uint32_t)t->message_count;
-    t->messages = grown(t->messages, t->message_count, &r->message_size, sizeof *t->messages);
+    t->messages = mem_grow(t->messages, t->message_count, &r->message_size, sizeof *t->messages);
     t->messages[t->message_count++] =
         (struct trace_message){.at_us = l->at_us,
                                .size_bytes = l->size_bytes,
@@ -214,7 +204,7 @@ static bool take_attempt(struct trace_reader *r, const struct trace_line *l)
     struct open_message *m = open_find(r, l->id);
     struct trace *t = r->trace;
     uint32_t domain;
-    size_t size = r->rcpt_size;
+    size_t size = r->rcpt_size; /* both arrays have elements of one size */
 
     if (m == NULL || m->number == NOT_ACTIVE) {
         return true; /* it arrived before the log begins */
@@ -228,9 +218,9 @@ static bool take_attempt(struct trace_reader *r, const struct trace_line *l)
     if (!named_first(r, m->number, l->address, l->status != TRACE_DEFERRED)) {
         return true;
     }
-    t->rcpts = grown(t->rcpts, t->rcpt_count, &size, sizeof *t->rcpts);
+    t->rcpts = mem_grow(t->rcpts, t->rcpt_count, &size, sizeof *t->rcpts);
     r->rcpt_messages =
-        grown(r->rcpt_messages, t->rcpt_count, &r->rcpt_size, sizeof *r->rcpt_messages);
+        mem_grow(r->rcpt_messages, t->rcpt_count, &r->rcpt_size, sizeof *r->rcpt_messages);
     t->rcpts[t->rcpt_count] = domain;
     r->rcpt_messages[t->rcpt_count++] = m->number;
     t->messages[m->number].rcpt_count++;

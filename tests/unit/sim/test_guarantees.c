@@ -39,7 +39,7 @@ struct watch {
     int64_t latest_us;        /* after it came, when a message is looked at for the last time */
     struct buf conf, workload;
     void (*on_settled)(void *arg, struct mono now, uint64_t number, uint32_t rcpt_n,
-                       const char *destination, enum sim_fate fate);
+                       const char *destination, enum sim_disposition disposition);
 };
 
 static uint32_t pick(struct watch *w, uint32_t low, uint32_t high)
@@ -103,7 +103,7 @@ static void on_decision(void *arg, struct mono now, uint64_t number,
 }
 
 static void on_settled(void *arg, struct mono now, uint64_t number, uint32_t rcpt_n,
-                       const char *destination, enum sim_fate fate)
+                       const char *destination, enum sim_disposition disposition)
 {
     struct watch *w = arg;
     struct message *m = message_of(w, number);
@@ -114,8 +114,8 @@ static void on_settled(void *arg, struct mono now, uint64_t number, uint32_t rcp
         fail_msg("seed %llu: recipient %u of message %llu ends again", (unsigned long long)w->seed,
                  rcpt_n, (unsigned long long)number);
     }
-    *state = fate == SIM_FATE_DEFERRED ? WAITS : ENDED;
-    if (fate != SIM_FATE_DEFERRED) {
+    *state = disposition == SIM_DISPOSITION_DEFERRED ? WAITS : ENDED;
+    if (disposition != SIM_DISPOSITION_DEFERRED) {
         w->left--;
         if (m->left_at.us != US_FOREVER && m->left_at.us != now.us) {
             m->pass = now; /* it is given up without another */
@@ -271,16 +271,16 @@ static bool is_well(const char *destination)
 }
 
 static void on_settled_beside_trouble(void *arg, struct mono now, uint64_t number, uint32_t rcpt_n,
-                                      const char *destination, enum sim_fate fate)
+                                      const char *destination, enum sim_disposition disposition)
 {
     struct watch *w = arg;
     struct message *m = message_of(w, number);
 
-    if (is_well(destination) && (fate != SIM_FATE_SENT || m->pass.us != m->came.us)) {
+    if (is_well(destination) && (disposition != SIM_DISPOSITION_SENT || m->pass.us != m->came.us)) {
         fail_msg("seed %llu: message %llu entered after %lld us", (unsigned long long)w->seed,
                  (unsigned long long)number, (long long)(m->pass.us - m->came.us));
     }
-    on_settled(arg, now, number, rcpt_n, destination, fate);
+    on_settled(arg, now, number, rcpt_n, destination, disposition);
 }
 
 /* Some sites are in trouble, with mail for each that would fill the active queue several times. */

@@ -91,7 +91,7 @@ static void the_table_has_a_line_for_each(void **unused)
     assert_non_null(strstr(text, "\nsmtp/b.example "));
     assert_null(strstr(text, "smtp/c.example"));
     assert_non_null(strstr(text, "\n2 more "));
-    assert_null(strstr(text, "Attempts that reached nobody"));
+    assert_null(strstr(text, "Attempts that reached no host"));
     free(text);
     test_world_close(&t);
 }

@@ -428,7 +428,7 @@ static void on_decided(void *arg, struct mono now, uint64_t message,
 }
 
 static void on_settled(void *arg, struct mono now, uint64_t message, uint32_t rcpt_n,
-                       const char *destination, enum sim_fate fate)
+                       const char *destination, enum sim_disposition disposition)
 {
     struct checker *c = arg;
     struct seen *m = &c->messages[message];
@@ -436,7 +436,7 @@ static void on_settled(void *arg, struct mono now, uint64_t message, uint32_t rc
     assert_true(rcpt_n >= 1 && rcpt_n <= m->rcpt_count);
     assert_non_null(strchr(destination, '/'));
     assert_false(m->gone[rcpt_n - 1]);
-    if (fate != SIM_FATE_DEFERRED) {
+    if (disposition != SIM_DISPOSITION_DEFERRED) {
         m->gone[rcpt_n - 1] = 1;
         m->ended++;
         c->ends++;
