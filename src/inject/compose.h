@@ -1,0 +1,58 @@
+/*
+ * MIME messages (RFC 2045 to 2047, 2183, 2231), written by GMime.
+ *
+ * Texts are UTF-8 and have been checked by the caller: what goes into a field has no control
+ * characters, names of fields and media types are tokens. Texts leave as quoted-printable or base64
+ * where they need it, attachments as base64, so the message is 7-bit but for addresses that are
+ * not ASCII.
+ *
+ *     mixed( related( alternative(text, html), inline attachments ), other attachments )
+ *
+ * as much of it as there are parts for.
+ */
+#ifndef INJECT_COMPOSE_H
+#define INJECT_COMPOSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "buf.h"
+#include "slice.h"
+
+struct compose_mailbox {
+    struct slice address; /* stored form */
+    struct slice name;    /* empty: none */
+};
+
+struct compose_field {
+    struct slice name, value;
+};
+
+struct compose_attachment {
+    struct slice name; /* of the file; empty: none */
+    struct slice type; /* "image/png" */
+    struct slice id;   /* Content-ID without angle brackets; empty: none */
+    struct slice bytes;
+    bool is_inline; /* else it is an attachment */
+};
+
+/* All borrowed for the call. */
+struct compose_message {
+    struct compose_mailbox from;
+    const struct compose_mailbox *reply_to, *to, *cc;
+    size_t reply_to_count, to_count, cc_count;
+    struct slice subject;
+    const struct compose_field *fields;
+    size_t field_count;
+    struct slice text, html; /* ptr NULL: there is none; one is there, or an attachment */
+    const struct compose_attachment *attachments;
+    size_t attachment_count;
+};
+
+/* Once in a process, before it is confined: the library opens files. */
+void compose_start(void);
+
+/* Append the message, lines end with CRLF. False when the buffer is full. */
+bool compose(const struct compose_message *m, struct buf *out);
+
+#endif

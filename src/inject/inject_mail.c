@@ -1,0 +1,963 @@
+#include "inject_mail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "address.h"
+#include "base64.h"
+#include "check.h"
+#include "compose.h"
+#include "mem.h"
+#include "printable.h"
+
+#define PATH_LENGTH   200
+#define FOUND_SHOWN   100
+#define MEDIA_MAX     127u
+#define ALL_MAX       (1u << 30) /* bytes of all texts of a document */
+#define ADDRESSES_MAX (64u << 20)
+
+/* A mailbox of the document: its address is in the pool, its name in the document. */
+struct mailbox {
+    size_t at, len;
+    struct slice name;
+    const json_t *values; /* `substitutions` of a recipient, or NULL */
+};
+
+struct mailboxes {
+    struct mailbox *all; /* owned */
+    size_t count, size;
+};
+
+struct attachment {
+    struct slice name, type, id;
+    struct buf bytes;
+    bool is_inline;
+};
+
+struct inject_mail {
+    json_t *document;
+    uint64_t memory;
+    const struct inject_mail_limits *limits; /* while it is read */
+    struct buf *error;                       /* likewise */
+    uint32_t rcpts;                          /* of all lists */
+    struct buf pool;                         /* addresses in stored form */
+    struct mailboxes from, sender, reply_to, to, cc, bcc, recipients;
+    bool divided; /* `recipients` is there */
+    bool null_sender;
+    struct slice subject, text, html, whole; /* ptr NULL: none */
+    const json_t *values;                    /* `substitutions` of the document */
+    struct compose_field fields[INJECT_HEADERS_MAX];
+    size_t field_count;
+    struct attachment *attachments; /* owned */
+    size_t attachment_count;
+};
+
+/* ---- memory of documents ---------------------------------------------------------------------
+ *
+ * A document of a few megabytes can make thousands of megabytes of objects: "[{},{},{}, ...". So
+ * jansson's memory is counted, and is not there beyond the limit. The counters are the process's,
+ * as jansson's functions for memory are; it reads one document at a time.
+ */
+
+static uint64_t memory_used, memory_max = UINT64_MAX;
+static bool memory_refused;
+
+/* In front of what jansson gets; keeps its alignment. */
+union counted {
+    size_t size;
+    max_align_t align;
+};
+
+static void *counted_malloc(size_t size)
+{
+    union counted *c;
+
+    if (size > memory_max - memory_used || size > SIZE_MAX - sizeof *c) {
+        memory_refused = true;
+        return NULL;
+    }
+    c = malloc(sizeof *c + size);
+    if (c == NULL) {
+        return NULL;
+    }
+    c->size = size;
+    memory_used += size;
+    return c + 1;
+}
+
+static void counted_free(void *ptr)
+{
+    union counted *c = ptr;
+
+    if (c != NULL) {
+        memory_used -= c[-1].size;
+        free(c - 1);
+    }
+}
+
+void inject_mail_start(void)
+{
+    json_set_alloc_funcs(counted_malloc, counted_free);
+    compose_start();
+}
+
+/* ---- what is wrong -------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static bool wrong(struct inject_mail *m, const char *format,
+                                                        ...)
+{
+    va_list args;
+
+    if (m->error != NULL) {
+        buf_clear(m->error);
+        va_start(args, format);
+        (void)buf_addv(m->error, format, args); /* sticky */
+        va_end(args);
+    }
+    return false;
+}
+
+static bool wrong_found(struct inject_mail *m, const char *path, struct slice found,
+                        const char *expected)
+{
+    struct buf shown;
+
+    buf_init(&shown, 4 * FOUND_SHOWN);
+    (void)printable_add(&shown, found, FOUND_SHOWN); /* fits */
+    (void)wrong(m, "%s: found \"%s\", %s", path, buf_cstr(&shown), expected);
+    buf_fini(&shown);
+    return false;
+}
+
+static struct slice slice_of_json(const json_t *value)
+{
+    return slice_of(json_string_value(value), json_string_length(value));
+}
+
+static bool has_control(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+
+        /* C1 controls are two bytes in UTF-8: U+0080 to U+009F */
+        if (c < ' ' || c == 127 ||
+            (c == 0xc2 && i + 1 < s.len && (unsigned char)s.ptr[i + 1] < 0xa0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Text that may stand in a field of the header. */
+static bool check_field(struct inject_mail *m, const char *path, struct slice value)
+{
+    if (has_control(value)) {
+        return wrong_found(m, path, value, "expected no control characters");
+    }
+    if (value.len > INJECT_FIELD_MAX) {
+        return wrong(m, "%s: found %zu bytes, expected at most %u", path, value.len,
+                     INJECT_FIELD_MAX);
+    }
+    return true;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------ */
+
+static bool add_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
+                        struct slice name, struct slice address_text, const json_t *values)
+{
+    struct address address;
+    enum address_error error = address_parse(address_text, ADDRESS_UTF8, &address);
+    struct mailbox box = {.at = buf_len(&m->pool), .name = name, .values = values};
+
+    if (error != ADDRESS_OK) {
+        return wrong_found(m, path, address_text, address_error_text(error));
+    }
+    if (!check_field(m, path, name)) {
+        return false;
+    }
+    if (!address_print(&address, &m->pool)) {
+        return wrong(m, "%s: expected at most 64 MiB of addresses", path);
+    }
+    box.len = buf_len(&m->pool) - box.at;
+    list->all = mem_grow(list->all, list->count, &list->size, sizeof *list->all);
+    list->all[list->count++] = box;
+    return true;
+}
+
+/* "a@example.org" or "Ann <a@example.org>". */
+static bool add_text_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
+                             struct slice text)
+{
+    struct slice name = slice_of(text.ptr, slice_find_last(text, '<')), address;
+
+    if (text.len == 0 || text.ptr[text.len - 1] != '>' || name.len == text.len) {
+        return add_mailbox(m, list, path, SLICE(""), text, NULL);
+    }
+    address = slice_of(text.ptr + name.len + 1, text.len - name.len - 2);
+    name = slice_trim(name);
+    if (name.len >= 2 && name.ptr[0] == '"' && name.ptr[name.len - 1] == '"') {
+        name = slice_of(name.ptr + 1, name.len - 2);
+    }
+    return add_mailbox(m, list, path, name, address, NULL);
+}
+
+static bool only_members(struct inject_mail *m, const json_t *object, const char *path,
+                         const char *const *names, size_t count)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        size_t i = 0;
+
+        while (i < count && strcmp(names[i], name) != 0) {
+            i++;
+        }
+        if (i == count) {
+            struct buf shown;
+
+            buf_init(&shown, 4 * FOUND_SHOWN);
+            (void)printable_add(&shown, slice_string(name), FOUND_SHOWN); /* fits */
+            (void)wrong(m, "%s%s%s: this member is not known", path, path[0] == '\0' ? "" : ".",
+                        buf_cstr(&shown));
+            buf_fini(&shown);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool get_text(struct inject_mail *m, const json_t *object, const char *path,
+                     const char *name, struct slice *ret_text)
+{
+    const json_t *value = json_object_get(object, name);
+
+    if (value == NULL || json_is_null(value)) {
+        return true;
+    }
+    if (!json_is_string(value)) {
+        return wrong(m, "%s%s%s: expected a string", path, path[0] == '\0' ? "" : ".", name);
+    }
+    *ret_text = slice_of_json(value);
+    return true;
+}
+
+/* `substitutions`: names with texts. */
+static bool get_values(struct inject_mail *m, const json_t *object, const char *path,
+                       const json_t **ret_values)
+{
+    const json_t *values = json_object_get(object, "substitutions");
+    const char *name;
+    json_t *value;
+
+    if (values == NULL || json_is_null(values)) {
+        return true;
+    }
+    if (!json_is_object(values) || json_object_size(values) > INJECT_SUBSTITUTIONS_MAX) {
+        return wrong(m, "%s%ssubstitutions: expected an object of at most %u members", path,
+                     path[0] == '\0' ? "" : ".", INJECT_SUBSTITUTIONS_MAX);
+    }
+    json_object_foreach((json_t *)(uintptr_t)values, name, value)
+    {
+        if (!json_is_string(value)) {
+            return wrong(m, "%s%ssubstitutions.%.60s: expected a string", path,
+                         path[0] == '\0' ? "" : ".", name);
+        }
+    }
+    *ret_values = values;
+    return true;
+}
+
+/* A mailbox as a string or as {"address", "name"}; a recipient may have "substitutions". */
+static bool read_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
+                         const json_t *value, bool with_values)
+{
+    static const char *const names[] = {"address", "name", "substitutions"};
+    struct slice address = slice_of(NULL, 0), name = SLICE("");
+    const json_t *values = NULL;
+
+    if (json_is_string(value)) {
+        return add_text_mailbox(m, list, path, slice_of_json(value));
+    }
+    if (!json_is_object(value)) {
+        return wrong(m,
+                     "%s: expected \"ADDRESS\", \"NAME <ADDRESS>\", or an object with address "
+                     "and name",
+                     path);
+    }
+    if (!only_members(m, value, path, names, with_values ? 3 : 2) ||
+        !get_text(m, value, path, "address", &address) ||
+        !get_text(m, value, path, "name", &name) ||
+        (with_values && !get_values(m, value, path, &values))) {
+        return false;
+    }
+    if (address.ptr == NULL) {
+        return wrong(m, "%s.address: expected an address", path);
+    }
+    return add_mailbox(m, list, path, name, address, values);
+}
+
+static bool read_mailboxes(struct inject_mail *m, struct mailboxes *list, const char *name,
+                           bool one, bool with_values)
+{
+    const json_t *value = json_object_get(m->document, name), *element;
+    char path[PATH_LENGTH];
+    size_t i;
+
+    if (value == NULL || json_is_null(value)) {
+        return true;
+    }
+    if (one || !json_is_array(value)) {
+        if (with_values) {
+            return wrong(m, "%s: expected an array", name);
+        }
+        return read_mailbox(m, list, name, value, false);
+    }
+    json_array_foreach((json_t *)(uintptr_t)value, i, element)
+    {
+        (void)snprintf(path, sizeof path, "%s[%zu]", name, i); /* fits */
+        if (i >= m->limits->rcpts) {
+            return wrong(m, "%s: expected at most %u recipients (inject_recipient_limit)", name,
+                         (unsigned)m->limits->rcpts);
+        }
+        if (!read_mailbox(m, list, path, element, with_values)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct slice address_of(const struct inject_mail *m, const struct mailbox *box)
+{
+    return slice_of(buf_slice(&m->pool).ptr + box->at, box->len);
+}
+
+/* ---- substitutions --------------------------------------------------------------------------- */
+
+enum place { PLACE_FIELD, PLACE_TEXT, PLACE_HTML };
+
+/* Take the next "{{NAME}}" out of *rest: what stands before it, and the name; `raw` for
+ * "{{{NAME}}}". False: there is none, and *ret_before is all. */
+static bool next_name(struct slice *rest, struct slice *ret_before, struct slice *ret_name,
+                      bool *ret_raw)
+{
+    const char *open = rest->len > 0 ? memmem(rest->ptr, rest->len, "{{", 2) : NULL;
+    const char *close, *start;
+
+    *ret_before = *rest;
+    if (open == NULL) {
+        *rest = slice_of(NULL, 0);
+        return false;
+    }
+    *ret_before = slice_of(rest->ptr, (size_t)(open - rest->ptr));
+    *ret_raw = (size_t)(open - rest->ptr) + 2 < rest->len && open[2] == '{';
+    start = open + (*ret_raw ? 3 : 2);
+    close = memmem(start, (size_t)(rest->ptr + rest->len - start), *ret_raw ? "}}}" : "}}",
+                   *ret_raw ? 3 : 2);
+    if (close == NULL) {
+        *ret_before = *rest;
+        *rest = slice_of(NULL, 0);
+        return false;
+    }
+    *ret_name = slice_trim(slice_of(start, (size_t)(close - start)));
+    *rest = slice_skip(*rest, (size_t)(close - rest->ptr) + (*ret_raw ? 3 : 2));
+    return true;
+}
+
+/* ptr NULL: neither the recipient nor the document has a value of this name. */
+static struct slice value_of(const struct inject_mail *m, const struct mailbox *rcpt,
+                             struct slice name)
+{
+    const json_t *value =
+        rcpt->values == NULL ? NULL : json_object_getn(rcpt->values, name.ptr, name.len);
+
+    if (value == NULL && m->values != NULL) {
+        value = json_object_getn(m->values, name.ptr, name.len);
+    }
+    return value == NULL ? slice_of(NULL, 0) : slice_of_json(value);
+}
+
+static void put_html(struct slice value, struct buf *out)
+{
+    for (size_t i = 0; i < value.len; i++) {
+        switch (value.ptr[i]) {
+        case '&':
+            (void)buf_add_string(out, "&amp;"); /* sticky, all of it */
+            break;
+        case '<':
+            (void)buf_add_string(out, "&lt;");
+            break;
+        case '>':
+            (void)buf_add_string(out, "&gt;");
+            break;
+        case '"':
+            (void)buf_add_string(out, "&quot;");
+            break;
+        case '\'':
+            (void)buf_add_string(out, "&#39;");
+            break;
+        default:
+            (void)buf_add_byte(out, value.ptr[i]);
+        }
+    }
+}
+
+/* Append a text as this recipient gets it. */
+static void expand(const struct inject_mail *m, const struct mailbox *rcpt, struct slice text,
+                   enum place place, struct buf *out)
+{
+    struct slice before, name;
+    bool raw;
+
+    if (!m->divided) {
+        (void)buf_add(out, text); /* sticky, all of it */
+        return;
+    }
+    while (next_name(&text, &before, &name, &raw)) {
+        struct slice value = value_of(m, rcpt, name);
+
+        (void)buf_add(out, before);
+        if (place == PLACE_HTML && !raw) {
+            put_html(value, out);
+        } else {
+            (void)buf_add(out, value);
+        }
+    }
+    (void)buf_add(out, before);
+}
+
+/* A name that stands in the texts of a document. */
+struct used_name {
+    struct slice name;
+    const char *where;
+    bool in_field;
+};
+
+struct used_names {
+    struct used_name *all; /* owned */
+    size_t count, size;
+};
+
+static bool find_names(struct inject_mail *m, struct used_names *used, struct slice text,
+                       const char *where, bool in_field)
+{
+    struct slice before, name;
+    bool raw;
+
+    while (next_name(&text, &before, &name, &raw)) {
+        size_t i = 0;
+
+        if (name.len == 0 || name.len > FOUND_SHOWN) {
+            return wrong_found(m, where, name, "expected {{NAME}} of 1 to 100 bytes");
+        }
+        while (i < used->count &&
+               (!slice_equal(used->all[i].name, name) || used->all[i].in_field != in_field)) {
+            i++;
+        }
+        if (i < used->count) {
+            continue;
+        }
+        if (used->count == INJECT_SUBSTITUTIONS_MAX) {
+            return wrong(m, "%s: expected at most %u names in braces", where,
+                         INJECT_SUBSTITUTIONS_MAX);
+        }
+        used->all = mem_grow(used->all, used->count, &used->size, sizeof *used->all);
+        used->all[used->count++] = (struct used_name){name, where, in_field};
+    }
+    return true;
+}
+
+static bool check_value(struct inject_mail *m, size_t i, const struct used_name *used)
+{
+    struct slice value = value_of(m, &m->recipients.all[i], used->name);
+    char path[PATH_LENGTH];
+
+    (void)snprintf(path, sizeof path, "recipients[%zu].substitutions.%.*s", i,
+                   SLICE_ARGS(used->name)); /* fits by the length of names */
+    if (value.ptr == NULL) {
+        return wrong(m, "%s: there is no such value, and %s uses it", path, used->where);
+    }
+    return !used->in_field || check_field(m, path, value);
+}
+
+/* Has each recipient all values, and none that could end a field? */
+static bool check_values(struct inject_mail *m)
+{
+    struct used_names used = {.count = 0};
+    bool good = find_names(m, &used, m->subject, "subject", true) &&
+                find_names(m, &used, m->text, "text", false) &&
+                find_names(m, &used, m->html, "html", false);
+
+    for (size_t i = 0; i < m->field_count && good; i++) {
+        good = find_names(m, &used, m->fields[i].value, "headers", true);
+    }
+    for (size_t i = 0; i < m->recipients.count && good; i++) {
+        for (size_t j = 0; j < used.count && good; j++) {
+            good = check_value(m, i, &used.all[j]);
+        }
+    }
+    mem_free(used.all);
+    return good;
+}
+
+/* ---- fields and attachments ------------------------------------------------------------------ */
+
+static bool is_token(struct slice s, size_t max)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (!ascii_is_alnum(s.ptr[i]) && memchr("-_.+!#$&^", s.ptr[i], 9) == NULL) {
+            return false;
+        }
+    }
+    return s.len > 0 && s.len <= max;
+}
+
+/* Fields that other members make, or that are not the author's. */
+static bool is_ours(struct slice name)
+{
+    static const char *const ours[] = {"From",     "To",         "Cc",          "Bcc",
+                                       "Subject",  "Reply-To",   "Sender",      "Return-Path",
+                                       "Received", "Resent-Bcc", "MIME-Version"};
+
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+        if (slice_equal_nocase(name, slice_string(ours[i]))) {
+            return true;
+        }
+    }
+    return slice_starts_nocase(name, SLICE("Content-")) ||
+           slice_starts_nocase(name, SLICE("Resent-"));
+}
+
+static bool read_fields(struct inject_mail *m)
+{
+    const json_t *headers = json_object_get(m->document, "headers");
+    char path[PATH_LENGTH];
+    const char *name;
+    json_t *value;
+
+    if (headers == NULL || json_is_null(headers)) {
+        return true;
+    }
+    if (!json_is_object(headers) || json_object_size(headers) > INJECT_HEADERS_MAX) {
+        return wrong(m, "headers: expected an object of at most %u members", INJECT_HEADERS_MAX);
+    }
+    json_object_foreach((json_t *)(uintptr_t)headers, name, value)
+    {
+        struct slice field = slice_string(name);
+
+        if (!is_token(field, MEDIA_MAX)) {
+            return wrong_found(m, "headers", field,
+                               "expected names of fields: letters, digits and dashes");
+        }
+        (void)snprintf(path, sizeof path, "headers.%s", name); /* fits by its length */
+        if (is_ours(field)) {
+            return wrong(m,
+                         "%s: this field is not for `headers'; from, to, cc, subject, "
+                         "reply_to and sender are members of their own",
+                         path);
+        }
+        if (!json_is_string(value)) {
+            return wrong(m, "%s: expected a string", path);
+        }
+        if (!check_field(m, path, slice_of_json(value))) {
+            return false;
+        }
+        m->fields[m->field_count++] = (struct compose_field){field, slice_of_json(value)};
+    }
+    return true;
+}
+
+static bool read_type(struct inject_mail *m, struct attachment *a, const char *path)
+{
+    struct slice rest = a->type, kind = slice_cut(&rest, '/');
+
+    if (!is_token(kind, MEDIA_MAX) || rest.ptr == NULL || !is_token(rest, MEDIA_MAX) ||
+        slice_equal_nocase(kind, SLICE("multipart")) ||
+        slice_equal_nocase(kind, SLICE("message"))) {
+        return wrong_found(m, path, a->type,
+                           "expected a media type such as image/png, and none of multipart/ and "
+                           "message/");
+    }
+    return true;
+}
+
+static bool read_attachment(struct inject_mail *m, const json_t *object, const char *path)
+{
+    static const char *const names[] = {"name", "type", "content", "id", "disposition"};
+    struct attachment *a = &m->attachments[m->attachment_count];
+    struct slice content = slice_of(NULL, 0), disposition = SLICE("attachment");
+
+    *a = (struct attachment){.type = SLICE("application/octet-stream")};
+    if (!json_is_object(object)) {
+        return wrong(m, "%s: expected an object with name, type and content", path);
+    }
+    if (!only_members(m, object, path, names, sizeof names / sizeof names[0]) ||
+        !get_text(m, object, path, "name", &a->name) ||
+        !get_text(m, object, path, "type", &a->type) || !get_text(m, object, path, "id", &a->id) ||
+        !get_text(m, object, path, "content", &content) ||
+        !get_text(m, object, path, "disposition", &disposition) || !read_type(m, a, path) ||
+        !check_field(m, path, a->name)) {
+        return false;
+    }
+    a->is_inline = slice_equal(disposition, SLICE("inline"));
+    if (!a->is_inline && !slice_equal(disposition, SLICE("attachment"))) {
+        return wrong_found(m, path, disposition, "expected attachment or inline");
+    }
+    for (size_t i = 0; i < a->id.len; i++) {
+        if (a->id.ptr[i] <= ' ' || a->id.ptr[i] > '~' || strchr("<>\"()\\", a->id.ptr[i])) {
+            return wrong_found(m, path, a->id, "expected an id without blanks and brackets");
+        }
+    }
+    if (content.ptr == NULL) {
+        return wrong(m, "%s.content: expected the bytes in base64", path);
+    }
+    m->attachment_count++; /* the bytes are released from now on */
+    buf_init(&a->bytes, content.len + 1);
+    if (!base64_get(content, &a->bytes)) {
+        return wrong(m, "%s.content: expected base64 (RFC 4648, 4), without line ends", path);
+    }
+    return true;
+}
+
+static bool read_attachments(struct inject_mail *m)
+{
+    const json_t *list = json_object_get(m->document, "attachments"), *object;
+    char path[PATH_LENGTH];
+    size_t i;
+
+    if (list == NULL || json_is_null(list)) {
+        return true;
+    }
+    if (!json_is_array(list) || json_array_size(list) > INJECT_ATTACHMENTS_MAX) {
+        return wrong(m, "attachments: expected an array of at most %u", INJECT_ATTACHMENTS_MAX);
+    }
+    m->attachments = mem_array(json_array_size(list) + 1, sizeof *m->attachments);
+    json_array_foreach((json_t *)(uintptr_t)list, i, object)
+    {
+        (void)snprintf(path, sizeof path, "attachments[%zu]", i); /* fits */
+        if (!read_attachment(m, object, path)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the document --------------------------------------------------------------------------- */
+
+static bool read_sender(struct inject_mail *m)
+{
+    const json_t *value = json_object_get(m->document, "sender");
+
+    if (json_is_string(value) && json_string_length(value) == 0) {
+        m->null_sender = true;
+        return true;
+    }
+    return read_mailboxes(m, &m->sender, "sender", true, false);
+}
+
+static bool read_lists(struct inject_mail *m)
+{
+    const json_t *recipients = json_object_get(m->document, "recipients");
+    size_t lists;
+
+    if (!read_mailboxes(m, &m->from, "from", true, false) || !read_sender(m) ||
+        !read_mailboxes(m, &m->reply_to, "reply_to", false, false) ||
+        !read_mailboxes(m, &m->to, "to", false, false) ||
+        !read_mailboxes(m, &m->cc, "cc", false, false) ||
+        !read_mailboxes(m, &m->bcc, "bcc", false, false) ||
+        !read_mailboxes(m, &m->recipients, "recipients", false, true)) {
+        return false;
+    }
+    m->divided = recipients != NULL && !json_is_null(recipients);
+    lists = m->to.count + m->cc.count + m->bcc.count;
+    if (m->divided && lists > 0) {
+        return wrong(m, "recipients: expected either this, a message for each, or to, cc and bcc, "
+                        "one message for all");
+    }
+    if (m->divided ? m->recipients.count == 0 : lists == 0) {
+        return wrong(m, "to: expected at least one recipient, in to, cc, bcc or recipients");
+    }
+    if (lists > m->limits->rcpts) {
+        return wrong(m, "to: expected at most %u recipients (inject_recipient_limit)",
+                     (unsigned)m->limits->rcpts);
+    }
+    m->rcpts = (uint32_t)(m->divided ? m->recipients.count : lists);
+    if (m->from.count == 0 && (m->whole.ptr == NULL || (m->sender.count == 0 && !m->null_sender))) {
+        return wrong(m, "from: expected an address");
+    }
+    return true;
+}
+
+/* A whole message is not composed: what would be for that is a mistake. */
+static bool check_whole(struct inject_mail *m)
+{
+    static const char *const made[] = {"subject", "text",     "html",       "attachments",
+                                       "headers", "reply_to", "recipients", "substitutions"};
+
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        if (json_object_get(m->document, made[i]) != NULL) {
+            return wrong(m, "%s: not with `message', which is a whole message", made[i]);
+        }
+    }
+    return true;
+}
+
+static bool read_document(struct inject_mail *m)
+{
+    static const char *const names[] = {
+        "from",    "sender", "reply_to", "to",          "cc",      "bcc",     "recipients",
+        "subject", "text",   "html",     "attachments", "headers", "message", "substitutions"};
+
+    if (!json_is_object(m->document)) {
+        return wrong(m, "expected an object with from, to, subject and text");
+    }
+    if (!only_members(m, m->document, "", names, sizeof names / sizeof names[0]) ||
+        !get_text(m, m->document, "", "subject", &m->subject) ||
+        !get_text(m, m->document, "", "text", &m->text) ||
+        !get_text(m, m->document, "", "html", &m->html) ||
+        !get_text(m, m->document, "", "message", &m->whole) ||
+        !get_values(m, m->document, "", &m->values) || !read_lists(m)) {
+        return false;
+    }
+    if (m->whole.ptr != NULL) {
+        return check_whole(m);
+    }
+    if (!check_field(m, "subject", m->subject) || !read_fields(m) || !read_attachments(m)) {
+        return false;
+    }
+    if (m->text.ptr == NULL && m->html.ptr == NULL && m->attachment_count == 0) {
+        return wrong(m, "text: expected text, html or attachments");
+    }
+    if (m->values != NULL && !m->divided) {
+        return wrong(m, "substitutions: only with recipients");
+    }
+    return !m->divided || check_values(m);
+}
+
+enum inject_mail_result inject_mail_new(struct slice text, const struct inject_mail_limits *limits,
+                                        struct inject_mail **ret_mail, struct buf *ret_error)
+{
+    struct inject_mail *m = mem_new(sizeof *m);
+    uint64_t before = memory_used;
+    json_error_t error;
+
+    m->limits = limits;
+    m->error = ret_error;
+    buf_init(&m->pool, ADDRESSES_MAX);
+    memory_max = memory_used + limits->memory;
+    memory_refused = false;
+    m->document =
+        json_loadb(text.ptr == NULL ? "" : text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    memory_max = UINT64_MAX;
+    if (m->document == NULL) {
+        buf_clear(ret_error);
+        if (memory_refused) {
+            (void)buf_add_string(ret_error, "the document takes too much memory: expected fewer "
+                                            "objects and arrays (inject_json_limit)");
+        } else {
+            (void)buf_addf(ret_error, "JSON: line %d, column %d: %s", error.line, error.column,
+                           error.text); /* sticky */
+        }
+        inject_mail_free(m);
+        return memory_refused ? INJECT_MAIL_TOO_LARGE : INJECT_MAIL_NO_JSON;
+    }
+    m->memory = memory_used - before;
+    if (!read_document(m)) {
+        inject_mail_free(m);
+        return INJECT_MAIL_WRONG;
+    }
+    m->limits = NULL;
+    m->error = NULL;
+    *ret_mail = m;
+    return INJECT_MAIL_OK;
+}
+
+void inject_mail_free(struct inject_mail *m)
+{
+    struct mailboxes *lists[7];
+
+    if (m == NULL) {
+        return;
+    }
+    lists[0] = &m->from;
+    lists[1] = &m->sender;
+    lists[2] = &m->reply_to;
+    lists[3] = &m->to;
+    lists[4] = &m->cc;
+    lists[5] = &m->bcc;
+    lists[6] = &m->recipients;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        mem_free(lists[i]->all);
+    }
+    for (size_t i = 0; i < m->attachment_count; i++) {
+        buf_fini(&m->attachments[i].bytes);
+    }
+    mem_free(m->attachments);
+    buf_fini(&m->pool);
+    json_decref(m->document);
+    mem_free(m);
+}
+
+uint64_t inject_mail_memory(const struct inject_mail *m)
+{
+    return m->memory;
+}
+
+struct slice inject_mail_sender(const struct inject_mail *m)
+{
+    if (m->null_sender) {
+        return SLICE("");
+    }
+    return address_of(m, m->sender.count > 0 ? &m->sender.all[0] : &m->from.all[0]);
+}
+
+size_t inject_mail_count(const struct inject_mail *m)
+{
+    return m->divided ? m->recipients.count : 1;
+}
+
+bool inject_mail_next_rcpt(const struct inject_mail *m, size_t message, size_t *at,
+                           struct slice *ret_address)
+{
+    const struct mailboxes *const lists[] = {&m->to, &m->cc, &m->bcc};
+    size_t n = *at;
+
+    if (m->divided) {
+        if (n > 0 || message >= m->recipients.count) {
+            return false;
+        }
+        *ret_address = address_of(m, &m->recipients.all[message]);
+        (*at)++;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        if (n < lists[i]->count) {
+            *ret_address = address_of(m, &lists[i]->all[n]);
+            (*at)++;
+            return true;
+        }
+        n -= lists[i]->count;
+    }
+    return false;
+}
+
+uint32_t inject_mail_rcpts(const struct inject_mail *m)
+{
+    return m->rcpts;
+}
+
+bool inject_mail_is_divided(const struct inject_mail *m)
+{
+    return m->divided;
+}
+
+/* ---- a message ------------------------------------------------------------------------------ */
+
+/* For GMime; the names that are substituted stand in no mailbox. */
+static struct compose_mailbox *mailboxes_of(const struct inject_mail *m,
+                                            const struct mailboxes *list)
+{
+    struct compose_mailbox *boxes = mem_array(list->count + 1, sizeof *boxes);
+
+    for (size_t i = 0; i < list->count; i++) {
+        boxes[i] = (struct compose_mailbox){address_of(m, &list->all[i]), list->all[i].name};
+    }
+    return boxes;
+}
+
+/* Line ends as MIME's text encodings want them: LF alone. */
+static void put_lines(struct slice text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] != '\r') {
+            (void)buf_add_byte(out, text.ptr[i]); /* sticky, all of it */
+        } else if (i + 1 == text.len || text.ptr[i + 1] != '\n') {
+            (void)buf_add_byte(out, '\n');
+        }
+    }
+}
+
+/* A text of the document as this message has it, in `room`. */
+static struct slice text_for(const struct inject_mail *m, const struct mailbox *rcpt,
+                             struct slice text, enum place place, struct buf *room)
+{
+    struct buf expanded;
+
+    if (text.ptr == NULL) {
+        return text;
+    }
+    buf_init(&expanded, ALL_MAX);
+    expand(m, rcpt, text, place, &expanded);
+    put_lines(buf_slice(&expanded), room);
+    room->failed = room->failed || expanded.failed;
+    buf_fini(&expanded);
+    return buf_len(room) > 0 ? buf_slice(room) : SLICE("");
+}
+
+bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf *out)
+{
+    const struct mailbox *rcpt = m->divided ? &m->recipients.all[message] : NULL;
+    struct compose_mailbox *to, *cc, *reply_to;
+    struct compose_attachment attachments[INJECT_ATTACHMENTS_MAX];
+    struct compose_field fields[INJECT_HEADERS_MAX];
+    struct buf texts[3], values[INJECT_HEADERS_MAX];
+    bool good = true;
+
+    if (m->whole.ptr != NULL) {
+        return buf_add(out, m->whole);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        buf_init(&texts[i], out->limit);
+    }
+    to = mailboxes_of(
+        m, m->divided ? &(struct mailboxes){.all = (struct mailbox *)(uintptr_t)rcpt, .count = 1}
+                      : &m->to);
+    cc = mailboxes_of(m, &m->cc);
+    reply_to = mailboxes_of(m, &m->reply_to);
+    for (size_t i = 0; i < m->field_count; i++) {
+        buf_init(&values[i], ALL_MAX);
+        fields[i].name = m->fields[i].name;
+        fields[i].value = text_for(m, rcpt, m->fields[i].value, PLACE_FIELD, &values[i]);
+        good = good && !values[i].failed;
+    }
+    for (size_t i = 0; i < m->attachment_count; i++) {
+        const struct attachment *a = &m->attachments[i];
+
+        attachments[i] = (struct compose_attachment){a->name, a->type, a->id, buf_slice(&a->bytes),
+                                                     a->is_inline};
+    }
+    struct compose_message composed = {
+        .from = {address_of(m, &m->from.all[0]), m->from.all[0].name},
+        .reply_to = reply_to,
+        .to = to,
+        .cc = cc,
+        .reply_to_count = m->reply_to.count,
+        .to_count = m->divided ? 1 : m->to.count,
+        .cc_count = m->cc.count,
+        .subject = text_for(m, rcpt, m->subject, PLACE_FIELD, &texts[0]),
+        .fields = fields,
+        .field_count = m->field_count,
+        .text = text_for(m, rcpt, m->text, PLACE_TEXT, &texts[1]),
+        .html = text_for(m, rcpt, m->html, PLACE_HTML, &texts[2]),
+        .attachments = attachments,
+        .attachment_count = m->attachment_count,
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        good = good && !texts[i].failed;
+    }
+    good = good && compose(&composed, out);
+    for (size_t i = 0; i < m->field_count; i++) {
+        buf_fini(&values[i]);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        buf_fini(&texts[i]);
+    }
+    mem_free(to);
+    mem_free(cc);
+    mem_free(reply_to);
+    return good;
+}

@@ -1,0 +1,75 @@
+/*
+ * A JSON document of a call (docs/injection.md), and the messages that it asks for.
+ *
+ * Two kinds. With `to`, `cc` and `bcc` it is one message for all of them; with `recipients`, a
+ * message for each, in which {{NAME}} stands for what `substitutions` of the recipient, or of the
+ * document, has under this name. Or `message` has the whole message, and the document its envelope.
+ *
+ * Everything is checked when the document is read: types, unknown members, addresses, names that
+ * are not substituted, limits. No text of the document can end a header field: control characters
+ * are refused where they would stand in one, in what is substituted there, too. GMime writes the
+ * messages: folding, encoded words, multiparts, transfer encodings.
+ */
+#ifndef INJECT_INJECT_MAIL_H
+#define INJECT_INJECT_MAIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "slice.h"
+#include "times.h"
+
+/* What a document may have of each. */
+#define INJECT_ATTACHMENTS_MAX   100u
+#define INJECT_HEADERS_MAX       100u
+#define INJECT_FIELD_MAX         8192u /* bytes of a name, a subject, a header's value */
+#define INJECT_SUBSTITUTIONS_MAX 1000u
+#define INJECT_DEPTH_MAX         16u
+
+struct inject_mail;
+
+struct inject_mail_limits {
+    uint32_t rcpts;         /* inject_recipient_limit */
+    uint64_t memory;        /* bytes that the document may take when it is read */
+    uint64_t message_bytes; /* message_size_limit; 0: none */
+};
+
+enum inject_mail_result {
+    INJECT_MAIL_OK,
+    INJECT_MAIL_NO_JSON,   /* 400 */
+    INJECT_MAIL_WRONG,     /* 422 */
+    INJECT_MAIL_TOO_LARGE, /* 413 */
+};
+
+/* Once in a process, before it is confined: the libraries open files. */
+void inject_mail_start(void);
+
+/* Read a document; free *ret_mail when the result is INJECT_MAIL_OK. Else *ret_error says what was
+ * found where, and expected. */
+enum inject_mail_result inject_mail_new(struct slice text, const struct inject_mail_limits *limits,
+                                        struct inject_mail **ret_mail, struct buf *ret_error);
+void inject_mail_free(struct inject_mail *m);
+
+/* Bytes that it takes. */
+uint64_t inject_mail_memory(const struct inject_mail *m);
+
+/* The envelope: sender (stored form; empty: the null sender), how many messages it asks for, and
+ * the recipients of one of them, one after the other; start with *at = 0. */
+struct slice inject_mail_sender(const struct inject_mail *m);
+size_t inject_mail_count(const struct inject_mail *m);
+bool inject_mail_next_rcpt(const struct inject_mail *m, size_t message, size_t *at,
+                           struct slice *ret_address);
+
+/* How many recipients are in all messages. */
+uint32_t inject_mail_rcpts(const struct inject_mail *m);
+
+/* Does each recipient get a message of its own? */
+bool inject_mail_is_divided(const struct inject_mail *m);
+
+/* Append a message with its header, lines end with CRLF or, in `message`, as written. False when
+ * the buffer is full. Date and Message-ID are missing unless the document has them. */
+bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf *out);
+
+#endif

@@ -1,0 +1,190 @@
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "header.h"
+#include "inject_mail.h"
+
+static const struct inject_mail_limits limits = {.rcpts = 3, .memory = 1 << 20};
+
+/* What is wrong with the document; empty: nothing. */
+static enum inject_mail_result problem_of(const char *text, char ret_error[500])
+{
+    enum inject_mail_result result;
+    struct inject_mail *m = NULL;
+    struct buf error;
+
+    buf_init(&error, 499);
+    result = inject_mail_new(slice_string(text), &limits, &m, &error);
+    (void)snprintf(ret_error, 500, "%s", buf_cstr(&error));
+    if (result == INJECT_MAIL_OK) {
+        inject_mail_free(m);
+    }
+    buf_fini(&error);
+    return result;
+}
+
+static struct inject_mail *read_mail(const char *text)
+{
+    struct inject_mail *m = NULL;
+    struct buf error;
+
+    buf_init(&error, 500);
+    if (inject_mail_new(slice_string(text), &limits, &m, &error) != INJECT_MAIL_OK) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return m;
+}
+
+static void what_is_wrong_is_told_with_its_place(void **unused)
+{
+    static const struct {
+        const char *in;
+        enum inject_mail_result want;
+        const char *error;
+    } cases[] = {
+        {"", INJECT_MAIL_NO_JSON, "JSON: line 1, column 0: "},
+        {"{\"a\": }", INJECT_MAIL_NO_JSON, "JSON: line 1, column 7: "},
+        {"{\"text\": \"\\u0000\"}", INJECT_MAIL_NO_JSON, "JSON: line 1, "},
+        {"3", INJECT_MAIL_NO_JSON, "JSON: "},
+        {"[]", INJECT_MAIL_WRONG, "expected an object with from, to, subject and text"},
+        {"{}", INJECT_MAIL_WRONG, "to: expected at least one recipient"},
+        {"{\"to\":\"a@b.c\"}", INJECT_MAIL_WRONG, "from: expected an address"},
+        {"{\"to\":[\"a@b.c\",\"a@b.c\",\"a@b.c\",\"a@b.c\"]}", INJECT_MAIL_WRONG,
+         "to: expected at most 3 recipients (inject_recipient_limit)"},
+        {"{\"to\":[\"a@b.c\",\"a@b.c\"],\"cc\":[\"a@b.c\",\"a@b.c\"]}", INJECT_MAIL_WRONG,
+         "to: expected at most 3 recipients (inject_recipient_limit)"},
+        {"{\"to\":{\"name\":\"x\"}}", INJECT_MAIL_WRONG, "to.address: expected an address"},
+        {"{\"to\":{\"address\":\"a@b.c\",\"x\":1}}", INJECT_MAIL_WRONG, "to.x: this member is not"},
+        {"{\"to\":\"X\\nY <a@b.c>\"}", INJECT_MAIL_WRONG, "to: found \"X?Y\", expected no control"},
+        {"{\"to\":\"a@b.c>\"}", INJECT_MAIL_WRONG, "to: found \"a@b.c>\", "},
+        {"{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"text\":\"\",\"subject\":\"a\\u0085b\"}",
+         INJECT_MAIL_WRONG, "subject: found"},
+        {"{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"text\":\"\",\"headers\":{\"X-A\\r\\nB\":\"c\"}}",
+         INJECT_MAIL_WRONG, "headers: found"},
+        {"{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"text\":\"\",\"headers\":{\"Resent-To\":\"c\"}}",
+         INJECT_MAIL_WRONG, "headers.Resent-To: this field is not"},
+        {"{\"from\":\"a@b.c\",\"recipients\":[\"a@b.c\"],\"text\":\"{{}}\"}", INJECT_MAIL_WRONG,
+         "text: found \"\", expected {{NAME}}"},
+        {"{\"from\":\"a@b.c\",\"recipients\":[\"a@b.c\"],\"text\":\"{{x}}\"}", INJECT_MAIL_WRONG,
+         "recipients[0].substitutions.x: there is no such value, and text uses it"},
+        {"{\"from\":\"a@b.c\",\"recipients\":[\"a@b.c\"],\"substitutions\":{\"x\":\"a\\nb\"},"
+         "\"subject\":\"{{x}}\",\"text\":\"{{x}}\"}",
+         INJECT_MAIL_WRONG, "recipients[0].substitutions.x: found \"a?b\", expected no control"},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char error[500];
+
+        assert_int_equal(problem_of(cases[i].in, error), cases[i].want);
+        if (strncmp(error, cases[i].error, strlen(cases[i].error)) != 0) {
+            fail_msg("%s: found \"%s\", expected \"%s\"", cases[i].in, error, cases[i].error);
+        }
+    }
+}
+
+static void a_document_takes_no_more_memory_than_it_may(void **unused)
+{
+    struct buf text;
+    char error[500];
+
+    (void)unused;
+    buf_init(&text, 1 << 20);
+    (void)buf_add_string(&text, "{\"a\":[");
+    for (int i = 0; i < 20000; i++) {
+        (void)buf_add_string(&text, "{},");
+    }
+    (void)buf_add_string(&text, "{}]}");
+    assert_int_equal(problem_of(buf_cstr(&text), error), INJECT_MAIL_TOO_LARGE);
+    assert_non_null(strstr(error, "inject_json_limit"));
+    buf_fini(&text);
+}
+
+static void the_envelope_is_that_of_the_document(void **unused)
+{
+    static const struct {
+        const char *in, *want;
+    } cases[] = {
+        {"{\"from\":\"F "
+         "<f@b.c>\",\"to\":\"t@b.c\",\"cc\":[\"c@b.c\"],\"bcc\":\"x@b.c\",\"text\":\"\"}",
+         "f@b.c: t@b.c c@b.c x@b.c;"},
+        {"{\"from\":\"f@b.c\",\"sender\":\"s@b.c\",\"to\":\"\\\"a\\\"@b.c\",\"text\":\"\"}",
+         "s@b.c: a@b.c;"},
+        {"{\"sender\":\"\",\"to\":\"t@b.c\",\"message\":\"x\"}", ": t@b.c;"},
+        {"{\"from\":\"f@b.c\",\"recipients\":[\"t@b.c\",{\"address\":\"u@b.c\"}],\"text\":\"\"}",
+         "f@b.c: t@b.c; u@b.c;"},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct inject_mail *m = read_mail(cases[i].in);
+        struct slice rcpt;
+        char story[500];
+        size_t at =
+            (size_t)snprintf(story, sizeof story, "%.*s:", SLICE_ARGS(inject_mail_sender(m)));
+
+        for (size_t n = 0; n < inject_mail_count(m); n++) {
+            for (size_t next = 0; inject_mail_next_rcpt(m, n, &next, &rcpt);) {
+                at += (size_t)snprintf(story + at, sizeof story - at, " %.*s", SLICE_ARGS(rcpt));
+            }
+            at += (size_t)snprintf(story + at, sizeof story - at, ";");
+        }
+        assert_string_equal(story, cases[i].want);
+        inject_mail_free(m);
+    }
+}
+
+static void values_are_put_where_they_belong(void **unused)
+{
+    struct inject_mail *m = read_mail(
+        "{\"from\":\"f@b.c\",\"subject\":\"S {{ n }} {{n}\",\"text\":\"T {{n}} {\",\"html\":"
+        "\"<{{n}}> {{{n}}}\",\"headers\":{\"X-N\":\"{{n}}\"},\"substitutions\":{\"n\":\"all\"},"
+        "\"recipients\":[\"t@b.c\",{\"address\":\"u@b.c\",\"substitutions\":{\"n\":\"<&'\\\">\"}}]"
+        "}");
+    struct buf out;
+    const char *text;
+
+    (void)unused;
+    buf_init(&out, 10000);
+    assert_true(inject_mail_compose(m, 0, &out));
+    text = buf_cstr(&out);
+    assert_non_null(strstr(text, "X-N: all\r\n"));
+    assert_non_null(strstr(text, "Subject: S all {{n}\r\n"));
+    assert_non_null(strstr(text, "\r\n\r\nT all {\r\n"));
+    assert_non_null(strstr(text, "<all> all"));
+    buf_clear(&out);
+    assert_true(inject_mail_compose(m, 1, &out));
+    text = buf_cstr(&out);
+    assert_non_null(strstr(text, "X-N: <&'\">\r\n"));
+    assert_non_null(strstr(text, "T <&'\"> {\r\n"));
+    assert_non_null(strstr(text, "<&lt;&amp;&#39;&quot;&gt;> <&'\">"));
+    assert_non_null(strstr(text, "To: u@b.c\r\n"));
+    buf_fini(&out);
+    buf_init(&out, 100);
+    assert_false(inject_mail_compose(m, 0, &out)); /* it does not fit */
+    buf_fini(&out);
+    inject_mail_free(m);
+}
+
+static int start(void **unused)
+{
+    (void)unused;
+    inject_mail_start();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_wrong_is_told_with_its_place),
+        cmocka_unit_test(a_document_takes_no_more_memory_than_it_may),
+        cmocka_unit_test(the_envelope_is_that_of_the_document),
+        cmocka_unit_test(values_are_put_where_they_belong),
+    };
+
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, start, NULL);
+}
