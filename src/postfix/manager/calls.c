@@ -1,0 +1,374 @@
+/*
+ * Deliveries over private/TRANSPORT. Each is a call: a connection for one request; a message with
+ * VERP has a call with a connection per recipient, one after the other, since its sender differs.
+ *
+ *   calls_deliver --connect--> hello --request--> reply --(more recipients of VERP)--> connect
+ *                     |           |                  |  \
+ *                  refused     no hello          no reply  \--> the delivery has ended
+ *                     |           |                  |
+ *                     +-----------+                  +--> those that the agent has not marked done
+ *                           |                             are deferred
+ *              the transport is left alone for transport_retry_time
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "address.h"
+#include "attributes.h"
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "manager.h"
+#include "mem.h"
+#include "queue_result.h"
+#include "service_link.h"
+
+#define UNAVAILABLE "4.3.0 mail transport unavailable"
+#define NO_REPLY    "4.3.0 unknown mail transport error"
+#define REASON_MAX  SCHED_REASON_MAX
+#define SENDER_MAX  ((size_t)1 << 20) /* bytes of a sender with VERP */
+#define REQUEST_MAX ((size_t)64 << 20)
+
+struct call {
+    TAILQ_ENTRY(call) all;
+    struct manager *mg;
+    uint64_t entry;
+    struct service_link *link;
+    bool greeted;
+    size_t asked, answered; /* recipients that a request was sent for, that were answered */
+    bool deferred;          /* some recipient is to be tried again */
+    char *reason;           /* owned: "4.4.1 why the site is bad", or NULL */
+    char path[SERVICE_PATH_MAX];
+};
+
+/* ---- requests ---- */
+
+static unsigned request_flags(const struct manager *mg, const struct queue_file_envelope *e)
+{
+    unsigned flags = DELIVERY_BOUNCE | e->trace_flags;
+
+    if (e->text[QUEUE_FILE_INSPECTOR].len == 0) {
+        flags |= DELIVERY_MARK_DONE;
+    }
+    if (e->warn_s < 0 && settings_is(&mg->settings, "confirm_delay_cleared", false)) {
+        flags |= QUEUE_FILE_TRACE_DELAY;
+    }
+    return flags;
+}
+
+struct delivery_request manager_request(const struct manager *mg, const struct postfix_message *m)
+{
+    const struct queue_file_envelope *e = m->envelope;
+
+    return (struct delivery_request){.flags = request_flags(mg, e),
+                                     .queue_id = m->queue_id,
+                                     .data_offset = e->data_offset,
+                                     .content_length = e->content_length,
+                                     .encoding = e->text[QUEUE_FILE_ENCODING],
+                                     .sendopts = e->sendopts,
+                                     .sender = e->text[QUEUE_FILE_SENDER],
+                                     .envelope_id = e->text[QUEUE_FILE_ENVELOPE_ID],
+                                     .ret_flags = e->ret_flags,
+                                     .arrived = e->arrived,
+                                     .activated = m->activated,
+                                     .client_name = e->text[QUEUE_FILE_CLIENT_NAME],
+                                     .client_address = e->text[QUEUE_FILE_CLIENT_ADDRESS],
+                                     .client_port = e->text[QUEUE_FILE_CLIENT_PORT],
+                                     .protocol_name = e->text[QUEUE_FILE_PROTOCOL_NAME],
+                                     .helo_name = e->text[QUEUE_FILE_HELO_NAME],
+                                     .sasl_method = e->text[QUEUE_FILE_SASL_METHOD],
+                                     .sasl_username = e->text[QUEUE_FILE_SASL_USERNAME],
+                                     .sasl_sender = e->text[QUEUE_FILE_SASL_SENDER],
+                                     .log_ident = e->text[QUEUE_FILE_LOG_IDENT],
+                                     .rewrite_context = e->text[QUEUE_FILE_REWRITE_CONTEXT]};
+}
+
+struct delivery_request_rcpt manager_request_rcpt(const struct postfix_rcpt *r)
+{
+    return (struct delivery_request_rcpt){.original = r->original,
+                                          .recipient = r->recipient,
+                                          .offset = r->offset,
+                                          .dsn_original = r->dsn_original,
+                                          .notify = r->notify};
+}
+
+/* Its two delimiters where each recipient gets a sender of its own, else empty. */
+static struct slice verp_of(const struct manager *mg, const struct queue_file_envelope *e)
+{
+    struct slice delimiters = e->text[QUEUE_FILE_VERP];
+    struct slice allowed = settings_has(&mg->settings, "verp_delimiter_filter")
+                               ? settings_get(&mg->settings, "verp_delimiter_filter")
+                               : SLICE("-=+");
+
+    return delimiters.len == 2 && e->text[QUEUE_FILE_SENDER].len > 0 &&
+                   slice_find(allowed, delimiters.ptr[0]) < allowed.len &&
+                   slice_find(allowed, delimiters.ptr[1]) < allowed.len
+               ? delimiters
+               : SLICE("");
+}
+
+static bool needs_smtputf8(struct slice address)
+{
+    bool ascii = true;
+
+    for (size_t i = 0; i < address.len; i++) {
+        ascii = ascii && (unsigned char)address.ptr[i] < 0x80;
+    }
+    return !ascii && address_utf8_valid(address);
+}
+
+/* Append the request for the recipients from c->answered on, `count` of them. False: the engine
+ * does not know them any more. */
+static bool put_request(const struct call *c, const struct delivery *d, size_t count,
+                        struct buf *out)
+{
+    struct manager *mg = c->mg;
+    struct spool *sp = mg->q->spool;
+    const struct postfix_message *m = postfix_message(sp, d->msg->id);
+    const struct postfix_rcpt *first = postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered]);
+    struct delivery_request request;
+    struct buf verp_sender;
+    struct slice verp;
+    bool has_utf8 = false;
+
+    if (m == NULL || first == NULL) {
+        return false;
+    }
+    buf_init(&verp_sender, SENDER_MAX);
+    request = manager_request(mg, m);
+    verp = verp_of(mg, m->envelope);
+    request.nexthop = first->nexthop;
+    request.rcpt_count = (uint32_t)count;
+    request.flags |= (d->cache_load ? DELIVERY_CACHED : 0) | (d->cache_store ? DELIVERY_KEEP : 0);
+    for (size_t i = 0; i < count; i++) {
+        const struct postfix_rcpt *r = postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered + i]);
+
+        has_utf8 = has_utf8 || (r != NULL && needs_smtputf8(r->recipient));
+    }
+    if (has_utf8 && settings_is(&mg->settings, "smtputf8_enable", true)) {
+        request.sendopts |= verp.len > 0 ? 12 : 8;
+    }
+    if (verp.len > 0) {
+        delivery_put_verp_sender(&verp_sender, request.sender, verp,
+                                 first->original.len > 0 ? first->original : first->recipient);
+        request.sender = buf_slice(&verp_sender);
+    }
+    delivery_request_put(out, &request, &mg->release);
+    for (size_t i = 0; i < count; i++) {
+        const struct postfix_rcpt *r = postfix_rcpt(sp, d->msg->id, d->rcpts[c->answered + i]);
+        struct delivery_request_rcpt rcpt;
+
+        if (r == NULL) {
+            buf_fini(&verp_sender);
+            return false;
+        }
+        rcpt = manager_request_rcpt(r);
+        delivery_request_put_rcpt(out, &rcpt);
+    }
+    buf_fini(&verp_sender);
+    return !out->failed;
+}
+
+/* ---- the end ---- */
+
+static void call_free(struct call *c)
+{
+    TAILQ_REMOVE(&c->mg->calls, c, all);
+    service_link_free(c->link);
+    mem_free(c->reason);
+    mem_free(c);
+}
+
+/* The delivery has ended: what the agent has marked done is done. `record`: what is not is recorded
+ * with this text, as no agent has done it; NULL: one has. */
+static void finish(struct call *c, enum wire_outcome outcome, const char *record)
+{
+    struct queue *q = c->mg->q;
+    struct delivery *d = delivery_find(&q->active, c->entry);
+    struct wire_result result = {.entry = c->entry, .outcome = outcome};
+    struct wire_verdict *verdicts;
+    uint32_t *left;
+    size_t left_count = 0;
+    bool look = c->deferred || record != NULL;
+
+    CHECK(d != NULL);
+    verdicts = mem_array(d->rcpt_count, sizeof *verdicts);
+    left = mem_array(d->rcpt_count, sizeof *left);
+    result.reason = c->reason != NULL ? slice_string(c->reason) : slice_of("", 0);
+    result.verdicts = verdicts;
+    result.verdict_count = (uint32_t)d->rcpt_count;
+    for (size_t i = 0; i < d->rcpt_count; i++) {
+        bool done = !look || postfix_rcpt_state(q->spool, d->msg->id, d->rcpts[i]) == 'D';
+
+        verdicts[i] =
+            (struct wire_verdict){.n = d->rcpts[i],
+                                  .kind = done ? VERDICT_SENT : VERDICT_DEFERRED,
+                                  .text = done                    ? SLICE("done")
+                                          : result.reason.len > 0 ? result.reason
+                                                                  : SLICE("deferred by its agent")};
+        if (!done) {
+            left[left_count++] = d->rcpts[i];
+        }
+    }
+    if (record != NULL && left_count > 0) {
+        records_add(c->mg, d->msg->id, left, left_count, slice_string(record));
+    }
+    queue_delivery_ended(q, d, &result);
+    mem_free(left);
+    mem_free(verdicts);
+    call_free(c);
+}
+
+/* No agent can be had. */
+static void transport_failed(struct call *c)
+{
+    struct queue *q = c->mg->q;
+    const struct delivery *d = delivery_find(&q->active, c->entry);
+
+    sched_transport_failed(q->sched, clock_mono(), d->transport, SLICE(UNAVAILABLE));
+    finish(c, OUTCOME_CRASH, UNAVAILABLE);
+}
+
+/* ---- the dialogue ---- */
+
+static void begin(struct call *c);
+
+static void keep_reason(struct call *c, const struct delivery_reply *reply)
+{
+    struct buf text;
+
+    buf_init(&text, ATTRIBUTES_LIST_MAX);
+    (void)buf_addf(&text, "%.*s %.*s", SLICE_ARGS(reply->status), SLICE_ARGS(reply->reason));
+    mem_free(c->reason);
+    c->reason =
+        mem_copy(buf_slice(&text).ptr, buf_len(&text) < REASON_MAX ? buf_len(&text) : REASON_MAX);
+    buf_fini(&text);
+}
+
+static void replied(struct call *c, const struct delivery *d, const struct delivery_reply *reply)
+{
+    c->deferred = c->deferred || reply->deferred;
+    if (reply->status.len > 0) {
+        keep_reason(c, reply);
+    }
+    c->answered = c->asked;
+    service_link_free(c->link);
+    c->link = NULL;
+    if (c->answered < d->rcpt_count) {
+        begin(c);
+        return;
+    }
+    finish(c,
+           c->reason == NULL ? OUTCOME_OK
+           : c->deferred     ? OUTCOME_SITE_FAIL
+                             : OUTCOME_CRASH,
+           NULL);
+}
+
+static void send_request(struct call *c, const struct delivery *d)
+{
+    const struct postfix_message *m = postfix_message(c->mg->q->spool, d->msg->id);
+    size_t count = d->rcpt_count - c->answered;
+    struct buf request;
+
+    if (m != NULL && verp_of(c->mg, m->envelope).len > 0) {
+        count = 1;
+    }
+    buf_init(&request, REQUEST_MAX);
+    if (!put_request(c, d, count, &request)) {
+        buf_fini(&request);
+        finish(c, OUTCOME_CRASH, NULL); /* it is gone; there is nothing to record */
+        return;
+    }
+    c->asked = c->answered + count;
+    service_link_patience(c->link, c->mg->q->conf->daemon_timeout_us);
+    service_link_send(c->link, buf_slice(&request));
+    buf_fini(&request);
+}
+
+static void heard(void *arg, struct slice list)
+{
+    struct call *c = arg;
+    const struct delivery *d = delivery_find(&c->mg->q->active, c->entry);
+    struct delivery_reply reply;
+
+    queue_clock_look(c->mg->q);
+    CHECK(d != NULL);
+    if (!c->greeted) {
+        c->greeted = delivery_hello_is_right(list);
+        if (!c->greeted) {
+            log_warning("%s socket: malformed response", c->path);
+            transport_failed(c);
+            return;
+        }
+        send_request(c, d);
+    } else if (!delivery_reply_parse(list, &reply)) {
+        log_warning("%s socket: malformed response", c->path);
+        finish(c, OUTCOME_CRASH, NO_REPLY);
+    } else {
+        replied(c, d, &reply);
+    }
+}
+
+static void closed(void *arg, int error)
+{
+    struct call *c = arg;
+    const struct delivery *d = delivery_find(&c->mg->q->active, c->entry);
+
+    queue_clock_look(c->mg->q);
+    CHECK(d != NULL);
+    if (error == ETIMEDOUT) {
+        log_warning("%s: daemon_timeout: timeout receiving delivery status from transport: %s",
+                    d->msg->id_text, c->path);
+    } else {
+        log_warning("%s socket: %s", c->path,
+                    error == 0 || error == ECONNRESET || error == EPIPE ? "premature disconnect"
+                    : error == EPROTO                                   ? "malformed response"
+                                                                        : strerror(error));
+    }
+    if (c->greeted) {
+        finish(c, OUTCOME_CRASH, NO_REPLY);
+    } else {
+        transport_failed(c);
+    }
+}
+
+static const struct service_link_owner owner = {.heard = heard, .closed = closed};
+
+static void begin(struct call *c)
+{
+    int error;
+
+    c->greeted = false;
+    c->link = service_link_open(c->mg->q->role->base, c->path, &owner, c, &error);
+    if (c->link == NULL) {
+        log_warning("connect to transport %s: %s", c->path, strerror(error));
+        transport_failed(c);
+        return;
+    }
+    service_link_patience(c->link, c->mg->q->conf->daemon_timeout_us);
+}
+
+void calls_deliver(void *state, struct delivery *d)
+{
+    struct manager *mg = state;
+    struct call *c = mem_new(sizeof *c);
+
+    c->mg = mg;
+    c->entry = d->entry;
+    (void)snprintf(c->path, sizeof c->path, "private/%s",
+                   transport_name(&mg->q->transports, d->transport)); /* cut: no such service */
+    TAILQ_INSERT_TAIL(&mg->calls, c, all);
+    begin(c);
+}
+
+void calls_end(struct manager *mg)
+{
+    struct call *c;
+
+    while ((c = TAILQ_FIRST(&mg->calls)) != NULL) {
+        call_free(c);
+    }
+}

@@ -1,0 +1,323 @@
+/*
+ * Recipients that are deferred without an agent's attempt: their destination or transport is dead,
+ * or no agent was left to say something of them. The service `retry` logs them and writes the defer
+ * log, as for any delivery; where it can't be had, bounce(8) is asked to append to the log, and the
+ * lines are ours.
+ *
+ *     records_add --> waits --> private/retry --reply--> done
+ *                                    |
+ *                          refused, no reply --> private/defer, one recipient after the other
+ *
+ * Each ends in a deferral, whatever the services say. A message's pass is concluded when none of
+ * its records is under way.
+ */
+#include <string.h>
+
+#include "check.h"
+#include "log.h"
+#include "manager.h"
+#include "mem.h"
+#include "notice_request.h"
+#include "service_link.h"
+#include "status.h"
+
+/* Connections at once. */
+#define RECORDS_MAX 20
+/* Recipients of one, as in a request for any agent. */
+#define RECORD_RCPTS_MAX 50
+#define RECORD_TEXT_MAX  (ROUTING_NEXTHOP_MAX)
+#define REQUEST_MAX      ((size_t)16 << 20)
+
+enum record_stage { RECORD_WAITS, RECORD_RETRY, RECORD_DEFER };
+
+struct record {
+    TAILQ_ENTRY(record) all;
+    struct manager *mg;
+    struct msg_id id;
+    enum record_stage stage;
+    struct service_link *link;
+    bool greeted;
+    char *text;       /* owned: "4.3.0 reason" */
+    size_t count, at; /* of RECORD_DEFER: those before `at` are done */
+    uint32_t ns[];
+};
+
+static void start_next(struct manager *mg);
+
+/* ---- the end of a record ---- */
+
+static void record_free(struct record *r)
+{
+    TAILQ_REMOVE(&r->mg->records, r, all);
+    service_link_free(r->link);
+    mem_free(r->text);
+    mem_free(r);
+}
+
+static void done(struct record *r)
+{
+    struct manager *mg = r->mg;
+    struct manager_message *m = manager_message(mg, r->id);
+
+    record_free(r);
+    mg->records_sent--;
+    CHECK(m->records > 0);
+    m->records--;
+    if (m->records == 0 && m->conclusion != NULL) {
+        conclusion_go_on(m->conclusion);
+    }
+    start_next(mg);
+}
+
+/* ---- bounce(8), where `retry` can't be had ---- */
+
+static void append_next(struct record *r);
+
+static void split_text(const struct record *r, struct slice *ret_status, struct slice *ret_reason)
+{
+    struct slice text = slice_string(r->text);
+    struct status status;
+    size_t len = 0;
+
+    *ret_status = SLICE("4.0.0");
+    *ret_reason = text;
+    if (status_prefix(text, &status, &len)) {
+        *ret_status = slice_of(text.ptr, len);
+        *ret_reason = slice_trim(slice_skip(text, len));
+    }
+}
+
+static void log_deferral(const struct record *r, const struct postfix_message *m,
+                         const struct postfix_rcpt *rcpt)
+{
+    struct slice status, reason;
+
+    split_text(r, &status, &reason);
+    manager_log_rcpt(r->mg, m, rcpt->recipient, status, "deferred", reason);
+}
+
+static void append_failed(struct record *r)
+{
+    const struct postfix_message *m = postfix_message(r->mg->q->spool, r->id);
+
+    if (m != NULL) {
+        log_warning("%.*s: defer service failure", SLICE_ARGS(m->queue_id));
+    }
+    done(r);
+}
+
+static void append_heard(void *arg, struct slice list)
+{
+    struct record *r = arg;
+    int32_t status;
+
+    if (!r->greeted) {
+        r->greeted = true;
+        if (!service_hello_is_right(list, NOTICE_HELLO)) {
+            append_failed(r);
+        }
+        return;
+    }
+    if (!notice_answer_parse(list, &status) || status != 0) {
+        append_failed(r);
+        return;
+    }
+    r->at++;
+    append_next(r);
+}
+
+static void append_closed(void *arg, int error)
+{
+    (void)error;
+    append_failed(arg);
+}
+
+static const struct service_link_owner append_owner = {.heard = append_heard,
+                                                       .closed = append_closed};
+
+static void append_next(struct record *r)
+{
+    struct manager *mg = r->mg;
+    const struct postfix_message *m = postfix_message(mg->q->spool, r->id);
+    const struct postfix_rcpt *rcpt = NULL;
+    struct notice_result result;
+    char path[SERVICE_PATH_MAX];
+    struct buf request;
+    int error;
+
+    service_link_free(r->link);
+    r->link = NULL;
+    while (m != NULL && r->at < r->count &&
+           (rcpt = postfix_rcpt(mg->q->spool, r->id, r->ns[r->at])) == NULL) {
+        r->at++;
+    }
+    if (m == NULL || r->at == r->count) {
+        done(r);
+        return;
+    }
+    log_deferral(r, m, rcpt);
+    manager_service_path(mg, "defer_service_name", "defer", path);
+    r->link = service_link_open(mg->q->role->base, path, &append_owner, r, &error);
+    if (r->link == NULL) {
+        append_failed(r);
+        return;
+    }
+    r->greeted = !mg->release.servers_greet;
+    service_link_patience(r->link,
+                          settings_time_us(&mg->settings, "ipc_timeout", 3600 * US_PER_S, 's'));
+    result = (struct notice_result){.trace_flags = m->envelope->trace_flags,
+                                    .queue_id = m->queue_id,
+                                    .rcpt = manager_request_rcpt(rcpt),
+                                    .action = SLICE("delayed")};
+    split_text(r, &result.status, &result.reason);
+    buf_init(&request, REQUEST_MAX);
+    notice_put_result(&request, &result);
+    CHECK(!request.failed); /* a few records of a queue file */
+    service_link_send(r->link, buf_slice(&request));
+    buf_fini(&request);
+}
+
+/* ---- the service `retry` ---- */
+
+static void retry_failed(struct record *r)
+{
+    r->stage = RECORD_DEFER;
+    append_next(r);
+}
+
+static void send_request(struct record *r)
+{
+    struct manager *mg = r->mg;
+    struct spool *sp = mg->q->spool;
+    const struct postfix_message *m = postfix_message(sp, r->id);
+    struct delivery_request request;
+    struct buf bytes;
+
+    if (m == NULL) {
+        done(r); /* removed meanwhile */
+        return;
+    }
+    request = manager_request(mg, m);
+    request.nexthop = slice_string(r->text);
+    for (size_t i = 0; i < r->count; i++) {
+        request.rcpt_count += postfix_rcpt(sp, r->id, r->ns[i]) != NULL;
+    }
+    if (request.rcpt_count == 0) {
+        done(r);
+        return;
+    }
+    buf_init(&bytes, REQUEST_MAX);
+    delivery_request_put(&bytes, &request, &mg->release);
+    for (size_t i = 0; i < r->count; i++) {
+        const struct postfix_rcpt *found = postfix_rcpt(sp, r->id, r->ns[i]);
+
+        if (found != NULL) {
+            struct delivery_request_rcpt rcpt = manager_request_rcpt(found);
+
+            delivery_request_put_rcpt(&bytes, &rcpt);
+        }
+    }
+    CHECK(!bytes.failed); /* RECORD_RCPTS_MAX of a few records of a queue file */
+    service_link_send(r->link, buf_slice(&bytes));
+    buf_fini(&bytes);
+}
+
+static void retry_heard(void *arg, struct slice list)
+{
+    struct record *r = arg;
+    struct delivery_reply reply;
+
+    if (!r->greeted) {
+        r->greeted = delivery_hello_is_right(list);
+        if (r->greeted) {
+            send_request(r);
+        } else {
+            log_warning("private/retry socket: malformed response");
+            retry_failed(r);
+        }
+        return;
+    }
+    if (!delivery_reply_parse(list, &reply)) {
+        log_warning("private/retry socket: malformed response");
+    }
+    done(r);
+}
+
+static void retry_closed(void *arg, int error)
+{
+    struct record *r = arg;
+
+    log_warning("private/retry socket: %s", error == 0 ? "premature disconnect" : strerror(error));
+    if (r->greeted) {
+        done(r); /* it may have written its log: once more would tell of it twice */
+    } else {
+        retry_failed(r);
+    }
+}
+
+static const struct service_link_owner retry_owner = {.heard = retry_heard, .closed = retry_closed};
+
+static void start(struct record *r)
+{
+    struct manager *mg = r->mg;
+    int error;
+
+    mg->records_sent++;
+    r->stage = RECORD_RETRY;
+    TAILQ_REMOVE(&mg->records, r, all);
+    TAILQ_INSERT_HEAD(&mg->records, r, all);
+    r->link = service_link_open(mg->q->role->base, "private/retry", &retry_owner, r, &error);
+    if (r->link == NULL) {
+        log_warning("connect to transport private/retry: %s", strerror(error));
+        retry_failed(r);
+        return;
+    }
+    service_link_patience(r->link, mg->q->conf->daemon_timeout_us);
+}
+
+static void start_next(struct manager *mg)
+{
+    struct record *r;
+
+    while (mg->records_sent < RECORDS_MAX) {
+        TAILQ_FOREACH(r, &mg->records, all)
+        {
+            if (r->stage == RECORD_WAITS) {
+                break;
+            }
+        }
+        if (r == NULL) {
+            return;
+        }
+        start(r);
+    }
+}
+
+void records_add(struct manager *mg, struct msg_id id, const uint32_t *ns, size_t count,
+                 struct slice text)
+{
+    while (count > 0) {
+        size_t some = count < RECORD_RCPTS_MAX ? count : RECORD_RCPTS_MAX;
+        struct record *r = mem_new(sizeof *r + some * sizeof r->ns[0]);
+
+        r->mg = mg;
+        r->id = id;
+        r->text = mem_copy(text.ptr, text.len < RECORD_TEXT_MAX ? text.len : RECORD_TEXT_MAX);
+        r->count = some;
+        memcpy(r->ns, ns, some * sizeof *ns);
+        TAILQ_INSERT_TAIL(&mg->records, r, all);
+        manager_message(mg, id)->records++;
+        ns += some;
+        count -= some;
+    }
+    start_next(mg);
+}
+
+void records_end(struct manager *mg)
+{
+    struct record *r;
+
+    while ((r = TAILQ_FIRST(&mg->records)) != NULL) {
+        record_free(r);
+    }
+}

@@ -1,0 +1,199 @@
+#include "service_link.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "attributes.h"
+#include "buf.h"
+#include "check.h"
+#include "mem.h"
+#include "times.h"
+
+/* Bytes that may wait to be sent: a request with as many recipients as there can be in one. */
+#define OUTPUT_MAX ((size_t)64 << 20)
+#define READ_SIZE  4096
+
+struct service_link {
+    int fd;
+    struct event *readable, *writable;
+    struct buf in, out;
+    struct attributes_scan scan;
+    const struct service_link_owner *owner;
+    void *arg;
+    int64_t patience_us;
+    bool *was_freed; /* set when it is freed from within a call of its owner */
+};
+
+static void on_writable(evutil_socket_t fd, short what, void *arg);
+static void on_readable(evutil_socket_t fd, short what, void *arg);
+
+static int connect_to(const char *path, int *ret_fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd;
+
+    if (strlen(path) >= sizeof address.sun_path) {
+        return ENAMETOOLONG;
+    }
+    (void)strcpy(address.sun_path, path); /* fits */
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return errno;
+    }
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        int error = errno;
+
+        (void)close(fd); /* nothing was sent */
+        return error;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+/* (Re)start the time for the next bytes. */
+static void listen_on(struct service_link *link)
+{
+    struct timeval tv = {.tv_sec = (time_t)(link->patience_us / US_PER_S),
+                         .tv_usec = (suseconds_t)(link->patience_us % US_PER_S)};
+
+    CHECK(event_add(link->readable, link->patience_us == US_FOREVER ? NULL : &tv) == 0);
+}
+
+struct service_link *service_link_open(struct event_base *base, const char *path,
+                                       const struct service_link_owner *owner, void *arg,
+                                       int *ret_error)
+{
+    struct service_link *link;
+    int fd = -1;
+
+    *ret_error = connect_to(path, &fd);
+    if (*ret_error != 0) {
+        return NULL;
+    }
+    link = mem_new(sizeof *link);
+    link->fd = fd;
+    link->owner = owner;
+    link->arg = arg;
+    link->patience_us = US_FOREVER;
+    buf_init(&link->in, ATTRIBUTES_LIST_MAX + READ_SIZE);
+    buf_init(&link->out, OUTPUT_MAX);
+    link->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, link);
+    link->writable = event_new(base, fd, EV_WRITE, on_writable, link);
+    CHECK(link->readable != NULL);
+    CHECK(link->writable != NULL);
+    listen_on(link);
+    return link;
+}
+
+void service_link_free(struct service_link *link)
+{
+    if (link == NULL) {
+        return;
+    }
+    if (link->was_freed != NULL) {
+        *link->was_freed = true;
+    }
+    event_free(link->readable);
+    event_free(link->writable);
+    (void)close(link->fd); /* the other side sees the end */
+    buf_fini(&link->in);
+    buf_fini(&link->out);
+    mem_free(link);
+}
+
+void service_link_patience(struct service_link *link, int64_t us)
+{
+    link->patience_us = us;
+    CHECK(event_del(link->readable) == 0);
+    listen_on(link);
+}
+
+/* ---- sending ---- */
+
+/* What can't be sent is told by the end of the connection, when it is read. */
+static void send_some(struct service_link *link)
+{
+    while (buf_len(&link->out) > 0) {
+        struct slice waiting = buf_slice(&link->out);
+        ssize_t sent = send(link->fd, waiting.ptr, waiting.len, MSG_NOSIGNAL);
+
+        if (sent > 0) {
+            buf_consume(&link->out, (size_t)sent);
+        } else if (errno == EAGAIN) {
+            CHECK(event_add(link->writable, NULL) == 0);
+            return;
+        } else if (errno != EINTR) {
+            buf_clear(&link->out);
+        }
+    }
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    send_some(arg);
+}
+
+void service_link_send(struct service_link *link, struct slice bytes)
+{
+    bool was_empty = buf_len(&link->out) == 0;
+
+    CHECK(buf_add(&link->out, bytes)); /* the caller's requests are bounded */
+    if (was_empty) {
+        send_some(link);
+    }
+}
+
+/* ---- reading ---- */
+
+/* Hand out the lists that are complete. False: the link is gone, or at its end. */
+static bool hand_out(struct service_link *link)
+{
+    bool was_freed = false;
+    enum attributes_event event;
+    size_t len;
+
+    while ((event = attributes_scan(&link->scan, buf_slice(&link->in), &len)) == ATTRIBUTES_LIST) {
+        char *list = mem_copy(buf_slice(&link->in).ptr, len);
+
+        buf_consume(&link->in, len);
+        link->was_freed = &was_freed;
+        link->owner->heard(link->arg, slice_of(list, len));
+        mem_free(list);
+        if (was_freed) {
+            return false;
+        }
+        link->was_freed = NULL;
+    }
+    if (event == ATTRIBUTES_BAD) {
+        link->owner->closed(link->arg, EPROTO);
+        return false;
+    }
+    return true;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct service_link *link = arg;
+    char bytes[READ_SIZE];
+    ssize_t got;
+
+    if ((what & EV_TIMEOUT) != 0) {
+        link->owner->closed(link->arg, ETIMEDOUT);
+        return;
+    }
+    got = recv((int)fd, bytes, sizeof bytes, 0);
+    if (got > 0) {
+        CHECK(buf_add(&link->in, slice_of(bytes, (size_t)got))); /* hand_out leaves less */
+        (void)hand_out(link);
+    } else if (got == 0) {
+        link->owner->closed(link->arg, buf_len(&link->in) == 0 ? 0 : EPROTO);
+    } else if (errno != EAGAIN && errno != EINTR) {
+        link->owner->closed(link->arg, errno);
+    }
+}

@@ -1,0 +1,243 @@
+/*
+ * sluice-qmgr: a queue manager for Postfix. Postfix's master(8) starts it in the place of qmgr(8);
+ * this process is the parent of the queue process and of the control process, and is what master
+ * knows: it ends when master closes the status channel, and all of them with it.
+ *
+ *     options + main.cf + master.cf + sluice.cf --> configuration --> parent (parent.h)
+ *
+ * The queue process has inherited what master gives its daemons (master_link.h). All state is on
+ * disk, so every end is as good as another, and none waits for deliveries: agents go on by
+ * themselves and mark in the files what they have done.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "bundle.h"
+#include "check.h"
+#include "confine.h"
+#include "postfix_door.h"
+#include "log.h"
+#include "manager_options.h"
+#include "master_link.h"
+#include "parent.h"
+#include "postconf.h"
+#include "program.h"
+#include "queue_ask.h"
+
+static const struct role_ops *const roles[] = {&queue_role, &control_role, NULL};
+
+static char *mail_owner;     /* owned */
+static bool log_is_open;     /* the one that Postfix's configuration names */
+static struct event *status; /* owned: of the status channel */
+
+/* Only the queue process talks to master; what others inherit would keep channels open that master
+ * has closed. */
+static void close_inherited(void)
+{
+    for (int fd = MASTER_FLOW_READ; fd <= MASTER_LISTEN; fd++) {
+        (void)close(fd); /* of a process of ours that is told by its role */
+    }
+}
+
+static bool is_another_role(int argc, char **argv)
+{
+    return argc > 2 && strcmp(argv[1], "--role") == 0 && strcmp(argv[2], "queue") != 0;
+}
+
+/* ---- under master ---- */
+
+/* Master has ended, or wants another process: a reload. */
+static void on_status(evutil_socket_t fd, short what, void *arg)
+{
+    char byte;
+    ssize_t got = read((int)fd, &byte, 1);
+
+    (void)what;
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+        parent_end_now(arg, EX_OK);
+    }
+}
+
+static bool become_owner(void)
+{
+    const struct passwd *user = getpwnam(mail_owner);
+
+    return geteuid() != 0 || user == NULL ||
+           (setgid(user->pw_gid) == 0 && initgroups(mail_owner, user->pw_gid) == 0 &&
+            setuid(user->pw_uid) == 0);
+}
+
+/* All processes run, with their own users. */
+static void begun(struct parent *p)
+{
+    status = event_new(parent_base(p), MASTER_STATUS, EV_READ | EV_PERSIST, on_status, p);
+    CHECK(status != NULL);
+    CHECK(event_add(status, NULL) == 0);
+    if (!become_owner()) {
+        log_warning("%s: this process keeps its user: %s", mail_owner, strerror(errno));
+    }
+}
+
+static void ended(int exit_status)
+{
+    (void)exit_status;
+    event_free(status);
+}
+
+/* ---- the start ---- */
+
+/* The first part of the tag of log lines, before the configuration is known. */
+static const char *log_tag(void)
+{
+    const char *tag = getenv("MAIL_LOGTAG");
+
+    return tag != NULL ? tag : "postfix";
+}
+
+/* As Postfix's daemons end that can't work: told in the log, and not again at once. */
+static int give_up(const struct manager_options *o, struct buf *error)
+{
+    struct buf unused;
+
+    buf_init(&unused, 4096);
+    if (!log_is_open) {
+        (void)log_open("syslog", "", log_tag(), o->program, &unused); /* else standard error */
+    }
+    buf_fini(&unused);
+    log_error("fatal: %s", buf_cstr(error));
+    log_flush();
+    (void)sleep(1);
+    return 1;
+}
+
+/* Where Postfix logs; or, when that can't be opened, standard error, which master leaves us: mail
+ * goes on without a syslog daemon. */
+static void find_log(const struct manager_options *o, const struct settings *s, struct buf *log)
+{
+    struct buf error;
+
+    buf_init(&error, 4096);
+    postconf_put_log(s, log);
+    log_is_open = log_open(buf_cstr(log), "", log_tag(), o->program, &error);
+    if (!log_is_open) {
+        (void)log_open("stderr", "", log_tag(), o->program, &error); /* can't fail */
+        log_warning("%s: logging to standard error", buf_cstr(&error));
+        buf_clear(log);
+        (void)buf_add_string(log, "stderr");
+    }
+    buf_fini(&error);
+}
+
+static bool load(const struct manager_options *o, struct buf *text, struct buf *parameters,
+                 struct buf *path, struct buf *error)
+{
+    struct postconf_source source = {
+        .directory = o->directory, .overrides = o->overrides, .override_count = o->override_count};
+    struct buf main_cf, own, limits, log;
+    struct settings s;
+    bool ok;
+
+    buf_init(&main_cf, POSTCONF_MAX);
+    buf_init(&log, 4096);
+    buf_init(&own, POSTCONF_MAX);
+    buf_init(&limits, POSTCONF_MAX);
+    ok = postconf_read(&source, parameters, error) &&
+         postconf_read_file(&source, "main.cf", &main_cf, error) &&
+         postconf_read_file(&source, "sluice.cf", &own, error);
+    settings_init(&s, buf_slice(parameters));
+    ok = ok &&
+         postconf_read_limits(&source, settings_number(&s, "default_process_limit", 100, 100000),
+                              &limits, error);
+    if (ok) {
+        find_log(o, &s, &log);
+        postconf_translate(&s, buf_slice(&limits), buf_slice(&main_cf), buf_slice(&own),
+                           buf_slice(&log), text);
+        buf_fini(&log);
+        (void)buf_addf(path, "%.*s/sluice/qmgr.conf",
+                       SLICE_ARGS(settings_get(&s, "data_directory")));
+        mail_owner = strdup(settings_get(&s, "mail_owner").ptr);
+        CHECK(mail_owner != NULL);
+    }
+    settings_fini(&s);
+    buf_fini(&limits);
+    buf_fini(&own);
+    buf_fini(&main_cf);
+    return ok;
+}
+
+static int start(const struct manager_options *o)
+{
+    struct buf text, parameters, path, error;
+    struct bundle bundle = {0};
+    struct parent_plan plan = {.roles = roles,
+                               .signals = (const struct parent_signal[]){{0, NULL}},
+                               .is_quiet = true,
+                               .program = o->program,
+                               .begun = begun,
+                               .ended = ended,
+                               .ready_fd = -1};
+    int exit_status;
+
+    buf_init(&text, POSTCONF_MAX);
+    buf_init(&parameters, POSTCONF_MAX);
+    buf_init(&path, 4096);
+    buf_init(&error, 65536);
+    if (!load(o, &text, &parameters, &path, &error)) {
+        return give_up(o, &error);
+    }
+    postfix_keep_parameters(buf_slice(&parameters));
+    plan.path = buf_cstr(&path);
+    plan.text = buf_slice(&text);
+    plan.first = &bundle;
+    if (!bundle_load_text(plan.path, plan.text, &bundle, &error)) {
+        return give_up(o, &error);
+    }
+    confine_limits();
+    exit_status = parent_main(&plan);
+    bundle_fini(&bundle);
+    buf_fini(&error);
+    buf_fini(&path);
+    buf_fini(&parameters);
+    buf_fini(&text);
+    free(mail_owner);
+    return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    struct manager_options options;
+    struct buf error;
+    int exit_status;
+
+    if (!program_have_standard_files()) {
+        return EX_OSERR;
+    }
+    if (is_another_role(argc, argv)) {
+        close_inherited();
+    }
+    ask_register();
+    postfix_open_door();
+    if (program_was_child(argc, argv, roles, &exit_status)) {
+        return exit_status;
+    }
+    buf_init(&error, 4096);
+    if (!manager_options_parse(argc, argv, &options, &error)) {
+        fprintf(stderr, "sluice-qmgr: %s\n", buf_cstr(&error));
+        return give_up(&options, &error);
+    }
+    if (setenv(MASTER_ENVIRONMENT, "1", 1) != 0) {
+        return EX_OSERR;
+    }
+    exit_status = start(&options);
+    buf_fini(&error);
+    return exit_status;
+}

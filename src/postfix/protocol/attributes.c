@@ -1,0 +1,123 @@
+#include "attributes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "check.h"
+
+/* ---- writing ---- */
+
+/* Appends to a buf may fail; that is sticky there, and the caller looks at the end. */
+
+static void put_name(struct buf *out, const char *name)
+{
+    (void)buf_add(out, slice_of(name, strlen(name) + 1));
+}
+
+void attributes_put(struct buf *out, const char *name, struct slice value)
+{
+    put_name(out, name);
+    (void)buf_add(out, slice_of(value.ptr, slice_find(value, '\0')));
+    (void)buf_add_byte(out, '\0');
+}
+
+void attributes_put_int(struct buf *out, const char *name, int32_t value)
+{
+    attributes_put_size(out, name, (uint32_t)value);
+}
+
+void attributes_put_size(struct buf *out, const char *name, uint64_t value)
+{
+    put_name(out, name);
+    (void)buf_addf(out, "%" PRIu64, value);
+    (void)buf_add_byte(out, '\0');
+}
+
+void attributes_put_data(struct buf *out, const char *name, const void *bytes, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *at = bytes;
+
+    put_name(out, name);
+    for (size_t i = 0; i < len; i += 3) {
+        size_t have = len - i < 3 ? len - i : 3;
+        unsigned bits = (unsigned)at[i] << 16 | (have > 1 ? (unsigned)at[i + 1] << 8 : 0) |
+                        (have > 2 ? (unsigned)at[i + 2] : 0);
+        const char group[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
+                               have > 1 ? digits[bits >> 6 & 63] : '=',
+                               have > 2 ? digits[bits & 63] : '='};
+
+        (void)buf_add(out, slice_of(group, sizeof group));
+    }
+    (void)buf_add_byte(out, '\0');
+}
+
+void attributes_end(struct buf *out)
+{
+    (void)buf_add_byte(out, '\0');
+}
+
+/* ---- reading ---- */
+
+enum attributes_event attributes_scan(struct attributes_scan *scan, struct slice in,
+                                      size_t *ret_len)
+{
+    CHECK(scan->at <= in.len);
+    while (scan->at < in.len) {
+        bool is_nul = in.ptr[scan->at++] == '\0';
+
+        if (is_nul && !scan->in_value && !scan->in_name) {
+            *ret_len = scan->at;
+            *scan = (struct attributes_scan){0};
+            return *ret_len <= ATTRIBUTES_LIST_MAX ? ATTRIBUTES_LIST : ATTRIBUTES_BAD;
+        }
+        if (is_nul) {
+            scan->in_value = scan->in_name; /* behind the name comes the value */
+            scan->in_name = false;
+        } else {
+            scan->in_name = !scan->in_value;
+        }
+    }
+    if (in.len > ATTRIBUTES_LIST_MAX) {
+        *scan = (struct attributes_scan){0};
+        return ATTRIBUTES_BAD;
+    }
+    return ATTRIBUTES_MORE;
+}
+
+bool attributes_take(struct slice *list, const char *name, struct slice *ret_value)
+{
+    struct slice rest = *list;
+    size_t len = strlen(name), end;
+
+    if (rest.len <= len || memcmp(rest.ptr, name, len + 1) != 0) {
+        return false;
+    }
+    rest = slice_skip(rest, len + 1);
+    end = slice_find(rest, '\0');
+    if (end == rest.len) {
+        return false; /* not a complete list */
+    }
+    *ret_value = slice_of(rest.ptr, end);
+    *list = slice_skip(rest, end + 1);
+    return true;
+}
+
+bool attributes_take_int(struct slice *list, const char *name, int32_t *ret_value)
+{
+    struct slice rest = *list, value;
+    unsigned long long number;
+
+    if (!attributes_take(&rest, name, &value) || !slice_number(value, UINT32_MAX, &number)) {
+        return false;
+    }
+    *list = rest;
+    *ret_value =
+        number <= INT32_MAX ? (int32_t)number : (int32_t)((int64_t)number - (INT64_C(1) << 32));
+    return true;
+}
+
+bool attributes_at_end(struct slice list)
+{
+    return list.len == 1 && list.ptr[0] == '\0';
+}

@@ -1,0 +1,177 @@
+/*
+ * The end of a pass: what the services see of a message's file, and what they have done to it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "postfix_store.h"
+
+int postfix_use_services(struct spool *sp, const struct postfix_services *services)
+{
+    if (sp->engine != &postfix_engine) {
+        return spool_fail(sp, -EINVAL, "the spool is no queue directory of Postfix");
+    }
+    store_of(sp)->services = services;
+    return 0;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+const struct postfix_message *postfix_message(struct spool *sp, struct msg_id id)
+{
+    const struct store_message *m = store_find(store_of(sp), id);
+
+    return m != NULL && m->state != STORE_LEAVING ? &m->told : NULL;
+}
+
+static const struct store_rcpt *find_rcpt(struct postfix_store *s, struct msg_id id, uint32_t n,
+                                          const struct store_message **ret_message)
+{
+    const struct store_message *m = store_find(s, id);
+    const struct store_rcpt *r = m != NULL ? read_rcpt_find(m, n) : NULL;
+
+    *ret_message = m;
+    return r != NULL && r->state == STORE_RCPT_ROUTED ? r : NULL;
+}
+
+const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n)
+{
+    const struct store_message *m;
+    const struct store_rcpt *r = find_rcpt(store_of(sp), id, n, &m);
+
+    return r != NULL ? &r->r : NULL;
+}
+
+int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n)
+{
+    struct postfix_store *s = store_of(sp);
+    const struct store_message *m;
+    const struct store_rcpt *r = find_rcpt(s, id, n, &m);
+    char type;
+    int err;
+
+    if (r == NULL) {
+        return -ENOENT;
+    }
+    err = queue_dir_rcpt_type(&s->dir, QUEUE_DIR_ACTIVE, m->told.queue_id, r->r.offset, &type);
+    return err != 0 ? err : (unsigned char)type;
+}
+
+/* ---- the conclusion ------------------------------------------------------------------------- */
+
+void pass_conclusions(struct postfix_store *s)
+{
+    struct store_message *m;
+
+    while ((m = STAILQ_FIRST(&s->conclusions)) != NULL) {
+        STAILQ_REMOVE_HEAD(&s->conclusions, by_conclusion);
+        s->services->conclude(s->services->context, m->id, m->deferred, m->due);
+    }
+}
+
+static struct store_message *concluding(struct postfix_store *s, struct msg_id id)
+{
+    struct store_message *m = store_find(s, id);
+
+    return m != NULL && m->state == STORE_CONCLUDING ? m : NULL;
+}
+
+int postfix_pass_bounce_log(struct spool *sp, struct msg_id id)
+{
+    struct postfix_store *s = store_of(sp);
+    const struct store_message *m = concluding(s, id);
+    struct queue_dir_file log;
+    int err =
+        m == NULL ? -ENOENT : queue_dir_stat(&s->dir, QUEUE_DIR_BOUNCE, m->told.queue_id, &log);
+
+    if (err == 0 && log.size == 0) {
+        err = queue_dir_remove(&s->dir, QUEUE_DIR_BOUNCE, m->told.queue_id);
+        return err == -ENOENT ? 0 : err;
+    }
+    return err == 0 ? 1 : err == -ENOENT ? 0 : err;
+}
+
+int postfix_pass_is_usable(struct spool *sp, struct msg_id id)
+{
+    struct postfix_store *s = store_of(sp);
+    const struct store_message *m = concluding(s, id);
+    struct queue_dir_file file;
+    int err =
+        m == NULL ? -ENOENT : queue_dir_stat(&s->dir, QUEUE_DIR_ACTIVE, m->told.queue_id, &file);
+
+    return err == 0 ? queue_dir_usable(&file) : err == -ENOENT ? 0 : err;
+}
+
+bool postfix_pass_has_more(struct spool *sp, struct msg_id id)
+{
+    const struct store_message *m = concluding(store_of(sp), id);
+
+    return m != NULL && m->unread > 0;
+}
+
+void postfix_next_batch(struct spool *sp, struct msg_id id)
+{
+    struct postfix_store *s = store_of(sp);
+    struct store_message *m = concluding(s, id);
+    int err;
+
+    CHECK(m != NULL && m->unread > 0);
+    err = read_batch(s, m);
+    if (err == 0) {
+        m->state = STORE_ROUTING;
+        TAILQ_INSERT_TAIL(&s->routing[m->from_deferred], m, by_turn);
+        s->ahead++;
+        read_routes(s, m);
+        return;
+    }
+    store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: its recipients can't be read: %s", m->name,
+               strerror(-err));
+    if (err == -EBADMSG) {
+        store_leave(s, m, STORE_TO_CORRUPT, s->now);
+    } else {
+        store_leave(s, m, STORE_TO_DEFERRED, wall_after(s->now, STORE_AGAIN_US));
+    }
+}
+
+static int mark(struct postfix_store *s, const struct store_message *m, struct queue_file_mark mark)
+{
+    return mark.offset == 0 ? -EBADMSG
+                            : queue_dir_mark(&s->dir, QUEUE_DIR_ACTIVE, m->told.queue_id, &mark);
+}
+
+int postfix_pass_traced(struct spool *sp, struct msg_id id)
+{
+    struct postfix_store *s = store_of(sp);
+    const struct store_message *m = concluding(s, id);
+
+    return m == NULL ? -ENOENT : mark(s, m, queue_file_mark_killed(m->envelope.trace_offset));
+}
+
+int postfix_pass_warned(struct spool *sp, struct msg_id id)
+{
+    struct postfix_store *s = store_of(sp);
+    const struct store_message *m = concluding(s, id);
+
+    return m == NULL ? -ENOENT : mark(s, m, queue_file_mark_warned(m->envelope.warn_offset));
+}
+
+void postfix_concluded(struct spool *sp, struct msg_id id, enum postfix_place place,
+                       struct wall due)
+{
+    struct postfix_store *s = store_of(sp);
+    struct store_message *m = concluding(s, id);
+
+    if (m == NULL) {
+        return; /* an operator has removed it meanwhile */
+    }
+    if (m->touched) { /* the open batch changes it, too: the operator's change is the last */
+        m->state = STORE_CLAIMED;
+        return;
+    }
+    store_leave(s, m,
+                place == POSTFIX_DEFERRED  ? STORE_TO_DEFERRED
+                : place == POSTFIX_REMOVED ? STORE_REMOVED
+                                           : STORE_TO_CORRUPT,
+                due);
+}

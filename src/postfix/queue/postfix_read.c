@@ -1,0 +1,360 @@
+/*
+ * A file's envelope and batches of its recipients.
+ *
+ * A file is read to its end before anything is delivered: filter, redirect and attributes may stand
+ * behind the recipients, and what is damaged is not delivered in part. What is kept of recipients
+ * is one batch; a cursor says where the next begins.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+#include "postfix_store.h"
+
+/* Bytes that are written to a content's memory file at once. */
+#define CONTENT_CHUNK ((size_t)1 << 16)
+
+/* ---- recipients ----------------------------------------------------------------------------- */
+
+size_t read_rcpt_behind(const struct store_message *m, uint32_t after)
+{
+    size_t low = 0, high = m->rcpt_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (m->rcpts[middle].r.n <= after) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+struct store_rcpt *read_rcpt_find(const struct store_message *m, uint32_t n)
+{
+    size_t i = n == 0 ? m->rcpt_count : read_rcpt_behind(m, n - 1);
+
+    return i < m->rcpt_count && m->rcpts[i].r.n == n ? &m->rcpts[i] : NULL;
+}
+
+static void rcpt_fini(struct postfix_store *s, struct store_rcpt *r)
+{
+    if (r->texts != NULL) {
+        s->rcpts--;
+    }
+    mem_free(r->texts);
+    mem_free(r->route);
+    r->texts = r->route = NULL;
+}
+
+void read_rcpt_out(struct postfix_store *s, struct store_rcpt *r)
+{
+    rcpt_fini(s, r);
+    r->state = STORE_RCPT_OUT;
+    r->address = r->r.recipient = r->r.original = r->r.dsn_original = SLICE("");
+    r->r.transport = r->r.nexthop = SLICE("");
+}
+
+void read_rcpts_fini(struct postfix_store *s, struct store_message *m)
+{
+    for (size_t i = 0; i < m->rcpt_count; i++) {
+        rcpt_fini(s, &m->rcpts[i]);
+    }
+    mem_free(m->rcpts);
+    m->rcpts = NULL;
+    m->rcpt_count = m->rcpt_size = 0;
+    m->pending = m->unrouted = 0;
+}
+
+static struct slice keep(char **at, struct slice text)
+{
+    struct slice kept = slice_of(*at, text.len);
+
+    if (text.len > 0) {
+        memcpy(*at, text.ptr, text.len);
+    }
+    (*at)[text.len] = '\0';
+    *at += text.len + 1;
+    return kept;
+}
+
+static void add_rcpt(struct postfix_store *s, struct store_message *m,
+                     const struct queue_file_rcpt *from)
+{
+    struct store_rcpt *r;
+    char *at;
+
+    m->rcpts = mem_grow(m->rcpts, m->rcpt_count, &m->rcpt_size, sizeof *m->rcpts);
+    r = &m->rcpts[m->rcpt_count++];
+    at = mem_new(from->address.len + from->original.len + from->dsn_original.len + 3);
+    *r = (struct store_rcpt){.state = STORE_RCPT_ASKED, .texts = at};
+    r->r.n = from->n;
+    r->r.offset = from->offset;
+    r->r.notify = from->notify;
+    r->address = keep(&at, from->address);
+    r->r.original = keep(&at, from->original);
+    r->r.dsn_original = keep(&at, from->dsn_original);
+    r->r.recipient = r->address;
+    m->pending++;
+    m->unrouted++;
+    s->rcpts++;
+}
+
+/* How many recipients the next batch may have. */
+static uint64_t room_for_batch(const struct postfix_store *s)
+{
+    uint64_t limit = s->options.rcpt_limit, free = s->rcpts < limit ? limit - s->rcpts : 0;
+
+    return free > s->options.rcpt_minimum ? free : s->options.rcpt_minimum;
+}
+
+/* Read on, to the end or, unless `to_end`, until the batch is full. */
+static int read_on(struct postfix_store *s, struct store_message *m, struct queue_file_reader *r,
+                   bool to_end, uint32_t *ret_passed_over)
+{
+    uint64_t room = room_for_batch(s);
+    struct queue_file_rcpt rcpt;
+    enum queue_file_read got;
+
+    *ret_passed_over = 0;
+    while ((to_end || room > 0) && (got = queue_file_next(r, &rcpt)) != QUEUE_FILE_READ_END) {
+        if (got == QUEUE_FILE_READ_CORRUPT) {
+            return -EBADMSG;
+        }
+        if (got == QUEUE_FILE_READ_FAILED) {
+            return r->error;
+        }
+        if (rcpt.type != 'R') {
+            continue;
+        }
+        if (room == 0) {
+            *ret_passed_over += 1;
+            continue;
+        }
+        room--;
+        add_rcpt(s, m, &rcpt);
+        m->behind = queue_file_cursor(r);
+    }
+    return 0;
+}
+
+int read_message(struct postfix_store *s, struct store_message *m, int fd, uint64_t size,
+                 struct buf *ret_problem)
+{
+    struct queue_file_reader r;
+    int err;
+
+    queue_file_init(
+        &r, (struct queue_file_source){.read = queue_file_read_fd, .context = &fd, .size = size});
+    err = read_on(s, m, &r, true, &m->unread);
+    if (err == 0) {
+        queue_file_take_envelope(&r, &m->envelope);
+    } else {
+        (void)buf_add_string(ret_problem, err == -EBADMSG ? r.problem : strerror(-err));
+        read_rcpts_fini(s, m);
+    }
+    queue_file_fini(&r);
+    return err;
+}
+
+int read_batch(struct postfix_store *s, struct store_message *m)
+{
+    struct queue_file_reader r;
+    struct stat st;
+    uint32_t passed_over;
+    int fd, err = queue_dir_open_file(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), 0, &fd);
+
+    if (err != 0) {
+        return err;
+    }
+    read_rcpts_fini(s, m);
+    if (fstat(fd, &st) != 0) {
+        err = -errno;
+        goto out;
+    }
+    queue_file_resume(&r,
+                      (struct queue_file_source){
+                          .read = queue_file_read_fd, .context = &fd, .size = (uint64_t)st.st_size},
+                      &m->envelope, m->behind);
+    err = read_on(s, m, &r, false, &passed_over);
+    m->unread = r.ended == QUEUE_FILE_READ_END || m->unread < m->rcpt_count
+                    ? 0
+                    : m->unread - (uint32_t)m->rcpt_count;
+    queue_file_fini(&r);
+out:
+    (void)s->dir.io->close(fd); /* it was read */
+    return err;
+}
+
+/* ---- where they go -------------------------------------------------------------------------- */
+
+void read_routes(struct postfix_store *s, struct store_message *m)
+{
+    m->ready = s->now;
+    m->asking = true;
+    for (size_t i = 0; i < m->rcpt_count; i++) {
+        const struct store_rcpt *r = &m->rcpts[i];
+        struct queue_file_rcpt rcpt = {.n = r->r.n,
+                                       .type = 'R',
+                                       .offset = r->r.offset,
+                                       .address = r->address,
+                                       .original = r->r.original,
+                                       .dsn_original = r->r.dsn_original,
+                                       .notify = r->r.notify};
+
+        s->services->ask(s->services->context, m->id, &m->envelope, &rcpt);
+    }
+    m->asking = false;
+    if (m->unrouted == 0) {
+        store_ready(s);
+    }
+}
+
+static void set_route(struct store_rcpt *r, const struct postfix_route *route)
+{
+    char *at = mem_new(route->recipient.len + route->transport.len + route->nexthop.len + 3);
+
+    r->route = at;
+    r->r.recipient = keep(&at, route->recipient);
+    r->r.transport = keep(&at, route->transport);
+    r->r.nexthop = keep(&at, route->nexthop);
+    r->state = STORE_RCPT_ROUTED;
+}
+
+static void discard(struct postfix_store *s, const struct store_message *m,
+                    const struct store_rcpt *r)
+{
+    struct queue_file_mark mark = queue_file_mark_done(r->r.offset);
+    int err = queue_dir_mark(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), &mark);
+
+    if (err != 0) {
+        store_tell(s, SPOOL_EVENT_WARNING, 0,
+                   "%s: the recipient at offset %llu can't be marked: %s", m->name,
+                   (unsigned long long)r->r.offset, strerror(-err));
+    }
+}
+
+void postfix_routed(struct spool *sp, struct msg_id id, uint32_t n,
+                    const struct postfix_route *route)
+{
+    struct postfix_store *s = store_of(sp);
+    struct store_message *m = store_find(s, id);
+    struct store_rcpt *r = m != NULL ? read_rcpt_find(m, n) : NULL;
+
+    if (r == NULL || r->state != STORE_RCPT_ASKED) {
+        return;
+    }
+    switch (route->disposal) {
+    case POSTFIX_DELIVER:
+        set_route(r, route);
+        break;
+    case POSTFIX_DISCARD:
+        discard(s, m, r);
+        m->pending--;
+        r->state = STORE_RCPT_OUT;
+        break;
+    case POSTFIX_SKIP:
+        m->pending--;
+        r->state = STORE_RCPT_OUT;
+        break;
+    }
+    m->unrouted--;
+    if (m->unrouted == 0 && !m->asking) {
+        store_ready(s);
+    }
+}
+
+/* ---- content -------------------------------------------------------------------------------- */
+
+static int write_out(const struct spool_io *io, int fd, struct buf *chunk, uint64_t *size)
+{
+    struct slice bytes = buf_slice(chunk);
+    int err = spool_io_write_all(io, fd, bytes.ptr, bytes.len);
+
+    *size += bytes.len;
+    buf_clear(chunk);
+    return err;
+}
+
+static int copy_content(struct postfix_store *s, struct queue_file_reader *r, int to,
+                        uint64_t *ret_size)
+{
+    enum queue_file_read got;
+    struct slice piece;
+    struct buf chunk;
+    uint64_t size = 0;
+    bool ends = false;
+    int err = 0;
+
+    buf_init(&chunk, CONTENT_CHUNK + QUEUE_FILE_RECORD_MAX + 2);
+    while (err == 0 && (got = queue_file_content_next(r, &piece, &ends)) != QUEUE_FILE_READ_END) {
+        if (got != QUEUE_FILE_READ_ITEM) {
+            err = got == QUEUE_FILE_READ_CORRUPT
+                      ? spool_fail(&s->base, -EBADMSG, "content: %s", r->problem)
+                      : spool_fail(&s->base, r->error, "content: %s", strerror(-r->error));
+            break;
+        }
+        (void)buf_add(&chunk, piece); /* there is room for the longest */
+        if (ends) {
+            (void)buf_add_string(&chunk, "\r\n");
+        }
+        if (buf_len(&chunk) >= CONTENT_CHUNK) {
+            err = write_out(s->dir.io, to, &chunk, &size);
+        }
+    }
+    if (err == 0) {
+        err = write_out(s->dir.io, to, &chunk, &size);
+    }
+    *ret_size = size;
+    buf_fini(&chunk);
+    return err;
+}
+
+int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                 uint64_t *ret_size)
+{
+    struct postfix_store *s = store_of(sp);
+    struct store_message *m = store_find(s, id);
+    struct queue_file_reader r;
+    uint64_t size = 0;
+    struct stat st;
+    int fd, to, err;
+
+    (void)ret_bytes;
+    if (m == NULL) {
+        return spool_fail(sp, -ENOENT, "no such message is active");
+    }
+    err = queue_dir_open_file(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), 0, &fd);
+    if (err != 0) {
+        return spool_fail(sp, err, "%s: %s", m->name, strerror(-err));
+    }
+    to = memfd_create("content", MFD_CLOEXEC);
+    if (to < 0 || fstat(fd, &st) != 0) {
+        err = spool_fail(sp, -errno, "%s: %s", m->name, strerror(errno));
+    } else {
+        queue_file_content_init(&r,
+                                (struct queue_file_source){.read = queue_file_read_fd,
+                                                           .context = &fd,
+                                                           .size = (uint64_t)st.st_size},
+                                &m->envelope);
+        err = copy_content(s, &r, to, &size);
+        queue_file_fini(&r);
+    }
+    (void)s->dir.io->close(fd); /* it was read */
+    if (err != 0) {
+        if (to >= 0) {
+            (void)close(to); /* of memory */
+        }
+        return err;
+    }
+    *ret_fd = to;
+    *ret_size = size;
+    return 0;
+}

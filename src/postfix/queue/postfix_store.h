@@ -1,0 +1,227 @@
+/*
+ * The parts of the engine of Postfix's queue directory; postfix_spool.h has the whole.
+ *
+ *     postfix_open.c    opening it, with what the configuration says
+ *     postfix_spool.c   the engine: its calls, and the batch
+ *     postfix_look.c    scans; taking files into active/
+ *     postfix_read.c    a file's envelope and batches of recipients, and where they go
+ *     postfix_pass.c    the end of a pass, with the services
+ *     postfix_search.c  questions, and operators' changes of mail on disk
+ */
+#ifndef POSTFIX_STORE_H
+#define POSTFIX_STORE_H
+
+#include <sys/queue.h>
+
+#include "hash.h"
+#include "postfix_spool.h"
+#include "queue_dir.h"
+#include "queue_file.h"
+#include "services.h"
+#include "spool_engine.h"
+#include "text_pool.h"
+
+/* A disk that fails is asked again after. */
+#define STORE_AGAIN_US (60 * US_PER_S)
+/* Names that one poll looks at in each queue. */
+#define STORE_SCAN_NAMES 200
+/* Messages that are in active/ and not claimed: enough for the resolver to be busy. */
+#define STORE_AHEAD_MAX 200
+
+enum store_rcpt_state {
+    STORE_RCPT_ASKED,
+    STORE_RCPT_ROUTED,
+    STORE_RCPT_OUT, /* settled, skipped or discarded: not to be delivered in this batch */
+};
+
+struct store_rcpt {
+    struct postfix_rcpt r; /* its slices are in the two texts */
+    enum store_rcpt_state state;
+    struct slice address; /* of the file */
+    char *texts;          /* owned: address, original, dsn_original */
+    char *route;          /* owned: recipient, transport, nexthop; NULL before it is routed */
+};
+
+enum store_state { STORE_ROUTING, STORE_CLAIMED, STORE_CONCLUDING, STORE_LEAVING };
+
+/* Where a message is to go at the commit. */
+enum store_exit {
+    STORE_STAYS,
+    STORE_CONCLUDES,
+    STORE_TO_DEFERRED,
+    STORE_TO_INCOMING,
+    STORE_TO_HOLD,
+    STORE_TO_CORRUPT,
+    STORE_REMOVED,    /* done */
+    STORE_REMOVED_BY, /* by an operator, with its logs */
+};
+
+/* One message in active/. */
+struct store_message {
+    struct msg_id id;
+    UT_hash_handle by_id, by_name;
+    enum store_state state;
+    enum store_exit exit;                  /* of the open batch; in STORE_LEAVING, what is tried */
+    struct postfix_message told;           /* queue_id and envelope point into this */
+    struct queue_file_envelope envelope;   /* owned */
+    bool from_deferred, expires, deferred; /* `expires`: given up, nothing is tried */
+    bool conclusion_deferred;              /* as the open batch has it */
+    struct wall due;                       /* as it concludes or leaves */
+    struct wall ready;                     /* when it could be claimed */
+    struct store_rcpt *rcpts;              /* owned; in order of n */
+    size_t rcpt_count, rcpt_size;
+    uint32_t pending, unrouted;
+    struct queue_file_cursor behind; /* the last recipient of the batch */
+    uint32_t unread;                 /* recipients to be tried behind it */
+    bool touched;                    /* by the open batch, in which it had: */
+    uint32_t pending_before;
+    bool asking; /* services->ask is under way: its answers come from within */
+    TAILQ_ENTRY(store_message) by_turn; /* of `routing` or `leaving` */
+    STAILQ_ENTRY(store_message) by_batch;
+    STAILQ_ENTRY(store_message) by_conclusion;
+    char name[QUEUE_ID_MAX + 1];
+};
+
+/* One message on disk that was asked for by its queue id. */
+struct store_known {
+    struct msg_id id;
+    UT_hash_handle by_id, by_name;
+    TAILQ_ENTRY(store_known) by_use;
+    bool touched; /* by the open batch: */
+    STAILQ_ENTRY(store_known) by_batch;
+    enum store_exit exit;
+    bool expire;
+    struct wall due;  /* of `exit` to deferred/ or incoming/ */
+    uint64_t listing; /* in which it was found last */
+    bool flush;       /* asked for: its destinations are to be revived when it is taken */
+    char name[QUEUE_ID_MAX + 1];
+};
+
+struct store_event {
+    struct spool_event event;
+    STAILQ_ENTRY(store_event) by_time;
+    char text[];
+};
+
+struct store_scan {
+    bool running, wanted;
+    bool any_time, next_any_time;
+    bool flush, next_flush;
+    struct wall again; /* a file could not be taken: look again; WALL_NEVER */
+    uint64_t seen;     /* names that this scan has left */
+    struct queue_scan scan;
+};
+
+struct store_settled {
+    struct store_message *m;
+    uint32_t n;
+};
+
+struct postfix_store {
+    struct spool base;
+    struct queue_dir dir;
+    struct postfix_spool_options options; /* numbers only, defaults filled in */
+    const struct postfix_services *services;
+    bool restarted; /* what a manager before had active was moved */
+    int ready_fd;   /* an eventfd: something can be claimed */
+    struct store_message *by_id, *by_name;
+    TAILQ_HEAD(store_turns, store_message) routing[2]; /* from incoming, from deferred */
+    struct store_turns leaving;
+    STAILQ_HEAD(, store_message) touched, conclusions;
+    STAILQ_HEAD(, store_event) events;
+    struct store_event *event; /* that was given out last; owned */
+    struct store_scan scans[2];
+    struct store_settled *settled; /* owned; of the open batch */
+    size_t settled_count, settled_size;
+    uint64_t last_id;
+    uint64_t rcpts;     /* in memory */
+    uint64_t ahead;     /* messages that are routing */
+    uint64_t taken;     /* from incoming/, since that was asked for */
+    uint64_t counts[2]; /* of messages, about: spool_totals */
+    struct wall now;    /* the latest that was heard of */
+    struct wall next_run;
+    struct text_pool pool;            /* texts of what was read last */
+    struct queue_file_envelope shown; /* owned; of the message on disk that was read last */
+    uint64_t listing;                 /* the number of the last one */
+    struct store_known *known, *known_by_name;
+    TAILQ_HEAD(, store_known) known_by_use;
+    STAILQ_HEAD(, store_known) known_touched;
+};
+
+static inline struct postfix_store *store_of(struct spool *sp)
+{
+    return (struct postfix_store *)sp;
+}
+
+/* ---- postfix_spool.c ---- */
+
+extern const struct spool_engine postfix_engine;
+
+void store_tell(struct postfix_store *s, enum spool_event_type type, uint64_t id,
+                const char *format, ...) __attribute__((format(printf, 4, 5)));
+struct store_message *store_find(struct postfix_store *s, struct msg_id id);
+bool store_has(struct postfix_store *s, struct slice name);
+/* A message that has been read: it joins the tables. */
+void store_add(struct postfix_store *s, struct store_message *m);
+/* It leaves memory. */
+void store_forget(struct postfix_store *s, struct store_message *m);
+/* Move or remove its file, and forget it; a disk that fails makes it STORE_LEAVING. */
+void store_leave(struct postfix_store *s, struct store_message *m, enum store_exit how,
+                 struct wall due);
+/* Remove its file from `place`, and its logs. */
+int store_remove(struct postfix_store *s, struct slice name, enum queue_dir_name place);
+/* What the envelope says; texts in s->pool. */
+void store_show(struct postfix_store *s, const struct queue_file_envelope *e,
+                struct spool_message *ret_message);
+/* spool_claim has something. */
+void store_ready(struct postfix_store *s);
+
+/* ---- postfix_look.c ---- */
+
+int look_poll(struct spool *sp, struct wall now, struct wall *ret_again);
+void look_all(struct spool *sp);
+void look_fini(struct postfix_store *s);
+
+/* ---- postfix_read.c ---- */
+
+/* Read the file from `fd`, which the caller closes: envelope and first batch. 0, -EBADMSG (and why,
+ * as it is to be logged), or what the disk says. */
+int read_message(struct postfix_store *s, struct store_message *m, int fd, uint64_t size,
+                 struct buf *ret_problem);
+/* The next batch, in place of the one before. */
+int read_batch(struct postfix_store *s, struct store_message *m);
+/* The index of the first recipient with a number above `after`. */
+size_t read_rcpt_behind(const struct store_message *m, uint32_t after);
+/* Ask the services where the recipients of the batch go. */
+void read_routes(struct postfix_store *s, struct store_message *m);
+void read_rcpts_fini(struct postfix_store *s, struct store_message *m);
+struct store_rcpt *read_rcpt_find(const struct store_message *m, uint32_t n);
+/* Free what is known of a recipient that is settled. */
+void read_rcpt_out(struct postfix_store *s, struct store_rcpt *r);
+int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                 uint64_t *ret_size);
+
+/* ---- postfix_search.c ---- */
+
+extern const struct spool_search_part postfix_search;
+
+/* The message on disk that has this id; NULL. */
+struct store_known *known_find(struct postfix_store *s, struct msg_id id);
+/* It is taken into active/: its id, and whether it was asked for. False: it was not known. */
+bool known_take(struct postfix_store *s, struct slice name, struct msg_id *ret_id, bool *ret_flush);
+int known_read(struct postfix_store *s, const struct store_known *k,
+               struct spool_message *ret_message);
+int known_read_rcpts(struct postfix_store *s, const struct store_known *k, uint32_t after,
+                     size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
+int known_leave(struct postfix_store *s, struct store_known *k, enum store_exit how);
+int known_change(struct postfix_store *s, struct store_known *k, const struct spool_change *c);
+/* The batch ends: do what it has changed, or forget that. */
+void known_end(struct postfix_store *s, bool committed);
+void known_fini(struct postfix_store *s);
+
+/* ---- postfix_pass.c ---- */
+
+/* Tell the services of each message that has concluded. */
+void pass_conclusions(struct postfix_store *s);
+
+#endif

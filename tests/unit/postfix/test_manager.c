@@ -1,0 +1,265 @@
+/*
+ * Parts of the queue manager that need no sockets: Postfix's parameters, what becomes of a
+ * recipient, triggers, and the configuration that is made of Postfix's.
+ */
+#include "unit.h"
+
+#include <string.h>
+
+#include "buf.h"
+#include "master_link.h"
+#include "postconf.h"
+#include "routing.h"
+#include "services.h"
+#include "settings.h"
+
+/* ---- parameters ---- */
+
+static void parameters_are_found_by_name(void **unused)
+{
+    struct settings s;
+
+    (void)unused;
+    settings_init(&s, SLICE("b = 2\n"
+                            "no line\n"
+                            "a =  x y \n"
+                            "= nothing\n"
+                            "b = 3\n"
+                            "empty =\n"
+                            "last = 7"));
+    assert_true(slice_equal(settings_get(&s, "a"), SLICE("x y")));
+    assert_true(slice_equal(settings_get(&s, "b"), SLICE("3")));
+    assert_string_equal(settings_get(&s, "last").ptr, "7");
+    assert_true(settings_has(&s, "empty"));
+    assert_false(settings_has(&s, "c"));
+    assert_int_equal(settings_get(&s, "c").len, 0);
+    settings_fini(&s);
+}
+
+static void times_have_units(void **unused)
+{
+    static const struct {
+        const char *value;
+        char unit;
+        int64_t want_s;
+    } cases[] = {
+        {"5", 's', 5},   {"5", 'd', 432000}, {"2h", 's', 7200}, {"1w", 's', 604800},
+        {"", 's', 99},   {"x", 's', 99},     {"-1", 's', 99},   {"99999999999999d", 's', 99},
+        {"3M", 's', 180}};
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct settings s;
+        struct buf text;
+
+        buf_init(&text, 100);
+        assert_true(buf_addf(&text, "t = %s\n", cases[i].value));
+        settings_init(&s, buf_slice(&text));
+        assert_int_equal(settings_time_us(&s, "t", 99 * US_PER_S, cases[i].unit),
+                         cases[i].want_s * US_PER_S);
+        settings_fini(&s);
+        buf_fini(&text);
+    }
+}
+
+/* ---- triggers ---- */
+
+static void letters_of_a_trigger_ask_for_scans(void **unused)
+{
+    static const struct {
+        const char *letters;
+        size_t len;
+        unsigned want;
+    } cases[] = {{"W", 2, POSTFIX_SCAN_INCOMING},
+                 {"FADI", 5, 15},
+                 {"", 1, 0},
+                 {"xyz", 3, 0},
+                 {"DD", 2, POSTFIX_SCAN_DEFERRED},
+                 {"F", 1, POSTFIX_SCAN_FLUSH}};
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_int_equal(master_trigger_scans(slice_of(cases[i].letters, cases[i].len)),
+                         cases[i].want);
+    }
+}
+
+static void the_generation_is_octal(void **unused)
+{
+    (void)unused;
+    assert_int_equal(master_generation("17"), 15);
+    assert_int_equal(master_generation("0"), 0);
+    assert_int_equal(master_generation("18"), 0);
+    assert_int_equal(master_generation(" 7"), 0);
+    assert_int_equal(master_generation(NULL), 0);
+    assert_int_equal(master_generation("77777777777777777777777777"), 0);
+}
+
+/* ---- routing ---- */
+
+static const struct routing_params params = {.default_filter_nexthop = {"", 0},
+                                             .myhostname = {"mail.test", 9},
+                                             .defer_transports = {"uucp, smtp", 10},
+                                             .double_bounce_sender = {"double-bounce", 13},
+                                             .probe_limit = 2};
+
+static struct queue_file_envelope envelope_with(enum queue_file_text which, const char *value)
+{
+    struct queue_file_envelope e = {.size_flags = 0};
+
+    for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
+        e.text[i] = SLICE("");
+    }
+    e.text[which] = slice_string(value);
+    return e;
+}
+
+static void a_filter_takes_all_mail_but_probes(void **unused)
+{
+    static const struct {
+        const char *filter, *rcpt, *transport, *nexthop;
+    } cases[] = {{"scan:[::1]:10025", "a@b.test", "scan", "[::1]:10025"},
+                 {"scan", "a@b.test", "scan", "b.test"},
+                 {"scan:", "a", "scan", "mail.test"}};
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct queue_file_envelope e = envelope_with(QUEUE_FILE_FILTER, cases[i].filter);
+        struct routing_message m = {.envelope = &e};
+        struct rewrite_question question = {0};
+        struct postfix_route route;
+
+        assert_int_equal(routing_begin(&params, &m, slice_string(cases[i].rcpt), &question, &route),
+                         ROUTING_DECIDED);
+        assert_true(slice_equal(route.transport, slice_string(cases[i].transport)));
+        assert_true(slice_equal(route.nexthop, slice_string(cases[i].nexthop)));
+        assert_true(slice_equal(route.recipient, slice_string(cases[i].rcpt)));
+        e.trace_flags = QUEUE_FILE_TRACE_USER_PROBE;
+        assert_int_equal(routing_begin(&params, &m, slice_string(cases[i].rcpt), &question, &route),
+                         ROUTING_ASK);
+    }
+}
+
+static void a_redirect_is_for_one_recipient_of_the_message(void **unused)
+{
+    struct queue_file_envelope e = envelope_with(QUEUE_FILE_REDIRECT, "other@x.test");
+    struct routing_message m = {.envelope = &e};
+    struct rewrite_question question = {0};
+    struct postfix_route route;
+
+    (void)unused;
+    e.text[QUEUE_FILE_FILTER] = SLICE("scan:host");
+    assert_int_equal(routing_begin(&params, &m, SLICE("a@b.test"), &question, &route), ROUTING_ASK);
+    assert_true(question.completed_first);
+    assert_true(slice_equal(question.address, SLICE("other@x.test")));
+    m.was_redirected = true;
+    assert_int_equal(routing_begin(&params, &m, SLICE("c@b.test"), &question, &route),
+                     ROUTING_DECIDED);
+    assert_int_equal(route.disposal, POSTFIX_SKIP);
+}
+
+static void what_is_not_delivered_now_goes_to_retry(void **unused)
+{
+    struct queue_file_envelope e = envelope_with(QUEUE_FILE_SENDER, "s@x.test");
+    struct rewrite_answer to_smtp = {.transport = SLICE("smtp"),
+                                     .nexthop = SLICE("host"),
+                                     .recipient = SLICE("a@b.test"),
+                                     .classes = 4096};
+    struct rewrite_answer to_local = {.transport = SLICE("local"),
+                                      .nexthop = SLICE("mail.test"),
+                                      .recipient = SLICE("Double-Bounce@mail.test"),
+                                      .classes = REWRITE_CLASS_LOCAL};
+    struct routing_message m = {.envelope = &e};
+    struct postfix_route route;
+
+    (void)unused;
+    routing_end(&params, &m, &to_smtp, &route);
+    assert_true(slice_equal(route.transport, SLICE("retry")));
+    assert_true(slice_equal(route.nexthop, SLICE("4.3.2 deferred transport")));
+    m.flushed = true;
+    routing_end(&params, &m, &to_smtp, &route);
+    assert_true(slice_equal(route.transport, SLICE("smtp")));
+    m.force_expire = true;
+    routing_end(&params, &m, &to_smtp, &route);
+    assert_true(slice_equal(route.nexthop, SLICE("4.7.0 message is administratively expired")));
+    m.force_expire = false;
+    routing_end(&params, &m, &to_local, &route);
+    assert_int_equal(route.disposal, POSTFIX_DISCARD);
+    to_local.classes = 4096;
+    routing_end(&params, &m, &to_local, &route);
+    assert_int_equal(route.disposal, POSTFIX_DELIVER);
+    e.trace_flags = QUEUE_FILE_TRACE_MTA_PROBE;
+    m.probes = 3;
+    routing_end(&params, &m, &to_smtp, &route);
+    assert_true(slice_equal(route.nexthop, SLICE("4.3.2 Too many address verification requests")));
+}
+
+static void a_next_hop_that_is_too_long_is_no_next_hop(void **unused)
+{
+    static char text[ROUTING_NEXTHOP_MAX + 1];
+    struct queue_file_envelope e = envelope_with(QUEUE_FILE_SENDER, "");
+    struct rewrite_answer answer = {.transport = SLICE("relay"), .recipient = SLICE("a@b.test")};
+    struct routing_message m = {.envelope = &e};
+    struct postfix_route route;
+
+    (void)unused;
+    memset(text, 'x', sizeof text);
+    answer.nexthop = slice_of(text, sizeof text);
+    routing_end(&params, &m, &answer, &route);
+    assert_true(slice_equal(route.transport, SLICE("retry")));
+    answer.transport = SLICE("error");
+    routing_end(&params, &m, &answer, &route);
+    assert_true(slice_equal(route.transport, SLICE("error")));
+    assert_int_equal(route.nexthop.len, ROUTING_NEXTHOP_MAX);
+}
+
+/* ---- our configuration ---- */
+
+static void postfix_parameters_become_ours(void **unused)
+{
+    struct settings s;
+    struct buf out;
+
+    (void)unused;
+    buf_init(&out, 1 << 20);
+    settings_init(&s, SLICE("queue_directory = /var/spool/postfix\n"
+                            "data_directory = /var/lib/postfix\n"
+                            "mail_owner = postfix\n"
+                            "setgid_group = postdrop\n"
+                            "minimal_backoff_time = 300s\n"
+                            "slow_destination_rate_delay = 1s\n"
+                            "default_destination_rate_delay = 0s\n"
+                            "smtpd_recipient_limit = 1000\n"
+                            "maillog_file =\n"));
+    postconf_translate(&s, SLICE("slow_process_limit = 2\n"),
+                       SLICE("# comment\n"
+                             "sluice_default_class = auto\n"
+                             "sluice_control_socket = /run/qmgr\n"
+                             "sluice_class_header =\n"
+                             "  X-Class\n"),
+                       SLICE("class/bulk\n\tweight=1\n"), SLICE("syslog"), &out);
+    const char *text = buf_cstr(&out);
+    assert_non_null(strstr(text, "spool = postfix:/var/spool/postfix\n"));
+    assert_non_null(strstr(text, "state_directory = /var/lib/postfix/sluice\n"));
+    assert_non_null(strstr(text, "log = syslog\n"));
+    assert_non_null(strstr(text, "minimal_backoff_time = 300s\n"));
+    assert_non_null(strstr(text, "slow_destination_rate_delay = 1s\n"));
+    assert_non_null(strstr(text, "slow_process_limit = 2\n"));
+    assert_non_null(strstr(text, "default_class = auto\n"));
+    assert_non_null(strstr(text, "control_socket = /run/qmgr\n"));
+    assert_non_null(strstr(text, "class_header = X-Class\n"));
+    assert_non_null(strstr(text, "class/bulk\n\tweight=1\n"));
+    assert_null(strstr(text, "public/sluice"));
+    assert_null(strstr(text, "smtpd_recipient_limit"));
+    settings_fini(&s);
+    buf_fini(&out);
+}
+
+UNIT_MAIN(cmocka_unit_test(parameters_are_found_by_name), cmocka_unit_test(times_have_units),
+          cmocka_unit_test(letters_of_a_trigger_ask_for_scans),
+          cmocka_unit_test(the_generation_is_octal),
+          cmocka_unit_test(a_filter_takes_all_mail_but_probes),
+          cmocka_unit_test(a_redirect_is_for_one_recipient_of_the_message),
+          cmocka_unit_test(what_is_not_delivered_now_goes_to_retry),
+          cmocka_unit_test(a_next_hop_that_is_too_long_is_no_next_hop),
+          cmocka_unit_test(postfix_parameters_become_ours))

@@ -1,0 +1,1192 @@
+/*
+ * The engine of Postfix's queue directory, between a directory and services that the test plays.
+ */
+#include "postfix_spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "mem.h"
+#include "queue_tree.h"
+#include "services.h"
+#include "spool_conclusion.h"
+#include "spool_engine.h"
+#include "spool_external.h"
+#include "spool_search.h"
+
+#define NOW_S   INT64_C(1795346264)
+#define ASKS    200
+#define EVENTS  4000
+#define CLAIMED 300
+
+struct asked {
+    struct msg_id id;
+    uint32_t n;
+    char address[64];
+};
+
+struct fixture {
+    struct queue_tree tree;
+    struct spool *sp;
+    struct wall now;
+    struct postfix_services services;
+    bool routes;   /* asks are answered at once */
+    bool ends;     /* and so are conclusions: */
+    bool has_more; /* of the last conclusion */
+    unsigned batches;
+    struct asked asks[ASKS];
+    size_t asked;
+    struct msg_id concluded; /* the last; 0: none */
+    bool deferred;
+    struct wall due;
+    struct msg_id forgotten;
+    unsigned delivered; /* by deliver_all */
+    char events[EVENTS];
+};
+
+/* ---- services ------------------------------------------------------------------------------- */
+
+static void answer(struct fixture *f, struct msg_id id, uint32_t n, const char *recipient,
+                   enum postfix_disposal disposal)
+{
+    postfix_routed(f->sp, id, n,
+                   &(struct postfix_route){.disposal = disposal,
+                                           .transport = SLICE("smtp"),
+                                           .nexthop = SLICE("example.org"),
+                                           .recipient = slice_string(recipient)});
+}
+
+static void ask(void *context, struct msg_id id, const struct queue_file_envelope *m,
+                const struct queue_file_rcpt *rcpt)
+{
+    struct fixture *f = context;
+    struct asked *a = &f->asks[f->asked++ % ASKS];
+
+    assert_true(m->data_offset > 0);
+    a->id = id;
+    a->n = rcpt->n;
+    (void)snprintf(a->address, sizeof a->address, "%.*s", SLICE_ARGS(rcpt->address));
+    if (f->routes) {
+        answer(f, id, rcpt->n, a->address, POSTFIX_DELIVER);
+    }
+}
+
+static void forget(void *context, struct msg_id id)
+{
+    ((struct fixture *)context)->forgotten = id;
+}
+
+static void conclude(void *context, struct msg_id id, bool deferred, struct wall due)
+{
+    struct fixture *f = context;
+
+    f->concluded = id;
+    f->deferred = deferred;
+    f->due = due;
+    f->has_more = postfix_pass_has_more(f->sp, id);
+    if (f->ends && f->has_more) {
+        f->batches++;
+        postfix_next_batch(f->sp, id);
+    } else if (f->ends) {
+        postfix_concluded(f->sp, id, deferred ? POSTFIX_DEFERRED : POSTFIX_REMOVED, due);
+    }
+}
+
+/* ---- the fixture ---------------------------------------------------------------------------- */
+
+static void open_spool(struct fixture *f, const struct postfix_spool_options *own,
+                       const struct spool_io *io)
+{
+    struct buf error;
+
+    buf_init(&error, 1000);
+    assert_int_equal(
+        postfix_spool_open(f->tree.path, &(struct spool_options){.io = io}, own, &error, &f->sp),
+        0);
+    buf_fini(&error);
+    f->services =
+        (struct postfix_services){.context = f, .ask = ask, .forget = forget, .conclude = conclude};
+    assert_int_equal(postfix_use_services(f->sp, &f->services), 0);
+}
+
+static struct fixture *setup_with(const struct postfix_spool_options *own,
+                                  const struct spool_io *io)
+{
+    struct fixture *f = mem_new(sizeof *f);
+
+    f->now.us = NOW_S * US_PER_S;
+    f->routes = f->ends = true;
+    queue_tree_make(&f->tree);
+    open_spool(f, own, io);
+    return f;
+}
+
+static struct fixture *setup(void)
+{
+    return setup_with(&(struct postfix_spool_options){0}, NULL);
+}
+
+static void teardown(struct fixture *f)
+{
+    spool_close(f->sp);
+    queue_tree_remove(&f->tree);
+    mem_free(f);
+}
+
+static void put_message(struct fixture *f, const char *path, unsigned rcpts, mode_t mode,
+                        int64_t mtime_s)
+{
+    struct buf bytes;
+
+    buf_init(&bytes, (size_t)1 << 28);
+    queue_tree_message(&bytes, "sender@example.com", "r", rcpts);
+    queue_tree_put(&f->tree, path, buf_slice(&bytes), mode, mtime_s);
+    buf_fini(&bytes);
+}
+
+/* Poll until there is nothing to do now. What it tells is in f->events, a line each. */
+static struct wall poll_all(struct fixture *f)
+{
+    struct spool_event event;
+    struct wall again = {0};
+
+    f->events[0] = '\0';
+    for (unsigned i = 0; again.us <= f->now.us; i++) {
+        assert_true(i < 10000);
+        assert_int_equal(spool_poll(f->sp, f->now, &again), 0);
+    }
+    while (spool_next_event(f->sp, &event)) {
+        size_t len = strlen(f->events);
+
+        (void)snprintf(f->events + len, sizeof f->events - len, "%s%.*s\n",
+                       event.type == SPOOL_EVENT_WARNING ? "warning: " : "",
+                       SLICE_ARGS(event.text));
+    }
+    return again;
+}
+
+static void poll_after(struct fixture *f, int64_t seconds)
+{
+    f->now = wall_after(f->now, seconds * US_PER_S);
+    (void)poll_all(f);
+}
+
+static struct msg_id claim_one(struct fixture *f, enum spool_state from)
+{
+    struct msg_id id = {0};
+    size_t count;
+
+    assert_int_equal(spool_claim(f->sp, from, f->now, 1, &id, &count), 0);
+    return count == 1 ? id : (struct msg_id){0};
+}
+
+static void settle(struct fixture *f, struct msg_id id, uint32_t n, bool done)
+{
+    assert_int_equal(spool_settle(f->sp, id, n,
+                                  &(struct spool_verdict){.state = done ? SPOOL_RCPT_DELIVERED
+                                                                        : SPOOL_RCPT_PENDING,
+                                                          .done = done,
+                                                          .attempted = true,
+                                                          .when = f->now}),
+                     0);
+}
+
+/* A pass in which all recipients of the batch are delivered. */
+static void deliver_all(struct fixture *f, struct msg_id id)
+{
+    struct spool_rcpt r;
+    size_t count;
+    uint32_t after = 0;
+
+    while (spool_read_rcpts(f->sp, id, after, true, 1, &r, &count) == 0 && count == 1) {
+        after = r.n;
+        settle(f, id, r.n, true);
+        f->delivered++;
+    }
+    assert_int_equal(spool_conclude(f->sp, id, false, f->now), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+}
+
+/* ---- a message's way ------------------------------------------------------------------------ */
+
+static void mail_goes_from_incoming_through_active_to_its_end(void **unused)
+{
+    struct fixture *f = setup();
+    struct spool_message m;
+    struct spool_rcpt r[5];
+    const struct postfix_message *told;
+    const struct postfix_rcpt *rcpt;
+    struct msg_id id;
+    size_t count;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 3, 0700, NOW_S);
+    queue_tree_put(&f->tree, "defer/A/A1", SLICE("of the last activation"), 0600, NOW_S);
+    (void)poll_all(f);
+    assert_string_equal(f->events, "");
+    assert_true(queue_tree_has(&f->tree, "active/A1"));
+    assert_false(queue_tree_has(&f->tree, "defer/A/A1"));
+    assert_int_equal(f->asked, 3);
+    assert_int_equal(claim_one(f, SPOOL_DEFERRED).n, 0);
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_int_not_equal(id.n, 0);
+    assert_true(spool_is_claimed(f->sp, id));
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_true(slice_equal(m.sender, SLICE("sender@example.com")));
+    assert_true(slice_equal(m.spoolid, SLICE("A1")));
+    assert_int_equal(m.rcpt_pending, 3);
+    assert_int_equal(m.rcpt_total, 3);
+    assert_int_equal(m.arrived.us, 1000 * US_PER_S + 5);
+    assert_int_equal(m.state, SPOOL_INCOMING);
+    assert_int_equal(spool_read_rcpts(f->sp, id, 0, true, 5, r, &count), 0);
+    assert_int_equal(count, 3);
+    assert_true(slice_equal(r[1].address, SLICE("r2@example.org")));
+    assert_true(slice_equal(r[1].orcpt, SLICE("rfc822;r2@example.org")));
+    assert_true(slice_equal(r[1].transport, SLICE("smtp")));
+    told = postfix_message(f->sp, id);
+    assert_true(slice_equal(told->queue_id, SLICE("A1")));
+    assert_int_equal(told->activated.us, f->now.us);
+    rcpt = postfix_rcpt(f->sp, id, 2);
+    assert_true(slice_equal(rcpt->original, SLICE("r2@example.org")));
+    assert_int_equal(queue_tree_byte(&f->tree, "active/A1", rcpt->offset), 'R');
+    assert_int_equal(postfix_rcpt_state(f->sp, id, 2), 'R');
+    assert_int_equal(postfix_taken_from_incoming(f->sp), 1);
+    assert_int_equal(postfix_taken_from_incoming(f->sp), 0);
+    assert_false(postfix_scans_incoming(f->sp));
+
+    settle(f, id, 1, true);
+    settle(f, id, 2, false);
+    assert_int_equal(spool_read_rcpts(f->sp, id, 0, true, 5, r, &count), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(r[0].n, 2);
+    assert_int_equal(spool_conclude(f->sp, id, true, wall_after(f->now, 300 * US_PER_S)), 0);
+    assert_false(spool_is_claimed(f->sp, id));
+    assert_int_equal(f->concluded.n, 0); /* at the commit */
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_int_equal(f->concluded.n, id.n);
+    assert_true(f->deferred);
+    assert_int_equal(queue_tree_mtime(&f->tree, "deferred/A/A1"), NOW_S + 300);
+    assert_int_equal(spool_read(f->sp, id, &m), -ENOENT);
+    assert_null(postfix_message(f->sp, id));
+
+    /* not before its time, which is when the queue is scanned next */
+    poll_after(f, 298);
+    postfix_trigger(f->sp, POSTFIX_SCAN_DEFERRED);
+    (void)poll_all(f);
+    assert_true(queue_tree_has(&f->tree, "deferred/A/A1"));
+    poll_after(f, 2);
+    id = claim_one(f, SPOOL_DEFERRED);
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_int_equal(m.state, SPOOL_DEFERRED);
+    assert_int_equal(m.rcpt_pending, 3); /* no agent has marked one in this test */
+    assert_int_equal(spool_finish_all_done(f->sp, id), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_false(f->deferred);
+    (void)poll_all(f);
+    assert_string_equal(f->events, "A1: removed\n");
+    assert_false(queue_tree_has(&f->tree, "active/A1"));
+    teardown(f);
+}
+
+/* The order of the scan, however long trivial-rewrite takes for a recipient. */
+static void mail_is_claimed_when_it_is_known_where_it_goes(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id first, second;
+    struct wall due;
+
+    (void)unused;
+    f->routes = false;
+    put_message(f, "incoming/A1", 2, 0700, NOW_S);
+    (void)poll_all(f);
+    put_message(f, "incoming/B1", 1, 0700, NOW_S);
+    postfix_trigger(f->sp, POSTFIX_SCAN_INCOMING);
+    (void)poll_all(f);
+    assert_int_equal(f->asked, 3);
+    first = f->asks[0].id;
+    second = f->asks[2].id;
+    answer(f, second, 1, "b", POSTFIX_DELIVER);
+    answer(f, first, 2, "a", POSTFIX_DELIVER);
+    answer(f, first, 2, "twice", POSTFIX_DELIVER); /* of no effect */
+    answer(f, first, 7, "no such recipient", POSTFIX_DELIVER);
+    answer(f, (struct msg_id){99}, 1, "no such message", POSTFIX_DELIVER);
+    assert_int_equal(spool_next_due(f->sp, &due), 0);
+    assert_int_equal(due.us, WALL_NEVER.us);
+    assert_int_equal(claim_one(f, SPOOL_INCOMING).n, 0);
+    answer(f, first, 1, "a", POSTFIX_DELIVER);
+    assert_int_equal(spool_next_due(f->sp, &due), 0);
+    assert_true(due.us <= f->now.us);
+    assert_int_equal(claim_one(f, SPOOL_INCOMING).n, first.n);
+    assert_int_equal(claim_one(f, SPOOL_INCOMING).n, second.n);
+    assert_int_equal(claim_one(f, SPOOL_INCOMING).n, 0);
+    teardown(f);
+}
+
+static void recipients_may_be_skipped_or_discarded(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id id;
+    struct spool_message m;
+    uint64_t offset;
+
+    (void)unused;
+    f->routes = false;
+    put_message(f, "incoming/A1", 3, 0700, NOW_S);
+    (void)poll_all(f);
+    id = f->asks[0].id;
+    answer(f, id, 1, "other@example.net", POSTFIX_DELIVER); /* a redirect */
+    offset = postfix_rcpt(f->sp, id, 1)->offset;
+    answer(f, id, 2, "", POSTFIX_SKIP);
+    answer(f, id, 3, "", POSTFIX_DISCARD);
+    assert_int_equal(claim_one(f, SPOOL_INCOMING).n, id.n);
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_int_equal(m.rcpt_pending, 1);
+    assert_true(slice_equal(postfix_rcpt(f->sp, id, 1)->recipient, SLICE("other@example.net")));
+    assert_null(postfix_rcpt(f->sp, id, 2));
+    assert_int_equal(postfix_rcpt_state(f->sp, id, 2), -ENOENT);
+    assert_int_equal(queue_tree_byte(&f->tree, "active/A1", offset), 'R');
+    deliver_all(f, id);
+    assert_int_equal(f->delivered, 1);
+    assert_false(f->deferred);
+    teardown(f);
+}
+
+static void what_is_done_in_the_file_is_not_tried_again(void **unused)
+{
+    struct fixture *f = setup();
+    struct queue_file_mark mark;
+    struct queue_dir dir;
+    struct buf error;
+    struct msg_id id;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 2, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    mark = queue_file_mark_done(postfix_rcpt(f->sp, id, 1)->offset);
+    buf_init(&error, 100);
+    assert_int_equal(queue_dir_open(&dir, f->tree.path, &(struct queue_dir_options){0}, &error), 0);
+    assert_int_equal(queue_dir_mark(&dir, QUEUE_DIR_ACTIVE, SLICE("A1"), &mark), 0);
+    queue_dir_close(&dir);
+    assert_int_equal(postfix_rcpt_state(f->sp, id, 1), 'D');
+    assert_int_equal(postfix_rcpt_state(f->sp, id, 2), 'R');
+    settle(f, id, 1, true);
+    assert_int_equal(spool_conclude(f->sp, id, true, f->now), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    f->asked = 0;
+    poll_after(f, 300);
+    assert_int_equal(f->asked, 1);
+    assert_string_equal(f->asks[0].address, "r2@example.org");
+    assert_int_equal(f->asks[0].n, 2);
+    teardown(f);
+}
+
+/* A file in which all is done comes to its end, with its reports, without a delivery. */
+static void a_file_without_recipients_to_do_is_concluded(void **unused)
+{
+    struct fixture *f = setup();
+    struct spool_message m;
+    struct msg_id id;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 0, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_int_equal(m.rcpt_pending, 0);
+    deliver_all(f, id);
+    assert_false(queue_tree_has(&f->tree, "active/A1"));
+    teardown(f);
+}
+
+/* ---- many ----------------------------------------------------------------------------------- */
+
+/* A message with more recipients than may be in memory is delivered in passes of one activation,
+ * and each recipient once. */
+static void large_messages_come_in_batches(void **unused)
+{
+    struct fixture *f =
+        setup_with(&(struct postfix_spool_options){.rcpt_limit = 20, .rcpt_minimum = 3}, NULL);
+    struct msg_id big, small, id;
+    struct spool_message m;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 47, 0700, NOW_S);
+    (void)poll_all(f);
+    big = claim_one(f, SPOOL_INCOMING);
+    assert_int_equal(f->asked, 20);
+    assert_int_equal(spool_read(f->sp, big, &m), 0);
+    assert_int_equal(m.rcpt_pending, 20);
+    assert_int_equal(m.rcpt_total, 47);
+    put_message(f, "incoming/B1", 5, 0700, NOW_S);
+    postfix_trigger(f->sp, POSTFIX_SCAN_INCOMING);
+    assert_int_equal(spool_poll(f->sp, f->now, &(struct wall){0}), 0);
+    assert_true(queue_tree_has(&f->tree, "incoming/B1")); /* no room */
+    settle(f, big, 1, true);
+    assert_int_equal(spool_commit(f->sp), 0);
+    (void)poll_all(f);
+    small = claim_one(f, SPOOL_INCOMING);
+    assert_int_equal(spool_read(f->sp, small, &m), 0);
+    assert_int_equal(m.rcpt_pending, 3); /* its minimum */
+    f->delivered = 1;
+    deliver_all(f, big);
+    assert_int_equal(f->delivered, 20);
+    assert_true(f->has_more);
+    assert_true(queue_tree_has(&f->tree, "active/A1"));
+    for (unsigned pass = 0; pass < 20; pass++) {
+        (void)poll_all(f);
+        id = claim_one(f, SPOOL_INCOMING);
+        if (id.n == 0) {
+            break;
+        }
+        assert_int_equal(id.n, big.n);
+        deliver_all(f, id);
+    }
+    assert_int_equal(f->delivered, 47);
+    assert_int_equal(f->asked, 47 + 3);
+    assert_false(queue_tree_has(&f->tree, "active/A1"));
+    deliver_all(f, small);
+    (void)poll_all(f);
+    deliver_all(f, claim_one(f, SPOOL_INCOMING));
+    assert_int_equal(f->delivered, 47 + 5);
+    assert_false(queue_tree_has(&f->tree, "active/B1"));
+    teardown(f);
+}
+
+/* What of one batch is to be tried again is not forgotten when the next one is delivered. */
+static void a_deferral_outlasts_its_batch(void **unused)
+{
+    struct fixture *f =
+        setup_with(&(struct postfix_spool_options){.rcpt_limit = 2, .rcpt_minimum = 2}, NULL);
+    struct msg_id id;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 3, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    settle(f, id, 1, true);
+    assert_int_equal(spool_conclude(f->sp, id, true, wall_after(f->now, 300 * US_PER_S)), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    id = claim_one(f, SPOOL_INCOMING);
+    deliver_all(f, id);
+    assert_true(f->deferred);
+    assert_true(queue_tree_has(&f->tree, "deferred/A/A1"));
+    teardown(f);
+}
+
+/* Mail that waits costs a look at its name and time, in pieces, and nothing that stays. */
+static void a_long_queue_is_scanned_in_pieces(void **unused)
+{
+    enum { FILES = 2000 };
+    struct fixture *f = setup();
+    struct wall again = {0};
+    unsigned polls = 0;
+
+    (void)unused;
+    for (unsigned i = 0; i < FILES; i++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof path, "deferred/%X/%XAB%04u", i % 16, i % 16, i);
+        queue_tree_put(&f->tree, path, SLICE("it is not read"), 0700, NOW_S + 1000);
+    }
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    assert_int_equal(spool_poll(f->sp, f->now, &again), 0);
+    assert_int_equal(again.us, f->now.us);
+    assert_int_not_equal(claim_one(f, SPOOL_INCOMING).n, 0); /* new mail does not wait for it */
+    while (again.us <= f->now.us) {
+        assert_int_equal(spool_poll(f->sp, f->now, &again), 0);
+        polls++;
+    }
+    assert_true(polls >= FILES / 200);
+    assert_int_equal(again.us, f->now.us + 300 * US_PER_S);
+    assert_int_equal(f->asked, 1);
+    teardown(f);
+}
+
+/* No more is taken into active/ than may be there, and incoming and deferred mail take turns. */
+static void active_has_a_limit(void **unused)
+{
+    struct fixture *f = setup_with(&(struct postfix_spool_options){.active_limit = 6}, NULL);
+    unsigned incoming = 0, deferred = 0;
+    struct msg_id id;
+
+    (void)unused;
+    for (unsigned i = 0; i < 10; i++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof path, "incoming/A%u", i);
+        put_message(f, path, 1, 0700, NOW_S);
+        (void)snprintf(path, sizeof path, "deferred/B/B%u", i);
+        put_message(f, path, 1, 0700, NOW_S);
+    }
+    (void)poll_all(f);
+    assert_int_equal(f->asked, 6);
+    while ((id = claim_one(f, SPOOL_INCOMING)).n != 0) {
+        incoming++;
+    }
+    while ((id = claim_one(f, SPOOL_DEFERRED)).n != 0) {
+        deferred++;
+    }
+    assert_int_equal(incoming, 3);
+    assert_int_equal(deferred, 3);
+    (void)poll_all(f);
+    assert_int_equal(f->asked, 6);
+    teardown(f);
+}
+
+/* ---- triggers and times --------------------------------------------------------------------- */
+
+static void triggers_ask_for_mail_before_its_time(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id id;
+
+    (void)unused;
+    (void)poll_all(f);
+    put_message(f, "deferred/A/A1", 1, 0700, NOW_S + 5000);
+    put_message(f, "incoming/B1", 1, 0740, NOW_S);
+    postfix_trigger(f->sp, POSTFIX_SCAN_IGNORE_TIME | POSTFIX_SCAN_FLUSH); /* these start none */
+    (void)poll_all(f);
+    assert_int_equal(f->asked, 0);
+    assert_false(postfix_scans_incoming(f->sp));
+    postfix_trigger(f->sp, POSTFIX_SCAN_DEFERRED | POSTFIX_SCAN_INCOMING);
+    assert_true(postfix_scans_incoming(f->sp));
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_DEFERRED);
+    assert_true(postfix_message(f->sp, id)->flushed);
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_true(postfix_message(f->sp, id)->flushed);
+    assert_int_equal(queue_tree_mode(&f->tree, "active/B1"), 0700); /* by its mode, too */
+    /* they were for one scan */
+    put_message(f, "deferred/C/C1", 1, 0700, NOW_S + 5000);
+    put_message(f, "incoming/D1", 1, 0700, NOW_S);
+    postfix_trigger(f->sp, POSTFIX_SCAN_DEFERRED | POSTFIX_SCAN_INCOMING);
+    (void)poll_all(f);
+    assert_true(queue_tree_has(&f->tree, "deferred/C/C1"));
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_false(postfix_message(f->sp, id)->flushed);
+    teardown(f);
+}
+
+static void the_descriptor_is_readable_when_there_is_something_to_do(void **unused)
+{
+    struct fixture *f = setup();
+    struct wall again;
+    uint64_t count;
+    int fd = spool_external_fd(f->sp);
+
+    (void)unused;
+    (void)poll_all(f);
+    assert_int_equal(read(fd, &count, sizeof count), -1);
+    postfix_trigger(f->sp, POSTFIX_SCAN_INCOMING);
+    assert_int_equal(read(fd, &count, sizeof count), (int)sizeof count);
+    f->routes = false;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    again = poll_all(f);
+    assert_true(again.us > f->now.us);
+    assert_int_equal(read(fd, &count, sizeof count), -1);
+    answer(f, f->asks[0].id, 1, "a", POSTFIX_DELIVER);
+    assert_int_equal(read(fd, &count, sizeof count), (int)sizeof count);
+    teardown(f);
+}
+
+static void deferred_mail_is_scanned_by_time(void **unused)
+{
+    struct fixture *f =
+        setup_with(&(struct postfix_spool_options){.run_delay_us = 100 * US_PER_S}, NULL);
+
+    (void)unused;
+    assert_int_equal(poll_all(f).us, f->now.us + 100 * US_PER_S);
+    put_message(f, "deferred/A/A1", 1, 0700, NOW_S);
+    poll_after(f, 99);
+    assert_int_equal(f->asked, 0);
+    poll_after(f, 1);
+    assert_int_equal(f->asked, 1);
+    f->now = wall_after(f->now, 250 * US_PER_S); /* a turn was late: the times stay */
+    assert_int_equal(poll_all(f).us, f->now.us + 50 * US_PER_S);
+    f->now.us -= 5000 * US_PER_S; /* the clock was set back */
+    assert_int_equal(poll_all(f).us, f->now.us + 100 * US_PER_S);
+    teardown(f);
+}
+
+/* ---- operators ------------------------------------------------------------------------------ */
+
+static void mail_is_given_up_with_what_is_said_of_it(void **unused)
+{
+    struct fixture *f = setup();
+    struct spool_message m;
+    struct msg_id id;
+
+    (void)unused;
+    put_message(f, "deferred/A/A1", 2, 0710, NOW_S);
+    queue_tree_put(&f->tree, "defer/A/A1", SLICE("why"), 0600, NOW_S);
+    put_message(f, "incoming/B1", 2, 0710, NOW_S); /* nothing is said of it: it is tried */
+    queue_tree_put(&f->tree, "defer/B/B1", SLICE(""), 0600, NOW_S);
+    (void)poll_all(f);
+    assert_int_equal(f->asked, 2);
+    id = claim_one(f, SPOOL_DEFERRED);
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_true(m.force_expire);
+    assert_int_equal(m.rcpt_pending, 2);
+    assert_true(queue_tree_has(&f->tree, "defer/A/A1"));
+    assert_int_equal(queue_tree_mode(&f->tree, "active/A1"), 0710); /* left set */
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_false(m.force_expire);
+    assert_true(postfix_message(f->sp, id)->force_expire);
+    assert_false(queue_tree_has(&f->tree, "defer/B/B1"));
+    teardown(f);
+}
+
+static void verbs_do_what_postsuper_does(void **unused)
+{
+    struct fixture *f = setup();
+    struct spool_message m;
+    struct msg_id ids[4];
+
+    (void)unused;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    put_message(f, "incoming/B1", 1, 0700, NOW_S);
+    put_message(f, "incoming/C1", 1, 0700, NOW_S);
+    put_message(f, "incoming/D1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    for (size_t i = 0; i < 4; i++) {
+        struct msg_id id = claim_one(f, SPOOL_INCOMING);
+
+        ids[postfix_message(f->sp, id)->queue_id.ptr[0] - 'A'] = id;
+    }
+    queue_tree_put(&f->tree, "bounce/B1", SLICE("x"), 0600, NOW_S);
+    assert_int_equal(spool_hold(f->sp, ids[0], SLICE("why")), 0);
+    assert_int_equal(spool_remove(f->sp, ids[1]), 0);
+    assert_int_equal(spool_quarantine(f->sp, ids[2], SLICE("why")), 0);
+    assert_int_equal(spool_set_force_expire(f->sp, ids[3]), 0);
+    assert_int_equal(spool_requeue(f->sp, ids[3], f->now), -ENOTSUP);
+    assert_int_equal(spool_set_due(f->sp, ids[0], f->now), 0); /* it stays on hold */
+    assert_int_equal(spool_read(f->sp, ids[0], &m), 0);
+    assert_int_equal(m.state, SPOOL_HOLD);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_int_equal(spool_read(f->sp, ids[0], &m), -ENOENT);
+    assert_true(queue_tree_has(&f->tree, "hold/A1"));
+    assert_false(queue_tree_has(&f->tree, "active/B1"));
+    assert_false(queue_tree_has(&f->tree, "bounce/B1"));
+    assert_true(queue_tree_has(&f->tree, "corrupt/C1"));
+    assert_int_equal(queue_tree_mode(&f->tree, "active/D1"), 0710);
+    /* results that come late are of no message */
+    assert_int_equal(
+        spool_settle(f->sp, ids[0], 1, &(struct spool_verdict){.state = SPOOL_RCPT_DELIVERED}),
+        -ENOENT);
+    assert_int_equal(spool_commit(f->sp), 0);
+    teardown(f);
+}
+
+static void a_claim_can_be_given_back(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id id;
+
+    (void)unused;
+    put_message(f, "deferred/A/A1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_DEFERRED);
+    spool_unclaim(f->sp, id);
+    assert_true(queue_tree_has(&f->tree, "incoming/A1"));
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_int_not_equal(id.n, 0);
+    settle(f, id, 1, true);
+    spool_unclaim(f->sp, id); /* within a batch */
+    assert_false(spool_is_claimed(f->sp, id));
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_true(queue_tree_has(&f->tree, "incoming/A1"));
+    teardown(f);
+}
+
+static void what_fails_with_its_batch_has_not_happened(void **unused)
+{
+    struct fixture *f = setup();
+    struct spool_message m;
+    struct msg_id id;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 2, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    settle(f, id, 1, true);
+    assert_int_equal(spool_remove(f->sp, id), 0);
+    assert_int_equal(spool_batch_failed(f->sp, -EIO), -EIO);
+    assert_int_equal(spool_commit(f->sp), -EIO);
+    assert_true(spool_is_claimed(f->sp, id));
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_int_equal(m.rcpt_pending, 2);
+    assert_non_null(postfix_rcpt(f->sp, id, 1));
+    deliver_all(f, id);
+    assert_int_equal(f->delivered, 2);
+    teardown(f);
+}
+
+/* ---- races ---------------------------------------------------------------------------------- */
+
+static void files_that_vanish_are_no_fault(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id id;
+
+    (void)unused;
+    f->ends = false;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    queue_tree_rename(&f->tree, "active/A1", "hold/A1"); /* postsuper -h */
+    assert_int_equal(postfix_rcpt_state(f->sp, id, 1), -ENOENT);
+    deliver_all(f, id);
+    assert_int_equal(postfix_pass_bounce_log(f->sp, id), 0);
+    assert_int_equal(postfix_pass_is_usable(f->sp, id), 0);
+    assert_int_equal(postfix_pass_traced(f->sp, id), -EBADMSG); /* it has no such record */
+    postfix_concluded(f->sp, id, POSTFIX_REMOVED, f->now);
+    (void)poll_all(f);
+    assert_string_equal(f->events, "warning: qmgr_active_done_3_generic: remove A1 from active: "
+                                   "No such file or directory\n");
+    assert_true(queue_tree_has(&f->tree, "hold/A1"));
+    postfix_concluded(f->sp, id, POSTFIX_REMOVED, f->now); /* of no effect */
+
+    queue_tree_rename(&f->tree, "hold/A1", "deferred/A/A1"); /* postsuper -H */
+    poll_after(f, 300);
+    id = claim_one(f, SPOOL_DEFERRED);
+    queue_tree_unlink(&f->tree, "active/A1"); /* postsuper -d */
+    deliver_all(f, id);
+    postfix_concluded(f->sp, id, POSTFIX_DEFERRED, f->now);
+    (void)poll_all(f);
+    assert_string_equal(f->events, "warning: qmgr_active_defer: rename A1 from active to deferred: "
+                                   "No such file or directory\n");
+    teardown(f);
+}
+
+/* The services see the logs and the mode of the file, and write their marks. */
+static void a_conclusion_sees_the_files(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id id;
+
+    (void)unused;
+    f->ends = false;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_int_equal(postfix_pass_bounce_log(f->sp, id), 0); /* no conclusion: nothing to see */
+    deliver_all(f, id);
+    assert_int_equal(postfix_pass_bounce_log(f->sp, id), 0);
+    queue_tree_put(&f->tree, "bounce/A1", SLICE(""), 0600, NOW_S);
+    assert_int_equal(postfix_pass_bounce_log(f->sp, id), 0);
+    assert_false(queue_tree_has(&f->tree, "bounce/A1"));
+    queue_tree_put(&f->tree, "bounce/A1", SLICE("x"), 0600, NOW_S);
+    assert_int_equal(postfix_pass_bounce_log(f->sp, id), 1);
+    assert_int_equal(postfix_pass_is_usable(f->sp, id), 1);
+    assert_false(postfix_pass_has_more(f->sp, id));
+    queue_tree_unlink(&f->tree, "active/A1");
+    put_message(f, "active/A1", 1, 0400, NOW_S); /* an agent found it damaged */
+    assert_int_equal(postfix_pass_is_usable(f->sp, id), 0);
+    postfix_concluded(f->sp, id, POSTFIX_CORRUPT, f->now);
+    (void)poll_all(f);
+    assert_string_equal(f->events, "warning: saving corrupt file \"A1\" from queue \"active\" to "
+                                   "queue \"corrupt\"\n");
+    assert_true(queue_tree_has(&f->tree, "corrupt/A1"));
+    teardown(f);
+}
+
+/* An operator removes a message while bounce(8) has it. */
+static void a_message_that_is_removed_in_its_conclusion_is_forgotten(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id id;
+
+    (void)unused;
+    f->ends = false;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    deliver_all(f, id);
+    assert_int_equal(spool_remove(f->sp, id), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_int_equal(f->forgotten.n, id.n);
+    assert_false(queue_tree_has(&f->tree, "active/A1"));
+    postfix_concluded(f->sp, id, POSTFIX_DEFERRED, f->now);
+    assert_false(queue_tree_has(&f->tree, "deferred/A/A1"));
+    teardown(f);
+}
+
+static void an_agent_of_the_manager_before_keeps_its_file(void **unused)
+{
+    struct fixture *f = setup();
+    char path[100];
+    int agent;
+
+    (void)unused;
+    put_message(f, "active/A1", 1, 0700, NOW_S + 50);
+    (void)snprintf(path, sizeof path, "%s/active/A1", f->tree.path);
+    agent = open(path, O_RDWR);
+    assert_return_code(flock(agent, LOCK_SH | LOCK_NB), errno);
+    (void)poll_all(f);
+    assert_string_equal(f->events, "A1: skipped, still being delivered\n");
+    assert_int_equal(queue_tree_mtime(&f->tree, "incoming/A1"), NOW_S + 60);
+    assert_int_equal(f->asked, 0);
+    (void)close(agent);
+    poll_after(f, 60);
+    assert_int_equal(f->asked, 1);
+    teardown(f);
+}
+
+/* ---- damage --------------------------------------------------------------------------------- */
+
+static void damaged_files_are_kept_and_told(void **unused)
+{
+    struct fixture *f = setup();
+    struct buf bytes;
+
+    (void)unused;
+    buf_init(&bytes, 10000);
+    queue_tree_message(&bytes, "sender@example.com", "r", 2);
+    queue_tree_put(&f->tree, "incoming/A1", slice_of(buf_slice(&bytes).ptr, buf_len(&bytes) - 2),
+                   0700, NOW_S);
+    put_message(f, "incoming/B1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    assert_string_equal(
+        f->events,
+        "warning: A1: message rejected: missing end record\n"
+        "warning: saving corrupt file \"A1\" from queue \"active\" to queue \"corrupt\"\n");
+    assert_true(queue_tree_has(&f->tree, "corrupt/A1"));
+    assert_int_equal(f->asked, 1); /* other mail goes on */
+    buf_fini(&bytes);
+    teardown(f);
+}
+
+static struct spool_io failing;
+static int failing_renames;
+
+static int fail_renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    return failing_renames > 0 ? failing_renames--,
+           -ENOSPC             : spool_io_real.renameat(from_dir, from, to_dir, to);
+}
+
+/* A disk that is full keeps a message in active/, and it leaves when there is room. */
+static void a_rename_that_fails_is_made_again(void **unused)
+{
+    struct fixture *f;
+    struct msg_id id;
+
+    (void)unused;
+    failing = spool_io_real;
+    failing.renameat = fail_renameat;
+    failing_renames = 0;
+    f = setup_with(&(struct postfix_spool_options){0}, &failing);
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    failing_renames = 2;
+    assert_int_equal(spool_conclude(f->sp, id, true, wall_after(f->now, 100 * US_PER_S)), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_int_equal(poll_all(f).us, f->now.us + 60 * US_PER_S);
+    assert_string_equal(f->events, "warning: qmgr_active_defer: rename A1 from active to deferred: "
+                                   "No space left on device\n");
+    assert_true(queue_tree_has(&f->tree, "active/A1"));
+    assert_int_equal(spool_conclude(f->sp, id, true, f->now), -ENOENT);
+    assert_int_equal(spool_commit(f->sp), 0);
+    poll_after(f, 60);
+    assert_true(queue_tree_has(&f->tree, "active/A1"));
+    poll_after(f, 60);
+    assert_int_equal(queue_tree_mtime(&f->tree, "deferred/A/A1"), NOW_S + 100);
+    assert_string_equal(f->events, "");
+    teardown(f);
+}
+
+static void content_is_read_as_it_travels(void **unused)
+{
+    static const char want[] = "Subject: test\r\n\r\none line in two pieces\r\n";
+    struct fixture *f = setup();
+    char got[sizeof want];
+    struct buf bytes;
+    struct msg_id id;
+    uint64_t size;
+    int fd = -1;
+
+    (void)unused;
+    buf_init(&bytes, 1000);
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    assert_int_equal(spool_read_content(f->sp, id, &bytes, &fd, &size), 0);
+    assert_int_equal(size, sizeof want - 1);
+    assert_int_equal(pread(fd, got, sizeof got, 0), (int)sizeof want - 1);
+    assert_memory_equal(got, want, sizeof want - 1);
+    (void)close(fd);
+    buf_fini(&bytes);
+    teardown(f);
+}
+
+static void claims_can_be_listed(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id ids[CLAIMED];
+    uint64_t cursor = 0;
+    size_t count = 0;
+
+    (void)unused;
+    for (unsigned i = 0; i < 150; i++) {
+        char path[32];
+
+        (void)snprintf(path, sizeof path, "incoming/A%u", i);
+        put_message(f, path, 1, 0700, NOW_S);
+    }
+    (void)poll_all(f);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_not_equal(claim_one(f, SPOOL_INCOMING).n, 0);
+    }
+    do {
+        size_t n = spool_claimed(f->sp, &cursor, CLAIMED - count, ids + count);
+
+        for (size_t i = count; i < count + n; i++) {
+            assert_true(spool_is_claimed(f->sp, ids[i]));
+        }
+        count += n;
+    } while (cursor != 0);
+    assert_int_equal(count, 100);
+    teardown(f);
+}
+
+/* ---- questions ------------------------------------------------------------------------------ */
+
+static struct msg_id find_name(struct fixture *f, const char *name)
+{
+    struct spool_filter filter = {.name = slice_string(name)};
+    struct msg_id id = {0};
+    size_t count;
+
+    assert_int_equal(spool_scan(f->sp, &filter, 1, &id, &count), 0);
+    return count == 1 ? id : (struct msg_id){0};
+}
+
+static enum spool_state state_of(struct fixture *f, struct msg_id id)
+{
+    struct spool_message m;
+
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    return m.state;
+}
+
+/* Of mail on disk nothing is known, but what is asked for by name. */
+static void mail_on_disk_is_found_by_its_queue_id(void **unused)
+{
+    struct fixture *f = setup();
+    struct spool_filter all = {0};
+    struct spool_message m;
+    struct spool_rcpt r[4];
+    struct msg_id id, ids[5];
+    size_t count;
+
+    (void)unused;
+    put_message(f, "deferred/A/A1", 3, 0710, NOW_S + 5000);
+    put_message(f, "hold/B1", 1, 0700, NOW_S);
+    put_message(f, "incoming/C1", 1, 0600, NOW_S); /* not to be taken yet */
+    queue_tree_put(&f->tree, "corrupt/D1", SLICE("damaged"), 0700, NOW_S);
+    queue_tree_put(&f->tree, "deferred/E/E1", SLICE("damaged"), 0700, NOW_S + 5000);
+    (void)poll_all(f);
+    id = find_name(f, "A1");
+    assert_int_not_equal(id.n, 0);
+    assert_int_equal(find_name(f, "A1").n, id.n);
+    assert_int_equal(find_name(f, "nothing").n, 0);
+    assert_int_equal(find_name(f, "../A1").n, 0);
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    assert_int_equal(m.state, SPOOL_DEFERRED);
+    assert_int_equal(m.due.us, (NOW_S + 5000) * US_PER_S);
+    assert_int_equal(m.rcpt_pending, 3);
+    assert_true(m.force_expire);
+    assert_true(slice_equal(m.spoolid, SLICE("A1")));
+    assert_int_equal(spool_read_rcpts(f->sp, id, 1, true, 4, r, &count), 0);
+    assert_int_equal(count, 2);
+    assert_true(slice_equal(r[0].address, SLICE("r2@example.org")));
+    assert_int_equal(state_of(f, find_name(f, "B1")), SPOOL_HOLD);
+    assert_int_equal(state_of(f, find_name(f, "D1")), SPOOL_CORRUPT);
+    assert_int_equal(spool_read(f->sp, find_name(f, "E1"), &m), -EBADMSG);
+    assert_string_equal(spool_error(f->sp), "E1: the record at offset 0 is cut short");
+    assert_int_equal(spool_scan(f->sp, &all, 5, ids, &count), 0);
+    assert_int_equal(count, 4); /* all but what can't be read */
+    assert_int_equal(ids[0].n, id.n);
+    assert_int_equal(
+        spool_scan(f->sp, &(struct spool_filter){.states = 1U << SPOOL_HOLD}, 5, ids, &count), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(ids[0].n, find_name(f, "B1").n);
+    assert_true(spool_due_by_scans(f->sp));
+    teardown(f);
+}
+
+/* A list of more than a person can want ends, and says so; names beyond it are found. */
+static void a_list_of_mail_on_disk_has_an_end(void **unused)
+{
+    enum { FILES = 5010 };
+    struct fixture *f = setup();
+    struct msg_id *ids = mem_array(FILES, sizeof *ids);
+    struct spool_filter all = {0};
+    uint64_t total;
+    size_t count;
+
+    (void)unused;
+    for (unsigned i = 0; i < FILES; i++) {
+        char path[32];
+
+        (void)snprintf(path, sizeof path, "hold/A%u", i);
+        put_message(f, path, 1, 0700, NOW_S);
+    }
+    assert_int_equal(spool_count(f->sp, &all, &total), 0);
+    assert_int_equal(total, 5000);
+    (void)poll_all(f);
+    assert_string_equal(f->events,
+                        "warning: 5000 messages on disk are listed; postqueue -p lists all\n");
+    for (unsigned i = 0; i < FILES; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "A%u", i);
+        assert_int_not_equal(find_name(f, name).n, 0);
+    }
+    assert_int_equal(spool_scan(f->sp, &all, 10, ids, &count), 0);
+    assert_int_equal(count, 10);
+    all.after = ids[9];
+    assert_int_equal(spool_scan(f->sp, &all, FILES, ids, &count), 0);
+    assert_int_equal(count, 4990);
+    mem_free(ids);
+    teardown(f);
+}
+
+static void mail_on_disk_is_changed_by_its_queue_id(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id a, b, c, d, e;
+
+    (void)unused;
+    put_message(f, "deferred/A/A1", 1, 0700, NOW_S + 5000);
+    put_message(f, "deferred/B/B1", 1, 0700, NOW_S + 5000);
+    put_message(f, "deferred/C/C1", 1, 0700, NOW_S + 5000);
+    put_message(f, "hold/D1", 1, 0700, NOW_S + 5000);
+    put_message(f, "deferred/E/E1", 1, 0700, NOW_S + 5000);
+    queue_tree_put(&f->tree, "defer/B/B1", SLICE("why"), 0600, NOW_S);
+    (void)poll_all(f);
+    a = find_name(f, "A1");
+    b = find_name(f, "B1");
+    c = find_name(f, "C1");
+    d = find_name(f, "D1");
+    e = find_name(f, "E1");
+    assert_int_equal(spool_hold(f->sp, a, SLICE("why")), 0);
+    assert_int_equal(spool_set_due(f->sp, a, f->now), 0); /* it stays on hold */
+    assert_int_equal(state_of(f, a), SPOOL_HOLD);
+    assert_int_equal(spool_remove(f->sp, b), 0);
+    assert_int_equal(spool_set_force_expire(f->sp, c), 0);
+    assert_int_equal(spool_release(f->sp, d, f->now), 0);
+    assert_int_equal(spool_set_due(f->sp, e, f->now), 0);
+    assert_int_equal(spool_requeue(f->sp, c, f->now), -ENOTSUP);
+    assert_true(queue_tree_has(&f->tree, "deferred/A/A1")); /* at the commit */
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_true(queue_tree_has(&f->tree, "hold/A1"));
+    assert_false(queue_tree_has(&f->tree, "deferred/B/B1"));
+    assert_false(queue_tree_has(&f->tree, "defer/B/B1"));
+    assert_int_equal(queue_tree_mode(&f->tree, "deferred/C/C1"), 0710);
+    assert_int_equal(queue_tree_mtime(&f->tree, "deferred/C/C1"), NOW_S + 5000);
+    /* what is asked for is active under its id, and its destinations are revived */
+    (void)poll_all(f);
+    for (unsigned i = 0; i < 2; i++) {
+        struct msg_id id = claim_one(f, SPOOL_INCOMING);
+
+        assert_true(id.n == d.n || id.n == e.n);
+        assert_int_equal(postfix_message(f->sp, id)->flushed, id.n == e.n);
+    }
+    /* a file that has gone meanwhile */
+    queue_tree_unlink(&f->tree, "hold/A1");
+    assert_int_equal(spool_remove(f->sp, a), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    (void)poll_all(f);
+    assert_string_equal(f->events, "");
+    teardown(f);
+}
+
+static void what_is_active_is_listed(void **unused)
+{
+    static const struct {
+        struct spool_filter filter;
+        size_t want;
+    } cases[] = {
+        {{0}, 3},
+        {{.sender = {"Sender@example.com", 18}}, 3},
+        {{.sender = {"@example.com", 12}}, 3},
+        {{.sender = {"<>", 2}}, 0},
+        {{.rcpt = {"r3@EXAMPLE.org", 14}}, 1},
+        {{.rcpt = {"@example.org", 12}}, 3},
+        {{.destination = {"smtp/example.org", 16}}, 3},
+        {{.destination = {"lmtp/example.org", 16}}, 0},
+        {{.name = {"B1", 2}}, 1},
+        {{.name = {"B1", 2}, .sender = {"<>", 2}}, 0},
+        {{.states = 1U << SPOOL_DEFERRED}, 1},
+        {{.size_min = 100000}, 0},
+    };
+    struct fixture *f = setup();
+    struct spool_destination d[2];
+    struct msg_id ids[5];
+    struct wall arrived;
+    uint64_t total;
+    size_t count;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    put_message(f, "incoming/B1", 3, 0700, NOW_S);
+    put_message(f, "deferred/C/C1", 2, 0700, NOW_S);
+    (void)poll_all(f);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_int_equal(spool_scan(f->sp, &cases[i].filter, 5, ids, &count), 0);
+        assert_int_equal(count, cases[i].want);
+        assert_int_equal(spool_count(f->sp, &cases[i].filter, &total), 0);
+        assert_int_equal(total, cases[i].want);
+    }
+    assert_int_equal(spool_scan(f->sp, &(struct spool_filter){0}, 2, ids, &count), 0);
+    assert_int_equal(count, 2);
+    assert_true(ids[0].n < ids[1].n);
+    assert_int_equal(spool_scan(f->sp, &(struct spool_filter){.after = ids[1]}, 2, ids, &count), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(spool_destinations(f->sp, 2, d, &count), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(d[0].rcpts, 6);
+    assert_int_equal(d[0].messages, 3);
+    assert_int_equal(spool_oldest(f->sp, &d[0], &arrived), 0);
+    assert_int_equal(arrived.us, 1000 * US_PER_S + 5);
+    teardown(f);
+}
+
+UNIT_MAIN(cmocka_unit_test(mail_goes_from_incoming_through_active_to_its_end),
+          cmocka_unit_test(mail_is_claimed_when_it_is_known_where_it_goes),
+          cmocka_unit_test(recipients_may_be_skipped_or_discarded),
+          cmocka_unit_test(what_is_done_in_the_file_is_not_tried_again),
+          cmocka_unit_test(a_file_without_recipients_to_do_is_concluded),
+          cmocka_unit_test(large_messages_come_in_batches),
+          cmocka_unit_test(a_deferral_outlasts_its_batch),
+          cmocka_unit_test(a_long_queue_is_scanned_in_pieces), cmocka_unit_test(active_has_a_limit),
+          cmocka_unit_test(triggers_ask_for_mail_before_its_time),
+          cmocka_unit_test(the_descriptor_is_readable_when_there_is_something_to_do),
+          cmocka_unit_test(deferred_mail_is_scanned_by_time),
+          cmocka_unit_test(mail_is_given_up_with_what_is_said_of_it),
+          cmocka_unit_test(verbs_do_what_postsuper_does),
+          cmocka_unit_test(a_claim_can_be_given_back),
+          cmocka_unit_test(what_fails_with_its_batch_has_not_happened),
+          cmocka_unit_test(files_that_vanish_are_no_fault),
+          cmocka_unit_test(a_conclusion_sees_the_files),
+          cmocka_unit_test(a_message_that_is_removed_in_its_conclusion_is_forgotten),
+          cmocka_unit_test(an_agent_of_the_manager_before_keeps_its_file),
+          cmocka_unit_test(damaged_files_are_kept_and_told),
+          cmocka_unit_test(a_rename_that_fails_is_made_again),
+          cmocka_unit_test(content_is_read_as_it_travels), cmocka_unit_test(claims_can_be_listed),
+          cmocka_unit_test(mail_on_disk_is_found_by_its_queue_id),
+          cmocka_unit_test(a_list_of_mail_on_disk_has_an_end),
+          cmocka_unit_test(mail_on_disk_is_changed_by_its_queue_id),
+          cmocka_unit_test(what_is_active_is_listed))
