@@ -12,6 +12,7 @@
 #include "check.h"
 #include "conf.h"
 #include "route.h"
+#include "zmailer_dialect.h"
 
 #define TEXT_MAX (16u << 20)
 
@@ -33,7 +34,7 @@ static void check_route(const struct conf *conf, struct slice recipient)
 {
     struct route route;
 
-    route_address(conf, recipient, &route);
+    route_address(conf, recipient, recipient, &route);
     CHECK(conf_transport_find(conf, slice_string(route.transport)) != NULL);
     CHECK(route.nexthop[0] != '\0');
     CHECK(strlen(route.destination) >= strlen(route.nexthop));
@@ -43,9 +44,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct conf *conf = load(slice_of(data, size)), *again;
+    struct conf *conf, *again;
     struct buf first, second;
 
+    zmailer_dialect_register();
+    conf = load(slice_of(data, size));
     if (conf == NULL) {
         return 0;
     }

@@ -1,8 +1,8 @@
 /*
  * A client session against any server.
  *
- * Input: one byte of options, then what the server sends, in flights separated by 0xff. Between two
- * flights the owner acts: it answers NEED_TLS, and at the end the connection is lost. The input is
+ * Input: one byte of options, then what the server sends, in parts separated by 0xff. Between two
+ * parts the owner acts: it answers NEED_TLS, and at the end the connection is lost. The input is
  * played whole, byte by byte, and in pieces of a few lengths; wanted, beside no crash and
  * client_audit after each step:
  *
@@ -20,7 +20,7 @@
 
 #define RCPTS          5
 #define TRANSACTIONS   3
-#define FLIGHT_END     ((char)0xff)
+#define PART_END       ((char)0xff)
 #define STORY_MAX      (4 * 1024 * 1024)
 #define CONTENT_PIECES 3
 
@@ -150,7 +150,7 @@ static void feed(struct play *p, struct slice bytes, size_t step)
     }
 }
 
-static void play(struct play *p, unsigned options, struct slice flights, size_t step)
+static void play(struct play *p, unsigned options, struct slice parts, size_t step)
 {
     struct client_config config;
 
@@ -166,8 +166,8 @@ static void play(struct play *p, unsigned options, struct slice flights, size_t 
     buf_init(&p->story, STORY_MAX);
     client_init(&p->client, &config, SLICE("mx[192.0.2.1]"), p->now);
     drain(p);
-    while (flights.ptr != NULL) {
-        feed(p, slice_cut(&flights, FLIGHT_END), step);
+    while (parts.ptr != NULL) {
+        feed(p, slice_cut(&parts, PART_END), step);
         if (p->tls_wanted && !p->over) {
             p->tls_wanted = false;
             if ((options & 128) != 0) {

@@ -49,6 +49,9 @@ static void configure(struct server_config *config, uint8_t options)
     config->accept_no_domain = (options & OPTION_NO_DOMAIN) != 0;
     config->strict_paths = (options & OPTION_STRICT) != 0;
     config->limits.recipients = RCPTS;
+    config->login = SASL_MECHANISMS;
+    config->login_in_clear = (options & OPTION_TLS) == 0;
+    config->require_login = (options & OPTION_STRICT) != 0;
     if ((options & OPTION_SMALL) != 0) {
         config->limits.message_bytes = 60;
         config->limits.header_bytes = 30;
@@ -130,6 +133,16 @@ static void act(struct play *p, const struct server_event *event)
         CHECK(p->in_mail);
         buf_clear(&p->content);
         server_answer(p->server, verdict(server_helo(p->server)));
+        break;
+    case SERVER_AUTH:
+        CHECK(!p->in_mail && (event->auth.has_message || event->auth.first));
+        buf_addf(&p->story, "auth %d %d %zu;", event->auth.first, (int)event->auth.mechanism,
+                 event->auth.message.len);
+        if (!event->auth.has_message || event->auth.message.len % 3 == 0) {
+            server_challenge(p->server, event->auth.message);
+        } else {
+            server_login_done(p->server, verdict(event->auth.message));
+        }
         break;
     case SERVER_ETRN:
         buf_addf(&p->story, "etrn %.*s;", SLICE_ARGS(event->etrn));

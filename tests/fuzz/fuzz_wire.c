@@ -1,9 +1,9 @@
 /*
  * Frames between our processes: a body that decodes is exactly what encoding the result gives.
  *
- * The first byte of the input chooses the type. The decoders are strict, every byte of a body has
- * one meaning, so decode and encode must be inverse; a decoder that passed over something would
- * show.
+ * The first byte of the input chooses the frame by its place in WIRE_FRAMES. The decoders are
+ * strict, every byte of a body has one meaning, so decode and encode must be inverse; a decoder
+ * that passed over something would show.
  */
 #include <stdint.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "check.h"
 #include "channel.h"
 #include "mem.h"
-#include "wire.h"
+#include "wire_fields.h"
 
 static struct channel *near_end, *far_end;
 
@@ -49,109 +49,64 @@ static void expect(struct slice body)
     CHECK(slice_equal(frame.body, body));
 }
 
-/* One line per type that has no array. */
-#define TRY(name)                                                                                  \
-    do {                                                                                           \
+/* One function per frame of the table. */
+#define TRY_PLAIN(name, type, rule)                                                                \
+    static void try_##name(struct slice body)                                                      \
+    {                                                                                              \
         struct wire_##name m;                                                                      \
         if (wire_get_##name(body, &m)) {                                                           \
             wire_put_##name(near_end, &m);                                                         \
             expect(body);                                                                          \
         }                                                                                          \
-    } while (0)
-
-/* And with a descriptor that may come along. */
-#define TRY_FD(name)                                                                               \
-    do {                                                                                           \
+    }
+#define TRY_FD(name, type, rule)                                                                   \
+    static void try_##name(struct slice body)                                                      \
+    {                                                                                              \
         struct wire_##name m;                                                                      \
         if (wire_get_##name(body, &m)) {                                                           \
             wire_put_##name(near_end, &m, -1);                                                     \
             expect(body);                                                                          \
         }                                                                                          \
-    } while (0)
-
-static void try_arrays(unsigned which, struct slice body)
-{
-    struct wire_conf conf;
-    struct wire_file *files;
-    struct wire_submit submit;
-    struct wire_rcpt *rcpts;
-    struct wire_deliver deliver;
-    struct wire_deliver_rcpt *deliver_rcpts;
-    struct wire_result result;
-    struct wire_verdict *verdicts;
-
-    if (which == 0 && wire_get_conf(body, &conf, &files)) {
-        wire_put_conf(near_end, &conf);
-        expect(body);
-        mem_free(files);
-    } else if (which == 1 && wire_get_submit(body, &submit, &rcpts)) {
-        wire_put_submit(near_end, &submit, -1);
-        expect(body);
-        mem_free(rcpts);
-    } else if (which == 2 && wire_get_deliver(body, &deliver, &deliver_rcpts)) {
-        wire_put_deliver(near_end, &deliver, -1);
-        expect(body);
-        mem_free(deliver_rcpts);
-    } else if (which == 3 && wire_get_result(body, &result, &verdicts)) {
-        wire_put_result(near_end, &result);
-        expect(body);
-        mem_free(verdicts);
     }
-}
+#define TRY_ARRAY(name, type, rule, member, element)                                               \
+    static void try_##name(struct slice body)                                                      \
+    {                                                                                              \
+        struct wire_##name m;                                                                      \
+        struct wire_##element *array;                                                              \
+        if (wire_get_##name(body, &m, &array)) {                                                   \
+            wire_put_##name(near_end, &m);                                                         \
+            expect(body);                                                                          \
+            mem_free(array);                                                                       \
+        }                                                                                          \
+    }
+#define TRY_ARRAY_FD(name, type, rule, member, element)                                            \
+    static void try_##name(struct slice body)                                                      \
+    {                                                                                              \
+        struct wire_##name m;                                                                      \
+        struct wire_##element *array;                                                              \
+        if (wire_get_##name(body, &m, &array)) {                                                   \
+            wire_put_##name(near_end, &m, -1);                                                     \
+            expect(body);                                                                          \
+            mem_free(array);                                                                       \
+        }                                                                                          \
+    }
+#define TRY(shape, ...) TRY_##shape(__VA_ARGS__)
+
+WIRE_FRAMES(TRY)
+
+#define ENTRY(shape, name, ...) try_##name,
+
+static void (*const tries[])(struct slice body) = {WIRE_FRAMES(ENTRY)};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct slice body;
-
     if (near_end == NULL) {
         open_channels();
     }
-    if (size == 0) {
-        return 0;
-    }
-    body = slice_of(data + 1, size - 1);
-    switch (data[0] % 17) {
-    case 4:
-        TRY_FD(listener);
-        break;
-    case 5:
-        TRY_FD(peer);
-        break;
-    case 6:
-        TRY(reloaded);
-        break;
-    case 7:
-        TRY(submit_done);
-        break;
-    case 8:
-        TRY(etrn);
-        break;
-    case 9:
-        TRY(etrn_done);
-        break;
-    case 10:
-        TRY(flow);
-        break;
-    case 11:
-        TRY_FD(content);
-        break;
-    case 12:
-        TRY(forget);
-        break;
-    case 13:
-        TRY(ask);
-        break;
-    case 14:
-        TRY_FD(answer);
-        break;
-    case 15:
-        TRY(agent);
-        break;
-    default:
-        try_arrays(data[0] % 17, body);
-        break;
+    if (size > 0) {
+        tries[data[0] % (sizeof tries / sizeof tries[0])](slice_of(data + 1, size - 1));
     }
     return 0;
 }
