@@ -258,19 +258,19 @@ static bool coin(void)
     return rng_below(&disk.rng, 2) == 0;
 }
 
-enum fate { KEPT, LOST, TORN, GARBAGE, FATES };
+enum ending { KEPT, LOST, TORN, GARBAGE, ENDINGS };
 
 /* What became of one write that was not synced. */
-static void survive(struct file *f, struct change *c, enum fate fate)
+static void survive(struct file *f, struct change *c, enum ending ending)
 {
     size_t part = c->len;
 
-    switch (fate) {
+    switch (ending) {
     case KEPT:
         apply(f, c);
         break;
     case LOST:
-    case FATES:
+    case ENDINGS:
         break;
     case TORN:
         if (!c->cut) { /* its first or its last sectors */
@@ -302,8 +302,8 @@ static void write_image(const struct file *f)
     close(fd);
 }
 
-/* `all` is what became of every write, or FATES: something else of each. */
-static void cut_file(struct file *f, enum fate all)
+/* `all` is what became of every write, or ENDINGS: something else of each. */
+static void cut_file(struct file *f, enum ending all)
 {
     struct change *c;
 
@@ -317,15 +317,15 @@ static void cut_file(struct file *f, enum fate all)
     }
     TAILQ_FOREACH(c, &f->changes, next)
     {
-        survive(f, c, all != FATES ? all : (enum fate)rng_below(&disk.rng, FATES));
+        survive(f, c, all != ENDINGS ? all : (enum ending)rng_below(&disk.rng, ENDINGS));
     }
     write_image(f);
 }
 
 void fault_disk_end(void)
 {
-    static const enum fate alls[] = {KEPT, LOST, FATES, FATES};
-    enum fate all = alls[rng_below(&disk.rng, sizeof alls / sizeof alls[0])];
+    static const enum ending alls[] = {KEPT, LOST, ENDINGS, ENDINGS};
+    enum ending all = alls[rng_below(&disk.rng, sizeof alls / sizeof alls[0])];
     struct file *f;
 
     if (disk.off) {
@@ -598,11 +598,11 @@ static int file_sector_size(sqlite3_file *file)
     return SECTOR;
 }
 
-/* Nothing is promised: no atomic writes, and what a torn write may harm is not known. */
+/* As the default VFS: no atomic writes, but a torn write harms no bytes beside it. */
 static int file_characteristics(sqlite3_file *file)
 {
     (void)file;
-    return 0;
+    return SQLITE_IOCAP_POWERSAFE_OVERWRITE;
 }
 
 static int file_shm_map(sqlite3_file *file, int page, int size, int extend, void volatile **ret_map)

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 import unittest
@@ -64,13 +65,27 @@ class Load:
             t.join(sluice.PATIENCE)
 
 
+class LocalLoad(Load):
+    """The same by sendmail, which does not notice whether anything runs."""
+
+    def _run(self, thread):
+        n = 0
+        while not self.end:
+            n += 1
+            address = "r%d.%d@example.net" % (thread, n)
+            subprocess.run([sluice.program("sendmail"), "-C", self.daemon.config, "-f", "a@example.org", address], check=True,
+                           input=("Subject: %d\r\n\r\n%s" % (n, body(address, SIZES[n % len(SIZES)]))).encode())
+            with self.lock:
+                self.acknowledged.add(address)
+
+
 class Kill(sluice.TestCase):
-    def kill_under_load(self, roles, kills):
+    def kill_under_load(self, roles, kills, load=Load):
         rng = random.Random(SEED)
         site = self.site()
         d = self.daemon(relayhost=site.nexthop, minimal_backoff_time="1s", maximal_backoff_time="2s",
-                        default_destination_concurrency_failed_cohort_limit="100")
-        load = Load(d)
+                        service_throttle_time="1s", default_destination_concurrency_failed_cohort_limit="100")
+        load = load(d)
         for _ in range(kills):
             time.sleep(rng.uniform(0.05, 0.6))
             children = d.children()
@@ -93,8 +108,14 @@ class Kill(sluice.TestCase):
     def test_of_the_receiving_process_loses_nothing(self):
         self.kill_under_load(["receive"], 6)
 
+    def test_of_the_pickup_process_loses_nothing(self):
+        self.kill_under_load(["pickup"], 6, LocalLoad)
+
+    def test_of_pickup_and_queue_loses_nothing(self):
+        self.kill_under_load(["pickup", "queue"], 8, LocalLoad)
+
     def test_of_any_child_loses_nothing(self):
-        self.kill_under_load(["queue", "deliver", "receive", "control", "local"], 12)
+        self.kill_under_load(["queue", "deliver", "receive", "control", "local", "pickup"], 12)
 
     def test_of_everything_at_once_loses_nothing(self):
         rng = random.Random(SEED)

@@ -25,8 +25,13 @@
 
 #include "check.h"
 #include "fault_tree.h"
+#include "postoffice.h"
+#include "spool_division.h"
+#include "spool_external.h"
 #include "spool_fixture.h"
 #include "spool_io.h"
+#include "spool_reroute.h"
+#include "spool_search.h"
 
 static const char control[] =
     "@ 0x00000007\ni 7001\no 24\nl <7001@mill.example>\ne miller@mill.example\n"
@@ -43,7 +48,7 @@ static const char *const names[] = {"delivered", "refused", "noted", "expired", 
 #define NOW ((struct wall){INT64_C(2000000000) * US_PER_S})
 
 /* Mail with one recipient each, beside it where the power is cut. */
-enum { HELD, KILLED, SET_ASIDE, OBSOLETE, NEWER, REROUTED, OTHERS };
+enum { HELD, KILLED, QUARANTINED, OBSOLETE, NEWER, REROUTED, OTHERS };
 static const char *const other_names[] = {"7002", "7003", "7004", "7005", "7006", "7007"};
 
 /* What the world has seen; shared with the process that is killed. */
@@ -179,7 +184,7 @@ static unsigned files_in(const char *name)
     return count;
 }
 
-/* How many reports tell of a recipient, or letters are for one. */
+/* How many reports tell of a recipient, or router files are for one. */
 static unsigned reports_of(const char *name)
 {
     char path[256], text[4096];
@@ -258,15 +263,13 @@ static void agent_notes(uint32_t offset)
 
 static struct spool *open_spool(const struct spool_io *io)
 {
-    const struct spool_options options = {
-        .id_floor = 1000, .io = io, .postoffice = {.hostname = "mill.example"}};
-    char url[128];
+    const struct spool_options options = {.id_floor = 1000, .io = io};
+    const struct postoffice_options own = {.hostname = "mill.example"};
     struct buf error;
     struct spool *sp = NULL;
 
-    (void)snprintf(url, sizeof url, "postoffice:%s", dir);
     buf_init(&error, 1024);
-    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+    if (postoffice_open(dir, &options, &own, &error, &sp) != 0) {
         printf("# %s\n", buf_cstr(&error));
     }
     buf_fini(&error);
@@ -439,8 +442,8 @@ static void drive(struct spool *sp)
             (void)spool_commit(sp);
             spool_unclaim(sp, id);
         }
-        struct spool_news news;
-        while (spool_next_news(sp, &news)) {
+        struct spool_event event;
+        while (spool_next_event(sp, &event)) {
             /* what a scheduler would log */
         }
     }
@@ -593,7 +596,7 @@ static void poll_all(struct spool *sp)
 
 /* What operators have been told is so. */
 struct told {
-    bool held, killed, set_aside, rerouted;
+    bool held, killed, quarantine, rerouted;
 };
 
 static int reroute(struct spool *sp, struct msg_id id)
@@ -623,7 +626,7 @@ static struct told operate(struct spool *sp)
     poll_all(sp);
     told.held = committed(sp, spool_hold(sp, other_id(sp, HELD), SLICE("wait")));
     told.killed = committed(sp, spool_remove(sp, other_id(sp, KILLED)));
-    told.set_aside = committed(sp, spool_set_aside(sp, other_id(sp, SET_ASIDE), SLICE("odd")));
+    told.quarantine = committed(sp, spool_quarantine(sp, other_id(sp, QUARANTINED), SLICE("odd")));
     told.rerouted = committed(sp, reroute(sp, other_id(sp, REROUTED)));
     return told;
 }
@@ -642,7 +645,7 @@ static bool exists(const char *name)
 }
 
 /* Of control files only those are left that nobody waits for: the message file was removed before
- * the power went, or an operator has set it aside. */
+ * the power went, or an operator has quarantined it. */
 static void check_others(void)
 {
     unsigned left = exists("transport/.damaged.7001");
@@ -653,7 +656,7 @@ static void check_others(void)
         (void)snprintf(name, sizeof name, "transport/.damaged.%s", other_names[i]);
         left += exists(name);
         assert_true(world->others[i] >= 1 || i == KILLED || i == OBSOLETE ||
-                    (i == SET_ASIDE && exists(name)) ||
+                    (i == QUARANTINED && exists(name)) ||
                     (i == REROUTED && reports_of("to-7007@e.example") > 0));
     }
     assert_int_equal(files_in("transport"), left);
@@ -695,7 +698,7 @@ static bool run_with_cut(unsigned at, uint64_t seed)
     assert_false(told.held && !released && world->others[HELD] > 0);
     assert_false(told.killed && world->others[KILLED] > 0);
     assert_false(told.rerouted && world->others[REROUTED] > 0);
-    assert_false(told.set_aside && world->others[SET_ASIDE] > 0);
+    assert_false(told.quarantine && world->others[QUARANTINED] > 0);
     release(sp);
     drive(sp);
     spool_close(sp);

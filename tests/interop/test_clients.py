@@ -26,6 +26,16 @@ class Clients(sluice.TestCase):
             d.parameters["listen"] += " lmtp://127.0.0.1:%d" % self.lmtp_port
         return d.start()
 
+    def with_logins(self):
+        """A relay at which clients have to log in, and its user."""
+        d = self.relay(tls=True)
+        d.stop()
+        d.parameters["auth_users"] = os.path.join(d.directory, "users")
+        d.parameters["listen"] = "submission://127.0.0.1:%d" % d.port
+        d.write_config()
+        self.assertEqual(d.cli("auth", "add", "app", input="correct-horse\n").returncode, 0)
+        return d.start()
+
     def run_client(self, *argv, input=None):
         done = subprocess.run(argv, input=input, capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -84,6 +94,13 @@ class Swaks(Clients):
         self.swaks(d, "--tls-optional", "--pipeline", to="b@example.net,c@example.net")
         self.arrived(d, "b@example.net", "c@example.net")
 
+    @unittest.skipUnless(swaks_encrypts(), "swaks without libnet-ssleay-perl")
+    def test_logins(self):
+        for mechanism in ("PLAIN", "LOGIN"):
+            d = self.with_logins()
+            self.swaks(d, "--tls", "--auth", mechanism, "--auth-user", "app", "--auth-password", "correct-horse")
+            self.assertIn(b"with ESMTPSA id", self.arrived(d, "b@example.net")["content"])
+
     def test_lmtp(self):
         d = self.relay(lmtp=True)
         said = self.swaks(d, "--protocol", "LMTP", port=self.lmtp_port, to="b@example.net,c@example.net")
@@ -118,6 +135,13 @@ class Msmtp(Clients):
         d = self.relay(tls=True)
         self.msmtp(d, "tls on\ntls_starttls on\ntls_trust_file %s\n" % d.parameters["tls_cert"], "b@example.net")
         self.assertIn(b"with ESMTPS id", self.arrived(d, "b@example.net")["content"])
+
+    def test_logins(self):
+        for mechanism in ("plain", "login", "scram-sha-256"):
+            d = self.with_logins()
+            self.msmtp(d, "tls on\ntls_starttls on\ntls_trust_file %s\nauth %s\nuser app\npassword correct-horse\n" %
+                       (d.parameters["tls_cert"], mechanism), "b@example.net")
+            self.assertIn(b"with ESMTPSA id", self.arrived(d, "b@example.net")["content"])
 
     def test_dsn_wishes(self):
         d = self.relay()

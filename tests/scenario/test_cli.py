@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import select
 import shutil
 import subprocess
 
@@ -131,6 +132,32 @@ class Steering(Cli):
         self.assertEqual(d.cli("count", "--state", "deferred,incoming", check=True).stdout, "225\n")
         self.assertEqual(len(d.cli("queue", "--json", check=True).stdout.splitlines()), len(ids))
 
+    def test_a_filter_is_taken_as_it_is_typed_or_refused(self):
+        d, _ = self.deferred(["a@shop.example", "b@shop.example", "c@other.example"])
+        for typed in ("@shop.example", "*@shop.example", "shop.example", "SHOP.example"):
+            self.assertEqual(d.cli("count", "--sender", typed, check=True).stdout, "2\n", typed)
+        for typed in ("<a@shop.example>", "a@shop.example"):
+            self.assertEqual(d.cli("count", "--sender", typed, check=True).stdout, "1\n", typed)
+        for typed in ("example.net", "@example.net", "*@example.net"):
+            self.assertEqual(d.cli("count", "--recipient", typed, check=True).stdout, "3\n", typed)
+            self.assertEqual(d.cli("count", "--destination", typed, check=True).stdout, "3\n", typed)
+        for typed in ("s*@shop.example", "*.example", "shop@", "a@shop.example,b@shop.example"):
+            done = d.cli("count", "--sender", typed)
+            self.assertEqual(done.returncode, 64)
+            self.assertIn("sender: an address, @domain or <> is expected", done.stderr)
+
+    def test_the_api_says_what_it_expected(self):
+        d = self.daemon()
+        self.assertEqual(d.ask("GET", "/v1/messages?max=abc"),
+                         (400, {"error": 'max: a number is expected, not "abc"'}))
+        status, answer = d.ask("GET", "/v1/messages?colour=red")
+        self.assertEqual(status, 400)
+        self.assertIn("query: colour is not known; known are state, sender", answer["error"])
+        for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+            self.assertEqual(d.ask(method, "/v1/status"), (405, {"error": "GET, HEAD or POST is expected"}))
+        self.assertEqual(d.ask("GET", "/v2/status")[0], 404)
+        self.assertEqual(d.ask("HEAD", "/v1/status")[0], 200)
+
     def test_everything_is_never_meant_by_accident(self):
         d, _ = self.deferred(["a@example.org"])
         self.assertEqual(d.cli("delete").returncode, 64)
@@ -156,14 +183,49 @@ class Steering(Cli):
 
     def test_reload_shows_the_errors_and_stop_stops(self):
         d = self.daemon()
-        d.write_config(queue_run_delay="soon")
+        d.write_config(transport_retry_time="soon")
         refused = d.cli("reload")
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("queue_run_delay", refused.stderr)
-        d.write_config(queue_run_delay="60s")
+        self.assertIn("transport_retry_time", refused.stderr)
+        d.write_config(transport_retry_time="60s")
         d.cli("reload", check=True)
         d.cli("stop", check=True)
         self.assertEqual(d.process.wait(sluice.PATIENCE), 0)
+
+
+class WithATypo(Cli):
+    """The file of a daemon that runs is saved with errors: the daemon goes on with what it has, and tools find it."""
+
+    def test_mail_is_taken_and_the_queue_is_seen(self):
+        d, (one,) = self.deferred(["a@example.org"])
+        for wrong in ({"transport_retry_tiem": "7m"}, {"message_size_limit": "much"}, {"spool": "sqllite:queue.db"},
+                      {"transport_maps": "/nowhere/map"}, {"tls_cert": "/nowhere/cert.pem"}):
+            with self.subTest(wrong):
+                kept = dict(d.parameters)
+                d.write_config(**wrong)
+                d.parameters = kept
+                before = len(d.queue())
+                sent = subprocess.run([sluice.program("sendmail"), "-C", d.config, "-f", "a@example.org", "b@example.net"],
+                                      input="Subject: x\n\nx\n", capture_output=True, text=True, timeout=sluice.PATIENCE)
+                self.assertEqual((sent.returncode, sent.stderr), (0, ""))
+                self.eventually(lambda: len(d.queue()) > before)
+                for command in (["queue"], ["status"], ["show", one], ["why", one], ["flush"]):
+                    done = d.cli(*command)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    if "tls_cert" not in wrong:  # only the daemon opens it
+                        self.assertRegex(done.stderr, r"\Asluice: the configuration has errors \(see sluice config check\).*\n\Z")
+                refused = d.cli("reload")
+                self.assertNotEqual(refused.returncode, 0)
+                self.assertIn(next(iter(wrong)), refused.stderr)
+        d.write_config()
+        d.cli("reload", check=True)
+
+    def test_an_error_in_the_place_itself_is_told(self):
+        d = self.configuration(state_directory="$nothing")
+        for done in (d.cli("queue"), subprocess.run([sluice.program("sendmail"), "-C", d.config, "b@example.net"],
+                                                    input="x\n", capture_output=True, text=True, timeout=sluice.PATIENCE)):
+            self.assertEqual(done.returncode, 78)
+            self.assertRegex(done.stderr, r"sluice\.conf:\d+:\d+: error: state_directory: `nothing' is no known parameter")
 
 
 class WithoutADaemon(Cli):
@@ -181,16 +243,16 @@ class WithoutADaemon(Cli):
             self.assertEqual(d.cli(*argv).returncode, 69, argv)
 
     def test_the_configuration_needs_no_daemon(self):
-        d = self.configuration(queue_run_delay="7m")
+        d = self.configuration(transport_retry_time="7m")
         self.assertEqual(d.cli("config", "check", check=True).returncode, 0)
-        self.assertEqual(d.cli("config", "show", "queue_run_delay", check=True).stdout, "queue_run_delay = 7m\n")
-        self.assertIn("now: queue_run_delay = 7m", d.cli("config", "explain", "queue_run_delay", check=True).stdout)
+        self.assertEqual(d.cli("config", "show", "transport_retry_time", check=True).stdout, "transport_retry_time = 7m\n")
+        self.assertIn("now: transport_retry_time = 7m", d.cli("config", "explain", "transport_retry_time", check=True).stdout)
         self.assertRegex(d.cli("config", "show", "--for", "smtp/x.example", check=True).stdout,
                          r"(?m)^destination_concurrency_limit = 20 +# built in$")
-        d.write_config(queue_run_dleay="7m")
+        d.write_config(transport_retry_tiem="7m")
         wrong = d.cli("config", "check")
         self.assertEqual(wrong.returncode, 78)
-        self.assertRegex(wrong.stderr, r"sluice\.conf:\d+:\d+: error: .*queue_run_dleay.*did you mean")
+        self.assertRegex(wrong.stderr, r"sluice\.conf:\d+:\d+: error: .*transport_retry_tiem.*did you mean")
 
     def test_mistakes_get_one_line_and_the_nearest_name(self):
         d = self.configuration()
@@ -200,3 +262,67 @@ class WithoutADaemon(Cli):
             self.assertEqual(done.returncode, 64, argv)
             self.assertIn(want, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+class Completion(Cli):
+    def bash(self, *words):
+        """What bash offers for the last of these words."""
+        script = subprocess.run([sluice.program("sluice"), "completion", "bash"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        done = subprocess.run(["bash", "-c", script + '\nCOMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\\n" "${COMPREPLY[@]}"',
+                               "bash", "sluice", *words], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout.split()
+
+    def test_bash_knows_commands_options_values_and_parameters(self):
+        self.assertEqual(self.bash("qu"), ["queue"])
+        self.assertEqual(self.bash("config", ""), ["check", "show", "import", "test", "explain"])
+        self.assertEqual(self.bash("queue", "--sen"), ["--sender"])
+        self.assertEqual(self.bash("-c", "some.conf", "queue", "--state", "h"), ["hold"])
+        self.assertEqual(self.bash("queue", "--state", "=", "h"), ["hold"])
+        self.assertEqual(self.bash("queue", "--sender", ""), [])
+        self.assertEqual(self.bash("config", "explain", "relay_n"), ["relay_networks"])
+        self.assertEqual(self.bash("help", "expi"), ["expire"])
+        self.assertNotIn("clock", self.bash(""))  # it is for tests
+
+    def test_zsh_completes_at_its_prompt(self):
+        directory = self.configuration().directory
+        script = subprocess.run([sluice.program("sluice"), "completion", "zsh"], check=True, stdout=subprocess.PIPE).stdout
+        with open(os.path.join(directory, "_sluice"), "wb") as file:
+            file.write(script)
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve("/usr/bin/zsh", ["zsh", "-f", "-i"], {"TERM": "dumb", "PS1": "READY> ", "PATH": "/usr/bin:/bin", "HOME": directory})
+        self.shown = b""
+        try:
+            self.reads(fd, b"READY> ")
+            os.write(fd, b"fpath=(%s $fpath); autoload -Uz compinit; compinit -u -D; echo DO''NE\n" % directory.encode())
+            self.reads(fd, b"DONE")
+            self.reads(fd, b"READY> ")
+            for typed, completed in ((b"sluice que\t", b"queue "), (b"sluice config exp\t", b"explain "),
+                                     (b"sluice config explain relay_n\t", b"relay_networks "),
+                                     (b"sluice queue --state co\t", b"corrupt "), (b"sluice completion z\t", b"zsh ")):
+                os.write(fd, typed)
+                self.reads(fd, completed)
+                os.write(fd, b"\x15")
+        finally:
+            os.close(fd)
+            os.waitpid(pid, 0)
+
+    def reads(self, fd, expected):
+        """Read until the terminal has shown it, after what was expected before."""
+        while expected not in self.shown:
+            self.assertTrue(select.select([fd], [], [], sluice.PATIENCE)[0], "%r does not come after %r" % (expected, self.shown))
+            self.shown += os.read(fd, 4096)
+        self.shown = self.shown.partition(expected)[2]
+
+
+class Help(Cli):
+    def test_help_is_the_usage(self):
+        d = self.configuration()
+        self.assertEqual(d.cli("help", check=True).stdout, d.cli("--help", check=True).stdout)
+        self.assertEqual(d.cli("help", "queue", check=True).stdout, d.cli("queue", "--help", check=True).stdout)
+        self.assertEqual(d.cli("help", "config", "show", check=True).stdout, d.cli("config", "show", "--help", check=True).stdout)
+        family = d.cli("config", "--help", check=True).stdout
+        self.assertEqual(family, d.cli("help", "config", check=True).stdout)
+        self.assertIn("usage: sluice config explain [OPTIONS] NAME\n", family)
+        self.assertEqual(d.cli("help", "quue").returncode, 64)
+        self.assertIn("did you mean queue?", d.cli("help", "quue").stderr)

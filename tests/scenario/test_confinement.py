@@ -15,8 +15,10 @@ import unittest
 import sluice
 
 PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SINGLESTEP = 12, 13, 16, 17, 9
-READ, WRITE, CLOSE, SOCKET, CONNECT = 0, 1, 3, 41, 42  # numbers of x86-64
-EACCES = -13
+# numbers of x86-64
+READ, WRITE, CLOSE, SOCKET, CONNECT, OPENAT, UNLINKAT, RENAMEAT2 = 0, 1, 3, 41, 42, 257, 263, 316
+AT_FDCWD = -100
+EACCES, EXDEV, ECONNREFUSED = -13, -18, -111
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -75,8 +77,20 @@ class Inside:
         return self.memory.read(size)
 
 
+def landlock(least=2):
+    """Does this kernel hold a process to directories (version 2), to ports (4)?"""
+    return libc.syscall(444, None, 0, 1) >= least
+
+
 @unittest.skipUnless(platform.machine() == "x86_64", "knows the calls of x86-64")
 class TakenOver(sluice.TestCase):
+    """The programs as they are installed: builds with sanitizers may read everything, and open what they like."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(setattr, sluice, "BUILD", sluice.BUILD)
+        sluice.BUILD = os.path.join(sluice.TOP, "build")
+
     def connect(self, process, path):
         """The new descriptor, or a negative errno."""
         fd = process.call(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0)
@@ -110,6 +124,114 @@ class TakenOver(sluice.TestCase):
         self.eventually(lambda: d.log().count("killed by signal 9") == 2)
         self.eventually(d.answers)
         self.refused(d)
+
+    def pickup(self, d):
+        """The process, once it is confined and sleeps: it begins when mail is accepted already."""
+        pid, = self.eventually(lambda: d.children().get("pickup"))
+
+        def sleeps():
+            with open("/proc/%d/status" % pid) as f:
+                text = f.read()
+            return "Seccomp:\t2\n" in text and "State:\tS" in text
+
+        self.eventually(sleeps)
+        return pid
+
+    def test_pickup_reads_and_removes_in_maildrop_and_nowhere_else(self):
+        d = self.daemon(maildrop="maildrop")
+        maildrop = os.path.join(d.directory, "maildrop")
+        inside, outside = os.path.join(maildrop, "file"), os.path.join(d.directory, "secret")
+        for path in (inside, outside):
+            with open(path, "w") as f:
+                f.write("x")
+            os.chmod(path, 0o600)
+        pid = self.pickup(d)
+        fds = {os.readlink("/proc/%d/fd/%s" % (pid, fd)): int(fd) for fd in os.listdir("/proc/%d/fd" % pid)}
+        directory, corrupt = fds[maildrop], fds[os.path.join(maildrop, "corrupt")]
+        with Inside(pid) as process:
+            fd = process.call(OPENAT, directory, process.put(b"file\0"), os.O_RDONLY)
+            self.assertGreaterEqual(fd, 0)
+            process.call(CLOSE, fd)
+            if landlock():
+                for at, name in ((AT_FDCWD, outside), (directory, "../secret"), (corrupt, "../../secret")):
+                    text = name.encode() + b"\0"
+                    self.assertEqual(process.call(OPENAT, at, process.put(text), os.O_RDONLY), EACCES, name)
+                    self.assertEqual(process.call(UNLINKAT, at, process.put(text), 0), EACCES, name)
+                text = process.put(b"../secret\0stolen\0")
+                self.assertIn(process.call(RENAMEAT2, directory, text, directory, text + 10, 1), (EACCES, EXDEV))
+            self.assertEqual(self.connect(process, d.directory + "/control.sock"), EACCES)
+            text = process.put(b"file\0")
+            self.assertEqual(process.call(RENAMEAT2, directory, text, corrupt, text, 1), 0)
+            self.assertEqual(process.call(UNLINKAT, corrupt, text, 0), 0)
+        self.assertTrue(os.path.exists(outside))
+        self.assertTrue(d.answers())
+
+    def test_a_pickup_that_wants_to_write_a_file_ends(self):
+        d = self.daemon(maildrop="maildrop")
+        pid = self.pickup(d)
+        with self.assertRaises(OSError):  # there is no process to talk to any more
+            with Inside(pid) as process:
+                process.call(OPENAT, AT_FDCWD, process.put(b"new\0"), os.O_WRONLY | os.O_CREAT, 0o600)
+        self.eventually(lambda: d.children().get("pickup", [pid]) != [pid], "its successor")
+
+    def test_auth_opens_neither_files_nor_sockets(self):
+        d = self.daemon(start=False)
+        users = d.parameters["auth_users"] = os.path.join(d.directory, "users")
+        d.write_config()
+        self.assertEqual(d.cli("auth", "add", "app", input="secret\n").returncode, 0)
+        d.start()
+        pid, = d.children()["auth"]
+        with Inside(pid) as process:
+            for path, how in ((users, os.O_RDONLY), (d.config, os.O_RDONLY), (users, os.O_WRONLY)):
+                text = process.put(path.encode() + b"\0")
+                self.assertEqual(process.call(OPENAT, AT_FDCWD, text, how), EACCES)
+            for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+                self.assertEqual(process.call(SOCKET, family, socket.SOCK_STREAM, 0), EACCES)
+        self.assertEqual(d.children()["auth"], [pid])
+        self.assertTrue(d.answers())
+
+    def test_fetch_opens_no_file_and_reaches_only_ports_of_policies_and_names(self):
+        site = self.site()
+        d = self.daemon(smtp_mta_sts="yes", relayhost=site.nexthop, mta_sts_port="1443")
+        pid, = d.children()["fetch"]
+        with Inside(pid) as process:
+            for path in ("queue.db", "sluice.conf", "sts", "control.sock"):
+                text = process.put(os.path.join(d.directory, path).encode() + b"\0")
+                for how in (os.O_RDONLY, os.O_WRONLY):
+                    self.assertEqual(process.call(OPENAT, AT_FDCWD, text, how), EACCES)
+            self.assertEqual(process.call(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0), EACCES)
+            if landlock(4):
+                for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (1443, {0, ECONNREFUSED}), (53, {0, ECONNREFUSED})):
+                    fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
+                    address = process.put(struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, b"\x7f\0\0\1"))
+                    self.assertIn(process.call(CONNECT, fd, address, 16), want)
+                    process.call(CLOSE, fd)
+        self.assertEqual(d.children()["fetch"], [pid])
+        self.assertEqual(site.connections, 0)
+        self.assertTrue(d.answers())
+
+    def test_a_fetch_process_that_sends_rubbish_to_the_queue_loses_its_channel_and_no_mail(self):
+        site = self.site()
+        d = self.daemon(smtp_mta_sts="yes", transport_maps="routes", start=False, smtp_dns_server="127.0.0.1:1")
+        with open(d.directory + "/routes", "w") as f:
+            f.write("localhost smtp:localhost:%d\n" % site.port)  # a name that is in the hosts file
+        d.parameters["local_domains"] = ""
+        d.start()
+        pid, = d.children()["fetch"]
+        with open("/proc/%d/cmdline" % pid) as f:
+            parent = int(f.read().split("\0")[-2])
+        with open("/proc/net/unix") as f:
+            unix = {"socket:[%s]" % line.split()[6] for line in f.readlines()[1:]}
+        channels = [int(fd) for fd in os.listdir("/proc/%d/fd" % pid)
+                    if int(fd) != parent and os.readlink("/proc/%d/fd/%s" % (pid, fd)) in unix]
+        with Inside(pid) as process:
+            for fd in channels:
+                rubbish = struct.pack("=IHH", 4, 1, 0) + b"abcd"
+                self.assertEqual(process.call(WRITE, fd, process.put(rubbish), len(rubbish)), len(rubbish))
+        self.eventually(lambda: "fetch: protocol violation: connection closed" in d.log())
+        d.send("a@example.org", ["b@localhost"])
+        # Its policy can't be looked up; it waits for no more than its time.
+        self.eventually(lambda: d.move_clock(16) or site.recipients() == ["b@localhost"])
 
     def refused(self, d):
         request = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

@@ -91,7 +91,7 @@ class Life(sluice.TestCase):
     def test_a_crashed_child_is_started_again(self):
         site = self.site()
         d = self.daemon(relayhost=site.nexthop)
-        for role in ("queue", "deliver", "receive", "local", "control"):
+        for role in ("queue", "deliver", "receive", "local", "control", "pickup"):
             before = d.children()[role]
             os.kill(before[0], signal.SIGKILL)
             self.eventually(lambda: d.children().get(role, before) != before, role)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 
 import sluice
@@ -63,14 +64,14 @@ class Maildrop(sluice.TestCase):
         self.remote = self.site()
         return self.daemon(relayhost=self.remote.nexthop, maildrop="maildrop", **options)
 
-    def test_200_damaged_files_are_sent_or_set_aside_with_a_reason(self):
+    def test_200_damaged_files_are_sent_or_quarantined_with_a_reason(self):
         d = self.relay()
         rng = random.Random(8)
         parent = d.process.pid
         for i in range(200):
             self.drop(d, NAME % i, mutated(rng, b"r%d@example.net" % i))
         left = lambda: [n for n in os.listdir(os.path.join(d.directory, "maildrop")) if n != "corrupt"]
-        self.eventually(lambda: not left(), "files are taken or set aside")
+        self.eventually(lambda: not left(), "files are taken or quarantined")
         self.serves(d, "ok@example.net")
         self.eventually(lambda: not d.queue())
         log, aside = d.log(), self.corrupt(d)
@@ -102,7 +103,7 @@ class Maildrop(sluice.TestCase):
         os.truncate(path, len(sparse) + (1 << 40))
         os.chmod(path, 0o700)
         self.drop(d, "endless", b"sluice-maildrop 1\nsender a@example.org\n" + b"rcpt default - b@example.net\n" * 50001)
-        self.eventually(lambda: self.corrupt(d) == ["empty", "endless", "sparse"], "set aside", timeout=60)
+        self.eventually(lambda: self.corrupt(d) == ["empty", "endless", "sparse"], "quarantined", timeout=60)
         self.assertIn("sparse: it is larger than message_size_limit: saved", d.log())
         self.assertNotIn("\x1b", d.log())
         self.assertNotIn("\u202e", d.log())
@@ -114,7 +115,7 @@ class Maildrop(sluice.TestCase):
         d = self.relay()
         for i in range(3):
             self.drop(d, "same", b"no mail %d" % i)
-            self.eventually(lambda: len(self.corrupt(d)) == i + 1, "set aside")
+            self.eventually(lambda: len(self.corrupt(d)) == i + 1, "quarantined")
         self.assertEqual(self.corrupt(d), ["same", "same.1", "same.2"])
         for i, name in enumerate(self.corrupt(d)):
             with open(os.path.join(d.directory, "maildrop/corrupt", name), "rb") as f:
@@ -135,6 +136,28 @@ class Maildrop(sluice.TestCase):
         self.assertEqual(os.listdir(other), [])
         self.assertEqual(os.stat(other).st_mode & 0o777, 0o755)
         self.serves(d, "ok@example.net")
+
+    def test_a_pickup_process_that_was_killed_has_a_successor_that_goes_on(self):
+        d = self.relay()
+        self.serves(d, "first@example.net")
+        killed = d.children()["pickup"][0]
+        os.kill(killed, signal.SIGSTOP)  # what is dropped now it can't have seen
+        self.drop(d, "meanwhile", whole(b"second@example.net"))
+        os.kill(killed, signal.SIGKILL)
+        self.eventually(lambda: "second@example.net" in self.remote.recipients(), "its successor takes the file")
+        self.assertNotEqual(d.children()["pickup"], [killed])
+
+    def test_files_wait_for_a_daemon_and_a_stopped_one_takes_no_more(self):
+        d = self.relay()
+        d.stop()
+        self.drop(d, "waits", whole(b"waits@example.net"))
+        d.start()
+        self.eventually(lambda: self.remote.recipients() == ["waits@example.net"])
+        d.stop()
+        self.assertEqual(os.listdir(os.path.join(d.directory, "maildrop")), ["corrupt"])
+
+    def test_without_a_maildrop_there_is_no_such_process(self):
+        self.assertNotIn("pickup", self.daemon(maildrop="").children())
 
 
 if __name__ == "__main__":

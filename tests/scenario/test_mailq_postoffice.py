@@ -34,9 +34,9 @@ wch/*
 wrg/*
 \tinterval=1m retries="1" maxchannel=5 maxring=1 overfeed=1 command="script wrg"
 fkh/*
-\tinterval=10s retries="1" command="script $host"
+\tinterval=10m retries="1" command="script $host"
 nocmd/*
-\tinterval=10s
+\tinterval=10m
 """
 
 # Recorded (10), by ring in the order of the configuration.

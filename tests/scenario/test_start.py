@@ -16,6 +16,7 @@ import unittest
 import sluice
 
 ROOT = os.geteuid() == 0
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 
 
 def run(config, timeout=sluice.PATIENCE, **options):
@@ -55,7 +56,11 @@ class CheckedBefore(sluice.TestCase):
         return checked.returncode, checked.stdout + checked.stderr, start.returncode, "".join(said)
 
     def test_bad_configurations(self):
-        here = {"file": ""}
+        made = self.enterContext(tempfile.TemporaryDirectory())
+        here = {"file": "", "noise": "no certificate\n"}
+        for name in ("cert.pem", "other.pem"):
+            with open(sluice.certificate(made, "mx.sluice.test", name=name)) as f:
+                here[name] = f.read()
         cases = (
             (dict(mail_owner="no-such-user"), "mail_owner: .*there is no such user"),
             (dict(receive_user="no-such-user"), "receive_user: .*there is no such user"),
@@ -75,8 +80,17 @@ class CheckedBefore(sluice.TestCase):
             (dict(control_listen="127.0.0.1:8025"), "control_listen is refused"),
             (dict(tls_cert="missing"), "tls_cert: .*missing: No such file"),
             (dict(smtp_tls_CAfile="missing"), "smtp_tls_CAfile: .*missing: No such file"),
+            (dict(tls_cert="cert.pem", tls_key="file"), r"sluice\.conf:\d+:\d+: (error: )?tls_key: .*file: private key: "),
+            (dict(tls_cert="cert.pem", tls_key="other.pem"), r"conf:\d+:\d+: (error: )?tls_key: .*other.pem: .*key values mismatch"),
+            (dict(tls_cert="file", tls_key="cert.pem"), r"conf:\d+:\d+: (error: )?tls_cert: .*file: no certificate in PEM"),
+            (dict(smtp_tls_CAfile="file"), r"conf:\d+:\d+: (error: )?smtp_tls_CAfile: .*file: the file is empty"),
+            (dict(relay_tls_CAfile="noise"), r"conf:\d+: (error: )?tls_CAfile: .*noise: .*no PEM certificate is in it"),
             (dict(smtp_dns_server="not-an-address"), "smtp_dns_server"),
-            (dict(smtpd_tls_security_level="may"), "see tls_cert"),
+            (dict(smtp_tls_security_level="dane", dnssec_trust_anchor_file="missing"),
+             r"conf:\d+: (error: )?smtp_tls_security_level: DANE needs the trust anchor in dnssec_trust_anchor_file = \S+missing: No such file"),
+            (dict(relay_tls_security_level="dane-only", dnssec_trust_anchor_file="file"), r"DANE needs .*file: no DS or DNSKEY record is in it"),
+            (dict(smtp_tls_security_level="dane", dnssec_trust_anchor_file="noise"), r"DANE needs .*noise: line 1: expected a DS or DNSKEY record"),
+            (dict(smtpd_tls_security_level="encrypt"), "behind TLS only, and there is none: set tls_cert"),
         )
         for parameters, want in cases:
             with self.subTest(parameters):
@@ -467,9 +481,14 @@ class Users(sluice.TestCase):
                               cwd="/", capture_output=True, text=True, timeout=sluice.PATIENCE, **options)
 
     def test_each_process_has_its_user_and_its_confinement(self):
-        d = self.privileged().start()
-        want = {"queue": (self.queue, "/"), "local": (pwd.getpwuid(0), "/"), "deliver": (self.net, None),
-                "control": (self.net, None), "receive": (self.net, None)}
+        d = self.privileged()
+        d.parameters["auth_users"] = os.path.join(d.directory, "users")
+        d.write_config()
+        d.cli("auth", "add", "app", input="secret\n", check=True)
+        d.start()
+        want = {"auth": (self.queue, None), "queue": (self.queue, "/"), "local": (pwd.getpwuid(0), "/"),
+                "deliver": (self.net, None), "control": (self.net, None), "receive": (self.net, None),
+                "pickup": (pwd.getpwuid(0), None)}
 
         def confined(role, pid):
             user, root = want[role]
@@ -480,10 +499,14 @@ class Users(sluice.TestCase):
             self.assertEqual(status["Seccomp"], "2", role)
             self.assertEqual(status["NoNewPrivs"], "0" if role == "local" else "1", role)
             self.assertEqual(os.readlink("/proc/%d/root" % pid), root or d.parameters["chroot_directory"], role)
+            if role == "pickup":  # in a container root may have less
+                held = int(status_of(os.getpid())["CapEff"], 16) & 1 << CAP_DAC_READ_SEARCH
+                self.assertEqual(int(status["CapPrm"], 16), held or 1 << CAP_DAC_OVERRIDE)
 
         children = d.children()
         self.assertEqual(set(children), set(want))
         for role, pids in children.items():
+            self.eventually(lambda: status_of(pids[0])["Seccomp"] == "2")
             confined(role, pids[0])
         # What is started again is confined in the same way.
         for role, pids in children.items():
@@ -501,6 +524,21 @@ class Users(sluice.TestCase):
         d.process = subprocess.Popen(["setpriv", "--bounding-set", few, "--inh-caps", "-all", sluice.program("sluiced"),
                                       "-c", d.config], stdout=d.output, stderr=subprocess.STDOUT, env=d.env)
         self.eventually(d.answers)
+        self.submits(d)
+
+    def submits(self, d):
+        """A user's file in maildrop is read, submitted and removed."""
+        done = self.as_reader([sluice.program("sendmail"), "-C", d.config, "b@example.net"], input="Subject: x\n\nx\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.eventually(lambda: "uid=%d from=" % self.reader.pw_uid in d.log())
+        maildrop = os.path.join(d.parameters["state_directory"], "maildrop")
+        self.eventually(lambda: os.listdir(maildrop) == ["corrupt"])
+
+    def test_a_maildrop_of_another_user_is_emptied(self):
+        d = self.privileged().start()
+        d.stop()
+        os.chown(os.path.join(d.parameters["state_directory"], "maildrop"), self.queue.pw_uid, self.queue.pw_gid)
+        self.submits(d.start())
 
     def test_delivery_under_the_users_id(self):
         d = self.privileged()

@@ -11,14 +11,14 @@ import agents
 import postoffice
 import sluice
 
-DATA = os.path.join(sluice.TOP, "tests", "unit")
+DATA = os.path.join(sluice.TOP, "tests", "unit", "zmailer")
 JOB = "X/S/11059300"
 
 
 def recorded_jobs(name):
     """(host, result lines) of the jobs with our file, in order."""
     jobs, lines = [], None
-    with open(os.path.join(DATA, "agents", "data", name), encoding="ascii") as file:
+    with open(os.path.join(DATA, "data", name), encoding="ascii") as file:
         for text in file:
             found = re.match(r"\S+ ([ST]): (.*?)(?:\\n)?$", text.rstrip("\n"))
             if not found:
@@ -39,7 +39,7 @@ class Replay(agents.TestCase):
         self.top = tempfile.mkdtemp(prefix="sluice-ta-")
         self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
         self.box = postoffice.PostOffice(os.path.join(self.top, "postoffice"))
-        with open(os.path.join(DATA, "spool", "data", "30-control-file-in-flight.raw"), "rb") as file:
+        with open(os.path.join(DATA, "postoffice", "data", "30-control-file-in-flight.raw"), "rb") as file:
             self.recorded = file.read()
         fresh = re.sub(rb"(?m)^d .*\n", b"", self.recorded)
         fresh = re.sub(rb"(?m)^r.{7}(?=    )", b"r       ", fresh)

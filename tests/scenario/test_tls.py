@@ -93,6 +93,20 @@ class Client(sluice.TestCase):
         d.parameters.update(relayhost=site.nexthop, smtp_tls_CAfile=path)
         self.assertTrue(self.sends(d.start(), site)["secure"])
 
+    def test_a_clause_has_authorities_of_its_own(self):
+        d = self.relay("verify", transport_maps="routes")
+        site, path = self.encrypted(d.directory, "127.0.0.1")
+        with open(d.directory + "/routes", "w") as f:
+            f.write("example.net smtp:%s\n" % site.nexthop)
+        clause = "smtp/%s\n    tls_CAfile=" % site.nexthop.replace("[", "\\[").replace("]", "\\]")
+        d.extra = clause + d.directory + "/missing.pem\n"
+        d.write_config()
+        result = d.cli("config", "check")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertRegex(result.stdout + result.stderr, r"sluice\.conf:\d+: error: tls_CAfile: .*missing\.pem: No such file")
+        d.extra = clause + path + "\n"
+        self.assertTrue(self.sends(d.start(), site)["secure"])
+
     def test_verify_defers_for_a_stranger(self):
         d = self.relay("verify")
         site, _ = self.encrypted(d.directory, "localhost")
@@ -218,6 +232,23 @@ class Server(sluice.TestCase):
             with self.assertRaises((ssl.SSLError, smtplib.SMTPException, OSError)):
                 s.starttls(context=context)
             s.close()
+
+    def test_encrypt_takes_mail_behind_tls_only(self):
+        d = self.relay(smtpd_tls_security_level="encrypt")
+        with d.smtp() as s:
+            s.ehlo()
+            self.assertEqual(s.mail("a@example.org"), (530, b"5.7.0 Issue a STARTTLS command first"))
+            s.starttls(context=self.context())
+            s.ehlo()
+            self.assertEqual(s.mail("a@example.org")[0], 250)
+
+    def test_none_offers_no_starttls(self):
+        d = self.relay(smtpd_tls_security_level="none")
+        with d.smtp() as s:
+            s.ehlo()
+            self.assertFalse(s.has_extn("starttls"))
+            self.assertEqual(s.docmd("STARTTLS")[0], 502)
+            self.assertEqual(s.mail("a@example.org")[0], 250)
 
     def test_without_a_certificate_there_is_no_starttls(self):
         site = self.site()

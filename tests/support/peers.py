@@ -131,7 +131,8 @@ remote-control:
 
 
 class Dovecot(Program):
-    """Dovecot's LMTP server for user one@ and two@ of any domain; mail goes to DIRECTORY/mail/USER/new. Its
+    """Dovecot's LMTP server for user one@ and two@ of any domain; mail goes to DIRECTORY/mail/USER/new. They
+    log in at the socket `login` with the password "x"; two has rights of ours, and `away` must not log in. Its
     files appear where they would be installed, and its users exist, in a mount namespace of its own only."""
 
     UID, GID = 64511, 64511
@@ -145,7 +146,9 @@ class Dovecot(Program):
         private.account_files(d, {name: (self.UID + 2 - i, self.GID + 2 - i)
                                   for i, name in enumerate(("dovecot", "dovenull", "vmail"))})
         with open(d + "/users", "w") as f:
-            f.writelines("%s:{plain}x:%d:%d::%s/mail/%s::\n" % (u, self.UID, self.GID, d, u) for u in ("one", "two"))
+            f.writelines("%s:{plain}x:%d:%d::%s/mail/%s::%s\n" % (u, self.UID, self.GID, d, u, more) for u, more in
+                         (("one", ""), ("two", "class=orders senders=two@example.org"), ("away", "nologin")))
+        self.login = d + "/login"
         with open(d + "/dovecot.conf", "w") as f:
             f.write("""\
 base_dir = %(d)s/run
@@ -156,6 +159,8 @@ listen = 127.0.0.1
 ssl = no
 mail_location = maildir:~
 auth_username_format = %%n
+auth_mechanisms = plain login scram-sha-256
+auth_failure_delay = 0
 first_valid_uid = 1
 postmaster_address = postmaster@store.test
 hostname = store.test
@@ -173,6 +178,11 @@ service lmtp {
     port = %(port)d
   }
 }
+service auth {
+  unix_listener %(d)s/login {
+    mode = 0666
+  }
+}
 service stats {
   unix_listener stats-writer {
     mode = 0666
@@ -188,3 +198,63 @@ service stats {
             with open(path) as f:
                 texts.append(f.read())
         return texts
+
+
+class Opendkim(Program):
+    """Signs mail of 127.0.0.1 from `domain`. `key` is what the DNS would say of its public key."""
+
+    PROGRAM = sluice.tool("usr/sbin/opendkim")
+
+    def __init__(self, domain):
+        super().__init__()
+        self.port, self.domain = sluice.free_port(), domain
+        self.address = "inet:127.0.0.1:%d" % self.port
+        private_key = self.directory + "/key"
+        subprocess.run(["openssl", "genrsa", "-traditional", "-out", private_key, "2048"], check=True, stderr=subprocess.DEVNULL)
+        public = subprocess.run(["openssl", "rsa", "-in", private_key, "-pubout"], check=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True).stdout
+        self.key = "v=DKIM1; k=rsa; p=" + "".join(public.splitlines()[1:-1])
+        with open(self.directory + "/conf", "w") as f:
+            f.write("Mode s\nDomain %s\nSelector test\nKeyFile %s\nSocket inet:%d@127.0.0.1\nBackground no\nSyslog no\n"
+                    "Canonicalization relaxed/simple\nOversignHeaders From\nRequireSafeKeys no\n" % (domain, private_key, self.port))
+
+    def start(self):
+        return self.run(self.PROGRAM, "-x", self.directory + "/conf", "-f", port=self.port)
+
+    def verifies(self, content):
+        """Is the message signed for the domain? By python3-dkim, which is not ours."""
+        question = "import sys, dkim; sys.exit(not dkim.verify(sys.stdin.buffer.read(), dnsfunc=lambda *a, **k: sys.argv[1].encode()))"
+        return b"d=%s;" % self.domain.encode() in content and \
+            subprocess.run(["/usr/bin/python3", "-c", question, self.key], input=content).returncode == 0
+
+
+class Rspamd(Program):
+    """As a filter, with no rule but the test patterns of GTUBE."""
+
+    PROGRAM = sluice.tool("usr/bin/rspamd")
+
+    def __init__(self):
+        super().__init__()
+        self.port = sluice.free_port()
+        self.address = "inet:127.0.0.1:%d" % self.port
+        with open(self.directory + "/conf", "w") as f:
+            f.write("""\
+options {
+  pidfile = "%(d)s/pid"; filters = ""; enable_test_patterns = true; hs_cache_dir = "%(d)s"; tempdir = "%(d)s";
+  url_tld = "%(share)s/effective_tld_names.dat";
+  dns { nameserver = ["127.0.0.1:%(closed)d"]; timeout = 1s; retransmits = 1; }
+}
+logging { type = "console"; level = "info"; }
+actions { reject = 15; add_header = 6; greylist = 4; }
+worker "rspamd_proxy" {
+  bind_socket = "127.0.0.1:%(port)d"; milter = yes; timeout = 60s; count = 1; spam_header = "X-Spam";
+  upstream "local" { default = yes; self_scan = yes; }
+}
+""" % {"d": self.directory, "port": self.port, "closed": sluice.free_port(), "share": sluice.tool("usr/share/rspamd")})
+
+    def start(self):
+        share = sluice.tool("usr/share/rspamd")
+        paths = {"SHAREDIR": share, "RULESDIR": share + "/rules", "LUALIBDIR": share + "/lualib", "PLUGINSDIR": share + "/plugins",
+                 "CONFDIR": self.directory, "RUNDIR": self.directory, "DBDIR": self.directory, "LOGDIR": self.directory}
+        return self.run(self.PROGRAM, "-f", "-i", "-c", self.directory + "/conf",
+                        *("--var=%s=%s" % pair for pair in paths.items()), port=self.port)

@@ -29,7 +29,7 @@ import time
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("SLUICE_BUILD", os.path.join(TOP, "build"))
+BUILD = os.path.abspath(os.environ.get("SLUICE_BUILD", os.path.join(TOP, "build")))
 SANITIZED = "build-test" in BUILD  # such programs keep what they freed, and look for leaks at their end
 TOOLS = os.path.join(TOP, "build", "tools", "root")
 PATIENCE = float(os.environ.get("SLUICE_PATIENCE", "120"))  # seconds; far above what anything takes
@@ -45,7 +45,7 @@ def tool(name):
 
 
 def tool_env():
-    libraries = [os.path.join(TOOLS, d) for d in ("usr/lib/postfix", "usr/lib/dovecot", "usr/lib/dovecot/modules/old-stats")]
+    libraries = [os.path.join(TOOLS, d) for d in ("usr/lib/postfix", "usr/lib/dovecot", "usr/lib/dovecot/modules/old-stats", "usr/lib/rspamd")]
     return dict(os.environ, LD_LIBRARY_PATH=":".join(libraries))
 
 
@@ -104,6 +104,22 @@ def certificate(directory, *names, name="cert.pem"):
         key.write(crt.read())
     os.unlink(path + ".crt")
     return path
+
+
+def memory(pid):
+    """What a process can write to: its heap, stacks and data."""
+    found = []
+    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", 0) as mem:
+        for line in maps:
+            span, rights = line.split()[:2]
+            start, end = (int(x, 16) for x in span.split("-"))
+            if rights.startswith("rw") and end - start < 1 << 30:
+                try:
+                    mem.seek(start)
+                    found.append(mem.read(end - start))
+                except OSError:
+                    pass
+    return b"".join(found)
 
 
 class Talk:
@@ -458,7 +474,7 @@ class Daemon:
         finally:
             c.close()
         kind = r.getheader("Content-Type") or ""
-        return r.status, json.loads(data) if "json" in kind else data
+        return r.status, json.loads(data) if data and "json" in kind else data
 
     def queue(self, **query):
         text = "&".join("%s=%s" % (k, v) for k, v in query.items())
@@ -485,6 +501,9 @@ class Daemon:
         self.offset += seconds
         status, answer = self.ask("POST", "/v1/clock", {"offset_seconds": self.offset})
         assert status == 200, (status, answer)
+        # The queue process reads the new time in the turn of the next question at the latest.
+        for _ in range(2):
+            self.ask("GET", "/v1/status")
 
 
 def eventually(condition, what="", timeout=PATIENCE, detail=None):

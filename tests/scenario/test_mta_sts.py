@@ -1,0 +1,637 @@
+"""MTA-STS (RFC 8461): policies of domains, from the TXT record to what mail then does.
+
+Everything is on loopback: a name server whose records a test changes, an HTTPS server with the policies, sites with certificates
+of a test authority. Hosts are addresses 127.0.0.N on one port, which the next hop names, as nobody may listen on port 25."""
+
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import threading
+import time
+import unittest
+
+import policies
+import sluice
+from policies import policy, reply
+
+
+class MtaSts(sluice.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.names = policies.Names()
+        self.addCleanup(self.names.close)
+        self.authority = policies.Authority()
+        self.addCleanup(self.authority.close)
+        self.policies = policies.PolicyHost(self.authority)
+        self.addCleanup(self.policies.close)
+        self.port, self.domains = 0, []
+
+    def host(self, name, address="127.0.0.2", certificate=None, **options):
+        """A mail exchanger; without `certificate`, a context, it has one of the authority for its name."""
+        site = self.site(host=address, port=self.port, tls=certificate or self.authority.context(name), **options)
+        self.port = site.port
+        self.names.set(name, "A", address)
+        return site
+
+    def domain(self, name, *hosts):
+        self.domains.append(name)
+        self.names.set(name, "MX", *("%d %s" % (10 * (i + 1), h) for i, h in enumerate(hosts)))
+
+    def publish(self, domain, content, id="1", **options):
+        """A policy (or a reply of another kind, see PolicyHost) with its record."""
+        self.policies.put(domain, content, **options)
+        self.names.set("mta-sts." + domain, "A", "127.0.0.1")
+        self.names.set("_mta-sts." + domain, "TXT", "v=STSv1; id=%s;" % id)
+
+    def relay(self, start=True, **parameters):
+        self.reports = self.site()
+        parameters = {"relayhost": self.reports.nexthop, "transport_maps": "routes", "smtp_mta_sts": "yes", "inet_protocols": "ipv4",
+                      "smtp_tls_CAfile": self.authority.path, "smtp_dns_server": "127.0.0.1:%d" % self.names.port,
+                      "mta_sts_CAfile": self.authority.path, "mta_sts_port": self.policies.port,
+                      "mta_sts_private_addresses": "yes", **parameters}
+        d = self.daemon(start=False, **parameters)
+        with open(d.directory + "/routes", "w") as f:
+            f.writelines("%s smtp:%s:%d\n" % (domain, domain, self.port) for domain in self.domains)
+        return d.start() if start else d
+
+    def verdicts(self, d, recipient):
+        """Relay, enhanced status, status and reason of each attempt."""
+        return re.findall(r"to=<%s>, relay=(.*?), .* dsn=([\d.]+), status=(\w+) \((.*?)\)(?:, tls=\S+)?$" % re.escape(recipient), d.log(), re.M)
+
+    def send(self, d, recipient, count=1):
+        d.send("a@example.org", [recipient])
+        self.eventually(lambda: len(self.verdicts(d, recipient)) >= count)
+        return self.verdicts(d, recipient)[-1]
+
+    def sent(self, d, recipient, relay=None):
+        verdict = self.send(d, recipient)
+        self.assertEqual(verdict[2], "sent", verdict)
+        if relay:
+            self.assertTrue(verdict[0].startswith(relay + "["), verdict)
+
+    def arrived(self, site, *recipients):
+        """All of these and no others, in order; the daemon knows of the last one before the site has written it down."""
+        self.eventually(lambda: len(site.recipients()) >= len(recipients))
+        self.assertEqual(site.recipients(), list(recipients))
+
+    def deferred(self, d, recipient, reason):
+        _, code, status, text = self.send(d, recipient)
+        self.assertEqual((code, status), ("4.7.5", "deferred"), text)
+        self.assertRegex(text, reason)
+        return text
+
+
+class Records(MtaSts):
+    def one(self):
+        site = self.host("mx.one.test")
+        self.domain("one.test", "mx.one.test")
+        self.publish("one.test", policy("nothing.test"))  # which would hold the mail up
+        return site
+
+    def ignored(self, *texts):
+        site = self.one()
+        self.names.set("_mta-sts.one.test", "TXT", *texts)
+        self.sent(self.relay(), "b@one.test", "mx.one.test")
+        self.assertEqual(self.policies.connections, 0)
+        self.assertIn(("_mta-sts.one.test", "TXT"), self.names.asked)
+        self.arrived(site, *["b@one.test"])
+
+    def test_without_a_record_no_policy_is_fetched(self):
+        self.ignored("v=spf1 -all")
+
+    def test_a_name_that_does_not_exist_is_no_record(self):
+        self.one()
+        self.names.remove("_mta-sts.one.test", "TXT")
+        self.sent(self.relay(), "b@one.test")
+        self.assertEqual(self.policies.connections, 0)
+
+    def test_two_records_are_none(self):
+        self.ignored("v=STSv1; id=1;", "v=STSv1; id=2;")
+
+    def test_a_record_with_a_bad_id_is_none(self):
+        self.ignored("v=STSv1; id=not-a-word;")
+
+    def test_a_long_record_among_others_is_found(self):
+        self.one()
+        self.names.set("_mta-sts.one.test", "TXT", "v=spf1 -all", "v=STSv1; x=%s; id=1;" % ("y" * 600))
+        self.deferred(self.relay(), "b@one.test", "no host of the domain's MTA-STS policy")
+
+    def test_an_alias_leads_to_the_record(self):
+        self.one()
+        self.names.remove("_mta-sts.one.test", "TXT")
+        self.names.set("_mta-sts.one.test", "CNAME", "policy.hoster.test")
+        self.names.set("policy.hoster.test", "TXT", "v=STSv1; id=1;")
+        self.deferred(self.relay(), "b@one.test", "no host of the domain's MTA-STS policy")
+
+    def test_with_mta_sts_off_nothing_is_looked_up(self):
+        self.one()
+        d = self.relay(smtp_mta_sts="no")
+        self.assertNotIn("fetch", d.children())
+        self.sent(d, "b@one.test")
+        self.assertNotIn(("_mta-sts.one.test", "TXT"), self.names.asked)
+
+
+class Enforce(MtaSts):
+    def test_hosts_of_the_policy_get_the_mail_over_verified_tls(self):
+        site = self.host("mx.one.test")
+        self.domain("one.test", "mx.one.test")
+        self.publish("one.test", policy("mx.one.test"))
+        self.sent(self.relay(), "b@one.test", "mx.one.test")
+        self.eventually(lambda: site.messages)
+        self.assertTrue(site.messages[0]["secure"])
+        host, request = self.policies.requests[0]
+        self.assertEqual(host, "mta-sts.one.test")
+        self.assertTrue(request.startswith("GET /.well-known/mta-sts.txt HTTP/1.1\r\n"), request)
+
+    def test_no_host_of_the_policy_is_no_connection(self):
+        site = self.host("mx.one.test")
+        self.domain("one.test", "mx.one.test")
+        self.publish("one.test", policy("mx.two.test"))
+        d = self.relay()
+        self.deferred(d, "b@one.test", "host mx.one.test is not used: it is no host of the domain's MTA-STS policy")
+        self.assertEqual(site.connections, 0)
+
+    def test_one_of_two_hosts_gets_all(self):
+        bad, good = self.host("bad.test"), self.host("good.test", "127.0.0.3")
+        self.domain("one.test", "bad.test", "good.test")
+        self.publish("one.test", policy("good.test"))
+        d = self.relay()
+        for i in range(3):
+            self.sent(d, "b%d@one.test" % i, "good.test")
+        self.arrived(good, *("b%d@one.test" % i for i in range(3)))
+        self.assertEqual(bad.connections, 0)
+
+    def test_a_wildcard_is_one_label(self):
+        for i, (host, allowed) in enumerate((("mx.hoster.test", True), ("mx.far.hoster.test", False), ("hoster.test", False))):
+            self.host(host, "127.0.0.%d" % (i + 2))
+            self.domain("d%d.test" % i, host)
+            self.publish("d%d.test" % i, policy("*.hoster.test"))
+        d = self.relay()
+        self.sent(d, "b@d0.test", "mx.hoster.test")
+        self.deferred(d, "b@d1.test", "mx.far.hoster.test is not used")
+        self.deferred(d, "b@d2.test", "hoster.test is not used")
+
+    def refuses(self, **options):
+        site = self.host("mx.one.test", **options)
+        self.domain("one.test", "mx.one.test")
+        self.publish("one.test", policy("mx.one.test"))
+        d = self.relay()
+        verdict = self.send(d, "b@one.test")
+        self.assertEqual(verdict[2], "deferred", verdict)
+        self.assertEqual(site.recipients(), [])
+        self.assertFalse([c for c in site.commands if c.startswith("MAIL")])
+        return d
+
+    def test_a_host_with_a_certificate_of_its_own_gets_nothing(self):
+        self.refuses(certificate=self.authority.context("mx.one.test", self_signed=True))
+
+    def test_a_host_with_a_certificate_for_another_name_gets_nothing(self):
+        self.refuses(certificate=self.authority.context("mx.two.test"))
+
+    def test_a_host_whose_name_is_only_the_common_name_gets_nothing(self):
+        self.refuses(certificate=self.authority.context(cn="mx.one.test"))
+
+    def test_a_host_without_starttls_gets_nothing(self):
+        self.refuses(ehlo="250 mx.one.test")
+
+    def test_a_domain_that_is_its_own_host_has_a_policy(self):
+        site = self.host("one.test")
+        self.domains.append("one.test")
+        self.publish("one.test", policy("one.test"))
+        self.sent(self.relay(), "b@one.test", "one.test")
+        self.eventually(lambda: site.messages)
+        self.assertTrue(site.messages[0]["secure"])
+
+    def test_a_clause_may_turn_it_off_for_a_destination(self):
+        site = self.host("mx.one.test", certificate=self.authority.context("other.test"))
+        self.domain("one.test", "mx.one.test")
+        self.publish("one.test", policy("nothing.test"))
+        d = self.relay(start=False)
+        d.extra = "smtp/one.test*\n    mta_sts=no\n"
+        d.start()
+        self.sent(d, "b@one.test", "mx.one.test")
+        self.eventually(lambda: site.messages)
+        self.assertTrue(site.messages[0]["secure"])
+
+    def test_with_mta_sts_test_the_policy_is_logged_and_not_obeyed(self):
+        self.host("mx.one.test")
+        self.domain("one.test", "mx.one.test")
+        self.publish("one.test", policy("nothing.test"))
+        d = self.relay(smtp_mta_sts="test")
+        self.sent(d, "b@one.test", "mx.one.test")
+        self.assertRegex(d.log(), r"one\.test: host mx\.one\.test is no host of the domain's MTA-STS policy, which is not enforced "
+                                  r"\(mta_sts = test\)")
+
+
+class Neighbours(MtaSts):
+    def test_a_neighbour_with_a_broken_policy_on_the_same_host_harms_no_other(self):
+        """Two domains have one exchanger; the policy of one names another host. Mail for both comes at once, again and again,
+        over connections that are kept."""
+        site = self.host("mx.hoster.test")
+        for name in ("good.test", "broken.test"):
+            self.domain(name, "mx.hoster.test")
+        self.publish("good.test", policy("mx.hoster.test"))
+        self.publish("broken.test", policy("mx.elsewhere.test"))
+        d = self.relay(smtp_connection_cache_time_limit="60s")
+        for i in range(3):
+            self.deferred(d, "b%d@broken.test" % i, "no host of the domain's MTA-STS policy")
+            self.sent(d, "b%d@good.test" % i, "mx.hoster.test")
+        self.arrived(site, *["b%d@good.test" % i for i in range(3)])
+        self.assertEqual([s for s in d.ask("GET", "/v1/sites")[1]["sites"] if s["state"] == "dead"], [])
+
+    def test_an_idle_connection_without_proof_is_not_used_by_a_domain_that_wants_it(self):
+        """The host's certificate is for another name: good enough for a domain without a policy, not for the one with it."""
+        site = self.host("mx.hoster.test", certificate=self.authority.context("other.test"))
+        for name in ("plain.test", "strict.test"):
+            self.domain(name, "mx.hoster.test")
+        self.publish("strict.test", policy("mx.hoster.test"))
+        d = self.relay(smtp_connection_cache_time_limit="60s")
+        for i in range(3):
+            self.sent(d, "b%d@plain.test" % i, "mx.hoster.test")
+            self.assertEqual(self.send(d, "b%d@strict.test" % i)[2], "deferred")
+        self.arrived(site, *["b%d@plain.test" % i for i in range(3)])
+
+
+class Modes(MtaSts):
+    def setUp(self):
+        super().setUp()
+        self.good = self.host("mx.one.test", certificate=self.authority.context("other.test"))
+        self.domain("one.test", "mx.one.test")
+
+    def test_a_policy_in_testing_stops_nothing_and_is_logged(self):
+        self.publish("one.test", policy("nothing.test", mode="testing"))
+        d = self.relay()
+        self.sent(d, "b@one.test", "mx.one.test")
+        self.assertRegex(d.log(), r"one\.test: host mx\.one\.test is no host of the domain's MTA-STS policy, which is not enforced "
+                                  r"\(its mode is testing\)")
+
+    def test_the_mode_none_asks_for_nothing(self):
+        self.publish("one.test", policy(mode="none"))
+        self.sent(self.relay(), "b@one.test", "mx.one.test")
+
+    def test_a_policy_without_an_age_holds_not(self):
+        self.publish("one.test", policy("nothing.test", max_age=0))
+        self.sent(self.relay(), "b@one.test", "mx.one.test")
+
+    def test_an_age_over_a_year_is_no_policy(self):
+        self.publish("one.test", policy("nothing.test", max_age=31557601))
+        d = self.relay()
+        self.sent(d, "b@one.test", "mx.one.test")
+        self.assertIn("is no policy: its max_age is no number of 0 to 31557600", d.log())
+
+
+class Changes(MtaSts):
+    """What becomes of a policy that is known. The clock is moved by more than a record is believed for, not by the max_age."""
+
+    def setUp(self):
+        super().setUp()
+        self.host("old.test")
+        self.host("new.test", "127.0.0.3")
+        self.domain("one.test", "old.test", "new.test")
+        self.publish("one.test", policy("new.test"))
+
+    def test_mail_that_waits_takes_a_new_policy(self):
+        self.publish("one.test", policy("elsewhere.test"))
+        d = self.relay()
+        self.deferred(d, "b@one.test", "no host of the domain's MTA-STS policy")
+        self.publish("one.test", policy("new.test"), id="2")
+        d.move_clock(400)
+        self.eventually(lambda: self.verdicts(d, "b@one.test")[-1][2] == "sent")
+        self.assertTrue(self.verdicts(d, "b@one.test")[-1][0].startswith("new.test["))
+
+    def test_a_policy_that_is_withdrawn_is_gone(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.publish("one.test", policy(mode="none"), id="2")
+        d.move_clock(400)
+        self.sent(d, "b2@one.test", "old.test")
+
+    def test_the_same_id_is_not_fetched_again(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.publish("one.test", policy("old.test"))
+        d.move_clock(400)
+        self.sent(d, "b2@one.test", "new.test")
+        self.assertEqual(self.policies.connections, 1)
+        self.assertEqual(self.names.asked.count(("_mta-sts.one.test", "TXT")), 2)
+
+    def still_holds(self, d):
+        d.move_clock(400)
+        self.sent(d, "b2@one.test", "new.test")
+
+    def test_a_known_policy_holds_without_its_record(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.names.remove("_mta-sts.one.test", "TXT")
+        self.still_holds(d)
+
+    def test_a_known_policy_holds_while_the_dns_is_down(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.names.broken.add("_mta-sts.one.test")
+        self.still_holds(d)
+
+    def test_a_known_policy_holds_while_the_new_one_cannot_be_fetched(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.publish("one.test", reply("no", status="500 Internal Server Error"), id="2")
+        self.still_holds(d)
+        self.assertIn("the status is 500, not 200; the one of before holds", d.log())
+
+    def test_a_policy_that_is_over_holds_no_longer(self):
+        self.publish("one.test", policy("new.test", max_age=1000))
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.publish("one.test", reply("no", status="404 Not Found"), id="2")
+        d.move_clock(1001)
+        self.sent(d, "b2@one.test", "old.test")
+
+    def test_a_policy_is_refreshed_without_mail(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.publish("one.test", policy("old.test"))
+        d.move_clock(45000)  # more than half of its max_age
+        self.eventually(lambda: self.policies.connections == 2)
+        self.eventually(lambda: "mx: old.test" in self.stored(d))
+
+    def stored(self, d):
+        with open(d.directory + "/sts/one.test") as f:
+            return f.read()
+
+    def test_a_known_policy_outlasts_a_restart(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.eventually(lambda: os.path.exists(d.directory + "/sts/one.test"))
+        d.stop()
+        self.names.silent.add("_mta-sts.one.test")
+        self.publish("one.test", reply("no", status="404 Not Found"))
+        self.names.remove("_mta-sts.one.test", "TXT")
+        self.names.silent.clear()
+        d.start()
+        self.sent(d, "b2@one.test", "new.test")
+
+    def test_a_stored_policy_that_was_changed_is_not_believed(self):
+        d = self.relay()
+        self.sent(d, "b1@one.test", "new.test")
+        self.eventually(lambda: os.path.exists(d.directory + "/sts/one.test"))
+        d.stop()
+        text = self.stored(d)
+        with open(d.directory + "/sts/one.test", "w") as f:
+            f.write(text.replace("mx: new.test", "mx: old.test"))
+        self.names.remove("_mta-sts.one.test", "TXT")
+        d.start()
+        self.assertIn("/sts/one.test: the policy is over, or not as it was written: removed", d.log())
+        self.sent(d, "b2@one.test", "old.test")
+
+    def test_a_fetch_process_that_is_killed_is_replaced(self):
+        def kill(connection, server):
+            os.kill(d.children()["fetch"][0], signal.SIGKILL)
+            self.policies.put("one.test", policy("new.test"))
+
+        self.publish("one.test", kill)
+        d = self.relay()
+        first = d.children()["fetch"]
+        self.sent(d, "b@one.test", "new.test")
+        self.eventually(lambda: d.children().get("fetch", first) != first)
+        self.assertEqual(self.policies.connections, 2)
+
+    def test_a_domain_that_kills_every_fetch_process_has_no_policy(self):
+        def kill(connection, server):
+            os.kill(d.children()["fetch"][0], signal.SIGKILL)
+
+        self.publish("one.test", kill)
+        d = self.relay()
+        self.sent(d, "b@one.test", "old.test")
+        self.assertEqual(self.policies.connections, 2)
+
+
+class Command(MtaSts):
+    """`sluice tls DOMAIN`."""
+
+    def setUp(self):
+        super().setUp()
+        self.host("bad.test")
+        self.host("good.test", "127.0.0.3")
+        self.domain("one.test", "bad.test", "good.test")
+        self.publish("one.test", policy("good.test"))
+
+    def told(self, d, *argv, status=0):
+        result = d.cli("tls", *argv)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        return result.stdout
+
+    def test_it_says_what_holds_and_why(self):
+        d = self.relay()
+        text = self.told(d, "one.test")
+        self.assertRegex(text, r"(?m)^level +may \(default\)$")
+        self.assertRegex(text, r"(?m)^MTA-STS +yes \(smtp_mta_sts, .*sluice\.conf:\d+\); id 1, enforce, mx good\.test, max_age 1d$")
+        self.assertRegex(text, r"host bad\.test is not used: it is no host of the domain's MTA-STS policy")
+        self.assertRegex(text, r"20 good\.test \[127\.0\.0\.3\], DNSSEC \w+\n +TLS, with a certificate of a trusted authority for good\.test")
+        self.assertRegex(text, r"mail would be +sent")
+
+    def test_programs_get_json(self):
+        d = self.relay()
+        answer = json.loads(self.told(d, "--json", "one.test"))
+        self.assertEqual([(h["name"], h["preference"], h["used"]) for h in answer["hosts"]],
+                         [("bad.test", 10, False), ("good.test", 20, True)])
+        self.assertEqual({k: answer["policy"][k] for k in ("id", "mode", "mx", "max_age")},
+                         {"id": "1", "mode": "enforce", "mx": ["good.test"], "max_age": 86400})
+        self.assertLessEqual(answer["policy"]["fetched"], time.time())
+
+    def test_what_no_host_may_get_is_deferred(self):
+        self.publish("one.test", policy("nothing.test"))
+        d = self.relay()
+        self.assertRegex(self.told(d, "one.test", status=1), "mail would be +deferred: host bad.test is not used")
+
+    def test_fetch_looks_the_policy_up_anew(self):
+        d = self.relay()
+        self.assertIn("mx good.test", self.told(d, "one.test"))
+        self.publish("one.test", policy("bad.test"))
+        self.assertIn("mx good.test", self.told(d, "one.test"))
+        self.assertIn("mx bad.test", self.told(d, "--fetch", "one.test"))
+
+    def test_a_look_up_that_failed_is_told(self):
+        self.publish("one.test", reply("no", status="404 Not Found"))
+        d = self.relay()
+        self.assertRegex(self.told(d, "one.test"), "no policy of one.test\n +the last look-up failed: .*the status is 404, not 200")
+
+    def test_what_is_no_domain_or_needs_no_tls_is_refused(self):
+        d = self.relay()
+        self.told(d, "not a domain", status=64)
+        self.told(d, "localhost", status=65)
+        d.stop()
+        self.told(d, "one.test", status=69)
+
+    def test_a_deliver_process_that_ends_leaves_no_question_open(self):
+        self.names.silent.add("one.test")
+        d = self.relay()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = pool.submit(d.cli, "tls", "one.test")
+            self.eventually(lambda: ("one.test", "MX") in self.names.asked)
+            os.kill(d.children()["deliver"][0], signal.SIGKILL)
+            result = asked.result()
+        self.assertEqual(result.returncode, 75, result.stderr)
+        self.assertIn("the process that delivers has ended", result.stderr)
+
+    def test_a_control_process_that_ends_takes_its_questions_with_it(self):
+        self.domain("slow.test", "good.test")
+        self.names.silent.add("slow.test")
+        d = self.relay()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = pool.submit(d.cli, "tls", "slow.test")
+            self.eventually(lambda: ("slow.test", "MX") in self.names.asked)
+            os.kill(d.children()["control"][0], signal.SIGKILL)
+            self.assertNotEqual(asked.result().returncode, 0)
+        self.eventually(d.answers)
+        self.assertIn("one.test, by smtp", self.told(d, "one.test"))
+
+
+class PolicyHosts(MtaSts):
+    """Hosts of policies that are wrong or hostile: mail goes as if there were no policy, the reason is in the log, and the
+    policies of others are fetched meanwhile."""
+
+    def setUp(self):
+        super().setUp()
+        self.host("mx.test")
+        for name in ("one.test", "two.test"):
+            self.domain(name, "mx.test")
+        self.publish("two.test", policy("nothing.test"))
+
+    def refused(self, reason, content, clock=0, **options):
+        self.publish("one.test", content, **options)
+        d = self.relay(**{"mta_sts_private_addresses": "yes"} if clock == 0 else {})
+        d.send("a@example.org", ["b@one.test"])
+        if clock:
+            self.eventually(lambda: self.hanging.is_set())
+            self.deferred(d, "b@two.test", "no host of the domain's MTA-STS policy")  # is not held up
+            d.move_clock(clock)
+        self.eventually(lambda: self.verdicts(d, "b@one.test"))
+        self.assertEqual(self.verdicts(d, "b@one.test")[0][2], "sent")
+        if clock:
+            d.move_clock(60)
+        self.eventually(lambda: re.search(r"one\.test: MTA-STS policy: .*%s.*mail goes as if there were none" % reason, d.log()))
+        requests = self.policies.connections
+        d.move_clock(30)
+        self.assertEqual(self.send(d, "c@one.test")[2], "sent")
+        self.assertEqual(self.policies.connections, requests)  # it is not asked again for a while
+        if not clock:
+            self.deferred(d, "b@two.test", "no host of the domain's MTA-STS policy")
+
+    def test_a_certificate_for_another_name(self):
+        self.refused("no alternative certificate subject name matches|hostname mismatch|SSL", policy("nothing.test"),
+                     context=self.authority.context("mta-sts.other.test"))
+
+    def test_a_certificate_of_its_own(self):
+        self.refused("self.signed certificate|certificate problem", policy("nothing.test"),
+                     context=self.authority.context("mta-sts.one.test", self_signed=True))
+
+    def test_a_certificate_with_nothing_but_a_common_name(self):
+        self.refused("hostname mismatch|SSL|subject name", policy("nothing.test"),
+                     context=self.authority.context(cn="mta-sts.one.test"))
+
+    def test_a_redirect_is_not_followed(self):
+        place = "https://mta-sts.two.test:%d/.well-known/mta-sts.txt" % self.policies.port
+        self.refused("the status is 302, not 200", reply("", status="302 Found", fields="Location: %s\r\n" % place))
+        self.assertEqual([host for host, _ in self.policies.requests if host == "mta-sts.one.test"], ["mta-sts.one.test"])
+
+    def test_what_is_not_there(self):
+        self.refused("the status is 404, not 200", reply("no", status="404 Not Found"))
+
+    def test_another_media_type(self):
+        self.refused("the media type is text/html; charset=utf-8, not text/plain", reply(policy("nothing.test"), kind="text/html; charset=utf-8"))
+
+    def test_a_policy_of_more_than_64_kib(self):
+        text = policy("nothing.test")
+        self.refused("it is longer than 65536 bytes", text + "x: y\r\n" * ((65537 - len(text)) // 6 + 1))
+
+    def test_a_policy_of_a_megabyte(self):
+        self.refused("it is longer than 65536 bytes", "x" * 1000000)
+
+    def test_rubbish(self):
+        self.refused("is no policy: a line has no colon", reply(bytes(range(256)) * 16))
+
+    def test_a_policy_without_a_version(self):
+        self.refused("is no policy: its version is not STSv1", policy("nothing.test", version="STSv2"))
+
+    def test_a_body_without_an_end(self):
+        def body(connection, server):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+            while not server.closed:
+                connection.sendall(b"mx: nothing.test\r\n" * 1000)
+
+        self.refused("it is longer than 65536 bytes", body)
+
+    def test_a_header_without_an_end(self):
+        def header(connection, server):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not server.closed:
+                connection.sendall(b"X-Much: %s\r\n" % (b"y" * 1000) * 10)
+
+        self.refused("the header of the reply is longer than 65536 bytes", header)
+
+    def test_bytes_that_are_no_http(self):
+        self.refused("mta-sts.one.test", b"\0\1\2\3 rubbish\r\n\r\n")
+
+    def hang(self, first):
+        self.hanging = threading.Event()
+
+        def serve(connection, server):
+            connection.sendall(first)
+            self.hanging.set()
+            server.released.wait()
+
+        return serve
+
+    def test_a_host_that_never_answers(self):
+        self.refused("no policy within 60 s", self.hang(b""), clock=16)
+
+    def test_a_body_that_comes_slowly(self):
+        self.refused("no policy within 60 s", self.hang(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nversion: ST"), clock=16)
+
+    def test_a_host_that_does_not_exist(self):
+        self.publish("one.test", policy("nothing.test"))
+        self.names.remove("mta-sts.one.test", "A")
+        d = self.relay()
+        self.sent(d, "b@one.test")
+        self.assertRegex(d.log(), "mta-sts.one.test: there is no such host")
+
+    def test_a_host_is_reached_by_ipv6(self):
+        try:
+            self.policies = policies.PolicyHost(self.authority, host="::1")
+        except OSError:
+            self.skipTest("there is no IPv6")
+        self.addCleanup(self.policies.close)
+        self.publish("one.test", policy("nothing.test"))
+        self.names.remove("mta-sts.one.test", "A")
+        self.names.set("mta-sts.one.test", "AAAA", "::1")
+        self.deferred(self.relay(inet_protocols="all"), "b@one.test", "no host of the domain's MTA-STS policy")
+
+    def test_a_private_address_is_not_connected_to(self):
+        self.publish("one.test", policy("nothing.test"))
+        d = self.relay(mta_sts_private_addresses="no")
+        self.sent(d, "b@one.test")
+        self.assertRegex(d.log(), "mta-sts.one.test: its addresses are not of the public Internet")
+        self.assertEqual(self.policies.connections, 0)
+
+    def test_many_that_hang_hold_up_no_mail(self):
+        """More hosts hang than are talked to at once; the mail of all goes on when it has waited long enough."""
+        content = self.hang(b"")
+        certificate = self.authority.context("*.test", "mta-sts.many.test", *("mta-sts.d%d.test" % i for i in range(60)))
+        for i in range(60):
+            self.domain("d%d.test" % i, "mx.test")
+            self.publish("d%d.test" % i, content, context=certificate)
+        d = self.relay()
+        for i in range(60):
+            d.send("a@example.org", ["b@d%d.test" % i])
+        self.eventually(lambda: self.policies.connections == 50 and
+                        all(("_mta-sts.d%d.test" % i, "TXT") in self.names.asked for i in range(60)))
+        d.move_clock(16)
+        self.eventually(lambda: all(self.verdicts(d, "b@d%d.test" % i) for i in range(60)))
+        for i in range(60):
+            self.assertEqual(self.verdicts(d, "b@d%d.test" % i)[0][2], "sent")
+
+
+if __name__ == "__main__":
+    unittest.main()
