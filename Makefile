@@ -73,6 +73,7 @@ install: build
 	@meson configure build --prefix=$(PREFIX) >/dev/null
 	@$(call quietly,ninja -C build --quiet)
 	@DESTDIR=$(DESTDIR) meson install -C build --quiet --no-rebuild
+	@scripts/say-postfix $(PREFIX)/sbin/sluice-qmgr
 
 clean:
 	rm -rf build build-test build-clang

@@ -18,7 +18,11 @@
 
 #include "check.h"
 #include "control_file.h"
+#include "postoffice.h"
 #include "spool.h"
+#include "spool_division.h"
+#include "spool_external.h"
+#include "spool_search.h"
 
 #define HOSTS 1000
 
@@ -179,8 +183,8 @@ static void deliver(struct spool *sp, unsigned per_commit)
         }
         CHECK(spool_commit(sp) == 0);
         total += count;
-        struct spool_news news;
-        while (spool_next_news(sp, &news)) {
+        struct spool_event event;
+        while (spool_next_event(sp, &event)) {
             /* told, and of no interest here */
         }
     }
@@ -191,9 +195,8 @@ int main(int argc, char **argv)
 {
     unsigned files = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 200000;
     unsigned levels = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
-    const struct spool_options options = {
-        .id_floor = 1, .postoffice = {.hash_levels = levels, .scan_us = US_PER_S * 1000}};
-    char url[512];
+    const struct spool_options options = {.id_floor = 1};
+    const struct postoffice_options own = {.hash_levels = levels, .scan_us = US_PER_S * 1000};
     struct spool *sp;
     struct buf error;
 
@@ -202,9 +205,8 @@ int main(int argc, char **argv)
         return 2;
     }
     fill(argv[1], files, levels);
-    (void)snprintf(url, sizeof url, "postoffice:%s", argv[1]);
     buf_init(&error, 1024);
-    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+    if (postoffice_open(argv[1], &options, &own, &error, &sp) != 0) {
         fprintf(stderr, "%s\n", buf_cstr(&error));
         return 1;
     }

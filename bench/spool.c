@@ -21,6 +21,7 @@
 #include "check.h"
 #include "mem.h"
 #include "spool.h"
+#include "spool_search.h"
 
 #define BATCH_MAX     64
 #define FILL_BATCH    500

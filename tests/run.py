@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Run all tests and end with the line "N passed, N failed".
 
-    tests/run.py [--only unit|scenario|fault|interop|fuzz|soak] [--fuzz-seconds N] [--fuzz-keep]
+    tests/run.py [--only structure|unit|scenario|fault|interop|fuzz|soak] [--fuzz-seconds N] [--fuzz-keep]
                  [--jobs N] [--repeat N] [--busy N] [PATTERN ...]
 
-Unit tests are programs that print TAP; scenario, fault and interop tests are unittest modules over
-real processes; each fuzz target runs over its corpus and then for a few seconds. With patterns, only
-tests whose name contains one of them run. What is skipped is listed with the reason. What fuzzing has
-found that leads to new places stays in build-clang; with --fuzz-keep the inputs that the corpus lacks are
-moved into it instead of fuzzing.
+Structure tests look at the sources and need a build tree only for what the compiler knows. Unit tests are
+programs that print TAP; scenario, fault and interop tests are unittest modules over real processes; each
+fuzz target runs over its corpus and then for a few seconds. With patterns, only tests whose name contains
+one of them run. What is skipped is listed with the reason. What fuzzing has found that leads to new places
+stays in build-clang; with --fuzz-keep the inputs that the corpus lacks are moved into it instead of
+fuzzing.
 
 Tests wait for events and not for times (tests/README.md), so that they have to pass on a machine that is
 busy with other things: `--repeat 10 --busy 8` runs them ten times beside eight processes that only compute.
@@ -26,7 +27,7 @@ import sys
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.join(TOP, "build-test")
+BUILD = os.path.abspath(os.environ.get("SLUICE_BUILD", os.path.join(TOP, "build-test")))
 CLANG = os.path.join(TOP, "build-clang")
 # Most tests wait for a server most of the time, or for the disk.
 JOBS = 2 * (os.cpu_count() or 1)
@@ -34,17 +35,17 @@ JOBS = 2 * (os.cpu_count() or 1)
 SLOWEST = """
 tests/fault/test_spool_fault unit/core/test_sched_random scenario/test_postoffice_threads unit/sim/test_sim_world
 scenario/test_agents scenario/test_postoffice_reports scenario/test_sim scenario/test_why
-scenario/test_mailq_postoffice unit/spool/test_postoffice interop/test_dns fault/test_kill scenario/test_hostile
-scenario/test_scheduler_front scenario/test_tls scenario/test_start unit/daemon/test_queue scenario/test_daemon
+scenario/test_mailq_postoffice unit/zmailer/test_postoffice interop/test_dns fault/test_kill scenario/test_hostile
+scenario/test_scheduler_front scenario/test_mta_sts scenario/test_tls scenario/test_start unit/queue/test_queue scenario/test_daemon
 scenario/test_slow_clients interop/test_postfix scenario/test_classes scenario/test_mailq scenario/test_cli
 scenario/test_pipe scenario/test_stopped unit/spool/test_spool_model unit/sim/test_guarantees
-unit/daemon/test_admission scenario/test_ta_smtp tests/fault/test_postoffice_fault scenario/test_receive
-scenario/test_clog scenario/test_delivery interop/test_clients unit/daemon/test_deliver unit/core/test_sched_share
+unit/receive/test_admission scenario/test_ta_smtp tests/fault/test_postoffice_fault scenario/test_receive
+scenario/test_clog scenario/test_delivery interop/test_clients unit/deliver/test_deliver unit/core/test_sched_share
 scenario/test_threads scenario/test_ta_whole unit/core/test_sched_class scenario/test_routing scenario/test_lmtp
-unit/sim/test_published_tables scenario/test_postoffice_files interop/test_smtp_tools interop/test_dovecot
-unit/spool/test_sqlite_spool unit/daemon/test_agents""".split()
+unit/replay/test_published_tables scenario/test_postoffice_files interop/test_smtp_tools interop/test_dovecot
+unit/spool/test_sqlite_spool unit/zmailer/test_agents""".split()
 # Modules of which each class is a job of its own, so that no single job is as long as all the others together.
-SPLIT = ("scenario/test_scheduler_front", "scenario/test_postoffice_threads", "scenario/test_hostile")
+SPLIT = ("scenario/test_mta_sts", "scenario/test_scheduler_front", "scenario/test_postoffice_threads", "scenario/test_hostile")
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
@@ -129,7 +130,7 @@ def jobs(args):
             if os.access(path, os.X_OK) and os.path.isfile(path):
                 yield Job("/".join(path.split("/")[-3:]), [path], count_tap, 3600,
                           {"CMOCKA_MESSAGE_OUTPUT": "TAP"})
-    for kind in ("scenario", "fault", "interop", "soak"):
+    for kind in ("structure", "scenario", "fault", "interop", "soak"):
         if wanted(kind):
             for path in sorted(glob.glob(os.path.join(TOP, "tests", kind, "test_*.py"))):
                 name = "%s/%s" % (kind, os.path.basename(path)[:-3])
@@ -139,7 +140,7 @@ def jobs(args):
                               + (["-k", "*.%s.*" % part] if part else []),
                               count_unittest, 86400 if kind == "soak" else 3600,
                               {"PYTHONPATH": os.path.join(TOP, "tests", "support"),
-                               "SLUICE_BUILD": os.environ.get("SLUICE_BUILD", BUILD)})
+                               "SLUICE_BUILD": BUILD})
     if wanted("fuzz"):
         for path in sorted(glob.glob(CLANG + "/tests/fuzz/fuzz_*")):
             if os.access(path, os.X_OK) and os.path.isfile(path):
@@ -182,7 +183,7 @@ def run_all(chosen, args):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--only", choices=["unit", "scenario", "fault", "interop", "fuzz", "soak"])
+    parser.add_argument("--only", choices=["structure", "unit", "scenario", "fault", "interop", "fuzz", "soak"])
     parser.add_argument("--fuzz-seconds", type=int, default=6)
     parser.add_argument("--fuzz-keep", action="store_true")
     parser.add_argument("--jobs", type=int, default=JOBS)
