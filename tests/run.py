@@ -62,7 +62,7 @@ class Job:
 
     def __init__(self, name, argv, count, timeout, env=None):
         self.name, self.argv, self.count, self.timeout = name, argv, count, timeout
-        self.env = dict(os.environ, **SANITIZER_ENV, **(env or {}))
+        self.env = {**os.environ, **SANITIZER_ENV, **(env or {})}
 
     def run(self):
         start = time.monotonic()
