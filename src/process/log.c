@@ -354,7 +354,7 @@ static int syslog_priority(enum log_level level)
     static const int priorities[] = {
         [LOG_LEVEL_DEBUG] = LOG_MAIL | LOG_DEBUG,     [LOG_LEVEL_INFO] = LOG_MAIL | LOG_INFO,
         [LOG_LEVEL_WARNING] = LOG_MAIL | LOG_WARNING, [LOG_LEVEL_ERROR] = LOG_MAIL | LOG_ERR,
-        [LOG_LEVEL_EMERGENCY] = LOG_MAIL | LOG_EMERG,
+        [LOG_LEVEL_FATAL] = LOG_MAIL | LOG_CRIT,      [LOG_LEVEL_EMERGENCY] = LOG_MAIL | LOG_EMERG,
     };
 
     return priorities[level];
@@ -370,6 +370,7 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
         [LOG_LEVEL_INFO] = "",
         [LOG_LEVEL_WARNING] = "warning: ",
         [LOG_LEVEL_ERROR] = "error: ",
+        [LOG_LEVEL_FATAL] = "fatal: ",
         [LOG_LEVEL_EMERGENCY] = "panic: ",
     };
     char line[LOG_LINE_MAX];
@@ -516,6 +517,11 @@ void log_warning(const char *format, ...)
 void log_error(const char *format, ...)
 {
     LOG_OWN_LINE(LOG_LEVEL_ERROR);
+}
+
+void log_fatal(const char *format, ...)
+{
+    LOG_OWN_LINE(LOG_LEVEL_FATAL);
 }
 
 void log_emergency(const char *format, ...)

@@ -27,6 +27,7 @@ enum log_level {
     LOG_LEVEL_INFO,
     LOG_LEVEL_WARNING,
     LOG_LEVEL_ERROR,
+    LOG_LEVEL_FATAL,
     LOG_LEVEL_EMERGENCY
 };
 
@@ -69,6 +70,8 @@ void log_set_level(enum log_level least);
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Why this process ends, as Postfix's daemons say it. */
+void log_fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What the operator must see at once, whatever else is logged. */
 void log_emergency(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));

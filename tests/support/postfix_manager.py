@@ -3,8 +3,12 @@
 import os
 import re
 import signal
+import smtplib
+import socket
 import sys
+import threading
 
+import peers
 import sluice
 
 sys.path.insert(0, os.path.join(sluice.TOP, "bench"))
@@ -24,7 +28,7 @@ class ManagedPostfix(peer_postfix.Postfix):
         for name in os.listdir(source):
             os.symlink(os.path.join(source, name), os.path.join(daemons, name))
         os.symlink(sluice.program("sluice-qmgr"), daemons + "/sluice-qmgr")
-        self.configure(daemon_directory=daemons, in_flow_delay="1s",
+        self.configure(daemon_directory=daemons, in_flow_delay="1s", service_throttle_time="1s",
                        export_environment="MAIL_CONFIG TZ LANG=C LD_LIBRARY_PATH")
         self.overrides = overrides
         self.mailboxes = self.directory + "/mailboxes"
@@ -51,6 +55,7 @@ class ManagedPostfix(peer_postfix.Postfix):
 
     def reload(self):
         """As `postfix reload`, which tells master."""
+        self.age()
         os.kill(self.pid_of("master"), signal.SIGHUP)
 
     def managers(self):
@@ -107,3 +112,101 @@ class ManagedPostfix(peer_postfix.Postfix):
             if queue_id in names:
                 return os.path.join(top, queue_id)
         return None
+
+
+# ---- tests with it ----
+
+@peers.needs(peers.SOURCE, sluice.tool("usr/lib/postfix/sbin/master"))
+@peers.needs_root()
+class Case(sluice.TestCase):
+    def tearDown(self):
+        said = self.p.said()
+        self.assertNotRegex(said, r"ERROR: \w+Sanitizer|runtime error|panic:|killed by signal (4|6|7|8|11|31)")
+        super().tearDown()
+
+    def postfix(self, relayhost="[127.0.0.1]:1", **options):
+        p = ManagedPostfix(relayhost, **options)
+        self.addCleanup(p.stop)
+        self.p = p
+        return p.start()
+
+    def send(self, sender, recipients, text="Subject: x\r\n\r\nhello\r\n", **options):
+        """Hand in a message; its queue id."""
+        before = len(re.findall(r"message-id=", self.p.log()))
+        with smtplib.SMTP("127.0.0.1", self.p.port, timeout=sluice.PATIENCE) as s:
+            s.sendmail(sender, recipients, text, **options)
+        self.wait(lambda: len(re.findall(r"message-id=", self.p.log())) > before, "cleanup logs the message")
+        return re.findall(r"cleanup\[\d+\]: (\w+): message-id=", self.p.log())[-1]
+
+    def wait(self, condition, what):
+        return sluice.eventually(condition, what, detail=self.p.said)
+
+    def logged(self, pattern, count=1):
+        """Wait for so many lines."""
+        self.wait(lambda: len(re.findall(pattern, self.p.log())) >= count, "log line " + pattern)
+        return re.findall(pattern, self.p.log())
+
+    def drained(self):
+        self.wait(lambda: self.p.queued() == 0, "the queue drains")
+
+    def deferred(self, queue_id):
+        self.wait(lambda: queue_id in self.p.files("deferred"), "%s is deferred" % queue_id)
+
+    def flush(self):
+        self.p.command("postqueue", "-f")
+
+
+# ---- agents of a test's own ----
+
+def attributes(*pairs):
+    return b"".join(b"%s\0%s\0" % pair for pair in pairs) + b"\0"
+
+
+HELLO = attributes((b"protocol", b"delivery_request_protocol"))
+
+
+def reply(status, reason, number):
+    return attributes((b"status", status), (b"diag_type", b""), (b"diag_text", b""), (b"mta_type", b""), (b"mta_mname", b""),
+                      (b"action", b""), (b"reason", reason), (b"status", number))
+
+
+class Agent:
+    """A delivery agent of this test's, on a socket that master does not know. `behave` is called with each connection."""
+
+    def __init__(self, postfix, name, behave):
+        self.behave, self.requests = behave, []
+        path = postfix.directory + "/queue/private/" + name
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        os.chmod(path, 0o666)
+        self.listener.listen(100)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.one, args=(connection,), daemon=True).start()
+
+    def one(self, connection):
+        with connection:
+            try:
+                self.behave(self, connection)
+            except OSError:
+                pass
+
+    def request(self, connection):
+        """Send the hello, and read the request: its values in the order in which they came."""
+        connection.sendall(HELLO)
+        data = b""
+        while b"recipient_count\0" not in data:
+            data += connection.recv(65536)
+        count = int(data.split(b"recipient_count\0")[1].split(b"\0")[0])
+        while data.count(b"notify_flags\0") < count or not data.endswith(b"\0\0"):
+            data += connection.recv(65536)
+        self.requests.append(data)
+
+    def close(self):
+        self.listener.close()

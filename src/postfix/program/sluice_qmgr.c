@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bundle.h"
@@ -103,19 +104,37 @@ static const char *log_tag(void)
     return tag != NULL ? tag : "postfix";
 }
 
-/* As Postfix's daemons end that can't work: told in the log, and not again at once. */
-static int give_up(const struct manager_options *o, struct buf *error)
+/* The log while the configuration is not known: the socket that master tells of, or syslog. */
+static void open_early_log(const struct manager_options *o)
 {
-    struct buf unused;
+    const char *service = getenv("POSTLOG_SERVICE");
+    struct buf where, unused;
 
+    buf_init(&where, 4096);
     buf_init(&unused, 4096);
-    if (!log_is_open) {
+    (void)buf_addf(&where, "postlog:%s", service == NULL ? "" : service); /* sticky */
+    if (where.failed || service == NULL ||
+        !log_open(buf_cstr(&where), "", log_tag(), o->program, &unused)) {
         (void)log_open("syslog", "", log_tag(), o->program, &unused); /* else standard error */
     }
     buf_fini(&unused);
-    log_error("fatal: %s", buf_cstr(error));
-    log_flush();
-    (void)sleep(1);
+    buf_fini(&where);
+}
+
+/* As Postfix's daemons end that can't work: told in the log, and not again at once. A log that is
+ * busy has until then to take the line. */
+static int give_up(const struct manager_options *o, struct buf *error)
+{
+    static const struct timespec tenth = {.tv_nsec = 100000000};
+
+    if (!log_is_open) {
+        open_early_log(o);
+    }
+    log_fatal("%s", buf_cstr(error));
+    for (int i = 0; i < 10 || (log_waiting() && i < 100); i++) {
+        log_flush();
+        (void)nanosleep(&tenth, NULL); /* a shorter time does no harm */
+    }
     return 1;
 }
 
