@@ -173,6 +173,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "group of control_socket; empty: the daemon's")                                              \
     X(LIST, control_listen, "address:port", "", 0, 0,                                              \
       "must be empty: TCP clients of the HTTP interface are not authenticated yet")                \
+    X(LIST, metrics_destinations, "transport/nexthop", "", 0, 0,                                   \
+      "destinations that metrics name always, beside the busiest; lower case")                     \
     /* processes */                                                                                \
     X(STRING, mail_owner, "user", "", 0, 0,                                                        \
       "user of the queue process when started as root; empty: stay")                               \
@@ -238,10 +240,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, callout_timeout, "s", "30s", PARAM_S(1), PARAM_DAYS(1),                                \
       "longest wait for each answer of a peer that is asked which recipients there are; then the " \
       "client is to try again")                                                                    \
-    X(TIME, callout_positive_time, "s", "1h", 0, PARAM_DAYS(30),                                   \
-      "how long its yes is remembered")                                                            \
-    X(TIME, callout_negative_time, "s", "5m", 0, PARAM_DAYS(30),                                   \
-      "how long its no is remembered")                                                             \
+    X(TIME, callout_positive_time, "s", "1h", 0, PARAM_DAYS(30), "how long its yes is remembered") \
+    X(TIME, callout_negative_time, "s", "5m", 0, PARAM_DAYS(30), "how long its no is remembered")  \
     X(LIST, header_checks, "file or pcre:file", "", 0, 0,                                          \
       "rules by header field: files of `/pattern/flags action' lines (PCRE)")                      \
     X(LIST, body_checks, "file or pcre:file", "", 0, 0, "the same by line of the body")            \

@@ -29,7 +29,9 @@
 #include "json.h"
 #include "log.h"
 #include "mem.h"
+#include "metrics.h"
 #include "printable.h"
+#include "queue_measures.h"
 #include "role.h"
 #include "service.h"
 
@@ -57,6 +59,7 @@ struct ask {
     uint64_t token;
     enum ask_kind kind;
     struct evhttp_request *request; /* NULL: the client is gone */
+    struct buf processes;           /* ASK_METRICS: what the parent has told */
     control_answered *answered;     /* ASK_SERVICE; NULL: the answer is not wanted any more */
     void *arg;
 };
@@ -190,144 +193,20 @@ static void respond_content(struct control *c, struct evhttp_request *request, s
     evbuffer_free(out);
 }
 
-/* A label's value. */
-static void add_label(struct buf *text, const char *value)
+/* Prometheus' text form; takes nothing. */
+static void respond_metrics(struct evhttp_request *request, const json_t *answer,
+                            struct slice processes)
 {
-    for (; *value != '\0'; value++) {
-        if (*value == '"' || *value == '\\') {
-            (void)buf_add_byte(text, '\\'); /* all of it fits */
-        }
-        (void)buf_add_byte(text, *value == '\n' ? ' ' : *value);
-    }
-}
-
-/* The busiest destinations by name, of which the queue process tells so many at most. */
-static void add_destinations(struct buf *text, const json_t *busiest)
-{
-    static const struct {
-        const char *member, *help;
-    } rows[] = {
-        {"window", "Deliveries at once that the destination may get."},
-        {"busy", "Deliveries under way."},
-        {"waiting", "Deliveries that wait in memory."},
-    };
-    const json_t *site;
-    size_t j;
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        (void)buf_addf(text,
-                       "# HELP sluice_destination_%s %s Of the busiest destinations.\n"
-                       "# TYPE sluice_destination_%s gauge\n",
-                       rows[i].member, rows[i].help, rows[i].member);
-        json_array_foreach((json_t *)(uintptr_t)busiest, j, site)
-        {
-            (void)buf_addf(text, "sluice_destination_%s{destination=\"", rows[i].member);
-            add_label(text, json_string_value(json_object_get(site, "transport")));
-            (void)buf_add_byte(text, '/');
-            add_label(text, json_string_value(json_object_get(site, "destination")));
-            (void)buf_addf(text, "\"} %.0f\n",
-                           json_number_value(json_object_get(site, rows[i].member)));
-        }
-    }
-}
-
-/* A class has a name of its own up to the queue process' limit. */
-static void add_classes(struct buf *text, const json_t *classes)
-{
-    static const struct {
-        const char *member, *name, *type, *help;
-    } rows[] = {
-        {"active_messages", "active_messages", "gauge", "Messages in memory."},
-        {"submitted", "submitted_total", "counter", "Messages accepted."},
-        {"delivered", "delivered_total", "counter", "Recipients delivered."},
-        {"deferrals", "deferrals_total", "counter", "Recipients deferred."},
-    };
-    const json_t *class;
-    size_t j;
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        (void)buf_addf(text, "# HELP sluice_class_%s %s By class.\n# TYPE sluice_class_%s %s\n",
-                       rows[i].name, rows[i].help, rows[i].name, rows[i].type); /* fits */
-        json_array_foreach((json_t *)(uintptr_t)classes, j, class)
-        {
-            (void)buf_addf(text, "sluice_class_%s{class=\"", rows[i].name);
-            add_label(text, json_string_value(json_object_get(class, "class")));
-            (void)buf_addf(text, "\"} %.0f\n",
-                           json_number_value(json_object_get(class, rows[i].member)));
-        }
-    }
-}
-
-static void add_send_limits(struct buf *text, const json_t *limits)
-{
-    const json_t *limit;
-    size_t i;
-
-    (void)buf_add_string(text, "# HELP sluice_send_limit_refusals_total Refusals by limits on what "
-                               "clients and users send.\n"
-                               "# TYPE sluice_send_limit_refusals_total counter\n"); /* fits */
-    json_array_foreach((json_t *)(uintptr_t)limits, i, limit)
-    {
-        (void)buf_addf(text, "sluice_send_limit_refusals_total{limit=\"%s\"} %.0f\n",
-                       json_string_value(json_object_get(limit, "limit")),
-                       json_number_value(json_object_get(limit, "refusals")));
-    }
-}
-
-/* Prometheus' text form. A fixed set of names without labels but for the state, some destinations
- * and some classes, so that no mail can make it grow. */
-static void respond_metrics(struct evhttp_request *request, const json_t *status)
-{
-    static const struct {
-        const char *member, *name, *type, *help;
-    } rows[] = {
-        {"incoming", "sluice_messages{state=\"incoming\"}", "gauge", "Messages on disk by state."},
-        {"deferred", "sluice_messages{state=\"deferred\"}", NULL, NULL},
-        {"hold", "sluice_messages{state=\"hold\"}", NULL, NULL},
-        {"corrupt", "sluice_messages{state=\"corrupt\"}", NULL, NULL},
-        {"bytes", "sluice_content_bytes", "gauge", "Bytes of content on disk."},
-        {"active_messages", "sluice_active_messages", "gauge", "Messages in memory."},
-        {"active_recipients", "sluice_active_recipients", "gauge", "Recipients in memory."},
-        {"in_flight", "sluice_deliveries_in_flight", "gauge", "Deliveries under way."},
-        {"waiting", "sluice_deliveries_waiting", "gauge", "Deliveries that wait in memory."},
-        {"active_destinations", "sluice_destinations", "gauge", "Destinations in memory."},
-        {"dead_destinations", "sluice_destinations_dead", "gauge", "Of these, dead ones."},
-        {"submitted", "sluice_submitted_total", "counter", "Messages accepted."},
-        {"delivered", "sluice_delivered_total", "counter", "Recipients delivered."},
-        {"deferrals", "sluice_deferrals_total", "counter", "Recipients deferred."},
-        {"bounced", "sluice_bounced_total", "counter", "Recipients bounced."},
-        {"expired", "sluice_expired_total", "counter", "Messages expired."},
-        {"reports", "sluice_reports_total", "counter", "Reports sent."},
-        {"commits", "sluice_commits_total", "counter", "Commits of the spool."},
-        {"decisions", "sluice_decisions_total", "counter", "Decisions of the scheduler."},
-        {"audit_rounds", "sluice_audit_rounds_total", "counter", "Looks at everything for faults."},
-        {"audit_findings", "sluice_audit_findings_total", "counter",
-         "Faults found: mail that would have had no future. Worth an alarm."},
-        {"audit_repaired", "sluice_audit_repaired_total", "counter", "Of these, repaired."},
-        {"free_bytes", "sluice_free_bytes", "gauge", "Bytes free where the spool is."},
-        {"storage_ok", "sluice_storage_ok", "gauge", "1 when the last commit worked."},
-        {"space_ok", "sluice_space_ok", "gauge", "1 when there is more space than queue_minfree."},
-    };
+    json_t *own = json_object();
     struct buf text;
 
-    buf_init(&text, 1u << 18);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const json_t *value = json_object_get(status, rows[i].member);
-
-        if (rows[i].type != NULL) {
-            size_t name = strcspn(rows[i].name, "{");
-            (void)buf_addf(&text, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int)name, rows[i].name,
-                           rows[i].help, (int)name, rows[i].name, rows[i].type); /* fits */
-        }
-        (void)buf_addf(&text, "%s %.0f\n", rows[i].name,
-                       json_is_boolean(value) ? (double)json_is_true(value)
-                                              : json_number_value(value)); /* fits */
-    }
-    add_destinations(&text, json_object_get(status, "busiest"));
-    add_classes(&text, json_object_get(status, "classes"));
-    add_send_limits(&text, json_object_get(status, "send_limits"));
+    buf_init(&text, METRICS_MAX);
+    measures_put_process(own);
+    metrics_print(&text, answer, own, processes, clock_wall());
+    CHECK(!text.failed);
     respond(request, 200, "text/plain; version=0.0.4", buf_slice(&text));
     buf_fini(&text);
+    json_decref(own);
 }
 
 /* ---- questions under way -------------------------------------------------------------------- */
@@ -336,6 +215,7 @@ static void ask_free(struct control *c, struct ask *ask)
 {
     TAILQ_REMOVE(&c->asks, ask, next);
     c->ask_count--;
+    buf_fini(&ask->processes);
     mem_free(ask);
 }
 
@@ -353,6 +233,7 @@ static struct ask *ask_add(struct control *c, enum ask_kind kind)
 
     ask->token = ++c->last_token;
     ask->kind = kind;
+    buf_init(&ask->processes, WIRE_JSON_MAX);
     TAILQ_INSERT_TAIL(&c->asks, ask, next);
     c->ask_count++;
     return ask;
@@ -380,6 +261,16 @@ static void send_question(struct control *c, const struct ask *ask, json_t *ques
     CHECK(text != NULL);
     wire_put_ask(c->queue, &(struct wire_ask){.token = ask->token, .json = slice_string(text)});
     free(text);
+}
+
+/* First the parent is asked for what the processes use, then the queue process (processes_told). */
+static void ask_metrics(struct control *c, struct evhttp_request *request)
+{
+    struct ask *ask = ask_new(c, request, ASK_METRICS);
+
+    if (ask != NULL) {
+        wire_put_number(c->role->parent, WIRE_PROCESSES, ask->token);
+    }
 }
 
 /* Takes `question`. */
@@ -460,6 +351,16 @@ static void add_own_status(struct control *c, json_t *object)
     CHECK(json_object_update_new(object, own) == 0);
 }
 
+static void answer_metrics(struct control *c, struct ask *ask, struct slice json)
+{
+    json_t *object = json_loadb(json.ptr, json.len, 0, NULL);
+
+    CHECK(object != NULL); /* the queue process wrote it */
+    add_own_status(c, object);
+    respond_metrics(ask->request, object, buf_slice(&ask->processes));
+    json_decref(object);
+}
+
 static void answer(struct control *c, const struct wire_answer *m, int fd)
 {
     struct ask *ask = ask_find(c, m->token);
@@ -476,25 +377,29 @@ static void answer(struct control *c, const struct wire_answer *m, int fd)
     }
     request = ask->request;
     kind = ask->kind;
+    if (request != NULL && m->status == 200 && kind == ASK_METRICS) {
+        answer_metrics(c, ask, m->json);
+    }
     ask_free(c, ask);
-    if (request == NULL) {
+    if (request == NULL || (m->status == 200 && kind == ASK_METRICS)) {
         return;
     }
     if (m->status == 200 && kind == ASK_CONTENT) {
         respond_content(c, request, m->bytes, fd);
-    } else if (m->status == 200 && (kind == ASK_STATUS || kind == ASK_METRICS)) {
+    } else if (m->status == 200 && kind == ASK_STATUS) {
         object = json_loadb(m->json.ptr, m->json.len, 0, NULL);
         CHECK(object != NULL); /* the queue process wrote it */
         add_own_status(c, object);
-        if (kind == ASK_METRICS) {
-            respond_metrics(request, object);
-            json_decref(object);
-        } else {
-            respond_json(request, 200, object);
-        }
+        respond_json(request, 200, object);
     } else {
         respond(request, (int)m->status, "application/json", m->json);
     }
+}
+
+/* An answer of the parent is still to come; then the queue process is asked, if it is there. */
+static bool waits_for_parent(const struct ask *ask)
+{
+    return ask->kind == ASK_METRICS && buf_len(&ask->processes) == 0;
 }
 
 static void on_queue(void *arg, struct channel *ch)
@@ -521,7 +426,7 @@ static void on_queue(void *arg, struct channel *ch)
             next = TAILQ_NEXT(ask, next);
             if (ask->kind == ASK_SERVICE) {
                 answer_service(c, ask, 503, SLICE(""));
-            } else if (ask->kind != ASK_RELOAD) {
+            } else if (ask->kind != ASK_RELOAD && !waits_for_parent(ask)) {
                 struct evhttp_request *request = ask->request;
                 ask_free(c, ask);
                 if (request != NULL) {
@@ -653,10 +558,13 @@ static void get_request(struct control *c, struct evhttp_request *request, const
         const char *path, *op;
         enum ask_kind kind;
     } plain[] = {
-        {"/v1/status", "status", ASK_STATUS}, {"/metrics", "status", ASK_METRICS},
-        {"/v1/messages", "list", ASK_JSON},   {"/v1/count", "count", ASK_JSON},
-        {"/v1/sites", "sites", ASK_JSON},     {"/v1/destinations", "destinations", ASK_JSON},
-        {"/v1/site", "site", ASK_JSON},       {"/v1/tls", "tls", ASK_JSON},
+        {"/v1/status", "status", ASK_STATUS},
+        {"/v1/messages", "list", ASK_JSON},
+        {"/v1/count", "count", ASK_JSON},
+        {"/v1/sites", "sites", ASK_JSON},
+        {"/v1/destinations", "destinations", ASK_JSON},
+        {"/v1/site", "site", ASK_JSON},
+        {"/v1/tls", "tls", ASK_JSON},
     };
     struct slice rest, id;
     const char *op = "show";
@@ -672,6 +580,11 @@ static void get_request(struct control *c, struct evhttp_request *request, const
         return;
     }
     buf_fini(&error);
+    if (strcmp(path, "/metrics") == 0) {
+        json_decref(question);
+        ask_metrics(c, request);
+        return;
+    }
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         if (strcmp(path, plain[i].path) == 0) {
             CHECK(json_object_set_new(question, "op", json_string(plain[i].op)) == 0);
@@ -933,6 +846,36 @@ static bool service_frame(struct control *c, const struct frame *frame)
     return false;
 }
 
+/* The parent has told of the processes: now the rest of the metrics. */
+static bool processes_told(struct control *c, struct slice body)
+{
+    struct wire_processes_told m;
+    json_t *question;
+    struct ask *ask;
+
+    if (!wire_get_processes_told(body, &m)) {
+        return false;
+    }
+    ask = ask_find(c, m.token);
+    if (ask == NULL) {
+        return true;
+    }
+    if (ask->request == NULL || c->queue == NULL) {
+        struct evhttp_request *request = ask->request;
+
+        ask_free(c, ask);
+        if (request != NULL) {
+            respond_error(request, 503, "the queue process is being restarted");
+        }
+        return true;
+    }
+    (void)buf_add(&ask->processes, m.text); /* it has the same limit */
+    question = json_pack("{s:s}", "op", "metrics");
+    send_question(c, ask, question);
+    json_decref(question);
+    return true;
+}
+
 static bool control_parent_frame(struct role *role, const struct frame *frame)
 {
     struct control *c = role->state;
@@ -943,6 +886,9 @@ static bool control_parent_frame(struct role *role, const struct frame *frame)
 
     if (frame->type == WIRE_SERVICE) {
         return service_frame(c, frame);
+    }
+    if (frame->type == WIRE_PROCESSES_TOLD) {
+        return processes_told(c, frame->body);
     }
     if (frame->type == WIRE_CHILD || frame->type == WIRE_CHILD_ENDED) {
         if (!wire_get_number(frame->body, &pid) || pid == 0 || pid > INT32_MAX) {

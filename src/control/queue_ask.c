@@ -24,6 +24,7 @@
 #include "mem.h"
 #include "operation.h"
 #include "queue.h"
+#include "queue_measures.h"
 #include "queue_report.h"
 #include "queue_why.h"
 #include "send_limit.h"
@@ -449,6 +450,16 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
     return 200;
 }
 
+static unsigned ask_metrics(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    unsigned status = ask_status(q, question, ret_answer);
+
+    if (status == 200) {
+        measures_put(q, *ret_answer);
+    }
+    return status;
+}
+
 /* ---- the operations ------------------------------------------------------------------------- */
 
 /* The content of a message: the one answer that is no JSON. */
@@ -496,6 +507,7 @@ void ask_register(void)
         {.op = "expire", .answer = ask_change_named},
         {.op = "flush", .answer = ask_change_named},
         {.op = "status", .answer = ask_status},
+        {.op = "metrics", .answer = ask_metrics},
         {.op = "sites", .answer = why_sites},
         {.op = "site", .answer = why_site},
         {.op = "why", .answer = why_message},

@@ -620,6 +620,23 @@ static unsigned why_channel(struct queue *q, struct slice wanted, json_t **ret_a
     return 200;
 }
 
+json_t *why_named(struct queue *q, const struct conf_list *names)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < names->count; i++) {
+        struct sched_dest_info info;
+        struct slice dest;
+        uint32_t transport;
+
+        if (find_place(q, slice_string(names->items[i]), &transport, &dest) &&
+            sched_dest_get(q->sched, transport, dest, &info)) {
+            json_add(array, site_json(q, &info));
+        }
+    }
+    return array;
+}
+
 unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     const char *wanted =

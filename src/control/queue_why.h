@@ -7,10 +7,15 @@
 
 #include <jansson.h>
 
+#include "conf.h"
+
 struct queue;
 
 /* The busiest destinations, as "sites" has them. */
 json_t *why_busiest(struct queue *q);
+/* Likewise those of a list of transport/nexthop that have mail in memory, or of which something is
+ * remembered. */
+json_t *why_named(struct queue *q, const struct conf_list *names);
 
 /* "why" (of a message), "sites" (all in memory, by pages) and "site" (one, with all that is known
  * of it). */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@
 #include "log_sink.h"
 #include "outgoing.h"
 #include "preflight.h"
+#include "process_use.h"
 #include "route.h"
 #include "role.h"
 #include "statedir.h"
@@ -70,6 +72,7 @@ struct child {
     struct channel *channel; /* NULL: closed */
     struct event *timer;     /* not running: start it again; channel closed: kill it */
     struct mono born;
+    uint64_t starts;
     unsigned soon; /* how often in a row it ended soon after its start */
     bool start_sent;
     bool started;
@@ -206,6 +209,7 @@ static bool spawn(struct child *c)
     }
     c->start_sent = c->started = c->stop_sent = false;
     c->born = clock_mono();
+    c->starts++;
     c->channel = channel_new(p->base, fds[0], on_child, c);
     tell_conf(c);
     if (clock_offset() > 0) {
@@ -517,6 +521,28 @@ static bool connect_frame(struct child *c, struct slice body)
     return true;
 }
 
+/* What monitoring asks for, of all processes. */
+static void tell_processes(const struct parent *p, struct child *control, uint64_t token)
+{
+    struct buf text;
+
+    buf_init(&text, CHILDREN_MAX * 128);
+    for (size_t i = 0; i < p->child_count; i++) {
+        const struct child *c = &p->children[i];
+        struct process_use use = {.cpu_us = 0};
+
+        if (c->pid != 0) {
+            process_use_read(c->pid, &use);
+        }
+        (void)buf_addf(&text, "%s %u %d %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+                       wire_role_name(c->role), c->index, (int)c->pid, c->starts, use.cpu_us,
+                       use.resident_bytes); /* fits */
+    }
+    wire_put_processes_told(
+        control->channel, &(struct wire_processes_told){.token = token, .text = buf_slice(&text)});
+    buf_fini(&text);
+}
+
 /* False for what this child must not say. */
 static bool child_frame(struct child *c, const struct frame *frame)
 {
@@ -540,6 +566,12 @@ static bool child_frame(struct child *c, const struct frame *frame)
             return false;
         }
         reload(p, c, number);
+        return true;
+    case WIRE_PROCESSES:
+        if (c->role != ROLE_CONTROL || !wire_get_number(frame->body, &number)) {
+            return false;
+        }
+        tell_processes(p, c, number);
         return true;
     case WIRE_AUTH_CONNECT:
         return wire_get_empty(frame->body) && connect_auth(p, c);

@@ -47,14 +47,16 @@ enum wire_type {
     WIRE_LOG_SINK,    /* to the queue: u64 enum log_sink_id and the descriptor its lines go to */
 
     /* child to parent */
-    WIRE_STARTED,   /* confined and working. No body */
-    WIRE_RELOAD,    /* control: please reload. u64 token; answered with WIRE_RELOADED */
-    WIRE_RELOADED,  /* parent to control: struct wire_reloaded */
-    WIRE_STOP_ALL,  /* control, queue: please stop everything. No body */
-    WIRE_SET_CLOCK, /* control: i64; the parent passes it on with WIRE_CLOCK */
-    WIRE_SERVICE,   /* control, and parent to control: struct wire_service */
-    WIRE_CONNECT,   /* receive, pickup: connect me to a filter. struct wire_connect */
-    WIRE_CONNECTED, /* parent: the answer to each, struct wire_connected, and the socket */
+    WIRE_STARTED,        /* confined and working. No body */
+    WIRE_RELOAD,         /* control: please reload. u64 token; answered with WIRE_RELOADED */
+    WIRE_RELOADED,       /* parent to control: struct wire_reloaded */
+    WIRE_PROCESSES,      /* control: what do the processes use? u64 token */
+    WIRE_PROCESSES_TOLD, /* parent to control: struct wire_processes_told */
+    WIRE_STOP_ALL,       /* control, queue: please stop everything. No body */
+    WIRE_SET_CLOCK,      /* control: i64; the parent passes it on with WIRE_CLOCK */
+    WIRE_SERVICE,        /* control, and parent to control: struct wire_service */
+    WIRE_CONNECT,        /* receive, pickup: connect me to a filter. struct wire_connect */
+    WIRE_CONNECTED,      /* parent: the answer to each, struct wire_connected, and the socket */
 
     /* receive and pickup to queue, and back */
     WIRE_SUBMIT,         /* struct wire_submit, content inside or in the descriptor */
@@ -192,6 +194,15 @@ struct wire_reloaded {
 };
 void wire_put_reloaded(struct channel *ch, const struct wire_reloaded *m);
 bool wire_get_reloaded(struct slice body, struct wire_reloaded *ret);
+
+/* A line for each process: "ROLE INDEX PID STARTS CPU_US RESIDENT_BYTES\n". A PID of 0: it does
+ * not run. */
+struct wire_processes_told {
+    uint64_t token;
+    struct slice text;
+};
+void wire_put_processes_told(struct channel *ch, const struct wire_processes_told *m);
+bool wire_get_processes_told(struct slice body, struct wire_processes_told *ret);
 
 /* Between a service of the control process (service.h) and its extension in the parent
  * (extension.h). The parent may send a descriptor. */

@@ -44,6 +44,10 @@
     X(BOOL, ok)                                                                                    \
     X(BYTES, text, WIRE_JSON_MAX)
 
+#define WIRE_FIELDS_processes_told(X)                                                              \
+    X(U64, token)                                                                                  \
+    X(BYTES, text, WIRE_JSON_MAX)
+
 #define WIRE_FIELDS_service(X)                                                                     \
     X(BYTES, name, WIRE_SERVICE_MAX)                                                               \
     X(U32, what)                                                                                   \
@@ -276,6 +280,7 @@
     X(FD, listener, WIRE_LISTENER, NO_RULE)                                                        \
     X(FD, peer, WIRE_PEER, peer_holds)                                                             \
     X(PLAIN, reloaded, WIRE_RELOADED, NO_RULE)                                                     \
+    X(PLAIN, processes_told, WIRE_PROCESSES_TOLD, NO_RULE)                                         \
     X(FD, service, WIRE_SERVICE, NO_RULE)                                                          \
     X(PLAIN, connect, WIRE_CONNECT, NO_RULE)                                                       \
     X(FD, connected, WIRE_CONNECTED, NO_RULE)                                                      \

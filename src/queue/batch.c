@@ -355,16 +355,28 @@ struct mono batch_commit_at(const struct batch *b)
 int batch_commit(struct queue *q)
 {
     struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
+    const struct step *step;
+    struct mono begun;
+    int64_t count = 0;
     int rc;
 
+    STAILQ_FOREACH(step, &q->batch.open, next)
+    {
+        count++;
+    }
     STAILQ_CONCAT(&steps, &q->batch.open);
     q->batch.commit_by.us = 0;
     q->batch.gathers = false;
     note_submissions(&q->batch);
+    begun = clock_mono();
     rc = spool_commit(q->spool);
     if (rc == 0) {
         log_held_write();
-        q->batch.commits += STAILQ_EMPTY(&steps) ? 0 : 1;
+        if (count > 0) {
+            q->batch.commits++;
+            measure_add(&q->measures.commit_time, &measure_commits, clock_mono().us - begun.us);
+            measure_add(&q->measures.batch_steps, &measure_sizes, count);
+        }
         committed(q, &steps);
         return 0;
     }

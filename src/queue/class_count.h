@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "class_name.h"
+#include "measures.h"
 
 #define CLASS_COUNTS_MAX   32
 #define CLASS_COUNT_OTHERS "(others)" /* no name of a class */
@@ -18,6 +19,7 @@ struct class_count {
     char name[CLASS_NAME_MAX + 1]; /* empty: mail without a class */
     uint64_t submitted;            /* messages */
     uint64_t delivered, deferred;  /* recipients */
+    struct measure delays[MEASURE_PHASES];
 };
 
 /* Zeroed there are none. */

@@ -31,6 +31,7 @@
 #include "flush.h"
 #include "hash.h"
 #include "log_sink.h"
+#include "measures.h"
 #include "owner.h"
 #include "policies.h"
 #include "queue_agent.h"
@@ -93,6 +94,7 @@ struct queue {
     struct mono stop_at;    /* when stopping: give up on what is being delivered */
     struct queue_counts counts;
     struct class_counts class_counts;
+    struct measures measures;
     struct send_counts *send_counts; /* owned */
     struct parked_mail parking;
     struct flushes flushes;

@@ -123,23 +123,62 @@ static bool others_log(const struct settlement *s)
     return s->is_logged || (s->delivery != NULL && agent_kind(s->delivery->kind)->writes_log);
 }
 
+/* Times of an attempt; a recipient that was not handed out has none. */
+static void measure_attempt(struct class_count *class, const struct settlement *s,
+                            const struct settled *r)
+{
+    const struct active_msg *m = s->msg;
+    const int64_t phases[MEASURE_TOTAL] = {[MEASURE_QUEUED] = m->activated_wall.us - m->arrived.us,
+                                           [MEASURE_ACTIVE] =
+                                               s->delivery->handed.us - m->activated.us,
+                                           [MEASURE_SETUP] = s->result->setup_us,
+                                           [MEASURE_TRANSMIT] = s->result->transmit_us};
+
+    for (int i = 0; i < MEASURE_TOTAL; i++) {
+        measure_add(&class->delays[i], &measure_delays, phases[i]);
+    }
+    if (r->disposition == DISPOSITION_SENT) {
+        measure_add(&class->delays[MEASURE_TOTAL], &measure_delays,
+                    clock_wall().us - m->arrived.us);
+    }
+}
+
+static void measure_recipient(struct queue *q, struct class_count *class,
+                              const struct settlement *s, const struct settled *r)
+{
+    static const unsigned outcomes[] = {
+        [DISPOSITION_SENT] = 0,    [DISPOSITION_DEFERRED] = 1, [DISPOSITION_SOFT_BOUNCED] = 1,
+        [DISPOSITION_BOUNCED] = 2, [DISPOSITION_EXPIRED] = 3,
+    };
+
+    if (r->quiet && r->disposition != DISPOSITION_EXPIRED) {
+        return; /* others have counted it */
+    }
+    q->measures.outcomes[outcomes[r->disposition]][measure_category(r->verdict.status)]++;
+    if (s->result != NULL && s->delivery != NULL) {
+        measure_attempt(class, s, r);
+    }
+}
+
 static void account_recipient(struct queue *q, const struct settlement *s, const struct settled *r)
 {
-    struct slice class_name = slice_string(s->msg->its_class->name);
+    struct class_count *class =
+        class_count(&q->class_counts, slice_string(s->msg->its_class->name));
 
+    measure_recipient(q, class, s, r);
     if ((!r->quiet || r->disposition == DISPOSITION_EXPIRED) && !others_log(s)) {
         log_recipient(q, s, r);
     }
     switch (r->disposition) {
     case DISPOSITION_SENT:
         q->counts.delivered++;
-        class_count(&q->class_counts, class_name)->delivered++;
+        class->delivered++;
         add_statistics(q, s, r);
         break;
     case DISPOSITION_DEFERRED:
     case DISPOSITION_SOFT_BOUNCED:
         q->counts.deferred += r->quiet ? 0 : 1;
-        class_count(&q->class_counts, class_name)->deferred += r->quiet ? 0 : 1;
+        class->deferred += r->quiet ? 0 : 1;
         break;
     case DISPOSITION_EXPIRED:
         q->counts.expired++;

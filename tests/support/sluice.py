@@ -336,6 +336,58 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+class Forwarder:
+    """A TCP port of loopback whose connections go to a Unix socket, for programs that know no Unix sockets."""
+
+    def __init__(self, path):
+        self.path = path
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            try:
+                far.connect(self.path)
+            except OSError:
+                near.close()
+                far.close()
+                continue
+            threading.Thread(target=self._serve, args=(near, far), daemon=True).start()
+
+    def _serve(self, near, far):
+        with near, far:
+            other = threading.Thread(target=self._copy, args=(far, near), daemon=True)
+            other.start()
+            self._copy(near, far)
+            other.join()
+
+    @staticmethod
+    def _copy(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            for s in (source, target):
+                try:
+                    s.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+
 class Daemon:
     """A sluiced with a directory of its own. Parameters are given by name; `extra` is more text of the
     configuration (clauses)."""

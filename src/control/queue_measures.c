@@ -1,0 +1,90 @@
+#include "queue_measures.h"
+
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include "conf.h"
+#include "json.h"
+#include "listing.h"
+#include "measures.h"
+#include "queue.h"
+#include "queue_why.h"
+#include "spool_search.h"
+
+void measures_put_process(json_t *object)
+{
+    struct rusage used;
+    struct mallinfo2 heap = mallinfo2();
+    int64_t us;
+
+    CHECK(getrusage(RUSAGE_SELF, &used) == 0);
+    us = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * US_PER_S + used.ru_utime.tv_usec +
+         used.ru_stime.tv_usec;
+    json_put(object, "cpu_seconds", json_seconds(us));
+    json_put(object, "heap_bytes", json_integer((json_int_t)(heap.uordblks + heap.hblkhd)));
+}
+
+/* Those that are not 0: most combinations never come. */
+static json_t *outcomes(const struct measures *m)
+{
+    json_t *array = json_array();
+
+    for (unsigned i = 0; i < MEASURE_OUTCOMES; i++) {
+        for (unsigned j = 0; j < MEASURE_CATEGORIES; j++) {
+            if (m->outcomes[i][j] > 0) {
+                json_add(array, json_pack("{s:s, s:s, s:I}", "outcome", measure_outcome_name(i),
+                                          "category", measure_category_name(j), "recipients",
+                                          (json_int_t)m->outcomes[i][j]));
+            }
+        }
+    }
+    return array;
+}
+
+static json_t *delays(const struct class_counts *classes)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < classes->count; i++) {
+        for (int j = 0; j < MEASURE_PHASES; j++) {
+            json_t *one = measure_json(&classes->at[i].delays[j], &measure_delays);
+
+            json_put(one, "class", json_string(classes->at[i].name));
+            json_put(one, "phase", json_string(measure_phase_name((enum measure_phase)j)));
+            json_add(array, one);
+        }
+    }
+    return array;
+}
+
+/* When the message of a state that was submitted first arrived. The state's index gives it. */
+static json_t *oldest(struct queue *q)
+{
+    static const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
+                                              SPOOL_CORRUPT};
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        const struct spool_filter f = {.states = 1u << states[i]};
+        struct spool_message m;
+        struct msg_id id;
+        size_t count = 0;
+
+        if (spool_scan(q->spool, &f, 1, &id, &count) == 0 && count == 1 &&
+            spool_read(q->spool, id, &m) == 0) {
+            json_put_time(object, listing_state_name(states[i]), m.arrived);
+        }
+    }
+    return object;
+}
+
+void measures_put(struct queue *q, json_t *status)
+{
+    json_put(status, "outcomes", outcomes(&q->measures));
+    json_put(status, "delays", delays(&q->class_counts));
+    json_put(status, "commit_time", measure_json(&q->measures.commit_time, &measure_commits));
+    json_put(status, "batch_steps", measure_json(&q->measures.batch_steps, &measure_sizes));
+    json_put(status, "oldest", oldest(q));
+    json_put(status, "named", why_named(q, &q->conf->metrics_destinations));
+    measures_put_process(status);
+}
