@@ -44,8 +44,7 @@ int run_config_check(const struct command *c, const struct args *a)
     buf_init(&text, TEXT_MAX);
     ok = bundle_load(path, &bundle, &text);
     if (ok) {
-        ok = preflight_users(bundle.conf, &text);
-        ok = preflight_places(bundle.conf, &text) && ok;
+        ok = preflight(bundle.conf, NULL, &text) == EX_OK;
         bundle_fini(&bundle);
     }
     print_complaints(&text);

@@ -499,11 +499,15 @@ static void read_clause_value(struct loader *l, const struct item *item, const c
                     "%s needs a value: %s=...", p->suffix, p->suffix);
         return;
     }
-    struct policy_origin from = {.file = file, .line = item->line, .name = pattern_of(l)};
+    struct policy_origin from = {
+        .file = file,
+        .line = is_flag ? item->line : item->value_line,
+        .column = is_flag ? item->column : item->value_column,
+        .name = pattern_of(l),
+    };
     if (!layer_parse(layer, p, value, from, &l->inner->pool, &bad) &&
         !parse_interval_head(l, layer, p, value, from, item)) {
-        bad_value(l, p, p->suffix, bad, file, is_flag ? item->line : item->value_line,
-                  is_flag ? item->column : item->value_column);
+        bad_value(l, p, p->suffix, bad, file, from.line, from.column);
         return;
     }
     check_account(l, p, value, item, file);
@@ -631,6 +635,11 @@ static void finish_clauses(struct loader *l)
 
 /* ---- step 2: evaluate ----------------------------------------------------------------------- */
 
+static const struct setting *setting_of(struct loader *l, const char *name)
+{
+    return &l->inner->settings[param_find(slice_string(name)) - param_table];
+}
+
 /* What holds where the file says nothing. */
 static struct slice preset_value(struct loader *l, const struct param *p)
 {
@@ -671,6 +680,59 @@ static bool lookup(void *context, struct slice name, struct slice *ret_value)
     return true;
 }
 
+static bool is_part_of(struct slice part, struct slice whole)
+{
+    return part.len > 0 && memmem(whole.ptr, whole.len, part.ptr, part.len) != NULL;
+}
+
+/* A default is made of other parameters (`$name'). Which one that the file sets has brought in what
+ * is `bad' about it? Where that stands; else the place of the first that is set, or "built-in". */
+static struct setting blamed_for_preset(struct loader *l, const struct param *p, struct slice bad,
+                                        unsigned depth)
+{
+    struct setting first = {.file = "built-in defaults"};
+    bool is_domain = strcmp(p->name, "mydomain") == 0; /* made of a part of the other name */
+    struct slice rest = is_domain ? SLICE("$myhostname") : preset_value(l, p);
+
+    while (rest.len > 0 && depth < CONF_DEPTH_MAX) {
+        const struct param *named;
+        struct setting where;
+        size_t len = 0;
+
+        rest = slice_skip(rest, slice_find(rest, '$'));
+        rest = slice_skip(rest, rest.len > 0 ? 1 : 0);
+        while (len < rest.len && (ascii_is_alnum(rest.ptr[len]) || rest.ptr[len] == '_')) {
+            len++;
+        }
+        named = param_find(slice_of(rest.ptr, len));
+        if (named == NULL) {
+            continue;
+        }
+        where = l->inner->settings[named - param_table];
+        where = where.raw != NULL ? where : blamed_for_preset(l, named, bad, depth + 1);
+        if (where.raw != NULL && (is_part_of(slice_string(where.raw), bad) ||
+                                  is_part_of(bad, slice_string(where.raw)))) {
+            return where;
+        }
+        first = first.raw != NULL ? first : where;
+    }
+    return first;
+}
+
+/* Is an error at this place told of already? One mistake makes one line. */
+static bool is_told(const struct loader *l, const struct setting *where)
+{
+    for (size_t i = 0; i < l->problems->count && where->line > 0; i++) {
+        const struct conf_problem *p = &l->problems->at[i];
+
+        if (p->severity == CONF_ERROR && p->line == where->line && p->column == where->column &&
+            strcmp(p->file, where->file) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Expand `raw`; false after a problem. *ret_value lasts as long as `out`. */
 static bool expand_value(struct loader *l, const struct param *p, const char *name,
                          struct slice raw, const struct setting *where, struct buf *out,
@@ -685,8 +747,12 @@ static bool expand_value(struct loader *l, const struct param *p, const char *na
         return true;
     }
     if (!expand(raw, lookup, l, out, &bad, &error)) {
-        problem_add(l->problems, CONF_ERROR, where->file, where->line, where->column,
-                    "%s: `%.*s' %s", name, SLICE_ARGS(problem_quote(bad)), error);
+        struct setting at = where->raw != NULL ? *where : blamed_for_preset(l, p, bad, 0);
+
+        if (!is_told(l, &at)) {
+            problem_add(l->problems, CONF_ERROR, at.file, at.line, at.column, "%s: `%.*s' %s", name,
+                        SLICE_ARGS(problem_quote(bad)), error);
+        }
         return false;
     }
     *ret_value = slice_trim(buf_slice(out));
@@ -736,7 +802,10 @@ static void evaluate(struct loader *l, const struct param *p, struct buf *out)
     if (expand_value(l, p, name, raw, &where, out, &value) &&
         !param_parse(p, value, &l->inner->pool, base, &bad) &&
         !feedback_excused(l, p, name, value, &where)) {
-        bad_value(l, p, name, bad, where.file, where.line, where.column);
+        where = s->raw != NULL ? where : blamed_for_preset(l, p, bad, 0);
+        if (!is_told(l, &where)) {
+            bad_value(l, p, name, bad, where.file, where.line, where.column);
+        }
     }
     if (l->needed != NULL && l->problems->errors > errors_before) {
         bad_place(l, p);
@@ -762,11 +831,6 @@ static void evaluate_override(struct loader *l, struct override *o, struct buf *
 }
 
 /* ---- step 3: finish ------------------------------------------------------------------------- */
-
-static const struct setting *setting_of(struct loader *l, const char *name)
-{
-    return &l->inner->settings[param_find(slice_string(name)) - param_table];
-}
 
 static void combination(struct loader *l, enum conf_severity severity, const char *name,
                         const char *text)

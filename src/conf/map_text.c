@@ -14,8 +14,14 @@ void map_text_init(struct map_text *m, struct slice text)
     *m = (struct map_text){.rest = text};
     buf_init(&m->joined, CONF_LINE_MAX);
     if (text.len > 0 && memchr(text.ptr, '\0', text.len) != NULL) {
+        const char *end = memchr(text.ptr, '\0', text.len);
+
         m->error = "a NUL byte has no place in a text";
         m->rest = slice_of(NULL, 0);
+        m->error_line = 1;
+        for (const char *at = text.ptr; at < end; at++) {
+            m->error_line += *at == '\n';
+        }
     }
 }
 

@@ -231,15 +231,15 @@ static void explain_start(const struct conf_private *inner, const struct transpo
         origins[i] = (struct policy_origin){0};
         if (s->raw != NULL) {
             origins[i] = (struct policy_origin){
-                .file = s->file, .line = s->line, .name = param_table[i].name};
+                .file = s->file, .line = s->line, .column = s->column, .name = param_table[i].name};
         }
     }
     for (size_t i = 0; slot != NULL && i < inner->override_count; i++) {
         const struct override *o = &inner->overrides[i];
 
         if (strcmp(o->transport, slot->public.name) == 0) {
-            origins[o->param - param_table] =
-                (struct policy_origin){.file = o->file, .line = o->line, .name = o->name};
+            origins[o->param - param_table] = (struct policy_origin){
+                .file = o->file, .line = o->line, .column = o->column, .name = o->name};
         }
     }
 }

@@ -57,7 +57,7 @@ bool policy_wants_sts(const struct conf *conf);
 /* Where a value stands. */
 struct policy_origin {
     const char *file; /* NULL: built in */
-    unsigned line;
+    unsigned line, column;
     const char *name; /* the clause's pattern, or the parameter */
 };
 

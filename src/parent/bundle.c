@@ -204,78 +204,58 @@ static bool is_private(const char *path, const char *parameter, const struct con
     return false;
 }
 
-/* The logins at relays are for the processes that deliver. */
-static bool add_relay_auth(struct bundle *b, struct buf *out)
+static bool logins_are_good(struct slice text, struct buf *ret_error)
 {
-    const char *path = b->conf->relay_auth;
-    struct login_list *logins;
+    struct login_list *logins = login_list_new(text, ret_error);
+    bool good = logins != NULL;
+
+    login_list_free(logins);
+    return good;
+}
+
+static bool users_are_good(struct slice text, struct buf *ret_error)
+{
+    struct verifier_list *users = verifier_list_new(text, ret_error);
+    bool good = users != NULL;
+
+    verifier_list_free(users);
+    return good;
+}
+
+static bool tokens_are_good(struct slice text, struct buf *ret_error)
+{
+    struct token_list *tokens = token_list_new(text, ret_error);
+    bool good = tokens != NULL;
+
+    token_list_free(tokens);
+    return good;
+}
+
+/* A file that only one role gets. `are_good` says in *ret_error LINE:COLUMN: what is wrong. */
+static bool add_secrets(struct bundle *b, const char *parameter, const char *path,
+                        enum wire_role reader,
+                        bool (*are_good)(struct slice text, struct buf *ret_error), struct buf *out)
+{
     struct buf error;
     bool good;
 
     if (path[0] == '\0') {
         return true;
     }
-    if (!is_private(path, "relay_auth", b->conf, out) || !add_file(b, "relay_auth", path, out)) {
+    if (!is_private(path, parameter, b->conf, out) || !add_file(b, parameter, path, out)) {
         return false;
     }
-    restrict_file(b, path, 1u << ROLE_DELIVER);
-    buf_init(&error, 1000);
-    logins = login_list_new(find(b, path)->bytes, &error);
-    if (logins == NULL) {
-        (void)buf_addf(out, "%s:%s\n", path, buf_cstr(&error)); /* sticky */
+    restrict_file(b, path, 1u << reader);
+    buf_init(&error, WHY_MAX);
+    good = are_good(find(b, path)->bytes, &error);
+    if (!good) {
+        struct slice what = buf_slice(&error), place = slice_cut(&what, ' ');
+
+        (void)buf_addf(out, "%s:%.*s error: %.*s\n", path, SLICE_ARGS(place),
+                       SLICE_ARGS(what)); /* sticky */
     }
     buf_fini(&error);
-    good = logins != NULL;
-    login_list_free(logins);
     return good;
-}
-
-/* Who may log in is for one process. */
-static bool add_auth_users(struct bundle *b, struct buf *out)
-{
-    const char *path = b->conf->auth_users;
-    struct verifier_list *users;
-    struct buf error;
-
-    if (path[0] == '\0') {
-        return true;
-    }
-    if (!is_private(path, "auth_users", b->conf, out) || !add_file(b, "auth_users", path, out)) {
-        return false;
-    }
-    restrict_file(b, path, 1u << ROLE_AUTH);
-    buf_init(&error, 1000);
-    users = verifier_list_new(find(b, path)->bytes, &error);
-    if (users == NULL) {
-        (void)buf_addf(out, "%s:%s\n", path, buf_cstr(&error)); /* sticky */
-    }
-    buf_fini(&error);
-    verifier_list_free(users);
-    return users != NULL;
-}
-
-/* So is which programs may send mail by HTTP. */
-static bool add_api_tokens(struct bundle *b, struct buf *out)
-{
-    const char *path = b->conf->api_tokens;
-    struct token_list *tokens;
-    struct buf error;
-
-    if (path[0] == '\0') {
-        return true;
-    }
-    if (!is_private(path, "api_tokens", b->conf, out) || !add_file(b, "api_tokens", path, out)) {
-        return false;
-    }
-    restrict_file(b, path, 1u << ROLE_AUTH);
-    buf_init(&error, 1000);
-    tokens = token_list_new(find(b, path)->bytes, &error);
-    if (tokens == NULL) {
-        (void)buf_addf(out, "%s:%s\n", path, buf_cstr(&error)); /* sticky */
-    }
-    buf_fini(&error);
-    token_list_free(tokens);
-    return tokens != NULL;
 }
 
 /* A form that is not there must not keep a site's mail from moving: reports say that it is missing,
@@ -344,6 +324,13 @@ static bool check_certificate(const struct bundle *b, struct buf *out)
     return ok;
 }
 
+static void add_origin(const struct policy_origin *where, struct buf *out)
+{
+    if (where->file != NULL) {
+        (void)buf_addf(out, "%s:%u:%u: ", where->file, where->line, where->column); /* sticky */
+    }
+}
+
 /* Where a transport's tls_CAfile is from. */
 static struct policy_origin origin_of_authorities(const struct conf *conf, const char *transport)
 {
@@ -378,9 +365,7 @@ static bool add_authorities(struct bundle *b, const char *parameter,
     if (!ok && where == NULL) {
         complain(b, parameter, path, &why, out);
     } else if (!ok) {
-        if (where->file != NULL) {
-            (void)buf_addf(out, "%s:%u: ", where->file, where->line); /* sticky */
-        }
+        add_origin(where, out);
         (void)buf_addf(out, "error: tls_CAfile: %s: %s\n", path, buf_cstr(&why)); /* sticky */
     }
     buf_fini(&why);
@@ -444,9 +429,7 @@ static bool add_trust_anchor(struct bundle *b, struct buf *out)
         ok = find(b, path) != NULL && resolver_anchors_ok(find(b, path)->bytes, &why);
     }
     if (!ok) {
-        if (where.file != NULL) {
-            (void)buf_addf(out, "%s:%u: ", where.file, where.line); /* sticky */
-        }
+        add_origin(&where, out);
         (void)buf_addf(out,
                        "error: %s: DANE needs the trust anchor in dnssec_trust_anchor_file = %s: "
                        "%s\n",
@@ -484,10 +467,10 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     if (ok && conf->tls_key[0] != '\0') {
         restrict_file(b, conf->tls_key, 1u << ROLE_RECEIVE);
     }
-    ok = add_relay_auth(b, out) && ok;
-    ok = add_auth_users(b, out) && ok;
+    ok = add_secrets(b, "relay_auth", conf->relay_auth, ROLE_DELIVER, logins_are_good, out) && ok;
+    ok = add_secrets(b, "auth_users", conf->auth_users, ROLE_AUTH, users_are_good, out) && ok;
     ok = add_trust_anchor(b, out) && ok;
-    ok = add_api_tokens(b, out) && ok;
+    ok = add_secrets(b, "api_tokens", conf->api_tokens, ROLE_AUTH, tokens_are_good, out) && ok;
     add_form(b, out);
     return ok;
 }

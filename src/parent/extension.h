@@ -25,6 +25,8 @@ struct extension {
      * NULL: none. */
     char *(*url)(const struct conf *conf);
 
+    const char *parameter; /* that says so, for complaints; NULL where there is no URL */
+
     /* Where that is: HOST:PORT or a path, appended to *out. */
     enum extension_address (*address)(const struct conf *conf, const char *url, struct buf *out);
 

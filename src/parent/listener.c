@@ -17,13 +17,15 @@
 #include "mem.h"
 #include "nexthop.h"
 
-#define BACKLOG 1024 /* the kernel cuts it at net.core.somaxconn */
+#define BACKLOG 1024                   /* the kernel cuts it at net.core.somaxconn */
+#define WHY_MAX (CONF_LINE_MAX + 1024) /* a URL, and what is wrong with it */
 
 /* One thing that a configuration asks for. */
 struct wish {
     enum wire_role role;
     const char *url;
     char *owned_url; /* when it had to be made */
+    const char *parameter;
 };
 
 static const struct listener *find(const struct listeners *list, enum wire_role role,
@@ -60,17 +62,17 @@ static size_t list_wishes(const struct conf *conf, struct wish wishes[LISTENERS_
 
     for (size_t at = 0;
          count < LISTENERS_MAX && listen_next(&conf->listen, &at, &url_as_given, &options);) {
-        wishes[count++] = (struct wish){ROLE_RECEIVE, url_as_given, NULL};
+        wishes[count++] = (struct wish){ROLE_RECEIVE, url_as_given, NULL, "listen"};
     }
     if (conf->control_socket[0] != '\0' && count < LISTENERS_MAX) {
         char *url = join("unix:", conf->control_socket);
-        wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
+        wishes[count++] = (struct wish){ROLE_CONTROL, url, url, "control_socket"};
     }
     for (size_t i = 0; extension_at(i) != NULL && count < LISTENERS_MAX; i++) {
         char *url = extension_at(i)->url(conf);
 
         if (url != NULL) {
-            wishes[count++] = (struct wish){ROLE_CONTROL, url, url};
+            wishes[count++] = (struct wish){ROLE_CONTROL, url, url, extension_at(i)->parameter};
         }
     }
     return count;
@@ -288,14 +290,14 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
     bool ok;
     int fd;
 
-    if (!find_group(wish, conf, &group, error)) {
-        return false;
-    }
     if (strlen(path) >= sizeof address.sun_path) {
         return fail(error, wish->url, "the path is too long for a Unix socket");
     }
     if (list == NULL) {
         return true;
+    }
+    if (!find_group(wish, conf, &group, error)) {
+        return false;
     }
     (void)strcpy(address.sun_path, path); /* fits */
     if (!remove_stale(&address)) {
@@ -416,20 +418,20 @@ bool listeners_check(const struct conf *conf, struct buf *ret_error)
 {
     struct wish wishes[LISTENERS_MAX];
     size_t count = list_wishes(conf, wishes);
+    struct buf why;
     bool ok = true;
 
+    buf_init(&why, WHY_MAX);
     for (size_t i = 0; i < count; i++) {
-        size_t before = buf_len(ret_error);
-
-        if (!open_wish(NULL, &wishes[i], conf, ret_error)) {
-            if (is_optional(&wishes[i], conf)) {
-                buf_truncate(ret_error, before);
-            } else {
-                ok = false;
-                (void)buf_add_byte(ret_error, '\n'); /* sticky */
-            }
+        buf_clear(&why);
+        if (!open_wish(NULL, &wishes[i], conf, &why) && !is_optional(&wishes[i], conf)) {
+            conf_put_place(conf, wishes[i].parameter, ret_error);
+            (void)buf_addf(ret_error, "error: %s: %s\n", wishes[i].parameter,
+                           buf_cstr(&why)); /* sticky */
+            ok = false;
         }
     }
+    buf_fini(&why);
     free_wishes(wishes, count);
     return ok;
 }

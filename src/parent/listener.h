@@ -38,8 +38,8 @@ TAILQ_HEAD(listeners, listener);
  * extension may fail: the reason is then a line in *ret_error. */
 bool listeners_open(struct listeners *list, const struct conf *conf, struct buf *ret_error);
 
-/* Would listeners_open find names, addresses and groups as it needs them? Nothing is opened. A line
- * in *ret_error for each that it would not. */
+/* Would listeners_open find names and addresses as it needs them? Nothing is opened. A line in
+ * *ret_error for each that it would not, "PLACE: error: ...". */
 bool listeners_check(const struct conf *conf, struct buf *ret_error);
 
 /* Is all there that `conf` asks for? */

@@ -1013,9 +1013,8 @@ static bool try_reload(struct parent *p, struct buf *text)
     if (!read_configuration(p, &new, text)) {
         return false;
     }
-    if (!may_reload(old.conf, new.conf, text) || !preflight_users(new.conf, text) ||
-        !preflight_places(new.conf, text) || !statedir_make_mailboxes(new.conf, text) ||
-        (outgoing = outgoing_new(new.conf, text)) == NULL ||
+    if (!may_reload(old.conf, new.conf, text) || preflight(new.conf, &outgoing, text) != EX_OK ||
+        !statedir_make_mailboxes(new.conf, text) ||
         !listeners_open(&p->listeners, new.conf, text)) {
         outgoing_free(outgoing);
         bundle_fini(&new);
@@ -1396,6 +1395,7 @@ static const char *program_of(const struct parent_plan *plan)
 static int prepare(struct parent *p, struct buf *text)
 {
     long killed = 0;
+    int status;
 
     if (p->plan->first != NULL) {
         p->bundle = *p->plan->first;
@@ -1406,12 +1406,9 @@ static int prepare(struct parent *p, struct buf *text)
     log_lines(LOG_LEVEL_WARNING, buf_slice(text));
     buf_clear(text);
     /* Better now than as a process that cannot start, or as one that can't be started again. */
-    if (!preflight_users(p->bundle.conf, text)) {
-        return EX_NOUSER;
-    }
-    p->outgoing = outgoing_new(p->bundle.conf, text);
-    if (p->outgoing == NULL) {
-        return EX_NOHOST;
+    status = preflight(p->bundle.conf, &p->outgoing, text);
+    if (status != EX_OK) {
+        return status;
     }
     p->lock = statedir_open(p->bundle.conf, &killed, text);
     if (p->lock < 0) {

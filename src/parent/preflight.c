@@ -2,15 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "confine.h"
 #include "listener.h"
-#include "outgoing.h"
 
 #define WHY_MAX 8192
 
@@ -21,7 +22,8 @@ static void complain(const struct conf *conf, struct buf *out, const char *param
     (void)buf_addf(out, "error: %s: %s\n", parameter, why); /* sticky */
 }
 
-bool preflight_users(const struct conf *conf, struct buf *out)
+/* Do the users exist that the processes are to have, and the group of the control socket? */
+static bool check_users(const struct conf *conf, struct buf *out)
 {
     const struct {
         const char *parameter, *user;
@@ -41,6 +43,12 @@ bool preflight_users(const struct conf *conf, struct buf *out)
             complain(conf, out, named[i].parameter, buf_cstr(&why));
             ok = false;
         }
+    }
+    if (conf->control_socket_group[0] != '\0' && getgrnam(conf->control_socket_group) == NULL) {
+        buf_clear(&why);
+        (void)buf_addf(&why, "there is no group \"%s\"", conf->control_socket_group); /* sticky */
+        complain(conf, out, "control_socket_group", buf_cstr(&why));
+        ok = false;
     }
     buf_fini(&why);
     return ok;
@@ -146,25 +154,21 @@ static bool check_paths(const struct conf *conf, struct buf *out)
     return ok;
 }
 
-bool preflight_places(const struct conf *conf, struct buf *out)
+int preflight(const struct conf *conf, struct outgoing **ret_outgoing, struct buf *out)
 {
-    struct outgoing *outgoing;
-    struct buf why;
-    bool ok = check_paths(conf, out);
+    bool users = check_users(conf, out), paths = check_paths(conf, out),
+         listeners = listeners_check(conf, out);
+    struct outgoing *outgoing = outgoing_new(conf, out);
+    int status = !users             ? EX_NOUSER
+                 : !paths           ? EX_CANTCREAT
+                 : !listeners       ? EX_UNAVAILABLE
+                 : outgoing == NULL ? EX_NOHOST
+                                    : EX_OK;
 
-    buf_init(&why, WHY_MAX);
-    if (!listeners_check(conf, &why)) {
-        struct slice rest = buf_slice(&why);
-
-        while (rest.len > 0) {
-            struct slice line = slice_cut(&rest, '\n');
-
-            (void)buf_addf(out, "error: %.*s\n", SLICE_ARGS(line)); /* sticky */
-        }
-        ok = false;
+    if (status != EX_OK || ret_outgoing == NULL) {
+        outgoing_free(outgoing);
+    } else {
+        *ret_outgoing = outgoing;
     }
-    buf_fini(&why);
-    outgoing = outgoing_new(conf, out);
-    outgoing_free(outgoing);
-    return ok && outgoing != NULL;
+    return status;
 }

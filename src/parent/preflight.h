@@ -11,13 +11,12 @@
 
 #include "buf.h"
 #include "conf.h"
+#include "outgoing.h"
 
-/* Do the users exist that the processes are to have? Each that does not gets a line "error: NAME:
- * ..." in *out. */
-bool preflight_users(const struct conf *conf, struct buf *out);
-
-/* Can the directories and files be there, and do names lead to addresses of this machine? Lines as
- * above. */
-bool preflight_places(const struct conf *conf, struct buf *out);
+/* Do users and groups exist, can directories and files be there, do names lead to addresses, and
+ * those to be listened on to addresses of this machine? EX_OK, or the exit status (sysexits.h) for
+ * the first that is wrong: each gets a line "PLACE: error: NAME: ..." in *out. *ret_outgoing (may
+ * be NULL), with EX_OK: the addresses of filters and other peers, for the caller to free. */
+int preflight(const struct conf *conf, struct outgoing **ret_outgoing, struct buf *out);
 
 #endif

@@ -188,7 +188,7 @@ class Configuration(Case):
         d, _ = self.prepared("# logins\n%(hop)s app secret\n")
         result = self.check(d)
         self.assertNotEqual(result.returncode, 0)
-        self.assertRegex(result.stdout + result.stderr, r"logins:2:\d+: expected USER:PASSWORD")
+        self.assertRegex(result.stdout + result.stderr, r"logins:2:\d+: error: expected USER:PASSWORD")
         self.assertNotIn("secret", result.stdout + result.stderr)
 
     def test_a_good_one_passes(self):

@@ -168,6 +168,7 @@ void mailq_parent_register(void)
     static const struct extension extension = {
         .name = MAILQ_SERVICE,
         .url = url_of,
+        .parameter = "mailqsock",
         .address = address_of,
         .is_optional = is_optional,
         .add_files = add_files,
