@@ -18,9 +18,10 @@ NOBODY = 65534, 65534
 
 
 class ManagedPostfix(peer_postfix.Postfix):
-    """Options: `services`, more lines of master.cf; `overrides`, -o options of the queue manager."""
+    """Options: `services`, more lines of master.cf; `without`, services that it lacks; `overrides`, -o options of the queue
+    manager."""
 
-    def __init__(self, relayhost, services="", overrides="", **parameters):
+    def __init__(self, relayhost, services="", overrides="", without=(), **parameters):
         super().__init__(sluice.free_port(), relayhost, **parameters)
         daemons = self.directory + "/sbin"
         os.mkdir(daemons)
@@ -36,6 +37,8 @@ class ManagedPostfix(peer_postfix.Postfix):
         os.chown(self.mailboxes, *NOBODY)
         with open(self.directory + "/etc/master.cf", "a") as f:
             f.write(services)
+        for service in without:
+            self.change_master_cf(r"(?m)^%s .*\n" % service, "")
         self.use_manager("sluice-qmgr")
 
     # ---- the line of master.cf ----

@@ -45,17 +45,18 @@ struct call {
 
 /* ---- requests ---- */
 
+unsigned manager_trace_flags(const struct manager *mg, const struct queue_file_envelope *e)
+{
+    bool was_warned = e->warn_s < 0 && settings_is(&mg->settings, "confirm_delay_cleared", false);
+
+    return e->trace_flags | (was_warned ? QUEUE_FILE_TRACE_DELAY : 0);
+}
+
 static unsigned request_flags(const struct manager *mg, const struct queue_file_envelope *e)
 {
-    unsigned flags = DELIVERY_BOUNCE | e->trace_flags;
+    bool marks = e->text[QUEUE_FILE_INSPECTOR].len == 0;
 
-    if (e->text[QUEUE_FILE_INSPECTOR].len == 0) {
-        flags |= DELIVERY_MARK_DONE;
-    }
-    if (e->warn_s < 0 && settings_is(&mg->settings, "confirm_delay_cleared", false)) {
-        flags |= QUEUE_FILE_TRACE_DELAY;
-    }
-    return flags;
+    return DELIVERY_BOUNCE | (marks ? DELIVERY_MARK_DONE : 0) | manager_trace_flags(mg, e);
 }
 
 struct delivery_request manager_request(const struct manager *mg, const struct postfix_message *m)
@@ -212,7 +213,9 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
             left[left_count++] = d->rcpts[i];
         }
     }
-    if (record != NULL && left_count > 0) {
+    if (record == NULL && left_count > 0) {
+        manager_message(c->mg, d->msg->id)->undone += left_count;
+    } else if (left_count > 0) {
         records_add(c->mg, d->msg->id, left, left_count, slice_string(record));
     }
     queue_delivery_ended(q, d, &result);

@@ -202,10 +202,10 @@ static bool is_late(struct conclusion *c, const struct postfix_message *m)
     return false;
 }
 
-static bool is_traced(const struct queue_file_envelope *e)
+static bool is_traced(const struct manager *mg, const struct queue_file_envelope *e)
 {
-    return (e->trace_flags & (QUEUE_FILE_TRACE_USER_PROBE | QUEUE_FILE_TRACE_RECORD |
-                              QUEUE_FILE_TRACE_DELAY)) != 0 ||
+    return (manager_trace_flags(mg, e) & (QUEUE_FILE_TRACE_USER_PROBE | QUEUE_FILE_TRACE_RECORD |
+                                          QUEUE_FILE_TRACE_DELAY)) != 0 ||
            (e->size_flags & QUEUE_FILE_SIZE_SUCCESS) != 0;
 }
 
@@ -261,8 +261,9 @@ static void run(struct conclusion *c)
             c->step = STEP_TRACE;
             break;
         case STEP_TRACE:
-            if (is_traced(m->envelope)) {
-                ask(c, m, "trace_service_name", "trace", NOTICE_TRACE, m->envelope->trace_flags);
+            if (is_traced(c->mg, m->envelope)) {
+                ask(c, m, "trace_service_name", "trace", NOTICE_TRACE,
+                    manager_trace_flags(c->mg, m->envelope));
                 return;
             }
             c->step = STEP_LATE;
@@ -293,12 +294,19 @@ void conclusion_begin(void *context, struct msg_id id, bool deferred, struct wal
     c->due = due;
     m->conclusion = c;
     if (m->records == 0) {
-        run(c);
+        conclusion_go_on(c);
     }
 }
 
 void conclusion_go_on(struct conclusion *c)
 {
+    const struct postfix_message *told = postfix_message(c->mg->q->spool, c->id);
+    struct manager_message *m = manager_message(c->mg, c->id);
+
+    if (told != NULL && manager_is_probe(told->envelope) && m->undone == 0 && !m->deferred) {
+        c->deferred = false; /* what is known of its recipients has been told */
+    }
+    m->undone = 0;
     run(c);
 }
 

@@ -54,6 +54,19 @@ void manager_forget(struct manager *mg, struct msg_id id)
     }
 }
 
+void manager_record_ended(struct manager *mg, struct msg_id id)
+{
+    struct manager_message *m = manager_message(mg, id);
+
+    CHECK(m->records > 0);
+    m->records--;
+    if (m->records == 0 && m->conclusion != NULL) {
+        conclusion_go_on(m->conclusion);
+    } else if (m->records == 0 && postfix_message(mg->q->spool, id) == NULL) {
+        manager_forget(mg, id); /* it was removed meanwhile */
+    }
+}
+
 static void forget(void *context, struct msg_id id)
 {
     struct manager *mg = context;
@@ -71,6 +84,11 @@ void manager_service_path(const struct manager *mg, const char *parameter, const
         name = slice_string(preset);
     }
     (void)snprintf(room, SERVICE_PATH_MAX, "private/%.*s", SLICE_ARGS(name)); /* cut: not there */
+}
+
+bool manager_is_probe(const struct queue_file_envelope *e)
+{
+    return (e->trace_flags & (QUEUE_FILE_TRACE_MTA_PROBE | QUEUE_FILE_TRACE_USER_PROBE)) != 0;
 }
 
 void manager_log_rcpt(const struct manager *mg, const struct postfix_message *m,
@@ -135,6 +153,7 @@ static void *begin(struct queue *q)
     mg->q = q;
     TAILQ_INIT(&mg->calls);
     TAILQ_INIT(&mg->records);
+    TAILQ_INIT(&mg->notes);
     settings_init(&mg->settings, role_file(q->role, slice_string(POSTFIX_PARAMETERS)));
     mg->release = postfix_release_of(settings_get(&mg->settings, "mail_version"));
     if (chdir(directory) != 0) {
@@ -162,6 +181,7 @@ static void end(void *state)
     }
     master_link_free(mg->master);
     calls_end(mg);
+    notes_end(mg);
     records_end(mg);
     HASH_ITER(hh, mg->messages, m, next)
     {

@@ -6,6 +6,7 @@
  *     recipients.c    where does a recipient go? (rewrite_client.h, routing.h)
  *     calls.c         deliveries over private/TRANSPORT
  *     records.c       recipients that are deferred without an agent's attempt
+ *     notes.c         what services are told of those that no agent was told of
  *     conclusion.c    the end of a pass: bounce, trace, defer
  *     master_link.c   triggers, status messages and in-flow control
  *
@@ -31,6 +32,7 @@
 struct call;
 struct conclusion;
 struct master_link;
+struct note;
 struct record;
 
 /* Path of a service's socket, relative to the queue directory. */
@@ -44,6 +46,7 @@ struct manager_message {
     bool was_redirected;
     bool is_probe;                 /* counted in manager.probes */
     bool deferred;                 /* in an earlier batch of its recipients */
+    size_t undone;                 /* recipients of this batch that are to be tried again */
     struct conclusion *conclusion; /* owned; NULL: its pass is not over */
 };
 
@@ -59,6 +62,7 @@ struct manager {
     TAILQ_HEAD(, call) calls;
     TAILQ_HEAD(, record) records; /* those that are sent first, then those that wait */
     unsigned records_sent;
+    TAILQ_HEAD(, note) notes;
     struct master_link *master; /* NULL: there is no master, as in tests */
 };
 
@@ -66,10 +70,18 @@ struct manager {
 struct manager_message *manager_message(struct manager *mg, struct msg_id id);
 /* When nothing is under way of it. */
 void manager_forget(struct manager *mg, struct msg_id id);
+/* One of manager_message.records has ended. */
+void manager_record_ended(struct manager *mg, struct msg_id id);
 
 /* "private/NAME" of the parameter's value, or of `preset`. */
 void manager_service_path(const struct manager *mg, const char *parameter, const char *preset,
                           char room[SERVICE_PATH_MAX]);
+
+/* Is it sent to learn what would become of mail for its recipients? Then nothing is tried again. */
+bool manager_is_probe(const struct queue_file_envelope *e);
+
+/* What its sender wants to be told, and what else is to be told to it: a delay that has passed. */
+unsigned manager_trace_flags(const struct manager *mg, const struct queue_file_envelope *e);
 
 /* A line about a recipient that no agent has dealt with, in the form of an agent's. */
 void manager_log_rcpt(const struct manager *mg, const struct postfix_message *m,
@@ -97,6 +109,21 @@ struct delivery_request_rcpt manager_request_rcpt(const struct postfix_rcpt *r);
 void records_add(struct manager *mg, struct msg_id id, const uint32_t *ns, size_t count,
                  struct slice text);
 void records_end(struct manager *mg);
+
+/* ---- notes.c ---- */
+struct note_plan {
+    const struct postfix_message *message;
+    struct delivery_request_rcpt rcpt;
+    bool is_deferred; /* else it is discarded, as delivered */
+    bool is_log_only; /* no service is told */
+    struct slice status, reason;
+    /* Once, perhaps before notes_add returns. Not ok: a service did not take it. */
+    void (*done)(struct manager *mg, struct msg_id id, void *arg, bool ok);
+    void *arg;
+};
+/* Slices are borrowed for the call. */
+void notes_add(struct manager *mg, struct msg_id id, const struct note_plan *plan);
+void notes_end(struct manager *mg);
 
 /* ---- conclusion.c ---- */
 /* postfix_services.conclude */

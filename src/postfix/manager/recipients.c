@@ -42,6 +42,31 @@ void recipients_ask(void *context, struct msg_id id, const struct queue_file_env
     rewrite_client_ask(mg->resolver, &question);
 }
 
+static void discard_told(struct manager *mg, struct msg_id id, void *arg, bool ok)
+{
+    (void)arg;
+    (void)ok; /* a service that did not take it was told of in the log */
+    manager_record_ended(mg, id);
+}
+
+/* An undeliverable double bounce; the engine marks it. */
+static void tell_discarded(struct manager *mg, const struct postfix_message *m, struct msg_id id,
+                           uint32_t n, struct slice recipient)
+{
+    const struct postfix_rcpt *rcpt = postfix_rcpt(mg->q->spool, id, n);
+    struct note_plan plan = {.message = m,
+                             .status = SLICE("2.0.0"),
+                             .reason = SLICE("undeliverable postmaster notification discarded"),
+                             .done = discard_told};
+
+    if (rcpt != NULL) {
+        plan.rcpt = manager_request_rcpt(rcpt);
+    }
+    plan.rcpt.recipient = recipient;
+    manager_message(mg, id)->records++;
+    notes_add(mg, id, &plan);
+}
+
 static void answered(void *arg, struct msg_id id, uint32_t n, const struct rewrite_answer *answer)
 {
     struct manager *mg = arg;
@@ -55,8 +80,7 @@ static void answered(void *arg, struct msg_id id, uint32_t n, const struct rewri
     m = routing_message_of(mg, id, known->envelope);
     routing_end(&mg->routing, &m, answer, &route);
     if (route.disposal == POSTFIX_DISCARD) {
-        manager_log_rcpt(mg, known, route.recipient, SLICE("2.0.0"), "sent",
-                         SLICE("undeliverable postmaster notification discarded"));
+        tell_discarded(mg, known, id, n, route.recipient);
     }
     postfix_routed(mg->q->spool, id, n, &route);
 }

@@ -1,14 +1,14 @@
 /*
  * Recipients that are deferred without an agent's attempt: their destination or transport is dead,
  * or no agent was left to say something of them. The service `retry` logs them and writes the defer
- * log, as for any delivery; where it can't be had, bounce(8) is asked to append to the log, and the
- * lines are ours.
+ * log, as for any delivery; where it can't be had, the lines are ours and so is what the services
+ * are told (notes.c).
  *
  *     records_add --> waits --> private/retry --reply--> done
  *                                    |
- *                          refused, no reply --> private/defer, one recipient after the other
+ *                          refused, no reply --> notes, one recipient after the other
  *
- * Each ends in a deferral, whatever the services say. A message's pass is concluded when none of
+ * Each ends in a deferral, but that of a probe: how it went is all that was asked. A message's pass is concluded when none of
  * its records is under way.
  */
 #include <string.h>
@@ -17,7 +17,6 @@
 #include "log.h"
 #include "manager.h"
 #include "mem.h"
-#include "notice_request.h"
 #include "service_link.h"
 #include "status.h"
 
@@ -28,7 +27,7 @@
 #define RECORD_TEXT_MAX  (ROUTING_NEXTHOP_MAX)
 #define REQUEST_MAX      ((size_t)16 << 20)
 
-enum record_stage { RECORD_WAITS, RECORD_RETRY, RECORD_DEFER };
+enum record_stage { RECORD_WAITS, RECORD_RETRY, RECORD_NOTES };
 
 struct record {
     TAILQ_ENTRY(record) all;
@@ -37,8 +36,9 @@ struct record {
     enum record_stage stage;
     struct service_link *link;
     bool greeted;
+    bool is_log_only; /* of RECORD_NOTES: a service has failed */
     char *text;       /* owned: "4.3.0 reason" */
-    size_t count, at; /* of RECORD_DEFER: those before `at` are done */
+    size_t count, at; /* of RECORD_NOTES: those before `at` are done */
     uint32_t ns[];
 };
 
@@ -54,24 +54,28 @@ static void record_free(struct record *r)
     mem_free(r);
 }
 
+/* So many of its recipients need no other attempt. */
+static void settled(const struct record *r, size_t count)
+{
+    struct manager_message *m = manager_message(r->mg, r->id);
+
+    m->undone -= m->undone < count ? m->undone : count;
+}
+
 static void done(struct record *r)
 {
     struct manager *mg = r->mg;
-    struct manager_message *m = manager_message(mg, r->id);
+    struct msg_id id = r->id;
 
     record_free(r);
     mg->records_sent--;
-    CHECK(m->records > 0);
-    m->records--;
-    if (m->records == 0 && m->conclusion != NULL) {
-        conclusion_go_on(m->conclusion);
-    }
+    manager_record_ended(mg, id);
     start_next(mg);
 }
 
-/* ---- bounce(8), where `retry` can't be had ---- */
+/* ---- where `retry` can't be had ---- */
 
-static void append_next(struct record *r);
+static void note_next(struct record *r);
 
 static void split_text(const struct record *r, struct slice *ret_status, struct slice *ret_reason)
 {
@@ -87,66 +91,27 @@ static void split_text(const struct record *r, struct slice *ret_status, struct 
     }
 }
 
-static void log_deferral(const struct record *r, const struct postfix_message *m,
-                         const struct postfix_rcpt *rcpt)
-{
-    struct slice status, reason;
-
-    split_text(r, &status, &reason);
-    manager_log_rcpt(r->mg, m, rcpt->recipient, status, "deferred", reason);
-}
-
-static void append_failed(struct record *r)
-{
-    const struct postfix_message *m = postfix_message(r->mg->q->spool, r->id);
-
-    if (m != NULL) {
-        log_warning("%.*s: defer service failure", SLICE_ARGS(m->queue_id));
-    }
-    done(r);
-}
-
-static void append_heard(void *arg, struct slice list)
+static void noted(struct manager *mg, struct msg_id id, void *arg, bool ok)
 {
     struct record *r = arg;
-    int32_t status;
 
-    if (!r->greeted) {
-        r->greeted = true;
-        if (!service_hello_is_right(list, NOTICE_HELLO)) {
-            append_failed(r);
-        }
-        return;
-    }
-    if (!notice_answer_parse(list, &status) || status != 0) {
-        append_failed(r);
-        return;
-    }
+    (void)mg; /* the record's */
+    (void)id;
     r->at++;
-    append_next(r);
+    if (ok && !r->is_log_only) {
+        settled(r, 1);
+    }
+    r->is_log_only |= !ok; /* one that hangs is not waited for at each recipient */
+    note_next(r);
 }
 
-static void append_closed(void *arg, int error)
-{
-    (void)error;
-    append_failed(arg);
-}
-
-static const struct service_link_owner append_owner = {.heard = append_heard,
-                                                       .closed = append_closed};
-
-static void append_next(struct record *r)
+static void note_next(struct record *r)
 {
     struct manager *mg = r->mg;
     const struct postfix_message *m = postfix_message(mg->q->spool, r->id);
     const struct postfix_rcpt *rcpt = NULL;
-    struct notice_result result;
-    char path[SERVICE_PATH_MAX];
-    struct buf request;
-    int error;
+    struct note_plan plan;
 
-    service_link_free(r->link);
-    r->link = NULL;
     while (m != NULL && r->at < r->count &&
            (rcpt = postfix_rcpt(mg->q->spool, r->id, r->ns[r->at])) == NULL) {
         r->at++;
@@ -155,34 +120,22 @@ static void append_next(struct record *r)
         done(r);
         return;
     }
-    log_deferral(r, m, rcpt);
-    manager_service_path(mg, "defer_service_name", "defer", path);
-    r->link = service_link_open(mg->q->role->base, path, &append_owner, r, &error);
-    if (r->link == NULL) {
-        append_failed(r);
-        return;
-    }
-    r->greeted = !mg->release.servers_greet;
-    service_link_patience(r->link,
-                          settings_time_us(&mg->settings, "ipc_timeout", 3600 * US_PER_S, 's'));
-    result = (struct notice_result){.trace_flags = m->envelope->trace_flags,
-                                    .queue_id = m->queue_id,
-                                    .rcpt = manager_request_rcpt(rcpt),
-                                    .action = SLICE("delayed")};
-    split_text(r, &result.status, &result.reason);
-    buf_init(&request, REQUEST_MAX);
-    notice_put_result(&request, &result);
-    CHECK(!request.failed); /* a few records of a queue file */
-    service_link_send(r->link, buf_slice(&request));
-    buf_fini(&request);
+    plan = (struct note_plan){.message = m,
+                              .rcpt = manager_request_rcpt(rcpt),
+                              .is_deferred = true,
+                              .is_log_only = r->is_log_only,
+                              .done = noted,
+                              .arg = r};
+    split_text(r, &plan.status, &plan.reason);
+    notes_add(mg, r->id, &plan);
 }
 
 /* ---- the service `retry` ---- */
 
 static void retry_failed(struct record *r)
 {
-    r->stage = RECORD_DEFER;
-    append_next(r);
+    r->stage = RECORD_NOTES;
+    note_next(r);
 }
 
 static void send_request(struct record *r)
@@ -239,6 +192,8 @@ static void retry_heard(void *arg, struct slice list)
     }
     if (!delivery_reply_parse(list, &reply)) {
         log_warning("private/retry socket: malformed response");
+    } else if (!reply.deferred) {
+        settled(r, r->count); /* a probe: it is told, and nothing is left to do */
     }
     done(r);
 }
@@ -307,6 +262,7 @@ void records_add(struct manager *mg, struct msg_id id, const uint32_t *ns, size_
         memcpy(r->ns, ns, some * sizeof *ns);
         TAILQ_INSERT_TAIL(&mg->records, r, all);
         manager_message(mg, id)->records++;
+        manager_message(mg, id)->undone += some;
         ns += some;
         count -= some;
     }

@@ -32,7 +32,7 @@ static const struct store_rcpt *find_rcpt(struct postfix_store *s, struct msg_id
     const struct store_rcpt *r = m != NULL ? read_rcpt_find(m, n) : NULL;
 
     *ret_message = m;
-    return r != NULL && r->state == STORE_RCPT_ROUTED ? r : NULL;
+    return r != NULL && r->state != STORE_RCPT_OUT ? r : NULL;
 }
 
 const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n)

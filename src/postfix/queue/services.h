@@ -88,7 +88,8 @@ struct postfix_message {
 };
 const struct postfix_message *postfix_message(struct spool *sp, struct msg_id id);
 
-/* A recipient of such a message, of the batch in memory; NULL: not known, or done by now. */
+/* A recipient of such a message, of the batch in memory; NULL: not known, or done by now. Before it
+ * is routed `recipient`, `transport` and `nexthop` are empty. */
 struct postfix_rcpt {
     uint32_t n;
     uint64_t offset;        /* of its record: its identity towards agents and bounce(8) */
