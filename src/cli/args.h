@@ -31,6 +31,10 @@ enum arg_group {
     ARG_RULES = 1 << 11,  /* the mail that rules are tried on */
     ARG_TOKEN = 1 << 12,  /* what a token may do besides */
     ARG_TLS = 1 << 13,    /* where policies come from */
+    ARG_INTERVENE = 1 << 14, /* which mail it is about, beside a destination */
+    ARG_TERMS = 1 << 15,     /* why, and for how long */
+    ARG_CONFIRM = 1 << 16,   /* not to ask */
+    ARG_INTERVENTIONS = 1 << 17,
     ARG_ALL = (1 << 20) - 1,
 };
 
@@ -45,6 +49,8 @@ struct args {
     const char *for_destination;
     const char *workload_path, *trace_path, *diff_path; /* of a simulation; NULL: not given */
     const char *svg_path, *html_path;                   /* its pictures; NULL: none */
+    const char *reason, *for_time;                      /* of an intervention; NULL: not given */
+    bool as_config;                                     /* interventions as clauses */
     const char *user_class, *user_senders;              /* NULL: not given */
     const char *client, *sender;                        /* of a mail; NULL: not given */
     struct arg_texts to, fields, lines;

@@ -54,6 +54,13 @@ int run_reload(const struct command *c, const struct args *a);
 int run_stop(const struct command *c, const struct args *a);
 int run_clock(const struct command *c, const struct args *a);
 
+/* intervention_commands.c: what operators decide until further notice */
+int run_intervene(const struct command *c, const struct args *a);
+int run_limit(const struct command *c, const struct args *a);
+int run_resume(const struct command *c, const struct args *a);
+int run_interventions(const struct command *c, const struct args *a);
+int run_cancel(const struct command *c, const struct args *a);
+
 /* config_commands.c: the configuration */
 int run_config_check(const struct command *c, const struct args *a);
 int run_config_show(const struct command *c, const struct args *a);

@@ -210,6 +210,22 @@ static void print_names(FILE *out, const json_t *group)
     }
 }
 
+/* What operators have decided, but for the pause that a gate tells of. */
+static void print_interventions(FILE *out, const json_t *group)
+{
+    json_t *i;
+    size_t n;
+
+    json_array_foreach(json_object_get(group, "interventions"), n, i)
+    {
+        if (strcmp(member_text(i, "verb"), "pause") != 0) {
+            fputs("    operator  ", out);
+            put_text(out, member_text(i, "text"));
+            fputc('\n', out);
+        }
+    }
+}
+
 static void print_group(FILE *out, const json_t *group, double now)
 {
     const json_t *rcpt = json_array_get(json_object_get(group, "named"), 0);
@@ -230,6 +246,7 @@ static void print_group(FILE *out, const json_t *group, double now)
         message_print_reply(out, rcpt);
     }
     print_gates(out, group, now);
+    print_interventions(out, group);
 }
 
 static int compare_groups(const void *a, const void *b)
@@ -385,5 +402,6 @@ void why_print_site(FILE *out, const json_t *site, const json_t *count, double n
     }
     fputs("\n  mail that comes now\n", out);
     print_gates(out, site, now);
+    print_interventions(out, site);
     print_history(out, site, now);
 }

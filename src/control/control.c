@@ -565,6 +565,7 @@ static void get_request(struct control *c, struct evhttp_request *request, const
         {"/v1/destinations", "destinations", ASK_JSON},
         {"/v1/site", "site", ASK_JSON},
         {"/v1/tls", "tls", ASK_JSON},
+        {"/v1/interventions", "interventions", ASK_JSON},
     };
     struct slice rest, id;
     const char *op = "show";
@@ -615,6 +616,34 @@ static void get_request(struct control *c, struct evhttp_request *request, const
     ask_queue(c, request, kind, question);
 }
 
+/* POST /v1/interventions with one, or /v1/interventions/NAME/cancel. False: it is neither. */
+static bool intervention_request(struct control *c, struct evhttp_request *request,
+                                 struct slice path, json_t *body)
+{
+    const struct slice before = SLICE("/v1/interventions");
+    struct slice rest, name;
+
+    if (!slice_starts(path, before)) {
+        return false;
+    }
+    rest = slice_skip(path, before.len);
+    if (rest.len == 0 && json_is_object(body)) {
+        json_put(body, "op", json_string("intervene"));
+        ask_queue(c, request, ASK_JSON, json_incref(body));
+        return true;
+    }
+    if (!slice_starts(rest, SLICE("/"))) {
+        return false;
+    }
+    rest = slice_skip(rest, 1);
+    name = slice_cut(&rest, '/');
+    if (!slice_equal(rest, SLICE("cancel"))) {
+        return false;
+    }
+    ask_queue(c, request, ASK_JSON, json_pack("{s:s, s:o}", "op", "cancel", "id", decoded(name)));
+    return true;
+}
+
 static void post_request(struct control *c, struct evhttp_request *request, const char *path,
                          json_t *body)
 {
@@ -647,6 +676,9 @@ static void post_request(struct control *c, struct evhttp_request *request, cons
             wire_put_number(c->role->parent, WIRE_SET_CLOCK, (uint64_t)(seconds * US_PER_S));
             respond_json(request, 200, json_pack("{s:b}", "ok", 1));
         }
+        return;
+    }
+    if (intervention_request(c, request, rest, body)) {
         return;
     }
     if (slice_starts(rest, SLICE("/v1/messages/")) && json_is_object(body)) {

@@ -262,11 +262,59 @@ void gate_add_state(json_t *gates, const struct spool_message *m)
     json_add(gates, m->state == SPOOL_HOLD ? held(m, id) : corrupt(m, id));
 }
 
+/* What says that mail is paused is only known to the queue process; without it, this is all. */
+static json_t *put_back(const struct spool_message *m, struct wall now)
+{
+    struct slice pause = park_key_place(m->parked);
+    json_t *gate = gate_new("paused", true);
+
+    if (slice_equal(pause, SLICE("*"))) {
+        gate_say(gate, "text", "its recipients are paused by several interventions");
+    } else {
+        gate_say(gate, "text", "%.*s keeps it on disk", SLICE_ARGS(pause));
+    }
+    gate_say(gate, "advice",
+             "sluice interventions lists what operators have decided, and why; to end one: sluice "
+             "cancel NAME. It is looked at again at %s in any case",
+             gate_clock(m->due, now).text);
+    return gate;
+}
+
+json_t *gate_paused(const json_t *pause)
+{
+    const char *name = json_string_value(json_object_get(pause, "name"));
+    double since = json_number_value(json_object_get(pause, "since"));
+    double until = json_number_value(json_object_get(pause, "until"));
+    json_t *gate = gate_new("paused", true);
+
+    gate_times(gate, (struct wall){(int64_t)(since * (double)US_PER_S)},
+               (struct wall){(int64_t)(until * (double)US_PER_S)});
+    gate_say(gate, "text", "%s", json_string_value(json_object_get(pause, "text")));
+    gate_say(gate, "advice", "An operator has decided so%s. To let it go on: sluice cancel %s",
+             until > 0 ? ", and it ends by itself" : "", name);
+    return gate;
+}
+
+/* The pause that holds, or NULL. */
+static const json_t *pause_of(const json_t *interventions)
+{
+    const json_t *first = json_array_get(interventions, 0);
+    const char *verb = json_string_value(json_object_get(first, "verb"));
+
+    return verb != NULL && strcmp(verb, "pause") == 0 ? first : NULL;
+}
+
 static json_t *waiting(const struct conf *conf, const struct spool_message *m,
-                       const struct route *route, const char *destination, struct wall now)
+                       const struct route *route, const char *destination, struct wall now,
+                       bool knows_interventions)
 {
     json_t *gate;
 
+    if (m->parked.len > 0 && park_key_kind(m->parked) == PARK_PAUSE && knows_interventions) {
+        gate = gate_new("not_due", false);
+        gate_say(gate, "text", "it was paused, and goes on as soon as nothing else holds it");
+        return gate;
+    }
     if (m->parked.len == 0) {
         return not_due(conf, m, destination, now);
     }
@@ -276,6 +324,8 @@ static json_t *waiting(const struct conf *conf, const struct spool_message *m,
     case PARK_STUCK:
         gate = gate_no_command(conf, slice_string(route->transport), slice_string(route->nexthop));
         return gate != NULL ? gate : one_channel_too_many(route->transport);
+    case PARK_PAUSE:
+        return put_back(m, now);
     case PARK_SHARE:
         break;
     }
@@ -283,13 +333,19 @@ static json_t *waiting(const struct conf *conf, const struct spool_message *m,
 }
 
 static void add_spool_gates(json_t *gates, const struct conf *conf, const struct spool_message *m,
-                            const struct route *route, const char *destination, struct wall now)
+                            const struct route *route, const char *destination, struct wall now,
+                            const json_t *interventions, bool knows_interventions)
 {
+    const json_t *pause = pause_of(interventions);
+
     if (m->state == SPOOL_HOLD || m->state == SPOOL_CORRUPT) {
         gate_add_state(gates, m);
         return;
     }
-    json_add(gates, waiting(conf, m, route, destination, now));
+    if (pause != NULL) {
+        json_add(gates, gate_paused(pause));
+    }
+    json_add(gates, waiting(conf, m, route, destination, now, knows_interventions));
     if (is_deferred_transport(conf, route->transport)) {
         json_add(gates, deferred_transport(route->transport, destination));
     }
@@ -341,8 +397,10 @@ static struct group *group_find(struct group *groups, const char *key, size_t le
 /* Its place in "groups", where it is made when it is missing. */
 static json_int_t group_need(struct group **groups, json_t *array, const struct conf *conf,
                              const struct spool_message *m, const struct route *route,
-                             struct wall now)
+                             struct wall now, json_t *interventions, bool knows_interventions)
 {
+    const json_t *one;
+    size_t i;
     struct group *g;
     json_t *group, *gates = json_array();
     struct buf key, name;
@@ -351,17 +409,25 @@ static json_int_t group_need(struct group **groups, json_t *array, const struct 
     buf_init(&name, 4096);
     (void)buf_addf(&key, "%s%c%s", route->transport, '\0', route->destination); /* fits */
     (void)buf_addf(&name, "%s/%s", route->transport, route->nexthop);           /* fits */
+    json_array_foreach(interventions, i, one)
+    {
+        (void)buf_addf(&key, "%c%s", '\0', json_string_value(json_object_get(one, "name")));
+    }
     g = group_find(*groups, buf_cstr(&key), buf_len(&key));
     if (g == NULL) {
         g = mem_new(sizeof *g);
         g->index = (json_int_t)json_array_size(array);
         g->key = mem_copy(buf_cstr(&key), buf_len(&key));
         HASH_ADD_KEYPTR(hh, *groups, g->key, buf_len(&key), g);
-        add_spool_gates(gates, conf, m, route, buf_cstr(&name), now);
+        add_spool_gates(gates, conf, m, route, buf_cstr(&name), now, interventions,
+                        knows_interventions);
         group = json_pack("{s:s, s:i, s:O}", "transport", route->transport, "recipients", 0,
                           "gates", gates);
         json_put(group, "destination", listing_text(slice_string(route->destination)));
         json_put(group, "nexthop", listing_text(slice_string(route->nexthop)));
+        if (interventions != NULL) {
+            json_put(group, "interventions", json_incref(interventions));
+        }
         json_add(array, group);
     }
     json_decref(gates);
@@ -398,9 +464,9 @@ static void find_route(const struct conf *conf, struct slice sender, const json_
 }
 
 void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spool_message *m,
-                        struct wall now)
+                        struct wall now, gate_intervene *intervene, void *arg)
 {
-    json_t *groups = json_array(), *rcpt;
+    json_t *groups = json_array(), *rcpt, *interventions;
     struct group *index = NULL, *g, *next;
     struct route route;
     size_t i;
@@ -409,7 +475,16 @@ void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spoo
     {
         if (gate_rcpt_is_pending(rcpt)) {
             find_route(conf, m->sender.len > 0 ? m->sender : SLICE(""), rcpt, &route);
-            gate_put_into(groups, rcpt, group_need(&index, groups, conf, m, &route, now));
+            interventions =
+                intervene != NULL
+                    ? intervene(arg, m,
+                                slice_string(json_string_value(json_object_get(rcpt, "address"))),
+                                &route)
+                    : NULL;
+            gate_put_into(
+                groups, rcpt,
+                group_need(&index, groups, conf, m, &route, now, interventions, intervene != NULL));
+            json_decref(interventions);
         }
     }
     HASH_ITER(hh, index, g, next)
@@ -513,7 +588,7 @@ unsigned gate_ask_offline(struct spool *sp, const struct conf *conf, const json_
         return status;
     }
     if (gate_read(sp, *ret_answer, &m)) {
-        gate_group_on_disk(*ret_answer, conf, &m.message, now);
+        gate_group_on_disk(*ret_answer, conf, &m.message, now, NULL, NULL);
     }
     json_array_foreach(json_object_get(*ret_answer, "groups"), i, group)
     {

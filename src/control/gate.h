@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "conf.h"
+#include "route.h"
 #include "spool.h"
 #include "times.h"
 
@@ -56,19 +57,28 @@ void gate_put_into(json_t *groups, json_t *rcpt, json_int_t index);
  * when one has, or when routes are not the store's. */
 json_t *gate_no_command(const struct conf *conf, struct slice transport, struct slice nexthop);
 
+/* The gate of a pause, which is an intervention as above. */
+json_t *gate_paused(const json_t *pause);
+
 /* Say what can be done for a message that can't be decoded. */
 void gate_advise_corrupt(json_t *gate, const char *id);
 
 /* Append the gate of a message that is on hold or corrupt. */
 void gate_add_state(json_t *gates, const struct spool_message *m);
 
-/* Group the pending recipients of a message that is not in memory by destination. `show` is the
+/* What operators have decided about a recipient: changes its route to where it really goes; returns
+ * the interventions, {"name", "verb", "text", ..} each, the pause that holds first; NULL: none. */
+typedef json_t *gate_intervene(void *arg, const struct spool_message *m, struct slice address,
+                               struct route *route);
+
+/* Group the pending recipients of a message that is not in memory by destination. `intervene` may
+ * be NULL: nothing is known of interventions. `show` is the
  * message as the API has it: each of its pending recipients gets "group", its place in the array
  * "groups", which is made: {"transport", "destination", "nexthop", "recipients" (how many of
  * these), "gates"}, the gates being those that the spool can tell of: on hold, corrupt, parked, not
  * due, defer_transports. */
 void gate_group_on_disk(json_t *show, const struct conf *conf, const struct spool_message *m,
-                        struct wall now);
+                        struct wall now, gate_intervene *intervene, void *arg);
 
 /* A group's gates are complete: set "binds" (the name of the first closed one), "advice" (of that
  * one) and "earliest" (the latest "until" of the closed ones). When the first closed gate opens at

@@ -18,6 +18,7 @@
 #include "check.h"
 #include "clock.h"
 #include "flush.h"
+#include "intervention_ask.h"
 #include "json.h"
 #include "listing.h"
 #include "log.h"
@@ -511,6 +512,9 @@ void ask_register(void)
         {.op = "sites", .answer = why_sites},
         {.op = "site", .answer = why_site},
         {.op = "why", .answer = why_message},
+        {.op = "interventions", .answer = interventions_ask_list},
+        {.op = "intervene", .answer = interventions_ask_set},
+        {.op = "cancel", .answer = interventions_ask_cancel},
         {.op = "cat", .bytes = ask_cat},
         {.op = "tls", .later = tls_question_ask},
     };

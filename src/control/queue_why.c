@@ -14,6 +14,7 @@
 #include "check.h"
 #include "clock.h"
 #include "gate.h"
+#include "intervention_ask.h"
 #include "json.h"
 #include "listing.h"
 #include "mem.h"
@@ -22,6 +23,9 @@
 #include "queue_gate.h"
 #include "spool_search.h"
 #include "tuning.h"
+
+/* More are not told of one recipient. */
+#define INTERVENTIONS_SHOWN 8
 
 /* ---- estimates ------------------------------------------------------------------------------ */
 
@@ -117,7 +121,7 @@ static bool can_estimate(const json_t *group)
         "held",       "corrupt", "storage",          "active_queue",
         "parked",     "unread",  "defer_transports", "queueonly",
         "no_command", "frozen",  "deliver_only",     "ring",
-        "agents"};
+        "agents",     "paused"};
     const char *binds = json_string_value(json_object_get(group, "binds"));
 
     for (size_t i = 0; binds != NULL && i < sizeof unknown / sizeof unknown[0]; i++) {
@@ -152,6 +156,20 @@ static struct wall earliest_of(const json_t *group)
         (int64_t)(json_number_value(json_object_get(group, "earliest")) * (double)US_PER_S)};
 }
 
+/* What is said of all mail for a destination. True: a pause is first. */
+static bool put_interventions(const struct queue *q, const struct gate_place *p, json_t *object)
+{
+    const struct intervention *found[INTERVENTIONS_SHOWN];
+    struct slice nexthop = p->is.nexthop != NULL ? slice_string(p->is.nexthop) : p->is.dest;
+    size_t count =
+        interventions_of_destination(q, p->is.transport_name, nexthop, found, INTERVENTIONS_SHOWN);
+
+    if (count > 0) {
+        json_put(object, "interventions", intervention_notes(found, count));
+    }
+    return count > 0 && found[0]->verb == INTERVENTION_PAUSE;
+}
+
 static bool is_on_its_way(const struct spool_message *m)
 {
     return m->state == SPOOL_INCOMING || m->state == SPOOL_DEFERRED;
@@ -182,6 +200,7 @@ static json_t *memory_group(struct queue *q, const struct spool_message *m,
     json_put(group, "destination", listing_text(w->dest));
     json_put(group, "nexthop",
              listing_text(p.is.nexthop != NULL ? slice_string(p.is.nexthop) : w->dest));
+    put_interventions(q, &p, group);
     gate_sum_up(group);
     if (w->entry.n != 0) {
         estimate_end(&p, w, group);
@@ -338,6 +357,19 @@ static void group_undecodable(json_t *show)
     json_put(show, "groups", json_pack("[o]", group));
 }
 
+/* Of a store that routes, routes are as it says. */
+static json_t *intervene(void *arg, const struct spool_message *m, struct slice address,
+                         struct route *route)
+{
+    const struct intervention *found[INTERVENTIONS_SHOWN];
+    struct queue *q = arg;
+    size_t count = interventions_about(q, m->sender, m->class_name, address, route, found,
+                                       INTERVENTIONS_SHOWN);
+
+    (void)interventions_route(q, m->sender, m->class_name, address, route, 0);
+    return intervention_notes(found, count);
+}
+
 unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     json_t *show = json_copy((json_t *)(uintptr_t)question), *group;
@@ -356,7 +388,7 @@ unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answe
     } else if (sched_has_message(q->sched, (struct sched_msg){m.message.id.n})) {
         group_in_memory(q, *ret_answer, &m.message);
     } else {
-        gate_group_on_disk(*ret_answer, q->conf, &m.message, clock_wall());
+        gate_group_on_disk(*ret_answer, q->conf, &m.message, clock_wall(), intervene, q);
         json_array_foreach(json_object_get(*ret_answer, "groups"), i, group)
         {
             finish_disk_group(q, &m.message, group);
@@ -581,6 +613,9 @@ static json_t *site_details(struct queue *q, struct gate_place *p)
     json_put(object, "nexthop", listing_text(nexthop));
     json_put(object, "transport_busy", json_integer(p->is.transport_info.busy));
     json_put(object, "transport_limit", json_integer(p->is.transport_info.process_limit));
+    if (put_interventions(q, p, object)) {
+        json_add(gates, gate_paused(json_array_get(json_object_get(object, "interventions"), 0)));
+    }
     queue_gate_storage(q, gates);
     no_command = gate_no_command(q->conf, slice_string(p->is.transport_name), nexthop);
     if (no_command != NULL) {

@@ -83,6 +83,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
 
     CHECK(active_find(a, from->id) == NULL);
     m->id = from->id;
+    m->serial = ++a->last_serial;
     m->content_fd = -1;
     spool_id_print(from->id, id_text);
     m->id_text = from->spoolid.len > 0 ? mem_copy(from->spoolid.ptr, from->spoolid.len)
@@ -156,8 +157,29 @@ void active_end(struct active_msg *m)
     m->state = ACTIVE_ENDED;
 }
 
+void active_sweep_begin(struct active *a)
+{
+    a->sweep_at = a->msgs;
+    a->sweep_end = a->last_serial;
+}
+
+struct active_msg *active_sweep_next(struct active *a)
+{
+    struct active_msg *m = a->sweep_at;
+
+    if (m == NULL || m->serial > a->sweep_end) { /* the table keeps the order of coming */
+        a->sweep_at = NULL;
+        return NULL;
+    }
+    a->sweep_at = m->hh.next;
+    return m;
+}
+
 void active_remove(struct active *a, struct active_msg *m)
 {
+    if (a->sweep_at == m) {
+        a->sweep_at = m->hh.next;
+    }
     HASH_DEL(a->msgs, m);
     for (size_t i = 0; i < m->rcpt_count; i++) {
         mem_free(m->rcpts[i].address);

@@ -67,9 +67,10 @@ enum active_state {
 
 struct active_msg {
     struct msg_id id;
-    char *id_text; /* owned: its name in the log; where the store has one of its own, that */
-    char *sender;  /* owned */
-    char *envid;   /* owned */
+    uint64_t serial; /* grows in order of coming */
+    char *id_text;   /* owned: its name in the log; where the store has one of its own, that */
+    char *sender;    /* owned */
+    char *envid;     /* owned */
     struct active_class *its_class;
     char *sched_class; /* owned: the scheduler's name of its class, with its group */
     char *path;        /* owned: of its control file; empty in most engines, as is the next */
@@ -132,6 +133,9 @@ struct active {
     size_t fd_bytes;              /* kept in descriptors, of which there are so many: */
     size_t fds;
     size_t inline_bytes;
+    uint64_t last_serial;
+    struct active_msg *sweep_at; /* of a walk over all that are here; NULL: at its end */
+    uint64_t sweep_end;          /* the serial of the last */
 };
 
 void active_init(struct active *a);
@@ -149,6 +153,11 @@ size_t active_class_count(const struct active *a, struct slice class_name);
 
 /* It leaves; no delivery of it may be left. */
 void active_remove(struct active *a, struct active_msg *m);
+
+/* Walk over all messages that are here now, with whatever happens between two steps: NULL behind
+ * the last. There is one walk at a time. */
+void active_sweep_begin(struct active *a);
+struct active_msg *active_sweep_next(struct active *a);
 
 /* The transitions. A message that has ended stays so. */
 void active_touch(struct active_msg *m);

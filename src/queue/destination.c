@@ -111,23 +111,28 @@ static void set_policy(struct queue *q, struct destination *d)
 {
     const char *transport = transport_name(&q->transports, d->transport);
     struct policy policy;
+    bool limited;
 
+    d->limits = q->interventions.limits;
     if (conf_transport_find(q->conf, slice_string(transport)) == NULL &&
         !conf_spool_routes(q->conf)) {
         return; /* the configuration has lost it; what waits for it ends as it began */
     }
     policy_for(q->conf, slice_string(transport), slice_string(d->nexthop), &policy);
+    limited = interventions_limit(q, transport, slice_string(d->nexthop), &policy);
     d->agent = (enum conf_agent)policy.agent;
     d->has_clause = policy.ring != 0;
     d->has_command = policy_starts_agents(&policy);
     d->tuning = tuning_dest(q->conf, &policy);
+    d->tuning.own = d->tuning.own || limited;
     retry_rules_fini(&d->rules);
     retry_rules_init(&d->rules, &policy);
     d->expiry = (struct expiry_rules){policy.expiry_us, policy.expiry2_us};
 }
 
-static void tell_scheduler(struct queue *q, const struct destination *d)
+static void tell_scheduler(struct queue *q, struct destination *d)
 {
+    d->told = true;
     tuning_tell(q->sched, clock_mono(), d->transport, slice_string(d->name), &d->tuning);
 }
 
@@ -155,10 +160,18 @@ void destinations_reload(struct queue *q)
 
     HASH_ITER(hh, q->destinations.table, d, next)
     {
-        bool own_before = d->tuning.own;
-
         set_policy(q, d);
-        if (own_before || d->tuning.own) {
+        if (d->told || d->tuning.own) {
+            tell_scheduler(q, d);
+        }
+    }
+}
+
+void destination_retune(struct queue *q, struct destination *d)
+{
+    if (d->limits != q->interventions.limits) {
+        set_policy(q, d);
+        if (d->told || d->tuning.own) {
             tell_scheduler(q, d);
         }
     }
@@ -168,7 +181,9 @@ void destinations_reload(struct queue *q)
 
 void destination_opened(struct queue *q, struct destination *d)
 {
-    if (d->tuning.own) {
+    if (d->limits != q->interventions.limits) {
+        destination_retune(q, d);
+    } else if (d->tuning.own) {
         tell_scheduler(q, d);
     }
 }

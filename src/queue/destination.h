@@ -35,6 +35,8 @@ struct destination {
     bool has_clause;
     bool has_command; /* a transport agent can be started for it */
     struct tuning_dest tuning;
+    bool told;       /* the scheduler has, or had, a policy for it alone */
+    uint64_t limits; /* the interventions' count of these that `tuning` follows */
     struct retry_rules rules;
     struct expiry_rules expiry;
     struct mono next_clog_warning, next_login_notice;
@@ -69,6 +71,9 @@ void destinations_move(struct destinations *d, int64_t by_us);
  * so it is to be called before new ones are used. Those with mail are needed when it is handed
  * out: only they know the next hop as it was written. */
 void destinations_trim(struct queue *q);
+
+/* Give it the limits that hold now: an intervention about it has come or gone. */
+void destination_retune(struct queue *q, struct destination *d);
 
 /* Give all of them the policies of a new configuration. */
 void destinations_reload(struct queue *q);

@@ -4,6 +4,7 @@ enum park_kind park_key_kind(struct slice key)
 {
     return slice_starts(key, SLICE(PARK_KEY_RETRY))   ? PARK_RETRY
            : slice_starts(key, SLICE(PARK_KEY_STUCK)) ? PARK_STUCK
+           : slice_starts(key, SLICE(PARK_KEY_PAUSE)) ? PARK_PAUSE
                                                       : PARK_SHARE;
 }
 
@@ -14,6 +15,8 @@ struct slice park_key_place(struct slice key)
         return slice_skip(key, sizeof PARK_KEY_RETRY - 1);
     case PARK_STUCK:
         return slice_skip(key, sizeof PARK_KEY_STUCK - 1);
+    case PARK_PAUSE:
+        return slice_skip(key, sizeof PARK_KEY_PAUSE - 1);
     case PARK_SHARE:
         break;
     }

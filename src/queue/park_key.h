@@ -13,8 +13,11 @@
 
 #define PARK_KEY_RETRY "!retry "
 #define PARK_KEY_STUCK "!stuck "
+/* It waits for the end of a pause, whose name follows; or of several. */
+#define PARK_KEY_PAUSE  "!pause "
+#define PARK_KEY_PAUSES "!pause *"
 
-enum park_kind { PARK_SHARE, PARK_RETRY, PARK_STUCK };
+enum park_kind { PARK_SHARE, PARK_RETRY, PARK_STUCK, PARK_PAUSE };
 enum park_kind park_key_kind(struct slice key);
 
 /* What people are shown of a key, "transport/destination", and its class with its group (empty:

@@ -8,6 +8,7 @@
 #include "log.h"
 #include "mem.h"
 #include "owner.h"
+#include "park_key.h"
 #include "queue.h"
 #include "queue_park.h"
 #include "queue_report.h"
@@ -60,7 +61,10 @@ void pass_finish(struct queue *q, struct active_msg *m, char *park_key)
         return;
     }
     end = (struct pass_end){.park_key = park_key, .waiting = waiting_take(&m->waiting)};
-    if (end.park_key == NULL) {
+    if (end.waiting.pause_key != NULL) {
+        mem_free(end.park_key);
+        end.park_key = waiting_take_pause_key(&end.waiting);
+    } else if (end.park_key == NULL) {
         end.park_key = waiting_take_key(&end.waiting);
     }
     end.how = m->state == ACTIVE_DROPPED   ? PASS_DROPPED
@@ -191,6 +195,9 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
 
     if (e->how == PASS_PARKED && m->rcpt_pending > 0 && !expired) {
         due = e->waiting.retry_at.us != 0 ? next_pass(q, &e->waiting, m) : pass_parked_until(q, m);
+        due = park_key_kind(slice_string(e->park_key)) == PARK_PAUSE
+                  ? wall_min(due, pass_parked_until(q, m))
+                  : due;
         rc = spool_park(q->spool, m->id, slice_string(e->park_key), due);
         if (rc == 0) {
             park_tell(q, slice_string(e->park_key));

@@ -116,6 +116,7 @@ static void set_timer(struct queue *q, bool at_once)
         at = mono_min(at, mono_after(clock_mono(), until(import_at(&q->import))));
     }
     if (!q->role->stopping) {
+        at = mono_min(at, mono_after(clock_mono(), until(interventions_at(&q->interventions))));
         at = mono_min(
             at, mono_after(clock_mono(), until(dest_retries_check_at(&q->destinations.retries))));
         if (!spool_dirty(q->spool)) {
@@ -196,6 +197,7 @@ static bool bring_in(struct queue *q)
         more |= park_tell_some(q);
     }
     more |= flush_some(q);
+    more |= interventions_turn(q);
     return more;
 }
 
@@ -300,7 +302,8 @@ static int queue_start(struct role *role)
     q->started = clock_wall();
     destinations_init(&q->destinations);
     q->sched = sched_new(&limits);
-    transports_load(&q->transports, q->conf, q->sched);
+    interventions_begin(q);
+    transports_load(q);
     agents_begin(q);
     clients_init(&q->clients);
     q->send_counts = send_counts_new();
@@ -408,11 +411,14 @@ static void queue_reload(struct role *role, const struct conf *old)
     q->conf = role->conf;
     (void)batch_commit(q); /* what waits for its commit was admitted under the old limits */
     sched_set_limits(q->sched, &limits);
-    transports_load(&q->transports, q->conf, q->sched);
+    transports_load(q);
     destinations_reload(q);
     pass_classes_reload(q);
     if (old->route_generation != q->conf->route_generation) {
         leave_all(q); /* to be claimed again and routed anew */
+        if (!conf_spool_routes(q->conf)) {
+            interventions_reroute(q);
+        }
     }
     queue_try_stuck(q);
     import_now(&q->import);
@@ -457,6 +463,7 @@ static void queue_end(struct role *role)
     clients_fini(&q->clients);
     send_counts_free(q->send_counts);
     policies_end(q);
+    interventions_end(q);
     tls_questions_drop(&q->tls_questions);
     channel_free(q->control);
     batch_fini(&q->batch);

@@ -30,6 +30,7 @@
 #include "destination.h"
 #include "flush.h"
 #include "hash.h"
+#include "interventions.h"
 #include "log_sink.h"
 #include "measures.h"
 #include "owner.h"
@@ -98,6 +99,7 @@ struct queue {
     struct send_counts *send_counts; /* owned */
     struct parked_mail parking;
     struct flushes flushes;
+    struct interventions interventions;
 };
 
 /* ---- queue.c ---- */

@@ -130,6 +130,16 @@ static void admission_free(struct admission *a)
     mem_free(a);
 }
 
+/* Is all mail for it paused? Then it stays parked as it is. */
+static bool is_paused(const struct queue *q, const struct admission *a)
+{
+    const struct destination *d =
+        destination_find(&q->destinations, a->transport, slice_string(a->dest));
+
+    return interventions_pause_of(q, transport_name(&q->transports, a->transport),
+                                  slice_string(d != NULL ? d->nexthop : a->dest)) != NULL;
+}
+
 /* Open what waits longest there. Its number is the return value. */
 static uint32_t admit(struct queue *q, const struct admission *a)
 {
@@ -140,8 +150,10 @@ static uint32_t admit(struct queue *q, const struct admission *a)
     size_t count = 0;
     bool more = true;
 
-    if (spool_claim_parked(q->spool, slice_string(key), clock_wall(), a->max, ids, &count, &more) !=
-        0) {
+    if (is_paused(q, a)) {
+        count = 0; /* it is asked for again */
+    } else if (spool_claim_parked(q->spool, slice_string(key), clock_wall(), a->max, ids, &count,
+                                  &more) != 0) {
         log_warning("spool: %s", spool_error(q->spool)); /* it is asked for again */
     }
     for (size_t i = 0; i < count; i++) {

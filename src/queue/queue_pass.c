@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "address.h"
@@ -13,6 +14,7 @@
 #include "mail_class.h"
 #include "mem.h"
 #include "owner.h"
+#include "park_key.h"
 #include "queue.h"
 #include "queue_report.h"
 #include "queue_retry.h"
@@ -151,14 +153,30 @@ static bool load_message(struct queue *q, struct msg_id id, struct spool_message
     return true;
 }
 
+/* The key of a message of which some are kept by `pause`, others by those of `key` (taken). */
+static char *paused_key(char *key, struct intervention *pause)
+{
+    char *more = interventions_key(pause);
+
+    pause->recipients++;
+    if (key != NULL && strcmp(key, more) != 0) {
+        mem_free(more);
+        more = mem_string(PARK_KEY_PAUSES);
+    }
+    mem_free(key);
+    return more;
+}
+
 /* The key under which a message that has fallen due is to stay on disk; NULL when it is to be
  * opened. Few recipients are read for it now instead of a moment later. */
 static char *full_key(struct queue *q, struct active_msg *m)
 {
     struct owner_target target = {.several = false};
+    struct intervention *pause;
     struct route route;
     const char *nowhere;
-    char *parked;
+    size_t paused = 0;
+    char *parked, *pause_key = NULL;
 
     if (m->undone > OWNER_LOOK_MAX) {
         return NULL; /* the scheduler will tell */
@@ -170,13 +188,27 @@ static char *full_key(struct queue *q, struct active_msg *m)
         }
     }
     for (size_t i = 0; i < m->rcpt_count; i++) {
-        struct destination *destination = queue_route(q, m, &m->rcpts[i], &route, &nowhere);
+        struct destination *destination =
+            queue_route(q, m, &m->rcpts[i], false, &route, &nowhere, &pause);
 
-        if (destination == NULL || !queue_retry_lets_go(q, m, destination)) {
+        if (pause != NULL) {
+            pause_key = paused_key(pause_key, pause);
+            paused++;
+        } else if (destination == NULL || !queue_retry_lets_go(q, m, destination)) {
             owner_target_fini(&target);
+            mem_free(pause_key);
             return NULL; /* pass_read sees to it */
         }
         park_target_add(q, &target, &route);
+    }
+    if (paused == m->rcpt_count && paused > 0 && !spool_divides(q->spool)) {
+        owner_target_fini(&target);
+        return pause_key;
+    }
+    mem_free(pause_key);
+    if (paused > 0) {
+        owner_target_fini(&target);
+        return NULL; /* pass_read parts them */
     }
     parked = park_target_full(q, &target, slice_string(m->sched_class));
     owner_target_fini(&target);
@@ -274,9 +306,12 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
         struct active_rcpt *r = order[i];
         struct route route;
         const char *nowhere;
-        struct destination *destination = queue_route(q, m, r, &route, &nowhere);
+        struct intervention *pause;
+        struct destination *destination = queue_route(q, m, r, true, &route, &nowhere, &pause);
 
-        if (destination == NULL) {
+        if (pause != NULL) {
+            interventions_keep(q, m, r->n, destination, pause);
+        } else if (destination == NULL) {
             queue_stuck(q, m, r->n, &route, nowhere);
         } else if (!queue_retry_keeps(q, m, r, destination)) {
             ret_rcpts[go] = (struct sched_rcpt){.n = r->n,

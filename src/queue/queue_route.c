@@ -86,13 +86,26 @@ static void route_by_rule(const struct queue *q, const struct active_msg *m,
     route_destination(q->conf, slice_string(r->address), ret_route);
 }
 
-struct destination *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
-                                struct route *ret_route, const char **ret_why)
+static struct intervention *intervene(struct queue *q, const struct active_msg *m,
+                                      const struct active_rcpt *r, unsigned how,
+                                      struct route *ret_route)
 {
+    return interventions_route(q, slice_string(m->sender), slice_string(m->its_class->name),
+                               slice_string(r->address), ret_route, how);
+}
+
+struct destination *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
+                                bool counts, struct route *ret_route, const char **ret_why,
+                                struct intervention **ret_pause)
+{
+    unsigned how = counts ? INTERVENE_COUNT : 0;
     struct slice nexthop;
+
+    *ret_pause = NULL;
 
     if (r->route_fixed && !conf_spool_routes(q->conf)) {
         route_by_rule(q, m, r, ret_route);
+        *ret_pause = intervene(q, m, r, how | INTERVENE_FIXED, ret_route);
         if (!m->requested) {
             queue_route_hold_back(q->conf, ret_route);
         }
@@ -110,9 +123,11 @@ struct destination *queue_route(struct queue *q, const struct active_msg *m, str
         if (conf_spool_routes_by_mailbox(q->conf)) {
             route_destination(q->conf, slice_string(r->address), ret_route);
         }
+        *ret_pause = intervene(q, m, r, how, ret_route);
         return fixed_destination(q, ret_route, ret_why);
     }
     route_address(q->conf, slice_string(m->sender), slice_string(r->address), ret_route);
+    *ret_pause = intervene(q, m, r, how, ret_route);
     if (r->route_stale) {
         store_route(q, m, r, ret_route);
     }

@@ -12,12 +12,16 @@
 #include "route.h"
 
 struct queue;
+struct intervention;
 
-/* Where a recipient goes; its route is stored if that has changed. `m` says if it was asked for.
+/* Where a recipient goes, with what operators have decided of it (interventions.h): *ret_pause is
+ * the pause that keeps it, or NULL. `counts`: it is handled now, not only looked at. Its route is
+ * stored if that has changed. `m` says if it was asked for.
  * NULL when it goes nowhere: *ret_why then says why, which happens to routes that the store has
  * fixed; *ret_route is set all the same, its transport then lasting as long as the recipient. */
 struct destination *queue_route(struct queue *q, const struct active_msg *m, struct active_rcpt *r,
-                                struct route *ret_route, const char **ret_why);
+                                bool counts, struct route *ret_route, const char **ret_why,
+                                struct intervention **ret_pause);
 
 /* What queue_route does with a route that was found by the table: mail of defer_transports is
  * deferred until it is asked for. */

@@ -187,6 +187,10 @@ int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is
         if (!forced) {
             route_address(q->conf, m->sender, m->rcpts[i].address, &route);
         }
+        if (!conf_spool_routes(q->conf)) { /* its pass sees to pauses */
+            (void)interventions_route(q, m->sender, message.class_name, m->rcpts[i].address, &route,
+                                      forced ? INTERVENE_FIXED : 0);
+        }
         nexthops[i] = mem_string(route.nexthop);
         rcpts[i] = (struct spool_rcpt){.address = m->rcpts[i].address,
                                        .orcpt = m->rcpts[i].orcpt,

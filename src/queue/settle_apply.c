@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "clock.h"
 #include "mem.h"
 #include "queue.h"
 #include "queue_retry.h"
@@ -51,7 +52,8 @@ static bool has_own_expiry(const struct settlement *s, const struct settled *r)
 /* Nothing new is known of it: it waits on. */
 static bool is_unchanged(const struct settlement *s, const struct settled *r)
 {
-    return s->cause == SETTLE_WAITING && r->quiet && r->disposition == DISPOSITION_DEFERRED;
+    return (s->cause == SETTLE_WAITING || s->cause == SETTLE_PAUSED) && r->quiet &&
+           r->disposition == DISPOSITION_DEFERRED;
 }
 
 static void note_in_message(struct active_msg *m, const struct settlement *s,
@@ -116,6 +118,13 @@ static void wait_for_destination(struct queue *q, const struct settlement *s)
     }
 }
 
+/* Where messages are divided: when paused mail is looked at again though its pause has not ended,
+ * in case that its end was forgotten by a crash. */
+static struct wall look_again_at(const struct queue *q)
+{
+    return wall_after(clock_wall(), q->conf->maximal_backoff_time_us);
+}
+
 void settle_apply(struct queue *q, struct settlement *s)
 {
     struct active_msg *m = s->msg;
@@ -139,6 +148,10 @@ void settle_apply(struct queue *q, struct settlement *s)
         batch_add_all_done(q, m->id, m->id_text);
     } else if (waits && s->cause == SETTLE_STUCK) {
         put_off(q, s, mem_string(s->park_key), WALL_NEVER);
+    } else if (waits && s->cause == SETTLE_PAUSED && spool_divides(q->spool)) {
+        put_off(q, s, mem_string(s->park_key), look_again_at(q));
+    } else if (waits && s->cause == SETTLE_PAUSED) {
+        waiting_for_pause(&m->waiting, mem_string(s->park_key));
     } else if (waits && !active_is_dropped(m)) {
         wait_for_destination(q, s);
     }

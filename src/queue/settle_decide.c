@@ -84,6 +84,7 @@ static void ask_destination(struct queue *q, struct settlement *s)
     case SETTLE_DEAD:
     case SETTLE_HERE:
     case SETTLE_STUCK:
+    case SETTLE_PAUSED:
         break;
     }
 }

@@ -41,6 +41,7 @@ struct statistics_line;
  *   SETTLE_DEAD        no           when the scheduler revives the destination, or the message
  *   SETTLE_HERE        no agent     with their message, by its back-off
  *   SETTLE_STUCK       no           after a reload, see park_key
+ *   SETTLE_PAUSED      no           when the pause ends (interventions.h), see park_key
  */
 enum settle_cause {
     SETTLE_RESULT,  /* an agent has answered: `result` */
@@ -50,6 +51,7 @@ enum settle_cause {
     SETTLE_DEAD,    /* the scheduler has declared their destination dead */
     SETTLE_HERE,    /* their transport needs no agent: error, retry, discard */
     SETTLE_STUCK,   /* they have no route */
+    SETTLE_PAUSED,  /* an operator has paused them */
 };
 
 enum disposition {
@@ -81,7 +83,7 @@ struct settlement {
     enum sched_outcome outcome;       /* of the delivery, for the scheduler */
     struct slice reason;              /* likewise; borrowed */
     bool is_logged;                   /* others write the lines about its recipients */
-    char *park_key;                   /* owned: of SETTLE_STUCK */
+    char *park_key;                   /* owned: of SETTLE_STUCK, SETTLE_PAUSED */
     struct settled *rcpts;            /* owned, unless it is `one` */
     size_t count, size;
     struct settled one;

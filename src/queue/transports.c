@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "mem.h"
 #include "policy.h"
+#include "queue.h"
 #include "tuning.h"
 
 static uint32_t set(struct transports *t, const struct conf *conf, struct sched *sched,
@@ -28,21 +29,27 @@ static uint32_t set(struct transports *t, const struct conf *conf, struct sched 
     return index;
 }
 
-void transports_load(struct transports *t, const struct conf *conf, struct sched *sched)
+void transports_load(struct queue *q)
 {
+    struct transports *t = &q->transports;
+    const struct conf *conf = q->conf;
+    struct sched *sched = q->sched;
     size_t count = conf_transport_count(conf);
     struct policy policy;
 
     for (size_t i = 0; i < count; i++) {
         const struct conf_transport *declared = conf_transport_at(conf, i);
 
-        (void)set(t, conf, sched, declared->name, &declared->policy);
+        policy = declared->policy;
+        (void)interventions_limit(q, declared->name, slice_of("", 0), &policy);
+        (void)set(t, conf, sched, declared->name, &policy);
     }
     for (uint32_t i = 0; conf_spool_routes(conf) && i < t->count; i++) {
         struct slice name = slice_string(t->names[i]);
 
         if (conf_transport_find(conf, name) == NULL) {
             policy_for(conf, name, slice_of("", 0), &policy);
+            (void)interventions_limit(q, t->names[i], slice_of("", 0), &policy);
             (void)set(t, conf, sched, t->names[i], &policy);
         }
     }

@@ -14,14 +14,17 @@
 #include "scheduler.h"
 #include "slice.h"
 
+struct queue;
+
 struct transports {
     char **names; /* owned, each; by the scheduler's index */
     enum conf_agent *agents;
     uint32_t count;
 };
 
-/* Take over those of a configuration, and tell the scheduler. */
-void transports_load(struct transports *t, const struct conf *conf, struct sched *sched);
+/* Take over those of the configuration, with what interventions say of them, and tell the
+ * scheduler. */
+void transports_load(struct queue *q);
 void transports_fini(struct transports *t);
 
 static inline const char *transport_name(const struct transports *t, uint32_t index)

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "park_key.h"
 
 /* What holds in each state. */
 static void check(const struct waiting *w)
@@ -37,6 +38,7 @@ static void enter(struct waiting *w, enum waits state)
 void waiting_fini(struct waiting *w)
 {
     mem_free(w->retry_key);
+    mem_free(w->pause_key);
     owner_target_fini(&w->dead);
 }
 
@@ -70,6 +72,27 @@ void waiting_until(struct waiting *w, struct wall at, char *retry_key)
         enter(w, WAITS_RETRIES);
     }
     mem_free(retry_key);
+}
+
+void waiting_for_pause(struct waiting *w, char *key)
+{
+    if (w->pause_key != NULL && strcmp(w->pause_key, key) != 0) {
+        mem_free(w->pause_key);
+        w->pause_key = mem_string(PARK_KEY_PAUSES);
+    } else if (w->pause_key == NULL) {
+        w->pause_key = key;
+        key = NULL;
+    }
+    w->has_lifetime = true;
+    mem_free(key);
+}
+
+char *waiting_take_pause_key(struct waiting *w)
+{
+    char *key = w->pause_key;
+
+    w->pause_key = NULL;
+    return key;
 }
 
 void waiting_for_lifetime(struct waiting *w)

@@ -44,6 +44,7 @@ struct waiting {
     bool has_lifetime;    /* something deferred has no age limit but the message's lifetime */
     struct wall retry_at; /* the first time that a destination has said; us 0: none has */
     char *retry_key;      /* owned: of WAITS_RETRY, what it is parked under; else NULL */
+    char *pause_key; /* owned: something waits for the end of this pause, or of several; or NULL */
     struct owner_target dead;
 };
 
@@ -60,6 +61,8 @@ void waiting_for_backoff(struct waiting *w);
 /* Something deferred goes again then, as its destination says; `retry_key` is taken. NULL: that is
  * when it is given up, and it goes by the back-off before. */
 void waiting_until(struct waiting *w, struct wall at, char *retry_key);
+/* Something waits for the end of a pause, and changes no time; `key` is taken. */
+void waiting_for_pause(struct waiting *w, char *key);
 /* Something deferred has no age limit of its own. */
 void waiting_for_lifetime(struct waiting *w);
 
@@ -70,6 +73,9 @@ void waiting_move(struct waiting *w, int64_t by_us);
 
 /* Take the record away from the message; it is the caller's to fini. */
 struct waiting waiting_take(struct waiting *w);
+
+/* The key of the pause, for the caller to free, or NULL. */
+char *waiting_take_pause_key(struct waiting *w);
 
 /* Last of all: the one retry key that all of it waits under, for the caller to free; NULL: there
  * is none. */

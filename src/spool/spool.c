@@ -651,6 +651,46 @@ int spool_key_add(struct spool *sp, const struct spool_key *k)
     return sp->engine->keys->add(sp, k);
 }
 
+static bool note_name_fits(struct slice name)
+{
+    return name.len > 0 && name.len <= SPOOL_NOTE_NAME_MAX;
+}
+
+int spool_note_put(struct spool *sp, struct slice name, struct slice text)
+{
+    int err;
+
+    if (!note_name_fits(name) || text.len == 0 || text.len > SPOOL_NOTE_TEXT_MAX) {
+        return spool_fail(sp, -EINVAL, "a note is too long, or empty");
+    }
+    if (sp->engine->notes == NULL) {
+        return spool_fail(sp, -ENOTSUP, "this spool keeps no notes");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->notes->put(sp, name, text);
+}
+
+int spool_note_remove(struct spool *sp, struct slice name)
+{
+    int err;
+
+    CHECK(note_name_fits(name));
+    if (sp->engine->notes == NULL) {
+        return spool_fail(sp, -ENOTSUP, "this spool keeps no notes");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->notes->remove(sp, name);
+}
+
+int spool_note_next(struct spool *sp, struct slice after, struct slice *ret_name,
+                    struct slice *ret_text)
+{
+    if (sp->engine->notes == NULL) {
+        return spool_fail(sp, -ENOTSUP, "this spool keeps no notes");
+    }
+    return sp->engine->notes->next(sp, after, ret_name, ret_text);
+}
+
 void spool_verbose(struct spool *sp, struct msg_id id, struct slice line)
 {
     if (sp->engine->verbose != NULL) {

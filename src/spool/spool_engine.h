@@ -14,6 +14,7 @@
  *     spool_verbose.h     -       yes         -                -
  *     spool_conclusion.h  -       -           yes              -
  *     spool_keys.h        yes     -           -                yes
+ *     spool_notes.h       yes     -           -                yes
  *
  *     (*) planned; these fit as follows.
  *
@@ -50,6 +51,7 @@
 #include "spool_external.h"
 #include "spool_io.h"
 #include "spool_keys.h"
+#include "spool_notes.h"
 #include "spool_reroute.h"
 #include "spool_search.h"
 #include "spool_verbose.h"
@@ -137,6 +139,7 @@ struct spool_engine {
     const struct spool_verbose_part *verbose;
     const struct spool_conclusion_part *conclusion;
     const struct spool_keys_part *keys;
+    const struct spool_notes_part *notes;
 };
 
 /* Keep the words for spool_error; returns `err`. */

@@ -88,6 +88,9 @@ enum statement {
     ST_KEYS_FORGET,
     ST_KEYS_COUNT,
     ST_KEYS_COUNT_ADD,
+    ST_NOTE_PUT,
+    ST_NOTE_REMOVE,
+    ST_NOTE_NEXT,
     ST_COUNT,
 };
 
@@ -148,6 +151,7 @@ static inline struct sqlite_spool *sqlite_of(struct spool *sp)
 }
 
 extern const struct spool_keys_part sqlite_keys;
+extern const struct spool_notes_part sqlite_notes;
 
 /* Words and errno for an SQLite result code. */
 int sqlite_fail(struct sqlite_spool *s, int rc, const char *what);

@@ -883,6 +883,40 @@ static int doubt_made(struct repair *r, int64_t id)
     return doubt(r, id, reason);
 }
 
+/* What an operator has decided; as much of it as can be read. A row that the new table refuses is
+ * left out. */
+static int copy_notes(struct repair *r)
+{
+    sqlite3_stmt *from = NULL, *to = NULL;
+    int rc = sqlite3_prepare_v2(r->new, "INSERT OR IGNORE INTO note (name, text) VALUES (?1, ?2)",
+                                -1, &to, NULL),
+        read;
+
+    if (rc != SQLITE_OK) {
+        return failed_new(r, "make the tables");
+    }
+    read = sqlite3_prepare_v2(r->old, "SELECT name, text FROM note", -1, &from, NULL);
+    if (read != SQLITE_OK) {
+        (void)sqlite3_finalize(to); /* never stepped */
+        return 0; /* a spool of before there were notes, or nothing is left of them */
+    }
+    while ((read = sqlite3_step(from)) == SQLITE_ROW) {
+        if (sqlite3_column_type(from, 0) == SQLITE_TEXT &&
+            sqlite3_column_type(from, 1) == SQLITE_TEXT) {
+            (void)sqlite3_bind_value(to, 1, sqlite3_column_value(from, 0)); /* step would fail */
+            (void)sqlite3_bind_value(to, 2, sqlite3_column_value(from, 1));
+            (void)sqlite3_step(to); /* what is refused is left out */
+            (void)sqlite3_reset(to);
+        }
+    }
+    if (read != SQLITE_DONE) {
+        tell(r, "not all interventions could be read: see \"sluice interventions\"");
+    }
+    (void)sqlite3_finalize(from); /* says again what step said */
+    (void)sqlite3_finalize(to);
+    return 0;
+}
+
 static int copy_all(struct repair *r)
 {
     struct copies c = {.message = {.count = 0}};
@@ -906,6 +940,9 @@ static int copy_all(struct repair *r)
         if (!list_has(&r->made, r->trouble.ids[i])) {
             err = doubt(r, r->trouble.ids[i], "not all of its recipients could be read");
         }
+    }
+    if (err == 0 && r->old != NULL) {
+        err = copy_notes(r);
     }
     copy_end(&c.message);
     copy_end(&c.rcpt);

@@ -151,6 +151,8 @@ const struct schema_step schema_steps[] = {
      "  one INTEGER PRIMARY KEY CHECK (one = 1), keys INTEGER NOT NULL CHECK (keys >= 0)"
      ") STRICT;"
      "INSERT INTO call_keys VALUES (1, 0);"},
+    {"keep notes",
+     "CREATE TABLE note (name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

@@ -1525,6 +1525,7 @@ static const struct spool_engine sqlite_engine = {
     .next_event = next_event,
     .search = &search,
     .keys = &sqlite_keys,
+    .notes = &sqlite_notes,
 };
 
 static char *path_with(const char *path, const char *suffix)

@@ -117,6 +117,11 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " (SELECT key FROM call_key WHERE until <= ?1 ORDER BY until LIMIT ?2)",
     [ST_KEYS_COUNT] = "SELECT keys FROM call_keys WHERE one = 1",
     [ST_KEYS_COUNT_ADD] = "UPDATE call_keys SET keys = max(0, keys + ?1) WHERE one = 1",
+    [ST_NOTE_PUT] =
+        "INSERT INTO note (name, text) VALUES (?1, ?2)"
+        " ON CONFLICT (name) DO UPDATE SET text = ?2",
+    [ST_NOTE_REMOVE] = "DELETE FROM note WHERE name = ?1",
+    [ST_NOTE_NEXT] = "SELECT name, text FROM note WHERE name > ?1 ORDER BY name LIMIT 1",
     [ST_REMOVED_ADD] = "INSERT OR IGNORE INTO removed (message) VALUES (?1)",
     [ST_REMOVED_HAS] = "SELECT 1 FROM removed WHERE message = ?1",
     [ST_REMOVED_CLEAR] = "DELETE FROM removed",

@@ -49,7 +49,7 @@ static void pending_recipients_are_grouped_by_destination(void **state)
     json_t *answer = show(), *groups, *rcpts;
 
     (void)state;
-    gate_group_on_disk(answer, conf, &m, NOW);
+    gate_group_on_disk(answer, conf, &m, NOW, NULL, NULL);
     groups = json_object_get(answer, "groups");
     rcpts = json_object_get(answer, "recipients");
     assert_int_equal(json_array_size(groups), 2);
@@ -92,7 +92,7 @@ static void each_state_has_its_gate_and_its_advice(void **state)
         json_t *answer = show();
         const json_t *gate;
 
-        gate_group_on_disk(answer, conf, &rows[i].m, NOW);
+        gate_group_on_disk(answer, conf, &rows[i].m, NOW, NULL, NULL);
         gate = gate_at(answer, 0, 0);
         assert_string_equal(text(gate, "gate"), rows[i].gate);
         assert_int_equal(json_is_true(json_object_get(gate, "closed")), rows[i].closed);

@@ -332,7 +332,8 @@ static bool look_at_all_rows(struct spool *sp)
             err = spool_set_due(sp, ids[i], (struct wall){10});
             found += err == 0;
         }
-        assert_true(err == 0 || is_out_of_reach(err));
+        /* An index may name what is not there. */
+        assert_true(err == 0 || err == -ENOENT || is_out_of_reach(err));
         err = spool_commit(sp);
         assert_true(err == 0 || is_out_of_reach(err));
     }

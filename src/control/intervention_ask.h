@@ -1,0 +1,23 @@
+/*
+ * What operators ask of interventions: to list, set and cancel them. docs/api.md describes the
+ * operations; queue/interventions.h does what they say.
+ */
+#ifndef CONTROL_INTERVENTION_ASK_H
+#define CONTROL_INTERVENTION_ASK_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+struct queue;
+struct intervention;
+
+/* Answers of operations (queue/operation.h). */
+unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned interventions_ask_set(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned interventions_ask_cancel(struct queue *q, const json_t *question, json_t **ret_answer);
+
+/* [{"name", "verb", "text", "since", "until"}, ..], what they do in words; NULL for none. */
+json_t *intervention_notes(const struct intervention *const *found, size_t count);
+
+#endif

@@ -1,0 +1,512 @@
+/*
+ * What follows from setting and cancelling interventions, a bit in each turn; see interventions.h.
+ */
+#include "interventions.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "park_key.h"
+#include "queue.h"
+#include "spool_search.h"
+
+/* In one turn. */
+#define SWEEP_RCPTS   500
+#define WALK_MESSAGES 50
+#define WALK_RCPTS    200 /* of one message, in one reading */
+#define WAKE_MESSAGES 100
+#define TELL_DESTS    500
+#define KEYS          20
+/* Changes that one sweep sees to; with more, all messages leave memory, as with a reload. */
+#define CHANGED_MAX 64
+
+enum work_kind {
+    WORK_WALK,
+    WORK_WAKE,
+    WORK_TELL,
+    WORK_KEYS,
+};
+
+struct intervention_work {
+    STAILQ_ENTRY(intervention_work) next;
+    enum work_kind kind;
+    struct intervention *about; /* a reference; NULL: all mail */
+    bool make_due;
+    struct msg_id after; /* of WORK_WALK: where it has come to, */
+    uint32_t after_rcpt; /* and in the message behind that one */
+    bool matched;        /* likewise: that message */
+    uint64_t cursor;     /* of WORK_TELL */
+    char *key;           /* owned: of WORK_WAKE; of WORK_KEYS, where it has come to */
+};
+
+static struct intervention_work *work_add(struct interventions *is, enum work_kind kind,
+                                          struct intervention *about)
+{
+    struct intervention_work *w = mem_new(sizeof *w);
+
+    w->kind = kind;
+    w->about = about != NULL ? intervention_ref(about) : NULL;
+    STAILQ_INSERT_TAIL(&is->works, w, next);
+    return w;
+}
+
+static void work_end(struct interventions *is, struct intervention_work *w)
+{
+    STAILQ_REMOVE(&is->works, w, intervention_work, next);
+    intervention_unref(w->about);
+    mem_free(w->key);
+    mem_free(w);
+}
+
+static void forget_changed(struct intervention ***list, size_t *count)
+{
+    for (size_t i = 0; i < *count; i++) {
+        intervention_unref((*list)[i]);
+    }
+    mem_free(*list);
+    *list = NULL;
+    *count = 0;
+}
+
+void interventions_work_fini(struct interventions *is)
+{
+    struct intervention_work *w;
+
+    while ((w = STAILQ_FIRST(&is->works)) != NULL) {
+        work_end(is, w);
+    }
+    forget_changed(&is->changed, &is->changed_count);
+    forget_changed(&is->sweeping, &is->sweeping_count);
+}
+
+/* ---- what follows --------------------------------------------------------------------------- */
+
+static void sweep_for(struct interventions *is, struct intervention *i)
+{
+    if (is->changed_count > CHANGED_MAX) {
+        return; /* all leave memory anyhow */
+    }
+    is->changed = mem_resize(is->changed, is->changed_count + 1, sizeof(struct intervention *));
+    is->changed[is->changed_count++] = intervention_ref(i);
+}
+
+static void wake(struct interventions *is, char *key)
+{
+    work_add(is, WORK_WAKE, NULL)->key = key;
+}
+
+void interventions_follow(struct queue *q, struct intervention *i, bool is_set)
+{
+    struct interventions *is = &q->interventions;
+
+    switch (i->verb) {
+    case INTERVENTION_PAUSE:
+        if (is_set) {
+            sweep_for(is, i);
+        } else {
+            wake(is, interventions_key(i));
+            wake(is, mem_string(PARK_KEY_PAUSES));
+        }
+        return;
+    case INTERVENTION_BOUNCE:
+    case INTERVENTION_REDIRECT:
+        sweep_for(is, i);
+        work_add(is, WORK_WALK, i)->make_due = is_set;
+        return;
+    case INTERVENTION_LIMIT:
+        is->limits++;
+        if (strcmp(i->host, "*") == 0) {
+            transports_load(q);
+        }
+        (void)work_add(is, WORK_TELL, i);
+        return;
+    case INTERVENTION_VERBS:
+        UNREACHABLE("their number is no verb");
+    }
+}
+
+void interventions_reroute(struct queue *q)
+{
+    struct interventions *is = &q->interventions;
+    struct intervention_work *w;
+
+    STAILQ_FOREACH(w, &is->works, next)
+    {
+        if (w->kind == WORK_WALK && w->about == NULL) {
+            w->after.n = 0; /* it begins anew */
+            w->after_rcpt = 0;
+            return;
+        }
+    }
+    (void)work_add(is, WORK_WALK, NULL);
+}
+
+void interventions_look_at_keys(struct queue *q)
+{
+    work_add(&q->interventions, WORK_KEYS, NULL)->key = mem_string(PARK_KEY_PAUSE);
+}
+
+/* ---- sweep: messages in memory -------------------------------------------------------------- */
+
+static bool is_about_rcpt(const struct interventions *is, const struct queue *q,
+                          const struct active_msg *m, const struct active_rcpt *r)
+{
+    struct intervention_mail mail = {.sender = slice_string(m->sender),
+                                     .class_name = slice_string(m->its_class->name),
+                                     .domain = route_domain(slice_string(r->address))};
+    struct route route;
+
+    if (r->route_fixed) {
+        mail.transport = active_rcpt_transport(r).ptr;
+        mail.nexthop = active_rcpt_nexthop(r);
+    } else {
+        route_address(q->conf, mail.sender, slice_string(r->address), &route);
+        mail.transport = route.transport;
+        mail.nexthop = slice_string(route.nexthop);
+    }
+    for (size_t i = 0; i < is->sweeping_count; i++) {
+        if (intervention_matches(is->sweeping[i], &mail)) {
+            return true;
+        }
+    }
+    if (r->route_fixed) {
+        return false;
+    }
+    /* Where a redirect takes it counts, too. */
+    (void)interventions_route((struct queue *)(uintptr_t)q, mail.sender, mail.class_name,
+                              slice_string(r->address), &route, 0);
+    mail.transport = route.transport;
+    mail.nexthop = slice_string(route.nexthop);
+    for (size_t i = 0; i < is->sweeping_count; i++) {
+        if (intervention_matches(is->sweeping[i], &mail)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns how many recipients were looked at. */
+static size_t sweep_message(struct queue *q, struct active_msg *m)
+{
+    size_t i;
+
+    if (active_is_out(m) || m->state == ACTIVE_ENDED) {
+        return 1;
+    }
+    if (q->interventions.sweeping_count > CHANGED_MAX) {
+        queue_leave(q, m->id);
+        return 10;
+    }
+    for (i = 0; i < m->rcpt_count; i++) {
+        if (m->rcpts[i].address != NULL && is_about_rcpt(&q->interventions, q, m, &m->rcpts[i])) {
+            queue_leave(q, m->id);
+            return i + 10;
+        }
+    }
+    return i + 1;
+}
+
+/* True when there is more. */
+static bool sweep_some(struct queue *q)
+{
+    struct interventions *is = &q->interventions;
+    size_t looked = 0;
+
+    if (is->sweeping_count == 0) {
+        if (is->changed_count == 0) {
+            return false;
+        }
+        is->sweeping = is->changed;
+        is->sweeping_count = is->changed_count;
+        is->changed = NULL;
+        is->changed_count = 0;
+        active_sweep_begin(&q->active);
+    }
+    while (looked < SWEEP_RCPTS) {
+        struct active_msg *m = active_sweep_next(&q->active);
+
+        if (m == NULL) {
+            forget_changed(&is->sweeping, &is->sweeping_count);
+            return is->changed_count > 0;
+        }
+        looked += sweep_message(q, m);
+    }
+    return true;
+}
+
+/* ---- walk: messages on disk ----------------------------------------------------------------- */
+
+/* What the walk has found out of a recipient. */
+struct walked {
+    uint32_t n;
+    bool changed;
+    const char *transport;
+    char *nexthop; /* owned, when it has changed */
+};
+
+/* What of a message outlasts further calls of the spool. */
+struct walk_message {
+    char sender[SPOOL_SENDER_MAX + 1];
+    char class_name[CLASS_NAME_MAX + 1];
+    bool waits; /* it is parked, or due later */
+};
+
+static bool is_about(const struct intervention *about, const struct walk_message *m,
+                     struct slice address, const struct route *before, const struct route *after)
+{
+    struct intervention_mail mail = {.sender = slice_string(m->sender),
+                                     .class_name = slice_string(m->class_name),
+                                     .domain = route_domain(address),
+                                     .transport = before->transport,
+                                     .nexthop = slice_string(before->nexthop)};
+
+    if (about == NULL || intervention_matches(about, &mail)) {
+        return true;
+    }
+    mail.transport = after->transport;
+    mail.nexthop = slice_string(after->nexthop);
+    return intervention_matches(about, &mail);
+}
+
+/* Look at a page of its recipients. Returns their number; *matched when one of them is meant. */
+static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, struct msg_id id,
+                         const struct walk_message *m, uint32_t *after, bool *matched)
+{
+    struct spool_rcpt page[WALK_RCPTS];
+    struct walked walked[WALK_RCPTS];
+    size_t count = 0;
+
+    if (spool_read_rcpts(q->spool, id, *after, true, WALK_RCPTS, page, &count) != 0) {
+        return 0; /* it comes into memory at its time, and then is seen to */
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct spool_rcpt *r = &page[i];
+        struct route before, route;
+
+        walked[i] = (struct walked){.n = r->n};
+        *after = r->n;
+        if (r->route_generation == SPOOL_ROUTE_FIXED) {
+            continue; /* its pass says */
+        }
+        route_address(q->conf, slice_string(m->sender), r->address, &route);
+        before = route;
+        (void)interventions_route(q, slice_string(m->sender), slice_string(m->class_name),
+                                  r->address, &route, 0);
+        if (!is_about(w->about, m, r->address, &before, &route)) {
+            continue;
+        }
+        *matched = true;
+        walked[i].changed = r->route_generation != q->conf->route_generation ||
+                            !slice_equal(r->transport, slice_string(route.transport)) ||
+                            !slice_equal(r->nexthop, slice_string(route.nexthop));
+        walked[i].transport = route.transport;
+        walked[i].nexthop = walked[i].changed ? mem_string(route.nexthop) : NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (walked[i].changed) {
+            /* Only shown: a failure costs nothing but the batch, which the commit will report. */
+            (void)spool_set_route(q->spool, id, walked[i].n, slice_string(walked[i].transport),
+                                  slice_string(walked[i].nexthop), q->conf->route_generation);
+            mem_free(walked[i].nexthop);
+        }
+    }
+    return count;
+}
+
+static bool walk_read(struct queue *q, struct msg_id id, struct walk_message *ret)
+{
+    struct spool_message m;
+
+    if (spool_is_claimed(q->spool, id) || spool_read(q->spool, id, &m) != 0 ||
+        (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) ||
+        m.sender.len >= sizeof ret->sender || m.class_name.len >= sizeof ret->class_name) {
+        return false; /* in memory: the sweep sees to it */
+    }
+    memcpy(ret->sender, m.sender.len > 0 ? m.sender.ptr : "", m.sender.len);
+    ret->sender[m.sender.len] = '\0';
+    memcpy(ret->class_name, m.class_name.len > 0 ? m.class_name.ptr : "", m.class_name.len);
+    ret->class_name[m.class_name.len] = '\0';
+    ret->waits = m.parked.len > 0 || m.due.us > clock_wall().us;
+    return true;
+}
+
+/* What narrows the walk down by an index; else all is looked at. */
+static void walk_filter(const struct intervention_work *w, struct spool_filter *f)
+{
+    const struct intervention *i = w->about;
+
+    if (i == NULL) {
+        return;
+    }
+    if (i->scope == INTERVENTION_SENDER) {
+        f->sender = i->host[0] == '\0' ? SLICE("<>") : slice_string(i->host);
+    } else if (i->scope == INTERVENTION_CLASS) {
+        f->class_name = slice_string(i->host);
+    } else if (w->make_due && !i->is_pattern && strcmp(i->host, "*") != 0) {
+        /* When one is cancelled what is stored is where it led. */
+        f->destination = i->transport != NULL ? slice_string(i->target) : slice_string(i->host);
+    }
+}
+
+/* A message is through. */
+static void walk_end_message(struct queue *q, struct intervention_work *w, struct msg_id id,
+                             const struct walk_message *m)
+{
+    if (w->matched && w->make_due && m->waits) {
+        if (spool_set_due(q->spool, id, clock_wall()) != 0) {
+            log_warning("spool: %s", spool_error(q->spool)); /* it goes at its time */
+        }
+        import_now(&q->import);
+    }
+    w->after = id;
+    w->after_rcpt = 0;
+    w->matched = false;
+}
+
+static bool walk_some(struct queue *q, struct intervention_work *w)
+{
+    struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
+    struct msg_id ids[WALK_MESSAGES];
+    size_t count = 0, rcpts = 0;
+    struct walk_message m;
+
+    walk_filter(w, &f);
+    f.after = w->after;
+    if (spool_scan(q->spool, &f, WALK_MESSAGES, ids, &count) != 0) {
+        log_warning("interventions: %s: mail that waits goes at its time", spool_error(q->spool));
+        return false;
+    }
+    for (size_t i = 0; i < count && rcpts < 2 * WALK_RCPTS; i++) {
+        if (!walk_read(q, ids[i], &m)) {
+            w->after = ids[i];
+            w->after_rcpt = 0;
+            w->matched = false;
+            continue;
+        }
+        size_t read = walk_rcpts(q, w, ids[i], &m, &w->after_rcpt, &w->matched);
+
+        rcpts += read + 1;
+        if (read == WALK_RCPTS) {
+            return true; /* this message has more */
+        }
+        walk_end_message(q, w, ids[i], &m);
+    }
+    return count > 0;
+}
+
+/* ---- wake: mail that a pause has kept ------------------------------------------------------- */
+
+static bool wake_some(struct queue *q, const struct intervention_work *w)
+{
+    struct msg_id ids[WAKE_MESSAGES];
+    size_t count = 0;
+    bool more = false;
+
+    if (spool_claim_parked(q->spool, slice_string(w->key), clock_wall(), WAKE_MESSAGES, ids, &count,
+                           &more) != 0) {
+        log_warning("interventions: %s: mail that was paused goes within the longest back-off",
+                    spool_error(q->spool));
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        spool_unclaim(q->spool, ids[i]); /* it is due: it comes in its turn */
+    }
+    if (count > 0) {
+        import_now(&q->import);
+    }
+    return count > 0;
+}
+
+static bool look_at_keys(struct queue *q, struct intervention_work *w)
+{
+    struct slice keys[KEYS];
+    const struct intervention *i;
+    size_t count = 0;
+
+    if (spool_parked_keys(q->spool, slice_string(w->key), KEYS, keys, &count) != 0) {
+        log_warning("interventions: %s", spool_error(q->spool)); /* it goes at its time */
+        return false;
+    }
+    for (size_t n = 0; n < count; n++) {
+        struct slice name = slice_skip(keys[n], sizeof PARK_KEY_PAUSE - 1);
+
+        if (park_key_kind(keys[n]) != PARK_PAUSE) {
+            return false;
+        }
+        TAILQ_FOREACH(i, &q->interventions.list, next)
+        {
+            if (slice_equal(slice_string(i->name), name)) {
+                break;
+            }
+        }
+        if (i == NULL) {
+            wake(&q->interventions, mem_copy(keys[n].ptr, keys[n].len));
+        }
+    }
+    if (count > 0) {
+        char *last = mem_copy(keys[count - 1].ptr, keys[count - 1].len);
+
+        mem_free(w->key);
+        w->key = last;
+    }
+    return count == KEYS;
+}
+
+/* ---- tell: limits --------------------------------------------------------------------------- */
+
+static bool tell_some(struct queue *q, struct intervention_work *w)
+{
+    struct sched_dest_info info;
+
+    for (int i = 0; i < TELL_DESTS; i++) {
+        struct destination *d;
+
+        if (!sched_dest_each(q->sched, &w->cursor, &info)) {
+            return false;
+        }
+        d = destination_find(&q->destinations, info.transport, info.dest);
+        if (d != NULL) {
+            destination_retune(q, d);
+        }
+    }
+    return true;
+}
+
+/* ---- a turn --------------------------------------------------------------------------------- */
+
+bool interventions_work(struct queue *q)
+{
+    struct interventions *is = &q->interventions;
+    struct intervention_work *w = STAILQ_FIRST(&is->works);
+    bool more;
+
+    if (batch_is_blocked(&q->batch) || q->role->stopping) {
+        return false;
+    }
+    more = sweep_some(q);
+    if (w == NULL) {
+        return more;
+    }
+    switch (w->kind) {
+    case WORK_WALK:
+        more = walk_some(q, w);
+        break;
+    case WORK_WAKE:
+        more = wake_some(q, w);
+        break;
+    case WORK_TELL:
+        more = tell_some(q, w);
+        break;
+    case WORK_KEYS:
+        more = look_at_keys(q, w);
+        break;
+    }
+    if (!more) {
+        work_end(is, w);
+    }
+    return true;
+}

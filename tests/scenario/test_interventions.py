@@ -1,0 +1,305 @@
+"""What operators decide until further notice: pause, bounce, redirect, limit; and that it lasts."""
+
+import json
+import os
+import signal
+import sqlite3
+import threading
+
+import sluice
+
+
+class Interventions(sluice.TestCase):
+    def routed(self, routes, **options):
+        """A daemon that sends mail for each domain to its own next hop."""
+        directory = sluice.tempfile.mkdtemp(prefix="sluice-test-")
+        path = os.path.join(directory, "transport")
+        with open(path, "w") as f:
+            f.writelines("%s %s\n" % (domain, nexthop) for domain, nexthop in routes.items())
+        return self.daemon(directory=directory, transport_maps=path, **options)
+
+    def two_sites(self, **options):
+        self.shop, self.rest = self.site(), self.site()
+        return self.routed({"shop.example": "smtp:" + self.shop.nexthop, "*": "smtp:" + self.rest.nexthop}, **options)
+
+    def listed(self, d):
+        return d.ask("GET", "/v1/interventions")[1]["interventions"]
+
+    def waits(self, d, count):
+        """So many messages wait on disk, paused, and none is in memory."""
+        self.eventually(lambda: (d.ask("GET", "/v1/status")[1]["active_messages"] == 0
+                                 and d.ask("GET", "/v1/count")[1]["count"] == count),
+                        lambda: d.ask("GET", "/v1/status")[1])
+
+    def test_a_paused_domain_waits_while_other_mail_goes(self):
+        d = self.two_sites()
+        said = d.cli("pause", "shop.example", "--reason", "their new server", check=True).stdout
+        self.assertEqual(said, "pause-1: pause shop.example\n")
+        one = d.send("a@example.org", ["b@shop.example"])
+        two = d.send("a@example.org", ["b@other.example", "c@shop.example"])
+        self.eventually(lambda: self.rest.recipients() == ["b@other.example"])
+        self.waits(d, 2)
+        why = d.cli("why", one).stdout
+        for text in ("waits for", "pause-1 keeps mail for shop.example on disk: their new server", "sluice cancel pause-1"):
+            self.assertIn(text, why)
+        d.cli("flush", check=True)  # a pause holds against it
+        self.waits(d, 2)
+        self.assertEqual(self.shop.recipients(), [])
+        self.assertIn("recipients met", d.cli("interventions").stdout)
+        self.assertEqual(d.cli("resume", "shop.example", check=True).stdout, "pause-1: cancelled\n")
+        self.eventually(lambda: sorted(self.shop.recipients()) == ["b@shop.example", "c@shop.example"])
+        self.eventually(lambda: d.queue() == [])
+        self.assertNotIn(two, [m["queue_id"] for m in d.queue()])
+
+    def test_mail_that_waits_in_memory_is_paused(self):
+        held = self.site(greeting=None)
+        d = self.routed({"*": "smtp:" + held.nexthop}, default_destination_concurrency_limit="1",
+                        initial_destination_concurrency="1")
+        for i in range(5):
+            d.send("a@example.org", ["u%d@slow.example" % i])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["in_flight"] == 1)
+        d.cli("pause", "slow.example", check=True)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["active_messages"] == 1)
+        self.eventually(lambda: d.ask("GET", "/v1/count")[1]["count"] == 5)
+
+    def test_targets(self):
+        d = self.two_sites(default_class="auto")
+        for words in (["smtp/"], ["*.example"], ["smtp/*"], ["--sender", "a@example.org"], ["--sender", "example.org"],
+                      ["--class", "personal"], ["*"], ["smtp"], ["smtp/" + self.shop.nexthop]):
+            name = d.cli("pause", *words, check=True).stdout.split(":")[0]
+            before = len(self.shop.recipients())
+            d.send("a@example.org", ["b@shop.example"])
+            self.waits(d, 1)
+            self.assertEqual(len(self.shop.recipients()), before, words)
+            d.cli("resume", *words, check=True)
+            self.eventually(lambda: len(self.shop.recipients()) == before + 1, words)
+            self.eventually(lambda: d.queue() == [])
+            self.assertEqual(self.listed(d), [], name)
+        d.cli("pause", "--sender", "<>", check=True)
+        d.cli("pause", "lmtp/*", check=True)
+        d.cli("pause", "?hop.example.org", check=True)
+        d.send("a@example.org", ["b@shop.example"])
+        self.eventually(lambda: d.queue() == [])
+
+    def test_a_pause_ends_by_itself_and_survives_a_restart(self):
+        d = self.two_sites()
+        d.cli("pause", "shop.example", "--for", "1h", check=True)
+        d.send("a@example.org", ["b@shop.example"])
+        self.waits(d, 1)
+        d.stop()
+        d.start()
+        self.assertEqual([i["name"] for i in self.listed(d)], ["pause-1"])
+        self.waits(d, 1)
+        d.move_clock(3000)
+        self.waits(d, 1)
+        d.move_clock(3700)
+        self.eventually(lambda: self.shop.recipients() == ["b@shop.example"])
+        self.assertEqual(self.listed(d), [])
+        self.assertEqual(d.cli("pause", "x.example").stdout.split(":")[0], "pause-2")
+
+    def test_bounce(self):
+        d = self.two_sites()
+        d.cli("pause", "shop.example", check=True)
+        d.send("a@example.org", ["b@shop.example", "c@other.example"])
+        self.waits(d, 1)
+        d.cli("bounce", "shop.example", "--reason", "5.7.26 we send them nothing", check=True)
+        self.waits(d, 1)  # the pause goes first
+        d.cli("resume", "shop.example", check=True)
+        self.eventually(lambda: d.queue() == [])
+        self.eventually(lambda: "a@example.org" in self.rest.recipients())
+        report = [m for m in self.rest.messages if m["recipients"] == ["a@example.org"]][0]["content"]
+        self.assertIn(b"we send them nothing", report)
+        self.assertIn(b"5.7.26", report)
+        d.send("a@example.org", ["d@shop.example"])
+        self.eventually(lambda: self.rest.recipients().count("a@example.org") == 2)
+        self.assertEqual(self.shop.recipients(), [])
+        d.cli("cancel", "bounce-2", check=True)
+        d.send("a@example.org", ["e@shop.example"])
+        self.eventually(lambda: self.shop.recipients() == ["e@shop.example"])
+
+    def test_redirect_takes_what_waits_and_what_comes(self):
+        dead, other = self.site(rcpt="450 4.2.0 not now"), self.site()
+        d = self.routed({"shop.example": "smtp:" + dead.nexthop})
+        one = d.send("a@example.org", ["b@shop.example"])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 1)
+        d.cli("redirect", "shop.example", other.nexthop, check=True)
+        self.eventually(lambda: other.recipients() == ["b@shop.example"])
+        d.send("a@example.org", ["c@shop.example"])
+        self.eventually(lambda: other.recipients() == ["b@shop.example", "c@shop.example"])
+        self.eventually(lambda: d.queue() == [])
+        d.cli("cancel", "redirect-1", check=True)
+        two = d.send("a@example.org", ["d@shop.example"])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 2)
+        self.assertIn(dead.nexthop, json.dumps(d.message(two)["recipients"]))
+        self.assertNotEqual(one, two)
+
+    def test_what_is_shown_follows_a_redirect(self):
+        dead, other = self.site(rcpt="450 4.2.0 not now"), self.site(rcpt="450 4.2.0 not now, either")
+        d = self.routed({"shop.example": "smtp:" + dead.nexthop})
+        one = d.send("a@example.org", ["b@shop.example"])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 1)
+        d.cli("redirect", "shop.example", other.nexthop, check=True)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 2)
+        nexthops = lambda: [x["nexthop"] for x in d.ask("GET", "/v1/destinations")[1]["destinations"]]
+        self.eventually(lambda: nexthops() == [other.nexthop], nexthops)
+        why = d.cli("why", one).stdout
+        self.assertIn("redirect-1 sends mail for shop.example to " + other.nexthop, why)
+        advice = "smtp/" + other.nexthop
+        self.assertIn("sluice flush " + advice, why)
+        self.assertIn("1 message", d.cli("flush", advice, check=True).stdout)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 3)
+        d.cli("cancel", "redirect-1", check=True)
+        self.eventually(lambda: nexthops() == [dead.nexthop], nexthops)
+
+    def test_limit(self):
+        held = self.site(greeting=None)
+        d = self.routed({"*": "smtp:" + held.nexthop})
+        for i in range(12):
+            d.send("a@example.org", ["u%d@slow.example" % i])
+        busy = lambda: d.ask("GET", "/v1/status")[1]["in_flight"]
+        self.eventually(lambda: busy() == 5, busy)
+        window = lambda: d.ask("GET", "/v1/sites")[1]["sites"][0]["window_max"]
+        self.assertEqual(window(), 20)
+        d.cli("limit", "smtp/" + held.nexthop, "destination_concurrency_limit=2", check=True)
+        self.eventually(lambda: window() == 2, window)
+        self.assertIn("limit-1 says of smtp/%s destination_concurrency_limit=2" % held.nexthop,
+                      d.cli("why", "smtp/" + held.nexthop).stdout)
+        self.assertEqual(d.cli("interventions", "--as-config").stdout,
+                         "smtp/%s\n    destination_concurrency_limit=2\n" % held.nexthop)
+        d.cli("reload", check=True)
+        self.assertEqual(window(), 2)
+        d.cli("limit", "smtp/*", "destination_concurrency_limit=3", "process_limit=7", check=True)
+        limit = lambda: d.ask("GET", "/v1/site?destination=smtp/" + held.nexthop)[1]["transport_limit"]
+        self.eventually(lambda: limit() == 7, limit)
+        self.assertEqual(window(), 2)  # what names a destination goes first
+        d.cli("cancel", "limit-1", check=True)
+        self.eventually(lambda: window() == 3, window)
+        d.cli("cancel", "limit-2", check=True)
+        self.eventually(lambda: (window(), limit()) == (20, 100), window)
+
+    def test_bad_input(self):
+        d = self.two_sites()
+        for body, words in (({}, "verb: pause, bounce, redirect or limit"),
+                            ({"verb": "stop"}, "verb: pause"),
+                            ({"verb": "pause"}, "one of destination, sender, class"),
+                            ({"verb": "pause", "destination": "a", "class": "b"}, "one of destination"),
+                            ({"verb": "pause", "destination": ""}, "destination: "),
+                            ({"verb": "pause", "destination": "a@b"}, "destination: "),
+                            ({"verb": "pause", "destination": "none/x"}, "the name of a transport"),
+                            ({"verb": "pause", "destination": 7}, "a text"),
+                            ({"verb": "pause", "destination": "a\nb"}, "control characters"),
+                            ({"verb": "pause", "destination": "x" * 2000}, "at most 1024 bytes"),
+                            ({"verb": "pause", "sender": "a@"}, "sender: "),
+                            ({"verb": "pause", "class": "no way"}, "class: "),
+                            ({"verb": "pause", "destination": "x", "for": 0}, "for: "),
+                            ({"verb": "pause", "destination": "x", "until": 17}, "until: a time to come"),
+                            ({"verb": "pause", "destination": "x", "because": "y"}, "because: known are"),
+                            ({"verb": "bounce", "destination": "x", "reason": "4.2.0 later"}, "5.x.y"),
+                            ({"verb": "bounce", "destination": "x", "reason": "gr\u00fcn"}, "ASCII"),
+                            ({"verb": "redirect", "destination": "x"}, "nexthop: "),
+                            ({"verb": "redirect", "destination": "x", "nexthop": "a b"}, "nexthop: "),
+                            ({"verb": "redirect", "class": "x", "nexthop": "b"}, "a destination is expected"),
+                            ({"verb": "limit", "destination": "x"}, "values: "),
+                            ({"verb": "limit", "destination": "x", "values": {"myhostname": "y"}}, "these can: "),
+                            ({"verb": "limit", "destination": "x", "values": {"process_limit": "3"}}, "TRANSPORT/"),
+                            ({"verb": "limit", "destination": "x", "values": {"destination_concurrency_limit": "many"}},
+                             "not \"many\"")):
+            status, answer = d.ask("POST", "/v1/interventions", body)
+            self.assertEqual(status, 400, (body, answer))
+            self.assertIn(words, answer["error"], body)
+        self.assertEqual(d.ask("POST", "/v1/interventions/pause-9/cancel", {})[0], 404)
+        self.assertEqual(d.ask("GET", "/v1/interventions/pause-9")[0], 404)
+        self.assertEqual(self.listed(d), [])
+        self.assertEqual(d.cli("pause").returncode, 64)
+        self.assertEqual(d.cli("limit", "x", "y").returncode, 64)
+        self.assertEqual(d.cli("resume", "x").returncode, 66)
+
+    def test_there_is_a_limit_to_them(self):
+        d = self.two_sites()
+        for i in range(200):
+            self.assertEqual(d.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "*.d%d.example" % i})[0], 200)
+        status, answer = d.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "*.one.more"})
+        self.assertEqual((status, answer["error"]),
+                         (409, "there are 200 interventions with patterns, which is the limit: cancel some"))
+        d.stop()
+        db = sqlite3.connect(os.path.join(d.directory, "queue.db"))
+        db.executemany("INSERT INTO note VALUES (?, ?)",
+                       (("intervention/%012d" % n, json.dumps({"name": "pause-%d" % n, "number": n, "verb": "pause",
+                                                               "destination": "d%d.example" % n, "reason": ""}))
+                        for n in range(1000, 10800)))
+        db.commit()
+        db.close()
+        d.start()
+        self.assertEqual(len(self.listed(d)), 500)  # a page
+        status, answer = d.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "one.more"})
+        self.assertEqual((status, answer["error"]), (409, "there are 10000 interventions, which is the limit: cancel some"))
+        d.send("a@example.org", ["b@shop.example"])
+        self.eventually(lambda: self.shop.recipients() == ["b@shop.example"])
+        d.send("a@example.org", ["b@d5000.example"])
+        self.waits(d, 1)
+        self.assertEqual(len(json.loads(d.cli("interventions", "--json").stdout)), 10000)
+
+    def test_killed_in_the_middle(self):
+        """What was answered holds after a kill; what was not may or may not, and nothing is between."""
+        d = self.two_sites()
+        set_ones, stop = [], threading.Event()
+
+        def work():
+            n = 0
+            while not stop.is_set():
+                n += 1
+                try:
+                    status, answer = d.ask("POST", "/v1/interventions", {"verb": "pause", "destination": "d%d.example" % n})
+                    if status == 200:
+                        set_ones.append(answer["name"])
+                except (OSError, ValueError, sluice.http.client.HTTPException):
+                    pass
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(3):
+            before = len(set_ones)
+            self.eventually(lambda: len(set_ones) >= before + 5)
+            for pid in d.children()["queue"]:
+                os.kill(pid, signal.SIGKILL)
+        stop.set()
+        thread.join()
+        d.stop(signal.SIGKILL)
+        d.start()
+        names, after = [], 0
+        while after is not None:
+            answer = d.ask("GET", "/v1/interventions?cursor=%d" % after)[1]
+            names += [i["name"] for i in answer["interventions"]]
+            after = answer.get("next")
+        self.assertLessEqual(set(set_ones), set(names))
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_a_pause_cancelled_just_before_a_crash_keeps_nothing(self):
+        d = self.two_sites()
+        d.cli("pause", "shop.example", check=True)
+        for i in range(20):
+            d.send("a@example.org", ["u%d@shop.example" % i])
+        self.waits(d, 20)
+        d.stop(signal.SIGKILL)
+        db = sqlite3.connect(os.path.join(d.directory, "queue.db"))
+        db.execute("DELETE FROM note WHERE name LIKE 'intervention/%'")
+        db.commit()
+        db.close()
+        d.start()
+        self.eventually(lambda: len(self.shop.recipients()) == 20)
+
+    def test_what_is_listed_follows_a_reload(self):
+        dead, other = self.site(rcpt="450 4.2.0 not now"), self.site(rcpt="450 4.2.0 not now, either")
+        d = self.routed({"shop.example": "smtp:" + dead.nexthop})
+        one = d.send("a@example.org", ["b@shop.example"])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["deferrals"] == 1)
+        with open(os.path.join(d.directory, "transport"), "w") as f:
+            f.write("shop.example smtp:%s\n" % other.nexthop)
+        d.cli("reload", check=True)
+        count = lambda site: d.ask("GET", "/v1/count?destination=smtp/" + site.nexthop)[1]["count"]
+        self.eventually(lambda: (count(dead), count(other)) == (0, 1))
+        self.assertIn(other.nexthop, d.cli("destinations").stdout)
+        self.assertIn("sluice flush smtp/" + other.nexthop, d.cli("why", one).stdout)
+
+
+if __name__ == "__main__":
+    sluice.unittest.main()
