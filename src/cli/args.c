@@ -31,12 +31,13 @@ struct option_row {
     const char *meaning;
 };
 
-#define STATES "incoming|deferred|hold|corrupt"
+#define STATES "incoming|active|deferred|hold|corrupt"
 
 #define AT(member) offsetof(struct args, member)
 
 static const struct option_row options[] = {
-    {ARG_FILTER, OPTION_STATES, 0, "state", "STATE,...", 0, "incoming, deferred, hold, corrupt"},
+    {ARG_FILTER, OPTION_STATES, 0, "state", "STATE,...", 0,
+     "incoming, active (in memory), deferred, hold, corrupt"},
     {ARG_FILTER | ARG_INTERVENE, OPTION_ADDRESS, 0, "sender", "ADDRESS", 0,
      "from it, from all of @DOMAIN, or <>"},
     {ARG_FILTER, OPTION_ADDRESS, 0, "recipient", "ADDRESS", 0, "to it, or to all of @DOMAIN"},
@@ -45,6 +46,10 @@ static const struct option_row options[] = {
     {ARG_FILTER | ARG_INTERVENE, OPTION_ADDRESS, 0, "class", "NAME", 0, "of this class"},
     {ARG_FILTER, OPTION_ADDRESS, 0, "name", "NAME", 0,
      "of this control file: its name, path or spoolid"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "reason", "TEXT", 0,
+     "with TEXT, or a pattern such as 'TLS*', as why it is kept, or as a recipient's last reply"},
+    {ARG_FILTER, OPTION_ADDRESS, 0, "client", "CLIENT", 0,
+     "from this host, by its name, address, or a pattern"},
     {ARG_FILTER, OPTION_AGE, 0, "older-than", "TIME", 0, "arrived before that (90s, 5m, 2h, 1d)"},
     {ARG_FILTER, OPTION_AGE, 0, "newer-than", "TIME", 0, "arrived after that"},
     {ARG_FILTER, OPTION_SIZE, 0, "min-size", "BYTES", 0, "of that size or larger (10k, 5M)"},
@@ -197,7 +202,7 @@ static const char *take_value(struct args *a, const struct option_row *o, const 
         *(int64_t *)member = (int64_t)number;
         return NULL;
     case OPTION_STATES:
-        return add_states(a, text) ? NULL : "incoming, deferred, hold or corrupt";
+        return add_states(a, text) ? NULL : "incoming, active, deferred, hold or corrupt";
     case OPTION_ADDRESS:
         json = text[0] == '\0' ? NULL : json_string(text);
         if (json == NULL) {

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "commands.h"
+#include "spool.h"
 #include "words.h"
 
 #define IDS_PER_QUESTION 200 /* as many as the API takes */
@@ -255,7 +256,27 @@ int run_flush(const struct command *c, const struct args *a)
 {
     struct change ch = {.op = "flush", .args = a};
     struct conf *conf;
+    struct msg_id id;
+    bool ok;
 
+    /* No host has a name that is a queue id: capitals and digits, without a dot. */
+    if (a->word_count > 0 && spool_id_parse(slice_string(a->words[0]), &id)) {
+        conf = command_places(a);
+        if (conf == NULL) {
+            return EX_CONFIG;
+        }
+        ch.ask = ask_new(conf);
+        ok = change_ids(&ch);
+        if (ok && ch.status == EX_OK) {
+            printf("%s due now\n", words_count(ch.changed, "message").text);
+        }
+        ask_free(ch.ask);
+        conf_free(conf);
+        return ch.status;
+    }
+    if (a->word_count > 1) {
+        return command_misused(c, "one destination, or queue ids, are expected");
+    }
     if (a->word_count > 0) {
         json_t *destination = json_string(a->words[0]);
 

@@ -153,17 +153,25 @@ int run_queue(const struct command *c, const struct args *a)
 
 static int look_count(struct ask *ask, const struct args *a)
 {
-    json_t *answer;
+    json_t *answer, *next = NULL;
+    int64_t count = 0;
     int status = EX_OK;
 
-    answer = ask_or_say(ask, json_pack("{s:s, s:O}", "op", "count", "filter", a->filter), &status);
-    if (answer != NULL) {
-        if (a->json) {
-            put_json(stdout, answer);
-        } else {
-            printf("%" PRId64 "\n", member_integer(answer, "count"));
+    do {
+        answer = ask_or_say(
+            ask, json_pack("{s:s, s:O, s:o*}", "op", "count", "filter", a->filter, "after", next),
+            &status);
+        if (answer == NULL) {
+            return status;
         }
+        count += member_integer(answer, "count");
+        next = json_incref(json_object_get(answer, "next")); /* a spool counts in pages */
         json_decref(answer);
+    } while (next != NULL);
+    if (a->json) {
+        printf("{\"count\":%" PRId64 "}\n", count);
+    } else {
+        printf("%" PRId64 "\n", count);
     }
     return status;
 }

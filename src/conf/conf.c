@@ -972,6 +972,40 @@ static void check_http(struct loader *l, const char *url, const struct listen_ad
     }
 }
 
+/* Who reaches the HTTP interface can read and delete all mail. */
+static void check_control_listen(struct loader *l)
+{
+    const struct conf *c = l->conf;
+    char text[PROBLEM_TEXT_MAX];
+
+    for (size_t i = 0; i < c->control_listen.count; i++) {
+        const char *url = c->control_listen.items[i], *why = NULL;
+        struct listen_address address;
+
+        if (!listen_parse(slice_string(url), &address) || !address.http) {
+            why = "; http://HOST:PORT or https://HOST:PORT is expected";
+        } else if (!address.tls_first && !is_local_address(&address)) {
+            why = ", which other machines reach: tokens would cross the network in clear; say "
+                  "https://";
+        } else if (address.tls_first && c->tls_cert[0] == '\0') {
+            why = ", and no certificate for it: set tls_cert";
+        } else if (c->api_tokens[0] == '\0') {
+            why = ", and nothing says who may call: set api_tokens (sluice token add), or leave it "
+                  "empty and use control_socket";
+        }
+        for (size_t j = 0; why == NULL && j < c->listen.count; j++) {
+            if (strcmp(url, c->listen.items[j]) == 0) {
+                why = ", and so has listen: one address serves one of the two";
+            }
+        }
+        if (why != NULL) {
+            (void)snprintf(text, sizeof text, "has %s%s", url, why); /* or is cut */
+            combination(l, CONF_ERROR, "control_listen", text);
+            return;
+        }
+    }
+}
+
 /* A relay for all clients is found and used within hours. */
 static void check_open_relay(struct loader *l)
 {
@@ -1087,11 +1121,7 @@ static void check_combinations(struct loader *l)
     check_server_tls(l);
     check_filters(l, "smtpd_milters", c->smtpd_milters);
     check_filters(l, "non_smtpd_milters", c->non_smtpd_milters);
-    if (c->control_listen.count > 0) {
-        combination(l, CONF_ERROR, "control_listen",
-                    "is refused: over TCP the interface can't tell its clients apart, and each of "
-                    "them may read and delete all mail; leave it empty and use control_socket");
-    }
+    check_control_listen(l);
 }
 
 /* Only bytes that stand for themselves, and these? */

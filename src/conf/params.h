@@ -171,8 +171,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, control_socket_mode, "octal", "0660", 0, 0777, "permissions of control_socket")         \
     X(STRING, control_socket_group, "group", "", 0, 0,                                             \
       "group of control_socket; empty: the daemon's")                                              \
-    X(LIST, control_listen, "address:port", "", 0, 0,                                              \
-      "must be empty: TCP clients of the HTTP interface are not authenticated yet")                \
+    X(LIST, control_listen, "http://HOST:PORT, https://HOST:PORT", "", 0, 0,                       \
+      "addresses of the HTTP interface, whose clients show tokens of api_tokens; http:// on "      \
+      "loopback alone")                                                                            \
     X(LIST, metrics_destinations, "transport/nexthop", "", 0, 0,                                   \
       "destinations that metrics name always, beside the busiest; lower case")                     \
     /* processes */                                                                                \

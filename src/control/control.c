@@ -8,12 +8,6 @@
 #include "control.h"
 
 #include <errno.h>
-#include <event2/buffer.h>
-#include <event2/bufferevent.h>
-#include <event2/event.h>
-#include <event2/http.h>
-#include <event2/keyvalq_struct.h>
-#include <event2/listener.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -21,11 +15,14 @@
 #include <strings.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "api_server.h"
 #include "buf.h"
 #include "check.h"
 #include "clock.h"
+#include "http.h"
 #include "json.h"
 #include "log.h"
 #include "mem.h"
@@ -34,45 +31,59 @@
 #include "queue_measures.h"
 #include "role.h"
 #include "service.h"
+#include "token_list.h"
 
-#define BODY_MAX    (1u << 20)
-#define HEADERS_MAX 16384
-#define IDLE_S      60
 /* Text of an error about a query: longer than the list of its names. */
 #define QUERY_ERROR_MAX 1024
-/* Questions under way; more are told to come back. */
-#define ASKS_MAX 1000
+/* A name or value of a query, or a part of a path. */
+#define QUERY_TEXT_MAX 16384
+/* Questions under way; more are told to come back. Readers of long answers have one each. */
+#define ASKS_MAX 3000
 /* Processes of receive and deliver, 64 each at most. */
 #define EXPOSED_MAX 128
-/* Bytes of messages that clients have asked for and not read yet; who asks for another message
- * while there are more is told to come back. */
-#define CONTENT_UNREAD_MAX (64u << 20)
-/* When descriptors have run out, accept again after this. */
-#define ACCEPT_AGAIN_S 1
+/* A long list is asked for in pages that end at either of these, each when the client has taken the
+ * one before: so much a slow reader holds. */
+#define LIST_PAGE_MESSAGES 100
+#define LIST_PAGE_BYTES    65536
+#define CONTENT_PIECE      65536
 
-struct unread;
-
-enum ask_kind { ASK_JSON, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD, ASK_SERVICE };
+enum ask_kind { ASK_JSON, ASK_LIST, ASK_CONTENT, ASK_STATUS, ASK_METRICS, ASK_RELOAD, ASK_SERVICE };
 
 struct ask {
     TAILQ_ENTRY(ask) next;
     uint64_t token;
     enum ask_kind kind;
-    struct evhttp_request *request; /* NULL: the client is gone */
-    struct buf processes;           /* ASK_METRICS: what the parent has told */
-    control_answered *answered;     /* ASK_SERVICE; NULL: the answer is not wanted any more */
+    struct api_call *call;      /* NULL: the client is gone */
+    struct buf processes;       /* ASK_METRICS: what the parent has told */
+    struct list_walk *walk;     /* ASK_LIST; owned */
+    control_answered *answered; /* ASK_SERVICE; NULL: the answer is not wanted any more */
     void *arg;
+};
+
+/* A list that is told page by page. */
+struct list_walk {
+    struct control *control;
+    json_t *question; /* owned */
+    json_int_t left;  /* messages that are wanted still */
+    bool begun;       /* some were told */
+    bool counts;      /* only how many there are is told */
+    json_int_t counted;
+};
+
+/* Content on its way from a file. */
+struct content_walk {
+    int fd;
+    off_t at;
 };
 
 struct control {
     struct role *role;
-    struct evhttp *http;
+    struct api_server *server;
     struct channel *queue;        /* NULL: being restarted */
     void *services[SERVICES_MAX]; /* their states */
     TAILQ_HEAD(, ask) asks;
     size_t ask_count;
     uint64_t last_token;
-    struct unread *unread; /* outlives this while there is some */
     struct wall started;
     pid_t daemon_pid; /* the parent's */
     /* Processes that strangers talk to: should one of them be taken over, it is not to reach the
@@ -82,120 +93,69 @@ struct control {
 
 /* ---- responses ------------------------------------------------------------------------------ */
 
-static void respond(struct evhttp_request *request, int status, const char *type, struct slice body)
-{
-    struct evbuffer *out = evbuffer_new();
-
-    CHECK(out != NULL);
-    CHECK(evbuffer_add(out, body.ptr, body.len) == 0);
-    CHECK(evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type", type) == 0);
-    evhttp_connection_set_closecb(evhttp_request_get_connection(request), NULL, NULL);
-    evhttp_send_reply(request, status, NULL, out);
-    evbuffer_free(out);
-}
-
-static void respond_json(struct evhttp_request *request, int status, json_t *object)
+static void respond_json(struct api_call *call, unsigned status, json_t *object)
 {
     char *text = json_dumps(object, JSON_COMPACT);
 
     CHECK(text != NULL);
-    respond(request, status, "application/json", slice_string(text));
+    api_answer(call, status, "application/json", slice_string(text));
     free(text);
     json_decref(object);
 }
 
-static void respond_error(struct evhttp_request *request, int status, const char *text)
+static void content_walk_end(void *arg)
 {
-    respond_json(request, status, json_pack("{s:s}", "error", text));
+    struct content_walk *walk = arg;
+
+    (void)close(walk->fd); /* only read */
+    mem_free(walk);
 }
 
-/* Pieces on their way. libevent frees its buffers when it likes, perhaps after the end. */
-struct unread {
-    uint64_t bytes;
-    bool ended; /* the process is about to */
-};
-
-static void unread_free_if_done(struct unread *unread)
+/* The next piece, when the client has taken those before. */
+static void content_walk_on(void *arg, struct api_call *call)
 {
-    if (unread->ended && unread->bytes == 0) {
-        mem_free(unread);
-    }
-}
-
-/* A piece of a message on its way to a client. */
-struct piece {
-    struct unread *unread;
-    size_t len;
-    char bytes[65536];
-};
-
-static void piece_free(const void *bytes, size_t len, void *arg)
-{
-    struct piece *piece = arg;
-
-    (void)bytes;
-    (void)len;
-    piece->unread->bytes -= piece->len;
-    unread_free_if_done(piece->unread);
-    mem_free(piece);
-}
-
-/* Add the next piece of what `fd` refers to. 1, 0 at the end, or a negative errno. */
-static int add_piece(struct control *c, struct evbuffer *out, int fd, off_t *at)
-{
-    struct piece *piece = mem_new(sizeof *piece);
+    struct content_walk *walk = arg;
+    char piece[CONTENT_PIECE];
     ssize_t n;
 
     do {
-        n = pread(fd, piece->bytes, sizeof piece->bytes, *at);
+        n = pread(walk->fd, piece, sizeof piece, walk->at);
     } while (n < 0 && errno == EINTR);
-    if (n <= 0) {
-        int result = n < 0 ? -errno : 0;
-
-        mem_free(piece);
-        return result;
+    if (n > 0) {
+        walk->at += n;
+        api_answer_add(call, slice_of(piece, (size_t)n));
+        api_answer_wait(call, content_walk_on, walk);
+        return;
     }
-    piece->unread = c->unread;
-    piece->len = (size_t)n;
-    c->unread->bytes += piece->len;
-    CHECK(evbuffer_add_reference(out, piece->bytes, piece->len, piece_free, piece) == 0);
-    *at += n;
-    return 1;
+    if (n < 0) {
+        log_warning("the content of a message can't be read: %s", strerror(errno));
+        api_answer_cut(call);
+    } else {
+        api_answer_end(call);
+    }
+    content_walk_end(walk);
 }
 
-/* The bytes of a message, from the frame or from the descriptor that came with it. */
-static void respond_content(struct control *c, struct evhttp_request *request, struct slice bytes,
-                            int fd)
+/* The bytes of a message, from the frame or from the descriptor that came with it, which is taken
+ * (-1: none). */
+static void respond_content(struct api_call *call, struct slice bytes, int fd)
 {
-    struct evbuffer *out;
-    off_t at = 0;
-    int more = fd >= 0;
+    struct content_walk *walk;
 
-    if (c->unread->bytes > CONTENT_UNREAD_MAX) {
-        respond_error(request, 503, "clients do not read the messages they asked for; ask again");
+    if (fd < 0) {
+        api_answer(call, 200, "message/rfc822", bytes);
         return;
     }
-    out = evbuffer_new();
-    CHECK(out != NULL);
-    CHECK(evbuffer_add(out, bytes.ptr, bytes.len) == 0);
-    while (more > 0) {
-        more = add_piece(c, out, fd, &at);
-    }
-    if (more < 0) {
-        evbuffer_free(out);
-        respond_error(request, 503, "the content can't be read");
-        return;
-    }
-    CHECK(evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type",
-                            "message/rfc822") == 0);
-    evhttp_connection_set_closecb(evhttp_request_get_connection(request), NULL, NULL);
-    evhttp_send_reply(request, 200, NULL, out);
-    evbuffer_free(out);
+    walk = mem_new(sizeof *walk);
+    walk->fd = fd;
+    api_answer_begin(call, 200, "message/rfc822");
+    api_on_gone(call, content_walk_end, walk);
+    api_answer_add(call, bytes);
+    api_answer_wait(call, content_walk_on, walk);
 }
 
 /* Prometheus' text form; takes nothing. */
-static void respond_metrics(struct evhttp_request *request, const json_t *answer,
-                            struct slice processes)
+static void respond_metrics(struct api_call *call, const json_t *answer, struct slice processes)
 {
     json_t *own = json_object();
     struct buf text;
@@ -204,7 +164,7 @@ static void respond_metrics(struct evhttp_request *request, const json_t *answer
     measures_put_process(own);
     metrics_print(&text, answer, own, processes, clock_wall());
     CHECK(!text.failed);
-    respond(request, 200, "text/plain; version=0.0.4", buf_slice(&text));
+    api_answer(call, 200, "text/plain; version=0.0.4", buf_slice(&text));
     buf_fini(&text);
     json_decref(own);
 }
@@ -219,12 +179,21 @@ static void ask_free(struct control *c, struct ask *ask)
     mem_free(ask);
 }
 
-static void on_client_gone(struct evhttp_connection *connection, void *arg)
+static void list_walk_free(struct list_walk *walk)
+{
+    if (walk != NULL) {
+        json_decref(walk->question);
+        mem_free(walk);
+    }
+}
+
+static void on_client_gone(void *arg)
 {
     struct ask *ask = arg;
 
-    (void)connection;
-    ask->request = NULL;
+    ask->call = NULL;
+    list_walk_free(ask->walk);
+    ask->walk = NULL;
 }
 
 static struct ask *ask_add(struct control *c, enum ask_kind kind)
@@ -239,18 +208,18 @@ static struct ask *ask_add(struct control *c, enum ask_kind kind)
     return ask;
 }
 
-/* NULL: too many, and the request has been answered. */
-static struct ask *ask_new(struct control *c, struct evhttp_request *request, enum ask_kind kind)
+/* NULL: too many, and the call has been answered. */
+static struct ask *ask_new(struct control *c, struct api_call *call, enum ask_kind kind)
 {
     struct ask *ask;
 
-    if (c->ask_count == ASKS_MAX) {
-        respond_error(request, 503, "too many questions at once, ask again");
+    if (c->ask_count >= ASKS_MAX) {
+        api_answer_error(call, 503, "too many questions at once; ask again");
         return NULL;
     }
     ask = ask_add(c, kind);
-    ask->request = request;
-    evhttp_connection_set_closecb(evhttp_request_get_connection(request), on_client_gone, ask);
+    ask->call = call;
+    api_on_gone(call, on_client_gone, ask);
     return ask;
 }
 
@@ -264,9 +233,9 @@ static void send_question(struct control *c, const struct ask *ask, json_t *ques
 }
 
 /* First the parent is asked for what the processes use, then the queue process (processes_told). */
-static void ask_metrics(struct control *c, struct evhttp_request *request)
+static void ask_metrics(struct control *c, struct api_call *call)
 {
-    struct ask *ask = ask_new(c, request, ASK_METRICS);
+    struct ask *ask = ask_new(c, call, ASK_METRICS);
 
     if (ask != NULL) {
         wire_put_number(c->role->parent, WIRE_PROCESSES, ask->token);
@@ -274,17 +243,156 @@ static void ask_metrics(struct control *c, struct evhttp_request *request)
 }
 
 /* Takes `question`. */
-static void ask_queue(struct control *c, struct evhttp_request *request, enum ask_kind kind,
+static void ask_queue(struct control *c, struct api_call *call, enum ask_kind kind,
                       json_t *question)
 {
     struct ask *ask;
 
     if (c->queue == NULL) {
-        respond_error(request, 503, "the queue process is being restarted");
-    } else if ((ask = ask_new(c, request, kind)) != NULL) {
+        api_answer_error(call, 503, "the queue process is being restarted");
+    } else if ((ask = ask_new(c, call, kind)) != NULL) {
         send_question(c, ask, question);
     }
     json_decref(question);
+}
+
+/* ---- long lists ----------------------------------------------------------------------------- */
+
+/* Ask for the next page. */
+static void list_walk_on(void *arg, struct api_call *call)
+{
+    struct list_walk *walk = arg;
+    struct control *c = walk->control;
+    json_int_t page = walk->left < LIST_PAGE_MESSAGES ? walk->left : LIST_PAGE_MESSAGES;
+    struct ask *ask;
+
+    if (c->queue == NULL || c->ask_count >= ASKS_MAX) {
+        list_walk_free(walk);
+        if (call != NULL) {
+            api_answer_cut(call);
+        }
+        return;
+    }
+    json_put(walk->question, "max", json_integer(page));
+    ask = ask_add(c, ASK_LIST);
+    ask->call = call;
+    ask->walk = walk;
+    api_on_gone(call, on_client_gone, ask);
+    send_question(c, ask, walk->question);
+}
+
+static void list_walk_gone(void *arg)
+{
+    list_walk_free(arg);
+}
+
+/* A part of what matches is counted. False: there is more. */
+static bool count_page(struct list_walk *walk, struct api_call *call, const json_t *page)
+{
+    const json_t *next = json_object_get(page, "next");
+
+    walk->counted += json_integer_value(json_object_get(page, "count"));
+    if (next != NULL) {
+        json_put(walk->question, "after", json_copy((json_t *)(uintptr_t)next));
+        return false;
+    }
+    respond_json(call, 200, json_pack("{s:I}", "count", walk->counted));
+    return true;
+}
+
+/* Takes `question`. */
+static void ask_list(struct control *c, struct api_call *call, json_t *question)
+{
+    const json_t *max = json_object_get(question, "max");
+    struct list_walk *walk;
+
+    if (c->queue == NULL) {
+        api_answer_error(call, 503, "the queue process is being restarted");
+        json_decref(question);
+        return;
+    }
+    if (c->ask_count >= ASKS_MAX) {
+        api_answer_error(call, 503, "too many questions at once; ask again");
+        json_decref(question);
+        return;
+    }
+    walk = mem_new(sizeof *walk);
+    walk->control = c;
+    walk->question = question;
+    walk->counts = strcmp(json_string_value(json_object_get(question, "op")), "count") == 0;
+    walk->left = max == NULL ? LIST_PAGE_MESSAGES : json_integer_value(max);
+    json_put(question, "bytes", json_integer(LIST_PAGE_BYTES));
+    list_walk_on(walk, call);
+}
+
+/* A page has come: tell it, then go on or end. Takes `walk`. */
+static void list_page(struct list_walk *walk, struct api_call *call, unsigned status,
+                      struct slice json)
+{
+    json_t *page, *next;
+    struct buf text;
+    size_t i;
+    json_t *message;
+
+    if (status != 200) {
+        bool begun = walk->begun;
+
+        list_walk_free(walk);
+        if (begun) {
+            api_answer_cut(call); /* its status was told */
+        } else {
+            api_answer(call, status, "application/json", json);
+        }
+        return;
+    }
+    page = json_loadb(json.ptr, json.len, 0, NULL);
+    CHECK(page != NULL); /* the queue process wrote it */
+    if (walk->counts) {
+        if (count_page(walk, call, page)) {
+            list_walk_free(walk);
+        } else {
+            api_on_gone(call, list_walk_gone, walk);
+            api_answer_wait(call, list_walk_on, walk);
+        }
+        json_decref(page);
+        return;
+    }
+    next = json_incref(json_object_get(page, "next"));
+    buf_init(&text, CHANNEL_BODY_MAX * 2ul);
+    if (!walk->begun) {
+        api_answer_begin(call, 200, "application/json");
+        (void)buf_add_string(&text, "{\"messages\":["); /* as the others: far below the limit */
+    }
+    json_array_foreach(json_object_get(page, "messages"), i, message)
+    {
+        char *one = json_dumps(message, JSON_COMPACT);
+
+        CHECK(one != NULL);
+        (void)buf_addf(&text, "%s%s", walk->begun ? ",\n" : "\n", one);
+        walk->begun = true;
+        walk->left--;
+        free(one);
+    }
+    walk->begun = true;
+    json_decref(page);
+    if (next == NULL || walk->left <= 0) {
+        (void)buf_add_string(&text, "]");
+        if (next != NULL) {
+            (void)buf_addf(&text, ",\"next\":\"%s\"", json_string_value(next));
+        }
+        (void)buf_add_string(&text, "}");
+        api_on_gone(call, NULL, NULL);
+        api_answer_add(call, buf_slice(&text));
+        api_answer_end(call);
+        list_walk_free(walk);
+    } else {
+        json_put(walk->question, "after", json_incref(next));
+        api_on_gone(call, list_walk_gone, walk);
+        api_answer_add(call, buf_slice(&text));
+        api_answer_wait(call, list_walk_on, walk);
+    }
+    json_decref(next);
+    buf_fini(&text);
 }
 
 static struct ask *ask_find(struct control *c, uint64_t token)
@@ -351,55 +459,87 @@ static void add_own_status(struct control *c, json_t *object)
     CHECK(json_object_update_new(object, own) == 0);
 }
 
-static void answer_metrics(struct control *c, struct ask *ask, struct slice json)
+static void answer_metrics(struct control *c, struct api_call *call, struct slice json,
+                           struct slice processes)
 {
     json_t *object = json_loadb(json.ptr, json.len, 0, NULL);
 
     CHECK(object != NULL); /* the queue process wrote it */
     add_own_status(c, object);
-    respond_metrics(ask->request, object, buf_slice(&ask->processes));
+    respond_metrics(call, object, processes);
     json_decref(object);
 }
 
-static void answer(struct control *c, const struct wire_answer *m, int fd)
+/* Has the descriptor been taken? */
+static bool answer(struct control *c, const struct wire_answer *m, int fd)
 {
     struct ask *ask = ask_find(c, m->token);
-    struct evhttp_request *request;
+    struct list_walk *walk;
+    struct api_call *call;
     enum ask_kind kind;
     json_t *object;
 
     if (ask == NULL) {
-        return;
+        return false;
     }
     if (ask->kind == ASK_SERVICE) {
         answer_service(c, ask, m->status, m->json);
-        return;
+        return false;
     }
-    request = ask->request;
+    call = ask->call;
     kind = ask->kind;
-    if (request != NULL && m->status == 200 && kind == ASK_METRICS) {
-        answer_metrics(c, ask, m->json);
+    walk = ask->walk;
+    if (call != NULL) {
+        api_on_gone(call, NULL, NULL);
+        if (kind == ASK_METRICS && m->status == 200) {
+            answer_metrics(c, call, m->json, buf_slice(&ask->processes));
+            call = NULL;
+        }
     }
     ask_free(c, ask);
-    if (request == NULL || (m->status == 200 && kind == ASK_METRICS)) {
-        return;
+    if (call == NULL) {
+        return false;
     }
-    if (m->status == 200 && kind == ASK_CONTENT) {
-        respond_content(c, request, m->bytes, fd);
+    if (kind == ASK_LIST) {
+        list_page(walk, call, m->status, m->json);
+    } else if (m->status == 200 && kind == ASK_CONTENT) {
+        respond_content(call, m->bytes, fd);
+        return fd >= 0;
     } else if (m->status == 200 && kind == ASK_STATUS) {
         object = json_loadb(m->json.ptr, m->json.len, 0, NULL);
         CHECK(object != NULL); /* the queue process wrote it */
         add_own_status(c, object);
-        respond_json(request, 200, object);
+        respond_json(call, 200, object);
     } else {
-        respond(request, (int)m->status, "application/json", m->json);
+        api_answer(call, m->status, "application/json", m->json);
     }
+    return false;
 }
 
 /* An answer of the parent is still to come; then the queue process is asked, if it is there. */
 static bool waits_for_parent(const struct ask *ask)
 {
     return ask->kind == ASK_METRICS && buf_len(&ask->processes) == 0;
+}
+
+/* Nothing more comes for this question. */
+static void queue_ended(struct control *c, struct ask *ask)
+{
+    struct list_walk *walk = ask->walk;
+    struct api_call *call = ask->call;
+    bool begun = walk != NULL && walk->begun;
+
+    ask_free(c, ask);
+    list_walk_free(walk);
+    if (call == NULL) {
+        return;
+    }
+    api_on_gone(call, NULL, NULL);
+    if (begun) {
+        api_answer_cut(call);
+    } else {
+        api_answer_error(call, 503, "the queue process ended; ask again");
+    }
 }
 
 static void on_queue(void *arg, struct channel *ch)
@@ -413,8 +553,7 @@ static void on_queue(void *arg, struct channel *ch)
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
         CHECK(frame.type == WIRE_ANSWER);
         CHECK(wire_get_answer(frame.body, &m));
-        answer(c, &m, frame.fd);
-        if (frame.fd >= 0) {
+        if (!answer(c, &m, frame.fd) && frame.fd >= 0) {
             (void)close(frame.fd); /* only read */
         }
     }
@@ -427,11 +566,7 @@ static void on_queue(void *arg, struct channel *ch)
             if (ask->kind == ASK_SERVICE) {
                 answer_service(c, ask, 503, SLICE(""));
             } else if (ask->kind != ASK_RELOAD && !waits_for_parent(ask)) {
-                struct evhttp_request *request = ask->request;
-                ask_free(c, ask);
-                if (request != NULL) {
-                    respond_error(request, 503, "the queue process ended; ask again");
-                }
+                queue_ended(c, ask);
             }
         }
     }
@@ -439,15 +574,31 @@ static void on_queue(void *arg, struct channel *ch)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-/* A page in a browser must not be able to steer us by a name that resolves to this machine, so the
- * Host of a TCP request has to be a loopback one. The Unix socket has permissions instead. */
-static bool host_allowed(struct evhttp_request *request)
+/* A page in a browser must not be able to steer us through a proxy to the Unix socket, so its Host
+ * has to be a local one. On TCP a token is needed, which no page has. */
+static bool host_allowed(const struct api_call *call)
 {
-    const char *host = evhttp_request_get_host(request);
+    struct slice host = api_field(call, SLICE("Host"));
+    static const char *const local[] = {"localhost", "127.0.0.1", "[::1]", "::1", ""};
+    size_t colon = slice_find_last(host, ':');
 
-    return host == NULL || strcasecmp(host, "localhost") == 0 || strcmp(host, "127.0.0.1") == 0 ||
-           strcmp(host, "[::1]") == 0 || strcmp(host, "::1") == 0;
+    if (host.ptr == NULL || !api_is_local(call)) {
+        return true;
+    }
+    if (colon < host.len && colon > 0 && slice_find(host, ']') + 1 == colon) {
+        host.len = colon; /* a port, behind brackets */
+    } else if (colon < host.len && slice_find(host, ':') == colon) {
+        host.len = colon;
+    }
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
+        if (slice_equal_nocase(host, slice_string(local[i]))) {
+            return true;
+        }
+    }
+    return false;
 }
+
+#define NO_PATH "no such path; docs/api.md lists them"
 
 /* The names in a query string. */
 static const struct query_name {
@@ -462,6 +613,7 @@ static const struct query_name {
     {"state", true, QUERY_TEXTS},        {"sender", true, QUERY_TEXT},
     {"recipient", true, QUERY_TEXT},     {"destination", true, QUERY_TEXT},
     {"class", true, QUERY_TEXT},         {"name", true, QUERY_TEXT},
+    {"reason", true, QUERY_TEXT},        {"client", true, QUERY_TEXT},
     {"older_than", true, QUERY_NUMBER},  {"newer_than", true, QUERY_NUMBER},
     {"min_size", true, QUERY_NUMBER},    {"max_size", true, QUERY_NUMBER},
     {"max", false, QUERY_NUMBER},        {"after", false, QUERY_TEXT},
@@ -472,7 +624,7 @@ static const struct query_name {
 #define QUERY_NAMES (sizeof query_names / sizeof query_names[0])
 
 /* Put one pair into the question or its filter. False: `error` has what was expected. */
-static bool add_pair(json_t *question, json_t *filter, const char *name, const char *text,
+static bool add_pair(json_t *question, json_t *filter, const char *name, struct slice text,
                      struct buf *error)
 {
     const struct query_name *n = query_names;
@@ -491,13 +643,15 @@ static bool add_pair(json_t *question, json_t *filter, const char *name, const c
         }
         return false; /* the names are far below the limit */
     }
-    if (n->type == QUERY_NUMBER && !slice_number(slice_string(text), INT64_MAX, &number)) {
+    if (n->type == QUERY_NUMBER && !slice_number(text, INT64_MAX, &number)) {
         (void)buf_addf(error, "%s: a number is expected, not \"", name);
-        (void)printable_add(error, slice_string(text), 40);
+        (void)printable_add(error, text, 40);
         (void)buf_add_string(error, "\"");
         return false;
     }
-    value = n->type == QUERY_NUMBER ? json_integer((json_int_t)number) : json_string(text);
+    value = n->type == QUERY_NUMBER                 ? json_integer((json_int_t)number)
+            : memchr(text.ptr, 0, text.len) == NULL ? json_stringn(text.ptr, text.len)
+                                                    : NULL;
     if (value == NULL) {
         (void)buf_addf(error, "%s: UTF-8 is expected", name);
         return false;
@@ -516,87 +670,110 @@ static bool add_pair(json_t *question, json_t *filter, const char *name, const c
     return true;
 }
 
+/* Append what a part of a query stands for: as in a path, and `+` is a blank. */
+static bool decode_query(struct slice text, struct buf *out)
+{
+    bool good = true;
+
+    for (struct slice rest = text; good && rest.ptr != NULL;) {
+        good = http_decode(slice_cut(&rest, '+'), out);
+        if (good && rest.ptr != NULL) {
+            good = buf_add_byte(out, ' ');
+        }
+    }
+    return good && buf_len(out) < out->limit;
+}
+
 /* A filter and paging from a query string. False: `error` has why not. */
-static bool add_query(json_t *question, const char *query, struct buf *error)
+static bool add_query(json_t *question, struct slice query, struct buf *error)
 {
     json_t *filter = json_object();
-    struct evkeyvalq list;
-    struct evkeyval *pair;
+    struct slice raw_name, raw_value;
     bool ok = true;
 
     json_put(question, "filter", filter);
-    TAILQ_INIT(&list);
-    if (query != NULL && evhttp_parse_query_str(query, &list) != 0) {
-        (void)buf_add_string(error, "query: name=value&name=value is expected");
-        ok = false;
+    while (ok && http_parameter(&query, &raw_name, &raw_value)) {
+        struct buf name, value;
+
+        buf_init(&name, QUERY_TEXT_MAX);
+        buf_init(&value, QUERY_TEXT_MAX);
+        if (!decode_query(raw_name, &name) || !decode_query(raw_value, &value)) {
+            (void)buf_add_string(error, "query: name=value&name=value is expected"); /* fits */
+            ok = false;
+        } else {
+            struct slice text = buf_len(&value) == 0 ? SLICE("") : buf_slice(&value);
+
+            ok = add_pair(question, filter, buf_cstr(&name), text, error);
+        }
+        buf_fini(&name);
+        buf_fini(&value);
     }
-    TAILQ_FOREACH(pair, &list, next)
-    {
-        ok = ok && add_pair(question, filter, pair->key, pair->value, error);
-    }
-    evhttp_clear_headers(&list);
     return ok;
 }
 
 /* A part of a path, with its %XX; empty when it is no text. */
 static json_t *decoded(struct slice part)
 {
-    char *text = mem_copy(part.ptr, part.len);
-    size_t len = 0;
-    char *plain = evhttp_uridecode(text, 0, &len);
-    json_t *json = plain == NULL ? NULL : json_stringn(plain, len);
+    json_t *json = NULL;
+    struct buf plain;
 
-    mem_free(text);
-    free(plain);
+    buf_init(&plain, QUERY_TEXT_MAX);
+    if (http_decode(part, &plain) && buf_len(&plain) > 0 &&
+        memchr(buf_slice(&plain).ptr, 0, buf_len(&plain)) == NULL) {
+        json = json_stringn(buf_slice(&plain).ptr, buf_len(&plain));
+    }
+    buf_fini(&plain);
     return json != NULL ? json : json_string("");
 }
 
-static void get_request(struct control *c, struct evhttp_request *request, const char *path,
-                        const char *query)
+static void get_request(struct control *c, struct api_call *call)
 {
     static const struct {
         const char *path, *op;
         enum ask_kind kind;
     } plain[] = {
         {"/v1/status", "status", ASK_STATUS},
-        {"/v1/messages", "list", ASK_JSON},
-        {"/v1/count", "count", ASK_JSON},
+        {"/v1/messages", "list", ASK_LIST},
+        {"/v1/count", "count", ASK_LIST},
         {"/v1/sites", "sites", ASK_JSON},
         {"/v1/destinations", "destinations", ASK_JSON},
         {"/v1/site", "site", ASK_JSON},
         {"/v1/tls", "tls", ASK_JSON},
         {"/v1/interventions", "interventions", ASK_JSON},
     };
-    struct slice rest, id;
+    struct slice rest = api_path(call), id;
     const char *op = "show";
     enum ask_kind kind = ASK_JSON;
     json_t *question = json_object();
     struct buf error;
 
     buf_init(&error, QUERY_ERROR_MAX);
-    if (!add_query(question, query, &error)) {
+    if (!add_query(question, api_query(call), &error)) {
         json_decref(question);
-        respond_error(request, 400, buf_cstr(&error));
+        api_answer_error(call, 400, buf_cstr(&error));
         buf_fini(&error);
         return;
     }
     buf_fini(&error);
-    if (strcmp(path, "/metrics") == 0) {
+    if (slice_equal(rest, SLICE("/metrics"))) {
         json_decref(question);
-        ask_metrics(c, request);
+        ask_metrics(c, call);
         return;
     }
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
-        if (strcmp(path, plain[i].path) == 0) {
+        if (slice_equal(rest, slice_string(plain[i].path))) {
             CHECK(json_object_set_new(question, "op", json_string(plain[i].op)) == 0);
-            ask_queue(c, request, plain[i].kind, question);
+            if (plain[i].kind == ASK_LIST) {
+                ask_list(c, call, question);
+            } else {
+                ask_queue(c, call, plain[i].kind, question);
+            }
             return;
         }
     }
-    rest = slice_string(path);
     if (!slice_starts(rest, SLICE("/v1/messages/"))) {
         json_decref(question);
-        respond_error(request, 404, "no such path; docs/api.md lists them");
+        api_answer_error(call, 404, NO_PATH);
         return;
     }
     rest = slice_skip(rest, strlen("/v1/messages/"));
@@ -608,17 +785,17 @@ static void get_request(struct control *c, struct evhttp_request *request, const
         op = "why";
     } else if (rest.ptr != NULL) {
         json_decref(question);
-        respond_error(request, 404, "no such path; docs/api.md lists them");
+        api_answer_error(call, 404, NO_PATH);
         return;
     }
     CHECK(json_object_set_new(question, "op", json_string(op)) == 0);
     CHECK(json_object_set_new(question, "id", decoded(id)) == 0);
-    ask_queue(c, request, kind, question);
+    ask_queue(c, call, kind, question);
 }
 
 /* POST /v1/interventions with one, or /v1/interventions/NAME/cancel. False: it is neither. */
-static bool intervention_request(struct control *c, struct evhttp_request *request,
-                                 struct slice path, json_t *body)
+static bool intervention_request(struct control *c, struct api_call *call, struct slice path,
+                                 json_t *body)
 {
     const struct slice before = SLICE("/v1/interventions");
     struct slice rest, name;
@@ -629,7 +806,7 @@ static bool intervention_request(struct control *c, struct evhttp_request *reque
     rest = slice_skip(path, before.len);
     if (rest.len == 0 && json_is_object(body)) {
         json_put(body, "op", json_string("intervene"));
-        ask_queue(c, request, ASK_JSON, json_incref(body));
+        ask_queue(c, call, ASK_JSON, json_incref(body));
         return true;
     }
     if (!slice_starts(rest, SLICE("/"))) {
@@ -640,45 +817,44 @@ static bool intervention_request(struct control *c, struct evhttp_request *reque
     if (!slice_equal(rest, SLICE("cancel"))) {
         return false;
     }
-    ask_queue(c, request, ASK_JSON, json_pack("{s:s, s:o}", "op", "cancel", "id", decoded(name)));
+    ask_queue(c, call, ASK_JSON, json_pack("{s:s, s:o}", "op", "cancel", "id", decoded(name)));
     return true;
 }
 
-static void post_request(struct control *c, struct evhttp_request *request, const char *path,
-                         json_t *body)
+static void post_request(struct control *c, struct api_call *call, json_t *body)
 {
     static const char *const changes[] = {"hold",    "release", "delete",
                                           "requeue", "expire",  "flush"};
-    struct slice rest = slice_string(path);
+    struct slice rest = api_path(call);
     struct ask *ask;
 
-    if (strcmp(path, "/v1/reload") == 0) {
-        ask = ask_new(c, request, ASK_RELOAD);
+    if (slice_equal(rest, SLICE("/v1/reload"))) {
+        ask = ask_new(c, call, ASK_RELOAD);
         if (ask != NULL) {
             wire_put_number(c->role->parent, WIRE_RELOAD, ask->token);
         }
         return;
     }
-    if (strcmp(path, "/v1/stop") == 0) {
-        respond_json(request, 200, json_pack("{s:b}", "ok", 1));
+    if (slice_equal(rest, SLICE("/v1/stop"))) {
+        respond_json(call, 200, json_pack("{s:b}", "ok", 1));
         wire_put_empty(c->role->parent, WIRE_STOP_ALL);
         return;
     }
-    if (strcmp(path, "/v1/clock") == 0) {
+    if (slice_equal(rest, SLICE("/v1/clock"))) {
         const json_t *offset = json_object_get(body, "offset_seconds");
         json_int_t seconds = json_integer_value(offset);
 
         if (!c->role->conf->debug_clock) {
-            respond_error(request, 400, "the clock moves only with debug_clock = yes");
+            api_answer_error(call, 400, "the clock moves only with debug_clock = yes");
         } else if (!json_is_integer(offset) || seconds < 0 || seconds > 100LL * 365 * 86400) {
-            respond_error(request, 400, "offset_seconds: a number of seconds is expected");
+            api_answer_error(call, 400, "offset_seconds: a number of seconds is expected");
         } else {
             wire_put_number(c->role->parent, WIRE_SET_CLOCK, (uint64_t)(seconds * US_PER_S));
-            respond_json(request, 200, json_pack("{s:b}", "ok", 1));
+            respond_json(call, 200, json_pack("{s:b}", "ok", 1));
         }
         return;
     }
-    if (intervention_request(c, request, rest, body)) {
+    if (intervention_request(c, call, rest, body)) {
         return;
     }
     if (slice_starts(rest, SLICE("/v1/messages/")) && json_is_object(body)) {
@@ -686,14 +862,13 @@ static void post_request(struct control *c, struct evhttp_request *request, cons
         for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
             if (slice_equal(rest, slice_string(changes[i]))) {
                 CHECK(json_object_set_new(body, "op", json_string(changes[i])) == 0);
-                ask_queue(c, request, ASK_JSON, json_incref(body));
+                ask_queue(c, call, ASK_JSON, json_incref(body));
                 return;
             }
         }
     }
-    respond_error(request, json_is_object(body) ? 404 : 400,
-                  json_is_object(body) ? "no such path; docs/api.md lists them"
-                                       : "a JSON object is expected");
+    api_answer_error(call, json_is_object(body) ? 404 : 400,
+                     json_is_object(body) ? NO_PATH : "a JSON object is expected");
 }
 
 bool control_refuses(const struct control *c, int fd)
@@ -726,49 +901,63 @@ static void expose(struct control *c, pid_t pid, bool ended)
     }
 }
 
-static void on_request(struct evhttp_request *request, void *arg)
+/* May this caller do that? Else it is told why not. */
+static bool may(struct api_call *call, unsigned right, const char *name)
+{
+    char text[64];
+
+    if ((api_rights(call) & right) != 0) {
+        return true;
+    }
+    if (api_caller(call)[0] == '\0') {
+        api_answer_field(call, "WWW-Authenticate: Bearer realm=\"sluice\"\r\n");
+        api_answer_error(call, 401, "expected Authorization: Bearer TOKEN");
+    } else {
+        (void)snprintf(text, sizeof text, "the token lacks the right %s", name); /* fits */
+        api_answer_error(call, 403, text);
+    }
+    return false;
+}
+
+static void on_call(void *arg, struct api_call *call)
 {
     struct control *c = arg;
-    struct evhttp_connection *connection = evhttp_request_get_connection(request);
-    const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request);
-    const char *path = evhttp_uri_get_path(uri);
-    struct evbuffer *input = evhttp_request_get_input_buffer(request);
-    enum evhttp_cmd_type command;
-    const char *type;
+    struct slice method = api_method(call), text = api_body(call), type;
+    bool post = slice_equal(method, SLICE("POST"));
     json_t *body = NULL;
-    size_t len;
 
-    if (control_refuses(c, bufferevent_getfd(evhttp_connection_get_bufferevent(connection)))) {
-        respond_error(request, 403, "not to processes of this daemon that talk to the network");
+    if (control_refuses(c, api_socket(call))) {
+        api_answer_error(call, 403, "not to processes of this daemon that talk to the network");
         return;
     }
-    if (path == NULL || !host_allowed(request)) {
-        respond_error(request, 400, "the Host is not a local one");
+    if (!host_allowed(call)) {
+        api_answer_error(call, 400, "the Host is not a local one");
         return;
     }
-    command = evhttp_request_get_command(request);
-    if (command != EVHTTP_REQ_GET && command != EVHTTP_REQ_HEAD && command != EVHTTP_REQ_POST) {
-        (void)evhttp_add_header(evhttp_request_get_output_headers(request), "Allow",
-                                "GET, HEAD, POST");
-        respond_error(request, 405, "GET, HEAD or POST is expected");
+    if (!post && !slice_equal(method, SLICE("GET")) && !slice_equal(method, SLICE("HEAD"))) {
+        api_answer_field(call, "Allow: GET, HEAD, POST\r\n");
+        api_answer_error(call, 405, "GET, HEAD or POST is expected");
         return;
     }
-    if (command != EVHTTP_REQ_POST) {
-        get_request(c, request, path, evhttp_uri_get_query(uri));
+    if (!post) {
+        if (may(call, TOKEN_LOOK, "look")) {
+            get_request(c, call);
+        }
+        return;
+    }
+    if (!may(call, TOKEN_STEER, "steer")) {
         return;
     }
     /* A form on a foreign page can't have this type without asking first. */
-    len = evbuffer_get_length(input);
-    type = evhttp_find_header(evhttp_request_get_input_headers(request), "Content-Type");
-    if (len > 0 && (type == NULL || strncasecmp(type, "application/json", 16) != 0)) {
-        respond_error(request, 400, "Content-Type: application/json is expected");
+    type = api_field(call, SLICE("Content-Type"));
+    if (text.len > 0 && !slice_starts_nocase(type, SLICE("application/json"))) {
+        api_answer_error(call, 400, "Content-Type: application/json is expected");
         return;
     }
-    if (len > 0) {
-        body =
-            json_loadb((const char *)evbuffer_pullup(input, -1), len, JSON_REJECT_DUPLICATES, NULL);
+    if (text.len > 0) {
+        body = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, NULL);
     }
-    post_request(c, request, path, body);
+    post_request(c, call, body);
     json_decref(body);
 }
 
@@ -791,49 +980,19 @@ static int control_start(struct role *role)
 
     role->state = c;
     c->role = role;
-    c->unread = mem_new(sizeof *c->unread);
     c->started = clock_wall();
     c->daemon_pid = getppid(); /* no system call for it once confined */
     TAILQ_INIT(&c->asks);
-    c->http = evhttp_new(role->base);
-    CHECK(c->http != NULL);
-    evhttp_set_max_body_size(c->http, BODY_MAX);
-    evhttp_set_max_headers_size(c->http, HEADERS_MAX);
-    evhttp_set_timeout(c->http, IDLE_S);
-    /* What is not known is answered here, in JSON, and not by the library in HTML. */
-    evhttp_set_allowed_methods(c->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
-                                            EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
-                                            EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
-    evhttp_set_gencb(c->http, on_request, c);
+    c->server = api_server_new(role, on_call, c);
     for (size_t i = 0; i < service_count; i++) {
         c->services[i] = services[i]->begin(role, c, c->daemon_pid);
     }
     return 0;
 }
 
-static void on_accept_again(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    CHECK(evconnlistener_enable(arg) == 0);
-}
-
-/* Clients wait in the kernel meanwhile; without this pause the loop would spin. */
-static void on_accept_error(struct evconnlistener *listener, void *arg)
-{
-    static const struct timeval pause = {.tv_sec = ACCEPT_AGAIN_S};
-
-    (void)arg;
-    log_warning("accept: %s; the next try is in %d s", strerror(errno), ACCEPT_AGAIN_S);
-    CHECK(evconnlistener_disable(listener) == 0);
-    CHECK(event_base_once(evconnlistener_get_base(listener), -1, EV_TIMEOUT, on_accept_again,
-                          listener, &pause) == 0);
-}
-
 static void control_listener(struct role *role, struct slice url, int fd)
 {
     struct control *c = role->state;
-    struct evhttp_bound_socket *bound;
 
     for (size_t i = 0; i < service_count; i++) {
         if (slice_equal(slice_of(url.ptr, slice_find(url, ':')), slice_string(services[i]->name))) {
@@ -841,13 +1000,7 @@ static void control_listener(struct role *role, struct slice url, int fd)
             return;
         }
     }
-    bound = evhttp_accept_socket_with_handle(c->http, fd);
-    if (bound == NULL) {
-        log_error("%.*s: can't listen", SLICE_ARGS(url));
-        (void)close(fd); /* only bound */
-        return;
-    }
-    evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(bound), on_accept_error);
+    api_server_listen(c->server, url, fd);
 }
 
 static void control_peer(struct role *role, const struct wire_peer *peer, int fd)
@@ -892,12 +1045,12 @@ static bool processes_told(struct control *c, struct slice body)
     if (ask == NULL) {
         return true;
     }
-    if (ask->request == NULL || c->queue == NULL) {
-        struct evhttp_request *request = ask->request;
+    if (ask->call == NULL || c->queue == NULL) {
+        struct api_call *call = ask->call;
 
         ask_free(c, ask);
-        if (request != NULL) {
-            respond_error(request, 503, "the queue process is being restarted");
+        if (call != NULL) {
+            api_answer_error(call, 503, "the queue process is being restarted");
         }
         return true;
     }
@@ -934,7 +1087,10 @@ static bool control_parent_frame(struct role *role, const struct frame *frame)
     }
     ask = ask_find(c, m.token);
     if (ask != NULL) {
-        if (ask->request != NULL) {
+        struct api_call *call = ask->call;
+
+        ask_free(c, ask);
+        if (call != NULL) {
             object = m.ok ? json_pack("{s:b}", "ok", 1)
                           : json_pack("{s:s%}", "error", m.text.ptr, m.text.len);
             if (object == NULL) {
@@ -944,9 +1100,8 @@ static bool control_parent_frame(struct role *role, const struct frame *frame)
                 (void)json_object_set_new(object, "warnings",
                                           json_stringn(m.text.ptr, m.text.len)); /* optional */
             }
-            respond_json(ask->request, m.ok ? 200 : 400, object);
+            respond_json(call, m.ok ? 200 : 400, object);
         }
-        ask_free(c, ask);
     }
     return true;
 }
@@ -955,7 +1110,8 @@ static void control_reload(struct role *role, const struct conf *old)
 {
     struct control *c = role->state;
 
-    (void)old; /* what HTTP needs it reads from role->conf when it needs it */
+    (void)old;
+    api_server_reload(c->server);
     for (size_t i = 0; i < service_count; i++) {
         services[i]->reload(c->services[i]);
     }
@@ -975,15 +1131,11 @@ static void control_end(struct role *role)
         services[i]->end(c->services[i]);
     }
     while ((ask = TAILQ_FIRST(&c->asks)) != NULL) {
-        if (ask->request != NULL) {
-            evhttp_connection_set_closecb(evhttp_request_get_connection(ask->request), NULL, NULL);
-        }
+        list_walk_free(ask->walk);
         ask_free(c, ask);
     }
     channel_free(c->queue);
-    evhttp_free(c->http);
-    c->unread->ended = true;
-    unread_free_if_done(c->unread);
+    api_server_free(c->server);
     mem_free(c);
 }
 

@@ -34,6 +34,9 @@
 
 /* Messages changed by one question. */
 #define CHANGE_PAGE 200
+/* Recipients of a named message whose destinations are tried again at once. */
+#define REVIVED_MAX 20
+
 /* ---- changes -------------------------------------------------------------------------------- */
 
 enum change {
@@ -68,7 +71,8 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
         /* Held mail is due when it was held, so that it is known since when. */
         return rc != 0 ? rc : spool_set_due(q->spool, id, clock_wall());
     case CHANGE_RELEASE:
-        return spool_release(q->spool, id, clock_wall());
+        return m->state == SPOOL_HOLD ? spool_release(q->spool, id, clock_wall())
+                                      : flush_message(q, id, m);
     case CHANGE_DELETE:
         return spool_remove(q->spool, id);
     case CHANGE_REQUEUE:
@@ -111,8 +115,9 @@ static bool change_fits(enum change change, enum spool_state state, bool is_name
     case CHANGE_HOLD:
         return state == SPOOL_INCOMING || state == SPOOL_DEFERRED ||
                (state == SPOOL_CORRUPT && is_named);
-    case CHANGE_RELEASE:
-        return state == SPOOL_HOLD;
+    case CHANGE_RELEASE: /* who names a deferred message wants it to go on */
+        return state == SPOOL_HOLD ||
+               (is_named && (state == SPOOL_INCOMING || state == SPOOL_DEFERRED));
     case CHANGE_DELETE:
         return true;
     case CHANGE_REQUEUE:
@@ -157,12 +162,14 @@ static void add_target(struct queue *q, enum change change, json_t *value, struc
 /* The messages a change is for: an array of ids, or one page of a filter. */
 static unsigned change_targets(struct queue *q, enum change change, const json_t *question,
                                struct msg_id *ids, size_t *ret_count, bool *ret_more,
-                               json_t *errors, json_t **ret_answer)
+                               char ret_next[SPOOL_ID_TEXT_MAX], json_t *errors,
+                               json_t **ret_answer)
 {
     const json_t *list = json_object_get(question, "ids");
     json_t *filter = json_object_get(question, "filter");
-    const char *after = json_string_value(json_object_get(question, "after")), *error;
-    struct spool_filter f;
+    const char *after = json_string_value(json_object_get(question, "after")), *error, *key;
+    struct listing_filter f;
+    struct msg_id last;
     size_t i;
     json_t *value;
 
@@ -170,6 +177,23 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     *ret_more = false;
     if ((list == NULL) == (filter == NULL)) {
         return listing_error(400, ret_answer, "either ids or a filter is expected");
+    }
+    json_object_foreach((json_t *)(uintptr_t)question, key, value)
+    {
+        /* A word that is not understood might have been meant to keep mail from a change. */
+        if (strcmp(key, "ids") != 0 && strcmp(key, "filter") != 0 && strcmp(key, "after") != 0 &&
+            strcmp(key, "dry_run") != 0 && strcmp(key, "op") != 0) {
+            return listing_error(400, ret_answer,
+                                 "%s is not known; known are ids, filter, after, dry_run", key);
+        }
+    }
+    value = json_object_get(question, "dry_run");
+    if (value != NULL && !json_is_boolean(value)) {
+        return listing_error(400, ret_answer, "dry_run: true or false is expected");
+    }
+    value = json_object_get(question, "after");
+    if (value != NULL && !json_is_string(value)) {
+        return listing_error(400, ret_answer, "after: a queue id is expected");
     }
     if (list != NULL) {
         if (!json_is_array(list) || json_array_size(list) > CHANGE_PAGE) {
@@ -192,13 +216,15 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
     if (!listing_filter(filter, clock_wall(), &f, &error)) {
         return listing_error(400, ret_answer, "%s", error);
     }
-    if (after != NULL && !spool_id_parse(slice_string(after), &f.after)) {
+    if (after != NULL && !spool_id_parse(slice_string(after), &f.spool.after)) {
         return listing_error(400, ret_answer, "after: a queue id is expected");
     }
-    if (spool_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count) != 0) {
+    if (listing_scan(q->spool, &f, CHANGE_PAGE, ids, ret_count, &last, ret_more) != 0) {
         return listing_error(503, ret_answer, "%s", spool_error(q->spool));
     }
-    *ret_more = *ret_count == CHANGE_PAGE;
+    if (*ret_more) {
+        spool_id_print(last, ret_next);
+    }
     return 200;
 }
 
@@ -225,6 +251,28 @@ static void revive(struct queue *q, const json_t *question)
     } else {
         flush_revive(q, slice_string(dest));
     }
+}
+
+/* Who names a message wants it to be tried, so where it is to go is tried again, too. */
+static void revive_for(struct queue *q, struct msg_id id)
+{
+    struct spool_rcpt page[REVIVED_MAX];
+    struct buf name;
+    size_t count;
+
+    if (spool_read_rcpts(q->spool, id, 0, true, REVIVED_MAX, page, &count) != 0) {
+        return; /* the change itself will say so */
+    }
+    buf_init(&name, 2 * SPOOL_ROUTE_MAX + 2);
+    for (size_t i = 0; i < count; i++) {
+        if (page[i].transport.len > 0) {
+            buf_clear(&name);
+            (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(page[i].transport),
+                           SLICE_ARGS(page[i].nexthop)); /* fits */
+            flush_revive(q, buf_slice(&name));
+        }
+    }
+    buf_fini(&name);
 }
 
 /* What is to be said of the end of a message that another system named, to be freed; NULL: it has
@@ -256,12 +304,12 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     char shown[CHANGE_PAGE][QUEUE_NAME_MAX]; /* and as users know them */
     char *killed[CHANGE_PAGE] = {NULL};
     size_t count, done_count = 0, matched = 0;
-    char text[SPOOL_ID_TEXT_MAX];
+    char text[SPOOL_ID_TEXT_MAX], next[SPOOL_ID_TEXT_MAX];
     unsigned status;
     bool is_named = json_object_get(question, "ids") != NULL;
     int rc = 0;
 
-    status = change_targets(q, change, question, ids, &count, &more, errors, ret_answer);
+    status = change_targets(q, change, question, ids, &count, &more, next, errors, ret_answer);
     if (status != 200) {
         json_decref(errors);
         json_decref(changed);
@@ -291,6 +339,10 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
         matched++;
         if (dry_run) {
             continue;
+        }
+        if (is_named && (change == CHANGE_FLUSH || change == CHANGE_RELEASE) &&
+            m.state != SPOOL_HOLD) {
+            revive_for(q, ids[i]);
         }
         if (damaged) {
             spool_id_print(ids[i], names[done_count]);
@@ -342,8 +394,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     *ret_answer = json_pack("{s:I, s:o, s:o}", "matched", (json_int_t)matched, "changed", changed,
                             "errors", errors);
     if (more) {
-        spool_id_print(ids[count - 1], text);
-        json_put(*ret_answer, "next", json_string(text));
+        json_put(*ret_answer, "next", json_string(next));
     }
     return 200;
 }

@@ -231,9 +231,9 @@ static bool tokens_are_good(struct slice text, struct buf *ret_error)
     return good;
 }
 
-/* A file that only one role gets. `are_good` says in *ret_error LINE:COLUMN: what is wrong. */
-static bool add_secrets(struct bundle *b, const char *parameter, const char *path,
-                        enum wire_role reader,
+/* A file that only these roles get, as bits. `are_good` says in *ret_error LINE:COLUMN: what is
+ * wrong. */
+static bool add_secrets(struct bundle *b, const char *parameter, const char *path, uint32_t readers,
                         bool (*are_good)(struct slice text, struct buf *ret_error), struct buf *out)
 {
     struct buf error;
@@ -245,7 +245,7 @@ static bool add_secrets(struct bundle *b, const char *parameter, const char *pat
     if (!is_private(path, parameter, b->conf, out) || !add_file(b, parameter, path, out)) {
         return false;
     }
-    restrict_file(b, path, 1u << reader);
+    restrict_file(b, path, readers);
     buf_init(&error, WHY_MAX);
     good = are_good(find(b, path)->bytes, &error);
     if (!good) {
@@ -465,12 +465,17 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     }
     ok = add_authorities_of_clauses(b, out) && ok;
     if (ok && conf->tls_key[0] != '\0') {
-        restrict_file(b, conf->tls_key, 1u << ROLE_RECEIVE);
+        restrict_file(b, conf->tls_key,
+                      conf->control_listen.count > 0 ? 1u << ROLE_RECEIVE | 1u << ROLE_CONTROL
+                                                     : 1u << ROLE_RECEIVE);
     }
-    ok = add_secrets(b, "relay_auth", conf->relay_auth, ROLE_DELIVER, logins_are_good, out) && ok;
-    ok = add_secrets(b, "auth_users", conf->auth_users, ROLE_AUTH, users_are_good, out) && ok;
+    ok = add_secrets(b, "relay_auth", conf->relay_auth, 1u << ROLE_DELIVER, logins_are_good, out) &&
+         ok;
+    ok = add_secrets(b, "auth_users", conf->auth_users, 1u << ROLE_AUTH, users_are_good, out) && ok;
     ok = add_trust_anchor(b, out) && ok;
-    ok = add_secrets(b, "api_tokens", conf->api_tokens, ROLE_AUTH, tokens_are_good, out) && ok;
+    ok = add_secrets(b, "api_tokens", conf->api_tokens, 1u << ROLE_AUTH | 1u << ROLE_CONTROL,
+                     tokens_are_good, out) &&
+         ok;
     add_form(b, out);
     return ok;
 }

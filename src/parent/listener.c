@@ -68,6 +68,10 @@ static size_t list_wishes(const struct conf *conf, struct wish wishes[LISTENERS_
         char *url = join("unix:", conf->control_socket);
         wishes[count++] = (struct wish){ROLE_CONTROL, url, url, "control_socket"};
     }
+    for (size_t i = 0; i < conf->control_listen.count && count < LISTENERS_MAX; i++) {
+        wishes[count++] =
+            (struct wish){ROLE_CONTROL, conf->control_listen.items[i], NULL, "control_listen"};
+    }
     for (size_t i = 0; extension_at(i) != NULL && count < LISTENERS_MAX; i++) {
         char *url = extension_at(i)->url(conf);
 

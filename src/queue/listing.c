@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "json.h"
+#include "match.h"
 #include "mem.h"
 #include "park_key.h"
 #include "spool_division.h"
@@ -100,6 +101,11 @@ static bool add_state(const json_t *name, unsigned *mask)
     return false;
 }
 
+static bool is_active(const json_t *name)
+{
+    return json_is_string(name) && strcmp(json_string_value(name), "active") == 0;
+}
+
 static bool get_text(const json_t *value, struct slice *ret)
 {
     if (!json_is_string(value) || json_string_length(value) == 0 ||
@@ -177,17 +183,19 @@ static bool get_destination(json_t *value, struct slice *ret)
     return ret->len > 0 && !has_any_of(*ret, NO_ADDRESS);
 }
 
-static bool get_states(const json_t *value, unsigned *ret)
+static bool get_states(const json_t *value, unsigned *ret, bool *ret_active)
 {
     size_t i;
     json_t *element;
 
     if (!json_is_array(value)) {
-        return add_state(value, ret);
+        *ret_active = *ret_active || is_active(value);
+        return is_active(value) || add_state(value, ret);
     }
     json_array_foreach((json_t *)(uintptr_t)value, i, element)
     {
-        if (!add_state(element, ret)) {
+        *ret_active = *ret_active || is_active(element);
+        if (!is_active(element) && !add_state(element, ret)) {
             return false;
         }
     }
@@ -195,16 +203,17 @@ static bool get_states(const json_t *value, unsigned *ret)
 }
 
 /* One member of a filter; else what was expected. */
-static const char *filter_member(struct spool_filter *f, const char *key, json_t *value,
+static const char *filter_member(struct listing_filter *lf, const char *key, json_t *value,
                                  struct wall now)
 {
+    struct spool_filter *f = &lf->spool;
     json_int_t number = json_integer_value(value);
     bool counted = json_is_integer(value) && number >= 0 && number <= INT64_MAX / US_PER_S;
 
     if (strcmp(key, "state") == 0) {
-        return get_states(value, &f->states)
+        return get_states(value, &f->states, &lf->active)
                    ? NULL
-                   : "state: incoming, deferred, hold or corrupt is expected";
+                   : "state: incoming, active, deferred, hold or corrupt is expected";
     }
     if (strcmp(key, "sender") == 0) {
         return get_sender(value, &f->sender)
@@ -245,14 +254,22 @@ static const char *filter_member(struct spool_filter *f, const char *key, json_t
         f->size_max = (uint64_t)number;
         return counted ? NULL : "max_size: a number of bytes is expected";
     }
-    return "filter: known are state, sender, recipient, destination, class, name (texts), "
-           "older_than, newer_than (seconds), min_size, max_size (bytes)";
+    if (strcmp(key, "reason") == 0) {
+        return get_text(value, &lf->reason) ? NULL : "reason: a text or a pattern is expected";
+    }
+    if (strcmp(key, "client") == 0) {
+        return get_text(value, &lf->client)
+                   ? NULL
+                   : "client: a host's name, an address or a pattern is expected";
+    }
+    return "filter: known are state, sender, recipient, destination, class, name, reason, client "
+           "(texts), older_than, newer_than (seconds), min_size, max_size (bytes)";
 }
 
-bool listing_filter(json_t *filter, struct wall now, struct spool_filter *ret_filter,
+bool listing_filter(json_t *filter, struct wall now, struct listing_filter *ret_filter,
                     const char **ret_error)
 {
-    struct spool_filter f = {0};
+    struct listing_filter f = {.active = false};
     const char *key;
     json_t *value;
 
@@ -267,8 +284,131 @@ bool listing_filter(json_t *filter, struct wall now, struct spool_filter *ret_fi
             return false;
         }
     }
+    if (f.active) { /* what is in memory is one of these on disk */
+        f.states = f.spool.states;
+        f.spool.states |= 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED;
+    }
     *ret_filter = f;
     return true;
+}
+
+/* Does what people typed mean this text? A pattern has to match all of it; other words have to
+ * stand in it, or, when `whole`, to be it. In any case of letters. */
+static bool means(struct slice typed, struct slice text, bool whole)
+{
+    char pattern[2 * ADDRESS_MAX], *lower;
+    bool is_pattern = has_any_of(typed, "*?"), matches = false;
+
+    CHECK(typed.len <= sizeof pattern); /* get_text */
+    if (whole && !is_pattern) {
+        return slice_equal_nocase(typed, text);
+    }
+    for (size_t i = 0; i < typed.len; i++) {
+        pattern[i] = ascii_lower(typed.ptr[i]);
+    }
+    lower = mem_copy(text.ptr, text.len);
+    for (size_t i = 0; i < text.len; i++) {
+        lower[i] = ascii_lower(lower[i]);
+    }
+    matches = is_pattern ? glob_match(slice_of(pattern, typed.len), slice_of(lower, text.len))
+                         : memmem(lower, text.len, pattern, typed.len) != NULL;
+    mem_free(lower);
+    return matches;
+}
+
+/* Of "name[address]", what was typed may be any part. */
+static bool client_matches(struct slice typed, struct slice client)
+{
+    size_t open = slice_find(client, '['), close = slice_find_last(client, ']');
+
+    return means(typed, client, true) || means(typed, slice_of(client.ptr, open), true) ||
+           (open < close && close < client.len &&
+            means(typed, slice_of(client.ptr + open + 1, close - open - 1), true));
+}
+
+/* *looked grows by what was read. */
+static bool a_reason_matches(struct spool *sp, struct msg_id id, struct slice typed,
+                             const struct spool_message *m, size_t *looked)
+{
+    struct spool_rcpt page[100];
+    uint32_t after = 0;
+    size_t count;
+
+    if (m->reason.len > 0 && means(typed, m->reason, false)) {
+        return true;
+    }
+    do {
+        if (spool_read_rcpts(sp, id, after, false, 100, page, &count) != 0) {
+            return false; /* a damaged message is told by its own reason */
+        }
+        *looked += count;
+        for (size_t i = 0; i < count; i++) {
+            after = page[i].n;
+            if (page[i].diagnostic.len > 0 && means(typed, page[i].diagnostic, false)) {
+                return true;
+            }
+        }
+    } while (count == 100);
+    return false;
+}
+
+static bool is_wanted(struct spool *sp, const struct listing_filter *f, struct msg_id id,
+                      size_t *looked)
+{
+    struct spool_message m;
+    bool in_memory = f->active && spool_is_claimed(sp, id);
+
+    if (f->active && !in_memory && f->states == 0) {
+        return false;
+    }
+    if (f->reason.len == 0 && f->client.len == 0 && (!f->active || in_memory)) {
+        return true;
+    }
+    if (spool_read(sp, id, &m) != 0) {
+        return false;
+    }
+    return (!f->active || in_memory || (f->states >> m.state & 1) != 0) &&
+           (f->client.len == 0 || client_matches(f->client, m.client)) &&
+           (f->reason.len == 0 || a_reason_matches(sp, id, f->reason, &m, looked));
+}
+
+int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
+                 struct msg_id *ret_ids, size_t *ret_count, struct msg_id *ret_last, bool *ret_more)
+{
+    struct spool_filter from = f->spool;
+    struct msg_id page[200];
+    size_t found = 0, looked = 0, count = 0;
+    bool indexed = !f->active && f->reason.len == 0 && f->client.len == 0, more = true;
+    int rc;
+
+    if (indexed) {
+        rc = spool_scan(sp, &from, max, ret_ids, ret_count);
+        *ret_more = rc == 0 && max > 0 && *ret_count == max;
+        *ret_last = *ret_more ? ret_ids[max - 1] : from.after;
+        return rc;
+    }
+    while (found < max && looked < LISTING_LOOKED_MAX && more) {
+        rc = spool_scan(sp, &from, sizeof page / sizeof page[0], page, &count);
+        if (rc != 0) {
+            return rc;
+        }
+        more = count == sizeof page / sizeof page[0];
+        for (size_t i = 0; i < count; i++) {
+            if (found == max || looked >= LISTING_LOOKED_MAX) {
+                more = true;
+                break;
+            }
+            looked++;
+            from.after = page[i];
+            if (is_wanted(sp, f, page[i], &looked)) {
+                ret_ids[found++] = page[i];
+            }
+        }
+    }
+    *ret_count = found;
+    *ret_last = from.after;
+    *ret_more = max > 0 && more;
+    return 0;
 }
 
 /* ---- ids ------------------------------------------------------------------------------------ */
@@ -452,21 +592,23 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
 {
     size_t max = get_count(question, "max", 100, LISTING_PAGE_MAX), count = 0;
     size_t max_rcpts = get_count(question, "recipients", 50, LISTING_RCPTS_MAX);
+    size_t bytes_max = get_count(question, "bytes", LISTING_BYTES_MAX, LISTING_BYTES_MAX);
     size_t bytes = 0, shown;
     const char *error, *after = json_string_value(json_object_get(question, "after"));
-    struct spool_filter f;
-    struct msg_id *ids;
+    struct listing_filter f;
+    struct msg_id *ids, last;
+    bool more;
     json_t *messages, *answer;
     int rc;
 
     if (!listing_filter(json_object_get(question, "filter"), now, &f, &error)) {
         return listing_error(400, ret_answer, "%s", error);
     }
-    if (after != NULL && !spool_id_parse(slice_string(after), &f.after)) {
+    if (after != NULL && !spool_id_parse(slice_string(after), &f.spool.after)) {
         return listing_error(400, ret_answer, "after: a queue id is expected");
     }
     ids = mem_array(max, sizeof *ids);
-    rc = spool_scan(sp, &f, max, ids, &count);
+    rc = listing_scan(sp, &f, max, ids, &count, &last, &more);
     if (rc != 0) {
         mem_free(ids);
         return spool_failed(sp, rc, ret_answer);
@@ -474,15 +616,15 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
     answer = json_object();
     messages = json_array();
     json_put(answer, "messages", messages);
-    for (shown = 0; shown < count && bytes < LISTING_BYTES_MAX; shown++) {
+    for (shown = 0; shown < count && bytes < bytes_max; shown++) {
         json_t *message;
         /* A stump says what is wrong. */
         (void)message_json(sp, ids[shown], 0, max_rcpts, &bytes, &message);
         CHECK(json_array_append_new(messages, message) == 0);
     }
-    if (shown > 0 && (count == max || shown < count)) {
+    if (more || shown < count) {
         char text[SPOOL_ID_TEXT_MAX];
-        spool_id_print(ids[shown - 1], text);
+        spool_id_print(shown < count ? ids[shown - 1] : last, text);
         json_put(answer, "next", json_string(text));
     }
     mem_free(ids);
@@ -533,22 +675,39 @@ static unsigned ask_show(struct spool *sp, const json_t *question, json_t **ret_
     return 200;
 }
 
+/* What no index counts is counted in pages: "next" says that there is more behind it. */
 static unsigned ask_count(struct spool *sp, const json_t *question, struct wall now,
                           json_t **ret_answer)
 {
-    struct spool_filter f;
-    const char *error;
+    const char *error, *after = json_string_value(json_object_get(question, "after"));
+    struct msg_id ids[LISTING_PAGE_MAX], last;
+    char text[SPOOL_ID_TEXT_MAX];
+    struct listing_filter f;
+    size_t found = 0;
     uint64_t count;
+    bool more = false;
     int rc;
 
     if (!listing_filter(json_object_get(question, "filter"), now, &f, &error)) {
         return listing_error(400, ret_answer, "%s", error);
     }
-    rc = spool_count(sp, &f, &count);
+    if (after != NULL && !spool_id_parse(slice_string(after), &f.spool.after)) {
+        return listing_error(400, ret_answer, "after: a queue id is expected");
+    }
+    if (f.active || f.reason.len > 0 || f.client.len > 0) {
+        rc = listing_scan(sp, &f, LISTING_PAGE_MAX, ids, &found, &last, &more);
+        count = found;
+    } else {
+        rc = spool_count(sp, &f.spool, &count);
+    }
     if (rc != 0) {
         return spool_failed(sp, rc, ret_answer);
     }
     *ret_answer = json_pack("{s:I}", "count", (json_int_t)count);
+    if (more) {
+        spool_id_print(last, text);
+        json_put(*ret_answer, "next", json_string(text));
+    }
     return 200;
 }
 

@@ -33,11 +33,31 @@ bool listing_knows(const char *op);
 unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now,
                      json_t **ret_answer);
 
+/* What a question asks for: conditions that the spool has indexes for, and others for which the
+ * messages that meet those are looked at, one by one. */
+struct listing_filter {
+    struct spool_filter spool;
+    struct slice reason; /* text, or a pattern with * or ?, of why it is kept, or of a recipient's
+                             last reply; empty: any */
+    struct slice client; /* the same, of where it came from: its name, address, or both */
+    bool active;         /* messages in memory, and of other states those in `states` */
+    unsigned states;     /* of those, when `active` */
+};
+
 /* The "filter" object of a question; NULL is everything. False and *ret_error (static text: which
  * member, what is expected) when it is none. Addresses are taken as people type them (shop.example,
  * *@shop.example, <a@b>) and rewritten in the JSON, into which the slices of *ret_filter point. */
-bool listing_filter(json_t *filter, struct wall now, struct spool_filter *ret_filter,
+bool listing_filter(json_t *filter, struct wall now, struct listing_filter *ret_filter,
                     const char **ret_error);
+
+/* Messages and recipients that one listing_scan looks at, where no index says which match. */
+#define LISTING_LOOKED_MAX 5000
+
+/* The next messages that match, at most `max`, behind f->spool.after. *ret_more: there may be
+ * others, behind *ret_last, also when there are fewer than `max`. As spool_scan. */
+int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
+                 struct msg_id *ret_ids, size_t *ret_count, struct msg_id *ret_last,
+                 bool *ret_more);
 
 /* The messages that a text names: the one with this queue id, or those of the control file with
  * this name, path or spoolid, of which there may be several, as mail is divided. At most `max` ids

@@ -77,7 +77,7 @@ class CheckedBefore(sluice.TestCase):
             (dict(listen="smtp://no-such-host.invalid:2525"), "smtp://no-such-host.invalid:2525: "),
             (dict(listen="smtp://192.0.2.1:2525"), "smtp://192.0.2.1:2525: Cannot assign requested address"),
             (dict(control_socket="x" * 200), "the path is too long"),
-            (dict(control_listen="127.0.0.1:8025"), "control_listen is refused"),
+            (dict(control_listen="http://127.0.0.1:8025"), "control_listen has .*set api_tokens"),
             (dict(tls_cert="missing"), "tls_cert: .*missing: No such file"),
             (dict(smtp_tls_CAfile="missing"), "smtp_tls_CAfile: .*missing: No such file"),
             (dict(tls_cert="cert.pem", tls_key="file"), r"sluice\.conf:\d+:\d+: (error: )?tls_key: .*file: private key: "),

@@ -17,7 +17,6 @@ TABLE = {os.path.join(CONF, name) for name in ("param.c", "conf.c")}
 BY_OTHER_WAYS = {
     "mydomain": "other values name it: localhost.$mydomain",
     "allow_open_relay": "without it conf.c refuses relay_networks with all addresses",
-    "control_listen": "conf.c refuses all values but the empty one",
 }
 
 

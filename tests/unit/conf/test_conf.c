@@ -267,9 +267,17 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "1:20 warning: defer_transports: nothing declares a transport "
          "`nowhere'"},
         {"control_listen = 127.0.0.1:8025",
-         "1:18 error: control_listen is refused: over TCP the interface can't tell its clients "
-         "apart, and each of them may read and delete all mail; leave it empty and use "
-         "control_socket"},
+         "1:18 error: control_listen has 127.0.0.1:8025; http://HOST:PORT or https://HOST:PORT is "
+         "expected"},
+        {"control_listen = http://127.0.0.1:8025",
+         "1:18 error: control_listen has http://127.0.0.1:8025, and nothing says who may call: set "
+         "api_tokens (sluice token add), or leave it empty and use control_socket"},
+        {"control_listen = http://192.0.2.1:8025",
+         "1:18 error: control_listen has http://192.0.2.1:8025, which other machines reach: tokens "
+         "would cross the network in clear; say https://"},
+        {"control_listen = https://192.0.2.1:8025",
+         "1:18 error: control_listen has https://192.0.2.1:8025, and no certificate for it: set "
+         "tls_cert"},
         {"transport_maps = missing",
          "1:18 error: transport_maps: can't read /etc/sluice/missing: No "
          "such file or directory"},

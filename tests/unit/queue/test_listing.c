@@ -83,7 +83,7 @@ static void filters_are_read_strictly(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         json_t *json = json_loads(cases[i].filter, JSON_DECODE_ANY, NULL);
         const char *error = NULL;
-        struct spool_filter f;
+        struct listing_filter f;
 
         if (listing_filter(json, NOW, &f, &error) != cases[i].want) {
             fail_msg("%s", cases[i].filter);
@@ -91,10 +91,10 @@ static void filters_are_read_strictly(void **state)
         assert_true((error == NULL) == cases[i].want);
         json_decref(json);
     }
-    struct spool_filter f;
+    struct listing_filter f;
     const char *error;
     assert_true(listing_filter(NULL, NOW, &f, &error));
-    assert_int_equal(f.states, 0);
+    assert_int_equal(f.spool.states, 0);
 }
 
 static void addresses_are_taken_as_people_type_them(void **state)
@@ -131,7 +131,7 @@ static void addresses_are_taken_as_people_type_them(void **state)
         char text[128];
         json_t *json;
         const char *error;
-        struct spool_filter f;
+        struct listing_filter f;
         struct slice found;
 
         snprintf(text, sizeof text, "{\"%s\":\"%s\"}", cases[i].of_sender ? "sender" : "recipient",
@@ -141,10 +141,10 @@ static void addresses_are_taken_as_people_type_them(void **state)
             fail_msg("%s", text);
         }
         if (cases[i].want != NULL) {
-            found = cases[i].of_sender ? f.sender : f.rcpt;
+            found = cases[i].of_sender ? f.spool.sender : f.spool.rcpt;
             assert_true(slice_equal(found, slice_string(cases[i].want)));
             assert_true(listing_filter(json, NOW, &f, &error)); /* once more, as pages are asked */
-            found = cases[i].of_sender ? f.sender : f.rcpt;
+            found = cases[i].of_sender ? f.spool.sender : f.spool.rcpt;
             assert_true(slice_equal(found, slice_string(cases[i].want)));
         }
         json_decref(json);
