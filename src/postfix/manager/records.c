@@ -8,8 +8,8 @@
  *                                    |
  *                          refused, no reply --> notes, one recipient after the other
  *
- * Each ends in a deferral, but that of a probe: how it went is all that was asked. A message's pass is concluded when none of
- * its records is under way.
+ * Each ends in a deferral, but that of a probe: how it went is all that was asked. A message's pass
+ * is concluded when none of its records is under way.
  */
 #include <string.h>
 
