@@ -327,6 +327,11 @@ static void take_input(struct connection *c)
             fail(c, "it speaks no SMTP");
             return;
         }
+        /* Each command is sent once the one before is answered, so there can be no more yet. */
+        if (event == REPLY_DONE && stream_input(c->stream).len > 0) {
+            fail(c, "it speaks without being asked");
+            return;
+        }
         if (event == REPLY_DONE && !step(c)) {
             return;
         }

@@ -17,6 +17,7 @@ import sluice
 PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SINGLESTEP = 12, 13, 16, 17, 9
 # numbers of x86-64
 READ, WRITE, CLOSE, SOCKET, CONNECT, OPENAT, UNLINKAT, RENAMEAT2 = 0, 1, 3, 41, 42, 257, 263, 316
+PTRACE, PROCESS_VM_READV, PIDFD_GETFD = 101, 310, 438
 AT_FDCWD = -100
 EACCES, EXDEV, ECONNREFUSED = -13, -18, -111
 
@@ -189,6 +190,37 @@ class TakenOver(sluice.TestCase):
                 self.assertEqual(process.call(SOCKET, family, socket.SOCK_STREAM, 0), EACCES)
         self.assertEqual(d.children()["auth"], [pid])
         self.assertTrue(d.answers())
+
+    def test_receive_gets_at_no_secret(self):
+        """Neither by files nor by other processes; what its memory has: test_hostile_roles."""
+        d = self.daemon(start=False)
+        users = d.parameters["auth_users"] = os.path.join(d.directory, "users")
+        logins = d.parameters["relay_auth"] = os.path.join(d.directory, "logins")
+        with open(logins, "w") as f:
+            f.write("[relay.test] us:password\n")
+        os.chmod(logins, 0o600)
+        d.write_config()
+        self.assertEqual(d.cli("auth", "add", "app", input="secret\n").returncode, 0)
+        d.start()
+        pid, = d.children()["receive"]
+        for fd in os.listdir("/proc/%d/fd" % pid):  # no file but its own
+            self.assertRegex(os.readlink("/proc/%d/fd/%s" % (pid, fd)), "^(socket|anon_inode|pipe|/memfd|/dev/null|%s/(log|output))" % d.directory)
+        with Inside(pid) as process:
+            for other in (d.process.pid, d.children()["auth"][0], d.children()["deliver"][0]):
+                for path in ("/proc/%d/mem" % other, "/proc/%d/environ" % other):
+                    self.assertEqual(process.call(OPENAT, AT_FDCWD, process.put(path.encode() + b"\0"), os.O_RDONLY), EACCES, path)
+            for path in (users, logins, d.config, os.path.join(d.directory, "queue.db")):
+                for how in (os.O_RDONLY, os.O_WRONLY):
+                    self.assertEqual(process.call(OPENAT, AT_FDCWD, process.put(path.encode() + b"\0"), how), EACCES, path)
+            for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+                self.assertEqual(process.call(SOCKET, family, socket.SOCK_STREAM, 0), EACCES)
+        self.assertEqual(d.children()["receive"], [pid])
+        for number in (PTRACE, PROCESS_VM_READV, PIDFD_GETFD):  # the kernel ends a process that tries
+            pid, = self.eventually(lambda: d.answers() and d.children().get("receive"))
+            with self.assertRaises(OSError):
+                with Inside(pid) as process:
+                    process.call(number, d.children()["auth"][0], 0, 0)
+            self.eventually(lambda: d.children().get("receive", [pid]) != [pid], "its successor")
 
     def test_fetch_opens_no_file_and_reaches_only_ports_of_policies_and_names(self):
         site = self.site()

@@ -1,19 +1,15 @@
-"""Clients and sites without manners: each gets what it deserves, and everybody else is served meanwhile."""
+"""Clients and sites without manners: each gets what it deserves, and everybody else is served meanwhile. Those that other
+processes talk to, and users without a password, are in test_hostile_roles."""
 
-import base64
 import contextlib
 import email
 import itertools
-import os
 import random
 import re
-import smtplib
 import socket
-import ssl
 import time
 import unicodedata
 
-import milter
 import sluice
 
 
@@ -292,192 +288,9 @@ def endless(line):
     return lambda _: itertools.repeat(line)
 
 
-class HostileLogins(sluice.TestCase):
-    PASSWORD = "correct-horse"
-
-    def setUp(self):
-        super().setUp()
-        self.remote = self.site()
-        self.d = self.daemon(start=False, relayhost=self.remote.nexthop, smtpd_error_sleep_time="0",
-                             smtpd_client_connection_count_limit="100")
-        self.d.parameters["listen"] = "submission://127.0.0.1:%d" % self.d.port
-        self.d.parameters["tls_cert"] = sluice.certificate(self.d.directory, "127.0.0.1")
-        self.d.parameters["auth_users"] = self.d.directory + "/users"
-        self.d.write_config()
-        self.d.cli("auth", "add", "app", input=self.PASSWORD + "\n", check=True)
-        self.d.start()
-
-    def client(self, source):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        client = smtplib.SMTP("127.0.0.1", self.d.port, timeout=sluice.PATIENCE, source_address=(source, 0))
-        self.addCleanup(client.close)
-        client.starttls(context=context)
-        client.ehlo()
-        return client
-
-    def guess(self, client, password):
-        client.putcmd("AUTH", "PLAIN " + base64.b64encode(("\0app\0" + password).encode()).decode())
-
-    def test_who_guesses_keeps_no_user_out(self):
-        guessers = [self.client("127.0.0.66") for _ in range(40)]
-        for n, client in enumerate(guessers):
-            self.guess(client, "guess %d" % n)
-        # The user comes last, from elsewhere. In which order they are judged tests/unit/auth/test_auth.c knows.
-        user = self.client("127.0.0.2")
-        user.login("app", self.PASSWORD)
-        user.sendmail("a@example.org", ["b@example.net"], "Subject: x\r\n\r\nx\r\n")
-        self.eventually(lambda: self.remote.recipients() == ["b@example.net"])
-        for client in guessers[:5]:
-            self.assertEqual(client.getreply()[0], 535)
-
-    def test_clients_that_leave_in_the_middle_of_a_login_leave_nothing_behind(self):
-        for n in range(60):
-            client = self.client("127.0.0.%d" % (66 + n % 3))
-            if n % 2:
-                self.guess(client, "guess")
-            else:
-                client.docmd("AUTH LOGIN")
-            client.sock.close()
-        pid, = self.d.children()["auth"]
-        user = self.client("127.0.0.2")
-        user.login("app", self.PASSWORD)
-        self.assertEqual(self.d.children()["auth"], [pid])
-
-    def test_who_takes_a_receive_process_over_gets_no_secret(self):
-        """What its memory has, after logins of others. What its channel to the auth process gives it: tests/unit/auth/test_auth.c."""
-        if os.geteuid() != 0:
-            self.skipTest("memory of confined processes is for root to read")
-        with open(self.d.directory + "/logins", "w") as f:
-            f.write("[relay.test]:587 us:password-at-the-relay\n")
-        os.chmod(self.d.directory + "/logins", 0o600)
-        self.d.parameters["relay_auth"] = self.d.directory + "/logins"
-        self.d.write_config()
-        self.d.cli("reload", check=True)
-        user = self.client("127.0.0.2")
-        user.login("app", self.PASSWORD)
-        user.sendmail("a@example.org", ["b@example.net"], "Subject: x\r\n\r\nx\r\n")
-        self.eventually(lambda: self.remote.messages)
-        with open(self.d.parameters["auth_users"], "rb") as f:
-            stored = f.read().strip().split(b",")[2]
-        secrets = {"the relay's password": b"password-at-the-relay", "a verifier": stored, "its bytes": base64.b64decode(stored),
-                   "a password": self.PASSWORD.encode(), "a login": base64.b64encode(b"\0app\0" + self.PASSWORD.encode())}
-        pid, = self.d.children()["receive"]
-        memory = sluice.memory(pid)
-        self.assertEqual([what for what, secret in secrets.items() if secret in memory], [])
-
-    def test_three_failures_end_a_session(self):
-        client = self.client("127.0.0.66")
-        for code in (535, 535, 421):
-            self.guess(client, "guess")
-            self.assertEqual(client.getreply()[0], code)
-
-    def test_messages_that_are_none_of_a_login(self):
-        cases = ("AUTH", "AUTH PLAIN", "AUTH PLAIN =", "AUTH PLAIN !!!", "AUTH NTLM", "AUTH LOGIN \0", "AUTH PLAIN " + "A" * 9000,
-                 "AUTH SCRAM-SHA-256 " + base64.b64encode(b"n,,n=app,r=" + b"x" * 1500).decode(),
-                 "AUTH PLAIN " + base64.b64encode(b"\0" * 2000).decode(),
-                 "AUTH PLAIN " + base64.b64encode(b"\0app\r\n535\0x").decode())
-        for line in cases:
-            client = self.client("127.0.0.66")
-            client.send((line + "\r\n").encode())
-            code = client.getreply()[0]
-            if code == 334:
-                client.send(b"\xff\x00=\r\n")
-                code = client.getreply()[0]
-            self.assertEqual(code // 100, 5, line[:40])
-        user = self.client("127.0.0.2")
-        user.login("app", self.PASSWORD)
-
-
-class HostileFilters(sluice.TestCase):
-    """Filters that lie, flood and hang, each asked about many messages; mail that passes is whole, all other gets 4xx."""
-
-    def filtered(self, **answers):
-        m = milter.Milter(**answers)
-        self.addCleanup(m.close)
-        site = self.site()
-        return self.daemon(relayhost=site.nexthop, smtpd_milters=m.address, debug_clock="yes"), site, m
-
-    def sends(self, d, sender):
-        """The code of the reply that decides."""
-        with d.smtp() as client:
-            try:
-                client.sendmail(sender, ["b@example.net"], "From: x\r\nSubject: whole\r\n\r\nbody\r\n")
-                return 250
-            except smtplib.SMTPRecipientsRefused as e:
-                return e.recipients["b@example.net"][0]
-            except smtplib.SMTPResponseException as e:
-                return e.smtp_code
-
-    def test_noise_at_any_step_is_451_and_nothing_of_it_is_stored(self):
-        rng = random.Random(7)
-        d, site, m = self.filtered()
-        for step in ("NEGOTIATE", "CONNECT", "HELO", "MAIL", "RCPT", "DATA", "HEADER", "EOH", "BODY", "END"):
-            for _ in range(4):
-                noise = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 60)))
-                m.answers = {step: {"raw": milter.packet(b"?" + noise)}}
-                self.assertEqual(self.sends(d, "noise@example.org"), 451, (step, noise))
-        m.answers = {}
-        self.assertEqual(self.sends(d, "a@example.org"), 250)
-        self.eventually(lambda: len(site.messages) == 1)
-        self.eventually(lambda: d.queue() == [])
-        self.assertEqual(site.messages[0]["sender"], "a@example.org")
-
-    def test_changes_without_end_come_to_one(self):
-        flood = [milter.add_header("X-%d" % i, "y" * 900) for i in range(2000)]
-        recipients = [milter.add_rcpt("r%d@example.net" % i) for i in range(2000)]
-        body = [milter.replace_body(b"z" * 60000) for _ in range(400)]
-        d, site, m = self.filtered()
-        for changes in (flood, recipients, body, [milter.change_header(1, "X", "v" * 100000)] * 20):
-            m.answers = {"END": changes + [milter.CONTINUE]}
-            self.assertIn(self.sends(d, "flood@example.org"), (451, 452))
-        m.answers = {"END": {"raw": milter.packet(milter.PROGRESS) * 1000 + milter.packet(milter.ACCEPT)}}
-        self.assertEqual(self.sends(d, "a@example.org"), 250)
-        self.eventually(lambda: len(site.messages) == 1)
-
-    def test_many_sessions_at_a_filter_that_hangs_hold_up_no_other(self):
-        d, site, m = self.filtered(MAIL=lambda data: milter.HANG if b"hangs@" in data else milter.CONTINUE)
-        clients = [sluice.Talk(d.port) for _ in range(30)]
-        for client in clients:
-            self.addCleanup(client.close)
-            client.say("EHLO x.example")
-            client.send("MAIL FROM:<hangs@example.org>\r\n")
-        self.eventually(lambda: sum(b"hangs@" in data for data in m.heard("MAIL")) == len(clients))
-        self.assertEqual(self.sends(d, "a@example.org"), 250)
-        d.move_clock(31)
-        for client in clients:
-            self.assertIn("451 4.7.1", client.read())
-        self.eventually(lambda: len(site.messages) == 1)
-
-    def test_one_that_does_not_read_is_given_up(self):
-        d, site, m = self.filtered(protocol=0x40000 | 0x80000)  # neither the end of the header nor the body is answered
-        m.answers = {"EOH": milter.HANG}
-        with sluice.Talk(d.port) as client:
-            for line in ("EHLO x.example", "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.net>", "DATA"):
-                client.say(line)
-            client.send(b"Subject: x\r\n\r\n" + b"0123456789\r\n" * 300000 + b".\r\n")
-            # The time counts from when the sockets are full, or have taken all, which no event tells.
-            self.eventually(lambda: d.move_clock(301) or re.search("filter inet:.*it does not (take|answer)", d.log()))
-            self.assertIn("451 4.7.1", client.read())
-
-
-class Rogue(sluice.Site):
-    """A site whose replies may also be bytes, sent as they are, or a series of such pieces."""
-
-    def _say(self, conn, reply):
-        if reply is None or isinstance(reply, str):
-            return super()._say(conn, reply)
-        pieces = [reply] if isinstance(reply, bytes) else reply
-        first = b""
-        for piece in pieces:
-            first = first or piece
-            conn.sendall(piece)
-        return first[:1] in b"23"
-
-
 class HostileSites(sluice.TestCase):
     def rogue(self, **replies):
-        self.sites.append(Rogue(**replies))
+        self.sites.append(sluice.Rogue(**replies))
         return self.sites[-1]
 
     def relay(self, rogues, **parameters):

@@ -8,82 +8,14 @@ import json
 import os
 import re
 import signal
-import threading
 import time
 import unittest
 
 import policies
-import sluice
 from policies import policy, reply
 
 
-class MtaSts(sluice.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.names = policies.Names()
-        self.addCleanup(self.names.close)
-        self.authority = policies.Authority()
-        self.addCleanup(self.authority.close)
-        self.policies = policies.PolicyHost(self.authority)
-        self.addCleanup(self.policies.close)
-        self.port, self.domains = 0, []
-
-    def host(self, name, address="127.0.0.2", certificate=None, **options):
-        """A mail exchanger; without `certificate`, a context, it has one of the authority for its name."""
-        site = self.site(host=address, port=self.port, tls=certificate or self.authority.context(name), **options)
-        self.port = site.port
-        self.names.set(name, "A", address)
-        return site
-
-    def domain(self, name, *hosts):
-        self.domains.append(name)
-        self.names.set(name, "MX", *("%d %s" % (10 * (i + 1), h) for i, h in enumerate(hosts)))
-
-    def publish(self, domain, content, id="1", **options):
-        """A policy (or a reply of another kind, see PolicyHost) with its record."""
-        self.policies.put(domain, content, **options)
-        self.names.set("mta-sts." + domain, "A", "127.0.0.1")
-        self.names.set("_mta-sts." + domain, "TXT", "v=STSv1; id=%s;" % id)
-
-    def relay(self, start=True, **parameters):
-        self.reports = self.site()
-        parameters = {"relayhost": self.reports.nexthop, "transport_maps": "routes", "smtp_mta_sts": "yes", "inet_protocols": "ipv4",
-                      "smtp_tls_CAfile": self.authority.path, "smtp_dns_server": "127.0.0.1:%d" % self.names.port,
-                      "mta_sts_CAfile": self.authority.path, "mta_sts_port": self.policies.port,
-                      "mta_sts_private_addresses": "yes", **parameters}
-        d = self.daemon(start=False, **parameters)
-        with open(d.directory + "/routes", "w") as f:
-            f.writelines("%s smtp:%s:%d\n" % (domain, domain, self.port) for domain in self.domains)
-        return d.start() if start else d
-
-    def verdicts(self, d, recipient):
-        """Relay, enhanced status, status and reason of each attempt."""
-        return re.findall(r"to=<%s>, relay=(.*?), .* dsn=([\d.]+), status=(\w+) \((.*?)\)(?:, tls=\S+)?$" % re.escape(recipient), d.log(), re.M)
-
-    def send(self, d, recipient, count=1):
-        d.send("a@example.org", [recipient])
-        self.eventually(lambda: len(self.verdicts(d, recipient)) >= count)
-        return self.verdicts(d, recipient)[-1]
-
-    def sent(self, d, recipient, relay=None):
-        verdict = self.send(d, recipient)
-        self.assertEqual(verdict[2], "sent", verdict)
-        if relay:
-            self.assertTrue(verdict[0].startswith(relay + "["), verdict)
-
-    def arrived(self, site, *recipients):
-        """All of these and no others, in order; the daemon knows of the last one before the site has written it down."""
-        self.eventually(lambda: len(site.recipients()) >= len(recipients))
-        self.assertEqual(site.recipients(), list(recipients))
-
-    def deferred(self, d, recipient, reason):
-        _, code, status, text = self.send(d, recipient)
-        self.assertEqual((code, status), ("4.7.5", "deferred"), text)
-        self.assertRegex(text, reason)
-        return text
-
-
-class Records(MtaSts):
+class Records(policies.Case):
     def one(self):
         site = self.host("mx.one.test")
         self.domain("one.test", "mx.one.test")
@@ -133,7 +65,7 @@ class Records(MtaSts):
         self.assertNotIn(("_mta-sts.one.test", "TXT"), self.names.asked)
 
 
-class Enforce(MtaSts):
+class Enforce(policies.Case):
     def test_hosts_of_the_policy_get_the_mail_over_verified_tls(self):
         site = self.host("mx.one.test")
         self.domain("one.test", "mx.one.test")
@@ -225,7 +157,7 @@ class Enforce(MtaSts):
                                   r"\(mta_sts = test\)")
 
 
-class Neighbours(MtaSts):
+class Neighbours(policies.Case):
     def test_a_neighbour_with_a_broken_policy_on_the_same_host_harms_no_other(self):
         """Two domains have one exchanger; the policy of one names another host. Mail for both comes at once, again and again,
         over connections that are kept."""
@@ -254,7 +186,7 @@ class Neighbours(MtaSts):
         self.arrived(site, *["b%d@plain.test" % i for i in range(3)])
 
 
-class Modes(MtaSts):
+class Modes(policies.Case):
     def setUp(self):
         super().setUp()
         self.good = self.host("mx.one.test", certificate=self.authority.context("other.test"))
@@ -282,7 +214,7 @@ class Modes(MtaSts):
         self.assertIn("is no policy: its max_age is no number of 0 to 31557600", d.log())
 
 
-class Changes(MtaSts):
+class Changes(policies.Case):
     """What becomes of a policy that is known. The clock is moved by more than a record is believed for, not by the max_age."""
 
     def setUp(self):
@@ -407,7 +339,7 @@ class Changes(MtaSts):
         self.assertEqual(self.policies.connections, 2)
 
 
-class Command(MtaSts):
+class Command(policies.Case):
     """`sluice tls DOMAIN`."""
 
     def setUp(self):
@@ -486,151 +418,6 @@ class Command(MtaSts):
             self.assertNotEqual(asked.result().returncode, 0)
         self.eventually(d.answers)
         self.assertIn("one.test, by smtp", self.told(d, "one.test"))
-
-
-class PolicyHosts(MtaSts):
-    """Hosts of policies that are wrong or hostile: mail goes as if there were no policy, the reason is in the log, and the
-    policies of others are fetched meanwhile."""
-
-    def setUp(self):
-        super().setUp()
-        self.host("mx.test")
-        for name in ("one.test", "two.test"):
-            self.domain(name, "mx.test")
-        self.publish("two.test", policy("nothing.test"))
-
-    def refused(self, reason, content, clock=0, **options):
-        self.publish("one.test", content, **options)
-        d = self.relay(**{"mta_sts_private_addresses": "yes"} if clock == 0 else {})
-        d.send("a@example.org", ["b@one.test"])
-        if clock:
-            self.eventually(lambda: self.hanging.is_set())
-            self.deferred(d, "b@two.test", "no host of the domain's MTA-STS policy")  # is not held up
-            d.move_clock(clock)
-        self.eventually(lambda: self.verdicts(d, "b@one.test"))
-        self.assertEqual(self.verdicts(d, "b@one.test")[0][2], "sent")
-        if clock:
-            d.move_clock(60)
-        self.eventually(lambda: re.search(r"one\.test: MTA-STS policy: .*%s.*mail goes as if there were none" % reason, d.log()))
-        requests = self.policies.connections
-        d.move_clock(30)
-        self.assertEqual(self.send(d, "c@one.test")[2], "sent")
-        self.assertEqual(self.policies.connections, requests)  # it is not asked again for a while
-        if not clock:
-            self.deferred(d, "b@two.test", "no host of the domain's MTA-STS policy")
-
-    def test_a_certificate_for_another_name(self):
-        self.refused("no alternative certificate subject name matches|hostname mismatch|SSL", policy("nothing.test"),
-                     context=self.authority.context("mta-sts.other.test"))
-
-    def test_a_certificate_of_its_own(self):
-        self.refused("self.signed certificate|certificate problem", policy("nothing.test"),
-                     context=self.authority.context("mta-sts.one.test", self_signed=True))
-
-    def test_a_certificate_with_nothing_but_a_common_name(self):
-        self.refused("hostname mismatch|SSL|subject name", policy("nothing.test"),
-                     context=self.authority.context(cn="mta-sts.one.test"))
-
-    def test_a_redirect_is_not_followed(self):
-        place = "https://mta-sts.two.test:%d/.well-known/mta-sts.txt" % self.policies.port
-        self.refused("the status is 302, not 200", reply("", status="302 Found", fields="Location: %s\r\n" % place))
-        self.assertEqual([host for host, _ in self.policies.requests if host == "mta-sts.one.test"], ["mta-sts.one.test"])
-
-    def test_what_is_not_there(self):
-        self.refused("the status is 404, not 200", reply("no", status="404 Not Found"))
-
-    def test_another_media_type(self):
-        self.refused("the media type is text/html; charset=utf-8, not text/plain", reply(policy("nothing.test"), kind="text/html; charset=utf-8"))
-
-    def test_a_policy_of_more_than_64_kib(self):
-        text = policy("nothing.test")
-        self.refused("it is longer than 65536 bytes", text + "x: y\r\n" * ((65537 - len(text)) // 6 + 1))
-
-    def test_a_policy_of_a_megabyte(self):
-        self.refused("it is longer than 65536 bytes", "x" * 1000000)
-
-    def test_rubbish(self):
-        self.refused("is no policy: a line has no colon", reply(bytes(range(256)) * 16))
-
-    def test_a_policy_without_a_version(self):
-        self.refused("is no policy: its version is not STSv1", policy("nothing.test", version="STSv2"))
-
-    def test_a_body_without_an_end(self):
-        def body(connection, server):
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
-            while not server.closed:
-                connection.sendall(b"mx: nothing.test\r\n" * 1000)
-
-        self.refused("it is longer than 65536 bytes", body)
-
-    def test_a_header_without_an_end(self):
-        def header(connection, server):
-            connection.sendall(b"HTTP/1.1 200 OK\r\n")
-            while not server.closed:
-                connection.sendall(b"X-Much: %s\r\n" % (b"y" * 1000) * 10)
-
-        self.refused("the header of the reply is longer than 65536 bytes", header)
-
-    def test_bytes_that_are_no_http(self):
-        self.refused("mta-sts.one.test", b"\0\1\2\3 rubbish\r\n\r\n")
-
-    def hang(self, first):
-        self.hanging = threading.Event()
-
-        def serve(connection, server):
-            connection.sendall(first)
-            self.hanging.set()
-            server.released.wait()
-
-        return serve
-
-    def test_a_host_that_never_answers(self):
-        self.refused("no policy within 60 s", self.hang(b""), clock=16)
-
-    def test_a_body_that_comes_slowly(self):
-        self.refused("no policy within 60 s", self.hang(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nversion: ST"), clock=16)
-
-    def test_a_host_that_does_not_exist(self):
-        self.publish("one.test", policy("nothing.test"))
-        self.names.remove("mta-sts.one.test", "A")
-        d = self.relay()
-        self.sent(d, "b@one.test")
-        self.assertRegex(d.log(), "mta-sts.one.test: there is no such host")
-
-    def test_a_host_is_reached_by_ipv6(self):
-        try:
-            self.policies = policies.PolicyHost(self.authority, host="::1")
-        except OSError:
-            self.skipTest("there is no IPv6")
-        self.addCleanup(self.policies.close)
-        self.publish("one.test", policy("nothing.test"))
-        self.names.remove("mta-sts.one.test", "A")
-        self.names.set("mta-sts.one.test", "AAAA", "::1")
-        self.deferred(self.relay(inet_protocols="all"), "b@one.test", "no host of the domain's MTA-STS policy")
-
-    def test_a_private_address_is_not_connected_to(self):
-        self.publish("one.test", policy("nothing.test"))
-        d = self.relay(mta_sts_private_addresses="no")
-        self.sent(d, "b@one.test")
-        self.assertRegex(d.log(), "mta-sts.one.test: its addresses are not of the public Internet")
-        self.assertEqual(self.policies.connections, 0)
-
-    def test_many_that_hang_hold_up_no_mail(self):
-        """More hosts hang than are talked to at once; the mail of all goes on when it has waited long enough."""
-        content = self.hang(b"")
-        certificate = self.authority.context("*.test", "mta-sts.many.test", *("mta-sts.d%d.test" % i for i in range(60)))
-        for i in range(60):
-            self.domain("d%d.test" % i, "mx.test")
-            self.publish("d%d.test" % i, content, context=certificate)
-        d = self.relay()
-        for i in range(60):
-            d.send("a@example.org", ["b@d%d.test" % i])
-        self.eventually(lambda: self.policies.connections == 50 and
-                        all(("_mta-sts.d%d.test" % i, "TXT") in self.names.asked for i in range(60)))
-        d.move_clock(16)
-        self.eventually(lambda: all(self.verdicts(d, "b@d%d.test" % i) for i in range(60)))
-        for i in range(60):
-            self.assertEqual(self.verdicts(d, "b@d%d.test" % i)[0][2], "sent")
 
 
 if __name__ == "__main__":

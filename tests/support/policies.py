@@ -2,6 +2,7 @@
 a server that has the policies of domains."""
 
 import os
+import re
 import socket
 import ssl
 import struct
@@ -9,6 +10,8 @@ import subprocess
 import tempfile
 import shutil
 import threading
+
+import sluice
 
 TYPES = {"A": 1, "CNAME": 5, "MX": 15, "TXT": 16, "AAAA": 28}
 
@@ -217,3 +220,71 @@ class PolicyHost:
                     connection.sendall(reply(content) if isinstance(content, str) else content)
         except OSError:
             pass  # the client has had enough
+
+
+class Case(sluice.TestCase):
+    """A name server, an HTTPS server and an authority; hosts are addresses 127.0.0.N on one port."""
+
+    def setUp(self):
+        super().setUp()
+        self.names = Names()
+        self.addCleanup(self.names.close)
+        self.authority = Authority()
+        self.addCleanup(self.authority.close)
+        self.policies = PolicyHost(self.authority)
+        self.addCleanup(self.policies.close)
+        self.port, self.domains = 0, []
+
+    def host(self, name, address="127.0.0.2", certificate=None, **options):
+        """A mail exchanger; without `certificate`, a context, it has one of the authority for its name."""
+        site = self.site(host=address, port=self.port, tls=certificate or self.authority.context(name), **options)
+        self.port = site.port
+        self.names.set(name, "A", address)
+        return site
+
+    def domain(self, name, *hosts):
+        self.domains.append(name)
+        self.names.set(name, "MX", *("%d %s" % (10 * (i + 1), h) for i, h in enumerate(hosts)))
+
+    def publish(self, domain, content, id="1", **options):
+        """A policy (or a reply of another kind, see PolicyHost) with its record."""
+        self.policies.put(domain, content, **options)
+        self.names.set("mta-sts." + domain, "A", "127.0.0.1")
+        self.names.set("_mta-sts." + domain, "TXT", "v=STSv1; id=%s;" % id)
+
+    def relay(self, start=True, **parameters):
+        self.reports = self.site()
+        parameters = {"relayhost": self.reports.nexthop, "transport_maps": "routes", "smtp_mta_sts": "yes", "inet_protocols": "ipv4",
+                      "smtp_tls_CAfile": self.authority.path, "smtp_dns_server": "127.0.0.1:%d" % self.names.port,
+                      "mta_sts_CAfile": self.authority.path, "mta_sts_port": self.policies.port,
+                      "mta_sts_private_addresses": "yes", **parameters}
+        d = self.daemon(start=False, **parameters)
+        with open(d.directory + "/routes", "w") as f:
+            f.writelines("%s smtp:%s:%d\n" % (domain, domain, self.port) for domain in self.domains)
+        return d.start() if start else d
+
+    def verdicts(self, d, recipient):
+        """Relay, enhanced status, status and reason of each attempt."""
+        return re.findall(r"to=<%s>, relay=(.*?), .* dsn=([\d.]+), status=(\w+) \((.*?)\)(?:, tls=\S+)?$" % re.escape(recipient), d.log(), re.M)
+
+    def send(self, d, recipient, count=1):
+        d.send("a@example.org", [recipient])
+        self.eventually(lambda: len(self.verdicts(d, recipient)) >= count)
+        return self.verdicts(d, recipient)[-1]
+
+    def sent(self, d, recipient, relay=None):
+        verdict = self.send(d, recipient)
+        self.assertEqual(verdict[2], "sent", verdict)
+        if relay:
+            self.assertTrue(verdict[0].startswith(relay + "["), verdict)
+
+    def arrived(self, site, *recipients):
+        """All of these and no others, in order; the daemon knows of the last one before the site has written it down."""
+        self.eventually(lambda: len(site.recipients()) >= len(recipients))
+        self.assertEqual(site.recipients(), list(recipients))
+
+    def deferred(self, d, recipient, reason):
+        _, code, status, text = self.send(d, recipient)
+        self.assertEqual((code, status), ("4.7.5", "deferred"), text)
+        self.assertRegex(text, reason)
+        return text

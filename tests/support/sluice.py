@@ -325,6 +325,20 @@ class Site:
                 self._say(conn, self._reply(verb, text, "502 5.5.2 what?"))
 
 
+class Rogue(Site):
+    """A site whose replies may also be bytes, sent as they are, or a series of such pieces."""
+
+    def _say(self, conn, reply):
+        if reply is None or isinstance(reply, str):
+            return super()._say(conn, reply)
+        pieces = [reply] if isinstance(reply, bytes) else reply
+        first = b""
+        for piece in pieces:
+            first = first or piece
+            conn.sendall(piece)
+        return first[:1] in b"23"
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
         super().__init__("localhost", timeout=PATIENCE)

@@ -155,7 +155,7 @@ static void what_is_wrong_is_told_with_its_place(void **unused)
         struct file nul[] = {{"/d/f", SLICE("a@b OK\n\0")}, {NULL, SLICE("")}};
 
         assert_null(
-            load("sender_access = f", nul, "/d/f: error: a NUL byte has no place in a text\n"));
+            load("sender_access = f", nul, "/d/f:2:1: error: a NUL byte has no place in a text\n"));
     }
 }
 
