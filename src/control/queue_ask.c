@@ -148,7 +148,8 @@ static void add_target(struct queue *q, enum change change, json_t *value, struc
     }
     found = text == NULL ? 0 : listing_ids(q->spool, text, room, ids + *count);
     if (found == 0) {
-        error = spool_divides(q->spool) ? "no message has that id or name" : "this is no queue id";
+        error = spool_divides(q->spool) ? "no message has that id or name"
+                                        : "no message has that queue id";
     } else if (found == room && !is_whole) {
         error = "it is of many parts, of which some may be left: ask again";
     }

@@ -84,7 +84,9 @@ void measures_put(struct queue *q, json_t *status)
     json_put(status, "delays", delays(&q->class_counts));
     json_put(status, "commit_time", measure_json(&q->measures.commit_time, &measure_commits));
     json_put(status, "batch_steps", measure_json(&q->measures.batch_steps, &measure_sizes));
-    json_put(status, "oldest", oldest(q));
+    if (!spool_due_by_scans(q->spool)) { /* else it would take a look into each file */
+        json_put(status, "oldest", oldest(q));
+    }
     json_put(status, "named", why_named(q, &q->conf->metrics_destinations));
     measures_put_process(status);
 }

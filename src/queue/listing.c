@@ -376,26 +376,29 @@ int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
                  struct msg_id *ret_ids, size_t *ret_count, struct msg_id *ret_last, bool *ret_more)
 {
     struct spool_filter from = f->spool;
-    struct msg_id page[200];
+    struct msg_id page[200], rest = {0};
     size_t found = 0, looked = 0, count = 0;
-    bool indexed = !f->active && f->reason.len == 0 && f->client.len == 0, more = true;
+    bool indexed = !f->active && f->reason.len == 0 && f->client.len == 0, more = true, cut = false;
     int rc;
 
     if (indexed) {
         rc = spool_scan(sp, &from, max, ret_ids, ret_count);
         *ret_more = rc == 0 && max > 0 && *ret_count == max;
         *ret_last = *ret_more ? ret_ids[max - 1] : from.after;
+        *ret_more = *ret_more || (rc == 0 && spool_scan_goes_on(sp, ret_last));
         return rc;
     }
-    while (found < max && looked < LISTING_LOOKED_MAX && more) {
+    while (found < max && looked < LISTING_LOOKED_MAX && more && !cut) {
         rc = spool_scan(sp, &from, sizeof page / sizeof page[0], page, &count);
         if (rc != 0) {
             return rc;
         }
         more = count == sizeof page / sizeof page[0];
+        cut = !more && spool_scan_goes_on(sp, &rest); /* it has looked at enough for one call */
         for (size_t i = 0; i < count; i++) {
             if (found == max || looked >= LISTING_LOOKED_MAX) {
                 more = true;
+                cut = false;
                 break;
             }
             looked++;
@@ -406,8 +409,8 @@ int listing_scan(struct spool *sp, const struct listing_filter *f, size_t max,
         }
     }
     *ret_count = found;
-    *ret_last = from.after;
-    *ret_more = max > 0 && more;
+    *ret_last = cut ? rest : from.after;
+    *ret_more = max > 0 && (more || cut);
     return 0;
 }
 
@@ -699,6 +702,7 @@ static unsigned ask_count(struct spool *sp, const json_t *question, struct wall 
         count = found;
     } else {
         rc = spool_count(sp, &f.spool, &count);
+        more = rc == 0 && spool_scan_goes_on(sp, &last);
     }
     if (rc != 0) {
         return spool_failed(sp, rc, ret_answer);

@@ -817,6 +817,13 @@ int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_co
     return search->count(sp, f, ret_count);
 }
 
+bool spool_scan_goes_on(const struct spool *sp, struct msg_id *ret_after)
+{
+    const struct spool_search_part *search = sp->engine->search;
+
+    return search != NULL && search->goes_on != NULL && search->goes_on(sp, ret_after);
+}
+
 int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                        size_t *ret_count)
 {

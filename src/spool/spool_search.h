@@ -4,7 +4,7 @@
  * An engine offers it unless another process asks its store better: the one of a cluster lets the
  * control process ask the database, so that no operator's list delays the queue process. Without
  * the part every call is -ENOTSUP. An engine that knows nothing of the mail that waits (Postfix's
- * directory) has to look through it, and ends such a list at a number of its own, which it tells.
+ * directory) has to look through it: a list or count may then end before `max`, and go on.
  *
  * Called inside a batch (which they see) and outside, open for reading or for writing. Errors are
  * those of storage (spool.h).
@@ -33,10 +33,17 @@ struct spool_filter {
     struct msg_id after; /* continue behind this id */
 };
 
-/* Messages that match, in order of id, one page: at most `max` ids. Uses indexes: the cost grows
+/* Messages that match, one page: at most `max` ids, in their order, or, where the engine looks
+ * through its store, as it finds them. Uses indexes: the cost grows
  * with the matches of the most selective condition. */
 int spool_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
                size_t *ret_count);
+
+/* After spool_scan or spool_count, before any other call: they have ended at what one call may
+ * look at, or at `max`, and the rest is behind *ret_after. An engine that sees all of its mail
+ * never says so. -ESTALE from a call with such an `after`: the list was given up, as others were
+ * asked for. */
+bool spool_scan_goes_on(const struct spool *sp, struct msg_id *ret_after);
 
 /* How many match. */
 int spool_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
@@ -70,6 +77,7 @@ struct spool_search_part {
     int (*scan)(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
                 size_t *ret_count);
     int (*count)(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count);
+    bool (*goes_on)(const struct spool *sp, struct msg_id *ret_after); /* NULL: never */
     int (*destinations)(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count);
     int (*destinations_from)(struct spool *sp, const struct spool_destination *from, size_t max,

@@ -338,7 +338,8 @@ int look_poll(struct spool *sp, struct wall now, struct wall *ret_again)
             taken |= go_on(s, i == 1, &names[i]);
         }
     }
-    again = wall_min(again, s->next_run);
+    search_forget_old(s);
+    again = wall_min(again, search_tally(s) ? now : s->next_run);
     for (size_t i = 0; i < 2; i++) {
         const struct store_scan *scan = &s->scans[i];
 

@@ -321,29 +321,32 @@ int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int 
                  uint64_t *ret_size)
 {
     struct postfix_store *s = store_of(sp);
-    struct store_message *m = store_find(s, id);
+    const struct store_message *m = store_find(s, id);
+    const struct store_known *k = m == NULL ? known_find(s, id) : NULL;
+    const char *name = m != NULL ? m->name : k != NULL ? k->name : "";
     struct queue_file_reader r;
     uint64_t size = 0;
     struct stat st;
     int fd, to, err;
 
     (void)ret_bytes;
-    if (m == NULL) {
-        return spool_fail(sp, -ENOENT, "no such message is active");
+    if (m == NULL && k == NULL) {
+        return spool_fail(sp, -ENOENT, "no such message");
     }
-    err = queue_dir_open_file(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), 0, &fd);
+    err = m != NULL ? queue_dir_open_file(&s->dir, QUEUE_DIR_ACTIVE, slice_string(name), 0, &fd)
+                    : known_open(s, k, &fd);
     if (err != 0) {
-        return spool_fail(sp, err, "%s: %s", m->name, strerror(-err));
+        return spool_fail(sp, err, "%s: %s", name, strerror(-err));
     }
     to = memfd_create("content", MFD_CLOEXEC);
     if (to < 0 || fstat(fd, &st) != 0) {
-        err = spool_fail(sp, -errno, "%s: %s", m->name, strerror(errno));
+        err = spool_fail(sp, -errno, "%s: %s", name, strerror(errno));
     } else {
         queue_file_content_init(&r,
                                 (struct queue_file_source){.read = queue_file_read_fd,
                                                            .context = &fd,
                                                            .size = (uint64_t)st.st_size},
-                                &m->envelope);
+                                m != NULL ? &m->envelope : &s->shown);
         err = copy_content(s, &r, to, &size);
         queue_file_fini(&r);
     }

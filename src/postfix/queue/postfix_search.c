@@ -1,419 +1,26 @@
 /*
- * Questions about messages. What is active is in memory. Of what waits on disk nothing is known: it
- * is found by its queue id, or by a look through the directories, which ends at KNOWN_MAX messages.
- * That gives it an id of ours (struct store_known), by which it can be read and changed until too
- * many others were asked for. A message that is taken into active/ goes on under that id.
- *
- * Operators' changes of mail on disk are the file operations of postsuper(1) and flush(8), made at
- * the commit; a file that has gone meanwhile is no fault.
+ * Questions about messages. What is active is in memory. Of what waits on disk nothing is known: a
+ * list goes through the directories, a bounded piece with each call, and each message that it finds
+ * can be read and changed for a while (postfix_known.c). Where a list stands is kept until it is
+ * gone on with, is at its end, or was not asked for in a while (struct store_list); so a list of a
+ * million messages costs as much memory as one of a hundred.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "check.h"
 #include "destination_list.h"
 #include "mem.h"
 #include "postfix_store.h"
 
-#define KNOWN_MAX    5000 /* messages on disk that are listed; others are found by name */
-#define PAGE         100
-#define SCAN_ENTRIES 1000
-
-/* Where a message may be, the most likely first. */
-static const enum queue_dir_name places[] = {QUEUE_DIR_DEFERRED, QUEUE_DIR_HOLD, QUEUE_DIR_INCOMING,
-                                             QUEUE_DIR_CORRUPT};
-
-/* ---- messages on disk ----------------------------------------------------------------------- */
-
-struct store_known *known_find(struct postfix_store *s, struct msg_id id)
-{
-    struct store_known *k;
-
-    HASH_FIND(by_id, s->known, &id.n, sizeof id.n, k);
-    if (k != NULL) {
-        TAILQ_REMOVE(&s->known_by_use, k, by_use);
-        TAILQ_INSERT_TAIL(&s->known_by_use, k, by_use);
-    }
-    return k;
-}
-
-static void known_forget(struct postfix_store *s, struct store_known *k)
-{
-    CHECK(!k->touched);
-    TAILQ_REMOVE(&s->known_by_use, k, by_use);
-    HASH_DELETE(by_id, s->known, k);
-    HASH_DELETE(by_name, s->known_by_name, k);
-    mem_free(k);
-}
-
-void known_fini(struct postfix_store *s)
-{
-    struct store_known *k;
-
-    while ((k = TAILQ_FIRST(&s->known_by_use)) != NULL) {
-        known_forget(s, k);
-    }
-    queue_file_envelope_fini(&s->shown);
-}
-
-bool known_take(struct postfix_store *s, struct slice name, struct msg_id *ret_id, bool *ret_flush)
-{
-    struct store_known *k;
-
-    HASH_FIND(by_name, s->known_by_name, name.ptr, name.len, k);
-    if (k == NULL) {
-        return false;
-    }
-    *ret_id = k->id;
-    *ret_flush = k->flush;
-    known_forget(s, k);
-    return true;
-}
-
-/* Where it is now; -ENOENT when it is nowhere, or active. */
-static int locate(struct postfix_store *s, const struct store_known *k,
-                  enum queue_dir_name *ret_place, struct queue_dir_file *ret_file)
-{
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        int err = queue_dir_stat(&s->dir, places[i], slice_string(k->name), ret_file);
-
-        if (err == 0) {
-            *ret_place = places[i];
-        }
-        if (err != -ENOENT) {
-            return err;
-        }
-    }
-    return -ENOENT;
-}
-
-static int no_message(struct postfix_store *s, const struct store_known *k, int err)
-{
-    return spool_fail(&s->base, err, "%s: %s", k->name, strerror(-err));
-}
-
-/* One more, in the place of the one that was used least if there are many; NULL: all of them are of
- * the listing that is being made. */
-static struct store_known *known_add(struct postfix_store *s, struct slice name)
-{
-    struct store_known *oldest = TAILQ_FIRST(&s->known_by_use), *k;
-
-    if (HASH_CNT(by_id, s->known) >= KNOWN_MAX) {
-        if (oldest->touched || oldest->listing == s->listing) {
-            return NULL;
-        }
-        known_forget(s, oldest);
-    }
-    k = mem_new(sizeof *k);
-    memcpy(k->name, name.ptr, name.len);
-    k->id.n = ++s->last_id;
-    HASH_ADD(by_id, s->known, id.n, sizeof k->id.n, k);
-    HASH_ADD_KEYPTR(by_name, s->known_by_name, k->name, name.len, k);
-    TAILQ_INSERT_TAIL(&s->known_by_use, k, by_use);
-    return k;
-}
-
-/* By its queue id; NULL when there is no such file. */
-static struct store_known *known_by_name(struct postfix_store *s, struct slice name)
-{
-    struct store_known *k, probe = {.exit = STORE_STAYS};
-    enum queue_dir_name place;
-    struct queue_dir_file file;
-
-    HASH_FIND(by_name, s->known_by_name, name.ptr, name.len, k);
-    if (k != NULL) {
-        return k;
-    }
-    memcpy(probe.name, name.ptr, name.len);
-    s->listing++;
-    return locate(s, &probe, &place, &file) == 0 ? known_add(s, name) : NULL;
-}
-
-/* Look through a queue. False: there are more messages than can be listed. */
-static bool list_queue(struct postfix_store *s, enum queue_dir_name place)
-{
-    enum queue_scan_found found;
-    char name[QUEUE_ID_MAX + 1];
-    struct queue_scan look;
-    bool room = true;
-    int err = 0;
-
-    queue_scan_begin(&look, &s->dir, place);
-    while (room && (found = queue_scan_next(&look, SCAN_ENTRIES, name, &err)) != QUEUE_SCAN_END) {
-        struct store_known *k;
-
-        if (found == QUEUE_SCAN_FAILED) {
-            store_tell(s, SPOOL_EVENT_WARNING, 0, "scan of %s: %s", queue_dir_word(place),
-                       strerror(-err));
-        }
-        if (found != QUEUE_SCAN_ID || store_has(s, slice_string(name))) {
-            continue;
-        }
-        HASH_FIND(by_name, s->known_by_name, name, strlen(name), k);
-        if (k == NULL) {
-            k = known_add(s, slice_string(name));
-        }
-        room = k != NULL;
-        if (room) {
-            k->listing = s->listing;
-            (void)known_find(s, k->id); /* it is used */
-        }
-    }
-    queue_scan_end(&look);
-    return room;
-}
-
-static void list_disk(struct postfix_store *s)
-{
-    bool all = true;
-
-    s->listing++;
-    for (size_t i = 0; all && i < sizeof places / sizeof places[0]; i++) {
-        all = list_queue(s, places[i]);
-    }
-    if (!all) {
-        store_tell(s, SPOOL_EVENT_WARNING, 0,
-                   "%d messages on disk are listed; postqueue -p lists all", KNOWN_MAX);
-    }
-}
-
-/* ---- reading -------------------------------------------------------------------------------- */
-
-/* Open the file and begin to read it; the caller ends the reader and closes *ret_fd. */
-static int open_known(struct postfix_store *s, const struct store_known *k,
-                      struct queue_file_reader *ret_reader, int *ret_fd,
-                      enum queue_dir_name *ret_place, struct queue_dir_file *ret_file)
-{
-    int err = locate(s, k, ret_place, ret_file);
-
-    if (err == 0) {
-        err = queue_dir_open_file(&s->dir, *ret_place, slice_string(k->name), 0, ret_fd);
-    }
-    if (err != 0) {
-        return no_message(s, k, err);
-    }
-    queue_file_init(ret_reader, (struct queue_file_source){.read = queue_file_read_fd,
-                                                           .context = ret_fd,
-                                                           .size = ret_file->size});
-    return 0;
-}
-
-static enum spool_state state_of(const struct store_known *k, enum queue_dir_name place)
-{
-    switch (k->exit) {
-    case STORE_TO_HOLD:
-        return SPOOL_HOLD;
-    case STORE_TO_DEFERRED:
-        return SPOOL_DEFERRED;
-    case STORE_TO_INCOMING:
-        return SPOOL_INCOMING;
-    case STORE_TO_CORRUPT:
-        return SPOOL_CORRUPT;
-    case STORE_STAYS:
-    case STORE_CONCLUDES:
-    case STORE_REMOVED:
-    case STORE_REMOVED_BY:
-        break;
-    }
-    return place == QUEUE_DIR_HOLD       ? SPOOL_HOLD
-           : place == QUEUE_DIR_CORRUPT  ? SPOOL_CORRUPT
-           : place == QUEUE_DIR_DEFERRED ? SPOOL_DEFERRED
-                                         : SPOOL_INCOMING;
-}
-
-int known_read(struct postfix_store *s, const struct store_known *k,
-               struct spool_message *ret_message)
-{
-    struct queue_file_rcpt rcpt;
-    struct queue_file_reader r;
-    enum queue_dir_name place;
-    struct queue_dir_file file;
-    enum queue_file_read got;
-    int fd, err = k->exit == STORE_REMOVED_BY ? -ENOENT : open_known(s, k, &r, &fd, &place, &file);
-
-    if (err != 0) {
-        return err;
-    }
-    do {
-        got = queue_file_next(&r, &rcpt);
-    } while (got == QUEUE_FILE_READ_ITEM);
-    queue_file_envelope_fini(&s->shown);
-    if (got == QUEUE_FILE_READ_END) {
-        queue_file_take_envelope(&r, &s->shown);
-    } else {
-        queue_file_envelope_clear(&s->shown);
-    }
-    if (got == QUEUE_FILE_READ_FAILED) {
-        err = no_message(s, k, r.error);
-    } else if (got == QUEUE_FILE_READ_CORRUPT && place != QUEUE_DIR_CORRUPT) {
-        err = queue_dir_usable(&file) ? spool_fail(&s->base, -EBADMSG, "%s: %s", k->name, r.problem)
-                                      : no_message(s, k, -ENOENT); /* it is being written */
-    } else {
-        text_pool_clear(&s->pool);
-        store_show(s, &s->shown, ret_message);
-        ret_message->id = k->id;
-        ret_message->state = state_of(k, place);
-        ret_message->due = file.modified;
-        ret_message->rcpt_pending = s->shown.todo;
-        ret_message->force_expire = queue_dir_force_expire(&file) || k->expire;
-        ret_message->reason = text_pool_add(&s->pool, slice_string(r.problem));
-        ret_message->spoolid = slice_string(k->name);
-    }
-    queue_file_fini(&r);
-    (void)s->dir.io->close(fd); /* it was read */
-    return err;
-}
-
-int known_read_rcpts(struct postfix_store *s, const struct store_known *k, uint32_t after,
-                     size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
-{
-    struct queue_file_rcpt rcpt;
-    struct queue_file_reader r;
-    enum queue_dir_name place;
-    struct queue_dir_file file;
-    size_t count = 0;
-    int fd, err = open_known(s, k, &r, &fd, &place, &file);
-
-    if (err != 0) {
-        return err;
-    }
-    text_pool_clear(&s->pool);
-    while (count < max && queue_file_next(&r, &rcpt) == QUEUE_FILE_READ_ITEM) {
-        if (rcpt.type == 'R' && rcpt.n > after) {
-            ret_rcpts[count++] = (struct spool_rcpt){
-                .n = rcpt.n,
-                .address = text_pool_add(&s->pool, rcpt.address),
-                .orcpt = text_pool_add(&s->pool, rcpt.dsn_original),
-                .notify = rcpt.notify,
-                .state = SPOOL_RCPT_PENDING,
-                .route_generation = SPOOL_ROUTE_FIXED,
-            };
-        }
-    }
-    err = r.ended == QUEUE_FILE_READ_FAILED ? no_message(s, k, r.error) : 0;
-    queue_file_fini(&r);
-    (void)s->dir.io->close(fd); /* it was read */
-    if (err == 0) {
-        *ret_count = count;
-    }
-    return err;
-}
-
-/* ---- changes -------------------------------------------------------------------------------- */
-
-static void known_touch(struct postfix_store *s, struct store_known *k)
-{
-    if (!k->touched) {
-        k->touched = true;
-        STAILQ_INSERT_TAIL(&s->known_touched, k, by_batch);
-    }
-}
-
-int known_leave(struct postfix_store *s, struct store_known *k, enum store_exit how)
-{
-    known_touch(s, k);
-    k->exit = how;
-    return 0;
-}
-
-int known_change(struct postfix_store *s, struct store_known *k, const struct spool_change *c)
-{
-    if (c->forget_tries || c->to->parked.len > 0 || c->to->warnings != c->from->warnings) {
-        return spool_fail(&s->base, -ENOTSUP,
-                          "%s: Postfix's queue has no place for this; see postsuper(1)", k->name);
-    }
-    known_touch(s, k);
-    k->expire |= c->to->force_expire && !c->from->force_expire;
-    if (c->to->state == SPOOL_HOLD && c->from->state != SPOOL_HOLD) {
-        k->exit = STORE_TO_HOLD;
-    } else if (c->to->state != SPOOL_HOLD &&
-               (c->to->state != c->from->state || c->to->due.us != c->from->due.us)) {
-        /* To incoming/, as flush(8) does it: no scan of deferred/ is needed to find it. */
-        k->exit =
-            c->to->due.us <= us_add(s->now.us, US_PER_S) ? STORE_TO_INCOMING : STORE_TO_DEFERRED;
-        k->flush = k->exit == STORE_TO_INCOMING && c->from->state != SPOOL_HOLD;
-        k->due = c->to->due;
-    }
-    return 0;
-}
-
-static int set_expire(struct postfix_store *s, const struct store_known *k,
-                      enum queue_dir_name place, const struct queue_dir_file *file)
-{
-    int fd, err = queue_dir_open_file(&s->dir, place, slice_string(k->name), 0, &fd);
-
-    if (err == 0) {
-        err = queue_dir_set_force_expire(&s->dir, fd, file);
-        (void)s->dir.io->close(fd); /* it was only opened */
-    }
-    return err;
-}
-
-static int move_known(struct postfix_store *s, const struct store_known *k,
-                      enum queue_dir_name from, enum queue_dir_name to)
-{
-    struct slice name = slice_string(k->name);
-    int err = 0;
-
-    if (to == QUEUE_DIR_DEFERRED || to == QUEUE_DIR_INCOMING) {
-        err = queue_dir_set_time(&s->dir, from, name, k->due);
-    }
-    return err != 0 || from == to ? err : queue_dir_move(&s->dir, name, from, to);
-}
-
-static int apply(struct postfix_store *s, struct store_known *k)
-{
-    enum queue_dir_name place;
-    struct queue_dir_file file;
-    int err = locate(s, k, &place, &file);
-
-    if (err == 0 && k->expire) {
-        err = set_expire(s, k, place, &file);
-    }
-    if (err != 0) {
-        return err;
-    }
-    switch (k->exit) {
-    case STORE_TO_HOLD:
-        return move_known(s, k, place, QUEUE_DIR_HOLD);
-    case STORE_TO_DEFERRED:
-        return move_known(s, k, place, QUEUE_DIR_DEFERRED);
-    case STORE_TO_INCOMING:
-        s->scans[0].wanted = true;
-        store_ready(s);
-        return move_known(s, k, place, QUEUE_DIR_INCOMING);
-    case STORE_TO_CORRUPT:
-        return move_known(s, k, place, QUEUE_DIR_CORRUPT);
-    case STORE_REMOVED_BY:
-        return store_remove(s, slice_string(k->name), place);
-    case STORE_STAYS:
-    case STORE_CONCLUDES:
-    case STORE_REMOVED:
-        break;
-    }
-    return 0;
-}
-
-void known_end(struct postfix_store *s, bool committed)
-{
-    struct store_known *k;
-
-    while ((k = STAILQ_FIRST(&s->known_touched)) != NULL) {
-        int err = committed ? apply(s, k) : 0;
-
-        STAILQ_REMOVE_HEAD(&s->known_touched, by_batch);
-        if (err != 0 && err != -ENOENT) {
-            store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: it stays as it is: %s", k->name,
-                       strerror(-err));
-        }
-        k->touched = false;
-        k->exit = STORE_STAYS;
-        k->expire = false;
-        k->flush = k->flush && committed;
-    }
-}
+#define PAGE 100 /* recipients that are read at once */
+/* What one call looks at: entries of directories, and files that are read. */
+#define LIST_NAMES   20000
+#define LIST_FILES   1000
+#define LIST_ENTRIES 100
+/* A queue that takes more than one piece is counted anew after. */
+#define COUNT_AGAIN_US (60 * US_PER_S)
 
 /* ---- filters -------------------------------------------------------------------------------- */
 
@@ -459,7 +66,7 @@ static bool matches(struct spool *sp, struct msg_id id, const struct spool_filte
 {
     struct spool_message m;
 
-    return id.n > f->after.n && sp->engine->read(sp, id, &m) == 0 &&
+    return sp->engine->read(sp, id, &m) == 0 &&
            (f->states == 0 || (f->states & 1U << m.state) != 0) && m.size >= f->size_min &&
            (f->size_max == 0 || m.size <= f->size_max) &&
            (f->arrived_before.us == 0 || m.arrived.us < f->arrived_before.us) &&
@@ -498,58 +105,334 @@ static size_t find_name(struct postfix_store *s, const struct spool_filter *f,
            (k != NULL && known_read(s, k, &unused) == -EBADMSG); /* one that is damaged, too */
 }
 
-/* The first `max` that match, in order; ret_ids may be NULL. */
-static size_t find(struct postfix_store *s, const struct spool_filter *f, size_t max,
-                   struct msg_id *ret_ids)
-{
-    struct store_message *m, *next_m;
-    struct store_known *k, *next_k;
-    struct msg_id *all, found;
-    size_t count = 0, candidates = 0;
+/* ---- lists ---------------------------------------------------------------------------------- */
 
-    if (f->name.len > 0) {
-        count = max > 0 ? find_name(s, f, &found) : 0;
-        if (count > 0 && ret_ids != NULL) {
-            ret_ids[0] = found;
+/* Places of a list, behind what is active. A change by its filter moves mail to earlier ones. */
+static const enum queue_dir_name places[] = {QUEUE_DIR_INCOMING, QUEUE_DIR_DEFERRED, QUEUE_DIR_HOLD,
+                                             QUEUE_DIR_CORRUPT};
+static const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
+                                          SPOOL_CORRUPT};
+#define PLACES (sizeof places / sizeof places[0])
+
+static void list_close(struct store_list *list)
+{
+    if (list->is_open) {
+        queue_scan_end(&list->look);
+        mem_free(list->page);
+    }
+    *list = (struct store_list){.is_open = false};
+}
+
+void search_fini(struct postfix_store *s)
+{
+    for (size_t i = 0; i < STORE_LISTS; i++) {
+        list_close(&s->lists[i]);
+    }
+    for (unsigned i = 0; i < STORE_TALLIES; i++) {
+        if (s->tallies[i].running) {
+            queue_scan_end(&s->tallies[i].scan);
         }
-        return count;
     }
-    if (f->after.n == 0) {
-        list_disk(s);
+}
+
+void search_forget_old(struct postfix_store *s)
+{
+    for (size_t i = 0; i < STORE_LISTS; i++) {
+        if (s->lists[i].used.us < s->now.us - STORE_LIST_US ||
+            s->lists[i].used.us > s->now.us + STORE_LIST_US) {
+            list_close(&s->lists[i]);
+        }
     }
-    all = mem_array(HASH_CNT(by_id, s->by_id) + HASH_CNT(by_id, s->known) + 1, sizeof *all);
-    HASH_ITER(by_id, s->by_id, m, next_m)
-    {
-        all[candidates++] = m->id;
+}
+
+/* A new one, in the place of the one that was used least. */
+static struct store_list *list_new(struct postfix_store *s)
+{
+    struct store_list *list = &s->lists[0];
+
+    for (size_t i = 1; i < STORE_LISTS; i++) {
+        if (s->lists[i].turn < list->turn) {
+            list = &s->lists[i];
+        }
     }
-    HASH_ITER(by_id, s->known, k, next_k)
-    {
-        all[candidates++] = k->id;
-    }
-    qsort(all, candidates, sizeof *all, by_number);
-    for (size_t i = 0; i < candidates && count < max; i++) {
-        if (matches(&s->base, all[i], f)) {
-            if (ret_ids != NULL) {
-                ret_ids[count] = all[i];
+    list_close(list);
+    list->is_open = true;
+    return list;
+}
+
+/* The one of which a page has ended with this id, or is to be gone on with from there; *ret_from is
+ * the place in that page. NULL: it was given up. */
+static struct store_list *list_find(struct postfix_store *s, struct msg_id after, size_t *ret_from)
+{
+    for (size_t i = 0; i < STORE_LISTS; i++) {
+        struct store_list *list = &s->lists[i];
+
+        if (list->is_open && list->at.n == after.n) {
+            *ret_from = list->page_count;
+            return list;
+        }
+        for (size_t n = 0; list->is_open && n < list->page_count; n++) {
+            if (list->page[n].n == after.n) {
+                *ret_from = n + 1;
+                return list;
             }
-            count++;
+        }
+    }
+    return NULL;
+}
+
+/* What one call may look at, and what it finds. */
+struct page {
+    const struct spool_filter *f;
+    bool counts; /* nothing but how many */
+    size_t max;
+    unsigned names, files; /* that may still be looked at */
+    struct msg_id *ids;    /* NULL if it counts */
+    size_t count;
+};
+
+static bool is_full(const struct page *p)
+{
+    return p->count >= p->max || p->names == 0 || p->files == 0;
+}
+
+static void found(struct page *p, struct msg_id id)
+{
+    if (p->ids != NULL) {
+        p->ids[p->count] = id;
+    }
+    p->count++;
+}
+
+static void look_at_active(struct postfix_store *s, struct store_list *list, struct page *p)
+{
+    struct msg_id *all = mem_array(HASH_CNT(by_id, s->by_id) + 1, sizeof *all);
+    struct store_message *m, *next;
+    size_t count = 0;
+
+    HASH_ITER(by_id, s->by_id, m, next)
+    {
+        if (m->id.n > list->active_at.n) {
+            all[count++] = m->id;
+        }
+    }
+    qsort(all, count, sizeof *all, by_number);
+    for (size_t i = 0; i < count && p->count < p->max; i++) {
+        list->active_at = all[i];
+        if (matches(&s->base, all[i], p->f)) {
+            found(p, all[i]);
         }
     }
     mem_free(all);
-    return count;
+    if (p->count < p->max) {
+        list->is_on_disk = true;
+        queue_scan_begin(&list->look, &s->dir, places[0]);
+    }
+}
+
+/* Does a name alone say that the message matches? Not in incoming/, where files are written. */
+static bool name_is_enough(const struct spool_filter *f, enum queue_dir_name place)
+{
+    return place != QUEUE_DIR_INCOMING && f->sender.len == 0 && f->rcpt.len == 0 &&
+           f->destination.len == 0 && f->class_name.len == 0 && f->size_min == 0 &&
+           f->size_max == 0 && f->arrived_before.us == 0 && f->arrived_after.us == 0;
+}
+
+static void look_at_file(struct postfix_store *s, struct store_list *list, struct page *p,
+                         struct slice name)
+{
+    struct msg_id id;
+
+    if (store_has(s, name)) {
+        return; /* it is active, and was listed so */
+    }
+    if (p->counts && name_is_enough(p->f, places[list->place])) {
+        p->count++;
+        return;
+    }
+    p->files--;
+    id = known_have(s, name)->id;
+    if (matches(&s->base, id, p->f)) {
+        found(p, id);
+    }
+}
+
+/* True at the end of all places. */
+static bool look_at_disk(struct postfix_store *s, struct store_list *list, struct page *p)
+{
+    char name[QUEUE_ID_MAX + 1];
+
+    while (!is_full(p)) {
+        bool wanted = p->f->states == 0 || (p->f->states & 1U << states[list->place]) != 0;
+        enum queue_scan_found got = QUEUE_SCAN_END;
+        int err = 0;
+
+        p->names--;
+        if (wanted) {
+            got = queue_scan_next(&list->look, LIST_ENTRIES, name, &err);
+        }
+        if (got == QUEUE_SCAN_FAILED) {
+            store_tell(s, SPOOL_EVENT_WARNING, 0, "scan of %s: %s",
+                       queue_dir_word(places[list->place]), strerror(-err));
+        } else if (got == QUEUE_SCAN_ID) {
+            look_at_file(s, list, p, slice_string(name));
+        } else if (got == QUEUE_SCAN_END) {
+            queue_scan_end(&list->look);
+            if (++list->place == PLACES) {
+                return true;
+            }
+            queue_scan_begin(&list->look, &s->dir, places[list->place]);
+        }
+    }
+    return false;
+}
+
+/* Ids by which the rest can be asked for, when there may be one. */
+static void remember(struct postfix_store *s, struct store_list *list, const struct page *p)
+{
+    mem_free(list->page);
+    list->page = NULL;
+    list->page_count = p->ids != NULL ? p->count : 0;
+    if (list->page_count > 0) {
+        list->page = mem_array(p->count, sizeof *list->page);
+        memcpy(list->page, p->ids, p->count * sizeof *list->page);
+    }
+    list->at = list->page_count > 0 ? list->page[p->count - 1] : (struct msg_id){++s->last_id};
+    list->used = s->now;
+    list->turn = ++s->list_turn;
+    s->goes_on = list->at;
+}
+
+static int find(struct postfix_store *s, struct page *p)
+{
+    struct store_list *list = NULL;
+    struct msg_id named;
+    bool ended;
+
+    s->goes_on = (struct msg_id){0};
+    if (p->max == 0) {
+        return 0;
+    }
+    if (p->f->name.len > 0) {
+        if (find_name(s, p->f, &named) > 0 && named.n > p->f->after.n) {
+            found(p, named);
+        }
+        return 0;
+    }
+    if (p->f->after.n == 0) {
+        list = list_new(s);
+    } else {
+        size_t from;
+
+        list = list_find(s, p->f->after, &from);
+        if (list == NULL) {
+            return spool_fail(&s->base, -ESTALE, "the list was given up meanwhile: begin it again");
+        }
+        while (from < list->page_count && p->count < p->max) {
+            found(p, list->page[from++]);
+        }
+    }
+    if (!list->is_on_disk && p->count < p->max) {
+        look_at_active(s, list, p);
+    }
+    ended = list->is_on_disk && look_at_disk(s, list, p);
+    if (ended && p->count < p->max) {
+        list_close(list);
+    } else {
+        remember(s, list, p);
+    }
+    return 0;
+}
+
+/* ---- how many there are on hold and set aside ---- */
+
+static const enum queue_dir_name tallied[STORE_TALLIES] = {QUEUE_DIR_HOLD, QUEUE_DIR_CORRUPT};
+
+/* Look at so many names. */
+static void tally(struct postfix_store *s, unsigned i, unsigned names)
+{
+    struct store_tally *t = &s->tallies[i];
+    char name[QUEUE_ID_MAX + 1];
+
+    for (; t->running && names > 0; names--) {
+        int unused = 0;
+
+        switch (queue_scan_next(&t->scan, LIST_ENTRIES, name, &unused)) {
+        case QUEUE_SCAN_ID:
+            t->seen++;
+            break;
+        case QUEUE_SCAN_END:
+            queue_scan_end(&t->scan);
+            t->running = false;
+            t->count = t->seen;
+            break;
+        case QUEUE_SCAN_OTHER:
+        case QUEUE_SCAN_MORE:
+        case QUEUE_SCAN_FAILED: /* its files are not counted */
+            break;
+        }
+    }
+}
+
+bool search_tally(struct postfix_store *s)
+{
+    bool running = false;
+
+    for (unsigned i = 0; i < STORE_TALLIES; i++) {
+        tally(s, i, STORE_SCAN_NAMES);
+        running = running || s->tallies[i].running;
+    }
+    return running;
+}
+
+uint64_t search_count(struct postfix_store *s, unsigned i)
+{
+    struct store_tally *t = &s->tallies[i];
+
+    if (!t->running && (t->count < LIST_NAMES || t->began.us < s->now.us - COUNT_AGAIN_US ||
+                        t->began.us > s->now.us)) {
+        t->running = true;
+        t->seen = 0;
+        t->began = s->now;
+        queue_scan_begin(&t->scan, &s->dir, tallied[i]);
+    }
+    tally(s, i, LIST_NAMES);
+    if (t->running) {
+        store_ready(s); /* polls go on with it */
+    }
+    return t->running && t->seen < t->count ? t->count : t->seen;
 }
 
 static int scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
                 size_t *ret_count)
 {
-    *ret_count = find(store_of(sp), f, max, ret_ids);
-    return 0;
+    struct page p = {.f = f, .max = max, .names = LIST_NAMES, .files = LIST_FILES, .ids = ret_ids};
+    int err = find(store_of(sp), &p);
+
+    if (err == 0) {
+        *ret_count = p.count;
+    }
+    return err;
 }
 
-static int count_all(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
+static int count_some(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
 {
-    *ret_count = find(store_of(sp), f, SIZE_MAX, NULL);
-    return 0;
+    struct page p = {
+        .f = f, .counts = true, .max = SIZE_MAX, .names = LIST_NAMES, .files = LIST_FILES};
+    int err = find(store_of(sp), &p);
+
+    if (err == 0) {
+        *ret_count = p.count;
+    }
+    return err;
+}
+
+static bool goes_on(const struct spool *sp, struct msg_id *ret_after)
+{
+    const struct postfix_store *s = (const struct postfix_store *)sp;
+
+    *ret_after = s->goes_on;
+    return s->goes_on.n != 0;
 }
 
 /* ---- destinations of what is active --------------------------------------------------------- */
@@ -662,7 +545,8 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
 
 const struct spool_search_part postfix_search = {.due_by_scans = true,
                                                  .scan = scan,
-                                                 .count = count_all,
+                                                 .count = count_some,
+                                                 .goes_on = goes_on,
                                                  .destinations = destinations,
                                                  .destinations_from = destinations_from,
                                                  .oldest = oldest};

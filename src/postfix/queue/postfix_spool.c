@@ -704,14 +704,15 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     return err;
 }
 
-/* What the last whole scans have left, and what has come and gone since by this engine. Nothing is
- * known of hold/ and corrupt/, which are never scanned. */
+/* What the last whole scans have left, and what has come and gone since by this engine. */
 static int totals(struct spool *sp, struct spool_totals *ret_totals)
 {
-    const struct postfix_store *s = store_of(sp);
+    struct postfix_store *s = store_of(sp);
 
     *ret_totals = (struct spool_totals){.incoming = s->counts[0] + HASH_CNT(by_id, s->by_id),
-                                        .deferred = s->counts[1]};
+                                        .deferred = s->counts[1],
+                                        .hold = search_count(s, STORE_HELD),
+                                        .corrupt = search_count(s, STORE_CORRUPT)};
     return 0;
 }
 
@@ -756,6 +757,7 @@ static void close_spool(struct spool *sp)
         store_forget(s, m); /* the next start moves its file */
     }
     look_fini(s);
+    search_fini(s);
     while ((event = STAILQ_FIRST(&s->events)) != NULL) {
         STAILQ_REMOVE_HEAD(&s->events, by_time);
         mem_free(event);

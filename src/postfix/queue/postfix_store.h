@@ -6,7 +6,8 @@
  *     postfix_look.c    scans; taking files into active/
  *     postfix_read.c    a file's envelope and batches of recipients, and where they go
  *     postfix_pass.c    the end of a pass, with the services
- *     postfix_search.c  questions, and operators' changes of mail on disk
+ *     postfix_search.c  questions: lists, counts, destinations
+ *     postfix_known.c   mail on disk that was asked for, and operators' changes of it
  */
 #ifndef POSTFIX_STORE_H
 #define POSTFIX_STORE_H
@@ -91,10 +92,34 @@ struct store_known {
     STAILQ_ENTRY(store_known) by_batch;
     enum store_exit exit;
     bool expire;
-    struct wall due;  /* of `exit` to deferred/ or incoming/ */
-    uint64_t listing; /* in which it was found last */
-    bool flush;       /* asked for: its destinations are to be revived when it is taken */
+    struct wall due; /* of `exit` to deferred/ or incoming/ */
+    bool flush;      /* asked for: its destinations are to be revived when it is taken */
     char name[QUEUE_ID_MAX + 1];
+};
+
+/* How far a list has come. */
+#define STORE_LISTS   4
+#define STORE_LIST_US (60 * US_PER_S) /* without a question for its next page it is given up */
+struct store_list {
+    bool is_open;
+    bool is_on_disk;         /* what is active is behind it */
+    struct msg_id active_at; /* the last one of these */
+    size_t place;            /* index of the queue that is looked through */
+    struct queue_scan look;
+    struct msg_id at;    /* what names the rest of it: the last id of its last page, or a new one */
+    struct msg_id *page; /* owned: the last page, as its reader may not have taken all of it */
+    size_t page_count;
+    struct wall used;
+    uint64_t turn; /* of lists: the least was used least */
+};
+
+/* Counting the files of a queue of which nothing else is known. */
+enum { STORE_HELD, STORE_CORRUPT, STORE_TALLIES };
+struct store_tally {
+    bool running;
+    struct queue_scan scan;
+    struct wall began;
+    uint64_t seen, count; /* by now; by the last one that has come to its end */
 };
 
 struct store_event {
@@ -142,7 +167,10 @@ struct postfix_store {
     struct wall next_run;
     struct text_pool pool;            /* texts of what was read last */
     struct queue_file_envelope shown; /* owned; of the message on disk that was read last */
-    uint64_t listing;                 /* the number of the last one */
+    struct store_list lists[STORE_LISTS];
+    uint64_t list_turn;
+    struct store_tally tallies[STORE_TALLIES];
+    struct msg_id goes_on; /* behind which the last list or count has more; 0: it has not */
     struct store_known *known, *known_by_name;
     TAILQ_HEAD(, store_known) known_by_use;
     STAILQ_HEAD(, store_known) known_touched;
@@ -205,12 +233,29 @@ int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int 
 
 extern const struct spool_search_part postfix_search;
 
+/* Lists that are not gone on with. */
+void search_forget_old(struct postfix_store *s);
+void search_fini(struct postfix_store *s);
+/* Files on hold (STORE_HELD) or set aside (STORE_CORRUPT). A large queue is counted in pieces, and
+ * until the first end it is as many as were seen. */
+uint64_t search_count(struct postfix_store *s, unsigned which);
+/* Go on with counting; true: there is more. */
+bool search_tally(struct postfix_store *s);
+
+/* ---- postfix_known.c ---- */
+
+/* One that a list has found. */
+struct store_known *known_have(struct postfix_store *s, struct slice name);
+/* By its queue id; NULL when there is no such file. */
+struct store_known *known_by_name(struct postfix_store *s, struct slice name);
 /* The message on disk that has this id; NULL. */
 struct store_known *known_find(struct postfix_store *s, struct msg_id id);
 /* It is taken into active/: its id, and whether it was asked for. False: it was not known. */
 bool known_take(struct postfix_store *s, struct slice name, struct msg_id *ret_id, bool *ret_flush);
 int known_read(struct postfix_store *s, const struct store_known *k,
                struct spool_message *ret_message);
+/* Open its file, when its envelope, in s->shown, could be read. */
+int known_open(struct postfix_store *s, const struct store_known *k, int *ret_fd);
 int known_read_rcpts(struct postfix_store *s, const struct store_known *k, uint32_t after,
                      size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
 int known_leave(struct postfix_store *s, struct store_known *k, enum store_exit how);
