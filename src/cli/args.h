@@ -20,21 +20,22 @@ enum arg_group {
     ARG_PROGRAM = 1 << 0, /* in front of the command */
     ARG_COMMAND = 1 << 1, /* every command's */
     ARG_JSON = 1 << 2,
-    ARG_FILTER = 1 << 3,  /* which messages */
-    ARG_QUEUE = 1 << 4,   /* what to list */
-    ARG_CHANGE = 1 << 5,  /* how careful to be */
-    ARG_CONTENT = 1 << 6, /* which part of a message */
-    ARG_CONFIG = 1 << 7,  /* which parameters */
-    ARG_MAILQ = 1 << 8,   /* what other programs of that name take */
-    ARG_SIM_RUN = 1 << 9, /* what to simulate */
-    ARG_AUTH = 1 << 10,   /* what a user, or a token, may do */
-    ARG_RULES = 1 << 11,  /* the mail that rules are tried on */
-    ARG_TOKEN = 1 << 12,  /* what a token may do besides */
-    ARG_TLS = 1 << 13,    /* where policies come from */
+    ARG_FILTER = 1 << 3,     /* which messages */
+    ARG_QUEUE = 1 << 4,      /* what to list */
+    ARG_CHANGE = 1 << 5,     /* how careful to be */
+    ARG_CONTENT = 1 << 6,    /* which part of a message */
+    ARG_CONFIG = 1 << 7,     /* which parameters */
+    ARG_MAILQ = 1 << 8,      /* what other programs of that name take */
+    ARG_SIM_RUN = 1 << 9,    /* what to simulate */
+    ARG_AUTH = 1 << 10,      /* what a user, or a token, may do */
+    ARG_RULES = 1 << 11,     /* the mail that rules are tried on */
+    ARG_TOKEN = 1 << 12,     /* what a token may do besides */
+    ARG_TLS = 1 << 13,       /* where policies come from */
     ARG_INTERVENE = 1 << 14, /* which mail it is about, beside a destination */
     ARG_TERMS = 1 << 15,     /* why, and for how long */
     ARG_CONFIRM = 1 << 16,   /* not to ask */
     ARG_INTERVENTIONS = 1 << 17,
+    ARG_MOVE = 1 << 18, /* the spool that mail is moved into or out of */
     ARG_ALL = (1 << 20) - 1,
 };
 
@@ -55,6 +56,7 @@ struct args {
     const char *client, *sender;                        /* of a mail; NULL: not given */
     struct arg_texts to, fields, lines;
     const char *token_rights;
+    const char *spool; /* of a move; NULL: that of the configuration */
     int64_t seed, rows;
     bool audit;
     bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed,

@@ -82,6 +82,10 @@ int run_token_list(const struct command *c, const struct args *a);
 int run_spool_check(const struct command *c, const struct args *a);
 int run_spool_repair(const struct command *c, const struct args *a);
 
+/* move_commands.c: mail from another mail system's queue, and back */
+int run_import(const struct command *c, const struct args *a);
+int run_export(const struct command *c, const struct args *a);
+
 /* sim_run.c: simulation of a workload */
 int run_sim_run(const struct command *c, const struct args *a);
 

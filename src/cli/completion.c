@@ -11,11 +11,11 @@
 /* What an operand or the value of an option may be. */
 enum values { VALUES_UNKNOWN, VALUES_FILES, VALUES_PARAMETERS, VALUES_COMMANDS, VALUES_CHOICES };
 
-/* The words of the usage say it: [FILE], PATH, MAIN.CF, [NAME...], [COMMAND], bash|zsh. */
+/* The words of the usage say it: [FILE], PATH, DIR, MAIN.CF, [NAME...], [COMMAND], bash|zsh. */
 static enum values operand_values(const struct command *c)
 {
     if (strstr(c->operands, "FILE") != NULL || strstr(c->operands, "PATH") != NULL ||
-        strstr(c->operands, ".CF") != NULL) {
+        strstr(c->operands, "DIR") != NULL || strstr(c->operands, ".CF") != NULL) {
         return VALUES_FILES;
     }
     if (strstr(c->operands, "NAME") != NULL) {

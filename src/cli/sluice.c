@@ -9,6 +9,7 @@
 #include "mailq_parent.h"
 #include "remote_mailq.h"
 #include "postfix_dialect.h"
+#include "postfix_move.h"
 #include "zmailer_dialect.h"
 
 int main(int argc, char **argv)
@@ -21,6 +22,7 @@ int main(int argc, char **argv)
     }
     zmailer_dialect_register();
     postfix_dialect_register();
+    postfix_move_register();
     slash = strrchr(argv[0], '/');
     as_mailq = strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0;
     if (as_mailq && remote_mailq_meant(argc, argv)) {

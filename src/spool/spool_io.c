@@ -108,6 +108,11 @@ static int real_utimensat(int dir, const char *path, const struct timespec times
     return utimensat(dir, path, times, flags) != 0 ? -errno : 0;
 }
 
+static int real_syncfs(int fd)
+{
+    return syncfs(fd) == 0 ? 0 : -errno;
+}
+
 static int real_fchmod(int fd, mode_t mode)
 {
     return fchmod(fd, mode) != 0 ? -errno : 0;
@@ -131,6 +136,7 @@ const struct spool_io spool_io_real = {
     .ftruncate = real_ftruncate,
     .utimensat = real_utimensat,
     .fchmod = real_fchmod,
+    .syncfs = real_syncfs,
 };
 
 int spool_io_write_all(const struct spool_io *io, int fd, const void *bytes, size_t len)

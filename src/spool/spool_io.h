@@ -34,6 +34,7 @@ struct spool_io {
     int (*ftruncate)(int fd, uint64_t size);
     int (*utimensat)(int dir, const char *path, const struct timespec times[2], int flags);
     int (*fchmod)(int fd, mode_t mode);
+    int (*syncfs)(int fd);
 };
 
 extern const struct spool_io spool_io_real;

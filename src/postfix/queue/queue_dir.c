@@ -143,6 +143,13 @@ static bool long_id_key(struct slice id, char ret_key[HASH_KEY_MAX])
     return true;
 }
 
+void queue_dir_hash(struct queue_dir *d, enum queue_dir_name which, unsigned depth)
+{
+    CHECK(depth <= QUEUE_DIR_DEPTH_MAX);
+    d->hashed = depth > 0 ? d->hashed | 1u << which : d->hashed & ~(1u << which);
+    d->depth = depth;
+}
+
 void queue_dir_path(const struct queue_dir *d, enum queue_dir_name which, struct slice id,
                     char ret_path[QUEUE_DIR_PATH_MAX])
 {
@@ -483,6 +490,17 @@ enum queue_scan_found queue_scan_next(struct queue_scan *scan, unsigned entries,
         }
     }
     return scan->level > 0 ? QUEUE_SCAN_MORE : QUEUE_SCAN_END;
+}
+
+void queue_scan_path(const struct queue_scan *scan, const char *name,
+                     char ret_path[QUEUE_DIR_PATH_MAX])
+{
+    int n;
+
+    CHECK(scan->level > 0);
+    n = snprintf(ret_path, QUEUE_DIR_PATH_MAX, "%.*s%s", (int)scan->path_len[scan->level - 1],
+                 scan->path, name);
+    CHECK(n > 0 && n < QUEUE_DIR_PATH_MAX);
 }
 
 /* ---- start ---------------------------------------------------------------------------------- */

@@ -82,6 +82,9 @@ const char *queue_dir_word(enum queue_dir_name which);
 /* Is it a queue id: 1 to 255 letters, digits and underscores? All others are files on their way. */
 bool queue_id_ok(struct slice id);
 
+/* Look for the files of this queue below `depth` directories, whatever the options said. */
+void queue_dir_hash(struct queue_dir *d, enum queue_dir_name which, unsigned depth);
+
 /* Where the file of an id is, below the queue directory. The id is one (queue_id_ok). */
 void queue_dir_path(const struct queue_dir *d, enum queue_dir_name which, struct slice id,
                     char ret_path[QUEUE_DIR_PATH_MAX]);
@@ -178,6 +181,10 @@ void queue_scan_begin(struct queue_scan *scan, const struct queue_dir *d,
 /* The next name, after reading at most `entries`. */
 enum queue_scan_found queue_scan_next(struct queue_scan *scan, unsigned entries,
                                       char ret_name[QUEUE_ID_MAX + 1], int *ret_error);
+/* Where the name is that was found last, below the queue directory: a scan finds files wherever
+ * they are, whatever the options say of hashing. */
+void queue_scan_path(const struct queue_scan *scan, const char *name,
+                     char ret_path[QUEUE_DIR_PATH_MAX]);
 /* At any time; fine after the end. */
 void queue_scan_end(struct queue_scan *scan);
 

@@ -1,0 +1,11 @@
+/*
+ * From Postfix's queue directory into a spool, and back (export.c).
+ */
+#ifndef POSTFIX_IMPORT_H
+#define POSTFIX_IMPORT_H
+
+#include "spool_mover.h"
+
+spool_move_call postfix_import;
+
+#endif
