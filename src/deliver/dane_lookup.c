@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "dns_records.h"
+#include "dns_answer.h"
 #include "log.h"
 #include "mem.h"
 
@@ -47,8 +47,8 @@ static bool read_records(struct dane_lookup *l, struct slice packet, size_t *ret
 
     mem_free(l->packet); /* of the alias, which had none */
     l->packet = mem_copy(packet.ptr, packet.len);
-    if (!dns_records(slice_of(l->packet, packet.len), RESOLVER_TLSA, data, DANE_RECORDS_MAX,
-                     ret_count)) {
+    if (!dns_answer_records(slice_of(l->packet, packet.len), RESOLVER_TLSA, data, DANE_RECORDS_MAX,
+                            ret_count)) {
         return false;
     }
     if (*ret_count > DANE_RECORDS_MAX) {
@@ -96,16 +96,18 @@ static void on_tlsa(void *arg, const struct resolver_answer *answer)
     }
 }
 
-/* The addresses were insecure; is that the alias's fault, or that of what it leads to? */
+/* The addresses were insecure; is that the alias's fault, or that of what it leads to? A name that
+ * is securely no alias any more has other addresses by now: it is looked up anew. */
 static void on_alias(void *arg, const struct resolver_answer *answer)
 {
     struct dane_lookup *l = arg;
 
     l->query = NULL;
     l->ttl = dns_answer_ttl(answer->packet);
-    if (answer->outcome == RESOLVER_AGAIN) {
+    if (answer->outcome == RESOLVER_AGAIN ||
+        (answer->outcome != RESOLVER_ANSWER && answer->secure)) {
         conclude(l, DANE_SKIP);
-    } else if (answer->outcome == RESOLVER_ANSWER && answer->secure) {
+    } else if (answer->secure) {
         ask_tlsa(l, l->host);
     } else {
         conclude(l, DANE_NONE);

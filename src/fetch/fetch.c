@@ -11,7 +11,7 @@
 
 #include "check.h"
 #include "clock.h"
-#include "dns_records.h"
+#include "dns_answer.h"
 #include "https_get.h"
 #include "log.h"
 #include "mem.h"
@@ -200,8 +200,8 @@ static void on_addresses(struct job *job, bool ipv6, const struct resolver_answe
     job->queries[ipv6] = NULL;
     job->no_dns = job->no_dns || answer->outcome == RESOLVER_AGAIN;
     if (answer->outcome == RESOLVER_ANSWER &&
-        dns_records(answer->packet, ipv6 ? RESOLVER_AAAA : RESOLVER_A, data, FETCH_ADDRESSES_MAX,
-                    &count)) {
+        dns_answer_records(answer->packet, ipv6 ? RESOLVER_AAAA : RESOLVER_A, data,
+                           FETCH_ADDRESSES_MAX, &count)) {
         for (size_t i = 0; i < count && i < FETCH_ADDRESSES_MAX; i++) {
             add_address(job, ipv6, data[i]);
         }
@@ -300,12 +300,13 @@ static bool find_record(struct job *job, struct slice packet)
     bool found = false;
 
     /* Among more records than that no one is looked for: there is room for 64 KiB of them. */
-    if (!dns_records(packet, RESOLVER_TXT, data, RECORDS_MAX, &count) || count > RECORDS_MAX) {
+    if (!dns_answer_records(packet, RESOLVER_TXT, data, RECORDS_MAX, &count) ||
+        count > RECORDS_MAX) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
         buf_init(&room[used], RECORD_MAX);
-        if (dns_text_add(data[i], &room[used])) {
+        if (dns_answer_text(data[i], &room[used])) {
             texts[used] = buf_slice(&room[used]);
             used++;
         } else {

@@ -10,7 +10,6 @@
 #include "check.h"
 #include "dane.h"
 #include "dns_answer.h"
-#include "dns_records.h"
 #include "mxlist.h"
 #include "tls.h"
 
@@ -43,7 +42,7 @@ static void read_tlsa(struct slice packet)
     struct slice records[RECORDS_MAX];
     size_t count = 0;
 
-    if (!dns_records(packet, RESOLVER_TLSA, records, RECORDS_MAX, &count)) {
+    if (!dns_answer_records(packet, RESOLVER_TLSA, records, RECORDS_MAX, &count)) {
         return;
     }
     for (size_t i = 0; i < count && i < RECORDS_MAX; i++) {

@@ -1,4 +1,4 @@
-/* Times and aliases of DNS answers. */
+/* Answers of the DNS: records, texts, times, aliases. */
 #include "unit.h"
 
 #include <string.h>
@@ -60,12 +60,55 @@ static void the_owner_of_the_records_is_what_a_name_leads_to(void **unused)
     assert_false(dns_answer_alias(slice_of("", 0), ns_t_a, SLICE("a.test"), alias));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_holds_as_long_as_its_first_record_to_end),
-        cmocka_unit_test(the_owner_of_the_records_is_what_a_name_leads_to),
-    };
+#define TXT NAME "\0\20\0\1\0\0\0\0"
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+static void records_of_a_type_are_found(void **unused)
+{
+    char room[600];
+    struct slice data[2];
+    size_t count;
+
+    (void)unused;
+    assert_true(dns_answer_records(
+        PACKET(room, 4, 0, CNAME("\0\0", "\0\3\1b\0") TXT "\0\3\2xy" TXT "\0\1\0" TXT "\0\2\1z"),
+        RESOLVER_TXT, data, 2, &count));
+    assert_int_equal(count, 3);
+    assert_true(slice_equal(data[0], SLICE("\2xy")));
+    assert_true(slice_equal(data[1], SLICE("\0")));
+    assert_true(dns_answer_records(PACKET(room, 1, 0, CNAME("\0\0", "\0\3\1b\0")), RESOLVER_A, data,
+                                   2, &count));
+    assert_int_equal(count, 0);
 }
+
+static void what_is_cut_short_is_no_answer(void **unused)
+{
+    char room[600];
+    struct slice data[2], whole = PACKET(room, 2, 0, TXT "\0\3\2xy" TXT "\0\2\1z");
+    size_t count = 0;
+
+    (void)unused;
+    for (size_t len = 0; len < whole.len; len++) {
+        assert_false(dns_answer_records(slice_of(whole.ptr, len), RESOLVER_TXT, data, 2, &count));
+    }
+    assert_true(dns_answer_records(whole, RESOLVER_TXT, data, 2, &count));
+    assert_int_equal(count, 2);
+}
+
+static void the_strings_of_a_text_are_joined(void **unused)
+{
+    struct buf text;
+
+    (void)unused;
+    buf_init(&text, 10);
+    assert_true(dns_answer_text(SLICE("\2v=\0\3STS"), &text));
+    assert_string_equal(buf_cstr(&text), "v=STS");
+    assert_false(dns_answer_text(SLICE("\2v"), &text));
+    assert_false(dns_answer_text(SLICE("\6abcdef"), &text)); /* there is room for five */
+    buf_fini(&text);
+}
+
+UNIT_MAIN(cmocka_unit_test(an_answer_holds_as_long_as_its_first_record_to_end),
+          cmocka_unit_test(the_owner_of_the_records_is_what_a_name_leads_to),
+          cmocka_unit_test(records_of_a_type_are_found),
+          cmocka_unit_test(what_is_cut_short_is_no_answer),
+          cmocka_unit_test(the_strings_of_a_text_are_joined))

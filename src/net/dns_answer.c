@@ -9,17 +9,60 @@ bool dns_answer_parse(struct slice packet, ns_msg *ret_message)
            ns_initparse((const unsigned char *)packet.ptr, (int)packet.len, ret_message) == 0;
 }
 
-bool dns_answer_next(ns_msg *message, int *at, ns_type type, ns_rr *ret_record)
+enum walk { WALK_FOUND, WALK_END, WALK_BAD };
+
+static enum walk walk_on(ns_msg *message, int *at, ns_type type, ns_rr *ret_record)
 {
     while (*at < ns_msg_count(*message, ns_s_an)) {
         if (ns_parserr(message, ns_s_an, (*at)++, ret_record) != 0) {
-            return false;
+            return WALK_BAD;
         }
         if (ns_rr_type(*ret_record) == type && ns_rr_class(*ret_record) == ns_c_in) {
-            return true;
+            return WALK_FOUND;
         }
     }
-    return false;
+    return WALK_END;
+}
+
+bool dns_answer_next(ns_msg *message, int *at, ns_type type, ns_rr *ret_record)
+{
+    return walk_on(message, at, type, ret_record) == WALK_FOUND;
+}
+
+bool dns_answer_records(struct slice packet, enum resolver_type type, struct slice *ret_data,
+                        size_t max, size_t *ret_count)
+{
+    ns_msg message;
+    ns_rr record;
+    size_t count = 0;
+    enum walk walk;
+    int at = 0;
+
+    if (!dns_answer_parse(packet, &message)) {
+        return false;
+    }
+    while ((walk = walk_on(&message, &at, (ns_type)type, &record)) == WALK_FOUND) {
+        if (count < max) {
+            ret_data[count] = slice_of(ns_rr_rdata(record), ns_rr_rdlen(record));
+        }
+        count++;
+    }
+    *ret_count = walk == WALK_END ? count : *ret_count;
+    return walk == WALK_END;
+}
+
+bool dns_answer_text(struct slice data, struct buf *out)
+{
+    while (data.len > 0) {
+        size_t len = (unsigned char)data.ptr[0];
+
+        data = slice_skip(data, 1);
+        if (len > data.len || !buf_add(out, slice_of(data.ptr, len))) {
+            return false;
+        }
+        data = slice_skip(data, len);
+    }
+    return true;
 }
 
 bool dns_answer_alias(struct slice packet, ns_type type, struct slice name,
