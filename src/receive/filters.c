@@ -1,14 +1,8 @@
 /*
- * A connection, and what it waits for:
- *
- *   NONE --ask--> ASKED --socket--> CONNECTING --> OPEN        any --trouble, end--> NONE
- *                   ^                   |
- *                   +--next address-----+
- *
  * A question is a range of stages that each filter goes through, one filter after the other; before
  * MAIL come CONNECT and HELO where the filter has not heard them. `run` takes the steps of one
- * filter until it has to wait, `advance` goes from filter to filter, and both begin again whenever
- * a socket has something, a deadline has come or the parent has answered.
+ * filter until it has to wait, `filters_advance` goes from filter to filter, and both begin again
+ * whenever a socket has something, a deadline has come or the parent has answered.
  */
 #include "filters.h"
 
@@ -16,92 +10,10 @@
 #include <string.h>
 
 #include "check.h"
-#include "clock.h"
 #include "envelope.h"
-#include "filter_changes.h"
-#include "header.h"
+#include "filters_private.h"
 #include "log.h"
 #include "mem.h"
-#include "milter.h"
-#include "stream.h"
-
-/* More than the protocol's packets hold is not sent in one step. */
-#define PIECE_SIZE MILTER_BODY_MAX
-/* Input is given to the engine in pieces that fit behind what it has. */
-#define INPUT_PIECE 16384u
-/* Text of a reason for a log line, and of a macro. */
-#define TEXT_MAX 300
-/* Macros that one step can have. */
-#define MACROS_MAX 8
-
-enum link_state { LINK_NONE, LINK_ASKED, LINK_CONNECTING, LINK_OPEN };
-
-enum stage {
-    STAGE_CONNECT,
-    STAGE_HELO,
-    STAGE_MAIL,
-    STAGE_RCPT,
-    STAGE_DATA,
-    STAGE_HEADER,
-    STAGE_END_OF_HEADER,
-    STAGE_BODY,
-    STAGE_END,
-    STAGE_DONE,
-};
-
-struct link {
-    struct filters *filters;
-    const struct milter_spec *spec;
-    enum link_state state;
-    uint64_t token; /* in ASKED */
-    uint32_t attempt;
-    bool more_addresses;    /* in CONNECTING: another attempt makes sense */
-    struct stream *stream;  /* from CONNECTING on */
-    struct milter milter;   /* in OPEN */
-    struct mono output_due; /* when what waits has to be taken; MONO_NEVER: nothing waits */
-    bool connected;         /* it has heard CONNECT */
-    char *helo;             /* that it has heard, with the TLS description; owned; NULL: none */
-    bool in_message;        /* it has heard MAIL */
-    bool lost;              /* in_message, and the connection went away: `why` */
-    bool skipped;           /* for this message */
-    bool has_refused;       /* the session: `refusal` */
-    struct filters_answer refusal;
-    char why[TEXT_MAX];
-};
-
-struct filters {
-    struct filter_hub *hub;
-    struct filter_set *set;
-    filters_done *done;
-    void *arg;
-    struct link links[MILTER_LIST_MAX];
-
-    /* the client; strings are owned */
-    char *name, *ip, *helo, *tls, *user, *mechanism;
-    int family;
-    uint16_t port;
-
-    /* the message */
-    char id[FILTER_ID_SIZE];
-    char *sender, *parameters, *rcpt; /* owned */
-    struct draft *draft;              /* of the question; NULL: it is not about one */
-    struct filter_changes changes;
-    char *hold; /* owned; NULL: none */
-    unsigned flags;
-    bool discards;
-
-    /* the question */
-    bool is_asked;
-    bool in_call; /* the answer is to be returned, not told */
-    enum stage first, last;
-    size_t at; /* the filter */
-    enum stage stage;
-    size_t header_at, rcpt_at;
-    uint64_t body_at;
-    struct filters_answer answer;
-};
-
-static void advance(struct filters *f);
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
@@ -119,423 +31,6 @@ static void set_hold(struct filters *f, struct slice reason)
     f->hold = mem_copy(reason.ptr, reason.len);
 }
 
-/* ---- the life of a connection --------------------------------------------------------------- */
-
-static void link_close(struct link *l)
-{
-    if (l->state == LINK_ASKED) {
-        filter_hub_forget(l->filters->hub, l->token);
-    }
-    if (l->state == LINK_OPEN) {
-        milter_quit(&l->milter);
-        if (stream_state(l->stream) == STREAM_STATE_OPEN) {
-            stream_flush(l->stream, milter_output(&l->milter)); /* or it finds out by itself */
-        }
-        milter_fini(&l->milter);
-    }
-    stream_free(l->stream);
-    mem_free(l->helo);
-    l->stream = NULL;
-    l->helo = NULL;
-    l->connected = false;
-    l->state = LINK_NONE;
-}
-
-static void on_stream(void *arg, struct stream *stream, enum stream_event event);
-
-static void link_ask(struct link *l);
-
-static void on_socket(void *arg, int fd, uint32_t addresses, struct slice error)
-{
-    struct link *l = arg;
-    struct filters *f = l->filters;
-
-    CHECK(l->state == LINK_ASKED);
-    l->state = LINK_NONE;
-    l->attempt++;
-    if (fd >= 0) {
-        l->state = LINK_CONNECTING;
-        l->stream = stream_adopt(f->hub->streams, fd, on_stream, l);
-        stream_set_deadline(l->stream, mono_after(clock_mono(), l->spec->connect_timeout_us));
-        l->more_addresses = l->attempt < addresses;
-        return;
-    }
-    if (l->attempt < addresses) {
-        link_ask(l);
-        return;
-    }
-    l->lost = true;
-    (void)snprintf(l->why, sizeof l->why, "connect: %.*s", SLICE_ARGS(error)); /* or is cut */
-    advance(f);
-}
-
-static void link_ask(struct link *l)
-{
-    l->state = LINK_ASKED;
-    l->token = filter_hub_ask(l->filters->hub, l->spec->text, l->attempt, on_socket, l);
-}
-
-static void set_deadline(struct link *l)
-{
-    size_t waiting = buf_len(milter_output(&l->milter));
-
-    if (waiting == 0) {
-        l->output_due = MONO_NEVER;
-    } else if (l->output_due.us == US_FOREVER) {
-        l->output_due = mono_after(clock_mono(), l->spec->content_timeout_us);
-    }
-    stream_set_deadline(l->stream, mono_min(milter_deadline(&l->milter), l->output_due));
-}
-
-/* Send what waits; each byte that the filter takes is a sign of life. */
-static void link_flush(struct link *l)
-{
-    struct buf *out = milter_output(&l->milter);
-    size_t before = buf_len(out);
-
-    if (before > 0 && stream_state(l->stream) == STREAM_STATE_OPEN) {
-        stream_flush(l->stream, out);
-        if (buf_len(out) < before) {
-            l->output_due = MONO_NEVER; /* counted anew */
-        }
-    }
-    set_deadline(l);
-}
-
-/* The connection is of no more use. Between messages that is no trouble: the next one gets a new
- * connection. */
-static void link_lost(struct link *l, const char *why)
-{
-    struct filters *f = l->filters;
-    bool is_needed = l->in_message || (f->is_asked && &f->links[f->at] == l);
-
-    (void)snprintf(l->why, sizeof l->why, "%s", why); /* or is cut */
-    link_close(l);
-    l->lost = is_needed;
-    if (is_needed) {
-        advance(f);
-    }
-}
-
-static void on_connecting(struct link *l, enum stream_event event)
-{
-    char why[TEXT_MAX];
-
-    switch (event) {
-    case STREAM_CONNECTED:
-        l->state = LINK_OPEN;
-        l->output_due = MONO_NEVER;
-        milter_init(&l->milter, &l->filters->set->configs[l - l->filters->links], clock_mono());
-        link_flush(l);
-        advance(l->filters);
-        return;
-    case STREAM_FAILED:
-        if (l->more_addresses) {
-            stream_free(l->stream);
-            l->stream = NULL;
-            link_ask(l);
-            return;
-        }
-        (void)snprintf(why, sizeof why, "connect: %s", stream_error(l->stream)); /* or is cut */
-        link_lost(l, why);
-        return;
-    case STREAM_DEADLINE:
-        link_lost(l, "connect: no connection in time");
-        return;
-    case STREAM_SECURED:
-    case STREAM_READABLE:
-    case STREAM_WRITABLE:
-    case STREAM_END:
-        UNREACHABLE("it connects");
-    }
-}
-
-static void take_input(struct link *l)
-{
-    struct slice in = stream_input(l->stream);
-    struct slice part = slice_of(in.ptr, in.len < INPUT_PIECE ? in.len : INPUT_PIECE);
-
-    milter_input(&l->milter, part, clock_mono());
-    stream_consume(l->stream, part.len);
-}
-
-static bool run_idle(struct link *l);
-
-static void on_stream(void *arg, struct stream *stream, enum stream_event event)
-{
-    struct link *l = arg;
-    struct filters *f = l->filters;
-
-    (void)stream;
-    if (l->state == LINK_CONNECTING) {
-        on_connecting(l, event);
-        return;
-    }
-    CHECK(l->state == LINK_OPEN);
-    switch (event) {
-    case STREAM_READABLE:
-        if (f->is_asked && &f->links[f->at] == l) {
-            advance(f); /* takes the input */
-        } else {
-            take_input(l); /* which it should not send */
-            (void)run_idle(l);
-        }
-        return;
-    case STREAM_WRITABLE:
-        link_flush(l);
-        if (f->is_asked && &f->links[f->at] == l) {
-            advance(f);
-        }
-        return;
-    case STREAM_END:
-    case STREAM_FAILED:
-        milter_lost(&l->milter);
-        if (f->is_asked && &f->links[f->at] == l) {
-            advance(f); /* what it said before counts */
-        } else {
-            link_lost(l, "connection lost");
-        }
-        return;
-    case STREAM_DEADLINE:
-        milter_expire(&l->milter, clock_mono());
-        if (mono_reached(l->output_due, clock_mono())) {
-            link_lost(l, "it does not take what it is sent");
-        } else if (f->is_asked && &f->links[f->at] == l) {
-            advance(f);
-        } else {
-            (void)run_idle(l);
-        }
-        return;
-    case STREAM_CONNECTED:
-    case STREAM_SECURED:
-        UNREACHABLE("it is connected, in clear");
-    }
-}
-
-/* Not asked anything: only a failure can come of it. */
-static bool run_idle(struct link *l)
-{
-    struct milter_event event;
-
-    milter_next(&l->milter, &event);
-    if (event.type == MILTER_FAILED) {
-        char why[TEXT_MAX];
-
-        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(event.text)); /* or is cut */
-        link_lost(l, why);
-        return false;
-    }
-    return true;
-}
-
-/* ---- steps ---------------------------------------------------------------------------------- */
-
-static bool is_new_helo(const struct filters *f, const struct link *l)
-{
-    size_t len = strlen(f->helo);
-
-    return l->helo == NULL || strncmp(l->helo, f->helo, len) != 0 ||
-           strcmp(l->helo + len, f->tls) != 0;
-}
-
-static void keep_helo(const struct filters *f, struct link *l)
-{
-    size_t helo = strlen(f->helo), tls = strlen(f->tls);
-
-    mem_free(l->helo);
-    l->helo = mem_array(helo + tls + 1, 1);
-    memcpy(l->helo, f->helo, helo);
-    memcpy(l->helo + helo, f->tls, tls + 1);
-}
-
-/* The word behind `marker` in a description of TLS; of the whole text without one. */
-static struct slice word_behind(const char *text, const char *marker)
-{
-    const char *at = marker == NULL ? text : strstr(text, marker);
-    size_t skip = marker == NULL || at == NULL ? 0 : strlen(marker);
-
-    return at == NULL ? SLICE("") : slice_of(at + skip, strcspn(at + skip, " /)"));
-}
-
-static void take_connect(struct filters *f, struct link *l)
-{
-    char client[TEXT_MAX], port[8];
-    struct slice ip = slice_string(f->ip);
-
-    (void)snprintf(client, sizeof client, "%s [%s]", f->name, f->ip); /* or is cut */
-    (void)snprintf(port, sizeof port, "%u", f->port);                 /* fits */
-    const struct milter_macro macros[] = {
-        {"j", slice_string(f->set->hostname)},
-        {"{daemon_name}", slice_string(f->set->daemon_name)},
-        {"v", slice_string(f->set->version)},
-        {"_", slice_string(client)},
-        {"{client_name}", slice_string(f->name)},
-        {"{client_ptr}", slice_string(f->name)},
-        {"{client_addr}", ip},
-        {"{client_port}", slice_string(port)},
-    };
-    _Static_assert(sizeof macros / sizeof macros[0] <= MACROS_MAX, "all that are known");
-
-    milter_macros(&l->milter, MILTER_AT_CONNECT, macros, sizeof macros / sizeof macros[0]);
-    milter_connect(&l->milter, slice_string(f->name), f->family, ip, f->port, clock_mono());
-    l->connected = true;
-}
-
-static void take_helo(struct filters *f, struct link *l)
-{
-    const struct milter_macro macros[] = {
-        {"{tls_version}", word_behind(f->tls, NULL)},
-        {"{cipher}", word_behind(f->tls, "cipher ")},
-        {"{cipher_bits}", word_behind(f->tls, "(")},
-    };
-
-    if (f->tls[0] != '\0') {
-        milter_macros(&l->milter, MILTER_AT_HELO, macros, sizeof macros / sizeof macros[0]);
-    }
-    milter_helo(&l->milter, slice_string(f->helo), clock_mono());
-    keep_helo(f, l);
-}
-
-static void take_mail(struct filters *f, struct link *l)
-{
-    struct milter_macro macros[MACROS_MAX] = {{"i", slice_string(f->id)},
-                                              {"{mail_addr}", slice_string(f->sender)}};
-    size_t count = 2;
-
-    if (f->user[0] != '\0') {
-        macros[count++] = (struct milter_macro){"{auth_type}", slice_string(f->mechanism)};
-        macros[count++] = (struct milter_macro){"{auth_authen}", slice_string(f->user)};
-    }
-    milter_macros(&l->milter, MILTER_AT_MAIL, macros, count);
-    milter_mail(&l->milter, slice_string(f->sender), slice_string(f->parameters), clock_mono());
-    l->in_message = true;
-}
-
-static void take_rcpt(struct filters *f, struct link *l)
-{
-    const struct milter_macro macros[] = {{"i", slice_string(f->id)},
-                                          {"{rcpt_addr}", slice_string(f->rcpt)}};
-
-    milter_macros(&l->milter, MILTER_AT_RCPT, macros, sizeof macros / sizeof macros[0]);
-    milter_rcpt(&l->milter, slice_string(f->rcpt), SLICE(""), clock_mono());
-}
-
-static void put_id(const struct filters *f, struct link *l, enum milter_macros_of step)
-{
-    const struct milter_macro id = {"i", slice_string(f->id)};
-
-    milter_macros(&l->milter, step, &id, 1);
-}
-
-/* The next recipient of a message that is whole; false: there are no more. */
-static bool next_rcpt(struct filters *f)
-{
-    struct slice address;
-
-    if (f->draft == NULL) {
-        return true; /* the one that the question is about; once */
-    }
-    if (!draft_next_rcpt(f->draft, &f->rcpt_at, &address)) {
-        return false;
-    }
-    mem_free(f->rcpt);
-    f->rcpt = mem_copy(address.ptr, address.len);
-    return true;
-}
-
-static bool take_header(struct filters *f, struct link *l)
-{
-    struct slice header = draft_header(f->draft), rest = slice_skip(header, f->header_at);
-    struct header_field field;
-
-    if (!milter_wants_content(&l->milter) || !header_next(&rest, &field)) {
-        return false;
-    }
-    f->header_at = header.len - rest.len;
-    milter_header(&l->milter, field.name, field.value, clock_mono());
-    return true;
-}
-
-static bool take_body(struct filters *f, struct link *l)
-{
-    char piece[PIECE_SIZE];
-    size_t len = milter_wants_body(&l->milter)
-                     ? draft_read_body(f->draft, f->body_at, piece, sizeof piece)
-                     : 0;
-
-    if (len == 0) {
-        return false;
-    }
-    f->body_at += len;
-    milter_body(&l->milter, slice_of(piece, len), clock_mono());
-    return true;
-}
-
-/* Take the step of the stage. False: it has none, or no more. */
-static bool take_step(struct filters *f, struct link *l)
-{
-    switch (f->stage) {
-    case STAGE_CONNECT:
-        if (l->connected) {
-            return false;
-        }
-        take_connect(f, l);
-        return true;
-    case STAGE_HELO:
-        if (!is_new_helo(f, l)) {
-            return false;
-        }
-        take_helo(f, l);
-        return true;
-    case STAGE_MAIL:
-        if (l->in_message) {
-            return false;
-        }
-        take_mail(f, l);
-        return true;
-    case STAGE_RCPT:
-        if ((f->draft == NULL && f->rcpt_at++ > 0) || !next_rcpt(f)) {
-            return false;
-        }
-        take_rcpt(f, l);
-        return true;
-    case STAGE_DATA:
-        if (f->rcpt_at++ > 0) {
-            return false;
-        }
-        put_id(f, l, MILTER_AT_DATA);
-        milter_data(&l->milter, clock_mono());
-        return true;
-    case STAGE_HEADER:
-        return take_header(f, l);
-    case STAGE_END_OF_HEADER:
-        if (f->rcpt_at++ > 0) {
-            return false;
-        }
-        put_id(f, l, MILTER_AT_END_OF_HEADER);
-        milter_end_of_header(&l->milter, clock_mono());
-        return true;
-    case STAGE_BODY:
-        return take_body(f, l);
-    case STAGE_END:
-        if (f->rcpt_at++ > 0) {
-            return false;
-        }
-        put_id(f, l, MILTER_AT_END);
-        milter_end(&l->milter, clock_mono());
-        return true;
-    case STAGE_DONE:
-        break;
-    }
-    UNREACHABLE("a stage that is none");
-}
-
-static void next_stage(struct filters *f)
-{
-    f->stage++;
-    f->rcpt_at = 0; /* in stages of one step: how often it was taken */
-}
-
 /* ---- what comes of a step ------------------------------------------------------------------- */
 
 enum run { RUN_WAIT, RUN_NEXT, RUN_ANSWERED };
@@ -544,11 +39,11 @@ enum run { RUN_WAIT, RUN_NEXT, RUN_ANSWERED };
 static enum run trouble(struct filters *f, struct link *l, const char *why)
 {
     const struct slice unavailable = SLICE("Service unavailable - try again later");
-    char hold[TEXT_MAX + MILTER_ADDRESS_MAX + 16];
+    char hold[FILTERS_TEXT_MAX + MILTER_ADDRESS_MAX + 16];
 
     log_warning("filter %s: %s", l->spec->text, why);
     (void)snprintf(hold, sizeof hold, "filter %s: %s", l->spec->text, why); /* fits */
-    link_close(l);
+    filter_link_close(l);
     l->lost = l->in_message = false;
     filter_changes_drop(&f->changes);
     switch (l->spec->default_action) {
@@ -607,7 +102,7 @@ static enum run refused(struct filters *f, struct link *l)
     if (f->stage <= STAGE_HELO) { /* it says so of the session */
         l->refusal = f->answer;
         l->has_refused = f->answer.code / 100 == 5;
-        link_close(l);
+        filter_link_close(l);
     }
     return RUN_ANSWERED;
 }
@@ -655,7 +150,7 @@ static enum run on_event(struct filters *f, struct link *l, const struct milter_
 {
     enum filter_change_result result;
     const char *why = "";
-    char text[TEXT_MAX];
+    char text[FILTERS_TEXT_MAX];
 
     switch (event->type) {
     case MILTER_VERDICT:
@@ -664,7 +159,7 @@ static enum run on_event(struct filters *f, struct link *l, const struct milter_
         result = filter_changes_take(&f->changes, event, &why);
         if (result == FILTER_CHANGE_NO_MEMORY) {
             set_answer(&f->answer, 452, "4.3.1", SLICE("Insufficient memory, try again later"));
-            link_close(l); /* in the middle of what it says */
+            filter_link_close(l); /* in the middle of what it says */
             l->in_message = false;
             filter_changes_drop(&f->changes);
             return RUN_ANSWERED;
@@ -677,6 +172,12 @@ static enum run on_event(struct filters *f, struct link *l, const struct milter_
         break;
     }
     UNREACHABLE("there is an event");
+}
+
+static void next_stage(struct filters *f)
+{
+    f->stage++;
+    f->rcpt_at = 0; /* in stages of one step: how often it was taken */
 }
 
 /* Steps, verdicts and changes of one filter until it has to wait. */
@@ -695,18 +196,18 @@ static enum run run_open(struct filters *f, struct link *l)
             continue;
         }
         if (stream_input(l->stream).len > 0) {
-            take_input(l);
+            filter_link_take_input(l);
             continue;
         }
-        link_flush(l);
+        filter_link_flush(l);
         if (!milter_is_ready(&l->milter) ||
             buf_len(milter_output(&l->milter)) > FILTERS_OUTPUT_HIGH) {
             return RUN_WAIT;
         }
-        if (!take_step(f, l)) {
+        if (!filter_step(f, l)) {
             next_stage(f);
             if (f->stage > f->last) {
-                link_flush(l);
+                filter_link_flush(l);
                 return RUN_NEXT;
             }
         }
@@ -731,7 +232,7 @@ static enum run run(struct filters *f, struct link *l)
             return trouble(f, l, "connection lost");
         }
         l->attempt = 0;
-        link_ask(l);
+        filter_link_ask(l);
         return RUN_WAIT;
     case LINK_ASKED:
     case LINK_CONNECTING:
@@ -765,7 +266,7 @@ static void finish(struct filters *f)
     }
 }
 
-static void advance(struct filters *f)
+void filters_advance(struct filters *f)
 {
     while (f->is_asked) {
         enum run result = f->at < f->set->count ? run(f, &f->links[f->at]) : RUN_ANSWERED;
@@ -802,7 +303,7 @@ static bool ask(struct filters *f, enum stage first, enum stage last, struct dra
     f->at = 0;
     begin_filter(f);
     f->in_call = true;
-    advance(f);
+    filters_advance(f);
     f->in_call = false;
     return !f->is_asked;
 }
@@ -889,7 +390,7 @@ void filters_free(struct filters *f)
         return;
     }
     for (size_t i = 0; i < f->set->count; i++) {
-        link_close(&f->links[i]);
+        filter_link_close(&f->links[i]);
     }
     filter_changes_drop(&f->changes);
     char *const texts[] = {f->name,      f->ip,     f->helo,       f->tls,  f->user,
@@ -914,12 +415,12 @@ void filters_abort(struct filters *f)
 
         if (l->state == LINK_OPEN && l->in_message) {
             milter_abort(&l->milter);
-            link_flush(l);
+            filter_link_flush(l);
         }
         /* One that was to answer is out of step; one that is not there yet need not come. */
         if (l->state != LINK_NONE && (l->state != LINK_OPEN || !milter_is_ready(&l->milter)) &&
             (was_asked || l->in_message)) {
-            link_close(l);
+            filter_link_close(l);
         }
         l->in_message = l->lost = l->skipped = false;
     }
