@@ -65,6 +65,8 @@ static const struct command commands[] = {
      run_config_import},
     {"config test", "[FILE]", 0, 1, ARG_RULES, false, "what rules at arrival say of a mail",
      run_config_test},
+    {"postfix check", "[DIR]", 0, 1, 0, false,
+     "what differs in the Postfix of /etc/postfix, or DIR, with sluice-qmgr", run_postfix_check},
     {"config explain", "NAME", 1, 1, 0, false, "what a parameter means", run_config_explain},
     {"auth add", "USER [FILE]", 1, 2, ARG_AUTH, false,
      "let a user log in to send mail, or change its password", run_auth_add},

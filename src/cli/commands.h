@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "args.h"
 #include "ask.h"
@@ -66,6 +67,11 @@ int run_config_check(const struct command *c, const struct args *a);
 int run_config_show(const struct command *c, const struct args *a);
 int run_config_explain(const struct command *c, const struct args *a);
 int run_config_import(const struct command *c, const struct args *a);
+int run_postfix_check(const struct command *c, const struct args *a);
+
+/* What looks at a configuration directory of Postfix, prints findings and returns an exit status:
+ * the program that knows Postfix says so first of all. */
+void commands_use_postfix_check(int (*check)(const char *directory, FILE *out));
 
 /* rules_test.c: what rules say of a mail */
 int run_config_test(const struct command *c, const struct args *a);

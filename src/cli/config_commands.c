@@ -55,6 +55,21 @@ int run_config_check(const struct command *c, const struct args *a)
     return EX_OK;
 }
 
+static int (*postfix_check)(const char *directory, FILE *out);
+
+void commands_use_postfix_check(int (*check)(const char *directory, FILE *out))
+{
+    postfix_check = check;
+}
+
+int run_postfix_check(const struct command *c, const struct args *a)
+{
+    if (postfix_check == NULL) {
+        return command_misused(c, "this program does not know Postfix");
+    }
+    return postfix_check(a->word_count > 0 ? a->words[0] : "/etc/postfix", stdout);
+}
+
 /* Is it a name that a policy has, and so differs by destination? */
 static bool wanted(const struct param *p, const struct args *a)
 {

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "mailq_parent.h"
 #include "remote_mailq.h"
+#include "postfix_check.h"
 #include "postfix_dialect.h"
 #include "postfix_move.h"
 #include "zmailer_dialect.h"
@@ -23,6 +24,7 @@ int main(int argc, char **argv)
     zmailer_dialect_register();
     postfix_dialect_register();
     postfix_move_register();
+    commands_use_postfix_check(postfix_check);
     slash = strrchr(argv[0], '/');
     as_mailq = strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0;
     if (as_mailq && remote_mailq_meant(argc, argv)) {

@@ -106,7 +106,7 @@ class Life(Case):
 
     def test_a_wrong_configuration_of_ours_is_named(self):
         self.prepared(self.site().nexthop, "default_class = autoo\n").start()
-        self.logged(r"qmgr\[\d+\]: fatal: .*qmgr.conf:\d+:17: error: default_class: found `autoo', expected none, sender or auto")
+        self.logged(r"qmgr\[\d+\]: fatal: .*/etc/sluice.cf:1:17: error: default_class: found `autoo', expected none, sender or auto")
         self.logged(r"master\[\d+\]: warning: .*sluice-qmgr: bad command startup -- throttling")
 
     def test_mail_goes_without_a_syslog_daemon(self):

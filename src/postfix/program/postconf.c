@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "mem.h"
+#include "postconf_places.h"
 
 #define ARGUMENTS_MAX 256
 
@@ -331,7 +332,7 @@ static const char *const suffixes[] = {
     "_recipient_refill_delay",
 };
 
-#define OWN_PREFIX "sluice_"
+#define OWN_PREFIX POSTCONF_OWN_PREFIX
 
 /* `$` would begin a name. */
 static void put_value(struct buf *out, struct slice value)

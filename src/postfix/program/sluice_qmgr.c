@@ -31,6 +31,7 @@
 #include "master_link.h"
 #include "parent.h"
 #include "postconf.h"
+#include "postconf_places.h"
 #include "program.h"
 #include "queue_ask.h"
 
@@ -156,46 +157,84 @@ static void find_log(const struct manager_options *o, const struct settings *s, 
     buf_fini(&error);
 }
 
-static bool load(const struct manager_options *o, struct buf *text, struct buf *parameters,
-                 struct buf *path, struct buf *error)
+/* Postfix's configuration, and what is made of it. */
+struct loaded {
+    struct buf text, parameters, path, main_cf, own;
+};
+
+static void loaded_init(struct loaded *l)
+{
+    buf_init(&l->text, POSTCONF_MAX);
+    buf_init(&l->parameters, POSTCONF_MAX);
+    buf_init(&l->path, 4096);
+    buf_init(&l->main_cf, POSTCONF_MAX);
+    buf_init(&l->own, POSTCONF_MAX);
+}
+
+static void loaded_fini(struct loaded *l)
+{
+    buf_fini(&l->own);
+    buf_fini(&l->main_cf);
+    buf_fini(&l->path);
+    buf_fini(&l->parameters);
+    buf_fini(&l->text);
+}
+
+static bool load(const struct manager_options *o, struct loaded *l, struct buf *error)
 {
     struct postconf_source source = {
         .directory = o->directory, .overrides = o->overrides, .override_count = o->override_count};
-    struct buf main_cf, own, limits, log;
+    struct buf limits, log;
     struct settings s;
     bool ok;
 
-    buf_init(&main_cf, POSTCONF_MAX);
     buf_init(&log, 4096);
-    buf_init(&own, POSTCONF_MAX);
     buf_init(&limits, POSTCONF_MAX);
-    ok = postconf_read(&source, parameters, error) &&
-         postconf_read_file(&source, "main.cf", &main_cf, error) &&
-         postconf_read_file(&source, "sluice.cf", &own, error);
-    settings_init(&s, buf_slice(parameters));
+    ok = postconf_read(&source, &l->parameters, error) &&
+         postconf_read_file(&source, "main.cf", &l->main_cf, error) &&
+         postconf_read_file(&source, "sluice.cf", &l->own, error);
+    settings_init(&s, buf_slice(&l->parameters));
     ok = ok &&
          postconf_read_limits(&source, settings_number(&s, "default_process_limit", 100, 100000),
                               &limits, error);
     if (ok) {
         find_log(o, &s, &log);
-        postconf_translate(&s, buf_slice(&limits), buf_slice(&main_cf), buf_slice(&own),
-                           buf_slice(&log), text);
-        buf_fini(&log);
-        (void)buf_addf(path, "%.*s/sluice/qmgr.conf",
-                       SLICE_ARGS(settings_get(&s, "data_directory")));
+        postconf_translate(&s, buf_slice(&limits), buf_slice(&l->main_cf), buf_slice(&l->own),
+                           buf_slice(&log), &l->text);
+        (void)buf_addf(&l->path, "%.*s/sluice/qmgr.conf",
+                       SLICE_ARGS(settings_get(&s, "data_directory"))); /* sticky */
         mail_owner = strdup(settings_get(&s, "mail_owner").ptr);
         CHECK(mail_owner != NULL);
     }
     settings_fini(&s);
     buf_fini(&limits);
-    buf_fini(&own);
-    buf_fini(&main_cf);
+    buf_fini(&log);
     return ok;
+}
+
+/* What is wrong, with its place in the files that the operator writes. */
+static int refuse(const struct manager_options *o, const struct loaded *l, struct buf *complaints)
+{
+    struct postconf_places places = {.path = buf_cstr((struct buf *)(uintptr_t)&l->path),
+                                     .directory = o->directory,
+                                     .text = buf_slice(&l->text),
+                                     .main_cf = buf_slice(&l->main_cf),
+                                     .own = buf_slice(&l->own)};
+    struct buf error;
+    int exit_status;
+
+    buf_init(&error, 65536);
+    postconf_put_places(&places, buf_slice(complaints), &error);
+    error.failed = false; /* the first ones say enough */
+    exit_status = give_up(o, &error);
+    buf_fini(&error);
+    return exit_status;
 }
 
 static int start(const struct manager_options *o)
 {
-    struct buf text, parameters, path, error;
+    struct loaded l;
+    struct buf error;
     struct bundle bundle = {0};
     struct parent_plan plan = {.roles = roles,
                                .signals = (const struct parent_signal[]){{0, NULL}},
@@ -206,27 +245,23 @@ static int start(const struct manager_options *o)
                                .ready_fd = -1};
     int exit_status;
 
-    buf_init(&text, POSTCONF_MAX);
-    buf_init(&parameters, POSTCONF_MAX);
-    buf_init(&path, 4096);
+    loaded_init(&l);
     buf_init(&error, 65536);
-    if (!load(o, &text, &parameters, &path, &error)) {
+    if (!load(o, &l, &error)) {
         return give_up(o, &error);
     }
-    postfix_keep_parameters(buf_slice(&parameters));
-    plan.path = buf_cstr(&path);
-    plan.text = buf_slice(&text);
+    postfix_keep_parameters(buf_slice(&l.parameters));
+    plan.path = buf_cstr(&l.path);
+    plan.text = buf_slice(&l.text);
     plan.first = &bundle;
     if (!bundle_load_text(plan.path, plan.text, &bundle, &error)) {
-        return give_up(o, &error);
+        return refuse(o, &l, &error);
     }
     confine_limits();
     exit_status = parent_main(&plan);
     bundle_fini(&bundle);
     buf_fini(&error);
-    buf_fini(&path);
-    buf_fini(&parameters);
-    buf_fini(&text);
+    loaded_fini(&l);
     free(mail_owner);
     return exit_status;
 }

@@ -9,6 +9,7 @@
 #include "buf.h"
 #include "master_link.h"
 #include "postconf.h"
+#include "postconf_places.h"
 #include "routing.h"
 #include "services.h"
 #include "settings.h"
@@ -255,7 +256,39 @@ static void postfix_parameters_become_ours(void **unused)
     buf_fini(&out);
 }
 
-UNIT_MAIN(cmocka_unit_test(parameters_are_found_by_name), cmocka_unit_test(times_have_units),
+static void complaints_name_the_file_of_the_operator(void **unused)
+{
+    static const struct postconf_places places = {
+        .path = "/data/qmgr.conf",
+        .directory = "/etc/postfix",
+        .text = {"spool = postfix:/q\nqueue_run_delay = x\nfoo = 1\nslow_process_limit = 3\n"
+                 "weight=x\n",
+                 79},
+        .main_cf = {"# sluice_foo = 0\nsluice_foo =\n foo = 1\nqueue_run_delay=x\n", 57},
+        .own = {"weight=x\n", 9}};
+    struct buf out;
+
+    (void)unused;
+    assert_int_equal(strlen(places.text.ptr), places.text.len);
+    assert_int_equal(strlen(places.main_cf.ptr), places.main_cf.len);
+    buf_init(&out, 4096);
+    postconf_put_places(&places,
+                        SLICE("/data/qmgr.conf:5:8: error: a\n/data/qmgr.conf:3:1: error: b\n"
+                              "/data/qmgr.conf:2:9: error: c\n/data/qmgr.conf:4:1: error: d\n"
+                              "/data/qmgr.conf:1:1: error: e\n/data/qmgr.conf:99:1: error: f\n"
+                              "/data/qmgr.conf: g\n/data/qmgr.confx:1:1: h\n2 errors"),
+                        &out);
+    assert_string_equal(buf_cstr(&out),
+                        "/etc/postfix/sluice.cf:1:8: error: a\n/etc/postfix/main.cf:2: error: b\n"
+                        "/etc/postfix/main.cf:4: error: c\n/etc/postfix/master.cf: error: d\n"
+                        "/etc/postfix/main.cf: not set there, or by -o in master.cf: error: e\n"
+                        "/data/qmgr.conf:99:1: error: f\n/data/qmgr.conf: g\n"
+                        "/data/qmgr.confx:1:1: h\n2 errors\n");
+    buf_fini(&out);
+}
+
+UNIT_MAIN(cmocka_unit_test(complaints_name_the_file_of_the_operator),
+          cmocka_unit_test(parameters_are_found_by_name), cmocka_unit_test(times_have_units),
           cmocka_unit_test(letters_of_a_trigger_ask_for_scans),
           cmocka_unit_test(the_generation_is_octal),
           cmocka_unit_test(a_filter_takes_all_mail_but_probes),
