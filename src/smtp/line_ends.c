@@ -1,5 +1,39 @@
 #include "line_ends.h"
 
+#include <string.h>
+
+/* A CR that no LF follows. */
+static char *put_bare_cr(struct line_ends *l, char *to)
+{
+    if (l->after_cr) {
+        *to++ = ' ';
+        l->in_line = true;
+        l->after_cr = false;
+    }
+    return to;
+}
+
+/* Bytes without LF. Almost all text has one CR there at most, at the end. */
+static char *put_line(struct line_ends *l, struct slice line, char *to)
+{
+    while (line.len > 0) {
+        size_t plain = slice_find(line, '\r');
+
+        to = put_bare_cr(l, to);
+        if (plain > 0) {
+            memcpy(to, line.ptr, plain);
+            to += plain;
+            l->in_line = true;
+        }
+        if (plain < line.len) {
+            l->after_cr = true;
+            plain++;
+        }
+        line = slice_skip(line, plain);
+    }
+    return to;
+}
+
 struct slice line_ends_add(struct line_ends *l, struct slice in, struct buf *out)
 {
     char *start = buf_room(out, 2 * in.len + 1), *to = start;
@@ -7,21 +41,17 @@ struct slice line_ends_add(struct line_ends *l, struct slice in, struct buf *out
     if (start == NULL) {
         return slice_of(NULL, 0);
     }
-    for (size_t i = 0; i < in.len; i++) {
-        char c = in.ptr[i];
+    while (in.len > 0) {
+        size_t len = slice_find(in, '\n');
 
-        if (l->after_cr && c != '\n') {
-            *to++ = ' ';
-            l->in_line = true;
-        }
-        l->after_cr = c == '\r';
-        if (c == '\n') {
+        to = put_line(l, slice_of(in.ptr, len), to);
+        if (len < in.len) {
             *to++ = '\r';
+            *to++ = '\n';
+            *l = (struct line_ends){.after_cr = false};
+            len++;
         }
-        if (c != '\r') {
-            *to++ = c;
-            l->in_line = c != '\n';
-        }
+        in = slice_skip(in, len);
     }
     buf_grew(out, (size_t)(to - start));
     return slice_of(start, (size_t)(to - start));
