@@ -141,7 +141,7 @@ const char *wire_role_name(enum wire_role role);
 #define WIRE_RCPTS_MAX     500000u     /* recipients in one frame */
 #define WIRE_LOGIN_MAX     9216        /* a message of a login */
 #define WIRE_CHALLENGE_MAX 1000        /* and the challenge for the next */
-#define WIRE_KEY_MAX       256         /* the key of a message, and its sum */
+#define WIRE_KEY_MAX       256         /* the key of a call, and its sum */
 #define WIRE_KEY_SUM       32
 #define WIRE_USER_MAX      255         /* the name of a user */
 #define WIRE_SENDERS_MAX   4096        /* the senders that a user may use */
@@ -251,8 +251,10 @@ struct wire_submit {
     struct slice class_name;  /* that the header or the listener gives it; empty: neither does */
     uint32_t class_source;    /* enum class_source: which of them; without a name, the field that
                                 marks bulk mail, if there is one */
-    struct slice key;         /* by which the client may ask again (spool_keys.h); empty: none */
+    struct slice key;         /* of the call, by which the client may make it again (spool_keys.h);
+                                empty: none */
     struct slice key_sum;     /* WIRE_KEY_SUM bytes over what it asks for; empty without a key */
+    uint32_t key_part;        /* which message of the call it is, from 1; 0: the only one */
     struct slice trace;       /* header to put in front; "\1" in it becomes the queue id */
     struct slice login;       /* "sasl_method=PLAIN, sasl_username=app" for the log, or empty */
     struct slice send_client; /* what it counts for (send_limit.h): the client's address, */
@@ -268,6 +270,9 @@ struct wire_submit {
 bool wire_fd_is_sealed(int fd, uint64_t size);
 void wire_put_submit(struct channel *ch, const struct wire_submit *m, int fd);
 bool wire_get_submit(struct slice body, struct wire_submit *ret, struct wire_rcpt **ret_rcpts);
+
+/* The status of a key that was that of another call. */
+#define WIRE_KEY_REFUSED SLICE("5.5.4")
 
 struct wire_submit_done {
     uint64_t token;

@@ -82,6 +82,7 @@
     X(BELOW, class_source, CLASS_SOURCE_MAX + 1)                                                   \
     X(BYTES, key, WIRE_KEY_MAX)                                                                    \
     X(BYTES, key_sum, WIRE_KEY_SUM)                                                                \
+    X(U32, key_part)                                                                               \
     X(BYTES, trace, WIRE_TRACE_MAX)                                                                \
     X(BYTES, login, WIRE_HOST_MAX)                                                                 \
     X(BYTES, hold, WIRE_TEXT_MAX)                                                                  \

@@ -45,7 +45,7 @@ void clients_answer(struct queue *q, struct channel *client, uint64_t token, str
         done.text = SLICE("Too many keys of calls are known (inject_key_limit)");
     } else if (rc == -EEXIST) {
         done.code = 554;
-        done.status = SLICE("5.5.4");
+        done.status = WIRE_KEY_REFUSED;
         done.text = SLICE("Idempotency-Key: it was the key of another call");
     } else if (rc == -ENOTSUP) {
         done.code = 554;
@@ -161,38 +161,86 @@ static void count_sent(struct queue *q, const struct wire_submit *m)
     }
 }
 
-/* Was the message of this key submitted before? 0: as *ret_id; -ENOENT: it was not; else the
- * negative errno of why it can't be. */
-static int find_key(struct queue *q, const struct wire_submit *m, struct msg_id *ret_id)
-{
-    struct spool_key key = {.key = m->key};
-    int rc;
+/* A call of several messages has a key for itself, which says what was asked for and so is there
+ * before any of its messages' is, and one for each message. */
+struct call_keys {
+    struct slice call;
+    struct slice message; /* the same, when there is only one */
+    bool call_known;
+    char room[WIRE_KEY_MAX + 16];
+};
 
-    if (m->key.len == 0) {
-        return -ENOENT;
+_Static_assert(WIRE_KEY_MAX + 16 <= SPOOL_KEY_MAX, "the spool takes all names");
+
+static void name_keys(struct call_keys *k, const struct wire_submit *m)
+{
+    k->call = k->message = m->key;
+    k->call_known = false;
+    if (m->key.len > 0 && m->key_part > 0) {
+        (void)snprintf(k->room, sizeof k->room, "%.*s %" PRIu32, SLICE_ARGS(m->key),
+                       m->key_part); /* fits by its size */
+        k->message = slice_string(k->room);
     }
-    rc = spool_key_find(q->spool, &key, clock_wall(), (uint64_t)q->conf->inject_key_limit);
-    if (rc == 0 && memcmp(key.sum, m->key_sum.ptr, sizeof key.sum) != 0) {
+}
+
+/* 0, -ENOENT or the negative errno of why not; as find_keys. */
+static int find_key(struct queue *q, struct slice name, struct slice sum, struct msg_id *ret_id)
+{
+    struct spool_key key = {.key = name};
+    int rc = spool_key_find(q->spool, &key, clock_wall(), (uint64_t)q->conf->inject_key_limit);
+
+    if (rc == 0 && memcmp(key.sum, sum.ptr, sizeof key.sum) != 0) {
         return -EEXIST;
     }
     *ret_id = key.id;
     return rc == -ENOSPC ? -EDQUOT : rc;
 }
 
-/* Submit the message, with its key. */
-static int submit_once(struct queue *q, const struct wire_submit *m, int fd, bool is_report,
-                       struct msg_id *ret_id, struct active_msg **ret_msg)
+/* Was the message of these keys submitted before? 0: as *ret_id; -ENOENT: it was not; else the
+ * negative errno of why it can't be. */
+static int find_keys(struct queue *q, const struct wire_submit *m, struct call_keys *k,
+                     struct msg_id *ret_id)
 {
-    struct spool_key key = {.key = m->key};
+    int rc;
+
+    if (m->key.len == 0) {
+        return -ENOENT;
+    }
+    rc = find_key(q, k->call, m->key_sum, ret_id);
+    k->call_known = rc == 0;
+    if (m->key_part == 0 || (rc != 0 && rc != -ENOENT)) {
+        return rc;
+    }
+    return find_key(q, k->message, m->key_sum, ret_id);
+}
+
+static int add_key(struct queue *q, struct slice name, struct slice sum, struct msg_id id)
+{
+    struct spool_key key = {
+        .key = name,
+        .id = id,
+        .until = wall_after(clock_wall(), q->conf->inject_key_time_us),
+    };
+
+    memcpy(key.sum, sum.ptr, sizeof key.sum);
+    return spool_key_add(q->spool, &key);
+}
+
+/* Submit the message, with its keys. */
+static int submit_once(struct queue *q, const struct wire_submit *m, const struct call_keys *k,
+                       int fd, bool is_report, struct msg_id *ret_id, struct active_msg **ret_msg)
+{
     int rc = submit_message(q, m, fd, is_report, ret_id, ret_msg);
 
     if (rc != 0 || m->key.len == 0) {
         return rc;
     }
-    memcpy(key.sum, m->key_sum.ptr, sizeof key.sum);
-    key.id = *ret_id;
-    key.until = wall_after(clock_wall(), q->conf->inject_key_time_us);
-    rc = spool_key_add(q->spool, &key);
+    if (m->key_part > 0 && !k->call_known) {
+        rc = add_key(q, k->call, m->key_sum, (struct msg_id){0});
+    }
+    if (rc == 0) {
+        rc = add_key(q, k->message, m->key_sum, *ret_id);
+    }
     if (rc != 0 && *ret_msg != NULL) { /* the batch has failed */
         active_remove(&q->active, *ret_msg);
         *ret_msg = NULL;
@@ -206,6 +254,7 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
     struct wire_submit m;
     struct wire_rcpt *rcpts;
     struct active_msg *msg = NULL;
+    struct call_keys keys;
     struct msg_id id;
     bool repeated;
     int rc;
@@ -223,7 +272,8 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
     } else if (!q->clients.flow.storage_ok || q->role->stopping) {
         rc = -EIO;
     } else {
-        rc = find_key(q, &m, &id);
+        name_keys(&keys, &m);
+        rc = find_keys(q, &m, &keys, &id);
     }
     repeated = rc == 0;
     if (rc == -ENOENT) {
@@ -231,7 +281,7 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
             mem_free(rcpts);
             return;
         }
-        rc = submit_once(q, &m, frame->fd, is_report, &id, &msg);
+        rc = submit_once(q, &m, &keys, frame->fd, is_report, &id, &msg);
     }
     mem_free(rcpts);
     if (rc == 0 && !repeated) {

@@ -20,13 +20,17 @@ static int add_to_count(struct sqlite_spool *s, int64_t change)
     return run_keys(s, st);
 }
 
-static int forget_some(struct sqlite_spool *s, struct wall now)
+/* Some whose time is over, and this one if its is. */
+static int forget_some(struct sqlite_spool *s, struct slice key, struct wall now)
 {
     sqlite3_stmt *st = sqlite_ask(s, ST_KEYS_FORGET);
     int err;
 
     sqlite_bind_int(st, 1, now.us);
     sqlite_bind_int(st, 2, SPOOL_KEYS_FORGOTTEN);
+    if (st != NULL) {
+        sqlite3_bind_blob64(st, 3, key.ptr, key.len, SQLITE_STATIC);
+    }
     err = run_keys(s, st);
     return err != 0 || sqlite3_changes(s->db) == 0 ? err : add_to_count(s, -sqlite3_changes(s->db));
 }
@@ -46,7 +50,7 @@ static int find(struct spool *sp, struct spool_key *k, struct wall now, uint64_t
     uint64_t count;
     sqlite3_stmt *st;
     bool found;
-    int rc, err = forget_some(s, now);
+    int rc, err = forget_some(s, k->key, now);
 
     if (err != 0) {
         return spool_batch_failed(sp, err);

@@ -108,13 +108,10 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " WHERE id = ?1",
     [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
     [ST_KEY_READ] = "SELECT sum, message, until FROM call_key WHERE key = ?1 AND until > ?2",
-    /* One whose time is over may still stand there. */
-    [ST_KEY_ADD] =
-        "INSERT INTO call_key (key, sum, message, until) VALUES (?1, ?2, ?3, ?4)"
-        " ON CONFLICT (key) DO UPDATE SET sum = ?2, message = ?3, until = ?4",
+    [ST_KEY_ADD] = "INSERT INTO call_key (key, sum, message, until) VALUES (?1, ?2, ?3, ?4)",
     [ST_KEYS_FORGET] =
-        "DELETE FROM call_key WHERE key IN"
-        " (SELECT key FROM call_key WHERE until <= ?1 ORDER BY until LIMIT ?2)",
+        "DELETE FROM call_key WHERE until <= ?1 AND (key = ?3 OR key IN"
+        " (SELECT key FROM call_key WHERE until <= ?1 ORDER BY until LIMIT ?2))",
     [ST_KEYS_COUNT] = "SELECT keys FROM call_keys WHERE one = 1",
     [ST_KEYS_COUNT_ADD] = "UPDATE call_keys SET keys = max(0, keys + ?1) WHERE one = 1",
     [ST_NOTE_PUT] =

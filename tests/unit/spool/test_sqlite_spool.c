@@ -15,6 +15,7 @@
 #include "check.h"
 #include "mem.h"
 #include "spool_fixture.h"
+#include "spool_keys.h"
 #include "spool_search.h"
 #include "sqlite_schema.h"
 
@@ -615,6 +616,83 @@ static void a_shell_reads_it_in_words(void **state)
     spool_close(sp);
 }
 
+/* ---- keys of calls -------------------------------------------------------------------------- */
+
+static struct spool_key key_of(const char *name, uint8_t sum, int64_t until)
+{
+    struct spool_key k = {.key = slice_string(name), .id = {7}, .until = {until}};
+
+    memset(k.sum, sum, sizeof k.sum);
+    return k;
+}
+
+static int find_key(struct spool *sp, const char *name, int64_t now, uint64_t max, uint8_t *ret_sum)
+{
+    struct spool_key k = {.key = slice_string(name)};
+    int err = spool_key_find(sp, &k, (struct wall){now}, max);
+
+    *ret_sum = k.sum[0];
+    return err;
+}
+
+static void keys_are_there_after_a_commit_and_until_their_time(void **state)
+{
+    struct spool *sp = fixture_open(&fx);
+    struct spool_key k = key_of("app a", 1, 100);
+    uint8_t sum;
+
+    (void)state;
+    assert_int_equal(find_key(sp, "app a", 10, 9, &sum), -ENOENT);
+    fixture_ok(sp, spool_key_add(sp, &k));
+    assert_int_equal(find_key(sp, "app a", 10, 9, &sum), 0); /* before the commit, too */
+    spool_close(sp);
+    sp = fixture_open(&fx); /* there was none */
+    assert_int_equal(find_key(sp, "app a", 10, 9, &sum), -ENOENT);
+    fixture_ok(sp, spool_key_add(sp, &k));
+    fixture_ok(sp, spool_commit(sp));
+    spool_close(sp);
+    sp = fixture_open(&fx);
+    assert_int_equal(find_key(sp, "app a", 99, 9, &sum), 0);
+    assert_int_equal(sum, 1);
+    assert_int_equal(find_key(sp, "app b", 99, 9, &sum), -ENOENT);
+    assert_int_equal(find_key(sp, "app a", 100, 9, &sum), -ENOENT);
+    fixture_ok(sp, spool_commit(sp));
+    spool_close(sp);
+}
+
+static void keys_are_counted_and_forgotten(void **state)
+{
+    struct spool *sp = fixture_open(&fx);
+    char name[20];
+    uint8_t sum;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "app %d", i);
+        struct spool_key k = key_of(name, 1, 100 + i);
+
+        assert_int_equal(find_key(sp, name, 10, 20, &sum), -ENOENT);
+        fixture_ok(sp, spool_key_add(sp, &k));
+    }
+    assert_int_equal(find_key(sp, "app more", 10, 20, &sum), -ENOSPC);
+    assert_int_equal(find_key(sp, "app 19", 10, 20, &sum), 0);
+    /* One whose time is over and that is not among the oldest: it counts once. */
+    assert_int_equal(find_key(sp, "app 18", 118, 20, &sum), -ENOENT);
+    struct spool_key again = key_of("app 18", 2, 300);
+
+    fixture_ok(sp, spool_key_add(sp, &again));
+    assert_int_equal(find_key(sp, "app 18", 118, 20, &sum), 0);
+    assert_int_equal(sum, 2);
+    for (int i = 0; i < 20; i++) {
+        (void)find_key(sp, "app more", 200, 20, &sum);
+    }
+    fixture_ok(sp, spool_commit(sp));
+    assert_string_equal(fixture_ask(&fx, "SELECT group_concat(key) || ' ' || (SELECT keys FROM"
+                                         " call_keys) FROM call_key"),
+                        "app 18 1");
+    spool_close(sp);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_without_it),
@@ -629,4 +707,5 @@ UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_withou
           EACH(orphans_go_when_it_is_opened), EACH(files_of_an_undone_batch_go),
           EACH(ids_grow_and_are_never_used_twice), EACH(passing_mail_is_found_again_after_a_crash),
           EACH(equal_due_times_are_claimed_once_each), EACH(the_log_does_not_grow_without_bound),
-          EACH(a_shell_reads_it_in_words))
+          EACH(a_shell_reads_it_in_words), EACH(keys_are_there_after_a_commit_and_until_their_time),
+          EACH(keys_are_counted_and_forgotten))
