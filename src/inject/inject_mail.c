@@ -9,13 +9,13 @@
 #include "base64.h"
 #include "check.h"
 #include "compose.h"
+#include "hash.h"
 #include "mem.h"
 #include "printable.h"
 
 #define PATH_LENGTH   200
 #define FOUND_SHOWN   100
 #define MEDIA_MAX     127u
-#define ALL_MAX       (1u << 30) /* bytes of all texts of a document */
 #define ADDRESSES_MAX (64u << 20)
 
 /* A mailbox of the document: its address is in the pool, its name in the document. */
@@ -41,7 +41,6 @@ struct inject_mail {
     uint64_t memory;
     const struct inject_mail_limits *limits; /* while it is read */
     struct buf *error;                       /* likewise */
-    uint32_t rcpts;                          /* of all lists */
     struct buf pool;                         /* addresses in stored form */
     struct mailboxes from, sender, reply_to, to, cc, bcc, recipients;
     bool divided; /* `recipients` is there */
@@ -432,59 +431,124 @@ static void expand(const struct inject_mail *m, const struct mailbox *rcpt, stru
 
 /* A name that stands in the texts of a document. */
 struct used_name {
-    struct slice name;
-    const char *where;
-    bool in_field;
+    UT_hash_handle hh; /* by name */
+    struct slice name; /* in the document */
+    const char *where; /* it stands first */
+    bool in_field;     /* it stands in a field of the header, too */
+    bool has_default;  /* the document has a value for all recipients */
 };
 
 struct used_names {
-    struct used_name *all; /* owned */
+    struct used_name *all;     /* a hash, owned */
+    struct used_name **listed; /* owned; in the order of the document */
     size_t count, size;
+    size_t needed; /* without a default: each recipient has to have them */
 };
+
+static struct used_name *find_used(const struct used_names *used, struct slice name)
+{
+    struct used_name *u;
+
+    HASH_FIND(hh, used->all, name.ptr, name.len, u);
+    return u;
+}
+
+static void free_used(struct used_names *used)
+{
+    HASH_CLEAR(hh, used->all);
+    for (size_t i = 0; i < used->count; i++) {
+        mem_free(used->listed[i]);
+    }
+    mem_free(used->listed);
+}
 
 static bool find_names(struct inject_mail *m, struct used_names *used, struct slice text,
                        const char *where, bool in_field)
 {
     struct slice before, name;
+    struct used_name *u;
     bool raw;
 
     while (next_name(&text, &before, &name, &raw)) {
-        size_t i = 0;
-
         if (name.len == 0 || name.len > FOUND_SHOWN) {
             return wrong_found(m, where, name, "expected {{NAME}} of 1 to 100 bytes");
         }
-        while (i < used->count &&
-               (!slice_equal(used->all[i].name, name) || used->all[i].in_field != in_field)) {
-            i++;
-        }
-        if (i < used->count) {
+        u = find_used(used, name);
+        if (u != NULL) {
+            u->in_field = u->in_field || in_field;
             continue;
         }
         if (used->count == INJECT_SUBSTITUTIONS_MAX) {
             return wrong(m, "%s: expected at most %u names in braces", where,
                          INJECT_SUBSTITUTIONS_MAX);
         }
-        used->all = mem_grow(used->all, used->count, &used->size, sizeof *used->all);
-        used->all[used->count++] = (struct used_name){name, where, in_field};
+        u = mem_new(sizeof *u);
+        *u = (struct used_name){.name = name, .where = where, .in_field = in_field};
+        HASH_ADD_KEYPTR(hh, used->all, u->name.ptr, u->name.len, u);
+        used->listed = mem_grow(used->listed, used->count, &used->size, sizeof *used->listed);
+        used->listed[used->count++] = u;
     }
     return true;
 }
 
-static bool check_value(struct inject_mail *m, size_t i, const struct used_name *used)
+/* Which names have a value for all recipients? */
+static bool check_defaults(struct inject_mail *m, struct used_names *used)
 {
-    struct slice value = value_of(m, &m->recipients.all[i], used->name);
     char path[PATH_LENGTH];
 
-    (void)snprintf(path, sizeof path, "recipients[%zu].substitutions.%.*s", i,
-                   SLICE_ARGS(used->name)); /* fits by the length of names */
-    if (value.ptr == NULL) {
-        return wrong(m, "%s: there is no such value, and %s uses it", path, used->where);
+    for (size_t i = 0; i < used->count; i++) {
+        struct used_name *u = used->listed[i];
+        const json_t *value =
+            m->values == NULL ? NULL : json_object_getn(m->values, u->name.ptr, u->name.len);
+
+        u->has_default = value != NULL;
+        used->needed += value == NULL;
+        (void)snprintf(path, sizeof path, "substitutions.%.*s",
+                       SLICE_ARGS(u->name)); /* fits by the length of names */
+        if (value != NULL && u->in_field && !check_field(m, path, slice_of_json(value))) {
+            return false;
+        }
     }
-    return !used->in_field || check_field(m, path, value);
+    return true;
 }
 
-/* Has each recipient all values, and none that could end a field? */
+/* Has this recipient the values that it needs, and none that could end a field? Looks at its values
+ * and not at all names: these may be a thousand, for each of 10^5 recipients. */
+static bool check_rcpt(struct inject_mail *m, const struct used_names *used, size_t rcpt)
+{
+    const json_t *values = m->recipients.all[rcpt].values;
+    char path[PATH_LENGTH];
+    const char *name;
+    json_t *value;
+    size_t have = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)values, name, value)
+    {
+        const struct used_name *u = find_used(used, slice_string(name));
+
+        have += u != NULL && !u->has_default;
+        if (u == NULL || !u->in_field) {
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "recipients[%zu].substitutions.%s", rcpt,
+                       name); /* likewise */
+        if (!check_field(m, path, slice_of_json(value))) {
+            return false;
+        }
+    }
+    for (size_t i = 0; have < used->needed && i < used->count; i++) {
+        const struct used_name *u = used->listed[i];
+
+        if (!u->has_default && json_object_getn(values, u->name.ptr, u->name.len) == NULL) {
+            return wrong(m,
+                         "recipients[%zu].substitutions.%.*s: there is no such value, and %s uses "
+                         "it",
+                         rcpt, SLICE_ARGS(u->name), u->where);
+        }
+    }
+    return true;
+}
+
 static bool check_values(struct inject_mail *m)
 {
     struct used_names used = {.count = 0};
@@ -495,12 +559,11 @@ static bool check_values(struct inject_mail *m)
     for (size_t i = 0; i < m->field_count && good; i++) {
         good = find_names(m, &used, m->fields[i].value, "headers", true);
     }
+    good = good && check_defaults(m, &used);
     for (size_t i = 0; i < m->recipients.count && good; i++) {
-        for (size_t j = 0; j < used.count && good; j++) {
-            good = check_value(m, i, &used.all[j]);
-        }
+        good = check_rcpt(m, &used, i);
     }
-    mem_free(used.all);
+    free_used(&used);
     return good;
 }
 
@@ -685,7 +748,6 @@ static bool read_lists(struct inject_mail *m)
         return wrong(m, "to: expected at most %u recipients (inject_recipient_limit)",
                      (unsigned)m->limits->rcpts);
     }
-    m->rcpts = (uint32_t)(m->divided ? m->recipients.count : lists);
     if (m->from.count == 0 && (m->whole.ptr == NULL || (m->sender.count == 0 && !m->null_sender))) {
         return wrong(m, "from: expected an address");
     }
@@ -738,6 +800,21 @@ static bool read_document(struct inject_mail *m)
     return !m->divided || check_values(m);
 }
 
+/* Beside the document. */
+static uint64_t own_memory(const struct inject_mail *m)
+{
+    const struct mailboxes *const lists[] = {&m->to, &m->cc, &m->bcc, &m->recipients};
+    uint64_t bytes = sizeof *m + buf_len(&m->pool);
+
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        bytes += lists[i]->size * sizeof(struct mailbox);
+    }
+    for (size_t i = 0; i < m->attachment_count; i++) {
+        bytes += buf_len(&m->attachments[i].bytes);
+    }
+    return bytes;
+}
+
 enum inject_mail_result inject_mail_new(struct slice text, const struct inject_mail_limits *limits,
                                         struct inject_mail **ret_mail, struct buf *ret_error)
 {
@@ -770,6 +847,7 @@ enum inject_mail_result inject_mail_new(struct slice text, const struct inject_m
         inject_mail_free(m);
         return INJECT_MAIL_WRONG;
     }
+    m->memory += own_memory(m);
     m->limits = NULL;
     m->error = NULL;
     *ret_mail = m;
@@ -845,9 +923,9 @@ bool inject_mail_next_rcpt(const struct inject_mail *m, size_t message, size_t *
     return false;
 }
 
-uint32_t inject_mail_rcpts(const struct inject_mail *m)
+uint64_t inject_mail_address_bytes(const struct inject_mail *m)
 {
-    return m->rcpts;
+    return buf_len(&m->pool);
 }
 
 bool inject_mail_is_divided(const struct inject_mail *m)
@@ -872,30 +950,36 @@ static struct compose_mailbox *mailboxes_of(const struct inject_mail *m,
 /* Line ends as MIME's text encodings want them: LF alone. */
 static void put_lines(struct slice text, struct buf *out)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] != '\r') {
-            (void)buf_add_byte(out, text.ptr[i]); /* sticky, all of it */
-        } else if (i + 1 == text.len || text.ptr[i + 1] != '\n') {
-            (void)buf_add_byte(out, '\n');
+    while (text.len > 0) {
+        size_t len = slice_find(text, '\r');
+
+        (void)buf_add(out, slice_of(text.ptr, len)); /* sticky, all of it */
+        if (len < text.len) {
+            len++;
+            if (len == text.len || text.ptr[len] != '\n') {
+                (void)buf_add_byte(out, '\n');
+            }
         }
+        text = slice_skip(text, len);
     }
 }
 
-/* A text of the document as this message has it, in `room`. */
+/* A text of the document as this message has it; in `room` when it is not as the document has it.
+ * What does not fit fails `room`. */
 static struct slice text_for(const struct inject_mail *m, const struct mailbox *rcpt,
                              struct slice text, enum place place, struct buf *room)
 {
     struct buf expanded;
 
-    if (text.ptr == NULL) {
+    if (text.ptr == NULL || (!m->divided && slice_find(text, '\r') == text.len)) {
         return text;
     }
-    buf_init(&expanded, ALL_MAX);
+    buf_init(&expanded, room->limit);
     expand(m, rcpt, text, place, &expanded);
     put_lines(buf_slice(&expanded), room);
     room->failed = room->failed || expanded.failed;
     buf_fini(&expanded);
-    return buf_len(room) > 0 ? buf_slice(room) : SLICE("");
+    return buf_slice(room);
 }
 
 bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf *out)
@@ -911,7 +995,7 @@ bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf
         return buf_add(out, m->whole);
     }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        buf_init(&texts[i], out->limit);
+        buf_init(&texts[i], i == 0 ? INJECT_FIELD_MAX : out->limit);
     }
     to = mailboxes_of(
         m, m->divided ? &(struct mailboxes){.all = (struct mailbox *)(uintptr_t)rcpt, .count = 1}
@@ -919,7 +1003,7 @@ bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf
     cc = mailboxes_of(m, &m->cc);
     reply_to = mailboxes_of(m, &m->reply_to);
     for (size_t i = 0; i < m->field_count; i++) {
-        buf_init(&values[i], ALL_MAX);
+        buf_init(&values[i], INJECT_FIELD_MAX);
         fields[i].name = m->fields[i].name;
         fields[i].value = text_for(m, rcpt, m->fields[i].value, PLACE_FIELD, &values[i]);
         good = good && !values[i].failed;

@@ -24,7 +24,7 @@
 /* What a document may have of each. */
 #define INJECT_ATTACHMENTS_MAX   100u
 #define INJECT_HEADERS_MAX       100u
-#define INJECT_FIELD_MAX         8192u /* bytes of a name, a subject, a header's value */
+#define INJECT_FIELD_MAX         8192u /* bytes of a name, a subject, a header with its values */
 #define INJECT_SUBSTITUTIONS_MAX 1000u
 #define INJECT_DEPTH_MAX         16u
 
@@ -62,14 +62,15 @@ size_t inject_mail_count(const struct inject_mail *m);
 bool inject_mail_next_rcpt(const struct inject_mail *m, size_t message, size_t *at,
                            struct slice *ret_address);
 
-/* How many recipients are in all messages. */
-uint32_t inject_mail_rcpts(const struct inject_mail *m);
+/* Bytes of all addresses in it. */
+uint64_t inject_mail_address_bytes(const struct inject_mail *m);
 
 /* Does each recipient get a message of its own? */
 bool inject_mail_is_divided(const struct inject_mail *m);
 
 /* Append a message with its header, lines end with CRLF or, in `message`, as written. False when
- * the buffer is full. Date and Message-ID are missing unless the document has them. */
+ * the buffer is full, or when values have made a field longer than INJECT_FIELD_MAX. Date and
+ * Message-ID are missing unless the document has them. */
 bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf *out);
 
 #endif

@@ -54,13 +54,16 @@
 /* What a client is told when it may come again. */
 #define BUSY_RETRY_S 5
 #define GONE_RETRY_S 10
-/* An answer besides the lists of recipients. */
-#define ANSWER_EXTRA 65536u
+/* An answer besides the lists of recipients, and an element of these without address and text. */
+#define ANSWER_EXTRA   65536u
+#define ANSWER_ELEMENT 64u
+/* The largest message that is made of a document, where message_size_limit is more or none. */
+#define COMPOSED_MAX ((size_t)256 << 20)
 /* Memory of a document that has been read, as a multiple of its size. */
 #define DOCUMENT_FACTOR 16u
 
-/* Messages of a call that are made in one turn of the loop. */
-#define TURN_MESSAGES 64u
+/* Messages of a call are made for so long in one turn of the loop. */
+#define TURN_US (5 * US_PER_MS)
 
 #define NO_MEMORY                                                                                  \
     ((struct server_reply){452, "4.3.1", SLICE("Insufficient memory, try again later")})
@@ -68,7 +71,7 @@
     ((struct server_reply){451, "4.3.0", SLICE("Queue is not available, try again later")})
 
 _Static_assert(SUM_BYTES == TOKEN_HASH && SUM_BYTES == WIRE_KEY_SUM, "all are SHA-256");
-_Static_assert(TOKEN_NAME_MAX + INJECT_KEY_MAX + 24 <= WIRE_KEY_MAX, "a key fits");
+_Static_assert(TOKEN_NAME_MAX + INJECT_KEY_MAX + 2 <= WIRE_KEY_MAX, "a key fits");
 
 enum inject_phase {
     INJECT_HANDSHAKE,
@@ -154,6 +157,7 @@ struct inject_session {
     struct inject_part *reading; /* whose body comes in: of BODY_MESSAGE */
     struct inject_answer answer;
     char key[INJECT_KEY_MAX + 1]; /* empty: none */
+    bool key_refused;             /* it was the key of another call */
     unsigned refusals_logged, refusals_unlogged;
     struct buf error;
     struct wall arrived;
@@ -260,6 +264,7 @@ static void forget_request(struct inject_session *s)
     http_envelope_fini(&s->envelope);
     inject_answer_fini(&s->answer);
     s->key[0] = '\0';
+    s->key_refused = false;
 }
 
 static void forget_question(struct inject_session *s)
@@ -311,6 +316,9 @@ static void session_free(struct inject_session *s)
     }
     for (size_t i = 0; i < INJECT_FILTERED; i++) {
         filters_free(s->slots[i].filters);
+    }
+    if (s->inject->walked == s) {
+        s->inject->walked = LIST_NEXT(s, next);
     }
     LIST_REMOVE(s, next);
     all->count--;
@@ -375,6 +383,16 @@ static void pay_for_body(struct inject_session *s, size_t bytes)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
+/* Charge memory of the answer. False: there is none. */
+static bool charge_answer(struct inject_session *s, uint64_t bytes)
+{
+    bool good = receive_has_memory(s->all, s->settings, &s->place, bytes) &&
+                draft_reserve(&s->account, bytes);
+
+    s->held = s->account.charged;
+    return good;
+}
+
 /* Answer the call with this document. What of the request has not been read makes the answer the
  * last one. */
 static void answer_with(struct inject_session *s, unsigned status, struct slice error,
@@ -386,10 +404,13 @@ static void answer_with(struct inject_session *s, unsigned status, struct slice 
 
     buf_init(&body, 2 * (size_t)INJECT_ANSWER_MAX + ANSWER_EXTRA);
     inject_answer_put(&s->answer, error, &body);
+    forget_request(s);
     CHECK(http_put_answer(&s->out, status, "application/json", buf_len(&body), keep, fields));
     CHECK(buf_add(&s->out, buf_slice(&body)));
     buf_fini(&body);
-    forget_request(s);
+    if (buf_len(&s->out) > ANSWER_EXTRA) {
+        (void)charge_answer(s, buf_len(&s->out)); /* what its parts had has just been given back */
+    }
     wait_for_client(s, keep ? INJECT_ANSWER : INJECT_CLOSING);
 }
 
@@ -439,13 +460,17 @@ static bool may_send(const struct inject_session *s, struct slice sender)
     return verifier_may_send(&user, sender);
 }
 
-/* A recipient of the call is refused. */
+/* A recipient of the call is refused. Its text is left out when there is no memory for it. */
 static void refuse_rcpt(struct inject_session *s, struct slice rcpt,
                         const struct server_reply *reply, const char *rule)
 {
+    struct slice text = reply->text;
     struct buf line;
 
-    inject_answer_refused(&s->answer, rcpt, reply->code, slice_string(reply->status), reply->text);
+    if (!charge_answer(s, ANSWER_ELEMENT + rcpt.len + text.len)) {
+        text = SLICE("");
+    }
+    inject_answer_refused(&s->answer, rcpt, reply->code, slice_string(reply->status), text);
     if (s->refusals_logged == INJECT_REFUSALS_LOGGED) {
         s->refusals_unlogged++;
         return;
@@ -599,6 +624,12 @@ static struct slice make_trace(struct inject_part *part)
     return buf_slice(&all->trace);
 }
 
+/* Has each recipient of the call a message of its own? */
+static bool is_divided(const struct inject_session *s)
+{
+    return s->mail != NULL && inject_mail_is_divided(s->mail);
+}
+
 /* Hand a message, complete and with at least one recipient, to the queue process. All mail that
  * comes by HTTP goes through here. */
 static void submit_injected(struct inject_part *part)
@@ -635,9 +666,10 @@ static void submit_injected(struct inject_part *part)
                    part->slot != NULL ? filters_id(part->slot->filters) : ""); /* fits */
     m.login = slice_string(login);
     if (s->key[0] != '\0') {
-        (void)snprintf(key, sizeof key, "%s %s %zu", s->grant->name, s->key, part->message);
+        (void)snprintf(key, sizeof key, "%s %s", s->grant->name, s->key);
         m.key = slice_string(key); /* fits */
         m.key_sum = slice_of(s->sum_bytes, sizeof s->sum_bytes);
+        m.key_part = is_divided(s) ? (uint32_t)part->message + 1 : 0;
     }
     m.send_client = receive_send_client(conf, s->address, s->exempt, send_room);
     m.send_login = receive_send_login(conf, s->grant->name);
@@ -660,7 +692,7 @@ static struct slice only_rcpt(const struct inject_part *part)
     struct slice rcpt = slice_of(NULL, 0);
     size_t at = 0;
 
-    if (part->s->mail != NULL && inject_mail_is_divided(part->s->mail)) {
+    if (is_divided(part->s)) {
         (void)inject_mail_next_rcpt(part->s->mail, part->message, &at, &rcpt);
     }
     return rcpt;
@@ -815,7 +847,9 @@ static void finish_call(struct inject_session *s)
         fields = slice_string(retry);
     } else {
         status = s->answer.least_code == 552 ? 413 : 422;
-        error = SLICE("nothing was queued: all was refused");
+        error = s->key_refused ? SLICE("nothing was queued: Idempotency-Key was the key of another "
+                                       "call, of another body, target or envelope")
+                               : SLICE("nothing was queued: all was refused");
     }
     answer_with(s, status, error, fields);
 }
@@ -832,14 +866,15 @@ static void make_message(struct inject_session *s)
         message_read(part, reply);
         return;
     }
-    buf_init(&text,
-             limit > 0 && limit < SIZE_MAX / 4 ? (size_t)limit * 2 + ANSWER_EXTRA : SIZE_MAX / 2);
+    buf_init(&text, limit > 0 && limit < COMPOSED_MAX ? (size_t)limit * 2 + ANSWER_EXTRA
+                                                      : 2 * COMPOSED_MAX);
     if (inject_mail_compose(s->mail, part->message, &text)) {
         (void)receive_has_memory(s->all, s->settings, &s->place, 2 * buf_len(&text));
         reply = intake_add(&part->intake, buf_slice(&text));
     } else {
         reply = (struct server_reply){
-            552, "5.3.4", SLICE("Message size exceeds fixed limit (message_size_limit)")};
+            552, "5.3.4",
+            SLICE("Message, or a field of 8192 bytes, exceeds fixed limit (message_size_limit)")};
     }
     buf_fini(&text);
     message_read(part, reply);
@@ -872,9 +907,10 @@ static void go_on_later(struct inject_session *s)
 /* Make messages, as many as may be on their way; when all are decided the call is. */
 static void go_on_with_call(struct inject_session *s)
 {
-    size_t count = s->mail != NULL ? inject_mail_count(s->mail) : 0;
+    size_t count = s->mail != NULL && !s->key_refused ? inject_mail_count(s->mail) : 0;
+    struct mono until = mono_after(clock_mono(), TURN_US);
 
-    for (unsigned made = 0; s->next_message < count && s->part_count < INJECT_AHEAD; made++) {
+    while (s->next_message < count && s->part_count < INJECT_AHEAD) {
         if (s->part_count > 0 && s->all->queue != NULL &&
             channel_waiting(s->all->queue) > RECEIVE_WAITING_MAX / 4) {
             return; /* an answer goes on with it */
@@ -882,11 +918,11 @@ static void go_on_with_call(struct inject_session *s)
         if (s->settings->filters_apart != NULL && find_slot(s) == NULL) {
             return; /* likewise */
         }
-        if (made == TURN_MESSAGES) {
+        make_message(s);
+        if (mono_reached(until, clock_mono()) && s->next_message < count) {
             go_on_later(s);
             return;
         }
-        make_message(s);
     }
     if (s->part_count > 0 || s->next_message < count) {
         return;
@@ -896,6 +932,18 @@ static void go_on_with_call(struct inject_session *s)
         return;
     }
     finish_call(s);
+}
+
+/* Charge the document that has been read, and an answer that accepts all of its recipients. */
+static bool hold_document(struct inject_session *s)
+{
+    uint64_t answer = 0, messages = inject_mail_count(s->mail);
+
+    if (inject_mail_is_divided(s->mail)) {
+        answer = messages * ANSWER_ELEMENT + inject_mail_address_bytes(s->mail);
+    }
+    draft_drop(&s->account); /* its text is not needed any more */
+    return charge_answer(s, inject_mail_memory(s->mail) + answer);
 }
 
 /* The whole request has come. */
@@ -931,7 +979,7 @@ static void begin_work(struct inject_session *s)
         s->mail = NULL;
     }
     if ((result == INJECT_MAIL_TOO_LARGE && limits.memory < most) ||
-        (result == INJECT_MAIL_OK && !draft_reserve(&s->account, inject_mail_memory(s->mail)))) {
+        (result == INJECT_MAIL_OK && !hold_document(s))) {
         refuse(s, 429, "4.3.1 Insufficient memory, try again later (smtpd_memory_limit)");
         return;
     }
@@ -990,7 +1038,6 @@ static void begin_body(struct inject_session *s)
     http_envelope_init(&s->envelope, s->settings->inject_rcpts);
     inject_answer_init(&s->answer);
     buf_init(&s->json, (size_t)s->settings->inject_json);
-    draft_init(&s->account, &s->all->budget, 0);
     s->refusals_logged = s->refusals_unlogged = 0;
     begin_sum(s);
     buf_clear(&s->error);
@@ -1215,6 +1262,8 @@ static bool send_some(struct inject_session *s)
     }
     if (s->broken || buf_len(&s->out) == 0) {
         buf_fini(&s->out);
+        draft_drop(&s->account);
+        s->held = 0;
         return true;
     }
     stream_set_deadline(
@@ -1282,6 +1331,7 @@ static bool submit_done(struct inject_sessions *all, struct slice body)
     } else {
         (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
         reply = (struct server_reply){done.code, status, done.text};
+        s->key_refused = s->key_refused || slice_equal(done.status, WIRE_KEY_REFUSED);
         refuse_part(part, &reply);
     }
     stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
@@ -1366,11 +1416,9 @@ static void give_up_parts(struct inject_session *s)
 
 void inject_sessions_no_queue(struct inject_sessions *all)
 {
-    struct inject_session *s = LIST_FIRST(&all->list), *next;
-
-    for (; s != NULL; s = next) {
-        next = LIST_NEXT(s, next);
-        give_up_parts(s);
+    /* Each may end other sessions, as it needs memory. */
+    while (all->parts != NULL) {
+        give_up_parts(all->parts->s);
     }
 }
 
@@ -1605,11 +1653,12 @@ void inject_sessions_init(struct inject_sessions *all, struct receive_sessions *
 
 void inject_sessions_shutdown(struct inject_sessions *all)
 {
-    struct inject_session *s = LIST_FIRST(&all->list), *next;
+    all->walked = LIST_FIRST(&all->list);
+    while (all->walked != NULL) {
+        struct inject_session *s = all->walked;
 
-    for (; s != NULL; s = next) {
-        next = LIST_NEXT(s, next);
-        drive(s);
+        all->walked = LIST_NEXT(s, next);
+        drive(s); /* may end others, too, as it needs memory */
     }
 }
 

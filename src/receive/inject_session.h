@@ -35,8 +35,9 @@ struct inject_part;
 struct inject_sessions {
     struct receive_sessions *all; /* borrowed: what is shared */
     LIST_HEAD(, inject_session) list;
-    struct inject_session *asked; /* those that wait for the auth process; a hash by token */
-    struct inject_part *parts;    /* messages that the queue process has; a hash by token */
+    struct inject_session *walked; /* in `list`: the next of a walk; NULL: there is none */
+    struct inject_session *asked;  /* those that wait for the auth process; a hash by token */
+    struct inject_part *parts;     /* messages that the queue process has; a hash by token */
 };
 
 void inject_sessions_init(struct inject_sessions *all, struct receive_sessions *shared);

@@ -331,7 +331,7 @@ class Documents(Case):
                     ({"to": None, "subject": "{{v}}", "recipients": [{"address": "x@example.org", "substitutions": {"v": evil}}]},
                      r"recipients\[0\]\.substitutions\.v"),
                     ({"to": None, "headers": {"X-A": "{{v}}"}, "substitutions": {"v": evil}, "recipients": ["x@example.org"]},
-                     r"recipients\[0\]\.substitutions\.v")):
+                     r"substitutions\.v")):
                 if evil == "\t" and where in ("from", "to"):
                     continue  # a blank beside a name
                 with self.subTest(evil=evil, where=where):
@@ -374,6 +374,17 @@ class Documents(Case):
         self.assertEqual([q["recipients"] for q in document["queued"]], [100000])
         self.assertEqual(document["refused"], [])
         self.assertEqual(d.message(document["queued"][0]["id"])["recipients_total"], 100000)
+
+    def test_messages_of_any_size_and_long_fields(self):
+        self.started(message_size_limit="0")
+        call = {"from": "a@shop.example", "subject": "{{a}}{{a}}", "text": "{{b}}\r\n{{b}}",
+                "recipients": [{"address": "r%d@example.org" % i, "substitutions": {"a": "s" * 2000 * i, "b": "t" * 100000 * i}}
+                               for i in (1, 2, 3)]}
+        document = self.accepted(call)  # the subject of one of them is too long
+        self.assertEqual(sorted(q["recipient"] for q in document["queued"]), ["r1@example.org", "r2@example.org"])
+        self.assertEqual([(r["recipient"], r["code"]) for r in document["refused"]], [("r3@example.org", 552)])
+        texts = sorted(self.parsed(m).get_content().splitlines() for m in self.sent(2))
+        self.assertEqual(texts, [["t" * 100000] * 2, ["t" * 200000] * 2])
 
     def test_thousands_of_messages_of_one_call(self):
         d = self.prepared()
@@ -476,11 +487,26 @@ class Keys(Case):
         self.started(tokens=(("app", ()), ("shop", ())))
         self.accepted(MESSAGE, ADDRESS, Idempotency_Key="k")
         for body, target in ((MESSAGE + "more\r\n", ADDRESS), (MESSAGE, ADDRESS + "&to=b@example.org")):
-            document, _ = self.refused(422, "refused", body, target, Idempotency_Key="k")
+            document, _ = self.refused(422, "was the key of another call", body, target, Idempotency_Key="k")
             self.assertIn("it was the key of another call", document["refused"][0]["text"])
-        self.refused(422, "refused", MESSAGE, ADDRESS, Idempotency_Key="k", X_Sluice_To="c@example.org")
+        self.refused(422, "key of another call", MESSAGE, ADDRESS, Idempotency_Key="k", X_Sluice_To="c@example.org")
         self.accepted(MESSAGE + "more\r\n", ADDRESS, Idempotency_Key="k", token="shop")  # another's key
         self.assertEqual(len(self.sent(2)), 2)
+
+    def test_a_key_is_one_of_the_whole_call(self):
+        """Nothing of another call with this key is queued, though some of its messages are the first of their number."""
+        d = self.started()
+        calls = [{"from": "a@shop.example", "text": "x", "recipients": ["r%d@example.org" % i for i in range(count)]}
+                 for count in (2, 500)]
+        first = self.accepted(calls[0], Idempotency_Key="k")
+        self.refused(422, "key of another call", calls[1], Idempotency_Key="k")
+        self.refused(422, "key of another call", {"from": "a@shop.example", "text": "x", "to": "r0@example.org"}, Idempotency_Key="k")
+        self.refused(422, "key of another call", MESSAGE, ADDRESS, Idempotency_Key="k")
+        self.accepted(MESSAGE, ADDRESS, Idempotency_Key="other")
+        self.refused(422, "key of another call", calls[0], Idempotency_Key="other")
+        self.assertEqual(self.accepted(calls[0], Idempotency_Key="k")["queued"], first["queued"])
+        self.assertEqual(len(self.sent(3)), 3)
+        self.assertEqual(d.ask("GET", "/v1/status")[1]["submitted"], 3)
 
     def test_killed_between_commit_and_answer(self):
         """The daemon is killed when the message is stored, and the client, which has read no answer, asks again."""

@@ -72,7 +72,7 @@ static void what_is_wrong_is_told_with_its_place(void **unused)
          "recipients[0].substitutions.x: there is no such value, and text uses it"},
         {"{\"from\":\"a@b.c\",\"recipients\":[\"a@b.c\"],\"substitutions\":{\"x\":\"a\\nb\"},"
          "\"subject\":\"{{x}}\",\"text\":\"{{x}}\"}",
-         INJECT_MAIL_WRONG, "recipients[0].substitutions.x: found \"a?b\", expected no control"},
+         INJECT_MAIL_WRONG, "substitutions.x: found \"a?b\", expected no control"},
     };
 
     (void)unused;
