@@ -13,17 +13,18 @@ void http_init(struct http *h)
 {
     *h = (struct http){.state = HTTP_AT_START};
     buf_init(&h->head, HTTP_HEAD_MAX);
+    buf_keep_secret(&h->head); /* a token stands there */
 }
 
 void http_fini(struct http *h)
 {
-    buf_wipe(&h->head); /* a token stands there */
+    buf_fini(&h->head);
 }
 
 void http_again(struct http *h)
 {
     CHECK(h->state == HTTP_COMPLETE);
-    buf_wipe(&h->head);
+    buf_fini(&h->head);
     http_init(h);
 }
 

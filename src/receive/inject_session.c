@@ -904,13 +904,18 @@ static void go_on_later(struct inject_session *s)
     CHECK(event_add(s->again, &now) == 0);
 }
 
+/* Are there messages of the call that have not been made? */
+static bool has_more(const struct inject_session *s)
+{
+    return s->mail != NULL && !s->key_refused && s->next_message < inject_mail_count(s->mail);
+}
+
 /* Make messages, as many as may be on their way; when all are decided the call is. */
 static void go_on_with_call(struct inject_session *s)
 {
-    size_t count = s->mail != NULL && !s->key_refused ? inject_mail_count(s->mail) : 0;
     struct mono until = mono_after(clock_mono(), TURN_US);
 
-    while (s->next_message < count && s->part_count < INJECT_AHEAD) {
+    while (has_more(s) && s->part_count < INJECT_AHEAD) {
         if (s->part_count > 0 && s->all->queue != NULL &&
             channel_waiting(s->all->queue) > RECEIVE_WAITING_MAX / 4) {
             return; /* an answer goes on with it */
@@ -919,12 +924,12 @@ static void go_on_with_call(struct inject_session *s)
             return; /* likewise */
         }
         make_message(s);
-        if (mono_reached(until, clock_mono()) && s->next_message < count) {
+        if (has_more(s) && mono_reached(until, clock_mono())) {
             go_on_later(s);
             return;
         }
     }
-    if (s->part_count > 0 || s->next_message < count) {
+    if (s->part_count > 0 || has_more(s)) {
         return;
     }
     if (s->all->flow.behind && s->settings->flow_delay_us > 0) {
@@ -1335,8 +1340,12 @@ static bool submit_done(struct inject_sessions *all, struct slice body)
         refuse_part(part, &reply);
     }
     stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
-    go_on_with_call(s);
-    drive(s);
+    if (has_more(s)) {
+        go_on_later(s); /* once for all answers of this turn */
+    } else {
+        go_on_with_call(s);
+        drive(s);
+    }
     return true;
 }
 
@@ -1625,6 +1634,7 @@ void inject_session_begin(struct inject_sessions *inject, struct receive_setting
     inject_answer_init(&s->answer);
     LIST_INIT(&s->parts);
     s->stream = stream_new(all->streams, fd, on_stream, s);
+    stream_keep_secret(s->stream, true); /* each request has a token */
     LIST_INSERT_HEAD(&inject->list, s, next);
     all->count++;
     admission_enter(&all->admission, &settings->admission, &s->place, &client, &s->held,
