@@ -3,6 +3,7 @@ peers that are asked which recipients there are (receive), hosts of policies (fe
 Each harms its own mail only, and nothing that was accepted is lost."""
 
 import base64
+import json
 import itertools
 import os
 import random
@@ -114,6 +115,203 @@ class HostileLogins(sluice.TestCase):
             self.assertEqual(code // 100, 5, line[:40])
         user = self.client("127.0.0.2")
         user.login("app", self.PASSWORD)
+
+
+class HostilePrograms(sluice.TestCase):
+    """Clients of HTTP, with a token and without: what is refused leaves nothing, and others are served meanwhile."""
+
+    def setUp(self):
+        super().setUp()
+        self.remote = self.site()
+        self.port = sluice.free_port()
+        self.d = self.daemon(start=False, relayhost=self.remote.nexthop, api_tokens="tokens", smtpd_client_connection_count_limit="500")
+        self.d.parameters["listen"] = "http://127.0.0.1:%d smtp://127.0.0.1:%d" % (self.port, self.d.port)
+        self.d.write_config()
+        self.token = self.d.cli("token", "add", "app", check=True).stdout.strip()
+        self.d.start()
+        [self.pid] = self.d.children()["receive"]
+
+    def connect(self, source="127.0.0.1"):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=sluice.PATIENCE, source_address=(source, 0))
+        self.addCleanup(s.close)
+        return s
+
+    def head(self, *fields, target="/v1/inject?from=a@example.org&to=b@example.net", kind="message/rfc822", token=None):
+        return "".join(line + "\r\n" for line in (
+            "POST %s HTTP/1.1" % target, "Host: x", "Content-Type: " + kind, "Authorization: Bearer " + (token or self.token),
+            *fields, "")).encode()
+
+    def call(self, body, source="127.0.0.1", **options):
+        """The status and the document of one call on a connection of its own."""
+        return self.answer(self.head("Content-Length: %d" % len(body), "Connection: close", **options) + body, source)
+
+    def answer(self, request, source="127.0.0.1"):
+        s = self.connect(source)
+        try:
+            s.sendall(request)
+        except OSError:
+            pass  # it was answered before all of it was sent
+        text = b""
+        try:
+            while more := s.recv(65536):
+                text += more
+        except ConnectionResetError:
+            pass
+        status, _, rest = text.partition(b"\r\n")
+        length = re.search(rb"\r\nContent-Length: (\d+)\r\n", text)
+        document = rest.partition(b"\r\n\r\n")[2][:int(length.group(1))] if length else b"null"
+        return int(status.split(b" ")[1]) if status else None, json.loads(document), text
+
+    def refuses(self, want, text, *args, **options):
+        status, document, answer = (self.answer if isinstance(args[0], tuple) else self.call)(
+            *[a[0] if isinstance(a, tuple) else a for a in args], **options)
+        self.assertEqual(status, want, answer[:500])
+        self.assertRegex(document["error"], text)
+        return answer
+
+    def still_serves(self):
+        """A call is carried out, by the same process, and it is the only one that was."""
+        status, document, _ = self.call(b"Subject: good\r\n\r\nx\r\n", target="/v1/inject?from=a@example.org&to=ok@example.net",
+                                        source="127.0.0.2")
+        self.assertEqual(status, 200, document)
+        self.eventually(lambda: "ok@example.net" in self.remote.recipients())
+        self.eventually(lambda: not self.d.queue())
+        self.assertEqual(set(self.remote.recipients()), {"ok@example.net"})
+        self.assertEqual(self.d.children()["receive"], [self.pid])
+
+    def test_no_second_request_hides_in_a_first(self):
+        """What two readers could see the end of in two places is refused with all that comes behind it."""
+        hidden = self.head("Content-Length: 3") + b"\r\nx"
+        for fields, body in ((("Content-Length: 5", "Transfer-Encoding: chunked"), b"0\r\n\r\n"),
+                             (("Transfer-Encoding: chunked", "Content-Length: 5"), b"0\r\n\r\n"),
+                             (("Transfer-Encoding: chunked", "Transfer-Encoding: identity"), b"0\r\n\r\n"),
+                             (("Transfer-Encoding: xchunked",), b"0\r\n\r\n"), (("Transfer-Encoding:\x0bchunked",), b"0\r\n\r\n"),
+                             (("Transfer-Encoding : chunked",), b"0\r\n\r\n"), (("Content-Length: 0, 5",), b"hello"),
+                             (("Content-Length: 0x5",), b"hello"), (("Content-Length: -1",), b""), (("Content-Length: 5 5",), b"hello"),
+                             (("Content-Length: 99999999999999999999",), b""), (("X: y\nContent-Length: 5",), b"hello"),
+                             (("X: y\rContent-Length: 5",), b"hello"), (("\r\nContent-Length: 5",), b"hello"),
+                             (("Transfer-Encoding: chunked",), b"5\r\nhello0\r\n\r\n"),
+                             (("Transfer-Encoding: chunked",), b"-5\r\nhello\r\n0\r\n\r\n"),
+                             (("Transfer-Encoding: chunked",), b"0x5\r\nhello\r\n0\r\n\r\n"),
+                             (("Transfer-Encoding: chunked",), b"5;a=\nb\r\nhello\r\n0\r\n\r\n"),
+                             (("Transfer-Encoding: chunked",), b"5\r\nhello\r\n0\r\nX: y\n\r\n")):
+            with self.subTest(fields=fields, body=body):
+                text = self.answer(self.head(*fields, "X-End: 1") + body + hidden)[2]
+                self.assertRegex(text, rb"\AHTTP/1\.1 (400|411|501) ")
+                self.assertEqual(text.count(b"HTTP/1.1 "), 1, text)
+        self.still_serves()
+
+    def test_what_never_ends_is_ended(self):
+        for start, piece, want in ((b"POST /", b"a" * 4096, 414), (b"POST /v1/inject HTTP/1.1\r\n", b"X: y\r\n" * 1000, 431),
+                                   (self.head("Transfer-Encoding: chunked") + b"5;", b"x" * 4096, 400),
+                                   (self.head("Transfer-Encoding: chunked") + b"1\r\nx\r\n0\r\n", b"X: y\r\n" * 1000, 400),
+                                   (self.head("Transfer-Encoding: chunked"), b"1000\r\nX: " + b"y" * 4091 + b"\r\n\r\n", 413),
+                                   (self.head("Transfer-Encoding: chunked", kind="application/json"),
+                                    b"1000\r\n" + b" " * 4096 + b"\r\n", 413)):
+            self.assertEqual(self.answer(start + piece * 12000 if want == 413 else start + piece * 30)[0], want, start)
+        self.still_serves()
+
+    def test_fields_of_the_request_write_no_fields_of_mail(self):
+        for target in ("/v1/inject?from=a@example.org%0d%0aBcc:%20evil@example.net&to=b@example.net",
+                       "/v1/inject?from=a@example.org&to=b@example.net%0aX:%20y", "/v1/inject?from=a@example.org&to=b%00@example.net",
+                       "/v1/inject?from=a@example.org&to=%3Cb@example.net%3E%20NOTIFY=NEVER"):
+            self.refuses(400, "found", b"\r\nx", target=target)
+        self.refuses(400, "Idempotency-Key", (self.head("Idempotency-Key: a\tb", "Content-Length: 1", "") + b"x",))
+        self.still_serves()
+
+    def test_documents_that_are_too_much_or_none(self):
+        base = {"from": "a@example.org", "to": "b@example.net", "text": "x"}
+        deep = lambda n: b'{"headers": ' + b'{"a":' * n + b"1" + b"}" * n + b"}"
+        for document, want, text in (
+                ({**base, "attachments": [{"content": "QUJDREVGR0hJSktMTU5PUA==", "name": "a"}] * 10000}, 422, "attachments: expected an array of at most 100"),
+                ({**base, "headers": {"X-%d" % i: "y" for i in range(10000)}}, 422, "headers: expected an object of at most 100"),
+                ({**base, "subject": "x" * 9000}, 422, "subject: found 9000 bytes, expected at most 8192"),
+                ({**base, "x" * 100000: 1}, 422, r"\Axxx+.*: this member is not known"),
+                ({**base, "to": ["b@example.net"] * 100001}, 422, "inject_recipient_limit"),
+                (b'{"from": "a@b.c", "to": "d@e.f", "text": "", ' + deep(100)[1:], 422, "headers.a: expected a string"), (deep(10 ** 5), 400, "JSON: line 1, column .*depth"),
+                (b"[" * 10 ** 6, 400, "JSON: line 1, column .*depth"),
+                (b'{"from": "a@example.org",\n "to": "b@example.net",\n "text": tru}', 400, r"JSON: line 3, column \d+: "),
+                (b'{"from": 1e999999}', 400, "JSON: line 1, column "), (b'{"a": "\xc0\x80"}', 400, "JSON: line 1, column "),
+                (b'{"a": "\\ud800"}', 400, "JSON: line 1, column "), (b'{"a": "b\0c"}', 400, "JSON: line 1, column "),
+                (b'{"a\\u0000": 1}', 400, "JSON: line 1, column "), (b"\xef\xbb\xbf{}", 400, "JSON: line 1, column "),
+                (b"null", 400, "JSON: line 1"), (b'"x"', 400, "JSON: line 1"), (b"", 400, "JSON: line 1")):
+            body = document if isinstance(document, bytes) else json.dumps(document).encode()
+            with self.subTest(body[:60]):
+                self.refuses(want, text, body, kind="application/json", target="/v1/inject")
+        self.still_serves()
+
+    def test_bytes_of_all_kinds_in_a_message_are_one_message(self):
+        noise = bytes(random.Random(3).choices(range(256), k=20000))
+        body = b"Subject: noise\r\n\r\n" + noise + b"\r\n.\r\n\0\r\nRCPT TO:<evil@example.net>\r\n"
+        self.assertEqual(self.call(body)[0], 200)
+        self.eventually(lambda: self.remote.messages)
+        self.assertEqual(self.remote.recipients(), ["b@example.net"])
+        self.assertTrue(self.remote.messages[0]["content"].endswith(b"\r\n.\r\n\0\r\nRCPT TO:<evil@example.net>\r\n"))
+
+    def test_clients_that_go_away_leave_no_message(self):
+        whole = self.head("Content-Length: 1000") + b"Subject: x\r\n\r\n" + b"y" * 900
+        chunks = self.head("Transfer-Encoding: chunked") + b"10\r\nSubject: x\r\n\r\nyy\r\n"
+        document = self.head("Content-Length: 1000", kind="application/json", target="/v1/inject") + b'{"from": "a@example.org"'
+        for request in (whole, chunks, document, whole[:30], self.head("Content-Length: 10", "Expect: 100-continue")):
+            for end in (socket.SHUT_WR, socket.SHUT_RDWR):
+                s = self.connect()
+                s.sendall(request)
+                s.shutdown(end)
+                s.close()
+        self.still_serves()
+
+    def test_who_guesses_tokens_keeps_no_program_out(self):
+        guessers = [self.connect("127.0.0.66") for _ in range(40)]
+        for n, s in enumerate(guessers):
+            s.sendall(self.head("Content-Length: 1", token="app.%064x" % n) + b"x")
+        self.still_serves()
+        for s in guessers[:5]:
+            self.assertRegex(s.recv(100), rb"\AHTTP/1\.1 401 ")
+
+    def test_tokens_that_are_none(self):
+        for n, token in enumerate((".", "app.", "app", "." + self.token.split(".")[1], "APP." + self.token.split(".")[1], self.token + "0", self.token[:-1],
+                      self.token + " x", "x" * 20000, "app." + "\u00e9" * 32, "app.%s" % ("0" * 64))):
+            self.assertEqual(self.call(b"\r\nx", token=token, source="127.0.%d.1" % n)[0], 401, token)
+        for field in (b"Authorization: Basic YTpi", b"Authorization: Bearer", b"Authorization:", b"X: y"):
+            request = b"POST /v1/inject HTTP/1.1\r\nHost: x\r\nContent-Type: message/rfc822\r\nContent-Length: 1\r\n%s\r\n\r\nx" % field
+            self.assertEqual(self.answer(request)[0], 401, field)
+        self.still_serves()
+
+    def test_hundreds_of_idle_and_slow_clients_cost_nobody_his_turn(self):
+        half = self.head("Content-Length: 100000", kind="application/json", target="/v1/inject") + b'{"from":' + b" " * 50000
+        for i in range(200):
+            self.connect("127.0.0.66").sendall((b"", b"POST /", half)[i % 3])
+        self.still_serves()
+
+    def test_a_client_that_reads_no_answers_is_not_read_either(self):
+        self.d.write_config(transport_maps="transport", smtpd_memory_limit="32m")
+        with open(self.d.directory + "/transport", "w") as f:
+            f.write("gone.example error:5.1.2 no such place\n")
+        self.d.cli("reload", check=True)
+        body = json.dumps({"from": "a@example.org", "text": "x", "bcc": ["r%d@gone.example" % i for i in range(5000)]}).encode()
+        request = self.head("Content-Length: %d" % len(body), kind="application/json", target="/v1/inject") + body
+        s = self.connect("127.0.0.66")
+        s.setblocking(False)
+        sent = 0
+        try:
+            while sent < 500:
+                s.send(request)  # not all of it, some time: then nothing more goes
+                sent += 1
+        except BlockingIOError:
+            pass
+        self.assertLess(sent, 500)
+        self.still_serves()
+
+    def test_who_takes_a_receive_process_over_finds_no_token(self):
+        if os.geteuid() != 0:
+            self.skipTest("memory of confined processes is for root to read")
+        self.assertEqual(self.call(b"Subject: x\r\n\r\nx\r\n", target="/v1/inject?from=a@example.org&to=ok@example.net")[0], 200)
+        self.eventually(lambda: "disconnect from" in self.d.log())
+        with open(self.d.directory + "/tokens", "rb") as f:
+            stored = re.search(rb"\{SHA-256\}([^:]+)", f.read()).group(1)
+        memory = sluice.memory(self.pid)
+        secrets = {"a token": self.token.split(".")[1].encode(), "its hash": stored}
+        self.assertEqual([what for what, secret in secrets.items() if secret in memory], [])
 
 
 class HostileFilters(sluice.TestCase):
