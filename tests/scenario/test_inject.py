@@ -641,7 +641,7 @@ class Tokens(Case):
         os.chmod(path, 0o600)
         with open(path, "a") as f:
             f.write("x:{SHA-256}zzz:rights=inject\n")
-        refused(r"tokens:2:2: expected :\{SHA-256\}HASH")
+        refused(r"tokens:2:2: error: expected :\{SHA-256\}HASH")
 
     def test_over_tls(self):
         d = self.started(tls=True)
