@@ -101,6 +101,10 @@ static const struct option_row options[] = {
      "why; of bounce: what the report says"},
     {ARG_TERMS, OPTION_TEXT, 0, "for", "TIME", AT(for_time),
      "it ends by itself after that (90s, 30m, 2h, 1d)"},
+    {ARG_SHAPE, OPTION_TEXT, 0, "by", "WHAT", AT(by),
+     "destination (else), sender, sender-domain or class"},
+    {ARG_SHAPE, OPTION_NUMBER, 0, "max", "N", AT(max_rows),
+     "so many lines (40), the longest first"},
     {ARG_INTERVENTIONS, OPTION_FLAG, 0, "as-config", NULL, AT(as_config),
      "limits as clauses, to be written into the configuration"},
     {ARG_MOVE, OPTION_TEXT, 0, "spool", "FILE", AT(spool),
@@ -120,7 +124,8 @@ static const struct option_row options[] = {
 
 void args_init(struct args *a)
 {
-    *a = (struct args){.recipients = ARGS_ALL, .filter = json_object(), .seed = 1, .rows = 20};
+    *a = (struct args){
+        .recipients = ARGS_ALL, .filter = json_object(), .seed = 1, .rows = 20, .max_rows = 40};
     CHECK(a->filter != NULL);
 }
 

@@ -36,6 +36,7 @@ enum arg_group {
     ARG_CONFIRM = 1 << 16,   /* not to ask */
     ARG_INTERVENTIONS = 1 << 17,
     ARG_MOVE = 1 << 18, /* the spool that mail is moved into or out of */
+    ARG_SHAPE = 1 << 19, /* how to sum the queue up */
     ARG_ALL = (1 << 20) - 1,
 };
 
@@ -51,6 +52,8 @@ struct args {
     const char *workload_path, *trace_path, *diff_path; /* of a simulation; NULL: not given */
     const char *svg_path, *html_path;                   /* its pictures; NULL: none */
     const char *reason, *for_time;                      /* of an intervention; NULL: not given */
+    const char *by;                                     /* of shape; NULL: not given */
+    int64_t max_rows;
     bool as_config;                                     /* interventions as clauses */
     const char *user_class, *user_senders;              /* NULL: not given */
     const char *client, *sender;                        /* of a mail; NULL: not given */

@@ -17,6 +17,7 @@ static const struct {
     {"cat", false, "/v1/messages/", "/content"},
     {"why", false, "/v1/messages/", "/why"},
     {"count", false, "/v1/count", ""},
+    {"shape", false, "/v1/shape", ""},
     {"destinations", false, "/v1/destinations", ""},
     {"sites", false, "/v1/sites", ""},
     {"site", false, "/v1/site", ""},

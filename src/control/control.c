@@ -619,7 +619,7 @@ static const struct query_name {
     {"max", false, QUERY_NUMBER},        {"after", false, QUERY_TEXT},
     {"recipients", false, QUERY_NUMBER}, {"after_recipient", false, QUERY_NUMBER},
     {"cursor", false, QUERY_NUMBER},     {"domain", false, QUERY_TEXT},
-    {"fetch", false, QUERY_NUMBER},
+    {"fetch", false, QUERY_NUMBER},      {"by", false, QUERY_TEXT},
 };
 #define QUERY_NAMES (sizeof query_names / sizeof query_names[0])
 
@@ -740,6 +740,7 @@ static void get_request(struct control *c, struct api_call *call)
         {"/v1/site", "site", ASK_JSON},
         {"/v1/tls", "tls", ASK_JSON},
         {"/v1/interventions", "interventions", ASK_JSON},
+        {"/v1/shape", "shape", ASK_JSON},
     };
     struct slice rest = api_path(call), id;
     const char *op = "show";

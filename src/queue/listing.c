@@ -9,6 +9,7 @@
 #include "match.h"
 #include "mem.h"
 #include "park_key.h"
+#include "shape.h"
 #include "spool_division.h"
 
 /* Messages of one control file that are told with the first. */
@@ -756,7 +757,7 @@ static unsigned ask_totals(struct spool *sp, json_t **ret_answer)
 
 bool listing_knows(const char *op)
 {
-    static const char *const ops[] = {"list", "show", "count", "destinations", "totals"};
+    static const char *const ops[] = {"list", "show", "count", "destinations", "shape", "totals"};
 
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         if (strcmp(op, ops[i]) == 0) {
@@ -779,6 +780,9 @@ unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now, 
     }
     if (strcmp(op, "count") == 0) {
         return ask_count(sp, question, now, ret_answer);
+    }
+    if (strcmp(op, "shape") == 0) {
+        return shape_ask(sp, question, now, ret_answer);
     }
     if (strcmp(op, "destinations") == 0) {
         return ask_destinations(sp, question, ret_answer);

@@ -25,7 +25,7 @@
 /* Length of an answer at which it ends: a message or recipient may still pass it. */
 #define LISTING_BYTES_MAX (8u << 20)
 
-/* Does `op` only read ("list", "show", "count", "destinations", "totals")? */
+/* Does `op` only read ("list", "show", "count", "destinations", "shape", "totals")? */
 bool listing_knows(const char *op);
 
 /* Answer a question whose op listing_knows. Returns a status as HTTP has them; *ret_answer is a new

@@ -824,6 +824,17 @@ bool spool_scan_goes_on(const struct spool *sp, struct msg_id *ret_after)
     return search != NULL && search->goes_on != NULL && search->goes_on(sp, ret_after);
 }
 
+int spool_walk(struct spool *sp, enum spool_walk_by by, struct spool_walk *w, size_t max,
+               struct spool_walked *ret, size_t *ret_count)
+{
+    const struct spool_search_part *search = search_of(sp);
+
+    CHECK(!w->ended);
+    return search == NULL || search->walk == NULL
+               ? spool_fail(sp, -ENOTSUP, "this spool can not be summed up")
+               : search->walk(sp, by, w, max, ret, ret_count);
+}
+
 int spool_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                        size_t *ret_count)
 {

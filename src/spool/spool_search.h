@@ -67,6 +67,35 @@ int spool_destinations_from(struct spool *sp, const struct spool_destination *fr
  * `transport` and `nexthop`). -ENOENT: there is none. Costs as much as it has messages, or less. */
 int spool_oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
 
+/* All mail with recipients that wait, in pieces, for those who sum it up: by destination each
+ * recipient, else each message with its sender or class. */
+enum spool_walk_by {
+    SPOOL_WALK_DESTINATION,
+    SPOOL_WALK_SENDER,
+    SPOOL_WALK_SENDER_DOMAIN,
+    SPOOL_WALK_CLASS,
+};
+
+/* Where a walk has come to; zeroed: at its start. */
+struct spool_walk {
+    struct msg_id id;
+    uint32_t n;
+    bool ended;
+};
+
+struct spool_walked {
+    struct slice key;       /* next hop, sender or class; lasts like a read, as does: */
+    struct slice transport; /* of a next hop, else empty */
+    enum spool_state state;
+    struct wall arrived;
+    uint64_t rcpts; /* that wait */
+};
+
+/* At most `max` more; at the end of all w->ended is set. The cost grows with what is handed out.
+ * Mail that comes or goes meanwhile may be missed. -ENOTSUP where the store can't do it. */
+int spool_walk(struct spool *sp, enum spool_walk_by by, struct spool_walk *w, size_t max,
+               struct spool_walked *ret, size_t *ret_count);
+
 /* Does the engine find mail that falls due by a look through its store now and then? Then mail may
  * be due for a while without a fault, and is not to be looked for. */
 bool spool_due_by_scans(const struct spool *sp);
@@ -84,6 +113,8 @@ struct spool_search_part {
                              struct spool_destination *ret, size_t *ret_count);
     /* NULL: ids grow as messages arrive, so the first that spool_scan finds is the oldest. */
     int (*oldest)(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived);
+    int (*walk)(struct spool *sp, enum spool_walk_by by, struct spool_walk *w, size_t max,
+                struct spool_walked *ret, size_t *ret_count); /* NULL: -ENOTSUP */
 };
 
 #endif

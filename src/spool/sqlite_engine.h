@@ -91,6 +91,8 @@ enum statement {
     ST_NOTE_PUT,
     ST_NOTE_REMOVE,
     ST_NOTE_NEXT,
+    ST_WALK_RCPTS,
+    ST_WALK_MESSAGES,
     ST_COUNT,
 };
 
@@ -212,6 +214,9 @@ int sqlite_destinations_from(struct spool *sp, const struct spool_destination *f
                              struct spool_destination *ret, size_t *ret_count);
 int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *ret,
                         size_t *ret_count);
+
+int sqlite_walk(struct spool *sp, enum spool_walk_by by, struct spool_walk *w, size_t max,
+                struct spool_walked *ret, size_t *ret_count);
 
 int sqlite_parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
                        size_t *ret_count);

@@ -1492,6 +1492,7 @@ static const struct spool_search_part search = {
     .count = sqlite_count,
     .destinations = sqlite_destinations,
     .destinations_from = sqlite_destinations_from,
+    .walk = sqlite_walk,
 };
 
 static const struct spool_engine sqlite_engine = {

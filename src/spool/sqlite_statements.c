@@ -118,6 +118,14 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         "INSERT INTO note (name, text) VALUES (?1, ?2)"
         " ON CONFLICT (name) DO UPDATE SET text = ?2",
     [ST_NOTE_REMOVE] = "DELETE FROM note WHERE name = ?1",
+    /* In the order of the tables, so that both are read from front to back. */
+    [ST_WALK_RCPTS] =
+        "SELECT r.message, r.n, r.nexthop, r.transport, 1, m.state, m.arrived"
+        " FROM recipient r NOT INDEXED CROSS JOIN message m ON m.id = r.message"
+        " WHERE (r.message, r.n) > (?1, ?2) AND r.state = 1 ORDER BY r.message, r.n LIMIT ?3",
+    [ST_WALK_MESSAGES] =
+        "SELECT id, 0, iif(?2 = 1, sender, iif(?2 = 2, sender_domain, class)), '', rcpt_pending,"
+        " state, arrived FROM message NOT INDEXED WHERE id > ?1 ORDER BY id LIMIT ?3",
     [ST_NOTE_NEXT] = "SELECT name, text FROM note WHERE name > ?1 ORDER BY name LIMIT 1",
     [ST_REMOVED_ADD] = "INSERT OR IGNORE INTO removed (message) VALUES (?1)",
     [ST_REMOVED_HAS] = "SELECT 1 FROM removed WHERE message = ?1",
