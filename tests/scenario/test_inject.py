@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import ssl
+import subprocess
 import unittest
 import urllib.parse
 
@@ -731,6 +732,58 @@ class Protocol(Case):
                 self.eventually(self.taken)
                 d.move_clock(60)
                 self.assertEqual(s.recv(13), want)
+
+
+class Examples(Case):
+    """What docs/injection.md prints, run as it stands there but for port and paths."""
+
+    def blocks(self):
+        with open(os.path.join(sluice.TOP, "docs", "injection.md")) as f:
+            text = f.read()
+        return [re.sub("^    ", "", block, flags=re.M).strip() for block in re.findall(r"(?:^    .+\n)+", text, re.M)]
+
+    def test_they_do_what_they_say(self):
+        d = self.prepared(tokens=())
+        listen = None
+        ran = []
+        for block in self.blocks():
+            block = block.replace(":8025", ":%d" % self.port).replace("/etc/sluice/tokens", d.parameters["api_tokens"])
+            word = block.split(" ")[0]
+            if word == "listen":
+                listen = block.replace(":25 ", ":%d " % d.port)
+                for line in listen.split("\n"):
+                    name, _, value = line.partition(" = ")
+                    d.parameters[name] = value
+                d.write_config()
+            elif block.startswith("sluice token add shop"):
+                result = d.cli(*block.split("#")[0].split()[1:])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.tokens["shop"] = result.stdout.strip()
+                d.start()
+            elif word == "curl":
+                answer = json.loads(self.shell(d, block))
+                self.assertEqual(answer["refused"], [], block)
+                self.assertTrue(all(q["id"] for q in answer["queued"]), answer)
+            elif block.startswith('{"from"'):
+                answer = self.accepted(block, kind="application/json", token="shop")
+                self.assertEqual(len(answer["queued"]), 2, answer)
+            elif block.startswith('{"queued":['):
+                form = lambda text: re.sub(r'"id":"\w+"', '"id":""', text)
+                self.assertEqual(form(json.dumps(answer, separators=(",", ":"))), form(block))
+            else:
+                continue
+            ran.append(word)
+        self.assertEqual(sorted(set(ran)), ["curl", "listen", "sluice", '{"from":', '{"queued":[{"id":"1M0YRK8Z11K","recipients":1}],"refused":[]}'])
+        recipients = sorted(r for m in self.sent(4) for r in m["recipients"])
+        self.assertEqual(recipients, sorted(["ann@example.org"] * 3 + ["bob@example.net"] * 2))
+
+    def shell(self, d, block):
+        with open(os.path.join(d.directory, "mail.eml"), "w") as f:
+            f.write(MESSAGE)
+        done = subprocess.run(["sh", "-c", block.replace("curl ", "curl --silent --show-error --noproxy '*' ", 1)], cwd=d.directory,
+                              env={**os.environ, "TOKEN": self.tokens["shop"]}, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
 
 
 if __name__ == "__main__":
