@@ -71,6 +71,28 @@ class Misbehaviour(Case):
         self.deferred(queue_id)
         self.assertEqual(len(agent.requests), 1)
 
+    def test_a_large_mailing_to_a_slow_site_keeps_no_other_mail(self):
+        """Its recipients take all of qmgr_message_recipient_limit; other messages have their minimum."""
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+
+        def behave(agent, connection):
+            agent.request(connection)
+            gate.wait()
+            connection.sendall(reply(b"", b"", b"0"))
+        self.good = self.site()
+        self.postfix(self.good.nexthop, transport_maps="inline:{odd.test=xodd:site}", qmgr_message_recipient_limit="100",
+                     qmgr_message_active_limit="50", smtpd_recipient_limit="10000")
+        agent = Agent(self.p, "xodd", behave)
+        self.addCleanup(agent.close)
+        first = self.send("a@src.test", ["b%d@odd.test" % i for i in range(400)])
+        second = self.send("a@src.test", ["b%d@odd.test" % i for i in range(400)])
+        self.wait(lambda: agent.requests, "the slow site has deliveries")
+        self.others_go_on()
+        gate.set()
+        self.logged(r"(?:%s|%s): removed" % (first, second), 2)
+        self.assertEqual(sum(r.count(b"notify_flags\0") for r in agent.requests), 800)
+
     def test_a_site_that_one_reports_as_bad_is_left_alone(self):
         def behave(agent, connection):
             agent.request(connection)

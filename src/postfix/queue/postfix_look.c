@@ -2,7 +2,7 @@
  * Scans of incoming/ and deferred/, a bounded piece with each poll, and taking files into active/.
  *
  * The two queues take turns, a message of each, as in Postfix. Nothing is taken while there is no
- * room: for its recipients, for another message, or as enough of them wait for the resolver.
+ * room for another message, or as enough of them wait for the resolver.
  */
 #include <errno.h>
 #include <string.h>
@@ -64,8 +64,8 @@ void look_all(struct spool *sp)
 
 static bool has_room(const struct postfix_store *s)
 {
-    return s->ahead < STORE_AHEAD_MAX && HASH_CNT(by_id, s->by_id) < s->options.active_limit &&
-           (s->rcpts < s->options.rcpt_limit || s->by_id == NULL);
+    /* Each message has its minimum of recipients, so that one with very many keeps no other away. */
+    return s->ahead < STORE_AHEAD_MAX && HASH_CNT(by_id, s->by_id) < s->options.active_limit;
 }
 
 /* ---- a file --------------------------------------------------------------------------------- */
