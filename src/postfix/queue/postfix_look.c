@@ -64,7 +64,7 @@ void look_all(struct spool *sp)
 
 static bool has_room(const struct postfix_store *s)
 {
-    /* Each message has its minimum of recipients, so that one with very many keeps no other away. */
+    /* Each has its minimum of recipients, so that one with very many keeps no other away. */
     return s->ahead < STORE_AHEAD_MAX && HASH_CNT(by_id, s->by_id) < s->options.active_limit;
 }
 
