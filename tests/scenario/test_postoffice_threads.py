@@ -17,7 +17,7 @@ HOUR = 3600
 class ThreadTest(sluice.TestCase):
     def office(self, clause, extra="", start=True, **parameters):
         """A POSTOFFICE, an agent for the channel fk, and a daemon for both."""
-        d = self.daemon(start=False)
+        d = self.last_daemon = self.daemon(start=False)
         self.box = postoffice.PostOffice(os.path.join(d.directory, "po"))
         mailbin = os.path.join(d.directory, "bin")
         self.agent = ta_script.Script(mailbin)
@@ -34,8 +34,8 @@ class ThreadTest(sluice.TestCase):
         return d
 
     def mail(self, rcpts):
-        """A message, announced."""
-        mail = self.box.message(rcpts)
+        """A message that has come now by the daemon's clock, announced."""
+        mail = self.box.message(rcpts, mtime=self.now(self.last_daemon))
         self.box.notify(mail.path)
         return mail
 
