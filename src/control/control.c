@@ -8,6 +8,7 @@
 #include "control.h"
 
 #include <errno.h>
+#include <event2/event.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -27,9 +28,11 @@
 #include "log.h"
 #include "mem.h"
 #include "metrics.h"
+#include "pages.h"
 #include "printable.h"
 #include "queue_measures.h"
 #include "role.h"
+#include "series.h"
 #include "service.h"
 #include "token_list.h"
 
@@ -85,7 +88,9 @@ struct control {
     size_t ask_count;
     uint64_t last_token;
     struct wall started;
-    pid_t daemon_pid; /* the parent's */
+    pid_t daemon_pid;      /* the parent's */
+    struct series *series; /* owned: the last hour */
+    struct event *sampler; /* owned: adds to it */
     /* Processes that strangers talk to: should one of them be taken over, it is not to reach the
      * queue's controls from here. 0: free. */
     pid_t exposed[EXPOSED_MAX];
@@ -152,6 +157,15 @@ static void respond_content(struct api_call *call, struct slice bytes, int fd)
     api_on_gone(call, content_walk_end, walk);
     api_answer_add(call, bytes);
     api_answer_wait(call, content_walk_on, walk);
+}
+
+/* A file of the dashboard. */
+static void respond_page(struct api_call *call, const struct web_page *page)
+{
+    for (const char *const *field = web_page_fields; *field != NULL; field++) {
+        api_answer_field(call, *field);
+    }
+    api_answer(call, 200, page->type, page->bytes);
 }
 
 /* Prometheus' text form; takes nothing. */
@@ -726,6 +740,18 @@ static json_t *decoded(struct slice part)
     return json != NULL ? json : json_string("");
 }
 
+/* The numbers of the last hour, of all or of a destination. Takes `question`. */
+static void answer_series(struct control *c, struct api_call *call, json_t *question)
+{
+    const char *name =
+        json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
+
+    respond_json(call, 200,
+                 name == NULL ? series_json(c->series)
+                              : series_destination_json(c->series, slice_string(name)));
+    json_decref(question);
+}
+
 static void get_request(struct control *c, struct api_call *call)
 {
     static const struct {
@@ -741,6 +767,9 @@ static void get_request(struct control *c, struct api_call *call)
         {"/v1/tls", "tls", ASK_JSON},
         {"/v1/interventions", "interventions", ASK_JSON},
         {"/v1/shape", "shape", ASK_JSON},
+        {"/v1/overview", "overview", ASK_STATUS},
+        {"/v1/table", "table", ASK_JSON},
+        {"/v1/classes", "classes", ASK_JSON},
     };
     struct slice rest = api_path(call), id;
     const char *op = "show";
@@ -756,6 +785,10 @@ static void get_request(struct control *c, struct api_call *call)
         return;
     }
     buf_fini(&error);
+    if (slice_equal(rest, SLICE("/v1/series"))) {
+        answer_series(c, call, question);
+        return;
+    }
     if (slice_equal(rest, SLICE("/metrics"))) {
         json_decref(question);
         ask_metrics(c, call);
@@ -925,6 +958,7 @@ static void on_call(void *arg, struct api_call *call)
     struct control *c = arg;
     struct slice method = api_method(call), text = api_body(call), type;
     bool post = slice_equal(method, SLICE("POST"));
+    const struct web_page *page;
     json_t *body = NULL;
 
     if (control_refuses(c, api_socket(call))) {
@@ -938,6 +972,11 @@ static void on_call(void *arg, struct api_call *call)
     if (!post && !slice_equal(method, SLICE("GET")) && !slice_equal(method, SLICE("HEAD"))) {
         api_answer_field(call, "Allow: GET, HEAD, POST\r\n");
         api_answer_error(call, 405, "GET, HEAD or POST is expected");
+        return;
+    }
+    page = post ? NULL : web_page_find(api_path(call));
+    if (page != NULL) { /* a browser asks for it before it has shown a token */
+        respond_page(call, page);
         return;
     }
     if (!post) {
@@ -973,6 +1012,29 @@ void service_register(const struct service *service)
     services[service_count++] = service;
 }
 
+/* ---- the last hour -------------------------------------------------------------------------- */
+
+static const struct timeval sample_step = {.tv_sec = SERIES_STEP_S};
+
+static void on_sampled(void *arg, unsigned status, const json_t *answer)
+{
+    struct control *c = arg;
+
+    if (status == 200) {
+        series_add(c->series, answer, clock_wall());
+    }
+}
+
+static void on_sample(evutil_socket_t fd, short what, void *arg)
+{
+    struct control *c = arg;
+
+    (void)fd;
+    (void)what;
+    /* Without an answer the hour has a gap. */
+    (void)control_ask(c, json_pack("{s:s}", "op", "sample"), on_sampled, c);
+}
+
 /* ---- the role ------------------------------------------------------------------------------- */
 
 static int control_start(struct role *role)
@@ -985,6 +1047,9 @@ static int control_start(struct role *role)
     c->daemon_pid = getppid(); /* no system call for it once confined */
     TAILQ_INIT(&c->asks);
     c->server = api_server_new(role, on_call, c);
+    c->series = series_new();
+    c->sampler = event_new(role->base, -1, EV_PERSIST, on_sample, c);
+    CHECK(c->sampler != NULL && event_add(c->sampler, &sample_step) == 0);
     for (size_t i = 0; i < service_count; i++) {
         c->services[i] = services[i]->begin(role, c, c->daemon_pid);
     }
@@ -1137,6 +1202,8 @@ static void control_end(struct role *role)
     }
     channel_free(c->queue);
     api_server_free(c->server);
+    event_free(c->sampler);
+    series_free(c->series);
     mem_free(c);
 }
 

@@ -26,6 +26,7 @@
 #include "operation.h"
 #include "queue.h"
 #include "queue_measures.h"
+#include "queue_overview.h"
 #include "queue_report.h"
 #include "queue_why.h"
 #include "send_limit.h"
@@ -513,6 +514,27 @@ static unsigned ask_metrics(struct queue *q, const json_t *question, json_t **re
     return status;
 }
 
+/* For the last hour's plots. */
+static unsigned ask_sample(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    unsigned status = ask_status(q, question, ret_answer);
+
+    if (status == 200) {
+        json_put(*ret_answer, "troubled", why_troubled(q));
+    }
+    return status;
+}
+
+static unsigned ask_overview(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    unsigned status = ask_status(q, question, ret_answer);
+
+    if (status == 200) {
+        overview_put(q, *ret_answer);
+    }
+    return status;
+}
+
 /* ---- the operations ------------------------------------------------------------------------- */
 
 /* The content of a message: the one answer that is no JSON. */
@@ -561,6 +583,10 @@ void ask_register(void)
         {.op = "flush", .answer = ask_change_named},
         {.op = "status", .answer = ask_status},
         {.op = "metrics", .answer = ask_metrics},
+        {.op = "overview", .answer = ask_overview},
+        {.op = "sample", .answer = ask_sample},
+        {.op = "table", .answer = overview_table},
+        {.op = "classes", .answer = overview_classes},
         {.op = "sites", .answer = why_sites},
         {.op = "site", .answer = why_site},
         {.op = "why", .answer = why_message},

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include "clock.h"
 #include "conf.h"
 #include "json.h"
 #include "listing.h"
@@ -10,6 +11,9 @@
 #include "queue.h"
 #include "queue_why.h"
 #include "spool_search.h"
+
+/* What is told of the oldest messages is at most so old. */
+#define OLDEST_PERIOD_US (2 * US_PER_S)
 
 void measures_put_process(json_t *object)
 {
@@ -57,23 +61,39 @@ static json_t *delays(const struct class_counts *classes)
     return array;
 }
 
-/* When the message of a state that was submitted first arrived. The state's index gives it. */
-static json_t *oldest(struct queue *q)
-{
-    static const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
-                                              SPOOL_CORRUPT};
-    json_t *object = json_object();
+static const enum spool_state states[MEASURE_STATES] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
+                                                        SPOOL_CORRUPT};
 
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+/* The one that was submitted first. Where there is an index of states that costs little; an engine
+ * without would have to look into each file. */
+static void look_up_oldest(struct queue *q)
+{
+    for (size_t i = 0; i < MEASURE_STATES; i++) {
         const struct spool_filter f = {.states = 1u << states[i]};
+        struct wall *arrived = &q->measures.oldest[i];
         struct spool_message m;
         struct msg_id id;
         size_t count = 0;
 
-        if (spool_scan(q->spool, &f, 1, &id, &count) == 0 && count == 1 &&
-            spool_read(q->spool, id, &m) == 0) {
-            json_put_time(object, listing_state_name(states[i]), m.arrived);
+        *arrived = (struct wall){0};
+        if (!spool_due_by_scans(q->spool) && spool_scan(q->spool, &f, 1, &id, &count) == 0 &&
+            count == 1 && spool_read(q->spool, id, &m) == 0) {
+            *arrived = m.arrived;
         }
+    }
+}
+
+json_t *measures_oldest(struct queue *q)
+{
+    struct measures *m = &q->measures;
+    json_t *object = json_object();
+
+    if (m->oldest_at.us == 0 || clock_mono().us - m->oldest_at.us >= OLDEST_PERIOD_US) {
+        m->oldest_at = clock_mono();
+        look_up_oldest(q);
+    }
+    for (size_t i = 0; i < MEASURE_STATES; i++) {
+        json_put_time(object, listing_state_name(states[i]), m->oldest[i]);
     }
     return object;
 }
@@ -84,9 +104,7 @@ void measures_put(struct queue *q, json_t *status)
     json_put(status, "delays", delays(&q->class_counts));
     json_put(status, "commit_time", measure_json(&q->measures.commit_time, &measure_commits));
     json_put(status, "batch_steps", measure_json(&q->measures.batch_steps, &measure_sizes));
-    if (!spool_due_by_scans(q->spool)) { /* else it would take a look into each file */
-        json_put(status, "oldest", oldest(q));
-    }
+    json_put(status, "oldest", measures_oldest(q));
     json_put(status, "named", why_named(q, &q->conf->metrics_destinations));
     measures_put_process(status);
 }

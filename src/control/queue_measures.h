@@ -14,6 +14,9 @@ struct queue;
  * "heap_bytes" to what "status" has answered. */
 void measures_put(struct queue *q, json_t *status);
 
+/* When the oldest message of each state arrived, by its name; no member: there is none. */
+json_t *measures_oldest(struct queue *q);
+
 /* CPU time and memory from malloc of the process that calls. */
 void measures_put_process(json_t *object);
 

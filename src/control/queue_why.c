@@ -410,7 +410,7 @@ static const char *state_name(enum sched_dest_state state)
     return names[state];
 }
 
-static json_t *site_json(struct queue *q, const struct sched_dest_info *info)
+json_t *why_site_json(struct queue *q, const struct sched_dest_info *info)
 {
     json_t *object = json_pack(
         "{s:s, s:o, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:i, s:b}", "transport",
@@ -442,19 +442,28 @@ static json_t *site_json(struct queue *q, const struct sched_dest_info *info)
     return object;
 }
 
-json_t *why_busiest(struct queue *q)
+static json_t *sites_of(struct queue *q, const struct busiest_list *list)
 {
-    const struct busiest_list *list = &q->busiest.told;
     json_t *array = json_array();
     struct sched_dest_info info;
 
     for (size_t i = 0; i < list->count; i++) {
         if (sched_dest_get(q->sched, list->destinations[i].transport,
                            slice_string(list->destinations[i].dest), &info)) {
-            json_add(array, site_json(q, &info));
+            json_add(array, why_site_json(q, &info));
         }
     }
     return array;
+}
+
+json_t *why_busiest(struct queue *q)
+{
+    return sites_of(q, &q->busiest.told);
+}
+
+json_t *why_troubled(struct queue *q)
+{
+    return sites_of(q, &q->busiest.troubled_told);
 }
 
 unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
@@ -469,7 +478,7 @@ unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
         if (info.state == SCHED_DEST_IDLE) {
             continue; /* may be very many, so those that are idle are left out */
         }
-        json_add(array, site_json(q, &info));
+        json_add(array, why_site_json(q, &info));
         if (json_array_size(array) == LISTING_PAGE_MAX) {
             more = true;
             break;
@@ -599,7 +608,7 @@ static json_t *site_details(struct queue *q, struct gate_place *p)
     struct sched_wait w;
 
     if (p->is.in_memory) {
-        object = site_json(q, &p->is.info);
+        object = why_site_json(q, &p->is.info);
         json_put(object, "window_initial", json_integer(p->is.info.limits->initial));
         json_put(object, "failed_cohort_limit",
                  json_integer(p->is.info.limits->failed_cohort_limit));
@@ -666,7 +675,7 @@ json_t *why_named(struct queue *q, const struct conf_list *names)
 
         if (find_place(q, slice_string(names->items[i]), &transport, &dest) &&
             sched_dest_get(q->sched, transport, dest, &info)) {
-            json_add(array, site_json(q, &info));
+            json_add(array, why_site_json(q, &info));
         }
     }
     return array;

@@ -10,9 +10,15 @@
 #include "conf.h"
 
 struct queue;
+struct sched_dest_info;
+
+/* SITE of the API. */
+json_t *why_site_json(struct queue *q, const struct sched_dest_info *info);
 
 /* The busiest destinations, as "sites" has them. */
 json_t *why_busiest(struct queue *q);
+/* Likewise those that are dead or were until now, the longest first. */
+json_t *why_troubled(struct queue *q);
 /* Likewise those of a list of transport/nexthop that have mail in memory, or of which something is
  * remembered. */
 json_t *why_named(struct queue *q, const struct conf_list *names);

@@ -21,11 +21,12 @@ void busiest_fini(struct busiest *b)
 {
     forget(&b->found);
     forget(&b->told);
+    forget(&b->troubled_found);
+    forget(&b->troubled_told);
 }
 
-static void consider(struct busiest_list *list, const struct sched_dest_info *info)
+static void consider(struct busiest_list *list, uint64_t load, const struct sched_dest_info *info)
 {
-    uint64_t load = (uint64_t)info->busy + info->waiting;
     size_t at = list->count;
 
     while (at > 0 && list->destinations[at - 1].load < load) {
@@ -55,9 +56,15 @@ void busiest_step(struct busiest *b, const struct sched *s, uint32_t budget)
             forget(&b->told);
             b->told = b->found;
             b->found.count = 0;
+            forget(&b->troubled_told);
+            b->troubled_told = b->troubled_found;
+            b->troubled_found.count = 0;
             b->cursor = 0;
             return;
         }
-        consider(&b->found, &info);
+        consider(&b->found, (uint64_t)info.busy + info.waiting, &info);
+        if (info.state == SCHED_DEST_DEAD_UNTIL || info.state == SCHED_DEST_PROBING) {
+            consider(&b->troubled_found, UINT64_MAX - (uint64_t)info.since.us, &info);
+        }
     }
 }

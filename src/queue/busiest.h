@@ -1,5 +1,6 @@
 /*
- * The destinations with the most deliveries under way and waiting, for metrics that name them.
+ * The destinations with the most deliveries under way and waiting, and those that have been dead
+ * for the longest time, for metrics and pages that name them.
  *
  * Found by a walk over all destinations, some at a time, so that it costs little however many there
  * are; what is told is of the last whole walk. At most BUSIEST_MAX, whatever mail comes, or names
@@ -16,7 +17,7 @@
 #define BUSIEST_MAX 20
 
 struct busiest_destination {
-    uint64_t load; /* entries under way and waiting */
+    uint64_t load; /* entries under way and waiting; of a dead one the higher the longer it is */
     uint32_t transport;
     char *dest; /* owned */
 };
@@ -28,8 +29,9 @@ struct busiest_list {
 
 struct busiest {
     uint64_t cursor;
-    struct busiest_list found; /* of the walk under way */
-    struct busiest_list told;  /* of the last whole one */
+    struct busiest_list found;                         /* of the walk under way */
+    struct busiest_list told;                          /* of the last whole one */
+    struct busiest_list troubled_found, troubled_told; /* likewise: those longest dead first */
 };
 
 void busiest_init(struct busiest *b);

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "slice.h"
+#include "times.h"
 
 /* A histogram: counts[i] are values of at most bounds[i] of its scale and above the one before; the
  * last one has what is above all bounds. */
@@ -54,6 +55,8 @@ const char *measure_phase_name(enum measure_phase phase);
 const char *measure_category_name(unsigned category);
 unsigned measure_category(struct slice status);
 
+#define MEASURE_STATES 4 /* of messages: incoming, deferred, hold, corrupt */
+
 #define MEASURE_OUTCOMES 4 /* sent, deferred, bounced, expired */
 const char *measure_outcome_name(unsigned outcome);
 
@@ -61,6 +64,9 @@ struct measures {
     uint64_t outcomes[MEASURE_OUTCOMES][MEASURE_CATEGORIES]; /* recipients */
     struct measure commit_time;                              /* of those with steps */
     struct measure batch_steps;
+    /* When the oldest message of each state arrived (us 0: none), and when that was looked up. */
+    struct wall oldest[MEASURE_STATES];
+    struct mono oldest_at;
 };
 
 #endif
