@@ -10,6 +10,7 @@
 #include "check.h"
 #include "compose.h"
 #include "hash.h"
+#include "json_array.h"
 #include "mem.h"
 #include "printable.h"
 
@@ -18,11 +19,11 @@
 #define MEDIA_MAX     127u
 #define ADDRESSES_MAX (64u << 20)
 
-/* A mailbox of the document: its address is in the pool, its name in the document. */
+/* A mailbox of the document. */
 struct mailbox {
-    size_t at, len;
-    struct slice name;
-    const json_t *values; /* `substitutions` of a recipient, or NULL */
+    size_t at, len;           /* of its address, in the pool */
+    size_t name_at, name_len; /* of its name, likewise */
+    struct slice element;     /* of a recipient with values: what stands in the document */
 };
 
 struct mailboxes {
@@ -41,10 +42,13 @@ struct inject_mail {
     uint64_t memory;
     const struct inject_mail_limits *limits; /* while it is read */
     struct buf *error;                       /* likewise */
-    struct buf pool;                         /* addresses in stored form */
+    struct buf pool;                         /* addresses in stored form, and names */
     struct mailboxes from, sender, reply_to, to, cc, bcc, recipients;
-    bool divided; /* `recipients` is there */
+    struct slice source;        /* borrowed: the text of the document */
+    struct json_array elements; /* of `recipients`, when it is divided */
+    bool divided;               /* `recipients` is there */
     bool null_sender;
+    bool no_json;                            /* why it is wrong */
     struct slice subject, text, html, whole; /* ptr NULL: none */
     const json_t *values;                    /* `substitutions` of the document */
     struct compose_field fields[INJECT_HEADERS_MAX];
@@ -165,11 +169,11 @@ static bool check_field(struct inject_mail *m, const char *path, struct slice va
 /* ---- addresses ------------------------------------------------------------------------------ */
 
 static bool add_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
-                        struct slice name, struct slice address_text, const json_t *values)
+                        struct slice name, struct slice address_text)
 {
     struct address address;
     enum address_error error = address_parse(address_text, ADDRESS_UTF8, &address);
-    struct mailbox box = {.at = buf_len(&m->pool), .name = name, .values = values};
+    struct mailbox box = {.at = buf_len(&m->pool), .name_len = name.len};
 
     if (error != ADDRESS_OK) {
         return wrong_found(m, path, address_text, address_error_text(error));
@@ -178,9 +182,13 @@ static bool add_mailbox(struct inject_mail *m, struct mailboxes *list, const cha
         return false;
     }
     if (!address_print(&address, &m->pool)) {
-        return wrong(m, "%s: expected at most 64 MiB of addresses", path);
+        return wrong(m, "%s: expected at most 64 MiB of addresses and names", path);
     }
-    box.len = buf_len(&m->pool) - box.at;
+    box.name_at = buf_len(&m->pool);
+    box.len = box.name_at - box.at;
+    if (!buf_add(&m->pool, name)) {
+        return wrong(m, "%s: expected at most 64 MiB of addresses and names", path);
+    }
     list->all = mem_grow(list->all, list->count, &list->size, sizeof *list->all);
     list->all[list->count++] = box;
     return true;
@@ -193,14 +201,14 @@ static bool add_text_mailbox(struct inject_mail *m, struct mailboxes *list, cons
     struct slice name = slice_of(text.ptr, slice_find_last(text, '<')), address;
 
     if (text.len == 0 || text.ptr[text.len - 1] != '>' || name.len == text.len) {
-        return add_mailbox(m, list, path, SLICE(""), text, NULL);
+        return add_mailbox(m, list, path, SLICE(""), text);
     }
     address = slice_of(text.ptr + name.len + 1, text.len - name.len - 2);
     name = slice_trim(name);
     if (name.len >= 2 && name.ptr[0] == '"' && name.ptr[name.len - 1] == '"') {
         name = slice_of(name.ptr + 1, name.len - 2);
     }
-    return add_mailbox(m, list, path, name, address, NULL);
+    return add_mailbox(m, list, path, name, address);
 }
 
 static bool only_members(struct inject_mail *m, const json_t *object, const char *path,
@@ -271,13 +279,13 @@ static bool get_values(struct inject_mail *m, const json_t *object, const char *
     return true;
 }
 
-/* A mailbox as a string or as {"address", "name"}; a recipient may have "substitutions". */
+/* A mailbox as a string or as {"address", "name"}. A recipient may have "substitutions", for
+ * *ret_values; NULL: it may not. */
 static bool read_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
-                         const json_t *value, bool with_values)
+                         const json_t *value, const json_t **ret_values)
 {
     static const char *const names[] = {"address", "name", "substitutions"};
     struct slice address = slice_of(NULL, 0), name = SLICE("");
-    const json_t *values = NULL;
 
     if (json_is_string(value)) {
         return add_text_mailbox(m, list, path, slice_of_json(value));
@@ -288,20 +296,26 @@ static bool read_mailbox(struct inject_mail *m, struct mailboxes *list, const ch
                      "and name",
                      path);
     }
-    if (!only_members(m, value, path, names, with_values ? 3 : 2) ||
+    if (!only_members(m, value, path, names, ret_values != NULL ? 3 : 2) ||
         !get_text(m, value, path, "address", &address) ||
         !get_text(m, value, path, "name", &name) ||
-        (with_values && !get_values(m, value, path, &values))) {
+        (ret_values != NULL && !get_values(m, value, path, ret_values))) {
         return false;
     }
     if (address.ptr == NULL) {
         return wrong(m, "%s.address: expected an address", path);
     }
-    return add_mailbox(m, list, path, name, address, values);
+    return add_mailbox(m, list, path, name, address);
+}
+
+static bool too_many(struct inject_mail *m, const char *name)
+{
+    return wrong(m, "%s: expected at most %u recipients (inject_recipient_limit)", name,
+                 (unsigned)m->limits->rcpts);
 }
 
 static bool read_mailboxes(struct inject_mail *m, struct mailboxes *list, const char *name,
-                           bool one, bool with_values)
+                           bool one)
 {
     const json_t *value = json_object_get(m->document, name), *element;
     char path[PATH_LENGTH];
@@ -311,23 +325,29 @@ static bool read_mailboxes(struct inject_mail *m, struct mailboxes *list, const 
         return true;
     }
     if (one || !json_is_array(value)) {
-        if (with_values) {
-            return wrong(m, "%s: expected an array", name);
-        }
-        return read_mailbox(m, list, name, value, false);
+        return read_mailbox(m, list, name, value, NULL);
     }
     json_array_foreach((json_t *)(uintptr_t)value, i, element)
     {
         (void)snprintf(path, sizeof path, "%s[%zu]", name, i); /* fits */
         if (i >= m->limits->rcpts) {
-            return wrong(m, "%s: expected at most %u recipients (inject_recipient_limit)", name,
-                         (unsigned)m->limits->rcpts);
+            return too_many(m, name);
         }
-        if (!read_mailbox(m, list, path, element, with_values)) {
+        if (!read_mailbox(m, list, path, element, NULL)) {
             return false;
         }
     }
     return true;
+}
+
+/* What the parser found is no JSON, `at` bytes from the begin of the document. */
+static bool no_json(struct inject_mail *m, size_t at, const char *what)
+{
+    size_t line, column;
+
+    m->no_json = true;
+    json_place(m->source, at, &line, &column);
+    return wrong(m, "JSON: line %zu, column %zu: %s", line, column, what);
 }
 
 static struct slice address_of(const struct inject_mail *m, const struct mailbox *box)
@@ -367,12 +387,11 @@ static bool next_name(struct slice *rest, struct slice *ret_before, struct slice
     return true;
 }
 
-/* ptr NULL: neither the recipient nor the document has a value of this name. */
-static struct slice value_of(const struct inject_mail *m, const struct mailbox *rcpt,
-                             struct slice name)
+/* ptr NULL: neither the recipient, with these values (or NULL), nor the document has one of this
+ * name. */
+static struct slice value_of(const struct inject_mail *m, const json_t *values, struct slice name)
 {
-    const json_t *value =
-        rcpt->values == NULL ? NULL : json_object_getn(rcpt->values, name.ptr, name.len);
+    const json_t *value = json_object_getn(values, name.ptr, name.len);
 
     if (value == NULL && m->values != NULL) {
         value = json_object_getn(m->values, name.ptr, name.len);
@@ -405,8 +424,8 @@ static void put_html(struct slice value, struct buf *out)
     }
 }
 
-/* Append a text as this recipient gets it. */
-static void expand(const struct inject_mail *m, const struct mailbox *rcpt, struct slice text,
+/* Append a text as a recipient with these values gets it. */
+static void expand(const struct inject_mail *m, const json_t *values, struct slice text,
                    enum place place, struct buf *out)
 {
     struct slice before, name;
@@ -417,7 +436,7 @@ static void expand(const struct inject_mail *m, const struct mailbox *rcpt, stru
         return;
     }
     while (next_name(&text, &before, &name, &raw)) {
-        struct slice value = value_of(m, rcpt, name);
+        struct slice value = value_of(m, values, name);
 
         (void)buf_add(out, before);
         if (place == PLACE_HTML && !raw) {
@@ -514,9 +533,9 @@ static bool check_defaults(struct inject_mail *m, struct used_names *used)
 
 /* Has this recipient the values that it needs, and none that could end a field? Looks at its values
  * and not at all names: these may be a thousand, for each of 10^5 recipients. */
-static bool check_rcpt(struct inject_mail *m, const struct used_names *used, size_t rcpt)
+static bool check_rcpt(struct inject_mail *m, const struct used_names *used, size_t rcpt,
+                       const json_t *values)
 {
-    const json_t *values = m->recipients.all[rcpt].values;
     char path[PATH_LENGTH];
     const char *name;
     json_t *value;
@@ -547,24 +566,6 @@ static bool check_rcpt(struct inject_mail *m, const struct used_names *used, siz
         }
     }
     return true;
-}
-
-static bool check_values(struct inject_mail *m)
-{
-    struct used_names used = {.count = 0};
-    bool good = find_names(m, &used, m->subject, "subject", true) &&
-                find_names(m, &used, m->text, "text", false) &&
-                find_names(m, &used, m->html, "html", false);
-
-    for (size_t i = 0; i < m->field_count && good; i++) {
-        good = find_names(m, &used, m->fields[i].value, "headers", true);
-    }
-    good = good && check_defaults(m, &used);
-    for (size_t i = 0; i < m->recipients.count && good; i++) {
-        good = check_rcpt(m, &used, i);
-    }
-    free_used(&used);
-    return good;
 }
 
 /* ---- fields and attachments ------------------------------------------------------------------ */
@@ -719,7 +720,12 @@ static bool read_sender(struct inject_mail *m)
         m->null_sender = true;
         return true;
     }
-    return read_mailboxes(m, &m->sender, "sender", true, false);
+    return read_mailboxes(m, &m->sender, "sender", true);
+}
+
+static bool no_rcpts(struct inject_mail *m)
+{
+    return wrong(m, "to: expected at least one recipient, in to, cc, bcc or recipients");
 }
 
 static bool read_lists(struct inject_mail *m)
@@ -727,26 +733,26 @@ static bool read_lists(struct inject_mail *m)
     const json_t *recipients = json_object_get(m->document, "recipients");
     size_t lists;
 
-    if (!read_mailboxes(m, &m->from, "from", true, false) || !read_sender(m) ||
-        !read_mailboxes(m, &m->reply_to, "reply_to", false, false) ||
-        !read_mailboxes(m, &m->to, "to", false, false) ||
-        !read_mailboxes(m, &m->cc, "cc", false, false) ||
-        !read_mailboxes(m, &m->bcc, "bcc", false, false) ||
-        !read_mailboxes(m, &m->recipients, "recipients", false, true)) {
+    if (!read_mailboxes(m, &m->from, "from", true) || !read_sender(m) ||
+        !read_mailboxes(m, &m->reply_to, "reply_to", false) ||
+        !read_mailboxes(m, &m->to, "to", false) || !read_mailboxes(m, &m->cc, "cc", false) ||
+        !read_mailboxes(m, &m->bcc, "bcc", false)) {
         return false;
     }
-    m->divided = recipients != NULL && !json_is_null(recipients);
+    if (recipients != NULL && !json_is_null(recipients) &&
+        (!m->divided || json_array_size(recipients) > 0)) {
+        return wrong(m, "recipients: expected an array, and this name without escapes");
+    }
     lists = m->to.count + m->cc.count + m->bcc.count;
     if (m->divided && lists > 0) {
         return wrong(m, "recipients: expected either this, a message for each, or to, cc and bcc, "
                         "one message for all");
     }
-    if (m->divided ? m->recipients.count == 0 : lists == 0) {
-        return wrong(m, "to: expected at least one recipient, in to, cc, bcc or recipients");
+    if (!m->divided && lists == 0) {
+        return no_rcpts(m);
     }
     if (lists > m->limits->rcpts) {
-        return wrong(m, "to: expected at most %u recipients (inject_recipient_limit)",
-                     (unsigned)m->limits->rcpts);
+        return too_many(m, "to");
     }
     if (m->from.count == 0 && (m->whole.ptr == NULL || (m->sender.count == 0 && !m->null_sender))) {
         return wrong(m, "from: expected an address");
@@ -766,6 +772,72 @@ static bool check_whole(struct inject_mail *m)
         }
     }
     return true;
+}
+
+/* One element of `recipients`, which begins at `at`. *ret_end is behind it. */
+static bool read_recipient(struct inject_mail *m, const struct used_names *used, size_t at,
+                           size_t *ret_end)
+{
+    struct slice rest = slice_of(m->source.ptr + at, m->elements.to - at);
+    const json_t *values = NULL;
+    char path[PATH_LENGTH];
+    size_t rcpt = m->recipients.count;
+    json_error_t error;
+    json_t *element =
+        json_loadb(rest.ptr, rest.len,
+                   JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK, &error);
+    bool good;
+
+    if (element == NULL) {
+        return no_json(m, at + (size_t)error.position, error.text);
+    }
+    (void)snprintf(path, sizeof path, "recipients[%zu]", rcpt); /* fits */
+    good = rcpt < m->limits->rcpts || too_many(m, "recipients");
+    good = good && read_mailbox(m, &m->recipients, path, element, &values) &&
+           check_rcpt(m, used, rcpt, values);
+    if (good && values != NULL) {
+        m->recipients.all[rcpt].element = slice_of(rest.ptr, (size_t)error.position);
+    }
+    *ret_end = at + (size_t)error.position;
+    json_decref(element);
+    return good;
+}
+
+static bool read_elements(struct inject_mail *m, const struct used_names *used)
+{
+    size_t at = json_skip_blanks(m->source, m->elements.from);
+
+    if (at == m->elements.to) {
+        return no_rcpts(m);
+    }
+    while (read_recipient(m, used, at, &at)) {
+        at = json_skip_blanks(m->source, at);
+        if (at == m->elements.to) {
+            return true;
+        }
+        if (m->source.ptr[at] != ',') {
+            return no_json(m, at + 1, "expected , or ] behind an element of recipients");
+        }
+        at = json_skip_blanks(m->source, at + 1);
+    }
+    return false;
+}
+
+/* The recipients that have a message each: all values that it needs, and none that could end a
+ * field. */
+static bool read_recipients(struct inject_mail *m)
+{
+    struct used_names used = {.count = 0};
+    bool good = find_names(m, &used, m->subject, "subject", true) &&
+                find_names(m, &used, m->text, "text", false) &&
+                find_names(m, &used, m->html, "html", false);
+
+    for (size_t i = 0; i < m->field_count && good; i++) {
+        good = find_names(m, &used, m->fields[i].value, "headers", true);
+    }
+    good = good && check_defaults(m, &used) && read_elements(m, &used);
+    free_used(&used);
+    return good;
 }
 
 static bool read_document(struct inject_mail *m)
@@ -797,7 +869,7 @@ static bool read_document(struct inject_mail *m)
     if (m->values != NULL && !m->divided) {
         return wrong(m, "substitutions: only with recipients");
     }
-    return !m->divided || check_values(m);
+    return !m->divided || read_recipients(m);
 }
 
 /* Beside the document. */
@@ -815,39 +887,59 @@ static uint64_t own_memory(const struct inject_mail *m)
     return bytes;
 }
 
+/* All of the document but the elements of `recipients`. */
+static bool parse_document(struct inject_mail *m)
+{
+    struct slice text = m->source;
+    size_t removed = 0;
+    struct buf cut;
+    json_error_t error;
+
+    m->divided = json_array_find(text, SLICE("recipients"), &m->elements);
+    buf_init(&cut, text.len);
+    if (m->divided) {
+        CHECK(json_array_cut(text, &m->elements, &cut)); /* it is not longer */
+        text = buf_slice(&cut);
+        removed = m->elements.to - m->elements.from;
+    }
+    m->document = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    buf_fini(&cut);
+    if (m->document == NULL) {
+        size_t at = (size_t)error.position;
+
+        return no_json(m, m->divided && at > m->elements.from ? at + removed : at, error.text);
+    }
+    return true;
+}
+
 enum inject_mail_result inject_mail_new(struct slice text, const struct inject_mail_limits *limits,
                                         struct inject_mail **ret_mail, struct buf *ret_error)
 {
     struct inject_mail *m = mem_new(sizeof *m);
     uint64_t before = memory_used;
-    json_error_t error;
+    enum inject_mail_result result = INJECT_MAIL_OK;
 
     m->limits = limits;
     m->error = ret_error;
     buf_init(&m->pool, ADDRESSES_MAX);
+    m->source = text.ptr == NULL ? SLICE("") : text;
     memory_max = memory_used + limits->memory;
     memory_refused = false;
-    m->document =
-        json_loadb(text.ptr == NULL ? "" : text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    if (!parse_document(m) || !read_document(m)) {
+        result = memory_refused ? INJECT_MAIL_TOO_LARGE
+                 : m->no_json   ? INJECT_MAIL_NO_JSON
+                                : INJECT_MAIL_WRONG;
+    }
     memory_max = UINT64_MAX;
-    if (m->document == NULL) {
-        buf_clear(ret_error);
-        if (memory_refused) {
-            (void)buf_add_string(ret_error, "the document takes too much memory: expected fewer "
-                                            "objects and arrays (inject_json_limit)");
-        } else {
-            (void)buf_addf(ret_error, "JSON: line %d, column %d: %s", error.line, error.column,
-                           error.text); /* sticky */
-        }
-        inject_mail_free(m);
-        return memory_refused ? INJECT_MAIL_TOO_LARGE : INJECT_MAIL_NO_JSON;
+    if (memory_refused) {
+        (void)wrong(m, "the document takes too much memory: expected fewer objects and arrays "
+                       "(inject_json_limit)");
     }
-    m->memory = memory_used - before;
-    if (!read_document(m)) {
+    if (result != INJECT_MAIL_OK) {
         inject_mail_free(m);
-        return INJECT_MAIL_WRONG;
+        return result;
     }
-    m->memory += own_memory(m);
+    m->memory = memory_used - before + own_memory(m);
     m->limits = NULL;
     m->error = NULL;
     *ret_mail = m;
@@ -935,6 +1027,13 @@ bool inject_mail_is_divided(const struct inject_mail *m)
 
 /* ---- a message ------------------------------------------------------------------------------ */
 
+static struct compose_mailbox compose_mailbox_of(const struct inject_mail *m,
+                                                 const struct mailbox *box)
+{
+    return (struct compose_mailbox){
+        address_of(m, box), slice_of(buf_slice(&m->pool).ptr + box->name_at, box->name_len)};
+}
+
 /* For GMime; the names that are substituted stand in no mailbox. */
 static struct compose_mailbox *mailboxes_of(const struct inject_mail *m,
                                             const struct mailboxes *list)
@@ -942,7 +1041,7 @@ static struct compose_mailbox *mailboxes_of(const struct inject_mail *m,
     struct compose_mailbox *boxes = mem_array(list->count + 1, sizeof *boxes);
 
     for (size_t i = 0; i < list->count; i++) {
-        boxes[i] = (struct compose_mailbox){address_of(m, &list->all[i]), list->all[i].name};
+        boxes[i] = compose_mailbox_of(m, &list->all[i]);
     }
     return boxes;
 }
@@ -966,8 +1065,8 @@ static void put_lines(struct slice text, struct buf *out)
 
 /* A text of the document as this message has it; in `room` when it is not as the document has it.
  * What does not fit fails `room`. */
-static struct slice text_for(const struct inject_mail *m, const struct mailbox *rcpt,
-                             struct slice text, enum place place, struct buf *room)
+static struct slice text_for(const struct inject_mail *m, const json_t *values, struct slice text,
+                             enum place place, struct buf *room)
 {
     struct buf expanded;
 
@@ -975,7 +1074,7 @@ static struct slice text_for(const struct inject_mail *m, const struct mailbox *
         return text;
     }
     buf_init(&expanded, room->limit);
-    expand(m, rcpt, text, place, &expanded);
+    expand(m, values, text, place, &expanded);
     put_lines(buf_slice(&expanded), room);
     room->failed = room->failed || expanded.failed;
     buf_fini(&expanded);
@@ -989,11 +1088,18 @@ bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf
     struct compose_attachment attachments[INJECT_ATTACHMENTS_MAX];
     struct compose_field fields[INJECT_HEADERS_MAX];
     struct buf texts[3], values[INJECT_HEADERS_MAX];
+    json_t *element = NULL;
+    const json_t *own; /* values of the recipient */
     bool good = true;
 
     if (m->whole.ptr != NULL) {
         return buf_add(out, m->whole);
     }
+    if (rcpt != NULL && rcpt->element.len > 0) {
+        element = json_loadb(rcpt->element.ptr, rcpt->element.len, 0, NULL);
+        good = element != NULL; /* it was read before, but there may be no memory now */
+    }
+    own = json_object_get(element, "substitutions");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         buf_init(&texts[i], i == 0 ? INJECT_FIELD_MAX : out->limit);
     }
@@ -1005,7 +1111,7 @@ bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf
     for (size_t i = 0; i < m->field_count; i++) {
         buf_init(&values[i], INJECT_FIELD_MAX);
         fields[i].name = m->fields[i].name;
-        fields[i].value = text_for(m, rcpt, m->fields[i].value, PLACE_FIELD, &values[i]);
+        fields[i].value = text_for(m, own, m->fields[i].value, PLACE_FIELD, &values[i]);
         good = good && !values[i].failed;
     }
     for (size_t i = 0; i < m->attachment_count; i++) {
@@ -1015,18 +1121,18 @@ bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf
                                                      a->is_inline};
     }
     struct compose_message composed = {
-        .from = {address_of(m, &m->from.all[0]), m->from.all[0].name},
+        .from = compose_mailbox_of(m, &m->from.all[0]),
         .reply_to = reply_to,
         .to = to,
         .cc = cc,
         .reply_to_count = m->reply_to.count,
         .to_count = m->divided ? 1 : m->to.count,
         .cc_count = m->cc.count,
-        .subject = text_for(m, rcpt, m->subject, PLACE_FIELD, &texts[0]),
+        .subject = text_for(m, own, m->subject, PLACE_FIELD, &texts[0]),
         .fields = fields,
         .field_count = m->field_count,
-        .text = text_for(m, rcpt, m->text, PLACE_TEXT, &texts[1]),
-        .html = text_for(m, rcpt, m->html, PLACE_HTML, &texts[2]),
+        .text = text_for(m, own, m->text, PLACE_TEXT, &texts[1]),
+        .html = text_for(m, own, m->html, PLACE_HTML, &texts[2]),
         .attachments = attachments,
         .attachment_count = m->attachment_count,
     };
@@ -1040,6 +1146,7 @@ bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         buf_fini(&texts[i]);
     }
+    json_decref(element);
     mem_free(to);
     mem_free(cc);
     mem_free(reply_to);

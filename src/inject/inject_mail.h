@@ -9,6 +9,9 @@
  * are not substituted, limits. No text of the document can end a header field: control characters
  * are refused where they would stand in one, in what is substituted there, too. GMime writes the
  * messages: folding, encoded words, multiparts, transfer encodings.
+ *
+ * Of 10^5 recipients with their values no objects are kept, but where they stand in the text: they
+ * are read one by one, to be checked, and again when their message is made.
  */
 #ifndef INJECT_INJECT_MAIL_H
 #define INJECT_INJECT_MAIL_H
@@ -46,8 +49,8 @@ enum inject_mail_result {
 /* Once in a process, before it is confined: the libraries open files. */
 void inject_mail_start(void);
 
-/* Read a document; free *ret_mail when the result is INJECT_MAIL_OK. Else *ret_error says what was
- * found where, and expected. */
+/* Read a document; free *ret_mail when the result is INJECT_MAIL_OK, and keep `text` until then.
+ * Else *ret_error says what was found where, and expected. */
 enum inject_mail_result inject_mail_new(struct slice text, const struct inject_mail_limits *limits,
                                         struct inject_mail **ret_mail, struct buf *ret_error);
 void inject_mail_free(struct inject_mail *m);

@@ -144,7 +144,7 @@ struct inject_session {
     enum body_kind kind;
     struct http_envelope envelope;
     uint8_t sum_bytes[WIRE_KEY_SUM]; /* of `sum`, when all has come */
-    EVP_MD_CTX *sum;                 /* over all that makes the call what it is */
+    EVP_MD_CTX *sum; /* over all that makes the call what it is; NULL: it has no key */
     struct buf json;
     struct draft account; /* memory of the document */
     uint64_t held;        /* of the request, in all */
@@ -947,7 +947,10 @@ static bool hold_document(struct inject_session *s)
     if (inject_mail_is_divided(s->mail)) {
         answer = messages * ANSWER_ELEMENT + inject_mail_address_bytes(s->mail);
     }
-    draft_drop(&s->account); /* its text is not needed any more */
+    if (!inject_mail_is_divided(s->mail)) { /* its text is not needed any more */
+        buf_fini(&s->json);
+        draft_drop(&s->account);
+    }
     return charge_answer(s, inject_mail_memory(s->mail) + answer);
 }
 
@@ -959,7 +962,7 @@ static void begin_work(struct inject_session *s)
     enum inject_mail_result result;
     uint64_t most, free_bytes;
 
-    CHECK(EVP_DigestFinal_ex(s->sum, s->sum_bytes, NULL) == 1);
+    CHECK(s->sum == NULL || EVP_DigestFinal_ex(s->sum, s->sum_bytes, NULL) == 1);
     s->calls++;
     s->arrived = clock_wall();
     log_connect(s);
@@ -979,7 +982,6 @@ static void begin_work(struct inject_session *s)
     limits.memory = most < free_bytes ? most : free_bytes;
     buf_clear(&s->error);
     result = inject_mail_new(buf_slice(&s->json), &limits, &s->mail, &s->error);
-    buf_fini(&s->json);
     if (result != INJECT_MAIL_OK) {
         s->mail = NULL;
     }
@@ -1009,7 +1011,7 @@ static void begin_work(struct inject_session *s)
 
 static bool sum_add(struct inject_session *s, struct slice bytes)
 {
-    return bytes.len == 0 || EVP_DigestUpdate(s->sum, bytes.ptr, bytes.len) == 1;
+    return s->sum == NULL || bytes.len == 0 || EVP_DigestUpdate(s->sum, bytes.ptr, bytes.len) == 1;
 }
 
 /* Begin the sum over what makes the call what it is, with all that is not in the body. */
@@ -1044,7 +1046,9 @@ static void begin_body(struct inject_session *s)
     inject_answer_init(&s->answer);
     buf_init(&s->json, (size_t)s->settings->inject_json);
     s->refusals_logged = s->refusals_unlogged = 0;
-    begin_sum(s);
+    if (s->key[0] != '\0') {
+        begin_sum(s);
+    }
     buf_clear(&s->error);
     if (s->kind == BODY_MESSAGE && !http_envelope_read(&s->envelope, &s->http, &s->error)) {
         refuse(s, 400, buf_cstr(&s->error));

@@ -52,6 +52,35 @@ static void what_is_wrong_is_told_with_its_place(void **unused)
         {"[]", INJECT_MAIL_WRONG, "expected an object with from, to, subject and text"},
         {"{}", INJECT_MAIL_WRONG, "to: expected at least one recipient"},
         {"{\"to\":\"a@b.c\"}", INJECT_MAIL_WRONG, "from: expected an address"},
+        /* in and around what is read element by element */
+        {"{\"from\":\"a@b.c\",\"text\":\"\",\n\"recipients\":[\"a@b.c\",\n{\"address\": }]}",
+         INJECT_MAIL_NO_JSON, "JSON: line 3, column 13: "},
+        {"{\"from\":\"a@b.c\",\"text\":\"\",\"recipients\":[\"a@b.c\" \"a@b.c\"]}",
+         INJECT_MAIL_NO_JSON, "JSON: line 1, column 49: expected , or ]"},
+        {"{\"from\":\"a@b.c\",\"text\":\"\",\"recipients\":[\"a@b.c\",]}", INJECT_MAIL_NO_JSON,
+         "JSON: line 1, column 48: "},
+        {"{\"recipients\":[\n\"a@b.c\",\n\"a@b.c\"],\n\"text\" 1}", INJECT_MAIL_NO_JSON,
+         "JSON: line 4, column 8: "},
+        {"{\"from\" 1,\n\"recipients\":[\"a@b.c\"]}", INJECT_MAIL_NO_JSON,
+         "JSON: line 1, column 9: "},
+        {"{\"recipients\":[\"a@b.c\"", INJECT_MAIL_NO_JSON, "JSON: line 1, column "},
+        {"{\"recipients\":[\"a@b.c\"}", INJECT_MAIL_NO_JSON, "JSON: line 1, column "},
+        {"{\"recipients\":[],\"recipients\":[]}", INJECT_MAIL_NO_JSON,
+         "JSON: line 1, column 29: dup"},
+        {"{\"from\":\"a@b.c\",\"recipients\":[{\"address\":\"a@b.c\",\"name\":\"\",\"name\":\"\"}],"
+         "\"text\":\"\"}",
+         INJECT_MAIL_NO_JSON, "JSON: line 1, column "},
+        {"{\"from\":\"a@b.c\",\"recipients\":[ ],\"text\":\"\"}", INJECT_MAIL_WRONG,
+         "to: expected at least one recipient"},
+        {"{\"from\":\"a@b.c\",\"recipients\":\"a@b.c\",\"text\":\"\"}", INJECT_MAIL_WRONG,
+         "recipients: expected an array"},
+        {"{\"from\":\"a@b.c\",\"recipi\\u0065nts\":[\"a@b.c\"],\"to\":\"a@b.c\",\"text\":\"\"}",
+         INJECT_MAIL_WRONG, "recipients: expected an array, and this name without escapes"},
+        {"{\"from\":\"a@b.c\",\"recipients\":[\"a@b.c\",\"a@b.c\",\"a@b.c\",\"a@b.c\"],"
+         "\"text\":\"\"}",
+         INJECT_MAIL_WRONG, "recipients: expected at most 3 recipients (inject_recipient_limit)"},
+        {"{\"from\":\"a@b.c\",\"recipients\":[\"a@b.c\",{\"address\":\"b\"}],\"text\":\"\"}",
+         INJECT_MAIL_WRONG, "recipients[1]: found \"b\", "},
         {"{\"to\":[\"a@b.c\",\"a@b.c\",\"a@b.c\",\"a@b.c\"]}", INJECT_MAIL_WRONG,
          "to: expected at most 3 recipients (inject_recipient_limit)"},
         {"{\"to\":[\"a@b.c\",\"a@b.c\"],\"cc\":[\"a@b.c\",\"a@b.c\"]}", INJECT_MAIL_WRONG,
@@ -115,6 +144,11 @@ static void the_envelope_is_that_of_the_document(void **unused)
          "s@b.c: a@b.c;"},
         {"{\"sender\":\"\",\"to\":\"t@b.c\",\"message\":\"x\"}", ": t@b.c;"},
         {"{\"from\":\"f@b.c\",\"recipients\":[\"t@b.c\",{\"address\":\"u@b.c\"}],\"text\":\"\"}",
+         "f@b.c: t@b.c; u@b.c;"},
+        {" { \"subject\" : \"recipients\" , \"headers\":{\"recipients\":\"[\\\"]\"}, "
+         "\"recipients\" : [ "
+         "\"t@b.c\" , {\"address\":\"u@b.c\", \"name\":\"]},\\\"[{\" } ] , "
+         "\"from\":\"f@b.c\",\"text\":\"\"} ",
          "f@b.c: t@b.c; u@b.c;"},
     };
 
