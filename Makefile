@@ -3,6 +3,7 @@
 #   make run      install what is missing, build, run the daemon with the embedded configuration
 #   make test     install what is missing, build with sanitizers, run all tests
 #   make build    the programs, in build/
+#   make demo     a minute of a newsletter, password resets and sites that misbehave, with the dashboard
 #   make bench    measure (see bench/README.md)    make fuzz    long fuzzing
 #   make install  DESTDIR= PREFIX=/usr/local       make format  clang-format
 
@@ -14,10 +15,13 @@ export PATH := /usr/bin:/bin:/usr/sbin:/sbin:$(PATH)
 # Prints nothing unless it fails.
 quietly = said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 
-.PHONY: run build test bench bench-relay fuzz soak format install clean
+.PHONY: demo run build test bench bench-relay fuzz soak format install clean
 
 run: build
 	@exec build/sluiced
+
+demo: build
+	@exec scripts/demo
 
 build: build/build.ninja
 	@$(call quietly,ninja -C build --quiet)
