@@ -962,8 +962,6 @@ static void warn_of_delayed(const struct conf *old, const struct conf *new, stru
         {"syslog_name", strcmp(old->syslog_name, new->syslog_name) != 0},
         {"statistics_log", strcmp(old->statistics_log, new->statistics_log) != 0},
         {"scheduler_syslog", old->scheduler_syslog != new->scheduler_syslog},
-        {"non_smtpd_milters, of which there were none, for our own reports",
-         old->non_smtpd_milters[0] == '\0' && new->non_smtpd_milters[0] != '\0'},
         {"next hops unix:PATH, of which there were none",
          !route_has_unix_nexthops(old) && route_has_unix_nexthops(new)},
     };

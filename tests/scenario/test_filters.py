@@ -485,6 +485,18 @@ class Reports(Case):
         d.move_clock(4000)
         self.assertEqual(self.arrived(site)["recipients"], ["a@example.org"])
 
+    def test_the_first_filter_comes_with_a_reload(self):
+        d, site = self.filtered()
+        self.assertNotIn("filter", d.children())
+        d.write_config(non_smtpd_milters=self.filter(END=[milter.insert_header(0, "X-Signed", "yes"), milter.CONTINUE]).address)
+        done = d.cli("reload")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        d.send("a@example.org", ["bad@example.net"])
+        self.assertIn(b"X-Signed: yes\r\n", self.arrived(site)["content"])
+        subprocess.run([sluice.program("sendmail"), "-C", d.config, "-f", "a@example.org", "b@example.net"], input="Subject: x\n\nx\n",
+                       text=True, check=True, timeout=sluice.PATIENCE)
+        self.assertIn(b"X-Signed: yes\r\n", self.arrived(site, 2)["content"])
+
     def test_no_other_mail_gets_to_that_transport(self):
         d, site = self.filtered(self.filter())
         for line in ("default_transport = milter", "x/* agent=milter", "milter/* agent=smtp", "relay_transport = milter:reports"):

@@ -292,6 +292,16 @@ class Changes(policies.Case):
         with open(d.directory + "/sts/one.test") as f:
             return f.read()
 
+    def test_policies_come_with_a_reload(self):
+        d = self.relay(smtp_mta_sts="no")
+        self.assertNotIn("fetch", d.children())
+        self.sent(d, "b1@one.test", "old.test")
+        d.write_config(smtp_mta_sts="yes")
+        done = d.cli("reload")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        d.move_clock(60)  # the idle connection is gone
+        self.sent(d, "b2@one.test", "new.test")
+
     def test_a_known_policy_outlasts_a_restart(self):
         d = self.relay()
         self.sent(d, "b1@one.test", "new.test")
