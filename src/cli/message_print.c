@@ -55,6 +55,7 @@ void message_print_head(FILE *out, const json_t *message, double now)
     print_text(out, "spoolid", member_text(message, "spoolid"));
     print_text(out, "client", member_text(message, "client"));
     print_class(out, message);
+    print_text(out, "rules", member_text(message, "rules"));
     print_text(out, "envelope id", member_text(message, "envid"));
     fprintf(out, "  %-13s %s\n", "arrived", words_when(arrived, now).text);
     if (created > arrived + 60) {

@@ -1006,6 +1006,20 @@ static void check_control_listen(struct loader *l)
     }
 }
 
+/* What comes in there meets no rule, no filter and no copy: only the filter should reach it. */
+static void check_filtered(struct loader *l, const char *url, const struct listen_address *address)
+{
+    char text[PROBLEM_TEXT_MAX];
+
+    if (!is_local_address(address)) {
+        (void)snprintf(text, sizeof text,
+                       "has filtered=yes behind %s, which other machines reach: their mail would "
+                       "meet no rule and no filter",
+                       url); /* or is cut */
+        combination(l, CONF_WARNING, "listen", text);
+    }
+}
+
 /* A relay for all clients is found and used within hours. */
 static void check_open_relay(struct loader *l)
 {
@@ -1104,6 +1118,9 @@ static void check_combinations(struct loader *l)
         const char *url;
 
         (void)listen_next(&c->listen, &at, &url, &options); /* there is one */
+        if (options.filtered && listen_parse(slice_string(url), &address)) {
+            check_filtered(l, url, &address);
+        }
         if (listen_option_parse(slice_string(url), &none)) {
             combination(l, CONF_ERROR, "listen",
                         none.login      ? "has an auth=yes that no address stands before"

@@ -261,6 +261,7 @@ struct wire_submit {
     struct slice send_login;  /* and the user that has logged in; empty: nothing is limited */
     uint32_t send_rcpts;      /* and so many recipients, without the copies that rules add */
     struct slice hold;        /* why it is put on hold at once; empty: it is not */
+    struct slice rules;       /* what rules have done to it, for operators; may be empty */
     const struct wire_rcpt *rcpts;
     uint32_t rcpt_count;
     struct slice content; /* all of it, or what comes before the descriptor's bytes */

@@ -86,6 +86,7 @@
     X(BYTES, trace, WIRE_TRACE_MAX)                                                                \
     X(BYTES, login, WIRE_HOST_MAX)                                                                 \
     X(BYTES, hold, WIRE_TEXT_MAX)                                                                  \
+    X(BYTES, rules, WIRE_TEXT_MAX)                                                                 \
     X(BYTES, send_client, WIRE_USER_MAX)                                                           \
     X(BYTES, send_login, WIRE_USER_MAX)                                                            \
     X(U32, send_rcpts)                                                                             \

@@ -539,7 +539,9 @@ static int message_json(struct spool *sp, struct msg_id id, uint32_t after, size
         json_put(object, "envid", listing_text(m.envid));
     }
     if (m.reason.len > 0) {
-        json_put(object, "reason", listing_text(m.reason));
+        bool stopped = m.state == SPOOL_HOLD || m.state == SPOOL_CORRUPT;
+
+        json_put(object, stopped ? "reason" : "rules", listing_text(m.reason));
     }
     if (m.state == SPOOL_DEFERRED || m.state == SPOOL_INCOMING) {
         json_put_time(object, "next_attempt", m.due);

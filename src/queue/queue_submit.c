@@ -149,7 +149,8 @@ int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is
                                     .arrived = m->arrived,
                                     .created = clock_wall(),
                                     .due = clock_wall(),
-                                    .client = m->client};
+                                    .client = m->client,
+                                    .reason = m->rules};
     struct spool_content content = {.bytes = m->content, .fd = fd, .fd_size = m->fd_size};
     /* Others that wait for their commit are not in the scheduler yet, but here. */
     bool claim;

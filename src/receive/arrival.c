@@ -18,6 +18,7 @@ void arrival_begin(struct arrival *a, struct rule_set *set, bool filtered)
     a->set = rule_set_ref(set);
     a->filtered = filtered;
     ruling_init(&a->ruling);
+    buf_init(&a->rules, WIRE_TEXT_MAX);
 }
 
 void arrival_drop(struct arrival *a)
@@ -25,6 +26,7 @@ void arrival_drop(struct arrival *a)
     if (a->set != NULL) {
         checks_free(a->checks);
         ruling_clear(&a->ruling);
+        buf_fini(&a->rules);
         rule_set_unref(a->set);
         mem_free(a->bar_text);
         mem_free(a->bar_rule);
@@ -296,6 +298,21 @@ struct slice arrival_hold(const struct arrival *a)
     struct slice hold = slice_string(a->ruling.hold);
 
     return hold.len > WIRE_TEXT_MAX ? slice_of(hold.ptr, WIRE_TEXT_MAX) : hold;
+}
+
+struct slice arrival_rules(struct arrival *a)
+{
+    if (a->set == NULL) {
+        return SLICE("");
+    }
+    buf_clear(&a->rules);
+    for (size_t i = 0; i < a->ruling.note_count; i++) {
+        const struct ruling_note *n = &a->ruling.notes[i];
+
+        (void)buf_addf(&a->rules, "%s%s%s%s (%s)", i > 0 ? "; " : "", action_name(n->kind),
+                       n->text[0] != '\0' ? " " : "", n->text, n->rule); /* those that fit */
+    }
+    return buf_slice(&a->rules);
 }
 
 /* ---- the log -------------------------------------------------------------------------------- */

@@ -41,6 +41,7 @@ struct arrival {
     unsigned bar_code; /* what they answered: each recipient is refused; 0: nothing */
     char bar_status[ACTION_STATUS_MAX];
     char *bar_text, *bar_rule; /* owned */
+    struct buf rules;          /* of arrival_rules */
 };
 
 /* A client that sends by SMTP or LMTP. */
@@ -97,6 +98,10 @@ void arrival_envelope(struct arrival *a, const struct conf *conf, struct slice s
 
 /* Why it is to go to hold; empty: it is not. */
 struct slice arrival_hold(const struct arrival *a);
+
+/* What the rules did, for operators that look at the message later: "REDIRECT a@b (sender_access
+ * FILE:LINE); ..". Empty: nothing. Lasts until arrival_drop. */
+struct slice arrival_rules(struct arrival *a);
 
 /* Log what the rules did, behind `id` (a queue id, or "NOQUEUE"). `envelope` is what Postfix puts
  * behind the client: "from=<a> to=<b> proto=ESMTP helo=<c>". */

@@ -654,6 +654,7 @@ static void submit_injected(struct inject_part *part)
         .class_source = class.source,
         .trace = make_trace(part),
         .hold = arrival_hold(&part->intake.arrival),
+        .rules = arrival_rules(&part->intake.arrival),
         .rcpt_count = draft_rcpts(draft),
         .send_rcpts = part->rcpts,
     };

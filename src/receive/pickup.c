@@ -649,7 +649,8 @@ static void send_mail(struct pickup *p, struct pickup_mail *m)
                                 .origin = SLICE("pickup"),
                                 .class_name = slice_string(m->class_name),
                                 .class_source = m->class_source,
-                                .hold = arrival_hold(&item->arrival)};
+                                .hold = arrival_hold(&item->arrival),
+                                .rules = arrival_rules(&item->arrival)};
     char client[32], login[32] = "";
     struct wire_rcpt *rcpts = make_rcpts(p, m, &frame.rcpt_count);
     struct buf trace;

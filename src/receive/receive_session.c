@@ -764,6 +764,7 @@ static void submit(struct receive_session *s)
                      WIRE_RCPTS_MAX);
     m.rcpts = rcpts;
     m.hold = arrival_hold(&s->arrival);
+    m.rules = arrival_rules(&s->arrival);
     ask(s, QUESTION_MESSAGE, ++s->all->last_token);
     m.token = s->token;
     m.trace = make_trace(s);

@@ -272,7 +272,7 @@ int spool_submit(struct spool *sp, const struct spool_message *m, const struct s
     stored.state = hold_reason.len > 0 ? SPOOL_HOLD
                    : m->parked.len > 0 ? SPOOL_DEFERRED
                                        : SPOOL_INCOMING;
-    stored.reason = cut(hold_reason, SPOOL_DIAGNOSTIC_MAX);
+    stored.reason = cut(hold_reason.len > 0 ? hold_reason : m->reason, SPOOL_DIAGNOSTIC_MAX);
     stored.client = cut(m->client, SPOOL_REMOTE_MAX);
     stored.rcpt_total = stored.rcpt_pending = rcpt_count;
     stored.rcpt_to_report = 0;

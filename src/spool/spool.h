@@ -164,7 +164,7 @@ struct spool_message {
     uint32_t rcpt_to_report; /* recipients in the other states */
     uint32_t warnings;       /* of delay that were sent; a database remembers one at most */
     bool force_expire;       /* an operator asked for it to be given up at its next turn */
-    struct slice reason;     /* of HOLD or CORRUPT */
+    struct slice reason;     /* of HOLD or CORRUPT; else what rules did to it, until it is held */
     struct slice parked;     /* the key it is parked under; empty = it is not */
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
     struct slice class_name; /* as class_name.h has it; empty = none */
@@ -228,10 +228,10 @@ void spool_tidy(struct spool *sp);
 /* Store a new message with its recipients and content, state INCOMING (or HOLD with `hold_reason`
  * non-empty; an engine may keep such mail elsewhere, as files for a human to read; or DEFERRED and
  * parked with m->parked non-empty; not both). Uses of *m: sender, envid, flags, arrived, created,
- * due, client, class_name, class_source, parked. `content_prefix` (the
- * trace header) may hold one mark, the byte 1, that is replaced by the id's text. `claim` claims it
- * at once: the caller keeps it in memory and need not ask for it again (neither held nor parked).
- */
+ * due, client, class_name, class_source, parked, and, without `hold_reason`, reason.
+ * `content_prefix` (the trace header) may hold one mark, the byte 1, that is replaced by the id's
+ * text. `claim` claims it at once: the caller keeps it in memory and need not ask for it again
+ * (neither held nor parked). */
 int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
                  uint32_t rcpt_count, struct slice content_prefix,
                  const struct spool_content *content, bool claim, struct slice hold_reason,

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import unittest
 
 import sluice
@@ -143,6 +144,37 @@ both@example.org        BCC b@example.net
                         % (queue_id, word, re.escape(self.at(d, "senders", line))))
         d.do("release", held)
         self.eventually(lambda: "hold@example.org" in [m["sender"] for m in self.there.messages])
+
+    def test_what_rules_did_is_seen_while_the_mail_waits(self):
+        later = self.site(rcpt="450 4.2.0 later")
+        d = self.rules({"senders": "redirect@example.org REDIRECT other@example.com\nbcc@example.org BCC copy@example.com\n"
+                                   "filter@example.org FILTER smtp:%s\n" % later.nexthop,
+                        "fields": "/^x-a:/ PREPEND X-B: b\n/^subject: odd/ WARN found it\n"},
+                       sender_access="senders", header_checks="fields", relayhost=later.nexthop)
+        wants = {"redirect": "REDIRECT other@example.com (sender_access %s)" % self.at(d, "senders", 1),
+                 "bcc": "BCC copy@example.com (sender_access %s)" % self.at(d, "senders", 2),
+                 "filter": "FILTER smtp:%s (sender_access %s)" % (later.nexthop, self.at(d, "senders", 3)),
+                 "field": "PREPEND X-B: b (header_checks %s); WARN found it (header_checks %s)" % (self.at(d, "fields", 1), self.at(d, "fields", 2)),
+                 "no": None}
+        ids = {name: d.send(name + "@example.org", ["b@example.net"], "X-A: yes\r\nSubject: odd\r\n\r\nx\r\n" if name == "field" else "Subject: x\r\n\r\nx\r\n")
+               for name in wants}
+        sent = subprocess.run([sluice.program("sendmail"), "-C", d.config, "-f", "a@example.org", "b@example.net"], input="X-A: yes\nSubject: odd\n\nx\n",
+                              text=True, timeout=sluice.PATIENCE)
+        self.assertEqual(sent.returncode, 0)
+        self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"] * 6)
+        d.stop()
+        d.start()  # it is in the spool
+        for name, want in wants.items():
+            message = d.message(ids[name])
+            self.assertEqual(message.get("rules"), want)
+            self.assertNotIn("reason", message)
+            for command in ("show", "why"):
+                text = d.cli(command, ids[name], check=True).stdout
+                (self.assertIn if want else self.assertNotIn)("\n  rules         %s" % (want or ""), text)
+        local, = [m["queue_id"] for m in d.queue() if m["queue_id"] not in ids.values()]
+        self.assertEqual(d.message(local)["rules"], wants["field"])
+        d.do("hold", ids["bcc"])
+        self.assertNotIn("rules", d.message(ids["bcc"]))
 
     def test_what_a_client_and_a_sender_get_is_done_once(self):
         d = self.rules({"clients": "127.0.0.1 PREPEND X-Client: one\n", "senders": "example.org PREPEND X-Sender: two\n",

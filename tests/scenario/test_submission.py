@@ -212,7 +212,7 @@ class Configuration(Case):
         d, _ = self.prepared()
         with open(d.parameters["auth_users"], "a") as f:
             f.write("app2:secret\n")
-        self.refused(d, r"users:2:5: expected :\{SCRAM-SHA-256\}")
+        self.refused(d, r"users:2:5: error: expected :\{SCRAM-SHA-256\}")
 
 
 class Command(Case):

@@ -254,6 +254,9 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
          "global-report-interval, msgwriteasync or store-error-on-error"},
         {"soft_bounce = no\nsoft_bounce = yes", "2:1 warning: soft_bounce was set before, at "
                                                 "test:1; this value holds"},
+        {"listen = smtp://*:10026 filtered=yes",
+         "1:10 warning: listen has filtered=yes behind smtp://*:10026, which other machines reach: "
+         "their mail would meet no rule and no filter"},
         {"enable_long_queue_ids = yes",
          "1:1 warning: enable_long_queue_ids has no effect: queue ids "
          "are never reused here"},
