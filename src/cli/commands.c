@@ -30,6 +30,8 @@ static const struct command commands[] = {
     {"status", "", 0, 0, ARG_JSON, false, "an overview", run_status},
     {"destinations", "", 0, 0, ARG_JSON, false, "recipients that wait, by destination",
      run_destinations},
+    {"top", "", 0, 0, 0, false, "the queue and its destinations on a terminal, as they change",
+     run_top},
     {"shape", "", 0, 0, ARG_JSON | ARG_SHAPE, false,
      "recipients that wait, by destination, sender or class, and by age", run_shape},
     {"hold", "[ID... | -]", 0, COMMAND_ANY, ARG_FILTER | ARG_CHANGE, false,

@@ -65,6 +65,9 @@ int run_cancel(const struct command *c, const struct args *a);
 /* shape_command.c: for whom mail waits, and how old it is */
 int run_shape(const struct command *c, const struct args *a);
 
+/* top.c: the queue on a terminal */
+int run_top(const struct command *c, const struct args *a);
+
 /* config_commands.c: the configuration */
 int run_config_check(const struct command *c, const struct args *a);
 int run_config_show(const struct command *c, const struct args *a);

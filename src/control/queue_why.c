@@ -601,6 +601,19 @@ static bool find_place(struct queue *q, struct slice wanted, uint32_t *ret_trans
     return true;
 }
 
+/* When the oldest message came that waits for it. */
+static void put_oldest(struct queue *q, const struct gate_place *p, struct slice nexthop,
+                       json_t *object)
+{
+    const struct spool_destination of = {.transport = slice_string(p->is.transport_name),
+                                         .nexthop = nexthop};
+    struct wall arrived;
+
+    if (spool_oldest(q->spool, &of, &arrived) == 0) {
+        json_put_time(object, "oldest", arrived);
+    }
+}
+
 static json_t *site_details(struct queue *q, struct gate_place *p)
 {
     struct slice nexthop = p->is.nexthop != NULL ? slice_string(p->is.nexthop) : p->is.dest;
@@ -620,6 +633,7 @@ static json_t *site_details(struct queue *q, struct gate_place *p)
                            listing_text(p->is.dest), "state", "unknown");
     }
     json_put(object, "nexthop", listing_text(nexthop));
+    put_oldest(q, p, nexthop, object);
     json_put(object, "transport_busy", json_integer(p->is.transport_info.busy));
     json_put(object, "transport_limit", json_integer(p->is.transport_info.process_limit));
     if (put_interventions(q, p, object)) {
