@@ -40,7 +40,7 @@
 #define SMALL_COLS  40
 #define HEAD_LINES  5
 
-enum sort { SORT_WAITING, SORT_FLIGHT, SORT_RATE, SORT_OLDEST, SORT_STATE, SORT_NAME, SORTS };
+enum sort { SORT_WAITING, SORT_BUSY, SORT_RATE, SORT_OLDEST, SORT_STATE, SORT_NAME, SORTS };
 
 static const char *const sort_names[SORTS] = {"waiting", "in flight", "rate",
                                               "oldest",  "state",     "name"};
@@ -239,7 +239,7 @@ static double value_of(const json_t *site)
     switch (sorting->sort) {
     case SORT_WAITING:
         return member_number(site, "waiting") + member_number(site, "busy") / 1e6;
-    case SORT_FLIGHT:
+    case SORT_BUSY:
         return member_number(site, "busy") + member_number(site, "waiting") / 1e6;
     case SORT_RATE:
         return member_number(site, "per_second");

@@ -104,7 +104,7 @@ class Api(sluice.TestCase):
         paths = re.findall(r"^\| `%s (\S+)` \|" % method, self.text, re.M)
         self.assertGreater(len(paths), 5)
         for path in paths:
-            yield (path.replace("FILTER", "state=deferred").replace("/ID", "/" + self.id).replace("=ID", "=" + self.id)
+            yield (path.replace("=WHAT", "=class").replace("=NEXT", "=0:0").replace("/NAME/", "/pause-1/").replace("FILTER", "state=deferred").replace("/ID", "/" + self.id).replace("=ID", "=" + self.id)
                    .replace("TRANSPORT/NEXTHOP", "smtp/example.net").replace("=N", "=1").replace("=DOMAIN", "=example.net"))
 
     def test_what_reads_answers_with_the_members_that_are_documented(self):
@@ -134,7 +134,8 @@ class Api(sluice.TestCase):
         last = "/v1/stop"
         for path in [path for path in self.calls("POST") if path != last] + [last]:
             with self.subTest(path=path):
-                body = {"offset_seconds": 1} if path.endswith("clock") else {"filter": {"state": ["deferred"]}, "dry_run": True}
+                body = {"offset_seconds": 1} if path.endswith("clock") else \
+                    {"verb": "pause", "destination": "other.example"} if path.endswith("interventions") else {"filter": {"state": ["deferred"]}, "dry_run": True}
                 status, answer = self.d.ask("POST", path, body)
                 self.assertEqual(status, 200, answer)
                 if path.startswith("/v1/messages/"):
