@@ -1,4 +1,6 @@
-/* Callouts between clients that ask and a peer that the test plays; time is moved, not waited for. */
+/*
+ * Callouts between clients that ask and a peer that the test plays; time is moved, not waited for.
+ */
 #include "unit.h"
 
 #include <event2/event.h>
