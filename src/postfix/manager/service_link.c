@@ -108,8 +108,11 @@ void service_link_free(struct service_link *link)
 void service_link_patience(struct service_link *link, int64_t us)
 {
     link->patience_us = us;
-    CHECK(event_del(link->readable) == 0);
-    listen_on(link);
+    if (us == US_FOREVER) {
+        CHECK(event_remove_timer(link->readable) == 0);
+    } else {
+        listen_on(link); /* another time for an event that waits: no system call */
+    }
 }
 
 /* ---- sending ---- */

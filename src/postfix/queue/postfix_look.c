@@ -324,7 +324,10 @@ int look_poll(struct spool *sp, struct wall now, struct wall *ret_again)
     eventfd_t ignored;
 
     CHECK(s->services != NULL);
-    (void)eventfd_read(s->ready_fd, &ignored); /* EAGAIN: a time has come */
+    if (s->ready_told) {
+        s->ready_told = false;
+        (void)eventfd_read(s->ready_fd, &ignored); /* EAGAIN: a time has come */
+    }
     s->now = now;
     if (!s->restarted) {
         restart(s);

@@ -112,7 +112,10 @@ void store_forget(struct postfix_store *s, struct store_message *m)
 
 void store_ready(struct postfix_store *s)
 {
-    (void)eventfd_write(s->ready_fd, 1); /* EAGAIN: it is readable */
+    if (!s->ready_told) {
+        s->ready_told = true;
+        (void)eventfd_write(s->ready_fd, 1); /* EAGAIN: it is readable */
+    }
 }
 
 /* ---- leaving -------------------------------------------------------------------------------- */

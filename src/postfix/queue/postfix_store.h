@@ -147,8 +147,9 @@ struct postfix_store {
     struct queue_dir dir;
     struct postfix_spool_options options; /* numbers only, defaults filled in */
     const struct postfix_services *services;
-    bool restarted; /* what a manager before had active was moved */
-    int ready_fd;   /* an eventfd: something can be claimed */
+    bool restarted;  /* what a manager before had active was moved */
+    int ready_fd;    /* an eventfd: something can be claimed */
+    bool ready_told; /* it was written since the last poll */
     struct store_message *by_id, *by_name;
     TAILQ_HEAD(store_turns, store_message) routing[2]; /* from incoming, from deferred */
     struct store_turns leaving;

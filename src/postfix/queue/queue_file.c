@@ -92,12 +92,17 @@ static void odd(struct queue_file_reader *r, const char *what, struct slice valu
 /* `len` bytes at offset `at`, fewer at the end of the file; NULL when they can't be read. */
 static const char *look(struct queue_file_reader *r, uint64_t at, size_t len, size_t *ret_len)
 {
+    bool to_end = r->window_len > 0 && r->window_at + r->window_len >= r->source.size;
     ssize_t got;
 
     CHECK(len <= QUEUE_FILE_RECORD_MAX);
     if (at < r->window_at || at - r->window_at > r->window_len ||
-        r->window_len - (size_t)(at - r->window_at) < len) {
+        (r->window_len - (size_t)(at - r->window_at) < len && !to_end)) {
         size_t want = len < WINDOW ? WINDOW : len;
+
+        if (at < r->source.size && r->source.size - at < want) {
+            want = (size_t)(r->source.size - at); /* so that no second read looks for the end */
+        }
 
         if (r->window_size < want) {
             r->window = mem_resize(r->window, want, 1);
