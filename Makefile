@@ -57,6 +57,7 @@ bench: build
 	bench/slow
 	bench/backlog
 	bench/zmailer
+	bench/postfix
 
 fuzz:
 	@scripts/setup test
