@@ -496,6 +496,13 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "ZMailer form (HDR, SUB, ADR and text lines) that reports follow; empty: built-in text")     \
     X(CHOICE, report_return, CONF_REPORT_RETURN_WORDS, "full", 0, 0,                               \
       "what a report of failure returns of a message that does not say (RET)")                     \
+    /* events */                                                                                   \
+    X(BOOL, events, "", "yes", 0, 0,                                                               \
+      "keep a journal of events (docs/events.md), where the spool has a place for it")             \
+    X(TIME, events_keep_time, "s", "7d", PARAM_S(60), PARAM_DAYS(3650),                            \
+      "how long events are kept")                                                                  \
+    X(SIZE, events_keep_size, "bytes", "64m", 1 << 16, INT64_C(1) << 40,                           \
+      "how much of them is kept; the oldest go first")                                             \
     /* logs of ZMailer's scheduler */                                                              \
     X(STRING, statistics_log, "path", "", 0, 0,                                                    \
       "file that gets a line for each recipient that has come to its end; empty: none")            \

@@ -23,6 +23,7 @@
 #include "buf.h"
 #include "check.h"
 #include "clock.h"
+#include "event_feed.h"
 #include "http.h"
 #include "json.h"
 #include "log.h"
@@ -56,9 +57,10 @@ struct ask {
     TAILQ_ENTRY(ask) next;
     uint64_t token;
     enum ask_kind kind;
-    struct api_call *call;      /* NULL: the client is gone */
-    struct buf processes;       /* ASK_METRICS: what the parent has told */
-    struct list_walk *walk;     /* ASK_LIST; owned */
+    struct api_call *call;                  /* NULL: the client is gone */
+    struct buf processes;                   /* ASK_METRICS: what the parent has told */
+    struct list_walk *walk;                 /* ASK_LIST; owned */
+    control_bytes_answered *bytes_answered; /* in its place, or NULL */
     control_answered *answered; /* ASK_SERVICE; NULL: the answer is not wanted any more */
     void *arg;
 };
@@ -82,6 +84,7 @@ struct content_walk {
 struct control {
     struct role *role;
     struct api_server *server;
+    struct event_feed *feed;
     struct channel *queue;        /* NULL: being restarted */
     void *services[SERVICES_MAX]; /* their states */
     TAILQ_HEAD(, ask) asks;
@@ -436,31 +439,49 @@ uint64_t control_ask(struct control *c, json_t *question, control_answered *answ
     return ask == NULL ? 0 : ask->token;
 }
 
+uint64_t control_ask_bytes(struct control *c, json_t *question, control_bytes_answered *answered,
+                           void *arg)
+{
+    uint64_t name = control_ask(c, question, NULL, arg);
+
+    if (name != 0) {
+        ask_find(c, name)->bytes_answered = answered;
+    }
+    return name;
+}
+
 void control_forget(struct control *c, uint64_t name)
 {
     struct ask *ask = ask_find(c, name);
 
     if (ask != NULL) {
+        ask->bytes_answered = NULL;
         ask->answered = NULL;
     }
 }
 
 /* Frees the question. */
-static void answer_service(struct control *c, struct ask *ask, unsigned status, struct slice json)
+static void answer_service(struct control *c, struct ask *ask, unsigned status, struct slice json,
+                           struct slice bytes)
 {
+    control_bytes_answered *bytes_answered = ask->bytes_answered;
     control_answered *answered = ask->answered;
     void *arg = ask->arg;
     json_t *object = NULL;
 
     ask_free(c, ask);
-    if (answered == NULL) {
+    if (answered == NULL && bytes_answered == NULL) {
         return;
     }
     if (status == 200) {
         object = json_loadb(json.ptr, json.len, 0, NULL);
         CHECK(object != NULL); /* the queue process wrote it */
     }
-    answered(arg, status, object);
+    if (bytes_answered != NULL) {
+        bytes_answered(arg, status, object, bytes);
+    } else {
+        answered(arg, status, object);
+    }
     json_decref(object);
 }
 
@@ -497,7 +518,7 @@ static bool answer(struct control *c, const struct wire_answer *m, int fd)
         return false;
     }
     if (ask->kind == ASK_SERVICE) {
-        answer_service(c, ask, m->status, m->json);
+        answer_service(c, ask, m->status, m->json, m->bytes);
         return false;
     }
     call = ask->call;
@@ -565,6 +586,10 @@ static void on_queue(void *arg, struct channel *ch)
     struct ask *ask, *next;
 
     while ((event = channel_next(ch, &frame)) == CHANNEL_FRAME) {
+        if (frame.type == WIRE_EVENTS_MORE) {
+            event_feed_more(c->feed);
+            continue;
+        }
         CHECK(frame.type == WIRE_ANSWER);
         CHECK(wire_get_answer(frame.body, &m));
         if (!answer(c, &m, frame.fd) && frame.fd >= 0) {
@@ -578,7 +603,7 @@ static void on_queue(void *arg, struct channel *ch)
         for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
             next = TAILQ_NEXT(ask, next);
             if (ask->kind == ASK_SERVICE) {
-                answer_service(c, ask, 503, SLICE(""));
+                answer_service(c, ask, 503, SLICE(""), SLICE(""));
             } else if (ask->kind != ASK_RELOAD && !waits_for_parent(ask)) {
                 queue_ended(c, ask);
             }
@@ -624,16 +649,29 @@ static const struct query_name {
         QUERY_NUMBER
     } type;
 } query_names[] = {
-    {"state", true, QUERY_TEXTS},        {"sender", true, QUERY_TEXT},
-    {"recipient", true, QUERY_TEXT},     {"destination", true, QUERY_TEXT},
-    {"class", true, QUERY_TEXT},         {"name", true, QUERY_TEXT},
-    {"reason", true, QUERY_TEXT},        {"client", true, QUERY_TEXT},
-    {"older_than", true, QUERY_NUMBER},  {"newer_than", true, QUERY_NUMBER},
-    {"min_size", true, QUERY_NUMBER},    {"max_size", true, QUERY_NUMBER},
-    {"max", false, QUERY_NUMBER},        {"after", false, QUERY_TEXT},
-    {"recipients", false, QUERY_NUMBER}, {"after_recipient", false, QUERY_NUMBER},
-    {"cursor", false, QUERY_NUMBER},     {"domain", false, QUERY_TEXT},
-    {"fetch", false, QUERY_NUMBER},      {"by", false, QUERY_TEXT},
+    {"state", true, QUERY_TEXTS},
+    {"sender", true, QUERY_TEXT},
+    {"recipient", true, QUERY_TEXT},
+    {"destination", true, QUERY_TEXT},
+    {"class", true, QUERY_TEXT},
+    {"name", true, QUERY_TEXT},
+    {"event", true, QUERY_TEXTS},
+    {"queue_id", true, QUERY_TEXT},
+    {"intervention", true, QUERY_TEXT},
+    {"reason", true, QUERY_TEXT},
+    {"client", true, QUERY_TEXT},
+    {"older_than", true, QUERY_NUMBER},
+    {"newer_than", true, QUERY_NUMBER},
+    {"min_size", true, QUERY_NUMBER},
+    {"max_size", true, QUERY_NUMBER},
+    {"max", false, QUERY_NUMBER},
+    {"after", false, QUERY_TEXT},
+    {"recipients", false, QUERY_NUMBER},
+    {"after_recipient", false, QUERY_NUMBER},
+    {"cursor", false, QUERY_NUMBER},
+    {"domain", false, QUERY_TEXT},
+    {"fetch", false, QUERY_NUMBER},
+    {"by", false, QUERY_TEXT},
 };
 #define QUERY_NAMES (sizeof query_names / sizeof query_names[0])
 
@@ -787,6 +825,11 @@ static void get_request(struct control *c, struct api_call *call)
     buf_fini(&error);
     if (slice_equal(rest, SLICE("/v1/series"))) {
         answer_series(c, call, question);
+        return;
+    }
+    if (slice_equal(rest, SLICE("/v1/events"))) {
+        event_feed_call(c->feed, call, question);
+        json_decref(question);
         return;
     }
     if (slice_equal(rest, SLICE("/metrics"))) {
@@ -1050,6 +1093,7 @@ static int control_start(struct role *role)
     c->series = series_new();
     c->sampler = event_new(role->base, -1, EV_PERSIST, on_sample, c);
     CHECK(c->sampler != NULL && event_add(c->sampler, &sample_step) == 0);
+    c->feed = event_feed_new(c, role->base);
     for (size_t i = 0; i < service_count; i++) {
         c->services[i] = services[i]->begin(role, c, c->daemon_pid);
     }
@@ -1201,6 +1245,7 @@ static void control_end(struct role *role)
         ask_free(c, ask);
     }
     channel_free(c->queue);
+    event_feed_free(c->feed);
     api_server_free(c->server);
     event_free(c->sampler);
     series_free(c->series);

@@ -10,6 +10,8 @@
 
 #include <jansson.h>
 
+#include "slice.h"
+
 struct control;
 
 /* `answer` is NULL unless `status` is 200; it lasts for the call. */
@@ -20,6 +22,12 @@ typedef void control_answered(void *arg, unsigned status, const json_t *answer);
  * a name for control_forget, 0 when nothing can be asked at present (`question` is freed then,
  * too). */
 uint64_t control_ask(struct control *c, json_t *question, control_answered *answered, void *arg);
+
+/* The same for a question whose answer has bytes beside it. */
+typedef void control_bytes_answered(void *arg, unsigned status, const json_t *answer,
+                                    struct slice bytes);
+uint64_t control_ask_bytes(struct control *c, json_t *question, control_bytes_answered *answered,
+                           void *arg);
 void control_forget(struct control *c, uint64_t name);
 
 /* Is the process at the other end of this socket one of this daemon's that talk to the network? It

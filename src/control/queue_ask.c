@@ -37,6 +37,8 @@
 #define CHANGE_PAGE 200
 /* Recipients of a named message whose destinations are tried again at once. */
 #define REVIVED_MAX 20
+/* Bytes of events in an answer, about. */
+#define EVENTS_PAGE 262144
 
 /* ---- changes -------------------------------------------------------------------------------- */
 
@@ -51,14 +53,15 @@ enum change {
 
 static const struct {
     const char *op;
-    const char *done; /* for the log */
+    const char *done;  /* for the log */
+    const char *event; /* for the journal */
 } changes[] = {
-    [CHANGE_HOLD] = {"hold", "placed on hold"},
-    [CHANGE_RELEASE] = {"release", "released from hold"},
-    [CHANGE_DELETE] = {"delete", "removed"},
-    [CHANGE_REQUEUE] = {"requeue", "requeued"},
-    [CHANGE_EXPIRE] = {"expire", "expired"},
-    [CHANGE_FLUSH] = {"flush", NULL},
+    [CHANGE_HOLD] = {"hold", "placed on hold", "held"},
+    [CHANGE_RELEASE] = {"release", "released from hold", "released"},
+    [CHANGE_DELETE] = {"delete", "removed", "removed"},
+    [CHANGE_REQUEUE] = {"requeue", "requeued", "requeued"},
+    [CHANGE_EXPIRE] = {"expire", "expired", NULL}, /* its recipients have that event */
+    [CHANGE_FLUSH] = {"flush", NULL, NULL},
 };
 
 static int change_one(struct queue *q, enum change change, struct msg_id id,
@@ -358,6 +361,10 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
         }
         rc = change_one(q, change, ids[i], &m);
         if (rc == 0) {
+            if (changes[change].event != NULL) {
+                journal_changed(q, changes[change].event, shown[done_count], damaged ? NULL : &m,
+                                SLICE(""));
+            }
             done[done_count++] = ids[i];
             continue;
         }
@@ -560,6 +567,32 @@ static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *byt
     return 200;
 }
 
+/* Events behind `after`, as lines. With none, the control process is told when there are some. */
+static unsigned ask_events(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
+                           json_t **ret_answer)
+{
+    json_int_t after = json_integer_value(json_object_get(question, "after"));
+    uint64_t last = q->journal.last;
+    int rc = 0;
+
+    (void)ret_fd; /* bytes */
+    if (!q->journal.on) {
+        return listing_error(409, ret_answer,
+                             "there is no journal of events: events = no, or the spool has no "
+                             "place for one");
+    }
+    if (after >= 0 && (uint64_t)after <= q->journal.last) {
+        rc = journal_read(q, (uint64_t)after, EVENTS_PAGE, bytes, &last);
+    }
+    if (rc != 0) {
+        return listing_error(503, ret_answer, "%s", spool_error(q->spool));
+    }
+    q->journal.wanted = q->journal.wanted || buf_len(bytes) == 0;
+    *ret_answer = json_pack("{s:I, s:I, s:I}", "last", (json_int_t)last, "newest",
+                            (json_int_t)q->journal.last, "oldest", (json_int_t)q->journal.first);
+    return 200;
+}
+
 static unsigned ask_change_named(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     const char *op = json_string_value(json_object_get(question, "op"));
@@ -594,6 +627,7 @@ void ask_register(void)
         {.op = "intervene", .answer = interventions_ask_set},
         {.op = "cancel", .answer = interventions_ask_cancel},
         {.op = "cat", .bytes = ask_cat},
+        {.op = "events", .bytes = ask_events},
         {.op = "tls", .later = tls_question_ask},
     };
 

@@ -100,8 +100,10 @@ enum wire_type {
     WIRE_FETCHED, /* struct wire_fetched; one for each */
 
     /* control to queue, and back */
-    WIRE_ASK,    /* struct wire_ask */
-    WIRE_ANSWER, /* struct wire_answer */
+    WIRE_ASK,         /* struct wire_ask */
+    WIRE_ANSWER,      /* struct wire_answer */
+    WIRE_EVENTS_MORE, /* queue to control: u64, the number of the last event. Once for each answer
+                         to `events` that had none */
 };
 
 /* The process at the other end of a channel. */

@@ -369,7 +369,11 @@ int batch_commit(struct queue *q)
     q->batch.gathers = false;
     note_submissions(&q->batch);
     begun = clock_mono();
+    if (!batch_is_blocked(&q->batch)) {
+        journal_write(q);
+    }
     rc = spool_commit(q->spool);
+    journal_done(q, rc == 0);
     if (rc == 0) {
         log_held_write();
         if (count > 0) {
@@ -403,7 +407,11 @@ static enum redo_end step_redo(struct queue *q, struct step *step)
 
     rc = applied = step_apply(q, step);
     if (!batch_refused(rc)) {
-        int end = spool_commit(q->spool); /* also ends a batch that failed */
+        int end;
+
+        journal_write(q); /* events of all steps: a crash now has them done, and told, again */
+        end = spool_commit(q->spool); /* also ends a batch that failed */
+        journal_done(q, end == 0);
         rc = rc != 0 ? rc : end;
     }
     if (rc == 0) {

@@ -237,6 +237,29 @@ static void log_set(const struct intervention *i)
              i->text[0] != '\0' ? ": " : "", i->text);
 }
 
+static const char *intervention_event(enum intervention_verb verb)
+{
+    switch (verb) {
+    case INTERVENTION_PAUSE:
+        return "paused";
+    case INTERVENTION_BOUNCE:
+        return "bouncing";
+    case INTERVENTION_REDIRECT:
+        return "redirected";
+    case INTERVENTION_LIMIT:
+        return "limited";
+    case INTERVENTION_VERBS:
+        break;
+    }
+    UNREACHABLE("no such verb");
+}
+
+/* For the journal, in the batch. */
+static void tell_journal(struct queue *q, const struct intervention *i, const char *event)
+{
+    journal_intervention(q, event, i->name, i->target, i->text, i->until);
+}
+
 static unsigned failed(struct queue *q, int rc, json_t **ret_answer)
 {
     return rc == -ENOTSUP
@@ -280,6 +303,7 @@ unsigned interventions_set(struct queue *q, const json_t *question, json_t **ret
         intervention_unref(i);
         return failed(q, rc, ret_answer);
     }
+    tell_journal(q, i, intervention_event(i->verb));
     committed = batch_commit(q); /* also ends a batch that failed */
     if (rc != 0 || committed != 0) {
         intervention_unref(i);
@@ -300,8 +324,12 @@ static int end(struct queue *q, struct intervention *i, const char *why)
     char name[SPOOL_NOTE_NAME_MAX];
     int rc = batch_is_blocked(&q->batch) ? -EIO
                                          : spool_note_remove(q->spool, note_name(i->number, name));
-    int committed = batch_is_blocked(&q->batch) ? -EIO : batch_commit(q);
+    int committed;
 
+    if (rc == 0) {
+        tell_journal(q, i, "cancelled");
+    }
+    committed = batch_is_blocked(&q->batch) ? -EIO : batch_commit(q);
     if (rc != 0 || committed != 0) {
         return rc != 0 ? rc : committed;
     }

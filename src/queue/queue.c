@@ -127,6 +127,7 @@ static void set_timer(struct queue *q, bool at_once)
         at = mono_min(at, batch_commit_at(&q->batch));
     }
     at = mono_min(at, policies_wake_at(&q->policies));
+    at = mono_min(at, journal_wake_at(q));
     wait = at.us - clock_mono().us;
     if (at_once || wait < 0) {
         wait = 0;
@@ -218,6 +219,7 @@ static void queue_turn(struct role *role)
     check_now_and_then(q);
     agents_turn(&q->agents);
     queue_decide(q); /* on what came in */
+    journal_turn(q);
     commit(q);
     queue_retry_turn(q);
     more = bring_in(q);
@@ -302,6 +304,7 @@ static int queue_start(struct role *role)
     q->started = clock_wall();
     destinations_init(&q->destinations);
     q->sched = sched_new(&limits);
+    journal_begin(q);
     interventions_begin(q);
     transports_load(q);
     agents_begin(q);
@@ -411,6 +414,7 @@ static void queue_reload(struct role *role, const struct conf *old)
     q->conf = role->conf;
     (void)batch_commit(q); /* what waits for its commit was admitted under the old limits */
     sched_set_limits(q->sched, &limits);
+    journal_reload(q);
     transports_load(q);
     destinations_reload(q);
     pass_classes_reload(q);
@@ -464,6 +468,7 @@ static void queue_end(struct role *role)
     send_counts_free(q->send_counts);
     policies_end(q);
     interventions_end(q);
+    journal_end(q);
     tls_questions_drop(&q->tls_questions);
     channel_free(q->control);
     batch_fini(&q->batch);

@@ -31,6 +31,7 @@
 #include "flush.h"
 #include "hash.h"
 #include "interventions.h"
+#include "journal.h"
 #include "log_sink.h"
 #include "measures.h"
 #include "owner.h"
@@ -100,6 +101,7 @@ struct queue {
     struct parked_mail parking;
     struct flushes flushes;
     struct interventions interventions;
+    struct journal journal;
 };
 
 /* ---- queue.c ---- */

@@ -70,6 +70,9 @@ static void remember_step(struct queue *q, const struct sched_action *a, uint32_
 static void destination_died(struct queue *q, const struct sched_action *a)
 {
     remember_step(q, a, a->window, 0, HISTORY_DEAD);
+    journal_destination(q, "dead", transport_name(&q->transports, a->transport), a->dest,
+                        (struct wall){clock_wall().us + (a->until.us - clock_mono().us)},
+                        a->window, a->reason);
     log_warning("%s/%.*s: destination is dead, no delivery for %" PRId64
                 " s, its window was %" PRIu32 ": %.*s",
                 transport_name(&q->transports, a->transport), SLICE_ARGS(a->dest),
@@ -86,6 +89,8 @@ static void destination_probed(struct queue *q, const struct sched_action *a)
 static void destination_revived(struct queue *q, const struct sched_action *a)
 {
     remember_step(q, a, 0, a->window, HISTORY_REVIVED);
+    journal_destination(q, "revived", transport_name(&q->transports, a->transport), a->dest,
+                        (struct wall){0}, a->window, SLICE(""));
     log_info("%s/%.*s: destination is alive, window %" PRIu32,
              transport_name(&q->transports, a->transport), SLICE_ARGS(a->dest), a->window);
 }

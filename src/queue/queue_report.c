@@ -384,6 +384,8 @@ static void log_report(struct queue *q, const struct spool_message *m, const str
     char name[QUEUE_NAME_MAX], new_text[SPOOL_ID_TEXT_MAX];
 
     spool_id_print(new_id, new_text);
+    journal_report_sent(q, queue_message_name(m, name), m, new_id, slice_string(to->at[0]),
+                        kinds[kind]);
     if (to->keep != NULL) {
         log_warning("%s: undeliverable, and there is nobody to tell: the report is kept as %s",
                     queue_message_name(m, name), new_text);

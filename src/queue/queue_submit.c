@@ -223,6 +223,14 @@ int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is
         log_put_on_hold(m, *ret_id);
         log_hold_end();
         class_count(&q->class_counts, class.name)->submitted++;
+        journal_received(q, *ret_id, &message, m->rcpts[0].address, m->rcpt_count,
+                         m->content.len + m->fd_size, m->send_login);
+        if (m->hold.len > 0) {
+            char text[SPOOL_ID_TEXT_MAX];
+
+            spool_id_print(*ret_id, text);
+            journal_changed(q, "held", text, &message, m->hold);
+        }
     }
     if (rc == 0 && claim) {
         message.id = *ret_id;

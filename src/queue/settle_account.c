@@ -166,6 +166,7 @@ static void account_recipient(struct queue *q, const struct settlement *s, const
         class_count(&q->class_counts, slice_string(s->msg->its_class->name));
 
     measure_recipient(q, class, s, r);
+    journal_settled(q, s, r);
     if ((!r->quiet || r->disposition == DISPOSITION_EXPIRED) && !others_log(s)) {
         log_recipient(q, s, r);
     }
@@ -247,6 +248,8 @@ static void remember(struct queue *q, const struct settlement *s)
         }
     }
     if (step.before != step.after) {
+        journal_window(q, transport_name(&q->transports, s->destination->transport),
+                       s->destination->name, step.before, step.after);
         dest_history_add_step(all, s->destination,
                               (struct history_step){.at = clock_wall(),
                                                     .before = step.before,

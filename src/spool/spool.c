@@ -651,6 +651,51 @@ int spool_key_add(struct spool *sp, const struct spool_key *k)
     return sp->engine->keys->add(sp, k);
 }
 
+static int no_events(struct spool *sp)
+{
+    return spool_fail(sp, -ENOTSUP, "this spool keeps no journal of events");
+}
+
+int spool_events_range(struct spool *sp, bool count_bytes, struct spool_events_range *ret)
+{
+    return sp->engine->events == NULL ? no_events(sp)
+                                      : sp->engine->events->range(sp, count_bytes, ret);
+}
+
+int spool_events_add(struct spool *sp, uint64_t first, uint64_t last, struct wall at,
+                     struct slice lines)
+{
+    int err;
+
+    CHECK(first > 0 && first <= last && last <= INT64_MAX);
+    if (sp->engine->events == NULL) {
+        return no_events(sp);
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->events->add(sp, first, last, at, lines);
+}
+
+int spool_events_read(struct spool *sp, uint64_t number, uint64_t *ret_first, uint64_t *ret_last,
+                      struct slice *ret_lines)
+{
+    CHECK(number <= INT64_MAX);
+    return sp->engine->events == NULL
+               ? no_events(sp)
+               : sp->engine->events->read(sp, number, ret_first, ret_last, ret_lines);
+}
+
+int spool_events_forget(struct spool *sp, uint64_t *ret_bytes)
+{
+    int err;
+
+    *ret_bytes = 0;
+    if (sp->engine->events == NULL) {
+        return no_events(sp);
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->events->forget(sp, ret_bytes);
+}
+
 static bool note_name_fits(struct slice name)
 {
     return name.len > 0 && name.len <= SPOOL_NOTE_NAME_MAX;

@@ -15,6 +15,7 @@
  *     spool_conclusion.h  -       -           yes              -
  *     spool_keys.h        yes     -           -                yes
  *     spool_notes.h       yes     -           -                yes
+ *     spool_events.h      yes     -           -                yes
  *
  *     (*) planned; these fit as follows.
  *
@@ -48,6 +49,7 @@
 #include "spool.h"
 #include "spool_conclusion.h"
 #include "spool_division.h"
+#include "spool_events.h"
 #include "spool_external.h"
 #include "spool_io.h"
 #include "spool_keys.h"
@@ -140,6 +142,7 @@ struct spool_engine {
     const struct spool_conclusion_part *conclusion;
     const struct spool_keys_part *keys;
     const struct spool_notes_part *notes;
+    const struct spool_events_part *events;
 };
 
 /* Keep the words for spool_error; returns `err`. */

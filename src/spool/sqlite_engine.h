@@ -93,6 +93,11 @@ enum statement {
     ST_NOTE_NEXT,
     ST_WALK_RCPTS,
     ST_WALK_MESSAGES,
+    ST_EVENTS_RANGE,
+    ST_EVENTS_BYTES,
+    ST_EVENTS_ADD,
+    ST_EVENTS_READ,
+    ST_EVENTS_FORGET,
     ST_COUNT,
 };
 
@@ -154,6 +159,7 @@ static inline struct sqlite_spool *sqlite_of(struct spool *sp)
 
 extern const struct spool_keys_part sqlite_keys;
 extern const struct spool_notes_part sqlite_notes;
+extern const struct spool_events_part sqlite_events;
 
 /* Words and errno for an SQLite result code. */
 int sqlite_fail(struct sqlite_spool *s, int rc, const char *what);

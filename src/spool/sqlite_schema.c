@@ -153,6 +153,11 @@ const struct schema_step schema_steps[] = {
      "INSERT INTO call_keys VALUES (1, 0);"},
     {"keep notes",
      "CREATE TABLE note (name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;"},
+    {"keep a journal of events",
+     "CREATE TABLE event ("
+     "  first INTEGER PRIMARY KEY, last INTEGER NOT NULL CHECK (last >= first),"
+     "  at INTEGER NOT NULL, lines BLOB NOT NULL"
+     ") STRICT;"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

@@ -1527,6 +1527,7 @@ static const struct spool_engine sqlite_engine = {
     .search = &search,
     .keys = &sqlite_keys,
     .notes = &sqlite_notes,
+    .events = &sqlite_events,
 };
 
 static char *path_with(const char *path, const char *suffix)

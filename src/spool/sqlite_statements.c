@@ -117,6 +117,18 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_NOTE_PUT] =
         "INSERT INTO note (name, text) VALUES (?1, ?2)"
         " ON CONFLICT (name) DO UPDATE SET text = ?2",
+    [ST_EVENTS_RANGE] =
+        "SELECT (SELECT min(first) FROM event), (SELECT last FROM event ORDER BY first DESC"
+        " LIMIT 1), (SELECT at FROM event ORDER BY first LIMIT 1)",
+    [ST_EVENTS_BYTES] = "SELECT coalesce(sum(length(lines)), 0) FROM event",
+    [ST_EVENTS_ADD] = "INSERT INTO event (first, last, at, lines) VALUES (?1, ?2, ?3, ?4)",
+    /* The block that begins at or before the number has it, unless it was forgotten. */
+    [ST_EVENTS_READ] =
+        "SELECT first, last, lines FROM event WHERE first >= coalesce((SELECT max(first) FROM"
+        " event WHERE first <= ?1), 0) AND last >= ?1 ORDER BY first LIMIT 1",
+    [ST_EVENTS_FORGET] =
+        "DELETE FROM event WHERE first = (SELECT min(first) FROM event) AND first <> (SELECT"
+        " max(first) FROM event) RETURNING length(lines)",
     [ST_NOTE_REMOVE] = "DELETE FROM note WHERE name = ?1",
     /* In the order of the tables, so that both are read from front to back. */
     [ST_WALK_RCPTS] =

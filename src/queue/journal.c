@@ -1,0 +1,554 @@
+#include "journal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "active.h"
+#include "check.h"
+#include "clock.h"
+#include "hash.h"
+#include "listing.h"
+#include "log.h"
+#include "measures.h"
+#include "mem.h"
+#include "queue.h"
+#include "queue_result.h"
+#include "settlement.h"
+#include "spool_events.h"
+
+/* Events that no other change makes a commit for get one of their own after this. */
+#define JOURNAL_ALONE_US (100 * US_PER_MS)
+/* Blocks that are forgotten at a commit, so that none takes long. */
+#define FORGOTTEN_MAX 4
+#define BLOCK_MAX     (2ul * JOURNAL_WAIT_MAX)
+
+/* What a failed commit does to an event that waits for it. */
+enum { KEEP = 'k', DROP = 'd' };
+
+struct journal_window {
+    UT_hash_handle hh;
+    char *key; /* owned: "transport/destination" */
+    uint32_t before, after, least, most;
+    uint64_t changes;
+};
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+static bool is_plain(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+
+        if (c < ' ' || c >= 127 || c == '"' || c == '\\') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* As the other appends here: `waiting` is sticky, and looked at in end(). */
+static void put(struct buf *b, const char *name, struct slice text)
+{
+    (void)buf_addf(b, ",\"%s\":", name);
+    if (is_plain(text)) {
+        (void)buf_addf(b, "\"%.*s\"", SLICE_ARGS(text));
+    } else {
+        json_t *json = listing_text(text);
+        char *dumped = json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT);
+
+        CHECK(dumped != NULL);
+        (void)buf_add_string(b, dumped);
+        free(dumped);
+        json_decref(json);
+    }
+}
+
+static void put_if(struct buf *b, const char *name, struct slice text)
+{
+    if (text.len > 0) {
+        put(b, name, text);
+    }
+}
+
+static void put_seconds(struct buf *b, const char *name, int64_t us)
+{
+    us = us > 0 ? us : 0;
+    (void)buf_addf(b, "\"%s\":%" PRId64 ".%06" PRId64, name, us / US_PER_S, us % US_PER_S);
+}
+
+/* NULL: there is no journal. */
+static struct buf *begin(struct queue *q, int on_failure, const char *event)
+{
+    struct journal *j = &q->journal;
+
+    if (!j->on) {
+        return NULL;
+    }
+    (void)buf_add_byte(&j->waiting, (char)on_failure);
+    (void)buf_add_byte(&j->waiting, ',');
+    put_seconds(&j->waiting, "time", clock_wall().us);
+    put(&j->waiting, "event", slice_string(event));
+    return &j->waiting;
+}
+
+static void end(struct queue *q, size_t before)
+{
+    struct journal *j = &q->journal;
+
+    (void)buf_add_string(&j->waiting, "}\n");
+    if (!j->waiting.failed) {
+        j->count++;
+        return;
+    }
+    j->waiting.failed = false; /* what fitted is still there */
+    buf_truncate(&j->waiting, before);
+    if (j->lost++ == 0) {
+        log_error("events: too many wait for a commit: some are lost");
+    }
+}
+
+static size_t waiting_len(const struct queue *q)
+{
+    return buf_len(&q->journal.waiting);
+}
+
+/* ---- commits -------------------------------------------------------------------------------- */
+
+/* Only these of the events that wait; count them. */
+static void keep_only(struct journal *j, int kept)
+{
+    struct slice rest = buf_slice(&j->waiting);
+    struct buf left;
+
+    buf_init(&left, JOURNAL_WAIT_MAX);
+    j->count = 0;
+    while (rest.len > 0) {
+        struct slice line = slice_of(rest.ptr, slice_find(rest, '\n') + 1);
+
+        if (line.ptr[0] == (char)kept) {
+            CHECK(buf_add(&left, line));
+            j->count++;
+        }
+        rest = slice_skip(rest, line.len);
+    }
+    buf_fini(&j->waiting);
+    j->waiting = left;
+}
+
+static void forget_old(struct queue *q)
+{
+    struct journal *j = &q->journal;
+    struct wall limit = {clock_wall().us - q->conf->events_keep_time_us};
+
+    for (int i = 0; i < FORGOTTEN_MAX; i++) {
+        struct spool_events_range range;
+        uint64_t bytes;
+
+        if (j->last <= j->first ||
+            (j->bytes + j->adding_bytes <= (uint64_t)q->conf->events_keep_size &&
+             j->oldest.us >= limit.us)) {
+            return;
+        }
+        if (spool_events_forget(q->spool, &bytes) != 0 || bytes == 0 ||
+            spool_events_range(q->spool, false, &range) != 0) {
+            return; /* the batch has failed, or one block is all there is */
+        }
+        j->bytes -= bytes < j->bytes ? bytes : j->bytes;
+        j->first = range.first;
+        j->oldest = range.oldest;
+    }
+}
+
+void journal_write(struct queue *q)
+{
+    struct journal *j = &q->journal;
+    struct slice rest = buf_slice(&j->waiting);
+    uint64_t number = j->last;
+    struct buf block;
+
+    j->adding = j->adding_bytes = 0;
+    if (j->count == 0) {
+        return;
+    }
+    buf_init(&block, BLOCK_MAX + 64 * j->count);
+    while (rest.len > 0) {
+        struct slice line = slice_of(rest.ptr + 1, slice_find(rest, '\n'));
+
+        CHECK(buf_addf(&block, "{\"number\":%" PRIu64, ++number) && buf_add(&block, line));
+        rest = slice_skip(rest, line.len + 1);
+    }
+    CHECK(number - j->last == j->count);
+    j->adding = j->count;
+    j->adding_bytes = buf_len(&block);
+    forget_old(q);
+    /* An error fails the batch, and so its commit. */
+    (void)spool_events_add(q->spool, j->last + 1, number, clock_wall(), buf_slice(&block));
+    buf_fini(&block);
+}
+
+void journal_done(struct queue *q, bool committed)
+{
+    struct journal *j = &q->journal;
+
+    if (!committed) {
+        keep_only(j, KEEP);
+        j->adding = j->adding_bytes = 0;
+        return;
+    }
+    if (j->adding == 0) {
+        return;
+    }
+    if (j->last == 0) {
+        j->first = 1;
+        j->oldest = clock_wall();
+    }
+    j->last += j->adding;
+    j->bytes += j->adding_bytes;
+    j->adding = j->adding_bytes = j->count = 0;
+    buf_clear(&j->waiting);
+    if (j->wanted && q->control != NULL) {
+        j->wanted = false;
+        wire_put_number(q->control, WIRE_EVENTS_MORE, j->last);
+    }
+}
+
+int journal_read(struct queue *q, uint64_t after, size_t max, struct buf *out, uint64_t *ret_last)
+{
+    size_t before = buf_len(out);
+    uint64_t first, last;
+    struct slice lines;
+    int rc;
+
+    *ret_last = after;
+    while (buf_len(out) - before < max && *ret_last < q->journal.last) {
+        rc = spool_events_read(q->spool, *ret_last + 1, &first, &last, &lines);
+        if (rc != 0) {
+            return rc == -ENOENT ? 0 : rc;
+        }
+        for (uint64_t n = first; n <= last && lines.len > 0; n++) {
+            struct slice line = slice_of(lines.ptr, slice_find(lines, '\n') + 1);
+
+            if (n > *ret_last && n <= q->journal.last) {
+                if (buf_len(out) - before >= max || !buf_add(out, line)) {
+                    return 0;
+                }
+                *ret_last = n;
+            }
+            lines = slice_skip(lines, line.len);
+        }
+    }
+    return 0;
+}
+
+/* ---- facts ---------------------------------------------------------------------------------- */
+
+static void put_id(struct buf *b, struct msg_id id)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    put(b, "queue_id", slice_string(text));
+}
+
+void journal_received(struct queue *q, struct msg_id id, const struct spool_message *m,
+                      struct slice rcpt, uint32_t rcpts, uint64_t size, struct slice login)
+{
+    size_t before = waiting_len(q);
+    struct buf *b = begin(q, DROP, "received");
+
+    if (b == NULL) {
+        return;
+    }
+    put_id(b, id);
+    put(b, "sender", m->sender);
+    if (rcpts == 1) {
+        put(b, "recipient", rcpt);
+    }
+    put_if(b, "class", m->class_name);
+    put(b, "source", m->client);
+    put_if(b, "login", login);
+    (void)buf_addf(b, ",\"recipients\":%" PRIu32 ",\"size\":%" PRIu64, rcpts, size);
+    end(q, before);
+}
+
+/* "dane-ee/TLSv1.3/TLS_AES_256_GCM_SHA384", or "clear". */
+static void put_tls(struct buf *b, struct slice shown)
+{
+    struct slice rest = shown, proof = slice_cut(&rest, '/'), version = slice_cut(&rest, '/');
+
+    if (shown.len == 0) {
+        return;
+    }
+    (void)buf_addf(b, ",\"tls\":{\"proof\":\"%.*s\"", SLICE_ARGS(proof)); /* a word of ours */
+    put_if(b, "version", version.ptr == NULL ? SLICE("") : version);
+    put_if(b, "cipher", rest.ptr == NULL ? SLICE("") : rest);
+    (void)buf_add_byte(b, '}');
+}
+
+static void put_delays(struct buf *b, const struct settlement *s)
+{
+    const struct active_msg *m = s->msg;
+
+    (void)buf_add_byte(b, ',');
+    put_seconds(b, "delay", clock_wall().us - m->arrived.us);
+    if (s->delivery == NULL || s->result == NULL || s->cause == SETTLE_STOPPED) {
+        return;
+    }
+    (void)buf_add_string(b, ",\"delays\":{");
+    put_seconds(b, "queued", m->activated_wall.us - m->arrived.us);
+    (void)buf_add_byte(b, ',');
+    put_seconds(b, "active", s->delivery->handed.us - m->activated.us);
+    (void)buf_add_byte(b, ',');
+    put_seconds(b, "setup", s->result->setup_us);
+    (void)buf_add_byte(b, ',');
+    put_seconds(b, "transmit", s->result->transmit_us);
+    (void)buf_add_byte(b, '}');
+}
+
+void journal_settled(struct queue *q, const struct settlement *s, const struct settled *r)
+{
+    static const char *const events[] = {
+        [DISPOSITION_SENT] = "delivered",        [DISPOSITION_DEFERRED] = "deferred",
+        [DISPOSITION_SOFT_BOUNCED] = "deferred", [DISPOSITION_BOUNCED] = "bounced",
+        [DISPOSITION_EXPIRED] = "expired",
+    };
+    const struct active_msg *m = s->msg;
+    size_t before = waiting_len(q);
+    struct buf *b;
+
+    if (r->quiet && r->disposition != DISPOSITION_EXPIRED) {
+        return; /* nothing has happened, or it was told by others */
+    }
+    b = begin(q, KEEP, events[r->disposition]);
+    if (b == NULL) {
+        return;
+    }
+    put(b, "queue_id", slice_string(m->id_text));
+    put(b, "sender", slice_string(m->sender));
+    put(b, "recipient", slice_string(r->rcpt->address));
+    if (s->delivery != NULL || s->destination != NULL) {
+        uint32_t transport =
+            s->delivery != NULL ? s->delivery->transport : s->destination->transport;
+        struct buf name;
+
+        buf_init(&name, 4096);
+        (void)buf_addf(&name, "%s/%s", transport_name(&q->transports, transport),
+                       s->delivery != NULL ? s->delivery->dest : s->destination->name); /* fits */
+        put(b, "destination", buf_slice(&name));
+        buf_fini(&name);
+    }
+    put_if(b, "class", slice_string(m->its_class->name));
+    put_if(b, "relay", r->said.relay);
+    put_if(b, "reply", slice_trim(r->said.reply.len > 0 ? r->said.reply : r->said.text));
+    put_if(b, "status", r->verdict.status);
+    put(b, "category", slice_string(measure_category_name(measure_category(r->verdict.status))));
+    put_delays(b, s);
+    put_tls(b, slice_string(s->tls));
+    end(q, before);
+}
+
+void journal_changed(struct queue *q, const char *event, const char *id,
+                     const struct spool_message *m, struct slice reason)
+{
+    size_t before = waiting_len(q);
+    struct buf *b = begin(q, DROP, event);
+
+    if (b == NULL) {
+        return;
+    }
+    put(b, "queue_id", slice_string(id));
+    if (m != NULL) {
+        put(b, "sender", m->sender);
+        put_if(b, "class", m->class_name);
+        put_if(b, "source", m->client);
+    }
+    put_if(b, "reason", reason);
+    end(q, before);
+}
+
+void journal_report_sent(struct queue *q, const char *id, const struct spool_message *m,
+                         struct msg_id report, struct slice to, const char *kind)
+{
+    size_t before = waiting_len(q);
+    struct buf *b = begin(q, KEEP, "report");
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (b == NULL) {
+        return;
+    }
+    put(b, "queue_id", slice_string(id));
+    put(b, "sender", m->sender);
+    put(b, "recipient", to);
+    put(b, "kind", slice_string(kind));
+    spool_id_print(report, text);
+    put(b, "report_id", slice_string(text));
+    end(q, before);
+}
+
+void journal_destination(struct queue *q, const char *event, const char *transport,
+                         struct slice dest, struct wall until, uint32_t window, struct slice reason)
+{
+    size_t before = waiting_len(q);
+    struct buf *b = begin(q, KEEP, event), name;
+
+    if (b == NULL) {
+        return;
+    }
+    buf_init(&name, 8192);
+    (void)buf_addf(&name, "%s/%.*s", transport, SLICE_ARGS(dest)); /* fits */
+    put(b, "destination", buf_slice(&name));
+    buf_fini(&name);
+    put_if(b, "reply", reason);
+    (void)buf_addf(b, ",\"window\":%" PRIu32, window);
+    if (until.us > 0) {
+        (void)buf_add_byte(b, ',');
+        put_seconds(b, "until", until.us);
+    }
+    end(q, before);
+}
+
+void journal_intervention(struct queue *q, const char *event, const char *name, const char *target,
+                          const char *reason, struct wall until)
+{
+    size_t before = waiting_len(q);
+    struct buf *b = begin(q, DROP, event);
+
+    if (b == NULL) {
+        return;
+    }
+    put(b, "destination", slice_string(target));
+    put(b, "intervention", slice_string(name));
+    put_if(b, "reason", slice_string(reason));
+    if (until.us > 0 && until.us != US_FOREVER) {
+        (void)buf_add_byte(b, ',');
+        put_seconds(b, "until", until.us);
+    }
+    end(q, before);
+}
+
+/* ---- windows -------------------------------------------------------------------------------- */
+
+static void tell_windows(struct queue *q)
+{
+    struct journal *j = &q->journal;
+    struct journal_window *w, *next;
+
+    HASH_ITER(hh, j->windows, w, next)
+    {
+        size_t before = waiting_len(q);
+        struct buf *b = begin(q, KEEP, "window");
+
+        if (b != NULL) {
+            put(b, "destination", slice_string(w->key));
+            (void)buf_addf(b,
+                           ",\"before\":%" PRIu32 ",\"window\":%" PRIu32 ",\"least\":%" PRIu32
+                           ",\"most\":%" PRIu32 ",\"changes\":%" PRIu64,
+                           w->before, w->after, w->least, w->most, w->changes);
+            end(q, before);
+        }
+        HASH_DEL(j->windows, w);
+        mem_free(w->key);
+        mem_free(w);
+    }
+    j->windows_at = MONO_NEVER;
+}
+
+void journal_window(struct queue *q, const char *transport, const char *dest, uint32_t before,
+                    uint32_t after)
+{
+    struct journal *j = &q->journal;
+    struct journal_window *w;
+    struct buf key;
+
+    if (!j->on) {
+        return;
+    }
+    buf_init(&key, 8192);
+    (void)buf_addf(&key, "%s/%s", transport, dest); /* fits */
+    HASH_FIND(hh, j->windows, buf_slice(&key).ptr, buf_len(&key), w);
+    if (w == NULL) {
+        if (HASH_COUNT(j->windows) >= JOURNAL_WINDOWS_MAX) {
+            tell_windows(q);
+        }
+        if (j->windows == NULL) {
+            j->windows_at = mono_after(clock_mono(), JOURNAL_WINDOWS_US);
+        }
+        w = mem_new(sizeof *w);
+        w->key = mem_copy(buf_slice(&key).ptr, buf_len(&key));
+        w->before = w->least = w->most = before;
+        HASH_ADD_KEYPTR(hh, j->windows, w->key, buf_len(&key), w);
+    }
+    buf_fini(&key);
+    w->after = after;
+    w->least = after < w->least ? after : w->least;
+    w->most = after > w->most ? after : w->most;
+    w->changes++;
+}
+
+struct mono journal_wake_at(const struct queue *q)
+{
+    if (q->journal.count > 0 && !spool_dirty(q->spool) && !batch_is_blocked(&q->batch)) {
+        return mono_after(clock_mono(), JOURNAL_ALONE_US);
+    }
+    return q->journal.windows == NULL ? MONO_NEVER : q->journal.windows_at;
+}
+
+void journal_turn(struct queue *q)
+{
+    if (q->journal.windows != NULL && mono_reached(q->journal.windows_at, clock_mono())) {
+        tell_windows(q);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+void journal_reload(struct queue *q)
+{
+    struct journal *j = &q->journal;
+    struct spool_events_range range;
+    int rc;
+
+    if (j->on == q->conf->events) {
+        return;
+    }
+    j->on = false;
+    if (!q->conf->events) {
+        return;
+    }
+    rc = spool_events_range(q->spool, true, &range);
+    if (rc == -ENOTSUP) {
+        return; /* its store has no place for them */
+    }
+    if (rc != 0) {
+        log_error("events: none are written: %s", spool_error(q->spool));
+        return;
+    }
+    j->on = true;
+    j->first = range.first;
+    j->last = range.last;
+    j->bytes = range.bytes;
+    j->oldest = range.oldest;
+}
+
+void journal_begin(struct queue *q)
+{
+    q->journal = (struct journal){.windows_at = MONO_NEVER};
+    buf_init(&q->journal.waiting, JOURNAL_WAIT_MAX);
+    journal_reload(q);
+}
+
+void journal_end(struct queue *q)
+{
+    struct journal_window *w, *next;
+
+    HASH_ITER(hh, q->journal.windows, w, next)
+    {
+        HASH_DEL(q->journal.windows, w);
+        mem_free(w->key);
+        mem_free(w);
+    }
+    buf_fini(&q->journal.waiting);
+}
