@@ -41,6 +41,10 @@ class View {
     this.again = false;
   }
 
+  say(text, off) {
+    say(text, off);
+  }
+
   /** Call `load` (async) now, again every few seconds, and soon after an event. */
   keep(load, wanted) {
     const turn = async () => {

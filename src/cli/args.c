@@ -76,6 +76,8 @@ static const struct option_row options[] = {
      "mail that came once: a log in Postfix's form"},
     {ARG_SIM_RUN, OPTION_TEXT, 'd', "diff", "CONFIG", AT(diff_path),
      "the same mail under this configuration, too: what changes?"},
+    {ARG_SIM_RUN, OPTION_TEXT, 0, "set", "NAME=VALUE", AT(set),
+     "the same mail with this parameter, too: what changes?"},
     {ARG_SIM_RUN, OPTION_TEXT, 0, "svg", "FILE", AT(svg_path), "draw a picture of the run"},
     {ARG_SIM_RUN, OPTION_TEXT, 0, "html", "FILE", AT(html_path),
      "write a page with the picture and the figures"},

@@ -50,6 +50,7 @@ struct args {
     const char *conf_path; /* NULL: the usual places */
     const char *for_destination;
     const char *workload_path, *trace_path, *diff_path; /* of a simulation; NULL: not given */
+    const char *set;                                    /* a line of a configuration; NULL: none */
     const char *svg_path, *html_path;                   /* its pictures; NULL: none */
     const char *reason, *for_time;                      /* of an intervention; NULL: not given */
     const char *by;                                     /* of shape; NULL: not given */

@@ -8,6 +8,7 @@
 #include "bundle.h"
 #include "check.h"
 #include "completion.h"
+#include "mem.h"
 #include "nearest.h"
 #include "words.h"
 
@@ -283,6 +284,32 @@ struct conf *command_conf(const struct args *a)
         print_problems(&problems);
     }
     conf_problems_fini(&problems);
+    return conf;
+}
+
+struct conf *command_conf_with(const struct args *a, struct slice line)
+{
+    const char *path = conf_path(a), *slash = path == NULL ? NULL : strrchr(path, '/');
+    size_t directory_len = slash == NULL ? 0 : (size_t)(slash - path) + 1;
+    char *directory = slash == NULL ? mem_copy(".", 1) : mem_copy(path, directory_len);
+    struct conf_problems problems;
+    struct conf *conf;
+    struct buf text;
+
+    buf_init(&text, CONF_FILE_MAX);
+    if (path == NULL) {
+        (void)buf_add_string(&text, conf_default_text); /* far below the limit, as all of these */
+    } else {
+        (void)buf_addf(&text, "include %s\n", path + directory_len);
+    }
+    (void)buf_addf(&text, "%.*s\n", SLICE_ARGS(line));
+    conf = conf_load_text(buf_slice(&text), "--set", directory, NULL, &problems);
+    if (conf == NULL) {
+        print_problems(&problems);
+    }
+    conf_problems_fini(&problems);
+    buf_fini(&text);
+    mem_free(directory);
     return conf;
 }
 

@@ -34,6 +34,9 @@ int command_misused(const struct command *c, const char *text);
  * (EX_CONFIG). */
 struct conf *command_conf(const struct args *a);
 
+/* The same with a further line, which goes before what the file says. */
+struct conf *command_conf_with(const struct args *a, struct slice line);
+
 /* The same for a command that asks the daemon: errors elsewhere than in the place of its socket are
  * mentioned and passed over (conf_load_places). */
 struct conf *command_places(const struct args *a);

@@ -64,6 +64,9 @@ static int load_inputs(const struct args *a, struct inputs *in)
     if (a->diff_path != NULL && (in->other = command_conf(&other)) == NULL) {
         return EX_CONFIG;
     }
+    if (a->set != NULL && (in->other = command_conf_with(a, slice_string(a->set))) == NULL) {
+        return EX_CONFIG;
+    }
     return load_mail(a, in);
 }
 
@@ -217,8 +220,11 @@ int run_sim_run(const struct command *c, const struct args *a)
     if (a->workload_path == NULL && a->trace_path == NULL) {
         return command_misused(c, "--workload FILE or --trace FILE is expected");
     }
-    if (a->diff_path != NULL && (a->svg_path != NULL || a->html_path != NULL)) {
-        return command_misused(c, "--svg and --html show one run, --diff compares two");
+    if (a->diff_path != NULL && a->set != NULL) {
+        return command_misused(c, "--diff or --set is expected, not both");
+    }
+    if ((a->diff_path != NULL || a->set != NULL) && (a->svg_path != NULL || a->html_path != NULL)) {
+        return command_misused(c, "--svg and --html show one run, --diff and --set compare two");
     }
     if (a->rows > SIM_REPORT_ROWS_MAX) {
         return command_misused(c, "--rows is at most 100000");

@@ -79,6 +79,22 @@ static json_t *trace_json(const struct trace *t)
     return object;
 }
 
+/* Messages that waited, by state, over time; most often the run was longer than it has samples. */
+static json_t *series_json(const struct sim_series *s)
+{
+    json_t *active = json_array(), *incoming = json_array();
+    json_t *deferred = json_array(), *parked = json_array();
+
+    for (size_t i = 0; i < s->count; i++) {
+        json_add(active, number(s->queue[i].active));
+        json_add(incoming, number(s->queue[i].incoming));
+        json_add(deferred, number(s->queue[i].deferred));
+        json_add(parked, number(s->queue[i].parked));
+    }
+    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "step_us", (json_int_t)s->step_us, "active",
+                     active, "incoming", incoming, "deferred", deferred, "parked", parked);
+}
+
 json_t *sim_report_json(const struct sim_result *r, const struct sim_report_options *options)
 {
     json_t *object = json_object(), *classes = json_array(), *dests = json_array();
@@ -103,6 +119,7 @@ json_t *sim_report_json(const struct sim_result *r, const struct sim_report_opti
         CHECK(json_array_append_new(dests, tally_json(r->dests[i])) == 0);
     }
     json_put(object, "destinations", dests);
+    json_put(object, "series", series_json(r->series));
     json_put(object, "destination_count", number(r->dest_count));
     if (rows < r->dest_count) {
         struct sim_tally rest;

@@ -1,24 +1,36 @@
 #include "svg.h"
 
 /* The palette is Okabe and Ito's, which most colour-blind people can tell apart, made lighter where
- * the ground is dark. */
+ * the ground is dark. Programs that know no variables (librsvg) take the plain colour that stands
+ * before each. */
 static const char style[] =
     ":root{--paper:#fff;--ink:#1c2024;--mute:#5c6670;--grid:#e4e7eb;--shade:#d55e00;--s0:#0072b2;"
     "--s1:#56b4e9;--s2:#d55e00;--s3:#cc79a7;--busy:#009e73;--win:#1c2024}\n"
     "@media(prefers-color-scheme:dark){:root{--paper:#14181c;--ink:#e6eaee;--mute:#98a4b0;"
     "--grid:#2b323a;--shade:#f0803c;--s0:#3d9fe0;--s1:#9ad6f7;--s2:#f0803c;--s3:#e0a3c6;"
     "--busy:#2fbf93;--win:#f2f4f6}}\n"
-    "svg text{font:12px system-ui,sans-serif;fill:var(--ink)}\n"
-    "svg .h{font-weight:600;font-size:14px}svg .m{fill:var(--mute)}\n"
-    "svg .e{text-anchor:end}svg .c{text-anchor:middle}svg .bg{fill:var(--paper)}\n"
-    "svg .g{stroke:var(--grid)}svg .a{stroke:var(--mute)}\n"
-    "svg .s0{fill:var(--s0)}svg .s1{fill:var(--s1)}svg .s2{fill:var(--s2)}svg .s3{fill:var(--s3)}\n"
-    "svg .busy{fill:var(--busy);fill-opacity:.75;stroke:var(--busy);stroke-width:.7}\n"
-    "svg .note{fill:var(--mute);paint-order:stroke;stroke:var(--paper);stroke-width:4px}\n"
-    "svg .win{stroke:var(--win);stroke-width:1.5;fill:none}\n"
-    "svg .out{fill:var(--shade);fill-opacity:.16}svg .span{stroke:var(--s0);stroke-width:2}\n"
-    "svg .q{fill:var(--paper);stroke:var(--s0);stroke-width:2}svg .tail{stroke:var(--s2)}\n"
-    "svg .tailend{stroke:var(--s2);stroke-width:2}\n";
+    "svg text{font:12px system-ui,sans-serif;fill:#1c2024;fill:var(--ink)}\n"
+    "svg .h{font-weight:600;font-size:14px}\n"
+    "svg .m{fill:#5c6670;fill:var(--mute)}\n"
+    "svg .e{text-anchor:end}\n"
+    "svg .c{text-anchor:middle}\n"
+    "svg .bg{fill:#fff;fill:var(--paper)}\n"
+    "svg .g{stroke:#e4e7eb;stroke:var(--grid)}\n"
+    "svg .a{stroke:#5c6670;stroke:var(--mute)}\n"
+    "svg .s0{fill:#0072b2;fill:var(--s0)}\n"
+    "svg .s1{fill:#56b4e9;fill:var(--s1)}\n"
+    "svg .s2{fill:#d55e00;fill:var(--s2)}\n"
+    "svg .s3{fill:#cc79a7;fill:var(--s3)}\n"
+    "svg .busy{fill:#009e73;fill:var(--busy);fill-opacity:.75}\n"
+    "svg .busy{stroke:#009e73;stroke:var(--busy);stroke-width:.7}\n"
+    "svg .note{fill:#5c6670;fill:var(--mute);paint-order:stroke}\n"
+    "svg .note{stroke:#fff;stroke:var(--paper);stroke-width:4px}\n"
+    "svg .win{stroke:#1c2024;stroke:var(--win);stroke-width:1.5;fill:none}\n"
+    "svg .out{fill:#d55e00;fill:var(--shade);fill-opacity:.16}\n"
+    "svg .span{stroke:#0072b2;stroke:var(--s0);stroke-width:2}\n"
+    "svg .q{fill:#fff;fill:var(--paper);stroke:#0072b2;stroke:var(--s0);stroke-width:2}\n"
+    "svg .tail{stroke:#d55e00;stroke:var(--s2)}\n"
+    "svg .tailend{stroke:#d55e00;stroke:var(--s2);stroke-width:2}\n";
 
 void svg_add_style(struct buf *out)
 {

@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import shlex
+import subprocess
 import tempfile
 import threading
 import unittest
 import urllib.parse
 
 import browser
+import images
 import sluice
 
 AXE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vendor", "axe.min.js")
@@ -130,6 +133,29 @@ class Pages(Case):
         page.wait("document.querySelector('.plot').getAttribute('aria-label').includes('At the end: accepted')")
         page.click("details summary")
         page.wait("document.querySelectorAll('details table tbody tr').length >= 2")
+
+    def test_what_if_makes_a_command_and_draws_its_result(self):
+        daemon = self.with_mail()
+        page = self.open(daemon, "whatif")
+        page.type("#w-name", "default_destination_concurrency_limit")
+        page.type("#w-value", "1")
+        page.type("#w-log", os.path.join(daemon.directory, "log"))
+        page.wait("document.querySelector('#w-command').textContent.includes('concurrency_limit=1 >')")
+        command = page.evaluate("document.querySelector('#w-command').textContent")
+        path = os.path.join(daemon.directory, "whatif.json")
+        argv = shlex.split(command.replace("> whatif.json", ""))
+        with open(path, "w") as f:
+            subprocess.run([sluice.program(argv[0]), *argv[1:], "-c", daemon.config], stdout=f, check=True, timeout=sluice.PATIENCE)
+        def choose(name):
+            node = page.ask("DOM.getDocument")["root"]["nodeId"]
+            page.ask("DOM.setFileInputFiles", files=[name], nodeId=page.ask("DOM.querySelector", nodeId=node, selector="#w-file")["nodeId"])
+        choose(path)
+        page.wait_text("Delays by class")
+        page.wait("document.querySelector('.plot canvas')")
+        page.wait("[...document.querySelectorAll('tbody th')].some((e) => e.textContent == 'bulk')")
+        choose(daemon.config)
+        page.wait_text("is not what the command writes")
+        self.no_complaints()
 
     def test_a_search_finds_and_a_bad_one_is_explained(self):
         page = self.open(self.with_mail(), "messages")
@@ -329,6 +355,29 @@ class Everyone(Case):
         page.wait("document.querySelector('#live').textContent.includes('does not answer')")
         daemon.start()
         page.wait("document.querySelector('#live').textContent == 'live'")
+
+
+class Pictures(Case):
+    def test_a_browser_draws_the_simulators_picture_as_rsvg_does(self):
+        directory = self.daemon(start=False).directory
+        path = lambda name: os.path.join(directory, name)
+        with open(path("w"), "w") as f:
+            f.write("site a.example slots=1 latency=1s outage=1m..2m:refuse\narrivals some count=300 at=30s to=a.example\nduration 5m\n")
+        with open(path("c"), "w") as f:
+            f.write("myhostname = mx.example\n")
+        subprocess.run([sluice.program("sluice"), "sim", "run", "-c", path("c"), "-w", path("w"), "--svg", path("p.svg")],
+                       check=True, capture_output=True, timeout=sluice.PATIENCE)
+        subprocess.run(["rsvg-convert", path("p.svg"), "-o", path("rsvg.png")], check=True, timeout=sluice.PATIENCE)
+        page = browser.shared().page()
+        self.addCleanup(page.close)
+        page.open("file://" + path("p.svg"))
+        page.wait("document.documentElement.tagName == 'svg' && document.readyState == 'complete'")
+        page.look(*page.evaluate("[document.documentElement.width.baseVal.value, document.documentElement.height.baseVal.value]"))
+        page.screenshot(path("browser.png"), whole=False)
+        one, other = images.colours(path("rsvg.png")), images.colours(path("browser.png"))
+        for colour in (0xffffff, 0x0072b2, 0xd55e00, 0xcc79a7):
+            part, its = one[colour] / sum(one.values()), other[colour] / sum(other.values())
+            self.assertAlmostEqual(part, its, delta=0.01 + part * 0.05, msg=hex(colour))
 
 
 def tearDownModule():

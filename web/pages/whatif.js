@@ -1,65 +1,92 @@
-// What if: the mail of the last hours once more, in the simulator, with another value of a parameter.
+// What if: the mail of the last hours once more, in the simulator, with another value of a parameter. The daemon does not
+// simulate: this page makes the command, and draws what it wrote.
 
-import {get, post} from "../api.js";
 import {card, fill, h, table} from "../dom.js";
 import {plot} from "../plot.js";
 import {duration, number} from "../words.js";
 
 const COMMON = ["default_destination_concurrency_limit", "initial_destination_concurrency", "default_process_limit", "default_destination_recipient_limit",
   "default_destination_rate_delay", "qmgr_message_active_limit", "qmgr_destination_share", "minimal_backoff_time", "maximal_backoff_time", "default_class"];
+const BYTES_MAX = 64 * 1024 * 1024;
+
+const quoted = (text) => /^[\w=.,:/@%+-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
+
+/** Samples of two runs at the times of either, until the end of the longer one; null: it was over. */
+function together(before, after) {
+  const of = (s) => s.active.map((_, i) => [i * s.step_us / 1e6, s.active[i] + s.incoming[i] + s.deferred[i] + s.parked[i]]);
+  const a = of(before), b = of(after), times = [...new Set([...a, ...b].map(([t]) => t))].sort((x, y) => x - y);
+  const at = (samples, step) => {
+    let i = 0;
+    return times.map((t) => {
+      while (i + 1 < samples.length && samples[i + 1][0] <= t) {
+        i++;
+      }
+      return samples.length === 0 || t >= samples[samples.length - 1][0] + step ? null : samples[i][1];
+    });
+  };
+  return [times, at(a, before.step_us / 1e6), at(b, after.step_us / 1e6)];
+}
 
 export function show(view) {
-  const parameter = h("input", {type: "text", id: "w-name", list: "w-names", required: true, autocomplete: "off", spellcheck: "false", value: COMMON[0]});
-  const value = h("input", {type: "text", id: "w-value", required: true, autocomplete: "off", spellcheck: "false", size: "10"});
-  const hours = h("input", {type: "number", id: "w-hours", min: "1", max: "24", value: "4"});
-  const button = h("button", {class: "main", type: "submit"}, "Run it"), said = h("div", {role: "status"}), place = h("div", null);
+  const parameter = h("input", {type: "text", id: "w-name", list: "w-names", autocomplete: "off", spellcheck: "false", value: COMMON[0], oninput: () => tell()});
+  const value = h("input", {type: "text", id: "w-value", autocomplete: "off", spellcheck: "false", value: "5", oninput: () => tell()});
+  const log = h("input", {type: "text", id: "w-log", autocomplete: "off", spellcheck: "false", value: "/var/log/mail.log", oninput: () => tell()});
+  const command = h("output", {class: "said mono", id: "w-command", "aria-label": "The command"});
+  const file = h("input", {type: "file", id: "w-file", accept: ".json,application/json", onchange: () => read()});
+  const said = h("div", {role: "status"}), place = h("div", null);
   let plots = [];
 
   const clear = () => plots.splice(0).forEach((p) => p.end());
   view.onEnd(clear);
 
-  async function run(event) {
-    event.preventDefault();
-    button.disabled = true;
+  function tell() {
+    command.textContent = "sluice sim run -j -t " + quoted(log.value.trim()) + " --set " + quoted(parameter.value.trim() + "=" + value.value.trim()) + " > whatif.json";
+  }
+
+  async function read() {
     clear();
     fill(place);
-    fill(said, h("p", {class: "said"}, "The simulator runs; it takes a minute at most, and no mail waits for it."));
-    try {
-      const answer = await post("/v1/whatif", {set: parameter.value.trim() + " = " + value.value.trim(), hours: Number(hours.value)}, view.signal);
-      fill(said, h("p", {class: "said"}, number(answer.messages) + " messages for " + number(answer.recipients) + " recipients, of " + duration(answer.seconds) + ", from the end of the log" +
-        (answer.cut ? " (more than fits was left out)" : "") + "."));
-      draw(answer);
-    } catch (error) {
-      if (!view.signal.aborted) {
-        fill(said, h("p", {class: "said bad"}, error.message));
-      }
+    fill(said);
+    const chosen = file.files[0];
+    if (!chosen) {
+      return;
     }
-    button.disabled = false;
+    try {
+      if (chosen.size > BYTES_MAX) {
+        throw new Error("it is too large");
+      }
+      const result = JSON.parse(await chosen.text());
+      draw(result.before, result.after);
+    } catch (error) {
+      fill(said, h("p", {class: "said bad"}, chosen.name + " is not what the command writes: " + error.message));
+    }
   }
 
-  function draw(answer) {
-    const lines = [["waiting", "Messages that wait"], ["busy", "Deliveries under way"]].map(([name, title]) => {
-      const p = plot(title, ["as it is", "with " + answer.set], {plainX: true, format: number});
-      p.values = [answer.at, answer.before.series[name], answer.after.series[name]];
-      plots.push(p);
-      return card(title, p.element);
-    });
-    const classes = [...new Set([...answer.before.classes, ...answer.after.classes].map((c) => c.class))];
-    const of = (side, name) => side.classes.find((c) => c.class === name) ?? {};
-    const change = (a, b) => a > 0 && b !== undefined ? (b >= a ? "+" : "−") + Math.abs(Math.round(1000 * (b - a) / a) / 10) + " %" : "–";
-    fill(place, h("div", {class: "grid"}, lines), card("Delays by class",
-      table("Delays before and after", [{name: "class"}, {name: "recipients", n: true}, {name: "half within, now", n: true}, {name: "then", n: true}, {name: "change", n: true},
-        {name: "99 in 100 within, now", n: true}, {name: "then", n: true}, {name: "change", n: true}],
+  function draw(before, after) {
+    const waiting = together(before.series, after.series);
+    const p = plot("Messages that wait", ["as it is", "changed"], {plainX: true, format: number, unit: "messages"});
+    const classes = [...new Set([...before.classes, ...after.classes].map((c) => c.name))];
+    const of = (side, name) => side.classes.find((c) => c.name === name);
+    const time = (c, q) => c && c.sent > 0 ? duration(c.delay[q] / 1e6) : "–";
+    const change = (a, b, q) => a && b && a.sent > 0 && b.sent > 0 && a.delay[q] > 0
+      ? (b.delay[q] >= a.delay[q] ? "+" : "−") + Math.abs(100 * (b.delay[q] - a.delay[q]) / a.delay[q]).toFixed(1) + " %" : "–";
+    plots.push(p);
+    fill(place, card("Messages that wait", p.element), card("Delays by class",
+      table("Delays before and after", [{name: "class"}, {name: "recipients", n: true}, {name: "half within, as it is", n: true}, {name: "changed", n: true}, {name: "", n: true},
+        {name: "99 in 100 within, as it is", n: true}, {name: "changed", n: true}, {name: "", n: true}],
       classes.map((name) => {
-        const a = of(answer.before, name), b = of(answer.after, name);
-        return [name || "(without a class)", number(a.recipients), duration(a.p50), duration(b.p50), change(a.p50, b.p50), duration(a.p99), duration(b.p99), change(a.p99, b.p99)];
+        const a = of(before, name), b = of(after, name);
+        return [name || "(without a class)", number((a ?? b).recipients), time(a, "p50_us"), time(b, "p50_us"), change(a, b, "p50_us"),
+          time(a, "p99_us"), time(b, "p99_us"), change(a, b, "p99_us")];
       }))));
-    plots.forEach((p) => p.set(p.values));
+    p.set(waiting);
   }
 
+  tell();
   view.place.append(h("h1", null, "What if"),
-    h("section", {class: "card"}, h("h2", {class: "sr"}, "Question"), h("p", null, "The mail of the last hours, as the log has it, goes through the scheduler twice: as it is configured, and with one parameter changed. The times that sites took then are those they take here."),
-      h("form", {class: "row", id: "whatif", onsubmit: run}, h("label", null, "Parameter", parameter), h("datalist", {id: "w-names"}, COMMON.map((name) => h("option", {value: name}))),
-        h("label", null, "Value", value), h("label", null, "Hours", hours), button)), said, place);
-  get("/v1/status", {}, view.signal).catch(() => {}); // asks for the token, if one is needed
+    card("1. Ask the simulator", h("p", null, "The mail of a log goes through the scheduler twice: as it is configured, and with one parameter changed. Sites take the times that they took then. Run the command on the machine of the daemon; it needs seconds for a day's mail, and no mail waits for it."),
+      h("form", {class: "row", onsubmit: (event) => event.preventDefault()}, h("label", null, "Parameter", parameter), h("datalist", {id: "w-names"}, COMMON.map((name) => h("option", {value: name}))),
+        h("label", null, "Value", value), h("label", null, "Log", log)), command),
+    card("2. See what came out", h("p", null, "The file stays in this browser."), h("label", null, "whatif.json", file), said), place);
+  view.say("live");
 }
