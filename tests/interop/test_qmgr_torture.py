@@ -1,0 +1,165 @@
+"""Our queue manager in a real Postfix while processes of it and of Postfix are killed, operators' commands run, and mail comes and
+goes: each message is delivered, and more than once only where an agent was killed between the delivery and its mark."""
+
+import collections
+import os
+import re
+import signal
+import smtplib
+import threading
+import unittest
+
+import sluice
+from postfix_manager import Agent, Case, reply
+
+TEXT = "Subject: x\r\n\r\nhello\r\n"
+
+
+class Background:
+    """Calls a function again and again until the end of the test, which fails if the function did."""
+
+    def __init__(self, test, call):
+        self.done, self.error = threading.Event(), None
+        self.call = call
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+        test.addCleanup(self.stop)
+
+    def run(self):
+        while not self.done.is_set():
+            try:
+                self.call()
+            except (OSError, smtplib.SMTPException):
+                pass  # what it talks to was killed
+            except Exception as e:  # stop() says so
+                self.error = e
+                return
+
+    def stop(self):
+        self.done.set()
+        self.thread.join()
+        if self.error is not None:
+            raise self.error
+
+
+class Torture(Case):
+    def feeder(self):
+        """Sends mail; what was acknowledged is in self.sent."""
+        self.sent, self.tried = [], 0
+
+        def send():
+            with smtplib.SMTP("127.0.0.1", self.p.port, timeout=sluice.PATIENCE) as s:
+                for _ in range(10):
+                    self.tried += 1
+                    rcpt = "u%d@d%d.test" % (self.tried, self.tried % 5)
+                    s.sendmail("a@src.test", [rcpt], TEXT)
+                    self.sent.append(rcpt)
+        return Background(self, send)
+
+    def quiet(self, *command):
+        """An operator's command, which may fail while processes are killed."""
+        try:
+            self.p.command(*command)
+        except SystemExit:
+            pass
+
+    def kill(self, name, find):
+        pid = self.wait(find, "a process of " + name)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has just ended by itself
+        return pid
+
+    def complete(self):
+        """Messages in the queue, without files that cleanup(8) was killed over."""
+        found = []
+        for queue in ("incoming", "active", "deferred", "hold"):
+            for queue_id in self.p.files(queue):
+                try:
+                    if os.stat(self.p.path(queue, queue_id)).st_mode & 0o700 == 0o700:
+                        found.append((queue, queue_id))
+                except (TypeError, FileNotFoundError):
+                    found.append((queue, queue_id))  # it has just moved
+        return found
+
+    def drain(self):
+        def drained():
+            if self.p.files("hold"):
+                self.quiet("postsuper", "-H", "ALL")
+            self.quiet("postqueue", "-f")
+            return self.complete() == []
+        self.wait(drained, "the queue drains")
+
+    def test_nothing_is_lost_whatever_is_killed_and_moved(self):
+        site = self.site(rcpt=lambda line: "450 4.2.0 later" if "7@" in line and len(site.messages) % 3 == 0 else "250 2.1.5 Ok")
+        self.postfix(site.nexthop)
+        feeder = self.feeder()
+        operators = Background(self, lambda: [self.quiet("postqueue", "-p"), self.quiet("postsuper", "-h", "ALL", "incoming"),
+                                              self.quiet("postsuper", "-H", "ALL"), self.quiet("postqueue", "-f")])
+        for victim in 2 * ("manager", "smtp", "queue", "trivial-rewrite", "bounce", "control"):
+            before = len(site.messages)
+            self.wait(lambda: len(site.messages) > before + 3, "more mail goes out")
+            if victim in ("smtp", "trivial-rewrite", "bounce"):
+                if self.p.daemon_pid(victim) is not None:
+                    self.kill(victim, lambda: self.p.daemon_pid(victim))
+            else:
+                role = "parent" if victim == "manager" else victim
+                pid = self.kill(victim, lambda: self.p.manager(role))
+                self.wait(lambda: pid not in self.p.managers(), victim + " has ended")
+        feeder.stop()
+        operators.stop()
+        site.replies.clear()
+        self.drain()
+        arrived = collections.Counter(site.recipients())
+        self.assertEqual(set(self.sent) - set(arrived), set())
+        twice = sum(n - 1 for n in arrived.values())
+        self.assertLessEqual(twice, 2 * 20 + 2, arrived)  # what two smtp(8) had, and messages of the two managers' windows
+        self.assertEqual(self.p.files("corrupt"), [])
+
+    def test_nothing_is_lost_when_all_of_postfix_is_killed(self):
+        site = self.site()
+        self.postfix(site.nexthop)
+        for _ in range(3):
+            feeder = self.feeder()
+            before = len(site.messages)
+            self.wait(lambda: len(site.messages) > before + 10, "mail goes out")
+            self.p.halt()  # the kernel kills all of them at once
+            feeder.stop()
+            sent = set(self.sent)
+            self.p.start()
+            self.drain()
+            self.assertEqual(sent - set(site.recipients()), set())
+
+    def test_both_ways_of_switching_with_mail_on_its_way(self):
+        site = self.site()
+        self.postfix(site.nexthop)
+        feeder = self.feeder()
+        for program in ("qmgr", "sluice-qmgr", "qmgr", "sluice-qmgr"):
+            before, old = len(site.messages), self.p.managers()
+            self.wait(lambda: len(site.messages) > before + 5, "more mail goes out")
+            self.p.command("postconf", "-F", "qmgr/unix/command=" + program)
+            self.p.reload()
+            self.wait(lambda: not set(old) & set(self.p.managers()) and (program == "qmgr" or self.p.manager()), "the other manager")
+        feeder.stop()
+        self.drain()
+        arrived = collections.Counter(site.recipients())
+        self.assertEqual((set(self.sent) - set(arrived), [r for r, n in arrived.items() if n > 1]), (set(), []))
+
+    def test_a_very_large_message_comes_in_batches(self):
+        """Each recipient once, and no more of them in memory than allowed."""
+        def behave(agent, connection):
+            agent.request(connection)
+            connection.sendall(reply(b"", b"", b"0"))
+        self.postfix(qmgr_message_recipient_limit="300", qmgr_message_active_limit="100", smtpd_recipient_limit="100000",
+                     relayhost="[127.0.0.1]:1", transport_maps="inline:{odd.test=xodd:site}")
+        agent = Agent(self.p, "xodd", behave)
+        self.addCleanup(agent.close)
+        queue_id = self.send("a@src.test", ["b%d@odd.test" % i for i in range(1500)])
+        self.logged(r"%s: removed" % queue_id)
+        asked = [rcpt for request in agent.requests for rcpt in re.findall(rb"\0recipient\0([^\0]*)", request)]
+        self.assertEqual(sorted(asked), sorted(b"b%d@odd.test" % i for i in range(1500)))
+
+
+if __name__ == "__main__":
+    unittest.main()
