@@ -109,7 +109,7 @@ export async function events(parameters, heard, signal) {
   }
   if (!answer.ok || !(answer.headers.get("Content-Type") ?? "").startsWith("text/event-stream")) {
     await answer.body?.cancel();
-    hasNone = answer.status === 404;
+    hasNone = answer.status === 404 || answer.status === 409;
     return false;
   }
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -18,6 +18,9 @@ const live = document.getElementById("live");
 const PERIOD_MS = 5000; // asked again at least so often
 const SOON_MS = 1000;   // and at most so often after events
 
+// Facts that change what a page says; deliveries are too many to follow each, and the period has them.
+const CHANGES = ["dead", "revived", "held", "released", "removed", "paused", "bouncing", "redirected", "limited", "cancelled"].map((e) => ["event", e]);
+
 let view = null;
 
 function say(text, off) {
@@ -45,8 +48,10 @@ class View {
     say(text, off);
   }
 
-  /** Call `load` (async) now, again every few seconds, and soon after an event. */
-  keep(load, wanted) {
+  /** Call `load` (async) now, again every few seconds, and soon after an event that is `wanted` (a filter of /v1/events), of
+   * which `heard` is told. */
+  keep(load, wanted, heard) {
+    this.heard = heard;
     const turn = async () => {
       clearTimeout(this.timer);
       if (this.running || this.signal.aborted || document.hidden) {
@@ -79,7 +84,8 @@ class View {
   /** Events make the next turn come sooner; each page needs some of them only. */
   async listen(wanted) {
     while (!this.signal.aborted) {
-      const heard = () => {
+      const heard = (event) => {
+        this.heard?.(event);
         if (this.soon === undefined && !this.signal.aborted) {
           this.soon = setTimeout(() => {
             this.soon = undefined;
@@ -87,7 +93,12 @@ class View {
           }, SOON_MS);
         }
       };
-      if (!await events(wanted ?? {}, heard, this.signal)) {
+      // A hidden tab has no stream: a browser has few connections for all tabs of a place.
+      const shown = new AbortController(), hide = () => document.hidden && shown.abort();
+      document.addEventListener("visibilitychange", hide);
+      const works = document.hidden || await events(wanted ?? CHANGES, heard, AbortSignal.any([this.signal, shown.signal]));
+      document.removeEventListener("visibilitychange", hide);
+      if (!works) {
         return; // none there: the period has to do
       }
       await new Promise((resolve) => setTimeout(resolve, PERIOD_MS));

@@ -127,6 +127,25 @@ class Pages(Case):
         page.wait_text("personal")
         self.no_complaints()
 
+    def test_a_message_that_has_left_has_its_life(self):
+        daemon = self.daemon(relayhost=self.site().nexthop)
+        queue_id = daemon.send("a@example.org", ["b@example.net"])
+        self.eventually(lambda: daemon.message(queue_id) is None)
+        page = self.open(daemon, "messages/" + queue_id)
+        page.wait_text("No message of this id is in the queue")
+        page.wait_text("b@example.net was delivered")
+        page.wait("document.querySelectorAll('.timeline li').length == 2")
+        self.no_complaints_but_refusals()
+
+    def test_a_page_hears_of_what_happens(self):
+        daemon = self.daemon(relayhost=self.site(rcpt="451 4.7.1 later").nexthop, minimal_backoff_time="1h", maximal_backoff_time="1h")
+        queue_id = daemon.send("a@example.org", ["b@example.net"])
+        page = self.open(daemon, "messages/" + queue_id)
+        page.wait_text("b@example.net was deferred")
+        daemon.do("hold", queue_id)
+        page.wait_text("It was put on hold")
+        self.assertTrue(any("/v1/events" in u for u in page.requests()))
+
     def test_plots_have_their_numbers_in_words(self):
         page = self.open(self.with_mail())
         page.wait("[...document.querySelectorAll('.plot canvas')].length == 2")

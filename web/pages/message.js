@@ -69,8 +69,40 @@ function list(view) {
   });
 }
 
-/** What happened and what will, in order. */
-function timeline(m, now) {
+const EVENTS_MAX = 200;
+
+/** An event of the journal in words: [time, text, kind]. */
+function eventItem(e) {
+  const who = e.recipient ? e.recipient : "It", where = e.destination ? " (" + e.destination + ")" : "";
+  const said = e.reply ? ": " + e.reply : ".";
+  const words = {
+    received: ["It came in" + (e.source ? " from " + e.source : "") + (e.size ? ", " + bytes(e.size) : "") + (e.recipients ? " for " + plural(e.recipients, "recipient") : "") + ".", ""],
+    delivered: [who + " was delivered" + where + " after " + duration(e.delay) + said, "good"],
+    deferred: [who + " was deferred" + where + said, ""],
+    bounced: [who + " failed" + where + said, "bad"],
+    expired: [who + " was given up" + where + said, "bad"],
+    report: ["A report (" + (e.kind ?? "") + ") was sent to " + (e.recipient ?? "the sender") + ".", ""],
+    held: ["It was put on hold" + (e.reason ? ": " + e.reason : "."), ""],
+    released: ["It was released.", ""], removed: ["It was deleted.", "bad"], requeued: ["It was requeued: age and attempts began anew.", ""],
+  };
+  const [text, kind] = words[e.event] ?? [e.event + said, ""];
+  return [e.time, text, kind];
+}
+
+/** What is to come, of a message that is still here. */
+function future(m, now) {
+  if (m.queue_name === "deferred" && m.next_attempt) {
+    return [[m.next_attempt, m.waits_for ? "Looked at again at the latest; it goes on when " + m.waits_for + " has room." : "The next attempt.", "future"]];
+  }
+  return m.queue_name === "active" || m.queue_name === "incoming" ? [[now, "It is in the scheduler's hands: see above what each recipient waits for.", "future"]] : [];
+}
+
+function timelineOf(items, now) {
+  return h("ol", {class: "timeline"}, items.map(([at, text, kind]) => h("li", {class: kind}, h("time", {datetime: new Date(at * 1000).toISOString()}, clock(at, now)), text)));
+}
+
+/** What happened, as far as the message itself tells: where there is no journal. */
+function past(m) {
   const items = [[m.arrival_time, "It came in" + (m.client ? " from " + m.client : "") + ", " + bytes(m.message_size) + " for " + plural(m.recipients_total, "recipient") + ".", ""]];
   if (m.created && m.created - m.arrival_time > 1) {
     items.push([m.created, "It was requeued: age and attempts began anew.", ""]);
@@ -91,13 +123,7 @@ function timeline(m, now) {
     items.push([at, who + (count > 1 ? what.replace(" was ", " were ") : what) + " (attempt " + r.attempts + " at " + r.transport + "/" + r.nexthop + ")" +
       (r.delay_reason || r.bounce_reason ? ": " + (r.delay_reason ?? r.bounce_reason) : "."), r.state === "failed" ? "bad" : ""]);
   }
-  if (m.queue_name === "deferred" && m.next_attempt) {
-    items.push([m.next_attempt, m.waits_for ? "Looked at again at the latest; it goes on when " + m.waits_for + " has room." : "The next attempt.", "future"]);
-  }
-  if (m.queue_name === "active" || m.queue_name === "incoming") {
-    items.push([now, "It is in the scheduler's hands: see above what each recipient waits for.", "future"]);
-  }
-  return h("ol", {class: "timeline"}, items.map(([at, text, kind]) => h("li", {class: kind}, h("time", {datetime: new Date(at * 1000).toISOString()}, clock(at, now)), text)));
+  return items;
 }
 
 const ACTIONS = [
@@ -111,6 +137,7 @@ const ACTIONS = [
 
 function one(view, id) {
   const top = h("div", null), life = h("div", null), groups = h("div", null), buttons = h("div", {class: "actions"}), said = h("div", {role: "status"});
+  const journal = []; // its events, the oldest first
   let state = null;
 
   async function act(action) {
@@ -139,7 +166,9 @@ function one(view, id) {
       if (error.status === 404) {
         fill(groups, h("p", null, "No message of this id is in the queue: it was delivered, returned or deleted. The log tells which: ", h("code", null, "grep " + id)));
         fill(buttons);
-        fill(life);
+        fill(top);
+        state = null;
+        fill(life, journal.length ? timelineOf(journal.map(eventItem), Date.now() / 1000) : h("p", {class: "soft"}, "Nothing of it is in the journal of events."));
         return;
       }
       throw error;
@@ -162,10 +191,17 @@ function one(view, id) {
     }), (m.groups ?? []).length === 0 ? h("p", {class: "soft"}, "No recipient is pending.") : null,
     m.next_recipient ? h("p", {class: "small soft"}, "These are the first 1,000 recipients; sluice why " + id + " tells of all.") : null);
     const done = m.recipients.slice(0, ROWS);
-    fill(life, timeline(m, now), h("details", {open: view.open ?? false, ontoggle: (e) => {
+    fill(life, timelineOf([...(journal.length ? journal.map(eventItem) : past(m)), ...future(m, now)], now), h("details", {open: view.open ?? false, ontoggle: (e) => {
       view.open = e.target.open;
     }}, h("summary", null, "Its recipients"), table("Recipients", [{name: "address"}, {name: "state"}, {name: "attempts", n: true}, {name: "last attempt", n: true}, {name: "TLS"}, {name: "what was said", words: true}],
       done.map((r) => [r.address, stateBadge(r.state), number(r.attempts), r.last_attempt ? clock(r.last_attempt, now) : "–", r.tls ?? "–", r.delay_reason ?? r.bounce_reason ?? ""]))));
+  }, {queue_id: id, after: 0}, (event) => {
+    if (event.queue_id === id && !journal.some((e) => e.number === event.number)) {
+      journal.push(event);
+      if (journal.length > EVENTS_MAX) {
+        journal.shift();
+      }
+    }
   });
 }
 
