@@ -83,6 +83,23 @@ static void print_classes(FILE *out, const json_t *classes)
     }
 }
 
+/* What operators have decided, if there is something. */
+static void print_interventions(FILE *out, const json_t *counts)
+{
+    const char *verb, *before = "";
+    json_t *count;
+
+    json_object_foreach((json_t *)(uintptr_t)counts, verb, count)
+    {
+        if (json_integer_value(count) > 0) {
+            fprintf(out, "%s%s", before[0] == '\0' ? "operators    " : before,
+                    words_count(json_integer_value(count), verb).text);
+            before = ", ";
+        }
+    }
+    fputs(before[0] != '\0' ? " (sluice interventions)\n" : "", out);
+}
+
 /* Those that have refused something. */
 static void print_send_limits(FILE *out, const json_t *limits)
 {
@@ -145,5 +162,6 @@ void status_print(FILE *out, const json_t *status)
     PRINT_COUNTS(out, status, "since start", since);
     print_classes(out, json_object_get(status, "classes"));
     print_send_limits(out, json_object_get(status, "send_limits"));
+    print_interventions(out, json_object_get(status, "interventions"));
     print_audit(out, status);
 }

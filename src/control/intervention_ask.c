@@ -44,6 +44,18 @@ unsigned interventions_ask_cancel(struct queue *q, const json_t *question, json_
                : interventions_cancel(q, name, ret_answer);
 }
 
+json_t *interventions_ask_counts(const struct queue *q)
+{
+    json_t *object = json_object();
+
+    for (int v = 0; v < INTERVENTION_VERBS; v++) {
+        json_put(object, intervention_verb_name((enum intervention_verb)v),
+                 json_integer((json_int_t)interventions_count(&q->interventions,
+                                                              (enum intervention_verb)v)));
+    }
+    return object;
+}
+
 /* ---- words ---------------------------------------------------------------------------------- */
 
 static void add_values(struct buf *text, const json_t *values)

@@ -17,6 +17,9 @@ unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t 
 unsigned interventions_ask_set(struct queue *q, const json_t *question, json_t **ret_answer);
 unsigned interventions_ask_cancel(struct queue *q, const json_t *question, json_t **ret_answer);
 
+/* {"pause": N, ..}: how many hold. */
+json_t *interventions_ask_counts(const struct queue *q);
+
 /* [{"name", "verb", "text", "since", "until"}, ..], what they do in words; NULL for none. */
 json_t *intervention_notes(const struct intervention *const *found, size_t count);
 

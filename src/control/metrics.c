@@ -134,6 +134,20 @@ static void add_classes(struct buf *text, const json_t *classes)
     }
 }
 
+static void add_interventions(struct buf *text, const json_t *counts)
+{
+    const char *verb;
+    json_t *count;
+
+    add_help(text, "sluice_interventions", "gauge",
+             "What operators have decided and not cancelled, by verb.");
+    json_object_foreach((json_t *)(uintptr_t)counts, verb, count)
+    {
+        (void)buf_addf(text, "sluice_interventions{verb=\"%s\"} %.0f\n", verb,
+                       number_of(counts, verb)); /* fits */
+    }
+}
+
 static void add_send_limits(struct buf *text, const json_t *limits)
 {
     const json_t *limit;
@@ -354,6 +368,7 @@ void metrics_print(struct buf *out, const json_t *answer, const json_t *own, str
     add_oldest(out, answer, now);
     add_classes(out, json_object_get(answer, "classes"));
     add_send_limits(out, json_object_get(answer, "send_limits"));
+    add_interventions(out, json_object_get(answer, "interventions"));
     add_outcomes(out, json_object_get(answer, "outcomes"));
     add_delays(out, json_object_get(answer, "delays"));
     add_storage(out, answer);

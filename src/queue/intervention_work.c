@@ -17,6 +17,7 @@
 /* In one turn. */
 #define SWEEP_RCPTS   500
 #define WALK_MESSAGES 50
+#define WALK_CROWD    100
 #define WALK_RCPTS    200 /* of one message, in one reading */
 #define WAKE_MESSAGES 100
 #define TELL_DESTS    500
@@ -352,6 +353,16 @@ static void walk_filter(const struct intervention_work *w, struct spool_filter *
     }
 }
 
+/* Does so much new mail wait that old mail is not to be made due? Each message that is returned
+ * becomes a new one, its report. */
+static bool is_crowded(struct queue *q)
+{
+    struct spool_totals totals;
+
+    return spool_totals(q->spool, &totals) == 0 &&
+           totals.incoming > HASH_COUNT(q->active.msgs) + WALK_CROWD;
+}
+
 /* A message is through. */
 static void walk_end_message(struct queue *q, struct intervention_work *w, struct msg_id id,
                              const struct walk_message *m)
@@ -490,6 +501,11 @@ bool interventions_work(struct queue *q)
     more = sweep_some(q);
     if (w == NULL) {
         return more;
+    }
+    STAILQ_REMOVE_HEAD(&is->works, next); /* they take turns */
+    STAILQ_INSERT_TAIL(&is->works, w, next);
+    if (w->make_due && is_crowded(q)) {
+        return more; /* a later turn looks again, within a second */
     }
     switch (w->kind) {
     case WORK_WALK:

@@ -79,6 +79,13 @@ unsigned interventions_cancel(struct queue *q, const char *name, json_t **ret_an
 size_t interventions_list(const struct interventions *is, uint64_t after,
                           const struct intervention **ret, size_t max);
 
+/* How many of a verb hold. */
+static inline size_t interventions_count(const struct interventions *is,
+                                         enum intervention_verb verb)
+{
+    return is->counts[verb];
+}
+
 /* ---- what they do to mail ---- */
 
 enum intervene {

@@ -46,6 +46,8 @@ class Interventions(sluice.TestCase):
         self.waits(d, 2)
         self.assertEqual(self.shop.recipients(), [])
         self.assertIn("recipients met", d.cli("interventions").stdout)
+        self.assertIn("operators    1 pause (sluice interventions)\n", d.cli("status").stdout)
+        self.assertIn(b'sluice_interventions{verb="pause"} 1\n', d.ask("GET", "/metrics")[1])
         self.assertEqual(d.cli("resume", "shop.example", check=True).stdout, "pause-1: cancelled\n")
         self.eventually(lambda: sorted(self.shop.recipients()) == ["b@shop.example", "c@shop.example"])
         self.eventually(lambda: d.queue() == [])

@@ -242,3 +242,30 @@ class Why(sluice.TestCase):
         self.assertIn("nothing is known", d.cli("why", "smtp/example.net", check=True).stdout)
         self.assertIn("smtp/example.net: nothing is known", d.cli("why", "example.net", check=True).stdout)
         self.assertEqual(d.cli("why", "nonsense").returncode, 64)
+
+    def test_a_full_transport_is_not_the_cause(self):
+        """What is dead or has a rate is told of that first: another delivery at once would not help it."""
+        slow, rated = self.held_up(), self.site()
+        closed = "[127.0.0.1]:%d" % sluice.free_port()
+        d = self.routed({"slow.example": "smtp:" + slow.nexthop, "rated.example": "smtp:" + rated.nexthop,
+                         "dead.example": "smtp:" + closed},
+                        default_process_limit="2", initial_destination_concurrency="2",
+                        extra="smtp/[[]127.0.0.1]:%d\n    destination_rate_delay=1h\n" % rated.port)
+        for i in range(8):
+            d.send("a@example.org", ["u%d@dead.example" % i])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["dead_destinations"] == 1)
+        d.send("a@example.org", ["first@rated.example"])
+        self.eventually(lambda: rated.recipients() == ["first@rated.example"])
+        for i in range(3):
+            d.send("a@example.org", ["u%d@slow.example" % i])
+        self.eventually(lambda: d.ask("GET", "/v1/status")[1]["in_flight"] == 2)
+        waits = d.send("a@example.org", ["second@rated.example"])
+        self.waits_at(d, waits, "destination_rate", "gets one delivery every ")
+        dead = d.send("a@example.org", ["last@dead.example"])
+        self.eventually(lambda: self.group(d, dead).get("binds") in ("parked", "destination_dead"))
+        self.assertNotIn("raise ", self.group(d, dead)["advice"])
+        for nexthop, gate in ((closed, "destination_dead"), (rated.nexthop, "destination_rate")):
+            site = d.ask("GET", "/v1/site?destination=smtp/" + nexthop)[1]
+            self.assertEqual(site["binds"], gate)
+            self.assertNotIn("default_process_limit", site["advice"])
+            self.assertTrue([g for g in site["gates"] if g["gate"] == "transport_limit"][0]["closed"])
