@@ -9,10 +9,12 @@
 #include "address.h"
 #include "attributes.h"
 #include "check.h"
+#include "classify.h"
 #include "clock.h"
 #include "conf.h"
 #include "delay_text.h"
 #include "log.h"
+#include "mail_class.h"
 #include "manager_kind.h"
 #include "master_link.h"
 #include "mem.h"
@@ -139,6 +141,33 @@ static void begin_with_master(struct manager *mg)
     mg->master = master_link_new(&plan);
 }
 
+/* ---- classes of mail ---- */
+
+/* The header may name the class where the sender is one of ours: it was submitted here, or after a
+ * login. */
+static void classify_mail(void *context, const struct queue_file_envelope *e, struct slice content,
+                          char room[CLASS_NAME_MAX], struct slice *ret_name,
+                          enum class_source *ret_source)
+{
+    const struct manager *mg = context;
+    bool may_name =
+        e->text[QUEUE_FILE_CLIENT_ADDRESS].len == 0 || e->text[QUEUE_FILE_SASL_USERNAME].len > 0;
+    char given_room[CLASS_NAME_MAX];
+    struct classify c = {0};
+    struct classified class;
+
+    classify_begin(&c, mg->q->conf);
+    classify_feed(&c, content);
+    class = classify_end(&c, mg->q->conf, may_name, SLICE(""), NULL, "queue", given_room);
+    class = class_decide(mg->q->conf, class, e->text[QUEUE_FILE_SENDER], room);
+    if (class.name.len > 0 && class.name.ptr != room) {
+        memmove(room, class.name.ptr, class.name.len);
+    }
+    *ret_name = slice_of(room, class.name.len);
+    *ret_source = class.source;
+    classify_drop(&c);
+}
+
 /* ---- the kind of agent ---- */
 
 static void *begin(struct queue *q)
@@ -162,6 +191,9 @@ static void *begin(struct queue *q)
     recipients_begin(mg);
     mg->services = (struct postfix_services){
         .context = mg, .ask = recipients_ask, .forget = forget, .conclude = conclusion_begin};
+    if (classes_are_used(q->conf)) {
+        mg->services.classify = classify_mail;
+    }
     if (postfix_use_services(q->spool, &mg->services) != 0) {
         log_error("%s: no spool of Postfix", q->conf->spool);
     }

@@ -17,6 +17,7 @@
 #include "postfix_store.h"
 
 /* Bytes that are written to a content's memory file at once. */
+#define HEADER_MAX    ((size_t)1 << 18) /* bytes in which marks of a class are looked for */
 #define CONTENT_CHUNK ((size_t)1 << 16)
 
 /* ---- recipients ----------------------------------------------------------------------------- */
@@ -145,6 +146,37 @@ static int read_on(struct postfix_store *s, struct store_message *m, struct queu
     return 0;
 }
 
+/* By the header, of which the services look at no more than this. */
+static void read_class(struct postfix_store *s, struct store_message *m, int fd, uint64_t size)
+{
+    char room[CLASS_NAME_MAX];
+    struct queue_file_reader r;
+    struct slice piece, name = SLICE("");
+    struct buf header;
+    bool ends = false, begins = true, more = true;
+
+    buf_init(&header, HEADER_MAX + QUEUE_FILE_RECORD_MAX + 2);
+    queue_file_content_init(
+        &r, (struct queue_file_source){.read = queue_file_read_fd, .context = &fd, .size = size},
+        &m->envelope);
+    while (more && buf_len(&header) < HEADER_MAX &&
+           queue_file_content_next(&r, &piece, &ends) == QUEUE_FILE_READ_ITEM) {
+        more = !(begins && ends && piece.len == 0); /* an empty line ends it */
+        begins = ends;
+        (void)buf_add(&header, piece); /* there is room for the longest */
+        if (ends) {
+            (void)buf_add_string(&header, "\r\n");
+        }
+    }
+    queue_file_fini(&r);
+    s->services->classify(s->services->context, &m->envelope, buf_slice(&header), room, &name,
+                          &m->class_source);
+    if (name.len > 0) {
+        m->class_name = mem_copy(name.ptr, name.len);
+    }
+    buf_fini(&header);
+}
+
 int read_message(struct postfix_store *s, struct store_message *m, int fd, uint64_t size,
                  struct buf *ret_problem)
 {
@@ -156,6 +188,9 @@ int read_message(struct postfix_store *s, struct store_message *m, int fd, uint6
     err = read_on(s, m, &r, true, &m->unread);
     if (err == 0) {
         queue_file_take_envelope(&r, &m->envelope);
+        if (s->services->classify != NULL) {
+            read_class(s, m, fd, size);
+        }
     } else {
         (void)buf_add_string(ret_problem, err == -EBADMSG ? r.problem : strerror(-err));
         read_rcpts_fini(s, m);

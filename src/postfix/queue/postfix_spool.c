@@ -106,6 +106,7 @@ void store_forget(struct postfix_store *s, struct store_message *m)
     HASH_DELETE(by_name, s->by_name, m);
     read_rcpts_fini(s, m);
     queue_file_envelope_fini(&m->envelope);
+    mem_free(m->class_name);
     mem_free(m);
     store_ready(s); /* there is room for another */
 }
@@ -663,6 +664,8 @@ static int read_one(struct spool *sp, struct msg_id id, struct spool_message *re
     ret_message->rcpt_pending = m->pending;
     ret_message->force_expire = m->expires;
     ret_message->spoolid = slice_string(m->name);
+    ret_message->class_name = slice_string(m->class_name);
+    ret_message->class_source = m->class_source;
     return 0;
 }
 

@@ -80,6 +80,8 @@ struct store_message {
     TAILQ_ENTRY(store_message) by_turn; /* of `routing` or `leaving` */
     STAILQ_ENTRY(store_message) by_batch;
     STAILQ_ENTRY(store_message) by_conclusion;
+    char *class_name; /* owned; NULL: none */
+    enum class_source class_source;
     char name[QUEUE_ID_MAX + 1];
 };
 

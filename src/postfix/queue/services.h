@@ -52,6 +52,12 @@ struct postfix_services {
      * `due`: when, if it is. The claim has ended; the engine keeps the message, unclaimable, until
      * postfix_concluded or postfix_next_batch. */
     void (*conclude)(void *context, struct msg_id id, bool deferred, struct wall due);
+
+    /* The class of a message, by the beginning of its content in wire form. The name is of `room`.
+     * NULL: mail has no classes, and its content is not looked at. */
+    void (*classify)(void *context, const struct queue_file_envelope *m, struct slice content,
+                     char room[CLASS_NAME_MAX], struct slice *ret_name,
+                     enum class_source *ret_source);
 };
 
 struct spool;

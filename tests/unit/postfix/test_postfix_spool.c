@@ -296,6 +296,34 @@ static void mail_goes_from_incoming_through_active_to_its_end(void **unused)
 }
 
 /* The order of the scan, however long trivial-rewrite takes for a recipient. */
+/* The services see the header, and what they say is the message's. */
+static void classify(void *context, const struct queue_file_envelope *m, struct slice content,
+                     char room[CLASS_NAME_MAX], struct slice *ret_name,
+                     enum class_source *ret_source)
+{
+    (void)context;
+    assert_true(m->data_offset > 0);
+    assert_true(slice_equal(content, SLICE("Subject: test\r\n\r\n")));
+    memcpy(room, "bulk", 4);
+    *ret_name = slice_of(room, 4);
+    *ret_source = CLASS_SOURCE_LIST_ID;
+}
+
+static void mail_has_the_class_that_its_header_says(void **unused)
+{
+    struct fixture *f = setup();
+    struct spool_message m;
+
+    (void)unused;
+    f->services.classify = classify;
+    put_message(f, "incoming/A1", 1, 0700, NOW_S);
+    (void)poll_all(f);
+    assert_int_equal(spool_read(f->sp, claim_one(f, SPOOL_INCOMING), &m), 0);
+    assert_true(slice_equal(m.class_name, SLICE("bulk")));
+    assert_int_equal(m.class_source, CLASS_SOURCE_LIST_ID);
+    teardown(f);
+}
+
 static void mail_is_claimed_when_it_is_known_where_it_goes(void **unused)
 {
     struct fixture *f = setup();
@@ -1185,6 +1213,7 @@ static void what_is_active_is_listed(void **unused)
 }
 
 UNIT_MAIN(cmocka_unit_test(mail_goes_from_incoming_through_active_to_its_end),
+          cmocka_unit_test(mail_has_the_class_that_its_header_says),
           cmocka_unit_test(mail_is_claimed_when_it_is_known_where_it_goes),
           cmocka_unit_test(recipients_may_be_skipped_or_discarded),
           cmocka_unit_test(what_is_done_in_the_file_is_not_tried_again),
