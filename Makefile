@@ -47,11 +47,12 @@ bench: build
 	@scripts/setup test
 	@scripts/tools build/tools
 	@meson configure build -Dtests=false >/dev/null
-	@$(call quietly,ninja -C build --quiet bench_core bench_spool bench_fill bench_sink ta_instant)
+	@$(call quietly,ninja -C build --quiet bench_core bench_spool bench_fill bench_sink bench_source ta_instant)
 	build/bench_core
 	build/bench_spool
 	bench/memory
 	bench/relay
+	bench/inject
 	bench/overtake
 	bench/clog
 	bench/slow

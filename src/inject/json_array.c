@@ -13,10 +13,22 @@ size_t json_skip_blanks(struct slice document, size_t at)
 /* From the quote at `at`: the offset behind the one that ends the string. */
 static size_t skip_string(struct slice document, size_t at)
 {
-    for (at++; at < document.len && document.ptr[at] != '"'; at++) {
-        at += document.ptr[at] == '\\';
+    size_t end = 0; /* the next quote; looked for once, or many escapes would cost a search each */
+
+    at++;
+    while (at < document.len) {
+        size_t escape;
+
+        if (end < at) {
+            end = at + slice_find(slice_skip(document, at), '"');
+        }
+        escape = at + slice_find(slice_of(document.ptr + at, end - at), '\\');
+        if (escape == end) {
+            return end < document.len ? end + 1 : document.len;
+        }
+        at = escape + 2;
     }
-    return at < document.len ? at + 1 : document.len;
+    return document.len;
 }
 
 /* From the bracket at `at`: the offset of the one that closes it. */
@@ -63,7 +75,8 @@ bool json_array_find(struct slice document, struct slice name, struct json_array
 {
     size_t at = json_skip_blanks(document, 0);
 
-    if (at == document.len || document.ptr[at] != '{') {
+    if (at == document.len || document.ptr[at] != '{' ||
+        memmem(document.ptr, document.len, name.ptr, name.len) == NULL) {
         return false;
     }
     for (at++; at < document.len;) {
