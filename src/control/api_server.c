@@ -934,8 +934,7 @@ void api_server_free(struct api_server *server)
         listener_free(l);
     }
     while ((call = TAILQ_FIRST(&server->calls)) != NULL) {
-        stream_free(call->stream);
-        call_free(call);
+        call_lost(call);
     }
     streams_free(server->streams);
     tls_context_free(server->tls);

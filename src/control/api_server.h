@@ -51,7 +51,7 @@ typedef void api_called(void *arg, struct api_call *call);
 
 struct api_server *api_server_new(struct role *role, api_called *called, void *arg);
 
-/* Calls that are not answered are dropped, without a word to their owner. NULL is fine. */
+/* For calls that are not answered it is as if their clients went away. NULL is fine. */
 void api_server_free(struct api_server *server);
 
 /* A listening socket (taken), "unix:PATH", "http://..." or "https://...". */

@@ -1240,13 +1240,13 @@ static void control_end(struct role *role)
     for (size_t i = 0; i < service_count; i++) {
         services[i]->end(c->services[i]);
     }
+    api_server_free(c->server);
+    event_feed_free(c->feed);
     while ((ask = TAILQ_FIRST(&c->asks)) != NULL) {
         list_walk_free(ask->walk);
         ask_free(c, ask);
     }
     channel_free(c->queue);
-    event_feed_free(c->feed);
-    api_server_free(c->server);
     event_free(c->sampler);
     series_free(c->series);
     mem_free(c);
