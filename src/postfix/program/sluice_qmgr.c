@@ -248,18 +248,20 @@ static int start(const struct manager_options *o)
     loaded_init(&l);
     buf_init(&error, 65536);
     if (!load(o, &l, &error)) {
-        return give_up(o, &error);
+        exit_status = give_up(o, &error);
+    } else {
+        postfix_keep_parameters(buf_slice(&l.parameters));
+        plan.path = buf_cstr(&l.path);
+        plan.text = buf_slice(&l.text);
+        plan.first = &bundle;
+        if (bundle_load_text(plan.path, plan.text, &bundle, &error)) {
+            confine_limits();
+            exit_status = parent_main(&plan);
+            bundle_fini(&bundle);
+        } else {
+            exit_status = refuse(o, &l, &error);
+        }
     }
-    postfix_keep_parameters(buf_slice(&l.parameters));
-    plan.path = buf_cstr(&l.path);
-    plan.text = buf_slice(&l.text);
-    plan.first = &bundle;
-    if (!bundle_load_text(plan.path, plan.text, &bundle, &error)) {
-        return refuse(o, &l, &error);
-    }
-    confine_limits();
-    exit_status = parent_main(&plan);
-    bundle_fini(&bundle);
     buf_fini(&error);
     loaded_fini(&l);
     free(mail_owner);
