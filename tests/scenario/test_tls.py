@@ -103,7 +103,7 @@ class Client(sluice.TestCase):
         d.write_config()
         result = d.cli("config", "check")
         self.assertNotEqual(result.returncode, 0)
-        self.assertRegex(result.stdout + result.stderr, r"sluice\.conf:\d+: error: tls_CAfile: .*missing\.pem: No such file")
+        self.assertRegex(result.stdout + result.stderr, r"sluice\.conf:\d+:\d+: error: tls_CAfile: .*missing\.pem: No such file")
         d.extra = clause + path + "\n"
         self.assertTrue(self.sends(d.start(), site)["secure"])
 

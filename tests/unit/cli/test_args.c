@@ -69,8 +69,8 @@ static void mistakes_are_told_with_what_was_expected(void **state)
         {"--sender=", "--sender : a text in UTF-8 is expected"},
         {"--sender \xff", "--sender \xff: a text in UTF-8 is expected"},
         {"--json=yes", "--json takes no value"},
-        {"--state foo", "--state foo: incoming, deferred, hold or corrupt is expected"},
-        {"--state hold,", "--state hold,: incoming, deferred, hold or corrupt is expected"},
+        {"--state foo", "--state foo: incoming, active, deferred, hold or corrupt is expected"},
+        {"--state hold,", "--state hold,: incoming, active, deferred, hold or corrupt is expected"},
         {"--older-than 5x", "--older-than 5x: a time like 90s, 5m, 2h or 1d is expected"},
         {"--min-size -1", "--min-size -1: a size like 4000, 10k or 5M is expected"},
     };
