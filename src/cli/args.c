@@ -38,12 +38,14 @@ struct option_row {
 static const struct option_row options[] = {
     {ARG_FILTER, OPTION_STATES, 0, "state", "STATE,...", 0,
      "incoming, active (in memory), deferred, hold, corrupt"},
-    {ARG_FILTER | ARG_INTERVENE, OPTION_ADDRESS, 0, "sender", "ADDRESS", 0,
+    {ARG_FILTER | ARG_INTERVENE | ARG_EVENTS, OPTION_ADDRESS, 0, "sender", "ADDRESS", 0,
      "from it, from all of @DOMAIN, or <>"},
-    {ARG_FILTER, OPTION_ADDRESS, 0, "recipient", "ADDRESS", 0, "to it, or to all of @DOMAIN"},
-    {ARG_FILTER, OPTION_ADDRESS, 0, "destination", "DESTINATION", 0,
+    {ARG_FILTER | ARG_EVENTS, OPTION_ADDRESS, 0, "recipient", "ADDRESS", 0,
+     "to it, or to all of @DOMAIN"},
+    {ARG_FILTER | ARG_EVENTS, OPTION_ADDRESS, 0, "destination", "DESTINATION", 0,
      "for TRANSPORT/NEXTHOP, a next hop, or a recipient's domain"},
-    {ARG_FILTER | ARG_INTERVENE, OPTION_ADDRESS, 0, "class", "NAME", 0, "of this class"},
+    {ARG_FILTER | ARG_INTERVENE | ARG_EVENTS, OPTION_ADDRESS, 0, "class", "NAME", 0,
+     "of this class"},
     {ARG_FILTER, OPTION_ADDRESS, 0, "name", "NAME", 0,
      "of this control file: its name, path or spoolid"},
     {ARG_FILTER, OPTION_ADDRESS, 0, "reason", "TEXT", 0,
@@ -98,6 +100,10 @@ static const struct option_row options[] = {
     {ARG_RULES, OPTION_TEXTS, 0, "recipient", "ADDRESS", AT(to), "a recipient"},
     {ARG_RULES, OPTION_TEXTS, 0, "header", "FIELD", AT(fields), "a field of its header"},
     {ARG_RULES, OPTION_TEXTS, 0, "body", "LINE", AT(lines), "a line of its body"},
+    {ARG_EVENTS, OPTION_TEXTS, 0, "event", "NAME", AT(events), "only these (docs/events.md)"},
+    {ARG_EVENTS, OPTION_ADDRESS, 0, "queue-id", "ID", 0, "of this message"},
+    {ARG_EVENTS, OPTION_TEXT, 0, "after", "NUMBER", AT(after),
+     "those behind this one, too; 0: all that are kept"},
     {ARG_TLS, OPTION_FLAG, 0, "fetch", NULL, AT(fetch), "look the MTA-STS policy up anew"},
     {ARG_TERMS, OPTION_TEXT, 0, "reason", "TEXT", AT(reason),
      "why; of bounce: what the report says"},
@@ -138,6 +144,7 @@ void args_fini(struct args *a)
     mem_free(a->to.items);
     mem_free(a->fields.items);
     mem_free(a->lines.items);
+    mem_free(a->events.items);
     *a = (struct args){0};
 }
 

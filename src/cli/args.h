@@ -35,9 +35,10 @@ enum arg_group {
     ARG_TERMS = 1 << 15,     /* why, and for how long */
     ARG_CONFIRM = 1 << 16,   /* not to ask */
     ARG_INTERVENTIONS = 1 << 17,
-    ARG_MOVE = 1 << 18, /* the spool that mail is moved into or out of */
-    ARG_SHAPE = 1 << 19, /* how to sum the queue up */
-    ARG_ALL = (1 << 20) - 1,
+    ARG_MOVE = 1 << 18,   /* the spool that mail is moved into or out of */
+    ARG_SHAPE = 1 << 19,  /* how to sum the queue up */
+    ARG_EVENTS = 1 << 20, /* which events */
+    ARG_ALL = (1 << 24) - 1,
 };
 
 /* An option that may be given several times. */
@@ -55,10 +56,11 @@ struct args {
     const char *reason, *for_time;                      /* of an intervention; NULL: not given */
     const char *by;                                     /* of shape; NULL: not given */
     int64_t max_rows;
-    bool as_config;                                     /* interventions as clauses */
-    const char *user_class, *user_senders;              /* NULL: not given */
-    const char *client, *sender;                        /* of a mail; NULL: not given */
-    struct arg_texts to, fields, lines;
+    bool as_config;                        /* interventions as clauses */
+    const char *user_class, *user_senders; /* NULL: not given */
+    const char *client, *sender;           /* of a mail; NULL: not given */
+    struct arg_texts to, fields, lines, events;
+    const char *after; /* a number; NULL: not given */
     const char *token_rights;
     const char *spool; /* of a move; NULL: that of the configuration */
     int64_t seed, rows;

@@ -313,6 +313,12 @@ unsigned ask_content(struct ask *a, const char *id, ask_sink *sink, void *arg, j
     return status;
 }
 
+unsigned ask_stream(struct ask *a, const json_t *question, ask_sink *sink, void *arg,
+                    json_t **ret_answer)
+{
+    return ask_http(a, question, sink, arg, ret_answer);
+}
+
 /* ---- failures ------------------------------------------------------------------------------- */
 
 int ask_failed(unsigned status, json_t *answer)

@@ -38,6 +38,10 @@ typedef bool ask_sink(void *arg, struct slice piece);
  * the status is not ASK_OK. */
 unsigned ask_content(struct ask *a, const char *id, ask_sink *sink, void *arg, json_t **ret_answer);
 
+/* The same for an answer that goes on and on, of the daemon alone. */
+unsigned ask_stream(struct ask *a, const json_t *question, ask_sink *sink, void *arg,
+                    json_t **ret_answer);
+
 /* Do answers come from the spool, without a daemon? */
 bool ask_is_offline(const struct ask *a);
 

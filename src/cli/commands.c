@@ -28,6 +28,7 @@ static const struct command commands[] = {
      "what a message or a destination waits for", run_why},
     {"tls", "DOMAIN", 1, 1, ARG_JSON | ARG_TLS, false,
      "what TLS mail for a domain would get, and why", run_tls},
+    {"events", "", 0, 0, ARG_EVENTS, false, "print events as they come, lines of JSON", run_events},
     {"status", "", 0, 0, ARG_JSON, false, "an overview", run_status},
     {"destinations", "", 0, 0, ARG_JSON, false, "recipients that wait, by destination",
      run_destinations},

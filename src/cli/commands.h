@@ -49,6 +49,7 @@ int run_show(const struct command *c, const struct args *a);
 int run_cat(const struct command *c, const struct args *a);
 int run_why(const struct command *c, const struct args *a);
 int run_tls(const struct command *c, const struct args *a);
+int run_events(const struct command *c, const struct args *a);
 int run_status(const struct command *c, const struct args *a);
 
 /* modify_commands.c: commands that change the queue or the daemon */

@@ -18,6 +18,7 @@ static const struct {
     {"why", false, "/v1/messages/", "/why"},
     {"count", false, "/v1/count", ""},
     {"shape", false, "/v1/shape", ""},
+    {"events", false, "/v1/events", ""},
     {"destinations", false, "/v1/destinations", ""},
     {"sites", false, "/v1/sites", ""},
     {"site", false, "/v1/site", ""},

@@ -503,6 +503,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "how long events are kept")                                                                  \
     X(SIZE, events_keep_size, "bytes", "64m", 1 << 16, INT64_C(1) << 40,                           \
       "how much of them is kept; the oldest go first")                                             \
+    X(STRING, events_file, "path", "", 0, 0,                                                       \
+      "file that gets each event as a line of JSON; empty: none")                                  \
     /* logs of ZMailer's scheduler */                                                              \
     X(STRING, statistics_log, "path", "", 0, 0,                                                    \
       "file that gets a line for each recipient that has come to its end; empty: none")            \

@@ -453,7 +453,7 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
     for (r = TAILQ_FIRST(&feed->readers); r != NULL; r = next) {
         next = TAILQ_NEXT(r, next);
         if (r->state == READER_TAIL && api_unread(r->call) == 0) {
-            api_answer_add(r->call, SLICE(":\n\n"));
+            api_answer_add(r->call, SLICE(": nothing has happened\n\n"));
         }
     }
     if (feed->running && feed->question == 0) {

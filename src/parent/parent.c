@@ -253,6 +253,9 @@ static void give_log_sinks(const struct parent *p, struct child *c)
         give_log_sink(c, LOG_SINK_STATISTICS, conf->statistics_log,
                       log_sink_open_file(conf->statistics_log));
     }
+    if (conf->events_file[0] != '\0') {
+        give_log_sink(c, LOG_SINK_EVENTS, conf->events_file, log_sink_open_file(conf->events_file));
+    }
     if (conf->scheduler_syslog) {
         give_log_sink(c, LOG_SINK_SYSLOG, "scheduler_syslog", log_open_syslog());
     }
@@ -961,6 +964,7 @@ static void warn_of_delayed(const struct conf *old, const struct conf *new, stru
         {"log", strcmp(old->log, new->log) != 0},
         {"syslog_name", strcmp(old->syslog_name, new->syslog_name) != 0},
         {"statistics_log", strcmp(old->statistics_log, new->statistics_log) != 0},
+        {"events_file", strcmp(old->events_file, new->events_file) != 0},
         {"scheduler_syslog", old->scheduler_syslog != new->scheduler_syslog},
         {"next hops unix:PATH, of which there were none",
          !route_has_unix_nexthops(old) && route_has_unix_nexthops(new)},
@@ -1316,13 +1320,12 @@ static void run(struct parent *p)
 }
 
 /* Later a failure costs lines, which the log tells of; now an operator may be looking. */
-static bool statistics_log_opens(const struct conf *conf, struct buf *text)
+static bool sink_opens(const char *parameter, const char *path, struct buf *text)
 {
-    int fd = conf->statistics_log[0] == '\0' ? -1 : log_sink_open_file(conf->statistics_log);
+    int fd = path[0] == '\0' ? -1 : log_sink_open_file(path);
 
-    if (conf->statistics_log[0] != '\0' && fd < 0) {
-        (void)buf_addf(text, "statistics_log: %s: %s\n", conf->statistics_log,
-                       strerror(-fd)); /* sticky */
+    if (path[0] != '\0' && fd < 0) {
+        (void)buf_addf(text, "%s: %s: %s\n", parameter, path, strerror(-fd)); /* sticky */
         return false;
     }
     if (fd >= 0) {
@@ -1417,7 +1420,8 @@ static int prepare(struct parent *p, struct buf *text)
                   program_of(p->plan), text)) {
         return EX_CANTCREAT;
     }
-    if (!statistics_log_opens(p->bundle.conf, text)) {
+    if (!sink_opens("statistics_log", p->bundle.conf->statistics_log, text) ||
+        !sink_opens("events_file", p->bundle.conf->events_file, text)) {
         return EX_CANTCREAT;
     }
     if (!open_listeners(p, killed, text)) {

@@ -130,6 +130,7 @@ static bool check_paths(const struct conf *conf, struct buf *out)
         {"chroot_directory", geteuid() == 0 ? conf->chroot_directory : "", true},
         {"log", behind(conf->log, "file:"), false},
         {"statistics_log", conf->statistics_log, false},
+        {"events_file", conf->events_file, false},
     };
     struct buf why;
     bool ok = true;

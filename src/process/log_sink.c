@@ -11,8 +11,9 @@
 
 void log_sink_init(struct log_sink *sink, enum log_sink_id id)
 {
-    static const char *const names[] = {
-        [LOG_SINK_STATISTICS] = "statistics_log", [LOG_SINK_SYSLOG] = "scheduler_syslog"};
+    static const char *const names[] = {[LOG_SINK_STATISTICS] = "statistics_log",
+                                        [LOG_SINK_SYSLOG] = "scheduler_syslog",
+                                        [LOG_SINK_EVENTS] = "events_file"};
 
     *sink = (struct log_sink){.name = names[id], .datagrams = id == LOG_SINK_SYSLOG, .fd = -1};
     buf_init(&sink->out, LOG_SINK_MAX);

@@ -21,6 +21,7 @@
 enum log_sink_id {
     LOG_SINK_STATISTICS, /* parameter statistics_log */
     LOG_SINK_SYSLOG,     /* parameter scheduler_syslog */
+    LOG_SINK_EVENTS,     /* parameter events_file */
     LOG_SINK_COUNT,
 };
 

@@ -18,9 +18,13 @@
 #include "queue_result.h"
 #include "settlement.h"
 #include "spool_events.h"
+#include "spool_notes.h"
 
 /* Events that no other change makes a commit for get one of their own after this. */
 #define JOURNAL_ALONE_US (100 * US_PER_MS)
+/* Bytes that the file gets at once. */
+#define FILE_PIECE 262144
+#define NOTE_FILED "journal/filed"
 /* Blocks that are forgotten at a commit, so that none takes long. */
 #define FORGOTTEN_MAX 4
 #define BLOCK_MAX     (2ul * JOURNAL_WAIT_MAX)
@@ -162,6 +166,58 @@ static void forget_old(struct queue *q)
     }
 }
 
+/* How far the file has come, with a commit that is made anyway. After a crash what was written
+ * behind it comes again. */
+static void note_filed(struct queue *q)
+{
+    struct journal *j = &q->journal;
+    char text[24];
+
+    if (j->filed != j->filed_noted && log_sink_is_open(&q->log_sinks[LOG_SINK_EVENTS])) {
+        (void)snprintf(text, sizeof text, "%" PRIu64, j->filed); /* fits */
+        /* An error fails the batch. */
+        (void)spool_note_put(q->spool, SLICE(NOTE_FILED), slice_string(text));
+        j->filed_noted = j->filed;
+    }
+}
+
+/* Where the file ended before. */
+static void read_filed(struct queue *q)
+{
+    unsigned long long number = 0;
+    struct slice name, text;
+
+    /* The next in order behind a name that is a little less. */
+    if (spool_note_next(q->spool, SLICE("journal/fil"), &name, &text) == 0 &&
+        slice_equal(name, SLICE(NOTE_FILED))) {
+        (void)slice_number(text, INT64_MAX, &number); /* else from the beginning */
+    } else {
+        number = q->journal.last; /* it has just been wanted: what comes now */
+    }
+    q->journal.filed = number < q->journal.last ? number : q->journal.last;
+    q->journal.filed_noted = UINT64_MAX; /* not yet: the next commit with events does it */
+}
+
+/* Give the file what it lacks, when it has taken all before: so nothing of it is ever dropped. */
+static void fill_file(struct queue *q)
+{
+    struct log_sink *file = &q->log_sinks[LOG_SINK_EVENTS];
+    struct journal *j = &q->journal;
+    struct buf lines;
+    uint64_t last;
+
+    if (!j->on || j->filed >= j->last || !log_sink_is_open(file) || buf_len(&file->out) > 0) {
+        return;
+    }
+    buf_init(&lines, LOG_SINK_MAX / 2);
+    if (journal_read(q, j->filed, FILE_PIECE, &lines, &last) == 0 && buf_len(&lines) > 0) {
+        log_sink_add(file, buf_slice(&lines));
+        log_sink_flush(file);
+        j->filed = last;
+    }
+    buf_fini(&lines);
+}
+
 void journal_write(struct queue *q)
 {
     struct journal *j = &q->journal;
@@ -173,6 +229,7 @@ void journal_write(struct queue *q)
     if (j->count == 0) {
         return;
     }
+    note_filed(q);
     buf_init(&block, BLOCK_MAX + 64 * j->count);
     while (rest.len > 0) {
         struct slice line = slice_of(rest.ptr + 1, slice_find(rest, '\n'));
@@ -493,6 +550,10 @@ struct mono journal_wake_at(const struct queue *q)
     if (q->journal.count > 0 && !spool_dirty(q->spool) && !batch_is_blocked(&q->batch)) {
         return mono_after(clock_mono(), JOURNAL_ALONE_US);
     }
+    if (q->journal.on && q->journal.filed < q->journal.last &&
+        log_sink_is_open(&q->log_sinks[LOG_SINK_EVENTS])) {
+        return mono_after(clock_mono(), JOURNAL_ALONE_US);
+    }
     return q->journal.windows == NULL ? MONO_NEVER : q->journal.windows_at;
 }
 
@@ -501,6 +562,7 @@ void journal_turn(struct queue *q)
     if (q->journal.windows != NULL && mono_reached(q->journal.windows_at, clock_mono())) {
         tell_windows(q);
     }
+    fill_file(q);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -531,6 +593,7 @@ void journal_reload(struct queue *q)
     j->last = range.last;
     j->bytes = range.bytes;
     j->oldest = range.oldest;
+    read_filed(q);
 }
 
 void journal_begin(struct queue *q)

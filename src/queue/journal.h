@@ -46,6 +46,7 @@ struct journal {
     uint64_t adding, adding_bytes; /* events of the open batch */
     uint64_t lost;
     bool wanted;                    /* the control process waits to be told of the next commit */
+    uint64_t filed, filed_noted;    /* the last event in events_file, and as the spool has it */
     struct journal_window *windows; /* hash by transport and destination; owned */
     struct mono windows_at;         /* when they are told */
 };
@@ -58,7 +59,7 @@ void journal_end(struct queue *q);
 void journal_write(struct queue *q);
 void journal_done(struct queue *q, bool committed);
 
-/* Once per turn: windows that are to be told. */
+/* Once per turn: windows that are to be told, and lines for events_file. */
 void journal_turn(struct queue *q);
 /* When journal_turn, or a commit for events alone, has something to do; MONO_NEVER: nothing. */
 struct mono journal_wake_at(const struct queue *q);

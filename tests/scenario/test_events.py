@@ -162,6 +162,44 @@ class Readers(Case):
         self.assertEqual([e["number"] for e in following], list(range(lost["to"] + 1, lost["to"] + 21)))
 
 
+class Followed(Case):
+    def lines(self, path):
+        with open(path, encoding="utf-8") as f:
+            return [json.loads(line) for line in f.read().splitlines()]
+
+    def test_the_file_has_all_after_a_kill_and_a_rotation(self):
+        d = self.daemon(relayhost=self.site().nexthop, start=False)
+        path = d.parameters["events_file"] = os.path.join(d.directory, "events.json")
+        d.write_config()
+        d.start()
+        for i in range(5):
+            d.send("a@example.org", ["b%d@example.net" % i])
+        self.eventually(lambda: len({e["number"] for e in self.lines(path)}) == 10)
+        os.kill(d.children()["queue"][0], signal.SIGKILL)
+        self.eventually(lambda: d.ask("GET", "/v1/status")[0] == 200)
+        os.rename(path, path + ".1")
+        d.process.send_signal(signal.SIGUSR1)
+        self.eventually(lambda: os.path.exists(path))
+        d.send("a@example.org", ["last@example.net"])
+        self.eventually(lambda: {e["number"] for e in self.lines(path + ".1") + self.lines(path)} == set(range(1, 13)))
+        self.assertEqual(self.lines(path)[-1]["event"], "delivered")
+
+    def test_the_command_follows_over_a_restart(self):
+        d = self.daemon(relayhost=self.site().nexthop)
+        d.send("a@example.org", ["b@example.net"])
+        out = os.path.join(d.directory, "followed")
+        with open(out, "w") as f:
+            p = sluice.spawn([sluice.program("sluice"), "-c", d.config, "events", "--after", "0"], stdout=f)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        self.eventually(lambda: [e["number"] for e in self.lines(out)] == [1, 2])
+        d.stop()
+        d.start()
+        d.send("c@example.org", ["b@example.net"])
+        self.eventually(lambda: [e["number"] for e in self.lines(out)] == [1, 2, 3, 4])
+        self.assertEqual(d.cli("events", "--after", "x").returncode, 64)
+
+
 class Killed(Case):
     def test_nothing_is_missing_and_numbers_have_no_gaps(self):
         site = self.site()
