@@ -625,7 +625,7 @@ static void an_export_may_be_killed_at_each_call(void **unused)
 static void several_batches_may_be_killed(void **unused)
 {
     (void)unused;
-    for (unsigned n = 3; n < 3 * MANY; n += 211) {
+    for (unsigned n = 3; n < 3 * MANY; n += 401) {
         struct spool_moved moved;
         struct world w;
 
