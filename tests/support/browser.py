@@ -150,15 +150,10 @@ class Page:
     def wait_text(self, text):
         self.wait("document.body.innerText.includes(%s)" % json.dumps(text), "no text " + text)
 
-    def _point(self, selector):
-        self.wait("!!document.querySelector(%s)" % json.dumps(selector), "no " + selector)
-        return self.evaluate("(() => { const e = document.querySelector(%s); e.scrollIntoView({block: 'center'});"
-                             " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()" % json.dumps(selector))
-
     def click(self, selector):
-        x, y = self._point(selector)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        """On the element itself and not on a point, as the page may move meanwhile."""
+        self.wait("!!document.querySelector(%s)" % json.dumps(selector), "no " + selector)
+        self.evaluate("document.querySelector(%s).click()" % json.dumps(selector))
 
     def type(self, selector, text):
         """Into a field, in the place of what it has."""
