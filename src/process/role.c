@@ -609,11 +609,10 @@ int role_main(const struct role_ops *ops, unsigned index, int parent_fd)
     channel_free(role.parent);
     event_free(inner.log_again);
     event_free(inner.queue_wait);
-    old = (struct loaded){
-        .tables_fd = role.tables_fd,
-        .bundle = inner.bundle,
-        .files = inner.files,
-        .conf = (struct conf *)(uintptr_t)role.conf};
+    old = (struct loaded){.tables_fd = role.tables_fd,
+                          .bundle = inner.bundle,
+                          .files = inner.files,
+                          .conf = (struct conf *)(uintptr_t)role.conf};
     loaded_fini(&old);
     event_base_free(role.base);
     return status;

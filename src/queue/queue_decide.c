@@ -71,8 +71,8 @@ static void destination_died(struct queue *q, const struct sched_action *a)
 {
     remember_step(q, a, a->window, 0, HISTORY_DEAD);
     journal_destination(q, "dead", transport_name(&q->transports, a->transport), a->dest,
-                        (struct wall){clock_wall().us + (a->until.us - clock_mono().us)},
-                        a->window, a->reason);
+                        (struct wall){clock_wall().us + (a->until.us - clock_mono().us)}, a->window,
+                        a->reason);
     log_warning("%s/%.*s: destination is dead, no delivery for %" PRId64
                 " s, its window was %" PRIu32 ": %.*s",
                 transport_name(&q->transports, a->transport), SLICE_ARGS(a->dest),

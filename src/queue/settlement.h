@@ -89,10 +89,10 @@ struct settlement {
     struct settled one;
     /* Set by settle_decide. */
     char tls[SPOOL_TLS_MAX]; /* what the connection has shown: "dane-ee/TLSv1.3/CIPHER", or empty */
-    struct wall again_at; /* when the destination says that they go again; us 0: it does not */
-    struct wall limit;    /* the first of the deferred ones is given up then */
-    bool stopped;         /* nothing goes to the destination now: an agent said so */
-    bool ends_message;    /* all that is left of it is here, delivered, and nothing is reported */
+    struct wall again_at;    /* when the destination says that they go again; us 0: it does not */
+    struct wall limit;       /* the first of the deferred ones is given up then */
+    bool stopped;            /* nothing goes to the destination now: an agent said so */
+    bool ends_message; /* all that is left of it is here, delivered, and nothing is reported */
 };
 
 /* Begin a settlement of at most `size` recipients; `delivery` may be NULL. */

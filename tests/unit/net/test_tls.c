@@ -393,9 +393,9 @@ static void broken_authorities_are_refused(void **unused)
 }
 
 UNIT_MAIN(cmocka_unit_test(trust_depends_on_authority_and_name),
-cmocka_unit_test(records_decide_in_place_of_authorities),
-cmocka_unit_test(records_that_are_not_what_they_say_cannot_be_used),
-cmocka_unit_test(one_of_several_names_is_enough),
+          cmocka_unit_test(records_decide_in_place_of_authorities),
+          cmocka_unit_test(records_that_are_not_what_they_say_cannot_be_used),
+          cmocka_unit_test(one_of_several_names_is_enough),
           cmocka_unit_test(the_session_is_described_for_the_log),
           cmocka_unit_test(bytes_arrive_and_the_end_is_seen),
           cmocka_unit_test(a_connection_that_just_ends_counts_as_closed),

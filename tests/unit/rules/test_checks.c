@@ -107,8 +107,9 @@ static void fields_are_seen_whole_and_lines_one_by_one(void **unused)
           "[WARN body |empty|body_checks /b:2]"
           "[WARN body the end|end|body_checks /b:3]");
     /* no empty line, no last line end, no header, nothing at all */
-    gives(set, "Subject: a\r\n\tb", "Subject: a\r\n\tb[WARN header Subject: a \tb|folded|"
-                                    "header_checks /h:1]");
+    gives(set, "Subject: a\r\n\tb",
+          "Subject: a\r\n\tb[WARN header Subject: a \tb|folded|"
+          "header_checks /h:1]");
     gives(set, "no field\r\nX-Bad: 1\r\nend",
           "no field\r\nX-Bad: 1\r\nend[WARN body end|end|body_checks /b:3]");
     gives(set, "\r\nX-Bad: 1\r\n", "\r\nX-Bad: 1\r\n");
