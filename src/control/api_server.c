@@ -194,7 +194,7 @@ static void audit(const struct api_call *call, unsigned status, struct slice ans
     buf_init(&line, LOG_LINE_MAX);
     (void)printable_add(&line, buf_slice(&call->body), AUDIT_BODY_MAX); /* fits, as does all */
     log_info("audit: %s from %s: %.*s %.*s %s = %u %.*s",
-             call->caller[0] != '\0' ? call->caller : "nobody", call->from,
+             call->caller[0] != '\0' ? call->caller : "no token", call->from,
              SLICE_ARGS(call->http.method), SLICE_ARGS(call->http.target), buf_cstr(&line), status,
              (int)(answer.len < AUDIT_ANSWER_MAX ? answer.len : AUDIT_ANSWER_MAX), answer.ptr);
     buf_fini(&line);

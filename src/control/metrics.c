@@ -69,7 +69,7 @@ static void add_numbers(struct buf *text, const json_t *answer)
         {"scheduler_bytes", "sluice_scheduler_bytes", "gauge", "Memory of the scheduler."},
         {"audit_rounds", "sluice_audit_rounds_total", "counter", "Looks at everything for faults."},
         {"audit_findings", "sluice_audit_findings_total", "counter",
-         "Faults found: mail that would have had no future. Worth an alarm."},
+         "Faults found: mail that would have been stuck. Worth an alarm."},
         {"audit_repaired", "sluice_audit_repaired_total", "counter", "Of these, repaired."},
         {"free_bytes", "sluice_free_bytes", "gauge", "Bytes free where the spool is."},
         {"storage_ok", "sluice_storage_ok", "gauge", "1 when the last commit worked."},

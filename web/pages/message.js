@@ -132,7 +132,7 @@ const ACTIONS = [
   {op: "release", name: "Release", done: "It is due now.", main: true, when: (q) => q === "hold"},
   {op: "expire", name: "Give it up", done: "It is given up at its next turn; the sender gets a report.", when: (q) => q !== "corrupt",
     ask: "The sender gets a report that it could not be delivered."},
-  {op: "delete", name: "Delete", done: "It is deleted.", when: () => true, ask: "It is removed for good, and nobody gets a report."},
+  {op: "delete", name: "Delete", done: "It is deleted.", when: () => true, ask: "It is removed for good, and no report is sent."},
 ];
 
 function one(view, id) {
