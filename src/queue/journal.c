@@ -98,12 +98,17 @@ static struct buf *begin(struct queue *q, int on_failure, const char *event)
     return &j->waiting;
 }
 
+static size_t waiting_len(const struct queue *q)
+{
+    return buf_len(&q->journal.waiting);
+}
+
 static void end(struct queue *q, size_t before)
 {
     struct journal *j = &q->journal;
 
     (void)buf_add_string(&j->waiting, "}\n");
-    if (!j->waiting.failed) {
+    if (!j->waiting.failed && (!j->halted || buf_len(&j->waiting) <= JOURNAL_HALTED_MAX)) {
         j->count++;
         return;
     }
@@ -114,9 +119,23 @@ static void end(struct queue *q, size_t before)
     }
 }
 
-static size_t waiting_len(const struct queue *q)
+/* That events were lost is an event, too. */
+static void tell_lost(struct queue *q)
 {
-    return buf_len(&q->journal.waiting);
+    struct journal *j = &q->journal;
+    size_t before = waiting_len(q);
+    uint64_t lost = j->lost;
+    struct buf *b;
+
+    if (lost == 0 || buf_len(&j->waiting) > JOURNAL_HALTED_MAX) {
+        return; /* or not yet */
+    }
+    b = begin(q, KEEP, "lost");
+    if (b != NULL) {
+        (void)buf_addf(b, ",\"count\":%" PRIu64, lost);
+        end(q, before);
+    }
+    j->lost = 0;
 }
 
 /* ---- commits -------------------------------------------------------------------------------- */
@@ -226,6 +245,10 @@ void journal_write(struct queue *q)
     struct buf block;
 
     j->adding = j->adding_bytes = 0;
+    if (j->halted) {
+        return;
+    }
+    tell_lost(q);
     if (j->count == 0) {
         return;
     }
@@ -253,6 +276,7 @@ void journal_done(struct queue *q, bool committed)
     if (!committed) {
         keep_only(j, KEEP);
         j->adding = j->adding_bytes = 0;
+        j->halted = j->on;
         return;
     }
     if (j->adding == 0) {
@@ -545,9 +569,14 @@ void journal_window(struct queue *q, const char *transport, const char *dest, ui
     w->changes++;
 }
 
+void journal_storage_works(struct queue *q)
+{
+    q->journal.halted = false;
+}
+
 struct mono journal_wake_at(const struct queue *q)
 {
-    if (q->journal.count > 0 && !spool_dirty(q->spool) && !batch_is_blocked(&q->batch)) {
+    if (q->journal.count > 0 && !q->journal.halted && !spool_dirty(q->spool) && !batch_is_blocked(&q->batch)) {
         return mono_after(clock_mono(), JOURNAL_ALONE_US);
     }
     if (q->journal.on && q->journal.filed < q->journal.last &&

@@ -7,7 +7,9 @@
  *
  * So an event is there exactly if its fact is. Numbers are given at the commit, and have no gaps. A
  * commit that fails takes events back of what was refused with it (submissions, changes); those of
- * results wait, as the results do, and go with the next one.
+ * results wait. A full disk has to be able to store results, so that mail leaves it: the journal is
+ * halted until the storage works and has room for new mail. Events that do not fit into
+ * JOURNAL_HALTED_MAX until then are counted, and an event "lost" tells how many.
  *
  * An event is a line of JSON, made here and nowhere else; its members come in the order of
  * docs/events.md. The journal keeps events for events_keep_time and up to events_keep_size.
@@ -29,6 +31,8 @@ struct settlement;
 
 /* Bytes of events that wait for a commit; with more, they are lost, and the log says so. */
 #define JOURNAL_WAIT_MAX (64u << 20)
+/* The same while the journal is halted. */
+#define JOURNAL_HALTED_MAX (1u << 20)
 /* Destinations whose windows are summed up, and how often that is told. */
 #define JOURNAL_WINDOWS_MAX 500
 #define JOURNAL_WINDOWS_US  (60 * US_PER_S)
@@ -44,7 +48,8 @@ struct journal {
     uint64_t bytes;       /* of all blocks */
     struct wall oldest;
     uint64_t adding, adding_bytes; /* events of the open batch */
-    uint64_t lost;
+    uint64_t lost;                  /* that no event has told yet */
+    bool halted;                    /* since a commit failed */
     bool wanted;                    /* the control process waits to be told of the next commit */
     uint64_t filed, filed_noted;    /* the last event in events_file, and as the spool has it */
     struct journal_window *windows; /* hash by transport and destination; owned */
@@ -58,6 +63,9 @@ void journal_end(struct queue *q);
 /* Before a commit, and after it. */
 void journal_write(struct queue *q);
 void journal_done(struct queue *q, bool committed);
+
+/* Commits succeed, and there is room for new mail. */
+void journal_storage_works(struct queue *q);
 
 /* Once per turn: windows that are to be told, and lines for events_file. */
 void journal_turn(struct queue *q);

@@ -95,6 +95,9 @@ static void check_now_and_then(struct queue *q)
     damage_try_again(q);
     busiest_step(&q->busiest, q->sched, BUSIEST_PER_CHECK);
     queue_flow_update(q);
+    if (q->clients.flow.storage_ok && q->clients.flow.space_ok) {
+        journal_storage_works(q);
+    }
 }
 
 /* How long until then; 0 when it is past. */

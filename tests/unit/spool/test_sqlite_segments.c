@@ -381,7 +381,7 @@ static void content_of_an_older_version_stays_where_it_is(void **state)
                      "ALTER TABLE message DROP COLUMN at; ALTER TABLE spool DROP COLUMN tag;"
                      "ALTER TABLE recipient DROP COLUMN reply;"
                      "ALTER TABLE recipient DROP COLUMN tls;"
-                     "DROP TABLE call_key; DROP TABLE call_keys; DROP TABLE note;"
+                     "DROP TABLE call_key; DROP TABLE call_keys; DROP TABLE note; DROP TABLE event;"
                      "PRAGMA user_version = 4");
     sp = fixture_open(&fx);
     assert_true(content_is_good(sp, in_row));
