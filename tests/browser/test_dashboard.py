@@ -58,7 +58,7 @@ class Case(sluice.TestCase):
             return "250 2.0.0 Ok"
         self.good, self.slow = self.site(rcpt=rcpt), self.site(end=data)
         self.dead = "[127.0.0.1]:%d" % sluice.free_port()
-        daemon = self.daemon(relayhost=self.good.nexthop, minimal_backoff_time="1h", maximal_backoff_time="1h",
+        daemon = self.daemon(events="yes", relayhost=self.good.nexthop, minimal_backoff_time="1h", maximal_backoff_time="1h",
                              default_destination_concurrency_limit="2",
                              transport_maps=self.map("slow.example smtp:%s\ndead.example smtp:%s\n" % (self.slow.nexthop, self.dead)), **parameters)
         self.ids = {
@@ -128,7 +128,7 @@ class Pages(Case):
         self.no_complaints()
 
     def test_a_message_that_has_left_has_its_life(self):
-        daemon = self.daemon(relayhost=self.site().nexthop)
+        daemon = self.daemon(events="yes", relayhost=self.site().nexthop)
         queue_id = daemon.send("a@example.org", ["b@example.net"])
         self.eventually(lambda: daemon.message(queue_id) is None)
         page = self.open(daemon, "messages/" + queue_id)
@@ -138,7 +138,7 @@ class Pages(Case):
         self.no_complaints_but_refusals()
 
     def test_a_page_hears_of_what_happens(self):
-        daemon = self.daemon(relayhost=self.site(rcpt="451 4.7.1 later").nexthop, minimal_backoff_time="1h", maximal_backoff_time="1h")
+        daemon = self.daemon(events="yes", relayhost=self.site(rcpt="451 4.7.1 later").nexthop, minimal_backoff_time="1h", maximal_backoff_time="1h")
         queue_id = daemon.send("a@example.org", ["b@example.net"])
         page = self.open(daemon, "messages/" + queue_id)
         page.wait_text("b@example.net was deferred")

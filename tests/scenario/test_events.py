@@ -57,7 +57,7 @@ class Case(sluice.TestCase):
 class Told(Case):
     def test_the_life_of_messages(self):
         site = self.site(rcpt=lambda line: "550 5.1.1 no such user" if "nobody" in line else "450 4.2.2 full" if "full" in line else "250 2.1.5 ok")
-        d = self.daemon(relayhost=site.nexthop)
+        d = self.daemon(events="yes", relayhost=site.nexthop)
         live = self.stream(d)
         good = d.send("a@example.org", ["b@example.net"])
         events = live.take(2)
@@ -80,7 +80,7 @@ class Told(Case):
         self.assertEqual(numbers, list(range(1, 7)))
 
     def test_what_operators_do(self):
-        d = self.daemon(relayhost=self.site(rcpt=lambda _: "450 4.2.2 full").nexthop)
+        d = self.daemon(events="yes", relayhost=self.site(rcpt=lambda _: "450 4.2.2 full").nexthop)
         message = d.send("a@example.org", ["b@example.net"])
         live = self.stream(d, "?after=0")
         self.assertEqual([e["event"] for e in live.take(2)], ["received", "deferred"])
@@ -103,7 +103,7 @@ class Told(Case):
             return "421 4.3.2 not now"
 
         site = self.site(greeting=refuse)
-        d = self.daemon(relayhost=site.nexthop, minimal_backoff_time="1h", maximal_backoff_time="1h")
+        d = self.daemon(events="yes", relayhost=site.nexthop, minimal_backoff_time="1h", maximal_backoff_time="1h")
         live = self.stream(d, "?after=0&event=dead&event=revived")
         for i in range(30):
             message = d.send("a@example.org", ["b%d@example.net" % i])
@@ -116,7 +116,7 @@ class Told(Case):
         self.assertEqual(live.next()["event"], "revived")
 
     def test_hostile_text_stays_in_its_member(self):
-        d = self.daemon(relayhost=self.site(rcpt=lambda _: '550 5.7.1 ","event":"delivered","x":"\\ \x01').nexthop)
+        d = self.daemon(events="yes", relayhost=self.site(rcpt=lambda _: '550 5.7.1 ","event":"delivered","x":"\\ \x01').nexthop)
         d.send("a@example.org", ['"<b>\\",event:delivered"@example.net'])
         live = self.stream(d, "?after=0&event=bounced")
         self.assertIn('","event":"delivered","x":"\\', live.next()["reply"])
@@ -124,7 +124,7 @@ class Told(Case):
 
 class Readers(Case):
     def test_filters_and_resuming(self):
-        d = self.daemon(relayhost=self.site().nexthop)
+        d = self.daemon(events="yes", relayhost=self.site().nexthop)
         for i in range(10):
             d.send("a%d@example.org" % (i % 2), ["b%d@example.net" % i])
         everything = self.stream(d, "?after=0").take(20)
@@ -139,7 +139,7 @@ class Readers(Case):
             self.assertEqual(self.stream(d, query).status, status)
 
     def test_many_readers_slow_ones_and_dead_ones(self):
-        d = self.daemon(relayhost=self.site().nexthop)
+        d = self.daemon(events="yes", relayhost=self.site().nexthop)
         readers = [self.stream(d, "?after=0") for _ in range(200)]
         for s in readers[:50]:
             s.close()
@@ -149,7 +149,7 @@ class Readers(Case):
             self.assertEqual([e["number"] for e in s.take(60)], list(range(1, 61)))
 
     def test_what_is_too_old_is_forgotten_and_told(self):
-        d = self.daemon(relayhost=self.site().nexthop, events_keep_size="64k", qmgr_message_active_limit="10")
+        d = self.daemon(events="yes", relayhost=self.site().nexthop, events_keep_size="64k", qmgr_message_active_limit="10")
         for _ in range(12):
             with d.smtp() as s:
                 for i in range(20):
@@ -168,7 +168,7 @@ class Followed(Case):
             return [json.loads(line) for line in f.read().splitlines()]
 
     def test_the_file_has_all_after_a_kill_and_a_rotation(self):
-        d = self.daemon(relayhost=self.site().nexthop, start=False)
+        d = self.daemon(events="yes", relayhost=self.site().nexthop, start=False)
         path = d.parameters["events_file"] = os.path.join(d.directory, "events.json")
         d.write_config()
         d.start()
@@ -185,7 +185,7 @@ class Followed(Case):
         self.assertEqual(self.lines(path)[-1]["event"], "delivered")
 
     def test_the_command_follows_over_a_restart(self):
-        d = self.daemon(relayhost=self.site().nexthop)
+        d = self.daemon(events="yes", relayhost=self.site().nexthop)
         d.send("a@example.org", ["b@example.net"])
         out = os.path.join(d.directory, "followed")
         with open(out, "w") as f:
@@ -203,7 +203,7 @@ class Followed(Case):
 class Killed(Case):
     def test_nothing_is_missing_and_numbers_have_no_gaps(self):
         site = self.site()
-        d = self.daemon(relayhost=site.nexthop)
+        d = self.daemon(events="yes", relayhost=site.nexthop)
         sent = []
         for round_ in range(4):
             def send():
