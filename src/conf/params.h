@@ -497,7 +497,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(CHOICE, report_return, CONF_REPORT_RETURN_WORDS, "full", 0, 0,                               \
       "what a report of failure returns of a message that does not say (RET)")                     \
     /* events */                                                                                   \
-    X(BOOL, events, "", "no", 0, 0,                                                               \
+    X(BOOL, events, "", "no", 0, 0,                                                                \
       "keep a journal of events (docs/events.md), where the spool has a place for it")             \
     X(TIME, events_keep_time, "s", "7d", PARAM_S(60), PARAM_DAYS(3650),                            \
       "how long events are kept")                                                                  \

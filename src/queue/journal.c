@@ -576,7 +576,8 @@ void journal_storage_works(struct queue *q)
 
 struct mono journal_wake_at(const struct queue *q)
 {
-    if (q->journal.count > 0 && !q->journal.halted && !spool_dirty(q->spool) && !batch_is_blocked(&q->batch)) {
+    if (q->journal.count > 0 && !q->journal.halted && !spool_dirty(q->spool) &&
+        !batch_is_blocked(&q->batch)) {
         return mono_after(clock_mono(), JOURNAL_ALONE_US);
     }
     if (q->journal.on && q->journal.filed < q->journal.last &&

@@ -47,7 +47,7 @@ struct journal {
     uint64_t first, last; /* committed, and kept */
     uint64_t bytes;       /* of all blocks */
     struct wall oldest;
-    uint64_t adding, adding_bytes; /* events of the open batch */
+    uint64_t adding, adding_bytes;  /* events of the open batch */
     uint64_t lost;                  /* that no event has told yet */
     bool halted;                    /* since a commit failed */
     bool wanted;                    /* the control process waits to be told of the next commit */
