@@ -91,9 +91,10 @@ struct control {
     size_t ask_count;
     uint64_t last_token;
     struct wall started;
-    pid_t daemon_pid;      /* the parent's */
-    struct series *series; /* owned: the last hour */
-    struct event *sampler; /* owned: adds to it */
+    pid_t daemon_pid;            /* the parent's */
+    struct series *series;       /* owned: the last hour */
+    struct event *sampler;       /* owned: adds to it */
+    struct api_call *clock_call; /* waits until the clock is moved, or NULL */
     /* Processes that strangers talk to: should one of them be taken over, it is not to reach the
      * queue's controls from here. 0: free. */
     pid_t exposed[EXPOSED_MAX];
@@ -109,6 +110,13 @@ static void respond_json(struct api_call *call, unsigned status, json_t *object)
     api_answer(call, status, "application/json", slice_string(text));
     free(text);
     json_decref(object);
+}
+
+static void clock_client_gone(void *arg)
+{
+    struct control *c = arg;
+
+    c->clock_call = NULL;
 }
 
 static void content_walk_end(void *arg)
@@ -925,9 +933,12 @@ static void post_request(struct control *c, struct api_call *call, json_t *body)
             api_answer_error(call, 400, "the clock moves only with debug_clock = yes");
         } else if (!json_is_integer(offset) || seconds < 0 || seconds > 100LL * 365 * 86400) {
             api_answer_error(call, 400, "offset_seconds: a number of seconds is expected");
+        } else if (c->clock_call != NULL) {
+            api_answer_error(call, 503, "the clock is being moved; ask again");
         } else {
             wire_put_number(c->role->parent, WIRE_SET_CLOCK, (uint64_t)(seconds * US_PER_S));
-            respond_json(call, 200, json_pack("{s:b}", "ok", 1));
+            c->clock_call = call;
+            api_on_gone(call, clock_client_gone, c);
         }
         return;
     }
@@ -1232,6 +1243,18 @@ static void control_stop(struct role *role)
     role_exit(role, 0);
 }
 
+static void control_clock_moved(struct role *role)
+{
+    struct control *c = role->state;
+    struct api_call *call = c->clock_call;
+
+    if (call != NULL) {
+        c->clock_call = NULL;
+        api_on_gone(call, NULL, NULL);
+        respond_json(call, 200, json_pack("{s:b}", "ok", 1));
+    }
+}
+
 static void control_end(struct role *role)
 {
     struct control *c = role->state;
@@ -1261,6 +1284,7 @@ const struct role_ops control_role = {
     .peer = control_peer,
     .parent_frame = control_parent_frame,
     .reload = control_reload,
+    .clock_moved = control_clock_moved,
     .stop = control_stop,
     .end = control_end,
 };

@@ -431,19 +431,22 @@ static bool start_all(struct parent *p)
 
 /* ---- what children say ---------------------------------------------------------------------- */
 
-static void set_clock(struct parent *p, uint64_t offset)
+/* The last to hear of it is the process that has asked: then the others have been told. */
+static void set_clock(struct parent *p, uint64_t offset, struct child *asked)
 {
     if (!p->bundle.conf->debug_clock || offset > INT64_MAX || (int64_t)offset < clock_offset()) {
         log_warning("the clock is not moved: debug_clock is off, or it would go backwards");
-        return;
-    }
-    clock_set_offset((int64_t)offset);
-    clock_update();
-    for (size_t i = 0; i < p->child_count; i++) {
-        if (p->children[i].channel != NULL) {
-            wire_put_number(p->children[i].channel, WIRE_CLOCK, offset);
+    } else {
+        clock_set_offset((int64_t)offset);
+        clock_update();
+        for (size_t i = 0; i < p->child_count; i++) {
+            if (p->children[i].channel != NULL && &p->children[i] != asked) {
+                wire_put_number(p->children[i].channel, WIRE_CLOCK, offset);
+            }
         }
+        channel_flush_all();
     }
+    wire_put_number(asked->channel, WIRE_CLOCK, (uint64_t)clock_offset());
 }
 
 static bool service_frame(const struct parent *p, struct child *control, struct slice body)
@@ -593,7 +596,7 @@ static bool child_frame(struct child *c, const struct frame *frame)
         if (c->role != ROLE_CONTROL || !wire_get_number(frame->body, &number)) {
             return false;
         }
-        set_clock(p, number);
+        set_clock(p, number, c);
         return true;
     default:
         return false;
