@@ -53,6 +53,9 @@
 /* A process whose channel is closed is about to end; one that is not is killed. */
 #define CLOSED_GRACE_US (5 * US_PER_S)
 #define LOG_AGAIN_US    (US_PER_S / 4)
+/* How often, and with what pause, the end of a killed child is looked for. */
+#define END_TRIES  500
+#define END_TRY_NS 10000000
 /* The others cannot see that syslog has moved, and would write to a socket without reader. */
 #define LOG_LOOK_US     (5 * US_PER_S)
 #define LISTEN_AGAIN_US (5 * US_PER_S)
@@ -821,16 +824,32 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
     stop_progress(p);
 }
 
+/* Kill it and wait for its end. A child that has not left root's rights yet can't be killed by a
+ * parent that has: so try again. One that stays ends when it reads the end of its channel. */
+static void kill_and_wait(struct child *c)
+{
+    static const struct timespec pause = {.tv_nsec = END_TRY_NS};
+
+    for (int i = 0; c->pid != 0 && i < END_TRIES; i++) {
+        pid_t pid;
+
+        kill_child(c);
+        pid = waitpid(c->pid, NULL, WNOHANG);
+        if (pid == c->pid || (pid < 0 && errno != EINTR)) {
+            break;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    c->pid = 0;
+}
+
 void parent_end_now(struct parent *p, int status)
 {
     for (size_t i = 0; i < p->child_count; i++) {
         kill_child(&p->children[i]);
     }
     for (size_t i = 0; i < p->child_count; i++) {
-        while (p->children[i].pid != 0 && waitpid(p->children[i].pid, NULL, 0) < 0 &&
-               errno == EINTR) {
-        }
-        p->children[i].pid = 0;
+        kill_and_wait(&p->children[i]);
     }
     p->exit_status = status;
     p->done = true;
