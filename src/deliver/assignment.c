@@ -227,12 +227,12 @@ void assignment_reply(struct assignment *e, size_t i, struct slice reply)
 }
 
 void assignment_quote(struct assignment *e, size_t i, enum wire_report report, bool stops_thread,
-                      struct slice notary)
+                      struct slice details)
 {
     CHECK(assignment_decided(e, i));
     e->verdicts[i].report = report;
     e->verdicts[i].stops_thread = stops_thread;
-    e->verdicts[i].notary = keep(e, cut(notary, WIRE_NOTARY_MAX));
+    e->verdicts[i].details = keep(e, cut(details, WIRE_DETAILS_MAX));
 }
 
 const struct wire_verdict *assignment_verdict(const struct assignment *e, size_t i)

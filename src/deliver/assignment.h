@@ -132,9 +132,9 @@ void assignment_decide_rest(struct assignment *e, struct status status, struct s
 void assignment_reply(struct assignment *e, size_t i, struct slice reply);
 
 /* Beside the verdict of recipient `i`: which process reports it, whether it stops the destination,
- * and the record for the report, which is cut to what the wire carries. */
+ * and the details for the report, which are cut to what the wire carries. */
 void assignment_quote(struct assignment *e, size_t i, enum wire_report report, bool stops_thread,
-                      struct slice notary);
+                      struct slice details);
 
 /* The verdict of a recipient that has one; lasts as long as the assignment. */
 const struct wire_verdict *assignment_verdict(const struct assignment *e, size_t i);

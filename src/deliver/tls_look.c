@@ -126,7 +126,7 @@ static void describe_host(const struct tls_look *l, size_t i, struct host_texts 
     struct hops_facts facts;
 
     buf_init(&texts->addresses, WIRE_TEXT_MAX);
-    buf_init(&texts->records, WIRE_NOTARY_MAX);
+    buf_init(&texts->records, WIRE_TLSA_MAX);
     buf_init(&texts->text, WIRE_TEXT_MAX);
     hops_describe(h, i, &facts, &texts->text);
     put_addresses(h, i, &texts->addresses);

@@ -139,7 +139,8 @@ const char *wire_role_name(enum wire_role role);
 #define WIRE_HOST_MAX      1024        /* a next hop, a relay "host[ip]:port" */
 #define WIRE_CONTENT_MAX   (24u << 20) /* content inside a frame; more goes in a descriptor */
 #define WIRE_PATH_MAX      272         /* a control file: hash directories and its name */
-#define WIRE_NOTARY_MAX    16384       /* what an agent says for the report */
+#define WIRE_DETAILS_MAX   16384       /* what an agent has noted for the report */
+#define WIRE_TLSA_MAX      16384       /* the TLSA records of a host, as text */
 #define WIRE_RCPTS_MAX     500000u     /* recipients in one frame */
 #define WIRE_LOGIN_MAX     9216        /* a message of a login */
 #define WIRE_CHALLENGE_MAX 1000        /* and the challenge for the next */
@@ -431,7 +432,7 @@ enum wire_verdict_kind {
     VERDICT_RELAYED, /* sent to a site that does not do DSN; success was asked for */
     VERDICT_DEFERRED,
     VERDICT_BOUNCED,
-    VERDICT_NONE, /* a transport agent has answered the job without a word about this one */
+    VERDICT_NONE, /* the agent has answered without a word about this one */
 };
 /* Which process reports what became of the recipient. */
 enum wire_report {
@@ -450,8 +451,9 @@ struct wire_verdict {
                             empty: the reply says it all, see wire_verdict_text */
     struct slice relay;  /* "mx.example[192.0.2.1]:25", "maildir", "none" */
     enum wire_report report;
-    bool stops_thread;   /* its text says why thread_stops is set */
-    struct slice notary; /* its record for the report, as it came (^A between fields), or empty */
+    bool stops_thread; /* its text says why thread_stops is set */
+    struct slice
+        details; /* what its agent has noted for the report (delivery_details.h), or empty */
 };
 static inline struct slice wire_verdict_text(const struct wire_verdict *v)
 {

@@ -190,7 +190,7 @@
     X(BYTES, relay, WIRE_HOST_MAX)                                                                 \
     X(ENUM, report, wire_report, WIRE_REPORT_COUNT)                                                \
     X(BOOL, stops_thread)                                                                          \
-    X(BYTES, notary, WIRE_NOTARY_MAX)
+    X(BYTES, details, WIRE_DETAILS_MAX)
 
 #define WIRE_FIELDS_result(X)                                                                      \
     X(U64, entry)                                                                                  \
@@ -231,7 +231,7 @@
     X(U32, preference)                                                                             \
     X(BYTES, addresses, WIRE_TEXT_MAX)                                                             \
     X(ENUM, dnssec, wire_dnssec, DNSSEC_STATES)                                                    \
-    X(BYTES, records, WIRE_NOTARY_MAX)                                                             \
+    X(BYTES, records, WIRE_TLSA_MAX)                                                               \
     X(BOOL, used)                                                                                  \
     X(BYTES, text, WIRE_TEXT_MAX)
 

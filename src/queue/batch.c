@@ -166,11 +166,11 @@ void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *
 void batch_add_verdict(struct queue *q, struct msg_id id, uint32_t n, const struct spool_verdict *v)
 {
     size_t text_len = v->status.len + v->diagnostic.len + v->reply.len + v->remote.len +
-                      v->tls.len + v->notary.len;
+                      v->tls.len + v->details.len;
     struct step *step = step_new(STEP_VERDICT, id, text_len);
     struct slice *const parts[] = {&step->verdict.v.status, &step->verdict.v.diagnostic,
                                    &step->verdict.v.reply,  &step->verdict.v.remote,
-                                   &step->verdict.v.tls,    &step->verdict.v.notary};
+                                   &step->verdict.v.tls,    &step->verdict.v.details};
     char *at = step->text;
 
     step->verdict.n = n;

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "check.h"
-#include "notary.h"
+#include "delivery_details.h"
 
 #define DAY_US INT64_C(86400000000)
 
@@ -52,20 +52,13 @@ void expiry_put_text(struct buf *out, int64_t age_us, struct slice problem)
     }
 }
 
-void expiry_put_notary(struct buf *out, int64_t age_us, struct slice last)
+void expiry_put_details(struct buf *out, int64_t age_us, struct slice last)
 {
-    struct notary n;
-    struct buf words;
+    struct buf why;
 
-    notary_parse(last, &n);
-    buf_init(&words, 256);
-    (void)buf_add_string(&words, "smtp; 500 (Expired after "); /* far below the limit */
-    expiry_put_duration(&words, us_seconds(age_us));
-    (void)buf_add_string(&words, ")");
-    n.address = SLICE(NOTARY_ADDRESS_OF_LINE);
-    n.action = SLICE("failed");
-    n.status = SLICE("5.4.7 (unspecified timeout failure)");
-    n.diagnostic = n.diagnostic.len > 0 ? n.diagnostic : buf_slice(&words);
-    notary_put(out, &n);
-    buf_fini(&words);
+    buf_init(&why, 100);
+    (void)buf_add_string(&why, "Expired after "); /* far below the limit */
+    expiry_put_duration(&why, us_seconds(age_us));
+    details_put_expired(out, last, buf_slice(&why));
+    buf_fini(&why);
 }

@@ -34,10 +34,9 @@ void expiry_put_duration(struct buf *out, int64_t seconds);
  * agent, or empty. */
 void expiry_put_text(struct buf *out, int64_t age_us, struct slice problem);
 
-/* Append the notary data: that of the last attempt (empty: none) with failure in it. Its address is
- * that of the recipient's line: what is remembered of an attempt may have been said of another
- * recipient of the same destination. */
-void expiry_put_notary(struct buf *out, int64_t age_us, struct slice last);
+/* Append the details of the failure (delivery_details.h): those of the last attempt (empty: none)
+ * with failure in them. */
+void expiry_put_details(struct buf *out, int64_t age_us, struct slice last);
 
 /* The status that goes with it. */
 #define EXPIRY_STATUS SLICE("5.4.7")

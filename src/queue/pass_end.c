@@ -107,7 +107,7 @@ static int expire(struct queue *q, const struct spool_message *m)
         (void)buf_add(&words, r.remote);
         (void)buf_add(&words, r.tls);
         if (m->spoolid.len > 0) {
-            expiry_put_notary(&words, clock_wall().us - m->created.us, r.notary);
+            expiry_put_details(&words, clock_wall().us - m->created.us, r.details);
         }
         const char *at = buf_cstr(&words);
         v.status = slice_of(at, r.status.len);
@@ -116,7 +116,7 @@ static int expire(struct queue *q, const struct spool_message *m)
         v.remote = slice_of(v.reply.ptr + r.reply.len, r.remote.len);
         v.tls = slice_of(v.remote.ptr + r.remote.len, r.tls.len);
         at = v.tls.ptr + r.tls.len;
-        v.notary = slice_skip(buf_slice(&words), (size_t)(at - buf_cstr(&words)));
+        v.details = slice_skip(buf_slice(&words), (size_t)(at - buf_cstr(&words)));
         v.when = r.last_attempt;
         v.done = r.notify != NOTIFY_DEFAULT && (r.notify & NOTIFY_FAILURE) == 0;
         struct statistics_line line = {.spoolid = m->spoolid,

@@ -9,7 +9,6 @@
 #include "check.h"
 #include "clock.h"
 #include "mem.h"
-#include "notary.h"
 #include "queue.h"
 #include "settlement.h"
 
@@ -125,15 +124,9 @@ static void add_verdict(struct settlement *s, const struct wire_result *m,
                         const struct wire_verdict *from)
 {
     struct wire_verdict v = *from;
-    struct notary notary;
     bool quiet = false;
 
     v.text = wire_verdict_text(from);
-    if (v.notary.len > 0) {
-        notary_parse(v.notary, &notary);
-        v.status = v.status.len > 0 ? v.status : notary_status(&notary);
-        v.relay = v.relay.len > 0 ? v.relay : notary_host(&notary);
-    }
     if (v.kind == VERDICT_NONE && v.text.len == 0) {
         /* Often another program has settled it: the file, read again, will tell. */
         quiet = m->resync && m->outcome == OUTCOME_OK;

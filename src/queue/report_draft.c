@@ -4,18 +4,18 @@
 
 #include "buf.h"
 #include "check.h"
+#include "delivery_details.h"
 #include "mem.h"
-#include "notary.h"
 
 /* What is kept of one string; reports cut most of them further. */
 #define PART_MAX 8192
 
 /* What is kept of a recipient, in one piece of memory. */
-enum part { ADDRESS, ORCPT, DIAGNOSTIC, REPLY, REMOTE, STATUS, NOTARY, CONTROL, PARTS };
+enum part { ADDRESS, ORCPT, DIAGNOSTIC, REPLY, REMOTE, STATUS, DETAILS, CONTROL, PARTS };
 
 enum report_action report_draft_action(const struct spool_rcpt *r)
 {
-    struct notary n;
+    struct delivery_details details;
 
     switch (r->state) {
     case SPOOL_RCPT_PENDING:
@@ -26,11 +26,11 @@ enum report_action report_draft_action(const struct spool_rcpt *r)
     case SPOOL_RCPT_RELAYED:
         break;
     }
-    notary_parse(r->notary, &n);
-    if (slice_equal_nocase(n.action, SLICE("expanded"))) {
+    (void)details_read(r->details, &details); /* else it has no action */
+    if (details.action == DETAILS_EXPANDED) {
         return REPORT_EXPANDED;
     }
-    if (slice_equal_nocase(n.action, SLICE("relayed"))) {
+    if (details.action == DETAILS_RELAYED) {
         return REPORT_RELAYED;
     }
     return r->state == SPOOL_RCPT_RELAYED ? REPORT_RELAYED : REPORT_DELIVERED;
@@ -42,7 +42,7 @@ static char *keep(const struct spool_rcpt *r, struct slice kept[PARTS])
     const struct slice parts[PARTS] = {
         [ADDRESS] = r->address, [ORCPT] = r->orcpt,     [DIAGNOSTIC] = r->diagnostic,
         [REPLY] = r->reply,     [REMOTE] = r->remote,   [STATUS] = r->status,
-        [NOTARY] = r->notary,   [CONTROL] = r->control,
+        [DETAILS] = r->details, [CONTROL] = r->control,
     };
     size_t lengths[PARTS], at = 0;
     struct buf b;
@@ -67,46 +67,33 @@ static char *keep(const struct spool_rcpt *r, struct slice kept[PARTS])
     return string;
 }
 
-/* "type; value": the type, when it is one, out of *value. */
-static struct slice take_type(struct slice *value)
-{
-    struct slice rest = *value, type = slice_trim(slice_cut(&rest, ';'));
-
-    if (rest.ptr == NULL || slice_find(type, ' ') < type.len) {
-        return slice_of("", 0);
-    }
-    *value = slice_trim(rest);
-    return type;
-}
-
 /* What the agent knows better than we do. */
-static void add_notary(struct report_rcpt *to, struct slice text)
+static void add_details(struct report_rcpt *to, struct slice text)
 {
-    struct notary n;
-    struct slice host;
+    struct delivery_details d;
     struct status status;
 
-    notary_parse(text, &n);
+    if (!details_read(text, &d)) {
+        return;
+    }
     /* Of a delay what was last said of the destination is known, perhaps of another recipient. */
-    if (n.address.len > 0 && to->action != REPORT_DELAYED &&
-        !slice_equal(n.address, SLICE(NOTARY_ADDRESS_OF_LINE))) {
-        to->address = n.address;
+    if (d.address.len > 0 && to->action != REPORT_DELAYED) {
+        to->address = d.address;
     }
     /* Of a delay that was given up the status says too little. */
-    if (to->action == REPORT_FAILED && slice_equal_nocase(n.action, SLICE("delayed"))) {
+    if (to->action == REPORT_FAILED && d.action == DETAILS_DELAYED) {
         to->status = (struct status){STATUS_PERMANENT, 4, 7};
     } else {
-        to->status_words = slice_trim(n.status);
-        if (status_parse(notary_status(&n), &status)) {
+        to->status_words = d.status_words;
+        if (status_parse(d.status, &status)) {
             to->status = status;
         }
     }
-    host = n.host;
-    to->remote_type = take_type(&host);
-    to->remote_mta = notary_host(&n);
-    to->diagnostic = slice_trim(n.diagnostic);
-    to->diagnostic_type = take_type(&to->diagnostic);
-    to->agent = n.agent;
+    to->remote_type = d.host_type;
+    to->remote_mta = d.host;
+    to->diagnostic_type = d.diagnostic_type;
+    to->diagnostic = d.diagnostic;
+    to->agent = d.agent;
 }
 
 void report_draft_add(struct report_draft *d, const struct spool_rcpt *r, enum report_action action,
@@ -143,9 +130,7 @@ void report_draft_add(struct report_draft *d, const struct spool_rcpt *r, enum r
         to->remote_mta = slice_of(kept[REMOTE].ptr, address_at);
         to->diagnostic = kept[REPLY];
     }
-    if (kept[NOTARY].len > 0) {
-        add_notary(to, kept[NOTARY]);
-    }
+    add_details(to, kept[DETAILS]);
 }
 
 void report_draft_fini(struct report_draft *d)

@@ -2,9 +2,9 @@
  * The recipients of a report, taken from the spool one page at a time: what the spool hands out
  * lasts until its next call, a draft keeps it.
  *
- * What ZMailer's agents recorded (notary data) is taken apart here. Its words are believed but for
- * the outcome, which is the spool's to say: an agent whose last word was "delayed" has not the last
- * word on a recipient that was given up later.
+ * The details that agents have noted (delivery_details.h) are believed but for the outcome, which
+ * is the spool's to say: an agent whose last word was "delayed" has not the last word on a
+ * recipient that was given up later.
  */
 #ifndef QUEUE_REPORT_DRAFT_H
 #define QUEUE_REPORT_DRAFT_H
@@ -19,7 +19,7 @@ struct report_draft {
     size_t count, size;
 };
 
-/* What became of it, as its state and notary data say. */
+/* What became of it, as its state and details say. */
 enum report_action report_draft_action(const struct spool_rcpt *r);
 
 /* `retry_until` as in struct report_rcpt. */

@@ -10,7 +10,7 @@
 #include "queue_result.h"
 #include "queue_retry.h"
 
-#define EXPIRY_WORDS_MAX (2 * WIRE_NOTARY_MAX + 4 * WIRE_TEXT_MAX)
+#define EXPIRY_WORDS_MAX (2 * WIRE_DETAILS_MAX + 4 * WIRE_TEXT_MAX)
 
 static bool is_left(enum wire_verdict_kind kind)
 {
@@ -127,7 +127,7 @@ static void last_words(struct queue *q, struct msg_id id, struct wire_verdict *s
     if (spool_read_rcpts(q->spool, id, said->n - 1, true, 1, &r, &count) == 0 && count == 1 &&
         r.n == said->n) {
         said->text = r.diagnostic;
-        said->notary = r.notary;
+        said->details = r.details;
     }
 }
 
@@ -143,12 +143,12 @@ static void give_up(struct queue *q, const struct settlement *s, struct settled 
     buf_init(&words, EXPIRY_WORDS_MAX);
     expiry_put_text(&words, age, r->said.text);
     text_len = buf_len(&words);
-    expiry_put_notary(&words, age, r->said.notary);
-    CHECK(!words.failed); /* words and notary have their limits */
-    r->said.notary.len = buf_len(&words) - text_len;
+    expiry_put_details(&words, age, r->said.details);
+    CHECK(!words.failed); /* words and details have their limits */
+    r->said.details.len = buf_len(&words) - text_len;
     r->words = buf_take(&words);
     r->said.text = slice_of(r->words, text_len);
-    r->said.notary.ptr = r->words + text_len;
+    r->said.details.ptr = r->words + text_len;
     r->said.status = EXPIRY_STATUS;
 }
 
@@ -264,7 +264,7 @@ static void decide(struct queue *q, struct settlement *s, struct settled *r)
     r->verdict.reply = r->said.reply;
     r->verdict.remote = r->said.relay;
     r->verdict.tls = slice_string(s->tls);
-    r->verdict.notary = r->said.notary;
+    r->verdict.details = r->said.details;
 }
 
 /* The most frequent end of a message: all that is left of it is here, was delivered, and nothing is

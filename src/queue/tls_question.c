@@ -56,7 +56,7 @@ static json_t *text_of(struct slice text)
     if (json == NULL) { /* no UTF-8 */
         struct buf plain;
 
-        buf_init(&plain, WIRE_NOTARY_MAX * 3);
+        buf_init(&plain, WIRE_TLSA_MAX * 3);
         (void)printable_add(&plain, text, text.len); /* there is room */
         json = json_stringn(buf_slice(&plain).ptr, buf_len(&plain));
         buf_fini(&plain);

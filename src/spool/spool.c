@@ -301,7 +301,7 @@ int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct sp
     stored.reply = cut(v->reply, SPOOL_REPLY_MAX);
     stored.remote = cut(v->remote, SPOOL_REMOTE_MAX);
     stored.tls = cut(v->tls, SPOOL_TLS_MAX);
-    stored.notary = cut(v->notary, SPOOL_NOTARY_MAX);
+    stored.details = cut(v->details, SPOOL_DETAILS_MAX);
     return sp->engine->settle(sp, id, n, &stored);
 }
 

@@ -114,7 +114,7 @@ enum spool_rcpt_state {
 #define SPOOL_REMOTE_MAX     512 /* remote, and client */
 #define SPOOL_TLS_MAX        160
 #define SPOOL_STATUS_MAX     15
-#define SPOOL_NOTARY_MAX     4096
+#define SPOOL_DETAILS_MAX    4096
 #define SPOOL_NAME_MAX       255                /* spoolid */
 #define SPOOL_PARKED_MAX     2048               /* a key; longer or empty is -EINVAL */
 #define SPOOL_RCPTS_MAX      UINT32_C(10000000) /* recipients of one message */
@@ -144,7 +144,7 @@ struct spool_rcpt {
     struct slice tls;          /* what its connection had shown, as "dane-ee/TLSv1.3/CIPHER" */
     struct wall last_attempt;  /* 0 = never */
     /* Of engines whose agents record results themselves, for reports; empty elsewhere. */
-    struct slice notary;  /* as smtp/notary.h has it; empty when an agent said nothing */
+    struct slice details; /* bytes in a form of their own, for reports; empty: none were noted */
     struct slice control; /* "CHANNEL HOST USER UID", the line it was given by */
 };
 
@@ -251,7 +251,7 @@ struct spool_verdict {
     struct slice reply;
     struct slice remote;
     struct slice tls;
-    struct slice notary; /* as smtp/notary.h has it, or empty; kept where spool_rcpt has it */
+    struct slice details; /* or empty; kept where spool_rcpt has them */
     struct wall when;
 };
 int spool_settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v);

@@ -4,6 +4,8 @@
  *     dialect.h       scheduler.conf and zmailer.conf, for those that read configurations
  *     spool_engine.h  the spool in POSTOFFICE, for those that open spools
  *     agent_kind.h    transport agents, for the queue process
+ *     delivery_details.h
+ *                     what its agents note of deliveries
  *     operation.h     threads, which are asked for and dismissed
  *     service.h       the mailq protocols, in the control process
  *     extension.h     and their sockets and files, in the parent

@@ -321,7 +321,7 @@ static int try_rcpt(struct spool *sp, struct msg_id id, size_t which)
     case REFUSED:
         agent_marks("7001", n, "-      ");
         v.state = SPOOL_RCPT_FAILED;
-        v.notary = SLICE("x\001failed\0015.1.1\001\001");
+        v.details = SLICE("x\001failed\0015.1.1\001\001");
         return spool_settle(sp, id, n, &v);
     case NOTED:
         agent_notes(n);
@@ -332,7 +332,7 @@ static int try_rcpt(struct spool *sp, struct msg_id id, size_t which)
     default:
         v.state = SPOOL_RCPT_FAILED;
         v.attempted = false;
-        v.notary = SLICE("x\001failed\0015.4.7\001\001");
+        v.details = SLICE("x\001failed\0015.4.7\001\001");
         v.diagnostic = SLICE("expired");
         return spool_settle(sp, id, n, &v);
     }

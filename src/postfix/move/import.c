@@ -353,7 +353,7 @@ static struct spool_verdict verdict_of(struct import *im, const struct status_lo
         .reply = keep(im, slice_equal(e->diag_type, SLICE("smtp")) ? e->diag_text : SLICE("")),
         .remote = keep(im, e->mta_mname),
         .tls = SLICE(""),
-        .notary = SLICE(""),
+        .details = SLICE(""),
         .when = when,
     };
 }

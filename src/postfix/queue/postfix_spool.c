@@ -700,7 +700,7 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
                                                      .diagnostic = SLICE(""),
                                                      .reply = SLICE(""),
                                                      .remote = SLICE(""),
-                                                     .notary = SLICE(""),
+                                                     .details = SLICE(""),
                                                      .control = SLICE("")};
         }
     }

@@ -255,7 +255,7 @@ static void note_end(struct postoffice *po, struct post_file *file, uint32_t ind
                                    .headers_at = group->headers_at,
                                    .dsn_at = line->dsn_at,
                                    .time_s = us_seconds(when.us),
-                                   .notary = v->notary,
+                                   .notary = v->details,
                                    .text = v->diagnostic};
 
     work_note(work_on(po, file), index, &d);
@@ -882,7 +882,7 @@ static void fill_words(const struct post_file *file, uint32_t index, const struc
             r->reply = slice_of(r->diagnostic.ptr + words->diagnostic_len, words->reply_len);
             r->remote = slice_of(r->reply.ptr + words->reply_len, words->remote_len);
             at = r->remote.ptr + words->remote_len;
-            r->notary = slice_of(at, words->len - (size_t)(at - words->text));
+            r->details = slice_of(at, words->len - (size_t)(at - words->text));
         }
         return;
     }
@@ -896,7 +896,7 @@ static void fill_words(const struct post_file *file, uint32_t index, const struc
     if (d != NULL) {
         r->status = notary_status(d->notary);
         r->diagnostic = cut(d->text, SPOOL_DIAGNOSTIC_MAX);
-        r->notary = cut(d->notary, SPOOL_NOTARY_MAX);
+        r->details = cut(d->notary, SPOOL_DETAILS_MAX);
         r->last_attempt.us = d->time_s * US_PER_S;
     }
 }
@@ -922,7 +922,7 @@ static void fill_read(const struct post_file *file, uint32_t index, const struct
         .diagnostic = SLICE(""),
         .reply = SLICE(""),
         .remote = SLICE(""),
-        .notary = SLICE(""),
+        .details = SLICE(""),
         .control = control_data(view, line),
     };
     fill_words(file, index, view, r);

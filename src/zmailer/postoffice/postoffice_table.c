@@ -203,12 +203,12 @@ static void dest_drop(struct post_table *t, struct post_dest *dest)
 
 #define TEXT_MAX                                                                                   \
     (SPOOL_STATUS_MAX + SPOOL_DIAGNOSTIC_MAX + SPOOL_REPLY_MAX + SPOOL_REMOTE_MAX +                \
-     SPOOL_NOTARY_MAX)
+     SPOOL_DETAILS_MAX)
 
 static struct post_text *text_take(struct post_table *t, const struct spool_verdict *said)
 {
     const struct slice parts[] = {said->status, said->diagnostic, said->reply, said->remote,
-                                  said->notary};
+                                  said->details};
     char bytes[TEXT_MAX];
     struct post_text *text;
     size_t len = 0;

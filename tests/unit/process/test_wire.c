@@ -116,7 +116,7 @@ static void a_result_carries_what_an_agent_said(void **state)
                                              .kind = cases[i].kind,
                                              .report = cases[i].report,
                                              .stops_thread = true,
-                                             .notary = SLICE("a\1b")};
+                                             .details = SLICE("a\1b")};
         struct wire_result got, m = {.entry = 7,
                                      .outcome = OUTCOME_CRASH,
                                      .reason = SLICE("ended with exit status 75"),
@@ -139,7 +139,7 @@ static void a_result_carries_what_an_agent_said(void **state)
             assert_int_equal(verdicts[0].kind, cases[i].kind);
             assert_int_equal(verdicts[0].report, cases[i].report);
             assert_true(verdicts[0].stops_thread);
-            assert_true(slice_equal(verdicts[0].notary, SLICE("a\1b")));
+            assert_true(slice_equal(verdicts[0].details, SLICE("a\1b")));
             mem_free(verdicts);
         }
     }

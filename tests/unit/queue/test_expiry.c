@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "notary.h"
-
 #define S   US_PER_S
 #define DAY (INT64_C(86400) * S)
 
@@ -70,28 +68,15 @@ static void the_last_problem_is_told(void **state)
     buf_fini(&text);
 }
 
-/* ZMailer's own report said that the mail was still in the queue, or nothing at all was sent. */
-static void the_report_says_failed_whatever_the_agent_said(void **state)
+/* Without agents that note something, nothing is noted for them. */
+static void without_a_form_there_are_no_details(void **state)
 {
-    static const struct {
-        const char *last, *want;
-    } cases[] = {
-        {"", "\003\1failed\1"
-             "5.4.7 (unspecified timeout failure)\1smtp; 500 (Expired after 40 secs)\1"},
-        {"u1\1delayed\1"
-         "4.2.0\1smtp; 450 (busy)\1mx.example\1smtp[7]",
-         "\3\1failed\1"
-         "5.4.7 (unspecified timeout failure)\1smtp; 450 (busy)\1mx.example\1smtp[7]"},
-    };
     struct buf text;
 
     (void)state;
     buf_init(&text, 500);
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        buf_clear(&text);
-        expiry_put_notary(&text, 40 * S, slice_string(cases[i].last));
-        assert_string_equal(buf_cstr(&text), cases[i].want);
-    }
+    expiry_put_details(&text, 40 * S, SLICE("u1\1delayed\1"));
+    assert_int_equal(buf_len(&text), 0);
     buf_fini(&text);
 }
 
@@ -101,7 +86,7 @@ int main(void)
         cmocka_unit_test(mail_that_was_tried_is_given_up_sooner),
         cmocka_unit_test(durations_have_two_parts_and_plurals),
         cmocka_unit_test(the_last_problem_is_told),
-        cmocka_unit_test(the_report_says_failed_whatever_the_agent_said),
+        cmocka_unit_test(without_a_form_there_are_no_details),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -398,7 +398,7 @@ static void a_retry_time_goes_to_the_queue(void **state)
     assert_true(r->m.thread_stops && wait_us > 200 * US_PER_S && wait_us <= 300 * US_PER_S);
     assert_true(slice_equal(r->verdicts[0].status, SLICE("4.4.1")));
     assert_true(slice_equal(r->verdicts[0].relay, SLICE("mx.x")));
-    assert_true(slice_starts(r->verdicts[0].notary, SLICE("u\001delayed")));
+    assert_true(slice_starts(r->verdicts[0].details, SLICE("u\001delayed")));
 }
 
 static void a_status_without_notary_is_in_the_text(void **state)

@@ -307,7 +307,7 @@ static void failed(struct msg_id id, uint32_t n)
                .state = SPOOL_RCPT_FAILED,
                .attempted = true,
                .diagnostic = SLICE("smtp; 550 user unknown"),
-               .notary = SLICE("you@x\001failed\0015.1.1 (no such user)\001smtp; 550\001dns; x")});
+               .details = SLICE("you@x\001failed\0015.1.1 (no such user)\001smtp; 550\001dns; x")});
 }
 
 static bool finish(struct msg_id id, struct wall due)
@@ -525,7 +525,7 @@ static void what_is_expired_is_marked_and_stays_so(void **state)
     settle(id, BAKER,
            (struct spool_verdict){.state = SPOOL_RCPT_FAILED,
                                   .diagnostic = SLICE("expired after 3 days"),
-                                  .notary = SLICE("\003\001failed\0015.4.7\001\001")});
+                                  .details = SLICE("\003\001failed\0015.4.7\001\001")});
     commit();
     assert_int_equal(tag_at("90417", BAKER), '-');
     assert_non_null(strstr(read_file("transport/90417"), "\nd 115:387:176::"));

@@ -8,10 +8,8 @@
  * Agents print them with each result and write them into `d` lines. Those in circulation have fewer
  * fields than that, or more; what is missing is empty, what is too much belongs to the last field.
  */
-#ifndef SMTP_NOTARY_H
-#define SMTP_NOTARY_H
-
-#include <stdint.h>
+#ifndef ZMAILER_NOTARY_H
+#define ZMAILER_NOTARY_H
 
 #include "buf.h"
 #include "slice.h"
@@ -39,8 +37,5 @@ struct slice notary_status(const struct notary *n);
 
 /* The host alone, without its type and what stands behind it; empty when there is none. */
 struct slice notary_host(const struct notary *n);
-
-/* The number of the agent's process; 0 when it is not given. */
-uint32_t notary_pid(const struct notary *n);
 
 #endif

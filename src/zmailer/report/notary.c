@@ -55,13 +55,3 @@ struct slice notary_host(const struct notary *n)
     host = slice_trim(host.ptr == NULL ? type : host);
     return slice_of(host.ptr, slice_find(host, ' '));
 }
-
-uint32_t notary_pid(const struct notary *n)
-{
-    struct slice rest = n->agent;
-    unsigned long long pid = 0;
-
-    (void)slice_cut(&rest, '[');
-    (void)slice_number(slice_cut(&rest, ']'), UINT32_MAX, &pid); /* else it stays 0 */
-    return (uint32_t)pid;
-}
