@@ -64,6 +64,7 @@ struct stream {
     bool read_armed;
     bool write_armed;
     bool paused;
+    bool watching;       /* while paused: see stream_pause_watching */
     bool ended;          /* the peer has */
     bool untold;         /* broken, and the owner does not know yet */
     bool send_waits;     /* the owner is to get STREAM_WRITABLE */
@@ -199,8 +200,9 @@ static void break_now(struct stream *s, int error)
 
 static bool wants_input(const struct stream *s)
 {
-    return s->state == STREAM_STATE_HANDSHAKE || (s->state == STREAM_STATE_OPEN && !s->paused &&
-                                                  !s->ended && buf_len(&s->in) < STREAM_INPUT_MAX);
+    return s->state == STREAM_STATE_HANDSHAKE ||
+           (s->state == STREAM_STATE_OPEN && (!s->paused || s->watching) && !s->ended &&
+            buf_len(&s->in) < STREAM_INPUT_MAX);
 }
 
 /* Begin to listen for input if it is wanted. Ending it is left to the next time input comes: a
@@ -329,7 +331,7 @@ static void read_input(struct stream *s)
     }
     switch (result) {
     case RECEIVE_SOME:
-        alive = tell(s, STREAM_READABLE);
+        alive = s->paused || tell(s, STREAM_READABLE);
         if (alive) {
             keep_rest(s);
         }
@@ -382,6 +384,13 @@ void stream_keep_secret(struct stream *s, bool secret)
 void stream_pause(struct stream *s, bool paused)
 {
     s->paused = paused;
+    s->watching = false;
+    update_reading(s);
+}
+
+void stream_pause_watching(struct stream *s)
+{
+    s->paused = s->watching = true;
     update_reading(s);
 }
 

@@ -17,8 +17,8 @@
  * called, and may do anything in the call, stream_free included. Per call there is at most one
  * receive of STREAM_READ_MAX bytes, so that a fast peer does not starve the others.
  *
- * Back pressure: reading stops while the owner has it paused, and while STREAM_INPUT_MAX bytes wait
- * that the owner has not consumed.
+ * Back pressure: reading stops while the owner has it paused (or goes on a little, watching), and
+ * while STREAM_INPUT_MAX bytes wait that the owner has not consumed.
  */
 #ifndef NET_STREAM_H
 #define NET_STREAM_H
@@ -109,6 +109,12 @@ void stream_keep_secret(struct stream *s, bool secret);
 /* Stop reading, and go on: no STREAM_READABLE and no STREAM_END while paused. Input that waits is
  * not announced again by going on; ask stream_input. */
 void stream_pause(struct stream *s, bool paused);
+
+/* The same pause for an owner that wants to know when the peer is gone, which only reading shows:
+ * input is received and kept, up to STREAM_INPUT_MAX, without a word; STREAM_END and STREAM_FAILED
+ * come as always. A peer that sends more than that before its end is not noticed. Ends with
+ * stream_pause. */
+void stream_pause_watching(struct stream *s);
 
 /* Send from the front of `out` as much as the socket takes, and consume that. If something is left,
  * STREAM_WRITABLE will tell when to try again. On an error STREAM_FAILED follows from the loop. */

@@ -201,6 +201,50 @@ static void a_paused_stream_does_not_read(void **unused)
     world_close(&w);
 }
 
+static void a_pause_that_watches_announces_nothing_but_the_end(void **unused)
+{
+    struct world w;
+
+    (void)unused;
+    world_open(&w);
+    stream_pause_watching(w.b.s);
+    say(&w.a, "one");
+    settle(&w);
+    say(&w.a, "two");
+    settle(&w);
+    assert_int_equal(buf_len(&w.b.got), 0);
+    assert_string_equal(w.b.story, "");
+    assert_true(slice_equal(stream_input(w.b.s), SLICE("onetwo")));
+    stream_pause(w.b.s, true); /* now a plain one */
+    say(&w.a, "three");
+    stream_end_output(w.a.s);
+    settle(&w);
+    assert_string_equal(w.b.story, "");
+    stream_pause_watching(w.b.s);
+    settle(&w);
+    assert_string_equal(w.b.story, "e");
+    world_close(&w);
+}
+
+static void a_pause_that_watches_keeps_a_bounded_amount(void **unused)
+{
+    struct world w;
+    size_t kept;
+
+    (void)unused;
+    world_open(&w);
+    stream_pause_watching(w.b.s);
+    fill(&w.a.out, 3000000);
+    stream_flush(w.a.s, &w.a.out);
+    settle(&w);
+    kept = stream_input(w.b.s).len;
+    assert_in_range(kept, STREAM_INPUT_MAX, STREAM_READ_MAX);
+    stream_consume(w.b.s, kept);
+    stream_pause(w.b.s, false);
+    until_got(&w, &w.b, 3000000 - kept);
+    world_close(&w);
+}
+
 static void input_that_is_not_consumed_is_kept_and_stops_the_reading(void **unused)
 {
     struct world w;
@@ -534,6 +578,8 @@ static void a_failed_handshake_says_so(void **unused)
 UNIT_MAIN(cmocka_unit_test(bytes_go_both_ways_and_the_end_follows_them),
           cmocka_unit_test(more_than_the_socket_takes_follows_when_it_can),
           cmocka_unit_test(a_paused_stream_does_not_read),
+          cmocka_unit_test(a_pause_that_watches_announces_nothing_but_the_end),
+          cmocka_unit_test(a_pause_that_watches_keeps_a_bounded_amount),
           cmocka_unit_test(input_that_is_not_consumed_is_kept_and_stops_the_reading),
           cmocka_unit_test(a_stream_may_be_freed_in_its_callback),
           cmocka_unit_test(sending_to_somebody_who_is_gone_fails_from_the_loop),
