@@ -15,7 +15,8 @@
  *                    +---------+--------+------------------------> CLOSING --> freed
  *
  * A client is waited for in HEAD, BODY, ANSWER, CLOSING and HANDSHAKE, where it may lose its place
- * to another. Functions change the phase and what belongs to it; drive() alone goes on from there,
+ * to another. So it may in TOKEN: who guesses tokens holds no place while the answers are held
+ * back. Functions change the phase and what belongs to it; drive() alone goes on from there,
  * and it and those functions that say so may free the session.
  */
 #include "inject_session.h"
@@ -304,6 +305,9 @@ static void session_free(struct inject_session *s)
     }
     if (!s->dropped) {
         leave_place(s);
+    }
+    if (s->token != 0 && all->auth != NULL) {
+        wire_put_number(all->auth, WIRE_AUTH_END, s->token);
     }
     forget_question(s);
     forget_request(s);
@@ -1188,7 +1192,9 @@ static void on_head(struct inject_session *s)
     }
     s->token = ++s->all->last_token;
     HASH_ADD(hh, s->inject->asked, token, sizeof s->token, s);
-    wait_for_us(s, INJECT_TOKEN, s->settings->answer_us);
+    s->phase = INJECT_TOKEN; /* its time goes on */
+    stream_pause(s->stream, true);
+    stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
     wire_put_auth(s->all->auth, &(struct wire_auth){.login = s->token,
                                                     .mechanism = WIRE_AUTH_TOKEN,
                                                     .first = true,
@@ -1568,7 +1574,7 @@ static void drop(struct place *place, enum admission_limit limit)
     }
     leave_place(s);
     s->dropped = true;
-    if (s->phase == INJECT_HEAD || s->phase == INJECT_BODY) {
+    if (s->phase == INJECT_HEAD || s->phase == INJECT_TOKEN || s->phase == INJECT_BODY) {
         (void)http_put_answer(&s->out, 503, "application/json", 0, false,
                               SLICE("Retry-After: 10\r\n"));
         stream_flush(s->stream, &s->out);

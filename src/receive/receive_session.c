@@ -4,7 +4,7 @@
  *   TALK       the engine is asked what is next, whenever there is input, room for output, or a
  *              deadline has come
  *   ASKED      the queue process has a question of ours, a submission or ETRN, or the auth process
- *              a message of a login (`token`)
+ *              a message of a login (`token`), which it answers late when passwords were guessed
  *   FILTERING  a filter has one: a command of the client, or its message (filters.h)
  *   CALLOUT    the next hop is asked if it knows a recipient (callout.h)
  *   DELAYED    the client waits by our wish
@@ -23,7 +23,11 @@
  *        +----> CLOSING --> freed
  *
  * Only in TALK is input taken; in ASKED, FILTERING, CALLOUT and DELAYED reading is paused, so the
- * client feels it.
+ * client feels it. What it waits for there is not its fault, and it keeps its place, but for a
+ * login: thousands that guess passwords would hold thousands of places while their answers are held
+ * back. So a login is waited for like a command: the client may lose its place, and has left it
+ * when it ends the connection, if only its own side of it (nothing may follow AUTH before its
+ * answer, so a client that stops to send has nothing more to say).
  * Functions that take a session may free it unless they say otherwise.
  */
 #include "receive_session.h"
@@ -328,11 +332,12 @@ static void forget_user(struct receive_session *s)
 }
 
 /* Its place is for others, now or when it ends. An address is remembered for those that kept us
- * waiting and brought nothing. */
+ * waiting and brought nothing; who waits for a login's answer may be a user among many that guess,
+ * and may come back at once. */
 static void leave_place(struct receive_session *s)
 {
     struct mono now = clock_mono();
-    bool in_vain = !s->delivered &&
+    bool in_vain = !s->delivered && s->phase != PHASE_ASKED &&
                    client_pace_waited_us(&s->place.pace, now) >= s->settings->admission.patience_us;
 
     admission_leave(&s->all->admission, &s->place, in_vain, now);
@@ -538,8 +543,12 @@ static void ask(struct receive_session *s, enum question question, uint64_t toke
     HASH_ADD(hh, s->all->asked, token, sizeof s->token, s);
     s->question = question;
     s->phase = PHASE_ASKED;
-    client_pace_rest(&s->place.pace, clock_mono());
-    stream_pause(s->stream, true);
+    if (question == QUESTION_LOGIN) {
+        stream_pause_watching(s->stream); /* and its time goes on */
+    } else {
+        client_pace_rest(&s->place.pace, clock_mono());
+        stream_pause(s->stream, true);
+    }
     stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));
 }
 
@@ -1363,8 +1372,17 @@ static void hang_up(struct receive_session *s)
     go_on(s);
 }
 
+/* A login is under way: let it be over. */
+static void give_up_login(struct receive_session *s)
+{
+    forget_question(s);
+    end_login(s);
+    server_login_done(s->server, NO_AUTH);
+    s->phase = PHASE_TALK;
+}
+
 /* Its place, or its memory, goes to a faster client. It is the session's turn, not ours: TALK,
- * TLS_DUE, HANDSHAKE or CLOSING. Frees the session. */
+ * TLS_DUE, HANDSHAKE or CLOSING; or it waits for a login. Frees the session. */
 static void session_drop(struct place *place, enum admission_limit limit)
 {
     struct receive_session *s = CONTAINER_OF(place, struct receive_session, place);
@@ -1374,8 +1392,8 @@ static void session_drop(struct place *place, enum admission_limit limit)
     struct mono now = clock_mono();
     char text[300];
 
-    CHECK(s->phase != PHASE_ASKED && s->phase != PHASE_FILTERING && s->phase != PHASE_DELAYED);
-    CHECK(s->phase != PHASE_CALLOUT);
+    CHECK(s->phase != PHASE_FILTERING && s->phase != PHASE_DELAYED && s->phase != PHASE_CALLOUT);
+    CHECK(s->phase != PHASE_ASKED || s->question == QUESTION_LOGIN);
     (void)snprintf(text, sizeof text,
                    "%s: dropped %s after %s: waited %lld s, %.0f bytes/s, %llu connections of its "
                    "network",
@@ -1388,6 +1406,9 @@ static void session_drop(struct place *place, enum admission_limit limit)
     }
     leave_place(s);
     s->dropped = true;
+    if (s->phase == PHASE_ASKED) {
+        give_up_login(s);
+    }
     if (s->phase == PHASE_TALK) {
         (void)snprintf(text, sizeof text, "Too busy, and others are faster (%s)", name);
         server_expel(s->server, text, "dropped");
@@ -1806,6 +1827,8 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
         s->ended = true;
         if (s->phase == PHASE_TALK) {
             talk(s);
+        } else if (s->phase == PHASE_ASKED && s->question == QUESTION_LOGIN) {
+            failed(s);
         }
         return;
     case STREAM_SECURED:

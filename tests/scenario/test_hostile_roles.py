@@ -13,6 +13,7 @@ import signal
 import smtplib
 import socket
 import ssl
+import struct
 import threading
 import unittest
 
@@ -73,6 +74,65 @@ class HostileLogins(sluice.TestCase):
         user = self.client("127.0.0.2")
         user.login("app", self.PASSWORD)
         self.assertEqual(self.d.children()["auth"], [pid])
+
+    def slow_down(self):
+        """A wrong password that is sent from now on is answered 20 s later, whatever address it comes from."""
+        for n in range(9):  # judged in this order, and before those that follow
+            self.guess(self.client("127.0.%d.66" % (100 + n)), "guess %d" % n)
+
+    def test_answers_that_are_held_back_hold_no_place(self):
+        """As many guess as there are places, each from a network of its own, and wait for what they are told."""
+        port = sluice.free_port()
+        self.d.stop()
+        self.d.parameters.update(smtpd_connection_limit="30", smtpd_connection_reserve="0", relay_networks="192.0.2.0/24",
+                                 relay_domains="example.net", listen="submission://127.0.0.1:%d smtp://127.0.0.1:%d" % (self.d.port, port))
+        self.d.write_config()
+        self.d.start()
+        self.slow_down()
+        auth, = self.d.children()["auth"]
+
+        def sends(user):
+            try:
+                if user:
+                    client = self.client("127.200.0.1")
+                    client.login("app", self.PASSWORD)
+                else:
+                    client = smtplib.SMTP("127.0.0.1", port, timeout=sluice.PATIENCE, source_address=("127.201.0.1", 0))
+                client.sendmail("a@example.org", ["b@example.net"], "Subject: x\r\n\r\nx\r\n")
+                client.close()
+                return True
+            except (smtplib.SMTPException, OSError):
+                return False
+
+        os.kill(auth, signal.SIGSTOP)  # no answer comes before the mail below has passed
+        try:
+            for n in range(40):  # with more than there are places they take each other's
+                try:
+                    self.guess(self.client("127.%d.0.66" % (10 + n)), "guess")
+                except (smtplib.SMTPException, OSError):
+                    pass
+            for n in range(10):
+                self.eventually(lambda: sends(False))
+            self.assertRegex(self.d.log(), r"smtpd_connection_limit: dropped localhost\[127\.\d\d\.0\.66\] after AUTH")
+        finally:
+            os.kill(auth, signal.SIGCONT)
+        for n in range(10):
+            self.eventually(lambda: sends(True))
+        self.eventually(lambda: len(self.remote.recipients()) >= 20)
+
+    def test_who_hangs_up_before_the_answer_leaves_at_once(self):
+        self.slow_down()
+        ways = (lambda c: c.close(),
+                lambda c: (c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)), c.close()),
+                lambda c: c.sock.shutdown(socket.SHUT_WR))
+        for n in range(9):
+            client = self.client("127.%d.0.66" % (10 + n))
+            self.guess(client, "guess")
+            if n % 2:
+                client.sock.sendall(b"NOOP\r\n" * 10)  # which nobody reads any more
+            ways[n % 3](client)
+        self.eventually(lambda: len(re.findall(r"lost connection after AUTH from localhost\[127\.1\d\.0\.66\]", self.d.log())) == 9)
+        self.assertNotRegex(self.d.log(), r"127\.1\d\.0\.66\]: SASL PLAIN authentication failed")
 
     def test_who_takes_a_receive_process_over_gets_no_secret(self):
         """What its memory has, after logins of others. What its channel to the auth process gives it: tests/unit/auth/test_auth.c."""
