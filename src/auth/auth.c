@@ -19,6 +19,8 @@
 #include "verifier_list.h"
 
 #define NONCE_BYTES 16 /* printed as twice as many characters */
+/* Of so many turns, the known clients have all but one while both kinds have messages. */
+#define KNOWN_TURNS 4u
 
 _Static_assert(WIRE_LOGIN_MAX == SASL_MESSAGE_MAX && WIRE_USER_MAX == SASL_USER_MAX, "as long");
 _Static_assert(WIRE_SENDERS_MAX == VERIFIER_SENDERS_MAX, "as long");
@@ -28,6 +30,7 @@ struct line {
     UT_hash_handle hh;
     TAILQ_ENTRY(line) next;
     uint64_t client;
+    bool known; /* guesses.h, when the line began */
     TAILQ_HEAD(, login) logins;
 };
 
@@ -81,7 +84,8 @@ struct auth {
     struct guesses *guesses;
     LIST_HEAD(, link) links;
     struct line *lines; /* hash by client */
-    TAILQ_HEAD(, line) turns;
+    TAILQ_HEAD(lines, line) turns[2]; /* of clients that are not known, and known ones */
+    unsigned turn;                    /* 0..KNOWN_TURNS - 1 */
     struct event *work;
     unsigned logins;
     unsigned mechanisms; /* offered */
@@ -107,7 +111,8 @@ static void join_line(struct auth *a, struct login *l)
         line->client = l->client;
         TAILQ_INIT(&line->logins);
         HASH_ADD(hh, a->lines, client, sizeof line->client, line);
-        TAILQ_INSERT_TAIL(&a->turns, line, next);
+        line->known = guesses_is_known(a->guesses, l->client);
+        TAILQ_INSERT_TAIL(&a->turns[line->known], line, next);
     }
     TAILQ_INSERT_TAIL(&line->logins, l, next);
     l->state = LOGIN_WAITS;
@@ -122,7 +127,7 @@ static void leave_line(struct auth *a, struct login *l)
     TAILQ_REMOVE(&line->logins, l, next);
     l->state = LOGIN_IDLE;
     if (TAILQ_EMPTY(&line->logins)) {
-        TAILQ_REMOVE(&a->turns, line, next);
+        TAILQ_REMOVE(&a->turns[line->known], line, next);
         HASH_DEL(a->lines, line);
         mem_free(line);
     }
@@ -131,14 +136,21 @@ static void leave_line(struct auth *a, struct login *l)
 /* The client whose turn it is, with its message; it is the last one then. */
 static struct login *take_turn(struct auth *a)
 {
-    struct line *line = TAILQ_FIRST(&a->turns);
+    struct line *line;
     struct login *l;
+    bool known;
 
+    a->turn = (a->turn + 1) % KNOWN_TURNS;
+    known = a->turn != 0;
+    if (TAILQ_EMPTY(&a->turns[known])) {
+        known = !known;
+    }
+    line = TAILQ_FIRST(&a->turns[known]);
     if (line == NULL) {
         return NULL;
     }
-    TAILQ_REMOVE(&a->turns, line, next);
-    TAILQ_INSERT_TAIL(&a->turns, line, next);
+    TAILQ_REMOVE(&a->turns[known], line, next);
+    TAILQ_INSERT_TAIL(&a->turns[known], line, next);
     l = TAILQ_FIRST(&line->logins);
     leave_line(a, l);
     return l;
@@ -307,6 +319,8 @@ static void decided(struct auth *a, struct login *l)
 
     if (failed) {
         guesses_failed(a->guesses, l->client, user, clock_mono());
+    } else if (l->result == WIRE_AUTH_ACCEPTED) {
+        guesses_succeeded(a->guesses, l->client, clock_mono());
     }
     wait_us = guesses_wait_us(a->guesses, l->client, user, clock_mono());
     if (wait_us == 0 || (l->first && l->result == WIRE_AUTH_CHALLENGE)) {
@@ -378,7 +392,7 @@ static void on_work(evutil_socket_t fd, short what, void *arg)
     for (unsigned i = 0; i < AUTH_TURN && (l = take_turn(a)) != NULL; i++) {
         work_on(a, l);
     }
-    if (!TAILQ_EMPTY(&a->turns)) {
+    if (!TAILQ_EMPTY(&a->turns[0]) || !TAILQ_EMPTY(&a->turns[1])) {
         CHECK(event_add(a->work, &now) == 0);
     }
 }
@@ -682,7 +696,8 @@ static int auth_start(struct role *role)
     role->state = a;
     a->role = role;
     LIST_INIT(&a->links);
-    TAILQ_INIT(&a->turns);
+    TAILQ_INIT(&a->turns[0]);
+    TAILQ_INIT(&a->turns[1]);
     entropy_fill(a->made_up, sizeof a->made_up);
     a->guesses = guesses_new();
     a->work = evtimer_new(role->base, on_work, a);

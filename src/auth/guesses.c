@@ -18,7 +18,7 @@ struct guesser {
     struct mono last;
 };
 
-/* Addresses, or users. */
+/* Addresses, users, or known addresses. */
 struct guess_table {
     struct guesser *items;            /* hash by key */
     TAILQ_HEAD(, guesser) by_recency; /* the one that failed last comes last */
@@ -26,6 +26,7 @@ struct guess_table {
 
 struct guesses {
     struct guess_table clients, users;
+    struct guess_table known; /* addresses, with successes in the place of failures */
 };
 
 struct guesses *guesses_new(void)
@@ -34,6 +35,7 @@ struct guesses *guesses_new(void)
 
     TAILQ_INIT(&g->clients.by_recency);
     TAILQ_INIT(&g->users.by_recency);
+    TAILQ_INIT(&g->known.by_recency);
     return g;
 }
 
@@ -58,6 +60,7 @@ void guesses_free(struct guesses *g)
     if (g != NULL) {
         empty(&g->clients);
         empty(&g->users);
+        empty(&g->known);
         mem_free(g);
     }
 }
@@ -122,6 +125,19 @@ void guesses_failed(struct guesses *g, uint64_t client, struct slice user, struc
     if (user.len > 0) {
         count(&g->users, hash_bytes(user.ptr, user.len), now);
     }
+}
+
+void guesses_succeeded(struct guesses *g, uint64_t client, struct mono now)
+{
+    count(&g->known, client, now);
+}
+
+bool guesses_is_known(const struct guesses *g, uint64_t client)
+{
+    const struct guesser *item;
+
+    HASH_FIND(hh, g->known.items, &client, sizeof client, item);
+    return item != NULL;
 }
 
 int64_t guesses_wait_us(const struct guesses *g, uint64_t client, struct slice user,

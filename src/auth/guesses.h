@@ -9,12 +9,17 @@
  * those of the address alone: a client that guesses keeps no user out, and learns no sooner that it
  * has guessed right than that it has not.
  *
- * Bounded: GUESSES_MAX addresses and as many users; the one whose last failure is the longest ago
- * makes room. Without I/O.
+ * An address from which a login has succeeded is known, and not forgotten for time: where messages
+ * wait in line, those of known addresses need not wait for those of thousands that have shown
+ * nothing but guesses.
+ *
+ * Bounded: GUESSES_MAX addresses, as many users and as many known addresses; the one whose last
+ * failure (success) is the longest ago makes room. Without I/O.
  */
 #ifndef AUTH_GUESSES_H
 #define AUTH_GUESSES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "slice.h"
@@ -37,6 +42,12 @@ uint64_t guesses_client(struct slice address);
 
 /* A login has failed. `user` may be empty: it is not known. */
 void guesses_failed(struct guesses *g, uint64_t client, struct slice user, struct mono now);
+
+/* A login has succeeded. */
+void guesses_succeeded(struct guesses *g, uint64_t client, struct mono now);
+
+/* Has one from that address? */
+bool guesses_is_known(const struct guesses *g, uint64_t client);
 
 /* So long an answer waits. `user` is empty unless it is a refusal. */
 int64_t guesses_wait_us(const struct guesses *g, uint64_t client, struct slice user,

@@ -248,6 +248,36 @@ static void who_guesses_waits_for_itself(void **unused)
     assert_in_range((turns + 20) * AUTH_TURN, 0, GUESSES / 4);
 }
 
+static unsigned turns_until_the_answer(void)
+{
+    unsigned count = site.other.count, turns = 0;
+
+    say(&site.other, count + 1, SASL_PLAIN, true, "192.0.2.1", SLICE("\0app\0" PASSWORD));
+    for (; site.other.count == count; turns++) {
+        turn(EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    }
+    assert_int_equal(site.other.last.result, WIRE_AUTH_ACCEPTED);
+    return turns;
+}
+
+/* Thousands guess, each from an address of its own: one from which the user has logged in before
+ * does not wait for them all. */
+static void who_guesses_from_everywhere_keeps_no_known_user_waiting(void **unused)
+{
+    char client[40];
+
+    (void)unused;
+    (void)turns_until_the_answer();
+    for (unsigned i = 0; i < GUESSES; i++) {
+        (void)snprintf(client, sizeof client, "10.0.%u.%u", i / 250, i % 250);
+        say(&site.one, i + 1, SASL_PLAIN, true, client, SLICE("\0app\0guess"));
+    }
+    for (int i = 0; i < 20; i++) {
+        turn(EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    }
+    assert_in_range((turns_until_the_answer() + 20) * AUTH_TURN, 0, GUESSES / 4);
+}
+
 static void a_login_that_is_given_up_is_forgotten(void **unused)
 {
     (void)unused;
@@ -306,5 +336,6 @@ static void a_receive_process_that_lies_is_cut_off_alone(void **unused)
 UNIT_MAIN(WITH_SITE(a_user_with_its_password_is_accepted_with_its_rights),
           WITH_SITE(others_are_refused), WITH_SITE(who_is_a_user_shows_in_no_challenge),
           WITH_SITE(a_changed_list_counts_at_once), WITH_SITE(who_guesses_waits_for_itself),
+          WITH_SITE(who_guesses_from_everywhere_keeps_no_known_user_waiting),
           WITH_SITE(a_login_that_is_given_up_is_forgotten),
           WITH_SITE(a_receive_process_that_lies_is_cut_off_alone))

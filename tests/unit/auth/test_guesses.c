@@ -105,7 +105,28 @@ static void the_oldest_makes_room(void **unused)
     guesses_free(g);
 }
 
-UNIT_MAIN(cmocka_unit_test(each_failure_doubles_the_wait_up_to_a_limit),
+static void who_has_logged_in_is_known(void **unused)
+{
+    struct guesses *g = guesses_new();
+    const uint64_t user = guesses_client(SLICE("192.0.2.1"));
+    char address[40];
+
+    (void)unused;
+    assert_false(guesses_is_known(g, user));
+    guesses_succeeded(g, user, at(0));
+    add_failure(g, "192.0.2.1", "app", GUESSES_FORGET_US);
+    assert_true(guesses_is_known(g, user));
+    assert_false(guesses_is_known(g, guesses_client(SLICE("192.0.2.2"))));
+    for (unsigned i = 0; i < GUESSES_MAX; i++) {
+        (void)snprintf(address, sizeof address, "10.0.%u.%u", i / 250, i % 250);
+        guesses_succeeded(g, guesses_client(slice_string(address)), at(1));
+    }
+    assert_false(guesses_is_known(g, user)); /* the oldest made room */
+    guesses_free(g);
+}
+
+UNIT_MAIN(cmocka_unit_test(who_has_logged_in_is_known),
+          cmocka_unit_test(each_failure_doubles_the_wait_up_to_a_limit),
           cmocka_unit_test(who_guesses_keeps_no_user_out),
           cmocka_unit_test(a_network_of_ipv6_is_one_client),
           cmocka_unit_test(failures_are_forgotten), cmocka_unit_test(the_oldest_makes_room))
