@@ -7,8 +7,9 @@
  *
  * Two traditions. Our own and Postfix's: one report for failures, another for successes, a null
  * sender's mail goes to notify_double_bounce. Of mail that another system's router wrote: one
- * report for all that has come of a message, in the layout that follows a form; what can't be told
- * to a sender goes to the form's own recipients. With report_form its layout holds everywhere.
+ * report for all that has come of a message, in the registered layout, which follows a form; what
+ * can't be told to a sender goes to the form's own recipients. With report_form that layout holds
+ * everywhere.
  */
 #include "queue_report.h"
 
@@ -45,6 +46,14 @@
 
 /* Why a report without a reader is kept; the name of its file may end with it. */
 #define ERROR_ON_ERROR "error-on-error"
+
+static const struct report_layout *layout;
+
+void report_layout_register(const struct report_layout *that)
+{
+    CHECK(layout == NULL || layout == that);
+    layout = that;
+}
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
@@ -152,22 +161,28 @@ static bool class_wanted(const struct conf *conf, const char *class)
     return false;
 }
 
-/* Read the form, if reports follow one. */
+/* Do reports on this message follow a form? */
+static bool follows_form(const struct queue *q, const struct spool_message *m)
+{
+    return layout != NULL && (is_foreign(m) || q->conf->report_form[0] != '\0');
+}
+
+/* Read the form, if they follow one. */
 static bool use_form(struct queue *q, const struct spool_message *m, struct report_form *form)
 {
-    struct slice bytes;
+    struct slice file = slice_string(q->conf->report_form), bytes;
 
-    if (q->conf->report_form[0] == '\0') {
-        if (is_foreign(m)) {
-            report_form_builtin(form);
-        }
-        return is_foreign(m);
+    *form = (struct report_form){.copy_count = 0};
+    if (!follows_form(q, m)) {
+        return false;
     }
-    bytes = role_file(q->role, slice_string(q->conf->report_form));
-    if (bytes.ptr != NULL) {
-        report_form_read(bytes, form);
+    bytes = file.len > 0 ? role_file(q->role, file) : slice_of(NULL, 0);
+    if (file.len == 0) {
+        layout->builtin(form);
+    } else if (bytes.ptr != NULL) {
+        layout->read(bytes, form);
     } else {
-        report_form_missing(slice_string(q->conf->report_form), form);
+        layout->missing(file, form);
     }
     return true;
 }
@@ -579,7 +594,7 @@ static int report_on(struct queue *q, const struct spool_message *m, unsigned ac
 
 int report_results(struct queue *q, const struct spool_message *m)
 {
-    bool together = is_foreign(m) || q->conf->report_form[0] != '\0';
+    bool together = follows_form(q, m);
     bool unwanted = is_foreign(m) && m->sender.len == 0 && (m->flags & ENVELOPE_REPORT) == 0;
     struct tally tally = {.ignored = unwanted ? m->rcpt_to_report : 0};
     char name[QUEUE_NAME_MAX];

@@ -18,6 +18,12 @@ struct queue;
 #define QUEUE_NAME_MAX 128
 const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NAME_MAX]);
 
+/* The layout of reports on mail that another system's router has written, and of all where
+ * report_form names a form; `layout` is borrowed for good. Once, before a role begins. Without one
+ * all reports have our own. */
+struct report_layout;
+void report_layout_register(const struct report_layout *layout);
+
 /* Tell the sender, in the open batch, of the recipients that are to be reported, and note that it
  * was told. In a batch that is lost both are. 0 or negative errno of the spool. */
 int report_results(struct queue *q, const struct spool_message *m);

@@ -18,7 +18,7 @@
 
 #define SCRATCH_MAX 4096
 
-/* A form's text says it all three times: for people, for programs, and that again for people. */
+/* A layout may say it all three times: for people, for programs, and that again for people. */
 _Static_assert(3 * (2 * EXPLAIN_MAX + DSN_ORCPT_MAX + 2 * ADDRESS_MAX + HOST_MAX) * 5 / 4 +
                        3 * HOST_MAX + 2000 <=
                    REPORT_PER_RCPT_MAX,
@@ -44,33 +44,6 @@ static const char *plain_subject(const struct report *r)
     return subjects[r->kind][r->postmaster_copy ? 1 : 0];
 }
 
-/* The form's subject, and how many recipients met with which fate. */
-static void add_form_subject(struct writer *w)
-{
-    static const char *const classes[] = {
-        [REPORT_FAILED] = "FAILED",        [REPORT_DELAYED] = "DELAYED",
-        [REPORT_RELAYED] = "RELAYED-OK",   [REPORT_DELIVERED] = "DELIVERED-OK",
-        [REPORT_EXPANDED] = "EXPANDED-OK",
-    };
-    static const enum report_action order[] = {REPORT_FAILED, REPORT_DELAYED, REPORT_RELAYED,
-                                               REPORT_DELIVERED, REPORT_EXPANDED};
-    size_t counts[sizeof classes / sizeof classes[0]] = {0};
-    const char *separator = " [";
-
-    for (size_t i = 0; i < w->r->rcpt_count; i++) {
-        counts[w->r->rcpts[i].action]++;
-    }
-    buf_add_string(w->out, w->r->double_fault ? "Subject: Double-fault: " : "Subject: ");
-    buf_add(w->out, writer_harmless(w, slice_string(w->r->form->subject), REPORT_FORM_LINE_MAX));
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (counts[order[i]] > 0) {
-            buf_addf(w->out, "%s%s(%zu)", separator, classes[order[i]], counts[order[i]]);
-            separator = ",";
-        }
-    }
-    buf_add_string(w->out, "]\r\n");
-}
-
 static bool form_has(const struct writer *w, const char *name)
 {
     return w->r->form != NULL && report_form_has_header(w->r->form, slice_string(name));
@@ -88,16 +61,11 @@ static void add_header(struct writer *w)
         host = writer_harmless(w, r->reporting_mta, HOST_MAX);
         buf_addf(w->out, "From: Mail Delivery System <MAILER-DAEMON@%.*s>\r\n", SLICE_ARGS(host));
     }
-    if (r->double_fault) {
-        buf_add_string(w->out, "To: dummy:; (error trapped source)\r\n");
+    if (r->form != NULL) {
+        r->form->layout->put_header(w);
     } else {
         writer_field(w, "To", SLICE(""), r->sender, ADDRESS_MAX);
-    }
-    if (r->form == NULL) {
         buf_addf(w->out, "Subject: %s\r\n", plain_subject(r));
-    } else {
-        add_form_subject(w);
-        buf_add(w->out, buf_slice(&r->form->headers));
     }
     if (!form_has(w, "Message-ID")) {
         buf_add_string(w->out, "Message-ID: <");
@@ -198,7 +166,7 @@ static void add_text_part(struct writer *w)
                                  "Content-Transfer-Encoding: 8bit\r\n\r\n"
                                : "Content-Type: text/plain; charset=us-ascii\r\n\r\n");
     if (w->r->form != NULL) {
-        writer_listing(w);
+        w->r->form->layout->put_text(w);
         return;
     }
     add_introduction(w);

@@ -8,7 +8,7 @@
  * and the report itself needs SMTPUTF8. Otherwise all that is not ASCII in other sites' words
  * becomes '?', too: the sender's mail system may know nothing of UTF-8.
  *
- * With a form (report_form.h) the text has ZMailer's layout, and one report may tell of several
+ * With a form (report_form.h) the text has the layout of that, and one report may tell of several
  * outcomes; without one, our own.
  *
  * A pure function: same input, same bytes. The boundary is derived from `seed` and changed until it
@@ -57,7 +57,7 @@ struct report_rcpt {
     struct slice text;        /* our account of it, as logged; with a form, lines end with CR */
     struct wall last_attempt; /* 0: none */
     struct wall retry_until;  /* DELAYED: when we give up; 0: not told */
-    /* What is known of deliveries by ZMailer's agents; empty: not known. */
+    /* What agents of other systems say beside that, for their layout; empty: nothing. */
     struct slice status_words;    /* the status as the agent gave it, with a comment */
     struct slice remote_type;     /* empty: dns */
     struct slice diagnostic_type; /* empty: smtp */

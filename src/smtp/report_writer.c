@@ -222,7 +222,7 @@ void writer_status_fields(struct writer *w)
         writer_field(w, "X-Sluice-Queue-ID", SLICE(""), r->queue_id, ID_MAX);
         writer_field(w, "X-Sluice-Sender", writer_address_type(r->sender), r->sender, ADDRESS_MAX);
     } else {
-        writer_field(w, "Local-Spool-ID", SLICE(""), r->queue_id, ID_MAX);
+        writer_field(w, r->form->layout->id_field, SLICE(""), r->queue_id, ID_MAX);
     }
     writer_date(w, "Arrival-Date", r->arrival);
     for (size_t i = 0; i < r->rcpt_count; i++) {

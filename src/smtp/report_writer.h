@@ -1,5 +1,5 @@
 /*
- * What the parts of a report are written with. Private to report*.c.
+ * What the parts of a report are written with. For report.c and for layouts.
  *
  * Strings from outside pass through `scratch`, where they are made printable, and then through
  * writer_folded, which is the only place where lines are broken.
@@ -66,8 +66,5 @@ struct slice writer_original(struct writer *w, const struct report_rcpt *rcpt,
 
 /* The fields of the message and of all recipients, as part 2 has them. */
 void writer_status_fields(struct writer *w);
-
-/* Part 1 in ZMailer's layout, behind its Content-Type (report_listing.c). */
-void writer_listing(struct writer *w);
 
 #endif

@@ -6,6 +6,7 @@
  *     agent_kind.h    transport agents, for the queue process
  *     delivery_details.h
  *                     what its agents note of deliveries
+ *     report_form.h   the layout of reports that its users know
  *     operation.h     threads, which are asked for and dismissed
  *     service.h       the mailq protocols, in the control process
  *     extension.h     and their sockets and files, in the parent

@@ -14,6 +14,7 @@
 #include "check.h"
 #include "envelope.h"
 #include "report.h"
+#include "zmailer_form.h"
 
 #define RCPTS 2
 
@@ -85,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (r.sender.len == 0) {
         return 0;
     }
-    report_form_read((data[0] & 64) != 0 ? take(&rest) : slice_of("", 0), &form);
+    zmailer_layout.read((data[0] & 64) != 0 ? take(&rest) : slice_of("", 0), &form);
     r.form = (data[0] & 64) != 0 ? &form : NULL;
     r.double_fault = r.form != NULL && (data[1] & 64) != 0;
     for (size_t i = 0; i < RCPTS; i++) {

@@ -14,11 +14,11 @@
 #include "lines.h"
 #include "mem.h"
 #include "report.h"
-#include "report_form.h"
 #include "ta_local.h"
 #include "ta_run.h"
 #include "ta_submit.h"
 #include "zmailer_dialect.h"
+#include "zmailer_form.h"
 
 /* More of the original than this is not returned: its header alone. */
 #define ORIGINAL_MAX 50000
@@ -73,9 +73,9 @@ static void read_form(const struct errormail *m, struct slice name, struct repor
         (void)close(fd); /* only read */
     }
     if (got < 0) {
-        report_form_missing(name, form);
+        zmailer_layout.missing(name, form);
     } else {
-        report_form_read(slice_of(bytes, (size_t)got), form);
+        zmailer_layout.read(slice_of(bytes, (size_t)got), form);
     }
 }
 

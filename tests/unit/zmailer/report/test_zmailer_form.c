@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mem.h"
-#include "report_form.h"
+#include "zmailer_form.h"
 
 /* Read `text` and tell what came of it: "subject|headers|text|copy,copy," */
 static const char *told(struct slice text)
@@ -13,7 +13,7 @@ static const char *told(struct slice text)
     struct report_form form;
     int len;
 
-    report_form_read(text, &form);
+    zmailer_layout.read(text, &form);
     assert_false(form.headers.failed);
     assert_false(form.text.failed);
     len = snprintf(out, sizeof out, "%s|%.*s|%.*s|", form.subject,
@@ -82,7 +82,7 @@ static void a_form_of_any_size_stays_within_the_limits(void **state)
         while (buf_len(&text) < 2 * REPORT_FORM_MAX) {
             assert_true(buf_add_string(&text, units[i]));
         }
-        report_form_read(buf_slice(&text), &form);
+        zmailer_layout.read(buf_slice(&text), &form);
         assert_false(form.headers.failed);
         assert_false(form.text.failed);
         assert_true(form.copy_count <= REPORT_FORM_COPIES_MAX);
@@ -112,7 +112,7 @@ static void a_subject_may_repeat_its_name(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct report_form form;
 
-        report_form_read(slice_string(cases[i].line), &form);
+        zmailer_layout.read(slice_string(cases[i].line), &form);
         assert_string_equal(form.subject, cases[i].want);
         report_form_fini(&form);
     }
@@ -123,14 +123,14 @@ static void a_missing_form_tells_the_postmaster(void **state)
     struct report_form form;
 
     (void)state;
-    report_form_missing(SLICE("/share/forms/deli\nvery"), &form);
+    zmailer_layout.missing(SLICE("/share/forms/deli\nvery"), &form);
     assert_true(buf_add_byte(&form.text, '\0'));
     assert_non_null(strstr(buf_cstr(&form.text), "\r\n    /share/forms/deli?very\r\n"));
     assert_string_equal(form.subject, "Multiple-fault: Report template missing");
     assert_int_equal(form.copy_count, 1);
     assert_string_equal(form.copies[0], "postmaster");
     report_form_fini(&form);
-    report_form_builtin(&form);
+    zmailer_layout.builtin(&form);
     assert_int_equal(form.copy_count, 0);
     assert_true(report_form_has_header(&form, SLICE("from")));
     assert_false(report_form_has_header(&form, SLICE("fro")));

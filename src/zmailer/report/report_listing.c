@@ -1,14 +1,15 @@
 /*
- * Part 1 of a report that follows a form: the form's text, then what people and programs know from
- * ZMailer, a block of indented fields for each recipient under a heading that says what became of
- * it, and a copy of part 2 for readers whose program shows them only the text.
+ * A report in ZMailer's layout: its subject, which counts the recipients of each outcome, and part
+ * 1: the form's text, then what people and programs know from ZMailer, a block of indented fields
+ * for each recipient under a heading that says what became of it, and a copy of part 2 for readers
+ * whose program shows them only the text.
  */
-#include "report_writer.h"
-
 #include "check.h"
 #include "envelope.h"
 #include "header.h"
+#include "report_writer.h"
 #include "xtext.h"
+#include "zmailer_form.h"
 
 /* Words of the router's line; each may have thousands of bytes. */
 #define CONTROL_MAX 1000
@@ -123,7 +124,7 @@ static void add_message(struct writer *w)
     writer_field(w, "Local-Spool-ID", SLICE(""), r->queue_id, ID_MAX);
 }
 
-void writer_listing(struct writer *w)
+void listing_put_text(struct writer *w)
 {
     CHECK(w->r->form != NULL);
     buf_add(w->out, buf_slice(&w->r->form->text));
@@ -137,4 +138,42 @@ void writer_listing(struct writer *w)
                    "It is copied here in case your email client is unable to show it to you.\r\n"
                    "\r\n");
     writer_status_fields(w);
+}
+
+/* The form's subject, and how many recipients met with which fate. */
+static void add_subject(struct writer *w)
+{
+    static const char *const classes[] = {
+        [REPORT_FAILED] = "FAILED",        [REPORT_DELAYED] = "DELAYED",
+        [REPORT_RELAYED] = "RELAYED-OK",   [REPORT_DELIVERED] = "DELIVERED-OK",
+        [REPORT_EXPANDED] = "EXPANDED-OK",
+    };
+    static const enum report_action order[] = {REPORT_FAILED, REPORT_DELAYED, REPORT_RELAYED,
+                                               REPORT_DELIVERED, REPORT_EXPANDED};
+    size_t counts[sizeof classes / sizeof classes[0]] = {0};
+    const char *separator = " [";
+
+    for (size_t i = 0; i < w->r->rcpt_count; i++) {
+        counts[w->r->rcpts[i].action]++;
+    }
+    buf_add_string(w->out, w->r->double_fault ? "Subject: Double-fault: " : "Subject: ");
+    buf_add(w->out, writer_harmless(w, slice_string(w->r->form->subject), REPORT_FORM_LINE_MAX));
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (counts[order[i]] > 0) {
+            buf_addf(w->out, "%s%s(%zu)", separator, classes[order[i]], counts[order[i]]);
+            separator = ",";
+        }
+    }
+    buf_add_string(w->out, "]\r\n");
+}
+
+void listing_put_header(struct writer *w)
+{
+    if (w->r->double_fault) {
+        buf_add_string(w->out, "To: dummy:; (error trapped source)\r\n");
+    } else {
+        writer_field(w, "To", SLICE(""), w->r->sender, ADDRESS_MAX);
+    }
+    add_subject(w);
+    buf_add(w->out, buf_slice(&w->r->form->headers));
 }
