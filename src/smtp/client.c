@@ -1468,6 +1468,11 @@ uint64_t client_size_limit(const struct client *c)
     return c->size_limit;
 }
 
+bool client_is_logging_in(const struct client *c)
+{
+    return c->state == AUTH;
+}
+
 bool client_is_secure(const struct client *c)
 {
     return c->secure;

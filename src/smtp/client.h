@@ -290,6 +290,9 @@ bool client_unresolved(const struct client *c, size_t rcpt);
 unsigned client_offers(const struct client *c);
 uint64_t client_size_limit(const struct client *c);
 
+/* Is what is said at present a login, not to be shown? */
+bool client_is_logging_in(const struct client *c);
+
 /* Is the session encrypted by STARTTLS? */
 bool client_is_secure(const struct client *c);
 

@@ -107,6 +107,10 @@ struct server {
                                  content is read */
     struct mono silent_until; /* the same, were silence all that counts: for the log */
 
+    const bool *listener_wanted; /* borrowed, like the next two; NULL: there is none */
+    server_listener *listener;
+    void *listener_arg;
+
     struct mono transaction_until;
     struct mono session_until;
     struct mono wake;
@@ -1293,12 +1297,80 @@ void server_free(struct server *s)
     mem_free(s);
 }
 
+/* For those who watch. */
+
+static bool is_watched(const struct server *s)
+{
+    return s->listener_wanted != NULL && *s->listener_wanted;
+}
+
+/* The replies that were added since. */
+static void tell_replies(struct server *s, size_t before)
+{
+    if (is_watched(s) && buf_len(&s->output) > before) {
+        s->listener(s->listener_arg, SERVER_SAID_REPLY, slice_skip(buf_slice(&s->output), before),
+                    0);
+    }
+}
+
+/* A line is shown when it is a command: others may be what follows on AUTH that was refused. */
+static void tell_command(struct server *s, struct slice line)
+{
+    struct slice verb = slice_of(line.ptr, slice_find(line, ' ')), rest;
+    const struct command *command = find_command(s, verb);
+
+    if (command == NULL || command->run == NULL) {
+        s->listener(s->listener_arg, SERVER_SAID_UNKNOWN, SLICE(""), line.len);
+        return;
+    }
+    if (command->run != do_auth) {
+        s->listener(s->listener_arg, SERVER_SAID_COMMAND, line, line.len);
+        return;
+    }
+    rest = slice_trim(slice_skip(line, verb.len));
+    rest.len = slice_find(rest, ' ');
+    if (sasl_mechanisms(rest) != 0) { /* a name of ours, which stands in the line behind blanks */
+        verb.len = (size_t)(rest.ptr - line.ptr) + rest.len;
+    }
+    s->listener(s->listener_arg, SERVER_SAID_LOGIN, verb, line.len - verb.len);
+}
+
+/* What the step has taken, and what it said to that. */
+static void tell_step(struct server *s, enum state state, size_t taken, size_t before)
+{
+    if (taken > 0 && state == STATE_COMMAND && s->line_done) {
+        tell_command(s, buf_slice(&s->line));
+    } else if (taken > 0 && (state == STATE_DATA || state == STATE_CHUNK)) {
+        s->listener(s->listener_arg, SERVER_SAID_CONTENT, SLICE(""), taken);
+    } else if (taken > 0 && state == STATE_AUTH) {
+        s->listener(s->listener_arg, SERVER_SAID_LOGIN, SLICE(""), taken);
+    }
+    tell_replies(s, before);
+}
+
+void server_listen(struct server *s, const bool *wanted, server_listener *listener, void *arg)
+{
+    CHECK(s->magic == SERVER_MAGIC);
+    s->listener_wanted = wanted;
+    s->listener = listener;
+    s->listener_arg = arg;
+}
+
 void server_next(struct server *s, struct mono now, struct slice *in,
                  struct server_event *ret_event)
 {
+    bool done;
+
     CHECK(s->magic == SERVER_MAGIC);
-    while (!step(s, now, in, ret_event)) {
-    }
+    do {
+        enum state state = s->state;
+        size_t left = in->len, before = buf_len(&s->output);
+
+        done = step(s, now, in, ret_event);
+        if (is_watched(s)) {
+            tell_step(s, state, left - in->len, before);
+        }
+    } while (!done);
     s->expiring = false;
     if (ret_event->type == SERVER_STARTTLS) {
         *in = slice_skip(*in, in->len); /* RFC 3207, 4: it was not said under TLS */
@@ -1363,6 +1435,7 @@ void server_answer(struct server *s, struct server_reply foreign)
     const struct server_reply ok_mail = {250, "2.1.0", SLICE("Ok")};
     const struct server_reply ok_rcpt = {250, "2.1.5", SLICE("Ok")};
     const struct server_reply ok_etrn = {250, "2.0.0", SLICE("Queuing started")};
+    size_t before = buf_len(&s->output);
 
     CHECK(s->magic == SERVER_MAGIC);
     if (s->state == STATE_CLOSING) {
@@ -1386,10 +1459,13 @@ void server_answer(struct server *s, struct server_reply foreign)
         CHECK(s->asked == SERVER_ETRN);
         pass_on(s, &foreign, &ok_etrn);
     }
+    tell_replies(s, before);
 }
 
 void server_challenge(struct server *s, struct slice challenge)
 {
+    size_t before = buf_len(&s->output);
+
     CHECK(s->magic == SERVER_MAGIC && challenge.len <= CHALLENGE_MAX);
     forget_login(s);
     if (s->state == STATE_CLOSING) {
@@ -1401,11 +1477,16 @@ void server_challenge(struct server *s, struct slice challenge)
     (void)buf_add_string(&s->output, "\r\n");
     CHECK(!s->output.failed && buf_room(&s->login, LOGIN_LINE_MAX) != NULL);
     s->state = STATE_AUTH;
+    if (is_watched(s)) {
+        s->listener(s->listener_arg, SERVER_SAID_CHALLENGE, SLICE("334"),
+                    buf_len(&s->output) - before - strlen("334"));
+    }
 }
 
 void server_login_done(struct server *s, struct server_reply foreign)
 {
     const struct server_reply ok = {235, "2.7.0", SLICE("Authentication successful")};
+    size_t before = buf_len(&s->output);
 
     CHECK(s->magic == SERVER_MAGIC);
     forget_login(s);
@@ -1418,14 +1499,16 @@ void server_login_done(struct server *s, struct server_reply foreign)
     if (!s->logged_in && foreign.code != 421 && foreign.code / 100 == 5 &&
         ++s->login_failures == s->config->limits.login_failures) {
         dismiss(s, 421, "4.7.0", "Too many failed logins", "too many failed logins");
-        return;
+    } else {
+        pass_on(s, &foreign, &ok);
     }
-    pass_on(s, &foreign, &ok);
+    tell_replies(s, before);
 }
 
 void server_message_done(struct server *s, const struct server_reply *replies, size_t count)
 {
     const struct server_reply ok = {250, "2.0.0", SLICE("Ok")};
+    size_t before = buf_len(&s->output);
     bool accepted = false;
 
     CHECK(s->magic == SERVER_MAGIC);
@@ -1448,6 +1531,7 @@ void server_message_done(struct server *s, const struct server_reply *replies, s
     for (size_t i = 0; i < count; i++) {
         add_foreign_reply(&s->output, replies[i].code == 0 ? &ok : &replies[i]);
     }
+    tell_replies(s, before);
     if (!accepted && replies[0].code == 421) {
         close_session(s, "refused with 421");
     }
@@ -1493,10 +1577,13 @@ void server_hangup(struct server *s, const char *reason)
 
 void server_expel(struct server *s, const char *text, const char *reason)
 {
+    size_t before = buf_len(&s->output);
+
     CHECK(s->magic == SERVER_MAGIC);
     if (s->state == STATE_GREETING || s->state == STATE_COMMAND || s->state == STATE_DATA ||
         s->state == STATE_CHUNK) {
         reply(s, 421, "4.3.2", text);
+        tell_replies(s, before);
     }
     close_session(s, reason);
 }

@@ -176,6 +176,18 @@ struct server_event {
     };
 };
 
+/* What is said, for those who watch. */
+enum server_said {
+    SERVER_SAID_COMMAND,   /* by the client: a line */
+    SERVER_SAID_LOGIN,     /* by the client: `text` may be shown, `bytes` more may not */
+    SERVER_SAID_UNKNOWN,   /* by the client: bytes that are no command; they may be of a login */
+    SERVER_SAID_CONTENT,   /* by the client: bytes */
+    SERVER_SAID_REPLY,     /* by us: lines */
+    SERVER_SAID_CHALLENGE, /* by us, of a login: as SERVER_SAID_LOGIN */
+};
+/* It is called from within functions of the engine, and calls none of them. */
+typedef void server_listener(void *arg, enum server_said said, struct slice text, size_t bytes);
+
 /* A verdict. Control characters in the text become `?`, so texts from elsewhere may be passed. */
 struct server_reply {
     unsigned code;      /* 2xx, 4xx, 5xx; 421 also closes. 0 = accept, in the engine's words */
@@ -192,6 +204,9 @@ struct server *server_new(const struct server_config *config, struct mono now);
 
 /* Offer these mechanisms in place of the configuration's, if that has some. 0: leave them. */
 void server_offer_logins(struct server *s, unsigned mechanisms);
+
+/* While *wanted, tell what is said. All are borrowed for the session's life. */
+void server_listen(struct server *s, const bool *wanted, server_listener *listener, void *arg);
 
 /* NULL is fine. */
 void server_free(struct server *s);
