@@ -38,6 +38,7 @@ enum arg_group {
     ARG_MOVE = 1 << 18,   /* the spool that mail is moved into or out of */
     ARG_SHAPE = 1 << 19,  /* how to sum the queue up */
     ARG_EVENTS = 1 << 20, /* which events */
+    ARG_TRACE = 1 << 21,  /* whose dialogue to show, and how long */
     ARG_ALL = (1 << 24) - 1,
 };
 
@@ -56,6 +57,7 @@ struct args {
     const char *reason, *for_time;                      /* of an intervention; NULL: not given */
     const char *by;                                     /* of shape; NULL: not given */
     int64_t max_rows;
+    int64_t line_count, for_seconds;       /* of a trace; 0: no limit */
     bool as_config;                        /* interventions as clauses */
     const char *user_class, *user_senders; /* NULL: not given */
     const char *client, *sender;           /* of a mail; NULL: not given */

@@ -29,6 +29,8 @@ static const struct command commands[] = {
     {"tls", "DOMAIN", 1, 1, ARG_JSON | ARG_TLS, false,
      "what TLS mail for a domain would get, and why", run_tls},
     {"events", "", 0, 0, ARG_EVENTS, false, "print events as they come, lines of JSON", run_events},
+    {"trace", "[ID]", 0, 1, ARG_TRACE | ARG_JSON, false,
+     "what is said on SMTP connections, as it is said, without passwords and content", run_trace},
     {"status", "", 0, 0, ARG_JSON, false, "an overview", run_status},
     {"destinations", "", 0, 0, ARG_JSON, false, "recipients that wait, by destination",
      run_destinations},

@@ -50,6 +50,7 @@ int run_cat(const struct command *c, const struct args *a);
 int run_why(const struct command *c, const struct args *a);
 int run_tls(const struct command *c, const struct args *a);
 int run_events(const struct command *c, const struct args *a);
+int run_trace(const struct command *c, const struct args *a);
 int run_status(const struct command *c, const struct args *a);
 
 /* modify_commands.c: commands that change the queue or the daemon */

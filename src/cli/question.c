@@ -19,6 +19,7 @@ static const struct {
     {"count", false, "/v1/count", ""},
     {"shape", false, "/v1/shape", ""},
     {"events", false, "/v1/events", ""},
+    {"trace", false, "/v1/trace", ""},
     {"destinations", false, "/v1/destinations", ""},
     {"sites", false, "/v1/sites", ""},
     {"site", false, "/v1/site", ""},

@@ -63,6 +63,7 @@ struct api_call {
     bool driving; /* drive() is on the stack, and will go on */
     bool ended;   /* nothing more comes from the client */
     bool broken;  /* and nothing reaches it */
+    bool audited; /* though it only reads */
     bool started; /* the head of an answer in pieces is out */
     bool chunked; /* its pieces are chunks */
     bool head_only;
@@ -187,8 +188,10 @@ static void audit(const struct api_call *call, unsigned status, struct slice ans
 {
     struct buf line;
 
-    if (call->phase != API_WORK || slice_equal(call->http.method, SLICE("GET")) ||
-        slice_equal(call->http.method, SLICE("HEAD"))) {
+    bool reads = slice_equal(call->http.method, SLICE("GET")) ||
+                 slice_equal(call->http.method, SLICE("HEAD"));
+
+    if (call->phase != API_WORK || (reads && !call->audited)) {
         return;
     }
     buf_init(&line, LOG_LINE_MAX);
@@ -198,6 +201,11 @@ static void audit(const struct api_call *call, unsigned status, struct slice ans
              SLICE_ARGS(call->http.method), SLICE_ARGS(call->http.target), buf_cstr(&line), status,
              (int)(answer.len < AUDIT_ANSWER_MAX ? answer.len : AUDIT_ANSWER_MAX), answer.ptr);
     buf_fini(&line);
+}
+
+void api_audit(struct api_call *call)
+{
+    call->audited = true;
 }
 
 /* The head of an answer; `length` NULL: it comes in pieces. */

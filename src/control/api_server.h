@@ -25,8 +25,8 @@
  * it, only small answers are given (api_has_room). A client that takes nothing for API_IDLE_S is
  * cut off.
  *
- * Each call but GET and HEAD is logged as "audit: NAME from ADDRESS: METHOD PATH BODY = STATUS
- * ANSWER" when it is answered; long texts are cut.
+ * Each call but GET and HEAD, and of these what api_audit names, is logged as "audit: NAME from
+ * ADDRESS: METHOD PATH BODY = STATUS ANSWER" when it is answered; long texts are cut.
  */
 #ifndef CONTROL_API_SERVER_H
 #define CONTROL_API_SERVER_H
@@ -77,6 +77,9 @@ const char *api_caller(const struct api_call *call);
 
 /* May an answer of this size be kept until it is read? */
 bool api_has_room(const struct api_call *call, size_t bytes);
+
+/* Log this call as if it changed something: it shows more than its answer. */
+void api_audit(struct api_call *call);
 
 /* ---- the answer. After the call that ends it, `call` is not the owner's any more ---- */
 

@@ -23,6 +23,7 @@
 #include "buf.h"
 #include "check.h"
 #include "clock.h"
+#include "dialogue_feed.h"
 #include "event_feed.h"
 #include "http.h"
 #include "json.h"
@@ -85,6 +86,7 @@ struct control {
     struct role *role;
     struct api_server *server;
     struct event_feed *feed;
+    struct dialogue_feed *dialogues;
     struct channel *queue;        /* NULL: being restarted */
     void *services[SERVICES_MAX]; /* their states */
     TAILQ_HEAD(, ask) asks;
@@ -481,7 +483,7 @@ static void answer_service(struct control *c, struct ask *ask, unsigned status, 
     if (answered == NULL && bytes_answered == NULL) {
         return;
     }
-    if (status == 200) {
+    if (status == 200 || json.len > 0) {
         object = json_loadb(json.ptr, json.len, 0, NULL);
         CHECK(object != NULL); /* the queue process wrote it */
     }
@@ -598,6 +600,10 @@ static void on_queue(void *arg, struct channel *ch)
             event_feed_more(c->feed);
             continue;
         }
+        if (frame.type == WIRE_DIALOGUE) {
+            CHECK(dialogue_feed_heard(c->dialogues, frame.body));
+            continue;
+        }
         CHECK(frame.type == WIRE_ANSWER);
         CHECK(wire_get_answer(frame.body, &m));
         if (!answer(c, &m, frame.fd) && frame.fd >= 0) {
@@ -608,6 +614,7 @@ static void on_queue(void *arg, struct channel *ch)
         channel_free(ch);
         c->queue = NULL;
         role_queue_lost(c->role);
+        dialogue_feed_queue_lost(c->dialogues);
         for (ask = TAILQ_FIRST(&c->asks); ask != NULL; ask = next) {
             next = TAILQ_NEXT(ask, next);
             if (ask->kind == ASK_SERVICE) {
@@ -840,6 +847,11 @@ static void get_request(struct control *c, struct api_call *call)
         json_decref(question);
         return;
     }
+    if (slice_equal(rest, SLICE("/v1/trace"))) {
+        dialogue_feed_call(c->dialogues, call, question);
+        json_decref(question);
+        return;
+    }
     if (slice_equal(rest, SLICE("/metrics"))) {
         json_decref(question);
         ask_metrics(c, call);
@@ -1034,7 +1046,9 @@ static void on_call(void *arg, struct api_call *call)
         return;
     }
     if (!post) {
-        if (may(call, TOKEN_LOOK, "look")) {
+        bool traces = slice_equal(api_path(call), SLICE("/v1/trace"));
+
+        if (traces ? may(call, TOKEN_STEER, "steer") : may(call, TOKEN_LOOK, "look")) {
             get_request(c, call);
         }
         return;
@@ -1105,6 +1119,7 @@ static int control_start(struct role *role)
     c->sampler = event_new(role->base, -1, EV_PERSIST, on_sample, c);
     CHECK(c->sampler != NULL && event_add(c->sampler, &sample_step) == 0);
     c->feed = event_feed_new(c, role->base);
+    c->dialogues = dialogue_feed_new(c, role->base);
     for (size_t i = 0; i < service_count; i++) {
         c->services[i] = services[i]->begin(role, c, c->daemon_pid);
     }
@@ -1133,6 +1148,7 @@ static void control_peer(struct role *role, const struct wire_peer *peer, int fd
         struct channel *old = c->queue;
         channel_pause(old, true);
         channel_free(old);
+        dialogue_feed_queue_lost(c->dialogues);
     }
     c->queue = channel_new(role->base, fd, on_queue, c);
 }
@@ -1265,6 +1281,7 @@ static void control_end(struct role *role)
     }
     api_server_free(c->server);
     event_feed_free(c->feed);
+    dialogue_feed_free(c->dialogues);
     while ((ask = TAILQ_FIRST(&c->asks)) != NULL) {
         list_walk_free(ask->walk);
         ask_free(c, ask);

@@ -14,7 +14,7 @@
 
 struct control;
 
-/* `answer` is NULL unless `status` is 200; it lasts for the call. */
+/* `answer`: with another `status` than 200 the error, or NULL. It lasts for the call. */
 typedef void control_answered(void *arg, unsigned status, const json_t *answer);
 
 /* Ask what docs/api.md and the queue's operations know; takes `question`. The answer comes from the

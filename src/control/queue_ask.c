@@ -630,6 +630,8 @@ void ask_register(void)
         {.op = "cat", .bytes = ask_cat},
         {.op = "events", .bytes = ask_events},
         {.op = "tls", .later = tls_question_ask},
+        {.op = "watch", .answer = watches_begin},
+        {.op = "unwatch", .answer = watches_end},
     };
 
     operations_register(operations, sizeof operations / sizeof operations[0]);

@@ -238,6 +238,7 @@ static void attach(struct attempt *a, struct session *s)
 {
     CHECK(a->session == NULL && s != NULL);
     a->session = s;
+    session_serve(s, a->assignment->ask.id);
     a->all->bare--;
 }
 
@@ -488,6 +489,7 @@ static void pass_on(struct attempts *all, struct smtp_destination *e, struct ses
         use_kept(next, s);
     } else {
         session_set_owner(s, on_kept, all);
+        session_serve(s, SLICE(""));
         session_rest(s, mono_after(clock_mono(), e->cache_us));
         oldest = conncache_put(&all->cache, &e->idle, s);
         if (oldest != NULL) {

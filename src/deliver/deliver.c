@@ -12,6 +12,7 @@
 #include "attempt.h"
 #include "check.h"
 #include "clock.h"
+#include "dialogue.h"
 #include "entropy.h"
 #include "log.h"
 #include "mem.h"
@@ -34,6 +35,7 @@ struct deliver {
     struct attempts attempts;
     struct sts_client sts;
     struct tls_looks looks;
+    struct dialogue dialogue;
     size_t content_limit; /* descriptors with content */
 };
 
@@ -87,6 +89,8 @@ static bool on_frame(void *arg, const struct frame *frame)
         return sts_client_answer(&d->sts, frame->body);
     case WIRE_TLS_LOOK:
         return tls_looks_begin(&d->looks, frame->body);
+    case WIRE_WATCHES:
+        return dialogue_watches(&d->dialogue, frame->body);
     default:
         return false;
     }
@@ -98,6 +102,7 @@ static void on_lost(void *arg)
 
     attempts_queue_lost(&d->attempts);
     tls_looks_drop(&d->looks);
+    dialogue_drop(&d->dialogue);
 }
 
 static const struct worker_ops queue_ops = {.frame = on_frame, .lost = on_lost};
@@ -172,6 +177,8 @@ static int deliver_start(struct role *role)
     d->attempts.world.validator = d->validator;
     d->attempts.sessions = sessions_new(d->streams, attempts_session_closed, &d->attempts);
     worker_init(&d->worker, role, &queue_ops, d);
+    dialogue_init(&d->dialogue, &d->worker.queue);
+    sessions_watch(d->attempts.sessions, &d->dialogue);
     d->attempts.assignments.queue = &d->worker.queue;
     sts_client_init(&d->sts, &d->worker.queue);
     d->attempts.world.sts = &d->sts.source;
@@ -236,6 +243,7 @@ static void deliver_end(struct role *role)
     struct deliver *d = role->state;
 
     d->attempts.assignments.queue = NULL; /* which is told nothing more */
+    dialogue_drop(&d->dialogue);
     attempts_cut(&d->attempts);
     tls_looks_drop(&d->looks);
     worker_fini(&d->worker);

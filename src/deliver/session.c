@@ -1,6 +1,8 @@
 #include "session.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -15,6 +17,7 @@ struct sessions {
     struct streams *streams;
     sessions_closed *closed;
     void *arg;
+    struct dialogue *dialogue; /* borrowed; NULL: there is none */
     size_t count;
     LIST_HEAD(, session) list;
     TAILQ_HEAD(, session) ready;
@@ -36,14 +39,176 @@ struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, 
     return all;
 }
 
+void sessions_watch(struct sessions *all, struct dialogue *dialogue)
+{
+    all->dialogue = dialogue;
+}
+
+/* ---- for those who watch -------------------------------------------------------------------- */
+
+/* A line that a peer sends in pieces is gathered up to this. */
+#define HEARD_MAX  4096u
+#define SOURCE_MAX (INET6_ADDRSTRLEN + 10)
+
+static bool is_watched(const struct session *s)
+{
+    return s->all->dialogue != NULL && dialogue_is_on(s->all->dialogue);
+}
+
+static void print_source(const struct session *s, char ret_text[SOURCE_MAX])
+{
+    union ip_address source = {.sa.sa_family = AF_UNSPEC};
+    socklen_t len = sizeof source;
+    char ip[INET6_ADDRSTRLEN];
+    bool ipv4;
+
+    ret_text[0] = '\0';
+    if (s->stream == NULL || stream_fd(s->stream) < 0 ||
+        getsockname(stream_fd(s->stream), &source.sa, &len) != 0) {
+        return; /* it is closed */
+    }
+    ipv4 = source.sa.sa_family == AF_INET;
+    if (!ipv4 && source.sa.sa_family != AF_INET6) {
+        return;
+    }
+    CHECK(inet_ntop(source.sa.sa_family,
+                    ipv4 ? (const void *)&source.in.sin_addr : (const void *)&source.in6.sin6_addr,
+                    ip, sizeof ip) != NULL);
+    (void)snprintf(ret_text, SOURCE_MAX, "[%s]:%u", ip,
+                   ntohs(ipv4 ? source.in.sin_port : source.in6.sin6_port)); /* fits */
+}
+
+static void tell(struct session *s, enum wire_said said, bool ours, struct slice text,
+                 uint64_t bytes)
+{
+    char source[SOURCE_MAX], tls[WIRE_TLS_MAX];
+    struct dialogue_facts facts = {.peer = slice_string(s->relay),
+                                   .host = slice_string(s->host),
+                                   .transport = s->settings->transport,
+                                   .nexthop = s->settings->nexthop,
+                                   .id = slice_string(s->id)};
+
+    print_source(s, source);
+    tls[0] = '\0';
+    if (s->is_tls && s->stream != NULL) {
+        (void)snprintf(tls, sizeof tls, "%s %s", session_tls_version(s),
+                       session_tls_cipher(s)); /* a cut text is a text, too */
+    }
+    facts.source = slice_string(source);
+    facts.tls = slice_string(tls);
+    if (said == SAID_LINE) {
+        dialogue_tell_lines(s->all->dialogue, &s->end, &facts, ours, text);
+    } else {
+        dialogue_tell(s->all->dialogue, &s->end, &facts, said, ours, text, bytes);
+    }
+}
+
+/* Where the engine's output stands before it is asked for something. */
+struct mark {
+    bool watched, secret;
+    size_t before;
+};
+
+static struct mark mark(struct session *s)
+{
+    struct mark m = {.watched = s->talked && is_watched(s)};
+
+    if (m.watched) {
+        m.secret = client_is_logging_in(&s->client);
+        m.before = buf_len(client_output(&s->client));
+    }
+    return m;
+}
+
+/* Tell what the engine has said since. Of a login only the name of its mechanism is shown. */
+static void tell_said(struct session *s, const struct mark *m)
+{
+    struct slice new, rest;
+
+    if (!m->watched || buf_len(client_output(&s->client)) <= m->before) {
+        return;
+    }
+    new = slice_skip(buf_slice(client_output(&s->client)), m->before);
+    if ((!m->secret && !client_is_logging_in(&s->client)) || slice_equal(new, SLICE("QUIT\r\n"))) {
+        tell(s, SAID_LINE, true, new, 0);
+        return;
+    }
+    rest = new;
+    if (slice_starts(new, SLICE("AUTH "))) {
+        size_t name = strcspn(rest.ptr + 5, " \r");
+
+        rest = slice_skip(rest, 5 + name);
+    }
+    tell(s, SAID_LOGIN, true, slice_of(new.ptr, new.len - rest.len), rest.len);
+}
+
+/* A line of the peer, with its end. Of a login only the code is shown. */
+static void tell_heard_line(struct session *s, struct slice line)
+{
+    size_t code = 0;
+
+    if (!s->heard_secret) {
+        tell(s, SAID_LINE, false, line, 0);
+        return;
+    }
+    while (code < 3 && code < line.len && line.ptr[code] >= '0' && line.ptr[code] <= '9') {
+        code++;
+    }
+    code = code == 3 ? code : 0;
+    tell(s, SAID_LOGIN, false, slice_of(line.ptr, code), line.len - code);
+}
+
+static void tell_heard(struct session *s, const struct mark *m, struct slice in)
+{
+    size_t lf;
+
+    if (!m->watched) {
+        return;
+    }
+    while (in.len > 0) {
+        lf = slice_find(in, '\n');
+        lf += lf < in.len;
+        s->heard_secret = s->heard_secret || m->secret;
+        if (!buf_add(&s->heard, slice_of(in.ptr, lf))) {
+            s->heard.failed = false;
+            tell_heard_line(s, buf_slice(&s->heard)); /* as far as it goes */
+            buf_clear(&s->heard);
+            lf = lf < HEARD_MAX ? lf : HEARD_MAX;
+            CHECK(buf_add(&s->heard, slice_of(in.ptr, lf)));
+        }
+        if (in.ptr[lf - 1] == '\n') {
+            tell_heard_line(s, buf_slice(&s->heard));
+            buf_clear(&s->heard);
+            s->heard_secret = false;
+        }
+        in = slice_skip(in, lf);
+    }
+}
+
+static bool next_event(struct session *s, struct client_event *ret_event)
+{
+    struct mark m = mark(s);
+    bool is_one = client_next(&s->client, clock_mono(), ret_event);
+
+    tell_said(s, &m);
+    return is_one;
+}
+
 static void session_free(struct session *s)
 {
     CHECK(s->cached_under == NULL);
     if (s->queued) {
         TAILQ_REMOVE(&s->all->ready, s, ready);
     }
+    if (is_watched(s) && s->end.number != 0) {
+        bool broken = s->stream != NULL && stream_state(s->stream) == STREAM_STATE_BROKEN;
+
+        tell(s, SAID_CLOSED, !broken && !s->ended,
+             slice_string(broken ? stream_error(s->stream) : ""), 0);
+    }
     LIST_REMOVE(s, in_all);
     s->all->count--;
+    buf_fini(&s->heard);
     stream_free(s->stream);
     if (s->talked) {
         client_fini(&s->client);
@@ -170,12 +335,16 @@ static void set_deadline(struct session *s)
 static bool feed(struct session *s)
 {
     struct slice in = stream_input(s->stream);
+    struct mark m;
     size_t used;
 
     if (in.len == 0) {
         return false;
     }
+    m = mark(s);
     used = client_input(&s->client, in, clock_mono());
+    tell_heard(s, &m, slice_of(in.ptr, used));
+    tell_said(s, &m);
     stream_consume(s->stream, used);
     return used > 0;
 }
@@ -204,7 +373,7 @@ static void pump(struct session *s)
     }
     s->pumping = true;
     for (;;) {
-        while (!s->dead && client_next(&s->client, clock_mono(), &event)) {
+        while (!s->dead && next_event(s, &event)) {
             on_event(s, &event);
         }
         if (s->dead) {
@@ -241,14 +410,28 @@ static void pump(struct session *s)
 
 static void unreachable(struct session *s)
 {
+    if (is_watched(s)) {
+        tell(s, SAID_CLOSED, false, slice_string(session_why(s)), 0);
+        s->end.number = 0; /* that is told */
+    }
     CHECK(s->callback != NULL);
     s->callback(s->arg, s, SESSION_UNREACHABLE, NULL);
 }
 
 static void on_secured(struct session *s)
 {
+    struct mark m = mark(s);
+
     s->is_tls = true;
+    if (m.watched) {
+        char text[2 * WIRE_TLS_MAX];
+
+        (void)snprintf(text, sizeof text, "%s %s", session_tls_version(s),
+                       session_tls_cipher(s)); /* a cut text is a text, too */
+        tell(s, SAID_SECURED, true, slice_string(text), 0);
+    }
     client_tls_started(&s->client, clock_mono());
+    tell_said(s, &m);
     pump(s);
 }
 
@@ -259,6 +442,10 @@ static void on_failed(struct session *s)
         unreachable(s);
         return;
     case STREAM_STATE_HANDSHAKE:
+        if (is_watched(s)) {
+            tell(s, SAID_CLOSED, false, slice_string(stream_error(s->stream)), 0);
+            s->end.number = 0;
+        }
         client_tls_failed(&s->client, slice_string(stream_error(s->stream)));
         break;
     case STREAM_STATE_OPEN:
@@ -279,7 +466,10 @@ static void on_deadline(struct session *s)
     } else if (s->callback == NULL) {
         vanish(s); /* it had its time for QUIT */
     } else {
+        struct mark m = mark(s);
+
         client_expire(&s->client, clock_mono());
+        tell_said(s, &m);
         pump(s);
     }
 }
@@ -305,6 +495,9 @@ static void on_stream(void *arg, struct stream *stream, enum stream_event event)
         client_init(&s->client, &s->config, slice_of(s->relay, s->peer_len), clock_mono());
         if (s->login != NULL) {
             log_in(s);
+        }
+        if (is_watched(s)) {
+            tell(s, SAID_OPENED, true, SLICE(""), 0);
         }
         set_deadline(s);
         return;
@@ -394,6 +587,7 @@ struct session *session_open(struct sessions *all, const struct session_settings
     s->callback = callback;
     s->arg = arg;
     s->rest_until = MONO_NEVER;
+    buf_init(&s->heard, HEARD_MAX);
     s->opened = clock_mono();
     if (family != AF_UNIX) {
         CHECK(to->address_len <= sizeof s->to);
@@ -501,19 +695,37 @@ void session_set_owner(struct session *s, session_callback *callback, void *arg)
     s->arg = arg;
 }
 
+void session_serve(struct session *s, struct slice id)
+{
+    CHECK(id.len < sizeof s->id);
+    memcpy(s->id, id.ptr, id.len);
+    s->id[id.len] = '\0';
+}
+
 void session_begin(struct session *s, const struct client_mail *mail)
 {
+    struct mark m;
+
     s->rest_until = MONO_NEVER;
     s->uses++;
     s->idle = false;
+    m = mark(s);
     client_begin(&s->client, mail, clock_mono());
+    tell_said(s, &m);
     queue(s);
 }
 
 size_t session_content(struct session *s, struct slice piece, bool last)
 {
+    struct mark m = mark(s);
+    size_t taken;
+
     queue(s);
-    return client_content(&s->client, piece, last, clock_mono());
+    taken = client_content(&s->client, piece, last, clock_mono());
+    if (m.watched && buf_len(client_output(&s->client)) > m.before) {
+        tell(s, SAID_CONTENT, true, SLICE(""), buf_len(client_output(&s->client)) - m.before);
+    }
+    return taken;
 }
 
 void session_rest(struct session *s, struct mono until)
@@ -530,8 +742,11 @@ void session_close(struct session *s)
     if (!s->talked || stream_state(s->stream) != STREAM_STATE_OPEN) {
         vanish(s);
     } else if (s->idle) {
+        struct mark m = mark(s);
+
         s->idle = false;
         client_quit(&s->client, clock_mono());
+        tell_said(s, &m);
         s->rest_until = mono_after(clock_mono(), SESSION_QUIT_US);
         queue(s);
     } else {

@@ -25,6 +25,7 @@
 
 #include "buf.h"
 #include "client.h"
+#include "dialogue.h"
 #include "mxlist.h"
 #include "stream.h"
 #include "times.h"
@@ -42,7 +43,8 @@ struct session_settings {
     struct client_config config; /* but for its `tls` */
     struct tls_context *tls;     /* NULL: no session demands TLS */
     int64_t connect_timeout_us;
-    union ip_address from4, from6; /* sa_family 0: the system chooses */
+    union ip_address from4, from6;   /* sa_family 0: the system chooses */
+    struct slice transport, nexthop; /* for those who watch */
 };
 
 /* Who we are to a next hop that wants to know; borrowed likewise. */
@@ -93,6 +95,11 @@ struct session {
     bool pumping;
     bool queued; /* in all->ready */
     bool dead;   /* to be freed at the end of pump() */
+    /* For those who watch: */
+    struct dialogue_end end;
+    char id[WIRE_ID_MAX + 1]; /* of the message that it serves; empty: none */
+    struct buf heard;         /* the beginning of a line */
+    bool heard_secret;        /* a part of that is of a login */
     TAILQ_ENTRY(session) ready;
     LIST_ENTRY(session) in_all;
     /* conncache.c's */
@@ -105,6 +112,9 @@ struct session {
 typedef void sessions_closed(void *arg, const struct session_settings *settings);
 
 struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, void *arg);
+
+/* Tell that what is said; borrowed. */
+void sessions_watch(struct sessions *all, struct dialogue *dialogue);
 
 /* Cuts off what is left. NULL is fine. */
 void sessions_free(struct sessions *all);
@@ -148,6 +158,9 @@ void session_adopt(struct session *s, const struct session_settings *settings,
 
 /* Whose it is from now on. */
 void session_set_owner(struct session *s, session_callback *callback, void *arg);
+
+/* Which message it serves from now on; empty: none. */
+void session_serve(struct session *s, struct slice id);
 
 /* As client_begin; the session must be ready. */
 void session_begin(struct session *s, const struct client_mail *mail);

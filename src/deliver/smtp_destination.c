@@ -363,6 +363,8 @@ struct smtp_destination *smtp_destination_get(struct smtp_destinations *all, str
         e->nexthop_len = nexthop.len;
         e->key_len = buf_len(&key);
         e->key = buf_take(&key);
+        e->settings.transport = slice_of(e->key, e->transport_len);
+        e->settings.nexthop = slice_of(e->key + e->transport_len + 1, e->nexthop_len);
         HASH_ADD_KEYPTR(hh, all->table, e->key, e->key_len, e);
     }
     buf_fini(&key);

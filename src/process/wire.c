@@ -78,6 +78,23 @@ static bool verdict_holds(const struct wire_verdict *m)
            (m->report == WIRE_REPORT_WRITTEN && m->kind == VERDICT_BOUNCED);
 }
 
+static bool is_ascii(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < ' ' || s.ptr[i] > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Terminals and readers of JSON get it as it is. */
+static bool dialogue_holds(const struct wire_dialogue *m)
+{
+    return is_ascii(m->process) && is_ascii(m->text) && is_ascii(m->peer) && is_ascii(m->source) &&
+           is_ascii(m->tls) && is_ascii(m->destination) && is_ascii(m->id);
+}
+
 /* ---- fields --------------------------------------------------------------------------------- */
 
 /* The bytes that each kind of field takes at least. */

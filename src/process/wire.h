@@ -9,8 +9,9 @@
  *      queue  ---- filter                  the same, and submit
  *      queue  ---- agents                  deliver (without content), result, agent
  *      queue  ---- deliver                 policy_ask, policy_answer, tls_look, tls_seen
+ *      queue  ---- deliver, receive        watches, dialogue
  *      queue  ---- fetch                   fetch, fetched
- *      control --- queue                   ask, answer
+ *      control --- queue                   ask, answer, dialogue
  *      control --- parent                  reload, stop
  *
  * Each struct has wire_put_x, which sends it, and wire_get_x, which decodes a frame's body and is
@@ -94,6 +95,10 @@ enum wire_type {
     /* queue to deliver, and back: what TLS a destination would get, for operators */
     WIRE_TLS_LOOK, /* struct wire_tls_look */
     WIRE_TLS_SEEN, /* struct wire_tls_seen; one for each */
+
+    /* queue to deliver and receive, and back: what is said on connections, for operators */
+    WIRE_WATCHES,  /* struct wire_watches: all that are wanted, each time that changes */
+    WIRE_DIALOGUE, /* struct wire_dialogue; the queue gives it on to control */
 
     /* queue to fetch, and back */
     WIRE_FETCH,   /* struct wire_fetch: look a domain's policy up */
@@ -564,6 +569,53 @@ struct wire_tls_seen {
 void wire_put_tls_seen(struct channel *ch, const struct wire_tls_seen *m);
 bool wire_get_tls_seen(struct slice body, struct wire_tls_seen *ret,
                        struct wire_tls_host **ret_hosts);
+
+/* Whose dialogues operators want to see. */
+#define WIRE_WATCHES_MAX 8u
+enum wire_watch_kind {
+    WATCH_DESTINATION, /* a pattern for "transport/nexthop", a next hop, a host or its address */
+    WATCH_CLIENT,      /* a network, or a pattern for a client's name or address */
+    WATCH_MESSAGE,     /* a queue id */
+    WATCH_KINDS
+};
+struct wire_watch {
+    uint64_t number;
+    enum wire_watch_kind kind;
+    struct slice what;
+};
+struct wire_watches {
+    const struct wire_watch *watches;
+    uint32_t watch_count;
+};
+void wire_put_watches(struct channel *ch, const struct wire_watches *m);
+bool wire_get_watches(struct slice body, struct wire_watches *ret, struct wire_watch **ret_watches);
+
+/* What has happened on a connection. */
+enum wire_said {
+    SAID_OPENED,
+    SAID_LINE,    /* `text`, of `bytes` bytes with its end */
+    SAID_LOGIN,   /* `bytes` of a login are not shown; `text`: what may be shown before them */
+    SAID_UNKNOWN, /* `bytes` that are no command are not shown: they may belong to a login */
+    SAID_CONTENT, /* `bytes` of a message are not shown */
+    SAID_SECURED, /* `text`: version and cipher */
+    SAID_CLOSED,  /* `text`: why, if there is more to say */
+    SAID_KINDS
+};
+struct wire_dialogue {
+    uint64_t watch;
+    uint64_t dropped;     /* that came before it and were too many */
+    struct slice process; /* "deliver/0"; the queue process puts it in */
+    uint64_t connection;  /* counted by the process */
+    struct wall at;
+    enum wire_said said;
+    bool ours; /* by us, else by the peer */
+    uint64_t bytes;
+    struct slice text; /* printable ASCII: the rest as \xNN */
+    struct slice peer, source, tls;
+    struct slice destination, id; /* of deliver; may be empty */
+};
+void wire_put_dialogue(struct channel *ch, const struct wire_dialogue *m);
+bool wire_get_dialogue(struct slice body, struct wire_dialogue *ret);
 
 /* Look it up. */
 struct wire_fetch {

@@ -243,6 +243,29 @@
     X(ENUM, dnssec, wire_dnssec, DNSSEC_STATES)                                                    \
     X(ARRAY, hosts, host_count, tls_host, 0, WIRE_TLS_HOSTS_MAX)
 
+#define WIRE_FIELDS_watch(X)                                                                       \
+    X(U64, number)                                                                                 \
+    X(ENUM, kind, wire_watch_kind, WATCH_KINDS)                                                    \
+    X(SOME, what, WIRE_HOST_MAX)
+
+#define WIRE_FIELDS_watches(X) X(ARRAY, watches, watch_count, watch, 0, WIRE_WATCHES_MAX)
+
+#define WIRE_FIELDS_dialogue(X)                                                                    \
+    X(U64, watch)                                                                                  \
+    X(U64, dropped)                                                                                \
+    X(BYTES, process, WIRE_SERVICE_MAX)                                                            \
+    X(U64, connection)                                                                             \
+    X(WALL, at)                                                                                    \
+    X(ENUM, said, wire_said, SAID_KINDS)                                                           \
+    X(BOOL, ours)                                                                                  \
+    X(U64, bytes)                                                                                  \
+    X(BYTES, text, WIRE_TEXT_MAX)                                                                  \
+    X(BYTES, peer, WIRE_HOST_MAX)                                                                  \
+    X(BYTES, source, WIRE_HOST_MAX)                                                                \
+    X(BYTES, tls, 2 * WIRE_TLS_MAX)                                                                \
+    X(BYTES, destination, 2 * WIRE_HOST_MAX)                                                       \
+    X(BYTES, id, WIRE_ID_MAX)
+
 #define WIRE_FIELDS_fetch(X)                                                                       \
     X(SOME, domain, WIRE_DOMAIN_MAX)                                                               \
     X(BYTES, id, WIRE_POLICY_ID_MAX)                                                               \
@@ -271,7 +294,8 @@
     X(rcpt, NO_RULE)                                                                               \
     X(deliver_rcpt, NO_RULE)                                                                       \
     X(verdict, verdict_holds)                                                                      \
-    X(tls_host, NO_RULE)
+    X(tls_host, NO_RULE)                                                                           \
+    X(watch, NO_RULE)
 
 /* All frames with fields, X(SHAPE, NAME, TYPE, RULE) or, with an array, X(SHAPE, NAME, TYPE, RULE,
  * MEMBER, ELEMENT). The shape says which arguments wire_put_NAME and wire_get_NAME have: PLAIN; FD,
@@ -302,6 +326,8 @@
     X(PLAIN, policy_answer, WIRE_POLICY_ANSWER, NO_RULE)                                           \
     X(PLAIN, tls_look, WIRE_TLS_LOOK, NO_RULE)                                                     \
     X(ARRAY, tls_seen, WIRE_TLS_SEEN, NO_RULE, hosts, tls_host)                                    \
+    X(ARRAY, watches, WIRE_WATCHES, NO_RULE, watches, watch)                                       \
+    X(PLAIN, dialogue, WIRE_DIALOGUE, dialogue_holds)                                              \
     X(PLAIN, fetch, WIRE_FETCH, NO_RULE)                                                           \
     X(PLAIN, fetched, WIRE_FETCHED, NO_RULE)                                                       \
     X(PLAIN, ask, WIRE_ASK, NO_RULE)                                                               \

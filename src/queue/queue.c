@@ -74,6 +74,7 @@ static void on_control(void *arg, struct channel *ch)
         tls_questions_drop(&q->tls_questions);
         channel_free(ch);
         q->control = NULL;
+        watches_drop(q);
     }
 }
 
@@ -328,7 +329,7 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
     switch (peer->role) {
     case ROLE_RECEIVE:
     case ROLE_PICKUP:
-        if (clients_adopt(q, fd)) {
+        if (clients_adopt(q, peer, fd)) {
             return;
         }
         break;
@@ -342,6 +343,7 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
         break;
     case ROLE_CONTROL:
         tls_questions_drop(&q->tls_questions);
+        watches_drop(q);
         channel_free(q->control);
         q->control = channel_new(role->base, fd, on_control, q);
         return;
@@ -467,6 +469,7 @@ static void queue_end(struct role *role)
 
     (void)batch_commit(
         q); /* it says itself what fails; the last turn's decisions may have made steps */
+    watches_drop(q);
     clients_fini(&q->clients);
     send_counts_free(q->send_counts);
     policies_end(q);

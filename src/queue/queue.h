@@ -52,6 +52,7 @@
 #include "spool.h"
 #include "statistics.h"
 #include "transports.h"
+#include "watches.h"
 #include "tls_question.h"
 #include "tuning.h"
 #include "wire.h"
@@ -87,6 +88,7 @@ struct queue {
     struct clients clients;
     struct policies policies;
     struct tls_questions tls_questions;
+    struct watches watches;
     struct channel *control;
     struct event *timer;
     struct external external;

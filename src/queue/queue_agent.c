@@ -306,6 +306,9 @@ static bool agent_frame(struct queue *q, struct worker_process *agent, const str
     case WIRE_TLS_SEEN:
         return agent->role == ROLE_DELIVER &&
                tls_question_seen(q, (uint32_t)(agent - q->agents.at), frame->body);
+    case WIRE_DIALOGUE:
+        return agent->role == ROLE_DELIVER &&
+               watches_heard(q, agent->role, agent->index, frame->body);
     case WIRE_AGENT:
         return agent_told(q, agent->role, frame->body);
     default:
@@ -409,6 +412,9 @@ bool agents_adopt(struct queue *q, const struct wire_peer *peer, int fd)
         all->deliver_count = peer->count;
     }
     agent->channel = channel_new(q->role->base, fd, on_agent, agent);
+    if (agent->role == ROLE_DELIVER && q->watches.count > 0) {
+        watches_tell(&q->watches, agent->channel);
+    }
     serve_waiting(q, agent);
     return true;
 }

@@ -294,6 +294,18 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
     }
 }
 
+static bool take_dialogue(struct queue *q, struct channel *ch, struct slice body)
+{
+    for (size_t i = 0; i < QUEUE_CLIENTS_MAX; i++) {
+        if (q->clients.channels[i] == ch) {
+            const struct wire_peer *peer = &q->clients.peers[i];
+
+            return peer->role == ROLE_RECEIVE && watches_heard(q, peer->role, peer->index, body);
+        }
+    }
+    UNREACHABLE("a channel that is no client's");
+}
+
 /* Do what the frame asks for; its descriptor stays the caller's. False: it does not decode. */
 static bool client_frame(struct queue *q, struct channel *ch, const struct frame *frame)
 {
@@ -324,6 +336,8 @@ static bool client_frame(struct queue *q, struct channel *ch, const struct frame
         return tell_room(q, ch, frame->body);
     case WIRE_SEND_REFUSED:
         return take_refusal(q, frame->body);
+    case WIRE_DIALOGUE:
+        return take_dialogue(q, ch, frame->body);
     default:
         return false;
     }
@@ -372,14 +386,18 @@ static void on_client(void *arg, struct channel *ch)
     }
 }
 
-bool clients_adopt(struct queue *q, int fd)
+bool clients_adopt(struct queue *q, const struct wire_peer *peer, int fd)
 {
     struct clients *c = &q->clients;
 
     for (size_t i = 0; i < QUEUE_CLIENTS_MAX; i++) {
         if (c->channels[i] == NULL) {
             c->channels[i] = channel_new(q->role->base, fd, on_client, q);
+            c->peers[i] = *peer;
             c->told = false;
+            if (peer->role == ROLE_RECEIVE && q->watches.count > 0) {
+                watches_tell(&q->watches, c->channels[i]);
+            }
             return true;
         }
     }

@@ -25,6 +25,7 @@ struct queue;
 
 struct clients {
     struct channel *channels[QUEUE_CLIENTS_MAX];
+    struct wire_peer peers[QUEUE_CLIENTS_MAX]; /* which process it is */
     struct wire_flow flow;
     bool told; /* flow, as it is */
 };
@@ -34,7 +35,7 @@ void clients_fini(struct clients *c);
 
 /* A process has connected. Takes the descriptor; false: there are too many, it stays the caller's.
  */
-bool clients_adopt(struct queue *q, int fd);
+bool clients_adopt(struct queue *q, const struct wire_peer *peer, int fd);
 
 /* Do what a client's frame asks for; its descriptor stays the caller's. False: it breaks the
  * protocol. */

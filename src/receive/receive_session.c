@@ -164,6 +164,7 @@ struct receive_session {
     const char *name; /* "localhost", or "unknown": the DNS is not asked */
     char ip[INET6_ADDRSTRLEN];
     char text[INET6_ADDRSTRLEN + 16]; /* "unknown[192.0.2.1]" */
+    struct dialogue_end end;          /* for those who watch */
 };
 
 /* ---- names for the log ---------------------------------------------------------------------- */
@@ -301,6 +302,50 @@ static void log_disconnect(struct receive_session *s)
     log_info("disconnect from %s%s", s->text, buf_cstr(text));
 }
 
+/* ---- for those who watch -------------------------------------------------------------------- */
+
+static void local_address(const struct receive_session *s, char ret_ip[INET6_ADDRSTRLEN]);
+
+static bool is_watched(const struct receive_session *s)
+{
+    return dialogue_is_on(&s->all->dialogue);
+}
+
+static void tell(struct receive_session *s, enum wire_said said, bool ours, struct slice text,
+                 uint64_t bytes)
+{
+    char local[INET6_ADDRSTRLEN], peer[sizeof s->text + 8];
+    struct dialogue_facts facts = {.host = slice_string(s->name),
+                                   .source = slice_string(local),
+                                   .tls = server_tls(s->server),
+                                   .client = s->has_address ? s->address : NULL,
+                                   .is_client = true};
+
+    local[0] = '\0';
+    if (said != SAID_CLOSED) { /* then the stream may be gone */
+        local_address(s, local);
+    }
+    (void)snprintf(peer, sizeof peer, "%s:%u", s->text, s->port); /* fits by its size */
+    facts.peer = slice_string(peer);
+    if (said == SAID_LINE) {
+        dialogue_tell_lines(&s->all->dialogue, &s->end, &facts, ours, text);
+    } else {
+        dialogue_tell(&s->all->dialogue, &s->end, &facts, said, ours, text, bytes);
+    }
+}
+
+static void on_said(void *arg, enum server_said said, struct slice text, size_t bytes)
+{
+    static const enum wire_said kinds[] = {
+        [SERVER_SAID_COMMAND] = SAID_LINE,    [SERVER_SAID_LOGIN] = SAID_LOGIN,
+        [SERVER_SAID_UNKNOWN] = SAID_UNKNOWN, [SERVER_SAID_CONTENT] = SAID_CONTENT,
+        [SERVER_SAID_REPLY] = SAID_LINE,      [SERVER_SAID_CHALLENGE] = SAID_LOGIN,
+    };
+    bool ours = said == SERVER_SAID_REPLY || said == SERVER_SAID_CHALLENGE;
+
+    tell(arg, kinds[said], ours, text, bytes);
+}
+
 /* ---- the life of a session ------------------------------------------------------------------ */
 
 static void forget_question(struct receive_session *s)
@@ -359,6 +404,9 @@ static void session_free(struct receive_session *s)
 {
     struct receive_sessions *all = s->all;
 
+    if (is_watched(s) && s->end.number != 0) {
+        tell(s, SAID_CLOSED, !s->ended, SLICE(""), 0);
+    }
     if (!s->delivered && !s->dropped) {
         (void)receive_may_log(all, RECEIVE_QUOTA_SESSIONS); /* the next ones may not */
     }
@@ -1617,6 +1665,8 @@ bool receive_sessions_frame(struct receive_sessions *all, const struct frame *fr
         return send_room_done(all, frame->body);
     case WIRE_FLOW:
         return wire_get_flow(frame->body, &all->flow);
+    case WIRE_WATCHES:
+        return dialogue_watches(&all->dialogue, frame->body);
     default:
         return false;
     }
@@ -1718,6 +1768,7 @@ void receive_sessions_set_auth(struct receive_sessions *all, struct channel *aut
 void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue)
 {
     all->queue = queue;
+    dialogue_drop(&all->dialogue);
     all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
     no_answers(all, false);
 }
@@ -1731,6 +1782,9 @@ static void secured(struct receive_session *s)
     buf_clear(text);
     tls_describe(stream_tls(s->stream), text);
     log_info("Anonymous TLS connection established from %s: %s", s->text, buf_cstr(text));
+    if (is_watched(s)) {
+        tell(s, SAID_SECURED, true, buf_slice(text), 0);
+    }
     if (s->tls_first) {
         s->tls_first = false;
         server_tls_implicit(s->server, buf_cstr(text));
@@ -1753,6 +1807,10 @@ static void failed(struct receive_session *s)
         return;
     case PHASE_HANDSHAKE:
         log_info("SSL_accept error from %s: %s", s->text, stream_error(s->stream));
+        if (is_watched(s)) {
+            tell(s, SAID_CLOSED, false, slice_string(stream_error(s->stream)), 0);
+            s->end.number = 0; /* that is told */
+        }
         hang_up(s);
         return;
     case PHASE_CLOSING:
@@ -1981,6 +2039,10 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     all->count++;
     admission_enter(&all->admission, &settings->admission, &s->place, &client, &s->draft.charged,
                     clock_mono());
+    server_listen(s->server, &all->dialogue.on, on_said, s);
+    if (is_watched(s)) {
+        tell(s, SAID_OPENED, false, slice_string(origin->url), 0);
+    }
     if (!under_attack(all)) {
         log_connect(s);
     }
@@ -1996,6 +2058,7 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
 void receive_sessions_init(struct receive_sessions *all, struct role *role)
 {
     *all = (struct receive_sessions){.role = role};
+    dialogue_init(&all->dialogue, &all->queue);
     all->streams = streams_new(role->base);
     filter_hub_init(&all->hub, role, all->streams);
     all->callouts = callouts_new(&all->hub);
@@ -2040,6 +2103,7 @@ void receive_sessions_cut(struct receive_sessions *all)
 
 void receive_sessions_fini(struct receive_sessions *all)
 {
+    dialogue_drop(&all->dialogue);
     receive_sessions_cut(all);
     admission_fini(&all->admission);
     event_free(all->quota_timer);

@@ -18,6 +18,7 @@
 #include "admission.h"
 #include "buf.h"
 #include "channel.h"
+#include "dialogue.h"
 #include "draft.h"
 #include "filter_hub.h"
 #include "log_quota.h"
@@ -68,6 +69,7 @@ struct receive_sessions {
     struct channel *auth;  /* borrowed; NULL: there is no auth process now */
     unsigned mechanisms;   /* that it offers; 0: not known yet */
     struct wire_flow flow; /* what the queue process said last */
+    struct dialogue dialogue;
     LIST_HEAD(, receive_session) list;
     uint64_t count;                /* with those of inject_session.h */
     struct receive_session *asked; /* those that wait for one of these; a hash by token */
