@@ -7,6 +7,7 @@
 #include "expiry.h"
 #include "log.h"
 #include "mem.h"
+#include "observer.h"
 #include "owner.h"
 #include "park_key.h"
 #include "queue.h"
@@ -119,12 +120,15 @@ static int expire(struct queue *q, const struct spool_message *m)
         v.details = slice_skip(buf_slice(&words), (size_t)(at - buf_cstr(&words)));
         v.when = r.last_attempt;
         v.done = r.notify != NOTIFY_DEFAULT && (r.notify & NOTIFY_FAILURE) == 0;
-        struct statistics_line line = {.spoolid = m->spoolid,
-                                       .channel = r.transport,
-                                       .host = r.nexthop,
-                                       .created = m->created,
-                                       .listed = m->listed};
-        queue_statistics(q, m->id, "expire", m->path, &line);
+        struct recipient_end end = {.how = DISPOSITION_EXPIRED,
+                                    .id = m->id,
+                                    .spoolid = m->spoolid,
+                                    .path = m->path,
+                                    .transport = r.transport,
+                                    .destination = r.nexthop,
+                                    .created = m->created,
+                                    .listed = m->listed};
+        observer_ended(q, &end);
         rc = spool_settle(q->spool, m->id, r.n, &v);
         if (rc != 0) {
             break;

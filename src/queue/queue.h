@@ -50,7 +50,6 @@
 #include "route.h"
 #include "scheduler.h"
 #include "spool.h"
-#include "statistics.h"
 #include "transports.h"
 #include "watches.h"
 #include "tls_question.h"

@@ -19,8 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <syslog.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -30,6 +28,7 @@
 #include "log.h"
 #include "mail_class.h"
 #include "mem.h"
+#include "observer.h"
 #include "queue.h"
 #include "printable.h"
 #include "report.h"
@@ -59,31 +58,16 @@ void report_layout_register(const struct report_layout *that)
 
 void report_line(struct queue *q, const char *format, ...)
 {
-    struct wall now = clock_wall();
-    time_t seconds = (time_t)us_seconds(now.us);
-    struct tm local;
-    char stamp[32] = "";
-    struct buf text, line;
+    struct buf text;
     va_list args;
 
     buf_init(&text, LOG_LINE_MAX);
     va_start(args, format);
     (void)buf_addv(&text, format, args);
     va_end(args);
-    if (text.failed) {
-        buf_fini(&text);
-        return; /* ids and numbers: it can't be that long */
-    }
-    log_info("%s", buf_cstr(&text));
-    if (log_sink_is_open(&q->log_sinks[LOG_SINK_SYSLOG])) {
-        if (localtime_r(&seconds, &local) != NULL) {
-            (void)strftime(stamp, sizeof stamp, "%b %e %H:%M:%S", &local); /* fits */
-        }
-        buf_init(&line, 2 * LOG_LINE_MAX);
-        (void)buf_addf(&line, "<%d>%s scheduler[%d]: %s\n", LOG_MAIL | LOG_INFO, stamp, log_pid(),
-                       buf_cstr(&text)); /* fits */
-        log_sink_add(&q->log_sinks[LOG_SINK_SYSLOG], buf_slice(&line));
-        buf_fini(&line);
+    if (!text.failed) { /* ids and numbers: it can't be that long */
+        log_info("%s", buf_cstr(&text));
+        observer_line(q, buf_cstr(&text));
     }
     buf_fini(&text);
 }

@@ -32,7 +32,7 @@ int report_results(struct queue *q, const struct spool_message *m);
  * done; `until` is when it will be given up. */
 int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until);
 
-/* A line about a message as a whole, to our log and, with scheduler_syslog, to syslog. */
+/* A line about a message as a whole, to our log and to observers. */
 void report_line(struct queue *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A line for the file in which a message's sender follows what becomes of it (spool_verbose). */

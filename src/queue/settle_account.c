@@ -1,5 +1,5 @@
 /*
- * Settlement, third step: log lines, counters and the statistics log of each recipient; then, of a
+ * Settlement, third step: log lines, counters, events and observers of each recipient; then, of a
  * delivery, the scheduler, the destination and its history.
  */
 #include "settlement.h"
@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "delay_text.h"
 #include "log.h"
+#include "observer.h"
 #include "queue.h"
 #include "queue_report.h"
 #include "queue_result.h"
@@ -67,53 +68,28 @@ static void log_recipient(struct queue *q, const struct settlement *s, const str
                                                           expect the others to be neighbours */
 }
 
-/* ---- the statistics log ---------------------------------------------------------------------- */
+/* ---- observers ------------------------------------------------------------------------------- */
 
-void queue_statistics(struct queue *q, struct msg_id id, const char *word, struct slice path,
-                      struct statistics_line *line)
-{
-    size_t slash = slice_find_last(path, '/');
-    char text[SPOOL_ID_TEXT_MAX];
-
-    spool_id_print(id, text);
-    line->word = word;
-    line->name = slash < path.len ? slice_skip(path, slash + 1) : path;
-    if (line->spoolid.len == 0) {
-        line->spoolid = line->name = slice_string(text);
-    }
-    statistics_add(&q->log_sinks[LOG_SINK_STATISTICS],
-                   (enum conf_statistics_format)q->conf->statistics_format, clock_wall(), line);
-}
-
-/* The words of the statistics log, in which a report that is not ours alone has a number. */
-static const char *statistics_word(const struct settled *r)
-{
-    static const char *const words[][WIRE_REPORT_COUNT] = {{"ok", "ok2", "ok3"},
-                                                           {"error", "error2", "error"}};
-
-    return r->disposition == DISPOSITION_EXPIRED
-               ? "expire"
-               : words[r->disposition == DISPOSITION_BOUNCED][r->said.report];
-}
-
-static void add_statistics(struct queue *q, const struct settlement *s, const struct settled *r)
+static void tell_end(struct queue *q, const struct settlement *s, const struct settled *r)
 {
     const struct active_msg *m = s->msg;
-    struct statistics_line line = {
-        .spoolid = slice_string(m->spoolid), .created = m->created, .listed = m->listed};
+    struct recipient_end end = {.how = r->disposition,
+                                .report = r->said.report,
+                                .id = m->id,
+                                .spoolid = slice_string(m->spoolid),
+                                .path = slice_string(m->path),
+                                .created = m->created,
+                                .listed = m->listed};
 
-    if (!log_sink_is_open(&q->log_sinks[LOG_SINK_STATISTICS])) {
-        return;
-    }
     if (s->delivery != NULL) {
-        line.channel = slice_string(transport_name(&q->transports, s->delivery->transport));
-        line.host = slice_string(s->delivery->dest);
+        end.transport = slice_string(transport_name(&q->transports, s->delivery->transport));
+        end.destination = slice_string(s->delivery->dest);
     } else {
         CHECK(s->destination != NULL);
-        line.channel = slice_string(transport_name(&q->transports, s->destination->transport));
-        line.host = slice_string(s->destination->name);
+        end.transport = slice_string(transport_name(&q->transports, s->destination->transport));
+        end.destination = slice_string(s->destination->name);
     }
-    queue_statistics(q, m->id, statistics_word(r), slice_string(m->path), &line);
+    observer_ended(q, &end);
 }
 
 /* ---- recipients ------------------------------------------------------------------------------ */
@@ -174,7 +150,7 @@ static void account_recipient(struct queue *q, const struct settlement *s, const
     case DISPOSITION_SENT:
         q->counts.delivered++;
         class->delivered++;
-        add_statistics(q, s, r);
+        tell_end(q, s, r);
         break;
     case DISPOSITION_DEFERRED:
     case DISPOSITION_SOFT_BOUNCED:
@@ -184,11 +160,11 @@ static void account_recipient(struct queue *q, const struct settlement *s, const
     case DISPOSITION_EXPIRED:
         q->counts.expired++;
         q->counts.bounced++;
-        add_statistics(q, s, r);
+        tell_end(q, s, r);
         break;
     case DISPOSITION_BOUNCED:
         q->counts.bounced++;
-        add_statistics(q, s, r);
+        tell_end(q, s, r);
         break;
     }
 }

@@ -9,7 +9,7 @@
  *         |
  *     settle_apply.c     into the open batch of the spool, and into the message in memory
  *         |
- *     settle_account.c   tells scheduler, history and statistics log; counts; writes the log lines
+ *     settle_account.c   tells scheduler, history, journal and observer; counts; writes log lines
  *
  * Nothing of it is lasting before the batch is committed (batch.h). Log lines tell of what
  * happened, so they do not wait for the commit.
@@ -29,7 +29,6 @@
 
 struct queue;
 struct destination;
-struct statistics_line;
 
 /* Why recipients are settled, which says when those of them go again that are deferred.
  *
@@ -119,10 +118,5 @@ bool settlement_has_retry_rules(const struct settlement *s);
 /* Is the recipient too old to be tried now? */
 bool settle_is_expired(const struct destination *destination, const struct active_msg *m,
                        const struct active_rcpt *r);
-
-/* A line in the statistics log. Of *line, spoolid (empty: the id is the message's name), channel,
- * host and times are the caller's to set; `path` as of struct spool_message. */
-void queue_statistics(struct queue *q, struct msg_id id, const char *word, struct slice path,
-                      struct statistics_line *line);
 
 #endif

@@ -6,6 +6,7 @@
  *     agent_kind.h    transport agents, for the queue process
  *     delivery_details.h
  *                     what its agents note of deliveries
+ *     observer.h      the logs of its scheduler
  *     report_form.h   the layout of reports that its users know
  *     operation.h     threads, which are asked for and dismissed
  *     service.h       the mailq protocols, in the control process

@@ -28,6 +28,7 @@
 #include "queue_ask.h"
 #include "queue_report.h"
 #include "role.h"
+#include "scheduler_logs.h"
 #include "zmailer_form.h"
 
 #define ANSWERS_MAX 300
@@ -275,6 +276,7 @@ static void role_up(const char *more)
     if (!knows_operations) {
         ask_register();
         report_layout_register(&zmailer_layout);
+        observer_register(&scheduler_logs);
         knows_operations = true;
     }
     site.conf = load(more);

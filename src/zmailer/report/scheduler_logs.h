@@ -1,6 +1,8 @@
 /*
- * The statistics log: one line for each recipient that has come to its end, as ZMailer's scheduler
- * writes it (option -l) and the programs that read it expect.
+ * The logs of ZMailer's scheduler.
+ *
+ * The statistics log (option -l, parameter statistics_log) has a line for each recipient that has
+ * come to its end, as the programs that read it expect:
  *
  *     S11059230AbmKTNSaerpyH 0 3 ok fk/slow.s             SPOOLID DT1 DT2 WORD CHANNEL/HOST
  *     1795180710 11059230 0 3 ok fk/slow.s                TIME NAME DT1 DT2 WORD CHANNEL/HOST
@@ -8,12 +10,14 @@
  * The second form is the one of ZMailer's manual page and of its older versions. DT1 is how long
  * the message waited for its router, DT2 how long the recipient was the scheduler's, in seconds.
  * Spools that know no router have no DT1, and call a message by its queue id.
+ *
+ * Syslog gets lines about messages as a whole, with scheduler_syslog.
  */
-#ifndef QUEUE_STATISTICS_H
-#define QUEUE_STATISTICS_H
+#ifndef ZMAILER_SCHEDULER_LOGS_H
+#define ZMAILER_SCHEDULER_LOGS_H
 
 #include "conf.h"
-#include "log_sink.h"
+#include "observer.h"
 #include "slice.h"
 #include "times.h"
 
@@ -31,8 +35,7 @@ struct statistics_line {
 void statistics_print(struct buf *out, enum conf_statistics_format format, struct wall now,
                       const struct statistics_line *line);
 
-/* The same to the log_sink LOG_SINK_STATISTICS, if it is open. */
-void statistics_add(struct log_sink *to, enum conf_statistics_format format, struct wall now,
-                    const struct statistics_line *line);
+/* They write to LOG_SINK_STATISTICS and LOG_SINK_SYSLOG, where those are open. */
+extern const struct queue_observer scheduler_logs;
 
 #endif
