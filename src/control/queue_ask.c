@@ -144,13 +144,13 @@ static void add_target(struct queue *q, enum change change, json_t *value, struc
     struct spool_message m;
     struct msg_id id;
 
-    if (text != NULL && spool_id_parse(slice_string(text), &id) &&
+    if (spool_id_parse(slice_string(text), &id) &&
         (spool_read(q->spool, id, &m) != -ENOENT ||
          listing_ids(q->spool, text, 1, ids + *count) == 0)) { /* else a name that looks like one */
         ids[(*count)++] = id;
         return;
     }
-    found = text == NULL ? 0 : listing_ids(q->spool, text, room, ids + *count);
+    found = listing_ids(q->spool, text, room, ids + *count);
     if (found == 0) {
         error = spool_divides(q->spool) ? "no message has that id or name"
                                         : "no message has that queue id";
@@ -207,6 +207,9 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
         }
         json_array_foreach((json_t *)(uintptr_t)list, i, value)
         {
+            if (!json_is_string(value)) {
+                return listing_error(400, ret_answer, "ids: an array of texts is expected");
+            }
             if (*ret_count < CHANGE_PAGE) {
                 add_target(q, change, value, ids, ret_count, errors);
             } else {

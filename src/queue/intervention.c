@@ -98,7 +98,7 @@ static bool get_text(const json_t *object, const char *name, size_t max, struct 
     const json_t *value = json_object_get(object, name);
 
     *ret = slice_of("", 0);
-    if (value == NULL || json_is_null(value)) {
+    if (value == NULL) {
         return true;
     }
     if (json_is_string(value)) {
@@ -470,7 +470,18 @@ static bool is_member(const char *name)
     return false;
 }
 
-static bool check_members(const json_t *object, struct buf *error)
+/* A member that another verb has would be passed over. */
+static bool fits_verb(const struct intervention *i, const char *name, struct buf *error)
+{
+    if ((strcmp(name, "nexthop") == 0 && i->verb != INTERVENTION_REDIRECT) ||
+        (strcmp(name, "values") == 0 && i->verb != INTERVENTION_LIMIT)) {
+        (void)buf_addf(error, "%s: %s has none", name, verb_names[i->verb]); /* fits */
+        return false;
+    }
+    return true;
+}
+
+static bool check_members(const struct intervention *i, const json_t *object, struct buf *error)
 {
     const char *name;
     json_t *value;
@@ -483,6 +494,9 @@ static bool check_members(const json_t *object, struct buf *error)
                                         "until, for, nexthop, values");
             return false;
         }
+        if (!fits_verb(i, name, error)) {
+            return false;
+        }
     }
     return true;
 }
@@ -493,7 +507,7 @@ static bool read_all(struct intervention *i, const struct conf *conf, const json
     struct slice text;
     struct buf key;
 
-    if (!check_members(object, error) || !read_verb(i, object, error) ||
+    if (!read_verb(i, object, error) || !check_members(i, object, error) ||
         !read_target(i, conf, object, error) || !read_end(i, object, now, error) ||
         !get_text(object, "reason", INTERVENTION_TEXT_MAX, &text, error)) {
         return false;

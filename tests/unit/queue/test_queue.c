@@ -1501,7 +1501,7 @@ static void changes_take_filters_pages_and_dry_runs(void **state)
     assert_null(json_object_get(a, "next"));
     a = ask(200, "{\"op\":\"totals\"}");
     assert_int_equal(number(a, "hold"), 250);
-    a = ask(200, "{\"op\":\"hold\",\"ids\":[\"nonsense\",7,\"%s\"]}", after);
+    a = ask(200, "{\"op\":\"hold\",\"ids\":[\"nonsense\",\"7\",\"%s\"]}", after);
     assert_int_equal(json_array_size(json_object_get(a, "errors")), 3);
     ask(200, "{\"op\":\"delete\",\"filter\":{\"state\":\"hold\"}}");
     ask(200, "{\"op\":\"delete\",\"filter\":{\"state\":\"hold\"}}");
@@ -1537,6 +1537,7 @@ static void questions_that_make_no_sense_are_refused(void **state)
         {"{\"op\":\"hold\"}", 400},
         {"{\"op\":\"hold\",\"ids\":[],\"filter\":{}}", 400},
         {"{\"op\":\"hold\",\"ids\":{}}", 400},
+        {"{\"op\":\"hold\",\"ids\":[7]}", 400},
         {"{\"op\":\"list\",\"filter\":{\"x\":1}}", 400},
         {"{\"op\":\"list\",\"filter\":{\"state\":\"asleep\"}}", 400},
         {"{\"op\":\"list\",\"filter\":[]}", 400},
