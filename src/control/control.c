@@ -2,8 +2,8 @@
  * The control process: HTTP with JSON for operators, scripts and the command line (docs/api.md).
  *
  * It owns no files and knows nothing of the queue: it turns a request into a question, sends it to
- * the queue process and turns the answer into a response. A request waits in `asks` under its
- * token; when its client goes away first, the answer is dropped.
+ * the queue process and turns the answer into a response. endpoint.c says which requests there are.
+ * One waits in `asks` under its token; when its client goes away first, the answer is dropped.
  */
 #include "control.h"
 
@@ -24,14 +24,13 @@
 #include "check.h"
 #include "clock.h"
 #include "dialogue_feed.h"
+#include "endpoint.h"
 #include "event_feed.h"
-#include "http.h"
 #include "json.h"
 #include "log.h"
 #include "mem.h"
 #include "metrics.h"
 #include "pages.h"
-#include "printable.h"
 #include "queue_measures.h"
 #include "role.h"
 #include "series.h"
@@ -40,8 +39,6 @@
 
 /* Text of an error about a query: longer than the list of its names. */
 #define QUERY_ERROR_MAX 1024
-/* A name or value of a query, or a part of a path. */
-#define QUERY_TEXT_MAX 16384
 /* Questions under way; more are told to come back. Readers of long answers have one each. */
 #define ASKS_MAX 3000
 /* Processes of receive and deliver, 64 each at most. */
@@ -652,323 +649,171 @@ static bool host_allowed(const struct api_call *call)
     return false;
 }
 
-#define NO_PATH "no such path; docs/api.md lists them"
-
-/* The names in a query string. */
-static const struct query_name {
-    const char *name;
-    bool in_filter; /* else of the question itself */
-    enum {
-        QUERY_TEXT,
-        QUERY_TEXTS, /* may be there more than once */
-        QUERY_NUMBER
-    } type;
-} query_names[] = {
-    {"state", true, QUERY_TEXTS},
-    {"sender", true, QUERY_TEXT},
-    {"recipient", true, QUERY_TEXT},
-    {"destination", true, QUERY_TEXT},
-    {"class", true, QUERY_TEXT},
-    {"name", true, QUERY_TEXT},
-    {"event", true, QUERY_TEXTS},
-    {"queue_id", true, QUERY_TEXT},
-    {"intervention", true, QUERY_TEXT},
-    {"reason", true, QUERY_TEXT},
-    {"client", true, QUERY_TEXT},
-    {"older_than", true, QUERY_NUMBER},
-    {"newer_than", true, QUERY_NUMBER},
-    {"min_size", true, QUERY_NUMBER},
-    {"max_size", true, QUERY_NUMBER},
-    {"max", false, QUERY_NUMBER},
-    {"after", false, QUERY_TEXT},
-    {"recipients", false, QUERY_NUMBER},
-    {"after_recipient", false, QUERY_NUMBER},
-    {"cursor", false, QUERY_NUMBER},
-    {"domain", false, QUERY_TEXT},
-    {"fetch", false, QUERY_NUMBER},
-    {"by", false, QUERY_TEXT},
-};
-#define QUERY_NAMES (sizeof query_names / sizeof query_names[0])
-
-/* Put one pair into the question or its filter. False: `error` has what was expected. */
-static bool add_pair(json_t *question, json_t *filter, const char *name, struct slice text,
-                     struct buf *error)
-{
-    const struct query_name *n = query_names;
-    unsigned long long number = 0;
-    json_t *value, *into, *list;
-
-    while (n < query_names + QUERY_NAMES && strcmp(n->name, name) != 0) {
-        n++;
-    }
-    if (n == query_names + QUERY_NAMES) {
-        (void)buf_add_string(error, "query: ");
-        (void)printable_add(error, slice_string(name), 40);
-        (void)buf_add_string(error, " is not known; known are");
-        for (size_t i = 0; i < QUERY_NAMES; i++) {
-            (void)buf_addf(error, "%s %s", i > 0 ? "," : "", query_names[i].name);
-        }
-        return false; /* the names are far below the limit */
-    }
-    if (n->type == QUERY_NUMBER && !slice_number(text, INT64_MAX, &number)) {
-        (void)buf_addf(error, "%s: a number is expected, not \"", name);
-        (void)printable_add(error, text, 40);
-        (void)buf_add_string(error, "\"");
-        return false;
-    }
-    value = n->type == QUERY_NUMBER                 ? json_integer((json_int_t)number)
-            : memchr(text.ptr, 0, text.len) == NULL ? json_stringn(text.ptr, text.len)
-                                                    : NULL;
-    if (value == NULL) {
-        (void)buf_addf(error, "%s: UTF-8 is expected", name);
-        return false;
-    }
-    into = n->in_filter ? filter : question;
-    if (n->type == QUERY_TEXTS) {
-        list = json_object_get(into, name);
-        if (list == NULL) {
-            list = json_array();
-            json_put(into, name, list);
-        }
-        CHECK(json_array_append_new(list, value) == 0);
-    } else {
-        json_put(into, name, value);
-    }
-    return true;
-}
-
-/* Append what a part of a query stands for: as in a path, and `+` is a blank. */
-static bool decode_query(struct slice text, struct buf *out)
-{
-    bool good = true;
-
-    for (struct slice rest = text; good && rest.ptr != NULL;) {
-        good = http_decode(slice_cut(&rest, '+'), out);
-        if (good && rest.ptr != NULL) {
-            good = buf_add_byte(out, ' ');
-        }
-    }
-    return good && buf_len(out) < out->limit;
-}
-
-/* A filter and paging from a query string. False: `error` has why not. */
-static bool add_query(json_t *question, struct slice query, struct buf *error)
-{
-    json_t *filter = json_object();
-    struct slice raw_name, raw_value;
-    bool ok = true;
-
-    json_put(question, "filter", filter);
-    while (ok && http_parameter(&query, &raw_name, &raw_value)) {
-        struct buf name, value;
-
-        buf_init(&name, QUERY_TEXT_MAX);
-        buf_init(&value, QUERY_TEXT_MAX);
-        if (!decode_query(raw_name, &name) || !decode_query(raw_value, &value)) {
-            (void)buf_add_string(error, "query: name=value&name=value is expected"); /* fits */
-            ok = false;
-        } else {
-            struct slice text = buf_len(&value) == 0 ? SLICE("") : buf_slice(&value);
-
-            ok = add_pair(question, filter, buf_cstr(&name), text, error);
-        }
-        buf_fini(&name);
-        buf_fini(&value);
-    }
-    return ok;
-}
-
-/* A part of a path, with its %XX; empty when it is no text. */
-static json_t *decoded(struct slice part)
-{
-    json_t *json = NULL;
-    struct buf plain;
-
-    buf_init(&plain, QUERY_TEXT_MAX);
-    if (http_decode(part, &plain) && buf_len(&plain) > 0 &&
-        memchr(buf_slice(&plain).ptr, 0, buf_len(&plain)) == NULL) {
-        json = json_stringn(buf_slice(&plain).ptr, buf_len(&plain));
-    }
-    buf_fini(&plain);
-    return json != NULL ? json : json_string("");
-}
-
-/* The numbers of the last hour, of all or of a destination. Takes `question`. */
-static void answer_series(struct control *c, struct api_call *call, json_t *question)
+/* The numbers of the last hour, of all or of a destination. */
+static void answer_series(struct control *c, struct api_call *call, const json_t *question)
 {
     const char *name =
         json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
 
+    if (name != NULL && strchr(name, '/') == NULL) {
+        api_answer_error(call, 400, "destination: transport/nexthop is expected");
+        return;
+    }
     respond_json(call, 200,
                  name == NULL ? series_json(c->series)
                               : series_destination_json(c->series, slice_string(name)));
+}
+
+static void move_clock(struct control *c, struct api_call *call, const json_t *question)
+{
+    const json_t *offset = json_object_get(question, "offset_seconds");
+    json_int_t seconds = json_integer_value(offset);
+    size_t known = 1 + (json_object_get(question, "op") != NULL);
+
+    if (!c->role->conf->debug_clock) {
+        api_answer_error(call, 400, "the clock moves only with debug_clock = yes");
+    } else if (!json_is_integer(offset) || seconds < 0 || seconds > 100LL * 365 * 86400 ||
+               json_object_size(question) != known) {
+        api_answer_error(call, 400, "offset_seconds: a number of seconds is expected, alone");
+    } else if (c->clock_call != NULL) {
+        api_answer_error(call, 503, "the clock is being moved; ask again");
+    } else {
+        wire_put_number(c->role->parent, WIRE_SET_CLOCK, (uint64_t)(seconds * US_PER_S));
+        c->clock_call = call;
+        api_on_gone(call, clock_client_gone, c);
+    }
+}
+
+static void ask_reload(struct control *c, struct api_call *call)
+{
+    struct ask *ask = ask_new(c, call, ASK_RELOAD);
+
+    if (ask != NULL) {
+        wire_put_number(c->role->parent, WIRE_RELOAD, ask->token);
+    }
+}
+
+/* A call that is understood; takes `question`. */
+static void answer_call(struct control *c, struct api_call *call, const struct endpoint *endpoint,
+                        json_t *question)
+{
+    switch (endpoint->kind) {
+    case ENDPOINT_QUESTION:
+        ask_queue(c, call, ASK_JSON, question);
+        return;
+    case ENDPOINT_STATUS:
+        ask_queue(c, call, ASK_STATUS, question);
+        return;
+    case ENDPOINT_CONTENT:
+        ask_queue(c, call, ASK_CONTENT, question);
+        return;
+    case ENDPOINT_LIST:
+        ask_list(c, call, question);
+        return;
+    case ENDPOINT_METRICS:
+        ask_metrics(c, call);
+        break;
+    case ENDPOINT_SERIES:
+        answer_series(c, call, question);
+        break;
+    case ENDPOINT_EVENTS:
+        event_feed_call(c->feed, call, question);
+        break;
+    case ENDPOINT_TRACE:
+        dialogue_feed_call(c->dialogues, call, question);
+        break;
+    case ENDPOINT_DESCRIPTION:
+        api_answer(call, 200, "application/json", endpoint_description());
+        break;
+    case ENDPOINT_RELOAD:
+        ask_reload(c, call);
+        break;
+    case ENDPOINT_STOP:
+        respond_json(call, 200, json_pack("{s:b}", "ok", 1));
+        wire_put_empty(c->role->parent, WIRE_STOP_ALL);
+        break;
+    case ENDPOINT_CLOCK:
+        move_clock(c, call, question);
+        break;
+    }
     json_decref(question);
 }
 
-static void get_request(struct control *c, struct api_call *call)
+/* Read the body of a POST into *question. False: it has been refused. */
+static bool read_body(struct api_call *call, const struct endpoint *endpoint, json_t **question)
 {
-    static const struct {
-        const char *path, *op;
-        enum ask_kind kind;
-    } plain[] = {
-        {"/v1/status", "status", ASK_STATUS},
-        {"/v1/messages", "list", ASK_LIST},
-        {"/v1/count", "count", ASK_LIST},
-        {"/v1/sites", "sites", ASK_JSON},
-        {"/v1/destinations", "destinations", ASK_JSON},
-        {"/v1/site", "site", ASK_JSON},
-        {"/v1/tls", "tls", ASK_JSON},
-        {"/v1/interventions", "interventions", ASK_JSON},
-        {"/v1/shape", "shape", ASK_JSON},
-        {"/v1/overview", "overview", ASK_STATUS},
-        {"/v1/table", "table", ASK_JSON},
-        {"/v1/classes", "classes", ASK_JSON},
-    };
-    struct slice rest = api_path(call), id;
-    const char *op = "show";
-    enum ask_kind kind = ASK_JSON;
-    json_t *question = json_object();
-    struct buf error;
+    struct slice text = api_body(call);
+    /* A form on a foreign page can't have this type without asking first. */
+    bool is_json =
+        slice_starts_nocase(api_field(call, SLICE("Content-Type")), SLICE("application/json"));
+    char why[JSON_ERROR_TEXT_LENGTH + 128];
+    json_error_t error;
+    const char *name;
+    json_t *body, *value;
 
-    buf_init(&error, QUERY_ERROR_MAX);
-    if (!add_query(question, api_query(call), &error)) {
-        json_decref(question);
-        api_answer_error(call, 400, buf_cstr(&error));
-        buf_fini(&error);
-        return;
-    }
-    buf_fini(&error);
-    if (slice_equal(rest, SLICE("/v1/series"))) {
-        answer_series(c, call, question);
-        return;
-    }
-    if (slice_equal(rest, SLICE("/v1/events"))) {
-        event_feed_call(c->feed, call, question);
-        json_decref(question);
-        return;
-    }
-    if (slice_equal(rest, SLICE("/v1/trace"))) {
-        dialogue_feed_call(c->dialogues, call, question);
-        json_decref(question);
-        return;
-    }
-    if (slice_equal(rest, SLICE("/metrics"))) {
-        json_decref(question);
-        ask_metrics(c, call);
-        return;
-    }
-    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
-        if (slice_equal(rest, slice_string(plain[i].path))) {
-            CHECK(json_object_set_new(question, "op", json_string(plain[i].op)) == 0);
-            if (plain[i].kind == ASK_LIST) {
-                ask_list(c, call, question);
-            } else {
-                ask_queue(c, call, plain[i].kind, question);
-            }
-            return;
-        }
-    }
-    if (!slice_starts(rest, SLICE("/v1/messages/"))) {
-        json_decref(question);
-        api_answer_error(call, 404, NO_PATH);
-        return;
-    }
-    rest = slice_skip(rest, strlen("/v1/messages/"));
-    id = slice_cut(&rest, '/');
-    if (slice_equal(rest, SLICE("content"))) {
-        op = "cat";
-        kind = ASK_CONTENT;
-    } else if (slice_equal(rest, SLICE("why"))) {
-        op = "why";
-    } else if (rest.ptr != NULL) {
-        json_decref(question);
-        api_answer_error(call, 404, NO_PATH);
-        return;
-    }
-    CHECK(json_object_set_new(question, "op", json_string(op)) == 0);
-    CHECK(json_object_set_new(question, "id", decoded(id)) == 0);
-    ask_queue(c, call, kind, question);
-}
-
-/* POST /v1/interventions with one, or /v1/interventions/NAME/cancel. False: it is neither. */
-static bool intervention_request(struct control *c, struct api_call *call, struct slice path,
-                                 json_t *body)
-{
-    const struct slice before = SLICE("/v1/interventions");
-    struct slice rest, name;
-
-    if (!slice_starts(path, before)) {
+    if (text.len > 0 && !is_json) {
+        api_answer_error(call, 400, "Content-Type: application/json is expected");
         return false;
     }
-    rest = slice_skip(path, before.len);
-    if (rest.len == 0 && json_is_object(body)) {
-        json_put(body, "op", json_string("intervene"));
-        ask_queue(c, call, ASK_JSON, json_incref(body));
+    if (text.len == 0 && !endpoint->has_body) {
         return true;
     }
-    if (!slice_starts(rest, SLICE("/"))) {
+    body = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(body)) {
+        (void)snprintf(why, sizeof why, "body: a JSON object is expected%s%s",
+                       body == NULL && text.len > 0 ? ": " : "",
+                       body == NULL && text.len > 0 ? error.text : ""); /* fits */
+        if (body == NULL && text.len > 0) {
+            size_t len = strlen(why);
+
+            (void)snprintf(why + len, sizeof why - len, ", line %d, column %d", error.line,
+                           error.column); /* the same */
+        }
+        json_decref(body);
+        api_answer_error(call, 400, why);
         return false;
     }
-    rest = slice_skip(rest, 1);
-    name = slice_cut(&rest, '/');
-    if (!slice_equal(rest, SLICE("cancel"))) {
-        return false;
+    json_object_foreach(body, name, value)
+    {
+        /* The command line sends these two of its own; a word that is not understood might have
+         * been meant to keep something from being done. */
+        if (!endpoint->has_body && strcmp(name, "op") != 0 && strcmp(name, "id") != 0) {
+            api_answer_error(call, 400, "body: this call has no members; none, or {} is expected");
+            json_decref(body);
+            return false;
+        }
     }
-    ask_queue(c, call, ASK_JSON, json_pack("{s:s, s:o}", "op", "cancel", "id", decoded(name)));
+    json_decref(*question);
+    *question = body;
     return true;
 }
 
-static void post_request(struct control *c, struct api_call *call, json_t *body)
+/* Find out what is asked, and ask it. `part` is that of its path that stands for a name. */
+static void understand(struct control *c, struct api_call *call, const struct endpoint *endpoint,
+                       struct slice part)
 {
-    static const char *const changes[] = {"hold",    "release", "delete",
-                                          "requeue", "expire",  "flush"};
-    struct slice rest = api_path(call);
-    struct ask *ask;
+    json_t *question = json_object();
+    struct buf error;
+    bool good;
 
-    if (slice_equal(rest, SLICE("/v1/reload"))) {
-        ask = ask_new(c, call, ASK_RELOAD);
-        if (ask != NULL) {
-            wire_put_number(c->role->parent, WIRE_RELOAD, ask->token);
-        }
+    buf_init(&error, QUERY_ERROR_MAX);
+    good = endpoint_read_query(endpoint, api_query(call), question, &error);
+    if (!good) {
+        api_answer_error(call, 400, buf_cstr(&error));
+    }
+    buf_fini(&error);
+    if (!good ||
+        (slice_equal(api_method(call), SLICE("POST")) && !read_body(call, endpoint, &question))) {
+        json_decref(question);
         return;
     }
-    if (slice_equal(rest, SLICE("/v1/stop"))) {
-        respond_json(call, 200, json_pack("{s:b}", "ok", 1));
-        wire_put_empty(c->role->parent, WIRE_STOP_ALL);
-        return;
+    if (endpoint->op != NULL) {
+        json_put(question, "op", json_string(endpoint->op));
     }
-    if (slice_equal(rest, SLICE("/v1/clock"))) {
-        const json_t *offset = json_object_get(body, "offset_seconds");
-        json_int_t seconds = json_integer_value(offset);
-
-        if (!c->role->conf->debug_clock) {
-            api_answer_error(call, 400, "the clock moves only with debug_clock = yes");
-        } else if (!json_is_integer(offset) || seconds < 0 || seconds > 100LL * 365 * 86400) {
-            api_answer_error(call, 400, "offset_seconds: a number of seconds is expected");
-        } else if (c->clock_call != NULL) {
-            api_answer_error(call, 503, "the clock is being moved; ask again");
-        } else {
-            wire_put_number(c->role->parent, WIRE_SET_CLOCK, (uint64_t)(seconds * US_PER_S));
-            c->clock_call = call;
-            api_on_gone(call, clock_client_gone, c);
-        }
-        return;
+    if (part.ptr != NULL) {
+        json_put(question, "id", endpoint_decode(part));
     }
-    if (intervention_request(c, call, rest, body)) {
-        return;
-    }
-    if (slice_starts(rest, SLICE("/v1/messages/")) && json_is_object(body)) {
-        rest = slice_skip(rest, strlen("/v1/messages/"));
-        for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-            if (slice_equal(rest, slice_string(changes[i]))) {
-                CHECK(json_object_set_new(body, "op", json_string(changes[i])) == 0);
-                ask_queue(c, call, ASK_JSON, json_incref(body));
-                return;
-            }
-        }
-    }
-    api_answer_error(call, json_is_object(body) ? 404 : 400,
-                     json_is_object(body) ? NO_PATH : "a JSON object is expected");
+    answer_call(c, call, endpoint, question);
 }
 
 bool control_refuses(const struct control *c, int fd)
@@ -1022,10 +867,12 @@ static bool may(struct api_call *call, unsigned right, const char *name)
 static void on_call(void *arg, struct api_call *call)
 {
     struct control *c = arg;
-    struct slice method = api_method(call), text = api_body(call), type;
-    bool post = slice_equal(method, SLICE("POST"));
+    struct slice method = api_method(call);
+    bool post = slice_equal(method, SLICE("POST")), steers;
+    const struct endpoint *endpoint;
+    const char *allowed = NULL;
     const struct web_page *page;
-    json_t *body = NULL;
+    struct slice part;
 
     if (control_refuses(c, api_socket(call))) {
         api_answer_error(call, 403, "not to processes of this daemon that talk to the network");
@@ -1045,28 +892,19 @@ static void on_call(void *arg, struct api_call *call)
         respond_page(call, page);
         return;
     }
-    if (!post) {
-        bool traces = slice_equal(api_path(call), SLICE("/v1/trace"));
-
-        if (traces ? may(call, TOKEN_STEER, "steer") : may(call, TOKEN_LOOK, "look")) {
-            get_request(c, call);
-        }
+    endpoint = endpoint_find(method, api_path(call), &part, &allowed);
+    steers = endpoint == NULL ? post : endpoint->steers;
+    if (!may(call, steers ? TOKEN_STEER : TOKEN_LOOK, steers ? "steer" : "look")) {
         return;
     }
-    if (!may(call, TOKEN_STEER, "steer")) {
-        return;
+    if (endpoint != NULL) {
+        understand(c, call, endpoint, part);
+    } else if (allowed != NULL) {
+        api_answer_field(call, allowed);
+        api_answer_error(call, 405, "this path has another method; see the field Allow");
+    } else {
+        api_answer_error(call, 404, "no such path; GET /v1/openapi.json lists them");
     }
-    /* A form on a foreign page can't have this type without asking first. */
-    type = api_field(call, SLICE("Content-Type"));
-    if (text.len > 0 && !slice_starts_nocase(type, SLICE("application/json"))) {
-        api_answer_error(call, 400, "Content-Type: application/json is expected");
-        return;
-    }
-    if (text.len > 0) {
-        body = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, NULL);
-    }
-    post_request(c, call, body);
-    json_decref(body);
 }
 
 /* ---- services ------------------------------------------------------------------------------- */

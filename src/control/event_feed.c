@@ -22,6 +22,7 @@
 #include "check.h"
 #include "control.h"
 #include "json.h"
+#include "listing.h"
 #include "mem.h"
 #include "slice.h"
 #include "times.h"
@@ -35,12 +36,27 @@
 
 enum reader_state { READER_FIRST, READER_BEHIND, READER_READY, READER_TAIL };
 
+/* How a value is compared. */
+enum comparison {
+    COMPARE_EXACT,
+    COMPARE_ADDRESS,    /* "@domain" stands for all of it, and case does not matter */
+    COMPARE_DESTINATION /* what stands behind the / is enough, and case does not matter */
+};
+
 /* One condition: a member has one of these values. */
 struct condition {
     char *name;   /* owned: ,"name":" */
     json_t *want; /* owned: an array of texts */
-    bool address; /* "@domain" stands for all of it, and case does not matter */
+    enum comparison comparison;
 };
+
+/* All that the journal has. */
+static const char *const event_names[] = {
+    "received", "delivered",  "deferred", "bounced",   "expired", "report", "held",
+    "released", "removed",    "requeued", "dead",      "revived", "window", "paused",
+    "bouncing", "redirected", "limited",  "cancelled", "lost",
+};
+#define EVENT_NAMES (sizeof event_names / sizeof event_names[0])
 
 struct reader {
     TAILQ_ENTRY(reader) next;
@@ -94,6 +110,22 @@ static struct slice text_of(struct slice line, const char *name)
     return slice_of(line.ptr + from, to <= line.len ? to - from : 0);
 }
 
+static bool is_same(enum comparison comparison, struct slice want, struct slice value)
+{
+    switch (comparison) {
+    case COMPARE_EXACT:
+        return slice_equal(value, want);
+    case COMPARE_ADDRESS:
+        return slice_equal_nocase(value, want) ||
+               (slice_starts(want, SLICE("@")) && slice_ends_nocase(value, want));
+    case COMPARE_DESTINATION:
+        return slice_equal_nocase(value, want) ||
+               (slice_ends_nocase(value, want) && value.len > want.len &&
+                value.ptr[value.len - want.len - 1] == '/');
+    }
+    UNREACHABLE("all comparisons are above");
+}
+
 static bool is_met(const struct condition *c, struct slice line)
 {
     struct slice value = text_of(line, c->name);
@@ -102,11 +134,7 @@ static bool is_met(const struct condition *c, struct slice line)
 
     json_array_foreach(c->want, i, want)
     {
-        struct slice text = slice_string(json_string_value(want));
-
-        if (c->address ? slice_equal_nocase(value, text) ||
-                             (slice_starts(text, SLICE("@")) && slice_ends_nocase(value, text))
-                       : slice_equal(value, text)) {
+        if (is_same(c->comparison, slice_string(json_string_value(want)), value)) {
             return true;
         }
     }
@@ -311,7 +339,8 @@ static void reader_go(struct reader *r)
     await_client(r);
 }
 
-static void add_condition(struct reader *r, const char *name, json_t *value, bool address)
+static void add_condition(struct reader *r, const char *name, json_t *want,
+                          enum comparison comparison)
 {
     struct condition *c = &r->conditions[r->condition_count++];
     struct buf text;
@@ -320,22 +349,92 @@ static void add_condition(struct reader *r, const char *name, json_t *value, boo
     buf_init(&text, 64);
     CHECK(buf_addf(&text, ",\"%s\":\"", name));
     c->name = buf_take(&text);
-    c->address = address;
-    c->want = json_is_array(value) ? json_incref(value) : json_pack("[O]", value);
+    c->comparison = comparison;
+    c->want = want;
+}
+
+static bool is_event(const json_t *name)
+{
+    for (size_t i = 0; i < EVENT_NAMES; i++) {
+        if (strcmp(json_string_value(name), event_names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What it is to be told of; addresses and destinations are read as those of a list are. False:
+ * `error` says what was expected. */
+static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
+{
+    static const char *const texts[] = {"queue_id", "intervention"};
+    json_t *events = json_object_get(filter, "event"), *rest = json_copy(filter), *value;
+    struct listing_filter f;
+    const char *expected = NULL;
+    size_t i;
+
+    json_array_foreach(events, i, value)
+    {
+        if (!is_event(value)) {
+            (void)buf_add_string(error, "event: one of these is expected:"); /* all of it fits */
+            for (size_t j = 0; j < EVENT_NAMES; j++) {
+                (void)buf_addf(error, "%s %s", j > 0 ? "," : "", event_names[j]);
+            }
+            json_decref(rest);
+            return false;
+        }
+    }
+    if (events != NULL) {
+        add_condition(r, "event", json_incref(events), COMPARE_EXACT);
+        (void)json_object_del(rest, "event"); /* it is there */
+    }
+    for (i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        value = json_object_get(rest, texts[i]);
+        if (value != NULL && json_string_length(value) == 0) {
+            (void)buf_addf(error, "%s: a name is expected", texts[i]); /* fits */
+            json_decref(rest);
+            return false;
+        }
+        if (value != NULL) {
+            add_condition(r, texts[i], json_pack("[O]", value), COMPARE_EXACT);
+            (void)json_object_del(rest, texts[i]); /* the same */
+        }
+    }
+    if (!listing_filter(rest, (struct wall){0}, &f, &expected)) {
+        (void)buf_add_string(error, expected); /* fits */
+    } else {
+        const struct {
+            const char *name;
+            struct slice text;
+            enum comparison comparison;
+        } members[] = {
+            {"sender", slice_equal(f.spool.sender, SLICE("<>")) ? SLICE("") : f.spool.sender,
+             COMPARE_ADDRESS},
+            {"recipient", f.spool.rcpt, COMPARE_ADDRESS},
+            {"destination", f.spool.destination, COMPARE_DESTINATION},
+            {"class", f.spool.class_name, COMPARE_EXACT},
+        };
+
+        for (i = 0; i < sizeof members / sizeof members[0]; i++) {
+            if (json_object_get(rest, members[i].name) != NULL) {
+                add_condition(r, members[i].name,
+                              json_pack("[s%]", members[i].text.ptr, members[i].text.len),
+                              members[i].comparison);
+            }
+        }
+    }
+    json_decref(rest);
+    return expected == NULL;
 }
 
 void event_feed_call(struct event_feed *feed, struct api_call *call, const json_t *query)
 {
-    static const struct {
-        const char *name;
-        bool address;
-    } members[] = {{"event", false},       {"queue_id", false}, {"sender", true},
-                   {"recipient", true},    {"class", false},    {"destination", true},
-                   {"intervention", false}};
     const json_t *after = json_object_get(query, "after");
     struct slice id = api_field(call, SLICE("Last-Event-ID"));
     unsigned long long number = 0;
+    struct buf error;
     struct reader *r;
+    bool good;
 
     if (id.ptr == NULL && after != NULL) {
         id = slice_string(json_string_value(after));
@@ -349,18 +448,19 @@ void event_feed_call(struct event_feed *feed, struct api_call *call, const json_
     r->call = call;
     r->at = number;
     r->from_now = id.ptr == NULL;
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
-        json_t *value = json_object_get(json_object_get(query, "filter"), members[i].name);
-
-        if (value != NULL) {
-            add_condition(r, members[i].name, value, members[i].address);
+    TAILQ_INSERT_TAIL(&feed->readers, r, next);
+    buf_init(&error, 1024);
+    good = add_conditions(r, json_object_get(query, "filter"), &error);
+    if (!good) {
+        reader_free(r);
+        api_answer_error(call, 400, buf_cstr(&error));
+    } else {
+        api_on_gone(call, on_gone, r);
+        if (!ask(r, INT64_MAX)) {
+            begin_answer(r, 503, NULL);
         }
     }
-    TAILQ_INSERT_TAIL(&feed->readers, r, next);
-    api_on_gone(call, on_gone, r);
-    if (!ask(r, INT64_MAX)) {
-        begin_answer(r, 503, NULL);
-    }
+    buf_fini(&error);
 }
 
 /* ---- the ring ------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 
+import http_api
 import sluice
 
 SEED = int(os.environ.get("SLUICE_SEED", "0")) or random.randrange(1 << 30)
@@ -37,14 +38,12 @@ class Load:
         else:
             target, head["Content-Type"] = "/v1/inject?from=a@example.org&to=%s@example.net" % name, "message/rfc822"
             body = "Subject: %s\r\n\r\n%s\r\n" % (name, "y" * (200 if n % 3 == 1 else 100000))
-        connection.request("POST", target, body, head)
-        answer = connection.getresponse()
-        text = answer.read()
-        if answer.status != 200 or (answer.status == 200 and json.loads(text)["refused"]):
-            if answer.status not in (200, 429, 503, 507):
-                self.problems.append((name, answer.status, text))
+        status, document, _ = http_api.call(connection, "POST", target, body.encode(), head)
+        if status != 200 or document["refused"]:
+            if status not in (200, 429, 503, 507):
+                self.problems.append((name, status, document))
             return None  # not all of it was done
-        return json.loads(text)
+        return document
 
     def run(self, thread):
         n, connection = 0, None

@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 
+import http_api
 import sluice
 
 
@@ -47,12 +48,7 @@ class Case(sluice.TestCase):
         self.addCleanup(c.close)
         if token:
             fields["Authorization"] = "Bearer " + self.tokens.get(token, token)
-        if body is not None:
-            fields["Content-Type"] = "application/json"
-        c.request(method, path, None if body is None else json.dumps(body), fields)
-        answer = c.getresponse()
-        data = answer.read()
-        return answer.status, json.loads(data) if data and "json" in answer.getheader("Content-Type") else data, answer
+        return http_api.call(c, method, path, body, fields)
 
     def raw(self, address, request):
         """All that is answered to these bytes, until the server closes."""
@@ -142,10 +138,7 @@ class Failures(Case):
             with self.subTest(request=request[:60]):
                 if len(request) < 30000:
                     request = request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + b"\r\n{}"
-                head, _, body = self.raw(path, request).partition(b"\r\n\r\n")
-                self.assertRegex(head, rb"\AHTTP/1\.1 %d " % status)
-                self.assertIn(b"\r\nContent-Type: application/json\r\n", head)
-                self.assertEqual(list(json.loads(body)), ["error"])
+                self.assertEqual(http_api.check_raw(request, self.raw(path, request))[0], status)
 
     def test_what_is_not_understood_is_refused_with_what_is(self):
         d = self.daemon()

@@ -1,4 +1,4 @@
-"""What operations.md and api.md say of commands, parameters, configurations and answers is so."""
+"""What the documents say of commands, parameters and configurations is so."""
 
 import glob
 import os
@@ -81,76 +81,6 @@ class Configurations(sluice.TestCase):
                 shown = run("-c", path, "config", "show", "-n")
                 self.assertEqual(shown.returncode, 0, shown.stderr)
                 self.assertEqual(shown.stderr, "")
-
-
-def members(answer):
-    """Names of members of objects, at any depth."""
-    if isinstance(answer, dict):
-        return set(answer).union(*map(members, answer.values()))
-    return set().union(*map(members, answer)) if isinstance(answer, list) else set()
-
-
-class Api(sluice.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.text = read("api.md")
-        self.d = self.daemon(relayhost=self.site(rcpt=lambda *_: "450 4.2.0 not now").nexthop, debug_clock="yes")
-        self.d.send("a@example.org", ["b@example.net", "c@example.net"])
-        self.eventually(lambda: self.d.ask("GET", "/v1/count?state=deferred")[1] == {"count": 1})
-        self.id = self.d.queue()[0]["queue_id"]
-
-    def calls(self, method):
-        """Paths with something in each of their places."""
-        paths = re.findall(r"^\| `%s (\S+)` \|" % method, self.text, re.M)
-        self.assertGreater(len(paths), 5)
-        for path in paths:
-            yield (path.replace("=WHAT", "=class").replace("=NEXT", "=0:0").replace("/NAME/", "/pause-1/").replace("FILTER", "state=deferred").replace("/ID", "/" + self.id).replace("=ID", "=" + self.id)
-                   .replace("TRANSPORT/NEXTHOP", "smtp/example.net").replace("=N", "=1").replace("=DOMAIN", "=example.net"))
-
-    def test_what_reads_answers_with_the_members_that_are_documented(self):
-        documented = set(re.findall(r"\w+", " ".join(inline(self.text))))
-        for path in self.calls("GET"):
-            with self.subTest(path=path):
-                status, answer = self.d.ask("GET", path)
-                self.assertEqual(status, 200, answer)
-                if not isinstance(answer, bytes):
-                    self.assertEqual(members(answer) - documented, set())
-
-    def test_the_status_has_all_that_is_documented(self):
-        paragraph = re.search(r"^`/v1/status`: .*?\n\n", self.text, re.M | re.S).group()
-        documented = {name for name in inline(paragraph) if re.fullmatch(r"\w+", name)}
-        self.assertEqual(documented - members(self.d.ask("GET", "/v1/status")[1]) - {"audit_last", "audit_last_time"}, set())
-
-    def test_gates_are_in_the_table(self):
-        table = re.search(r"^\| gate \| closed while \|\n(?:\|.*\n)+", self.text, re.M).group()
-        documented = [name for row in table.splitlines() for name in inline(row.split("|")[1])]
-        for path in ("/v1/messages/%s/why" % self.id, "/v1/site?destination=smtp/example.net"):
-            answer = self.d.ask("GET", path)[1]
-            for group in answer.get("groups", [answer]):
-                self.assertGreater(len(group["gates"]), 0)
-                self.assertEqual([gate["gate"] for gate in group["gates"] if gate["gate"] not in documented], [])
-
-    def test_what_changes_is_there(self):
-        last = "/v1/stop"
-        for path in [path for path in self.calls("POST") if path != last] + [last]:
-            with self.subTest(path=path):
-                body = {"offset_seconds": 1} if path.endswith("clock") else \
-                    {"verb": "pause", "destination": "other.example"} if path.endswith("interventions") else {"filter": {"state": ["deferred"]}, "dry_run": True}
-                status, answer = self.d.ask("POST", path, body)
-                self.assertEqual(status, 200, answer)
-                if path.startswith("/v1/messages/"):
-                    self.assertEqual(answer, {"matched": answer["matched"], "changed": [], "errors": []})
-        self.assertEqual(self.d.process.wait(sluice.PATIENCE), 0)
-
-    def test_errors_have_the_status_that_is_documented(self):
-        for method, path, body, want in (
-                ("GET", "/v1/nothing", None, 404), ("GET", "/v1/messages/" + self.id[:-1] + ("0" if self.id[-1] != "0" else "1"), None, 404),
-                ("GET", "/v1/count?colour=red", None, 400), ("POST", "/v1/messages/hold", [], 400),
-                ("PUT", "/v1/reload", {}, 405)):
-            with self.subTest(path=path):
-                status, answer = self.d.ask(method, path, body)
-                self.assertEqual(status, want)
-                self.assertEqual(set(answer), {"error"})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+import http_api
 import sluice
 
 
@@ -34,7 +35,7 @@ class Stream:
                 if fields["event"] == "lost":
                     return {"event": "lost", **event}
                 assert (fields["id"], fields["event"]) == (str(event["number"]), event["event"]), fields
-                return event
+                return http_api.check_event(event)
             if value:
                 fields[name] = value
         raise AssertionError("the stream has ended")
@@ -165,7 +166,7 @@ class Readers(Case):
 class Followed(Case):
     def lines(self, path):
         with open(path, encoding="utf-8") as f:
-            return [json.loads(line) for line in f.read().splitlines()]
+            return [http_api.check_event(json.loads(line)) for line in f.read().splitlines()]
 
     def test_the_file_has_all_after_a_kill_and_a_rotation(self):
         d = self.daemon(events="yes", relayhost=self.site().nexthop, start=False)

@@ -12,6 +12,7 @@ import subprocess
 import unittest
 import urllib.parse
 
+import http_api
 import milter
 import sluice
 
@@ -62,14 +63,12 @@ class Case(sluice.TestCase):
             kind = "message/rfc822" if isinstance(body, (str, bytes)) else "application/json"
         if not isinstance(body, (str, bytes)):
             body = json.dumps(body)
-        fields = {k.replace("_", "-"): v for k, v in fields.items()}
+        fields = {"Content-Type": kind, **{k.replace("_", "-"): v for k, v in fields.items()}}
         if token:
             fields["Authorization"] = "Bearer " + self.tokens.get(token, token)
         c = connection or self.connection()
-        c.request(method, target, body.encode() if isinstance(body, str) else body, {"Content-Type": kind, **fields})
-        answer = c.getresponse()
-        text = answer.read()
-        return answer.status, json.loads(text) if text else {}, dict(answer.getheaders())
+        status, document, answer = http_api.call(c, method, target, body.encode() if isinstance(body, str) else body, fields)
+        return status, document, dict(answer.getheaders())
 
     def sent(self, count=1):
         """What the site has of the mail, when so many messages have come."""

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import time
 
+import http_api
 import sluice
 from logins import PASSWORD, Case, scram, unverified
 
@@ -38,7 +39,7 @@ class Trace:
             if line.startswith(b"data: "):
                 said = json.loads(line[6:])
                 if "what" in said:
-                    self.lines.append(said)
+                    self.lines.append(http_api.check_said(said))
                     return said
                 self.dropped += said["lines"]
         return None
@@ -309,7 +310,7 @@ class TestTrace(Case):
         for query, status, text in (
                 ("", 400, "one of destination, client and queue_id is expected"),
                 ("?destination=a&client=b", 400, "one of destination, client and queue_id is expected"),
-                ("?sender=a", 400, "one of destination, client and queue_id is expected"),
+                ("?sender=a", 400, "sender is not known; known are destination, client, queue_id"),
                 ("?client=192.0.2.1/24", 400, "client: an address, a network like 192.0.2.0/24, or a pattern"),
                 ("?destination=nosuch/x", 404, "nosuch: no such transport"),
                 ("?destination=@here.example", 409, "there is no dialogue to trace")):

@@ -28,6 +28,8 @@ import threading
 import time
 import unittest
 
+import http_api
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("SLUICE_BUILD", os.path.join(TOP, "build")))
 SANITIZED = "build-test" in BUILD  # such programs keep what they freed, and look for leaks at their end
@@ -530,17 +532,12 @@ class Daemon:
     # ---- questions
 
     def ask(self, method, path, body=None):
-        """Status and parsed answer of the HTTP API."""
+        """Status and document of an answer of the HTTP API (http_api.call)."""
         c = UnixConnection(os.path.join(self.directory, "control.sock"))
         try:
-            c.request(method, path, None if body is None else json.dumps(body),
-                      {"Content-Type": "application/json"} if body is not None else {})
-            r = c.getresponse()
-            data = r.read()
+            return http_api.call(c, method, path, body)[:2]
         finally:
             c.close()
-        kind = r.getheader("Content-Type") or ""
-        return r.status, json.loads(data) if data and "json" in kind else data
 
     def queue(self, **query):
         text = "&".join("%s=%s" % (k, v) for k, v in query.items())
