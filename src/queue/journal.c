@@ -29,7 +29,8 @@
 #define FORGOTTEN_MAX 4
 #define BLOCK_MAX     (2ul * JOURNAL_WAIT_MAX)
 
-/* What a failed commit does to an event that waits for it. */
+/* What a failed commit does to an event that waits for it. What is told by a step of the batch comes
+ * again when the step is done again. */
 enum { KEEP = 'k', DROP = 'd' };
 
 struct journal_window {
@@ -161,6 +162,17 @@ static void keep_only(struct journal *j, int kept)
     j->waiting = left;
 }
 
+/* While the journal is halted commits go on without events: the facts of all that wait are stored. */
+static void keep_all(struct journal *j)
+{
+    struct slice rest = buf_slice(&j->waiting);
+
+    while (rest.len > 0) {
+        *(char *)rest.ptr = KEEP; /* in place: it is our buffer */
+        rest = slice_skip(rest, slice_find(rest, '\n') + 1);
+    }
+}
+
 static void forget_old(struct queue *q)
 {
     struct journal *j = &q->journal;
@@ -280,6 +292,7 @@ void journal_done(struct queue *q, bool committed)
         return;
     }
     if (j->adding == 0) {
+        keep_all(j);
         return;
     }
     if (j->last == 0) {
@@ -431,6 +444,33 @@ void journal_settled(struct queue *q, const struct settlement *s, const struct s
     end(q, before);
 }
 
+void journal_expired(struct queue *q, const struct spool_message *m, const struct spool_rcpt *r)
+{
+    size_t before = waiting_len(q);
+    struct buf *b = begin(q, DROP, "expired"), name;
+    char text[SPOOL_ID_TEXT_MAX];
+
+    if (b == NULL) {
+        return;
+    }
+    spool_id_print(m->id, text);
+    put(b, "queue_id", slice_string(text));
+    put(b, "sender", m->sender);
+    put(b, "recipient", r->address);
+    buf_init(&name, 4096);
+    (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(r->transport), SLICE_ARGS(r->nexthop)); /* fits */
+    put(b, "destination", buf_slice(&name));
+    buf_fini(&name);
+    put_if(b, "class", m->class_name);
+    put_if(b, "relay", r->remote);
+    put_if(b, "reply", slice_trim(r->reply.len > 0 ? r->reply : r->diagnostic));
+    put_if(b, "status", r->status);
+    put(b, "category", slice_string(measure_category_name(measure_category(r->status))));
+    (void)buf_add_byte(b, ',');
+    put_seconds(b, "delay", clock_wall().us - m->arrived.us);
+    end(q, before);
+}
+
 void journal_changed(struct queue *q, const char *event, const char *id,
                      const struct spool_message *m, struct slice reason)
 {
@@ -454,7 +494,7 @@ void journal_report_sent(struct queue *q, const char *id, const struct spool_mes
                          struct msg_id report, struct slice to, const char *kind)
 {
     size_t before = waiting_len(q);
-    struct buf *b = begin(q, KEEP, "report");
+    struct buf *b = begin(q, DROP, "report");
     char text[SPOOL_ID_TEXT_MAX];
 
     if (b == NULL) {

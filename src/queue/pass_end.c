@@ -129,6 +129,7 @@ static int expire(struct queue *q, const struct spool_message *m)
                                     .created = m->created,
                                     .listed = m->listed};
         observer_ended(q, &end);
+        journal_expired(q, m, &r);
         rc = spool_settle(q->spool, m->id, r.n, &v);
         if (rc != 0) {
             break;

@@ -96,6 +96,26 @@ class Told(Case):
         d.cli("cancel", told["intervention"])
         self.assertEqual(live.next()["event"], "cancelled")
 
+    def test_mail_that_is_given_up(self):
+        """For its age by the queue's own limit, and by an operator: one event for each recipient, in front of the report."""
+        site = self.site(rcpt=lambda line: "450 4.2.2 full" if "@example.net" in line else "250 2.1.5 ok")
+        d = self.daemon(events="yes", relayhost=site.nexthop, maximal_queue_lifetime="1d", minimal_backoff_time="1h", maximal_backoff_time="1h")
+        live = self.stream(d)
+        for give_up in (lambda message: d.do("expire", message), lambda message: d.move_clock(2 * 86400)):
+            message = d.send("a@example.org", ["b@example.net", "c@example.net"])
+            self.assertEqual([e["event"] for e in live.take(3)], ["received", "deferred", "deferred"])
+            give_up(message)
+            events = [live.next()]
+            while events[-1]["event"] != "report":
+                events.append(live.next())
+            expired = [e for e in events if e["event"] == "expired"]
+            self.assertEqual([e["queue_id"] for e in expired], [message, message], events)
+            self.assertEqual({e["recipient"] for e in expired}, {"b@example.net", "c@example.net"})
+            for event in expired:
+                self.assertEqual((event["destination"], event["reply"]), ("smtp/" + site.nexthop, "450 4.2.2 full"))
+            while live.next()["event"] != "delivered":  # the report
+                pass
+
     def test_a_destination_that_dies_and_lives_again(self):
         submitted = threading.Event()  # so that deliveries overlap
 
