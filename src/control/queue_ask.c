@@ -254,6 +254,7 @@ static void revive(struct queue *q, const json_t *question)
     if (json_object_get(question, "ids") != NULL || json_object_get(question, "after") != NULL) {
         return;
     }
+    agents_forget(q);
     if (dest == NULL) {
         sched_revive_all(q->sched, clock_mono());
     } else {
@@ -271,6 +272,7 @@ static void revive_for(struct queue *q, struct msg_id id)
     if (spool_read_rcpts(q->spool, id, 0, true, REVIVED_MAX, page, &count) != 0) {
         return; /* the change itself will say so */
     }
+    agents_forget(q);
     buf_init(&name, 2 * SPOOL_ROUTE_MAX + 2);
     for (size_t i = 0; i < count; i++) {
         if (page[i].transport.len > 0) {

@@ -69,6 +69,7 @@ static const struct status bad_configuration = {STATUS_TRANSIENT, 3, 5};
 static const struct status shutting_down = {STATUS_TRANSIENT, 3, 2};
 static const struct status no_content = {STATUS_TRANSIENT, 3, 0};
 static const struct status too_large = {STATUS_PERMANENT, 3, 4};
+static const struct status no_login = {STATUS_TRANSIENT, 7, 8};
 
 static void session_event(void *arg, struct session *s, enum session_event event,
                           const struct client_event *talk);
@@ -371,6 +372,28 @@ static void on_hops(void *arg, struct hops *h)
     }
 }
 
+/* Our login at the next hop was refused lately, and is not tried again for now: nor is another hop,
+ * as when it is refused. True when that is so, and the attempt over. */
+static bool login_rests(struct attempt *a)
+{
+    struct buf text;
+    int64_t us;
+    const char *why =
+        smtp_destination_login_rests(a->destination, a->hop_at, clock_mono(), &us);
+
+    if (why == NULL) {
+        return false;
+    }
+    buf_init(&text, WIRE_TEXT_MAX);
+    (void)buf_addf(&text, "not tried, the login is to rest for %lld s more: %.*s",
+                   (long long)(us / US_PER_S + 1), WIRE_TEXT_MAX - 100, why); /* fits */
+    failure_fini(&a->failure);
+    set_failure(a, no_login, buf_slice(&text), slice_of("", 0), false);
+    buf_fini(&text);
+    give_up(a);
+    return true;
+}
+
 /* Go to the next hop at hop_at. True when something is under way (or all is over). */
 static bool begin_hop(struct attempt *a)
 {
@@ -383,6 +406,9 @@ static bool begin_hop(struct attempt *a)
     a->hops = NULL;
     a->sessions = 0;
     a->phase = ATTEMPT_LOOKING_UP;
+    if (login_rests(a)) {
+        return true;
+    }
     if (!nexthop_parse(text, &nexthop)) {
         set_failure(a, bad_configuration,
                     SLICE("mail system configuration error: bad next hop syntax"), slice_of("", 0),
@@ -509,6 +535,7 @@ void attempts_forget(struct attempts *all, struct slice transport, struct slice 
             session_close(s);
         }
     }
+    smtp_destinations_forgive(all->destinations);
 }
 
 void attempts_session_closed(void *arg, const struct session_settings *settings)
@@ -663,7 +690,9 @@ static void on_doubt(struct attempt *a, const struct client_event *talk)
 
 static void on_failed(struct attempt *a, const struct client_event *talk)
 {
-    bool final;
+    /* It will be the same with other mail of this login, and with no other: see
+     * smtp_destination.h. "Later" is the relay's trouble. */
+    bool login = talk->cause == CLIENT_CAUSE_LOGIN && talk->code / 100 != 4, final;
 
     if (talk->content_was_sent) {
         on_doubt(a, talk);
@@ -684,12 +713,14 @@ static void on_failed(struct attempt *a, const struct client_event *talk)
         return;
     }
     /* A login that is refused is not tried at one address of the relay after the other. */
-    final = talk->outcome == CLIENT_BOUNCED || !more_to_try(a) ||
-            (talk->cause == CLIENT_CAUSE_LOGIN && talk->code / 100 != 4);
+    final = talk->outcome == CLIENT_BOUNCED || !more_to_try(a) || login;
+    if (login) {
+        smtp_destination_login_refused(a->destination, a->hop_at, talk->text, clock_mono());
+    }
     if (final) {
         failure_fini(&a->failure); /* what happened before has no say against this */
     }
-    set_session_failure(a, talk, talk->site);
+    set_session_failure(a, talk, talk->site && !login);
     if (final) {
         give_up(a);
         return;
@@ -746,6 +777,7 @@ static void session_event(void *arg, struct session *s, enum session_event event
     switch (talk->kind) {
     case CLIENT_READY:
         a->sessions++;
+        smtp_destination_login_works(a->destination, a->hop_at);
         begin(a);
         return;
     case CLIENT_NEED_CONTENT:

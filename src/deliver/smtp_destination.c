@@ -23,11 +23,22 @@ struct smtp_trust {
     LIST_ENTRY(smtp_trust) next;
 };
 
+/* A login that a relay has refused; forgotten when it works, and with the list. */
+struct refused_login {
+    unsigned line; /* of relay_auth */
+    unsigned times;
+    bool on_trial; /* one delivery tries it again, and the others wait for what comes of it */
+    struct mono until;
+    char *why; /* owned */
+    UT_hash_handle hh;
+};
+
 struct smtp_destinations {
     const struct role *role;
     struct buf system; /* PEM */
     struct smtp_destination *table;
-    struct login_list *logins; /* NULL: none */
+    struct login_list *logins;     /* NULL: none */
+    struct refused_login *refused; /* hash by line */
     LIST_HEAD(, smtp_trust) trusts;
 };
 
@@ -98,6 +109,7 @@ static void read_logins(struct smtp_destinations *all)
         path[0] == '\0' ? slice_of(NULL, 0) : role_file(all->role, slice_string(path));
     struct buf error;
 
+    smtp_destinations_forgive(all); /* lines are others now, or passwords */
     login_list_free(all->logins);
     all->logins = NULL;
     if (text.ptr == NULL) {
@@ -132,6 +144,87 @@ static void login_free(struct session_login *l)
         mem_free((char *)(uintptr_t)l->password.ptr);
         mem_free(l);
     }
+}
+
+static void forgive(struct smtp_destinations *all, struct refused_login *r)
+{
+    HASH_DEL(all->refused, r);
+    mem_free(r->why);
+    mem_free(r);
+}
+
+void smtp_destinations_forgive(struct smtp_destinations *all)
+{
+    while (all->refused != NULL) {
+        forgive(all, all->refused);
+    }
+}
+
+/* NULL: it was not refused, or the destination is of an older list. */
+static struct refused_login *refused_find(const struct smtp_destination *e, size_t hop)
+{
+    struct refused_login *r = NULL;
+
+    CHECK(hop < e->hop_count);
+    if (e->logins[hop] != NULL && !e->stale) {
+        HASH_FIND(hh, e->all->refused, &e->login_lines[hop], sizeof r->line, r);
+    }
+    return r;
+}
+
+void smtp_destination_login_refused(struct smtp_destination *e, size_t hop, struct slice why,
+                                    struct mono now)
+{
+    const struct conf *conf = e->all->role->conf;
+    struct refused_login *r = refused_find(e, hop);
+    int64_t us = conf->minimal_backoff_time_us;
+
+    if (e->stale) {
+        return;
+    }
+    if (r == NULL) {
+        r = mem_new(sizeof *r);
+        r->line = e->login_lines[hop];
+        HASH_ADD(hh, e->all->refused, line, sizeof r->line, r);
+    }
+    if (r->times > 0 && !r->on_trial) {
+        return; /* another delivery was under way with it */
+    }
+    r->on_trial = false;
+    for (unsigned i = 0; i < r->times && us < conf->maximal_backoff_time_us; i++) {
+        us *= 2;
+    }
+    us = us < conf->maximal_backoff_time_us ? us : conf->maximal_backoff_time_us;
+    r->times++;
+    r->until = mono_after(now, us);
+    mem_free(r->why);
+    r->why = mem_copy(why.ptr, why.len);
+}
+
+void smtp_destination_login_works(struct smtp_destination *e, size_t hop)
+{
+    struct refused_login *r = refused_find(e, hop);
+
+    if (r != NULL) {
+        forgive(e->all, r);
+    }
+}
+
+const char *smtp_destination_login_rests(struct smtp_destination *e, size_t hop, struct mono now,
+                                         int64_t *ret_us)
+{
+    struct refused_login *r = refused_find(e, hop);
+
+    if (r == NULL) {
+        return NULL;
+    }
+    if (mono_reached(r->until, now)) {
+        r->on_trial = true;
+        r->until = mono_after(now, e->all->role->conf->minimal_backoff_time_us);
+        return NULL;
+    }
+    *ret_us = r->until.us - now.us;
+    return r->why;
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -191,6 +284,7 @@ void smtp_destinations_free(struct smtp_destinations *all)
         trust->refs = 1;
         trust_unref(trust);
     }
+    smtp_destinations_forgive(all);
     login_list_free(all->logins);
     buf_fini(&all->system);
     mem_free(all);
@@ -312,8 +406,11 @@ static struct smtp_destination *smtp_destination_new(struct smtp_destinations *a
     TAILQ_INIT(&e->waiting);
     for (size_t i = 0; i < e->hop_count; i++) {
         /* Relays of last resort are not in the key, so no sender has a login of its own there. */
-        e->logins[i] = login_new(login_list_find(all->logins, slice_string(e->hops[i]),
-                                                 i < e->own_count ? sender : slice_of("", 0)));
+        const struct login *login = login_list_find(all->logins, slice_string(e->hops[i]),
+                                                    i < e->own_count ? sender : slice_of("", 0));
+
+        e->logins[i] = login_new(login);
+        e->login_lines[i] = login == NULL ? 0 : login->line;
     }
     set_session(e, &p);
     return e;

@@ -39,6 +39,7 @@ struct smtp_destination {
     char *hops[SMTP_DESTINATION_HOPS_MAX]; /* owned: next hops in the order to be tried */
     size_t hop_count;
     struct session_login *logins[SMTP_DESTINATION_HOPS_MAX]; /* owned: at each hop; NULL: none */
+    unsigned login_lines[SMTP_DESTINATION_HOPS_MAX];         /* of relay_auth, of these */
     size_t own_count; /* of them, the destination's own; the others are relays of last resort */
     enum conf_tls level;
     enum conf_sts sts;
@@ -73,6 +74,23 @@ struct smtp_destination *smtp_destination_get(struct smtp_destinations *all, str
 
 struct smtp_destination *smtp_destination_ref(struct smtp_destination *e);
 void smtp_destination_unref(struct smtp_destination *e);
+
+/* The relay at this hop refuses our login. That is no fault of the relay, nor of mail that has
+ * another login there: so the login alone rests, that a wrong password is not tried with each
+ * message, for minimal_backoff_time and each further time in a row twice as long, up to
+ * maximal_backoff_time. `why` is copied. */
+void smtp_destination_login_refused(struct smtp_destination *e, size_t hop, struct slice why,
+                                    struct mono now);
+void smtp_destination_login_works(struct smtp_destination *e, size_t hop);
+
+/* Why the login at this hop is not to be tried now, and for how long; lasts until the next of the
+ * other calls. NULL: it is, and when it has been refused, by the caller alone until that says how
+ * it went, or for minimal_backoff_time. */
+const char *smtp_destination_login_rests(struct smtp_destination *e, size_t hop, struct mono now,
+                                         int64_t *ret_us);
+
+/* An operator wants all of it tried again: no login rests any more. */
+void smtp_destinations_forgive(struct smtp_destinations *all);
 
 /* What it demands of TLS at one of its hops. */
 struct hops_tls smtp_destination_tls(const struct smtp_destination *e, size_t hop);

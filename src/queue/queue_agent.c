@@ -207,6 +207,15 @@ static void agent_lost(struct queue *q, struct worker_process *agent)
     }
 }
 
+void agents_forget(struct queue *q)
+{
+    for (unsigned i = 0; i < q->agents.count; i++) {
+        if (q->agents.at[i].role == ROLE_DELIVER && q->agents.at[i].channel != NULL) {
+            wire_put_forget(q->agents.at[i].channel, &(struct wire_forget){.transport = SLICE("")});
+        }
+    }
+}
+
 static bool role_is_served(const struct queue *q, enum wire_role role)
 {
     for (unsigned i = 0; i < q->agents.count; i++) {

@@ -55,6 +55,10 @@ bool agents_adopt(struct queue *q, const struct wire_peer *peer, int fd);
 /* Defer what waits for processes that have been away for too long; to be called now and then. */
 void agents_check(struct queue *q);
 
+/* An operator wants mail tried again: what deliver processes keep (idle connections, logins that
+ * rest) is to be forgotten. */
+void agents_forget(struct queue *q);
+
 /* In each turn, before decisions: for kinds without a process. */
 void agents_turn(struct worker_processes *all);
 

@@ -514,8 +514,8 @@ static void end_login(struct client *c)
     }
 }
 
-/* The text is set. It is about us, not about the mail, and it will be the same with other mail: so
- * the site is left alone for a while, and a password that is wrong is not tried over and over. */
+/* The text is set. It is about us, not about the mail, and it will be the same with other mail of
+ * this login. */
 static void fail_login(struct client *c, struct status status)
 {
     end_login(c);

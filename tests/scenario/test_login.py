@@ -133,6 +133,31 @@ class Relay(Case):
         self.assertIn("it says   535 5.7.8 Error: authentication failed", self.notice(d))
         self.assertEqual(d.log().count("from=<double-bounce@"), 1)
 
+    def test_a_login_that_is_refused_delays_no_mail_of_another(self):
+        d, site = self.prepared("%(hop)s app:one\n%(hop)s @shop.example shop:wrong\n", debug_clock="yes")
+        site.replies["AUTH"] = lambda line: "235 2.7.0 ok" if line == plain("app", "one") else "535 5.7.8 no such user"
+        d.start()
+        waits = []
+        for n in range(5):
+            waits.append(d.send("x%d@shop.example" % n, ["b@example.net"]))
+            self.eventually(lambda: waits[-1] in [m["queue_id"] for m in d.queue() if m["queue_name"] == "deferred"])
+            d.send("a%d@example.org" % n, ["b@example.net"])
+            self.eventually(lambda: len(site.messages) == n + 1)
+        self.assertEqual({m["sender"] for m in site.messages}, {"a%d@example.org" % n for n in range(5)})
+        # The wrong password was tried once, and each of its messages says what it waits for.
+        self.assertEqual(site.commands.count(plain("shop", "wrong")), 1)
+        self.assertRegex(d.message(waits[0])["recipients"][0]["delay_reason"], r"^SASL authentication failed; .* 535 5\.7\.8 no such user")
+        for queue_id in waits[1:]:
+            self.assertRegex(d.cli("why", queue_id, check=True).stdout, r"the login is to rest for \d+ s more: SASL authentication failed; .* 535 5\.7\.8")
+        self.assertNotRegex(d.cli("destinations", check=True).stdout, "dead")
+        # When it has rested, one message tries it again.
+        d.cli("clock", "+330", check=True)
+        self.eventually(lambda: site.commands.count(plain("shop", "wrong")) == 2)
+        # An operator who asks is not to wait for that.
+        site.replies["AUTH"] = lambda line: "235 2.7.0 ok"
+        d.cli("flush", check=True)
+        self.eventually(lambda: len(site.messages) == 10)
+
     def test_a_login_is_shown_only_to_a_relay_with_proof(self):
         d, site = self.prepared("%(hop)s app:secret\n", trusted=False)
         d.start()

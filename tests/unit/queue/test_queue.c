@@ -63,6 +63,7 @@ static struct {
     struct wire_content content;
     char *content_bytes;
     size_t content_count;
+    size_t forgets; /* WIRE_FORGET */
     struct wire_flow flow;
     struct wire_etrn_done etrn;
     bool closed[ROLE_COUNT];
@@ -131,6 +132,10 @@ static void on_agent_frame(void *arg, struct channel *ch)
             if (frame.fd >= 0) {
                 (void)close(frame.fd);
             }
+            continue;
+        }
+        if (frame.type == WIRE_FORGET) {
+            site.forgets++;
             continue;
         }
         assert_int_equal(frame.type, WIRE_DELIVER);
@@ -1602,6 +1607,7 @@ static void a_flush_makes_mail_due_and_revives_its_destination(void **state)
     ask(200, "{\"op\":\"flush\",\"filter\":{\"destination\":\"there.test\"}}");
     settle();
     assert_true(site.count >= 2);
+    assert_int_equal(site.forgets, 1); /* what the agent kept for it, too */
     (void)id;
 }
 
