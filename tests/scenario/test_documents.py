@@ -11,7 +11,7 @@ from documents import blocks, commands, inline, read, run
 
 class Commands(unittest.TestCase):
     def test_commands_and_their_options_exist(self):
-        for name in ("operations.md", "api.md", "zmailer.md", "spool.md"):
+        for name in ("operations.md", "api.md", "zmailer.md", "spool.md", "peers.md", "dashboard.md", "events.md"):
             for words in commands(read(name)):
                 with self.subTest(document=name, command=" ".join(words)):
                     words = words[1:]
@@ -24,6 +24,19 @@ class Commands(unittest.TestCase):
                     for word in words[len(command):]:
                         if re.match(r"--?[a-zA-Z]", word):
                             self.assertIn(word.partition("=")[0], known)
+
+    def test_each_verb_of_the_peers_has_its_equal_or_a_reason(self):
+        rows = [line.strip("|").split(" | ") for line in read("peers.md").splitlines() if line.startswith("| `")]
+        self.assertGreater(len(rows), 60)
+        for row in rows:
+            with self.subTest(verb=row[0]):
+                self.assertEqual(len(row), 3)
+                self.assertRegex(row[2], r"`|none: |not needed: |dashboard|classes")
+        verbs = " ".join(row[0] for row in rows)
+        for verb in ("qshape", "postsuper", "postqueue", "postcat", "postmap", "top", "suspend", "bounce", "rebind", "trace-smtp-client", "trace-smtp-server",
+                     "xfer", "inspect-message", "inspect-sched-q", "provider-summary", "queue-summary", "set-log-filter", "pause queue", "resume queue",
+                     "disable source", "delete", "schedule", "trace", "show"):
+            self.assertIn(verb, verbs)
 
     def test_the_manual_page_has_every_command(self):
         page = read("man/sluice.1")
