@@ -1,6 +1,7 @@
 """ZMailer's mailq protocols, asked over real sockets."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import os
@@ -203,26 +204,42 @@ class Mailq(sluice.TestCase):
         self.assertEqual(c.login("admin", "secret"), "+OK\n")
         self.assertEqual(c.ask("SHOW QUEUE THREADS")[-1][:8], "Msgs in ")
 
+    @contextlib.contextmanager
+    def stopped_queue(self, d):
+        """The queue process stands still, and can be killed. Its parent stands still from then on, too: so there is no other
+        queue process, whenever the control process reads what it was sent."""
+        (queue,) = d.children()["queue"]
+
+        def kill():
+            os.kill(d.process.pid, signal.SIGSTOP)
+            os.kill(queue, signal.SIGKILL)
+
+        os.kill(queue, signal.SIGSTOP)
+        try:
+            yield kill
+        finally:
+            os.kill(queue, signal.SIGCONT)
+            os.kill(d.process.pid, signal.SIGCONT)
+
     def test_without_the_queue_process_a_session_is_told_so_and_goes_on(self):
         d, address = self.serve()
         c = self.client(address)
         c.login("admin", "secret")
         (queue,) = d.children()["queue"]
-        os.kill(queue, signal.SIGSTOP)
-        c.say("SHOW QUEUE THREADS")
-        os.kill(queue, signal.SIGKILL)
-        self.assertTrue(c.line().startswith("-MAILQ2 The queue can't be asked now"))
+        with self.stopped_queue(d) as kill:
+            c.say("SHOW QUEUE THREADS")
+            kill()
+            self.assertEqual(c.line(), "-MAILQ2 The queue can't be asked now, try again later\n")
         self.eventually(lambda: d.children().get("queue", [queue]) != [queue])
         self.eventually(lambda: c.ask("SHOW QUEUE THREADS")[-1].startswith("Msgs in "))
 
     def test_a_dump_of_version_1_ends_as_its_readers_expect_though_the_queue_process_dies(self):
         d, address = self.serve(auth="")
-        (queue,) = d.children()["queue"]
-        os.kill(queue, signal.SIGSTOP)
-        c = self.client(address)
-        self.assertEqual(c.line(), "version zmailer 1.0\n")
-        os.kill(queue, signal.SIGKILL)
-        self.assertIn("\nEnd:\n(This is not all: ", c.file.read().decode())
+        with self.stopped_queue(d) as kill:
+            c = self.client(address)
+            self.assertEqual(c.line(), "version zmailer 1.0\n")
+            kill()
+            self.assertIn("\nEnd:\n(This is not all: ", c.file.read().decode())
 
     def greets(self, address):
         c = Client(address)
