@@ -697,13 +697,17 @@ json_t *why_named(struct queue *q, const struct conf_list *names)
 
 unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
 {
-    const char *wanted =
-        json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
     char lower[SCHED_DEST_NAME_MAX];
-    struct slice text = slice_string(wanted), dest;
+    struct listing_filter filter;
+    struct slice text, dest;
+    const char *error;
     uint32_t transport;
     struct gate_place p;
 
+    if (!listing_filter(json_object_get(question, "filter"), clock_wall(), &filter, &error)) {
+        return listing_error(400, ret_answer, "%s", error);
+    }
+    text = filter.spool.destination;
     if (text.len == 0 || text.len > sizeof lower) {
         return listing_error(400, ret_answer, "destination: transport/nexthop is expected");
     }

@@ -130,9 +130,9 @@ static bool has_any_of(struct slice s, const char *chars)
 /* Not in an address of one mailbox without quotes: it is a pattern, or a list. */
 #define NO_ADDRESS " \t,*<>@"
 
-/* An address as people type it: "a@b" and "<a@b>" are that one, "@d", "*@d" and "d" all of a
- * domain, for which `value` is rewritten. What could only be meant otherwise, so that nothing would
- * be found, is refused: false. */
+/* An address as people type it: "a@b" and "<a@b>" are that one, "@d", "*@d" and "d" (with a dot in
+ * it: else it may be a user's name) all of a domain, for which `value` is rewritten. What could only
+ * be meant otherwise, so that nothing would be found, is refused: false. */
 static bool get_address(json_t *value, struct slice *ret)
 {
     char whole_domain[2 * ADDRESS_MAX + 2] = "@";
@@ -159,6 +159,9 @@ static bool get_address(json_t *value, struct slice *ret)
         *ret = typed;
         return true;
     }
+    if (slice_find(domain, '.') == domain.len) {
+        return false;
+    }
     memcpy(whole_domain + 1, domain.ptr, domain.len);
     CHECK(json_string_setn(value, whole_domain, domain.len + 1) == 0); /* it was UTF-8 before */
     *ret = slice_of(json_string_value(value), domain.len + 1);
@@ -181,7 +184,24 @@ static bool get_destination(json_t *value, struct slice *ret)
     *ret = slice_trim(*ret);
     *ret = slice_starts(*ret, SLICE("*@")) ? slice_skip(*ret, 1) : *ret;
     *ret = slice_starts(*ret, SLICE("@")) ? slice_skip(*ret, 1) : *ret;
-    return ret->len > 0 && !has_any_of(*ret, NO_ADDRESS);
+    return ret->len > 0 && ret->ptr[ret->len - 1] != '/' && !has_any_of(*ret, NO_ADDRESS);
+}
+
+/* A name or address of a host, a network, or a pattern. */
+static bool get_client(json_t *value, struct listing_filter *lf)
+{
+    struct slice typed;
+
+    if (!get_text(value, &typed)) {
+        return false;
+    }
+    typed = slice_trim(typed);
+    if (typed.len > 2 && typed.ptr[0] == '[' && typed.ptr[typed.len - 1] == ']') {
+        typed = slice_of(typed.ptr + 1, typed.len - 2);
+    }
+    lf->client = typed;
+    lf->client_is_network = slice_find(typed, '/') < typed.len;
+    return typed.len > 0 && (!lf->client_is_network || cidr_parse(typed, &lf->client_network));
 }
 
 static bool get_states(const json_t *value, unsigned *ret, bool *ret_active)
@@ -219,14 +239,14 @@ static const char *filter_member(struct listing_filter *lf, const char *key, jso
     if (strcmp(key, "sender") == 0) {
         return get_sender(value, &f->sender)
                    ? NULL
-                   : "sender: an address, @domain or <> is expected (patterns are not known; "
-                     "<...> is exactly what is in it)";
+                   : "sender: an address, @domain or <> is expected (patterns are not known; a "
+                     "domain without a dot needs its @; <...> is exactly what is in it)";
     }
     if (strcmp(key, "recipient") == 0) {
         return get_address(value, &f->rcpt)
                    ? NULL
-                   : "recipient: an address or @domain is expected (patterns are not known; "
-                     "<...> is exactly what is in it)";
+                   : "recipient: an address or @domain is expected (patterns are not known; a "
+                     "domain without a dot needs its @; <...> is exactly what is in it)";
     }
     if (strcmp(key, "destination") == 0) {
         return get_destination(value, &f->destination)
@@ -259,9 +279,10 @@ static const char *filter_member(struct listing_filter *lf, const char *key, jso
         return get_text(value, &lf->reason) ? NULL : "reason: a text or a pattern is expected";
     }
     if (strcmp(key, "client") == 0) {
-        return get_text(value, &lf->client)
+        return get_client(value, lf)
                    ? NULL
-                   : "client: a host's name, an address or a pattern is expected";
+                   : "client: a host's name, an address, a network like 192.0.2.0/24 or a pattern "
+                     "is expected";
     }
     return "filter: known are state, sender, recipient, destination, class, name, reason, client "
            "(texts), older_than, newer_than (seconds), min_size, max_size (bytes)";
@@ -293,38 +314,52 @@ bool listing_filter(json_t *filter, struct wall now, struct listing_filter *ret_
     return true;
 }
 
-/* Does what people typed mean this text? A pattern has to match all of it; other words have to
- * stand in it, or, when `whole`, to be it. In any case of letters. */
+/* Does what people typed, words or a pattern, stand in this text, or, when `whole`, is it the text?
+ * In any case of letters. */
 static bool means(struct slice typed, struct slice text, bool whole)
 {
-    char pattern[2 * ADDRESS_MAX], *lower;
+    char pattern[2 * ADDRESS_MAX + 2], *lower;
     bool is_pattern = has_any_of(typed, "*?"), matches = false;
 
-    CHECK(typed.len <= sizeof pattern); /* get_text */
+    CHECK(typed.len + 2 <= sizeof pattern); /* get_text */
     if (whole && !is_pattern) {
         return slice_equal_nocase(typed, text);
     }
+    pattern[0] = pattern[typed.len + 1] = '*';
     for (size_t i = 0; i < typed.len; i++) {
-        pattern[i] = ascii_lower(typed.ptr[i]);
+        pattern[i + 1] = ascii_lower(typed.ptr[i]);
     }
     lower = mem_copy(text.ptr, text.len);
     for (size_t i = 0; i < text.len; i++) {
         lower[i] = ascii_lower(lower[i]);
     }
-    matches = is_pattern ? glob_match(slice_of(pattern, typed.len), slice_of(lower, text.len))
-                         : memmem(lower, text.len, pattern, typed.len) != NULL;
+    if (!is_pattern) {
+        matches = memmem(lower, text.len, pattern + 1, typed.len) != NULL;
+    } else if (whole) {
+        matches = glob_match(slice_of(pattern + 1, typed.len), slice_of(lower, text.len));
+    } else {
+        matches = glob_match(slice_of(pattern, typed.len + 2), slice_of(lower, text.len));
+    }
     mem_free(lower);
     return matches;
 }
 
-/* Of "name[address]", what was typed may be any part. */
-static bool client_matches(struct slice typed, struct slice client)
+/* Of "name[address]", what was typed may be any part, a domain of the name, or a network. */
+static bool client_matches(const struct listing_filter *f, struct slice client)
 {
     size_t open = slice_find(client, '['), close = slice_find_last(client, ']');
+    struct slice name = slice_of(client.ptr, open), typed = f->client, address = SLICE("");
+    unsigned char ip[16];
 
-    return means(typed, client, true) || means(typed, slice_of(client.ptr, open), true) ||
-           (open < close && close < client.len &&
-            means(typed, slice_of(client.ptr + open + 1, close - open - 1), true));
+    if (open < close && close < client.len) {
+        address = slice_of(client.ptr + open + 1, close - open - 1);
+    }
+    if (f->client_is_network) {
+        return ip_parse(address, ip) && cidr_match(&f->client_network, ip);
+    }
+    return means(typed, client, true) || means(typed, name, true) || means(typed, address, true) ||
+           (name.len > typed.len && slice_ends_nocase(name, typed) &&
+            name.ptr[name.len - typed.len - 1] == '.');
 }
 
 /* *looked grows by what was read. */
@@ -369,7 +404,7 @@ static bool is_wanted(struct spool *sp, const struct listing_filter *f, struct m
         return false;
     }
     return (!f->active || in_memory || (f->states >> m.state & 1) != 0) &&
-           (f->client.len == 0 || client_matches(f->client, m.client)) &&
+           (f->client.len == 0 || client_matches(f, m.client)) &&
            (f->reason.len == 0 || a_reason_matches(sp, id, f->reason, &m, looked));
 }
 

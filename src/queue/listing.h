@@ -15,6 +15,7 @@
 
 #include <jansson.h>
 
+#include "match.h"
 #include "queue_report.h"
 #include "spool.h"
 #include "spool_search.h"
@@ -37,11 +38,14 @@ unsigned listing_ask(struct spool *sp, const json_t *question, struct wall now,
  * messages that meet those are looked at, one by one. */
 struct listing_filter {
     struct spool_filter spool;
-    struct slice reason; /* text, or a pattern with * or ?, of why it is kept, or of a recipient's
-                             last reply; empty: any */
-    struct slice client; /* the same, of where it came from: its name, address, or both */
-    bool active;         /* messages in memory, and of other states those in `states` */
-    unsigned states;     /* of those, when `active` */
+    struct slice reason; /* text, or a pattern with * or ?, that stands in why it is kept, or in a
+                             recipient's last reply; empty: any */
+    struct slice client; /* where it came from: its name, a domain of that, its address, or a
+                             pattern for one of these */
+    bool client_is_network; /* then this holds in its place */
+    struct cidr client_network;
+    bool active;     /* messages in memory, and of other states those in `states` */
+    unsigned states; /* of those, when `active` */
 };
 
 /* The "filter" object of a question; NULL is everything. False and *ret_error (static text: which

@@ -175,13 +175,21 @@ class Filters(Case):
             self.assertEqual(int(counted.stdout), len(lines))
             return sorted(name for name, message in ids.items() if message in lines)
 
-        self.assertEqual(found("--reason", "*TLS*"), ["tls"])
+        for pattern in ("TLS*", "*TLS*", "tls is?needed", "450*tls*needed*command"):
+            self.assertEqual(found("--reason", pattern), ["tls"], pattern)
         self.assertEqual(found("--reason", "tls is"), ["tls"])
         self.assertEqual(found("--reason", "mailbox"), ["busy", "other"])
         self.assertEqual(found("--reason", "held by*"), ["other"])
         self.assertEqual(found("--client", "127.0.0.1"), ["busy", "other", "tls"])
         self.assertEqual(found("--client", "localhost", "--state", "hold"), ["other"])
         self.assertEqual(found("--client", "192.0.2.*"), [])
+        for client in ("127.0.0.0/8", "[127.0.0.1]", "127.*", "LOCALHOST", "localhost[127.0.0.1]"):
+            self.assertEqual(found("--client", client), ["busy", "other", "tls"], client)
+        self.assertEqual(found("--client", "192.0.2.0/24"), [])
+        for words in (("--client", "127.0.0.1/8"), ("--sender", "a"), ("--recipient", "tls"), ("--destination", "smtp/")):
+            result = d.cli("count", *words)
+            self.assertEqual((result.returncode, result.stdout), (64, ""), words)
+            self.assertIn("is expected", result.stderr)
         self.assertEqual(found("--state", "active"), [])
         self.assertEqual(found("--state", "active,hold"), ["other"])
         site.replies["RCPT"] = None  # hangs

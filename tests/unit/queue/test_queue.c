@@ -1552,7 +1552,7 @@ static void questions_that_make_no_sense_are_refused(void **state)
         {"{\"op\":\"sites\",\"cursor\":-5}", 200},
         {"{\"op\":\"site\"}", 400},
         {"{\"op\":\"site\",\"filter\":{\"destination\":7}}", 400},
-        {"{\"op\":\"site\",\"filter\":{\"destination\":\"smtp/\"}}", 404},
+        {"{\"op\":\"site\",\"filter\":{\"destination\":\"smtp/\"}}", 400},
         {"{\"op\":\"site\",\"filter\":{\"destination\":\"none/x\"}}", 404},
         {"{\"op\":\"site\",\"filter\":{\"destination\":\"x\"}}", 200},
     };
