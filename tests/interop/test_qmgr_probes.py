@@ -168,7 +168,13 @@ class Captured(Case):
         silent = socket.socket(socket.AF_UNIX)  # one that says nothing does not keep others waiting
         self.addCleanup(silent.close)
         silent.connect(path)
-        for data in (b"\0", b"xyz\0", b"W\0", b"I" * 1000 + b"\0", bytes(range(256)) * 8):
+        # Its time comes, but only a scan of the deferred queue, by time or by D, may find it: one for
+        # each new message would read the whole queue each time.
+        os.utime(self.p.path("deferred", queue_id), (0, 0))
+        self.assertEqual(trigger(b"I\0"), b"")
+        new = self.send("a@src.test", ["c@good.test"])
+        self.logged(r"%s: to=<c@good.test>" % new)
+        for data in (b"\0", b"xyz\0", b"W\0", b"I" * 1000 + b"\0", b"B" * 2048):
             try:
                 self.assertEqual(trigger(data), b"")
             except ConnectionResetError:
@@ -176,6 +182,7 @@ class Captured(Case):
         site.replies.clear()
         self.assertEqual(trigger(b"FADI\0"), b"")
         self.logged(r"%s: removed" % queue_id)
+        self.assertEqual(len(re.findall(r"%s: to=<b@soft.test>" % queue_id, self.p.log())), 2)
 
     def test_29_stop_with_mail_on_its_way_and_start(self):
         gate = self.site(delay=0)

@@ -122,7 +122,6 @@ static void triggered(void *arg, unsigned scans)
         sched_revive_all(mg->q->sched, clock_mono());
     }
     postfix_trigger(mg->q->spool, scans);
-    external_look(mg->q);
 }
 
 static void begin_with_master(struct manager *mg)
