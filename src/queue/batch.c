@@ -10,6 +10,7 @@
 #include "pass_end.h"
 #include "queue.h"
 #include "queue_pass.h"
+#include "spool_conclusion.h"
 
 enum step_type {
     STEP_SUBMISSION,
@@ -327,7 +328,8 @@ bool batch_may_wait(struct queue *q)
     struct batch *b = &q->batch;
     struct step *step;
 
-    if (q->role->stopping || !spool_dirty(q->spool) || import_is_due(&q->import)) {
+    if (q->role->stopping || !spool_dirty(q->spool) || import_is_due(&q->import) ||
+        spool_concludes(q->spool)) {
         return false;
     }
     b->submissions = 0;

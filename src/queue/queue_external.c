@@ -145,6 +145,10 @@ void external_turn(struct queue *q)
     struct external *e = &q->external;
     struct wall again = WALL_NEVER;
 
+    if (e->readable != NULL && e->poll_at.us == 0 &&
+        (spool_dirty(q->spool) || q->role->stopping)) {
+        CHECK(event_del(e->readable) == 0); /* it would wake us again and again until it is read */
+    }
     if (spool_dirty(q->spool)) {
         return;
     }
@@ -155,6 +159,9 @@ void external_turn(struct queue *q)
             again = wall_after(clock_wall(), LOOK_AGAIN_US);
         }
         e->poll_at = again;
+        if (e->readable != NULL) {
+            CHECK(event_add(e->readable, NULL) == 0); /* unless it is */
+        }
         e->looked = e->looked || again.us > clock_wall().us;
         if (e->readable != NULL) {
             import_now(&q->import); /* something may have come */
