@@ -17,8 +17,8 @@
  * unless commits have had several of late: clients that were answered together send their next
  * messages together, so the first of these waits for the others, BATCH_GATHER_US at most, and
  * shares their sync. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
- * on it, and a crash in that time repeats what a crash in the sync would have repeated. A spool that
- * concludes has no submissions and no sync to share, so nothing waits.
+ * on it, and a crash in that time repeats what a crash in the sync would have repeated. A spool
+ * that concludes has no submissions and no sync to share, so nothing waits.
  *
  * Today a commit ends within batch_commit. Nothing outside batch.c knows that but those callers of
  * batch_commit that use its result: operators' commands, whose answer waits for it.
