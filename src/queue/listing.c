@@ -130,9 +130,9 @@ static bool has_any_of(struct slice s, const char *chars)
 /* Not in an address of one mailbox without quotes: it is a pattern, or a list. */
 #define NO_ADDRESS " \t,*<>@"
 
-/* An address as people type it: "a@b" and "<a@b>" are that one, "@d", "*@d" and "d" (with a dot in
- * it: else it may be a user's name) all of a domain, for which `value` is rewritten. What could only
- * be meant otherwise, so that nothing would be found, is refused: false. */
+/* An address as people type it: "a@b" and "<a@b>" are that one, "@d", "*@d" and "d" all of a
+ * domain, for which `value` is rewritten; "d" with a dot in it, else it may be a user's name. What
+ * could only be meant otherwise, so that nothing would be found, is refused: false. */
 static bool get_address(json_t *value, struct slice *ret)
 {
     char whole_domain[2 * ADDRESS_MAX + 2] = "@";
