@@ -107,6 +107,8 @@ static const struct option_row options[] = {
     {ARG_TRACE, OPTION_NUMBER, 0, "count", "N", AT(line_count), "end after N lines"},
     {ARG_TRACE, OPTION_NUMBER, 0, "seconds", "N", AT(for_seconds), "end after N seconds"},
     {ARG_TLS, OPTION_FLAG, 0, "fetch", NULL, AT(fetch), "look the MTA-STS policy up anew"},
+    {ARG_TLS, OPTION_FLAG, 0, "connect", NULL, AT(connect),
+     "connect to the hosts as mail would, and tell what they show"},
     {ARG_TERMS, OPTION_TEXT, 0, "reason", "TEXT", AT(reason),
      "why; of bounce: what the report says"},
     {ARG_TERMS, OPTION_TEXT, 0, "for", "TIME", AT(for_time),

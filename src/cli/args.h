@@ -68,7 +68,7 @@ struct args {
     int64_t seed, rows;
     bool audit;
     bool help, version, json, count, destinations, dry_run, yes, all, header, body, changed,
-        classes, fetch;
+        classes, fetch, connect;
     int64_t recipients; /* of a message, to be listed; ARGS_ALL = all */
     json_t *filter;     /* owned; an object as docs/api.md has it */
     char **words;       /* owned array, borrowed texts: what is no option */

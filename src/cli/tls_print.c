@@ -81,6 +81,32 @@ static void print_policy(FILE *out, const json_t *answer, double now)
     }
 }
 
+static void put_line(FILE *out, const char *before, const char *text)
+{
+    fprintf(out, "%-15s %s", "", before);
+    put_text(out, text);
+    fputc('\n', out);
+}
+
+/* What it has shown. */
+static void print_connection(FILE *out, const json_t *host)
+{
+    const char *tls = member_text(host, "tls"), *certificate = member_text(host, "certificate");
+    const char *trouble = member_text(host, "trouble");
+
+    if (tls[0] != '\0') {
+        fprintf(out, "%-15s connected: ", "");
+        put_text(out, tls);
+        fputs(json_is_true(json_object_get(host, "met")) ? ": as demanded\n" : "\n", out);
+    }
+    if (certificate[0] != '\0') {
+        put_line(out, "certificate: ", certificate);
+    }
+    if (trouble[0] != '\0') {
+        put_line(out, "", trouble);
+    }
+}
+
 static void print_host(FILE *out, const json_t *host)
 {
     const json_t *tlsa = json_object_get(host, "tlsa");
@@ -104,6 +130,21 @@ static void print_host(FILE *out, const json_t *host)
     fprintf(out, "%-15s ", "");
     put_text(out, member_text(host, used ? "demand" : "reason"));
     fputc('\n', out);
+    print_connection(out, host);
+}
+
+static bool was_tried(const json_t *hosts)
+{
+    const json_t *host;
+    size_t i;
+
+    json_array_foreach(hosts, i, host)
+    {
+        if (json_object_get(host, "met") != NULL) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void tls_print(FILE *out, const json_t *answer, double now)
@@ -127,7 +168,7 @@ void tls_print(FILE *out, const json_t *answer, double now)
     if (reason[0] != '\0') {
         fputs(": ", out);
         put_text(out, reason);
-    } else if (strcmp(member_text(answer, "outcome"), "sent") == 0) {
+    } else if (strcmp(member_text(answer, "outcome"), "sent") == 0 && !was_tried(hosts)) {
         fputs(", if a host above shows what it has to", out);
     }
     fputc('\n', out);

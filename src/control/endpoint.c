@@ -37,6 +37,7 @@ enum {
     P_CURSOR,
     P_DOMAIN,
     P_FETCH,
+    P_CONNECT,
     P_BY,
     PARAMETERS
 };
@@ -73,6 +74,7 @@ static const struct parameter {
     [P_CURSOR] = {"cursor", false, QUERY_NUMBER},
     [P_DOMAIN] = {"domain", false, QUERY_TEXT},
     [P_FETCH] = {"fetch", false, QUERY_FLAG},
+    [P_CONNECT] = {"connect", false, QUERY_FLAG},
     [P_BY] = {"by", false, QUERY_TEXT},
 };
 _Static_assert(PARAMETERS <= 32, "each has a bit");
@@ -101,7 +103,8 @@ static const struct endpoint endpoints[] = {
     {"GET", "/v1/table", ENDPOINT_QUESTION, "table", BIT(MAX), false, false},
     {"GET", "/v1/site", ENDPOINT_QUESTION, "site", BIT(DESTINATION), false, false},
     {"GET", "/v1/sites", ENDPOINT_QUESTION, "sites", BIT(CURSOR), false, false},
-    {"GET", "/v1/tls", ENDPOINT_QUESTION, "tls", BIT(DOMAIN) | BIT(FETCH), false, false},
+    {"GET", "/v1/tls", ENDPOINT_QUESTION, "tls", BIT(DOMAIN) | BIT(FETCH) | BIT(CONNECT),
+     false, false},
     {"GET", "/v1/classes", ENDPOINT_QUESTION, "classes", 0, false, false},
     {"GET", "/v1/series", ENDPOINT_SERIES, NULL, BIT(DESTINATION), false, false},
     {"GET", "/v1/shape", ENDPOINT_QUESTION, "shape", BIT(BY) | BIT(AFTER), false, false},

@@ -182,7 +182,8 @@ static int deliver_start(struct role *role)
     d->attempts.assignments.queue = &d->worker.queue;
     sts_client_init(&d->sts, &d->worker.queue);
     d->attempts.world.sts = &d->sts.source;
-    tls_looks_init(&d->looks, &d->attempts.world, d->attempts.destinations, &d->worker.queue);
+    tls_looks_init(&d->looks, role->base, &d->attempts.world, d->attempts.sessions,
+                   d->attempts.destinations, &d->worker.queue);
     return EX_OK;
 }
 
@@ -204,6 +205,7 @@ static void deliver_stop(struct role *role)
 
     worker_stop(&d->worker, role->conf->shutdown_timeout_us);
     attempts_stop(&d->attempts);
+    tls_looks_drop(&d->looks); /* they have connections; who asked is told when this process ends */
 }
 
 static void deliver_clock_moved(struct role *role)

@@ -792,6 +792,13 @@ const char *session_tls_cipher(const struct session *s)
     return s->is_tls ? tls_cipher(stream_tls(s->stream)) : "";
 }
 
+void session_describe_certificate(const struct session *s, struct buf *out)
+{
+    if (stream_tls(s->stream) != NULL) {
+        tls_describe_certificate(stream_tls(s->stream), out);
+    }
+}
+
 enum wire_proof session_proof(const struct session *s)
 {
     static const enum wire_proof proofs[] = {

@@ -191,6 +191,9 @@ bool session_flushed(struct session *s);
 const char *session_tls_version(const struct session *s);
 const char *session_tls_cipher(const struct session *s);
 
+/* As tls_describe_certificate; nothing before a handshake. */
+void session_describe_certificate(const struct session *s, struct buf *out);
+
 /* What the peer has shown; WIRE_PROOF_NONE behind a Unix socket. */
 enum wire_proof session_proof(const struct session *s);
 

@@ -1,6 +1,9 @@
 #include "tls_look.h"
 
 #include <arpa/inet.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "check.h"
 #include "mem.h"
@@ -13,6 +16,14 @@
 
 _Static_assert(WIRE_TLS_HOSTS_MAX == MXLIST_HOSTS_MAX, "all are shown");
 
+/* What a host shows. */
+struct showing {
+    struct tls_look *look;
+    struct session *session; /* owned; NULL: it is over, or was not begun */
+    bool tried, met;
+    struct buf relay, protection, certificate, trouble;
+};
+
 struct tls_look {
     LIST_ENTRY(tls_look) next;
     struct tls_looks *looks;
@@ -22,6 +33,10 @@ struct tls_look {
     struct hops *hops;
     bool prove; /* not given up on */
     bool bogus; /* proven answers were not to be had */
+    bool connect;
+    struct showing *shown; /* owned: of each host; NULL: none is connected to */
+    size_t shown_count, open;
+    struct event *timer; /* NULL likewise */
 };
 
 /* Texts of one host, for the time of the answer. */
@@ -33,6 +48,20 @@ static void look_free(struct tls_look *l)
 {
     LIST_REMOVE(l, next);
     l->looks->count--;
+    l->looks->connecting -= l->connect;
+    for (size_t i = 0; i < l->shown_count; i++) {
+        struct showing *s = &l->shown[i];
+
+        session_abort(s->session);
+        buf_fini(&s->relay);
+        buf_fini(&s->protection);
+        buf_fini(&s->certificate);
+        buf_fini(&s->trouble);
+    }
+    mem_free(l->shown);
+    if (l->timer != NULL) {
+        event_free(l->timer);
+    }
     hops_free(l->hops);
     smtp_destination_unref(l->destination);
     mem_free(l);
@@ -144,6 +173,16 @@ static void describe_host(const struct tls_look *l, size_t i, struct host_texts 
                                   .records = buf_slice(&texts->records),
                                   .used = facts.demand != NULL,
                                   .text = buf_slice(&texts->text)};
+    if (l->shown != NULL) {
+        const struct showing *s = &l->shown[i];
+
+        ret->tried = s->tried;
+        ret->met = s->met;
+        ret->relay = buf_slice(&s->relay);
+        ret->protection = buf_slice(&s->protection);
+        ret->certificate = buf_slice(&s->certificate);
+        ret->trouble = buf_slice(&s->trouble);
+    }
 }
 
 /* Say it; the look is gone then. */
@@ -172,6 +211,142 @@ static void answer(struct tls_look *l)
         buf_fini(&texts[i].text);
     }
     look_free(l);
+}
+
+/* ---- connecting ----------------------------------------------------------------------------- */
+
+/* The host has shown what it has, or that it has nothing to show. The look may be gone then. */
+static void shown(struct showing *s, struct slice trouble)
+{
+    struct tls_look *l = s->look;
+    const char *version = session_tls_version(s->session);
+
+    (void)buf_add(&s->trouble, trouble); /* a cut text is a text, too: and so below */
+    (void)buf_add(&s->relay, session_relay(s->session));
+    if (version[0] != '\0') {
+        (void)buf_addf(&s->protection, "%s/%s/%s", wire_proof_name(session_proof(s->session)),
+                       version, session_tls_cipher(s->session));
+    } else if (s->met) {
+        (void)buf_add_string(&s->protection, wire_proof_name(WIRE_PROOF_CLEAR));
+    }
+    session_describe_certificate(s->session, &s->certificate);
+    session_close(s->session);
+    s->session = NULL;
+    if (--l->open == 0) {
+        answer(l);
+    }
+}
+
+static void on_session(void *arg, struct session *session, enum session_event event,
+                       const struct client_event *talk)
+{
+    struct showing *s = arg;
+    struct buf text;
+
+    CHECK(s->session == session);
+    if (event == SESSION_UNREACHABLE) {
+        buf_init(&text, WIRE_TEXT_MAX);
+        (void)buf_addf(&text, "connect to %.*s: %s", SLICE_ARGS(session_relay(session)),
+                       session_why(session)); /* as the log says it */
+        shown(s, buf_slice(&text));
+        buf_fini(&text);
+        return;
+    }
+    if (event == SESSION_TALK && talk->kind == CLIENT_READY) {
+        s->met = true; /* the session makes the demand */
+        shown(s, SLICE(""));
+    } else if (event == SESSION_TALK && talk->kind == CLIENT_FAILED && talk->retry_in_clear) {
+        buf_init(&text, WIRE_TEXT_MAX);
+        (void)buf_addf(&text, "%.*s; mail would go in clear", SLICE_ARGS(talk->text));
+        s->met = true;
+        shown(s, buf_slice(&text));
+        buf_fini(&text);
+    } else if (event == SESSION_TALK && talk->kind == CLIENT_FAILED) {
+        shown(s, talk->text);
+    } else if (event == SESSION_TALK && talk->kind == CLIENT_CLOSED) {
+        shown(s, SLICE("the host has closed the connection"));
+    }
+}
+
+/* Some do not answer. */
+static void on_look_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct tls_look *l = arg;
+    size_t left = l->open;
+
+    (void)fd;
+    (void)what;
+    for (size_t i = 0; left > 0; i++) { /* the last one frees the look */
+        if (l->shown[i].session != NULL) {
+            left--;
+            shown(&l->shown[i], SLICE("no answer in time"));
+        }
+    }
+}
+
+static const struct mx_address *first_address(const struct hops *h, size_t host)
+{
+    for (size_t i = 0; i < h->list.address_count; i++) {
+        if (h->list.addresses[i].host == host) {
+            return &h->list.addresses[i];
+        }
+    }
+    return NULL;
+}
+
+static void connect_to(struct tls_look *l, size_t host, const struct mx_address *at)
+{
+    bool ipv4 = at->ip.sa.sa_family == AF_INET;
+    char text[INET6_ADDRSTRLEN];
+    struct session_to to = {
+        .address = &at->ip.sa,
+        .address_len = ipv4 ? sizeof at->ip.in : sizeof at->ip.in6,
+        .host = l->hops->list.hosts[host].name,
+        .detail = text,
+        .port = ntohs(ipv4 ? at->ip.in.sin_port : at->ip.in6.sin6_port),
+        .demand = l->hops->demands[host],
+    };
+    struct showing *s = &l->shown[host];
+
+    CHECK(inet_ntop(at->ip.sa.sa_family,
+                    ipv4 ? (const void *)&at->ip.in.sin_addr : (const void *)&at->ip.in6.sin6_addr,
+                    text, sizeof text) != NULL);
+    s->tried = true;
+    l->open++;
+    (void)smtp_destination_ref(l->destination); /* the session's own, as a delivery's has */
+    s->session =
+        session_open(l->looks->sessions, &l->destination->settings, &to, on_session, s);
+}
+
+/* False when there is no host to connect to. */
+static bool connect_to_hosts(struct tls_look *l)
+{
+    static const struct timeval longest = {.tv_sec = TLS_LOOK_US / US_PER_S};
+    const struct hops *h = l->hops;
+
+    if (h->outcome != HOPS_FOUND || h->demands == NULL) {
+        return false;
+    }
+    l->shown_count = h->list.host_count;
+    l->shown = mem_array(l->shown_count, sizeof l->shown[0]);
+    for (size_t i = 0; i < l->shown_count; i++) {
+        struct showing *s = &l->shown[i];
+        const struct mx_address *at = first_address(h, i);
+
+        s->look = l;
+        buf_init(&s->relay, WIRE_TEXT_MAX);
+        buf_init(&s->protection, WIRE_TEXT_MAX);
+        buf_init(&s->certificate, WIRE_TEXT_MAX);
+        buf_init(&s->trouble, WIRE_TEXT_MAX);
+        if (at != NULL && h->demands[i] != NULL) {
+            connect_to(l, i, at);
+        }
+    }
+    if (l->open > 0) {
+        l->timer = evtimer_new(l->looks->base, on_look_timer, l);
+        CHECK(l->timer != NULL && event_add(l->timer, &longest) == 0);
+    }
+    return l->open > 0;
 }
 
 static void on_hops(void *arg, struct hops *h);
@@ -206,15 +381,22 @@ static void on_hops(void *arg, struct hops *h)
         look_up(l);
         return;
     }
-    answer(l);
+    if (!l->connect || !connect_to_hosts(l)) {
+        answer(l);
+    }
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-void tls_looks_init(struct tls_looks *looks, struct hops_world *world,
-                    struct smtp_destinations *destinations, struct channel *const *queue)
+void tls_looks_init(struct tls_looks *looks, struct event_base *base, struct hops_world *world,
+                    struct sessions *sessions, struct smtp_destinations *destinations,
+                    struct channel *const *queue)
 {
-    *looks = (struct tls_looks){.world = world, .destinations = destinations, .queue = queue};
+    *looks = (struct tls_looks){.base = base,
+                                .world = world,
+                                .sessions = sessions,
+                                .destinations = destinations,
+                                .queue = queue};
     LIST_INIT(&looks->all);
 }
 
@@ -234,7 +416,8 @@ bool tls_looks_begin(struct tls_looks *looks, struct slice body)
     if (!wire_get_tls_look(body, &m)) {
         return false;
     }
-    if (looks->count == TLS_LOOKS_MAX) {
+    if (looks->count == TLS_LOOKS_MAX ||
+        (m.connect && looks->connecting == TLS_LOOKS_CONNECTING)) {
         decline(looks, m.token, "too many such questions at once");
         return true;
     }
@@ -250,6 +433,8 @@ bool tls_looks_begin(struct tls_looks *looks, struct slice body)
     l->destination = e;
     l->nexthop = nexthop;
     l->prove = true;
+    l->connect = m.connect;
+    looks->connecting += m.connect;
     LIST_INSERT_HEAD(&looks->all, l, next);
     looks->count++;
     look_up(l);

@@ -9,10 +9,12 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "mem.h"
+#include "printable.h"
 
 /* Certificates of one file: a system's collection of authorities has some 150. */
 #define CERTIFICATES_MAX 1000
@@ -30,6 +32,7 @@ struct tls {
     size_t name_count;
     bool dns_ids; /* of tls_peer */
     char *error;  /* NULL until it failed */
+    X509 *refused; /* owned: the certificate of the peer that verification refused; else NULL */
 };
 
 /* The oldest reason in OpenSSL's queue: later ones only say that what was under way failed, too. */
@@ -325,6 +328,20 @@ static bool want_records(SSL *ssl, const struct tls_peer *peer)
     return some;
 }
 
+/* What was refused the library does not keep. */
+static int on_verified(int good, X509_STORE_CTX *verification)
+{
+    SSL *ssl =
+        X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct tls *t = SSL_get_app_data(ssl);
+    X509 *certificate = X509_STORE_CTX_get0_cert(verification);
+
+    if (!good && t->refused == NULL && certificate != NULL && X509_up_ref(certificate) == 1) {
+        t->refused = certificate;
+    }
+    return good;
+}
+
 struct tls *tls_connect(struct tls_context *context, int fd, const struct tls_peer *peer)
 {
     struct tls *t = session_new(context, fd);
@@ -342,7 +359,8 @@ struct tls *tls_connect(struct tls_context *context, int fd, const struct tls_pe
     if (!peer->verify) {
         SSL_set_verify(t->ssl, SSL_VERIFY_NONE, NULL);
     } else {
-        SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
+        CHECK(SSL_set_app_data(t->ssl, t) == 1);
+        SSL_set_verify(t->ssl, SSL_VERIFY_PEER, on_verified);
         if (peer->record_count == 0) {
             want_names(t->ssl, peer, 0);
         } else if (!want_records(t->ssl, peer)) {
@@ -364,6 +382,7 @@ void tls_free(struct tls *t)
     for (size_t i = 0; i < t->name_count; i++) {
         mem_free(t->names[i]);
     }
+    X509_free(t->refused);
     mem_free(t->names);
     mem_free(t->error);
     mem_free(t);
@@ -508,6 +527,62 @@ void tls_describe(const struct tls *t, struct buf *out)
 
     (void)buf_addf(out, "%s with cipher %s (%d/%d bits)", SSL_get_version(t->ssl),
                    SSL_CIPHER_get_name(cipher), bits, algorithm_bits); /* cut where it is full */
+}
+
+static void add_text(struct buf *out, const char *before, struct slice text)
+{
+    (void)buf_add_string(out, before); /* a cut text is a text, too */
+    (void)printable_add(out, text, text.len);
+}
+
+static void add_names(X509 *certificate, struct buf *out)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    int count = sk_GENERAL_NAME_num(names), shown = 0;
+
+    for (int i = 0; i < count && shown < TLS_NAMES_SHOWN; i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+
+        if (name->type == GEN_DNS) {
+            add_text(out, shown++ > 0 ? " " : "",
+                     slice_of((const char *)ASN1_STRING_get0_data(name->d.dNSName),
+                              (size_t)ASN1_STRING_length(name->d.dNSName)));
+        }
+    }
+    if (shown == TLS_NAMES_SHOWN) {
+        (void)buf_add_string(out, " ...");
+    }
+    sk_GENERAL_NAME_pop_free(names, GENERAL_NAME_free);
+    if (shown == 0) {
+        char text[256] = "";
+
+        (void)X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text,
+                                        sizeof text); /* it may have none */
+        add_text(out, "CN=", slice_string(text));
+    }
+}
+
+void tls_describe_certificate(const struct tls *t, struct buf *out)
+{
+    X509 *certificate = SSL_get0_peer_certificate(t->ssl);
+    char issuer[256], until[16];
+    struct tm tm;
+
+    certificate = certificate == NULL ? t->refused : certificate;
+    if (certificate == NULL) {
+        return;
+    }
+    add_names(certificate, out);
+    if (X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate), NID_commonName, issuer,
+                                  sizeof issuer) < 0) {
+        (void)X509_NAME_oneline(X509_get_issuer_name(certificate), issuer, sizeof issuer);
+    }
+    add_text(out, "; issued by ", slice_string(issuer));
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) == 1 &&
+        strftime(until, sizeof until, "%Y-%m-%d", &tm) > 0) {
+        add_text(out, "; until ", slice_string(until));
+    }
+    ERR_clear_error(); /* whatever of it was malformed */
 }
 
 const char *tls_error(const struct tls *t)

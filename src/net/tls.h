@@ -131,6 +131,12 @@ const char *tls_cipher(const struct tls *t);
 /* Append "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384 (256/256 bits)". After the handshake. */
 void tls_describe(const struct tls *t, struct buf *out);
 
+/* Append what the peer's certificate says of itself, also when it was refused, as one printable
+ * line: "mx.example.org www.example.org; issued by Example CA; until 2026-12-01". Nothing when
+ * there was none. At most TLS_NAMES_SHOWN names. */
+#define TLS_NAMES_SHOWN 20
+void tls_describe_certificate(const struct tls *t, struct buf *out);
+
 /* Why it failed, as one printable line; empty before. Lasts as long as the session. */
 const char *tls_error(const struct tls *t);
 

@@ -542,6 +542,7 @@ struct wire_tls_look {
     uint64_t token;
     struct slice transport;
     struct slice nexthop;
+    bool connect; /* to each host that is used, up to what comes before mail */
 };
 void wire_put_tls_look(struct channel *ch, const struct wire_tls_look *m);
 bool wire_get_tls_look(struct slice body, struct wire_tls_look *ret);
@@ -555,6 +556,13 @@ struct wire_tls_host {
     struct slice records; /* TLSA, usable: "3 1 1 9F..", a line each */
     bool used;
     struct slice text; /* what is demanded of it, or why it is not used */
+    /* When it was connected to. */
+    bool tried;
+    bool met;                 /* it has shown what is demanded */
+    struct slice relay;       /* "mx1.example.org[192.0.2.1]:25" */
+    struct slice protection;  /* as a log line has it: "verified/TLSv1.3/TLS_AES_256_GCM_SHA384" */
+    struct slice certificate; /* what it says of itself (tls.h) */
+    struct slice trouble;     /* why not `met`, or why mail would go in clear */
 };
 #define WIRE_TLS_HOSTS_MAX 16 /* MXLIST_HOSTS_MAX */
 struct wire_tls_seen {

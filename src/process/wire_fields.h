@@ -224,7 +224,8 @@
 #define WIRE_FIELDS_tls_look(X)                                                                    \
     X(U64, token)                                                                                  \
     X(SOME, transport, WIRE_HOST_MAX)                                                              \
-    X(SOME, nexthop, WIRE_HOST_MAX)
+    X(SOME, nexthop, WIRE_HOST_MAX)                                                                \
+    X(BOOL, connect)
 
 #define WIRE_FIELDS_tls_host(X)                                                                    \
     X(SOME, name, WIRE_DOMAIN_MAX)                                                                 \
@@ -233,7 +234,13 @@
     X(ENUM, dnssec, wire_dnssec, DNSSEC_STATES)                                                    \
     X(BYTES, records, WIRE_TLSA_MAX)                                                               \
     X(BOOL, used)                                                                                  \
-    X(BYTES, text, WIRE_TEXT_MAX)
+    X(BYTES, text, WIRE_TEXT_MAX)                                                                  \
+    X(BOOL, tried)                                                                                 \
+    X(BOOL, met)                                                                                   \
+    X(BYTES, relay, WIRE_TEXT_MAX)                                                                 \
+    X(BYTES, protection, WIRE_TEXT_MAX)                                                            \
+    X(BYTES, certificate, WIRE_TEXT_MAX)                                                           \
+    X(BYTES, trouble, WIRE_TEXT_MAX)
 
 #define WIRE_FIELDS_tls_seen(X)                                                                    \
     X(U64, token)                                                                                  \

@@ -186,6 +186,11 @@ static bool put_configuration(struct queue *q, const char *domain, json_t *answe
     return true;
 }
 
+static bool asks_for(const json_t *question, const char *name)
+{
+    return json_integer_value(json_object_get(question, name)) != 0;
+}
+
 unsigned tls_question_ask(struct queue *q, const json_t *question, uint64_t token,
                           json_t **ret_answer)
 {
@@ -216,7 +221,7 @@ unsigned tls_question_ask(struct queue *q, const json_t *question, uint64_t toke
     asked->asked = token;
     asked->agent = agent;
     asked->domain = policy_domain(route.nexthop);
-    if (json_integer_value(json_object_get(question, "fetch")) != 0) {
+    if (asks_for(question, "fetch")) {
         sts_cache_renew(q->policies.cache, clock_mono(), slice_string(asked->domain));
     }
     asked->answer = answer;
@@ -225,7 +230,8 @@ unsigned tls_question_ask(struct queue *q, const json_t *question, uint64_t toke
     wire_put_tls_look(agents_channel(&q->agents, agent),
                       &(struct wire_tls_look){.token = asked->token,
                                               .transport = slice_string(route.transport),
-                                              .nexthop = slice_string(route.nexthop)});
+                                              .nexthop = slice_string(route.nexthop),
+                                              .connect = asks_for(question, "connect")});
     return 0;
 }
 
@@ -266,21 +272,39 @@ static json_t *host_json(const struct wire_tls_host *host)
     json_put(json, "tlsa", pieces_of(host->records, '\n'));
     json_put(json, "used", json_boolean(host->used));
     json_put(json, host->used ? "demand" : "reason", text_of(host->text));
+    if (host->tried) {
+        json_put(json, "met", json_boolean(host->met));
+        json_put(json, "relay", text_of(host->relay));
+        json_put(json, "tls", text_of(host->protection));
+        json_put(json, "certificate", text_of(host->certificate));
+    }
+    if (host->trouble.len > 0) {
+        json_put(json, "trouble", text_of(host->trouble));
+    }
     return json;
 }
 
 static void put_seen(json_t *answer, const struct wire_tls_seen *m)
 {
     json_t *hosts = json_array();
+    bool tried = false, met = false;
 
     put_dnssec(answer, m->dnssec);
     for (uint32_t i = 0; i < m->host_count; i++) {
         json_add(hosts, host_json(&m->hosts[i]));
+        tried = tried || m->hosts[i].tried;
+        met = met || m->hosts[i].met;
     }
     json_put(answer, "hosts", hosts);
-    json_put(answer, "outcome", json_string(m->found ? "sent" : m->later ? "deferred" : "bounced"));
+    json_put(answer, "outcome",
+             json_string(m->found && (met || !tried) ? "sent"
+                         : m->found || m->later      ? "deferred"
+                                                     : "bounced"));
     if (!m->found) {
         json_put(answer, "reason", text_of(m->text));
+    } else if (tried && !met) {
+        json_put(answer, "reason", json_string("no host could be connected to, or none has shown "
+                                               "what it has to"));
     }
 }
 

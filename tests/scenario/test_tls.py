@@ -1,5 +1,6 @@
 """Encrypted mail: STARTTLS as a client, by policy, and as a server."""
 
+import json
 import smtplib
 import ssl
 
@@ -38,6 +39,49 @@ class Client(sluice.TestCase):
         d.parameters["relayhost"] = site.nexthop
         self.assertFalse(self.sends(d.start(), site)["secure"])
         self.assertNotIn("STARTTLS", site.commands)
+
+    def looks(self, d, site, status, *wanted):
+        """What `sluice tls --connect` tells of the site, which hears of no mail."""
+        result = d.cli("tls", "--connect", "example.net")
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        for pattern in wanted:
+            self.assertRegex(result.stdout, pattern)
+        if site is not None:
+            self.eventually(lambda: "QUIT" in site.commands or site.replies)
+            self.assertFalse([c for c in site.commands if c.startswith(("AUTH", "MAIL"))])
+        return json.loads(d.cli("tls", "--connect", "--json", "example.net").stdout)
+
+    def test_an_operator_sees_what_a_host_shows(self):
+        d = self.relay("verify")
+        site, d.parameters["smtp_tls_CAfile"] = self.encrypted(d.directory, "sluice.test", "other.test")
+        d.parameters["relayhost"] = site.nexthop
+        d.start()
+        answer = self.looks(d, site, 0, r"connected: verified/TLSv1\.3/\w+: as demanded",
+                            r"certificate: sluice\.test other\.test; issued by sluice\.test; until 20\d\d-\d\d-\d\d", r"mail would be +sent\n")
+        host, = answer["hosts"]
+        self.assertEqual([host["met"], host["relay"]], [True, "127.0.0.1[127.0.0.1]:%d" % site.port])
+        self.assertNotIn("met", json.loads(d.cli("tls", "--json", "example.net", check=True).stdout)["hosts"][0])
+
+    def test_an_operator_sees_why_a_host_is_not_good_enough(self):
+        d = self.relay("verify")
+        site, _ = self.encrypted(d.directory, "sluice.test")
+        d.parameters["relayhost"] = site.nexthop
+        answer = self.looks(d.start(), None, 1, r"certificate: sluice\.test; issued by sluice\.test", "self-signed certificate",
+                            "mail would be +deferred: no host could be connected to, or none has shown what it has to")
+        self.assertFalse(answer["hosts"][0]["met"])
+
+    def test_an_operator_sees_what_goes_in_clear(self):
+        for options, pattern in (({}, "connected: clear: as demanded"), ({"tls": Broken()}, "mail would go in clear")):
+            site = self.site(**options)
+            d = self.relay("may", relayhost=site.nexthop).start()
+            self.looks(d, site if not options else None, 0, pattern, r"mail would be +sent\n")
+
+    def test_an_operator_sees_a_host_that_does_not_answer(self):
+        d = self.relay("encrypt", relayhost="[127.0.0.1]:%d" % sluice.free_port()).start()
+        self.looks(d, None, 1, r"connect to 127\.0\.0\.1\[127\.0\.0\.1\]:\d+: Connection refused")
+        site = self.site(greeting="554 5.3.2 not here")
+        d = self.relay("encrypt", relayhost=site.nexthop).start()
+        self.looks(d, None, 1, "refused to talk to me: 554 5.3.2 not here")
 
     def test_may_encrypts_where_it_is_offered_whoever_signed(self):
         d = self.relay("may")
