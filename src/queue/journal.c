@@ -29,8 +29,8 @@
 #define FORGOTTEN_MAX 4
 #define BLOCK_MAX     (2ul * JOURNAL_WAIT_MAX)
 
-/* What a failed commit does to an event that waits for it. What is told by a step of the batch comes
- * again when the step is done again. */
+/* What a failed commit does to an event that waits for it. What is told by a step of the batch
+ * comes again when the step is done again. */
 enum { KEEP = 'k', DROP = 'd' };
 
 struct journal_window {
@@ -162,7 +162,8 @@ static void keep_only(struct journal *j, int kept)
     j->waiting = left;
 }
 
-/* While the journal is halted commits go on without events: the facts of all that wait are stored. */
+/* While the journal is halted commits go on without events: the facts of all that wait are
+ * stored. */
 static void keep_all(struct journal *j)
 {
     struct slice rest = buf_slice(&j->waiting);

@@ -6,10 +6,11 @@
  *                              --> journal_done  --> readers: the API, the file, the web hook
  *
  * So an event is there exactly if its fact is. Numbers are given at the commit, and have no gaps. A
- * commit that fails takes events back of what was refused with it (submissions, changes), or is done
- * again with it (reports, mail given up); those of results wait. A full disk has to be able to store results, so that mail leaves it: the journal is
- * halted until the storage works and has room for new mail. Events that do not fit into
- * JOURNAL_HALTED_MAX until then are counted, and an event "lost" tells how many.
+ * commit that fails takes events back of what was refused with it (submissions, changes), or is
+ * done again (reports, mail given up); those of results wait. A full disk has to be able to store
+ * results, so that mail leaves it: the journal is halted until the storage works and has room for
+ * new mail. Events that do not fit into JOURNAL_HALTED_MAX until then are counted, and an event
+ * "lost" tells how many.
  *
  * An event is a line of JSON, made here and nowhere else; its members come in the order of
  * docs/events.md. The journal keeps events for events_keep_time and up to events_keep_size.
@@ -86,7 +87,7 @@ void journal_received(struct queue *q, struct msg_id id, const struct spool_mess
 /* A recipient was settled: delivered, deferred, bounced or expired. */
 void journal_settled(struct queue *q, const struct settlement *s, const struct settled *r);
 
-/* A recipient was given up with all that were left of its message, for its age or by an operator. */
+/* A recipient was given up with all that were left of its message: its age, or an operator. */
 void journal_expired(struct queue *q, const struct spool_message *m, const struct spool_rcpt *r);
 
 /* An operator, or a rule, has done that to a message: "held", "released", "removed", "requeued",
