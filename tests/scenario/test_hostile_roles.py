@@ -17,6 +17,7 @@ import struct
 import threading
 import unittest
 
+import http_api
 import milter
 import policies
 import sluice
@@ -219,10 +220,11 @@ class HostilePrograms(sluice.TestCase):
                 text += more
         except ConnectionResetError:
             pass
-        status, _, rest = text.partition(b"\r\n")
-        length = re.search(rb"\r\nContent-Length: (\d+)\r\n", text)
-        document = rest.partition(b"\r\n\r\n")[2][:int(length.group(1))] if length else b"null"
-        return int(status.split(b" ")[1]) if status else None, json.loads(document), text
+        if not text:
+            return None, None, text
+        head, _, rest = text.partition(b"\r\n\r\n")
+        length = int(re.search(rb"\r\nContent-Length: (\d+)\r\n", text).group(1))  # more answers may follow
+        return *http_api.check_raw(request, head + b"\r\n\r\n" + rest[:length]), text
 
     def refuses(self, want, text, *args, **options):
         status, document, answer = (self.answer if isinstance(args[0], tuple) else self.call)(
