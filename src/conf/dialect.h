@@ -32,7 +32,7 @@ struct policy;
 
 /* No pointer is NULL. */
 struct conf_dialect {
-    const char *spool_prefix; /* "postoffice:"; what follows it is the path of a directory */
+    const char *spool_prefix; /* of its urls; what follows it is the path of a directory */
 
     /* How its store differs from ours (conf_spool_is_shared, conf_spool_routes in conf.h). */
     bool is_shared;

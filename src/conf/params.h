@@ -24,6 +24,9 @@
  * CHOICE   int               the words: index = value       not used
  * FEEDBACK struct            ""                             not used
  *
+ * Another system's parameters are rows of this table, too. Those that nothing outside its directory
+ * has to know stand in a section that says so, and a test holds it.
+ *
  * PARAM_NO_MAX as the maximum means the type's. The default is text in the file's syntax, so
  * `$name` in it expands.
  */
@@ -523,7 +526,15 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(INT, agent_log_limit, "lines", "100", 0, 1000000,                                            \
       "lines that one ta agent may add to the log in a minute")                                    \
     X(BOOL, agent_freeze, "", "no", 0, 0, "start no ta agents")                                    \
-    /* ZMailer's variables and PARAM lines */                                                      \
+    /* what mail is seen to, and kept */                                                           \
+    X(STRING, deliver_only, "", "", 0, 0,                                                          \
+      "the one transport/destination that is served, * for any; with it no mail is reported or "   \
+      "removed; empty: all are")                                                                   \
+    X(BOOL, read_queue_first, "", "no", 0, 0,                                                      \
+      "deliver nothing before all mail that is there at the start has been read")                  \
+    X(BOOL, store_error_on_error, "", "0", 0, 0,                                                   \
+      "PARAMstore-error-on-error: keep reports that have no recipient, on hold or in postman/")    \
+    /* only src/zmailer reads these: its variables, PARAM lines, store and protocols */            \
     X(STRING, zenv_file, "raw", "", 0, 0,                                                          \
       "file of ZMailer's variables (zmailer.conf), NAME=value lines, relative to the "             \
       "configuration file's directory; default: the compiled-in one, if there is one and the "     \
@@ -548,20 +559,13 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(BOOL, mailq_short, "", "no", 0, 0, "mailq protocol 1 leaves out the lists of vertices")      \
     X(STRING, mailq_dump_file, "path", "/usr/tmp/.mailq.text", 0, 0,                               \
       "file that the scheduler program writes the state of the queue to, on SIGUSR2")              \
-    X(STRING, deliver_only, "", "", 0, 0,                                                          \
-      "the one transport/destination that is served, * for any; with it no mail is reported or "   \
-      "removed; empty: all are")                                                                   \
-    X(BOOL, read_queue_first, "", "no", 0, 0,                                                      \
-      "deliver nothing before all mail that is there at the start has been read")                  \
     X(STRING, notifysock, "raw", "", 0, 0,                                                         \
       "PARAMnotifysock: datagram socket where routers announce new mail, UNIX:/PATH")              \
     X(TIME, global_report_interval, "s", "5m", PARAM_S(1), PARAM_DAYS(1),                          \
       "PARAMglobal-report-interval: how long results of a postoffice's message are gathered for "  \
       "a report while others of its recipients wait")                                              \
     X(BOOL, msgwriteasync, "", "0", 0, 0,                                                          \
-      "PARAMmsgwriteasync: reports are handed to the router without a sync before")                \
-    X(BOOL, store_error_on_error, "", "0", 0, 0,                                                   \
-      "PARAMstore-error-on-error: keep reports that have no recipient, on hold or in postman/")
+      "PARAMmsgwriteasync: reports are handed to the router without a sync before")
 
 #define POLICY_PARAMS(X)                                                                           \
     /* the scheduler */                                                                            \
@@ -668,7 +672,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       PARAM_S(1), PARAM_DAYS(1), "how long a connection is used again")                            \
     X(INT, connection_reuse_count_limit, "smtp_connection_reuse_count_limit", "deliveries", "0",   \
       0, 1000000, "how often a connection is used; 0: no limit")                                   \
-    /* ZMailer's clauses */                                                                        \
+    /* words of clauses alone, as ZMailer's scheduler.conf has them */                             \
     X(TIME, interval, "", "s", "0", 0, PARAM_LIFETIME_MAX,                                         \
       "unit of retry times, which then follow `retries'; 0: minimal_backoff_time and "             \
       "maximal_backoff_time rule")                                                                 \

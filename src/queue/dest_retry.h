@@ -1,5 +1,5 @@
 /*
- * When a destination is tried again (what ZMailer calls a thread's retry).
+ * When a destination is tried again.
  *
  * Where a clause has an `interval`, not a message but its destination has a time of retry: W. All
  * that waits for the destination is put off until W, and W moves along the sequence `retries` each

@@ -2,7 +2,7 @@
  * Part of a spool: one message becomes several, that wait apart from each other.
  *
  * For stores in which a message is one file with all of its recipients, while each destination has
- * times of its own (POSTOFFICE, of which a scheduler's threads take vertices). An engine without it
+ * times of its own, and another program may see to the others. An engine without it
  * keeps all pending recipients of a message due at the same time.
  *
  * What divides is kept in memory alone: after a crash it is one message again, and due at once. The

@@ -1,9 +1,9 @@
 /*
  * Part of a spool: recipients go back to the program that says where mail goes.
  *
- * For stores in which that program (POSTOFFICE's router) has fixed the route of each recipient, so
- * that only it can find another one. Where routes are found by the queue process itself
- * (spool_set_route) there is no such part.
+ * For stores in which that program (a router) has fixed the route of each recipient, so that only
+ * it can find another one. Where routes are found by the queue process itself (spool_set_route)
+ * there is no such part.
  */
 #ifndef SPOOL_SPOOL_REROUTE_H
 #define SPOOL_SPOOL_REROUTE_H

@@ -82,7 +82,7 @@ static int64_t at_most(int64_t value, int64_t max)
     return value < max ? value : max;
 }
 
-/* A limit of ZMailer's: 0 and less are none, as 0 is here. */
+/* A limit that a clause gives: 0 and less are none, as 0 is here. */
 static uint32_t agents_from(int64_t limit)
 {
     return limit > 0 ? (uint32_t)at_most(limit, UINT32_MAX) : 0;

@@ -15,8 +15,8 @@
  * does. */
 struct sched_limits tuning_limits(const struct conf *conf);
 
-/* A transport's policy from its own parameters. Of agents of ZMailer's an entry is one job line:
- * all recipients that a message has for a destination, whatever destination_recipient_limit says.
+/* A transport's policy from its own parameters. Of ta agents an entry is one job line: all
+ * recipients that a message has for a destination, whatever destination_recipient_limit says.
  */
 struct sched_transport_policy tuning_transport(const struct conf *conf, const struct policy *p);
 

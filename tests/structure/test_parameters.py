@@ -20,10 +20,16 @@ BY_OTHER_WAYS = {
 }
 
 
-def rows():
-    """Member and meaning of each row of the table."""
+# A section of the table, and the directory that alone reads what it has.
+SECTION = ("only src/zmailer reads these", os.path.join(TOP, "src", "zmailer"))
+
+
+def rows(section=None):
+    """Member and meaning of each row of the table, or of a section, which ends with the next comment or the table."""
     with open(os.path.join(CONF, "params.h"), encoding="utf-8") as f:
         table = f.read().replace("\\\n", "\n")
+    if section is not None:
+        table = re.split(r"^ *(?:/\*|#define)", table.partition("/* " + section)[2], flags=re.M)[0]
     found = re.findall(r"^ {4}X\((\w+), (\w+),(.*?)\)\s*$", table, re.M | re.S)
     return {name + ("_us" if kind == "TIME" else ""): rest for kind, name, rest in found}
 
@@ -56,15 +62,27 @@ def uses(command):
 
 
 class Parameters(unittest.TestCase):
-    def test_each_has_an_effect_or_says_that_it_has_none(self):
-        table = rows()
-        self.assertGreater(len(table), 150)
-        used = {}
+    @classmethod
+    def setUpClass(cls):
+        cls.used = {}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             files = list(commands())
             for (path, _), members in zip(files, pool.map(lambda file: uses(file[1]), files)):
                 for member in members:
-                    used.setdefault(member, set()).add(path)
+                    cls.used.setdefault(member, set()).add(path)
+
+    def test_those_of_another_system_are_read_by_its_directory_alone(self):
+        name, directory = SECTION
+        section = rows(name)
+        self.assertGreater(len(section), 10)
+        for member in section:
+            with self.subTest(parameter=member):
+                readers = self.used.get(member, set()) - TABLE
+                self.assertEqual([path for path in readers if not path.startswith(directory + os.sep)], [])
+
+    def test_each_has_an_effect_or_says_that_it_has_none(self):
+        table, used = rows(), self.used
+        self.assertGreater(len(table), 150)
         self.assertEqual(set(used) - set(table), set(), "uses of members without a row")
         for member, rest in table.items():
             with self.subTest(parameter=member):
