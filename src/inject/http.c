@@ -72,6 +72,33 @@ static struct slice cut_line(struct slice *rest)
     return line.len > 0 && line.ptr[line.len - 1] == '\r' ? slice_of(line.ptr, line.len - 1) : line;
 }
 
+/* What clients send to a proxy, a server takes, too (RFC 9112, 3.2.2): the whole URL. Its host
+ * counts, not that of the field Host; and as all hosts are the same here, what is left is its path,
+ * which may be empty. False for what is no URL of http or https: without a host (RFC 9110, 4.2.1),
+ * or with a user in it (4.2.4). */
+static bool take_absolute(struct slice *target)
+{
+    struct slice rest = *target, host;
+    size_t len = 0;
+
+    if (slice_starts_nocase(rest, SLICE("http://"))) {
+        rest = slice_skip(rest, sizeof "http://" - 1);
+    } else if (slice_starts_nocase(rest, SLICE("https://"))) {
+        rest = slice_skip(rest, sizeof "https://" - 1);
+    } else {
+        return true;
+    }
+    while (len < rest.len && rest.ptr[len] != '/' && rest.ptr[len] != '?') {
+        len++;
+    }
+    host = slice_of(rest.ptr, len);
+    if (len == 0 || host.ptr[0] == ':' || slice_find(host, '@') < len) {
+        return false;
+    }
+    *target = slice_skip(rest, len);
+    return true;
+}
+
 static bool parse_request_line(struct http *h, struct slice line)
 {
     struct slice rest = line, version;
@@ -86,6 +113,10 @@ static bool parse_request_line(struct http *h, struct slice line)
     }
     if (!slice_equal(version, SLICE("HTTP/1.1")) && !slice_equal(version, SLICE("HTTP/1.0"))) {
         bad(h, 505, "expected HTTP/1.1 or HTTP/1.0");
+        return false;
+    }
+    if (!take_absolute(&h->target)) {
+        bad(h, 400, "expected a target /PATH or http://HOST/PATH");
         return false;
     }
     h->keep_alive = slice_equal(version, SLICE("HTTP/1.1"));

@@ -83,7 +83,7 @@ struct http {
     struct http_event bad;
 
     /* To read from HTTP_HEAD on, until http_again. Slices last as long. */
-    struct slice method, target;
+    struct slice method, target; /* the target without scheme and host */
     bool chunked;
     bool has_length;
     uint64_t length; /* of a body that is not chunked */

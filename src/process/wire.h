@@ -290,6 +290,7 @@ struct wire_submit_done {
     struct slice text;   /* "Ok: queued as ..." or the reason */
     struct slice id;     /* queue id when committed */
     bool repeated;       /* an earlier submission of this key was: `id` is its */
+    uint32_t retry_s;    /* of a 4xx: it may be accepted in so many seconds; 0: not known */
 };
 void wire_put_submit_done(struct channel *ch, const struct wire_submit_done *m);
 bool wire_get_submit_done(struct slice body, struct wire_submit_done *ret);

@@ -100,7 +100,8 @@
     X(BYTES, status, WIRE_STATUS_MAX)                                                              \
     X(BYTES, text, WIRE_TEXT_MAX)                                                                  \
     X(BYTES, id, WIRE_ID_MAX)                                                                      \
-    X(BOOL, repeated)
+    X(BOOL, repeated)                                                                              \
+    X(U32, retry_s)
 
 #define WIRE_FIELDS_etrn(X)                                                                        \
     X(U64, token)                                                                                  \

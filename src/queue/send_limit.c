@@ -174,6 +174,47 @@ uint32_t send_counts_room(struct send_counts *c, const struct conf *conf,
     return least;
 }
 
+/* When so much of what was sent is past that at most `may_stay` is left. */
+static int64_t until_left(const struct slots *s, int64_t slot, uint64_t may_stay)
+{
+    uint64_t left = sum(s);
+    int64_t n = s->last < (int64_t)SEND_SLOTS ? 0 : s->last - (int64_t)SEND_SLOTS;
+
+    while (left > may_stay) {
+        CHECK(n <= s->last);
+        left -= s->counts[n % (int64_t)RING];
+        n++;
+    }
+    return (n + (int64_t)SEND_SLOTS) * slot;
+}
+
+uint32_t send_counts_wait_s(struct send_counts *c, const struct conf *conf,
+                            const struct send_origin *origin, uint32_t rcpts, struct mono now)
+{
+    int64_t longest = 0;
+
+    for (int i = 0; i < SEND_LIMITS; i++) {
+        int of_one = i % LIMITS_OF_ONE;
+        struct slice name = name_of(origin, i / LIMITS_OF_ONE);
+        struct count *item = find(&c->tables[i / LIMITS_OF_ONE], name);
+        uint64_t max = send_limit_value(conf, (enum send_limit)i), wanted;
+
+        if (max == 0 || item == NULL) {
+            continue;
+        }
+        wanted = of_one % 2 == 0 ? 1 : rcpts;
+        wanted = wanted < max ? wanted : max;
+        turn(&item->slots[of_one], now.us / slot_us(of_one));
+        if (sum(&item->slots[of_one]) + wanted > max) {
+            int64_t us =
+                until_left(&item->slots[of_one], slot_us(of_one), max - wanted) - now.us;
+
+            longest = us > longest ? us : longest;
+        }
+    }
+    return (uint32_t)((longest + US_PER_S - 1) / US_PER_S); /* at most 65 minutes */
+}
+
 /* Make room for one more. False: one goes that still counts. */
 static bool make_place(struct table *t, struct mono now)
 {

@@ -68,6 +68,11 @@ uint32_t send_counts_room(struct send_counts *c, const struct conf *conf,
                           const struct send_origin *origin, struct mono now,
                           enum send_limit *ret_limit);
 
+/* In how many seconds there will be room for a message of so many recipients, or for as many as the
+ * limit allows; 0: now. Others may take the room first. */
+uint32_t send_counts_wait_s(struct send_counts *c, const struct conf *conf,
+                            const struct send_origin *origin, uint32_t rcpts, struct mono now);
+
 /* A message was accepted. False: a client or user that is still remembered had to be forgotten. */
 bool send_counts_add(struct send_counts *c, const struct send_origin *origin, uint32_t rcpts,
                      struct mono now);

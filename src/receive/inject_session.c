@@ -52,7 +52,9 @@
 #include "verifier_list.h"
 
 #define SUM_BYTES 32 /* SHA-256 */
-/* What a client is told when it may come again. */
+/* When a client may come again, where nothing says it better (a limit of what may be sent does):
+ * others' mail has to go first, which takes seconds; a process has to start, or an operator to act.
+ */
 #define BUSY_RETRY_S 5
 #define GONE_RETRY_S 10
 /* An answer besides the lists of recipients, and an element of these without address and text. */
@@ -159,6 +161,7 @@ struct inject_session {
     struct inject_answer answer;
     char key[INJECT_KEY_MAX + 1]; /* empty: none */
     bool key_refused;             /* it was the key of another call */
+    uint32_t retry_s;             /* seconds until what was refused may be accepted; 0: not known */
     unsigned refusals_logged, refusals_unlogged;
     struct buf error;
     struct wall arrived;
@@ -266,6 +269,7 @@ static void forget_request(struct inject_session *s)
     inject_answer_fini(&s->answer);
     s->key[0] = '\0';
     s->key_refused = false;
+    s->retry_s = 0;
 }
 
 static void forget_question(struct inject_session *s)
@@ -847,8 +851,10 @@ static void finish_call(struct inject_session *s)
     } else if (s->answer.least_code / 100 == 4) {
         status = s->answer.busy ? 429 : 503;
         error = SLICE("nothing was queued; try again later");
-        (void)snprintf(retry, sizeof retry, "Retry-After: %d\r\n",
-                       status == 429 ? BUSY_RETRY_S : GONE_RETRY_S); /* fits */
+        (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n",
+                       s->retry_s > 0    ? s->retry_s
+                       : status == 429 ? BUSY_RETRY_S
+                                       : GONE_RETRY_S); /* fits */
         fields = slice_string(retry);
     } else {
         status = s->answer.least_code == 552 ? 413 : 422;
@@ -1348,6 +1354,7 @@ static bool submit_done(struct inject_sessions *all, struct slice body)
         (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
         reply = (struct server_reply){done.code, status, done.text};
         s->key_refused = s->key_refused || slice_equal(done.status, WIRE_KEY_REFUSED);
+        s->retry_s = s->retry_s > done.retry_s ? s->retry_s : done.retry_s;
         refuse_part(part, &reply);
     }
     stream_set_deadline(s->stream, mono_after(clock_mono(), s->settings->answer_us));

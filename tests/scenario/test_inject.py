@@ -471,10 +471,24 @@ class Rules(Case):
         self.assertEqual(len(self.site_of_mail.messages), 1)
 
     def test_limits_of_a_login_are_limits_of_a_token(self):
-        self.started(smtpd_login_recipient_rate_limit="3")
+        d = self.started(smtpd_login_recipient_rate_limit="3", debug_clock="yes")
         self.accepted(MESSAGE, ADDRESS + "&to=b@example.org")
-        self.refused(429, "try again", MESSAGE, ADDRESS + "&to=b@example.org")
+        _, fields = self.refused(429, "try again", MESSAGE, ADDRESS + "&to=b@example.org")
         self.accepted(MESSAGE, ADDRESS)
+        # A client that comes when it was told to finds room.
+        d.move_clock(int(fields["Retry-After"]))
+        self.accepted(MESSAGE, ADDRESS + "&to=b@example.org")
+        _, fields = self.refused(429, "try again", MESSAGE, ADDRESS + "&to=b@example.org")
+        self.assertGreater(int(fields["Retry-After"]), 10)  # the limit's own time, not that of a process that is restarted
+
+    def test_the_target_may_be_a_whole_url(self):
+        self.started()
+        for target, status in (("http://mail.example.org:8025" + ADDRESS, 200), ("http://mail.example.org/elsewhere", 404),
+                               ("http://mail.example.org", 404), ("http://user@mail.example.org" + ADDRESS, 400)):
+            c = self.connection()
+            c.request("POST", target, MESSAGE, {"Content-Type": "message/rfc822", "Authorization": "Bearer " + self.tokens["app"]})
+            self.assertEqual(c.getresponse().status, status, target)
+        self.assertEqual(len(self.sent()), 1)
 
 
 class Keys(Case):

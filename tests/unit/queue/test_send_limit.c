@@ -118,6 +118,45 @@ static void no_minute_has_more_than_the_limit(void **unused)
     conf_free(conf);
 }
 
+/* Whatever was sent before: there is room when the time is over that was told, and not a slot
+ * before. */
+static void the_wait_that_is_told_is_true(void **unused)
+{
+    struct conf *conf = load("smtpd_client_message_rate_limit = 10\n"
+                             "smtpd_login_recipient_hour_limit = 400\n");
+    struct rng rng = {0};
+    int told = 0;
+
+    (void)unused;
+    rng_init(&rng, 7);
+    for (int round = 0; round < 300; round++) {
+        struct send_counts *c = send_counts_new();
+        struct mono now = SECOND(0);
+        enum send_limit limit;
+        uint32_t wait;
+
+        for (int i = 0; i < 25; i++) {
+            now = mono_after(now, (int64_t)rng_below(&rng, 200 * US_PER_S));
+            if (send_counts_room(c, conf, &app, now, &limit) >= 30) {
+                send_counts_add(c, &app, 1 + (uint32_t)rng_below(&rng, 30), now);
+            }
+        }
+        wait = send_counts_wait_s(c, conf, &app, 30, now);
+        assert_int_equal(wait == 0, send_counts_room(c, conf, &app, now, &limit) >= 30);
+        told += wait > 0;
+        if (wait > 1) {
+            struct mono before = mono_after(now, (int64_t)(wait - 1) * US_PER_S - 1);
+
+            assert_true(send_counts_room(c, conf, &app, before, &limit) < 30);
+        }
+        now = mono_after(now, (int64_t)wait * US_PER_S);
+        assert_true(send_counts_room(c, conf, &app, now, &limit) >= 30);
+        send_counts_free(c);
+    }
+    assert_in_range(told, 30, 270);
+    conf_free(conf);
+}
+
 static void what_is_remembered_is_bounded(void **unused)
 {
     struct conf *conf = load("smtpd_client_message_hour_limit = 1\n");
@@ -141,6 +180,7 @@ static void what_is_remembered_is_bounded(void **unused)
 }
 
 UNIT_MAIN(cmocka_unit_test(no_limit_is_set_at_first),
+          cmocka_unit_test(the_wait_that_is_told_is_true),
           cmocka_unit_test(the_limit_that_leaves_least_is_named),
           cmocka_unit_test(a_refusal_is_worth_one_warning),
           cmocka_unit_test(no_minute_has_more_than_the_limit),
