@@ -4,6 +4,7 @@
  *
  *     sluiced [-c FILE]
  */
+#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sysexits.h>
@@ -24,21 +25,28 @@ static const struct role_ops *const roles[] = {
     &queue_role, &deliver_role, &local_role,   &agents_role, &control_role, &auth_role,
     &fetch_role, &filter_role,  &receive_role, &pickup_role, NULL};
 
-static int usage(void)
+static int usage(FILE *out, int status)
 {
-    fprintf(stderr,
+    fprintf(out,
             "usage: sluiced [-c FILE]\n"
-            "       sluiced -V\n"
-            "FILE is the configuration; without it $SLUICE_CONF, then %s,\n"
-            "and when there is none the built-in one, with everything under ./run.\n",
+            "       sluiced -h | -V\n"
+            "  -c, --config FILE  the configuration; without it $SLUICE_CONF, then %s,\n"
+            "                     and when there is none the built-in one, with everything under "
+            "./run\n"
+            "  -h, --help         this text\n"
+            "  -V, --version      the version\n",
             BUNDLE_DEFAULT_PATH);
-    return EX_USAGE;
+    return status;
 }
 
 int main(int argc, char **argv)
 {
     struct parent_plan plan = {
         .roles = roles, .signals = signals, .path = bundle_default_path(), .ready_fd = -1};
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"version", no_argument, NULL, 'V'},
+                                            {0}};
     int option, status;
 
     if (!program_have_standard_files()) {
@@ -49,17 +57,19 @@ int main(int argc, char **argv)
     if (program_was_child(argc, argv, roles, &status)) {
         return status;
     }
-    while ((option = getopt(argc, argv, "c:V")) != -1) {
+    while ((option = getopt_long(argc, argv, "c:hV", options, NULL)) != -1) {
         switch (option) {
         case 'c':
             plan.path = optarg;
             break;
+        case 'h':
+            return usage(stdout, EX_OK);
         case 'V':
             printf("sluiced %s\n", SLUICE_VERSION);
             return EX_OK;
         default:
-            return usage();
+            return usage(stderr, EX_USAGE);
         }
     }
-    return optind == argc ? parent_main(&plan) : usage();
+    return optind == argc ? parent_main(&plan) : usage(stderr, EX_USAGE);
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -316,6 +317,23 @@ class Completion(Cli):
 
 
 class Help(Cli):
+    def test_each_command_and_the_daemon_have_help(self):
+        d = self.configuration()
+        listed = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +(\S.*)$", d.cli("--help", check=True).stdout, re.M)
+        self.assertGreater(len(listed), 40)
+        for name, meaning in listed:
+            with self.subTest(command=name):
+                lines = d.cli(*name.split(), "--help", check=True).stdout.splitlines()
+                self.assertRegex(lines[0], r"^usage: sluice %s( |$)" % name)
+                self.assertEqual(lines[1], meaning)
+                self.assertEqual(d.cli("help", *name.split(), check=True).stdout.splitlines(), lines)
+        for option in ("-h", "--help"):
+            shown = subprocess.run([sluice.program("sluiced"), option], capture_output=True, text=True, timeout=sluice.PATIENCE)
+            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+            self.assertRegex(shown.stdout, r"^usage: sluiced \[-c FILE\]\n")
+        wrong = subprocess.run([sluice.program("sluiced"), "--colour"], capture_output=True, text=True, timeout=sluice.PATIENCE)
+        self.assertEqual((wrong.returncode, wrong.stdout), (64, ""))
+
     def test_help_is_the_usage(self):
         d = self.configuration()
         self.assertEqual(d.cli("help", check=True).stdout, d.cli("--help", check=True).stdout)
