@@ -1,5 +1,6 @@
 """Recordings of Postfix's own queue manager, played through a real Postfix with ours, without a parameter of ours that changes
-the order. Agents are the test's: one at a time for each transport, and they say in which order they were called."""
+the order. Agents are the test's, and they say in which order they were called, or answer one delivery at a time while all that
+the window allows are under way."""
 
 import json
 import os
@@ -78,7 +79,67 @@ class Order(Case):
                     self.wait(lambda: play.called, "the plug is delivered")
 
     def test_the_order_is_that_of_postfix(self):
-        self.play([r for r in recordings("postfix-order.jsonl") if not r["name"].startswith(("random", "refill"))], 8)
+        self.play([r for r in recordings("postfix-order.jsonl") if not r["name"].startswith("refill")], 12)
+
+    def test_and_so_it_is_when_recipients_do_not_fit_in_memory(self):
+        for recording in recordings("postfix-order.jsonl"):
+            if recording["name"].startswith("refill"):
+                with self.subTest(recording["name"]):  # with a Postfix of its own, as the limits are of all mail in it
+                    self.play([recording], 8, **{key: str(value) for key, value in recording["params"].items() if key.startswith("qmgr_")})
+                    self.p.stop()
+
+
+class Windows(Case):
+    """One result at a time changes the window, and the log tells to what. All deliveries that the window allows are under way
+    before the next result, so that none is left out because the destination was idle; such steps of the recordings, which
+    repeat the one before, are left out, too."""
+
+    NO_PEER = reply(b"4.4.1", b"connect to site[192.0.2.1]:25: Connection refused", b"4294967295")
+    DELIVERED = reply(b"", b"", b"0")
+
+    def play(self, number, recording):
+        name = "win%d" % number
+        waiting, arrived = [], threading.Condition()
+
+        def behave(agent, connection):
+            agent.request(connection)
+            answer = threading.Event()
+            with arrived:
+                waiting.append((connection, answer))
+                arrived.notify()
+            answer.wait()
+        agent = Agent(self.p, name, behave)
+        self.addCleanup(agent.close)
+        with smtplib.SMTP("127.0.0.1", self.p.port, timeout=sluice.PATIENCE) as s:
+            s.sendmail("a@src.test", ["r%d@w%d.test" % (i, number) for i in range(2 * len(recording["steps"]) + 200)],
+                       "Subject: x\r\n\r\nhello\r\n")
+        window = recording["params"]["initial_destination_concurrency"]
+        steps, recorded = [], [s for before, s in zip([None] + recording["steps"], recording["steps"]) if s != before]
+        for sign, *_ in recorded:
+            with arrived:
+                self.assertTrue(arrived.wait_for(lambda: len(waiting) >= window, sluice.PATIENCE),
+                                "%d deliveries, the window is %d" % (len(waiting), window))
+                connection, answer = waiting.pop(0)
+            connection.sendall(self.DELIVERED if sign == "+" else self.NO_PEER)
+            answer.set()
+            logged = self.logged(r"qmgr_queue_(un)?throttle: queue site%d: limit \d+ window (\d+) success (\S+) failure (\S+) "
+                                 r"fail_cohorts (\S+)" % number, len(steps) + 1)[-1]
+            window = int(logged[1])
+            steps.append(["+" if logged[0] else "-", window] + [float(word) for word in logged[2:]])
+        self.assertEqual(steps, recorded, recording["name"])
+
+    def test_each_step_is_that_of_postfix(self):
+        played = recordings("postfix-window.jsonl")
+        parameters = {}
+        for number, recording in enumerate(played):
+            parameters.update({"win%d_%s" % (number, key): str(value) for key, value in recording["params"].items()})
+            parameters["win%d_destination_recipient_limit" % number] = "2"  # with 1 each recipient has a window of its own
+            parameters["sluice_win%d_process_limit" % number] = "100"
+        self.postfix(transport_maps="inline:{%s}" % ", ".join("w%d.test=win%d:site%d" % (n, n, n) for n in range(len(played))),
+                     smtpd_recipient_limit="10000", destination_concurrency_feedback_debug="yes", **parameters)
+        for number, recording in enumerate(played):
+            with self.subTest(recording["name"]):
+                self.play(number, recording)
 
 
 if __name__ == "__main__":
