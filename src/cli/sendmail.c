@@ -20,13 +20,13 @@
 #include "address.h"
 #include "bundle.h"
 #include "check.h"
+#include "door.h"
 #include "header.h"
 #include "maildrop.h"
 #include "mem.h"
 #include "printable.h"
 #include "server.h"
 #include "xtext.h"
-#include "zmailer_dialect.h"
 
 #define HEADER_MAX     (1u << 20)
 #define PIECE_SIZE     65536u
@@ -771,7 +771,7 @@ int main(int argc, char **argv)
     int status;
 
     program = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : program;
-    zmailer_dialect_register();
+    zmailer_open_conf();
     buf_init(&o.envid, DSN_ENVID_MAX);
     if (strcmp(program, "newaliases") == 0) {
         return EX_OK;

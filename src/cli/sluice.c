@@ -6,30 +6,28 @@
 #include <sysexits.h>
 
 #include "commands.h"
-#include "mailq_parent.h"
-#include "remote_mailq.h"
+#include "door.h"
 #include "postfix_check.h"
 #include "postfix_dialect.h"
 #include "postfix_move.h"
-#include "zmailer_dialect.h"
 
 int main(int argc, char **argv)
 {
     const char *slash;
     bool as_mailq;
+    int status;
 
     if (argc < 1) {
         return EX_USAGE;
     }
-    zmailer_dialect_register();
+    zmailer_open_commands();
     postfix_dialect_register();
     postfix_move_register();
     commands_use_postfix_check(postfix_check);
     slash = strrchr(argv[0], '/');
     as_mailq = strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0;
-    if (as_mailq && remote_mailq_meant(argc, argv)) {
-        return remote_mailq_main(argc, argv);
+    if (as_mailq && zmailer_run_mailq(argc, argv, &status)) {
+        return status;
     }
-    mailq_parent_register();
     return commands_main(argc, argv, as_mailq);
 }

@@ -3,8 +3,8 @@
 
 #include "buf.h"
 #include "conf.h"
+#include "door.h"
 #include "postfix_dialect.h"
-#include "zmailer_dialect.h"
 
 #define PAGE_MAX (1u << 20) /* bytes */
 
@@ -13,7 +13,7 @@ int main(void)
     struct buf page;
     bool ok;
 
-    zmailer_dialect_register();
+    zmailer_open_conf();
     postfix_dialect_register();
     buf_init(&page, PAGE_MAX);
     conf_print_man(&page);

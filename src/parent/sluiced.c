@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "agents_role.h"
 #include "bundle.h"
 #include "door.h"
 #include "parent.h"

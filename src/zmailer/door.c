@@ -13,7 +13,7 @@
 
 void zmailer_open_door(void)
 {
-    zmailer_dialect_register();
+    zmailer_open_conf();
     postoffice_register();
     agent_kind_register(CONF_AGENT_TA, &ta_kind);
     notary_details_register();

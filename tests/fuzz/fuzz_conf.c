@@ -12,6 +12,7 @@
 #include "check.h"
 #include "conf.h"
 #include "route.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 #define TEXT_MAX (16u << 20)
@@ -47,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct conf *conf, *again;
     struct buf first, second;
 
-    zmailer_dialect_register();
+    zmailer_open_conf();
     conf = load(slice_of(data, size));
     if (conf == NULL) {
         return 0;

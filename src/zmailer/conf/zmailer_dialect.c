@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "conf_private.h"
+#include "door.h"
 #include "match.h"
 #include "zenv.h"
 
@@ -463,7 +464,7 @@ static const struct conf_dialect dialect = {
     .put_delayed = put_delayed,
 };
 
-void zmailer_dialect_register(void)
+void zmailer_open_conf(void)
 {
     conf_dialect_register(&dialect);
 }

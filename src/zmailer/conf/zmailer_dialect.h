@@ -16,9 +16,6 @@
 
 struct conf;
 
-/* Before the first configuration is loaded. */
-void zmailer_dialect_register(void);
-
 /* The directory of a spool postoffice:DIR; NULL for other spools. Borrowed from `conf`. */
 const char *conf_postoffice(const struct conf *conf);
 

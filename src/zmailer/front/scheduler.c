@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agents_role.h"
 #include "bundle.h"
 #include "confine.h"
 #include "door.h"

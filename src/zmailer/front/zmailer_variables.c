@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "mem.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 #define TEXT_MAX (64u << 10)
@@ -39,7 +40,7 @@ struct conf *zmailer_variables(const char *path, struct buf *messages)
     }
     /* What makes it a scheduler.conf, whose spool is where the variables say. */
     (void)buf_add_string(&text, "*/* command=none\n");
-    zmailer_dialect_register();
+    zmailer_open_conf();
     conf = conf_load_text(buf_slice(&text), "command line", "/", NULL, &problems);
     conf_print_problems(messages, &problems);
     conf_problems_fini(&problems);

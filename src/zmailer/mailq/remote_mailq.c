@@ -1,4 +1,7 @@
-#include "remote_mailq.h"
+/*
+ * mailq -p: asking a mailq server, ours or a ZMailer's, over its own protocol.
+ */
+#include "door.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -18,6 +21,7 @@
 #include "mailq_client.h"
 #include "mailq_detail.h"
 #include "mailq_directories.h"
+#include "mailq_parent.h"
 #include "mem.h"
 #include "zmailer_variables.h"
 #include "zmailer_dialect.h"
@@ -85,7 +89,8 @@ static bool is_zmailer_site(void)
     return is;
 }
 
-bool remote_mailq_meant(int argc, char **argv)
+/* Is this command line of mailq one for a server, with a -p? */
+static bool is_for_server(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != '\0' && strchr("pQsUZ", argv[i][1]) != NULL) {
@@ -353,7 +358,8 @@ static void print_directories(struct options *o)
     buf_fini(&out);
 }
 
-int remote_mailq_main(int argc, char **argv)
+/* The exit status is of sysexits. */
+static int ask(int argc, char **argv)
 {
     struct options o = {0};
     int status = EX_USAGE;
@@ -375,4 +381,19 @@ int remote_mailq_main(int argc, char **argv)
     mem_free(o.password);
     conf_free(o.variables);
     return status;
+}
+
+void zmailer_open_commands(void)
+{
+    zmailer_open_conf();
+    mailq_parent_register();
+}
+
+bool zmailer_run_mailq(int argc, char **argv, int *ret_status)
+{
+    if (!is_for_server(argc, argv)) {
+        return false;
+    }
+    *ret_status = ask(argc, argv);
+    return true;
 }

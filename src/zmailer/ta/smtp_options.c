@@ -1,4 +1,5 @@
 #include "smtp_options.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 #include <stdio.h>
@@ -100,7 +101,7 @@ static void load(const char *path, struct buf *text, struct smtp_options *option
     struct buf errors;
     bool ok;
 
-    zmailer_dialect_register();
+    zmailer_open_conf();
     buf_init(&errors, ERRORS_MAX);
     if (path != NULL) {
         ok = bundle_load_client(path, &options->bundle, &errors);

@@ -5,6 +5,7 @@
 #include <sysexits.h>
 
 #include "buf.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 #define TEXT_MAX 65536
@@ -22,7 +23,7 @@ struct conf *ta_zenv_load(const char *program)
     if (path != NULL && path[0] != '\0') {
         (void)buf_addf(&text, "zenv_file = %s\n", path);
     }
-    zmailer_dialect_register();
+    zmailer_open_conf();
     conf = conf_load_text(buf_slice(&text), "ZCONFIG", ".", NULL, &problems);
     if (conf == NULL || text.failed) {
         buf_clear(&text);

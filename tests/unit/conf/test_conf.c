@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 #include "conf.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 /* As programs do at their start. */
 __attribute__((constructor)) static void know_dialects(void)
 {
-    zmailer_dialect_register();
+    zmailer_open_conf();
 }
 
 static const struct conf_world world = {.hostname = "mail.example.org"};

@@ -2,12 +2,13 @@
 #include "tuning.h"
 
 #include "unit.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 /* As programs do at their start. */
 __attribute__((constructor)) static void know_dialects(void)
 {
-    zmailer_dialect_register();
+    zmailer_open_conf();
 }
 
 static struct conf *load(const char *text)

@@ -17,6 +17,7 @@
 #include "mem.h"
 #include "played_queue.h"
 #include "ta.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 #define FILE_MAX 1000000
@@ -113,7 +114,7 @@ static void load(const char *extra)
              "myhostname = mx.here.test\nstate_directory = %s\nspool = postoffice:%s/po\n"
              "zenv_file = %s/zmailer.conf\n%s",
              site.top, site.top, site.top, extra);
-    zmailer_dialect_register();
+    zmailer_open_conf();
     played_configure(buf_slice(&text), site.top);
     buf_fini(&text);
 }

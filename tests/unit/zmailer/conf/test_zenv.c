@@ -6,12 +6,13 @@
 #include "conf.h"
 #include "conf_private.h"
 #include "zenv.h"
+#include "door.h"
 #include "zmailer_dialect.h"
 
 /* As programs do at their start. */
 __attribute__((constructor)) static void know_dialects(void)
 {
-    zmailer_dialect_register();
+    zmailer_open_conf();
 }
 
 /* ZMailer's file is `zenv`, whatever its path; a NULL text: there is none. */
