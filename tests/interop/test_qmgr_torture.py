@@ -6,11 +6,12 @@ import os
 import re
 import signal
 import smtplib
+import subprocess
 import threading
 import unittest
 
 import sluice
-from postfix_manager import Agent, Case, reply
+from postfix_manager import Agent, Case, ManagedPostfix, reply
 
 TEXT = "Subject: x\r\n\r\nhello\r\n"
 
@@ -159,6 +160,53 @@ class Torture(Case):
         self.logged(r"%s: removed" % queue_id)
         asked = [rcpt for request in agent.requests for rcpt in re.findall(rb"\0recipient\0([^\0]*)", request)]
         self.assertEqual(sorted(asked), sorted(b"b%d@odd.test" % i for i in range(1500)))
+
+
+class FullDisk(Case):
+    def on_a_small_disk(self, relayhost, megabytes, **options):
+        self.p = ManagedPostfix(relayhost, **options)
+        queue, kept = self.p.directory + "/queue", self.p.directory + "/kept"
+        os.rename(queue, kept)
+        os.mkdir(queue)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=%dm" % megabytes, "tmpfs", queue], stderr=subprocess.DEVNULL).returncode != 0:
+            self.p.stop()
+            self.skipTest("can't mount a tmpfs")
+        self.addCleanup(lambda: [self.p.halt(), subprocess.run(["umount", "-l", queue], check=True), self.p.stop()])
+        subprocess.run(["cp", "-a", kept + "/.", queue], check=True)
+        return self.p.start()
+
+    def test_a_full_disk_loses_nothing(self):
+        """Results can't be noted, nor reports made, nor mail taken, until there is room again."""
+        site = self.site(rcpt="450 4.2.0 later")
+        self.on_a_small_disk(site.nexthop, 8, queue_minfree="0", message_size_limit="0", minimal_backoff_time="1s", queue_run_delay="1s",
+                             maximal_backoff_time="1s", delay_warning_time="0s", transport_retry_time="1s", smtp_data_done_timeout="10s")
+        sent, refused = [], 0
+        while refused < 5:
+            rcpt = "u%d@d%d.test" % (len(sent), len(sent) % 5)
+            try:
+                with smtplib.SMTP("127.0.0.1", self.p.port, timeout=sluice.PATIENCE) as s:
+                    s.sendmail("a@src.test", [rcpt], TEXT + 1000 * ("y" * 60 + "\r\n"))
+                sent.append(rcpt)
+            except (OSError, smtplib.SMTPException):
+                refused += 1
+        self.assertGreater(len(sent), 20)
+        with open(self.p.directory + "/queue/rest", "wb", buffering=0) as f:  # to the last byte
+            try:
+                while f.write(b"z" * 4096) > 0:
+                    pass
+            except OSError:
+                pass
+        rounds = len(re.findall(r"queue active", self.p.log()))
+        site.replies["RCPT"] = lambda line: "450 4.2.0 later" if re.search(r"[02468]@", line) else "250 2.1.5 Ok"
+        self.wait(lambda: len(re.findall(r"queue active", self.p.log())) > rounds + len(sent), "mail is tried without room to note it")
+        os.remove(self.p.directory + "/queue/rest")
+        site.replies.clear()
+        self.wait(lambda: self.p.queued() == 0, "the queue drains")
+        arrived = collections.Counter(site.recipients())
+        self.assertEqual(set(sent) - set(arrived), set())
+        self.assertLessEqual(sum(n - 1 for n in arrived.values()), 20, arrived)  # marks need no room; what agents had when it came back
+        self.assertIn("No space left on device", self.p.log())
+        self.assertEqual(self.p.files("corrupt"), [])
 
 
 if __name__ == "__main__":
