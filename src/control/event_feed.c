@@ -21,6 +21,7 @@
 #include "buf.h"
 #include "check.h"
 #include "control.h"
+#include "event_filter.h"
 #include "json.h"
 #include "listing.h"
 #include "mem.h"
@@ -28,35 +29,12 @@
 #include "times.h"
 
 /* Let some events gather before they are asked for. */
-#define GATHER_US   (20 * US_PER_MS)
-#define AGAIN_US    US_PER_S
-#define FILTERS_MAX 32u
+#define GATHER_US (20 * US_PER_MS)
+#define AGAIN_US  US_PER_S
 /* A page may end with a long line. */
 #define OUT_MAX (4ul * FEED_PAGE + (1u << 20))
 
 enum reader_state { READER_FIRST, READER_BEHIND, READER_READY, READER_TAIL };
-
-/* How a value is compared. */
-enum comparison {
-    COMPARE_EXACT,
-    COMPARE_ADDRESS,    /* "@domain" stands for all of it, and case does not matter */
-    COMPARE_DESTINATION /* what stands behind the / is enough, and case does not matter */
-};
-
-/* One condition: a member has one of these values. */
-struct condition {
-    char *name;   /* owned: ,"name":" */
-    json_t *want; /* owned: an array of texts */
-    enum comparison comparison;
-};
-
-/* All that the journal has. */
-static const char *const event_names[] = {
-    "received", "delivered",  "deferred", "bounced",   "expired", "report", "held",
-    "released", "removed",    "requeued", "dead",      "revived", "window", "paused",
-    "bouncing", "redirected", "limited",  "cancelled", "lost",
-};
-#define EVENT_NAMES (sizeof event_names / sizeof event_names[0])
 
 struct reader {
     TAILQ_ENTRY(reader) next;
@@ -68,8 +46,7 @@ struct reader {
     uint64_t offset;   /* of the ring, where the next one begins */
     bool in_ring;      /* `offset` holds */
     uint64_t question; /* under way; 0: none */
-    struct condition conditions[FILTERS_MAX];
-    size_t condition_count;
+    struct event_filter filter;
 };
 
 struct event_feed {
@@ -87,70 +64,6 @@ static void reader_go(struct reader *r);
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-/* The journal's lines begin with {"number":N, */
-static uint64_t number_of(struct slice line)
-{
-    unsigned long long n = 0;
-    struct slice rest = slice_skip(line, strlen("{\"number\":"));
-
-    (void)slice_number(slice_of(rest.ptr, slice_find(rest, ',')), UINT64_MAX, &n); /* else 0 */
-    return n;
-}
-
-/* The value of a member that is a text, as it stands there. In a text of JSON no quote stands
- * without a backslash before it, so that what looks like a member is one. */
-static struct slice text_of(struct slice line, const char *name)
-{
-    const char *at = memmem(line.ptr, line.len, name, strlen(name));
-    size_t from = at == NULL ? line.len : (size_t)(at - line.ptr) + strlen(name), to = from;
-
-    while (to < line.len && line.ptr[to] != '"') {
-        to += line.ptr[to] == '\\' ? 2 : 1;
-    }
-    return slice_of(line.ptr + from, to <= line.len ? to - from : 0);
-}
-
-static bool is_same(enum comparison comparison, struct slice want, struct slice value)
-{
-    switch (comparison) {
-    case COMPARE_EXACT:
-        return slice_equal(value, want);
-    case COMPARE_ADDRESS:
-        return slice_equal_nocase(value, want) ||
-               (slice_starts(want, SLICE("@")) && slice_ends_nocase(value, want));
-    case COMPARE_DESTINATION:
-        return slice_equal_nocase(value, want) ||
-               (slice_ends_nocase(value, want) && value.len > want.len &&
-                value.ptr[value.len - want.len - 1] == '/');
-    }
-    UNREACHABLE("all comparisons are above");
-}
-
-static bool is_met(const struct condition *c, struct slice line)
-{
-    struct slice value = text_of(line, c->name);
-    const json_t *want;
-    size_t i;
-
-    json_array_foreach(c->want, i, want)
-    {
-        if (is_same(c->comparison, slice_string(json_string_value(want)), value)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_wanted(const struct reader *r, struct slice line)
-{
-    for (size_t i = 0; i < r->condition_count; i++) {
-        if (!is_met(&r->conditions[i], line)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Give it these lines, as far as it wants them. */
 static void give(struct reader *r, struct slice lines)
 {
@@ -159,14 +72,14 @@ static void give(struct reader *r, struct slice lines)
     buf_init(&out, OUT_MAX + 2 * lines.len);
     while (lines.len > 0) {
         struct slice line = slice_of(lines.ptr, slice_find(lines, '\n'));
-        uint64_t number = number_of(line);
+        uint64_t number = event_number(line);
 
         if (number > r->at + 1) { /* they were forgotten before it came to them */
             CHECK(buf_addf(&out, "event: lost\ndata: {\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n\n",
                            r->at + 1, number - 1));
         }
-        if (is_wanted(r, line)) {
-            struct slice event = text_of(line, ",\"event\":\"");
+        if (event_filter_holds(&r->filter, line)) {
+            struct slice event = event_name(line);
 
             CHECK(
                 buf_addf(&out, "id: %" PRIu64 "\nevent: %.*s\ndata: ", number, SLICE_ARGS(event)) &&
@@ -188,10 +101,7 @@ static void reader_free(struct reader *r)
     if (r->question != 0) {
         control_forget(r->feed->control, r->question);
     }
-    for (size_t i = 0; i < r->condition_count; i++) {
-        mem_free(r->conditions[i].name);
-        json_decref(r->conditions[i].want);
-    }
+    event_filter_fini(&r->filter);
     TAILQ_REMOVE(&r->feed->readers, r, next);
     mem_free(r);
 }
@@ -300,10 +210,10 @@ static bool find_in_ring(struct reader *r)
         r->offset = feed->ring_at + rest.len;
         return true;
     }
-    if (rest.len == 0 || r->at > feed->ring_last || r->at + 1 < number_of(rest)) {
+    if (rest.len == 0 || r->at > feed->ring_last || r->at + 1 < event_number(rest)) {
         return false;
     }
-    while (rest.len > 0 && number_of(rest) <= r->at) {
+    while (rest.len > 0 && event_number(rest) <= r->at) {
         rest = slice_skip(rest, slice_find(rest, '\n') + 1);
     }
     r->offset = feed->ring_at + (buf_len(&feed->ring) - rest.len);
@@ -339,30 +249,6 @@ static void reader_go(struct reader *r)
     await_client(r);
 }
 
-static void add_condition(struct reader *r, const char *name, json_t *want,
-                          enum comparison comparison)
-{
-    struct condition *c = &r->conditions[r->condition_count++];
-    struct buf text;
-
-    CHECK(r->condition_count <= FILTERS_MAX);
-    buf_init(&text, 64);
-    CHECK(buf_addf(&text, ",\"%s\":\"", name));
-    c->name = buf_take(&text);
-    c->comparison = comparison;
-    c->want = want;
-}
-
-static bool is_event(const json_t *name)
-{
-    for (size_t i = 0; i < EVENT_NAMES; i++) {
-        if (strcmp(json_string_value(name), event_names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What it is to be told of; addresses and destinations are read as those of a list are. False:
  * `error` says what was expected. */
 static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
@@ -375,19 +261,16 @@ static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
 
     json_array_foreach(events, i, value)
     {
-        if (!is_event(value)) {
+        if (!event_filter_add(&r->filter, SLICE("event"), slice_string(json_string_value(value)))) {
             (void)buf_add_string(error, "event: one of these is expected:"); /* all of it fits */
-            for (size_t j = 0; j < EVENT_NAMES; j++) {
-                (void)buf_addf(error, "%s %s", j > 0 ? "," : "", event_names[j]);
+            for (size_t j = 0; event_filter_event(j) != NULL; j++) {
+                (void)buf_addf(error, "%s %s", j > 0 ? "," : "", event_filter_event(j));
             }
             json_decref(rest);
             return false;
         }
     }
-    if (events != NULL) {
-        add_condition(r, "event", json_incref(events), COMPARE_EXACT);
-        (void)json_object_del(rest, "event"); /* it is there */
-    }
+    (void)json_object_del(rest, "event"); /* it is there, or was not */
     for (i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         value = json_object_get(rest, texts[i]);
         if (value != NULL && json_string_length(value) == 0) {
@@ -396,7 +279,8 @@ static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
             return false;
         }
         if (value != NULL) {
-            add_condition(r, texts[i], json_pack("[O]", value), COMPARE_EXACT);
+            CHECK(event_filter_add(&r->filter, slice_string(texts[i]),
+                                   slice_string(json_string_value(value))));
             (void)json_object_del(rest, texts[i]); /* the same */
         }
     }
@@ -406,20 +290,16 @@ static bool add_conditions(struct reader *r, json_t *filter, struct buf *error)
         const struct {
             const char *name;
             struct slice text;
-            enum comparison comparison;
         } members[] = {
-            {"sender", slice_equal(f.spool.sender, SLICE("<>")) ? SLICE("") : f.spool.sender,
-             COMPARE_ADDRESS},
-            {"recipient", f.spool.rcpt, COMPARE_ADDRESS},
-            {"destination", f.spool.destination, COMPARE_DESTINATION},
-            {"class", f.spool.class_name, COMPARE_EXACT},
+            {"sender", slice_equal(f.spool.sender, SLICE("<>")) ? SLICE("") : f.spool.sender},
+            {"recipient", f.spool.rcpt},
+            {"destination", f.spool.destination},
+            {"class", f.spool.class_name},
         };
 
         for (i = 0; i < sizeof members / sizeof members[0]; i++) {
             if (json_object_get(rest, members[i].name) != NULL) {
-                add_condition(r, members[i].name,
-                              json_pack("[s%]", members[i].text.ptr, members[i].text.len),
-                              members[i].comparison);
+                CHECK(event_filter_add(&r->filter, slice_string(members[i].name), members[i].text));
             }
         }
     }
