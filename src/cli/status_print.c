@@ -100,6 +100,34 @@ static void print_interventions(FILE *out, const json_t *counts)
     fputs(before[0] != '\0' ? " (sluice interventions)\n" : "", out);
 }
 
+/* How far they are, and what is wrong. */
+static void print_web_hooks(FILE *out, const json_t *hooks)
+{
+    const char *label = "web hooks";
+    const json_t *hook;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)hooks, i, hook)
+    {
+        fprintf(out, "%-13s%s: %" PRId64 " behind", label, member_text(hook, "name"),
+                member_integer(hook, "behind"));
+        if (member_integer(hook, "dead") + member_integer(hook, "dropped") > 0) {
+            fprintf(out, ", %" PRId64 " dead letters, %" PRId64 " dropped",
+                    member_integer(hook, "dead"), member_integer(hook, "dropped"));
+        }
+        if (member_integer(hook, "lost") > 0) {
+            fprintf(out, ", %" PRId64 " lost", member_integer(hook, "lost"));
+        }
+        if (json_object_get(hook, "error") != NULL) {
+            fprintf(out,
+                    "; failing since %s: ", words_time(member_number(hook, "failing_since")).text);
+            put_text(out, member_text(hook, "error"));
+        }
+        fputc('\n', out);
+        label = "";
+    }
+}
+
 /* Those that have refused something. */
 static void print_send_limits(FILE *out, const json_t *limits)
 {
@@ -163,5 +191,6 @@ void status_print(FILE *out, const json_t *status)
     print_classes(out, json_object_get(status, "classes"));
     print_send_limits(out, json_object_get(status, "send_limits"));
     print_interventions(out, json_object_get(status, "interventions"));
+    print_web_hooks(out, json_object_get(status, "web_hooks"));
     print_audit(out, status);
 }

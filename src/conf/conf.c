@@ -1006,6 +1006,20 @@ static void check_control_listen(struct loader *l)
     }
 }
 
+static void check_web_hooks(struct loader *l)
+{
+    const struct conf *c = l->conf;
+
+    if (c->web_hooks[0] != '\0' && !c->events) {
+        combination(l, CONF_ERROR, "web_hooks",
+                    "needs events = yes: they are told what is in the "
+                    "journal");
+    }
+    if (c->web_hook_retry_max_us < c->web_hook_retry_min_us) {
+        combination(l, CONF_ERROR, "web_hook_retry_max", "is less than web_hook_retry_min");
+    }
+}
+
 /* What comes in there meets no rule, no filter and no copy: only the filter should reach it. */
 static void check_filtered(struct loader *l, const char *url, const struct listen_address *address)
 {
@@ -1139,6 +1153,7 @@ static void check_combinations(struct loader *l)
     check_filters(l, "smtpd_milters", c->smtpd_milters);
     check_filters(l, "non_smtpd_milters", c->non_smtpd_milters);
     check_control_listen(l);
+    check_web_hooks(l);
 }
 
 /* Only bytes that stand for themselves, and these? */

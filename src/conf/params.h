@@ -508,6 +508,26 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "how much of them is kept; the oldest go first")                                             \
     X(STRING, events_file, "path", "", 0, 0,                                                       \
       "file that gets each event as a line of JSON; empty: none")                                  \
+    X(SIZE, events_file_size, "bytes", "0", 0, INT64_C(1) << 40,                                   \
+      "with more than this events_file becomes events_file.1, and a new one begins; 0: never")     \
+    X(INT, events_file_count, "files", "5", 1, 100, "so many old ones are kept")                   \
+    X(STRING, web_hooks, "path", "", 0, 0,                                                         \
+      "file of web hooks, which get events by HTTP (docs/events.md); only root and the daemon's "  \
+      "user may read it; empty: none")                                                             \
+    X(STRING, web_hook_CAfile, "path", "", 0, 0,                                                   \
+      "authorities, in PEM, for certificates of web hooks; empty: the system's")                   \
+    X(INT, web_hook_batch, "events", "500", 1, 10000, "events in one call of a web hook")          \
+    X(TIME, web_hook_wait, "s", "1s", 0, PARAM_S(3600),                                            \
+      "least time between two calls of a web hook: events gather meanwhile")                       \
+    X(TIME, web_hook_timeout, "s", "30s", PARAM_S(1), PARAM_S(3600),                               \
+      "how long a web hook may take to answer")                                                    \
+    X(TIME, web_hook_retry_min, "s", "1s", PARAM_S(1), PARAM_DAYS(1),                              \
+      "wait after the first call that failed; it doubles with each further one")                   \
+    X(TIME, web_hook_retry_max, "s", "5m", PARAM_S(1), PARAM_DAYS(1), "longest such wait")         \
+    X(TIME, web_hook_give_up_time, "s", "1d", PARAM_S(1), PARAM_DAYS(365),                         \
+      "events that a web hook has not taken for so long become dead letters")                      \
+    X(SIZE, web_hook_dead_size, "bytes", "16m", 0, INT64_C(1) << 40,                               \
+      "dead letters that are kept of a web hook")                                                  \
     /* logs of ZMailer's scheduler */                                                              \
     X(STRING, statistics_log, "path", "", 0, 0,                                                    \
       "file that gets a line for each recipient that has come to its end; empty: none")            \

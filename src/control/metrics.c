@@ -148,6 +148,33 @@ static void add_interventions(struct buf *text, const json_t *counts)
     }
 }
 
+static void add_web_hooks(struct buf *text, const json_t *hooks)
+{
+    static const struct {
+        const char *member, *name, *type, *help;
+    } rows[] = {
+        {"behind", "sluice_web_hook_behind_events", "gauge",
+         "Events that a web hook has not taken yet."},
+        {"lost", "sluice_web_hook_lost_events_total", "counter",
+         "Events that were kept no more before a web hook has taken them."},
+        {"dead", "sluice_web_hook_dead_letters_total", "counter",
+         "Events that a web hook has not taken in time."},
+        {"dropped", "sluice_web_hook_dropped_letters_total", "counter",
+         "The same, for which there was no room."},
+    };
+    const json_t *hook;
+    size_t k;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && json_array_size(hooks) > 0; i++) {
+        add_help(text, rows[i].name, rows[i].type, rows[i].help);
+        json_array_foreach((json_t *)(uintptr_t)hooks, k, hook)
+        {
+            (void)buf_addf(text, "%s{hook=\"%s\"} %.0f\n", rows[i].name, string_of(hook, "name"),
+                           number_of(hook, rows[i].member)); /* fits */
+        }
+    }
+}
+
 static void add_send_limits(struct buf *text, const json_t *limits)
 {
     const json_t *limit;
@@ -369,6 +396,7 @@ void metrics_print(struct buf *out, const json_t *answer, const json_t *own, str
     add_classes(out, json_object_get(answer, "classes"));
     add_send_limits(out, json_object_get(answer, "send_limits"));
     add_interventions(out, json_object_get(answer, "interventions"));
+    add_web_hooks(out, json_object_get(answer, "web_hooks"));
     add_outcomes(out, json_object_get(answer, "outcomes"));
     add_delays(out, json_object_get(answer, "delays"));
     add_storage(out, answer);

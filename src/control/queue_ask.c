@@ -514,6 +514,7 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
     json_put(*ret_answer, "classes", count_classes(q));
     json_put(*ret_answer, "send_limits", count_send_limits(q));
     json_put(*ret_answer, "interventions", interventions_ask_counts(q));
+    json_put(*ret_answer, "web_hooks", hooks_json(q));
     return 200;
 }
 

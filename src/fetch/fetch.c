@@ -1,6 +1,5 @@
 #include "fetch.h"
 
-#include <arpa/inet.h>
 #include <event2/event.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,11 +11,11 @@
 #include "check.h"
 #include "clock.h"
 #include "dns_answer.h"
-#include "https_get.h"
+#include "host_addresses.h"
+#include "https_call.h"
 #include "log.h"
 #include "mem.h"
 #include "printable.h"
-#include "public_address.h"
 #include "resolver.h"
 #include "sts.h"
 #include "tls.h"
@@ -43,11 +42,9 @@ struct job {
     char domain[WIRE_DOMAIN_MAX + 1];
     char known[STS_ID_MAX + 1], id[STS_ID_MAX + 1];
     bool always;
-    struct resolver_query *queries[2];
-    struct buf addresses; /* as https_get.h wants them */
-    bool no_dns;          /* an address could not be asked for */
-    bool not_public;      /* there was one that is not public */
-    struct https_get *get;
+    struct resolver_query *query; /* JOB_RECORD */
+    struct host_addresses *addresses;
+    struct https_call *get;
     struct event *timer; /* ends JOB_ADDRESSES and JOB_GET */
     struct mono until;
 };
@@ -77,13 +74,12 @@ static void job_free(struct job *job)
     f->talking -= talks(job);
     f->job_count--;
     TAILQ_REMOVE(&f->jobs, job, next);
-    resolver_cancel(job->queries[0]);
-    resolver_cancel(job->queries[1]);
-    https_get_free(job->get);
+    resolver_cancel(job->query);
+    host_addresses_free(job->addresses);
+    https_call_free(job->get);
     if (job->timer != NULL) {
         event_free(job->timer);
     }
-    buf_fini(&job->addresses);
     mem_free(job);
 }
 
@@ -120,18 +116,18 @@ static void fail(struct job *job, enum wire_fetch_outcome outcome, const char *f
 
 /* ---- the policy ----------------------------------------------------------------------------- */
 
-static void on_get(void *arg, struct https_get *get)
+static void on_get(void *arg, struct https_call *get)
 {
     struct job *job = arg;
     struct sts_policy policy;
-    const char *why = https_get_error(get);
+    const char *why = https_call_error(get);
     struct buf text;
 
     if (why != NULL) {
         fail(job, FETCH_FAILED, "%s%s%s: %s", STS_HOST_PREFIX, job->domain, STS_POLICY_PATH, why);
         return;
     }
-    if (!sts_policy_parse(https_get_body(get), &policy, &why)) {
+    if (!sts_policy_parse(https_call_body(get), &policy, &why)) {
         fail(job, FETCH_FAILED, "%s%s%s is no policy: %s", STS_HOST_PREFIX, job->domain,
              STS_POLICY_PATH, why);
         return;
@@ -155,13 +151,13 @@ static void get_policy(struct job *job)
     struct https_request request = {.host = host,
                                     .port = (unsigned)job->fetch->role->conf->mta_sts_port,
                                     .path = STS_POLICY_PATH,
-                                    .addresses = buf_cstr(&job->addresses),
+                                    .addresses = host_addresses_text(job->addresses),
                                     .authorities = authorities(job->fetch),
                                     .size_max = STS_POLICY_MAX};
 
     (void)snprintf(host, sizeof host, "%s%s", STS_HOST_PREFIX, job->domain); /* fits */
     job->state = JOB_GET;
-    job->get = https_get_new(job->fetch->role->base, &request, on_get, job);
+    job->get = https_call_new(job->fetch->role->base, &request, on_get, job);
     if (job->get == NULL) {
         fail(job, FETCH_FAILED, "%s: libcurl does not take the request", host);
     }
@@ -169,77 +165,16 @@ static void get_policy(struct job *job)
 
 /* ---- the host's addresses ------------------------------------------------------------------- */
 
-static bool may_connect(const struct job *job, bool ipv6, struct slice address)
+static void on_addresses(void *arg, struct host_addresses *addresses)
 {
-    return job->fetch->role->conf->mta_sts_private_addresses ||
-           (ipv6 ? public_address_ipv6((const uint8_t *)address.ptr)
-                 : public_address_ipv4((const uint8_t *)address.ptr));
-}
+    struct job *job = arg;
 
-static void add_address(struct job *job, bool ipv6, struct slice address)
-{
-    char text[INET6_ADDRSTRLEN];
-
-    if (address.len != (ipv6 ? 16 : 4)) {
-        return;
-    }
-    if (!may_connect(job, ipv6, address)) {
-        job->not_public = true;
-        return;
-    }
-    CHECK(inet_ntop(ipv6 ? AF_INET6 : AF_INET, address.ptr, text, sizeof text) != NULL);
-    CHECK(buf_addf(&job->addresses, ipv6 ? "%s[%s]" : "%s%s",
-                   buf_len(&job->addresses) > 0 ? "," : "", text));
-}
-
-static void on_addresses(struct job *job, bool ipv6, const struct resolver_answer *answer)
-{
-    struct slice data[FETCH_ADDRESSES_MAX];
-    size_t count = 0;
-
-    job->queries[ipv6] = NULL;
-    job->no_dns = job->no_dns || answer->outcome == RESOLVER_AGAIN;
-    if (answer->outcome == RESOLVER_ANSWER &&
-        dns_answer_records(answer->packet, ipv6 ? RESOLVER_AAAA : RESOLVER_A, data,
-                           FETCH_ADDRESSES_MAX, &count)) {
-        for (size_t i = 0; i < count && i < FETCH_ADDRESSES_MAX; i++) {
-            add_address(job, ipv6, data[i]);
-        }
-    }
-    if (job->queries[!ipv6] != NULL) {
-        return;
-    }
-    if (buf_len(&job->addresses) > 0) {
+    if (host_addresses_text(addresses)[0] != '\0') {
         get_policy(job);
     } else {
         fail(job, FETCH_FAILED, "%s%s: %s", STS_HOST_PREFIX, job->domain,
-             job->not_public ? "its addresses are not of the public Internet"
-             : job->no_dns   ? "no name server has an answer"
-                             : "there is no such host");
+             host_addresses_why(addresses));
     }
-}
-
-static void on_ipv4(void *arg, const struct resolver_answer *answer)
-{
-    on_addresses(arg, false, answer);
-}
-
-static void on_ipv6(void *arg, const struct resolver_answer *answer)
-{
-    on_addresses(arg, true, answer);
-}
-
-static bool uses_family(const struct conf *conf, const char *family)
-{
-    for (size_t i = 0; i < conf->inet_protocols.count; i++) {
-        struct slice protocol = slice_string(conf->inet_protocols.items[i]);
-
-        if (slice_equal_nocase(protocol, SLICE("all")) ||
-            slice_equal_nocase(protocol, slice_string(family))) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
@@ -257,7 +192,6 @@ static void talk(struct job *job)
     const struct timeval limit = {.tv_sec = FETCH_TIMEOUT_US / US_PER_S};
     const struct conf *conf = job->fetch->role->conf;
     char host[sizeof STS_HOST_PREFIX + WIRE_DOMAIN_MAX];
-    bool ipv6 = uses_family(conf, "ipv6");
 
     (void)snprintf(host, sizeof host, "%s%s", STS_HOST_PREFIX, job->domain); /* fits */
     job->state = JOB_ADDRESSES;
@@ -266,14 +200,8 @@ static void talk(struct job *job)
     CHECK(job->timer != NULL);
     CHECK(event_add(job->timer, &limit) == 0);
     job->until = mono_after(clock_mono(), FETCH_TIMEOUT_US);
-    if (ipv6) {
-        job->queries[1] =
-            resolver_ask(job->fetch->resolver, slice_string(host), RESOLVER_AAAA, on_ipv6, job);
-    }
-    if (!ipv6 || uses_family(conf, "ipv4")) {
-        job->queries[0] =
-            resolver_ask(job->fetch->resolver, slice_string(host), RESOLVER_A, on_ipv4, job);
-    }
+    job->addresses = host_addresses_new(job->fetch->resolver, conf, slice_string(host),
+                                        !conf->mta_sts_private_addresses, on_addresses, job);
 }
 
 static void talk_next(struct fetch *f)
@@ -328,7 +256,7 @@ static void on_record(void *arg, const struct resolver_answer *said)
 {
     struct job *job = arg;
 
-    job->queries[0] = NULL;
+    job->query = NULL;
     if (said->outcome == RESOLVER_AGAIN) {
         fail(job, FETCH_NO_DNS, "%s%s: no name server has an answer", STS_RECORD_PREFIX,
              job->domain);
@@ -358,11 +286,10 @@ static bool on_fetch(struct fetch *f, struct slice body)
     job->always = m.always;
     memcpy(job->domain, m.domain.ptr, m.domain.len);
     memcpy(job->known, m.id.ptr, m.id.len);
-    buf_init(&job->addresses, 2 * FETCH_ADDRESSES_MAX * (INET6_ADDRSTRLEN + 3));
     TAILQ_INSERT_TAIL(&f->jobs, job, next);
     f->job_count++;
     (void)snprintf(name, sizeof name, "%s%s", STS_RECORD_PREFIX, job->domain); /* fits */
-    job->queries[0] = resolver_ask(f->resolver, slice_string(name), RESOLVER_TXT, on_record, job);
+    job->query = resolver_ask(f->resolver, slice_string(name), RESOLVER_TXT, on_record, job);
     return true;
 }
 

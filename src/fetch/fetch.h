@@ -15,8 +15,8 @@
  * remembered here; the queue process keeps policies and says when to ask again (sts_cache.h).
  *
  * Limits: WIRE_FETCHES_MAX look-ups, which the queue keeps to; FETCH_AT_ONCE of them talk to hosts,
- * each for FETCH_TIMEOUT_US at most (RFC 8461, 3.3: a minute) and with FETCH_ADDRESSES_MAX
- * addresses.
+ * each for FETCH_TIMEOUT_US at most (RFC 8461, 3.3: a minute) and with HOST_ADDRESSES_MAX
+ * addresses of each family.
  *
  * There is one such process where smtp_mta_sts or a clause's mta_sts is set.
  */
@@ -26,8 +26,7 @@
 #include "role.h"
 #include "times.h"
 
-#define FETCH_AT_ONCE       50u
-#define FETCH_TIMEOUT_US    (60 * US_PER_S)
-#define FETCH_ADDRESSES_MAX 16u /* of each family */
+#define FETCH_AT_ONCE    50u
+#define FETCH_TIMEOUT_US (60 * US_PER_S)
 
 #endif

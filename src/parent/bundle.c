@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "extension.h"
+#include "hook_list.h"
 #include "login_list.h"
 #include "mem.h"
 #include "param.h"
@@ -210,6 +211,15 @@ static bool logins_are_good(struct slice text, struct buf *ret_error)
     bool good = logins != NULL;
 
     login_list_free(logins);
+    return good;
+}
+
+static bool hooks_are_good(struct slice text, struct buf *ret_error)
+{
+    struct hook_list *hooks = hook_list_new(text, ret_error);
+    bool good = hooks != NULL;
+
+    hook_list_free(hooks);
     return good;
 }
 
@@ -476,6 +486,8 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     ok = add_secrets(b, "api_tokens", conf->api_tokens, 1u << ROLE_AUTH | 1u << ROLE_CONTROL,
                      tokens_are_good, out) &&
          ok;
+    ok = add_secrets(b, "web_hooks", conf->web_hooks, 1u << ROLE_HOOK, hooks_are_good, out) && ok;
+    ok = add_authorities(b, "web_hook_CAfile", NULL, conf->web_hook_CAfile, out) && ok;
     add_form(b, out);
     return ok;
 }

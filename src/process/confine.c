@@ -243,6 +243,12 @@ static bool landlock_rules(const struct confine *plan, int ruleset,
     return !SANITIZED || landlock_allow(ruleset, "/", LANDLOCK_FS_READ, error);
 }
 
+/* Does it call others by HTTPS? */
+static bool is_caller(const struct confine *plan)
+{
+    return plan->role == ROLE_FETCH || plan->role == ROLE_HOOK;
+}
+
 static bool enter_landlock(const struct confine *plan, struct buf *error)
 {
     struct landlock_ruleset attr = {.handled_fs = LANDLOCK_FS_V1};
@@ -256,7 +262,7 @@ static bool enter_landlock(const struct confine *plan, struct buf *error)
     attr.handled_fs |= version >= 2 ? LANDLOCK_FS_V2 : 0;
     attr.handled_fs |= version >= 3 ? LANDLOCK_FS_V3 : 0;
     if (version >= 4 && plan->role != ROLE_DELIVER && !plan->remote_spool) {
-        attr.handled_net = plan->role == ROLE_FETCH ? LANDLOCK_CONNECT : LANDLOCK_NET_V4;
+        attr.handled_net = is_caller(plan) ? LANDLOCK_CONNECT : LANDLOCK_NET_V4;
     }
     attr.scoped = version >= 6 ? LANDLOCK_SCOPES : 0;
     ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
@@ -554,7 +560,7 @@ static int add_files(scmp_filter_ctx filter, enum wire_role role)
 
 static int add_rules(scmp_filter_ctx filter, const struct confine *plan)
 {
-    bool sockets = plan->role == ROLE_DELIVER || plan->role == ROLE_FETCH || plan->remote_spool;
+    bool sockets = plan->role == ROLE_DELIVER || is_caller(plan) || plan->remote_spool;
     bool accepts = plan->role == ROLE_RECEIVE || plan->role == ROLE_CONTROL;
     int error = add_calls(filter, SCMP_ACT_ALLOW, calls_common, COUNT(calls_common));
 
@@ -579,7 +585,7 @@ static int add_rules(scmp_filter_ctx filter, const struct confine *plan)
                         : add_calls(filter, SCMP_ACT_ERRNO(EACCES), calls_refused_sockets,
                                     COUNT(calls_refused_sockets));
     }
-    if (error == 0 && plan->role == ROLE_FETCH) { /* libcurl wants a pair, and does without */
+    if (error == 0 && is_caller(plan)) { /* libcurl wants a pair, and does without */
         error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socketpair), 0);
     }
     return error;

@@ -15,6 +15,7 @@
 #include "frame.h"
 #include "entropy.h"
 #include "hash.h"
+#include "hook_list.h"
 #include "log.h"
 #include "mem.h"
 #include "route.h"
@@ -387,6 +388,7 @@ static const char *role_user(const struct role *role)
         return role->conf->receive_user;
     case ROLE_DELIVER:
     case ROLE_FETCH:
+    case ROLE_HOOK:
         return role->conf->deliver_user;
     case ROLE_AUTH: /* of another user than those that strangers talk to */
         return role->conf->mail_owner;
@@ -416,18 +418,37 @@ static uint16_t dns_port(struct slice server)
                : DNS_PORT;
 }
 
-/* What fetch may connect to: hosts of policies, and name servers, which take TCP for answers that
- * are long. */
-static size_t fetch_ports(const struct conf *conf, uint16_t ports[FETCH_PORTS_MAX])
+/* Name servers take TCP for answers that are long. */
+static size_t add_dns_ports(const struct conf *conf, uint16_t ports[FETCH_PORTS_MAX], size_t count)
 {
-    size_t count = 0;
-
-    ports[count++] = (uint16_t)conf->mta_sts_port;
     ports[count++] = DNS_PORT;
     for (size_t i = 0; i < conf->smtp_dns_server.count && count < FETCH_PORTS_MAX; i++) {
         ports[count++] = dns_port(slice_string(conf->smtp_dns_server.items[i]));
     }
     return count;
+}
+
+static size_t fetch_ports(const struct conf *conf, uint16_t ports[FETCH_PORTS_MAX])
+{
+    ports[0] = (uint16_t)conf->mta_sts_port;
+    return add_dns_ports(conf, ports, 1);
+}
+
+/* Those of web hooks, and the same. */
+static size_t hook_ports(const struct role *role, uint16_t ports[FETCH_PORTS_MAX])
+{
+    struct hook_list *hooks;
+    struct buf error;
+    size_t count = 0;
+
+    buf_init(&error, LOG_LINE_MAX);
+    hooks = hook_list_new(role_file(role, slice_string(role->conf->web_hooks)), &error);
+    buf_fini(&error); /* the parent has read the same */
+    for (size_t i = 0; hooks != NULL && i < hooks->count; i++) {
+        ports[count++] = hooks->hooks[i].port;
+    }
+    hook_list_free(hooks);
+    return add_dns_ports(role->conf, ports, count);
 }
 
 static bool confine_role(struct role *role, struct buf *error)
@@ -448,6 +469,9 @@ static bool confine_role(struct role *role, struct buf *error)
     plan.unix_sockets = role->ops->role == ROLE_DELIVER && route_has_unix_nexthops(role->conf);
     if (role->ops->role == ROLE_FETCH) {
         plan.port_count = fetch_ports(role->conf, ports);
+    }
+    if (role->ops->role == ROLE_HOOK) {
+        plan.port_count = hook_ports(role, ports);
     }
     if (role->ops->role == ROLE_QUEUE) {
         plan.root = "";

@@ -129,6 +129,6 @@ struct slice role_file(const struct role *role, struct slice path);
 
 /* The roles of the rooms. */
 extern const struct role_ops receive_role, queue_role, deliver_role, local_role, control_role,
-    pickup_role, auth_role, fetch_role, filter_role;
+    pickup_role, auth_role, fetch_role, hook_role, filter_role;
 
 #endif

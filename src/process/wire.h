@@ -11,6 +11,7 @@
  *      queue  ---- deliver                 policy_ask, policy_answer, tls_look, tls_seen
  *      queue  ---- deliver, receive        watches, dialogue
  *      queue  ---- fetch                   fetch, fetched
+ *      queue  ---- hook                    hook_ask, hook_events, hook_done, hook_failing
  *      control --- queue                   ask, answer, dialogue
  *      control --- parent                  reload, stop
  *
@@ -104,6 +105,12 @@ enum wire_type {
     WIRE_FETCH,   /* struct wire_fetch: look a domain's policy up */
     WIRE_FETCHED, /* struct wire_fetched; one for each */
 
+    /* hook to queue, and back */
+    WIRE_HOOK_ASK,     /* struct wire_hook_ask: what is next for this web hook? */
+    WIRE_HOOK_EVENTS,  /* struct wire_hook_events: the answer, once there is something */
+    WIRE_HOOK_DONE,    /* struct wire_hook_done: it has taken them, or never will */
+    WIRE_HOOK_FAILING, /* struct wire_hook_failing: it does not take them */
+
     /* control to queue, and back */
     WIRE_ASK,         /* struct wire_ask */
     WIRE_ANSWER,      /* struct wire_answer */
@@ -123,6 +130,7 @@ enum wire_role {
     ROLE_PICKUP, /* takes files from maildrop */
     ROLE_AUTH,   /* knows who may log in */
     ROLE_FETCH,  /* gets policies by HTTPS */
+    ROLE_HOOK,   /* tells web hooks of events */
     ROLE_FILTER, /* shows our own reports to filters */
     ROLE_COUNT,
 };
@@ -652,6 +660,40 @@ struct wire_fetched {
 };
 void wire_put_fetched(struct channel *ch, const struct wire_fetched *m);
 bool wire_get_fetched(struct slice body, struct wire_fetched *ret);
+
+/* Web hooks (conf/hook_list.h), which the queue process knows by their names alone. */
+#define WIRE_HOOK_NAME_MAX 32
+#define WIRE_HOOK_PAGE_MAX (2u << 20) /* bytes of events at once */
+struct wire_hook_ask {
+    struct slice name;
+};
+void wire_put_hook_ask(struct channel *ch, const struct wire_hook_ask *m);
+bool wire_get_hook_ask(struct slice body, struct wire_hook_ask *ret);
+
+struct wire_hook_events {
+    struct slice name;
+    uint64_t after, last;        /* their numbers are above the one, up to the other */
+    uint64_t lost_from, lost_to; /* these are kept no more; 0: none */
+    struct slice lines;
+};
+void wire_put_hook_events(struct channel *ch, const struct wire_hook_events *m);
+bool wire_get_hook_events(struct slice body, struct wire_hook_events *ret);
+
+struct wire_hook_done {
+    struct slice name;
+    uint64_t last;        /* all up to this one */
+    bool given_up;        /* they were not taken: `letters` are dead letters */
+    struct slice letters; /* lines of the events */
+};
+void wire_put_hook_done(struct channel *ch, const struct wire_hook_done *m);
+bool wire_get_hook_done(struct slice body, struct wire_hook_done *ret);
+
+struct wire_hook_failing {
+    struct slice name;
+    struct slice why; /* empty: no more */
+};
+void wire_put_hook_failing(struct channel *ch, const struct wire_hook_failing *m);
+bool wire_get_hook_failing(struct slice body, struct wire_hook_failing *ret);
 
 /* A question to the queue and its answer, both JSON texts; docs/api.md has the operations. Content
  * of a message (operation "cat") comes as a descriptor or as bytes. */

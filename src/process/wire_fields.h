@@ -286,6 +286,26 @@
     X(BYTES, policy, WIRE_POLICY_MAX)                                                              \
     X(BYTES, why, WIRE_TEXT_MAX)
 
+#define WIRE_FIELDS_hook_ask(X) X(SOME, name, WIRE_HOOK_NAME_MAX)
+
+#define WIRE_FIELDS_hook_events(X)                                                                 \
+    X(SOME, name, WIRE_HOOK_NAME_MAX)                                                              \
+    X(U64, after)                                                                                  \
+    X(U64, last)                                                                                   \
+    X(U64, lost_from)                                                                              \
+    X(U64, lost_to)                                                                                \
+    X(BYTES, lines, WIRE_HOOK_PAGE_MAX)
+
+#define WIRE_FIELDS_hook_done(X)                                                                   \
+    X(SOME, name, WIRE_HOOK_NAME_MAX)                                                              \
+    X(U64, last)                                                                                   \
+    X(BOOL, given_up)                                                                              \
+    X(BYTES, letters, WIRE_HOOK_PAGE_MAX)
+
+#define WIRE_FIELDS_hook_failing(X)                                                                \
+    X(SOME, name, WIRE_HOOK_NAME_MAX)                                                              \
+    X(BYTES, why, WIRE_TEXT_MAX)
+
 #define WIRE_FIELDS_ask(X)                                                                         \
     X(U64, token)                                                                                  \
     X(BYTES, json, WIRE_JSON_MAX)
@@ -338,6 +358,10 @@
     X(PLAIN, dialogue, WIRE_DIALOGUE, dialogue_holds)                                              \
     X(PLAIN, fetch, WIRE_FETCH, NO_RULE)                                                           \
     X(PLAIN, fetched, WIRE_FETCHED, NO_RULE)                                                       \
+    X(PLAIN, hook_ask, WIRE_HOOK_ASK, NO_RULE)                                                     \
+    X(PLAIN, hook_events, WIRE_HOOK_EVENTS, NO_RULE)                                               \
+    X(PLAIN, hook_done, WIRE_HOOK_DONE, NO_RULE)                                                   \
+    X(PLAIN, hook_failing, WIRE_HOOK_FAILING, NO_RULE)                                             \
     X(PLAIN, ask, WIRE_ASK, NO_RULE)                                                               \
     X(FD, answer, WIRE_ANSWER, NO_RULE)                                                            \
     X(PLAIN, auth, WIRE_AUTH, NO_RULE)                                                             \

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "clock.h"
 #include "hash.h"
+#include "hooks.h"
 #include "listing.h"
 #include "log.h"
 #include "measures.h"
@@ -188,6 +189,7 @@ static void forget_old(struct queue *q)
              j->oldest.us >= limit.us)) {
             return;
         }
+        j->forgot_by = j->oldest.us < limit.us ? "events_keep_time" : "events_keep_size";
         if (spool_events_forget(q->spool, &bytes) != 0 || bytes == 0 ||
             spool_events_range(q->spool, false, &range) != 0) {
             return; /* the batch has failed, or one block is all there is */
@@ -304,6 +306,7 @@ void journal_done(struct queue *q, bool committed)
     j->bytes += j->adding_bytes;
     j->adding = j->adding_bytes = j->count = 0;
     buf_clear(&j->waiting);
+    hooks_more(q);
     if (j->wanted && q->control != NULL) {
         j->wanted = false;
         wire_put_number(q->control, WIRE_EVENTS_MORE, j->last);
@@ -669,7 +672,7 @@ void journal_reload(struct queue *q)
 
 void journal_begin(struct queue *q)
 {
-    q->journal = (struct journal){.windows_at = MONO_NEVER};
+    q->journal = (struct journal){.windows_at = MONO_NEVER, .forgot_by = "events_keep_time"};
     buf_init(&q->journal.waiting, JOURNAL_WAIT_MAX);
     journal_reload(q);
 }

@@ -50,6 +50,7 @@ struct journal {
     struct wall oldest;
     uint64_t adding, adding_bytes;  /* events of the open batch */
     uint64_t lost;                  /* that no event has told yet */
+    const char *forgot_by;          /* the limit by which events were forgotten last */
     bool halted;                    /* since a commit failed */
     bool wanted;                    /* the control process waits to be told of the next commit */
     uint64_t filed, filed_noted;    /* the last event in events_file, and as the spool has it */

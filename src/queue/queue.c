@@ -309,6 +309,7 @@ static int queue_start(struct role *role)
     destinations_init(&q->destinations);
     q->sched = sched_new(&limits);
     journal_begin(q);
+    hooks_begin(q);
     interventions_begin(q);
     transports_load(q);
     agents_begin(q);
@@ -349,6 +350,9 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
         return;
     case ROLE_FETCH:
         policies_adopt(q, fd);
+        return;
+    case ROLE_HOOK:
+        hooks_adopt(q, fd);
         return;
     case ROLE_AUTH:
     case ROLE_PARENT:
@@ -474,6 +478,7 @@ static void queue_end(struct role *role)
     send_counts_free(q->send_counts);
     policies_end(q);
     interventions_end(q);
+    hooks_end(q);
     journal_end(q);
     tls_questions_drop(&q->tls_questions);
     channel_free(q->control);

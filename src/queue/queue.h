@@ -52,6 +52,7 @@
 #include "spool.h"
 #include "transports.h"
 #include "watches.h"
+#include "hooks.h"
 #include "tls_question.h"
 #include "tuning.h"
 #include "wire.h"
@@ -88,6 +89,7 @@ struct queue {
     struct policies policies;
     struct tls_questions tls_questions;
     struct watches watches;
+    struct hook_places hooks;
     struct channel *control;
     struct event *timer;
     struct external external;

@@ -1,4 +1,4 @@
-#include "https_get.h"
+#include "https_call.h"
 
 #include <curl/curl.h>
 #include <event2/event.h>
@@ -11,7 +11,7 @@
 #include "mem.h"
 #include "tls.h"
 
-#define URL_MAX   512
+#define URL_MAX   1024
 #define ERROR_MAX 512
 
 /* A socket of libcurl's that the loop watches. */
@@ -20,13 +20,13 @@ struct watched {
     LIST_ENTRY(watched) next;
 };
 
-struct https_get {
+struct https_call {
     struct event_base *base;
     https_done *done;
     void *arg;
     CURLM *multi;
     CURL *easy;
-    struct curl_slist *resolve;
+    struct curl_slist *resolve, *fields;
     struct event *timer;
     LIST_HEAD(, watched) sockets;
     char *host;
@@ -35,6 +35,8 @@ struct https_get {
     char text[CURL_ERROR_SIZE]; /* libcurl's account */
     char error[ERROR_MAX];      /* ours; empty: none */
     bool ended;
+    bool posts;
+    bool is_address;
 };
 
 void https_begin(void)
@@ -44,7 +46,7 @@ void https_begin(void)
 
 /* ---- the reply ------------------------------------------------------------------------------ */
 
-static void fail(struct https_get *g, const char *why)
+static void fail(struct https_call *g, const char *why)
 {
     if (g->error[0] == '\0') {
         (void)snprintf(g->error, sizeof g->error, "%s", why); /* a cut text is a text, too */
@@ -53,7 +55,7 @@ static void fail(struct https_get *g, const char *why)
 
 static size_t on_body(char *bytes, size_t one, size_t len, void *arg)
 {
-    struct https_get *g = arg;
+    struct https_call *g = arg;
 
     (void)one;
     if (!buf_add(&g->body, slice_of(bytes, len))) {
@@ -68,7 +70,7 @@ static size_t on_body(char *bytes, size_t one, size_t len, void *arg)
 
 static size_t on_header(char *bytes, size_t one, size_t len, void *arg)
 {
-    struct https_get *g = arg;
+    struct https_call *g = arg;
 
     (void)bytes;
     (void)one;
@@ -82,9 +84,12 @@ static size_t on_header(char *bytes, size_t one, size_t len, void *arg)
 
 static CURLcode on_tls(CURL *easy, void *context, void *arg)
 {
-    struct https_get *g = arg;
+    struct https_call *g = arg;
 
     (void)easy;
+    if (g->is_address) {
+        return CURLE_OK; /* libcurl compares it */
+    }
     return tls_demand_dns_id(context, g->host) ? CURLE_OK : CURLE_SSL_CERTPROBLEM;
 }
 
@@ -95,7 +100,7 @@ static bool is_plain_text(const char *type)
     return slice_equal_nocase(slice_trim(media), SLICE("text/plain"));
 }
 
-static void judge(struct https_get *g, CURLcode result)
+static void judge(struct https_call *g, CURLcode result)
 {
     const char *type = NULL;
     char why[ERROR_MAX];
@@ -107,7 +112,12 @@ static void judge(struct https_get *g, CURLcode result)
     }
     CHECK(curl_easy_getinfo(g->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK);
     CHECK(curl_easy_getinfo(g->easy, CURLINFO_CONTENT_TYPE, &type) == CURLE_OK);
-    if (status != 200) {
+    if (g->posts) {
+        if (status / 100 != 2) {
+            (void)snprintf(why, sizeof why, "the status is %ld, not 200", status); /* fits */
+            fail(g, why);
+        }
+    } else if (status != 200) {
         (void)snprintf(why, sizeof why, "the status is %ld, not 200", status); /* fits */
         fail(g, why);
     } else if (!is_plain_text(type)) {
@@ -118,7 +128,7 @@ static void judge(struct https_get *g, CURLcode result)
 }
 
 /* Has libcurl come to an end? */
-static void look(struct https_get *g)
+static void look(struct https_call *g)
 {
     int left;
     CURLMsg *message = curl_multi_info_read(g->multi, &left);
@@ -134,7 +144,7 @@ static void look(struct https_get *g)
 
 static void on_socket(evutil_socket_t fd, short what, void *arg)
 {
-    struct https_get *g = arg;
+    struct https_call *g = arg;
     int running, flags = ((what & EV_READ) != 0 ? CURL_CSELECT_IN : 0) |
                          ((what & EV_WRITE) != 0 ? CURL_CSELECT_OUT : 0);
 
@@ -144,7 +154,7 @@ static void on_socket(evutil_socket_t fd, short what, void *arg)
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    struct https_get *g = arg;
+    struct https_call *g = arg;
     int running;
 
     (void)fd;
@@ -162,7 +172,7 @@ static void watched_free(struct watched *w)
 
 static int watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket_arg)
 {
-    struct https_get *g = arg;
+    struct https_call *g = arg;
     struct watched *w = socket_arg;
     short events = EV_PERSIST;
 
@@ -186,7 +196,7 @@ static int watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket
 
 static int set_timer(CURLM *multi, long ms, void *arg)
 {
-    struct https_get *g = arg;
+    struct https_call *g = arg;
     struct timeval delay = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
     (void)multi;
@@ -197,11 +207,11 @@ static int set_timer(CURLM *multi, long ms, void *arg)
 /* ---- a request ------------------------------------------------------------------------------ */
 
 /* What every request has. */
-static bool set_rules(struct https_get *g)
+static bool set_rules(struct https_call *g, bool in_clear)
 {
     CURL *e = g->easy;
 
-    return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "https") == CURLE_OK &&
+    return curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, in_clear ? "http" : "https") == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
@@ -224,38 +234,61 @@ static bool set_rules(struct https_get *g)
            curl_easy_setopt(e, CURLOPT_ERRORBUFFER, g->text) == CURLE_OK;
 }
 
-static bool set_request(struct https_get *g, const struct https_request *request)
+/* libcurl is not to ask before it sends the body (Expect). */
+static bool set_post(struct https_call *g, const struct https_request *request)
+{
+    g->fields = curl_slist_append(NULL, "Expect:");
+    for (size_t i = 0; g->fields != NULL && request->fields[i] != NULL; i++) {
+        struct curl_slist *longer = curl_slist_append(g->fields, request->fields[i]);
+
+        if (longer == NULL) {
+            return false;
+        }
+        g->fields = longer;
+    }
+    return g->fields != NULL &&
+           curl_easy_setopt(g->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.len) ==
+               CURLE_OK &&
+           curl_easy_setopt(g->easy, CURLOPT_POSTFIELDS, request->body.ptr) == CURLE_OK &&
+           curl_easy_setopt(g->easy, CURLOPT_HTTPHEADER, g->fields) == CURLE_OK;
+}
+
+static bool set_request(struct https_call *g, const struct https_request *request)
 {
     struct curl_blob authorities = {.data = (void *)(uintptr_t)request->authorities.ptr,
                                     .len = request->authorities.len,
                                     .flags = CURL_BLOB_COPY};
+    bool is_ipv6 = strchr(request->host, ':') != NULL, ok = true;
     struct buf text;
-    bool ok;
 
     buf_init(&text, strlen(request->addresses) + URL_MAX);
-    ok = buf_addf(&text, "%s:%u:%s", request->host, request->port, request->addresses);
-    if (ok) {
+    if (!g->is_address) {
+        ok = buf_addf(&text, "%s:%u:%s", request->host, request->port, request->addresses);
         g->resolve = curl_slist_append(NULL, buf_cstr(&text));
         ok = g->resolve != NULL &&
              curl_easy_setopt(g->easy, CURLOPT_RESOLVE, g->resolve) == CURLE_OK;
     }
     buf_clear(&text);
-    ok = ok && buf_addf(&text, "https://%s:%u%s", request->host, request->port, request->path) &&
+    ok = ok &&
+         buf_addf(&text, "http%s://%s%s%s:%u%s", request->in_clear ? "" : "s", is_ipv6 ? "[" : "",
+                  request->host, is_ipv6 ? "]" : "", request->port, request->path) &&
          curl_easy_setopt(g->easy, CURLOPT_URL, buf_cstr(&text)) == CURLE_OK &&
          curl_easy_setopt(g->easy, CURLOPT_CAINFO_BLOB, &authorities) == CURLE_OK;
     buf_fini(&text);
-    return ok;
+    return ok && (!request->posts || set_post(g, request));
 }
 
-struct https_get *https_get_new(struct event_base *base, const struct https_request *request,
-                                https_done *done, void *arg)
+struct https_call *https_call_new(struct event_base *base, const struct https_request *request,
+                                  https_done *done, void *arg)
 {
-    struct https_get *g = mem_new(sizeof *g);
+    struct https_call *g = mem_new(sizeof *g);
 
     g->base = base;
     g->done = done;
     g->arg = arg;
     g->host = mem_string(request->host);
+    g->posts = request->posts;
+    g->is_address = request->addresses[0] == '\0';
     LIST_INIT(&g->sockets);
     buf_init(&g->body, request->size_max);
     g->timer = evtimer_new(base, on_timer, g);
@@ -266,15 +299,16 @@ struct https_get *https_get_new(struct event_base *base, const struct https_requ
         curl_multi_setopt(g->multi, CURLMOPT_SOCKETFUNCTION, watch) != CURLM_OK ||
         curl_multi_setopt(g->multi, CURLMOPT_SOCKETDATA, g) != CURLM_OK ||
         curl_multi_setopt(g->multi, CURLMOPT_TIMERFUNCTION, set_timer) != CURLM_OK ||
-        curl_multi_setopt(g->multi, CURLMOPT_TIMERDATA, g) != CURLM_OK || !set_rules(g) ||
-        !set_request(g, request) || curl_multi_add_handle(g->multi, g->easy) != CURLM_OK) {
-        https_get_free(g);
+        curl_multi_setopt(g->multi, CURLMOPT_TIMERDATA, g) != CURLM_OK ||
+        !set_rules(g, request->in_clear) || !set_request(g, request) ||
+        curl_multi_add_handle(g->multi, g->easy) != CURLM_OK) {
+        https_call_free(g);
         return NULL;
     }
     return g;
 }
 
-void https_get_free(struct https_get *g)
+void https_call_free(struct https_call *g)
 {
     struct watched *w;
 
@@ -288,6 +322,7 @@ void https_get_free(struct https_get *g)
     curl_easy_cleanup(g->easy);
     (void)curl_multi_cleanup(g->multi); /* NULL is refused, and nothing happens */
     curl_slist_free_all(g->resolve);
+    curl_slist_free_all(g->fields);
     while ((w = LIST_FIRST(&g->sockets)) != NULL) {
         watched_free(w);
     }
@@ -297,12 +332,12 @@ void https_get_free(struct https_get *g)
     mem_free(g);
 }
 
-const char *https_get_error(const struct https_get *g)
+const char *https_call_error(const struct https_call *g)
 {
     return g->error[0] == '\0' ? NULL : g->error;
 }
 
-struct slice https_get_body(const struct https_get *g)
+struct slice https_call_body(const struct https_call *g)
 {
     return buf_slice(&g->body);
 }

@@ -1,0 +1,216 @@
+#include "hook_list.h"
+
+#include <string.h>
+
+#include "mem.h"
+
+struct line {
+    struct slice rest;
+    const char *start;
+    unsigned number;
+};
+
+static bool bad(struct buf *ret_error, const struct line *line, struct slice at, const char *what)
+{
+    const char *place = at.ptr != NULL ? at.ptr : line->start;
+
+    buf_clear(ret_error);
+    (void)buf_addf(ret_error, "%u:%zu: %s", line->number, (size_t)(place - line->start) + 1, what);
+    return false;
+}
+
+static struct slice next_word(struct line *line)
+{
+    struct slice word;
+    size_t len = 0;
+
+    line->rest = slice_trim(line->rest);
+    while (len < line->rest.len && line->rest.ptr[len] != ' ' && line->rest.ptr[len] != '\t') {
+        len++;
+    }
+    word = slice_of(line->rest.ptr, len);
+    line->rest = slice_trim(slice_skip(line->rest, len));
+    return word;
+}
+
+bool hook_name_valid(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        if (!ascii_is_alnum(name.ptr[i]) && name.ptr[i] != '-' && name.ptr[i] != '_') {
+            return false;
+        }
+    }
+    return name.len > 0 && name.len <= HOOK_NAME_MAX;
+}
+
+static bool is_graphic(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] <= ' ' || text.ptr[i] > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A host in a URL: no user, nothing that libcurl could read in another way. */
+static bool is_host(struct slice host, bool is_ipv6)
+{
+    for (size_t i = 0; i < host.len; i++) {
+        if (!ascii_is_alnum(host.ptr[i]) && host.ptr[i] != (is_ipv6 ? ':' : '-') &&
+            host.ptr[i] != '.') {
+            return false;
+        }
+    }
+    return host.len > 0 && host.len <= HOOK_HOST_MAX;
+}
+
+static bool is_this_machine(const char *host)
+{
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           strncmp(host, "127.", 4) == 0;
+}
+
+/* False: it is no URL of ours. */
+static bool read_url(struct slice url, struct hook *hook)
+{
+    const struct slice https = SLICE("https://"), http = SLICE("http://");
+    struct slice authority, host, path;
+    unsigned long long port;
+
+    hook->tls = slice_starts(url, https);
+    if ((!hook->tls && !slice_starts(url, http)) || !is_graphic(url)) {
+        return false;
+    }
+    authority = slice_skip(url, hook->tls ? https.len : http.len);
+    path = slice_skip(authority, slice_find(authority, '/'));
+    authority.len -= path.len;
+    host = authority;
+    hook->is_ipv6 = slice_starts(host, SLICE("["));
+    if (hook->is_ipv6) {
+        host = slice_skip(host, 1);
+        host.len = slice_find(host, ']');
+        authority = slice_skip(authority, host.len + 2);
+    } else {
+        host.len = slice_find(host, ':');
+        authority = slice_skip(authority, host.len);
+    }
+    port = hook->tls ? 443 : 80;
+    if (!is_host(host, hook->is_ipv6) || path.len > HOOK_PATH_MAX ||
+        slice_find(path, '#') < path.len ||
+        (authority.len > 0 &&
+         (authority.ptr[0] != ':' || !slice_number(slice_skip(authority, 1), UINT16_MAX, &port) ||
+          port == 0))) {
+        return false;
+    }
+    memcpy(hook->host, host.ptr, host.len);
+    if (path.len > 0) {
+        memcpy(hook->path, path.ptr, path.len);
+    } else {
+        hook->path[0] = '/';
+    }
+    hook->port = (uint16_t)port;
+    return true;
+}
+
+static bool read_filter(struct hook *hook, struct slice word)
+{
+    struct slice rest = word, member = slice_cut(&rest, '=');
+
+    if (rest.ptr == NULL || rest.len == 0) {
+        return false;
+    }
+    while (rest.ptr != NULL) {
+        if (!event_filter_add(&hook->filter, member, slice_cut(&rest, ','))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_line(struct hook_list *list, struct line *line, struct buf *ret_error)
+{
+    struct hook *hook = &list->hooks[list->count];
+    struct slice name = next_word(line), url = next_word(line), secret = next_word(line), word;
+
+    if (list->count == HOOKS_MAX) {
+        return bad(ret_error, line, name, "there are more than 16 web hooks");
+    }
+    if (!hook_name_valid(name)) {
+        return bad(ret_error, line, name, "expected a name of up to 32 letters, digits, - and _");
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        if (slice_equal(name, slice_string(list->hooks[i].name))) {
+            return bad(ret_error, line, name, "there is a web hook of this name already");
+        }
+    }
+    list->count++; /* to be freed */
+    memcpy(hook->name, name.ptr, name.len);
+    if (!read_url(url, hook)) {
+        return bad(ret_error, line, url, "expected a URL like https://host.example/path");
+    }
+    if (!hook->tls && !is_this_machine(hook->host)) {
+        return bad(ret_error, line, url,
+                   "http:// is for this machine alone: events would cross the network in clear; "
+                   "expected https://");
+    }
+    if (secret.len < HOOK_SECRET_MIN || secret.len > HOOK_SECRET_MAX || !is_graphic(secret)) {
+        return bad(ret_error, line, secret,
+                   "expected a secret of 16 to 255 bytes, printable ASCII");
+    }
+    memcpy(hook->secret, secret.ptr, secret.len);
+    for (word = next_word(line); word.len > 0; word = next_word(line)) {
+        if (!read_filter(hook, word)) {
+            return bad(ret_error, line, word,
+                       "expected MEMBER=VALUE,...: event with names of events, queue_id, sender, "
+                       "recipient, class, destination or intervention");
+        }
+    }
+    return true;
+}
+
+struct hook_list *hook_list_new(struct slice text, struct buf *ret_error)
+{
+    struct hook_list *list = mem_new(sizeof *list);
+    unsigned number = 0;
+    bool good = true;
+
+    while (good && text.len > 0) {
+        struct slice whole = slice_cut(&text, '\n');
+        struct line line = {.rest = slice_trim(whole), .start = whole.ptr, .number = ++number};
+
+        if (line.rest.len > 0 && line.rest.ptr[0] != '#') {
+            good = read_line(list, &line, ret_error);
+        }
+    }
+    if (!good) {
+        hook_list_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+void hook_list_free(struct hook_list *list)
+{
+    if (list == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        event_filter_fini(&list->hooks[i].filter);
+    }
+    explicit_bzero(list->hooks, sizeof list->hooks);
+    mem_free(list);
+}
+
+bool hook_equal(const struct hook *a, const struct hook *b)
+{
+    bool equal = strcmp(a->name, b->name) == 0 && strcmp(a->host, b->host) == 0 &&
+                 strcmp(a->path, b->path) == 0 && strcmp(a->secret, b->secret) == 0 &&
+                 a->port == b->port && a->tls == b->tls && a->filter.count == b->filter.count;
+
+    for (size_t i = 0; equal && i < a->filter.count; i++) {
+        equal = a->filter.values[i].member == b->filter.values[i].member &&
+                strcmp(a->filter.values[i].text, b->filter.values[i].text) == 0;
+    }
+    return equal;
+}
