@@ -35,6 +35,7 @@
 #include "process_use.h"
 #include "route.h"
 #include "role.h"
+#include "rotation.h"
 #include "statedir.h"
 #include "watchdog.h"
 #include "wire.h"
@@ -261,6 +262,14 @@ static void give_log_sinks(const struct parent *p, struct child *c)
     }
     if (conf->scheduler_syslog) {
         give_log_sink(c, LOG_SINK_SYSLOG, "scheduler_syslog", log_open_syslog());
+    }
+}
+
+/* Files may have been renamed. */
+static void reopen_sinks(struct parent *p)
+{
+    for (size_t i = 0; i < p->child_count; i++) {
+        give_log_sinks(p, &p->children[i]);
     }
 }
 
@@ -970,6 +979,13 @@ static bool may_reload(const struct conf *old, const struct conf *new, struct bu
     return ok;
 }
 
+static bool same_sinks(const struct conf *old, const struct conf *new)
+{
+    return strcmp(old->statistics_log, new->statistics_log) == 0 &&
+           strcmp(old->events_file, new->events_file) == 0 &&
+           old->scheduler_syslog == new->scheduler_syslog;
+}
+
 /* These are taken at the next start; meanwhile all else can be reloaded. */
 static void warn_of_delayed(const struct conf *old, const struct conf *new, struct buf *text)
 {
@@ -1053,6 +1069,9 @@ static bool try_reload(struct parent *p, struct buf *text)
     send_conf(p);
     add_new_roles(p);
     listeners_prune(&p->listeners, new.conf);
+    if (same_sinks(old.conf, new.conf)) {
+        reopen_sinks(p);
+    }
     bundle_fini(&old);
     return true;
 }
@@ -1286,6 +1305,17 @@ static void on_log_timer(evutil_socket_t fd, short what, void *arg)
     (void)arg; /* waking up is all: each turn ends with log_flush */
 }
 
+static void rotate_events(struct parent *p)
+{
+    const struct conf *conf = p->bundle.conf;
+
+    if (conf->events_file[0] != '\0' &&
+        rotation_due(conf->events_file, (uint64_t)conf->events_file_size,
+                     (unsigned)conf->events_file_count)) {
+        reopen_sinks(p);
+    }
+}
+
 static void on_look_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct parent *p = arg;
@@ -1295,6 +1325,7 @@ static void on_look_timer(evutil_socket_t fd, short what, void *arg)
     if (log_moved()) {
         parent_reopen_log(p);
     }
+    rotate_events(p);
     arm(p->look_timer, LOG_LOOK_US);
 }
 
