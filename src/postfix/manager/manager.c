@@ -181,7 +181,7 @@ static void *begin(struct queue *q)
     mg->q = q;
     TAILQ_INIT(&mg->calls);
     TAILQ_INIT(&mg->records);
-    TAILQ_INIT(&mg->notes);
+    TAILQ_INIT(&mg->notifications);
     settings_init(&mg->settings, role_file(q->role, slice_string(POSTFIX_PARAMETERS)));
     mg->release = postfix_release_of(settings_get(&mg->settings, "mail_version"));
     if (chdir(directory) != 0) {
@@ -212,7 +212,7 @@ static void end(void *state)
     }
     master_link_free(mg->master);
     calls_end(mg);
-    notes_end(mg);
+    notifications_end(mg);
     records_end(mg);
     HASH_ITER(hh, mg->messages, m, next)
     {

@@ -3,12 +3,12 @@
  * directory and all else is done by Postfix's own programs. It is the state of the agent kind
  * `postfix` (queue/agent_kind.h), and the services of the spool engine (services.h).
  *
- *     recipients.c    where does a recipient go? (rewrite_client.h, routing.h)
- *     calls.c         deliveries over private/TRANSPORT
- *     records.c       recipients that are deferred without an agent's attempt
- *     notes.c         what services are told of those that no agent was told of
- *     conclusion.c    the end of a pass: bounce, trace, defer
- *     master_link.c   triggers, status messages and in-flow control
+ *     recipients.c        where does a recipient go? (rewrite_client.h, routing.h)
+ *     calls.c             deliveries over private/TRANSPORT
+ *     records.c           recipients that are deferred without an agent's attempt
+ *     notifications.c     what services are told of those that no agent was told of
+ *     conclusion.c        the end of a pass: bounce, trace, defer
+ *     master_link.c       triggers, status messages and in-flow control
  *
  * Agents, bounce(8) and trivial-rewrite(8) are trusted with the mail that they are given, as
  * Postfix trusts them, but not with this process: each answer is checked and bounded, each wait has
@@ -32,7 +32,7 @@
 struct call;
 struct conclusion;
 struct master_link;
-struct note;
+struct notification;
 struct record;
 
 /* Path of a service's socket, relative to the queue directory. */
@@ -62,7 +62,7 @@ struct manager {
     TAILQ_HEAD(, call) calls;
     TAILQ_HEAD(, record) records; /* those that are sent first, then those that wait */
     unsigned records_sent;
-    TAILQ_HEAD(, note) notes;
+    TAILQ_HEAD(, notification) notifications;
     struct master_link *master; /* NULL: there is no master, as in tests */
 };
 
@@ -110,20 +110,20 @@ void records_add(struct manager *mg, struct msg_id id, const uint32_t *ns, size_
                  struct slice text);
 void records_end(struct manager *mg);
 
-/* ---- notes.c ---- */
-struct note_plan {
+/* ---- notifications.c ---- */
+struct notification_plan {
     const struct postfix_message *message;
     struct delivery_request_rcpt rcpt;
     bool is_deferred; /* else it is discarded, as delivered */
     bool is_log_only; /* no service is told */
     struct slice status, reason;
-    /* Once, perhaps before notes_add returns. Not ok: a service did not take it. */
+    /* Once, perhaps before notifications_add returns. Not ok: a service did not take it. */
     void (*done)(struct manager *mg, struct msg_id id, void *arg, bool ok);
     void *arg;
 };
 /* Slices are borrowed for the call. */
-void notes_add(struct manager *mg, struct msg_id id, const struct note_plan *plan);
-void notes_end(struct manager *mg);
+void notifications_add(struct manager *mg, struct msg_id id, const struct notification_plan *plan);
+void notifications_end(struct manager *mg);
 
 /* ---- conclusion.c ---- */
 /* postfix_services.conclude */

@@ -54,17 +54,18 @@ static void tell_discarded(struct manager *mg, const struct postfix_message *m, 
                            uint32_t n, struct slice recipient)
 {
     const struct postfix_rcpt *rcpt = postfix_rcpt(mg->q->spool, id, n);
-    struct note_plan plan = {.message = m,
-                             .status = SLICE("2.0.0"),
-                             .reason = SLICE("undeliverable postmaster notification discarded"),
-                             .done = discard_told};
+    struct notification_plan plan = {.message = m,
+                                     .status = SLICE("2.0.0"),
+                                     .reason =
+                                         SLICE("undeliverable postmaster notification discarded"),
+                                     .done = discard_told};
 
     if (rcpt != NULL) {
         plan.rcpt = manager_request_rcpt(rcpt);
     }
     plan.rcpt.recipient = recipient;
     manager_message(mg, id)->records++;
-    notes_add(mg, id, &plan);
+    notifications_add(mg, id, &plan);
 }
 
 static void answered(void *arg, struct msg_id id, uint32_t n, const struct rewrite_answer *answer)

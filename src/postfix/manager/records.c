@@ -2,11 +2,11 @@
  * Recipients that are deferred without an agent's attempt: their destination or transport is dead,
  * or no agent was left to say something of them. The service `retry` logs them and writes the defer
  * log, as for any delivery; where it can't be had, the lines are ours and so is what the services
- * are told (notes.c).
+ * are told (notifications.c).
  *
  *     records_add --> waits --> private/retry --reply--> done
  *                                    |
- *                          refused, no reply --> notes, one recipient after the other
+ *                          refused, no reply --> notifications, one recipient after the other
  *
  * Each ends in a deferral, but that of a probe: how it went is all that was asked. A message's pass
  * is concluded when none of its records is under way.
@@ -75,7 +75,7 @@ static void done(struct record *r)
 
 /* ---- where `retry` can't be had ---- */
 
-static void note_next(struct record *r);
+static void notify_next(struct record *r);
 
 static void split_text(const struct record *r, struct slice *ret_status, struct slice *ret_reason)
 {
@@ -102,15 +102,15 @@ static void noted(struct manager *mg, struct msg_id id, void *arg, bool ok)
         settled(r, 1);
     }
     r->is_log_only |= !ok; /* one that hangs is not waited for at each recipient */
-    note_next(r);
+    notify_next(r);
 }
 
-static void note_next(struct record *r)
+static void notify_next(struct record *r)
 {
     struct manager *mg = r->mg;
     const struct postfix_message *m = postfix_message(mg->q->spool, r->id);
     const struct postfix_rcpt *rcpt = NULL;
-    struct note_plan plan;
+    struct notification_plan plan;
 
     while (m != NULL && r->at < r->count &&
            (rcpt = postfix_rcpt(mg->q->spool, r->id, r->ns[r->at])) == NULL) {
@@ -120,14 +120,14 @@ static void note_next(struct record *r)
         done(r);
         return;
     }
-    plan = (struct note_plan){.message = m,
-                              .rcpt = manager_request_rcpt(rcpt),
-                              .is_deferred = true,
-                              .is_log_only = r->is_log_only,
-                              .done = noted,
-                              .arg = r};
+    plan = (struct notification_plan){.message = m,
+                                      .rcpt = manager_request_rcpt(rcpt),
+                                      .is_deferred = true,
+                                      .is_log_only = r->is_log_only,
+                                      .done = noted,
+                                      .arg = r};
     split_text(r, &plan.status, &plan.reason);
-    notes_add(mg, r->id, &plan);
+    notifications_add(mg, r->id, &plan);
 }
 
 /* ---- the service `retry` ---- */
@@ -135,7 +135,7 @@ static void note_next(struct record *r)
 static void retry_failed(struct record *r)
 {
     r->stage = RECORD_NOTES;
-    note_next(r);
+    notify_next(r);
 }
 
 static void send_request(struct record *r)

@@ -26,19 +26,19 @@
 #define REQUESTS_MAX 4
 #define REQUEST_MAX  ((size_t)16 << 20)
 
-struct note_request {
+struct notification_request {
     char path[SERVICE_PATH_MAX];
     const char *hello, *word;
-    bool is_needed; /* the note has failed if this has */
+    bool is_needed; /* the notification has failed if this has */
     struct buf bytes;
 };
 
-struct note {
-    TAILQ_ENTRY(note) all;
+struct notification {
+    TAILQ_ENTRY(notification) all;
     struct manager *mg;
     struct msg_id id;
     char *queue_id; /* owned */
-    struct note_request requests[REQUESTS_MAX];
+    struct notification_request requests[REQUESTS_MAX];
     size_t count, at;
     struct service_link *link;
     bool greeted, failed;
@@ -46,11 +46,11 @@ struct note {
     void *arg;
 };
 
-static void go_on(struct note *n);
+static void go_on(struct notification *n);
 
-static void note_free(struct note *n)
+static void notification_free(struct notification *n)
 {
-    TAILQ_REMOVE(&n->mg->notes, n, all);
+    TAILQ_REMOVE(&n->mg->notifications, n, all);
     service_link_free(n->link);
     for (size_t i = 0; i < n->count; i++) {
         buf_fini(&n->requests[i].bytes);
@@ -61,9 +61,9 @@ static void note_free(struct note *n)
 
 /* ---- one request after the other ---- */
 
-static void told(struct note *n, bool ok)
+static void told(struct notification *n, bool ok)
 {
-    const struct note_request *r = &n->requests[n->at];
+    const struct notification_request *r = &n->requests[n->at];
 
     service_link_free(n->link);
     n->link = NULL;
@@ -77,7 +77,7 @@ static void told(struct note *n, bool ok)
 
 static void heard(void *arg, struct slice list)
 {
-    struct note *n = arg;
+    struct notification *n = arg;
     int32_t status;
 
     if (!n->greeted) {
@@ -98,16 +98,16 @@ static void closed(void *arg, int error)
 
 static const struct service_link_owner owner = {.heard = heard, .closed = closed};
 
-static void go_on(struct note *n)
+static void go_on(struct notification *n)
 {
     struct manager *mg = n->mg;
-    struct note_request *r = &n->requests[n->at];
+    struct notification_request *r = &n->requests[n->at];
     int error;
 
     if (n->at == n->count) {
-        struct note ended = *n;
+        struct notification ended = *n;
 
-        note_free(n);
+        notification_free(n);
         ended.done(mg, ended.id, ended.arg, !ended.failed);
         return;
     }
@@ -125,10 +125,10 @@ static void go_on(struct note *n)
 /* ---- requests ---- */
 
 /* The next request, to private/`preset` if the parameter names no other service. */
-static struct note_request *add(struct note *n, const char *parameter, const char *preset,
-                                const char *hello)
+static struct notification_request *add(struct notification *n, const char *parameter,
+                                        const char *preset, const char *hello)
 {
-    struct note_request *r = &n->requests[n->count++];
+    struct notification_request *r = &n->requests[n->count++];
 
     CHECK(n->count <= REQUESTS_MAX);
     manager_service_path(n->mg, parameter, preset, r->path);
@@ -139,23 +139,24 @@ static struct note_request *add(struct note *n, const char *parameter, const cha
     return r;
 }
 
-static void add_result(struct note *n, const char *parameter, const char *preset,
+static void add_result(struct notification *n, const char *parameter, const char *preset,
                        const struct notice_result *result)
 {
     notice_put_result(&add(n, parameter, preset, NOTICE_HELLO)->bytes, result);
 }
 
-static void add_verified(struct note *n, struct slice address, const struct note_plan *plan)
+static void add_verified(struct notification *n, struct slice address,
+                         const struct notification_plan *plan)
 {
     notice_put_verified(
         &add(n, "address_verify_service_name", "verify", NOTICE_HELLO_VERIFY)->bytes, address,
         plan->is_deferred ? NOTICE_ADDRESS_DEFERRED : NOTICE_ADDRESS_OK, plan->reason);
 }
 
-static void add_flush(struct note *n, const struct note_plan *plan)
+static void add_flush(struct notification *n, const struct notification_plan *plan)
 {
     struct slice name = settings_get(&n->mg->settings, "flush_service_name");
-    struct note_request *r = add(n, "flush_service_name", "flush", NOTICE_HELLO_FLUSH);
+    struct notification_request *r = add(n, "flush_service_name", "flush", NOTICE_HELLO_FLUSH);
     struct slice recipient = plan->rcpt.recipient;
     size_t at = slice_find_last(recipient, '@');
 
@@ -166,7 +167,7 @@ static void add_flush(struct note *n, const struct note_plan *plan)
                          plan->message->queue_id);
 }
 
-static void add_requests(struct note *n, const struct note_plan *plan)
+static void add_requests(struct notification *n, const struct notification_plan *plan)
 {
     unsigned flags = plan->message->envelope->trace_flags;
     struct notice_result result = {.trace_flags = flags,
@@ -202,9 +203,9 @@ static void add_requests(struct note *n, const struct note_plan *plan)
     }
 }
 
-void notes_add(struct manager *mg, struct msg_id id, const struct note_plan *plan)
+void notifications_add(struct manager *mg, struct msg_id id, const struct notification_plan *plan)
 {
-    struct note *n = mem_new(sizeof *n);
+    struct notification *n = mem_new(sizeof *n);
     bool is_probe = manager_is_probe(plan->message->envelope);
 
     manager_log_rcpt(mg, plan->message, plan->rcpt.recipient, plan->status,
@@ -217,7 +218,7 @@ void notes_add(struct manager *mg, struct msg_id id, const struct note_plan *pla
     n->queue_id = mem_copy(plan->message->queue_id.ptr, plan->message->queue_id.len);
     n->done = plan->done;
     n->arg = plan->arg;
-    TAILQ_INSERT_TAIL(&mg->notes, n, all);
+    TAILQ_INSERT_TAIL(&mg->notifications, n, all);
     if (!plan->is_log_only) {
         add_requests(n, plan);
     }
@@ -227,11 +228,11 @@ void notes_add(struct manager *mg, struct msg_id id, const struct note_plan *pla
     go_on(n);
 }
 
-void notes_end(struct manager *mg)
+void notifications_end(struct manager *mg)
 {
-    struct note *n;
+    struct notification *n;
 
-    while ((n = TAILQ_FIRST(&mg->notes)) != NULL) {
-        note_free(n);
+    while ((n = TAILQ_FIRST(&mg->notifications)) != NULL) {
+        notification_free(n);
     }
 }
