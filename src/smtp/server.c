@@ -627,7 +627,7 @@ static bool do_etrn(struct server *s, struct slice argument, struct server_event
 
 /* A login (RFC 4954). */
 
-/* RFC 4954, 4.5.4: the longest line with its CRLF. */
+/* RFC 4954, 4: the longest line that is needed, with its CRLF. */
 #define LOGIN_LINE_MAX (12288 + 2)
 
 /* What of a login is still in memory. */
