@@ -47,6 +47,7 @@
 #include "match.h"
 #include "mem.h"
 #include "receive_policy.h"
+#include "receive_shared.h"
 #include "stream.h"
 #include "token_list.h"
 #include "verifier_list.h"

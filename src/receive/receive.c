@@ -15,6 +15,7 @@
 #include "mem.h"
 #include "receive_session.h"
 #include "receive_settings.h"
+#include "receive_shared.h"
 #include "rule_set.h"
 #include "stream.h"
 

@@ -52,6 +52,7 @@
 #include "mem.h"
 #include "nexthop.h"
 #include "receive_policy.h"
+#include "receive_shared.h"
 #include "route.h"
 #include "server.h"
 #include "stream.h"
@@ -60,10 +61,6 @@
 /* How long a client may take to read the last reply. */
 #define LAST_WORDS_US (10 * US_PER_S)
 
-#define NO_MEMORY                                                                                  \
-    ((struct server_reply){452, "4.3.1", SLICE("Insufficient memory, try again later")})
-#define NO_QUEUE                                                                                   \
-    ((struct server_reply){451, "4.3.0", SLICE("Queue is not available, try again later")})
 #define NO_AUTH ((struct server_reply){454, "4.7.0", SLICE("Temporary authentication failure")})
 #define NO_ETRN ((struct server_reply){458, NULL, SLICE("Unable to queue messages")})
 
@@ -168,34 +165,6 @@ struct receive_session {
 };
 
 /* ---- names for the log ---------------------------------------------------------------------- */
-
-/* IPv4 in its own form. */
-static void print_ip(const unsigned char ip[16], char ret_text[INET6_ADDRSTRLEN])
-{
-    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    bool v4 = memcmp(ip, mapped, sizeof mapped) == 0;
-
-    CHECK(inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? ip + sizeof mapped : ip, ret_text,
-                    INET6_ADDRSTRLEN) != NULL);
-}
-
-bool receive_name_client(const struct sockaddr *addr, char ret_ip[INET6_ADDRSTRLEN],
-                         const char **ret_name)
-{
-    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    static const unsigned char loopback6[16] = {[15] = 1};
-    unsigned char ip[16];
-    bool v4;
-
-    if (!ip_of_sockaddr(addr, ip)) {
-        return false;
-    }
-    v4 = memcmp(ip, mapped, sizeof mapped) == 0;
-    print_ip(ip, ret_ip);
-    *ret_name =
-        (v4 && ip[12] == 127) || memcmp(ip, loopback6, sizeof ip) == 0 ? "localhost" : "unknown";
-    return true;
-}
 
 /* Clients on Unix sockets are shown like Postfix shows them. */
 static void name_client(struct receive_session *s, const struct sockaddr *addr)
@@ -389,7 +358,6 @@ static void leave_place(struct receive_session *s)
 }
 
 static void session_drop(struct place *place, enum admission_limit limit);
-static void arm_quota_timer(struct receive_sessions *all);
 
 static void log_connect(struct receive_session *s)
 {
@@ -447,136 +415,11 @@ static void session_close(struct receive_session *s)
     session_free(s);
 }
 
-/* ---- limits that are hit -------------------------------------------------------------------- */
-
-bool receive_may_log(struct receive_sessions *all, unsigned quota)
-{
-    if (log_quota_take(&all->quotas[quota], clock_mono())) {
-        return true;
-    }
-    arm_quota_timer(all);
-    return false;
-}
-
-/* Are there so many clients that bring nothing that only those that do are worth a line? */
-static bool under_attack(const struct receive_sessions *all)
-{
-    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
-        if (log_quota_is_spent(&all->quotas[i], clock_mono())) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void arm_quota_timer(struct receive_sessions *all)
-{
-    struct mono due = MONO_NEVER;
-    struct timeval delay;
-    int64_t us;
-
-    if (evtimer_pending(all->quota_timer, NULL)) {
-        return;
-    }
-    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
-        due = mono_min(due, log_quota_due(&all->quotas[i]));
-    }
-    if (due.us == US_FOREVER) {
-        return;
-    }
-    us = due.us > clock_mono().us ? due.us - clock_mono().us : 0;
-    delay = (struct timeval){.tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S};
-    CHECK(event_add(all->quota_timer, &delay) == 0);
-}
-
-static void tell_quotas(struct receive_sessions *all)
-{
-    for (unsigned i = 0; i < RECEIVE_QUOTAS; i++) {
-        unsigned long long count = log_quota_tell(&all->quotas[i], clock_mono());
-
-        if (count == 0) {
-            continue;
-        }
-        if (i == RECEIVE_QUOTA_SESSIONS) {
-            log_warning("%llu more sessions brought no mail", count);
-        } else if (i == RECEIVE_QUOTA_LOGINS) {
-            log_warning("%llu more logins failed", count);
-        } else {
-            log_warning("%s: %llu more clients were %s",
-                        admission_limit_name((enum admission_limit)(i % ADMISSION_LIMITS)), count,
-                        i < RECEIVE_QUOTA_DROPPED ? "turned away" : "dropped");
-        }
-    }
-}
-
-static void on_quota_timer(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    tell_quotas(arg);
-    arm_quota_timer(arg);
-}
-
-void receive_sessions_clock_moved(struct receive_sessions *all)
-{
-    streams_clock_moved(all->streams);
-    (void)event_del(all->quota_timer); /* armed anew */
-    on_quota_timer(-1, 0, all);
-}
-
 /* ---- questions to the queue process --------------------------------------------------------- */
-
-/* Can the queue take a message at all? Code 0: yes. */
-static struct server_reply queue_works(const struct receive_sessions *all)
-{
-    if (all->queue == NULL) {
-        return NO_QUEUE;
-    }
-    if (!all->flow.storage_ok) {
-        return (struct server_reply){451, "4.3.0", SLICE("Mail storage failed, try again later")};
-    }
-    return SERVER_ACCEPT;
-}
-
-bool receive_has_memory(struct receive_sessions *all, const struct receive_settings *settings,
-                        const struct place *self, uint64_t bytes)
-{
-    struct draft_budget *budget = &all->budget;
-
-    while (bytes >= budget->max - budget->used) {
-        struct place *victim =
-            admission_memory_victim(&all->admission, &settings->admission, self, clock_mono());
-
-        if (victim == NULL) {
-            return false;
-        }
-        victim->drop(victim, ADMISSION_MEMORY);
-    }
-    return true;
-}
 
 static bool has_memory(struct receive_session *s, uint64_t bytes)
 {
     return receive_has_memory(s->all, s->settings, &s->place, bytes);
-}
-
-struct server_reply receive_room_for(struct receive_sessions *all,
-                                     const struct receive_settings *settings,
-                                     const struct place *self, uint64_t size)
-{
-    struct server_reply reply = queue_works(all);
-
-    if (reply.code != 0) {
-        return reply;
-    }
-    if (!all->flow.space_ok || size > all->flow.free_bytes) {
-        return (struct server_reply){452, "4.3.1", SLICE("Insufficient system storage")};
-    }
-    if (channel_waiting(all->queue) > RECEIVE_WAITING_MAX ||
-        !receive_has_memory(all, settings, self, size)) {
-        return NO_MEMORY;
-    }
-    return SERVER_ACCEPT;
 }
 
 static struct server_reply room_for(struct receive_session *s, uint64_t size)
@@ -612,41 +455,6 @@ static void ask_etrn(struct receive_session *s, struct slice domain)
 }
 
 /* ---- how much a client and a user may send -------------------------------------------------- */
-
-struct slice receive_send_client(const struct conf *conf, const unsigned char address[16],
-                                 bool exempt, char room[RECEIVE_SEND_CLIENT_MAX])
-{
-    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    bool v4 = memcmp(address, mapped, sizeof mapped) == 0;
-    int64_t bits =
-        v4 ? 96 + conf->smtpd_client_ipv4_prefix_length : conf->smtpd_client_ipv6_prefix_length;
-    unsigned char ip[16];
-
-    if (exempt || (conf->smtpd_client_message_rate_limit == 0 &&
-                   conf->smtpd_client_recipient_rate_limit == 0 &&
-                   conf->smtpd_client_message_hour_limit == 0 &&
-                   conf->smtpd_client_recipient_hour_limit == 0)) {
-        return SLICE("");
-    }
-    memcpy(ip, address, sizeof ip);
-    for (int64_t i = bits; i < 128; i++) {
-        ip[i / 8] = (unsigned char)(ip[i / 8] & ~(0x80 >> i % 8));
-    }
-    print_ip(ip, room);
-    if (bits < 128) {
-        (void)snprintf(room + strlen(room), 5, "/%d", (int)(v4 ? bits - 96 : bits)); /* fits */
-    }
-    return slice_string(room);
-}
-
-struct slice receive_send_login(const struct conf *conf, const char *user)
-{
-    bool limited =
-        conf->smtpd_login_message_rate_limit != 0 || conf->smtpd_login_recipient_rate_limit != 0 ||
-        conf->smtpd_login_message_hour_limit != 0 || conf->smtpd_login_recipient_hour_limit != 0;
-
-    return user == NULL || !limited ? SLICE("") : slice_string(user);
-}
 
 static struct slice send_client(const struct receive_session *s, char room[RECEIVE_SEND_CLIENT_MAX])
 {
@@ -802,7 +610,7 @@ static void submit(struct receive_session *s)
     struct classified class;
     struct receive_sessions *all = s->all;
     struct wire_rcpt *rcpts;
-    struct server_reply reply = queue_works(all);
+    struct server_reply reply = receive_queue_works(all);
     struct wire_submit m = {
         .flags = s->message_flags | (s->filters != NULL ? filters_flags(s->filters) : 0),
         .arrived = s->arrived,
@@ -970,7 +778,7 @@ static void filter_mail(struct receive_session *s, const struct server_mail *mai
 /* All of the message is there. */
 static void finish_message(struct receive_session *s, const struct server_message *message)
 {
-    struct server_reply reply = queue_works(s->all), ruled;
+    struct server_reply reply = receive_queue_works(s->all), ruled;
 
     log_connect(s);
     s->stage = STAGE_END;
@@ -980,7 +788,7 @@ static void finish_message(struct receive_session *s, const struct server_messag
     ruled = arrival_end(&s->arrival, s->all->role->conf, s->text, put_content, s);
     (void)draft_hold(&s->draft, 0); /* draft_finish says if it has failed */
     if (reply.code == 0 && !draft_finish(&s->draft)) {
-        reply = NO_MEMORY;
+        reply = RECEIVE_NO_MEMORY;
     }
     if (reply.code != 0) {
         refuse_message(s, &reply);
@@ -1035,7 +843,7 @@ static void on_mail(struct receive_session *s, const struct server_mail *mail)
         reply = room_for(s, mail->size);
     }
     if (reply.code == 0 && !draft_begin(&s->draft, mail->sender, mail->envid)) {
-        reply = NO_MEMORY;
+        reply = RECEIVE_NO_MEMORY;
     }
     s->arrived = clock_wall();
     arrival_begin(&s->arrival, s->all->rules, s->filtered);
@@ -1140,7 +948,7 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
     if (reply.code == 0 &&
         (!has_memory(s, s->settings->smtp.limits.command_bytes) ||
          !draft_add_rcpt(&s->draft, rcpt->recipient, rcpt->orcpt, rcpt->notify))) {
-        reply = NO_MEMORY;
+        reply = RECEIVE_NO_MEMORY;
     }
     if (reply.code == 0 && words.ask.text[0] != '\0') {
         ask_peer(s, &words.ask, rcpt->recipient);
@@ -1158,7 +966,7 @@ static void on_data(struct receive_session *s)
 
     s->stage = STAGE_DATA;
     if (reply.code == 0 && s->draft.failed) {
-        reply = NO_MEMORY;
+        reply = RECEIVE_NO_MEMORY;
     }
     if (reply.code != 0) {
         log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
@@ -1184,7 +992,7 @@ static void local_address(const struct receive_session *s, char ret_ip[INET6_ADD
 
     ret_ip[0] = '\0';
     if (getsockname(stream_fd(s->stream), addr, &len) == 0 && ip_of_sockaddr(addr, ip)) {
-        print_ip(ip, ret_ip);
+        receive_print_ip(ip, ret_ip);
     }
 }
 
@@ -1547,7 +1355,7 @@ static void refuse_mail(struct receive_session *s, const struct server_reply *re
 
 static void no_answer(struct receive_session *s)
 {
-    const struct server_reply reply = NO_QUEUE;
+    const struct server_reply reply = RECEIVE_NO_QUEUE;
 
     if (s->question == QUESTION_ETRN) {
         forget_question(s);
@@ -2043,7 +1851,7 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
     if (is_watched(s)) {
         tell(s, SAID_OPENED, false, slice_string(origin->url), 0);
     }
-    if (!under_attack(all)) {
+    if (!receive_under_attack(all)) {
         log_connect(s);
     }
     if (origin->tls_first) {
@@ -2065,12 +1873,7 @@ void receive_sessions_init(struct receive_sessions *all, struct role *role)
     all->flow = (struct wire_flow){.storage_ok = true, .space_ok = true, .free_bytes = UINT64_MAX};
     LIST_INIT(&all->list);
     admission_init(&all->admission);
-    for (size_t i = 0; i < RECEIVE_QUOTAS; i++) {
-        all->quotas[i].lines_max =
-            i < RECEIVE_QUOTA_SESSIONS ? RECEIVE_LIMIT_LINES : RECEIVE_SESSION_LINES;
-    }
-    all->quota_timer = evtimer_new(role->base, on_quota_timer, all);
-    CHECK(all->quota_timer != NULL);
+    receive_quotas_init(all);
     buf_init(&all->text, LOG_LINE_MAX);
     buf_init(&all->rule, LOG_LINE_MAX);
     buf_init(&all->line, LOG_LINE_MAX);

@@ -98,9 +98,6 @@ void receive_sessions_fini(struct receive_sessions *all);
 void receive_session_begin(struct receive_sessions *all, struct receive_settings *settings,
                            struct receive_origin *origin, int fd, const struct sockaddr *addr);
 
-/* The clocks were moved. */
-void receive_sessions_clock_moved(struct receive_sessions *all);
-
 /* The queue process is a new one, or gone (NULL). Clients that wait for an answer get 451. */
 void receive_sessions_set_queue(struct receive_sessions *all, struct channel *queue);
 
@@ -112,32 +109,6 @@ bool receive_sessions_auth_frame(struct receive_sessions *all, const struct fram
 
 /* Act on a frame of the queue process. False: it is none that it may send. */
 bool receive_sessions_frame(struct receive_sessions *all, const struct frame *frame);
-
-/* ---- for all clients of the process, by SMTP or HTTP ----------------------------------------- */
-
-/* How a client is shown: its address as text, and "localhost" or "unknown", as clients are not
- * looked up in the DNS. False: it has no IP address. */
-bool receive_name_client(const struct sockaddr *addr, char ret_ip[INET6_ADDRSTRLEN],
-                         const char **ret_name);
-
-/* What limits on sending count a message for (struct wire_submit): the client's address, as far as
- * it counts, and the user; empty where no limit binds it. */
-#define RECEIVE_SEND_CLIENT_MAX (INET6_ADDRSTRLEN + 4)
-struct slice receive_send_client(const struct conf *conf, const unsigned char address[16],
-                                 bool exempt, char room[RECEIVE_SEND_CLIENT_MAX]);
-struct slice receive_send_login(const struct conf *conf, const char *user);
-
-/* May a line be logged? If not it is counted, and told of later. */
-bool receive_may_log(struct receive_sessions *all, unsigned quota);
-
-/* Memory for more than `bytes` is free, or has been taken from clients slower than `self`. */
-bool receive_has_memory(struct receive_sessions *all, const struct receive_settings *settings,
-                        const struct place *self, uint64_t bytes);
-
-/* May a message of `size` bytes begin? Code 0: yes. */
-struct server_reply receive_room_for(struct receive_sessions *all,
-                                     const struct receive_settings *settings,
-                                     const struct place *self, uint64_t size);
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
