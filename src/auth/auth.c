@@ -83,7 +83,7 @@ struct auth {
     uint8_t made_up[VERIFIER_MAKE_UP_KEY];
     struct guesses *guesses;
     LIST_HEAD(, link) links;
-    struct line *lines; /* hash by client */
+    struct line *lines;               /* hash by client */
     TAILQ_HEAD(lines, line) turns[2]; /* of clients that are not known, and known ones */
     unsigned turn;                    /* 0..KNOWN_TURNS - 1 */
     struct event *work;

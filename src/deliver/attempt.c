@@ -378,8 +378,7 @@ static bool login_rests(struct attempt *a)
 {
     struct buf text;
     int64_t us;
-    const char *why =
-        smtp_destination_login_rests(a->destination, a->hop_at, clock_mono(), &us);
+    const char *why = smtp_destination_login_rests(a->destination, a->hop_at, clock_mono(), &us);
 
     if (why == NULL) {
         return false;

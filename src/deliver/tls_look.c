@@ -314,8 +314,7 @@ static void connect_to(struct tls_look *l, size_t host, const struct mx_address 
     s->tried = true;
     l->open++;
     (void)smtp_destination_ref(l->destination); /* the session's own, as a delivery's has */
-    s->session =
-        session_open(l->looks->sessions, &l->destination->settings, &to, on_session, s);
+    s->session = session_open(l->looks->sessions, &l->destination->settings, &to, on_session, s);
 }
 
 /* False when there is no host to connect to. */
@@ -416,8 +415,7 @@ bool tls_looks_begin(struct tls_looks *looks, struct slice body)
     if (!wire_get_tls_look(body, &m)) {
         return false;
     }
-    if (looks->count == TLS_LOOKS_MAX ||
-        (m.connect && looks->connecting == TLS_LOOKS_CONNECTING)) {
+    if (looks->count == TLS_LOOKS_MAX || (m.connect && looks->connecting == TLS_LOOKS_CONNECTING)) {
         decline(looks, m.token, "too many such questions at once");
         return true;
     }

@@ -30,8 +30,8 @@ struct tls {
     SSL *ssl;
     char **names; /* owned: of tls_peer; none for a server or when any will do */
     size_t name_count;
-    bool dns_ids; /* of tls_peer */
-    char *error;  /* NULL until it failed */
+    bool dns_ids;  /* of tls_peer */
+    char *error;   /* NULL until it failed */
     X509 *refused; /* owned: the certificate of the peer that verification refused; else NULL */
 };
 
@@ -331,8 +331,7 @@ static bool want_records(SSL *ssl, const struct tls_peer *peer)
 /* What was refused the library does not keep. */
 static int on_verified(int good, X509_STORE_CTX *verification)
 {
-    SSL *ssl =
-        X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
+    SSL *ssl = X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
     struct tls *t = SSL_get_app_data(ssl);
     X509 *certificate = X509_STORE_CTX_get0_cert(verification);
 

@@ -142,13 +142,13 @@ static bool may_send(struct queue *q, struct channel *ch, const struct wire_subm
     count_refusal(q, &origin, limit);
     buf_init(&text, SEND_TEXT_MAX);
     put_limit(q, &origin, limit, &text);
-    wire_put_submit_done(ch, &(struct wire_submit_done){.token = m->token,
-                                                        .code = 450,
-                                                        .status = SLICE("4.7.1"),
-                                                        .text = buf_slice(&text),
-                                                        .retry_s = send_counts_wait_s(
-                                                            q->send_counts, q->conf, &origin,
-                                                            m->send_rcpts, clock_mono())});
+    wire_put_submit_done(ch, &(struct wire_submit_done){
+                                 .token = m->token,
+                                 .code = 450,
+                                 .status = SLICE("4.7.1"),
+                                 .text = buf_slice(&text),
+                                 .retry_s = send_counts_wait_s(q->send_counts, q->conf, &origin,
+                                                               m->send_rcpts, clock_mono())});
     buf_fini(&text);
     return false;
 }

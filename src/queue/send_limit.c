@@ -206,8 +206,7 @@ uint32_t send_counts_wait_s(struct send_counts *c, const struct conf *conf,
         wanted = wanted < max ? wanted : max;
         turn(&item->slots[of_one], now.us / slot_us(of_one));
         if (sum(&item->slots[of_one]) + wanted > max) {
-            int64_t us =
-                until_left(&item->slots[of_one], slot_us(of_one), max - wanted) - now.us;
+            int64_t us = until_left(&item->slots[of_one], slot_us(of_one), max - wanted) - now.us;
 
             longest = us > longest ? us : longest;
         }

@@ -303,8 +303,9 @@ static void put_seen(json_t *answer, const struct wire_tls_seen *m)
     if (!m->found) {
         json_put(answer, "reason", text_of(m->text));
     } else if (tried && !met) {
-        json_put(answer, "reason", json_string("no host could be connected to, or none has shown "
-                                               "what it has to"));
+        json_put(answer, "reason",
+                 json_string("no host could be connected to, or none has shown "
+                             "what it has to"));
     }
 }
 

@@ -853,7 +853,7 @@ static void finish_call(struct inject_session *s)
         status = s->answer.busy ? 429 : 503;
         error = SLICE("nothing was queued; try again later");
         (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n",
-                       s->retry_s > 0    ? s->retry_s
+                       s->retry_s > 0  ? s->retry_s
                        : status == 429 ? BUSY_RETRY_S
                                        : GONE_RETRY_S); /* fits */
         fields = slice_string(retry);
