@@ -1,5 +1,6 @@
 #include "hook_list.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 
 #include "mem.h"
@@ -65,10 +66,13 @@ static bool is_host(struct slice host, bool is_ipv6)
     return host.len > 0 && host.len <= HOOK_HOST_MAX;
 }
 
+/* By an address, or the one name that is not looked up. */
 static bool is_this_machine(const char *host)
 {
+    unsigned char address[4];
+
     return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-           strncmp(host, "127.", 4) == 0;
+           (inet_pton(AF_INET, host, address) == 1 && address[0] == 127);
 }
 
 /* False: it is no URL of ours. */
@@ -89,6 +93,9 @@ static bool read_url(struct slice url, struct hook *hook)
     hook->is_ipv6 = slice_starts(host, SLICE("["));
     if (hook->is_ipv6) {
         host = slice_skip(host, 1);
+        if (slice_find(host, ']') == host.len) {
+            return false;
+        }
         host.len = slice_find(host, ']');
         authority = slice_skip(authority, host.len + 2);
     } else {

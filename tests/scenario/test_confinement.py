@@ -242,6 +242,30 @@ class TakenOver(sluice.TestCase):
         self.assertEqual(site.connections, 0)
         self.assertTrue(d.answers())
 
+    def test_hook_opens_no_file_and_reaches_only_ports_of_its_hooks_and_names(self):
+        site = self.site()
+        d = self.daemon(start=False, events="yes", relayhost=site.nexthop)
+        d.parameters["web_hooks"] = os.path.join(d.directory, "hooks")
+        with open(d.parameters["web_hooks"], "w") as f:
+            f.write("one http://127.0.0.1:1443/ sixteen-bytes-or-more\n")
+        os.chmod(f.name, 0o600)
+        d.start()
+        pid, = d.children()["hook"]
+        with Inside(pid) as process:
+            for path in ("queue.db", "sluice.conf", "hooks", "web_hook.one.dead", "control.sock"):
+                text = process.put(os.path.join(d.directory, path).encode() + b"\0")
+                for how in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT):
+                    self.assertEqual(process.call(OPENAT, AT_FDCWD, text, how), EACCES)
+            self.assertEqual(process.call(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0), EACCES)
+            if landlock(4):
+                for port, want in ((site.port, {EACCES}), (d.port, {EACCES}), (1443, {0, ECONNREFUSED}), (53, {0, ECONNREFUSED})):
+                    fd = process.call(SOCKET, socket.AF_INET, socket.SOCK_STREAM, 0)
+                    address = process.put(struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, b"\x7f\0\0\1"))
+                    self.assertIn(process.call(CONNECT, fd, address, 16), want)
+                    process.call(CLOSE, fd)
+        self.assertEqual(d.children()["hook"], [pid])
+        self.assertTrue(d.answers())
+
     def test_a_fetch_process_that_sends_rubbish_to_the_queue_loses_its_channel_and_no_mail(self):
         site = self.site()
         d = self.daemon(smtp_mta_sts="yes", transport_maps="routes", start=False, smtp_dns_server="127.0.0.1:1")
