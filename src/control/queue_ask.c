@@ -400,8 +400,7 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
             log_info("%s: %s", names[i], changes[change].done);
         }
         if (killed[i] != NULL) {
-            q->counts.completed++;
-            report_line(q, "%s", killed[i]);
+            report_completed(q, slice_string(killed[i]));
             mem_free(killed[i]);
         }
     }
@@ -594,7 +593,9 @@ static unsigned ask_events(struct queue *q, const json_t *question, struct buf *
     if (rc != 0) {
         return listing_error(503, ret_answer, "%s", spool_error(q->spool));
     }
-    q->journal.wanted = q->journal.wanted || buf_len(bytes) == 0;
+    if (buf_len(bytes) == 0) {
+        journal_tell_more(q);
+    }
     *ret_answer = json_pack("{s:I, s:I, s:I}", "last", (json_int_t)last, "newest",
                             (json_int_t)q->journal.last, "oldest", (json_int_t)q->journal.first);
     return 200;

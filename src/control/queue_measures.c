@@ -5,15 +5,12 @@
 
 #include "clock.h"
 #include "conf.h"
+#include "facts.h"
 #include "json.h"
 #include "listing.h"
 #include "measures.h"
 #include "queue.h"
 #include "queue_why.h"
-#include "spool_search.h"
-
-/* What is told of the oldest messages is at most so old. */
-#define OLDEST_PERIOD_US (2 * US_PER_S)
 
 void measures_put_process(json_t *object)
 {
@@ -61,39 +58,14 @@ static json_t *delays(const struct class_counts *classes)
     return array;
 }
 
-static const enum spool_state states[MEASURE_STATES] = {SPOOL_INCOMING, SPOOL_DEFERRED, SPOOL_HOLD,
-                                                        SPOOL_CORRUPT};
-
-/* The one that was submitted first. Where there is an index of states that costs little; an engine
- * without would have to look into each file. */
-static void look_up_oldest(struct queue *q)
-{
-    for (size_t i = 0; i < MEASURE_STATES; i++) {
-        const struct spool_filter f = {.states = 1u << states[i]};
-        struct wall *arrived = &q->measures.oldest[i];
-        struct spool_message m;
-        struct msg_id id;
-        size_t count = 0;
-
-        *arrived = (struct wall){0};
-        if (!spool_due_by_scans(q->spool) && spool_scan(q->spool, &f, 1, &id, &count) == 0 &&
-            count == 1 && spool_read(q->spool, id, &m) == 0) {
-            *arrived = m.arrived;
-        }
-    }
-}
-
 json_t *measures_oldest(struct queue *q)
 {
-    struct measures *m = &q->measures;
+    struct wall arrived[MEASURE_STATES];
     json_t *object = json_object();
 
-    if (m->oldest_at.us == 0 || clock_mono().us - m->oldest_at.us >= OLDEST_PERIOD_US) {
-        m->oldest_at = clock_mono();
-        look_up_oldest(q);
-    }
+    facts_of_oldest(q, arrived);
     for (size_t i = 0; i < MEASURE_STATES; i++) {
-        json_put_time(object, listing_state_name(states[i]), m->oldest[i]);
+        json_put_time(object, listing_state_name(facts_oldest_states[i]), arrived[i]);
     }
     return object;
 }

@@ -1,6 +1,13 @@
 #include "facts.h"
 
+#include <string.h>
+
+#include "clock.h"
 #include "queue.h"
+#include "spool_search.h"
+
+/* What is told of the oldest messages is at most so old. */
+#define OLDEST_PERIOD_US (2 * US_PER_S)
 
 void facts_of_destination(const struct queue *q, uint32_t transport, struct slice dest,
                           struct destination_facts *ret_facts)
@@ -39,4 +46,37 @@ void facts_of_queue(const struct queue *q, struct queue_facts *ret_facts)
         .has_room = sched_has_room(q->sched),
         .messages = sched_totals(q->sched).messages,
         .messages_max = q->conf->qmgr_message_active_limit};
+}
+
+const enum spool_state facts_oldest_states[MEASURE_STATES] = {SPOOL_INCOMING, SPOOL_DEFERRED,
+                                                              SPOOL_HOLD, SPOOL_CORRUPT};
+
+/* The one that was submitted first. Where there is an index of states that costs little; an engine
+ * without would have to look into each file. */
+static void look_up_oldest(struct queue *q)
+{
+    for (size_t i = 0; i < MEASURE_STATES; i++) {
+        const struct spool_filter f = {.states = 1u << facts_oldest_states[i]};
+        struct wall *arrived = &q->measures.oldest[i];
+        struct spool_message m;
+        struct msg_id id;
+        size_t count = 0;
+
+        *arrived = (struct wall){0};
+        if (!spool_due_by_scans(q->spool) && spool_scan(q->spool, &f, 1, &id, &count) == 0 &&
+            count == 1 && spool_read(q->spool, id, &m) == 0) {
+            *arrived = m.arrived;
+        }
+    }
+}
+
+void facts_of_oldest(struct queue *q, struct wall ret_arrived[MEASURE_STATES])
+{
+    struct measures *m = &q->measures;
+
+    if (m->oldest_at.us == 0 || clock_mono().us - m->oldest_at.us >= OLDEST_PERIOD_US) {
+        m->oldest_at = clock_mono();
+        look_up_oldest(q);
+    }
+    memcpy(ret_arrived, m->oldest, sizeof m->oldest);
 }

@@ -3,7 +3,8 @@
  * in src/control (queue_gate.c, queue_why.c), which the API, the command line and the dashboard
  * share.
  *
- * Nothing here changes anything. What is borrowed lasts until the queue process goes on.
+ * Nothing here changes what becomes of mail. What is borrowed lasts until the queue process goes
+ * on.
  */
 #ifndef QUEUE_FACTS_H
 #define QUEUE_FACTS_H
@@ -13,8 +14,10 @@
 
 #include "conf.h"
 #include "dest_history.h"
+#include "measures.h"
 #include "scheduler.h"
 #include "slice.h"
+#include "spool.h"
 #include "wire.h"
 
 struct queue;
@@ -54,5 +57,10 @@ struct queue_facts {
 };
 
 void facts_of_queue(const struct queue *q, struct queue_facts *ret_facts);
+
+/* Of the messages in each of these states, when the oldest arrived (us 0: there is none). They are
+ * looked up in the spool, at most every two seconds. */
+extern const enum spool_state facts_oldest_states[MEASURE_STATES];
+void facts_of_oldest(struct queue *q, struct wall ret_arrived[MEASURE_STATES]);
 
 #endif

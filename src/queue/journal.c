@@ -313,6 +313,11 @@ void journal_done(struct queue *q, bool committed)
     }
 }
 
+void journal_tell_more(struct queue *q)
+{
+    q->journal.wanted = true;
+}
+
 int journal_read(struct queue *q, uint64_t after, size_t max, struct buf *out, uint64_t *ret_last)
 {
     size_t before = buf_len(out);

@@ -79,6 +79,9 @@ struct mono journal_wake_at(const struct queue *q);
  * negative errno. */
 int journal_read(struct queue *q, uint64_t after, size_t max, struct buf *out, uint64_t *ret_last);
 
+/* Tell the control process when there are more: once, at the next commit with events. */
+void journal_tell_more(struct queue *q);
+
 /* ---- facts ---- */
 
 /* Stored: of `rcpts` recipients, of which one is `rcpt` if it is the only one. */

@@ -104,8 +104,7 @@ void external_tell(struct queue *q)
             log_info("%.*s", SLICE_ARGS(event.text));
             break;
         case SPOOL_EVENT_COMPLETE:
-            q->counts.completed++;
-            report_line(q, "%.*s", SLICE_ARGS(event.text));
+            report_completed(q, event.text);
             break;
         case SPOOL_EVENT_WARNING:
             log_warning("%.*s", SLICE_ARGS(event.text));
@@ -145,8 +144,7 @@ void external_turn(struct queue *q)
     struct external *e = &q->external;
     struct wall again = WALL_NEVER;
 
-    if (e->readable != NULL && e->poll_at.us == 0 &&
-        (spool_dirty(q->spool) || q->role->stopping)) {
+    if (e->readable != NULL && e->poll_at.us == 0 && (spool_dirty(q->spool) || q->role->stopping)) {
         CHECK(event_del(e->readable) == 0); /* it would wake us again and again until it is read */
     }
     if (spool_dirty(q->spool)) {

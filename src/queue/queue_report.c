@@ -72,6 +72,12 @@ void report_line(struct queue *q, const char *format, ...)
     buf_fini(&text);
 }
 
+void report_completed(struct queue *q, struct slice line)
+{
+    q->counts.completed++;
+    report_line(q, "%.*s", SLICE_ARGS(line));
+}
+
 void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)
 {
     struct buf text;

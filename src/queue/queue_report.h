@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "slice.h"
 #include "spool.h"
 #include "times.h"
 
@@ -34,6 +35,9 @@ int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us,
 
 /* A line about a message as a whole, to our log and to observers. */
 void report_line(struct queue *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A control file has come to its end: count it, with a line that says so. */
+void report_completed(struct queue *q, struct slice line);
 
 /* A line for the file in which a message's sender follows what becomes of it (spool_verbose). */
 void report_verbose(struct queue *q, struct msg_id id, const char *format, ...)

@@ -165,6 +165,14 @@ class Rooms(Structure):
         self.nothing(wrong, "names of ZMailer's world in other rooms:")
         self.nothing(sorted(known - needed), "these need not be known any more:")
 
+    def test_the_answers_of_control_change_the_queue_by_functions_alone(self):
+        """Its operations run in the queue process; modules there own their fields."""
+        wrong = []
+        for path in files("src/control/*.c"):
+            wrong += places(r"(?:\+\+|--)?\bq->[\w.>\[\]-]+(?:\s(?:[-+*/|&^]|<<|>>)?=(?!=)|\+\+|--)", path,
+                            comments_and_code(read(path))[1])
+        self.nothing(wrong, "fields of the queue process that another room writes:")
+
     def test_the_mailq_protocols_stay_behind_the_same_door(self):
         """The table of parameters has theirs; the command line has its own `mailq`."""
         known = ("src/conf/params.h", "src/cli/args.c", "src/cli/args.h", "src/cli/commands.c", "src/cli/commands.h")
