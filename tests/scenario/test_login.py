@@ -153,6 +153,7 @@ class Relay(Case):
         # When it has rested, one message tries it again.
         d.cli("clock", "+330", check=True)
         self.eventually(lambda: site.commands.count(plain("shop", "wrong")) == 2)
+        self.eventually(lambda: d.log().count("status=deferred (SASL authentication failed") == 2)
         # An operator who asks is not to wait for that.
         site.replies["AUTH"] = lambda line: "235 2.7.0 ok"
         d.cli("flush", check=True)
