@@ -1,6 +1,8 @@
 #include "spool.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +103,7 @@ int spool_open(const char *url, enum spool_open_mode mode, const struct spool_op
     const char *before = " expected ";
 
     CHECK(options->inline_limit <= SPOOL_INLINE_MAX);
-    for (size_t i = 0; i < scheme_count; i++) {
+    for (size_t i = scheme_count; i-- > 0;) {
         size_t len = strlen(schemes[i]->prefix);
 
         if (strncmp(url, schemes[i]->prefix, len) == 0 && url[len] != '\0' &&
@@ -148,6 +150,25 @@ static int change_begin(struct spool *sp)
     return err;
 }
 
+/* The open batch has ended, and how is told elsewhere. */
+static void batch_closed(struct spool *sp)
+{
+    sp->dirty = false;
+    sp->batch_error = 0;
+}
+
+static int commit_later(struct spool *sp)
+{
+    int err;
+
+    CHECK(sp->commits_under_way == 0);
+    spool_commit_begin(sp);
+    while (!spool_commit_end(sp, &err)) {
+        (void)spool_commits_wait(sp, US_PER_S); /* the engine gives up in its time */
+    }
+    return err;
+}
+
 int spool_commit(struct spool *sp)
 {
     int err = sp->batch_error;
@@ -155,13 +176,15 @@ int spool_commit(struct spool *sp)
     if (!sp->dirty) {
         return 0;
     }
+    if (sp->engine->commits != NULL) {
+        return commit_later(sp);
+    }
     if (err != 0) {
         sp->engine->rollback(sp);
     } else {
         err = sp->engine->commit(sp);
     }
-    sp->dirty = false;
-    sp->batch_error = 0;
+    batch_closed(sp);
     return err;
 }
 
@@ -176,6 +199,92 @@ void spool_tidy(struct spool *sp)
     if (sp->mode == SPOOL_OPEN_WRITE) {
         sp->engine->tidy(sp);
     }
+}
+
+/* ---- commits that end later ----------------------------------------------------------------- */
+
+void spool_commit_begin(struct spool *sp)
+{
+    const struct spool_commits_part *part = sp->engine->commits;
+
+    CHECK(sp->commits_under_way < spool_commits_max(sp));
+    if (part == NULL) {
+        sp->commit_error = spool_commit(sp);
+    } else {
+        int err = change_begin(sp);
+
+        if (err == 0) {
+            part->begin(sp);
+        } else if (sp->dirty) {
+            sp->engine->rollback(sp);
+        }
+        sp->commit_error = err;
+        batch_closed(sp);
+    }
+    sp->commits_under_way++;
+}
+
+/* As the engine says, or, of one that it has not seen, as its begin did. */
+static bool later_ended(struct spool *sp, int *ret_rc)
+{
+    if (sp->commit_error != 0 && sp->commits_under_way == 1) {
+        *ret_rc = sp->commit_error;
+        if (sp->dirty) {
+            sp->engine->rollback(sp);
+        }
+    } else if (!sp->engine->commits->end(sp, ret_rc)) {
+        return false;
+    }
+    if (*ret_rc != 0) {
+        batch_closed(sp);
+    }
+    if (*ret_rc != 0 && sp->commit_error != 0 && sp->commits_under_way > 1) {
+        sp->commit_error = -ECANCELED;
+    }
+    return true;
+}
+
+bool spool_commit_end(struct spool *sp, int *ret_rc)
+{
+    if (sp->commits_under_way == 0) {
+        return false;
+    }
+    if (sp->engine->commits == NULL) {
+        *ret_rc = sp->commit_error;
+    } else if (!later_ended(sp, ret_rc)) {
+        return false;
+    }
+    sp->commits_under_way--;
+    if (sp->commits_under_way == 0) {
+        sp->commit_error = 0;
+    }
+    return true;
+}
+
+unsigned spool_commits_under_way(const struct spool *sp)
+{
+    return sp->commits_under_way;
+}
+
+unsigned spool_commits_max(const struct spool *sp)
+{
+    /* Nothing follows on one that could not begin before it was told. */
+    return sp->engine->commits == NULL ? 1
+           : sp->commit_error != 0     ? sp->commits_under_way
+                                       : sp->engine->commits->max;
+}
+
+int spool_commits_fd(const struct spool *sp)
+{
+    return sp->engine->commits == NULL ? -1 : sp->engine->commits->fd(sp);
+}
+
+bool spool_commits_wait(struct spool *sp, int64_t wait_us)
+{
+    struct pollfd ready = {.fd = spool_commits_fd(sp), .events = POLLIN};
+    int64_t ms = wait_us <= 0 ? 0 : wait_us / US_PER_MS + 1;
+
+    return ready.fd < 0 || poll(&ready, 1, ms < INT_MAX ? (int)ms : INT_MAX) > 0;
 }
 
 /* An envelope's word: no longer than `max`, and no NUL, which the tools that look at a spool would

@@ -12,6 +12,7 @@
  *     spool_reroute.h    recipients go back to the program that says where mail goes
  *     spool_verbose.h    a file in which a sender follows a message
  *     spool_conclusion.h other programs bring passes to their end
+ *     spool_commits.h    commits that end later
  *
  * Group commit. Every call that changes something joins the open batch; spool_commit makes the
  * whole batch durable or undoes all of it. Nothing may be acknowledged before its commit returned
@@ -215,7 +216,8 @@ const char *spool_error(const struct spool *sp);
 
 /* Make the open batch durable (0 when there is none). On an error all of it is undone, and claims
  * are what they were when the batch was opened (by its first change). After an error from the disk
- * a crash may yet bring the batch back, whole: doubt costs a duplicate, never a loss. */
+ * a crash may yet bring the batch back, whole: doubt costs a duplicate, never a loss. Where commits
+ * end later (spool_commits.h) it waits until all of them ended; none may have been begun before. */
 int spool_commit(struct spool *sp);
 
 /* Is anything in the open batch? */

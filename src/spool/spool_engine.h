@@ -16,6 +16,7 @@
  *     spool_keys.h        yes     -           -                yes
  *     spool_notes.h       yes     -           -                yes
  *     spool_events.h      yes     -           -                yes
+ *     spool_commits.h     -       -           -                yes
  *
  *     (*) planned; these fit as follows.
  *
@@ -35,11 +36,9 @@
  *   cleanup(8) makes files, reports are made by bounce(8)), and one whose agents record results
  *   themselves writes nothing in `settle` for a verdict that says so (`noted`).
  *
- * Commits that end later. A cluster's commit is sent, and ends when the database answers. `commit`
- * is the case in which it has ended when the call returns. What a cluster needs beside it is one
- * more optional part: begin a commit and say its number, how many are under way and may be, and the
- * oldest that has ended with its result (its descriptor is that of spool_external.h). Then the
- * queue process holds a list of steps per commit. It does not yet, so there is no such part.
+ * Commits that end later (spool_commits.h). A cluster's commit is sent, and ends when the database
+ * answers. `commit` is the case in which it has ended when the call returns; an engine that has the
+ * part has no `commit`.
  * Messages and recipients that are read by id are those of claimed messages, which a cluster's
  * engine has in memory; what is not at hand is -EAGAIN, and an event says when it is.
  */
@@ -47,6 +46,7 @@
 #define SPOOL_SPOOL_ENGINE_H
 
 #include "spool.h"
+#include "spool_commits.h"
 #include "spool_conclusion.h"
 #include "spool_division.h"
 #include "spool_events.h"
@@ -65,6 +65,9 @@ struct spool {
     enum spool_open_mode mode;
     bool dirty;      /* a batch is open */
     int batch_error; /* what failed it, or 0 */
+    unsigned commits_under_way;
+    int commit_error; /* of the youngest of these, when it could not begin; or, where all end at
+                         once, what it ended with */
     char error[SPOOL_ERROR_MAX];
 };
 
@@ -93,7 +96,7 @@ struct spool_engine {
 
     /* the batch */
     int (*begin)(struct spool *sp);
-    int (*commit)(struct spool *sp); /* on an error everything is undone already */
+    int (*commit)(struct spool *sp); /* on an error everything is undone already; NULL: `commits` */
     void (*rollback)(struct spool *sp);
     void (*tidy)(struct spool *sp);
 
@@ -143,6 +146,7 @@ struct spool_engine {
     const struct spool_keys_part *keys;
     const struct spool_notes_part *notes;
     const struct spool_events_part *events;
+    const struct spool_commits_part *commits;
 };
 
 /* Keep the words for spool_error; returns `err`. */
@@ -164,8 +168,8 @@ struct spool_scheme {
 };
 
 /* From now on spool_open opens such urls. At the start of a program, once per engine (registered
- * again it changes nothing); `scheme` lasts as long as the program. The sqlite engine is there
- * without. */
+ * again it changes nothing); `scheme` lasts as long as the program. Of two with one prefix the
+ * later one holds. The sqlite engine is there without. */
 #define SPOOL_SCHEMES_MAX 8
 void spool_register(const struct spool_scheme *scheme);
 

@@ -6,13 +6,18 @@
  * Undo. What a batch changes is logged with its old value, whole: a message's own fields, or one
  * recipient. All texts of such a value are in one block, so the old value keeps its block until the
  * batch ends. Messages that are deleted are `gone` until then.
+ *
+ * Where commits end later there is a log for each that is under way, and for the open batch. What a
+ * commit under way has changed can't be claimed before its end.
  */
 #include "memory_spool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/queue.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "destination_list.h"
@@ -43,8 +48,8 @@ struct memory_message {
     char *content;             /* owned */
     struct heap_node due;      /* in memory_spool.due[] when it can be claimed */
     TAILQ_ENTRY(memory_message) by_id;
-    bool touched; /* by the open batch, and in its list: */
-    SLIST_ENTRY(memory_message) by_touch;
+    unsigned undos;    /* in all logs */
+    unsigned settling; /* in those of commits under way */
     UT_hash_handle hh;
 };
 
@@ -58,17 +63,30 @@ struct memory_undo {
     } before;
 };
 
+/* What the open batch has changed, or one that is under way. */
+struct memory_batch {
+    struct memory_undo *log; /* owned */
+    size_t count, size;
+    struct spool_totals totals_before;
+    unsigned looks; /* at a commit under way */
+};
+
+#define MEMORY_COMMITS_MAX 2
+
 enum { DUE_INCOMING, DUE_DEFERRED, DUE_ORDERS };
 
 struct memory_spool {
     struct spool base;
     struct memory_message *all; /* by id */
     TAILQ_HEAD(, memory_message) in_order;
-    SLIST_HEAD(, memory_message) touched;
     struct heap due[DUE_ORDERS];
-    struct memory_undo *log; /* owned */
-    size_t log_count, log_size;
-    struct spool_totals totals, totals_before;
+    struct memory_batch open;
+    struct memory_batch under_way[MEMORY_COMMITS_MAX]; /* the oldest first */
+    unsigned under_way_count;
+    unsigned canceled; /* were under way when an older one failed */
+    int fd;            /* of commits that end later, or -1 */
+    struct memory_later *later;
+    struct spool_totals totals;
     uint64_t last_id;
     struct text_pool pool; /* of destinations */
 };
@@ -133,17 +151,15 @@ static void pack_rcpt(struct memory_rcpt *r)
 static struct memory_undo *log_add(struct memory_spool *s, struct memory_message *message,
                                    uint32_t n)
 {
+    struct memory_batch *b = &s->open;
     struct memory_undo *undo;
 
-    if (s->log_count == s->log_size) {
-        s->log_size = s->log_size == 0 ? 64 : 2 * s->log_size;
-        s->log = mem_resize(s->log, s->log_size, sizeof s->log[0]);
+    if (b->count == b->size) {
+        b->size = b->size == 0 ? 64 : 2 * b->size;
+        b->log = mem_resize(b->log, b->size, sizeof b->log[0]);
     }
-    if (!message->touched) {
-        message->touched = true;
-        SLIST_INSERT_HEAD(&s->touched, message, by_touch);
-    }
-    undo = &s->log[s->log_count++];
+    message->undos++;
+    undo = &b->log[b->count++];
     undo->message = message;
     undo->n = n;
     return undo;
@@ -162,7 +178,8 @@ static void place(struct memory_spool *s, struct memory_message *msg)
 {
     const struct memory_fields *f = &msg->f;
 
-    if (!f->claimed && !f->gone && (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
+    if (!f->claimed && !f->gone && msg->settling == 0 && !heap_has(&msg->due) &&
+        (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         heap_add(&s->due[due_order(f->m.state)], &msg->due);
     }
 }
@@ -269,45 +286,35 @@ static int begin(struct spool *sp)
 {
     struct memory_spool *s = memory_of(sp);
 
-    CHECK(s->log_count == 0);
-    s->totals_before = s->totals;
+    CHECK(s->open.count == 0);
+    s->open.totals_before = s->totals;
     return 0;
 }
 
-/* The log is of no more use: forget it, and bury what is gone. */
-static void end_batch(struct memory_spool *s)
+/* An entry of a log is of no more use. What is gone is buried with the last. */
+static void forget_undo(struct memory_spool *s, struct memory_message *msg)
 {
-    struct memory_message *msg;
-
-    s->log_count = 0;
-    while ((msg = SLIST_FIRST(&s->touched)) != NULL) {
-        SLIST_REMOVE_HEAD(&s->touched, by_touch);
-        msg->touched = false;
-        if (msg->f.gone) {
-            free_message(s, msg);
-        }
+    CHECK(msg->undos > 0);
+    if (--msg->undos == 0 && msg->f.gone) {
+        free_message(s, msg);
     }
 }
 
-static int commit(struct spool *sp)
+static void keep_changes(struct memory_spool *s, struct memory_batch *b)
 {
-    struct memory_spool *s = memory_of(sp);
-
-    for (size_t i = 0; i < s->log_count; i++) {
-        const struct memory_undo *undo = &s->log[i];
+    for (size_t i = 0; i < b->count; i++) {
+        const struct memory_undo *undo = &b->log[i];
 
         mem_free(undo->n == 0 ? undo->before.fields.block : undo->before.rcpt.block);
+        forget_undo(s, undo->message);
     }
-    end_batch(s);
-    return 0;
+    b->count = 0;
 }
 
-static void rollback(struct spool *sp)
+static void undo_changes(struct memory_spool *s, struct memory_batch *b)
 {
-    struct memory_spool *s = memory_of(sp);
-
-    for (size_t i = s->log_count; i-- > 0;) {
-        const struct memory_undo *undo = &s->log[i];
+    for (size_t i = b->count; i-- > 0;) {
+        const struct memory_undo *undo = &b->log[i];
         struct memory_message *msg = undo->message;
 
         if (undo->n == 0) {
@@ -320,8 +327,95 @@ static void rollback(struct spool *sp)
             msg->rcpts[undo->n - 1] = undo->before.rcpt;
         }
     }
-    s->totals = s->totals_before;
-    end_batch(s);
+    for (size_t i = b->count; i-- > 0;) {
+        forget_undo(s, b->log[i].message);
+    }
+    b->count = 0;
+    s->totals = b->totals_before;
+}
+
+static int commit(struct spool *sp)
+{
+    struct memory_spool *s = memory_of(sp);
+
+    keep_changes(s, &s->open);
+    return 0;
+}
+
+static void rollback(struct spool *sp)
+{
+    struct memory_spool *s = memory_of(sp);
+
+    undo_changes(s, &s->open);
+}
+
+/* ---- commits that end later ------------------------------------------------------------------ */
+
+static void begin_commit(struct spool *sp)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct memory_batch *b = &s->under_way[s->under_way_count];
+
+    CHECK(s->under_way_count < MEMORY_COMMITS_MAX);
+    s->under_way_count++;
+    *b = s->open;
+    b->looks = 0;
+    s->open = (struct memory_batch){.count = 0};
+    for (size_t i = 0; i < b->count; i++) {
+        unplace(s, b->log[i].message);
+        b->log[i].message->settling++;
+    }
+}
+
+static void unsettle(struct memory_spool *s, const struct memory_batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        b->log[i].message->settling--;
+        place(s, b->log[i].message);
+    }
+}
+
+static bool end_commit(struct spool *sp, int *ret_rc)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct memory_batch oldest;
+
+    if (s->canceled > 0) {
+        s->canceled--;
+        *ret_rc = -ECANCELED;
+        return true;
+    }
+    CHECK(s->under_way_count > 0);
+    if (s->later->holds || s->under_way[0].looks++ < s->later->looks) {
+        return false;
+    }
+    *ret_rc = s->later->rc;
+    if (*ret_rc == 0) {
+        oldest = s->under_way[0];
+        s->under_way_count--;
+        memmove(s->under_way, s->under_way + 1, s->under_way_count * sizeof s->under_way[0]);
+        unsettle(s, &oldest);
+        keep_changes(s, &oldest);
+        mem_free(oldest.log);
+        return true;
+    }
+    (void)spool_fail(sp, *ret_rc, "the commit failed: %s", strerror(-*ret_rc));
+    if (sp->dirty) {
+        rollback(sp);
+    }
+    s->canceled = s->under_way_count - 1;
+    while (s->under_way_count > 0) {
+        oldest = s->under_way[--s->under_way_count];
+        unsettle(s, &oldest);
+        undo_changes(s, &oldest);
+        mem_free(oldest.log);
+    }
+    return true;
+}
+
+static int commits_fd(const struct spool *sp)
+{
+    return ((const struct memory_spool *)sp)->fd;
 }
 
 static void tidy(struct spool *sp)
@@ -974,9 +1068,8 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-static void close_spool(struct spool *sp)
+static void free_all(struct memory_spool *s)
 {
-    struct memory_spool *s = memory_of(sp);
     struct memory_message *msg;
 
     while ((msg = TAILQ_FIRST(&s->in_order)) != NULL) {
@@ -986,8 +1079,42 @@ static void close_spool(struct spool *sp)
         heap_fini(&s->due[order]);
     }
     text_pool_fini(&s->pool);
-    mem_free(s->log);
+    mem_free(s->open.log);
+    if (s->fd >= 0) {
+        (void)close(s->fd);
+    }
     mem_free(s);
+}
+
+static void close_spool(struct spool *sp)
+{
+    free_all(memory_of(sp));
+}
+
+/* The process ends; what was not committed has not happened. */
+static void close_later(struct spool *sp)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct memory_message *msg;
+
+    while (s->under_way_count > 0) {
+        struct memory_batch b = s->under_way[--s->under_way_count];
+
+        unsettle(s, &b);
+        undo_changes(s, &b);
+        mem_free(b.log);
+    }
+    s->base = (struct spool){.engine = s->base.engine, .mode = SPOOL_OPEN_WRITE};
+    TAILQ_FOREACH(msg, &s->in_order, by_id)
+    {
+        if (msg->f.claimed) {
+            struct memory_fields fields = msg->f;
+
+            fields.claimed = false;
+            pack_message(&fields);
+            set_fields(s, msg, fields);
+        }
+    }
 }
 
 static const struct spool_search_part search = {
@@ -1028,17 +1155,69 @@ static const struct spool_engine memory_engine = {
     .search = &search,
 };
 
-struct spool *memory_spool_open(const struct spool_options *options)
+static struct memory_spool *spool_new_memory(uint64_t id_floor)
 {
     struct memory_spool *s = mem_new(sizeof *s);
 
     s->base.engine = &memory_engine;
     s->base.mode = SPOOL_OPEN_WRITE;
-    s->last_id = options->id_floor;
+    s->last_id = id_floor;
+    s->fd = -1;
     TAILQ_INIT(&s->in_order);
-    SLIST_INIT(&s->touched);
     for (unsigned order = 0; order < DUE_ORDERS; order++) {
         heap_init(&s->due[order], due_before);
     }
+    return s;
+}
+
+struct spool *memory_spool_open(const struct spool_options *options)
+{
+    return &spool_new_memory(options->id_floor)->base;
+}
+
+static const struct spool_commits_part commits = {
+    .begin = begin_commit,
+    .end = end_commit,
+    .fd = commits_fd,
+    .max = 2,
+};
+
+_Static_assert(MEMORY_COMMITS_MAX >= 2, "as above");
+
+struct spool *memory_spool_open_later(const struct spool_options *options,
+                                      struct memory_later *later)
+{
+    static struct spool_engine engine;
+    struct memory_spool *s = later->kept;
+
+    if (s == NULL) {
+        engine = memory_engine;
+        engine.close = close_later;
+        engine.commit = NULL;
+        engine.commits = &commits;
+        s = later->kept = spool_new_memory(options->id_floor);
+        s->base.engine = &engine;
+        s->later = later;
+        s->fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK); /* readable for good, unless it holds */
+        CHECK(s->fd >= 0);
+    }
     return &s->base;
+}
+
+void memory_later_hold(struct memory_later *later, bool holds)
+{
+    const struct memory_spool *s = later->kept;
+    eventfd_t value;
+
+    later->holds = holds;
+    (void)eventfd_read(s->fd, &value); /* fails when nothing is in it */
+    CHECK(holds || eventfd_write(s->fd, 1) == 0);
+}
+
+void memory_later_free(struct memory_later *later)
+{
+    if (later->kept != NULL) {
+        free_all(later->kept);
+        later->kept = NULL;
+    }
 }
