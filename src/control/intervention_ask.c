@@ -30,18 +30,20 @@ unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t 
     return 200;
 }
 
-unsigned interventions_ask_set(struct queue *q, const json_t *question, json_t **ret_answer)
+unsigned interventions_ask_set(struct queue *q, const json_t *question, uint64_t token,
+                               json_t **ret_answer)
 {
-    return interventions_set(q, question, ret_answer);
+    return interventions_set(q, question, token, ret_answer);
 }
 
-unsigned interventions_ask_cancel(struct queue *q, const json_t *question, json_t **ret_answer)
+unsigned interventions_ask_cancel(struct queue *q, const json_t *question, uint64_t token,
+                                  json_t **ret_answer)
 {
     const char *name = json_string_value(json_object_get(question, "id"));
 
     return name == NULL || name[0] == '\0'
                ? listing_error(400, ret_answer, "the name of an intervention is expected")
-               : interventions_cancel(q, name, ret_answer);
+               : interventions_cancel(q, name, token, ret_answer);
 }
 
 json_t *interventions_ask_counts(const struct queue *q)

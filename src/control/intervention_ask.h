@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#include <stdint.h>
+
 #include <jansson.h>
 
 struct queue;
@@ -14,8 +16,10 @@ struct intervention;
 
 /* Answers of operations (queue/operation.h). */
 unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t **ret_answer);
-unsigned interventions_ask_set(struct queue *q, const json_t *question, json_t **ret_answer);
-unsigned interventions_ask_cancel(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned interventions_ask_set(struct queue *q, const json_t *question, uint64_t token,
+                               json_t **ret_answer);
+unsigned interventions_ask_cancel(struct queue *q, const json_t *question, uint64_t token,
+                                  json_t **ret_answer);
 
 /* {"pause": N, ..}: how many hold. */
 json_t *interventions_ask_counts(const struct queue *q);

@@ -304,112 +304,160 @@ static char *last_words(struct queue *q, const struct spool_message *m)
     return buf_take(&text);
 }
 
-static unsigned ask_change(struct queue *q, enum change change, const json_t *question,
-                           json_t **ret_answer)
-{
-    bool dry_run = json_is_true(json_object_get(question, "dry_run")), more;
-    json_t *errors = json_array(), *changed = json_array();
-    struct msg_id ids[CHANGE_PAGE], done[CHANGE_PAGE];
+/* A page of changes, until its commit has ended. */
+struct change_page {
+    enum change change;
+    uint64_t token;
+    bool dry_run, more;
+    int rc; /* what ended it early */
+    size_t matched, done_count;
+    json_t *errors; /* owned */
+    struct msg_id done[CHANGE_PAGE];
     char names[CHANGE_PAGE][QUEUE_NAME_MAX]; /* of those done, as other lines of the log have it */
     char shown[CHANGE_PAGE][QUEUE_NAME_MAX]; /* and as users know them */
-    char *killed[CHANGE_PAGE] = {NULL};
-    size_t count, done_count = 0, matched = 0;
-    char text[SPOOL_ID_TEXT_MAX], next[SPOOL_ID_TEXT_MAX];
-    unsigned status;
-    bool is_named = json_object_get(question, "ids") != NULL;
-    int rc = 0;
+    char *killed[CHANGE_PAGE];               /* owned */
+    char next[SPOOL_ID_TEXT_MAX];
+};
 
-    status = change_targets(q, change, question, ids, &count, &more, next, errors, ret_answer);
+static void page_free(struct change_page *page)
+{
+    for (size_t i = 0; i < page->done_count; i++) {
+        mem_free(page->killed[i]);
+    }
+    json_decref(page->errors);
+    mem_free(page);
+}
+
+/* Change one of the targets. 0, or what ends the page. */
+static int change_target(struct queue *q, struct change_page *page, struct msg_id id, bool is_named)
+{
+    enum change change = page->change;
+    size_t at = page->done_count;
+    char text[SPOOL_ID_TEXT_MAX];
+    struct spool_message m;
+    int found = spool_read(q->spool, id, &m), rc;
+    bool damaged = found == -EBADMSG;
+
+    spool_id_print(id, text);
+    if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
+        add_error(page->errors, text, found == -ENOENT ? "no such message" : spool_error(q->spool));
+        return 0;
+    }
+    if (!damaged && !change_fits(change, m.state, is_named)) {
+        if (is_named) {
+            CHECK(json_array_append_new(page->errors, json_pack("{s:s, s:s+}", "id", text, "error",
+                                                                "the message is in ",
+                                                                listing_state_name(m.state))) == 0);
+        }
+        return 0;
+    }
+    page->matched++;
+    if (page->dry_run) {
+        return 0;
+    }
+    if (is_named && (change == CHANGE_FLUSH || change == CHANGE_RELEASE) && m.state != SPOOL_HOLD) {
+        revive_for(q, id);
+    }
+    if (damaged) {
+        spool_id_print(id, page->names[at]);
+        spool_id_print(id, page->shown[at]);
+    } else {
+        (void)listing_shown_id(&m, page->shown[at]); /* it is in the room, as is this: */
+        (void)queue_message_name(&m, page->names[at]);
+    }
+    if (change == CHANGE_DELETE && !damaged) {
+        page->killed[at] = last_words(q, &m);
+    }
+    rc = change_one(q, change, id, &m);
+    if (rc == 0) {
+        if (changes[change].event != NULL) {
+            journal_changed(q, changes[change].event, page->shown[at], damaged ? NULL : &m,
+                            SLICE(""));
+        }
+        page->done[page->done_count++] = id;
+        return 0;
+    }
+    mem_free(page->killed[at]);
+    page->killed[at] = NULL;
+    if (batch_refused(rc)) {
+        add_error(page->errors, text, spool_error(q->spool));
+        rc = 0; /* the others go on */
+    }
+    return rc;
+}
+
+/* The answer to a page that is done. */
+static json_t *page_done(struct queue *q, struct change_page *page)
+{
+    json_t *changed = json_array(), *answer;
+
+    import_now(&q->import);
+    for (size_t i = 0; i < page->done_count; i++) {
+        change_committed(q, page->change, page->done[i]);
+        CHECK(json_array_append_new(changed, json_string(page->shown[i])) == 0);
+        if (changes[page->change].done != NULL) {
+            log_info("%s: %s", page->names[i], changes[page->change].done);
+        }
+        if (page->killed[i] != NULL) {
+            report_completed(q, slice_string(page->killed[i]));
+        }
+    }
+    answer = json_pack("{s:I, s:o, s:O}", "matched", (json_int_t)page->matched, "changed", changed,
+                       "errors", page->errors);
+    if (page->more) {
+        json_put(answer, "next", json_string(page->next));
+    }
+    return answer;
+}
+
+/* Its commit has ended. */
+static void page_ended(struct queue *q, void *arg, int rc)
+{
+    struct change_page *page = arg;
+    json_t *answer = NULL;
+    unsigned status = 200;
+
+    if (rc != 0 || page->rc != 0) {
+        status = listing_error(503, &answer, "nothing was changed: %s", spool_error(q->spool));
+    } else {
+        answer = page_done(q, page);
+    }
+    operations_answer_later(q, page->token, status, answer);
+    page_free(page);
+}
+
+static unsigned ask_change(struct queue *q, enum change change, const json_t *question,
+                           uint64_t token, json_t **ret_answer)
+{
+    bool is_named = json_object_get(question, "ids") != NULL;
+    struct change_page *page = mem_new(sizeof *page);
+    struct msg_id ids[CHANGE_PAGE];
+    unsigned status;
+    size_t count;
+
+    page->change = change;
+    page->token = token;
+    page->dry_run = json_is_true(json_object_get(question, "dry_run"));
+    page->errors = json_array();
+    status = change_targets(q, change, question, ids, &count, &page->more, page->next, page->errors,
+                            ret_answer);
     if (status != 200) {
-        json_decref(errors);
-        json_decref(changed);
+        page_free(page);
         return status;
     }
-    if (change == CHANGE_FLUSH && !dry_run) {
+    if (change == CHANGE_FLUSH && !page->dry_run) {
         revive(q, question);
     }
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        struct spool_message m;
-        int found = spool_read(q->spool, ids[i], &m);
-        bool damaged = found == -EBADMSG;
-
-        spool_id_print(ids[i], text);
-        if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
-            add_error(errors, text, found == -ENOENT ? "no such message" : spool_error(q->spool));
-            continue;
-        }
-        if (!damaged && !change_fits(change, m.state, is_named)) {
-            if (is_named) {
-                CHECK(json_array_append_new(errors, json_pack("{s:s, s:s+}", "id", text, "error",
-                                                              "the message is in ",
-                                                              listing_state_name(m.state))) == 0);
-            }
-            continue;
-        }
-        matched++;
-        if (dry_run) {
-            continue;
-        }
-        if (is_named && (change == CHANGE_FLUSH || change == CHANGE_RELEASE) &&
-            m.state != SPOOL_HOLD) {
-            revive_for(q, ids[i]);
-        }
-        if (damaged) {
-            spool_id_print(ids[i], names[done_count]);
-            spool_id_print(ids[i], shown[done_count]);
-        } else {
-            (void)listing_shown_id(&m, shown[done_count]); /* it is in the room, as is this: */
-            (void)queue_message_name(&m, names[done_count]);
-        }
-        if (change == CHANGE_DELETE && !damaged) {
-            killed[done_count] = last_words(q, &m);
-        }
-        rc = change_one(q, change, ids[i], &m);
-        if (rc == 0) {
-            if (changes[change].event != NULL) {
-                journal_changed(q, changes[change].event, shown[done_count], damaged ? NULL : &m,
-                                SLICE(""));
-            }
-            done[done_count++] = ids[i];
-            continue;
-        }
-        mem_free(killed[done_count]);
-        killed[done_count] = NULL;
-        if (batch_refused(rc)) {
-            add_error(errors, text, spool_error(q->spool));
-            rc = 0; /* the others go on */
-        }
+    for (size_t i = 0; i < count && page->rc == 0; i++) {
+        page->rc = change_target(q, page, ids[i], is_named);
     }
-    if (!dry_run) {
-        int committed = batch_commit(q); /* also ends a batch that failed */
-        rc = rc != 0 ? rc : committed;
+    if (page->dry_run) {
+        page_ended(q, page, 0);
+        return 0;
     }
-    if (rc != 0) {
-        json_decref(errors);
-        json_decref(changed);
-        for (size_t i = 0; i < done_count; i++) {
-            mem_free(killed[i]);
-        }
-        return listing_error(503, ret_answer, "nothing was changed: %s", spool_error(q->spool));
-    }
-    import_now(&q->import);
-    for (size_t i = 0; i < done_count; i++) {
-        change_committed(q, change, done[i]);
-        CHECK(json_array_append_new(changed, json_string(shown[i])) == 0);
-        if (changes[change].done != NULL) {
-            log_info("%s: %s", names[i], changes[change].done);
-        }
-        if (killed[i] != NULL) {
-            report_completed(q, slice_string(killed[i]));
-            mem_free(killed[i]);
-        }
-    }
-    *ret_answer = json_pack("{s:I, s:o, s:o}", "matched", (json_int_t)matched, "changed", changed,
-                            "errors", errors);
-    if (more) {
-        json_put(*ret_answer, "next", json_string(next));
-    }
-    return 200;
+    batch_add_waiter(q, page_ended, page);
+    batch_commit(q); /* also ends a batch that failed */
+    return 0;
 }
 
 /* ---- what the scheduler knows --------------------------------------------------------------- */
@@ -601,13 +649,14 @@ static unsigned ask_events(struct queue *q, const json_t *question, struct buf *
     return 200;
 }
 
-static unsigned ask_change_named(struct queue *q, const json_t *question, json_t **ret_answer)
+static unsigned ask_change_named(struct queue *q, const json_t *question, uint64_t token,
+                                 json_t **ret_answer)
 {
     const char *op = json_string_value(json_object_get(question, "op"));
 
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         if (strcmp(op, changes[i].op) == 0) {
-            return ask_change(q, (enum change)i, question, ret_answer);
+            return ask_change(q, (enum change)i, question, token, ret_answer);
         }
     }
     UNREACHABLE("the table below has no others");
@@ -616,12 +665,12 @@ static unsigned ask_change_named(struct queue *q, const json_t *question, json_t
 void ask_register(void)
 {
     static const struct operation operations[] = {
-        {.op = "hold", .answer = ask_change_named},
-        {.op = "release", .answer = ask_change_named},
-        {.op = "delete", .answer = ask_change_named},
-        {.op = "requeue", .answer = ask_change_named},
-        {.op = "expire", .answer = ask_change_named},
-        {.op = "flush", .answer = ask_change_named},
+        {.op = "hold", .later = ask_change_named},
+        {.op = "release", .later = ask_change_named},
+        {.op = "delete", .later = ask_change_named},
+        {.op = "requeue", .later = ask_change_named},
+        {.op = "expire", .later = ask_change_named},
+        {.op = "flush", .later = ask_change_named},
         {.op = "status", .answer = ask_status},
         {.op = "metrics", .answer = ask_metrics},
         {.op = "overview", .answer = ask_overview},
@@ -632,8 +681,8 @@ void ask_register(void)
         {.op = "site", .answer = why_site},
         {.op = "why", .answer = why_message},
         {.op = "interventions", .answer = interventions_ask_list},
-        {.op = "intervene", .answer = interventions_ask_set},
-        {.op = "cancel", .answer = interventions_ask_cancel},
+        {.op = "intervene", .later = interventions_ask_set},
+        {.op = "cancel", .later = interventions_ask_cancel},
         {.op = "cat", .bytes = ask_cat},
         {.op = "events", .bytes = ask_events},
         {.op = "tls", .later = tls_question_ask},

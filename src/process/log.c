@@ -474,9 +474,9 @@ void log_hold_end(void)
     log_state.holding--;
 }
 
-void log_held_write(void)
+static void write_held(struct buf *held)
 {
-    struct slice rest = buf_slice(&log_state.held);
+    struct slice rest = buf_slice(held);
 
     while (rest.len > 0) {
         size_t len = slice_find(rest, '\n') + 1;
@@ -488,7 +488,24 @@ void log_held_write(void)
         }
         rest = slice_skip(rest, len);
     }
-    buf_clear(&log_state.held);
+    buf_clear(held);
+}
+
+void log_held_write(void)
+{
+    write_held(&log_state.held);
+}
+
+void log_held_take(struct buf *ret_lines)
+{
+    *ret_lines = log_state.held;
+    buf_init(&log_state.held, LOG_BUFFER_MAX);
+}
+
+void log_held_write_taken(struct buf *lines)
+{
+    write_held(lines);
+    buf_fini(lines);
 }
 
 void log_held_drop(void)

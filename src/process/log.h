@@ -90,6 +90,10 @@ void log_hold(void);
 void log_hold_end(void);
 void log_held_write(void);
 void log_held_drop(void);
+/* The lines that are kept aside become the caller's, who owns *ret_lines, until they are written,
+ * which releases it, or forgotten (buf_fini). */
+void log_held_take(struct buf *ret_lines);
+void log_held_write_taken(struct buf *lines);
 
 /* Write out what has gathered, as far as the destination takes it without waiting: a stuck terminal
  * or pipe must not stop the mail. Up to LOG_BUFFER_MAX bytes wait for it, and when they are full

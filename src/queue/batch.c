@@ -10,6 +10,7 @@
 #include "pass_end.h"
 #include "queue.h"
 #include "queue_pass.h"
+#include "spool_commits.h"
 #include "spool_conclusion.h"
 
 enum step_type {
@@ -19,6 +20,7 @@ enum step_type {
     STEP_PUT_OFF,
     STEP_PASS_END,
     STEP_QUARANTINE,
+    STEP_WAITER,
 };
 
 struct step {
@@ -38,16 +40,13 @@ struct step {
         } verdict;
         struct put_off put_off;
         struct pass_end pass_end;
+        struct {
+            batch_ended *ended;
+            void *arg;
+        } waiter;
     };
     char text[]; /* of STEP_QUARANTINE the reason, of STEP_ALL_DONE the message's name */
 };
-
-void batch_init(struct batch *b)
-{
-    *b = (struct batch){.commits = 0};
-    STAILQ_INIT(&b->open);
-    STAILQ_INIT(&b->redo);
-}
 
 static struct step *step_new(enum step_type type, struct msg_id id, size_t text_len)
 {
@@ -70,19 +69,6 @@ static void step_free(struct step *step)
     mem_free(step);
 }
 
-void batch_fini(struct batch *b)
-{
-    struct step *step;
-
-    if (batch_is_blocked(b)) {
-        log_error("results could not be stored: some mail will be delivered again");
-    }
-    while ((step = STAILQ_FIRST(&b->redo)) != NULL) {
-        STAILQ_REMOVE_HEAD(&b->redo, next);
-        step_free(step);
-    }
-}
-
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 bool batch_refused(int rc)
@@ -99,7 +85,8 @@ static int step_apply(struct queue *q, struct step *step)
     log_hold(); /* what it says is true when it is committed */
     switch (step->type) {
     case STEP_SUBMISSION:
-        break; /* submit_message did it, with the content at hand */
+    case STEP_WAITER:
+        break; /* submit_message did it, with the content at hand; and others */
     case STEP_VERDICT:
         rc = spool_read(q->spool, step->id, &m);
         if (rc == 0) {
@@ -142,14 +129,20 @@ static void step_refused(struct queue *q, struct step *step)
 /* Apply it to the open batch and remember it. Takes the step. */
 static void add(struct queue *q, struct step *step)
 {
-    int rc = step_apply(q, step);
+    struct batch *b = &q->batch;
+    int rc;
 
+    if (batch_is_blocked(b)) {
+        STAILQ_INSERT_TAIL(&b->redo, step, next);
+        return;
+    }
+    rc = step_apply(q, step);
     if (batch_refused(rc)) {
         step_refused(q, step);
         return;
     }
     /* Any other error has failed the batch; the commit finds out and sorts it out. */
-    STAILQ_INSERT_TAIL(&q->batch.open, step, next);
+    STAILQ_INSERT_TAIL(&b->open, step, next);
 }
 
 void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
@@ -161,7 +154,16 @@ void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *
     step->submission.from = from;
     step->submission.token = token;
     step->submission.repeated = repeated;
-    add(q, step);
+    STAILQ_INSERT_TAIL(&q->batch.open, step, next); /* it is in the spool's open batch already */
+}
+
+void batch_add_waiter(struct queue *q, batch_ended *ended, void *arg)
+{
+    struct step *step = step_new(STEP_WAITER, (struct msg_id){0}, 0);
+
+    step->waiter.ended = ended;
+    step->waiter.arg = arg;
+    STAILQ_INSERT_TAIL(&q->batch.open, step, next);
 }
 
 void batch_add_verdict(struct queue *q, struct msg_id id, uint32_t n, const struct spool_verdict *v)
@@ -224,27 +226,36 @@ void queue_quarantine(struct queue *q, struct msg_id id, const char *reason)
     add(q, step);
 }
 
-bool batch_has(const struct batch *b, struct msg_id id)
+static bool list_has(const struct step_list *steps, struct msg_id id)
 {
-    const struct step_list *const lists[] = {&b->open, &b->redo};
     const struct step *step;
 
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        STAILQ_FOREACH(step, lists[i], next)
-        {
-            if (step->id.n == id.n) {
-                return true;
-            }
+    STAILQ_FOREACH(step, steps, next)
+    {
+        if (step->id.n == id.n) {
+            return true;
         }
     }
     return false;
 }
 
-void batch_forget_client(struct batch *b, const struct channel *client)
+bool batch_has(const struct batch *b, struct msg_id id)
+{
+    bool has = list_has(&b->open, id) || list_has(&b->redo, id);
+
+    for (unsigned i = 0; i < b->under_way_count && !has; i++) {
+        const struct batch_commit *c = &b->under_way[(b->under_way_first + i) % BATCH_COMMITS_MAX];
+
+        has = list_has(&c->steps, id) || (c->redo != NULL && c->redo->id.n == id.n);
+    }
+    return has;
+}
+
+static void forget_client(struct step_list *steps, const struct channel *client)
 {
     struct step *step;
 
-    STAILQ_FOREACH(step, &b->open, next)
+    STAILQ_FOREACH(step, steps, next)
     {
         if (step->type == STEP_SUBMISSION && step->submission.from == client) {
             step->submission.from = NULL;
@@ -252,7 +263,15 @@ void batch_forget_client(struct batch *b, const struct channel *client)
     }
 }
 
-/* ---- the commit ------------------------------------------------------------------------------ */
+void batch_forget_client(struct batch *b, const struct channel *client)
+{
+    forget_client(&b->open, client);
+    for (unsigned i = 0; i < b->under_way_count; i++) {
+        forget_client(&b->under_way[(b->under_way_first + i) % BATCH_COMMITS_MAX].steps, client);
+    }
+}
+
+/* ---- how a commit ends ----------------------------------------------------------------------- */
 
 /* The steps are durable. Clients are answered first and at once: their next messages arrive while
  * this process finds out what becomes of these. */
@@ -276,6 +295,8 @@ static void committed(struct queue *q, struct step_list *steps)
         STAILQ_REMOVE_HEAD(steps, next);
         if (step->type == STEP_SUBMISSION && step->submission.msg != NULL) {
             (void)pass_open(q, step->submission.msg, false); /* else it goes back to disk */
+        } else if (step->type == STEP_WAITER) {
+            step->waiter.ended(q, step->waiter.arg, 0);
         }
         step_free(step);
     }
@@ -288,6 +309,11 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
 
     while ((step = STAILQ_FIRST(steps)) != NULL) {
         STAILQ_REMOVE_HEAD(steps, next);
+        if (step->type == STEP_WAITER) {
+            step->waiter.ended(q, step->waiter.arg, rc);
+            step_free(step);
+            continue;
+        }
         if (step->type != STEP_SUBMISSION) {
             STAILQ_INSERT_TAIL(&q->batch.redo, step, next);
             continue;
@@ -301,8 +327,146 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
         }
         step_free(step);
     }
-    clients_storage(&q->clients, false);
 }
+
+/* What its pages hold is damaged; results of other messages can still be stored. Each further try
+ * of the message would deliver it once more. Takes the step. */
+static void redo_drop(struct queue *q, struct step *step)
+{
+    log_error("a result can't be stored, its message may be sent again after the next start: %s",
+              spool_error(q->spool));
+    queue_drop(q, step->id);
+    damage_hide(q, step->id, spool_error(q->spool), false);
+    step_free(step);
+}
+
+static struct batch_commit *commit_at(struct batch *b, unsigned i)
+{
+    return &b->under_way[(b->under_way_first + i) % BATCH_COMMITS_MAX];
+}
+
+/* The oldest is not under way any more. It stays where it is until the next one begins. */
+static struct batch_commit *take_oldest(struct batch *b)
+{
+    struct batch_commit *oldest = commit_at(b, 0);
+
+    CHECK(b->under_way_count > 0);
+    b->under_way_count--;
+    b->under_way_first = (b->under_way_first + 1) % BATCH_COMMITS_MAX;
+    return oldest;
+}
+
+static void redo_ended(struct queue *q, struct step *step, int step_rc, int rc)
+{
+    struct batch *b = &q->batch;
+
+    b->redo_applies = false;
+    if (step_rc == -EUCLEAN) {
+        redo_drop(q, step);
+        return;
+    }
+    rc = step_rc != 0 ? step_rc : rc;
+    if (rc == 0) {
+        b->redo_stored = true;
+        step_free(step);
+    } else if (batch_refused(rc)) {
+        step_refused(q, step); /* its quarantine joins a later batch */
+    } else {
+        STAILQ_INSERT_HEAD(&b->redo, step, next); /* later ones may build on it */
+        b->redo_goes_on = false;
+    }
+}
+
+/* Log lines of commits that end at once stay where they are. */
+static bool ends_later(const struct queue *q)
+{
+    return spool_commits_fd(q->spool) >= 0;
+}
+
+static void succeeded(struct queue *q, struct batch_commit *c)
+{
+    struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
+    const struct step *step;
+    int64_t count = 0;
+
+    STAILQ_CONCAT(&steps, &c->steps);
+    if (c->redo_rc != 0 && !ends_later(q)) {
+        log_held_drop(); /* it is said when it is done again */
+    } else if (c->redo_rc != 0) {
+        buf_fini(&c->log_lines);
+    } else if (ends_later(q)) {
+        log_held_write_taken(&c->log_lines);
+        import_now(&q->import); /* what it has changed can be claimed now */
+    } else {
+        log_held_write();
+    }
+    STAILQ_FOREACH(step, &steps, next)
+    {
+        count++;
+    }
+    if (count > 0) {
+        q->batch.commits++;
+        measure_add(&q->measures.commit_time, &measure_commits, clock_mono().us - c->begun.us);
+        measure_add(&q->measures.batch_steps, &measure_sizes, count);
+    }
+    if (c->redo != NULL) {
+        redo_ended(q, c->redo, c->redo_rc, 0);
+    }
+    committed(q, &steps);
+}
+
+/* The oldest has failed with `rc`: all that came later was undone with it. */
+static void failed(struct queue *q, int rc)
+{
+    struct step_list open = STAILQ_HEAD_INITIALIZER(open);
+    bool is_first = true;
+
+    STAILQ_CONCAT(&open, &q->batch.open);
+    log_held_drop();
+    do {
+        struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
+        struct batch_commit *c = take_oldest(&q->batch);
+        bool is_redo = c->redo != NULL;
+
+        CHECK(rc != 0);
+        if (is_first && !is_redo) {
+            log_error("commit failed, nothing of it is acknowledged: %s", spool_error(q->spool));
+            q->batch.redo_goes_on = true;
+            q->batch.redo_stored = false;
+        }
+        is_first = false;
+        if (ends_later(q)) {
+            buf_fini(&c->log_lines);
+        }
+        STAILQ_CONCAT(&steps, &c->steps);
+        if (is_redo) {
+            redo_ended(q, c->redo, c->redo_rc, rc);
+        }
+        undone(q, &steps, rc);
+    } while (spool_commit_end(q->spool, &rc));
+    CHECK(q->batch.under_way_count == 0);
+    undone(q, &open, -ECANCELED);
+    clients_storage(&q->clients, false);
+    queue_flow_update(
+        q); /* a full disk has cost the spool its reserve: no new mail before it is back */
+    q->next_check = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
+}
+
+static void take_ends(struct queue *q)
+{
+    int rc;
+
+    while (spool_commit_end(q->spool, &rc)) {
+        journal_done(q, rc == 0);
+        if (rc == 0) {
+            succeeded(q, take_oldest(&q->batch));
+        } else {
+            failed(q, rc);
+        }
+    }
+}
+
+/* ---- when a commit begins -------------------------------------------------------------------- */
 
 /* Do the clients of three quarters of the submissions of a usual commit have to send theirs? */
 static bool more_will_come(const struct batch *b)
@@ -323,7 +487,8 @@ static void note_submissions(struct batch *b)
     b->submissions = 0;
 }
 
-bool batch_may_wait(struct queue *q)
+/* Is the commit better left for a later turn? */
+static bool may_wait(struct queue *q)
 {
     struct batch *b = &q->batch;
     struct step *step;
@@ -349,120 +514,194 @@ bool batch_may_wait(struct queue *q)
     return !mono_reached(b->commit_by, clock_mono());
 }
 
-struct mono batch_commit_at(const struct batch *b)
+/* Is there anything to be committed? */
+static bool has_open(const struct queue *q)
 {
-    return b->commit_by.us != 0 ? b->commit_by : clock_mono();
+    return spool_dirty(q->spool) || !STAILQ_EMPTY(&q->batch.open) || journal_waits(q);
 }
 
-int batch_commit(struct queue *q)
+static bool can_begin(const struct queue *q)
 {
-    struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
-    const struct step *step;
-    struct mono begun;
-    int64_t count = 0;
+    unsigned max = spool_commits_max(q->spool);
+
+    return q->batch.under_way_count < (max < BATCH_COMMITS_MAX ? max : BATCH_COMMITS_MAX);
+}
+
+/* Commit the open batch; `redo` is what has just been done again in it (taken), or NULL. */
+static void begin(struct queue *q, struct step *redo, int redo_rc)
+{
+    struct batch *b = &q->batch;
+    struct batch_commit *c = commit_at(b, b->under_way_count);
+
+    STAILQ_INIT(&c->steps);
+    STAILQ_CONCAT(&c->steps, &b->open);
+    c->redo = redo;
+    c->redo_rc = redo_rc;
+    c->begun = clock_mono();
+    b->under_way_count++;
+    b->wanted = false;
+    b->commit_by.us = 0;
+    b->gathers = false;
+    note_submissions(b);
+    /* With what is done again, the events of all of it: a crash now has the rest done, and told,
+     * again. */
+    journal_write(q, redo != NULL || !batch_is_blocked(b));
+    spool_commit_begin(q->spool);
+    if (ends_later(q)) {
+        log_held_take(&c->log_lines);
+    }
+}
+
+static void redo_first(struct queue *q)
+{
+    struct batch *b = &q->batch;
+    struct step *step = STAILQ_FIRST(&b->redo);
     int rc;
 
-    STAILQ_FOREACH(step, &q->batch.open, next)
-    {
-        count++;
-    }
-    STAILQ_CONCAT(&steps, &q->batch.open);
-    q->batch.commit_by.us = 0;
-    q->batch.gathers = false;
-    note_submissions(&q->batch);
-    begun = clock_mono();
-    if (!batch_is_blocked(&q->batch)) {
-        journal_write(q);
-    }
-    rc = spool_commit(q->spool);
-    journal_done(q, rc == 0);
-    if (rc == 0) {
-        log_held_write();
-        if (count > 0) {
-            q->batch.commits++;
-            measure_add(&q->measures.commit_time, &measure_commits, clock_mono().us - begun.us);
-            measure_add(&q->measures.batch_steps, &measure_sizes, count);
-        }
-        committed(q, &steps);
-        return 0;
+    STAILQ_REMOVE_HEAD(&b->redo, next);
+    b->redo_applies = true;
+    rc = step_apply(q, step);
+    if (!batch_refused(rc)) {
+        begin(q, step, rc); /* also ends a batch that failed */
+        return;
     }
     log_held_drop();
-    log_error("commit failed, nothing of it is acknowledged: %s", spool_error(q->spool));
-    undone(q, &steps, rc);
-    batch_redo(q);
-    queue_flow_update(
-        q); /* a full disk has cost the spool its reserve: no new mail before it is back */
-    q->next_check = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
-    return rc;
+    b->redo_applies = false;
+    step_refused(q, step);
 }
 
-enum redo_end {
-    REDO_STORED,
-    REDO_DROPPED, /* it can't be stored */
-    REDO_FAILED,  /* the storage fails: all steps wait on */
-};
-
-/* Takes the step, unless it failed. */
-static enum redo_end step_redo(struct queue *q, struct step *step)
+/* Take in what has ended, and begin what can begin. */
+static void go_on(struct queue *q)
 {
-    int rc, applied;
+    struct batch *b = &q->batch;
 
-    rc = applied = step_apply(q, step);
-    if (!batch_refused(rc)) {
-        int end;
+    if (b->is_busy) {
+        return; /* called by one that has just ended: its caller goes on */
+    }
+    b->is_busy = true;
+    for (;;) {
+        take_ends(q);
+        if (!can_begin(q)) {
+            break;
+        }
+        if (b->wanted && has_open(q)) {
+            begin(q, NULL, 0);
+            continue;
+        }
+        b->wanted = false;
+        if (STAILQ_EMPTY(&b->redo) || !b->redo_goes_on || b->under_way_count > 0) {
+            break;
+        }
+        if (has_open(q)) {
+            begin(q, NULL, 0); /* what rests on none of these */
+        } else {
+            redo_first(q);
+        }
+    }
+    b->is_busy = false;
+    if (!batch_is_blocked(b) && b->redo_stored) {
+        b->redo_stored = false;
+        if (!q->clients.flow.storage_ok) {
+            log_info("storage works again");
+            clients_storage(&q->clients, true);
+        }
+    }
+}
 
-        journal_write(q); /* events of all steps: a crash now has them done, and told, again */
-        end = spool_commit(q->spool); /* also ends a batch that failed */
-        journal_done(q, end == 0);
-        rc = rc != 0 ? rc : end;
+void batch_commit(struct queue *q)
+{
+    q->batch.wanted = true;
+    go_on(q);
+}
+
+void batch_turn(struct queue *q)
+{
+    if (!may_wait(q)) {
+        q->batch.wanted = true;
     }
-    if (rc == 0) {
-        log_held_write();
-    } else {
-        log_held_drop(); /* it is said when it is done again */
-    }
-    if (applied == -EUCLEAN) {
-        /* Its pages are damaged; results of other messages can still be stored. Each further
-         * try of the message would deliver it once more. */
-        log_error("a result can't be stored, its message may be sent again after the next "
-                  "start: %s",
-                  spool_error(q->spool));
-        queue_drop(q, step->id);
-        damage_hide(q, step->id, spool_error(q->spool), false);
-        step_free(step);
-        return REDO_DROPPED;
-    }
-    if (rc == 0) {
-        step_free(step);
-        return REDO_STORED;
-    }
-    if (batch_refused(rc)) {
-        step_refused(q, step); /* its quarantine joins the next batch */
-        return REDO_DROPPED;
-    }
-    return REDO_FAILED;
+    go_on(q);
 }
 
 void batch_redo(struct queue *q)
 {
-    struct step *step;
-    bool stored = false;
+    q->batch.redo_goes_on = true;
+    go_on(q);
+}
 
-    while ((step = STAILQ_FIRST(&q->batch.redo)) != NULL) {
-        STAILQ_REMOVE_HEAD(&q->batch.redo, next);
-        switch (step_redo(q, step)) {
-        case REDO_STORED:
-            stored = true;
-            break;
-        case REDO_DROPPED:
-            break;
-        case REDO_FAILED: /* later ones may build on it */
-            STAILQ_INSERT_HEAD(&q->batch.redo, step, next);
-            return;
+struct mono batch_wake_at(const struct queue *q)
+{
+    const struct batch *b = &q->batch;
+
+    if (!spool_dirty(q->spool) || !can_begin(q)) {
+        return MONO_NEVER; /* with too much under way, the first that ends wakes us */
+    }
+    return b->commit_by.us != 0 && !b->wanted ? b->commit_by : clock_mono();
+}
+
+bool batch_is_idle(const struct queue *q)
+{
+    return q->batch.under_way_count == 0 && !spool_dirty(q->spool);
+}
+
+bool batch_drain(struct queue *q, int64_t wait_us)
+{
+    for (;;) {
+        int64_t wait = wait_us < US_PER_S ? wait_us : US_PER_S;
+
+        batch_commit(q);
+        if (q->batch.under_way_count == 0) {
+            return true;
         }
+        if (wait <= 0) {
+            return false;
+        }
+        wait_us -= spool_commits_wait(q->spool, wait) ? 0 : wait;
+        clock_update();
     }
-    if (stored && !q->clients.flow.storage_ok) {
-        log_info("storage works again");
-        clients_storage(&q->clients, true);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+void batch_init(struct batch *b)
+{
+    *b = (struct batch){.commits = 0};
+    STAILQ_INIT(&b->open);
+    STAILQ_INIT(&b->redo);
+}
+
+static void forget(struct queue *q, struct step_list *steps)
+{
+    struct step *step;
+
+    while ((step = STAILQ_FIRST(steps)) != NULL) {
+        STAILQ_REMOVE_HEAD(steps, next);
+        if (step->type == STEP_WAITER) {
+            step->waiter.ended(q, step->waiter.arg, -ECANCELED);
+        }
+        step_free(step);
     }
+}
+
+void batch_end(struct queue *q)
+{
+    struct batch *b = &q->batch;
+
+    if (batch_is_blocked(b)) {
+        log_error("results could not be stored: some mail will be delivered again");
+    } else if (b->under_way_count > 0) {
+        log_error("commits have not ended within shutdown_timeout: some mail may be delivered "
+                  "again, or sent to us again");
+    }
+    b->is_busy = true; /* nothing begins any more */
+    while (b->under_way_count > 0) {
+        struct batch_commit *c = take_oldest(b);
+
+        buf_fini(&c->log_lines);
+        if (c->redo != NULL) {
+            step_free(c->redo);
+        }
+        forget(q, &c->steps);
+    }
+    forget(q, &b->redo);
+    forget(q, &b->open);
 }

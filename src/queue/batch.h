@@ -4,14 +4,20 @@
  * Each change of the spool that belongs to a message's way is a step. It is applied to the spool's
  * open batch when it arises, and kept until the end of its commit, so that it can be done again:
  *
- *   batch_add_x --> OPEN --batch_commit--> IN FLIGHT --+--> committed: clients get their answers,
- *                    ^                                 |    messages are opened
- *                    |                                 +--> undone: submissions are refused, all
- *       later, alone +-- REDO <--------------------------   other steps are done again
+ *   batch_add_x --> OPEN --batch_commit--> UNDER WAY --+--> committed: clients get their answers,
+ *                    ^                     (a FIFO)     |    messages are opened
+ *                    |                                  +--> undone, with all that came later:
+ *                    |                                       submissions are refused, all other
+ *       later, alone +-- REDO <------------------------------steps are done again
+ *
+ * How many commits can be under way, and whether they end at once, is the spool's matter
+ * (spool_commits.h); while it bears no more the open batch grows.
  *
  * Submissions are not done again, because their clients are refused for now. Results are, until
  * they are stored, because the mail has been delivered. While some wait in REDO (batch_is_blocked)
- * nothing new is accepted or delivered, so their number is bounded by what was being delivered.
+ * nothing new is accepted or delivered, so their number is bounded by what was being delivered;
+ * results that come meanwhile wait behind them, as they may rest on them. They are done one by one,
+ * each when the commit of the one before has ended.
  *
  * A submission is committed in the turn it comes in, because its client waits for the answer,
  * unless commits have had several of late: clients that were answered together send their next
@@ -19,9 +25,6 @@
  * shares their sync. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
  * on it, and a crash in that time repeats what a crash in the sync would have repeated. A spool
  * that concludes has no submissions and no sync to share, so nothing waits.
- *
- * Today a commit ends within batch_commit. Nothing outside batch.c knows that but those callers of
- * batch_commit that use its result: operators' commands, whose answer waits for it.
  */
 #ifndef QUEUE_BATCH_H
 #define QUEUE_BATCH_H
@@ -31,6 +34,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "buf.h"
 #include "spool.h"
 #include "times.h"
 #include "waiting.h"
@@ -45,12 +49,31 @@ struct step;
 /* With fewer submissions in a commit there is nothing to wait for. */
 #define BATCH_GATHER_MIN 4
 
+/* Commits under way; a spool that bears more gets no more. */
+#define BATCH_COMMITS_MAX 4
+
 STAILQ_HEAD(step_list, step);
+
+/* A commit under way. */
+struct batch_commit {
+    struct step_list steps;
+    struct step *redo;    /* owned: what it does again, beside them; or NULL */
+    int redo_rc;          /* what the spool said to that */
+    struct buf log_lines; /* of commits that end later: to be written then */
+    struct mono begun;
+};
 
 /* Fields are private to batch.c. */
 struct batch {
-    struct step_list open;  /* applied, not committed */
+    struct step_list open;                            /* applied, not committed */
+    struct batch_commit under_way[BATCH_COMMITS_MAX]; /* a ring; the oldest: */
+    unsigned under_way_first, under_way_count;
     struct step_list redo;  /* their commit failed */
+    bool redo_goes_on;      /* else batch_redo says when it is tried again */
+    bool redo_stored;       /* some of it was */
+    bool redo_applies;      /* a step is being done again, or its commit is under way */
+    bool is_busy;           /* commits that have ended are being taken in */
+    bool wanted;            /* batch_commit was called, and can't begin yet */
     struct mono commit_by;  /* what is in `open` waits no longer; us 0: nothing waits */
     unsigned submissions;   /* in `open`, when batch_may_wait was asked last */
     unsigned usual_eighths; /* submissions of a commit of late, in eighths */
@@ -84,8 +107,8 @@ struct put_off {
 
 void batch_init(struct batch *b);
 
-/* What waits in REDO is lost; logged. */
-void batch_fini(struct batch *b);
+/* What waits in REDO, or is under way still, is lost; logged. */
+void batch_end(struct queue *q);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
@@ -111,26 +134,40 @@ void batch_add_pass_end(struct queue *q, struct msg_id id, const struct pass_end
  * corrupt. */
 void queue_quarantine(struct queue *q, struct msg_id id, const char *reason);
 
+/* Call `ended` when the commit of the open batch has ended, with 0 or the negative errno with which
+ * all of it was undone (spool_error has the words). It is called once, even if the process stops
+ * before: then with -ECANCELED, and the role is ending. */
+typedef void batch_ended(struct queue *q, void *arg, int rc);
+void batch_add_waiter(struct queue *q, batch_ended *ended, void *arg);
+
 /* ---- the commit ------------------------------------------------------------------------------ */
 
-/* Is the commit better left for a later turn? To be asked once a turn. */
-bool batch_may_wait(struct queue *q);
+/* Take in commits that have ended, and begin the open batch's unless it is better left for a later
+ * turn. Once a turn. */
+void batch_turn(struct queue *q);
 
-/* When it waits no longer: now, if it does not wait. */
-struct mono batch_commit_at(const struct batch *b);
+/* When that is to be done, though nothing happens; MONO_NEVER: nothing is to be done. */
+struct mono batch_wake_at(const struct queue *q);
 
-/* Commit what is in the batch. 0, or the negative errno with which all of it was undone. */
-int batch_commit(struct queue *q);
+/* Commit what is in the open batch, at once or as soon as the spool bears another commit. */
+void batch_commit(struct queue *q);
 
-/* Store steps whose commit failed, each in a batch of its own, so that one that can't be stored
- * does not hold up the others. */
+/* Commit, and wait until nothing is under way; while nothing ends, at most so long. False:
+ * something still is. */
+bool batch_drain(struct queue *q, int64_t wait_us);
+
+/* Try again to store steps whose commit failed, each in a batch of its own, so that one that can't
+ * be stored does not hold up the others. */
 void batch_redo(struct queue *q);
 
 /* Do steps wait to be done again? */
 static inline bool batch_is_blocked(const struct batch *b)
 {
-    return !STAILQ_EMPTY(&b->redo);
+    return !STAILQ_EMPTY(&b->redo) || b->redo_applies;
 }
+
+/* Is anything applied that is not durable yet? */
+bool batch_is_idle(const struct queue *q);
 
 /* Did the spool refuse this call alone, leaving the batch as it was? */
 bool batch_refused(int rc);

@@ -66,6 +66,7 @@ struct intervention {
     struct wall since;
     struct wall until;   /* us 0: it has no end */
     uint64_t recipients; /* that it was applied to since the start, each time counted */
+    bool is_ending;      /* the commit of its end is under way */
 };
 
 const char *intervention_verb_name(enum intervention_verb verb);

@@ -10,6 +10,7 @@
 #include "listing.h"
 #include "log.h"
 #include "mem.h"
+#include "operation.h"
 #include "park_key.h"
 #include "queue.h"
 #include "settlement.h"
@@ -79,10 +80,23 @@ static void remove_from_key(struct interventions *is, struct intervention *i)
     i->next_of_key = NULL;
 }
 
+/* Of those that are not about to end. */
+static void find_next_end(struct interventions *is)
+{
+    const struct intervention *i;
+
+    is->next_end = WALL_NEVER;
+    TAILQ_FOREACH(i, &is->list, next)
+    {
+        if (i->until.us != 0 && !i->is_ending) {
+            is->next_end = wall_min(is->next_end, i->until);
+        }
+    }
+}
+
 /* Its reference becomes the caller's. */
 static void take_out(struct interventions *is, struct intervention *i)
 {
-    struct intervention *other;
     size_t at = 0;
 
     TAILQ_REMOVE(&is->list, i, next);
@@ -96,13 +110,7 @@ static void take_out(struct interventions *is, struct intervention *i)
     } else {
         remove_from_key(is, i);
     }
-    is->next_end = WALL_NEVER;
-    TAILQ_FOREACH(other, &is->list, next)
-    {
-        if (other->until.us != 0) {
-            is->next_end = wall_min(is->next_end, other->until);
-        }
-    }
+    find_next_end(is);
 }
 
 struct wall interventions_at(const struct interventions *is)
@@ -267,24 +275,85 @@ static unsigned failed(struct queue *q, int rc, json_t **ret_answer)
                : listing_error(503, ret_answer, "nothing was changed: %s", spool_error(q->spool));
 }
 
-unsigned interventions_set(struct queue *q, const json_t *question, json_t **ret_answer)
+/* A change of the set whose commit is under way. */
+struct pending {
+    struct intervention *i; /* a reference */
+    const char *why;        /* of an end, for the log; NULL: it is set */
+    uint64_t token;
+    bool asked; /* by an operator, who gets an answer */
+    int rc;     /* what the spool said to the change */
+};
+
+static void pending_ended(struct queue *q, void *arg, int rc)
+{
+    struct interventions *is = &q->interventions;
+    struct pending *p = arg;
+    struct intervention *i = p->i;
+    json_t *answer = NULL;
+    unsigned status = 200;
+
+    rc = p->rc != 0 ? p->rc : rc;
+    if (rc != 0) {
+        i->is_ending = false;
+        if (p->why != NULL) { /* the next try waits a second */
+            is->next_end = wall_min(is->next_end, wall_after(clock_wall(), US_PER_S));
+        }
+        status = failed(q, rc, &answer);
+    } else if (p->why == NULL) {
+        add(is, intervention_ref(i));
+        log_set(i);
+        interventions_follow(q, i, true);
+    } else {
+        take_out(is, i);
+        log_info("intervention %s: %s", i->name, p->why);
+        interventions_follow(q, i, false);
+        intervention_unref(i);
+    }
+    is->pending--;
+    if (p->asked) {
+        operations_answer_later(q, p->token, status, rc != 0 ? answer : intervention_json(i));
+    } else {
+        json_decref(answer);
+    }
+    intervention_unref(i);
+    mem_free(p);
+}
+
+/* Make a change durable that the spool answered `rc`. Takes a reference. */
+static void commit(struct queue *q, struct intervention *i, const char *why, const uint64_t *token,
+                   int rc)
+{
+    struct pending *p = mem_new(sizeof *p);
+
+    p->i = i;
+    p->why = why;
+    p->rc = rc;
+    p->asked = token != NULL;
+    p->token = token != NULL ? *token : 0;
+    q->interventions.pending++;
+    batch_add_waiter(q, pending_ended, p);
+    batch_commit(q); /* also ends a batch that failed */
+}
+
+unsigned interventions_set(struct queue *q, const json_t *question, uint64_t token,
+                           json_t **ret_answer)
 {
     struct interventions *is = &q->interventions;
     struct intervention *i;
     unsigned status = 200;
     struct buf error;
-    int rc, committed;
+    int rc;
 
     buf_init(&error, 4096);
     i = intervention_read(q->conf, question, clock_wall(), &error);
     if (i == NULL) {
         status = listing_error(400, ret_answer, "%s", error.failed ? "?" : buf_cstr(&error));
-    } else if (is->count >= INTERVENTIONS_MAX) {
+    } else if (is->count + is->pending >= INTERVENTIONS_MAX) {
         status = listing_error(409, ret_answer,
                                "there are %u interventions, which is the limit: "
                                "cancel some",
                                INTERVENTIONS_MAX);
-    } else if (i->is_pattern && is->pattern_count >= INTERVENTION_PATTERNS_MAX) {
+    } else if (i->is_pattern && is->pattern_count + is->pending >= INTERVENTION_PATTERNS_MAX) {
         status = listing_error(409, ret_answer,
                                "there are %u interventions with patterns, which "
                                "is the limit: cancel some",
@@ -303,81 +372,73 @@ unsigned interventions_set(struct queue *q, const json_t *question, json_t **ret
         intervention_unref(i);
         return failed(q, rc, ret_answer);
     }
+    is->last_number++; /* one that is not used in the end does no harm */
     tell_journal(q, i, intervention_event(i->verb));
-    committed = batch_commit(q); /* also ends a batch that failed */
-    if (rc != 0 || committed != 0) {
-        intervention_unref(i);
-        return failed(q, -EIO, ret_answer);
-    }
-    is->last_number++;
-    add(is, i);
-    log_set(i);
-    interventions_follow(q, i, true);
-    *ret_answer = intervention_json(i);
-    return 200;
-}
-
-/* 0, or the error of the spool. */
-static int end(struct queue *q, struct intervention *i, const char *why)
-{
-    struct interventions *is = &q->interventions;
-    char name[SPOOL_NOTE_NAME_MAX];
-    int rc = batch_is_blocked(&q->batch) ? -EIO
-                                         : spool_note_remove(q->spool, note_name(i->number, name));
-    int committed;
-
-    if (rc == 0) {
-        tell_journal(q, i, "cancelled");
-    }
-    committed = batch_is_blocked(&q->batch) ? -EIO : batch_commit(q);
-    if (rc != 0 || committed != 0) {
-        return rc != 0 ? rc : committed;
-    }
-    take_out(is, i);
-    log_info("intervention %s: %s", i->name, why);
-    interventions_follow(q, i, false);
+    commit(q, i, NULL, &token, rc);
     return 0;
 }
 
-unsigned interventions_cancel(struct queue *q, const char *name, json_t **ret_answer)
+/* `token` NULL: no operator has asked. 0, or the error of the spool, and it has not ended. */
+static int end(struct queue *q, struct intervention *i, const char *why, const uint64_t *token)
+{
+    char name[SPOOL_NOTE_NAME_MAX];
+    int rc = batch_is_blocked(&q->batch) ? -EIO
+                                         : spool_note_remove(q->spool, note_name(i->number, name));
+
+    if (rc != 0 && !spool_dirty(q->spool)) {
+        return rc;
+    }
+    if (rc == 0) {
+        tell_journal(q, i, "cancelled");
+    }
+    i->is_ending = true;
+    find_next_end(&q->interventions);
+    commit(q, intervention_ref(i), why, token, rc);
+    return 0;
+}
+
+unsigned interventions_cancel(struct queue *q, const char *name, uint64_t token,
+                              json_t **ret_answer)
 {
     struct intervention *i;
     int rc;
 
     TAILQ_FOREACH(i, &q->interventions.list, next)
     {
-        if (strcmp(i->name, name) == 0) {
+        if (strcmp(i->name, name) == 0 && !i->is_ending) {
             break;
         }
     }
     if (i == NULL) {
         return listing_error(404, ret_answer, "%s: no such intervention", name);
     }
-    rc = end(q, i, "cancelled");
-    if (rc != 0) {
-        return failed(q, rc, ret_answer);
+    rc = end(q, i, "cancelled", &token);
+    return rc != 0 ? failed(q, rc, ret_answer) : 0;
+}
+
+static struct intervention *find_old(const struct interventions *is)
+{
+    struct intervention *i;
+
+    TAILQ_FOREACH(i, &is->list, next)
+    {
+        if (i->until.us != 0 && i->until.us <= clock_wall().us && !i->is_ending) {
+            break;
+        }
     }
-    *ret_answer = intervention_json(i);
-    intervention_unref(i);
-    return 200;
+    return i;
 }
 
 /* End those whose time is over; those that can't be for now wait for a second. */
 static void end_old(struct queue *q)
 {
     struct interventions *is = &q->interventions;
-    struct intervention *i = TAILQ_FIRST(&is->list), *next;
+    struct intervention *i;
 
-    for (; i != NULL && is->next_end.us <= clock_wall().us; i = next) {
-        next = TAILQ_NEXT(i, next);
-        if (i->until.us == 0 || i->until.us > clock_wall().us) {
-            continue;
-        }
-        if (end(q, i, "its time is over") != 0) {
+    while (is->next_end.us <= clock_wall().us && (i = find_old(is)) != NULL) {
+        if (end(q, i, "its time is over", NULL) != 0) {
             is->next_end = wall_after(clock_wall(), US_PER_S);
-            return;
         }
-        intervention_unref(i);
     }
 }
 

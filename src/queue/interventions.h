@@ -54,6 +54,7 @@ struct interventions {
     struct intervention **patterns; /* owned array */
     size_t count, pattern_count;
     size_t counts[INTERVENTION_VERBS];
+    size_t pending; /* changes whose commits are under way */
     uint64_t last_number;
     uint64_t limits;                 /* grows with each change of one: destinations compare it */
     struct wall next_end;            /* of the first that ends; WALL_NEVER */
@@ -69,11 +70,13 @@ void interventions_end(struct queue *q);
 
 /* ---- what operators do ---- */
 
-/* Set one and make it durable. A status as HTTP has them, and *ret_answer: itself, or an error. */
-unsigned interventions_set(struct queue *q, const json_t *question, json_t **ret_answer);
+/* Set one and make it durable: as `later` of operation.h. The answer is itself, or an error. */
+unsigned interventions_set(struct queue *q, const json_t *question, uint64_t token,
+                           json_t **ret_answer);
 
 /* Cancel the one with this name. Likewise. */
-unsigned interventions_cancel(struct queue *q, const char *name, json_t **ret_answer);
+unsigned interventions_cancel(struct queue *q, const char *name, uint64_t token,
+                              json_t **ret_answer);
 
 /* Up to `max`, those with numbers above `after`. Borrowed. */
 size_t interventions_list(const struct interventions *is, uint64_t after,

@@ -142,6 +142,19 @@ static void tell_lost(struct queue *q)
 
 /* ---- commits -------------------------------------------------------------------------------- */
 
+/* What commits under way are adding. */
+static struct journal_piece adding(const struct journal *j)
+{
+    struct journal_piece sum = {.count = 0};
+
+    for (unsigned i = 0; i < j->adding_count; i++) {
+        sum.count += j->adding[i].count;
+        sum.bytes += j->adding[i].bytes;
+        sum.waiting += j->adding[i].waiting;
+    }
+    return sum;
+}
+
 /* Only these of the events that wait; count them. */
 static void keep_only(struct journal *j, int kept)
 {
@@ -163,11 +176,11 @@ static void keep_only(struct journal *j, int kept)
     j->waiting = left;
 }
 
-/* While the journal is halted commits go on without events: the facts of all that wait are
- * stored. */
-static void keep_all(struct journal *j)
+/* While the journal is halted commits go on without events: the facts of those in the first `len`
+ * bytes are stored. */
+static void keep_all(struct journal *j, size_t len)
 {
-    struct slice rest = buf_slice(&j->waiting);
+    struct slice rest = slice_of(buf_slice(&j->waiting).ptr, len);
 
     while (rest.len > 0) {
         *(char *)rest.ptr = KEEP; /* in place: it is our buffer */
@@ -175,7 +188,7 @@ static void keep_all(struct journal *j)
     }
 }
 
-static void forget_old(struct queue *q)
+static void forget_old(struct queue *q, uint64_t adding_bytes)
 {
     struct journal *j = &q->journal;
     struct wall limit = {clock_wall().us - q->conf->events_keep_time_us};
@@ -185,7 +198,7 @@ static void forget_old(struct queue *q)
         uint64_t bytes;
 
         if (j->last <= j->first ||
-            (j->bytes + j->adding_bytes <= (uint64_t)q->conf->events_keep_size &&
+            (j->bytes + adding_bytes <= (uint64_t)q->conf->events_keep_size &&
              j->oldest.us >= limit.us)) {
             return;
         }
@@ -252,15 +265,18 @@ static void fill_file(struct queue *q)
     buf_fini(&lines);
 }
 
-void journal_write(struct queue *q)
+void journal_write(struct queue *q, bool now)
 {
     struct journal *j = &q->journal;
-    struct slice rest = buf_slice(&j->waiting);
-    uint64_t number = j->last;
+    struct journal_piece *piece = &j->adding[j->adding_count], before = adding(j);
+    uint64_t number = j->last + before.count;
+    struct slice rest;
     struct buf block;
 
-    j->adding = j->adding_bytes = 0;
-    if (j->halted) {
+    CHECK(j->adding_count < BATCH_COMMITS_MAX);
+    j->adding_count++;
+    *piece = (struct journal_piece){.facts_end = j->passed + buf_len(&j->waiting)};
+    if (j->halted || !now) {
         return;
     }
     tell_lost(q);
@@ -268,6 +284,8 @@ void journal_write(struct queue *q)
         return;
     }
     note_filed(q);
+    rest = slice_skip(buf_slice(&j->waiting), before.waiting);
+    piece->waiting = rest.len;
     buf_init(&block, BLOCK_MAX + 64 * j->count);
     while (rest.len > 0) {
         struct slice line = slice_of(rest.ptr + 1, slice_find(rest, '\n'));
@@ -275,41 +293,59 @@ void journal_write(struct queue *q)
         CHECK(buf_addf(&block, "{\"number\":%" PRIu64, ++number) && buf_add(&block, line));
         rest = slice_skip(rest, line.len + 1);
     }
-    CHECK(number - j->last == j->count);
-    j->adding = j->count;
-    j->adding_bytes = buf_len(&block);
-    forget_old(q);
+    CHECK(number - j->last - before.count == j->count);
+    piece->count = j->count;
+    piece->bytes = buf_len(&block);
+    j->count = 0;
+    forget_old(q, before.bytes + piece->bytes);
     /* An error fails the batch, and so its commit. */
-    (void)spool_events_add(q->spool, j->last + 1, number, clock_wall(), buf_slice(&block));
+    (void)spool_events_add(q->spool, number - piece->count + 1, number, clock_wall(),
+                           buf_slice(&block));
     buf_fini(&block);
+}
+
+static void end_piece(struct queue *q, struct journal_piece piece)
+{
+    struct journal *j = &q->journal;
+
+    if (j->last == 0) {
+        j->first = 1;
+        j->oldest = clock_wall();
+    }
+    j->last += piece.count;
+    j->bytes += piece.bytes;
+    j->passed += piece.waiting;
+    if (piece.waiting == buf_len(&j->waiting)) {
+        buf_clear(&j->waiting);
+    } else {
+        buf_consume(&j->waiting, piece.waiting);
+    }
+    hooks_more(q);
+    if (j->wanted && q->control != NULL) {
+        j->wanted = false;
+        wire_put_number(q->control, WIRE_EVENTS_MORE, j->last);
+    }
 }
 
 void journal_done(struct queue *q, bool committed)
 {
     struct journal *j = &q->journal;
+    struct journal_piece piece;
 
     if (!committed) {
+        j->adding_count = 0;
         keep_only(j, KEEP);
-        j->adding = j->adding_bytes = 0;
         j->halted = j->on;
         return;
     }
-    if (j->adding == 0) {
-        keep_all(j);
-        return;
-    }
-    if (j->last == 0) {
-        j->first = 1;
-        j->oldest = clock_wall();
-    }
-    j->last += j->adding;
-    j->bytes += j->adding_bytes;
-    j->adding = j->adding_bytes = j->count = 0;
-    buf_clear(&j->waiting);
-    hooks_more(q);
-    if (j->wanted && q->control != NULL) {
-        j->wanted = false;
-        wire_put_number(q->control, WIRE_EVENTS_MORE, j->last);
+    CHECK(j->adding_count > 0);
+    piece = j->adding[0];
+    j->adding_count--;
+    memmove(j->adding, j->adding + 1, j->adding_count * sizeof j->adding[0]);
+    if (piece.count > 0) {
+        end_piece(q, piece);
+    } else {
+        keep_all(j, (size_t)(piece.facts_end - j->passed));
     }
 }
 
@@ -618,6 +654,13 @@ void journal_window(struct queue *q, const char *transport, const char *dest, ui
     w->changes++;
 }
 
+bool journal_waits(const struct queue *q)
+{
+    const struct journal *j = &q->journal;
+
+    return (j->count > 0 || j->lost > 0) && !j->halted && !batch_is_blocked(&q->batch);
+}
+
 void journal_storage_works(struct queue *q)
 {
     q->journal.halted = false;
@@ -625,8 +668,7 @@ void journal_storage_works(struct queue *q)
 
 struct mono journal_wake_at(const struct queue *q)
 {
-    if (q->journal.count > 0 && !q->journal.halted && !spool_dirty(q->spool) &&
-        !batch_is_blocked(&q->batch)) {
+    if (journal_waits(q) && !spool_dirty(q->spool)) {
         return mono_after(clock_mono(), JOURNAL_ALONE_US);
     }
     if (q->journal.on && q->journal.filed < q->journal.last &&
@@ -669,7 +711,7 @@ void journal_reload(struct queue *q)
     }
     j->on = true;
     j->first = range.first;
-    j->last = range.last;
+    j->last = range.last - adding(j).count; /* the spool tells of those, too */
     j->bytes = range.bytes;
     j->oldest = range.oldest;
     read_filed(q);

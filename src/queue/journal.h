@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "batch.h"
 #include "buf.h"
 #include "slice.h"
 #include "spool.h"
@@ -40,15 +41,24 @@ struct settlement;
 
 struct journal_window;
 
+/* The events of one commit. */
+struct journal_piece {
+    uint64_t count, bytes; /* bytes of the block */
+    size_t waiting;        /* bytes at the front of the lines that wait */
+    uint64_t facts_end;    /* of lines whose facts it has, counted as `passed` */
+};
+
 struct journal {
     bool on;
     struct buf waiting;   /* lines without their numbers, each behind a byte that says what a failed
                            commit does to it */
-    uint64_t count;       /* of these */
+    uint64_t count;       /* of these, but those of commits under way */
     uint64_t first, last; /* committed, and kept */
     uint64_t bytes;       /* of all blocks */
     struct wall oldest;
-    uint64_t adding, adding_bytes;  /* events of the open batch */
+    struct journal_piece adding[BATCH_COMMITS_MAX]; /* of commits under way, the oldest first */
+    unsigned adding_count;
+    uint64_t passed;                /* bytes of lines that were at the front of `waiting` */
     uint64_t lost;                  /* that no event has told yet */
     const char *forgot_by;          /* the limit by which events were forgotten last */
     bool halted;                    /* since a commit failed */
@@ -62,9 +72,13 @@ void journal_begin(struct queue *q);
 void journal_reload(struct queue *q);
 void journal_end(struct queue *q);
 
-/* Before a commit, and after it. */
-void journal_write(struct queue *q);
+/* Before a commit begins, and when the oldest has ended; once for all that a failure undoes. Not
+ * `now`: the events wait for another commit, as what some of them tell of does. */
+void journal_write(struct queue *q, bool now);
 void journal_done(struct queue *q, bool committed);
+
+/* Are there events that the next commit would have? */
+bool journal_waits(const struct queue *q);
 
 /* Commits succeed, and there is room for new mail. */
 void journal_storage_works(struct queue *q);

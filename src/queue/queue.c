@@ -18,10 +18,15 @@
 #include "queue_result.h"
 #include "queue_retry.h"
 #include "send_limit.h"
+#include "spool_commits.h"
 #include "spool_external.h"
 
 /* Destinations looked at then for metrics. */
 #define BUSIEST_PER_CHECK 1000
+
+/* How long commits under way are waited for when the process ends, though none of them ends; the
+ * turns before have waited up to shutdown_timeout. */
+#define END_WAIT_US (2 * US_PER_S)
 
 _Static_assert(ACTIVE_KEEP_MAX <= WIRE_CONTENT_MAX, "content that is kept travels in frames");
 _Static_assert(ACTIVE_KEEP_MAX <= SPOOL_INLINE_MAX, "the spool has its own limit");
@@ -127,8 +132,9 @@ static void set_timer(struct queue *q, bool at_once)
             at = mono_min(at, mono_after(clock_mono(), until(external_at(&q->external))));
         }
     }
-    if (spool_dirty(q->spool)) {
-        at = mono_min(at, batch_commit_at(&q->batch));
+    at = mono_min(at, batch_wake_at(q));
+    if (q->commit_ended != NULL && spool_commits_under_way(q->spool) > 0) {
+        CHECK(event_add(q->commit_ended, NULL) == 0); /* for once: the turn then looks */
     }
     at = mono_min(at, policies_wake_at(&q->policies));
     at = mono_min(at, journal_wake_at(q));
@@ -141,6 +147,13 @@ static void set_timer(struct queue *q, bool at_once)
     CHECK(event_add(q->timer, &tv) == 0);
 }
 
+static void on_commit_ended(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg; /* the turn that follows takes it in */
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
@@ -150,7 +163,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 static bool stop_turn(struct queue *q)
 {
-    bool done = HASH_COUNT(q->active.deliveries) == 0 && !batch_is_blocked(&q->batch);
+    bool done =
+        HASH_COUNT(q->active.deliveries) == 0 && !batch_is_blocked(&q->batch) && batch_is_idle(q);
 
     if (!done && !mono_reached(q->stop_at, clock_mono())) {
         return false;
@@ -169,7 +183,7 @@ static bool stop_turn(struct queue *q)
 static void end_single_pass(struct queue *q)
 {
     if (!spool_single_pass(q->spool) || !external_has_looked(&q->external) || q->pass_ended ||
-        HASH_COUNT(q->active.msgs) > 0 || spool_dirty(q->spool) || batch_is_blocked(&q->batch) ||
+        HASH_COUNT(q->active.msgs) > 0 || !batch_is_idle(q) || batch_is_blocked(&q->batch) ||
         import_is_due(&q->import)) {
         return;
     }
@@ -182,11 +196,9 @@ static void commit(struct queue *q)
 {
     bool is_idle = !spool_dirty(q->spool);
 
-    if (!batch_may_wait(q)) {
-        (void)batch_commit(q); /* the steps know what to do when it fails */
-    }
+    batch_turn(q);
     external_turn(q);
-    if (is_idle) {
+    if (is_idle && !spool_dirty(q->spool)) {
         spool_tidy(q->spool);
     }
 }
@@ -320,6 +332,11 @@ static int queue_start(struct role *role)
     queue_flow_update(q);
     q->timer = event_new(role->base, -1, 0, on_timer, q);
     CHECK(q->timer != NULL);
+    if (spool_commits_fd(q->spool) >= 0) {
+        q->commit_ended =
+            event_new(role->base, spool_commits_fd(q->spool), EV_READ, on_commit_ended, q);
+        CHECK(q->commit_ended != NULL);
+    }
     return 0;
 }
 
@@ -421,7 +438,7 @@ static void queue_reload(struct role *role, const struct conf *old)
         log_warning("spool: a change takes effect at the next start");
     }
     q->conf = role->conf;
-    (void)batch_commit(q); /* what waits for its commit was admitted under the old limits */
+    batch_commit(q); /* what waits for its commit was admitted under the old limits */
     sched_set_limits(q->sched, &limits);
     journal_reload(q);
     transports_load(q);
@@ -471,8 +488,9 @@ static void queue_end(struct role *role)
 {
     struct queue *q = role->state;
 
-    (void)batch_commit(
-        q); /* it says itself what fails; the last turn's decisions may have made steps */
+    /* The last turn's decisions may have made steps. What is left batch_end tells. */
+    (void)batch_drain(q, END_WAIT_US);
+    batch_end(q);
     watches_drop(q);
     clients_fini(&q->clients);
     send_counts_free(q->send_counts);
@@ -482,7 +500,6 @@ static void queue_end(struct role *role)
     journal_end(q);
     tls_questions_drop(&q->tls_questions);
     channel_free(q->control);
-    batch_fini(&q->batch);
     flushes_fini(&q->flushes);
     park_fini(&q->parking);
     requested_fini(&q->requested);
@@ -500,6 +517,9 @@ static void queue_end(struct role *role)
     sched_free(q->sched);
     spool_close(q->spool);
     event_free(q->timer);
+    if (q->commit_ended != NULL) {
+        event_free(q->commit_ended);
+    }
     mem_free(q);
 }
 

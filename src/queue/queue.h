@@ -92,6 +92,7 @@ struct queue {
     struct hook_places hooks;
     struct channel *control;
     struct event *timer;
+    struct event *commit_ended; /* NULL: they end at once */
     struct external external;
     bool pass_ended; /* spool_single_pass: the parent has been told */
     struct import import;

@@ -146,16 +146,43 @@ static int move_message(struct queue *q, const struct clock_walk *w, struct msg_
     return spool_set_times(q->spool, id, due, created);
 }
 
+static void walk_ended(struct queue *q)
+{
+    log_info("the clock was set: the times of %" PRIu64 " waiting messages were looked at",
+             q->clock.walks[0].moved);
+    q->clock.walk_count--;
+    for (unsigned i = 0; i < q->clock.walk_count; i++) {
+        q->clock.walks[i] = q->clock.walks[i + 1];
+    }
+    import_now(&q->import);
+}
+
+/* The commit of a page has ended. */
+static void page_ended(struct queue *q, void *arg, int rc)
+{
+    struct queue_clock *c = &q->clock;
+
+    (void)arg;
+    c->page_under_way = false;
+    if (rc != 0) {
+        c->walks[0].after = c->page_after; /* it is done again */
+        c->next_walk = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
+    } else if (c->page_is_last) {
+        walk_ended(q);
+    }
+}
+
 bool queue_clock_walk(struct queue *q)
 {
-    struct clock_walk *w = &q->clock.walks[0];
+    struct queue_clock *c = &q->clock;
+    struct clock_walk *w = &c->walks[0];
     struct spool_filter filter = {.states = WAITING, .after = w->after};
     struct msg_id ids[WALK_PAGE];
     size_t count = 0, done = 0;
     int rc;
 
-    if (!queue_clock_is_walking(&q->clock) || batch_is_blocked(&q->batch) ||
-        !mono_reached(q->clock.next_walk, clock_mono())) {
+    if (!queue_clock_is_walking(c) || batch_is_blocked(&q->batch) || c->page_under_way ||
+        !mono_reached(c->next_walk, clock_mono())) {
         return false;
     }
     rc = spool_scan(q->spool, &filter, WALK_PAGE, ids, &count);
@@ -163,25 +190,19 @@ bool queue_clock_walk(struct queue *q)
         rc = move_message(q, w, ids[done++]);
         rc = batch_refused(rc) ? 0 : rc; /* it is damaged, or gone: others see to that */
     }
-    if (rc == 0) {
-        rc = batch_commit(q);
-    }
-    if (rc != 0) {
-        (void)batch_commit(q); /* ends the batch that failed; the page is done again */
-        q->clock.next_walk = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
+    if (rc != 0 && !spool_dirty(q->spool)) {
+        c->next_walk = mono_after(clock_mono(), QUEUE_CHECK_PERIOD_US);
         return false;
     }
-    w->moved += done;
-    if (done == WALK_PAGE) {
-        w->after = ids[done - 1];
-        return true;
+    c->page_after = w->after;
+    c->page_is_last = done < WALK_PAGE;
+    c->page_under_way = true;
+    w->moved += rc == 0 ? done : 0;
+    if (done > 0) {
+        w->after = ids[done - 1]; /* from now on the spool says the times that were moved */
     }
-    log_info("the clock was set: the times of %" PRIu64 " waiting messages were looked at",
-             w->moved);
-    q->clock.walk_count--;
-    for (unsigned i = 0; i < q->clock.walk_count; i++) {
-        q->clock.walks[i] = q->clock.walks[i + 1];
-    }
-    import_now(&q->import);
-    return q->clock.walk_count > 0;
+    batch_add_waiter(q, page_ended, NULL);
+    batch_commit(q); /* also ends a batch that failed; then the page is done again */
+    return !c->page_under_way && queue_clock_is_walking(c) &&
+           mono_reached(c->next_walk, clock_mono());
 }

@@ -44,6 +44,9 @@ struct queue_clock {
     struct clock_walk walks[QUEUE_WALKS_MAX]; /* one after the other */
     unsigned walk_count;
     struct mono next_walk;
+    struct msg_id page_after; /* where the page began whose commit is under way */
+    bool page_is_last;
+    bool page_under_way;
 };
 
 void queue_clock_begin(struct queue *q);

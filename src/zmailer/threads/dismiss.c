@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "check.h"
 #include "clock.h"
 #include "listing.h"
 #include "log.h"
 #include "mem.h"
+#include "operation.h"
 #include "queue.h"
 #include "queue_report.h"
 #include "spool_reroute.h"
@@ -27,7 +29,12 @@ enum dismiss_how { DISMISS_KILL, DISMISS_REROUTE };
 /* Who is to leave, and the messages that had some of them. */
 struct dismissal {
     enum dismiss_how how;
+    uint64_t token;
+    char *thread; /* owned: "transport/nexthop", where these point: */
     struct slice transport, nexthop;
+    int rc; /* what ended the page early */
+    bool more;
+    struct msg_id last;
     struct delivery **deliveries; /* owned: of the thread, borrowed each */
     size_t delivery_count, delivery_size;
     uint64_t under_way; /* recipients that stay for their deliveries */
@@ -174,77 +181,94 @@ static json_t *dismissed(struct queue *q, const struct dismissal *d)
     return changed;
 }
 
-static unsigned dismiss_page(struct queue *q, struct dismissal *d, struct msg_id after,
-                             json_t **ret_answer)
+/* The commit of the page has ended. */
+static void page_ended(struct queue *q, void *arg, int rc)
 {
-    struct spool_filter f = {.after = after};
-    struct msg_id ids[DISMISS_PAGE];
+    struct dismissal *d = arg;
     char text[SPOOL_ID_TEXT_MAX];
-    struct buf name;
+    json_t *answer = NULL;
+    unsigned status = 200;
+
+    if (rc != 0 || d->rc != 0) {
+        status = listing_error(503, &answer, "nothing was changed: %s", spool_error(q->spool));
+    } else {
+        import_now(&q->import);
+        answer = json_pack("{s:o, s:I}", "changed", dismissed(q, d), "under_way",
+                           (json_int_t)d->under_way);
+        if (d->more) {
+            spool_id_print(d->last, text);
+            CHECK(json_object_set_new(answer, "next", json_string(text)) == 0);
+        }
+    }
+    operations_answer_later(q, d->token, status, answer);
+    for (size_t i = 0; i < d->done_count; i++) {
+        mem_free(d->done[i].name);
+    }
+    mem_free(d->thread);
+    mem_free(d);
+}
+
+static void dismiss_page(struct queue *q, struct dismissal *d, struct msg_id after)
+{
+    struct spool_filter f = {.after = after, .destination = slice_string(d->thread)};
+    struct msg_id ids[DISMISS_PAGE];
     size_t count = 0;
-    int rc, committed;
 
     if (d->how == DISMISS_REROUTE) {
         f.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED; /* what is held stays so */
         find_deliveries(q, d);
     }
-    buf_init(&name, (size_t)2 * SPOOL_ROUTE_MAX + 2);
-    (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(d->transport), SLICE_ARGS(d->nexthop));
-    f.destination = buf_slice(&name);
-    rc = name.failed ? 0 : spool_scan(q->spool, &f, DISMISS_PAGE, ids, &count); /* there is none */
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = dismiss_message(q, d, ids[i]);
-        rc = batch_refused(rc) ? 0 : rc; /* the others go on */
+    d->rc = spool_scan(q->spool, &f, DISMISS_PAGE, ids, &count);
+    for (size_t i = 0; i < count && d->rc == 0; i++) {
+        d->rc = dismiss_message(q, d, ids[i]);
+        d->rc = batch_refused(d->rc) ? 0 : d->rc; /* the others go on */
     }
-    buf_fini(&name);
-    committed = batch_commit(q); /* also ends a batch that failed */
-    rc = rc != 0 ? rc : committed;
-    if (rc != 0) {
-        return listing_error(503, ret_answer, "nothing was changed: %s", spool_error(q->spool));
-    }
-    import_now(&q->import);
-    *ret_answer =
-        json_pack("{s:o, s:I}", "changed", dismissed(q, d), "under_way", (json_int_t)d->under_way);
-    if (count == DISMISS_PAGE) {
-        spool_id_print(ids[count - 1], text);
-        CHECK(json_object_set_new(*ret_answer, "next", json_string(text)) == 0);
-    }
-    return 200;
+    mem_free(d->deliveries);
+    d->deliveries = NULL; /* they may end before the commit */
+    d->more = count == DISMISS_PAGE;
+    d->last = count > 0 ? ids[count - 1] : after;
+    batch_add_waiter(q, page_ended, d);
+    batch_commit(q); /* also ends a batch that failed */
 }
 
 static unsigned dismiss(struct queue *q, enum dismiss_how how, const json_t *question,
-                        json_t **ret_answer)
+                        uint64_t token, json_t **ret_answer)
 {
     const char *transport = json_string_value(json_object_get(question, "transport"));
     const char *nexthop = json_string_value(json_object_get(question, "nexthop"));
     const char *after_text = json_string_value(json_object_get(question, "after"));
     struct msg_id after = {0};
     struct dismissal *d;
-    unsigned status;
+    struct buf thread;
 
     if (transport == NULL || transport[0] == '\0' || nexthop == NULL || nexthop[0] == '\0' ||
         (after_text != NULL && !spool_id_parse(slice_string(after_text), &after))) {
         return listing_error(400, ret_answer, "transport and nexthop are expected");
     }
+    buf_init(&thread, (size_t)2 * SPOOL_ROUTE_MAX + 2);
+    if (!buf_addf(&thread, "%s/%s", transport, nexthop)) {
+        buf_fini(&thread);
+        *ret_answer = json_pack("{s:[], s:i}", "changed", "under_way", 0); /* there is none */
+        return 200;
+    }
+    (void)buf_cstr(&thread);
     d = mem_new(sizeof *d);
     d->how = how;
-    d->transport = slice_string(transport);
-    d->nexthop = slice_string(nexthop);
-    status = dismiss_page(q, d, after, ret_answer);
-    for (size_t i = 0; i < d->done_count; i++) {
-        mem_free(d->done[i].name);
-    }
-    mem_free(d->deliveries);
-    mem_free(d);
-    return status;
+    d->token = token;
+    d->thread = buf_take(&thread);
+    d->transport = slice_of(d->thread, strlen(transport));
+    d->nexthop = slice_string(d->thread + strlen(transport) + 1);
+    dismiss_page(q, d, after);
+    return 0;
 }
 
-unsigned dismiss_kill(struct queue *q, const json_t *question, json_t **ret_answer)
+unsigned dismiss_kill(struct queue *q, const json_t *question, uint64_t token, json_t **ret_answer)
 {
-    return dismiss(q, DISMISS_KILL, question, ret_answer);
+    return dismiss(q, DISMISS_KILL, question, token, ret_answer);
 }
 
-unsigned dismiss_reroute(struct queue *q, const json_t *question, json_t **ret_answer)
+unsigned dismiss_reroute(struct queue *q, const json_t *question, uint64_t token,
+                         json_t **ret_answer)
 {
-    return dismiss(q, DISMISS_REROUTE, question, ret_answer);
+    return dismiss(q, DISMISS_REROUTE, question, token, ret_answer);
 }

@@ -4,12 +4,15 @@
 #ifndef ZMAILER_DISMISS_H
 #define ZMAILER_DISMISS_H
 
+#include <stdint.h>
+
 #include <jansson.h>
 
 struct queue;
 
 /* Recipients of a thread leave, one page: they are done with, or go back to the router. */
-unsigned dismiss_kill(struct queue *q, const json_t *question, json_t **ret_answer);
-unsigned dismiss_reroute(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned dismiss_kill(struct queue *q, const json_t *question, uint64_t token, json_t **ret_answer);
+unsigned dismiss_reroute(struct queue *q, const json_t *question, uint64_t token,
+                         json_t **ret_answer);
 
 #endif

@@ -421,8 +421,8 @@ void threads_register(void)
     static const struct operation operations[] = {
         {.op = "threads", .answer = ask_threads},
         {.op = "vertices", .answer = ask_vertices},
-        {.op = "kill", .answer = dismiss_kill},
-        {.op = "reroute", .answer = dismiss_reroute},
+        {.op = "kill", .later = dismiss_kill},
+        {.op = "reroute", .later = dismiss_reroute},
     };
 
     operations_register(operations, sizeof operations / sizeof operations[0]);

@@ -24,12 +24,14 @@
 #include "frame.h"
 #include "log.h"
 #include "mem.h"
+#include "memory_spool.h"
 #include "queue.h"
 #include "queue_ask.h"
 #include "queue_report.h"
 #include "role.h"
 #include "scheduler_logs.h"
 #include "zmailer_form.h"
+#include "spool_engine.h"
 
 #define ANSWERS_MAX 300
 #define ENTRIES_MAX 400
@@ -70,7 +72,31 @@ static struct {
     bool exited;
     bool findings_wanted; /* of the auditor */
     uint64_t token;
+    struct memory_later later; /* the spool, where it is not SQLite's */
 } site;
+
+/* Commits end later: the same tests again, with another spool, are a program of their own. */
+#ifdef COMMITS_END_LATER
+#define LATER_BY_DEFAULT true
+#else
+#define LATER_BY_DEFAULT false
+#endif
+static bool ends_later;
+
+static int open_later(const char *where, enum spool_open_mode mode,
+                      const struct spool_options *options, struct buf *ret_error,
+                      struct spool **ret_spool)
+{
+    if (!ends_later) {
+        return sqlite_spool_open(where, mode, options, ret_error, ret_spool);
+    }
+    assert_int_equal(mode, SPOOL_OPEN_WRITE);
+    *ret_spool = memory_spool_open_later(options, &site.later);
+    return 0;
+}
+
+static const struct spool_scheme later_scheme = {
+    .prefix = "sqlite:", .form = "of this test", .open = open_later};
 
 /* What queue.c wants of role.c, which is not linked. */
 
@@ -161,6 +187,7 @@ static void on_answer(void *arg, struct channel *ch)
     while (channel_next(ch, &frame) == CHANNEL_FRAME) {
         assert_int_equal(frame.type, WIRE_ANSWER);
         assert_true(wire_get_answer(frame.body, &answer));
+        json_decref(site.answer);
         site.answer = json_loadb(answer.json.ptr, answer.json.len, 0, NULL);
         assert_non_null(site.answer);
         site.status = answer.status;
@@ -209,8 +236,8 @@ static void turn(void)
  * their commit. */
 static void settle(void)
 {
-    for (int i = 0; i < 12; i++) {
-        if (i == 6) {
+    for (int i = 0; i < (ends_later ? 60 : 12); i++) {
+        if (i % 30 == 6) {
             clock_set_offset(clock_offset() + BATCH_WAIT_US);
         }
         turn();
@@ -239,6 +266,7 @@ static void storage_fails(bool fails)
     static struct rlimit before;
     struct rlimit none;
 
+    site.later.rc = fails ? -EIO : 0;
     if (before.rlim_max == 0) {
         assert_return_code(getrlimit(RLIMIT_FSIZE, &before), 0);
         assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
@@ -332,6 +360,8 @@ static void start_with(const char *more)
     memset(&site, 0, sizeof site);
     buf_init(&site.bytes, 1u << 26);
     buf_init(&error, 1000);
+    spool_register(&later_scheme);
+    site.later.looks = 2;
     (void)strcpy(site.dir, "/tmp/test_queue.XXXXXX");
     assert_non_null(mkdtemp(site.dir));
     (void)snprintf(log, sizeof log, "file:%s/log", site.dir);
@@ -346,6 +376,24 @@ static void start_with(const char *more)
 static int start(void **state)
 {
     (void)state;
+    ends_later = LATER_BY_DEFAULT;
+    start_with("");
+    return 0;
+}
+
+/* For tests that look into the database, or at its files. */
+static int start_sqlite(void **state)
+{
+    (void)state;
+    ends_later = false;
+    start_with("");
+    return 0;
+}
+
+static int start_later(void **state)
+{
+    (void)state;
+    ends_later = true;
     start_with("");
     return 0;
 }
@@ -425,6 +473,7 @@ static int stop(void **state)
 
     (void)state;
     storage_fails(false);
+    site.later.holds = false;
     assert_true(site.findings_wanted || !logged("audit: "));
     role_down();
     json_decref(site.answer);
@@ -432,6 +481,7 @@ static int stop(void **state)
     mem_free(site.content_bytes);
     (void)snprintf(command, sizeof command, "rm -r %s", site.dir);
     assert_int_equal(system(command), 0);
+    memory_later_free(&site.later);
     return 0;
 }
 
@@ -2641,7 +2691,208 @@ static void a_delivery_that_never_ends_is_told_of(void **state)
     assert_int_equal(messages(), 0);
 }
 
-#define QUEUE_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
+/* ---- commits that end later ------------------------------------------------------------------ */
+
+/* From now on commits end, with `rc`. */
+static void commits_end(int rc)
+{
+    site.later.rc = rc;
+    memory_later_hold(&site.later, false);
+    settle();
+    site.later.rc = 0;
+}
+
+static void nothing_is_answered_before_its_commit_has_ended(void **state)
+{
+    (void)state;
+    memory_later_hold(&site.later, true);
+    put("a@here.test", "b@there.test");
+    settle();
+    put("a@here.test", "c@other.test");
+    settle();
+    put("a@here.test", "d@third.test"); /* two are under way: it waits for one of them */
+    put("a@here.test", "e@third.test");
+    settle();
+    assert_int_equal(site.done_count, 0);
+    assert_int_equal(site.count, 0);
+    commits_end(0);
+    assert_int_equal(site.done_count, 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(site.done[i].code, 250);
+    }
+    assert_int_equal(site.count, 4);
+    assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "commits"), 3);
+}
+
+static void a_commit_that_fails_takes_the_younger_ones_with_it(void **state)
+{
+    (void)state;
+    const char *first = submit("a@here.test", "b@there.test"), *second, *third;
+    second = submit("a@here.test", "c@other.test");
+    third = submit("a@here.test", "d@third.test");
+    assert_int_equal(site.count, 3);
+    memory_later_hold(&site.later, true);
+    sent(0);    /* the first commit, */
+    bounced(1); /* the second: both under way, */
+    put("a@here.test", "e@fourth.test");
+    settle();
+    deferred(2); /* and the open batch */
+    assert_false(logged(": removed"));
+    site.later.rc = -EIO;
+    memory_later_hold(&site.later, false);
+    settle();
+    assert_false(logged(": removed"));
+    assert_int_equal(site.done_count, 4);
+    assert_int_equal(site.done[3].code, 451);
+    assert_false(site.flow.storage_ok);
+    assert_int_equal(site.count, 3);
+    site.later.rc = 0;
+    pass_time(2 * US_PER_S);
+    assert_true(site.flow.storage_ok);
+    ask(404, "{\"op\":\"show\",\"id\":\"%s\"}", first);
+    ask(404, "{\"op\":\"show\",\"id\":\"%s\"}", second);
+    assert_string_equal(state_of(third), "deferred");
+    check_report(3, "a@here.test", "550 5.1.1 who"); /* one only */
+    sent(3);
+    assert_int_equal(messages(), 1);
+    assert_true(logged(": removed"));
+}
+
+static void results_that_come_while_others_are_stored_again_wait_behind_them(void **state)
+{
+    (void)state;
+    const char *id = submit("a@here.test", "b@there.test c@other.test");
+    assert_int_equal(site.count, 2);
+    memory_later_hold(&site.later, true);
+    deferred(0);
+    site.later.rc = -EIO;
+    memory_later_hold(&site.later, false);
+    settle();
+    assert_false(site.flow.storage_ok);
+    site.later.rc = 0;
+    memory_later_hold(&site.later, true);
+    pass_time(2 * US_PER_S); /* the first is being stored again */
+    sent(1);                 /* the end of the pass rests on both */
+    assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "delivered"), 1);
+    assert_false(site.flow.storage_ok);
+    commits_end(0);
+    assert_true(site.flow.storage_ok);
+    assert_string_equal(state_of(id), "deferred");
+    assert_int_equal(json_array_size(json_object_get(site.answer, "recipients")), 1);
+    pass_time(HOUR_US);
+    assert_int_equal(site.count, 3);
+    check_address(2, 0, "c@other.test");
+}
+
+static void what_may_be_undone_is_not_tried_again(void **state)
+{
+    (void)state;
+    submit("a@here.test", "b@there.test");
+    memory_later_hold(&site.later, true);
+    deferred(0);
+    pass_time(HOUR_US); /* it is due */
+    assert_int_equal(site.count, 1);
+    commits_end(0);
+    assert_int_equal(site.count, 2);
+    sent(1);
+    assert_int_equal(messages(), 0);
+}
+
+/* Put a question, to be answered in turns to come. */
+static void put_ask(const char *op, const char *id)
+{
+    char question[200];
+
+    (void)snprintf(question, sizeof question, "{\"op\":\"%s\",\"ids\":[\"%s\"]}", op, id);
+    json_decref(site.answer);
+    site.answer = NULL;
+    wire_put_ask(site.control, &(struct wire_ask){.token = 1, .json = slice_string(question)});
+    settle();
+}
+
+static void an_operators_answer_waits_for_the_end_of_its_commit(void **state)
+{
+    (void)state;
+    const char *id = submit("a@here.test", "b@there.test");
+
+    deferred(0);
+    memory_later_hold(&site.later, true);
+    put_ask("hold", id);
+    assert_null(site.answer);
+    assert_false(logged("placed on hold"));
+    commits_end(-EIO);
+    assert_non_null(site.answer);
+    assert_int_equal(site.status, 503);
+    assert_string_equal(state_of(id), "deferred");
+    pass_time(2 * US_PER_S);
+    memory_later_hold(&site.later, true);
+    put_ask("hold", id);
+    put_ask("delete", id); /* on top of the one that is under way */
+    assert_null(site.answer);
+    commits_end(0);
+    assert_int_equal(site.status, 200);
+    assert_int_equal(messages(), 0);
+    assert_true(logged("placed on hold"));
+}
+
+static void a_client_that_has_gone_gets_no_answer(void **state)
+{
+    (void)state;
+    memory_later_hold(&site.later, true);
+    put("a@here.test", "b@there.test");
+    settle();
+    channel_free(site.receive);
+    site.receive = NULL;
+    settle();
+    commits_end(0);
+    assert_int_equal(site.count, 1); /* it was committed all the same */
+    sent(0);
+    assert_int_equal(messages(), 0);
+}
+
+static void a_stop_waits_for_commits_under_way(void **state)
+{
+    (void)state;
+    submit("a@here.test", "b@there.test");
+    memory_later_hold(&site.later, true);
+    put("a@here.test", "c@other.test");
+    settle();
+    sent(0);
+    site.role.stopping = true;
+    queue_role.stop(&site.role);
+    settle();
+    assert_false(site.exited);
+    assert_int_equal(site.done_count, 1);
+    commits_end(0);
+    assert_true(site.exited);
+    assert_int_equal(site.done_count, 2);
+    assert_int_equal(site.done[1].code, 250);
+    restart("");
+    assert_int_equal(messages(), 1); /* the first is delivered, the second is there */
+}
+
+static void a_stop_waits_for_commits_only_so_long(void **state)
+{
+    (void)state;
+    submit("a@here.test", "b@there.test");
+    memory_later_hold(&site.later, true);
+    sent(0);
+    site.role.stopping = true;
+    queue_role.stop(&site.role);
+    settle();
+    assert_false(site.exited);
+    pass_time(site.conf->shutdown_timeout_us + US_PER_S);
+    assert_true(site.exited);
+    restart(""); /* what was under way when the process ended has not happened */
+    memory_later_hold(&site.later, false);
+    settle();
+    assert_int_equal(messages(), 1);
+    assert_int_equal(site.count, 1);
+}
+
+#define QUEUE_TEST(f)  cmocka_unit_test_setup_teardown(f, start, stop)
+#define SQLITE_TEST(f) cmocka_unit_test_setup_teardown(f, start_sqlite, stop)
+#define LATER_TEST(f)  cmocka_unit_test_setup_teardown(f, start_later, stop)
 
 UNIT_MAIN(
     QUEUE_TEST(a_message_is_committed_answered_delivered_and_gone),
@@ -2652,7 +2903,7 @@ UNIT_MAIN(
     QUEUE_TEST(a_delivery_that_the_scheduler_does_not_know_is_forgotten),
     QUEUE_TEST(a_message_that_is_not_claimed_any_more_is_read_anew),
     QUEUE_TEST(due_mail_that_is_overlooked_is_found),
-    QUEUE_TEST(a_row_behind_the_order_of_due_times_is_found),
+    SQLITE_TEST(a_row_behind_the_order_of_due_times_is_found),
     QUEUE_TEST(a_delivery_that_never_ends_is_told_of),
     QUEUE_TEST(nothing_is_answered_or_delivered_before_the_commit),
     QUEUE_TEST(results_wait_for_the_storage_and_nothing_starts_meanwhile),
@@ -2695,9 +2946,9 @@ UNIT_MAIN(
     QUEUE_TEST(questions_that_make_no_sense_are_refused), QUEUE_TEST(the_state_of_all_can_be_seen),
     QUEUE_TEST(a_flush_makes_mail_due_and_revives_its_destination),
     QUEUE_TEST(etrn_is_for_those_domains_only_and_revives_them),
-    QUEUE_TEST(large_content_travels_in_descriptors),
+    SQLITE_TEST(large_content_travels_in_descriptors),
     QUEUE_TEST(beyond_the_budget_content_is_sent_on_demand),
-    QUEUE_TEST(content_that_is_missing_quarantines_its_message),
+    SQLITE_TEST(content_that_is_missing_quarantines_its_message),
     QUEUE_TEST(a_descriptor_that_is_shorter_than_promised_is_refused),
     QUEUE_TEST(a_list_of_10000_is_read_in_portions), QUEUE_TEST(a_long_listing_is_cut_not_fatal),
     QUEUE_TEST(beyond_the_active_limit_mail_waits_on_disk_in_order),
@@ -2709,11 +2960,12 @@ UNIT_MAIN(
     QUEUE_TEST(an_operation_that_no_program_has_is_refused),
     QUEUE_TEST(a_destination_that_clogs_the_queue_is_named),
     QUEUE_TEST(changes_of_a_window_are_logged_when_wanted),
-    QUEUE_TEST(a_row_that_makes_no_sense_is_quarantined_and_kept),
-    QUEUE_TEST(recipients_that_are_missing_are_told), QUEUE_TEST(all_recipients_missing_is_no_end),
-    QUEUE_TEST(a_number_out_of_order_stops_nothing), QUEUE_TEST(a_nul_in_a_row_spoils_no_list),
-    QUEUE_TEST(a_page_that_is_lost_stops_no_other_mail),
-    QUEUE_TEST(a_quarantine_waits_for_the_storage),
+    SQLITE_TEST(a_row_that_makes_no_sense_is_quarantined_and_kept),
+    SQLITE_TEST(recipients_that_are_missing_are_told),
+    SQLITE_TEST(all_recipients_missing_is_no_end), SQLITE_TEST(a_number_out_of_order_stops_nothing),
+    SQLITE_TEST(a_nul_in_a_row_spoils_no_list),
+    SQLITE_TEST(a_page_that_is_lost_stops_no_other_mail),
+    SQLITE_TEST(a_quarantine_waits_for_the_storage),
     QUEUE_TEST(results_that_arrive_during_the_stop_count),
     QUEUE_TEST(a_stop_waits_for_results_only_so_long),
     QUEUE_TEST(a_full_destination_leaves_room_and_gets_all_its_mail_in_order),
@@ -2724,4 +2976,12 @@ UNIT_MAIN(
     QUEUE_TEST(mail_of_a_dead_destination_comes_back_when_it_is_well),
     QUEUE_TEST(a_backlog_does_not_come_back_as_one_wave),
     QUEUE_TEST(what_is_parked_can_be_held_removed_and_requeued),
-    QUEUE_TEST(a_reload_frees_parked_mail_from_its_old_route))
+    QUEUE_TEST(a_reload_frees_parked_mail_from_its_old_route),
+    LATER_TEST(nothing_is_answered_before_its_commit_has_ended),
+    LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
+    LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
+    LATER_TEST(what_may_be_undone_is_not_tried_again),
+    LATER_TEST(an_operators_answer_waits_for_the_end_of_its_commit),
+    LATER_TEST(a_client_that_has_gone_gets_no_answer),
+    LATER_TEST(a_stop_waits_for_commits_under_way),
+    LATER_TEST(a_stop_waits_for_commits_only_so_long))
