@@ -9,10 +9,12 @@
  * be on the disk that is to be measured; what is made there is removed.
  */
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,10 +73,23 @@ static struct spool *open_spool(const char *path)
     return sp;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+    (void)st;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
 static void remove_spool(const char *path)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
+    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock", ".reserve"};
     char name[4096];
+
+    snprintf(name, sizeof name, "%s.d", path);
+    if (nftw(name, remove_one, 4, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT) {
+        perror(name);
+    }
 
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
