@@ -478,7 +478,7 @@ static void queue_clock_moved(struct role *role)
 {
     struct queue *q = role->state;
 
-    external_clock_moved(&q->external);
+    external_poll_soon(&q->external);
     import_now(&q->import);
     q->next_check.us = 0;
     set_timer(q, true);

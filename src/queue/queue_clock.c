@@ -84,7 +84,7 @@ static void move_memory(struct queue *q, int64_t by_us)
     }
     destinations_move(&q->destinations, by_us);
     q->started = moved(q->started, by_us);
-    external_clock_moved(&q->external);
+    external_poll_soon(&q->external);
     import_now(&q->import);
 }
 

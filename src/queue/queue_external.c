@@ -89,7 +89,7 @@ void external_look(struct queue *q)
     import_now(&q->import);
 }
 
-void external_clock_moved(struct external *e)
+void external_poll_soon(struct external *e)
 {
     e->poll_at.us = 0;
 }

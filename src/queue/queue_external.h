@@ -35,8 +35,8 @@ void external_end(struct external *e);
 void external_turn(struct queue *q);
 /* Look in the next turn, whenever it would be time. */
 void external_look(struct queue *q);
-/* The clock was set: look in the next turn. */
-void external_clock_moved(struct external *e);
+/* The clock was set, or the spool was told to scan: poll it in the next turn. */
+void external_poll_soon(struct external *e);
 /* When external_turn is to be called at the latest. */
 static inline struct wall external_at(const struct external *e)
 {

@@ -122,6 +122,7 @@ static void triggered(void *arg, unsigned scans)
         sched_revive_all(mg->q->sched, clock_mono());
     }
     postfix_trigger(mg->q->spool, scans);
+    external_poll_soon(&mg->q->external);
 }
 
 static void begin_with_master(struct manager *mg)

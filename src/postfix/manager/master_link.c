@@ -29,6 +29,7 @@ struct master_link {
     struct event *listener;
     TAILQ_HEAD(, client) clients;
     unsigned client_count;
+    bool is_used; /* master was told of a client: a process that ends without that throttles us */
 };
 
 unsigned master_trigger_scans(struct slice letters)
@@ -122,15 +123,25 @@ static void client_free(struct client *c)
     mem_free(c);
 }
 
+/* False: it has not said anything yet. */
+static bool hear(const struct master_link *link, int fd)
+{
+    char letters[TRIGGER_MAX];
+    ssize_t got = read(fd, letters, sizeof letters);
+
+    if (got > 0) {
+        link->plan.triggered(link->plan.arg, master_trigger_scans(slice_of(letters, (size_t)got)));
+    }
+    return got >= 0 || errno != EAGAIN;
+}
+
 static void on_client(evutil_socket_t fd, short what, void *arg)
 {
     struct client *c = arg;
     struct master_link *link = c->link;
-    char letters[TRIGGER_MAX];
-    ssize_t got = (what & EV_READ) != 0 ? read((int)fd, letters, sizeof letters) : 0;
 
-    if (got > 0) {
-        link->plan.triggered(link->plan.arg, master_trigger_scans(slice_of(letters, (size_t)got)));
+    if ((what & EV_READ) != 0) {
+        (void)hear(link, (int)fd);
     }
     client_free(c);
     if (link->client_count == 0) {
@@ -152,6 +163,7 @@ static void client_new(struct master_link *link, int fd)
     CHECK(c->event != NULL);
     CHECK(event_add(c->event, &patience) == 0);
     TAILQ_INSERT_TAIL(&link->clients, c, all);
+    link->is_used = true;
     if (link->client_count++ == 0) {
         tell(link, false);
     }
@@ -171,7 +183,11 @@ static void on_listener(evutil_socket_t listener, short what, void *arg)
             }
             return;
         }
-        client_new(link, fd);
+        if (link->is_used && hear(link, fd)) {
+            (void)close(fd); /* what it waits for; master need not hear of so short a time */
+        } else {
+            client_new(link, fd);
+        }
     }
     CHECK(event_del(link->listener) == 0); /* until one of them is gone, or for good */
 }

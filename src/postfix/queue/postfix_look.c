@@ -38,7 +38,6 @@ void postfix_trigger(struct spool *sp, unsigned scans)
             scan->next_flush = true;
         }
     }
-    store_ready(s);
 }
 
 uint64_t postfix_taken_from_incoming(struct spool *sp)
@@ -329,6 +328,7 @@ int look_poll(struct spool *sp, struct wall now, struct wall *ret_again)
         (void)eventfd_read(s->ready_fd, &ignored); /* EAGAIN: a time has come */
     }
     s->now = now;
+    s->polls = true;
     if (!s->restarted) {
         restart(s);
     }
@@ -349,6 +349,7 @@ int look_poll(struct spool *sp, struct wall now, struct wall *ret_again)
         again = wall_min(again, (scan->running || scan->wanted) && has_room(s) ? now : scan->again);
     }
     *ret_again = again;
+    s->polls = false;
     return 0;
 }
 

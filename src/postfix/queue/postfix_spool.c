@@ -93,6 +93,15 @@ void store_add(struct postfix_store *s, struct store_message *m)
     s->ahead++;
 }
 
+static void ready_for_scan(struct postfix_store *s)
+{
+    for (size_t i = 0; i < 2; i++) {
+        if (s->scans[i].running || s->scans[i].wanted) {
+            store_ready(s);
+        }
+    }
+}
+
 void store_forget(struct postfix_store *s, struct store_message *m)
 {
     CHECK(!m->touched && !m->asking);
@@ -108,12 +117,12 @@ void store_forget(struct postfix_store *s, struct store_message *m)
     queue_file_envelope_fini(&m->envelope);
     mem_free(m->class_name);
     mem_free(m);
-    store_ready(s); /* there is room for another */
+    ready_for_scan(s); /* there is room for another */
 }
 
 void store_ready(struct postfix_store *s)
 {
-    if (!s->ready_told) {
+    if (!s->ready_told && !s->polls) {
         s->ready_told = true;
         (void)eventfd_write(s->ready_fd, 1); /* EAGAIN: it is readable */
     }
@@ -533,7 +542,7 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
         ret_ids[count++] = m->id;
     }
     if (count > 0) {
-        store_ready(s); /* a poll may take others */
+        ready_for_scan(s); /* a poll may take others */
     }
     *ret_count = count;
     return 0;

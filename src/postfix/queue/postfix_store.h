@@ -152,6 +152,7 @@ struct postfix_store {
     bool restarted;  /* what a manager before had active was moved */
     int ready_fd;    /* an eventfd: something can be claimed */
     bool ready_told; /* it was written since the last poll */
+    bool polls;      /* the holder, who polls, looks for what is ready behind that */
     struct store_message *by_id, *by_name;
     TAILQ_HEAD(store_turns, store_message) routing[2]; /* from incoming, from deferred */
     struct store_turns leaving;

@@ -136,7 +136,8 @@ enum postfix_scan {
     POSTFIX_SCAN_FLUSH = 4,      /* F: override defer_transports in the running and next scans */
     POSTFIX_SCAN_IGNORE_TIME = 8 /* A */
 };
-/* Bits of enum postfix_scan; what is to be scanned is scanned by the polls that follow. */
+/* Bits of enum postfix_scan; what is to be scanned is scanned by the polls that follow. The caller
+ * begins the first. */
 void postfix_trigger(struct spool *sp, unsigned scans);
 
 /* Messages that were taken from incoming/ since the last call, for in-flow control. */
