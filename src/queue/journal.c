@@ -55,12 +55,47 @@ static bool is_plain(struct slice s)
     return true;
 }
 
-/* As the other appends here: `waiting` is sticky, and looked at in end(). */
+/* Events are many: no format is read for them. `waiting` is sticky, and looked at in end(). */
+
+static void put_digits(struct buf *b, uint64_t value, unsigned at_least)
+{
+    char digits[20];
+    unsigned at = sizeof digits;
+
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0 || sizeof digits - at < at_least);
+    (void)buf_add(b, slice_of(digits + at, sizeof digits - at));
+}
+
+/* ,"name": */
+static void put_name(struct buf *b, const char *name)
+{
+    size_t len = strlen(name);
+    char *room = buf_room(b, len + 4);
+
+    if (room != NULL) {
+        memcpy(room, ",\"", 2);
+        memcpy(room + 2, name, len);
+        memcpy(room + 2 + len, "\":", 2);
+        buf_grew(b, len + 4);
+    }
+}
+
+static void put_number(struct buf *b, const char *name, uint64_t value)
+{
+    put_name(b, name);
+    put_digits(b, value, 1);
+}
+
 static void put(struct buf *b, const char *name, struct slice text)
 {
-    (void)buf_addf(b, ",\"%s\":", name);
+    put_name(b, name);
     if (is_plain(text)) {
-        (void)buf_addf(b, "\"%.*s\"", SLICE_ARGS(text));
+        (void)buf_add_byte(b, '"');
+        (void)buf_add(b, text);
+        (void)buf_add_byte(b, '"');
     } else {
         json_t *json = listing_text(text);
         char *dumped = json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -81,8 +116,32 @@ static void put_if(struct buf *b, const char *name, struct slice text)
 
 static void put_seconds(struct buf *b, const char *name, int64_t us)
 {
-    us = us > 0 ? us : 0;
-    (void)buf_addf(b, "\"%s\":%" PRId64 ".%06" PRId64, name, us / US_PER_S, us % US_PER_S);
+    uint64_t value = us > 0 ? (uint64_t)us : 0;
+
+    put_name(b, name);
+    put_digits(b, value / US_PER_S, 1);
+    (void)buf_add_byte(b, '.');
+    put_digits(b, value % US_PER_S, 6);
+}
+
+/* "transport/destination" */
+static void put_destination(struct buf *b, struct slice transport, struct slice dest)
+{
+    struct buf name;
+
+    if (is_plain(transport) && is_plain(dest)) { /* almost always: no copy for it */
+        put_name(b, "destination");
+        (void)buf_add_byte(b, '"');
+        (void)buf_add(b, transport);
+        (void)buf_add_byte(b, '/');
+        (void)buf_add(b, dest);
+        (void)buf_add_byte(b, '"');
+        return;
+    }
+    buf_init(&name, transport.len + dest.len + 1);
+    CHECK(buf_add(&name, transport) && buf_add_byte(&name, '/') && buf_add(&name, dest));
+    put(b, "destination", buf_slice(&name));
+    buf_fini(&name);
 }
 
 /* NULL: there is no journal. */
@@ -94,7 +153,6 @@ static struct buf *begin(struct queue *q, int on_failure, const char *event)
         return NULL;
     }
     (void)buf_add_byte(&j->waiting, (char)on_failure);
-    (void)buf_add_byte(&j->waiting, ',');
     put_seconds(&j->waiting, "time", clock_wall().us);
     put(&j->waiting, "event", slice_string(event));
     return &j->waiting;
@@ -134,7 +192,7 @@ static void tell_lost(struct queue *q)
     }
     b = begin(q, KEEP, "lost");
     if (b != NULL) {
-        (void)buf_addf(b, ",\"count\":%" PRIu64, lost);
+        put_number(b, "count", lost);
         end(q, before);
     }
     j->lost = 0;
@@ -290,7 +348,9 @@ void journal_write(struct queue *q, bool now)
     while (rest.len > 0) {
         struct slice line = slice_of(rest.ptr + 1, slice_find(rest, '\n'));
 
-        CHECK(buf_addf(&block, "{\"number\":%" PRIu64, ++number) && buf_add(&block, line));
+        CHECK(buf_add_string(&block, "{\"number\":"));
+        put_digits(&block, ++number, 1);
+        CHECK(buf_add(&block, line));
         rest = slice_skip(rest, line.len + 1);
     }
     CHECK(number - j->last - before.count == j->count);
@@ -409,41 +469,53 @@ void journal_received(struct queue *q, struct msg_id id, const struct spool_mess
     put_if(b, "class", m->class_name);
     put(b, "source", m->client);
     put_if(b, "login", login);
-    (void)buf_addf(b, ",\"recipients\":%" PRIu32 ",\"size\":%" PRIu64, rcpts, size);
+    put_number(b, "recipients", rcpts);
+    put_number(b, "size", size);
     end(q, before);
+}
+
+/* The members behind `before` are those of an object: its brace in place of their first comma. */
+static void begin_object(struct buf *b, size_t before)
+{
+    if (buf_len(b) > before) {                      /* else `waiting` has failed */
+        *(char *)(buf_slice(b).ptr + before) = '{'; /* in place: it is our buffer */
+    }
 }
 
 /* "dane-ee/TLSv1.3/TLS_AES_256_GCM_SHA384", or "clear". */
 static void put_tls(struct buf *b, struct slice shown)
 {
     struct slice rest = shown, proof = slice_cut(&rest, '/'), version = slice_cut(&rest, '/');
+    size_t before;
 
     if (shown.len == 0) {
         return;
     }
-    (void)buf_addf(b, ",\"tls\":{\"proof\":\"%.*s\"", SLICE_ARGS(proof)); /* a word of ours */
+    put_name(b, "tls");
+    before = buf_len(b);
+    put(b, "proof", proof);
     put_if(b, "version", version.ptr == NULL ? SLICE("") : version);
     put_if(b, "cipher", rest.ptr == NULL ? SLICE("") : rest);
+    begin_object(b, before);
     (void)buf_add_byte(b, '}');
 }
 
 static void put_delays(struct buf *b, const struct settlement *s)
 {
     const struct active_msg *m = s->msg;
+    size_t before;
 
-    (void)buf_add_byte(b, ',');
     put_seconds(b, "delay", clock_wall().us - m->arrived.us);
     if (s->delivery == NULL || s->result == NULL || s->cause == SETTLE_STOPPED) {
         return;
     }
-    (void)buf_add_string(b, ",\"delays\":{");
+    put_name(b, "delays");
+    before = buf_len(b);
     put_seconds(b, "queued", m->activated_wall.us - m->arrived.us);
-    (void)buf_add_byte(b, ',');
     put_seconds(b, "active", s->delivery->handed.us - m->activated.us);
-    (void)buf_add_byte(b, ',');
     put_seconds(b, "setup", s->result->setup_us);
-    (void)buf_add_byte(b, ',');
     put_seconds(b, "transmit", s->result->transmit_us);
+    begin_object(b, before);
     (void)buf_add_byte(b, '}');
 }
 
@@ -471,13 +543,10 @@ void journal_settled(struct queue *q, const struct settlement *s, const struct s
     if (s->delivery != NULL || s->destination != NULL) {
         uint32_t transport =
             s->delivery != NULL ? s->delivery->transport : s->destination->transport;
-        struct buf name;
 
-        buf_init(&name, 4096);
-        (void)buf_addf(&name, "%s/%s", transport_name(&q->transports, transport),
-                       s->delivery != NULL ? s->delivery->dest : s->destination->name); /* fits */
-        put(b, "destination", buf_slice(&name));
-        buf_fini(&name);
+        put_destination(
+            b, slice_string(transport_name(&q->transports, transport)),
+            slice_string(s->delivery != NULL ? s->delivery->dest : s->destination->name));
     }
     put_if(b, "class", slice_string(m->its_class->name));
     put_if(b, "relay", r->said.relay);
@@ -492,7 +561,7 @@ void journal_settled(struct queue *q, const struct settlement *s, const struct s
 void journal_expired(struct queue *q, const struct spool_message *m, const struct spool_rcpt *r)
 {
     size_t before = waiting_len(q);
-    struct buf *b = begin(q, DROP, "expired"), name;
+    struct buf *b = begin(q, DROP, "expired");
     char text[SPOOL_ID_TEXT_MAX];
 
     if (b == NULL) {
@@ -502,16 +571,12 @@ void journal_expired(struct queue *q, const struct spool_message *m, const struc
     put(b, "queue_id", slice_string(text));
     put(b, "sender", m->sender);
     put(b, "recipient", r->address);
-    buf_init(&name, 4096);
-    (void)buf_addf(&name, "%.*s/%.*s", SLICE_ARGS(r->transport), SLICE_ARGS(r->nexthop)); /* fits */
-    put(b, "destination", buf_slice(&name));
-    buf_fini(&name);
+    put_destination(b, r->transport, r->nexthop);
     put_if(b, "class", m->class_name);
     put_if(b, "relay", r->remote);
     put_if(b, "reply", slice_trim(r->reply.len > 0 ? r->reply : r->diagnostic));
     put_if(b, "status", r->status);
     put(b, "category", slice_string(measure_category_name(measure_category(r->status))));
-    (void)buf_add_byte(b, ',');
     put_seconds(b, "delay", clock_wall().us - m->arrived.us);
     end(q, before);
 }
@@ -558,19 +623,15 @@ void journal_destination(struct queue *q, const char *event, const char *transpo
                          struct slice dest, struct wall until, uint32_t window, struct slice reason)
 {
     size_t before = waiting_len(q);
-    struct buf *b = begin(q, KEEP, event), name;
+    struct buf *b = begin(q, KEEP, event);
 
     if (b == NULL) {
         return;
     }
-    buf_init(&name, 8192);
-    (void)buf_addf(&name, "%s/%.*s", transport, SLICE_ARGS(dest)); /* fits */
-    put(b, "destination", buf_slice(&name));
-    buf_fini(&name);
+    put_destination(b, slice_string(transport), dest);
     put_if(b, "reply", reason);
-    (void)buf_addf(b, ",\"window\":%" PRIu32, window);
+    put_number(b, "window", window);
     if (until.us > 0) {
-        (void)buf_add_byte(b, ',');
         put_seconds(b, "until", until.us);
     }
     end(q, before);
@@ -589,7 +650,6 @@ void journal_intervention(struct queue *q, const char *event, const char *name, 
     put(b, "intervention", slice_string(name));
     put_if(b, "reason", slice_string(reason));
     if (until.us > 0 && until.us != US_FOREVER) {
-        (void)buf_add_byte(b, ',');
         put_seconds(b, "until", until.us);
     }
     end(q, before);
@@ -609,10 +669,11 @@ static void tell_windows(struct queue *q)
 
         if (b != NULL) {
             put(b, "destination", slice_string(w->key));
-            (void)buf_addf(b,
-                           ",\"before\":%" PRIu32 ",\"window\":%" PRIu32 ",\"least\":%" PRIu32
-                           ",\"most\":%" PRIu32 ",\"changes\":%" PRIu64,
-                           w->before, w->after, w->least, w->most, w->changes);
+            put_number(b, "before", w->before);
+            put_number(b, "window", w->after);
+            put_number(b, "least", w->least);
+            put_number(b, "most", w->most);
+            put_number(b, "changes", w->changes);
             end(q, before);
         }
         HASH_DEL(j->windows, w);
