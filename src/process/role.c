@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -599,12 +601,17 @@ void role_exit(struct role *role, int status)
 int role_main(const struct role_ops *ops, unsigned index, int parent_fd)
 {
     struct role_private inner = {0};
+    char name[16]; /* as long as the kernel keeps */
     struct role role = {.ops = ops, .index = index, .tables_fd = -1, .inner = &inner};
     struct loaded old;
     struct buf error;
     int status;
 
     ignore_signals();
+    /* For top(1), which else shows "exe", of /proc/self/exe. */
+    (void)snprintf(name, sizeof name, "sluice-%s",
+                   wire_role_name(ops->role)); /* cut: still a name */
+    (void)prctl(PR_SET_NAME, name);
     hash_seed(entropy_u64(), entropy_u64());
     buf_init(&error, WIRE_TEXT_MAX);
     /* Opening standard error can't fail; until the configuration says otherwise it is the log. */
