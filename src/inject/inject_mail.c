@@ -10,7 +10,6 @@
 #include "check.h"
 #include "compose.h"
 #include "hash.h"
-#include "json_array.h"
 #include "mem.h"
 #include "printable.h"
 
@@ -37,16 +36,35 @@ struct attachment {
     bool is_inline;
 };
 
+/* A name that stands in the texts of a document. */
+struct used_name {
+    UT_hash_handle hh; /* by name */
+    struct slice name; /* in the document */
+    const char *where; /* it stands first */
+    bool in_field;     /* it stands in a field of the header, too */
+    bool has_default;  /* the document has a value for all recipients */
+};
+
+struct used_names {
+    struct used_name *all;     /* a hash, owned */
+    struct used_name **listed; /* owned; in the order of the document */
+    size_t count, size;
+    size_t needed; /* without a default: each recipient has to have them */
+};
+
 struct inject_mail {
-    json_t *document;
+    const struct json_document *json; /* borrowed */
+    struct slice source;              /* its `rest` */
+    json_t *document;                 /* NULL: it has not been read yet */
     uint64_t memory;
-    const struct inject_mail_limits *limits; /* while it is read */
-    struct buf *error;                       /* likewise */
-    struct buf pool;                         /* addresses in stored form, and names */
+    struct inject_mail_limits limits;
+    struct buf *error;      /* while it is read */
+    uint64_t parser_memory; /* what the parser has of it */
+    size_t element_at;      /* of `source`: the next element to read, with blanks before it */
+    struct used_names used; /* while the elements are read */
+    struct buf pool;        /* addresses in stored form, and names */
     struct mailboxes from, sender, reply_to, to, cc, bcc, recipients;
-    struct slice source;        /* borrowed: the text of the document */
-    struct json_array elements; /* of `recipients`, when it is divided */
-    bool divided;               /* `recipients` is there */
+    bool divided; /* `recipients` is there */
     bool null_sender;
     bool no_json;                            /* why it is wrong */
     struct slice subject, text, html, whole; /* ptr NULL: none */
@@ -132,11 +150,6 @@ static bool wrong_found(struct inject_mail *m, const char *path, struct slice fo
     (void)wrong(m, "%s: found \"%s\", %s", path, buf_cstr(&shown), expected);
     buf_fini(&shown);
     return false;
-}
-
-static struct slice slice_of_json(const json_t *value)
-{
-    return slice_of(json_string_value(value), json_string_length(value));
 }
 
 static bool has_control(struct slice s)
@@ -249,7 +262,7 @@ static bool get_text(struct inject_mail *m, const json_t *object, const char *pa
     if (!json_is_string(value)) {
         return wrong(m, "%s%s%s: expected a string", path, path[0] == '\0' ? "" : ".", name);
     }
-    *ret_text = slice_of_json(value);
+    *ret_text = json_document_text(m->json, value);
     return true;
 }
 
@@ -288,7 +301,7 @@ static bool read_mailbox(struct inject_mail *m, struct mailboxes *list, const ch
     struct slice address = slice_of(NULL, 0), name = SLICE("");
 
     if (json_is_string(value)) {
-        return add_text_mailbox(m, list, path, slice_of_json(value));
+        return add_text_mailbox(m, list, path, json_document_text(m->json, value));
     }
     if (!json_is_object(value)) {
         return wrong(m,
@@ -311,7 +324,7 @@ static bool read_mailbox(struct inject_mail *m, struct mailboxes *list, const ch
 static bool too_many(struct inject_mail *m, const char *name)
 {
     return wrong(m, "%s: expected at most %u recipients (inject_recipient_limit)", name,
-                 (unsigned)m->limits->rcpts);
+                 (unsigned)m->limits.rcpts);
 }
 
 static bool read_mailboxes(struct inject_mail *m, struct mailboxes *list, const char *name,
@@ -330,7 +343,7 @@ static bool read_mailboxes(struct inject_mail *m, struct mailboxes *list, const 
     json_array_foreach((json_t *)(uintptr_t)value, i, element)
     {
         (void)snprintf(path, sizeof path, "%s[%zu]", name, i); /* fits */
-        if (i >= m->limits->rcpts) {
+        if (i >= m->limits.rcpts) {
             return too_many(m, name);
         }
         if (!read_mailbox(m, list, path, element, NULL)) {
@@ -346,7 +359,7 @@ static bool no_json(struct inject_mail *m, size_t at, const char *what)
     size_t line, column;
 
     m->no_json = true;
-    json_place(m->source, at, &line, &column);
+    json_document_place(m->json, at, &line, &column);
     return wrong(m, "JSON: line %zu, column %zu: %s", line, column, what);
 }
 
@@ -396,7 +409,7 @@ static struct slice value_of(const struct inject_mail *m, const json_t *values, 
     if (value == NULL && m->values != NULL) {
         value = json_object_getn(m->values, name.ptr, name.len);
     }
-    return value == NULL ? slice_of(NULL, 0) : slice_of_json(value);
+    return value == NULL ? slice_of(NULL, 0) : json_document_text(m->json, value);
 }
 
 static void put_html(struct slice value, struct buf *out)
@@ -447,22 +460,6 @@ static void expand(const struct inject_mail *m, const json_t *values, struct sli
     }
     (void)buf_add(out, before);
 }
-
-/* A name that stands in the texts of a document. */
-struct used_name {
-    UT_hash_handle hh; /* by name */
-    struct slice name; /* in the document */
-    const char *where; /* it stands first */
-    bool in_field;     /* it stands in a field of the header, too */
-    bool has_default;  /* the document has a value for all recipients */
-};
-
-struct used_names {
-    struct used_name *all;     /* a hash, owned */
-    struct used_name **listed; /* owned; in the order of the document */
-    size_t count, size;
-    size_t needed; /* without a default: each recipient has to have them */
-};
 
 static struct used_name *find_used(const struct used_names *used, struct slice name)
 {
@@ -524,7 +521,8 @@ static bool check_defaults(struct inject_mail *m, struct used_names *used)
         used->needed += value == NULL;
         (void)snprintf(path, sizeof path, "substitutions.%.*s",
                        SLICE_ARGS(u->name)); /* fits by the length of names */
-        if (value != NULL && u->in_field && !check_field(m, path, slice_of_json(value))) {
+        if (value != NULL && u->in_field &&
+            !check_field(m, path, json_document_text(m->json, value))) {
             return false;
         }
     }
@@ -551,7 +549,7 @@ static bool check_rcpt(struct inject_mail *m, const struct used_names *used, siz
         }
         (void)snprintf(path, sizeof path, "recipients[%zu].substitutions.%s", rcpt,
                        name); /* likewise */
-        if (!check_field(m, path, slice_of_json(value))) {
+        if (!check_field(m, path, json_document_text(m->json, value))) {
             return false;
         }
     }
@@ -627,10 +625,11 @@ static bool read_fields(struct inject_mail *m)
         if (!json_is_string(value)) {
             return wrong(m, "%s: expected a string", path);
         }
-        if (!check_field(m, path, slice_of_json(value))) {
+        if (!check_field(m, path, json_document_text(m->json, value))) {
             return false;
         }
-        m->fields[m->field_count++] = (struct compose_field){field, slice_of_json(value)};
+        m->fields[m->field_count++] =
+            (struct compose_field){field, json_document_text(m->json, value)};
     }
     return true;
 }
@@ -751,7 +750,7 @@ static bool read_lists(struct inject_mail *m)
     if (!m->divided && lists == 0) {
         return no_rcpts(m);
     }
-    if (lists > m->limits->rcpts) {
+    if (lists > m->limits.rcpts) {
         return too_many(m, "to");
     }
     if (m->from.count == 0 && (m->whole.ptr == NULL || (m->sender.count == 0 && !m->null_sender))) {
@@ -778,7 +777,7 @@ static bool check_whole(struct inject_mail *m)
 static bool read_recipient(struct inject_mail *m, const struct used_names *used, size_t at,
                            size_t *ret_end)
 {
-    struct slice rest = slice_of(m->source.ptr + at, m->elements.to - at);
+    struct slice rest = slice_of(m->source.ptr + at, m->json->array.to - at);
     const json_t *values = NULL;
     char path[PATH_LENGTH];
     size_t rcpt = m->recipients.count;
@@ -792,7 +791,7 @@ static bool read_recipient(struct inject_mail *m, const struct used_names *used,
         return no_json(m, at + (size_t)error.position, error.text);
     }
     (void)snprintf(path, sizeof path, "recipients[%zu]", rcpt); /* fits */
-    good = rcpt < m->limits->rcpts || too_many(m, "recipients");
+    good = rcpt < m->limits.rcpts || too_many(m, "recipients");
     good = good && read_mailbox(m, &m->recipients, path, element, &values) &&
            check_rcpt(m, used, rcpt, values);
     if (good && values != NULL) {
@@ -803,16 +802,22 @@ static bool read_recipient(struct inject_mail *m, const struct used_names *used,
     return good;
 }
 
-static bool read_elements(struct inject_mail *m, const struct used_names *used)
+/* The next elements of `recipients`. */
+static bool read_elements(struct inject_mail *m, size_t count, bool *ret_more)
 {
-    size_t at = json_skip_blanks(m->source, m->elements.from);
+    size_t at = json_skip_blanks(m->source, m->element_at);
 
-    if (at == m->elements.to) {
+    *ret_more = true;
+    if (at == m->json->array.to && m->recipients.count == 0) {
         return no_rcpts(m);
     }
-    while (read_recipient(m, used, at, &at)) {
+    while (count-- > 0) {
+        if (!read_recipient(m, &m->used, at, &at)) {
+            return false;
+        }
         at = json_skip_blanks(m->source, at);
-        if (at == m->elements.to) {
+        if (at == m->json->array.to) {
+            *ret_more = false;
             return true;
         }
         if (m->source.ptr[at] != ',') {
@@ -820,24 +825,23 @@ static bool read_elements(struct inject_mail *m, const struct used_names *used)
         }
         at = json_skip_blanks(m->source, at + 1);
     }
-    return false;
+    m->element_at = at;
+    return true;
 }
 
-/* The recipients that have a message each: all values that it needs, and none that could end a
- * field. */
-static bool read_recipients(struct inject_mail *m)
+/* Before the recipients that have a message each: all values that it needs, and none that could
+ * end a field. */
+static bool read_names(struct inject_mail *m)
 {
-    struct used_names used = {.count = 0};
-    bool good = find_names(m, &used, m->subject, "subject", true) &&
-                find_names(m, &used, m->text, "text", false) &&
-                find_names(m, &used, m->html, "html", false);
+    bool good = find_names(m, &m->used, m->subject, "subject", true) &&
+                find_names(m, &m->used, m->text, "text", false) &&
+                find_names(m, &m->used, m->html, "html", false);
 
     for (size_t i = 0; i < m->field_count && good; i++) {
-        good = find_names(m, &used, m->fields[i].value, "headers", true);
+        good = find_names(m, &m->used, m->fields[i].value, "headers", true);
     }
-    good = good && check_defaults(m, &used) && read_elements(m, &used);
-    free_used(&used);
-    return good;
+    m->element_at = m->json->array.from;
+    return good && check_defaults(m, &m->used);
 }
 
 static bool read_document(struct inject_mail *m)
@@ -869,7 +873,7 @@ static bool read_document(struct inject_mail *m)
     if (m->values != NULL && !m->divided) {
         return wrong(m, "substitutions: only with recipients");
     }
-    return !m->divided || read_recipients(m);
+    return !m->divided || read_names(m);
 }
 
 /* Beside the document. */
@@ -895,55 +899,67 @@ static bool parse_document(struct inject_mail *m)
     struct buf cut;
     json_error_t error;
 
-    m->divided = json_array_find(text, SLICE("recipients"), &m->elements);
+    m->divided = m->json->has_array;
     buf_init(&cut, text.len);
     if (m->divided) {
-        CHECK(json_array_cut(text, &m->elements, &cut)); /* it is not longer */
+        CHECK(json_document_cut(m->json, &cut)); /* it is not longer */
         text = buf_slice(&cut);
-        removed = m->elements.to - m->elements.from;
+        removed = m->json->array.to - m->json->array.from;
     }
     m->document = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
     buf_fini(&cut);
     if (m->document == NULL) {
         size_t at = (size_t)error.position;
 
-        return no_json(m, m->divided && at > m->elements.from ? at + removed : at, error.text);
+        return no_json(m, m->divided && at > m->json->array.from ? at + removed : at, error.text);
     }
     return true;
 }
 
-enum inject_mail_result inject_mail_new(struct slice text, const struct inject_mail_limits *limits,
-                                        struct inject_mail **ret_mail, struct buf *ret_error)
+void inject_mail_document(struct json_document *d, size_t limit_bytes)
+{
+    json_document_init(d, "recipients", limit_bytes, JSON_LONG);
+}
+
+struct inject_mail *inject_mail_new(const struct json_document *document,
+                                    const struct inject_mail_limits *limits)
 {
     struct inject_mail *m = mem_new(sizeof *m);
-    uint64_t before = memory_used;
-    enum inject_mail_result result = INJECT_MAIL_OK;
 
-    m->limits = limits;
-    m->error = ret_error;
+    m->json = document;
+    m->source = buf_slice(&document->rest);
+    m->source = m->source.ptr == NULL ? SLICE("") : m->source;
+    m->limits = *limits;
     buf_init(&m->pool, ADDRESSES_MAX);
-    m->source = text.ptr == NULL ? SLICE("") : text;
-    memory_max = memory_used + limits->memory;
+    return m;
+}
+
+enum inject_mail_result inject_mail_read(struct inject_mail *m, size_t rcpts, struct buf *ret_error)
+{
+    uint64_t before = memory_used;
+    bool more = false, good;
+
+    m->error = ret_error;
+    memory_max = memory_used + m->limits.memory - m->parser_memory;
     memory_refused = false;
-    if (!parse_document(m) || !read_document(m)) {
-        result = memory_refused ? INJECT_MAIL_TOO_LARGE
-                 : m->no_json   ? INJECT_MAIL_NO_JSON
-                                : INJECT_MAIL_WRONG;
+    good = m->document != NULL || (parse_document(m) && read_document(m));
+    if (good && m->divided) {
+        good = read_elements(m, rcpts, &more);
     }
     memory_max = UINT64_MAX;
+    m->parser_memory += memory_used - before;
     if (memory_refused) {
         (void)wrong(m, "the document takes too much memory: expected fewer objects and arrays "
                        "(inject_json_limit)");
     }
-    if (result != INJECT_MAIL_OK) {
-        inject_mail_free(m);
-        return result;
-    }
-    m->memory = memory_used - before + own_memory(m);
-    m->limits = NULL;
     m->error = NULL;
-    *ret_mail = m;
-    return INJECT_MAIL_OK;
+    if (!good) {
+        return memory_refused ? INJECT_MAIL_TOO_LARGE
+               : m->no_json   ? INJECT_MAIL_NO_JSON
+                              : INJECT_MAIL_WRONG;
+    }
+    m->memory = m->parser_memory + own_memory(m);
+    return more ? INJECT_MAIL_MORE : INJECT_MAIL_OK;
 }
 
 void inject_mail_free(struct inject_mail *m)
@@ -967,6 +983,7 @@ void inject_mail_free(struct inject_mail *m)
         buf_fini(&m->attachments[i].bytes);
     }
     mem_free(m->attachments);
+    free_used(&m->used);
     buf_fini(&m->pool);
     json_decref(m->document);
     mem_free(m);

@@ -11,7 +11,8 @@
  * messages: folding, encoded words, multiparts, transfer encodings.
  *
  * Of 10^5 recipients with their values no objects are kept, but where they stand in the text: they
- * are read one by one, to be checked, and again when their message is made.
+ * are read one by one, as many at a time as the caller wants, to be checked, and again when their
+ * message is made.
  */
 #ifndef INJECT_INJECT_MAIL_H
 #define INJECT_INJECT_MAIL_H
@@ -21,6 +22,7 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "json_document.h"
 #include "slice.h"
 #include "times.h"
 
@@ -44,15 +46,25 @@ enum inject_mail_result {
     INJECT_MAIL_NO_JSON,   /* 400 */
     INJECT_MAIL_WRONG,     /* 422 */
     INJECT_MAIL_TOO_LARGE, /* 413 */
+    INJECT_MAIL_MORE,      /* it has more recipients than were read */
 };
 
 /* Once in a process, before it is confined: the libraries open files. */
 void inject_mail_start(void);
 
-/* Read a document; free *ret_mail when the result is INJECT_MAIL_OK, and keep `text` until then.
- * Else *ret_error says what was found where, and expected. */
-enum inject_mail_result inject_mail_new(struct slice text, const struct inject_mail_limits *limits,
-                                        struct inject_mail **ret_mail, struct buf *ret_error);
+/* What is to be added to a document before it is read. */
+void inject_mail_document(struct json_document *d, size_t limit_bytes);
+
+/* A mail to be read out of a document that has ended; it and `limits` are borrowed until the mail
+ * is freed. */
+struct inject_mail *inject_mail_new(const struct json_document *document,
+                                    const struct inject_mail_limits *limits);
+
+/* Read it, of its divided recipients the next `rcpts` at most. INJECT_MAIL_OK: it is complete. What
+ * is neither this nor INJECT_MAIL_MORE is final: *ret_error says what was found where, and
+ * expected, and nothing is left to do but to free it. */
+enum inject_mail_result inject_mail_read(struct inject_mail *m, size_t rcpts,
+                                         struct buf *ret_error);
 void inject_mail_free(struct inject_mail *m);
 
 /* Bytes that it takes. */

@@ -66,11 +66,14 @@
 /* Memory of a document that has been read, as a multiple of its size. */
 #define DOCUMENT_FACTOR 16u
 
-/* Messages of a call are made for so long in one turn of the loop. */
-#define TURN_US (5 * US_PER_MS)
+/* Messages of a call are made for so long in one turn of the loop, and recipients read, of which so
+ * many between two looks at the clock. */
+#define TURN_US       (5 * US_PER_MS)
+#define RCPTS_AT_ONCE 20u
 
 #define NO_MEMORY                                                                                  \
     ((struct server_reply){452, "4.3.1", SLICE("Insufficient memory, try again later")})
+#define NO_DOCUMENT_MEMORY "4.3.1 Insufficient memory, try again later (smtpd_memory_limit)"
 #define NO_QUEUE                                                                                   \
     ((struct server_reply){451, "4.3.0", SLICE("Queue is not available, try again later")})
 
@@ -148,10 +151,12 @@ struct inject_session {
     enum body_kind kind;
     struct http_envelope envelope;
     uint8_t sum_bytes[WIRE_KEY_SUM]; /* of `sum`, when all has come */
-    EVP_MD_CTX *sum; /* over all that makes the call what it is; NULL: it has no key */
-    struct buf json;
-    struct draft account; /* memory of the document */
-    uint64_t held;        /* of the request, in all */
+    EVP_MD_CTX *sum;            /* over all that makes the call what it is; NULL: it has no key */
+    struct json_document json;  /* as it comes in; `mail` and `unread` refer to it */
+    struct inject_mail *unread; /* the mail of it while it is read */
+    bool short_of_memory;       /* there is less for reading it than it may take */
+    struct draft account;       /* memory of the document */
+    uint64_t held;              /* of the request, in all */
     struct inject_mail *mail;
     size_t next_message; /* of mail, that is made next */
     struct event *again; /* goes on making messages in the next turn; NULL: not needed yet */
@@ -260,10 +265,11 @@ static void forget_request(struct inject_session *s)
     }
     s->reading = NULL;
     inject_mail_free(s->mail);
-    s->mail = NULL;
+    inject_mail_free(s->unread);
+    s->mail = s->unread = NULL;
     EVP_MD_CTX_free(s->sum);
     s->sum = NULL;
-    buf_fini(&s->json);
+    json_document_fini(&s->json);
     draft_drop(&s->account);
     s->held = 0;
     http_envelope_fini(&s->envelope);
@@ -892,19 +898,26 @@ static void make_message(struct inject_session *s)
     message_read(part, reply);
 }
 
+static void read_document(struct inject_session *s);
+
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
     struct inject_session *s = arg;
 
     (void)fd;
     (void)what;
-    if (s->phase == INJECT_WORK) {
-        go_on_with_call(s);
-        drive(s);
+    if (s->phase != INJECT_WORK) {
+        return;
     }
+    if (s->unread != NULL) {
+        read_document(s);
+    } else {
+        go_on_with_call(s);
+    }
+    drive(s);
 }
 
-/* Let other clients have a turn before more messages are made. */
+/* Let other clients have a turn before more of the document is read, or more messages are made. */
 static void go_on_later(struct inject_session *s)
 {
     static const struct timeval now = {0};
@@ -922,11 +935,21 @@ static bool has_more(const struct inject_session *s)
     return s->mail != NULL && !s->key_refused && s->next_message < inject_mail_count(s->mail);
 }
 
+/* Has this turn lasted until then? A turn has one time, unless the clocks are read in it. */
+static bool turn_is_over(struct mono until)
+{
+    clock_update();
+    return mono_reached(until, clock_mono());
+}
+
 /* Make messages, as many as may be on their way; when all are decided the call is. */
 static void go_on_with_call(struct inject_session *s)
 {
     struct mono until = mono_after(clock_mono(), TURN_US);
 
+    if (s->unread != NULL) {
+        return; /* the next turn goes on */
+    }
     while (has_more(s) && s->part_count < INJECT_AHEAD) {
         if (s->part_count > 0 && s->all->queue != NULL &&
             channel_waiting(s->all->queue) > RECEIVE_WAITING_MAX / 4) {
@@ -936,7 +959,7 @@ static void go_on_with_call(struct inject_session *s)
             return; /* likewise */
         }
         make_message(s);
-        if (has_more(s) && mono_reached(until, clock_mono())) {
+        if (has_more(s) && turn_is_over(until)) {
             go_on_later(s);
             return;
         }
@@ -959,21 +982,74 @@ static bool hold_document(struct inject_session *s)
     if (inject_mail_is_divided(s->mail)) {
         answer = messages * ANSWER_ELEMENT + inject_mail_address_bytes(s->mail);
     }
-    if (!inject_mail_is_divided(s->mail)) { /* its text is not needed any more */
-        buf_fini(&s->json);
-        draft_drop(&s->account);
-    }
     return charge_answer(s, inject_mail_memory(s->mail) + answer);
+}
+
+/* The document could not be read. */
+static void refuse_document(struct inject_session *s, enum inject_mail_result result)
+{
+    if (result == INJECT_MAIL_TOO_LARGE && s->short_of_memory) {
+        refuse(s, 429, NO_DOCUMENT_MEMORY);
+    } else {
+        refuse(s,
+               result == INJECT_MAIL_NO_JSON ? 400
+               : result == INJECT_MAIL_WRONG ? 422
+                                             : 413,
+               buf_cstr(&s->error));
+    }
+}
+
+/* Read the document, or go on with that; when it is read, make its messages. */
+static void read_document(struct inject_session *s)
+{
+    struct mono until = mono_after(clock_mono(), TURN_US);
+    enum inject_mail_result result;
+    struct server_reply reply;
+
+    do {
+        buf_clear(&s->error);
+        result = inject_mail_read(s->unread, RCPTS_AT_ONCE, &s->error);
+    } while (result == INJECT_MAIL_MORE && !turn_is_over(until));
+    if (result == INJECT_MAIL_MORE) {
+        go_on_later(s);
+        return;
+    }
+    if (result != INJECT_MAIL_OK) {
+        refuse_document(s, result);
+        return;
+    }
+    s->mail = s->unread;
+    s->unread = NULL;
+    if (!hold_document(s)) {
+        refuse(s, 429, NO_DOCUMENT_MEMORY);
+        return;
+    }
+    reply = judge_sender(s, inject_mail_sender(s->mail));
+    if (reply.code != 0) {
+        refuse_as(s, &reply);
+        return;
+    }
+    go_on_with_call(s);
+}
+
+static void begin_document(struct inject_session *s)
+{
+    struct inject_mail_limits limits = {.rcpts = s->settings->inject_rcpts,
+                                        .message_bytes = s->settings->smtp.limits.message_bytes};
+    uint64_t most = DOCUMENT_FACTOR * s->json.bytes + ANSWER_EXTRA, free_bytes;
+
+    json_document_end(&s->json);
+    (void)receive_has_memory(s->all, s->settings, &s->place, most);
+    free_bytes = s->all->budget.max - s->all->budget.used;
+    limits.memory = most < free_bytes ? most : free_bytes;
+    s->short_of_memory = free_bytes < most;
+    s->unread = inject_mail_new(&s->json, &limits);
+    read_document(s);
 }
 
 /* The whole request has come. */
 static void begin_work(struct inject_session *s)
 {
-    struct inject_mail_limits limits = {.rcpts = s->settings->inject_rcpts,
-                                        .message_bytes = s->settings->smtp.limits.message_bytes};
-    enum inject_mail_result result;
-    uint64_t most, free_bytes;
-
     CHECK(s->sum == NULL || EVP_DigestFinal_ex(s->sum, s->sum_bytes, NULL) == 1);
     s->calls++;
     s->arrived = clock_wall();
@@ -986,37 +1062,9 @@ static void begin_work(struct inject_session *s)
         s->reading = NULL;
         message_read(part, SERVER_ACCEPT);
         go_on_with_call(s);
-        return;
+    } else {
+        begin_document(s);
     }
-    most = DOCUMENT_FACTOR * buf_len(&s->json) + ANSWER_EXTRA;
-    (void)receive_has_memory(s->all, s->settings, &s->place, most);
-    free_bytes = s->all->budget.max - s->all->budget.used;
-    limits.memory = most < free_bytes ? most : free_bytes;
-    buf_clear(&s->error);
-    result = inject_mail_new(buf_slice(&s->json), &limits, &s->mail, &s->error);
-    if (result != INJECT_MAIL_OK) {
-        s->mail = NULL;
-    }
-    if ((result == INJECT_MAIL_TOO_LARGE && limits.memory < most) ||
-        (result == INJECT_MAIL_OK && !hold_document(s))) {
-        refuse(s, 429, "4.3.1 Insufficient memory, try again later (smtpd_memory_limit)");
-        return;
-    }
-    if (result != INJECT_MAIL_OK) {
-        refuse(s,
-               result == INJECT_MAIL_NO_JSON ? 400
-               : result == INJECT_MAIL_WRONG ? 422
-                                             : 413,
-               buf_cstr(&s->error));
-        return;
-    }
-    struct server_reply reply = judge_sender(s, inject_mail_sender(s->mail));
-
-    if (reply.code != 0) {
-        refuse_as(s, &reply);
-        return;
-    }
-    go_on_with_call(s);
 }
 
 /* ---- a request ------------------------------------------------------------------------------ */
@@ -1056,7 +1104,7 @@ static void begin_body(struct inject_session *s)
     }
     http_envelope_init(&s->envelope, s->settings->inject_rcpts);
     inject_answer_init(&s->answer);
-    buf_init(&s->json, (size_t)s->settings->inject_json);
+    inject_mail_document(&s->json, (size_t)s->settings->inject_json);
     s->refusals_logged = s->refusals_unlogged = 0;
     if (s->key[0] != '\0') {
         begin_sum(s);
@@ -1210,6 +1258,23 @@ static void on_head(struct inject_session *s)
                                                     .client = slice_string(s->ip)});
 }
 
+static void add_to_document(struct inject_session *s, struct slice bytes)
+{
+    uint64_t before = json_document_memory(&s->json), more;
+
+    if (!json_document_add(&s->json, bytes)) {
+        refuse(s, 413, "the document is larger than inject_json_limit");
+        return;
+    }
+    more = json_document_memory(&s->json) - before;
+    if (!receive_has_memory(s->all, s->settings, &s->place, more) ||
+        !draft_reserve(&s->account, more)) {
+        refuse(s, 429, NO_DOCUMENT_MEMORY);
+        return;
+    }
+    s->held = s->account.charged;
+}
+
 /* A piece of the body. */
 static void on_body(struct inject_session *s, struct slice bytes)
 {
@@ -1218,13 +1283,7 @@ static void on_body(struct inject_session *s, struct slice bytes)
     pay_for_body(s, bytes.len);
     CHECK(sum_add(s, bytes));
     if (s->kind == BODY_JSON) {
-        if (!receive_has_memory(s->all, s->settings, &s->place, bytes.len) ||
-            !draft_reserve(&s->account, bytes.len)) {
-            refuse(s, 429, "4.3.1 Insufficient memory, try again later (smtpd_memory_limit)");
-        } else if (!buf_add(&s->json, bytes)) {
-            refuse(s, 413, "the document is larger than inject_json_limit");
-        }
-        s->held = s->account.charged;
+        add_to_document(s, bytes);
         return;
     }
     (void)receive_has_memory(s->all, s->settings, &s->place, 2 * bytes.len);
@@ -1647,7 +1706,7 @@ void inject_session_begin(struct inject_sessions *inject, struct receive_setting
     http_init(&s->http);
     buf_init(&s->out, 2 * (size_t)INJECT_ANSWER_MAX + 2 * ANSWER_EXTRA);
     buf_init(&s->error, 2 * ANSWER_EXTRA);
-    buf_init(&s->json, 0);
+    inject_mail_document(&s->json, 0);
     draft_init(&s->account, &all->budget, 0);
     http_envelope_init(&s->envelope, 0);
     inject_answer_init(&s->answer);

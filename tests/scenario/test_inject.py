@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -382,6 +383,36 @@ class Documents(Case):
         self.assertEqual([q["recipients"] for q in document["queued"]], [100000])
         self.assertEqual(document["refused"], [])
         self.assertEqual(d.message(document["queued"][0]["id"])["recipients_total"], 100000)
+
+    def test_others_are_answered_while_a_large_document_is_read(self):
+        """Both become readable at once: whoever is first in the loop, the document is read in many turns."""
+        d = self.started(receive_processes="1")
+        rcpts = [{"address": "r%d@d.example" % i, "substitutions": {"a": "%d" % i}} for i in range(50000)]
+        body = json.dumps({"from": "a@shop.example", "recipients": rcpts + ["no address"], "text": "{{a}}"}).encode()
+        head = ("POST /v1/inject HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+                "Authorization: Bearer %s\r\n\r\n" % (len(body), self.tokens["app"])).encode()
+        large = socket.create_connection(("127.0.0.1", self.port), timeout=sluice.PATIENCE)
+        self.addCleanup(large.close)
+        large.sendall(head + body[:-1000])
+        other = socket.create_connection(("127.0.0.1", self.port), timeout=sluice.PATIENCE)
+        self.addCleanup(other.close)
+        ports = ":%04X 0100007F:%04X" % (self.port, large.getsockname()[1])
+
+        def unread():
+            with open("/proc/net/tcp") as f:
+                (line,) = [line for line in f if ports in line]
+            return int(line.split()[4].split(":")[1], 16)
+
+        self.eventually(lambda: unread() == 0)
+        (pid,) = d.children()["receive"]
+        os.kill(pid, signal.SIGSTOP)
+        large.sendall(body[-1000:])
+        other.sendall(b"GET /v1/small HTTP/1.1\r\nHost: x\r\n\r\n")
+        os.kill(pid, signal.SIGCONT)
+        self.assertRegex(large.recv(1000), rb"\AHTTP/1.1 422 ")
+        self.eventually(lambda: "recipients[50000]" in d.log())
+        refused = re.findall(r"reject: INJECT from \S+ (404|422) ", d.log())
+        self.assertEqual(refused, ["404", "422"])
 
     def test_messages_of_any_size_and_long_fields(self):
         self.started(message_size_limit="0")

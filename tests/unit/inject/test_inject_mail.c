@@ -8,34 +8,60 @@
 
 static const struct inject_mail_limits limits = {.rcpts = 3, .memory = 1 << 20};
 
+/* A document, in pieces of so many bytes, and the mail that is read out of it, one recipient at a
+ * time. */
+struct reading {
+    struct json_document document;
+    struct inject_mail *m;
+    enum inject_mail_result result;
+    char error[500];
+};
+
+static void read_pieces(const char *text, size_t piece, struct reading *r)
+{
+    struct slice rest = slice_string(text);
+    struct buf error;
+
+    inject_mail_document(&r->document, rest.len);
+    while (rest.len > 0) {
+        size_t len = piece < rest.len ? piece : rest.len;
+
+        assert_true(json_document_add(&r->document, slice_of(rest.ptr, len)));
+        rest = slice_skip(rest, len);
+    }
+    json_document_end(&r->document);
+    buf_init(&error, sizeof r->error - 1);
+    r->m = inject_mail_new(&r->document, &limits);
+    do {
+        r->result = inject_mail_read(r->m, 1, &error);
+    } while (r->result == INJECT_MAIL_MORE);
+    (void)snprintf(r->error, sizeof r->error, "%s", buf_cstr(&error));
+    buf_fini(&error);
+}
+
+static void free_reading(struct reading *r)
+{
+    inject_mail_free(r->m);
+    json_document_fini(&r->document);
+}
+
 /* What is wrong with the document; empty: nothing. */
 static enum inject_mail_result problem_of(const char *text, char ret_error[500])
 {
-    enum inject_mail_result result;
-    struct inject_mail *m = NULL;
-    struct buf error;
+    struct reading r;
 
-    buf_init(&error, 499);
-    result = inject_mail_new(slice_string(text), &limits, &m, &error);
-    (void)snprintf(ret_error, 500, "%s", buf_cstr(&error));
-    if (result == INJECT_MAIL_OK) {
-        inject_mail_free(m);
-    }
-    buf_fini(&error);
-    return result;
+    read_pieces(text, SIZE_MAX, &r);
+    free_reading(&r);
+    (void)snprintf(ret_error, 500, "%s", r.error);
+    return r.result;
 }
 
-static struct inject_mail *read_mail(const char *text)
+static void read_mail(const char *text, struct reading *r)
 {
-    struct inject_mail *m = NULL;
-    struct buf error;
-
-    buf_init(&error, 500);
-    if (inject_mail_new(slice_string(text), &limits, &m, &error) != INJECT_MAIL_OK) {
-        fail_msg("%s", buf_cstr(&error));
+    read_pieces(text, SIZE_MAX, r);
+    if (r->result != INJECT_MAIL_OK) {
+        fail_msg("%s", r->error);
     }
-    buf_fini(&error);
-    return m;
 }
 
 static void what_is_wrong_is_told_with_its_place(void **unused)
@@ -154,12 +180,15 @@ static void the_envelope_is_that_of_the_document(void **unused)
 
     (void)unused;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct inject_mail *m = read_mail(cases[i].in);
+        struct inject_mail *m;
+        struct reading r;
         struct slice rcpt;
         char story[500];
-        size_t at =
-            (size_t)snprintf(story, sizeof story, "%.*s:", SLICE_ARGS(inject_mail_sender(m)));
+        size_t at;
 
+        read_mail(cases[i].in, &r);
+        m = r.m;
+        at = (size_t)snprintf(story, sizeof story, "%.*s:", SLICE_ARGS(inject_mail_sender(m)));
         for (size_t n = 0; n < inject_mail_count(m); n++) {
             for (size_t next = 0; inject_mail_next_rcpt(m, n, &next, &rcpt);) {
                 at += (size_t)snprintf(story + at, sizeof story - at, " %.*s", SLICE_ARGS(rcpt));
@@ -167,21 +196,25 @@ static void the_envelope_is_that_of_the_document(void **unused)
             at += (size_t)snprintf(story + at, sizeof story - at, ";");
         }
         assert_string_equal(story, cases[i].want);
-        inject_mail_free(m);
+        free_reading(&r);
     }
 }
 
 static void values_are_put_where_they_belong(void **unused)
 {
-    struct inject_mail *m = read_mail(
-        "{\"from\":\"f@b.c\",\"subject\":\"S {{ n }} {{n}\",\"text\":\"T {{n}} {\",\"html\":"
-        "\"<{{n}}> {{{n}}}\",\"headers\":{\"X-N\":\"{{n}}\"},\"substitutions\":{\"n\":\"all\"},"
-        "\"recipients\":[\"t@b.c\",{\"address\":\"u@b.c\",\"substitutions\":{\"n\":\"<&'\\\">\"}}]"
-        "}");
+    struct reading r;
+    struct inject_mail *m;
     struct buf out;
     const char *text;
 
     (void)unused;
+    read_mail(
+        "{\"from\":\"f@b.c\",\"subject\":\"S {{ n }} {{n}\",\"text\":\"T {{n}} {\",\"html\":"
+        "\"<{{n}}> {{{n}}}\",\"headers\":{\"X-N\":\"{{n}}\"},\"substitutions\":{\"n\":\"all\"},"
+        "\"recipients\":[\"t@b.c\",{\"address\":\"u@b.c\",\"substitutions\":{\"n\":\"<&'\\\">\"}}]"
+        "}",
+        &r);
+    m = r.m;
     buf_init(&out, 10000);
     assert_true(inject_mail_compose(m, 0, &out));
     text = buf_cstr(&out);
@@ -200,7 +233,7 @@ static void values_are_put_where_they_belong(void **unused)
     buf_init(&out, 100);
     assert_false(inject_mail_compose(m, 0, &out)); /* it does not fit */
     buf_fini(&out);
-    inject_mail_free(m);
+    free_reading(&r);
 }
 
 static int start(void **unused)
