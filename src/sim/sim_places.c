@@ -139,18 +139,18 @@ static char *key_of(const struct route *route, struct slice dest)
 
 static const struct sim_site_model *model_of(const struct sim_places *p, struct slice host,
                                              struct slice domain,
-                                             const struct sim_site_model *model)
+                                             const struct sim_site_model *model, bool relayed)
 {
     const struct workload_site *site = workload_site_find(p->workload, host);
 
-    if (model != NULL && slice_equal_nocase(host, domain)) {
+    if (model != NULL && (slice_equal_nocase(host, domain) || (relayed && site == NULL))) {
         return model;
     }
     return site != NULL ? &site->model : &p->plain;
 }
 
 uint32_t sim_places_need(struct sim_places *p, struct slice domain,
-                         const struct sim_site_model *model)
+                         const struct sim_site_model *model, bool relayed)
 {
     char address[WORKLOAD_NAME_MAX + 64];
     struct sim_place *place;
@@ -169,7 +169,7 @@ uint32_t sim_places_need(struct sim_places *p, struct slice domain,
         mem_free(key);
         return place->number;
     }
-    place = place_new(p, &route, key, model_of(p, host_of(dest), domain, model));
+    place = place_new(p, &route, key, model_of(p, host_of(dest), domain, model, relayed));
     place->per_mailbox = per_mailbox;
     place_add(p, place);
     return place->number;

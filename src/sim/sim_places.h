@@ -52,9 +52,10 @@ void sim_places_init(struct sim_places *p, const struct conf *conf, const struct
 void sim_places_fini(struct sim_places *p);
 
 /* The number of the place that mail for this domain goes to. `model` (borrowed, or NULL) describes
- * its site if the domain is its own next hop; else, the workload does. */
+ * its site if the domain is its own next hop, or `relayed` says that it holds behind a relay, too;
+ * else, the workload does. */
 uint32_t sim_places_need(struct sim_places *p, struct slice domain,
-                         const struct sim_site_model *model);
+                         const struct sim_site_model *model, bool relayed);
 
 /* After the last sim_places_need: give each its rank. */
 void sim_places_rank(struct sim_places *p);

@@ -39,9 +39,10 @@ struct sim_message {
     int64_t due_us, arrived_us, size_bytes;
     uint64_t number; /* from 1, by arrival */
     uint32_t slot, class, rcpt_count;
-    struct slice sched_class; /* what the scheduler knows of its class; the world's */
-    uint32_t left;            /* recipients that have not come to their end */
-    uint32_t read;            /* recipients looked at in this pass */
+    struct slice sched_class;             /* what the scheduler knows of its class; the world's */
+    uint32_t left;                        /* recipients that have not come to their end */
+    uint32_t read;                        /* recipients looked at in this pass */
+    const struct trace_outcome *outcomes; /* of its recipients; NULL: the sites decide */
     /* Of what is deferred in this pass: the dead destination that it waits for; several when some
      * of it waits for something else. */
     struct owner_target dead;
@@ -409,7 +410,7 @@ static void source_open(struct sim_world *w, struct source *s, const struct work
     rng_init(&s->rng, sim_stream_seed(w->options.seed, a->name));
     s->places = mem_array(a->to.count, sizeof *s->places);
     for (uint32_t i = 0; i < a->to.count; i++) {
-        s->places[i] = sim_places_need(&w->places, slice_string(a->to.names[i]), NULL);
+        s->places[i] = sim_places_need(&w->places, slice_string(a->to.names[i]), NULL, false);
     }
     s->at_us = (double)a->from_us;
     if (a->rhythm == WORKLOAD_POISSON) {
@@ -461,6 +462,7 @@ static void trace_due(struct sim_event *e)
         message_new(s->world, (uint32_t) class, from->rcpt_count, from->size_bytes);
 
     m->sched_class = sched_class_of_traced(s->world, from);
+    m->outcomes = t->outcomes == NULL ? NULL : &t->outcomes[from->first_rcpt];
     for (uint32_t i = 0; i < m->rcpt_count; i++) {
         m->rcpts[i] = (struct rcpt){s->places[t->rcpts[from->first_rcpt + i]], NEVER_ASKED};
     }
@@ -480,6 +482,12 @@ static struct sim_site_model traced_model(const struct workload *workload,
         distribution_fini(&model.latency);
         model.latency = distribution_empirical(d->samples, d->sample_count);
     }
+    for (uint32_t i = 0; i < d->outage_count && model.outage_count < SIM_OUTAGES_MAX; i++) {
+        model.outages[model.outage_count++] =
+            (struct sim_outage){.from_us = d->outages[i].from_us,
+                                .until_us = d->outages[i].until_us,
+                                .down = d->outages[i].hangs ? SIM_DOWN_HANG : SIM_DOWN_REFUSE};
+    }
     return model;
 }
 
@@ -492,7 +500,9 @@ static void trace_open(struct sim_world *w, struct source *s, const struct trace
         const struct trace_domain *d = t->domains[i];
 
         w->trace_models[i] = traced_model(w->options.workload, d);
-        s->places[i] = sim_places_need(&w->places, slice_string(d->name), &w->trace_models[i]);
+        /* A journal of events is this daemon's: its mail took the way that it takes now. */
+        s->places[i] = sim_places_need(&w->places, slice_string(d->name), &w->trace_models[i],
+                                       t->outcomes != NULL);
     }
     sim_event_init(&s->event, trace_due);
     w->sources_open++;
@@ -589,11 +599,17 @@ static enum sim_disposition verdict_on(struct delivery *f, uint32_t rcpt_n)
                                                         [SIM_BOUNCED] = SIM_DISPOSITION_BOUNCED};
     struct sim_message *m = f->message;
     struct rcpt *r = &m->rcpts[rcpt_n - 1];
+    const struct trace_outcome *outcome = m->outcomes == NULL ? NULL : &m->outcomes[rcpt_n - 1];
     int64_t first_us =
         r->asked_ms == NEVER_ASKED ? -1 : m->arrived_us + (int64_t)r->asked_ms * US_PER_MS;
     bool first = first_us < 0;
     enum sim_verdict verdict = sim_site_verdict(&f->place->site, &first_us);
 
+    if (outcome != NULL && verdict == SIM_SENT) {
+        verdict = outcome->not_before_us > now_of(f->world).us ? SIM_DEFERRED
+                  : outcome->bounced                           ? SIM_BOUNCED
+                                                               : SIM_SENT;
+    }
     if (first && first_us >= 0) {
         int64_t ms = milliseconds_up(first_us - m->arrived_us);
 

@@ -7,15 +7,21 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "class_name.h"
 #include "hash.h"
 #include "mem.h"
 #include "rng.h"
 #include "sender_group.h"
+#include "trace_event.h"
 #include "trace_line.h"
 
 #define SAMPLE_SEED 1
 
 #define NOT_ACTIVE UINT32_MAX
+
+#define NEVER (-1)
+/* A connection that failed later than this met silence; others were refused. */
+#define HANG_US (5 * US_PER_S)
 
 /* A message whose end has not been seen. */
 struct open_message {
@@ -26,17 +32,22 @@ struct open_message {
     UT_hash_handle hh;
 };
 
-/* A recipient that was deferred: it will be named again. */
+/* A recipient that was deferred, or of which an event has told: it will be named again. */
 struct again {
     struct {
         uint64_t message, address; /* number and hash */
     } key;
+    size_t rcpt;         /* its index */
+    int64_t deferred_us; /* when its site did so last; NEVER */
     UT_hash_handle hh;
 };
 
 struct domain_slot {
     const char *name; /* borrowed from the trace */
     uint32_t index;
+    int64_t down_us, failed_us; /* since when, and at last, it was not reached; NEVER */
+    bool hangs;
+    int64_t reached_us; /* at last; NEVER */
     UT_hash_handle hh;
 };
 
@@ -47,8 +58,9 @@ struct trace_reader {
     struct again *again;
     struct domain_slot *domains;
     uint32_t *rcpt_messages; /* owned; beside trace->rcpts, which is in the log's order for now */
-    size_t message_size, rcpt_size;
+    size_t message_size, rcpt_size, outcome_size;
     struct rng rng;
+    bool tells_outcomes; /* it was events */
 };
 
 /* ---- what has been seen --------------------------------------------------------------------- */
@@ -63,13 +75,14 @@ static struct domain_slot *domain_add(struct trace_reader *r, char *name)
     t->domains = mem_resize(t->domains, t->domain_count + 1, sizeof(struct trace_domain *));
     slot->name = name;
     slot->index = (uint32_t)t->domain_count;
+    slot->down_us = slot->failed_us = slot->reached_us = NEVER;
     t->domains[t->domain_count++] = d;
     HASH_ADD_KEYPTR(hh, r->domains, slot->name, strlen(slot->name), slot);
     return slot;
 }
 
-/* False: one too many. */
-static bool domain_need(struct trace_reader *r, struct slice written, uint32_t *ret_index)
+/* NULL: one too many. */
+static struct domain_slot *domain_need(struct trace_reader *r, struct slice written)
 {
     char *name = mem_copy(written.ptr, written.len);
     struct domain_slot *slot;
@@ -82,12 +95,11 @@ static bool domain_need(struct trace_reader *r, struct slice written, uint32_t *
         mem_free(name);
     } else if (r->trace->domain_count == TRACE_DOMAINS_MAX) {
         mem_free(name);
-        return false;
+        return NULL;
     } else {
         slot = domain_add(r, name);
     }
-    *ret_index = slot->index;
-    return true;
+    return slot;
 }
 
 /* Keep a fair choice of all deliveries (Vitter's algorithm R). */
@@ -125,27 +137,71 @@ static struct open_message *open_add(struct trace_reader *r, struct slice id)
     return m;
 }
 
+/* The number of a class; 0: one too many. */
+static uint8_t class_need(struct trace *t, struct slice name)
+{
+    size_t i = 0;
+
+    while (i < t->class_count && !slice_equal(slice_string(t->classes[i]), name)) {
+        i++;
+    }
+    if (i == TRACE_CLASSES_MAX) {
+        return 0;
+    }
+    if (i == t->class_count) {
+        t->classes[t->class_count++] = mem_copy(name.ptr, name.len);
+    }
+    return (uint8_t)(i + 1);
+}
+
 /* False, here and below: it passes a limit. */
 static bool take_class(struct trace_reader *r, const struct trace_line *l)
 {
-    struct trace *t = r->trace;
     struct open_message *m = open_find(r, l->id);
-    size_t i = 0;
+    uint8_t class = class_need(r->trace, l->class_name);
 
-    while (i < t->class_count && !slice_equal(slice_string(t->classes[i]), l->class_name)) {
-        i++;
-    }
-    if (i == TRACE_CLASSES_MAX || HASH_COUNT(r->open) >= TRACE_MESSAGES_MAX) {
+    if (class == 0 || HASH_COUNT(r->open) >= TRACE_MESSAGES_MAX) {
         return false;
-    }
-    if (i == t->class_count) {
-        t->classes[t->class_count++] = mem_copy(l->class_name.ptr, l->class_name.len);
     }
     if (m == NULL) {
         m = open_add(r, l->id);
-        m->class = (uint8_t)(i + 1);
+        m->class = class;
         m->marked = l->marked;
     }
+    return true;
+}
+
+/* An event of a delivery tells the class that the scheduler knew. That of marked mail and that of
+ * other mail are those of default_class = auto, unless the message came with one. */
+static void note_class(struct trace_reader *r, const struct open_message *m,
+                       const struct trace_line *l)
+{
+    struct trace_message *message = &r->trace->messages[m->number];
+
+    if (message->class == 0 && l->class_name.len > 0 &&
+        !slice_equal(l->class_name, SLICE(CLASS_NAME_PERSONAL))) {
+        message->class = class_need(r->trace, l->class_name);
+        message->marked = message->class > 0;
+    }
+}
+
+static bool add_recipient(struct trace_reader *r, uint32_t message, uint32_t domain);
+static void again_add(struct trace_reader *r, uint32_t message, struct slice address, size_t rcpt);
+
+/* The event of a message that has come names its recipient when there is one only. */
+static bool take_recipient(struct trace_reader *r, uint32_t message, const struct trace_line *l)
+{
+    struct domain_slot *slot;
+
+    if (!l->event || l->domain.len == 0) {
+        return true;
+    }
+    r->tells_outcomes = true;
+    slot = domain_need(r, l->domain);
+    if (slot == NULL || !add_recipient(r, message, slot->index)) {
+        return false;
+    }
+    again_add(r, message, l->address, r->trace->rcpt_count - 1);
     return true;
 }
 
@@ -172,12 +228,14 @@ static bool take_active(struct trace_reader *r, const struct trace_line *l)
                                .group = (uint8_t)sender_group(CONF_CLASS_FAIRNESS_SENDER, true,
                                                               l->sender, slice_of(NULL, 0)),
                                .marked = m->marked};
-    return true;
+    if (l->event && l->class_name.len > 0) {
+        t->messages[m->number].class = class_need(t, l->class_name);
+    }
+    return take_recipient(r, m->number, l);
 }
 
-/* Is it the first time that this recipient of this message is named? `last`: and it will not be
- * again. */
-static bool named_first(struct trace_reader *r, uint32_t message, struct slice address, bool last)
+static struct again *again_find(const struct trace_reader *r, uint32_t message,
+                                struct slice address)
 {
     struct again *a, key;
 
@@ -185,45 +243,147 @@ static bool named_first(struct trace_reader *r, uint32_t message, struct slice a
     key.key.message = message;
     key.key.address = hash_bytes(address.ptr, address.len);
     HASH_FIND(hh, r->again, &key.key, sizeof key.key, a);
-    if (a != NULL && last) {
-        HASH_DEL(r->again, a);
-        mem_free(a);
+    return a;
+}
+
+static void again_add(struct trace_reader *r, uint32_t message, struct slice address, size_t rcpt)
+{
+    struct again *a = mem_new(sizeof *a);
+
+    a->key.message = message;
+    a->key.address = hash_bytes(address.ptr, address.len);
+    a->rcpt = rcpt;
+    a->deferred_us = NEVER;
+    HASH_ADD(hh, r->again, key, sizeof a->key, a);
+}
+
+/* A recipient of a message; false: one too many. */
+static bool add_recipient(struct trace_reader *r, uint32_t message, uint32_t domain)
+{
+    struct trace *t = r->trace;
+    size_t size = r->rcpt_size; /* both arrays have elements of one size */
+
+    if (t->rcpt_count == TRACE_MESSAGES_MAX) {
         return false;
     }
-    if (a == NULL && !last) {
-        a = mem_new(sizeof *a);
-        a->key = key.key;
-        HASH_ADD(hh, r->again, key, sizeof a->key, a);
+    t->rcpts = mem_grow(t->rcpts, t->rcpt_count, &size, sizeof *t->rcpts);
+    t->outcomes = mem_grow(t->outcomes, t->rcpt_count, &r->outcome_size, sizeof *t->outcomes);
+    r->rcpt_messages =
+        mem_grow(r->rcpt_messages, t->rcpt_count, &r->rcpt_size, sizeof *r->rcpt_messages);
+    t->rcpts[t->rcpt_count] = domain;
+    t->outcomes[t->rcpt_count] = (struct trace_outcome){0};
+    r->rcpt_messages[t->rcpt_count++] = message;
+    t->messages[message].rcpt_count++;
+    return true;
+}
+
+/* ---- what sites did, of events -------------------------------------------------------------- */
+
+/* Half way from the last failure to the next success: when it was over is not known better. */
+static int64_t between(int64_t failed_us, int64_t begun_us)
+{
+    return begun_us > failed_us ? failed_us + (begun_us - failed_us) / 2 : failed_us;
+}
+
+static void outage_end(struct trace_reader *r, struct domain_slot *slot, int64_t until_us)
+{
+    struct trace_domain *d = r->trace->domains[slot->index];
+
+    if (d->outage_count < TRACE_OUTAGES_MAX) {
+        d->outages = mem_resize(d->outages, d->outage_count + 1ul, sizeof *d->outages);
+        d->outages[d->outage_count++] = (struct trace_outage){
+            .from_us = slot->down_us, .until_us = until_us, .hangs = slot->hangs};
+    }
+    slot->down_us = NEVER;
+}
+
+/* The domain's site was reached, or not: the rest is an outage's beginning and end. False: others
+ * reached it meanwhile, so this is about one delivery. */
+static bool domain_tried(struct trace_reader *r, struct domain_slot *slot,
+                         const struct trace_line *l)
+{
+    int64_t begun_us = l->at_us - l->took_us;
+
+    if (!l->unreached) {
+        if (slot->down_us != NEVER && begun_us >= slot->down_us) {
+            outage_end(r, slot, between(slot->failed_us, begun_us));
+        }
+        slot->reached_us = l->at_us;
         return true;
     }
-    return a == NULL;
+    if (slot->down_us == NEVER && slot->reached_us >= begun_us) {
+        return false;
+    }
+    if (slot->down_us == NEVER) {
+        slot->down_us = begun_us;
+        slot->hangs = l->took_us >= HANG_US;
+    }
+    slot->failed_us = l->at_us;
+    return true;
+}
+
+/* What became of a recipient. `a`: what was known of it before, or NULL. */
+static void note_outcome(struct trace_reader *r, struct domain_slot *slot, struct again *a,
+                         size_t rcpt, const struct trace_line *l)
+{
+    struct trace_outcome *outcome = &r->trace->outcomes[rcpt];
+    bool site_down = false;
+
+    if (!l->unattempted) {
+        site_down = domain_tried(r, slot, l) && l->unreached;
+    }
+    if (l->status == TRACE_DEFERRED) {
+        if (!l->unattempted && !site_down && a != NULL) {
+            a->deferred_us = l->at_us;
+        }
+        return;
+    }
+    outcome->bounced = l->status == TRACE_BOUNCED;
+    if (l->status == TRACE_EXPIRED) {
+        outcome->not_before_us = US_FOREVER;
+    } else if (a != NULL && a->deferred_us != NEVER) {
+        outcome->not_before_us =
+            between(a->deferred_us, l->took_us >= 0 ? l->at_us - l->took_us : l->at_us);
+    }
 }
 
 static bool take_attempt(struct trace_reader *r, const struct trace_line *l)
 {
     struct open_message *m = open_find(r, l->id);
     struct trace *t = r->trace;
-    uint32_t domain;
-    size_t size = r->rcpt_size; /* both arrays have elements of one size */
+    bool last = l->status != TRACE_DEFERRED;
+    struct domain_slot *slot;
+    struct again *a;
+    size_t rcpt;
 
     if (m == NULL || m->number == NOT_ACTIVE) {
         return true; /* it arrived before the log begins */
     }
-    if (t->rcpt_count == TRACE_MESSAGES_MAX || !domain_need(r, l->domain, &domain)) {
+    slot = domain_need(r, l->domain);
+    if (slot == NULL) {
         return false;
     }
     if (l->status == TRACE_SENT && l->took_us >= 0) {
-        sample(r, t->domains[domain], l->took_us);
+        sample(r, t->domains[slot->index], l->took_us);
     }
-    if (!named_first(r, m->number, l->address, l->status != TRACE_DEFERRED)) {
-        return true;
+    a = again_find(r, m->number, l->address);
+    rcpt = a != NULL ? a->rcpt : t->rcpt_count;
+    if (a == NULL && !add_recipient(r, m->number, slot->index)) {
+        return false;
     }
-    t->rcpts = mem_grow(t->rcpts, t->rcpt_count, &size, sizeof *t->rcpts);
-    r->rcpt_messages =
-        mem_grow(r->rcpt_messages, t->rcpt_count, &r->rcpt_size, sizeof *r->rcpt_messages);
-    t->rcpts[t->rcpt_count] = domain;
-    r->rcpt_messages[t->rcpt_count++] = m->number;
-    t->messages[m->number].rcpt_count++;
+    if (a == NULL && !last) {
+        again_add(r, m->number, l->address, rcpt);
+        a = again_find(r, m->number, l->address);
+    }
+    if (l->event) {
+        r->tells_outcomes = true;
+        note_class(r, m, l);
+        note_outcome(r, slot, a, rcpt, l);
+    }
+    if (a != NULL && last) {
+        HASH_DEL(r->again, a);
+        mem_free(a);
+    }
     return true;
 }
 
@@ -250,12 +410,18 @@ struct trace_reader *trace_reader_new(void)
 void trace_reader_line(struct trace_reader *r, struct slice line)
 {
     struct trace_line l;
+    json_t *event = NULL;
     bool within = true;
 
     r->trace->lines++;
-    trace_line_read(line, &r->clock, &l);
+    if (trace_event_is(line)) {
+        event = trace_event_read(line, &l);
+    } else {
+        trace_line_read(line, &r->clock, &l);
+    }
     switch (l.kind) {
     case TRACE_LINE_OTHER:
+        json_decref(event);
         return;
     case TRACE_LINE_ACTIVE:
         within = take_active(r, &l);
@@ -272,6 +438,7 @@ void trace_reader_line(struct trace_reader *r, struct slice line)
     }
     r->trace->understood++;
     r->trace->over_limit += within ? 0 : 1;
+    json_decref(event);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -281,6 +448,8 @@ static void group_recipients(struct trace_reader *r)
 {
     struct trace *t = r->trace;
     uint32_t *grouped = mem_array(t->rcpt_count, sizeof *grouped);
+    struct trace_outcome *outcomes =
+        r->tells_outcomes ? mem_array(t->rcpt_count, sizeof *outcomes) : NULL;
     size_t at = 0;
 
     for (size_t i = 0; i < t->message_count; i++) {
@@ -291,10 +460,56 @@ static void group_recipients(struct trace_reader *r)
     for (size_t i = 0; i < t->rcpt_count; i++) {
         struct trace_message *m = &t->messages[r->rcpt_messages[i]];
 
+        if (outcomes != NULL) {
+            outcomes[m->first_rcpt + m->rcpt_count] = t->outcomes[i];
+        }
         grouped[m->first_rcpt + m->rcpt_count++] = t->rcpts[i];
     }
     mem_free(t->rcpts);
+    mem_free(t->outcomes);
     t->rcpts = grouped;
+    t->outcomes = outcomes;
+}
+
+/* What was deferred, and not heard of again, stays so; what was not reached, too. */
+static void end_outcomes(struct trace_reader *r)
+{
+    struct domain_slot *d, *next_d;
+    struct again *a, *next_a;
+
+    HASH_ITER(hh, r->again, a, next_a)
+    {
+        if (a->deferred_us != NEVER) {
+            r->trace->outcomes[a->rcpt].not_before_us = US_FOREVER;
+        }
+    }
+    HASH_ITER(hh, r->domains, d, next_d)
+    {
+        if (d->down_us != NEVER) {
+            outage_end(r, d, US_FOREVER);
+        }
+    }
+}
+
+static void shift(int64_t *time_us, int64_t by_us)
+{
+    if (*time_us != US_FOREVER) {
+        *time_us = *time_us > by_us ? *time_us - by_us : 0;
+    }
+}
+
+/* Let time begin with the first message. */
+static void shift_outcomes(struct trace *t)
+{
+    for (size_t i = 0; t->outcomes != NULL && i < t->rcpt_count; i++) {
+        shift(&t->outcomes[i].not_before_us, t->first_us);
+    }
+    for (size_t i = 0; i < t->domain_count; i++) {
+        for (uint32_t k = 0; k < t->domains[i]->outage_count; k++) {
+            shift(&t->domains[i]->outages[k].from_us, t->first_us);
+            shift(&t->domains[i]->outages[k].until_us, t->first_us);
+        }
+    }
 }
 
 static int compare_arrival(const void *a, const void *b)
@@ -322,8 +537,9 @@ static void order_messages(struct trace *t)
     if (kept > 1) {
         qsort(t->messages, kept, sizeof *t->messages, compare_arrival);
     }
-    for (size_t i = kept; i-- > 0;) {
-        t->messages[i].at_us -= t->messages[0].at_us;
+    t->first_us = kept > 0 ? t->messages[0].at_us : 0;
+    for (size_t i = 0; i < kept; i++) {
+        t->messages[i].at_us -= t->first_us;
     }
 }
 
@@ -334,8 +550,10 @@ struct trace *trace_reader_finish(struct trace_reader *r)
     struct again *a, *next_a;
     struct trace *t = r->trace;
 
+    end_outcomes(r);
     group_recipients(r);
     order_messages(t);
+    shift_outcomes(t);
     HASH_ITER(hh, r->open, m, next_m)
     {
         HASH_DEL(r->open, m);
@@ -364,6 +582,7 @@ void trace_free(struct trace *t)
     }
     for (size_t i = 0; i < t->domain_count; i++) {
         mem_free(t->domains[i]->name);
+        mem_free(t->domains[i]->outages);
         mem_free(t->domains[i]);
     }
     for (size_t i = 0; i < t->class_count; i++) {
@@ -372,6 +591,7 @@ void trace_free(struct trace *t)
     mem_free(t->domains);
     mem_free(t->messages);
     mem_free(t->rcpts);
+    mem_free(t->outcomes);
     mem_free(t);
 }
 

@@ -1,5 +1,6 @@
 /*
- * Mail that came once, read from a log in Postfix's form (this daemon's, too).
+ * Mail that came once, read from a log in Postfix's form (this daemon's, too), or from the journal
+ * of events (docs/events.md), a line of JSON each, which says more (trace_event.h).
  *
  *     ... postfix/qmgr[1]: 4Xz1: from=<a@b.example>, size=4301, nrcpt=2 (queue active)
  *     ... postfix/smtp[2]: 4Xz1: to=<c@d.example>, relay=..., delay=3, delays=1/0/1/1, dsn=2.0.0,
@@ -13,6 +14,9 @@
  * sample of these times is kept. Dates are those of syslog ("Nov 21 08:00:01", the year guessed
  * from the order) or of RFC 3339 ("2026-11-21T08:00:01.5+01:00").
  *
+ * Events tell what the sites did, too, so their trace has outcomes: when a recipient was accepted
+ * that had been deferred, who was refused, and when a site could not be reached.
+ *
  * The log is from outside: a line that is not understood is skipped and counted, whatever it is.
  * Limits: TRACE_*; what passes them is counted as skipped, too.
  */
@@ -25,19 +29,35 @@
 
 #include "buf.h"
 #include "distribution.h"
+#include "sim_site.h"
 #include "slice.h"
 
 #define TRACE_LINE_MAX     8192     /* bytes */
 #define TRACE_MESSAGES_MAX 10000000 /* and as many recipients */
 #define TRACE_DOMAINS_MAX  100000
-#define TRACE_SAMPLES_MAX  64 /* delivery times kept of a domain */
-#define TRACE_CLASSES_MAX  32 /* mail of others counts as unmarked */
+#define TRACE_SAMPLES_MAX  64              /* delivery times kept of a domain */
+#define TRACE_CLASSES_MAX  32              /* mail of others counts as unmarked */
+#define TRACE_OUTAGES_MAX  SIM_OUTAGES_MAX /* of a domain; of more, the first */
+
+/* Time in which nothing reached a domain's site. */
+struct trace_outage {
+    int64_t from_us, until_us; /* since the first message; the latter may be US_FOREVER */
+    bool hangs;                /* else connections were refused */
+};
+
+/* What a site said of a recipient. */
+struct trace_outcome {
+    int64_t not_before_us; /* it was deferred before; US_FOREVER: always */
+    bool bounced;          /* in the end */
+};
 
 struct trace_domain {
     char *name;                         /* owned, lower case */
     int64_t samples[TRACE_SAMPLES_MAX]; /* microseconds */
     uint32_t sample_count;
-    uint64_t deliveries; /* of which the samples are a random choice */
+    uint64_t deliveries;          /* of which the samples are a random choice */
+    struct trace_outage *outages; /* owned; of events */
+    uint32_t outage_count;
 };
 
 struct trace_message {
@@ -55,10 +75,12 @@ struct trace {
     size_t message_count;
     uint32_t *rcpts; /* owned; the index of its domain for each recipient */
     size_t rcpt_count;
-    struct trace_domain **domains; /* owned */
+    struct trace_outcome *outcomes; /* owned; beside rcpts; NULL: of a log, which tells none */
+    struct trace_domain **domains;  /* owned */
     size_t domain_count;
     char *classes[TRACE_CLASSES_MAX]; /* owned */
     size_t class_count;
+    int64_t first_us;    /* when the first message came, as the log has its times */
     uint64_t lines;      /* read */
     uint64_t understood; /* of them, told of a message */
     uint64_t incomplete; /* messages left out, as no recipient of theirs was seen */

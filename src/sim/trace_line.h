@@ -23,7 +23,7 @@ enum trace_line_kind {
     TRACE_LINE_GONE,    /* id: removed, or returned for its age */
 };
 
-enum trace_status { TRACE_SENT, TRACE_DEFERRED, TRACE_BOUNCED };
+enum trace_status { TRACE_SENT, TRACE_DEFERRED, TRACE_BOUNCED, TRACE_EXPIRED };
 
 struct trace_line {
     enum trace_line_kind kind;
@@ -34,6 +34,10 @@ struct trace_line {
     int64_t size_bytes;
     enum trace_status status;
     int64_t took_us; /* connection and transmission, from delays=; negative: it does not say */
+    /* Of events alone (trace_event.h): */
+    bool event;
+    bool unreached;   /* TRACE_LINE_ATTEMPT: the site did not answer, so it is no verdict of its */
+    bool unattempted; /* likewise: its site was known to be dead */
 };
 
 /* What must be remembered from line to line as dates of syslog have no year. Zero at first. */

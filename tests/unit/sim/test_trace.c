@@ -283,7 +283,97 @@ static void files_are_read_whole(void **unused)
     buf_fini(&error);
 }
 
-UNIT_MAIN(cmocka_unit_test(a_message_is_put_together),
+/* ---- events --------------------------------------------------------------------------------- */
+
+#define EVENT(time, event, id, rest)                                                               \
+    "{\"number\":1,\"time\":" time ",\"event\":\"" event "\",\"queue_id\":\"" id                   \
+    "\",\"sender\":\"a@b\"," rest "}"
+#define TRIED(rcpt, status, delays)                                                                \
+    "\"recipient\":\"" rcpt "\",\"class\":\"personal\",\"status\":\"" status "\","                 \
+                                                                             "\"delays\":" delays
+#define SECOND "{\"queued\":0,\"active\":0,\"setup\":0.5,\"transmit\":0.5}"
+
+static void events_tell_what_became_of_recipients(void **unused)
+{
+    static const char *const lines[] = {
+        EVENT("1000", "received", "A", "\"class\":\"bulk\",\"recipients\":2,\"size\":77"),
+        EVENT("1001", "received", "B", "\"recipient\":\"x@C.example\",\"recipients\":1,\"size\":5"),
+        EVENT("1002", "delivered", "A", TRIED("u@c.example", "2.0.0", SECOND)),
+        EVENT("1003", "deferred", "A", TRIED("v@c.example", "4.2.0", SECOND)),
+        EVENT("1004", "bounced", "B", TRIED("x@C.example", "5.1.1", SECOND)),
+        EVENT("1014", "delivered", "A", TRIED("v@c.example", "2.0.0", SECOND)),
+        EVENT("1015", "received", "D", "\"recipient\":\"y@e.example\",\"recipients\":1,\"size\":5"),
+        EVENT("1016", "received", "E", "\"recipient\":\"z@e.example\",\"recipients\":1,\"size\":5"),
+        EVENT("1017", "deferred", "E", TRIED("z@e.example", "4.4.1", SECOND)),
+        /* The site was known to be dead. */
+        EVENT("1018", "deferred", "D", "\"recipient\":\"y@e.example\",\"status\":\"4.4.1\""),
+        EVENT("1050", "delivered", "E", TRIED("z@e.example", "2.0.0", SECOND)),
+        EVENT("1060", "deferred", "D", TRIED("y@e.example", "4.7.1", SECOND)),
+    };
+    struct trace *t = read_lines(lines, COUNT(lines));
+    const struct trace_message *a = &t->messages[0], *b = &t->messages[1];
+
+    (void)unused;
+    assert_int_equal(t->understood, COUNT(lines));
+    assert_int_equal(t->message_count, 4);
+    assert_int_equal(t->first_us, INT64_C(1000000000));
+    assert_int_equal(t->rcpt_count, 5);
+    assert_int_equal(a->rcpt_count, 2);
+    assert_int_equal(a->size_bytes, 77);
+    assert_string_equal(t->classes[a->class - 1], "bulk");
+    assert_false(a->marked);
+    assert_int_equal(b->class, 0);
+    assert_string_equal(domain_of(t, 1, 0), "c.example");
+    /* The first was taken at once, the second half way between its two attempts. */
+    assert_int_equal(t->outcomes[a->first_rcpt].not_before_us, 0);
+    assert_int_equal(t->outcomes[a->first_rcpt + 1].not_before_us, 8000000);
+    assert_false(t->outcomes[a->first_rcpt + 1].bounced);
+    assert_true(t->outcomes[b->first_rcpt].bounced);
+    /* E's site was down from the beginning of its attempt until half way to the next. */
+    assert_int_equal(t->domains[0]->outage_count, 0);
+    assert_int_equal(t->domains[1]->outage_count, 1);
+    assert_int_equal(t->domains[1]->outages[0].from_us, 16000000);
+    assert_int_equal(t->domains[1]->outages[0].until_us, 33000000);
+    assert_false(t->domains[1]->outages[0].hangs);
+    /* D is deferred still. */
+    assert_int_equal(t->outcomes[t->messages[2].first_rcpt].not_before_us, US_FOREVER);
+    assert_int_equal(t->outcomes[t->messages[3].first_rcpt].not_before_us, 0);
+    assert_int_equal(t->domains[0]->sample_count, 2);
+    assert_int_equal(t->domains[0]->samples[0], 1000000);
+    trace_free(t);
+}
+
+static void events_that_are_none_are_passed_over(void **unused)
+{
+    static const char *const lines[] = {
+        "{",
+        "{}",
+        "{\"event\":\"received\"}",
+        "{\"event\":\"received\",\"time\":\"1\",\"queue_id\":\"A\"}",
+        "{\"event\":\"received\",\"time\":-1,\"queue_id\":\"A\",\"size\":1}",
+        "{\"event\":\"received\",\"time\":1e300,\"queue_id\":\"A\",\"size\":1}",
+        "{\"event\":\"received\",\"time\":1,\"queue_id\":\"A\",\"size\":-1}",
+        "{\"event\":\"received\",\"time\":1,\"queue_id\":\"\",\"size\":1}",
+        "{\"event\":\"received\",\"time\":1,\"queue_id\":7,\"size\":1}",
+        "{\"event\":\"received\",\"time\":1,\"queue_id\":\"A\",\"size\":1,\"class\":\"no class\"}",
+        "{\"event\":\"delivered\",\"time\":1,\"queue_id\":\"A\",\"recipient\":\"no domain\"}",
+        "{\"event\":\"delivered\",\"time\":1,\"queue_id\":\"A\",\"recipient\":\"a@b/c\"}",
+        "{\"event\":\"delivered\",\"time\":1,\"queue_id\":\"A\",\"recipient\":\"a@b\\u0000c\"}",
+        "{\"event\":[\"delivered\"],\"time\":1,\"queue_id\":\"A\",\"recipient\":{}}",
+        "{\"event\":\"window\",\"time\":1,\"destination\":\"smtp/a\"}",
+    };
+    struct trace *t = read_lines(lines, COUNT(lines));
+
+    (void)unused;
+    assert_int_equal(t->lines, COUNT(lines));
+    assert_int_equal(t->understood, 0);
+    assert_int_equal(t->message_count, 0);
+    trace_free(t);
+}
+
+UNIT_MAIN(cmocka_unit_test(events_tell_what_became_of_recipients),
+          cmocka_unit_test(events_that_are_none_are_passed_over),
+          cmocka_unit_test(a_message_is_put_together),
           cmocka_unit_test(dates_are_read_in_both_forms),
           cmocka_unit_test(years_are_guessed_from_the_order),
           cmocka_unit_test(a_log_tells_classes_before_mail_is_active),
