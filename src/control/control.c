@@ -36,6 +36,7 @@
 #include "series.h"
 #include "service.h"
 #include "token_list.h"
+#include "whatif_call.h"
 
 /* Text of an error about a query: longer than the list of its names. */
 #define QUERY_ERROR_MAX 1024
@@ -84,6 +85,7 @@ struct control {
     struct api_server *server;
     struct event_feed *feed;
     struct dialogue_feed *dialogues;
+    struct whatif_call *whatif;
     struct channel *queue;        /* NULL: being restarted */
     void *services[SERVICES_MAX]; /* their states */
     TAILQ_HEAD(, ask) asks;
@@ -722,6 +724,9 @@ static void answer_call(struct control *c, struct api_call *call, const struct e
     case ENDPOINT_TRACE:
         dialogue_feed_call(c->dialogues, call, question);
         break;
+    case ENDPOINT_WHATIF:
+        whatif_call(c->whatif, call, question);
+        break;
     case ENDPOINT_DESCRIPTION:
         api_answer(call, 200, "application/json", endpoint_description());
         break;
@@ -958,6 +963,7 @@ static int control_start(struct role *role)
     CHECK(c->sampler != NULL && event_add(c->sampler, &sample_step) == 0);
     c->feed = event_feed_new(c, role->base);
     c->dialogues = dialogue_feed_new(c, role->base);
+    c->whatif = whatif_call_new(c, role->base);
     for (size_t i = 0; i < service_count; i++) {
         c->services[i] = services[i]->begin(role, c, c->daemon_pid);
     }
@@ -981,6 +987,10 @@ static void control_peer(struct role *role, const struct wire_peer *peer, int fd
 {
     struct control *c = role->state;
 
+    if (peer->role == ROLE_WHATIF) {
+        whatif_call_peer(c->whatif, fd);
+        return;
+    }
     CHECK(peer->role == ROLE_QUEUE);
     if (c->queue != NULL) {
         struct channel *old = c->queue;
@@ -1117,6 +1127,7 @@ static void control_end(struct role *role)
     for (size_t i = 0; i < service_count; i++) {
         services[i]->end(c->services[i]);
     }
+    whatif_call_free(c->whatif);
     api_server_free(c->server);
     event_feed_free(c->feed);
     dialogue_feed_free(c->dialogues);

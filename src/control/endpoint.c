@@ -112,6 +112,7 @@ static const struct endpoint endpoints[] = {
     {"GET", "/v1/events", ENDPOINT_EVENTS, NULL, EVENT_FILTER | BIT(AFTER), false, false},
     {"GET", "/v1/trace", ENDPOINT_TRACE, NULL, BIT(DESTINATION) | BIT(CLIENT) | BIT(QUEUE_ID), true,
      false},
+    {"POST", "/v1/whatif", ENDPOINT_WHATIF, NULL, 0, false, true},
     {"GET", "/metrics", ENDPOINT_METRICS, NULL, 0, false, false},
     {"GET", "/v1/openapi.json", ENDPOINT_DESCRIPTION, NULL, 0, false, false},
     {"POST", "/v1/messages/hold", ENDPOINT_QUESTION, "hold", 0, true, true},

@@ -621,7 +621,8 @@ static unsigned ask_cat(struct queue *q, const json_t *question, struct buf *byt
     return 200;
 }
 
-/* Events behind `after`, as lines. With none, the control process is told when there are some. */
+/* Events behind `after`, as lines, or where those from `since` (microseconds) on begin. With none,
+ * the control process is told when there are some. */
 static unsigned ask_events(struct queue *q, const json_t *question, struct buf *bytes, int *ret_fd,
                            json_t **ret_answer)
 {
@@ -635,13 +636,16 @@ static unsigned ask_events(struct queue *q, const json_t *question, struct buf *
                              "there is no journal of events: events = no, or the spool has no "
                              "place for one");
     }
-    if (after >= 0 && (uint64_t)after <= q->journal.last) {
+    if (json_object_get(question, "since") != NULL) {
+        rc = journal_find(q, (struct wall){json_integer_value(json_object_get(question, "since"))},
+                          &last);
+    } else if (after >= 0 && (uint64_t)after <= q->journal.last) {
         rc = journal_read(q, (uint64_t)after, EVENTS_PAGE, bytes, &last);
     }
     if (rc != 0) {
         return listing_error(503, ret_answer, "%s", spool_error(q->spool));
     }
-    if (buf_len(bytes) == 0) {
+    if (buf_len(bytes) == 0 && json_object_get(question, "since") == NULL) {
         journal_tell_more(q);
     }
     *ret_answer = json_pack("{s:I, s:I, s:I}", "last", (json_int_t)last, "newest",

@@ -42,7 +42,7 @@
 
 /* One process each of queue, local, agents, control, pickup, auth, fetch and filter, and as many
  * others as the parameters allow. */
-#define CHILDREN_MAX (8 + 64 + 64)
+#define CHILDREN_MAX (10 + 64 + 64)
 
 /* Bytes: names of some dozens of parameters. */
 #define DELAYED_NAMES_MAX 4096
@@ -112,11 +112,14 @@ struct parent {
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* Which processes have a channel between them: each speaks with the queue, if with any other; auth,
- * which judges logins, with receive. */
+ * which judges logins, with receive, and whatif with control. */
 static bool are_neighbours(enum wire_role a, enum wire_role b)
 {
     if (a == ROLE_AUTH || b == ROLE_AUTH) {
         return a == ROLE_RECEIVE || b == ROLE_RECEIVE;
+    }
+    if (a == ROLE_WHATIF || b == ROLE_WHATIF) {
+        return a == ROLE_CONTROL || b == ROLE_CONTROL;
     }
     return (a == ROLE_QUEUE) != (b == ROLE_QUEUE);
 }

@@ -11,6 +11,7 @@
  *                                                  name servers and HTTPS
  *   control       receive_user   chroot_directory  no file, no TCP connect    sockets it was given
  *   auth          mail_owner     chroot_directory  no file, no TCP connect    sockets it was given
+ *   whatif        receive_user   chroot_directory  no file, no TCP connect    sockets it was given
  *   queue         mail_owner     -                 spool's directories        files, no exec; Unix
  *                                                                             sockets if it must
  *    (shared)     (stays)        -                 spool's directories        files, no exec

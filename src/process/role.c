@@ -189,6 +189,29 @@ static void reload(struct role *role, const struct frame *frame)
     }
 }
 
+struct conf *role_conf_with(const struct role *role, struct slice lines, const char *name,
+                            struct conf_problems *problems)
+{
+    struct loaded l = {.files = role->inner->files, .file_count = role->file_count};
+    struct conf_world world = {.read = read_bundle, .arg = &l};
+    struct slice path = l.files[0].path;
+    size_t slash = slice_find_last(path, '/');
+    char *directory =
+        slash == path.len ? mem_string(".") : mem_copy(path.ptr, slash == 0 ? 1 : slash);
+    struct conf *conf;
+    struct buf text;
+
+    buf_init(&text, CONF_FILE_MAX);
+    (void)buf_add(&text, l.files[0].bytes); /* a text that does not fit is refused below */
+    (void)buf_add_byte(&text, '\n');
+    (void)buf_add(&text, lines);
+    conf = conf_load_text(text.failed ? SLICE("=") : buf_slice(&text), name, directory, &world,
+                          problems);
+    buf_fini(&text);
+    mem_free(directory);
+    return conf;
+}
+
 /* ---- frames of the parent ------------------------------------------------------------------- */
 
 static void peer_frame(struct role *role, const struct frame *frame)
@@ -387,6 +410,7 @@ static const char *role_user(const struct role *role)
     case ROLE_RECEIVE:
     case ROLE_FILTER:
     case ROLE_CONTROL:
+    case ROLE_WHATIF:
         return role->conf->receive_user;
     case ROLE_DELIVER:
     case ROLE_FETCH:

@@ -124,11 +124,17 @@ void role_exit(struct role *role, int status);
  * process sent, and it ends after a while, so that the parent starts it with new channels. */
 void role_queue_lost(struct role *role);
 
+/* The present configuration with `lines` of parameters behind it, called `name` in problems, which
+ * are initialised here; conf_problems_fini releases them. NULL when there is an error; the caller
+ * frees it. */
+struct conf *role_conf_with(const struct role *role, struct slice lines, const char *name,
+                            struct conf_problems *problems);
+
 /* The bytes of a file of the configuration by its path as written there; ptr NULL when none. */
 struct slice role_file(const struct role *role, struct slice path);
 
 /* The roles of the rooms. */
 extern const struct role_ops receive_role, queue_role, deliver_role, local_role, control_role,
-    pickup_role, auth_role, fetch_role, hook_role, filter_role;
+    pickup_role, auth_role, fetch_role, hook_role, filter_role, whatif_role;
 
 #endif

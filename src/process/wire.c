@@ -14,6 +14,7 @@ const char *wire_role_name(enum wire_role role)
         [ROLE_DELIVER] = "deliver", [ROLE_LOCAL] = "local",     [ROLE_CONTROL] = "control",
         [ROLE_AGENTS] = "agents",   [ROLE_PICKUP] = "pickup",   [ROLE_AUTH] = "auth",
         [ROLE_FETCH] = "fetch",     [ROLE_HOOK] = "hook",       [ROLE_FILTER] = "filter",
+        [ROLE_WHATIF] = "whatif",
     };
 
     CHECK(role < ROLE_COUNT);

@@ -14,6 +14,7 @@
  *      queue  ---- hook                    hook_ask, hook_events, hook_done, hook_failing
  *      control --- queue                   ask, answer, dialogue
  *      control --- parent                  reload, stop
+ *      control --- whatif                  ask, answer (a page of events), events_more; answer
  *
  * Each struct has wire_put_x, which sends it, and wire_get_x, which decodes a frame's body and is
  * false for anything that wire_put_x could not have written; the struct is undefined then, and
@@ -115,7 +116,8 @@ enum wire_type {
     WIRE_ASK,         /* struct wire_ask */
     WIRE_ANSWER,      /* struct wire_answer */
     WIRE_EVENTS_MORE, /* queue to control: u64, the number of the last event. Once for each answer
-                         to `events` that had none */
+                         to `events` that had none. whatif to control: u64 token, the next page
+                         of events, please; an answer without bytes was the last */
 };
 
 /* The process at the other end of a channel. */
@@ -132,6 +134,7 @@ enum wire_role {
     ROLE_FETCH,  /* gets policies by HTTPS */
     ROLE_HOOK,   /* tells web hooks of events */
     ROLE_FILTER, /* shows our own reports to filters */
+    ROLE_WHATIF, /* runs recorded mail again with a changed parameter */
     ROLE_COUNT,
 };
 

@@ -442,6 +442,57 @@ int journal_read(struct queue *q, uint64_t after, size_t max, struct buf *out, u
     return 0;
 }
 
+/* When the event `number` was, or the first one that is kept behind it. */
+static int time_of(struct queue *q, uint64_t number, struct wall *ret_at)
+{
+    uint64_t first, last;
+    struct slice lines;
+    int rc = spool_events_read(q->spool, number, &first, &last, &lines);
+    static const char member[] = "\"time\":";
+    const char *at;
+
+    if (rc != 0) {
+        return rc;
+    }
+    for (; first < number && lines.len > 0; first++) {
+        lines = slice_skip(lines, slice_find(lines, '\n') + 1);
+    }
+    lines.len = slice_find(lines, '\n');
+    at = memmem(lines.ptr, lines.len, member, sizeof member - 1);
+    if (at == NULL) {
+        return -EBADMSG;
+    }
+    char text[32] = "";
+    size_t len = (size_t)(lines.ptr + lines.len - at) - (sizeof member - 1);
+
+    memcpy(text, at + sizeof member - 1, len < sizeof text ? len : sizeof text - 1);
+    ret_at->us = (int64_t)(strtod(text, NULL) * (double)US_PER_S);
+    return 0;
+}
+
+int journal_find(struct queue *q, struct wall since, uint64_t *ret_after)
+{
+    /* All up to `low` are before it, those from `high` on are not. */
+    uint64_t low = q->journal.first > 0 ? q->journal.first - 1 : 0, high = q->journal.last + 1;
+
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        struct wall at;
+        int rc = time_of(q, middle, &at);
+
+        if (rc != 0) {
+            return rc;
+        }
+        if (at.us < since.us) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    *ret_after = low;
+    return 0;
+}
+
 /* ---- facts ---------------------------------------------------------------------------------- */
 
 static void put_id(struct buf *b, struct msg_id id)

@@ -93,6 +93,10 @@ struct mono journal_wake_at(const struct queue *q);
  * negative errno. */
 int journal_read(struct queue *q, uint64_t after, size_t max, struct buf *out, uint64_t *ret_last);
 
+/* The number of the last kept event before `since` (0: the oldest is later), for journal_read. 0 or
+ * a negative errno. */
+int journal_find(struct queue *q, struct wall since, uint64_t *ret_after);
+
 /* Tell the control process when there are more: once, at the next commit with events. */
 void journal_tell_more(struct queue *q);
 

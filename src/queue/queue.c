@@ -372,6 +372,7 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
         hooks_adopt(q, fd);
         return;
     case ROLE_AUTH:
+    case ROLE_WHATIF:
     case ROLE_PARENT:
     case ROLE_QUEUE:
     case ROLE_COUNT:

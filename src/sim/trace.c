@@ -271,7 +271,7 @@ static bool add_recipient(struct trace_reader *r, uint32_t message, uint32_t dom
     r->rcpt_messages =
         mem_grow(r->rcpt_messages, t->rcpt_count, &r->rcpt_size, sizeof *r->rcpt_messages);
     t->rcpts[t->rcpt_count] = domain;
-    t->outcomes[t->rcpt_count] = (struct trace_outcome){0};
+    t->outcomes[t->rcpt_count] = (struct trace_outcome){.sent_us = US_FOREVER};
     r->rcpt_messages[t->rcpt_count++] = message;
     t->messages[message].rcpt_count++;
     return true;
@@ -339,6 +339,7 @@ static void note_outcome(struct trace_reader *r, struct domain_slot *slot, struc
         return;
     }
     outcome->bounced = l->status == TRACE_BOUNCED;
+    outcome->sent_us = l->status == TRACE_SENT ? l->at_us : US_FOREVER;
     if (l->status == TRACE_EXPIRED) {
         outcome->not_before_us = US_FOREVER;
     } else if (a != NULL && a->deferred_us != NEVER) {
@@ -503,6 +504,7 @@ static void shift_outcomes(struct trace *t)
 {
     for (size_t i = 0; t->outcomes != NULL && i < t->rcpt_count; i++) {
         shift(&t->outcomes[i].not_before_us, t->first_us);
+        shift(&t->outcomes[i].sent_us, t->first_us);
     }
     for (size_t i = 0; i < t->domain_count; i++) {
         for (uint32_t k = 0; k < t->domains[i]->outage_count; k++) {

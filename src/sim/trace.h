@@ -48,6 +48,7 @@ struct trace_outage {
 /* What a site said of a recipient. */
 struct trace_outcome {
     int64_t not_before_us; /* it was deferred before; US_FOREVER: always */
+    int64_t sent_us;       /* when it was delivered; US_FOREVER: it was not */
     bool bounced;          /* in the end */
 };
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import subprocess
 import tempfile
 import threading
@@ -153,28 +152,35 @@ class Pages(Case):
         page.click("details summary")
         page.wait("document.querySelectorAll('details table tbody tr').length >= 2")
 
-    def test_what_if_makes_a_command_and_draws_its_result(self):
-        daemon = self.with_mail()
-        page = self.open(daemon, "whatif")
+    def test_what_if_runs_the_mail_again_and_draws_both(self):
+        page = self.open(self.with_mail(), "whatif")
         page.type("#w-name", "default_destination_concurrency_limit")
         page.type("#w-value", "1")
-        page.type("#w-log", os.path.join(daemon.directory, "log"))
-        page.wait("document.querySelector('#w-command').textContent.includes('concurrency_limit=1 >')")
-        command = page.evaluate("document.querySelector('#w-command').textContent")
-        path = os.path.join(daemon.directory, "whatif.json")
-        argv = shlex.split(command.replace("> whatif.json", ""))
-        with open(path, "w") as f:
-            subprocess.run([sluice.program(argv[0]), *argv[1:], "-c", daemon.config], stdout=f, check=True, timeout=sluice.PATIENCE)
-        def choose(name):
-            node = page.ask("DOM.getDocument")["root"]["nodeId"]
-            page.ask("DOM.setFileInputFiles", files=[name], nodeId=page.ask("DOM.querySelector", nodeId=node, selector="#w-file")["nodeId"])
-        choose(path)
-        page.wait_text("Delays by class")
-        page.wait("document.querySelector('.plot canvas')")
+        page.key("Enter")
+        page.wait_text("What it would have meant")
+        page.wait("document.querySelectorAll('.plot canvas').length >= 3")
         page.wait("[...document.querySelectorAll('tbody th')].some((e) => e.textContent == 'bulk')")
-        choose(daemon.config)
-        page.wait_text("is not what the command writes")
+        page.wait("[...document.querySelectorAll('#w-words li')].some((e) => e.textContent.startsWith('personal: '))")
+        page.wait_text("How far to trust it")
         self.no_complaints()
+
+    def test_what_if_says_what_is_wrong_as_text(self):
+        page = self.open(self.with_mail(), "whatif")
+        page.evaluate("window.hacked = () => { window.was_hacked = true; }")
+        for name, value, words in ((MARKUP, "1", "is no parameter that the simulator knows of"), ("default_destination_concurrency_limit", MARKUP, "default_destination_concurrency_limit"),
+                                   ("myhostname", "x", "myhostname is no parameter")):
+            page.type("#w-name", name)
+            page.type("#w-value", value)
+            page.click("#w-run")
+            page.wait("document.querySelector('#w-said .bad')?.textContent.includes(%s)" % json.dumps(words))
+            page.wait("!document.querySelector('#w-run').disabled")
+        self.assertFalse(page.evaluate("!!window.was_hacked"))
+        self.no_complaints_but_refusals()
+
+    def test_what_if_without_events_says_what_to_switch_on(self):
+        page = self.open(self.daemon(), "whatif")
+        page.click("#w-run")
+        page.wait_text("set events = yes")
 
     def test_a_search_finds_and_a_bad_one_is_explained(self):
         page = self.open(self.with_mail(), "messages")
@@ -340,6 +346,9 @@ class Everyone(Case):
                 self.go(path)
                 page.wait("document.querySelector('h1')")
                 page.wait("document.querySelector('#live').textContent != ''")
+                if path == "whatif":
+                    page.click("#w-run")
+                    page.wait("document.querySelector('.plot canvas')")
                 page.evaluate(axe + "; true" if not page.evaluate("!!window.axe") else "true")
                 found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.map((v) =>"
                                       " v.id + ': ' + v.help + ' ' + v.nodes.map((n) => n.html + ' ' + n.any.map((a) => a.message).join()).slice(0, 3).join(' | ')))")
@@ -364,6 +373,9 @@ class Everyone(Case):
             self.go(path)
             page.wait("document.querySelector('h1')")
             page.wait("document.querySelector('#live').textContent != ''")
+            if path == "whatif":
+                page.click("#w-run")
+                page.wait("document.querySelector('.plot canvas')")
             self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 360, path)
 
     def test_a_daemon_that_is_away_is_said(self):
