@@ -13,6 +13,8 @@
 /* Two messages have never the same one, and no line of a part begins with it by chance. */
 #define BOUNDARY_DIGITS 32
 #define LINE_LENGTH     78u /* RFC 5322, 2.1.1 */
+#define LINE_MAX_BYTES  997u
+#define BASE64_LINE     76u /* RFC 2045, 6.8 */
 
 void compose_start(void)
 {
@@ -81,15 +83,56 @@ static void put_field(const struct compose_field *field, struct buf *out)
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-static GMimePart *part_of(struct slice type, struct slice bytes)
+/* What stands in a part without work of GMime's, which takes some nanoseconds for a byte: it gets a
+ * token, and what it has written gets the body in its place. A token is as random as a boundary. */
+struct body {
+    char token[BOUNDARY_DIGITS + 1];
+    struct slice text;
+    bool is_base64; /* in one line; else ASCII in lines that end with LF */
+};
+
+struct composing {
+    const struct compose_message *m;
+    struct body *bodies; /* owned, in the order of the parts */
+    size_t body_count;
+};
+
+/* The token for a body. */
+static struct slice token_of(struct composing *c, struct slice text, bool is_base64)
+{
+    struct body *body = &c->bodies[c->body_count++];
+
+    *body = (struct body){.text = text, .is_base64 = is_base64};
+    entropy_text(body->token, BOUNDARY_DIGITS);
+    return slice_string(body->token);
+}
+
+static void put_body(const struct body *body, struct buf *out)
+{
+    struct slice rest = body->text;
+
+    while (rest.len > 0) {
+        size_t len = body->is_base64 ? BASE64_LINE : slice_find(rest, '\n');
+        struct slice line = slice_of(rest.ptr, len < rest.len ? len : rest.len);
+
+        (void)buf_add(out, line); /* sticky */
+        rest = slice_skip(rest, line.len);
+        if (rest.len > 0) {
+            (void)buf_add_string(out, "\r\n");
+            rest = slice_skip(rest, body->is_base64 ? 0 : 1);
+        }
+    }
+}
+
+/* A part with these bytes, which are in this encoding. */
+static GMimePart *part_of(struct slice type, struct slice bytes, GMimeContentEncoding encoding)
 {
     struct slice rest = type, kind = slice_cut(&rest, '/');
     char *kind_text = text_of(kind), *subtype = text_of(rest);
     GMimePart *part = g_mime_part_new_with_type(kind_text, subtype);
     GMimeStream *stream =
         g_mime_stream_mem_new_with_buffer(bytes.ptr == NULL ? "" : bytes.ptr, bytes.len);
-    GMimeDataWrapper *content =
-        g_mime_data_wrapper_new_with_stream(stream, GMIME_CONTENT_ENCODING_DEFAULT);
+    GMimeDataWrapper *content = g_mime_data_wrapper_new_with_stream(stream, encoding);
 
     g_mime_part_set_content(part, content);
     g_object_unref(content);
@@ -99,9 +142,26 @@ static GMimePart *part_of(struct slice type, struct slice bytes)
     return part;
 }
 
-static GMimeObject *text_part(struct slice type, struct slice text)
+/* Can a text leave as it is: ASCII, in lines of at most LINE_MAX_BYTES (RFC 5322, 2.1.1)? */
+static bool is_plain(struct slice text)
 {
-    GMimePart *part = part_of(type, text);
+    while (text.len > 0) {
+        size_t len = slice_find(text, '\n');
+
+        if (len > LINE_MAX_BYTES) {
+            return false;
+        }
+        text = slice_skip(text, len < text.len ? len + 1 : len);
+    }
+    return true;
+}
+
+static GMimeObject *text_part(struct composing *c, struct slice type, struct slice text)
+{
+    bool plain = address_is_ascii(text) && is_plain(text);
+    GMimePart *part = plain
+                          ? part_of(type, token_of(c, text, false), GMIME_CONTENT_ENCODING_DEFAULT)
+                          : part_of(type, text, GMIME_CONTENT_ENCODING_DEFAULT);
     GMimeContentEncoding best;
 
     g_mime_object_set_content_type_parameter(GMIME_OBJECT(part), "charset", CHARSET);
@@ -116,9 +176,9 @@ static void set_parameter(GMimeParamList *list, const char *name, const char *va
     g_mime_param_set_charset(g_mime_param_list_get_parameter(list, name), CHARSET);
 }
 
-static GMimeObject *attachment_part(const struct compose_attachment *a)
+static GMimeObject *attachment_part(struct composing *c, const struct compose_attachment *a)
 {
-    GMimePart *part = part_of(a->type, a->bytes);
+    GMimePart *part = part_of(a->type, token_of(c, a->base64, true), GMIME_CONTENT_ENCODING_BASE64);
     GMimeObject *object = GMIME_OBJECT(part);
     char *id = text_of(a->id), *name = text_of(a->name);
 
@@ -157,26 +217,28 @@ static void put_in(GMimeMultipart *multipart, GMimeObject *part)
     g_object_unref(part);
 }
 
-static GMimeObject *body_text(const struct compose_message *m)
+static GMimeObject *body_text(struct composing *c)
 {
+    const struct compose_message *m = c->m;
     GMimeMultipart *both;
 
     if (m->html.ptr == NULL) {
-        return m->text.ptr == NULL ? NULL : text_part(SLICE("text/plain"), m->text);
+        return m->text.ptr == NULL ? NULL : text_part(c, SLICE("text/plain"), m->text);
     }
     if (m->text.ptr == NULL) {
-        return text_part(SLICE("text/html"), m->html);
+        return text_part(c, SLICE("text/html"), m->html);
     }
     both = multipart_of("alternative");
-    put_in(both, text_part(SLICE("text/plain"), m->text));
-    put_in(both, text_part(SLICE("text/html"), m->html));
+    put_in(both, text_part(c, SLICE("text/plain"), m->text));
+    put_in(both, text_part(c, SLICE("text/html"), m->html));
     return GMIME_OBJECT(both);
 }
 
 /* `body` (taken, may be NULL) with those attachments that are inline, or are not. */
-static GMimeObject *with_attachments(const struct compose_message *m, GMimeObject *body,
-                                     bool is_inline, const char *subtype)
+static GMimeObject *with_attachments(struct composing *c, GMimeObject *body, bool is_inline,
+                                     const char *subtype)
 {
+    const struct compose_message *m = c->m;
     GMimeMultipart *all = NULL;
 
     for (size_t i = 0; i < m->attachment_count; i++) {
@@ -189,24 +251,34 @@ static GMimeObject *with_attachments(const struct compose_message *m, GMimeObjec
                 put_in(all, body);
             }
         }
-        put_in(all, attachment_part(&m->attachments[i]));
+        put_in(all, attachment_part(c, &m->attachments[i]));
     }
     return all == NULL ? body : GMIME_OBJECT(all);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static bool write_out(GMimeMessage *message, struct buf *out)
+static bool write_out(const struct composing *c, GMimeMessage *message, struct buf *out)
 {
     GMimeFormatOptions *options = g_mime_format_options_new();
     GMimeStream *stream = g_mime_stream_mem_new();
     GByteArray *bytes;
+    struct slice rest;
     bool good;
 
     g_mime_format_options_set_newline_format(options, GMIME_NEWLINE_FORMAT_DOS);
     good = g_mime_object_write_to_stream(GMIME_OBJECT(message), options, stream) >= 0;
     bytes = g_mime_stream_mem_get_byte_array(GMIME_STREAM_MEM(stream));
-    good = good && buf_add(out, slice_of(bytes->data, bytes->len));
+    rest = slice_of(bytes->data, bytes->len);
+    for (size_t i = 0; i < c->body_count && good; i++) {
+        const char *at = memmem(rest.ptr, rest.len, c->bodies[i].token, BOUNDARY_DIGITS);
+
+        CHECK(at != NULL);                                               /* it is as it was given */
+        (void)buf_add(out, slice_of(rest.ptr, (size_t)(at - rest.ptr))); /* sticky */
+        put_body(&c->bodies[i], out);
+        rest = slice_skip(rest, (size_t)(at - rest.ptr) + BOUNDARY_DIGITS);
+    }
+    good = buf_add(out, rest) && good;
     g_object_unref(stream);
     g_mime_format_options_free(options);
     return good;
@@ -215,6 +287,7 @@ static bool write_out(GMimeMessage *message, struct buf *out)
 bool compose(const struct compose_message *m, struct buf *out)
 {
     GMimeMessage *message = g_mime_message_new(TRUE);
+    struct composing c = {.m = m, .bodies = mem_array(m->attachment_count + 2, sizeof *c.bodies)};
     GMimeObject *body;
     char *subject = text_of(m->subject);
     bool good;
@@ -231,11 +304,13 @@ bool compose(const struct compose_message *m, struct buf *out)
     for (size_t i = 0; i < m->field_count; i++) {
         put_field(&m->fields[i], out);
     }
-    body = with_attachments(m, with_attachments(m, body_text(m), true, "related"), false, "mixed");
+    body =
+        with_attachments(&c, with_attachments(&c, body_text(&c), true, "related"), false, "mixed");
     CHECK(body != NULL);
     g_mime_message_set_mime_part(message, body);
     g_object_unref(body);
-    good = write_out(message, out);
+    good = write_out(&c, message, out);
+    mem_free(c.bodies);
     g_object_unref(message);
     return good;
 }

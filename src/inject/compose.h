@@ -32,7 +32,7 @@ struct compose_attachment {
     struct slice name; /* of the file; empty: none */
     struct slice type; /* "image/png" */
     struct slice id;   /* Content-ID without angle brackets; empty: none */
-    struct slice bytes;
+    struct slice base64; /* its bytes, strict base64 in one line */
     bool is_inline; /* else it is an attachment */
 };
 

@@ -32,7 +32,7 @@ struct mailboxes {
 
 struct attachment {
     struct slice name, type, id;
-    struct buf bytes;
+    struct slice content; /* base64 */
     bool is_inline;
 };
 
@@ -652,7 +652,7 @@ static bool read_attachment(struct inject_mail *m, const json_t *object, const c
 {
     static const char *const names[] = {"name", "type", "content", "id", "disposition"};
     struct attachment *a = &m->attachments[m->attachment_count];
-    struct slice content = slice_of(NULL, 0), disposition = SLICE("attachment");
+    struct slice disposition = SLICE("attachment");
 
     *a = (struct attachment){.type = SLICE("application/octet-stream")};
     if (!json_is_object(object)) {
@@ -661,7 +661,7 @@ static bool read_attachment(struct inject_mail *m, const json_t *object, const c
     if (!only_members(m, object, path, names, sizeof names / sizeof names[0]) ||
         !get_text(m, object, path, "name", &a->name) ||
         !get_text(m, object, path, "type", &a->type) || !get_text(m, object, path, "id", &a->id) ||
-        !get_text(m, object, path, "content", &content) ||
+        !get_text(m, object, path, "content", &a->content) ||
         !get_text(m, object, path, "disposition", &disposition) || !read_type(m, a, path) ||
         !check_field(m, path, a->name)) {
         return false;
@@ -675,12 +675,11 @@ static bool read_attachment(struct inject_mail *m, const json_t *object, const c
             return wrong_found(m, path, a->id, "expected an id without blanks and brackets");
         }
     }
-    if (content.ptr == NULL) {
+    if (a->content.ptr == NULL) {
         return wrong(m, "%s.content: expected the bytes in base64", path);
     }
-    m->attachment_count++; /* the bytes are released from now on */
-    buf_init(&a->bytes, content.len + 1);
-    if (!base64_get(content, &a->bytes)) {
+    m->attachment_count++;
+    if (!base64_is_strict(a->content)) {
         return wrong(m, "%s.content: expected base64 (RFC 4648, 4), without line ends", path);
     }
     return true;
@@ -885,9 +884,6 @@ static uint64_t own_memory(const struct inject_mail *m)
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         bytes += lists[i]->size * sizeof(struct mailbox);
     }
-    for (size_t i = 0; i < m->attachment_count; i++) {
-        bytes += buf_len(&m->attachments[i].bytes);
-    }
     return bytes;
 }
 
@@ -978,9 +974,6 @@ void inject_mail_free(struct inject_mail *m)
     lists[6] = &m->recipients;
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         mem_free(lists[i]->all);
-    }
-    for (size_t i = 0; i < m->attachment_count; i++) {
-        buf_fini(&m->attachments[i].bytes);
     }
     mem_free(m->attachments);
     free_used(&m->used);
@@ -1134,8 +1127,8 @@ bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf
     for (size_t i = 0; i < m->attachment_count; i++) {
         const struct attachment *a = &m->attachments[i];
 
-        attachments[i] = (struct compose_attachment){a->name, a->type, a->id, buf_slice(&a->bytes),
-                                                     a->is_inline};
+        attachments[i] =
+            (struct compose_attachment){a->name, a->type, a->id, a->content, a->is_inline};
     }
     struct compose_message composed = {
         .from = compose_mailbox_of(m, &m->from.all[0]),

@@ -39,6 +39,13 @@ static bool is_strict(struct slice text, size_t *ret_padding)
     return text.len % 4 == 0 && padding <= 2;
 }
 
+bool base64_is_strict(struct slice text)
+{
+    size_t padding;
+
+    return is_strict(text, &padding);
+}
+
 bool base64_get(struct slice text, struct buf *ret_bytes)
 {
     unsigned char bytes[PIECE_BYTES];

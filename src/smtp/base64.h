@@ -17,4 +17,7 @@ void base64_put(struct buf *out, struct slice bytes);
  * than the buffer takes; what was appended until then stays. */
 bool base64_get(struct slice text, struct buf *ret_bytes);
 
+/* Would base64_get take it, with a buffer that is large enough? */
+bool base64_is_strict(struct slice text);
+
 #endif

@@ -236,6 +236,38 @@ static void values_are_put_where_they_belong(void **unused)
     free_reading(&r);
 }
 
+/* What GMime does not have to encode is put into what it writes: at its place, whole. */
+static void bodies_stand_in_their_parts(void **unused)
+{
+    struct reading r;
+    struct buf out;
+    const char *text, *html, *first, *second;
+
+    (void)unused;
+    read_mail(
+        "{\"from\":\"f@b.c\",\"to\":\"t@b.c\",\"text\":\"a\\r\\n\\nb\\rc\",\"html\":\"<p>\\u00e9</"
+        "p>\","
+        "\"attachments\":[{\"name\":\"x\",\"content\":\"eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4"
+        "eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eA==\"},{\"name\":\"y\",\"content\":\"\"},"
+        "{\"name\":\"z\",\"id\":\"z\",\"disposition\":\"inline\",\"content\":\"enp6\"}]}",
+        &r);
+    buf_init(&out, 10000);
+    assert_true(inject_mail_compose(r.m, 0, &out));
+    text = strstr(buf_cstr(&out), "\r\n\r\na\r\n\r\nb\r\nc\r\n--=_");
+    assert_non_null(text);
+    html = strstr(text, "<p>=C3=A9</p>");
+    assert_non_null(html == NULL ? strstr(text, "PHA+w6k8L3A+") : html);
+    first = strstr(text, "\r\n\r\nenp6\r\n--=_");
+    assert_non_null(first);
+    second =
+        strstr(first, "\r\n\r\neHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4"
+                      "eHh4eHh4\r\neA==\r\n--=_");
+    assert_non_null(second);
+    assert_non_null(strstr(second + 4, "\r\n\r\n\r\n--=_")); /* the empty one */
+    buf_fini(&out);
+    free_reading(&r);
+}
+
 static int start(void **unused)
 {
     (void)unused;
@@ -250,6 +282,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_document_takes_no_more_memory_than_it_may),
         cmocka_unit_test(the_envelope_is_that_of_the_document),
         cmocka_unit_test(values_are_put_where_they_belong),
+        cmocka_unit_test(bodies_stand_in_their_parts),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
