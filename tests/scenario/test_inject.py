@@ -780,9 +780,13 @@ class Protocol(Case):
         d = self.started(debug_clock="yes", smtpd_timeout="10s", smtpd_min_data_rate="1000")
         head = ("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: message/rfc822\r\n"
                 % (ADDRESS, self.tokens["app"])).encode()
-        for sent, want in ((b"", b""), (head, b"HTTP/1.1 408 "), (head + b"Content-Length: 100000\r\n\r\nSubject: x\r\n", b"HTTP/1.1 408 ")):
+        body = head + b"Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n"
+        for sent, want in ((b"", b""), (head, b"HTTP/1.1 408 "), (body, b"HTTP/1.1 408 ")):
             with socket.create_connection(("127.0.0.1", self.port), timeout=sluice.PATIENCE) as s:
-                s.sendall(sent + b"")
+                s.sendall(sent)
+                if sent is body:  # its token was looked at, and the body is waited for
+                    self.assertEqual(s.recv(25, socket.MSG_WAITALL), b"HTTP/1.1 100 Continue\r\n\r\n")
+                    s.sendall(b"Subject: x\r\n")
                 self.eventually(self.taken)
                 d.move_clock(60)
                 self.assertEqual(s.recv(13), want)
