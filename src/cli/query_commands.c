@@ -510,9 +510,8 @@ static int tls_status(const json_t *answer)
 
 static int look_tls(struct ask *ask, const struct args *a)
 {
-    json_t *question =
-        json_pack("{s:s, s:s, s:i, s:i}", "op", "tls", "domain", a->words[0], "fetch",
-                  a->fetch ? 1 : 0, "connect", a->connect ? 1 : 0);
+    json_t *question = json_pack("{s:s, s:s, s:i, s:i}", "op", "tls", "domain", a->words[0],
+                                 "fetch", a->fetch ? 1 : 0, "connect", a->connect ? 1 : 0);
     json_t *answer;
     unsigned status;
     int exit_status;

@@ -26,7 +26,7 @@ enum endpoint_kind {
     ENDPOINT_SERIES,
     ENDPOINT_EVENTS,
     ENDPOINT_TRACE,
-    ENDPOINT_WHATIF, /* the process whatif */
+    ENDPOINT_WHATIF,      /* the process whatif */
     ENDPOINT_DESCRIPTION, /* openapi.json */
     ENDPOINT_RELOAD,
     ENDPOINT_STOP,

@@ -29,11 +29,11 @@ struct compose_field {
 };
 
 struct compose_attachment {
-    struct slice name; /* of the file; empty: none */
-    struct slice type; /* "image/png" */
-    struct slice id;   /* Content-ID without angle brackets; empty: none */
+    struct slice name;   /* of the file; empty: none */
+    struct slice type;   /* "image/png" */
+    struct slice id;     /* Content-ID without angle brackets; empty: none */
     struct slice base64; /* its bytes, strict base64 in one line */
-    bool is_inline; /* else it is an attachment */
+    bool is_inline;      /* else it is an attachment */
 };
 
 /* All borrowed for the call. */

@@ -290,7 +290,7 @@ static void files_are_read_whole(void **unused)
     "\",\"sender\":\"a@b\"," rest "}"
 #define TRIED(rcpt, status, delays)                                                                \
     "\"recipient\":\"" rcpt "\",\"class\":\"personal\",\"status\":\"" status "\","                 \
-                                                                             "\"delays\":" delays
+    "\"delays\":" delays
 #define SECOND "{\"queued\":0,\"active\":0,\"setup\":0.5,\"transmit\":0.5}"
 
 static void events_tell_what_became_of_recipients(void **unused)
