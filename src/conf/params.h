@@ -518,7 +518,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "authorities, in PEM, for certificates of web hooks; empty: the system's")                   \
     X(INT, web_hook_batch, "events", "500", 1, 10000, "events in one call of a web hook")          \
     X(TIME, web_hook_wait, "s", "1s", 0, PARAM_S(3600),                                            \
-      "least time between two calls of a web hook: events gather meanwhile")                       \
+      "least time between two calls of a web hook, unless the first was full: events gather "      \
+      "meanwhile")                                                                                 \
     X(TIME, web_hook_timeout, "s", "30s", PARAM_S(1), PARAM_S(3600),                               \
       "how long a web hook may take to answer")                                                    \
     X(TIME, web_hook_retry_min, "s", "1s", PARAM_S(1), PARAM_DAYS(1),                              \

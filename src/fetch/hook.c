@@ -51,6 +51,7 @@ struct caller {
     struct event *timer; /* ends NAMES, CALL, FAILED and RESTS */
     struct mono until;
     struct mono asked; /* when the last events came */
+    bool is_full;      /* so many that they filled a call */
     unsigned failures; /* in a row */
     struct mono failing_since;
     char field_time[FIELD_MAX], field_events[FIELD_MAX], field_name[FIELD_MAX];
@@ -93,7 +94,9 @@ static void end_call(struct caller *c)
 
 static void rest(struct caller *c)
 {
-    int64_t left = c->all->role->conf->web_hook_wait_us - (clock_mono().us - c->asked.us);
+    int64_t left = c->is_full
+                       ? 0 /* more may wait: only few events are worth gathering */
+                       : c->all->role->conf->web_hook_wait_us - (clock_mono().us - c->asked.us);
 
     wait_us(c, HOOK_RESTS, left > 0 ? left : 0);
 }
@@ -340,6 +343,7 @@ static bool take_events(struct hooks *all, struct slice body)
     }
     c->asked = clock_mono();
     count = fill_body(c, &m);
+    c->is_full = count == (unsigned)all->role->conf->web_hook_batch;
     if (count == 0 && m.lost_to == 0) {
         done(c, false);
         return true;
