@@ -3,36 +3,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "list_line.h"
 #include "mem.h"
-
-struct line {
-    struct slice rest;
-    const char *start;
-    unsigned number;
-};
-
-static bool bad(struct buf *ret_error, const struct line *line, struct slice at, const char *what)
-{
-    const char *place = at.ptr != NULL ? at.ptr : line->start;
-
-    buf_clear(ret_error);
-    (void)buf_addf(ret_error, "%u:%zu: %s", line->number, (size_t)(place - line->start) + 1, what);
-    return false;
-}
-
-static struct slice next_word(struct line *line)
-{
-    struct slice word;
-    size_t len = 0;
-
-    line->rest = slice_trim(line->rest);
-    while (len < line->rest.len && line->rest.ptr[len] != ' ' && line->rest.ptr[len] != '\t') {
-        len++;
-    }
-    word = slice_of(line->rest.ptr, len);
-    line->rest = slice_trim(slice_skip(line->rest, len));
-    return word;
-}
 
 bool hook_name_valid(struct slice name)
 {
@@ -135,42 +107,48 @@ static bool read_filter(struct hook *hook, struct slice word)
     return true;
 }
 
-static bool read_line(struct hook_list *list, struct line *line, struct buf *ret_error)
+static bool read_line(struct hook_list *list, struct list_line *line, struct buf *ret_error)
 {
     struct hook *hook = &list->hooks[list->count];
-    struct slice name = next_word(line), url = next_word(line), secret = next_word(line), word;
+    struct slice name = list_line_word(line), url = list_line_word(line),
+                 secret = list_line_word(line), word;
 
     if (list->count == HOOKS_MAX) {
-        return bad(ret_error, line, name, "there are more than 16 web hooks");
+        return list_line_bad(ret_error, line, name.ptr, "there are more than 16 web hooks");
     }
     if (!hook_name_valid(name)) {
-        return bad(ret_error, line, name, "expected a name of up to 32 letters, digits, - and _");
+        return list_line_bad(ret_error, line, name.ptr,
+                             "expected a name of up to 32 letters, digits, - and _");
     }
     for (size_t i = 0; i < list->count; i++) {
         if (slice_equal(name, slice_string(list->hooks[i].name))) {
-            return bad(ret_error, line, name, "there is a web hook of this name already");
+            return list_line_bad(ret_error, line, name.ptr,
+                                 "there is a web hook of this name already");
         }
     }
     list->count++; /* to be freed */
     memcpy(hook->name, name.ptr, name.len);
     if (!read_url(url, hook)) {
-        return bad(ret_error, line, url, "expected a URL like https://host.example/path");
+        return list_line_bad(ret_error, line, url.ptr,
+                             "expected a URL like https://host.example/path");
     }
     if (!hook->tls && !is_this_machine(hook->host)) {
-        return bad(ret_error, line, url,
-                   "http:// is for this machine alone: events would cross the network in clear; "
-                   "expected https://");
+        return list_line_bad(
+            ret_error, line, url.ptr,
+            "http:// is for this machine alone: events would cross the network in clear; "
+            "expected https://");
     }
     if (secret.len < HOOK_SECRET_MIN || secret.len > HOOK_SECRET_MAX || !is_graphic(secret)) {
-        return bad(ret_error, line, secret,
-                   "expected a secret of 16 to 255 bytes, printable ASCII");
+        return list_line_bad(ret_error, line, secret.ptr,
+                             "expected a secret of 16 to 255 bytes, printable ASCII");
     }
     memcpy(hook->secret, secret.ptr, secret.len);
-    for (word = next_word(line); word.len > 0; word = next_word(line)) {
+    for (word = list_line_word(line); word.len > 0; word = list_line_word(line)) {
         if (!read_filter(hook, word)) {
-            return bad(ret_error, line, word,
-                       "expected MEMBER=VALUE,...: event with names of events, queue_id, sender, "
-                       "recipient, class, destination or intervention");
+            return list_line_bad(
+                ret_error, line, word.ptr,
+                "expected MEMBER=VALUE,...: event with names of events, queue_id, sender, "
+                "recipient, class, destination or intervention");
         }
     }
     return true;
@@ -179,14 +157,12 @@ static bool read_line(struct hook_list *list, struct line *line, struct buf *ret
 struct hook_list *hook_list_new(struct slice text, struct buf *ret_error)
 {
     struct hook_list *list = mem_new(sizeof *list);
+    struct list_line line;
     unsigned number = 0;
     bool good = true;
 
-    while (good && text.len > 0) {
-        struct slice whole = slice_cut(&text, '\n');
-        struct line line = {.rest = slice_trim(whole), .start = whole.ptr, .number = ++number};
-
-        if (line.rest.len > 0 && line.rest.ptr[0] != '#') {
+    while (good && list_line_next(&text, &number, &line)) {
+        if (line.rest.len > 0) {
             good = read_line(list, &line, ret_error);
         }
     }

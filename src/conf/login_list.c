@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "list_line.h"
 #include "mem.h"
 #include "nexthop.h"
 
@@ -11,33 +12,6 @@ struct login_list {
     struct login *logins; /* owned, in the order of the file */
     size_t count, size;
 };
-
-struct line {
-    struct slice rest;
-    const char *start;
-    unsigned number;
-};
-
-static bool bad(struct buf *ret_error, const struct line *line, const char *at, const char *what)
-{
-    buf_clear(ret_error);
-    (void)buf_addf(ret_error, "%u:%zu: %s", line->number, (size_t)(at - line->start) + 1, what);
-    return false;
-}
-
-static struct slice next_word(struct line *line)
-{
-    struct slice word;
-    size_t len = 0;
-
-    line->rest = slice_trim(line->rest);
-    while (len < line->rest.len && line->rest.ptr[len] != ' ' && line->rest.ptr[len] != '\t') {
-        len++;
-    }
-    word = slice_of(line->rest.ptr, len);
-    line->rest = slice_trim(slice_skip(line->rest, len));
-    return word;
-}
 
 /* End a part of the text with a NUL: what follows it is a separator, or the end. */
 static const char *part(struct slice text)
@@ -56,23 +30,24 @@ static bool has_control(struct slice text)
     return false;
 }
 
-static bool read_line(struct login_list *list, struct line *line, struct buf *ret_error)
+static bool read_line(struct login_list *list, struct list_line *line, struct buf *ret_error)
 {
-    struct slice nexthop = next_word(line), sender = slice_of(NULL, 0), user, password;
+    struct slice nexthop = list_line_word(line), sender = slice_of(NULL, 0), user, password;
     struct nexthop parsed;
-    struct line before = *line;
+    struct list_line before = *line;
     struct slice word;
     size_t colon;
 
     if (!nexthop_parse(nexthop, &parsed)) {
-        return bad(ret_error, line, nexthop.ptr,
-                   "expected a next hop: host, [host] or [host]:port");
+        return list_line_bad(ret_error, line, nexthop.ptr,
+                             "expected a next hop: host, [host] or [host]:port");
     }
-    word = next_word(line);
+    word = list_line_word(line);
     if (word.len > 0 && slice_find(word, ':') == word.len) {
         if (slice_find(word, '@') == word.len) {
-            return bad(ret_error, line, word.ptr,
-                       "expected USER:PASSWORD, or a sender (an address or @DOMAIN) before it");
+            return list_line_bad(
+                ret_error, line, word.ptr,
+                "expected USER:PASSWORD, or a sender (an address or @DOMAIN) before it");
         }
         sender = word;
         before = *line;
@@ -81,17 +56,17 @@ static bool read_line(struct login_list *list, struct line *line, struct buf *re
     colon = slice_find(line->rest, ':');
     user = slice_of(line->rest.ptr, colon);
     if (colon == line->rest.len || user.len == 0 || user.len > LOGIN_USER_MAX) {
-        return bad(ret_error, line, line->rest.len > 0 ? line->rest.ptr : word.ptr,
-                   "expected USER:PASSWORD with a user of 1 to 255 bytes");
+        return list_line_bad(ret_error, line, line->rest.len > 0 ? line->rest.ptr : word.ptr,
+                             "expected USER:PASSWORD with a user of 1 to 255 bytes");
     }
     password = slice_skip(line->rest, colon + 1);
     if (password.len == 0 || password.len > LOGIN_PASSWORD_MAX || has_control(password) ||
         has_control(user)) {
-        return bad(ret_error, line, password.ptr,
-                   "expected a password of 1 to 1024 bytes without control characters");
+        return list_line_bad(ret_error, line, password.ptr,
+                             "expected a password of 1 to 1024 bytes without control characters");
     }
     if (list->count == LOGIN_LIST_MAX) {
-        return bad(ret_error, line, line->start, "there are more than 10000 logins");
+        return list_line_bad(ret_error, line, NULL, "there are more than 10000 logins");
     }
     list->logins = mem_grow(list->logins, list->count, &list->size, sizeof *list->logins);
     list->logins[list->count++] = (struct login){
@@ -107,6 +82,7 @@ static bool read_line(struct login_list *list, struct line *line, struct buf *re
 struct login_list *login_list_new(struct slice text, struct buf *ret_error)
 {
     struct login_list *list = mem_new(sizeof *list);
+    struct list_line line;
     struct slice rest;
     unsigned number = 0;
     bool good = true;
@@ -117,13 +93,10 @@ struct login_list *login_list_new(struct slice text, struct buf *ret_error)
         memcpy(list->text, text.ptr, text.len);
     }
     rest = slice_of(list->text, text.len);
-    while (good && rest.len > 0) {
-        struct slice whole = slice_cut(&rest, '\n');
-        struct line line = {.rest = slice_trim(whole), .start = whole.ptr, .number = ++number};
-
-        if (memchr(whole.ptr, '\0', whole.len) != NULL) {
-            good = bad(ret_error, &line, whole.ptr, "there is a NUL byte in the line");
-        } else if (line.rest.len > 0 && line.rest.ptr[0] != '#') {
+    while (good && list_line_next(&rest, &number, &line)) {
+        if (slice_find(line.whole, '\0') < line.whole.len) {
+            good = list_line_bad(ret_error, &line, NULL, "there is a NUL byte in the line");
+        } else if (line.rest.len > 0) {
             good = read_line(list, &line, ret_error);
         }
     }
