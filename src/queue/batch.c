@@ -226,6 +226,12 @@ void queue_quarantine(struct queue *q, struct msg_id id, const char *reason)
     add(q, step);
 }
 
+/* Where the i-th of those under way is, from the oldest. */
+static unsigned slot(const struct batch *b, unsigned i)
+{
+    return (b->under_way_first + i) % BATCH_COMMITS_MAX;
+}
+
 static bool list_has(const struct step_list *steps, struct msg_id id)
 {
     const struct step *step;
@@ -244,7 +250,7 @@ bool batch_has(const struct batch *b, struct msg_id id)
     bool has = list_has(&b->open, id) || list_has(&b->redo, id);
 
     for (unsigned i = 0; i < b->under_way_count && !has; i++) {
-        const struct batch_commit *c = &b->under_way[(b->under_way_first + i) % BATCH_COMMITS_MAX];
+        const struct batch_commit *c = &b->under_way[slot(b, i)];
 
         has = list_has(&c->steps, id) || (c->redo != NULL && c->redo->id.n == id.n);
     }
@@ -267,7 +273,7 @@ void batch_forget_client(struct batch *b, const struct channel *client)
 {
     forget_client(&b->open, client);
     for (unsigned i = 0; i < b->under_way_count; i++) {
-        forget_client(&b->under_way[(b->under_way_first + i) % BATCH_COMMITS_MAX].steps, client);
+        forget_client(&b->under_way[slot(b, i)].steps, client);
     }
 }
 
@@ -340,15 +346,10 @@ static void redo_drop(struct queue *q, struct step *step)
     step_free(step);
 }
 
-static struct batch_commit *commit_at(struct batch *b, unsigned i)
-{
-    return &b->under_way[(b->under_way_first + i) % BATCH_COMMITS_MAX];
-}
-
 /* The oldest is not under way any more. It stays where it is until the next one begins. */
 static struct batch_commit *take_oldest(struct batch *b)
 {
-    struct batch_commit *oldest = commit_at(b, 0);
+    struct batch_commit *oldest = &b->under_way[slot(b, 0)];
 
     CHECK(b->under_way_count > 0);
     b->under_way_count--;
@@ -531,7 +532,7 @@ static bool can_begin(const struct queue *q)
 static void begin(struct queue *q, struct step *redo, int redo_rc)
 {
     struct batch *b = &q->batch;
-    struct batch_commit *c = commit_at(b, b->under_way_count);
+    struct batch_commit *c = &b->under_way[slot(b, b->under_way_count)];
 
     STAILQ_INIT(&c->steps);
     STAILQ_CONCAT(&c->steps, &b->open);
