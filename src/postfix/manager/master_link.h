@@ -9,8 +9,10 @@
  *     6      the listening socket public/qmgr
  *
  * A client of the socket writes some letters, then waits until its connection is closed; there is
- * no answer. One that writes nothing is closed after MASTER_CLIENT_US; no more than
- * MASTER_CLIENTS_MAX are read at once, the others wait in the socket's queue.
+ * no answer. One that has written when it is accepted, as nearly all have, is closed at once, and
+ * master is not told of it but for the first. One that writes nothing is closed after
+ * MASTER_CLIENT_US; no more than MASTER_CLIENTS_MAX are read at once, the others wait in the
+ * socket's queue.
  */
 #ifndef POSTFIX_MASTER_LINK_H
 #define POSTFIX_MASTER_LINK_H

@@ -27,7 +27,7 @@
 #define RECORD_TEXT_MAX  (ROUTING_NEXTHOP_MAX)
 #define REQUEST_MAX      ((size_t)16 << 20)
 
-enum record_stage { RECORD_WAITS, RECORD_RETRY, RECORD_NOTES };
+enum record_stage { RECORD_WAITS, RECORD_RETRY, RECORD_NOTIFICATIONS };
 
 struct record {
     TAILQ_ENTRY(record) all;
@@ -36,9 +36,9 @@ struct record {
     enum record_stage stage;
     struct service_link *link;
     bool greeted;
-    bool is_log_only; /* of RECORD_NOTES: a service has failed */
+    bool is_log_only; /* of RECORD_NOTIFICATIONS: a service has failed */
     char *text;       /* owned: "4.3.0 reason" */
-    size_t count, at; /* of RECORD_NOTES: those before `at` are done */
+    size_t count, at; /* of RECORD_NOTIFICATIONS: those before `at` are done */
     uint32_t ns[];
 };
 
@@ -91,7 +91,7 @@ static void split_text(const struct record *r, struct slice *ret_status, struct 
     }
 }
 
-static void noted(struct manager *mg, struct msg_id id, void *arg, bool ok)
+static void notified(struct manager *mg, struct msg_id id, void *arg, bool ok)
 {
     struct record *r = arg;
 
@@ -124,7 +124,7 @@ static void notify_next(struct record *r)
                                       .rcpt = manager_request_rcpt(rcpt),
                                       .is_deferred = true,
                                       .is_log_only = r->is_log_only,
-                                      .done = noted,
+                                      .done = notified,
                                       .arg = r};
     split_text(r, &plan.status, &plan.reason);
     notifications_add(mg, r->id, &plan);
@@ -134,7 +134,7 @@ static void notify_next(struct record *r)
 
 static void retry_failed(struct record *r)
 {
-    r->stage = RECORD_NOTES;
+    r->stage = RECORD_NOTIFICATIONS;
     notify_next(r);
 }
 
