@@ -28,7 +28,7 @@ static uint64_t mix(uint64_t sum, struct slice s)
 
 struct told {
     enum queue_file_read end;
-    uint32_t todo, done, cancelled;
+    uint32_t undelivered, done, cancelled;
     uint64_t sum; /* of recipients and texts, but for the types of recipients */
     uint64_t todo_at;
     struct queue_file_cursor cursors[CURSORS];
@@ -58,7 +58,7 @@ static void tell(struct queue_file_reader *r, struct told *ret)
     for (size_t i = 0; i < QUEUE_FILE_TEXTS; i++) {
         ret->sum = mix(ret->sum, r->envelope.text[i]);
     }
-    ret->todo = r->envelope.todo;
+    ret->undelivered = r->envelope.undelivered;
     ret->done = r->envelope.done;
     ret->cancelled = r->envelope.cancelled;
     CHECK((ret->end == QUEUE_FILE_READ_CORRUPT) == (r->problem[0] != '\0'));
@@ -95,7 +95,7 @@ static void check_mark(struct slice *bytes, const struct told *before)
     queue_file_init(&r, over(&marked));
     tell(&r, &after);
     CHECK(after.end == QUEUE_FILE_READ_END && after.sum == before->sum);
-    CHECK(after.todo == before->todo - 1 && after.done == before->done + 1);
+    CHECK(after.undelivered == before->undelivered - 1 && after.done == before->done + 1);
     queue_file_fini(&r);
     mem_free(copy);
 }
@@ -127,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(r.envelope.data_offset + r.envelope.data_size < size);
         check_resume(&bytes, &r.envelope, &told);
         read_content(&bytes, &r.envelope);
-        if (told.todo > 0 && r.at.jumps == 0) {
+        if (told.undelivered > 0 && r.at.jumps == 0) {
             check_mark(&bytes, &told);
         }
     }

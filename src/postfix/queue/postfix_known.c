@@ -207,7 +207,7 @@ int known_read(struct postfix_store *s, const struct store_known *k,
         ret_message->id = k->id;
         ret_message->state = state_of(k, place);
         ret_message->due = file.modified;
-        ret_message->rcpt_pending = s->shown.todo;
+        ret_message->rcpt_pending = s->shown.undelivered;
         ret_message->force_expire = queue_dir_force_expire(&file) || k->expire;
         ret_message->reason = text_pool_add(&s->pool, slice_string(r.problem));
         ret_message->spoolid = slice_string(k->name);

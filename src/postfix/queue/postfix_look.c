@@ -95,10 +95,10 @@ static void prepare(struct postfix_store *s, struct store_message *m, int fd,
     }
     if (m->told.force_expire && queue_dir_stat(&s->dir, QUEUE_DIR_DEFER, name, &log) == 0 &&
         log.size > 0) {
-        uint32_t todo = m->envelope.todo;
+        uint32_t undelivered = m->envelope.undelivered;
 
         read_rcpts_fini(s, m); /* given up with what is said of them there */
-        m->pending = todo;
+        m->pending = undelivered;
         m->unread = 0;
         m->expires = true;
         return;

@@ -686,7 +686,7 @@ static enum queue_file_read put_rcpt(struct queue_file_reader *r, const struct r
     if (r->at.n == UINT32_MAX) {
         return corrupt(r, "more than %" PRIu32 " recipients", UINT32_MAX);
     }
-    *(rec->type == 'R' ? &e->todo : rec->type == 'D' ? &e->done : &e->cancelled) += 1;
+    *(rec->type == 'R' ? &e->undelivered : rec->type == 'D' ? &e->done : &e->cancelled) += 1;
     *ret_rcpt = (struct queue_file_rcpt){.n = ++r->at.n,
                                          .type = rec->type,
                                          .offset = rec->at,

@@ -114,7 +114,7 @@ struct queue_file_envelope {
     struct slice text[QUEUE_FILE_TEXTS]; /* owned; empty ones have ptr "" */
 
     /* recipients that were met; all of them once the reader has come to the end */
-    uint32_t todo, done, cancelled;
+    uint32_t undelivered, done, cancelled;
     char odd[QUEUE_FILE_PROBLEM_MAX]; /* what was left out first, "ignoring ..", or empty */
 };
 

@@ -273,7 +273,7 @@ static void put_content(struct made *m, const char *flags)
 
 /* Read to the end; what ends it, and how many recipients are to do. */
 static enum queue_file_read read_all(struct slice bytes, char problem[QUEUE_FILE_PROBLEM_MAX],
-                                     char odd[QUEUE_FILE_PROBLEM_MAX], uint32_t *ret_todo)
+                                     char odd[QUEUE_FILE_PROBLEM_MAX], uint32_t *ret_undelivered)
 {
     struct queue_file_reader r;
     struct queue_file_rcpt rcpt;
@@ -285,7 +285,7 @@ static enum queue_file_read read_all(struct slice bytes, char problem[QUEUE_FILE
     } while (got == QUEUE_FILE_READ_ITEM);
     memcpy(problem, r.problem, sizeof r.problem);
     memcpy(odd, r.envelope.odd, sizeof r.envelope.odd);
-    *ret_todo = r.envelope.todo;
+    *ret_undelivered = r.envelope.undelivered;
     queue_file_fini(&r);
     return got;
 }
@@ -297,7 +297,7 @@ static void what_makes_no_sense_is_told(void **unused)
         const char *records; /* type and data; "X" is where M, content and X go */
         const char *flags;
         const char *problem, *odd;
-        uint32_t todo;
+        uint32_t undelivered;
     } cases[] = {
         {"T100 5\nSa@b\nRx@y\nX\nE", "0", "", "", 1},
         {"T100\nS\nRx@y\nDz@y\n/u@y\nX\nRv@y\nE", "31", "", "", 2},
@@ -338,7 +338,7 @@ static void what_makes_no_sense_is_told(void **unused)
         struct slice rest = slice_string(cases[i].records);
         enum queue_file_read got;
         struct made m;
-        uint32_t todo;
+        uint32_t undelivered;
 
         made_init(&m);
         while (rest.ptr != NULL) {
@@ -350,12 +350,12 @@ static void what_makes_no_sense_is_told(void **unused)
                 queue_file_put(&m.bytes, line.ptr[0], slice_skip(line, 1));
             }
         }
-        got = read_all(buf_slice(&m.bytes), problem, odd, &todo);
+        got = read_all(buf_slice(&m.bytes), problem, odd, &undelivered);
         assert_string_equal(problem, cases[i].problem);
         assert_string_equal(odd, cases[i].odd);
         assert_int_equal(got, cases[i].problem[0] == '\0' ? QUEUE_FILE_READ_END
                                                           : QUEUE_FILE_READ_CORRUPT);
-        assert_int_equal(todo, cases[i].todo);
+        assert_int_equal(undelivered, cases[i].undelivered);
         buf_fini(&m.bytes);
     }
 }
@@ -458,7 +458,7 @@ static void the_first_or_the_last_of_several_counts(void **unused)
 static void a_circle_of_pointers_ends(void **unused)
 {
     char problem[QUEUE_FILE_PROBLEM_MAX], odd[QUEUE_FILE_PROBLEM_MAX], to[32];
-    uint32_t todo;
+    uint32_t undelivered;
     struct made m;
 
     (void)unused;
@@ -470,9 +470,10 @@ static void a_circle_of_pointers_ends(void **unused)
     (void)snprintf(to, sizeof to, "%lu", (unsigned long)m.data_offset);
     (void)put(&m, 'p', to);
     (void)put(&m, 'E', "");
-    assert_int_equal(read_all(buf_slice(&m.bytes), problem, odd, &todo), QUEUE_FILE_READ_CORRUPT);
+    assert_int_equal(read_all(buf_slice(&m.bytes), problem, odd, &undelivered),
+                     QUEUE_FILE_READ_CORRUPT);
     assert_non_null(strstr(problem, "make a circle"));
-    assert_int_equal(todo, 1);
+    assert_int_equal(undelivered, 1);
     buf_fini(&m.bytes);
 }
 
@@ -482,7 +483,7 @@ static void backward_pointers_are_counted(void **unused)
     char problem[QUEUE_FILE_PROBLEM_MAX], odd[QUEUE_FILE_PROBLEM_MAX], to[32];
     const unsigned count = 2 * QUEUE_FILE_JUMPS_MAX + 10;
     uint64_t first, end;
-    uint32_t todo;
+    uint32_t undelivered;
     struct made m;
 
     (void)unused;
@@ -501,7 +502,8 @@ static void backward_pointers_are_counted(void **unused)
         (void)put(&m, 'p', to);
     }
     (void)put(&m, 'E', "");
-    assert_int_equal(read_all(buf_slice(&m.bytes), problem, odd, &todo), QUEUE_FILE_READ_CORRUPT);
+    assert_int_equal(read_all(buf_slice(&m.bytes), problem, odd, &undelivered),
+                     QUEUE_FILE_READ_CORRUPT);
     assert_string_equal(problem, "more than 10000 pointers lead backwards");
     buf_fini(&m.bytes);
 }
@@ -514,7 +516,7 @@ static void records_have_limits(void **unused)
     static const char nul[] = "R\x03"
                               "a\0b";
     char *longest = mem_new(QUEUE_FILE_RECORD_MAX + 2);
-    uint32_t todo;
+    uint32_t undelivered;
     struct made m;
 
     (void)unused;
@@ -533,9 +535,9 @@ static void records_have_limits(void **unused)
         } else {
             assert_true(buf_add_string(&m.bytes, cut[i - 4]));
         }
-        assert_int_equal(read_all(buf_slice(&m.bytes), problem, odd, &todo),
+        assert_int_equal(read_all(buf_slice(&m.bytes), problem, odd, &undelivered),
                          i == 0 || i == 2 ? QUEUE_FILE_READ_END : QUEUE_FILE_READ_CORRUPT);
-        assert_int_equal(todo, i == 0 ? 1 : 0);
+        assert_int_equal(undelivered, i == 0 ? 1 : 0);
         buf_fini(&m.bytes);
     }
     mem_free(longest);
@@ -572,7 +574,7 @@ static void a_million_recipients_are_read_in_slices(void **unused)
         n = rcpt.n;
     }
     assert_int_equal(n, count);
-    assert_int_equal(whole.envelope.todo, count);
+    assert_int_equal(whole.envelope.undelivered, count);
     assert_true(whole.window_size <= 8192);
     for (n = 1; n < count;) {
         queue_file_resume(&r, over(&bytes), &whole.envelope, cursor);
@@ -595,7 +597,7 @@ static void damage_at_each_byte_is_no_surprise(void **unused)
 {
     char problem[QUEUE_FILE_PROBLEM_MAX], odd[QUEUE_FILE_PROBLEM_MAX];
     struct rng rng;
-    uint32_t todo;
+    uint32_t undelivered;
 
     (void)unused;
     rng_init(&rng, 7);
@@ -615,14 +617,14 @@ static void damage_at_each_byte_is_no_surprise(void **unused)
         for (size_t len = 0; len < whole.len; len++) {
             char *part = mem_copy(whole.ptr, len); /* so that a sanitizer sees its end */
 
-            assert_int_equal(read_all(slice_of(part, len), problem, odd, &todo),
+            assert_int_equal(read_all(slice_of(part, len), problem, odd, &undelivered),
                              len < end ? QUEUE_FILE_READ_CORRUPT : QUEUE_FILE_READ_END);
             mem_free(part);
         }
         copy = mem_copy(whole.ptr, whole.len);
         for (size_t at = 0; at < whole.len; at++) {
             copy[at] = (char)rng_next(&rng);
-            assert_true(read_all(slice_of(copy, whole.len), problem, odd, &todo) !=
+            assert_true(read_all(slice_of(copy, whole.len), problem, odd, &undelivered) !=
                         QUEUE_FILE_READ_FAILED);
             copy[at] = whole.ptr[at];
         }
@@ -724,8 +726,8 @@ static void a_mark_changes_nothing_else(void **unused)
             assert_int_equal(is.notify, was.notify);
         }
         assert_int_equal(queue_file_next(&after, &is), QUEUE_FILE_READ_END);
-        assert_int_equal(after.envelope.todo, 0);
-        assert_int_equal(after.envelope.done, before.envelope.todo + before.envelope.done);
+        assert_int_equal(after.envelope.undelivered, 0);
+        assert_int_equal(after.envelope.done, before.envelope.undelivered + before.envelope.done);
         assert_int_equal(after.envelope.warn_s, before.envelope.warn_offset != 0 ? -1 : 0);
         assert_int_equal(after.envelope.trace_flags, 0);
         ASSERT_SLICE(after.envelope.text[QUEUE_FILE_SENDER],
