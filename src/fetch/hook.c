@@ -51,7 +51,7 @@ struct caller {
     struct event *timer; /* ends NAMES, CALL, FAILED and RESTS */
     struct mono until;
     struct mono asked; /* when the last events came */
-    bool is_full;      /* so many that they filled a call */
+    bool is_full;      /* so many that more may wait */
     unsigned failures; /* in a row */
     struct mono failing_since;
     char field_time[FIELD_MAX], field_events[FIELD_MAX], field_name[FIELD_MAX];
@@ -343,7 +343,8 @@ static bool take_events(struct hooks *all, struct slice body)
     }
     c->asked = clock_mono();
     count = fill_body(c, &m);
-    c->is_full = count == (unsigned)all->role->conf->web_hook_batch;
+    c->is_full = count == (unsigned)all->role->conf->web_hook_batch ||
+                 m.lines.len >= WIRE_HOOK_PAGE; /* of which it may have wanted few */
     if (count == 0 && m.lost_to == 0) {
         done(c, false);
         return true;

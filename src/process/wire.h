@@ -666,7 +666,8 @@ bool wire_get_fetched(struct slice body, struct wire_fetched *ret);
 
 /* Web hooks (conf/hook_list.h), which the queue process knows by their names alone. */
 #define WIRE_HOOK_NAME_MAX 32
-#define WIRE_HOOK_PAGE_MAX (2u << 20) /* bytes of events at once */
+#define WIRE_HOOK_PAGE     (256u << 10) /* bytes of events at once; with less there are no more */
+#define WIRE_HOOK_PAGE_MAX (2u << 20)   /* with the longest line behind them */
 struct wire_hook_ask {
     struct slice name;
 };

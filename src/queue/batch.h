@@ -75,7 +75,7 @@ struct batch {
     bool is_busy;           /* commits that have ended are being taken in */
     bool wanted;            /* batch_commit was called, and can't begin yet */
     struct mono commit_by;  /* what is in `open` waits no longer; us 0: nothing waits */
-    unsigned submissions;   /* in `open`, when batch_may_wait was asked last */
+    unsigned submissions;   /* in `open`, when its commit was last thought of */
     unsigned usual_eighths; /* submissions of a commit of late, in eighths */
     bool gathers;           /* commit_by is that of a submission */
     uint64_t commits;       /* since start */

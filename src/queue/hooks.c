@@ -20,8 +20,6 @@
 #include "spool_notes.h"
 
 #define NOTE_PREFIX "journal/hook/"
-/* Bytes of events at once; a line more may come. */
-#define PAGE (256u << 10)
 
 /* ---- places --------------------------------------------------------------------------------- */
 
@@ -109,7 +107,7 @@ static void send_events(struct queue *q, struct hook_place *p)
     count_lost(q, p, &m);
     m.after = m.lost_to > 0 ? m.lost_to : p->taken;
     buf_init(&lines, WIRE_HOOK_PAGE_MAX);
-    if (journal_read(q, m.after, PAGE, &lines, &m.last) == 0 &&
+    if (journal_read(q, m.after, WIRE_HOOK_PAGE, &lines, &m.last) == 0 &&
         (buf_len(&lines) > 0 || m.lost_to > 0)) {
         m.lines = buf_len(&lines) > 0 ? buf_slice(&lines) : SLICE("");
         p->wanted = false;
@@ -170,7 +168,7 @@ static bool are_ours(struct queue *q, uint64_t after, uint64_t last, struct slic
         uint64_t before = after;
 
         buf_init(&lines, WIRE_HOOK_PAGE_MAX);
-        if (journal_read(q, after, PAGE, &lines, &after) != 0 || after == before) {
+        if (journal_read(q, after, WIRE_HOOK_PAGE, &lines, &after) != 0 || after == before) {
             buf_fini(&lines);
             return false;
         }
