@@ -89,6 +89,8 @@ static const struct command commands[] = {
     {"spool repair", "[PATH]", 0, 1, 0, false,
      "make a new database of what is left of a damaged one; the daemon must be stopped",
      run_spool_repair},
+    {"cluster init", "URL", 1, 1, 0, false,
+     "make the tables of a queue in the empty schema of a database", run_cluster_init},
     {"import postfix", "DIR", 1, 1, ARG_MOVE, false,
      "move all mail of a stopped Postfix into the spool of a stopped sluiced", run_import},
     {"export postfix", "DIR", 1, 1, ARG_MOVE, false,

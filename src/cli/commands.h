@@ -79,9 +79,13 @@ int run_config_show(const struct command *c, const struct args *a);
 int run_config_explain(const struct command *c, const struct args *a);
 int run_config_import(const struct command *c, const struct args *a);
 int run_postfix_check(const struct command *c, const struct args *a);
+int run_cluster_init(const struct command *c, const struct args *a);
 
 /* What looks at a configuration directory of Postfix, prints findings and returns an exit status:
  * the program that knows Postfix says so first of all. */
+struct buf;
+/* 0, or what went wrong is in *ret_error. */
+void commands_use_cluster_init(int (*init)(const char *url, struct buf *ret_error));
 void commands_use_postfix_check(int (*check)(const char *directory, FILE *out));
 
 /* rules_test.c: what rules say of a mail */

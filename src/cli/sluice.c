@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "cluster_spool.h"
 #include "commands.h"
 #include "door.h"
 #include "postfix_check.h"
@@ -23,6 +24,7 @@ int main(int argc, char **argv)
     zmailer_open_commands();
     postfix_dialect_register();
     postfix_move_register();
+    commands_use_cluster_init(cluster_spool_init);
     commands_use_postfix_check(postfix_check);
     slash = strrchr(argv[0], '/');
     as_mailq = strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0;

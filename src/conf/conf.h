@@ -106,7 +106,8 @@ extern const char conf_default_root_text[];
 
 /* ---- the spool, and the mail system that it belongs to (dialect.h) --------------------------- */
 
-#define CONF_SPOOL_SQLITE "sqlite:"
+#define CONF_SPOOL_SQLITE  "sqlite:"
+#define CONF_SPOOL_CLUSTER "postgresql://" /* of several machines */
 
 /* What stands behind the prefix of `spool`, where that is a path on this machine: of a directory
  * (*ret_is_directory), or of a file whose directory is the spool's. NULL: it is none. Borrowed from

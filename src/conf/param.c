@@ -378,6 +378,8 @@ static bool filter_class_ok(struct slice text)
 static bool spool_ok(struct slice text)
 {
     return (slice_starts(text, SLICE(CONF_SPOOL_SQLITE)) && text.len > strlen(CONF_SPOOL_SQLITE)) ||
+           (slice_starts(text, SLICE(CONF_SPOOL_CLUSTER)) &&
+            text.len > strlen(CONF_SPOOL_CLUSTER)) ||
            dialects_know_spool(text);
 }
 
@@ -433,7 +435,7 @@ static const struct {
     {"ipv4, ipv6 or all", protocol_ok, 2, false},
     {"bounce, 2bounce, data, delay, policy, protocol, resource or software", notify_class_ok, 0,
      false},
-    {"sqlite:PATH, postoffice:DIR or postfix:DIR", spool_ok, 0, true},
+    {"sqlite:PATH, postgresql:URL, postoffice:DIR or postfix:DIR", spool_ok, 0, true},
     {"stderr, syslog, postlog:PATH or file:PATH", log_ok, 0, true},
     {"mailbox path", maildir_ok, 0, true},
 };

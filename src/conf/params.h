@@ -164,8 +164,8 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "where log lines go; postlog: the socket of Postfix's postlogd")                             \
     X(STRING, state_directory, "path", "/var/spool/sluice", 0, 0,                                  \
       "relative paths start here; itself relative to the configuration file's directory")          \
-    X(STRING, spool, "sqlite:PATH, postoffice:DIR or postfix:DIR", "sqlite:queue.db", 0, 0,        \
-      "the durable queue")                                                                         \
+    X(STRING, spool, "sqlite:PATH, postgresql:URL, postoffice:DIR or postfix:DIR",                 \
+      "sqlite:queue.db", 0, 0, "the durable queue")                                                \
     X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
       "larger content is kept in files beside the database")                                       \
     X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \

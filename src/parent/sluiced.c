@@ -12,6 +12,7 @@
 
 #include "agents_role.h"
 #include "bundle.h"
+#include "cluster_spool.h"
 #include "door.h"
 #include "parent.h"
 #include "program.h"
@@ -54,6 +55,7 @@ int main(int argc, char **argv)
         return EX_OSERR;
     }
     ask_register();
+    cluster_spool_register();
     zmailer_open_door();
     if (program_was_child(argc, argv, roles, &status)) {
         return status;

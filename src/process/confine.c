@@ -356,6 +356,9 @@ static const char *const calls_accept[] = {"accept", "accept4"};
 
 static const char *const calls_connect[] = {"connect", "bind", "sendmmsg", "recvmmsg"};
 
+/* A client of a database has timers for its connections. */
+static const char *const calls_database[] = {"timerfd_settime"};
+
 static const char *const calls_files[] = {
     "open",       "openat",     "unlink",    "unlinkat",        "rename",   "renameat",
     "renameat2",  "link",       "linkat",    "mkdir",           "mkdirat",  "rmdir",
@@ -495,6 +498,9 @@ static int add_arguments(scmp_filter_ctx filter, const struct confine *plan)
     }
     if (error != 0) {
         return error;
+    }
+    if (plan->remote_spool) {
+        error = add_calls(filter, SCMP_ACT_ALLOW, calls_database, COUNT(calls_database));
     }
     if (SANITIZED || plan->remote_spool) {
         error = add_calls(filter, SCMP_ACT_ALLOW, any_code, COUNT(any_code));

@@ -19,6 +19,68 @@
 #define CLAIM_MAX 8
 #define PAGE      IDS_MAX
 
+#ifdef MODEL_POSTGRESQL
+#define RUNS_HERE 8
+#include "cluster_spool.h"
+#include "postgres_server.h"
+
+/* The other engine is PostgreSQL's, and is opened again with SQLite's. */
+static struct postgres_server server;
+
+static struct spool *open_other(void)
+{
+    char url[200];
+    struct spool_options options = {.inline_limit = INLINE_LIMIT};
+    struct spool *sp = NULL;
+    struct buf error;
+
+    buf_init(&error, 1000);
+    (void)snprintf(url, sizeof url, "postgresql://tester@/postgres?host=%s&schema=sluice",
+                   server.dir);
+    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return sp;
+}
+
+static struct spool *make_other(void)
+{
+    char url[200];
+    struct buf error;
+
+    if (server.pid == 0) {
+        cluster_spool_register();
+        postgres_server_init(&server);
+    }
+    (void)postgres_server_ask(&server,
+                              "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice");
+    buf_init(&error, 1000);
+    (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", server.dir);
+    if (cluster_spool_init(url, &error) != 0) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return open_other();
+}
+
+static void close_server(void)
+{
+    postgres_server_fini(&server);
+}
+#else
+#define RUNS_HERE RUNS
+
+static struct spool *make_other(void)
+{
+    return fixture_open_memory();
+}
+
+static void close_server(void)
+{
+}
+#endif
+
 struct pair {
     struct fixture fx;
     struct spool *a; /* sqlite */
@@ -528,6 +590,10 @@ static void reopen(struct pair *p)
                             " recipients, messages FROM destination)"),
         "0");
     p->a = fixture_open(&p->fx);
+#ifdef MODEL_POSTGRESQL
+    spool_close(p->b);
+    p->b = open_other();
+#endif
     for (size_t i = 0; i < p->count; i++) {
         spool_unclaim(p->b, (struct msg_id){p->ids[i]});
     }
@@ -540,7 +606,7 @@ static void run(uint64_t seed)
 
     fixture_init(&p.fx);
     p.a = fixture_open(&p.fx);
-    p.b = fixture_open_memory();
+    p.b = make_other();
     rng_init(&p.rng, seed);
     printf("# seed %llu\n", (unsigned long long)seed);
     for (int i = 0; i < STEPS; i++) {
@@ -576,9 +642,10 @@ static void random_calls_get_the_same_answers_from_both_engines(void **state)
         run(strtoull(seed, NULL, 10));
         return;
     }
-    for (uint64_t i = 1; i <= RUNS; i++) {
+    for (uint64_t i = 1; i <= RUNS_HERE; i++) {
         run(i);
     }
+    close_server();
 }
 
 UNIT_MAIN(cmocka_unit_test(random_calls_get_the_same_answers_from_both_engines))

@@ -1,0 +1,555 @@
+#include "committer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/queue.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+
+/* The node must be in force, and stay so until the commit: FOR SHARE keeps the row from those who
+ * take over. Division by zero (22012) fails all that follows. */
+#define SQL_FENCE                                                                                  \
+    "SELECT 1 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND incarnation = $2 FOR SHARE) " \
+    "f"
+#define SQL_MARKER "INSERT INTO batch VALUES ($1, $2)"
+/* Waits for the transaction of a session that was lost. */
+#define SQL_WAIT "SELECT incarnation FROM fence WHERE no = $1 FOR UPDATE"
+#define SQL_LOOK "SELECT n FROM batch WHERE node = $1 AND n >= $2 ORDER BY n LIMIT 2"
+
+struct committer_statement {
+    STAILQ_ENTRY(committer_statement) next;
+    const char *sql;
+    int count;
+    struct link_param *params; /* owned; they point into: */
+    char *block;               /* owned */
+};
+
+struct committer_batch {
+    STAILQ_ENTRY(committer_batch) next;
+    STAILQ_HEAD(, committer_statement) statements;
+    int64_t number;
+    unsigned tries;
+    enum { BATCH_WAITING, BATCH_SENT, BATCH_ENDED } state;
+    int rc;         /* of BATCH_ENDED */
+    bool committed; /* COMMIT was answered */
+    bool refused;   /* a statement has failed */
+    char error_state[6];
+};
+
+enum committer_state {
+    COMMITTER_DOWN,    /* the timer says when to connect */
+    COMMITTER_OPENING, /* connecting, and settings */
+    COMMITTER_DOUBT,   /* what has become of what was sent? */
+    COMMITTER_UP,
+    COMMITTER_UNDOING, /* ROLLBACK after a failure */
+};
+
+struct committer {
+    int epoll_fd;
+    struct link *link;
+    int timer; /* owned */
+    int node;
+    int64_t incarnation;
+    int64_t last; /* number of a batch or marker */
+    enum committer_state state;
+    STAILQ_HEAD(, committer_batch) batches;
+    unsigned count;
+    int64_t down_since; /* us of CLOCK_BOOTTIME; 0: not down */
+    bool in_force;      /* the look has found our incarnation */
+    int64_t found[COMMITTER_UNDER_WAY_MAX];
+    unsigned found_count;
+    bool look_failed;
+    char error[LINK_ERROR_MAX];
+};
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void set_timer(const struct committer *c, int64_t us)
+{
+    struct itimerspec at = {.it_value = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}};
+
+    CHECK(timerfd_settime(c->timer, 0, &at, NULL) == 0);
+}
+
+static void keep_error(struct committer *c, const char *words)
+{
+    (void)snprintf(c->error, sizeof c->error, "%s", words); /* cut */
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+struct committer_batch *committer_batch_new(void)
+{
+    struct committer_batch *b = mem_new(sizeof *b);
+
+    STAILQ_INIT(&b->statements);
+    return b;
+}
+
+void committer_batch_free(struct committer_batch *b)
+{
+    struct committer_statement *s;
+
+    if (b == NULL) {
+        return;
+    }
+    while ((s = STAILQ_FIRST(&b->statements)) != NULL) {
+        STAILQ_REMOVE_HEAD(&b->statements, next);
+        mem_free(s->block);
+        mem_free(s->params);
+        mem_free(s);
+    }
+    mem_free(b);
+}
+
+void committer_batch_add(struct committer_batch *b, const char *sql,
+                         const struct link_param *params, int count)
+{
+    struct committer_statement *s = mem_new(sizeof *s);
+    size_t size = 0, at = 0;
+
+    CHECK(count <= LINK_PARAMS_MAX);
+    for (int i = 0; i < count; i++) {
+        size += params[i].len + 1;
+    }
+    s->sql = sql;
+    s->count = count;
+    s->params = mem_array((size_t)count, sizeof *s->params);
+    s->block = mem_new(size + 1);
+    for (int i = 0; i < count; i++) {
+        s->params[i] = params[i];
+        if (params[i].bytes != NULL) {
+            memcpy(s->block + at, params[i].bytes, params[i].len);
+            s->block[at + params[i].len] = '\0';
+            s->params[i].bytes = s->block + at;
+            at += params[i].len + 1;
+        }
+    }
+    STAILQ_INSERT_TAIL(&b->statements, s, next);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static struct link_param number_param(char room[24], int64_t n)
+{
+    int len = snprintf(room, 24, "%" PRId64, n); /* fits */
+
+    return (struct link_param){.bytes = room, .len = (size_t)len};
+}
+
+static void send_plain(struct committer *c, const char *sql)
+{
+    link_send(c->link, sql, NULL, 0);
+}
+
+static void send_numbers(struct committer *c, const char *sql, int64_t a, int64_t b)
+{
+    char room[2][24];
+    const struct link_param params[] = {number_param(room[0], a), number_param(room[1], b)};
+
+    link_send(c->link, sql, params, 2);
+}
+
+static void send_batch(struct committer *c, struct committer_batch *b)
+{
+    const struct committer_statement *s;
+
+    b->state = BATCH_SENT;
+    b->committed = b->refused = false;
+    send_plain(c, "BEGIN");
+    send_numbers(c, SQL_FENCE, c->node, c->incarnation);
+    send_numbers(c, SQL_MARKER, c->node, b->number);
+    STAILQ_FOREACH(s, &b->statements, next)
+    {
+        link_send(c->link, s->sql, s->params, s->count);
+    }
+    send_plain(c, "COMMIT");
+    link_sync(c->link);
+}
+
+static void send_waiting(struct committer *c)
+{
+    struct committer_batch *b;
+
+    if (c->state != COMMITTER_UP) {
+        return;
+    }
+    STAILQ_FOREACH(b, &c->batches, next)
+    {
+        if (b->state == BATCH_WAITING) {
+            send_batch(c, b);
+        }
+    }
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* All from `b` on have failed. */
+static void fail_from(struct committer_batch *b, int rc)
+{
+    for (; b != NULL; b = STAILQ_NEXT(b, next)) {
+        b->state = BATCH_ENDED;
+        b->rc = rc;
+        rc = -ECANCELED;
+    }
+}
+
+static struct committer_batch *first_not_ended(struct committer *c)
+{
+    struct committer_batch *b;
+
+    STAILQ_FOREACH(b, &c->batches, next)
+    {
+        if (b->state != BATCH_ENDED) {
+            break;
+        }
+    }
+    return b;
+}
+
+static bool is_passing(const char *state)
+{
+    return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
+           strcmp(state, "55P03") == 0;
+}
+
+static int errno_of(const char *state)
+{
+    return strcmp(state, "22012") == 0                                  ? -ESTALE
+           : strcmp(state, "53100") == 0 || strcmp(state, "53200") == 0 ? -ENOSPC
+                                                                        : -EIO;
+}
+
+/* The session is in the transaction that failed; and so is what was sent behind it. */
+static void undo(struct committer *c)
+{
+    struct committer_batch *b = first_not_ended(c);
+
+    CHECK(b != NULL && b->state == BATCH_SENT);
+    if (is_passing(b->error_state) && ++b->tries < COMMITTER_TRIES) {
+        for (; b != NULL; b = STAILQ_NEXT(b, next)) {
+            b->state = BATCH_WAITING;
+        }
+    } else {
+        fail_from(b, errno_of(b->error_state));
+    }
+    c->state = COMMITTER_UNDOING;
+    send_plain(c, "ROLLBACK");
+    link_sync(c->link);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static bool is_sync(const PGresult *result)
+{
+    return PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+}
+
+static bool is_good(const PGresult *result)
+{
+    ExecStatusType status = PQresultStatus(result);
+
+    return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+/* The first that was sent and has not ended. */
+static struct committer_batch *first_sent(struct committer *c)
+{
+    struct committer_batch *b = first_not_ended(c);
+
+    return b != NULL && b->state == BATCH_SENT ? b : NULL;
+}
+
+static void note_failure(struct committer *c, struct committer_batch *b, const PGresult *result)
+{
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+    if (b->refused || PQresultStatus(result) == PGRES_PIPELINE_ABORTED) {
+        return; /* the first is the reason */
+    }
+    b->refused = true;
+    if (b != first_not_ended(c)) {
+        return; /* it was sent into the transaction that has failed */
+    }
+    (void)snprintf(b->error_state, sizeof b->error_state, "%s", state != NULL ? state : "");
+    keep_error(c, strcmp(b->error_state, "22012") == 0
+                      ? "another node has taken over: this incarnation is not in force any more"
+                  : words != NULL ? words
+                                  : "the database refuses it");
+}
+
+/* Those behind one that failed are answered, too, before the ROLLBACK can be sent. */
+static void batch_answer(struct committer *c, const PGresult *result)
+{
+    struct committer_batch *b = first_sent(c), *next;
+
+    CHECK(b != NULL);
+    while (b->refused && b->committed) { /* its sync has come: it is about the next one */
+        b = STAILQ_NEXT(b, next);
+        CHECK(b != NULL);
+    }
+    if (!is_sync(result)) {
+        if (is_good(result)) {
+            b->committed = strcmp(PQcmdStatus((PGresult *)(uintptr_t)result), "COMMIT") == 0;
+        } else {
+            note_failure(c, b, result);
+        }
+        return;
+    }
+    next = STAILQ_NEXT(b, next);
+    if (b->refused) {
+        b->committed = true; /* its answers are complete */
+        if (next != NULL && next->state == BATCH_SENT) {
+            return;
+        }
+        undo(c);
+    } else if (!b->committed) {
+        link_drop(c->link, "the database has answered a commit with something else");
+    } else {
+        b->state = BATCH_ENDED;
+        b->rc = 0;
+    }
+}
+
+/* A bigint in binary; 0 when it is none. */
+static int64_t read_number(const PGresult *result, int row)
+{
+    const char *value = PQgetvalue(result, row, 0);
+    uint64_t n = 0;
+
+    for (int i = 0; i < 8 && PQgetlength(result, row, 0) == 8; i++) {
+        n = n << 8 | (unsigned char)value[i];
+    }
+    return (int64_t)n;
+}
+
+static void opened(struct committer *c);
+
+static void doubt_answer(struct committer *c, const PGresult *result)
+{
+    if (!is_sync(result)) {
+        if (!is_good(result)) {
+            c->look_failed = true;
+            if (PQresultStatus(result) != PGRES_PIPELINE_ABORTED) {
+                keep_error(c, PQresultErrorMessage(result));
+            }
+        } else if (PQnfields(result) == 1 && strcmp(PQfname(result, 0), "incarnation") == 0) {
+            c->in_force = PQntuples(result) == 1 && read_number(result, 0) == c->incarnation;
+        } else if (PQnfields(result) == 1) {
+            for (int row = 0; row < PQntuples(result) && c->found_count < COMMITTER_UNDER_WAY_MAX;
+                 row++) {
+                c->found[c->found_count++] = read_number(result, row);
+            }
+        }
+        return;
+    }
+    opened(c);
+}
+
+static void answer(void *arg, struct link *l, const PGresult *result)
+{
+    struct committer *c = arg;
+
+    (void)l;
+    switch (c->state) {
+    case COMMITTER_UP:
+        batch_answer(c, result);
+        return;
+    case COMMITTER_DOUBT:
+        doubt_answer(c, result);
+        return;
+    case COMMITTER_UNDOING:
+        if (is_sync(result)) {
+            c->state = COMMITTER_UP;
+            send_waiting(c);
+        }
+        return;
+    case COMMITTER_DOWN:
+    case COMMITTER_OPENING:
+        break;
+    }
+    UNREACHABLE("nothing was asked");
+}
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+/* Look what has become of what was sent; the marker that is added makes all of it durable, and is a
+ * proof that this incarnation is in force. */
+static void begin_doubt(struct committer *c)
+{
+    const struct committer_batch *first = first_not_ended(c);
+    char room[2][24];
+    const struct link_param node = number_param(room[0], c->node);
+
+    c->state = COMMITTER_DOUBT;
+    c->in_force = c->look_failed = false;
+    c->found_count = 0;
+    send_plain(c, "BEGIN");
+    link_send(c->link, SQL_WAIT, &node, 1);
+    send_numbers(c, SQL_LOOK, c->node, first != NULL ? first->number : c->last + 1);
+    send_numbers(c, SQL_MARKER, c->node, ++c->last);
+    send_plain(c, "COMMIT");
+    link_sync(c->link);
+}
+
+/* What was found out is durable. */
+static void opened(struct committer *c)
+{
+    struct committer_batch *b;
+
+    if (c->look_failed) {
+        link_drop(c->link, c->error);
+        return;
+    }
+    c->down_since = 0;
+    c->state = COMMITTER_UP;
+    set_timer(c, 0);
+    STAILQ_FOREACH(b, &c->batches, next)
+    {
+        bool is_there = false;
+
+        for (unsigned i = 0; i < c->found_count; i++) {
+            is_there = is_there || c->found[i] == b->number;
+        }
+        if (b->state != BATCH_ENDED && is_there) {
+            b->state = BATCH_ENDED;
+            b->rc = 0;
+        } else if (b->state == BATCH_SENT) {
+            b->state = BATCH_WAITING;
+        }
+    }
+    if (!c->in_force) {
+        keep_error(c, "another node has taken over: this incarnation is not in force any more");
+        fail_from(first_not_ended(c), -ESTALE);
+    }
+    send_waiting(c);
+}
+
+static void changed(void *arg, struct link *l, bool is_up)
+{
+    struct committer *c = arg;
+
+    if (is_up) {
+        begin_doubt(c);
+        return;
+    }
+    keep_error(c, link_error(l));
+    c->state = COMMITTER_DOWN;
+    c->down_since = c->down_since != 0 ? c->down_since : now_us();
+    set_timer(c, COMMITTER_AGAIN_US);
+}
+
+static void notice(void *arg, struct link *l, const char *state, const char *words)
+{
+    (void)arg;
+    (void)l;
+    (void)state;
+    (void)words;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static const struct link_owner owner = {.changed = changed, .answer = answer, .notice = notice};
+
+struct committer *committer_new(int epoll_fd, const struct link_target *target, int node,
+                                int64_t incarnation)
+{
+    struct committer *c = mem_new(sizeof *c);
+    struct epoll_event e = {.events = EPOLLIN};
+
+    c->epoll_fd = epoll_fd;
+    c->node = node;
+    c->incarnation = incarnation;
+    c->last = now_us(); /* above those of an earlier life: see committer_new's caller */
+    STAILQ_INIT(&c->batches);
+    c->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    CHECK(c->timer >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->timer, &e) == 0);
+    c->link = link_new(epoll_fd, target, &owner, c);
+    c->down_since = now_us();
+    c->state = COMMITTER_OPENING;
+    link_connect(c->link);
+    return c;
+}
+
+void committer_free(struct committer *c)
+{
+    struct committer_batch *b;
+
+    if (c == NULL) {
+        return;
+    }
+    link_free(c->link);
+    (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, c->timer, NULL);
+    (void)close(c->timer);
+    while ((b = STAILQ_FIRST(&c->batches)) != NULL) {
+        STAILQ_REMOVE_HEAD(&c->batches, next);
+        committer_batch_free(b);
+    }
+    mem_free(c);
+}
+
+void committer_begin(struct committer *c, struct committer_batch *b)
+{
+    CHECK(c->count < COMMITTER_UNDER_WAY_MAX);
+    b->number = ++c->last;
+    b->state = BATCH_WAITING;
+    STAILQ_INSERT_TAIL(&c->batches, b, next);
+    c->count++;
+    send_waiting(c);
+    link_turn(c->link);
+}
+
+bool committer_end(struct committer *c, int *ret_rc)
+{
+    struct committer_batch *b = STAILQ_FIRST(&c->batches);
+
+    if (b == NULL || b->state != BATCH_ENDED) {
+        return false;
+    }
+    *ret_rc = b->rc;
+    STAILQ_REMOVE_HEAD(&c->batches, next);
+    c->count--;
+    committer_batch_free(b);
+    return true;
+}
+
+const char *committer_error(const struct committer *c)
+{
+    return c->error;
+}
+
+void committer_turn(struct committer *c)
+{
+    uint64_t times;
+    bool is_over = read(c->timer, &times, sizeof times) == (ssize_t)sizeof times;
+
+    link_turn(c->link);
+    if (c->state == COMMITTER_DOWN && is_over) {
+        c->state = COMMITTER_OPENING;
+        link_connect(c->link);
+    }
+    if (c->down_since != 0 && now_us() - c->down_since > COMMITTER_GIVE_UP_US) {
+        fail_from(first_not_ended(c), -ETIMEDOUT);
+    }
+    link_turn(c->link); /* what the answers made us send */
+}
+
+bool committer_is_up(const struct committer *c)
+{
+    return c->state == COMMITTER_UP;
+}

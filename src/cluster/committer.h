@@ -1,0 +1,68 @@
+/*
+ * Batches of one node, made durable in a database: in their order, each once, under the node's
+ * fence, over lost connections.
+ *
+ *   committer_begin --> WAITING --sent--> SENT --answered--> ended: 0, or an error; then the
+ *                          ^               |                 younger ones are cancelled
+ *                          +--- not in ----+ connection lost: is it in? (markers)
+ *                               the database       +--> it is: ended with 0
+ *
+ * A batch is one transaction: the fence is checked under a lock that lasts until the commit, a
+ * marker (node, number) says afterwards that the batch happened, then come its statements. When a
+ * connection is lost with batches unanswered, a new one first waits for the old session's
+ * transaction to end (it takes the fence's row), then looks for the markers, and commits a marker
+ * of its own: that commit waits for the standby, and with it for all that is older. So what is told
+ * as done is on the standby, too, and nothing is done twice.
+ *
+ * Errors: -ESTALE (another has taken this node's mail: its incarnation is not in force any more;
+ * nothing can be committed before it registers again), -ENOSPC, -ETIMEDOUT (no connection for
+ * COMMITTER_GIVE_UP_US; what was sent may yet have happened), -ECANCELED (an older one failed),
+ * -EIO. Serialization failures, deadlocks and lock timeouts are tried again, COMMITTER_TRIES times.
+ */
+#ifndef CLUSTER_COMMITTER_H
+#define CLUSTER_COMMITTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "link.h"
+
+#define COMMITTER_UNDER_WAY_MAX 2
+#define COMMITTER_TRIES         5
+/* Between two tries to connect. */
+#define COMMITTER_AGAIN_US   (200 * INT64_C(1000))
+#define COMMITTER_GIVE_UP_US (20 * INT64_C(1000000))
+
+/* A statement with its parameters, which are in one block, each ended by NUL. */
+struct committer_statement;
+
+/* The open batch; owned by its maker until committer_begin. */
+struct committer_batch;
+
+struct committer_batch *committer_batch_new(void);
+void committer_batch_free(struct committer_batch *b); /* NULL is fine */
+/* Copies the parameters; `sql` lasts as long as the program. */
+void committer_batch_add(struct committer_batch *b, const char *sql,
+                         const struct link_param *params, int count);
+
+struct committer;
+
+/* Borrows what link_new borrows. Connects at once. */
+struct committer *committer_new(int epoll_fd, const struct link_target *target, int node,
+                                int64_t incarnation);
+void committer_free(struct committer *c); /* NULL is fine; what is under way may happen or not */
+
+/* At most COMMITTER_UNDER_WAY_MAX are under way. Takes the batch. */
+void committer_begin(struct committer *c, struct committer_batch *b);
+
+/* Has the oldest ended? Then *ret_rc, with committer_error's words, and it is forgotten. */
+bool committer_end(struct committer *c, int *ret_rc);
+const char *committer_error(const struct committer *c);
+
+/* When the epoll descriptor is readable. Never waits. */
+void committer_turn(struct committer *c);
+
+bool committer_is_up(const struct committer *c);
+
+#endif

@@ -1,0 +1,325 @@
+#include "link.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_UP };
+
+struct link {
+    int epoll_fd;
+    const struct link_target *target;
+    const struct link_owner *owner;
+    void *arg;
+    enum link_state state;
+    PGconn *conn;    /* owned; NULL when down */
+    int fd;          /* watched, or -1 */
+    uint32_t events; /* watched for */
+    int timer;       /* owned: when connecting has taken too long */
+    bool broken;     /* to be taken down in the next turn */
+    bool between;    /* an answer was given, its end was not seen yet */
+    char error[LINK_ERROR_MAX];
+};
+
+/* ---- what is watched ------------------------------------------------------------------------- */
+
+static void unwatch(struct link *l)
+{
+    if (l->fd >= 0) {
+        (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->fd, NULL); /* libpq may have closed it */
+        l->fd = -1;
+    }
+}
+
+/* libpq may change its socket while it connects, under the same number, too. */
+static void watch(struct link *l, uint32_t events, bool anew)
+{
+    struct epoll_event e = {.events = events};
+    int fd = PQsocket(l->conn);
+
+    if (fd == l->fd && events == l->events && !anew) {
+        return;
+    }
+    if (fd != l->fd || anew) {
+        unwatch(l);
+        CHECK(epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e) == 0);
+    } else {
+        CHECK(epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, fd, &e) == 0);
+    }
+    l->fd = fd;
+    l->events = events;
+}
+
+static void set_timer(const struct link *l, int64_t us)
+{
+    struct itimerspec at = {.it_value = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}};
+
+    CHECK(timerfd_settime(l->timer, 0, &at, NULL) == 0);
+}
+
+static bool timer_is_over(const struct link *l)
+{
+    uint64_t times;
+
+    return read(l->timer, &times, sizeof times) == (ssize_t)sizeof times;
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* libpq's words end with a line feed, and may be several lines. */
+static void keep_error(struct link *l, const char *words)
+{
+    size_t len;
+
+    (void)snprintf(l->error, sizeof l->error, "%s", words); /* cut */
+    len = strlen(l->error);
+    while (len > 0 && l->error[len - 1] == '\n') {
+        l->error[--len] = '\0';
+    }
+    for (size_t i = 0; i < len; i++) {
+        l->error[i] = l->error[i] == '\n' || l->error[i] == '\t' ? ' ' : l->error[i];
+    }
+}
+
+static void go_down(struct link *l)
+{
+    set_timer(l, 0);
+    unwatch(l);
+    PQfinish(l->conn);
+    l->conn = NULL;
+    l->state = LINK_DOWN;
+    l->broken = l->between = false;
+    l->owner->changed(l->arg, l, false);
+}
+
+static void on_notice(void *arg, const PGresult *result)
+{
+    struct link *l = arg;
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+    l->owner->notice(l->arg, l, state != NULL ? state : "", words != NULL ? words : "");
+}
+
+void link_connect(struct link *l)
+{
+    const struct link_target *t = l->target;
+    const char *const names[] = {"host",
+                                 "port",
+                                 "dbname",
+                                 "user",
+                                 "password",
+                                 "options",
+                                 "sslmode",
+                                 "client_encoding",
+                                 "application_name",
+                                 "target_session_attrs",
+                                 "tcp_user_timeout",
+                                 "keepalives_idle",
+                                 "keepalives_interval",
+                                 "gssencmode",
+                                 NULL};
+    const char *const values[] = {t->host,    t->port,    t->database, t->user,   t->password,
+                                  t->options, t->sslmode, "UTF8",      "sluice",  "read-write",
+                                  "3000",     "2",        "2",         "disable", NULL};
+
+    CHECK(l->state == LINK_DOWN);
+    l->conn = PQconnectStartParams(names, values, 0);
+    CHECK(l->conn != NULL); /* memory */
+    l->state = LINK_CONNECTING;
+    (void)PQsetNoticeReceiver(l->conn, on_notice, l);
+    if (PQstatus(l->conn) == CONNECTION_BAD) {
+        l->broken = true;
+        keep_error(l, PQerrorMessage(l->conn));
+        set_timer(l, 1);
+        return;
+    }
+    watch(l, EPOLLOUT, true);
+    set_timer(l, LINK_CONNECT_US);
+}
+
+void link_drop(struct link *l, const char *why)
+{
+    if (l->state != LINK_DOWN) {
+        keep_error(l, why);
+        go_down(l);
+    }
+}
+
+static void connected(struct link *l)
+{
+    set_timer(l, 0);
+    if (PQsetnonblocking(l->conn, 1) != 0 || PQenterPipelineMode(l->conn) != 1) {
+        link_drop(l, PQerrorMessage(l->conn));
+        return;
+    }
+    l->state = LINK_UP;
+    watch(l, EPOLLIN, true);
+    l->owner->changed(l->arg, l, true);
+}
+
+static void connect_on(struct link *l)
+{
+    if (timer_is_over(l)) {
+        link_drop(l, "the server does not answer");
+        return;
+    }
+    switch (PQconnectPoll(l->conn)) {
+    case PGRES_POLLING_READING:
+        watch(l, EPOLLIN, true);
+        return;
+    case PGRES_POLLING_WRITING:
+        watch(l, EPOLLOUT, true);
+        return;
+    case PGRES_POLLING_OK:
+        connected(l);
+        return;
+    case PGRES_POLLING_FAILED:
+    case PGRES_POLLING_ACTIVE:
+        break;
+    }
+    link_drop(l, PQerrorMessage(l->conn));
+}
+
+/* ---- statements ------------------------------------------------------------------------------ */
+
+static void failed(struct link *l)
+{
+    keep_error(l, PQerrorMessage(l->conn));
+    l->broken = true;
+    set_timer(l, 1); /* a turn comes */
+}
+
+void link_send(struct link *l, const char *sql, const struct link_param *params, int count)
+{
+    const char *values[LINK_PARAMS_MAX];
+    int lengths[LINK_PARAMS_MAX], formats[LINK_PARAMS_MAX];
+
+    CHECK(l->state == LINK_UP && count <= LINK_PARAMS_MAX);
+    for (int i = 0; i < count; i++) {
+        values[i] = params[i].bytes;
+        lengths[i] = (int)params[i].len;
+        formats[i] = params[i].is_binary;
+    }
+    if (!l->broken &&
+        PQsendQueryParams(l->conn, sql, count, NULL, values, lengths, formats, 1) != 1) {
+        failed(l);
+    }
+}
+
+void link_sync(struct link *l)
+{
+    CHECK(l->state == LINK_UP);
+    if (!l->broken && PQpipelineSync(l->conn) != 1) {
+        failed(l);
+    }
+}
+
+/* The answers that are there. libpq ends those of a statement with NULL, those of a sync not. */
+static void take_answers(struct link *l)
+{
+    while (l->state == LINK_UP && !l->broken && PQisBusy(l->conn) == 0) {
+        PGresult *result = PQgetResult(l->conn);
+
+        if (result == NULL) {
+            if (!l->between) {
+                return; /* nothing is asked */
+            }
+            l->between = false;
+            continue;
+        }
+        l->between = PQresultStatus(result) != PGRES_PIPELINE_SYNC;
+        l->owner->answer(l->arg, l, result);
+        PQclear(result);
+    }
+}
+
+static void work(struct link *l)
+{
+    int left = 1;
+
+    if (PQconsumeInput(l->conn) != 1) {
+        keep_error(l, PQerrorMessage(l->conn));
+        l->broken = true;
+    }
+    take_answers(l); /* what came before the end counts */
+    if (l->state == LINK_UP && !l->broken) {
+        left = PQflush(l->conn);
+        if (left < 0) {
+            keep_error(l, PQerrorMessage(l->conn));
+            l->broken = true;
+        } else {
+            watch(l, left > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN, false);
+        }
+    }
+    if (l->state == LINK_UP && l->broken) {
+        go_down(l);
+    }
+}
+
+void link_turn(struct link *l)
+{
+    if (l->state == LINK_DOWN) {
+        return;
+    }
+    if (l->broken) {
+        go_down(l);
+    } else if (l->state == LINK_CONNECTING) {
+        connect_on(l);
+    } else {
+        work(l);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+struct link *link_new(int epoll_fd, const struct link_target *target,
+                      const struct link_owner *owner, void *arg)
+{
+    struct link *l = mem_new(sizeof *l);
+    struct epoll_event e = {.events = EPOLLIN};
+
+    l->epoll_fd = epoll_fd;
+    l->target = target;
+    l->owner = owner;
+    l->arg = arg;
+    l->fd = -1;
+    l->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    CHECK(l->timer >= 0);
+    CHECK(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, l->timer, &e) == 0);
+    return l;
+}
+
+void link_free(struct link *l)
+{
+    if (l == NULL) {
+        return;
+    }
+    unwatch(l);
+    (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->timer, NULL);
+    (void)close(l->timer);
+    PQfinish(l->conn); /* NULL is fine */
+    mem_free(l);
+}
+
+bool link_is_up(const struct link *l)
+{
+    return l->state == LINK_UP && !l->broken;
+}
+
+bool link_is_down(const struct link *l)
+{
+    return l->state == LINK_DOWN;
+}
+
+const char *link_error(const struct link *l)
+{
+    return l->error;
+}

@@ -1,0 +1,84 @@
+/*
+ * A connection to PostgreSQL that never waits: libpq in pipeline mode, driven by readiness.
+ *
+ *   DOWN --link_connect--> CONNECTING --connected--> UP --lost, or link_drop--> DOWN
+ *                               +-----refused, or too long------------------------^
+ *
+ * Statements are queued in libpq's memory and sent as the socket takes them; answers come back in
+ * order, one for each statement and one for each sync. Statements behind one that failed are not
+ * done before the next sync; they are answered PGRES_PIPELINE_ABORTED. When the connection is lost,
+ * what was not answered gets no answer: the owner is told once (link_changed) and knows the rest.
+ *
+ * The owner watches one epoll descriptor for all its links (link_fd), and calls link_turn when it
+ * is readable. A link's own time limit for connecting is in there, too. Nothing here resolves
+ * names: a host is a directory of a Unix socket or an address.
+ */
+#ifndef CLUSTER_LINK_H
+#define CLUSTER_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <libpq-fe.h>
+
+#include "slice.h"
+
+#define LINK_PARAMS_MAX 64
+#define LINK_CONNECT_US (5 * INT64_C(1000000))
+#define LINK_ERROR_MAX  512
+
+/* Where to, by libpq's names. Borrowed as long as the link is there; NULL or empty: libpq's
+ * default. */
+struct link_target {
+    const char *host; /* directory of a socket, or an address */
+    const char *port;
+    const char *database;
+    const char *user;
+    const char *password;
+    const char *options; /* "-c name=value ..." */
+    const char *sslmode;
+};
+
+struct link_param {
+    const char *bytes; /* NULL: the value NULL */
+    size_t len;
+    bool is_binary; /* else `bytes` ends with NUL */
+};
+
+struct link;
+
+struct link_owner {
+    /* It is up, or has gone down; then link_error has the words. The link may be connected again in
+     * the call, not freed. */
+    void (*changed)(void *arg, struct link *l, bool is_up);
+    /* The next answer; of a sync, PGRES_PIPELINE_SYNC. `result` lasts for the call. */
+    void (*answer)(void *arg, struct link *l, const PGresult *result);
+    /* A notice of the server: its SQLSTATE and words. */
+    void (*notice)(void *arg, struct link *l, const char *state, const char *words);
+};
+
+/* `epoll_fd`, target and owner are borrowed. */
+struct link *link_new(int epoll_fd, const struct link_target *target,
+                      const struct link_owner *owner, void *arg);
+void link_free(struct link *l); /* NULL is fine; its owner is not told */
+
+/* From DOWN. The end of it is told by `changed`, never in the call. */
+void link_connect(struct link *l);
+/* Cut it, as if it were lost. */
+void link_drop(struct link *l, const char *why);
+
+bool link_is_up(const struct link *l);
+bool link_is_down(const struct link *l);
+const char *link_error(const struct link *l);
+
+/* Queue a statement; parameters are copied. The link is up. What can't be queued (memory) drops it:
+ * `changed` is told at the next link_turn. */
+void link_send(struct link *l, const char *sql, const struct link_param *params, int count);
+void link_sync(struct link *l);
+
+/* Do what can be done without waiting. For each link when the epoll descriptor is readable, and
+ * after what was sent. */
+void link_turn(struct link *l);
+
+#endif

@@ -1,0 +1,112 @@
+"""One node with its queue in PostgreSQL, a real one."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import unittest
+
+import postgres
+import sluice
+
+
+@unittest.skipUnless(postgres.is_there(), "PostgreSQL 15 is not installed")
+class OneNode(sluice.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.server = postgres.Server()
+        self.addCleanup(self.server.close)
+        self.server.ask("CREATE SCHEMA sluice")
+        done = subprocess.run([sluice.program("sluice"), "cluster", "init", self.server.url()], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def node(self, **parameters):
+        return self.daemon(spool=self.server.url(), **parameters)
+
+    def test_mail_passes_and_leaves_nothing(self):
+        site = self.site()
+        d = self.node(relayhost=site.nexthop)
+        for i in range(20):
+            d.send("a@example.org", ["r%d@example.net" % i])
+        self.eventually(lambda: len(site.messages) == 20 and not d.queue())
+        for table in ("fresh_0", "message", "part", "recipient", "content"):
+            self.eventually(lambda: self.server.ask("SELECT count(*) FROM " + "sluice." + table) == "0")
+
+    def test_deferred_held_and_bounced_mail_is_there_after_a_restart(self):
+        site = self.site(rcpt="450 4.2.0 later")
+        d = self.node(relayhost=site.nexthop)
+        ids = [d.send("a@example.org", ["r%d@example.net" % i, "s%d@example.com" % i]) for i in range(5)]
+        self.eventually(lambda: {m["queue_name"] for m in d.queue()} == {"deferred"})
+        self.assertEqual(d.cli("hold", ids[0]).returncode, 0)
+        self.assertEqual(d.stop(), 0)
+        d.start()
+        self.assertEqual({m["queue_id"] for m in d.queue()}, set(ids))
+        self.assertEqual(d.message(ids[0])["queue_name"], "hold")
+        site.replies["RCPT"] = "250 2.1.5 Ok"
+        d.move_clock(4000)
+        self.eventually(lambda: len(d.queue()) == 1)
+        self.assertEqual(d.cli("release", ids[0]).returncode, 0)
+        self.eventually(lambda: not d.queue())
+        site.replies["RCPT"] = "550 5.1.1 who"
+        d.send("a@example.org", ["gone@example.net"])
+        self.eventually(lambda: "sender non-delivery notification" in d.log())
+
+    def load(self, d, name, count, accepted):
+        """Send until `count` were answered with 250; what got another answer is not counted."""
+        def run(part):
+            for i in range(count):
+                subject = "%s-%d-%d" % (name, part, i)
+                try:
+                    d.send("a@example.org", ["r@example.net"], content="Subject: %s\r\n\r\nx\r\n" % subject)
+                    accepted.add(subject)
+                except Exception:  # refused, or cut off: it may have been taken or not
+                    pass
+        threads = [threading.Thread(target=run, args=(part,)) for part in range(4)]
+        for t in threads:
+            t.start()
+        return threads
+
+    def test_nothing_acknowledged_is_lost_when_the_queue_process_is_killed(self):
+        site = self.site()
+        d = self.node(relayhost=site.nexthop)
+        accepted = set()
+        for round in range(3):
+            threads = self.load(d, "k%d" % round, 25, accepted)
+            self.eventually(lambda: len(accepted) > 30 * round + 10)
+            os.kill(d.children()["queue"][0], signal.SIGKILL)
+            for t in threads:
+                t.join()
+            self.eventually(d.answers)
+        self.eventually(lambda: accepted <= set(self.names(site)) and not d.queue())
+
+    def names(self, site):
+        return [re.search(rb"Subject: (\S+)", m["content"]).group(1).decode() for m in list(site.messages)]
+
+    def test_nothing_acknowledged_is_lost_when_the_database_is_killed(self):
+        site = self.site()
+        d = self.node(relayhost=site.nexthop)
+        accepted = set()
+        threads = self.load(d, "d", 40, accepted)
+        self.eventually(lambda: len(accepted) > 20)
+        self.server.kill()
+        self.server.start()
+        for t in threads:
+            t.join()
+        self.eventually(lambda: accepted <= set(self.names(site)) and not d.queue())
+        self.assertEqual(len(self.names(site)), len(set(self.names(site))), "no copies: the daemon lived")
+
+    def test_a_database_that_is_stopped_stops_no_turn(self):
+        site = self.site()
+        d = self.node(relayhost=site.nexthop)
+        accepted = set()
+        self.server.pause()
+        threads = self.load(d, "p", 5, accepted)
+        for _ in range(20):
+            self.assertEqual(d.ask("GET", "/v1/status")[0], 200)
+        self.assertFalse(accepted)
+        self.server.go_on()
+        for t in threads:
+            t.join()
+        self.assertEqual(len(accepted), 20)
+        self.eventually(lambda: accepted == set(self.names(site)) and not d.queue())

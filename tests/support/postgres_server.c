@@ -1,0 +1,173 @@
+#include "postgres_server.h"
+
+#include "unit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <libpq-fe.h>
+
+#define BIN    "/usr/lib/postgresql/15/bin/"
+#define NOBODY 65534
+#define USER   "tester"
+
+bool postgres_server_is_there(void)
+{
+    return access(BIN "initdb", X_OK) == 0;
+}
+
+/* Run a program as an ordinary user, in a group of its own, its output in `log`. */
+static pid_t run(const struct postgres_server *s, char *const argv[])
+{
+    char log[96];
+    pid_t pid = fork();
+
+    assert_return_code(pid, errno);
+    if (pid > 0) {
+        return pid;
+    }
+    (void)snprintf(log, sizeof log, "%s/log", s->dir);
+    (void)setpgid(0, 0);
+    if (geteuid() == 0 && (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)) {
+        _exit(126);
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGQUIT); /* the test was killed */
+    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(s->dir) != 0) {
+        _exit(126);
+    }
+    execv(argv[0], argv);
+    _exit(127);
+}
+
+static PGconn *connect_to(const struct postgres_server *s)
+{
+    const char *const names[] = {"host", "dbname", "user", NULL};
+    const char *const values[] = {s->dir, "postgres", USER, NULL};
+
+    return PQconnectdbParams(names, values, 0);
+}
+
+void postgres_server_start(struct postgres_server *s)
+{
+    char data[96], option[96];
+    char *const argv[] = {BIN "postgres",      "-D", data,        "-k", s->dir, "-c",
+                          "listen_addresses=", "-c", "fsync=off", "-c", option, NULL};
+    PGconn *conn;
+    int status;
+
+    (void)snprintf(data, sizeof data, "%s/data", s->dir);
+    (void)snprintf(option, sizeof option, "shared_buffers=32MB");
+    s->pid = run(s, argv);
+    for (;;) { /* until it answers, or has ended */
+        conn = connect_to(s);
+        if (PQstatus(conn) == CONNECTION_OK) {
+            PQfinish(conn);
+            return;
+        }
+        PQfinish(conn);
+        assert_int_equal(waitpid(s->pid, &status, WNOHANG), 0);
+        (void)poll(NULL, 0, 20);
+    }
+}
+
+void postgres_server_init(struct postgres_server *s)
+{
+    char data[96];
+    char *const argv[] = {BIN "initdb", "-D",        data, "-A",   "trust",      "-U",
+                          USER,         "--no-sync", "-E", "UTF8", "--locale=C", NULL};
+    int status = 0;
+
+    (void)strcpy(s->dir, "/tmp/postgres.XXXXXX");
+    assert_non_null(mkdtemp(s->dir));
+    if (geteuid() == 0) {
+        assert_return_code(chown(s->dir, NOBODY, NOBODY), errno);
+    }
+    (void)snprintf(data, sizeof data, "%s/data", s->dir);
+    assert_int_equal(waitpid(run(s, argv), &status, 0) > 0, true);
+    assert_int_equal(status, 0);
+    postgres_server_start(s);
+}
+
+void postgres_server_kill(struct postgres_server *s)
+{
+    if (s->pid > 0) {
+        (void)kill(-s->pid, SIGCONT);
+        (void)kill(s->pid, SIGKILL);
+        (void)waitpid(s->pid, NULL, 0);
+        while (kill(-s->pid, 0) == 0) { /* its children notice */
+            (void)poll(NULL, 0, 5);
+        }
+        s->pid = 0;
+    }
+}
+
+/* Backends are leaders of groups of their own, so all children are asked for. */
+void postgres_server_pause(struct postgres_server *s, bool pause)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *entry;
+
+    assert_non_null(proc);
+    while ((entry = readdir(proc)) != NULL) {
+        char path[300], text[512] = "";
+        int pid = atoi(entry->d_name), parent = 0;
+        FILE *f;
+
+        (void)snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
+        f = pid > 0 ? fopen(path, "r") : NULL;
+        if (f == NULL) {
+            continue;
+        }
+        if (fgets(text, sizeof text, f) != NULL && strrchr(text, ')') != NULL) {
+            (void)sscanf(strrchr(text, ')') + 1, " %*c %d", &parent);
+        }
+        (void)fclose(f);
+        if (parent == s->pid) {
+            (void)kill(pid, pause ? SIGSTOP : SIGCONT);
+        }
+    }
+    (void)closedir(proc);
+    (void)kill(s->pid, pause ? SIGSTOP : SIGCONT);
+}
+
+void postgres_server_fini(struct postgres_server *s)
+{
+    char command[100];
+    int status;
+
+    if (s->pid > 0) {
+        postgres_server_pause(s, false);
+        (void)kill(s->pid, SIGQUIT); /* at once */
+        (void)waitpid(s->pid, &status, 0);
+    }
+    (void)snprintf(command, sizeof command, "rm -r %s", s->dir);
+    assert_int_equal(system(command), 0);
+}
+
+const char *postgres_server_ask(const struct postgres_server *s, const char *sql)
+{
+    static char text[1000];
+    PGconn *conn = connect_to(s);
+    PGresult *result = PQexec(conn, sql);
+
+    if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK) {
+        fail_msg("%s: %s", sql, PQerrorMessage(conn));
+    }
+    text[0] = '\0';
+    if (PQntuples(result) > 0) {
+        (void)snprintf(text, sizeof text, "%s", PQgetvalue(result, PQntuples(result) - 1, 0));
+    }
+    PQclear(result);
+    PQfinish(conn);
+    return text;
+}

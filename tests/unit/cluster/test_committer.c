@@ -1,0 +1,271 @@
+/*
+ * Batches of one node in a real database, which the test starts: their order, the fence, what is
+ * undone, and what becomes of them when the server is killed, stopped, or comes back.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "committer.h"
+#include "postgres_server.h"
+#include "schema.h"
+
+static struct postgres_server server;
+static struct link_target target;
+static int epoll_fd = -1;
+static struct committer *c;
+
+static int start_server(void **state)
+{
+    (void)state;
+    if (postgres_server_is_there()) {
+        postgres_server_init(&server);
+    }
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    if (postgres_server_is_there()) {
+        postgres_server_fini(&server);
+    }
+    return 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    if (!postgres_server_is_there()) {
+        return 0;
+    }
+    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice;"
+                                       "ALTER ROLE tester SET search_path = sluice");
+    (void)postgres_server_ask(&server, schema_sql);
+    (void)postgres_server_ask(&server, "CREATE TABLE thing (n int PRIMARY KEY);"
+                                       "INSERT INTO fence VALUES (3, 7)");
+    target = (struct link_target){
+        .host = server.dir, .database = "postgres", .user = "tester", .options = ""};
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert_return_code(epoll_fd, errno);
+    c = committer_new(epoll_fd, &target, 3, 7);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    committer_free(c);
+    c = NULL;
+    (void)close(epoll_fd);
+    return 0;
+}
+
+/* A turn of the loop: what is ready is done. The longest one is no matter of the server's. */
+static void turn(int wait_ms)
+{
+    struct pollfd ready = {.fd = epoll_fd, .events = POLLIN};
+
+    (void)poll(&ready, 1, wait_ms);
+    committer_turn(c);
+}
+
+static struct committer_batch *things(int from, int count)
+{
+    struct committer_batch *b = committer_batch_new();
+
+    for (int n = from; n < from + count; n++) {
+        char text[12];
+        int len = snprintf(text, sizeof text, "%d", n);
+
+        committer_batch_add(b, "INSERT INTO thing VALUES ($1)",
+                            &(struct link_param){.bytes = text, .len = (size_t)len}, 1);
+    }
+    return b;
+}
+
+/* Wait for the end of the oldest. */
+static int end(void)
+{
+    int rc;
+
+    while (!committer_end(c, &rc)) {
+        turn(1000);
+    }
+    return rc;
+}
+
+static int count(void)
+{
+    return atoi(postgres_server_ask(&server, "SELECT count(*) FROM thing"));
+}
+
+#define NEEDS_POSTGRES()                                                                           \
+    do {                                                                                           \
+        if (!postgres_server_is_there()) {                                                         \
+            return; /* nothing to test with */                                                     \
+        }                                                                                          \
+    } while (0)
+
+static void batches_end_in_their_order_and_are_there(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    for (int i = 0; i < 20; i += 2) {
+        committer_begin(c, things(10 * i, 10));
+        committer_begin(c, things(10 * i + 10, 10));
+        assert_int_equal(end(), 0);
+        assert_int_equal(end(), 0);
+    }
+    assert_int_equal(count(), 200);
+}
+
+static void one_that_fails_takes_the_younger_one_with_it(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    committer_begin(c, things(5, 5)); /* 5 is there */
+    committer_begin(c, things(20, 5));
+    assert_int_equal(end(), -EIO);
+    assert_non_null(strstr(committer_error(c), "duplicate key"));
+    assert_int_equal(end(), -ECANCELED);
+    assert_int_equal(count(), 5);
+    committer_begin(c, things(30, 5)); /* and it goes on */
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 10);
+}
+
+static void nothing_is_committed_once_the_incarnation_is_another(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    (void)postgres_server_ask(&server, "UPDATE fence SET incarnation = 8 WHERE no = 3");
+    committer_begin(c, things(6, 5));
+    committer_begin(c, things(11, 5));
+    assert_int_equal(end(), -ESTALE);
+    assert_int_equal(end(), -ECANCELED);
+    assert_int_equal(count(), 5);
+}
+
+/* Counted at the server: each batch once, whatever the moment its connection was lost in. */
+static void a_lost_connection_loses_and_doubles_nothing(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    for (int i = 0; i < 40; i++) {
+        committer_begin(c, things(10 * i, 5));
+        committer_begin(c, things(10 * i + 5, 5));
+        for (int turns = 0; turns < i % 8; turns++) {
+            turn(0);
+        }
+        (void)postgres_server_ask(&server,
+                                  "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                                  "WHERE application_name = 'sluice'");
+        assert_int_equal(end(), 0);
+        assert_int_equal(end(), 0);
+    }
+    assert_int_equal(count(), 400);
+}
+
+static void a_server_that_was_killed_finds_its_batches_again(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    for (int i = 0; i < 4; i++) {
+        committer_begin(c, things(10 * i, 5));
+        committer_begin(c, things(10 * i + 5, 5));
+        for (int turns = 0; turns < i; turns++) {
+            turn(1);
+        }
+        postgres_server_kill(&server);
+        turn(0);
+        turn(0);
+        postgres_server_start(&server);
+        assert_int_equal(end(), 0);
+        assert_int_equal(end(), 0);
+    }
+    assert_int_equal(count(), 40);
+}
+
+static void a_server_that_is_taken_over_meanwhile_gets_nothing(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    postgres_server_kill(&server);
+    committer_begin(c, things(6, 5));
+    turn(0);
+    postgres_server_start(&server);
+    (void)postgres_server_ask(&server, "UPDATE fence SET incarnation = 8 WHERE no = 3");
+    assert_int_equal(end(), -ESTALE);
+    assert_int_equal(count(), 5);
+}
+
+/* 64 MiB do not fit into any socket: what does not is kept, and the call returns. */
+static void a_server_that_is_stopped_stops_nobody(void **state)
+{
+    struct committer_batch *b = committer_batch_new();
+    static char much[1 << 20];
+    int rc;
+
+    (void)state;
+    NEEDS_POSTGRES();
+    (void)postgres_server_ask(&server, "CREATE TABLE large (n int, bytes bytea)");
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    for (int i = 0; i < 64; i++) {
+        committer_batch_add(b, "INSERT INTO large VALUES (1, $1)",
+                            &(struct link_param){much, sizeof much, true}, 1);
+    }
+    postgres_server_pause(&server, true);
+    committer_begin(c, b);
+    for (int i = 0; i < 20; i++) {
+        turn(0);
+        assert_false(committer_end(c, &rc));
+    }
+    postgres_server_pause(&server, false);
+    assert_int_equal(end(), 0);
+    assert_string_equal(postgres_server_ask(&server, "SELECT count(*) FROM large"), "64");
+}
+
+static void a_server_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    committer_free(c);
+    target.host = "/nonexistent";
+    c = committer_new(epoll_fd, &target, 3, 7);
+    for (int i = 0; i < 5; i++) {
+        turn(50);
+    }
+    assert_false(committer_is_up(c));
+    assert_non_null(strstr(committer_error(c), "/nonexistent"));
+}
+
+#define COMMITTER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        COMMITTER_TEST(batches_end_in_their_order_and_are_there),
+        COMMITTER_TEST(one_that_fails_takes_the_younger_one_with_it),
+        COMMITTER_TEST(nothing_is_committed_once_the_incarnation_is_another),
+        COMMITTER_TEST(a_lost_connection_loses_and_doubles_nothing),
+        COMMITTER_TEST(a_server_that_was_killed_finds_its_batches_again),
+        COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
+        COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
+        COMMITTER_TEST(a_server_that_is_not_there_is_named),
+    };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
