@@ -353,9 +353,16 @@ static bool feed(struct session *s)
 static bool send_some(struct session *s)
 {
     struct buf *out = client_output(&s->client);
-    size_t before = buf_len(out);
+    size_t before;
 
-    if (before == 0 || stream_state(s->stream) != STREAM_STATE_OPEN) {
+    if (stream_state(s->stream) != STREAM_STATE_OPEN) {
+        return false;
+    }
+    if (client_at_last_look(&s->client)) {
+        client_pass_last_look(&s->client);
+    }
+    before = buf_len(out);
+    if (before == 0) {
         return false;
     }
     stream_flush(s->stream, out);
@@ -718,12 +725,13 @@ void session_begin(struct session *s, const struct client_mail *mail)
 size_t session_content(struct session *s, struct slice piece, bool last)
 {
     struct mark m = mark(s);
-    size_t taken;
+    size_t taken, dot;
 
     queue(s);
     taken = client_content(&s->client, piece, last, clock_mono());
-    if (m.watched && buf_len(client_output(&s->client)) > m.before) {
-        tell(s, SAID_CONTENT, true, SLICE(""), buf_len(client_output(&s->client)) - m.before);
+    if (m.watched) {
+        dot = last && taken == piece.len ? strlen(".\r\n") : 0;
+        tell(s, SAID_CONTENT, true, SLICE(""), buf_len(client_output(&s->client)) - m.before + dot);
     }
     return taken;
 }
@@ -779,7 +787,7 @@ struct slice session_relay(const struct session *s)
 
 bool session_flushed(struct session *s)
 {
-    return buf_len(client_output(&s->client)) == 0;
+    return client_is_flushed(&s->client);
 }
 
 const char *session_tls_version(const struct session *s)

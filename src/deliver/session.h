@@ -184,7 +184,7 @@ const char *session_why(const struct session *s);
 /* "host[address]:port". */
 struct slice session_relay(const struct session *s);
 
-/* Has the socket taken all that the engine has said so far? */
+/* Has the socket taken all that the engine has said so far, a message's final dot included? */
 bool session_flushed(struct session *s);
 
 /* Protocol and cipher, empty in clear; they last as long as the process. */

@@ -102,6 +102,9 @@ static const struct {
     [CLIENT_PHASE_QUIT] = {"QUIT command", "sending QUIT command"},
 };
 
+/* What ends a message. */
+static const struct slice final_dot = {".\r\n", 3};
+
 static const struct status bad_address = {STATUS_PERMANENT, 1, 3};
 static const struct status bad_sender = {STATUS_PERMANENT, 1, 7};
 static const struct status too_large = {STATUS_PERMANENT, 3, 4};
@@ -113,6 +116,7 @@ static const struct status tls_required = {STATUS_TRANSIENT, 7, 4};
 static const struct status tls_broken = {STATUS_TRANSIENT, 7, 5};
 static const struct status no_login = {STATUS_TRANSIENT, 7, 8};
 static const struct status login_wanted = {STATUS_TRANSIENT, 7, 0};
+static const struct status broken_off = {STATUS_TRANSIENT, 3, 2};
 
 const char *client_phase_name(enum client_phase phase)
 {
@@ -147,6 +151,11 @@ static bool in_transaction(const struct client *c)
 static bool verdicts_wait(const struct client *c)
 {
     return c->verdict_next < c->verdict_end;
+}
+
+bool client_is_flushed(const struct client *c)
+{
+    return buf_len(&c->out) == 0 && (c->dot_left == 0 || c->dot_in_out);
 }
 
 static bool pipelines(const struct client *c)
@@ -205,7 +214,7 @@ static enum client_phase current_phase(struct client *c)
         return CLIENT_PHASE_CONTENT;
     case FINAL:
         /* Until the dot has left, the peer cannot have taken the message. */
-        return buf_len(&c->out) > 0 ? CLIENT_PHASE_CONTENT : CLIENT_PHASE_FINAL;
+        return client_is_flushed(c) ? CLIENT_PHASE_FINAL : CLIENT_PHASE_CONTENT;
     case QUITTING:
     case ENDED:
         return CLIENT_PHASE_QUIT;
@@ -257,13 +266,20 @@ static void enter(struct client *c, enum state state, struct mono now)
     rearm(c, now);
 }
 
-/* No more dialogue; what waits in the output must not leave any more. The unsent end of a message,
- * written after all, would deliver what we are about to report as failed. */
+/* What waits to be written must not leave any more. */
+static void forget_output(struct client *c)
+{
+    buf_clear(&c->out);
+    c->dot_left = 0;
+}
+
+/* No more dialogue. The unsent end of a message, written after all, would deliver what we are about
+ * to report as failed. */
 static void end(struct client *c)
 {
     c->state = ENDED;
     c->deadline = MONO_NEVER;
-    buf_clear(&c->out);
+    forget_output(c);
 }
 
 /* -- what to tell the owner -------------------------------------------------------------------- */
@@ -906,6 +922,7 @@ static void done(struct client *c, struct mono now)
 {
     CHECK(c->unsettled == 0);
     c->pending = PENDING_DONE;
+    c->dot_left = 0;
     if (c->reusable) {
         enter(c, IDLE, now);
     } else {
@@ -1016,7 +1033,7 @@ static void on_data(struct client *c, struct mono now)
             c->reusable = false; /* how many replies an empty message gets can't be known */
         } else {
             /* RFC 2920, 3.1: all were refused, yet a pipelined DATA was taken. */
-            CHECK(buf_add(&c->out, SLICE(".\r\n")));
+            CHECK(buf_add(&c->out, final_dot)); /* no last look: no recipient gets it */
             c->outstanding = 1;
             enter(c, FINAL, now);
         }
@@ -1081,7 +1098,7 @@ static void on_early_reply(struct client *c, struct mono now)
     if (c->reply.code == 421) {
         fail_transaction(c);
     } else if (c->reply.code / 100 == 4 || c->reply.code / 100 == 5) {
-        buf_clear(&c->out);
+        forget_output(c);
         c->reusable = false;
         enter(c, FINAL, now);
         settle_by_reply(c, 0, c->mail.rcpt_count, CLIENT_PHASE_CONTENT);
@@ -1104,12 +1121,12 @@ static void on_final(struct client *c, struct mono now)
     }
     /* A reply that came before the final dot left is still the peer's word, but the dot must not
      * follow it into the next transaction's place. */
-    if (buf_len(&c->out) > 0) {
+    if (!client_is_flushed(c)) {
         if (c->reply.code / 100 == 2 && c->unsettled > 0) {
             fail_protocol(c);
             return;
         }
-        buf_clear(&c->out);
+        forget_output(c);
         c->reusable = false;
     }
     c->outstanding--;
@@ -1265,7 +1282,8 @@ size_t client_content(struct client *c, struct slice piece, bool last, struct mo
         if (c->content_prev != PREV_LINE_END) {
             CHECK(buf_add_string(&c->out, c->content_prev == PREV_CR ? "\n" : "\r\n"));
         }
-        CHECK(buf_add(&c->out, SLICE(".\r\n")));
+        c->dot_left = (uint8_t)final_dot.len;
+        c->dot_in_out = false;
         c->recv_rcpt = 0;
         c->outstanding = c->config->lmtp ? c->rcpts_open : 1;
         enter(c, FINAL, now);
@@ -1273,6 +1291,44 @@ size_t client_content(struct client *c, struct slice piece, bool last, struct mo
     rearm(c, now);
     c->out_seen = buf_len(&c->out);
     return used;
+}
+
+/* -- the last look ----------------------------------------------------------------------------- */
+
+/* What the socket did not take of the dot comes out of the output again. */
+static void hold_dot(struct client *c)
+{
+    size_t len = buf_len(&c->out) < c->dot_left ? buf_len(&c->out) : c->dot_left;
+
+    buf_truncate(&c->out, buf_len(&c->out) - len);
+    c->out_seen -= len;
+    c->dot_left = (uint8_t)len;
+    c->dot_in_out = false;
+}
+
+bool client_at_last_look(struct client *c)
+{
+    if (c->dot_in_out && c->dot_left > 0) {
+        hold_dot(c);
+    }
+    return c->dot_left > 0 && !verdicts_wait(c) && c->pending == PENDING_NONE;
+}
+
+void client_pass_last_look(struct client *c)
+{
+    CHECK(c->state == FINAL && c->dot_left > 0 && !c->dot_in_out);
+    CHECK(buf_add(&c->out, slice_skip(final_dot, final_dot.len - c->dot_left)));
+    c->out_seen += c->dot_left;
+    c->dot_in_out = true;
+}
+
+void client_break_off(struct client *c)
+{
+    CHECK(c->state == FINAL && c->dot_left > 0 && !c->dot_in_out);
+    text_set(c, "delivery to %.*s was broken off before the end of the message",
+             SLICE_ARGS(c->host));
+    c->site = c->content_was_sent = false;
+    fail(c, CLIENT_PHASE_CONTENT, CLIENT_CAUSE_BROKEN_OFF, broken_off);
 }
 
 /* -- events ------------------------------------------------------------------------------------ */
@@ -1485,6 +1541,7 @@ void client_audit(const struct client *c)
     CHECK(c->state <= ENDED && c->send_step <= STEP_NONE && c->recv_step < STEP_NONE);
     CHECK(buf_len(&c->out) <= CLIENT_OUTPUT_MAX && !c->out.failed && !c->text.failed);
     CHECK(c->verdict_next <= c->verdict_end);
+    CHECK(c->dot_left == 0 || (c->state == FINAL && c->dot_left <= final_dot.len));
     CHECK(!in_transaction(c) || c->marks != NULL);
     CHECK(c->state != IDLE || (c->marks == NULL && c->deadline.us == US_FOREVER));
     if (c->marks == NULL) {

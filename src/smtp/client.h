@@ -6,7 +6,8 @@
  *     client_init                                         the connection is there
  *     in bytes  -> used = client_input; drain; the rest   (input is not taken while events wait)
  *     drain:       while (client_next(c, now, &event)) act on it
- *     out bytes -> client_output; buf_consume what the socket took; drain
+ *     out bytes -> if client_at_last_look: client_pass_last_look, or client_break_off and drain;
+ *                  client_output; buf_consume what the socket took; drain
  *     at client_deadline, when no input is there: client_expire; drain
  *
  *   GREETING -> HELLO -> (HELO) -> IDLE <-> ENVELOPE -> CONTENT -> FINAL -> IDLE
@@ -22,6 +23,13 @@
  * refusal by the peer is a VERDICT even when it says "later" (4xx), but for 421, which ends the
  * session. Everything that shows that the two sides no longer mean the same command (a reply that
  * was not asked for, 354 out of place, 2xx to DATA, no SMTP at all) is FAILED, never a bounce.
+ *
+ * Last look. The final dot is what makes the peer take the message, so the owner is asked directly
+ * before each write that could carry it: the dot is not in the output until client_pass_last_look,
+ * stands there behind all that is before it, and what the socket does not take of it is held back
+ * again. So when a write has carried the dot, the look was in front of that very write; what the
+ * kernel still has to send then is beyond recall. An owner with no reason to look passes at once:
+ * one write carries content and dot as ever. (There is no BDAT: CHUNKING is not used.)
  *
  * Wording of texts follows Postfix, because people and log analysers know it.
  *
@@ -151,10 +159,11 @@ enum client_cause {
     CLIENT_CAUSE_REFUSED, /* the peer said no, or 421 */
     CLIENT_CAUSE_LOST,    /* connection lost */
     CLIENT_CAUSE_TIMEOUT,
-    CLIENT_CAUSE_PROTOCOL, /* the peer's reply made no sense there */
-    CLIENT_CAUSE_TLS,      /* required and not to be had, or the handshake failed */
-    CLIENT_CAUSE_LOGIN,    /* wanted and not to be had, refused, or the peer knows no password */
-    CLIENT_CAUSE_LOOP,     /* the peer is ourselves */
+    CLIENT_CAUSE_PROTOCOL,   /* the peer's reply made no sense there */
+    CLIENT_CAUSE_TLS,        /* required and not to be had, or the handshake failed */
+    CLIENT_CAUSE_LOGIN,      /* wanted and not to be had, refused, or the peer knows no password */
+    CLIENT_CAUSE_LOOP,       /* the peer is ourselves */
+    CLIENT_CAUSE_BROKEN_OFF, /* client_break_off: the peer has no end of the message */
 };
 
 /* Fields that a kind's comment does not name are zero. Slices last until the next call. */
@@ -211,7 +220,9 @@ struct client {
     uint8_t recv_step;
     uint8_t pending; /* the event behind the verdicts */
     uint8_t content_prev;
-    bool has_reply; /* the peer's reply is the reason */
+    uint8_t dot_left; /* bytes of the final dot's line that the socket has not taken */
+    bool dot_in_out;  /* these are in `out`, at its end: the last look was passed */
+    bool has_reply;   /* the peer's reply is the reason */
     bool site;
     bool content_was_sent;
     bool retry_in_clear;
@@ -278,6 +289,20 @@ void client_begin(struct client *c, const struct client_mail *mail, struct mono 
  * and a missing end of line is added; a bare LF is sent as CRLF, so that no content can fake its
  * own end. */
 size_t client_content(struct client *c, struct slice piece, bool last, struct mono now);
+
+/* Directly before each write: is the final dot next, or behind what is in the output? While events
+ * wait it is not. */
+bool client_at_last_look(struct client *c);
+
+/* It may: the next write, which has to come now, carries the final dot. Only at the last look. */
+void client_pass_last_look(struct client *c);
+
+/* It must not: FAILED follows, and no recipient without a verdict gets the message from this
+ * session, which is of no more use: cut the connection. Only at the last look. */
+void client_break_off(struct client *c);
+
+/* Is nothing left to be written, the final dot included? */
+bool client_is_flushed(const struct client *c);
 
 /* Say goodbye; CLOSED follows. Only between transactions or before the first one (READY, DONE). */
 void client_quit(struct client *c, struct mono now);

@@ -8,6 +8,7 @@
  *
  *   - the same story under every split: same events, same bytes sent;
  *   - per transaction each recipient gets exactly one verdict, or is unresolved after FAILED;
+ *   - no message is sent that did not pass its last look, whatever the socket takes at a time;
  *   - nothing is reported after the end, and the session ends when the connection does.
  */
 #include <stdint.h>
@@ -31,7 +32,11 @@ struct play {
     unsigned seen[RCPTS];
     unsigned begun;
     unsigned content_pieces;
+    size_t take;     /* what the socket takes at a time; 0: all */
+    size_t looks;    /* that it has come to */
+    size_t break_at; /* the look that stops it; 0: none does */
     bool in_transaction;
+    bool broken_off;
     bool tls_wanted;
     bool over;
 };
@@ -75,7 +80,7 @@ static void on_event(struct play *p, const struct client_event *e)
     case CLIENT_RCPT_VERDICT:
         CHECK(p->in_transaction && e->rcpt < RCPTS && p->seen[e->rcpt]++ == 0);
         CHECK(e->outcome != CLIENT_BOUNCED || e->status.class == STATUS_PERMANENT);
-        CHECK(e->outcome != CLIENT_SENT || p->content_pieces == CONTENT_PIECES);
+        CHECK(e->outcome != CLIENT_SENT || (p->content_pieces == CONTENT_PIECES && p->looks > 0));
         break;
     case CLIENT_TRANSACTION_DONE:
         CHECK(p->in_transaction);
@@ -91,6 +96,7 @@ static void on_event(struct play *p, const struct client_event *e)
             unresolved += p->seen[i] == 0;
             CHECK(i + 1 < RCPTS || unresolved > 0);
         }
+        CHECK((e->cause == CLIENT_CAUSE_BROKEN_OFF) == p->broken_off);
         p->over = true;
         break;
     case CLIENT_CLOSED:
@@ -109,12 +115,29 @@ static void on_event(struct play *p, const struct client_event *e)
         if (p->begun++ < TRANSACTIONS) {
             memset(p->seen, 0, sizeof(p->seen));
             p->content_pieces = 0;
+            p->looks = 0;
             p->in_transaction = true;
             client_begin(&p->client, &mail, p->now);
         } else {
             client_quit(&p->client, p->now);
         }
     }
+}
+
+/* True when that has stopped it. */
+static bool look(struct play *p)
+{
+    if (!client_at_last_look(&p->client)) {
+        return false;
+    }
+    p->broken_off = ++p->looks == p->break_at;
+    if (p->broken_off) {
+        client_break_off(&p->client);
+    } else {
+        client_pass_last_look(&p->client);
+    }
+    client_audit(&p->client);
+    return p->broken_off;
 }
 
 static void drain(struct play *p)
@@ -129,9 +152,12 @@ static void drain(struct play *p)
         if (more) {
             on_event(p, &e);
         }
+        more |= look(p);
         if (buf_len(out) > 0) {
-            buf_add(&p->story, buf_slice(out));
-            buf_consume(out, buf_len(out));
+            size_t len = p->take == 0 || buf_len(out) < p->take ? buf_len(out) : p->take;
+
+            buf_add(&p->story, slice_of(buf_slice(out).ptr, len));
+            buf_consume(out, len);
             more = true;
         }
     }
@@ -150,7 +176,8 @@ static void feed(struct play *p, struct slice bytes, size_t step)
     }
 }
 
-static void play(struct play *p, unsigned options, struct slice parts, size_t step)
+static void play(struct play *p, unsigned options, struct slice parts, size_t step, size_t take,
+                 size_t break_at)
 {
     struct client_config config;
 
@@ -162,7 +189,7 @@ static void play(struct play *p, unsigned options, struct slice parts, size_t st
     config.detect_loop = (options & 16) != 0;
     config.skip_5xx_greeting = (options & 32) != 0;
     config.skip_quit_response = (options & 64) != 0;
-    *p = (struct play){.now = {US_PER_S}};
+    *p = (struct play){.now = {US_PER_S}, .take = take, .break_at = break_at};
     buf_init(&p->story, STORY_MAX);
     client_init(&p->client, &config, SLICE("mx[192.0.2.1]"), p->now);
     drain(p);
@@ -200,10 +227,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1 || size > 100000) {
         return 0;
     }
-    play(&whole, data[0], slice_of(data + 1, size - 1), size);
+    play(&whole, data[0], slice_of(data + 1, size - 1), size, 0, 0);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        play(&split, data[0], slice_of(data + 1, size - 1), steps[i]);
+        play(&split, data[0], slice_of(data + 1, size - 1), steps[i], 0, 0);
         CHECK(slice_equal(buf_slice(&whole.story), buf_slice(&split.story)));
+        buf_fini(&split.story);
+        play(&split, data[0], slice_of(data + 1, size - 1), size, steps[i], i);
         buf_fini(&split.story);
     }
     buf_fini(&whole.story);

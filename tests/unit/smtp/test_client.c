@@ -22,6 +22,7 @@ struct talk {
     struct client_rcpt rcpts[RCPT_MAX];
     const char *content;
     size_t transactions; /* to begin, one after another */
+    bool break_off;      /* at the last look */
     struct client_login login;
 };
 
@@ -57,7 +58,7 @@ static const char *cause_name(enum client_cause cause)
         [CLIENT_CAUSE_REFUSED] = "refused", [CLIENT_CAUSE_LOST] = "lost",
         [CLIENT_CAUSE_TIMEOUT] = "timeout", [CLIENT_CAUSE_PROTOCOL] = "protocol",
         [CLIENT_CAUSE_TLS] = "tls",         [CLIENT_CAUSE_LOOP] = "loop",
-        [CLIENT_CAUSE_LOGIN] = "login",
+        [CLIENT_CAUSE_LOGIN] = "login",     [CLIENT_CAUSE_BROKEN_OFF] = "broken_off",
     };
 
     return names[cause];
@@ -138,6 +139,15 @@ static void drain(struct session *s)
                 begin(s);
             }
         }
+        if (client_at_last_look(&s->client)) {
+            if (s->talk->break_off) {
+                client_break_off(&s->client);
+                more = true;
+            } else {
+                client_pass_last_look(&s->client);
+            }
+        }
+        client_audit(&s->client);
         if (buf_len(out) > 0) {
             buf_add(&s->sent, buf_slice(out));
             buf_consume(out, buf_len(out));
@@ -1237,6 +1247,70 @@ static void a_lost_connection_is_told_with_its_phase(void **state)
                                        "+site +was_sent\n") "=0 unresolved\n");
 }
 
+/* -- the last look -- */
+
+#define BROKEN_OFF                                                                                 \
+    "=FAILED broken_off deferred 0 4.3.2 delivery to " HOST                                        \
+    " was broken off before the end of the message\n"
+
+static void a_delivery_that_is_broken_off_has_no_end(void **state)
+{
+    struct talk t = talk_of(3);
+    (void)state;
+
+    t.break_off = true;
+    t.content = "hello"; /* the line's end is sent, the dot is not */
+    play(&t, PIPE_HELLO "C:MAIL FROM:<s@y>\n"
+                        "C:RCPT TO:<a@x>\n"
+                        "C:RCPT TO:<b@x>\n"
+                        "C:RCPT TO:<c@x>\n"
+                        "C:DATA\n"
+                        "S:250 Ok\n"
+                        "S:250 Ok\n"
+                        "S:550 no\n"
+                        "S:250 Ok\n"
+                        "S:354 go\n"
+                        "=1 bounced 550 5.0.0 host " HOST
+                        " said: 550 no (in reply to RCPT TO command)\n" BROKEN_OFF "=0 unresolved\n"
+                        "=2 unresolved\n");
+    t.config.lmtp = true;
+    play(&t, "S:220 mx\n"
+             "C:LHLO me.example\n"
+             "S:250 mx\n"
+             "=READY\n"
+             "C:MAIL FROM:<s@y>\n"
+             "S:250 Ok\n"
+             "C:RCPT TO:<a@x>\n"
+             "S:250 Ok\n"
+             "C:RCPT TO:<b@x>\n"
+             "S:250 Ok\n"
+             "C:RCPT TO:<c@x>\n"
+             "S:450 full\n"
+             "=2 deferred 450 4.0.0 host " HOST " said: 450 full (in reply to RCPT TO command)\n"
+             "C:DATA\n"
+             "S:354 go\n" BROKEN_OFF "=0 unresolved\n"
+             "=1 unresolved\n");
+}
+
+static void a_message_that_nobody_gets_needs_no_look(void **state)
+{
+    struct talk t = talk_of(1);
+    (void)state;
+
+    t.break_off = true;
+    play(&t, PIPE_HELLO "C:MAIL FROM:<s@y>\n"
+                        "C:RCPT TO:<a@x>\n"
+                        "C:DATA\n"
+                        "S:250 Ok\n"
+                        "S:550 no\n"
+                        "S:354 go\n"
+                        "=0 bounced 550 5.0.0 host " HOST
+                        " said: 550 no (in reply to RCPT TO command)\n"
+                        "C:.\n"
+                        "S:554 no\n"
+                        "=DONE\n");
+}
+
 /* -- content: the owner's side of it -- */
 
 /* Bring a session to NEED_CONTENT. */
@@ -1303,6 +1377,8 @@ static void content_is_stuffed_and_closed_under_every_split(void **state)
                 rest = slice_skip(rest, piece.len);
             }
             assert_int_equal(client_content(&s.client, rest, true, s.now), 0);
+            assert_true(client_at_last_look(&s.client));
+            client_pass_last_look(&s.client);
             assert_string_equal(buf_cstr(client_output(&s.client)), table[i].want);
             session_fini(&s);
         }
@@ -1349,11 +1425,78 @@ static void content_waits_for_the_socket(void **state)
             rounds++;
         } while (used < buf_len(&content));
         assert_true(rounds >= 6);
+        assert_true(client_at_last_look(&s.client));
+        client_pass_last_look(&s.client);
         buf_add(&got, buf_slice(out));
         assert_true(slice_ends_nocase(buf_slice(&got), SLICE("\r\n.\r\n")));
         assert_null(memmem(got.ptr, got.end - 5, "\r\n.\r\n", 5));
         session_fini(&s);
         buf_fini(&content);
+        buf_fini(&got);
+    }
+}
+
+/* The socket takes so much at a time: how many writes does it need? The look break_off_at (from 1)
+ * stops it. */
+static size_t write_slowly(size_t take, size_t break_off_at, struct buf *got)
+{
+    struct talk t = talk_of(1);
+    struct session s;
+    struct client_event e;
+    struct buf *out;
+    size_t looks = 0;
+
+    until_content(&s, &t);
+    out = client_output(&s.client);
+    client_content(&s.client, SLICE("hello"), true, s.now);
+    while (!client_is_flushed(&s.client)) {
+        size_t len;
+
+        assert_false(client_next(&s.client, s.now, &e));
+        assert_true(client_at_last_look(&s.client));
+        assert_true(client_at_last_look(&s.client)); /* asked again, it is the same look */
+        assert_true(slice_find(buf_slice(out), '.') == buf_len(out));
+        looks++;
+        if (looks == break_off_at) {
+            client_break_off(&s.client);
+            client_audit(&s.client);
+            assert_int_equal(buf_len(out), 0);
+            assert_true(client_next(&s.client, s.now, &e));
+            assert_int_equal(e.kind, CLIENT_FAILED);
+            assert_int_equal(e.cause, CLIENT_CAUSE_BROKEN_OFF);
+            assert_false(e.site || e.content_was_sent);
+            assert_true(client_unresolved(&s.client, 0));
+            break;
+        }
+        client_pass_last_look(&s.client);
+        client_audit(&s.client);
+        len = buf_len(out) < take ? buf_len(out) : take;
+        buf_add(got, slice_of(buf_slice(out).ptr, len));
+        buf_consume(out, len);
+        client_audit(&s.client);
+    }
+    session_fini(&s);
+    return looks;
+}
+
+static void each_write_of_the_dot_has_its_own_look(void **state)
+{
+    static const struct slice whole = {"hello\r\n.\r\n", 10};
+    (void)state;
+
+    for (size_t take = 1; take <= whole.len + 1; take++) {
+        struct buf got;
+        size_t writes;
+
+        buf_init(&got, 1000);
+        writes = write_slowly(take, 0, &got);
+        assert_int_equal(writes, (whole.len + take - 1) / take);
+        assert_true(slice_equal(buf_slice(&got), whole));
+        for (size_t at = 1; at <= writes; at++) {
+            buf_clear(&got);
+            assert_int_equal(write_slowly(take, at, &got), at);
+            assert_int_equal(buf_len(&got), (at - 1) * take); /* never all of it */
+        }
         buf_fini(&got);
     }
 }
@@ -1485,6 +1628,8 @@ static void an_idle_session_holds_no_buffers(void **state)
 
     until_content(&s, &t);
     client_content(&s.client, SLICE("hello\r\n"), true, s.now);
+    assert_true(client_at_last_look(&s.client));
+    client_pass_last_look(&s.client);
     buf_consume(client_output(&s.client), buf_len(client_output(&s.client)));
     client_input(&s.client, SLICE("250 Ok\r\n"), s.now);
     do {
@@ -1551,6 +1696,9 @@ UNIT_MAIN(cmocka_unit_test(a_greeting_without_end_fails_at_its_limit),
           cmocka_unit_test(a_lost_connection_is_told_with_its_phase),
           cmocka_unit_test(content_is_stuffed_and_closed_under_every_split),
           cmocka_unit_test(content_waits_for_the_socket),
+          cmocka_unit_test(a_delivery_that_is_broken_off_has_no_end),
+          cmocka_unit_test(a_message_that_nobody_gets_needs_no_look),
+          cmocka_unit_test(each_write_of_the_dot_has_its_own_look),
           cmocka_unit_test(a_socket_that_takes_nothing_times_out),
           cmocka_unit_test(an_answer_before_the_end_is_the_answer),
           cmocka_unit_test(many_recipients_go_out_in_bounded_bursts),
