@@ -142,6 +142,14 @@ void committer_batch_add(struct committer_batch *b, const char *sql,
     STAILQ_INSERT_TAIL(&b->statements, s, next);
 }
 
+void committer_batch_join(struct committer_batch *b, struct committer_batch *more)
+{
+    if (more != NULL) {
+        STAILQ_CONCAT(&b->statements, &more->statements);
+        committer_batch_free(more);
+    }
+}
+
 /* ---- sending --------------------------------------------------------------------------------- */
 
 static struct link_param number_param(char room[24], int64_t n)
@@ -505,9 +513,16 @@ void committer_free(struct committer *c)
 
 void committer_begin(struct committer *c, struct committer_batch *b)
 {
+    const struct committer_batch *older = STAILQ_FIRST(&c->batches);
+
     CHECK(c->count < COMMITTER_UNDER_WAY_MAX);
     b->number = ++c->last;
     b->state = BATCH_WAITING;
+    for (; older != NULL; older = STAILQ_NEXT(older, next)) {
+        if (older->state == BATCH_ENDED && older->rc != 0) {
+            fail_from(b, -ECANCELED); /* its maker could not know that yet */
+        }
+    }
     STAILQ_INSERT_TAIL(&c->batches, b, next);
     c->count++;
     send_waiting(c);

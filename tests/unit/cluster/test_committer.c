@@ -142,6 +142,23 @@ static void one_that_fails_takes_the_younger_one_with_it(void **state)
     assert_int_equal(count(), 10);
 }
 
+/* It may have failed already, and its maker does not know that before it is told. */
+static void one_begun_before_a_failure_is_told_is_cancelled(void **state)
+{
+    (void)state;
+    NEEDS_POSTGRES();
+    committer_begin(c, things(5, 5));
+    assert_int_equal(end(), 0);
+    committer_begin(c, things(5, 5));
+    for (int looks = 0; looks < 20; looks++) {
+        turn(looks < 5 ? 100 : 0); /* its answers are taken in, and its end is not asked for */
+    }
+    committer_begin(c, things(20, 5));
+    assert_int_equal(end(), -EIO);
+    assert_int_equal(end(), -ECANCELED);
+    assert_int_equal(count(), 5);
+}
+
 static void nothing_is_committed_once_the_incarnation_is_another(void **state)
 {
     (void)state;
@@ -167,9 +184,8 @@ static void a_lost_connection_loses_and_doubles_nothing(void **state)
         for (int turns = 0; turns < i % 8; turns++) {
             turn(0);
         }
-        (void)postgres_server_ask(&server,
-                                  "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                                  "WHERE application_name = 'sluice'");
+        (void)postgres_server_ask(&server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                                           "WHERE application_name = 'sluice'");
         assert_int_equal(end(), 0);
         assert_int_equal(end(), 0);
     }
@@ -259,6 +275,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         COMMITTER_TEST(batches_end_in_their_order_and_are_there),
         COMMITTER_TEST(one_that_fails_takes_the_younger_one_with_it),
+        COMMITTER_TEST(one_begun_before_a_failure_is_told_is_cancelled),
         COMMITTER_TEST(nothing_is_committed_once_the_incarnation_is_another),
         COMMITTER_TEST(a_lost_connection_loses_and_doubles_nothing),
         COMMITTER_TEST(a_server_that_was_killed_finds_its_batches_again),
