@@ -1,10 +1,8 @@
 /*
  * The engine `postgresql:`: one queue in a database, with commits that end later.
  *
- * What the queue process sees is the desk, in memory: messages, recipients, content, with the log
- * of what each batch has changed. When a commit begins, what the batch has changed becomes
- * statements (row.h): a message that is new and passes is one row of a fresh table, one that is
- * gone is deleted, one that waits has its rows in message, part, recipient, content.
+ * What the queue process sees is the desk (desk.h), in memory. When a commit begins, what the batch
+ * has changed becomes statements (rows.h), which the committer makes durable (committer.h).
  */
 #ifndef CLUSTER_CLUSTER_SPOOL_H
 #define CLUSTER_CLUSTER_SPOOL_H

@@ -46,6 +46,9 @@ void committer_batch_free(struct committer_batch *b); /* NULL is fine */
 void committer_batch_add(struct committer_batch *b, const char *sql,
                          const struct link_param *params, int count);
 
+/* The statements of `more` (taken; NULL is fine) follow on those of `b`. */
+void committer_batch_join(struct committer_batch *b, struct committer_batch *more);
+
 struct committer;
 
 /* Borrows what link_new borrows. Connects at once. */

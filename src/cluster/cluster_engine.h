@@ -1,0 +1,30 @@
+/*
+ * What the files of the engine share: struct cluster_spool, and how its optional parts join a
+ * batch.
+ */
+#ifndef CLUSTER_CLUSTER_ENGINE_H
+#define CLUSTER_CLUSTER_ENGINE_H
+
+#include "cluster_url.h"
+#include "committer.h"
+#include "desk.h"
+#include "spool_engine.h"
+
+struct cluster_spool {
+    struct spool base;
+    struct cluster_url url;
+    int node;
+    int epoll_fd; /* owned: all connections */
+    struct desk desk;
+    struct committer *committer; /* owned */
+    /* Statements of the open batch that are not about messages (notes, events, keys): sent behind
+     * those that are. Owned; there while a batch is open. */
+    struct committer_batch *extra;
+};
+
+static inline struct cluster_spool *cluster_of(struct spool *sp)
+{
+    return (struct cluster_spool *)sp;
+}
+
+#endif
