@@ -190,8 +190,8 @@ static bool add_to_header(struct draft *d, struct slice bytes)
 {
     struct slice rest = bytes, ignored;
     uint64_t header_bytes;
+    size_t used, len = buf_len(&d->header), more;
     char *body;
-    size_t used, len;
     bool ok;
 
     while (rest.len > 0 && !d->scanner.facts.header_ended) {
@@ -199,18 +199,22 @@ static bool add_to_header(struct draft *d, struct slice bytes)
         rest = slice_skip(rest, used);
     }
     header_bytes = d->scanner.facts.header_bytes;
-    if (!buf_add(&d->header, bytes) ||
-        (d->scanner.facts.header_ended ? header_bytes : buf_len(&d->header)) > DRAFT_HEADER_MAX) {
+    if (!d->scanner.facts.header_ended) {
+        return (buf_add(&d->header, bytes) && len + bytes.len <= DRAFT_HEADER_MAX) || fail(d);
+    }
+    CHECK(header_bytes <= len + bytes.len);
+    if (header_bytes > DRAFT_HEADER_MAX) {
         return fail(d);
     }
-    if (!d->scanner.facts.header_ended) {
-        return true;
+    if (header_bytes >= len) {
+        more = (size_t)header_bytes - len;
+        CHECK(buf_add(&d->header, slice_of(bytes.ptr, more))); /* within its limit */
+        return add_body(d, slice_skip(bytes, more));
     }
-    CHECK(header_bytes <= buf_len(&d->header));
-    len = buf_len(&d->header) - (size_t)header_bytes;
+    len -= (size_t)header_bytes;
     body = mem_copy(buf_slice(&d->header).ptr + header_bytes, len);
     buf_truncate(&d->header, (size_t)header_bytes);
-    ok = add_body(d, slice_of(body, len));
+    ok = add_body(d, slice_of(body, len)) && add_body(d, bytes);
     mem_free(body);
     return ok;
 }

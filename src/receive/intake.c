@@ -76,23 +76,29 @@ static bool keep(struct intake *i, struct slice wire)
 /* The fields that are missing. */
 static bool keep_missing(struct intake *i, struct slice header)
 {
+    const unsigned all = HEADER_FROM | HEADER_DATE | HEADER_MESSAGE_ID;
+    unsigned present = header_presence(header);
     struct wall now = clock_wall();
-    struct header_missing missing = {.from = draft_sender(&i->draft),
-                                     .hostname = slice_string(i->settings->hostname),
-                                     .time = now,
-                                     .utc_offset_minutes = clock_zone(now) / 60,
-                                     .random = entropy_u64()};
+    struct header_missing missing;
     struct buf from, fields;
     bool good;
 
+    if ((present & all) == all) {
+        return true;
+    }
+    missing = (struct header_missing){.from = draft_sender(&i->draft),
+                                      .hostname = slice_string(i->settings->hostname),
+                                      .time = now,
+                                      .utc_offset_minutes = clock_zone(now) / 60,
+                                      .random = entropy_u64()};
     buf_init(&from, MISSING_MAX);
     buf_init(&fields, 4 * MISSING_MAX);
     if (missing.from.len == 0) {
         (void)buf_addf(&from, "MAILER-DAEMON@%s", i->settings->hostname); /* fits */
         missing.from = buf_slice(&from);
     }
-    CHECK(header_put_missing(header_presence(header), &missing, &fields)); /* all have limits */
-    good = buf_len(&fields) == 0 || keep(i, buf_slice(&fields));
+    CHECK(header_put_missing(present, &missing, &fields)); /* all have limits */
+    good = keep(i, buf_slice(&fields));
     buf_fini(&from);
     buf_fini(&fields);
     return good;
@@ -114,10 +120,10 @@ static bool keep_header(struct intake *i, struct slice header)
     return good && (rest.len == 0 || keep(i, rest));
 }
 
-/* The header section is complete; something of the body may stand behind it. */
-static struct server_reply begin_body(struct intake *i)
+/* The header section is complete: it and what of the body stands behind it are all that has come.
+ */
+static struct server_reply begin_body(struct intake *i, struct slice all)
 {
-    struct slice all = buf_slice(&i->head);
     size_t len = (size_t)i->scanner.facts.header_bytes;
     struct slice header = slice_of(all.ptr, len), rest = slice_skip(all, len);
     struct server_reply reply;
@@ -139,27 +145,61 @@ static struct server_reply begin_body(struct intake *i)
     return SERVER_ACCEPT;
 }
 
-static struct server_reply take_wire(struct intake *i, struct slice wire)
+static void scan(struct intake *i, struct slice wire)
 {
-    struct slice rest = wire, ignored;
-    struct server_reply reply;
+    struct slice ignored;
     size_t used;
 
-    while (rest.len > 0) {
-        (void)content_feed(&i->scanner, rest, &used, &ignored); /* counted: never says "end" */
-        rest = slice_skip(rest, used);
+    while (wire.len > 0) {
+        (void)content_feed(&i->scanner, wire, &used, &ignored); /* counted: never says "end" */
+        wire = slice_skip(wire, used);
     }
-    reply = judge(i);
+}
+
+/* Make bytes wire form, and let the scanner see it. Where they come in this form already nothing is
+ * copied; the scanner, which looks at each line in any case, is the judge of that. */
+static struct slice scan_bytes(struct intake *i, struct slice bytes)
+{
+    struct content before = i->scanner;
+    struct line_ends ends_before = i->ends;
+    struct slice wire;
+
+    if (!i->converts && !i->ends.after_cr) {
+        wire = line_ends_pass(&i->ends, bytes);
+        scan(i, wire);
+        if ((i->scanner.facts.flags & (CONTENT_BARE_CR | CONTENT_BARE_LF)) == 0 &&
+            (wire.len == 0 || wire.ptr[wire.len - 1] != '\r')) {
+            return wire;
+        }
+        i->scanner = before;
+        i->ends = ends_before;
+        i->converts = true;
+    }
+    buf_clear(&i->wire);
+    wire = line_ends_add(&i->ends, bytes, &i->wire);
+    CHECK(wire.ptr != NULL); /* it fits */
+    scan(i, wire);
+    return wire;
+}
+
+/* The scanner has seen it. */
+static struct server_reply take_wire(struct intake *i, struct slice wire)
+{
+    struct server_reply reply = judge(i);
+
     if (reply.code != 0) {
         return reply;
     }
     if (i->in_body) {
         return keep(i, wire) ? SERVER_ACCEPT : NO_MEMORY;
     }
+    if (i->scanner.facts.header_ended && buf_len(&i->head) == 0) {
+        return begin_body(i, wire);
+    }
     if (!buf_add(&i->head, wire)) {
         return REFUSAL(552, "5.3.4", "Header section is too large (header_size_limit)");
     }
-    return i->scanner.facts.header_ended ? begin_body(i) : SERVER_ACCEPT;
+    return i->scanner.facts.header_ended ? begin_body(i, buf_slice(&i->head)) : SERVER_ACCEPT;
 }
 
 struct server_reply intake_add(struct intake *i, struct slice bytes)
@@ -168,13 +208,9 @@ struct server_reply intake_add(struct intake *i, struct slice bytes)
 
     while (bytes.len > 0 && reply.code == 0) {
         size_t len = bytes.len < PIECE_SIZE ? bytes.len : PIECE_SIZE;
-        struct slice wire;
 
-        buf_clear(&i->wire);
-        wire = line_ends_add(&i->ends, slice_of(bytes.ptr, len), &i->wire);
-        CHECK(wire.ptr != NULL);
+        reply = take_wire(i, scan_bytes(i, slice_of(bytes.ptr, len)));
         bytes = slice_skip(bytes, len);
-        reply = take_wire(i, wire);
     }
     return reply;
 }
@@ -182,9 +218,12 @@ struct server_reply intake_add(struct intake *i, struct slice bytes)
 struct server_reply intake_finish(struct intake *i, const struct conf *conf, const char *client)
 {
     struct server_reply reply;
+    struct slice end;
 
     buf_clear(&i->wire);
-    reply = take_wire(i, line_ends_finish(&i->ends, &i->wire));
+    end = line_ends_finish(&i->ends, &i->wire);
+    scan(i, end);
+    reply = take_wire(i, end);
     if (reply.code != 0) {
         return reply;
     }
@@ -192,7 +231,7 @@ struct server_reply intake_finish(struct intake *i, const struct conf *conf, con
     if (!i->in_body) { /* a header section and nothing behind it, or nothing at all */
         bool bare = i->scanner.facts.header_bytes > 0;
 
-        reply = begin_body(i);
+        reply = begin_body(i, buf_slice(&i->head));
         if (reply.code == 0 && bare && !keep(i, SLICE("\r\n"))) {
             reply = NO_MEMORY;
         }

@@ -40,6 +40,7 @@ struct intake {
     struct line_ends ends;
     struct buf head; /* wire form, until the header section is complete */
     struct buf wire; /* scratch */
+    bool converts;   /* its line ends are others */
     bool in_body;
     const struct receive_settings *settings; /* borrowed */
     intake_envelope *envelope;

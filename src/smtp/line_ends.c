@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "check.h"
+
 /* A CR that no LF follows. */
 static char *put_bare_cr(struct line_ends *l, char *to)
 {
@@ -55,6 +57,17 @@ struct slice line_ends_add(struct line_ends *l, struct slice in, struct buf *out
     }
     buf_grew(out, (size_t)(to - start));
     return slice_of(start, (size_t)(to - start));
+}
+
+struct slice line_ends_pass(struct line_ends *l, struct slice in)
+{
+    CHECK(!l->after_cr);
+    if (in.len > 0 && in.ptr[in.len - 1] == '\r') {
+        l->after_cr = true;
+        in.len--;
+    }
+    l->in_line = in.len > 0 ? in.ptr[in.len - 1] != '\n' : l->in_line;
+    return in;
 }
 
 struct slice line_ends_finish(struct line_ends *l, struct buf *out)

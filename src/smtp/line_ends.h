@@ -21,6 +21,10 @@ struct line_ends {
  * buf_slice(out) does; ptr NULL when the buffer is full. */
 struct slice line_ends_add(struct line_ends *l, struct slice in, struct buf *out);
 
+/* The same for bytes that are known to be in wire form already, but for a CR at their end, which is
+ * held back: returns them without it, and nothing is copied. There is no CR held back before. */
+struct slice line_ends_pass(struct line_ends *l, struct slice in);
+
 /* The text is over: the last line gets an end when it has none. Returns what was appended. */
 struct slice line_ends_finish(struct line_ends *l, struct buf *out);
 

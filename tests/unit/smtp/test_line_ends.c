@@ -40,6 +40,29 @@ static void each_line_ends_in_crlf_however_the_text_is_cut(void **unused)
     }
 }
 
+/* Whatever of the text was known to be in wire form. */
+static void what_is_right_already_is_not_copied(void **unused)
+{
+    static const char in[] = "a\r\n\r\nb\r\nc";
+    size_t len = sizeof in - 1;
+
+    (void)unused;
+    for (size_t cut = 0; cut <= len; cut++) {
+        struct line_ends l = {0};
+        struct slice same;
+        struct buf out;
+
+        buf_init(&out, 100);
+        same = line_ends_pass(&l, slice_of(in, cut));
+        assert_ptr_equal(same.ptr, in);
+        (void)buf_add(&out, same);
+        (void)line_ends_add(&l, slice_of(in + cut, len - cut), &out);
+        (void)line_ends_finish(&l, &out);
+        assert_string_equal(buf_cstr(&out), "a\r\n\r\nb\r\nc\r\n");
+        buf_fini(&out);
+    }
+}
+
 static void a_full_buffer_is_told_of(void **unused)
 {
     struct line_ends l = {0};
@@ -53,4 +76,5 @@ static void a_full_buffer_is_told_of(void **unused)
 }
 
 UNIT_MAIN(cmocka_unit_test(each_line_ends_in_crlf_however_the_text_is_cut),
+          cmocka_unit_test(what_is_right_already_is_not_copied),
           cmocka_unit_test(a_full_buffer_is_told_of))
