@@ -239,6 +239,26 @@ static void parse_head(struct http *h)
     h->state = h->chunked ? HTTP_CHUNK_SIZE : HTTP_IN_BODY;
 }
 
+/* Bytes of a line, up to one that ends it or may not stand there. */
+static size_t line_len(struct slice in)
+{
+    size_t len = slice_find(in, '\r');
+
+    len = slice_find(slice_of(in.ptr, len), '\n');
+    return slice_find(slice_of(in.ptr, len), '\0');
+}
+
+static bool put_head(struct http *h, struct slice bytes)
+{
+    if (!buf_add(&h->head, bytes)) {
+        bad(h, h->in_line ? 431 : 414,
+            h->in_line ? "expected at most 32768 bytes before the body"
+                       : "expected a shorter request line");
+        return false;
+    }
+    return true;
+}
+
 /* Take bytes up to the empty line. */
 static void read_head(struct http *h, struct slice *in)
 {
@@ -247,15 +267,19 @@ static void read_head(struct http *h, struct slice *in)
     while (in->len > 0 && h->state == HTTP_IN_HEAD) {
         char c = in->ptr[0];
         bool after_cr = h->matched == 1 || h->matched == 3;
+        size_t len = after_cr ? 0 : line_len(*in);
 
+        if (len > 0) {
+            h->matched = 0;
+            if (put_head(h, slice_of(in->ptr, len))) {
+                *in = slice_skip(*in, len);
+            }
+            continue;
+        }
         *in = slice_skip(*in, 1);
         if (after_cr != (c == '\n') || c == '\0') {
             bad(h, 400, "expected lines that end with CRLF");
-        } else if (!buf_add_byte(&h->head, c)) {
-            bad(h, h->in_line ? 431 : 414,
-                h->in_line ? "expected at most 32768 bytes before the body"
-                           : "expected a shorter request line");
-        } else {
+        } else if (put_head(h, slice_of(&c, 1))) {
             h->matched = c == end[h->matched] ? h->matched + 1 : c == '\r';
             h->in_line = h->in_line || c == '\n';
             if (h->matched == sizeof end) {
