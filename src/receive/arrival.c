@@ -317,6 +317,11 @@ struct slice arrival_rules(struct arrival *a)
 
 /* ---- the log -------------------------------------------------------------------------------- */
 
+bool arrival_has_notes(const struct arrival *a)
+{
+    return a->set != NULL && (a->ruling.note_count > 0 || a->ruling.notes_dropped > 0);
+}
+
 void arrival_log(const struct arrival *a, const char *id, const char *client, const char *envelope)
 {
     for (size_t i = 0; a->set != NULL && i < a->ruling.note_count; i++) {

@@ -103,6 +103,9 @@ struct slice arrival_hold(const struct arrival *a);
  * FILE:LINE); ..". Empty: nothing. Lasts until arrival_drop. */
 struct slice arrival_rules(struct arrival *a);
 
+/* Is there something to log? */
+bool arrival_has_notes(const struct arrival *a);
+
 /* Log what the rules did, behind `id` (a queue id, or "NOQUEUE"). `envelope` is what Postfix puts
  * behind the client: "from=<a> to=<b> proto=ESMTP helo=<c>". */
 void arrival_log(const struct arrival *a, const char *id, const char *client, const char *envelope);
