@@ -13,6 +13,8 @@
 #define FILLER_LEN  (sizeof FILLER - 1)
 #define NUMBER_SIZE 24
 #define ESCAPE_LEN  6u /* "\\uXXXX" */
+/* Room that is made for a string before its length is known. */
+#define SIMPLE_AT_ONCE 4096u
 
 _Static_assert(FILLER_LEN > 20, "the parser shows shorter tokens in its messages");
 _Static_assert(JSON_LONG_MIN > 20 && JSON_LONG >= JSON_LONG_MIN, "likewise");
@@ -225,23 +227,45 @@ static enum taken wrong_escape(const char *ptr, size_t len, size_t at, size_t *r
     return MISTAKE;
 }
 
+/* What stands for this byte behind a backslash; NUL: nothing so simple. */
+static char escaped_byte(char c)
+{
+    switch (c) {
+    case 'n':
+        return '\n';
+    case '"':
+    case '\\':
+    case '/':
+        return c;
+    case 't':
+        return '\t';
+    case 'r':
+        return '\r';
+    case 'b':
+        return '\b';
+    case 'f':
+        return '\f';
+    default:
+        return '\0';
+    }
+}
+
 /* An escape begins at `ptr`; as look_at_char. */
 static enum taken take_escape(struct json_document *d, const char *ptr, size_t len, size_t *ret_len)
 {
-    static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
-    const char *name;
     uint32_t code = 0;
+    char byte;
 
     if (len < 2) {
         return MORE;
     }
     if (ptr[1] != 'u') {
-        name = memchr(names, ptr[1], sizeof names - 1);
-        if (name == NULL) {
+        byte = escaped_byte(ptr[1]);
+        if (byte == '\0') {
             return wrong_escape(ptr, len, 1, ret_len);
         }
         end_high(d);
-        put_text(d, bytes + (name - names), 1);
+        put_text(d, &byte, 1);
         *ret_len = 2;
         return TAKEN;
     }
@@ -343,6 +367,37 @@ static void take_held(struct json_document *d, struct slice *in)
     d->held_len = 0;
 }
 
+/* Almost all of a long string: what is plain, and escapes of two bytes. Is it any? */
+static bool take_simple(struct json_document *d, struct slice *in)
+{
+    size_t most = in->len < SIMPLE_AT_ONCE ? in->len : SIMPLE_AT_ONCE;
+    const char *at = in->ptr, *end = at + most;
+    char *start = buf_room(&d->texts, most), *to = start;
+
+    CHECK(start != NULL); /* not longer than the document */
+    for (;;) {
+        size_t len = plain_len(at, (size_t)(end - at));
+        char byte;
+
+        memcpy(to, at, len);
+        to += len;
+        at += len;
+        if (end - at < 2 || *at != '\\' || (byte = escaped_byte(at[1])) == '\0') {
+            break;
+        }
+        *to++ = byte;
+        at += 2;
+    }
+    if (at > in->ptr) {
+        end_high(d);
+    }
+    most = (size_t)(at - in->ptr);
+    buf_grew(&d->texts, (size_t)(to - start));
+    d->string_chars += most;
+    *in = slice_skip(*in, most);
+    return most > 0;
+}
+
 static void take_long(struct json_document *d, struct slice *in)
 {
     size_t len;
@@ -351,12 +406,7 @@ static void take_long(struct json_document *d, struct slice *in)
         take_held(d, in);
         return;
     }
-    len = plain_len(in->ptr, in->len);
-    if (len > 0) {
-        end_high(d);
-        put_text(d, in->ptr, len);
-        d->string_chars += len;
-        *in = slice_skip(*in, len);
+    if (take_simple(d, in)) {
         return;
     }
     if (in->ptr[0] == '"') {

@@ -151,6 +151,35 @@ static void random_documents_are_the_same(void **unused)
     }
 }
 
+/* Long enough that no room of one size has all of it. */
+static void very_long_strings_are_the_same(void **unused)
+{
+    static const char *const parts[] = {"\\n", "\\\"", "\\\\",    "\xc3\xa9",       "\\u00e9",
+                                        "\\t", "x",    "1234567", "\\ud83d\\ude00", "plain words"};
+    struct buf text;
+    struct rng rng;
+
+    (void)unused;
+    rng_init(&rng, 2);
+    buf_init(&text, 100000);
+    for (unsigned i = 0; i < 300; i++) {
+        char words[2][SAME_JSON_WORDS];
+        size_t kinds = 1 + rng_below(&rng, COUNT(parts)), piece = 1 + rng_below(&rng, 20000);
+
+        buf_clear(&text);
+        assert_true(buf_add_string(&text, "{\"a\":\""));
+        while (buf_len(&text) < 10000) {
+            assert_true(buf_add_string(&text, parts[COUNT(parts) - 1 - rng_below(&rng, kinds)]));
+        }
+        assert_true(buf_add_string(&text, rng_below(&rng, 4) == 0 ? "\\q\"}" : "\"}"));
+        if (!same_json(buf_slice(&text), piece, 24, words)) {
+            fail_msg("%s in pieces of %zu: \"%s\", expected \"%s\"", buf_cstr(&text), piece,
+                     words[1], words[0]);
+        }
+    }
+    buf_fini(&text);
+}
+
 static void a_large_document_is_refused(void **unused)
 {
     struct json_document d;
@@ -167,6 +196,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parser_sees_the_same),
         cmocka_unit_test(random_documents_are_the_same),
+        cmocka_unit_test(very_long_strings_are_the_same),
         cmocka_unit_test(a_large_document_is_refused),
     };
 
