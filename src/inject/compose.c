@@ -8,13 +8,41 @@
 #include "check.h"
 #include "entropy.h"
 #include "mem.h"
+#include "mime_body.h"
 
 #define CHARSET "utf-8"
 /* Two messages have never the same one, and no line of a part begins with it by chance. */
 #define BOUNDARY_DIGITS 32
 #define LINE_LENGTH     78u /* RFC 5322, 2.1.1 */
-#define LINE_MAX_BYTES  997u
-#define BASE64_LINE     76u /* RFC 2045, 6.8 */
+/* GMime folds no field that has fewer bytes. */
+#define UNFOLDED_MAX 76u
+/* More than all fields of the largest document. */
+#define FRAME_MAX ((size_t)1 << 30)
+
+/* Where a body stands. */
+struct place {
+    struct mime_body body;
+    char token[BOUNDARY_DIGITS + 1]; /* stands for it in what GMime writes */
+    size_t at;                       /* in `frame` */
+};
+
+enum stage {
+    STAGE_EXAMINE, /* the texts, for the encodings that they need */
+    STAGE_FRAME,
+    STAGE_WRITE,
+};
+
+struct compose {
+    struct compose_message m; /* what it borrows is borrowed */
+    enum stage stage;
+    struct buf frame;     /* all but the bodies */
+    struct place *places; /* owned, in the order of the parts */
+    size_t place_count;
+    size_t place; /* which is examined, or written */
+    size_t text_count;
+    bool single;    /* a text is all of the message */
+    size_t written; /* of `frame` */
+};
 
 void compose_start(void)
 {
@@ -27,24 +55,7 @@ static char *text_of(struct slice s)
     return mem_copy(s.ptr == NULL ? "" : s.ptr, s.len);
 }
 
-/* ---- the header ----------------------------------------------------------------------------- */
-
-static void add_mailboxes(GMimeMessage *message, GMimeAddressType type,
-                          const struct compose_mailbox *boxes, size_t count)
-{
-    InternetAddressList *list = g_mime_message_get_addresses(message, type);
-
-    for (size_t i = 0; i < count; i++) {
-        char *name = text_of(boxes[i].name), *address = text_of(boxes[i].address);
-        InternetAddress *one = internet_address_mailbox_new(name[0] == '\0' ? NULL : name, address);
-
-        internet_address_set_charset(one, CHARSET); /* else it asks for tables of others */
-        internet_address_list_add(list, one);
-        g_object_unref(one);
-        mem_free(name);
-        mem_free(address);
-    }
-}
+/* ---- fields that GMime does not make --------------------------------------------------------- */
 
 /* A value in lines of LINE_LENGTH bytes where it has blanks to fold at (RFC 5322, 2.2.3). */
 static void put_folded(struct slice value, size_t column, struct buf *out)
@@ -81,60 +92,173 @@ static void put_field(const struct compose_field *field, struct buf *out)
     }
 }
 
-/* ---- parts ---------------------------------------------------------------------------------- */
+/* ---- a message that needs nothing of GMime ---------------------------------------------------
+ *
+ * GMime takes some 50 microseconds for a message, whatever stands in it. Where no field has to be
+ * encoded or folded, and there are only texts, what it would write is written here: the same bytes
+ * (test_compose compares them).
+ */
 
-/* What stands in a part without work of GMime's, which takes some nanoseconds for a byte: it gets a
- * token, and what it has written gets the body in its place. A token is as random as a boundary. */
-struct body {
-    char token[BOUNDARY_DIGITS + 1];
-    struct slice text;
-    bool is_base64; /* in one line; else ASCII in lines that end with LF */
-};
-
-struct composing {
-    const struct compose_message *m;
-    struct body *bodies; /* owned, in the order of the parts */
-    size_t body_count;
-};
-
-/* The token for a body. */
-static struct slice token_of(struct composing *c, struct slice text, bool is_base64)
+/* Words of letters and digits. */
+static bool is_plain_name(struct slice name)
 {
-    struct body *body = &c->bodies[c->body_count++];
-
-    *body = (struct body){.text = text, .is_base64 = is_base64};
-    entropy_text(body->token, BOUNDARY_DIGITS);
-    return slice_string(body->token);
+    for (size_t i = 0; i < name.len; i++) {
+        if (!ascii_is_alnum(name.ptr[i]) &&
+            (name.ptr[i] != ' ' || i == 0 || i + 1 == name.len || name.ptr[i + 1] == ' ')) {
+            return false;
+        }
+    }
+    return true;
 }
 
-static void put_body(const struct body *body, struct buf *out)
+static bool is_plain_address(struct slice address)
 {
-    struct slice rest = body->text;
-
-    while (rest.len > 0) {
-        size_t len = body->is_base64 ? BASE64_LINE : slice_find(rest, '\n');
-        struct slice line = slice_of(rest.ptr, len < rest.len ? len : rest.len);
-
-        (void)buf_add(out, line); /* sticky */
-        rest = slice_skip(rest, line.len);
-        if (rest.len > 0) {
-            (void)buf_add_string(out, "\r\n");
-            rest = slice_skip(rest, body->is_base64 ? 0 : 1);
+    for (size_t i = 0; i < address.len; i++) {
+        if (!ascii_is_alnum(address.ptr[i]) && memchr("@.-_+", address.ptr[i], 5) == NULL) {
+            return false;
         }
+    }
+    return true;
+}
+
+/* `field`: bytes of its name, colon and blank. */
+static bool are_plain(const struct compose_mailbox *boxes, size_t count, size_t field)
+{
+    size_t bytes = field;
+
+    for (size_t i = 0; i < count; i++) {
+        bytes += boxes[i].name.len + boxes[i].address.len + sizeof ", <>";
+        if (bytes > UNFOLDED_MAX || !is_plain_name(boxes[i].name) ||
+            !is_plain_address(boxes[i].address)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_plain_subject(struct slice subject)
+{
+    struct slice trimmed = slice_trim(subject);
+
+    if (subject.len + sizeof "Subject: " > UNFOLDED_MAX || trimmed.len != subject.len) {
+        return false;
+    }
+    for (size_t i = 0; i < subject.len; i++) {
+        if (subject.ptr[i] < ' ' || subject.ptr[i] > '~' || subject.ptr[i] == '=') {
+            return false; /* `=' begins an encoded word */
+        }
+    }
+    return true;
+}
+
+static bool is_plain(const struct compose_message *m)
+{
+    return m->attachment_count == 0 && is_plain_subject(m->subject) &&
+           are_plain(&m->from, 1, sizeof "From: ") &&
+           are_plain(m->reply_to, m->reply_to_count, sizeof "Reply-To: ") &&
+           are_plain(m->to, m->to_count, sizeof "To: ") &&
+           are_plain(m->cc, m->cc_count, sizeof "Cc: ");
+}
+
+static void put_mailboxes(const char *field, const struct compose_mailbox *boxes, size_t count,
+                          struct buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool named = boxes[i].name.len > 0;
+
+        (void)buf_add_string(out, i == 0 ? field : ", "); /* sticky, all of it */
+        (void)buf_add(out, boxes[i].name);
+        (void)buf_add_string(out, named ? " <" : "");
+        (void)buf_add(out, boxes[i].address);
+        (void)buf_add_string(out, named ? ">" : "");
+    }
+    (void)buf_add_string(out, count > 0 ? "\r\n" : "");
+}
+
+/* A text with the fields of its part. */
+static void put_text(struct compose *c, struct place *place, const char *type)
+{
+    static const char *const encodings[] = {
+        [MIME_BODY_7BIT] = "",
+        [MIME_BODY_QUOTED] = "Content-Transfer-Encoding: quoted-printable\r\n",
+        [MIME_BODY_BASE64] = "Content-Transfer-Encoding: base64\r\n",
+    };
+
+    (void)buf_add_string(&c->frame, type); /* sticky, all of it */
+    (void)buf_add_string(&c->frame, "; charset=" CHARSET "\r\n");
+    (void)buf_add_string(&c->frame, encodings[place->body.encoding]);
+    (void)buf_add_string(&c->frame, "\r\n");
+    place->at = buf_len(&c->frame);
+}
+
+static void put_alternatives(struct compose *c)
+{
+    char boundary[BOUNDARY_DIGITS + 1] = "";
+    struct buf *out = &c->frame;
+
+    entropy_text(boundary, BOUNDARY_DIGITS);
+    (void)buf_addf(out,
+                   "Content-Type: multipart/alternative;\r\n\tboundary=\"=_%s\"\r\n\r\n--=_%s\r\n",
+                   boundary, boundary); /* sticky, all of it */
+    put_text(c, &c->places[0], "Content-Type: text/plain");
+    (void)buf_addf(out, "\r\n--=_%s\r\n", boundary);
+    put_text(c, &c->places[1], "Content-Type: text/html");
+    (void)buf_addf(out, "\r\n--=_%s--\r\n", boundary);
+}
+
+static void put_plain(struct compose *c)
+{
+    const struct compose_message *m = &c->m;
+    struct buf *out = &c->frame;
+
+    put_mailboxes("From: ", &m->from, 1, out);
+    put_mailboxes("Reply-To: ", m->reply_to, m->reply_to_count, out);
+    (void)buf_addf(out, "Subject: %.*s\r\n", SLICE_ARGS(m->subject)); /* sticky */
+    put_mailboxes("To: ", m->to, m->to_count, out);
+    put_mailboxes("Cc: ", m->cc, m->cc_count, out);
+    (void)buf_add_string(out, "MIME-Version: 1.0\r\n");
+    if (m->text.ptr != NULL && m->html.ptr != NULL) {
+        put_alternatives(c);
+    } else {
+        put_text(c, &c->places[0],
+                 m->text.ptr != NULL ? "Content-Type: text/plain" : "Content-Type: text/html");
     }
 }
 
-/* A part with these bytes, which are in this encoding. */
-static GMimePart *part_of(struct slice type, struct slice bytes, GMimeContentEncoding encoding)
+/* ---- any other ------------------------------------------------------------------------------ */
+
+static void add_mailboxes(GMimeMessage *message, GMimeAddressType type,
+                          const struct compose_mailbox *boxes, size_t count)
+{
+    InternetAddressList *list = g_mime_message_get_addresses(message, type);
+
+    for (size_t i = 0; i < count; i++) {
+        char *name = text_of(boxes[i].name), *address = text_of(boxes[i].address);
+        InternetAddress *one = internet_address_mailbox_new(name[0] == '\0' ? NULL : name, address);
+
+        internet_address_set_charset(one, CHARSET); /* else it asks for tables of others */
+        internet_address_list_add(list, one);
+        g_object_unref(one);
+        mem_free(name);
+        mem_free(address);
+    }
+}
+
+/* A part that GMime takes for one in this encoding; in the place of its bytes stands a token, as
+ * random as a boundary. */
+static GMimePart *part_of(struct place *place, struct slice type, GMimeContentEncoding encoding)
 {
     struct slice rest = type, kind = slice_cut(&rest, '/');
     char *kind_text = text_of(kind), *subtype = text_of(rest);
     GMimePart *part = g_mime_part_new_with_type(kind_text, subtype);
-    GMimeStream *stream =
-        g_mime_stream_mem_new_with_buffer(bytes.ptr == NULL ? "" : bytes.ptr, bytes.len);
-    GMimeDataWrapper *content = g_mime_data_wrapper_new_with_stream(stream, encoding);
+    GMimeStream *stream;
+    GMimeDataWrapper *content;
 
+    entropy_text(place->token, BOUNDARY_DIGITS);
+    stream = g_mime_stream_mem_new_with_buffer(place->token, BOUNDARY_DIGITS);
+    content = g_mime_data_wrapper_new_with_stream(stream, encoding);
     g_mime_part_set_content(part, content);
+    g_mime_part_set_content_encoding(part, encoding);
     g_object_unref(content);
     g_object_unref(stream);
     mem_free(kind_text);
@@ -142,31 +266,16 @@ static GMimePart *part_of(struct slice type, struct slice bytes, GMimeContentEnc
     return part;
 }
 
-/* Can a text leave as it is: ASCII, in lines of at most LINE_MAX_BYTES (RFC 5322, 2.1.1)? */
-static bool is_plain(struct slice text)
+static GMimeObject *text_part(struct place *place, struct slice type)
 {
-    while (text.len > 0) {
-        size_t len = slice_find(text, '\n');
-
-        if (len > LINE_MAX_BYTES) {
-            return false;
-        }
-        text = slice_skip(text, len < text.len ? len + 1 : len);
-    }
-    return true;
-}
-
-static GMimeObject *text_part(struct composing *c, struct slice type, struct slice text)
-{
-    bool plain = address_is_ascii(text) && is_plain(text);
-    GMimePart *part = plain
-                          ? part_of(type, token_of(c, text, false), GMIME_CONTENT_ENCODING_DEFAULT)
-                          : part_of(type, text, GMIME_CONTENT_ENCODING_DEFAULT);
-    GMimeContentEncoding best;
+    static const GMimeContentEncoding encodings[] = {
+        [MIME_BODY_7BIT] = GMIME_CONTENT_ENCODING_DEFAULT,
+        [MIME_BODY_QUOTED] = GMIME_CONTENT_ENCODING_QUOTEDPRINTABLE,
+        [MIME_BODY_BASE64] = GMIME_CONTENT_ENCODING_BASE64,
+    };
+    GMimePart *part = part_of(place, type, encodings[place->body.encoding]);
 
     g_mime_object_set_content_type_parameter(GMIME_OBJECT(part), "charset", CHARSET);
-    best = g_mime_part_get_best_content_encoding(part, GMIME_ENCODING_CONSTRAINT_7BIT);
-    g_mime_part_set_content_encoding(part, best);
     return GMIME_OBJECT(part);
 }
 
@@ -176,13 +285,13 @@ static void set_parameter(GMimeParamList *list, const char *name, const char *va
     g_mime_param_set_charset(g_mime_param_list_get_parameter(list, name), CHARSET);
 }
 
-static GMimeObject *attachment_part(struct composing *c, const struct compose_attachment *a)
+static GMimeObject *attachment_part(struct compose *c, const struct compose_attachment *a)
 {
-    GMimePart *part = part_of(a->type, token_of(c, a->base64, true), GMIME_CONTENT_ENCODING_BASE64);
-    GMimeObject *object = GMIME_OBJECT(part);
+    struct place *place = &c->places[c->place_count++];
+    GMimeObject *object = GMIME_OBJECT(part_of(place, a->type, GMIME_CONTENT_ENCODING_BASE64));
     char *id = text_of(a->id), *name = text_of(a->name);
 
-    g_mime_part_set_content_encoding(part, GMIME_CONTENT_ENCODING_BASE64);
+    mime_body_base64(&place->body, a->base64);
     g_mime_object_set_disposition(object, a->is_inline ? GMIME_DISPOSITION_INLINE
                                                        : GMIME_DISPOSITION_ATTACHMENT);
     if (id[0] != '\0') {
@@ -217,28 +326,28 @@ static void put_in(GMimeMultipart *multipart, GMimeObject *part)
     g_object_unref(part);
 }
 
-static GMimeObject *body_text(struct composing *c)
+static GMimeObject *body_text(struct compose *c)
 {
-    const struct compose_message *m = c->m;
+    const struct compose_message *m = &c->m;
     GMimeMultipart *both;
 
     if (m->html.ptr == NULL) {
-        return m->text.ptr == NULL ? NULL : text_part(c, SLICE("text/plain"), m->text);
+        return m->text.ptr == NULL ? NULL : text_part(&c->places[0], SLICE("text/plain"));
     }
     if (m->text.ptr == NULL) {
-        return text_part(c, SLICE("text/html"), m->html);
+        return text_part(&c->places[0], SLICE("text/html"));
     }
     both = multipart_of("alternative");
-    put_in(both, text_part(c, SLICE("text/plain"), m->text));
-    put_in(both, text_part(c, SLICE("text/html"), m->html));
+    put_in(both, text_part(&c->places[0], SLICE("text/plain")));
+    put_in(both, text_part(&c->places[1], SLICE("text/html")));
     return GMIME_OBJECT(both);
 }
 
 /* `body` (taken, may be NULL) with those attachments that are inline, or are not. */
-static GMimeObject *with_attachments(struct composing *c, GMimeObject *body, bool is_inline,
+static GMimeObject *with_attachments(struct compose *c, GMimeObject *body, bool is_inline,
                                      const char *subtype)
 {
-    const struct compose_message *m = c->m;
+    const struct compose_message *m = &c->m;
     GMimeMultipart *all = NULL;
 
     for (size_t i = 0; i < m->attachment_count; i++) {
@@ -256,61 +365,156 @@ static GMimeObject *with_attachments(struct composing *c, GMimeObject *body, boo
     return all == NULL ? body : GMIME_OBJECT(all);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
-
-static bool write_out(const struct composing *c, GMimeMessage *message, struct buf *out)
+/* What GMime has written, without the tokens. */
+static void take_frame(struct compose *c, struct slice bytes)
 {
-    GMimeFormatOptions *options = g_mime_format_options_new();
-    GMimeStream *stream = g_mime_stream_mem_new();
-    GByteArray *bytes;
-    struct slice rest;
-    bool good;
+    for (size_t i = 0; i < c->place_count; i++) {
+        const char *at = memmem(bytes.ptr, bytes.len, c->places[i].token, BOUNDARY_DIGITS);
+        size_t len;
 
-    g_mime_format_options_set_newline_format(options, GMIME_NEWLINE_FORMAT_DOS);
-    good = g_mime_object_write_to_stream(GMIME_OBJECT(message), options, stream) >= 0;
-    bytes = g_mime_stream_mem_get_byte_array(GMIME_STREAM_MEM(stream));
-    rest = slice_of(bytes->data, bytes->len);
-    for (size_t i = 0; i < c->body_count && good; i++) {
-        const char *at = memmem(rest.ptr, rest.len, c->bodies[i].token, BOUNDARY_DIGITS);
-
-        CHECK(at != NULL);                                               /* it is as it was given */
-        (void)buf_add(out, slice_of(rest.ptr, (size_t)(at - rest.ptr))); /* sticky */
-        put_body(&c->bodies[i], out);
-        rest = slice_skip(rest, (size_t)(at - rest.ptr) + BOUNDARY_DIGITS);
+        CHECK(at != NULL); /* it is as it was given */
+        len = (size_t)(at - bytes.ptr);
+        (void)buf_add(&c->frame, slice_of(bytes.ptr, len)); /* sticky */
+        c->places[i].at = buf_len(&c->frame);
+        bytes = slice_skip(bytes, len + BOUNDARY_DIGITS);
     }
-    good = buf_add(out, rest) && good;
-    g_object_unref(stream);
-    g_mime_format_options_free(options);
-    return good;
+    (void)buf_add(&c->frame, bytes); /* sticky */
 }
 
-bool compose(const struct compose_message *m, struct buf *out)
+static void put_by_gmime(struct compose *c)
 {
+    const struct compose_message *m = &c->m;
     GMimeMessage *message = g_mime_message_new(TRUE);
-    struct composing c = {.m = m, .bodies = mem_array(m->attachment_count + 2, sizeof *c.bodies)};
-    GMimeObject *body;
+    GMimeFormatOptions *options = g_mime_format_options_new();
+    GMimeStream *stream = g_mime_stream_mem_new();
     char *subject = text_of(m->subject);
-    bool good;
+    GByteArray *bytes;
+    GMimeObject *body;
 
     add_mailboxes(message, GMIME_ADDRESS_TYPE_FROM, &m->from, 1);
     add_mailboxes(message, GMIME_ADDRESS_TYPE_REPLY_TO, m->reply_to, m->reply_to_count);
     add_mailboxes(message, GMIME_ADDRESS_TYPE_TO, m->to, m->to_count);
     add_mailboxes(message, GMIME_ADDRESS_TYPE_CC, m->cc, m->cc_count);
-    if (m->to_count + m->cc_count == 0) {
-        (void)buf_add_string(out, "To: undisclosed-recipients:;\r\n"); /* sticky */
-    }
     g_mime_message_set_subject(message, subject, CHARSET);
-    mem_free(subject);
-    for (size_t i = 0; i < m->field_count; i++) {
-        put_field(&m->fields[i], out);
-    }
-    body =
-        with_attachments(&c, with_attachments(&c, body_text(&c), true, "related"), false, "mixed");
+    body = with_attachments(c, with_attachments(c, body_text(c), true, "related"), false, "mixed");
     CHECK(body != NULL);
     g_mime_message_set_mime_part(message, body);
     g_object_unref(body);
-    good = write_out(&c, message, out);
-    mem_free(c.bodies);
+    g_mime_format_options_set_newline_format(options, GMIME_NEWLINE_FORMAT_DOS);
+    CHECK(g_mime_object_write_to_stream(GMIME_OBJECT(message), options, stream) >= 0); /* memory */
+    bytes = g_mime_stream_mem_get_byte_array(GMIME_STREAM_MEM(stream));
+    take_frame(c, slice_of(bytes->data, bytes->len));
+    mem_free(subject);
+    g_object_unref(stream);
+    g_mime_format_options_free(options);
     g_object_unref(message);
-    return good;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+struct compose *compose_new(const struct compose_message *m)
+{
+    struct compose *c = mem_new(sizeof *c);
+
+    c->m = *m;
+    buf_init(&c->frame, FRAME_MAX);
+    c->places = mem_array(m->attachment_count + 2, sizeof *c->places);
+    if (m->text.ptr != NULL) {
+        mime_body_text(&c->places[c->place_count++].body, m->text);
+    }
+    if (m->html.ptr != NULL) {
+        mime_body_text(&c->places[c->place_count++].body, m->html);
+    }
+    c->text_count = c->place_count;
+    return c;
+}
+
+void compose_free(struct compose *c)
+{
+    if (c != NULL) {
+        buf_fini(&c->frame);
+        mem_free(c->places);
+        mem_free(c);
+    }
+}
+
+size_t compose_memory(const struct compose *c)
+{
+    return sizeof *c + buf_len(&c->frame) + (c->m.attachment_count + 2) * sizeof *c->places;
+}
+
+static void put_frame(struct compose *c)
+{
+    const struct compose_message *m = &c->m;
+
+    if (m->to_count + m->cc_count == 0) {
+        (void)buf_add_string(&c->frame, "To: undisclosed-recipients:;\r\n"); /* sticky */
+    }
+    for (size_t i = 0; i < m->field_count; i++) {
+        put_field(&m->fields[i], &c->frame);
+    }
+    if (is_plain(m)) {
+        put_plain(c);
+    } else {
+        put_by_gmime(c);
+    }
+    c->single = m->attachment_count == 0 && c->text_count == 1;
+    if (c->single) { /* GMime takes the token for a line without an end */
+        buf_truncate(&c->frame, c->places[0].at);
+    }
+    CHECK(!c->frame.failed); /* all parts of it have limits */
+}
+
+/* The frame up to an offset. */
+static void write_frame(struct compose *c, size_t to, struct buf *out)
+{
+    (void)buf_add(out, slice_of(buf_slice(&c->frame).ptr + c->written, to - c->written));
+    c->written = to;
+}
+
+/* True: all of it is written. */
+static bool write_some(struct compose *c, size_t bytes, struct buf *out)
+{
+    struct place *place = &c->places[c->place];
+
+    if (c->place == c->place_count) {
+        write_frame(c, buf_len(&c->frame), out);
+        if (c->single && c->places[0].body.in_line) {
+            (void)buf_add_string(out, "\r\n"); /* or it has failed, as above */
+        }
+        return true;
+    }
+    if (c->written < place->at) {
+        write_frame(c, place->at, out);
+    }
+    c->place += mime_body_write(&place->body, bytes, out);
+    return false;
+}
+
+bool compose_next(struct compose *c, size_t bytes, struct buf *out)
+{
+    size_t most = buf_len(out) + bytes;
+    bool end = false;
+
+    switch (c->stage) {
+    case STAGE_EXAMINE:
+        while (c->place < c->text_count) {
+            if (!mime_body_examine(&c->places[c->place].body, bytes)) {
+                return false;
+            }
+            c->place++;
+        }
+        c->stage = STAGE_FRAME;
+        /* fall through */
+    case STAGE_FRAME:
+        put_frame(c);
+        c->place = 0;
+        c->stage = STAGE_WRITE;
+        /* fall through */
+    case STAGE_WRITE:
+        while (!end && !out->failed && buf_len(out) < most) {
+            end = write_some(c, bytes, out);
+        }
+    }
+    return end;
 }

@@ -1,5 +1,6 @@
 /*
- * MIME messages (RFC 2045 to 2047, 2183, 2231), written by GMime.
+ * MIME messages (RFC 2045 to 2047, 2183, 2231), written piece by piece: a large one takes as many
+ * turns of the event loop as it needs. GMime makes what has to be encoded or folded.
  *
  * Texts are UTF-8 and have been checked by the caller: what goes into a field has no control
  * characters, names of fields and media types are tokens. Texts leave as quoted-printable or base64
@@ -36,7 +37,7 @@ struct compose_attachment {
     bool is_inline;      /* else it is an attachment */
 };
 
-/* All borrowed for the call. */
+/* All borrowed. */
 struct compose_message {
     struct compose_mailbox from;
     const struct compose_mailbox *reply_to, *to, *cc;
@@ -49,10 +50,21 @@ struct compose_message {
     size_t attachment_count;
 };
 
+struct compose;
+
 /* Once in a process, before it is confined: the library opens files. */
 void compose_start(void);
 
-/* Append the message, lines end with CRLF. False when the buffer is full. */
-bool compose(const struct compose_message *m, struct buf *out);
+/* Begin to write it. All that it borrows lasts until compose_free. */
+struct compose *compose_new(const struct compose_message *m);
+void compose_free(struct compose *c); /* NULL is fine */
+
+/* Bytes that it takes, besides what it borrows. */
+size_t compose_memory(const struct compose *c);
+
+/* Append the next of it, lines end with CRLF. The call looks at some three times `bytes` of texts
+ * and attachments at most, besides the header, and perhaps appends nothing yet. True: that was all.
+ * When the buffer is full it has failed, and nothing is left to do but to free. */
+bool compose_next(struct compose *c, size_t bytes, struct buf *out);
 
 #endif

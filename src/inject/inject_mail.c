@@ -9,71 +9,15 @@
 #include "base64.h"
 #include "check.h"
 #include "compose.h"
-#include "hash.h"
+#include "inject_mail_private.h"
 #include "mem.h"
 #include "printable.h"
+#include "template.h"
 
 #define PATH_LENGTH   200
 #define FOUND_SHOWN   100
 #define MEDIA_MAX     127u
 #define ADDRESSES_MAX (64u << 20)
-
-/* A mailbox of the document. */
-struct mailbox {
-    size_t at, len;           /* of its address, in the pool */
-    size_t name_at, name_len; /* of its name, likewise */
-    struct slice element;     /* of a recipient with values: what stands in the document */
-};
-
-struct mailboxes {
-    struct mailbox *all; /* owned */
-    size_t count, size;
-};
-
-struct attachment {
-    struct slice name, type, id;
-    struct slice content; /* base64 */
-    bool is_inline;
-};
-
-/* A name that stands in the texts of a document. */
-struct used_name {
-    UT_hash_handle hh; /* by name */
-    struct slice name; /* in the document */
-    const char *where; /* it stands first */
-    bool in_field;     /* it stands in a field of the header, too */
-    bool has_default;  /* the document has a value for all recipients */
-};
-
-struct used_names {
-    struct used_name *all;     /* a hash, owned */
-    struct used_name **listed; /* owned; in the order of the document */
-    size_t count, size;
-    size_t needed; /* without a default: each recipient has to have them */
-};
-
-struct inject_mail {
-    const struct json_document *json; /* borrowed */
-    struct slice source;              /* its `rest` */
-    json_t *document;                 /* NULL: it has not been read yet */
-    uint64_t memory;
-    struct inject_mail_limits limits;
-    struct buf *error;      /* while it is read */
-    uint64_t parser_memory; /* what the parser has of it */
-    size_t element_at;      /* of `source`: the next element to read, with blanks before it */
-    struct used_names used; /* while the elements are read */
-    struct buf pool;        /* addresses in stored form, and names */
-    struct mailboxes from, sender, reply_to, to, cc, bcc, recipients;
-    bool divided; /* `recipients` is there */
-    bool null_sender;
-    bool no_json;                            /* why it is wrong */
-    struct slice subject, text, html, whole; /* ptr NULL: none */
-    const json_t *values;                    /* `substitutions` of the document */
-    struct compose_field fields[INJECT_HEADERS_MAX];
-    size_t field_count;
-    struct attachment *attachments; /* owned */
-    size_t attachment_count;
-};
 
 /* ---- memory of documents ---------------------------------------------------------------------
  *
@@ -181,12 +125,12 @@ static bool check_field(struct inject_mail *m, const char *path, struct slice va
 
 /* ---- addresses ------------------------------------------------------------------------------ */
 
-static bool add_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
+static bool add_mailbox(struct inject_mail *m, struct inject_mailboxes *list, const char *path,
                         struct slice name, struct slice address_text)
 {
     struct address address;
     enum address_error error = address_parse(address_text, ADDRESS_UTF8, &address);
-    struct mailbox box = {.at = buf_len(&m->pool), .name_len = name.len};
+    struct inject_mailbox box = {.at = buf_len(&m->pool), .name_len = name.len};
 
     if (error != ADDRESS_OK) {
         return wrong_found(m, path, address_text, address_error_text(error));
@@ -208,7 +152,7 @@ static bool add_mailbox(struct inject_mail *m, struct mailboxes *list, const cha
 }
 
 /* "a@example.org" or "Ann <a@example.org>". */
-static bool add_text_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
+static bool add_text_mailbox(struct inject_mail *m, struct inject_mailboxes *list, const char *path,
                              struct slice text)
 {
     struct slice name = slice_of(text.ptr, slice_find_last(text, '<')), address;
@@ -294,7 +238,7 @@ static bool get_values(struct inject_mail *m, const json_t *object, const char *
 
 /* A mailbox as a string or as {"address", "name"}. A recipient may have "substitutions", for
  * *ret_values; NULL: it may not. */
-static bool read_mailbox(struct inject_mail *m, struct mailboxes *list, const char *path,
+static bool read_mailbox(struct inject_mail *m, struct inject_mailboxes *list, const char *path,
                          const json_t *value, const json_t **ret_values)
 {
     static const char *const names[] = {"address", "name", "substitutions"};
@@ -327,7 +271,7 @@ static bool too_many(struct inject_mail *m, const char *name)
                  (unsigned)m->limits.rcpts);
 }
 
-static bool read_mailboxes(struct inject_mail *m, struct mailboxes *list, const char *name,
+static bool read_mailboxes(struct inject_mail *m, struct inject_mailboxes *list, const char *name,
                            bool one)
 {
     const json_t *value = json_object_get(m->document, name), *element;
@@ -363,46 +307,14 @@ static bool no_json(struct inject_mail *m, size_t at, const char *what)
     return wrong(m, "JSON: line %zu, column %zu: %s", line, column, what);
 }
 
-static struct slice address_of(const struct inject_mail *m, const struct mailbox *box)
+struct slice inject_mail_address(const struct inject_mail *m, const struct inject_mailbox *box)
 {
     return slice_of(buf_slice(&m->pool).ptr + box->at, box->len);
 }
 
 /* ---- substitutions --------------------------------------------------------------------------- */
 
-enum place { PLACE_FIELD, PLACE_TEXT, PLACE_HTML };
-
-/* Take the next "{{NAME}}" out of *rest: what stands before it, and the name; `raw` for
- * "{{{NAME}}}". False: there is none, and *ret_before is all. */
-static bool next_name(struct slice *rest, struct slice *ret_before, struct slice *ret_name,
-                      bool *ret_raw)
-{
-    const char *open = rest->len > 0 ? memmem(rest->ptr, rest->len, "{{", 2) : NULL;
-    const char *close, *start;
-
-    *ret_before = *rest;
-    if (open == NULL) {
-        *rest = slice_of(NULL, 0);
-        return false;
-    }
-    *ret_before = slice_of(rest->ptr, (size_t)(open - rest->ptr));
-    *ret_raw = (size_t)(open - rest->ptr) + 2 < rest->len && open[2] == '{';
-    start = open + (*ret_raw ? 3 : 2);
-    close = memmem(start, (size_t)(rest->ptr + rest->len - start), *ret_raw ? "}}}" : "}}",
-                   *ret_raw ? 3 : 2);
-    if (close == NULL) {
-        *ret_before = *rest;
-        *rest = slice_of(NULL, 0);
-        return false;
-    }
-    *ret_name = slice_trim(slice_of(start, (size_t)(close - start)));
-    *rest = slice_skip(*rest, (size_t)(close - rest->ptr) + (*ret_raw ? 3 : 2));
-    return true;
-}
-
-/* ptr NULL: neither the recipient, with these values (or NULL), nor the document has one of this
- * name. */
-static struct slice value_of(const struct inject_mail *m, const json_t *values, struct slice name)
+struct slice inject_mail_value(const struct inject_mail *m, const json_t *values, struct slice name)
 {
     const json_t *value = json_object_getn(values, name.ptr, name.len);
 
@@ -410,55 +322,6 @@ static struct slice value_of(const struct inject_mail *m, const json_t *values, 
         value = json_object_getn(m->values, name.ptr, name.len);
     }
     return value == NULL ? slice_of(NULL, 0) : json_document_text(m->json, value);
-}
-
-static void put_html(struct slice value, struct buf *out)
-{
-    for (size_t i = 0; i < value.len; i++) {
-        switch (value.ptr[i]) {
-        case '&':
-            (void)buf_add_string(out, "&amp;"); /* sticky, all of it */
-            break;
-        case '<':
-            (void)buf_add_string(out, "&lt;");
-            break;
-        case '>':
-            (void)buf_add_string(out, "&gt;");
-            break;
-        case '"':
-            (void)buf_add_string(out, "&quot;");
-            break;
-        case '\'':
-            (void)buf_add_string(out, "&#39;");
-            break;
-        default:
-            (void)buf_add_byte(out, value.ptr[i]);
-        }
-    }
-}
-
-/* Append a text as a recipient with these values gets it. */
-static void expand(const struct inject_mail *m, const json_t *values, struct slice text,
-                   enum place place, struct buf *out)
-{
-    struct slice before, name;
-    bool raw;
-
-    if (!m->divided) {
-        (void)buf_add(out, text); /* sticky, all of it */
-        return;
-    }
-    while (next_name(&text, &before, &name, &raw)) {
-        struct slice value = value_of(m, values, name);
-
-        (void)buf_add(out, before);
-        if (place == PLACE_HTML && !raw) {
-            put_html(value, out);
-        } else {
-            (void)buf_add(out, value);
-        }
-    }
-    (void)buf_add(out, before);
 }
 
 static struct used_name *find_used(const struct used_names *used, struct slice name)
@@ -485,7 +348,7 @@ static bool find_names(struct inject_mail *m, struct used_names *used, struct sl
     struct used_name *u;
     bool raw;
 
-    while (next_name(&text, &before, &name, &raw)) {
+    while (template_next(&text, &before, &name, &raw)) {
         if (name.len == 0 || name.len > FOUND_SHOWN) {
             return wrong_found(m, where, name, "expected {{NAME}} of 1 to 100 bytes");
         }
@@ -634,7 +497,7 @@ static bool read_fields(struct inject_mail *m)
     return true;
 }
 
-static bool read_type(struct inject_mail *m, struct attachment *a, const char *path)
+static bool read_type(struct inject_mail *m, struct inject_attachment *a, const char *path)
 {
     struct slice rest = a->type, kind = slice_cut(&rest, '/');
 
@@ -651,10 +514,10 @@ static bool read_type(struct inject_mail *m, struct attachment *a, const char *p
 static bool read_attachment(struct inject_mail *m, const json_t *object, const char *path)
 {
     static const char *const names[] = {"name", "type", "content", "id", "disposition"};
-    struct attachment *a = &m->attachments[m->attachment_count];
+    struct inject_attachment *a = &m->attachments[m->attachment_count];
     struct slice disposition = SLICE("attachment");
 
-    *a = (struct attachment){.type = SLICE("application/octet-stream")};
+    *a = (struct inject_attachment){.type = SLICE("application/octet-stream")};
     if (!json_is_object(object)) {
         return wrong(m, "%s: expected an object with name, type and content", path);
     }
@@ -878,11 +741,11 @@ static bool read_document(struct inject_mail *m)
 /* Beside the document. */
 static uint64_t own_memory(const struct inject_mail *m)
 {
-    const struct mailboxes *const lists[] = {&m->to, &m->cc, &m->bcc, &m->recipients};
+    const struct inject_mailboxes *const lists[] = {&m->to, &m->cc, &m->bcc, &m->recipients};
     uint64_t bytes = sizeof *m + buf_len(&m->pool);
 
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        bytes += lists[i]->size * sizeof(struct mailbox);
+        bytes += lists[i]->size * sizeof(struct inject_mailbox);
     }
     return bytes;
 }
@@ -960,7 +823,7 @@ enum inject_mail_result inject_mail_read(struct inject_mail *m, size_t rcpts, st
 
 void inject_mail_free(struct inject_mail *m)
 {
-    struct mailboxes *lists[7];
+    struct inject_mailboxes *lists[7];
 
     if (m == NULL) {
         return;
@@ -992,7 +855,7 @@ struct slice inject_mail_sender(const struct inject_mail *m)
     if (m->null_sender) {
         return SLICE("");
     }
-    return address_of(m, m->sender.count > 0 ? &m->sender.all[0] : &m->from.all[0]);
+    return inject_mail_address(m, m->sender.count > 0 ? &m->sender.all[0] : &m->from.all[0]);
 }
 
 size_t inject_mail_count(const struct inject_mail *m)
@@ -1003,20 +866,20 @@ size_t inject_mail_count(const struct inject_mail *m)
 bool inject_mail_next_rcpt(const struct inject_mail *m, size_t message, size_t *at,
                            struct slice *ret_address)
 {
-    const struct mailboxes *const lists[] = {&m->to, &m->cc, &m->bcc};
+    const struct inject_mailboxes *const lists[] = {&m->to, &m->cc, &m->bcc};
     size_t n = *at;
 
     if (m->divided) {
         if (n > 0 || message >= m->recipients.count) {
             return false;
         }
-        *ret_address = address_of(m, &m->recipients.all[message]);
+        *ret_address = inject_mail_address(m, &m->recipients.all[message]);
         (*at)++;
         return true;
     }
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (n < lists[i]->count) {
-            *ret_address = address_of(m, &lists[i]->all[n]);
+            *ret_address = inject_mail_address(m, &lists[i]->all[n]);
             (*at)++;
             return true;
         }
@@ -1033,132 +896,4 @@ uint64_t inject_mail_address_bytes(const struct inject_mail *m)
 bool inject_mail_is_divided(const struct inject_mail *m)
 {
     return m->divided;
-}
-
-/* ---- a message ------------------------------------------------------------------------------ */
-
-static struct compose_mailbox compose_mailbox_of(const struct inject_mail *m,
-                                                 const struct mailbox *box)
-{
-    return (struct compose_mailbox){
-        address_of(m, box), slice_of(buf_slice(&m->pool).ptr + box->name_at, box->name_len)};
-}
-
-/* For GMime; the names that are substituted stand in no mailbox. */
-static struct compose_mailbox *mailboxes_of(const struct inject_mail *m,
-                                            const struct mailboxes *list)
-{
-    struct compose_mailbox *boxes = mem_array(list->count + 1, sizeof *boxes);
-
-    for (size_t i = 0; i < list->count; i++) {
-        boxes[i] = compose_mailbox_of(m, &list->all[i]);
-    }
-    return boxes;
-}
-
-/* Line ends as MIME's text encodings want them: LF alone. */
-static void put_lines(struct slice text, struct buf *out)
-{
-    while (text.len > 0) {
-        size_t len = slice_find(text, '\r');
-
-        (void)buf_add(out, slice_of(text.ptr, len)); /* sticky, all of it */
-        if (len < text.len) {
-            len++;
-            if (len == text.len || text.ptr[len] != '\n') {
-                (void)buf_add_byte(out, '\n');
-            }
-        }
-        text = slice_skip(text, len);
-    }
-}
-
-/* A text of the document as this message has it; in `room` when it is not as the document has it.
- * What does not fit fails `room`. */
-static struct slice text_for(const struct inject_mail *m, const json_t *values, struct slice text,
-                             enum place place, struct buf *room)
-{
-    struct buf expanded;
-
-    if (text.ptr == NULL || (!m->divided && slice_find(text, '\r') == text.len)) {
-        return text;
-    }
-    buf_init(&expanded, room->limit);
-    expand(m, values, text, place, &expanded);
-    put_lines(buf_slice(&expanded), room);
-    room->failed = room->failed || expanded.failed;
-    buf_fini(&expanded);
-    return buf_slice(room);
-}
-
-bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf *out)
-{
-    const struct mailbox *rcpt = m->divided ? &m->recipients.all[message] : NULL;
-    struct compose_mailbox *to, *cc, *reply_to;
-    struct compose_attachment attachments[INJECT_ATTACHMENTS_MAX];
-    struct compose_field fields[INJECT_HEADERS_MAX];
-    struct buf texts[3], values[INJECT_HEADERS_MAX];
-    json_t *element = NULL;
-    const json_t *own; /* values of the recipient */
-    bool good = true;
-
-    if (m->whole.ptr != NULL) {
-        return buf_add(out, m->whole);
-    }
-    if (rcpt != NULL && rcpt->element.len > 0) {
-        element = json_loadb(rcpt->element.ptr, rcpt->element.len, 0, NULL);
-        good = element != NULL; /* it was read before, but there may be no memory now */
-    }
-    own = json_object_get(element, "substitutions");
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        buf_init(&texts[i], i == 0 ? INJECT_FIELD_MAX : out->limit);
-    }
-    to = mailboxes_of(
-        m, m->divided ? &(struct mailboxes){.all = (struct mailbox *)(uintptr_t)rcpt, .count = 1}
-                      : &m->to);
-    cc = mailboxes_of(m, &m->cc);
-    reply_to = mailboxes_of(m, &m->reply_to);
-    for (size_t i = 0; i < m->field_count; i++) {
-        buf_init(&values[i], INJECT_FIELD_MAX);
-        fields[i].name = m->fields[i].name;
-        fields[i].value = text_for(m, own, m->fields[i].value, PLACE_FIELD, &values[i]);
-        good = good && !values[i].failed;
-    }
-    for (size_t i = 0; i < m->attachment_count; i++) {
-        const struct attachment *a = &m->attachments[i];
-
-        attachments[i] =
-            (struct compose_attachment){a->name, a->type, a->id, a->content, a->is_inline};
-    }
-    struct compose_message composed = {
-        .from = compose_mailbox_of(m, &m->from.all[0]),
-        .reply_to = reply_to,
-        .to = to,
-        .cc = cc,
-        .reply_to_count = m->reply_to.count,
-        .to_count = m->divided ? 1 : m->to.count,
-        .cc_count = m->cc.count,
-        .subject = text_for(m, own, m->subject, PLACE_FIELD, &texts[0]),
-        .fields = fields,
-        .field_count = m->field_count,
-        .text = text_for(m, own, m->text, PLACE_TEXT, &texts[1]),
-        .html = text_for(m, own, m->html, PLACE_HTML, &texts[2]),
-        .attachments = attachments,
-        .attachment_count = m->attachment_count,
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        good = good && !texts[i].failed;
-    }
-    good = good && compose(&composed, out);
-    for (size_t i = 0; i < m->field_count; i++) {
-        buf_fini(&values[i]);
-    }
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        buf_fini(&texts[i]);
-    }
-    json_decref(element);
-    mem_free(to);
-    mem_free(cc);
-    mem_free(reply_to);
-    return good;
 }

@@ -7,8 +7,8 @@
  *
  * Everything is checked when the document is read: types, unknown members, addresses, names that
  * are not substituted, limits. No text of the document can end a header field: control characters
- * are refused where they would stand in one, in what is substituted there, too. GMime writes the
- * messages: folding, encoded words, multiparts, transfer encodings.
+ * are refused where they would stand in one, in what is substituted there, too. The messages are
+ * made by inject_message.h.
  *
  * Of 10^5 recipients with their values no objects are kept, but where they stand in the text: they
  * are read one by one, as many at a time as the caller wants, to be checked, and again when their
@@ -82,10 +82,5 @@ uint64_t inject_mail_address_bytes(const struct inject_mail *m);
 
 /* Does each recipient get a message of its own? */
 bool inject_mail_is_divided(const struct inject_mail *m);
-
-/* Append a message with its header, lines end with CRLF or, in `message`, as written. False when
- * the buffer is full, or when values have made a field longer than INJECT_FIELD_MAX. Date and
- * Message-ID are missing unless the document has them. */
-bool inject_mail_compose(const struct inject_mail *m, size_t message, struct buf *out);
 
 #endif

@@ -42,6 +42,7 @@
 #include "http_envelope.h"
 #include "inject_answer.h"
 #include "inject_mail.h"
+#include "inject_message.h"
 #include "intake.h"
 #include "log.h"
 #include "match.h"
@@ -61,8 +62,6 @@
 /* An answer besides the lists of recipients, and an element of these without address and text. */
 #define ANSWER_EXTRA   65536u
 #define ANSWER_ELEMENT 64u
-/* The largest message that is made of a document, where message_size_limit is more or none. */
-#define COMPOSED_MAX ((size_t)256 << 20)
 /* Memory of a document that has been read, as a multiple of its size. */
 #define DOCUMENT_FACTOR 16u
 
@@ -70,6 +69,8 @@
  * many between two looks at the clock. */
 #define TURN_US       (5 * US_PER_MS)
 #define RCPTS_AT_ONCE 20u
+/* Of a message so many bytes are made between two looks at the clock. */
+#define BYTES_AT_ONCE 65536u
 
 #define NO_MEMORY                                                                                  \
     ((struct server_reply){452, "4.3.1", SLICE("Insufficient memory, try again later")})
@@ -116,8 +117,9 @@ struct inject_part {
     uint64_t token;    /* of the submission */
     UT_hash_handle hh; /* in inject_sessions, by token */
     LIST_ENTRY(inject_part) next;
-    struct inject_slot *slot; /* filters look at it, or have; NULL: they do not */
-    size_t message;           /* its number in the call */
+    struct inject_slot *slot;    /* filters look at it, or have; NULL: they do not */
+    size_t message;              /* its number in the call */
+    struct inject_message *text; /* owned; while it is made */
     uint32_t rcpts;
     bool filtering; /* filters have a question */
     unsigned utf8;  /* an address is not ASCII */
@@ -158,7 +160,9 @@ struct inject_session {
     struct draft account;       /* memory of the document */
     uint64_t held;              /* of the request, in all */
     struct inject_mail *mail;
-    size_t next_message; /* of mail, that is made next */
+    size_t next_message;         /* of mail, that is made next */
+    struct inject_part *making;  /* that is being made; NULL: none */
+    struct draft making_account; /* its memory */
     struct event *again; /* goes on making messages in the next turn; NULL: not needed yet */
     LIST_HEAD(, inject_part) parts;
     size_t part_count;
@@ -223,6 +227,9 @@ static void log_rules(const struct inject_part *part, const char *id)
     struct slice rcpt = draft_first_rcpt(&part->intake.draft);
     struct buf *envelope = &s->all->line;
 
+    if (!arrival_has_notes(&part->intake.arrival)) {
+        return;
+    }
     buf_clear(envelope);
     (void)buf_addf(envelope, "from=<%.*s> to=<%.*s> proto=%s token=<%s>", SLICE_ARGS(sender),
                    SLICE_ARGS(rcpt), protocol(s), s->grant->name); /* fits */
@@ -244,6 +251,17 @@ static void free_slot(struct inject_part *part)
     part->slot = NULL;
 }
 
+/* It is made, or given up. */
+static void stop_making(struct inject_part *part)
+{
+    if (part->s->making == part) {
+        part->s->making = NULL;
+        draft_drop(&part->s->making_account);
+        inject_message_free(part->text);
+        part->text = NULL;
+    }
+}
+
 static void part_free(struct inject_part *part)
 {
     if (part->token != 0) {
@@ -252,6 +270,7 @@ static void part_free(struct inject_part *part)
     if (part->slot != NULL) {
         free_slot(part);
     }
+    stop_making(part);
     LIST_REMOVE(part, next);
     part->s->part_count--;
     intake_drop(&part->intake);
@@ -872,30 +891,45 @@ static void finish_call(struct inject_session *s)
     answer_with(s, status, error, fields);
 }
 
-/* Make the next message of a document. */
-static void make_message(struct inject_session *s)
+/* Begin to make the next message of a document. */
+static void begin_message(struct inject_session *s)
 {
     struct inject_part *part = part_new(s, s->next_message++, envelope_of_mail);
-    uint64_t limit = s->settings->smtp.limits.message_bytes;
     struct server_reply reply = set_envelope(part);
-    struct buf text;
 
     if (reply.code != 0 || part->rcpts == 0) {
         message_read(part, reply);
         return;
     }
-    buf_init(&text, limit > 0 && limit < COMPOSED_MAX ? (size_t)limit * 2 + ANSWER_EXTRA
-                                                      : 2 * COMPOSED_MAX);
-    if (inject_mail_compose(s->mail, part->message, &text)) {
-        (void)receive_has_memory(s->all, s->settings, &s->place, 2 * buf_len(&text));
-        reply = intake_add(&part->intake, buf_slice(&text));
-    } else {
+    part->text = inject_message_new(s->mail, part->message);
+    s->making = part;
+}
+
+/* Make some more of it. */
+static void go_on_with_message(struct inject_session *s)
+{
+    struct inject_part *part = s->making;
+    struct server_reply reply = SERVER_ACCEPT;
+    enum inject_message_result result;
+    struct slice piece;
+    uint64_t memory;
+
+    result = inject_message_next(part->text, BYTES_AT_ONCE, &piece);
+    memory = inject_message_memory(part->text);
+    (void)receive_has_memory(s->all, s->settings, &s->place, memory + 2 * piece.len);
+    if (result == INJECT_MESSAGE_TOO_LARGE) {
         reply = (struct server_reply){
             552, "5.3.4",
             SLICE("Message, or a field of 8192 bytes, exceeds fixed limit (message_size_limit)")};
+    } else if (!draft_hold(&s->making_account, memory)) {
+        reply = NO_MEMORY;
+    } else {
+        reply = intake_add(&part->intake, piece);
     }
-    buf_fini(&text);
-    message_read(part, reply);
+    if (reply.code != 0 || result == INJECT_MESSAGE_END) {
+        stop_making(part);
+        message_read(part, reply);
+    }
 }
 
 static void read_document(struct inject_session *s);
@@ -942,6 +976,15 @@ static bool turn_is_over(struct mono until)
     return mono_reached(until, clock_mono());
 }
 
+/* May one more be on its way? If not, an answer is awaited. */
+static bool may_begin_message(struct inject_session *s)
+{
+    return s->part_count < INJECT_AHEAD &&
+           (s->part_count == 0 || s->all->queue == NULL ||
+            channel_waiting(s->all->queue) <= RECEIVE_WAITING_MAX / 4) &&
+           (s->settings->filters_apart == NULL || find_slot(s) != NULL);
+}
+
 /* Make messages, as many as may be on their way; when all are decided the call is. */
 static void go_on_with_call(struct inject_session *s)
 {
@@ -950,21 +993,20 @@ static void go_on_with_call(struct inject_session *s)
     if (s->unread != NULL) {
         return; /* the next turn goes on */
     }
-    while (has_more(s) && s->part_count < INJECT_AHEAD) {
-        if (s->part_count > 0 && s->all->queue != NULL &&
-            channel_waiting(s->all->queue) > RECEIVE_WAITING_MAX / 4) {
+    while (s->making != NULL || has_more(s)) {
+        if (s->making != NULL) {
+            go_on_with_message(s);
+        } else if (!may_begin_message(s)) {
             return; /* an answer goes on with it */
+        } else {
+            begin_message(s);
         }
-        if (s->settings->filters_apart != NULL && find_slot(s) == NULL) {
-            return; /* likewise */
-        }
-        make_message(s);
-        if (has_more(s) && turn_is_over(until)) {
+        if ((s->making != NULL || has_more(s)) && turn_is_over(until)) {
             go_on_later(s);
             return;
         }
     }
-    if (s->part_count > 0 || has_more(s)) {
+    if (s->part_count > 0) {
         return;
     }
     if (s->all->flow.behind && s->settings->flow_delay_us > 0) {
@@ -1708,6 +1750,7 @@ void inject_session_begin(struct inject_sessions *inject, struct receive_setting
     buf_init(&s->error, 2 * ANSWER_EXTRA);
     inject_mail_document(&s->json, 0);
     draft_init(&s->account, &all->budget, 0);
+    draft_init(&s->making_account, &all->budget, 0);
     http_envelope_init(&s->envelope, 0);
     inject_answer_init(&s->answer);
     LIST_INIT(&s->parts);

@@ -280,7 +280,7 @@ class Documents(Case):
                          ["multipart/mixed", "multipart/related", "multipart/alternative", "text/plain", "text/html", "image/png",
                           "application/pdf"])
         text, html, image, pdf = [p for p in m.walk() if not p.is_multipart()]
-        self.assertEqual(text.get_content(), "Hällo\n.\nFrom me\n")
+        self.assertEqual(text.get_content(), "Hällo\r\n.\r\nFrom me\r\n")  # base64 has MIME's line ends (RFC 2045, 6.8)
         self.assertIn("<p>Hällo</p>", html.get_content())
         self.assertEqual((image["Content-ID"], image.get_content_disposition()), ("<logo>", "inline"))
         self.assertEqual((pdf.get_filename(), pdf.get_content()), ("Rechnung ü.pdf", b"\0\1\2\xff"))

@@ -5,6 +5,7 @@
 
 #include "header.h"
 #include "inject_mail.h"
+#include "inject_message.h"
 
 static const struct inject_mail_limits limits = {.rcpts = 3, .memory = 1 << 20};
 
@@ -43,6 +44,22 @@ static void free_reading(struct reading *r)
 {
     inject_mail_free(r->m);
     json_document_fini(&r->document);
+}
+
+/* Message `number` of the mail, made in pieces of so many bytes. False: it is too large. */
+static bool make_message(const struct inject_mail *m, size_t number, size_t bytes, struct buf *out)
+{
+    struct inject_message *im = inject_message_new(m, number);
+    enum inject_message_result result;
+    struct slice piece;
+
+    buf_clear(out);
+    do {
+        result = inject_message_next(im, bytes, &piece);
+        assert_true(buf_add(out, piece));
+    } while (result == INJECT_MESSAGE_MORE);
+    inject_message_free(im);
+    return result == INJECT_MESSAGE_END;
 }
 
 /* What is wrong with the document; empty: nothing. */
@@ -216,24 +233,111 @@ static void values_are_put_where_they_belong(void **unused)
         &r);
     m = r.m;
     buf_init(&out, 10000);
-    assert_true(inject_mail_compose(m, 0, &out));
+    assert_true(make_message(m, 0, 1000, &out));
     text = buf_cstr(&out);
     assert_non_null(strstr(text, "X-N: all\r\n"));
     assert_non_null(strstr(text, "Subject: S all {{n}\r\n"));
     assert_non_null(strstr(text, "\r\n\r\nT all {\r\n"));
     assert_non_null(strstr(text, "<all> all"));
-    buf_clear(&out);
-    assert_true(inject_mail_compose(m, 1, &out));
+    assert_true(make_message(m, 1, 2, &out));
     text = buf_cstr(&out);
     assert_non_null(strstr(text, "X-N: <&'\">\r\n"));
     assert_non_null(strstr(text, "T <&'\"> {\r\n"));
     assert_non_null(strstr(text, "<&lt;&amp;&#39;&quot;&gt;> <&'\">"));
     assert_non_null(strstr(text, "To: u@b.c\r\n"));
     buf_fini(&out);
-    buf_init(&out, 100);
-    assert_false(inject_mail_compose(m, 0, &out)); /* it does not fit */
-    buf_fini(&out);
     free_reading(&r);
+}
+
+static void a_message_is_no_larger_than_it_may_be(void **unused)
+{
+    static const struct {
+        const char *text;
+        bool want;
+    } cases[] = {
+        {"{{n}}{{n}}{{n}}{{n}}{{n}}", true}, /* of 20 bytes */
+        {"{{n}}{{n}}{{n}}{{n}}{{n}}.", false},
+        {"{{n}}{{n}}{{n}}{{n}}{{n}}{{m}}", true},
+    };
+    struct inject_mail_limits small = {.rcpts = 1, .memory = 1 << 20, .message_bytes = 100};
+    struct buf out;
+
+    (void)unused;
+    buf_init(&out, 10000);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char document[1000];
+        struct reading r;
+
+        (void)snprintf(document, sizeof document,
+                       "{\"from\":\"f@b.c\",\"recipients\":[\"t@b.c\"],\"substitutions\":{\"n\":"
+                       "\"01234567890123456789\",\"m\":\"\"},\"text\":\"%s\"}",
+                       cases[i].text);
+        read_mail(document, &r);
+        inject_mail_free(r.m);
+        r.m = inject_mail_new(&r.document, &small);
+        while (inject_mail_read(r.m, 1, &out) == INJECT_MAIL_MORE) {
+        }
+        assert_int_equal(make_message(r.m, 0, 1000, &out), cases[i].want);
+        free_reading(&r);
+    }
+    buf_fini(&out);
+}
+
+/* So that others of the process have their turn: each call makes a piece, however large all is. */
+static void a_large_message_is_made_in_many_pieces(void **unused)
+{
+    static const char *const members[] = {
+        "\"text\":\"",
+        "\"html\":\"\\u00e9",
+        "\"html\":\"<p>{{n}}{{n}}",
+        "\"message\":\"A: b\\n\\n",
+        "\"attachments\":[{\"name\":\"\\u00e9\",\"content\":\"",
+    };
+    const size_t size = 1 << 20, piece = 10000;
+    struct buf document, all, out;
+
+    (void)unused;
+    buf_init(&document, 2 * size);
+    buf_init(&all, 4 * size);
+    buf_init(&out, 4 * size);
+    for (size_t i = 0; i < COUNT(members); i++) {
+        bool divided = i == 2, closes = i == 4;
+        struct inject_message *im;
+        enum inject_message_result result;
+        struct slice some;
+        struct reading r;
+        size_t calls = 0;
+
+        buf_clear(&document);
+        (void)buf_addf(&document, "{\"from\":\"f@b.c\",%s,%s",
+                       divided ? "\"recipients\":[\"t@b.c\"],\"substitutions\":{\"n\":\"&\"}"
+                               : "\"to\":\"t@b.c\"",
+                       members[i]); /* sticky, all of it */
+        for (size_t n = 0; n < size; n++) {
+            (void)buf_add_byte(&document, "abcd"[n % 4]);
+        }
+        (void)buf_add_string(&document, closes ? "\"}]}" : "\"}");
+        read_mail(buf_cstr(&document), &r);
+        im = inject_message_new(r.m, 0);
+        buf_clear(&all);
+        do {
+            result = inject_message_next(im, piece, &some);
+            assert_true(some.len <= 4 * piece); /* with encodings, line ends, the header */
+            assert_true(buf_add(&all, some));
+            calls++;
+        } while (result == INJECT_MESSAGE_MORE);
+        assert_int_equal(result, INJECT_MESSAGE_END);
+        assert_true(calls >= size / piece);
+        inject_message_free(im);
+        if (i < 2) { /* else boundaries differ, or there is nothing to compare */
+            assert_true(make_message(r.m, 0, 2, &out));
+            assert_true(slice_equal(buf_slice(&out), buf_slice(&all)));
+        }
+        free_reading(&r);
+    }
+    buf_fini(&document);
+    buf_fini(&all);
+    buf_fini(&out);
 }
 
 /* What GMime does not have to encode is put into what it writes: at its place, whole. */
@@ -252,7 +356,7 @@ static void bodies_stand_in_their_parts(void **unused)
         "{\"name\":\"z\",\"id\":\"z\",\"disposition\":\"inline\",\"content\":\"enp6\"}]}",
         &r);
     buf_init(&out, 10000);
-    assert_true(inject_mail_compose(r.m, 0, &out));
+    assert_true(make_message(r.m, 0, 100, &out));
     text = strstr(buf_cstr(&out), "\r\n\r\na\r\n\r\nb\r\nc\r\n--=_");
     assert_non_null(text);
     html = strstr(text, "<p>=C3=A9</p>");
@@ -282,6 +386,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_document_takes_no_more_memory_than_it_may),
         cmocka_unit_test(the_envelope_is_that_of_the_document),
         cmocka_unit_test(values_are_put_where_they_belong),
+        cmocka_unit_test(a_message_is_no_larger_than_it_may_be),
+        cmocka_unit_test(a_large_message_is_made_in_many_pieces),
         cmocka_unit_test(bodies_stand_in_their_parts),
     };
 
