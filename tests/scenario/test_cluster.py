@@ -5,13 +5,12 @@ import re
 import signal
 import subprocess
 import threading
-import unittest
 
 import postgres
 import sluice
 
 
-@unittest.skipUnless(postgres.is_there(), "PostgreSQL 15 is not installed")
+@postgres.needed()
 class OneNode(sluice.TestCase):
     def setUp(self):
         super().setUp()

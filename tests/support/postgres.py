@@ -1,54 +1,133 @@
-"""A PostgreSQL server of a test's own, as an ordinary user: in a temporary directory, on a Unix socket there."""
+"""PostgreSQL servers of a test's own, as an ordinary user: in a temporary directory, on Unix sockets there.
 
+The programs are those that scripts/tools has unpacked, else installed ones. A second server can follow the first as its
+synchronous standby (`Server.standby`), be promoted, stopped, killed.
+"""
+
+import functools
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
-BIN = "/usr/lib/postgresql/15/bin/"
+import sluice
+
 NOBODY = 65534
+PLACES = [sluice.tool("usr/lib/postgresql/15/bin/"), "/usr/lib/postgresql/15/bin/"]
+
+
+def ordinary_user():
+    """Who runs the servers: they refuse to run as root."""
+    return dict(user=NOBODY, group=NOBODY, extra_groups=[]) if os.geteuid() == 0 else {}
+
+
+@functools.lru_cache(None)
+def programs():
+    """The directory of initdb and the others, with a `/`; None: there is none that an ordinary user may enter."""
+    for place in PLACES:
+        try:
+            if subprocess.run([place + "initdb", "--version"], capture_output=True, **ordinary_user()).returncode == 0:
+                return place
+        except OSError:  # not there, or in a directory that is closed to others
+            pass
+    return None
 
 
 def is_there():
-    return os.access(BIN + "initdb", os.X_OK)
+    return programs() is not None
+
+
+def needed():
+    return unittest.skipUnless(is_there(), "PostgreSQL 15 is not there, or not for an ordinary user (scripts/tools)")
 
 
 class Server:
-    def __init__(self):
-        self.directory = tempfile.mkdtemp(prefix="sluice-postgres-")
-        self.process = None
-        os.chmod(self.directory, 0o755)
-        self.data = os.path.join(self.directory, "data")
-        if os.geteuid() == 0:
-            os.chown(self.directory, NOBODY, NOBODY)
-        self._run("initdb", "-D", self.data, "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8", "--locale=C").wait(120)
+    """A primary; `options` are further lines of its configuration."""
+
+    def __init__(self, *options):
+        self._prepare(options)
+        self._finish("initdb", "-D", self.data, "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8", "--locale=C")
+        with open(os.path.join(self.data, "pg_hba.conf"), "a") as f:
+            f.write("local replication all trust\n")
         self.start()
 
+    def _prepare(self, options):
+        self.directory = tempfile.mkdtemp(prefix="sluice-postgres-")
+        os.chmod(self.directory, 0o755)
+        self.data = os.path.join(self.directory, "data")
+        self.options = options
+        self.process = self.follower = None
+        if os.geteuid() == 0:
+            os.chown(self.directory, NOBODY, NOBODY)
+
     def _run(self, name, *args):
-        who = dict(user=NOBODY, group=NOBODY, extra_groups=[]) if os.geteuid() == 0 else {}
         with open(os.path.join(self.directory, "log-" + name), "ab") as log:
-            return subprocess.Popen([BIN + name, *args], stdout=log, stderr=log, cwd=self.directory, process_group=0, **who)
+            return subprocess.Popen(["setpriv", "--pdeathsig", "QUIT", "--", programs() + name, *args], stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log, cwd=self.directory, process_group=0, **ordinary_user())
+
+    def _finish(self, name, *args):
+        if self._run(name, *args).wait(120) != 0:
+            raise AssertionError(self.said(name))
+
+    def said(self, name="postgres"):
+        with open(os.path.join(self.directory, "log-" + name), errors="replace") as f:
+            return f.read()
 
     def start(self):
-        self.process = self._run("postgres", "-D", self.data, "-k", self.directory, "-c", "listen_addresses=",
-                                 "-c", "unix_socket_permissions=0777")
-        deadline = time.monotonic() + 60
-        while subprocess.run([BIN + "pg_isready", "-q", "-h", self.directory]).returncode != 0:
+        """Returns when it answers."""
+        args = ["listen_addresses=", "unix_socket_permissions=0777", "fsync=off", "shared_buffers=32MB", *self.options]
+        self.process = self._run("postgres", "-D", self.data, "-k", self.directory, *[a for o in args for a in ("-c", o)])
+        deadline = time.monotonic() + sluice.PATIENCE
+        while subprocess.run([programs() + "pg_isready", "-q", "-h", self.directory]).returncode != 0:
             if time.monotonic() > deadline or self.process.poll() is not None:
-                raise AssertionError(open(os.path.join(self.directory, "log-postgres")).read())
+                raise AssertionError(self.said())
             time.sleep(0.02)
 
     def url(self, schema="sluice"):
         return "postgresql://tester@/postgres?host=%s&schema=%s" % (self.directory, schema)
 
     def ask(self, sql):
-        done = subprocess.run([BIN + "psql", "-h", self.directory, "-U", "tester", "-d", "postgres", "-Atqc", sql],
-                              capture_output=True, text=True, timeout=60)
+        done = subprocess.run([programs() + "psql", "-h", self.directory, "-U", "tester", "-d", "postgres", "-Atqc", sql],
+                              capture_output=True, text=True, timeout=sluice.PATIENCE)
         if done.returncode != 0:
             raise AssertionError(done.stderr)
         return done.stdout.strip()
+
+    # ---- a standby ----
+
+    def standby(self, *options):
+        """A server that follows this one; from now on a commit waits for it."""
+        other = Server.__new__(Server)
+        other._prepare(options)
+        other._finish("pg_basebackup", "-h", self.directory, "-U", "tester", "-D", other.data, "-R", "-X", "stream", "-c", "fast",
+                      "--no-sync")
+        with open(os.path.join(other.data, "postgresql.auto.conf"), "a") as f:  # -R took the name of the program for its own
+            f.write("primary_conninfo = 'host=%s user=tester application_name=standby'\n" % self.directory)
+        other.start()
+        self.follow("standby")
+        sluice.eventually(lambda: self.ask("SELECT sync_state FROM pg_stat_replication") == "sync", "no synchronous standby",
+                          detail=other.said)
+        self.follower = other
+        return other
+
+    def follow(self, names):
+        """Which standbys a commit waits for; '' for none."""
+        self.ask("ALTER SYSTEM SET synchronous_standby_names = '%s'" % names)
+        self.reload()
+        sluice.eventually(lambda: self.ask("SHOW synchronous_standby_names") == names)
+
+    def reload(self):
+        self.process.send_signal(signal.SIGHUP)
+
+    def promote(self):
+        """A standby becomes a primary, on a timeline of its own, with no standby."""
+        self.ask("SELECT pg_promote(true, 60)")
+        sluice.eventually(lambda: self.ask("SELECT pg_is_in_recovery()") == "f")
+
+    # ---- what may befall it ----
 
     def _processes(self):
         children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
@@ -66,18 +145,30 @@ class Server:
 
     def kill(self):
         """As a crash: the children notice."""
+        children = self._processes()
         self.process.kill()
-        self.process.wait(30)
-        while True:
-            try:
-                os.killpg(self.process.pid, 0)
-            except ProcessLookupError:
-                return
-            time.sleep(0.01)
+        self.process.wait(sluice.PATIENCE)
+        for pid in children:  # leaders of groups of their own; until they end their memory is in use
+            while self._lives(pid):
+                time.sleep(0.01)
+
+    @staticmethod
+    def _lives(pid):
+        try:
+            with open("/proc/%d/stat" % pid) as f:
+                return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def stop(self, sig=signal.SIGINT):
+        """In order, cutting connections off; SIGQUIT: at once."""
+        if self.process is not None and self.process.poll() is None:
+            self.go_on()
+            self.process.send_signal(sig)
+            self.process.wait(sluice.PATIENCE)
 
     def close(self):
-        if self.process.poll() is None:
-            self.go_on()
-            self.process.send_signal(signal.SIGQUIT)
-            self.process.wait(30)
+        if self.follower is not None:
+            self.follower.close()
+        self.stop(signal.SIGQUIT)
         shutil.rmtree(self.directory, ignore_errors=True)

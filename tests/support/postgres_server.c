@@ -16,13 +16,51 @@
 
 #include <libpq-fe.h>
 
-#define BIN    "/usr/lib/postgresql/15/bin/"
 #define NOBODY 65534
 #define USER   "tester"
+#define PATH   200
+
+/* What scripts/tools has unpacked, else what is installed. */
+static const char *const places[] = {TOOLS_DIR "/usr/lib/postgresql/15/bin",
+                                     "/usr/lib/postgresql/15/bin"};
+
+/* In a child: for good. */
+static bool become_ordinary_user(void)
+{
+    return geteuid() != 0 ||
+           (setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+}
+
+/* May an ordinary user run this? */
+static bool is_runnable(const char *path)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    assert_return_code(pid, errno);
+    if (pid == 0) {
+        _exit(become_ordinary_user() && access(path, X_OK) == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status == 0;
+}
+
+/* The directory of the programs, or NULL. */
+static const char *programs(void)
+{
+    static const char *found;
+    char path[PATH];
+
+    for (size_t i = 0; found == NULL && i < sizeof places / sizeof places[0]; i++) {
+        (void)snprintf(path, sizeof path, "%s/initdb", places[i]);
+        found = is_runnable(path) ? places[i] : NULL;
+    }
+    return found;
+}
 
 bool postgres_server_is_there(void)
 {
-    return access(BIN "initdb", X_OK) == 0;
+    return programs() != NULL;
 }
 
 /* Run a program as an ordinary user, in a group of its own, its output in `log`. */
@@ -37,7 +75,7 @@ static pid_t run(const struct postgres_server *s, char *const argv[])
     }
     (void)snprintf(log, sizeof log, "%s/log", s->dir);
     (void)setpgid(0, 0);
-    if (geteuid() == 0 && (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)) {
+    if (!become_ordinary_user()) {
         _exit(126);
     }
     (void)prctl(PR_SET_PDEATHSIG, SIGQUIT); /* the test was killed */
@@ -51,22 +89,32 @@ static pid_t run(const struct postgres_server *s, char *const argv[])
 
 static PGconn *connect_to(const struct postgres_server *s)
 {
-    const char *const names[] = {"host", "dbname", "user", NULL};
-    const char *const values[] = {s->dir, "postgres", USER, NULL};
+    const char *const names[] = {"host", "dbname", "user", "options", NULL};
+    const char *const values[] = {s->dir, "postgres", USER, "-c client_min_messages=warning", NULL};
 
     return PQconnectdbParams(names, values, 0);
 }
 
 void postgres_server_start(struct postgres_server *s)
 {
-    char data[96], option[96];
-    char *const argv[] = {BIN "postgres",      "-D", data,        "-k", s->dir, "-c",
-                          "listen_addresses=", "-c", "fsync=off", "-c", option, NULL};
+    char program[PATH], data[96];
+    char *const argv[] = {program,
+                          "-D",
+                          data,
+                          "-k",
+                          s->dir,
+                          "-c",
+                          "listen_addresses=",
+                          "-c",
+                          "fsync=off",
+                          "-c",
+                          "shared_buffers=32MB",
+                          NULL};
     PGconn *conn;
     int status;
 
+    (void)snprintf(program, sizeof program, "%s/postgres", programs());
     (void)snprintf(data, sizeof data, "%s/data", s->dir);
-    (void)snprintf(option, sizeof option, "shared_buffers=32MB");
     s->pid = run(s, argv);
     for (;;) { /* until it answers, or has ended */
         conn = connect_to(s);
@@ -82,40 +130,31 @@ void postgres_server_start(struct postgres_server *s)
 
 void postgres_server_init(struct postgres_server *s)
 {
-    char data[96];
-    char *const argv[] = {BIN "initdb", "-D",        data, "-A",   "trust",      "-U",
-                          USER,         "--no-sync", "-E", "UTF8", "--locale=C", NULL};
+    char program[PATH], data[96];
+    char *const argv[] = {program, "-D",        data, "-A",   "trust",      "-U",
+                          USER,    "--no-sync", "-E", "UTF8", "--locale=C", NULL};
     int status = 0;
 
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* for postgres_server_kill */
     (void)strcpy(s->dir, "/tmp/postgres.XXXXXX");
     assert_non_null(mkdtemp(s->dir));
     if (geteuid() == 0) {
         assert_return_code(chown(s->dir, NOBODY, NOBODY), errno);
     }
+    (void)snprintf(program, sizeof program, "%s/initdb", programs());
     (void)snprintf(data, sizeof data, "%s/data", s->dir);
     assert_int_equal(waitpid(run(s, argv), &status, 0) > 0, true);
     assert_int_equal(status, 0);
     postgres_server_start(s);
 }
 
-void postgres_server_kill(struct postgres_server *s)
-{
-    if (s->pid > 0) {
-        (void)kill(-s->pid, SIGCONT);
-        (void)kill(s->pid, SIGKILL);
-        (void)waitpid(s->pid, NULL, 0);
-        while (kill(-s->pid, 0) == 0) { /* its children notice */
-            (void)poll(NULL, 0, 5);
-        }
-        s->pid = 0;
-    }
-}
-
-/* Backends are leaders of groups of their own, so all children are asked for. */
-void postgres_server_pause(struct postgres_server *s, bool pause)
+/* Send a signal to all its processes and return their number. Backends are leaders of groups of
+ * their own, so /proc is asked. */
+static int signal_all(const struct postgres_server *s, int sig, pid_t *ret_pids, int max)
 {
     DIR *proc = opendir("/proc");
     struct dirent *entry;
+    int count = 0;
 
     assert_non_null(proc);
     while ((entry = readdir(proc)) != NULL) {
@@ -132,12 +171,39 @@ void postgres_server_pause(struct postgres_server *s, bool pause)
             (void)sscanf(strrchr(text, ')') + 1, " %*c %d", &parent);
         }
         (void)fclose(f);
-        if (parent == s->pid) {
-            (void)kill(pid, pause ? SIGSTOP : SIGCONT);
+        if (parent == s->pid && count < max) {
+            ret_pids[count++] = pid;
+            (void)kill(pid, sig);
         }
     }
     (void)closedir(proc);
-    (void)kill(s->pid, pause ? SIGSTOP : SIGCONT);
+    (void)kill(s->pid, sig);
+    return count;
+}
+
+enum { PROCESSES_MAX = 200 };
+
+void postgres_server_kill(struct postgres_server *s)
+{
+    pid_t pids[PROCESSES_MAX];
+    int count;
+
+    if (s->pid > 0) {
+        count = signal_all(s, SIGCONT, pids, PROCESSES_MAX);
+        (void)kill(s->pid, SIGKILL);
+        (void)waitpid(s->pid, NULL, 0);
+        for (int i = 0; i < count; i++) { /* they notice; until then their memory is in use */
+            (void)waitpid(pids[i], NULL, 0);
+        }
+        s->pid = 0;
+    }
+}
+
+void postgres_server_pause(struct postgres_server *s, bool pause)
+{
+    pid_t pids[PROCESSES_MAX];
+
+    (void)signal_all(s, pause ? SIGSTOP : SIGCONT, pids, PROCESSES_MAX);
 }
 
 void postgres_server_fini(struct postgres_server *s)

@@ -23,27 +23,20 @@ static struct committer *c;
 static int start_server(void **state)
 {
     (void)state;
-    if (postgres_server_is_there()) {
-        postgres_server_init(&server);
-    }
+    postgres_server_init(&server);
     return 0;
 }
 
 static int stop_server(void **state)
 {
     (void)state;
-    if (postgres_server_is_there()) {
-        postgres_server_fini(&server);
-    }
+    postgres_server_fini(&server);
     return 0;
 }
 
 static int start(void **state)
 {
     (void)state;
-    if (!postgres_server_is_there()) {
-        return 0;
-    }
     (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice;"
                                        "ALTER ROLE tester SET search_path = sluice");
     (void)postgres_server_ask(&server, schema_sql);
@@ -105,17 +98,9 @@ static int count(void)
     return atoi(postgres_server_ask(&server, "SELECT count(*) FROM thing"));
 }
 
-#define NEEDS_POSTGRES()                                                                           \
-    do {                                                                                           \
-        if (!postgres_server_is_there()) {                                                         \
-            return; /* nothing to test with */                                                     \
-        }                                                                                          \
-    } while (0)
-
 static void batches_end_in_their_order_and_are_there(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     for (int i = 0; i < 20; i += 2) {
         committer_begin(c, things(10 * i, 10));
         committer_begin(c, things(10 * i + 10, 10));
@@ -128,7 +113,6 @@ static void batches_end_in_their_order_and_are_there(void **state)
 static void one_that_fails_takes_the_younger_one_with_it(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     committer_begin(c, things(1, 5));
     assert_int_equal(end(), 0);
     committer_begin(c, things(5, 5)); /* 5 is there */
@@ -146,7 +130,6 @@ static void one_that_fails_takes_the_younger_one_with_it(void **state)
 static void one_begun_before_a_failure_is_told_is_cancelled(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     committer_begin(c, things(5, 5));
     assert_int_equal(end(), 0);
     committer_begin(c, things(5, 5));
@@ -162,7 +145,6 @@ static void one_begun_before_a_failure_is_told_is_cancelled(void **state)
 static void nothing_is_committed_once_the_incarnation_is_another(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     committer_begin(c, things(1, 5));
     assert_int_equal(end(), 0);
     (void)postgres_server_ask(&server, "UPDATE fence SET incarnation = 8 WHERE no = 3");
@@ -177,7 +159,6 @@ static void nothing_is_committed_once_the_incarnation_is_another(void **state)
 static void a_lost_connection_loses_and_doubles_nothing(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     for (int i = 0; i < 40; i++) {
         committer_begin(c, things(10 * i, 5));
         committer_begin(c, things(10 * i + 5, 5));
@@ -195,7 +176,6 @@ static void a_lost_connection_loses_and_doubles_nothing(void **state)
 static void a_server_that_was_killed_finds_its_batches_again(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     for (int i = 0; i < 4; i++) {
         committer_begin(c, things(10 * i, 5));
         committer_begin(c, things(10 * i + 5, 5));
@@ -215,7 +195,6 @@ static void a_server_that_was_killed_finds_its_batches_again(void **state)
 static void a_server_that_is_taken_over_meanwhile_gets_nothing(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     committer_begin(c, things(1, 5));
     assert_int_equal(end(), 0);
     postgres_server_kill(&server);
@@ -235,7 +214,6 @@ static void a_server_that_is_stopped_stops_nobody(void **state)
     int rc;
 
     (void)state;
-    NEEDS_POSTGRES();
     (void)postgres_server_ask(&server, "CREATE TABLE large (n int, bytes bytea)");
     committer_begin(c, things(1, 5));
     assert_int_equal(end(), 0);
@@ -257,7 +235,6 @@ static void a_server_that_is_stopped_stops_nobody(void **state)
 static void a_server_that_is_not_there_is_named(void **state)
 {
     (void)state;
-    NEEDS_POSTGRES();
     committer_free(c);
     target.host = "/nonexistent";
     c = committer_new(epoll_fd, &target, 3, 7);
@@ -270,19 +247,12 @@ static void a_server_that_is_not_there_is_named(void **state)
 
 #define COMMITTER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        COMMITTER_TEST(batches_end_in_their_order_and_are_there),
-        COMMITTER_TEST(one_that_fails_takes_the_younger_one_with_it),
-        COMMITTER_TEST(one_begun_before_a_failure_is_told_is_cancelled),
-        COMMITTER_TEST(nothing_is_committed_once_the_incarnation_is_another),
-        COMMITTER_TEST(a_lost_connection_loses_and_doubles_nothing),
-        COMMITTER_TEST(a_server_that_was_killed_finds_its_batches_again),
-        COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
-        COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
-        COMMITTER_TEST(a_server_that_is_not_there_is_named),
-    };
-    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_order_and_are_there),
+              COMMITTER_TEST(one_that_fails_takes_the_younger_one_with_it),
+              COMMITTER_TEST(one_begun_before_a_failure_is_told_is_cancelled),
+              COMMITTER_TEST(nothing_is_committed_once_the_incarnation_is_another),
+              COMMITTER_TEST(a_lost_connection_loses_and_doubles_nothing),
+              COMMITTER_TEST(a_server_that_was_killed_finds_its_batches_again),
+              COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
+              COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
+              COMMITTER_TEST(a_server_that_is_not_there_is_named))

@@ -648,4 +648,8 @@ static void random_calls_get_the_same_answers_from_both_engines(void **state)
     close_server();
 }
 
+#ifdef MODEL_POSTGRESQL
+POSTGRES_MAIN(NULL, NULL, cmocka_unit_test(random_calls_get_the_same_answers_from_both_engines))
+#else
 UNIT_MAIN(cmocka_unit_test(random_calls_get_the_same_answers_from_both_engines))
+#endif
