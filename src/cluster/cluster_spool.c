@@ -40,7 +40,7 @@ static void rollback(struct spool *sp)
 static void begin_commit(struct spool *sp)
 {
     struct cluster_spool *s = cluster_of(sp);
-    struct committer_batch *b = rows_write(desk_begin_commit(&s->desk));
+    struct committer_batch *b = rows_write(desk_begin_commit(&s->desk), s->desk.fresh_now);
 
     committer_batch_join(b, s->extra);
     s->extra = NULL;

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "hash.h"
 #include "mem.h"
+#include "partition.h"
 #include "spool_engine.h"
 
 static bool due_before(const struct heap_node *a, const struct heap_node *b)
@@ -343,6 +344,7 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
     }
     msg = mem_new(sizeof *msg);
     msg->id = id.n;
+    msg->p = partition_of(&n->rcpts[0]);
     msg->content = content;
     msg->rcpts = mem_array(n->rcpt_count, sizeof msg->rcpts[0]);
     for (uint32_t i = 0; i < n->rcpt_count; i++) {

@@ -28,6 +28,8 @@
 #include "text_pool.h"
 
 #define DESK_UNDER_WAY_MAX 2
+/* Content up to this is in the row; larger content in chunks. */
+#define DESK_CONTENT_MAX 32768
 
 /* A recipient; `gone` when done with. */
 struct desk_rcpt {
@@ -44,7 +46,9 @@ struct desk_fields {
     bool gone;
 };
 
-enum desk_row { ROW_NONE, ROW_FRESH, ROW_WAITING };
+/* Where its rows are: in one of the fresh tables, or in those of mail that waits. */
+#define DESK_FRESH_TABLES 3
+enum desk_row { ROW_NONE, ROW_WAITING, ROW_FRESH /* + number of the table */ };
 
 struct desk_message {
     uint64_t id;
@@ -53,8 +57,8 @@ struct desk_message {
     char *content;           /* owned */
     struct heap_node due;    /* in cluster_spool.due[] when it can be claimed */
     TAILQ_ENTRY(desk_message) by_id;
-    enum desk_row row; /* where it is in the database, with the commits under way */
-    bool written;      /* by the statements that are being made */
+    uint16_t p;        /* its partition */
+    unsigned row;      /* enum desk_row, with the commits under way */
     unsigned undos;    /* in all logs */
     unsigned settling; /* in those of commits under way */
     UT_hash_handle hh;
@@ -73,7 +77,7 @@ struct desk_undo {
 /* Where a message was before a commit. */
 struct desk_move {
     struct desk_message *message;
-    enum desk_row before;
+    unsigned before;
 };
 
 /* What the open batch has changed, or one that is under way. */
@@ -99,6 +103,7 @@ struct desk {
     unsigned under_way_count;
     struct spool_totals totals;
     uint64_t last_id;
+    unsigned fresh_now;    /* the fresh table that new mail goes to */
     struct text_pool pool; /* of keys and destinations that were handed out */
 };
 

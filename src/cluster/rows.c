@@ -1,306 +1,461 @@
 #include "rows.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "columns.h"
 #include "mem.h"
 
-#define FRESH_CONTENT_MAX 32768
-#define CHUNK             262144
+/* ---- statements ------------------------------------------------------------------------------ */
 
-/* Parameters of one statement. */
-struct row_params {
-    struct link_param p[LINK_PARAMS_MAX];
-    char numbers[LINK_PARAMS_MAX][24];
-    int count;
+#define FRESH_COLUMNS                                                                              \
+    "p, id, due, arrived, created, size, route_generation, flags, notify, class_source, sender, "  \
+    "envid, client, address, orcpt, reason, class, transport, nexthop, bytes"
+
+#define INSERT_FRESH(k)                                                                            \
+    {                                                                                              \
+        "INSERT INTO fresh_" k " (" FRESH_COLUMNS ") SELECT * FROM unnest($1::smallint[], "        \
+        "$2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], "     \
+        "$8::int[], $9::smallint[], $10::smallint[], $11::bytea[], $12::bytea[], $13::bytea[], "   \
+        "$14::bytea[], $15::bytea[], $16::bytea[], $17::text[], $18::text[], $19::text[], "        \
+        "$20::bytea[])",                                                                           \
+            "slllllliss"                                                                           \
+            "bbbbbbtttb"                                                                           \
+    }
+
+/* The content of a message that waits from now on goes from table to table, not through us. */
+#define MOVE_FRESH(k)                                                                              \
+    {                                                                                              \
+        "WITH gone AS (DELETE FROM fresh_" k " f USING unnest($1::smallint[], $2::bigint[]) "      \
+        "AS u (p, id) WHERE f.p = u.p AND f.id = u.id RETURNING f.*) INSERT INTO message (id, "    \
+        "flags, rcpt_total, size, arrived, class_source, envid, client, chunks, bytes) SELECT "    \
+        "id, flags, 1, size, arrived, class_source, envid, client, 0, bytes FROM gone",            \
+            "sl"                                                                                   \
+    }
+
+#define DELETE_FRESH(k)                                                                            \
+    {                                                                                              \
+        "DELETE FROM fresh_" k " f USING unnest($1::smallint[], $2::bigint[]) AS u (p, id) WHERE " \
+        "f.p = u.p AND f.id = u.id",                                                               \
+            "sl"                                                                                   \
+    }
+
+/* All that changes mail, in the order in which a batch has it. */
+enum statement {
+    INSERT_FRESH_0,
+    MOVE_FRESH_0 = INSERT_FRESH_0 + DESK_FRESH_TABLES,
+    INSERT_MESSAGE = MOVE_FRESH_0 + DESK_FRESH_TABLES,
+    INSERT_CONTENT,
+    INSERT_PART,
+    INSERT_RCPT,
+    UPDATE_PART,
+    UPDATE_RCPT,
+    DELETE_RCPT,
+    DELETE_RCPTS,
+    DELETE_PART,
+    DELETE_MESSAGE,
+    DELETE_CONTENT,
+    DELETE_FRESH_0,
+    STATEMENTS = DELETE_FRESH_0 + DESK_FRESH_TABLES,
 };
 
-static void put_number(struct row_params *r, int64_t n)
-{
-    char *room = r->numbers[r->count];
+static const struct {
+    const char *sql, *types;
+} statements[STATEMENTS] = {
+    [INSERT_FRESH_0] = INSERT_FRESH("0"),
+    [INSERT_FRESH_0 + 1] = INSERT_FRESH("1"),
+    [INSERT_FRESH_0 + 2] = INSERT_FRESH("2"),
+    [MOVE_FRESH_0] = MOVE_FRESH("0"),
+    [MOVE_FRESH_0 + 1] = MOVE_FRESH("1"),
+    [MOVE_FRESH_0 + 2] = MOVE_FRESH("2"),
+    [INSERT_MESSAGE] = {"INSERT INTO message (id, flags, rcpt_total, size, arrived, class_source, "
+                        "envid, client, chunks, bytes) SELECT * FROM unnest($1::bigint[], "
+                        "$2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::smallint[], "
+                        "$7::bytea[], $8::bytea[], $9::int[], $10::bytea[])",
+                        "liillsbbib"},
+    [INSERT_CONTENT] = {"INSERT INTO content (id, n, bytes) SELECT * FROM unnest($1::bigint[], "
+                        "$2::int[], $3::bytea[])",
+                        "lib"},
+    [INSERT_PART] = {"INSERT INTO part (p, id, message, kind, state, due, created, pending, "
+                     "to_report, warnings, force_expire, parked, reason, arrived, size, rcpts, "
+                     "sender, sender_domain, class) SELECT p, id, id, 0, state, due, created, "
+                     "pending, to_report, warnings, force_expire, parked, reason, arrived, size, "
+                     "rcpts, sender, sender_domain, class FROM unnest($1::smallint[], "
+                     "$2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::int[], "
+                     "$7::int[], $8::int[], $9::boolean[], $10::text[], $11::bytea[], "
+                     "$12::bigint[], $13::bigint[], $14::int[], $15::bytea[], $16::text[], "
+                     "$17::text[]) AS u (p, id, state, due, created, pending, to_report, "
+                     "warnings, force_expire, parked, reason, arrived, size, rcpts, sender, "
+                     "sender_domain, class)",
+                     "slslliiiotbllibtt"},
+    [INSERT_RCPT] = {"INSERT INTO recipient (p, id, n, state, attempts, last_attempt, "
+                     "route_generation, transport, nexthop, status, diagnostic, reply, remote, "
+                     "tls, notify, address, domain, orcpt) SELECT * FROM unnest($1::smallint[], "
+                     "$2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::bigint[], "
+                     "$7::bigint[], $8::text[], $9::text[], $10::bytea[], $11::bytea[], "
+                     "$12::bytea[], $13::bytea[], $14::bytea[], $15::smallint[], $16::bytea[], "
+                     "$17::text[], $18::bytea[])",
+                     "slisillttbbbbbsbtb"},
+    [UPDATE_PART] = {"UPDATE part x SET state = u.state, due = u.due, created = u.created, "
+                     "pending = u.pending, to_report = u.to_report, warnings = u.warnings, "
+                     "force_expire = u.force_expire, parked = u.parked, reason = u.reason FROM "
+                     "unnest($1::smallint[], $2::bigint[], $3::smallint[], $4::bigint[], "
+                     "$5::bigint[], $6::int[], $7::int[], $8::int[], $9::boolean[], $10::text[], "
+                     "$11::bytea[]) AS u (p, id, state, due, created, pending, to_report, "
+                     "warnings, force_expire, parked, reason) WHERE x.p = u.p AND x.id = u.id",
+                     "slslliiiotb"},
+    [UPDATE_RCPT] = {"UPDATE recipient x SET state = u.state, attempts = u.attempts, "
+                     "last_attempt = u.last_attempt, route_generation = u.route_generation, "
+                     "transport = u.transport, nexthop = u.nexthop, status = u.status, "
+                     "diagnostic = u.diagnostic, reply = u.reply, remote = u.remote, tls = u.tls "
+                     "FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::smallint[], "
+                     "$5::int[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], "
+                     "$10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[]) AS u "
+                     "(p, id, n, state, attempts, last_attempt, route_generation, transport, "
+                     "nexthop, status, diagnostic, reply, remote, tls) WHERE x.p = u.p AND "
+                     "x.id = u.id AND x.n = u.n",
+                     "slisillttbbbbb"},
+    [DELETE_RCPT] = {"DELETE FROM recipient x USING unnest($1::smallint[], $2::bigint[], "
+                     "$3::int[]) AS u (p, id, n) WHERE x.p = u.p AND x.id = u.id AND x.n = u.n",
+                     "sli"},
+    [DELETE_RCPTS] = {"DELETE FROM recipient x USING unnest($1::smallint[], $2::bigint[]) AS u "
+                      "(p, id) WHERE x.p = u.p AND x.id = u.id",
+                      "sl"},
+    [DELETE_PART] = {"DELETE FROM part x USING unnest($1::smallint[], $2::bigint[]) AS u (p, id) "
+                     "WHERE x.p = u.p AND x.id = u.id",
+                     "sl"},
+    [DELETE_MESSAGE] = {"DELETE FROM message x USING unnest($1::bigint[]) AS u (id) WHERE "
+                        "x.id = u.id",
+                        "l"},
+    [DELETE_CONTENT] = {"DELETE FROM content x USING unnest($1::bigint[]) AS u (id) WHERE "
+                        "x.id = u.id",
+                        "l"},
+    [DELETE_FRESH_0] = DELETE_FRESH("0"),
+    [DELETE_FRESH_0 + 1] = DELETE_FRESH("1"),
+    [DELETE_FRESH_0 + 2] = DELETE_FRESH("2"),
+};
 
-    r->p[r->count].bytes = room;
-    r->p[r->count].len = (size_t)snprintf(room, 24, "%" PRId64, n); /* fits */
-    r->p[r->count++].is_binary = false;
+const char *rows_statement(unsigned n)
+{
+    return n < STATEMENTS ? statements[n].sql : NULL;
 }
 
-/* The binary form of text is its bytes, too. */
-static void put_bytes(struct row_params *r, struct slice bytes)
+/* A batch that is being written. */
+struct writer {
+    struct committer_batch *b;
+    struct columns columns[STATEMENTS];
+};
+
+static void put_key(struct columns *c, const struct desk_message *msg)
 {
-    r->p[r->count++] = (struct link_param){
-        .bytes = bytes.ptr != NULL ? bytes.ptr : "", .len = bytes.len, .is_binary = true};
+    columns_number(c, msg->p);
+    columns_number(c, (int64_t)msg->id);
 }
 
-static void put_null(struct row_params *r)
+static void add_key(struct writer *w, unsigned statement, const struct desk_message *msg)
 {
-    r->p[r->count++] = (struct link_param){.bytes = NULL};
+    put_key(&w->columns[statement], msg);
+    columns_row(&w->columns[statement], w->b);
 }
 
-/* All of one node for now: partition 0. */
-#define P 0
-
-static void add_row(struct committer_batch *b, const char *sql, const struct row_params *r)
+static void add_id(struct writer *w, unsigned statement, uint64_t id)
 {
-    committer_batch_add(b, sql, r->p, r->count);
+    columns_number(&w->columns[statement], (int64_t)id);
+    columns_row(&w->columns[statement], w->b);
 }
 
-static void delete_by_id(struct committer_batch *b, const char *sql, uint64_t id)
-{
-    struct row_params r = {.count = 0};
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-    put_number(&r, (int64_t)id);
-    add_row(b, sql, &r);
-}
+#define CHUNK 262144
 
-static void insert_fresh(struct committer_batch *b, const struct desk_message *msg)
+static void insert_fresh(struct writer *w, const struct desk_message *msg)
 {
+    struct columns *c = &w->columns[INSERT_FRESH_0 + msg->row - ROW_FRESH];
     const struct spool_message *m = &msg->f.m;
     const struct spool_rcpt *to = &msg->rcpts[0].r;
-    struct row_params r = {.count = 0};
 
-    put_number(&r, P);
-    put_number(&r, (int64_t)msg->id);
-    put_number(&r, m->due.us);
-    put_number(&r, m->arrived.us);
-    put_number(&r, m->created.us);
-    put_number(&r, (int64_t)m->size);
-    put_number(&r, (int64_t)to->route_generation);
-    put_number(&r, m->flags);
-    put_number(&r, to->notify);
-    put_number(&r, (int64_t)m->class_source);
-    put_bytes(&r, m->sender);
-    put_bytes(&r, m->envid);
-    put_bytes(&r, m->client);
-    put_bytes(&r, to->address);
-    put_bytes(&r, to->orcpt);
-    put_bytes(&r, m->reason);
-    put_bytes(&r, m->class_name);
-    put_bytes(&r, to->transport);
-    put_bytes(&r, to->nexthop);
-    put_bytes(&r, slice_of(msg->content, m->size));
-    add_row(b,
-            "INSERT INTO fresh_0 (p, id, due, arrived, created, size, route_generation, flags, "
-            "notify, class_source, sender, envid, client, address, orcpt, reason, class, "
-            "transport, nexthop, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
-            "$12, $13, $14, $15, $16, $17, $18, $19, $20)",
-            &r);
+    put_key(c, msg);
+    columns_number(c, m->due.us);
+    columns_number(c, m->arrived.us);
+    columns_number(c, m->created.us);
+    columns_number(c, (int64_t)m->size);
+    columns_number(c, (int64_t)to->route_generation);
+    columns_number(c, m->flags);
+    columns_number(c, to->notify);
+    columns_number(c, (int64_t)m->class_source);
+    columns_bytes(c, m->sender);
+    columns_bytes(c, m->envid);
+    columns_bytes(c, m->client);
+    columns_bytes(c, to->address);
+    columns_bytes(c, to->orcpt);
+    columns_bytes(c, m->reason);
+    columns_bytes(c, m->class_name);
+    columns_bytes(c, to->transport);
+    columns_bytes(c, to->nexthop);
+    columns_bytes(c, slice_of(msg->content, m->size));
+    columns_row(c, w->b);
 }
 
-static void insert_rcpt(struct committer_batch *b, uint64_t id, const struct spool_rcpt *to)
+/* In lower case. */
+static void put_domain(struct columns *c, struct slice address)
 {
-    struct row_params r = {.count = 0};
+    struct slice domain = spool_domain(address);
+    char room[ADDRESS_MAX];
 
-    put_number(&r, P);
-    put_number(&r, (int64_t)id);
-    put_number(&r, to->n);
-    put_number(&r, to->state);
-    put_number(&r, to->notify);
-    put_number(&r, to->attempts);
-    put_number(&r, to->last_attempt.us);
-    put_number(&r, (int64_t)to->route_generation);
-    put_bytes(&r, to->address);
-    put_bytes(&r, to->transport);
-    put_bytes(&r, to->nexthop);
-    put_bytes(&r, to->orcpt);
-    put_bytes(&r, to->status);
-    put_bytes(&r, to->diagnostic);
-    put_bytes(&r, to->reply);
-    put_bytes(&r, to->remote);
-    put_bytes(&r, to->tls);
-    add_row(b,
-            "INSERT INTO recipient (p, id, n, state, notify, attempts, last_attempt, "
-            "route_generation, address, domain, transport, nexthop, orcpt, status, diagnostic, "
-            "reply, remote, tls) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, $11, $12, "
-            "$13, $14, $15, $16, $17) ON CONFLICT (p, id, n) DO UPDATE SET state = $4, "
-            "attempts = $6, last_attempt = $7, route_generation = $8, transport = $10, "
-            "nexthop = $11, status = $13, diagnostic = $14, reply = $15, remote = $16, tls = $17",
-            &r);
+    CHECK(domain.len <= sizeof room);
+    for (size_t i = 0; i < domain.len; i++) {
+        room[i] = ascii_lower(domain.ptr[i]);
+    }
+    columns_bytes(c, slice_of(room, domain.len));
 }
 
-static void put_part(struct committer_batch *b, const struct desk_message *msg, bool is_new)
+static void put_rcpt(struct columns *c, const struct desk_message *msg, const struct spool_rcpt *to)
+{
+    put_key(c, msg);
+    columns_number(c, to->n);
+    columns_number(c, to->state);
+    columns_number(c, to->attempts < INT32_MAX ? to->attempts : INT32_MAX);
+    columns_number(c, to->last_attempt.us);
+    columns_number(c, (int64_t)to->route_generation);
+    columns_bytes(c, to->transport);
+    columns_bytes(c, to->nexthop);
+    columns_bytes(c, to->status);
+    columns_bytes(c, to->diagnostic);
+    columns_bytes(c, to->reply);
+    columns_bytes(c, to->remote);
+    columns_bytes(c, to->tls);
+}
+
+static void insert_rcpt(struct writer *w, const struct desk_message *msg,
+                        const struct spool_rcpt *to)
+{
+    struct columns *c = &w->columns[INSERT_RCPT];
+
+    put_rcpt(c, msg, to);
+    columns_number(c, to->notify);
+    columns_bytes(c, to->address);
+    put_domain(c, to->address);
+    columns_bytes(c, to->orcpt);
+    columns_row(c, w->b);
+}
+
+static void put_part(struct columns *c, const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
-    struct row_params r = {.count = 0};
 
-    put_number(&r, P);
-    put_number(&r, (int64_t)msg->id);
-    put_number(&r, m->state);
-    put_number(&r, m->due.us);
-    put_number(&r, m->created.us);
-    put_number(&r, m->rcpt_pending);
-    put_number(&r, m->rcpt_to_report);
-    put_number(&r, m->warnings);
-    put_number(&r, m->force_expire);
+    put_key(c, msg);
+    columns_number(c, m->state);
+    columns_number(c, m->due.us);
+    columns_number(c, m->created.us);
+    columns_number(c, m->rcpt_pending);
+    columns_number(c, m->rcpt_to_report);
+    columns_number(c, m->warnings < INT32_MAX ? m->warnings : INT32_MAX);
+    columns_number(c, m->force_expire);
     if (m->parked.len > 0) {
-        put_bytes(&r, m->parked);
+        columns_bytes(c, m->parked);
     } else {
-        put_null(&r);
+        columns_null(c);
     }
-    put_bytes(&r, m->reason);
-    if (!is_new) {
-        add_row(b,
-                "UPDATE part SET state = $3, due = $4, created = $5, pending = $6, to_report = $7, "
-                "warnings = $8, force_expire = $9::int::boolean, parked = $10, reason = $11 "
-                "WHERE p = $1 AND id = $2",
-                &r);
-        return;
-    }
-    put_number(&r, m->arrived.us);
-    put_number(&r, (int64_t)m->size);
-    put_number(&r, m->rcpt_total);
-    put_bytes(&r, m->sender);
-    put_bytes(&r, m->class_name);
-    add_row(b,
-            "INSERT INTO part (p, id, message, kind, state, due, created, pending, to_report, "
-            "warnings, force_expire, parked, reason, arrived, size, rcpts, sender, sender_domain, "
-            "class) VALUES ($1, $2, $2, 0, $3, $4, $5, $6, $7, $8, $9::int::boolean, $10, $11, "
-            "$12, $13, $14, $15, '', $16)",
-            &r);
+    columns_bytes(c, m->reason);
 }
 
-static void insert_waiting(struct committer_batch *b, const struct desk_message *msg)
+static void insert_part(struct writer *w, const struct desk_message *msg)
 {
+    struct columns *c = &w->columns[INSERT_PART];
     const struct spool_message *m = &msg->f.m;
-    struct row_params r = {.count = 0};
-    bool is_inside = m->size <= FRESH_CONTENT_MAX;
 
-    put_number(&r, (int64_t)msg->id);
-    put_number(&r, m->flags);
-    put_number(&r, m->rcpt_total);
-    put_number(&r, (int64_t)m->size);
-    put_number(&r, m->arrived.us);
-    put_number(&r, (int64_t)m->class_source);
-    put_bytes(&r, m->envid);
-    put_bytes(&r, m->client);
-    put_number(&r, is_inside ? 0 : (int64_t)((m->size + CHUNK - 1) / CHUNK));
+    put_part(c, msg);
+    columns_number(c, m->arrived.us);
+    columns_number(c, (int64_t)m->size);
+    columns_number(c, m->rcpt_total);
+    columns_bytes(c, m->sender);
+    put_domain(c, m->sender);
+    columns_bytes(c, m->class_name);
+    columns_row(c, w->b);
+}
+
+static void insert_message(struct writer *w, const struct desk_message *msg)
+{
+    struct columns *c = &w->columns[INSERT_MESSAGE], *chunk = &w->columns[INSERT_CONTENT];
+    const struct spool_message *m = &msg->f.m;
+    bool is_inside = m->size <= DESK_CONTENT_MAX;
+
+    columns_number(c, (int64_t)msg->id);
+    columns_number(c, m->flags);
+    columns_number(c, m->rcpt_total);
+    columns_number(c, (int64_t)m->size);
+    columns_number(c, m->arrived.us);
+    columns_number(c, (int64_t)m->class_source);
+    columns_bytes(c, m->envid);
+    columns_bytes(c, m->client);
+    columns_number(c, is_inside ? 0 : (int64_t)((m->size + CHUNK - 1) / CHUNK));
     if (is_inside) {
-        put_bytes(&r, slice_of(msg->content, m->size));
+        columns_bytes(c, slice_of(msg->content, m->size));
     } else {
-        put_null(&r);
+        columns_null(c);
     }
-    add_row(b,
-            "INSERT INTO message (id, flags, rcpt_total, size, arrived, class_source, envid, "
-            "client, chunks, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-            &r);
+    columns_row(c, w->b);
     for (uint64_t at = 0, n = 0; !is_inside && at < m->size; at += CHUNK, n++) {
-        struct row_params chunk = {.count = 0};
-
-        put_number(&chunk, (int64_t)msg->id);
-        put_number(&chunk, (int64_t)n);
-        put_bytes(&chunk, slice_of(msg->content + at, m->size - at < CHUNK ? m->size - at : CHUNK));
-        add_row(b, "INSERT INTO content (id, n, bytes) VALUES ($1, $2, $3)", &chunk);
+        columns_number(chunk, (int64_t)msg->id);
+        columns_number(chunk, (int64_t)n);
+        columns_bytes(chunk,
+                      slice_of(msg->content + at, m->size - at < CHUNK ? m->size - at : CHUNK));
+        columns_row(chunk, w->b);
     }
-    put_part(b, msg, true);
-    for (uint32_t i = 0; i < m->rcpt_total; i++) {
+}
+
+static void insert_waiting(struct writer *w, const struct desk_message *msg)
+{
+    insert_part(w, msg);
+    for (uint32_t i = 0; i < msg->f.m.rcpt_total; i++) {
         if (!msg->rcpts[i].gone) {
-            insert_rcpt(b, msg->id, &msg->rcpts[i].r);
+            insert_rcpt(w, msg, &msg->rcpts[i].r);
         }
     }
 }
 
-/* A message that nothing has happened to yet. */
+static void delete_waiting(struct writer *w, const struct desk_message *msg)
+{
+    add_key(w, DELETE_RCPTS, msg);
+    add_key(w, DELETE_PART, msg);
+    add_id(w, DELETE_MESSAGE, msg->id);
+    if (msg->f.m.size > DESK_CONTENT_MAX) {
+        add_id(w, DELETE_CONTENT, msg->id);
+    }
+}
+
+/* ---- what a batch has changed ---------------------------------------------------------------- */
+
+/* A message that nothing has happened to yet, and that goes on at once. */
 static bool is_passing(const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
 
-    return m->rcpt_total == 1 && m->size <= FRESH_CONTENT_MAX && m->state == SPOOL_INCOMING &&
+    return m->rcpt_total == 1 && m->size <= DESK_CONTENT_MAX && m->state == SPOOL_INCOMING &&
            m->rcpt_pending == 1 && m->warnings == 0 && !m->force_expire && m->parked.len == 0 &&
            msg->rcpts[0].r.attempts == 0 && msg->rcpts[0].r.status.len == 0;
 }
 
-/* Did the batch change anything of it but its claim? */
-static bool is_changed(const struct desk_batch *d, const struct desk_message *msg)
+/* The entries of a message in the log, by recipient, then as they were made. */
+static int entry_order(const void *a, const void *b)
 {
-    for (size_t i = 0; i < d->count; i++) {
-        const struct spool_message *a = &d->log[i].before.fields.m, *m = &msg->f.m;
+    const struct desk_undo *const *x = a, *const *y = b;
+    const struct desk_message *m = (*x)->message, *o = (*y)->message;
 
-        if (d->log[i].message == msg &&
-            (d->log[i].n != 0 || d->log[i].before.fields.gone != msg->f.gone ||
-             a->state != m->state || a->due.us != m->due.us || a->created.us != m->created.us ||
-             a->rcpt_pending != m->rcpt_pending || a->rcpt_to_report != m->rcpt_to_report ||
-             a->warnings != m->warnings || a->force_expire != m->force_expire ||
-             !slice_equal(a->reason, m->reason) || !slice_equal(a->parked, m->parked))) {
-            return true;
-        }
-    }
-    return false;
+    return m->p != o->p         ? (m->p > o->p) - (m->p < o->p)
+           : m->id != o->id     ? (m->id > o->id) - (m->id < o->id)
+           : (*x)->n != (*y)->n ? ((*x)->n > (*y)->n) - ((*x)->n < (*y)->n)
+                                : (*x > *y) - (*x < *y);
 }
 
-static void delete_waiting(struct committer_batch *b, uint64_t id)
+/* Did the message's own fields change, but for its claim? */
+static bool fields_are_changed(const struct desk_undo *first)
 {
-    delete_by_id(b, "DELETE FROM recipient WHERE p = 0 AND id = $1", id);
-    delete_by_id(b, "DELETE FROM part WHERE p = 0 AND id = $1", id);
-    delete_by_id(b, "DELETE FROM message WHERE id = $1", id);
-    delete_by_id(b, "DELETE FROM content WHERE id = $1", id);
+    const struct spool_message *a = &first->before.fields.m, *m = &first->message->f.m;
+
+    return first->n == 0 &&
+           (first->before.fields.gone != first->message->f.gone || a->state != m->state ||
+            a->due.us != m->due.us || a->created.us != m->created.us ||
+            a->rcpt_pending != m->rcpt_pending || a->rcpt_to_report != m->rcpt_to_report ||
+            a->warnings != m->warnings || a->force_expire != m->force_expire ||
+            !slice_equal(a->reason, m->reason) || !slice_equal(a->parked, m->parked));
 }
 
-static void update_waiting(struct committer_batch *b, const struct desk_batch *d,
-                           const struct desk_message *msg)
+static void update_rcpts(struct writer *w, const struct desk_undo *const *entries, size_t count)
 {
-    put_part(b, msg, false);
-    for (size_t i = 0; i < d->count; i++) {
-        const struct desk_undo *undo = &d->log[i];
-        struct row_params r = {.count = 0};
+    const struct desk_message *msg = entries[0]->message;
 
-        if (undo->message != msg || undo->n == 0) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t n = entries[i]->n;
+        const struct desk_rcpt *r;
+
+        if (n == 0 || (i > 0 && entries[i - 1]->n == n) || entries[i]->before.rcpt.gone) {
             continue;
         }
-        if (!msg->rcpts[undo->n - 1].gone) {
-            insert_rcpt(b, msg->id, &msg->rcpts[undo->n - 1].r);
-            continue;
+        r = &msg->rcpts[n - 1];
+        if (r->gone) {
+            put_key(&w->columns[DELETE_RCPT], msg);
+            columns_number(&w->columns[DELETE_RCPT], n);
+            columns_row(&w->columns[DELETE_RCPT], w->b);
+        } else {
+            put_rcpt(&w->columns[UPDATE_RCPT], msg, &r->r);
+            columns_row(&w->columns[UPDATE_RCPT], w->b);
         }
-        put_number(&r, (int64_t)msg->id);
-        put_number(&r, undo->n);
-        add_row(b, "DELETE FROM recipient WHERE p = 0 AND id = $1 AND n = $2", &r);
     }
 }
 
-/* What became of a message in the batch, as statements. Its new place is returned. */
-static enum desk_row write_message(struct committer_batch *b, const struct desk_batch *d,
-                                   const struct desk_message *msg)
+/* What became of a message, as rows of statements. */
+static void write_message(struct writer *w, const struct desk_undo *const *entries, size_t count,
+                          unsigned fresh_now)
 {
-    enum desk_row to = msg->f.gone                                  ? ROW_NONE
-                       : msg->row != ROW_WAITING && is_passing(msg) ? ROW_FRESH
-                                                                    : ROW_WAITING;
+    struct desk_message *msg = entries[0]->message;
+    unsigned before = msg->row;
 
-    if (!is_changed(d, msg) || (msg->row == ROW_NONE && to == ROW_NONE)) {
-        return msg->row;
+    if (before == ROW_NONE && msg->f.gone) {
+        return;
     }
-    if (msg->row == ROW_FRESH) {
-        delete_by_id(b, "DELETE FROM fresh_0 WHERE p = 0 AND id = $1", msg->id);
+    /* A new route of one that passes is not stored: it is found again. */
+    if (!fields_are_changed(entries[0]) &&
+        (entries[count - 1]->n == 0 || (before >= ROW_FRESH && is_passing(msg)))) {
+        return;
     }
-    if (to == ROW_NONE && msg->row == ROW_WAITING) {
-        delete_waiting(b, msg->id);
-    } else if (to == ROW_FRESH) {
-        insert_fresh(b, msg);
-    } else if (to == ROW_WAITING && msg->row == ROW_WAITING) {
-        update_waiting(b, d, msg);
-    } else if (to == ROW_WAITING) {
-        insert_waiting(b, msg);
+    if (msg->f.gone) {
+        msg->row = ROW_NONE;
+        if (before >= ROW_FRESH) {
+            add_key(w, DELETE_FRESH_0 + before - ROW_FRESH, msg);
+        } else {
+            delete_waiting(w, msg);
+        }
+    } else if (before == ROW_NONE && msg->f.claimed && is_passing(msg)) {
+        msg->row = ROW_FRESH + fresh_now;
+        insert_fresh(w, msg);
+    } else if (before == ROW_WAITING) {
+        put_part(&w->columns[UPDATE_PART], msg);
+        columns_row(&w->columns[UPDATE_PART], w->b);
+        update_rcpts(w, entries, count);
+    } else {
+        msg->row = ROW_WAITING;
+        if (before >= ROW_FRESH) {
+            add_key(w, MOVE_FRESH_0 + before - ROW_FRESH, msg);
+        } else {
+            insert_message(w, msg);
+        }
+        insert_waiting(w, msg);
     }
-    return to;
 }
 
-struct committer_batch *rows_write(struct desk_batch *d)
+struct committer_batch *rows_write(struct desk_batch *d, unsigned fresh_now)
 {
+    struct writer *w = mem_new(sizeof *w);
+    const struct desk_undo **entries = mem_array(d->count, sizeof(struct desk_undo *));
     struct committer_batch *b = committer_batch_new();
 
+    w->b = b;
+    for (unsigned i = 0; i < STATEMENTS; i++) {
+        columns_init(&w->columns[i], statements[i].sql, statements[i].types);
+    }
+    for (size_t i = 0; i < d->count; i++) {
+        entries[i] = &d->log[i];
+    }
+    qsort(entries, d->count, sizeof(struct desk_undo *), entry_order);
     d->moves = mem_array(d->count, sizeof *d->moves);
     d->move_count = 0;
-    for (size_t i = 0; i < d->count; i++) {
-        struct desk_message *msg = d->log[i].message;
+    for (size_t i = 0, count; i < d->count; i += count) {
+        struct desk_message *msg = entries[i]->message;
 
-        if (!msg->written) {
-            msg->written = true;
-            d->moves[d->move_count++] = (struct desk_move){msg, msg->row};
-            msg->row = write_message(b, d, msg);
+        for (count = 1; i + count < d->count && entries[i + count]->message == msg;) {
+            count++;
         }
+        d->moves[d->move_count++] = (struct desk_move){msg, msg->row};
+        write_message(w, entries + i, count, fresh_now);
     }
-    for (size_t i = 0; i < d->move_count; i++) {
-        d->moves[i].message->written = false;
+    for (unsigned i = 0; i < STATEMENTS; i++) {
+        columns_flush(&w->columns[i], b);
+        columns_fini(&w->columns[i]);
     }
+    mem_free(entries);
+    mem_free(w);
     return b;
 }
 
@@ -347,7 +502,8 @@ static void load_fresh_row(struct desk *d, const PGresult *r, int row)
 
     msg->id = (uint64_t)rows_number(r, row, 0);
     fields.m.id.n = msg->id;
-    msg->row = ROW_FRESH;
+    msg->p = (uint16_t)rows_number(r, row, 19);
+    msg->row = ROW_FRESH + (unsigned)rows_number(r, row, 20);
     msg->content = mem_copy(content.ptr, content.len);
     msg->rcpts = mem_array(1, sizeof msg->rcpts[0]);
     msg->rcpts[0].r = (struct spool_rcpt){.n = 1,
@@ -364,8 +520,9 @@ static void load_fresh_row(struct desk *d, const PGresult *r, int row)
 
 const char rows_fresh_sql[] =
     "SELECT id, due, arrived, created, size, route_generation, flags, notify, class_source, "
-    "sender, envid, client, address, orcpt, reason, class, transport, nexthop, bytes FROM fresh_0 "
-    "ORDER BY id";
+    "sender, envid, client, address, orcpt, reason, class, transport, nexthop, bytes, p, k FROM "
+    "(SELECT 0 AS k, * FROM fresh_0 UNION ALL SELECT 1, * FROM fresh_1 UNION ALL SELECT 2, * FROM "
+    "fresh_2) f ORDER BY id";
 
 void rows_take_fresh(struct desk *d, const PGresult *r)
 {
@@ -399,6 +556,7 @@ static void load_waiting_row(struct desk *d, const PGresult *r, int row)
 
     msg->id = (uint64_t)rows_number(r, row, 0);
     fields.m.id.n = msg->id;
+    msg->p = (uint16_t)rows_number(r, row, 19);
     msg->row = ROW_WAITING;
     msg->content = mem_copy(content.ptr, content.len);
     msg->rcpts = mem_array(fields.m.rcpt_total, sizeof msg->rcpts[0]);
@@ -440,7 +598,7 @@ const char rows_waiting_sql[] =
     "SELECT p.id, p.state, due, created, pending, to_report, warnings, force_expire, parked, "
     "reason, sender, class, flags, rcpt_total, m.arrived, envid, client, coalesce(m.bytes, "
     "(SELECT string_agg(c.bytes, '' ORDER BY n) FROM content c WHERE c.id = p.id)), "
-    "class_source FROM part p JOIN message m ON m.id = p.message ORDER BY p.id";
+    "class_source, p.p FROM part p JOIN message m ON m.id = p.message ORDER BY p.id";
 
 void rows_take_waiting(struct desk *d, const PGresult *r)
 {

@@ -13,8 +13,13 @@
 #include "committer.h"
 #include "desk.h"
 
-/* The statements of a batch. What each message's place was before is noted in `d`. */
-struct committer_batch *rows_write(struct desk_batch *d);
+/* The statements of a batch. New mail that passes goes to a fresh table; what each message's place
+ * was before is noted in `d`. */
+struct committer_batch *rows_write(struct desk_batch *d, unsigned fresh_now);
+
+/* The n-th statement by which mail is changed, from 0; NULL: there are no more. For tests that try
+ * each of them. */
+const char *rows_statement(unsigned n);
 
 /* Queries, without parameters, and what takes their answers, which are in binary. Messages come
  * before their recipients. */

@@ -1,0 +1,191 @@
+#include "columns.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "mem.h"
+#include "printable.h"
+
+#define TEXT_MARK 2
+
+/* dimensions, has nulls, type of elements, length, index of the first */
+#define HEAD_SIZE 20
+
+static uint32_t type_of(char letter)
+{
+    switch (letter) {
+    case 's':
+        return 21;
+    case 'i':
+        return 23;
+    case 'l':
+        return 20;
+    case 'b':
+        return 17;
+    case 't':
+        return 25;
+    case 'o':
+        return 16;
+    default:
+        UNREACHABLE("no such type");
+    }
+}
+
+static unsigned width_of(char letter)
+{
+    return letter == 'o' ? 1 : letter == 's' ? 2 : letter == 'i' ? 4 : 8;
+}
+
+static char *room(struct column *c, size_t len)
+{
+    if (c->size - c->len < len) {
+        c->size = 2 * c->size > c->len + len ? 2 * c->size : c->len + len;
+        c->bytes = mem_resize(c->bytes, c->size, 1);
+    }
+    c->len += len;
+    return c->bytes + c->len - len;
+}
+
+static void put_u32(char *at, uint32_t n)
+{
+    for (int i = 0; i < 4; i++) {
+        at[i] = (char)(n >> (24 - 8 * i));
+    }
+}
+
+static struct column *next(struct columns *c, char *ret_letter)
+{
+    struct column *column = &c->column[c->at];
+
+    CHECK(c->types[c->at] != '\0');
+    *ret_letter = c->types[c->at++];
+    if (c->rows == 0) {
+        column->len = 0;
+        column->has_null = false;
+        (void)room(column, HEAD_SIZE);
+    }
+    return column;
+}
+
+void columns_init(struct columns *c, const char *sql, const char *types)
+{
+    *c = (struct columns){.sql = sql, .types = types};
+    CHECK(strlen(types) <= COLUMNS_MAX);
+}
+
+void columns_fini(struct columns *c)
+{
+    for (unsigned i = 0; i < COLUMNS_MAX; i++) {
+        mem_free(c->column[i].bytes);
+    }
+}
+
+void columns_number(struct columns *c, int64_t n)
+{
+    char letter;
+    struct column *column = next(c, &letter);
+    unsigned width = width_of(letter);
+    char *at = room(column, 4 + width);
+
+    CHECK(letter != 'b' && letter != 't');
+    put_u32(at, width);
+    for (unsigned i = 0; i < width; i++) {
+        at[4 + i] = (char)((uint64_t)n >> (8 * (width - 1 - i)));
+    }
+    c->bytes += 4 + width;
+}
+
+static void put_plain(struct columns *c, struct column *column, struct slice bytes)
+{
+    char *at = room(column, 4 + bytes.len);
+
+    put_u32(at, (uint32_t)bytes.len);
+    if (bytes.len > 0) {
+        memcpy(at + 4, bytes.ptr, bytes.len);
+    }
+    c->bytes += 4 + bytes.len;
+}
+
+static bool is_plain_text(struct slice text)
+{
+    for (struct slice rest = text; rest.len > 0;) {
+        size_t len = rest.ptr[0] == '\0' ? 0 : utf8_length(rest);
+
+        if (len == 0) {
+            return false;
+        }
+        rest = slice_skip(rest, len);
+    }
+    return text.len == 0 || text.ptr[0] != TEXT_MARK;
+}
+
+static void put_marked(struct columns *c, struct column *column, struct slice text)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *at = room(column, 4 + 1 + 2 * text.len);
+
+    put_u32(at, (uint32_t)(1 + 2 * text.len));
+    at[4] = TEXT_MARK;
+    for (size_t i = 0; i < text.len; i++) {
+        at[5 + 2 * i] = digits[(unsigned char)text.ptr[i] >> 4];
+        at[6 + 2 * i] = digits[text.ptr[i] & 15];
+    }
+    c->bytes += 5 + 2 * text.len;
+}
+
+void columns_bytes(struct columns *c, struct slice bytes)
+{
+    char letter;
+    struct column *column = next(c, &letter);
+
+    CHECK((letter == 'b' || letter == 't') && bytes.len <= COLUMNS_BYTES_MAX);
+    if (letter == 'b' || is_plain_text(bytes)) {
+        put_plain(c, column, bytes);
+    } else {
+        put_marked(c, column, bytes);
+    }
+}
+
+void columns_null(struct columns *c)
+{
+    char letter;
+    struct column *column = next(c, &letter);
+
+    put_u32(room(column, 4), UINT32_MAX);
+    column->has_null = true;
+}
+
+void columns_row(struct columns *c, struct committer_batch *b)
+{
+    CHECK(c->types[c->at] == '\0');
+    c->at = 0;
+    c->rows++;
+    if (c->rows == COLUMNS_ROWS_MAX || c->bytes >= COLUMNS_BYTES_MAX) {
+        columns_flush(c, b);
+    }
+}
+
+void columns_flush(struct columns *c, struct committer_batch *b)
+{
+    struct link_param params[COLUMNS_MAX];
+    int count = 0;
+
+    CHECK(c->at == 0);
+    if (c->rows == 0) {
+        return;
+    }
+    for (; c->types[count] != '\0'; count++) {
+        const struct column *column = &c->column[count];
+
+        put_u32(column->bytes, 1);
+        put_u32(column->bytes + 4, column->has_null);
+        put_u32(column->bytes + 8, type_of(c->types[count]));
+        put_u32(column->bytes + 12, c->rows);
+        put_u32(column->bytes + 16, 1);
+        params[count] =
+            (struct link_param){.bytes = column->bytes, .len = column->len, .is_binary = true};
+    }
+    committer_batch_add(b, c->sql, params, count);
+    c->rows = 0;
+    c->bytes = 0;
+}

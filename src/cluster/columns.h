@@ -1,0 +1,52 @@
+/*
+ * Rows for one statement, gathered column by column: each column is a parameter, an array in
+ * PostgreSQL's binary form, and the statement takes them apart again with unnest($1, $2, ..).
+ *
+ * A column's type is a letter: s smallint, i int, l bigint, b bytea, t text, o boolean. Texts that
+ * are no UTF-8 the database would refuse: they are stored as a byte 2 and their bytes in
+ * hexadecimal digits, which rows.c takes back.
+ */
+#ifndef CLUSTER_COLUMNS_H
+#define CLUSTER_COLUMNS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "committer.h"
+#include "slice.h"
+
+#define COLUMNS_MAX 24
+/* More than this goes into a statement of its own. */
+#define COLUMNS_ROWS_MAX  256
+#define COLUMNS_BYTES_MAX ((size_t)4 << 20)
+
+struct column {
+    char *bytes; /* owned */
+    size_t len, size;
+    bool has_null;
+};
+
+struct columns {
+    const char *sql;   /* lasts as long as the program */
+    const char *types; /* a letter for each column; the same */
+    struct column column[COLUMNS_MAX];
+    uint32_t rows;
+    unsigned at; /* the column that comes next */
+    size_t bytes;
+};
+
+void columns_init(struct columns *c, const char *sql, const char *types);
+void columns_fini(struct columns *c);
+
+/* The values of a row, in the order of its columns; then columns_row. */
+void columns_number(struct columns *c, int64_t n);
+void columns_bytes(struct columns *c, struct slice bytes); /* or text */
+void columns_null(struct columns *c);
+/* The row is complete. When there are enough of them they join the batch. */
+void columns_row(struct columns *c, struct committer_batch *b);
+
+/* The statement joins the batch, if there are rows, and there are none afterwards. */
+void columns_flush(struct columns *c, struct committer_batch *b);
+
+#endif

@@ -1,0 +1,37 @@
+/* Partitions are for ever: a node of another version has to find the same. */
+#include "unit.h"
+
+#include "partition.h"
+
+static uint16_t of(struct slice transport, struct slice nexthop, struct slice address)
+{
+    return partition_of(
+        &(struct spool_rcpt){.transport = transport, .nexthop = nexthop, .address = address});
+}
+
+static void destinations_have_their_partitions(void **state)
+{
+    (void)state;
+    assert_int_equal(of(SLICE("smtp"), SLICE("example.com"), SLICE("a@b")), 175);
+    assert_int_equal(of(SLICE("smtp"), SLICE("[127.0.0.1]:2525"), SLICE("a@b")), 31);
+    assert_int_equal(of(SLICE("relay"), SLICE("mx.example.net"), SLICE("a@b")), 39);
+    assert_int_equal(of(SLICE("local"), SLICE(""), SLICE("a@b")), 37);
+    assert_int_equal(of(SLICE("smtp"), SLICE("Example.COM"), SLICE("a@b")), 175);
+}
+
+static void while_they_are_not_routed_recipients_go_by_domain(void **state)
+{
+    (void)state;
+    assert_int_equal(of(SLICE(""), SLICE(""), SLICE("someone@Example.org")), 81);
+    assert_int_equal(of(SLICE(""), SLICE(""), SLICE("postmaster")), 37); /* without one */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(destinations_have_their_partitions),
+        cmocka_unit_test(while_they_are_not_routed_recipients_go_by_domain),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
