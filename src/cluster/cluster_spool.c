@@ -387,7 +387,8 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
         desk_put_in_order(&s->desk);
         s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
         CHECK(s->epoll_fd >= 0);
-        s->committer = committer_new(s->epoll_fd, &s->url.target, s->node, incarnation);
+        s->committer =
+            committer_new(s->epoll_fd, &s->url.target, s->node, incarnation, rows_statement);
         *ret_spool = &s->base;
     }
 out:

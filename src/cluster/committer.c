@@ -16,11 +16,14 @@
 
 /* The node must be in force, and stay so until the commit: FOR SHARE keeps the row from those who
  * take over. Division by zero (22012) fails all that follows. */
-#define SQL_FENCE                                                                                  \
-    "SELECT 1 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND incarnation = $2 FOR SHARE) " \
-    "f"
-#define SQL_MARKER "INSERT INTO batch VALUES ($1, $2)"
-/* Waits for the transaction of a session that was lost. */
+/* Around each batch: prepared, with those of batches. */
+static const char sql_begin[] = "BEGIN";
+static const char sql_commit[] = "COMMIT";
+static const char sql_fence[] =
+    "SELECT 1 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND incarnation = $2 FOR SHARE) "
+    "f";
+static const char sql_marker[] = "INSERT INTO batch VALUES ($1, $2)";
+
 #define SQL_WAIT "SELECT incarnation FROM fence WHERE no = $1 FOR UPDATE"
 #define SQL_LOOK "SELECT n FROM batch WHERE node = $1 AND n >= $2 ORDER BY n LIMIT 2"
 
@@ -178,14 +181,14 @@ static void send_batch(struct committer *c, struct committer_batch *b)
 
     b->state = BATCH_SENT;
     b->committed = b->refused = false;
-    send_plain(c, "BEGIN");
-    send_numbers(c, SQL_FENCE, c->node, c->incarnation);
-    send_numbers(c, SQL_MARKER, c->node, b->number);
+    send_plain(c, sql_begin);
+    send_numbers(c, sql_fence, c->node, c->incarnation);
+    send_numbers(c, sql_marker, c->node, b->number);
     STAILQ_FOREACH(s, &b->statements, next)
     {
         link_send(c->link, s->sql, s->params, s->count);
     }
-    send_plain(c, "COMMIT");
+    send_plain(c, sql_commit);
     link_sync(c->link);
 }
 
@@ -407,11 +410,11 @@ static void begin_doubt(struct committer *c)
     c->state = COMMITTER_DOUBT;
     c->in_force = c->look_failed = false;
     c->found_count = 0;
-    send_plain(c, "BEGIN");
+    send_plain(c, sql_begin);
     link_send(c->link, SQL_WAIT, &node, 1);
     send_numbers(c, SQL_LOOK, c->node, first != NULL ? first->number : c->last + 1);
-    send_numbers(c, SQL_MARKER, c->node, ++c->last);
-    send_plain(c, "COMMIT");
+    send_numbers(c, sql_marker, c->node, ++c->last);
+    send_plain(c, sql_commit);
     link_sync(c->link);
 }
 
@@ -474,8 +477,19 @@ static void notice(void *arg, struct link *l, const char *state, const char *wor
 
 static const struct link_owner owner = {.changed = changed, .answer = answer, .notice = notice};
 
+static void prepare(struct committer *c, const char *(*statement)(unsigned n))
+{
+    static const char *const own[] = {sql_begin, sql_commit, sql_fence, sql_marker};
+    const char *sql;
+
+    link_prepare(c->link, own, sizeof own / sizeof own[0]);
+    for (unsigned n = 0; statement != NULL && (sql = statement(n)) != NULL; n++) {
+        link_prepare(c->link, &sql, 1);
+    }
+}
+
 struct committer *committer_new(int epoll_fd, const struct link_target *target, int node,
-                                int64_t incarnation)
+                                int64_t incarnation, const char *(*statement)(unsigned n))
 {
     struct committer *c = mem_new(sizeof *c);
     struct epoll_event e = {.events = EPOLLIN};
@@ -488,6 +502,7 @@ struct committer *committer_new(int epoll_fd, const struct link_target *target, 
     c->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     CHECK(c->timer >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->timer, &e) == 0);
     c->link = link_new(epoll_fd, target, &owner, c);
+    prepare(c, statement);
     c->down_since = now_us();
     c->state = COMMITTER_OPENING;
     link_connect(c->link);

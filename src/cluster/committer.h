@@ -51,9 +51,10 @@ void committer_batch_join(struct committer_batch *b, struct committer_batch *mor
 
 struct committer;
 
-/* Borrows what link_new borrows. Connects at once. */
+/* Borrows what link_new borrows. Connects at once. statement(n), n = 0, 1, .. until NULL, are those
+ * that batches are made of, to be prepared; NULL: none are. */
 struct committer *committer_new(int epoll_fd, const struct link_target *target, int node,
-                                int64_t incarnation);
+                                int64_t incarnation, const char *(*statement)(unsigned n));
 void committer_free(struct committer *c); /* NULL is fine; what is under way may happen or not */
 
 /* At most COMMITTER_UNDER_WAY_MAX are under way. Takes the batch. */

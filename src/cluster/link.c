@@ -11,7 +11,7 @@
 #include "check.h"
 #include "mem.h"
 
-enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_UP };
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_PREPARING, LINK_UP };
 
 struct link {
     int epoll_fd;
@@ -25,6 +25,8 @@ struct link {
     int timer;       /* owned: when connecting has taken too long */
     bool broken;     /* to be taken down in the next turn */
     bool between;    /* an answer was given, its end was not seen yet */
+    const char *prepared[LINK_PREPARED_MAX];
+    unsigned prepared_count;
     char error[LINK_ERROR_MAX];
 };
 
@@ -153,16 +155,33 @@ void link_drop(struct link *l, const char *why)
     }
 }
 
+static void prepared_name(char room[16], unsigned index)
+{
+    (void)snprintf(room, 16, "s%u", index); /* fits */
+}
+
+/* The time for connecting goes on until the statements are prepared. */
 static void connected(struct link *l)
 {
-    set_timer(l, 0);
     if (PQsetnonblocking(l->conn, 1) != 0 || PQenterPipelineMode(l->conn) != 1) {
         link_drop(l, PQerrorMessage(l->conn));
         return;
     }
-    l->state = LINK_UP;
-    watch(l, EPOLLIN, true);
-    l->owner->changed(l->arg, l, true);
+    for (unsigned i = 0; i < l->prepared_count; i++) {
+        char name[16];
+
+        prepared_name(name, i);
+        if (PQsendPrepare(l->conn, name, l->prepared[i], 0, NULL) != 1) {
+            link_drop(l, PQerrorMessage(l->conn));
+            return;
+        }
+    }
+    if (PQpipelineSync(l->conn) != 1) {
+        link_drop(l, PQerrorMessage(l->conn));
+        return;
+    }
+    l->state = LINK_PREPARING;
+    watch(l, EPOLLIN | EPOLLOUT, true);
 }
 
 static void connect_on(struct link *l)
@@ -197,10 +216,30 @@ static void failed(struct link *l)
     set_timer(l, 1); /* a turn comes */
 }
 
+void link_prepare(struct link *l, const char *const *sql, unsigned count)
+{
+    CHECK(l->state == LINK_DOWN && count <= LINK_PREPARED_MAX - l->prepared_count);
+    memcpy(l->prepared + l->prepared_count, sql, count * sizeof *sql);
+    l->prepared_count += count;
+}
+
+/* The name under which a statement was prepared, in `room`; NULL: it was not. */
+static const char *find_prepared(const struct link *l, const char *sql, char room[16])
+{
+    for (unsigned i = 0; i < l->prepared_count; i++) {
+        if (l->prepared[i] == sql) {
+            prepared_name(room, i);
+            return room;
+        }
+    }
+    return NULL;
+}
+
 void link_send(struct link *l, const char *sql, const struct link_param *params, int count)
 {
-    const char *values[LINK_PARAMS_MAX];
+    const char *values[LINK_PARAMS_MAX], *name;
     int lengths[LINK_PARAMS_MAX], formats[LINK_PARAMS_MAX];
+    char room[16];
 
     CHECK(l->state == LINK_UP && count <= LINK_PARAMS_MAX);
     for (int i = 0; i < count; i++) {
@@ -208,8 +247,13 @@ void link_send(struct link *l, const char *sql, const struct link_param *params,
         lengths[i] = (int)params[i].len;
         formats[i] = params[i].is_binary;
     }
-    if (!l->broken &&
-        PQsendQueryParams(l->conn, sql, count, NULL, values, lengths, formats, 1) != 1) {
+    if (l->broken) {
+        return;
+    }
+    name = find_prepared(l, sql, room);
+    if ((name != NULL
+             ? PQsendQueryPrepared(l->conn, name, count, values, lengths, formats, 1)
+             : PQsendQueryParams(l->conn, sql, count, NULL, values, lengths, formats, 1)) != 1) {
         failed(l);
     }
 }
@@ -222,10 +266,27 @@ void link_sync(struct link *l)
     }
 }
 
+/* An answer while statements are prepared: the sync behind them brings the link up. */
+static void on_prepared(struct link *l, const PGresult *result)
+{
+    switch (PQresultStatus(result)) {
+    case PGRES_COMMAND_OK:
+        return;
+    case PGRES_PIPELINE_SYNC:
+        set_timer(l, 0);
+        l->state = LINK_UP;
+        l->owner->changed(l->arg, l, true);
+        return;
+    default:
+        keep_error(l, PQresultErrorMessage(result));
+        l->broken = true;
+    }
+}
+
 /* The answers that are there. libpq ends those of a statement with NULL, those of a sync not. */
 static void take_answers(struct link *l)
 {
-    while (l->state == LINK_UP && !l->broken && PQisBusy(l->conn) == 0) {
+    while (l->state >= LINK_PREPARING && !l->broken && PQisBusy(l->conn) == 0) {
         PGresult *result = PQgetResult(l->conn);
 
         if (result == NULL) {
@@ -236,7 +297,11 @@ static void take_answers(struct link *l)
             continue;
         }
         l->between = PQresultStatus(result) != PGRES_PIPELINE_SYNC;
-        l->owner->answer(l->arg, l, result);
+        if (l->state == LINK_PREPARING) {
+            on_prepared(l, result);
+        } else {
+            l->owner->answer(l->arg, l, result);
+        }
         PQclear(result);
     }
 }
@@ -250,7 +315,7 @@ static void work(struct link *l)
         l->broken = true;
     }
     take_answers(l); /* what came before the end counts */
-    if (l->state == LINK_UP && !l->broken) {
+    if (l->state >= LINK_PREPARING && !l->broken) {
         left = PQflush(l->conn);
         if (left < 0) {
             keep_error(l, PQerrorMessage(l->conn));
@@ -259,7 +324,7 @@ static void work(struct link *l)
             watch(l, left > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN, false);
         }
     }
-    if (l->state == LINK_UP && l->broken) {
+    if (l->state >= LINK_PREPARING && l->broken) {
         go_down(l);
     }
 }
@@ -273,6 +338,8 @@ void link_turn(struct link *l)
         go_down(l);
     } else if (l->state == LINK_CONNECTING) {
         connect_on(l);
+    } else if (l->state == LINK_PREPARING && timer_is_over(l)) {
+        link_drop(l, "the server does not answer");
     } else {
         work(l);
     }

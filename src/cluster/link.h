@@ -1,8 +1,8 @@
 /*
  * A connection to PostgreSQL that never waits: libpq in pipeline mode, driven by readiness.
  *
- *   DOWN --link_connect--> CONNECTING --connected--> UP --lost, or link_drop--> DOWN
- *                               +-----refused, or too long------------------------^
+ *   DOWN --link_connect--> CONNECTING --connected--> PREPARING --answered--> UP --lost, or dropped--> DOWN
+ *                               +-----refused, or too long----+------------------------------------------^
  *
  * Statements are queued in libpq's memory and sent as the socket takes them; answers come back in
  * order, one for each statement and one for each sync. Statements behind one that failed are not
@@ -24,9 +24,10 @@
 
 #include "slice.h"
 
-#define LINK_PARAMS_MAX 64
-#define LINK_CONNECT_US (5 * INT64_C(1000000))
-#define LINK_ERROR_MAX  512
+#define LINK_PARAMS_MAX   64
+#define LINK_PREPARED_MAX 64
+#define LINK_CONNECT_US   (5 * INT64_C(1000000))
+#define LINK_ERROR_MAX    512
 
 /* Where to, by libpq's names. Borrowed as long as the link is there; NULL or empty: libpq's
  * default. */
@@ -62,6 +63,11 @@ struct link_owner {
 struct link *link_new(int epoll_fd, const struct link_target *target,
                       const struct link_owner *owner, void *arg);
 void link_free(struct link *l); /* NULL is fine; its owner is not told */
+
+/* Statements that are sent often, to be prepared each time before it is up; later calls add to
+ * them. Link_send knows them by their address: what it is given must be one of these very pointers.
+ * They last as long as the program. */
+void link_prepare(struct link *l, const char *const *sql, unsigned count);
 
 /* From DOWN. The end of it is told by `changed`, never in the call. */
 void link_connect(struct link *l);

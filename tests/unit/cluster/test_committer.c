@@ -20,6 +20,16 @@ static struct link_target target;
 static int epoll_fd = -1;
 static struct committer *c;
 
+static const char insert_thing[] = "INSERT INTO thing VALUES ($1)";
+static const char count_prepared[] =
+    "INSERT INTO thing SELECT count(*) FROM pg_prepared_statements "
+    "WHERE statement = 'INSERT INTO thing VALUES ($1)'";
+
+static const char *statement(unsigned n)
+{
+    return n == 0 ? insert_thing : NULL;
+}
+
 static int start_server(void **state)
 {
     (void)state;
@@ -46,7 +56,7 @@ static int start(void **state)
         .host = server.dir, .database = "postgres", .user = "tester", .options = ""};
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_return_code(epoll_fd, errno);
-    c = committer_new(epoll_fd, &target, 3, 7);
+    c = committer_new(epoll_fd, &target, 3, 7, statement);
     return 0;
 }
 
@@ -76,7 +86,7 @@ static struct committer_batch *things(int from, int count)
         char text[12];
         int len = snprintf(text, sizeof text, "%d", n);
 
-        committer_batch_add(b, "INSERT INTO thing VALUES ($1)",
+        committer_batch_add(b, insert_thing,
                             &(struct link_param){.bytes = text, .len = (size_t)len}, 1);
     }
     return b;
@@ -108,6 +118,19 @@ static void batches_end_in_their_order_and_are_there(void **state)
         assert_int_equal(end(), 0);
     }
     assert_int_equal(count(), 200);
+}
+
+static void statements_of_batches_are_prepared_once_for_a_connection(void **state)
+{
+    struct committer_batch *b = committer_batch_new();
+
+    (void)state;
+    committer_begin(c, things(20, 2));
+    assert_int_equal(end(), 0);
+    committer_batch_add(b, count_prepared, NULL, 0);
+    committer_begin(c, b);
+    assert_int_equal(end(), 0);
+    assert_string_equal(postgres_server_ask(&server, "SELECT min(n) FROM thing"), "1");
 }
 
 static void one_that_fails_takes_the_younger_one_with_it(void **state)
@@ -237,7 +260,7 @@ static void a_server_that_is_not_there_is_named(void **state)
     (void)state;
     committer_free(c);
     target.host = "/nonexistent";
-    c = committer_new(epoll_fd, &target, 3, 7);
+    c = committer_new(epoll_fd, &target, 3, 7, statement);
     for (int i = 0; i < 5; i++) {
         turn(50);
     }
@@ -248,6 +271,7 @@ static void a_server_that_is_not_there_is_named(void **state)
 #define COMMITTER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_order_and_are_there),
+              COMMITTER_TEST(statements_of_batches_are_prepared_once_for_a_connection),
               COMMITTER_TEST(one_that_fails_takes_the_younger_one_with_it),
               COMMITTER_TEST(one_begun_before_a_failure_is_told_is_cancelled),
               COMMITTER_TEST(nothing_is_committed_once_the_incarnation_is_another),
