@@ -31,6 +31,7 @@
 #include "queue_why.h"
 #include "send_limit.h"
 #include "spool_division.h"
+#include "spool_parts.h"
 #include "spool_search.h"
 
 /* Messages changed by one question. */
@@ -311,7 +312,9 @@ struct change_page {
     bool dry_run, more;
     int rc; /* what ended it early */
     size_t matched, done_count;
-    json_t *errors; /* owned */
+    json_t *errors;       /* owned */
+    struct msg_id *parts; /* owned: of those done that are stored in parts */
+    size_t part_count;
     struct msg_id done[CHANGE_PAGE];
     char names[CHANGE_PAGE][QUEUE_NAME_MAX]; /* of those done, as other lines of the log have it */
     char shown[CHANGE_PAGE][QUEUE_NAME_MAX]; /* and as users know them */
@@ -325,7 +328,32 @@ static void page_free(struct change_page *page)
         mem_free(page->killed[i]);
     }
     json_decref(page->errors);
+    mem_free(page->parts);
     mem_free(page);
+}
+
+/* Change the parts of a message before it. 0, or what the spool refused. */
+static int change_parts(struct queue *q, struct change_page *page, struct msg_id whole)
+{
+    struct msg_id ids[CHANGE_PAGE], after = {0};
+    struct spool_message m;
+    size_t count;
+    int rc;
+
+    do {
+        rc = spool_parts_of(q->spool, whole, after, CHANGE_PAGE, ids, &count);
+        page->parts = mem_resize(page->parts, page->part_count + count, sizeof page->parts[0]);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            after = ids[i];
+            rc = spool_read(q->spool, ids[i], &m);
+            if (rc == 0 && change_fits(page->change, m.state, true)) {
+                rc = change_one(q, page->change, ids[i], &m);
+                page->parts[page->part_count] = ids[i];
+                page->part_count += rc == 0;
+            }
+        }
+    } while (rc == 0 && count == CHANGE_PAGE);
+    return rc;
 }
 
 /* Change one of the targets. 0, or what ends the page. */
@@ -368,7 +396,11 @@ static int change_target(struct queue *q, struct change_page *page, struct msg_i
     if (change == CHANGE_DELETE && !damaged) {
         page->killed[at] = last_words(q, &m);
     }
-    rc = change_one(q, change, id, &m);
+    rc = !damaged && m.gathers ? change_parts(q, page, id) : 0;
+    if (rc == 0 && !damaged && m.gathers) {
+        rc = spool_read(q->spool, id, &m); /* it has changed with them */
+    }
+    rc = rc == 0 ? change_one(q, change, id, &m) : rc;
     if (rc == 0) {
         if (changes[change].event != NULL) {
             journal_changed(q, changes[change].event, page->shown[at], damaged ? NULL : &m,
@@ -392,6 +424,9 @@ static json_t *page_done(struct queue *q, struct change_page *page)
     json_t *changed = json_array(), *answer;
 
     import_now(&q->import);
+    for (size_t i = 0; i < page->part_count; i++) {
+        change_committed(q, page->change, page->parts[i]);
+    }
     for (size_t i = 0; i < page->done_count; i++) {
         change_committed(q, page->change, page->done[i]);
         CHECK(json_array_append_new(changed, json_string(page->shown[i])) == 0);

@@ -85,7 +85,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     m->id = from->id;
     m->serial = ++a->last_serial;
     m->content_fd = -1;
-    spool_id_print(from->id, id_text);
+    spool_id_print(spool_whole(from), id_text);
     m->id_text = from->spoolid.len > 0 ? mem_copy(from->spoolid.ptr, from->spoolid.len)
                                        : mem_string(id_text);
     m->sender = mem_copy(from->sender.ptr, from->sender.len);
@@ -104,6 +104,7 @@ struct active_msg *active_add(struct active *a, const struct spool_message *from
     m->size = from->size;
     m->undone = from->rcpt_pending;
     m->state = from->rcpt_to_report > 0 ? ACTIVE_TOUCHED : ACTIVE_CLEAN;
+    m->is_part = spool_is_part(from);
     m->warned = from->warnings > 0;
     HASH_ADD(hh, a->msgs, id, sizeof m->id, m);
     return m;

@@ -87,6 +87,7 @@ struct active_msg {
     uint32_t last_read; /* highest n read from the spool */
     uint32_t undone;    /* pending recipients of this pass that have no final good end yet */
     bool all_read;
+    bool is_part; /* of a message that is not gone when this is */
     enum active_state state;
     bool warned;    /* of its delay */
     bool requested; /* flush or ETRN: defer_transports and queueonly do not hold */

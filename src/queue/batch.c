@@ -95,7 +95,11 @@ static int step_apply(struct queue *q, struct step *step)
         break;
     case STEP_ALL_DONE:
         rc = spool_finish_all_done(q->spool, step->id);
-        log_info("%s: removed", step->text);
+        if (step->text[0] != '\0') {
+            log_info("%s: removed", step->text);
+        } else {
+            import_now(&q->import); /* that was the last part, perhaps */
+        }
         break;
     case STEP_PUT_OFF:
         rc = pass_put_off_apply(q, step->id, &step->put_off);

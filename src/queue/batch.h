@@ -123,7 +123,7 @@ void batch_add_verdict(struct queue *q, struct msg_id id, uint32_t n,
                        const struct spool_verdict *v);
 
 /* Every recipient was delivered and none is reported: the message is deleted. `name` is for the
- * log. */
+ * log; empty: it is a part, and the message may have others. */
 void batch_add_all_done(struct queue *q, struct msg_id id, const char *name);
 
 /* Take what `p` and `e` own. */

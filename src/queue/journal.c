@@ -618,7 +618,7 @@ void journal_expired(struct queue *q, const struct spool_message *m, const struc
     if (b == NULL) {
         return;
     }
-    spool_id_print(m->id, text);
+    spool_id_print(spool_whole(m), text);
     put(b, "queue_id", slice_string(text));
     put(b, "sender", m->sender);
     put(b, "recipient", r->address);

@@ -487,7 +487,7 @@ const char *listing_shown_id(const struct spool_message *m, char room[QUEUE_NAME
     if (m->path.len == 0 && m->spoolid.len > 0) {
         (void)snprintf(room, QUEUE_NAME_MAX, "%.*s", SLICE_ARGS(m->spoolid)); /* cut: as there */
     } else {
-        spool_id_print(m->id, room);
+        spool_id_print(spool_whole(m), room);
     }
     return room;
 }

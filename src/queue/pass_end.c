@@ -16,6 +16,7 @@
 #include "settlement.h"
 #include "spool_conclusion.h"
 #include "spool_division.h"
+#include "spool_parts.h"
 
 /* Mail that was handed back untried goes on soon, but an agent that hands back everything must not
  * keep us busy. */
@@ -26,6 +27,15 @@
 int64_t pass_lifetime_us(const struct conf *conf, const struct spool_message *m)
 {
     return m->sender.len == 0 ? conf->bounce_queue_lifetime_us : conf->maximal_queue_lifetime_us;
+}
+
+struct wall pass_report_due(const struct conf *conf, const struct spool_message *m)
+{
+    struct wall now = clock_wall(), warning = wall_after(m->created, conf->delay_warning_time_us);
+    bool warns = m->sender.len > 0 && m->warnings == 0 && conf->delay_warning_time_us > 0;
+
+    /* Nothing is missed without the other: parts give before they end. */
+    return warns && warning.us > now.us ? warning : wall_after(now, pass_lifetime_us(conf, m));
 }
 
 struct wall pass_parked_until(struct queue *q, const struct spool_message *m)
@@ -208,19 +218,29 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
             park_tell(q, slice_string(e->park_key));
         }
     } else {
-        due = e->how == PASS_UNTRIED ? wall_after(clock_wall(), UNTRIED_WAIT_US)
-                                     : next_pass(q, &e->waiting, m);
+        due = m->gathers               ? pass_report_due(q->conf, m)
+              : e->how == PASS_UNTRIED ? wall_after(clock_wall(), UNTRIED_WAIT_US)
+                                       : next_pass(q, &e->waiting, m);
         rc = spool_finish(q->spool, m->id, due, &gone);
     }
-    if (rc == 0 && gone && !spool_divides(q->spool)) {
+    if (rc == 0 && gone && !spool_divides(q->spool) && !spool_is_part(m)) {
         log_info("%s: removed", queue_message_name(m, name));
     }
-    if (rc == 0 && spool_divides(q->spool)) {
+    if (rc == 0 && (spool_divides(q->spool) || (gone && spool_is_part(m)))) {
         import_now(&q->import); /* what is to be reported of all parts is due when the spool says */
     } else if (rc == 0 && !gone) {
         import_by(&q->import, due);
     }
     return rc;
+}
+
+/* What is to be reported of a part is told with that of the other parts. */
+static int give(struct queue *q, const struct spool_message *m)
+{
+    struct wall due = wall_after(clock_wall(), q->conf->report_gather_us);
+
+    import_by(&q->import, due);
+    return spool_give(q->spool, m->id, due);
 }
 
 static int end_pass_of(struct queue *q, const struct spool_message *m, const struct pass_end *e)
@@ -253,9 +273,9 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
      * out the message again when it is time. */
     if (rc == 0 && (m->rcpt_to_report > 0 || expired) &&
         (e->how == PASS_REPORT || !spool_divides(q->spool))) {
-        rc = report_results(q, m);
+        rc = spool_is_part(m) ? give(q, m) : report_results(q, m);
     }
-    if (rc == 0 && m->rcpt_pending > 0 && !expired) {
+    if (rc == 0 && !spool_is_part(m) && (m->gathers || (m->rcpt_pending > 0 && !expired))) {
         rc = report_delay(q, m, age, wall_after(m->created, lifetime));
     }
     return rc == 0 ? settle_pass(q, m, e, expired) : rc;

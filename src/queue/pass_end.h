@@ -32,6 +32,10 @@ int pass_put_off_apply(struct queue *q, struct msg_id id, const struct put_off *
 /* How long a message is kept at most, from its creation on. */
 int64_t pass_lifetime_us(const struct conf *conf, const struct spool_message *m);
 
+/* When the report part of a message in parts is to be looked at though nothing was given to it:
+ * when its sender is to be told of a delay. */
+struct wall pass_report_due(const struct conf *conf, const struct spool_message *m);
+
 /* When a message that is parked now is to be looked at again though its share is still taken: its
  * time to be tried again, and no later than its sender is to be told something. */
 struct wall pass_parked_until(struct queue *q, const struct spool_message *m);

@@ -29,6 +29,7 @@
 #include "mail_class.h"
 #include "mem.h"
 #include "observer.h"
+#include "pass_end.h"
 #include "queue.h"
 #include "printable.h"
 #include "report.h"
@@ -102,7 +103,7 @@ const char *queue_message_name(const struct spool_message *m, char room[QUEUE_NA
         (void)snprintf(room, QUEUE_NAME_MAX, "%.*s",
                        SLICE_ARGS(m->spoolid)); /* cut: no spool has such names */
     } else {
-        spool_id_print(m->id, room);
+        spool_id_print(spool_whole(m), room);
     }
     return room;
 }
@@ -371,6 +372,7 @@ static int submit(struct queue *q, const struct spool_message *m, const struct r
             .nexthop = filtered ? SLICE("reports") : slice_string(routes[i].nexthop),
             .route_generation = filtered ? SPOOL_ROUTE_FIXED : q->conf->route_generation};
     }
+    message.report_due = pass_report_due(q->conf, &message);
     rc = spool_submit(q->spool, &message, rcpts, (uint32_t)to->count, slice_of("", 0), &content,
                       false, slice_string(to->keep), ret_id);
     for (size_t i = 0; i < to->count; i++) {

@@ -213,8 +213,10 @@ int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is
         message.due = pass_parked_until(q, &message);
     }
     if (rc == 0) {
+        message.report_due = pass_report_due(q->conf, &message);
         rc = spool_submit(q->spool, &message, rcpts, m->rcpt_count, m->trace, &content, claim,
                           m->hold, ret_id);
+        claim = claim && rc == 0 && spool_is_claimed(q->spool, *ret_id);
     }
     if (rc == 0) {
         log_hold(); /* until its commit */

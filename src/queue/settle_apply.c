@@ -145,7 +145,7 @@ void settle_apply(struct queue *q, struct settlement *s)
     }
     if (s->ends_message) {
         active_end(m);
-        batch_add_all_done(q, m->id, m->id_text);
+        batch_add_all_done(q, m->id, m->is_part ? "" : m->id_text);
     } else if (waits && s->cause == SETTLE_STUCK) {
         put_off(q, s, mem_string(s->park_key), WALL_NEVER);
     } else if (waits && s->cause == SETTLE_PAUSED && spool_divides(q->spool)) {

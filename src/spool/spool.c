@@ -388,7 +388,8 @@ int spool_submit(struct spool *sp, const struct spool_message *m, const struct s
     stored.warnings = 0;
     stored.force_expire = false;
     n.prefix = buf_slice(&prefix);
-    err = sp->engine->submit(sp, id, &n);
+    err = sp->engine->parts != NULL && rcpt_count > 1 ? parts_submit(sp, id, &n)
+                                                      : sp->engine->submit(sp, id, &n);
     if (err == 0) {
         *ret_id = id;
     }
@@ -644,6 +645,26 @@ int spool_put_off(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t
     }
     err = change_begin(sp);
     return err != 0 ? err : sp->engine->division->put_off(sp, id, ns, count, key, due);
+}
+
+int spool_give(struct spool *sp, struct msg_id id, struct wall due)
+{
+    int err;
+
+    if (sp->engine->parts == NULL) {
+        return spool_fail(sp, -ENOTSUP, "messages of this spool have no parts");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->parts->give(sp, id, due);
+}
+
+int spool_parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
+                   struct msg_id *ret_ids, size_t *ret_count)
+{
+    *ret_count = 0;
+    return sp->engine->parts == NULL
+               ? 0
+               : sp->engine->parts->parts_of(sp, whole, after, max, ret_ids, ret_count);
 }
 
 bool spool_due_by_scans(const struct spool *sp)

@@ -13,6 +13,7 @@
  *     spool_verbose.h    a file in which a sender follows a message
  *     spool_conclusion.h other programs bring passes to their end
  *     spool_commits.h    commits that end later
+ *     spool_parts.h      a message whose recipients lie in several partitions is stored in parts
  *
  * Group commit. Every call that changes something joins the open batch; spool_commit makes the
  * whole batch durable or undoes all of it. Nothing may be acknowledged before its commit returned
@@ -170,12 +171,29 @@ struct spool_message {
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */
     struct slice class_name; /* as class_name.h has it; empty = none */
     enum class_source class_source;
+    /* Of engines that store mail in parts (spool_parts.h), else 0. */
+    struct msg_id whole;    /* of a part: the message that it is of */
+    bool gathers;           /* it is the report part of a message in parts, whose id it has */
+    struct wall report_due; /* on submit: when the report part is due though nothing is given to it;
+                               us 0: with the message */
     /* Of engines whose mail other programs know by name, empty elsewhere. Without a path, spoolid
      * is the name of this message alone, and users are shown it in place of the id. */
     struct slice path;    /* of the message's file, as spool_resync has it: "A/90417" */
     struct slice spoolid; /* the message's name in those programs' logs: "S90417AbkTMvx" */
     struct wall listed;   /* when the file was written, as of reading it */
 };
+
+/* Is it a part of a message, other than its report part? */
+static inline bool spool_is_part(const struct spool_message *m)
+{
+    return m->whole.n != 0 && m->whole.n != m->id.n;
+}
+
+/* The id that its client was told, by which people know it. */
+static inline struct msg_id spool_whole(const struct spool_message *m)
+{
+    return m->whole.n != 0 ? m->whole : m->id;
+}
 
 /* Content to store, in wire form (lines end with CRLF; an engine whose files have other lines
  * converts, both ways): either all in `bytes`, or `bytes` followed by `fd_size` bytes read from
@@ -233,7 +251,8 @@ void spool_tidy(struct spool *sp);
  * due, client, class_name, class_source, parked, and, without `hold_reason`, reason.
  * `content_prefix` (the trace header) may hold one mark, the byte 1, that is replaced by the id's
  * text. `claim` claims it at once: the caller keeps it in memory and need not ask for it again
- * (neither held nor parked). */
+ * (neither held nor parked). Where mail is stored in parts the engine may not do so, which
+ * spool_is_claimed tells. */
 int spool_submit(struct spool *sp, const struct spool_message *m, const struct spool_rcpt *rcpts,
                  uint32_t rcpt_count, struct slice content_prefix,
                  const struct spool_content *content, bool claim, struct slice hold_reason,

@@ -17,6 +17,7 @@
  *     spool_notes.h       yes     -           -                yes
  *     spool_events.h      yes     -           -                yes
  *     spool_commits.h     -       -           -                yes
+ *     spool_parts.h       -       -           -                yes
  *
  *     (*) planned; these fit as follows.
  *
@@ -54,6 +55,7 @@
 #include "spool_io.h"
 #include "spool_keys.h"
 #include "spool_notes.h"
+#include "spool_parts.h"
 #include "spool_reroute.h"
 #include "spool_search.h"
 #include "spool_verbose.h"
@@ -147,6 +149,7 @@ struct spool_engine {
     const struct spool_notes_part *notes;
     const struct spool_events_part *events;
     const struct spool_commits_part *commits;
+    const struct spool_parts_part *parts;
 };
 
 /* Keep the words for spool_error; returns `err`. */

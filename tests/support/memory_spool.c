@@ -36,7 +36,8 @@ struct memory_rcpt {
 /* What can change of a message, but for its recipients. */
 struct memory_fields {
     struct spool_message m;
-    char *block; /* owned: the bytes of its slices */
+    char *block;         /* owned: the bytes of its slices */
+    uint32_t parts_left; /* of a report part */
     bool claimed;
     bool gone;
 };
@@ -44,8 +45,8 @@ struct memory_fields {
 struct memory_message {
     uint64_t id;
     struct memory_fields f;
-    struct memory_rcpt *rcpts; /* owned; recipient n at n - 1 */
-    char *content;             /* owned */
+    struct memory_rcpt *rcpts; /* owned; recipient n at n - 1, of a part those of others `gone` */
+    char *content;             /* owned; of a part, its report part has it */
     struct heap_node due;      /* in memory_spool.due[] when it can be claimed */
     TAILQ_ENTRY(memory_message) by_id;
     unsigned undos;    /* in all logs */
@@ -89,6 +90,7 @@ struct memory_spool {
     struct spool_totals totals;
     uint64_t last_id;
     struct text_pool pool; /* of destinations */
+    unsigned partitions;   /* that mail is divided among */
 };
 
 static struct memory_spool *memory_of(struct spool *sp)
@@ -188,7 +190,7 @@ static void count_fields(struct memory_spool *s, const struct memory_fields *f, 
 {
     uint64_t *total = spool_total_of(&s->totals, f->m.state);
 
-    if (!f->gone) {
+    if (!f->gone && !spool_is_part(&f->m)) {
         *total += add ? 1 : UINT64_MAX;
         s->totals.bytes += add ? f->m.size : -f->m.size;
     }
@@ -447,35 +449,17 @@ static int read_all(const struct spool_new *n, char *content)
                                                   n->content->fd_size, 0);
 }
 
-static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
+/* `content` is taken. */
+static struct memory_message *add_message(struct memory_spool *s, struct msg_id id,
+                                          const struct spool_new *n, char *content)
 {
-    struct memory_spool *s = memory_of(sp);
-    struct memory_message *msg;
-    struct memory_fields fields = {.m = *n->m, .claimed = n->claim};
-    char *content = mem_new(n->size);
-    int err = read_all(n, content);
+    struct memory_message *msg = mem_new(sizeof *msg);
 
-    if (err != 0) {
-        mem_free(content);
-        return spool_fail(sp, err, "submit: read content: %s", strerror(-err));
-    }
-    msg = mem_new(sizeof *msg);
     msg->id = id.n;
     msg->content = content;
     msg->rcpts = mem_array(n->rcpt_count, sizeof msg->rcpts[0]);
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
-        const struct spool_rcpt *r = &n->rcpts[i];
-        struct memory_rcpt *to = &msg->rcpts[i];
-
-        to->r = (struct spool_rcpt){.n = i + 1,
-                                    .address = r->address,
-                                    .orcpt = r->orcpt,
-                                    .notify = r->notify,
-                                    .state = SPOOL_RCPT_PENDING,
-                                    .transport = r->transport,
-                                    .nexthop = r->nexthop,
-                                    .route_generation = r->route_generation};
-        pack_rcpt(to);
+        msg->rcpts[i].gone = true;
     }
     /* What was before it is that it was not, and that is what is logged. */
     msg->f = (struct memory_fields){.m = {.state = SPOOL_INCOMING, .rcpt_total = n->rcpt_count},
@@ -483,8 +467,48 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     heap_node_init(&msg->due);
     HASH_ADD(hh, s->all, id, sizeof msg->id, msg);
     TAILQ_INSERT_TAIL(&s->in_order, msg, by_id);
+    return msg;
+}
+
+static void add_rcpt(struct memory_message *msg, const struct spool_new *n, uint32_t i)
+{
+    const struct spool_rcpt *r = &n->rcpts[i];
+    struct memory_rcpt *to = &msg->rcpts[i];
+
+    to->gone = false;
+    to->r = (struct spool_rcpt){.n = i + 1,
+                                .address = r->address,
+                                .orcpt = r->orcpt,
+                                .notify = r->notify,
+                                .state = SPOOL_RCPT_PENDING,
+                                .transport = r->transport,
+                                .nexthop = r->nexthop,
+                                .route_generation = r->route_generation};
+    pack_rcpt(to);
+}
+
+static void set_new(struct memory_spool *s, struct memory_message *msg, struct memory_fields fields)
+{
     pack_message(&fields);
     set_fields(s, msg, fields);
+}
+
+static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct memory_message *msg;
+    char *content = mem_new(n->size);
+    int err = read_all(n, content);
+
+    if (err != 0) {
+        mem_free(content);
+        return spool_fail(sp, err, "submit: read content: %s", strerror(-err));
+    }
+    msg = add_message(s, id, n, content);
+    for (uint32_t i = 0; i < n->rcpt_count; i++) {
+        add_rcpt(msg, n, i);
+    }
+    set_new(s, msg, (struct memory_fields){.m = *n->m, .claimed = n->claim});
     return 0;
 }
 
@@ -570,9 +594,28 @@ static int reported(struct spool *sp, struct msg_id id)
     return 0;
 }
 
+/* With the last part the report part is due, whatever it waited for. */
+static void part_ended(struct memory_spool *s, struct msg_id whole)
+{
+    struct memory_message *msg = find(s, whole);
+    struct memory_fields fields;
+
+    CHECK(msg != NULL && msg->f.parts_left > 0);
+    fields = copy_fields(msg);
+    if (--fields.parts_left == 0) {
+        fields.m.due = fields.m.created;
+        fields.m.state = fields.m.state == SPOOL_HOLD ? SPOOL_DEFERRED : fields.m.state;
+    }
+    set_fields(s, msg, fields);
+}
+
 static void bury(struct memory_spool *s, struct memory_message *msg)
 {
     struct memory_fields fields = copy_fields(msg);
+
+    if (spool_is_part(&fields.m)) {
+        part_ended(s, fields.m.whole);
+    }
 
     fields.gone = true;
     fields.claimed = false;
@@ -590,7 +633,8 @@ static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret
         return err;
     }
     m = &msg->f.m;
-    *ret_gone = m->rcpt_pending + m->rcpt_to_report == 0 && m->state != SPOOL_CORRUPT;
+    *ret_gone = m->rcpt_pending + m->rcpt_to_report == 0 && msg->f.parts_left == 0 &&
+                m->state != SPOOL_CORRUPT;
     if (*ret_gone) {
         bury(s, msg);
     } else if (msg->f.claimed) {
@@ -611,8 +655,8 @@ static int finish_all_done(struct spool *sp, struct msg_id id)
     struct memory_message *msg;
     int err = need(s, id, &msg);
 
-    if (err == 0 && msg->f.m.state == SPOOL_CORRUPT) {
-        err = spool_fail(sp, -EINVAL, "a message that was quarantined is not deleted");
+    if (err == 0 && (msg->f.m.state == SPOOL_CORRUPT || msg->f.parts_left > 0)) {
+        err = spool_fail(sp, -EINVAL, "it was quarantined, or has parts, and is not deleted");
     }
     if (err == 0) {
         bury(s, msg);
@@ -627,7 +671,8 @@ static int change(struct spool *sp, const struct spool_change *c)
     struct memory_fields fields;
 
     CHECK(msg != NULL); /* it was just read */
-    fields = (struct memory_fields){.m = *c->to, .claimed = msg->f.claimed && !c->end_claim};
+    fields = (struct memory_fields){
+        .m = *c->to, .parts_left = msg->f.parts_left, .claimed = msg->f.claimed && !c->end_claim};
     pack_message(&fields);
     set_fields(s, msg, fields);
     for (uint32_t n = 1; c->forget_tries && n <= msg->f.m.rcpt_total; n++) {
@@ -649,6 +694,9 @@ static int remove_message(struct spool *sp, struct msg_id id)
     struct memory_message *msg;
     int err = need(s, id, &msg);
 
+    if (err == 0 && msg->f.parts_left > 0) {
+        return reported(sp, id);
+    }
     if (err == 0) {
         bury(s, msg);
     }
@@ -662,7 +710,7 @@ static int quarantine(struct spool *sp, struct msg_id id, struct slice reason)
     int err = need(s, id, &msg);
 
     if (err == 0) {
-        struct memory_fields fields = {.m = msg->f.m};
+        struct memory_fields fields = {.m = msg->f.m, .parts_left = msg->f.parts_left};
 
         fields.m.state = SPOOL_CORRUPT;
         fields.m.reason = reason;
@@ -802,6 +850,28 @@ static int read_message(struct spool *sp, struct msg_id id, struct spool_message
     return err;
 }
 
+/* Is it a part of `whole` that is there? */
+static bool is_part_of(const struct memory_message *msg, uint64_t whole)
+{
+    return !msg->f.gone && msg->f.m.whole.n == whole && msg->id != whole;
+}
+
+/* Recipient i, pending in whichever part; NULL: in none. */
+static const struct memory_rcpt *pending_of(const struct memory_spool *s,
+                                            const struct memory_message *report, uint32_t i)
+{
+    const struct memory_message *msg;
+
+    TAILQ_FOREACH(msg, &s->in_order, by_id)
+    {
+        if (is_part_of(msg, report->id) && !msg->rcpts[i].gone &&
+            msg->rcpts[i].r.state == SPOOL_RCPT_PENDING) {
+            return &msg->rcpts[i];
+        }
+    }
+    return NULL;
+}
+
 static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
@@ -813,9 +883,10 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
         return err;
     }
     for (uint32_t i = after; i < msg->f.m.rcpt_total && count < max; i++) {
-        const struct memory_rcpt *r = &msg->rcpts[i];
+        const struct memory_rcpt *r =
+            msg->f.m.gathers && only_pending ? pending_of(memory_of(sp), msg, i) : &msg->rcpts[i];
 
-        if (!r->gone && (!only_pending || r->r.state == SPOOL_RCPT_PENDING)) {
+        if (r != NULL && !r->gone && (!only_pending || r->r.state == SPOOL_RCPT_PENDING)) {
             ret_rcpts[count++] = r->r;
         }
     }
@@ -829,6 +900,9 @@ static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     struct memory_message *msg;
     int err = need(memory_of(sp), id, &msg);
 
+    if (err == 0 && spool_is_part(&msg->f.m)) {
+        err = need(memory_of(sp), msg->f.m.whole, &msg);
+    }
     if (err == 0 && !buf_add(ret_bytes, slice_of(msg->content, msg->f.m.size))) {
         err = spool_fail(sp, -ENOBUFS, "content is larger than the caller's buffer");
     }
@@ -862,13 +936,16 @@ static bool destination_matches(const struct spool_rcpt *r, struct slice wanted)
            slice_equal(r->nexthop, slice_skip(wanted, slash + 1));
 }
 
-static bool rcpts_match(const struct memory_message *msg, const struct spool_filter *f)
+/* Those of its parts are the message's. */
+static bool rcpts_match(const struct memory_spool *s, const struct memory_message *msg,
+                        const struct spool_filter *f)
 {
     bool address = f->rcpt.len == 0, destination = f->destination.len == 0;
 
     for (uint32_t i = 0; i < msg->f.m.rcpt_total && !(address && destination); i++) {
-        const struct memory_rcpt *r = &msg->rcpts[i];
+        const struct memory_rcpt *r = msg->f.m.gathers ? pending_of(s, msg, i) : NULL;
 
+        r = r != NULL ? r : &msg->rcpts[i];
         if (!r->gone) {
             address = address || address_matches(r->r.address, f->rcpt);
             destination = destination || destination_matches(&r->r, f->destination);
@@ -877,11 +954,12 @@ static bool rcpts_match(const struct memory_message *msg, const struct spool_fil
     return address && destination;
 }
 
-static bool matches(const struct memory_message *msg, const struct spool_filter *f)
+static bool matches(const struct memory_spool *s, const struct memory_message *msg,
+                    const struct spool_filter *f)
 {
     const struct spool_message *m = &msg->f.m;
 
-    if (msg->f.gone || msg->id <= f->after.n ||
+    if (msg->f.gone || spool_is_part(m) || msg->id <= f->after.n ||
         (f->states != 0 && (f->states & 1U << m->state) == 0) || m->size < f->size_min ||
         (f->size_max != 0 && m->size > f->size_max) ||
         (f->arrived_before.us != 0 && m->arrived.us >= f->arrived_before.us) ||
@@ -894,7 +972,7 @@ static bool matches(const struct memory_message *msg, const struct spool_filter 
                                             : false) {
         return false;
     }
-    return rcpts_match(msg, f);
+    return rcpts_match(s, msg, f);
 }
 
 static int scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
@@ -908,7 +986,7 @@ static int scan(struct spool *sp, const struct spool_filter *f, size_t max, stru
         if (count == max) {
             break;
         }
-        if (matches(msg, f)) {
+        if (matches(memory_of(sp), msg, f)) {
             ret_ids[count++] = (struct msg_id){msg->id};
         }
     }
@@ -923,7 +1001,7 @@ static int count_matches(struct spool *sp, const struct spool_filter *f, uint64_
 
     TAILQ_FOREACH(msg, &memory_of(sp)->in_order, by_id)
     {
-        count += matches(msg, f);
+        count += matches(memory_of(sp), msg, f);
     }
     *ret_count = count;
     return 0;
@@ -1066,6 +1144,102 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
     return 0;
 }
 
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static unsigned partition(const struct spool *sp, struct slice transport, struct slice nexthop)
+{
+    unsigned sum = 0;
+
+    for (size_t i = 0; i < nexthop.len; i++) {
+        sum = sum * 31 + (unsigned char)nexthop.ptr[i];
+    }
+    return (sum + (unsigned)transport.len) % ((const struct memory_spool *)sp)->partitions;
+}
+
+static int submit_parts(struct spool *sp, struct msg_id whole, const struct spool_new *n,
+                        const struct spool_share *shares, size_t count)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct memory_fields fields = {.m = *n->m, .parts_left = (uint32_t)count};
+    struct memory_message *msg;
+    char *content = mem_new(n->size);
+    int err = read_all(n, content);
+
+    if (err != 0) {
+        mem_free(content);
+        return spool_fail(sp, err, "submit: read content: %s", strerror(-err));
+    }
+    fields.m.whole = whole;
+    fields.m.gathers = true;
+    fields.m.rcpt_pending = 0;
+    fields.m.parked = SLICE("");
+    fields.m.due = n->m->report_due.us != 0 ? n->m->report_due : n->m->due;
+    set_new(s, add_message(s, whole, n, content), fields);
+    for (size_t i = 0; i < count; i++) {
+        msg = add_message(s, shares[i].id, n, NULL);
+        for (uint32_t k = 0; k < shares[i].count; k++) {
+            add_rcpt(msg, n, shares[i].rcpts[k]);
+        }
+        fields = (struct memory_fields){.m = *n->m};
+        fields.m.id = shares[i].id;
+        fields.m.whole = whole;
+        fields.m.rcpt_pending = shares[i].count;
+        set_new(s, msg, fields);
+    }
+    return 0;
+}
+
+static int give(struct spool *sp, struct msg_id id, struct wall due)
+{
+    struct memory_spool *s = memory_of(sp);
+    struct memory_message *msg, *report;
+    struct memory_fields from, to;
+    int err = need(s, id, &msg);
+
+    if (err == 0 && !spool_is_part(&msg->f.m)) {
+        err = spool_fail(sp, -EINVAL, "it is no part of a message");
+    }
+    if (err != 0) {
+        return err;
+    }
+    report = find(s, msg->f.m.whole);
+    CHECK(report != NULL);
+    for (uint32_t n = 1; n <= msg->f.m.rcpt_total; n++) {
+        struct memory_rcpt r = msg->rcpts[n - 1];
+
+        if (!r.gone && r.r.state != SPOOL_RCPT_PENDING) {
+            set_rcpt(s, report, n, r);
+            r.gone = true;
+            set_rcpt(s, msg, n, r);
+        }
+    }
+    from = copy_fields(msg);
+    to = copy_fields(report);
+    to.m.rcpt_to_report += from.m.rcpt_to_report;
+    to.m.due = wall_min(to.m.due, due);
+    from.m.rcpt_to_report = 0;
+    set_fields(s, report, to);
+    set_fields(s, msg, from);
+    return 0;
+}
+
+static int parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
+                    struct msg_id *ret_ids, size_t *ret_count)
+{
+    const struct memory_message *msg;
+
+    TAILQ_FOREACH(msg, &memory_of(sp)->in_order, by_id)
+    {
+        if (*ret_count < max && msg->id > after.n && is_part_of(msg, whole.n)) {
+            ret_ids[(*ret_count)++] = (struct msg_id){msg->id};
+        }
+    }
+    return 0;
+}
+
+static const struct spool_parts_part parts = {
+    .partition = partition, .submit = submit_parts, .give = give, .parts_of = parts_of};
+
 /* ---- opening and closing -------------------------------------------------------------------- */
 
 static void free_all(struct memory_spool *s)
@@ -1168,6 +1342,17 @@ static struct memory_spool *spool_new_memory(uint64_t id_floor)
         heap_init(&s->due[order], due_before);
     }
     return s;
+}
+
+void memory_spool_divide(struct spool *sp, unsigned partitions)
+{
+    static struct spool_engine engines[2]; /* with commits that end later, and without */
+    struct spool_engine *engine = &engines[sp->engine->commits != NULL];
+
+    *engine = *sp->engine;
+    engine->parts = &parts;
+    sp->engine = engine;
+    memory_of(sp)->partitions = partitions;
 }
 
 struct spool *memory_spool_open(const struct spool_options *options)

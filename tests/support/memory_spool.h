@@ -10,6 +10,9 @@
 /* Never fails. Close it with spool_close. */
 struct spool *memory_spool_open(const struct spool_options *options);
 
+/* From now on mail is stored in parts, its destinations lie in so many partitions. */
+void memory_spool_divide(struct spool *sp, unsigned partitions);
+
 /* The same with commits that end later, two at a time. What is committed outlasts spool_close. */
 struct memory_later {
     unsigned looks; /* calls of spool_commit_end that find a commit still under way */

@@ -82,16 +82,22 @@ static struct {
 #define LATER_BY_DEFAULT false
 #endif
 static bool ends_later;
+/* Mail is stored in parts, in so many partitions; 0: it is not. */
+static unsigned partitions;
 
 static int open_later(const char *where, enum spool_open_mode mode,
                       const struct spool_options *options, struct buf *ret_error,
                       struct spool **ret_spool)
 {
-    if (!ends_later) {
+    if (!ends_later && partitions == 0) {
         return sqlite_spool_open(where, mode, options, ret_error, ret_spool);
     }
     assert_int_equal(mode, SPOOL_OPEN_WRITE);
-    *ret_spool = memory_spool_open_later(options, &site.later);
+    *ret_spool =
+        ends_later ? memory_spool_open_later(options, &site.later) : memory_spool_open(options);
+    if (partitions > 0) {
+        memory_spool_divide(*ret_spool, partitions);
+    }
     return 0;
 }
 
@@ -390,6 +396,24 @@ static int start_sqlite(void **state)
     return 0;
 }
 
+static int start_in_parts(void **state)
+{
+    (void)state;
+    ends_later = LATER_BY_DEFAULT;
+    partitions = 251;
+    start_with("delay_warning_time = 3h\n");
+    return 0;
+}
+
+static int start_later_in_parts(void **state)
+{
+    (void)state;
+    ends_later = true;
+    partitions = 251;
+    start_with("");
+    return 0;
+}
+
 static int start_later(void **state)
 {
     (void)state;
@@ -482,6 +506,13 @@ static int stop(void **state)
     (void)snprintf(command, sizeof command, "rm -r %s", site.dir);
     assert_int_equal(system(command), 0);
     memory_later_free(&site.later);
+    return 0;
+}
+
+static int stop_in_parts(void **state)
+{
+    (void)stop(state);
+    partitions = 0;
     return 0;
 }
 
@@ -2890,6 +2921,264 @@ static void a_stop_waits_for_commits_only_so_long(void **state)
     assert_int_equal(site.count, 1);
 }
 
+/* ---- mail in parts -------------------------------------------------------------------------- */
+
+#define FOUR "a@one.test b@two.test c@three.test d@four.test"
+
+/* The entry that has this recipient alone, the youngest. */
+static size_t entry_of(const char *address)
+{
+    for (size_t i = site.count; i-- > 0;) {
+        if (site.given[i].m.rcpt_count == 1 &&
+            slice_equal(site.given[i].rcpts[0].address, slice_string(address))) {
+            return i;
+        }
+    }
+    fail_msg("%s was not handed out", address);
+    return 0;
+}
+
+/* How many lines the log has with that. */
+static unsigned count_logged(const char *wanted)
+{
+    char path[100], line[4096];
+    unsigned count = 0;
+    FILE *in;
+
+    write_log();
+    (void)snprintf(path, sizeof path, "%s/log", site.dir);
+    in = fopen(path, "r");
+    assert_non_null(in);
+    while (fgets(line, sizeof line, in) != NULL) {
+        count += strstr(line, wanted) != NULL;
+    }
+    assert_int_equal(fclose(in), 0);
+    return count;
+}
+
+/* The log's lines about the message's end. */
+static unsigned ends_of(const char *id)
+{
+    char removed[100];
+
+    (void)snprintf(removed, sizeof removed, "%s: removed\n", id);
+    return count_logged(removed);
+}
+
+static void what_parts_have_to_report_is_gathered(void **state)
+{
+    (void)state;
+    const char *id = submit("s@from.test", FOUR);
+
+    assert_int_equal(site.count, 4);
+    assert_int_equal(messages(), 1);
+    assert_true(content_has(entry_of("d@four.test"), id)); /* its trace has the message's id */
+    bounced(entry_of("c@three.test"));
+    sent(entry_of("b@two.test"));
+    pass_time(MINUTE_US);
+    bounced(entry_of("a@one.test"));
+    deferred(entry_of("d@four.test"));
+    pass_time(3 * MINUTE_US);
+    assert_int_equal(site.count, 4); /* the report waits for others to fail, too */
+    pass_time(MINUTE_US);
+    check_report(4, "s@from.test", "<a@one.test>");
+    assert_true(content_has(4, "<c@three.test>"));
+    assert_false(content_has(4, "b@two.test") || content_has(4, "d@four.test"));
+    assert_true(content_has(4, id));
+    sent(4);
+    assert_int_equal(messages(), 1);
+    pass_time(10 * MINUTE_US);
+    assert_int_equal(site.count, 6); /* the one that waits is tried again */
+    check_address(5, 0, "d@four.test");
+    assert_int_equal(ends_of(id), 0);
+    sent(5);
+    assert_int_equal(messages(), 0);
+    assert_int_equal(site.count, 6);
+    assert_int_equal(ends_of(id), 1);
+}
+
+static void with_the_last_part_the_report_goes_at_once(void **state)
+{
+    (void)state;
+    const char *id = submit("s@from.test", FOUR);
+
+    bounced(entry_of("a@one.test"));
+    sent(entry_of("b@two.test"));
+    sent(entry_of("c@three.test"));
+    assert_int_equal(site.count, 4);
+    bounced(entry_of("d@four.test"));
+    check_report(4, "s@from.test", "<a@one.test>");
+    assert_true(content_has(4, "<d@four.test>"));
+    assert_int_equal(ends_of(id), 1);
+    assert_int_equal(messages(), 1); /* the report */
+    sent(4);
+    assert_int_equal(messages(), 0);
+    assert_true(count_logged("removed") == 2);
+}
+
+static void successes_of_parts_are_told_as_failures_are(void **state)
+{
+    (void)state;
+    submit_notify("s@from.test", FOUR, NOTIFY_SUCCESS, 250);
+    for (size_t i = 0; i < 4; i++) {
+        replied(i, OUTCOME_OK, VERDICT_RELAYED, "2.0.0", "250 2.0.0 Ok", "");
+    }
+    check_report(4, "s@from.test", "Action: relayed");
+    assert_true(content_has(4, "<a@one.test>") && content_has(4, "<d@four.test>"));
+    sent(4);
+    assert_int_equal(messages(), 0);
+}
+
+static void the_delay_of_parts_is_told_once(void **state)
+{
+    (void)state;
+    submit("s@from.test", FOUR);
+    sent(entry_of("b@two.test"));
+    for (size_t i = 0; i < 4; i++) {
+        if (i != entry_of("b@two.test")) {
+            deferred(i);
+        }
+    }
+    for (size_t hours = 0, tried = 4; hours < 8; hours++) {
+        pass_time(HOUR_US);
+        for (; tried < site.count; tried++) {
+            if (site.given[tried].m.sender.len > 0) {
+                deferred(tried);
+                continue;
+            }
+            assert_true(hours >= 2);
+            assert_true(
+                content_has(tried, "Action: delayed") && content_has(tried, "<a@one.test>") &&
+                content_has(tried, "<c@three.test>") && content_has(tried, "<d@four.test>"));
+            assert_false(content_has(tried, "b@two.test"));
+            sent(tried);
+        }
+    }
+    assert_int_equal(count_logged("sender delay notification"), 1);
+    assert_int_equal(messages(), 1);
+}
+
+static void parts_that_are_too_old_are_returned_together(void **state)
+{
+    (void)state;
+    size_t reports = 0;
+
+    submit("s@from.test", FOUR);
+    for (size_t i = 0; i < 4; i++) {
+        deferred(i);
+    }
+    for (size_t days = 0, tried = 4; days < 6; days++) {
+        pass_time(DAY_US);
+        for (; tried < site.count; tried++) {
+            if (site.given[tried].m.sender.len > 0) {
+                deferred(tried);
+            } else {
+                reports += content_has(tried, "Action: failed");
+                sent(tried);
+            }
+        }
+    }
+    assert_int_equal(reports, 1);
+    assert_int_equal(count_logged("status=expired"), 4);
+    assert_int_equal(messages(), 0);
+}
+
+static void what_is_done_to_a_message_is_done_to_its_parts(void **state)
+{
+    (void)state;
+    char id[SPOOL_ID_TEXT_MAX];
+
+    (void)strcpy(id, submit("s@from.test", FOUR));
+    deferred(entry_of("a@one.test"));
+    changed("hold", id);
+    assert_string_equal(state_of(id), "hold");
+    deferred(entry_of("b@two.test"));
+    sent(entry_of("c@three.test"));
+    deferred(entry_of("d@four.test"));
+    pass_time(2 * HOUR_US);
+    assert_int_equal(site.count, 4);
+    assert_int_equal(
+        number(ask(200, "{\"op\":\"count\",\"filter\":{\"state\":\"hold\"}}"), "count"), 1);
+    changed("release", id);
+    assert_int_equal(site.count, 7);
+    deferred(4);
+    deferred(5);
+    deferred(6);
+    changed("flush", id);
+    assert_int_equal(site.count, 10);
+    deferred(7);
+    deferred(8);
+    deferred(9);
+    changed("requeue", id);
+    assert_int_equal(site.count, 13);
+    deferred(10);
+    deferred(11);
+    changed("expire", id);
+    deferred(12);
+    check_report(13, "s@from.test", "<a@one.test>");
+    assert_true(content_has(13, "<b@two.test>") && content_has(13, "<d@four.test>"));
+    sent(13);
+    assert_int_equal(messages(), 0);
+    assert_int_equal(ends_of(id), 1);
+}
+
+static void a_message_is_removed_with_its_parts(void **state)
+{
+    (void)state;
+    char id[SPOOL_ID_TEXT_MAX];
+
+    (void)strcpy(id, submit("s@from.test", FOUR));
+    bounced(entry_of("a@one.test"));
+    changed("delete", id);
+    assert_int_equal(messages(), 0);
+    bounced(entry_of("b@two.test")); /* nobody is told */
+    pass_time(HOUR_US);
+    assert_int_equal(site.count, 4);
+    ask(404, "{\"op\":\"show\",\"id\":\"%s\"}", id);
+}
+
+static void the_last_part_frees_a_message_on_hold(void **state)
+{
+    (void)state;
+    const char *id = submit("s@from.test", FOUR);
+
+    changed("hold", id);
+    for (size_t i = 0; i < 4; i++) {
+        sent(i); /* they were under way */
+    }
+    assert_int_equal(messages(), 0);
+}
+
+static void mail_for_one_partition_has_no_parts(void **state)
+{
+    (void)state;
+    submit("s@from.test", "a@one.test b@one.test c@one.test");
+    assert_int_equal(site.count, 1);
+    bounced(0);
+    check_report(1, "s@from.test", "<b@one.test>");
+    sent(1);
+    assert_int_equal(messages(), 0);
+}
+
+static void parts_outlast_the_process(void **state)
+{
+    (void)state;
+    const char *id = submit("s@from.test", FOUR);
+
+    bounced(entry_of("a@one.test"));
+    sent(entry_of("b@two.test"));
+    restart("");
+    assert_int_equal(site.count, 2);
+    bounced(entry_of("c@three.test"));
+    restart("");
+    assert_int_equal(site.count, 1);
+    sent(0);
+    check_report(1, "s@from.test", "<a@one.test>");
+    assert_true(content_has(1, "<c@three.test>"));
+    assert_int_equal(ends_of(id), 1);
+}
+
+#define PARTS_TEST(f)  cmocka_unit_test_setup_teardown(f, start_in_parts, stop_in_parts)
 #define QUEUE_TEST(f)  cmocka_unit_test_setup_teardown(f, start, stop)
 #define SQLITE_TEST(f) cmocka_unit_test_setup_teardown(f, start_sqlite, stop)
 #define LATER_TEST(f)  cmocka_unit_test_setup_teardown(f, start_later, stop)
@@ -2977,6 +3266,15 @@ UNIT_MAIN(
     QUEUE_TEST(a_backlog_does_not_come_back_as_one_wave),
     QUEUE_TEST(what_is_parked_can_be_held_removed_and_requeued),
     QUEUE_TEST(a_reload_frees_parked_mail_from_its_old_route),
+    PARTS_TEST(what_parts_have_to_report_is_gathered),
+    PARTS_TEST(with_the_last_part_the_report_goes_at_once),
+    PARTS_TEST(successes_of_parts_are_told_as_failures_are),
+    PARTS_TEST(the_delay_of_parts_is_told_once),
+    PARTS_TEST(parts_that_are_too_old_are_returned_together),
+    PARTS_TEST(what_is_done_to_a_message_is_done_to_its_parts),
+    PARTS_TEST(a_message_is_removed_with_its_parts),
+    PARTS_TEST(the_last_part_frees_a_message_on_hold),
+    PARTS_TEST(mail_for_one_partition_has_no_parts),
     LATER_TEST(nothing_is_answered_before_its_commit_has_ended),
     LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
     LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
@@ -2984,4 +3282,5 @@ UNIT_MAIN(
     LATER_TEST(an_operators_answer_waits_for_the_end_of_its_commit),
     LATER_TEST(a_client_that_has_gone_gets_no_answer),
     LATER_TEST(a_stop_waits_for_commits_under_way),
-    LATER_TEST(a_stop_waits_for_commits_only_so_long))
+    LATER_TEST(a_stop_waits_for_commits_only_so_long),
+    cmocka_unit_test_setup_teardown(parts_outlast_the_process, start_later_in_parts, stop_in_parts))

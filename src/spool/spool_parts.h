@@ -1,0 +1,68 @@
+/*
+ * Part of a spool: a message whose recipients lie in several partitions is stored in parts.
+ *
+ * For stores that several processes share, each of which works on some partitions: destinations lie
+ * in partitions, and a partition's recipients are seen to by its owner alone. A message with
+ * recipients in one partition is as in other engines. One with recipients in k > 1 has:
+ *
+ *     spool_submit --> M: the report part, which has the content and the id that the client is told
+ *                      |     nothing is pending of it; it gathers what is to be reported
+ *                      +-- k parts, each with an id of its own and the recipients of one partition:
+ *                            a message in every respect, with the content of M
+ *
+ *     a part's recipient is to be reported --spool_give--> it leaves its part for the report part,
+ *                                                          which is due soon: one report for all
+ *     a part ends (spool_finish, ..)       --> one part less; with the last the report part is due
+ *     the report part ends                 --> the message and its content are gone
+ *
+ * The report part never ends while there is a part, so content is removed once, by one owner. Its
+ * content can be read as any, and as pending recipients it reads those of all parts (they may be
+ * settled through their own parts alone). To remove the report part while there are parts forgets
+ * what it has gathered; it goes with the last part.
+ *
+ * Recipients keep their numbers in the message, whichever part they are in.
+ */
+#ifndef SPOOL_SPOOL_PARTS_H
+#define SPOOL_SPOOL_PARTS_H
+
+#include "spool.h"
+
+/* Give the recipients of the part that are to be reported to its report part, which is due at `due`
+ * at the latest. A change, part of the batch. -ENOENT: there is no such part; -EINVAL: it is none.
+ */
+int spool_give(struct spool *sp, struct msg_id id, struct wall due);
+
+/* The parts of a message but for its report part, one page in order of ids, behind `after`, as far
+ * as they are this process's to see to. */
+int spool_parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
+                   struct msg_id *ret_ids, size_t *ret_count);
+
+#define SPOOL_PARTITIONS_MAX 256
+
+/* Recipients of one partition. */
+struct spool_share {
+    struct msg_id id; /* of the part */
+    unsigned partition;
+    const uint32_t *rcpts; /* where they stand in spool_new.rcpts, rising */
+    uint32_t count;
+};
+
+struct spool_new;
+
+/* The part, as spool_engine.h wants it. */
+struct spool_parts_part {
+    /* Where the destination lies: below SPOOL_PARTITIONS_MAX. */
+    unsigned (*partition)(const struct spool *sp, struct slice transport, struct slice nexthop);
+    /* As the core's submit, of a message with at least two shares, in order of partitions, with ids
+     * that rise. n->claim is not for parts. */
+    int (*submit)(struct spool *sp, struct msg_id whole, const struct spool_new *n,
+                  const struct spool_share *shares, size_t count);
+    int (*give)(struct spool *sp, struct msg_id id, struct wall due);
+    int (*parts_of)(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
+                    struct msg_id *ret_ids, size_t *ret_count);
+};
+
+/* Submit with an engine that has the part: as it is when one partition has all recipients. */
+int parts_submit(struct spool *sp, struct msg_id id, const struct spool_new *n);
+
+#endif
