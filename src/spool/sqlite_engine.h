@@ -110,6 +110,14 @@ struct sqlite_counts {
     int64_t pending, to_report;
 };
 
+/* What is known of the keys of messages. */
+struct sqlite_keys_known {
+    bool known;
+    uint64_t count;    /* with those of the open batch */
+    int64_t change;    /* of their number, that is not written yet */
+    struct wall first; /* none is to be forgotten before */
+};
+
 /* Which file a name leads to; inode 0: not known. */
 struct sqlite_place {
     uint64_t device, inode;
@@ -137,6 +145,7 @@ struct sqlite_spool {
     bool space_ran_out; /* in the open batch */
     struct claims claims;
     struct sqlite_counts counts;
+    struct sqlite_keys_known keys;
     struct tally tally;                        /* of the open batch */
     bool tally_is_broken;                      /* pages of the counters are damaged */
     bool due_is_broken;                        /* so are those of the index by due time */
@@ -158,6 +167,9 @@ static inline struct sqlite_spool *sqlite_of(struct spool *sp)
 }
 
 extern const struct spool_keys_part sqlite_keys;
+
+/* Write what has changed of their number. 0 or a negative errno. */
+int sqlite_flush_keys(struct sqlite_spool *s);
 extern const struct spool_notes_part sqlite_notes;
 extern const struct spool_events_part sqlite_events;
 

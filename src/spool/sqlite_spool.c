@@ -324,6 +324,7 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
     s->counts = (struct sqlite_counts){.id = 0};
     tally_clear(&s->tally);
     claims_undo(&s->claims);
+    s->keys = (struct sqlite_keys_known){.known = false};
     if (s->space_ran_out) {
         /* With the log moved to the database and started over, what follows needs little. */
         s->space_ran_out = false;
@@ -405,6 +406,9 @@ static int prepare_commit(struct sqlite_spool *s)
 {
     int err = sqlite_flush_counts(s);
 
+    if (err == 0) {
+        err = sqlite_flush_keys(s);
+    }
     if (err == 0) {
         err = remove_doubtful(s);
     }

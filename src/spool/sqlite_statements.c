@@ -112,7 +112,8 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_KEYS_FORGET] =
         "DELETE FROM call_key WHERE until <= ?1 AND (key = ?3 OR key IN"
         " (SELECT key FROM call_key WHERE until <= ?1 ORDER BY until LIMIT ?2))",
-    [ST_KEYS_COUNT] = "SELECT keys FROM call_keys WHERE one = 1",
+    [ST_KEYS_COUNT] = "SELECT keys, (SELECT min(until) FROM call_key) FROM call_keys"
+                      " WHERE one = 1",
     [ST_KEYS_COUNT_ADD] = "UPDATE call_keys SET keys = max(0, keys + ?1) WHERE one = 1",
     [ST_NOTE_PUT] =
         "INSERT INTO note (name, text) VALUES (?1, ?2)"

@@ -15,6 +15,7 @@
 #include "check.h"
 #include "mem.h"
 #include "spool_fixture.h"
+#include "spool_engine.h"
 #include "spool_keys.h"
 #include "spool_search.h"
 #include "sqlite_schema.h"
@@ -693,6 +694,30 @@ static void keys_are_counted_and_forgotten(void **state)
     spool_close(sp);
 }
 
+/* What was known in memory of a batch that fails is forgotten with it. */
+static void keys_of_a_failed_batch_do_not_count(void **state)
+{
+    struct spool *sp = fixture_open(&fx);
+    struct spool_key one = key_of("app 1", 1, 100), two = key_of("app 2", 1, 50);
+    uint8_t sum;
+
+    (void)state;
+    assert_int_equal(find_key(sp, "app 1", 10, 9, &sum), -ENOENT);
+    fixture_ok(sp, spool_key_add(sp, &one));
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(find_key(sp, "app 2", 10, 9, &sum), -ENOENT);
+    fixture_ok(sp, spool_key_add(sp, &two));
+    assert_int_equal(spool_batch_failed(sp, -EIO), -EIO);
+    assert_int_equal(spool_commit(sp), -EIO);
+    assert_int_equal(find_key(sp, "app 2", 10, 2, &sum), -ENOENT); /* there is room */
+    assert_int_equal(find_key(sp, "app 2", 60, 1, &sum), -ENOSPC);
+    fixture_ok(sp, spool_commit(sp));
+    assert_string_equal(fixture_ask(&fx, "SELECT group_concat(key) || ' ' || (SELECT keys FROM"
+                                         " call_keys) FROM call_key"),
+                        "app 1 1");
+    spool_close(sp);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_without_it),
@@ -708,4 +733,4 @@ UNIT_MAIN(EACH(only_one_process_holds_it), EACH(others_read_beside_it_and_withou
           EACH(ids_grow_and_are_never_used_twice), EACH(passing_mail_is_found_again_after_a_crash),
           EACH(equal_due_times_are_claimed_once_each), EACH(the_log_does_not_grow_without_bound),
           EACH(a_shell_reads_it_in_words), EACH(keys_are_there_after_a_commit_and_until_their_time),
-          EACH(keys_are_counted_and_forgotten))
+          EACH(keys_are_counted_and_forgotten), EACH(keys_of_a_failed_batch_do_not_count))
