@@ -1,0 +1,268 @@
+#include "inject_session_private.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+
+#include "check.h"
+#include "clock.h"
+#include "log.h"
+#include "receive_shared.h"
+
+/* Memory of a document that has been read, as a multiple of its size. */
+#define DOCUMENT_FACTOR 16u
+
+/* Messages of a call are made for so long in one turn of the loop, and recipients read, of which so
+ * many between two looks at the clock. */
+#define TURN_US       (5 * US_PER_MS)
+#define RCPTS_AT_ONCE 20u
+/* Of a message so many bytes are made between two looks at the clock. */
+#define BYTES_AT_ONCE 65536u
+
+/* All messages are decided. */
+void inject_call_finish(struct inject_session *s)
+{
+    struct slice error = slice_of(NULL, 0), fields = error;
+    unsigned status = 200;
+    char retry[64];
+
+    if (s->refusals_unlogged > 0 && receive_may_log(s->all, RECEIVE_QUOTA_SESSIONS)) {
+        log_info("%u more recipients of %s were refused", s->refusals_unlogged, s->text);
+    }
+    if (s->answer.queued_count > 0) {
+        s->good_calls++;
+        s->delivered = true;
+        admission_delivered(&s->place, clock_mono());
+    } else if (s->answer.least_code / 100 == 4) {
+        status = s->answer.busy ? 429 : 503;
+        error = SLICE("nothing was queued; try again later");
+        (void)snprintf(retry, sizeof retry, "Retry-After: %u\r\n",
+                       s->retry_s > 0  ? s->retry_s
+                       : status == 429 ? BUSY_RETRY_S
+                                       : GONE_RETRY_S); /* fits */
+        fields = slice_string(retry);
+    } else {
+        status = s->answer.least_code == 552 ? 413 : 422;
+        error = s->key_refused ? SLICE("nothing was queued: Idempotency-Key was the key of another "
+                                       "call, of another body, target or envelope")
+                               : SLICE("nothing was queued: all was refused");
+    }
+    inject_answer_with(s, status, error, fields);
+}
+
+/* Begin to make the next message of a document. */
+static void begin_message(struct inject_session *s)
+{
+    struct inject_part *part = inject_part_new(s, s->next_message++, inject_envelope_of_mail);
+    struct server_reply reply = inject_part_set_envelope(part);
+
+    if (reply.code != 0 || part->rcpts == 0) {
+        inject_part_end(part, reply);
+        return;
+    }
+    part->text = inject_message_new(s->mail, part->message);
+    s->making = part;
+}
+
+/* Make some more of it. */
+static void go_on_with_message(struct inject_session *s)
+{
+    struct inject_part *part = s->making;
+    struct server_reply reply = SERVER_ACCEPT;
+    enum inject_message_result result;
+    struct slice piece;
+    uint64_t memory;
+
+    result = inject_message_next(part->text, BYTES_AT_ONCE, &piece);
+    memory = inject_message_memory(part->text);
+    (void)receive_has_memory(s->all, s->settings, &s->place, memory + 2 * piece.len);
+    if (result == INJECT_MESSAGE_TOO_LARGE) {
+        reply = (struct server_reply){
+            552, "5.3.4",
+            SLICE("Message, or a field of 8192 bytes, exceeds fixed limit (message_size_limit)")};
+    } else if (!draft_hold(&s->making_account, memory)) {
+        reply = NO_MEMORY;
+    } else {
+        reply = intake_add(&part->intake, piece);
+    }
+    if (reply.code != 0 || result == INJECT_MESSAGE_END) {
+        inject_part_made(part);
+        inject_part_end(part, reply);
+    }
+}
+
+static void read_document(struct inject_session *s);
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+    struct inject_session *s = arg;
+
+    (void)fd;
+    (void)what;
+    if (s->phase != INJECT_WORK) {
+        return;
+    }
+    if (s->unread != NULL) {
+        read_document(s);
+    } else {
+        inject_call_go_on(s);
+    }
+    inject_drive(s);
+}
+
+/* Let other clients have a turn before more of the document is read, or more messages are made. */
+void inject_call_go_on_later(struct inject_session *s)
+{
+    static const struct timeval now = {0};
+
+    if (s->again == NULL) {
+        s->again = evtimer_new(s->all->role->base, on_again, s);
+        CHECK(s->again != NULL);
+    }
+    CHECK(event_add(s->again, &now) == 0);
+}
+
+/* Are there messages of the call that have not been made? */
+bool inject_call_has_more(const struct inject_session *s)
+{
+    return s->mail != NULL && !s->key_refused && s->next_message < inject_mail_count(s->mail);
+}
+
+/* Has this turn lasted until then? A turn has one time, unless the clocks are read in it. */
+static bool turn_is_over(struct mono until)
+{
+    clock_update();
+    return mono_reached(until, clock_mono());
+}
+
+/* May one more be on its way? If not, an answer is awaited. */
+static bool may_begin_message(struct inject_session *s)
+{
+    return s->part_count < INJECT_AHEAD &&
+           (s->part_count == 0 || s->all->queue == NULL ||
+            channel_waiting(s->all->queue) <= RECEIVE_WAITING_MAX / 4) &&
+           (s->settings->filters_apart == NULL || inject_find_slot(s) != NULL);
+}
+
+/* Make messages, as many as may be on their way; when all are decided the call is. */
+void inject_call_go_on(struct inject_session *s)
+{
+    struct mono until = mono_after(clock_mono(), TURN_US);
+
+    if (s->unread != NULL) {
+        return; /* the next turn goes on */
+    }
+    while (s->making != NULL || inject_call_has_more(s)) {
+        if (s->making != NULL) {
+            go_on_with_message(s);
+        } else if (!may_begin_message(s)) {
+            return; /* an answer goes on with it */
+        } else {
+            begin_message(s);
+        }
+        if ((s->making != NULL || inject_call_has_more(s)) && turn_is_over(until)) {
+            inject_call_go_on_later(s);
+            return;
+        }
+    }
+    if (s->part_count > 0) {
+        return;
+    }
+    if (s->all->flow.behind && s->settings->flow_delay_us > 0) {
+        inject_wait_for_us(s, INJECT_DELAYED, s->settings->flow_delay_us);
+        return;
+    }
+    inject_call_finish(s);
+}
+
+/* Charge the document that has been read, and an answer that accepts all of its recipients. */
+static bool hold_document(struct inject_session *s)
+{
+    uint64_t answer = 0, messages = inject_mail_count(s->mail);
+
+    if (inject_mail_is_divided(s->mail)) {
+        answer = messages * ANSWER_ELEMENT + inject_mail_address_bytes(s->mail);
+    }
+    return inject_charge(s, inject_mail_memory(s->mail) + answer);
+}
+
+/* The document could not be read. */
+static void refuse_document(struct inject_session *s, enum inject_mail_result result)
+{
+    if (result == INJECT_MAIL_TOO_LARGE && s->short_of_memory) {
+        inject_refuse(s, 429, NO_DOCUMENT_MEMORY);
+    } else {
+        inject_refuse(s,
+                      result == INJECT_MAIL_NO_JSON ? 400
+                      : result == INJECT_MAIL_WRONG ? 422
+                                                    : 413,
+                      buf_cstr(&s->error));
+    }
+}
+
+/* Read the document, or go on with that; when it is read, make its messages. */
+static void read_document(struct inject_session *s)
+{
+    struct mono until = mono_after(clock_mono(), TURN_US);
+    enum inject_mail_result result;
+    struct server_reply reply;
+
+    do {
+        buf_clear(&s->error);
+        result = inject_mail_read(s->unread, RCPTS_AT_ONCE, &s->error);
+    } while (result == INJECT_MAIL_MORE && !turn_is_over(until));
+    if (result == INJECT_MAIL_MORE) {
+        inject_call_go_on_later(s);
+        return;
+    }
+    if (result != INJECT_MAIL_OK) {
+        refuse_document(s, result);
+        return;
+    }
+    s->mail = s->unread;
+    s->unread = NULL;
+    if (!hold_document(s)) {
+        inject_refuse(s, 429, NO_DOCUMENT_MEMORY);
+        return;
+    }
+    reply = inject_judge_sender(s, inject_mail_sender(s->mail));
+    if (reply.code != 0) {
+        inject_refuse_as(s, &reply);
+        return;
+    }
+    inject_call_go_on(s);
+}
+
+static void begin_document(struct inject_session *s)
+{
+    struct inject_mail_limits limits = {.rcpts = s->settings->inject_rcpts,
+                                        .message_bytes = s->settings->smtp.limits.message_bytes};
+    uint64_t most = DOCUMENT_FACTOR * s->json.bytes + ANSWER_EXTRA, free_bytes;
+
+    json_document_end(&s->json);
+    (void)receive_has_memory(s->all, s->settings, &s->place, most);
+    free_bytes = s->all->budget.max - s->all->budget.used;
+    limits.memory = most < free_bytes ? most : free_bytes;
+    s->short_of_memory = free_bytes < most;
+    s->unread = inject_mail_new(&s->json, &limits);
+    read_document(s);
+}
+
+/* The whole request has come. */
+void inject_call_begin(struct inject_session *s)
+{
+    CHECK(s->sum == NULL || EVP_DigestFinal_ex(s->sum, s->sum_bytes, NULL) == 1);
+    s->calls++;
+    s->arrived = clock_wall();
+    inject_log_connect(s);
+    inject_wait_for_us(s, INJECT_WORK, s->settings->answer_us);
+    s->next_message = 0;
+    if (s->kind == BODY_MESSAGE) {
+        struct inject_part *part = s->reading;
+
+        s->reading = NULL;
+        inject_part_end(part, SERVER_ACCEPT);
+        inject_call_go_on(s);
+    } else {
+        begin_document(s);
+    }
+}
