@@ -66,7 +66,7 @@ enum inject_phase {
     INJECT_CLOSING,
 };
 
-enum body_kind { BODY_MESSAGE, BODY_JSON };
+enum inject_body { BODY_MESSAGE, BODY_JSON };
 
 /* The token that the client has proven. */
 struct inject_grant {
@@ -124,7 +124,7 @@ struct inject_session {
     struct inject_grant *grant; /* owned; NULL: no token was proven yet */
 
     /* the request */
-    enum body_kind kind;
+    enum inject_body kind;
     struct http_envelope envelope;
     uint8_t sum_bytes[WIRE_KEY_SUM]; /* of `sum`, when all has come */
     EVP_MD_CTX *sum;            /* over all that makes the call what it is; NULL: it has no key */

@@ -52,6 +52,7 @@
 #include "mem.h"
 #include "nexthop.h"
 #include "receive_policy.h"
+#include "receive_session_private.h"
 #include "receive_shared.h"
 #include "route.h"
 #include "server.h"
@@ -61,108 +62,9 @@
 /* How long a client may take to read the last reply. */
 #define LAST_WORDS_US (10 * US_PER_S)
 
-#define NO_AUTH ((struct server_reply){454, "4.7.0", SLICE("Temporary authentication failure")})
 #define NO_ETRN ((struct server_reply){458, NULL, SLICE("Unable to queue messages")})
 
 static const char lost_connection[] = "lost connection";
-
-/* How far a client has come, for the log. */
-enum stage {
-    STAGE_CONNECT,
-    STAGE_HELO,
-    STAGE_EHLO,
-    STAGE_LHLO,
-    STAGE_STARTTLS,
-    STAGE_AUTH,
-    STAGE_ETRN,
-    STAGE_MAIL,
-    STAGE_RCPT,
-    STAGE_DATA,
-    STAGE_END,
-};
-static const char *const stage_names[] = {"CONNECT",  "HELO", "EHLO",          "LHLO",
-                                          "STARTTLS", "AUTH", "ETRN",          "MAIL",
-                                          "RCPT",     "DATA", "END-OF-MESSAGE"};
-
-enum phase {
-    PHASE_TALK,
-    PHASE_ASKED,
-    PHASE_FILTERING,
-    PHASE_CALLOUT,
-    PHASE_DELAYED,
-    PHASE_TLS_DUE,
-    PHASE_HANDSHAKE,
-    PHASE_CLOSING,
-};
-
-/* What ASKED waits for. */
-enum question {
-    QUESTION_MESSAGE,
-    QUESTION_ETRN,
-    QUESTION_LOGIN,
-    QUESTION_SEND_ROOM,
-};
-
-/* Who has logged in. */
-struct receive_login {
-    char *user;
-    char *text; /* for the log */
-    char *class_name;
-    char *senders; /* verifier_list.h */
-};
-
-struct receive_session {
-    struct receive_sessions *all;
-    struct receive_settings *settings;
-    struct receive_origin *origin;
-    struct place place;
-    struct stream *stream;
-    struct server *server;
-    LIST_ENTRY(receive_session) next;
-    uint64_t token;    /* of the question in ASKED, else 0 */
-    UT_hash_handle hh; /* by token */
-    enum phase phase;
-    enum stage stage;
-    enum question question;        /* in ASKED */
-    uint64_t login_token;          /* of the login that is under way, else 0 */
-    enum sasl_mechanism mechanism; /* its */
-    struct receive_login *login;   /* owned; NULL: the client has not logged in */
-    unsigned logins;               /* how often it tried */
-    bool tls_first;                /* TLS comes before the greeting */
-    bool may_relay;
-    bool exempt;         /* from limits of clients */
-    uint64_t mail_size;  /* as MAIL has said */
-    unsigned mail_flags; /* likewise */
-    uint32_t send_room;  /* recipients that the message may have */
-    uint32_t send_limit; /* and what says so (send_limit.h) */
-    char *send_text;     /* owned: what the client is told beyond it; NULL: there is no limit */
-    bool send_refused;   /* the queue process was told that it is not enough */
-    bool connect_logged; /* during an attack it is logged only when it has brought mail */
-    bool delivered;      /* a message */
-    bool dropped;        /* it has lost its place */
-    bool ended;          /* nothing more comes from the client */
-    bool in_content;     /* DATA or BDAT was accepted */
-    const char *abort_reason; /* of a SERVER_ABORT, until the next event: see finish_abort */
-    struct draft draft;
-    struct classify classify; /* of the content of `draft` */
-    struct arrival arrival;   /* what rules say of it */
-    bool filtered;            /* of the listener */
-    bool has_address;         /* `address` is the client's */
-    unsigned char address[16];
-    struct callout_question *callout; /* in CALLOUT */
-    bool callout_local;               /* of a recipient of local_domains */
-    struct filters *filters; /* owned; NULL: there are none, or nothing was asked of them yet */
-    unsigned message_flags;  /* of the message in ASKED or FILTERED */
-    struct wall arrived;
-    uint32_t message_rcpts; /* of the message in ASKED */
-    uint64_t errors_paid;   /* errors that the client has waited for, or need not */
-    unsigned greetings;
-    uint16_t port;    /* the client's; 0: of a Unix socket */
-    const char *name; /* "localhost", or "unknown": the DNS is not asked */
-    char ip[INET6_ADDRSTRLEN];
-    char text[INET6_ADDRSTRLEN + 16]; /* "unknown[192.0.2.1]" */
-    struct dialogue_end end;          /* for those who watch */
-};
 
 /* ---- names for the log ---------------------------------------------------------------------- */
 
@@ -183,97 +85,7 @@ static uint16_t port_of(const struct sockaddr *addr)
                                          : 0;
 }
 
-/* Postfix's word, which knows neither TLS nor UTF-8. */
-static const char *log_protocol(const struct receive_session *s)
-{
-    if (s->origin->lmtp) {
-        return "LMTP";
-    }
-    return strcmp(server_protocol(s->server), "SMTP") == 0 ? "SMTP" : "ESMTP";
-}
-
-/* `what` has happened to the command or message. `rcpt` with ptr NULL: none to name. `rule`: which
- * rule wanted it, "" for none. */
-static void log_event(const struct receive_session *s, const char *what, struct slice sender,
-                      struct slice rcpt, const char *text, const char *rule)
-{
-    struct slice helo = server_helo(s->server);
-    bool to = rcpt.ptr != NULL;
-
-    log_info("NOQUEUE: %s: %s from %s: %s; from=<%.*s>%s%.*s%s proto=%s helo=<%.*s>%s%s%s", what,
-             stage_names[s->stage], s->text, text, SLICE_ARGS(sender), to ? " to=<" : "",
-             to ? (int)rcpt.len : 0, to ? rcpt.ptr : "", to ? ">" : "", log_protocol(s),
-             SLICE_ARGS(helo), rule[0] != '\0' ? " (" : "", rule, rule[0] != '\0' ? ")" : "");
-}
-
-static void log_refusal(const struct receive_session *s, struct slice sender, struct slice rcpt,
-                        const char *text, const char *rule)
-{
-    log_event(s, "reject", sender, rcpt, text, rule);
-}
-
-/* What rules did to the message of the draft, behind its queue id or NOQUEUE. */
-static void log_rules(const struct receive_session *s, const char *id)
-{
-    struct slice sender = draft_sender(&s->draft), rcpt = draft_first_rcpt(&s->draft);
-    struct slice helo = server_helo(s->server);
-    struct buf *envelope = &s->all->line;
-
-    buf_clear(envelope);
-    (void)buf_addf(envelope, "from=<%.*s> to=<%.*s> proto=%s helo=<%.*s>", SLICE_ARGS(sender),
-                   SLICE_ARGS(rcpt), log_protocol(s), SLICE_ARGS(helo)); /* fits */
-    arrival_log(&s->arrival, id, s->text, buf_cstr(envelope));
-}
-
-static void log_rule_reply(const struct receive_session *s, const struct server_reply *reply,
-                           struct slice sender, struct slice rcpt, const char *rule)
-{
-    struct buf *line = &s->all->line;
-
-    buf_clear(line);
-    buf_addf(line, "%u %s %.*s", reply->code, reply->status, SLICE_ARGS(reply->text));
-    log_refusal(s, sender, rcpt, buf_cstr(line), rule);
-}
-
-static void log_reply(const struct receive_session *s, const struct server_reply *reply,
-                      struct slice sender, struct slice rcpt)
-{
-    log_rule_reply(s, reply, sender, rcpt, "");
-}
-
-/* "name=1", or "name=1/3" where not all were good; nothing when there were none. */
-static void add_count(struct buf *out, const char *name, uint64_t good, uint64_t all)
-{
-    if (all == 0) {
-        return;
-    }
-    buf_addf(out, " %s=%llu", name, (unsigned long long)good);
-    if (good != all) {
-        buf_addf(out, "/%llu", (unsigned long long)all);
-    }
-}
-
-static void log_disconnect(struct receive_session *s)
-{
-    struct server_stats stats = server_stats(s->server);
-    struct buf *text = &s->all->text;
-    uint64_t good = stats.errors > stats.commands ? 0 : stats.commands - stats.errors;
-
-    buf_clear(text);
-    add_count(text, s->origin->lmtp ? "lhlo" : "ehlo", s->greetings, s->greetings);
-    add_count(text, "starttls", server_tls(s->server).len > 0, server_tls(s->server).len > 0);
-    add_count(text, "auth", s->login != NULL, s->logins);
-    add_count(text, "mail", stats.mails, stats.mails);
-    add_count(text, "rcpt", stats.rcpts, stats.rcpts + stats.rcpts_refused);
-    add_count(text, "data", stats.messages, stats.messages);
-    add_count(text, "quit", stats.quit, stats.quit);
-    add_count(text, "commands", good, stats.commands);
-    log_info("disconnect from %s%s", s->text, buf_cstr(text));
-}
-
 /* ---- for those who watch -------------------------------------------------------------------- */
-
-static void local_address(const struct receive_session *s, char ret_ip[INET6_ADDRSTRLEN]);
 
 static bool is_watched(const struct receive_session *s)
 {
@@ -292,7 +104,7 @@ static void tell(struct receive_session *s, enum wire_said said, bool ours, stru
 
     local[0] = '\0';
     if (said != SAID_CLOSED) { /* then the stream may be gone */
-        local_address(s, local);
+        receive_local_address(s, local);
     }
     (void)snprintf(peer, sizeof peer, "%s:%u", s->text, s->port); /* fits by its size */
     facts.peer = slice_string(peer);
@@ -317,31 +129,11 @@ static void on_said(void *arg, enum server_said said, struct slice text, size_t 
 
 /* ---- the life of a session ------------------------------------------------------------------ */
 
-static void forget_question(struct receive_session *s)
+void receive_forget_question(struct receive_session *s)
 {
     if (s->token != 0) {
         HASH_DEL(s->all->asked, s);
         s->token = 0;
-    }
-}
-
-/* The auth process need not remember it. */
-static void end_login(struct receive_session *s)
-{
-    if (s->login_token != 0 && s->all->auth != NULL) {
-        wire_put_number(s->all->auth, WIRE_AUTH_END, s->login_token);
-    }
-    s->login_token = 0;
-}
-
-static void forget_user(struct receive_session *s)
-{
-    if (s->login != NULL) {
-        mem_free(s->login->user);
-        mem_free(s->login->text);
-        mem_free(s->login->class_name);
-        mem_free(s->login->senders);
-        mem_free(s->login);
     }
 }
 
@@ -359,14 +151,6 @@ static void leave_place(struct receive_session *s)
 
 static void session_drop(struct place *place, enum admission_limit limit);
 
-static void log_connect(struct receive_session *s)
-{
-    if (!s->connect_logged) {
-        s->connect_logged = true;
-        log_info("connect from %s", s->text);
-    }
-}
-
 /* The stream has been freed or given away. */
 static void session_free(struct receive_session *s)
 {
@@ -379,14 +163,14 @@ static void session_free(struct receive_session *s)
         (void)receive_may_log(all, RECEIVE_QUOTA_SESSIONS); /* the next ones may not */
     }
     if (s->connect_logged) {
-        log_disconnect(s);
+        receive_log_disconnect(s);
     }
     if (!s->dropped) {
         leave_place(s);
     }
-    forget_question(s);
-    end_login(s);
-    forget_user(s);
+    receive_forget_question(s);
+    receive_login_end(s);
+    receive_login_forget(s);
     mem_free(s->send_text);
     LIST_REMOVE(s, next);
     all->count--;
@@ -428,7 +212,7 @@ static struct server_reply room_for(struct receive_session *s, uint64_t size)
 }
 
 /* Wait for the answer; until then nothing is read from the client. */
-static void ask(struct receive_session *s, enum question question, uint64_t token)
+void receive_ask(struct receive_session *s, enum receive_question question, uint64_t token)
 {
     s->token = token;
     HASH_ADD(hh, s->all->asked, token, sizeof s->token, s);
@@ -450,18 +234,19 @@ static void ask_etrn(struct receive_session *s, struct slice domain)
         server_answer(s->server, NO_ETRN);
         return;
     }
-    ask(s, QUESTION_ETRN, ++s->all->last_token);
+    receive_ask(s, QUESTION_ETRN, ++s->all->last_token);
     wire_put_etrn(s->all->queue, &(struct wire_etrn){.token = s->token, .domain = domain});
 }
 
 /* ---- how much a client and a user may send -------------------------------------------------- */
 
-static struct slice send_client(const struct receive_session *s, char room[RECEIVE_SEND_CLIENT_MAX])
+struct slice receive_session_client(const struct receive_session *s,
+                                    char room[RECEIVE_SEND_CLIENT_MAX])
 {
     return receive_send_client(s->all->role->conf, s->address, s->exempt, room);
 }
 
-static struct slice send_login(const struct receive_session *s)
+struct slice receive_session_login(const struct receive_session *s)
 {
     return receive_send_login(s->all->role->conf, s->login != NULL ? s->login->user : NULL);
 }
@@ -470,7 +255,8 @@ static struct slice send_login(const struct receive_session *s)
 static bool ask_send_room(struct receive_session *s)
 {
     char room[RECEIVE_SEND_CLIENT_MAX];
-    struct wire_send_room m = {.client = send_client(s, room), .login = send_login(s)};
+    struct wire_send_room m = {.client = receive_session_client(s, room),
+                               .login = receive_session_login(s)};
 
     mem_free(s->send_text);
     s->send_text = NULL;
@@ -478,7 +264,7 @@ static bool ask_send_room(struct receive_session *s)
     if (m.client.len == 0 && m.login.len == 0) {
         return false;
     }
-    ask(s, QUESTION_SEND_ROOM, ++s->all->last_token);
+    receive_ask(s, QUESTION_SEND_ROOM, ++s->all->last_token);
     m.token = s->token;
     wire_put_send_room(s->all->queue, &m);
     return true;
@@ -495,340 +281,20 @@ static struct server_reply judge_send_room(struct receive_session *s)
     if (!s->send_refused && s->all->queue != NULL) {
         s->send_refused = true;
         wire_put_send_refused(s->all->queue,
-                              &(struct wire_send_refused){.client = send_client(s, room),
-                                                          .login = send_login(s),
+                              &(struct wire_send_refused){.client = receive_session_client(s, room),
+                                                          .login = receive_session_login(s),
                                                           .limit = s->send_limit});
     }
     return (struct server_reply){450, "4.7.1", slice_string(s->send_text)};
 }
 
-/* The Received: header, with a hole for the queue id. */
-static struct slice make_trace(struct receive_session *s)
-{
-    struct receive_sessions *all = s->all;
-    struct wall now = clock_wall();
-    struct header_trace trace = {
-        .helo = server_helo(s->server),
-        .client_name = slice_string(s->name),
-        .client_ip = slice_string(s->ip),
-        .protocol = server_protocol(s->server),
-        .tls = server_tls(s->server),
-        .hostname = slice_string(s->settings->hostname),
-        .recipient = draft_rcpts(&s->draft) == 1 ? draft_first_rcpt(&s->draft) : SLICE(""),
-        .time = now,
-        .utc_offset_minutes = clock_zone(now) / 60,
-    };
-
-    buf_clear(&all->trace);
-    buf_clear(&all->trace_rest);
-    (void)buf_add(&all->trace, buf_slice(&s->arrival.ruling.prepend)); /* fits, or is seen below */
-    CHECK(header_received(&trace, &all->trace, &all->trace_rest));     /* all parts have limits */
-    buf_add(&all->trace, SLICE("\1"));
-    CHECK(buf_add(&all->trace, buf_slice(&all->trace_rest)));
-    return buf_slice(&all->trace);
-}
-
-/* Give the engine the verdict on a message; LMTP wants it once for each recipient. */
-static void answer_message(struct receive_session *s, const struct server_reply *reply)
-{
-    struct server_reply *replies;
-
-    if (!s->origin->lmtp) {
-        server_message_done(s->server, reply, 1);
-        return;
-    }
-    replies = mem_array(s->message_rcpts, sizeof *replies);
-    for (uint32_t i = 0; i < s->message_rcpts; i++) {
-        replies[i] = *reply;
-    }
-    server_message_done(s->server, replies, s->message_rcpts);
-    mem_free(replies);
-}
-
-static void refuse_message(struct receive_session *s, const struct server_reply *reply)
-{
-    log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
-    log_rules(s, "NOQUEUE");
-    draft_drop(&s->draft);
-    answer_message(s, reply); /* which the arrival may have the words of */
-    arrival_drop(&s->arrival);
-}
-
-/* A rule wants it gone; the client is not to know. */
-static void discard_message(struct receive_session *s)
-{
-    const struct server_reply reply = SERVER_ACCEPT;
-
-    log_rules(s, "NOQUEUE");
-    draft_drop(&s->draft);
-    arrival_drop(&s->arrival);
-    answer_message(s, &reply);
-}
-
-/* Content that has passed the rules; submit looks at what came of it. */
-static void put_content(void *arg, struct slice bytes)
-{
-    struct receive_session *s = arg;
-
-    (void)draft_add_content(&s->draft, bytes);
-}
-
-/* A rule or a limit refuses the message. The rule's own line says so. */
-static void refuse_by_rule(struct receive_session *s, const struct server_reply *reply)
-{
-    if (s->arrival.ruling.code == 0 || s->arrival.ruling.limit != NULL) {
-        refuse_message(s, reply);
-        return;
-    }
-    log_rules(s, "NOQUEUE");
-    draft_drop(&s->draft);
-    answer_message(s, reply);
-    arrival_drop(&s->arrival);
-}
-
-/* What a line of log tells of the message behind its client: who has logged in, and under which
- * name filters know it. */
-static struct slice describe(struct receive_session *s)
-{
-    struct buf *text = &s->all->text;
-
-    buf_clear(text);
-    if (s->login != NULL) {
-        (void)buf_add_string(text, s->login->text); /* fits */
-    }
-    if (s->filters != NULL) {
-        (void)buf_addf(text, "%smilter_id=%s", buf_len(text) > 0 ? ", " : "",
-                       filters_id(s->filters)); /* fits */
-    }
-    return buf_slice(text);
-}
-
-/* The filters, if there are any, let it pass: hand it to the queue process. */
-static void submit(struct receive_session *s)
-{
-    char class_room[CLASS_NAME_MAX], send_room[RECEIVE_SEND_CLIENT_MAX];
-    struct classified class;
-    struct receive_sessions *all = s->all;
-    struct wire_rcpt *rcpts;
-    struct server_reply reply = receive_queue_works(all);
-    struct wire_submit m = {
-        .flags = s->message_flags | (s->filters != NULL ? filters_flags(s->filters) : 0),
-        .arrived = s->arrived,
-        .client = slice_string(s->text),
-        .pid = (uint32_t)getpid(),
-        .origin = slice_string(s->origin->url),
-    };
-
-    if (reply.code != 0) {
-        refuse_message(s, &reply);
-        return;
-    }
-    rcpts = draft_envelope(&s->draft);
-    m.rcpt_count = draft_rcpts(&s->draft);
-    arrival_envelope(&s->arrival, all->role->conf, draft_sender(&s->draft), &rcpts, &m.rcpt_count,
-                     WIRE_RCPTS_MAX);
-    m.rcpts = rcpts;
-    m.hold = arrival_hold(&s->arrival);
-    m.rules = arrival_rules(&s->arrival);
-    ask(s, QUESTION_MESSAGE, ++s->all->last_token);
-    m.token = s->token;
-    m.trace = make_trace(s);
-    class = classify_end(&s->classify, all->role->conf, s->may_relay,
-                         s->login != NULL ? slice_string(s->login->class_name) : SLICE(""),
-                         s->origin->url, s->text, class_room);
-    m.class_name = class.name;
-    m.class_source = class.source;
-    m.login = describe(s);
-    if (m.hold.len == 0 && s->filters != NULL) {
-        m.hold = filters_hold(s->filters);
-    }
-    m.send_client = send_client(s, send_room);
-    m.send_login = send_login(s);
-    m.send_rcpts = draft_rcpts(&s->draft);
-    draft_submit(&s->draft, all->queue, &m);
-    mem_free(rcpts);
-}
-
-/* ---- filters -------------------------------------------------------------------------------- */
-
-static void go_on(struct receive_session *s);
-
-/* What the filters say of the last command or message; code 0: it passes. Borrows from them. */
-static struct server_reply filters_reply(struct receive_session *s)
-{
-    const struct filters_answer *a = filters_answer(s->filters);
-
-    if (a->result != FILTERS_REFUSE) {
-        return SERVER_ACCEPT;
-    }
-    return (struct server_reply){a->code, a->status, slice_string(a->text)};
-}
-
-static void log_filtered(struct receive_session *s, const char *what, const struct server_reply *r)
-{
-    struct buf *line = &s->all->line;
-    struct slice rcpt = slice_of(NULL, 0);
-    size_t at = 0;
-
-    while (s->stage == STAGE_RCPT && draft_next_rcpt(&s->draft, &at, &rcpt)) {
-        continue; /* the last one is what was asked about */
-    }
-    buf_clear(line);
-    buf_addf(line, "%u %s %.*s", r->code, r->status, SLICE_ARGS(r->text));
-    log_event(s, what, draft_sender(&s->draft), rcpt, buf_cstr(line), "");
-}
-
-/* The filters are done with the message; `refusal` has a code of 0 when they let it pass. */
-static void end_filtered(struct receive_session *s, const struct server_reply *refusal)
-{
-    const struct server_reply discarded = {250, "2.0.0", SLICE("Ok: discarded")};
-    bool discards = filters_answer(s->filters)->result == FILTERS_DISCARD;
-
-    if (refusal->code == 0 && !discards) {
-        submit(s);
-        return;
-    }
-    if (discards) {
-        log_filtered(s, "milter-discard", &discarded);
-        s->delivered = true;
-    }
-    log_rules(s, "NOQUEUE");
-    draft_drop(&s->draft);
-    arrival_drop(&s->arrival);
-    answer_message(s, discards ? &discarded : refusal);
-}
-
-/* The filters have answered what the client's command or message is to be answered with. */
-static void filters_decided(struct receive_session *s)
-{
-    struct server_reply reply = filters_reply(s);
-
-    if (reply.code != 0) {
-        log_filtered(s, "milter-reject", &reply);
-    }
-    if (s->stage == STAGE_END) {
-        end_filtered(s, &reply);
-        return;
-    }
-    if (reply.code != 0 && s->stage == STAGE_RCPT) {
-        draft_undo_rcpt(&s->draft);
-    } else if (reply.code != 0 && s->stage == STAGE_MAIL) {
-        draft_drop(&s->draft);
-    }
-    s->in_content = s->stage == STAGE_DATA && reply.code == 0;
-    server_answer(s->server, reply);
-}
-
-static void on_filters(void *arg, struct filters *f)
-{
-    struct receive_session *s = arg;
-
-    (void)f;
-    CHECK(s->phase == PHASE_FILTERING);
-    s->phase = PHASE_TALK;
-    filters_decided(s);
-    if (s->phase == PHASE_TALK) { /* else the queue process has it now */
-        go_on(s);
-    }
-}
-
-/* A question to the filters was asked; `answered` says that the answer is there. */
-static void after_filters(struct receive_session *s, bool answered)
-{
-    if (answered) {
-        filters_decided(s);
-        return;
-    }
-    s->phase = PHASE_FILTERING;
-    client_pace_rest(&s->place.pace, clock_mono());
-    stream_pause(s->stream, true);
-    stream_set_deadline(s->stream, MONO_NEVER); /* the filters have theirs */
-}
-
-/* MAIL was found good: ask the filters, where there are any. */
-static void filter_mail(struct receive_session *s, const struct server_mail *mail)
-{
-    char name[INET6_ADDRSTRLEN + 2], parameters[64] = "";
-    struct filters_client client = {
-        .ip = slice_string(s->ip),
-        .family = strchr(s->ip, ':') == NULL ? 4 : 6,
-        .port = s->port,
-        .helo = server_helo(s->server),
-        .tls = server_tls(s->server),
-        .user = s->login != NULL ? slice_string(s->login->user) : SLICE(""),
-        .mechanism = s->login != NULL ? slice_string(sasl_mechanism_name(s->mechanism)) : SLICE(""),
-    };
-    int len = 0;
-
-    if (s->filters == NULL) {
-        s->filters = filters_new(&s->all->hub, s->settings->filters, on_filters, s);
-    }
-    (void)snprintf(name, sizeof name, "[%s]", s->ip); /* fits */
-    client.name = slice_string(strcmp(s->name, "localhost") == 0 ? s->name : name);
-    if (mail->size > 0) {
-        len = snprintf(parameters, sizeof parameters, "SIZE=%llu ",
-                       (unsigned long long)mail->size); /* fits, as does the rest */
-    }
-    (void)snprintf(parameters + len, sizeof parameters - (size_t)len, "%s%s",
-                   (mail->flags & ENVELOPE_8BIT) != 0 ? "BODY=8BITMIME " : "",
-                   (mail->flags & ENVELOPE_SMTPUTF8) != 0 ? "SMTPUTF8" : "");
-    after_filters(s, filters_mail(s->filters, &client, mail->sender, slice_string(parameters)));
-}
-
-/* All of the message is there. */
-static void finish_message(struct receive_session *s, const struct server_message *message)
-{
-    struct server_reply reply = receive_queue_works(s->all), ruled;
-
-    log_connect(s);
-    s->stage = STAGE_END;
-    s->in_content = false;
-    s->message_rcpts = message->recipients;
-    s->message_flags = message->flags;
-    ruled = arrival_end(&s->arrival, s->all->role->conf, s->text, put_content, s);
-    (void)draft_hold(&s->draft, 0); /* draft_finish says if it has failed */
-    if (reply.code == 0 && !draft_finish(&s->draft)) {
-        reply = RECEIVE_NO_MEMORY;
-    }
-    if (reply.code != 0) {
-        refuse_message(s, &reply);
-    } else if (ruled.code != 0) {
-        refuse_by_rule(s, &ruled);
-    } else if (s->arrival.ruling.discard) {
-        discard_message(s);
-    } else if (s->filters != NULL) {
-        after_filters(s, filters_message(s->filters, &s->draft));
-    } else {
-        submit(s);
-    }
-}
-
 /* ---- what the engine asks and reports ------------------------------------------------------- */
-
-/* May the user that has logged in, if one has, send as this address? Code 0: yes. */
-static struct server_reply judge_sender(struct receive_session *s, struct slice sender)
-{
-    struct buf *text = &s->all->text;
-    struct verifier user;
-
-    if (s->login == NULL) {
-        return SERVER_ACCEPT;
-    }
-    user = (struct verifier){.senders = slice_string(s->login->senders)};
-    if (verifier_may_send(&user, sender)) {
-        return SERVER_ACCEPT;
-    }
-    buf_clear(text);
-    (void)buf_addf(text, "<%.*s>: Sender address rejected: not owned by user %s",
-                   SLICE_ARGS(sender), s->login->user);
-    return (struct server_reply){553, "5.7.1", buf_slice(text)};
-}
 
 /* No limit stands against it: the filters are next. */
 static void accept_mail(struct receive_session *s, const struct server_mail *mail)
 {
     if (s->settings->filters != NULL && !s->filtered) {
-        filter_mail(s, mail);
+        receive_filter_mail(s, mail);
     } else {
         server_answer(s->server, SERVER_ACCEPT);
     }
@@ -836,7 +302,7 @@ static void accept_mail(struct receive_session *s, const struct server_mail *mai
 
 static void on_mail(struct receive_session *s, const struct server_mail *mail)
 {
-    struct server_reply reply = judge_sender(s, mail->sender);
+    struct server_reply reply = receive_judge_sender(s, mail->sender);
 
     s->stage = STAGE_MAIL;
     if (reply.code == 0) {
@@ -850,7 +316,7 @@ static void on_mail(struct receive_session *s, const struct server_mail *mail)
     s->mail_size = mail->size;
     s->mail_flags = mail->flags;
     if (reply.code != 0) {
-        log_reply(s, &reply, mail->sender, slice_of(NULL, 0));
+        receive_log_reply(s, &reply, mail->sender, slice_of(NULL, 0));
         server_answer(s->server, reply);
     } else if (!ask_send_room(s)) {
         accept_mail(s, mail);
@@ -873,7 +339,7 @@ static struct slice last_rcpt(const struct receive_session *s)
 static void accept_rcpt(struct receive_session *s)
 {
     if (s->filters != NULL) {
-        after_filters(s, filters_rcpt(s->filters, last_rcpt(s)));
+        receive_after_filters(s, filters_rcpt(s->filters, last_rcpt(s)));
         return;
     }
     server_answer(s->server, SERVER_ACCEPT);
@@ -890,7 +356,7 @@ static void rcpt_known(struct receive_session *s, enum callout_result result)
     }
     buf_clear(words.rule);
     reply = arrival_unknown(result == CALLOUT_UNSURE, s->callout_local, last_rcpt(s), &words);
-    log_reply(s, &reply, draft_sender(&s->draft), last_rcpt(s));
+    receive_log_reply(s, &reply, draft_sender(&s->draft), last_rcpt(s));
     draft_undo_rcpt(&s->draft);
     server_answer(s->server, reply);
 }
@@ -904,7 +370,7 @@ static void on_callout(void *arg, enum callout_result result)
     s->phase = PHASE_TALK;
     rcpt_known(s, result);
     if (s->phase == PHASE_TALK) { /* else a filter has the question now */
-        go_on(s);
+        receive_go_on(s);
     }
 }
 
@@ -955,7 +421,8 @@ static void on_rcpt(struct receive_session *s, const struct server_rcpt *rcpt)
     } else if (reply.code == 0) {
         accept_rcpt(s);
     } else {
-        log_rule_reply(s, &reply, draft_sender(&s->draft), rcpt->recipient, buf_cstr(words.rule));
+        receive_log_rule_reply(s, &reply, draft_sender(&s->draft), rcpt->recipient,
+                               buf_cstr(words.rule));
         server_answer(s->server, reply);
     }
 }
@@ -969,21 +436,21 @@ static void on_data(struct receive_session *s)
         reply = RECEIVE_NO_MEMORY;
     }
     if (reply.code != 0) {
-        log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+        receive_log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
     }
     s->in_content = reply.code == 0;
     arrival_data(&s->arrival, s->all->role->conf);
     classify_begin(&s->classify, s->all->role->conf);
     if (reply.code == 0 && s->filters != NULL) {
         draft_keep_header(&s->draft);
-        after_filters(s, filters_data(s->filters));
+        receive_after_filters(s, filters_data(s->filters));
         return;
     }
     server_answer(s->server, reply);
 }
 
 /* Our address that the client has connected to; empty when it has none. */
-static void local_address(const struct receive_session *s, char ret_ip[INET6_ADDRSTRLEN])
+void receive_local_address(const struct receive_session *s, char ret_ip[INET6_ADDRSTRLEN])
 {
     struct sockaddr_storage storage;
     struct sockaddr *addr = (struct sockaddr *)&storage;
@@ -994,41 +461,6 @@ static void local_address(const struct receive_session *s, char ret_ip[INET6_ADD
     if (getsockname(stream_fd(s->stream), addr, &len) == 0 && ip_of_sockaddr(addr, ip)) {
         receive_print_ip(ip, ret_ip);
     }
-}
-
-/* The auth process judges it. */
-static void on_auth(struct receive_session *s, const struct server_auth *auth)
-{
-    char local[INET6_ADDRSTRLEN];
-
-    s->stage = STAGE_AUTH;
-    s->mechanism = auth->mechanism;
-    if (auth->first) {
-        end_login(s); /* one that the client has given up */
-        s->logins++;
-    }
-    if (s->all->auth == NULL || channel_waiting(s->all->auth) > RECEIVE_WAITING_MAX ||
-        (!auth->first && s->login_token == 0)) {
-        s->login_token = 0;
-        if (receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
-            log_warning("%s: SASL %s authentication failed: the auth process is not available",
-                        s->text, sasl_mechanism_name(s->mechanism));
-        }
-        server_login_done(s->server, NO_AUTH);
-        return;
-    }
-    if (auth->first) {
-        s->login_token = ++s->all->last_token;
-    }
-    local_address(s, local);
-    ask(s, QUESTION_LOGIN, s->login_token);
-    wire_put_auth(s->all->auth, &(struct wire_auth){.login = s->login_token,
-                                                    .mechanism = (uint32_t)auth->mechanism,
-                                                    .first = auth->first,
-                                                    .has_message = auth->has_message,
-                                                    .message = auth->message,
-                                                    .client = slice_string(s->ip),
-                                                    .local = slice_string(local)});
 }
 
 static void on_helo(struct receive_session *s)
@@ -1050,7 +482,7 @@ static void finish_abort(struct receive_session *s, const struct server_event *e
     }
     if (s->in_content && (event->type != SERVER_CLOSE || event->reason != s->abort_reason)) {
         s->stage = STAGE_END;
-        log_refusal(s, draft_sender(&s->draft), slice_of(NULL, 0), s->abort_reason, "");
+        receive_log_refusal(s, draft_sender(&s->draft), slice_of(NULL, 0), s->abort_reason, "");
     }
     s->in_content = false;
     s->abort_reason = NULL;
@@ -1068,7 +500,7 @@ static void on_close(struct receive_session *s, const char *reason)
         /* "timeout: NAME" of the engine: Postfix's line has no place for the name but the end. */
         bool timeout = slice_starts(slice_string(reason), SLICE("timeout: "));
 
-        log_info("%s after %s from %s%s", timeout ? "timeout" : reason, stage_names[s->stage],
+        log_info("%s after %s from %s%s", timeout ? "timeout" : reason, receive_stage_name(s),
                  s->text, timeout ? reason + strlen("timeout") : "");
     }
 }
@@ -1107,19 +539,19 @@ static bool act(struct receive_session *s, const struct server_event *event)
         on_data(s);
         return true;
     case SERVER_AUTH:
-        on_auth(s, &event->auth);
+        receive_login_ask(s, &event->auth);
         return true;
     case SERVER_ETRN:
         ask_etrn(s, event->etrn);
         return true;
     case SERVER_CONTENT:
         (void)has_memory(s, event->content.len);
-        arrival_content(&s->arrival, event->content, put_content, s);
-        (void)draft_hold(&s->draft, arrival_held(&s->arrival)); /* as in put_content */
+        arrival_content(&s->arrival, event->content, receive_put_content, s);
+        (void)draft_hold(&s->draft, arrival_held(&s->arrival)); /* as in receive_put_content */
         classify_feed(&s->classify, event->content);
         return true;
     case SERVER_MESSAGE:
-        finish_message(s, &event->message);
+        receive_message_end(s, &event->message);
         return true;
     case SERVER_ABORT:
         s->abort_reason = event->reason;
@@ -1148,7 +580,7 @@ static bool must_pay(struct receive_session *s)
     return due;
 }
 
-static void delay(struct receive_session *s, int64_t delay_us)
+void receive_delay(struct receive_session *s, int64_t delay_us)
 {
     s->phase = PHASE_DELAYED;
     client_pace_rest(&s->place.pace, clock_mono());
@@ -1163,7 +595,7 @@ static void wait_for_more(struct receive_session *s)
     bool sent;
 
     if (must_pay(s)) {
-        delay(s, s->settings->error_delay_us);
+        receive_delay(s, s->settings->error_delay_us);
         return;
     }
     stream_flush(s->stream, out);
@@ -1213,7 +645,7 @@ static void talk(struct receive_session *s)
 }
 
 /* Out of ASKED, FILTERING or DELAYED. */
-static void go_on(struct receive_session *s)
+void receive_go_on(struct receive_session *s)
 {
     s->phase = PHASE_TALK;
     client_pace_wait(&s->place.pace, clock_mono());
@@ -1225,16 +657,7 @@ static void go_on(struct receive_session *s)
 static void hang_up(struct receive_session *s)
 {
     server_hangup(s->server, lost_connection);
-    go_on(s);
-}
-
-/* A login is under way: let it be over. */
-static void give_up_login(struct receive_session *s)
-{
-    forget_question(s);
-    end_login(s);
-    server_login_done(s->server, NO_AUTH);
-    s->phase = PHASE_TALK;
+    receive_go_on(s);
 }
 
 /* Its place, or its memory, goes to a faster client. It is the session's turn, not ours: TALK,
@@ -1253,7 +676,7 @@ static void session_drop(struct place *place, enum admission_limit limit)
     (void)snprintf(text, sizeof text,
                    "%s: dropped %s after %s: waited %lld s, %.0f bytes/s, %llu connections of its "
                    "network",
-                   name, s->text, stage_names[s->stage],
+                   name, s->text, receive_stage_name(s),
                    (long long)(client_pace_waited_us(&s->place.pace, now) / US_PER_S),
                    client_pace_rate(&s->place.pace, now),
                    (unsigned long long)admission_network_places(&s->place)); /* fits */
@@ -1263,7 +686,7 @@ static void session_drop(struct place *place, enum admission_limit limit)
     leave_place(s);
     s->dropped = true;
     if (s->phase == PHASE_ASKED) {
-        give_up_login(s);
+        receive_login_give_up(s);
     }
     if (s->phase == PHASE_TALK) {
         (void)snprintf(text, sizeof text, "Too busy, and others are faster (%s)", name);
@@ -1288,69 +711,15 @@ static void session_drop(struct place *place, enum admission_limit limit)
 
 /* ---- answers of the queue process ----------------------------------------------------------- */
 
-/* The fate of the message in ASKED is known, or will never be. */
-static void message_decided(struct receive_session *s, const struct server_reply *reply)
-{
-    forget_question(s);
-    draft_drop(&s->draft);
-    arrival_drop(&s->arrival);
-    answer_message(s, reply);
-    if (reply->code / 100 == 2) {
-        s->delivered = true;
-        admission_delivered(&s->place, clock_mono());
-    }
-    if (s->all->flow.behind && s->settings->flow_delay_us > 0) {
-        stream_flush(s->stream, server_output(s->server));
-        delay(s, s->settings->flow_delay_us);
-        return;
-    }
-    go_on(s);
-}
-
-/* The login is over, and not a good one. */
-static void refuse_login(struct receive_session *s, struct server_reply reply, const char *why)
-{
-    if (receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
-        log_warning("%s: SASL %s authentication failed: %s", s->text,
-                    sasl_mechanism_name(s->mechanism), why);
-    }
-    forget_question(s);
-    end_login(s);
-    server_login_done(s->server, reply);
-    go_on(s);
-}
-
-/* All that relay_networks may, and as the user says. */
-static void accept_login(struct receive_session *s, const struct wire_auth_answer *answer)
-{
-    struct buf text;
-
-    buf_init(&text, WIRE_HOST_MAX);
-    (void)buf_addf(&text, "sasl_method=%s, sasl_username=%.*s", sasl_mechanism_name(s->mechanism),
-                   SLICE_ARGS(answer->user)); /* fits */
-    s->login = mem_new(sizeof *s->login);
-    s->login->user = mem_copy(answer->user.ptr, answer->user.len);
-    s->login->text = buf_take(&text);
-    s->login->class_name = mem_copy(answer->class_name.ptr, answer->class_name.len);
-    s->login->senders = mem_copy(answer->senders.ptr, answer->senders.len);
-    s->may_relay = true;
-    admission_trust(&s->all->admission, &s->place);
-    forget_question(s);
-    s->login_token = 0;
-    stream_keep_secret(s->stream, false); /* there is no second login */
-    server_login_done(s->server, SERVER_ACCEPT);
-    go_on(s);
-}
-
 /* The sender is refused after all. */
 static void refuse_mail(struct receive_session *s, const struct server_reply *reply)
 {
-    log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
-    forget_question(s);
+    receive_log_reply(s, reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    receive_forget_question(s);
     draft_drop(&s->draft);
     arrival_drop(&s->arrival);
     server_answer(s->server, *reply);
-    go_on(s);
+    receive_go_on(s);
 }
 
 static void no_answer(struct receive_session *s)
@@ -1358,60 +727,30 @@ static void no_answer(struct receive_session *s)
     const struct server_reply reply = RECEIVE_NO_QUEUE;
 
     if (s->question == QUESTION_ETRN) {
-        forget_question(s);
+        receive_forget_question(s);
         server_answer(s->server, NO_ETRN);
-        go_on(s);
+        receive_go_on(s);
         return;
     }
     if (s->question == QUESTION_LOGIN) {
-        refuse_login(s, NO_AUTH, "no answer");
+        receive_login_refuse(s, NO_AUTH, "no answer");
         return;
     }
     if (s->question == QUESTION_SEND_ROOM) {
         refuse_mail(s, &reply);
         return;
     }
-    log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
-    message_decided(s, &reply);
+    receive_log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
+    receive_message_decided(s, &reply);
 }
 
-static struct receive_session *find_asked(struct receive_sessions *all, uint64_t token,
-                                          enum question question)
+struct receive_session *receive_find_asked(struct receive_sessions *all, uint64_t token,
+                                           enum receive_question question)
 {
     struct receive_session *s;
 
     HASH_FIND(hh, all->asked, &token, sizeof token, s);
     return s == NULL || s->question != question ? NULL : s;
-}
-
-static bool submit_done(struct receive_sessions *all, struct slice body)
-{
-    struct wire_submit_done done;
-    struct server_reply reply;
-    struct receive_session *s;
-    char status[RECEIVE_STATUS_MAX], id[WIRE_ID_MAX + 1];
-
-    if (!wire_get_submit_done(body, &done) ||
-        (done.code / 100 != 2 && done.code / 100 != 4 && done.code / 100 != 5)) {
-        return false;
-    }
-    s = find_asked(all, done.token, QUESTION_MESSAGE);
-    if (s == NULL) {
-        if (done.code / 100 == 2) {
-            log_warning("%.*s: the queue's answer came too late, the client may send again",
-                        SLICE_ARGS(done.id));
-        }
-        return true;
-    }
-    (void)snprintf(status, sizeof status, "%.*s", SLICE_ARGS(done.status)); /* cut at most */
-    reply = (struct server_reply){done.code, status, done.text};
-    if (done.code / 100 != 2) { /* else the queue has logged where it came from */
-        log_reply(s, &reply, draft_sender(&s->draft), slice_of(NULL, 0));
-    }
-    (void)snprintf(id, sizeof id, "%.*s", SLICE_ARGS(done.id)); /* fits */
-    log_rules(s, done.id.len > 0 ? id : "NOQUEUE");
-    message_decided(s, &reply);
-    return true;
 }
 
 static bool etrn_done(struct receive_sessions *all, struct slice body)
@@ -1423,11 +762,11 @@ static bool etrn_done(struct receive_sessions *all, struct slice body)
         (done.code / 100 != 2 && done.code / 100 != 4 && done.code / 100 != 5)) {
         return false;
     }
-    s = find_asked(all, done.token, QUESTION_ETRN);
+    s = receive_find_asked(all, done.token, QUESTION_ETRN);
     if (s != NULL) {
-        forget_question(s);
+        receive_forget_question(s);
         server_answer(s->server, (struct server_reply){done.code, NULL, done.text});
-        go_on(s);
+        receive_go_on(s);
     }
     return true;
 }
@@ -1440,7 +779,7 @@ static bool send_room_done(struct receive_sessions *all, struct slice body)
     if (!wire_get_send_room_done(body, &done)) {
         return false;
     }
-    s = find_asked(all, done.token, QUESTION_SEND_ROOM);
+    s = receive_find_asked(all, done.token, QUESTION_SEND_ROOM);
     if (s == NULL) {
         return true; /* the client is gone */
     }
@@ -1451,13 +790,13 @@ static bool send_room_done(struct receive_sessions *all, struct slice body)
     s->send_room = done.rcpts;
     s->send_limit = done.limit;
     s->send_text = done.text.len > 0 ? mem_copy(done.text.ptr, done.text.len) : NULL;
-    forget_question(s);
+    receive_forget_question(s);
     s->phase = PHASE_TALK;
     accept_mail(s, &(struct server_mail){.sender = draft_sender(&s->draft),
                                          .size = s->mail_size,
                                          .flags = s->mail_flags});
     if (s->phase == PHASE_TALK) { /* else the filters have it now */
-        go_on(s);
+        receive_go_on(s);
     }
     return true;
 }
@@ -1466,7 +805,7 @@ bool receive_sessions_frame(struct receive_sessions *all, const struct frame *fr
 {
     switch (frame->type) {
     case WIRE_SUBMIT_DONE:
-        return submit_done(all, frame->body);
+        return receive_submit_done(all, frame->body);
     case WIRE_ETRN_DONE:
         return etrn_done(all, frame->body);
     case WIRE_SEND_ROOM_DONE:
@@ -1478,73 +817,6 @@ bool receive_sessions_frame(struct receive_sessions *all, const struct frame *fr
     default:
         return false;
     }
-}
-
-/* What clients are offered from now on. */
-static bool take_mechanisms(struct receive_sessions *all, struct slice body)
-{
-    uint64_t mechanisms;
-
-    if (!wire_get_number(body, &mechanisms) || mechanisms == 0 ||
-        (mechanisms & ~(uint64_t)SASL_MECHANISMS) != 0) {
-        return false;
-    }
-    all->mechanisms = (unsigned)mechanisms;
-    return true;
-}
-
-bool receive_sessions_auth_frame(struct receive_sessions *all, const struct frame *frame)
-{
-    struct wire_auth_answer answer;
-    struct receive_session *s;
-    char why[WIRE_USER_MAX + 64];
-
-    if (frame->type == WIRE_AUTH_MECHANISMS) {
-        return take_mechanisms(all, frame->body);
-    }
-    if (frame->type != WIRE_AUTH_ANSWER || !wire_get_auth_answer(frame->body, &answer)) {
-        return false;
-    }
-    s = find_asked(all, answer.login, QUESTION_LOGIN);
-    if (s == NULL) {
-        return true; /* the client is gone */
-    }
-    switch (answer.result) {
-    case WIRE_AUTH_CHALLENGE:
-        forget_question(s);
-        server_challenge(s->server, answer.challenge);
-        go_on(s);
-        return true;
-    case WIRE_AUTH_ACCEPTED:
-        accept_login(s, &answer);
-        return true;
-    case WIRE_AUTH_REFUSED:
-        s->login_token = 0; /* it is over there, too; so is each of the next */
-        (void)snprintf(why, sizeof why, "authentication failure, sasl_username=%.*s",
-                       SLICE_ARGS(answer.user)); /* fits */
-        refuse_login(s, (struct server_reply){535, "5.7.8", SLICE("Error: authentication failed")},
-                     why);
-        return true;
-    case WIRE_AUTH_MALFORMED:
-        s->login_token = 0;
-        refuse_login(
-            s,
-            (struct server_reply){535, "5.7.8", SLICE("Error: authentication failed: bad message")},
-            "bad message");
-        return true;
-    case WIRE_AUTH_BUSY:
-        s->login_token = 0;
-        refuse_login(s, NO_AUTH, "too many logins at once");
-        return true;
-    case WIRE_AUTH_UNAVAILABLE:
-        s->login_token = 0;
-        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(answer.challenge)); /* cut at most */
-        refuse_login(s, NO_AUTH, why);
-        return true;
-    case WIRE_AUTH_RESULTS:
-        break;
-    }
-    return false;
 }
 
 /* A process that was asked is gone. */
@@ -1599,7 +871,7 @@ static void secured(struct receive_session *s)
     } else {
         server_tls_started(s->server, buf_cstr(text));
     }
-    go_on(s);
+    receive_go_on(s);
 }
 
 static void failed(struct receive_session *s)
@@ -1608,8 +880,8 @@ static void failed(struct receive_session *s)
     switch (s->phase) {
     case PHASE_ASKED: /* a message is the queue's; its answer ends the session */
         if (s->question == QUESTION_LOGIN || s->question == QUESTION_SEND_ROOM) {
-            forget_question(s);
-            end_login(s);
+            receive_forget_question(s);
+            receive_login_end(s);
             hang_up(s);
         }
         return;
@@ -1656,13 +928,13 @@ static void deadline(struct receive_session *s)
     case PHASE_CALLOUT:
         return; /* none was set */
     case PHASE_DELAYED:
-        go_on(s);
+        receive_go_on(s);
         return;
     case PHASE_TLS_DUE:
     case PHASE_HANDSHAKE:
         server_hangup(s->server, s->phase == PHASE_HANDSHAKE ? "timeout: smtpd_starttls_timeout"
                                                              : "timeout: last words");
-        go_on(s);
+        receive_go_on(s);
         return;
     case PHASE_CLOSING:
         stream_free(s->stream);
@@ -1852,7 +1124,7 @@ void receive_session_begin(struct receive_sessions *all, struct receive_settings
         tell(s, SAID_OPENED, false, slice_string(origin->url), 0);
     }
     if (!receive_under_attack(all)) {
-        log_connect(s);
+        receive_log_connect(s);
     }
     if (origin->tls_first) {
         begin_with_tls(s);

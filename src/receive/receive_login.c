@@ -1,0 +1,192 @@
+#include "receive_session_private.h"
+
+#include <stdio.h>
+
+#include "log.h"
+#include "mem.h"
+#include "verifier_list.h"
+
+/* The auth process need not remember it. */
+void receive_login_end(struct receive_session *s)
+{
+    if (s->login_token != 0 && s->all->auth != NULL) {
+        wire_put_number(s->all->auth, WIRE_AUTH_END, s->login_token);
+    }
+    s->login_token = 0;
+}
+
+void receive_login_forget(struct receive_session *s)
+{
+    if (s->login != NULL) {
+        mem_free(s->login->user);
+        mem_free(s->login->text);
+        mem_free(s->login->class_name);
+        mem_free(s->login->senders);
+        mem_free(s->login);
+    }
+}
+
+/* May the user that has logged in, if one has, send as this address? Code 0: yes. */
+struct server_reply receive_judge_sender(struct receive_session *s, struct slice sender)
+{
+    struct buf *text = &s->all->text;
+    struct verifier user;
+
+    if (s->login == NULL) {
+        return SERVER_ACCEPT;
+    }
+    user = (struct verifier){.senders = slice_string(s->login->senders)};
+    if (verifier_may_send(&user, sender)) {
+        return SERVER_ACCEPT;
+    }
+    buf_clear(text);
+    (void)buf_addf(text, "<%.*s>: Sender address rejected: not owned by user %s",
+                   SLICE_ARGS(sender), s->login->user);
+    return (struct server_reply){553, "5.7.1", buf_slice(text)};
+}
+
+/* The auth process judges it. */
+void receive_login_ask(struct receive_session *s, const struct server_auth *auth)
+{
+    char local[INET6_ADDRSTRLEN];
+
+    s->stage = STAGE_AUTH;
+    s->mechanism = auth->mechanism;
+    if (auth->first) {
+        receive_login_end(s); /* one that the client has given up */
+        s->logins++;
+    }
+    if (s->all->auth == NULL || channel_waiting(s->all->auth) > RECEIVE_WAITING_MAX ||
+        (!auth->first && s->login_token == 0)) {
+        s->login_token = 0;
+        if (receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
+            log_warning("%s: SASL %s authentication failed: the auth process is not available",
+                        s->text, sasl_mechanism_name(s->mechanism));
+        }
+        server_login_done(s->server, NO_AUTH);
+        return;
+    }
+    if (auth->first) {
+        s->login_token = ++s->all->last_token;
+    }
+    receive_local_address(s, local);
+    receive_ask(s, QUESTION_LOGIN, s->login_token);
+    wire_put_auth(s->all->auth, &(struct wire_auth){.login = s->login_token,
+                                                    .mechanism = (uint32_t)auth->mechanism,
+                                                    .first = auth->first,
+                                                    .has_message = auth->has_message,
+                                                    .message = auth->message,
+                                                    .client = slice_string(s->ip),
+                                                    .local = slice_string(local)});
+}
+
+/* A login is under way: let it be over. */
+void receive_login_give_up(struct receive_session *s)
+{
+    receive_forget_question(s);
+    receive_login_end(s);
+    server_login_done(s->server, NO_AUTH);
+    s->phase = PHASE_TALK;
+}
+
+/* The login is over, and not a good one. */
+void receive_login_refuse(struct receive_session *s, struct server_reply reply, const char *why)
+{
+    if (receive_may_log(s->all, RECEIVE_QUOTA_LOGINS)) {
+        log_warning("%s: SASL %s authentication failed: %s", s->text,
+                    sasl_mechanism_name(s->mechanism), why);
+    }
+    receive_forget_question(s);
+    receive_login_end(s);
+    server_login_done(s->server, reply);
+    receive_go_on(s);
+}
+
+/* All that relay_networks may, and as the user says. */
+static void accept_login(struct receive_session *s, const struct wire_auth_answer *answer)
+{
+    struct buf text;
+
+    buf_init(&text, WIRE_HOST_MAX);
+    (void)buf_addf(&text, "sasl_method=%s, sasl_username=%.*s", sasl_mechanism_name(s->mechanism),
+                   SLICE_ARGS(answer->user)); /* fits */
+    s->login = mem_new(sizeof *s->login);
+    s->login->user = mem_copy(answer->user.ptr, answer->user.len);
+    s->login->text = buf_take(&text);
+    s->login->class_name = mem_copy(answer->class_name.ptr, answer->class_name.len);
+    s->login->senders = mem_copy(answer->senders.ptr, answer->senders.len);
+    s->may_relay = true;
+    admission_trust(&s->all->admission, &s->place);
+    receive_forget_question(s);
+    s->login_token = 0;
+    stream_keep_secret(s->stream, false); /* there is no second login */
+    server_login_done(s->server, SERVER_ACCEPT);
+    receive_go_on(s);
+}
+
+/* What clients are offered from now on. */
+static bool take_mechanisms(struct receive_sessions *all, struct slice body)
+{
+    uint64_t mechanisms;
+
+    if (!wire_get_number(body, &mechanisms) || mechanisms == 0 ||
+        (mechanisms & ~(uint64_t)SASL_MECHANISMS) != 0) {
+        return false;
+    }
+    all->mechanisms = (unsigned)mechanisms;
+    return true;
+}
+
+bool receive_sessions_auth_frame(struct receive_sessions *all, const struct frame *frame)
+{
+    struct wire_auth_answer answer;
+    struct receive_session *s;
+    char why[WIRE_USER_MAX + 64];
+
+    if (frame->type == WIRE_AUTH_MECHANISMS) {
+        return take_mechanisms(all, frame->body);
+    }
+    if (frame->type != WIRE_AUTH_ANSWER || !wire_get_auth_answer(frame->body, &answer)) {
+        return false;
+    }
+    s = receive_find_asked(all, answer.login, QUESTION_LOGIN);
+    if (s == NULL) {
+        return true; /* the client is gone */
+    }
+    switch (answer.result) {
+    case WIRE_AUTH_CHALLENGE:
+        receive_forget_question(s);
+        server_challenge(s->server, answer.challenge);
+        receive_go_on(s);
+        return true;
+    case WIRE_AUTH_ACCEPTED:
+        accept_login(s, &answer);
+        return true;
+    case WIRE_AUTH_REFUSED:
+        s->login_token = 0; /* it is over there, too; so is each of the next */
+        (void)snprintf(why, sizeof why, "authentication failure, sasl_username=%.*s",
+                       SLICE_ARGS(answer.user)); /* fits */
+        receive_login_refuse(
+            s, (struct server_reply){535, "5.7.8", SLICE("Error: authentication failed")}, why);
+        return true;
+    case WIRE_AUTH_MALFORMED:
+        s->login_token = 0;
+        receive_login_refuse(
+            s,
+            (struct server_reply){535, "5.7.8", SLICE("Error: authentication failed: bad message")},
+            "bad message");
+        return true;
+    case WIRE_AUTH_BUSY:
+        s->login_token = 0;
+        receive_login_refuse(s, NO_AUTH, "too many logins at once");
+        return true;
+    case WIRE_AUTH_UNAVAILABLE:
+        s->login_token = 0;
+        (void)snprintf(why, sizeof why, "%.*s", SLICE_ARGS(answer.challenge)); /* cut at most */
+        receive_login_refuse(s, NO_AUTH, why);
+        return true;
+    case WIRE_AUTH_RESULTS:
+        break;
+    }
+    return false;
+}
