@@ -356,14 +356,38 @@ static int change_parts(struct queue *q, struct change_page *page, struct msg_id
     return rc;
 }
 
-/* Change one of the targets. 0, or what ends the page. */
-static int change_target(struct queue *q, struct change_page *page, struct msg_id id, bool is_named)
+/* Give the texts of a message a place of their own, to be freed, as the next call of the spool ends
+ * their life. */
+static char *keep_texts(struct spool_message *m)
+{
+    struct slice *const texts[] = {&m->sender, &m->class_name, &m->client, &m->path, &m->spoolid};
+    size_t len = 1;
+    char *room, *at;
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        len += texts[i]->len;
+    }
+    room = at = mem_new(len);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i]->len > 0) {
+            memcpy(at, texts[i]->ptr, texts[i]->len);
+        }
+        texts[i]->ptr = at;
+        at += texts[i]->len;
+    }
+    return room;
+}
+
+/* Change one of the targets, of which the reading has ended with `found`. 0, or what ends the page.
+ */
+static int change_read(struct queue *q, struct change_page *page, struct msg_id id, bool is_named,
+                       int found, struct spool_message m)
 {
     enum change change = page->change;
     size_t at = page->done_count;
+    struct spool_message now = m;
     char text[SPOOL_ID_TEXT_MAX];
-    struct spool_message m;
-    int found = spool_read(q->spool, id, &m), rc;
+    int rc;
     bool damaged = found == -EBADMSG;
 
     spool_id_print(id, text);
@@ -398,9 +422,9 @@ static int change_target(struct queue *q, struct change_page *page, struct msg_i
     }
     rc = !damaged && m.gathers ? change_parts(q, page, id) : 0;
     if (rc == 0 && !damaged && m.gathers) {
-        rc = spool_read(q->spool, id, &m); /* it has changed with them */
+        rc = spool_read(q->spool, id, &now); /* it has changed with them */
     }
-    rc = rc == 0 ? change_one(q, change, id, &m) : rc;
+    rc = rc == 0 ? change_one(q, change, id, &now) : rc;
     if (rc == 0) {
         if (changes[change].event != NULL) {
             journal_changed(q, changes[change].event, page->shown[at], damaged ? NULL : &m,
@@ -415,6 +439,17 @@ static int change_target(struct queue *q, struct change_page *page, struct msg_i
         add_error(page->errors, text, spool_error(q->spool));
         rc = 0; /* the others go on */
     }
+    return rc;
+}
+
+static int change_target(struct queue *q, struct change_page *page, struct msg_id id, bool is_named)
+{
+    struct spool_message m = {.id = id};
+    int found = spool_read(q->spool, id, &m), rc;
+    char *texts = found == 0 ? keep_texts(&m) : NULL;
+
+    rc = change_read(q, page, id, is_named, found, m);
+    mem_free(texts);
     return rc;
 }
 
