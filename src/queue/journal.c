@@ -356,11 +356,17 @@ void journal_write(struct queue *q, bool now)
     CHECK(number - j->last - before.count == j->count);
     piece->count = j->count;
     piece->bytes = buf_len(&block);
-    j->count = 0;
     forget_old(q, before.bytes + piece->bytes);
-    /* An error fails the batch, and so its commit. */
-    (void)spool_events_add(q->spool, number - piece->count + 1, number, clock_wall(),
-                           buf_slice(&block));
+    /* An error fails the batch, and so its commit; or it is that of a store beside the spool: mail
+     * goes on, and its events wait. */
+    if (spool_events_add(q->spool, number - piece->count + 1, number, clock_wall(),
+                         buf_slice(&block)) == 0 ||
+        spool_batch_is_lost(q->spool)) {
+        j->count = 0;
+    } else {
+        *piece = (struct journal_piece){.facts_end = piece->facts_end};
+        j->halted = true;
+    }
     buf_fini(&block);
 }
 

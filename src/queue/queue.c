@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +25,9 @@
 
 /* Destinations looked at then for metrics. */
 #define BUSIEST_PER_CHECK 1000
+
+/* In the state directory, for a spool that has no place for notes and events. */
+#define SIDE_STORE "side.db"
 
 /* How long commits under way are waited for when the process ends, though none of them ends; the
  * turns before have waited up to shutdown_timeout. */
@@ -281,16 +286,20 @@ static int open_spool(struct queue *q, const struct spool_options *options, stru
 
 static int queue_start(struct role *role)
 {
+    char side[PATH_MAX];
     struct queue *q = mem_new(sizeof *q);
     uint64_t inline_limit = (uint64_t)role->conf->spool_inline_limit;
     struct spool_options options = {
         .inline_limit = inline_limit < ACTIVE_KEEP_MAX ? inline_limit : ACTIVE_KEEP_MAX,
         .id_floor = (uint64_t)clock_wall().us,
-        .conf = role->conf};
+        .conf = role->conf,
+        .side = side};
     struct sched_limits limits = tuning_limits(role->conf);
     struct buf error;
     int rc;
 
+    (void)snprintf(side, sizeof side, "%s/" SIDE_STORE,
+                   role->conf->state_directory); /* cut: it can't be opened, and is not needed */
     role->state = q;
     q->role = role;
     q->conf = role->conf;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "side_store.h"
 #include "spool_engine.h"
 
 #define MARK '\1' /* in a content prefix: the id goes here */
@@ -40,6 +41,11 @@ int spool_batch_failed(struct spool *sp, int err)
         sp->batch_error = err;
     }
     return err;
+}
+
+bool spool_batch_is_lost(const struct spool *sp)
+{
+    return sp->dirty && sp->batch_error != 0;
 }
 
 const char *spool_error(const struct spool *sp)
@@ -97,6 +103,33 @@ void spool_register(const struct spool_scheme *scheme)
     schemes[scheme_count++] = scheme;
 }
 
+/* What the engine has no place for goes beside its store. */
+static int open_side(const struct spool_options *options, struct buf *ret_error, struct spool *sp)
+{
+    bool is_complete = sp->engine->notes != NULL && sp->engine->events != NULL;
+
+    return is_complete || options->side == NULL || sp->mode != SPOOL_OPEN_WRITE
+               ? 0
+               : side_store_open(options->side, options->io, ret_error, &sp->side);
+}
+
+static int open_with(const struct spool_scheme *scheme, const char *where,
+                     enum spool_open_mode mode, const struct spool_options *options,
+                     struct buf *ret_error, struct spool **ret_spool)
+{
+    int err = scheme->open(where, mode, options, ret_error, ret_spool);
+
+    if (err != 0) {
+        return err;
+    }
+    err = open_side(options, ret_error, *ret_spool);
+    if (err != 0) {
+        spool_close(*ret_spool);
+        *ret_spool = NULL;
+    }
+    return err;
+}
+
 int spool_open(const char *url, enum spool_open_mode mode, const struct spool_options *options,
                struct buf *ret_error, struct spool **ret_spool)
 {
@@ -108,7 +141,7 @@ int spool_open(const char *url, enum spool_open_mode mode, const struct spool_op
 
         if (strncmp(url, schemes[i]->prefix, len) == 0 && url[len] != '\0' &&
             (mode == SPOOL_OPEN_WRITE || schemes[i]->reads)) {
-            return schemes[i]->open(url + len, mode, options, ret_error, ret_spool);
+            return open_with(schemes[i], url + len, mode, options, ret_error, ret_spool);
         }
     }
     (void)buf_addf(ret_error, "spool %s:", url); /* sticky */
@@ -129,6 +162,8 @@ void spool_close(struct spool *sp)
     if (sp->dirty) {
         sp->engine->rollback(sp);
     }
+    side_store_close(sp->side);
+    sp->side = NULL; /* an engine asks for its last events */
     sp->engine->close(sp);
 }
 
@@ -198,6 +233,9 @@ void spool_tidy(struct spool *sp)
     CHECK(!sp->dirty);
     if (sp->mode == SPOOL_OPEN_WRITE) {
         sp->engine->tidy(sp);
+    }
+    if (sp->side != NULL) {
+        side_store_tidy(sp->side);
     }
 }
 
@@ -781,6 +819,12 @@ int spool_key_add(struct spool *sp, const struct spool_key *k)
     return sp->engine->keys->add(sp, k);
 }
 
+/* The side store has answered. */
+static int beside(struct spool *sp, int err)
+{
+    return err == 0 || err == -ENOENT ? err : spool_fail(sp, err, "%s", side_store_error(sp->side));
+}
+
 static int no_events(struct spool *sp)
 {
     return spool_fail(sp, -ENOTSUP, "this spool keeps no journal of events");
@@ -788,8 +832,11 @@ static int no_events(struct spool *sp)
 
 int spool_events_range(struct spool *sp, bool count_bytes, struct spool_events_range *ret)
 {
-    return sp->engine->events == NULL ? no_events(sp)
-                                      : sp->engine->events->range(sp, count_bytes, ret);
+    if (sp->engine->events != NULL) {
+        return sp->engine->events->range(sp, count_bytes, ret);
+    }
+    return sp->side == NULL ? no_events(sp)
+                            : beside(sp, side_events_range(sp->side, count_bytes, ret));
 }
 
 int spool_events_add(struct spool *sp, uint64_t first, uint64_t last, struct wall at,
@@ -799,7 +846,8 @@ int spool_events_add(struct spool *sp, uint64_t first, uint64_t last, struct wal
 
     CHECK(first > 0 && first <= last && last <= INT64_MAX);
     if (sp->engine->events == NULL) {
-        return no_events(sp);
+        return sp->side == NULL ? no_events(sp)
+                                : beside(sp, side_events_add(sp->side, first, last, at, lines));
     }
     err = change_begin(sp);
     return err != 0 ? err : sp->engine->events->add(sp, first, last, at, lines);
@@ -809,9 +857,12 @@ int spool_events_read(struct spool *sp, uint64_t number, uint64_t *ret_first, ui
                       struct slice *ret_lines)
 {
     CHECK(number <= INT64_MAX);
-    return sp->engine->events == NULL
+    if (sp->engine->events != NULL) {
+        return sp->engine->events->read(sp, number, ret_first, ret_last, ret_lines);
+    }
+    return sp->side == NULL
                ? no_events(sp)
-               : sp->engine->events->read(sp, number, ret_first, ret_last, ret_lines);
+               : beside(sp, side_events_read(sp->side, number, ret_first, ret_last, ret_lines));
 }
 
 int spool_events_forget(struct spool *sp, uint64_t *ret_bytes)
@@ -820,10 +871,16 @@ int spool_events_forget(struct spool *sp, uint64_t *ret_bytes)
 
     *ret_bytes = 0;
     if (sp->engine->events == NULL) {
-        return no_events(sp);
+        return sp->side == NULL ? no_events(sp)
+                                : beside(sp, side_events_forget(sp->side, ret_bytes));
     }
     err = change_begin(sp);
     return err != 0 ? err : sp->engine->events->forget(sp, ret_bytes);
+}
+
+static int no_notes(struct spool *sp)
+{
+    return spool_fail(sp, -ENOTSUP, "this spool keeps no notes");
 }
 
 static bool note_name_fits(struct slice name)
@@ -839,7 +896,7 @@ int spool_note_put(struct spool *sp, struct slice name, struct slice text)
         return spool_fail(sp, -EINVAL, "a note is too long, or empty");
     }
     if (sp->engine->notes == NULL) {
-        return spool_fail(sp, -ENOTSUP, "this spool keeps no notes");
+        return sp->side == NULL ? no_notes(sp) : beside(sp, side_note_put(sp->side, name, text));
     }
     err = change_begin(sp);
     return err != 0 ? err : sp->engine->notes->put(sp, name, text);
@@ -851,7 +908,7 @@ int spool_note_remove(struct spool *sp, struct slice name)
 
     CHECK(note_name_fits(name));
     if (sp->engine->notes == NULL) {
-        return spool_fail(sp, -ENOTSUP, "this spool keeps no notes");
+        return sp->side == NULL ? no_notes(sp) : beside(sp, side_note_remove(sp->side, name));
     }
     err = change_begin(sp);
     return err != 0 ? err : sp->engine->notes->remove(sp, name);
@@ -860,10 +917,11 @@ int spool_note_remove(struct spool *sp, struct slice name)
 int spool_note_next(struct spool *sp, struct slice after, struct slice *ret_name,
                     struct slice *ret_text)
 {
-    if (sp->engine->notes == NULL) {
-        return spool_fail(sp, -ENOTSUP, "this spool keeps no notes");
+    if (sp->engine->notes != NULL) {
+        return sp->engine->notes->next(sp, after, ret_name, ret_text);
     }
-    return sp->engine->notes->next(sp, after, ret_name, ret_text);
+    return sp->side == NULL ? no_notes(sp)
+                            : beside(sp, side_note_next(sp->side, after, ret_name, ret_text));
 }
 
 void spool_verbose(struct spool *sp, struct msg_id id, struct slice line)
@@ -875,6 +933,14 @@ void spool_verbose(struct spool *sp, struct msg_id id, struct slice line)
 
 bool spool_next_event(struct spool *sp, struct spool_event *ret_event)
 {
+    bool is_warning = false;
+    const char *line = sp->side == NULL ? NULL : side_store_line(sp->side, &is_warning);
+
+    if (line != NULL) {
+        *ret_event = (struct spool_event){
+            .type = is_warning ? SPOOL_EVENT_WARNING : SPOOL_EVENT_LOG, .text = slice_string(line)};
+        return true;
+    }
     return sp->engine->next_event != NULL && sp->engine->next_event(sp, ret_event);
 }
 

@@ -138,13 +138,14 @@ struct spool_rcpt {
     struct slice transport;      /* routing cache; empty = not routed yet, nexthop is empty too */
     struct slice nexthop;
     uint64_t route_generation; /* of the table that made it */
-    uint32_t attempts;         /* deliveries tried */
-    struct slice status;       /* last enhanced status "4.4.1", or empty */
-    struct slice diagnostic;   /* last reason, in our words, or empty */
-    struct slice reply;        /* what the remote site said in it, "450 4.2.0 later", or empty */
-    struct slice remote;       /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
-    struct slice tls;          /* what its connection had shown, as "dane-ee/TLSv1.3/CIPHER" */
-    struct wall last_attempt;  /* 0 = never */
+    bool route_by_rule;       /* of engines that route by themselves: a content filter's, perhaps */
+    uint32_t attempts;        /* deliveries tried */
+    struct slice status;      /* last enhanced status "4.4.1", or empty */
+    struct slice diagnostic;  /* last reason, in our words, or empty */
+    struct slice reply;       /* what the remote site said in it, "450 4.2.0 later", or empty */
+    struct slice remote;      /* "mx.example.org[192.0.2.1]:25" of that reason, or empty */
+    struct slice tls;         /* what its connection had shown, as "dane-ee/TLSv1.3/CIPHER" */
+    struct wall last_attempt; /* 0 = never */
     /* Of engines whose agents record results themselves, for reports; empty elsewhere. */
     struct slice details; /* bytes in a form of their own, for reports; empty: none were noted */
     struct slice control; /* "CHANNEL HOST USER UID", the line it was given by */
@@ -217,6 +218,8 @@ struct spool_options {
     const struct spool_io *io; /* borrowed; NULL = the real one. Tests replace it, see spool_io.h */
     const struct conf *conf;   /* borrowed for the call; engines that have parameters of their own
                                   find them here. NULL = their built-in values */
+    const char *side;          /* path of the database beside a store that has no place for notes or
+                                  events (side_store.h); NULL = there is none */
 };
 
 /* Open `url`: "sqlite:PATH", or what begins as another engine says that was registered
@@ -240,6 +243,9 @@ int spool_commit(struct spool *sp);
 
 /* Is anything in the open batch? */
 bool spool_dirty(const struct spool *sp);
+
+/* Has an error made sure that the commit of the open batch will fail? */
+bool spool_batch_is_lost(const struct spool *sp);
 
 /* House-keeping that commits would otherwise have to do under load; to be called, outside a batch,
  * when there is nothing else to do. Cheap when nothing has piled up. Failing is harmless. */

@@ -14,11 +14,12 @@
  *     spool_verbose.h     -       yes         -                -
  *     spool_conclusion.h  -       -           yes              -
  *     spool_keys.h        yes     -           -                yes
- *     spool_notes.h       yes     -           -                yes
- *     spool_events.h      yes     -           -                yes
+ *     spool_notes.h       yes     beside it   beside it        yes
+ *     spool_events.h      yes     beside it   beside it        yes
  *     spool_commits.h     -       -           -                yes
  *     spool_parts.h       -       -           -                yes
  *
+ *     beside it: side_store.h has it for them
  *     (*) planned; these fit as follows.
  *
  * The contract of the core:
@@ -62,11 +63,14 @@
 
 #define SPOOL_ERROR_MAX 512
 
+struct side_store;
+
 struct spool {
     const struct spool_engine *engine;
     enum spool_open_mode mode;
-    bool dirty;      /* a batch is open */
-    int batch_error; /* what failed it, or 0 */
+    struct side_store *side; /* owned; NULL: the engine has a place for all, or none was named */
+    bool dirty;              /* a batch is open */
+    int batch_error;         /* what failed it, or 0 */
     unsigned commits_under_way;
     int commit_error; /* of the youngest of these, when it could not begin; or, where all end at
                          once, what it ended with */

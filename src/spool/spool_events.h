@@ -5,7 +5,9 @@
  * A block is added in the batch of the facts that it tells, so both are there after a crash, or
  * neither.
  *
- * An engine offers it that has a place for more than messages. Without it every call is -ENOTSUP.
+ * An engine offers it that has a place for more than messages. For others there may be one beside
+ * their store (side_store.h): then a change is durable when its call returns, and an error leaves
+ * the batch as it was. Else every call is -ENOTSUP.
  */
 #ifndef SPOOL_SPOOL_EVENTS_H
 #define SPOOL_SPOOL_EVENTS_H

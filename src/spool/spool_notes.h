@@ -5,7 +5,9 @@
  * A note is written in the batch and is there after a crash if its commit was. Their number is the
  * caller's to bound.
  *
- * An engine offers it that has a place for more than messages. Without it every call is -ENOTSUP.
+ * An engine offers it that has a place for more than messages. For others there may be one beside
+ * their store (side_store.h): then a change is durable when its call returns, and an error leaves
+ * the batch as it was. Else every call is -ENOTSUP.
  */
 #ifndef SPOOL_SPOOL_NOTES_H
 #define SPOOL_SPOOL_NOTES_H
