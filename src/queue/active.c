@@ -259,6 +259,7 @@ void active_add_rcpt(struct active_msg *m, const struct spool_rcpt *from, bool r
                               .notify = from->notify,
                               .route_stale = route_stale && !fixed,
                               .route_fixed = fixed,
+                              .route_by_rule = from->route_by_rule,
                               .tried = from->attempts > 0,
                               .address = strings};
     m->last_read = from->n;

@@ -37,10 +37,11 @@ struct destination;
 struct active_rcpt {
     uint32_t n;
     uint32_t notify;
-    bool route_stale; /* the spool has no route for it, or one of another table */
-    bool route_fixed; /* its store says where it goes */
-    bool tried;       /* a delivery was tried, as far as the spool remembers */
-    char *address;    /* owned; behind its NUL follow the ORCPT and, where the route is fixed,
+    bool route_stale;   /* the spool has no route for it, or one of another table */
+    bool route_fixed;   /* its store says where it goes */
+    bool route_by_rule; /* likewise: by a rule for this message, as a content filter */
+    bool tried;         /* a delivery was tried, as far as the spool remembers */
+    char *address;      /* owned; behind its NUL follow the ORCPT and, where the route is fixed,
                          transport and next hop; NULL once settled */
 };
 

@@ -512,7 +512,7 @@ static bool read_all(struct intervention *i, const struct conf *conf, const json
         !get_text(object, "reason", INTERVENTION_TEXT_MAX, &text, error)) {
         return false;
     }
-    if (conf_spool_routes(conf) &&
+    if (conf_spool_routes(conf) && !conf_spool_uses_services(conf) &&
         (i->verb == INTERVENTION_BOUNCE || i->verb == INTERVENTION_REDIRECT)) {
         (void)buf_addf(error, "%s: in this store its router says where mail goes",
                        verb_names[i->verb]);

@@ -162,24 +162,28 @@ static bool is_about_rcpt(const struct interventions *is, const struct queue *q,
     struct route route;
 
     if (r->route_fixed) {
-        mail.transport = active_rcpt_transport(r).ptr;
-        mail.nexthop = active_rcpt_nexthop(r);
+        struct slice nexthop = active_rcpt_nexthop(r);
+
+        CHECK(nexthop.len <= ROUTE_NEXTHOP_MAX); /* SPOOL_ROUTE_MAX */
+        route.transport = active_rcpt_transport(r).ptr;
+        memcpy(route.nexthop, nexthop.ptr, nexthop.len + 1);
     } else {
         route_address(q->conf, mail.sender, slice_string(r->address), &route);
-        mail.transport = route.transport;
-        mail.nexthop = slice_string(route.nexthop);
     }
+    mail.transport = route.transport;
+    mail.nexthop = slice_string(route.nexthop);
     for (size_t i = 0; i < is->sweeping_count; i++) {
         if (intervention_matches(is->sweeping[i], &mail)) {
             return true;
         }
     }
-    if (r->route_fixed) {
+    if (r->route_fixed && !conf_spool_routes(q->conf)) {
         return false;
     }
     /* Where a redirect takes it counts, too. */
     (void)interventions_route((struct queue *)(uintptr_t)q, mail.sender, mail.class_name,
-                              slice_string(r->address), &route, 0);
+                              slice_string(r->address), &route,
+                              r->route_by_rule ? INTERVENE_FIXED : 0);
     mail.transport = route.transport;
     mail.nexthop = slice_string(route.nexthop);
     for (size_t i = 0; i < is->sweeping_count; i++) {
@@ -273,6 +277,20 @@ static bool is_about(const struct intervention *about, const struct walk_message
     return intervention_matches(about, &mail);
 }
 
+/* Likewise where nothing is known of its route before it comes into memory. What is about a next
+ * hop is not found so: that mail goes at its time. */
+static bool is_about_address(const struct intervention *about, const struct walk_message *m,
+                             struct slice address)
+{
+    struct intervention_mail mail = {.sender = slice_string(m->sender),
+                                     .class_name = slice_string(m->class_name),
+                                     .domain = route_domain(address),
+                                     .transport = "",
+                                     .nexthop = route_domain(address)};
+
+    return about != NULL && intervention_matches(about, &mail);
+}
+
 /* Look at a page of its recipients. Returns their number; *matched when one of them is meant. */
 static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, struct msg_id id,
                          const struct walk_message *m, uint32_t *after, bool *matched)
@@ -291,7 +309,8 @@ static size_t walk_rcpts(struct queue *q, const struct intervention_work *w, str
         walked[i] = (struct walked){.n = r->n};
         *after = r->n;
         if (r->route_generation == SPOOL_ROUTE_FIXED) {
-            continue; /* its pass says */
+            *matched = *matched || is_about_address(w->about, m, r->address);
+            continue; /* its pass says where it goes */
         }
         route_address(q->conf, slice_string(m->sender), r->address, &route);
         before = route;
@@ -415,7 +434,7 @@ static bool wake_some(struct queue *q, const struct intervention_work *w)
 {
     struct msg_id ids[WAKE_MESSAGES];
     size_t count = 0;
-    bool more = false;
+    bool more = false; /* also of an engine that makes what it finds due by itself */
 
     if (spool_claim_parked(q->spool, slice_string(w->key), clock_wall(), WAKE_MESSAGES, ids, &count,
                            &more) != 0) {
@@ -429,7 +448,7 @@ static bool wake_some(struct queue *q, const struct intervention_work *w)
     if (count > 0) {
         import_now(&q->import);
     }
-    return count > 0;
+    return count > 0 || more;
 }
 
 static bool look_at_keys(struct queue *q, struct intervention_work *w)

@@ -13,6 +13,7 @@
 #include "operation.h"
 #include "park_key.h"
 #include "queue.h"
+#include "queue_agent.h"
 #include "settlement.h"
 #include "spool_notes.h"
 #include "status.h"
@@ -151,10 +152,10 @@ static int write_note(struct queue *q, const struct intervention *i)
     json_put(object, "recipients", json_integer(0)); /* counted since the start */
     text = json_dumps(object, JSON_COMPACT);
     CHECK(text != NULL);
-    rc = spool_note_put(q->spool, note_name(i->number, name), slice_string(text));
-    if (rc == 0) {
-        (void)snprintf(number, sizeof number, "%llu", (unsigned long long)i->number); /* fits */
-        rc = spool_note_put(q->spool, SLICE(NOTE_NUMBER), slice_string(number));
+    (void)snprintf(number, sizeof number, "%llu", (unsigned long long)i->number); /* fits */
+    rc = spool_note_put(q->spool, SLICE(NOTE_NUMBER), slice_string(number));
+    if (rc == 0) { /* last, as it may be in force with this call */
+        rc = spool_note_put(q->spool, note_name(i->number, name), slice_string(text));
     }
     free(text);
     json_decref(object);
@@ -373,7 +374,9 @@ unsigned interventions_set(struct queue *q, const json_t *question, uint64_t tok
         return failed(q, rc, ret_answer);
     }
     is->last_number++; /* one that is not used in the end does no harm */
-    tell_journal(q, i, intervention_event(i->verb));
+    if (rc == 0) {
+        tell_journal(q, i, intervention_event(i->verb));
+    }
     commit(q, i, NULL, &token, rc);
     return 0;
 }
@@ -766,14 +769,40 @@ char *interventions_key(const struct intervention *pause)
     return mem_string(key);
 }
 
-void interventions_keep(struct queue *q, struct active_msg *m, uint32_t n,
+/* For mailq, where agents keep what is said of recipients: the name is how they are found again. */
+static void say_paused(struct queue *q, const struct active_msg *m, const uint32_t *ns,
+                       size_t count, const struct destination *destination,
+                       const struct intervention *pause)
+{
+    struct sched_action action = {.msg = {m->id.n},
+                                  .transport = destination->transport,
+                                  .dest = SLICE(""), /* it is well */
+                                  .rcpts = ns,
+                                  .rcpt_count = count};
+    struct buf reason;
+
+    buf_init(&reason, SCHED_REASON_MAX);
+    (void)buf_addf(&reason, "4.3.2 paused by an operator (%s)%s%s", pause->name,
+                   pause->text[0] != '\0' ? ": " : "", pause->text); /* fits */
+    action.reason = buf_slice(&reason);
+    (void)agents_deferred(q, &action); /* else the spool's key says it */
+    buf_fini(&reason);
+}
+
+void interventions_keep(struct queue *q, struct active_msg *m, const uint32_t *ns, size_t count,
                         struct destination *destination, const struct intervention *pause)
 {
-    const struct wire_verdict said = {.n = n, .kind = VERDICT_DEFERRED};
+    struct wire_verdict said = {.kind = VERDICT_DEFERRED};
     struct settlement s;
 
-    settlement_begin(&s, SETTLE_PAUSED, m, destination, NULL, 1);
+    if (destination != NULL) {
+        say_paused(q, m, ns, count, destination, pause);
+    }
+    settlement_begin(&s, SETTLE_PAUSED, m, destination, NULL, count);
     s.park_key = interventions_key(pause);
-    settlement_add(&s, &said)->quiet = true; /* nothing new is to be said of it */
+    for (size_t i = 0; i < count; i++) {
+        said.n = ns[i];
+        settlement_add(&s, &said)->quiet = true; /* nothing new is to be said of it */
+    }
     queue_settle(q, &s);
 }

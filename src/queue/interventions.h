@@ -123,8 +123,8 @@ size_t interventions_of_destination(const struct queue *q, const char *transport
 bool interventions_limit(const struct queue *q, const char *transport, struct slice nexthop,
                          struct policy *policy);
 
-/* A recipient is put back because of a pause. */
-void interventions_keep(struct queue *q, struct active_msg *m, uint32_t n,
+/* Recipients for one destination are put back because of a pause. */
+void interventions_keep(struct queue *q, struct active_msg *m, const uint32_t *ns, size_t count,
                         struct destination *destination, const struct intervention *pause);
 
 /* The key under which mail is parked that a pause keeps; to be freed. */

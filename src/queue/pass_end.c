@@ -243,6 +243,17 @@ static int give(struct queue *q, const struct spool_message *m)
     return spool_give(q->spool, m->id, due);
 }
 
+/* How long a message of a store without keys waits. What a pause keeps is woken at its end; should
+ * that be forgotten by a crash, or should another manager have taken over, it goes then. */
+static int64_t concluded_wait_us(struct queue *q, const struct pass_end *e, int64_t age_us)
+{
+    bool is_paused = e->how == PASS_PARKED && e->waiting.state == WAITS_NOT &&
+                     park_key_kind(slice_string(e->park_key)) == PARK_PAUSE;
+
+    return is_paused ? q->conf->maximal_backoff_time_us
+                     : owner_backoff_us(q->conf, age_us, &q->rng);
+}
+
 static int end_pass_of(struct queue *q, const struct spool_message *m, const struct pass_end *e)
 {
     char name[QUEUE_NAME_MAX];
@@ -258,7 +269,7 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
     }
     if (spool_concludes(q->spool)) {
         return spool_conclude(q->spool, m->id, m->rcpt_pending > 0,
-                              wall_after(clock_wall(), owner_backoff_us(q->conf, age, &q->rng)));
+                              wall_after(clock_wall(), concluded_wait_us(q, e, age)));
     }
     if (m->rcpt_pending > 0 &&
         (m->force_expire ||

@@ -201,7 +201,8 @@ static char *full_key(struct queue *q, struct active_msg *m)
         }
         park_target_add(q, &target, &route);
     }
-    if (paused == m->rcpt_count && paused > 0 && !spool_divides(q->spool)) {
+    if (paused == m->rcpt_count && paused > 0 && !spool_divides(q->spool) &&
+        !spool_concludes(q->spool)) {
         owner_target_fini(&target);
         return pause_key;
     }
@@ -294,12 +295,41 @@ static int compare_addresses(const void *a, const void *b)
     return order != 0 ? order : slice_compare(x, y);
 }
 
+/* Recipients of a message that one pause keeps from one destination. */
+struct kept {
+    const struct intervention *pause; /* NULL: there are none */
+    struct destination *destination;
+    uint32_t *ns; /* owned */
+    size_t count;
+};
+
+static void end_kept(struct queue *q, struct active_msg *m, struct kept *k)
+{
+    if (k->pause != NULL) {
+        interventions_keep(q, m, k->ns, k->count, k->destination, k->pause);
+    }
+    k->pause = NULL;
+    k->count = 0;
+}
+
+static void keep_rcpt(struct queue *q, struct active_msg *m, struct kept *k, uint32_t n,
+                      struct destination *destination, const struct intervention *pause)
+{
+    if (pause != k->pause || destination != k->destination) {
+        end_kept(q, m, k);
+    }
+    k->pause = pause;
+    k->destination = destination;
+    k->ns[k->count++] = n;
+}
+
 /* Find out where recipients go. Those that don't go now are dealt with; the number of the others,
  * who stand in ret_rcpts and ret_destinations. */
 static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_rcpt **order,
                           size_t count, struct sched_rcpt *ret_rcpts,
                           struct destination **ret_destinations)
 {
+    struct kept kept = {.ns = mem_array(count, sizeof *kept.ns)};
     size_t go = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -310,7 +340,7 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
         struct destination *destination = queue_route(q, m, r, true, &route, &nowhere, &pause);
 
         if (pause != NULL) {
-            interventions_keep(q, m, r->n, destination, pause);
+            keep_rcpt(q, m, &kept, r->n, destination, pause);
         } else if (destination == NULL) {
             queue_stuck(q, m, r->n, &route, nowhere);
         } else if (!queue_retry_keeps(q, m, r, destination)) {
@@ -320,6 +350,8 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
             ret_destinations[go++] = destination;
         }
     }
+    end_kept(q, m, &kept);
+    mem_free(kept.ns);
     return go;
 }
 

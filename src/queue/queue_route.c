@@ -123,7 +123,11 @@ struct destination *queue_route(struct queue *q, const struct active_msg *m, str
         if (conf_spool_routes_by_mailbox(q->conf)) {
             route_destination(q->conf, slice_string(r->address), ret_route);
         }
-        *ret_pause = intervene(q, m, r, how, ret_route);
+        *ret_pause = intervene(q, m, r, how | (r->route_by_rule ? INTERVENE_FIXED : 0), ret_route);
+        if (!slice_equal(slice_string(ret_route->transport), active_rcpt_transport(r)) ||
+            !slice_equal(slice_string(ret_route->nexthop), nexthop)) {
+            store_route(q, m, r, ret_route); /* which its agents are told */
+        }
         return fixed_destination(q, ret_route, ret_why);
     }
     route_address(q->conf, slice_string(m->sender), slice_string(r->address), ret_route);

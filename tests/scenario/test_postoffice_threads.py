@@ -87,6 +87,18 @@ class Retries(ThreadTest):
         self.let_pass(d, "a.test")
         self.eventually(lambda: self.gone(mail))
 
+    def test_a_thread_that_is_paused_waits_over_a_kill(self):
+        d = self.office("interval=1h")
+        d.cli("pause", "fk/kept.test", "--reason", "they move", check=True)
+        mail = self.mail(["fk kept.test x@y", "fk good.test x@z"])
+        self.eventually(lambda: mail.tags() == " +" and self.tried("good.test") == 1)
+        os.kill(d.children()["queue"][0], signal.SIGKILL)
+        self.eventually(lambda: "1 interventions are in force" in d.log())
+        self.eventually(lambda: self.thread(d, "kept.test"))
+        self.assertEqual(self.tried("kept.test"), 0)
+        d.cli("resume", "fk/kept.test", check=True)
+        self.eventually(lambda: self.gone(mail))
+
     def test_each_thread_of_a_message_has_its_own_time(self):
         d = self.office("interval=1h")
         self.agent.does("deferred busy", host="slow.test")

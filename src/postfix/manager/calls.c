@@ -22,6 +22,7 @@
 #include "log.h"
 #include "manager.h"
 #include "mem.h"
+#include "outcomes.h"
 #include "queue_result.h"
 #include "service_link.h"
 
@@ -193,6 +194,7 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
     uint32_t *left;
     size_t left_count = 0;
     bool look = c->deferred || record != NULL;
+    struct outcomes outcomes = {.logs = {{.was_read = false}}};
 
     CHECK(d != NULL);
     verdicts = mem_array(d->rcpt_count, sizeof *verdicts);
@@ -212,6 +214,11 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
         if (!done) {
             left[left_count++] = d->rcpts[i];
         }
+        if (done && q->journal.on) { /* else which of them have failed is not told */
+            outcomes_done(&outcomes, c->mg, d->msg->id, &verdicts[i]);
+        } else if (!done && record == NULL) {
+            outcomes_deferred(&outcomes, c->mg, d->msg->id, &verdicts[i]);
+        }
     }
     if (record == NULL && left_count > 0) {
         manager_message(c->mg, d->msg->id)->undone += left_count;
@@ -219,6 +226,7 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
         records_add(c->mg, d->msg->id, left, left_count, slice_string(record));
     }
     queue_delivery_ended(q, d, &result);
+    outcomes_fini(&outcomes);
     mem_free(left);
     mem_free(verdicts);
     call_free(c);

@@ -5,6 +5,7 @@
  *
  *     recipients.c        where does a recipient go? (rewrite_client.h, routing.h)
  *     calls.c             deliveries over private/TRANSPORT
+ *     outcomes.c          what became of their recipients, by the logs of bounce(8)
  *     records.c           recipients that are deferred without an agent's attempt
  *     notifications.c     what services are told of those that no agent was told of
  *     conclusion.c        the end of a pass: bounce, trace, defer

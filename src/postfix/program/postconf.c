@@ -397,6 +397,7 @@ static void put_places(const struct settings *s, struct slice main_cf, struct bu
         put(out, SLICE("control_socket_group"), settings_get(s, "setgid_group"));
     }
     put(out, SLICE("receive_user"), settings_get(s, "mail_owner"));
+    put(out, SLICE("deliver_user"), settings_get(s, "mail_owner"));
 }
 
 void postconf_put_log(const struct settings *s, struct buf *out)

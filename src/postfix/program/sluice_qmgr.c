@@ -1,7 +1,8 @@
 /*
  * sluice-qmgr: a queue manager for Postfix. Postfix's master(8) starts it in the place of qmgr(8);
- * this process is the parent of the queue process and of the control process, and is what master
- * knows: it ends when master closes the status channel, and all of them with it.
+ * this process is the parent of the queue process and of the control process (with events also of
+ * those for web hooks and for What if), and is what master knows: it ends when master closes the
+ * status channel, and all of them with it.
  *
  *     options + main.cf + master.cf + sluice.cf --> configuration --> parent (parent.h)
  *
@@ -35,7 +36,8 @@
 #include "program.h"
 #include "queue_ask.h"
 
-static const struct role_ops *const roles[] = {&queue_role, &control_role, NULL};
+static const struct role_ops *const roles[] = {&queue_role, &control_role, &hook_role, &whatif_role,
+                                               NULL};
 
 static char *mail_owner;     /* owned */
 static bool log_is_open;     /* the one that Postfix's configuration names */

@@ -54,6 +54,7 @@ int postfix_spool_open(const char *where, const struct spool_options *options,
     STAILQ_INIT(&s->events);
     TAILQ_INIT(&s->known_by_use);
     STAILQ_INIT(&s->known_touched);
+    TAILQ_INIT(&s->paused);
     queue_file_envelope_clear(&s->shown);
     set_options(s, own);
     if (s->ready_fd < 0) {

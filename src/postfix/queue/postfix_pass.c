@@ -58,6 +58,31 @@ int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n)
     return err != 0 ? err : (unsigned char)type;
 }
 
+void postfix_read_log(struct spool *sp, struct msg_id id, bool deferred, struct buf *out)
+{
+    struct postfix_store *s = store_of(sp);
+    const struct store_message *m = store_find(s, id);
+    const struct spool_io *io = s->dir.io;
+    uint64_t size = 0, at;
+    char *room;
+    ssize_t n;
+    int fd;
+
+    if (m == NULL || queue_dir_open_file(&s->dir, deferred ? QUEUE_DIR_DEFER : QUEUE_DIR_BOUNCE,
+                                         m->told.queue_id, 0, &fd) != 0) {
+        return;
+    }
+    if (io->fstat_size(fd, &size) == 0) {
+        at = size > POSTFIX_LOG_MAX ? size - POSTFIX_LOG_MAX : 0;
+        room = buf_room(out, (size_t)(size - at));
+        n = room == NULL ? 0 : io->pread(fd, room, (size_t)(size - at), at);
+        if (n > 0) {
+            buf_grew(out, (size_t)n);
+        }
+    }
+    (void)io->close(fd); /* it was read */
+}
+
 /* ---- the conclusion ------------------------------------------------------------------------- */
 
 void pass_conclusions(struct postfix_store *s)

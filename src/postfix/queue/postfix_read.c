@@ -255,12 +255,25 @@ void read_routes(struct postfix_store *s, struct store_message *m)
 static void set_route(struct store_rcpt *r, const struct postfix_route *route)
 {
     char *at = mem_new(route->recipient.len + route->transport.len + route->nexthop.len + 3);
+    char *old = r->route; /* what is set may be in it */
 
     r->route = at;
     r->r.recipient = keep(&at, route->recipient);
     r->r.transport = keep(&at, route->transport);
     r->r.nexthop = keep(&at, route->nexthop);
     r->state = STORE_RCPT_ROUTED;
+    mem_free(old);
+}
+
+void read_set_route(const struct store_message *m, uint32_t n, struct slice transport,
+                    struct slice nexthop)
+{
+    struct store_rcpt *r = read_rcpt_find(m, n);
+
+    if (r != NULL && r->state == STORE_RCPT_ROUTED) {
+        set_route(r, &(struct postfix_route){
+                         .recipient = r->r.recipient, .transport = transport, .nexthop = nexthop});
+    }
 }
 
 static void discard(struct postfix_store *s, const struct store_message *m,

@@ -359,17 +359,19 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
     return 0;
 }
 
-/* trivial-rewrite says where mail goes, anew at each activation. */
+/* For this activation: at each trivial-rewrite says anew where mail goes. */
 static int set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slice transport,
                      struct slice nexthop, uint64_t route_generation)
 {
+    struct postfix_store *s = store_of(sp);
     struct store_message *m;
+    int err = known_find(s, id) != NULL ? 0 : need(s, id, &m);
 
-    (void)n;
-    (void)transport;
-    (void)nexthop;
     (void)route_generation;
-    return need(store_of(sp), id, &m);
+    if (err == 0 && known_find(s, id) == NULL) {
+        read_set_route(m, n, transport, nexthop);
+    }
+    return err;
 }
 
 static int reported(struct spool *sp, struct msg_id id)
@@ -551,13 +553,11 @@ static int claim(struct spool *sp, enum spool_state from, struct wall now, size_
 static int claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
                         struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
 {
-    (void)sp;
-    (void)key;
     (void)now;
     (void)max;
     (void)ret_ids;
-    *ret_count = 0; /* nothing is parked here */
-    *ret_more = false;
+    *ret_count = 0; /* what is found is due, and comes by a scan */
+    *ret_more = paused_wake(store_of(sp), key);
     return 0;
 }
 
@@ -685,12 +685,14 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     const struct store_known *k = known_find(s, id);
     struct store_message *m;
     size_t count = 0;
+    bool by_rule;
     int err;
 
     if (k != NULL) {
         return known_read_rcpts(s, k, after, max, ret_rcpts, ret_count);
     }
     err = need(s, id, &m);
+    by_rule = err == 0 && m->envelope.text[QUEUE_FILE_FILTER].len > 0;
     (void)only_pending; /* others are not in memory, and nothing of them is to be reported here */
     for (size_t i = err == 0 ? read_rcpt_behind(m, after) : 0;
          err == 0 && i < m->rcpt_count && count < max; i++) {
@@ -705,6 +707,7 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
                                                      .transport = r->r.transport,
                                                      .nexthop = r->r.nexthop,
                                                      .route_generation = SPOOL_ROUTE_FIXED,
+                                                     .route_by_rule = by_rule,
                                                      .status = SLICE(""),
                                                      .diagnostic = SLICE(""),
                                                      .reply = SLICE(""),
@@ -773,6 +776,7 @@ static void close_spool(struct spool *sp)
     }
     look_fini(s);
     search_fini(s);
+    paused_fini(s);
     while ((event = STAILQ_FIRST(&s->events)) != NULL) {
         STAILQ_REMOVE_HEAD(&s->events, by_time);
         mem_free(event);

@@ -8,6 +8,7 @@
  *     postfix_pass.c    the end of a pass, with the services
  *     postfix_search.c  questions: lists, counts, destinations
  *     postfix_known.c   mail on disk that was asked for, and operators' changes of it
+ *     postfix_paused.c  mail on disk that a pause has kept
  */
 #ifndef POSTFIX_STORE_H
 #define POSTFIX_STORE_H
@@ -130,6 +131,8 @@ struct store_event {
     char text[];
 };
 
+struct store_paused; /* postfix_paused.c */
+
 struct store_scan {
     bool running, wanted;
     bool any_time, next_any_time;
@@ -178,6 +181,7 @@ struct postfix_store {
     struct store_known *known, *known_by_name;
     TAILQ_HEAD(, store_known) known_by_use;
     STAILQ_HEAD(, store_known) known_touched;
+    TAILQ_HEAD(, store_paused) paused; /* owned; mail of pauses that is looked for */
 };
 
 static inline struct postfix_store *store_of(struct spool *sp)
@@ -228,6 +232,9 @@ size_t read_rcpt_behind(const struct store_message *m, uint32_t after);
 void read_routes(struct postfix_store *s, struct store_message *m);
 void read_rcpts_fini(struct postfix_store *s, struct store_message *m);
 struct store_rcpt *read_rcpt_find(const struct store_message *m, uint32_t n);
+/* It goes elsewhere than it was routed. */
+void read_set_route(const struct store_message *m, uint32_t n, struct slice transport,
+                    struct slice nexthop);
 /* Free what is known of a recipient that is settled. */
 void read_rcpt_out(struct postfix_store *s, struct store_rcpt *r);
 int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
@@ -267,6 +274,12 @@ int known_change(struct postfix_store *s, struct store_known *k, const struct sp
 /* The batch ends: do what it has changed, or forget that. */
 void known_end(struct postfix_store *s, bool committed);
 void known_fini(struct postfix_store *s);
+
+/* ---- postfix_paused.c ---- */
+
+/* Look on for mail that is kept by the pause of this key, and make it due. True: there is more. */
+bool paused_wake(struct postfix_store *s, struct slice key);
+void paused_fini(struct postfix_store *s);
 
 /* ---- postfix_pass.c ---- */
 

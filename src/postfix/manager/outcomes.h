@@ -1,0 +1,30 @@
+/*
+ * What became of recipients, from what bounce(8) keeps of them: agents tell it of those that failed
+ * and were deferred, and the manager only whether some were deferred. Of those that were delivered
+ * nothing is known but that.
+ */
+#ifndef POSTFIX_OUTCOMES_H
+#define POSTFIX_OUTCOMES_H
+
+#include "buf.h"
+#include "manager.h"
+#include "wire.h"
+
+/* Zeroed: nothing was read yet. */
+struct outcomes {
+    struct {
+        bool was_read;
+        struct buf text; /* owned; its end, where it is long */
+    } logs[2];
+};
+
+void outcomes_fini(struct outcomes *o);
+
+/* Into the verdict of a recipient with a mark: did it fail? */
+void outcomes_done(struct outcomes *o, struct manager *mg, struct msg_id id,
+                   struct wire_verdict *v);
+/* Into that of one which its agent has deferred: why? Slices last as long as `o`. */
+void outcomes_deferred(struct outcomes *o, struct manager *mg, struct msg_id id,
+                       struct wire_verdict *v);
+
+#endif

@@ -1,0 +1,268 @@
+"""Interventions on the mail of a real Postfix, and the file beside its queue that keeps them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import unittest
+
+import hook
+import sluice
+from postfix_manager import Case, ManagedPostfix
+
+
+class Beside(Case):
+    def run_sluice(self, *argv, status=0):
+        """Also while the manager is started anew."""
+        def call():
+            done = subprocess.run([sluice.program("sluice"), "-c", self.p.directory + "/data/sluice/qmgr.conf", *argv],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=sluice.PATIENCE)
+            return done if done.returncode == status else None
+        done = self.wait(call, "sluice " + " ".join(argv))
+        return done.stdout + done.stderr
+
+    def names(self):
+        return [i["name"] for i in json.loads(self.run_sluice("interventions", "--json"))]
+
+    def events(self, count):
+        """So many of them, from the first that is kept."""
+        process = sluice.spawn([sluice.program("sluice"), "-c", self.p.directory + "/data/sluice/qmgr.conf", "events", "--after", "0"],
+                               stdout=subprocess.PIPE, text=True)
+        try:
+            return [json.loads(process.stdout.readline()) for _ in range(count)]
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    def side(self, suffix=""):
+        return self.p.directory + "/data/sluice/side.db" + suffix
+
+    def killed(self, role="queue"):
+        old = self.p.manager("queue")
+        os.kill(self.p.manager(role), signal.SIGKILL)
+
+        def is_new():
+            if role == "parent":
+                self.flush()  # master starts it when it is wanted
+            return self.p.manager("queue") not in (None, old)
+        self.wait(is_new, "the queue process is started anew")
+
+    def reloaded(self):
+        old = self.p.manager("queue")
+        self.p.reload()
+        self.wait(lambda: self.p.manager("queue") not in (None, old), "the manager is started anew")
+
+
+class Interventions(Beside):
+    def test_a_pause_keeps_mail_and_is_kept(self):
+        site = self.site()
+        self.postfix(site.nexthop)
+        self.run_sluice("pause", "kept.test", "--reason", "they move")
+        kept = self.send("a@src.test", ["b@kept.test"])
+        both = self.send("a@src.test", ["c@kept.test", "d@kept.test", "e@other.test"])
+        self.deferred(kept)
+        self.deferred(both)
+        self.assertEqual(site.recipients(), ["e@other.test"])
+        self.assertIn("reason=paused by an operator (pause-1): they move", self.p.read("defer", kept))
+        self.logged(r"%s: to=<b@kept.test>, relay=none, .*dsn=4.3.2, status=deferred \(paused by an operator" % kept)
+        for again in (self.killed, self.reloaded, lambda: self.killed("parent")):
+            again()
+            self.assertEqual(self.names(), ["pause-1"])
+            self.flush()
+            self.wait(lambda: self.p.queued("incoming", "active") == 0, "it was tried")
+            self.assertEqual(self.p.files("deferred"), sorted([kept, both]))
+        self.assertEqual(site.recipients(), ["e@other.test"])
+        self.run_sluice("resume", "kept.test")
+        self.drained()
+        self.assertEqual(sorted(site.recipients()), ["b@kept.test", "c@kept.test", "d@kept.test", "e@other.test"])
+
+    def test_the_end_of_a_pause_wakes_its_mail_alone(self):
+        site = self.site(rcpt=lambda line: "450 4.2.0 later" if "soft" in line else "250 2.1.5 Ok")
+        self.postfix(site.nexthop)
+        self.run_sluice("pause", "kept.test")
+        self.run_sluice("pause", "kept2.test")
+        soft = self.send("a@src.test", ["b@soft.test"])
+        ids = [self.send("a@src.test", ["b@kept%s.test" % n, "c@kept%s.test" % n]) for n in ("", "2")]
+        self.wait(lambda: self.p.files("deferred") == sorted([soft, *ids]), "all are deferred")
+        tries = len(re.findall(r"to=<b@soft.test>", self.p.log()))
+        self.run_sluice("cancel", "pause-2")
+        self.logged(r"%s: removed" % ids[1])
+        self.assertEqual(self.p.files("deferred"), sorted([soft, ids[0]]))
+        self.run_sluice("pause", "kept.test", "--for", "1s")  # the first one holds on
+        self.run_sluice("cancel", "pause-1")
+        self.logged(r"%s: removed" % ids[0])
+        self.assertEqual(len(re.findall(r"to=<b@soft.test>", self.p.log())), tries)
+
+    def test_mail_is_returned_redirected_and_limited(self):
+        site, other = self.site(), self.site()
+        self.postfix(site.nexthop, services="slow unix - - n - - smtp -o syslog_name=postfix/slow\n")
+        self.run_sluice("bounce", "--reason", "5.7.1 not any more", "bad.test", "--yes")
+        self.run_sluice("redirect", "moved.test", other.nexthop)
+        self.run_sluice("redirect", "slow.test", "slow:" + other.nexthop)
+        self.run_sluice("limit", "smtp/" + site.nexthop, "destination_concurrency_limit=1", "destination_rate_delay=1s")
+        bad = self.send("a@src.test", ["b@bad.test"])
+        self.logged(r"%s: to=<b@bad.test>, relay=none, .*dsn=5.7.1, status=bounced \(not any more\)" % bad)
+        moved = self.send("a@src.test", ["b@moved.test", "c@stays.test", "d@slow.test"])
+        self.logged(r"%s: removed" % moved)
+        self.logged(r"postfix/slow/smtp\[\d+\]: %s: to=<d@slow.test>" % moved)
+        self.drained()
+        self.assertEqual(sorted(site.recipients()), ["a@src.test", "c@stays.test"])  # and the report
+        self.assertEqual(sorted(other.recipients()), ["b@moved.test", "d@slow.test"])
+        self.assertIn("limit-4", self.run_sluice("why", "smtp/" + site.nexthop))
+        self.killed()
+        self.assertEqual(self.names(), ["bounce-1", "redirect-2", "redirect-3", "limit-4"])
+        self.run_sluice("cancel", "redirect-2")
+        self.logged(r"%s: removed" % self.send("a@src.test", ["e@moved.test"]))
+        self.assertIn("e@moved.test", site.recipients())
+
+    def test_mail_that_waits_goes_another_way_at_once(self):
+        other = self.site()
+        self.postfix("[127.0.0.1]:%d" % sluice.free_port())
+        ids = [self.send("a@src.test", ["b@%s.test" % name]) for name in ("moved", "bad", "stays")]
+        for queue_id in ids:
+            self.deferred(queue_id)
+        self.run_sluice("redirect", "moved.test", other.nexthop)
+        self.logged(r"%s: removed" % ids[0])
+        self.run_sluice("bounce", "--reason", "gone", "bad.test", "--yes")
+        self.logged(r"%s: removed" % ids[1])
+        self.assertIn(ids[2], self.p.files("deferred"))
+
+    def test_a_redirect_does_not_take_mail_past_its_content_filter(self):
+        site, filtered = self.site(), self.site()
+        self.postfix(site.nexthop, content_filter="smtp:" + filtered.nexthop)
+        self.run_sluice("redirect", "moved.test", site.nexthop)
+        self.logged(r"%s: removed" % self.send("a@src.test", ["b@moved.test"]))
+        self.assertEqual((site.recipients(), filtered.recipients()), ([], ["b@moved.test"]))
+
+    def test_the_file_is_removed_and_mail_goes_on(self):
+        site = self.site()
+        self.postfix(site.nexthop)
+        self.run_sluice("pause", "kept.test")
+        for name in os.listdir(self.p.directory + "/data/sluice"):
+            if name.startswith("side.db"):
+                path = self.p.directory + "/data/sluice/" + name
+                if os.path.isfile(path):
+                    os.remove(path)
+        self.deferred(self.send("a@src.test", ["b@kept.test"]))  # it holds on
+        self.run_sluice("pause", "kept2.test")
+        self.logged(r"warning: the database was removed or replaced while it is in use: \S+side.db; a new one begins")
+        self.killed()
+        self.assertEqual(self.names(), ["pause-1", "pause-2"])
+        self.p.halt()
+        os.remove(self.side())  # what belongs to it stays
+        self.p.start()
+        self.assertEqual(self.names(), [])
+        self.flush()
+        self.drained()
+
+    def test_a_damaged_file_is_set_aside(self):
+        site = self.site()
+        self.postfix(site.nexthop)
+        self.run_sluice("pause", "kept.test")
+        self.p.halt()
+        with open(self.side(), "r+b") as f:
+            f.write(b"nothing of ours" * 4096)
+        os.remove(self.side("-wal"))  # which has all of it still
+        self.p.start()
+        self.logged(r"warning: .*side.db.*; it was set aside as \S+side.db.damaged, and a new one begins")
+        self.logged(r"%s: removed" % self.send("a@src.test", ["b@kept.test"]))
+        self.run_sluice("pause", "kept.test")
+        self.assertEqual(self.names(), ["pause-1"])
+        self.assertTrue(os.path.exists(self.side(".damaged")))
+
+    def test_a_file_that_may_not_be_read_stops_nothing(self):
+        site = self.site()
+        self.postfix(site.nexthop)
+        self.run_sluice("pause", "kept.test")
+        self.p.halt()
+        os.chown(self.side(), 0, 0)
+        os.chmod(self.side(), 0o600)
+        self.p.start()
+        self.logged(r"warning: .*side.db.*; without it there are no interventions and events until the next start")
+        self.logged(r"%s: removed" % self.send("a@src.test", ["b@kept.test"]))
+        self.assertIn("nothing was changed", self.run_sluice("pause", "kept.test", status=75))
+
+    def test_the_disk_beside_the_queue_is_full(self):
+        site = self.site()
+        self.p = ManagedPostfix(site.nexthop, sluice_events="yes", services="")
+        data = self.p.directory + "/data"
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=700,uid=64501,size=2m", "tmpfs", data], stderr=subprocess.DEVNULL).returncode != 0:
+            self.p.stop()
+            self.skipTest("can't mount a tmpfs")
+        self.addCleanup(lambda: [self.p.halt(), subprocess.run(["umount", "-l", data], check=True), self.p.stop()])
+        self.p.start()
+        self.run_sluice("pause", "kept.test")
+        with open(data + "/rest", "wb", buffering=0) as f:  # to the last byte
+            try:
+                while f.write(b"z" * 4096) > 0:
+                    pass
+            except OSError:
+                pass
+        for i in range(30):
+            self.send("a@src.test", ["b%d@good.test" % i])
+        self.wait(lambda: len(site.messages) == 30, "mail goes out")
+        text = self.run_sluice("bounce", "kept2.test", "--yes", status=75)
+        self.assertIn("no space left", text)
+        self.assertEqual(len(self.logged(r"warning: .*no space left.*until that is over no intervention can be changed, and events wait")), 1)
+        os.remove(data + "/rest")
+        self.run_sluice("bounce", "kept2.test", "--yes")
+        self.logged(r"side.db: it can be written again")
+        events = self.events(32)
+        self.assertEqual([e["number"] for e in events], list(range(1, 33)))
+        self.assertEqual(sum(e["event"] == "delivered" for e in events), 30)
+
+
+class Events(Beside):
+    def test_each_says_what_became_of_a_recipient(self):
+        site = self.site(rcpt=lambda line: "450 4.2.1 later" if "soft" in line else "550 5.1.1 unknown" if "bad" in line else "250 2.1.5 Ok")
+        self.postfix(site.nexthop, sluice_events="yes")
+        queue_id = self.send("a@src.test", ["b@good.test", "c@soft.test", "d@bad.test"])
+        self.deferred(queue_id)
+        self.run_sluice("hold", queue_id)
+        events = {e.get("recipient", e["event"]): e for e in self.events(5)}
+        self.assertEqual({name: e["event"] for name, e in events.items()},
+                         {"b@good.test": "delivered", "c@soft.test": "deferred", "d@bad.test": "bounced", "a@src.test": "delivered", "held": "held"})
+        self.assertEqual({e["destination"] for e in events.values() if "destination" in e}, {"smtp/" + site.nexthop})
+        self.assertEqual((events["c@soft.test"]["status"], events["d@bad.test"]["status"]), ("4.2.1", "5.1.1"))
+        self.assertIn("550 5.1.1 unknown", events["d@bad.test"]["reply"])
+        self.assertIn("127.0.0.1", events["d@bad.test"]["relay"])
+        self.assertEqual(events["held"]["queue_id"], queue_id)
+
+    def test_numbers_have_no_gaps_over_kills_and_reloads(self):
+        site = self.site()
+        self.postfix(site.nexthop, sluice_events="yes")
+        sent = 0
+        for again in (self.killed, self.reloaded, lambda: self.killed("parent"), None):
+            for _ in range(10):
+                self.send("a@src.test", ["b%d@good.test" % sent])
+                sent += 1
+            self.drained()
+            if again is not None:
+                again()
+        events = self.events(sent)
+        self.assertEqual([e["number"] for e in events], list(range(1, sent + 1)))
+        self.assertEqual({e["recipient"] for e in events}, {"b%d@good.test" % i for i in range(sent)})
+
+    def test_a_file_and_a_web_hook_get_them(self):
+        site, receiver = self.site(), hook.Receiver("c2VjcmV0c2VjcmV0")
+        self.p = ManagedPostfix(site.nexthop)
+        self.addCleanup(self.p.stop)
+        hooks = self.p.directory + "/etc/hooks"
+        with open(hooks, "w") as f:
+            f.write("all %s c2VjcmV0c2VjcmV0\n" % receiver.url(tls=False))
+        os.chmod(hooks, 0o600)
+        self.p.configure(sluice_events="yes", sluice_events_file="events", sluice_web_hooks=hooks)
+        self.p.start()
+        for i in range(10):
+            self.send("a@src.test", ["b%d@good.test" % i])
+        self.wait(lambda: len(site.messages) == 10, "mail is delivered")
+        self.wait(lambda: len(receiver.events) >= 10, "the hook is told")
+        with open(self.p.directory + "/data/sluice/events") as f:
+            self.assertEqual(sorted(json.loads(line)["recipient"] for line in f)[:10], ["b%d@good.test" % i for i in range(10)])
+        self.assertEqual(receiver.wrong, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
