@@ -138,7 +138,7 @@ int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
     sqlite3_stmt *st = sqlite_ask(s, ST_SPOOL_READ);
     int rc = sqlite_step(s, st), err;
     struct row r = {.s = s, .st = st};
-    struct spool_totals totals;
+    struct spool_totals totals = {.files = 0};
     uint64_t last_id, from;
 
     if (rc != SQLITE_ROW) {
