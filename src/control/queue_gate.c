@@ -405,23 +405,43 @@ json_t *queue_gate(const struct queue *q, struct gate_place *p, const struct sch
 
 /* ---- gates of the queue process ------------------------------------------------------------- */
 
-void queue_gate_storage(const struct queue *q, json_t *gates)
+static json_t *storage_gate(const char *error)
 {
-    struct queue_facts is;
-    json_t *gate;
+    json_t *gate = gate_new("storage", true);
 
-    facts_of_queue(q, &is);
-    if (is.storage_error == NULL) {
-        return;
-    }
-    gate = gate_new("storage", true);
     gate_say(gate, "text",
              "what became of earlier deliveries can't be stored (%s): nothing new is started",
-             is.storage_error);
+             error);
     gate_say(gate, "advice",
              "Make the storage work: space on the disk, the file system, the log has the error. "
              "Nothing has to be restarted then");
-    CHECK(json_array_insert_new(gates, 0, gate) == 0);
+    return gate;
+}
+
+static json_t *lease_gate(void)
+{
+    json_t *gate = gate_new("lease", true);
+
+    gate_say(gate, "text",
+             "this node's lease is over, as the database has not renewed it in time: another node "
+             "may deliver this mail by now, so this one starts nothing");
+    gate_say(gate, "advice",
+             "Nothing has to be done when the database answers again. Until then: is it there, "
+             "and its standby? Can this machine reach it?");
+    return gate;
+}
+
+void queue_gate_all_mail(const struct queue *q, json_t *gates)
+{
+    struct queue_facts is;
+
+    facts_of_queue(q, &is);
+    if (is.storage_error != NULL) {
+        CHECK(json_array_insert_new(gates, 0, storage_gate(is.storage_error)) == 0);
+    }
+    if (is.lease_is_over) {
+        CHECK(json_array_insert_new(gates, 0, lease_gate()) == 0);
+    }
 }
 
 void queue_gate_room(const struct queue *q, json_t *gates)

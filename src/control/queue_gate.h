@@ -37,9 +37,9 @@ const char *gate_place_window_limit(const struct gate_place *p);
 json_t *queue_gate(const struct queue *q, struct gate_place *p, const struct sched_wait *w,
                    const struct sched_gate *g);
 
-/* Put the gate that is closed while results can't be stored, if it is, before the others: it needs
- * a repair, and until then nothing starts at any time. */
-void queue_gate_storage(const struct queue *q, json_t *gates);
+/* Put the gates that are closed for all mail before the others: results can't be stored, or this
+ * node's lease is over. Until that is repaired nothing starts at any time. */
+void queue_gate_all_mail(const struct queue *q, json_t *gates);
 
 /* Append the gate of room for messages in memory, for one that is due. */
 void queue_gate_room(const struct queue *q, json_t *gates);

@@ -118,10 +118,9 @@ static void estimate(struct gate_place *p, const struct sched_wait *w, struct wa
 static bool can_estimate(const json_t *group)
 {
     static const char *const unknown[] = {
-        "held",       "corrupt", "storage",          "active_queue",
-        "parked",     "unread",  "defer_transports", "queueonly",
-        "no_command", "frozen",  "deliver_only",     "ring",
-        "agents",     "paused"};
+        "held",   "corrupt",          "storage",   "lease",      "active_queue", "parked",
+        "unread", "defer_transports", "queueonly", "no_command", "frozen",       "deliver_only",
+        "ring",   "agents",           "paused"};
     const char *binds = json_string_value(json_object_get(group, "binds"));
 
     for (size_t i = 0; binds != NULL && i < sizeof unknown / sizeof unknown[0]; i++) {
@@ -184,7 +183,7 @@ static json_t *memory_group(struct queue *q, const struct spool_message *m,
     if (!is_on_its_way(m)) {
         gate_add_state(gates, m); /* only what was under way goes on */
     }
-    queue_gate_storage(q, gates);
+    queue_gate_all_mail(q, gates);
     if (w->dest.len == 0) {
         json_add(gates, queue_gate(q, NULL, w, &w->gates[0]));
         group = json_pack("{s:i, s:o}", "recipients", 0, "gates", gates);
@@ -327,7 +326,7 @@ static void finish_disk_group(struct queue *q, const struct spool_message *m, js
         if (m->parked.len > 0 && park_key_kind(m->parked) == PARK_SHARE) {
             say_parked(q, &p, m, json_array_get(gates, 0));
         }
-        queue_gate_storage(q, gates);
+        queue_gate_all_mail(q, gates);
         queue_gate_room(q, gates);
         sched_why_dest(q->sched, transport, dest, &w);
         for (size_t i = 0; i < w.gate_count; i++) {
@@ -639,7 +638,7 @@ static json_t *site_details(struct queue *q, struct gate_place *p)
     if (put_interventions(q, p, object)) {
         json_add(gates, gate_paused(json_array_get(json_object_get(object, "interventions"), 0)));
     }
-    queue_gate_storage(q, gates);
+    queue_gate_all_mail(q, gates);
     no_command = gate_no_command(q->conf, slice_string(p->is.transport_name), nexthop);
     if (no_command != NULL) {
         json_add(gates, no_command);

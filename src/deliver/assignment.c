@@ -370,3 +370,23 @@ void assignment_give_back(struct assignment *e, bool stopped)
     }
     assignment_free(e);
 }
+
+void assignment_break_off(struct assignment *e)
+{
+    struct channel *ch = channel_of(e);
+    bool some = e->open < e->ask.rcpt_count;
+
+    CHECK(e->open > 0 && e->all->told == NULL);
+    for (size_t i = 0; some && i < e->ask.rcpt_count; i++) {
+        if (!assignment_decided(e, i)) {
+            e->verdicts[i] = (struct wire_verdict){.n = e->ask.rcpts[i].n, .kind = VERDICT_NONE};
+        }
+    }
+    if (ch != NULL) {
+        wire_put_result(ch, &(struct wire_result){.entry = e->ask.entry,
+                                                  .outcome = OUTCOME_BROKEN_OFF,
+                                                  .verdicts = e->verdicts,
+                                                  .verdict_count = some ? e->ask.rcpt_count : 0});
+    }
+    assignment_free(e);
+}

@@ -3,10 +3,10 @@
  * whom, where its content comes from, and what has come of it.
  *
  * Promise to the queue: exactly one WIRE_RESULT per assignment, with one verdict per recipient
- * (none when it is given back). assignment_finish CHECKs it.
+ * (none when it is given back, or broken off before the first). assignment_finish CHECKs it.
  *
  *     assignments_add
- *         --> in the table --assignment_finish, assignment_give_back--> result sent, freed
+ *         --> in the table --assignment_finish, _give_back, _break_off--> result sent, freed
  *                    |------assignments_lost: it goes on--> orphan --> log line, freed
  *                    +------assignments_lost: it does not, assignment_free--> freed
  *
@@ -160,5 +160,9 @@ void assignment_finish(struct assignment *e, const struct assignment_end *end);
 /* Send it back untouched, and free it. `stopped`: its thread was, by another's result, so that it
  * is to wait for the thread's time. */
 void assignment_give_back(struct assignment *e, bool stopped);
+
+/* The lease is over: send back the recipients that have no verdict (there is one at least), with
+ * the verdicts of the others, and free it. */
+void assignment_break_off(struct assignment *e);
 
 #endif

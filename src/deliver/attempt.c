@@ -164,6 +164,15 @@ static void give_back(struct attempt *a)
     attempt_free(a);
 }
 
+/* This node's lease is over: another may have the mail by now. */
+static void break_off(struct attempt *a)
+{
+    log_info("%.*s: not delivered for now: this node's lease is over",
+             SLICE_ARGS(a->assignment->ask.id));
+    assignment_break_off(a->assignment);
+    attempt_free(a);
+}
+
 /* Content in a descriptor is there. */
 static void count_descriptor(struct attempt *a)
 {
@@ -551,6 +560,11 @@ void attempts_session_closed(void *arg, const struct session_settings *settings)
 /* Begin a transaction for the recipients that have no verdict. */
 static void begin(struct attempt *a)
 {
+    if (!sessions_may_deliver(a->all->sessions)) {
+        session_close(detach(a));
+        break_off(a);
+        return;
+    }
     const struct wire_deliver *ask = &a->assignment->ask;
     struct client_mail mail = {
         .sender = ask->sender, .envid = ask->envid, .flags = ask->flags, .size_bytes = ask->size};
@@ -693,6 +707,10 @@ static void on_failed(struct attempt *a, const struct client_event *talk)
      * smtp_destination.h. "Later" is the relay's trouble. */
     bool login = talk->cause == CLIENT_CAUSE_LOGIN && talk->code / 100 != 4, final;
 
+    if (talk->cause == CLIENT_CAUSE_BROKEN_OFF) {
+        break_off(a);
+        return;
+    }
     if (talk->content_was_sent) {
         on_doubt(a, talk);
         return;
@@ -825,6 +843,10 @@ static void start(struct attempt *a)
     struct session *kept;
     char text[120];
 
+    if (!sessions_may_deliver(a->all->sessions)) {
+        break_off(a);
+        return;
+    }
     if (e->size_limit > 0 && a->assignment->ask.size > (uint64_t)e->size_limit) {
         (void)snprintf(text, sizeof text, "message size %llu exceeds size limit %lld",
                        (unsigned long long)a->assignment->ask.size, (long long)e->size_limit);

@@ -16,6 +16,8 @@
  *   the recipients in it are deferred, and the result says that they may get the message twice.
  * - A connection that was kept and turns out to be dead before the peer answered MAIL is replaced
  *   by a fresh one, and nothing was lost.
+ * - Nothing is begun while the node's lease is over (lease_page.h), and what comes to the end of
+ *   its content then is broken off: its recipients without a verdict go back as if not tried.
  * - The site is blamed (OUTCOME_SITE_FAIL) when the failure is of the site class, no other address
  *   or next hop was left, it made some recipient wait, and no session of this attempt ended well.
  */

@@ -179,6 +179,7 @@ static int deliver_start(struct role *role)
     worker_init(&d->worker, role, &queue_ops, d);
     dialogue_init(&d->dialogue, &d->worker.queue);
     sessions_watch(d->attempts.sessions, &d->dialogue);
+    sessions_set_lease(d->attempts.sessions, &d->worker.lease);
     d->attempts.assignments.queue = &d->worker.queue;
     sts_client_init(&d->sts, &d->worker.queue);
     d->attempts.world.sts = &d->sts.source;

@@ -17,7 +17,8 @@ struct sessions {
     struct streams *streams;
     sessions_closed *closed;
     void *arg;
-    struct dialogue *dialogue; /* borrowed; NULL: there is none */
+    struct dialogue *dialogue;      /* borrowed; NULL: there is none */
+    const struct lease_page *lease; /* borrowed; NULL: there is none */
     size_t count;
     LIST_HEAD(, session) list;
     TAILQ_HEAD(, session) ready;
@@ -42,6 +43,16 @@ struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, 
 void sessions_watch(struct sessions *all, struct dialogue *dialogue)
 {
     all->dialogue = dialogue;
+}
+
+void sessions_set_lease(struct sessions *all, const struct lease_page *lease)
+{
+    all->lease = lease;
+}
+
+bool sessions_may_deliver(const struct sessions *all)
+{
+    return all->lease == NULL || lease_holds(all->lease);
 }
 
 /* ---- for those who watch -------------------------------------------------------------------- */
@@ -359,6 +370,10 @@ static bool send_some(struct session *s)
         return false;
     }
     if (client_at_last_look(&s->client)) {
+        if (!sessions_may_deliver(s->all)) {
+            client_break_off(&s->client);
+            return true; /* with an event */
+        }
         client_pass_last_look(&s->client);
     }
     before = buf_len(out);

@@ -13,7 +13,9 @@
  * the call.
  *
  * A turn that has something for the engine costs one send: output goes when the engine has no more
- * to say.
+ * to say. The last look (client.h) is in front of the send that may carry a final dot: where the
+ * lease is over by then, the engine's FAILED says CLIENT_CAUSE_BROKEN_OFF. The session is to be
+ * aborted then: its TLS may hold a part of the dot.
  */
 #ifndef DELIVER_SESSION_H
 #define DELIVER_SESSION_H
@@ -26,6 +28,7 @@
 #include "buf.h"
 #include "client.h"
 #include "dialogue.h"
+#include "lease_page.h"
 #include "mxlist.h"
 #include "stream.h"
 #include "times.h"
@@ -115,6 +118,12 @@ struct sessions *sessions_new(struct streams *streams, sessions_closed *closed, 
 
 /* Tell that what is said; borrowed. */
 void sessions_watch(struct sessions *all, struct dialogue *dialogue);
+
+/* Messages are sent to their end only while this lease holds; borrowed. Without, always. */
+void sessions_set_lease(struct sessions *all, const struct lease_page *lease);
+
+/* Does it hold now? */
+bool sessions_may_deliver(const struct sessions *all);
 
 /* Cuts off what is left. NULL is fine. */
 void sessions_free(struct sessions *all);

@@ -20,9 +20,14 @@ static int64_t read_clock(clockid_t id)
     return (int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000;
 }
 
+struct mono clock_mono_now(void)
+{
+    return (struct mono){us_add(standing ? mono_stood.us : read_clock(CLOCK_BOOTTIME), offset_us)};
+}
+
 void clock_update(void)
 {
-    mono_now.us = us_add(standing ? mono_stood.us : read_clock(CLOCK_BOOTTIME), offset_us);
+    mono_now = clock_mono_now();
     wall_now.us =
         us_add(standing ? wall_stood.us : read_clock(CLOCK_REALTIME), offset_us) + step_us;
 }

@@ -20,6 +20,10 @@ void clock_forget(void);
 struct mono clock_mono(void);
 struct wall clock_wall(void);
 
+/* The time at this very moment, however long the turn has lasted: for what must not rest on a time
+ * that was read before. */
+struct mono clock_mono_now(void);
+
 /* The clock of intervals goes on while the machine is suspended, as the wall clock does. Where the
  * two part, the wall clock was set: queue_clock.c acts on that. */
 

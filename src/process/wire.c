@@ -287,6 +287,12 @@ bool wire_get_empty(struct slice body)
     return body.len == 0;
 }
 
+void wire_put_lease(struct channel *ch, int fd)
+{
+    (void)channel_begin(ch, WIRE_LEASE); /* no body */
+    channel_end(ch, fd);
+}
+
 void wire_put_need_content(struct channel *ch, uint64_t entry)
 {
     wire_put_number(ch, WIRE_NEED_CONTENT, entry);

@@ -8,6 +8,7 @@
  *      queue  ---- deliver, local          deliver, content, result
  *      queue  ---- filter                  the same, and submit
  *      queue  ---- agents                  deliver (without content), result, agent
+ *      queue  ---- deliver, local, agents, filter      lease, before all other frames
  *      queue  ---- deliver                 policy_ask, policy_answer, tls_look, tls_seen
  *      queue  ---- deliver, receive        watches, dialogue
  *      queue  ---- fetch                   fetch, fetched
@@ -88,6 +89,8 @@ enum wire_type {
     WIRE_RESULT,       /* struct wire_result */
     WIRE_FORGET,       /* queue: drop cached connections to this destination (flush, reload).
                           struct wire_forget */
+    WIRE_LEASE,        /* queue: deliver only while this lease holds. The descriptor of its page
+                          (lease_page.h), no body; the first frame, where there is a lease */
     WIRE_AGENT,        /* agents to queue: of an agent; the body is its kind's (agent_kind.h) */
 
     /* deliver to queue, and back */
@@ -432,6 +435,7 @@ void wire_put_deliver(struct channel *ch, const struct wire_deliver *m, int fd);
 bool wire_get_deliver(struct slice body, struct wire_deliver *ret,
                       struct wire_deliver_rcpt **ret_rcpts);
 
+void wire_put_lease(struct channel *ch, int fd);
 void wire_put_need_content(struct channel *ch, uint64_t entry);
 bool wire_get_need_content(struct slice body, uint64_t *ret_entry);
 
@@ -497,8 +501,10 @@ enum wire_outcome {
     OUTCOME_SITE_FAIL, /* site class failure: feeds the window */
     OUTCOME_CRASH, /* a transport agent has died, or could not be started: `reason`. Verdicts are
                       what it said before, VERDICT_NONE for the rest */
-    OUTCOME_GIVEN_BACK /* not tried: the recipients go back unchanged; no verdicts. With
-                          `thread_stops` they wait for their thread, else (shutdown) for nothing */
+    OUTCOME_GIVEN_BACK, /* not tried: the recipients go back unchanged; no verdicts. With
+                           `thread_stops` they wait for their thread, else (shutdown) for nothing */
+    OUTCOME_BROKEN_OFF  /* the lease was over: nothing came of it for the recipients whose verdict
+                          is VERDICT_NONE, or for all when there are no verdicts */
 };
 struct wire_result {
     uint64_t entry;

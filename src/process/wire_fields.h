@@ -195,7 +195,7 @@
 
 #define WIRE_FIELDS_result(X)                                                                      \
     X(U64, entry)                                                                                  \
-    X(ENUM, outcome, wire_outcome, OUTCOME_GIVEN_BACK + 1)                                         \
+    X(ENUM, outcome, wire_outcome, OUTCOME_BROKEN_OFF + 1)                                         \
     X(BYTES, reason, WIRE_TEXT_MAX)                                                                \
     X(I64, setup_us)                                                                               \
     X(I64, transmit_us)                                                                            \

@@ -31,6 +31,7 @@ static void lose_queue(struct worker *w)
     w->queue = NULL;
     role_queue_lost(w->role);
     w->ops->lost(w->arg);
+    lease_page_fini(&w->lease);
 }
 
 void worker_fini(struct worker *w)
@@ -39,6 +40,24 @@ void worker_fini(struct worker *w)
         lose_queue(w);
     }
     event_free(w->tick);
+}
+
+/* A second page would be as good as the first, but a queue process has only one. */
+static bool take_lease(struct worker *w, const struct frame *frame)
+{
+    if (frame->fd < 0) {
+        return false;
+    }
+    if (w->lease.until_us != NULL || !wire_get_empty(frame->body)) {
+        (void)close(frame->fd); /* of no use */
+        return false;
+    }
+    return lease_page_take(frame->fd, &w->lease);
+}
+
+static bool take_frame(struct worker *w, const struct frame *frame)
+{
+    return frame->type == WIRE_LEASE ? take_lease(w, frame) : w->ops->frame(w->arg, frame);
 }
 
 static void on_queue(void *arg, struct channel *ch)
@@ -51,7 +70,7 @@ static void on_queue(void *arg, struct channel *ch)
         case CHANNEL_EMPTY:
             return;
         case CHANNEL_FRAME:
-            if (w->ops->frame(w->arg, &frame)) {
+            if (take_frame(w, &frame)) {
                 break;
             }
             log_error("queue: a frame of type %u does not decode: connection closed", frame.type);

@@ -1,7 +1,7 @@
 /*
  * What the processes that deliver for the queue (deliver, local, agents) have in common: their
  * channel to it, which is lost when the queue process ends or sends a frame that does not decode,
- * and comes anew as a peer; and their graceful shutdown.
+ * and comes anew as a peer; the lease that it delivers under; and their graceful shutdown.
  */
 #ifndef PROCESS_WORKER_H
 #define PROCESS_WORKER_H
@@ -10,6 +10,7 @@
 
 #include "channel.h"
 #include "frame.h"
+#include "lease_page.h"
 #include "role.h"
 #include "times.h"
 
@@ -23,10 +24,12 @@ struct worker_ops {
     void (*lost)(void *arg);
 };
 
-/* Only `queue` and `stop_at` are for others to read. */
+/* Only `queue`, `lease` and `stop_at` are for others to read. */
 struct worker {
-    struct channel *queue; /* NULL: the queue process is gone for the moment */
-    struct mono stop_at;   /* what is under way then is cut off; us 0: not stopping */
+    struct channel *queue;   /* NULL: the queue process is gone for the moment */
+    struct lease_page lease; /* of what that queue process hands out; ends with the channel, after
+                                `lost` */
+    struct mono stop_at;     /* what is under way then is cut off; us 0: not stopping */
     struct role *role;
     const struct worker_ops *ops;
     void *arg;

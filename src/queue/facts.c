@@ -43,6 +43,7 @@ void facts_of_queue(const struct queue *q, struct queue_facts *ret_facts)
 {
     *ret_facts = (struct queue_facts){
         .storage_error = batch_is_blocked(&q->batch) ? spool_error(q->spool) : NULL,
+        .lease_is_over = !node_lease_holds(&q->lease),
         .has_room = sched_has_room(q->sched),
         .messages = sched_totals(q->sched).messages,
         .messages_max = q->conf->qmgr_message_active_limit};

@@ -51,6 +51,7 @@ void facts_of_delivery(const struct queue *q, struct sched_entry entry,
 /* What holds for all mail. */
 struct queue_facts {
     const char *storage_error; /* results can't be stored: nothing new is started; NULL: they can */
+    bool lease_is_over;        /* this node's: nothing is delivered (node_lease.h) */
     bool has_room;             /* for another message in memory */
     uint32_t messages;         /* in memory */
     int64_t messages_max;

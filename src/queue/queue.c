@@ -122,7 +122,9 @@ static int64_t until(struct wall t)
 static void set_timer(struct queue *q, bool at_once)
 {
     bool blocked = batch_is_blocked(&q->batch); /* nothing starts: what is due must not wake us */
-    struct mono at = blocked ? q->next_check : mono_min(sched_wake_at(q->sched), q->next_check);
+    struct mono at = blocked || !node_lease_holds(&q->lease)
+                         ? q->next_check
+                         : mono_min(sched_wake_at(q->sched), q->next_check);
     int64_t wait;
     struct timeval tv;
 
@@ -238,6 +240,7 @@ static void queue_turn(struct role *role)
 
     queue_clock_look(q);
     check_now_and_then(q);
+    node_lease_turn(q);
     agents_turn(&q->agents);
     queue_decide(q); /* on what came in */
     journal_turn(q);
@@ -324,6 +327,13 @@ static int queue_start(struct role *role)
         return 1;
     }
     buf_fini(&error);
+    if (!node_lease_begin(q)) {
+        spool_close(q->spool);
+        park_fini(&q->parking);
+        mem_free(q);
+        role->state = NULL;
+        return 1;
+    }
     queue_clock_begin(q);
     external_begin(q);
     q->started = clock_wall();
@@ -525,6 +535,7 @@ static void queue_end(struct role *role)
     }
     transports_fini(&q->transports);
     sched_free(q->sched);
+    node_lease_fini(&q->lease);
     spool_close(q->spool);
     event_free(q->timer);
     if (q->commit_ended != NULL) {

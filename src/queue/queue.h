@@ -34,6 +34,7 @@
 #include "journal.h"
 #include "log_sink.h"
 #include "measures.h"
+#include "node_lease.h"
 #include "owner.h"
 #include "policies.h"
 #include "queue_agent.h"
@@ -71,6 +72,7 @@ struct queue {
     struct role *role;
     const struct conf *conf;
     struct spool *spool;
+    struct node_lease lease;
     struct sched *sched;
     struct active active;
     struct auditor auditor;

@@ -259,7 +259,9 @@ static void serve_waiting(struct queue *q, struct worker_process *agent)
         if (f->sent || f->agent != index) {
             continue;
         }
-        if (agent->channel != NULL) {
+        if (!node_lease_holds(&q->lease)) {
+            queue_delivery_returned(q, f);
+        } else if (agent->channel != NULL) {
             delivery_send(q, f, agent);
         } else {
             queue_delivery_crashed(q, f, NO_PROCESS);
@@ -421,6 +423,7 @@ bool agents_adopt(struct queue *q, const struct wire_peer *peer, int fd)
         all->deliver_count = peer->count;
     }
     agent->channel = channel_new(q->role->base, fd, on_agent, agent);
+    node_lease_give(&q->lease, agent->channel);
     if (agent->role == ROLE_DELIVER && q->watches.count > 0) {
         watches_tell(&q->watches, agent->channel);
     }

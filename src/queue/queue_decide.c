@@ -100,7 +100,7 @@ void queue_decide(struct queue *q)
     struct sched_action action;
 
     /* While stopping nothing is left to start, see queue_stop. */
-    while (!batch_is_blocked(&q->batch) &&
+    while (!batch_is_blocked(&q->batch) && node_lease_holds(&q->lease) &&
            sched_next(q->sched, clock_mono(), &action) != SCHED_NONE) {
         struct active_msg *m = active_find(&q->active, (struct msg_id){action.msg.n});
 

@@ -8,8 +8,8 @@
 
 struct queue;
 
-/* Act on what the scheduler has decided, until there is nothing. While results wait to be stored
- * nothing new starts. */
+/* Act on what the scheduler has decided, until there is nothing. While results wait to be stored,
+ * or this node's lease is over, nothing new starts. */
 void queue_decide(struct queue *q);
 
 #endif

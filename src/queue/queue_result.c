@@ -58,15 +58,26 @@ void queue_delivery_here(struct queue *q, struct delivery *d)
     end_delivery(q, d, SETTLE_HERE, SCHED_OK, slice_of("", 0), &said);
 }
 
-void queue_delivery_untried(struct queue *q, struct delivery *d)
+static void rcpt_untried(struct delivery *d, uint32_t n)
 {
     active_touch(d->msg);
     active_leave(d->msg);
+    active_settle_rcpt(d->msg, active_find_rcpt(d->msg, n));
+}
+
+void queue_delivery_untried(struct queue *q, struct delivery *d)
+{
     for (size_t i = 0; i < d->rcpt_count; i++) {
-        active_settle_rcpt(d->msg, active_find_rcpt(d->msg, d->rcpts[i]));
+        rcpt_untried(d, d->rcpts[i]);
     }
     CHECK(sched_finished(q->sched, clock_mono(), (struct sched_entry){d->entry}, SCHED_CRASH,
                          slice_of("", 0)));
+    delivery_remove(&q->active, d);
+}
+
+void queue_delivery_returned(struct queue *q, struct delivery *d)
+{
+    CHECK(sched_unselect(q->sched, clock_mono(), (struct sched_entry){d->entry}));
     delivery_remove(&q->active, d);
 }
 
@@ -115,8 +126,10 @@ static bool result_fits(const struct queue *q, const struct worker_process *agen
                         const struct delivery *d, const struct wire_result *m)
 {
     return d != NULL && d->sent && d->agent == (unsigned)(agent - q->agents.at) &&
-           (m->outcome == OUTCOME_GIVEN_BACK ? m->verdict_count == 0
-                                             : verdicts_fit(d, m->verdicts, m->verdict_count));
+           (m->outcome == OUTCOME_GIVEN_BACK ||
+                    (m->outcome == OUTCOME_BROKEN_OFF && m->verdict_count == 0)
+                ? m->verdict_count == 0
+                : verdicts_fit(d, m->verdicts, m->verdict_count));
 }
 
 /* One recipient's part of a result. */
@@ -139,9 +152,9 @@ static void add_verdict(struct settlement *s, const struct wire_result *m,
 
 static enum sched_outcome outcome_of(enum wire_outcome outcome)
 {
-    return outcome == OUTCOME_SITE_FAIL ? SCHED_DEST_FAIL
-           : outcome == OUTCOME_CRASH   ? SCHED_CRASH
-                                        : SCHED_OK;
+    return outcome == OUTCOME_SITE_FAIL                                ? SCHED_DEST_FAIL
+           : outcome == OUTCOME_CRASH || outcome == OUTCOME_BROKEN_OFF ? SCHED_CRASH
+                                                                       : SCHED_OK;
 }
 
 static void settle_result(struct queue *q, struct delivery *d, const struct wire_result *m)
@@ -156,6 +169,42 @@ static void settle_result(struct queue *q, struct delivery *d, const struct wire
         add_verdict(&s, m, &m->verdicts[i]);
     }
     queue_settle(q, &s);
+}
+
+/* Some have a verdict, which is settled; the others were not tried. */
+static void settle_some(struct queue *q, struct delivery *d, struct wire_result *m,
+                        struct wire_verdict *verdicts)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < m->verdict_count; i++) {
+        if (verdicts[i].kind == VERDICT_NONE) {
+            rcpt_untried(d, verdicts[i].n);
+        } else {
+            verdicts[count++] = verdicts[i];
+        }
+    }
+    m->verdict_count = count;
+    settle_result(q, d, m);
+}
+
+/* The worker saw the lease over. Where it holds again what comes back waits a moment, as what is
+ * given back does: two processes that see two times must not play ball. */
+static void delivery_broken_off(struct queue *q, struct delivery *d, struct wire_result *m,
+                                struct wire_verdict *verdicts)
+{
+    bool some = false;
+
+    for (uint32_t i = 0; i < m->verdict_count; i++) {
+        some = some || verdicts[i].kind != VERDICT_NONE;
+    }
+    if (some) {
+        settle_some(q, d, m, verdicts);
+    } else if (!node_lease_holds(&q->lease)) {
+        queue_delivery_returned(q, d);
+    } else {
+        queue_delivery_untried(q, d);
+    }
 }
 
 void queue_delivery_ended(struct queue *q, struct delivery *d, const struct wire_result *m)
@@ -182,6 +231,8 @@ bool queue_take_result(struct queue *q, const struct worker_process *agent, stru
         } else {
             queue_delivery_untried(q, d);
         }
+    } else if (ok && m.outcome == OUTCOME_BROKEN_OFF) {
+        delivery_broken_off(q, d, &m, verdicts);
     } else if (ok) {
         settle_result(q, d, &m);
     }

@@ -30,6 +30,9 @@ void queue_delivery_crashed(struct queue *q, struct delivery *d, const char *why
 /* What was handed out comes back as it was: it is not settled, so the next pass finds it. */
 void queue_delivery_untried(struct queue *q, struct delivery *d);
 
+/* The same, where it can go out again at once: it goes back to its place in the scheduler. */
+void queue_delivery_returned(struct queue *q, struct delivery *d);
+
 /* Its transport needs no agent: the verdict is in the next hop, or in the transport's nature. */
 void queue_delivery_here(struct queue *q, struct delivery *d);
 

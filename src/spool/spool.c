@@ -312,6 +312,16 @@ unsigned spool_commits_max(const struct spool *sp)
                                        : sp->engine->commits->max;
 }
 
+bool spool_has_lease(const struct spool *sp)
+{
+    return sp->engine->lease != NULL;
+}
+
+struct mono spool_lease_until(const struct spool *sp)
+{
+    return spool_has_lease(sp) ? sp->engine->lease->until(sp) : MONO_NEVER;
+}
+
 int spool_commits_fd(const struct spool *sp)
 {
     return sp->engine->commits == NULL ? -1 : sp->engine->commits->fd(sp);

@@ -14,6 +14,7 @@
  *     spool_conclusion.h other programs bring passes to their end
  *     spool_commits.h    commits that end later
  *     spool_parts.h      a message whose recipients lie in several partitions is stored in parts
+ *     spool_lease.h      several nodes have it, and this one may deliver for a time
  *
  * Group commit. Every call that changes something joins the open batch; spool_commit makes the
  * whole batch durable or undoes all of it. Nothing may be acknowledged before its commit returned

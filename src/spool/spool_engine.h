@@ -18,6 +18,7 @@
  *     spool_events.h      yes     beside it   beside it        yes
  *     spool_commits.h     -       -           -                yes
  *     spool_parts.h       -       -           -                yes
+ *     spool_lease.h       -       -           -                yes
  *
  *     beside it: side_store.h has it for them
  *     (*) planned; these fit as follows.
@@ -55,6 +56,7 @@
 #include "spool_external.h"
 #include "spool_io.h"
 #include "spool_keys.h"
+#include "spool_lease.h"
 #include "spool_notes.h"
 #include "spool_parts.h"
 #include "spool_reroute.h"
@@ -154,6 +156,7 @@ struct spool_engine {
     const struct spool_events_part *events;
     const struct spool_commits_part *commits;
     const struct spool_parts_part *parts;
+    const struct spool_lease_part *lease;
 };
 
 /* Keep the words for spool_error; returns `err`. */

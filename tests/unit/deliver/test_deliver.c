@@ -4,10 +4,12 @@
  */
 #include "unit.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "clock.h"
+#include "lease_page.h"
 #include "peers.h"
 #include "played_queue.h"
 
@@ -299,6 +301,181 @@ static void a_failed_tls_handshake_is_tried_again_in_clear(void **state)
     check_verdict(0, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok");
     assert_int_equal(p->connections, 2);
     (void)stop(NULL);
+}
+
+/* ---- the lease ------------------------------------------------------------------------------ */
+
+static struct lease_page page;
+
+static void start_with_lease(const char *more)
+{
+    start_with(more);
+    assert_int_equal(lease_page_make(&page), 0);
+    lease_page_set(&page, mono_after(clock_mono(), 3600 * US_PER_S));
+    wire_put_lease(played.channel, lease_page_share(&page));
+}
+
+static void end_lease(void)
+{
+    lease_page_set(&page, clock_mono());
+}
+
+static void stop_with_lease(void)
+{
+    lease_page_fini(&page);
+    (void)stop(NULL);
+}
+
+/* What the peer does from now on, on the connections that are open. */
+static void go_on(struct peer *p, const char *script)
+{
+    for (size_t i = 0; i < PEER_OPEN_MAX; i++) {
+        struct peer_connection *c = peers.open[i];
+
+        if (c != NULL && c->peer == p) {
+            c->at = script;
+            while (peer_step(c)) {
+            }
+        }
+    }
+    played_settle();
+}
+
+static void check_broken_off(size_t at, uint64_t entry)
+{
+    const struct played_result *r = &played.results[at];
+
+    assert_int_equal(r->m.entry, entry);
+    assert_int_equal(r->m.outcome, OUTCOME_BROKEN_OFF);
+    assert_int_equal(r->m.verdict_count, 0);
+    assert_false(r->m.maybe_duplicate);
+}
+
+static void nothing_is_begun_when_the_lease_is_over(void **state)
+{
+    struct peer *p, *slow;
+
+    (void)state;
+    start_with_lease("");
+    p = peer_new("127.0.0.1", 0, HELLO TALK BYE);
+    slow = peer_new("127.0.0.2", 0, "~\n");
+    send_one(1, at_port("[127.0.0.2]", peer_port(slow)));
+    played_settle();
+    assert_int_equal(slow->open_now, 1);
+    end_lease();
+    send_one(2, at_port("[127.0.0.1]", peer_port(p)));
+    played_await(1);
+    check_broken_off(0, 2);
+    assert_int_equal(p->connections, 0);
+    go_on(slow, HELLO ">QUIT\n!\n"); /* the connection is there in vain */
+    played_await(2);
+    check_broken_off(1, 1);
+    assert_string_equal(buf_cstr(&slow->heard), "EHLO mx.here.test\nQUIT\n");
+    lease_page_set(&page, mono_after(clock_mono(), US_PER_S));
+    send_one(3, at_port("[127.0.0.1]", peer_port(p)));
+    played_await(3);
+    assert_int_equal(played.results[2].m.outcome, OUTCOME_OK);
+    check_verdict(2, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok: queued as 77");
+    stop_with_lease();
+}
+
+static void no_dot_is_sent_when_the_lease_is_over(void **state)
+{
+    struct peer *p, *late;
+
+    (void)state;
+    start_with_lease("");
+    p = peer_new("127.0.0.1", 0, HELLO ">MAIL\n>RCPT\n>DATA\n~\n");
+    late = peer_new("127.0.0.2", 0, HELLO ">MAIL\n>RCPT\n>DATA\n<250 Ok\n<250 Ok\n<354 go\n.\n~\n");
+    send_one(1, at_port("[127.0.0.1]", peer_port(p)));
+    send_one(2, at_port("[127.0.0.2]", peer_port(late)));
+    played_settle();
+    end_lease();
+    go_on(p, "<250 Ok\n<250 Ok\n<354 go\n.\n<250 2.0.0 Ok\n" BYE);
+    played_await(1);
+    check_broken_off(0, 1);
+    played_settle();
+    assert_null(strstr(buf_cstr(&p->heard), "\n.\n"));
+    assert_null(strstr(buf_cstr(&p->heard), "QUIT"));
+    assert_int_equal(p->open_now, 0);
+    /* What was past it is waited for. */
+    go_on(late, "<250 2.0.0 Ok\n" BYE);
+    played_await(2);
+    assert_int_equal(played.results[1].m.entry, 2);
+    check_verdict(1, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok");
+    stop_with_lease();
+}
+
+static void verdicts_from_before_stand_when_the_rest_is_broken_off(void **state)
+{
+    const struct played_result *r = &played.results[0];
+    struct peer *p;
+
+    (void)state;
+    start_with_lease("");
+    p = peer_new("127.0.0.1", 0,
+                 "<220 peer\n>LHLO\n<250-peer\n<250 PIPELINING\n"
+                 ">MAIL\n>RCPT\n>RCPT\n>RCPT\n>DATA\n~\n");
+    put(1, "lmtp", at_port("[127.0.0.1]", peer_port(p)), "b@there.test c@there.test d@there.test",
+        CONTENT_INSIDE, SLICE("x\r\n"), -1);
+    played_settle();
+    end_lease();
+    go_on(p, "<250 Ok\n<250 Ok\n<550 5.1.1 who\n<250 Ok\n<354 go\n.\n" BYE);
+    played_await(1);
+    assert_int_equal(r->m.outcome, OUTCOME_BROKEN_OFF);
+    assert_int_equal(r->m.verdict_count, 3);
+    assert_int_equal(r->verdicts[0].kind, VERDICT_NONE);
+    assert_int_equal(r->verdicts[0].n, 100);
+    assert_int_equal(r->verdicts[1].kind, VERDICT_BOUNCED);
+    assert_int_equal(r->verdicts[2].kind, VERDICT_NONE);
+    assert_int_equal(r->verdicts[2].n, 102);
+    stop_with_lease();
+}
+
+/* A peer that does not read: the kernel takes a part of the message, and the lease ends. */
+static void what_is_stuck_before_its_end_gets_none(void **state)
+{
+    size_t len = 40u << 20;
+    struct peer_connection *c = NULL;
+    struct peer *p;
+    char *content;
+    int fd;
+
+    (void)state;
+    start_with_lease("");
+    p = peer_new("127.0.0.1", 0, HELLO ">MAIL\n>RCPT\n>DATA\n~\n");
+    fd = memfd_create("content", MFD_CLOEXEC);
+    content = mem_new(len);
+    memset(content, 'x', len);
+    for (size_t i = 100; i + 1 < len; i += 100) {
+        memcpy(content + i, "\r\n", 2);
+    }
+    assert_int_equal(write(fd, content, len), len);
+    mem_free(content);
+    put(1, "smtp", at_port("[127.0.0.1]", peer_port(p)), "b@there.test", CONTENT_FD,
+        slice_of("", 0), fd);
+    played_settle();
+    for (size_t i = 0; i < PEER_OPEN_MAX; i++) {
+        c = peers.open[i] != NULL ? peers.open[i] : c;
+    }
+    assert_non_null(c);
+    assert_return_code(event_del(c->event), 0);
+    go_on(p, "<250 Ok\n<250 Ok\n<354 go\n~\n");
+    assert_int_equal(played.count, 0);
+    end_lease();
+    for (;;) {
+        static char bytes[1 << 20];
+        ssize_t n = recv(event_get_fd(c->event), bytes, sizeof bytes, MSG_DONTWAIT);
+
+        if (n == 0 || (n < 0 && errno != EAGAIN)) {
+            break;
+        }
+        assert_null(memmem(bytes, n > 0 ? (size_t)n : 0, "\n.\r", 3));
+        played_turn();
+    }
+    played_await(1);
+    check_broken_off(0, 1);
+    stop_with_lease();
 }
 
 /* ---- content -------------------------------------------------------------------------------- */
@@ -743,6 +920,10 @@ UNIT_MAIN(SITE_TEST(a_message_is_delivered_and_reported),
           cmocka_unit_test(failures_of_a_lone_server), SITE_TEST(silence_times_out),
           SITE_TEST(lmtp_over_a_unix_socket),
           cmocka_unit_test(a_failed_tls_handshake_is_tried_again_in_clear),
+          cmocka_unit_test(nothing_is_begun_when_the_lease_is_over),
+          cmocka_unit_test(no_dot_is_sent_when_the_lease_is_over),
+          cmocka_unit_test(verdicts_from_before_stand_when_the_rest_is_broken_off),
+          cmocka_unit_test(what_is_stuck_before_its_end_gets_none),
           SITE_TEST(content_comes_by_descriptor), SITE_TEST(content_comes_when_it_is_asked_for),
           SITE_TEST(content_that_cannot_be_read_defers), SITE_TEST(names_that_lead_nowhere),
           SITE_TEST(the_better_exchanger_is_tried_first_and_the_next_one_after_it),

@@ -103,6 +103,42 @@ static void one_that_says_what_does_not_decode_is_lost(void **state)
     played_await_other(&site.frames, 2); /* what was behind the bad one is not heard */
 }
 
+static void a_lease_comes_once_and_goes_with_its_queue(void **state)
+{
+    struct lease_page page;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(lease_page_make(&page), 0);
+    assert_true(lease_holds(&site.worker.lease));
+    wire_put_lease(played.channel, lease_page_share(&page));
+    wire_put_forget(played.channel, &(struct wire_forget){0});
+    played_await_other(&site.frames, 1);
+    assert_false(lease_holds(&site.worker.lease));
+    lease_page_set(&page, MONO_NEVER);
+    assert_true(lease_holds(&site.worker.lease));
+    lease_page_set(&page, (struct mono){0});
+    played_connect(); /* of a queue process that has no lease */
+    assert_int_equal(site.losses, 1);
+    assert_true(lease_holds(&site.worker.lease));
+
+    /* Two of them, none, and what is no page. */
+    wire_put_lease(played.channel, lease_page_share(&page));
+    wire_put_lease(played.channel, lease_page_share(&page));
+    played_await_other(&site.losses, 2);
+    played_connect();
+    wire_put_lease(played.channel, -1);
+    played_await_other(&site.losses, 3);
+    played_connect();
+    assert_return_code(pipe(fds), 0);
+    assert_return_code(close(fds[1]), 0);
+    wire_put_lease(played.channel, fds[0]);
+    played_await_other(&site.losses, 4);
+    played_connect();
+    assert_int_equal(site.frames, 1);
+    lease_page_fini(&page);
+}
+
 static void strangers_are_turned_away(void **state)
 {
     struct wire_peer stranger = {.role = ROLE_RECEIVE, .index = 0, .count = 1};
@@ -135,4 +171,5 @@ static void the_last_words_go_out_before_the_end(void **state)
 
 UNIT_MAIN(TEST(a_new_queue_takes_the_place_of_the_old_one),
           TEST(one_that_says_what_does_not_decode_is_lost), TEST(strangers_are_turned_away),
+          TEST(a_lease_comes_once_and_goes_with_its_queue),
           TEST(the_last_words_go_out_before_the_end))

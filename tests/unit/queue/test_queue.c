@@ -22,6 +22,8 @@
 #include "clock.h"
 #include "conf.h"
 #include "frame.h"
+#include "lease_page.h"
+#include "leased_spool.h"
 #include "log.h"
 #include "mem.h"
 #include "memory_spool.h"
@@ -73,6 +75,7 @@ static struct {
     bool findings_wanted; /* of the auditor */
     uint64_t token;
     struct memory_later later; /* the spool, where it is not SQLite's */
+    struct lease_page lease;   /* as the deliver process sees it */
 } site;
 
 /* Commits end later: the same tests again, with another spool, are a program of their own. */
@@ -85,20 +88,30 @@ static bool ends_later;
 /* Mail is stored in parts, in so many partitions; 0: it is not. */
 static unsigned partitions;
 
+/* The spool is one of several nodes: until when does the lease of this one hold? */
+static bool has_lease;
+static _Atomic int64_t lease_until_us;
+
 static int open_later(const char *where, enum spool_open_mode mode,
                       const struct spool_options *options, struct buf *ret_error,
                       struct spool **ret_spool)
 {
+    int rc = 0;
+
     if (!ends_later && partitions == 0) {
-        return sqlite_spool_open(where, mode, options, ret_error, ret_spool);
+        rc = sqlite_spool_open(where, mode, options, ret_error, ret_spool);
+    } else {
+        assert_int_equal(mode, SPOOL_OPEN_WRITE);
+        *ret_spool =
+            ends_later ? memory_spool_open_later(options, &site.later) : memory_spool_open(options);
     }
-    assert_int_equal(mode, SPOOL_OPEN_WRITE);
-    *ret_spool =
-        ends_later ? memory_spool_open_later(options, &site.later) : memory_spool_open(options);
-    if (partitions > 0) {
+    if (rc == 0 && partitions > 0) {
         memory_spool_divide(*ret_spool, partitions);
     }
-    return 0;
+    if (rc == 0 && has_lease) {
+        leased_spool(*ret_spool, &lease_until_us);
+    }
+    return rc;
 }
 
 static const struct spool_scheme later_scheme = {
@@ -170,6 +183,12 @@ static void on_agent_frame(void *arg, struct channel *ch)
             site.forgets++;
             continue;
         }
+        if (frame.type == WIRE_LEASE) { /* each process has the same page */
+            lease_page_fini(&site.lease);
+            assert_true(lease_page_take(frame.fd, &site.lease));
+            continue;
+        }
+        assert_true(!has_lease || site.lease.until_us != NULL);
         assert_int_equal(frame.type, WIRE_DELIVER);
         assert_true(site.count < ENTRIES_MAX);
         struct given *g = &site.given[site.count++];
@@ -503,6 +522,8 @@ static int stop(void **state)
     json_decref(site.answer);
     buf_fini(&site.bytes);
     mem_free(site.content_bytes);
+    lease_page_fini(&site.lease);
+    has_lease = false;
     (void)snprintf(command, sizeof command, "rm -r %s", site.dir);
     assert_int_equal(system(command), 0);
     memory_later_free(&site.later);
@@ -1018,6 +1039,136 @@ static void what_is_given_back_goes_on_soon(void **state)
     wire_put_result(site.deliver[0], &(struct wire_result){.entry = site.given[0].m.entry,
                                                            .outcome = OUTCOME_GIVEN_BACK});
     settle();
+    assert_int_equal(site.count, 1);
+    check_wait(id, 1);
+    pass_time(2 * US_PER_S);
+    assert_int_equal(site.count, 2);
+    sent(1);
+    assert_int_equal(messages(), 0);
+}
+
+/* ---- the lease of a node -------------------------------------------------------------------- */
+
+static void renew_lease(void)
+{
+    lease_until_us = clock_mono().us + HOUR_US;
+    settle();
+}
+
+static int start_leased(void **state)
+{
+    (void)state;
+    ends_later = LATER_BY_DEFAULT;
+    has_lease = true;
+    lease_until_us = 0;
+    start_with("default_destination_recipient_limit = 10\n");
+    renew_lease();
+    return 0;
+}
+
+/* The process saw the lease over. `kinds`: of the recipients; NULL: of none. */
+static void broke_off(size_t i, const enum wire_verdict_kind *kinds)
+{
+    const struct given *g = &site.given[i];
+    struct wire_verdict v[10] = {0};
+
+    for (uint32_t j = 0; j < g->m.rcpt_count; j++) {
+        v[j] = (struct wire_verdict){.n = g->rcpts[j].n,
+                                     .kind = kinds == NULL ? VERDICT_NONE : kinds[j],
+                                     .status = SLICE("5.1.1"),
+                                     .text = SLICE("who"),
+                                     .relay = SLICE("mx")};
+    }
+    wire_put_result(g->from,
+                    &(struct wire_result){.entry = g->m.entry,
+                                          .outcome = OUTCOME_BROKEN_OFF,
+                                          .verdicts = v,
+                                          .verdict_count = kinds == NULL ? 0 : g->m.rcpt_count});
+    settle();
+}
+
+static void nothing_is_handed_out_while_the_lease_is_over(void **state)
+{
+    (void)state;
+    char id[SPOOL_ID_TEXT_MAX];
+    const json_t *a;
+
+    assert_true(lease_holds(&site.lease));
+    (void)strcpy(id, submit("a@here.test", "b@there.test"));
+    assert_int_equal(site.count, 1);
+    pass_time(2 * HOUR_US);
+    assert_false(lease_holds(&site.lease));
+    submit("a@here.test", "c@there.test"); /* mail is accepted */
+    assert_int_equal(site.count, 1);
+    assert_true(logged("this node's lease is over"));
+    broke_off(0, NULL);
+    assert_int_equal(site.count, 1);
+    assert_string_equal(state_of(id), "active"); /* where it was */
+    a = ask(200, "{\"op\":\"why\",\"id\":\"%s\"}", id);
+    a = json_array_get(json_object_get(a, "groups"), 0);
+    assert_string_equal(text(a, "binds"), "lease");
+    assert_null(json_object_get(a, "estimate"));
+    renew_lease();
+    assert_true(logged("this node's lease holds: deliveries go on"));
+    assert_int_equal(site.count, 3);
+    assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "in_flight"), 2);
+    a = ask(200, "{\"op\":\"why\",\"id\":\"%s\"}", id);
+    a = json_array_get(json_object_get(a, "groups"), 0);
+    assert_string_equal(text(a, "binds"), "delivering");
+    for (size_t i = 1; i < 3; i++) {
+        sent(i);
+    }
+    assert_int_equal(messages(), 0);
+    assert_false(logged("status=deferred"));
+}
+
+static void what_waits_for_a_process_goes_back_when_the_lease_ends(void **state)
+{
+    (void)state;
+    channel_free(site.deliver[0]);
+    settle();
+    submit("a@here.test", "b@there.test"); /* handed out to a process that is away */
+    lease_until_us = 0;
+    settle();
+    site.deliver[0] = connect_as(ROLE_DELIVER, 0, 1, on_agent_frame);
+    settle();
+    assert_int_equal(site.count, 0);
+    renew_lease();
+    assert_int_equal(site.count, 1);
+    sent(0);
+    assert_int_equal(messages(), 0);
+}
+
+static void only_those_without_a_verdict_go_again(void **state)
+{
+    static const enum wire_verdict_kind kinds[] = {VERDICT_NONE, VERDICT_BOUNCED, VERDICT_NONE};
+    (void)state;
+
+    submit("s@from.test", "b@there.test c@there.test d@there.test");
+    assert_int_equal(site.given[0].m.rcpt_count, 3);
+    lease_until_us = 0;
+    settle();
+    broke_off(0, kinds);
+    assert_true(logged("to=<c@there.test>, relay=mx") && logged("dsn=5.1.1, status=bounced (who)"));
+    assert_false(logged("to=<b@there.test>"));
+    assert_int_equal(site.count, 1);
+    renew_lease();
+    pass_time(2 * US_PER_S);
+    assert_int_equal(site.count, 3); /* the report is the other */
+    for (size_t i = 1; i < 3; i++) {
+        assert_int_equal(site.given[i].m.rcpt_count, site.given[i].m.sender.len == 0 ? 1 : 2);
+        sent(i);
+    }
+    assert_int_equal(messages(), 0);
+}
+
+/* A process that says so of a lease that holds can't keep this one busy. */
+static void what_is_broken_off_without_need_waits(void **state)
+{
+    (void)state;
+    const char *id = submit("a@here.test", "c@other.test");
+
+    broke_off(0, NULL);
     assert_int_equal(site.count, 1);
     check_wait(id, 1);
     pass_time(2 * US_PER_S);
@@ -3181,6 +3332,7 @@ static void parts_outlast_the_process(void **state)
 #define PARTS_TEST(f)  cmocka_unit_test_setup_teardown(f, start_in_parts, stop_in_parts)
 #define QUEUE_TEST(f)  cmocka_unit_test_setup_teardown(f, start, stop)
 #define SQLITE_TEST(f) cmocka_unit_test_setup_teardown(f, start_sqlite, stop)
+#define LEASE_TEST(f)  cmocka_unit_test_setup_teardown(f, start_leased, stop)
 #define LATER_TEST(f)  cmocka_unit_test_setup_teardown(f, start_later, stop)
 
 UNIT_MAIN(
@@ -3206,6 +3358,10 @@ UNIT_MAIN(
     QUEUE_TEST(what_a_lost_agent_had_is_deferred_and_what_comes_waits_for_it),
     QUEUE_TEST(what_waits_for_an_agent_that_never_comes_back_is_deferred),
     QUEUE_TEST(what_is_given_back_goes_on_soon),
+    LEASE_TEST(nothing_is_handed_out_while_the_lease_is_over),
+    LEASE_TEST(what_waits_for_a_process_goes_back_when_the_lease_ends),
+    LEASE_TEST(only_those_without_a_verdict_go_again),
+    LEASE_TEST(what_is_broken_off_without_need_waits),
     QUEUE_TEST(mixed_verdicts_of_one_message_are_settled_one_by_one),
     QUEUE_TEST(reports_follow_what_the_sender_asked_for),
     QUEUE_TEST(a_report_tells_the_envelope_id_and_the_other_sites_words),
