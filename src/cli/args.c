@@ -123,6 +123,7 @@ static const struct option_row options[] = {
      "the database (else that of the configuration)"},
     {ARG_MOVE, OPTION_FLAG, 'n', "dry-run", NULL, AT(dry_run),
      "change nothing, say what would be moved"},
+    {ARG_REPAIR, OPTION_FLAG, 0, "repair", NULL, AT(repair), "put right what is found wrong"},
     {ARG_MAILQ, OPTION_IGNORED, 'A', NULL, "c", 0, NULL},
     {ARG_MAILQ, OPTION_IGNORED, 'v', NULL, NULL, 0, NULL},
     {ARG_JSON, OPTION_FLAG, 'j', "json", NULL, AT(json), "for programs: JSON"},

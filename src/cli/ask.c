@@ -16,6 +16,7 @@
 #include "mem.h"
 #include "question.h"
 #include "spool.h"
+#include "spool_secret.h"
 #include "words.h"
 
 #define ANSWER_MAX       (256u << 20) /* bytes; a page of messages with long reasons is 20 MiB */
@@ -196,12 +197,18 @@ static unsigned ask_http(struct ask *a, const json_t *question, ask_sink *sink, 
 /* The daemon is not there: open the spool. On failure the answer has both reasons. */
 static bool go_offline(struct ask *a, json_t **answer)
 {
-    const struct spool_options options = {0};
-    struct buf error;
+    struct spool_options options = {0};
+    struct buf error, secret;
     int rc;
 
     buf_init(&error, 8192);
-    rc = spool_open(a->conf->spool, SPOOL_OPEN_READ, &options, &error, &a->spool);
+    buf_init(&secret, SPOOL_SECRET_MAX);
+    rc = spool_secret_read(a->conf, &secret, &error);
+    if (rc == 0) {
+        options.secret = buf_slice(&secret);
+        rc = spool_open(a->conf->spool, SPOOL_OPEN_READ, &options, &error, &a->spool);
+    }
+    buf_wipe(&secret);
     if (rc == 0) {
         fprintf(stderr, "sluice: %s; reading the spool itself\n", member_text(*answer, "error"));
         json_decref(*answer);

@@ -79,14 +79,24 @@ int run_config_show(const struct command *c, const struct args *a);
 int run_config_explain(const struct command *c, const struct args *a);
 int run_config_import(const struct command *c, const struct args *a);
 int run_postfix_check(const struct command *c, const struct args *a);
-int run_cluster_init(const struct command *c, const struct args *a);
 
 /* What looks at a configuration directory of Postfix, prints findings and returns an exit status:
  * the program that knows Postfix says so first of all. */
-struct buf;
-/* 0, or what went wrong is in *ret_error. */
-void commands_use_cluster_init(int (*init)(const char *url, struct buf *ret_error));
 void commands_use_postfix_check(int (*check)(const char *directory, FILE *out));
+
+/* cluster_commands.c: the database of a cluster as a whole */
+int run_cluster_init(const struct command *c, const struct args *a);
+int run_cluster_check(const struct command *c, const struct args *a);
+int run_cluster_upgrade(const struct command *c, const struct args *a);
+int run_cluster_restored(const struct command *c, const struct args *a);
+
+/* What does it, said first of all by the program that knows clusters. 0 or a negative errno (with
+ * *ret_error; -EUCLEAN: `out` has it); `password` is the text of a password's file. */
+struct buf;
+typedef int cluster_work(const char *url, struct slice password, bool flag, struct buf *out,
+                         struct buf *ret_error);
+void commands_use_cluster(cluster_work *init, cluster_work *check, cluster_work *upgrade,
+                          cluster_work *restored);
 
 /* rules_test.c: what rules say of a mail */
 int run_config_test(const struct command *c, const struct args *a);

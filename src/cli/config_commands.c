@@ -63,29 +63,6 @@ void commands_use_postfix_check(int (*check)(const char *directory, FILE *out))
     postfix_check = check;
 }
 
-static int (*cluster_init)(const char *url, struct buf *ret_error);
-
-void commands_use_cluster_init(int (*init)(const char *url, struct buf *ret_error))
-{
-    cluster_init = init;
-}
-
-int run_cluster_init(const struct command *c, const struct args *a)
-{
-    struct buf error;
-    int rc;
-
-    (void)c;
-    CHECK(cluster_init != NULL);
-    buf_init(&error, 4096);
-    rc = cluster_init(a->words[0], &error);
-    if (rc != 0) {
-        fprintf(stderr, "sluice: %s\n", error.failed ? a->words[0] : buf_cstr(&error));
-    }
-    buf_fini(&error);
-    return rc == 0 ? EX_OK : rc == -EINVAL ? EX_USAGE : EX_UNAVAILABLE;
-}
-
 int run_postfix_check(const struct command *c, const struct args *a)
 {
     if (postfix_check == NULL) {

@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "cluster_spool.h"
+#include "cluster_tables.h"
 #include "commands.h"
 #include "door.h"
 #include "postfix_check.h"
@@ -24,7 +25,9 @@ int main(int argc, char **argv)
     zmailer_open_commands();
     postfix_dialect_register();
     postfix_move_register();
-    commands_use_cluster_init(cluster_spool_init);
+    cluster_spool_register();
+    commands_use_cluster(cluster_tables_init, cluster_tables_check, cluster_tables_upgrade,
+                         cluster_tables_restored);
     commands_use_postfix_check(postfix_check);
     slash = strrchr(argv[0], '/');
     as_mailq = strcmp(slash == NULL ? argv[0] : slash + 1, "mailq") == 0;

@@ -10,10 +10,11 @@
 
 #include "check.h"
 #include "cluster_engine.h"
+#include "cluster_view.h"
+#include "cluster_tables.h"
 #include "desk_search.h"
 #include "mem.h"
 #include "rows.h"
-#include "schema.h"
 
 _Static_assert(DESK_UNDER_WAY_MAX == COMMITTER_UNDER_WAY_MAX, "the same commits");
 
@@ -282,16 +283,6 @@ static const struct spool_engine cluster_engine = {
     .commits = &commits,
 };
 
-static PGconn *connect_now(const struct link_target *t)
-{
-    const char *const names[] = {
-        "host", "port", "dbname", "user", "options", "client_encoding", "connect_timeout", NULL};
-    const char *const values[] = {t->host,    t->port, t->database, t->user,
-                                  t->options, "UTF8",  "5",         NULL};
-
-    return PQconnectdbParams(names, values, 0);
-}
-
 /* Run a statement, in binary answers. NULL: *ret_error says why. */
 static PGresult *ask(PGconn *conn, const char *url, const char *sql, struct buf *ret_error)
 {
@@ -301,33 +292,18 @@ static PGresult *ask(PGconn *conn, const char *url, const char *sql, struct buf 
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
         return result;
     }
-    (void)buf_addf(ret_error, "spool postgresql:%s: %s", url, PQresultErrorMessage(result));
+    (void)buf_addf(ret_error, "spool %s: %s", url, PQresultErrorMessage(result));
     PQclear(result);
     return NULL;
 }
 
-/* Check the format, and put this life of the node in force: whatever an earlier one still has under
- * way can't be committed any more. */
+/* Put this life of the node in force: whatever an earlier one still has under way can't be
+ * committed any more. */
 static int enter(struct cluster_spool *s, PGconn *conn, int64_t *ret_incarnation,
                  struct buf *ret_error)
 {
-    PGresult *r = ask(conn, s->url.text, "SELECT format::bigint FROM cluster", ret_error);
-    int err = 0;
+    PGresult *r;
 
-    if (r == NULL) {
-        return -EPROTO;
-    }
-    if (PQntuples(r) != 1 || rows_number(r, 0, 0) != SCHEMA_FORMAT) {
-        (void)buf_addf(ret_error,
-                       "spool postgresql:%s: its tables have format %" PRId64
-                       ", this program knows %d",
-                       s->url.text, PQntuples(r) == 1 ? rows_number(r, 0, 0) : 0, SCHEMA_FORMAT);
-        err = -EPROTO;
-    }
-    PQclear(r);
-    if (err != 0) {
-        return err;
-    }
     r = ask(conn, s->url.text,
             "INSERT INTO fence VALUES (0, 1) ON CONFLICT (no) DO UPDATE SET "
             "incarnation = fence.incarnation + 1 RETURNING incarnation",
@@ -358,25 +334,29 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
                         const struct spool_options *options, struct buf *ret_error,
                         struct spool **ret_spool)
 {
-    struct cluster_spool *s = mem_new(sizeof *s);
+    struct cluster_spool *s;
     int64_t incarnation = 0;
     PGconn *conn = NULL;
     int err = -EINVAL;
 
+    if (mode == SPOOL_OPEN_READ) {
+        return cluster_view_open(where, options, ret_error, ret_spool);
+    }
+    s = mem_new(sizeof *s);
     s->base.engine = &cluster_engine;
     s->base.mode = mode;
     s->epoll_fd = -1;
     desk_init(&s->desk, &s->base, options->id_floor);
-    if (!cluster_url_parse(&s->url, where)) {
-        (void)buf_addf(ret_error,
-                       "spool postgresql:%s: expected //USER@/DATABASE?host=DIRECTORY&schema=NAME",
-                       where);
+    if (!cluster_url_parse(&s->url, where, CLUSTER_URL_QUEUE, ret_error)) {
         goto out;
     }
-    conn = connect_now(&s->url.target);
-    if (PQstatus(conn) != CONNECTION_OK) {
-        (void)buf_addf(ret_error, "spool postgresql:%s: %s", where, PQerrorMessage(conn));
-        err = -EIO;
+    cluster_url_set_password(&s->url, options->secret);
+    err = -EIO;
+    if (!cluster_url_resolve(&s->url, ret_error)) {
+        goto out;
+    }
+    conn = cluster_tables_open(&s->url, &err, ret_error);
+    if (conn == NULL) {
         goto out;
     }
     err = enter(s, conn, &incarnation, ret_error);
@@ -399,37 +379,10 @@ out:
     return err;
 }
 
-int cluster_spool_init(const char *where, struct buf *ret_error)
-{
-    struct cluster_url url = {.text = NULL};
-    PGconn *conn = NULL;
-    PGresult *r = NULL;
-    int err = -EINVAL;
-
-    where += strncmp(where, "postgresql:", 11) == 0 ? 11 : 0;
-    if (!cluster_url_parse(&url, where)) {
-        (void)buf_addf(ret_error, "postgresql:%s: expected //USER@/DATABASE?host=DIRECTORY", where);
-        goto out;
-    }
-    conn = connect_now(&url.target);
-    r = PQstatus(conn) == CONNECTION_OK ? PQexec(conn, schema_sql) : NULL;
-    err = PQresultStatus(r) == PGRES_COMMAND_OK ? 0 : -EIO;
-    if (err != 0) {
-        (void)buf_addf(ret_error, "postgresql:%s: %s", where, PQerrorMessage(conn));
-    }
-out:
-    PQclear(r);
-    PQfinish(conn);
-    cluster_url_fini(&url);
-    return err;
-}
-
 void cluster_spool_register(void)
 {
     static const struct spool_scheme scheme = {
-        .prefix = "postgresql:",
-        .form = "postgresql://USER@/DATABASE?host=DIRECTORY&schema=NAME",
-        .open = open_cluster};
+        .prefix = "postgresql:", .form = CLUSTER_URL_FORM, .reads = true, .open = open_cluster};
 
     spool_register(&scheme);
 }

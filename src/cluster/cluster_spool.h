@@ -10,9 +10,4 @@
 /* From now on spool_open knows `postgresql:...`. */
 void cluster_spool_register(void);
 
-/* Make the tables in the empty schema of a url, "//user@host/database?host=..&schema=..". 0 or a
- * negative errno; *ret_error has the words. */
-struct buf;
-int cluster_spool_init(const char *where, struct buf *ret_error);
-
 #endif

@@ -1,67 +1,474 @@
 #include "cluster_url.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
+#include "check.h"
 #include "mem.h"
 
-bool cluster_url_parse(struct cluster_url *u, const char *where)
-{
-    const char *schema = "sluice";
-    char *at, *rest;
+#define SOCKET_DIRECTORY "/var/run/postgresql"
+#define AUTHORITIES      "/etc/ssl/certs/ca-certificates.crt"
+#define SCHEMA_MAX       63 /* PostgreSQL's own limit of names */
+/* Addresses of all names together. */
+#define ADDRESSES_MAX 32
 
-    u->text = mem_string(where);
-    if (strncmp(u->text, "//", 2) != 0) {
-        return false;
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* %XX in place. False: what follows a % is no byte, or NUL. */
+static bool decode(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from != '\0'; from++) {
+        int high, low;
+
+        if (*from != '%') {
+            *to++ = *from;
+            continue;
+        }
+        high = hex_digit(from[1]);
+        low = high < 0 ? -1 : hex_digit(from[2]);
+        if (low < 0 || (high == 0 && low == 0)) {
+            return false;
+        }
+        *to++ = (char)(high * 16 + low);
+        from += 2;
     }
-    at = u->text + 2;
-    rest = strchr(at, '/');
-    if (rest == NULL) {
-        return false;
-    }
-    *rest++ = '\0';
-    u->target.database = rest;
-    if (strchr(at, '@') != NULL) {
-        u->target.user = at;
-        at = strchr(at, '@');
+    *to = '\0';
+    return true;
+}
+
+/* Cut off what stands before the first of `ends` and return what is behind it; NULL: it is not
+ * there. */
+static char *cut(char *text, char end)
+{
+    char *at = strchr(text, end);
+
+    if (at != NULL) {
         *at++ = '\0';
     }
-    u->target.host = at;
-    rest = strchr(rest, '?');
-    if (rest != NULL) {
-        *rest++ = '\0';
-    }
-    while (rest != NULL) {
-        char *word = rest;
+    return at;
+}
 
-        rest = strchr(rest, '&');
-        if (rest != NULL) {
-            *rest++ = '\0';
-        }
-        if (strncmp(word, "host=", 5) == 0) {
-            u->target.host = word + 5;
-        } else if (strncmp(word, "port=", 5) == 0) {
-            u->target.port = word + 5;
-        } else if (strncmp(word, "schema=", 7) == 0) {
-            schema = word + 7;
-        } else {
+static bool is_port(const char *text)
+{
+    size_t len = strlen(text);
+    unsigned n = 0;
+
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c < '0' || *c > '9' || len > 5) {
             return false;
         }
+        n = n * 10 + (unsigned)(*c - '0');
     }
-    for (const char *c = schema; *c != '\0'; c++) {
-        if (!(*c >= 'a' && *c <= 'z') && !(*c >= '0' && *c <= '9') && *c != '_') {
+    return n >= 1 && n <= 65535;
+}
+
+static bool wrong(struct buf *ret_error, const char *what, const char *expected)
+{
+    (void)buf_addf(ret_error, "postgresql: %s; expected %s", what, expected); /* sticky */
+    return false;
+}
+
+/* One of the list: "host", "host:port", "[address]:port". */
+static bool add_host(struct cluster_url *u, char *text, struct buf *ret_error)
+{
+    char *port = NULL, *host = text;
+
+    if (u->host_count == CLUSTER_URL_HOSTS_MAX) {
+        return wrong(ret_error, "too many hosts", "at most 8");
+    }
+    if (text[0] == '[') {
+        char *end = strchr(text, ']');
+
+        if (end == NULL || (end[1] != '\0' && end[1] != ':')) {
+            return wrong(ret_error, "an address without its ]", "[ADDRESS]:PORT");
+        }
+        host = text + 1;
+        port = end[1] == ':' ? end + 2 : NULL;
+        *end = '\0';
+    } else {
+        port = cut(text, ':');
+    }
+    if (!decode(host)) {
+        return wrong(ret_error, "a % in a host without two hexadecimal digits", "%XX");
+    }
+    if (strchr(host, ',') != NULL) {
+        return wrong(ret_error, "a comma in a host", "a name, an address or a directory");
+    }
+    if (port != NULL && !is_port(port)) {
+        return wrong(ret_error, "what follows a host's colon is no port", "1 to 65535");
+    }
+    u->hosts[u->host_count] = host;
+    u->ports[u->host_count++] = port;
+    return true;
+}
+
+/* A list as of `host=` or between // and /. */
+static bool set_hosts(struct cluster_url *u, char *list, struct buf *ret_error)
+{
+    u->host_count = 0;
+    while (list != NULL && list[0] != '\0') {
+        char *next = cut(list, ',');
+
+        if (!add_host(u, list, ret_error)) {
             return false;
         }
+        list = next;
     }
+    return true;
+}
+
+/* One for all of them, or one for each. */
+static bool set_ports(struct cluster_url *u, char *list, struct buf *ret_error)
+{
+    const char *ports[CLUSTER_URL_HOSTS_MAX];
+    unsigned count = 0;
+
+    while (list != NULL && count < CLUSTER_URL_HOSTS_MAX) {
+        char *next = cut(list, ',');
+
+        if (!is_port(list)) {
+            break;
+        }
+        ports[count++] = list;
+        list = next;
+    }
+    if (list != NULL || (count != 1 && count != u->host_count)) {
+        return wrong(ret_error, "port= is no port, or not one for each host", "1 to 65535");
+    }
+    for (unsigned i = 0; i < u->host_count; i++) {
+        u->ports[i] = ports[count == 1 ? 0 : i];
+    }
+    return true;
+}
+
+static bool set_schema(struct cluster_url *u, char *name, struct buf *ret_error)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < len; i++) {
+        char c = name[i];
+
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9' && i > 0) && c != '_') {
+            len = 0;
+        }
+    }
+    if (len == 0 || len > SCHEMA_MAX) {
+        return wrong(ret_error, "schema= is no such name", "a-z, 0-9 and _, at most 63 letters");
+    }
+    u->schema = name;
+    return true;
+}
+
+/* In a URL that has a password, nothing of it is repeated. */
+static bool set_value(struct cluster_url *u, char *name, char *value, char **ports,
+                      struct buf *ret_error)
+{
+    struct {
+        const char *name;
+        const char **value;
+    } words[] = {
+        {"user", &u->target.user},       {"dbname", &u->target.database},
+        {"sslmode", &u->target.sslmode}, {"sslrootcert", &u->target.sslrootcert},
+        {"sslcert", &u->target.sslcert}, {"sslkey", &u->target.sslkey},
+    };
+
+    if (strcmp(name, "host") == 0) {
+        return set_hosts(u, value, ret_error);
+    }
+    if (!decode(value)) {
+        return wrong(ret_error, "a % without two hexadecimal digits", "%XX");
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(name, words[i].name) == 0) {
+            *words[i].value = value;
+            return true;
+        }
+    }
+    if (strcmp(name, "port") == 0) {
+        *ports = value;
+        return true;
+    }
+    if (strcmp(name, "schema") == 0) {
+        return set_schema(u, value, ret_error);
+    }
+    if (strcmp(name, "target_session_attrs") == 0) {
+        return strcmp(value, "read-write") == 0 ||
+               wrong(ret_error, "target_session_attrs is not read-write", "read-write, or none");
+    }
+    if (strcmp(name, "password") == 0) {
+        return wrong(ret_error, "a password in the URL, which everyone sees",
+                     "it in the file that spool_password_file names");
+    }
+    (void)buf_addf(ret_error, "postgresql: found `%.40s='", name); /* sticky */
+    return wrong(ret_error, "in the URL",
+                 "host, port, user, dbname, schema, sslmode, sslrootcert, sslcert or sslkey");
+}
+
+/* Is it this machine? */
+static bool is_local(const char *host)
+{
+    struct in_addr v4;
+
+    return host[0] == '/' || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           (inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127);
+}
+
+static bool set_tls(struct cluster_url *u, struct buf *ret_error)
+{
+    static const char *const modes[] = {"disable", "allow",     "prefer",
+                                        "require", "verify-ca", "verify-full"};
+    bool is_known = false, leaves = false;
+
+    for (unsigned i = 0; i < u->host_count; i++) {
+        leaves = leaves || !is_local(u->hosts[i]);
+    }
+    if (u->target.sslmode == NULL) {
+        u->target.sslmode = leaves ? "verify-full" : "prefer";
+    }
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        is_known = is_known || strcmp(u->target.sslmode, modes[i]) == 0;
+    }
+    if (!is_known || (leaves && strcmp(u->target.sslmode, "verify-full") != 0)) {
+        return wrong(ret_error, "sslmode leaves open who the server is",
+                     "verify-full, or a Unix socket or an address of this machine");
+    }
+    if (u->target.sslrootcert == NULL && strcmp(u->target.sslmode, "verify-full") == 0) {
+        u->target.sslrootcert = AUTHORITIES;
+    }
+    return true;
+}
+
+/* An option's value stands in a list that spaces divide; a backslash takes one as it is. */
+static void set_options(struct cluster_url *u, enum cluster_url_use use)
+{
+    static const char *const settings[] = {
+        [CLUSTER_URL_QUEUE] = "-c idle_in_transaction_session_timeout=2500 -c lock_timeout=3000 "
+                              "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off "
+                              "-c enable_hashjoin=off -c enable_mergejoin=off",
+        [CLUSTER_URL_READING] = "-c default_transaction_read_only=on -c statement_timeout=10000 "
+                                "-c lock_timeout=3000",
+        [CLUSTER_URL_OPERATOR] = "-c lock_timeout=3000 -c client_min_messages=warning",
+    };
+
     (void)snprintf(u->options, sizeof u->options,
-                   "-c search_path=%.60s -c idle_in_transaction_session_timeout=2500 "
-                   "-c lock_timeout=3000",
-                   schema);
+                   "-c search_path=%s -c default_transaction_isolation=read\\ committed %s",
+                   u->schema, settings[use]); /* fits: a schema is short */
     u->target.options = u->options;
-    return u->target.database[0] != '\0';
+    u->target.session = use == CLUSTER_URL_READING ? "primary" : "read-write";
+}
+
+bool cluster_url_parse(struct cluster_url *u, const char *where, enum cluster_url_use use,
+                       struct buf *ret_error)
+{
+    char *at, *rest, *query, *ports = NULL;
+
+    memset(u, 0, sizeof *u);
+    where += strncmp(where, "postgresql:", strlen("postgresql:")) == 0 ? strlen("postgresql:") : 0;
+    u->text = mem_string("postgresql:");
+    if (strlen(where) > CLUSTER_URL_MAX) {
+        return wrong(ret_error, "a URL that is too long", "at most 2000 bytes");
+    }
+    if (strncmp(where, "//", 2) != 0 || strchr(where + 2, '/') == NULL) {
+        return wrong(ret_error, "no // or no / behind the hosts", CLUSTER_URL_FORM);
+    }
+    u->room = mem_string(where);
+    u->schema = "sluice";
+    at = u->room + 2;
+    rest = cut(at, '/');
+    query = cut(rest, '?');
+    if (strchr(at, '@') != NULL) {
+        char *user = at;
+
+        at = cut(at, '@');
+        if (strchr(user, ':') != NULL) {
+            return wrong(ret_error, "a password in the URL, which everyone sees",
+                         "it in the file that spool_password_file names");
+        }
+        if (!decode(user)) {
+            return wrong(ret_error, "a % in the user without two hexadecimal digits", "%XX");
+        }
+        u->target.user = user;
+    }
+    if (!decode(rest)) {
+        return wrong(ret_error, "a % in the database without two hexadecimal digits", "%XX");
+    }
+    u->target.database = rest;
+    if (!set_hosts(u, at, ret_error)) {
+        return false;
+    }
+    while (query != NULL && query[0] != '\0') {
+        char *next = cut(query, '&');
+        char *value = cut(query, '=');
+
+        if (value == NULL) {
+            return wrong(ret_error, "a word behind the ? without a value", "NAME=VALUE");
+        }
+        if (!set_value(u, query, value, &ports, ret_error)) {
+            return false;
+        }
+        query = next;
+    }
+    if (u->host_count == 0) {
+        u->hosts[0] = SOCKET_DIRECTORY;
+        u->host_count = 1;
+    }
+    if (ports != NULL && !set_ports(u, ports, ret_error)) {
+        return false;
+    }
+    if (u->target.database[0] == '\0') {
+        return wrong(ret_error, "no database", CLUSTER_URL_FORM);
+    }
+    if (!set_tls(u, ret_error)) {
+        return false;
+    }
+    set_options(u, use);
+    mem_free(u->text);
+    u->text = mem_new(strlen(where) + strlen("postgresql:") + 1);
+    (void)sprintf(u->text, "postgresql:%s", where); /* as long */
+    return true;
+}
+
+static void forget_password(struct cluster_url *u)
+{
+    if (u->password != NULL) {
+        explicit_bzero(u->password, strlen(u->password));
+        mem_free(u->password);
+    }
+    u->password = NULL;
+    u->target.password = NULL;
+}
+
+void cluster_url_set_password(struct cluster_url *u, struct slice file)
+{
+    struct slice line = slice_cut(&file, '\n');
+
+    if (line.len > 0 && line.ptr[line.len - 1] == '\r') {
+        line.len--;
+    }
+    forget_password(u);
+    if (line.len > 0) {
+        u->password = mem_new(line.len + 1);
+        memcpy(u->password, line.ptr, line.len);
+        u->target.password = u->password;
+    }
 }
 
 void cluster_url_fini(struct cluster_url *u)
 {
+    forget_password(u);
+    for (size_t i = 0; i < 3; i++) {
+        mem_free(u->lists[i]);
+    }
+    mem_free(u->room);
     mem_free(u->text);
+    memset(u, 0, sizeof *u);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+/* One more of each list. */
+static void add_address(struct buf lists[3], unsigned *count, const char *host, const char *address,
+                        const char *port)
+{
+    const char *const words[] = {host, address, port != NULL ? port : ""};
+
+    for (size_t i = 0; i < 3; i++) {
+        (void)buf_addf(&lists[i], "%s%s", *count > 0 ? "," : "", words[i]); /* sticky */
+    }
+    ++*count;
+}
+
+static void look_up(struct buf lists[3], unsigned *count, const char *host, const char *port,
+                    struct buf *ret_error)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char address[NI_MAXHOST];
+    int result = getaddrinfo(host, NULL, &hints, &found);
+
+    if (result != 0) {
+        (void)buf_addf(ret_error, "%s%s: %s", buf_len(ret_error) > 0 ? "; " : "", host,
+                       gai_strerror(result)); /* sticky */
+        return;
+    }
+    for (const struct addrinfo *i = found; i != NULL && *count < ADDRESSES_MAX; i = i->ai_next) {
+        if (getnameinfo(i->ai_addr, i->ai_addrlen, address, sizeof address, NULL, 0,
+                        NI_NUMERICHOST) == 0) {
+            add_address(lists, count, host, address, port);
+        }
+    }
+    freeaddrinfo(found);
+}
+
+bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error)
+{
+    struct buf lists[3], why;
+    unsigned count = 0;
+
+    for (size_t i = 0; i < 3; i++) {
+        buf_init(&lists[i], (size_t)ADDRESSES_MAX * (CLUSTER_URL_MAX + 1));
+    }
+    buf_init(&why, 2000);
+    for (unsigned i = 0; i < u->host_count; i++) {
+        if (u->hosts[i][0] == '/') {
+            add_address(lists, &count, u->hosts[i], "", u->ports[i]);
+        } else {
+            look_up(lists, &count, u->hosts[i], u->ports[i], &why);
+        }
+    }
+    if (count > 0) {
+        for (size_t i = 0; i < 3; i++) {
+            mem_free(u->lists[i]);
+            u->lists[i] = mem_string(buf_cstr(&lists[i]));
+        }
+        u->target.host = u->lists[0];
+        u->target.hostaddr = u->lists[1];
+        u->target.port = u->lists[2];
+    } else {
+        (void)buf_addf(ret_error, "spool %s: %s", u->text, buf_cstr(&why)); /* sticky */
+    }
+    for (size_t i = 0; i < 3; i++) {
+        buf_fini(&lists[i]);
+    }
+    buf_fini(&why);
+    return count > 0;
+}
+
+/* ---- connecting and waiting ------------------------------------------------------------------ */
+
+PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error)
+{
+    const char *names[LINK_WORDS_MAX + 2], *values[LINK_WORDS_MAX + 2];
+    unsigned count = link_words(&u->target, names, values);
+    PGconn *conn;
+
+    names[count] = "connect_timeout";
+    values[count] = "5";
+    names[count + 1] = NULL;
+    values[count + 1] = NULL;
+    conn = PQconnectdbParams(names, values, 0);
+    if (PQstatus(conn) != CONNECTION_OK) {
+        struct slice words = slice_trim(slice_string(PQerrorMessage(conn)));
+
+        (void)buf_addf(ret_error, "spool %s: %.*s", u->text, SLICE_ARGS(words)); /* sticky */
+        if (PQconnectionNeedsPassword(conn) == 1) {
+            (void)buf_addf(ret_error, "; spool_password_file names the file for it"); /* sticky */
+        }
+        PQfinish(conn);
+        return NULL;
+    }
+    return conn;
 }

@@ -1,24 +1,68 @@
 /*
- * Where the database is: "//USER@/DATABASE?host=DIRECTORY&port=N&schema=NAME", what follows
- * "postgresql:".
+ * Where the database is, as users of libpq write it:
  *
- * XXX Hosts by name, a password file and TLS are missing.
+ *     postgresql://[USER@][HOST[:PORT][,..]]/DATABASE[?NAME=VALUE[&..]]
+ *
+ * HOST is a name, an address ([..] around one of IPv6) or, with %2F for each slash, the directory
+ * of a Unix socket; none: /var/run/postgresql. NAME is one of host, port, user, dbname, schema
+ * (default sluice), sslmode, sslrootcert, sslcert, sslkey, target_session_attrs (only read-write).
+ * %XX stands for any byte.
+ *
+ * Of several hosts the one that takes writes is used. A connection that leaves the machine has TLS,
+ * and the server shows by its certificate that it is the host that was named (sslmode=verify-full);
+ * authorities are the system's unless sslrootcert names others.
+ *
+ * A password has no place in a URL, which all sees in logs and in `sluice config show`: one that is
+ * there is refused, without repeating it. It comes from spool_password_file.
  */
 #ifndef CLUSTER_CLUSTER_URL_H
 #define CLUSTER_CLUSTER_URL_H
 
 #include <stdbool.h>
 
+#include "buf.h"
 #include "link.h"
+#include "slice.h"
 
-struct cluster_url {
-    char *text; /* owned: where the others point */
-    struct link_target target;
-    char options[200];
+#define CLUSTER_URL_FORM "postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME]"
+/* libpq tries them in turn, at most LINK_CONNECT_US each. */
+#define CLUSTER_URL_HOSTS_MAX 8
+#define CLUSTER_URL_MAX       2000
+
+/* What a connection is for. */
+enum cluster_url_use {
+    CLUSTER_URL_QUEUE,    /* small statements, plans that never read a table whole */
+    CLUSTER_URL_READING,  /* lists and counts: changes nothing, nothing takes longer than 10 s */
+    CLUSTER_URL_OPERATOR, /* commands that may take long */
 };
 
-/* False: it is not of that form. cluster_url_fini is to be called all the same. */
-bool cluster_url_parse(struct cluster_url *u, const char *where);
+struct cluster_url {
+    char *text; /* owned: the whole url, as given; without a secret */
+    char *room; /* owned: where the others point */
+    struct link_target target;
+    const char *hosts[CLUSTER_URL_HOSTS_MAX]; /* as given: names, addresses, directories */
+    const char *ports[CLUSTER_URL_HOSTS_MAX]; /* NULL: the usual one */
+    unsigned host_count;
+    const char *schema;
+    char *password; /* owned; wiped by cluster_url_fini */
+    char *lists[3]; /* owned: host, hostaddr and port, as libpq wants them */
+    char options[400];
+};
+
+/* `where` may begin with "postgresql:". False: *ret_error says what is wrong. cluster_url_fini
+ * is to be called all the same. */
+bool cluster_url_parse(struct cluster_url *u, const char *where, enum cluster_url_use use,
+                       struct buf *ret_error);
 void cluster_url_fini(struct cluster_url *u);
+
+/* The first line of the password's file; an empty slice: there is none. */
+void cluster_url_set_password(struct cluster_url *u, struct slice file);
+
+/* Look up the names of hosts, which may wait, and make the target complete. False: none has an
+ * address; *ret_error has a reason. Called again, it replaces the addresses. */
+bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error);
+
+/* Connect and wait for it. NULL: *ret_error has what failed, where, and what to do. */
+PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error);
 
 #endif

@@ -110,28 +110,48 @@ static void on_notice(void *arg, const PGresult *result)
     l->owner->notice(l->arg, l, state != NULL ? state : "", words != NULL ? words : "");
 }
 
+unsigned link_words(const struct link_target *t, const char *ret_names[], const char *ret_values[])
+{
+    const char *const words[][2] = {
+        {"host", t->host},
+        {"hostaddr", t->hostaddr},
+        {"port", t->port},
+        {"dbname", t->database},
+        {"user", t->user},
+        {"password", t->password},
+        {"passfile", "/nonexistent"}, /* no secrets from other places */
+        {"options", t->options},
+        {"sslmode", t->sslmode},
+        {"sslrootcert", t->sslrootcert},
+        {"sslcert", t->sslcert},
+        {"sslkey", t->sslkey},
+        {"client_encoding", "UTF8"},
+        {"application_name", "sluice"},
+        {"target_session_attrs", t->session != NULL ? t->session : "read-write"},
+        {"tcp_user_timeout", "3000"},
+        {"keepalives_idle", "2"},
+        {"keepalives_interval", "2"},
+        {"gssencmode", "disable"},
+    };
+    unsigned count = 0;
+
+    _Static_assert(sizeof words / sizeof words[0] < LINK_WORDS_MAX, "and NULL");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (words[i][1] != NULL) {
+            ret_names[count] = words[i][0];
+            ret_values[count++] = words[i][1];
+        }
+    }
+    ret_names[count] = NULL;
+    ret_values[count] = NULL;
+    return count;
+}
+
 void link_connect(struct link *l)
 {
-    const struct link_target *t = l->target;
-    const char *const names[] = {"host",
-                                 "port",
-                                 "dbname",
-                                 "user",
-                                 "password",
-                                 "options",
-                                 "sslmode",
-                                 "client_encoding",
-                                 "application_name",
-                                 "target_session_attrs",
-                                 "tcp_user_timeout",
-                                 "keepalives_idle",
-                                 "keepalives_interval",
-                                 "gssencmode",
-                                 NULL};
-    const char *const values[] = {t->host,    t->port,    t->database, t->user,   t->password,
-                                  t->options, t->sslmode, "UTF8",      "sluice",  "read-write",
-                                  "3000",     "2",        "2",         "disable", NULL};
+    const char *names[LINK_WORDS_MAX], *values[LINK_WORDS_MAX];
 
+    (void)link_words(l->target, names, values);
     CHECK(l->state == LINK_DOWN);
     l->conn = PQconnectStartParams(names, values, 0);
     CHECK(l->conn != NULL); /* memory */

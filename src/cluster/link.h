@@ -1,8 +1,8 @@
 /*
  * A connection to PostgreSQL that never waits: libpq in pipeline mode, driven by readiness.
  *
- *   DOWN --link_connect--> CONNECTING --connected--> PREPARING --answered--> UP --lost, or dropped--> DOWN
- *                               +-----refused, or too long----+------------------------------------------^
+ *   DOWN --link_connect--> CONNECTING --connected--> PREPARING --answered--> UP --lost--> DOWN
+ *                              +-----refused, or too long----+--------dropped---------^
  *
  * Statements are queued in libpq's memory and sent as the socket takes them; answers come back in
  * order, one for each statement and one for each sync. Statements behind one that failed are not
@@ -32,14 +32,23 @@
 /* Where to, by libpq's names. Borrowed as long as the link is there; NULL or empty: libpq's
  * default. */
 struct link_target {
-    const char *host; /* directory of a socket, or an address */
+    /* Lists with commas, of equal length: for the certificate, or the directory of a socket; the
+     * address, empty for a directory; the port. Those that take writes are tried in turn. */
+    const char *host;
+    const char *hostaddr;
     const char *port;
     const char *database;
     const char *user;
     const char *password;
     const char *options; /* "-c name=value ..." */
+    const char *session; /* which of the hosts: target_session_attrs; NULL: read-write */
     const char *sslmode;
+    const char *sslrootcert, *sslcert, *sslkey; /* paths */
 };
+
+/* The same in libpq's words. Returns how many; the arrays end with NULL. */
+#define LINK_WORDS_MAX 24
+unsigned link_words(const struct link_target *t, const char *ret_names[], const char *ret_values[]);
 
 struct link_param {
     const char *bytes; /* NULL: the value NULL */

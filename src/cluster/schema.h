@@ -1,5 +1,5 @@
 /*
- * The tables of a cluster's spool, as far as one node needs them.
+ * The tables of a cluster's spool.
  */
 #ifndef CLUSTER_SCHEMA_H
 #define CLUSTER_SCHEMA_H

@@ -894,6 +894,26 @@ static void check_dovecot(struct loader *l)
     }
 }
 
+/* All see the URL, in logs, lists of processes and `sluice config show'. What is found is not
+ * repeated here. */
+static void check_spool_secret(struct loader *l)
+{
+    struct slice url = slice_string(l->conf->spool), hosts;
+
+    if (!slice_starts(url, SLICE(CONF_SPOOL_CLUSTER))) {
+        return;
+    }
+    (void)slice_cut(&url, '/');
+    (void)slice_cut(&url, '/');
+    hosts = slice_cut(&url, '/');
+    if (slice_find(hosts, '@') < hosts.len &&
+        slice_find(slice_of(hosts.ptr, slice_find(hosts, '@')), ':') < slice_find(hosts, '@')) {
+        combination(l, CONF_ERROR, "spool",
+                    "has a password in its URL, which everyone sees; expected in the file that "
+                    "spool_password_file names");
+    }
+}
+
 /* How much of it the networks of a list hold, in parts of 2^32: of IPv4, and of what is assigned of
  * IPv6 (RFC 4291, 2.4). What two of them hold counts once. */
 static uint64_t share_of(const struct conf_list *networks, const struct cidr *whole)
@@ -1149,6 +1169,7 @@ static void check_combinations(struct loader *l)
     check_open_relay(l);
     check_callouts(l);
     check_dovecot(l);
+    check_spool_secret(l);
     check_server_tls(l);
     check_filters(l, "smtpd_milters", c->smtpd_milters);
     check_filters(l, "non_smtpd_milters", c->non_smtpd_milters);

@@ -166,6 +166,9 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
       "relative paths start here; itself relative to the configuration file's directory")          \
     X(STRING, spool, "sqlite:PATH, postgresql:URL, postoffice:DIR or postfix:DIR",                 \
       "sqlite:queue.db", 0, 0, "the durable queue")                                                \
+    X(STRING, spool_password_file, "path", "", 0, 0,                                               \
+      "file whose first line is the password for the server of `spool'; only root and the "        \
+      "daemon's user may read it")                                                                 \
     X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
       "larger content is kept in files beside the database")                                       \
     X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \

@@ -241,6 +241,18 @@ static bool tokens_are_good(struct slice text, struct buf *ret_error)
     return good;
 }
 
+static bool password_is_good(struct slice text, struct buf *ret_error)
+{
+    struct slice line = slice_cut(&text, '\n');
+
+    if (slice_trim(line).len == 0) {
+        (void)buf_add_string(ret_error,
+                             "1:1: no password; expected it in the first line"); /* fits */
+        return false;
+    }
+    return true;
+}
+
 /* A file that only these roles get, as bits. `are_good` says in *ret_error LINE:COLUMN: what is
  * wrong. */
 static bool add_secrets(struct bundle *b, const char *parameter, const char *path, uint32_t readers,
@@ -482,6 +494,9 @@ static bool add_named_files(struct bundle *b, struct buf *out)
     ok = add_secrets(b, "relay_auth", conf->relay_auth, 1u << ROLE_DELIVER, logins_are_good, out) &&
          ok;
     ok = add_secrets(b, "auth_users", conf->auth_users, 1u << ROLE_AUTH, users_are_good, out) && ok;
+    ok = add_secrets(b, "spool_password_file", conf->spool_password_file, 1u << ROLE_QUEUE,
+                     password_is_good, out) &&
+         ok;
     ok = add_trust_anchor(b, out) && ok;
     ok = add_secrets(b, "api_tokens", conf->api_tokens, 1u << ROLE_AUTH | 1u << ROLE_CONTROL,
                      tokens_are_good, out) &&

@@ -296,7 +296,8 @@ static int queue_start(struct role *role)
         .inline_limit = inline_limit < ACTIVE_KEEP_MAX ? inline_limit : ACTIVE_KEEP_MAX,
         .id_floor = (uint64_t)clock_wall().us,
         .conf = role->conf,
-        .side = side};
+        .side = side,
+        .secret = role_file(role, slice_string(role->conf->spool_password_file))};
     struct sched_limits limits = tuning_limits(role->conf);
     struct buf error;
     int rc;

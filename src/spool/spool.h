@@ -221,6 +221,8 @@ struct spool_options {
                                   find them here. NULL = their built-in values */
     const char *side;          /* path of the database beside a store that has no place for notes or
                                   events (side_store.h); NULL = there is none */
+    struct slice secret;       /* borrowed for the call; what a server asks for before it lets us
+                                  in, as the text of its file. Empty = nothing */
 };
 
 /* Open `url`: "sqlite:PATH", or what begins as another engine says that was registered

@@ -16,7 +16,6 @@ class OneNode(sluice.TestCase):
         super().setUp()
         self.server = postgres.Server()
         self.addCleanup(self.server.close)
-        self.server.ask("CREATE SCHEMA sluice")
         done = subprocess.run([sluice.program("sluice"), "cluster", "init", self.server.url()], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -22,6 +22,7 @@
 #ifdef MODEL_POSTGRESQL
 #define RUNS_HERE 8
 #include "cluster_spool.h"
+#include "cluster_tables.h"
 #include "postgres_server.h"
 
 /* The other engine is PostgreSQL's, and is opened again with SQLite's. */
@@ -53,11 +54,10 @@ static struct spool *make_other(void)
         cluster_spool_register();
         postgres_server_init(&server);
     }
-    (void)postgres_server_ask(&server,
-                              "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice");
+    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE");
     buf_init(&error, 1000);
     (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", server.dir);
-    if (cluster_spool_init(url, &error) != 0) {
+    if (cluster_tables_init(url, SLICE(""), false, &error, &error) != 0) {
         fail_msg("%s", buf_cstr(&error));
     }
     buf_fini(&error);

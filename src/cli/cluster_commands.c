@@ -1,0 +1,93 @@
+/* The commands about the database of a cluster as a whole. None needs a daemon. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "check.h"
+#include "commands.h"
+#include "conf.h"
+#include "spool_secret.h"
+
+#define OUT_MAX (1 << 20)
+
+static cluster_work *work_init, *work_check, *work_upgrade, *work_restored;
+
+void commands_use_cluster(cluster_work *init, cluster_work *check, cluster_work *upgrade,
+                          cluster_work *restored)
+{
+    work_init = init;
+    work_check = check;
+    work_upgrade = upgrade;
+    work_restored = restored;
+}
+
+/* With the URL and the password's file of the configuration; a URL on the command line goes before
+ * it. */
+static int run(cluster_work *work, bool flag, const struct args *a)
+{
+    struct conf *conf = command_conf(a);
+    struct buf password, out, error;
+    int rc, status;
+
+    CHECK(work != NULL);
+    if (conf == NULL) {
+        return EX_CONFIG;
+    }
+    buf_init(&password, SPOOL_SECRET_MAX);
+    buf_init(&out, OUT_MAX);
+    buf_init(&error, 8192);
+    rc = spool_secret_read(conf, &password, &error);
+    if (rc == 0) {
+        rc = work(a->word_count > 0 ? a->words[0] : conf->spool, buf_slice(&password), flag, &out,
+                  &error);
+    }
+    fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);
+    status = rc == 0          ? EX_OK
+             : rc == -EUCLEAN ? EX_DATAERR
+             : rc == -EINVAL  ? EX_USAGE
+             : rc == -EACCES  ? EX_NOPERM
+                              : EX_UNAVAILABLE;
+    if (buf_len(&error) > 0) {
+        fprintf(stderr, "sluice: %s\n", error.failed ? strerror(-rc) : buf_cstr(&error));
+    }
+    buf_wipe(&password);
+    buf_fini(&out);
+    buf_fini(&error);
+    conf_free(conf);
+    return status;
+}
+
+int run_cluster_init(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run(work_init, false, a);
+}
+
+int run_cluster_check(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run(work_check, a->repair, a);
+}
+
+int run_cluster_upgrade(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run(work_upgrade, false, a);
+}
+
+int run_cluster_restored(const struct command *c, const struct args *a)
+{
+    char answer[8] = "";
+
+    (void)c;
+    if (!a->yes && isatty(STDIN_FILENO) == 1) {
+        fputs("Put all mail of the cluster on hold? [y/N] ", stderr);
+        if (fgets(answer, sizeof answer, stdin) == NULL || answer[0] != 'y') {
+            return EX_OK;
+        }
+    }
+    return run(work_restored, false, a);
+}

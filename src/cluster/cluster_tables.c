@@ -1,0 +1,422 @@
+#include "cluster_tables.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "schema.h"
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+PGresult *cluster_tables_ask(PGconn *conn, const struct cluster_url *u, const char *sql,
+                             struct buf *ret_error)
+{
+    PGresult *r = PQexec(conn, sql);
+    ExecStatusType status = PQresultStatus(r);
+
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+        return r;
+    }
+    (void)buf_addf(ret_error, "spool %s: %.*s", u->text,
+                   SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(conn))))); /* sticky */
+    PQclear(r);
+    return NULL;
+}
+
+/* The first value of the first row; empty: none. */
+static const char *first(const PGresult *r)
+{
+    return PQntuples(r) > 0 && PQnfields(r) > 0 ? PQgetvalue(r, 0, 0) : "";
+}
+
+static bool is_new_enough(const PGconn *conn, const struct cluster_url *u, struct buf *ret_error)
+{
+    int version = PQserverVersion(conn);
+
+    if (version < CLUSTER_SERVER_MIN) {
+        (void)buf_addf(ret_error, "spool %s: the server has version %d.%d; expected %d or newer",
+                       u->text, version / 10000, version % 10000,
+                       CLUSTER_SERVER_MIN / 10000); /* sticky */
+    }
+    return version >= CLUSTER_SERVER_MIN;
+}
+
+/* Are the tables there, and as this program knows them? */
+static int look_at_format(PGconn *conn, const struct cluster_url *u, struct buf *ret_error)
+{
+    PGresult *r =
+        cluster_tables_ask(conn, u, "SELECT to_regclass('cluster') IS NOT NULL", ret_error);
+    bool is_there = r != NULL && strcmp(first(r), "t") == 0;
+    int64_t format;
+
+    if (r == NULL) {
+        return -EIO;
+    }
+    PQclear(r);
+    if (!is_there) {
+        (void)buf_addf(ret_error,
+                       "spool %s: there are no tables in schema %s; `sluice cluster init' makes "
+                       "them",
+                       u->text, u->schema); /* sticky */
+        return -EPROTO;
+    }
+    r = cluster_tables_ask(conn, u, "SELECT format FROM cluster", ret_error);
+    if (r == NULL) {
+        return -EIO;
+    }
+    format = strtoll(first(r), NULL, 10);
+    PQclear(r);
+    if (format != SCHEMA_FORMAT) {
+        (void)buf_addf(ret_error,
+                       "spool %s: its tables have format %" PRId64 "; this program knows %d%s",
+                       u->text, format, SCHEMA_FORMAT,
+                       format < SCHEMA_FORMAT ? " (`sluice cluster upgrade')" : ""); /* sticky */
+        return -EPROTO;
+    }
+    return 0;
+}
+
+PGconn *cluster_tables_open(const struct cluster_url *u, int *ret_err, struct buf *ret_error)
+{
+    PGconn *conn = cluster_url_connect(u, ret_error);
+
+    if (conn == NULL) {
+        *ret_err = -EIO;
+        return NULL;
+    }
+    *ret_err = is_new_enough(conn, u, ret_error) ? look_at_format(conn, u, ret_error) : -EPROTO;
+    if (*ret_err != 0) {
+        PQfinish(conn);
+        return NULL;
+    }
+    return conn;
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* Connect as an operator. NULL: *ret_err and *ret_error. */
+static PGconn *begin(struct cluster_url *u, const char *url, struct slice password, bool is_made,
+                     int *ret_err, struct buf *ret_error)
+{
+    PGconn *conn;
+
+    *ret_err = -EINVAL;
+    if (!cluster_url_parse(u, url, CLUSTER_URL_OPERATOR, ret_error)) {
+        return NULL;
+    }
+    cluster_url_set_password(u, password);
+    *ret_err = -EIO;
+    if (!cluster_url_resolve(u, ret_error)) {
+        return NULL;
+    }
+    if (is_made) {
+        return cluster_tables_open(u, ret_err, ret_error);
+    }
+    conn = cluster_url_connect(u, ret_error);
+    if (conn != NULL && !is_new_enough(conn, u, ret_error)) {
+        PQfinish(conn);
+        conn = NULL;
+    }
+    return conn;
+}
+
+static int run(PGconn *conn, const struct cluster_url *u, const char *sql, struct buf *ret_error)
+{
+    PGresult *r = cluster_tables_ask(conn, u, sql, ret_error);
+
+    PQclear(r);
+    return r != NULL ? 0 : -EIO;
+}
+
+int cluster_tables_init(const char *url, struct slice password, bool flag, struct buf *out,
+                        struct buf *ret_error)
+{
+    struct cluster_url u;
+    char sql[100];
+    int err;
+    PGconn *conn = begin(&u, url, password, false, &err, ret_error);
+
+    (void)flag;
+    if (conn != NULL) {
+        (void)snprintf(sql, sizeof sql, "BEGIN; CREATE SCHEMA IF NOT EXISTS %s", u.schema);
+        err = run(conn, &u, sql, ret_error);
+        err = err != 0 ? err : run(conn, &u, schema_sql, ret_error);
+        err = err != 0 ? err : run(conn, &u, "COMMIT", ret_error);
+        if (err == 0) {
+            (void)buf_addf(out,
+                           "%s: the tables are made; `sluice cluster check' looks at the "
+                           "server's settings\n",
+                           u.text); /* sticky */
+        }
+    }
+    PQfinish(conn); /* what was begun is undone */
+    cluster_url_fini(&u);
+    return err;
+}
+
+/* A setting that is not as it should be, and why it should. */
+static void advise(struct buf *out, const char *setting, const char *value, const char *advice)
+{
+    (void)buf_addf(out, "advice: %s is %s; %s\n", setting, value[0] != '\0' ? value : "empty",
+                   advice); /* sticky */
+}
+
+/* Settings, one a row: is it good, its name, its value, what to do. `must` are those without
+ * which a node does not work. */
+static const char settings_sql[] =
+    "SELECT * FROM (VALUES "
+    "(current_setting('fsync') = 'on', true, 'fsync', current_setting('fsync'), "
+    "'without it a crash of the machine loses mail: set it to on'), "
+    "(current_setting('full_page_writes') = 'on', true, 'full_page_writes', "
+    "current_setting('full_page_writes'), 'a page that was half written is lost: set it to on'), "
+    "(current_setting('synchronous_commit') IN ('on', 'remote_apply'), true, "
+    "'synchronous_commit', current_setting('synchronous_commit'), "
+    "'what was acknowledged must be on two machines: set it to on'), "
+    "(current_setting('synchronous_standby_names') <> '', true, 'synchronous_standby_names', "
+    "current_setting('synchronous_standby_names'), "
+    "'name a standby, or say cluster_standby = none in the configuration of the nodes'), "
+    "(pg_size_bytes(current_setting('max_wal_size')) >= 4294967296, false, 'max_wal_size', "
+    "current_setting('max_wal_size'), "
+    "'checkpoints come often and WAL grows by full pages: 8GB is good'), "
+    "(pg_size_bytes(current_setting('shared_buffers')) >= 268435456, false, 'shared_buffers', "
+    "current_setting('shared_buffers'), 'a quarter of the memory of the machine is good'), "
+    "(current_setting('autovacuum') = 'on', false, 'autovacuum', current_setting('autovacuum'), "
+    "'tables of waiting mail grow without it: set it to on'), "
+    "(current_setting('wal_compression') <> 'off', false, 'wal_compression', "
+    "current_setting('wal_compression'), 'lz4 makes WAL smaller'), "
+    "(current_setting('hot_standby_feedback') = 'off', false, 'hot_standby_feedback', "
+    "current_setting('hot_standby_feedback'), "
+    "'a query on a standby then keeps dead rows here: set it to off'), "
+    "(current_setting('server_encoding') = 'UTF8', true, 'server_encoding', "
+    "current_setting('server_encoding'), 'make the database anew with encoding UTF8'), "
+    "(current_setting('max_connections')::int >= 50, false, 'max_connections', "
+    "current_setting('max_connections'), 'each node takes up to 5')) "
+    "s (good, must, name, value, advice) WHERE NOT good";
+
+static int check_settings(PGconn *conn, const struct cluster_url *u, struct buf *out,
+                          struct buf *ret_error)
+{
+    PGresult *r = cluster_tables_ask(conn, u, settings_sql, ret_error);
+    int err = r != NULL ? 0 : -EIO;
+
+    for (int i = 0; r != NULL && i < PQntuples(r); i++) {
+        if (strcmp(PQgetvalue(r, i, 1), "t") == 0) {
+            err = -EUCLEAN;
+            (void)buf_addf(out, "error: %s is %s; %s\n", PQgetvalue(r, i, 2),
+                           PQgetvalue(r, i, 3)[0] != '\0' ? PQgetvalue(r, i, 3) : "empty",
+                           PQgetvalue(r, i, 4)); /* sticky */
+        } else {
+            advise(out, PQgetvalue(r, i, 2), PQgetvalue(r, i, 3), PQgetvalue(r, i, 4));
+        }
+    }
+    PQclear(r);
+    return err;
+}
+
+/* What holds back vacuum and TRUNCATE, and standbys that are not there. */
+static const char others_sql[] =
+    "SELECT 'the oldest transaction of this database, of ' || coalesce(usename, '?') || ' (' || "
+    "application_name || '), is ' || round(extract(epoch FROM now() - xact_start)) || "
+    "' s old: dead rows are kept for it' FROM pg_stat_activity WHERE datname = current_database() "
+    "AND xact_start < now() - interval '60 s' AND pid <> pg_backend_pid() "
+    "UNION ALL SELECT 'replication slot ' || slot_name || ' is not used: WAL is kept for it' "
+    "FROM pg_replication_slots WHERE NOT active "
+    "UNION ALL SELECT 'prepared transaction ' || gid || ' is left open' FROM pg_prepared_xacts";
+
+static int check_others(PGconn *conn, const struct cluster_url *u, struct buf *out,
+                        struct buf *ret_error)
+{
+    PGresult *r = cluster_tables_ask(conn, u, others_sql, ret_error);
+
+    for (int i = 0; r != NULL && i < PQntuples(r); i++) {
+        (void)buf_addf(out, "advice: %s\n", PQgetvalue(r, i, 0)); /* sticky */
+    }
+    PQclear(r);
+    return r != NULL ? 0 : -EIO;
+}
+
+/* The database's clock decides nothing, but lists show ages by both. */
+static int check_clock(PGconn *conn, const struct cluster_url *u, struct buf *out,
+                       struct buf *ret_error)
+{
+    PGresult *r = cluster_tables_ask(
+        conn, u, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", ret_error);
+    struct timespec now;
+    int64_t apart;
+
+    if (r == NULL) {
+        return -EIO;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    apart = strtoll(first(r), NULL, 10) - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    PQclear(r);
+    if (apart > 5000 || apart < -5000) {
+        (void)buf_addf(
+            out, "advice: the server's clock and that of this machine are %" PRId64 " s apart\n",
+            (apart < 0 ? -apart : apart) / 1000); /* sticky */
+    }
+    return 0;
+}
+
+/* Rows that nothing names. What is about to be named is younger than an hour: ids are times. */
+#define OLD "(extract(epoch FROM now()) * 1000000 - 3600000000)::bigint"
+
+static const struct {
+    const char *what, *count_sql, *repair_sql;
+} orphans[] = {
+    {"pieces of content that no message has",
+     "SELECT count(*) FROM content c WHERE id < " OLD
+     " AND NOT EXISTS (SELECT FROM message m WHERE m.id = c.id)",
+     "DELETE FROM content c WHERE id < " OLD
+     " AND NOT EXISTS (SELECT FROM message m WHERE m.id = c.id)"},
+    {"messages that have no part",
+     "SELECT count(*) FROM message m WHERE id < " OLD
+     " AND NOT EXISTS (SELECT FROM part WHERE part.id = m.id OR part.message = m.id)",
+     "DELETE FROM message m WHERE id < " OLD
+     " AND NOT EXISTS (SELECT FROM part WHERE part.id = m.id OR part.message = m.id)"},
+    {"recipients that belong to no part",
+     "SELECT count(*) FROM recipient r WHERE id < " OLD
+     " AND NOT EXISTS (SELECT FROM part WHERE part.p = r.p AND part.id = r.id)",
+     "DELETE FROM recipient r WHERE id < " OLD
+     " AND NOT EXISTS (SELECT FROM part WHERE part.p = r.p AND part.id = r.id)"},
+    /* These are mail: what is left of it is shown to a human, and not thrown away. */
+    {"parts whose message is not there; they are put on hold",
+     "SELECT count(*) FROM part x WHERE state <> 3 AND NOT EXISTS (SELECT FROM message m WHERE "
+     "m.id = x.message)",
+     "UPDATE part x SET state = 3, parked = NULL, reason = 'its message is missing in the "
+     "database' "
+     "WHERE state <> 3 AND NOT EXISTS (SELECT FROM message m WHERE m.id = x.message)"},
+    {"messages with pieces of content missing; they are put on hold",
+     "SELECT count(*) FROM message m JOIN part x ON x.message = m.id WHERE x.state <> 3 AND "
+     "chunks > 0 AND chunks <> (SELECT count(*) FROM content c WHERE c.id = m.id)",
+     "UPDATE part x SET state = 3, parked = NULL, reason = 'pieces of its content are missing' "
+     "FROM message m WHERE m.id = x.message AND x.state <> 3 AND chunks > 0 AND "
+     "chunks <> (SELECT count(*) FROM content c WHERE c.id = m.id)"},
+};
+
+static int check_orphans(PGconn *conn, const struct cluster_url *u, bool repair, struct buf *out,
+                         struct buf *ret_error)
+{
+    int err = 0;
+
+    for (size_t i = 0; i < sizeof orphans / sizeof orphans[0]; i++) {
+        PGresult *r = cluster_tables_ask(
+            conn, u, repair ? orphans[i].repair_sql : orphans[i].count_sql, ret_error);
+        const char *count = r == NULL ? "0" : repair ? PQcmdTuples(r) : first(r);
+
+        if (strcmp(count, "0") != 0) {
+            (void)buf_addf(out, "%s: %s %s\n", repair ? "repaired" : "error", count,
+                           orphans[i].what); /* sticky */
+            err = repair ? err : -EUCLEAN;
+        }
+        PQclear(r);
+        if (r == NULL) {
+            return -EIO;
+        }
+    }
+    return err;
+}
+
+/* The graver of two. */
+static int worse(int a, int b)
+{
+    return a == 0 || (a == -EUCLEAN && b != 0) ? b : a;
+}
+
+int cluster_tables_check(const char *url, struct slice password, bool repair, struct buf *out,
+                         struct buf *ret_error)
+{
+    struct cluster_url u;
+    int err;
+    PGconn *conn = begin(&u, url, password, true, &err, ret_error);
+
+    if (conn != NULL) {
+        err = check_settings(conn, &u, out, ret_error);
+        err = worse(err, check_others(conn, &u, out, ret_error));
+        err = worse(err, check_clock(conn, &u, out, ret_error));
+        err = worse(err, check_orphans(conn, &u, repair, out, ret_error));
+        if (err == 0) {
+            (void)buf_addf(out, "%s: nothing is wrong with it\n", u.text); /* sticky */
+        }
+    }
+    PQfinish(conn);
+    cluster_url_fini(&u);
+    return err;
+}
+
+int cluster_tables_upgrade(const char *url, struct slice password, bool flag, struct buf *out,
+                           struct buf *ret_error)
+{
+    struct cluster_url u;
+    int err;
+    PGconn *conn = begin(&u, url, password, true, &err, ret_error);
+
+    (void)flag;
+    if (conn != NULL) {
+        (void)buf_addf(out, "%s: its tables have format %d, the only one that this program knows\n",
+                       u.text, SCHEMA_FORMAT); /* sticky */
+    }
+    PQfinish(conn);
+    cluster_url_fini(&u);
+    return err;
+}
+
+/* The mail that a backup brings back may have been delivered since. Passing mail is put among that
+ * which waits, where it can be held. The order of the fence's rows is that of taking over. */
+#define RESTORE_FRESH(k)                                                                           \
+    "WITH f AS (DELETE FROM fresh_" k " RETURNING *), m AS (INSERT INTO message (id, flags, "      \
+    "rcpt_total, size, arrived, class_source, envid, client, chunks, bytes) SELECT id, flags, 1, " \
+    "size, arrived, class_source, envid, client, 0, bytes FROM f), x AS (INSERT INTO recipient "   \
+    "(p, id, n, state, notify, attempts, last_attempt, route_generation, address, domain, "        \
+    "transport, nexthop, orcpt, status, diagnostic, reply, remote, tls) SELECT p, id, 1, 1, "      \
+    "notify, 0, 0, route_generation, address, lower(coalesce(substring(encode(address, 'escape') " \
+    "FROM '@([^@]*)$'), '') COLLATE \"C\"), transport, nexthop, orcpt, '', '', '', '', '' FROM "   \
+    "f) "                                                                                          \
+    "INSERT INTO part (p, id, message, kind, state, due, arrived, created, size, pending, "        \
+    "to_report, rcpts, warnings, force_expire, sender, sender_domain, class, parked, reason) "     \
+    "SELECT p, id, id, 0, 2, due, arrived, created, size, 1, 0, 1, 0, false, sender, "             \
+    "lower(coalesce(substring(encode(sender, 'escape') FROM '@([^@]*)$'), '') COLLATE \"C\"), "    \
+    "class, NULL, '' FROM f;"
+
+static const char restored_sql[] =
+    "UPDATE fence SET incarnation = incarnation + 1000000;"
+    "UPDATE node SET incarnation = incarnation + 1000000, id_reserved = greatest(id_reserved, "
+    "(extract(epoch FROM now()) * 1000000)::bigint) + 3600000000;"
+    "UPDATE lease SET node = NULL, wanted = NULL, epoch = epoch + 1000000;"
+    "TRUNCATE arrival, ask, batch;" RESTORE_FRESH("0") RESTORE_FRESH("1")
+        RESTORE_FRESH("2") "UPDATE cluster SET timeline = 0, system_id = '';"
+                           "UPDATE part SET state = 3, parked = NULL, reason = 'restored from a "
+                           "backup: it may have been "
+                           "delivered since' WHERE state <> 3;";
+
+int cluster_tables_restored(const char *url, struct slice password, bool flag, struct buf *out,
+                            struct buf *ret_error)
+{
+    struct cluster_url u;
+    PGresult *r = NULL;
+    int err;
+    PGconn *conn = begin(&u, url, password, true, &err, ret_error);
+
+    (void)flag;
+    if (conn != NULL) {
+        err = run(conn, &u, "BEGIN", ret_error);
+        err = err != 0 ? err : run(conn, &u, restored_sql, ret_error);
+        err = err != 0 ? err : run(conn, &u, "COMMIT", ret_error);
+    }
+    if (err == 0) {
+        r = cluster_tables_ask(conn, &u, "SELECT count(*) FROM part WHERE state = 3", ret_error);
+        err = r != NULL ? 0 : -EIO;
+    }
+    if (err == 0) {
+        (void)buf_addf(out, "%s: %s messages are on hold; `sluice release' lets them go\n", u.text,
+                       first(r)); /* sticky */
+    }
+    PQclear(r);
+    PQfinish(conn);
+    cluster_url_fini(&u);
+    return err;
+}

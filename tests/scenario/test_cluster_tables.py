@@ -1,0 +1,156 @@
+"""What `sluice cluster` does to a database, and what a node says about one that is not as it should be."""
+
+import json
+import os
+import subprocess
+
+import postgres
+import sluice
+
+PASSWORD = "geheim-7"
+
+
+@postgres.needed()
+class Tables(sluice.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = postgres.Server("max_wal_size=8GB", "shared_buffers=256MB", "wal_compression=lz4")
+        cls.addClassCleanup(cls.server.close)
+
+    def setUp(self):
+        super().setUp()
+        self.server.ask("DROP SCHEMA IF EXISTS sluice CASCADE")
+
+    def cluster(self, *args):
+        done = subprocess.run([sluice.program("sluice"), "cluster", *args], capture_output=True, text=True, timeout=sluice.PATIENCE)
+        return done.returncode, done.stdout + done.stderr
+
+    def init(self):
+        status, said = self.cluster("init", self.server.url())
+        self.assertEqual(status, 0, said)
+
+    def test_init_makes_all_or_nothing_and_once(self):
+        self.init()
+        self.assertEqual(self.server.ask("SELECT count(*), count(node) FROM sluice.lease"), "256|0")
+        status, said = self.cluster("init", self.server.url())
+        self.assertNotEqual(status, 0)
+        self.assertIn("already exists", said)
+
+    def test_what_is_wrong_is_said(self):
+        url = self.server.url()
+        cases = [
+            (url, "no tables in schema sluice; `sluice cluster init'"),
+            (url.replace("/postgres?", "/nosuch?"), '"nosuch" does not exist'),
+            (url.replace("tester@", "nobody-here@"), '"nobody-here" does not exist'),
+            ("postgresql://tester@/postgres?host=/nonexistent", "/nonexistent"),
+            ("postgresql://no-such-host.invalid/db", "no-such-host.invalid: "),
+            ("postgresql://u:%s@127.0.0.1/db" % PASSWORD, "spool_password_file"),
+            ("postgresql://127.0.0.1", "expected postgresql://"),
+        ]
+        for given, words in cases:
+            status, said = self.cluster("check", given)
+            self.assertNotEqual(status, 0, given)
+            self.assertIn(words, said)
+            self.assertNotIn(PASSWORD, said)
+        self.init()
+        self.server.ask("UPDATE sluice.cluster SET format = 99")
+        status, said = self.cluster("check", url)
+        self.assertNotEqual(status, 0)
+        self.assertIn("format 99; this program knows 1", said)
+
+    def test_settings_that_lose_mail_are_errors(self):
+        self.init()
+        status, said = self.cluster("check", self.server.url())
+        self.assertEqual(status, os.EX_DATAERR)
+        self.assertIn("error: fsync is off", said)
+        self.assertIn("error: synchronous_standby_names is empty", said)
+        self.assertNotIn("max_wal_size", said)
+
+    def test_orphans_are_found_and_removed(self):
+        self.init()
+        self.server.ask("INSERT INTO sluice.content VALUES (64, 0, 'x'), (64, 1, 'y');"
+                        "INSERT INTO sluice.message (id, flags, rcpt_total, size, arrived, class_source, envid, client, chunks)"
+                        " VALUES (128, 0, 1, 1, 1, 0, '', '', 3);"
+                        "INSERT INTO sluice.part (p, id, message, kind, state, due, arrived, created, size, pending, to_report, rcpts,"
+                        " warnings, force_expire, sender, sender_domain, class, reason)"
+                        " VALUES (0, 128, 128, 0, 2, 1, 1, 1, 1, 1, 0, 1, 0, false, '', '', '', '')")
+        status, said = self.cluster("check", self.server.url())
+        self.assertEqual(status, os.EX_DATAERR)
+        self.assertIn("error: 2 pieces of content that no message has", said)
+        self.assertIn("error: 1 messages with pieces of content missing", said)
+        self.assertEqual(self.server.ask("SELECT count(*) FROM sluice.content"), "2")
+        status, said = self.cluster("check", "--repair", self.server.url())
+        self.assertIn("repaired: 2 pieces of content", said)
+        self.assertEqual(self.server.ask("SELECT count(*) FROM sluice.content"), "0")
+        self.assertEqual(self.server.ask("SELECT state FROM sluice.part"), "3")
+        status, said = self.cluster("check", self.server.url())
+        self.assertNotIn("pieces of content", said)
+
+    def test_after_a_backup_all_mail_is_on_hold(self):
+        self.init()
+        site = self.site(rcpt="450 4.2.0 later")
+        d = self.daemon(spool=self.server.url(), relayhost=site.nexthop)
+        ids = [d.send("a@example.org", ["r%d@Example.NET" % i], content="Subject: x\r\n\r\n%d\r\n" % i) for i in range(3)]
+        self.eventually(lambda: {m["queue_name"] for m in d.queue()} == {"deferred"})
+        self.assertEqual(d.stop(), 0)
+        self.server.ask("WITH d AS (DELETE FROM sluice.part RETURNING id), r AS (DELETE FROM sluice.recipient) "
+                        "SELECT count(*) FROM d; DELETE FROM sluice.message;"
+                        "INSERT INTO sluice.fresh_1 (p, id, due, arrived, created, size, route_generation, flags, notify, class_source,"
+                        " sender, envid, client, address, orcpt, reason, class, transport, nexthop, bytes)"
+                        " VALUES (0, %d, 1, 1, 1, 1, 0, 0, 0, 0, 'a@b', '', '', 'r@Example.net', '', '', '', '', '', 'x')" % (10**15))
+        status, said = self.cluster("restored", "--yes", self.server.url())
+        self.assertEqual(status, 0, said)
+        self.assertIn("1 messages are on hold", said)
+        self.assertEqual(self.server.ask("SELECT state, sender_domain FROM sluice.part"), "3|b")
+        self.assertEqual(self.server.ask("SELECT domain FROM sluice.recipient"), "example.net")
+        self.assertEqual(self.server.ask("SELECT count(*) FROM sluice.fresh_1"), "0")
+        self.assertTrue(ids)
+
+    def test_the_queue_is_read_without_a_daemon(self):
+        self.init()
+        site = self.site(rcpt="450 4.2.0 later")
+        d = self.daemon(spool=self.server.url(), relayhost=site.nexthop)
+        sent = {"m%d@example.net" % i: d.send("a@example.org", ["m%d@example.net" % i], content="Subject: s%d\r\n\r\nbody\r\n" % i)
+                for i in range(3)}
+        large = d.send("b@example.com", ["x@example.net", "y@example.org"], content="Subject: l\r\n\r\n" + "z" * 70 * 1000 + "\r\n")
+        self.assertEqual(d.cli("hold", sent["m1@example.net"]).returncode, 0)
+        self.eventually(lambda: sorted(m["queue_name"] for m in d.queue()) == ["deferred"] * 3 + ["hold"])
+        with_daemon = {m["queue_id"]: m for m in d.queue()}
+        self.assertEqual(d.stop(), 0)
+        without = {m["queue_id"]: m for m in map(json.loads, d.cli("queue", "-j").stdout.splitlines())}
+        self.assertEqual(set(without), set(with_daemon))
+        for i in without:
+            for member in ("queue_name", "sender", "message_size"):
+                self.assertEqual(without[i][member], with_daemon[i][member])
+        shown = d.cli("show", large).stdout
+        self.assertIn("x@example.net", shown)
+        self.assertIn("y@example.org", shown)
+        self.assertIn("z" * 1000, d.cli("cat", large).stdout)
+        self.assertIn("Subject: s1", d.cli("cat", sent["m1@example.net"]).stdout)
+        self.assertIn("1", d.cli("count", "--state", "hold").stdout)
+        self.assertIn(large, d.cli("queue", "--recipient", "@EXAMPLE.org").stdout)
+        self.assertNotIn(large, d.cli("queue", "--recipient", "m0@example.net").stdout)
+
+    def test_a_password_is_read_from_its_file(self):
+        self.init()
+        file = os.path.join(self.server.directory, "password")
+        hba = os.path.join(self.server.data, "pg_hba.conf")
+        with open(file, "w") as f:
+            f.write(PASSWORD + "\n")
+        os.chmod(file, 0o600)
+        self.server.ask("SET password_encryption = 'scram-sha-256'; CREATE ROLE asked LOGIN PASSWORD '%s'; GRANT ALL ON SCHEMA sluice TO asked;"
+                        "GRANT ALL ON ALL TABLES IN SCHEMA sluice TO asked" % PASSWORD)
+        with open(hba) as f:
+            rules = f.read()
+        with open(hba, "w") as f:
+            f.write("local all asked scram-sha-256\n" + rules)
+        self.server.reload()
+        url = self.server.url().replace("tester@", "asked@")
+        self.eventually(lambda: "password" in self.cluster("check", url)[1])
+        self.assertIn("spool_password_file", self.cluster("check", url)[1])
+        site = self.site()
+        d = self.daemon(spool=url, spool_password_file=file, relayhost=site.nexthop)
+        d.send("a@example.org", ["r@example.net"])
+        self.eventually(lambda: len(site.messages) == 1 and not d.queue())
+        self.assertNotIn(PASSWORD, d.cli("config", "show").stdout + d.log())
