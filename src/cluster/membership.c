@@ -150,8 +150,7 @@ static bool check_nodes(struct membership *m, const struct membership_view *v)
         }
         seen[n->no] = true;
         if (n->incarnation < 0 || n->beat < 0 || n->state < NODE_WAITING ||
-            n->state > NODE_STOPPED_DRAINING || n->name.len == 0 ||
-            n->name.len > MEMBERSHIP_NAME_MAX) {
+            n->state > NODE_REMOVED || n->name.len == 0 || n->name.len > MEMBERSHIP_NAME_MAX) {
             return object(m, MEMBERSHIP_UNFIT,
                           "the table node has values for node %" PRId64 " that can't be", n->no);
         }
@@ -204,16 +203,16 @@ static bool check_durability(struct membership *m, const struct membership_view 
     bool on_two = slice_equal(v->synchronous_commit, SLICE("on")) ||
                   slice_equal(v->synchronous_commit, SLICE("remote_apply"));
 
-    if (!v->fsync || !v->full_page_writes) {
-        return object(m, MEMBERSHIP_UNFIT, "the server's %s is off: a crash would lose mail",
-                      v->fsync ? "full_page_writes" : "fsync");
-    }
     if (slice_equal(v->synchronous_commit, SLICE("off"))) {
         return object(m, MEMBERSHIP_UNFIT,
                       "the server's synchronous_commit is off: a crash would lose mail");
     }
     if (!m->config.needs_standby) {
         return true;
+    }
+    if (!v->fsync || !v->full_page_writes) {
+        return object(m, MEMBERSHIP_UNFIT, "the server's %s is off: a crash would lose mail",
+                      v->fsync ? "full_page_writes" : "fsync");
     }
     if (slice_trim(v->standby_names).len == 0) {
         return object(m, MEMBERSHIP_UNFIT,
@@ -291,7 +290,9 @@ static void observe(struct membership *m, struct mono now, const struct membersh
                 mono_reached(mono_after(m->looked_at, m->config.times->dead_us / 2), now);
 
     for (size_t i = 0; i < v->node_count; i++) {
-        rows[v->nodes[i].no] = &v->nodes[i];
+        if (v->nodes[i].state != NODE_REMOVED) {
+            rows[v->nodes[i].no] = &v->nodes[i];
+        }
     }
     for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
         struct seen *n = &m->nodes[no];
@@ -355,16 +356,19 @@ static void look_for_our_name(struct membership *m, struct mono now,
 {
     const struct membership_node *row = NULL;
     bool first = !m->looked;
+    int numbers = 0; /* in use */
 
     for (size_t i = 0; i < v->node_count; i++) {
-        if (slice_equal(v->nodes[i].name, slice_string(m->config.name))) {
+        numbers += v->nodes[i].state != NODE_REMOVED;
+        if (v->nodes[i].state != NODE_REMOVED &&
+            slice_equal(v->nodes[i].name, slice_string(m->config.name))) {
             row = &v->nodes[i];
         }
     }
     m->looked = true;
     m->may_register = true;
     if (row == NULL) {
-        if (v->node_count >= MEMBERSHIP_NODES_MAX) {
+        if (numbers >= MEMBERSHIP_NODES_MAX) {
             (void)object(m, MEMBERSHIP_UNFIT,
                          "the cluster has %d nodes, and can't have more: "
                          "sluice node remove",

@@ -63,6 +63,7 @@ enum node_state {
     NODE_DRAINING = 2, /* an operator's word: it accepts mail, and its partitions go to others */
     NODE_STOPPED = 3,
     NODE_STOPPED_DRAINING = 4, /* will be draining when it comes back */
+    NODE_REMOVED = 5, /* an operator's word: the row only keeps the number's highest id and beat */
 };
 
 struct membership_times {
@@ -85,7 +86,8 @@ struct membership_config {
     const struct membership_times *times; /* borrowed, as all here, as long as the membership */
     const char *name;                     /* of the node */
     int format_min, format_max;           /* of the tables that this program knows */
-    bool needs_standby; /* what is acknowledged must be on two machines (cluster_standby) */
+    bool needs_standby; /* what is acknowledged must be on two machines; else the operator answers
+                           for the one that there is (cluster_standby) */
     bool take_over;     /* who had the name has ended: it need not be watched first */
 };
 
@@ -143,7 +145,7 @@ enum membership_action_type {
                              of that name, `no` MEMBERSHIP_NOBODY: make one, lowest free number */
     MEMBERSHIP_RENEW,     /* [renews]: ours, and read a view in the same transaction */
     MEMBERSHIP_TAKE_OVER, /* [takes over] node `no`, if its row is still at (incarnation, beat);
-                             `beat` MEMBERSHIP_NOBODY: if it has no row */
+                             `beat` MEMBERSHIP_NOBODY: if it has no row, or was removed */
     MEMBERSHIP_CLAIM,     /* [claims]: those of `partitions` that are free */
     MEMBERSHIP_WISH,      /* those of `partitions` that others have and no node wishes for */
     MEMBERSHIP_RELEASE,   /* [gives away]: each p of `partitions`, at epochs[p], to to[p] or none */

@@ -495,9 +495,10 @@ static int new_tx(struct world *w, int node, int type)
 static void forget_tx(struct world *w, struct world_tx *t)
 {
     t->is_awaited = false;
-    if (t->phase == ANSWERED || (t->phase == SENT && rng_below(&w->rng, 2) == 0)) {
+    if (t->phase == ANSWERED ||
+        (t->phase == SENT && t->type != MEMBERSHIP_RELEASE && rng_below(&w->rng, 2) == 0)) {
         t->phase = UNUSED;
-    } else if (t->phase == SENT) {
+    } else if (t->phase == SENT && t->type != MEMBERSHIP_RELEASE) {
         t->at = w->now + some(w, rng_below(&w->rng, 2) == 0 ? US_PER_S : 30 * US_PER_S);
     }
 }
@@ -516,7 +517,12 @@ static void send_request(struct world *w, int i)
     t->action = a;
     memcpy(t->to, a.to, sizeof t->to);
     memcpy(t->epochs, a.epochs, sizeof t->epochs);
-    n->lost_at = rng_double(&w->rng) < w->loss ? w->now + some(w, 3 * US_PER_S) : 0;
+    n->lost_at = rng_double(&w->rng) < (a.type == MEMBERSHIP_RELEASE ? 10 * w->loss : w->loss)
+                     ? w->now + some(w, 3 * US_PER_S)
+                     : 0;
+    if (n->lost_at != 0 && a.type == MEMBERSHIP_RELEASE) {
+        t->at = n->lost_at + some(w, 9 * US_PER_S); /* done when all have forgotten it */
+    }
 }
 
 static void take_answer(struct world *w, int i)
@@ -744,6 +750,12 @@ static void mischief(struct world *w)
         membership_leave(n->m, world_clock(w, i));
     } else if (membership_left(n->m)) {
         world_kill(w, i);
+    } else if (rng_below(&w->rng, 500) == 0) { /* an operator drains it, or lets it back */
+        int no = membership_number(n->m);
+
+        if (no >= 0 && (w->db.node[no].state == NODE_UP || w->db.node[no].state == NODE_DRAINING)) {
+            w->db.node[no].state = NODE_UP + NODE_DRAINING - w->db.node[no].state;
+        }
     }
 }
 
