@@ -326,6 +326,18 @@ static void take_answers(struct link *l)
     }
 }
 
+static void take_notifications(struct link *l)
+{
+    PGnotify *n;
+
+    while (l->state == LINK_UP && (n = PQnotifies(l->conn)) != NULL) {
+        if (l->owner->notified != NULL) {
+            l->owner->notified(l->arg, l, n->extra);
+        }
+        PQfreemem(n);
+    }
+}
+
 static void work(struct link *l)
 {
     int left = 1;
@@ -335,6 +347,7 @@ static void work(struct link *l)
         l->broken = true;
     }
     take_answers(l); /* what came before the end counts */
+    take_notifications(l);
     if (l->state >= LINK_PREPARING && !l->broken) {
         left = PQflush(l->conn);
         if (left < 0) {

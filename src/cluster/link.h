@@ -66,6 +66,8 @@ struct link_owner {
     void (*answer)(void *arg, struct link *l, const PGresult *result);
     /* A notice of the server: its SQLSTATE and words. */
     void (*notice)(void *arg, struct link *l, const char *state, const char *words);
+    /* What it listens to (LISTEN) was told; NULL: it does not listen. */
+    void (*notified)(void *arg, struct link *l, const char *payload);
 };
 
 /* `epoll_fd`, target and owner are borrowed. */

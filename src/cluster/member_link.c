@@ -1,0 +1,973 @@
+#include "member_link.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "mem.h"
+
+/* ---- statements -------------------------------------------------------------------------------
+ * What has to be so is asked for by a division by zero (22012), which fails all that follows. */
+
+/* Kept until the commit: who takes over waits for it. */
+#define SQL_FENCE                                                                                  \
+    "SELECT 1 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND incarnation = $2 FOR SHARE) " \
+    "f"
+#define SQL_RAISE_FENCE                                                                            \
+    "INSERT INTO fence VALUES ($1, 1) ON CONFLICT (no) DO UPDATE SET incarnation = "               \
+    "fence.incarnation + 1"
+#define SQL_END_OWN_FENCE                                                                          \
+    "WITH u AS (UPDATE fence SET incarnation = incarnation + 1 WHERE no = $1 AND incarnation = "   \
+    "$2 RETURNING 1) SELECT 1 / count(*) FROM u"
+
+/* All leases and wishes of a node. */
+#define SQL_FREE_LEASES                                                                            \
+    "WITH l AS (SELECT p FROM lease WHERE node = $1 OR wanted = $1 ORDER BY p FOR UPDATE) "        \
+    "UPDATE lease SET epoch = epoch + CASE WHEN node = $1 THEN 1 ELSE 0 END, "                     \
+    "wanted = CASE WHEN node = $1 OR wanted = $1 THEN NULL ELSE wanted END, "                      \
+    "node = CASE WHEN node = $1 THEN NULL ELSE node END FROM l WHERE lease.p = l.p"
+
+#define SQL_RENEW                                                                                  \
+    "UPDATE node SET beat = beat + 1, state = CASE WHEN state = 0 AND $3::bool THEN 1 ELSE state " \
+    "END, id_reserved = greatest(id_reserved, $4::bigint), status = $5::jsonb WHERE no = $1 AND "  \
+    "incarnation = $2 RETURNING beat, id_reserved"
+#define SQL_RAISE_TIMELINE "UPDATE cluster SET timeline = $1 WHERE timeline < $1"
+
+/* A number that is free, or was: ids of its former node stay below its id_reserved. */
+#define SQL_NEW_ROW                                                                                \
+    "INSERT INTO node (no, name, incarnation, beat, state, id_reserved, program, format_min, "     \
+    "format_max) SELECT g, $1, 0, 0, CASE WHEN $2::bool THEN 1 ELSE 0 END, 0, $3, $4::int, "       \
+    "$5::int FROM generate_series(0, 63) g WHERE NOT EXISTS (SELECT 1 FROM node WHERE no = g "     \
+    "AND state <> 5) ORDER BY g LIMIT 1 ON CONFLICT (no) DO UPDATE SET name = excluded.name, "     \
+    "beat = node.beat + 1, state = excluded.state, program = excluded.program, "                   \
+    "format_min = excluded.format_min, format_max = excluded.format_max WHERE node.state = 5"
+#define SQL_NEW_FENCE                                                                              \
+    "INSERT INTO fence SELECT no, 1 FROM node WHERE name = $1 ON CONFLICT (no) DO UPDATE SET "     \
+    "incarnation = fence.incarnation + 1"
+#define SQL_NEW_INCARNATION                                                                        \
+    "WITH u AS (UPDATE node SET incarnation = f.incarnation FROM fence f WHERE f.no = node.no "    \
+    "AND node.name = $1 RETURNING node.no, f.incarnation, node.beat, node.id_reserved) "           \
+    "SELECT max(no)::bigint, max(incarnation), max(beat), max(id_reserved), 1 / count(*) FROM u"
+#define SQL_NEW_LIFE                                                                               \
+    "WITH u AS (UPDATE node SET incarnation = f.incarnation, beat = beat + 1, state = CASE WHEN "  \
+    "state IN (2, 4) THEN 2 WHEN $5::bool THEN 1 ELSE 0 END, program = $6, format_min = "          \
+    "$7::int, format_max = $8::int FROM fence f WHERE node.no = $1 AND f.no = $1 AND "             \
+    "node.incarnation = $2 AND beat = $3 AND name = $4 RETURNING node.no, f.incarnation, beat, "   \
+    "id_reserved) SELECT max(no)::bigint, max(incarnation), max(beat), max(id_reserved), "         \
+    "1 / count(*) FROM u"
+
+#define SQL_END_LIFE                                                                               \
+    "WITH u AS (UPDATE node SET incarnation = incarnation + 1 WHERE no = $1 AND incarnation = $2 " \
+    "AND beat = $3 RETURNING 1) SELECT 1 / count(*) FROM u"
+#define SQL_NO_LIFE "SELECT 1 / (1 - count(*)) FROM node WHERE no = $1 AND state <> 5"
+#define SQL_STOPPED                                                                                \
+    "UPDATE node SET incarnation = incarnation + 1, state = CASE state WHEN 2 THEN 4 ELSE 3 END "  \
+    "WHERE no = $1"
+
+#define SQL_CLAIM                                                                                  \
+    "WITH l AS (SELECT p FROM lease WHERE p = ANY ($2::smallint[]) AND node IS NULL ORDER BY p "   \
+    "FOR UPDATE) UPDATE lease SET node = $1, epoch = epoch + 1, wanted = NULL FROM l WHERE "       \
+    "lease.p = l.p RETURNING lease.p::bigint, epoch"
+#define SQL_WISH                                                                                   \
+    "WITH l AS (SELECT p FROM lease WHERE p = ANY ($2::smallint[]) AND node <> $1 AND wanted IS "  \
+    "NULL ORDER BY p FOR UPDATE) UPDATE lease SET wanted = $1 FROM l WHERE lease.p = l.p"
+#define SQL_RELEASE                                                                                \
+    "WITH l AS (SELECT lease.p, w FROM unnest($2::smallint[], $3::smallint[], $4::bigint[]) "      \
+    "r(p, w, e), lease WHERE lease.p = r.p AND node = $1 AND epoch = e ORDER BY lease.p FOR "      \
+    "UPDATE OF lease) UPDATE lease SET node = (SELECT no FROM node WHERE no = w AND state = 1), "  \
+    "epoch = epoch + 1, wanted = NULL FROM l WHERE lease.p = l.p"
+
+#define SQL_NODES "SELECT no::bigint, incarnation, beat, state::bigint, name FROM node"
+#define SQL_LEASES                                                                                 \
+    "SELECT p::bigint, epoch, coalesce(node, -1)::bigint, coalesce(wanted, -1)::bigint FROM lease"
+#define SQL_CLUSTER                                                                                \
+    "SELECT format::bigint, min_format::bigint, partitions::bigint, timeline::bigint, system_id, " \
+    "fresh_now::bigint, active_route, "
+/* The name of a file of the log begins with the timeline, in hexadecimal digits; a standby has
+ * none. */
+#define SQL_CLUSTER_POSTGRESQL                                                                     \
+    SQL_CLUSTER                                                                                    \
+    "pg_is_in_recovery(), current_setting('fsync') = 'on', current_setting('full_page_writes') "   \
+    "= 'on', current_setting('synchronous_commit'), current_setting('synchronous_standby_names')," \
+    " CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || lpad(substr(pg_walfile_name("              \
+    "pg_current_wal_lsn()), 1, 8), 16, '0'))::bit(64)::bigint END, (SELECT "                       \
+    "system_identifier::text FROM pg_control_system()) FROM cluster"
+#define SQL_CLUSTER_OTHER SQL_CLUSTER "false, true, true, '', '', 0::bigint, '' FROM cluster"
+
+#define SQL_NOTIFY                                                                                 \
+    "SELECT set_config('synchronous_commit', 'off', true), pg_notify('sluice_' || no, what) FROM " \
+    "unnest($1::smallint[], $2::text[]) u(no, what)"
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+/* What is under way, in the order of its answers. */
+enum sent {
+    SENT_NOTHING,
+    SENT_SETUP, /* which server is it? */
+    SENT_LISTEN,
+    SENT_REQUEST,
+    SENT_ROLLBACK,
+    SENT_NOTIFY,
+};
+
+/* Of a statement: where its answer goes, or what it means that it failed with 22012. */
+enum purpose { OTHER, FENCE, CONDITION, RENEWAL, LIFE, CLAIM, CLUSTER, NODES, LEASES };
+
+#define STATEMENTS_MAX 12
+#define SENT_MAX       4
+
+struct member_link {
+    int epoll_fd, timer; /* the timer is owned */
+    struct link *link;   /* owned */
+    struct membership *membership;
+    struct membership_config config;
+    void (*woken)(void *arg);
+    void *arg;
+    struct mono connect_at, answer_by;
+    bool is_set_up, by_consensus;
+    int listens_as; /* the channel's number; MEMBERSHIP_NOBODY */
+
+    enum sent sent[SENT_MAX];
+    unsigned sent_count;
+
+    /* the request */
+    struct membership_action action;
+    enum purpose purposes[STATEMENTS_MAX];
+    unsigned statement_count, answered;
+    bool committed, failed, warned;
+    struct membership_answer answer;
+    struct membership_view view;
+    struct membership_node nodes[MEMBERSHIP_NODES_MAX];
+    char names[MEMBERSHIP_NODES_MAX][MEMBERSHIP_NAME_MAX + 1];
+    struct membership_lease leases[PARTITIONS];
+    char texts[4][256]; /* of the view */
+    struct member_renewal read, renewal;
+
+    uint64_t wake_mail, wake_lease; /* to be notified: a bit for each node */
+    uint64_t told_mail, told_lease; /* by what is under way */
+    struct mono notify_at;
+
+    uint64_t reserve;
+    struct buf status;
+    char error[LINK_ERROR_MAX];
+};
+
+struct mono member_link_now(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
+    return (struct mono){(int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000};
+}
+
+static void keep_error(struct member_link *ml, const char *words)
+{
+    (void)snprintf(ml->error, sizeof ml->error, "%s", words); /* cut */
+}
+
+static bool is_free(const struct member_link *ml)
+{
+    for (unsigned i = 0; i < ml->sent_count; i++) {
+        if (ml->sent[i] != SENT_NOTIFY) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static void end_with(struct member_link *ml, enum sent what)
+{
+    CHECK(ml->sent_count < SENT_MAX);
+    ml->sent[ml->sent_count++] = what;
+    link_sync(ml->link);
+    ml->answer_by = mono_after(member_link_now(), MEMBER_LINK_ANSWER_US);
+}
+
+/* Parameters in text form, at most 8. */
+struct params {
+    char room[8][24];
+    struct link_param list[8];
+    int count;
+};
+
+static void add_number(struct params *ps, int64_t n)
+{
+    CHECK(ps->count < 8);
+    ps->list[ps->count].bytes = ps->room[ps->count];
+    (void)snprintf(ps->room[ps->count++], sizeof ps->room[0], "%" PRId64, n); /* fits */
+}
+
+static void add_text(struct params *ps, const char *text)
+{
+    CHECK(ps->count < 8);
+    ps->list[ps->count++].bytes = text;
+}
+
+static void add_bool(struct params *ps, bool is_true)
+{
+    add_text(ps, is_true ? "true" : "false");
+}
+
+static void state(struct member_link *ml, enum purpose purpose, const char *sql,
+                  const struct params *ps)
+{
+    CHECK(ml->statement_count < STATEMENTS_MAX);
+    ml->purposes[ml->statement_count++] = purpose;
+    link_send(ml->link, sql, ps != NULL ? ps->list : NULL, ps != NULL ? ps->count : 0);
+}
+
+static void state_numbers(struct member_link *ml, enum purpose purpose, const char *sql, int64_t a,
+                          int64_t b)
+{
+    struct params ps = {.count = 0};
+
+    add_number(&ps, a);
+    add_number(&ps, b);
+    state(ml, purpose, sql, &ps);
+}
+
+static void state_number(struct member_link *ml, enum purpose purpose, const char *sql, int64_t a)
+{
+    struct params ps = {.count = 0};
+
+    add_number(&ps, a);
+    state(ml, purpose, sql, &ps);
+}
+
+static void state_fence(struct member_link *ml)
+{
+    state_numbers(ml, FENCE, SQL_FENCE, membership_number(ml->membership),
+                  membership_incarnation(ml->membership));
+}
+
+static void state_view(struct member_link *ml)
+{
+    state(ml, CLUSTER, ml->by_consensus ? SQL_CLUSTER_OTHER : SQL_CLUSTER_POSTGRESQL, NULL);
+    state(ml, NODES, SQL_NODES, NULL);
+    state(ml, LEASES, SQL_LEASES, NULL);
+}
+
+/* [renews] */
+static void state_renewal(struct member_link *ml)
+{
+    struct params ps = {.count = 0};
+
+    add_number(&ps, membership_number(ml->membership));
+    add_number(&ps, membership_incarnation(ml->membership));
+    add_bool(&ps, ml->action.ready);
+    add_number(&ps, (int64_t)ml->reserve);
+    add_text(&ps, buf_len(&ml->status) > 0 ? buf_cstr(&ml->status) : "{}");
+    state(ml, RENEWAL, SQL_RENEW, &ps);
+    if (ml->action.raise_timeline > 0) {
+        state_number(ml, OTHER, SQL_RAISE_TIMELINE, ml->action.raise_timeline);
+    }
+    state_view(ml);
+}
+
+/* [comes up] */
+static void state_registration(struct member_link *ml)
+{
+    const struct membership_action *a = &ml->action;
+    struct params name = {.count = 0}, ps = {.count = 0};
+
+    add_text(&name, ml->config.name);
+    if (a->no == MEMBERSHIP_NOBODY) {
+        add_text(&ps, ml->config.name);
+    } else {
+        state_number(ml, OTHER, SQL_RAISE_FENCE, a->no);
+        add_number(&ps, a->no);
+        add_number(&ps, a->incarnation);
+        add_number(&ps, a->beat);
+        add_text(&ps, ml->config.name);
+    }
+    add_bool(&ps, a->ready);
+    add_text(&ps, "sluice " SLUICE_VERSION);
+    add_number(&ps, ml->config.format_min);
+    add_number(&ps, ml->config.format_max);
+    if (a->no == MEMBERSHIP_NOBODY) {
+        state(ml, OTHER, SQL_NEW_ROW, &ps);
+        state(ml, OTHER, SQL_NEW_FENCE, &name);
+        state(ml, LIFE, SQL_NEW_INCARNATION, &name);
+    } else {
+        state(ml, LIFE, SQL_NEW_LIFE, &ps);
+        state_number(ml, OTHER, SQL_FREE_LEASES, a->no);
+    }
+}
+
+/* [takes over] */
+static void state_take_over(struct member_link *ml)
+{
+    const struct membership_action *a = &ml->action;
+    struct params ps = {.count = 0};
+
+    if (a->no > membership_number(ml->membership)) {
+        state_fence(ml);
+    }
+    state_number(ml, OTHER, SQL_RAISE_FENCE, a->no);
+    if (a->no < membership_number(ml->membership)) {
+        state_fence(ml);
+    }
+    if (a->beat == MEMBERSHIP_NOBODY) {
+        state_number(ml, CONDITION, SQL_NO_LIFE, a->no);
+    } else {
+        add_number(&ps, a->no);
+        add_number(&ps, a->incarnation);
+        add_number(&ps, a->beat);
+        state(ml, CONDITION, SQL_END_LIFE, &ps);
+    }
+    state_number(ml, OTHER, SQL_FREE_LEASES, a->no);
+}
+
+/* [claims], [gives away], and wishes */
+static void state_leases(struct member_link *ml)
+{
+    const struct membership_action *a = &ml->action;
+    struct params ps = {.count = 0};
+    struct buf p, to, epoch;
+    struct buf *lists[] = {&p, &to, &epoch};
+
+    for (int i = 0; i < 3; i++) {
+        buf_init(lists[i], PARTITIONS * 24);
+        (void)buf_add_byte(lists[i], '{'); /* these fit */
+    }
+    for (int i = 0; i < PARTITIONS; i++) {
+        const char *comma = buf_len(&p) > 1 ? "," : "";
+
+        if (partition_set_has(&a->partitions, i)) {
+            (void)buf_addf(&p, "%s%d", comma, i);
+            (void)buf_addf(&to, "%s%d", comma, a->to[i]);
+            (void)buf_addf(&epoch, "%s%" PRId64, comma, a->epochs[i]);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        (void)buf_add_byte(lists[i], '}');
+    }
+    state_fence(ml);
+    add_number(&ps, membership_number(ml->membership));
+    add_text(&ps, buf_cstr(&p));
+    if (a->type == MEMBERSHIP_RELEASE) {
+        add_text(&ps, buf_cstr(&to));
+        add_text(&ps, buf_cstr(&epoch));
+    }
+    state(ml, a->type == MEMBERSHIP_CLAIM ? CLAIM : OTHER,
+          a->type == MEMBERSHIP_CLAIM  ? SQL_CLAIM
+          : a->type == MEMBERSHIP_WISH ? SQL_WISH
+                                       : SQL_RELEASE,
+          &ps);
+    for (int i = 0; i < 3; i++) {
+        buf_fini(lists[i]);
+    }
+}
+
+/* [gives all away] */
+static void state_leaving(struct member_link *ml)
+{
+    int no = membership_number(ml->membership);
+
+    state_numbers(ml, FENCE, SQL_END_OWN_FENCE, no, membership_incarnation(ml->membership));
+    state_number(ml, OTHER, SQL_STOPPED, no);
+    state_number(ml, OTHER, SQL_FREE_LEASES, no);
+}
+
+static void send_request(struct member_link *ml)
+{
+    ml->statement_count = ml->answered = 0;
+    ml->committed = ml->failed = ml->warned = false;
+    ml->answer = (struct membership_answer){.outcome = MEMBERSHIP_DONE};
+    ml->view = (struct membership_view){.by_consensus = ml->by_consensus};
+    ml->read = ml->renewal;
+    state(ml, OTHER, "BEGIN", NULL);
+    switch (ml->action.type) {
+    case MEMBERSHIP_NONE:
+        break;
+    case MEMBERSHIP_LOOK:
+        state_view(ml);
+        break;
+    case MEMBERSHIP_REGISTER:
+        state_registration(ml);
+        break;
+    case MEMBERSHIP_RENEW:
+        state_renewal(ml);
+        break;
+    case MEMBERSHIP_TAKE_OVER:
+        state_take_over(ml);
+        break;
+    case MEMBERSHIP_CLAIM:
+    case MEMBERSHIP_WISH:
+    case MEMBERSHIP_RELEASE:
+        state_leases(ml);
+        break;
+    case MEMBERSHIP_LEAVE:
+        state_leaving(ml);
+        break;
+    }
+    state(ml, OTHER, "COMMIT", NULL);
+    end_with(ml, SENT_REQUEST);
+}
+
+static void add_woken(struct buf *numbers, struct buf *words, uint64_t nodes, const char *what)
+{
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        if ((nodes >> no & 1) != 0) {
+            const char *comma = buf_len(numbers) > 1 ? "," : "";
+
+            (void)buf_addf(numbers, "%s%d", comma, no); /* these fit */
+            (void)buf_addf(words, "%s%s", comma, what);
+        }
+    }
+}
+
+static void send_notify(struct member_link *ml)
+{
+    struct buf numbers, words;
+    struct params ps = {.count = 0};
+
+    buf_init(&numbers, 1024);
+    buf_init(&words, 2048);
+    (void)buf_add_byte(&numbers, '{'); /* these fit */
+    (void)buf_add_byte(&words, '{');
+    add_woken(&numbers, &words, ml->wake_mail, "mail");
+    add_woken(&numbers, &words, ml->wake_lease, "lease");
+    (void)buf_add_byte(&numbers, '}');
+    (void)buf_add_byte(&words, '}');
+    add_text(&ps, buf_cstr(&numbers));
+    add_text(&ps, buf_cstr(&words));
+    link_send(ml->link, SQL_NOTIFY, ps.list, ps.count);
+    end_with(ml, SENT_NOTIFY);
+    buf_fini(&numbers);
+    buf_fini(&words);
+    ml->told_mail = ml->wake_mail;
+    ml->told_lease = ml->wake_lease;
+    ml->wake_mail = ml->wake_lease = 0;
+    ml->notify_at = mono_after(member_link_now(), MEMBER_LINK_NOTIFY_US);
+}
+
+static void send_listen(struct member_link *ml, int no)
+{
+    char sql[64];
+
+    (void)snprintf(sql, sizeof sql, "LISTEN sluice_%d", no); /* fits */
+    ml->listens_as = no;
+    link_send(ml->link, sql, NULL, 0);
+    end_with(ml, SENT_LISTEN);
+}
+
+static bool notify_is_sent(const struct member_link *ml)
+{
+    return ml->told_mail != 0 || ml->told_lease != 0;
+}
+
+static void send_what_is_due(struct member_link *ml, struct mono now)
+{
+    int no = membership_number(ml->membership);
+
+    if (!link_is_up(ml->link) || !ml->is_set_up) {
+        return;
+    }
+    if (is_free(ml)) {
+        if (no != MEMBERSHIP_NOBODY && no != ml->listens_as) {
+            send_listen(ml, no);
+        } else if (membership_next(ml->membership, now, &ml->action)) {
+            send_request(ml);
+        }
+    }
+    if ((ml->wake_mail != 0 || ml->wake_lease != 0) && !notify_is_sent(ml) &&
+        mono_reached(ml->notify_at, now)) {
+        send_notify(ml);
+    }
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static bool is_sync(const PGresult *r)
+{
+    return PQresultStatus(r) == PGRES_PIPELINE_SYNC;
+}
+
+static bool is_good(const PGresult *r)
+{
+    return PQresultStatus(r) == PGRES_COMMAND_OK || PQresultStatus(r) == PGRES_TUPLES_OK;
+}
+
+/* A bigint in binary; false: it is none. */
+static bool number_at(const PGresult *r, int row, int column, int64_t *ret)
+{
+    const char *bytes;
+    uint64_t n = 0;
+
+    if (row >= PQntuples(r) || column >= PQnfields(r) || PQgetisnull(r, row, column) != 0 ||
+        PQgetlength(r, row, column) != 8) {
+        return false;
+    }
+    bytes = PQgetvalue(r, row, column);
+    for (int i = 0; i < 8; i++) {
+        n = n << 8 | (unsigned char)bytes[i];
+    }
+    *ret = (int64_t)n;
+    return true;
+}
+
+static bool numbers_at(const PGresult *r, int row, int64_t *const ret[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (!number_at(r, row, i, ret[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool text_at(const PGresult *r, int row, int column, char *room, size_t size,
+                    struct slice *ret)
+{
+    size_t len;
+
+    if (row >= PQntuples(r) || column >= PQnfields(r)) {
+        return false;
+    }
+    len = (size_t)PQgetlength(r, row, column);
+    if (len >= size) {
+        return false;
+    }
+    memcpy(room, PQgetvalue(r, row, column), len);
+    *ret = slice_of(room, len);
+    return true;
+}
+
+static bool bool_at(const PGresult *r, int row, int column, bool *ret)
+{
+    if (row >= PQntuples(r) || column >= PQnfields(r) || PQgetlength(r, row, column) != 1) {
+        return false;
+    }
+    *ret = PQgetvalue(r, row, column)[0] != 0;
+    return true;
+}
+
+static bool read_cluster(struct member_link *ml, const PGresult *r)
+{
+    struct membership_view *v = &ml->view;
+    int64_t *const numbers[] = {&v->format, &v->min_format, &v->partitions, &v->cluster_timeline};
+
+    return numbers_at(r, 0, numbers, 4) &&
+           text_at(r, 0, 4, ml->texts[0], sizeof ml->texts[0], &v->cluster_system_id) &&
+           number_at(r, 0, 5, &ml->read.fresh_now) && number_at(r, 0, 6, &ml->read.active_route) &&
+           bool_at(r, 0, 7, &v->in_recovery) && bool_at(r, 0, 8, &v->fsync) &&
+           bool_at(r, 0, 9, &v->full_page_writes) &&
+           text_at(r, 0, 10, ml->texts[1], sizeof ml->texts[1], &v->synchronous_commit) &&
+           text_at(r, 0, 11, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
+           number_at(r, 0, 12, &v->timeline) &&
+           text_at(r, 0, 13, ml->texts[3], sizeof ml->texts[3], &v->system_id);
+}
+
+static bool read_nodes(struct member_link *ml, const PGresult *r)
+{
+    if (PQntuples(r) > MEMBERSHIP_NODES_MAX) {
+        return false;
+    }
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct membership_node *n = &ml->nodes[i];
+        int64_t *const numbers[] = {&n->no, &n->incarnation, &n->beat, &n->state};
+
+        if (!numbers_at(r, i, numbers, 4) ||
+            !text_at(r, i, 4, ml->names[i], sizeof ml->names[i], &n->name)) {
+            return false;
+        }
+    }
+    ml->view.nodes = ml->nodes;
+    ml->view.node_count = (size_t)PQntuples(r);
+    return true;
+}
+
+static bool read_leases(struct member_link *ml, const PGresult *r)
+{
+    if (PQntuples(r) > PARTITIONS) {
+        return false;
+    }
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct membership_lease *l = &ml->leases[i];
+        int64_t *const numbers[] = {&l->p, &l->epoch, &l->node, &l->wanted};
+
+        if (!numbers_at(r, i, numbers, 4)) {
+            return false;
+        }
+    }
+    ml->view.leases = ml->leases;
+    ml->view.lease_count = (size_t)PQntuples(r);
+    return true;
+}
+
+static bool read_claims(struct member_link *ml, const PGresult *r)
+{
+    for (int i = 0; i < PQntuples(r); i++) {
+        int64_t p, epoch;
+        int64_t *const numbers[] = {&p, &epoch};
+
+        if (!numbers_at(r, i, numbers, 2) || p < 0 || p >= PARTITIONS) {
+            return false;
+        }
+        partition_set_add(&ml->answer.partitions, (int)p);
+        ml->answer.epochs[p] = epoch;
+    }
+    return true;
+}
+
+static bool read_reserved(struct member_link *ml, const PGresult *r, int column)
+{
+    int64_t id;
+
+    if (!number_at(r, 0, column, &id) || id < 0) {
+        return false;
+    }
+    ml->read.id_reserved = (uint64_t)id;
+    return true;
+}
+
+/* No row: another incarnation is in force; what follows changes nothing of ours. */
+static bool read_renewal(struct member_link *ml, const PGresult *r)
+{
+    if (PQntuples(r) == 0) {
+        ml->answer.outcome = MEMBERSHIP_STALE;
+        return true;
+    }
+    return number_at(r, 0, 0, &ml->answer.beat) && read_reserved(ml, r, 1);
+}
+
+static bool read_life(struct member_link *ml, const PGresult *r)
+{
+    struct membership_answer *a = &ml->answer;
+    int64_t *const numbers[] = {&a->no, &a->incarnation, &a->beat};
+
+    return numbers_at(r, 0, numbers, 3) && read_reserved(ml, r, 3);
+}
+
+/* False: that is no answer to what was asked. */
+static bool read_answer(struct member_link *ml, enum purpose purpose, const PGresult *r)
+{
+    switch (purpose) {
+    case OTHER:
+        ml->committed = strcmp(PQcmdStatus((PGresult *)(uintptr_t)r), "COMMIT") == 0;
+        return true;
+    case FENCE:
+    case CONDITION:
+        return true;
+    case RENEWAL:
+        return read_renewal(ml, r);
+    case LIFE:
+        return read_life(ml, r);
+    case CLAIM:
+        return read_claims(ml, r);
+    case CLUSTER:
+        return read_cluster(ml, r);
+    case NODES:
+        return read_nodes(ml, r);
+    case LEASES:
+        return read_leases(ml, r);
+    }
+    UNREACHABLE("a purpose");
+}
+
+static bool passes(const char *state)
+{
+    return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
+           strcmp(state, "55P03") == 0;
+}
+
+/* What it means that a statement has failed. False: nothing that we know. */
+static bool read_failure(struct member_link *ml, enum purpose purpose, const PGresult *r)
+{
+    const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    bool is_condition = state != NULL && strcmp(state, "22012") == 0;
+
+    ml->failed = true;
+    if (state != NULL && passes(state)) {
+        ml->answer.outcome = MEMBERSHIP_AGAIN;
+    } else if (is_condition && purpose == FENCE) {
+        ml->answer.outcome = MEMBERSHIP_STALE;
+    } else if ((is_condition && (purpose == CONDITION || purpose == LIFE)) ||
+               (state != NULL && strcmp(state, "23505") == 0)) { /* the name or number is taken */
+        ml->answer.outcome = MEMBERSHIP_NOT_MET;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void tell_others(struct member_link *ml)
+{
+    for (int p = 0; p < PARTITIONS; p++) {
+        int no = MEMBERSHIP_NOBODY;
+
+        if (!partition_set_has(&ml->action.partitions, p)) {
+            continue;
+        }
+        if (ml->action.type == MEMBERSHIP_RELEASE) {
+            no = ml->action.to[p];
+        } else if (ml->action.type == MEMBERSHIP_WISH) {
+            no = membership_owner(ml->membership, p);
+        }
+        if (no >= 0) {
+            ml->wake_lease |= UINT64_C(1) << no;
+        }
+    }
+}
+
+static void request_ends(struct member_link *ml)
+{
+    ml->answer.view = ml->view.nodes != NULL && ml->view.leases != NULL ? &ml->view : NULL;
+    if (ml->answer.outcome == MEMBERSHIP_DONE && ml->answer.view == NULL &&
+        (ml->action.type == MEMBERSHIP_LOOK || ml->action.type == MEMBERSHIP_RENEW)) {
+        link_drop(ml->link, "the database has not answered all that was asked");
+        return;
+    }
+    if (ml->answer.outcome == MEMBERSHIP_DONE) {
+        ml->error[0] = '\0';
+        ml->renewal = ml->read;
+        tell_others(ml);
+    }
+    membership_answered(ml->membership, member_link_now(), &ml->answer);
+}
+
+static void request_answer(struct member_link *ml, const PGresult *r)
+{
+    enum purpose purpose;
+
+    if (is_sync(r)) {
+        if (ml->failed) {
+            ml->statement_count = 0;
+            link_send(ml->link, "ROLLBACK", NULL, 0);
+            end_with(ml, SENT_ROLLBACK);
+        } else if (!ml->committed || ml->warned) {
+            /* Durable here only: whether it counts is not known. */
+            link_drop(ml->link, "the database has not committed as it should");
+        } else {
+            request_ends(ml);
+        }
+        return;
+    }
+    purpose = ml->purposes[ml->answered < STATEMENTS_MAX ? ml->answered : 0];
+    ml->answered++;
+    if (PQresultStatus(r) == PGRES_PIPELINE_ABORTED) {
+        return;
+    }
+    if (is_good(r) ? !read_answer(ml, purpose, r) : !read_failure(ml, purpose, r)) {
+        link_drop(ml->link, is_good(r) ? "the database has answered with something else"
+                                       : PQresultErrorMessage(r));
+    }
+}
+
+/* "PostgreSQL 11.2-YB-2.19" is YugabyteDB, "CockroachDB CCL v22" the other. */
+static void setup_answer(struct member_link *ml, const PGresult *r)
+{
+    char room[128];
+    struct slice version;
+
+    if (is_sync(r)) {
+        ml->is_set_up = true;
+    } else if (!is_good(r)) {
+        link_drop(ml->link, PQresultErrorMessage(r));
+    } else if (PQntuples(r) == 1 && text_at(r, 0, 0, room, sizeof room, &version)) {
+        ml->by_consensus = !slice_starts(version, SLICE("PostgreSQL ")) ||
+                           memmem(version.ptr, version.len, "-YB-", 4) != NULL;
+    }
+}
+
+static void notify_answer(struct member_link *ml, const PGresult *r)
+{
+    if (is_sync(r)) {
+        ml->told_mail = ml->told_lease = 0;
+    } else if (!is_good(r)) { /* it stood behind a request that failed */
+        ml->wake_mail |= ml->told_mail;
+        ml->wake_lease |= ml->told_lease;
+    }
+}
+
+static void answer(void *arg, struct link *l, const PGresult *r)
+{
+    struct member_link *ml = arg;
+    enum sent what = ml->sent_count > 0 ? ml->sent[0] : SENT_NOTHING;
+
+    (void)l;
+    if (is_sync(r) && ml->sent_count > 0) {
+        memmove(ml->sent, ml->sent + 1, --ml->sent_count * sizeof ml->sent[0]);
+    }
+    switch (what) {
+    case SENT_NOTHING:
+        link_drop(ml->link, "the database answers what was not asked");
+        return;
+    case SENT_SETUP:
+        setup_answer(ml, r);
+        return;
+    case SENT_LISTEN: /* without it others are noticed when it is time to look */
+        return;
+    case SENT_REQUEST:
+        request_answer(ml, r);
+        return;
+    case SENT_ROLLBACK:
+        if (is_sync(r)) {
+            request_ends(ml);
+        }
+        return;
+    case SENT_NOTIFY:
+        notify_answer(ml, r);
+        return;
+    }
+}
+
+static void notice(void *arg, struct link *l, const char *state, const char *words)
+{
+    struct member_link *ml = arg;
+
+    (void)l;
+    (void)words;
+    ml->warned = ml->warned || strncmp(state, "01", 2) == 0; /* "committed locally" */
+}
+
+static void notified(void *arg, struct link *l, const char *payload)
+{
+    struct member_link *ml = arg;
+
+    (void)l;
+    if (strcmp(payload, "lease") == 0) {
+        membership_wake(ml->membership);
+    } else {
+        ml->woken(ml->arg);
+    }
+}
+
+static void changed(void *arg, struct link *l, bool is_up)
+{
+    struct member_link *ml = arg;
+
+    ml->sent_count = 0;
+    ml->wake_mail |= ml->told_mail;
+    ml->wake_lease |= ml->told_lease;
+    ml->told_mail = ml->told_lease = 0;
+    ml->is_set_up = false;
+    ml->listens_as = MEMBERSHIP_NOBODY;
+    if (is_up) {
+        char sql[64];
+
+        (void)snprintf(sql, sizeof sql, "SET lock_timeout = %d", MEMBER_LINK_LOCK_MS); /* fits */
+        link_send(l, sql, NULL, 0);
+        link_send(l, "SELECT version()", NULL, 0);
+        end_with(ml, SENT_SETUP);
+        return;
+    }
+    keep_error(ml, link_error(l));
+    membership_lost(ml->membership, member_link_now());
+    ml->connect_at = mono_after(member_link_now(), MEMBER_LINK_AGAIN_US);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static const struct link_owner owner = {
+    .changed = changed, .answer = answer, .notice = notice, .notified = notified};
+
+static void set_timer(const struct member_link *ml, struct mono now)
+{
+    struct mono at = ml->connect_at;
+    int64_t us;
+
+    if (!link_is_down(ml->link)) {
+        at = is_free(ml) && ml->is_set_up ? membership_wake_at(ml->membership) : MONO_NEVER;
+        at = ml->sent_count > 0 ? mono_min(at, ml->answer_by) : at;
+        if (!notify_is_sent(ml) && (ml->wake_mail != 0 || ml->wake_lease != 0)) {
+            at = mono_min(at, ml->notify_at);
+        }
+    }
+    us = at.us <= now.us ? 1 : at.us - now.us > US_PER_S ? US_PER_S : at.us - now.us;
+    struct itimerspec spec = {.it_value = {us / US_PER_S, us % US_PER_S * 1000}};
+    CHECK(timerfd_settime(ml->timer, 0, &spec, NULL) == 0);
+}
+
+struct member_link *member_link_new(int epoll_fd, const struct link_target *target,
+                                    const struct membership_config *config,
+                                    void (*woken)(void *arg), void *arg)
+{
+    struct member_link *ml = mem_new(sizeof *ml);
+    struct epoll_event e = {.events = EPOLLIN};
+
+    ml->epoll_fd = epoll_fd;
+    ml->config = *config;
+    ml->woken = woken;
+    ml->arg = arg;
+    ml->listens_as = MEMBERSHIP_NOBODY;
+    buf_init(&ml->status, 65536);
+    ml->membership = membership_new(config);
+    ml->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    CHECK(ml->timer >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, ml->timer, &e) == 0);
+    ml->link = link_new(epoll_fd, target, &owner, ml);
+    link_connect(ml->link);
+    set_timer(ml, member_link_now());
+    return ml;
+}
+
+void member_link_free(struct member_link *ml)
+{
+    if (ml == NULL) {
+        return;
+    }
+    link_free(ml->link);
+    (void)epoll_ctl(ml->epoll_fd, EPOLL_CTL_DEL, ml->timer, NULL);
+    (void)close(ml->timer);
+    membership_free(ml->membership);
+    buf_fini(&ml->status);
+    mem_free(ml);
+}
+
+void member_link_turn(struct member_link *ml)
+{
+    uint64_t times;
+
+    (void)!read(ml->timer, &times, sizeof times); /* it is set anew below */
+    link_turn(ml->link);
+    if (link_is_down(ml->link) && mono_reached(ml->connect_at, member_link_now())) {
+        link_connect(ml->link);
+    } else if (link_is_up(ml->link) && ml->sent_count > 0 &&
+               mono_reached(ml->answer_by, member_link_now())) {
+        link_drop(ml->link, "the database does not answer");
+    }
+    send_what_is_due(ml, member_link_now());
+    link_turn(ml->link);
+    set_timer(ml, member_link_now());
+}
+
+struct membership *member_link_membership(struct member_link *ml)
+{
+    return ml->membership;
+}
+
+void member_link_reserve(struct member_link *ml, uint64_t id)
+{
+    CHECK(id <= INT64_MAX);
+    ml->reserve = id > ml->reserve ? id : ml->reserve;
+}
+
+const struct member_renewal *member_link_renewal(const struct member_link *ml)
+{
+    return &ml->renewal;
+}
+
+void member_link_status(struct member_link *ml, const char *json)
+{
+    buf_clear(&ml->status);
+    CHECK(buf_add(&ml->status, slice_string(json)));
+}
+
+void member_link_notify(struct member_link *ml, int no)
+{
+    CHECK(no >= 0 && no < MEMBERSHIP_NODES_MAX);
+    ml->wake_mail |= UINT64_C(1) << no;
+}
+
+const char *member_link_error(const struct member_link *ml)
+{
+    return ml->error;
+}

@@ -1,0 +1,70 @@
+/*
+ * A node's connection for membership: it does in the database what membership.h decides, and wakes
+ * other nodes.
+ *
+ *   DOWN --connected--> which server is it? --> free --request--> answered --> free
+ *    ^                                            |                  | refused
+ *    |                                            +--- ROLLBACK <----+
+ *    +---- lost, or no answer for MEMBER_LINK_ANSWER_US -----------------
+ *
+ * Each request is one transaction. Locks are taken in one order everywhere: rows of fence by
+ * number, then node, then lease by partition; a lock that is not to be had in MEMBER_LINK_LOCK_MS
+ * ends the transaction, which is tried again, so that a renewal is never late for another's sake.
+ *
+ * Nodes wake each other by NOTIFY on the channel sluice_NUMBER: `mail` (rows in arrival), `lease`
+ * (wishes, or partitions that came). It is a transaction of its own, which waits for no disk, as it
+ * takes a lock of the whole server until it is done: at most one each MEMBER_LINK_NOTIFY_US.
+ *
+ * Nothing waits. The owner watches the epoll descriptor and calls member_link_turn when it is
+ * readable, and after it has told the membership anything.
+ */
+#ifndef CLUSTER_MEMBER_LINK_H
+#define CLUSTER_MEMBER_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link.h"
+#include "membership.h"
+
+#define MEMBER_LINK_LOCK_MS   500
+#define MEMBER_LINK_ANSWER_US (5 * US_PER_S)
+#define MEMBER_LINK_AGAIN_US  (500 * US_PER_MS) /* between two tries to connect */
+#define MEMBER_LINK_NOTIFY_US (2 * US_PER_MS)
+
+/* What else comes with each renewal. */
+struct member_renewal {
+    uint64_t id_reserved; /* ours: no id above it may be given */
+    int64_t fresh_now;    /* the fresh table in turn; not checked */
+    int64_t active_route;
+};
+
+struct member_link;
+
+/* `woken` is called in member_link_turn when another node has written to arrival for us. Borrows
+ * what link_new and membership_new borrow. Connects at once. */
+struct member_link *member_link_new(int epoll_fd, const struct link_target *target,
+                                    const struct membership_config *config,
+                                    void (*woken)(void *arg), void *arg);
+void member_link_free(struct member_link *ml); /* NULL is fine; its leases end with time */
+
+void member_link_turn(struct member_link *ml);
+
+/* Owned by the link; events are the owner's to pull. */
+struct membership *member_link_membership(struct member_link *ml);
+struct mono member_link_now(void); /* by its clock */
+
+/* Ids up to there are wanted; the next renewal reserves them. */
+void member_link_reserve(struct member_link *ml, uint64_t id);
+/* Of the last renewal that was answered; zeros before. */
+const struct member_renewal *member_link_renewal(const struct member_link *ml);
+/* A JSON object that others see with our row; copied. Sent with each renewal. */
+void member_link_status(struct member_link *ml, const char *json);
+
+/* There are rows in arrival for node `no`, committed. */
+void member_link_notify(struct member_link *ml, int no);
+
+/* Why it is not connected, or what the database has refused; empty when all is well. */
+const char *member_link_error(const struct member_link *ml);
+
+#endif

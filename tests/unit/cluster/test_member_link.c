@@ -1,0 +1,424 @@
+/*
+ * Members of a cluster over a real database, all in one process. Their clocks are real, and four
+ * times as fast as the program's; no test depends on how long something takes.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <libpq-fe.h>
+
+#include "committer.h"
+#include "member_link.h"
+#include "postgres_server.h"
+#include "schema.h"
+
+static const struct membership_times times = {
+    .renew_us = 250 * US_PER_MS,
+    .look_us = 125 * US_PER_MS,
+    .hold_us = 1000 * US_PER_MS,
+    .dead_us = 1250 * US_PER_MS,
+    .watch_us = 1250 * US_PER_MS,
+    .drain_us = 1000 * US_PER_MS,
+    .wake_us = 10 * US_PER_MS,
+};
+
+#define MEMBERS 3
+
+static struct postgres_server server;
+static struct link_target target;
+
+static struct member {
+    struct membership_config config;
+    int epoll_fd;
+    struct member_link *link; /* NULL: not running */
+    bool paused;
+    unsigned given_up, woken;
+} members[MEMBERS];
+
+static int start_server(void **state)
+{
+    (void)state;
+    postgres_server_init(&server);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    postgres_server_fini(&server);
+    return 0;
+}
+
+static void on_woken(void *arg)
+{
+    struct member *m = arg;
+
+    m->woken++;
+}
+
+static struct membership *of(int i)
+{
+    return member_link_membership(members[i].link);
+}
+
+static void begin(int i)
+{
+    struct member *m = &members[i];
+
+    m->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert_return_code(m->epoll_fd, errno);
+    m->link = member_link_new(m->epoll_fd, &target, &m->config, on_woken, m);
+    m->paused = false;
+}
+
+static void end(int i)
+{
+    struct member *m = &members[i];
+
+    member_link_free(m->link);
+    m->link = NULL;
+    (void)close(m->epoll_fd);
+    m->epoll_fd = -1;
+}
+
+static int start(void **state)
+{
+    static const char *const names[MEMBERS] = {"first", "second", "third"};
+
+    (void)state;
+    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice;"
+                                       "ALTER ROLE tester SET search_path = sluice");
+    (void)postgres_server_ask(&server, schema_sql);
+    target = (struct link_target){
+        .host = server.dir, .database = "postgres", .user = "tester", .options = ""};
+    for (int i = 0; i < MEMBERS; i++) {
+        members[i] = (struct member){.epoll_fd = -1};
+        members[i].config = (struct membership_config){
+            .times = &times, .name = names[i], .format_min = 1, .format_max = SCHEMA_FORMAT};
+    }
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MEMBERS; i++) {
+        if (members[i].link != NULL) {
+            end(i);
+        }
+    }
+    return 0;
+}
+
+/* What a program does that has nothing open anywhere. */
+static void take_events(struct member *m)
+{
+    struct membership *ms = member_link_membership(m->link);
+    struct membership_event e;
+
+    while (membership_event(ms, member_link_now(), &e)) {
+        if (e.type == MEMBERSHIP_GIVEN_UP) {
+            m->given_up++;
+            membership_ready(ms);
+        }
+        for (int p = 0; p < PARTITIONS && e.type == MEMBERSHIP_DRAIN; p++) {
+            if (partition_set_has(&e.partitions, p)) {
+                membership_drained(ms, p);
+            }
+        }
+    }
+}
+
+static void turn(void)
+{
+    struct pollfd ready[MEMBERS];
+    nfds_t count = 0;
+
+    for (int i = 0; i < MEMBERS; i++) {
+        if (members[i].link != NULL && !members[i].paused) {
+            ready[count++] = (struct pollfd){.fd = members[i].epoll_fd, .events = POLLIN};
+        }
+    }
+    (void)poll(ready, count, 100);
+    for (int i = 0; i < MEMBERS; i++) {
+        if (members[i].link != NULL && !members[i].paused) {
+            member_link_turn(members[i].link);
+            take_events(&members[i]);
+            member_link_turn(members[i].link);
+        }
+    }
+}
+
+static int owned(int i)
+{
+    int count = 0;
+
+    for (int p = 0; p < PARTITIONS; p++) {
+        count += membership_is_mine(of(i), p);
+    }
+    return count;
+}
+
+#define UNTIL(condition)                                                                           \
+    do {                                                                                           \
+        turn();                                                                                    \
+    } while (!(condition))
+
+static long ask_number(const char *sql)
+{
+    return atol(postgres_server_ask(&server, sql));
+}
+
+static void the_first_takes_all_and_the_others_get_their_share(void **state)
+{
+    (void)state;
+    begin(0);
+    UNTIL(owned(0) == PARTITIONS);
+    assert_int_equal(membership_number(of(0)), 0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    begin(2);
+    UNTIL(owned(0) <= 86 && owned(1) <= 86 && owned(0) + owned(1) + owned(2) == PARTITIONS);
+    assert_int_equal(ask_number("SELECT count(*) FROM lease WHERE node IS NULL"), 0);
+    assert_int_equal(ask_number("SELECT count(*) FROM lease WHERE wanted IS NOT NULL"), 0);
+    assert_int_equal(membership_owner(of(0), 255), membership_owner(of(1), 255));
+    assert_string_equal(member_link_error(members[0].link), "");
+}
+
+static void one_that_is_killed_is_taken_over(void **state)
+{
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    end(0);
+    UNTIL(owned(1) == PARTITIONS);
+    assert_int_equal(ask_number("SELECT incarnation FROM fence WHERE no = "
+                                "(SELECT no FROM node WHERE name = 'first')"),
+                     2);
+    begin(0);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    assert_true(membership_incarnation(of(0)) >= 3);
+}
+
+static int ended(struct committer *c, int epoll_fd)
+{
+    int rc;
+
+    while (!committer_end(c, &rc)) {
+        struct pollfd ready = {.fd = epoll_fd, .events = POLLIN};
+
+        (void)poll(&ready, 1, 100);
+        committer_turn(c);
+    }
+    return rc;
+}
+
+static void one_that_was_paused_learns_it_and_has_stored_nothing(void **state)
+{
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+    struct committer *c;
+    struct committer_batch *b;
+
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    c = committer_new(fd, &target, membership_number(of(0)), membership_incarnation(of(0)), NULL);
+    committer_begin(c, committer_batch_new());
+    assert_int_equal(ended(c, fd), 0);
+    members[0].paused = true;
+    UNTIL(owned(1) == PARTITIONS);
+    assert_true(mono_reached(membership_deadline(of(0)), member_link_now()));
+    b = committer_batch_new();
+    committer_batch_add(b, "CREATE TABLE what_it_did (n int)", NULL, 0);
+    committer_begin(c, b);
+    assert_int_equal(ended(c, fd), -ESTALE);
+    assert_int_equal(ask_number("SELECT count(*) FROM pg_class WHERE relname = 'what_it_did'"), 0);
+    committer_free(c);
+    (void)close(fd);
+    members[0].paused = false;
+    UNTIL(members[0].given_up == 1 && owned(0) == 128 && owned(1) == 128);
+}
+
+/* The row lock of a transaction that has checked the fence holds those up who take over. */
+static void who_takes_over_waits_for_what_the_other_has_under_way(void **state)
+{
+    const char *const names[] = {"host", "dbname", "user", NULL};
+    const char *const values[] = {server.dir, "postgres", "tester", NULL};
+    PGconn *conn = PQconnectdbParams(names, values, 0);
+    int64_t beat;
+
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    PQclear(PQexec(conn, "BEGIN; SELECT * FROM fence FOR SHARE"));
+    assert_int_equal(PQtransactionStatus(conn), PQTRANS_INTRANS);
+    end(0);
+    beat = ask_number("SELECT beat FROM node WHERE name = 'second'");
+    /* It renews often enough that it would have taken over long ago. */
+    UNTIL(ask_number("SELECT beat FROM node WHERE name = 'second'") > beat + 12);
+    assert_int_equal(owned(1), 128);
+    PQclear(PQexec(conn, "COMMIT"));
+    PQfinish(conn);
+    UNTIL(owned(1) == PARTITIONS);
+}
+
+static void one_that_leaves_is_followed_at_once(void **state)
+{
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    membership_leave(of(0), member_link_now());
+    UNTIL(membership_left(of(0)));
+    assert_int_equal(ask_number("SELECT state FROM node WHERE name = 'first'"), NODE_STOPPED);
+    assert_int_equal(ask_number("SELECT count(*) FROM lease WHERE node = (SELECT no FROM node "
+                                "WHERE name = 'first')"),
+                     0);
+    end(0);
+    UNTIL(owned(1) == PARTITIONS);
+}
+
+static void an_operator_drains_one(void **state)
+{
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    (void)postgres_server_ask(&server, "UPDATE node SET state = 2 WHERE name = 'first'");
+    UNTIL(owned(1) == PARTITIONS);
+    assert_true(membership_is_drained_by_operator(of(0)));
+    (void)postgres_server_ask(&server, "UPDATE node SET state = 1 WHERE name = 'first'");
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+}
+
+static void a_second_one_of_the_same_name_is_refused(void **state)
+{
+    (void)state;
+    begin(0);
+    UNTIL(owned(0) == PARTITIONS);
+    members[1].config.name = "first";
+    begin(1);
+    UNTIL(membership_health(of(1)) == MEMBERSHIP_UNWELCOME);
+    assert_non_null(strstr(membership_words(of(1)), "another daemon"));
+}
+
+static void mail_for_another_node_wakes_it(void **state)
+{
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    for (unsigned i = 1; i <= 20; i++) {
+        unsigned before = members[1].woken;
+
+        member_link_notify(members[0].link, membership_number(of(1)));
+        UNTIL(members[1].woken > before);
+    }
+    assert_int_equal(members[0].woken, 0);
+}
+
+static void ids_are_reserved_with_renewals(void **state)
+{
+    (void)state;
+    begin(0);
+    UNTIL(owned(0) == PARTITIONS);
+    member_link_status(members[0].link, "{\"behind\": 7}");
+    member_link_reserve(members[0].link, 123456);
+    UNTIL(member_link_renewal(members[0].link)->id_reserved == 123456);
+    assert_int_equal(ask_number("SELECT status->>'behind' FROM node"), 7);
+    end(0);
+    begin(0);
+    UNTIL(owned(0) == PARTITIONS);
+    assert_int_equal(member_link_renewal(members[0].link)->id_reserved, 123456);
+}
+
+static void a_server_without_a_standby_is_refused_unless_told_so(void **state)
+{
+    (void)state;
+    members[0].config.needs_standby = true;
+    begin(0);
+    UNTIL(membership_health(of(0)) == MEMBERSHIP_UNFIT);
+    assert_int_equal(membership_number(of(0)), MEMBERSHIP_NOBODY);
+    assert_true(membership_words(of(0))[0] != '\0');
+    assert_int_equal(ask_number("SELECT count(*) FROM node"), 0);
+}
+
+static void what_was_changed_by_hand_is_an_error_with_words(void **state)
+{
+    static const struct {
+        const char *change, *back, *want;
+    } cases[] = {
+        {"UPDATE node SET state = 77", "UPDATE node SET state = 1", "table node"},
+        {"UPDATE node SET beat = -5", "UPDATE node SET beat = 5", "table node"},
+        {"DELETE FROM lease WHERE p = 9", "INSERT INTO lease (p, node, epoch) VALUES (9, 0, 1)",
+         "no row for partition 9"},
+        {"UPDATE lease SET wanted = 30000 WHERE p = 9", "UPDATE lease SET wanted = NULL",
+         "partition 9"},
+    };
+
+    (void)state;
+    begin(0);
+    UNTIL(owned(0) == PARTITIONS);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        (void)postgres_server_ask(&server, cases[i].change);
+        UNTIL(membership_health(of(0)) == MEMBERSHIP_UNFIT);
+        assert_non_null(strstr(membership_words(of(0)), cases[i].want));
+        assert_true(mono_reached(membership_deadline(of(0)), member_link_now()));
+        (void)postgres_server_ask(&server, cases[i].back);
+        UNTIL(membership_health(of(0)) == MEMBERSHIP_FIT && owned(0) == PARTITIONS);
+    }
+}
+
+static void a_server_that_is_killed_is_found_again(void **state)
+{
+    (void)state;
+    begin(0);
+    begin(1);
+    UNTIL(owned(0) == 128 && owned(1) == 128);
+    postgres_server_kill(&server);
+    UNTIL(strlen(member_link_error(members[0].link)) > 0 &&
+          strlen(member_link_error(members[1].link)) > 0 &&
+          mono_reached(membership_deadline(of(0)), member_link_now()));
+    postgres_server_start(&server);
+    UNTIL(!mono_reached(membership_deadline(of(0)), member_link_now()) &&
+          !mono_reached(membership_deadline(of(1)), member_link_now()) && owned(0) == 128 &&
+          owned(1) == 128);
+}
+
+static void a_server_that_is_stopped_stops_no_turn(void **state)
+{
+    (void)state;
+    begin(0);
+    UNTIL(owned(0) == PARTITIONS);
+    postgres_server_pause(&server, true);
+    UNTIL(mono_reached(membership_deadline(of(0)), member_link_now()));
+    postgres_server_pause(&server, false);
+    UNTIL(!mono_reached(membership_deadline(of(0)), member_link_now()));
+    assert_int_equal(members[0].given_up, 0);
+    assert_int_equal(owned(0), PARTITIONS);
+}
+
+#define MEMBER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+POSTGRES_MAIN(start_server, stop_server,
+              MEMBER_TEST(the_first_takes_all_and_the_others_get_their_share),
+              MEMBER_TEST(one_that_is_killed_is_taken_over),
+              MEMBER_TEST(one_that_was_paused_learns_it_and_has_stored_nothing),
+              MEMBER_TEST(who_takes_over_waits_for_what_the_other_has_under_way),
+              MEMBER_TEST(one_that_leaves_is_followed_at_once), MEMBER_TEST(an_operator_drains_one),
+              MEMBER_TEST(a_second_one_of_the_same_name_is_refused),
+              MEMBER_TEST(mail_for_another_node_wakes_it),
+              MEMBER_TEST(ids_are_reserved_with_renewals),
+              MEMBER_TEST(a_server_without_a_standby_is_refused_unless_told_so),
+              MEMBER_TEST(what_was_changed_by_hand_is_an_error_with_words),
+              MEMBER_TEST(a_server_that_is_killed_is_found_again),
+              MEMBER_TEST(a_server_that_is_stopped_stops_no_turn))
