@@ -19,18 +19,26 @@
 #include "verifier_list.h"
 
 #define NONCE_BYTES 16 /* printed as twice as many characters */
-/* Of so many turns, the known clients have all but one while both kinds have messages. */
-#define KNOWN_TURNS 4u
+/* Of so many turns those of a rank have all but one while those below it have messages, too. */
+#define RANK_TURNS 4u
 
 _Static_assert(WIRE_LOGIN_MAX == SASL_MESSAGE_MAX && WIRE_USER_MAX == SASL_USER_MAX, "as long");
 _Static_assert(WIRE_SENDERS_MAX == VERIFIER_SENDERS_MAX, "as long");
+
+/* What is known of a client (guesses.h), the best last. */
+enum line_rank {
+    LINE_GUESSES, /* it has failed, or had a turn in this line, which may fail */
+    LINE_NEW,
+    LINE_KNOWN,
+    LINE_RANKS,
+};
 
 /* A client with messages that wait. */
 struct line {
     UT_hash_handle hh;
     TAILQ_ENTRY(line) next;
     uint64_t client;
-    bool known; /* guesses.h, when the line began */
+    enum line_rank rank;
     TAILQ_HEAD(, login) logins;
 };
 
@@ -83,9 +91,9 @@ struct auth {
     uint8_t made_up[VERIFIER_MAKE_UP_KEY];
     struct guesses *guesses;
     LIST_HEAD(, link) links;
-    struct line *lines;               /* hash by client */
-    TAILQ_HEAD(lines, line) turns[2]; /* of clients that are not known, and known ones */
-    unsigned turn;                    /* 0..KNOWN_TURNS - 1 */
+    struct line *lines; /* hash by client */
+    TAILQ_HEAD(lines, line) turns[LINE_RANKS];
+    unsigned turn; /* 0..RANK_TURNS * RANK_TURNS - 1 */
     struct event *work;
     unsigned logins;
     unsigned mechanisms; /* offered */
@@ -111,8 +119,10 @@ static void join_line(struct auth *a, struct login *l)
         line->client = l->client;
         TAILQ_INIT(&line->logins);
         HASH_ADD(hh, a->lines, client, sizeof line->client, line);
-        line->known = guesses_is_known(a->guesses, l->client);
-        TAILQ_INSERT_TAIL(&a->turns[line->known], line, next);
+        line->rank = guesses_is_known(a->guesses, l->client)                   ? LINE_KNOWN
+                     : guesses_has_failed(a->guesses, l->client, clock_mono()) ? LINE_GUESSES
+                                                                               : LINE_NEW;
+        TAILQ_INSERT_TAIL(&a->turns[line->rank], line, next);
     }
     TAILQ_INSERT_TAIL(&line->logins, l, next);
     l->state = LOGIN_WAITS;
@@ -127,30 +137,41 @@ static void leave_line(struct auth *a, struct login *l)
     TAILQ_REMOVE(&line->logins, l, next);
     l->state = LOGIN_IDLE;
     if (TAILQ_EMPTY(&line->logins)) {
-        TAILQ_REMOVE(&a->turns[line->known], line, next);
+        TAILQ_REMOVE(&a->turns[line->rank], line, next);
         HASH_DEL(a->lines, line);
         mem_free(line);
     }
 }
 
-/* The client whose turn it is, with its message; it is the last one then. */
+/* The rank whose turn it is: the best that has messages, but for one turn of RANK_TURNS. */
+static enum line_rank next_rank(struct auth *a)
+{
+    enum line_rank rank;
+
+    a->turn = (a->turn + 1) % (RANK_TURNS * RANK_TURNS);
+    rank = a->turn % RANK_TURNS != 0   ? LINE_KNOWN
+           : a->turn / RANK_TURNS != 0 ? LINE_NEW
+                                       : LINE_GUESSES;
+    for (unsigned i = 0; i < LINE_RANKS && TAILQ_EMPTY(&a->turns[rank]); i++) {
+        rank = rank > LINE_GUESSES ? rank - 1 : LINE_KNOWN;
+    }
+    return rank;
+}
+
+/* The client whose turn it is, with its message; it is the last one then. What a new client sends
+ * besides waits as if this were a guess. */
 static struct login *take_turn(struct auth *a)
 {
-    struct line *line;
+    enum line_rank rank = next_rank(a);
+    struct line *line = TAILQ_FIRST(&a->turns[rank]);
     struct login *l;
-    bool known;
 
-    a->turn = (a->turn + 1) % KNOWN_TURNS;
-    known = a->turn != 0;
-    if (TAILQ_EMPTY(&a->turns[known])) {
-        known = !known;
-    }
-    line = TAILQ_FIRST(&a->turns[known]);
     if (line == NULL) {
         return NULL;
     }
-    TAILQ_REMOVE(&a->turns[known], line, next);
-    TAILQ_INSERT_TAIL(&a->turns[known], line, next);
+    TAILQ_REMOVE(&a->turns[rank], line, next);
+    line->rank = rank == LINE_NEW ? LINE_GUESSES : rank;
+    TAILQ_INSERT_TAIL(&a->turns[line->rank], line, next);
     l = TAILQ_FIRST(&line->logins);
     leave_line(a, l);
     return l;
@@ -392,7 +413,7 @@ static void on_work(evutil_socket_t fd, short what, void *arg)
     for (unsigned i = 0; i < AUTH_TURN && (l = take_turn(a)) != NULL; i++) {
         work_on(a, l);
     }
-    if (!TAILQ_EMPTY(&a->turns[0]) || !TAILQ_EMPTY(&a->turns[1])) {
+    if (a->lines != NULL) {
         CHECK(event_add(a->work, &now) == 0);
     }
 }
@@ -696,8 +717,9 @@ static int auth_start(struct role *role)
     role->state = a;
     a->role = role;
     LIST_INIT(&a->links);
-    TAILQ_INIT(&a->turns[0]);
-    TAILQ_INIT(&a->turns[1]);
+    for (size_t i = 0; i < LINE_RANKS; i++) {
+        TAILQ_INIT(&a->turns[i]);
+    }
     entropy_fill(a->made_up, sizeof a->made_up);
     a->guesses = guesses_new();
     a->work = evtimer_new(role->base, on_work, a);

@@ -140,6 +140,11 @@ bool guesses_is_known(const struct guesses *g, uint64_t client)
     return item != NULL;
 }
 
+bool guesses_has_failed(const struct guesses *g, uint64_t client, struct mono now)
+{
+    return wait_us(&g->clients, client, now) > 0;
+}
+
 int64_t guesses_wait_us(const struct guesses *g, uint64_t client, struct slice user,
                         struct mono now)
 {

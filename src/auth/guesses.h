@@ -9,9 +9,10 @@
  * those of the address alone: a client that guesses keeps no user out, and learns no sooner that it
  * has guessed right than that it has not.
  *
- * An address from which a login has succeeded is known, and not forgotten for time: where messages
- * wait in line, those of known addresses need not wait for those of thousands that have shown
- * nothing but guesses.
+ * An address from which a login has succeeded is known, and not forgotten for time; one from which
+ * one has failed, and none succeeded, is told from one that was never seen. Where messages wait in
+ * line those of known addresses, and of new ones, need not wait for those of thousands that have
+ * shown nothing but guesses.
  *
  * Bounded: GUESSES_MAX addresses, as many users and as many known addresses; the one whose last
  * failure (success) is the longest ago makes room. Without I/O.
@@ -48,6 +49,9 @@ void guesses_succeeded(struct guesses *g, uint64_t client, struct mono now);
 
 /* Has one from that address? */
 bool guesses_is_known(const struct guesses *g, uint64_t client);
+
+/* Has one failed that is not forgotten? */
+bool guesses_has_failed(const struct guesses *g, uint64_t client, struct mono now);
 
 /* So long an answer waits. `user` is empty unless it is a refusal. */
 int64_t guesses_wait_us(const struct guesses *g, uint64_t client, struct slice user,

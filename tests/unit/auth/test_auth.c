@@ -278,6 +278,29 @@ static void who_guesses_from_everywhere_keeps_no_known_user_waiting(void **unuse
     assert_in_range((turns_until_the_answer() + 20) * AUTH_TURN, 0, GUESSES / 4);
 }
 
+/* Hundreds guess again, each from an address of its own, and one that was never seen comes: it is
+ * judged before them. */
+static void who_has_guessed_keeps_no_new_user_waiting(void **unused)
+{
+    const unsigned guessers = 20 * AUTH_TURN;
+    char client[40];
+
+    (void)unused;
+    for (unsigned i = 0; i < 2 * guessers; i++) {
+        unsigned n = i % guessers;
+
+        (void)snprintf(client, sizeof client, "10.0.%u.%u", n / 250, n % 250);
+        say(&site.one, i + 1, SASL_PLAIN, true, client, SLICE("\0app\0guess"));
+        if (i + 1 == guessers) { /* all have guessed once, and their answers are held back */
+            for (unsigned k = 0; k < 2 * guessers / AUTH_TURN; k++) {
+                turn(EVLOOP_ONCE | EVLOOP_NONBLOCK);
+            }
+        }
+    }
+    turn(EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    assert_in_range(turns_until_the_answer(), 0, 5);
+}
+
 static void a_login_that_is_given_up_is_forgotten(void **unused)
 {
     (void)unused;
@@ -337,5 +360,6 @@ UNIT_MAIN(WITH_SITE(a_user_with_its_password_is_accepted_with_its_rights),
           WITH_SITE(others_are_refused), WITH_SITE(who_is_a_user_shows_in_no_challenge),
           WITH_SITE(a_changed_list_counts_at_once), WITH_SITE(who_guesses_waits_for_itself),
           WITH_SITE(who_guesses_from_everywhere_keeps_no_known_user_waiting),
+          WITH_SITE(who_has_guessed_keeps_no_new_user_waiting),
           WITH_SITE(a_login_that_is_given_up_is_forgotten),
           WITH_SITE(a_receive_process_that_lies_is_cut_off_alone))
