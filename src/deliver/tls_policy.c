@@ -49,7 +49,7 @@ static void add_records(struct tls_demand *d, const struct tls_record *records, 
     d->record_count = count;
 }
 
-/* RFC 7672, section 3.2.3: the base domain, and the names of the next hop. */
+/* RFC 7672, section 3.2.2: the base domain, and the names of the next hop. */
 static void match_records(struct tls_demand *d, const struct tls_host *host)
 {
     d->kind = TLS_DEMAND_DANE;
