@@ -19,6 +19,12 @@
 #define MEDIA_MAX     127u
 #define ADDRESSES_MAX (64u << 20)
 
+/* In the order in which they are read. */
+const char *const inject_mail_arrays[] = {"reply_to", "to", "cc", "bcc", "recipients", NULL};
+#define LIST_RECIPIENTS 4u
+/* A document of so many bytes, besides long strings, is read in one call. */
+#define LITTLE 4096u
+
 /* ---- memory of documents ---------------------------------------------------------------------
  *
  * A document of a few megabytes can make thousands of megabytes of objects: "[{},{},{}, ...". So
@@ -113,12 +119,12 @@ static bool has_control(struct slice s)
 /* Text that may stand in a field of the header. */
 static bool check_field(struct inject_mail *m, const char *path, struct slice value)
 {
-    if (has_control(value)) {
-        return wrong_found(m, path, value, "expected no control characters");
-    }
     if (value.len > INJECT_FIELD_MAX) {
         return wrong(m, "%s: found %zu bytes, expected at most %u", path, value.len,
                      INJECT_FIELD_MAX);
+    }
+    if (has_control(value)) {
+        return wrong_found(m, path, value, "expected no control characters");
     }
     return true;
 }
@@ -271,30 +277,25 @@ static bool too_many(struct inject_mail *m, const char *name)
                  (unsigned)m->limits.rcpts);
 }
 
-static bool read_mailboxes(struct inject_mail *m, struct inject_mailboxes *list, const char *name,
-                           bool one)
+static bool is_list(const struct inject_mail *m, const char *name)
 {
-    const json_t *value = json_object_get(m->document, name), *element;
-    char path[PATH_LENGTH];
-    size_t i;
+    for (size_t i = 0; inject_mail_arrays[i] != NULL; i++) {
+        if (strcmp(inject_mail_arrays[i], name) == 0) {
+            return json_document_array(m->json, name) != NULL;
+        }
+    }
+    return false;
+}
 
-    if (value == NULL || json_is_null(value)) {
+/* A member that is one mailbox. Arrays of several are read element by element (read_elements). */
+static bool read_member(struct inject_mail *m, struct inject_mailboxes *list, const char *name)
+{
+    const json_t *value = json_object_get(m->document, name);
+
+    if (value == NULL || json_is_null(value) || is_list(m, name)) {
         return true;
     }
-    if (one || !json_is_array(value)) {
-        return read_mailbox(m, list, name, value, NULL);
-    }
-    json_array_foreach((json_t *)(uintptr_t)value, i, element)
-    {
-        (void)snprintf(path, sizeof path, "%s[%zu]", name, i); /* fits */
-        if (i >= m->limits.rcpts) {
-            return too_many(m, name);
-        }
-        if (!read_mailbox(m, list, path, element, NULL)) {
-            return false;
-        }
-    }
-    return true;
+    return read_mailbox(m, list, name, value, NULL);
 }
 
 /* What the parser found is no JSON, `at` bytes from the begin of the document. */
@@ -542,8 +543,31 @@ static bool read_attachment(struct inject_mail *m, const json_t *object, const c
         return wrong(m, "%s.content: expected the bytes in base64", path);
     }
     m->attachment_count++;
-    if (!base64_is_strict(a->content)) {
-        return wrong(m, "%s.content: expected base64 (RFC 4648, 4), without line ends", path);
+    return true;
+}
+
+/* Some of the attachments' contents. *ret_more: there are more. */
+static bool check_contents(struct inject_mail *m, bool *ret_more)
+{
+    const struct inject_attachment *a = &m->attachments[m->attachment];
+    struct slice rest, piece;
+
+    *ret_more = m->attachment < m->attachment_count;
+    if (!*ret_more) {
+        return true;
+    }
+    rest = slice_skip(a->content, m->checked);
+    piece = slice_of(rest.ptr, rest.len < INJECT_AT_ONCE ? rest.len : INJECT_AT_ONCE);
+    /* only the last may end with padding */
+    if (!base64_is_strict(piece) || (piece.len < rest.len && piece.ptr[piece.len - 1] == '=')) {
+        return wrong(m,
+                     "attachments[%zu].content: expected base64 (RFC 4648, 4), without line ends",
+                     m->attachment);
+    }
+    m->checked += piece.len;
+    if (piece.len == rest.len) {
+        m->attachment++;
+        m->checked = 0;
     }
     return true;
 }
@@ -581,7 +605,7 @@ static bool read_sender(struct inject_mail *m)
         m->null_sender = true;
         return true;
     }
-    return read_mailboxes(m, &m->sender, "sender", true);
+    return read_member(m, &m->sender, "sender");
 }
 
 static bool no_rcpts(struct inject_mail *m)
@@ -589,17 +613,20 @@ static bool no_rcpts(struct inject_mail *m)
     return wrong(m, "to: expected at least one recipient, in to, cc, bcc or recipients");
 }
 
-static bool read_lists(struct inject_mail *m)
+/* Those that are no arrays. */
+static bool read_single(struct inject_mail *m)
+{
+    return read_member(m, &m->from, "from") && read_sender(m) &&
+           read_member(m, &m->reply_to, "reply_to") && read_member(m, &m->to, "to") &&
+           read_member(m, &m->cc, "cc") && read_member(m, &m->bcc, "bcc");
+}
+
+/* Are there recipients, and a sender? */
+static bool check_lists(struct inject_mail *m)
 {
     const json_t *recipients = json_object_get(m->document, "recipients");
     size_t lists;
 
-    if (!read_mailboxes(m, &m->from, "from", true) || !read_sender(m) ||
-        !read_mailboxes(m, &m->reply_to, "reply_to", false) ||
-        !read_mailboxes(m, &m->to, "to", false) || !read_mailboxes(m, &m->cc, "cc", false) ||
-        !read_mailboxes(m, &m->bcc, "bcc", false)) {
-        return false;
-    }
     if (recipients != NULL && !json_is_null(recipients) &&
         (!m->divided || json_array_size(recipients) > 0)) {
         return wrong(m, "recipients: expected an array, and this name without escapes");
@@ -635,60 +662,86 @@ static bool check_whole(struct inject_mail *m)
     return true;
 }
 
-/* One element of `recipients`, which begins at `at`. *ret_end is behind it. */
-static bool read_recipient(struct inject_mail *m, const struct used_names *used, size_t at,
-                           size_t *ret_end)
+/* The elements of an array that is read apart. */
+struct elements {
+    const char *name;
+    struct inject_mailboxes *list;
+    const struct json_array *array; /* NULL: there is none */
+    bool have_values;               /* they may have substitutions, as those of `recipients` */
+};
+
+/* One element, which begins at `at`. *ret_end is behind it. */
+static bool read_element(struct inject_mail *m, const struct elements *e, size_t at,
+                         size_t *ret_end)
 {
-    struct slice rest = slice_of(m->source.ptr + at, m->json->array.to - at);
+    struct slice rest = slice_of(m->source.ptr + at, e->array->to - at);
+    bool is_cut = rest.len > INJECT_MEMBERS_MAX;
+    size_t number = e->list->count;
     const json_t *values = NULL;
     char path[PATH_LENGTH];
-    size_t rcpt = m->recipients.count;
     json_error_t error;
-    json_t *element =
-        json_loadb(rest.ptr, rest.len,
-                   JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK, &error);
+    json_t *element;
     bool good;
 
+    rest.len = is_cut ? INJECT_MEMBERS_MAX : rest.len;
+    element = json_loadb(rest.ptr, rest.len,
+                         JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK, &error);
+    (void)snprintf(path, sizeof path, "%s[%zu]", e->name, number); /* fits */
+    if (element == NULL && is_cut && (size_t)error.position + JSON_LONG > rest.len) {
+        m->too_large = true;
+        return wrong(m, "%s: expected at most %u bytes, besides long strings", path,
+                     INJECT_MEMBERS_MAX);
+    }
     if (element == NULL) {
         return no_json(m, at + (size_t)error.position, error.text);
     }
-    (void)snprintf(path, sizeof path, "recipients[%zu]", rcpt); /* fits */
-    good = rcpt < m->limits.rcpts || too_many(m, "recipients");
-    good = good && read_mailbox(m, &m->recipients, path, element, &values) &&
-           check_rcpt(m, used, rcpt, values);
+    good = number < m->limits.rcpts || too_many(m, e->name);
+    good = good && read_mailbox(m, e->list, path, element, e->have_values ? &values : NULL) &&
+           (!e->have_values || check_rcpt(m, &m->used, number, values));
     if (good && values != NULL) {
-        m->recipients.all[rcpt].element = slice_of(rest.ptr, (size_t)error.position);
+        e->list->all[number].element = slice_of(rest.ptr, (size_t)error.position);
     }
     *ret_end = at + (size_t)error.position;
     json_decref(element);
     return good;
 }
 
-/* The next elements of `recipients`. */
-static bool read_elements(struct inject_mail *m, size_t count, bool *ret_more)
+/* The next elements of the array. *ret_more: it has more of them. */
+static bool read_elements(struct inject_mail *m, const struct elements *e, size_t count,
+                          bool *ret_more)
 {
-    size_t at = json_skip_blanks(m->source, m->element_at);
+    size_t begin = m->element_at, at = json_skip_blanks(m->source, begin);
 
-    *ret_more = true;
-    if (at == m->json->array.to && m->recipients.count == 0) {
-        return no_rcpts(m);
+    *ret_more = false;
+    if (at == e->array->to && e->list->count == 0) {
+        return true;
     }
-    while (count-- > 0) {
-        if (!read_recipient(m, &m->used, at, &at)) {
+    while (count-- > 0 && at - begin < INJECT_AT_ONCE) {
+        if (!read_element(m, e, at, &at)) {
             return false;
         }
         at = json_skip_blanks(m->source, at);
-        if (at == m->json->array.to) {
-            *ret_more = false;
+        if (at == e->array->to) {
             return true;
         }
         if (m->source.ptr[at] != ',') {
-            return no_json(m, at + 1, "expected , or ] behind an element of recipients");
+            return no_json(m, at + 1, "expected , or ] behind an element");
         }
         at = json_skip_blanks(m->source, at + 1);
     }
     m->element_at = at;
+    *ret_more = true;
     return true;
+}
+
+static struct elements elements_of(struct inject_mail *m, size_t number)
+{
+    struct inject_mailboxes *const lists[] = {&m->reply_to, &m->to, &m->cc, &m->bcc,
+                                              &m->recipients};
+    const char *name = inject_mail_arrays[number];
+
+    return (struct elements){name, lists[number], json_document_array(m->json, name),
+                             number == LIST_RECIPIENTS};
 }
 
 /* Before the recipients that have a message each: all values that it needs, and none that could
@@ -702,7 +755,6 @@ static bool read_names(struct inject_mail *m)
     for (size_t i = 0; i < m->field_count && good; i++) {
         good = find_names(m, &m->used, m->fields[i].value, "headers", true);
     }
-    m->element_at = m->json->array.from;
     return good && check_defaults(m, &m->used);
 }
 
@@ -720,7 +772,16 @@ static bool read_document(struct inject_mail *m)
         !get_text(m, m->document, "", "text", &m->text) ||
         !get_text(m, m->document, "", "html", &m->html) ||
         !get_text(m, m->document, "", "message", &m->whole) ||
-        !get_values(m, m->document, "", &m->values) || !read_lists(m)) {
+        !get_values(m, m->document, "", &m->values)) {
+        return false;
+    }
+    return read_single(m);
+}
+
+/* When all lists but `recipients` are read. */
+static bool read_members(struct inject_mail *m)
+{
+    if (!check_lists(m)) {
         return false;
     }
     if (m->whole.ptr != NULL) {
@@ -750,34 +811,30 @@ static uint64_t own_memory(const struct inject_mail *m)
     return bytes;
 }
 
-/* All of the document but the elements of `recipients`. */
+/* All of the document but the elements of its arrays. */
 static bool parse_document(struct inject_mail *m)
 {
-    struct slice text = m->source;
-    size_t removed = 0;
     struct buf cut;
     json_error_t error;
 
-    m->divided = m->json->has_array;
-    buf_init(&cut, text.len);
-    if (m->divided) {
-        CHECK(json_document_cut(m->json, &cut)); /* it is not longer */
-        text = buf_slice(&cut);
-        removed = m->json->array.to - m->json->array.from;
+    m->divided = json_document_array(m->json, "recipients") != NULL;
+    buf_init(&cut, m->source.len);
+    CHECK(json_document_cut(m->json, &cut)); /* it is not longer */
+    if (buf_len(&cut) > INJECT_MEMBERS_MAX) {
+        m->too_large = true;
+        buf_fini(&cut);
+        return wrong(m, "expected at most %u bytes, besides recipients and long strings",
+                     INJECT_MEMBERS_MAX);
     }
-    m->document = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    m->document = json_loadb(buf_cstr(&cut), buf_len(&cut), JSON_REJECT_DUPLICATES, &error);
     buf_fini(&cut);
-    if (m->document == NULL) {
-        size_t at = (size_t)error.position;
-
-        return no_json(m, m->divided && at > m->json->array.from ? at + removed : at, error.text);
-    }
-    return true;
+    return m->document != NULL ||
+           no_json(m, json_document_uncut(m->json, (size_t)error.position), error.text);
 }
 
 void inject_mail_document(struct json_document *d, size_t limit_bytes)
 {
-    json_document_init(d, "recipients", limit_bytes, JSON_LONG);
+    json_document_init(d, inject_mail_arrays, limit_bytes, JSON_LONG);
 }
 
 struct inject_mail *inject_mail_new(const struct json_document *document,
@@ -793,18 +850,77 @@ struct inject_mail *inject_mail_new(const struct json_document *document,
     return m;
 }
 
+/* The first element of list `number`. */
+static void begin_list(struct inject_mail *m, size_t number)
+{
+    struct elements e = elements_of(m, number);
+
+    m->list = number;
+    m->element_at = e.array == NULL ? 0 : e.array->from;
+}
+
+/* Of a list; those without an array have none. */
+static bool read_list(struct inject_mail *m, size_t rcpts, bool *ret_more)
+{
+    struct elements e = elements_of(m, m->list);
+
+    *ret_more = false;
+    return e.array == NULL || read_elements(m, &e, rcpts, ret_more);
+}
+
+/* What there is to do in this stage, and the next one. *ret_worked: it was more than a little. */
+static bool read_stage(struct inject_mail *m, size_t rcpts, bool *ret_worked)
+{
+    bool more = false, good = false;
+
+    *ret_worked = m->source.len + m->text.len + m->html.len > LITTLE;
+    switch (m->stage) {
+    case INJECT_MAIL_DOCUMENT:
+        good = parse_document(m) && read_document(m);
+        break;
+    case INJECT_MAIL_LISTS:
+        good = read_list(m, rcpts, &more);
+        if (!more && m->list + 1 < LIST_RECIPIENTS) {
+            begin_list(m, m->list + 1);
+            more = true;
+        }
+        break;
+    case INJECT_MAIL_MEMBERS:
+        good = read_members(m);
+        break;
+    case INJECT_MAIL_CONTENTS:
+        good = check_contents(m, &more);
+        *ret_worked = *ret_worked || more;
+        break;
+    case INJECT_MAIL_RECIPIENTS:
+        good = read_list(m, rcpts, &more);
+        if (good && m->divided && m->recipients.count == 0) {
+            good = no_rcpts(m);
+        }
+        break;
+    case INJECT_MAIL_READ:
+        UNREACHABLE("it is complete");
+    }
+    if (good && !more) {
+        m->stage++;
+        if (m->stage == INJECT_MAIL_LISTS || m->stage == INJECT_MAIL_RECIPIENTS) {
+            begin_list(m, m->stage == INJECT_MAIL_LISTS ? 0 : LIST_RECIPIENTS);
+        }
+    }
+    return good;
+}
+
 enum inject_mail_result inject_mail_read(struct inject_mail *m, size_t rcpts, struct buf *ret_error)
 {
     uint64_t before = memory_used;
-    bool more = false, good;
+    bool worked, good;
 
     m->error = ret_error;
     memory_max = memory_used + m->limits.memory - m->parser_memory;
     memory_refused = false;
-    good = m->document != NULL || (parse_document(m) && read_document(m));
-    if (good && m->divided) {
-        good = read_elements(m, rcpts, &more);
-    }
+    do {
+        good = read_stage(m, rcpts, &worked);
+    } while (good && !worked && m->stage != INJECT_MAIL_READ);
     memory_max = UINT64_MAX;
     m->parser_memory += memory_used - before;
     if (memory_refused) {
@@ -813,12 +929,12 @@ enum inject_mail_result inject_mail_read(struct inject_mail *m, size_t rcpts, st
     }
     m->error = NULL;
     if (!good) {
-        return memory_refused ? INJECT_MAIL_TOO_LARGE
-               : m->no_json   ? INJECT_MAIL_NO_JSON
-                              : INJECT_MAIL_WRONG;
+        return memory_refused || m->too_large ? INJECT_MAIL_TOO_LARGE
+               : m->no_json                   ? INJECT_MAIL_NO_JSON
+                                              : INJECT_MAIL_WRONG;
     }
     m->memory = m->parser_memory + own_memory(m);
-    return more ? INJECT_MAIL_MORE : INJECT_MAIL_OK;
+    return m->stage == INJECT_MAIL_READ ? INJECT_MAIL_OK : INJECT_MAIL_MORE;
 }
 
 void inject_mail_free(struct inject_mail *m)

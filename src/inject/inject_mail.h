@@ -11,8 +11,12 @@
  * made by inject_message.h.
  *
  * Of 10^5 recipients with their values no objects are kept, but where they stand in the text: they
- * are read one by one, as many at a time as the caller wants, to be checked, and again when their
- * message is made.
+ * are read one by one, to be checked, and again when their message is made.
+ *
+ * A document is read in many calls, so that others of the process have their turn: a call reads as
+ * many recipients as the caller wants, of INJECT_AT_ONCE bytes in all or of one, or it checks so
+ * many bytes of attachments, or reads all members but recipients and long strings, which may have
+ * INJECT_MEMBERS_MAX bytes. So may a recipient with its values.
  */
 #ifndef INJECT_INJECT_MAIL_H
 #define INJECT_INJECT_MAIL_H
@@ -32,6 +36,8 @@
 #define INJECT_FIELD_MAX         8192u /* bytes of a name, a subject, a header with its values */
 #define INJECT_SUBSTITUTIONS_MAX 1000u
 #define INJECT_DEPTH_MAX         16u
+#define INJECT_MEMBERS_MAX       262144u /* bytes */
+#define INJECT_AT_ONCE           65536u  /* bytes */
 
 struct inject_mail;
 
@@ -52,6 +58,9 @@ enum inject_mail_result {
 /* Once in a process, before it is confined: the libraries open files. */
 void inject_mail_start(void);
 
+/* The members of a document that are read element by element, NULL behind the last. */
+extern const char *const inject_mail_arrays[];
+
 /* What is to be added to a document before it is read. */
 void inject_mail_document(struct json_document *d, size_t limit_bytes);
 
@@ -60,8 +69,8 @@ void inject_mail_document(struct json_document *d, size_t limit_bytes);
 struct inject_mail *inject_mail_new(const struct json_document *document,
                                     const struct inject_mail_limits *limits);
 
-/* Read it, of its divided recipients the next `rcpts` at most. INJECT_MAIL_OK: it is complete. What
- * is neither this nor INJECT_MAIL_MORE is final: *ret_error says what was found where, and
+/* Read on, the next `rcpts` recipients at most. INJECT_MAIL_OK: it is complete. What is neither
+ * this nor INJECT_MAIL_MORE is final: *ret_error says what was found where, and
  * expected, and nothing is left to do but to free it. */
 enum inject_mail_result inject_mail_read(struct inject_mail *m, size_t rcpts,
                                          struct buf *ret_error);

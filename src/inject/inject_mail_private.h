@@ -49,6 +49,16 @@ struct used_names {
     size_t needed; /* without a default: each recipient has to have them */
 };
 
+/* What of a document is read next. */
+enum inject_mail_stage {
+    INJECT_MAIL_DOCUMENT,
+    INJECT_MAIL_LISTS,      /* elements of reply_to, to, cc, bcc */
+    INJECT_MAIL_MEMBERS,    /* of the document */
+    INJECT_MAIL_CONTENTS,   /* of attachments */
+    INJECT_MAIL_RECIPIENTS, /* elements of `recipients` */
+    INJECT_MAIL_READ,
+};
+
 struct inject_mail {
     const struct json_document *json; /* borrowed */
     struct slice source;              /* its `rest` */
@@ -57,13 +67,17 @@ struct inject_mail {
     struct inject_mail_limits limits;
     struct buf *error;      /* while it is read */
     uint64_t parser_memory; /* what the parser has of it */
-    size_t element_at;      /* of `source`: the next element to read, with blanks before it */
+    enum inject_mail_stage stage;
+    size_t list;       /* in STAGE_LISTS: which of them is read */
+    size_t element_at; /* of `source`: the next element to read, with blanks before it */
+    size_t attachment; /* whose content is checked, from `checked` on */
+    size_t checked;
     struct used_names used; /* while the elements are read */
     struct buf pool;        /* addresses in stored form, and names */
     struct inject_mailboxes from, sender, reply_to, to, cc, bcc, recipients;
     bool divided; /* `recipients` is there */
     bool null_sender;
-    bool no_json;                            /* why it is wrong */
+    bool no_json, too_large;                 /* why it is wrong */
     struct slice subject, text, html, whole; /* ptr NULL: none */
     const json_t *values;                    /* `substitutions` of the document */
     struct compose_field fields[INJECT_HEADERS_MAX];

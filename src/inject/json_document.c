@@ -15,14 +15,22 @@
 #define ESCAPE_LEN  6u /* "\\uXXXX" */
 /* Room that is made for a string before its length is known. */
 #define SIMPLE_AT_ONCE 4096u
+/* Of a member of the document. */
+#define ARRAY_DEPTH 2u
 
 _Static_assert(FILLER_LEN > 20, "the parser shows shorter tokens in its messages");
 _Static_assert(JSON_LONG_MIN > 20 && JSON_LONG >= JSON_LONG_MIN, "likewise");
 
-void json_document_init(struct json_document *d, const char *name, size_t limit, size_t long_bytes)
+void json_document_init(struct json_document *d, const char *const *names, size_t limit,
+                        size_t long_bytes)
 {
     CHECK(long_bytes >= JSON_LONG_MIN);
-    *d = (struct json_document){.name = name, .limit = limit, .long_bytes = long_bytes};
+    *d = (struct json_document){.limit = limit, .long_bytes = long_bytes};
+    while (names[d->array_count] != NULL) {
+        CHECK(d->array_count < JSON_ARRAYS_MAX);
+        d->arrays[d->array_count].name = names[d->array_count];
+        d->array_count++;
+    }
     /* A mark or a filler is not longer than the string, but for DEL in front of a short one. */
     buf_init(&d->rest, limit > SIZE_MAX / 8 ? SIZE_MAX : 4 * limit + NUMBER_SIZE);
     buf_init(&d->texts, limit);
@@ -462,6 +470,16 @@ static void begin_long(struct json_document *d)
     mem_free((char *)(uintptr_t)raw.ptr);
 }
 
+static struct json_array *find_array(struct json_document *d, struct slice name)
+{
+    for (size_t i = 0; i < d->array_count; i++) {
+        if (slice_equal(slice_string(d->arrays[i].name), name)) {
+            return &d->arrays[i];
+        }
+    }
+    return NULL;
+}
+
 /* More of a string that stays in `rest`, or of one that has a mistake. */
 static void take_raw(struct json_document *d, struct slice *in)
 {
@@ -492,7 +510,7 @@ static void take_raw(struct json_document *d, struct slice *in)
             (s.ptr[0] == MARK || slice_starts_nocase(s, SLICE("\\u007f")))) {
             begin_long(d);
         } else if (d->state == JSON_NAME && d->is_object && d->depth == 1) {
-            d->named = slice_equal(slice_of(s.ptr, s.len - 1), slice_string(d->name));
+            d->named = find_array(d, slice_of(s.ptr, s.len - 1));
         }
         d->state = JSON_OUTSIDE;
     } else if (d->state == JSON_YOUNG && buf_len(&d->rest) - d->string_at >= d->long_bytes) {
@@ -515,22 +533,22 @@ static void open_bracket(struct json_document *d, char c, size_t at)
     d->depth++;
     bit = (uint64_t)1 << d->depth % 64;
     if (d->depth < JSON_DEPTH_KNOWN) {
-        d->arrays[d->depth / 64] &= ~bit;
-        d->arrays[d->depth / 64] |= c == '[' ? bit : 0;
+        d->depths[d->depth / 64] &= ~bit;
+        d->depths[d->depth / 64] |= c == '[' ? bit : 0;
     }
-    if (c == '[' && d->named_and_colon && !d->array_done) {
-        d->array_done = true;
-        d->array_depth = d->depth;
-        d->array.from = at + 1;
+    if (c == '[' && d->named_and_colon != NULL && !d->named_and_colon->begun) {
+        d->open = d->named_and_colon;
+        d->open->begun = true;
+        d->open->from = at + 1;
     }
 }
 
 static void close_bracket(struct json_document *d, char c, size_t at)
 {
-    if (d->depth == d->array_depth && d->depth > 0) {
-        d->has_array = c == ']';
-        d->array.to = at;
-        d->array_depth = 0;
+    if (d->open != NULL && d->depth == ARRAY_DEPTH) {
+        d->open->whole = c == ']';
+        d->open->to = at;
+        d->open = NULL;
     }
     if (d->depth > 1) { /* what is behind the document's end is wrong, wherever it is */
         d->depth--;
@@ -545,8 +563,8 @@ static void take_sign(struct json_document *d, char c, size_t at)
     } else if (c == ']' || c == '}') {
         close_bracket(d, c, at);
     }
-    d->named_and_colon = d->named && c == ':';
-    d->named = false;
+    d->named_and_colon = c == ':' ? d->named : NULL;
+    d->named = NULL;
     d->before = c;
 }
 
@@ -554,7 +572,7 @@ static void take_sign(struct json_document *d, char c, size_t at)
 static bool is_value(const struct json_document *d)
 {
     bool in_array = d->depth < JSON_DEPTH_KNOWN &&
-                    (d->arrays[d->depth / 64] & (uint64_t)1 << d->depth % 64) != 0;
+                    (d->depths[d->depth / 64] & (uint64_t)1 << d->depth % 64) != 0;
 
     return d->before == ':' || (in_array && (d->before == '[' || d->before == ','));
 }
@@ -572,7 +590,8 @@ static void take_outside(struct json_document *d, struct slice *in)
     if (len < in->len) {
         len++;
         d->state = is_value(d) ? JSON_YOUNG : JSON_NAME;
-        d->escaped = d->named = d->named_and_colon = false;
+        d->escaped = false;
+        d->named = d->named_and_colon = NULL;
         d->before = '"';
         d->string_at = buf_len(&d->rest) + len;
     }
@@ -619,11 +638,54 @@ void json_document_end(struct json_document *d)
     }
 }
 
+const struct json_array *json_document_array(const struct json_document *d, const char *name)
+{
+    for (size_t i = 0; i < d->array_count; i++) {
+        if (strcmp(d->arrays[i].name, name) == 0) {
+            return d->arrays[i].whole ? &d->arrays[i] : NULL;
+        }
+    }
+    UNREACHABLE("a name of json_document_init");
+}
+
+/* The first whole array behind `at`; NULL: there is none. */
+static const struct json_array *next_array(const struct json_document *d, size_t at)
+{
+    const struct json_array *first = NULL;
+
+    for (size_t i = 0; i < d->array_count; i++) {
+        const struct json_array *a = &d->arrays[i];
+
+        if (a->whole && a->from > at && (first == NULL || a->from < first->from)) {
+            first = a;
+        }
+    }
+    return first;
+}
+
 bool json_document_cut(const struct json_document *d, struct buf *out)
 {
-    CHECK(d->has_array);
-    return buf_add(out, slice_of(buf_slice(&d->rest).ptr, d->array.from)) &&
-           buf_add(out, slice_skip(buf_slice(&d->rest), d->array.to));
+    struct slice rest = buf_slice(&d->rest);
+    const struct json_array *a;
+    size_t at = 0;
+
+    while ((a = next_array(d, at)) != NULL) {
+        (void)buf_add(out, slice_of(rest.ptr + at, a->from - at)); /* sticky */
+        at = a->to;
+    }
+    return buf_add(out, slice_skip(rest, at));
+}
+
+size_t json_document_uncut(const struct json_document *d, size_t at)
+{
+    const struct json_array *a;
+    size_t from = 0;
+
+    while ((a = next_array(d, from)) != NULL && at > a->from) {
+        at += a->to - a->from;
+        from = a->to;
+    }
+    return at;
 }
 
 struct slice json_document_text(const struct json_document *d, const json_t *string)

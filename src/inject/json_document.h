@@ -6,9 +6,9 @@
  *   - A long string that is a value (a text, an attachment) is decoded here, as its bytes come. In
  *     `rest`, what the parser gets, stands a mark in its place: DEL and a number. A short string
  *     that begins with DEL is put aside, too, so no document can write a mark.
- *   - Where the large array stands is noted (`recipients`). The parser gets the document without
- *     its elements, and then these one by one: all objects of it at once would take ten times the
- *     memory of its text. This goes by strings and brackets alone; all are JSON, with commas
+ *   - Where large arrays stand is noted (`recipients`, `to`). The parser gets the document without
+ *     their elements, and then these one by one: all objects of them at once would take ten times
+ *     the memory of their text. This goes by strings and brackets alone; all are JSON, with commas
  *     between them, exactly when the document is.
  *
  * What is wrong is the parser's to say, always: a long string with a mistake stands in `rest` as a
@@ -24,7 +24,7 @@
  *                                   v
  *                                 WRONG (is left out) -quote--> OUTSIDE
  *
- * Embed it. Fields are private to json_document.c but for `rest`, `array` and `has_array`.
+ * Embed it. Fields are private to json_document.c but for `rest` and `arrays`.
  */
 #ifndef INJECT_JSON_DOCUMENT_H
 #define INJECT_JSON_DOCUMENT_H
@@ -49,9 +49,15 @@
 /* More brackets within each other are too many for the parser. */
 #define JSON_DEPTH_KNOWN 2048u
 
-/* Offsets in `rest` of what stands between the brackets. */
+/* Arrays that are read apart. */
+#define JSON_ARRAYS_MAX 8u
+
+/* A member of the document that is to be an array, the first of this name. */
 struct json_array {
-    size_t from, to;
+    const char *name;
+    bool begun;
+    bool whole;      /* it has ended, too */
+    size_t from, to; /* offsets in `rest` of what stands between the brackets */
 };
 
 /* A string that is not in `rest`. */
@@ -88,19 +94,20 @@ struct json_document {
     char mistake[32];     /* what the parser finds when it has seen all of the string */
     bool mistake_is_code; /* and before it looks for NUL */
     bool wrong;           /* the string has a mistake that is in `rest` */
-    const char *name;     /* of the array; a literal */
     size_t depth;         /* of brackets */
-    uint64_t arrays[JSON_DEPTH_KNOWN / 64]; /* a bit for each depth: it is an array's */
+    uint64_t depths[JSON_DEPTH_KNOWN / 64]; /* a bit for each depth: it is an array's */
     bool is_object;                         /* else no name is looked for */
-    bool named, named_and_colon;            /* the array's name has come, and a colon */
-    size_t array_depth;                     /* of the array when it is open, else 0 */
-    bool array_done;                        /* the first of this name has begun */
-    bool has_array;                         /* and has ended */
-    struct json_array array;
+    struct json_array *named;               /* its name has come; NULL: none */
+    struct json_array *named_and_colon;     /* and a colon */
+    struct json_array *open;                /* at depth 2; NULL: none is */
+    struct json_array arrays[JSON_ARRAYS_MAX];
+    size_t array_count;
 };
 
-/* `name`: of the array, a literal. A document of more than `limit` bytes is refused. */
-void json_document_init(struct json_document *d, const char *name, size_t limit, size_t long_bytes);
+/* `names` of members that may be large arrays: literals, NULL behind the last. A document of more
+ * than `limit` bytes is refused. */
+void json_document_init(struct json_document *d, const char *const *names, size_t limit,
+                        size_t long_bytes);
 void json_document_fini(struct json_document *d);
 
 /* More of it has come. False: it is larger than its limit. */
@@ -112,9 +119,14 @@ void json_document_end(struct json_document *d);
 /* Bytes that it takes. */
 uint64_t json_document_memory(const struct json_document *d);
 
-/* Append `rest` with nothing between the brackets of the array, which there is. False when the
- * buffer is full. */
+/* The array of this name, which is one of those of json_document_init; NULL: there is none. */
+const struct json_array *json_document_array(const struct json_document *d, const char *name);
+
+/* Append `rest` with nothing between the brackets of the arrays. False when the buffer is full. */
 bool json_document_cut(const struct json_document *d, struct buf *out);
+
+/* The offset in `rest` of what stands at this offset in what json_document_cut appends. */
+size_t json_document_uncut(const struct json_document *d, size_t at);
 
 /* What a string is that the parser has read out of `rest`; borrowed of the value or of `d`. */
 struct slice json_document_text(const struct json_document *d, const json_t *string);

@@ -142,7 +142,7 @@ static void look_at_document(struct slice text, size_t piece)
 
     CHECK(same_json(text, piece, JSON_LONG_MIN, words));
     buf_init(&error, 100000);
-    json_document_init(&document, "recipients", text.len, JSON_LONG_MIN);
+    json_document_init(&document, inject_mail_arrays, text.len, JSON_LONG_MIN);
     for (struct slice in = text; in.len > 0; in = slice_skip(in, piece < in.len ? piece : in.len)) {
         CHECK(json_document_add(&document, slice_of(in.ptr, piece < in.len ? piece : in.len)));
     }

@@ -287,13 +287,15 @@ class HostilePrograms(sluice.TestCase):
         base = {"from": "a@example.org", "to": "b@example.net", "text": "x"}
         deep = lambda n: b'{"headers": ' + b'{"a":' * n + b"1" + b"}" * n + b"}"
         for document, want, text in (
-                ({**base, "attachments": [{"content": "QUJDREVGR0hJSktMTU5PUA==", "name": "a"}] * 10000}, 422, "attachments: expected an array of at most 100"),
+                ({**base, "attachments": [{"content": "QUJDREVGR0hJSktMTU5PUA==", "name": "a"}] * 1000}, 422, "attachments: expected an array of at most 100"),
+                ({**base, "attachments": [{"content": "QUJDREVGR0hJSktMTU5PUA==", "name": "a"}] * 10000}, 413, "expected at most 262144 bytes, besides"),
+                ({**base, "to": ["b@example.net", {"address": "b@example.net", "x": ["y" * 200] * 2000}]}, 413, r"to\[1\]: expected at most 262144"),
                 ({**base, "headers": {"X-%d" % i: "y" for i in range(10000)}}, 422, "headers: expected an object of at most 100"),
                 ({**base, "subject": "x" * 9000}, 422, "subject: found 9000 bytes, expected at most 8192"),
                 ({**base, "x" * 100000: 1}, 422, r"\Axxx+.*: this member is not known"),
                 ({**base, "to": ["b@example.net"] * 100001}, 422, "inject_recipient_limit"),
-                (b'{"from": "a@b.c", "to": "d@e.f", "text": "", ' + deep(100)[1:], 422, "headers.a: expected a string"), (deep(10 ** 5), 400, "JSON: line 1, column .*depth"),
-                (b"[" * 10 ** 6, 400, "JSON: line 1, column .*depth"),
+                (b'{"from": "a@b.c", "to": "d@e.f", "text": "", ' + deep(100)[1:], 422, "headers.a: expected a string"), (deep(10 ** 4), 400, "JSON: line 1, column .*depth"),
+                (b"[" * 10 ** 5, 400, "JSON: line 1, column .*depth"), (b"[" * 10 ** 6, 413, "expected at most 262144 bytes, besides"),
                 (b'{"from": "a@example.org",\n "to": "b@example.net",\n "text": tru}', 400, r"JSON: line 3, column \d+: "),
                 (b'{"from": 1e999999}', 400, "JSON: line 1, column "), (b'{"a": "\xc0\x80"}', 400, "JSON: line 1, column "),
                 (b'{"a": "\\ud800"}', 400, "JSON: line 1, column "), (b'{"a": "b\0c"}', 400, "JSON: line 1, column "),

@@ -132,6 +132,15 @@ static void what_is_wrong_is_told_with_its_place(void **unused)
         {"{\"to\":{\"address\":\"a@b.c\",\"x\":1}}", INJECT_MAIL_WRONG, "to.x: this member is not"},
         {"{\"to\":\"X\\nY <a@b.c>\"}", INJECT_MAIL_WRONG, "to: found \"X?Y\", expected no control"},
         {"{\"to\":\"a@b.c>\"}", INJECT_MAIL_WRONG, "to: found \"a@b.c>\", "},
+        {"{\"from\":\"a@b.c\",\"to\":[\"a@b.c\",\n\"b\"],\"text\":\"\"}", INJECT_MAIL_WRONG,
+         "to[1]: found \"b\", "},
+        {"{\"from\":\"a@b.c\",\"to\":[\"a@b.c\",\n\"b]}", INJECT_MAIL_NO_JSON, "JSON: line 2, "},
+        {"{\"from\":\"a@b.c\",\"to\":[\"a@b.c\"],\n\"cc\":[\"a@b.c\" \"\"]}", INJECT_MAIL_NO_JSON,
+         "JSON: line 2, column 15: expected , or ]"},
+        {"{\"from\":\"a@b.c\",\"to\":[\"a@b.c\"],\n\"cc\":[\"a@b.c\"], x}", INJECT_MAIL_NO_JSON,
+         "JSON: line 2, column 17: "},
+        {"{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"attachments\":[{\"content\":\"AA=A\"}]}",
+         INJECT_MAIL_WRONG, "attachments[0].content: expected base64"},
         {"{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"text\":\"\",\"subject\":\"a\\u0085b\"}",
          INJECT_MAIL_WRONG, "subject: found"},
         {"{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"text\":\"\",\"headers\":{\"X-A\\r\\nB\":\"c\"}}",
@@ -172,6 +181,105 @@ static void a_document_takes_no_more_memory_than_it_may(void **unused)
     (void)buf_add_string(&text, "{}]}");
     assert_int_equal(problem_of(buf_cstr(&text), error), INJECT_MAIL_TOO_LARGE);
     assert_non_null(strstr(error, "inject_json_limit"));
+    buf_fini(&text);
+}
+
+/* So that others of the process have their turn: each call reads a few recipients, of so many bytes
+ * in all, whichever member has them, or some of the contents of attachments. */
+static void a_large_document_is_read_in_many_calls(void **unused)
+{
+    static const char *const names[] = {"to", "cc", "bcc", "recipients"};
+    static const struct inject_mail_limits many = {.rcpts = 100000, .memory = 1 << 28};
+    const size_t count = 10000, at_once = 20;
+    struct json_document d;
+    struct buf text, error;
+    struct inject_mail *m;
+    size_t calls;
+
+    (void)unused;
+    buf_init(&text, 1 << 22);
+    buf_init(&error, 1000);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        enum inject_mail_result result;
+        size_t at = 0, rcpts = 0;
+        struct slice rcpt;
+
+        buf_clear(&text);
+        (void)buf_addf(&text, "{\"from\":\"a@b.c\",\"text\":\"\",\"%s\":[", names[i]); /* fits */
+        for (size_t n = 0; n < count; n++) {
+            (void)buf_addf(&text, "%s{\"address\":\"r%zu@b.c\"}", n > 0 ? "," : "", n);
+        }
+        (void)buf_add_string(&text, "]}");
+        inject_mail_document(&d, buf_len(&text));
+        assert_true(json_document_add(&d, buf_slice(&text)));
+        json_document_end(&d);
+        m = inject_mail_new(&d, &many);
+        for (calls = 1; (result = inject_mail_read(m, at_once, &error)) == INJECT_MAIL_MORE;) {
+            calls++;
+        }
+        assert_int_equal(result, INJECT_MAIL_OK);
+        assert_true(calls >= count / at_once);
+        for (size_t n = 0; n < inject_mail_count(m); n++, at = 0) {
+            while (inject_mail_next_rcpt(m, n, &at, &rcpt)) {
+                rcpts++;
+            }
+        }
+        assert_int_equal(rcpts, count);
+        inject_mail_free(m);
+        json_document_fini(&d);
+    }
+    buf_clear(&text);
+    (void)buf_add_string(&text,
+                         "{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"attachments\":[{\"content\":\"");
+    for (size_t n = 0; n < 1 << 20; n++) {
+        (void)buf_add_byte(&text, 'A');
+    }
+    (void)buf_add_string(&text, "\"}]}");
+    inject_mail_document(&d, buf_len(&text));
+    assert_true(json_document_add(&d, buf_slice(&text)));
+    json_document_end(&d);
+    m = inject_mail_new(&d, &many);
+    for (calls = 1; inject_mail_read(m, at_once, &error) == INJECT_MAIL_MORE;) {
+        calls++;
+    }
+    assert_true(calls >= (1 << 20) / INJECT_AT_ONCE);
+    inject_mail_free(m);
+    json_document_fini(&d);
+    buf_fini(&text);
+    buf_fini(&error);
+}
+
+/* What is read at once has a limit. */
+static void members_and_recipients_are_not_too_large(void **unused)
+{
+    static const char *const heads[] = {
+        "{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"text\":\"\",\"x\":[\"",
+        "{\"from\":\"a@b.c\",\"to\":[{\"address\":\"a@b.c\",\"x\":[\"",
+        "{\"from\":\"a@b.c\",\"text\":\"\",\"recipients\":[\"a@b.c\",{\"address\":\"a@b.c\",\"x\":["
+        "\"",
+    };
+    static const char *const ends[] = {"\"]}", "\"]}]}", "\"]}]}"};
+    static const char *const errors[] = {"expected at most 262144 bytes, besides rec",
+                                         "to[0]: expected at most 262144 bytes, besides long",
+                                         "recipients[1]: expected at most 262144 bytes"};
+    struct buf text;
+
+    (void)unused;
+    buf_init(&text, 1 << 20);
+    for (size_t i = 0; i < COUNT(heads); i++) {
+        char error[500];
+
+        buf_clear(&text);
+        (void)buf_add_string(&text, heads[i]); /* fits, all of it */
+        while (buf_len(&text) < INJECT_MEMBERS_MAX + 1000) {
+            (void)buf_addf(&text, "%0200d\",\"", 0); /* not too many for the memory that there is */
+        }
+        (void)buf_add_string(&text, ends[i]);
+        assert_int_equal(problem_of(buf_cstr(&text), error), INJECT_MAIL_TOO_LARGE);
+        if (strncmp(error, errors[i], strlen(errors[i])) != 0) {
+            fail_msg("found \"%s\", expected \"%s\"", error, errors[i]);
+        }
+    }
     buf_fini(&text);
 }
 
@@ -384,6 +492,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_wrong_is_told_with_its_place),
         cmocka_unit_test(a_document_takes_no_more_memory_than_it_may),
+        cmocka_unit_test(a_large_document_is_read_in_many_calls),
+        cmocka_unit_test(members_and_recipients_are_not_too_large),
         cmocka_unit_test(the_envelope_is_that_of_the_document),
         cmocka_unit_test(values_are_put_where_they_belong),
         cmocka_unit_test(a_message_is_no_larger_than_it_may_be),

@@ -180,12 +180,52 @@ static void very_long_strings_are_the_same(void **unused)
     buf_fini(&text);
 }
 
+/* What stands in the arrays is left out of the rest, wherever they stand, and found again. */
+static void arrays_are_cut_out(void **unused)
+{
+    static const struct {
+        const char *in, *cut;
+    } cases[] = {
+        {"{\"b\":[1,2],\"x\":[3],\"a\":[ {\"a\":[4]} ]}", "{\"b\":[],\"x\":[3],\"a\":[]}"},
+        {"{\"a\":[],\"b\":3}", "{\"a\":[],\"b\":3}"},
+        {"{\"a\":{\"a\":[1]},\"a\":[2]}", "{\"a\":{\"a\":[1]},\"a\":[]}"},
+        {"{\"a\":[1],\"a\":[2]}", "{\"a\":[],\"a\":[2]}"},
+        {"[\"a\",[1]]", "[\"a\",[1]]"},
+        {"{\"a\":[\"]\"],\"b\":[\"\\\"]\"]}", "{\"a\":[],\"b\":[]}"},
+        {"{\"a\":[1}", "{\"a\":[1}"},
+        {"{\"a\":[1", "{\"a\":[1"},
+    };
+    static const char *const names[] = {"a", "b", NULL};
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct slice in = slice_string(cases[i].in);
+        struct json_document d;
+        struct buf cut;
+
+        json_document_init(&d, names, in.len, 24);
+        assert_true(json_document_add(&d, in));
+        json_document_end(&d);
+        buf_init(&cut, in.len);
+        assert_true(json_document_cut(&d, &cut));
+        assert_string_equal(buf_cstr(&cut), cases[i].cut);
+        for (size_t at = 0; at < buf_len(&cut); at++) { /* what is left stands where it stood */
+            size_t from = json_document_uncut(&d, at + 1) - 1;
+
+            assert_int_equal(in.ptr[from], buf_slice(&cut).ptr[at]);
+        }
+        buf_fini(&cut);
+        json_document_fini(&d);
+    }
+}
+
 static void a_large_document_is_refused(void **unused)
 {
+    static const char *const names[] = {NULL};
     struct json_document d;
 
     (void)unused;
-    json_document_init(&d, "recipients", 10, 24);
+    json_document_init(&d, names, 10, 24);
     assert_true(json_document_add(&d, SLICE("1234567890")));
     assert_false(json_document_add(&d, SLICE("1")));
     json_document_fini(&d);
@@ -197,6 +237,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_parser_sees_the_same),
         cmocka_unit_test(random_documents_are_the_same),
         cmocka_unit_test(very_long_strings_are_the_same),
+        cmocka_unit_test(arrays_are_cut_out),
         cmocka_unit_test(a_large_document_is_refused),
     };
 
