@@ -21,6 +21,7 @@
 #include "park_key.h"
 #include "queue.h"
 #include "queue_gate.h"
+#include "spool_parts.h"
 #include "spool_search.h"
 #include "tuning.h"
 
@@ -369,7 +370,9 @@ static json_t *intervene(void *arg, const struct spool_message *m, struct slice 
     return intervention_notes(found, count);
 }
 
-unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
+/* Of one message, or one part; *ret_whole is its id when it is a report part, else 0. */
+static unsigned why_one(struct queue *q, const json_t *question, json_t **ret_answer,
+                        struct msg_id *ret_whole)
 {
     json_t *show = json_copy((json_t *)(uintptr_t)question), *group;
     struct gate_message m;
@@ -377,6 +380,7 @@ unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answe
     size_t i;
 
     json_put(show, "op", json_string("show"));
+    ret_whole->n = 0;
     status = listing_ask(q->spool, show, clock_wall(), ret_answer);
     json_decref(show);
     if (status != 200) {
@@ -384,7 +388,12 @@ unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answe
     }
     if (!gate_read(q->spool, *ret_answer, &m)) {
         group_undecodable(*ret_answer);
-    } else if (sched_has_message(q->sched, (struct sched_msg){m.message.id.n})) {
+        return 200;
+    }
+    if (m.message.gathers) {
+        *ret_whole = m.message.id;
+    }
+    if (sched_has_message(q->sched, (struct sched_msg){m.message.id.n})) {
         group_in_memory(q, *ret_answer, &m.message);
     } else {
         gate_group_on_disk(*ret_answer, q->conf, &m.message, clock_wall(), intervene, q);
@@ -392,6 +401,53 @@ unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answe
         {
             finish_disk_group(q, &m.message, group);
         }
+    }
+    return 200;
+}
+
+/* The recipients of a part and its groups are the message's. */
+static void add_part(json_t *answer, const json_t *part)
+{
+    static const char *const lists[] = {"recipients", "groups"};
+    json_int_t pending = json_integer_value(json_object_get(answer, "recipients_pending"));
+
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        json_t *to = json_object_get(answer, lists[i]);
+        const json_t *from = json_object_get(part, lists[i]);
+
+        if (json_is_array(to) && json_is_array(from)) {
+            CHECK(json_array_extend(to, (json_t *)(uintptr_t)from) == 0);
+        }
+    }
+    pending += json_integer_value(json_object_get(part, "recipients_pending"));
+    json_put(answer, "recipients_pending", json_integer(pending));
+}
+
+unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    struct msg_id whole, parts[SPOOL_PARTITIONS_MAX];
+    unsigned status = why_one(q, question, ret_answer, &whole);
+    size_t count = 0;
+
+    if (status != 200 || whole.n == 0 ||
+        spool_parts_of(q->spool, whole, (struct msg_id){0}, SPOOL_PARTITIONS_MAX, parts, &count) !=
+            0) {
+        return status;
+    }
+    for (size_t i = 0; i < count && json_array_size(json_object_get(*ret_answer, "recipients")) <
+                                        LISTING_RCPTS_MAX;
+         i++) {
+        json_t *one = json_copy((json_t *)(uintptr_t)question), *part = NULL;
+        char text[SPOOL_ID_TEXT_MAX];
+        struct msg_id none;
+
+        spool_id_print(parts[i], text);
+        json_put(one, "id", json_string(text));
+        if (why_one(q, one, &part, &none) == 200) {
+            add_part(*ret_answer, part);
+        }
+        json_decref(part);
+        json_decref(one);
     }
     return 200;
 }

@@ -3273,6 +3273,20 @@ static void what_is_done_to_a_message_is_done_to_its_parts(void **state)
     assert_int_equal(ends_of(id), 1);
 }
 
+static void why_a_message_waits_is_told_of_all_its_parts(void **state)
+{
+    (void)state;
+    const char *id = submit("s@from.test", FOUR);
+    json_t *why;
+
+    sent(entry_of("b@two.test"));
+    deferred(entry_of("c@three.test"));
+    why = ask(200, "{\"op\":\"why\",\"id\":\"%s\"}", id);
+    assert_int_equal(number(why, "recipients_pending"), 3);
+    assert_int_equal(json_array_size(json_object_get(why, "recipients")), 3);
+    assert_true(json_array_size(json_object_get(why, "groups")) >= 3);
+}
+
 static void a_message_is_removed_with_its_parts(void **state)
 {
     (void)state;
@@ -3428,6 +3442,7 @@ UNIT_MAIN(
     PARTS_TEST(the_delay_of_parts_is_told_once),
     PARTS_TEST(parts_that_are_too_old_are_returned_together),
     PARTS_TEST(what_is_done_to_a_message_is_done_to_its_parts),
+    PARTS_TEST(why_a_message_waits_is_told_of_all_its_parts),
     PARTS_TEST(a_message_is_removed_with_its_parts),
     PARTS_TEST(the_last_part_frees_a_message_on_hold),
     PARTS_TEST(mail_for_one_partition_has_no_parts),
