@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Run all tests and end with the line "N passed, N failed".
 
-    tests/run.py [--only structure|unit|scenario|browser|fault|interop|fuzz|soak] [--fuzz-seconds N] [--fuzz-keep]
+    tests/run.py [--only structure|unit|model|scenario|browser|fault|interop|fuzz|soak] [--fuzz-seconds N] [--fuzz-keep]
                  [--jobs N] [--repeat N] [--strict] [--busy N] [PATTERN ...]
 
 Structure tests look at the sources and need a build tree only for what the compiler knows. Unit tests are
-programs that print TAP; scenario, browser, fault and interop tests are unittest modules over real processes; each
+programs that print TAP; model tests run protocols through spin; scenario, browser, fault and interop tests are unittest modules over real processes; each
 fuzz target runs over its corpus and then for a few seconds. With patterns, only tests whose name contains
 one of them run. What is skipped is listed with the reason. What fuzzing has found that leads to new places
 stays in build-clang; with --fuzz-keep the inputs that the corpus lacks are moved into it instead of
@@ -143,7 +143,7 @@ def jobs(args):
             if os.access(path, os.X_OK) and os.path.isfile(path):
                 yield Job("/".join(path.split("/")[-3:]), [path], count_tap, 3600,
                           {"CMOCKA_MESSAGE_OUTPUT": "TAP"})
-    for kind in ("structure", "scenario", "browser", "fault", "interop", "soak"):
+    for kind in ("structure", "model", "scenario", "browser", "fault", "interop", "soak"):
         if wanted(kind):
             for path in sorted(glob.glob(os.path.join(TOP, "tests", kind, "test_*.py"))):
                 name = "%s/%s" % (kind, os.path.basename(path)[:-3])
@@ -214,7 +214,7 @@ def run_all(chosen, args):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--only", choices=["structure", "unit", "scenario", "browser", "fault", "interop", "fuzz", "soak"])
+    parser.add_argument("--only", choices=["structure", "unit", "model", "scenario", "browser", "fault", "interop", "fuzz", "soak"])
     parser.add_argument("--fuzz-seconds", type=int, default=6)
     parser.add_argument("--fuzz-keep", action="store_true")
     parser.add_argument("--jobs", type=int, default=JOBS)

@@ -366,7 +366,7 @@ static void state_leases(struct member_link *ml)
     }
 }
 
-/* [gives all away] */
+/* [gives away] all */
 static void state_leaving(struct member_link *ml)
 {
     int no = membership_number(ml->membership);

@@ -11,7 +11,7 @@
  *                     name is taken                    too many or other partitions, another format
  *   REFUSED <------------+------------------------------------------+
  *                        |                                          |
- *   OUT --looks: name is free, or silent for watch_us--> [comes up] IN --[gives all away]--> LEFT
+ *   OUT --looks: name is free, or silent for watch_us--> [comes up] IN --[gives away] all---> LEFT
  *    ^                                                              |
  *    +------------------- [learns that it was given up] ------------+
  *
@@ -149,7 +149,7 @@ enum membership_action_type {
     MEMBERSHIP_CLAIM,     /* [claims]: those of `partitions` that are free */
     MEMBERSHIP_WISH,      /* those of `partitions` that others have and no node wishes for */
     MEMBERSHIP_RELEASE,   /* [gives away]: each p of `partitions`, at epochs[p], to to[p] or none */
-    MEMBERSHIP_LEAVE, /* [gives all away]: state STOPPED, all leases, and the incarnation ends */
+    MEMBERSHIP_LEAVE, /* [gives away] all: state STOPPED, all leases, and the incarnation ends */
 };
 
 struct membership_action {

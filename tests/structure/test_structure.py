@@ -299,7 +299,7 @@ class Papers(Structure):
             known.add("/".join([kind, *room[:1], name]))  # as tests/run.py calls it
         known |= set(os.path.basename(p)[:-2] for p in files("tests/fuzz/fuzz_*.c")) | set(files("bench/*"))
         for path in ("docs/guarantees.md", "docs/tour.md"):
-            named = set(re.findall(r"`((?:unit|scenario|fault|interop|structure|browser|fuzz|bench)[/_][\w/]+)`", read(path)))
+            named = set(re.findall(r"`((?:unit|model|scenario|fault|interop|structure|browser|fuzz|bench)[/_][\w/]+)`", read(path)))
             self.assertGreater(len(named), 10)
             self.nothing(sorted(named - known), "%s names tests that do not exist:" % path)
 
