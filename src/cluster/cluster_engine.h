@@ -8,6 +8,7 @@
 #include "cluster_url.h"
 #include "committer.h"
 #include "desk.h"
+#include "housekeeper.h"
 #include "spool_engine.h"
 
 struct cluster_spool {
@@ -16,7 +17,8 @@ struct cluster_spool {
     int node;
     int epoll_fd; /* owned: all connections */
     struct desk desk;
-    struct committer *committer; /* owned */
+    struct committer *committer;     /* owned */
+    struct housekeeper *housekeeper; /* owned */
     /* Statements of the open batch that are not about messages (notes, events, keys): sent behind
      * those that are. Owned; there while a batch is open. */
     struct committer_batch *extra;

@@ -53,6 +53,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     struct cluster_spool *s = cluster_of(sp);
 
     committer_turn(s->committer);
+    housekeeper_turn(s->housekeeper);
     if (!committer_end(s->committer, ret_rc)) {
         return false;
     }
@@ -230,6 +231,7 @@ static void close_spool(struct spool *sp)
 
     committer_batch_free(s->extra);
     committer_free(s->committer);
+    housekeeper_free(s->housekeeper);
     desk_fini(&s->desk);
     if (s->epoll_fd >= 0) {
         (void)close(s->epoll_fd);
@@ -330,6 +332,14 @@ static int load(struct cluster_spool *s, PGconn *conn, const char *sql,
     return 0;
 }
 
+/* New mail that passes goes to this fresh table from now on. */
+static void on_fresh(void *arg, unsigned now)
+{
+    struct cluster_spool *s = arg;
+
+    s->desk.fresh_now = now;
+}
+
 static int open_cluster(const char *where, enum spool_open_mode mode,
                         const struct spool_options *options, struct buf *ret_error,
                         struct spool **ret_spool)
@@ -369,6 +379,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
         CHECK(s->epoll_fd >= 0);
         s->committer =
             committer_new(s->epoll_fd, &s->url.target, s->node, incarnation, rows_statement);
+        s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
         *ret_spool = &s->base;
     }
 out:

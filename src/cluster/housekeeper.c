@@ -1,0 +1,193 @@
+#include "housekeeper.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "mem.h"
+
+/* The turn of the fresh tables. The lock and the look under it are one transaction; what is refused
+ * (a lock that others hold, a table with rows) undoes only that try. Nothing has happened since
+ * the last turn when the table in use is as small as an empty one. */
+static const char turn_sql[] =
+    "DO $$ DECLARE c record; k int; has boolean; "
+    "now_us bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; grown bigint; "
+    "BEGIN "
+    "SELECT fresh_now, fresh_since INTO STRICT c FROM cluster; "
+    "grown := pg_total_relation_size(to_regclass('fresh_' || c.fresh_now)); "
+    "IF grown < 65536 OR (grown < " HOUSEKEEPER_TURN_MAX
+    " AND now_us - c.fresh_since < 20000000) THEN RETURN; END IF; "
+    "PERFORM set_config('lock_timeout', '200', true); "
+    "FOR i IN 1..2 LOOP k := (c.fresh_now + i) % 3; "
+    "BEGIN "
+    "EXECUTE 'SELECT EXISTS (SELECT FROM fresh_' || k || ')' INTO has; "
+    "CONTINUE WHEN has; " /* without the lock: most often that is enough */
+    "EXECUTE 'LOCK TABLE fresh_' || k || ' IN ACCESS EXCLUSIVE MODE'; "
+    "EXECUTE 'SELECT EXISTS (SELECT FROM fresh_' || k || ')' INTO has; "
+    "IF has THEN RAISE lock_not_available; END IF; "
+    "EXECUTE 'TRUNCATE fresh_' || k; "
+    "UPDATE cluster SET fresh_now = k, fresh_since = now_us; "
+    "RETURN; "
+    "EXCEPTION WHEN lock_not_available OR query_canceled THEN NULL; END; "
+    "END LOOP; END $$";
+
+_Static_assert(HOUSEKEEPER_TURN_S == 20, "it stands in turn_sql");
+
+static const char fresh_now_sql[] = "SELECT fresh_now::bigint FROM cluster";
+
+/* Vacuum is a statement of its own: it cannot be in a transaction. */
+static const char vacuum_sql[] =
+    "VACUUM (TRUNCATE OFF) arrival, lease, node, fence, tally, batch, cluster, ask";
+/* For fresh tables that can't be emptied; of others it finds nothing to do. */
+static const char vacuum_fresh_sql[] = "VACUUM (TRUNCATE OFF) fresh_0, fresh_1, fresh_2";
+
+/* Ids are times: what is younger than an hour may be about to be named. */
+static const char *const tidy_sql[] = {
+    "DELETE FROM batch b USING (SELECT node, max(n) - 1000 AS upto FROM batch GROUP BY node) m "
+    "WHERE b.node = m.node AND b.n < m.upto",
+    "DELETE FROM content WHERE (id, n) IN (SELECT id, n FROM content c WHERE id < "
+    "(extract(epoch FROM now()) * 1000000)::bigint - 3600000000 AND NOT EXISTS "
+    "(SELECT FROM message m WHERE m.id = c.id) LIMIT 1000)",
+    "DELETE FROM ask WHERE at < (extract(epoch FROM now()) * 1000000)::bigint - 60000000",
+    "DELETE FROM lease_note WHERE until < (extract(epoch FROM now()) * 1000000)::bigint",
+    "DELETE FROM key WHERE key IN (SELECT key FROM key WHERE until < "
+    "(extract(epoch FROM now()) * 1000000)::bigint LIMIT 1000)",
+};
+
+struct housekeeper {
+    struct link *link; /* owned */
+    int epoll_fd;
+    int timer; /* owned: the next round */
+    bool is_ours;
+    unsigned rounds;
+    unsigned unanswered; /* syncs */
+    void (*fresh)(void *arg, unsigned now);
+    void *arg;
+};
+
+static void set_timer(const struct housekeeper *h, int64_t us)
+{
+    struct itimerspec at = {.it_value = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}};
+
+    CHECK(timerfd_settime(h->timer, 0, &at, NULL) == 0);
+}
+
+/* One that fails does not take others with it. */
+static void say(struct housekeeper *h, const char *sql)
+{
+    link_send(h->link, sql, NULL, 0);
+    link_sync(h->link);
+    h->unanswered++;
+}
+
+static void begin_round(struct housekeeper *h)
+{
+    h->rounds++;
+    if (h->is_ours) {
+        say(h, turn_sql);
+        if (h->rounds % HOUSEKEEPER_VACUUM == 1) {
+            say(h, vacuum_sql);
+        }
+        if (h->rounds % HOUSEKEEPER_TIDY == 1) {
+            for (size_t i = 0; i < sizeof tidy_sql / sizeof tidy_sql[0]; i++) {
+                say(h, tidy_sql[i]);
+            }
+            say(h, vacuum_fresh_sql);
+        }
+    }
+    say(h, fresh_now_sql);
+}
+
+static void changed(void *arg, struct link *l, bool is_up)
+{
+    struct housekeeper *h = arg;
+
+    (void)l;
+    h->unanswered = 0;
+    if (is_up) {
+        begin_round(h);
+    } else {
+        set_timer(h, HOUSEKEEPER_AGAIN_US);
+    }
+}
+
+/* Only one statement has rows. What the server refuses is tried again in another round. */
+static void answer(void *arg, struct link *l, const PGresult *result)
+{
+    struct housekeeper *h = arg;
+
+    (void)l;
+    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
+        PQgetlength(result, 0, 0) == 8) {
+        const unsigned char *value = (const unsigned char *)PQgetvalue(result, 0, 0);
+
+        if (value[7] <= 2) { /* the table's CHECK is no promise */
+            h->fresh(h->arg, value[7]);
+        }
+    }
+    if (PQresultStatus(result) == PGRES_PIPELINE_SYNC && h->unanswered > 0 &&
+        --h->unanswered == 0) {
+        set_timer(h, HOUSEKEEPER_ROUND_US);
+    }
+}
+
+static void notice(void *arg, struct link *l, const char *state, const char *words)
+{
+    (void)arg;
+    (void)l;
+    (void)state;
+    (void)words; /* of vacuum, about nothing */
+}
+
+static const struct link_owner owner = {.changed = changed, .answer = answer, .notice = notice};
+
+struct housekeeper *housekeeper_new(int epoll_fd, const struct link_target *target,
+                                    void (*fresh)(void *arg, unsigned now), void *arg)
+{
+    struct housekeeper *h = mem_new(sizeof *h);
+    struct epoll_event e = {.events = EPOLLIN};
+
+    h->epoll_fd = epoll_fd;
+    h->is_ours = true;
+    h->fresh = fresh;
+    h->arg = arg;
+    h->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    CHECK(h->timer >= 0);
+    CHECK(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, h->timer, &e) == 0);
+    h->link = link_new(epoll_fd, target, &owner, h);
+    set_timer(h, 1); /* connects in the first turn */
+    return h;
+}
+
+void housekeeper_free(struct housekeeper *h)
+{
+    if (h == NULL) {
+        return;
+    }
+    link_free(h->link);
+    (void)epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, h->timer, NULL);
+    (void)close(h->timer);
+    mem_free(h);
+}
+
+void housekeeper_set_duty(struct housekeeper *h, bool is_ours)
+{
+    h->is_ours = is_ours;
+}
+
+void housekeeper_turn(struct housekeeper *h)
+{
+    uint64_t times;
+    bool is_time = read(h->timer, &times, sizeof times) == (ssize_t)sizeof times;
+
+    link_turn(h->link);
+    if (is_time && link_is_down(h->link)) {
+        link_connect(h->link);
+    } else if (is_time && link_is_up(h->link) && h->unanswered == 0) {
+        begin_round(h);
+    }
+    link_turn(h->link); /* sends what was said */
+}

@@ -1,0 +1,46 @@
+/*
+ * What keeps the tables small, on a connection of its own: nothing here holds up the queue.
+ *
+ * New mail that passes goes to one of three fresh tables. Each FRESH_TURN_US, or when the table has
+ * grown to FRESH_TURN_BYTES, the next one is emptied and used instead: deleted rows take room until
+ * they are vacuumed, which an older snapshot anywhere prevents; TRUNCATE takes no notice of it.
+ * Rows that are still in the next table are looked for under the lock that TRUNCATE needs, so a
+ * node that has not heard of the turn can lose nothing. A table that is not empty, or that another
+ * reads (pg_dump), is passed over, the one behind it is tried; when neither can be emptied, the
+ * fresh tables are vacuumed until one can.
+ *
+ * Beside that, small tables whose rows change all the time are vacuumed, and what is of no more use
+ * is deleted: markers of old batches, chunks of content without a message, answers that were not
+ * fetched, notes and keys whose time is over.
+ *
+ * One node has the duty: the owner of partition 0. Two at once do no harm. The others only ask
+ * which fresh table is in use.
+ */
+#ifndef CLUSTER_HOUSEKEEPER_H
+#define CLUSTER_HOUSEKEEPER_H
+
+#include <stdbool.h>
+
+#include "link.h"
+
+#define HOUSEKEEPER_ROUND_US (1 * INT64_C(1000000))
+#define HOUSEKEEPER_TURN_S   20
+#define HOUSEKEEPER_TURN_MAX "209715200" /* bytes, with TOAST and index */
+#define HOUSEKEEPER_VACUUM   10          /* rounds from one vacuum to the next */
+#define HOUSEKEEPER_TIDY     60          /* rounds from one look for what is of no use */
+#define HOUSEKEEPER_AGAIN_US (5 * INT64_C(1000000))
+
+struct housekeeper;
+
+/* Borrows what link_new borrows. `fresh` is told, in housekeeper_turn, which table is in use. */
+struct housekeeper *housekeeper_new(int epoll_fd, const struct link_target *target,
+                                    void (*fresh)(void *arg, unsigned now), void *arg);
+void housekeeper_free(struct housekeeper *h); /* NULL is fine */
+
+/* Is it this node's duty? From the start it is. */
+void housekeeper_set_duty(struct housekeeper *h, bool is_ours);
+
+/* When the epoll descriptor is readable. Never waits. */
+void housekeeper_turn(struct housekeeper *h);
+
+#endif
