@@ -167,8 +167,6 @@ static void give_back(struct attempt *a)
 /* This node's lease is over: another may have the mail by now. */
 static void break_off(struct attempt *a)
 {
-    log_info("%.*s: not delivered for now: this node's lease is over",
-             SLICE_ARGS(a->assignment->ask.id));
     assignment_break_off(a->assignment);
     attempt_free(a);
 }

@@ -10,6 +10,10 @@
  * say what went wrong on their output, "x.y.z text", and by their exit status. A child is a process
  * group: when its time is over the whole group is killed.
  *
+ * While the node's lease is over (lease_page.h) no child is started. The child takes the last look
+ * itself, directly before the rename or the command's start; when it breaks off it says so in memory
+ * that it shares with this process, which no command can reach, and the recipients go back untried.
+ *
  * The user is `user=` when this process is root, and never root; without root everything runs as
  * the user of this process, and a different `user=` defers the mail.
  */
@@ -23,6 +27,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/queue.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -60,8 +65,9 @@ struct local_delivery {
     int output_fd;                 /* what the child says; -1 */
     struct event *output_event, *timeout_event;
     struct buf output;
-    char *name;     /* owned: of the command, for texts */
-    size_t rcpt_at; /* maildir: whose copy is being written */
+    char *name;              /* owned: of the command, for texts */
+    _Atomic bool *broke_off; /* shared with the child, where there is a lease; else NULL */
+    size_t rcpt_at;          /* maildir: whose copy is being written */
     bool is_pipe;
     bool timed_out;
     bool waiting; /* in local->waiting */
@@ -102,6 +108,10 @@ static void forget_child(struct local_delivery *job)
         (void)close(job->output_fd); /* only read */
         job->output_fd = -1;
     }
+    if (job->broke_off != NULL) {
+        (void)munmap((void *)job->broke_off, sizeof *job->broke_off); /* our own */
+        job->broke_off = NULL;
+    }
     buf_clear(&job->output);
 }
 
@@ -129,6 +139,13 @@ static void finish(struct local_delivery *job)
 static void give_back(struct local_delivery *job)
 {
     assignment_give_back(job->assignment, false);
+    job_free(job);
+}
+
+/* The lease is over: what has no verdict goes back. */
+static void break_off(struct local_delivery *job)
+{
+    assignment_break_off(job->assignment);
     job_free(job);
 }
 
@@ -243,6 +260,13 @@ static int read_content(void *arg, struct slice *ret_piece)
     return 1;
 }
 
+/* At the last look. */
+static _Noreturn void child_breaks_off(const struct local_delivery *job)
+{
+    *job->broke_off = true;
+    _exit(EX_TEMPFAIL);
+}
+
 static _Noreturn void child_maildir(struct local_delivery *job, const struct policy *policy,
                                     const char *path)
 {
@@ -256,6 +280,7 @@ static _Noreturn void child_maildir(struct local_delivery *job, const struct pol
         .fixed_len = maildir_fixed_len(slice_string(policy->maildir)),
         .host = conf->myhostname,
         .number = job->local->deliveries,
+        .lease = &job->local->worker.lease,
     };
     struct buf why;
     int rc;
@@ -263,6 +288,9 @@ static _Noreturn void child_maildir(struct local_delivery *job, const struct pol
     (void)become(conf, policy);
     buf_init(&why, MAILDIR_PATH_MAX + 1024);
     rc = maildir_deliver(&mail, read_content, job->assignment, &why);
+    if (rc == -ECANCELED && job->broke_off != NULL) {
+        child_breaks_off(job);
+    }
     if (rc != 0) {
         child_fail(maildir_status(rc), "maildir delivery failed: %s",
                    why.failed ? strerror(-rc) : buf_cstr(&why));
@@ -295,6 +323,9 @@ static _Noreturn void child_pipe(struct local_delivery *job, const struct policy
     /* The command gets standard input and output and nothing else of ours. */
     (void)close_range(CONTENT_FD_CHILD, ~0U, 0);
     environ = environment.words;
+    if (!lease_holds(&job->local->worker.lease)) {
+        child_breaks_off(job);
+    }
     execvp(command->words[0], command->words);
     child_fail(errno == ENOENT || errno == EACCES ? bad_configuration : system_trouble,
                "cannot execute \"%s\": %s", command->words[0], strerror(errno));
@@ -428,7 +459,21 @@ static _Noreturn void child_main(struct local_delivery *job, struct child_task *
     child_maildir(job, &r->policy, buf_cstr(&r->path));
 }
 
-/* False when the system has no process or descriptor to spare. */
+/* Memory in which the child can say that it broke off; none is needed without a lease. */
+static bool share_memory(struct local_delivery *job)
+{
+    void *at;
+
+    if (job->local->worker.lease.until_us == NULL) {
+        return true;
+    }
+    at = mmap(NULL, sizeof *job->broke_off, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+              0);
+    job->broke_off = at == MAP_FAILED ? NULL : at;
+    return job->broke_off != NULL;
+}
+
+/* False when the system has no process, descriptor or memory to spare. */
 static bool run_child(struct local_delivery *job, struct child_task *r)
 {
     int fds[2];
@@ -436,6 +481,11 @@ static bool run_child(struct local_delivery *job, struct child_task *r)
     pid_t pid;
 
     if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return false;
+    }
+    if (!share_memory(job)) {
+        (void)close(fds[0]); /* of no use, both */
+        (void)close(fds[1]);
         return false;
     }
     /* The writing end is a command's output, which has to be an ordinary one. */
@@ -452,6 +502,7 @@ static bool run_child(struct local_delivery *job, struct child_task *r)
     (void)close(fds[1]); /* the child's */
     if (pid < 0) {
         (void)close(fds[0]); /* of no use */
+        forget_child(job);
         return false;
     }
     watch_child(job, pid, fds[0], job->local->role->conf);
@@ -539,6 +590,10 @@ static void advance(struct local_delivery *job)
     struct child_task r = {0};
     bool ready = false, started = true;
 
+    if (!lease_holds(&l->worker.lease)) {
+        break_off(job);
+        return;
+    }
     buf_init(&r.path, MAILDIR_PATH_MAX - 1);
     policy_for(l->role->conf, ask->transport, ask->nexthop, &r.policy);
     job->is_pipe = r.policy.agent == CONF_AGENT_PIPE;
@@ -584,11 +639,15 @@ static void on_end(struct local_delivery *job, int wait_status)
     struct pipe_end end = {.wait_status = wait_status,
                            .timed_out = job->timed_out,
                            .name = job->is_pipe ? job->name : "maildir delivery"};
-    char *service =
-        mem_copy(job->assignment->ask.transport.ptr, job->assignment->ask.transport.len);
+    char *service;
     struct status status;
     struct buf text;
 
+    if (job->broke_off != NULL && *job->broke_off) {
+        break_off(job);
+        return;
+    }
+    service = mem_copy(job->assignment->ask.transport.ptr, job->assignment->ask.transport.len);
     read_output(job);
     end.output = buf_slice(&job->output);
     end.service = service;

@@ -303,11 +303,14 @@ static int deliver_into(const struct maildir_mail *mail, const int parts[PARTS],
         (void)snprintf(new, sizeof new, "%lld.M%06dP%dQ%lluV%llxI%llx.%s", seconds, us,
                        (int)getpid(), (unsigned long long)mail->number,
                        (unsigned long long)st.st_dev, (unsigned long long)st.st_ino, host);
-        if (renameat(parts[TMP], tmp, parts[NEW], new) == 0) {
+        if (mail->lease != NULL && !lease_holds(mail->lease)) {
+            rc = -ECANCELED;
+        } else if (renameat(parts[TMP], tmp, parts[NEW], new) == 0) {
             rc = mail_file_sync_directory(parts[NEW]);
             return rc == 0 ? 0 : fail(why, "sync", mail->copy.path, "new", "", -rc);
+        } else {
+            rc = fail(why, "create", mail->copy.path, "new", new, errno);
         }
-        rc = fail(why, "create", mail->copy.path, "new", new, errno);
     }
     (void)unlinkat(parts[TMP], tmp, 0); /* readers clean tmp after 36 hours, too */
     return rc;

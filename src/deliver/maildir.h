@@ -2,7 +2,7 @@
  * Delivery into a maildir: a directory with tmp, new and cur, a file per message (the format is
  * D. J. Bernstein's, as qmail's maildir(5) tells it).
  *
- *     write DIR/tmp/NAME, sync it -> rename to DIR/new/NAME -> sync DIR/new -> success
+ *     write DIR/tmp/NAME, sync it -> last look -> rename to DIR/new/NAME -> sync DIR/new -> success
  *
  * Below the part of the path that the operator gave, no symbolic link is followed: users could lead
  * the delivery to where they may not write themselves.
@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "lease_page.h"
 #include "mail_file.h"
 #include "slice.h"
 #include "status.h"
@@ -40,13 +41,15 @@ bool maildir_path(struct slice pattern, struct slice recipient, struct slice del
 size_t maildir_fixed_len(struct slice pattern);
 
 struct maildir_mail {
-    struct mail_copy copy; /* its path is the maildir's */
-    size_t fixed_len;      /* of the path: the operator's; links are followed there only */
-    const char *host;      /* our name */
-    uint64_t number;       /* different for each delivery of this process */
+    struct mail_copy copy;          /* its path is the maildir's */
+    size_t fixed_len;               /* of the path: the operator's; links are followed there only */
+    const char *host;               /* our name */
+    uint64_t number;                /* different for each delivery of this process */
+    const struct lease_page *lease; /* NULL: there is none */
 };
 
-/* Deliver. 0, or negative errno with what failed in *ret_why ("create /x/tmp/1.P2: ..."). */
+/* Deliver. 0, or negative errno with what failed in *ret_why ("create /x/tmp/1.P2: ..."); -ECANCELED
+ * and no more when the lease is over at the last look: nothing was delivered then. */
 int maildir_deliver(const struct maildir_mail *mail, mail_read *read, void *arg,
                     struct buf *ret_why);
 

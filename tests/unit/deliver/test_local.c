@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <signal.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lease_page.h"
 #include "mem.h"
 #include "played_queue.h"
 
@@ -320,6 +322,111 @@ static void a_command_runs_as_its_user(void **state)
     }
 }
 
+/* ---- the lease ------------------------------------------------------------------------------ */
+
+/* A child waits right after its fork until it is let go on; shared with it. */
+static struct held {
+    _Atomic bool holds, waits;
+} * held;
+
+static void hold_child(void)
+{
+    while (held->holds) {
+        held->waits = true;
+        (void)usleep(1000);
+    }
+}
+
+static void hold_children(void)
+{
+    if (held == NULL) {
+        held = mmap(NULL, sizeof *held, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(held, MAP_FAILED);
+        assert_int_equal(pthread_atfork(NULL, NULL, hold_child), 0);
+    }
+    held->waits = false;
+    held->holds = true;
+}
+
+static bool child_waits(const void *arg)
+{
+    (void)arg;
+    return held->waits;
+}
+
+/* What is in the file out and in the mailbox of joe. */
+static bool was_delivered(void)
+{
+    char command[300];
+
+    (void)snprintf(command, sizeof command,
+                   "[ -e %s/out ] || [ -n \"$(find %s -path '*/new/*')\" ]", site.top, site.top);
+    return system(command) == 0;
+}
+
+static void a_child_that_was_started_looks_once_more(void **state)
+{
+    static const char *const transports[] = {"box", "save"};
+    struct lease_page page;
+
+    (void)state;
+    assert_int_equal(lease_page_make(&page), 0);
+    wire_put_lease(played.channel, lease_page_share(&page));
+    put_simple(1, "box", "x"); /* no child is started */
+    played_await(1);
+    assert_int_equal(played.results[0].m.outcome, OUTCOME_BROKEN_OFF);
+    for (size_t i = 0; i < COUNT(transports); i++) {
+        hold_children();
+        lease_page_set(&page, MONO_NEVER);
+        put_simple(2 + i, transports[i], "x");
+        assert_true(played_until(child_waits, NULL));
+        lease_page_set(&page, (struct mono){0});
+        held->holds = false;
+        played_await(2 + i);
+        assert_int_equal(played.results[1 + i].m.outcome, OUTCOME_BROKEN_OFF);
+        assert_int_equal(played.results[1 + i].m.verdict_count, 0);
+        assert_false(was_delivered());
+    }
+    lease_page_set(&page, MONO_NEVER);
+    for (size_t i = 0; i < COUNT(transports); i++) {
+        put_simple(10 + i, transports[i], "x");
+        played_await(4 + i);
+        assert_int_equal(played.results[3 + i].verdicts[0].kind, VERDICT_SENT);
+    }
+    assert_true(was_delivered());
+    lease_page_fini(&page);
+}
+
+static void copies_from_before_stand_when_the_rest_is_broken_off(void **state)
+{
+    const struct played_result *r = &played.results[0];
+    struct lease_page page;
+
+    (void)state;
+    assert_int_equal(lease_page_make(&page), 0);
+    wire_put_lease(played.channel, lease_page_share(&page));
+    lease_page_set(&page, MONO_NEVER);
+    hold_children();
+    put(1, "box", "x", "joe@there.test ann@there.test bob@there.test", CONTENT_INSIDE, -1);
+    assert_true(played_until(child_waits, NULL));
+    held->holds = false;
+    while (!was_delivered()) { /* the first of them */
+        (void)usleep(1000);
+    }
+    hold_children(); /* before this process hears of the end of the first one */
+    assert_true(played_until(child_waits, NULL));
+    lease_page_set(&page, (struct mono){0});
+    held->holds = false;
+    played_await(1);
+    assert_int_equal(r->m.outcome, OUTCOME_BROKEN_OFF);
+    assert_int_equal(r->m.verdict_count, 3);
+    assert_int_equal(r->verdicts[0].kind, VERDICT_SENT);
+    assert_int_equal(r->verdicts[1].kind, VERDICT_NONE);
+    assert_int_equal(r->verdicts[1].n, 101);
+    assert_int_equal(r->verdicts[2].kind, VERDICT_NONE);
+    lease_page_fini(&page);
+}
+
 /* ---- the process ---------------------------------------------------------------------------- */
 
 static void a_stop_waits_for_children_and_gives_back_the_rest(void **state)
@@ -370,5 +477,7 @@ UNIT_MAIN(SITE_TEST(each_recipient_has_a_mailbox),
           SITE_TEST(a_command_that_ended_in_time_is_not_late),
           SITE_TEST(a_hanging_command_holds_up_nobody), SITE_TEST(a_command_inherits_nothing),
           SITE_TEST(a_command_runs_as_its_user),
+          SITE_TEST(a_child_that_was_started_looks_once_more),
+          SITE_TEST(copies_from_before_stand_when_the_rest_is_broken_off),
           SITE_TEST(a_stop_waits_for_children_and_gives_back_the_rest),
           SITE_TEST(a_new_queue_hears_nothing_of_the_old_ones_entries))

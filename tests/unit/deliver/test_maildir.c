@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lease_page.h"
 #include "maildir.h"
 #include "mem.h"
 
@@ -98,7 +99,8 @@ static int read_source(void *arg, struct slice *ret_piece)
     return 1;
 }
 
-static int deliver(const char *dir, struct source *source, uint64_t number, struct buf *why)
+static int deliver_under(const struct lease_page *lease, const char *dir, struct source *source,
+                         uint64_t number, struct buf *why)
 {
     char path[200];
     struct maildir_mail mail = {.copy = {.path = path,
@@ -107,10 +109,16 @@ static int deliver(const char *dir, struct source *source, uint64_t number, stru
                                          .now = {1700000000 * US_PER_S + 123456}},
                                 .fixed_len = strlen(top),
                                 .host = "mx/here:test",
-                                .number = number};
+                                .number = number,
+                                .lease = lease};
 
     (void)snprintf(path, sizeof path, "%s/%s", top, dir);
     return maildir_deliver(&mail, read_source, source, why);
+}
+
+static int deliver(const char *dir, struct source *source, uint64_t number, struct buf *why)
+{
+    return deliver_under(NULL, dir, source, number, why);
 }
 
 /* How many files are in top/dir; the content of one of them. */
@@ -163,6 +171,27 @@ static void a_message_lands_in_new_with_unix_line_ends(void **state)
         assert_int_equal(list(new, content, sizeof content), 0);
         buf_fini(&why);
     }
+}
+
+static void the_last_look_is_before_the_new_name(void **state)
+{
+    struct source first = {"x\r\n", 100, 0}, second = first;
+    struct lease_page page;
+    char content[1000];
+    struct buf why;
+
+    (void)state;
+    buf_init(&why, 1000);
+    assert_int_equal(lease_page_make(&page), 0); /* its lease does not hold yet */
+    assert_int_equal(deliver_under(&page, "leased", &first, 1, &why), -ECANCELED);
+    assert_int_equal(first.text[0], '\0'); /* all was written */
+    assert_int_equal(list("leased/new", content, sizeof content), 0);
+    assert_int_equal(list("leased/tmp", content, sizeof content), 0);
+    lease_page_set(&page, MONO_NEVER);
+    assert_int_equal(deliver_under(&page, "leased", &second, 1, &why), 0);
+    assert_int_equal(list("leased/new", content, sizeof content), 1);
+    lease_page_fini(&page);
+    buf_fini(&why);
 }
 
 static void deliveries_have_names_of_their_own(void **state)
@@ -298,6 +327,8 @@ static void what_fails_leaves_nothing_and_says_why(void **state)
 
 UNIT_MAIN(cmocka_unit_test(a_recipient_has_one_directory_and_no_way_out_of_it),
           cmocka_unit_test_setup_teardown(a_message_lands_in_new_with_unix_line_ends, make_top,
+                                          remove_top),
+          cmocka_unit_test_setup_teardown(the_last_look_is_before_the_new_name, make_top,
                                           remove_top),
           cmocka_unit_test_setup_teardown(deliveries_have_names_of_their_own, make_top, remove_top),
           cmocka_unit_test_setup_teardown(no_link_of_a_user_is_followed, make_top, remove_top),
