@@ -413,6 +413,7 @@ class Daemon:
         os.chmod(self.directory, 0o755)
         self.port = free_port()
         self.env, self.process = env, None
+        self.program = "sluiced"
         # As root maildirs and commands need a user; what is set in a clause of `extra' goes before.
         self.delivery_user = "nobody" if os.geteuid() == 0 else None
         self.parameters = dict(
@@ -438,7 +439,7 @@ class Daemon:
         """Start it without waiting until it answers."""
         self.write_config()
         self.output = open(os.path.join(self.directory, "output"), "ab")
-        self.process = spawn([program("sluiced"), "-c", self.config], stdout=self.output, stderr=subprocess.STDOUT,
+        self.process = spawn([program(self.program), "-c", self.config], stdout=self.output, stderr=subprocess.STDOUT,
                              env=self.env, cwd=self.directory)
 
     def start(self):
