@@ -1,4 +1,4 @@
-/* The commands about the database of a cluster as a whole. None needs a daemon. */
+/* The commands about the database of a cluster as a whole, and its nodes. None needs a daemon. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,15 +24,34 @@ void commands_use_cluster(cluster_work *init, cluster_work *check, cluster_work 
     work_restored = restored;
 }
 
+static cluster_work *work_list;
+static node_work *work_drain, *work_undrain, *work_remove;
+
+void commands_use_nodes(cluster_work *list, node_work *drain, node_work *undrain, node_work *remove)
+{
+    work_list = list;
+    work_drain = drain;
+    work_undrain = undrain;
+    work_remove = remove;
+}
+
+/* One of both. */
+struct call {
+    cluster_work *cluster;
+    bool flag;
+    node_work *node;
+    const char *name;
+};
+
 /* With the URL and the password's file of the configuration; a URL on the command line goes before
  * it. */
-static int run(cluster_work *work, bool flag, const struct args *a)
+static int run_call(const struct call *call, const char *url, const struct args *a)
 {
     struct conf *conf = command_conf(a);
     struct buf password, out, error;
     int rc, status;
 
-    CHECK(work != NULL);
+    CHECK(call->cluster != NULL || call->node != NULL);
     if (conf == NULL) {
         return EX_CONFIG;
     }
@@ -41,14 +60,17 @@ static int run(cluster_work *work, bool flag, const struct args *a)
     buf_init(&error, 8192);
     rc = spool_secret_read(conf, &password, &error);
     if (rc == 0) {
-        rc = work(a->word_count > 0 ? a->words[0] : conf->spool, buf_slice(&password), flag, &out,
-                  &error);
+        url = url != NULL ? url : conf->spool;
+        rc = call->node != NULL
+                 ? call->node(url, buf_slice(&password), call->name, &out, &error)
+                 : call->cluster(url, buf_slice(&password), call->flag, &out, &error);
     }
     fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);
     status = rc == 0          ? EX_OK
              : rc == -EUCLEAN ? EX_DATAERR
              : rc == -EINVAL  ? EX_USAGE
              : rc == -EACCES  ? EX_NOPERM
+             : rc == -EBUSY   ? EX_TEMPFAIL
                               : EX_UNAVAILABLE;
     if (buf_len(&error) > 0) {
         fprintf(stderr, "sluice: %s\n", error.failed ? strerror(-rc) : buf_cstr(&error));
@@ -58,6 +80,20 @@ static int run(cluster_work *work, bool flag, const struct args *a)
     buf_fini(&error);
     conf_free(conf);
     return status;
+}
+
+static int run(cluster_work *work, bool flag, const struct args *a)
+{
+    const struct call call = {.cluster = work, .flag = flag};
+
+    return run_call(&call, a->word_count > 0 ? a->words[0] : NULL, a);
+}
+
+static int run_node(node_work *work, const struct args *a)
+{
+    const struct call call = {.node = work, .name = a->words[0]};
+
+    return run_call(&call, a->word_count > 1 ? a->words[1] : NULL, a);
 }
 
 int run_cluster_init(const struct command *c, const struct args *a)
@@ -90,4 +126,28 @@ int run_cluster_restored(const struct command *c, const struct args *a)
         }
     }
     return run(work_restored, false, a);
+}
+
+int run_node_list(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run(work_list, a->json, a);
+}
+
+int run_node_drain(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run_node(work_drain, a);
+}
+
+int run_node_undrain(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run_node(work_undrain, a);
+}
+
+int run_node_remove(const struct command *c, const struct args *a)
+{
+    (void)c;
+    return run_node(work_remove, a);
 }

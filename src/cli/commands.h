@@ -84,11 +84,16 @@ int run_postfix_check(const struct command *c, const struct args *a);
  * the program that knows Postfix says so first of all. */
 void commands_use_postfix_check(int (*check)(const char *directory, FILE *out));
 
-/* cluster_commands.c: the database of a cluster as a whole */
+/* cluster_commands.c: the database of a cluster as a whole, and its nodes */
 int run_cluster_init(const struct command *c, const struct args *a);
 int run_cluster_check(const struct command *c, const struct args *a);
 int run_cluster_upgrade(const struct command *c, const struct args *a);
 int run_cluster_restored(const struct command *c, const struct args *a);
+
+int run_node_list(const struct command *c, const struct args *a);
+int run_node_drain(const struct command *c, const struct args *a);
+int run_node_undrain(const struct command *c, const struct args *a);
+int run_node_remove(const struct command *c, const struct args *a);
 
 /* What does it, said first of all by the program that knows clusters. 0 or a negative errno (with
  * *ret_error; -EUCLEAN: `out` has it); `password` is the text of a password's file. */
@@ -97,6 +102,11 @@ typedef int cluster_work(const char *url, struct slice password, bool flag, stru
                          struct buf *ret_error);
 void commands_use_cluster(cluster_work *init, cluster_work *check, cluster_work *upgrade,
                           cluster_work *restored);
+/* The same for a node by its name. */
+typedef int node_work(const char *url, struct slice password, const char *name, struct buf *out,
+                      struct buf *ret_error);
+void commands_use_nodes(cluster_work *list, node_work *drain, node_work *undrain,
+                        node_work *remove);
 
 /* rules_test.c: what rules say of a mail */
 int run_config_test(const struct command *c, const struct args *a);

@@ -10,6 +10,7 @@
 
 #include "buf.h"
 #include "mem.h"
+#include "member_sql.h"
 
 /* ---- statements -------------------------------------------------------------------------------
  * What has to be so is asked for by a division by zero (22012), which fails all that follows. */
@@ -18,19 +19,9 @@
 #define SQL_FENCE                                                                                  \
     "SELECT 1 / count(*) FROM (SELECT 1 FROM fence WHERE no = $1 AND incarnation = $2 FOR SHARE) " \
     "f"
-#define SQL_RAISE_FENCE                                                                            \
-    "INSERT INTO fence VALUES ($1, 1) ON CONFLICT (no) DO UPDATE SET incarnation = "               \
-    "fence.incarnation + 1"
 #define SQL_END_OWN_FENCE                                                                          \
     "WITH u AS (UPDATE fence SET incarnation = incarnation + 1 WHERE no = $1 AND incarnation = "   \
     "$2 RETURNING 1) SELECT 1 / count(*) FROM u"
-
-/* All leases and wishes of a node. */
-#define SQL_FREE_LEASES                                                                            \
-    "WITH l AS (SELECT p FROM lease WHERE node = $1 OR wanted = $1 ORDER BY p FOR UPDATE) "        \
-    "UPDATE lease SET epoch = epoch + CASE WHEN node = $1 THEN 1 ELSE 0 END, "                     \
-    "wanted = CASE WHEN node = $1 OR wanted = $1 THEN NULL ELSE wanted END, "                      \
-    "node = CASE WHEN node = $1 THEN NULL ELSE node END FROM l WHERE lease.p = l.p"
 
 #define SQL_RENEW                                                                                  \
     "UPDATE node SET beat = beat + 1, state = CASE WHEN state = 0 AND $3::bool THEN 1 ELSE state " \
@@ -281,7 +272,7 @@ static void state_registration(struct member_link *ml)
     if (a->no == MEMBERSHIP_NOBODY) {
         add_text(&ps, ml->config.name);
     } else {
-        state_number(ml, OTHER, SQL_RAISE_FENCE, a->no);
+        state_number(ml, OTHER, MEMBER_SQL_RAISE_FENCE, a->no);
         add_number(&ps, a->no);
         add_number(&ps, a->incarnation);
         add_number(&ps, a->beat);
@@ -297,7 +288,7 @@ static void state_registration(struct member_link *ml)
         state(ml, LIFE, SQL_NEW_INCARNATION, &name);
     } else {
         state(ml, LIFE, SQL_NEW_LIFE, &ps);
-        state_number(ml, OTHER, SQL_FREE_LEASES, a->no);
+        state_number(ml, OTHER, MEMBER_SQL_FREE_LEASES, a->no);
     }
 }
 
@@ -310,7 +301,7 @@ static void state_take_over(struct member_link *ml)
     if (a->no > membership_number(ml->membership)) {
         state_fence(ml);
     }
-    state_number(ml, OTHER, SQL_RAISE_FENCE, a->no);
+    state_number(ml, OTHER, MEMBER_SQL_RAISE_FENCE, a->no);
     if (a->no < membership_number(ml->membership)) {
         state_fence(ml);
     }
@@ -322,7 +313,7 @@ static void state_take_over(struct member_link *ml)
         add_number(&ps, a->beat);
         state(ml, CONDITION, SQL_END_LIFE, &ps);
     }
-    state_number(ml, OTHER, SQL_FREE_LEASES, a->no);
+    state_number(ml, OTHER, MEMBER_SQL_FREE_LEASES, a->no);
 }
 
 /* [claims], [gives away], and wishes */
@@ -373,7 +364,7 @@ static void state_leaving(struct member_link *ml)
 
     state_numbers(ml, FENCE, SQL_END_OWN_FENCE, no, membership_incarnation(ml->membership));
     state_number(ml, OTHER, SQL_STOPPED, no);
-    state_number(ml, OTHER, SQL_FREE_LEASES, no);
+    state_number(ml, OTHER, MEMBER_SQL_FREE_LEASES, no);
 }
 
 static void send_request(struct member_link *ml)

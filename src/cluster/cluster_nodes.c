@@ -1,0 +1,362 @@
+#include "cluster_nodes.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <libpq-fe.h>
+
+#include "cluster_tables.h"
+#include "member_sql.h"
+#include "membership.h"
+
+#define LOOK_US (100 * US_PER_MS)
+#define LIST_US (3 * US_PER_S) /* three renewals */
+
+/* Of node.state, by its value. */
+#define STATE_NAME                                                                                 \
+    "(ARRAY['waiting', 'up', 'draining', 'stopped', 'stopped, draining', 'removed'])[state + 1]"
+
+struct work {
+    struct cluster_url u;
+    PGconn *conn; /* NULL: it failed */
+    struct buf *error;
+};
+
+static int begin(struct work *w, const char *url, struct slice password, struct buf *ret_error)
+{
+    int err = -EIO;
+
+    *w = (struct work){.error = ret_error};
+    if (!cluster_url_parse(&w->u, url, CLUSTER_URL_OPERATOR, ret_error)) {
+        return -EINVAL;
+    }
+    cluster_url_set_password(&w->u, password);
+    if (cluster_url_resolve(&w->u, ret_error)) {
+        w->conn = cluster_tables_open(&w->u, &err, ret_error);
+    }
+    return w->conn != NULL ? 0 : err;
+}
+
+static int finish(struct work *w, int rc)
+{
+    PQfinish(w->conn); /* NULL is fine */
+    cluster_url_fini(&w->u);
+    return rc;
+}
+
+/* With at most three parameters, in text. NULL: the error has words. */
+static PGresult *ask(struct work *w, const char *sql, const char *a, const char *b, const char *c)
+{
+    const char *const values[] = {a, b, c};
+    int count = c != NULL ? 3 : b != NULL ? 2 : a != NULL;
+    PGresult *r = PQexecParams(w->conn, sql, count, NULL, values, NULL, NULL, 0);
+
+    if (PQresultStatus(r) == PGRES_TUPLES_OK || PQresultStatus(r) == PGRES_COMMAND_OK) {
+        return r;
+    }
+    (void)buf_addf(w->error, "spool %s: %.*s", w->u.text,
+                   SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(w->conn))))); /* sticky */
+    PQclear(r);
+    return NULL;
+}
+
+static int do_it(struct work *w, const char *sql, const char *a, const char *b, const char *c)
+{
+    PGresult *r = ask(w, sql, a, b, c);
+
+    PQclear(r);
+    return r != NULL ? 0 : -EIO;
+}
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &t); /* there is one */
+    return (int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000;
+}
+
+static void pause_us(int64_t us)
+{
+    struct timespec t = {us / US_PER_S, us % US_PER_S * 1000};
+
+    (void)nanosleep(&t, NULL); /* a signal makes it shorter */
+}
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+/* Numbers of nodes whose beat has moved, as an array of PostgreSQL. */
+struct beats {
+    int64_t first[MEMBERSHIP_NODES_MAX];
+    bool is_there[MEMBERSHIP_NODES_MAX], moves[MEMBERSHIP_NODES_MAX];
+};
+
+/* False: the error has words. */
+static bool look(struct work *w, struct beats *b, bool is_first, bool *ret_all)
+{
+    PGresult *r = ask(w, "SELECT no, beat FROM node WHERE state < 3", NULL, NULL, NULL);
+
+    if (r == NULL) {
+        return false;
+    }
+    *ret_all = true;
+    for (int i = 0; i < PQntuples(r); i++) {
+        long no = strtol(PQgetvalue(r, i, 0), NULL, 10);
+        int64_t beat = strtoll(PQgetvalue(r, i, 1), NULL, 10);
+
+        if (no < 0 || no >= MEMBERSHIP_NODES_MAX) {
+            continue;
+        }
+        if (is_first || !b->is_there[no]) {
+            b->first[no] = beat;
+            b->is_there[no] = true;
+        }
+        b->moves[no] = beat != b->first[no];
+        *ret_all = *ret_all && b->moves[no];
+    }
+    PQclear(r);
+    return true;
+}
+
+static bool watch_all(struct work *w, struct buf *ret_numbers)
+{
+    struct beats b = {{0}, {0}, {0}};
+    int64_t until = now_us() + LIST_US;
+    bool is_first = true, all = false;
+
+    while (!all && now_us() < until) {
+        if (!look(w, &b, is_first, &all)) {
+            return false;
+        }
+        is_first = false;
+        pause_us(all ? 0 : LOOK_US);
+    }
+    (void)buf_add_byte(ret_numbers, '{'); /* these fit */
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        if (b.moves[no]) {
+            (void)buf_addf(ret_numbers, "%s%d", buf_len(ret_numbers) > 1 ? "," : "", no);
+        }
+    }
+    (void)buf_add_byte(ret_numbers, '}');
+    return true;
+}
+
+/* Each node with what it has; `alive` is what was seen. */
+#define SQL_LIST                                                                                   \
+    "SELECT name, no, " STATE_NAME " AS state, no = ANY ($1::smallint[]) AS alive, "               \
+    "(SELECT count(*) FROM lease WHERE node = n.no) AS partitions, "                               \
+    "(SELECT count(*) FROM part JOIN lease USING (p) WHERE node = n.no) AS waiting, "              \
+    "incarnation, program, format_min, format_max, route FROM node n WHERE state <> 5"
+
+static void print_nodes(const PGresult *r, struct buf *out)
+{
+    (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s  %s\n", "name", "no", "state", "alive",
+                   "partitions", "waiting", "program"); /* sticky, as below */
+    for (int i = 0; i < PQntuples(r); i++) {
+        (void)buf_addf(out, "%-30s %4s %-18s %-6s %10s %10s  %s\n", PQgetvalue(r, i, 0),
+                       PQgetvalue(r, i, 1), PQgetvalue(r, i, 2),
+                       PQgetvalue(r, i, 3)[0] == 't' ? "yes" : "no", PQgetvalue(r, i, 4),
+                       PQgetvalue(r, i, 5), PQgetvalue(r, i, 7));
+    }
+}
+
+static int list(struct work *w, bool json, struct buf *out)
+{
+    struct buf numbers;
+    PGresult *r = NULL;
+
+    buf_init(&numbers, 1024);
+    if (watch_all(w, &numbers)) {
+        r = json ? ask(w, "SELECT coalesce(json_agg(t), '[]') FROM (" SQL_LIST " ORDER BY name) t",
+                       buf_cstr(&numbers), NULL, NULL)
+                 : ask(w, SQL_LIST " ORDER BY name", buf_cstr(&numbers), NULL, NULL);
+    }
+    buf_fini(&numbers);
+    if (r == NULL) {
+        return -EIO;
+    }
+    if (json) {
+        (void)buf_addf(out, "%s\n", PQgetvalue(r, 0, 0)); /* sticky */
+    } else {
+        print_nodes(r, out);
+    }
+    PQclear(r);
+    return 0;
+}
+
+int cluster_nodes_list(const char *url, struct slice password, bool json, struct buf *out,
+                       struct buf *ret_error)
+{
+    struct work w;
+    int rc = begin(&w, url, password, ret_error);
+
+    return finish(&w, rc == 0 ? list(&w, json, out) : rc);
+}
+
+/* ---- drain and undrain ----------------------------------------------------------------------- */
+
+/* The row of a node of that name; NULL: the error has words. */
+static PGresult *find(struct work *w, const char *name)
+{
+    PGresult *r = ask(w,
+                      "SELECT no, state, incarnation, beat, " STATE_NAME " FROM node WHERE name = "
+                      "$1 AND state <> 5",
+                      name, NULL, NULL);
+    PGresult *all;
+
+    if (r == NULL || PQntuples(r) == 1) {
+        return r;
+    }
+    PQclear(r);
+    all = ask(w,
+              "SELECT coalesce(string_agg(name, ', ' ORDER BY name), 'none') FROM node "
+              "WHERE state <> 5",
+              NULL, NULL, NULL);
+    if (all != NULL) {
+        (void)buf_addf(w->error, "no node of the cluster is called %s; there are: %s", name,
+                       PQgetvalue(all, 0, 0)); /* sticky */
+        PQclear(all);
+    }
+    return NULL;
+}
+
+/* Its next look at its own row comes with the next renewal; this makes it now. */
+#define SQL_WAKE "SELECT pg_notify('sluice_' || no, 'lease') FROM node WHERE name = $1"
+
+static int change(struct work *w, const char *name, const char *sql, const char *done,
+                  const char *not_needed, struct buf *out)
+{
+    PGresult *row = find(w, name), *r;
+    int rc;
+
+    if (row == NULL) {
+        return w->error->failed || buf_len(w->error) > 0 ? -EINVAL : -EIO;
+    }
+    r = ask(w, sql, name, NULL, NULL);
+    rc = r != NULL ? 0 : -EIO;
+    if (rc == 0) {
+        (void)buf_addf(out, PQntuples(r) == 1 ? "%s: %s\n" : "%s: %s (%s)\n", name,
+                       PQntuples(r) == 1 ? done : not_needed, PQgetvalue(row, 0, 4)); /* sticky */
+        rc = do_it(w, SQL_WAKE, name, NULL, NULL);
+    }
+    PQclear(r);
+    PQclear(row);
+    return rc;
+}
+
+int cluster_node_drain(const char *url, struct slice password, const char *name, struct buf *out,
+                       struct buf *ret_error)
+{
+    struct work w;
+    int rc = begin(&w, url, password, ret_error);
+
+    if (rc == 0) {
+        rc = change(&w, name,
+                    "UPDATE node SET state = CASE state WHEN 3 THEN 4 ELSE 2 END WHERE name = $1 "
+                    "AND state IN (0, 1, 3) RETURNING no",
+                    "its partitions go to other nodes that are up", "it drains already", out);
+    }
+    return finish(&w, rc);
+}
+
+int cluster_node_undrain(const char *url, struct slice password, const char *name, struct buf *out,
+                         struct buf *ret_error)
+{
+    struct work w;
+    int rc = begin(&w, url, password, ret_error);
+
+    if (rc == 0) {
+        rc = change(&w, name,
+                    "UPDATE node SET state = state - 1 WHERE name = $1 AND state IN (2, 4) "
+                    "RETURNING no",
+                    "it takes its share of partitions", "it does not drain", out);
+    }
+    return finish(&w, rc);
+}
+
+/* ---- remove ---------------------------------------------------------------------------------- */
+
+/* Silent for as long as other nodes would have waited. -EBUSY: it is not. */
+static int watch_one(struct work *w, const char *name, const char *incarnation, const char *beat)
+{
+    int64_t until = now_us() + membership_times.dead_us;
+
+    while (now_us() < until) {
+        PGresult *r =
+            ask(w, "SELECT 1 FROM node WHERE name = $1 AND incarnation = $2 AND beat = $3", name,
+                incarnation, beat);
+        int rows = r != NULL ? PQntuples(r) : 0;
+
+        PQclear(r);
+        if (r == NULL) {
+            return -EIO;
+        }
+        if (rows == 0) {
+            (void)buf_addf(w->error, "%s is running; stop its daemon first", name); /* sticky */
+            return -EBUSY;
+        }
+        pause_us(LOOK_US);
+    }
+    return 0;
+}
+
+/* As a take-over, in the same order of locks; the row stays for the sake of its number. */
+static int take_away(struct work *w, const char *no, const char *incarnation, const char *beat,
+                     const char *name)
+{
+    PGresult *r = NULL;
+    int rc = do_it(w, "BEGIN", NULL, NULL, NULL);
+
+    rc = rc != 0 ? rc : do_it(w, MEMBER_SQL_RAISE_FENCE, no, NULL, NULL);
+    if (rc == 0) {
+        r = ask(w,
+                "UPDATE node SET incarnation = incarnation + 1, state = 5, name = '#' || no WHERE "
+                "no = $1 AND incarnation = $2 AND beat = $3 RETURNING no",
+                no, incarnation, beat);
+        rc = r != NULL ? 0 : -EIO;
+    }
+    if (rc == 0 && PQntuples(r) == 0) {
+        (void)buf_addf(w->error, "%s is running; stop its daemon first", name); /* sticky */
+        rc = -EBUSY;
+    }
+    PQclear(r);
+    rc = rc != 0 ? rc : do_it(w, MEMBER_SQL_FREE_LEASES, no, NULL, NULL);
+    return rc != 0 ? rc : do_it(w, "COMMIT", NULL, NULL, NULL); /* else the connection ends */
+}
+
+static int take_away_silent(struct work *w, const char *name, struct buf *out)
+{
+    PGresult *row = find(w, name);
+    long state;
+    int rc = 0;
+
+    if (row == NULL) {
+        return w->error->failed || buf_len(w->error) > 0 ? -EINVAL : -EIO;
+    }
+    state = strtol(PQgetvalue(row, 0, 1), NULL, 10);
+    if (state != NODE_STOPPED && state != NODE_STOPPED_DRAINING) {
+        rc = watch_one(w, name, PQgetvalue(row, 0, 2), PQgetvalue(row, 0, 3));
+    }
+    if (rc == 0) {
+        rc =
+            take_away(w, PQgetvalue(row, 0, 0), PQgetvalue(row, 0, 2), PQgetvalue(row, 0, 3), name);
+    }
+    if (rc == 0) {
+        (void)buf_addf(out, "%s: removed; others take its partitions\n", name); /* sticky */
+    }
+    PQclear(row);
+    return rc;
+}
+
+int cluster_node_remove(const char *url, struct slice password, const char *name, struct buf *out,
+                        struct buf *ret_error)
+{
+    struct work w;
+    int rc = begin(&w, url, password, ret_error);
+
+    return finish(&w, rc == 0 ? take_away_silent(&w, name, out) : rc);
+}
