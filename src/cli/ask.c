@@ -29,6 +29,8 @@ struct ask {
     const struct conf *conf; /* borrowed */
     CURL *curl;              /* NULL until it is needed; kept for the connection */
     struct spool *spool;     /* NULL while there is a daemon to ask */
+    /* Of a cluster: all of its mail, beside a daemon that knows its own. NULL until it is needed. */
+    struct spool *cluster;
 };
 
 struct ask *ask_new(const struct conf *conf)
@@ -46,6 +48,7 @@ void ask_free(struct ask *a)
         curl_global_cleanup();
     }
     spool_close(a->spool);
+    spool_close(a->cluster);
     mem_free(a);
 }
 
@@ -194,21 +197,30 @@ static unsigned ask_http(struct ask *a, const json_t *question, ask_sink *sink, 
 
 /* ---- from the spool ------------------------------------------------------------------------- */
 
+static int open_spool(const struct ask *a, struct spool **ret_spool, struct buf *ret_error)
+{
+    struct spool_options options = {0};
+    struct buf secret;
+    int rc;
+
+    buf_init(&secret, SPOOL_SECRET_MAX);
+    rc = spool_secret_read(a->conf, &secret, ret_error);
+    if (rc == 0) {
+        options.secret = buf_slice(&secret);
+        rc = spool_open(a->conf->spool, SPOOL_OPEN_READ, &options, ret_error, ret_spool);
+    }
+    buf_wipe(&secret);
+    return rc;
+}
+
 /* The daemon is not there: open the spool. On failure the answer has both reasons. */
 static bool go_offline(struct ask *a, json_t **answer)
 {
-    struct spool_options options = {0};
-    struct buf error, secret;
+    struct buf error;
     int rc;
 
     buf_init(&error, 8192);
-    buf_init(&secret, SPOOL_SECRET_MAX);
-    rc = spool_secret_read(a->conf, &secret, &error);
-    if (rc == 0) {
-        options.secret = buf_slice(&secret);
-        rc = spool_open(a->conf->spool, SPOOL_OPEN_READ, &options, &error, &a->spool);
-    }
-    buf_wipe(&secret);
+    rc = open_spool(a, &a->spool, &error);
     if (rc == 0) {
         fprintf(stderr, "sluice: %s; reading the spool itself\n", member_text(*answer, "error"));
         json_decref(*answer);
@@ -224,20 +236,36 @@ static bool go_offline(struct ask *a, json_t **answer)
     return rc == 0;
 }
 
+/* A daemon of a cluster has no answer: what it does not have in memory, or what another node has, is
+ * in the database. False: that can't be read, or it is no cluster; the answer is left as it is. */
+static bool go_to_cluster(struct ask *a, unsigned status)
+{
+    struct buf error;
+
+    if (a->cluster == NULL && (status == 404 || status == 503) &&
+        slice_starts(slice_string(a->conf->spool), SLICE(CONF_SPOOL_CLUSTER))) {
+        buf_init(&error, 8192);
+        (void)open_spool(a, &a->cluster, &error); /* the daemon's reason is the one to tell */
+        buf_fini(&error);
+    }
+    return a->cluster != NULL && (status == 404 || status == 503);
+}
+
 /* Can the spool alone answer? */
 static bool spool_knows(const char *op)
 {
     return listing_knows(op) || strcmp(op, "why") == 0;
 }
 
-static unsigned ask_spool(struct ask *a, const json_t *question, json_t **ret_answer)
+static unsigned ask_spool(const struct ask *a, struct spool *sp, const json_t *question,
+                          json_t **ret_answer)
 {
     struct wall now = {(int64_t)(words_now() * (double)US_PER_S)};
 
     if (strcmp(member_text(question, "op"), "why") == 0) {
-        return gate_ask_offline(a->spool, a->conf, question, now, ret_answer);
+        return gate_ask_offline(sp, a->conf, question, now, ret_answer);
     }
-    return listing_ask(a->spool, question, now, ret_answer);
+    return listing_ask(sp, question, now, ret_answer);
 }
 
 unsigned ask_json(struct ask *a, const json_t *question, json_t **ret_answer)
@@ -245,12 +273,16 @@ unsigned ask_json(struct ask *a, const json_t *question, json_t **ret_answer)
     unsigned status;
 
     if (a->spool != NULL) {
-        return ask_spool(a, question, ret_answer);
+        return ask_spool(a, a->spool, question, ret_answer);
     }
     status = ask_http(a, question, NULL, NULL, ret_answer);
     if (status == ASK_NO_DAEMON && spool_knows(member_text(question, "op")) &&
         go_offline(a, ret_answer)) {
-        return ask_spool(a, question, ret_answer);
+        return ask_spool(a, a->spool, question, ret_answer);
+    }
+    if (listing_knows(member_text(question, "op")) && go_to_cluster(a, status)) {
+        json_decref(*ret_answer);
+        return ask_spool(a, a->cluster, question, ret_answer);
     }
     return status;
 }
@@ -271,11 +303,11 @@ static int content_from_file(int fd, ask_sink *sink, void *arg)
     }
 }
 
-static unsigned content_from_spool(struct ask *a, const char *id, ask_sink *sink, void *arg,
+static unsigned content_from_spool(struct spool *sp, const char *id, ask_sink *sink, void *arg,
                                    json_t **ret_answer)
 {
     struct msg_id number;
-    unsigned status = listing_id(a->spool, id, &number, ret_answer);
+    unsigned status = listing_id(sp, id, &number, ret_answer);
     struct buf bytes;
     uint64_t size;
     int fd = -1, rc;
@@ -284,11 +316,11 @@ static unsigned content_from_spool(struct ask *a, const char *id, ask_sink *sink
         return status;
     }
     buf_init(&bytes, SPOOL_INLINE_BUF);
-    rc = spool_read_content(a->spool, number, &bytes, &fd, &size);
+    rc = spool_read_content(sp, number, &bytes, &fd, &size);
     if (rc != 0) {
-        status = rc == -ENOENT ? listing_error(404, ret_answer, "%s: no such message", id)
-                               : listing_error(rc == -EBADMSG ? 409 : 503, ret_answer, "%s",
-                                               spool_error(a->spool));
+        status = rc == -ENOENT
+                     ? listing_error(404, ret_answer, "%s: no such message", id)
+                     : listing_error(rc == -EBADMSG ? 409 : 503, ret_answer, "%s", spool_error(sp));
     } else if (fd < 0) {
         (void)sink(arg, buf_slice(&bytes)); /* the only piece */
     } else {
@@ -315,7 +347,10 @@ unsigned ask_content(struct ask *a, const char *id, ask_sink *sink, void *arg, j
     }
     json_decref(question);
     if (a->spool != NULL || (status == ASK_NO_DAEMON && go_offline(a, ret_answer))) {
-        status = content_from_spool(a, id, sink, arg, ret_answer);
+        status = content_from_spool(a->spool, id, sink, arg, ret_answer);
+    } else if (go_to_cluster(a, status)) {
+        json_decref(*ret_answer);
+        status = content_from_spool(a->cluster, id, sink, arg, ret_answer);
     }
     return status;
 }

@@ -10,6 +10,10 @@ import sluice
 PASSWORD = "geheim-7"
 
 
+def json_ids(lines):
+    return [json.loads(line)["queue_id"] for line in lines.splitlines()]
+
+
 @postgres.needed()
 class Tables(sluice.TestCase):
     @classmethod
@@ -131,6 +135,28 @@ class Tables(sluice.TestCase):
         self.assertIn("1", d.cli("count", "--state", "hold").stdout)
         self.assertIn(large, d.cli("queue", "--recipient", "@EXAMPLE.org").stdout)
         self.assertNotIn(large, d.cli("queue", "--recipient", "m0@example.net").stdout)
+
+    def test_a_message_that_the_daemon_does_not_have_is_shown_from_the_database(self):
+        self.init()
+        site = self.site(rcpt="450 4.2.0 later")
+        d = self.daemon(spool=self.server.url(), relayhost=site.nexthop)
+        own = d.send("a@example.org", ["m@example.net"], content="Subject: own\r\n\r\nbody\r\n")
+        self.eventually(lambda: {m["queue_name"] for m in d.queue()} == {"deferred"})
+        for table, named in (("message", ""), ("recipient", ""), ("part", ", message = message + 64")):  # as of another node
+            self.server.ask("CREATE TEMP TABLE x AS SELECT * FROM sluice.%s; UPDATE x SET id = id + 64%s; INSERT INTO sluice.%s SELECT * FROM x"
+                            % (table, named, table))
+        other = [i for i in json_ids(d.cli("queue", "-j").stdout) if i != own]
+        self.assertEqual(other, [], "the daemon lists its own")
+        self.assertEqual(d.stop(), 0)
+        other = [i for i in json_ids(d.cli("queue", "-j").stdout) if i != own][0]
+        self.server.ask("CREATE TABLE public.kept AS SELECT * FROM sluice.part WHERE message = (SELECT max(message) FROM sluice.part);"
+                        "DELETE FROM sluice.part WHERE message = (SELECT max(message) FROM sluice.part)")
+        d.start()
+        self.server.ask("INSERT INTO sluice.part SELECT * FROM public.kept; DROP TABLE public.kept")
+        self.assertEqual(d.message(own)["queue_name"], "deferred")
+        self.assertIn("m@example.net", d.cli("show", other).stdout)
+        self.assertIn("Subject: own", d.cli("cat", other).stdout)
+        self.assertNotEqual(d.cli("show", "1M13zPDVHD4").returncode, 0)
 
     def test_a_password_is_read_from_its_file(self):
         self.init()
