@@ -5,10 +5,11 @@ import os
 import smtplib
 import stat
 import subprocess
+import threading
 import unittest
 
 import sluice
-from postfix_manager import Case
+from postfix_manager import Agent, Case, reply
 
 
 class Verbs(Case):
@@ -81,10 +82,39 @@ class Verbs(Case):
         self.run_sluice("flush", "dead.test")
         self.logged(r"Connection refused", before + 1)
 
-    def test_what_postfix_has_another_command_for_is_refused(self):
-        ids = self.waiting(1)
-        self.assertIn("postsuper(1)", self.run_sluice("requeue", ids[0], status=75))
-        self.assertEqual(self.p.files("deferred"), ids)
+    def test_mail_is_requeued(self):
+        """As by postsuper -r: deferred, on hold, and while an agent has it; with the recipients that are left."""
+        self.site_ = self.site(rcpt=lambda line: "450 4.2.0 later" if "soft" in line else "250 2.1.5 Ok")
+        self.postfix(self.site_.nexthop, without=["pickup"], transport_maps="inline:{slow.test=xslow:site}")
+        ids = [self.send("a@src.test", ["b%d@soft.test" % i, "c%d@good.test" % i]) for i in range(2)]
+        for queue_id in ids:
+            self.deferred(queue_id)
+        self.run_sluice("hold", ids[1])
+        started, released = threading.Event(), threading.Event()
+
+        def behave(agent, connection):
+            agent.request(connection)
+            started.set()
+            released.wait()
+            connection.sendall(reply(b"", b"", b"1"))
+        agent = Agent(self.p, "xslow", behave)
+        self.addCleanup(agent.close)
+        self.addCleanup(released.set)
+        ids.append(self.send("a@src.test", ["d@slow.test"]))
+        self.wait(started.is_set, "an agent has it")
+        self.run_sluice("requeue", *ids)
+        self.assertEqual(self.p.files("maildrop"), sorted(ids))
+        self.assertEqual(self.p.queued("incoming", "active", "deferred", "hold"), 0)
+        self.assertEqual(self.p.files("defer"), [])
+        released.set()
+        self.site_.replies.clear()
+        self.p.configure(transport_maps="")
+        self.p.change_master_cf(r"\Z", "pickup unix n - n 60 1 pickup\n")
+        self.p.reload()
+        self.flush()  # it wakes pickup, too
+        self.wait(lambda: len(self.site_.recipients()) >= 5 and self.p.queued() == 0, "all of it is delivered")
+        self.assertEqual(sorted(self.site_.recipients()), ["b0@soft.test", "b1@soft.test", "c0@good.test", "c1@good.test", "d@slow.test"])
+        self.assertNotIn("panic", self.p.log())
 
 
 if __name__ == "__main__":

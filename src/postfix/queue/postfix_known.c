@@ -162,6 +162,7 @@ static enum spool_state state_of(const struct store_known *k, enum queue_dir_nam
         return SPOOL_INCOMING;
     case STORE_TO_CORRUPT:
         return SPOOL_CORRUPT;
+    case STORE_TO_MAILDROP:
     case STORE_STAYS:
     case STORE_CONCLUDES:
     case STORE_REMOVED:
@@ -282,7 +283,10 @@ int known_leave(struct postfix_store *s, struct store_known *k, enum store_exit 
 
 int known_change(struct postfix_store *s, struct store_known *k, const struct spool_change *c)
 {
-    if (c->forget_tries || c->to->parked.len > 0 || c->to->warnings != c->from->warnings) {
+    if (c->forget_tries) {
+        return known_leave(s, k, STORE_TO_MAILDROP);
+    }
+    if (c->to->parked.len > 0 || c->to->warnings != c->from->warnings) {
         return spool_fail(&s->base, -ENOTSUP,
                           "%s: Postfix's queue has no place for this; see postsuper(1)", k->name);
     }
@@ -349,6 +353,8 @@ static int apply(struct postfix_store *s, struct store_known *k)
         s->scans[0].wanted = true;
         store_ready(s);
         return move_known(s, k, place, QUEUE_DIR_INCOMING);
+    case STORE_TO_MAILDROP:
+        return store_requeue(s, slice_string(k->name), place);
     case STORE_TO_CORRUPT:
         return move_known(s, k, place, QUEUE_DIR_CORRUPT);
     case STORE_REMOVED_BY:

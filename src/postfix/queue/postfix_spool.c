@@ -144,6 +144,19 @@ int store_remove(struct postfix_store *s, struct slice name, enum queue_dir_name
     return queue_dir_remove(&s->dir, place, name);
 }
 
+int store_requeue(struct postfix_store *s, struct slice name, enum queue_dir_name place)
+{
+    int err = queue_dir_set_time(&s->dir, place, name, s->now);
+
+    if (err == 0) {
+        err = queue_dir_move(&s->dir, name, place, QUEUE_DIR_MAILDROP);
+    }
+    if (err == 0) {
+        (void)queue_dir_remove(&s->dir, QUEUE_DIR_DEFER, name); /* of no use any more */
+    }
+    return err;
+}
+
 static int do_leave(struct postfix_store *s, const struct store_message *m)
 {
     struct slice name = slice_string(m->name);
@@ -159,6 +172,8 @@ static int do_leave(struct postfix_store *s, const struct store_message *m)
         return queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_HOLD);
     case STORE_TO_CORRUPT:
         return queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_CORRUPT);
+    case STORE_TO_MAILDROP:
+        return store_requeue(s, name, QUEUE_DIR_ACTIVE);
     case STORE_REMOVED_BY:
         return store_remove(s, name, QUEUE_DIR_ACTIVE);
     case STORE_REMOVED:
@@ -193,6 +208,7 @@ static void tell_left(struct postfix_store *s, const struct store_message *m, in
                    queue_dir_word(m->exit == STORE_TO_DEFERRED   ? QUEUE_DIR_DEFERRED
                                   : m->exit == STORE_TO_INCOMING ? QUEUE_DIR_INCOMING
                                   : m->exit == STORE_TO_HOLD     ? QUEUE_DIR_HOLD
+                                  : m->exit == STORE_TO_MAILDROP ? QUEUE_DIR_MAILDROP
                                                                  : QUEUE_DIR_CORRUPT),
                    strerror(-err));
     }
@@ -484,8 +500,8 @@ static int change(struct spool *sp, const struct spool_change *c)
     if (err != 0) {
         return err;
     }
-    if (c->to->state == SPOOL_HOLD) {
-        return leave_with_batch(sp, m->id, STORE_TO_HOLD);
+    if (c->to->state == SPOOL_HOLD || c->forget_tries) {
+        return leave_with_batch(sp, m->id, c->forget_tries ? STORE_TO_MAILDROP : STORE_TO_HOLD);
     }
     if (c->from->state == SPOOL_HOLD) {
         m->exit = STORE_STAYS; /* held by this same batch */

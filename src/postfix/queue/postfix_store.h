@@ -54,6 +54,7 @@ enum store_exit {
     STORE_TO_INCOMING,
     STORE_TO_HOLD,
     STORE_TO_CORRUPT,
+    STORE_TO_MAILDROP, /* to pickup(8), from which it comes again as another message */
     STORE_REMOVED,    /* done */
     STORE_REMOVED_BY, /* by an operator, with its logs */
 };
@@ -206,6 +207,8 @@ void store_leave(struct postfix_store *s, struct store_message *m, enum store_ex
                  struct wall due);
 /* Remove its file from `place`, and its logs. */
 int store_remove(struct postfix_store *s, struct slice name, enum queue_dir_name place);
+/* What postsuper -r does. */
+int store_requeue(struct postfix_store *s, struct slice name, enum queue_dir_name place);
 /* What the envelope says; texts in s->pool. */
 void store_show(struct postfix_store *s, const struct queue_file_envelope *e,
                 struct spool_message *ret_message);

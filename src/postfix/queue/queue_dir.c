@@ -30,6 +30,7 @@ static const char *const words[QUEUE_DIRS] = {
     [QUEUE_DIR_DEFERRED] = "deferred", [QUEUE_DIR_HOLD] = "hold",
     [QUEUE_DIR_CORRUPT] = "corrupt",   [QUEUE_DIR_BOUNCE] = "bounce",
     [QUEUE_DIR_DEFER] = "defer",       [QUEUE_DIR_TRACE] = "trace",
+    [QUEUE_DIR_MAILDROP] = "maildrop",
 };
 
 /* Those without which there is no queue. */

@@ -53,6 +53,7 @@ enum queue_dir_name {
     QUEUE_DIR_BOUNCE,
     QUEUE_DIR_DEFER,
     QUEUE_DIR_TRACE,
+    QUEUE_DIR_MAILDROP, /* pickup(8)'s: files are put there, and not looked for */
     QUEUE_DIRS,
 };
 
