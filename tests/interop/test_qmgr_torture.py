@@ -2,6 +2,7 @@
 goes: each message is delivered, and more than once only where an agent was killed between the delivery and its mark."""
 
 import collections
+import json
 import os
 import re
 import signal
@@ -145,6 +146,81 @@ class Torture(Case):
         feeder.stop()
         self.drain()
         arrived = collections.Counter(site.recipients())
+        self.assertEqual((set(self.sent) - set(arrived), [r for r, n in arrived.items() if n > 1]), (set(), []))
+
+    def sluice(self, *argv):
+        """A verb; false: the manager is away, or it changes nothing."""
+        return subprocess.run([sluice.program("sluice"), "-c", self.p.directory + "/data/sluice/qmgr.conf", *argv], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=sluice.PATIENCE).returncode == 0
+
+    def cancelled(self):
+        """Every intervention."""
+        found = subprocess.run([sluice.program("sluice"), "-c", self.p.directory + "/data/sluice/qmgr.conf", "interventions", "--json"],
+                               stdin=subprocess.DEVNULL, capture_output=True, timeout=sluice.PATIENCE).stdout
+        return found != b"" and all([self.sluice("cancel", i["name"]) for i in json.loads(found)])
+
+    def interfering(self, other):
+        """Interventions that come and go, and now and then the file that keeps them goes."""
+        def interfere():
+            self.sluice("pause", "d1.test")
+            self.sluice("redirect", "d2.test", other.nexthop)
+            self.sluice("limit", "smtp/*", "destination_concurrency_limit=3")
+            self.sluice("resume", "d1.test")
+            self.cancelled()
+            self.sluice("pause", "--sender", "a@src.test")
+            try:
+                os.remove(self.p.directory + "/data/sluice/side.db")
+            except FileNotFoundError:
+                pass
+            self.sluice("resume", "--sender", "a@src.test")
+        return Background(self, interfere)
+
+    def test_nothing_is_lost_while_interventions_come_and_go(self):
+        site, other = self.site(), self.site()
+        self.postfix(site.nexthop, sluice_events="yes")
+        feeder, interfering = self.feeder(), self.interfering(other)
+        operators = Background(self, lambda: [self.quiet("postqueue", "-p"), self.quiet("postqueue", "-f")])
+        for victim in ("queue", "manager", "control", "queue", "error", "manager"):
+            before = len(site.messages) + len(other.messages)
+            self.wait(lambda: len(site.messages) + len(other.messages) > before + 3, "more mail goes out")
+            if victim == "error":
+                if self.p.daemon_pid(victim) is not None:
+                    self.kill(victim, lambda: self.p.daemon_pid(victim))
+            else:
+                role = "parent" if victim == "manager" else victim
+                pid = self.kill(victim, lambda: self.p.manager(role))
+                self.wait(lambda: pid not in self.p.managers(), victim + " has ended")
+        for end in (feeder, interfering, operators):
+            end.stop()
+        self.wait(lambda: self.quiet("postqueue", "-f") or self.cancelled(), "nothing holds any more")
+        self.drain()
+        arrived = collections.Counter(site.recipients() + other.recipients())
+        self.assertEqual(set(self.sent) - set(arrived), set())
+        self.assertLessEqual(sum(n - 1 for n in arrived.values()), 2 * 20 + 2, arrived)  # of the managers' windows
+        self.assertEqual({r for r in other.recipients() if "@d2.test" not in r}, set())
+        self.assertEqual(self.p.files("corrupt"), [])
+
+    def test_both_ways_of_switching_with_interventions(self):
+        """Postfix's own manager does not know them; ours finds them again."""
+        site, other = self.site(), self.site()
+        self.postfix(site.nexthop, minimal_backoff_time="1s", maximal_backoff_time="1s", queue_run_delay="1s")
+        self.wait(lambda: self.sluice("pause", "d1.test"), "the manager listens")
+        self.assertTrue(self.sluice("redirect", "d2.test", other.nexthop))
+        feeder = self.feeder()
+        for program in ("qmgr", "sluice-qmgr"):
+            before, old = len(site.messages), self.p.managers()
+            self.wait(lambda: len(site.messages) > before + 5, "more mail goes out")
+            self.assertEqual({r for r in site.recipients() if r.endswith("@d1.test")} == set(), program == "qmgr")
+            self.p.command("postconf", "-F", "qmgr/unix/command=" + program)
+            self.p.reload()
+            self.wait(lambda: not set(old) & set(self.p.managers()) and (program == "qmgr" or self.p.manager()), "the other manager")
+            if program == "qmgr":
+                self.wait(lambda: any(r.endswith("@d1.test") for r in site.recipients()), "paused mail is tried by the other")
+        feeder.stop()
+        self.wait(lambda: self.p.files("incoming") == self.p.files("active") == [] and self.p.files("deferred"), "what is paused waits again")
+        self.assertTrue(self.sluice("resume", "d1.test"))
+        self.drain()
+        arrived = collections.Counter(site.recipients() + other.recipients())
         self.assertEqual((set(self.sent) - set(arrived), [r for r, n in arrived.items() if n > 1]), (set(), []))
 
     def test_a_very_large_message_comes_in_batches(self):

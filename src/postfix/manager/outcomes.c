@@ -1,6 +1,6 @@
 #include "outcomes.h"
 
-#include "status_log.h"
+#include "mem.h"
 
 enum { OUTCOMES_FAILED, OUTCOMES_DEFERRED };
 
@@ -9,32 +9,43 @@ void outcomes_fini(struct outcomes *o)
     for (size_t i = 0; i < sizeof o->logs / sizeof o->logs[0]; i++) {
         if (o->logs[i].was_read) {
             buf_fini(&o->logs[i].text);
+            mem_free(o->logs[i].entries);
         }
     }
 }
 
-/* The last entry about the recipient: one that was released may have an older one. */
-static bool find(struct outcomes *o, struct manager *mg, struct msg_id id, unsigned which,
-                 uint32_t n, struct status_log_entry *ret_entry)
+static void read_entries(struct outcomes *o, struct manager *mg, struct msg_id id, unsigned which)
+{
+    struct status_log_entry e;
+    struct slice rest;
+    size_t size = 0;
+
+    o->logs[which].was_read = true;
+    buf_init(&o->logs[which].text, POSTFIX_LOG_MAX);
+    postfix_read_log(mg->q->spool, id, which == OUTCOMES_DEFERRED, &o->logs[which].text);
+    rest = buf_slice(&o->logs[which].text);
+    while (status_log_next(&rest, &e)) {
+        o->logs[which].entries =
+            mem_grow(o->logs[which].entries, o->logs[which].count, &size, sizeof e);
+        o->logs[which].entries[o->logs[which].count++] = e;
+    }
+}
+
+/* The last entry about the recipient, as the newest ones are those of this delivery. */
+static const struct status_log_entry *find(struct outcomes *o, struct manager *mg, struct msg_id id,
+                                           unsigned which, uint32_t n)
 {
     const struct postfix_rcpt *r = postfix_rcpt(mg->q->spool, id, n);
-    struct status_log_entry e;
-    bool found = false;
-    struct slice rest;
 
     if (!o->logs[which].was_read) {
-        o->logs[which].was_read = true;
-        buf_init(&o->logs[which].text, POSTFIX_LOG_MAX);
-        postfix_read_log(mg->q->spool, id, which == OUTCOMES_DEFERRED, &o->logs[which].text);
+        read_entries(o, mg, id, which);
     }
-    rest = buf_slice(&o->logs[which].text);
-    while (r != NULL && status_log_next(&rest, &e)) {
-        if (e.offset == r->offset) {
-            *ret_entry = e;
-            found = true;
+    for (size_t i = o->logs[which].count; r != NULL && i-- > 0;) {
+        if (o->logs[which].entries[i].offset == r->offset) {
+            return &o->logs[which].entries[i];
         }
     }
-    return found;
+    return NULL;
 }
 
 static void take(struct wire_verdict *v, const struct status_log_entry *e)
@@ -47,21 +58,21 @@ static void take(struct wire_verdict *v, const struct status_log_entry *e)
 
 void outcomes_done(struct outcomes *o, struct manager *mg, struct msg_id id, struct wire_verdict *v)
 {
-    struct status_log_entry e;
+    const struct status_log_entry *e = find(o, mg, id, OUTCOMES_FAILED, v->n);
 
-    if (find(o, mg, id, OUTCOMES_FAILED, v->n, &e)) {
+    if (e != NULL) {
         v->kind = VERDICT_BOUNCED;
         v->report = WIRE_REPORT_NONE; /* bounce(8) makes it */
-        take(v, &e);
+        take(v, e);
     }
 }
 
 void outcomes_deferred(struct outcomes *o, struct manager *mg, struct msg_id id,
                        struct wire_verdict *v)
 {
-    struct status_log_entry e;
+    const struct status_log_entry *e = find(o, mg, id, OUTCOMES_DEFERRED, v->n);
 
-    if (find(o, mg, id, OUTCOMES_DEFERRED, v->n, &e)) {
-        take(v, &e);
+    if (e != NULL) {
+        take(v, e);
     }
 }

@@ -8,13 +8,16 @@
 
 #include "buf.h"
 #include "manager.h"
+#include "status_log.h"
 #include "wire.h"
 
 /* Zeroed: nothing was read yet. */
 struct outcomes {
     struct {
         bool was_read;
-        struct buf text; /* owned; its end, where it is long */
+        struct buf text;                  /* owned; its end, where it is long */
+        struct status_log_entry *entries; /* owned; of the text */
+        size_t count;
     } logs[2];
 };
 

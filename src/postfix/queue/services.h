@@ -111,7 +111,7 @@ const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint
 int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n);
 
 /* Append the end of bounce/ID, or of defer/ID; nothing when there is none. */
-#define POSTFIX_LOG_MAX ((size_t)1 << 19)
+#define POSTFIX_LOG_MAX ((size_t)1 << 17)
 void postfix_read_log(struct spool *sp, struct msg_id id, bool deferred, struct buf *out);
 
 /* Is there a bounce log to be sent? 1 or 0; an empty one is removed. */
