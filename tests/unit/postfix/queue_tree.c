@@ -23,8 +23,8 @@ static void path_of(const struct queue_tree *t, const char *path, char ret[PATH_
 
 void queue_tree_make(struct queue_tree *t)
 {
-    static const char *const names[] = {"incoming", "active", "deferred", "hold",
-                                        "corrupt",  "bounce", "defer",    "trace"};
+    static const char *const names[] = {"incoming", "active", "deferred", "hold",    "corrupt",
+                                        "bounce",   "defer",  "trace",    "maildrop"};
 
     (void)snprintf(t->path, sizeof t->path, "/tmp/sluice-queue-XXXXXX");
     assert_non_null(mkdtemp(t->path));

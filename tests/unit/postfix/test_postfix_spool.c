@@ -672,15 +672,16 @@ static void verbs_do_what_postsuper_does(void **unused)
 {
     struct fixture *f = setup();
     struct spool_message m;
-    struct msg_id ids[4];
+    struct msg_id ids[5];
 
     (void)unused;
     put_message(f, "incoming/A1", 1, 0700, NOW_S);
     put_message(f, "incoming/B1", 1, 0700, NOW_S);
     put_message(f, "incoming/C1", 1, 0700, NOW_S);
     put_message(f, "incoming/D1", 1, 0700, NOW_S);
+    put_message(f, "incoming/E1", 1, 0700, NOW_S);
     (void)poll_all(f);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         struct msg_id id = claim_one(f, SPOOL_INCOMING);
 
         ids[postfix_message(f->sp, id)->queue_id.ptr[0] - 'A'] = id;
@@ -690,13 +691,17 @@ static void verbs_do_what_postsuper_does(void **unused)
     assert_int_equal(spool_remove(f->sp, ids[1]), 0);
     assert_int_equal(spool_quarantine(f->sp, ids[2], SLICE("why")), 0);
     assert_int_equal(spool_set_force_expire(f->sp, ids[3]), 0);
-    assert_int_equal(spool_requeue(f->sp, ids[3], f->now), -ENOTSUP);
+    queue_tree_put(&f->tree, "defer/E/E1", SLICE("x"), 0600, NOW_S);
+    assert_int_equal(spool_requeue(f->sp, ids[4], f->now), 0);
     assert_int_equal(spool_set_due(f->sp, ids[0], f->now), 0); /* it stays on hold */
     assert_int_equal(spool_read(f->sp, ids[0], &m), 0);
     assert_int_equal(m.state, SPOOL_HOLD);
     assert_int_equal(spool_commit(f->sp), 0);
     assert_int_equal(spool_read(f->sp, ids[0], &m), -ENOENT);
     assert_true(queue_tree_has(&f->tree, "hold/A1"));
+    assert_true(queue_tree_has(&f->tree, "maildrop/E1"));
+    assert_false(queue_tree_has(&f->tree, "active/E1"));
+    assert_false(queue_tree_has(&f->tree, "defer/E/E1"));
     assert_false(queue_tree_has(&f->tree, "active/B1"));
     assert_false(queue_tree_has(&f->tree, "bounce/B1"));
     assert_true(queue_tree_has(&f->tree, "corrupt/C1"));
@@ -1122,7 +1127,9 @@ static void mail_on_disk_is_changed_by_its_queue_id(void **unused)
     put_message(f, "deferred/C/C1", 1, 0700, NOW_S + 5000);
     put_message(f, "hold/D1", 1, 0700, NOW_S + 5000);
     put_message(f, "deferred/E/E1", 1, 0700, NOW_S + 5000);
+    put_message(f, "deferred/F/F1", 1, 0700, NOW_S + 5000);
     queue_tree_put(&f->tree, "defer/B/B1", SLICE("why"), 0600, NOW_S);
+    queue_tree_put(&f->tree, "defer/F/F1", SLICE("why"), 0600, NOW_S);
     (void)poll_all(f);
     a = find_name(f, "A1");
     b = find_name(f, "B1");
@@ -1136,10 +1143,13 @@ static void mail_on_disk_is_changed_by_its_queue_id(void **unused)
     assert_int_equal(spool_set_force_expire(f->sp, c), 0);
     assert_int_equal(spool_release(f->sp, d, f->now), 0);
     assert_int_equal(spool_set_due(f->sp, e, f->now), 0);
-    assert_int_equal(spool_requeue(f->sp, c, f->now), -ENOTSUP);
+    assert_int_equal(spool_requeue(f->sp, find_name(f, "F1"), f->now), 0);
     assert_true(queue_tree_has(&f->tree, "deferred/A/A1")); /* at the commit */
     assert_int_equal(spool_commit(f->sp), 0);
     assert_true(queue_tree_has(&f->tree, "hold/A1"));
+    assert_int_equal(queue_tree_mtime(&f->tree, "maildrop/F1"), f->now.us / 1000000);
+    assert_false(queue_tree_has(&f->tree, "deferred/F/F1"));
+    assert_false(queue_tree_has(&f->tree, "defer/F/F1"));
     assert_false(queue_tree_has(&f->tree, "deferred/B/B1"));
     assert_false(queue_tree_has(&f->tree, "defer/B/B1"));
     assert_int_equal(queue_tree_mode(&f->tree, "deferred/C/C1"), 0710);
