@@ -9,11 +9,12 @@
  * same.
  *
  * Checking a password takes a while by design (PBKDF2). Messages wait in line by the address of
- * their client, and addresses take turns, so that a client that guesses waits for itself; addresses
- * from which a login has succeeded have most of the turns, and of the others the first message of a
- * new address has, so that thousands that guess from thousands of addresses, and more than the
- * processor can check, wait for each other, and keep no user waiting. After AUTH_TURN messages the process looks at its channels again. guesses.h says how long
- * answers are held back. A login that the client has given up (WIRE_AUTH_END) is forgotten.
+ * their client, and addresses take turns, so that a client that guesses waits for itself. Addresses
+ * from which a login has succeeded have most of the turns, and of the others the first message of
+ * a new address has, so that thousands that guess from thousands of addresses, and more than the
+ * processor can check, wait for each other, and keep no user waiting. After AUTH_TURN messages the
+ * process looks at its channels again. guesses.h says how long answers are held back. A login that
+ * the client has given up (WIRE_AUTH_END) is forgotten.
  *
  * A token of a program that sends by HTTP (api_tokens) is a message like these, and over with its
  * answer.
