@@ -25,6 +25,7 @@ struct link {
     int timer;       /* owned: when connecting has taken too long */
     bool broken;     /* to be taken down in the next turn */
     bool between;    /* an answer was given, its end was not seen yet */
+    unsigned silent; /* hosts that were waited for in vain, the last times */
     const char *prepared[LINK_PREPARED_MAX];
     unsigned prepared_count;
     char error[LINK_ERROR_MAX];
@@ -147,14 +148,59 @@ unsigned link_words(const struct link_target *t, const char *ret_names[], const 
     return count;
 }
 
+/* How many elements a list with commas has. */
+static unsigned length_of(const char *list)
+{
+    unsigned count = 1;
+
+    for (const char *c = list; *c != '\0'; c++) {
+        count += *c == ',';
+    }
+    return count;
+}
+
+/* A new list with the first `by` elements behind the others; NULL for NULL. */
+static char *rotated(const char *list, unsigned by)
+{
+    const char *rest = list;
+    char *to;
+    size_t len;
+
+    if (list == NULL) {
+        return NULL;
+    }
+    len = strlen(list);
+    for (unsigned i = 0; i < by && rest != NULL; i++) {
+        rest = strchr(rest, ',');
+        rest = rest == NULL ? NULL : rest + 1;
+    }
+    if (rest == NULL || rest == list) {
+        return mem_string(list);
+    }
+    to = mem_new(len + 2);
+    (void)snprintf(to, len + 2, "%s,%.*s", rest, (int)(rest - list - 1), list); /* as long */
+    return to;
+}
+
+/* libpq tries the hosts in turn, but waits for one that is silent, as long as it is. */
 void link_connect(struct link *l)
 {
     const char *names[LINK_WORDS_MAX], *values[LINK_WORDS_MAX];
+    struct link_target t = *l->target;
+    unsigned by = t.host == NULL ? 0 : l->silent % length_of(t.host);
+    char *host = rotated(t.host, by), *hostaddr = rotated(t.hostaddr, by),
+         *port = rotated(t.port, by);
 
-    (void)link_words(l->target, names, values);
     CHECK(l->state == LINK_DOWN);
+    t.host = host;
+    t.hostaddr = hostaddr;
+    t.port = port;
+    (void)link_words(&t, names, values);
     l->conn = PQconnectStartParams(names, values, 0);
     CHECK(l->conn != NULL); /* memory */
+    mem_free(host);
+    mem_free(hostaddr);
+    mem_free(port);
     l->state = LINK_CONNECTING;
     (void)PQsetNoticeReceiver(l->conn, on_notice, l);
     if (PQstatus(l->conn) == CONNECTION_BAD) {
@@ -207,6 +253,7 @@ static void connected(struct link *l)
 static void connect_on(struct link *l)
 {
     if (timer_is_over(l)) {
+        l->silent++;
         link_drop(l, "the server does not answer");
         return;
     }

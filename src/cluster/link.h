@@ -10,8 +10,9 @@
  * what was not answered gets no answer: the owner is told once (link_changed) and knows the rest.
  *
  * The owner watches one epoll descriptor for all its links (link_fd), and calls link_turn when it
- * is readable. A link's own time limit for connecting is in there, too. Nothing here resolves
- * names: a host is a directory of a Unix socket or an address.
+ * is readable. A link's own time limit for connecting is in there, too: of several hosts, one that
+ * is silent for that long is tried last the next time. Nothing here resolves names: a host is a
+ * directory of a Unix socket or an address.
  */
 #ifndef CLUSTER_LINK_H
 #define CLUSTER_LINK_H

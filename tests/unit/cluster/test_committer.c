@@ -4,11 +4,13 @@
  */
 #include "unit.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "committer.h"
@@ -268,6 +270,31 @@ static void a_server_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(committer_error(c), "/nonexistent"));
 }
 
+static void of_two_hosts_the_one_that_is_silent_is_passed_over(void **state)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof address;
+    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* nothing accepts on it */
+    char hosts[100], ports[20];
+
+    (void)state;
+    assert_return_code(bind(silent, (struct sockaddr *)&address, len), errno);
+    assert_return_code(listen(silent, 10), errno);
+    assert_return_code(getsockname(silent, (struct sockaddr *)&address, &len), errno);
+    (void)snprintf(hosts, sizeof hosts, "127.0.0.1,%s", server.dir);
+    (void)snprintf(ports, sizeof ports, "%u,", ntohs(address.sin_port));
+    committer_free(c);
+    target.host = hosts;
+    target.port = ports;
+    target.hostaddr = "127.0.0.1,";
+    c = committer_new(epoll_fd, &target, 3, 7, statement);
+    committer_begin(c, things(900, 1));
+    assert_int_equal(end(), 0);
+    committer_free(c);
+    c = NULL;
+    (void)close(silent);
+}
+
 #define COMMITTER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_order_and_are_there),
@@ -279,4 +306,5 @@ POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_ord
               COMMITTER_TEST(a_server_that_was_killed_finds_its_batches_again),
               COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
               COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
-              COMMITTER_TEST(a_server_that_is_not_there_is_named))
+              COMMITTER_TEST(a_server_that_is_not_there_is_named),
+              COMMITTER_TEST(of_two_hosts_the_one_that_is_silent_is_passed_over))
