@@ -108,3 +108,36 @@ class OneNode(sluice.TestCase):
             t.join()
         self.assertEqual(len(accepted), 20)
         self.eventually(lambda: accepted == set(self.names(site)) and not d.queue())
+
+    def test_nothing_acknowledged_is_lost_when_the_standby_takes_over(self):
+        standby = self.server.standby()
+        site = self.site()
+        url = self.server.url().replace("host=", "host=%s," % standby.directory)  # the primary is the second
+        d = self.daemon(spool=url, relayhost=site.nexthop)
+        accepted = set()
+        threads = self.load(d, "f", 40, accepted)
+        self.eventually(lambda: len(accepted) > 20)
+        self.server.kill()
+        standby.promote()
+        for t in threads:
+            t.join()
+        d.send("a@example.org", ["r@example.net"], content="Subject: after\r\n\r\nx\r\n")
+        self.eventually(lambda: accepted | {"after"} <= set(self.names(site)) and not d.queue())
+        self.assertEqual(len(self.names(site)), len(set(self.names(site))), "no copies: the daemon lived")
+
+    def test_nothing_is_acknowledged_while_the_standby_is_away(self):
+        standby = self.server.standby()
+        site = self.site()
+        d = self.node(relayhost=site.nexthop)
+        d.send("a@example.org", ["r@example.net"], content="Subject: before\r\n\r\nx\r\n")
+        self.eventually(lambda: self.names(site) == ["before"] and not d.queue())
+        standby.stop()
+        accepted = set()
+        threads = self.load(d, "s", 1, accepted)
+        self.eventually(lambda: int(self.server.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")) > 0)
+        self.assertEqual(d.ask("GET", "/v1/status")[0], 200)
+        self.assertFalse(accepted)
+        standby.start()
+        for t in threads:
+            t.join()
+        self.eventually(lambda: accepted | {"before"} <= set(self.names(site)) and not d.queue())
