@@ -65,6 +65,20 @@ static void look_at_storage(const struct queue *q, json_t *list)
     }
 }
 
+static void look_at_lease(const struct queue *q, json_t *list)
+{
+    json_t *one;
+
+    if (!node_lease_holds(&q->lease)) {
+        one = problem(list, "lease", "critical", (struct wall){0});
+        gate_say(one, "text",
+                 "This node's lease is over: it delivers nothing. Other nodes may have its mail.");
+        gate_say(one, "advice",
+                 "Look whether the database and its standby answer, and whether this machine "
+                 "reaches them. It goes on by itself when they do.");
+    }
+}
+
 static void look_at_audit(const struct queue *q, json_t *list)
 {
     json_t *one;
@@ -174,6 +188,7 @@ void overview_put(struct queue *q, json_t *status)
     json_put(status, "oldest", measures_oldest(q));
     json_put(status, "troubled", why_troubled(q));
     look_at_storage(q, list);
+    look_at_lease(q, list);
     look_at_transports(q, list, now);
     look_at_audit(q, list);
     look_at_destinations(status, list, now);

@@ -1108,7 +1108,11 @@ static void nothing_is_handed_out_while_the_lease_is_over(void **state)
     a = json_array_get(json_object_get(a, "groups"), 0);
     assert_string_equal(text(a, "binds"), "lease");
     assert_null(json_object_get(a, "estimate"));
+    a = json_array_get(json_object_get(ask(200, "{\"op\":\"overview\"}"), "problems"), 0);
+    assert_string_equal(text(a, "problem"), "lease");
     renew_lease();
+    a = ask(200, "{\"op\":\"overview\"}");
+    assert_int_equal(json_array_size(json_object_get(a, "problems")), 0);
     assert_true(logged("this node's lease holds: deliveries go on"));
     assert_int_equal(site.count, 3);
     assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "in_flight"), 2);
