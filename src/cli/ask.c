@@ -216,6 +216,7 @@ static int open_spool(const struct ask *a, struct spool **ret_spool, struct buf 
 /* The daemon is not there: open the spool. On failure the answer has both reasons. */
 static bool go_offline(struct ask *a, json_t **answer)
 {
+    struct spool_event event;
     struct buf error;
     int rc;
 
@@ -223,6 +224,9 @@ static bool go_offline(struct ask *a, json_t **answer)
     rc = open_spool(a, &a->spool, &error);
     if (rc == 0) {
         fprintf(stderr, "sluice: %s; reading the spool itself\n", member_text(*answer, "error"));
+        while (spool_next_event(a->spool, &event)) {
+            fprintf(stderr, "sluice: %.*s\n", SLICE_ARGS(event.text));
+        }
         json_decref(*answer);
     } else {
         char *first = mem_string(member_text(*answer, "error"));

@@ -117,6 +117,21 @@ size_t claims_walk(const struct claims *c, uint64_t *cursor, size_t max, struct 
     return count;
 }
 
+size_t claims_in_passage(const struct claims *c, uint32_t file, size_t max, struct msg_id *ret_ids)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < c->unlisted.count && count < max; i++) {
+        const struct claim *claim = CONTAINER_OF(c->unlisted.nodes[i], const struct claim, by_id);
+        uint32_t its = claim->facts.passage.file;
+
+        if (its != 0 && (file == 0 || its == file)) {
+            ret_ids[count++].n = claim->id;
+        }
+    }
+    return count;
+}
+
 static void log_before(struct claims *c, uint64_t id, struct claim_facts before)
 {
     if (c->log_count == c->log_size) {

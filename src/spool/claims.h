@@ -28,11 +28,13 @@
 
 #include "hash.h"
 #include "heap.h"
+#include "passage.h"
 #include "spool.h"
 
 #define EARLY_MAX ((size_t)1 << 16)
 
-/* What is known of one message; one that is neither claimed nor unlisted is not known. */
+/* What is known of one message; one that is neither claimed nor unlisted is not known. What has no
+ * rows is unlisted, too. */
 struct claim_facts {
     int64_t due;      /* these four are only set for unlisted messages */
     uint64_t size;    /* bytes of content */
@@ -40,6 +42,7 @@ struct claim_facts {
     uint32_t segment; /* in this segment; 0: in a file of its own */
     bool claimed;
     bool unlisted;
+    struct passage_place passage; /* where it is while it has no rows; file 0: it has */
 };
 
 struct claim {
@@ -86,6 +89,9 @@ void claims_set(struct claims *c, uint64_t id, struct claim_facts facts);
 /* Ids of claimed messages, at most `max`, from the next buckets of the table; *cursor is 0 at the
  * start, and again behind the last. */
 size_t claims_walk(const struct claims *c, uint64_t *cursor, size_t max, struct msg_id *ret_ids);
+
+/* Ids of those that are in passage: of one file, or with 0 of all; at most `max`, in no order. */
+size_t claims_in_passage(const struct claims *c, uint32_t file, size_t max, struct msg_id *ret_ids);
 
 /* No unlisted message has a lower id; `none` when there is none. */
 uint64_t claims_unlisted_from(const struct claims *c, uint64_t none);

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -202,6 +203,45 @@ static void check_files(struct checker *c)
     }
 }
 
+/* How many commits the holder has told of, if there is one. */
+static uint64_t commits_told(struct checker *c)
+{
+    char path[4352], text[64] = "";
+    struct slice rest;
+    unsigned long long commits = 0;
+    ssize_t n = 0;
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s.lock", c->s->path); /* cut: it is not found */
+    fd = c->s->io->open(path, O_RDONLY, 0);
+    if (fd >= 0) {
+        n = c->s->io->pread(fd, text, sizeof text, 0);
+        (void)c->s->io->close(fd); /* only read */
+    }
+    rest = slice_of(text, n > 0 ? (size_t)n : 0);
+    (void)slice_cut(&rest, '\n');
+    return slice_number(slice_trim(slice_cut(&rest, '\n')), INT64_MAX, &commits) ? commits : 0;
+}
+
+/* Mail in passage has no rows. While a holder is at work its files change under who reads them. */
+static void check_passage(struct checker *c)
+{
+    uint64_t before = commits_told(c);
+    struct sqlite_passing passing;
+    int err;
+
+    c->s->commits_told = before;
+    err = sqlite_passage_look(c->s, &passing);
+    if (commits_told(c) != before) {
+        return;
+    }
+    if (err != 0) {
+        found(c, "mail in passage: can't be read: %s", strerror(-err));
+    } else if (passing.damaged > 0) {
+        found(c, "mail in passage: %llu records are damaged", (unsigned long long)passing.damaged);
+    }
+}
+
 static const struct {
     const char *what, *sql;
 } questions[] = {
@@ -249,6 +289,7 @@ int spool_check(const char *url, spool_told *told, void *context, struct buf *re
         ask(&c, questions[i].what, questions[i].sql);
     }
     check_messages(&c);
+    check_passage(&c);
     check_files(&c);
     spool_close(sp);
     *ret_findings = c.findings;

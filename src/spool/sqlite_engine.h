@@ -1,6 +1,7 @@
 /*
  * The sqlite engine's inside, shared by its parts: sqlite_spool.c (opening, changes, claims),
- * sqlite_read.c (rows, searches, sums), sqlite_tally.c and sqlite_segments.c (large content).
+ * sqlite_read.c (rows, searches, sums), sqlite_tally.c, sqlite_segments.c (large content) and
+ * sqlite_passage.c (mail that has no rows).
  *
  * Conventions: a statement is prepared when it is first wanted and kept. `ask` gives it out reset,
  * the caller binds and steps it, and `done` resets it, on errors too, so that none holds a read
@@ -14,6 +15,8 @@
 
 #include "claims.h"
 #include "content_file.h"
+#include "passage.h"
+#include "passage_envelope.h"
 #include "reserve.h"
 #include "segments.h"
 #include "spool_engine.h"
@@ -34,8 +37,11 @@ enum statement {
     ST_SPOOL_READ,
     ST_SPOOL_TAG,
     ST_SPOOL_WRITE,
+    ST_SPOOL_START,
     ST_MESSAGE_INSERT,
     ST_MESSAGE_READ,
+    ST_MESSAGE_EXISTS,
+    ST_MESSAGE_UNREADABLE,
     ST_MESSAGE_COUNTERS,
     ST_MESSAGE_SET_SUM,
     ST_MESSAGE_BRIEF,
@@ -135,6 +141,7 @@ struct sqlite_spool {
     uint64_t inline_limit;
     struct content_files content;
     struct segments segments;
+    struct passage passage;
     struct text_pool pool; /* what was last read */
     struct buf bytes;      /* inline content being put together */
     int log_pages;         /* in the write-ahead log, as of the last commit */
@@ -146,11 +153,20 @@ struct sqlite_spool {
     struct claims claims;
     struct sqlite_counts counts;
     struct sqlite_keys_known keys;
-    struct tally tally;                        /* of the open batch */
-    bool tally_is_broken;                      /* pages of the counters are damaged */
-    bool due_is_broken;                        /* so are those of the index by due time */
-    uint64_t can_not_list;                     /* an unlisted message on a damaged page, or 0 */
-    struct spool_totals totals, totals_before; /* now; when the batch was opened */
+    struct tally tally;                          /* of the open batch */
+    bool tally_is_broken;                        /* pages of the counters are damaged */
+    bool due_is_broken;                          /* so are those of the index by due time */
+    uint64_t can_not_list;                       /* an unlisted message on a damaged page, or 0 */
+    struct spool_totals totals, totals_before;   /* now; when the batch was opened */
+    struct spool_totals passing, passing_before; /* of these, what has no rows */
+    bool batch_open;                             /* as the engine sees it */
+    bool in_transaction;   /* the open batch has one: it has changed the database */
+    bool row_in_doubt;     /* the next commit writes the row `spool` in each case: an earlier one
+                                has failed, and has to be overwritten */
+    bool holds;            /* the start is over */
+    uint64_t passage_from; /* as the row `spool` has it */
+    struct buf envelope;   /* being put together */
+    struct passage_envelope passing_mail; /* that was read last */
     uint64_t last_id;
     uint64_t commits;             /* in the database */
     uint64_t commits_told;        /* by the lock file, when it was opened; 0 = nothing */
@@ -217,6 +233,66 @@ int sqlite_segments_read(struct sqlite_spool *s, struct msg_id id, struct segmen
 /* Copy what is left of a segment to where content is appended, at most about `bytes`; part of the
  * open batch. An error has failed it. */
 int sqlite_segments_empty(struct sqlite_spool *s, uint32_t segment, uint64_t bytes);
+
+/* ---- mail in passage (sqlite_passage.c) ---- */
+
+/* At the start of a holder: rows for what is in passage. *ret_damaged: records that could not be
+ * read. */
+int sqlite_passage_begin(struct sqlite_spool *s, uint64_t *ret_damaged);
+/* At its end: rows for what is in passage. Failing is harmless: the next start does it. */
+void sqlite_passage_finish(struct sqlite_spool *s);
+
+/* What a repair and a reader want of it. */
+struct sqlite_passing {
+    uint64_t tag;           /* of the spool, or 0: not known; then as files say */
+    uint64_t from;          /* as the row `spool` has it */
+    uint64_t commits, told; /* as passage.h has them */
+    struct passage_found found;
+    uint64_t damaged; /* records that can't be read, or can't become rows */
+};
+/* Rows for what is in passage, in a database that is filled; each id is told to `made`. */
+int sqlite_passage_recover(sqlite3 *db, const char *dir, struct sqlite_passing *passing,
+                           void (*made)(void *context, int64_t id), void *context);
+/* How much is in passage. Beside a holder it is soon out of date. */
+int sqlite_passage_look(struct sqlite_spool *s, struct sqlite_passing *ret_passing);
+
+/* A message that is submitted and claimed: is it for passage? */
+bool sqlite_passage_takes(const struct sqlite_spool *s, const struct spool_new *n);
+int sqlite_passage_submit(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n);
+/* It is done, and goes. */
+int sqlite_passage_done(struct sqlite_spool *s, struct msg_id id);
+
+/* From now on the message has rows, if it had none. What is known of it by claims changes. */
+int sqlite_need_rows(struct sqlite_spool *s, struct msg_id id);
+/* So has every message; for sums over rows. In a batch of its own, if none is open. */
+int sqlite_need_all_rows(struct sqlite_spool *s);
+/* Under load: rows for some of the messages that keep files from being given back. */
+int sqlite_passage_empty(struct sqlite_spool *s);
+
+/* Messages in passage that match: their ids in order, owned by the caller (mem_free), or NULL. */
+int sqlite_passage_search(struct sqlite_spool *s, const struct spool_filter *f,
+                          struct msg_id **ret_ids, size_t *ret_count);
+
+/* Is it in passage? Then reading goes here. */
+bool sqlite_is_passing(const struct sqlite_spool *s, struct msg_id id);
+int sqlite_passage_read(struct sqlite_spool *s, struct msg_id id,
+                        struct spool_message *ret_message);
+int sqlite_passage_read_rcpts(struct sqlite_spool *s, struct msg_id id, uint32_t after, size_t max,
+                              struct spool_rcpt *ret_rcpts, size_t *ret_count);
+int sqlite_passage_read_content(struct sqlite_spool *s, struct msg_id id, struct buf *ret_bytes,
+                                int *ret_fd, uint64_t *ret_size);
+
+/* Insert the rows of a message; `inline_bytes` NULL: its content is in a file, or at `place`. */
+int sqlite_insert(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n,
+                  const struct slice *inline_bytes, struct segment_place place,
+                  uint64_t content_sum);
+
+/* Content that is in memory, as reading hands it out. */
+int sqlite_hand_out(struct slice content, struct buf *ret_bytes, int *ret_fd);
+
+/* A batch of the engine's own, which nothing waits for: false, or it is open, to be ended by
+ * spool_commit. */
+bool sqlite_begin_alone(struct sqlite_spool *s);
 
 /* The reading half, as functions of struct spool_engine. */
 int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_message);

@@ -153,6 +153,7 @@ int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
     totals.corrupt = (uint64_t)row_int(&r, 0, INT64_MAX);
     totals.bytes = (uint64_t)row_int(&r, 0, INT64_MAX);
     s->commits = (uint64_t)row_int(&r, 0, INT64_MAX - 1);
+    s->passage_from = (uint64_t)row_int(&r, 0, INT64_MAX - 1);
     err = sqlite_done(s, st, rc);
     if (err != 0) {
         return err;
@@ -168,10 +169,24 @@ int sqlite_read_spool(struct sqlite_spool *s, struct spool_totals *ret_totals,
 
 int sqlite_read_brief(struct sqlite_spool *s, struct msg_id id, struct sqlite_brief *ret_brief)
 {
-    sqlite3_stmt *st = ask_id(s, ST_MESSAGE_BRIEF, id);
-    int rc = sqlite_step(s, st), err;
+    sqlite3_stmt *st;
     int64_t state, size;
+    int rc, err;
 
+    if (sqlite_is_passing(s, id)) {
+        struct claim_facts facts = claims_get(&s->claims, id.n);
+
+        *ret_brief = (struct sqlite_brief){.state = SPOOL_INCOMING,
+                                           .due = facts.due,
+                                           .size = facts.size,
+                                           .in_file = facts.in_file,
+                                           .segment = facts.segment,
+                                           .has_rcpts = true,
+                                           .counts_rcpts = true};
+        return 0;
+    }
+    st = ask_id(s, ST_MESSAGE_BRIEF, id);
+    rc = sqlite_step(s, st);
     if (rc == SQLITE_ROW) {
         state = sqlite3_column_int64(st, 0);
         size = sqlite3_column_int64(st, 2);
@@ -252,6 +267,9 @@ int sqlite_read(struct spool *sp, struct msg_id id, struct spool_message *ret_me
 
     if (err != 0) {
         return err;
+    }
+    if (sqlite_is_passing(s, id)) {
+        return sqlite_passage_read(s, id, ret_message);
     }
     text_pool_clear(&s->pool);
     st = ask_id(s, ST_MESSAGE_READ, id);
@@ -390,6 +408,9 @@ int sqlite_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     sqlite3_stmt *st;
     int rc, err, bad = 0;
 
+    if (sqlite_is_passing(s, id)) {
+        return sqlite_passage_read_rcpts(s, id, after, max, ret_rcpts, ret_count);
+    }
     text_pool_clear(&s->pool);
     err = read_counters(s, id, &counters);
     if (err != 0) {
@@ -678,6 +699,9 @@ int sqlite_read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     struct sqlite_spool *s = sqlite_of(sp);
     int err = -EBADMSG;
 
+    if (sqlite_is_passing(s, id)) {
+        return sqlite_passage_read_content(s, id, ret_bytes, ret_fd, ret_size);
+    }
     for (int i = 0; err == -EBADMSG && i < (s->lock_fd < 0 ? READ_TRIES : 1); i++) {
         err = read_content(s, id, ret_bytes, ret_fd, ret_size);
     }
@@ -1054,13 +1078,34 @@ static int search_sql(struct sqlite_spool *s, const struct search *q, struct buf
     return 0;
 }
 
+/* Put the first of `more`, in order, among `ids`, in order; how many there are then, at most `max`.
+ */
+static size_t merge_ids(struct msg_id *ids, size_t count, size_t max, const struct msg_id *more,
+                        size_t more_count)
+{
+    size_t all = count + more_count, at = all;
+
+    /* From the last to the first, so that nothing is in the way. */
+    while (at > 0 && more_count > 0) {
+        bool take_more = count == 0 || more[more_count - 1].n > ids[count - 1].n;
+        struct msg_id id = take_more ? more[--more_count] : ids[--count];
+
+        at--;
+        if (at < max) {
+            ids[at] = id;
+        }
+    }
+    return all < max ? all : max;
+}
+
 int sqlite_scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
                 size_t *ret_count)
 {
     struct sqlite_spool *s = sqlite_of(sp);
     sqlite3_stmt *st = NULL;
     struct search q;
-    size_t count = 0;
+    size_t count = 0, passing_count = 0;
+    struct msg_id *passing = NULL;
     struct buf sql;
     int err, rc;
 
@@ -1084,7 +1129,14 @@ int sqlite_scan(struct spool *sp, const struct spool_filter *f, size_t max, stru
     }
     err = rc == SQLITE_DONE ? 0 : sqlite_fail(s, rc, "search");
     (void)sqlite3_finalize(st); /* says again what step said */
+    if (err == 0) {
+        err = sqlite_passage_search(s, f, &passing, &passing_count);
+    }
+    if (err == 0) {
+        count = merge_ids(ret_ids, count, max, passing, passing_count);
+    }
 out:
+    mem_free(passing);
     buf_fini(&sql);
     if (err == 0) {
         *ret_count = count;
@@ -1121,6 +1173,8 @@ int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_c
 {
     struct sqlite_spool *s = sqlite_of(sp);
     uint64_t count = 0;
+    size_t passing_count = 0;
+    struct msg_id *passing = NULL;
     struct search q;
     struct buf sql;
     int err;
@@ -1138,9 +1192,13 @@ int sqlite_count(struct spool *sp, const struct spool_filter *f, uint64_t *ret_c
     if (err == 0 && !q.nothing) {
         err = search_number(s, &q, &sql, 0, &count);
     }
+    if (err == 0 && !q.nothing) {
+        err = sqlite_passage_search(s, f, &passing, &passing_count);
+    }
+    mem_free(passing);
     buf_fini(&sql);
     if (err == 0) {
-        *ret_count = count;
+        *ret_count = count + passing_count;
     }
     return err;
 }
@@ -1238,8 +1296,11 @@ int sqlite_destinations(struct spool *sp, size_t max, struct spool_destination *
     static const struct spool_destination first = {.nexthop = {"", 0}, .transport = {"", 0}};
     struct sqlite_spool *s = sqlite_of(sp);
     struct destination_list list;
-    int err = sqlite_tally_write(s);
+    int err = sqlite_need_all_rows(s);
 
+    if (err == 0) {
+        err = sqlite_tally_write(s);
+    }
     if (err != 0) {
         return err;
     }
@@ -1253,8 +1314,11 @@ int sqlite_destinations_from(struct spool *sp, const struct spool_destination *f
 {
     struct sqlite_spool *s = sqlite_of(sp);
     struct destination_list list;
-    int err = sqlite_tally_write(s);
+    int err = sqlite_need_all_rows(s);
 
+    if (err == 0) {
+        err = sqlite_tally_write(s);
+    }
     if (err != 0) {
         return err;
     }

@@ -66,7 +66,8 @@ struct repair {
     struct id_list trouble; /* messages whose recipients could not all be read by number */
     struct id_list made;    /* messages without a row of their own, which got one */
     uint64_t doubtful;
-    int64_t last_id, commits, tag;
+    struct id_list passing; /* messages in passage, which have rows in the new one */
+    int64_t last_id, commits, tag, passage_from;
     bool messages_are_whole;        /* the table could be read to its end */
     struct segment_record *records; /* owned, by id: of large content */
     size_t record_count, record_size;
@@ -928,7 +929,9 @@ static int copy_all(struct repair *r)
         err = err != 0 ? err : copy_begin(r, &c.content, "content", "message", "");
     }
     for (size_t i = 0; err == 0 && i < r->found.count; i++) {
-        err = copy_message(r, &c, r->found.ids[i]);
+        if (!list_has(&r->passing, r->found.ids[i])) {
+            err = copy_message(r, &c, r->found.ids[i]);
+        }
     }
     if (err == 0 && r->old != NULL) {
         err = copy_from_indexes(r);
@@ -948,6 +951,44 @@ static int copy_all(struct repair *r)
     copy_end(&c.rcpt);
     copy_end(&c.content);
     return err;
+}
+
+static void note_passing(void *context, int64_t id)
+{
+    struct repair *r = context;
+
+    list_add(&r->passing, id);
+    list_add(&r->found, id);
+}
+
+/* Before anything else, since what belongs to it has no rows in the old database. When that has
+ * lost its counters, what is said to have moved into it is taken to have. */
+static int take_passing(struct repair *r)
+{
+    int64_t commits = r->commits - 1;
+    struct sqlite_passing passing = {.tag = (uint64_t)r->tag,
+                                     .from = (uint64_t)r->passage_from,
+                                     .commits = commits > 0 ? (uint64_t)commits : INT64_MAX};
+    int err = sqlite_passage_recover(r->new, r->content_dir, &passing, note_passing, r);
+
+    if (err != 0) {
+        return failed(r, err, "read mail in passage", r->content_dir);
+    }
+    if (passing.damaged > 0) {
+        tell(r, "mail in passage: %llu records are damaged: some of it may be lost",
+             (unsigned long long)passing.damaged);
+    }
+    list_sort(&r->found);
+    list_sort(&r->passing);
+    r->tag = r->tag == 0 ? (int64_t)passing.tag : r->tag;
+    r->passage_from = (int64_t)passing.found.next;
+    if ((int64_t)passing.found.last_id > r->last_id) {
+        r->last_id = (int64_t)passing.found.last_id;
+    }
+    if (passing.found.commits < INT64_MAX - 1 && (int64_t)passing.found.commits >= r->commits) {
+        r->commits = (int64_t)passing.found.commits + 1;
+    }
+    return 0;
 }
 
 /* ---- looking at the new one ----------------------------------------------------------------- */
@@ -1091,7 +1132,13 @@ static int fill(struct repair *r)
     char sql[100];
     int err = exec_new(r, "BEGIN");
 
+    err = err != 0 ? err : take_passing(r);
     err = err != 0 ? err : copy_all(r);
+    if (err == 0) {
+        (void)snprintf(sql, sizeof sql, "UPDATE spool SET passage_from = %lld",
+                       (long long)r->passage_from); /* fits */
+        err = exec_new(r, sql);
+    }
     if (err == 0 && r->tag != 0) {
         (void)snprintf(sql, sizeof sql, "UPDATE spool SET tag = %lld",
                        (long long)r->tag); /* fits */
@@ -1268,6 +1315,7 @@ static int make_repaired(struct repair *r)
     open_old(r);
     r->last_id = old_number(r, "SELECT last_id FROM spool");
     r->commits = old_number(r, "SELECT commits FROM spool") + 1;
+    r->passage_from = old_number(r, "SELECT passage_from FROM spool");
     r->tag = old_tag(r);
     gather_all(r);
     err = fill(r);
@@ -1312,6 +1360,7 @@ int spool_repair(const char *url, spool_told *told, void *context, struct buf *r
     mem_free(r.found.ids);
     mem_free(r.trouble.ids);
     mem_free(r.made.ids);
+    mem_free(r.passing.ids);
     mem_free(r.records);
     mem_free(r.path);
     mem_free(r.content_dir);

@@ -158,6 +158,8 @@ const struct schema_step schema_steps[] = {
      "  first INTEGER PRIMARY KEY, last INTEGER NOT NULL CHECK (last >= first),"
      "  at INTEGER NOT NULL, lines BLOB NOT NULL"
      ") STRICT;"},
+    {"keep mail in passage out of the tables",
+     "ALTER TABLE spool ADD COLUMN passage_from INTEGER NOT NULL DEFAULT 0;"},
 };
 
 const size_t schema_version = sizeof schema_steps / sizeof schema_steps[0];

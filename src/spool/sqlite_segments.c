@@ -101,6 +101,30 @@ static int seal(int fd)
     return fcntl(fd, F_ADD_SEALS, seals) != 0 || lseek(fd, 0, SEEK_SET) != 0 ? -errno : 0;
 }
 
+int sqlite_hand_out(struct slice content, struct buf *ret_bytes, int *ret_fd)
+{
+    struct copy c = {.bytes = ret_bytes, .fd = -1};
+    int err;
+
+    if (content.len > READ_AS_BYTES || content.len > ret_bytes->limit - buf_len(ret_bytes)) {
+        c.fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (c.fd < 0) {
+            return -errno;
+        }
+    }
+    err = take(&c, content);
+    if (err == 0 && c.fd >= 0) {
+        err = seal(c.fd);
+    }
+    if (err != 0 && c.fd >= 0) {
+        (void)close(c.fd); /* memory */
+    }
+    if (err == 0) {
+        *ret_fd = c.fd;
+    }
+    return err;
+}
+
 int sqlite_segments_read(struct sqlite_spool *s, struct msg_id id, struct segment_place place,
                          uint64_t size, uint64_t *ret_sum, struct buf *ret_bytes, int *ret_fd)
 {

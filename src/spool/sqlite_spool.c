@@ -2,22 +2,23 @@
  * The sqlite engine: opening, changes, claims. Tables are in sqlite_schema.c, the on-disk format in
  * docs/spool.md.
  *
- * The cost of mail that passes straight through decides the shape. Such a message is one row in
- * `message`, one per recipient and one in `content`, all three appended at the end of their tables
- * and soon taken away again, in no secondary index. When it turns out that it stays (deferred,
- * held), list_message puts it into the indexes.
+ * The cost of mail that passes straight through decides the shape. Such a message is in passage: a
+ * record in a file beside the database, and soon another one that ends it (passage.h). A batch of
+ * such mail alone leaves the database as it is: no transaction, no page. When it turns out that a
+ * message stays (deferred, held), sqlite_need_rows makes its rows, appended at the end of their
+ * tables and in no secondary index, and list_message puts them into the indexes. What has too many
+ * recipients or too much content for passage has its rows from the beginning.
  *
  * The write-ahead log. A commit appends changed pages to the log and syncs it: one sequential
  * write, one sync. Moving pages to the database (a checkpoint) takes two more syncs and is not done
  * at SQLite's usual time, each 1,000 pages, but by spool_tidy when the caller is idle and there are
  * LOG_TIDY_PAGES, and in a commit only when it could not be put off any longer: LOG_MAX_PAGES.
- * A page that was written many times since is moved once, and passing mail uses the same free pages
- * again and again, so it hardly notices. Mail that is deferred changes pages all over the indexes:
- * with 64 MiB the longest commit of 500 such messages took 130 ms, with 16 MiB 55 ms, and with
- * 8 MiB no less. It is kept smaller still because moving it must fit into the reserve when the disk
- * is full (reserve.h); a log larger than that would eat the reserve and not be started over. A
- * reader that stays in one transaction for long keeps the log from being started over; it then
- * grows until he ends.
+ * A page that was written many times since is moved once. Mail that is deferred changes pages all
+ * over the indexes: with 64 MiB the longest commit of 500 such messages took 130 ms, with 16 MiB
+ * 55 ms, and with 8 MiB no less. It is kept smaller still because moving it must fit into the
+ * reserve when the disk is full (reserve.h); a log larger than that would eat the reserve and not
+ * be started over. A reader that stays in one transaction for long keeps the log from being started
+ * over; it then grows until he ends.
  */
 #include "sqlite_engine.h"
 
@@ -134,7 +135,7 @@ int sqlite_no_message(struct sqlite_spool *s, struct msg_id id)
     return spool_fail(&s->base, -ENOENT, "%s: no such message", text);
 }
 
-sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which)
+static sqlite3_stmt *prepared(struct sqlite_spool *s, enum statement which)
 {
     sqlite3_stmt **st = &s->statements[which];
 
@@ -143,6 +144,24 @@ sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which)
                                  st, NULL); /* sqlite_step finds NULL and asks for the error */
     }
     return *st;
+}
+
+/* The first statement of a batch that changes the database begins its transaction: most batches of
+ * mail that passes have none. */
+sqlite3_stmt *sqlite_ask(struct sqlite_spool *s, enum statement which)
+{
+    sqlite3_stmt *st = prepared(s, which), *first;
+
+    if (st == NULL || !s->batch_open || s->in_transaction || sqlite3_stmt_readonly(st)) {
+        return st;
+    }
+    first = prepared(s, ST_BEGIN);
+    if (sqlite_step(s, first) != SQLITE_DONE) {
+        return NULL; /* the connection has the error */
+    }
+    (void)sqlite3_reset(first); /* SQLITE_OK */
+    s->in_transaction = true;
+    return st;
 }
 
 int sqlite_step(struct sqlite_spool *s, sqlite3_stmt *st)
@@ -158,7 +177,7 @@ int sqlite_done(struct sqlite_spool *s, sqlite3_stmt *st, int rc)
         (void)sqlite3_reset(st); /* says again what step said */
     }
     /* An error of the disk makes SQLite undo the transaction, even when it met a mere read. */
-    if (err != 0 && s->base.dirty && sqlite3_get_autocommit(s->db)) {
+    if (err != 0 && s->in_transaction && sqlite3_get_autocommit(s->db)) {
         spool_batch_failed(&s->base, err);
     }
     return err;
@@ -279,17 +298,27 @@ static void forget_removed(struct sqlite_spool *s)
 static int begin(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
-    sqlite3_stmt *st = sqlite_ask(s, ST_BEGIN);
-    int err = sqlite_done(s, st, sqlite_step(s, st));
 
-    if (err == 0) {
-        s->totals_before = s->totals;
-        claims_begin(&s->claims);
-        if (s->removed >= REMOVED_MAX) {
-            forget_removed(s);
-        }
+    s->totals_before = s->totals;
+    s->passing_before = s->passing;
+    claims_begin(&s->claims);
+    s->batch_open = true;
+    if (s->removed >= REMOVED_MAX) {
+        forget_removed(s);
     }
-    return err;
+    return 0;
+}
+
+bool sqlite_begin_alone(struct sqlite_spool *s)
+{
+    s->base.dirty = begin(&s->base) == 0;
+    return s->base.dirty;
+}
+
+/* Of the batch that was open: how it ended is known. */
+static void end_batch(struct sqlite_spool *s)
+{
+    s->batch_open = s->in_transaction = false;
 }
 
 /* Move the log into the database as far as readers allow. Failing does no harm: the log is as
@@ -309,7 +338,7 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
 {
     /* SQLite may have rolled back by itself: on a full disk, for one. */
     if (!sqlite3_get_autocommit(s->db)) {
-        sqlite3_stmt *st = sqlite_ask(s, ST_ROLLBACK);
+        sqlite3_stmt *st = prepared(s, ST_ROLLBACK);
 
         if (sqlite_step(s, st) != SQLITE_DONE) {
             CHECK(sqlite3_get_autocommit(s->db)); /* what else a failed rollback could mean */
@@ -320,7 +349,12 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
     }
     content_files_undone(&s->content, in_doubt);
     segments_undone(&s->segments, in_doubt);
+    passage_undone(&s->passage);
+    s->row_in_doubt = s->row_in_doubt || (in_doubt && s->in_transaction);
+    s->commits += in_doubt; /* its number may turn out to be taken */
+    end_batch(s);
     s->totals = s->totals_before;
+    s->passing = s->passing_before;
     s->counts = (struct sqlite_counts){.id = 0};
     tally_clear(&s->tally);
     claims_undo(&s->claims);
@@ -340,9 +374,13 @@ static void rollback(struct spool *sp)
 
 static int list_message(struct sqlite_spool *s, struct msg_id id)
 {
+    int err = sqlite_need_rows(s, id);
     struct claim_facts facts = claims_get(&s->claims, id.n);
-    int err = run_on(s, ST_MESSAGE_LIST, id);
 
+    if (err != 0 || !facts.unlisted) {
+        return err; /* what can't be read is listed as such */
+    }
+    err = run_on(s, ST_MESSAGE_LIST, id);
     if (err == 0) {
         err = run_on(s, ST_RCPT_LIST, id);
     }
@@ -369,12 +407,13 @@ static int write_spool_row(struct sqlite_spool *s)
 
     sqlite_bind_int(st, 1, (int64_t)s->last_id);
     sqlite_bind_int(st, 2, (int64_t)claims_unlisted_from(&s->claims, s->last_id + 1));
-    sqlite_bind_int(st, 3, (int64_t)s->totals.incoming);
+    sqlite_bind_int(st, 3, (int64_t)(s->totals.incoming - s->passing.incoming));
     sqlite_bind_int(st, 4, (int64_t)s->totals.deferred);
     sqlite_bind_int(st, 5, (int64_t)s->totals.hold);
     sqlite_bind_int(st, 6, (int64_t)s->totals.corrupt);
-    sqlite_bind_int(st, 7, (int64_t)s->totals.bytes);
+    sqlite_bind_int(st, 7, (int64_t)(s->totals.bytes - s->passing.bytes));
     sqlite_bind_int(st, 8, (int64_t)s->commits + 1);
+    sqlite_bind_int(st, 9, (int64_t)s->passage_from);
     return run(s, st);
 }
 
@@ -402,16 +441,10 @@ static int remove_doubtful(struct sqlite_spool *s)
     return err;
 }
 
-static int prepare_commit(struct sqlite_spool *s)
+/* Old messages that are not listed yet are, bit by bit. */
+static int list_old(struct sqlite_spool *s)
 {
-    int err = sqlite_flush_counts(s);
-
-    if (err == 0) {
-        err = sqlite_flush_keys(s);
-    }
-    if (err == 0) {
-        err = remove_doubtful(s);
-    }
+    int err = 0;
 
     for (int i = 0; err == 0 && i < LIST_PER_COMMIT; i++) {
         uint64_t oldest = claims_unlisted_from(&s->claims, s->last_id + 1);
@@ -424,25 +457,53 @@ static int prepare_commit(struct sqlite_spool *s)
             s->can_not_list = oldest; /* the next batch goes without */
         }
     }
+    return err;
+}
+
+/* What is left to be done in the database, if the batch changes it. */
+static int prepare_commit(struct sqlite_spool *s)
+{
+    int err = sqlite_flush_counts(s);
+
+    if (err == 0) {
+        err = sqlite_flush_keys(s);
+    }
+    if (err == 0) {
+        err = remove_doubtful(s);
+    }
+    if (err == 0) {
+        err = list_old(s);
+    }
+    if (err == 0) {
+        err = sqlite_passage_empty(s);
+    }
+    if (err == 0) {
+        err = empty_segments(s);
+    }
     if (err == 0) {
         err = sqlite_tally_write(s);
     }
-    if (err == 0) {
-        err = write_spool_row(s);
-    }
-    if (err != 0) {
-        return err;
-    }
-    err = empty_segments(s);
-    if (err != 0) {
-        return err;
-    }
-    err = content_files_sync(&s->content);
+    return err == 0 && (s->in_transaction || s->row_in_doubt) ? write_spool_row(s) : err;
+}
+
+/* Make durable what stands beside the database. *ret_in_doubt: some of it may turn out to have
+ * happened. */
+static int write_beside(struct sqlite_spool *s, bool *ret_in_doubt)
+{
+    int err = content_files_sync(&s->content);
+
     if (err == 0) {
         err = segments_sync(&s->segments);
     }
-    return err == 0 ? 0
-                    : spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
+    if (err == 0 && passage_dirty(&s->passage)) {
+        err = passage_write(&s->passage, s->commits + 1, s->last_id, s->in_transaction);
+        *ret_in_doubt = err != 0;
+    }
+    if (err != 0) {
+        s->space_ran_out = s->space_ran_out || err == -ENOSPC || err == -EDQUOT;
+        return spool_fail(&s->base, err, "sync content: %s.d: %s", s->path, strerror(-err));
+    }
+    return 0;
 }
 
 /* Where does the name lead? False: nowhere. Not asked by stat(2): once the times of a file have
@@ -499,27 +560,35 @@ static void write_lock(struct sqlite_spool *s)
 static int commit(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
+    bool in_doubt = false;
     sqlite3_stmt *st;
     int err = prepare_commit(s);
 
     if (err == 0) {
         err = check_places(s);
     }
+    if (err == 0) {
+        err = write_beside(s, &in_doubt);
+    }
+    if (err == 0 && s->in_transaction) {
+        st = prepared(s, ST_COMMIT);
+        err = sqlite_done(s, st, sqlite_step(s, st));
+        in_doubt = err != 0;
+    }
     if (err != 0) {
-        undo(s, false);
+        undo(s, in_doubt);
         return err;
     }
-    st = sqlite_ask(s, ST_COMMIT);
-    err = sqlite_done(s, st, sqlite_step(s, st));
-    if (err != 0) {
-        undo(s, true);
-        return err;
+    if (s->in_transaction || passage_dirty(&s->passage)) {
+        s->commits++;
+        write_lock(s);
     }
-    s->commits++;
-    write_lock(s);
+    s->row_in_doubt = s->row_in_doubt && !s->in_transaction;
+    end_batch(s);
     claims_commit(&s->claims);
     content_files_committed(&s->content);
     segments_committed(&s->segments);
+    passage_committed(&s->passage);
     if (s->log_pages - s->log_kept >= LOG_MAX_PAGES) {
         checkpoint(s);
     }
@@ -546,10 +615,9 @@ static void empty_some(struct sqlite_spool *s)
     if (poorest == 0) {
         return;
     }
-    if (begin(&s->base) != 0) {
+    if (!sqlite_begin_alone(s)) {
         return;
     }
-    s->base.dirty = true;
     (void)sqlite_segments_empty(s, poorest, EMPTY_PER_TIDY); /* an error has failed the batch */
     if (spool_commit(&s->base) != 0) {
         segments_can_not_empty(&s->segments, poorest); /* not again at once */
@@ -720,6 +788,21 @@ static int insert_rcpt(struct sqlite_spool *s, struct msg_id id, uint32_t number
     return run(s, st);
 }
 
+int sqlite_insert(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n,
+                  const struct slice *inline_bytes, struct segment_place place,
+                  uint64_t content_sum)
+{
+    int err = inline_bytes != NULL ? insert_content(s, id, *inline_bytes) : 0;
+
+    if (err == 0) {
+        err = insert_message(s, id, n, inline_bytes == NULL, place, content_sum);
+    }
+    for (uint32_t i = 0; err == 0 && i < n->rcpt_count; i++) {
+        err = insert_rcpt(s, id, i + 1, &n->rcpts[i], !n->claim);
+    }
+    return err;
+}
+
 static struct msg_id next_id(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
@@ -738,6 +821,9 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     uint64_t sum = 0;
     int err;
 
+    if (sqlite_passage_takes(s, n)) {
+        return sqlite_passage_submit(s, id, n);
+    }
     if (in_file) {
         err = n->size <= segments_content_max(&s->segments)
                   ? segments_append(&s->segments, id, n->prefix, n->content, &place, &sum)
@@ -749,14 +835,10 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
         err = gather(s, n, &bytes);
         if (err == 0) {
             sum = checksum_of(bytes);
-            err = insert_content(s, id, bytes);
         }
     }
     if (err == 0) {
-        err = insert_message(s, id, n, in_file, place, sum);
-    }
-    for (uint32_t i = 0; err == 0 && i < n->rcpt_count; i++) {
-        err = insert_rcpt(s, id, i + 1, &n->rcpts[i], !n->claim);
+        err = sqlite_insert(s, id, n, in_file ? NULL : &bytes, place, sum);
     }
     if (err == -EBADMSG) {
         /* There are rows of this id already, which only damage can leave; some are written. */
@@ -849,7 +931,8 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
 
     bool is_pending = !v->done && v->state == SPOOL_RCPT_PENDING;
 
-    if (!is_pending) {
+    err = sqlite_need_rows(s, id);
+    if (err == 0 && !is_pending) {
         err = sqlite_tally_rcpt(s, id, n, -1);
     }
     if (err == 0 && (v->done || is_pending)) {
@@ -881,9 +964,12 @@ static int set_route(struct spool *sp, struct msg_id id, uint32_t n, struct slic
                      struct slice nexthop, uint64_t route_generation)
 {
     struct sqlite_spool *s = sqlite_of(sp);
-    int err = sqlite_tally_rcpt(s, id, n, -1), state;
+    int err = sqlite_need_rows(s, id), state;
     sqlite3_stmt *st;
 
+    if (err == 0) {
+        err = sqlite_tally_rcpt(s, id, n, -1);
+    }
     if (err != 0) {
         return err;
     }
@@ -902,8 +988,11 @@ static int reported(struct spool *sp, struct msg_id id)
 {
     struct sqlite_spool *s = sqlite_of(sp);
     struct sqlite_brief brief;
-    int err = sqlite_read_brief(s, id, &brief);
+    int err = sqlite_need_rows(s, id);
 
+    if (err == 0) {
+        err = sqlite_read_brief(s, id, &brief);
+    }
     if (err == 0) {
         err = run_on(s, ST_RCPT_REPORTED, id);
     }
@@ -979,9 +1068,12 @@ static int finish(struct spool *sp, struct msg_id id, struct wall due, bool *ret
 {
     struct sqlite_spool *s = sqlite_of(sp);
     struct sqlite_brief brief;
-    int err = sqlite_read_brief(s, id, &brief);
+    int err = sqlite_need_rows(s, id);
     bool gone;
 
+    if (err == 0) {
+        err = sqlite_read_brief(s, id, &brief);
+    }
     if (err != 0) {
         return err;
     }
@@ -1012,6 +1104,9 @@ static int finish_all_done(struct spool *sp, struct msg_id id)
                                  .segment = facts.segment};
     int err;
 
+    if (sqlite_is_passing(s, id)) {
+        return sqlite_passage_done(s, id);
+    }
     if (!facts.unlisted) {
         err = sqlite_read_brief(s, id, &brief);
         if (err == 0 && brief.state == SPOOL_CORRUPT) {
@@ -1028,8 +1123,12 @@ static int remove_message(struct spool *sp, struct msg_id id)
 {
     struct sqlite_spool *s = sqlite_of(sp);
     struct sqlite_brief brief;
-    int err = sqlite_read_brief(s, id, &brief);
+    int err;
 
+    if (sqlite_is_passing(s, id)) {
+        return sqlite_passage_done(s, id);
+    }
+    err = sqlite_read_brief(s, id, &brief);
     return err != 0 ? err : delete_message(s, id, &brief);
 }
 
@@ -1051,15 +1150,17 @@ static int change(struct spool *sp, const struct spool_change *c)
     struct sqlite_spool *s = sqlite_of(sp);
     const struct spool_message *from = c->from, *to = c->to;
     struct msg_id id = from->id;
-    struct claim_facts facts = claims_get(&s->claims, id.n);
+    struct claim_facts facts;
     bool moves = from->state != to->state || from->due.us != to->due.us ||
                  from->created.us != to->created.us || c->end_claim;
     sqlite3_stmt *st;
-    int err = from->state == SPOOL_CORRUPT && to->state != SPOOL_CORRUPT ? sqlite_accept(s, id) : 0;
+    int err = from->state == SPOOL_CORRUPT && to->state != SPOOL_CORRUPT ? sqlite_accept(s, id)
+                                                                         : sqlite_need_rows(s, id);
 
     if (err != 0) {
         return err;
     }
+    facts = claims_get(&s->claims, id.n);
     if (moves) {
         st = sqlite_ask(s, ST_MESSAGE_CHANGE);
         sqlite_bind_int(st, 2, to->state);
@@ -1104,8 +1205,11 @@ static int quarantine(struct spool *sp, struct msg_id id, struct slice reason)
     struct sqlite_brief brief;
     bool was_unlisted;
     sqlite3_stmt *st;
-    int err = sqlite_read_brief(s, id, &brief);
+    int err = sqlite_need_rows(s, id);
 
+    if (err == 0) {
+        err = sqlite_read_brief(s, id, &brief);
+    }
     if (err == 0) {
         err = sqlite_flush_counts(s);
     }
@@ -1471,6 +1575,7 @@ static void close_spool(struct spool *sp)
 {
     struct sqlite_spool *s = sqlite_of(sp);
 
+    sqlite_passage_finish(s);
     for (size_t i = 0; i < ST_COUNT; i++) {
         (void)sqlite3_finalize(s->statements[i]); /* says again what its last step said */
     }
@@ -1482,10 +1587,12 @@ static void close_spool(struct spool *sp)
     reserve_fini(&s->reserve);
     content_files_fini(&s->content);
     segments_fini(&s->segments);
+    passage_fini(&s->passage);
     claims_fini(&s->claims);
     tally_clear(&s->tally);
     text_pool_fini(&s->pool);
     buf_fini(&s->bytes);
+    buf_fini(&s->envelope);
     mem_free(s->path);
     mem_free(s->log_path);
     mem_free(s);
@@ -1596,7 +1703,8 @@ static int refuse_to_start_over(struct sqlite_spool *s)
     char *repaired = path_with(s->path, ".repaired");
     const char *what = has_size(s->log_path) ? "its log"
                        : has_size(repaired)  ? "an unfinished repair"
-                       : content_files_are_there(&s->content) || segments_are_there(&s->segments)
+                       : content_files_are_there(&s->content) || segments_are_there(&s->segments) ||
+                               passage_is_there(&s->passage)
                            ? "contents of its mail"
                            : NULL;
 
@@ -1774,6 +1882,20 @@ static bool is_short_of_space(const struct sqlite_spool *s)
     return disk_free(s, &free_now) == 0 && free_now < OPENING_BYTES;
 }
 
+static int take_in_passage(struct sqlite_spool *s)
+{
+    uint64_t damaged = 0;
+    int err = sqlite_passage_begin(s, &damaged);
+
+    if (damaged > 0) {
+        warn(s,
+             "spool %s: %llu records of mail in passage are damaged: some of it may be lost, or be "
+             "sent again",
+             s->path, (unsigned long long)damaged);
+    }
+    return err;
+}
+
 static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
 {
     const char *why;
@@ -1810,6 +1932,12 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
         err = sqlite_read_spool(s, &s->totals, &s->last_id, &unlisted_from);
     }
     if (err == 0) {
+        err = take_in_passage(s);
+    }
+    if (err == 0) {
+        err = sqlite_read_spool(s, &s->totals, &s->last_id, &unlisted_from);
+    }
+    if (err == 0) {
         err = load_unlisted(s, unlisted_from);
     }
     if (err == 0) {
@@ -1824,6 +1952,7 @@ static int open_for_writing(struct sqlite_spool *s, uint64_t id_floor)
         err = sweep_content(s, known_id);
     }
     if (err == 0) {
+        s->holds = true;
         write_lock(s);
         (void)find_place(s->path, &s->database); /* else it is not looked at */
         (void)find_place(s->log_path, &s->log);  /* the same, until there is one */
@@ -1894,6 +2023,19 @@ static int open_for_reading(struct sqlite_spool *s)
     return schema_result(s, rc, why);
 }
 
+/* A reader finds rows alone. */
+static void tell_of_passage(struct sqlite_spool *s)
+{
+    struct sqlite_passing passing;
+
+    if (sqlite_passage_look(s, &passing) == 0 && passing.found.messages > 0) {
+        warn(s,
+             "spool %s: %llu messages in passage are not shown: the daemon takes them in when it "
+             "starts",
+             s->path, (unsigned long long)passing.found.messages);
+    }
+}
+
 int sqlite_spool_open(const char *where, enum spool_open_mode mode,
                       const struct spool_options *options, struct buf *ret_error,
                       struct spool **ret_spool)
@@ -1915,6 +2057,10 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     s->inline_limit = options->inline_limit;
     content_files_init(&s->content, io, dir);
     segments_init(&s->segments, io, dir, 0, options->segment_bytes);
+    passage_init(&s->passage, io, dir,
+                 options->segment_bytes < PASSAGE_FILE_BYTES ? (uint32_t)options->segment_bytes
+                                                             : 0);
+    buf_init(&s->envelope, PASSAGE_ENVELOPE_MAX);
     mem_free(dir);
     dir = path_with(where, ".reserve");
     reserve_init(&s->reserve, io, dir);
@@ -1924,6 +2070,9 @@ int sqlite_spool_open(const char *where, enum spool_open_mode mode,
     err = mode == SPOOL_OPEN_WRITE ? open_for_writing(s, options->id_floor) : open_for_reading(s);
     if (err == 0 && mode == SPOOL_OPEN_READ) {
         err = sqlite_segments_begin(s);
+    }
+    if (err == 0 && mode == SPOOL_OPEN_READ) {
+        tell_of_passage(s);
     }
     if (err != 0) {
         buf_add_string(ret_error, s->base.error);

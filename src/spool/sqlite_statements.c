@@ -28,13 +28,20 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_SPOOL_READ] =
-        "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes, commits"
-        " FROM spool WHERE one = 1",
+        "SELECT last_id, unlisted_from, incoming, deferred, hold, corrupt, bytes, commits,"
+        " passage_from FROM spool WHERE one = 1",
     [ST_SPOOL_TAG] = "SELECT tag FROM spool WHERE one = 1",
     [ST_SPOOL_WRITE] =
         "UPDATE spool"
         " SET last_id = ?1, unlisted_from = ?2, incoming = ?3, deferred = ?4, hold = ?5,"
-        " corrupt = ?6, bytes = ?7, commits = ?8"
+        " corrupt = ?6, bytes = ?7, commits = ?8, passage_from = ?9"
+        " WHERE one = 1",
+    /* Rows were made of mail in passage. */
+    [ST_SPOOL_START] =
+        "UPDATE spool"
+        " SET last_id = max(last_id, ?1), unlisted_from = min(unlisted_from, ?2),"
+        " incoming = incoming + ?3, bytes = bytes + ?4, commits = max(commits, ?5),"
+        " passage_from = max(passage_from, ?6)"
         " WHERE one = 1",
     [ST_MESSAGE_INSERT] =
         "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
@@ -47,6 +54,12 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " rcpt_to_report, warned, force_expire, sender, envid, client, reason, ifnull(parked, ''),"
         " class, class_source, listed, content_sum, sum"
         " FROM message WHERE id = ?1",
+    [ST_MESSAGE_EXISTS] = "SELECT 1 FROM message WHERE id = ?1",
+    [ST_MESSAGE_UNREADABLE] =
+        "INSERT INTO message (id, listed, state, due, arrived, created, size, in_file, flags,"
+        " rcpt_total, rcpt_pending, rcpt_to_report, warned, force_expire, sender, sender_domain,"
+        " envid, client, reason)"
+        " VALUES (?1, 1, 4, 0, 0, 0, ?2, 1, 0, 1, 0, 0, 0, 0, '', '', '', '', ?3)",
     [ST_MESSAGE_COUNTERS] =
         "SELECT state, rcpt_total, rcpt_pending, rcpt_to_report FROM message WHERE id = ?1",
     [ST_RCPT_COUNT] =

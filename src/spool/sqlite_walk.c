@@ -31,10 +31,14 @@ int sqlite_walk(struct spool *sp, enum spool_walk_by by, struct spool_walk *w, s
 {
     struct sqlite_spool *s = sqlite_of(sp);
     bool of_rcpts = by == SPOOL_WALK_DESTINATION;
-    sqlite3_stmt *st = sqlite_ask(s, of_rcpts ? ST_WALK_RCPTS : ST_WALK_MESSAGES);
     size_t count = 0, rows = 0;
-    int rc, err;
+    sqlite3_stmt *st;
+    int rc, err = w->id.n == 0 ? sqlite_need_all_rows(s) : 0;
 
+    if (err != 0) {
+        return err;
+    }
+    st = sqlite_ask(s, of_rcpts ? ST_WALK_RCPTS : ST_WALK_MESSAGES);
     text_pool_clear(&s->pool);
     sqlite_bind_int(st, 1, (int64_t)w->id.n);
     sqlite_bind_int(st, 2, of_rcpts ? (int64_t)w->n : (int64_t)by);

@@ -309,7 +309,7 @@ static void work(struct world *w)
 
 /* ---- the verdict ---------------------------------------------------------------------------- */
 
-/* No file without its message, but for segments, which are kept to be written again. (Messages
+/* No file without its message, but for those that are kept to be written again. (Messages
  * without their file were found by tell.) */
 static void check_files(struct world *w)
 {
@@ -323,7 +323,8 @@ static void check_files(struct world *w)
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         struct spool_message m;
 
-        if (entry->d_name[0] != '.' && strstr(entry->d_name, ".segment") == NULL) {
+        if (entry->d_name[0] != '.' && strstr(entry->d_name, ".segment") == NULL &&
+            strstr(entry->d_name, ".passage") == NULL) {
             CHECK(spool_id_parse(slice_string(entry->d_name), &id));
             fixture_ok(w->sp, spool_read(w->sp, id, &m));
         }
