@@ -223,10 +223,30 @@ static int open_db(struct side_store *s)
     return err;
 }
 
-/* All that was in the one before. */
+/* What is in it and not in memory is of a past that a log which was removed has changed. */
+static int remove_unknown(struct side_store *s)
+{
+    struct slice name = SLICE(""), text;
+    char at[SPOOL_NOTE_NAME_MAX];
+    int err;
+
+    while ((err = spool_note_next(s->db, name, &name, &text)) == 0 && name.len <= sizeof at) {
+        memcpy(at, name.ptr, name.len);
+        name = slice_of(at, name.len);
+        if (!is_at(s, find(s, name), name)) {
+            err = spool_note_remove(s->db, name);
+            if (err != 0) {
+                return err;
+            }
+        }
+    }
+    return err == -ENOENT ? 0 : err;
+}
+
+/* It is to have what was in the one before. */
 static int put_all(struct side_store *s)
 {
-    int err = 0, committed;
+    int err = remove_unknown(s), committed;
 
     for (size_t i = 0; err == 0 && i < s->count; i++) {
         err = spool_note_put(s->db, slice_string(s->notes[i].name),

@@ -67,6 +67,7 @@ class Interventions(Beside):
         self.assertEqual(site.recipients(), ["e@other.test"])
         self.assertIn("reason=paused by an operator (pause-1): they move", self.p.read("defer", kept))
         self.logged(r"%s: to=<b@kept.test>, relay=none, .*dsn=4.3.2, status=deferred \(paused by an operator" % kept)
+        self.assertIn("pause-1", self.run_sluice("why", kept))
         for again in (self.killed, self.reloaded, lambda: self.killed("parent")):
             again()
             self.assertEqual(self.names(), ["pause-1"])

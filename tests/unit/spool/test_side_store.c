@@ -154,6 +154,28 @@ static void one_that_is_removed_is_made_again_with_its_notes(void **state)
     side_store_close(s);
 }
 
+static void one_whose_log_is_removed_gets_what_is_in_memory(void **state)
+{
+    struct side_store *s = open_store();
+    char log[sizeof path + 8];
+
+    (void)state;
+    put(s, "a", "1");
+    put(s, "b", "2");
+    side_store_close(s);
+    s = open_store();
+    assert_int_equal(side_note_remove(s, SLICE("a")), 0);
+    put(s, "b", "two");
+    (void)snprintf(log, sizeof log, "%s-wal", path);
+    assert_int_equal(unlink(log), 0);
+    put(s, "c", "3");
+    assert_non_null(strstr(lines(s), "a new one begins"));
+    side_store_close(s);
+    s = open_store();
+    assert_string_equal(notes(s), "b=two c=3");
+    side_store_close(s);
+}
+
 static void one_that_is_damaged_is_set_aside(void **state)
 {
     struct side_store *s = open_store();
@@ -220,5 +242,6 @@ static void one_that_can_not_be_read_is_left_alone(void **state)
 
 UNIT_MAIN(TEST(notes_and_events_are_there_after_a_kill), TEST(only_one_process_has_it),
           TEST(one_that_is_removed_is_made_again_with_its_notes),
+          TEST(one_whose_log_is_removed_gets_what_is_in_memory),
           TEST(one_that_is_damaged_is_set_aside), TEST(one_that_can_not_be_written_is_told_once),
           TEST(one_that_can_not_be_read_is_left_alone))
