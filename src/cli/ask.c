@@ -29,7 +29,7 @@ struct ask {
     const struct conf *conf; /* borrowed */
     CURL *curl;              /* NULL until it is needed; kept for the connection */
     struct spool *spool;     /* NULL while there is a daemon to ask */
-    /* Of a cluster: all of its mail, beside a daemon that knows its own. NULL until it is needed. */
+    /* Of a cluster: all of its mail, beside a daemon that knows its own. NULL until needed. */
     struct spool *cluster;
 };
 
@@ -240,8 +240,9 @@ static bool go_offline(struct ask *a, json_t **answer)
     return rc == 0;
 }
 
-/* A daemon of a cluster has no answer: what it does not have in memory, or what another node has, is
- * in the database. False: that can't be read, or it is no cluster; the answer is left as it is. */
+/* A daemon of a cluster has no answer: what it does not have in memory, or what another node has,
+ * is in the database. False: that can't be read, or it is no cluster; the answer is left as it is.
+ */
 static bool go_to_cluster(struct ask *a, unsigned status)
 {
     struct buf error;

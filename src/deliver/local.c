@@ -11,8 +11,9 @@
  * group: when its time is over the whole group is killed.
  *
  * While the node's lease is over (lease_page.h) no child is started. The child takes the last look
- * itself, directly before the rename or the command's start; when it breaks off it says so in memory
- * that it shares with this process, which no command can reach, and the recipients go back untried.
+ * itself, directly before the rename or the command's start; when it breaks off it says so in
+ * memory that it shares with this process, which no command can reach, and the recipients go back
+ * untried.
  *
  * The user is `user=` when this process is root, and never root; without root everything runs as
  * the user of this process, and a different `user=` defers the mail.

@@ -48,8 +48,8 @@ struct maildir_mail {
     const struct lease_page *lease; /* NULL: there is none */
 };
 
-/* Deliver. 0, or negative errno with what failed in *ret_why ("create /x/tmp/1.P2: ..."); -ECANCELED
- * and no more when the lease is over at the last look: nothing was delivered then. */
+/* Deliver. 0, or negative errno with what failed in *ret_why ("create /x/tmp/1.P2: ...");
+ * -ECANCELED and no more when the lease is over at the last look: nothing was delivered then. */
 int maildir_deliver(const struct maildir_mail *mail, mail_read *read, void *arg,
                     struct buf *ret_why);
 
