@@ -939,6 +939,25 @@ static bool past_the_end(const struct attempt *a)
     return a->phase == ATTEMPT_TRANSACTION && a->content_done && session_flushed(a->session);
 }
 
+static void break_off_list(struct attempt_list *list)
+{
+    struct attempt *a, *next;
+
+    for (a = TAILQ_FIRST(list); a != NULL; a = next) {
+        next = TAILQ_NEXT(a, in_list);
+        /* Where all have a verdict the rest of the dialogue decides nothing. */
+        if (a->assignment->open > 0 && !past_the_end(a)) {
+            break_off(a);
+        }
+    }
+}
+
+void attempts_break_off(struct attempts *all)
+{
+    break_off_list(&all->waiting);
+    break_off_list(&all->running);
+}
+
 static void end_early(struct attempt *a)
 {
     if (a->assignment->open == a->assignment->ask.rcpt_count && !past_the_end(a)) {

@@ -16,8 +16,8 @@
  *   the recipients in it are deferred, and the result says that they may get the message twice.
  * - A connection that was kept and turns out to be dead before the peer answered MAIL is replaced
  *   by a fresh one, and nothing was lost.
- * - Nothing is begun while the node's lease is over (lease_page.h), and what comes to the end of
- *   its content then is broken off: its recipients without a verdict go back as if not tried.
+ * - Nothing is begun while the node's lease is over (lease_page.h), and what has not come to the
+ *   end of its content is broken off: its recipients without a verdict go back as if not tried.
  * - The site is blamed (OUTCOME_SITE_FAIL) when the failure is of the site class, no other address
  *   or next hop was left, it made some recipient wait, and no session of this attempt ended well.
  */
@@ -76,6 +76,9 @@ void attempts_content(struct attempts *all, const struct wire_content *m, int fd
 
 /* Close kept connections to this destination with QUIT (empty transport: all). */
 void attempts_forget(struct attempts *all, struct slice transport, struct slice nexthop);
+
+/* The node's lease is over: break off what has not reached the end of its content. */
+void attempts_break_off(struct attempts *all);
 
 /* Give back what was not begun; close kept connections with QUIT. What is in a transaction
  * goes on. */

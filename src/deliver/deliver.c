@@ -230,12 +230,17 @@ static void stop_if_done(struct deliver *d)
 static void deliver_turn(struct role *role)
 {
     struct deliver *d = role->state;
+    bool leased = lease_page_exists(&d->worker.lease);
 
+    if (leased && !lease_holds(&d->worker.lease)) {
+        attempts_break_off(&d->attempts); /* not even a peer that is silent holds one back */
+    }
     attempts_run(&d->attempts);
     if (d->worker.queue != NULL) {
         channel_pause(d->worker.queue, d->attempts.descriptors >= d->content_limit);
     }
-    worker_tick(&d->worker, !TAILQ_EMPTY(&d->attempts.waiting)); /* for a descriptor */
+    worker_tick(&d->worker, !TAILQ_EMPTY(&d->attempts.waiting) || /* for a descriptor */
+                                (leased && !attempts_idle(&d->attempts)));
     if (role->stopping) {
         stop_if_done(d);
     }

@@ -465,7 +465,7 @@ static bool share_memory(struct local_delivery *job)
 {
     void *at;
 
-    if (job->local->worker.lease.until_us == NULL) {
+    if (!lease_page_exists(&job->local->worker.lease)) {
         return true;
     }
     at = mmap(NULL, sizeof *job->broke_off, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

@@ -51,13 +51,19 @@ bool lease_page_take(int fd, struct lease_page *ret_page);
 /* The struct is empty then. */
 void lease_page_fini(struct lease_page *page);
 
+/* Is there a page? */
+static inline bool lease_page_exists(const struct lease_page *page)
+{
+    return page->until_us != NULL;
+}
+
 /* Does the lease of this page hold at this moment? */
 bool lease_page_holds(const struct lease_page *page);
 
 /* The same where there may be no page. */
 static inline bool lease_holds(const struct lease_page *page)
 {
-    return page->until_us == NULL || lease_page_holds(page);
+    return !lease_page_exists(page) || lease_page_holds(page);
 }
 
 #endif

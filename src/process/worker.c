@@ -48,7 +48,7 @@ static bool take_lease(struct worker *w, const struct frame *frame)
     if (frame->fd < 0) {
         return false;
     }
-    if (w->lease.until_us != NULL || !wire_get_empty(frame->body)) {
+    if (lease_page_exists(&w->lease) || !wire_get_empty(frame->body)) {
         (void)close(frame->fd); /* of no use */
         return false;
     }

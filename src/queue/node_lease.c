@@ -48,7 +48,7 @@ void node_lease_give(const struct node_lease *l, struct channel *worker)
 {
     int fd;
 
-    if (l->page.until_us != NULL) {
+    if (lease_page_exists(&l->page)) {
         fd = lease_page_share(&l->page);
         /* Without a descriptor the frame does not decode: nothing is delivered without a page. */
         wire_put_lease(worker, fd >= 0 ? fd : -1);

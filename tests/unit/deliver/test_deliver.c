@@ -358,19 +358,18 @@ static void nothing_is_begun_when_the_lease_is_over(void **state)
     (void)state;
     start_with_lease("");
     p = peer_new("127.0.0.1", 0, HELLO TALK BYE);
-    slow = peer_new("127.0.0.2", 0, "~\n");
+    slow = peer_new("127.0.0.2", 0, "<220 peer ESMTP\n>EHLO mx.here.test\n~\n");
     send_one(1, at_port("[127.0.0.2]", peer_port(slow)));
     played_settle();
-    assert_int_equal(slow->open_now, 1);
     end_lease();
-    send_one(2, at_port("[127.0.0.1]", peer_port(p)));
+    go_on(slow, "<250-peer\n<250 PIPELINING\n>QUIT\n!\n"); /* it is ready for MAIL */
     played_await(1);
-    check_broken_off(0, 2);
-    assert_int_equal(p->connections, 0);
-    go_on(slow, HELLO ">QUIT\n!\n"); /* the connection is there in vain */
-    played_await(2);
-    check_broken_off(1, 1);
+    check_broken_off(0, 1);
     assert_string_equal(buf_cstr(&slow->heard), "EHLO mx.here.test\nQUIT\n");
+    send_one(2, at_port("[127.0.0.1]", peer_port(p)));
+    played_await(2);
+    check_broken_off(1, 2);
+    assert_int_equal(p->connections, 0);
     lease_page_set(&page, mono_after(clock_mono(), US_PER_S));
     send_one(3, at_port("[127.0.0.1]", peer_port(p)));
     played_await(3);
@@ -403,6 +402,36 @@ static void no_dot_is_sent_when_the_lease_is_over(void **state)
     played_await(2);
     assert_int_equal(played.results[1].m.entry, 2);
     check_verdict(1, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok");
+    stop_with_lease();
+}
+
+static void a_silent_peer_does_not_keep_a_delivery_back(void **state)
+{
+    struct peer *greets, *late, *refuses;
+
+    (void)state;
+    start_with_lease("");
+    greets = peer_new("127.0.0.1", 0, "~\n");
+    late = peer_new("127.0.0.2", 0, HELLO ">MAIL\n>RCPT\n>DATA\n<250 Ok\n<250 Ok\n<354 go\n.\n~\n");
+    /* Its recipient has a verdict, and two replies are still to come. */
+    refuses = peer_new("127.0.0.3", 0, HELLO ">MAIL\n>RCPT\n>DATA\n<550 5.0.0 no\n~\n");
+    send_one(1, at_port("[127.0.0.1]", peer_port(greets)));
+    send_one(2, at_port("[127.0.0.2]", peer_port(late)));
+    send_one(3, at_port("[127.0.0.3]", peer_port(refuses)));
+    played_settle();
+    end_lease();
+    played_await(1);
+    check_broken_off(0, 1);
+    played_settle();
+    assert_int_equal(greets->open_now, 0);
+    assert_int_equal(played.count, 1);
+    go_on(refuses, "<503 no\n<503 no\n" BYE);
+    played_await(2);
+    check_verdict(1, 0, VERDICT_BOUNCED, "5.0.0",
+                  "host 127.0.0.3[127.0.0.3] said: 550 5.0.0 no (in reply to MAIL FROM command)");
+    go_on(late, "<250 2.0.0 Ok\n" BYE);
+    played_await(3);
+    check_verdict(2, 0, VERDICT_SENT, "2.0.0", "250 2.0.0 Ok");
     stop_with_lease();
 }
 
@@ -922,6 +951,7 @@ UNIT_MAIN(SITE_TEST(a_message_is_delivered_and_reported),
           cmocka_unit_test(a_failed_tls_handshake_is_tried_again_in_clear),
           cmocka_unit_test(nothing_is_begun_when_the_lease_is_over),
           cmocka_unit_test(no_dot_is_sent_when_the_lease_is_over),
+          cmocka_unit_test(a_silent_peer_does_not_keep_a_delivery_back),
           cmocka_unit_test(verdicts_from_before_stand_when_the_rest_is_broken_off),
           cmocka_unit_test(what_is_stuck_before_its_end_gets_none),
           SITE_TEST(content_comes_by_descriptor), SITE_TEST(content_comes_when_it_is_asked_for),
