@@ -75,6 +75,9 @@ enum conf_tls {
 /* What a login may ask for. */
 #define CONF_LOGIN_TLS_WORDS "none|may|encrypt|verify|secure"
 
+enum conf_cluster_standby { CONF_CLUSTER_STANDBY_REQUIRED, CONF_CLUSTER_STANDBY_NONE };
+#define CONF_CLUSTER_STANDBY_WORDS "required|none"
+
 enum conf_sts { CONF_STS_NO, CONF_STS_TEST, CONF_STS_YES };
 #define CONF_STS_WORDS "no|test|yes"
 
@@ -169,6 +172,11 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(STRING, spool_password_file, "path", "", 0, 0,                                               \
       "file whose first line is the password for the server of `spool'; only root and the "        \
       "daemon's user may read it")                                                                 \
+    X(STRING, cluster_node, "host name", "$myhostname", 0, 0,                                      \
+      "name of this node among those that have one `spool'; no two may have the same")             \
+    X(CHOICE, cluster_standby, CONF_CLUSTER_STANDBY_WORDS, "required", 0, 0,                       \
+      "whether mail must be on a synchronous standby of the database, too, before it is "          \
+      "acknowledged; none: there is one server, and nothing ever takes its place")                 \
     X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
       "larger content is kept in files beside the database")                                       \
     X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \

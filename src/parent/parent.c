@@ -1007,6 +1007,8 @@ static void warn_of_delayed(const struct conf *old, const struct conf *new, stru
         {"statistics_log", strcmp(old->statistics_log, new->statistics_log) != 0},
         {"events_file", strcmp(old->events_file, new->events_file) != 0},
         {"scheduler_syslog", old->scheduler_syslog != new->scheduler_syslog},
+        {"cluster_node", strcmp(old->cluster_node, new->cluster_node) != 0},
+        {"cluster_standby", old->cluster_standby != new->cluster_standby},
         {"next hops unix:PATH, of which there were none",
          !route_has_unix_nexthops(old) && route_has_unix_nexthops(new)},
     };

@@ -14,6 +14,7 @@
 #include <libpq-fe.h>
 
 #include "committer.h"
+#include "member_config.h"
 #include "member_link.h"
 #include "postgres_server.h"
 #include "schema.h"
@@ -407,6 +408,35 @@ static void a_server_that_is_stopped_stops_no_turn(void **state)
     assert_int_equal(owned(0), PARTITIONS);
 }
 
+static void the_configuration_names_the_node(void **state)
+{
+    static const struct {
+        const char *text, *want_name;
+        bool want_standby;
+    } cases[] = {
+        {"", "mail.example.org", true},
+        {"cluster_node = a.example\ncluster_standby = none\n", "a.example", false},
+        {"cluster_standby = required\n", "mail.example.org", true},
+    };
+    static const struct conf_world world = {.hostname = "mail.example.org"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct conf_problems problems;
+        struct conf *conf =
+            conf_load_text(slice_string(cases[i].text), "test", "/", &world, &problems);
+        struct membership_config config;
+
+        assert_int_equal(problems.count, 0);
+        config = member_config(conf);
+        assert_string_equal(config.name, cases[i].want_name);
+        assert_int_equal(config.needs_standby, cases[i].want_standby);
+        assert_int_equal(config.format_max, SCHEMA_FORMAT);
+        conf_problems_fini(&problems);
+        conf_free(conf);
+    }
+}
+
 #define MEMBER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 POSTGRES_MAIN(start_server, stop_server,
@@ -421,4 +451,5 @@ POSTGRES_MAIN(start_server, stop_server,
               MEMBER_TEST(a_server_without_a_standby_is_refused_unless_told_so),
               MEMBER_TEST(what_was_changed_by_hand_is_an_error_with_words),
               MEMBER_TEST(a_server_that_is_killed_is_found_again),
-              MEMBER_TEST(a_server_that_is_stopped_stops_no_turn))
+              MEMBER_TEST(a_server_that_is_stopped_stops_no_turn),
+              cmocka_unit_test(the_configuration_names_the_node))

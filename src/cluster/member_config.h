@@ -1,0 +1,13 @@
+/*
+ * What a configuration says about this node.
+ */
+#ifndef CLUSTER_MEMBER_CONFIG_H
+#define CLUSTER_MEMBER_CONFIG_H
+
+#include "conf.h"
+#include "membership.h"
+
+/* With the program's times and formats. Borrows from `conf`. */
+struct membership_config member_config(const struct conf *conf);
+
+#endif
