@@ -370,9 +370,10 @@ static json_t *intervene(void *arg, const struct spool_message *m, struct slice 
     return intervention_notes(found, count);
 }
 
-/* Of one message, or one part; *ret_whole is its id when it is a report part, else 0. */
-static unsigned why_one(struct queue *q, const json_t *question, json_t **ret_answer,
-                        struct msg_id *ret_whole)
+/* Of one message, or, if `part` is not NULL, of that part; *ret_whole is its id when it is a report
+ * part, else 0. */
+static unsigned why_one(struct queue *q, const json_t *question, const char *part,
+                        json_t **ret_answer, struct msg_id *ret_whole)
 {
     json_t *show = json_copy((json_t *)(uintptr_t)question), *group;
     struct gate_message m;
@@ -380,20 +381,27 @@ static unsigned why_one(struct queue *q, const json_t *question, json_t **ret_an
     size_t i;
 
     json_put(show, "op", json_string("show"));
+    if (part != NULL) {
+        json_put(show, "id", json_string(part));
+    }
     ret_whole->n = 0;
     status = listing_ask(q->spool, show, clock_wall(), ret_answer);
     json_decref(show);
     if (status != 200) {
         return status;
     }
+    if (part != NULL) {
+        json_put(*ret_answer, "queue_id", json_string(part)); /* not as it is shown */
+    }
     if (!gate_read(q->spool, *ret_answer, &m)) {
         group_undecodable(*ret_answer);
         return 200;
     }
-    if (m.message.gathers) {
+    if (m.message.gathers) { /* what waits are its parts */
         *ret_whole = m.message.id;
-    }
-    if (sched_has_message(q->sched, (struct sched_msg){m.message.id.n})) {
+        json_put(*ret_answer, "groups", json_array());
+        json_put(*ret_answer, "recipients_pending", json_integer(0));
+    } else if (sched_has_message(q->sched, (struct sched_msg){m.message.id.n})) {
         group_in_memory(q, *ret_answer, &m.message);
     } else {
         gate_group_on_disk(*ret_answer, q->conf, &m.message, clock_wall(), intervene, q);
@@ -409,8 +417,20 @@ static unsigned why_one(struct queue *q, const json_t *question, json_t **ret_an
 static void add_part(json_t *answer, const json_t *part)
 {
     static const char *const lists[] = {"recipients", "groups"};
+    json_int_t groups = (json_int_t)json_array_size(json_object_get(answer, "groups"));
     json_int_t pending = json_integer_value(json_object_get(answer, "recipients_pending"));
+    json_t *next = json_object_get(part, "next_attempt"),
+           *first = json_object_get(answer, "next_attempt"), *rcpt;
+    size_t at;
 
+    json_array_foreach(json_object_get(part, "recipients"), at, rcpt)
+    {
+        json_t *group = json_object_get(rcpt, "group");
+
+        if (group != NULL) { /* its place in that list */
+            json_put(rcpt, "group", json_integer(json_integer_value(group) + groups));
+        }
+    }
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         json_t *to = json_object_get(answer, lists[i]);
         const json_t *from = json_object_get(part, lists[i]);
@@ -421,15 +441,18 @@ static void add_part(json_t *answer, const json_t *part)
     }
     pending += json_integer_value(json_object_get(part, "recipients_pending"));
     json_put(answer, "recipients_pending", json_integer(pending));
+    if (next != NULL && (first == NULL || json_number_value(next) < json_number_value(first))) {
+        json_put(answer, "next_attempt", json_incref(next));
+    }
 }
 
 unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     struct msg_id whole, parts[SPOOL_PARTITIONS_MAX];
-    unsigned status = why_one(q, question, ret_answer, &whole);
+    unsigned status = why_one(q, question, NULL, ret_answer, &whole);
     size_t count = 0;
 
-    if (status != 200 || whole.n == 0 ||
+    if (status != 200 || whole.n == 0 || spool_parts_want(q->spool, whole) != 0 ||
         spool_parts_of(q->spool, whole, (struct msg_id){0}, SPOOL_PARTITIONS_MAX, parts, &count) !=
             0) {
         return status;
@@ -437,17 +460,15 @@ unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answe
     for (size_t i = 0; i < count && json_array_size(json_object_get(*ret_answer, "recipients")) <
                                         LISTING_RCPTS_MAX;
          i++) {
-        json_t *one = json_copy((json_t *)(uintptr_t)question), *part = NULL;
+        json_t *part = NULL;
         char text[SPOOL_ID_TEXT_MAX];
         struct msg_id none;
 
         spool_id_print(parts[i], text);
-        json_put(one, "id", json_string(text));
-        if (why_one(q, one, &part, &none) == 200) {
+        if (why_one(q, question, text, &part, &none) == 200) {
             add_part(*ret_answer, part);
         }
         json_decref(part);
-        json_decref(one);
     }
     return 200;
 }

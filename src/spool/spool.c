@@ -706,6 +706,13 @@ int spool_give(struct spool *sp, struct msg_id id, struct wall due)
     return err != 0 ? err : sp->engine->parts->give(sp, id, due);
 }
 
+int spool_parts_want(struct spool *sp, struct msg_id whole)
+{
+    const struct spool_parts_part *part = sp->engine->parts;
+
+    return part == NULL || part->want == NULL ? 0 : part->want(sp, whole);
+}
+
 int spool_parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
                    struct msg_id *ret_ids, size_t *ret_count)
 {

@@ -13,7 +13,7 @@ static size_t divide(struct spool *sp, const struct spool_new *n, uint8_t *parti
     size_t count = 0;
 
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
-        unsigned p = sp->engine->parts->partition(sp, n->rcpts[i].transport, n->rcpts[i].nexthop);
+        unsigned p = sp->engine->parts->partition(sp, &n->rcpts[i]);
 
         CHECK(p < SPOOL_PARTITIONS_MAX);
         partitions[i] = (uint8_t)p;

@@ -32,6 +32,10 @@
  */
 int spool_give(struct spool *sp, struct msg_id id, struct wall due);
 
+/* Are the parts at hand that spool_parts_of tells? 0, or -EAGAIN: they are asked for. -ENOENT: there
+ * is no such message. One without parts has them at hand. */
+int spool_parts_want(struct spool *sp, struct msg_id whole);
+
 /* The parts of a message but for its report part, one page in order of ids, behind `after`, as far
  * as they are this process's to see to. */
 int spool_parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
@@ -51,13 +55,14 @@ struct spool_new;
 
 /* The part, as spool_engine.h wants it. */
 struct spool_parts_part {
-    /* Where the destination lies: below SPOOL_PARTITIONS_MAX. */
-    unsigned (*partition)(const struct spool *sp, struct slice transport, struct slice nexthop);
+    /* Where the recipient's destination lies: below SPOOL_PARTITIONS_MAX. */
+    unsigned (*partition)(const struct spool *sp, const struct spool_rcpt *r);
     /* As the core's submit, of a message with at least two shares, in order of partitions, with ids
      * that rise. n->claim is not for parts. */
     int (*submit)(struct spool *sp, struct msg_id whole, const struct spool_new *n,
                   const struct spool_share *shares, size_t count);
     int (*give)(struct spool *sp, struct msg_id id, struct wall due);
+    int (*want)(struct spool *sp, struct msg_id whole); /* NULL: they always are */
     int (*parts_of)(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
                     struct msg_id *ret_ids, size_t *ret_count);
 };

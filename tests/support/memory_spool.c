@@ -1146,14 +1146,14 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-static unsigned partition(const struct spool *sp, struct slice transport, struct slice nexthop)
+static unsigned partition(const struct spool *sp, const struct spool_rcpt *r)
 {
     unsigned sum = 0;
 
-    for (size_t i = 0; i < nexthop.len; i++) {
-        sum = sum * 31 + (unsigned char)nexthop.ptr[i];
+    for (size_t i = 0; i < r->nexthop.len; i++) {
+        sum = sum * 31 + (unsigned char)r->nexthop.ptr[i];
     }
-    return (sum + (unsigned)transport.len) % ((const struct memory_spool *)sp)->partitions;
+    return (sum + (unsigned)r->transport.len) % ((const struct memory_spool *)sp)->partitions;
 }
 
 static int submit_parts(struct spool *sp, struct msg_id whole, const struct spool_new *n,
