@@ -32,8 +32,8 @@
  */
 int spool_give(struct spool *sp, struct msg_id id, struct wall due);
 
-/* Are the parts at hand that spool_parts_of tells? 0, or -EAGAIN: they are asked for. -ENOENT: there
- * is no such message. One without parts has them at hand. */
+/* Are the parts at hand that spool_parts_of tells? 0, or -EAGAIN: they are asked for. -ENOENT:
+ * there is no such message. One without parts has them at hand. */
 int spool_parts_want(struct spool *sp, struct msg_id whole);
 
 /* The parts of a message but for its report part, one page in order of ids, behind `after`, as far
