@@ -135,6 +135,13 @@ class Tables(sluice.TestCase):
         self.assertIn("1", d.cli("count", "--state", "hold").stdout)
         self.assertIn(large, d.cli("queue", "--recipient", "@EXAMPLE.org").stdout)
         self.assertNotIn(large, d.cli("queue", "--recipient", "m0@example.net").stdout)
+        self.assertIn("3", d.cli("count", "--destination", "example.net", "--sender", "@EXAMPLE.ORG").stdout)
+        self.assertIn(large, d.cli("queue", "--destination", "smtp/" + site.nexthop, "--sender", "b@example.com").stdout)
+        every = ["--sender", "b@example.com", "--recipient", "y@example.org", "--destination", "smtp/" + site.nexthop, "--class", "personal",
+                 "--older-than", "0s", "--min-size", "1", "--max-size", "1M"]
+        self.assertIn(large, d.cli("queue", *every).stdout)
+        self.assertEqual(d.cli("count", *every).stdout.strip(), "1")
+        self.assertEqual(d.cli("count", "--destination", "smtp/nowhere").stdout.strip(), "0")
 
     def test_a_message_that_the_daemon_does_not_have_is_shown_from_the_database(self):
         self.init()
