@@ -163,7 +163,8 @@ bool passage_fits(const struct passage *p, size_t envelope, uint64_t content);
 /* Find the open batch a file, before anything is added. An error fails the batch. */
 int passage_open(struct passage *p);
 
-/* Add a message; on an error, which is one of reading its content, nothing has changed. `prefix`, `content.bytes` and what is in `content.fd` make its content. */
+/* Add a message; on an error, which is one of reading its content, nothing has changed. `prefix`,
+ * `content.bytes` and what is in `content.fd` make its content. */
 int passage_add(struct passage *p, struct msg_id id, struct slice envelope, struct slice prefix,
                 const struct spool_content *content, struct passage_place *ret_place,
                 uint64_t *ret_content_sum);
