@@ -368,7 +368,10 @@ int spool_next_due(struct spool *sp, struct wall *ret_due);
 
 /* Claim up to `max` messages that are parked under `key`, the oldest submissions first: they are
  * not parked any more and due `now`, so that they go on at once after a crash. *ret_more: are more
- * parked? A change, part of the batch. The cost does not grow with what is parked. */
+ * parked? A change, part of the batch. The cost does not grow with what is parked.
+ *
+ * Where spool_conclude has parked mail (Postfix) a call looks through a bounded piece of it, makes
+ * due what it finds and claims nothing; *ret_more then says that there is more to look through. */
 int spool_claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
                        struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
 
