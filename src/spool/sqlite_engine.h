@@ -164,6 +164,8 @@ struct sqlite_spool {
     bool row_in_doubt;     /* the next commit writes the row `spool` in each case: an earlier one
                                 has failed, and has to be overwritten */
     bool holds;            /* the start is over */
+    bool has_rows_beside;  /* the open batch has events or keys, which go with mail that passes */
+    bool rows_beside;      /* so had the last one that was committed */
     uint64_t passage_from; /* as the row `spool` has it */
     struct buf envelope;   /* being put together */
     struct passage_envelope passing_mail; /* that was read last */

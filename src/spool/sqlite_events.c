@@ -42,6 +42,7 @@ static int add(struct spool *sp, uint64_t first, uint64_t last, struct wall at, 
         sqlite3_bind_blob64(st, 4, lines.ptr, lines.len, SQLITE_STATIC);
     }
     err = sqlite_done(s, st, sqlite_step(s, st));
+    s->has_rows_beside = true;
     return err == 0 ? 0 : spool_batch_failed(sp, err);
 }
 

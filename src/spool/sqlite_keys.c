@@ -120,6 +120,7 @@ static int add(struct spool *sp, const struct spool_key *k)
     sqlite_bind_int(st, 3, (int64_t)k->id.n);
     sqlite_bind_int(st, 4, k->until.us);
     err = run_keys(s, st);
+    s->has_rows_beside = true;
     s->keys.count++;
     s->keys.change++;
     s->keys.first = k->until.us < s->keys.first.us ? k->until : s->keys.first;

@@ -33,7 +33,8 @@ bool sqlite_passage_takes(const struct sqlite_spool *s, const struct spool_new *
 {
     size_t envelope = 4096; /* without its texts */
 
-    if (!n->claim || n->rcpt_count > PASSAGE_RCPTS_MAX ||
+    /* Where each commit changes the database anyway, a second sync costs more than rows do. */
+    if (!n->claim || s->rows_beside || n->rcpt_count > PASSAGE_RCPTS_MAX ||
         n->size > segments_content_max(&s->segments)) {
         return false;
     }

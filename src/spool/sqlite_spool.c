@@ -318,7 +318,7 @@ bool sqlite_begin_alone(struct sqlite_spool *s)
 /* Of the batch that was open: how it ended is known. */
 static void end_batch(struct sqlite_spool *s)
 {
-    s->batch_open = s->in_transaction = false;
+    s->batch_open = s->in_transaction = s->has_rows_beside = false;
 }
 
 /* Move the log into the database as far as readers allow. Failing does no harm: the log is as
@@ -584,6 +584,7 @@ static int commit(struct spool *sp)
         write_lock(s);
     }
     s->row_in_doubt = s->row_in_doubt && !s->in_transaction;
+    s->rows_beside = s->has_rows_beside;
     end_batch(s);
     claims_commit(&s->claims);
     content_files_committed(&s->content);

@@ -16,6 +16,7 @@
 #include "passage.h"
 #include "passage_envelope.h"
 #include "spool_check.h"
+#include "spool_events.h"
 #include "spool_fixture.h"
 #include "spool_search.h"
 
@@ -234,6 +235,26 @@ static void nothing_is_written_again_while_it_is_copied(void **state)
     (void)state;
     in_killed_process(many_pass_while_it_is_copied);
     assert_int_equal(stat(passage_path(4 * PASSAGE_FILES), &st), 0);
+}
+
+/* A journal of events: each commit syncs the database, and one sync is less than two. */
+static void mail_has_rows_where_each_commit_has_others(void **state)
+{
+    struct spool *sp = fixture_open(&fx);
+
+    (void)state;
+    fixture_ok(sp, spool_events_add(sp, 1, 1, (struct wall){1}, SLICE("{}\n")));
+    (void)pass(sp, "first@example.com", "a@example.net", SMALL);
+    fixture_ok(sp, spool_commit(sp));
+    assert_string_equal(fixture_ask(&fx, "SELECT count(*) FROM message"), "0");
+    (void)pass(sp, "second@example.com", "a@example.net", SMALL);
+    fixture_ok(sp, spool_commit(sp));
+    assert_string_equal(fixture_ask(&fx, "SELECT count(*) FROM message"), "1");
+    (void)pass(sp, "third@example.com", "a@example.net", SMALL);
+    fixture_ok(sp, spool_commit(sp));
+    assert_string_equal(fixture_ask(&fx, "SELECT count(*) FROM message"), "1");
+    assert_int_equal(count_good(sp), 3);
+    spool_close(sp);
 }
 
 /* ---- damage --------------------------------------------------------------------------------- */
@@ -493,6 +514,7 @@ UNIT_MAIN(EACH(a_kill_leaves_what_was_committed),
           EACH(what_is_done_after_a_start_does_not_come_back),
           EACH(what_has_moved_to_the_database_does_not_come_back), EACH(files_are_written_again),
           EACH(nothing_is_written_again_while_it_is_copied),
+          EACH(mail_has_rows_where_each_commit_has_others),
           EACH(a_damaged_record_harms_its_own_message_alone),
           EACH(a_damaged_content_is_found_when_it_is_read),
           EACH(a_record_damaged_under_the_holder_is_quarantined),
