@@ -8,7 +8,10 @@
 #include "cluster_url.h"
 #include "committer.h"
 #include "desk.h"
+#include "engine_search.h"
+#include "finder.h"
 #include "housekeeper.h"
+#include "loader.h"
 #include "spool_engine.h"
 
 struct cluster_spool {
@@ -17,8 +20,12 @@ struct cluster_spool {
     int node;
     int epoll_fd; /* owned: all connections */
     struct desk desk;
+    struct finder finder;
     struct committer *committer;     /* owned */
     struct housekeeper *housekeeper; /* owned */
+    struct loader *loader;           /* owned */
+    struct engine_search *search;    /* owned */
+    int64_t now;                     /* us, as of the last claim */
     /* Statements of the open batch that are not about messages (notes, events, keys): sent behind
      * those that are. Owned; there while a batch is open. */
     struct committer_batch *extra;

@@ -8,11 +8,12 @@
 
 #include <libpq-fe.h>
 
+#include "answers.h"
 #include "check.h"
 #include "cluster_engine.h"
 #include "cluster_view.h"
 #include "cluster_tables.h"
-#include "desk_search.h"
+#include "loader.h"
 #include "mem.h"
 #include "rows.h"
 
@@ -52,8 +53,6 @@ static bool end_commit(struct spool *sp, int *ret_rc)
 {
     struct cluster_spool *s = cluster_of(sp);
 
-    committer_turn(s->committer);
-    housekeeper_turn(s->housekeeper);
     if (!committer_end(s->committer, ret_rc)) {
         return false;
     }
@@ -67,6 +66,35 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     }
     desk_undo_all(&s->desk); /* none is left when the younger ones are told */
     return true;
+}
+
+static void turn(struct spool *sp)
+{
+    struct cluster_spool *s = cluster_of(sp);
+
+    committer_turn(s->committer);
+    housekeeper_turn(s->housekeeper);
+    loader_turn(s->loader);
+    engine_search_turn(s->search);
+    committer_hold(s->committer, loader_is_counting(s->loader));
+}
+
+static bool next_event(struct spool *sp, struct spool_event *ret_event)
+{
+    struct cluster_spool *s = cluster_of(sp);
+
+    if (!loader_has_come(s->loader) & !engine_search_has_come(s->search)) {
+        return false;
+    }
+    *ret_event = (struct spool_event){.type = SPOOL_EVENT_READY};
+    return true;
+}
+
+static int want(struct spool *sp, struct msg_id id, bool content)
+{
+    struct cluster_spool *s = cluster_of(sp);
+
+    return desk_want(&s->desk, id, content);
 }
 
 static int commits_fd(const struct spool *sp)
@@ -140,24 +168,54 @@ static void unclaim(struct spool *sp, struct msg_id id)
 static int claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                  struct msg_id *ret_ids, size_t *ret_count)
 {
-    return desk_claim(&cluster_of(sp)->desk, from, now, max, ret_ids, ret_count);
+    struct cluster_spool *s = cluster_of(sp);
+    int err = desk_claim(&s->desk, from, now, max, ret_ids, ret_count);
+
+    s->now = now.us;
+    if (err == 0 && s->desk.ready_count < LOADER_LOW) {
+        loader_want(s->loader, now.us);
+    }
+    return err;
 }
 
 static int claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
                         struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
 {
-    return desk_claim_parked(&cluster_of(sp)->desk, key, now, max, ret_ids, ret_count, ret_more);
+    struct cluster_spool *s = cluster_of(sp);
+    const struct desk_key *known;
+    int err = desk_claim_parked(&s->desk, key, now, max, ret_ids, ret_count, ret_more);
+
+    if (err == 0 && *ret_more && (*ret_count < max || max == 0)) {
+        known = desk_key(&s->desk, key);
+        if (known != NULL && desk_key_waits_elsewhere(known)) {
+            *ret_more = loader_want_key(s->loader, key);
+        }
+    }
+    return err;
 }
 
 static int parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
                        size_t *ret_count)
 {
-    return desk_parked_keys(&cluster_of(sp)->desk, after, max, ret_keys, ret_count);
+    struct cluster_spool *s = cluster_of(sp);
+
+    if (loader_is_counting(s->loader)) {
+        return spool_fail(sp, -EAGAIN, "what is parked is being counted");
+    }
+    return desk_parked_keys(&s->desk, after, max, ret_keys, ret_count);
 }
 
+/* What is due and not on the desk is on its way, and its coming is told. */
 static int next_due(struct spool *sp, struct wall *ret_due)
 {
-    return desk_next_due(&cluster_of(sp)->desk, ret_due);
+    struct cluster_spool *s = cluster_of(sp);
+    int64_t next = finder_next(&s->finder);
+    int err = desk_next_due(&s->desk, ret_due);
+
+    if (next > s->now && next < ret_due->us) {
+        ret_due->us = next;
+    }
+    return err;
 }
 
 static bool is_claimed(const struct spool *sp, struct msg_id id)
@@ -188,9 +246,22 @@ static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     return desk_read_content(&cluster_of(sp)->desk, id, ret_bytes, ret_fd, ret_size);
 }
 
+/* Until all were counted at the start it may be less than what is taken away. */
+static uint64_t not_below_0(uint64_t n)
+{
+    return n <= INT64_MAX ? n : 0;
+}
+
 static int totals(struct spool *sp, struct spool_totals *ret_totals)
 {
-    return desk_totals(&cluster_of(sp)->desk, ret_totals);
+    const struct spool_totals *t = &cluster_of(sp)->desk.totals;
+
+    *ret_totals = (struct spool_totals){.incoming = not_below_0(t->incoming),
+                                        .deferred = not_below_0(t->deferred),
+                                        .hold = not_below_0(t->hold),
+                                        .corrupt = not_below_0(t->corrupt),
+                                        .bytes = not_below_0(t->bytes)};
+    return 0;
 }
 
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
@@ -198,29 +269,6 @@ static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
     (void)sp;               /* the server does not say */
     *ret_bytes = INT64_MAX; /* XXX the API shows it as it is */
     return 0;
-}
-
-static int scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
-                size_t *ret_count)
-{
-    return desk_scan(&cluster_of(sp)->desk, f, max, ret_ids, ret_count);
-}
-
-static int count_matches(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
-{
-    return desk_count(&cluster_of(sp)->desk, f, ret_count);
-}
-
-static int destinations(struct spool *sp, size_t max, struct spool_destination *ret,
-                        size_t *ret_count)
-{
-    return desk_destinations(&cluster_of(sp)->desk, max, ret, ret_count);
-}
-
-static int destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
-                             struct spool_destination *ret, size_t *ret_count)
-{
-    return desk_destinations_from(&cluster_of(sp)->desk, from, max, ret, ret_count);
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */
@@ -233,6 +281,9 @@ static void close_spool(struct spool *sp)
     committer_free(s->committer);
     housekeeper_free(s->housekeeper);
     desk_fini(&s->desk);
+    loader_free(s->loader);
+    engine_search_free(s->search);
+    finder_fini(&s->finder);
     if (s->epoll_fd >= 0) {
         (void)close(s->epoll_fd);
     }
@@ -240,16 +291,51 @@ static void close_spool(struct spool *sp)
     mem_free(s);
 }
 
+static int scan(struct spool *sp, const struct spool_filter *f, size_t max, struct msg_id *ret_ids,
+                size_t *ret_count)
+{
+    return cluster_search_scan(engine_search_of(cluster_of(sp)->search), f, max, ret_ids,
+                               ret_count);
+}
+
+static int count_matches(struct spool *sp, const struct spool_filter *f, uint64_t *ret_count)
+{
+    return cluster_search_count(engine_search_of(cluster_of(sp)->search), f, ret_count);
+}
+
+static int destinations(struct spool *sp, size_t max, struct spool_destination *ret,
+                        size_t *ret_count)
+{
+    return cluster_search_destinations(engine_search_of(cluster_of(sp)->search), max, ret,
+                                       ret_count);
+}
+
+static int destinations_from(struct spool *sp, const struct spool_destination *from, size_t max,
+                             struct spool_destination *ret, size_t *ret_count)
+{
+    return cluster_search_destinations_from(engine_search_of(cluster_of(sp)->search), from, max,
+                                            ret, ret_count);
+}
+
+static int oldest(struct spool *sp, const struct spool_destination *of, struct wall *ret_arrived)
+{
+    return cluster_search_oldest(engine_search_of(cluster_of(sp)->search), of, ret_arrived);
+}
+
+/* They see what is committed. */
 static const struct spool_search_part search = {
     .scan = scan,
     .count = count_matches,
     .destinations = destinations,
     .destinations_from = destinations_from,
+    .oldest = oldest,
 };
 
 static const struct spool_commits_part commits = {
     .begin = begin_commit,
     .end = end_commit,
+    .turn = turn,
+    .want = want,
     .fd = commits_fd,
     .max = COMMITTER_UNDER_WAY_MAX,
 };
@@ -281,6 +367,7 @@ static const struct spool_engine cluster_engine = {
     .read_content = read_content,
     .totals = totals,
     .free_bytes = free_bytes,
+    .next_event = next_event,
     .search = &search,
     .commits = &commits,
 };
@@ -299,6 +386,22 @@ static PGresult *ask(PGconn *conn, const char *url, const char *sql, struct buf 
     return NULL;
 }
 
+/* The number in the only row; 0: there is none. */
+static int64_t number_of(const PGresult *r)
+{
+    int64_t n = 0;
+
+    return PQntuples(r) == 1 && answer_number(r, 0, 0, &n) ? n : 0;
+}
+
+/* An id that no message has: ids grow from here. What is there is found by its index. */
+#define SQL_LAST_ID                                                                                \
+    "SELECT greatest((SELECT max(id) FROM message), (SELECT max(f.id) FROM generate_series(0, "    \
+    "255) AS g (p), LATERAL ((SELECT id FROM fresh_0 WHERE p = g.p::smallint ORDER BY id DESC "    \
+    "LIMIT 1) UNION ALL (SELECT id FROM fresh_1 WHERE p = g.p::smallint ORDER BY id DESC LIMIT "   \
+    "1) UNION ALL (SELECT id FROM fresh_2 WHERE p = g.p::smallint ORDER BY id DESC LIMIT 1)) f), " \
+    "0::bigint)"
+
 /* Put this life of the node in force: whatever an earlier one still has under way can't be
  * committed any more. */
 static int enter(struct cluster_spool *s, PGconn *conn, int64_t *ret_incarnation,
@@ -313,21 +416,15 @@ static int enter(struct cluster_spool *s, PGconn *conn, int64_t *ret_incarnation
     if (r == NULL) {
         return -EIO;
     }
-    *ret_incarnation = rows_number(r, 0, 0);
+    *ret_incarnation = number_of(r);
     PQclear(r);
-    return 0;
-}
-
-/* Run a query and give its answer to `take`. */
-static int load(struct cluster_spool *s, PGconn *conn, const char *sql,
-                void (*take)(struct desk *d, const PGresult *r), struct buf *ret_error)
-{
-    PGresult *r = ask(conn, s->url.text, sql, ret_error);
-
+    r = ask(conn, s->url.text, SQL_LAST_ID, ret_error);
     if (r == NULL) {
         return -EIO;
     }
-    take(&s->desk, r);
+    if ((uint64_t)number_of(r) > s->desk.last_id) {
+        s->desk.last_id = (uint64_t)number_of(r);
+    }
     PQclear(r);
     return 0;
 }
@@ -356,7 +453,8 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     s->base.engine = &cluster_engine;
     s->base.mode = mode;
     s->epoll_fd = -1;
-    desk_init(&s->desk, &s->base, options->id_floor);
+    finder_init(&s->finder);
+    desk_init(&s->desk, &s->base, &s->finder, options->id_floor);
     if (!cluster_url_parse(&s->url, where, CLUSTER_URL_QUEUE, ret_error)) {
         goto out;
     }
@@ -370,16 +468,19 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
         goto out;
     }
     err = enter(s, conn, &incarnation, ret_error);
-    err = err != 0 ? err : load(s, conn, rows_fresh_sql, rows_take_fresh, ret_error);
-    err = err != 0 ? err : load(s, conn, rows_waiting_sql, rows_take_waiting, ret_error);
-    err = err != 0 ? err : load(s, conn, rows_rcpts_sql, rows_take_rcpts, ret_error);
     if (err == 0) {
-        desk_put_in_order(&s->desk);
         s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
         CHECK(s->epoll_fd >= 0);
         s->committer =
             committer_new(s->epoll_fd, &s->url.target, s->node, incarnation, rows_statement);
         s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
+        s->loader = loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, s->node);
+        for (unsigned p = 0; p < PARTITIONS; p++) {
+            finder_own(&s->finder, (uint16_t)p, true);
+        }
+        loader_count(s->loader);
+        s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
+        committer_hold(s->committer, true);
         *ret_spool = &s->base;
     }
 out:
@@ -388,6 +489,13 @@ out:
         close_spool(&s->base);
     }
     return err;
+}
+
+bool cluster_spool_is_idle(const struct spool *sp)
+{
+    const struct cluster_spool *s = (const struct cluster_spool *)sp;
+
+    return loader_is_idle(s->loader);
 }
 
 void cluster_spool_register(void)

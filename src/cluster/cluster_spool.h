@@ -7,7 +7,13 @@
 #ifndef CLUSTER_CLUSTER_SPOOL_H
 #define CLUSTER_CLUSTER_SPOOL_H
 
+#include <stdbool.h>
+
 /* From now on spool_open knows `postgresql:...`. */
 void cluster_spool_register(void);
+
+/* Has all come that was asked for, and been sent what can be? For tests. */
+struct spool;
+bool cluster_spool_is_idle(const struct spool *sp);
 
 #endif

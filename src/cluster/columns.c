@@ -155,37 +155,66 @@ void columns_null(struct columns *c)
     column->has_null = true;
 }
 
-void columns_row(struct columns *c, struct committer_batch *b)
+void columns_row_open(struct columns *c)
 {
     CHECK(c->types[c->at] == '\0');
     c->at = 0;
     c->rows++;
-    if (c->rows == COLUMNS_ROWS_MAX || c->bytes >= COLUMNS_BYTES_MAX) {
+}
+
+void columns_row(struct columns *c, struct committer_batch *b)
+{
+    columns_row_open(c);
+    if (c->rows >= COLUMNS_ROWS_MAX || c->bytes >= COLUMNS_BYTES_MAX) {
         columns_flush(c, b);
     }
 }
 
-void columns_flush(struct columns *c, struct committer_batch *b)
+/* The heads of the arrays, and their parameters; how many. */
+static int finish(struct columns *c, struct link_param params[COLUMNS_MAX + 1])
 {
-    struct link_param params[COLUMNS_MAX];
     int count = 0;
 
     CHECK(c->at == 0);
-    if (c->rows == 0) {
-        return;
-    }
     for (; c->types[count] != '\0'; count++) {
-        const struct column *column = &c->column[count];
+        struct column *column = &c->column[count];
 
-        put_u32(column->bytes, 1);
+        if (c->rows == 0) {
+            column->len = 0;
+            column->has_null = false;
+            (void)room(column, HEAD_SIZE);
+        }
+        put_u32(column->bytes, c->rows > 0);
         put_u32(column->bytes + 4, column->has_null);
         put_u32(column->bytes + 8, type_of(c->types[count]));
         put_u32(column->bytes + 12, c->rows);
         put_u32(column->bytes + 16, 1);
         params[count] =
-            (struct link_param){.bytes = column->bytes, .len = column->len, .is_binary = true};
+            (struct link_param){.bytes = column->bytes,
+                                .len = c->rows > 0 ? column->len : HEAD_SIZE - 8, /* no dimension */
+                                .is_binary = true};
     }
-    committer_batch_add(b, c->sql, params, count);
     c->rows = 0;
     c->bytes = 0;
+    return count;
+}
+
+void columns_flush(struct columns *c, struct committer_batch *b)
+{
+    struct link_param params[COLUMNS_MAX + 1];
+
+    if (c->rows > 0) {
+        int count = finish(c, params);
+
+        committer_batch_add(b, c->sql, params, count);
+    }
+}
+
+void columns_flush_with(struct columns *c, struct committer_batch *b, struct link_param more)
+{
+    struct link_param params[COLUMNS_MAX + 1];
+    int count = finish(c, params);
+
+    params[count++] = more;
+    committer_batch_add(b, c->sql, params, count);
 }

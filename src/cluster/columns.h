@@ -46,7 +46,12 @@ void columns_null(struct columns *c);
 /* The row is complete. When there are enough of them they join the batch. */
 void columns_row(struct columns *c, struct committer_batch *b);
 
+/* The same for a statement that is not cut in pieces. */
+void columns_row_open(struct columns *c);
+
 /* The statement joins the batch, if there are rows, and there are none afterwards. */
 void columns_flush(struct columns *c, struct committer_batch *b);
+/* The same, without rows, too, with one more parameter behind the columns. */
+void columns_flush_with(struct columns *c, struct committer_batch *b, struct link_param more);
 
 #endif

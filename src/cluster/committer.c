@@ -65,8 +65,8 @@ struct committer {
     enum committer_state state;
     STAILQ_HEAD(, committer_batch) batches;
     unsigned count;
-    int64_t down_since; /* us of CLOCK_BOOTTIME; 0: not down */
-    bool in_force;      /* the look has found our incarnation */
+    bool is_held;
+    bool in_force; /* the look has found our incarnation */
     int64_t found[COMMITTER_UNDER_WAY_MAX];
     unsigned found_count;
     bool look_failed;
@@ -175,19 +175,27 @@ static void send_numbers(struct committer *c, const char *sql, int64_t a, int64_
     link_send(c->link, sql, params, 2);
 }
 
-static void send_batch(struct committer *c, struct committer_batch *b)
+unsigned committer_batch_send(const struct committer_batch *b, struct link *l)
 {
     const struct committer_statement *s;
+    unsigned count = 0;
 
+    STAILQ_FOREACH(s, &b->statements, next)
+    {
+        link_send(l, s->sql, s->params, s->count);
+        count++;
+    }
+    return count;
+}
+
+static void send_batch(struct committer *c, struct committer_batch *b)
+{
     b->state = BATCH_SENT;
     b->committed = b->refused = false;
     send_plain(c, sql_begin);
     send_numbers(c, sql_fence, c->node, c->incarnation);
     send_numbers(c, sql_marker, c->node, b->number);
-    STAILQ_FOREACH(s, &b->statements, next)
-    {
-        link_send(c->link, s->sql, s->params, s->count);
-    }
+    (void)committer_batch_send(b, c->link);
     send_plain(c, sql_commit);
     link_sync(c->link);
 }
@@ -196,7 +204,7 @@ static void send_waiting(struct committer *c)
 {
     struct committer_batch *b;
 
-    if (c->state != COMMITTER_UP) {
+    if (c->state != COMMITTER_UP || c->is_held) {
         return;
     }
     STAILQ_FOREACH(b, &c->batches, next)
@@ -427,7 +435,6 @@ static void opened(struct committer *c)
         link_drop(c->link, c->error);
         return;
     }
-    c->down_since = 0;
     c->state = COMMITTER_UP;
     set_timer(c, 0);
     STAILQ_FOREACH(b, &c->batches, next)
@@ -461,7 +468,6 @@ static void changed(void *arg, struct link *l, bool is_up)
     }
     keep_error(c, link_error(l));
     c->state = COMMITTER_DOWN;
-    c->down_since = c->down_since != 0 ? c->down_since : now_us();
     set_timer(c, COMMITTER_AGAIN_US);
 }
 
@@ -503,7 +509,6 @@ struct committer *committer_new(int epoll_fd, const struct link_target *target, 
     CHECK(c->timer >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->timer, &e) == 0);
     c->link = link_new(epoll_fd, target, &owner, c);
     prepare(c, statement);
-    c->down_since = now_us();
     c->state = COMMITTER_OPENING;
     link_connect(c->link);
     return c;
@@ -544,6 +549,12 @@ void committer_begin(struct committer *c, struct committer_batch *b)
     link_turn(c->link);
 }
 
+void committer_hold(struct committer *c, bool is_held)
+{
+    c->is_held = is_held;
+    send_waiting(c);
+}
+
 bool committer_end(struct committer *c, int *ret_rc)
 {
     struct committer_batch *b = STAILQ_FIRST(&c->batches);
@@ -572,9 +583,6 @@ void committer_turn(struct committer *c)
     if (c->state == COMMITTER_DOWN && is_over) {
         c->state = COMMITTER_OPENING;
         link_connect(c->link);
-    }
-    if (c->down_since != 0 && now_us() - c->down_since > COMMITTER_GIVE_UP_US) {
-        fail_from(first_not_ended(c), -ETIMEDOUT);
     }
     link_turn(c->link); /* what the answers made us send */
 }

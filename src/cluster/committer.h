@@ -15,9 +15,10 @@
  * as done is on the standby, too, and nothing is done twice.
  *
  * Errors: -ESTALE (another has taken this node's mail: its incarnation is not in force any more;
- * nothing can be committed before it registers again), -ENOSPC, -ETIMEDOUT (no connection for
- * COMMITTER_GIVE_UP_US; what was sent may yet have happened), -ECANCELED (an older one failed),
+ * nothing can be committed before it registers again), -ENOSPC, -ECANCELED (an older one failed),
  * -EIO. Serialization failures, deadlocks and lock timeouts are tried again, COMMITTER_TRIES times.
+ * Without a connection batches stay under way, for as long as it takes: what was sent may have
+ * happened, and only the database knows.
  */
 #ifndef CLUSTER_COMMITTER_H
 #define CLUSTER_COMMITTER_H
@@ -31,8 +32,7 @@
 #define COMMITTER_UNDER_WAY_MAX 2
 #define COMMITTER_TRIES         5
 /* Between two tries to connect. */
-#define COMMITTER_AGAIN_US   (200 * INT64_C(1000))
-#define COMMITTER_GIVE_UP_US (20 * INT64_C(1000000))
+#define COMMITTER_AGAIN_US (200 * INT64_C(1000))
 
 /* A statement with its parameters, which are in one block, each ended by NUL. */
 struct committer_statement;
@@ -49,6 +49,9 @@ void committer_batch_add(struct committer_batch *b, const char *sql,
 /* The statements of `more` (taken; NULL is fine) follow on those of `b`. */
 void committer_batch_join(struct committer_batch *b, struct committer_batch *more);
 
+/* Send them, as they are, to a link that is up; their number. */
+unsigned committer_batch_send(const struct committer_batch *b, struct link *l);
+
 struct committer;
 
 /* Borrows what link_new borrows. Connects at once. statement(n), n = 0, 1, .. until NULL, are those
@@ -63,6 +66,9 @@ void committer_begin(struct committer *c, struct committer_batch *b);
 /* Has the oldest ended? Then *ret_rc, with committer_error's words, and it is forgotten. */
 bool committer_end(struct committer *c, int *ret_rc);
 const char *committer_error(const struct committer *c);
+
+/* While it is held nothing is sent that was not sent yet. */
+void committer_hold(struct committer *c, bool is_held);
 
 /* When the epoll descriptor is readable. Never waits. */
 void committer_turn(struct committer *c);

@@ -1,7 +1,10 @@
 #include "desk.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "hash.h"
@@ -52,7 +55,7 @@ static void pack_message(struct desk_fields *f)
     f->block = pack(texts, sizeof texts / sizeof texts[0]);
 }
 
-void desk_pack_rcpt(struct desk_rcpt *r)
+static void pack_rcpt(struct desk_rcpt *r)
 {
     struct slice *texts[] = {&r->r.address, &r->r.orcpt,  &r->r.transport,
                              &r->r.nexthop, &r->r.status, &r->r.diagnostic,
@@ -66,6 +69,7 @@ static struct desk_undo *log_add(struct desk *d, struct desk_message *message, u
     struct desk_batch *b = &d->open;
     struct desk_undo *undo;
 
+    CHECK(d->is_open);
     if (b->count == b->size) {
         b->size = b->size == 0 ? 64 : 2 * b->size;
         b->log = mem_resize(b->log, b->size, sizeof b->log[0]);
@@ -90,9 +94,68 @@ static void place(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
 
-    if (!f->claimed && !f->gone && msg->settling == 0 && !heap_has(&msg->due) &&
+    if (!f->claimed && !f->gone && !msg->is_loading && msg->settling == 0 && !heap_has(&msg->due) &&
         (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         heap_add(&d->due[due_order(f->m.state)], &msg->due);
+    }
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static struct desk_key *need_key(struct desk *d, struct slice name)
+{
+    struct desk_key *key;
+
+    HASH_FIND(hh, d->keys, name.ptr, (unsigned)name.len, key);
+    if (key == NULL) {
+        key = mem_new(sizeof *key);
+        key->key = mem_copy(name.ptr, name.len);
+        TAILQ_INIT(&key->here);
+        HASH_ADD_KEYPTR(hh, d->keys, key->key, (unsigned)name.len, key);
+        mem_free(d->keys_in_order);
+        d->keys_in_order = NULL;
+    }
+    return key;
+}
+
+static void drop_key_if_empty(struct desk *d, struct desk_key *key)
+{
+    if (key->count == 0 && key->here_count == 0) {
+        HASH_DEL(d->keys, key);
+        mem_free(key->key);
+        mem_free(key);
+        mem_free(d->keys_in_order);
+        d->keys_in_order = NULL;
+    }
+}
+
+/* `count` may be short of what is taken away until all were counted. */
+static void count_key(struct desk *d, struct slice name, uint64_t by)
+{
+    struct desk_key *key = need_key(d, name);
+
+    key->count += by;
+    drop_key_if_empty(d, key);
+}
+
+static void unlink_key(struct desk *d, struct desk_message *msg)
+{
+    struct desk_key *key = msg->key;
+
+    if (key != NULL) {
+        TAILQ_REMOVE(&key->here, msg, by_key);
+        key->here_count--;
+        msg->key = NULL;
+        drop_key_if_empty(d, key);
+    }
+}
+
+static void link_key(struct desk *d, struct desk_message *msg)
+{
+    if (msg->f.m.parked.len > 0 && !msg->f.gone) {
+        msg->key = need_key(d, msg->f.m.parked);
+        TAILQ_INSERT_TAIL(&msg->key->here, msg, by_key);
+        msg->key->here_count++;
     }
 }
 
@@ -100,10 +163,28 @@ static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
 {
     uint64_t *total = spool_total_of(&d->totals, f->m.state);
 
-    if (!f->gone) {
-        *total += add ? 1 : UINT64_MAX;
-        d->totals.bytes += add ? f->m.size : -f->m.size;
+    if (f->gone) {
+        return;
     }
+    *total += add ? 1 : UINT64_MAX;
+    d->totals.bytes += add ? f->m.size : -f->m.size;
+    if (f->m.parked.len > 0) {
+        count_key(d, f->m.parked, add ? 1 : UINT64_MAX);
+    }
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Its fields become `to`, and all that depends on them. */
+static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
+{
+    count_fields(d, &to, true); /* first: a key that stays is not made anew */
+    count_fields(d, &msg->f, false);
+    unplace(d, msg);
+    unlink_key(d, msg);
+    msg->f = to;
+    link_key(d, msg);
+    place(d, msg);
 }
 
 /* The one function that changes a message's own fields. Takes the block of `to`, which is a new
@@ -112,11 +193,7 @@ static void set_fields(struct desk *d, struct desk_message *msg, struct desk_fie
 {
     struct desk_fields before = msg->f;
 
-    count_fields(d, &before, false);
-    count_fields(d, &to, true);
-    unplace(d, msg);
-    msg->f = to;
-    place(d, msg);
+    put_fields(d, msg, to);
     if (d->is_open) {
         log_add(d, msg, 0)->before.fields = before;
     } else {
@@ -133,57 +210,227 @@ static struct desk_fields copy_fields(const struct desk_message *msg)
     return copy;
 }
 
-/* The one function that changes a recipient. `to` is packed here. */
-static void set_rcpt(struct desk *d, struct desk_message *msg, uint32_t n, struct desk_rcpt to)
+/* Where recipient n is, or would be. */
+static uint32_t rcpt_place(const struct desk_message *msg, uint32_t n)
 {
-    desk_pack_rcpt(&to);
-    log_add(d, msg, n)->before.rcpt = msg->rcpts[n - 1];
-    msg->rcpts[n - 1] = to;
+    uint32_t from = 0, to = msg->rcpt_count;
+
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+
+        if (msg->rcpts[middle].r.n < n) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    return from;
+}
+
+/* Gone or not. */
+static struct desk_rcpt *any_rcpt(const struct desk_message *msg, uint32_t n)
+{
+    uint32_t at = rcpt_place(msg, n);
+
+    return at < msg->rcpt_count && msg->rcpts[at].r.n == n ? &msg->rcpts[at] : NULL;
+}
+
+struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n)
+{
+    struct desk_rcpt *r = any_rcpt(msg, n);
+
+    return r == NULL || r->gone ? NULL : r;
+}
+
+/* The one function that changes a recipient. `to` is packed here. */
+static void set_rcpt(struct desk *d, struct desk_message *msg, struct desk_rcpt *r,
+                     struct desk_rcpt to)
+{
+    pack_rcpt(&to);
+    log_add(d, msg, r->r.n)->before.rcpt = *r;
+    *r = to;
+}
+
+static void drop_content(struct desk *d, struct desk_message *msg)
+{
+    if (msg->content != NULL) {
+        d->content_bytes -= msg->f.m.size;
+    }
+    mem_free(msg->content);
+    msg->content = NULL;
+    if (msg->content_fd >= 0) {
+        (void)close(msg->content_fd);
+    }
+    msg->content_fd = -1;
+}
+
+static void drop_rows(struct desk *d, struct desk_message *msg)
+{
+    drop_content(d, msg);
+    for (uint32_t i = 0; i < msg->rcpt_count; i++) {
+        mem_free(msg->rcpts[i].block);
+    }
+    mem_free(msg->rcpts);
+    msg->rcpts = NULL;
+    msg->rcpt_count = 0;
+    mem_free(msg->f.block);
+    msg->f = (struct desk_fields){.m = {.state = SPOOL_INCOMING}};
+    mem_free(msg->wrong);
+    msg->wrong = NULL;
+}
+
+static void set_looked(struct desk *d, struct desk_message *msg, bool is_looked)
+{
+    if (msg->is_looked) {
+        TAILQ_REMOVE(&d->looked, msg, by_look);
+        d->looked_count--;
+    }
+    if (is_looked) {
+        TAILQ_INSERT_TAIL(&d->looked, msg, by_look);
+        d->looked_count++;
+    }
+    msg->is_looked = is_looked;
+}
+
+static void set_ready(struct desk *d, struct desk_message *msg, bool is_ready)
+{
+    d->ready_count += is_ready;
+    d->ready_count -= msg->is_ready;
+    msg->is_ready = is_ready;
+}
+
+static void miss(struct desk *d, struct desk_message *msg)
+{
+    if (!msg->is_missed) {
+        msg->is_missed = true;
+        if (d->missed_count == d->missed_size) {
+            d->missed_size = d->missed_size == 0 ? 64 : 2 * d->missed_size;
+            d->missed = mem_resize(d->missed, d->missed_size, sizeof(struct desk_message *));
+        }
+        d->missed[d->missed_count++] = msg;
+    }
 }
 
 static void free_message(struct desk *d, struct desk_message *msg)
 {
-    for (uint32_t i = 0; i < msg->f.m.rcpt_total; i++) {
-        mem_free(msg->rcpts[i].block);
-    }
     unplace(d, msg);
+    unlink_key(d, msg);
+    set_looked(d, msg, false);
+    set_ready(d, msg, false);
+    for (size_t i = 0; msg->is_missed && i < d->missed_count; i++) {
+        if (d->missed[i] == msg) {
+            d->missed[i] = d->missed[--d->missed_count];
+            msg->is_missed = false;
+        }
+    }
     HASH_DEL(d->all, msg);
-    TAILQ_REMOVE(&d->in_order, msg, by_id);
-    mem_free(msg->rcpts);
-    mem_free(msg->f.block);
-    mem_free(msg->content);
+    drop_rows(d, msg);
     mem_free(msg);
+}
+
+/* When nothing keeps it on the desk it goes, and is found again when it is due. */
+static void may_leave(struct desk *d, struct desk_message *msg)
+{
+    const struct desk_fields *f = &msg->f;
+
+    if (msg->undos > 0 || msg->is_loading || msg->is_looked ||
+        (!f->gone && (f->claimed || msg->is_ready))) {
+        return; /* one that is gone and was looked at is known to be gone, for a while */
+    }
+    if (!f->gone && msg->row >= ROW_FRESH) {
+        finder_put_fresh(d->finder, msg->p, f->m.due.us, msg->id);
+    } else if (!f->gone && (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
+        finder_put(d->finder, f->m.state == SPOOL_INCOMING ? FINDER_INCOMING : FINDER_DEFERRED,
+                   msg->p, f->m.due.us, msg->id);
+    }
+    free_message(d, msg);
+}
+
+/* The messages that were looked at the longest time ago go. */
+static void trim_looked(struct desk *d)
+{
+    while (d->looked_count > DESK_LOOKED_MAX) {
+        struct desk_message *msg = TAILQ_FIRST(&d->looked);
+
+        set_looked(d, msg, false);
+        may_leave(d, msg);
+    }
+}
+
+static struct desk_message *add_message(struct desk *d, uint64_t id)
+{
+    struct desk_message *msg = mem_new(sizeof *msg);
+
+    msg->id = id;
+    msg->f.m.state = SPOOL_INCOMING;
+    msg->f.gone = true;
+    msg->content_fd = -1;
+    heap_node_init(&msg->due);
+    HASH_ADD(hh, d->all, id, sizeof msg->id, msg);
+    return msg;
+}
+
+struct desk_message *desk_any(const struct desk *d, uint64_t id)
+{
+    struct desk_message *msg;
+
+    HASH_FIND(hh, d->all, &id, sizeof id, msg);
+    return msg;
 }
 
 struct desk_message *desk_find(const struct desk *d, struct msg_id id)
 {
-    struct desk_message *msg;
+    struct desk_message *msg = desk_any(d, id.n);
 
-    HASH_FIND(hh, d->all, &id.n, sizeof id.n, msg);
-    return msg == NULL || msg->f.gone ? NULL : msg;
+    return msg == NULL || msg->f.gone || msg->is_loading ? NULL : msg;
+}
+
+static int fail_by_id(struct desk *d, struct msg_id id, int err, const char *words)
+{
+    char text[SPOOL_ID_TEXT_MAX];
+
+    spool_id_print(id, text);
+    return spool_fail(d->base, err, "%s: %s", text, words);
 }
 
 static int need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
-    char text[SPOOL_ID_TEXT_MAX];
+    struct desk_message *msg = desk_any(d, id.n);
 
-    *ret_msg = desk_find(d, id);
-    if (*ret_msg != NULL) {
-        return 0;
+    *ret_msg = msg;
+    if (msg == NULL) {
+        miss(d, desk_expect(d, id.n, DESK_LOOKED));
+        return fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
     }
-    spool_id_print(id, text);
-    return spool_fail(d->base, -ENOENT, "%s: no such message", text);
+    if (msg->is_loading) {
+        if (!msg->is_looked) {
+            set_looked(d, msg, true);
+        }
+        return fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
+    }
+    return msg->f.gone ? fail_by_id(d, id, -ENOENT, "no such message") : 0;
 }
 
-static int need_rcpt(struct desk *d, struct msg_id id, uint32_t n, struct desk_message **ret_msg)
+/* One whose rows make sense, too. */
+static int need_right(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
+{
+    int err = need(d, id, ret_msg);
+
+    return err == 0 && (*ret_msg)->wrong != NULL ? fail_by_id(d, id, -EBADMSG, (*ret_msg)->wrong)
+                                                 : err;
+}
+
+static int need_rcpt(struct desk *d, struct msg_id id, uint32_t n, struct desk_message **ret_msg,
+                     struct desk_rcpt **ret_rcpt)
 {
     char text[SPOOL_ID_TEXT_MAX];
-    int err = need(d, id, ret_msg);
+    int err = need_right(d, id, ret_msg);
 
     if (err != 0) {
         return err;
     }
-    if (n >= 1 && n <= (*ret_msg)->f.m.rcpt_total && !(*ret_msg)->rcpts[n - 1].gone) {
+    *ret_rcpt = desk_rcpt(*ret_msg, n);
+    if (*ret_rcpt != NULL) {
         return 0;
     }
     spool_id_print(id, text);
@@ -194,9 +441,7 @@ static int need_rcpt(struct desk *d, struct msg_id id, uint32_t n, struct desk_m
 
 void desk_begin(struct desk *d)
 {
-
     CHECK(d->open.count == 0);
-    d->open.totals_before = d->totals;
     d->is_open = true;
 }
 
@@ -204,9 +449,8 @@ void desk_begin(struct desk *d)
 static void forget_undo(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->undos > 0);
-    if (--msg->undos == 0 && msg->f.gone) {
-        free_message(d, msg);
-    }
+    msg->undos--;
+    may_leave(d, msg);
 }
 
 static void keep_changes(struct desk *d, struct desk_batch *b)
@@ -227,28 +471,29 @@ static void undo_changes(struct desk *d, struct desk_batch *b)
         struct desk_message *msg = undo->message;
 
         if (undo->n == 0) {
-            unplace(d, msg);
-            mem_free(msg->f.block);
-            msg->f = undo->before.fields;
-            place(d, msg);
+            char *block = msg->f.block;
+
+            put_fields(d, msg, undo->before.fields);
+            mem_free(block);
         } else {
-            mem_free(msg->rcpts[undo->n - 1].block);
-            msg->rcpts[undo->n - 1] = undo->before.rcpt;
+            struct desk_rcpt *r = any_rcpt(msg, undo->n);
+
+            mem_free(r->block);
+            *r = undo->before.rcpt;
         }
     }
     for (size_t i = b->count; i-- > 0;) {
         forget_undo(d, b->log[i].message);
     }
     b->count = 0;
-    d->totals = b->totals_before;
 }
 
 void desk_rollback(struct desk *d)
 {
-
-    undo_changes(d, &d->open);
     d->is_open = false;
+    undo_changes(d, &d->open);
 }
+
 /* ---- commits under way ----------------------------------------------------------------------- */
 
 struct desk_batch *desk_begin_commit(struct desk *d)
@@ -289,6 +534,14 @@ void desk_keep_oldest(struct desk *d)
     d->under_way_count--;
     memmove(d->under_way, d->under_way + 1, d->under_way_count * sizeof d->under_way[0]);
     unsettle(d, &oldest);
+    for (size_t i = 0; i < oldest.move_count; i++) {
+        struct desk_message *msg = oldest.moves[i].message;
+
+        if (msg->content != NULL && msg->row != ROW_NONE &&
+            (msg->f.m.size > DESK_CONTENT_MAX || d->content_bytes > DESK_CONTENTS_MAX)) {
+            drop_content(d, msg); /* it is in the database now */
+        }
+    }
     keep_changes(d, &oldest);
     free_batch(&oldest);
 }
@@ -342,11 +595,10 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
         mem_free(content);
         return spool_fail(d->base, err, "submit: read content: %s", strerror(-err));
     }
-    msg = mem_new(sizeof *msg);
-    msg->id = id.n;
+    msg = add_message(d, id.n);
     msg->p = partition_of(&n->rcpts[0]);
-    msg->content = content;
     msg->rcpts = mem_array(n->rcpt_count, sizeof msg->rcpts[0]);
+    msg->rcpt_count = n->rcpt_count;
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
         const struct spool_rcpt *r = &n->rcpts[i];
         struct desk_rcpt *to = &msg->rcpts[i];
@@ -359,14 +611,12 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
                                     .transport = r->transport,
                                     .nexthop = r->nexthop,
                                     .route_generation = r->route_generation};
-        desk_pack_rcpt(to);
+        pack_rcpt(to);
     }
     /* What was before it is that it was not, and that is what is logged. */
-    msg->f = (struct desk_fields){.m = {.state = SPOOL_INCOMING, .rcpt_total = n->rcpt_count},
-                                  .gone = true};
-    heap_node_init(&msg->due);
-    HASH_ADD(hh, d->all, id, sizeof msg->id, msg);
-    TAILQ_INSERT_TAIL(&d->in_order, msg, by_id);
+    msg->f.m.size = n->size;
+    msg->content = content;
+    d->content_bytes += n->size;
     pack_message(&fields);
     set_fields(d, msg, fields);
     return 0;
@@ -390,12 +640,13 @@ static void count_rcpt(struct desk *d, struct desk_message *msg, const struct de
 int desk_settle(struct desk *d, struct msg_id id, uint32_t n, const struct spool_verdict *v)
 {
     struct desk_message *msg;
-    int err = need_rcpt(d, id, n, &msg);
+    struct desk_rcpt *r, before, to;
+    int err = need_rcpt(d, id, n, &msg, &r);
 
     if (err != 0) {
         return err;
     }
-    struct desk_rcpt before = msg->rcpts[n - 1], to = before;
+    before = to = *r;
     to.gone = v->done;
     if (!v->done) {
         to.r.state = v->state;
@@ -410,7 +661,7 @@ int desk_settle(struct desk *d, struct msg_id id, uint32_t n, const struct spool
         }
     }
     count_rcpt(d, msg, &before, &to);
-    set_rcpt(d, msg, n, to);
+    set_rcpt(d, msg, r, to);
     return 0;
 }
 
@@ -418,34 +669,35 @@ int desk_set_route(struct desk *d, struct msg_id id, uint32_t n, struct slice tr
                    struct slice nexthop, uint64_t route_generation)
 {
     struct desk_message *msg;
-    int err = need_rcpt(d, id, n, &msg);
+    struct desk_rcpt *r, to;
+    int err = need_rcpt(d, id, n, &msg, &r);
 
     if (err != 0) {
         return err;
     }
-    struct desk_rcpt to = msg->rcpts[n - 1];
+    to = *r;
     to.r.transport = transport;
     to.r.nexthop = nexthop;
     to.r.route_generation = route_generation;
-    set_rcpt(d, msg, n, to);
+    set_rcpt(d, msg, r, to);
     return 0;
 }
 
 int desk_reported(struct desk *d, struct msg_id id)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = need_right(d, id, &msg);
 
     if (err != 0) {
         return err;
     }
-    for (uint32_t n = 1; n <= msg->f.m.rcpt_total; n++) {
-        struct desk_rcpt to = msg->rcpts[n - 1];
+    for (uint32_t i = 0; i < msg->rcpt_count; i++) {
+        struct desk_rcpt to = msg->rcpts[i];
 
         if (!to.gone && to.r.state != SPOOL_RCPT_PENDING) {
             to.gone = true;
-            count_rcpt(d, msg, &msg->rcpts[n - 1], &to);
-            set_rcpt(d, msg, n, to);
+            count_rcpt(d, msg, &msg->rcpts[i], &to);
+            set_rcpt(d, msg, &msg->rcpts[i], to);
         }
     }
     return 0;
@@ -463,7 +715,7 @@ static void bury(struct desk *d, struct desk_message *msg)
 int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gone)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = need_right(d, id, &msg);
     const struct spool_message *m;
 
     if (err != 0) {
@@ -508,14 +760,14 @@ int desk_change(struct desk *d, const struct spool_change *c)
     fields = (struct desk_fields){.m = *c->to, .claimed = msg->f.claimed && !c->end_claim};
     pack_message(&fields);
     set_fields(d, msg, fields);
-    for (uint32_t n = 1; c->forget_tries && n <= msg->f.m.rcpt_total; n++) {
-        struct desk_rcpt to = msg->rcpts[n - 1];
+    for (uint32_t i = 0; c->forget_tries && i < msg->rcpt_count; i++) {
+        struct desk_rcpt to = msg->rcpts[i];
 
         if (!to.gone && to.r.state == SPOOL_RCPT_PENDING) {
             to.r.attempts = 0;
             to.r.transport = to.r.nexthop = SLICE("");
             to.r.route_generation = 0;
-            set_rcpt(d, msg, n, to);
+            set_rcpt(d, msg, &msg->rcpts[i], to);
         }
     }
     return 0;
@@ -548,6 +800,7 @@ int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
     }
     return err;
 }
+
 /* ---- claims --------------------------------------------------------------------------------- */
 
 static void set_claimed(struct desk *d, struct desk_message *msg, bool claimed)
@@ -556,6 +809,9 @@ static void set_claimed(struct desk *d, struct desk_message *msg, bool claimed)
 
     fields.claimed = claimed;
     set_fields(d, msg, fields);
+    if (claimed) {
+        set_ready(d, msg, false);
+    }
 }
 
 void desk_unclaim(struct desk *d, struct msg_id id)
@@ -564,6 +820,7 @@ void desk_unclaim(struct desk *d, struct msg_id id)
 
     if (msg != NULL && msg->f.claimed) {
         set_claimed(d, msg, false);
+        may_leave(d, msg);
     }
 }
 
@@ -589,33 +846,67 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
     return 0;
 }
 
-/* As a search, it goes through all messages. */
-int desk_claim_parked(struct desk *d, struct slice key, struct wall now, size_t max,
+static int id_order(const void *a, const void *b)
+{
+    const struct desk_message *const *x = a, *const *y = b;
+
+    return ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
+}
+
+static void claim_key(struct desk *d, struct desk_message *msg, struct wall now)
+{
+    struct desk_fields fields = msg->f;
+
+    fields.claimed = true;
+    fields.m.due = now;
+    fields.m.parked = SLICE("");
+    pack_message(&fields);
+    set_fields(d, msg, fields);
+    set_ready(d, msg, false);
+}
+
+struct desk_key *desk_key(const struct desk *d, struct slice name)
+{
+    struct desk_key *key;
+
+    HASH_FIND(hh, d->keys, name.ptr, (unsigned)name.len, key);
+    return key;
+}
+
+bool desk_key_waits_elsewhere(const struct desk_key *key)
+{
+    return (int64_t)key->count > (int64_t)key->here_count;
+}
+
+int desk_claim_parked(struct desk *d, struct slice name, struct wall now, size_t max,
                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
 {
-    struct desk_message *msg;
-    size_t count = 0;
-    bool more = false;
+    struct desk_key *key = desk_key(d, name);
+    struct desk_message *msg, **here;
+    size_t count = 0, taken;
+    bool more;
 
-    TAILQ_FOREACH(msg, &d->in_order, by_id)
-    {
-        if (msg->f.gone || msg->f.claimed || !slice_equal(msg->f.m.parked, key)) {
-            continue;
-        }
-        if (count == max) {
-            more = true;
-            break;
-        }
-        struct desk_fields fields = msg->f;
-        fields.claimed = true;
-        fields.m.due = now;
-        fields.m.parked = SLICE("");
-        pack_message(&fields);
-        set_fields(d, msg, fields);
-        ret_ids[count++] = (struct msg_id){msg->id};
+    *ret_count = 0;
+    *ret_more = false;
+    if (key == NULL) {
+        return 0;
     }
-    *ret_count = count;
-    *ret_more = more;
+    more = desk_key_waits_elsewhere(key);
+    here = mem_array(key->here_count + 1, sizeof(struct desk_message *));
+    TAILQ_FOREACH(msg, &key->here, by_key)
+    {
+        if (!msg->f.claimed) {
+            here[count++] = msg;
+        }
+    }
+    qsort(here, count, sizeof(struct desk_message *), id_order);
+    for (taken = 0; taken < count && taken < max; taken++) {
+        ret_ids[taken] = (struct msg_id){here[taken]->id};
+        claim_key(d, here[taken], now);
+    }
+    mem_free(here);
+    *ret_count = taken;
+    *ret_more = more || taken < count;
     return 0;
 }
 
@@ -643,7 +934,7 @@ bool desk_is_claimed(const struct desk *d, struct msg_id id)
 
 size_t desk_claimed(const struct desk *d, uint64_t *cursor, size_t max, struct msg_id *ret_ids)
 {
-    const struct desk_message *all = (d)->all;
+    const struct desk_message *all = d->all;
     size_t count = 0;
 
     for (size_t looked = 0; looked <= max / 4 && (looked == 0 || *cursor != 0); looked++) {
@@ -659,6 +950,57 @@ size_t desk_claimed(const struct desk *d, uint64_t *cursor, size_t max, struct m
     }
     return count;
 }
+
+static int key_order(const void *a, const void *b)
+{
+    const struct desk_key *const *x = a, *const *y = b;
+
+    return slice_compare(slice_of((*x)->key, (*x)->hh.keylen),
+                         slice_of((*y)->key, (*y)->hh.keylen));
+}
+
+/* In their order, which is made when keys have come or gone. */
+static struct desk_key **keys_in_order(struct desk *d)
+{
+    struct desk_key *key;
+    size_t count = 0;
+
+    if (d->keys_in_order == NULL) {
+        d->keys_in_order = mem_array(HASH_COUNT(d->keys) + 1, sizeof(struct desk_key *));
+        for (key = d->keys; key != NULL; key = key->hh.next) {
+            d->keys_in_order[count++] = key;
+        }
+        qsort(d->keys_in_order, count, sizeof(struct desk_key *), key_order);
+    }
+    return d->keys_in_order;
+}
+
+int desk_parked_keys(struct desk *d, struct slice after, size_t max, struct slice *ret_keys,
+                     size_t *ret_count)
+{
+    struct desk_key **keys = keys_in_order(d);
+    size_t from = 0, to = HASH_COUNT(d->keys), all = to, count = 0;
+
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+
+        if (slice_compare(slice_of(keys[middle]->key, keys[middle]->hh.keylen), after) <= 0) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    text_pool_clear(&d->pool);
+    for (; from < all && count < max; from++) {
+        if ((int64_t)keys[from]->count > 0) {
+            ret_keys[count++] =
+                text_pool_add(&d->pool, slice_of(keys[from]->key, keys[from]->hh.keylen));
+        }
+    }
+    *ret_count = count;
+    return 0;
+}
+
 /* ---- reading -------------------------------------------------------------------------------- */
 
 int desk_read(struct desk *d, struct msg_id id, struct spool_message *ret_message)
@@ -666,6 +1008,9 @@ int desk_read(struct desk *d, struct msg_id id, struct spool_message *ret_messag
     struct desk_message *msg;
     int err = need(d, id, &msg);
 
+    if (err == 0 && msg->wrong != NULL && msg->f.m.state != SPOOL_CORRUPT) {
+        err = fail_by_id(d, id, -EBADMSG, msg->wrong);
+    }
     if (err == 0) {
         *ret_message = msg->f.m;
     }
@@ -676,13 +1021,14 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
                     struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = need_right(d, id, &msg);
     size_t count = 0;
 
     if (err != 0) {
         return err;
     }
-    for (uint32_t i = after; i < msg->f.m.rcpt_total && count < max; i++) {
+    for (uint32_t i = rcpt_place(msg, after < UINT32_MAX ? after + 1 : after);
+         i < msg->rcpt_count && count < max; i++) {
         const struct desk_rcpt *r = &msg->rcpts[i];
 
         if (!r->gone && (!only_pending || r->r.state == SPOOL_RCPT_PENDING)) {
@@ -693,93 +1039,202 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
     return 0;
 }
 
-int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
-                      uint64_t *ret_size)
+int desk_want(struct desk *d, struct msg_id id, bool content)
 {
     struct desk_message *msg;
     int err = need(d, id, &msg);
 
-    if (err == 0 && !buf_add(ret_bytes, slice_of(msg->content, msg->f.m.size))) {
-        err = spool_fail(d->base, -ENOBUFS, "content is larger than the caller's buffer");
+    if (err == -EAGAIN && content) {
+        desk_any(d, id.n)->wants_content = true;
     }
-    if (err == 0) {
-        *ret_fd = -1;
-        *ret_size = msg->f.m.size;
+    if (err != 0 || !content || msg->content != NULL || msg->content_fd >= 0 ||
+        msg->wrong != NULL) {
+        return err;
     }
-    return err;
+    msg->wants_content = true;
+    miss(d, msg);
+    return fail_by_id(d, id, -EAGAIN, "its content is not at hand yet");
 }
 
-int desk_totals(struct desk *d, struct spool_totals *ret_totals)
+int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
+                      uint64_t *ret_size)
 {
-    *ret_totals = d->totals;
-    return 0;
-}
+    struct desk_message *msg;
+    int err = need_right(d, id, &msg), fd = -1;
 
-int desk_parked_keys(struct desk *d, struct slice after, size_t max, struct slice *ret_keys,
-                     size_t *ret_count)
-{
-    const struct desk_message *msg;
-    size_t count = 0;
-
-    text_pool_clear(&d->pool);
-    after = text_pool_add(&d->pool, after);
-    for (; count < max; count++) {
-        struct slice next = SLICE("");
-
-        TAILQ_FOREACH(msg, &d->in_order, by_id)
-        {
-            struct slice key = msg->f.m.parked;
-
-            if (!msg->f.gone && slice_compare(key, after) > 0 &&
-                (next.len == 0 || slice_compare(key, next) < 0)) {
-                next = key;
-            }
-        }
-        if (next.len == 0) {
-            break;
-        }
-        ret_keys[count] = after = text_pool_add(&d->pool, next);
+    err = err != 0 ? err : desk_want(d, id, true);
+    if (err != 0) {
+        return err;
     }
-    *ret_count = count;
+    if (msg->content != NULL) {
+        if (!buf_add(ret_bytes, slice_of(msg->content, msg->f.m.size))) {
+            return spool_fail(d->base, -ENOBUFS, "content is larger than the caller's buffer");
+        }
+    } else {
+        fd = fcntl(msg->content_fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) {
+            return spool_fail(d->base, -errno, "content: %s", strerror(errno));
+        }
+    }
+    *ret_fd = fd;
+    *ret_size = msg->f.m.size;
     return 0;
 }
 
 /* ---- what comes from the database ------------------------------------------------------------ */
 
-void desk_adopt(struct desk *d, struct desk_message *msg, struct desk_fields fields)
+struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why)
 {
-    msg->f = (struct desk_fields){.m = {.state = SPOOL_INCOMING, .rcpt_total = fields.m.rcpt_total},
-                                  .gone = true};
-    heap_node_init(&msg->due);
-    HASH_ADD(hh, d->all, id, sizeof msg->id, msg);
-    TAILQ_INSERT_TAIL(&d->in_order, msg, by_id);
-    pack_message(&fields);
-    set_fields(d, msg, fields);
-    d->last_id = msg->id > d->last_id ? msg->id : d->last_id;
-}
+    struct desk_message *msg = desk_any(d, id);
 
-static int by_id_order(const struct desk_message *a, const struct desk_message *b)
-{
-    return (a->id > b->id) - (a->id < b->id);
-}
-
-void desk_put_in_order(struct desk *d)
-{
-    struct desk_message *msg;
-
-    HASH_SORT(d->all, by_id_order);
-    TAILQ_INIT(&d->in_order);
-    for (msg = d->all; msg != NULL; msg = msg->hh.next) {
-        TAILQ_INSERT_TAIL(&d->in_order, msg, by_id);
+    if (msg != NULL && (msg->is_loading || !msg->f.gone || msg->undos > 0)) {
+        return NULL;
     }
+    if (msg == NULL) {
+        msg = add_message(d, id);
+    }
+    drop_rows(d, msg); /* it was known to be gone: now it is said to be there */
+    msg->f.gone = true;
+    msg->row = ROW_NONE;
+    msg->is_loading = true;
+    if (why == DESK_READY) {
+        set_ready(d, msg, true);
+    } else {
+        set_looked(d, msg, true);
+    }
+    return msg;
+}
+
+void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned row,
+               const struct spool_message *m)
+{
+    CHECK(msg->is_loading);
+    drop_rows(d, msg); /* of an answer that was not complete */
+    msg->p = p;
+    msg->row = row;
+    msg->f = (struct desk_fields){.m = *m};
+    pack_message(&msg->f);
+}
+
+void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r)
+{
+    uint32_t at = rcpt_place(msg, r->n);
+
+    if (at < msg->rcpt_count && msg->rcpts[at].r.n == r->n) {
+        mem_free(msg->rcpts[at].block); /* it is read again */
+    } else {
+        msg->rcpts = mem_resize(msg->rcpts, msg->rcpt_count + 1, sizeof msg->rcpts[0]);
+        memmove(msg->rcpts + at + 1, msg->rcpts + at,
+                (msg->rcpt_count - at) * sizeof msg->rcpts[0]);
+        msg->rcpt_count++;
+    }
+    msg->rcpts[at] = (struct desk_rcpt){.r = *r};
+    pack_rcpt(&msg->rcpts[at]);
+}
+
+void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, int fd)
+{
+    drop_content(d, msg);
+    msg->content = bytes;
+    msg->content_fd = fd;
+    msg->wants_content = false;
+    if (bytes != NULL) {
+        d->content_bytes += msg->f.m.size;
+    }
+}
+
+void desk_fill_wrong(struct desk_message *msg, const char *why)
+{
+    if (msg->wrong == NULL) {
+        msg->wrong = mem_string(why);
+    }
+}
+
+/* Do the counts of the message fit its recipients? */
+static bool adds_up(const struct desk_message *msg)
+{
+    uint32_t pending = 0, to_report = 0;
+
+    for (uint32_t i = 0; i < msg->rcpt_count; i++) {
+        if (msg->rcpts[i].r.state == SPOOL_RCPT_PENDING) {
+            pending++;
+        } else {
+            to_report++;
+        }
+    }
+    return pending == msg->f.m.rcpt_pending && to_report == msg->f.m.rcpt_to_report;
+}
+
+void desk_loaded(struct desk *d, struct desk_message *msg)
+{
+    CHECK(msg->is_loading);
+    if (msg->row == ROW_NONE) { /* it was not found, and is kept as gone for those that asked */
+        msg->is_loading = false;
+        set_ready(d, msg, false);
+        may_leave(d, msg);
+        return;
+    }
+    if (msg->wrong == NULL && !adds_up(msg)) {
+        desk_fill_wrong(msg, "the numbers of its recipients do not add up");
+    }
+    msg->is_loading = false;
+    link_key(d, msg);
+    place(d, msg);
+    if (msg->f.m.state != SPOOL_INCOMING && msg->f.m.state != SPOOL_DEFERRED) {
+        set_ready(d, msg, false);
+    }
+    may_leave(d, msg);
+    trim_looked(d);
+}
+
+void desk_count_stored(struct desk *d, enum spool_state state, uint64_t messages, uint64_t bytes)
+{
+    uint64_t *total = spool_total_of(&d->totals, state);
+
+    if (total != NULL) {
+        *total += messages;
+        d->totals.bytes += bytes;
+    }
+}
+
+void desk_count_parked(struct desk *d, struct slice key, uint64_t messages)
+{
+    count_key(d, key, messages);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-void desk_init(struct desk *d, struct spool *base, uint64_t id_floor)
+size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
 {
-    *d = (struct desk){.base = base, .last_id = id_floor};
-    TAILQ_INIT(&d->in_order);
+    struct msg_id *ids = mem_array(HASH_COUNT(d->all) + 1, sizeof *ids);
+    struct desk_message *msg, *next;
+    struct desk_key *key, *next_key;
+    size_t count = 0;
+
+    CHECK(!d->is_open && d->under_way_count == 0);
+    d->missed_count = 0;
+    HASH_ITER(hh, d->all, msg, next)
+    {
+        if (msg->f.claimed) {
+            ids[count++].n = msg->id;
+        }
+        msg->is_missed = false;
+        free_message(d, msg);
+    }
+    HASH_ITER(hh, d->keys, key, next_key)
+    {
+        key->count = 0;
+        drop_key_if_empty(d, key);
+    }
+    d->totals = (struct spool_totals){.incoming = 0};
+    *ret_ids = ids;
+    return count;
+}
+
+void desk_init(struct desk *d, struct spool *base, struct finder *finder, uint64_t id_floor)
+{
+    *d = (struct desk){.base = base, .finder = finder, .last_id = id_floor};
+    TAILQ_INIT(&d->looked);
     for (unsigned order = 0; order < DUE_ORDERS; order++) {
         heap_init(&d->due[order], due_before);
     }
@@ -787,15 +1242,19 @@ void desk_init(struct desk *d, struct spool *base, uint64_t id_floor)
 
 void desk_fini(struct desk *d)
 {
-    struct desk_message *msg;
+    struct msg_id *ids;
 
     desk_undo_all(d); /* what is under way may happen all the same */
-    while ((msg = TAILQ_FIRST(&d->in_order)) != NULL) {
-        free_message(d, msg);
+    if (d->is_open) {
+        desk_rollback(d);
     }
+    (void)desk_clear(d, &ids);
+    mem_free(ids);
     for (unsigned order = 0; order < DUE_ORDERS; order++) {
         heap_fini(&d->due[order]);
     }
     text_pool_fini(&d->pool);
+    mem_free(d->keys_in_order);
+    mem_free(d->missed);
     mem_free(d->open.log);
 }

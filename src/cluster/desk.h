@@ -1,8 +1,12 @@
 /*
  * The desk: what the engine `postgresql:` has of its mail in memory. No SQL and no I/O.
  *
- * XXX All messages are on the desk, those that only wait, too: memory grows with the queue. What
- * waits is to leave it at the end of its pass, and to be read when it is due (spool_want).
+ * On the desk is what is claimed, what a batch that has not ended has changed, what was read to be
+ * claimed next (ready), and what was looked at a moment ago. All other mail waits in the
+ * database, and the finder knows where; desk_find does not find it, and functions by id return
+ * -EAGAIN for it, after they have put it on the list of what is missed: it is loaded then.
+ *
+ *   not there --desk_expect--> LOADING --desk_loaded--> there --its last reason ends--> not there
  *
  * Undo. What a batch changes is logged with its old value, whole: a message's own fields, or one
  * recipient. All texts of such a value are in one block, so the old value keeps its block until the
@@ -23,6 +27,7 @@
 #include <sys/queue.h>
 
 #include "hash.h"
+#include "finder.h"
 #include "heap.h"
 #include "spool_engine.h"
 #include "text_pool.h"
@@ -30,6 +35,7 @@
 #define DESK_UNDER_WAY_MAX 2
 /* Content up to this is in the row; larger content in chunks. */
 #define DESK_CONTENT_MAX 32768
+#define DESK_CHUNK       262144
 
 /* A recipient; `gone` when done with. */
 struct desk_rcpt {
@@ -50,17 +56,36 @@ struct desk_fields {
 #define DESK_FRESH_TABLES 3
 enum desk_row { ROW_NONE, ROW_WAITING, ROW_FRESH /* + number of the table */ };
 
+/* Messages with a key, on the desk and in the database. */
+struct desk_key {
+    char *key; /* owned */
+    uint64_t count;
+    TAILQ_HEAD(, desk_message) here; /* on the desk */
+    uint64_t here_count;
+    UT_hash_handle hh;
+};
+
 struct desk_message {
     uint64_t id;
     struct desk_fields f;
-    struct desk_rcpt *rcpts; /* owned; recipient n at n - 1 */
-    char *content;           /* owned */
-    struct heap_node due;    /* in cluster_spool.due[] when it can be claimed */
-    TAILQ_ENTRY(desk_message) by_id;
-    uint16_t p;        /* its partition */
-    unsigned row;      /* enum desk_row, with the commits under way */
-    unsigned undos;    /* in all logs */
-    unsigned settling; /* in those of commits under way */
+    struct desk_rcpt *rcpts; /* owned; in order of n */
+    uint32_t rcpt_count;
+    char *content;        /* owned; NULL: not at hand, or in: */
+    int content_fd;       /* owned: sealed memory, or -1 */
+    struct heap_node due; /* in desk.due[] when it can be claimed */
+    struct desk_key *key; /* of its being parked, or NULL */
+    TAILQ_ENTRY(desk_message) by_key;
+    TAILQ_ENTRY(desk_message) by_look;
+    uint16_t p;         /* its partition */
+    unsigned row;       /* enum desk_row, with the commits under way */
+    char *wrong;        /* owned: its rows make no sense, and why; or NULL */
+    unsigned undos;     /* in all logs */
+    unsigned settling;  /* in those of commits under way */
+    bool is_loading;    /* nothing else of it holds */
+    bool is_missed;     /* in desk.missed */
+    bool wants_content; /* it was asked for */
+    bool is_ready;      /* read to be claimed */
+    bool is_looked;     /* in desk.looked */
     UT_hash_handle hh;
 };
 
@@ -84,33 +109,47 @@ struct desk_move {
 struct desk_batch {
     struct desk_undo *log; /* owned */
     size_t count, size;
-    struct spool_totals totals_before;
     struct desk_move *moves; /* owned: of a commit under way */
     size_t move_count;
 };
 
 enum { DUE_INCOMING, DUE_DEFERRED, DUE_ORDERS };
 
+#define DESK_LOOKED_MAX 2048
+/* Content on the desk, in all; what is claimed beyond it is read again when it is asked for. */
+#define DESK_CONTENTS_MAX ((size_t)64 << 20)
+
 /* Fields are the module's own; others read them. */
 struct desk {
     struct spool *base;       /* borrowed: keeps the words of errors */
+    struct finder *finder;    /* borrowed: is told of what leaves */
     struct desk_message *all; /* by id */
-    TAILQ_HEAD(, desk_message) in_order;
     struct heap due[DUE_ORDERS];
+    TAILQ_HEAD(desk_list, desk_message) looked; /* the latest last */
+    size_t looked_count, ready_count, content_bytes;
+    struct desk_key *keys;
+    struct desk_key **keys_in_order; /* owned; NULL: to be made */
     struct desk_batch open;
     bool is_open;
     struct desk_batch under_way[DESK_UNDER_WAY_MAX]; /* the oldest first */
     unsigned under_way_count;
     struct spool_totals totals;
     uint64_t last_id;
-    unsigned fresh_now;    /* the fresh table that new mail goes to */
-    struct text_pool pool; /* of keys and destinations that were handed out */
+    unsigned fresh_now; /* the fresh table that new mail goes to */
+    /* What is to be loaded: for those who load. Content of what is there, too. */
+    struct desk_message **missed; /* owned */
+    size_t missed_count, missed_size;
+    struct text_pool pool; /* of keys that were handed out */
 };
 
-void desk_init(struct desk *d, struct spool *base, uint64_t id_floor);
+void desk_init(struct desk *d, struct spool *base, struct finder *finder, uint64_t id_floor);
 void desk_fini(struct desk *d);
 
-struct desk_message *desk_find(const struct desk *d, struct msg_id id); /* NULL: not there */
+/* NULL: not there, or gone. */
+struct desk_message *desk_find(const struct desk *d, struct msg_id id);
+/* All of it, with what is being loaded and what is gone. */
+struct desk_message *desk_any(const struct desk *d, uint64_t id);
+struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n); /* NULL: none, or gone */
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -139,6 +178,9 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
                struct msg_id *ret_ids, size_t *ret_count);
 int desk_claim_parked(struct desk *d, struct slice key, struct wall now, size_t max,
                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
+struct desk_key *desk_key(const struct desk *d, struct slice name); /* NULL: nothing has it */
+/* Is mail with that key waiting that is not on the desk? */
+bool desk_key_waits_elsewhere(const struct desk_key *key);
 int desk_parked_keys(struct desk *d, struct slice after, size_t max, struct slice *ret_keys,
                      size_t *ret_count);
 int desk_next_due(struct desk *d, struct wall *ret_due);
@@ -149,16 +191,33 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
                     struct spool_rcpt *ret_rcpts, size_t *ret_count);
 int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                       uint64_t *ret_size);
-int desk_totals(struct desk *d, struct spool_totals *ret_totals);
+
+/* Is the message, with its content if that is wanted, at hand? As spool_want. */
+int desk_want(struct desk *d, struct msg_id id, bool content);
 
 /* ---- what comes from the database ------------------------------------------------------------ */
 
-/* Put a message on the desk (taken; its recipients and content are filled in). The slices of
- * `fields` are copied. */
-void desk_adopt(struct desk *d, struct desk_message *msg, struct desk_fields fields);
-/* Put the slices of a recipient into a block of its own. */
-void desk_pack_rcpt(struct desk_rcpt *r);
-/* After some were adopted out of the order of ids. */
-void desk_put_in_order(struct desk *d);
+enum desk_reason { DESK_READY, DESK_LOOKED };
+
+/* A message is going to be loaded, unless it is there (NULL then). */
+struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why);
+/* Fill in one that is being loaded: fields, then its recipients in any order. Slices are copied. */
+void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned row,
+               const struct spool_message *m);
+void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r);
+/* Take `bytes`, or the descriptor. */
+void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, int fd);
+/* Its rows make no sense. */
+void desk_fill_wrong(struct desk_message *msg, const char *why);
+/* It is complete, or was not found. */
+void desk_loaded(struct desk *d, struct desk_message *msg);
+
+/* Messages that are there in the database, by state, with their bytes; parked under a key. */
+void desk_count_stored(struct desk *d, enum spool_state state, uint64_t messages, uint64_t bytes);
+void desk_count_parked(struct desk *d, struct slice key, uint64_t messages);
+
+/* Drop everything: nothing of it is ours any more. Claimed ids are put into `ret_ids` (to be
+ * freed). No batch is open or under way. */
+size_t desk_clear(struct desk *d, struct msg_id **ret_ids);
 
 #endif

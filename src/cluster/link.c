@@ -24,7 +24,6 @@ struct link {
     uint32_t events; /* watched for */
     int timer;       /* owned: when connecting has taken too long */
     bool broken;     /* to be taken down in the next turn */
-    bool between;    /* an answer was given, its end was not seen yet */
     unsigned silent; /* hosts that were waited for in vain, the last times */
     const char *prepared[LINK_PREPARED_MAX];
     unsigned prepared_count;
@@ -98,7 +97,7 @@ static void go_down(struct link *l)
     PQfinish(l->conn);
     l->conn = NULL;
     l->state = LINK_DOWN;
-    l->broken = l->between = false;
+    l->broken = false;
     l->owner->changed(l->arg, l, false);
 }
 
@@ -350,20 +349,20 @@ static void on_prepared(struct link *l, const PGresult *result)
     }
 }
 
-/* The answers that are there. libpq ends those of a statement with NULL, those of a sync not. */
+/* The answers that are there. NULL stands between those of two statements, and also before what was
+ * sent when nothing was under way any more; twice in a row it says that nothing is asked. */
 static void take_answers(struct link *l)
 {
-    while (l->state >= LINK_PREPARING && !l->broken && PQisBusy(l->conn) == 0) {
+    unsigned nulls = 0;
+
+    while (l->state >= LINK_PREPARING && !l->broken && nulls < 2 && PQisBusy(l->conn) == 0) {
         PGresult *result = PQgetResult(l->conn);
 
         if (result == NULL) {
-            if (!l->between) {
-                return; /* nothing is asked */
-            }
-            l->between = false;
+            nulls++;
             continue;
         }
-        l->between = PQresultStatus(result) != PGRES_PIPELINE_SYNC;
+        nulls = 0;
         if (l->state == LINK_PREPARING) {
             on_prepared(l, result);
         } else {
@@ -385,9 +384,23 @@ static void take_notifications(struct link *l)
     }
 }
 
+void link_flush(struct link *l)
+{
+    int left;
+
+    if (l->state < LINK_PREPARING || l->broken) {
+        return;
+    }
+    left = PQflush(l->conn);
+    if (left < 0) {
+        failed(l);
+    } else {
+        watch(l, left > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN, false);
+    }
+}
+
 static void work(struct link *l)
 {
-    int left = 1;
 
     if (PQconsumeInput(l->conn) != 1) {
         keep_error(l, PQerrorMessage(l->conn));
@@ -395,15 +408,7 @@ static void work(struct link *l)
     }
     take_answers(l); /* what came before the end counts */
     take_notifications(l);
-    if (l->state >= LINK_PREPARING && !l->broken) {
-        left = PQflush(l->conn);
-        if (left < 0) {
-            keep_error(l, PQerrorMessage(l->conn));
-            l->broken = true;
-        } else {
-            watch(l, left > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN, false);
-        }
-    }
+    link_flush(l);
     if (l->state >= LINK_PREPARING && l->broken) {
         go_down(l);
     }

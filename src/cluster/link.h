@@ -25,7 +25,7 @@
 
 #include "slice.h"
 
-#define LINK_PARAMS_MAX   64
+#define LINK_PARAMS_MAX   80
 #define LINK_PREPARED_MAX 64
 #define LINK_CONNECT_US   (5 * INT64_C(1000000))
 #define LINK_ERROR_MAX    512
@@ -94,6 +94,9 @@ const char *link_error(const struct link *l);
  * `changed` is told at the next link_turn. */
 void link_send(struct link *l, const char *sql, const struct link_param *params, int count);
 void link_sync(struct link *l);
+
+/* Send what is queued, as far as the socket takes it; its owner is not called. */
+void link_flush(struct link *l);
 
 /* Do what can be done without waiting. For each link when the epoll descriptor is readable, and
  * after what was sent. */

@@ -167,8 +167,6 @@ static void add_id(struct writer *w, unsigned statement, uint64_t id)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-#define CHUNK 262144
-
 static void insert_fresh(struct writer *w, const struct desk_message *msg)
 {
     struct columns *c = &w->columns[INSERT_FRESH_0 + msg->row - ROW_FRESH];
@@ -289,18 +287,18 @@ static void insert_message(struct writer *w, const struct desk_message *msg)
     columns_number(c, (int64_t)m->class_source);
     columns_bytes(c, m->envid);
     columns_bytes(c, m->client);
-    columns_number(c, is_inside ? 0 : (int64_t)((m->size + CHUNK - 1) / CHUNK));
+    columns_number(c, is_inside ? 0 : (int64_t)((m->size + DESK_CHUNK - 1) / DESK_CHUNK));
     if (is_inside) {
         columns_bytes(c, slice_of(msg->content, m->size));
     } else {
         columns_null(c);
     }
     columns_row(c, w->b);
-    for (uint64_t at = 0, n = 0; !is_inside && at < m->size; at += CHUNK, n++) {
+    for (uint64_t at = 0, n = 0; !is_inside && at < m->size; at += DESK_CHUNK, n++) {
         columns_number(chunk, (int64_t)msg->id);
         columns_number(chunk, (int64_t)n);
-        columns_bytes(chunk,
-                      slice_of(msg->content + at, m->size - at < CHUNK ? m->size - at : CHUNK));
+        columns_bytes(chunk, slice_of(msg->content + at,
+                                      m->size - at < DESK_CHUNK ? m->size - at : DESK_CHUNK));
         columns_row(chunk, w->b);
     }
 }
@@ -308,7 +306,7 @@ static void insert_message(struct writer *w, const struct desk_message *msg)
 static void insert_waiting(struct writer *w, const struct desk_message *msg)
 {
     insert_part(w, msg);
-    for (uint32_t i = 0; i < msg->f.m.rcpt_total; i++) {
+    for (uint32_t i = 0; i < msg->rcpt_count; i++) {
         if (!msg->rcpts[i].gone) {
             insert_rcpt(w, msg, &msg->rcpts[i].r);
         }
@@ -332,8 +330,9 @@ static bool is_passing(const struct desk_message *msg)
 {
     const struct spool_message *m = &msg->f.m;
 
-    return m->rcpt_total == 1 && m->size <= DESK_CONTENT_MAX && m->state == SPOOL_INCOMING &&
-           m->rcpt_pending == 1 && m->warnings == 0 && !m->force_expire && m->parked.len == 0 &&
+    return m->rcpt_total == 1 && msg->rcpt_count == 1 && !msg->rcpts[0].gone &&
+           m->size <= DESK_CONTENT_MAX && m->state == SPOOL_INCOMING && m->rcpt_pending == 1 &&
+           m->warnings == 0 && !m->force_expire && m->parked.len == 0 &&
            msg->rcpts[0].r.attempts == 0 && msg->rcpts[0].r.status.len == 0;
 }
 
@@ -373,8 +372,8 @@ static void update_rcpts(struct writer *w, const struct desk_undo *const *entrie
         if (n == 0 || (i > 0 && entries[i - 1]->n == n) || entries[i]->before.rcpt.gone) {
             continue;
         }
-        r = &msg->rcpts[n - 1];
-        if (r->gone) {
+        r = desk_rcpt(msg, n);
+        if (r == NULL) {
             put_key(&w->columns[DELETE_RCPT], msg);
             columns_number(&w->columns[DELETE_RCPT], n);
             columns_row(&w->columns[DELETE_RCPT], w->b);
@@ -457,163 +456,4 @@ struct committer_batch *rows_write(struct desk_batch *d, unsigned fresh_now)
     mem_free(entries);
     mem_free(w);
     return b;
-}
-
-/* ---- reading --------------------------------------------------------------------------------- */
-
-int64_t rows_number(const PGresult *r, int row, int column)
-{
-    const unsigned char *value = (const unsigned char *)PQgetvalue(r, row, column);
-    int len = PQgetlength(r, row, column);
-    uint64_t n = len > 0 && value[0] >= 128 && len > 1 ? UINT64_MAX : 0;
-
-    for (int i = 0; i < len && i < 8; i++) {
-        n = n << 8 | value[i];
-    }
-    return (int64_t)n;
-}
-
-static struct slice bytes_at(const PGresult *r, int row, int column)
-{
-    return PQgetisnull(r, row, column)
-               ? SLICE("")
-               : slice_of(PQgetvalue(r, row, column), (size_t)PQgetlength(r, row, column));
-}
-
-static void load_fresh_row(struct desk *d, const PGresult *r, int row)
-{
-    struct desk_message *msg = mem_new(sizeof *msg);
-    struct slice content = bytes_at(r, row, 18);
-    struct desk_fields fields = {.m = {.state = SPOOL_INCOMING,
-                                       .rcpt_total = 1,
-                                       .rcpt_pending = 1,
-                                       .due = {rows_number(r, row, 1)},
-                                       .arrived = {rows_number(r, row, 2)},
-                                       .created = {rows_number(r, row, 3)},
-                                       .size = content.len,
-                                       .flags = (unsigned)rows_number(r, row, 6),
-                                       .class_source = (enum class_source)rows_number(r, row, 8),
-                                       .sender = bytes_at(r, row, 9),
-                                       .envid = bytes_at(r, row, 10),
-                                       .client = bytes_at(r, row, 11),
-                                       .reason = bytes_at(r, row, 14),
-                                       .class_name = bytes_at(r, row, 15),
-                                       .parked = SLICE("")}};
-
-    msg->id = (uint64_t)rows_number(r, row, 0);
-    fields.m.id.n = msg->id;
-    msg->p = (uint16_t)rows_number(r, row, 19);
-    msg->row = ROW_FRESH + (unsigned)rows_number(r, row, 20);
-    msg->content = mem_copy(content.ptr, content.len);
-    msg->rcpts = mem_array(1, sizeof msg->rcpts[0]);
-    msg->rcpts[0].r = (struct spool_rcpt){.n = 1,
-                                          .state = SPOOL_RCPT_PENDING,
-                                          .route_generation = (uint64_t)rows_number(r, row, 5),
-                                          .notify = (unsigned)rows_number(r, row, 7),
-                                          .address = bytes_at(r, row, 12),
-                                          .orcpt = bytes_at(r, row, 13),
-                                          .transport = bytes_at(r, row, 16),
-                                          .nexthop = bytes_at(r, row, 17)};
-    desk_pack_rcpt(&msg->rcpts[0]);
-    desk_adopt(d, msg, fields);
-}
-
-const char rows_fresh_sql[] =
-    "SELECT id, due, arrived, created, size, route_generation, flags, notify, class_source, "
-    "sender, envid, client, address, orcpt, reason, class, transport, nexthop, bytes, p, k FROM "
-    "(SELECT 0 AS k, * FROM fresh_0 UNION ALL SELECT 1, * FROM fresh_1 UNION ALL SELECT 2, * FROM "
-    "fresh_2) f ORDER BY id";
-
-void rows_take_fresh(struct desk *d, const PGresult *r)
-{
-    for (int row = 0; row < PQntuples(r); row++) {
-        load_fresh_row(d, r, row);
-    }
-}
-
-static void load_waiting_row(struct desk *d, const PGresult *r, int row)
-{
-    struct desk_message *msg = mem_new(sizeof *msg);
-    struct slice content = bytes_at(r, row, 17);
-    struct desk_fields fields = {.m = {.state = (enum spool_state)rows_number(r, row, 1),
-                                       .due = {rows_number(r, row, 2)},
-                                       .created = {rows_number(r, row, 3)},
-                                       .rcpt_pending = (uint32_t)rows_number(r, row, 4),
-                                       .rcpt_to_report = (uint32_t)rows_number(r, row, 5),
-                                       .warnings = (uint32_t)rows_number(r, row, 6),
-                                       .force_expire = rows_number(r, row, 7) != 0,
-                                       .parked = bytes_at(r, row, 8),
-                                       .reason = bytes_at(r, row, 9),
-                                       .sender = bytes_at(r, row, 10),
-                                       .class_name = bytes_at(r, row, 11),
-                                       .flags = (unsigned)rows_number(r, row, 12),
-                                       .rcpt_total = (uint32_t)rows_number(r, row, 13),
-                                       .arrived = {rows_number(r, row, 14)},
-                                       .envid = bytes_at(r, row, 15),
-                                       .client = bytes_at(r, row, 16),
-                                       .class_source = (enum class_source)rows_number(r, row, 18),
-                                       .size = content.len}};
-
-    msg->id = (uint64_t)rows_number(r, row, 0);
-    fields.m.id.n = msg->id;
-    msg->p = (uint16_t)rows_number(r, row, 19);
-    msg->row = ROW_WAITING;
-    msg->content = mem_copy(content.ptr, content.len);
-    msg->rcpts = mem_array(fields.m.rcpt_total, sizeof msg->rcpts[0]);
-    for (uint32_t i = 0; i < fields.m.rcpt_total; i++) {
-        msg->rcpts[i].gone = true;
-    }
-    desk_adopt(d, msg, fields);
-}
-
-static void load_rcpt_row(struct desk *d, const PGresult *r, int row)
-{
-    struct desk_message *msg = desk_find(d, (struct msg_id){(uint64_t)rows_number(r, row, 0)});
-    uint32_t n = (uint32_t)rows_number(r, row, 1);
-
-    if (msg == NULL || n == 0 || n > msg->f.m.rcpt_total) {
-        return; /* XXX an orphan: to be told */
-    }
-    msg->rcpts[n - 1].gone = false;
-    msg->rcpts[n - 1].r =
-        (struct spool_rcpt){.n = n,
-                            .state = (enum spool_rcpt_state)rows_number(r, row, 2),
-                            .notify = (unsigned)rows_number(r, row, 3),
-                            .attempts = (uint32_t)rows_number(r, row, 4),
-                            .last_attempt = {rows_number(r, row, 5)},
-                            .route_generation = (uint64_t)rows_number(r, row, 6),
-                            .address = bytes_at(r, row, 7),
-                            .transport = bytes_at(r, row, 8),
-                            .nexthop = bytes_at(r, row, 9),
-                            .orcpt = bytes_at(r, row, 10),
-                            .status = bytes_at(r, row, 11),
-                            .diagnostic = bytes_at(r, row, 12),
-                            .reply = bytes_at(r, row, 13),
-                            .remote = bytes_at(r, row, 14),
-                            .tls = bytes_at(r, row, 15)};
-    desk_pack_rcpt(&msg->rcpts[n - 1]);
-}
-
-const char rows_waiting_sql[] =
-    "SELECT p.id, p.state, due, created, pending, to_report, warnings, force_expire, parked, "
-    "reason, sender, class, flags, rcpt_total, m.arrived, envid, client, coalesce(m.bytes, "
-    "(SELECT string_agg(c.bytes, '' ORDER BY n) FROM content c WHERE c.id = p.id)), "
-    "class_source, p.p FROM part p JOIN message m ON m.id = p.message ORDER BY p.id";
-
-void rows_take_waiting(struct desk *d, const PGresult *r)
-{
-    for (int row = 0; row < PQntuples(r); row++) {
-        load_waiting_row(d, r, row);
-    }
-}
-
-const char rows_rcpts_sql[] =
-    "SELECT id, n, state, notify, attempts, last_attempt, route_generation, address, transport, "
-    "nexthop, orcpt, status, diagnostic, reply, remote, tls FROM recipient";
-
-void rows_take_rcpts(struct desk *d, const PGresult *r)
-{
-    for (int row = 0; row < PQntuples(r); row++) {
-        load_rcpt_row(d, r, row);
-    }
 }

@@ -515,6 +515,15 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
         page_free(page);
         return status;
     }
+    for (size_t i = 0; i < count; i++) {
+        if (spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) == -EAGAIN) {
+            status = 503; /* all that is not at hand is asked for; the question comes again */
+        }
+    }
+    if (status != 200) {
+        page_free(page);
+        return listing_error(status, ret_answer, "the messages are not at hand: try again");
+    }
     if (change == CHANGE_FLUSH && !page->dry_run) {
         revive(q, question);
     }

@@ -113,7 +113,8 @@ struct delivery {
     enum conf_agent kind;         /* of agent: a clause may name another than its transport's */
     unsigned agent;               /* index into the queue's agents */
     bool sent;                    /* to the agent; false: waits for one to come back */
-    bool has_content;             /* the agent was given the content */
+    bool has_content;             /* the agent was given the content, or has asked for it */
+    bool awaits_content;          /* .. and the spool has it not at hand yet */
     size_t inline_bytes;          /* content sent along, for the budget */
     bool cache_load, cache_store; /* the scheduler's hints for the agent */
     char *dest;                   /* owned */

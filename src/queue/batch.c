@@ -130,6 +130,19 @@ static void step_refused(struct queue *q, struct step *step)
     step_free(step);
 }
 
+static bool list_has(const struct step_list *steps, struct msg_id id)
+{
+    const struct step *step;
+
+    STAILQ_FOREACH(step, steps, next)
+    {
+        if (step->id.n == id.n) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Apply it to the open batch and remember it. Takes the step. */
 static void add(struct queue *q, struct step *step)
 {
@@ -140,13 +153,54 @@ static void add(struct queue *q, struct step *step)
         STAILQ_INSERT_TAIL(&b->redo, step, next);
         return;
     }
-    rc = step_apply(q, step);
+    rc = !STAILQ_EMPTY(&b->waits) && list_has(&b->waits, step->id) ? -EAGAIN : step_apply(q, step);
+    if (rc == -EAGAIN) {
+        STAILQ_INSERT_TAIL(&b->waits, step, next);
+        return;
+    }
     if (batch_refused(rc)) {
         step_refused(q, step);
         return;
     }
     /* Any other error has failed the batch; the commit finds out and sorts it out. */
     STAILQ_INSERT_TAIL(&b->open, step, next);
+}
+
+void batch_at_hand(struct queue *q)
+{
+    struct batch *b = &q->batch;
+    struct step_list waits = STAILQ_HEAD_INITIALIZER(waits);
+    struct step *step;
+
+    STAILQ_CONCAT(&waits, &b->waits);
+    while ((step = STAILQ_FIRST(&waits)) != NULL) {
+        STAILQ_REMOVE_HEAD(&waits, next);
+        add(q, step);
+    }
+    b->redo_goes_on = true; /* what is done again may have waited for it, too */
+}
+
+static void drop_from(struct step_list *steps, struct msg_id id)
+{
+    struct step *step, *after;
+    char text[SPOOL_ID_TEXT_MAX];
+
+    for (step = STAILQ_FIRST(steps); step != NULL; step = after) {
+        after = STAILQ_NEXT(step, next);
+        if (step->id.n == id.n && step->type != STEP_SUBMISSION && step->type != STEP_WAITER) {
+            spool_id_print(id, text);
+            log_warning("%s: another node has it now: what was delivered may be delivered again",
+                        text);
+            STAILQ_REMOVE(steps, step, step, next);
+            step_free(step);
+        }
+    }
+}
+
+void batch_drop(struct queue *q, struct msg_id id)
+{
+    drop_from(&q->batch.waits, id);
+    drop_from(&q->batch.redo, id);
 }
 
 void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
@@ -236,22 +290,9 @@ static unsigned slot(const struct batch *b, unsigned i)
     return (b->under_way_first + i) % BATCH_COMMITS_MAX;
 }
 
-static bool list_has(const struct step_list *steps, struct msg_id id)
-{
-    const struct step *step;
-
-    STAILQ_FOREACH(step, steps, next)
-    {
-        if (step->id.n == id.n) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool batch_has(const struct batch *b, struct msg_id id)
 {
-    bool has = list_has(&b->open, id) || list_has(&b->redo, id);
+    bool has = list_has(&b->open, id) || list_has(&b->redo, id) || list_has(&b->waits, id);
 
     for (unsigned i = 0; i < b->under_way_count && !has; i++) {
         const struct batch_commit *c = &b->under_way[slot(b, i)];
@@ -645,7 +686,7 @@ struct mono batch_wake_at(const struct queue *q)
 
 bool batch_is_idle(const struct queue *q)
 {
-    return q->batch.under_way_count == 0 && !spool_dirty(q->spool);
+    return q->batch.under_way_count == 0 && !spool_dirty(q->spool) && STAILQ_EMPTY(&q->batch.waits);
 }
 
 bool batch_drain(struct queue *q, int64_t wait_us)
@@ -672,6 +713,7 @@ void batch_init(struct batch *b)
     *b = (struct batch){.commits = 0};
     STAILQ_INIT(&b->open);
     STAILQ_INIT(&b->redo);
+    STAILQ_INIT(&b->waits);
 }
 
 static void forget(struct queue *q, struct step_list *steps)
@@ -691,7 +733,7 @@ void batch_end(struct queue *q)
 {
     struct batch *b = &q->batch;
 
-    if (batch_is_blocked(b)) {
+    if (batch_is_blocked(b) || !STAILQ_EMPTY(&b->waits)) {
         log_error("results could not be stored: some mail will be delivered again");
     } else if (b->under_way_count > 0) {
         log_error("commits have not ended within shutdown_timeout: some mail may be delivered "
@@ -707,6 +749,7 @@ void batch_end(struct queue *q)
         }
         forget(q, &c->steps);
     }
+    forget(q, &b->waits);
     forget(q, &b->redo);
     forget(q, &b->open);
 }

@@ -10,6 +10,9 @@
  *                    |                                       submissions are refused, all other
  *       later, alone +-- REDO <------------------------------steps are done again
  *
+ * A step about a message that the spool has not at hand (-EAGAIN) waits before it is applied, and
+ * so does every later step of that message.
+ *
  * How many commits can be under way, and whether they end at once, is the spool's matter
  * (spool_commits.h); while it bears no more the open batch grows.
  *
@@ -68,6 +71,7 @@ struct batch {
     struct step_list open;                            /* applied, not committed */
     struct batch_commit under_way[BATCH_COMMITS_MAX]; /* a ring; the oldest: */
     unsigned under_way_first, under_way_count;
+    struct step_list waits; /* what they are about is not at hand yet (spool_want) */
     struct step_list redo;  /* their commit failed */
     bool redo_goes_on;      /* else batch_redo says when it is tried again */
     bool redo_stored;       /* some of it was */
@@ -139,6 +143,12 @@ void queue_quarantine(struct queue *q, struct msg_id id, const char *reason);
  * before: then with -ECANCELED, and the role is ending. */
 typedef void batch_ended(struct queue *q, void *arg, int rc);
 void batch_add_waiter(struct queue *q, batch_ended *ended, void *arg);
+
+/* Steps that waited for what was not at hand are applied, as far as it is now. */
+void batch_at_hand(struct queue *q);
+
+/* A message is another's now: what waits to be stored about it is dropped, and logged. */
+void batch_drop(struct queue *q, struct msg_id id);
 
 /* ---- the commit ------------------------------------------------------------------------------ */
 

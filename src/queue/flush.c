@@ -1,5 +1,6 @@
 #include "flush.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "check.h"
@@ -99,20 +100,27 @@ bool flush_some(struct queue *q)
     struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
     struct msg_id ids[PAGE];
     size_t count = 0;
+    int rc;
 
     if (flush == NULL) {
         return false;
     }
     f.destination = slice_string(flush->domain);
     f.after = flush->after;
-    if (spool_scan(q->spool, &f, PAGE, ids, &count) != 0) {
+    rc = spool_scan(q->spool, &f, PAGE, ids, &count);
+    if (rc == -EAGAIN) {
+        return false; /* the spool tells when it is at hand */
+    }
+    if (rc != 0) {
         log_warning("ETRN %s: %s", flush->domain, spool_error(q->spool));
         count = 0;
     }
     for (size_t i = 0; i < count; i++) {
         struct spool_message m;
-        int rc = spool_read(q->spool, ids[i], &m);
-
+        rc = spool_read(q->spool, ids[i], &m);
+        if (rc == -EAGAIN) {
+            return i > 0;
+        }
         flush->after = ids[i];
         if (rc == 0) {
             rc = flush_message(q, ids[i], &m);

@@ -1,10 +1,12 @@
 #include "operation.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "clock.h"
 #include "listing.h"
+#include "mem.h"
 #include "queue.h"
 
 static struct {
@@ -86,25 +88,85 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
     }
 }
 
-void operations_answer(struct queue *q, struct channel *control, const struct wire_ask *ask)
+/* False: something was not at hand, and nothing is answered yet. */
+static bool answer_now(struct queue *q, struct channel *control, uint64_t token, struct slice json,
+                       bool must)
 {
-    struct wire_answer answer = {.token = ask->token};
+    struct wire_answer answer = {.token = token};
     json_t *question, *object = NULL;
     json_error_t error;
     struct buf bytes;
+    bool missed = false;
     int fd = -1;
 
     buf_init(&bytes, WIRE_CONTENT_MAX);
-    question = json_loadb(ask->json.ptr, ask->json.len, JSON_REJECT_DUPLICATES, &error);
+    question = json_loadb(json.ptr, json.len, JSON_REJECT_DUPLICATES, &error);
+    (void)spool_missed(q->spool);
     if (question == NULL) {
         answer.status = listing_error(400, &object, "not JSON: %s", error.text);
     } else {
-        answer.status = answer_to(q, question, ask->token, &bytes, &fd, &object);
+        answer.status = answer_to(q, question, token, &bytes, &fd, &object);
+        missed = spool_missed(q->spool) && answer.status != 0 && !must;
     }
-    if (answer.status != 0) {
+    if (missed) {
+        json_decref(object);
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    } else if (answer.status != 0) {
         answer.bytes = buf_slice(&bytes);
         put_answer(control, &answer, object, fd);
     }
     json_decref(question);
     buf_fini(&bytes);
+    return !missed;
+}
+
+void operations_answer(struct queue *q, struct channel *control, const struct wire_ask *ask)
+{
+    struct waiting_question *w;
+
+    if (answer_now(q, control, ask->token, ask->json, q->question_count == OPERATIONS_WAIT_MAX)) {
+        return;
+    }
+    w = mem_new(sizeof *w);
+    w->token = ask->token;
+    w->json = mem_copy(ask->json.ptr, ask->json.len);
+    w->len = ask->json.len;
+    STAILQ_INSERT_TAIL(&q->questions, w, next);
+    q->question_count++;
+}
+
+static void question_free(struct waiting_question *w)
+{
+    mem_free(w->json);
+    mem_free(w);
+}
+
+void operations_at_hand(struct queue *q)
+{
+    struct waiting_questions waits = STAILQ_HEAD_INITIALIZER(waits);
+    struct waiting_question *w;
+
+    STAILQ_CONCAT(&waits, &q->questions);
+    while ((w = STAILQ_FIRST(&waits)) != NULL) {
+        STAILQ_REMOVE_HEAD(&waits, next);
+        if (q->control != NULL && !answer_now(q, q->control, w->token, slice_of(w->json, w->len),
+                                              ++w->looks == OPERATION_LOOKS_MAX)) {
+            STAILQ_INSERT_TAIL(&q->questions, w, next);
+            continue;
+        }
+        q->question_count--;
+        question_free(w);
+    }
+}
+
+void operations_end(struct waiting_questions *waits)
+{
+    struct waiting_question *w;
+
+    while ((w = STAILQ_FIRST(waits)) != NULL) {
+        STAILQ_REMOVE_HEAD(waits, next);
+        question_free(w);
+    }
 }

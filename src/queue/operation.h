@@ -7,6 +7,8 @@
 #define QUEUE_OPERATION_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
 
 #include <jansson.h>
 
@@ -41,6 +43,20 @@ void operations_register(const struct operation *operations, size_t count);
 /* The answer to a question whose `later` was 0; `answer` is taken. Where the control process is not
  * there any more nothing happens. */
 void operations_answer_later(struct queue *q, uint64_t token, unsigned status, json_t *answer);
+
+/* Questions that wait for what the spool has not at hand: they are answered anew then. */
+#define OPERATIONS_WAIT_MAX 256
+#define OPERATION_LOOKS_MAX 1000
+struct waiting_question {
+    STAILQ_ENTRY(waiting_question) next;
+    uint64_t token;
+    unsigned looks;
+    char *json; /* owned */
+    size_t len;
+};
+STAILQ_HEAD(waiting_questions, waiting_question);
+void operations_at_hand(struct queue *q);
+void operations_end(struct waiting_questions *waits);
 
 /* Answer one question of the control process. */
 void operations_answer(struct queue *q, struct channel *control, const struct wire_ask *ask);

@@ -48,6 +48,15 @@ void queue_drop(struct queue *q, struct msg_id id)
     }
 }
 
+void queue_at_hand(struct queue *q)
+{
+    import_now(&q->import);
+    park_at_hand(q);
+    batch_at_hand(q);
+    agents_at_hand(q);
+    operations_at_hand(q);
+}
+
 void queue_leave(struct queue *q, struct msg_id id)
 {
     struct active_msg *m = active_find(&q->active, id);
@@ -140,7 +149,7 @@ static void set_timer(struct queue *q, bool at_once)
         }
     }
     at = mono_min(at, batch_wake_at(q));
-    if (q->commit_ended != NULL && spool_commits_under_way(q->spool) > 0) {
+    if (q->commit_ended != NULL) {
         CHECK(event_add(q->commit_ended, NULL) == 0); /* for once: the turn then looks */
     }
     at = mono_min(at, policies_wake_at(&q->policies));
@@ -203,6 +212,10 @@ static void commit(struct queue *q)
 {
     bool is_idle = !spool_dirty(q->spool);
 
+    if (q->commit_ended != NULL) {
+        spool_commits_turn(q->spool);
+        external_tell(q);
+    }
     batch_turn(q);
     external_turn(q);
     if (is_idle && !spool_dirty(q->spool)) {
@@ -308,6 +321,7 @@ static int queue_start(struct role *role)
     q->role = role;
     q->conf = role->conf;
     batch_init(&q->batch);
+    STAILQ_INIT(&q->questions);
     flushes_init(&q->flushes);
     park_init(&q->parking);
     active_init(&q->active);
@@ -383,6 +397,8 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
         tls_questions_drop(&q->tls_questions);
         watches_drop(q);
         channel_free(q->control);
+        operations_end(&q->questions);
+        q->question_count = 0;
         q->control = channel_new(role->base, fd, on_control, q);
         return;
     case ROLE_FETCH:
@@ -512,6 +528,7 @@ static void queue_end(struct role *role)
     /* The last turn's decisions may have made steps. What is left batch_end tells. */
     (void)batch_drain(q, END_WAIT_US);
     batch_end(q);
+    operations_end(&q->questions);
     watches_drop(q);
     clients_fini(&q->clients);
     send_counts_free(q->send_counts);

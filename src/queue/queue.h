@@ -35,6 +35,7 @@
 #include "log_sink.h"
 #include "measures.h"
 #include "node_lease.h"
+#include "operation.h"
 #include "owner.h"
 #include "policies.h"
 #include "queue_agent.h"
@@ -79,6 +80,8 @@ struct queue {
     struct busiest busiest;
     struct log_sink log_sinks[LOG_SINK_COUNT];
     struct rng rng;
+    struct waiting_questions questions; /* of the control process */
+    unsigned question_count;
     struct batch batch;
     struct destinations destinations;
     struct wall started; /* mail that is older wakes nothing */
@@ -115,6 +118,10 @@ struct queue {
 /* Take a message out of memory, whatever is under way of it: results still count, its pass has no
  * end of its own any more. */
 void queue_drop(struct queue *q, struct msg_id id);
+
+/* Something that the spool said -EAGAIN for may be at hand now: those that wait for it
+ * try again. */
+void queue_at_hand(struct queue *q);
 
 /* Take it out of the scheduler but leave it to the spool as it is, to be claimed again. */
 void queue_leave(struct queue *q, struct msg_id id);

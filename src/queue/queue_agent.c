@@ -47,7 +47,8 @@ static bool content_at_hand(struct active_msg *m, struct slice *ret_content, int
     return true;
 }
 
-/* Give the delivery's content in the frame, in a descriptor, or later. False: it can't be read. A
+/* Give the delivery's content in the frame, in a descriptor, or later. False: it can't be read, or,
+ * with *ret_place CONTENT_ON_DEMAND, not yet. A
  * message whose content is not what was stored has been quarantined then: it is never delivered. */
 static bool content_for(struct queue *q, struct delivery *f, bool on_demand_allowed,
                         struct buf *bytes, struct slice *ret_content, int *ret_fd,
@@ -68,6 +69,10 @@ static bool content_for(struct queue *q, struct delivery *f, bool on_demand_allo
     }
     if (!content_at_hand(m, ret_content, ret_fd)) {
         rc = spool_read_content(q->spool, m->id, bytes, ret_fd, &size);
+        if (rc == -EAGAIN) {
+            *ret_place = CONTENT_ON_DEMAND; /* by then it may be at hand */
+            return on_demand_allowed;
+        }
         if (rc != 0) {
             if (rc == -EBADMSG) {
                 queue_quarantine(q, m->id, spool_error(q->spool));
@@ -88,6 +93,35 @@ static bool content_for(struct queue *q, struct delivery *f, bool on_demand_allo
     f->inline_bytes = m->content_fd >= 0 ? ret_content->len : m->size;
     q->active.inline_bytes += f->inline_bytes;
     return true;
+}
+
+/* The process has asked for it. When it is not at hand it is given when it is. */
+static void give_content(struct queue *q, struct worker_process *agent, struct delivery *f)
+{
+    struct wire_content content = {.entry = f->entry};
+    enum wire_content_place place = CONTENT_NONE;
+    struct buf bytes;
+    int fd;
+
+    buf_init(&bytes, WIRE_CONTENT_MAX);
+    content.ok = content_for(q, f, false, &bytes, &content.content, &fd, &place);
+    f->awaits_content = !content.ok && place == CONTENT_ON_DEMAND;
+    if (!f->awaits_content) {
+        wire_put_content(agent->channel, &content, fd);
+    }
+    buf_fini(&bytes);
+}
+
+void agents_at_hand(struct queue *q)
+{
+    struct delivery *f, *next;
+
+    HASH_ITER(hh, q->active.deliveries, f, next)
+    {
+        if (f->awaits_content && q->agents.at[f->agent].channel != NULL) {
+            give_content(q, &q->agents.at[f->agent], f);
+        }
+    }
 }
 
 static void delivery_send(struct queue *q, struct delivery *f, struct worker_process *agent)
@@ -283,12 +317,8 @@ static bool agent_told(struct queue *q, enum wire_role role, struct slice body)
 
 static bool agent_frame(struct queue *q, struct worker_process *agent, const struct frame *frame)
 {
-    struct wire_content content;
-    enum wire_content_place place;
     struct delivery *f;
-    struct buf bytes;
     uint64_t entry;
-    int fd;
 
     switch (frame->type) {
     case WIRE_RESULT:
@@ -305,11 +335,7 @@ static bool agent_frame(struct queue *q, struct worker_process *agent, const str
             return false;
         }
         f->has_content = true; /* a descriptor for each asking would leave us without any */
-        buf_init(&bytes, WIRE_CONTENT_MAX);
-        content = (struct wire_content){.entry = entry};
-        content.ok = content_for(q, f, false, &bytes, &content.content, &fd, &place);
-        wire_put_content(agent->channel, &content, fd);
-        buf_fini(&bytes);
+        give_content(q, agent, f);
         return true;
     case WIRE_POLICY_ASK:
         return agent->role == ROLE_DELIVER &&

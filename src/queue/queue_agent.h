@@ -55,6 +55,9 @@ bool agents_adopt(struct queue *q, const struct wire_peer *peer, int fd);
 /* Defer what waits for processes that have been away for too long; to be called now and then. */
 void agents_check(struct queue *q);
 
+/* Content that agents have asked for may be at hand now. */
+void agents_at_hand(struct queue *q);
+
 /* An operator wants mail tried again: what deliver processes keep (idle connections, logins that
  * rest) is to be forgotten. */
 void agents_forget(struct queue *q);

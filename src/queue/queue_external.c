@@ -115,6 +115,13 @@ void external_tell(struct queue *q)
         case SPOOL_EVENT_CHANGED:
             queue_leave(q, event.id);
             break;
+        case SPOOL_EVENT_READY:
+            queue_at_hand(q);
+            break;
+        case SPOOL_EVENT_LOST:
+            queue_drop(q, event.id);
+            batch_drop(q, event.id);
+            break;
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "park_key.h"
 #include "queue.h"
 #include "queue_pass.h"
+#include "queue_retry.h"
 #include "tuning.h"
 
 /* After a start nothing is known of the destinations that mail is parked for; many may be dead. So
@@ -140,7 +141,8 @@ static bool is_paused(const struct queue *q, const struct admission *a)
                                   slice_string(d != NULL ? d->nexthop : a->dest)) != NULL;
 }
 
-/* Open what waits longest there. Its number is the return value. */
+/* Open what waits longest there. Its number is the return value; UINT32_MAX: it is not at hand, and
+ * nothing was done. */
 static uint32_t admit(struct queue *q, const struct admission *a)
 {
     struct slice dest = slice_string(a->dest), class_name = slice_string(a->class_name);
@@ -150,11 +152,17 @@ static uint32_t admit(struct queue *q, const struct admission *a)
     size_t count = 0;
     bool more = true;
 
+    (void)spool_missed(q->spool);
     if (is_paused(q, a)) {
         count = 0; /* it is asked for again */
     } else if (spool_claim_parked(q->spool, slice_string(key), clock_wall(), a->max, ids, &count,
                                   &more) != 0) {
         log_warning("spool: %s", spool_error(q->spool)); /* it is asked for again */
+    }
+    if (count == 0 && more && spool_missed(q->spool)) {
+        mem_free(ids);
+        mem_free(key);
+        return UINT32_MAX;
     }
     for (size_t i = 0; i < count; i++) {
         opened += pass_load(q, ids[i], true);
@@ -165,6 +173,14 @@ static uint32_t admit(struct queue *q, const struct admission *a)
     return (uint32_t)count;
 }
 
+void park_at_hand(struct queue *q)
+{
+    struct parked_mail *p = &q->parking;
+
+    STAILQ_CONCAT(&p->admissions, &p->awaited);
+    queue_retry_wake_again(q);
+}
+
 bool park_admit_some(struct queue *q)
 {
     struct admission *a;
@@ -173,9 +189,15 @@ bool park_admit_some(struct queue *q)
         if ((a = STAILQ_FIRST(&q->parking.admissions)) == NULL) {
             return false;
         }
+        uint32_t opened = admit(q, a);
+
         STAILQ_REMOVE_HEAD(&q->parking.admissions, next);
-        done += 1 + admit(q, a);
-        admission_free(a);
+        if (opened == UINT32_MAX) {
+            STAILQ_INSERT_TAIL(&q->parking.awaited, a, next);
+        } else {
+            done += 1 + opened;
+            admission_free(a);
+        }
     }
     return park_has_admissions(&q->parking);
 }
@@ -185,16 +207,25 @@ bool park_admit_some(struct queue *q)
 void park_init(struct parked_mail *p)
 {
     STAILQ_INIT(&p->admissions);
+    STAILQ_INIT(&p->awaited);
+    STAILQ_INIT(&p->wakes);
     p->told = mem_string("");
 }
 
 void park_fini(struct parked_mail *p)
 {
     struct admission *a;
+    struct parked_wake *w;
 
+    STAILQ_CONCAT(&p->admissions, &p->awaited);
     while ((a = STAILQ_FIRST(&p->admissions)) != NULL) {
         STAILQ_REMOVE_HEAD(&p->admissions, next);
         admission_free(a);
+    }
+    while ((w = STAILQ_FIRST(&p->wakes)) != NULL) {
+        STAILQ_REMOVE_HEAD(&p->wakes, next);
+        mem_free(w->key);
+        mem_free(w);
     }
     mem_free(p->told);
     p->told = NULL;
@@ -211,13 +242,18 @@ bool park_tell_some(struct queue *q)
 {
     struct slice keys[TELL_AT_ONCE];
     size_t count = 0;
+    int rc;
 
     if (!park_is_telling(&q->parking) ||
         (!has_little_to_do(q) && !mono_reached(q->parking.next_tell, clock_mono()))) {
         return false;
     }
-    if (spool_parked_keys(q->spool, slice_string(q->parking.told), TELL_AT_ONCE, keys, &count) !=
-        0) {
+    rc = spool_parked_keys(q->spool, slice_string(q->parking.told), TELL_AT_ONCE, keys, &count);
+    if (rc == -EAGAIN) {
+        q->parking.next_tell = mono_after(clock_mono(), TELL_PERIOD_US);
+        return false;
+    }
+    if (rc != 0) {
         log_warning("spool: %s: what is parked goes on when it falls due", spool_error(q->spool));
         count = 0;
     }

@@ -29,8 +29,15 @@ struct admission;
 /* The longest key: a transport's name, a slash, a destination, a tab and a class. */
 #define PARK_KEY_MAX (SPOOL_ROUTE_MAX + 1 + SCHED_DEST_NAME_MAX + 1 + SCHED_CLASS_NAME_MAX)
 
+struct parked_wake {
+    STAILQ_ENTRY(parked_wake) next;
+    char *key; /* owned */
+};
+
 struct parked_mail {
     STAILQ_HEAD(, admission) admissions; /* what the scheduler asks for */
+    STAILQ_HEAD(, admission) awaited;    /* .. and the spool has not at hand yet */
+    STAILQ_HEAD(, parked_wake) wakes;    /* keys of which not all could be woken yet */
     char *told;            /* owned: keys up to this one were told to the scheduler; NULL: all */
     struct mono next_tell; /* of more of them, though there is other work */
 };
@@ -64,6 +71,9 @@ char *park_target_full(const struct queue *q, const struct owner_target *t,
 void park_admit(struct parked_mail *p, const struct sched_action *action);
 /* Answer some; true when there are more. */
 bool park_admit_some(struct queue *q);
+/* What was awaited may be at hand now. */
+void park_at_hand(struct queue *q);
+
 static inline bool park_has_admissions(const struct parked_mail *p)
 {
     return !STAILQ_EMPTY(&p->admissions);

@@ -1,5 +1,6 @@
 #include "queue_retry.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "check.h"
@@ -61,8 +62,14 @@ static bool is_running(const struct queue *q, const struct destination *destinat
 static size_t wake_key(struct queue *q, const char *key)
 {
     size_t count = 0;
+    int rc = spool_wake(q->spool, slice_string(key), clock_wall(), &count);
 
-    if (spool_wake(q->spool, slice_string(key), clock_wall(), &count) != 0) {
+    if (rc == -EAGAIN) {
+        struct parked_wake *w = mem_new(sizeof *w);
+
+        w->key = mem_string(key);
+        STAILQ_INSERT_TAIL(&q->parking.wakes, w, next);
+    } else if (rc != 0) {
         log_warning("%s: what waits there goes at its time: %s", key, spool_error(q->spool));
         return 0;
     }
@@ -276,6 +283,20 @@ void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct
     s.park_key = key_of(PARK_KEY_STUCK, route->transport, route->destination);
     (void)settlement_add(&s, &said);
     queue_settle(q, &s);
+}
+
+void queue_retry_wake_again(struct queue *q)
+{
+    STAILQ_HEAD(, parked_wake) wakes = STAILQ_HEAD_INITIALIZER(wakes);
+    struct parked_wake *w;
+
+    STAILQ_CONCAT(&wakes, &q->parking.wakes);
+    while ((w = STAILQ_FIRST(&wakes)) != NULL) {
+        STAILQ_REMOVE_HEAD(&wakes, next);
+        (void)wake_key(q, w->key); /* those that wait again are in the queue's list again */
+        mem_free(w->key);
+        mem_free(w);
+    }
 }
 
 void queue_try_stuck(struct queue *q)

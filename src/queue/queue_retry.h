@@ -48,6 +48,9 @@ void queue_retry_turn(struct queue *q);
 /* Mail for this destination ("nexthop" or "transport/nexthop") was requested: its wait is over. */
 void queue_retry_request(struct queue *q, struct slice wanted);
 
+/* Go on with keys of which not all was at hand when they were woken. */
+void queue_retry_wake_again(struct queue *q);
+
 /* Mail that has a route to nowhere is kept, and is looked at again after a reload. Settles it. */
 void queue_stuck(struct queue *q, struct active_msg *m, uint32_t n, const struct route *route,
                  const char *why);

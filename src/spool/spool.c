@@ -16,11 +16,6 @@
 /* Of the trace header; with room for the id. */
 #define PREFIX_MAX ((size_t)1 << 16)
 
-#define MESSAGE_FLAGS                                                                              \
-    (ENVELOPE_8BIT | ENVELOPE_SMTPUTF8 | ENVELOPE_RET_FULL | ENVELOPE_RET_HDRS | ENVELOPE_REPORT | \
-     ENVELOPE_TRACE)
-#define NOTIFY_BITS (NOTIFY_NEVER | NOTIFY_SUCCESS | NOTIFY_FAILURE | NOTIFY_DELAY)
-
 /* ---- errors --------------------------------------------------------------------------------- */
 
 int spool_fail(struct spool *sp, int err, const char *format, ...)
@@ -31,6 +26,7 @@ int spool_fail(struct spool *sp, int err, const char *format, ...)
     va_start(args, format);
     vsnprintf(sp->error, sizeof sp->error, format, args);
     va_end(args);
+    sp->missed = sp->missed || err == -EAGAIN;
     return err;
 }
 
@@ -262,6 +258,12 @@ void spool_commit_begin(struct spool *sp)
     sp->commits_under_way++;
 }
 
+static bool commit_has_ended(struct spool *sp, int *ret_rc)
+{
+    spool_commits_turn(sp);
+    return sp->engine->commits->end(sp, ret_rc);
+}
+
 /* As the engine says, or, of one that it has not seen, as its begin did. */
 static bool later_ended(struct spool *sp, int *ret_rc)
 {
@@ -270,7 +272,7 @@ static bool later_ended(struct spool *sp, int *ret_rc)
         if (sp->dirty) {
             sp->engine->rollback(sp);
         }
-    } else if (!sp->engine->commits->end(sp, ret_rc)) {
+    } else if (!commit_has_ended(sp, ret_rc)) {
         return false;
     }
     if (*ret_rc != 0) {
@@ -297,6 +299,30 @@ bool spool_commit_end(struct spool *sp, int *ret_rc)
         sp->commit_error = 0;
     }
     return true;
+}
+
+void spool_commits_turn(struct spool *sp)
+{
+    if (sp->engine->commits != NULL && sp->engine->commits->turn != NULL) {
+        sp->engine->commits->turn(sp);
+    }
+}
+
+bool spool_missed(struct spool *sp)
+{
+    bool missed = sp->missed;
+
+    sp->missed = false;
+    return missed;
+}
+
+int spool_want(struct spool *sp, struct msg_id id, unsigned what)
+{
+    const struct spool_commits_part *part = sp->engine->commits;
+
+    return part == NULL || part->want == NULL
+               ? 0
+               : part->want(sp, id, (what & SPOOL_WANT_CONTENT) != 0);
 }
 
 unsigned spool_commits_under_way(const struct spool *sp)
@@ -773,6 +799,10 @@ int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_
             spool_unclaim(sp, ids[i]);
         }
         total += count;
+        if (count == 0 && more) {
+            *ret_count = total;
+            return spool_fail(sp, -EAGAIN, "more is parked and not at hand");
+        }
     }
     *ret_count = total;
     return 0;

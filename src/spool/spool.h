@@ -309,7 +309,8 @@ int spool_finish_all_done(struct spool *sp, struct msg_id id);
 int spool_park(struct spool *sp, struct msg_id id, struct slice key, struct wall due);
 
 /* All unclaimed mail parked under `key` is parked no more and becomes due at `due`; how many
- * messages, into *ret_count. The cost grows with that mail alone. */
+ * messages, into *ret_count (-EAGAIN: and there is more that is not at hand). The cost grows with
+ * that mail alone. */
 int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_count);
 
 /* End a claim without a verdict; the message is as it was (INCOMING or DEFERRED, same due). */
@@ -342,6 +343,8 @@ enum spool_event_type {
                              is known of it, and load it again */
     SPOOL_EVENT_COMPLETE, /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or that it is
                              obsoleted */
+    SPOOL_EVENT_READY, /* something that was -EAGAIN may be at hand now, or mail can be claimed */
+    SPOOL_EVENT_LOST,  /* a message that was claimed is not ours any more, nor what becomes of it */
 };
 
 struct spool_event {
@@ -381,6 +384,18 @@ int spool_parked_keys(struct spool *sp, struct slice after, size_t max, struct s
                       size_t *ret_count);
 
 bool spool_is_claimed(const struct spool *sp, struct msg_id id);
+
+/* Where mail is in a database on another machine, only what is claimed and a little more is at
+ * hand; any call by id may then return -EAGAIN, and has changed nothing. What it missed is asked
+ * for at once, and SPOOL_EVENT_READY says when to try again. Content of a claimed message may have
+ * to be asked for, too.
+ * Is all that at hand? 0, or -EAGAIN (it is asked for), -ENOENT. Other engines always say 0. */
+#define SPOOL_WANT_ROWS    1U
+#define SPOOL_WANT_CONTENT 2U
+int spool_want(struct spool *sp, struct msg_id id, unsigned what);
+
+/* Was a call answered -EAGAIN since this was asked last? */
+bool spool_missed(struct spool *sp);
 
 /* Some of the claimed messages, at most `max` ids; the return value is their number. For those who
  * look at all of them bit by bit: *cursor is 0 at the start, and again when all have been told.

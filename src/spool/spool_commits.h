@@ -31,6 +31,11 @@ void spool_commit_begin(struct spool *sp);
  * error spool_error has the words. */
 bool spool_commit_end(struct spool *sp, int *ret_rc);
 
+/* Do what such an engine has to do, without waiting: what it reads comes, too, and is told by
+ * SPOOL_EVENT_READY. To be called when spool_commits_fd is readable, and before the events are
+ * asked for. */
+void spool_commits_turn(struct spool *sp);
+
 /* How many were begun and not told, and how many may be: at least 1. */
 unsigned spool_commits_under_way(const struct spool *sp);
 unsigned spool_commits_max(const struct spool *sp);
@@ -51,6 +56,9 @@ struct spool_commits_part {
      * younger ones that were under way end with -ECANCELED. */
     bool (*end)(struct spool *sp, int *ret_rc);
     int (*fd)(const struct spool *sp);
+    void (*turn)(struct spool *sp); /* NULL: it has nothing to do */
+    /* spool_want; NULL: all is at hand */
+    int (*want)(struct spool *sp, struct msg_id id, bool content);
     unsigned max;
 };
 

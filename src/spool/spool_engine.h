@@ -43,7 +43,7 @@
  * answers. `commit` is the case in which it has ended when the call returns; an engine that has the
  * part has no `commit`.
  * Messages and recipients that are read by id are those of claimed messages, which a cluster's
- * engine has in memory; what is not at hand is -EAGAIN, and an event says when it is.
+ * engine has in memory; what is not at hand is -EAGAIN (spool_want), and an event says when it is.
  */
 #ifndef SPOOL_SPOOL_ENGINE_H
 #define SPOOL_SPOOL_ENGINE_H
@@ -67,12 +67,19 @@
 
 struct side_store;
 
+/* All bits that stored flags may have. */
+#define MESSAGE_FLAGS                                                                              \
+    (ENVELOPE_8BIT | ENVELOPE_SMTPUTF8 | ENVELOPE_RET_FULL | ENVELOPE_RET_HDRS | ENVELOPE_REPORT | \
+     ENVELOPE_TRACE)
+#define NOTIFY_BITS (NOTIFY_NEVER | NOTIFY_SUCCESS | NOTIFY_FAILURE | NOTIFY_DELAY)
+
 struct spool {
     const struct spool_engine *engine;
     enum spool_open_mode mode;
     struct side_store *side; /* owned; NULL: the engine has a place for all, or none was named */
     bool dirty;              /* a batch is open */
     int batch_error;         /* what failed it, or 0 */
+    bool missed;             /* something was not at hand since spool_missed */
     unsigned commits_under_way;
     int commit_error; /* of the youngest of these, when it could not begin; or, where all end at
                          once, what it ended with */

@@ -21,12 +21,29 @@
 
 #ifdef MODEL_POSTGRESQL
 #define RUNS_HERE 8
+/* Another process searches its database; and when the next is due it knows as a lower bound. */
+#define SEARCHES false
 #include "cluster_spool.h"
 #include "cluster_tables.h"
 #include "postgres_server.h"
 
 /* The other engine is PostgreSQL's, and is opened again with SQLite's. */
 static struct postgres_server server;
+
+/* Let everything come that was asked for. */
+static void pump(struct spool *sp)
+{
+    struct spool_event event;
+
+    spool_commits_turn(sp);
+    while (!cluster_spool_is_idle(sp)) {
+        (void)spool_commits_wait(sp, US_PER_S);
+        spool_commits_turn(sp);
+    }
+    while (spool_next_event(sp, &event)) {
+        assert_int_equal(event.type, SPOOL_EVENT_READY);
+    }
+}
 
 static struct spool *open_other(void)
 {
@@ -42,6 +59,7 @@ static struct spool *open_other(void)
         fail_msg("%s", buf_cstr(&error));
     }
     buf_fini(&error);
+    pump(sp);
     return sp;
 }
 
@@ -68,8 +86,55 @@ static void close_server(void)
 {
     postgres_server_fini(&server);
 }
+
+static void bring_message(struct spool *sp, struct msg_id id)
+{
+    while (spool_want(sp, id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT) == -EAGAIN) {
+        pump(sp);
+    }
+}
+
+static void bring_due(struct spool *sp, int64_t now)
+{
+    struct msg_id id;
+    size_t count;
+
+    fixture_ok(sp, spool_claim(sp, SPOOL_INCOMING, (struct wall){now}, 0, &id, &count));
+    pump(sp);
+}
+
+static void bring_key(struct spool *sp, struct slice key)
+{
+    struct msg_id id;
+    size_t count;
+    bool more = true;
+
+    for (int pages = 0; pages < 10 && more; pages++) {
+        fixture_ok(sp, spool_claim_parked(sp, key, (struct wall){0}, 0, &id, &count, &more));
+        pump(sp);
+    }
+}
 #else
 #define RUNS_HERE RUNS
+#define SEARCHES  true
+
+/* All is at hand. */
+static void bring_message(struct spool *sp, struct msg_id id)
+{
+    assert_int_equal(spool_want(sp, id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT), 0);
+}
+
+static void bring_due(struct spool *sp, int64_t now)
+{
+    (void)sp;
+    (void)now;
+}
+
+static void bring_key(struct spool *sp, struct slice key)
+{
+    (void)sp;
+    (void)key;
+}
 
 static struct spool *make_other(void)
 {
@@ -109,6 +174,7 @@ static struct msg_id any_id(struct pair *p)
     if (p->count > 20 && !chance(p, 4)) {
         n = p->ids[p->count - 1 - pick(p, 20)];
     }
+    bring_message(p->b, (struct msg_id){n});
     return (struct msg_id){n};
 }
 
@@ -314,6 +380,7 @@ static void step_claim(struct pair *p)
         spool_unclaim(p->b, id);
         return;
     }
+    bring_due(p->b, p->now);
     both(p, spool_claim(p->a, from, (struct wall){p->now}, max, a, &in_a),
          spool_claim(p->b, from, (struct wall){p->now}, max, b, &in_b));
     assert_int_equal(in_a, in_b);
@@ -330,6 +397,7 @@ static void step_claim_parked(struct pair *p)
     struct slice key = any_key(p);
     struct wall now = {p->now};
 
+    bring_key(p->b, key);
     both(p, spool_claim_parked(p->a, key, now, max, a, &in_a, &more_a),
          spool_claim_parked(p->b, key, now, max, b, &in_b, &more_b));
     assert_int_equal(in_a, in_b);
@@ -408,7 +476,10 @@ static void compare_rcpts(struct pair *p, struct msg_id id)
 static void compare_message(struct pair *p, struct msg_id id)
 {
     struct spool_message a, b;
-    int err = spool_read(p->b, id, &b);
+    int err;
+
+    bring_message(p->b, id);
+    err = spool_read(p->b, id, &b);
 
     both(p, spool_read(p->a, id, &a), err);
     assert_int_equal(spool_is_claimed(p->a, id), spool_is_claimed(p->b, id));
@@ -443,6 +514,9 @@ static void compare_search(struct pair *p, const struct spool_filter *f)
     size_t in_a, in_b, max = chance(p, 2) ? PAGE : 1 + pick(p, 10);
     uint64_t count_a, count_b;
 
+    if (!SEARCHES) {
+        return;
+    }
     fixture_ok(p->a, spool_scan(p->a, f, max, a, &in_a));
     fixture_ok(p->b, spool_scan(p->b, f, max, b, &in_b));
     assert_int_equal(in_a, in_b);
@@ -551,6 +625,7 @@ static void compare_all(struct pair *p)
     struct wall due_a, due_b;
     size_t in_a, in_b;
 
+    bring_due(p->b, p->now);
     for (size_t i = 0; i < p->count; i++) {
         compare_message(p, (struct msg_id){p->ids[i]});
     }
@@ -564,7 +639,10 @@ static void compare_all(struct pair *p)
     assert_memory_equal(&a, &b, sizeof a);
     fixture_ok(p->a, spool_next_due(p->a, &due_a));
     fixture_ok(p->b, spool_next_due(p->b, &due_b));
-    assert_int_equal(due_a.us, due_b.us);
+    assert_true(SEARCHES ? due_a.us == due_b.us : due_b.us <= due_a.us);
+    if (!SEARCHES) {
+        return;
+    }
     compare_destination_pages(p);
     fixture_ok(p->a, spool_destinations(p->a, COUNT(top_a), top_a, &in_a));
     fixture_ok(p->b, spool_destinations(p->b, COUNT(top_b), top_b, &in_b));

@@ -1,0 +1,362 @@
+#include "answers.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "class_name.h"
+#include "mem.h"
+
+#define TEXT_MARK 2
+
+/* Times and the sums that are made of them stay in range. */
+#define TIME_MAX (INT64_C(1) << 61)
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+bool answer_number(const PGresult *r, int row, int column, int64_t *ret_n)
+{
+    const unsigned char *value;
+    int len;
+    uint64_t n;
+
+    if (column >= PQnfields(r) || PQgetisnull(r, row, column)) {
+        return false;
+    }
+    value = (const unsigned char *)PQgetvalue(r, row, column);
+    len = PQgetlength(r, row, column);
+    if (len != 1 && len != 2 && len != 4 && len != 8) {
+        return false;
+    }
+    n = value[0] >= 128 && len > 1 ? UINT64_MAX : 0;
+    for (int i = 0; i < len; i++) {
+        n = n << 8 | value[i];
+    }
+    *ret_n = (int64_t)n;
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Two digits for each byte. */
+static bool add_hex(struct buf *room, struct slice digits)
+{
+    if (digits.len % 2 != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < digits.len; i += 2) {
+        int high = hex_digit(digits.ptr[i]), low = hex_digit(digits.ptr[i + 1]);
+
+        if (high < 0 || low < 0 || !buf_add_byte(room, (char)(high << 4 | low))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool answer_text(const PGresult *r, int row, int column, size_t max, struct buf *room,
+                 struct slice *ret_text)
+{
+    struct slice text;
+    size_t before = buf_len(room);
+
+    if (column >= PQnfields(r) || PQgetisnull(r, row, column)) {
+        return false;
+    }
+    text = slice_of(PQgetvalue(r, row, column), (size_t)PQgetlength(r, row, column));
+    if (text.len > 0 && text.ptr[0] == TEXT_MARK) {
+        if (!add_hex(room, slice_skip(text, 1))) {
+            return false;
+        }
+        text = slice_skip(buf_slice(room), before);
+    }
+    if (text.len > max || slice_find(text, '\0') != text.len) {
+        return false;
+    }
+    *ret_text = text;
+    return true;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+#define ROOM_MAX 16384
+
+/* A row that is being read. The first thing that is wrong with it is what is told. */
+struct reading {
+    const PGresult *r;
+    int row, column;
+    struct buf room; /* for texts; it does not move (see begin) */
+    const char *wrong;
+};
+
+static void begin(struct reading *in, const PGresult *r, int row)
+{
+    *in = (struct reading){.r = r, .row = row};
+    buf_init(&in->room, ROOM_MAX);
+    (void)buf_room(&in->room, ROOM_MAX); /* all at once */
+}
+
+static int64_t number(struct reading *in, int64_t min, int64_t max, const char *what)
+{
+    int64_t n = min;
+
+    if ((!answer_number(in->r, in->row, in->column++, &n) || n < min || n > max) &&
+        in->wrong == NULL) {
+        in->wrong = what;
+    }
+    return n < min || n > max ? min : n;
+}
+
+static struct wall timestamp(struct reading *in, const char *what)
+{
+    int64_t n = 0;
+
+    if ((!answer_number(in->r, in->row, in->column++, &n) ||
+         ((n < -TIME_MAX || n > TIME_MAX) && n != WALL_NEVER.us)) &&
+        in->wrong == NULL) {
+        in->wrong = what;
+        n = 0;
+    }
+    return (struct wall){n};
+}
+
+static struct slice text(struct reading *in, size_t max, const char *what)
+{
+    struct slice t = SLICE("");
+
+    if (!answer_text(in->r, in->row, in->column++, max, &in->room, &t) && in->wrong == NULL) {
+        in->wrong = what;
+    }
+    return t;
+}
+
+static bool is_null(const struct reading *in)
+{
+    return PQgetisnull(in->r, in->row, in->column) == 1;
+}
+
+/* The message that the row is about, if that is being loaded. */
+static struct desk_message *whose(struct desk *d, struct reading *in, uint16_t *ret_p)
+{
+    int64_t p, id;
+    struct desk_message *msg;
+
+    if (!answer_number(in->r, in->row, 0, &p) || !answer_number(in->r, in->row, 1, &id) || p < 0 ||
+        p >= PARTITIONS || id <= 0) {
+        return NULL;
+    }
+    in->column = 2;
+    *ret_p = (uint16_t)p;
+    msg = desk_any(d, (uint64_t)id);
+    return msg != NULL && msg->is_loading ? msg : NULL;
+}
+
+/* Content that came with the row, if it did. */
+static void take_content(struct desk *d, struct desk_message *msg, struct reading *in)
+{
+    struct slice bytes;
+
+    if (is_null(in)) {
+        return;
+    }
+    bytes = slice_of(PQgetvalue(in->r, in->row, in->column),
+                     (size_t)PQgetlength(in->r, in->row, in->column));
+    if (bytes.len != msg->f.m.size) {
+        in->wrong = in->wrong != NULL ? in->wrong : "its content is not as long as it should be";
+        return;
+    }
+    desk_fill_content(d, msg, mem_copy(bytes.ptr, bytes.len), -1);
+}
+
+static void end(struct reading *in, struct desk_message *msg)
+{
+    if (in->wrong != NULL) {
+        desk_fill_wrong(msg, in->wrong);
+    }
+    buf_fini(&in->room);
+}
+
+/* What both kinds of rows have of the envelope. */
+static void take_envelope(struct reading *in, struct spool_message *m)
+{
+    m->due = timestamp(in, "its due time is impossible");
+    m->arrived = timestamp(in, "its time of arrival is impossible");
+    m->created = timestamp(in, "its time of creation is impossible");
+    m->size = (uint64_t)number(in, 0, (int64_t)SPOOL_CONTENT_MAX, "its size is impossible");
+    m->flags = (unsigned)number(in, 0, INT32_MAX, "its flags are impossible");
+    if ((m->flags & ~(unsigned)MESSAGE_FLAGS) != 0) {
+        m->flags &= MESSAGE_FLAGS;
+        in->wrong = in->wrong != NULL ? in->wrong : "its flags are impossible";
+    }
+    m->class_source =
+        (enum class_source)number(in, 0, CLASS_SOURCE_MAX, "its class is from nowhere");
+    m->sender = text(in, SPOOL_SENDER_MAX, "its sender is impossible");
+    m->envid = text(in, DSN_ENVID_MAX, "its envelope id is impossible");
+    m->client = text(in, SPOOL_REMOTE_MAX, "its client is impossible");
+    m->reason = text(in, SPOOL_DIAGNOSTIC_MAX, "its reason is impossible");
+    m->class_name = text(in, CLASS_NAME_MAX, "its class is impossible");
+    if (m->class_name.len > 0 && !class_name_valid(m->class_name)) {
+        m->class_name = SLICE("");
+        in->wrong = in->wrong != NULL ? in->wrong : "its class is impossible";
+    }
+}
+
+static void take_address(struct reading *in, struct spool_rcpt *to)
+{
+    to->notify = (unsigned)number(in, 0, NOTIFY_BITS, "a recipient's notify is impossible");
+    to->route_generation =
+        (uint64_t)number(in, 0, INT64_MAX, "a recipient's route number is impossible");
+    to->address = text(in, ADDRESS_MAX, "a recipient's address is impossible");
+    to->orcpt = text(in, DSN_ORCPT_MAX, "a recipient's original address is impossible");
+    to->transport = text(in, SPOOL_ROUTE_MAX, "a recipient's transport is impossible");
+    to->nexthop = text(in, SPOOL_ROUTE_MAX, "a recipient's next hop is impossible");
+    if (to->address.len == 0 || (to->transport.len == 0 && to->nexthop.len > 0)) {
+        in->wrong = in->wrong != NULL ? in->wrong : "a recipient has no address or transport";
+    }
+}
+
+/* ---- messages that pass ---------------------------------------------------------------------- */
+
+#define FRESH(k)                                                                                   \
+    "SELECT f.p, f.id, due, arrived, created, size, flags, class_source, sender, envid, client, "  \
+    "reason, class, notify, route_generation, address, orcpt, transport, nexthop, "                \
+    "CASE WHEN size <= $3 THEN bytes END, " k "::smallint FROM unnest($1::smallint[], "            \
+    "$2::bigint[]) AS u (p, id) JOIN fresh_" k " f ON f.p = u.p AND f.id = u.id"
+
+const char answers_fresh_sql[] = FRESH("0") " UNION ALL " FRESH("1") " UNION ALL " FRESH("2");
+
+static void take_fresh(struct desk *d, const PGresult *r, int row)
+{
+    struct spool_message m = {
+        .state = SPOOL_INCOMING, .rcpt_total = 1, .rcpt_pending = 1, .parked = SLICE("")};
+    struct spool_rcpt to = {.n = 1, .state = SPOOL_RCPT_PENDING};
+    struct reading in;
+    struct desk_message *msg;
+    int content;
+    int64_t table;
+    uint16_t p;
+
+    begin(&in, r, row);
+    msg = whose(d, &in, &p);
+    if (msg == NULL) {
+        buf_fini(&in.room);
+        return;
+    }
+    m.id.n = msg->id;
+    take_envelope(&in, &m);
+    take_address(&in, &to);
+    content = in.column++;
+    table = number(&in, 0, DESK_FRESH_TABLES - 1, "it is in no table");
+    desk_fill(d, msg, p, ROW_FRESH + (unsigned)table, &m);
+    desk_fill_rcpt(msg, &to);
+    in.column = content;
+    take_content(d, msg, &in);
+    end(&in, msg);
+}
+
+void answers_fresh(struct desk *d, const PGresult *r)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        take_fresh(d, r, row);
+    }
+}
+
+/* ---- messages that wait ---------------------------------------------------------------------- */
+
+const char answers_waiting_sql[] =
+    "SELECT x.p, x.id, x.due, m.arrived, x.created, m.size, m.flags, m.class_source, x.sender, "
+    "m.envid, m.client, x.reason, x.class, x.state, x.pending, x.to_report, m.rcpt_total, "
+    "x.warnings, x.force_expire, coalesce(x.parked, ''), m.chunks, CASE WHEN m.size <= $3 THEN "
+    "m.bytes END FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) JOIN part x ON x.p = u.p "
+    "AND x.id = u.id JOIN message m ON m.id = x.message";
+
+static void take_waiting(struct desk *d, const PGresult *r, int row)
+{
+    struct spool_message m = {.state = SPOOL_INCOMING};
+    struct reading in;
+    struct desk_message *msg;
+    int64_t chunks;
+    uint16_t p;
+
+    begin(&in, r, row);
+    msg = whose(d, &in, &p);
+    if (msg == NULL) {
+        buf_fini(&in.room);
+        return;
+    }
+    m.id.n = msg->id;
+    take_envelope(&in, &m);
+    m.state = (enum spool_state)number(&in, SPOOL_INCOMING, SPOOL_CORRUPT, "its state is unknown");
+    m.rcpt_pending =
+        (uint32_t)number(&in, 0, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
+    m.rcpt_to_report =
+        (uint32_t)number(&in, 0, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
+    m.rcpt_total =
+        (uint32_t)number(&in, 1, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
+    m.warnings = (uint32_t)number(&in, 0, INT32_MAX, "its warnings are impossible");
+    m.force_expire = number(&in, 0, 1, "its expiry is impossible") != 0;
+    m.parked = text(&in, SPOOL_PARKED_MAX, "the key it is parked under is impossible");
+    chunks = number(&in, 0, INT32_MAX, "its content has an impossible number of chunks");
+    if (chunks !=
+        (m.size <= DESK_CONTENT_MAX ? 0 : (int64_t)((m.size + DESK_CHUNK - 1) / DESK_CHUNK))) {
+        in.wrong = in.wrong != NULL ? in.wrong : "its content has an impossible number of chunks";
+    }
+    if (m.parked.len > 0 && m.state != SPOOL_DEFERRED) {
+        m.parked = SLICE("");
+        in.wrong = in.wrong != NULL ? in.wrong : "it is parked, and not deferred";
+    }
+    desk_fill(d, msg, p, ROW_WAITING, &m);
+    take_content(d, msg, &in);
+    end(&in, msg);
+}
+
+void answers_waiting(struct desk *d, const PGresult *r)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        take_waiting(d, r, row);
+    }
+}
+
+const char answers_rcpts_sql[] =
+    "SELECT r.p, r.id, r.n, notify, route_generation, address, orcpt, transport, nexthop, state, "
+    "attempts, last_attempt, status, diagnostic, reply, remote, tls FROM unnest($1::smallint[], "
+    "$2::bigint[]) AS u (p, id) JOIN recipient r ON r.p = u.p AND r.id = u.id";
+
+static void take_rcpt(struct desk *d, const PGresult *r, int row)
+{
+    struct spool_rcpt to = {.n = 0};
+    struct reading in;
+    struct desk_message *msg;
+    uint16_t p;
+
+    begin(&in, r, row);
+    msg = whose(d, &in, &p);
+    if (msg == NULL || msg->row != ROW_WAITING || msg->p != p) {
+        buf_fini(&in.room);
+        return; /* an orphan: `sluice cluster check` finds it */
+    }
+    to.n = (uint32_t)number(&in, 1, msg->f.m.rcpt_total, "a recipient's number is impossible");
+    take_address(&in, &to);
+    to.state = (enum spool_rcpt_state)number(&in, SPOOL_RCPT_PENDING, SPOOL_RCPT_RELAYED,
+                                             "a recipient's state is unknown");
+    to.attempts = (uint32_t)number(&in, 0, INT32_MAX, "a recipient's attempts are impossible");
+    to.last_attempt = timestamp(&in, "a recipient's last attempt is impossible");
+    to.status = text(&in, SPOOL_STATUS_MAX, "a recipient's status is impossible");
+    to.diagnostic = text(&in, SPOOL_DIAGNOSTIC_MAX, "a recipient's diagnostic is impossible");
+    to.reply = text(&in, SPOOL_REPLY_MAX, "a recipient's reply is impossible");
+    to.remote = text(&in, SPOOL_REMOTE_MAX, "a recipient's site is impossible");
+    to.tls = text(&in, SPOOL_TLS_MAX, "what a recipient's site has shown is impossible");
+    if (in.wrong == NULL) {
+        desk_fill_rcpt(msg, &to);
+    }
+    end(&in, msg);
+}
+
+void answers_rcpts(struct desk *d, const PGresult *r)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        take_rcpt(d, r, row);
+    }
+}

@@ -1,0 +1,213 @@
+#include "finder.h"
+
+#include "check.h"
+#include "mem.h"
+
+static bool place_before(const struct heap_node *a, const struct heap_node *b)
+{
+    const struct finder_place *x = CONTAINER_OF(a, const struct finder_place, node);
+    const struct finder_place *y = CONTAINER_OF(b, const struct finder_place, node);
+
+    return x->next != y->next ? x->next < y->next
+           : x->p != y->p     ? x->p < y->p
+                              : x->order < y->order;
+}
+
+static bool early_before(const struct heap_node *a, const struct heap_node *b)
+{
+    const struct finder_early *x = CONTAINER_OF(a, const struct finder_early, node);
+    const struct finder_early *y = CONTAINER_OF(b, const struct finder_early, node);
+
+    return x->due != y->due ? x->due < y->due : x->id < y->id;
+}
+
+static struct finder_early *first_early(const struct finder *f)
+{
+    struct heap_node *top = heap_top(&f->early);
+
+    return top == NULL ? NULL : CONTAINER_OF(top, struct finder_early, node);
+}
+
+static struct finder_place *first_place(const struct finder *f)
+{
+    struct heap_node *top = heap_top(&f->by_next);
+
+    return top == NULL ? NULL : CONTAINER_OF(top, struct finder_place, node);
+}
+
+void finder_init(struct finder *f)
+{
+    *f = (struct finder){.walks = false};
+    heap_init(&f->by_next, place_before);
+    heap_init(&f->early, early_before);
+    for (unsigned order = 0; order < FINDER_ORDERS; order++) {
+        for (unsigned p = 0; p < PARTITIONS; p++) {
+            struct finder_place *place = &f->places[order][p];
+
+            heap_node_init(&place->node);
+            place->p = (uint16_t)p;
+            place->order = order;
+        }
+    }
+}
+
+void finder_fini(struct finder *f)
+{
+    struct finder_early *e;
+
+    while ((e = first_early(f)) != NULL) {
+        heap_remove(&f->early, &e->node);
+        mem_free(e);
+    }
+    heap_fini(&f->early);
+    heap_fini(&f->by_next);
+}
+
+/* Takes effect at once, unless an answer is awaited: that then says what comes next. */
+static void set_next(struct finder *f, struct finder_place *place, int64_t next)
+{
+    if (heap_has(&place->node)) {
+        heap_remove(&f->by_next, &place->node);
+    }
+    place->next = next;
+    if (!place->asked && next != FINDER_NONE && f->is_mine[place->p]) {
+        heap_add(&f->by_next, &place->node);
+    }
+}
+
+static void start_over(struct finder *f, struct finder_place *place)
+{
+    place->due = INT64_MIN;
+    place->id = 0;
+    place->again = place->asked;
+    set_next(f, place, INT64_MIN);
+}
+
+static void walk_again(struct finder *f)
+{
+    f->walks = true;
+    f->walk_table = 0;
+    f->walk_p = 0;
+    f->walk_id = 0;
+}
+
+void finder_own(struct finder *f, uint16_t p, bool is_mine)
+{
+    f->is_mine[p] = is_mine;
+    for (unsigned order = 0; order < FINDER_ORDERS; order++) {
+        start_over(f, &f->places[order][p]);
+    }
+    if (is_mine) {
+        walk_again(f);
+    }
+}
+
+void finder_sweep(struct finder *f)
+{
+    for (unsigned order = 0; order < FINDER_ORDERS; order++) {
+        for (unsigned p = 0; p < PARTITIONS; p++) {
+            start_over(f, &f->places[order][p]);
+        }
+    }
+    walk_again(f);
+}
+
+static bool put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id)
+{
+    struct finder_early *e;
+
+    if (f->early.count == FINDER_EARLY_MAX) {
+        return false;
+    }
+    e = mem_new(sizeof *e);
+    e->p = p;
+    e->due = due;
+    e->id = id;
+    heap_node_init(&e->node);
+    heap_add(&f->early, &e->node);
+    return true;
+}
+
+void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t due, uint64_t id)
+{
+    struct finder_place *place = &f->places[order][p];
+    bool is_behind = due != place->due ? due > place->due : id > place->id;
+
+    if (!f->is_mine[p]) {
+        return; /* its owner looks for it */
+    }
+    if (is_behind && !place->asked) {
+        if (due < place->next) {
+            set_next(f, place, due);
+        }
+    } else if (!put_early(f, p, due, id) && !is_behind) {
+        /* Rows between are read again. One that is behind a place that is asked for now was put
+         * into the database before; at the worst a sweep finds it. */
+        place->due = due;
+        place->id = id - 1;
+        set_next(f, place, due);
+    }
+}
+
+void finder_put_fresh(struct finder *f, uint16_t p, int64_t due, uint64_t id)
+{
+    if (f->is_mine[p] && !put_early(f, p, due, id)) {
+        walk_again(f);
+    }
+}
+
+int64_t finder_next(const struct finder *f)
+{
+    const struct finder_early *e = first_early(f);
+    const struct finder_place *place = first_place(f);
+    int64_t next = place != NULL ? place->next : FINDER_NONE;
+
+    if (f->walks) {
+        return INT64_MIN;
+    }
+    return e != NULL && e->due < next ? e->due : next;
+}
+
+bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t *ret_id)
+{
+    struct finder_early *e = first_early(f);
+
+    if (e == NULL || e->due > now) {
+        return false;
+    }
+    *ret_p = e->p;
+    *ret_id = e->id;
+    heap_remove(&f->early, &e->node);
+    mem_free(e);
+    return true;
+}
+
+size_t finder_ask(struct finder *f, int64_t now, size_t max, struct finder_place **ret_places)
+{
+    struct finder_place *place;
+    size_t count = 0;
+
+    while (count < max && (place = first_place(f)) != NULL && place->next <= now) {
+        heap_remove(&f->by_next, &place->node);
+        place->asked = true;
+        ret_places[count++] = place;
+    }
+    return count;
+}
+
+void finder_answer(struct finder *f, struct finder_place *place, int64_t due, uint64_t id,
+                   int64_t next)
+{
+    CHECK(place->asked);
+    place->asked = false;
+    if (place->again) {
+        place->again = false;
+        set_next(f, place, INT64_MIN);
+        return;
+    }
+    if (place->due == INT64_MIN || due != place->due ? due > place->due : id >= place->id) {
+        place->due = due;
+        place->id = id;
+    }
+    set_next(f, place, next);
+}

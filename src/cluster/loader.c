@@ -1,0 +1,843 @@
+#include "loader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "answers.h"
+#include "check.h"
+#include "columns.h"
+#include "mem.h"
+
+/* Places whose next due time is not known are asked for all at once, few rows of each. */
+#define PLACES_MAX   (FINDER_ORDERS * PARTITIONS)
+#define PLACES_FEW   16
+#define HEADS_OF_FEW 65
+#define KEY_PAGE     64
+#define LOCATE_MAX   256
+
+enum ask { ASK_COUNT, ASK_HEADS, ASK_WALK, ASK_KEY, ASK_LOCATE, ASK_LOAD, ASK_CONTENT };
+
+struct head {
+    uint32_t place; /* index of question.places */
+    uint16_t p;
+    int64_t due;
+    uint64_t id;
+};
+
+struct question {
+    enum ask ask;
+    struct finder_place **places; /* owned */
+    size_t place_count;
+    uint32_t limit;
+    struct head *heads; /* owned: answers, or messages that are loaded or located */
+    size_t head_count, head_size;
+    char *key; /* owned */
+    size_t key_len;
+    uint64_t id; /* of ASK_CONTENT */
+    int fd;      /* owned: where its chunks go, or -1 */
+    uint64_t filled;
+    char *bytes; /* owned: content that was in a row */
+    size_t bytes_len;
+};
+
+struct loader {
+    struct desk *desk;
+    struct finder *finder;
+    struct reader *reader; /* owned */
+    int node;
+    int64_t now;
+    bool is_wanted;  /* mail that is due */
+    bool is_heading; /* heads, or a page of the walk, are asked for */
+    bool is_counting;
+    bool has_come;
+    char *key; /* owned: that was asked for last */
+    size_t key_len;
+    uint64_t key_after; /* its mail up to this was read */
+    bool key_is_asked, key_found;
+    bool key_ended; /* all of it was looked at, and none was not on the desk */
+};
+
+static struct question *question_new(enum ask ask)
+{
+    struct question *q = mem_new(sizeof *q);
+
+    q->ask = ask;
+    q->fd = -1;
+    return q;
+}
+
+static void question_free(struct question *q)
+{
+    if (q->fd >= 0) {
+        (void)close(q->fd);
+    }
+    mem_free(q->places);
+    mem_free(q->heads);
+    mem_free(q->key);
+    mem_free(q->bytes);
+    mem_free(q);
+}
+
+static void add_head(struct question *q, struct head head)
+{
+    if (q->head_count == q->head_size) {
+        q->head_size = q->head_size == 0 ? 64 : 2 * q->head_size;
+        q->heads = mem_resize(q->heads, q->head_size, sizeof q->heads[0]);
+    }
+    q->heads[q->head_count++] = head;
+}
+
+static struct link_param number(char room[24], int64_t n)
+{
+    int len = snprintf(room, 24, "%" PRId64, n); /* fits */
+
+    return (struct link_param){.bytes = room, .len = (size_t)len};
+}
+
+/* ---- columns of parameters ------------------------------------------------------------------- */
+
+/* Add a statement whose first parameters are columns, and whose last one may be a number. */
+static void add_columns(struct committer_batch *b, struct columns *c, int64_t more)
+{
+    char room[24];
+
+    columns_flush_with(c, b, number(room, more));
+    columns_fini(c);
+}
+
+static void mine(const struct finder *f, struct columns *c)
+{
+    for (unsigned p = 0; p < PARTITIONS; p++) {
+        if (f->is_mine[p]) {
+            columns_number(c, p);
+            columns_row_open(c);
+        }
+    }
+}
+
+/* ---- how much there is ----------------------------------------------------------------------- */
+
+#define COUNT_FRESH(k)                                                                             \
+    " UNION ALL SELECT 0, 1, '', count(*), coalesce(sum(size), 0)::bigint FROM fresh_" k           \
+    " WHERE p = ANY($1::smallint[])"
+
+/* $2: nothing. */
+#define SQL_COUNT                                                                                  \
+    "SELECT 0::smallint, state, ''::text, count(*), coalesce(sum(size), 0)::bigint FROM part "     \
+    "WHERE p = ANY($1::smallint[]) AND $2::bigint IS NOT NULL GROUP BY state UNION ALL SELECT 1, " \
+    "2, parked, count(*), 0 FROM part WHERE parked IS NOT NULL AND p = ANY($1::smallint[]) "       \
+    "GROUP BY parked" COUNT_FRESH("0") COUNT_FRESH("1") COUNT_FRESH("2")
+
+void loader_count(struct loader *l)
+{
+    struct committer_batch *b = committer_batch_new();
+    struct columns c;
+
+    columns_init(&c, SQL_COUNT, "s");
+    mine(l->finder, &c);
+    l->is_counting = true;
+    add_columns(b, &c, 0);
+    reader_ask(l->reader, b, question_new(ASK_COUNT));
+}
+
+bool loader_is_counting(const struct loader *l)
+{
+    return l->is_counting;
+}
+
+static void counted(struct loader *l, const PGresult *r)
+{
+    struct buf room;
+
+    if (!l->is_counting) {
+        return; /* it came twice */
+    }
+    buf_init(&room, 3 * SPOOL_PARKED_MAX);
+    for (int row = 0; row < PQntuples(r); row++) {
+        int64_t what, state, count, bytes;
+        struct slice key;
+
+        buf_clear(&room);
+        if (!answer_number(r, row, 0, &what) || !answer_number(r, row, 1, &state) ||
+            !answer_text(r, row, 2, SPOOL_PARKED_MAX, &room, &key) ||
+            !answer_number(r, row, 3, &count) || !answer_number(r, row, 4, &bytes)) {
+            continue;
+        }
+        if (what == 0) {
+            desk_count_stored(l->desk, (enum spool_state)state, (uint64_t)count, (uint64_t)bytes);
+        } else if (key.len > 0) {
+            desk_count_parked(l->desk, key, (uint64_t)count);
+        }
+    }
+    buf_fini(&room);
+    l->is_counting = false;
+    l->has_come = true;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* The messages of `q`, which are expected on the desk. Takes it. */
+static void load(struct loader *l, struct question *q)
+{
+    static const char *const sql[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql};
+    struct committer_batch *b = committer_batch_new();
+    int64_t content =
+        l->desk->content_bytes < DESK_CONTENTS_MAX ? (int64_t)DESK_CONTENT_MAX : INT64_C(-1);
+
+    q->ask = ASK_LOAD;
+    for (unsigned i = 0; i < 3; i++) {
+        struct columns c;
+
+        columns_init(&c, sql[i], "sl");
+        for (size_t k = 0; k < q->head_count; k++) {
+            columns_number(&c, q->heads[k].p);
+            columns_number(&c, (int64_t)q->heads[k].id);
+            columns_row_open(&c);
+        }
+        if (i < 2) {
+            add_columns(b, &c, content);
+        } else {
+            columns_flush(&c, b);
+            columns_fini(&c);
+        }
+    }
+    reader_ask(l->reader, b, q);
+}
+
+/* Those of `heads` that are not on the desk yet. Takes `q`. */
+static bool load_new(struct loader *l, struct question *q, enum desk_reason why)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        if (desk_expect(l->desk, q->heads[i].id, why) != NULL) {
+            q->heads[kept++] = q->heads[i];
+        }
+    }
+    q->head_count = kept;
+    if (kept == 0) {
+        question_free(q);
+        return false;
+    }
+    load(l, q);
+    return true;
+}
+
+static void loaded(struct loader *l, const struct question *q)
+{
+    for (size_t i = 0; i < q->head_count; i++) {
+        struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg != NULL && msg->is_loading) {
+            desk_loaded(l->desk, msg);
+        }
+    }
+    l->has_come = true;
+}
+
+/* ---- by id alone ----------------------------------------------------------------------------- */
+
+#define LOCATE_FRESH(k)                                                                            \
+    " UNION ALL SELECT f.p, f.id FROM unnest($1::bigint[]) AS u (id), generate_series(0, 255) AS " \
+    "g (p) JOIN LATERAL (SELECT x.p, x.id FROM fresh_" k                                           \
+    " x WHERE x.p = g.p::smallint AND x.id = u.id) f ON true"
+
+#define SQL_LOCATE                                                                                 \
+    "SELECT x.p, x.id FROM unnest($1::bigint[]) AS u (id) JOIN part x ON x.state = "               \
+    "ANY('{1,2,3,4}'::smallint[]) AND x.id = u.id" LOCATE_FRESH("0") LOCATE_FRESH("1")             \
+        LOCATE_FRESH("2")
+
+static void locate(struct loader *l, struct question *q)
+{
+    struct committer_batch *b = committer_batch_new();
+    struct columns c;
+
+    columns_init(&c, SQL_LOCATE, "l");
+    for (size_t i = 0; i < q->head_count; i++) {
+        columns_number(&c, (int64_t)q->heads[i].id);
+        columns_row_open(&c);
+    }
+    columns_flush(&c, b);
+    columns_fini(&c);
+    reader_ask(l->reader, b, q);
+}
+
+static void locate_answer(struct question *q, const PGresult *r)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        int64_t p, id;
+
+        if (!answer_number(r, row, 0, &p) || !answer_number(r, row, 1, &id) || p < 0 ||
+            p >= PARTITIONS) {
+            continue;
+        }
+        for (size_t i = 0; i < q->head_count; i++) {
+            if (q->heads[i].id == (uint64_t)id) {
+                q->heads[i].p = (uint16_t)p;
+                q->heads[i].due = 1; /* found */
+            }
+        }
+    }
+}
+
+static void located(struct loader *l, struct question *q)
+{
+    struct question *found = question_new(ASK_LOAD);
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg == NULL || !msg->is_loading) {
+            continue;
+        }
+        if (q->heads[i].due == 1) {
+            add_head(found, q->heads[i]);
+        } else {
+            desk_loaded(l->desk, msg); /* there is none */
+            l->has_come = true;
+        }
+    }
+    if (found->head_count > 0) {
+        load(l, found);
+    } else {
+        question_free(found);
+    }
+}
+
+/* ---- content --------------------------------------------------------------------------------- */
+
+static void ask_content(struct loader *l, struct desk_message *msg)
+{
+    static const char *const fresh[DESK_FRESH_TABLES] = {
+        "SELECT bytes FROM fresh_0 WHERE p = $1::smallint AND id = $2::bigint",
+        "SELECT bytes FROM fresh_1 WHERE p = $1::smallint AND id = $2::bigint",
+        "SELECT bytes FROM fresh_2 WHERE p = $1::smallint AND id = $2::bigint",
+    };
+    struct question *q = question_new(ASK_CONTENT);
+    struct committer_batch *b = committer_batch_new();
+    char room[2][24];
+
+    q->id = msg->id;
+    if (msg->row >= ROW_FRESH) {
+        committer_batch_add(
+            b, fresh[msg->row - ROW_FRESH],
+            (struct link_param[]){number(room[0], msg->p), number(room[1], (int64_t)msg->id)}, 2);
+    } else if (msg->f.m.size <= DESK_CONTENT_MAX) {
+        committer_batch_add(b, "SELECT bytes FROM message WHERE id = $1::bigint",
+                            (struct link_param[]){number(room[0], (int64_t)msg->id)}, 1);
+    } else {
+        for (uint64_t n = 0; n * DESK_CHUNK < msg->f.m.size; n++) {
+            committer_batch_add(b,
+                                "SELECT bytes FROM content WHERE id = $1::bigint AND n = $2::int",
+                                (struct link_param[]){number(room[0], (int64_t)msg->id),
+                                                      number(room[1], (int64_t)n)},
+                                2);
+        }
+    }
+    reader_ask(l->reader, b, q);
+}
+
+static bool write_all(int fd, const char *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, bytes, len);
+
+        if (n < 0) {
+            return false;
+        }
+        bytes += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+static void content_answer(struct loader *l, struct question *q, unsigned n, const PGresult *r)
+{
+    struct desk_message *msg = desk_any(l->desk, q->id);
+    size_t len = PQntuples(r) == 1 && PQnfields(r) == 1 ? (size_t)PQgetlength(r, 0, 0) : 0;
+
+    if (msg == NULL || msg->is_loading) {
+        return;
+    }
+    if (msg->f.m.size <= DESK_CONTENT_MAX) {
+        mem_free(q->bytes);
+        q->bytes = PQntuples(r) == 1 ? mem_copy(PQgetvalue(r, 0, 0), len) : NULL;
+        q->bytes_len = len;
+        return;
+    }
+    if (n == 0) {
+        if (q->fd >= 0) {
+            (void)close(q->fd);
+        }
+        q->fd = memfd_create("content", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        q->filled = 0;
+    }
+    if (q->fd >= 0 && len > 0 && write_all(q->fd, PQgetvalue(r, 0, 0), len)) {
+        q->filled += len;
+    }
+}
+
+static void content_ended(struct loader *l, struct question *q)
+{
+    struct desk_message *msg = desk_any(l->desk, q->id);
+    bool is_right;
+
+    l->has_come = true;
+    if (msg == NULL || msg->is_loading) {
+        return;
+    }
+    msg->is_missed = false;
+    if (msg->content != NULL || msg->content_fd >= 0) {
+        return;
+    }
+    is_right = msg->f.m.size <= DESK_CONTENT_MAX ? q->bytes != NULL && q->bytes_len == msg->f.m.size
+                                                 : q->filled == msg->f.m.size;
+    if (!is_right) {
+        desk_fill_wrong(msg, "its content is not as long as it should be");
+    } else if (q->bytes != NULL) {
+        desk_fill_content(l->desk, msg, q->bytes, -1);
+        q->bytes = NULL;
+    } else if (fcntl(q->fd, F_ADD_SEALS,
+                     F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0) {
+        desk_fill_content(l->desk, msg, NULL, q->fd);
+        q->fd = -1;
+    }
+}
+
+void loader_ask(struct loader *l)
+{
+    struct question *q = NULL;
+
+    for (size_t i = 0; i < l->desk->missed_count; i++) {
+        struct desk_message *msg = l->desk->missed[i];
+
+        if (!msg->is_loading) {
+            ask_content(l, msg); /* missed until it is there: it is not asked for twice */
+            continue;
+        }
+        msg->is_missed = false;
+        if (q == NULL) {
+            q = question_new(ASK_LOCATE);
+        }
+        add_head(q, (struct head){.id = msg->id});
+        if (q->head_count == LOCATE_MAX) {
+            locate(l, q);
+            q = NULL;
+        }
+    }
+    l->desk->missed_count = 0;
+    if (q != NULL) {
+        locate(l, q);
+    }
+}
+
+/* ---- what is due ----------------------------------------------------------------------------- */
+
+/* $5: how many of each place. */
+#define SQL_HEADS                                                                                  \
+    "SELECT g.i, h.due, h.id FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], "           \
+    "$4::bigint[]) WITH ORDINALITY AS g (p, state, due, id, i) JOIN LATERAL (SELECT x.due, x.id "  \
+    "FROM part x WHERE x.p = g.p AND x.state = g.state AND (x.due, x.id) > (g.due, g.id) "         \
+    "ORDER BY x.due, x.id LIMIT $5::bigint) h ON true"
+
+static void ask_heads(struct loader *l)
+{
+    struct question *q = question_new(ASK_HEADS);
+    struct committer_batch *b = committer_batch_new();
+    int64_t next = finder_next(l->finder);
+    struct columns c;
+
+    q->places = mem_array(PLACES_MAX, sizeof(struct finder_place *));
+    q->place_count =
+        finder_ask(l->finder, l->now, next == INT64_MIN ? PLACES_MAX : PLACES_FEW, q->places);
+    q->limit = q->place_count > PLACES_FEW ? 2 : HEADS_OF_FEW;
+    columns_init(&c, SQL_HEADS, "ssll");
+    for (size_t i = 0; i < q->place_count; i++) {
+        const struct finder_place *place = q->places[i];
+
+        columns_number(&c, place->p);
+        columns_number(&c, place->order == FINDER_INCOMING ? SPOOL_INCOMING : SPOOL_DEFERRED);
+        columns_number(&c, place->due);
+        columns_number(&c, (int64_t)place->id);
+        columns_row_open(&c);
+    }
+    if (q->place_count == 0) {
+        columns_fini(&c);
+        committer_batch_free(b);
+        question_free(q);
+        return;
+    }
+    l->is_heading = true;
+    add_columns(b, &c, q->limit);
+    reader_ask(l->reader, b, q);
+}
+
+static void heads_answer(struct question *q, const PGresult *r)
+{
+    q->head_count = 0;
+    for (int row = 0; row < PQntuples(r); row++) {
+        int64_t i, due, id;
+
+        if (answer_number(r, row, 0, &i) && answer_number(r, row, 1, &due) &&
+            answer_number(r, row, 2, &id) && i >= 1 && (size_t)i <= q->place_count && id > 0) {
+            add_head(q, (struct head){.place = (uint32_t)i - 1,
+                                      .p = q->places[i - 1]->p,
+                                      .due = due,
+                                      .id = (uint64_t)id});
+        }
+    }
+}
+
+static int head_order(const void *a, const void *b)
+{
+    const struct head *x = a, *y = b;
+
+    return x->due != y->due ? (x->due > y->due) - (x->due < y->due)
+                            : (x->id > y->id) - (x->id < y->id);
+}
+
+static size_t room_of(const struct loader *l)
+{
+    return l->desk->ready_count < LOADER_HIGH ? LOADER_HIGH - l->desk->ready_count : 0;
+}
+
+/* The earliest go to the desk, as far as there is room and they are due; the places say what comes
+ * next. */
+static void heads_ended(struct loader *l, struct question *q)
+{
+    struct question *take = question_new(ASK_LOAD);
+    size_t room = room_of(l);
+    uint32_t *counts = mem_array(q->place_count, sizeof *counts);
+    int64_t *next = mem_array(q->place_count, sizeof *next);
+    struct head *last = mem_array(q->place_count, sizeof *last);
+
+    l->is_heading = false;
+    if (q->head_count > 0) {
+        qsort(q->heads, q->head_count, sizeof q->heads[0], head_order);
+    }
+    for (size_t i = 0; i < q->place_count; i++) {
+        next[i] = FINDER_NONE;
+        last[i] = (struct head){.due = q->places[i]->due, .id = q->places[i]->id};
+    }
+    for (size_t i = 0; i < q->head_count; i++) {
+        const struct head *h = &q->heads[i];
+
+        counts[h->place]++;
+        if (next[h->place] != FINDER_NONE) {
+            continue; /* one before it stays behind */
+        }
+        if (h->due > l->now || take->head_count >= room) {
+            next[h->place] = h->due;
+            continue;
+        }
+        if (desk_any(l->desk, h->id) == NULL) {
+            add_head(take, *h);
+        }
+        last[h->place] = *h;
+    }
+    for (size_t i = 0; i < q->place_count; i++) {
+        if (next[i] == FINDER_NONE && counts[i] == q->limit) {
+            next[i] = last[i].due; /* there may be more */
+        }
+        finder_answer(l->finder, q->places[i], last[i].due, last[i].id, next[i]);
+    }
+    mem_free(last);
+    mem_free(next);
+    mem_free(counts);
+    (void)load_new(l, take, DESK_READY);
+    l->has_come = true; /* the next due time is known now */
+}
+
+/* ---- the walk through what passes ------------------------------------------------------------ */
+
+#define SQL_WALK(k)                                                                                \
+    "SELECT p, id FROM fresh_" k " WHERE (p, id) > ($1::smallint, $2::bigint) ORDER BY p, id "     \
+    "LIMIT $3::bigint"
+
+static void ask_walk(struct loader *l)
+{
+    static const char *const sql[DESK_FRESH_TABLES] = {SQL_WALK("0"), SQL_WALK("1"), SQL_WALK("2")};
+    struct committer_batch *b = committer_batch_new();
+    struct question *q = question_new(ASK_WALK);
+    char room[3][24];
+
+    q->limit = (uint32_t)room_of(l);
+    l->is_heading = true;
+    committer_batch_add(b, sql[l->finder->walk_table],
+                        (struct link_param[]){number(room[0], l->finder->walk_p),
+                                              number(room[1], (int64_t)l->finder->walk_id),
+                                              number(room[2], q->limit)},
+                        3);
+    reader_ask(l->reader, b, q);
+}
+
+static void ids_answer(struct question *q, const PGresult *r)
+{
+    q->head_count = 0;
+    for (int row = 0; row < PQntuples(r); row++) {
+        int64_t p, id;
+
+        if (answer_number(r, row, 0, &p) && answer_number(r, row, 1, &id) && p >= 0 &&
+            p < PARTITIONS && id > 0) {
+            add_head(q, (struct head){.p = (uint16_t)p, .id = (uint64_t)id});
+        }
+    }
+}
+
+static void only_mine(const struct loader *l, struct question *q)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        if (l->finder->is_mine[q->heads[i].p]) {
+            q->heads[kept++] = q->heads[i];
+        }
+    }
+    q->head_count = kept;
+}
+
+/* Takes the question. */
+static void walk_ended(struct loader *l, struct question *q)
+{
+    struct finder *f = l->finder;
+
+    l->is_heading = false;
+    if (q->head_count > 0) {
+        f->walk_p = q->heads[q->head_count - 1].p;
+        f->walk_id = q->heads[q->head_count - 1].id;
+    }
+    if (q->head_count < q->limit) {
+        f->walk_table++;
+        f->walk_p = 0;
+        f->walk_id = 0;
+        if (f->walk_table == DESK_FRESH_TABLES) {
+            f->walk_table = 0;
+            f->walks = false;
+        }
+    }
+    only_mine(l, q);
+    (void)load_new(l, q, DESK_READY);
+    l->has_come = true;
+}
+
+/* Read ahead. */
+static void go_on(struct loader *l)
+{
+    struct question *q;
+    struct head early = {.due = 0};
+    size_t room;
+
+    if (!l->is_wanted || l->is_heading || l->desk->ready_count >= LOADER_LOW) {
+        return;
+    }
+    room = room_of(l);
+    q = question_new(ASK_LOAD);
+    while (q->head_count < room && finder_take_early(l->finder, l->now, &early.p, &early.id)) {
+        add_head(q, early);
+    }
+    if (load_new(l, q, DESK_READY) && room_of(l) < LOADER_HIGH - LOADER_LOW) {
+        return;
+    }
+    if (l->finder->walks && room_of(l) > 0) {
+        ask_walk(l);
+    } else if (finder_next(l->finder) <= l->now) {
+        ask_heads(l);
+    } else {
+        l->is_wanted = false;
+    }
+}
+
+void loader_want(struct loader *l, int64_t now)
+{
+    l->now = now;
+    l->is_wanted = true;
+    go_on(l);
+}
+
+void loader_arrived(struct loader *l, uint16_t p, uint64_t id)
+{
+    finder_put_fresh(l->finder, p, INT64_MIN, id);
+}
+
+/* ---- by key ---------------------------------------------------------------------------------- */
+
+static void ask_key(struct loader *l)
+{
+    struct committer_batch *b = committer_batch_new();
+    struct question *q = question_new(ASK_KEY);
+    struct columns c;
+
+    q->key = mem_copy(l->key, l->key_len);
+    q->key_len = l->key_len;
+    l->key_is_asked = true;
+    columns_init(&c,
+                 "SELECT p, id FROM part WHERE parked = ($1::text[])[1] AND id > $2::bigint ORDER "
+                 "BY parked, id LIMIT 64",
+                 "t");
+    columns_bytes(&c, slice_of(l->key, l->key_len));
+    columns_row_open(&c);
+    add_columns(b, &c, (int64_t)l->key_after);
+    reader_ask(l->reader, b, q);
+}
+
+bool loader_want_key(struct loader *l, struct slice key)
+{
+    if (l->key == NULL || !slice_equal(key, slice_of(l->key, l->key_len))) {
+        if (l->key_is_asked) {
+            return true; /* one after the other */
+        }
+        mem_free(l->key);
+        l->key = mem_copy(key.ptr, key.len);
+        l->key_len = key.len;
+        l->key_after = 0;
+        l->key_found = l->key_ended = false;
+    }
+    if (l->key_ended) {
+        l->key_ended = false; /* for the next time */
+        return false;
+    }
+    if (!l->key_is_asked) {
+        ask_key(l);
+    }
+    return true;
+}
+
+/* Takes the question. */
+static void key_ended(struct loader *l, struct question *q)
+{
+    size_t count = q->head_count;
+
+    l->key_is_asked = false;
+    l->key_after = count > 0 ? q->heads[count - 1].id : 0;
+    only_mine(l, q);
+    if (load_new(l, q, DESK_READY)) {
+        l->key_found = true;
+        return; /* told when they are loaded */
+    }
+    if (count == KEY_PAGE) {
+        ask_key(l);
+        return;
+    }
+    l->key_after = 0;
+    l->key_ended = !l->key_found;
+    l->key_found = false;
+    l->has_come = true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void answer(void *arg, void *question, unsigned n, const PGresult *r)
+{
+    struct loader *l = arg;
+    struct question *q = question;
+
+    switch (q->ask) {
+    case ASK_COUNT:
+        counted(l, r);
+        return;
+    case ASK_HEADS:
+        heads_answer(q, r);
+        return;
+    case ASK_WALK:
+    case ASK_KEY:
+        ids_answer(q, r);
+        return;
+    case ASK_LOCATE:
+        locate_answer(q, r);
+        return;
+    case ASK_LOAD:
+        (n == 0 ? answers_fresh : n == 1 ? answers_waiting : answers_rcpts)(l->desk, r);
+        return;
+    case ASK_CONTENT:
+        content_answer(l, q, n, r);
+        return;
+    }
+}
+
+static void ended(void *arg, void *question, bool answered)
+{
+    struct loader *l = arg;
+    struct question *q = question;
+
+    if (!answered) {
+        question_free(q);
+        return;
+    }
+    switch (q->ask) {
+    case ASK_COUNT:
+        break;
+    case ASK_HEADS:
+        heads_ended(l, q);
+        break;
+    case ASK_WALK:
+        walk_ended(l, q);
+        return;
+    case ASK_KEY:
+        key_ended(l, q);
+        return;
+    case ASK_LOCATE:
+        located(l, q);
+        break;
+    case ASK_LOAD:
+        loaded(l, q);
+        break;
+    case ASK_CONTENT:
+        content_ended(l, q);
+        break;
+    }
+    question_free(q);
+}
+
+struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
+                          struct finder *finder, int node)
+{
+    static const struct reader_owner owner = {.answer = answer, .end = ended};
+    struct loader *l = mem_new(sizeof *l);
+
+    l->desk = desk;
+    l->finder = finder;
+    l->node = node;
+    l->reader = reader_new(epoll_fd, target, &owner, l);
+    return l;
+}
+
+void loader_free(struct loader *l)
+{
+    if (l == NULL) {
+        return;
+    }
+    reader_free(l->reader);
+    mem_free(l->key);
+    mem_free(l);
+}
+
+void loader_turn(struct loader *l)
+{
+    reader_turn(l->reader);
+    loader_ask(l);
+    go_on(l);
+}
+
+bool loader_has_come(struct loader *l)
+{
+    bool has_come = l->has_come;
+
+    l->has_come = false;
+    return has_come;
+}
+
+bool loader_is_idle(const struct loader *l)
+{
+    return reader_count(l->reader) == 0 && l->desk->missed_count == 0;
+}
+
+struct reader *loader_reader(struct loader *l)
+{
+    return l->reader;
+}

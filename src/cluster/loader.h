@@ -1,0 +1,52 @@
+/*
+ * Brings mail from the database to the desk: what is due and can be claimed soon, what was
+ * asked for by id or key, content, and at the start how much there is. It asks and never waits.
+ *
+ * What is due is read ahead: when fewer than LOADER_LOW messages are ready, up to LOADER_HIGH.
+ */
+#ifndef CLUSTER_LOADER_H
+#define CLUSTER_LOADER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "desk.h"
+#include "finder.h"
+#include "reader.h"
+
+#define LOADER_LOW   64
+#define LOADER_HIGH  256
+#define LOADER_SWEEP (60 * INT64_C(1000000))
+
+struct loader;
+
+/* All is borrowed but `target`'s connection, which is the loader's own. */
+struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
+                          struct finder *finder, int node);
+void loader_free(struct loader *l); /* NULL is fine */
+
+/* Ask how much there is; once, and again whenever partitions have come. Until it is answered
+ * nothing may be committed. */
+void loader_count(struct loader *l);
+bool loader_is_counting(const struct loader *l);
+
+/* Mail that is due now is wanted. */
+void loader_want(struct loader *l, int64_t now);
+/* Mail with this key is wanted. False: there is none that is not on the desk. */
+bool loader_want_key(struct loader *l, struct slice key);
+/* The message is in this partition: it was told by another node. */
+void loader_arrived(struct loader *l, uint16_t p, uint64_t id);
+
+/* Ask for what was missed on the desk. After calls that may have missed something, and in turns. */
+void loader_ask(struct loader *l);
+/* When the epoll descriptor is readable. Never waits. */
+void loader_turn(struct loader *l);
+
+/* Has something come since the last call? */
+bool loader_has_come(struct loader *l);
+/* Nothing is asked or to be asked. */
+bool loader_is_idle(const struct loader *l);
+
+struct reader *loader_reader(struct loader *l);
+
+#endif
