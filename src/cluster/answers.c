@@ -5,6 +5,7 @@
 #include "check.h"
 #include "class_name.h"
 #include "mem.h"
+#include "parts.h"
 
 #define TEXT_MARK 2
 
@@ -268,7 +269,8 @@ void answers_fresh(struct desk *d, const PGresult *r)
 const char answers_waiting_sql[] =
     "SELECT x.p, x.id, x.due, m.arrived, x.created, m.size, m.flags, m.class_source, x.sender, "
     "m.envid, m.client, x.reason, x.class, x.state, x.pending, x.to_report, m.rcpt_total, "
-    "x.warnings, x.force_expire, coalesce(x.parked, ''), m.chunks, CASE WHEN m.size <= $3 THEN "
+    "x.warnings, x.force_expire, coalesce(x.parked, ''), x.message, x.kind, x.parts_left, x.gen, "
+    "m.chunks, CASE WHEN m.size <= $3 THEN "
     "m.bytes END FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) JOIN part x ON x.p = u.p "
     "AND x.id = u.id JOIN message m ON m.id = x.message";
 
@@ -277,7 +279,7 @@ static void take_waiting(struct desk *d, const PGresult *r, int row)
     struct spool_message m = {.state = SPOOL_INCOMING};
     struct reading in;
     struct desk_message *msg;
-    int64_t chunks;
+    int64_t chunks, parts_left, gen;
     uint16_t p;
 
     begin(&in, r, row);
@@ -298,6 +300,15 @@ static void take_waiting(struct desk *d, const PGresult *r, int row)
     m.warnings = (uint32_t)number(&in, 0, INT32_MAX, "its warnings are impossible");
     m.force_expire = number(&in, 0, 1, "its expiry is impossible") != 0;
     m.parked = text(&in, SPOOL_PARKED_MAX, "the key it is parked under is impossible");
+    m.whole.n = (uint64_t)number(&in, 1, INT64_MAX, "it is a part of nothing");
+    m.gathers = number(&in, PART_MAIL, PART_REPORT, "its kind is unknown") == PART_REPORT;
+    parts_left = number(&in, 0, SPOOL_PARTITIONS_MAX, "its number of parts is impossible");
+    gen = number(&in, INT32_MIN, INT32_MAX, "it was given to impossibly often");
+    if (m.gathers ? m.whole.n != m.id.n || p != parts_home(m.id) : parts_left != 0) {
+        m.gathers = false;
+        in.wrong = in.wrong != NULL ? in.wrong : "it is no report part, but has parts";
+    }
+    m.whole.n = m.gathers || m.whole.n != m.id.n ? m.whole.n : 0;
     chunks = number(&in, 0, INT32_MAX, "its content has an impossible number of chunks");
     if (chunks !=
         (m.size <= DESK_CONTENT_MAX ? 0 : (int64_t)((m.size + DESK_CHUNK - 1) / DESK_CHUNK))) {
@@ -308,6 +319,7 @@ static void take_waiting(struct desk *d, const PGresult *r, int row)
         in.wrong = in.wrong != NULL ? in.wrong : "it is parked, and not deferred";
     }
     desk_fill(d, msg, p, ROW_WAITING, &m);
+    desk_fill_report(msg, m.gathers ? (uint32_t)parts_left : 0, (int32_t)gen);
     take_content(d, msg, &in);
     end(&in, msg);
 }
@@ -324,7 +336,17 @@ const char answers_rcpts_sql[] =
     "attempts, last_attempt, status, diagnostic, reply, remote, tls FROM unnest($1::smallint[], "
     "$2::bigint[]) AS u (p, id) JOIN recipient r ON r.p = u.p AND r.id = u.id";
 
-static void take_rcpt(struct desk *d, const PGresult *r, int row)
+/* $1, $2: report parts. As they are with them; of each so many. */
+const char answers_others_sql[] =
+    "SELECT u.p, u.id, r.n, notify, route_generation, address, orcpt, transport, nexthop, state, "
+    "attempts, last_attempt, status, diagnostic, reply, remote, tls FROM unnest($1::smallint[], "
+    "$2::bigint[]) AS u (p, id) JOIN LATERAL (SELECT r.* FROM part x JOIN recipient r ON "
+    "r.p = x.p AND r.id = x.id WHERE x.message = u.id AND x.message <> x.id AND r.state = 1 ORDER "
+    "BY r.n LIMIT 1000) r ON true ORDER BY u.id, r.n";
+
+_Static_assert(PARTS_PENDING_MAX == 1000, "as above");
+
+static void take_rcpt(struct desk *d, const PGresult *r, int row, bool is_others)
 {
     struct spool_rcpt to = {.n = 0};
     struct reading in;
@@ -348,7 +370,9 @@ static void take_rcpt(struct desk *d, const PGresult *r, int row)
     to.reply = text(&in, SPOOL_REPLY_MAX, "a recipient's reply is impossible");
     to.remote = text(&in, SPOOL_REMOTE_MAX, "a recipient's site is impossible");
     to.tls = text(&in, SPOOL_TLS_MAX, "what a recipient's site has shown is impossible");
-    if (in.wrong == NULL) {
+    if (in.wrong == NULL && is_others) {
+        desk_fill_other(msg, &to);
+    } else if (in.wrong == NULL) {
         desk_fill_rcpt(msg, &to);
     }
     end(&in, msg);
@@ -357,6 +381,13 @@ static void take_rcpt(struct desk *d, const PGresult *r, int row)
 void answers_rcpts(struct desk *d, const PGresult *r)
 {
     for (int row = 0; row < PQntuples(r); row++) {
-        take_rcpt(d, r, row);
+        take_rcpt(d, r, row, false);
+    }
+}
+
+void answers_others(struct desk *d, const PGresult *r)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        take_rcpt(d, r, row, true);
     }
 }

@@ -31,4 +31,8 @@ void answers_fresh(struct desk *d, const PGresult *r);
 void answers_waiting(struct desk *d, const PGresult *r);
 void answers_rcpts(struct desk *d, const PGresult *r);
 
+/* The same of report parts: what is pending of their parts, PARTS_PENDING_MAX of each. */
+extern const char answers_others_sql[];
+void answers_others(struct desk *d, const PGresult *r);
+
 #endif

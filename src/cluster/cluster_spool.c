@@ -340,6 +340,40 @@ static const struct spool_commits_part commits = {
     .max = COMMITTER_UNDER_WAY_MAX,
 };
 
+static unsigned partition(const struct spool *sp, const struct spool_rcpt *r)
+{
+    (void)sp; /* all of a cluster divide alike */
+    return partition_of(r);
+}
+
+static int submit_parts(struct spool *sp, struct msg_id whole, const struct spool_new *n,
+                        const struct spool_share *shares, size_t count)
+{
+    return desk_submit_parts(&cluster_of(sp)->desk, whole, n, shares, count);
+}
+
+static int give(struct spool *sp, struct msg_id id, struct wall due)
+{
+    return desk_give(&cluster_of(sp)->desk, id, due);
+}
+
+static int parts_want(struct spool *sp, struct msg_id whole)
+{
+    return desk_parts_want(&cluster_of(sp)->desk, whole);
+}
+
+static int parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
+                    struct msg_id *ret_ids, size_t *ret_count)
+{
+    return desk_parts_of(&cluster_of(sp)->desk, whole, after, max, ret_ids, ret_count);
+}
+
+static const struct spool_parts_part parts = {.partition = partition,
+                                              .submit = submit_parts,
+                                              .give = give,
+                                              .want = parts_want,
+                                              .parts_of = parts_of};
+
 static const struct spool_engine cluster_engine = {
     .close = close_spool,
     .begin = begin,
@@ -370,6 +404,7 @@ static const struct spool_engine cluster_engine = {
     .next_event = next_event,
     .search = &search,
     .commits = &commits,
+    .parts = &parts,
 };
 
 /* Run a statement, in binary answers. NULL: *ret_error says why. */

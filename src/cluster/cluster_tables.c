@@ -290,6 +290,24 @@ static const struct {
      "UPDATE part x SET state = 3, parked = NULL, reason = 'its message is missing in the "
      "database' "
      "WHERE state <> 3 AND NOT EXISTS (SELECT FROM message m WHERE m.id = x.message)"},
+    {"messages whose parts are not as many as is written; they are counted",
+     "SELECT count(*) FROM part x WHERE kind = 1 AND parts_left <> (SELECT count(*) FROM part y "
+     "WHERE y.message = x.id AND y.message <> y.id)",
+     "UPDATE part x SET gen = gen + 1, due = created, parts_left = (SELECT count(*) FROM part y "
+     "WHERE y.message = x.id AND y.message <> y.id) WHERE kind = 1 AND parts_left <> (SELECT "
+     "count(*) FROM part y WHERE y.message = x.id AND y.message <> y.id)"},
+    {"messages whose report part is not there; it is made",
+     "SELECT count(DISTINCT message) FROM part x WHERE message <> id AND EXISTS (SELECT FROM "
+     "message m WHERE m.id = x.message) AND NOT EXISTS (SELECT FROM part y WHERE y.id = "
+     "x.message AND y.kind = 1)",
+     "INSERT INTO part (p, id, message, kind, state, due, arrived, created, size, pending, "
+     "to_report, rcpts, warnings, force_expire, parts_left, sender, sender_domain, class, reason) "
+     "SELECT DISTINCT ON (x.message) m.home, m.id, m.id, 1, 2, x.created, x.arrived, x.created, "
+     "x.size, 0, (SELECT count(*) FROM recipient r WHERE r.p = m.home AND r.id = m.id), 0, 0, "
+     "false, (SELECT count(*) FROM part y WHERE y.message = m.id AND y.message <> y.id), "
+     "x.sender, x.sender_domain, x.class, ''::bytea FROM part x JOIN message m ON m.id = "
+     "x.message WHERE x.message <> x.id AND NOT EXISTS (SELECT FROM part y WHERE y.id = "
+     "x.message AND y.kind = 1) ORDER BY x.message, x.id"},
     {"messages with pieces of content missing; they are put on hold",
      "SELECT count(*) FROM message m JOIN part x ON x.message = m.id WHERE x.state <> 3 AND "
      "chunks > 0 AND chunks <> (SELECT count(*) FROM content c WHERE c.id = m.id)",

@@ -10,6 +10,7 @@
 #include "hash.h"
 #include "mem.h"
 #include "partition.h"
+#include "parts.h"
 #include "spool_engine.h"
 
 static bool due_before(const struct heap_node *a, const struct heap_node *b)
@@ -166,8 +167,10 @@ static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
     if (f->gone) {
         return;
     }
-    *total += add ? 1 : UINT64_MAX;
-    d->totals.bytes += add ? f->m.size : -f->m.size;
+    if (!spool_is_part(&f->m)) { /* its message is counted */
+        *total += add ? 1 : UINT64_MAX;
+        d->totals.bytes += add ? f->m.size : -f->m.size;
+    }
     if (f->m.parked.len > 0) {
         count_key(d, f->m.parked, add ? 1 : UINT64_MAX);
     }
@@ -227,8 +230,7 @@ static uint32_t rcpt_place(const struct desk_message *msg, uint32_t n)
     return from;
 }
 
-/* Gone or not. */
-static struct desk_rcpt *any_rcpt(const struct desk_message *msg, uint32_t n)
+struct desk_rcpt *desk_any_rcpt(const struct desk_message *msg, uint32_t n)
 {
     uint32_t at = rcpt_place(msg, n);
 
@@ -237,7 +239,7 @@ static struct desk_rcpt *any_rcpt(const struct desk_message *msg, uint32_t n)
 
 struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n)
 {
-    struct desk_rcpt *r = any_rcpt(msg, n);
+    struct desk_rcpt *r = desk_any_rcpt(msg, n);
 
     return r == NULL || r->gone ? NULL : r;
 }
@@ -270,6 +272,12 @@ static void drop_rows(struct desk *d, struct desk_message *msg)
     for (uint32_t i = 0; i < msg->rcpt_count; i++) {
         mem_free(msg->rcpts[i].block);
     }
+    for (uint32_t i = 0; i < msg->other_count; i++) {
+        mem_free(msg->others[i].block);
+    }
+    mem_free(msg->others);
+    msg->others = NULL;
+    msg->other_count = 0;
     mem_free(msg->rcpts);
     msg->rcpts = NULL;
     msg->rcpt_count = 0;
@@ -332,12 +340,15 @@ static void free_message(struct desk *d, struct desk_message *msg)
 static void may_leave(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
+    bool is_stale = msg->told_due != INT64_MAX;
 
-    if (msg->undos > 0 || msg->is_loading || msg->is_looked ||
-        (!f->gone && (f->claimed || msg->is_ready))) {
+    if (msg->undos > 0 || msg->is_loading || (msg->is_looked && (f->gone || !is_stale)) ||
+        (!f->gone && (f->claimed || (msg->is_ready && !is_stale)))) {
         return; /* one that is gone and was looked at is known to be gone, for a while */
     }
-    if (!f->gone && msg->row >= ROW_FRESH) {
+    if (!f->gone && is_stale) {
+        finder_put_early(d->finder, msg->p, msg->told_due, msg->id);
+    } else if (!f->gone && msg->row >= ROW_FRESH) {
         finder_put_fresh(d->finder, msg->p, f->m.due.us, msg->id);
     } else if (!f->gone && (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         finder_put(d->finder, f->m.state == SPOOL_INCOMING ? FINDER_INCOMING : FINDER_DEFERRED,
@@ -365,6 +376,7 @@ static struct desk_message *add_message(struct desk *d, uint64_t id)
     msg->f.m.state = SPOOL_INCOMING;
     msg->f.gone = true;
     msg->content_fd = -1;
+    msg->told_due = INT64_MAX;
     heap_node_init(&msg->due);
     HASH_ADD(hh, d->all, id, sizeof msg->id, msg);
     return msg;
@@ -476,7 +488,7 @@ static void undo_changes(struct desk *d, struct desk_batch *b)
             put_fields(d, msg, undo->before.fields);
             mem_free(block);
         } else {
-            struct desk_rcpt *r = any_rcpt(msg, undo->n);
+            struct desk_rcpt *r = desk_any_rcpt(msg, undo->n);
 
             mem_free(r->block);
             *r = undo->before.rcpt;
@@ -541,6 +553,9 @@ void desk_keep_oldest(struct desk *d)
             (msg->f.m.size > DESK_CONTENT_MAX || d->content_bytes > DESK_CONTENTS_MAX)) {
             drop_content(d, msg); /* it is in the database now */
         }
+        if (oldest.moves[i].tells) {
+            desk_tell(d, parts_home(msg->f.m.whole), msg->f.m.whole.n);
+        }
     }
     keep_changes(d, &oldest);
     free_batch(&oldest);
@@ -584,10 +599,36 @@ static int read_all(const struct spool_new *n, char *content)
                                                   n->content->fd_size, 0);
 }
 
+static void fill_new_rcpt(struct desk_rcpt *to, const struct spool_new *n, uint32_t i)
+{
+    const struct spool_rcpt *r = &n->rcpts[i];
+
+    to->r = (struct spool_rcpt){.n = i + 1,
+                                .address = r->address,
+                                .orcpt = r->orcpt,
+                                .notify = r->notify,
+                                .state = SPOOL_RCPT_PENDING,
+                                .transport = r->transport,
+                                .nexthop = r->nexthop,
+                                .route_generation = r->route_generation};
+    pack_rcpt(to);
+}
+
+/* What was before it is that it was not, and that is what is logged. `content` is taken; NULL: it
+ * is not kept. */
+static void set_new(struct desk *d, struct desk_message *msg, struct desk_fields fields,
+                    char *content)
+{
+    msg->f.m.size = fields.m.size;
+    msg->content = content;
+    d->content_bytes += content != NULL ? fields.m.size : 0;
+    pack_message(&fields);
+    set_fields(d, msg, fields);
+}
+
 int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
 {
     struct desk_message *msg;
-    struct desk_fields fields = {.m = *n->m, .claimed = n->claim};
     char *content = mem_new(n->size);
     int err = read_all(n, content);
 
@@ -600,25 +641,9 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
     msg->rcpts = mem_array(n->rcpt_count, sizeof msg->rcpts[0]);
     msg->rcpt_count = n->rcpt_count;
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
-        const struct spool_rcpt *r = &n->rcpts[i];
-        struct desk_rcpt *to = &msg->rcpts[i];
-
-        to->r = (struct spool_rcpt){.n = i + 1,
-                                    .address = r->address,
-                                    .orcpt = r->orcpt,
-                                    .notify = r->notify,
-                                    .state = SPOOL_RCPT_PENDING,
-                                    .transport = r->transport,
-                                    .nexthop = r->nexthop,
-                                    .route_generation = r->route_generation};
-        pack_rcpt(to);
+        fill_new_rcpt(&msg->rcpts[i], n, i);
     }
-    /* What was before it is that it was not, and that is what is logged. */
-    msg->f.m.size = n->size;
-    msg->content = content;
-    d->content_bytes += n->size;
-    pack_message(&fields);
-    set_fields(d, msg, fields);
+    set_new(d, msg, (struct desk_fields){.m = *n->m, .claimed = n->claim}, content);
     return 0;
 }
 
@@ -722,7 +747,8 @@ int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gon
         return err;
     }
     m = &msg->f.m;
-    *ret_gone = m->rcpt_pending + m->rcpt_to_report == 0 && m->state != SPOOL_CORRUPT;
+    *ret_gone = m->rcpt_pending + m->rcpt_to_report == 0 && msg->parts_left == 0 &&
+                m->state != SPOOL_CORRUPT;
     if (*ret_gone) {
         bury(d, msg);
     } else if (msg->f.claimed) {
@@ -742,8 +768,8 @@ int desk_finish_all_done(struct desk *d, struct msg_id id)
     struct desk_message *msg;
     int err = need(d, id, &msg);
 
-    if (err == 0 && msg->f.m.state == SPOOL_CORRUPT) {
-        err = spool_fail(d->base, -EINVAL, "a message that was quarantined is not deleted");
+    if (err == 0 && (msg->f.m.state == SPOOL_CORRUPT || msg->parts_left > 0)) {
+        err = spool_fail(d->base, -EINVAL, "it was quarantined, or has parts, and is not deleted");
     }
     if (err == 0) {
         bury(d, msg);
@@ -778,6 +804,9 @@ int desk_remove(struct desk *d, struct msg_id id)
     struct desk_message *msg;
     int err = need(d, id, &msg);
 
+    if (err == 0 && msg->parts_left > 0) {
+        return desk_reported(d, id);
+    }
     if (err == 0) {
         bury(d, msg);
     }
@@ -1027,6 +1056,13 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
     if (err != 0) {
         return err;
     }
+    if (msg->f.m.gathers && only_pending) {
+        for (uint32_t i = 0; i < msg->other_count && count < max; i++) {
+            if (msg->others[i].r.n > after) {
+                ret_rcpts[count++] = msg->others[i].r;
+            }
+        }
+    }
     for (uint32_t i = rcpt_place(msg, after < UINT32_MAX ? after + 1 : after);
          i < msg->rcpt_count && count < max; i++) {
         const struct desk_rcpt *r = &msg->rcpts[i];
@@ -1143,6 +1179,29 @@ void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, in
     }
 }
 
+void desk_fill_report(struct desk_message *msg, uint32_t parts_left, int32_t gen)
+{
+    msg->parts_left = parts_left;
+    msg->gen = gen;
+}
+
+void desk_fill_other(struct desk_message *msg, const struct spool_rcpt *r)
+{
+    if (msg->other_count > 0 && msg->others[msg->other_count - 1].r.n >= r->n) {
+        return; /* it came twice */
+    }
+    msg->others = mem_resize(msg->others, msg->other_count + 1, sizeof msg->others[0]);
+    msg->others[msg->other_count] = (struct desk_rcpt){.r = *r};
+    pack_rcpt(&msg->others[msg->other_count++]);
+}
+
+bool desk_needs_others(const struct desk_message *msg)
+{
+    const struct spool_message *m = &msg->f.m;
+
+    return m->gathers && msg->parts_left > 0 && m->warnings == 0 && m->sender.len > 0;
+}
+
 void desk_fill_wrong(struct desk_message *msg, const char *why)
 {
     if (msg->wrong == NULL) {
@@ -1162,7 +1221,8 @@ static bool adds_up(const struct desk_message *msg)
             to_report++;
         }
     }
-    return pending == msg->f.m.rcpt_pending && to_report == msg->f.m.rcpt_to_report;
+    return pending == msg->f.m.rcpt_pending &&
+           (to_report == msg->f.m.rcpt_to_report || msg->f.m.gathers);
 }
 
 void desk_loaded(struct desk *d, struct desk_message *msg)
@@ -1176,6 +1236,9 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
     }
     if (msg->wrong == NULL && !adds_up(msg)) {
         desk_fill_wrong(msg, "the numbers of its recipients do not add up");
+    }
+    if (msg->f.m.gathers) { /* others may have given between the two reads */
+        msg->f.m.rcpt_to_report = msg->rcpt_count;
     }
     msg->is_loading = false;
     link_key(d, msg);
@@ -1202,6 +1265,149 @@ void desk_count_parked(struct desk *d, struct slice key, uint64_t messages)
     count_key(d, key, messages);
 }
 
+/* ---- messages in parts ----------------------------------------------------------------------- */
+
+/* Parts get copies of content up to so much in all; else it is read when it is wanted. */
+#define PARTS_CONTENT_MAX ((size_t)1 << 20)
+
+int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_new *n,
+                      const struct spool_share *shares, size_t count)
+{
+    struct desk_fields fields = {.m = *n->m};
+    char *content = mem_new(n->size);
+    bool copies = n->size <= DESK_CONTENT_MAX && n->size * count <= PARTS_CONTENT_MAX;
+    int err = read_all(n, content);
+    struct desk_message *msg;
+
+    if (err != 0) {
+        mem_free(content);
+        return spool_fail(d->base, err, "submit: read content: %s", strerror(-err));
+    }
+    for (size_t i = 0; i < count; i++) {
+        msg = add_message(d, shares[i].id.n);
+        msg->p = (uint16_t)shares[i].partition;
+        msg->rcpts = mem_array(shares[i].count, sizeof msg->rcpts[0]);
+        msg->rcpt_count = shares[i].count;
+        for (uint32_t k = 0; k < shares[i].count; k++) {
+            fill_new_rcpt(&msg->rcpts[k], n, shares[i].rcpts[k]);
+        }
+        fields.m = *n->m;
+        fields.m.id = shares[i].id;
+        fields.m.whole = whole;
+        fields.m.rcpt_pending = shares[i].count;
+        set_new(d, msg, fields, copies ? mem_copy(content, n->size) : NULL);
+        if (d->finder->is_mine[msg->p] && d->ready_count < DESK_LOOKED_MAX) {
+            set_ready(d, msg, true); /* it need not be read to be claimed */
+        }
+    }
+    fields.m = *n->m;
+    fields.m.whole = whole;
+    fields.m.gathers = true;
+    fields.m.rcpt_pending = 0;
+    fields.m.parked = SLICE("");
+    fields.m.due = n->m->report_due.us != 0 ? n->m->report_due : n->m->due;
+    msg = add_message(d, whole.n);
+    msg->p = parts_home(whole);
+    msg->parts_left = (uint32_t)count;
+    set_new(d, msg, fields, content);
+    return 0;
+}
+
+int desk_give(struct desk *d, struct msg_id id, struct wall due)
+{
+    struct desk_message *msg;
+    struct desk_fields fields;
+    int err = need_right(d, id, &msg);
+
+    if (err == 0 && !spool_is_part(&msg->f.m)) {
+        err = fail_by_id(d, id, -EINVAL, "it is no part of a message");
+    }
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < msg->rcpt_count; i++) {
+        struct desk_rcpt to = msg->rcpts[i];
+
+        if (!to.gone && to.r.state != SPOOL_RCPT_PENDING) {
+            to.gone = to.given = true;
+            set_rcpt(d, msg, &msg->rcpts[i], to);
+        }
+    }
+    msg->give_due = due.us;
+    fields = copy_fields(msg);
+    fields.m.rcpt_to_report = 0;
+    set_fields(d, msg, fields);
+    return 0;
+}
+
+int desk_parts_want(struct desk *d, struct msg_id whole)
+{
+    struct desk_message *msg;
+    int err = need(d, whole, &msg);
+
+    if (err != 0 || !msg->f.m.gathers || msg->parts_are_here) {
+        return err;
+    }
+    msg->wants_parts = true;
+    miss(d, msg);
+    return fail_by_id(d, whole, -EAGAIN, "its parts are not at hand yet");
+}
+
+int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
+                  struct msg_id *ret_ids, size_t *ret_count)
+{
+    struct desk_message **found = mem_array(HASH_COUNT(d->all) + 1, sizeof(struct desk_message *));
+    struct desk_message *msg;
+    size_t count = 0;
+
+    for (msg = d->all; msg != NULL; msg = msg->hh.next) {
+        if (!msg->is_loading && !msg->f.gone && msg->id > after.n && spool_is_part(&msg->f.m) &&
+            msg->f.m.whole.n == whole.n) {
+            found[count++] = msg;
+        }
+    }
+    if (count > 0) {
+        qsort(found, count, sizeof(struct desk_message *), id_order);
+    }
+    *ret_count = count < max ? count : max;
+    msg = desk_find(d, whole);
+    if (msg != NULL && count <= max) {
+        msg->parts_are_here = false; /* others may come, and these may go */
+    }
+    for (size_t i = 0; i < *ret_count; i++) {
+        ret_ids[i].n = found[i]->id;
+    }
+    mem_free(found);
+    return 0;
+}
+
+void desk_tell(struct desk *d, uint16_t p, uint64_t id)
+{
+    if (d->told_count > 0 && d->told[d->told_count - 1].id == id) {
+        return; /* as most often, when its parts end together */
+    }
+    if (d->told_count == d->told_size) {
+        d->told_size = d->told_size == 0 ? 64 : 2 * d->told_size;
+        d->told = mem_resize(d->told, d->told_size, sizeof d->told[0]);
+    }
+    d->told[d->told_count++] = (struct desk_told){p, id};
+}
+
+void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due)
+{
+    struct desk_message *msg = desk_any(d, id);
+
+    if (msg == NULL) {
+        finder_put_early(d->finder, p, due, id);
+        return;
+    }
+    if (msg->f.gone && !msg->is_loading) {
+        return;
+    }
+    msg->told_due = due < msg->told_due ? due : msg->told_due;
+    may_leave(d, msg); /* what is on the desk is not what it is any more */
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
@@ -1212,7 +1418,7 @@ size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
     size_t count = 0;
 
     CHECK(!d->is_open && d->under_way_count == 0);
-    d->missed_count = 0;
+    d->missed_count = d->told_count = 0;
     HASH_ITER(hh, d->all, msg, next)
     {
         if (msg->f.claimed) {
@@ -1256,5 +1462,6 @@ void desk_fini(struct desk *d)
     text_pool_fini(&d->pool);
     mem_free(d->keys_in_order);
     mem_free(d->missed);
+    mem_free(d->told);
     mem_free(d->open.log);
 }

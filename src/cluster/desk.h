@@ -42,6 +42,7 @@ struct desk_rcpt {
     struct spool_rcpt r;
     char *block; /* owned: the bytes of its slices */
     bool gone;
+    bool given; /* gone to the report part of its message */
 };
 
 /* What can change of a message, but for its recipients. */
@@ -76,6 +77,14 @@ struct desk_message {
     struct desk_key *key; /* of its being parked, or NULL */
     TAILQ_ENTRY(desk_message) by_key;
     TAILQ_ENTRY(desk_message) by_look;
+    /* Of messages in parts. */
+    int64_t give_due; /* of a part: when what it gives is to be told */
+    int64_t told_due; /* of a report part: others have given to it since it was read, it is
+                                 due then; INT64_MAX: they have not */
+    int32_t gen;      /* of a report part, as the next: as it was read */
+    uint32_t parts_left;
+    struct desk_rcpt *others; /* owned: pending ones of its parts, as far as they were read */
+    uint32_t other_count;
     uint16_t p;         /* its partition */
     unsigned row;       /* enum desk_row, with the commits under way */
     char *wrong;        /* owned: its rows make no sense, and why; or NULL */
@@ -84,8 +93,10 @@ struct desk_message {
     bool is_loading;    /* nothing else of it holds */
     bool is_missed;     /* in desk.missed */
     bool wants_content; /* it was asked for */
-    bool is_ready;      /* read to be claimed */
-    bool is_looked;     /* in desk.looked */
+    bool wants_parts;   /* of a report part: its parts were */
+    bool parts_are_here;
+    bool is_ready;  /* read to be claimed */
+    bool is_looked; /* in desk.looked */
     UT_hash_handle hh;
 };
 
@@ -103,6 +114,13 @@ struct desk_undo {
 struct desk_move {
     struct desk_message *message;
     unsigned before;
+    bool tells; /* a part: its report part has something from it */
+};
+
+/* A report part that others, or parts of ours, have given to: it may be due. */
+struct desk_told {
+    uint16_t p;
+    uint64_t id;
 };
 
 /* What the open batch has changed, or one that is under way. */
@@ -135,7 +153,9 @@ struct desk {
     unsigned under_way_count;
     struct spool_totals totals;
     uint64_t last_id;
-    unsigned fresh_now; /* the fresh table that new mail goes to */
+    unsigned fresh_now;     /* the fresh table that new mail goes to */
+    struct desk_told *told; /* owned: for those who load, to ask when these are due */
+    size_t told_count, told_size;
     /* What is to be loaded: for those who load. Content of what is there, too. */
     struct desk_message **missed; /* owned */
     size_t missed_count, missed_size;
@@ -149,6 +169,8 @@ void desk_fini(struct desk *d);
 struct desk_message *desk_find(const struct desk *d, struct msg_id id);
 /* All of it, with what is being loaded and what is gone. */
 struct desk_message *desk_any(const struct desk *d, uint64_t id);
+/* Recipient n, gone or not; NULL: it is not here. */
+struct desk_rcpt *desk_any_rcpt(const struct desk_message *msg, uint32_t n);
 struct desk_rcpt *desk_rcpt(const struct desk_message *msg, uint32_t n); /* NULL: none, or gone */
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -195,6 +217,16 @@ int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, i
 /* Is the message, with its content if that is wanted, at hand? As spool_want. */
 int desk_want(struct desk *d, struct msg_id id, bool content);
 
+/* As spool_parts.h. What others than its owner do to a report part is not done on the desk, whoever
+ * owns it: it is told, and read again. */
+int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_new *n,
+                      const struct spool_share *shares, size_t count);
+int desk_give(struct desk *d, struct msg_id id, struct wall due);
+int desk_parts_want(struct desk *d, struct msg_id whole);
+/* Only those on the desk: after desk_parts_want, all that are ours. */
+int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
+                  struct msg_id *ret_ids, size_t *ret_count);
+
 /* ---- what comes from the database ------------------------------------------------------------ */
 
 enum desk_reason { DESK_READY, DESK_LOOKED };
@@ -207,6 +239,15 @@ void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned ro
 void desk_fill_rcpt(struct desk_message *msg, const struct spool_rcpt *r);
 /* Take `bytes`, or the descriptor. */
 void desk_fill_content(struct desk *d, struct desk_message *msg, char *bytes, int fd);
+/* It is a report part; and a pending recipient of one of its parts. */
+void desk_fill_report(struct desk_message *msg, uint32_t parts_left, int32_t gen);
+void desk_fill_other(struct desk_message *msg, const struct spool_rcpt *r);
+/* Are its parts' pending recipients to be read, too? Only who was not told of a delay may be. */
+bool desk_needs_others(const struct desk_message *msg);
+/* A report part was given to, or a part of it has ended: it goes on the list of the told; and when
+ * it is due as the database has it. */
+void desk_tell(struct desk *d, uint16_t p, uint64_t id);
+void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due);
 /* Its rows make no sense. */
 void desk_fill_wrong(struct desk_message *msg, const char *why);
 /* It is complete, or was not found. */

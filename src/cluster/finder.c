@@ -149,6 +149,13 @@ void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t d
     }
 }
 
+void finder_put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id)
+{
+    if (f->is_mine[p]) {
+        (void)put_early(f, p, due, id); /* at the worst a sweep finds it */
+    }
+}
+
 void finder_put_fresh(struct finder *f, uint16_t p, int64_t due, uint64_t id)
 {
     if (f->is_mine[p] && !put_early(f, p, due, id)) {

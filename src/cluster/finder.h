@@ -62,6 +62,8 @@ void finder_sweep(struct finder *f);
 
 /* A message of this partition waits and is not on the desk any more. */
 void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t due, uint64_t id);
+/* The same, to be read by its id whatever the places say. */
+void finder_put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id);
 /* The same for one that is in a fresh table. */
 void finder_put_fresh(struct finder *f, uint16_t p, int64_t due, uint64_t id);
 

@@ -21,7 +21,18 @@
 #define KEY_PAGE     64
 #define LOCATE_MAX   256
 
-enum ask { ASK_COUNT, ASK_HEADS, ASK_WALK, ASK_KEY, ASK_LOCATE, ASK_LOAD, ASK_CONTENT };
+enum ask {
+    ASK_COUNT,
+    ASK_HEADS,
+    ASK_WALK,
+    ASK_KEY,
+    ASK_LOCATE,
+    ASK_LOAD,
+    ASK_OTHERS,
+    ASK_CONTENT,
+    ASK_PARTS,
+    ASK_TOLD
+};
 
 struct head {
     uint32_t place; /* index of question.places */
@@ -39,7 +50,7 @@ struct question {
     size_t head_count, head_size;
     char *key; /* owned */
     size_t key_len;
-    uint64_t id; /* of ASK_CONTENT */
+    uint64_t id; /* of ASK_CONTENT; of ASK_PARTS, and of what is loaded for it, the message */
     int fd;      /* owned: where its chunks go, or -1 */
     uint64_t filled;
     char *bytes; /* owned: content that was in a row */
@@ -55,6 +66,7 @@ struct loader {
     bool is_wanted;  /* mail that is due */
     bool is_heading; /* heads, or a page of the walk, are asked for */
     bool is_counting;
+    bool is_telling; /* when those that were told of something are due is asked for */
     bool has_come;
     char *key; /* owned: that was asked for last */
     size_t key_len;
@@ -130,7 +142,8 @@ static void mine(const struct finder *f, struct columns *c)
 /* $2: nothing. */
 #define SQL_COUNT                                                                                  \
     "SELECT 0::smallint, state, ''::text, count(*), coalesce(sum(size), 0)::bigint FROM part "     \
-    "WHERE p = ANY($1::smallint[]) AND $2::bigint IS NOT NULL GROUP BY state UNION ALL SELECT 1, " \
+    "WHERE p = ANY($1::smallint[]) AND message = id AND $2::bigint IS NOT NULL GROUP BY state "    \
+    "UNION ALL SELECT 1, "                                                                         \
     "2, parked, count(*), 0 FROM part WHERE parked IS NOT NULL AND p = ANY($1::smallint[]) "       \
     "GROUP BY parked" COUNT_FRESH("0") COUNT_FRESH("1") COUNT_FRESH("2")
 
@@ -229,16 +242,93 @@ static bool load_new(struct loader *l, struct question *q, enum desk_reason why)
     return true;
 }
 
+/* The messages of `q`, in two columns of a statement. */
+static void ask_by_key(struct loader *l, struct question *q, const char *sql)
+{
+    struct committer_batch *b = committer_batch_new();
+    struct columns c;
+
+    columns_init(&c, sql, "sl");
+    for (size_t k = 0; k < q->head_count; k++) {
+        columns_number(&c, q->heads[k].p);
+        columns_number(&c, (int64_t)q->heads[k].id);
+        columns_row_open(&c);
+    }
+    columns_flush(&c, b);
+    columns_fini(&c);
+    reader_ask(l->reader, b, q);
+}
+
+static void parts_are_here(struct loader *l, uint64_t whole)
+{
+    struct desk_message *msg = desk_any(l->desk, whole);
+
+    if (msg != NULL && !msg->is_loading) {
+        msg->is_missed = false;
+        msg->parts_are_here = true;
+    }
+    l->has_come = true;
+}
+
 static void loaded(struct loader *l, const struct question *q)
 {
+    struct question *others = question_new(ASK_OTHERS);
+
     for (size_t i = 0; i < q->head_count; i++) {
         struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
 
-        if (msg != NULL && msg->is_loading) {
+        if (msg == NULL || !msg->is_loading) {
+            continue;
+        }
+        if (q->ask == ASK_LOAD && desk_needs_others(msg)) {
+            add_head(others, (struct head){.p = msg->p, .id = msg->id});
+        } else {
             desk_loaded(l->desk, msg);
         }
     }
+    if (q->id != 0) {
+        parts_are_here(l, q->id);
+    }
+    if (others->head_count > 0) {
+        ask_by_key(l, others, answers_others_sql);
+    } else {
+        question_free(others);
+    }
     l->has_come = true;
+}
+
+/* ---- report parts that were given to --------------------------------------------------------- */
+
+static void ask_told(struct loader *l)
+{
+    struct desk *d = l->desk;
+    struct question *q;
+
+    if (d->told_count == 0 || l->is_telling) {
+        return;
+    }
+    q = question_new(ASK_TOLD);
+    for (size_t i = 0; i < d->told_count; i++) {
+        add_head(q, (struct head){.p = d->told[i].p, .id = d->told[i].id});
+    }
+    d->told_count = 0;
+    l->is_telling = true;
+    ask_by_key(l, q,
+               "SELECT x.p, x.id, x.due FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) "
+               "JOIN part x ON x.p = u.p AND x.id = u.id");
+}
+
+static void told_answer(struct loader *l, const PGresult *r)
+{
+    for (int row = 0; row < PQntuples(r); row++) {
+        int64_t p, id, due;
+
+        if (answer_number(r, row, 0, &p) && answer_number(r, row, 1, &id) &&
+            answer_number(r, row, 2, &due) && p >= 0 && p < PARTITIONS && id > 0) {
+            desk_told(l->desk, (uint16_t)p, (uint64_t)id, due);
+        }
+    }
+    l->is_wanted = l->has_come = true;
 }
 
 /* ---- by id alone ----------------------------------------------------------------------------- */
@@ -321,23 +411,23 @@ static void ask_content(struct loader *l, struct desk_message *msg)
     };
     struct question *q = question_new(ASK_CONTENT);
     struct committer_batch *b = committer_batch_new();
+    int64_t stored; /* under this id */
     char room[2][24];
 
     q->id = msg->id;
+    stored = (int64_t)spool_whole(&msg->f.m).n;
     if (msg->row >= ROW_FRESH) {
         committer_batch_add(
             b, fresh[msg->row - ROW_FRESH],
             (struct link_param[]){number(room[0], msg->p), number(room[1], (int64_t)msg->id)}, 2);
     } else if (msg->f.m.size <= DESK_CONTENT_MAX) {
         committer_batch_add(b, "SELECT bytes FROM message WHERE id = $1::bigint",
-                            (struct link_param[]){number(room[0], (int64_t)msg->id)}, 1);
+                            (struct link_param[]){number(room[0], stored)}, 1);
     } else {
         for (uint64_t n = 0; n * DESK_CHUNK < msg->f.m.size; n++) {
-            committer_batch_add(b,
-                                "SELECT bytes FROM content WHERE id = $1::bigint AND n = $2::int",
-                                (struct link_param[]){number(room[0], (int64_t)msg->id),
-                                                      number(room[1], (int64_t)n)},
-                                2);
+            committer_batch_add(
+                b, "SELECT bytes FROM content WHERE id = $1::bigint AND n = $2::int",
+                (struct link_param[]){number(room[0], stored), number(room[1], (int64_t)n)}, 2);
         }
     }
     reader_ask(l->reader, b, q);
@@ -410,6 +500,36 @@ static void content_ended(struct loader *l, struct question *q)
     }
 }
 
+/* ---- the parts of a message ------------------------------------------------------------------ */
+
+static void ask_parts(struct loader *l, struct desk_message *msg)
+{
+    struct committer_batch *b = committer_batch_new();
+    struct question *q = question_new(ASK_PARTS);
+    char room[24];
+
+    msg->wants_parts = false;
+    q->id = msg->id;
+    committer_batch_add(b,
+                        "SELECT p, id FROM part WHERE message = $1::bigint AND message <> id "
+                        "ORDER BY p, id",
+                        (struct link_param[]){number(room, (int64_t)msg->id)}, 1);
+    reader_ask(l->reader, b, q);
+}
+
+static void only_mine(const struct loader *l, struct question *q);
+
+/* Takes the question. */
+static void parts_ended(struct loader *l, struct question *q)
+{
+    uint64_t whole = q->id;
+
+    only_mine(l, q);
+    if (!load_new(l, q, DESK_LOOKED)) {
+        parts_are_here(l, whole);
+    }
+}
+
 void loader_ask(struct loader *l)
 {
     struct question *q = NULL;
@@ -417,6 +537,10 @@ void loader_ask(struct loader *l)
     for (size_t i = 0; i < l->desk->missed_count; i++) {
         struct desk_message *msg = l->desk->missed[i];
 
+        if (!msg->is_loading && msg->wants_parts) {
+            ask_parts(l, msg);
+            continue;
+        }
         if (!msg->is_loading) {
             ask_content(l, msg); /* missed until it is there: it is not asked for twice */
             continue;
@@ -744,12 +868,19 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
     case ASK_HEADS:
         heads_answer(q, r);
         return;
+    case ASK_PARTS:
     case ASK_WALK:
     case ASK_KEY:
         ids_answer(q, r);
         return;
     case ASK_LOCATE:
         locate_answer(q, r);
+        return;
+    case ASK_OTHERS:
+        answers_others(l->desk, r);
+        return;
+    case ASK_TOLD:
+        told_answer(l, r);
         return;
     case ASK_LOAD:
         (n == 0 ? answers_fresh : n == 1 ? answers_waiting : answers_rcpts)(l->desk, r);
@@ -781,11 +912,19 @@ static void ended(void *arg, void *question, bool answered)
     case ASK_KEY:
         key_ended(l, q);
         return;
+    case ASK_PARTS:
+        parts_ended(l, q);
+        return;
     case ASK_LOCATE:
         located(l, q);
         break;
     case ASK_LOAD:
+    case ASK_OTHERS:
         loaded(l, q);
+        break;
+    case ASK_TOLD:
+        l->is_telling = false;
+        ask_told(l);
         break;
     case ASK_CONTENT:
         content_ended(l, q);
@@ -821,6 +960,7 @@ void loader_turn(struct loader *l)
 {
     reader_turn(l->reader);
     loader_ask(l);
+    ask_told(l);
     go_on(l);
 }
 
@@ -834,7 +974,7 @@ bool loader_has_come(struct loader *l)
 
 bool loader_is_idle(const struct loader *l)
 {
-    return reader_count(l->reader) == 0 && l->desk->missed_count == 0;
+    return reader_count(l->reader) == 0 && l->desk->missed_count + l->desk->told_count == 0;
 }
 
 struct reader *loader_reader(struct loader *l)

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "columns.h"
 #include "mem.h"
+#include "parts.h"
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
@@ -43,6 +44,8 @@
 
 /* All that changes mail, in the order in which a batch has it. */
 enum statement {
+    GIVE_RCPT,
+    TELL_REPORT,
     INSERT_FRESH_0,
     MOVE_FRESH_0 = INSERT_FRESH_0 + DESK_FRESH_TABLES,
     INSERT_MESSAGE = MOVE_FRESH_0 + DESK_FRESH_TABLES,
@@ -50,12 +53,14 @@ enum statement {
     INSERT_PART,
     INSERT_RCPT,
     UPDATE_PART,
+    UPDATE_REPORT,
     UPDATE_RCPT,
     DELETE_RCPT,
     DELETE_RCPTS,
     DELETE_PART,
     DELETE_MESSAGE,
     DELETE_CONTENT,
+    CLOSE_REPORT,
     DELETE_FRESH_0,
     STATEMENTS = DELETE_FRESH_0 + DESK_FRESH_TABLES,
 };
@@ -63,6 +68,10 @@ enum statement {
 static const struct {
     const char *sql, *types;
 } statements[STATEMENTS] = {
+    [GIVE_RCPT] = {parts_give_sql, parts_give_types},
+    [TELL_REPORT] = {parts_tell_sql, parts_tell_types},
+    [UPDATE_REPORT] = {parts_update_sql, parts_update_types},
+    [CLOSE_REPORT] = {parts_close_sql, parts_close_types},
     [INSERT_FRESH_0] = INSERT_FRESH("0"),
     [INSERT_FRESH_0 + 1] = INSERT_FRESH("1"),
     [INSERT_FRESH_0 + 2] = INSERT_FRESH("2"),
@@ -70,25 +79,27 @@ static const struct {
     [MOVE_FRESH_0 + 1] = MOVE_FRESH("1"),
     [MOVE_FRESH_0 + 2] = MOVE_FRESH("2"),
     [INSERT_MESSAGE] = {"INSERT INTO message (id, flags, rcpt_total, size, arrived, class_source, "
-                        "envid, client, chunks, bytes) SELECT * FROM unnest($1::bigint[], "
-                        "$2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::smallint[], "
-                        "$7::bytea[], $8::bytea[], $9::int[], $10::bytea[])",
-                        "liillsbbib"},
+                        "envid, client, chunks, bytes, parts, home) SELECT * FROM "
+                        "unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], "
+                        "$6::smallint[], $7::bytea[], $8::bytea[], $9::int[], $10::bytea[], "
+                        "$11::smallint[], $12::smallint[])",
+                        "liillsbbibss"},
     [INSERT_CONTENT] = {"INSERT INTO content (id, n, bytes) SELECT * FROM unnest($1::bigint[], "
                         "$2::int[], $3::bytea[])",
                         "lib"},
     [INSERT_PART] = {"INSERT INTO part (p, id, message, kind, state, due, created, pending, "
                      "to_report, warnings, force_expire, parked, reason, arrived, size, rcpts, "
-                     "sender, sender_domain, class) SELECT p, id, id, 0, state, due, created, "
-                     "pending, to_report, warnings, force_expire, parked, reason, arrived, size, "
-                     "rcpts, sender, sender_domain, class FROM unnest($1::smallint[], "
-                     "$2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::int[], "
-                     "$7::int[], $8::int[], $9::boolean[], $10::text[], $11::bytea[], "
-                     "$12::bigint[], $13::bigint[], $14::int[], $15::bytea[], $16::text[], "
-                     "$17::text[]) AS u (p, id, state, due, created, pending, to_report, "
-                     "warnings, force_expire, parked, reason, arrived, size, rcpts, sender, "
-                     "sender_domain, class)",
-                     "slslliiiotbllibtt"},
+                     "sender, sender_domain, class, parts_left) SELECT p, id, message, kind, "
+                     "state, due, created, pending, to_report, warnings, force_expire, parked, "
+                     "reason, arrived, size, rcpts, sender, sender_domain, class, parts_left FROM "
+                     "unnest($1::smallint[], $2::bigint[], $3::smallint[], $4::bigint[], "
+                     "$5::bigint[], $6::int[], $7::int[], $8::int[], $9::boolean[], $10::text[], "
+                     "$11::bytea[], $12::bigint[], $13::bigint[], $14::int[], $15::bytea[], "
+                     "$16::text[], $17::text[], $18::bigint[], $19::smallint[], $20::int[]) AS u "
+                     "(p, id, state, due, created, pending, to_report, warnings, force_expire, "
+                     "parked, reason, arrived, size, rcpts, sender, sender_domain, class, "
+                     "message, kind, parts_left)",
+                     "slslliiiotbllibttlsi"},
     [INSERT_RCPT] = {"INSERT INTO recipient (p, id, n, state, attempts, last_attempt, "
                      "route_generation, transport, nexthop, status, diagnostic, reply, remote, "
                      "tls, notify, address, domain, orcpt) SELECT * FROM unnest($1::smallint[], "
@@ -143,6 +154,7 @@ const char *rows_statement(unsigned n)
 
 /* A batch that is being written. */
 struct writer {
+    struct committer_batch *first; /* what parts give, before they are deleted */
     struct committer_batch *b;
     struct columns columns[STATEMENTS];
 };
@@ -266,10 +278,13 @@ static void insert_part(struct writer *w, const struct desk_message *msg)
     put_part(c, msg);
     columns_number(c, m->arrived.us);
     columns_number(c, (int64_t)m->size);
-    columns_number(c, m->rcpt_total);
+    columns_number(c, m->gathers ? 0 : msg->rcpt_count);
     columns_bytes(c, m->sender);
     put_domain(c, m->sender);
     columns_bytes(c, m->class_name);
+    columns_number(c, (int64_t)spool_whole(m).n);
+    columns_number(c, m->gathers ? PART_REPORT : PART_MAIL);
+    columns_number(c, msg->parts_left);
     columns_row(c, w->b);
 }
 
@@ -293,6 +308,8 @@ static void insert_message(struct writer *w, const struct desk_message *msg)
     } else {
         columns_null(c);
     }
+    columns_number(c, m->gathers ? msg->parts_left : 1);
+    columns_number(c, msg->p);
     columns_row(c, w->b);
     for (uint64_t at = 0, n = 0; !is_inside && at < m->size; at += DESK_CHUNK, n++) {
         columns_number(chunk, (int64_t)msg->id);
@@ -315,8 +332,15 @@ static void insert_waiting(struct writer *w, const struct desk_message *msg)
 
 static void delete_waiting(struct writer *w, const struct desk_message *msg)
 {
+    if (msg->f.m.gathers) {
+        add_key(w, CLOSE_REPORT, msg);
+        return;
+    }
     add_key(w, DELETE_RCPTS, msg);
     add_key(w, DELETE_PART, msg);
+    if (spool_is_part(&msg->f.m)) {
+        return;
+    }
     add_id(w, DELETE_MESSAGE, msg->id);
     if (msg->f.m.size > DESK_CONTENT_MAX) {
         add_id(w, DELETE_CONTENT, msg->id);
@@ -361,19 +385,93 @@ static bool fields_are_changed(const struct desk_undo *first)
             !slice_equal(a->reason, m->reason) || !slice_equal(a->parked, m->parked));
 }
 
+/* The next recipient that the batch has changed, from entry *at on; NULL: there are no more. */
+static const struct desk_rcpt *next_rcpt(const struct desk_undo *const *entries, size_t count,
+                                         size_t *at)
+{
+    while (*at < count) {
+        size_t i = (*at)++;
+        uint32_t n = entries[i]->n;
+
+        if (n != 0 && (i == 0 || entries[i - 1]->n != n) && !entries[i]->before.rcpt.gone) {
+            return desk_any_rcpt(entries[i]->message, n);
+        }
+    }
+    return NULL;
+}
+
+/* What a part has for its report part. Does it have something? */
+static bool write_given(struct writer *w, const struct desk_undo *const *entries, size_t count)
+{
+    struct columns *give = &w->columns[GIVE_RCPT], *tell = &w->columns[TELL_REPORT];
+    const struct desk_message *msg = entries[0]->message;
+    struct msg_id whole = msg->f.m.whole;
+    const struct desk_rcpt *r;
+    int64_t given = 0;
+
+    for (size_t at = 0; (r = next_rcpt(entries, count, &at)) != NULL;) {
+        if (r->given) {
+            put_rcpt(give, msg, &r->r);
+            columns_number(give, parts_home(whole));
+            columns_number(give, (int64_t)whole.n);
+            columns_row(give, w->first);
+            given++;
+        }
+    }
+    if (given == 0 && !msg->f.gone) {
+        return false;
+    }
+    columns_number(tell, parts_home(whole));
+    columns_number(tell, (int64_t)whole.n);
+    columns_number(tell, given);
+    columns_number(tell, msg->f.gone);
+    columns_number(tell, given > 0 ? msg->give_due : WALL_NEVER.us);
+    columns_row(tell, w->first);
+    return true;
+}
+
+/* Of its recipients those that were reported leave, of its fields those change that are its
+ * owner's. */
+static void update_report(struct writer *w, const struct desk_undo *const *entries, size_t count)
+{
+    struct columns *c = &w->columns[UPDATE_REPORT], *rcpts = &w->columns[DELETE_RCPT];
+    const struct desk_message *msg = entries[0]->message;
+    const struct spool_message *m = &msg->f.m;
+    const struct desk_rcpt *r;
+    int64_t reported = 0;
+
+    for (size_t at = 0; (r = next_rcpt(entries, count, &at)) != NULL;) {
+        if (r->gone) {
+            put_key(rcpts, msg);
+            columns_number(rcpts, r->r.n);
+            columns_row(rcpts, w->b);
+            reported++;
+        }
+    }
+    put_key(c, msg);
+    columns_number(c, m->state);
+    columns_number(c, m->due.us);
+    columns_number(c, m->created.us);
+    columns_number(c, reported);
+    columns_number(c, m->warnings < INT32_MAX ? m->warnings : INT32_MAX);
+    columns_number(c, m->force_expire);
+    columns_bytes(c, m->reason);
+    columns_number(c, msg->gen);
+    columns_row(c, w->b);
+}
+
 static void update_rcpts(struct writer *w, const struct desk_undo *const *entries, size_t count)
 {
     const struct desk_message *msg = entries[0]->message;
+    const struct desk_rcpt *r;
 
-    for (size_t i = 0; i < count; i++) {
-        uint32_t n = entries[i]->n;
-        const struct desk_rcpt *r;
+    for (size_t at = 0; (r = next_rcpt(entries, count, &at)) != NULL;) {
+        uint32_t n = r->r.n;
 
-        if (n == 0 || (i > 0 && entries[i - 1]->n == n) || entries[i]->before.rcpt.gone) {
-            continue;
+        if (r->given) {
+            continue; /* it has left */
         }
-        r = desk_rcpt(msg, n);
-        if (r == NULL) {
+        if (r->gone) {
             put_key(&w->columns[DELETE_RCPT], msg);
             columns_number(&w->columns[DELETE_RCPT], n);
             columns_row(&w->columns[DELETE_RCPT], w->b);
@@ -386,10 +484,12 @@ static void update_rcpts(struct writer *w, const struct desk_undo *const *entrie
 
 /* What became of a message, as rows of statements. */
 static void write_message(struct writer *w, const struct desk_undo *const *entries, size_t count,
-                          unsigned fresh_now)
+                          unsigned fresh_now, struct desk_move *move)
 {
     struct desk_message *msg = entries[0]->message;
     unsigned before = msg->row;
+
+    *move = (struct desk_move){msg, before, false};
 
     if (before == ROW_NONE && msg->f.gone) {
         return;
@@ -398,6 +498,9 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
     if (!fields_are_changed(entries[0]) &&
         (entries[count - 1]->n == 0 || (before >= ROW_FRESH && is_passing(msg)))) {
         return;
+    }
+    if (spool_is_part(&msg->f.m) && before == ROW_WAITING) {
+        move->tells = write_given(w, entries, count);
     }
     if (msg->f.gone) {
         msg->row = ROW_NONE;
@@ -409,6 +512,8 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
     } else if (before == ROW_NONE && msg->f.claimed && is_passing(msg)) {
         msg->row = ROW_FRESH + fresh_now;
         insert_fresh(w, msg);
+    } else if (before == ROW_WAITING && msg->f.m.gathers) {
+        update_report(w, entries, count);
     } else if (before == ROW_WAITING) {
         put_part(&w->columns[UPDATE_PART], msg);
         columns_row(&w->columns[UPDATE_PART], w->b);
@@ -417,7 +522,7 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
         msg->row = ROW_WAITING;
         if (before >= ROW_FRESH) {
             add_key(w, MOVE_FRESH_0 + before - ROW_FRESH, msg);
-        } else {
+        } else if (!spool_is_part(&msg->f.m)) {
             insert_message(w, msg);
         }
         insert_waiting(w, msg);
@@ -431,13 +536,16 @@ struct committer_batch *rows_write(struct desk_batch *d, unsigned fresh_now)
     struct committer_batch *b = committer_batch_new();
 
     w->b = b;
+    w->first = committer_batch_new();
     for (unsigned i = 0; i < STATEMENTS; i++) {
         columns_init(&w->columns[i], statements[i].sql, statements[i].types);
     }
     for (size_t i = 0; i < d->count; i++) {
         entries[i] = &d->log[i];
     }
-    qsort(entries, d->count, sizeof(struct desk_undo *), entry_order);
+    if (d->count > 0) {
+        qsort(entries, d->count, sizeof(struct desk_undo *), entry_order);
+    }
     d->moves = mem_array(d->count, sizeof *d->moves);
     d->move_count = 0;
     for (size_t i = 0, count; i < d->count; i += count) {
@@ -446,13 +554,14 @@ struct committer_batch *rows_write(struct desk_batch *d, unsigned fresh_now)
         for (count = 1; i + count < d->count && entries[i + count]->message == msg;) {
             count++;
         }
-        d->moves[d->move_count++] = (struct desk_move){msg, msg->row};
-        write_message(w, entries + i, count, fresh_now);
+        write_message(w, entries + i, count, fresh_now, &d->moves[d->move_count++]);
     }
     for (unsigned i = 0; i < STATEMENTS; i++) {
-        columns_flush(&w->columns[i], b);
+        columns_flush(&w->columns[i], i == GIVE_RCPT || i == TELL_REPORT ? w->first : b);
         columns_fini(&w->columns[i]);
     }
+    committer_batch_join(w->first, b);
+    b = w->first;
     mem_free(entries);
     mem_free(w);
     return b;

@@ -516,7 +516,8 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
         return status;
     }
     for (size_t i = 0; i < count; i++) {
-        if (spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) == -EAGAIN) {
+        if (spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) == -EAGAIN ||
+            spool_parts_want(q->spool, ids[i]) == -EAGAIN) {
             status = 503; /* all that is not at hand is asked for; the question comes again */
         }
     }

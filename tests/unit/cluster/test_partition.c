@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "partition.h"
+#include "parts.h"
 
 static uint16_t of(struct slice transport, struct slice nexthop, struct slice address)
 {
@@ -26,11 +27,21 @@ static void while_they_are_not_routed_recipients_go_by_domain(void **state)
     assert_int_equal(of(SLICE(""), SLICE(""), SLICE("postmaster")), 37); /* without one */
 }
 
+static void report_parts_have_their_homes(void **state)
+{
+    (void)state;
+    assert_int_equal(parts_home((struct msg_id){1}), 164);
+    assert_int_equal(parts_home((struct msg_id){64}), 5);
+    assert_int_equal(parts_home((struct msg_id){1763000000000000}), 195);
+    assert_int_equal(parts_home((struct msg_id){UINT64_C(1) << 62}), 133);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(destinations_have_their_partitions),
         cmocka_unit_test(while_they_are_not_routed_recipients_go_by_domain),
+        cmocka_unit_test(report_parts_have_their_homes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
