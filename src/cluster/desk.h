@@ -217,8 +217,8 @@ int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, i
 /* Is the message, with its content if that is wanted, at hand? As spool_want. */
 int desk_want(struct desk *d, struct msg_id id, bool content);
 
-/* As spool_parts.h. What others than its owner do to a report part is not done on the desk, whoever
- * owns it: it is told, and read again. */
+/* As spool_parts.h. What parts do to a report part is not done on the desk, though it may be there:
+ * it is told, and read again. */
 int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_new *n,
                       const struct spool_share *shares, size_t count);
 int desk_give(struct desk *d, struct msg_id id, struct wall due);
