@@ -47,6 +47,7 @@ static void pump(struct spool *sp)
 
 static struct spool *open_other(void)
 {
+    static struct spool_engine undivided;
     char url[200];
     struct spool_options options = {.inline_limit = INLINE_LIMIT};
     struct spool *sp = NULL;
@@ -58,6 +59,9 @@ static struct spool *open_other(void)
     if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
         fail_msg("%s", buf_cstr(&error));
     }
+    undivided = *sp->engine;
+    undivided.parts = NULL; /* as the other (scenario/test_cluster_parts divides) */
+    sp->engine = &undivided;
     buf_fini(&error);
     pump(sp);
     return sp;
