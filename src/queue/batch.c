@@ -455,6 +455,11 @@ static void succeeded(struct queue *q, struct batch_commit *c)
         measure_add(&q->measures.commit_time, &measure_commits, clock_mono().us - c->begun.us);
         measure_add(&q->measures.batch_steps, &measure_sizes, count);
     }
+    if (q->batch.is_late && !batch_is_blocked(&q->batch)) {
+        q->batch.is_late = false;
+        log_info("storage works again");
+        clients_storage(&q->clients, true);
+    }
     if (c->redo != NULL) {
         redo_ended(q, c->redo, c->redo_rc, 0);
     }
@@ -509,6 +514,33 @@ static void take_ends(struct queue *q)
         } else {
             failed(q, rc);
         }
+    }
+}
+
+/* Clients don't wait longer than that for a database that is away. */
+static void answer_late(struct queue *q)
+{
+    struct batch *b = &q->batch;
+    struct step *step;
+
+    if (b->under_way_count == 0 ||
+        clock_mono().us - b->under_way[slot(b, 0)].begun.us < BATCH_PATIENCE_US) {
+        return;
+    }
+    for (unsigned i = 0; i < b->under_way_count; i++) {
+        STAILQ_FOREACH(step, &b->under_way[slot(b, i)].steps, next)
+        {
+            if (step->type == STEP_SUBMISSION && step->submission.from != NULL) {
+                clients_answer(q, step->submission.from, step->submission.token, step->id,
+                               -ETIMEDOUT, step->submission.repeated);
+                step->submission.from = NULL;
+            }
+        }
+    }
+    if (!b->is_late) {
+        b->is_late = true;
+        log_error("a commit does not end: no mail is accepted before it does");
+        clients_storage(&q->clients, false);
     }
 }
 
@@ -666,6 +698,7 @@ void batch_turn(struct queue *q)
         q->batch.wanted = true;
     }
     go_on(q);
+    answer_late(q);
 }
 
 void batch_redo(struct queue *q)
@@ -678,6 +711,12 @@ struct mono batch_wake_at(const struct queue *q)
 {
     const struct batch *b = &q->batch;
 
+    if (b->under_way_count > 0 && !b->is_late) {
+        return mono_min(mono_after(b->under_way[slot(b, 0)].begun, BATCH_PATIENCE_US),
+                        spool_dirty(q->spool) && can_begin(q)
+                            ? (b->commit_by.us != 0 && !b->wanted ? b->commit_by : clock_mono())
+                            : MONO_NEVER);
+    }
     if (!spool_dirty(q->spool) || !can_begin(q)) {
         return MONO_NEVER; /* with too much under way, the first that ends wakes us */
     }

@@ -52,6 +52,10 @@ struct step;
 /* With fewer submissions in a commit there is nothing to wait for. */
 #define BATCH_GATHER_MIN 4
 
+/* The clients of a commit that takes longer are told to try again, though it may yet happen: their
+ * mail is then there twice, and never lost. */
+#define BATCH_PATIENCE_US (20 * US_PER_S)
+
 /* Commits under way; a spool that bears more gets no more. */
 #define BATCH_COMMITS_MAX 4
 
@@ -81,6 +85,7 @@ struct batch {
     struct mono commit_by;  /* what is in `open` waits no longer; us 0: nothing waits */
     unsigned submissions;   /* in `open`, when its commit was last thought of */
     unsigned usual_eighths; /* submissions of a commit of late, in eighths */
+    bool is_late;           /* clients were told to try again, and nothing has ended since */
     bool gathers;           /* commit_by is that of a submission */
     uint64_t commits;       /* since start */
 };
