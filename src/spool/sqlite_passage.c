@@ -17,7 +17,7 @@
 /* Of the start: so much in one transaction, which the log then has to hold. */
 #define START_BYTES (UINT64_C(1) << 20)
 /* How much longer its content may be than what goes into the database. */
-#define CONTENT_FACTOR 4
+#define CONTENT_FACTOR 2
 #define MAIL_MAX       (PASSAGE_CONTENT_MAX + PASSAGE_ENVELOPE_MAX)
 
 /* ---- submit and end ------------------------------------------------------------------------- */

@@ -234,7 +234,7 @@ static void nothing_is_written_again_while_it_is_copied(void **state)
 
     (void)state;
     in_killed_process(many_pass_while_it_is_copied);
-    assert_int_equal(stat(passage_path(4 * PASSAGE_FILES), &st), 0);
+    assert_int_equal(stat(passage_path(2 * PASSAGE_FILES), &st), 0);
 }
 
 /* A journal of events: each commit syncs the database, and one sync is less than two. */
