@@ -82,8 +82,9 @@ static void turn(struct spool *sp)
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
     struct cluster_spool *s = cluster_of(sp);
+    bool mail = loader_has_come(s->loader), found = engine_search_has_come(s->search);
 
-    if (!loader_has_come(s->loader) & !engine_search_has_come(s->search)) {
+    if (!mail && !found) {
         return false;
     }
     *ret_event = (struct spool_event){.type = SPOOL_EVENT_READY};

@@ -255,11 +255,11 @@ static bool set_tls(struct cluster_url *u, struct buf *ret_error)
 static void set_options(struct cluster_url *u, enum cluster_url_use use)
 {
     static const char *const settings[] = {
-        [CLUSTER_URL_QUEUE] = "-c idle_in_transaction_session_timeout=2500 -c lock_timeout=3000 "
-                              "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off "
-                              "-c enable_hashjoin=off -c enable_mergejoin=off",
-        [CLUSTER_URL_READING] = "-c default_transaction_read_only=on -c statement_timeout=10000 "
-                                "-c lock_timeout=3000",
+        [CLUSTER_URL_QUEUE] = ("-c idle_in_transaction_session_timeout=2500 -c lock_timeout=3000 "
+                               "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off "
+                               "-c enable_hashjoin=off -c enable_mergejoin=off"),
+        [CLUSTER_URL_READING] = ("-c default_transaction_read_only=on -c statement_timeout=10000 "
+                                 "-c lock_timeout=3000"),
         [CLUSTER_URL_OPERATOR] = "-c lock_timeout=3000 -c client_min_messages=warning",
     };
 

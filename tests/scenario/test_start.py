@@ -66,7 +66,7 @@ class CheckedBefore(sluice.TestCase):
             (dict(receive_user="no-such-user"), "receive_user: .*there is no such user"),
             (dict(deliver_user="no-such-user"), "deliver_user: .*there is no such user"),
             (dict(control_socket_group="no-such-group"), "control_socket_group: there is no group"),
-            (dict(spool="postgresql://localhost/queue"), "spool: found `postgresql://localhost/queue', expected sqlite"),
+            (dict(spool="postgresql:localhost"), "spool: found `postgresql:localhost', expected sqlite"),
             (dict(state_directory="/dev/null"), "/dev/null: Not a directory"),
             (dict(state_directory="file/below"), "file.*: Not a directory"),
             (dict(spool="sqlite:file/queue.db"), "file.*: Not a directory"),

@@ -255,8 +255,7 @@ static void members_and_recipients_are_not_too_large(void **unused)
     static const char *const heads[] = {
         "{\"from\":\"a@b.c\",\"to\":\"a@b.c\",\"text\":\"\",\"x\":[\"",
         "{\"from\":\"a@b.c\",\"to\":[{\"address\":\"a@b.c\",\"x\":[\"",
-        "{\"from\":\"a@b.c\",\"text\":\"\",\"recipients\":[\"a@b.c\",{\"address\":\"a@b.c\",\"x\":["
-        "\"",
+        "{\"from\":\"a@b.c\",\"text\":\"\",\"recipients\":[\"a@b.c\",{\"address\":\"\",\"x\":[\"",
     };
     static const char *const ends[] = {"\"]}", "\"]}]}", "\"]}]}"};
     static const char *const errors[] = {"expected at most 262144 bytes, besides rec",
