@@ -33,8 +33,9 @@ bool sqlite_passage_takes(const struct sqlite_spool *s, const struct spool_new *
 {
     size_t envelope = 4096; /* without its texts */
 
-    /* Where each commit changes the database anyway, a second sync costs more than rows do. */
-    if (!n->claim || s->rows_beside || n->rcpt_count > PASSAGE_RCPTS_MAX ||
+    /* Where each commit changes the database anyway, a second sync costs more than rows do. On a
+     * disk that has been full the database has pages of mail that is gone; a file has to grow. */
+    if (!n->claim || s->rows_beside || !s->reserve.held || n->rcpt_count > PASSAGE_RCPTS_MAX ||
         n->size > segments_content_max(&s->segments)) {
         return false;
     }

@@ -172,6 +172,12 @@ class FullDisk(sluice.TestCase):
         os.rmdir(self.mount)
 
     def test_a_full_disk_refuses_for_now_and_loses_nothing(self):
+        self.fill_and_empty(60000)
+
+    def test_a_disk_full_of_mail_in_passage_empties_by_itself(self):
+        self.fill_and_empty(20000)
+
+    def fill_and_empty(self, size):
         site = self.site(rcpt="450 4.2.0 later")
         d = self.daemon(relayhost=site.nexthop, spool="sqlite:%s/queue.db" % self.mount, queue_minfree="1",
                         minimal_backoff_time="2s", maximal_backoff_time="2s")
@@ -179,7 +185,7 @@ class FullDisk(sluice.TestCase):
         for i in range(1500):
             address = "r%d@example.net" % i
             try:
-                d.send("a@example.org", [address], b"Subject: x\r\n\r\n" + b"y" * 60000 + b"\r\n")
+                d.send("a@example.org", [address], b"Subject: x\r\n\r\n" + b"y" * size + b"\r\n")
                 acknowledged.add(address)
             except (AssertionError, sluice.smtplib.SMTPException, OSError):
                 refused += 1

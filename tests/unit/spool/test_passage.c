@@ -21,7 +21,7 @@
 #include "spool_search.h"
 
 #define SMALL   700  /* in the record; what stays goes into the database */
-#define LARGE   3000 /* in the record; what stays goes to a segment */
+#define LARGE   1900 /* in the record; what stays goes to a segment */
 #define SEGMENT 9000
 
 static struct fixture fx;
@@ -234,7 +234,7 @@ static void nothing_is_written_again_while_it_is_copied(void **state)
 
     (void)state;
     in_killed_process(many_pass_while_it_is_copied);
-    assert_int_equal(stat(passage_path(2 * PASSAGE_FILES), &st), 0);
+    assert_int_equal(stat(passage_path(4 * PASSAGE_FILES), &st), 0);
 }
 
 /* A journal of events: each commit syncs the database, and one sync is less than two. */
