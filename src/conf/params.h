@@ -446,7 +446,7 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(TIME, delay_warning_time, "h", "0h", 0, PARAM_LIFETIME_MAX,                                  \
       "when the sender is told of a delay; 0: never")                                              \
     X(TIME, report_gather, "s", "300s", 0, PARAM_S(86400),                                         \
-      "where several machines share the mail of a message, how long what each has to report to "  \
+      "where several machines share the mail of a message, how long what each has to report to "   \
       "its sender is gathered for one report")                                                     \
     X(BOOL, confirm_delay_cleared, "", "no", 0, 0,                                                 \
       "tell the sender, too, when delayed mail is delivered at last")                              \

@@ -55,8 +55,8 @@ enum store_exit {
     STORE_TO_HOLD,
     STORE_TO_CORRUPT,
     STORE_TO_MAILDROP, /* to pickup(8), from which it comes again as another message */
-    STORE_REMOVED,    /* done */
-    STORE_REMOVED_BY, /* by an operator, with its logs */
+    STORE_REMOVED,     /* done */
+    STORE_REMOVED_BY,  /* by an operator, with its logs */
 };
 
 /* One message in active/. */

@@ -151,8 +151,8 @@ static void every_problem_has_a_position_and_says_what_is_expected(void **state)
         {"spool = memory:", "1:9 error: spool: found `memory:', expected sqlite:PATH, "
                             "postgresql:URL, postoffice:DIR or postfix:DIR"},
         {"spool = postgresql:db/queue", "1:9 error: spool: found `postgresql:db/queue', "
-                                          "expected sqlite:PATH, postgresql:URL, postoffice:DIR "
-                                          "or postfix:DIR"},
+                                        "expected sqlite:PATH, postgresql:URL, postoffice:DIR "
+                                        "or postfix:DIR"},
         {"smtpd_use_tls = yes", "1:1 error: unknown parameter `smtpd_use_tls', see "
                                 "smtpd_tls_security_level, and tls_cert (and tls_key)"},
         {"smtpd_tls_security_level = encrypt",
