@@ -35,6 +35,7 @@
 
 #include "check.h"
 #include "mem.h"
+#include "numbered_file.h"
 
 #define VERSION      1
 #define FILE_MAGIC   "SLUICE passage\n"
@@ -43,7 +44,7 @@
 #define HEADER       64u                  /* of a file's first page, and of a record */
 #define BATCH_HEADER 96u
 #define RECORD_ALIGN 16u
-#define NAME_SIZE    32
+#define SUFFIX       "passage"
 /* Of one call. With longer ones the page cache would have the file in pieces of several pages, each
  * of which is written whole when the file is written again and a batch ends in it. */
 #define WRITE_PIECE   PASSAGE_PAGE
@@ -102,45 +103,6 @@ static void list_add(struct passage_list *list, uint64_t n)
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-static bool name_number(const char *name, uint32_t *ret_number)
-{
-    char again[NAME_SIZE];
-    unsigned number;
-
-    if (sscanf(name, "%8x.passage", &number) != 1 || number == 0 || number > INT32_MAX) {
-        return false;
-    }
-    snprintf(again, sizeof again, "%08x.passage", number);
-    *ret_number = number;
-    return strcmp(name, again) == 0;
-}
-
-static char *path_of(const struct passage *p, const char *name)
-{
-    size_t size = strlen(p->dir) + 1 + strlen(name) + 1;
-    char *path = mem_new(size);
-
-    snprintf(path, size, "%s/%s", p->dir, name);
-    return path;
-}
-
-static char *file_path(const struct passage *p, uint32_t number)
-{
-    char name[NAME_SIZE];
-
-    snprintf(name, sizeof name, "%08x.passage", number);
-    return path_of(p, name);
-}
-
-static int open_file(const struct passage *p, uint32_t number, int flags)
-{
-    char *path = file_path(p, number);
-    int fd = p->io->open(path, flags | O_NOFOLLOW, 0600);
-
-    mem_free(path);
-    return fd;
-}
-
 static void file_header(const struct passage *p, uint32_t number, char h[HEADER])
 {
     memset(h, 0, HEADER);
@@ -175,23 +137,11 @@ static struct passage_file *add_file(struct passage *p, uint32_t number)
 /* Failing to remove it is harmless: nothing in it counts. */
 static void remove_file(struct passage *p, size_t at)
 {
-    char *path = file_path(p, p->files[at].number);
+    char *path = numbered_file_path(p->dir, p->files[at].number, SUFFIX);
 
     (void)p->io->unlink(path);
     mem_free(path);
     p->files[at] = p->files[--p->file_count];
-}
-
-static bool keep_wanted(const struct passage *p)
-{
-    char *path = path_of(p, "keep");
-    int fd = p->io->open(path, O_RDONLY, 0);
-
-    mem_free(path);
-    if (fd >= 0) {
-        (void)p->io->close(fd); /* only looked for */
-    }
-    return fd != -ENOENT; /* in doubt it is */
 }
 
 static void close_current(struct passage *p)
@@ -268,7 +218,8 @@ static int make_file(struct passage *p)
         return -EMFILE;
     }
     err = spool_io_make_dir(p->io, p->dir);
-    fd = err == 0 ? open_file(p, number, O_RDWR | O_CREAT | O_EXCL) : err;
+    fd = err == 0 ? numbered_file_open(p->io, p->dir, number, SUFFIX, O_RDWR | O_CREAT | O_EXCL)
+                  : err;
     if (fd < 0) {
         p->highest += fd == -EEXIST;
         return fd;
@@ -285,7 +236,7 @@ static int make_file(struct passage *p)
     }
     if (err != 0) {
         (void)p->io->close(fd); /* to be removed */
-        path = file_path(p, number);
+        path = numbered_file_path(p->dir, number, SUFFIX);
         (void)p->io->unlink(path); /* else the next start does it */
         mem_free(path);
         return err;
@@ -309,10 +260,10 @@ static bool take_free(struct passage *p)
             best = f;
         }
     }
-    if (best == NULL || keep_wanted(p)) {
+    if (best == NULL || numbered_file_keep(p->io, p->dir)) {
         return false;
     }
-    p->fd = open_file(p, best->number, O_RDWR);
+    p->fd = numbered_file_open(p->io, p->dir, best->number, SUFFIX, O_RDWR);
     if (p->fd < 0) {
         best->failed = true;
         return false;
@@ -569,7 +520,8 @@ static void remove_some(struct passage *p)
 
     for (size_t i = p->file_count; i-- > 0;) {
         if (p->files[i].generation < oldest &&
-            (p->file_count > PASSAGE_FILES || p->files[i].failed) && !keep_wanted(p)) {
+            (p->file_count > PASSAGE_FILES || p->files[i].failed) &&
+            !numbered_file_keep(p->io, p->dir)) {
             remove_file(p, i);
         }
     }
@@ -688,7 +640,9 @@ static struct passage_mail mail_of(const char *h, size_t len)
 static int read_file(struct passage *p, const struct passage_file *f, struct passage_place place,
                      bool with_content, size_t *ret_len)
 {
-    int fd = f->number == p->current ? p->fd : open_file(p, f->number, O_RDONLY);
+    int fd = f->number == p->current
+                 ? p->fd
+                 : numbered_file_open(p->io, p->dir, f->number, SUFFIX, O_RDONLY);
     int err = fd < 0 ? fd : spool_io_read_all(p->io, fd, read_room(p, HEADER), HEADER, place.at);
     size_t len = HEADER;
 
@@ -762,7 +716,7 @@ struct finding {
 
 static int open_found(const struct passage *p, uint32_t number, uint64_t *ret_size)
 {
-    int fd = open_file(p, number, O_RDONLY), err;
+    int fd = numbered_file_open(p->io, p->dir, number, SUFFIX, O_RDONLY), err;
 
     if (fd < 0) {
         return fd;
@@ -865,7 +819,7 @@ static int find_in_dir(struct finding *f)
         return errno == ENOENT ? 0 : -errno;
     }
     while (err == 0 && (entry = readdir(dir)) != NULL) {
-        if (name_number(entry->d_name, &number)) {
+        if (numbered_file_parse(entry->d_name, SUFFIX, &number)) {
             err = find_in_file(f, number);
         }
     }
@@ -876,7 +830,7 @@ static int find_in_dir(struct finding *f)
 /* Reads all of a batch into f->bytes. */
 static int read_batch(struct finding *f, const struct found_batch *b)
 {
-    int fd = open_file(f->p, b->file, O_RDONLY), err;
+    int fd = numbered_file_open(f->p->io, f->p->dir, b->file, SUFFIX, O_RDONLY), err;
 
     if (fd < 0) {
         return fd;
@@ -1101,7 +1055,7 @@ bool passage_is_there(const struct passage *p)
     bool is_there = false;
 
     while (dir != NULL && !is_there && (entry = readdir(dir)) != NULL) {
-        is_there = name_number(entry->d_name, &number);
+        is_there = numbered_file_parse(entry->d_name, SUFFIX, &number);
     }
     if (dir != NULL) {
         closedir(dir);

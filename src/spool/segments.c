@@ -24,12 +24,13 @@
 
 #include "check.h"
 #include "mem.h"
+#include "numbered_file.h"
 
 #define VERSION       1
 #define PIECE         ((size_t)1 << 18) /* bytes per write and read: they stay in the L2 cache */
 #define SEGMENT_MAGIC "SLUICE segment\n"
 #define RECORD_MAGIC  "SREC"
-#define NAME_SIZE     32
+#define SUFFIX        "segment"
 #define CONTENT_SHARE 4 /* content that takes more than a fourth of a segment is not for it */
 
 _Static_assert(sizeof SEGMENT_MAGIC == 16 && SEGMENT_HEADER <= SEGMENT_START, "headers as drawn");
@@ -85,45 +86,6 @@ static void record_header_end(char h[SEGMENT_HEADER], uint64_t checksum)
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-static bool name_number(const char *name, uint32_t *ret_number)
-{
-    char again[NAME_SIZE];
-    unsigned number;
-
-    if (sscanf(name, "%8x.segment", &number) != 1 || number == 0 || number > SEGMENT_NUMBER_MAX) {
-        return false;
-    }
-    snprintf(again, sizeof again, "%08x.segment", number);
-    *ret_number = number;
-    return strcmp(name, again) == 0;
-}
-
-static char *path_of(const struct segments *sg, const char *name)
-{
-    size_t size = strlen(sg->dir) + 1 + strlen(name) + 1;
-    char *path = mem_new(size);
-
-    snprintf(path, size, "%s/%s", sg->dir, name);
-    return path;
-}
-
-static char *segment_path(const struct segments *sg, uint32_t number)
-{
-    char name[NAME_SIZE];
-
-    snprintf(name, sizeof name, "%08x.segment", number);
-    return path_of(sg, name);
-}
-
-static int open_segment(struct segments *sg, uint32_t number, int flags)
-{
-    char *path = segment_path(sg, number);
-    int fd = sg->io->open(path, flags | O_NOFOLLOW, 0600);
-
-    mem_free(path);
-    return fd;
-}
-
 static void close_active(struct segments *sg)
 {
     if (sg->fd >= 0) {
@@ -138,7 +100,7 @@ static void close_active(struct segments *sg)
 static bool is_ours(struct segments *sg, uint32_t number, uint64_t *ret_size)
 {
     char want[SEGMENT_HEADER], found[SEGMENT_HEADER];
-    int fd = open_segment(sg, number, O_RDONLY);
+    int fd = numbered_file_open(sg->io, sg->dir, number, SUFFIX, O_RDONLY);
     bool ours;
 
     *ret_size = 0;
@@ -151,18 +113,6 @@ static bool is_ours(struct segments *sg, uint32_t number, uint64_t *ret_size)
            memcmp(want, found, SEGMENT_HEADER) == 0;
     (void)sg->io->close(fd); /* only read */
     return ours;
-}
-
-static bool keep_wanted(struct segments *sg)
-{
-    char *path = path_of(sg, "keep");
-    int fd = sg->io->open(path, O_RDONLY, 0);
-
-    mem_free(path);
-    if (fd >= 0) {
-        (void)sg->io->close(fd); /* only looked for */
-    }
-    return fd != -ENOENT; /* in doubt it is */
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
@@ -195,7 +145,7 @@ static void forget(struct segments *sg, struct segment *s)
 /* Failing to remove it is harmless: the next start finds it. */
 static void remove_segment(struct segments *sg, struct segment *s)
 {
-    char *path = segment_path(sg, s->number);
+    char *path = numbered_file_path(sg->dir, s->number, SUFFIX);
 
     (void)sg->io->unlink(path);
     mem_free(path);
@@ -223,7 +173,7 @@ void segments_tidy(struct segments *sg)
     struct segment *s, *next;
 
     CHECK(sg->appended.count == 0);
-    if (!sg->some_empty || keep_wanted(sg)) {
+    if (!sg->some_empty || numbered_file_keep(sg->io, sg->dir)) {
         return;
     }
     sg->some_empty = false;
@@ -307,7 +257,7 @@ static void take_file(struct segments *sg, uint32_t number, bool keep)
 
 int segments_keep(struct segments *sg)
 {
-    char *path = path_of(sg, "keep");
+    char *path = numbered_file_beside(sg->dir, "keep");
     int fd = sg->io->open(path, O_WRONLY | O_CREAT, 0600);
 
     mem_free(path);
@@ -327,9 +277,9 @@ int segments_begin(struct segments *sg)
     if (dir == NULL) {
         return errno == ENOENT ? 0 : -errno;
     }
-    keep = keep_wanted(sg);
+    keep = numbered_file_keep(sg->io, sg->dir);
     while ((entry = readdir(dir)) != NULL) {
-        if (name_number(entry->d_name, &number)) {
+        if (numbered_file_parse(entry->d_name, SUFFIX, &number)) {
             take_file(sg, number, keep);
         }
     }
@@ -352,7 +302,8 @@ static int make_segment(struct segments *sg)
         return -EMFILE;
     }
     err = spool_io_make_dir(sg->io, sg->dir);
-    fd = err == 0 ? open_segment(sg, number, O_RDWR | O_CREAT | O_EXCL) : err;
+    fd = err == 0 ? numbered_file_open(sg->io, sg->dir, number, SUFFIX, O_RDWR | O_CREAT | O_EXCL)
+                  : err;
     if (fd < 0) {
         return fd;
     }
@@ -368,7 +319,7 @@ static int make_segment(struct segments *sg)
     }
     if (err != 0) {
         (void)sg->io->close(fd); /* to be removed */
-        path = segment_path(sg, number);
+        path = numbered_file_path(sg->dir, number, SUFFIX);
         (void)sg->io->unlink(path); /* else the next start does it */
         mem_free(path);
         return err;
@@ -383,7 +334,7 @@ static int make_segment(struct segments *sg)
 static bool activate(struct segments *sg, struct segment *s)
 {
     CHECK(sg->active == NULL && s->state == SEGMENT_FULL);
-    sg->fd = open_segment(sg, s->number, O_RDWR);
+    sg->fd = numbered_file_open(sg->io, sg->dir, s->number, SUFFIX, O_RDWR);
     if (sg->fd < 0) {
         s->failed = true;
         return false;
@@ -797,7 +748,7 @@ int segments_read(struct segments *sg, struct segment_place place, struct msg_id
         place.at > SPOOL_CONTENT_MAX || size > SPOOL_CONTENT_MAX) {
         return damaged(sg, "missing: its place is impossible");
     }
-    fd = open_segment(sg, place.segment, O_RDONLY);
+    fd = numbered_file_open(sg->io, sg->dir, place.segment, SUFFIX, O_RDONLY);
     if (fd < 0) {
         return fd == -ENOENT || fd == -ELOOP ? damaged(sg, "missing: so is its segment") : fd;
     }
@@ -891,7 +842,7 @@ bool segments_are_there(const struct segments *sg)
     bool found = false;
 
     while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
-        found = name_number(entry->d_name, &number);
+        found = numbered_file_parse(entry->d_name, SUFFIX, &number);
     }
     if (dir != NULL) {
         closedir(dir);
@@ -904,7 +855,8 @@ bool segments_is_foreign(struct segments *sg, const char *name)
     uint32_t number;
     uint64_t size = 0;
 
-    return name_number(name, &number) && !is_ours(sg, number, &size) && size >= SEGMENT_START;
+    return numbered_file_parse(name, SUFFIX, &number) && !is_ours(sg, number, &size) &&
+           size >= SEGMENT_START;
 }
 
 /* ---- without a database --------------------------------------------------------------------- */
@@ -980,7 +932,9 @@ void segments_walk(const struct spool_io *io, const char *dir,
     uint32_t number;
 
     while (all != NULL && (entry = readdir(all)) != NULL) {
-        int fd = name_number(entry->d_name, &number) ? open_segment(&sg, number, O_RDONLY) : -1;
+        int fd = numbered_file_parse(entry->d_name, SUFFIX, &number)
+                     ? numbered_file_open(sg.io, sg.dir, number, SUFFIX, O_RDONLY)
+                     : -1;
 
         if (fd >= 0) {
             walk_segment(io, fd, number, piece, found, context);
