@@ -773,9 +773,10 @@ static uint64_t dead_bytes(const struct segment *s)
     return s->state == SEGMENT_FULL && s->bytes < written ? written - s->bytes : 0;
 }
 
-uint32_t segments_poorest(struct segments *sg, bool eager)
+uint32_t segments_poorest(struct segments *sg, bool eager, uint64_t room)
 {
     struct segment *s, *next, *best = NULL;
+    bool too_large = false;
 
     if (!sg->poor_unknown) {
         return 0;
@@ -784,12 +785,16 @@ uint32_t segments_poorest(struct segments *sg, bool eager)
     {
         uint64_t dead = dead_bytes(s), least = (s->used - SEGMENT_START) / (eager ? 8 : 2);
 
-        if (s->messages > 0 && !s->can_not_empty && dead > least &&
-            (best == NULL || dead > dead_bytes(best))) {
+        if (s->messages == 0 || s->can_not_empty || dead <= least) {
+            continue;
+        }
+        if (s->bytes > room) {
+            too_large = true;
+        } else if (best == NULL || dead > dead_bytes(best)) {
             best = s;
         }
     }
-    sg->poor_unknown = best != NULL;
+    sg->poor_unknown = best != NULL || too_large;
     return best == NULL ? 0 : best->number;
 }
 

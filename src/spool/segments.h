@@ -191,9 +191,9 @@ const char *segments_why(const struct segments *sg);
 
 /* ---- room ----------------------------------------------------------------------------------- */
 
-/* A segment worth emptying: less than half of it (`eager`: 7/8) is alive, and it is not written to
- * now. 0: there is none. */
-uint32_t segments_poorest(struct segments *sg, bool eager);
+/* A segment worth emptying: less than half of it (`eager`: 7/8) is alive, that is no more than
+ * `room` bytes, and it is not written to now. 0: there is none. */
+uint32_t segments_poorest(struct segments *sg, bool eager, uint64_t room);
 
 /* It could not be emptied: segments_poorest does not name it any more, until it may be. */
 void segments_can_not_empty(struct segments *sg, uint32_t segment);

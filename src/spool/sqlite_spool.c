@@ -417,11 +417,38 @@ static int write_spool_row(struct sqlite_spool *s)
     return run(s, st);
 }
 
+static int disk_free(const struct sqlite_spool *s, uint64_t *ret_bytes)
+{
+    struct statvfs st;
+
+    if (statvfs(s->path, &st) != 0) {
+        return -errno;
+    }
+    *ret_bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    return 0;
+}
+
+/* How much may be copied to empty a segment. The room comes back only when all of it is copied, and
+ * what the reserve gave is there for results: without them nothing leaves a full disk. So only what
+ * fits beside the log is begun; the more is delivered, the less there is to copy. */
+static uint64_t room_to_empty(const struct sqlite_spool *s)
+{
+    uint64_t bytes = 0;
+
+    if (s->reserve.held) {
+        return UINT64_MAX;
+    }
+    if (disk_free(s, &bytes) != 0 || bytes < RESERVE_BYTES / 2) {
+        return 0;
+    }
+    return bytes - RESERVE_BYTES / 2 + segments_spare_bytes(&s->segments);
+}
+
 /* Under load, where the spool is never tidied, segments are emptied by commits once there is much
  * to gain. */
 static int empty_segments(struct sqlite_spool *s)
 {
-    uint32_t poorest = segments_poorest(&s->segments, false);
+    uint32_t poorest = segments_poorest(&s->segments, false, room_to_empty(s));
 
     return poorest == 0 || segments_dead_bytes(&s->segments) < DEAD_MAX
                ? 0
@@ -596,22 +623,11 @@ static int commit(struct spool *sp)
     return 0;
 }
 
-static int disk_free(const struct sqlite_spool *s, uint64_t *ret_bytes)
-{
-    struct statvfs st;
-
-    if (statvfs(s->path, &st) != 0) {
-        return -errno;
-    }
-    *ret_bytes = (uint64_t)st.f_bavail * st.f_frsize;
-    return 0;
-}
-
 /* A batch of its own, which nothing waits for. Failing is harmless. */
 static void empty_some(struct sqlite_spool *s)
 {
     /* On a disk that has been full room is worth more. */
-    uint32_t poorest = segments_poorest(&s->segments, !s->reserve.held);
+    uint32_t poorest = segments_poorest(&s->segments, !s->reserve.held, room_to_empty(s));
 
     if (poorest == 0) {
         return;
