@@ -23,7 +23,7 @@
 #define RANK_TURNS 4u
 
 _Static_assert(WIRE_LOGIN_MAX == SASL_MESSAGE_MAX && WIRE_USER_MAX == SASL_USER_MAX, "as long");
-_Static_assert(WIRE_SENDERS_MAX == VERIFIER_SENDERS_MAX, "as long");
+_Static_assert(WIRE_SENDERS_MAX == NAME_LINES_SENDERS_MAX, "as long");
 
 /* What is known of a client (guesses.h), the best last. */
 enum line_rank {
@@ -241,8 +241,8 @@ static bool add_rights(const struct login *l, struct wire_auth_answer *m)
         const struct token *t = token_list_find(l->link->auth->tokens, m->user);
 
         if (t != NULL) {
-            m->class_name = t->class_name;
-            m->senders = t->senders;
+            m->class_name = t->line.class_name;
+            m->senders = t->line.senders;
             m->rights = t->rights;
         }
         return t != NULL;
@@ -256,8 +256,8 @@ static bool add_rights(const struct login *l, struct wire_auth_answer *m)
     if (v == NULL) {
         return false;
     }
-    m->class_name = v->class_name;
-    m->senders = v->senders;
+    m->class_name = v->line.class_name;
+    m->senders = v->line.senders;
     return true;
 }
 
@@ -307,7 +307,7 @@ static enum wire_auth_result judge_token(struct login *l)
     if (t == NULL) {
         return WIRE_AUTH_REFUSED;
     }
-    (void)snprintf(l->token, sizeof l->token, "%s", t->name); /* fits */
+    (void)snprintf(l->token, sizeof l->token, "%s", t->line.name); /* fits */
     return WIRE_AUTH_ACCEPTED;
 }
 

@@ -5,7 +5,7 @@
 #include "base64.h"
 #include "check.h"
 #include "class_name.h"
-#include "verifier_list.h"
+#include "name_lines.h"
 
 #define ESCAPE '\001'
 /* Several lines may have come, and one may be incomplete. */
@@ -218,8 +218,8 @@ static bool take_end(struct dovecot *d, struct slice rest, struct dovecot_event 
     if (e->class_name.len > 0 && !class_name_valid(e->class_name)) {
         e->type = DOVECOT_UNAVAILABLE;
         e->why = "Dovecot gives the user a `class' that is none";
-    } else if (e->senders.len > VERIFIER_SENDERS_MAX ||
-               (e->senders.len > 0 && !verifier_senders_are_valid(e->senders))) {
+    } else if (e->senders.len > NAME_LINES_SENDERS_MAX ||
+               (e->senders.len > 0 && !name_lines_senders_are_valid(e->senders))) {
         e->type = DOVECOT_UNAVAILABLE;
         e->why = "Dovecot gives the user `senders' that are none";
     }

@@ -137,7 +137,7 @@ static int check_options(const struct command *c, const struct args *a)
     if (a->user_class != NULL && !class_name_parse(slice_string(a->user_class), room, &name)) {
         return command_misused(c, "--class: that is no name of a class");
     }
-    if (a->user_senders != NULL && !verifier_senders_are_valid(slice_string(a->user_senders))) {
+    if (a->user_senders != NULL && !name_lines_senders_are_valid(slice_string(a->user_senders))) {
         return command_misused(c,
                                "--senders: addresses or @DOMAINs are expected, with commas between "
                                "them");
@@ -149,8 +149,8 @@ static int add_user(const struct users *u, const struct args *a)
 {
     struct slice user = slice_string(a->words[0]);
     const struct verifier *known = verifier_list_find(u->list, user);
-    struct slice class_name = known != NULL ? known->class_name : SLICE("");
-    struct slice senders = known != NULL ? known->senders : SLICE("");
+    struct slice class_name = known != NULL ? known->line.class_name : SLICE("");
+    struct slice senders = known != NULL ? known->line.senders : SLICE("");
     uint8_t salt[SALT_BYTES];
     struct scram_secret secret;
     struct buf password, line;
@@ -161,7 +161,7 @@ static int add_user(const struct users *u, const struct args *a)
     if (status == EX_OK) {
         entropy_fill(salt, sizeof salt);
         scram_derive(buf_slice(&password), salt, sizeof salt, ROUNDS, &secret);
-        buf_init(&line, VERIFIER_SENDERS_MAX + ERROR_MAX);
+        buf_init(&line, NAME_LINES_SENDERS_MAX + ERROR_MAX);
         verifier_put(&line, user, &secret,
                      a->user_class != NULL ? slice_string(a->user_class) : class_name,
                      a->user_senders != NULL ? slice_string(a->user_senders) : senders);
@@ -238,18 +238,18 @@ static json_t *text_of(struct slice text)
 static json_t *user_json(const struct verifier *v)
 {
     json_t *one = json_object(), *senders = json_array();
-    struct slice rest = v->senders;
+    struct slice rest = v->line.senders;
 
     while (rest.len > 0) {
         json_add(senders, text_of(slice_cut(&rest, ',')));
     }
-    json_put(one, "user", text_of(slice_string(v->user)));
-    json_put(one, "class", v->class_name.len > 0 ? text_of(v->class_name) : json_null());
-    json_put(one, "senders", v->senders.len > 0 ? senders : json_null());
-    if (v->senders.len == 0) {
+    json_put(one, "user", text_of(slice_string(v->line.name)));
+    json_put(one, "class", v->line.class_name.len > 0 ? text_of(v->line.class_name) : json_null());
+    json_put(one, "senders", v->line.senders.len > 0 ? senders : json_null());
+    if (v->line.senders.len == 0) {
         json_decref(senders);
     }
-    json_put(one, "line", json_integer((json_int_t)v->line));
+    json_put(one, "line", json_integer((json_int_t)v->line.number));
     return one;
 }
 
@@ -278,10 +278,10 @@ int run_auth_list(const struct command *c, const struct args *a)
     }
     for (size_t i = 0; status == EX_OK && !a->json && (v = verifier_list_at(u.list, i)) != NULL;
          i++) {
-        print_column(slice_string(v->user), "", 20);
-        print_column(v->class_name, "-", 12);
-        printf("%.*s\n", v->senders.len > 0 ? (int)v->senders.len : 3,
-               v->senders.len > 0 ? v->senders.ptr : "any");
+        print_column(slice_string(v->line.name), "", 20);
+        print_column(v->line.class_name, "-", 12);
+        printf("%.*s\n", v->line.senders.len > 0 ? (int)v->line.senders.len : 3,
+               v->line.senders.len > 0 ? v->line.senders.ptr : "any");
     }
     users_close(&u);
     return status;

@@ -58,7 +58,7 @@ static int check_options(const struct command *c, const struct args *a, unsigned
     if (a->user_class != NULL && !class_name_parse(slice_string(a->user_class), room, &name)) {
         return command_misused(c, "--class: that is no name of a class");
     }
-    if (a->user_senders != NULL && !verifier_senders_are_valid(slice_string(a->user_senders))) {
+    if (a->user_senders != NULL && !name_lines_senders_are_valid(slice_string(a->user_senders))) {
         return command_misused(c, "--senders: addresses or @DOMAINs are expected, with commas "
                                   "between them");
     }
@@ -69,13 +69,13 @@ static int add_token(const struct tokens *t, const struct args *a, unsigned righ
 {
     struct slice name = slice_string(a->words[0]);
     const struct token *known = token_list_find(t->list, name);
-    struct slice class_name = known != NULL ? known->class_name : SLICE("");
-    struct slice senders = known != NULL ? known->senders : SLICE("");
+    struct slice class_name = known != NULL ? known->line.class_name : SLICE("");
+    struct slice senders = known != NULL ? known->line.senders : SLICE("");
     struct buf text, line;
     int status;
 
     buf_init(&text, TOKEN_MAX);
-    buf_init(&line, VERIFIER_SENDERS_MAX + ERROR_MAX);
+    buf_init(&line, NAME_LINES_SENDERS_MAX + ERROR_MAX);
     token_make(name, known != NULL && a->token_rights == NULL ? known->rights : rights,
                a->user_class != NULL ? slice_string(a->user_class) : class_name,
                a->user_senders != NULL ? slice_string(a->user_senders) : senders, &text, &line);
@@ -143,13 +143,13 @@ int run_token_list(const struct command *c, const struct args *a)
     buf_init(&rights, ERROR_MAX);
     status = tokens_open(&t, a, 0, false);
     for (size_t i = 0; status == EX_OK && (token = token_list_at(t.list, i)) != NULL; i++) {
-        struct slice class_name = token->class_name, senders = token->senders;
+        struct slice class_name = token->line.class_name, senders = token->line.senders;
 
         buf_clear(&rights);
         token_rights_put(token->rights, &rights);
         class_name = class_name.len > 0 ? class_name : SLICE("-");
         senders = senders.len > 0 ? senders : SLICE("any");
-        printf("%-20s  %-18s  %-12.*s  %.*s\n", token->name, buf_cstr(&rights),
+        printf("%-20s  %-18s  %-12.*s  %.*s\n", token->line.name, buf_cstr(&rights),
                SLICE_ARGS(class_name), SLICE_ARGS(senders));
     }
     buf_fini(&rights);

@@ -499,7 +499,7 @@ static bool judge_token(struct api_call *call)
         refuse(call, 401, "this token is not known");
         return false;
     }
-    take_caller(call, t->name, t->rights);
+    take_caller(call, t->line.name, t->rights);
     memcpy(call->hash, t->hash, sizeof call->hash);
     return true;
 }

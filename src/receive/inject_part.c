@@ -13,7 +13,7 @@
 #include "mem.h"
 #include "receive_policy.h"
 #include "receive_shared.h"
-#include "verifier_list.h"
+#include "name_lines.h"
 
 /* What rules did to a message, behind its queue id or NOQUEUE. */
 static void log_rules(const struct inject_part *part, const char *id)
@@ -73,9 +73,7 @@ void inject_part_free(struct inject_part *part)
 
 static bool may_send(const struct inject_session *s, struct slice sender)
 {
-    struct verifier user = {.senders = slice_string(s->grant->senders)};
-
-    return verifier_may_send(&user, sender);
+    return name_lines_may_send(slice_string(s->grant->senders), sender);
 }
 
 /* A recipient of the call is refused. Its text is left out when there is no memory for it. */

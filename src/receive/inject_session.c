@@ -52,7 +52,6 @@
 #include "receive_shared.h"
 #include "stream.h"
 #include "token_list.h"
-#include "verifier_list.h"
 
 #define NO_QUEUE                                                                                   \
     ((struct server_reply){451, "4.3.0", SLICE("Queue is not available, try again later")})

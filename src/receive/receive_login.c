@@ -4,7 +4,7 @@
 
 #include "log.h"
 #include "mem.h"
-#include "verifier_list.h"
+#include "name_lines.h"
 
 /* The auth process need not remember it. */
 void receive_login_end(struct receive_session *s)
@@ -30,13 +30,8 @@ void receive_login_forget(struct receive_session *s)
 struct server_reply receive_judge_sender(struct receive_session *s, struct slice sender)
 {
     struct buf *text = &s->all->text;
-    struct verifier user;
 
-    if (s->login == NULL) {
-        return SERVER_ACCEPT;
-    }
-    user = (struct verifier){.senders = slice_string(s->login->senders)};
-    if (verifier_may_send(&user, sender)) {
+    if (s->login == NULL || name_lines_may_send(slice_string(s->login->senders), sender)) {
         return SERVER_ACCEPT;
     }
     buf_clear(text);

@@ -57,7 +57,6 @@
 #include "route.h"
 #include "server.h"
 #include "stream.h"
-#include "verifier_list.h"
 
 /* How long a client may take to read the last reply. */
 #define LAST_WORDS_US (10 * US_PER_S)

@@ -1,6 +1,5 @@
 #include "token_list.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <openssl/crypto.h>
@@ -8,32 +7,19 @@
 
 #include "base64.h"
 #include "check.h"
-#include "class_name.h"
 #include "entropy.h"
 #include "mem.h"
-#include "verifier_list.h"
 
-#define SCHEME SLICE("{SHA-256}")
+#define SCHEME "{SHA-256}"
 
 struct token_list {
-    char *text;           /* owned: what the tokens point to */
-    struct token *tokens; /* owned, in the order of the file */
-    size_t count, size;
-    const struct token **by_name; /* owned, sorted */
+    struct name_lines lines; /* struct token */
 };
 
 static const struct {
     const char *word;
     unsigned right;
 } rights_words[] = {{"inject", TOKEN_INJECT}, {"look", TOKEN_LOOK}, {"steer", TOKEN_STEER}};
-
-static bool bad(struct buf *ret_error, unsigned number, const char *start, const char *at,
-                const char *what)
-{
-    buf_clear(ret_error);
-    (void)buf_addf(ret_error, "%u:%zu: %s", number, (size_t)(at - start) + 1, what);
-    return false;
-}
 
 bool token_name_is_valid(struct slice name)
 {
@@ -102,120 +88,45 @@ static bool parse_hash(struct slice text, uint8_t ret_hash[TOKEN_HASH])
     return good;
 }
 
-/* One of the settings behind the hash. */
-static bool read_setting(struct token *t, struct slice setting, const char **ret_what)
+static bool read_verifier(struct name_line *line, struct slice text)
 {
-    struct slice value = setting, name = slice_cut(&value, '='), parsed;
-    char room[CLASS_NAME_MAX];
-
-    *ret_what = "expected rights=LIST, class=NAME or senders=LIST";
-    if (slice_equal(name, SLICE("rights"))) {
-        *ret_what = "expected inject, look or steer, with commas between them";
-        return token_rights_parse(value, &t->rights);
-    }
-    if (slice_equal(name, SLICE("class"))) {
-        *ret_what = "expected the name of a class";
-        t->class_name = value;
-        return value.ptr != NULL && class_name_parse(value, room, &parsed);
-    }
-    if (slice_equal(name, SLICE("senders"))) {
-        *ret_what = "expected addresses or @DOMAINs with commas between them";
-        t->senders = value;
-        return value.ptr != NULL && verifier_senders_are_valid(value);
-    }
-    return false;
+    return parse_hash(text, ((struct token *)line)->hash);
 }
 
-static bool read_line(struct token_list *list, struct slice line, unsigned number,
-                      struct buf *ret_error)
+static bool read_setting(struct name_line *line, struct slice name, struct slice value,
+                         const char **ret_expected)
 {
-    const char *start = line.ptr, *what;
-    struct slice name = slice_cut(&line, ':'), word = slice_cut(&line, ':');
-    struct token t = {.line = number};
-
-    if (!token_name_is_valid(name)) {
-        return bad(ret_error, number, start, start,
-                   "expected a token's name of 1 to 64 letters, digits, and _ - . @");
+    if (!slice_equal(name, SLICE("rights"))) {
+        return false;
     }
-    if (!slice_starts(word, SCHEME) || !parse_hash(slice_skip(word, SCHEME.len), t.hash)) {
-        return bad(ret_error, number, start, name.ptr + name.len,
-                   "expected :{SHA-256}HASH (sluice token add writes such a line)");
-    }
-    while (line.ptr != NULL) {
-        struct slice setting = slice_cut(&line, ':');
-
-        if (!read_setting(&t, setting, &what)) {
-            return bad(ret_error, number, start, setting.ptr, what);
-        }
-    }
-    if (t.rights == 0) {
-        return bad(ret_error, number, start, start, "it has no rights=LIST");
-    }
-    if (list->count == TOKEN_LIST_MAX) {
-        return bad(ret_error, number, start, start, "there are more than 10000 tokens");
-    }
-    ((char *)(uintptr_t)name.ptr)[name.len] = '\0'; /* was the colon */
-    t.name = name.ptr;
-    list->tokens[list->count++] = t;
-    return true;
+    *ret_expected = "expected inject, look or steer, with commas between them";
+    return token_rights_parse(value, &((struct token *)line)->rights);
 }
 
-static int by_name(const void *a, const void *b)
+static const char *missing(const struct name_line *line)
 {
-    return strcmp((*(const struct token *const *)a)->name, (*(const struct token *const *)b)->name);
-}
-
-/* True unless a name stands there twice. */
-static bool sort(struct token_list *list, struct buf *ret_error)
-{
-    list->by_name = mem_array(list->count + 1, sizeof(struct token *));
-    for (size_t i = 0; i < list->count; i++) {
-        list->by_name[i] = &list->tokens[i];
-    }
-    qsort(list->by_name, list->count, sizeof(struct token *), by_name);
-    for (size_t i = 1; i < list->count; i++) {
-        const struct token *a = list->by_name[i - 1], *b = list->by_name[i];
-
-        if (strcmp(a->name, b->name) == 0) {
-            unsigned later = a->line > b->line ? a->line : b->line;
-
-            buf_clear(ret_error);
-            (void)buf_addf(ret_error, "%u:1: the name stands in line %u, too", later,
-                           a->line + b->line - later);
-            return false;
-        }
-    }
-    return true;
+    return ((const struct token *)line)->rights == 0 ? "it has no rights=LIST" : NULL;
 }
 
 struct token_list *token_list_new(struct slice text, struct buf *ret_error)
 {
+    static const struct name_lines_form form = {
+        .size = sizeof(struct token),
+        .most = TOKEN_LIST_MAX,
+        .scheme = SCHEME,
+        .name_is_valid = token_name_is_valid,
+        .read_verifier = read_verifier,
+        .read_setting = read_setting,
+        .missing = missing,
+        .name_expected = "expected a token's name of 1 to 64 letters, digits, and _ - . @",
+        .verifier_expected = "expected :{SHA-256}HASH (sluice token add writes such a line)",
+        .setting_expected = "expected rights=LIST, class=NAME or senders=LIST",
+        .too_many = "there are more than 10000 tokens",
+    };
     struct token_list *list = mem_new(sizeof *list);
-    size_t lines = 1;
-    struct slice rest;
-    unsigned number = 0;
-    bool good = true;
 
-    for (size_t i = 0; i < text.len; i++) {
-        lines += text.ptr[i] == '\n';
-    }
-    list->size = lines < TOKEN_LIST_MAX ? lines : TOKEN_LIST_MAX;
-    list->tokens = mem_array(list->size, sizeof *list->tokens);
-    list->text = mem_array(text.len + 1, 1);
-    if (text.len > 0) {
-        memcpy(list->text, text.ptr, text.len);
-    }
-    rest = slice_of(list->text, text.len);
-    while (good && rest.len > 0) {
-        struct slice line = slice_trim(slice_cut(&rest, '\n'));
-
-        number++;
-        if (line.len > 0 && line.ptr[0] != '#') {
-            good = read_line(list, line, number, ret_error);
-        }
-    }
-    if (!good || !sort(list, ret_error)) {
-        token_list_free(list);
+    if (!name_lines_read(&list->lines, &form, text, ret_error)) {
+        mem_free(list);
         return NULL;
     }
     return list;
@@ -223,33 +134,20 @@ struct token_list *token_list_new(struct slice text, struct buf *ret_error)
 
 void token_list_free(struct token_list *list)
 {
-    if (list == NULL) {
-        return;
+    if (list != NULL) {
+        name_lines_fini(&list->lines);
+        mem_free(list);
     }
-    mem_free(list->tokens);
-    mem_free(list->by_name);
-    mem_free(list->text);
-    mem_free(list);
 }
 
 const struct token *token_list_at(const struct token_list *list, size_t n)
 {
-    return n < list->count ? &list->tokens[n] : NULL;
+    return (const struct token *)name_lines_at(&list->lines, n);
 }
 
 const struct token *token_list_find(const struct token_list *list, struct slice name)
 {
-    char text[TOKEN_NAME_MAX + 1];
-    struct token wanted = {.name = text};
-    const struct token *key = &wanted, **found;
-
-    if (!token_name_is_valid(name)) {
-        return NULL;
-    }
-    memcpy(text, name.ptr, name.len);
-    text[name.len] = '\0';
-    found = bsearch(&key, list->by_name, list->count, sizeof(struct token *), by_name);
-    return found == NULL ? NULL : *found;
+    return (const struct token *)name_lines_find(&list->lines, name);
 }
 
 const struct token *token_list_check(const struct token_list *list, struct slice text)
@@ -273,15 +171,9 @@ void token_make(struct slice name, unsigned rights, struct slice class_name, str
     (void)buf_addf(ret_text, "%.*s.%.*s", SLICE_ARGS(name), (int)sizeof secret, secret);
     OPENSSL_cleanse(secret, sizeof secret);
     hash_of(buf_slice(ret_text), hash);
-    (void)buf_addf(ret_line, "%.*s:{SHA-256}", SLICE_ARGS(name)); /* sticky, all of it */
+    (void)buf_addf(ret_line, "%.*s:" SCHEME, SLICE_ARGS(name)); /* sticky, all of it */
     base64_put(ret_line, slice_of(hash, sizeof hash));
     (void)buf_add_string(ret_line, ":rights=");
     token_rights_put(rights, ret_line);
-    if (class_name.len > 0) {
-        (void)buf_addf(ret_line, ":class=%.*s", SLICE_ARGS(class_name));
-    }
-    if (senders.len > 0) {
-        (void)buf_addf(ret_line, ":senders=%.*s", SLICE_ARGS(senders));
-    }
-    (void)buf_add_byte(ret_line, '\n');
+    name_lines_put_end(ret_line, class_name, senders);
 }

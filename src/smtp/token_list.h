@@ -5,11 +5,10 @@
  *
  *     shop:{SHA-256}47DEQpj8...=:rights=inject:class=orders:senders=@shop.example
  *
- * A token is its name, a dot, and TOKEN_SECRET hexadecimal digits from the kernel's generator. So a
- * plain hash (in base64) is enough: what can't be guessed needs no salt and no rounds, which are
- * for passwords. Rights, class and senders are the name's; LIST is that of verifier_list.h, for the
- * right `inject`. Empty lines, and those that begin with `#`, are nothing. A name stands there
- * once.
+ * A token is its name, a dot, and TOKEN_SECRET hexadecimal digits from the kernel's generator. So
+ * a plain hash (in base64) is enough: what can't be guessed needs no salt and no rounds, which are
+ * for passwords. Rights, class and senders (for the right `inject`) are the name's. name_lines.h
+ * says what else can stand in such a file.
  */
 #ifndef SMTP_TOKEN_LIST_H
 #define SMTP_TOKEN_LIST_H
@@ -19,6 +18,7 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "name_lines.h"
 #include "slice.h"
 
 #define TOKEN_LIST_FILE_MAX (4u << 20) /* bytes */
@@ -37,12 +37,9 @@ enum token_right {
 };
 
 struct token {
-    const char *name;
+    struct name_line line;
     uint8_t hash[TOKEN_HASH];
     unsigned rights;
-    struct slice class_name; /* empty: none */
-    struct slice senders;    /* as written; empty: every one */
-    unsigned line;
 };
 
 struct token_list;

@@ -5,8 +5,7 @@
  *
  *     app:{SCRAM-SHA-256}4096,c2FsdA==,...:class=personal:senders=app@example.org,@shop.example
  *
- * LIST has addresses and @DOMAINs with commas between them; without it every sender is fine. Empty
- * lines, and those that begin with `#`, are nothing. A user stands there once.
+ * name_lines.h says what else can stand there.
  */
 #ifndef SMTP_VERIFIER_LIST_H
 #define SMTP_VERIFIER_LIST_H
@@ -16,20 +15,17 @@
 #include <stdint.h>
 
 #include "buf.h"
+#include "name_lines.h"
 #include "sasl.h"
 #include "slice.h"
 
 #define VERIFIER_LIST_FILE_MAX (4u << 20) /* bytes */
 #define VERIFIER_LIST_MAX      100000u
-#define VERIFIER_SENDERS_MAX   4096u /* bytes of a list */
-#define VERIFIER_MAKE_UP_KEY   32u   /* bytes */
+#define VERIFIER_MAKE_UP_KEY   32u /* bytes */
 
 struct verifier {
-    const char *user;
+    struct name_line line; /* the name is the user's */
     struct scram_secret secret;
-    struct slice class_name; /* empty: none */
-    struct slice senders;    /* as written; empty: every one */
-    unsigned line;
 };
 
 struct verifier_list;
@@ -46,10 +42,6 @@ const struct verifier *verifier_list_find(const struct verifier_list *list, stru
 /* The n-th in the order of the file; NULL behind the last. */
 const struct verifier *verifier_list_at(const struct verifier_list *list, size_t n);
 
-/* May the user send as this address (without angle brackets)? The null sender is for every user's
- * reports. */
-bool verifier_may_send(const struct verifier *v, struct slice sender);
-
 /* A line for the file, with its end. `class_name` and `senders` may be empty. */
 void verifier_put(struct buf *out, struct slice user, const struct scram_secret *secret,
                   struct slice class_name, struct slice senders);
@@ -57,9 +49,6 @@ void verifier_put(struct buf *out, struct slice user, const struct scram_secret 
 /* Is it a name that can stand in the file: 1 to SASL_USER_MAX bytes without colon, blanks and
  * control characters, and not beginning with `#`? */
 bool verifier_user_is_valid(struct slice user);
-
-/* Are these senders that can stand in the file? */
-bool verifier_senders_are_valid(struct slice senders);
 
 /* What a user that is not there is checked against: the same each time, and with as many rounds as
  * most have, so that neither answer nor time shows who is known. `key` is random and secret. */

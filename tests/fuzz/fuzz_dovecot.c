@@ -11,7 +11,7 @@
 #include "check.h"
 #include "class_name.h"
 #include "dovecot.h"
-#include "verifier_list.h"
+#include "name_lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,7 +24,7 @@ static void check_event(const struct dovecot_event *e)
     if (e->type == DOVECOT_ACCEPTED) {
         CHECK(e->user.len > 0);
         CHECK(e->class_name.len == 0 || class_name_valid(e->class_name));
-        CHECK(e->senders.len == 0 || verifier_senders_are_valid(e->senders));
+        CHECK(e->senders.len == 0 || name_lines_senders_are_valid(e->senders));
     }
 }
 

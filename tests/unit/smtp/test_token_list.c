@@ -25,11 +25,11 @@ static void a_token_is_known_by_what_was_made(void **unused)
     assert_string_equal(buf_cstr(&error), "");
     t = token_list_check(list, buf_slice(&text));
     assert_non_null(t);
-    assert_string_equal(t->name, "shop.one");
+    assert_string_equal(t->line.name, "shop.one");
     assert_int_equal(t->rights, TOKEN_INJECT | TOKEN_LOOK);
-    assert_int_equal(t->class_name.len, 6);
-    assert_int_equal(t->line, 3);
-    assert_string_equal(token_list_check(list, buf_slice(&other))->name, "app");
+    assert_int_equal(t->line.class_name.len, 6);
+    assert_int_equal(t->line.number, 3);
+    assert_string_equal(token_list_check(list, buf_slice(&other))->line.name, "app");
     for (size_t i = 0; i < buf_len(&text); i++) { /* each digit counts, and the name */
         memcpy(wrong, buf_slice(&text).ptr, buf_len(&text));
         wrong[i] = wrong[i] == '0' ? '1' : '0';

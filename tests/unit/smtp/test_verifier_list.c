@@ -33,14 +33,14 @@ static void users_are_found(void **unused)
     assert_string_equal(buf_cstr(&error), "");
     v = verifier_list_find(list, SLICE("shop"));
     assert_non_null(v);
-    assert_int_equal(v->class_name.len, 4);
+    assert_int_equal(v->line.class_name.len, 4);
     assert_int_equal(v->secret.rounds, SCRAM_ROUNDS_MIN);
-    assert_int_equal(v->line, 3);
+    assert_int_equal(v->line.number, 3);
     assert_non_null(verifier_list_find(list, SLICE("ann@example.org")));
     assert_null(verifier_list_find(list, SLICE("Shop")));
     assert_null(verifier_list_find(list, SLICE("sho")));
     assert_null(verifier_list_find(list, SLICE("")));
-    assert_string_equal(verifier_list_at(list, 1)->user, "ann@example.org");
+    assert_string_equal(verifier_list_at(list, 1)->line.name, "ann@example.org");
     assert_null(verifier_list_at(list, 2));
     verifier_list_free(list);
     list = verifier_list_new(SLICE(""), &error);
@@ -72,11 +72,12 @@ static void a_user_sends_as_those_of_its_list(void **unused)
     put_file(&text);
     list = verifier_list_new(buf_slice(&text), &error);
     for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_int_equal(verifier_may_send(verifier_list_find(list, SLICE("shop")),
-                                           slice_string(cases[i].sender)),
+        assert_int_equal(name_lines_may_send(verifier_list_find(list, SLICE("shop"))->line.senders,
+                                             slice_string(cases[i].sender)),
                          cases[i].want);
-        assert_true(verifier_may_send(verifier_list_find(list, SLICE("ann@example.org")),
-                                      slice_string(cases[i].sender)));
+        assert_true(
+            name_lines_may_send(verifier_list_find(list, SLICE("ann@example.org"))->line.senders,
+                                slice_string(cases[i].sender)));
     }
     verifier_list_free(list);
     buf_fini(&text);
@@ -106,7 +107,7 @@ static void a_typo_is_told_with_its_place(void **unused)
          "1:122: expected addresses or @DOMAINs with commas between them"},
         {"u:{SCRAM-SHA-256}" KEYS ":class=a b\n", "1:122: expected the name of a class"},
         {"u:{SCRAM-SHA-256}" KEYS "\nv:{SCRAM-SHA-256}" KEYS "\nu:{SCRAM-SHA-256}" KEYS "\n",
-         "3:1: the user stands in line 1, too"},
+         "3:1: the name stands in line 1, too"},
     };
 
     (void)unused;
