@@ -51,7 +51,7 @@ int postfix_spool_open(const char *where, const struct spool_options *options,
     TAILQ_INIT(&s->leaving);
     STAILQ_INIT(&s->touched);
     STAILQ_INIT(&s->conclusions);
-    STAILQ_INIT(&s->events);
+    told_events_init(&s->events);
     TAILQ_INIT(&s->known_by_use);
     STAILQ_INIT(&s->known_touched);
     TAILQ_INIT(&s->paused);

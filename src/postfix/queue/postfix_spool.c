@@ -23,35 +23,16 @@
 void store_tell(struct postfix_store *s, enum spool_event_type type, uint64_t id,
                 const char *format, ...)
 {
-    char text[SPOOL_DIAGNOSTIC_MAX];
-    struct store_event *event;
     va_list args;
-    int len;
 
     va_start(args, format);
-    len = vsnprintf(text, sizeof text, format, args);
+    told_events_add(&s->events, type, (struct msg_id){id}, format, args);
     va_end(args);
-    CHECK(len >= 0);
-    len = len < (int)sizeof text ? len : (int)sizeof text - 1;
-    event = mem_new(sizeof *event + (size_t)len);
-    memcpy(event->text, text, (size_t)len);
-    event->event =
-        (struct spool_event){.type = type, .id = {id}, .text = slice_of(event->text, (size_t)len)};
-    STAILQ_INSERT_TAIL(&s->events, event, by_time);
 }
 
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
-    struct postfix_store *s = store_of(sp);
-
-    mem_free(s->event);
-    s->event = STAILQ_FIRST(&s->events);
-    if (s->event == NULL) {
-        return false;
-    }
-    STAILQ_REMOVE_HEAD(&s->events, by_time);
-    *ret_event = s->event->event;
-    return true;
+    return told_events_next(&store_of(sp)->events, ret_event);
 }
 
 /* ---- messages in memory --------------------------------------------------------------------- */
@@ -784,7 +765,6 @@ static void close_spool(struct spool *sp)
 {
     struct postfix_store *s = store_of(sp);
     struct store_message *m, *next;
-    struct store_event *event;
 
     HASH_ITER(by_id, s->by_id, m, next)
     {
@@ -793,11 +773,7 @@ static void close_spool(struct spool *sp)
     look_fini(s);
     search_fini(s);
     paused_fini(s);
-    while ((event = STAILQ_FIRST(&s->events)) != NULL) {
-        STAILQ_REMOVE_HEAD(&s->events, by_time);
-        mem_free(event);
-    }
-    mem_free(s->event);
+    told_events_fini(&s->events);
     mem_free(s->settled);
     known_fini(s);
     text_pool_fini(&s->pool);

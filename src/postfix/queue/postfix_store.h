@@ -22,6 +22,7 @@
 #include "services.h"
 #include "spool_engine.h"
 #include "text_pool.h"
+#include "told_events.h"
 
 /* A disk that fails is asked again after. */
 #define STORE_AGAIN_US (60 * US_PER_S)
@@ -126,12 +127,6 @@ struct store_tally {
     uint64_t seen, count; /* by now; by the last one that has come to its end */
 };
 
-struct store_event {
-    struct spool_event event;
-    STAILQ_ENTRY(store_event) by_time;
-    char text[];
-};
-
 struct store_paused; /* postfix_paused.c */
 
 struct store_scan {
@@ -161,8 +156,7 @@ struct postfix_store {
     TAILQ_HEAD(store_turns, store_message) routing[2]; /* from incoming, from deferred */
     struct store_turns leaving;
     STAILQ_HEAD(, store_message) touched, conclusions;
-    STAILQ_HEAD(, store_event) events;
-    struct store_event *event; /* that was given out last; owned */
+    struct told_events events;
     struct store_scan scans[2];
     struct store_settled *settled; /* owned; of the open batch */
     size_t settled_count, settled_size;

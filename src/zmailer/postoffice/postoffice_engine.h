@@ -56,6 +56,7 @@
 #include "postoffice.h"
 #include "postoffice_table.h"
 #include "spool_engine.h"
+#include "told_events.h"
 
 /* Larger control files are quarantined: a hundred bytes per recipient make this two million. */
 #define POST_CONTROL_MAX ((size_t)256 << 20)
@@ -319,12 +320,6 @@ void removal_begin(struct postoffice *po);
 
 /* ---- the engine ---- */
 
-struct post_event {
-    struct spool_event event;
-    STAILQ_ENTRY(post_event) by_time;
-    char text[];
-};
-
 struct postoffice {
     struct spool base;
     struct postoffice_options options;
@@ -337,8 +332,7 @@ struct postoffice {
     struct post_cache cache;
     STAILQ_HEAD(, post_work) works;
     STAILQ_HEAD(post_router_files, post_router_file) router_files;
-    STAILQ_HEAD(, post_event) events;
-    struct post_event *told; /* the event that was given out last; owned */
+    struct told_events events;
     struct post_scan scan;
     uint64_t *vanished; /* owned; numbers of files that were found to be gone */
     size_t vanished_count, vanished_size;

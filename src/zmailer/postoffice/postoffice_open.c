@@ -101,11 +101,8 @@ void post_close(struct spool *sp)
     struct postoffice *po = postoffice_of(sp);
     const int fds[] = {po->root,    po->transport, po->queue,       po->public,  po->router,
                        po->postman, po->notify,    po->tell_router, po->removing};
-    struct spool_event event;
 
-    while (spool_next_event(sp, &event)) {
-        /* forgotten */
-    }
+    told_events_fini(&po->events);
     scan_fini(&po->scan);
     cache_fini(&po->cache);
     table_fini(&po->table);
@@ -134,7 +131,7 @@ int postoffice_open(const char *where, const struct spool_options *options,
     po->notify = po->tell_router = po->removing = -1;
     STAILQ_INIT(&po->works);
     STAILQ_INIT(&po->router_files);
-    STAILQ_INIT(&po->events);
+    told_events_init(&po->events);
     set_options(po, own);
     po->io = options->io != NULL ? options->io : &spool_io_real;
     table_init(&po->table, options->id_floor);

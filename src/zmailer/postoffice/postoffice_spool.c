@@ -22,35 +22,16 @@
 void post_tell(struct postoffice *po, enum spool_event_type type, uint64_t id, const char *format,
                ...)
 {
-    char text[SPOOL_DIAGNOSTIC_MAX];
-    struct post_event *event;
     va_list args;
-    int len;
 
     va_start(args, format);
-    len = vsnprintf(text, sizeof text, format, args);
+    told_events_add(&po->events, type, (struct msg_id){id}, format, args);
     va_end(args);
-    CHECK(len >= 0);
-    len = len < (int)sizeof text ? len : (int)sizeof text - 1;
-    event = mem_new(sizeof *event + (size_t)len);
-    memcpy(event->text, text, (size_t)len);
-    event->event =
-        (struct spool_event){.type = type, .id = {id}, .text = slice_of(event->text, (size_t)len)};
-    STAILQ_INSERT_TAIL(&po->events, event, by_time);
 }
 
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
-    struct postoffice *po = postoffice_of(sp);
-
-    mem_free(po->told);
-    po->told = STAILQ_FIRST(&po->events);
-    if (po->told == NULL) {
-        return false;
-    }
-    STAILQ_REMOVE_HEAD(&po->events, by_time);
-    *ret_event = po->told->event;
-    return true;
+    return told_events_next(&postoffice_of(sp)->events, ret_event);
 }
 
 /* ---- finding -------------------------------------------------------------------------------- */
