@@ -49,6 +49,34 @@ int numbered_file_open(const struct spool_io *io, const char *dir, uint32_t numb
     return fd;
 }
 
+int numbered_file_create(const struct spool_io *io, const char *dir, uint32_t number,
+                         const char *suffix, struct slice header)
+{
+    int err = number > INT32_MAX ? -EMFILE : spool_io_make_dir(io, dir);
+    int fd =
+        err == 0 ? numbered_file_open(io, dir, number, suffix, O_RDWR | O_CREAT | O_EXCL) : err;
+    char *path;
+
+    if (fd < 0) {
+        return fd;
+    }
+    err = spool_io_write_all(io, fd, header.ptr, header.len);
+    if (err == 0) {
+        err = io->fdatasync(fd);
+    }
+    if (err == 0) {
+        err = spool_io_sync_dir(io, dir);
+    }
+    if (err == 0) {
+        return fd;
+    }
+    (void)io->close(fd); /* to be removed */
+    path = numbered_file_path(dir, number, suffix);
+    (void)io->unlink(path); /* else the next start does it */
+    mem_free(path);
+    return err;
+}
+
 bool numbered_file_keep(const struct spool_io *io, const char *dir)
 {
     char *path = numbered_file_beside(dir, "keep");

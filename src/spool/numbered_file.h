@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "slice.h"
 #include "spool_io.h"
 
 /* "DIR/NAME"; owned by the caller. */
@@ -22,6 +23,11 @@ bool numbered_file_parse(const char *name, const char *suffix, uint32_t *ret_num
 /* A descriptor, or negative errno. A symbolic link in its place is refused. */
 int numbered_file_open(const struct spool_io *io, const char *dir, uint32_t number,
                        const char *suffix, int flags);
+
+/* A new file that begins with `header`, durable with its name; makes the directory if it is not
+ * there. A descriptor, or negative errno: -EMFILE when the numbers have come to their end. */
+int numbered_file_create(const struct spool_io *io, const char *dir, uint32_t number,
+                         const char *suffix, struct slice header);
 
 /* Is there a file `keep`? In doubt there is. */
 bool numbered_file_keep(const struct spool_io *io, const char *dir);

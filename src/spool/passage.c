@@ -211,35 +211,15 @@ void passage_fini(struct passage *p)
 static int make_file(struct passage *p)
 {
     uint32_t number = p->highest + 1;
-    char *header, *path;
-    int fd, err;
+    char *header = mem_new(PASSAGE_PAGE);
+    int fd;
 
-    if (number > INT32_MAX) {
-        return -EMFILE;
-    }
-    err = spool_io_make_dir(p->io, p->dir);
-    fd = err == 0 ? numbered_file_open(p->io, p->dir, number, SUFFIX, O_RDWR | O_CREAT | O_EXCL)
-                  : err;
+    file_header(p, number, header);
+    fd = numbered_file_create(p->io, p->dir, number, SUFFIX, slice_of(header, PASSAGE_PAGE));
+    mem_free(header);
     if (fd < 0) {
         p->highest += fd == -EEXIST;
         return fd;
-    }
-    header = mem_new(PASSAGE_PAGE);
-    file_header(p, number, header);
-    err = spool_io_write_all(p->io, fd, header, PASSAGE_PAGE);
-    mem_free(header);
-    if (err == 0) {
-        err = p->io->fdatasync(fd);
-    }
-    if (err == 0) {
-        err = spool_io_sync_dir(p->io, p->dir);
-    }
-    if (err != 0) {
-        (void)p->io->close(fd); /* to be removed */
-        path = numbered_file_path(p->dir, number, SUFFIX);
-        (void)p->io->unlink(path); /* else the next start does it */
-        mem_free(path);
-        return err;
     }
     (void)add_file(p, number);
     p->fd = fd;

@@ -295,34 +295,14 @@ int segments_begin(struct segments *sg)
 static int make_segment(struct segments *sg)
 {
     uint32_t number = sg->highest + 1;
-    char *header, *path;
-    int fd, err;
+    char *header = mem_new(SEGMENT_START);
+    int fd;
 
-    if (number > SEGMENT_NUMBER_MAX) {
-        return -EMFILE;
-    }
-    err = spool_io_make_dir(sg->io, sg->dir);
-    fd = err == 0 ? numbered_file_open(sg->io, sg->dir, number, SUFFIX, O_RDWR | O_CREAT | O_EXCL)
-                  : err;
+    segment_header(sg, number, header);
+    fd = numbered_file_create(sg->io, sg->dir, number, SUFFIX, slice_of(header, SEGMENT_START));
+    mem_free(header);
     if (fd < 0) {
         return fd;
-    }
-    header = mem_new(SEGMENT_START);
-    segment_header(sg, number, header);
-    err = spool_io_write_all(sg->io, fd, header, SEGMENT_START);
-    mem_free(header);
-    if (err == 0) {
-        err = sg->io->fdatasync(fd);
-    }
-    if (err == 0) {
-        err = spool_io_sync_dir(sg->io, sg->dir);
-    }
-    if (err != 0) {
-        (void)sg->io->close(fd); /* to be removed */
-        path = numbered_file_path(sg->dir, number, SUFFIX);
-        (void)sg->io->unlink(path); /* else the next start does it */
-        mem_free(path);
-        return err;
     }
     sg->active = add(sg, number);
     sg->active->state = SEGMENT_ACTIVE;
