@@ -4,10 +4,9 @@
 
 #include "check.h"
 #include "class_name.h"
+#include "marked_text.h"
 #include "mem.h"
 #include "parts.h"
-
-#define TEXT_MARK 2
 
 /* Times and the sums that are made of them stay in range. */
 #define TIME_MAX (INT64_C(1) << 61)
@@ -36,70 +35,18 @@ bool answer_number(const PGresult *r, int row, int column, int64_t *ret_n)
     return true;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Two digits for each byte. */
-static bool add_hex(struct buf *room, struct slice digits)
-{
-    if (digits.len % 2 != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < digits.len; i += 2) {
-        int high = hex_digit(digits.ptr[i]), low = hex_digit(digits.ptr[i + 1]);
-
-        if (high < 0 || low < 0 || !buf_add_byte(room, (char)(high << 4 | low))) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool answer_text(const PGresult *r, int row, int column, size_t max, struct buf *room,
+bool answer_text(const PGresult *r, int row, int column, size_t max, struct text_pool *pool,
                  struct slice *ret_text)
 {
-    struct slice text;
-    size_t before = buf_len(room);
-
-    if (column >= PQnfields(r) || PQgetisnull(r, row, column)) {
-        return false;
-    }
-    text = slice_of(PQgetvalue(r, row, column), (size_t)PQgetlength(r, row, column));
-    if (text.len > 0 && text.ptr[0] == TEXT_MARK) {
-        if (!add_hex(room, slice_skip(text, 1))) {
-            return false;
-        }
-        text = slice_skip(buf_slice(room), before);
-    }
-    if (text.len > max || slice_find(text, '\0') != text.len) {
-        return false;
-    }
-    *ret_text = text;
-    return true;
+    return column < PQnfields(r) && PQgetisnull(r, row, column) == 0 &&
+           marked_text_read(
+               slice_of(PQgetvalue(r, row, column), (size_t)PQgetlength(r, row, column)), max, pool,
+               ret_text);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-#define ROOM_MAX 16384
-
-/* A row that is being read. The first thing that is wrong with it is what is told. */
-struct reading {
-    const PGresult *r;
-    int row, column;
-    struct buf room; /* for texts; it does not move (see begin) */
-    const char *wrong;
-};
-
-static void begin(struct reading *in, const PGresult *r, int row)
-{
-    *in = (struct reading){.r = r, .row = row};
-    buf_init(&in->room, ROOM_MAX);
-    (void)buf_room(&in->room, ROOM_MAX); /* all at once */
-}
-
-static int64_t number(struct reading *in, int64_t min, int64_t max, const char *what)
+static int64_t number(struct answer_row *in, int64_t min, int64_t max, const char *what)
 {
     int64_t n = min;
 
@@ -110,7 +57,7 @@ static int64_t number(struct reading *in, int64_t min, int64_t max, const char *
     return n < min || n > max ? min : n;
 }
 
-static struct wall timestamp(struct reading *in, const char *what)
+static struct wall timestamp(struct answer_row *in, const char *what)
 {
     int64_t n = 0;
 
@@ -123,23 +70,23 @@ static struct wall timestamp(struct reading *in, const char *what)
     return (struct wall){n};
 }
 
-static struct slice text(struct reading *in, size_t max, const char *what)
+static struct slice text(struct answer_row *in, size_t max, const char *what)
 {
     struct slice t = SLICE("");
 
-    if (!answer_text(in->r, in->row, in->column++, max, &in->room, &t) && in->wrong == NULL) {
+    if (!answer_text(in->r, in->row, in->column++, max, in->pool, &t) && in->wrong == NULL) {
         in->wrong = what;
     }
     return t;
 }
 
-static bool is_null(const struct reading *in)
+static bool is_null(const struct answer_row *in)
 {
     return PQgetisnull(in->r, in->row, in->column) == 1;
 }
 
 /* The message that the row is about, if that is being loaded. */
-static struct desk_message *whose(struct desk *d, struct reading *in, uint16_t *ret_p)
+static struct desk_message *whose(struct desk *d, struct answer_row *in, uint16_t *ret_p)
 {
     int64_t p, id;
     struct desk_message *msg;
@@ -155,7 +102,7 @@ static struct desk_message *whose(struct desk *d, struct reading *in, uint16_t *
 }
 
 /* Content that came with the row, if it did. */
-static void take_content(struct desk *d, struct desk_message *msg, struct reading *in)
+static void take_content(struct desk *d, struct desk_message *msg, struct answer_row *in)
 {
     struct slice bytes;
 
@@ -171,16 +118,15 @@ static void take_content(struct desk *d, struct desk_message *msg, struct readin
     desk_fill_content(d, msg, mem_copy(bytes.ptr, bytes.len), -1);
 }
 
-static void end(struct reading *in, struct desk_message *msg)
+static void end(struct answer_row *in, struct desk_message *msg)
 {
     if (in->wrong != NULL) {
         desk_fill_wrong(msg, in->wrong);
     }
-    buf_fini(&in->room);
+    text_pool_clear(in->pool);
 }
 
-/* What both kinds of rows have of the envelope. */
-static void take_envelope(struct reading *in, struct spool_message *m)
+void answer_envelope(struct answer_row *in, struct spool_message *m)
 {
     m->due = timestamp(in, "its due time is impossible");
     m->arrived = timestamp(in, "its time of arrival is impossible");
@@ -204,7 +150,7 @@ static void take_envelope(struct reading *in, struct spool_message *m)
     }
 }
 
-static void take_address(struct reading *in, struct spool_rcpt *to)
+static void take_address(struct answer_row *in, struct spool_rcpt *to)
 {
     to->notify = (unsigned)number(in, 0, NOTIFY_BITS, "a recipient's notify is impossible");
     to->route_generation =
@@ -218,6 +164,38 @@ static void take_address(struct reading *in, struct spool_rcpt *to)
     }
 }
 
+void answer_wait(struct answer_row *row, struct spool_message *m)
+{
+    m->state = (enum spool_state)number(row, SPOOL_INCOMING, SPOOL_CORRUPT, "its state is unknown");
+    m->rcpt_pending =
+        (uint32_t)number(row, 0, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
+    m->rcpt_to_report =
+        (uint32_t)number(row, 0, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
+    m->rcpt_total =
+        (uint32_t)number(row, 1, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
+    m->warnings = (uint32_t)number(row, 0, INT32_MAX, "its warnings are impossible");
+    m->force_expire = number(row, 0, 1, "its expiry is impossible") != 0;
+    m->parked = text(row, SPOOL_PARKED_MAX, "the key it is parked under is impossible");
+    if (m->parked.len > 0 && m->state != SPOOL_DEFERRED) {
+        m->parked = SLICE("");
+        row->wrong = row->wrong != NULL ? row->wrong : "it is parked, and not deferred";
+    }
+}
+
+void answer_rcpt(struct answer_row *row, struct spool_rcpt *to)
+{
+    take_address(row, to);
+    to->state = (enum spool_rcpt_state)number(row, SPOOL_RCPT_PENDING, SPOOL_RCPT_RELAYED,
+                                              "a recipient's state is unknown");
+    to->attempts = (uint32_t)number(row, 0, INT32_MAX, "a recipient's attempts are impossible");
+    to->last_attempt = timestamp(row, "a recipient's last attempt is impossible");
+    to->status = text(row, SPOOL_STATUS_MAX, "a recipient's status is impossible");
+    to->diagnostic = text(row, SPOOL_DIAGNOSTIC_MAX, "a recipient's diagnostic is impossible");
+    to->reply = text(row, SPOOL_REPLY_MAX, "a recipient's reply is impossible");
+    to->remote = text(row, SPOOL_REMOTE_MAX, "a recipient's site is impossible");
+    to->tls = text(row, SPOOL_TLS_MAX, "what a recipient's site has shown is impossible");
+}
+
 /* ---- messages that pass ---------------------------------------------------------------------- */
 
 #define FRESH(k)                                                                                   \
@@ -228,25 +206,23 @@ static void take_address(struct reading *in, struct spool_rcpt *to)
 
 const char answers_fresh_sql[] = FRESH("0") " UNION ALL " FRESH("1") " UNION ALL " FRESH("2");
 
-static void take_fresh(struct desk *d, const PGresult *r, int row)
+static void take_fresh(struct desk *d, const PGresult *r, int row, struct text_pool *pool)
 {
     struct spool_message m = {
         .state = SPOOL_INCOMING, .rcpt_total = 1, .rcpt_pending = 1, .parked = SLICE("")};
     struct spool_rcpt to = {.n = 1, .state = SPOOL_RCPT_PENDING};
-    struct reading in;
+    struct answer_row in = {.r = r, .row = row, .pool = pool};
     struct desk_message *msg;
     int content;
     int64_t table;
     uint16_t p;
 
-    begin(&in, r, row);
     msg = whose(d, &in, &p);
     if (msg == NULL) {
-        buf_fini(&in.room);
         return;
     }
     m.id.n = msg->id;
-    take_envelope(&in, &m);
+    answer_envelope(&in, &m);
     take_address(&in, &to);
     content = in.column++;
     table = number(&in, 0, DESK_FRESH_TABLES - 1, "it is in no table");
@@ -259,9 +235,12 @@ static void take_fresh(struct desk *d, const PGresult *r, int row)
 
 void answers_fresh(struct desk *d, const PGresult *r)
 {
+    struct text_pool pool = {NULL, 0};
+
     for (int row = 0; row < PQntuples(r); row++) {
-        take_fresh(d, r, row);
+        take_fresh(d, r, row, &pool);
     }
+    text_pool_fini(&pool);
 }
 
 /* ---- messages that wait ---------------------------------------------------------------------- */
@@ -274,32 +253,21 @@ const char answers_waiting_sql[] =
     "m.bytes END FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) JOIN part x ON x.p = u.p "
     "AND x.id = u.id JOIN message m ON m.id = x.message";
 
-static void take_waiting(struct desk *d, const PGresult *r, int row)
+static void take_waiting(struct desk *d, const PGresult *r, int row, struct text_pool *pool)
 {
     struct spool_message m = {.state = SPOOL_INCOMING};
-    struct reading in;
+    struct answer_row in = {.r = r, .row = row, .pool = pool};
     struct desk_message *msg;
     int64_t chunks, parts_left, gen;
     uint16_t p;
 
-    begin(&in, r, row);
     msg = whose(d, &in, &p);
     if (msg == NULL) {
-        buf_fini(&in.room);
         return;
     }
     m.id.n = msg->id;
-    take_envelope(&in, &m);
-    m.state = (enum spool_state)number(&in, SPOOL_INCOMING, SPOOL_CORRUPT, "its state is unknown");
-    m.rcpt_pending =
-        (uint32_t)number(&in, 0, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
-    m.rcpt_to_report =
-        (uint32_t)number(&in, 0, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
-    m.rcpt_total =
-        (uint32_t)number(&in, 1, SPOOL_RCPTS_MAX, "its number of recipients is impossible");
-    m.warnings = (uint32_t)number(&in, 0, INT32_MAX, "its warnings are impossible");
-    m.force_expire = number(&in, 0, 1, "its expiry is impossible") != 0;
-    m.parked = text(&in, SPOOL_PARKED_MAX, "the key it is parked under is impossible");
+    answer_envelope(&in, &m);
+    answer_wait(&in, &m);
     m.whole.n = (uint64_t)number(&in, 1, INT64_MAX, "it is a part of nothing");
     m.gathers = number(&in, PART_MAIL, PART_REPORT, "its kind is unknown") == PART_REPORT;
     parts_left = number(&in, 0, SPOOL_PARTITIONS_MAX, "its number of parts is impossible");
@@ -314,10 +282,6 @@ static void take_waiting(struct desk *d, const PGresult *r, int row)
         (m.size <= DESK_CONTENT_MAX ? 0 : (int64_t)((m.size + DESK_CHUNK - 1) / DESK_CHUNK))) {
         in.wrong = in.wrong != NULL ? in.wrong : "its content has an impossible number of chunks";
     }
-    if (m.parked.len > 0 && m.state != SPOOL_DEFERRED) {
-        m.parked = SLICE("");
-        in.wrong = in.wrong != NULL ? in.wrong : "it is parked, and not deferred";
-    }
     desk_fill(d, msg, p, ROW_WAITING, &m);
     desk_fill_report(msg, m.gathers ? (uint32_t)parts_left : 0, (int32_t)gen);
     take_content(d, msg, &in);
@@ -326,9 +290,12 @@ static void take_waiting(struct desk *d, const PGresult *r, int row)
 
 void answers_waiting(struct desk *d, const PGresult *r)
 {
+    struct text_pool pool = {NULL, 0};
+
     for (int row = 0; row < PQntuples(r); row++) {
-        take_waiting(d, r, row);
+        take_waiting(d, r, row, &pool);
     }
+    text_pool_fini(&pool);
 }
 
 const char answers_rcpts_sql[] =
@@ -346,30 +313,20 @@ const char answers_others_sql[] =
 
 _Static_assert(PARTS_PENDING_MAX == 1000, "as above");
 
-static void take_rcpt(struct desk *d, const PGresult *r, int row, bool is_others)
+static void take_rcpt(struct desk *d, const PGresult *r, int row, bool is_others,
+                      struct text_pool *pool)
 {
     struct spool_rcpt to = {.n = 0};
-    struct reading in;
+    struct answer_row in = {.r = r, .row = row, .pool = pool};
     struct desk_message *msg;
     uint16_t p;
 
-    begin(&in, r, row);
     msg = whose(d, &in, &p);
     if (msg == NULL || msg->row != ROW_WAITING || msg->p != p) {
-        buf_fini(&in.room);
         return; /* an orphan: `sluice cluster check` finds it */
     }
     to.n = (uint32_t)number(&in, 1, msg->f.m.rcpt_total, "a recipient's number is impossible");
-    take_address(&in, &to);
-    to.state = (enum spool_rcpt_state)number(&in, SPOOL_RCPT_PENDING, SPOOL_RCPT_RELAYED,
-                                             "a recipient's state is unknown");
-    to.attempts = (uint32_t)number(&in, 0, INT32_MAX, "a recipient's attempts are impossible");
-    to.last_attempt = timestamp(&in, "a recipient's last attempt is impossible");
-    to.status = text(&in, SPOOL_STATUS_MAX, "a recipient's status is impossible");
-    to.diagnostic = text(&in, SPOOL_DIAGNOSTIC_MAX, "a recipient's diagnostic is impossible");
-    to.reply = text(&in, SPOOL_REPLY_MAX, "a recipient's reply is impossible");
-    to.remote = text(&in, SPOOL_REMOTE_MAX, "a recipient's site is impossible");
-    to.tls = text(&in, SPOOL_TLS_MAX, "what a recipient's site has shown is impossible");
+    answer_rcpt(&in, &to);
     if (in.wrong == NULL && is_others) {
         desk_fill_other(msg, &to);
     } else if (in.wrong == NULL) {
@@ -380,14 +337,20 @@ static void take_rcpt(struct desk *d, const PGresult *r, int row, bool is_others
 
 void answers_rcpts(struct desk *d, const PGresult *r)
 {
+    struct text_pool pool = {NULL, 0};
+
     for (int row = 0; row < PQntuples(r); row++) {
-        take_rcpt(d, r, row, false);
+        take_rcpt(d, r, row, false, &pool);
     }
+    text_pool_fini(&pool);
 }
 
 void answers_others(struct desk *d, const PGresult *r)
 {
+    struct text_pool pool = {NULL, 0};
+
     for (int row = 0; row < PQntuples(r); row++) {
-        take_rcpt(d, r, row, true);
+        take_rcpt(d, r, row, true, &pool);
     }
+    text_pool_fini(&pool);
 }

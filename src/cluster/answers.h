@@ -17,10 +17,29 @@
 
 /* A number of 2, 4 or 8 bytes, or a boolean. False: it is none, or NULL. */
 bool answer_number(const PGresult *r, int row, int column, int64_t *ret_n);
-/* A text as columns.h writes it; `room` takes one that was marked. False: it is no such text, or is
- * longer than `max`. */
-bool answer_text(const PGresult *r, int row, int column, size_t max, struct buf *room,
+/* A text, or bytes, as columns.h writes them; one that was marked goes to the pool. False: it is
+ * NULL, no such text, or longer than `max`. */
+bool answer_text(const PGresult *r, int row, int column, size_t max, struct text_pool *pool,
                  struct slice *ret_text);
+
+/* A row that is read from its first column on. */
+struct answer_row {
+    const PGresult *r;
+    int row, column;        /* that comes next */
+    struct text_pool *pool; /* borrowed: for texts */
+    const char *wrong;      /* the first thing that is wrong with it, or NULL */
+};
+
+/* The columns that come next. What is wrong is told in row->wrong; in its place is something that
+ * is in range.
+ *
+ * due, arrived, created, size, flags, class_source, sender, envid, client, reason, class */
+void answer_envelope(struct answer_row *row, struct spool_message *m);
+/* state, pending, to_report, rcpt_total, warnings, force_expire, parked (not NULL) */
+void answer_wait(struct answer_row *row, struct spool_message *m);
+/* notify, route_generation, address, orcpt, transport, nexthop, state, attempts, last_attempt,
+ * status, diagnostic, reply, remote, tls */
+void answer_rcpt(struct answer_row *row, struct spool_rcpt *to);
 
 /* ---- messages -------------------------------------------------------------------------------- */
 

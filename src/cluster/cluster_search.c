@@ -10,15 +10,27 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "answers.h"
 #include "check.h"
 #include "desk.h"
+#include "marked_text.h"
+#include "mem.h"
+#include "parts.h"
+
+/* ---- statements ------------------------------------------------------------------------------ */
 
 void cluster_query_init(struct cluster_query *q)
 {
     memset(q, 0, sizeof *q);
     buf_init(&q->sql, CLUSTER_QUERY_SQL_MAX);
+}
+
+void cluster_query_fini(struct cluster_query *q)
+{
+    buf_fini(&q->sql);
+    text_pool_fini(&q->pool);
 }
 
 int cluster_query_bytes(struct cluster_query *q, struct slice bytes)
@@ -30,7 +42,41 @@ int cluster_query_bytes(struct cluster_query *q, struct slice bytes)
     return ++q->count;
 }
 
+int cluster_query_text(struct cluster_query *q, struct slice text)
+{
+    size_t len = marked_text_size(text);
+    char *marked;
+    int n;
+
+    if (marked_text_is_plain(text)) {
+        return cluster_query_bytes(q, text);
+    }
+    marked = mem_new(len);
+    marked_text_write(marked, text);
+    n = cluster_query_bytes(q, text_pool_add(&q->pool, slice_of(marked, len)));
+    mem_free(marked);
+    return n;
+}
+
+int cluster_query_number(struct cluster_query *q, int64_t n)
+{
+    char bytes[8];
+
+    for (unsigned i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (char)((uint64_t)n >> (56 - 8 * i));
+    }
+    return cluster_query_bytes(q, text_pool_add(&q->pool, slice_of(bytes, sizeof bytes)));
+}
+
 #define SAY(q, ...) ((void)buf_addf(&(q)->sql, __VA_ARGS__)) /* sticky */
+
+/* The server may answer more than was asked for. */
+static int rows(const struct cluster_search *s, size_t max)
+{
+    int n = PQntuples(s->last);
+
+    return (size_t)n < max ? n : (int)max;
+}
 
 /* 0: there is none. */
 static int64_t number(const struct cluster_search *s, int row, int column)
@@ -40,26 +86,44 @@ static int64_t number(const struct cluster_search *s, int row, int column)
     return row < PQntuples(s->last) && answer_number(s->last, row, column, &n) ? n : 0;
 }
 
-static struct slice text(const struct cluster_search *s, int row, int column)
+/* Empty when it makes no sense. */
+static struct slice text(struct cluster_search *s, int row, int column)
 {
-    return slice_of(PQgetvalue(s->last, row, column), (size_t)PQgetlength(s->last, row, column));
+    struct slice t = SLICE("");
+
+    (void)answer_text(s->last, row, column, SPOOL_ROUTE_MAX, &s->pool, &t); /* it stays empty */
+    return t;
 }
 
 /* ---- filters --------------------------------------------------------------------------------- */
 
 #define LOWER(column) "lower(encode(" column ", 'escape') COLLATE \"C\")"
 
+/* A parameter in lower case: as domains are stored. */
+static int lower_text(struct cluster_query *q, struct slice wanted)
+{
+    char *lower = mem_copy(wanted.ptr, wanted.len);
+    int n;
+
+    for (size_t i = 0; i < wanted.len; i++) {
+        lower[i] = ascii_lower(lower[i]);
+    }
+    n = cluster_query_text(q, text_pool_add(&q->pool, slice_of(lower, wanted.len)));
+    mem_free(lower);
+    return n;
+}
+
 /* A whole address, or "@domain", whatever the case. */
 static void say_address(struct cluster_query *q, const char *column, const char *domain_column,
                         struct slice wanted)
 {
     bool is_domain = wanted.len > 0 && wanted.ptr[0] == '@';
-    int n = cluster_query_bytes(q, wanted);
 
     if (is_domain && domain_column != NULL) {
-        SAY(q, " AND %s = substr(lower(encode($%d::bytea, 'escape') COLLATE \"C\"), 2)",
-            domain_column, n);
+        SAY(q, " AND %s = $%d::text", domain_column, lower_text(q, slice_skip(wanted, 1)));
     } else if (is_domain) {
+        int n = cluster_query_bytes(q, wanted);
+
         SAY(q,
             " AND right(lower(encode(%s, 'escape') COLLATE \"C\"), "
             "length(encode($%d::bytea, 'escape'))) = lower(encode($%d::bytea, 'escape') "
@@ -69,7 +133,7 @@ static void say_address(struct cluster_query *q, const char *column, const char 
         SAY(q,
             " AND lower(encode(%s, 'escape') COLLATE \"C\") = lower(encode($%d::bytea, 'escape') "
             "COLLATE \"C\")",
-            column, n);
+            column, cluster_query_bytes(q, wanted));
     }
 }
 
@@ -77,38 +141,37 @@ static void say_address(struct cluster_query *q, const char *column, const char 
 static void say_fresh_destination(struct cluster_query *q, struct slice wanted)
 {
     size_t slash = slice_find(wanted, '/');
-    int n = cluster_query_bytes(q, wanted);
+    int bytes = cluster_query_bytes(q, wanted);
 
     SAY(q,
         " AND ((transport <> '' AND nexthop = $%d::text) OR "
-        "right(lower(encode(address, 'escape') COLLATE \"C\"), length($%d::text) + 1) = "
-        "'@' || lower($%d::text COLLATE \"C\")",
-        n, n, n);
+        "right(lower(encode(address, 'escape') COLLATE \"C\"), length(encode($%d::bytea, "
+        "'escape')) + 1) = '@' || lower(encode($%d::bytea, 'escape') COLLATE \"C\")",
+        cluster_query_text(q, wanted), bytes, bytes);
     if (slash > 0 && slash < wanted.len) {
         SAY(q, " OR (transport = $%d::text AND nexthop = $%d::text)",
-            cluster_query_bytes(q, slice_of(wanted.ptr, slash)),
-            cluster_query_bytes(q, slice_skip(wanted, slash + 1)));
+            cluster_query_text(q, slice_of(wanted.ptr, slash)),
+            cluster_query_text(q, slice_skip(wanted, slash + 1)));
     }
     SAY(q, ")");
 }
 
 /* The same of waiting mail; each of the three by its index, which an OR would not use. */
-static void say_destination(struct cluster_query *q, struct slice wanted)
+static void say_destination(struct cluster_query *q, struct slice wanted, uint64_t after)
 {
     size_t slash = slice_find(wanted, '/');
-    int n = cluster_query_bytes(q, wanted);
 
     SAY(q,
         " AND (x.p, x.id) IN (SELECT p, id FROM recipient WHERE nexthop = $%d::text AND "
-        "transport <> '' UNION SELECT p, id FROM recipient WHERE domain = "
-        "lower($%d::text COLLATE \"C\")",
-        n, n);
+        "transport <> '' AND id > %" PRId64 " UNION SELECT p, id FROM recipient WHERE domain = "
+        "$%d::text AND id > %" PRId64,
+        cluster_query_text(q, wanted), (int64_t)after, lower_text(q, wanted), (int64_t)after);
     if (slash > 0 && slash < wanted.len) {
         SAY(q,
             " UNION SELECT p, id FROM recipient WHERE transport = $%d::text AND "
-            "nexthop = $%d::text",
-            cluster_query_bytes(q, slice_of(wanted.ptr, slash)),
-            cluster_query_bytes(q, slice_skip(wanted, slash + 1)));
+            "nexthop = $%d::text AND id > %" PRId64,
+            cluster_query_text(q, slice_of(wanted.ptr, slash)),
+            cluster_query_text(q, slice_skip(wanted, slash + 1)), (int64_t)after);
     }
     SAY(q, ")");
 }
@@ -122,7 +185,7 @@ static void say_conditions(struct cluster_query *q, const struct spool_filter *f
         say_address(q, "sender", is_fresh ? NULL : "sender_domain", f->sender);
     }
     if (f->class_name.len > 0) {
-        SAY(q, " AND class = $%d::text", cluster_query_bytes(q, f->class_name));
+        SAY(q, " AND class = $%d::text", cluster_query_text(q, f->class_name));
     }
     if (f->arrived_before.us != 0) {
         SAY(q, " AND arrived < %" PRId64, f->arrived_before.us);
@@ -146,12 +209,13 @@ static void say_conditions(struct cluster_query *q, const struct spool_filter *f
         return;
     }
     if (f->rcpt.len > 0) {
-        SAY(q, " AND (x.p, x.id) IN (SELECT p, id FROM recipient WHERE true");
+        SAY(q, " AND (x.p, x.id) IN (SELECT p, id FROM recipient WHERE id > %" PRId64,
+            (int64_t)f->after.n); /* those of parts are above their message's */
         say_address(q, "address", "domain", f->rcpt);
         SAY(q, ")");
     }
     if (f->destination.len > 0) {
-        say_destination(q, f->destination);
+        say_destination(q, f->destination, f->after.n);
     }
 }
 
@@ -160,7 +224,8 @@ static bool wants(const struct spool_filter *f, enum spool_state state)
     return f->states == 0 || (f->states & 1U << state) != 0;
 }
 
-/* The ids that match, table by table, each at most `max` in their order (0: all). */
+/* The ids that match with their partitions (NULL: it is in parts), table by table, each at most
+ * `max` in their order (0: all). */
 static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_t max)
 {
     const char *before = "";
@@ -173,44 +238,172 @@ static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_
         if (!wants(f, (enum spool_state)state)) {
             continue;
         }
-        SAY(q, "%s(SELECT id FROM part x WHERE state = %d AND id = message AND id > %" PRId64,
+        SAY(q,
+            "%s(SELECT id, p FROM part x WHERE state = %d AND id = message AND kind = 0 AND "
+            "id > %" PRId64,
             before, state, (int64_t)f->after.n);
         say_conditions(q, f, false);
         SAY(q,
-            "%s) UNION ALL (SELECT DISTINCT message FROM part x WHERE state = %d AND "
-            "message <> id AND message > %" PRId64,
+            "%s) UNION (SELECT DISTINCT message, NULL::smallint FROM part x WHERE state = %d "
+            "AND message <> id AND message > %" PRId64,
             limit, state, (int64_t)f->after.n);
         say_conditions(q, f, false);
         SAY(q, "%s)", limit);
         before = " UNION ";
     }
     for (int k = 0; wants(f, SPOOL_INCOMING) && k < DESK_FRESH_TABLES; k++) {
-        SAY(q, "%s(SELECT id FROM fresh_%d x WHERE id > %" PRId64, before, k, (int64_t)f->after.n);
+        SAY(q, "%s(SELECT id, p FROM fresh_%d x WHERE id > %" PRId64, before, k,
+            (int64_t)f->after.n);
         say_conditions(q, f, true);
         SAY(q, "%s)", limit);
         before = " UNION ";
     }
 }
 
-int cluster_search_scan(struct cluster_search *s, const struct spool_filter *f, size_t max,
-                        struct msg_id *ret_ids, size_t *ret_count)
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* Two filters are the same when their statements are. */
+static void key_of(const struct spool_filter *f, struct buf *ret_key)
+{
+    struct spool_filter from_start = *f;
+    struct cluster_query q;
+
+    from_start.after.n = 0;
+    cluster_query_init(&q);
+    say_ids(&q, &from_start, 0);
+    buf_init(ret_key, 2 * CLUSTER_QUERY_SQL_MAX);
+    (void)buf_add(ret_key, buf_slice(&q.sql)); /* with an error it is like no other */
+    for (int i = 0; i < q.count; i++) {
+        (void)buf_addf(ret_key, "/%d/", q.lengths[i]);
+        (void)buf_add(ret_key, slice_of(q.values[i], (size_t)q.lengths[i]));
+    }
+    cluster_query_fini(&q);
+}
+
+static void take_piece(struct cluster_search *s, uint64_t after, size_t asked)
+{
+    struct cluster_piece *p = &s->piece;
+    int count = rows(s, asked);
+
+    mem_free(p->places);
+    p->places = mem_array((size_t)count + 1, sizeof *p->places);
+    p->count = 0;
+    p->from = p->told = after;
+    p->is_all = (size_t)count < asked;
+    p->asked = asked;
+    p->time = now_us();
+    for (int i = 0; i < count; i++) {
+        uint64_t id = (uint64_t)number(s, i, 0), last;
+        int64_t partition;
+
+        last = p->count > 0 ? p->places[p->count - 1].id : after;
+        if (id <= last || id > INT64_MAX) {
+            continue; /* one in parts is there for each of their states */
+        }
+        if (!answer_number(s->last, i, 1, &partition) || partition < 0 || partition >= PARTITIONS) {
+            partition = parts_home((struct msg_id){id});
+        }
+        p->places[p->count++] = (struct cluster_place){id, (uint16_t)partition};
+    }
+}
+
+/* The index of the first place behind this id. */
+static size_t place_behind(const struct cluster_piece *p, uint64_t id)
+{
+    size_t from = 0, to = p->count;
+
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+
+        if (p->places[middle].id <= id) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    return from;
+}
+
+const struct cluster_place *cluster_search_place(const struct cluster_search *s, uint64_t id)
+{
+    size_t at = place_behind(&s->piece, id);
+
+    return at > 0 && s->piece.places[at - 1].id == id ? &s->piece.places[at - 1] : NULL;
+}
+
+/* Does the piece have a page of `max` behind `after`? A page from the start is asked for anew. */
+static bool has_page(const struct cluster_piece *p, uint64_t after, size_t max)
+{
+    return after != 0 && after == p->told && now_us() - p->time <= CLUSTER_PIECE_US &&
+           (p->is_all || p->count - place_behind(p, after) >= max);
+}
+
+static int ask_piece(struct cluster_search *s, const struct spool_filter *f, size_t max)
 {
     struct cluster_query q;
     int err;
+
+    cluster_query_init(&q);
+    SAY(&q, "SELECT id, p FROM (");
+    say_ids(&q, f, max);
+    SAY(&q, ") s (id, p) ORDER BY id, p LIMIT %zu", max);
+    err = s->ask(s, &q);
+    if (err == 0) {
+        take_piece(s, f->after.n, max);
+    }
+    return err;
+}
+
+int cluster_search_scan(struct cluster_search *s, const struct spool_filter *f, size_t max,
+                        struct msg_id *ret_ids, size_t *ret_count)
+{
+    struct cluster_piece *p = &s->piece;
+    bool goes_on;
+    struct buf key;
+    size_t at, size = max;
+    int err = 0;
 
     *ret_count = 0;
     if (max == 0 || f->name.len > 0) {
         return 0;
     }
-    cluster_query_init(&q);
-    SAY(&q, "SELECT id FROM (");
-    say_ids(&q, f, max);
-    SAY(&q, ") s (id) ORDER BY id LIMIT %zu", max);
-    err = s->ask(s, &q);
-    for (int i = 0; err == 0 && i < PQntuples(s->last); i++) {
-        ret_ids[(*ret_count)++] = (struct msg_id){(uint64_t)number(s, i, 0)};
+    key_of(f, &key);
+    goes_on = !key.failed && slice_equal(buf_slice(&key), buf_slice(&p->filter)) &&
+              f->after.n != 0 && f->after.n == p->told;
+    if (goes_on && size < CLUSTER_PIECE_MAX) {
+        size = 8 * p->asked < CLUSTER_PIECE_MAX ? 8 * p->asked : CLUSTER_PIECE_MAX;
+        size = size < max ? max : size;
     }
-    return err;
+    if (!goes_on || !has_page(p, f->after.n, max)) {
+        err = ask_piece(s, f, size);
+    }
+    if (err != 0) {
+        buf_fini(&key);
+        return err;
+    }
+    buf_fini(&p->filter);
+    p->filter = key;
+    at = place_behind(p, f->after.n);
+    while (*ret_count < max && at < p->count) {
+        p->told = p->places[at].id;
+        ret_ids[(*ret_count)++] = (struct msg_id){p->places[at++].id};
+    }
+    return 0;
+}
+
+void cluster_search_fini(struct cluster_search *s)
+{
+    mem_free(s->piece.places);
+    buf_fini(&s->piece.filter);
+    text_pool_fini(&s->pool);
 }
 
 int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
@@ -222,7 +415,7 @@ int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
     cluster_query_init(&q);
     SAY(&q, "SELECT count(*) FROM (");
     say_ids(&q, f, 0);
-    SAY(&q, ") s (id)");
+    SAY(&q, ") s (id, p)");
     err = s->ask(s, &q);
     *ret_count = err == 0 ? (uint64_t)number(s, 0, 0) : 0;
     return err;
@@ -240,13 +433,14 @@ int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
     "NULL::bigint AS arrived FROM recipient WHERE state = 1" FRESH_RCPT("0") FRESH_RCPT("1")       \
         FRESH_RCPT("2") ") r"
 
-static int take_destinations(struct cluster_search *s, struct cluster_query *q,
+static int take_destinations(struct cluster_search *s, struct cluster_query *q, size_t max,
                              struct spool_destination *ret, size_t *ret_count)
 {
     int err = s->ask(s, q);
 
     *ret_count = 0;
-    for (int i = 0; err == 0 && i < PQntuples(s->last); i++) {
+    text_pool_clear(&s->pool);
+    for (int i = 0; err == 0 && i < rows(s, max); i++) {
         ret[(*ret_count)++] = (struct spool_destination){.transport = text(s, i, 0),
                                                          .nexthop = text(s, i, 1),
                                                          .rcpts = (uint64_t)number(s, i, 2),
@@ -265,7 +459,7 @@ int cluster_search_destinations(struct cluster_search *s, size_t max, struct spo
         "SELECT transport, nexthop, count(*), count(DISTINCT id) FROM " RCPTS
         " GROUP BY 1, 2 ORDER BY 3 DESC, nexthop COLLATE \"C\", transport COLLATE \"C\" LIMIT %zu",
         max);
-    return take_destinations(s, &q, ret, ret_count);
+    return take_destinations(s, &q, max, ret, ret_count);
 }
 
 int cluster_search_destinations_from(struct cluster_search *s, const struct spool_destination *from,
@@ -275,14 +469,14 @@ int cluster_search_destinations_from(struct cluster_search *s, const struct spoo
     int nexthop, transport;
 
     cluster_query_init(&q);
-    nexthop = cluster_query_bytes(&q, from->nexthop);
-    transport = cluster_query_bytes(&q, from->transport);
+    nexthop = cluster_query_text(&q, from->nexthop);
+    transport = cluster_query_text(&q, from->transport);
     SAY(&q,
         "SELECT transport, nexthop, count(*), count(DISTINCT id) FROM " RCPTS
         " WHERE (nexthop COLLATE \"C\", transport COLLATE \"C\") >= ($%d::text, $%d::text) "
         "GROUP BY 1, 2 ORDER BY nexthop COLLATE \"C\", transport COLLATE \"C\" LIMIT %zu",
         nexthop, transport, max);
-    return take_destinations(s, &q, ret, ret_count);
+    return take_destinations(s, &q, max, ret, ret_count);
 }
 
 int cluster_search_oldest(struct cluster_search *s, const struct spool_destination *of,
@@ -292,8 +486,8 @@ int cluster_search_oldest(struct cluster_search *s, const struct spool_destinati
     int transport, nexthop, err;
 
     cluster_query_init(&q);
-    transport = cluster_query_bytes(&q, of->transport);
-    nexthop = cluster_query_bytes(&q, of->nexthop);
+    transport = cluster_query_text(&q, of->transport);
+    nexthop = cluster_query_text(&q, of->nexthop);
     SAY(&q,
         "SELECT min(coalesce(r.arrived, (SELECT min(x.arrived) FROM part x WHERE x.id = r.id AND "
         "x.state IN (1, 2, 3, 4)))) FROM " RCPTS " WHERE transport = $%d::text AND "

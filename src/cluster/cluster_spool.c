@@ -516,6 +516,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
         }
         loader_count(s->loader);
         s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
+        loader_set_lists(s->loader, engine_search_of(s->search));
         committer_hold(s->committer, true);
         *ret_spool = &s->base;
     }

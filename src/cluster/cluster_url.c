@@ -259,7 +259,8 @@ static void set_options(struct cluster_url *u, enum cluster_url_use use)
                                "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off "
                                "-c enable_hashjoin=off -c enable_mergejoin=off"),
         [CLUSTER_URL_READING] = ("-c default_transaction_read_only=on -c statement_timeout=10000 "
-                                 "-c lock_timeout=3000"),
+                                 "-c lock_timeout=3000 -c plan_cache_mode=force_generic_plan "
+                                 "-c jit=off"),
         [CLUSTER_URL_OPERATOR] = "-c lock_timeout=3000 -c client_min_messages=warning",
     };
 

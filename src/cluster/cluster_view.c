@@ -4,13 +4,33 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "answers.h"
 #include "check.h"
 #include "cluster_search.h"
 #include "cluster_tables.h"
+#include "columns.h"
 #include "mem.h"
+#include "partition.h"
+
+/* Messages of a list whose rows are read at once, and for how long they are good. */
+#define CHUNK_MAX 64
+#define CHUNK_US  (2 * INT64_C(1000000))
+
+/* Rows that were read ahead. */
+struct chunk {
+    PGresult *messages, *rcpts; /* owned; NULL: not read */
+    uint64_t ids[CHUNK_MAX];
+    size_t count;
+    size_t rcpts_max; /* of each message at most so many, from its first */
+    int64_t time;     /* us */
+};
+
+/* Statements of which a list needs many, planned once. */
+enum prepared { NOT_PREPARED, MESSAGES, RCPTS, PENDING, PREPARED_COUNT };
+static const char *const prepared_names[] = {"", "messages", "rcpts", "pending"};
 
 struct view {
     struct spool base;
@@ -18,6 +38,9 @@ struct view {
     PGconn *conn;   /* owned */
     PGresult *last; /* owned: what was handed out points into it */
     struct cluster_search search;
+    struct chunk chunk;
+    struct text_pool pool; /* of what is handed out */
+    bool is_prepared[PREPARED_COUNT];
 };
 
 static struct view *view_of(struct spool *sp)
@@ -29,17 +52,36 @@ static struct view *view_of(struct spool *sp)
 
 #define SAY(q, ...) ((void)buf_addf(&(q)->sql, __VA_ARGS__)) /* sticky */
 
+static PGresult *run(struct view *v, struct cluster_query *q, enum prepared which)
+{
+    PGresult *r;
+
+    if (which == NOT_PREPARED) {
+        return PQexecParams(v->conn, buf_cstr(&q->sql), q->count, NULL, q->values, q->lengths,
+                            q->formats, 1);
+    }
+    if (!v->is_prepared[which]) {
+        r = PQprepare(v->conn, prepared_names[which], buf_cstr(&q->sql), 0, NULL);
+        if (PQresultStatus(r) != PGRES_COMMAND_OK) {
+            return r;
+        }
+        PQclear(r);
+        v->is_prepared[which] = true;
+    }
+    return PQexecPrepared(v->conn, prepared_names[which], q->count, q->values, q->lengths,
+                          q->formats, 1);
+}
+
 /* Ask, once more when the connection had been lost. The answer is v->last, with values in
  * binary. */
-static int ask(struct view *v, struct cluster_query *q)
+static int ask_prepared(struct view *v, struct cluster_query *q, enum prepared which)
 {
     int err = -EIO;
 
     CHECK(!q->sql.failed);
     for (int i = 0; i < 2 && err != 0; i++) {
         PQclear(v->last);
-        v->last = PQexecParams(v->conn, buf_cstr(&q->sql), q->count, NULL, q->values, q->lengths,
-                               q->formats, 1);
+        v->last = run(v, q, which);
         err = PQresultStatus(v->last) == PGRES_TUPLES_OK ? 0 : -EIO;
         if (err != 0) {
             struct slice words = slice_trim(slice_string(PQerrorMessage(v->conn)));
@@ -49,10 +91,16 @@ static int ask(struct view *v, struct cluster_query *q)
                 break;
             }
             PQreset(v->conn);
+            memset(v->is_prepared, 0, sizeof v->is_prepared);
         }
     }
-    buf_fini(&q->sql);
+    cluster_query_fini(q);
     return err;
+}
+
+static int ask(struct view *v, struct cluster_query *q)
+{
+    return ask_prepared(v, q, NOT_PREPARED);
 }
 
 static int ask_search(struct cluster_search *s, struct cluster_query *q)
@@ -71,7 +119,7 @@ static int64_t number(const struct view *v, int row, int column)
     return answer_number(v->last, row, column, &n) ? n : 0;
 }
 
-static struct slice text(const struct view *v, int row, int column)
+static struct slice bytes(const struct view *v, int row, int column)
 {
     return slice_of(PQgetvalue(v->last, row, column), (size_t)PQgetlength(v->last, row, column));
 }
@@ -108,111 +156,268 @@ static int oldest(struct spool *sp, const struct spool_destination *of, struct w
 
 /* ---- by id ----------------------------------------------------------------------------------- */
 
-/* The parts of message %lld: found by an index whatever their partition. */
+/* A list is read in chunks of messages whose partitions the search has told; one that is asked for
+ * by its id alone is looked for in each partition. */
+
+/* The parts of message u, or the one row of what is not divided. */
 #define PARTS                                                                                      \
-    "(SELECT * FROM part WHERE state IN (1, 2, 3, 4) AND id = %" PRId64 " AND message = id "       \
-    "UNION ALL SELECT * FROM part WHERE message <> id AND message = %" PRId64 ") x"
-#define ALL_P "p = ANY (ARRAY(SELECT generate_series(0, 255)::smallint))"
+    "(SELECT * FROM part WHERE p = u.p AND id = u.id AND message = id UNION ALL SELECT * FROM "    \
+    "part WHERE message <> id AND message = u.id) x"
 
 #define FRESH_MESSAGE(k)                                                                           \
-    " UNION ALL SELECT 1, due, created, size, flags, 1, arrived, 1, 0, 0, 0, '', reason, sender, " \
-    "class, envid, client, class_source FROM fresh_" k " WHERE " ALL_P " AND id = %" PRId64
+    " UNION ALL SELECT due, arrived, created, size, flags, class_source, sender, envid, client, "  \
+    "reason, class, 1, 1, 0, 1, 0, false, '' FROM fresh_" k " WHERE p = u.p AND id = u.id"
+
+/* In the order of answer_envelope and answer_wait. */
+#define SQL_MESSAGES                                                                               \
+    "SELECT u.id, e.* FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) CROSS JOIN LATERAL "  \
+    "(SELECT min(x.due), m.arrived, min(x.created), m.size, m.flags, m.class_source, "             \
+    "(array_agg(x.sender))[1], m.envid, m.client, (array_agg(x.reason ORDER BY length(x.reason) "  \
+    "DESC))[1], (array_agg(x.class))[1], CASE WHEN bool_or(x.state = 4) THEN 4 WHEN "              \
+    "bool_or(x.state = 3) THEN 3 WHEN bool_or(x.state = 1) THEN 1 ELSE 2 END, "                    \
+    "sum(x.pending)::bigint, sum(x.to_report)::bigint, m.rcpt_total, max(x.warnings), "            \
+    "bool_or(x.force_expire), CASE WHEN bool_or(x.state <> 2) THEN '' ELSE "                       \
+    "coalesce(max(x.parked), '') END FROM " PARTS                                                  \
+    " JOIN message m ON m.id = u.id GROUP BY m.id" FRESH_MESSAGE("0") FRESH_MESSAGE("1")           \
+        FRESH_MESSAGE("2") " LIMIT 1) e"
+
+#define FRESH_RCPT(k)                                                                              \
+    " UNION ALL SELECT 1, notify, route_generation, address, orcpt, transport, nexthop, 1, 0, "    \
+    "0::bigint, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea FROM fresh_" k               \
+    " WHERE p = u.p AND id = u.id AND $3::bigint < 1"
+
+/* n, and the order of answer_rcpt. $3: behind this one, $4: of each message so many. */
+#define SQL_RCPTS(condition)                                                                       \
+    "SELECT u.id, e.* FROM unnest($1::smallint[], $2::bigint[]) AS u (p, id) CROSS JOIN LATERAL "  \
+    "(SELECT r.n, r.notify, r.route_generation, r.address, r.orcpt, r.transport, r.nexthop, "      \
+    "r.state, r.attempts, r.last_attempt, r.status, r.diagnostic, r.reply, r.remote, r.tls "       \
+    "FROM " PARTS                                                                                  \
+    " JOIN recipient r ON r.p = x.p AND r.id = x.id WHERE r.n > $3::bigint" condition FRESH_RCPT(  \
+        "0") FRESH_RCPT("1") FRESH_RCPT("2") " ORDER BY 1 LIMIT $4::bigint) e"
+
+static const char *const prepared_sql[] = {
+    [MESSAGES] = SQL_MESSAGES, [RCPTS] = SQL_RCPTS(""), [PENDING] = SQL_RCPTS(" AND r.state = 1")};
+
+static void clear_chunk(struct chunk *c)
+{
+    PQclear(c->messages);
+    PQclear(c->rcpts);
+    *c = (struct chunk){.messages = NULL};
+}
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static bool is_in_chunk(const struct chunk *c, struct msg_id id)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->ids[i] == id.n) {
+            return now_us() - c->time <= CHUNK_US;
+        }
+    }
+    return false;
+}
+
+/* Ask for messages, or for recipients of theirs: behind number `after`, `max` of each. */
+static int ask_rows(struct view *v, enum prepared which, const uint16_t *ps, const uint64_t *ids,
+                    size_t count, uint32_t after, size_t max)
+{
+    struct cluster_query q;
+    struct columns p, id;
+    int err;
+
+    columns_init(&p, "", "s");
+    columns_init(&id, "", "l");
+    for (size_t i = 0; i < count; i++) {
+        columns_number(&p, ps[i]);
+        columns_row_open(&p);
+        columns_number(&id, (int64_t)ids[i]);
+        columns_row_open(&id);
+    }
+    cluster_query_init(&q);
+    SAY(&q, "%s", prepared_sql[which]);
+    (void)cluster_query_bytes(&q, columns_array(&p));
+    (void)cluster_query_bytes(&q, columns_array(&id));
+    if (which != MESSAGES) {
+        (void)cluster_query_number(&q, after);
+        (void)cluster_query_number(&q, (int64_t)max);
+    }
+    err = ask_prepared(v, &q, which);
+    columns_fini(&p);
+    columns_fini(&id);
+    return err;
+}
+
+/* In which partition is it? -ENOENT. */
+static int locate(struct view *v, struct msg_id id, uint16_t *ret_p)
+{
+    const struct cluster_place *place = cluster_search_place(&v->search, id.n);
+    int64_t n = (int64_t)id.n, p = 0;
+    char name[SPOOL_ID_TEXT_MAX];
+    struct cluster_query q;
+    int err;
+
+    if (place != NULL) {
+        *ret_p = place->p;
+        return 0;
+    }
+    cluster_query_init(&q);
+    SAY(&q, "SELECT p FROM part WHERE state IN (1, 2, 3, 4) AND id = %" PRId64 " AND message = id",
+        n);
+    for (int k = 0; k < DESK_FRESH_TABLES; k++) {
+        SAY(&q,
+            " UNION ALL SELECT p FROM fresh_%d WHERE p = ANY (ARRAY(SELECT generate_series(0, "
+            "255)::smallint)) AND id = %" PRId64,
+            k, n);
+    }
+    err = ask(v, &q);
+    if (err == 0 && (PQntuples(v->last) == 0 || !answer_number(v->last, 0, 0, &p) || p < 0 ||
+                     p >= PARTITIONS)) {
+        spool_id_print(id, name);
+        err = spool_fail(&v->base, -ENOENT, "%s: no such message", name);
+    }
+    *ret_p = (uint16_t)p;
+    return err;
+}
+
+/* Rows of the message, and of those behind it in the list. */
+static int read_chunk(struct view *v, struct msg_id id)
+{
+    const struct cluster_piece *list = &v->search.piece;
+    const struct cluster_place *place = cluster_search_place(&v->search, id.n);
+    struct chunk *c = &v->chunk;
+    uint16_t ps[CHUNK_MAX];
+    int err = 0;
+
+    clear_chunk(c);
+    if (place == NULL) {
+        err = locate(v, id, &ps[0]);
+        c->ids[c->count++] = id.n;
+    }
+    for (; place != NULL && c->count < CHUNK_MAX && place < list->places + list->count; place++) {
+        ps[c->count] = place->p;
+        c->ids[c->count++] = place->id;
+    }
+    if (err == 0) {
+        err = ask_rows(v, MESSAGES, ps, c->ids, c->count, 0, 0);
+    }
+    if (err != 0) {
+        clear_chunk(c);
+        return err;
+    }
+    c->time = now_us();
+    c->messages = v->last;
+    v->last = NULL;
+    return 0;
+}
+
+static int row_of(const PGresult *r, struct msg_id id)
+{
+    int64_t n;
+
+    for (int row = 0; row < PQntuples(r); row++) {
+        if (answer_number(r, row, 0, &n) && (uint64_t)n == id.n) {
+            return row;
+        }
+    }
+    return -1;
+}
 
 static int read_message(struct spool *sp, struct msg_id id, struct spool_message *ret_message)
 {
     struct view *v = view_of(sp);
+    struct answer_row row = {.column = 1, .pool = &v->pool};
+    struct spool_message m = {.id = id};
     char name[SPOOL_ID_TEXT_MAX];
-    int64_t n = (int64_t)id.n;
-    struct cluster_query q;
-    int err;
+    int err = is_in_chunk(&v->chunk, id) ? 0 : read_chunk(v, id);
 
-    cluster_query_init(&q);
-    SAY(&q,
-        "SELECT CASE WHEN bool_or(x.state = 4) THEN 4 WHEN bool_or(x.state = 3) THEN 3 "
-        "WHEN bool_or(x.state = 1) THEN 1 ELSE 2 END, min(x.due), min(x.created), m.size, m.flags, "
-        "m.rcpt_total, m.arrived, sum(x.pending)::bigint, sum(x.to_report)::bigint, "
-        "max(x.warnings), max(x.force_expire::int), coalesce(max(x.parked), ''), "
-        "(array_agg(x.reason ORDER BY length(x.reason) DESC))[1], (array_agg(x.sender))[1], "
-        "(array_agg(x.class))[1], m.envid, m.client, m.class_source FROM " PARTS
-        " JOIN message m ON m.id = x.message GROUP BY m.id" FRESH_MESSAGE("0") FRESH_MESSAGE("1")
-            FRESH_MESSAGE("2") " LIMIT 1",
-        n, n, n, n, n);
-    err = ask(v, &q);
-    if (err == 0 && PQntuples(v->last) == 0) {
-        spool_id_print(id, name);
-        return spool_fail(sp, -ENOENT, "%s: no such message", name);
-    }
     if (err != 0) {
         return err;
     }
-    *ret_message = (struct spool_message){.id = id,
-                                          .state = (enum spool_state)number(v, 0, 0),
-                                          .due = {number(v, 0, 1)},
-                                          .created = {number(v, 0, 2)},
-                                          .size = (uint64_t)number(v, 0, 3),
-                                          .flags = (unsigned)number(v, 0, 4),
-                                          .rcpt_total = (uint32_t)number(v, 0, 5),
-                                          .arrived = {number(v, 0, 6)},
-                                          .rcpt_pending = (uint32_t)number(v, 0, 7),
-                                          .rcpt_to_report = (uint32_t)number(v, 0, 8),
-                                          .warnings = (uint32_t)number(v, 0, 9),
-                                          .force_expire = number(v, 0, 10) != 0,
-                                          .parked = text(v, 0, 11),
-                                          .reason = text(v, 0, 12),
-                                          .sender = text(v, 0, 13),
-                                          .class_name = text(v, 0, 14),
-                                          .envid = text(v, 0, 15),
-                                          .client = text(v, 0, 16),
-                                          .class_source = (enum class_source)number(v, 0, 17)};
-    if (ret_message->state < SPOOL_INCOMING || ret_message->state > SPOOL_CORRUPT) {
-        return spool_fail(sp, -EBADMSG, "a message's state is %d", (int)ret_message->state);
+    spool_id_print(id, name);
+    row.r = v->chunk.messages;
+    row.row = row_of(row.r, id);
+    if (row.row < 0) {
+        return spool_fail(sp, -ENOENT, "%s: no such message", name);
     }
+    text_pool_clear(&v->pool);
+    answer_envelope(&row, &m);
+    answer_wait(&row, &m);
+    if (row.wrong != NULL) {
+        return spool_fail(sp, -EBADMSG, "%s: %s", name, row.wrong);
+    }
+    *ret_message = m;
     return 0;
 }
 
-#define FRESH_ROW(k)                                                                               \
-    " UNION ALL SELECT 1, 1, notify, 0, 0::bigint, route_generation, address, transport, "         \
-    "nexthop, orcpt, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea FROM fresh_" k          \
-    " WHERE " ALL_P " AND id = %" PRId64 " AND %" PRIu32 " < 1"
+/* Recipients of the message from `r`, as far as the page has room. */
+static int take_rcpts(struct view *v, const PGresult *r, struct msg_id id, size_t max,
+                      struct spool_rcpt *ret_rcpts, size_t *ret_count)
+{
+    struct answer_row row = {.r = r, .pool = &v->pool};
+    char name[SPOOL_ID_TEXT_MAX];
+    int64_t n;
+
+    text_pool_clear(&v->pool);
+    for (int i = row_of(r, id); i >= 0 && i < PQntuples(r) && *ret_count < max; i++) {
+        struct spool_rcpt *to = &ret_rcpts[*ret_count];
+
+        if (!answer_number(r, i, 0, &n) || (uint64_t)n != id.n) {
+            break;
+        }
+        row.row = i;
+        row.column = 2;
+        *to = (struct spool_rcpt){.n = 0};
+        answer_rcpt(&row, to);
+        if (row.wrong != NULL || !answer_number(r, i, 1, &n) || n < 1 || n > UINT32_MAX) {
+            spool_id_print(id, name);
+            return spool_fail(&v->base, -EBADMSG, "%s: %s", name,
+                              row.wrong != NULL ? row.wrong : "a recipient's number is impossible");
+        }
+        to->n = (uint32_t)n;
+        ++*ret_count;
+    }
+    return 0;
+}
 
 static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
     struct view *v = view_of(sp);
-    int64_t n = (int64_t)id.n;
-    struct cluster_query q;
+    struct chunk *c = &v->chunk;
+    const struct cluster_place *place;
+    bool is_first = after == 0 && !only_pending && max <= CHUNK_MAX && is_in_chunk(c, id);
+    uint16_t ps[CHUNK_MAX];
     int err;
 
-    cluster_query_init(&q);
-    SAY(&q,
-        "SELECT * FROM (SELECT r.n, r.state, r.notify, r.attempts, r.last_attempt, "
-        "r.route_generation, r.address, r.transport, r.nexthop, r.orcpt, r.status, r.diagnostic, "
-        "r.reply, r.remote, r.tls FROM " PARTS " JOIN recipient r ON r.p = x.p AND r.id = x.id "
-        "WHERE r.n > %" PRIu32 "%s" FRESH_ROW("0") FRESH_ROW("1")
-            FRESH_ROW("2") ") s "
-                           "ORDER BY n LIMIT %zu",
-        n, n, after, only_pending ? " AND r.state = 1" : "", n, after, n, after, n, after, max);
-    err = ask(v, &q);
     *ret_count = 0;
-    for (int i = 0; err == 0 && i < PQntuples(v->last); i++) {
-        ret_rcpts[(*ret_count)++] =
-            (struct spool_rcpt){.n = (uint32_t)number(v, i, 0),
-                                .state = (enum spool_rcpt_state)number(v, i, 1),
-                                .notify = (unsigned)number(v, i, 2),
-                                .attempts = (uint32_t)number(v, i, 3),
-                                .last_attempt = {number(v, i, 4)},
-                                .route_generation = (uint64_t)number(v, i, 5),
-                                .address = text(v, i, 6),
-                                .transport = text(v, i, 7),
-                                .nexthop = text(v, i, 8),
-                                .orcpt = text(v, i, 9),
-                                .status = text(v, i, 10),
-                                .diagnostic = text(v, i, 11),
-                                .reply = text(v, i, 12),
-                                .remote = text(v, i, 13),
-                                .tls = text(v, i, 14)};
+    if (is_first && c->rcpts != NULL && c->rcpts_max >= max) {
+        return take_rcpts(v, c->rcpts, id, max, ret_rcpts, ret_count);
     }
-    return err;
+    for (size_t i = 0; is_first && i < c->count; i++) {
+        place = cluster_search_place(&v->search, c->ids[i]);
+        is_first = place != NULL;
+        ps[i] = is_first ? place->p : 0;
+    }
+    err = is_first ? 0 : locate(v, id, &ps[0]);
+    if (err != 0) {
+        return err;
+    }
+    err = ask_rows(v, only_pending ? PENDING : RCPTS, ps, is_first ? c->ids : &id.n,
+                   is_first ? c->count : 1, after, max);
+    if (err == 0 && is_first) {
+        PQclear(c->rcpts);
+        c->rcpts = v->last;
+        c->rcpts_max = max;
+        v->last = NULL;
+    }
+    return err != 0 ? err
+                    : take_rcpts(v, is_first ? c->rcpts : v->last, id, max, ret_rcpts, ret_count);
 }
 
 static int write_all(int fd, struct slice bytes)
@@ -245,8 +450,8 @@ static int read_pieces(struct view *v, struct msg_id id, int64_t count, int *ret
             err = spool_fail(&v->base, -EBADMSG, "piece %" PRId64 " of its content is missing", n);
         }
         if (err == 0) {
-            *ret_size += text(v, 0, 0).len;
-            err = write_all(fd, text(v, 0, 0));
+            *ret_size += bytes(v, 0, 0).len;
+            err = write_all(fd, bytes(v, 0, 0));
         }
     }
     if (err != 0 && fd >= 0) {
@@ -257,7 +462,7 @@ static int read_pieces(struct view *v, struct msg_id id, int64_t count, int *ret
 }
 
 #define FRESH_CONTENT(k)                                                                           \
-    " UNION ALL SELECT bytes, 0, size FROM fresh_" k " WHERE " ALL_P " AND id = %" PRId64
+    " UNION ALL SELECT bytes, 0, size FROM fresh_" k " WHERE p = %d AND id = %" PRId64
 
 static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                         uint64_t *ret_size)
@@ -266,13 +471,17 @@ static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
     char name[SPOOL_ID_TEXT_MAX];
     int64_t n = (int64_t)id.n;
     struct cluster_query q;
-    int err;
+    uint16_t p;
+    int err = locate(v, id, &p);
 
+    if (err != 0) {
+        return err;
+    }
     cluster_query_init(&q);
     SAY(&q,
         "SELECT bytes, chunks, size FROM message WHERE id = %" PRId64 FRESH_CONTENT("0")
             FRESH_CONTENT("1") FRESH_CONTENT("2") " LIMIT 1",
-        n, n, n, n);
+        n, p, n, p, n, p, n);
     err = ask(v, &q);
     if (err != 0) {
         return err;
@@ -285,8 +494,8 @@ static int read_content(struct spool *sp, struct msg_id id, struct buf *ret_byte
         return read_pieces(v, id, number(v, 0, 1), ret_fd, ret_size);
     }
     *ret_fd = -1;
-    *ret_size = text(v, 0, 0).len;
-    return buf_add(ret_bytes, text(v, 0, 0)) ? 0 : spool_fail(sp, -ENOMEM, "content: too large");
+    *ret_size = bytes(v, 0, 0).len;
+    return buf_add(ret_bytes, bytes(v, 0, 0)) ? 0 : spool_fail(sp, -ENOMEM, "content: too large");
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -335,6 +544,9 @@ static void close_view(struct spool *sp)
 {
     struct view *v = view_of(sp);
 
+    clear_chunk(&v->chunk);
+    cluster_search_fini(&v->search);
+    text_pool_fini(&v->pool);
     PQclear(v->last);
     PQfinish(v->conn);
     cluster_url_fini(&v->url);

@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "check.h"
+#include "marked_text.h"
 #include "mem.h"
-#include "printable.h"
-
-#define TEXT_MARK 2
 
 /* dimensions, has nulls, type of elements, length, index of the first */
 #define HEAD_SIZE 20
@@ -106,31 +104,14 @@ static void put_plain(struct columns *c, struct column *column, struct slice byt
     c->bytes += 4 + bytes.len;
 }
 
-static bool is_plain_text(struct slice text)
-{
-    for (struct slice rest = text; rest.len > 0;) {
-        size_t len = rest.ptr[0] == '\0' ? 0 : utf8_length(rest);
-
-        if (len == 0) {
-            return false;
-        }
-        rest = slice_skip(rest, len);
-    }
-    return text.len == 0 || text.ptr[0] != TEXT_MARK;
-}
-
 static void put_marked(struct columns *c, struct column *column, struct slice text)
 {
-    static const char digits[] = "0123456789abcdef";
-    char *at = room(column, 4 + 1 + 2 * text.len);
+    size_t len = marked_text_size(text);
+    char *at = room(column, 4 + len);
 
-    put_u32(at, (uint32_t)(1 + 2 * text.len));
-    at[4] = TEXT_MARK;
-    for (size_t i = 0; i < text.len; i++) {
-        at[5 + 2 * i] = digits[(unsigned char)text.ptr[i] >> 4];
-        at[6 + 2 * i] = digits[text.ptr[i] & 15];
-    }
-    c->bytes += 5 + 2 * text.len;
+    put_u32(at, (uint32_t)len);
+    marked_text_write(at + 4, text);
+    c->bytes += 4 + len;
 }
 
 void columns_bytes(struct columns *c, struct slice bytes)
@@ -139,7 +120,7 @@ void columns_bytes(struct columns *c, struct slice bytes)
     struct column *column = next(c, &letter);
 
     CHECK((letter == 'b' || letter == 't') && bytes.len <= COLUMNS_BYTES_MAX);
-    if (letter == 'b' || is_plain_text(bytes)) {
+    if (letter == 'b' || marked_text_is_plain(bytes)) {
         put_plain(c, column, bytes);
     } else {
         put_marked(c, column, bytes);
@@ -197,6 +178,14 @@ static int finish(struct columns *c, struct link_param params[COLUMNS_MAX + 1])
     c->rows = 0;
     c->bytes = 0;
     return count;
+}
+
+struct slice columns_array(struct columns *c)
+{
+    struct link_param params[COLUMNS_MAX + 1];
+
+    CHECK(finish(c, params) == 1);
+    return slice_of(params[0].bytes, params[0].len);
 }
 
 void columns_flush(struct columns *c, struct committer_batch *b)

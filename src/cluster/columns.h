@@ -2,9 +2,8 @@
  * Rows for one statement, gathered column by column: each column is a parameter, an array in
  * PostgreSQL's binary form, and the statement takes them apart again with unnest($1, $2, ..).
  *
- * A column's type is a letter: s smallint, i int, l bigint, b bytea, t text, o boolean. Texts that
- * are no UTF-8 the database would refuse: they are stored as a byte 2 and their bytes in
- * hexadecimal digits, which rows.c takes back.
+ * A column's type is a letter: s smallint, i int, l bigint, b bytea, t text (marked_text.h), o
+ * boolean.
  */
 #ifndef CLUSTER_COLUMNS_H
 #define CLUSTER_COLUMNS_H
@@ -48,6 +47,10 @@ void columns_row(struct columns *c, struct committer_batch *b);
 
 /* The same for a statement that is not cut in pieces. */
 void columns_row_open(struct columns *c);
+
+/* The array of the only column, for a statement that is made elsewhere: lasts until the next call.
+ */
+struct slice columns_array(struct columns *c);
 
 /* The statement joins the batch, if there are rows, and there are none afterwards. */
 void columns_flush(struct columns *c, struct committer_batch *b);

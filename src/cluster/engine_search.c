@@ -123,7 +123,7 @@ static int ask(struct cluster_search *base, struct cluster_query *q)
         buf_init(&key, 0);
     }
     buf_fini(&key);
-    buf_fini(&q->sql);
+    cluster_query_fini(q);
     return err;
 }
 
@@ -169,6 +169,7 @@ void engine_search_free(struct engine_search *e)
     while ((s = TAILQ_FIRST(&e->searches)) != NULL) {
         search_free(e, s);
     }
+    cluster_search_fini(&e->base);
     mem_free(e);
 }
 

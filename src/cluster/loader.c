@@ -60,7 +60,8 @@ struct question {
 struct loader {
     struct desk *desk;
     struct finder *finder;
-    struct reader *reader; /* owned */
+    struct reader *reader;              /* owned */
+    const struct cluster_search *lists; /* borrowed */
     int node;
     int64_t now;
     bool is_wanted;  /* mail that is due */
@@ -166,19 +167,18 @@ bool loader_is_counting(const struct loader *l)
 
 static void counted(struct loader *l, const PGresult *r)
 {
-    struct buf room;
+    struct text_pool pool = {NULL, 0};
 
     if (!l->is_counting) {
         return; /* it came twice */
     }
-    buf_init(&room, 3 * SPOOL_PARKED_MAX);
     for (int row = 0; row < PQntuples(r); row++) {
         int64_t what, state, count, bytes;
         struct slice key;
 
-        buf_clear(&room);
+        text_pool_clear(&pool);
         if (!answer_number(r, row, 0, &what) || !answer_number(r, row, 1, &state) ||
-            !answer_text(r, row, 2, SPOOL_PARKED_MAX, &room, &key) ||
+            !answer_text(r, row, 2, SPOOL_PARKED_MAX, &pool, &key) ||
             !answer_number(r, row, 3, &count) || !answer_number(r, row, 4, &bytes)) {
             continue;
         }
@@ -188,7 +188,7 @@ static void counted(struct loader *l, const PGresult *r)
             desk_count_parked(l->desk, key, (uint64_t)count);
         }
     }
-    buf_fini(&room);
+    text_pool_fini(&pool);
     l->is_counting = false;
     l->has_come = true;
 }
@@ -532,8 +532,14 @@ static void parts_ended(struct loader *l, struct question *q)
 
 void loader_ask(struct loader *l)
 {
-    struct question *q = NULL;
+    struct question *unknown, *known;
+    const struct cluster_place *place;
 
+    if (l->desk->missed_count == 0) {
+        return;
+    }
+    unknown = question_new(ASK_LOCATE);
+    known = question_new(ASK_LOAD);
     for (size_t i = 0; i < l->desk->missed_count; i++) {
         struct desk_message *msg = l->desk->missed[i];
 
@@ -546,29 +552,47 @@ void loader_ask(struct loader *l)
             continue;
         }
         msg->is_missed = false;
-        if (q == NULL) {
-            q = question_new(ASK_LOCATE);
+        place = l->lists != NULL ? cluster_search_place(l->lists, msg->id) : NULL;
+        if (place != NULL) {
+            add_head(known, (struct head){.p = place->p, .id = msg->id});
+        } else {
+            add_head(unknown, (struct head){.id = msg->id});
         }
-        add_head(q, (struct head){.id = msg->id});
-        if (q->head_count == LOCATE_MAX) {
-            locate(l, q);
-            q = NULL;
+        if (known->head_count == LOCATE_MAX) {
+            load(l, known);
+            known = question_new(ASK_LOAD);
+        }
+        if (unknown->head_count == LOCATE_MAX) {
+            locate(l, unknown);
+            unknown = question_new(ASK_LOCATE);
         }
     }
     l->desk->missed_count = 0;
-    if (q != NULL) {
-        locate(l, q);
+    if (known->head_count > 0) {
+        load(l, known);
+    } else {
+        question_free(known);
     }
+    if (unknown->head_count > 0) {
+        locate(l, unknown);
+    } else {
+        question_free(unknown);
+    }
+}
+
+void loader_set_lists(struct loader *l, const struct cluster_search *lists)
+{
+    l->lists = lists;
 }
 
 /* ---- what is due ----------------------------------------------------------------------------- */
 
-/* $5: how many of each place. */
+/* $5: how many of each place. Of rows that nothing here has written none is counted for a page. */
 #define SQL_HEADS                                                                                  \
     "SELECT g.i, h.due, h.id FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], "           \
     "$4::bigint[]) WITH ORDINALITY AS g (p, state, due, id, i) JOIN LATERAL (SELECT x.due, x.id "  \
-    "FROM part x WHERE x.p = g.p AND x.state = g.state AND (x.due, x.id) > (g.due, g.id) "         \
-    "ORDER BY x.due, x.id LIMIT $5::bigint) h ON true"
+    "FROM part x WHERE x.p = g.p AND x.state = g.state AND (x.due, x.id) > (g.due, g.id) AND "     \
+    "x.id > 0 ORDER BY x.due, x.id LIMIT $5::bigint) h ON true"
 
 static void ask_heads(struct loader *l)
 {
@@ -681,8 +705,8 @@ static void heads_ended(struct loader *l, struct question *q)
 /* ---- the walk through what passes ------------------------------------------------------------ */
 
 #define SQL_WALK(k)                                                                                \
-    "SELECT p, id FROM fresh_" k " WHERE (p, id) > ($1::smallint, $2::bigint) ORDER BY p, id "     \
-    "LIMIT $3::bigint"
+    "SELECT p, id FROM fresh_" k " WHERE (p, id) > ($1::smallint, $2::bigint) AND id > 0 AND "     \
+    "p < 256 ORDER BY p, id LIMIT $3::bigint"
 
 static void ask_walk(struct loader *l)
 {
@@ -801,8 +825,8 @@ static void ask_key(struct loader *l)
     q->key_len = l->key_len;
     l->key_is_asked = true;
     columns_init(&c,
-                 "SELECT p, id FROM part WHERE parked = ($1::text[])[1] AND id > $2::bigint ORDER "
-                 "BY parked, id LIMIT 64",
+                 "SELECT p, id FROM part WHERE parked = ($1::text[])[1] AND id > $2::bigint AND p "
+                 "BETWEEN 0 AND 255 ORDER BY parked, id LIMIT 64",
                  "t");
     columns_bytes(&c, slice_of(l->key, l->key_len));
     columns_row_open(&c);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cluster_search.h"
 #include "desk.h"
 #include "finder.h"
 #include "reader.h"
@@ -24,6 +25,9 @@ struct loader;
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
                           struct finder *finder, int node);
 void loader_free(struct loader *l); /* NULL is fine */
+
+/* What lists have told of it need not look for. Borrowed; NULL: nothing has. */
+void loader_set_lists(struct loader *l, const struct cluster_search *lists);
 
 /* Ask how much there is; once, and again whenever partitions have come. Until it is answered
  * nothing may be committed. */

@@ -659,9 +659,12 @@ static unsigned ask_list(struct spool *sp, const json_t *question, struct wall n
     json_put(answer, "messages", messages);
     for (shown = 0; shown < count && bytes < bytes_max; shown++) {
         json_t *message;
-        /* A stump says what is wrong. */
-        (void)message_json(sp, ids[shown], 0, max_rcpts, &bytes, &message);
-        CHECK(json_array_append_new(messages, message) == 0);
+
+        if (message_json(sp, ids[shown], 0, max_rcpts, &bytes, &message) == -ENOENT) {
+            json_decref(message); /* it has gone since, by the hand of another process */
+        } else {
+            CHECK(json_array_append_new(messages, message) == 0); /* a stump says what is wrong */
+        }
     }
     if (more || shown < count) {
         char text[SPOOL_ID_TEXT_MAX];

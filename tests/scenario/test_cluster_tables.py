@@ -143,6 +143,73 @@ class Tables(sluice.TestCase):
         self.assertEqual(d.cli("count", *every).stdout.strip(), "1")
         self.assertEqual(d.cli("count", "--destination", "smtp/nowhere").stdout.strip(), "0")
 
+    def put_mail(self, waiting, passing):
+        """Rows as a node makes them, in all partitions; ids grow with their numbers."""
+        self.server.ask("SET search_path = sluice;"
+                        "INSERT INTO message (id, flags, rcpt_total, size, arrived, class_source, envid, client, chunks, bytes)"
+                        " SELECT 64 * i, 0, 1, 4, i, 0, '', '', 0, 'text' FROM generate_series(1, %d) i;"
+                        "INSERT INTO part (p, id, message, kind, state, due, arrived, created, size, pending, to_report, rcpts, warnings,"
+                        " force_expire, sender, sender_domain, class, parked, reason)"
+                        " SELECT i %% 256, 64 * i, 64 * i, 0, 2 + i %% 2, 1, i, i, 4, 1, 0, 1, 0, false, convert_to('s' || i || '@example.org',"
+                        " 'UTF8'), 'example.org', '', NULL, '' FROM generate_series(1, %d) i;"
+                        "INSERT INTO recipient (p, id, n, state, notify, attempts, last_attempt, route_generation, address, domain, transport,"
+                        " nexthop, orcpt, status, diagnostic, reply, remote, tls)"
+                        " SELECT i %% 256, 64 * i, 1, 1, 0, 1, 1, 0, convert_to('r' || i || '@d' || i %% 9 || '.example', 'UTF8'),"
+                        " 'd' || i %% 9 || '.example', 'smtp', 'd' || i %% 9 || '.example', '', '4.2.0', '', '', '', ''"
+                        " FROM generate_series(1, %d) i;"
+                        "INSERT INTO fresh_1 (p, id, due, arrived, created, size, route_generation, flags, notify, class_source, sender, envid,"
+                        " client, address, orcpt, reason, class, transport, nexthop, bytes)"
+                        " SELECT i %% 256, 64 * i + 1, 1, i, i, 4, 0, 0, 0, 0, 's@example.com', '', '', convert_to('r' || i || '@d' || i %% 9 ||"
+                        " '.example', 'UTF8'), '', '', '', 'smtp', 'd' || i %% 9 || '.example', 'text' FROM generate_series(1, %d) i"
+                        % (waiting, waiting, waiting, passing))
+
+    def test_long_lists_are_whole_and_in_order(self):
+        self.init()
+        self.put_mail(waiting=2300, passing=1300)
+        d = self.daemon(start=False, spool=self.server.url())
+        d.write_config()
+
+        def listed(*args):
+            return [json.loads(line) for line in d.cli("queue", "-j", *args).stdout.splitlines()]
+        every = listed()
+        self.assertEqual(len(every), 3600)
+        self.assertEqual([m["arrival_time"] for m in every], sorted(m["arrival_time"] for m in every))
+        self.assertEqual(len({m["queue_id"] for m in every}), 3600)
+        for m in every:
+            n = m["recipients"][0]["address"].split("@")[0]
+            self.assertEqual(m["sender"], "s@example.com" if m["queue_name"] == "incoming" else n.replace("r", "s") + "@example.org")
+        self.assertEqual(len(listed("--state", "hold")), 1150)
+        self.assertEqual(len(listed("--destination", "d3.example")), 256 + 145)
+        self.assertEqual(len(listed("--destination", "smtp/d3.example", "--state", "incoming")), 145)
+        self.assertEqual(len(listed("--sender", "@EXAMPLE.org", "--recipient", "@d3.example")), 256)
+        self.assertEqual(d.cli("count").stdout.strip(), "3600")
+        self.assertEqual(len(listed("--sender", "s7@example.org")), 1)
+
+    def test_texts_of_any_bytes_are_shown_and_found(self):
+        self.init()
+        self.put_mail(waiting=3, passing=3)
+        marked = r"E'\x02' || encode('\xff41'::bytea, 'hex')"  # as columns of type text have bytes that are no UTF-8
+        self.server.ask("UPDATE sluice.recipient SET nexthop = %s WHERE id = 64; UPDATE sluice.fresh_1 SET nexthop = %s WHERE id = 65;"
+                        "UPDATE sluice.recipient SET domain = 'dömäin.example', address = convert_to('x@DöMäIN.example', 'UTF8') WHERE id = 128"
+                        % (marked, marked))
+        d = self.daemon(start=False, spool=self.server.url())
+        d.write_config()
+        hops = [m["recipients"][0]["nexthop"] for m in map(json.loads, d.cli("queue", "-j").stdout.splitlines())]
+        self.assertEqual(hops.count("\xffA"), 2)
+        self.assertIn("smtp/\xffA", d.cli("destinations").stdout)
+        self.assertEqual(d.cli("count", "--recipient", "@dömäin.EXAMPLE").stdout.strip(), "1")
+        self.assertEqual(d.cli("count", "--destination", "dömäin.example").stdout.strip(), "1")
+
+    def test_a_row_that_makes_no_sense_is_named_in_lists(self):
+        self.init()
+        self.put_mail(waiting=3, passing=0)
+        self.server.ask("UPDATE sluice.message SET size = -1 WHERE id = 64; UPDATE sluice.part SET state = 9 WHERE id = 128")
+        d = self.daemon(start=False, spool=self.server.url())
+        d.write_config()
+        listed = [json.loads(line) for line in d.cli("queue", "-j").stdout.splitlines()]
+        self.assertIn("its size is impossible", [m for m in listed if m["queue_name"] == "corrupt"][0]["reason"])
+        self.assertEqual(len(listed), 2)
+
     def test_a_message_that_the_daemon_does_not_have_is_shown_from_the_database(self):
         self.init()
         site = self.site(rcpt="450 4.2.0 later")
