@@ -120,9 +120,9 @@ def count_unittest(text):
     ran = re.findall(r"^Ran (\d+) tests?", text, re.M)
     if not ran:
         return 0, 0, []
-    bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", text.splitlines()[-1]))
+    bad = len(set(re.findall(r"^(?:FAIL|ERROR): (\S+ \(\S+\))", text, re.M)))  # a subtest is of its test
     skipped = re.findall(r"\.\.\. skipped '(.*)'$", text, re.M)
-    return int(ran[-1]) - bad - len(skipped), bad, skipped
+    return max(0, int(ran[-1]) - bad - len(skipped)), bad, skipped
 
 
 def count_fuzz(text):
