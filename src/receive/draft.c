@@ -9,8 +9,11 @@
 #include "check.h"
 #include "mem.h"
 
-/* Content goes to the memfd in pieces of this size: a peer that sends lines of one dot makes the
- * scanner hand out single bytes, and they must not cost a system call each. */
+/* Content goes to the memfd as it comes, but for smaller pieces than this, which are gathered: a
+ * peer that sends lines of one dot makes the scanner hand out single bytes, and they must not cost
+ * a system call each. */
+#define WRITE_MIN 8192
+/* Of content that is looked at for the end of its header. */
 #define PIECE_SIZE 65536
 
 /* In front of each address in the envelope; not aligned, so it is copied in and out. */
@@ -33,7 +36,7 @@ void draft_init(struct draft *d, struct draft_budget *budget, uint64_t inline_ma
     *d = (struct draft){.budget = budget, .fd = -1};
     d->inline_max = inline_max < DRAFT_INLINE_MAX ? inline_max : DRAFT_INLINE_MAX;
     buf_init(&d->envelope, DRAFT_ENVELOPE_MAX);
-    buf_init(&d->content, DRAFT_INLINE_MAX + PIECE_SIZE);
+    buf_init(&d->content, DRAFT_INLINE_MAX + WRITE_MIN);
     buf_init(&d->header, DRAFT_HEADER_MAX + DRAFT_INLINE_MAX + PIECE_SIZE);
 }
 
@@ -144,12 +147,10 @@ bool draft_add_rcpt(struct draft *d, struct slice address, struct slice orcpt, u
     return true;
 }
 
-/* Move what is in memory to the memfd. */
-static bool write_out(struct draft *d)
+static bool write_bytes(struct draft *d, struct slice bytes)
 {
-    while (buf_len(&d->content) > 0) {
-        struct slice piece = buf_slice(&d->content);
-        ssize_t n = write(d->fd, piece.ptr, piece.len);
+    while (bytes.len > 0) {
+        ssize_t n = write(d->fd, bytes.ptr, bytes.len);
 
         if (n < 0 && errno == EINTR) {
             continue;
@@ -158,8 +159,18 @@ static bool write_out(struct draft *d)
             return fail(d);
         }
         d->fd_size += (uint64_t)n;
-        buf_consume(&d->content, (size_t)n);
+        bytes = slice_skip(bytes, (size_t)n);
     }
+    return true;
+}
+
+/* Move what is in memory to the memfd. */
+static bool write_out(struct draft *d)
+{
+    if (!write_bytes(d, buf_slice(&d->content))) {
+        return false;
+    }
+    buf_clear(&d->content);
     return true;
 }
 
@@ -194,8 +205,12 @@ static bool add_to_header(struct draft *d, struct slice bytes)
     char *body;
     bool ok;
 
-    while (rest.len > 0 && !d->scanner.facts.header_ended) {
-        (void)content_feed(&d->scanner, rest, &used, &ignored); /* counted: never says "end" */
+    while (rest.len > 0 && !d->scanner.facts.header_ended) { /* by lines: not to scan the body */
+        size_t line = slice_find(rest, '\n') + 1;
+
+        line = line < rest.len ? line : rest.len;
+        (void)content_feed(&d->scanner, slice_of(rest.ptr, line), &used,
+                           &ignored); /* counted: never says "end" */
         rest = slice_skip(rest, used);
     }
     header_bytes = d->scanner.facts.header_bytes;
@@ -240,16 +255,10 @@ static bool add_body(struct draft *d, struct slice bytes)
             return fail(d);
         }
     }
-    while (d->fd >= 0 && bytes.len > 0) {
-        size_t len = bytes.len < PIECE_SIZE ? bytes.len : PIECE_SIZE;
-
-        CHECK(buf_add(&d->content, slice_of(bytes.ptr, len)));
-        bytes = slice_skip(bytes, len);
-        if (buf_len(&d->content) >= PIECE_SIZE && !write_out(d)) {
-            return false;
-        }
+    if (d->fd >= 0 && buf_len(&d->content) + bytes.len >= WRITE_MIN) {
+        return write_out(d) && write_bytes(d, bytes);
     }
-    CHECK(buf_add(&d->content, bytes)); /* within inline_max, or nothing is left */
+    CHECK(buf_add(&d->content, bytes)); /* within inline_max, or less than WRITE_MIN */
     return true;
 }
 
@@ -512,6 +521,6 @@ void draft_move_body(struct draft *d, struct draft *from)
     d->charged += from->charged; /* that of the old body is given back with the draft */
     from->charged = 0;
     from->fd = -1;
-    buf_init(&from->content, DRAFT_INLINE_MAX + PIECE_SIZE);
+    buf_init(&from->content, DRAFT_INLINE_MAX + WRITE_MIN);
     draft_drop(from);
 }
