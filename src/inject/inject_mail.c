@@ -1013,3 +1013,8 @@ bool inject_mail_is_divided(const struct inject_mail *m)
 {
     return m->divided;
 }
+
+bool inject_mail_is_whole(const struct inject_mail *m)
+{
+    return m->whole.ptr != NULL;
+}

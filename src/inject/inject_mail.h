@@ -92,4 +92,7 @@ uint64_t inject_mail_address_bytes(const struct inject_mail *m);
 /* Does each recipient get a message of its own? */
 bool inject_mail_is_divided(const struct inject_mail *m);
 
+/* Does the document have the whole message, as the client wrote it? Else compose.h writes it. */
+bool inject_mail_is_whole(const struct inject_mail *m);
+
 #endif

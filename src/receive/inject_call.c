@@ -81,8 +81,10 @@ static void go_on_with_message(struct inject_session *s)
             SLICE("Message, or a field of 8192 bytes, exceeds fixed limit (message_size_limit)")};
     } else if (!draft_hold(&s->making_account, memory)) {
         reply = NO_MEMORY;
-    } else {
+    } else if (inject_mail_is_whole(s->mail)) {
         reply = intake_add(&part->intake, piece);
+    } else {
+        reply = intake_add_composed(&part->intake, piece);
     }
     if (reply.code != 0 || result == INJECT_MESSAGE_END) {
         inject_part_made(part);

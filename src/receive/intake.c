@@ -1,5 +1,7 @@
 #include "intake.h"
 
+#include <string.h>
+
 #include "check.h"
 #include "clock.h"
 #include "entropy.h"
@@ -213,6 +215,35 @@ struct server_reply intake_add(struct intake *i, struct slice bytes)
         bytes = slice_skip(bytes, len);
     }
     return reply;
+}
+
+/* With the empty line behind it, as far as it has come. */
+static size_t header_length(struct slice message)
+{
+    const char *end = memmem(message.ptr, message.len, "\r\n\r\n", 4);
+
+    return end == NULL ? message.len : (size_t)(end + 4 - message.ptr);
+}
+
+struct server_reply intake_add_composed(struct intake *i, struct slice bytes)
+{
+    struct server_reply reply = SERVER_ACCEPT;
+
+    if (bytes.len > 0 && !i->in_body) {
+        size_t header = header_length(bytes);
+
+        reply = intake_add(i, slice_of(bytes.ptr, header));
+        bytes = slice_skip(bytes, header);
+    }
+    if (bytes.len == 0 || reply.code != 0) {
+        return reply;
+    }
+    if (!i->in_body || i->converts || i->ends.after_cr) {
+        return intake_add(i, bytes);
+    }
+    bytes = line_ends_pass(&i->ends, bytes);
+    content_pass(&i->scanner, bytes.len);
+    return take_wire(i, bytes);
 }
 
 struct server_reply intake_finish(struct intake *i, const struct conf *conf, const char *client)

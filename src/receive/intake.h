@@ -59,6 +59,10 @@ void intake_drop(struct intake *i);
  * refused. Anything but code 0 refuses it: drop it then. The texts last until intake_drop, or are
  * the owner's. `client` is whose message it is, for the log. */
 struct server_reply intake_add(struct intake *i, struct slice bytes);
+
+/* The same of a message that compose.h writes: its body is in wire form and in ASCII, whatever the
+ * client has sent, and is not looked at again. */
+struct server_reply intake_add_composed(struct intake *i, struct slice bytes);
 struct server_reply intake_finish(struct intake *i, const struct conf *conf, const char *client);
 
 /* What was seen of it: a set of enum envelope_flag. */

@@ -295,6 +295,14 @@ bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct s
     return false;
 }
 
+void content_pass(struct content *c, size_t bytes)
+{
+    CHECK(c->framing == CONTENT_COUNTED && c->part == CONTENT_BODY);
+    CHECK(c->place != CONTENT_ENDED);
+    c->facts.bytes += bytes;
+    c->place = CONTENT_IN_LINE;
+}
+
 void content_finish(struct content *c)
 {
     if (c->place == CONTENT_AFTER_CR) {

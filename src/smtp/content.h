@@ -96,6 +96,10 @@ void content_init(struct content *c, enum content_framing framing);
  * up; every call uses or hands out at least one byte. */
 bool content_feed(struct content *c, struct slice in, size_t *ret_used, struct slice *ret_content);
 
+/* So many bytes of counted content that are not looked at: of the body, in wire form and in ASCII,
+ * as the caller knows. The facts of lines are without them. */
+void content_pass(struct content *c, size_t bytes);
+
 /* The content is complete (the last chunk of counted content has been fed, or content_feed said
  * so): settle what depends on a byte that will never come. No content_feed afterwards. */
 void content_finish(struct content *c);
