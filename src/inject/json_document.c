@@ -1,5 +1,6 @@
 #include "json_document.h"
 
+#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,21 +75,24 @@ static void put_aside(struct json_document *d, size_t chars, size_t stand_in)
                                                      .stand_in = stand_in};
 }
 
-/* Bytes from which on nothing is special: printable ASCII but quote and backslash. Eight are looked
- * at as one number; a bit of 0x80 may be set above the first special byte, never below it. */
+/* Bytes in front of the first special one: all but printable ASCII, and quote and backslash. Eight
+ * are looked at as one number; a bit of 0x80 may be set above that of the first special byte, never
+ * below it. */
 static size_t plain_len(const char *ptr, size_t len)
 {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
     size_t n = 0;
 
     for (; n + 8 <= len; n += 8) {
-        uint64_t w, quote, backslash;
+        uint64_t w, quote, backslash, special;
 
         memcpy(&w, ptr + n, 8);
+        w = le64toh(w);
         quote = w ^ (ones * '"');
         backslash = w ^ (ones * '\\');
-        if (((w | (w - ones * ' ') | (quote - ones) | (backslash - ones)) & highs) != 0) {
-            break;
+        special = (w | (w - ones * ' ') | (quote - ones) | (backslash - ones)) & highs;
+        if (special != 0) {
+            return n + (size_t)__builtin_ctzll(special) / 8;
         }
     }
     while (n < len && (unsigned char)ptr[n] >= ' ' && (unsigned char)ptr[n] < 0x80 &&
