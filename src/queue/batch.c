@@ -1,6 +1,7 @@
 #include "batch.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "check.h"
@@ -32,6 +33,7 @@ struct step {
             struct channel *from; /* NULL: gone */
             uint64_t token;
             bool repeated;
+            uint64_t size;
             struct active_msg *msg;
         } submission;
         struct {
@@ -204,15 +206,36 @@ void batch_drop(struct queue *q, struct msg_id id)
 }
 
 void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
-                          struct channel *from, uint64_t token, bool repeated)
+                          struct channel *from, uint64_t token, bool repeated, uint64_t size)
 {
     struct step *step = step_new(STEP_SUBMISSION, id, 0);
 
+    q->batch.waiting++;
+    q->batch.waiting_size += size;
+    step->submission.size = size;
     step->submission.msg = msg;
     step->submission.from = from;
     step->submission.token = token;
     step->submission.repeated = repeated;
     STAILQ_INSERT_TAIL(&q->batch.open, step, next); /* it is in the spool's open batch already */
+}
+
+bool batch_is_full(struct queue *q, uint64_t size)
+{
+    struct batch *b = &q->batch;
+    bool is_slow = b->under_way_count > 0 &&
+                   clock_mono().us - b->under_way[b->under_way_first].begun.us >= BATCH_SLOW_US;
+
+    if (!is_slow || (b->waiting < BATCH_WAITING_MAX && size <= BATCH_WAITING_SIZE &&
+                     b->waiting_size <= BATCH_WAITING_SIZE - size)) {
+        return false;
+    }
+    if (!b->is_full) {
+        b->is_full = true;
+        log_warning("%u messages of %" PRIu64 " bytes wait for a slow commit: more is refused",
+                    b->waiting, b->waiting_size);
+    }
+    return true;
 }
 
 void batch_add_waiter(struct queue *q, batch_ended *ended, void *arg)
@@ -324,6 +347,14 @@ void batch_forget_client(struct batch *b, const struct channel *client)
 
 /* ---- how a commit ends ----------------------------------------------------------------------- */
 
+static void waits_no_more(struct batch *b, const struct step *step)
+{
+    if (step->type == STEP_SUBMISSION) {
+        b->waiting--;
+        b->waiting_size -= step->submission.size;
+    }
+}
+
 /* The steps are durable. Clients are answered first and at once: their next messages arrive while
  * this process finds out what becomes of these. */
 static void committed(struct queue *q, struct step_list *steps)
@@ -344,6 +375,7 @@ static void committed(struct queue *q, struct step_list *steps)
     }
     while ((step = STAILQ_FIRST(steps)) != NULL) {
         STAILQ_REMOVE_HEAD(steps, next);
+        waits_no_more(&q->batch, step);
         if (step->type == STEP_SUBMISSION && step->submission.msg != NULL) {
             (void)pass_open(q, step->submission.msg, false); /* else it goes back to disk */
         } else if (step->type == STEP_WAITER) {
@@ -360,6 +392,7 @@ static void undone(struct queue *q, struct step_list *steps, int rc)
 
     while ((step = STAILQ_FIRST(steps)) != NULL) {
         STAILQ_REMOVE_HEAD(steps, next);
+        waits_no_more(&q->batch, step);
         if (step->type == STEP_WAITER) {
             step->waiter.ended(q, step->waiter.arg, rc);
             step_free(step);
@@ -435,6 +468,7 @@ static void succeeded(struct queue *q, struct batch_commit *c)
     const struct step *step;
     int64_t count = 0;
 
+    q->batch.is_full = false;
     STAILQ_CONCAT(&steps, &c->steps);
     if (c->redo_rc != 0 && !ends_later(q)) {
         log_held_drop(); /* it is said when it is done again */
@@ -517,26 +551,33 @@ static void take_ends(struct queue *q)
     }
 }
 
+static void answer_submissions(struct queue *q, struct step_list *steps, int rc)
+{
+    struct step *step;
+
+    STAILQ_FOREACH(step, steps, next)
+    {
+        if (step->type == STEP_SUBMISSION && step->submission.from != NULL) {
+            clients_answer(q, step->submission.from, step->submission.token, step->id, rc,
+                           step->submission.repeated);
+            step->submission.from = NULL;
+        }
+    }
+}
+
 /* Clients don't wait longer than that for a database that is away. */
 static void answer_late(struct queue *q)
 {
     struct batch *b = &q->batch;
-    struct step *step;
 
     if (b->under_way_count == 0 ||
         clock_mono().us - b->under_way[slot(b, 0)].begun.us < BATCH_PATIENCE_US) {
         return;
     }
     for (unsigned i = 0; i < b->under_way_count; i++) {
-        STAILQ_FOREACH(step, &b->under_way[slot(b, i)].steps, next)
-        {
-            if (step->type == STEP_SUBMISSION && step->submission.from != NULL) {
-                clients_answer(q, step->submission.from, step->submission.token, step->id,
-                               -ETIMEDOUT, step->submission.repeated);
-                step->submission.from = NULL;
-            }
-        }
+        answer_submissions(q, &b->under_way[slot(b, i)].steps, -ETIMEDOUT);
     }
+    answer_submissions(q, &b->open, -ETIMEDOUT); /* what is under way may take as long again */
     if (!b->is_late) {
         b->is_late = true;
         log_error("a commit does not end: no mail is accepted before it does");

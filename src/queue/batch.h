@@ -56,6 +56,12 @@ struct step;
  * mail is then there twice, and never lost. */
 #define BATCH_PATIENCE_US (20 * US_PER_S)
 
+/* While a commit has taken longer than this, at most so many submissions, of so many bytes, wait to
+ * be stored; further ones are refused, to be tried again. */
+#define BATCH_SLOW_US      (1 * US_PER_S)
+#define BATCH_WAITING_MAX  1000
+#define BATCH_WAITING_SIZE ((uint64_t)16 << 20)
+
 /* Commits under way; a spool that bears more gets no more. */
 #define BATCH_COMMITS_MAX 4
 
@@ -85,6 +91,9 @@ struct batch {
     struct mono commit_by;  /* what is in `open` waits no longer; us 0: nothing waits */
     unsigned submissions;   /* in `open`, when its commit was last thought of */
     unsigned usual_eighths; /* submissions of a commit of late, in eighths */
+    unsigned waiting;       /* submissions that are not stored yet */
+    uint64_t waiting_size;  /* their content; bytes */
+    bool is_full;           /* some were refused since a commit has ended */
     bool is_late;           /* clients were told to try again, and nothing has ended since */
     bool gathers;           /* commit_by is that of a submission */
     uint64_t commits;       /* since start */
@@ -125,7 +134,9 @@ void batch_end(struct queue *q);
  * after the commit, or removed when it fails; NULL: the mail stays on disk. The answer goes to
  * `from`. */
 void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *msg,
-                          struct channel *from, uint64_t token, bool repeated);
+                          struct channel *from, uint64_t token, bool repeated, uint64_t size);
+/* Too much waits to be stored as to take a submission of `size` bytes; logged once. */
+bool batch_is_full(struct queue *q, uint64_t size);
 
 /* What became of a recipient. The verdict's slices are copied. */
 void batch_add_verdict(struct queue *q, struct msg_id id, uint32_t n,

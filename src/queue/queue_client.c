@@ -19,6 +19,8 @@
 /* Bytes about a limit that is reached; a user's name has SEND_NAME_MAX at most. */
 #define SEND_TEXT_MAX 512
 
+_Static_assert(BATCH_WAITING_MAX == 1000 && BATCH_WAITING_SIZE == 16 << 20, "as it is said");
+
 void clients_answer(struct queue *q, struct channel *client, uint64_t token, struct msg_id id,
                     int rc, bool repeated)
 {
@@ -55,6 +57,10 @@ void clients_answer(struct queue *q, struct channel *client, uint64_t token, str
         done.code = 554;
         done.status = SLICE("5.6.0");
         done.text = SLICE("Message can't be stored as it is");
+    } else if (rc == -EBUSY) {
+        done.code = 451;
+        done.status = SLICE("4.3.2");
+        done.text = SLICE("Mail storage is slow: 1000 messages or 16 MiB wait, try again later");
     } else {
         done.code = 451;
         done.status = SLICE("4.3.0");
@@ -274,6 +280,8 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
         rc = -ENOSPC; /* the sender of the frame did not know yet */
     } else if (!q->clients.flow.storage_ok || q->role->stopping) {
         rc = -EIO;
+    } else if (batch_is_full(q, m.content.len + m.fd_size)) {
+        rc = -EBUSY;
     } else {
         name_keys(&keys, &m);
         rc = find_keys(q, &m, &keys, &id);
@@ -293,7 +301,7 @@ static void submit(struct queue *q, struct channel *ch, const struct frame *fram
     if (rc != 0) { /* nothing of it is in the batch, or the batch will fail as well */
         clients_answer(q, ch, m.token, (struct msg_id){0}, rc, false);
     } else {
-        batch_add_submission(q, id, msg, ch, m.token, repeated);
+        batch_add_submission(q, id, msg, ch, m.token, repeated, m.content.len + m.fd_size);
     }
 }
 

@@ -109,6 +109,30 @@ class OneNode(sluice.TestCase):
         self.assertEqual(len(accepted), 20)
         self.eventually(lambda: accepted == set(self.names(site)) and not d.queue())
 
+    def test_who_waits_too_long_for_a_database_that_is_stopped_is_told_to_try_again(self):
+        site = self.site()
+        d = self.node(relayhost=site.nexthop)
+        said = []
+
+        def send():
+            try:
+                d.send("a@example.org", ["r@example.net"], content="Subject: late\r\n\r\nx\r\n")
+            except AssertionError as e:
+                said.append(e.args[0])
+        self.server.pause()
+        threads = [threading.Thread(target=send) for _ in range(3)]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):  # the time of those that wait passes
+            d.move_clock(21)
+        self.assertEqual({code for code, _ in said}, {451})
+        self.assertIn("a commit does not end", d.log())
+        self.server.go_on()
+        self.eventually(lambda: "storage works again" in d.log())
+        d.send("a@example.org", ["r@example.net"], content="Subject: after\r\n\r\nx\r\n")
+        self.eventually(lambda: "after" in self.names(site) and not d.queue())
+        self.assertLessEqual(self.names(site).count("late"), 3, "stored all the same, each once")
+
     def test_nothing_acknowledged_is_lost_when_the_standby_takes_over(self):
         standby = self.server.standby()
         site = self.site()

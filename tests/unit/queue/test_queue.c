@@ -35,7 +35,7 @@
 #include "zmailer_form.h"
 #include "spool_engine.h"
 
-#define ANSWERS_MAX 300
+#define ANSWERS_MAX 1100
 #define ENTRIES_MAX 400
 
 #define MINUTE_US (60 * US_PER_S)
@@ -58,6 +58,7 @@ static struct {
     struct channel *receive, *deliver[2], *local, *control;
     struct wire_submit_done done[ANSWERS_MAX]; /* texts are in done_texts */
     char done_ids[ANSWERS_MAX][SPOOL_ID_TEXT_MAX];
+    char done_status[ANSWERS_MAX][8];
     size_t done_count;
     struct given given[ENTRIES_MAX];
     size_t count; /* of given */
@@ -153,6 +154,8 @@ static void on_receive(void *arg, struct channel *ch)
             assert_int_equal(frame.type, WIRE_SUBMIT_DONE);
             assert_true(site.done_count < ANSWERS_MAX);
             assert_true(wire_get_submit_done(frame.body, done));
+            (void)snprintf(site.done_status[site.done_count], sizeof site.done_status[0], "%.*s",
+                           SLICE_ARGS(done->status));
             (void)snprintf(site.done_ids[site.done_count++], SPOOL_ID_TEXT_MAX, "%.*s",
                            SLICE_ARGS(done->id));
         }
@@ -3021,6 +3024,93 @@ static void an_operators_answer_waits_for_the_end_of_its_commit(void **state)
     assert_true(logged("placed on hold"));
 }
 
+/* How many answers name the limit. */
+static size_t count_full(size_t from)
+{
+    size_t count = 0;
+
+    for (size_t i = from; i < site.done_count; i++) {
+        count += site.done[i].code == 451 && strcmp(site.done_status[i], "4.3.2") == 0;
+    }
+    return count;
+}
+
+static void beside_a_slow_commit_so_many_submissions_wait(void **state)
+{
+    (void)state;
+    memory_later_hold(&site.later, true);
+    put("a@here.test", "b@there.test");
+    settle();
+    for (int i = 1; i < BATCH_WAITING_MAX + 5; i++) { /* as long as it is not slow, more */
+        put("a@here.test", "c@there.test");
+    }
+    settle();
+    assert_int_equal(site.done_count, 0);
+    pass_time(BATCH_SLOW_US);
+    put("a@here.test", "d@there.test");
+    settle();
+    assert_int_equal(site.done_count, 1);
+    assert_int_equal(count_full(0), 1);
+    assert_true(logged("wait for a slow commit: more is refused"));
+    assert_true(site.flow.storage_ok);
+    commits_end(0);
+    assert_int_equal(site.done_count, BATCH_WAITING_MAX + 6);
+    put("a@here.test", "e@there.test");
+    settle();
+    pass_time(US_PER_S);
+    assert_int_equal(site.done_count, BATCH_WAITING_MAX + 7);
+    assert_int_equal(count_full(0), 1);
+}
+
+static void beside_a_slow_commit_so_many_bytes_wait(void **state)
+{
+    size_t size = BATCH_WAITING_SIZE / 2 + 1;
+    char path[100];
+    int fd;
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/big", site.dir);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    memory_later_hold(&site.later, true);
+    for (int i = 0; i < 2; i++) { /* the second is too much */
+        put_full("a@here.test", "b@there.test", 0, 0, "", SLICE("Subject: x\r\n"), dup(fd), size);
+        settle();
+        pass_time(BATCH_SLOW_US);
+        assert_int_equal(site.done_count, i);
+    }
+    put("a@here.test", "c@there.test"); /* there is room for this one */
+    settle();
+    assert_int_equal(count_full(0), 1);
+    commits_end(0);
+    assert_int_equal(site.done_count, 3);
+    assert_int_equal(messages(), 2);
+    (void)close(fd);
+}
+
+static void who_waits_for_a_commit_that_does_not_end_is_told_to_try_again(void **state)
+{
+    (void)state;
+    memory_later_hold(&site.later, true);
+    for (int i = 0; i < 3; i++) { /* two are under way, one is in the open batch */
+        put("a@here.test", "b@there.test");
+        settle();
+    }
+    pass_time(BATCH_PATIENCE_US - US_PER_S);
+    assert_int_equal(site.done_count, 0);
+    pass_time(2 * US_PER_S);
+    assert_int_equal(site.done_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(site.done[i].code, 451);
+    }
+    assert_false(site.flow.storage_ok);
+    submit_notify("a@here.test", "c@there.test", 0, 451);
+    commits_end(0);
+    assert_true(site.flow.storage_ok);
+    assert_int_equal(site.done_count, 4); /* those that were stored all the same are not told of */
+    assert_int_equal(messages(), 3);
+}
+
 static void a_client_that_has_gone_gets_no_answer(void **state)
 {
     (void)state;
@@ -3455,6 +3545,9 @@ UNIT_MAIN(
     LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
     LATER_TEST(what_may_be_undone_is_not_tried_again),
     LATER_TEST(an_operators_answer_waits_for_the_end_of_its_commit),
+    LATER_TEST(beside_a_slow_commit_so_many_submissions_wait),
+    LATER_TEST(beside_a_slow_commit_so_many_bytes_wait),
+    LATER_TEST(who_waits_for_a_commit_that_does_not_end_is_told_to_try_again),
     LATER_TEST(a_client_that_has_gone_gets_no_answer),
     LATER_TEST(a_stop_waits_for_commits_under_way),
     LATER_TEST(a_stop_waits_for_commits_only_so_long),
