@@ -13,9 +13,10 @@
 
 #define OUT_MAX (1 << 20)
 
-static cluster_work *work_init, *work_check, *work_upgrade, *work_restored;
+static cluster_work *work_init, *work_upgrade, *work_restored;
+static cluster_check *work_check;
 
-void commands_use_cluster(cluster_work *init, cluster_work *check, cluster_work *upgrade,
+void commands_use_cluster(cluster_work *init, cluster_check *check, cluster_work *upgrade,
                           cluster_work *restored)
 {
     work_init = init;
@@ -35,9 +36,10 @@ void commands_use_nodes(cluster_work *list, node_work *drain, node_work *undrain
     work_remove = remove;
 }
 
-/* One of both. */
+/* One of the three. */
 struct call {
     cluster_work *cluster;
+    cluster_check *check;
     bool flag;
     node_work *node;
     const char *name;
@@ -51,7 +53,7 @@ static int run_call(const struct call *call, const char *url, const struct args 
     struct buf password, out, error;
     int rc, status;
 
-    CHECK(call->cluster != NULL || call->node != NULL);
+    CHECK(call->cluster != NULL || call->check != NULL || call->node != NULL);
     if (conf == NULL) {
         return EX_CONFIG;
     }
@@ -61,9 +63,15 @@ static int run_call(const struct call *call, const char *url, const struct args 
     rc = spool_secret_read(conf, &password, &error);
     if (rc == 0) {
         url = url != NULL ? url : conf->spool;
-        rc = call->node != NULL
-                 ? call->node(url, buf_slice(&password), call->name, &out, &error)
-                 : call->cluster(url, buf_slice(&password), call->flag, &out, &error);
+        if (call->node != NULL) {
+            rc = call->node(url, buf_slice(&password), call->name, &out, &error);
+        } else if (call->check != NULL) {
+            rc = call->check(url, buf_slice(&password),
+                             conf->cluster_standby == CONF_CLUSTER_STANDBY_REQUIRED, call->flag,
+                             &out, &error);
+        } else {
+            rc = call->cluster(url, buf_slice(&password), call->flag, &out, &error);
+        }
     }
     fwrite(buf_slice(&out).ptr, 1, buf_len(&out), stdout);
     status = rc == 0          ? EX_OK
@@ -104,8 +112,10 @@ int run_cluster_init(const struct command *c, const struct args *a)
 
 int run_cluster_check(const struct command *c, const struct args *a)
 {
+    const struct call call = {.check = work_check, .flag = a->repair};
+
     (void)c;
-    return run(work_check, a->repair, a);
+    return run_call(&call, a->word_count > 0 ? a->words[0] : NULL, a);
 }
 
 int run_cluster_upgrade(const struct command *c, const struct args *a)

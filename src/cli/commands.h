@@ -100,7 +100,10 @@ int run_node_remove(const struct command *c, const struct args *a);
 struct buf;
 typedef int cluster_work(const char *url, struct slice password, bool flag, struct buf *out,
                          struct buf *ret_error);
-void commands_use_cluster(cluster_work *init, cluster_work *check, cluster_work *upgrade,
+/* The same with what the configuration says of a standby (cluster_standby). */
+typedef int cluster_check(const char *url, struct slice password, bool needs_standby, bool repair,
+                          struct buf *out, struct buf *ret_error);
+void commands_use_cluster(cluster_work *init, cluster_check *check, cluster_work *upgrade,
                           cluster_work *restored);
 /* The same for a node by its name. */
 typedef int node_work(const char *url, struct slice password, const char *name, struct buf *out,

@@ -197,13 +197,16 @@ static const char settings_sql[] =
     "current_setting('max_connections'), 'each node takes up to 5')) "
     "s (good, must, name, value, advice) WHERE NOT good";
 
-static int check_settings(PGconn *conn, const struct cluster_url *u, struct buf *out,
-                          struct buf *ret_error)
+static int check_settings(PGconn *conn, const struct cluster_url *u, bool needs_standby,
+                          struct buf *out, struct buf *ret_error)
 {
     PGresult *r = cluster_tables_ask(conn, u, settings_sql, ret_error);
     int err = r != NULL ? 0 : -EIO;
 
     for (int i = 0; r != NULL && i < PQntuples(r); i++) {
+        if (!needs_standby && strcmp(PQgetvalue(r, i, 2), "synchronous_standby_names") == 0) {
+            continue;
+        }
         if (strcmp(PQgetvalue(r, i, 1), "t") == 0) {
             err = -EUCLEAN;
             (void)buf_addf(out, "error: %s is %s; %s\n", PQgetvalue(r, i, 2),
@@ -345,15 +348,15 @@ static int worse(int a, int b)
     return a == 0 || (a == -EUCLEAN && b != 0) ? b : a;
 }
 
-int cluster_tables_check(const char *url, struct slice password, bool repair, struct buf *out,
-                         struct buf *ret_error)
+int cluster_tables_check(const char *url, struct slice password, bool needs_standby, bool repair,
+                         struct buf *out, struct buf *ret_error)
 {
     struct cluster_url u;
     int err;
     PGconn *conn = begin(&u, url, password, true, &err, ret_error);
 
     if (conn != NULL) {
-        err = check_settings(conn, &u, out, ret_error);
+        err = check_settings(conn, &u, needs_standby, out, ret_error);
         err = worse(err, check_others(conn, &u, out, ret_error));
         err = worse(err, check_clock(conn, &u, out, ret_error));
         err = worse(err, check_orphans(conn, &u, repair, out, ret_error));

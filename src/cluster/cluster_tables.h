@@ -28,8 +28,8 @@ int cluster_tables_init(const char *url, struct slice password, bool flag, struc
                         struct buf *ret_error);
 /* Look at settings of the server, formats, clocks and orphans; the last are removed with `repair`.
  * -EUCLEAN: something was found that is to be mended. */
-int cluster_tables_check(const char *url, struct slice password, bool repair, struct buf *out,
-                         struct buf *ret_error);
+int cluster_tables_check(const char *url, struct slice password, bool needs_standby, bool repair,
+                         struct buf *out, struct buf *ret_error);
 /* Raise the format to what this program knows, when each node knows it, too. */
 int cluster_tables_upgrade(const char *url, struct slice password, bool flag, struct buf *out,
                            struct buf *ret_error);

@@ -71,6 +71,13 @@ class Tables(sluice.TestCase):
         self.assertIn("error: synchronous_standby_names is empty", said)
         self.assertNotIn("max_wal_size", said)
 
+    def test_a_standby_is_not_missed_where_there_is_none(self):
+        self.init()
+        for standby, wants in (("required", self.assertIn), ("none", self.assertNotIn)):
+            d = self.daemon(start=False, spool=self.server.url(), cluster_standby=standby)
+            d.write_config()
+            wants("error: synchronous_standby_names is empty", d.cli("cluster", "check").stdout)
+
     def test_orphans_are_found_and_removed(self):
         self.init()
         self.server.ask("INSERT INTO sluice.content VALUES (64, 0, 'x'), (64, 1, 'y');"
