@@ -19,7 +19,7 @@
  * Batches whose number is less than `from` are void; so they are where the database says it, too.
  * `oldest` is the generation of the oldest file that may have messages in it; files of older ones
  * mean nothing. The "envelope" of a mark is a list of numbers, 8 bytes each: ids, or of batches
- * that are void the generation and the place.
+ * that are void the generation and the place. That of a key is what the engine says of it.
  */
 #include "passage.h"
 
@@ -50,7 +50,7 @@
 #define WRITE_PIECE   PASSAGE_PAGE
 #define FILE_SIZE_MAX (UINT64_C(1) << 31)
 
-enum { KIND_MAIL = 1, KIND_DONE, KIND_MOVED, KIND_VOID };
+enum { KIND_MAIL = 1, KIND_DONE, KIND_MOVED, KIND_VOID, KIND_KEY };
 enum { WITH_DATABASE = 1 };
 
 _Static_assert(sizeof FILE_MAGIC == 16 && sizeof BATCH_MAGIC == 8, "headers as drawn");
@@ -379,6 +379,36 @@ int passage_end(struct passage *p, struct msg_id id, uint32_t file, bool moved)
 
     if (err == 0) {
         list_add(moved ? &p->moved : &p->done, id.n);
+        list_add(&p->ended, file);
+    }
+    return err;
+}
+
+int passage_add_key(struct passage *p, struct msg_id id, struct slice key, uint32_t *ret_file)
+{
+    struct passage_file *f;
+    int err;
+
+    CHECK(passage_fits(p, key.len, 0));
+    err = passage_open(p);
+    if (err != 0) {
+        return err;
+    }
+    copy(room(p, HEADER + key.len + RECORD_ALIGN) + HEADER, key);
+    record_header(p, KIND_KEY, id.n, key.len, 0, 0);
+    record_end(p, HEADER + key.len);
+    f = find_file(p, p->current);
+    f->live++;
+    list_add(&p->added, f->number);
+    *ret_file = f->number;
+    return 0;
+}
+
+int passage_end_key(struct passage *p, uint32_t file)
+{
+    int err = passage_open(p);
+
+    if (err == 0) {
         list_add(&p->ended, file);
     }
     return err;
@@ -974,6 +1004,8 @@ static int give(struct finding *f, const struct found_batch *b, struct passage_f
                                             sizeof mail.id.n, compare_numbers) == NULL)) {
             err = f->start->take(f->start->context, &mail);
             found->messages++;
+        } else if (get32(h + 12) == KIND_KEY && f->start->take_key != NULL) {
+            err = f->start->take_key(f->start->context, mail.id, mail.envelope);
         }
     }
     found->damaged += count < b->records ? b->records - count : 0;

@@ -10,9 +10,9 @@
  *                                     that is written again
  *
  * One batch for each commit that has something for it, written in one sequence and synced once. Its
- * records are messages (envelope and content), and marks: of messages that are done, of those that
- * have moved to the database because they stay (deferred, held, looked for), and of batches that
- * failed. passage.c draws the bytes.
+ * records are messages (envelope and content), keys of calls (spool_keys.h), and marks: of messages
+ * that are done, of those that have moved to the database because they stay (deferred, held, looked
+ * for), and of batches that failed. passage.c draws the bytes.
  *
  * A batch has happened when it is whole and, if its commit changed the database, too, when the
  * database has that commit. It is written and synced first, so the order is
@@ -31,7 +31,7 @@
  *
  *      FREE ------passage_add, passage_end-----> CURRENT --full--> IN USE
  *        ^                                                           |
- *        '----- no message of it, or of an older one, is left -------'
+ *        '----- nothing of it, or of an older one, is left ----------'
  *
  * Files are given back in the order in which they were written, because the marks of a message may
  * be in any later one. When PASSAGE_FILES are in use the engine moves what is left in the oldest to
@@ -66,7 +66,7 @@ struct passage_file {
     uint32_t number;
     uint64_t generation; /* grows each time that it is begun anew; 0: before this holder's time */
     uint32_t end;        /* of its batches; a multiple of PASSAGE_PAGE */
-    uint64_t live;       /* messages in it, those of the open batch included */
+    uint64_t live;       /* messages and keys in it, those of the open batch included */
     bool failed;         /* a write or sync has: not appended to any more */
 };
 
@@ -133,6 +133,7 @@ struct passage_start {
     uint64_t told;    /* there were so many at least; 0 = not known */
     bool only_look;   /* beside a holder, or without one: remove nothing */
     int (*take)(void *context, const struct passage_mail *mail);
+    int (*take_key)(void *context, struct msg_id id, struct slice key); /* NULL: none is wanted */
     void *context;
 };
 
@@ -171,6 +172,13 @@ int passage_add(struct passage *p, struct msg_id id, struct slice envelope, stru
 
 /* The message in that file is done, or `moved`: it has rows from this commit on. */
 int passage_end(struct passage *p, struct msg_id id, uint32_t file, bool moved);
+
+/* Add the key of a call: bytes that the engine gives and gets again. It is in this file until it
+ * has a row, and then the start may still give it. */
+int passage_add_key(struct passage *p, struct msg_id id, struct slice key, uint32_t *ret_file);
+
+/* A key in that file has a row from this commit on. */
+int passage_end_key(struct passage *p, uint32_t file);
 
 /* Is there something to be written with the next commit? */
 bool passage_dirty(const struct passage *p);

@@ -15,11 +15,13 @@
 
 #include "claims.h"
 #include "content_file.h"
+#include "hash.h"
 #include "passage.h"
 #include "passage_envelope.h"
 #include "reserve.h"
 #include "segments.h"
 #include "spool_engine.h"
+#include "spool_keys.h"
 #include "tally.h"
 #include "text_pool.h"
 
@@ -116,12 +118,26 @@ struct sqlite_counts {
     int64_t pending, to_report;
 };
 
-/* What is known of the keys of messages. */
-struct sqlite_keys_known {
-    bool known;
-    uint64_t count;    /* with those of the open batch */
-    int64_t change;    /* of their number, that is not written yet */
-    struct wall first; /* none is to be forgotten before */
+/* A key that is in passage. */
+struct sqlite_passing_key {
+    UT_hash_handle hh;
+    uint32_t file;
+    struct spool_key k; /* k.key is `text` */
+    char text[];
+};
+
+/* Keys of messages. */
+struct sqlite_keys {
+    bool known;                         /* these three are */
+    uint64_t count;                     /* with those of the open batch */
+    int64_t change;                     /* of the number of rows, that is not written yet */
+    struct wall first;                  /* none is to be forgotten before */
+    struct wall now;                    /* as of the last look for one */
+    struct sqlite_passing_key *passing; /* a hash, owned: those that are in passage */
+    struct sqlite_passing_key **listed; /* owned: the same, in their order */
+    size_t listed_count, listed_size;
+    size_t fresh;   /* the last of them: of the open batch */
+    bool have_rows; /* all of them, in the open batch */
 };
 
 /* Which file a name leads to; inode 0: not known. */
@@ -152,7 +168,7 @@ struct sqlite_spool {
     bool space_ran_out; /* in the open batch */
     struct claims claims;
     struct sqlite_counts counts;
-    struct sqlite_keys_known keys;
+    struct sqlite_keys keys;
     struct tally tally;                          /* of the open batch */
     bool tally_is_broken;                        /* pages of the counters are damaged */
     bool due_is_broken;                          /* so are those of the index by due time */
@@ -164,7 +180,7 @@ struct sqlite_spool {
     bool row_in_doubt;     /* the next commit writes the row `spool` in each case: an earlier one
                                 has failed, and has to be overwritten */
     bool holds;            /* the start is over */
-    bool has_rows_beside;  /* the open batch has events or keys, which go with mail that passes */
+    bool has_rows_beside;  /* the open batch has events, which go with mail that passes */
     bool rows_beside;      /* so had the last one that was committed */
     uint64_t passage_from; /* as the row `spool` has it */
     struct buf envelope;   /* being put together */
@@ -186,8 +202,20 @@ static inline struct sqlite_spool *sqlite_of(struct spool *sp)
 
 extern const struct spool_keys_part sqlite_keys;
 
-/* Write what has changed of their number. 0 or a negative errno. */
+/* At the end of a batch: make rows of those in passage when it is time to, and write what has
+ * changed of their number. These are 0 or a negative errno. */
 int sqlite_flush_keys(struct sqlite_spool *s);
+
+/* Make rows of all that are in passage. */
+int sqlite_need_key_rows(struct sqlite_spool *s);
+
+/* Make a row of what a record of a key in passage says. -EBADMSG: it makes no sense. */
+int sqlite_take_passing_key(struct sqlite_spool *s, struct msg_id id, struct slice record);
+
+/* How the batch ended. */
+void sqlite_keys_committed(struct sqlite_spool *s);
+void sqlite_keys_undone(struct sqlite_spool *s);
+void sqlite_keys_fini(struct sqlite_spool *s);
 extern const struct spool_notes_part sqlite_notes;
 extern const struct spool_events_part sqlite_events;
 
@@ -260,6 +288,8 @@ int sqlite_passage_look(struct sqlite_spool *s, struct sqlite_passing *ret_passi
 
 /* A message that is submitted and claimed: is it for passage? */
 bool sqlite_passage_takes(const struct sqlite_spool *s, const struct spool_new *n);
+/* What is written beside the database can't be; the batch is lost. `err` again. */
+int sqlite_passage_failed(struct sqlite_spool *s, int err);
 int sqlite_passage_submit(struct sqlite_spool *s, struct msg_id id, const struct spool_new *n);
 /* It is done, and goes. */
 int sqlite_passage_done(struct sqlite_spool *s, struct msg_id id);

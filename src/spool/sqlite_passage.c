@@ -16,6 +16,7 @@
 #define EMPTY_PER_COMMIT 64
 /* Of the start: so much in one transaction, which the log then has to hold. */
 #define START_BYTES (UINT64_C(1) << 20)
+#define START_KEYS  2048
 /* How much longer its content may be than what goes into the database. */
 #define CONTENT_FACTOR 2
 #define MAIL_MAX       (PASSAGE_CONTENT_MAX + PASSAGE_ENVELOPE_MAX)
@@ -54,8 +55,7 @@ static void count_passing(struct sqlite_spool *s, uint64_t size, bool begins)
     s->passing.bytes += begins ? size : -size;
 }
 
-/* What is written beside the database can't be; the batch is lost. */
-static int failed(struct sqlite_spool *s, int err)
+int sqlite_passage_failed(struct sqlite_spool *s, int err)
 {
     s->space_ran_out = s->space_ran_out || err == -ENOSPC || err == -EDQUOT;
     (void)spool_fail(&s->base, err, "write: %s.d: %s", s->path, strerror(-err));
@@ -73,7 +73,7 @@ int sqlite_passage_submit(struct sqlite_spool *s, struct msg_id id, const struct
     int err = passage_open(&s->passage);
 
     if (err != 0) {
-        return failed(s, err);
+        return sqlite_passage_failed(s, err);
     }
     if (in_segment) {
         err = segments_append(&s->segments, id, n->prefix, n->content, &place, &sum);
@@ -104,7 +104,7 @@ static int end(struct sqlite_spool *s, struct msg_id id, struct claim_facts fact
     int err = passage_end(&s->passage, id, facts.passage.file, moved);
 
     if (err != 0) {
-        return failed(s, err);
+        return sqlite_passage_failed(s, err);
     }
     count_passing(s, facts.size, false);
     return 0;
@@ -265,7 +265,7 @@ static int insert(struct sqlite_spool *s, struct msg_id id, const struct passage
     }
     err = segments_append(&s->segments, id, SLICE(""), &content, &place, &again);
     if (err != 0) {
-        return failed(s, err);
+        return sqlite_passage_failed(s, err);
     }
     *ret_place = place;
     return sqlite_insert(s, id, &n, NULL, place, sum);
@@ -481,6 +481,7 @@ struct start {
     struct sqlite_spool *s;
     bool in_transaction;
     uint64_t messages, bytes, lowest;        /* of the open transaction */
+    uint64_t keys;                           /* likewise */
     uint64_t refused;                        /* of all */
     void (*made)(void *context, int64_t id); /* or NULL */
     void *context;
@@ -507,10 +508,13 @@ static int start_commit(struct start *start, const struct passage_found *found)
     sqlite_bind_int(st, 6, (int64_t)(found != NULL ? found->next : 0));
     err = sqlite_done(s, st, sqlite_step(s, st));
     if (err == 0) {
+        err = sqlite_flush_keys(s);
+    }
+    if (err == 0) {
         err = exec(s, ST_COMMIT);
     }
     start->in_transaction = false;
-    start->messages = start->bytes = 0;
+    start->messages = start->bytes = start->keys = 0;
     return err;
 }
 
@@ -569,6 +573,22 @@ static int take(void *context, const struct passage_mail *mail)
     return start->bytes >= START_BYTES ? start_commit(start, NULL) : 0;
 }
 
+static int take_key(void *context, struct msg_id id, struct slice record)
+{
+    struct start *start = context;
+    int err = start_begin(start);
+
+    if (err == 0) {
+        err = sqlite_take_passing_key(start->s, id, record);
+    }
+    start->refused += err == -EBADMSG;
+    start->keys++;
+    if (err != 0) {
+        return err == -EBADMSG ? 0 : err;
+    }
+    return start->keys >= START_KEYS ? start_commit(start, NULL) : 0;
+}
+
 int sqlite_passage_begin(struct sqlite_spool *s, uint64_t *ret_damaged)
 {
     struct start start = {.s = s};
@@ -589,6 +609,7 @@ int sqlite_passage_begin(struct sqlite_spool *s, uint64_t *ret_damaged)
                                                     .commits = s->commits,
                                                     .told = s->commits_told,
                                                     .take = take,
+                                                    .take_key = take_key,
                                                     .context = &start},
                             &found);
         if (err != 0 && s->base.error[0] == '\0') {
@@ -686,7 +707,7 @@ void sqlite_passage_finish(struct sqlite_spool *s)
     if (!s->holds || s->passage.sequence == s->passage_from || !sqlite_begin_alone(s)) {
         return;
     }
-    if (need_rows_of_all(s) == 0) {
+    if (need_rows_of_all(s) == 0 && sqlite_need_key_rows(s) == 0) {
         /* All that files say is void with this commit, so none has to say it. */
         s->passage_from = s->passage.sequence;
         passage_end_all(&s->passage);

@@ -358,7 +358,7 @@ static void undo(struct sqlite_spool *s, bool in_doubt)
     s->counts = (struct sqlite_counts){.id = 0};
     tally_clear(&s->tally);
     claims_undo(&s->claims);
-    s->keys = (struct sqlite_keys_known){.known = false};
+    sqlite_keys_undone(s);
     if (s->space_ran_out) {
         /* With the log moved to the database and started over, what follows needs little. */
         s->space_ran_out = false;
@@ -617,6 +617,7 @@ static int commit(struct spool *sp)
     content_files_committed(&s->content);
     segments_committed(&s->segments);
     passage_committed(&s->passage);
+    sqlite_keys_committed(s);
     if (s->log_pages - s->log_kept >= LOG_MAX_PAGES) {
         checkpoint(s);
     }
@@ -1605,6 +1606,7 @@ static void close_spool(struct spool *sp)
     content_files_fini(&s->content);
     segments_fini(&s->segments);
     passage_fini(&s->passage);
+    sqlite_keys_fini(s);
     claims_fini(&s->claims);
     tally_clear(&s->tally);
     text_pool_fini(&s->pool);

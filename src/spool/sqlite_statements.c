@@ -120,8 +120,11 @@ const char *const sqlite_statement_sql[ST_COUNT] = {
         " sum = iif(typeof(sum) = 'integer', sum, NULL)"
         " WHERE id = ?1",
     [ST_MESSAGE_DELETE] = "DELETE FROM message WHERE id = ?1",
-    [ST_KEY_READ] = "SELECT sum, message, until FROM call_key WHERE key = ?1 AND until > ?2",
-    [ST_KEY_ADD] = "INSERT INTO call_key (key, sum, message, until) VALUES (?1, ?2, ?3, ?4)",
+    [ST_KEY_READ] = "SELECT sum, message, until FROM call_key WHERE key = ?1",
+    [ST_KEY_ADD] = "INSERT INTO call_key (key, sum, message, until) VALUES (?1, ?2, ?3, ?4)"
+                   " ON CONFLICT (key) DO UPDATE SET sum = excluded.sum,"
+                   " message = excluded.message, until = excluded.until"
+                   " WHERE excluded.until > call_key.until",
     [ST_KEYS_FORGET] =
         "DELETE FROM call_key WHERE until <= ?1 AND (key = ?3 OR key IN"
         " (SELECT key FROM call_key WHERE until <= ?1 ORDER BY until LIMIT ?2))",

@@ -22,6 +22,7 @@
 #include "rng.h"
 #include "spool_engine.h"
 #include "spool_fixture.h"
+#include "spool_keys.h"
 
 #define MESSAGES_MAX 64
 #define DOUBTS_MAX   16
@@ -36,8 +37,9 @@ struct world {
     struct spool *sp;     /* NULL while it can't be opened */
     struct spool *oracle; /* memory */
     struct msg_id ids[MESSAGES_MAX], oracle_ids[MESSAGES_MAX];
-    size_t count;     /* messages submitted, each with a sender of its own */
-    size_t committed; /* of them, those whose commit is over */
+    size_t count;               /* messages submitted, each with a sender of its own */
+    bool has_key[MESSAGES_MAX]; /* which of them have a key, in the oracle's place */
+    size_t committed;           /* of them, those whose commit is over */
     char *acknowledged;
     char *doubts[DOUBTS_MAX]; /* of commits that failed since */
     size_t doubt_count;
@@ -70,8 +72,16 @@ static void tell_message(struct spool *sp, struct msg_id id, struct buf *story)
     buf_add_byte(story, '\n');
 }
 
+/* The key of a message of this number, in the sqlite spool. */
+static int find_key(struct spool *sp, size_t n, char name[32], struct spool_key *ret_key)
+{
+    snprintf(name, 32, "key %zu", n);
+    *ret_key = (struct spool_key){.key = slice_string(name)};
+    return spool_key_find(sp, ret_key, (struct wall){1}, MESSAGES_MAX + 1);
+}
+
 /* All that is in it. Freed with mem_free. */
-static char *tell(struct spool *sp)
+static char *tell(struct world *w, struct spool *sp)
 {
     struct msg_id ids[MESSAGES_MAX];
     struct spool_totals totals;
@@ -87,6 +97,14 @@ static char *tell(struct spool *sp)
     buf_addf(&story, "%llu %llu %llu %llu, %llu bytes\n", (unsigned long long)totals.incoming,
              (unsigned long long)totals.deferred, (unsigned long long)totals.hold,
              (unsigned long long)totals.corrupt, (unsigned long long)totals.bytes);
+    for (size_t n = 0; n < w->count; n++) {
+        struct spool_key k;
+        char name[32];
+
+        if (sp == w->oracle ? w->has_key[n] : find_key(sp, n, name, &k) == 0) {
+            buf_addf(&story, " key %zu", n);
+        }
+    }
     return buf_take(&story);
 }
 
@@ -107,7 +125,8 @@ static void do_submit(struct world *w)
     size_t n = w->count, size = sizes[pick(w, COUNT(sizes))];
     const char *to = rcpts[pick(w, COUNT(rcpts))];
     bool claim = pick(w, 3) > 0;
-    char sender[32];
+    char sender[32], name[32];
+    struct spool_key k;
 
     if (n == MESSAGES_MAX) {
         return;
@@ -117,6 +136,11 @@ static void do_submit(struct world *w)
         fixture_ok(w->oracle, fixture_submit(w->oracle, sender, to, (int64_t)n, size, claim,
                                              &w->oracle_ids[n]));
         w->count++;
+        if (find_key(w->sp, n, name, &k) == -ENOENT) {
+            k.id = w->ids[n];
+            k.until.us = 2;
+            w->has_key[n] = spool_key_add(w->sp, &k) == 0; /* else the batch has failed */
+        }
     }
 }
 
@@ -229,7 +253,7 @@ static void do_park(struct world *w, size_t n)
 
 static void do_commit(struct world *w)
 {
-    char *after = tell(w->oracle);
+    char *after = tell(w, w->oracle);
     bool dirty = spool_dirty(w->sp);
     int err = spool_commit(w->sp);
 
@@ -241,6 +265,7 @@ static void do_commit(struct world *w)
     for (; w->committed < w->count; w->committed++) {
         if (err != 0) { /* opened again, the spool may give its id to another message */
             w->ids[w->committed].n = NO_MESSAGE;
+            w->has_key[w->committed] = false;
         }
     }
     if (err == 0) {
@@ -340,7 +365,7 @@ static void check_after(struct world *w, uint64_t seed, uint64_t at)
     bool allowed;
 
     w->sp = fixture_open(&w->fx);
-    told = tell(w->sp);
+    told = tell(w, w->sp);
     allowed = strcmp(told, w->acknowledged) == 0;
     for (size_t i = 0; i < w->doubt_count; i++) {
         allowed = allowed || strcmp(told, w->doubts[i]) == 0;
@@ -366,7 +391,7 @@ static bool run(uint64_t seed, uint64_t at, const struct fault_plan *plan)
     fixture_init(&w.fx);
     rng_init(&w.rng, seed);
     w.oracle = fixture_open_memory();
-    w.acknowledged = tell(w.oracle);
+    w.acknowledged = tell(&w, w.oracle);
     fault_disk_begin(plan);
     work(&w);
     happened = fault_disk_happened();

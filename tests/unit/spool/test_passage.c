@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,8 +17,10 @@
 #include "passage.h"
 #include "passage_envelope.h"
 #include "spool_check.h"
+#include "spool_engine.h"
 #include "spool_events.h"
 #include "spool_fixture.h"
+#include "spool_keys.h"
 #include "spool_search.h"
 
 #define SMALL   700  /* in the record; what stays goes into the database */
@@ -254,6 +257,141 @@ static void mail_has_rows_where_each_commit_has_others(void **state)
     fixture_ok(sp, spool_commit(sp));
     assert_string_equal(fixture_ask(&fx, "SELECT count(*) FROM message"), "1");
     assert_int_equal(count_good(sp), 3);
+    spool_close(sp);
+}
+
+/* ---- keys of calls --------------------------------------------------------------------------- */
+
+#define KEYS_MAX 10000
+
+static int find_key(struct spool *sp, int number, int64_t now, struct spool_key *ret_key)
+{
+    static char name[20];
+
+    snprintf(name, sizeof name, "app %d", number);
+    *ret_key = (struct spool_key){.key = slice_string(name)};
+    return spool_key_find(sp, ret_key, (struct wall){now}, KEYS_MAX);
+}
+
+/* A message and its key, which was not there. */
+static struct msg_id pass_with_key(struct spool *sp, int number, int64_t now, int64_t until)
+{
+    struct msg_id id = pass(sp, "key@example.com", "a@example.net", SMALL);
+    struct spool_key k;
+
+    assert_int_equal(find_key(sp, number, now, &k), -ENOENT);
+    k.id = id;
+    k.until.us = until;
+    memset(k.sum, number % 251, sizeof k.sum);
+    fixture_ok(sp, spool_key_add(sp, &k));
+    return id;
+}
+
+static void assert_keys(struct spool *sp, int from, int to, int64_t now)
+{
+    struct spool_key k;
+
+    for (int i = from; i < to; i++) {
+        fixture_ok(sp, find_key(sp, i, now, &k));
+        assert_int_equal(k.sum[0], i % 251);
+        assert_int_equal(k.sum[SPOOL_KEY_SUM - 1], i % 251);
+    }
+}
+
+static const char *count_rows_of_keys(void)
+{
+    return fixture_ask(&fx, "SELECT (SELECT count(*) FROM call_key) || ' ' || keys FROM call_keys");
+}
+
+static void some_keys_pass(struct spool *sp)
+{
+    struct msg_id done = pass_with_key(sp, 1, 10, 1000);
+
+    fixture_ok(sp, spool_commit(sp));
+    (void)pass_with_key(sp, 2, 10, 20);
+    fixture_ok(sp, spool_finish_all_done(sp, done));
+    fixture_ok(sp, spool_commit(sp));
+    (void)pass_with_key(sp, 3, 10, 1000);
+    assert_int_equal(spool_batch_failed(sp, -EIO), -EIO);
+    assert_int_equal(spool_commit(sp), -EIO);
+    (void)pass_with_key(sp, 2, 30, 1000); /* the time of the other one is over */
+    fixture_ok(sp, spool_commit(sp));
+    assert_keys(sp, 1, 3, 30);
+    (void)pass_with_key(sp, 4, 10, 1000); /* its commit never comes */
+}
+
+static void keys_pass_with_their_mail(void **state)
+{
+    struct spool_key k;
+    struct spool *sp;
+
+    (void)state;
+    in_killed_process(some_keys_pass);
+    assert_string_equal(fixture_ask(&fx, "SELECT count(*) FROM message"), "0");
+    for (int i = 0; i < 2; i++) {
+        sp = fixture_open(&fx);
+        assert_keys(sp, 1, 3, 30);
+        assert_int_equal(find_key(sp, 2, 30, &k), 0);
+        assert_int_equal(k.until.us, 1000);
+        assert_int_equal(find_key(sp, 3, 30, &k), -ENOENT);
+        assert_int_equal(find_key(sp, 4, 30, &k), -ENOENT);
+        assert_int_equal(count_good(sp), 2);
+        fixture_ok(sp, spool_commit(sp));
+        spool_close(sp);
+        assert_string_equal(count_rows_of_keys(), "2 2");
+    }
+}
+
+static void many_keys_pass(struct spool *sp)
+{
+    for (int i = 0; i < 1200; i++) {
+        struct msg_id id = pass_with_key(sp, i, 10, 1000);
+
+        fixture_ok(sp, spool_finish_all_done(sp, id));
+        if (i % 7 == 6) {
+            if (i % 3 == 0) {
+                assert_int_equal(spool_batch_failed(sp, -EIO), -EIO);
+                assert_int_equal(spool_commit(sp), -EIO);
+                i -= 7;
+                for (int again = 0; again < 7; again++) {
+                    (void)pass_with_key(sp, ++i, 10, 1000);
+                }
+            }
+            fixture_ok(sp, spool_commit(sp));
+        }
+    }
+    fixture_ok(sp, spool_commit(sp));
+    assert_keys(sp, 0, 1200, 10);
+}
+
+static void keys_get_rows_many_at_once(void **state)
+{
+    struct spool *sp;
+
+    (void)state;
+    in_killed_process(many_keys_pass);
+    assert_true(atoi(count_rows_of_keys()) >= 1000);
+    sp = fixture_open(&fx);
+    assert_string_equal(count_rows_of_keys(), "1200 1200");
+    assert_keys(sp, 0, 1200, 10);
+    spool_close(sp);
+}
+
+static void one_key_and_many_files(struct spool *sp)
+{
+    (void)pass_with_key(sp, 1, 10, 1000);
+    many_pass_and_one_waits(sp);
+}
+
+static void a_key_outlives_its_file(void **state)
+{
+    struct spool *sp;
+
+    (void)state;
+    in_killed_process(one_key_and_many_files);
+    assert_string_equal(count_rows_of_keys(), "1 1");
+    sp = fixture_open(&fx);
+    assert_keys(sp, 1, 2, 10);
     spool_close(sp);
 }
 
@@ -514,7 +652,8 @@ UNIT_MAIN(EACH(a_kill_leaves_what_was_committed),
           EACH(what_is_done_after_a_start_does_not_come_back),
           EACH(what_has_moved_to_the_database_does_not_come_back), EACH(files_are_written_again),
           EACH(nothing_is_written_again_while_it_is_copied),
-          EACH(mail_has_rows_where_each_commit_has_others),
+          EACH(mail_has_rows_where_each_commit_has_others), EACH(keys_pass_with_their_mail),
+          EACH(keys_get_rows_many_at_once), EACH(a_key_outlives_its_file),
           EACH(a_damaged_record_harms_its_own_message_alone),
           EACH(a_damaged_content_is_found_when_it_is_read),
           EACH(a_record_damaged_under_the_holder_is_quarantined),

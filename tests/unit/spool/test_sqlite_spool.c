@@ -724,10 +724,10 @@ static void keys_of_a_failed_batch_do_not_count(void **state)
     assert_int_equal(find_key(sp, "app 2", 10, 2, &sum), -ENOENT); /* there is room */
     assert_int_equal(find_key(sp, "app 2", 60, 1, &sum), -ENOSPC);
     fixture_ok(sp, spool_commit(sp));
+    spool_close(sp); /* until then it is in passage */
     assert_string_equal(fixture_ask(&fx, "SELECT group_concat(key) || ' ' || (SELECT keys FROM"
                                          " call_keys) FROM call_key"),
                         "app 1 1");
-    spool_close(sp);
 }
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
