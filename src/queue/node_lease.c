@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "clock.h"
 #include "log.h"
 #include "queue.h"
 #include "spool_lease.h"
@@ -20,7 +21,39 @@ bool node_lease_begin(struct queue *q)
 
 void node_lease_fini(struct node_lease *l)
 {
+    if (lease_page_exists(&l->page)) {
+        lease_page_set(&l->page, (struct mono){0}); /* who outlives us begins nothing */
+    }
     lease_page_fini(&l->page);
+}
+
+void node_lease_lost(struct queue *q)
+{
+    q->lease.is_lost = true;
+}
+
+/* Is a delivery under way of mail that was lost? */
+static bool lost_is_under_way(const struct queue *q)
+{
+    for (const struct delivery *d = q->active.deliveries; d != NULL; d = d->hh.next) {
+        if (active_is_dropped(d->msg)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct mono until(struct queue *q)
+{
+    struct mono now = clock_mono_now(); /* before it is asked what is left */
+    int64_t left;
+
+    if (q->lease.is_lost && !lost_is_under_way(q)) {
+        q->lease.is_lost = false;
+        spool_lease_ended(q->spool);
+    }
+    left = q->lease.is_lost ? 0 : spool_lease_left_us(q->spool);
+    return left > 0 ? mono_after(now, left) : (struct mono){0};
 }
 
 void node_lease_turn(struct queue *q)
@@ -31,7 +64,7 @@ void node_lease_turn(struct queue *q)
     if (!spool_has_lease(q->spool)) {
         return;
     }
-    lease_page_set(&l->page, spool_lease_until(q->spool));
+    lease_page_set(&l->page, until(q));
     holds = node_lease_holds(l);
     if (holds != l->held) {
         l->held = holds;

@@ -19,7 +19,8 @@ struct queue;
 
 struct node_lease {
     struct lease_page page;
-    bool held; /* at the last turn; for the log */
+    bool held;    /* at the last turn; for the log */
+    bool is_lost; /* and what was begun under it has not ended */
 };
 
 /* When the spool is open. False, with a word in the log, when there can be no page. */
@@ -28,6 +29,9 @@ void node_lease_fini(struct node_lease *l);
 
 /* In each turn, before decisions: what the spool says goes into the page. */
 void node_lease_turn(struct queue *q);
+
+/* It was taken away, and what was claimed was told: it is over until all that is under way ends. */
+void node_lease_lost(struct queue *q);
 
 /* The first frame to a process that delivers. */
 void node_lease_give(const struct node_lease *l, struct channel *worker);

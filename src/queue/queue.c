@@ -215,6 +215,7 @@ static void commit(struct queue *q)
     if (q->commit_ended != NULL) {
         spool_commits_turn(q->spool);
         external_tell(q);
+        node_lease_turn(q); /* it may have been renewed, or lost */
     }
     batch_turn(q);
     external_turn(q);

@@ -119,6 +119,10 @@ void external_tell(struct queue *q)
             queue_at_hand(q);
             break;
         case SPOOL_EVENT_LOST:
+            if (event.id.n == 0) {
+                node_lease_lost(q);
+                break;
+            }
             queue_drop(q, event.id);
             batch_drop(q, event.id);
             break;

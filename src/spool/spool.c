@@ -343,9 +343,16 @@ bool spool_has_lease(const struct spool *sp)
     return sp->engine->lease != NULL;
 }
 
-struct mono spool_lease_until(const struct spool *sp)
+int64_t spool_lease_left_us(const struct spool *sp)
 {
-    return spool_has_lease(sp) ? sp->engine->lease->until(sp) : MONO_NEVER;
+    return spool_has_lease(sp) ? sp->engine->lease->left_us(sp) : US_FOREVER;
+}
+
+void spool_lease_ended(struct spool *sp)
+{
+    if (spool_has_lease(sp) && sp->engine->lease->ended != NULL) {
+        sp->engine->lease->ended(sp);
+    }
 }
 
 int spool_commits_fd(const struct spool *sp)

@@ -344,7 +344,8 @@ enum spool_event_type {
     SPOOL_EVENT_COMPLETE, /* text: "SPOOLID: complete (total 3 recipients, 1 failed)", or that it is
                              obsoleted */
     SPOOL_EVENT_READY, /* something that was -EAGAIN may be at hand now, or mail can be claimed */
-    SPOOL_EVENT_LOST,  /* a message that was claimed is not ours any more, nor what becomes of it */
+    SPOOL_EVENT_LOST,  /* a message that was claimed is not ours any more, nor what becomes of it;
+                          without an id: that was all, and spool_lease_ended is waited for */
 };
 
 struct spool_event {

@@ -6,22 +6,21 @@
  * NULL where an engine lacks it. The rooms ask for a part (spool_divides, an fd that is -1), never
  * for an engine by its name.
  *
- *     part                sqlite  postoffice  postfix          postgresql cluster (*)
- *     spool_search.h      yes     yes         with a limit     in the control process
+ *     part                sqlite  postoffice  postfix          postgresql
+ *     spool_search.h      yes     yes         with a limit     yes
  *     spool_division.h    -       yes         -                -
- *     spool_external.h    -       yes         scans, triggers  arrivals of other nodes
+ *     spool_external.h    -       yes         scans, triggers  -
  *     spool_reroute.h     -       yes         -                -
  *     spool_verbose.h     -       yes         -                -
  *     spool_conclusion.h  -       -           yes              -
- *     spool_keys.h        yes     -           -                yes
- *     spool_notes.h       yes     beside it   beside it        yes
- *     spool_events.h      yes     beside it   beside it        yes
+ *     spool_keys.h        yes     -           -                -
+ *     spool_notes.h       yes     beside it   beside it        beside it
+ *     spool_events.h      yes     beside it   beside it        beside it
  *     spool_commits.h     -       -           -                yes
  *     spool_parts.h       -       -           -                yes
  *     spool_lease.h       -       -           -                yes
  *
  *     beside it: side_store.h has it for them
- *     (*) planned; these fit as follows.
  *
  * The contract of the core:
  *

@@ -12,14 +12,19 @@
 
 bool spool_has_lease(const struct spool *sp);
 
-/* Until when it holds, as far as is known: a time of the process's clock of intervals that moves
- * with each renewal, and goes back (to 0) when the node hears that its lease was taken away.
- * MONO_NEVER when !spool_has_lease. */
-struct mono spool_lease_until(const struct spool *sp);
+/* For how long it holds from now on, as far as is known; 0 or less: it is over. It grows with each
+ * renewal, and is 0 once the node hears that its lease was taken away. US_FOREVER when
+ * !spool_has_lease. */
+int64_t spool_lease_left_us(const struct spool *sp);
+
+/* Its lease was taken away (SPOOL_EVENT_LOST without an id), and all that this node had begun under
+ * it has ended: it may get another. */
+void spool_lease_ended(struct spool *sp);
 
 /* The part, as spool_engine.h wants it. */
 struct spool_lease_part {
-    struct mono (*until)(const struct spool *sp);
+    int64_t (*left_us)(const struct spool *sp);
+    void (*ended)(struct spool *sp); /* NULL: it is never taken away */
 };
 
 #endif

@@ -1,17 +1,19 @@
 #include "leased_spool.h"
 
+#include "clock.h"
+
 static struct spool_engine engine; /* that of the spool, with the part */
 static const _Atomic int64_t *until_us;
 
-static struct mono until(const struct spool *sp)
+static int64_t left_us(const struct spool *sp)
 {
     (void)sp;
-    return (struct mono){*until_us};
+    return *until_us - clock_mono_now().us;
 }
 
 void leased_spool(struct spool *sp, const _Atomic int64_t *until_us_)
 {
-    static const struct spool_lease_part part = {.until = until};
+    static const struct spool_lease_part part = {.left_us = left_us};
 
     engine = *sp->engine;
     engine.lease = &part;
