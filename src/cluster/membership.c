@@ -684,17 +684,32 @@ static bool next_wanted(struct membership *m, struct mono now, bool is_good)
     return choose_wishes(m, now, &m->action.partitions) && ask(m, now, MEMBERSHIP_WISH);
 }
 
+/* Is it time to renew? Where renewals take long one would follow the other: what the last one has
+ * shown is acted on first, while half of the lease is left. */
+static bool must_renew(const struct membership *m, struct mono now)
+{
+    bool is_half_left = m->deadline.us != 0 &&
+                        !mono_reached(mono_after(m->deadline, -m->config.times->hold_us / 2), now);
+
+    return mono_reached(renewal_due(m), now) && !(m->view_is_fresh && is_half_left);
+}
+
+static bool renew(struct membership *m, struct mono now)
+{
+    m->woken = false;
+    m->renew_at = mono_after(now, m->config.times->renew_us);
+    m->look_at = mono_after(now, m->config.times->look_us);
+    m->action.ready = m->ready;
+    m->action.raise_timeline = m->raise_timeline;
+    return ask(m, now, MEMBERSHIP_RENEW);
+}
+
 static bool next_in(struct membership *m, struct mono now)
 {
     bool is_good = m->health == MEMBERSHIP_FIT && !mono_reached(m->deadline, now);
 
-    if (mono_reached(renewal_due(m), now)) {
-        m->woken = false;
-        m->renew_at = mono_after(now, m->config.times->renew_us);
-        m->look_at = mono_after(now, m->config.times->look_us);
-        m->action.ready = m->ready;
-        m->action.raise_timeline = m->raise_timeline;
-        return ask(m, now, MEMBERSHIP_RENEW);
+    if (must_renew(m, now)) {
+        return renew(m, now);
     }
     if (mono_reached(m->again_at, now)) {
         if (m->leaving_now || (m->leaving && !has_any(m))) {
@@ -706,6 +721,9 @@ static bool next_in(struct membership *m, struct mono now)
     }
     if (next_wanted(m, now, is_good)) {
         return true;
+    }
+    if (mono_reached(renewal_due(m), now)) {
+        return renew(m, now); /* there was nothing to be acted on */
     }
     if (mono_reached(m->look_at, now)) {
         m->look_at = mono_after(now, m->config.times->look_us);
@@ -934,6 +952,12 @@ void membership_ready(struct membership *m)
     }
 }
 
+void membership_doubt(struct membership *m)
+{
+    m->deadline = (struct mono){0};
+    renew_soon(m);
+}
+
 void membership_drained(struct membership *m, int p)
 {
     if (m->parts[p].state == PART_DRAINING) { /* it was not given up meanwhile */
@@ -964,6 +988,12 @@ bool membership_left(const struct membership *m)
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
+
+bool membership_is_settled(const struct membership *m)
+{
+    return m->state == IN && m->deadline.us != 0 && !m->view_is_fresh &&
+           m->asked != MEMBERSHIP_CLAIM;
+}
 
 struct mono membership_deadline(const struct membership *m)
 {

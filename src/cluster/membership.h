@@ -206,6 +206,9 @@ bool membership_event(struct membership *m, struct mono now, struct membership_e
 
 /* All that an earlier life had begun has ended: partitions may come. So it is at the beginning. */
 void membership_ready(struct membership *m);
+/* A commit of ours has found another incarnation in force: nothing may begin until the next
+ * renewal, which is made at once and will say so. */
+void membership_doubt(struct membership *m);
 /* Nothing is open in a partition that drains, not in an unanswered batch either. */
 void membership_drained(struct membership *m, int p);
 /* Give all away, one by one as they are drained; `membership_left` when the last is. */
@@ -213,6 +216,9 @@ void membership_leave(struct membership *m, struct mono now);
 /* The same at once: nothing of ours is open anywhere, or will be ended. */
 void membership_leave_now(struct membership *m);
 bool membership_left(const struct membership *m);
+
+/* Has it a lease, and all partitions that it could have at once? */
+bool membership_is_settled(const struct membership *m);
 
 /* Nothing may begin, or pass its last look, from then on; in the past when nothing may at all. */
 struct mono membership_deadline(const struct membership *m);
