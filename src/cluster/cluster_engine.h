@@ -5,9 +5,11 @@
 #ifndef CLUSTER_CLUSTER_ENGINE_H
 #define CLUSTER_CLUSTER_ENGINE_H
 
+#include "arrivals.h"
 #include "cluster_url.h"
 #include "committer.h"
 #include "desk.h"
+#include "engine_member.h"
 #include "engine_search.h"
 #include "finder.h"
 #include "housekeeper.h"
@@ -17,11 +19,12 @@
 struct cluster_spool {
     struct spool base;
     struct cluster_url url;
-    int node;
     int epoll_fd; /* owned: all connections */
     struct desk desk;
     struct finder finder;
-    struct committer *committer;     /* owned */
+    struct arrivals arrivals;
+    struct engine_member *member;    /* owned */
+    struct committer *committer;     /* owned; NULL until the node has registered */
     struct housekeeper *housekeeper; /* owned */
     struct loader *loader;           /* owned */
     struct engine_search *search;    /* owned */

@@ -42,9 +42,10 @@ static void rollback(struct spool *sp)
 static void begin_commit(struct spool *sp)
 {
     struct cluster_spool *s = cluster_of(sp);
-    struct committer_batch *b = rows_write(desk_begin_commit(&s->desk), s->desk.fresh_now);
+    struct committer_batch *b = rows_write(&s->desk, desk_begin_commit(&s->desk));
 
     committer_batch_join(b, s->extra);
+    arrivals_begin(&s->arrivals, engine_member_number(s->member), b);
     s->extra = NULL;
     committer_begin(s->committer, b);
 }
@@ -52,19 +53,27 @@ static void begin_commit(struct spool *sp)
 static bool end_commit(struct spool *sp, int *ret_rc)
 {
     struct cluster_spool *s = cluster_of(sp);
+    struct partition_set told;
 
     if (!committer_end(s->committer, ret_rc)) {
         return false;
     }
     if (*ret_rc == 0) {
-        desk_keep_oldest(&s->desk);
+        desk_keep_oldest(&s->desk, &told);
+        arrivals_kept(&s->arrivals);
+        engine_member_tell(s->member, &told);
         return true;
+    }
+    if (*ret_rc == -ECANCELED) {
+        return true; /* with one that was told before */
     }
     (void)spool_fail(sp, *ret_rc, "%s: %s", s->url.text, committer_error(s->committer));
     if (sp->dirty) {
         rollback(sp);
     }
     desk_undo_all(&s->desk); /* none is left when the younger ones are told */
+    arrivals_undone(&s->arrivals);
+    engine_member_failed(s, *ret_rc);
     return true;
 }
 
@@ -72,18 +81,24 @@ static void turn(struct spool *sp)
 {
     struct cluster_spool *s = cluster_of(sp);
 
+    engine_member_turn(s);
     committer_turn(s->committer);
     housekeeper_turn(s->housekeeper);
     loader_turn(s->loader);
     engine_search_turn(s->search);
-    committer_hold(s->committer, loader_is_counting(s->loader));
+    committer_hold(s->committer, loader_is_counting(s->loader) || engine_member_is_out(s->member));
 }
 
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
     struct cluster_spool *s = cluster_of(sp);
-    bool mail = loader_has_come(s->loader), found = engine_search_has_come(s->search);
+    bool mail, found;
 
+    if (engine_member_event(s, ret_event)) {
+        return true;
+    }
+    mail = loader_has_come(s->loader);
+    found = engine_search_has_come(s->search);
     if (!mail && !found) {
         return false;
     }
@@ -108,16 +123,23 @@ static void tidy(struct spool *sp)
     (void)sp; /* nothing piles up */
 }
 
+/* Of an id that the last renewal has not reserved. */
+#define NOT_RESERVED "the database has not been heard of for too long"
+
 /* ---- as the desk has it ---------------------------------------------------------------------- */
 
 static struct msg_id next_id(struct spool *sp)
 {
-    return desk_next_id(&cluster_of(sp)->desk);
+    return engine_member_next_id(cluster_of(sp)->member);
 }
 
 static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
 {
-    return desk_submit(&cluster_of(sp)->desk, id, n);
+    struct cluster_spool *s = cluster_of(sp);
+
+    return engine_member_has_reserved(s->member, id)
+               ? desk_submit(&s->desk, id, n)
+               : spool_batch_failed(sp, spool_fail(sp, -EIO, NOT_RESERVED));
 }
 
 static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v)
@@ -267,8 +289,8 @@ static int totals(struct spool *sp, struct spool_totals *ret_totals)
 
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
-    (void)sp;               /* the server does not say */
-    *ret_bytes = INT64_MAX; /* XXX the API shows it as it is */
+    /* The server does not say. */
+    *ret_bytes = engine_member_is_unfit(cluster_of(sp)->member) ? 0 : INT64_MAX;
     return 0;
 }
 
@@ -279,10 +301,15 @@ static void close_spool(struct spool *sp)
     struct cluster_spool *s = cluster_of(sp);
 
     committer_batch_free(s->extra);
-    committer_free(s->committer);
+    committer_free(s->committer); /* what is under way may yet happen: under the fence */
+    if (s->member != NULL) {
+        engine_member_leave(s);
+    }
+    engine_member_free(s->member);
     housekeeper_free(s->housekeeper);
     desk_fini(&s->desk);
     loader_free(s->loader);
+    arrivals_fini(&s->arrivals);
     engine_search_free(s->search);
     finder_fini(&s->finder);
     if (s->epoll_fd >= 0) {
@@ -341,6 +368,18 @@ static const struct spool_commits_part commits = {
     .max = COMMITTER_UNDER_WAY_MAX,
 };
 
+static int64_t lease_left_us(const struct spool *sp)
+{
+    return engine_member_lease_left_us(((const struct cluster_spool *)sp)->member);
+}
+
+static void lease_ended(struct spool *sp)
+{
+    engine_member_lease_ended(cluster_of(sp)->member);
+}
+
+static const struct spool_lease_part lease = {.left_us = lease_left_us, .ended = lease_ended};
+
 static unsigned partition(const struct spool *sp, const struct spool_rcpt *r)
 {
     (void)sp; /* all of a cluster divide alike */
@@ -350,7 +389,11 @@ static unsigned partition(const struct spool *sp, const struct spool_rcpt *r)
 static int submit_parts(struct spool *sp, struct msg_id whole, const struct spool_new *n,
                         const struct spool_share *shares, size_t count)
 {
-    return desk_submit_parts(&cluster_of(sp)->desk, whole, n, shares, count);
+    struct cluster_spool *s = cluster_of(sp);
+
+    return engine_member_has_reserved(s->member, shares[count - 1].id)
+               ? desk_submit_parts(&s->desk, whole, n, shares, count)
+               : spool_batch_failed(sp, spool_fail(sp, -EIO, NOT_RESERVED));
 }
 
 static int give(struct spool *sp, struct msg_id id, struct wall due)
@@ -406,64 +449,8 @@ static const struct spool_engine cluster_engine = {
     .search = &search,
     .commits = &commits,
     .parts = &parts,
+    .lease = &lease,
 };
-
-/* Run a statement, in binary answers. NULL: *ret_error says why. */
-static PGresult *ask(PGconn *conn, const char *url, const char *sql, struct buf *ret_error)
-{
-    PGresult *result = PQexecParams(conn, sql, 0, NULL, NULL, NULL, NULL, 1);
-    ExecStatusType status = PQresultStatus(result);
-
-    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
-        return result;
-    }
-    (void)buf_addf(ret_error, "spool %s: %s", url, PQresultErrorMessage(result));
-    PQclear(result);
-    return NULL;
-}
-
-/* The number in the only row; 0: there is none. */
-static int64_t number_of(const PGresult *r)
-{
-    int64_t n = 0;
-
-    return PQntuples(r) == 1 && answer_number(r, 0, 0, &n) ? n : 0;
-}
-
-/* An id that no message has: ids grow from here. What is there is found by its index. */
-#define SQL_LAST_ID                                                                                \
-    "SELECT greatest((SELECT max(id) FROM message), (SELECT max(f.id) FROM generate_series(0, "    \
-    "255) AS g (p), LATERAL ((SELECT id FROM fresh_0 WHERE p = g.p::smallint ORDER BY id DESC "    \
-    "LIMIT 1) UNION ALL (SELECT id FROM fresh_1 WHERE p = g.p::smallint ORDER BY id DESC LIMIT "   \
-    "1) UNION ALL (SELECT id FROM fresh_2 WHERE p = g.p::smallint ORDER BY id DESC LIMIT 1)) f), " \
-    "0::bigint)"
-
-/* Put this life of the node in force: whatever an earlier one still has under way can't be
- * committed any more. */
-static int enter(struct cluster_spool *s, PGconn *conn, int64_t *ret_incarnation,
-                 struct buf *ret_error)
-{
-    PGresult *r;
-
-    r = ask(conn, s->url.text,
-            "INSERT INTO fence VALUES (0, 1) ON CONFLICT (no) DO UPDATE SET "
-            "incarnation = fence.incarnation + 1 RETURNING incarnation",
-            ret_error);
-    if (r == NULL) {
-        return -EIO;
-    }
-    *ret_incarnation = number_of(r);
-    PQclear(r);
-    r = ask(conn, s->url.text, SQL_LAST_ID, ret_error);
-    if (r == NULL) {
-        return -EIO;
-    }
-    if ((uint64_t)number_of(r) > s->desk.last_id) {
-        s->desk.last_id = (uint64_t)number_of(r);
-    }
-    PQclear(r);
-    return 0;
-}
 
 /* New mail that passes goes to this fresh table from now on. */
 static void on_fresh(void *arg, unsigned now)
@@ -478,7 +465,6 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
                         struct spool **ret_spool)
 {
     struct cluster_spool *s;
-    int64_t incarnation = 0;
     PGconn *conn = NULL;
     int err = -EINVAL;
 
@@ -490,7 +476,8 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     s->base.mode = mode;
     s->epoll_fd = -1;
     finder_init(&s->finder);
-    desk_init(&s->desk, &s->base, &s->finder, options->id_floor);
+    desk_init(&s->desk, &s->base, &s->finder);
+    arrivals_init(&s->arrivals);
     if (!cluster_url_parse(&s->url, where, CLUSTER_URL_QUEUE, ret_error)) {
         goto out;
     }
@@ -503,20 +490,15 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     if (conn == NULL) {
         goto out;
     }
-    err = enter(s, conn, &incarnation, ret_error);
+    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    CHECK(s->epoll_fd >= 0);
+    s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
+    s->loader = loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, &s->arrivals);
+    s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
+    loader_set_lists(s->loader, engine_search_of(s->search));
+    s->member = engine_member_new(s, options->conf, options->id_floor);
+    err = engine_member_wait(s, ret_error);
     if (err == 0) {
-        s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-        CHECK(s->epoll_fd >= 0);
-        s->committer =
-            committer_new(s->epoll_fd, &s->url.target, s->node, incarnation, rows_statement);
-        s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
-        s->loader = loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, s->node);
-        for (unsigned p = 0; p < PARTITIONS; p++) {
-            finder_own(&s->finder, (uint16_t)p, true);
-        }
-        loader_count(s->loader);
-        s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
-        loader_set_lists(s->loader, engine_search_of(s->search));
         committer_hold(s->committer, true);
         *ret_spool = &s->base;
     }

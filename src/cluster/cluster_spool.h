@@ -1,8 +1,9 @@
 /*
- * The engine `postgresql:`: one queue in a database, with commits that end later.
+ * The engine `postgresql:`: one queue of several nodes in a database, with commits that end later.
  *
  * What the queue process sees is the desk (desk.h), in memory. When a commit begins, what the batch
- * has changed becomes statements (rows.h), which the committer makes durable (committer.h).
+ * has changed becomes statements (rows.h), which the committer makes durable (committer.h). Which
+ * partitions of the queue are on the desk the node's membership says (engine_member.h).
  */
 #ifndef CLUSTER_CLUSTER_SPOOL_H
 #define CLUSTER_CLUSTER_SPOOL_H

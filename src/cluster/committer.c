@@ -27,6 +27,9 @@ static const char sql_marker[] = "INSERT INTO batch VALUES ($1, $2)";
 #define SQL_WAIT "SELECT incarnation FROM fence WHERE no = $1 FOR UPDATE"
 #define SQL_LOOK "SELECT n FROM batch WHERE node = $1 AND n >= $2 ORDER BY n LIMIT 2"
 
+/* Begin, fence, then the marker is answered. */
+#define MARKER_ANSWER 3
+
 struct committer_statement {
     STAILQ_ENTRY(committer_statement) next;
     const char *sql;
@@ -41,9 +44,10 @@ struct committer_batch {
     int64_t number;
     unsigned tries;
     enum { BATCH_WAITING, BATCH_SENT, BATCH_ENDED } state;
-    int rc;         /* of BATCH_ENDED */
-    bool committed; /* COMMIT was answered */
-    bool refused;   /* a statement has failed */
+    int rc;           /* of BATCH_ENDED */
+    bool committed;   /* COMMIT was answered */
+    bool refused;     /* a statement has failed */
+    unsigned answers; /* of its statements */
     char error_state[6];
 };
 
@@ -192,6 +196,7 @@ static void send_batch(struct committer *c, struct committer_batch *b)
 {
     b->state = BATCH_SENT;
     b->committed = b->refused = false;
+    b->answers = 0;
     send_plain(c, sql_begin);
     send_numbers(c, sql_fence, c->node, c->incarnation);
     send_numbers(c, sql_marker, c->node, b->number);
@@ -306,6 +311,10 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
         return; /* it was sent into the transaction that has failed */
     }
     (void)snprintf(b->error_state, sizeof b->error_state, "%s", state != NULL ? state : "");
+    if (b->answers == MARKER_ANSWER && strcmp(b->error_state, "23505") == 0) {
+        link_drop(c->link, "a batch that was sent again is there already");
+        return;
+    }
     keep_error(c, strcmp(b->error_state, "22012") == 0
                       ? "another node has taken over: this incarnation is not in force any more"
                   : words != NULL ? words
@@ -323,6 +332,7 @@ static void batch_answer(struct committer *c, const PGresult *result)
         CHECK(b != NULL);
     }
     if (!is_sync(result)) {
+        b->answers++;
         if (is_good(result)) {
             b->committed = strcmp(PQcmdStatus((PGresult *)(uintptr_t)result), "COMMIT") == 0;
         } else {
@@ -529,6 +539,16 @@ void committer_free(struct committer *c)
         committer_batch_free(b);
     }
     mem_free(c);
+}
+
+void committer_enter(struct committer *c, int node, int64_t incarnation)
+{
+    CHECK(c->count == 0);
+    c->node = node;
+    c->incarnation = incarnation;
+    if (c->state == COMMITTER_DOUBT) {
+        link_drop(c->link, "the node has registered anew"); /* it asks about the former life */
+    }
 }
 
 void committer_begin(struct committer *c, struct committer_batch *b)

@@ -12,7 +12,8 @@
  * connection is lost with batches unanswered, a new one first waits for the old session's
  * transaction to end (it takes the fence's row), then looks for the markers, and commits a marker
  * of its own: that commit waits for the standby, and with it for all that is older. So what is told
- * as done is on the standby, too, and nothing is done twice.
+ * as done is on the standby, too, and nothing is done twice. A marker that is refused because it is
+ * there already says that its batch happened, too, and is looked for in the same way.
  *
  * Errors: -ESTALE (another has taken this node's mail: its incarnation is not in force any more;
  * nothing can be committed before it registers again), -ENOSPC, -ECANCELED (an older one failed),
@@ -59,6 +60,9 @@ struct committer;
 struct committer *committer_new(int epoll_fd, const struct link_target *target, int node,
                                 int64_t incarnation, const char *(*statement)(unsigned n));
 void committer_free(struct committer *c); /* NULL is fine; what is under way may happen or not */
+
+/* The node has registered anew. Nothing is under way. */
+void committer_enter(struct committer *c, int node, int64_t incarnation);
 
 /* At most COMMITTER_UNDER_WAY_MAX are under way. Takes the batch. */
 void committer_begin(struct committer *c, struct committer_batch *b);

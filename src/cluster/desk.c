@@ -96,6 +96,7 @@ static void place(struct desk *d, struct desk_message *msg)
     const struct desk_fields *f = &msg->f;
 
     if (!f->claimed && !f->gone && !msg->is_loading && msg->settling == 0 && !heap_has(&msg->due) &&
+        d->finder->is_mine[msg->p] &&
         (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         heap_add(&d->due[due_order(f->m.state)], &msg->due);
     }
@@ -123,6 +124,7 @@ static void drop_key_if_empty(struct desk *d, struct desk_key *key)
 {
     if (key->count == 0 && key->here_count == 0) {
         HASH_DEL(d->keys, key);
+        mem_free(key->by_p);
         mem_free(key->key);
         mem_free(key);
         mem_free(d->keys_in_order);
@@ -130,11 +132,24 @@ static void drop_key_if_empty(struct desk *d, struct desk_key *key)
     }
 }
 
+static uint64_t *key_count_of(struct desk_key *key, uint16_t p)
+{
+    for (size_t i = 0; i < key->by_p_count; i++) {
+        if (key->by_p[i].p == p) {
+            return &key->by_p[i].count;
+        }
+    }
+    key->by_p = mem_resize(key->by_p, key->by_p_count + 1, sizeof key->by_p[0]);
+    key->by_p[key->by_p_count] = (struct desk_key_count){.p = p};
+    return &key->by_p[key->by_p_count++].count;
+}
+
 /* `count` may be short of what is taken away until all were counted. */
-static void count_key(struct desk *d, struct slice name, uint64_t by)
+static void count_key(struct desk *d, uint16_t p, struct slice name, uint64_t by)
 {
     struct desk_key *key = need_key(d, name);
 
+    *key_count_of(key, p) += by;
     key->count += by;
     drop_key_if_empty(d, key);
 }
@@ -160,19 +175,27 @@ static void link_key(struct desk *d, struct desk_message *msg)
     }
 }
 
-static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
+static void count_total(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
+                        uint64_t bytes)
 {
-    uint64_t *total = spool_total_of(&d->totals, f->m.state);
+    struct spool_totals *totals[] = {&d->totals, &d->by_p[p]};
 
-    if (f->gone) {
+    for (int i = 0; i < 2; i++) {
+        *spool_total_of(totals[i], state) += messages;
+        totals[i]->bytes += bytes;
+    }
+}
+
+static void count_fields(struct desk *d, uint16_t p, const struct desk_fields *f, bool add)
+{
+    if (f->gone || !d->finder->is_mine[p]) {
         return;
     }
     if (!spool_is_part(&f->m)) { /* its message is counted */
-        *total += add ? 1 : UINT64_MAX;
-        d->totals.bytes += add ? f->m.size : -f->m.size;
+        count_total(d, p, f->m.state, add ? 1 : UINT64_MAX, add ? f->m.size : -f->m.size);
     }
     if (f->m.parked.len > 0) {
-        count_key(d, f->m.parked, add ? 1 : UINT64_MAX);
+        count_key(d, p, f->m.parked, add ? 1 : UINT64_MAX);
     }
 }
 
@@ -181,8 +204,8 @@ static void count_fields(struct desk *d, const struct desk_fields *f, bool add)
 /* Its fields become `to`, and all that depends on them. */
 static void put_fields(struct desk *d, struct desk_message *msg, struct desk_fields to)
 {
-    count_fields(d, &to, true); /* first: a key that stays is not made anew */
-    count_fields(d, &msg->f, false);
+    count_fields(d, msg->p, &to, true); /* first: a key that stays is not made anew */
+    count_fields(d, msg->p, &msg->f, false);
     unplace(d, msg);
     unlink_key(d, msg);
     msg->f = to;
@@ -341,9 +364,11 @@ static void may_leave(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
     bool is_stale = msg->told_due != INT64_MAX;
+    bool is_ours = f->gone || d->finder->is_mine[msg->p];
 
-    if (msg->undos > 0 || msg->is_loading || (msg->is_looked && (f->gone || !is_stale)) ||
-        (!f->gone && (f->claimed || (msg->is_ready && !is_stale)))) {
+    if (msg->undos > 0 || msg->is_loading || (!f->gone && f->claimed) ||
+        (is_ours && msg->is_looked && (f->gone || !is_stale)) ||
+        (is_ours && !f->gone && msg->is_ready && !is_stale)) {
         return; /* one that is gone and was looked at is known to be gone, for a while */
     }
     if (!f->gone && is_stale) {
@@ -405,6 +430,12 @@ static int fail_by_id(struct desk *d, struct msg_id id, int err, const char *wor
     return spool_fail(d->base, err, "%s: %s", text, words);
 }
 
+/* May it be changed by its id? What is claimed stays ours when its partition is let go. */
+static bool is_ours(const struct desk *d, const struct desk_message *msg)
+{
+    return d->finder->is_mine[msg->p] || msg->f.claimed;
+}
+
 static int need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
 {
     struct desk_message *msg = desk_any(d, id.n);
@@ -420,7 +451,10 @@ static int need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
         }
         return fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
     }
-    return msg->f.gone ? fail_by_id(d, id, -ENOENT, "no such message") : 0;
+    if (msg->f.gone) {
+        return fail_by_id(d, id, -ENOENT, "no such message");
+    }
+    return is_ours(d, msg) ? 0 : fail_by_id(d, id, -ENOENT, "another node has it");
 }
 
 /* One whose rows make sense, too. */
@@ -538,11 +572,12 @@ static void free_batch(struct desk_batch *b)
     mem_free(b->log);
 }
 
-void desk_keep_oldest(struct desk *d)
+void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
 {
     struct desk_batch oldest = d->under_way[0];
 
     CHECK(d->under_way_count > 0);
+    *ret_told = oldest.told;
     d->under_way_count--;
     memmove(d->under_way, d->under_way + 1, d->under_way_count * sizeof d->under_way[0]);
     unsettle(d, &oldest);
@@ -553,7 +588,8 @@ void desk_keep_oldest(struct desk *d)
             (msg->f.m.size > DESK_CONTENT_MAX || d->content_bytes > DESK_CONTENTS_MAX)) {
             drop_content(d, msg); /* it is in the database now */
         }
-        if (oldest.moves[i].tells) {
+        msg->is_foreign = false;
+        if (oldest.moves[i].tells && d->finder->is_mine[parts_home(msg->f.m.whole)]) {
             desk_tell(d, parts_home(msg->f.m.whole), msg->f.m.whole.n);
         }
     }
@@ -576,11 +612,6 @@ void desk_undo_all(struct desk *d)
 }
 
 /* ---- changes -------------------------------------------------------------------------------- */
-
-struct msg_id desk_next_id(struct desk *d)
-{
-    return (struct msg_id){++d->last_id};
-}
 
 static int read_all(const struct spool_new *n, char *content)
 {
@@ -643,7 +674,9 @@ int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
     for (uint32_t i = 0; i < n->rcpt_count; i++) {
         fill_new_rcpt(&msg->rcpts[i], n, i);
     }
-    set_new(d, msg, (struct desk_fields){.m = *n->m, .claimed = n->claim}, content);
+    msg->is_foreign = !d->finder->is_mine[msg->p];
+    set_new(d, msg, (struct desk_fields){.m = *n->m, .claimed = n->claim && !msg->is_foreign},
+            content);
     return 0;
 }
 
@@ -924,7 +957,7 @@ int desk_claim_parked(struct desk *d, struct slice name, struct wall now, size_t
     here = mem_array(key->here_count + 1, sizeof(struct desk_message *));
     TAILQ_FOREACH(msg, &key->here, by_key)
     {
-        if (!msg->f.claimed) {
+        if (!msg->f.claimed && is_ours(d, msg)) {
             here[count++] = msg;
         }
     }
@@ -1228,6 +1261,11 @@ static bool adds_up(const struct desk_message *msg)
 void desk_loaded(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->is_loading);
+    if (msg->row != ROW_NONE && !d->finder->is_mine[msg->p]) { /* it was let go meanwhile */
+        drop_rows(d, msg);
+        msg->f.gone = true;
+        msg->row = ROW_NONE;
+    }
     if (msg->row == ROW_NONE) { /* it was not found, and is kept as gone for those that asked */
         msg->is_loading = false;
         set_ready(d, msg, false);
@@ -1250,19 +1288,88 @@ void desk_loaded(struct desk *d, struct desk_message *msg)
     trim_looked(d);
 }
 
-void desk_count_stored(struct desk *d, enum spool_state state, uint64_t messages, uint64_t bytes)
+void desk_count_stored(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
+                       uint64_t bytes)
 {
-    uint64_t *total = spool_total_of(&d->totals, state);
-
-    if (total != NULL) {
-        *total += messages;
-        d->totals.bytes += bytes;
+    if (d->finder->is_mine[p] && spool_total_of(&d->totals, state) != NULL) {
+        count_total(d, p, state, messages, bytes);
     }
 }
 
-void desk_count_parked(struct desk *d, struct slice key, uint64_t messages)
+void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t messages)
 {
-    count_key(d, key, messages);
+    if (d->finder->is_mine[p]) {
+        count_key(d, p, key, messages);
+    }
+}
+
+/* ---- partitions that leave ------------------------------------------------------------------- */
+
+static void forget_counts(struct desk *d, const struct partition_set *partitions)
+{
+    struct desk_key *key, *next;
+
+    for (int p = 0; p < PARTITIONS; p++) {
+        struct spool_totals *of = &d->by_p[p];
+
+        if (partition_set_has(partitions, p)) {
+            d->totals.incoming -= of->incoming;
+            d->totals.deferred -= of->deferred;
+            d->totals.hold -= of->hold;
+            d->totals.corrupt -= of->corrupt;
+            d->totals.bytes -= of->bytes;
+            *of = (struct spool_totals){0};
+        }
+    }
+    HASH_ITER(hh, d->keys, key, next)
+    {
+        for (size_t i = 0; i < key->by_p_count; i++) {
+            if (partition_set_has(partitions, key->by_p[i].p)) {
+                key->count -= key->by_p[i].count;
+                key->by_p[i].count = 0;
+            }
+        }
+        drop_key_if_empty(d, key);
+    }
+}
+
+void desk_let_go(struct desk *d, const struct partition_set *partitions)
+{
+    struct desk_message *msg, *next;
+
+    forget_counts(d, partitions);
+    HASH_ITER(hh, d->all, msg, next)
+    {
+        if (!msg->is_loading && !msg->f.gone && partition_set_has(partitions, msg->p)) {
+            unplace(d, msg);
+            may_leave(d, msg);
+        }
+    }
+}
+
+size_t desk_claimed_in(const struct desk *d, const struct partition_set *partitions,
+                       struct msg_id **ret_ids)
+{
+    struct msg_id *ids = mem_array(HASH_COUNT(d->all) + 1, sizeof *ids);
+    size_t count = 0;
+
+    for (const struct desk_message *msg = d->all; msg != NULL; msg = msg->hh.next) {
+        if (msg->f.claimed && partition_set_has(partitions, msg->p)) {
+            ids[count++].n = msg->id;
+        }
+    }
+    *ret_ids = ids;
+    return count;
+}
+
+void desk_open_in(const struct desk *d, struct partition_set *ret_partitions)
+{
+    *ret_partitions = (struct partition_set){{0}};
+    for (const struct desk_message *msg = d->all; msg != NULL; msg = msg->hh.next) {
+        if (msg->f.claimed || (msg->undos > 0 && !msg->is_foreign)) {
+            partition_set_add(ret_partitions, msg->p);
+        }
+    }
 }
 
 /* ---- messages in parts ----------------------------------------------------------------------- */
@@ -1295,8 +1402,9 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
         fields.m.id = shares[i].id;
         fields.m.whole = whole;
         fields.m.rcpt_pending = shares[i].count;
-        set_new(d, msg, fields, copies ? mem_copy(content, n->size) : NULL);
-        if (d->finder->is_mine[msg->p] && d->ready_count < DESK_LOOKED_MAX) {
+        msg->is_foreign = !d->finder->is_mine[msg->p];
+        set_new(d, msg, fields, copies && !msg->is_foreign ? mem_copy(content, n->size) : NULL);
+        if (!msg->is_foreign && d->ready_count < DESK_LOOKED_MAX) {
             set_ready(d, msg, true); /* it need not be read to be claimed */
         }
     }
@@ -1309,6 +1417,7 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
     msg = add_message(d, whole.n);
     msg->p = parts_home(whole);
     msg->parts_left = (uint32_t)count;
+    msg->is_foreign = !d->finder->is_mine[msg->p];
     set_new(d, msg, fields, content);
     return 0;
 }
@@ -1362,7 +1471,7 @@ int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size
 
     for (msg = d->all; msg != NULL; msg = msg->hh.next) {
         if (!msg->is_loading && !msg->f.gone && msg->id > after.n && spool_is_part(&msg->f.m) &&
-            msg->f.m.whole.n == whole.n) {
+            msg->f.m.whole.n == whole.n && is_ours(d, msg)) {
             found[count++] = msg;
         }
     }
@@ -1430,16 +1539,18 @@ size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
     HASH_ITER(hh, d->keys, key, next_key)
     {
         key->count = 0;
+        key->by_p_count = 0;
         drop_key_if_empty(d, key);
     }
     d->totals = (struct spool_totals){.incoming = 0};
+    memset(d->by_p, 0, sizeof d->by_p);
     *ret_ids = ids;
     return count;
 }
 
-void desk_init(struct desk *d, struct spool *base, struct finder *finder, uint64_t id_floor)
+void desk_init(struct desk *d, struct spool *base, struct finder *finder)
 {
-    *d = (struct desk){.base = base, .finder = finder, .last_id = id_floor};
+    *d = (struct desk){.base = base, .finder = finder};
     TAILQ_INIT(&d->looked);
     for (unsigned order = 0; order < DUE_ORDERS; order++) {
         heap_init(&d->due[order], due_before);

@@ -16,6 +16,10 @@
  *     desk_begin --> open batch --desk_begin_commit--> under way (a FIFO) --> desk_keep_oldest
  *                        +--> desk_rollback                 +--> desk_undo_all
  *
+ * Only what lies in partitions that are ours (finder.is_mine) is found, claimed, and changed. A
+ * message for another's is on the desk until its insertion has ended (is_foreign). When a partition
+ * is let go what is claimed or in a batch stays until that has ended, and is not counted any more.
+ *
  * Functions that spool_engine.h has, too, are as there: errors are its, their words go to `base`.
  */
 #ifndef CLUSTER_DESK_H
@@ -29,6 +33,7 @@
 #include "hash.h"
 #include "finder.h"
 #include "heap.h"
+#include "partition_set.h"
 #include "spool_engine.h"
 #include "text_pool.h"
 
@@ -57,10 +62,18 @@ struct desk_fields {
 #define DESK_FRESH_TABLES 3
 enum desk_row { ROW_NONE, ROW_WAITING, ROW_FRESH /* + number of the table */ };
 
+/* Messages of a partition with a key. */
+struct desk_key_count {
+    uint16_t p;
+    uint64_t count;
+};
+
 /* Messages with a key, on the desk and in the database. */
 struct desk_key {
-    char *key; /* owned */
-    uint64_t count;
+    char *key;                   /* owned */
+    uint64_t count;              /* the sum of: */
+    struct desk_key_count *by_p; /* owned */
+    size_t by_p_count;
     TAILQ_HEAD(, desk_message) here; /* on the desk */
     uint64_t here_count;
     UT_hash_handle hh;
@@ -90,6 +103,7 @@ struct desk_message {
     char *wrong;        /* owned: its rows make no sense, and why; or NULL */
     unsigned undos;     /* in all logs */
     unsigned settling;  /* in those of commits under way */
+    bool is_foreign;    /* another's, but for its insertion */
     bool is_loading;    /* nothing else of it holds */
     bool is_missed;     /* in desk.missed */
     bool wants_content; /* it was asked for */
@@ -129,6 +143,7 @@ struct desk_batch {
     size_t count, size;
     struct desk_move *moves; /* owned: of a commit under way */
     size_t move_count;
+    struct partition_set told; /* of others: something arrives there with it */
 };
 
 enum { DUE_INCOMING, DUE_DEFERRED, DUE_ORDERS };
@@ -151,8 +166,8 @@ struct desk {
     bool is_open;
     struct desk_batch under_way[DESK_UNDER_WAY_MAX]; /* the oldest first */
     unsigned under_way_count;
-    struct spool_totals totals;
-    uint64_t last_id;
+    struct spool_totals totals; /* of partitions that are ours: the sum of: */
+    struct spool_totals by_p[PARTITIONS];
     unsigned fresh_now;     /* the fresh table that new mail goes to */
     struct desk_told *told; /* owned: for those who load, to ask when these are due */
     size_t told_count, told_size;
@@ -162,7 +177,7 @@ struct desk {
     struct text_pool pool; /* of keys that were handed out */
 };
 
-void desk_init(struct desk *d, struct spool *base, struct finder *finder, uint64_t id_floor);
+void desk_init(struct desk *d, struct spool *base, struct finder *finder);
 void desk_fini(struct desk *d);
 
 /* NULL: not there, or gone. */
@@ -179,12 +194,12 @@ void desk_begin(struct desk *d);
 void desk_rollback(struct desk *d);
 /* The open batch goes under way; it is the desk's. */
 struct desk_batch *desk_begin_commit(struct desk *d);
-void desk_keep_oldest(struct desk *d); /* it is durable */
-void desk_undo_all(struct desk *d);    /* of those under way, the youngest first */
+/* It is durable; what it has told others, into *ret_told. */
+void desk_keep_oldest(struct desk *d, struct partition_set *ret_told);
+void desk_undo_all(struct desk *d); /* of those under way, the youngest first */
 
 /* ---- changes, claims, reading: as spool_engine.h --------------------------------------------- */
 
-struct msg_id desk_next_id(struct desk *d);
 int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n);
 int desk_settle(struct desk *d, struct msg_id id, uint32_t n, const struct spool_verdict *v);
 int desk_set_route(struct desk *d, struct msg_id id, uint32_t n, struct slice transport,
@@ -253,9 +268,19 @@ void desk_fill_wrong(struct desk_message *msg, const char *why);
 /* It is complete, or was not found. */
 void desk_loaded(struct desk *d, struct desk_message *msg);
 
-/* Messages that are there in the database, by state, with their bytes; parked under a key. */
-void desk_count_stored(struct desk *d, enum spool_state state, uint64_t messages, uint64_t bytes);
-void desk_count_parked(struct desk *d, struct slice key, uint64_t messages);
+/* Messages that are there in the database, in a partition of ours, by state, with their bytes;
+ * parked under a key. */
+void desk_count_stored(struct desk *d, uint16_t p, enum spool_state state, uint64_t messages,
+                       uint64_t bytes);
+void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t messages);
+
+/* Partitions are not ours any more (the finder knows it): what is known of them leaves. */
+void desk_let_go(struct desk *d, const struct partition_set *partitions);
+/* What is claimed there: the ids, to be freed, and their number. */
+size_t desk_claimed_in(const struct desk *d, const struct partition_set *partitions,
+                       struct msg_id **ret_ids);
+/* Partitions with something that is claimed, or changed in a batch that has not ended. */
+void desk_open_in(const struct desk *d, struct partition_set *ret_partitions);
 
 /* Drop everything: nothing of it is ours any more. Claimed ids are put into `ret_ids` (to be
  * freed). No batch is open or under way. */

@@ -177,16 +177,17 @@ int64_t finder_next(const struct finder *f)
 
 bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t *ret_id)
 {
-    struct finder_early *e = first_early(f);
+    struct finder_early *e;
+    bool is_mine = false;
 
-    if (e == NULL || e->due > now) {
-        return false;
+    while (!is_mine && (e = first_early(f)) != NULL && e->due <= now) {
+        *ret_p = e->p;
+        *ret_id = e->id;
+        is_mine = f->is_mine[e->p]; /* else it has left with its partition */
+        heap_remove(&f->early, &e->node);
+        mem_free(e);
     }
-    *ret_p = e->p;
-    *ret_id = e->id;
-    heap_remove(&f->early, &e->node);
-    mem_free(e);
-    return true;
+    return is_mine;
 }
 
 size_t finder_ask(struct finder *f, int64_t now, size_t max, struct finder_place **ret_places)

@@ -51,6 +51,8 @@ static const char *const tidy_sql[] = {
     "DELETE FROM content WHERE (id, n) IN (SELECT id, n FROM content c WHERE id < "
     "(extract(epoch FROM now()) * 1000000)::bigint - 3600000000 AND NOT EXISTS "
     "(SELECT FROM message m WHERE m.id = c.id) LIMIT 1000)",
+    /* Who has lost its partitions; who has them now has looked for all of their mail. */
+    "DELETE FROM arrival a WHERE NOT EXISTS (SELECT FROM lease l WHERE l.node = a.node)",
     "DELETE FROM ask WHERE at < (extract(epoch FROM now()) * 1000000)::bigint - 60000000",
     "DELETE FROM lease_note WHERE until < (extract(epoch FROM now()) * 1000000)::bigint",
     "DELETE FROM key WHERE key IN (SELECT key FROM key WHERE until < "

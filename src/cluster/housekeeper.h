@@ -10,8 +10,8 @@
  * fresh tables are vacuumed until one can.
  *
  * Beside that, small tables whose rows change all the time are vacuumed, and what is of no more use
- * is deleted: markers of old batches, chunks of content without a message, answers that were not
- * fetched, notes and keys whose time is over.
+ * is deleted: markers of old batches, chunks of content without a message, what was told to nodes
+ * that have gone, answers that were not fetched, notes and keys whose time is over.
  *
  * One node has the duty: the owner of partition 0. Two at once do no harm. The others only ask
  * which fresh table is in use.

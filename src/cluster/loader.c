@@ -31,7 +31,9 @@ enum ask {
     ASK_OTHERS,
     ASK_CONTENT,
     ASK_PARTS,
-    ASK_TOLD
+    ASK_TOLD,
+    ASK_ARRIVALS,
+    ASK_NOTHING /* it deletes */
 };
 
 struct head {
@@ -53,20 +55,24 @@ struct question {
     uint64_t id; /* of ASK_CONTENT; of ASK_PARTS, and of what is loaded for it, the message */
     int fd;      /* owned: where its chunks go, or -1 */
     uint64_t filled;
-    char *bytes; /* owned: content that was in a row */
+    uint64_t life;    /* loader.lives when it was asked */
+    unsigned rows;    /* of ASK_ARRIVALS */
+    bool is_answered; /* of ASK_COUNT */
+    char *bytes;      /* owned: content that was in a row */
     size_t bytes_len;
 };
 
 struct loader {
     struct desk *desk;
     struct finder *finder;
+    struct arrivals *arrivals;
     struct reader *reader;              /* owned */
     const struct cluster_search *lists; /* borrowed */
-    int node;
+    uint64_t lives;                     /* raised when partitions leave */
+    unsigned counting;                  /* questions */
     int64_t now;
     bool is_wanted;  /* mail that is due */
     bool is_heading; /* heads, or a page of the walk, are asked for */
-    bool is_counting;
     bool is_telling; /* when those that were told of something are due is asked for */
     bool has_come;
     char *key; /* owned: that was asked for last */
@@ -124,72 +130,69 @@ static void add_columns(struct committer_batch *b, struct columns *c, int64_t mo
     columns_fini(c);
 }
 
-static void mine(const struct finder *f, struct columns *c)
-{
-    for (unsigned p = 0; p < PARTITIONS; p++) {
-        if (f->is_mine[p]) {
-            columns_number(c, p);
-            columns_row_open(c);
-        }
-    }
-}
-
 /* ---- how much there is ----------------------------------------------------------------------- */
 
 #define COUNT_FRESH(k)                                                                             \
-    " UNION ALL SELECT 0, 1, '', count(*), coalesce(sum(size), 0)::bigint FROM fresh_" k           \
-    " WHERE p = ANY($1::smallint[])"
+    " UNION ALL SELECT 0, 1, '', count(*), coalesce(sum(size), 0)::bigint, p FROM fresh_" k        \
+    " WHERE p = ANY($1::smallint[]) GROUP BY p"
 
 /* $2: nothing. */
 #define SQL_COUNT                                                                                  \
-    "SELECT 0::smallint, state, ''::text, count(*), coalesce(sum(size), 0)::bigint FROM part "     \
-    "WHERE p = ANY($1::smallint[]) AND message = id AND $2::bigint IS NOT NULL GROUP BY state "    \
+    "SELECT 0::smallint, state, ''::text, count(*), coalesce(sum(size), 0)::bigint, p FROM part "  \
+    "WHERE p = ANY($1::smallint[]) AND message = id AND $2::bigint IS NOT NULL GROUP BY p, state " \
     "UNION ALL SELECT 1, "                                                                         \
-    "2, parked, count(*), 0 FROM part WHERE parked IS NOT NULL AND p = ANY($1::smallint[]) "       \
-    "GROUP BY parked" COUNT_FRESH("0") COUNT_FRESH("1") COUNT_FRESH("2")
+    "2, parked, count(*), 0, p FROM part WHERE parked IS NOT NULL AND p = ANY($1::smallint[]) "    \
+    "GROUP BY p, parked" COUNT_FRESH("0") COUNT_FRESH("1") COUNT_FRESH("2")
 
-void loader_count(struct loader *l)
+void loader_count(struct loader *l, const struct partition_set *partitions)
 {
     struct committer_batch *b = committer_batch_new();
     struct columns c;
 
     columns_init(&c, SQL_COUNT, "s");
-    mine(l->finder, &c);
-    l->is_counting = true;
+    for (int p = 0; p < PARTITIONS; p++) {
+        if (partition_set_has(partitions, p)) {
+            columns_number(&c, p);
+            columns_row_open(&c);
+        }
+    }
+    l->counting++;
     add_columns(b, &c, 0);
     reader_ask(l->reader, b, question_new(ASK_COUNT));
 }
 
 bool loader_is_counting(const struct loader *l)
 {
-    return l->is_counting;
+    return l->counting > 0;
 }
 
-static void counted(struct loader *l, const PGresult *r)
+static void counted(struct loader *l, struct question *q, const PGresult *r)
 {
     struct text_pool pool = {NULL, 0};
 
-    if (!l->is_counting) {
+    if (q->is_answered) {
         return; /* it came twice */
     }
+    q->is_answered = true;
     for (int row = 0; row < PQntuples(r); row++) {
-        int64_t what, state, count, bytes;
+        int64_t what, state, count, bytes, p;
         struct slice key;
 
         text_pool_clear(&pool);
         if (!answer_number(r, row, 0, &what) || !answer_number(r, row, 1, &state) ||
             !answer_text(r, row, 2, SPOOL_PARKED_MAX, &pool, &key) ||
-            !answer_number(r, row, 3, &count) || !answer_number(r, row, 4, &bytes)) {
+            !answer_number(r, row, 3, &count) || !answer_number(r, row, 4, &bytes) ||
+            !answer_number(r, row, 5, &p) || p < 0 || p >= PARTITIONS) {
             continue;
         }
         if (what == 0) {
-            desk_count_stored(l->desk, (enum spool_state)state, (uint64_t)count, (uint64_t)bytes);
+            desk_count_stored(l->desk, (uint16_t)p, (enum spool_state)state, (uint64_t)count,
+                              (uint64_t)bytes);
         } else if (key.len > 0) {
-            desk_count_parked(l->desk, key, (uint64_t)count);
+            desk_count_parked(l->desk, (uint16_t)p, key, (uint64_t)count);
         }
     }
     text_pool_fini(&pool);
-    l->is_counting = false;
     l->has_come = true;
 }
 
@@ -204,6 +207,7 @@ static void load(struct loader *l, struct question *q)
         l->desk->content_bytes < DESK_CONTENTS_MAX ? (int64_t)DESK_CONTENT_MAX : INT64_C(-1);
 
     q->ask = ASK_LOAD;
+    q->life = l->lives;
     for (unsigned i = 0; i < 3; i++) {
         struct columns c;
 
@@ -270,7 +274,8 @@ static void parts_are_here(struct loader *l, uint64_t whole)
     l->has_come = true;
 }
 
-static void loaded(struct loader *l, const struct question *q)
+/* Takes the question. */
+static void loaded(struct loader *l, struct question *q)
 {
     struct question *others = question_new(ASK_OTHERS);
 
@@ -290,11 +295,33 @@ static void loaded(struct loader *l, const struct question *q)
         parts_are_here(l, q->id);
     }
     if (others->head_count > 0) {
+        others->life = l->lives;
         ask_by_key(l, others, answers_others_sql);
     } else {
         question_free(others);
     }
     l->has_come = true;
+    question_free(q);
+}
+
+/* What was read in a former life is read again, where it is still wanted. */
+static void load_again(struct loader *l, struct question *q)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg != NULL && msg->is_loading) {
+            q->heads[kept++] = q->heads[i];
+        }
+    }
+    q->head_count = kept;
+    if (kept > 0) {
+        load(l, q);
+    } else {
+        loaded(l, q);
+    }
 }
 
 /* ---- report parts that were given to --------------------------------------------------------- */
@@ -358,13 +385,14 @@ static void locate(struct loader *l, struct question *q)
     reader_ask(l->reader, b, q);
 }
 
-static void locate_answer(struct question *q, const PGresult *r)
+/* What lies in a partition of another node is not there for us. */
+static void locate_answer(const struct loader *l, struct question *q, const PGresult *r)
 {
     for (int row = 0; row < PQntuples(r); row++) {
         int64_t p, id;
 
         if (!answer_number(r, row, 0, &p) || !answer_number(r, row, 1, &id) || p < 0 ||
-            p >= PARTITIONS) {
+            p >= PARTITIONS || !l->finder->is_mine[p]) {
             continue;
         }
         for (size_t i = 0; i < q->head_count; i++) {
@@ -808,9 +836,58 @@ void loader_want(struct loader *l, int64_t now)
     go_on(l);
 }
 
-void loader_arrived(struct loader *l, uint16_t p, uint64_t id)
+/* ---- what others tell ------------------------------------------------------------------------ */
+
+static bool arrived(void *arg, const struct arrived_mail *a)
 {
-    finder_put_fresh(l->finder, p, INT64_MIN, id);
+    struct loader *l = arg;
+
+    if (!l->finder->is_mine[a->p]) {
+        return true;
+    }
+    if (a->kind == ARRIVAL_TOLD) {
+        desk_tell(l->desk, a->p, a->id);
+        return false;
+    }
+    if (a->counts_as != 0) {
+        desk_count_stored(l->desk, a->p, (enum spool_state)a->counts_as, 1, a->size);
+    }
+    if (a->counts_as != SPOOL_HOLD && a->counts_as != SPOOL_CORRUPT) {
+        finder_put_fresh(l->finder, a->p, INT64_MIN, a->id);
+        l->is_wanted = true;
+    }
+    l->has_come = true;
+    return false;
+}
+
+void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int64_t now)
+{
+    struct committer_batch *gone = arrivals_delete(l->arrivals, no, incarnation, now);
+    struct committer_batch *b = arrivals_ask(l->arrivals, no, now);
+    struct question *q;
+
+    if (gone != NULL) {
+        reader_ask(l->reader, gone, question_new(ASK_NOTHING));
+    }
+
+    if (b != NULL) {
+        q = question_new(ASK_ARRIVALS);
+        q->id = (uint64_t)no;
+        q->life = (uint64_t)incarnation;
+        reader_ask(l->reader, b, q);
+    }
+}
+
+static void arrivals_ended_here(struct loader *l, const struct question *q)
+{
+    if (arrivals_ended(l->arrivals, q->rows)) {
+        loader_look_for_arrivals(l, (int)q->id, (int64_t)q->life, l->arrivals->read_at);
+    }
+}
+
+void loader_let_go(struct loader *l)
+{
+    l->lives++;
 }
 
 /* ---- by key ---------------------------------------------------------------------------------- */
@@ -887,7 +964,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
 
     switch (q->ask) {
     case ASK_COUNT:
-        counted(l, r);
+        counted(l, q, r);
         return;
     case ASK_HEADS:
         heads_answer(q, r);
@@ -898,16 +975,27 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         ids_answer(q, r);
         return;
     case ASK_LOCATE:
-        locate_answer(q, r);
+        locate_answer(l, q, r);
+        return;
+    case ASK_ARRIVALS:
+        q->rows = (unsigned)PQntuples(r);
+        arrivals_answer(l->arrivals, r, arrived, l);
         return;
     case ASK_OTHERS:
-        answers_others(l->desk, r);
+        if (q->life == l->lives) {
+            answers_others(l->desk, r);
+        }
         return;
     case ASK_TOLD:
         told_answer(l, r);
         return;
     case ASK_LOAD:
+        if (q->life != l->lives) {
+            return;
+        }
         (n == 0 ? answers_fresh : n == 1 ? answers_waiting : answers_rcpts)(l->desk, r);
+        return;
+    case ASK_NOTHING:
         return;
     case ASK_CONTENT:
         content_answer(l, q, n, r);
@@ -926,6 +1014,12 @@ static void ended(void *arg, void *question, bool answered)
     }
     switch (q->ask) {
     case ASK_COUNT:
+        l->counting--;
+        break;
+    case ASK_NOTHING:
+        break;
+    case ASK_ARRIVALS:
+        arrivals_ended_here(l, q);
         break;
     case ASK_HEADS:
         heads_ended(l, q);
@@ -944,8 +1038,8 @@ static void ended(void *arg, void *question, bool answered)
         break;
     case ASK_LOAD:
     case ASK_OTHERS:
-        loaded(l, q);
-        break;
+        (q->life == l->lives ? loaded : load_again)(l, q);
+        return;
     case ASK_TOLD:
         l->is_telling = false;
         ask_told(l);
@@ -958,14 +1052,14 @@ static void ended(void *arg, void *question, bool answered)
 }
 
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
-                          struct finder *finder, int node)
+                          struct finder *finder, struct arrivals *arrivals)
 {
     static const struct reader_owner owner = {.answer = answer, .end = ended};
     struct loader *l = mem_new(sizeof *l);
 
     l->desk = desk;
     l->finder = finder;
-    l->node = node;
+    l->arrivals = arrivals;
     l->reader = reader_new(epoll_fd, target, &owner, l);
     return l;
 }

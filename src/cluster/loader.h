@@ -2,7 +2,8 @@
  * Brings mail from the database to the desk: what is due and can be claimed soon, what was
  * asked for by id or key, content, and at the start how much there is. It asks and never waits.
  *
- * What is due is read ahead: when fewer than LOADER_LOW messages are ready, up to LOADER_HIGH.
+ * What is due is read ahead: when fewer than LOADER_LOW messages are ready, up to LOADER_HIGH. Only
+ * mail of partitions that are ours comes to the desk.
  */
 #ifndef CLUSTER_LOADER_H
 #define CLUSTER_LOADER_H
@@ -10,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "arrivals.h"
 #include "cluster_search.h"
 #include "desk.h"
 #include "finder.h"
@@ -23,23 +25,26 @@ struct loader;
 
 /* All is borrowed but `target`'s connection, which is the loader's own. */
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
-                          struct finder *finder, int node);
+                          struct finder *finder, struct arrivals *arrivals);
 void loader_free(struct loader *l); /* NULL is fine */
 
 /* What lists have told of it need not look for. Borrowed; NULL: nothing has. */
 void loader_set_lists(struct loader *l, const struct cluster_search *lists);
 
-/* Ask how much there is; once, and again whenever partitions have come. Until it is answered
- * nothing may be committed. */
-void loader_count(struct loader *l);
+/* Ask how much there is in partitions that have come. Until it is answered nothing may be
+ * committed.
+ */
+void loader_count(struct loader *l, const struct partition_set *partitions);
 bool loader_is_counting(const struct loader *l);
 
 /* Mail that is due now is wanted. */
 void loader_want(struct loader *l, int64_t now);
 /* Mail with this key is wanted. False: there is none that is not on the desk. */
 bool loader_want_key(struct loader *l, struct slice key);
-/* The message is in this partition: it was told by another node. */
-void loader_arrived(struct loader *l, uint16_t p, uint64_t id);
+/* Look for what other nodes have told this node. */
+void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int64_t now);
+/* Partitions have left: what is being read may have been changed by others since. */
+void loader_let_go(struct loader *l);
 
 /* Ask for what was missed on the desk. After calls that may have missed something, and in turns. */
 void loader_ask(struct loader *l);

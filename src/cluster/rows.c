@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrivals.h"
 #include "check.h"
 #include "columns.h"
 #include "mem.h"
@@ -62,7 +63,8 @@ enum statement {
     DELETE_CONTENT,
     CLOSE_REPORT,
     DELETE_FRESH_0,
-    STATEMENTS = DELETE_FRESH_0 + DESK_FRESH_TABLES,
+    INSERT_ARRIVAL = DELETE_FRESH_0 + DESK_FRESH_TABLES,
+    STATEMENTS,
 };
 
 static const struct {
@@ -142,6 +144,7 @@ static const struct {
     [DELETE_CONTENT] = {"DELETE FROM content x USING unnest($1::bigint[]) AS u (id) WHERE "
                         "x.id = u.id",
                         "l"},
+    [INSERT_ARRIVAL] = {arrivals_insert_sql, arrivals_insert_types},
     [DELETE_FRESH_0] = DELETE_FRESH("0"),
     [DELETE_FRESH_0 + 1] = DELETE_FRESH("1"),
     [DELETE_FRESH_0 + 2] = DELETE_FRESH("2"),
@@ -154,6 +157,8 @@ const char *rows_statement(unsigned n)
 
 /* A batch that is being written. */
 struct writer {
+    const struct desk *desk;
+    struct desk_batch *batch;
     struct committer_batch *first; /* what parts give, before they are deleted */
     struct committer_batch *b;
     struct columns columns[STATEMENTS];
@@ -175,6 +180,29 @@ static void add_id(struct writer *w, unsigned statement, uint64_t id)
 {
     columns_number(&w->columns[statement], (int64_t)id);
     columns_row(&w->columns[statement], w->b);
+}
+
+/* Something has come to a partition of another node. */
+static void tell(struct writer *w, struct arrived_mail a)
+{
+    struct columns *c = &w->columns[INSERT_ARRIVAL];
+
+    if (!w->desk->finder->is_mine[a.p]) {
+        arrived_put(c, &a);
+        columns_row(c, w->b);
+        partition_set_add(&w->batch->told, a.p);
+    }
+}
+
+static void tell_mail(struct writer *w, const struct desk_message *msg)
+{
+    const struct spool_message *m = &msg->f.m;
+
+    tell(w, (struct arrived_mail){.p = msg->p,
+                                  .id = msg->id,
+                                  .kind = ARRIVAL_MAIL,
+                                  .counts_as = spool_is_part(m) ? 0 : (unsigned)m->state,
+                                  .size = m->size});
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -484,7 +512,7 @@ static void update_rcpts(struct writer *w, const struct desk_undo *const *entrie
 
 /* What became of a message, as rows of statements. */
 static void write_message(struct writer *w, const struct desk_undo *const *entries, size_t count,
-                          unsigned fresh_now, struct desk_move *move)
+                          struct desk_move *move)
 {
     struct desk_message *msg = entries[0]->message;
     unsigned before = msg->row;
@@ -502,6 +530,10 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
     if (spool_is_part(&msg->f.m) && before == ROW_WAITING) {
         move->tells = write_given(w, entries, count);
     }
+    if (move->tells) {
+        tell(w, (struct arrived_mail){
+                    .p = parts_home(msg->f.m.whole), .id = msg->f.m.whole.n, .kind = ARRIVAL_TOLD});
+    }
     if (msg->f.gone) {
         msg->row = ROW_NONE;
         if (before >= ROW_FRESH) {
@@ -509,9 +541,10 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
         } else {
             delete_waiting(w, msg);
         }
-    } else if (before == ROW_NONE && msg->f.claimed && is_passing(msg)) {
-        msg->row = ROW_FRESH + fresh_now;
+    } else if (before == ROW_NONE && (msg->f.claimed || msg->is_foreign) && is_passing(msg)) {
+        msg->row = ROW_FRESH + w->desk->fresh_now;
         insert_fresh(w, msg);
+        tell_mail(w, msg);
     } else if (before == ROW_WAITING && msg->f.m.gathers) {
         update_report(w, entries, count);
     } else if (before == ROW_WAITING) {
@@ -526,15 +559,20 @@ static void write_message(struct writer *w, const struct desk_undo *const *entri
             insert_message(w, msg);
         }
         insert_waiting(w, msg);
+        if (before == ROW_NONE) {
+            tell_mail(w, msg);
+        }
     }
 }
 
-struct committer_batch *rows_write(struct desk_batch *d, unsigned fresh_now)
+struct committer_batch *rows_write(const struct desk *desk, struct desk_batch *d)
 {
     struct writer *w = mem_new(sizeof *w);
     const struct desk_undo **entries = mem_array(d->count, sizeof(struct desk_undo *));
     struct committer_batch *b = committer_batch_new();
 
+    w->desk = desk;
+    w->batch = d;
     w->b = b;
     w->first = committer_batch_new();
     for (unsigned i = 0; i < STATEMENTS; i++) {
@@ -554,7 +592,7 @@ struct committer_batch *rows_write(struct desk_batch *d, unsigned fresh_now)
         for (count = 1; i + count < d->count && entries[i + count]->message == msg;) {
             count++;
         }
-        write_message(w, entries + i, count, fresh_now, &d->moves[d->move_count++]);
+        write_message(w, entries + i, count, &d->moves[d->move_count++]);
     }
     for (unsigned i = 0; i < STATEMENTS; i++) {
         columns_flush(&w->columns[i], i == GIVE_RCPT || i == TELL_REPORT ? w->first : b);

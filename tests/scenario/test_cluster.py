@@ -20,7 +20,7 @@ class OneNode(sluice.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def node(self, **parameters):
-        return self.daemon(spool=self.server.url(), **parameters)
+        return self.daemon(spool=self.server.url(), cluster_standby="none", **parameters)
 
     def test_mail_passes_and_leaves_nothing(self):
         site = self.site()
@@ -137,7 +137,7 @@ class OneNode(sluice.TestCase):
         standby = self.server.standby()
         site = self.site()
         url = self.server.url().replace("host=", "host=%s," % standby.directory)  # the primary is the second
-        d = self.daemon(spool=url, relayhost=site.nexthop)
+        d = self.daemon(spool=url, cluster_standby="none", relayhost=site.nexthop)
         accepted = set()
         threads = self.load(d, "f", 40, accepted)
         self.eventually(lambda: len(accepted) > 20)

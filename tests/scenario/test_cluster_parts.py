@@ -32,7 +32,7 @@ class Parts(sluice.TestCase):
         """A node, and one site that is all destinations, dN.example, each under an address of its own. `reply` of an address
         says what RCPT gets there."""
         self.mail = self.site(host="0.0.0.0", rcpt=lambda line: reply(re.search("<(.*?)>", line).group(1)))
-        d = self.daemon(spool=self.server.url(), transport_maps="routes", start=False, **parameters)
+        d = self.daemon(spool=self.server.url(), cluster_standby="none", transport_maps="routes", start=False, **parameters)
         with open(d.directory + "/routes", "w") as f:
             f.write("from.example smtp:[127.0.0.1]:%d\n" % self.mail.port)
             for i in range(destinations):

@@ -101,7 +101,7 @@ class Tables(sluice.TestCase):
     def test_after_a_backup_all_mail_is_on_hold(self):
         self.init()
         site = self.site(rcpt="450 4.2.0 later")
-        d = self.daemon(spool=self.server.url(), relayhost=site.nexthop)
+        d = self.daemon(spool=self.server.url(), cluster_standby="none", relayhost=site.nexthop)
         ids = [d.send("a@example.org", ["r%d@Example.NET" % i], content="Subject: x\r\n\r\n%d\r\n" % i) for i in range(3)]
         self.eventually(lambda: {m["queue_name"] for m in d.queue()} == {"deferred"})
         self.assertEqual(d.stop(), 0)
@@ -121,7 +121,7 @@ class Tables(sluice.TestCase):
     def test_the_queue_is_read_without_a_daemon(self):
         self.init()
         site = self.site(rcpt="450 4.2.0 later")
-        d = self.daemon(spool=self.server.url(), relayhost=site.nexthop)
+        d = self.daemon(spool=self.server.url(), cluster_standby="none", relayhost=site.nexthop)
         sent = {"m%d@example.net" % i: d.send("a@example.org", ["m%d@example.net" % i], content="Subject: s%d\r\n\r\nbody\r\n" % i)
                 for i in range(3)}
         large = d.send("b@example.com", ["x@example.net", "y@example.org"], content="Subject: l\r\n\r\n" + "z" * 70 * 1000 + "\r\n")
@@ -220,7 +220,7 @@ class Tables(sluice.TestCase):
     def test_a_message_that_the_daemon_does_not_have_is_shown_from_the_database(self):
         self.init()
         site = self.site(rcpt="450 4.2.0 later")
-        d = self.daemon(spool=self.server.url(), relayhost=site.nexthop)
+        d = self.daemon(spool=self.server.url(), cluster_standby="none", relayhost=site.nexthop)
         own = d.send("a@example.org", ["m@example.net"], content="Subject: own\r\n\r\nbody\r\n")
         self.eventually(lambda: {m["queue_name"] for m in d.queue()} == {"deferred"})
         for table, named in (("message", ""), ("recipient", ""), ("part", ", message = message + 64")):  # as of another node
@@ -257,7 +257,7 @@ class Tables(sluice.TestCase):
         self.eventually(lambda: "password" in self.cluster("check", url)[1])
         self.assertIn("spool_password_file", self.cluster("check", url)[1])
         site = self.site()
-        d = self.daemon(spool=url, spool_password_file=file, relayhost=site.nexthop)
+        d = self.daemon(spool=url, cluster_standby="none", spool_password_file=file, relayhost=site.nexthop)
         d.send("a@example.org", ["r@example.net"])
         self.eventually(lambda: len(site.messages) == 1 and not d.queue())
         self.assertNotIn(PASSWORD, d.cli("config", "show").stdout + d.log())

@@ -1,0 +1,471 @@
+#include "engine_member.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "cluster_engine.h"
+#include "mem.h"
+#include "member_config.h"
+#include "member_link.h"
+#include "rows.h"
+#include "told_events.h"
+
+/* Others' rows are looked for though no node wakes us, so often. */
+#define ARRIVALS_US (500 * US_PER_MS)
+/* When partitions have come they are looked through once more after this time: longer than a batch
+ * of others may take between its look at the leases and its commit. */
+#define SECOND_LOOK_US (3 * US_PER_S)
+/* Ids are reserved for so long ahead: longer than clients wait for a database that stands still. A
+ * life after a crash begins that far ahead of the clock, and then reserves as many as a second of
+ * load may take, so that lives that crash one after the other do not run further ahead. */
+#define RESERVE_US       (30 * US_PER_S)
+#define RESERVE_AHEAD_US (2 * US_PER_S)
+
+struct engine_member {
+    struct member_link *link;      /* owned */
+    struct membership *membership; /* the link's */
+    char *name;                    /* owned */
+    struct membership_config config;
+    uint64_t last_id;
+    struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
+    struct partition_set second_look;
+    int64_t second_look_at, look_at; /* us, as member_link_now; 0: never */
+    bool is_over;                    /* given up, and the desk is not clear yet */
+    bool is_ending;                  /* what was begun before has not ended */
+    bool is_registered;              /* and the committer does not know yet */
+    bool is_woken;
+    char words[MEMBERSHIP_WORDS_MAX]; /* said last */
+    struct told_events events;
+};
+
+/* ---- what the queue is told ------------------------------------------------------------------ */
+
+__attribute__((format(printf, 4, 5))) static void tell_of(struct engine_member *m,
+                                                          enum spool_event_type type,
+                                                          struct msg_id id, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    told_events_add(&m->events, type, id, format, args);
+    va_end(args);
+}
+
+static void tell(struct engine_member *m, enum spool_event_type type, struct msg_id id)
+{
+    tell_of(m, type, id, "%s", "");
+}
+
+#define say(m, type, ...) tell_of(m, type, (struct msg_id){0}, __VA_ARGS__)
+
+bool engine_member_event(struct cluster_spool *s, struct spool_event *ret_event)
+{
+    return told_events_next(&s->member->events, ret_event);
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+static uint64_t wall_us(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_REALTIME, &t) == 0);
+    return (uint64_t)t.tv_sec * US_PER_S + (uint64_t)t.tv_nsec / 1000;
+}
+
+struct msg_id engine_member_next_id(struct engine_member *m)
+{
+    uint64_t k = wall_us() / MEMBERSHIP_NODES_MAX, after = m->last_id / MEMBERSHIP_NODES_MAX + 1;
+    int no = membership_number(m->membership);
+
+    k = k > after ? k : after;
+    /* While it is not registered the id is of no use: nothing is committed. */
+    m->last_id = k * MEMBERSHIP_NODES_MAX + (unsigned)(no >= 0 ? no : 0);
+    return (struct msg_id){m->last_id};
+}
+
+bool engine_member_has_reserved(const struct engine_member *m, struct msg_id id)
+{
+    return membership_number(m->membership) != MEMBERSHIP_NOBODY &&
+           id.n <= member_link_renewal(m->link)->id_reserved;
+}
+
+static void reserve(struct engine_member *m)
+{
+    uint64_t by_clock = wall_us() + RESERVE_US, ahead = m->last_id + RESERVE_AHEAD_US;
+
+    member_link_reserve(m->link, by_clock > ahead ? by_clock : ahead);
+}
+
+/* ---- partitions ------------------------------------------------------------------------------ */
+
+static void add_all(struct partition_set *to, const struct partition_set *more)
+{
+    for (int i = 0; i < PARTITIONS / 64; i++) {
+        to->bits[i] |= more->bits[i];
+    }
+}
+
+static void own(struct cluster_spool *s, const struct partition_set *partitions, bool is_mine)
+{
+    for (int p = 0; p < PARTITIONS; p++) {
+        if (partition_set_has(partitions, p)) {
+            finder_own(&s->finder, (uint16_t)p, is_mine);
+        }
+    }
+}
+
+static void gain(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+
+    if (m->is_over || partition_set_is_empty(&m->gained)) {
+        return;
+    }
+    own(s, &m->gained, true);
+    loader_count(s->loader, &m->gained);
+    add_all(&m->second_look, &m->gained);
+    m->second_look_at = member_link_now().us + SECOND_LOOK_US;
+    say(m, SPOOL_EVENT_LOG, "node %s: %d partitions of the queue have come to it", m->name,
+        partition_set_count(&m->gained));
+    m->gained = (struct partition_set){{0}};
+}
+
+static void look_again(struct cluster_spool *s, int64_t now)
+{
+    struct engine_member *m = s->member;
+
+    if (partition_set_is_empty(&m->second_look) || now < m->second_look_at) {
+        return;
+    }
+    for (int p = 0; p < PARTITIONS; p++) {
+        if (s->finder.is_mine[p] && partition_set_has(&m->second_look, p)) {
+            finder_own(&s->finder, (uint16_t)p, true);
+        }
+    }
+    m->second_look = (struct partition_set){{0}};
+    tell(m, SPOOL_EVENT_READY, (struct msg_id){0});
+}
+
+static void begin_to_drain(struct cluster_spool *s, const struct partition_set *partitions)
+{
+    struct engine_member *m = s->member;
+    struct msg_id *ids;
+    size_t count;
+
+    own(s, partitions, false);
+    loader_let_go(s->loader);
+    desk_let_go(&s->desk, partitions);
+    count = desk_claimed_in(&s->desk, partitions, &ids);
+    for (size_t i = 0; i < count; i++) {
+        tell(m, SPOOL_EVENT_CHANGED, ids[i]);
+    }
+    mem_free(ids);
+    add_all(&m->draining, partitions);
+    for (int i = 0; i < PARTITIONS / 64; i++) {
+        m->gained.bits[i] &= ~partitions->bits[i];
+    }
+}
+
+/* Those in which nothing is open any more are let go. */
+static void drain(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    struct partition_set open;
+
+    if (partition_set_is_empty(&m->draining)) {
+        return;
+    }
+    desk_open_in(&s->desk, &open);
+    for (int p = 0; p < PARTITIONS; p++) {
+        if (partition_set_has(&m->draining, p) && !partition_set_has(&open, p)) {
+            partition_set_remove(&m->draining, p);
+            membership_drained(m->membership, p);
+        }
+    }
+}
+
+/* ---- given up -------------------------------------------------------------------------------- */
+
+static void give_up(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    struct partition_set all;
+
+    memset(&all, 0xff, sizeof all);
+    own(s, &all, false);
+    m->gained = m->draining = m->second_look = (struct partition_set){{0}};
+    m->is_over = m->is_ending = true;
+    m->is_registered = false;
+    say(m, SPOOL_EVENT_WARNING,
+        "node %s: other nodes have taken over what it had, as they have not heard of it", m->name);
+}
+
+/* The last commit of the former life has ended. */
+static void clear(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    struct msg_id *ids;
+    size_t count;
+
+    loader_let_go(s->loader);
+    count = desk_clear(&s->desk, &ids);
+    for (size_t i = 0; i < count; i++) {
+        tell(m, SPOOL_EVENT_LOST, ids[i]);
+    }
+    mem_free(ids);
+    tell(m, SPOOL_EVENT_LOST, (struct msg_id){0}); /* that was all */
+    m->is_over = false;
+}
+
+void engine_member_failed(struct cluster_spool *s, int rc)
+{
+    if (s->member->is_over) {
+        clear(s);
+    } else if (rc == -ESTALE) {
+        membership_doubt(s->member->membership);
+    }
+}
+
+void engine_member_lease_ended(struct engine_member *m)
+{
+    m->is_ending = false;
+    membership_ready(m->membership);
+}
+
+int64_t engine_member_lease_left_us(const struct engine_member *m)
+{
+    return m->is_over || m->is_ending
+               ? 0
+               : membership_deadline(m->membership).us - member_link_now().us;
+}
+
+/* ---- registering ----------------------------------------------------------------------------- */
+
+static void enter(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    int no = membership_number(m->membership);
+    int64_t incarnation = membership_incarnation(m->membership);
+    uint64_t given = member_link_renewal(m->link)->id_reserved;
+
+    if (!m->is_registered || m->is_over || no == MEMBERSHIP_NOBODY) {
+        return;
+    }
+    m->is_registered = false;
+    m->last_id = given > m->last_id ? given : m->last_id;
+    if (s->committer == NULL) {
+        s->committer = committer_new(s->epoll_fd, &s->url.target, no, incarnation, rows_statement);
+    } else {
+        committer_enter(s->committer, no, incarnation);
+    }
+    say(m, SPOOL_EVENT_LOG, "node %s: number %d of its cluster, incarnation %" PRId64, m->name, no,
+        incarnation);
+}
+
+static void take_events(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    struct membership_event e;
+
+    while (membership_event(m->membership, member_link_now(), &e)) {
+        switch (e.type) {
+        case MEMBERSHIP_GIVEN_UP:
+            give_up(s);
+            break;
+        case MEMBERSHIP_REGISTERED:
+            m->is_registered = true;
+            break;
+        case MEMBERSHIP_GAINED:
+            add_all(&m->gained, &e.partitions);
+            break;
+        case MEMBERSHIP_DRAIN:
+            gain(s); /* it may have come a moment ago */
+            begin_to_drain(s, &e.partitions);
+            break;
+        case MEMBERSHIP_HURRY:
+            say(m, SPOOL_EVENT_WARNING,
+                "node %s: %d partitions that others wait for still have deliveries under way",
+                m->name, partition_set_count(&e.partitions));
+            break;
+        }
+    }
+}
+
+static void say_words(struct engine_member *m)
+{
+    const char *words = membership_words(m->membership);
+
+    if (strcmp(words, m->words) == 0) {
+        return;
+    }
+    (void)snprintf(m->words, sizeof m->words, "%s", words); /* fits */
+    if (words[0] != '\0') {
+        say(m, SPOOL_EVENT_WARNING, "nothing is accepted or delivered: %s", words);
+    } else {
+        say(m, SPOOL_EVENT_LOG, "the database is as it should be again");
+    }
+}
+
+static void look_for_arrivals(struct cluster_spool *s, int64_t now)
+{
+    struct engine_member *m = s->member;
+    int no = membership_number(m->membership);
+
+    if (no != MEMBERSHIP_NOBODY && !m->is_over && (m->is_woken || now >= m->look_at)) {
+        m->is_woken = false;
+        m->look_at = now + ARRIVALS_US;
+        loader_look_for_arrivals(s->loader, no, membership_incarnation(m->membership), now);
+    }
+}
+
+void engine_member_turn(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    int64_t now;
+
+    reserve(m);
+    member_link_turn(m->link);
+    take_events(s);
+    say_words(m);
+    if (m->is_over && s->desk.under_way_count == 0 && !s->base.dirty) {
+        clear(s);
+    }
+    enter(s);
+    gain(s);
+    drain(s);
+    now = member_link_now().us;
+    look_again(s, now);
+    look_for_arrivals(s, now);
+    if (s->housekeeper != NULL) {
+        housekeeper_set_duty(s->housekeeper, s->finder.is_mine[0]);
+    }
+    member_link_turn(m->link); /* what was told to it */
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+bool engine_member_is_out(const struct engine_member *m)
+{
+    return m->is_registered || membership_number(m->membership) == MEMBERSHIP_NOBODY;
+}
+
+bool engine_member_is_unfit(const struct engine_member *m)
+{
+    return membership_health(m->membership) != MEMBERSHIP_FIT;
+}
+
+int engine_member_number(const struct engine_member *m)
+{
+    return membership_number(m->membership);
+}
+
+void engine_member_tell(struct engine_member *m, const struct partition_set *told)
+{
+    int self = membership_number(m->membership);
+
+    for (int p = 0; p < PARTITIONS; p++) {
+        if (partition_set_has(told, p)) {
+            int owner = membership_owner(m->membership, p);
+
+            if (owner != MEMBERSHIP_NOBODY && owner != self) {
+                member_link_notify(m->link, owner);
+            }
+        }
+    }
+    member_link_turn(m->link);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void woken(void *arg)
+{
+    struct engine_member *m = arg;
+
+    m->is_woken = true;
+}
+
+struct engine_member *engine_member_new(struct cluster_spool *s, const struct conf *conf,
+                                        uint64_t id_floor)
+{
+    struct engine_member *m = mem_new(sizeof *m);
+    struct conf none = {.cluster_node = "sluice", .cluster_standby = CONF_CLUSTER_STANDBY_NONE};
+
+    told_events_init(&m->events);
+    m->last_id = id_floor;
+    m->config = member_config(conf != NULL ? conf : &none);
+    m->name = mem_string(m->config.name);
+    m->config.name = m->name;
+    m->link = member_link_new(s->epoll_fd, &s->url.target, &m->config, woken, m);
+    m->membership = member_link_membership(m->link);
+    return m;
+}
+
+/* Let time pass, until something is to be read. */
+static void wait(const struct cluster_spool *s)
+{
+    struct pollfd ready = {.fd = s->epoll_fd, .events = POLLIN};
+
+    (void)poll(&ready, 1, 100);
+}
+
+int engine_member_wait(struct cluster_spool *s, struct buf *ret_error)
+{
+    struct engine_member *m = s->member;
+    struct mono began = member_link_now();
+
+    for (;;) {
+        bool is_unfit = engine_member_is_unfit(m);
+        struct mono until =
+            mono_after(began, is_unfit ? ENGINE_MEMBER_UNFIT_US : ENGINE_MEMBER_START_US);
+
+        engine_member_turn(s);
+        if (s->committer != NULL && membership_is_settled(m->membership)) {
+            gain(s);
+            return 0;
+        }
+        if (membership_left(m->membership)) {
+            (void)buf_addf(ret_error, "spool %s: %s", s->url.text, membership_words(m->membership));
+            return -EPROTO;
+        }
+        if (mono_reached(until, member_link_now())) {
+            const char *words = membership_words(m->membership);
+
+            (void)buf_addf(ret_error, "spool %s: %s", s->url.text,
+                           words[0] != '\0' ? words : member_link_error(m->link));
+            return -EIO;
+        }
+        wait(s);
+    }
+}
+
+void engine_member_leave(struct cluster_spool *s)
+{
+    struct engine_member *m = s->member;
+    struct mono until = mono_after(member_link_now(), ENGINE_MEMBER_END_US);
+
+    membership_leave_now(m->membership);
+    for (;;) {
+        member_link_turn(m->link);
+        if (membership_left(m->membership) || mono_reached(until, member_link_now())) {
+            return;
+        }
+        wait(s);
+    }
+}
+
+void engine_member_free(struct engine_member *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    told_events_fini(&m->events);
+    member_link_free(m->link);
+    mem_free(m->name);
+    mem_free(m);
+}

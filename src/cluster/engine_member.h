@@ -1,0 +1,67 @@
+/*
+ * The engine as a node of its cluster: what becomes of the desk when partitions come and go.
+ *
+ *   GAINED      the partition's mail is counted, and found from then on; a second look follows, for
+ *               what was being committed when the first was made
+ *   DRAIN       nothing of it is found or claimed any more; the queue gives back what is claimed
+ *               and not under way (SPOOL_EVENT_CHANGED); when nothing is open it is let go
+ *   GIVEN UP    every commit fails; when the last has, the desk is cleared and the queue told what
+ *               was claimed (SPOOL_EVENT_LOST). The node registers anew by itself. It gets
+ *               partitions, and may deliver, when all that it had begun has ended
+ *               (spool_lease_ended).
+ *
+ * Ids are 64 * k + the node's number, so each node gives its own without asking, and about the time
+ * in microseconds. None is above what the last renewal has reserved: a later life of the node
+ * begins there.
+ */
+#ifndef CLUSTER_ENGINE_MEMBER_H
+#define CLUSTER_ENGINE_MEMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "partition_set.h"
+#include "spool_engine.h"
+
+struct cluster_spool;
+struct engine_member;
+
+/* How long a start waits for the node to register and to get what partitions are free. */
+#define ENGINE_MEMBER_START_US (60 * US_PER_S)
+/* .. for a database that answers and is not as it should be (it has no standby, ..) */
+#define ENGINE_MEMBER_UNFIT_US (10 * US_PER_S)
+/* .. and an end for its leases to be given back. */
+#define ENGINE_MEMBER_END_US (2 * US_PER_S)
+
+/* `conf` is borrowed for the call; NULL: a node that needs no standby. The URL was looked up. */
+struct engine_member *engine_member_new(struct cluster_spool *s, const struct conf *conf,
+                                        uint64_t id_floor);
+/* Wait until the node has registered. -EPROTO: it never can. */
+int engine_member_wait(struct cluster_spool *s, struct buf *ret_error);
+/* Give the leases back, if that can be done soon. The committer has gone. */
+void engine_member_leave(struct cluster_spool *s);
+void engine_member_free(struct engine_member *m); /* NULL is fine */
+
+void engine_member_turn(struct cluster_spool *s);
+bool engine_member_event(struct cluster_spool *s, struct spool_event *ret_event);
+
+/* Nothing may be sent: the node is not registered. */
+bool engine_member_is_out(const struct engine_member *m);
+/* New mail can't be accepted: the database is not what it should be. */
+bool engine_member_is_unfit(const struct engine_member *m);
+int engine_member_number(const struct engine_member *m);
+struct msg_id engine_member_next_id(struct engine_member *m);
+/* May this id be given? */
+bool engine_member_has_reserved(const struct engine_member *m, struct msg_id id);
+
+/* A commit is durable: owners of these partitions are woken. */
+void engine_member_tell(struct engine_member *m, const struct partition_set *told);
+/* All commits have failed, the oldest with `rc`, and nothing is open. */
+void engine_member_failed(struct cluster_spool *s, int rc);
+
+/* As spool_lease.h. */
+int64_t engine_member_lease_left_us(const struct engine_member *m);
+void engine_member_lease_ended(struct engine_member *m);
+
+#endif

@@ -1,0 +1,179 @@
+"""Several nodes over one PostgreSQL with a synchronous standby, a site that counts what it gets, and senders that try the next node
+when one does not answer: for `make demo-cluster`, and for tests of what happens when something of it dies."""
+
+import collections
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import postgres
+import sluice
+
+
+class CountingSite(sluice.Site):
+    """Keeps how often each subject arrived and when first, instead of the messages. With host 0.0.0.0 it is as many destinations as
+    wanted: `routes` sends each of `domains` to another address of loopback."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.copies = collections.Counter()
+        self.first = {}
+        self.messages = self  # what Site appends to
+
+    def append(self, message):  # under the lock of Site
+        found = re.search(rb"^Subject: (\S+)", message["content"], re.M)
+        subject = found.group(1).decode() if found else "?"
+        self.copies[subject] += 1
+        self.first.setdefault(subject, message["at"])
+
+    def __iter__(self):
+        return iter(())
+
+    def domains(self, count):
+        return ["site%d.example" % i for i in range(1, count + 1)]
+
+    def routes(self, count):
+        return "".join("%s smtp:[127.0.0.%d]:%d\n" % (domain, i, self.port) for i, domain in enumerate(self.domains(count), 1))
+
+
+class Cluster:
+    """`names` are the nodes' names. The database has a synchronous standby unless `standby` is false. `routes` are lines of a
+    transport map that all nodes have."""
+
+    def __init__(self, names, standby=True, routes="", **parameters):
+        # With a standby the nodes insist on servers that lose nothing in a crash.
+        self.server_options = ["fsync=on"] if standby else []
+        self.primary = postgres.Server(*self.server_options)
+        self.standby = None
+        self.nodes = {}
+        self.routes = tempfile.NamedTemporaryFile("w", prefix="sluice-routes-")
+        self.routes.write(routes)
+        self.routes.flush()
+        os.chmod(self.routes.name, 0o644)
+        self.parameters = dict(parameters, transport_maps="texthash:" + self.routes.name, cluster_standby="required" if standby else "none")
+        try:
+            if standby:
+                self.standby = self.primary.standby(*self.server_options)
+            self.run_cluster("init", self.url())
+            for name in names:
+                self.nodes[name] = self.node(name)
+        except BaseException:
+            self.close()
+            raise
+
+    def node(self, name):
+        """A daemon that would be one of the nodes, not started."""
+        return sluice.Daemon(spool=self.url(), cluster_node=name, myhostname=name + ".sluice.test", **self.parameters)
+
+    def url(self):
+        hosts = [self.primary.directory] + ([self.standby.directory] if self.standby else [])
+        return "postgresql://tester@/postgres?host=%s&schema=sluice" % ",".join(hosts)
+
+    def run_cluster(self, *words):
+        done = subprocess.run([sluice.program("sluice"), "cluster", *words], capture_output=True, text=True, timeout=sluice.PATIENCE)
+        if done.returncode != 0:
+            raise AssertionError("sluice cluster %s: %s" % (" ".join(words), done.stderr))
+        return done.stdout
+
+    def start(self):
+        for node in self.nodes.values():
+            node.launch()
+        for node in self.nodes.values():
+            sluice.eventually(node.answers, "a node does not answer", detail=node.diagnosis)
+
+    def kill_node(self, name):
+        """All its processes at once, as when its machine loses power."""
+        signal_node(self.nodes[name], signal.SIGKILL)
+        self.nodes[name].process.wait()
+        self.nodes[name].process = None
+
+    def stop_node(self, name):
+        """As when its machine stands still. signal_node with SIGCONT lets it go on."""
+        signal_node(self.nodes[name], signal.SIGSTOP)
+
+    def go_on_node(self, name):
+        signal_node(self.nodes[name], signal.SIGCONT)
+
+    def fail_over(self):
+        """The primary dies; its standby takes its place, and gets one of its own."""
+        self.primary.kill()
+        self.standby.promote()
+        self.standby.standby(*self.server_options)
+
+    def server(self):
+        """The one that takes writes."""
+        return self.standby if self.primary.process.poll() is not None else self.primary
+
+    def count(self, *tables):
+        return int(self.server().ask("SELECT " + " + ".join("(SELECT count(*) FROM sluice.%s)" % table for table in tables)))
+
+    def partitions(self):
+        """Node's number -> how many partitions it has; -1: those without a node."""
+        rows = self.server().ask("SELECT coalesce(node, -1), count(*) FROM sluice.lease GROUP BY 1").split()
+        return {int(node): int(count) for node, count in (row.split("|") for row in rows)}
+
+    def close(self):
+        for node in self.nodes.values():
+            if node.process is not None:
+                signal_node(node, signal.SIGCONT)
+                node.stop(timeout=60)
+            shutil.rmtree(node.directory, ignore_errors=True)
+        self.primary.close()  # and its standby
+        self.routes.close()
+
+
+def signal_node(node, sig):
+    pids = [pid for group in node.children().values() for pid in group]
+    order = [node.process.pid] + pids if sig != signal.SIGCONT else pids + [node.process.pid]
+    for pid in order:
+        try:
+            os.kill(pid, sig)
+        except ProcessLookupError:
+            pass
+
+
+class Senders:
+    """Threads that send messages with unique subjects, each to whichever node answers, until they are told to stop. `accepted` has those
+    that were answered with 250, and when; `waits`, how long a sender was without any node that takes mail."""
+
+    def __init__(self, cluster, domains, threads=4, pause=0.0):
+        self.cluster, self.domains, self.pause = cluster, domains, pause
+        self.accepted, self.waits, self.lock, self.ends = {}, [], threading.Lock(), threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, number):
+        names, count = sorted(self.cluster.nodes), 0
+        turn = number
+        while not self.ends.is_set():
+            subject = "%d-%d" % (number, count)
+            domain = self.domains[count % len(self.domains)]
+            began = time.monotonic()
+            while not self.ends.is_set():
+                node = self.cluster.nodes[names[turn % len(names)]]
+                turn += 1
+                try:
+                    node.send("app@example.org", ["reader%d@%s" % (count, domain)],
+                              "From: app@example.org\r\nSubject: %s\r\n\r\nHello.\r\n" % subject)
+                except Exception:  # not answered with 250: it may have been taken or not, so it gets a new name
+                    count += 1
+                    subject = "%d-%d" % (number, count)
+                    self.ends.wait(0.1)
+                    continue
+                with self.lock:
+                    self.accepted[subject] = time.time()
+                    self.waits.append(time.monotonic() - began)
+                break
+            count += 1
+            self.ends.wait(self.pause)
+
+    def stop(self):
+        self.ends.set()
+        for thread in self.threads:
+            thread.join(sluice.PATIENCE)
