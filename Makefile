@@ -4,6 +4,7 @@
 #   make test     install what is missing, build with sanitizers, run all tests
 #   make build    the programs, in build/
 #   make demo     a minute of a newsletter, password resets and sites that misbehave, with the dashboard
+#   make demo-cluster    three nodes over one PostgreSQL under load; a node and the primary are killed
 #   make bench    measure (see bench/README.md)    make fuzz    long fuzzing
 #   make install  DESTDIR= PREFIX=/usr/local       make format  clang-format
 
@@ -15,13 +16,18 @@ export PATH := /usr/bin:/bin:/usr/sbin:/sbin:$(PATH)
 # Prints nothing unless it fails.
 quietly = said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 
-.PHONY: demo run build test bench bench-relay fuzz soak format install clean
+.PHONY: demo demo-cluster run build test bench bench-relay fuzz soak format install clean
 
 run: build
 	@exec build/sluiced
 
 demo: build
 	@exec scripts/demo
+
+demo-cluster: build
+	@scripts/setup test
+	@scripts/tools build/tools
+	@exec scripts/demo-cluster
 
 build: build/build.ninja
 	@$(call quietly,ninja -C build --quiet)
