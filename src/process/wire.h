@@ -164,7 +164,7 @@ const char *wire_role_name(enum wire_role role);
 #define WIRE_LOGIN_MAX     9216        /* a message of a login */
 #define WIRE_CHALLENGE_MAX 1000        /* and the challenge for the next */
 #define WIRE_KEY_MAX       256         /* the key of a call, and its sum */
-#define WIRE_KEY_SUM       32
+#define WIRE_KEY_SUM       16
 #define WIRE_USER_MAX      255         /* the name of a user */
 #define WIRE_SENDERS_MAX   4096        /* the senders that a user may use */
 #define WIRE_DOMAIN_MAX    253         /* a domain */

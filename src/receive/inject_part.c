@@ -285,7 +285,7 @@ static void submit_injected(struct inject_part *part)
     if (s->key[0] != '\0') {
         (void)snprintf(key, sizeof key, "%s %s", s->grant->name, s->key);
         m.key = slice_string(key); /* fits */
-        m.key_sum = slice_of(s->sum_bytes, sizeof s->sum_bytes);
+        m.key_sum = slice_of(&s->sum_bytes, sizeof s->sum_bytes);
         m.key_part = is_divided(s) ? (uint32_t)part->message + 1 : 0;
     }
     m.send_client = receive_send_client(conf, s->address, s->exempt, send_room);

@@ -24,7 +24,6 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <netinet/in.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -102,7 +101,7 @@ static void forget_request(struct inject_session *s)
     inject_mail_free(s->mail);
     inject_mail_free(s->unread);
     s->mail = s->unread = NULL;
-    EVP_MD_CTX_free(s->sum);
+    (void)XXH3_freeState(s->sum); /* XXH_OK */
     s->sum = NULL;
     json_document_fini(&s->json);
     draft_drop(&s->account);

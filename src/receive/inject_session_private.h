@@ -10,11 +10,12 @@
 #define RECEIVE_INJECT_SESSION_PRIVATE_H
 
 #include <arpa/inet.h>
-#include <openssl/evp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
+
+#include <xxhash.h>
 
 #include "admission.h"
 #include "buf.h"
@@ -37,7 +38,6 @@
 #include "token_list.h"
 #include "wire.h"
 
-#define INJECT_SUM_BYTES 32 /* SHA-256 */
 /* When a client may come again, where nothing says it better (a limit of what may be sent does):
  * others' mail has to go first, which takes seconds; a process has to start, or an operator to act.
  */
@@ -51,8 +51,7 @@
 #define NO_MEMORY                                                                                  \
     ((struct server_reply){452, "4.3.1", SLICE("Insufficient memory, try again later")})
 
-_Static_assert(INJECT_SUM_BYTES == TOKEN_HASH && INJECT_SUM_BYTES == WIRE_KEY_SUM,
-               "all are SHA-256");
+_Static_assert(sizeof(XXH128_canonical_t) == WIRE_KEY_SUM, "the sum of a call");
 _Static_assert(TOKEN_NAME_MAX + INJECT_KEY_MAX + 2 <= WIRE_KEY_MAX, "a key fits");
 
 enum inject_phase {
@@ -70,8 +69,8 @@ enum inject_body { BODY_MESSAGE, BODY_JSON };
 
 /* The token that the client has proven. */
 struct inject_grant {
-    uint8_t hash[INJECT_SUM_BYTES]; /* of the token, to know it again */
-    uint64_t generation;            /* of the configuration: a reload may have taken it away */
+    uint8_t hash[TOKEN_HASH]; /* of the token, to know it again */
+    uint64_t generation;      /* of the configuration: a reload may have taken it away */
     char name[TOKEN_NAME_MAX + 1];
     unsigned rights;
     char *class_name; /* owned, as the next */
@@ -126,8 +125,10 @@ struct inject_session {
     /* the request */
     enum inject_body kind;
     struct http_envelope envelope;
-    uint8_t sum_bytes[WIRE_KEY_SUM]; /* of `sum`, when all has come */
-    EVP_MD_CTX *sum;            /* over all that makes the call what it is; NULL: it has no key */
+    XXH128_canonical_t sum_bytes; /* of `sum`, when all has come */
+    /* Over all that makes the call what it is; NULL: it has no key. It finds mistakes of a client
+     * that uses a key twice, and need not withstand one that looks for two calls of one sum. */
+    XXH3_state_t *sum;
     struct json_document json;  /* as it comes in; `mail` and `unread` refer to it */
     struct inject_mail *unread; /* the mail of it while it is read */
     bool short_of_memory;       /* there is less for reading it than it may take */
@@ -194,7 +195,7 @@ const char *inject_protocol(const struct inject_session *s);
 void inject_on_head(struct inject_session *s);
 void inject_token_known(struct inject_session *s);
 void inject_on_body(struct inject_session *s, struct slice bytes);
-void inject_hash_token(struct slice token, uint8_t ret_hash[INJECT_SUM_BYTES]);
+void inject_hash_token(struct slice token, uint8_t ret_hash[TOKEN_HASH]);
 
 /* ---- inject_call.c -------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "spool.h"
 
 #define SPOOL_KEY_MAX 272 /* bytes */
-#define SPOOL_KEY_SUM 32
+#define SPOOL_KEY_SUM 16
 /* Keys whose time is over that are forgotten in one call, so that none takes long. */
 #define SPOOL_KEYS_FORGOTTEN 4
 
