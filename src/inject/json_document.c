@@ -75,10 +75,11 @@ static void put_aside(struct json_document *d, size_t chars, size_t stand_in)
                                                      .stand_in = stand_in};
 }
 
-/* Bytes in front of the first special one: all but printable ASCII, and quote and backslash. Eight
- * are looked at as one number; a bit of 0x80 may be set above that of the first special byte, never
- * below it. */
-static size_t plain_len(const char *ptr, size_t len)
+/* Copy the bytes in front of the first special one: all but printable ASCII, and quote and
+ * backslash. Eight are looked at as one number, in which a bit of 0x80 may be set above that of the
+ * first special byte, never below it. Up to `len` bytes of `to` are written; the result says how
+ * many count. */
+static size_t copy_plain(const char *from, char *to, size_t len)
 {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
     size_t n = 0;
@@ -86,7 +87,8 @@ static size_t plain_len(const char *ptr, size_t len)
     for (; n + 8 <= len; n += 8) {
         uint64_t w, quote, backslash, special;
 
-        memcpy(&w, ptr + n, 8);
+        memcpy(&w, from + n, 8);
+        memcpy(to + n, &w, 8);
         w = le64toh(w);
         quote = w ^ (ones * '"');
         backslash = w ^ (ones * '\\');
@@ -95,8 +97,9 @@ static size_t plain_len(const char *ptr, size_t len)
             return n + (size_t)__builtin_ctzll(special) / 8;
         }
     }
-    while (n < len && (unsigned char)ptr[n] >= ' ' && (unsigned char)ptr[n] < 0x80 &&
-           ptr[n] != '"' && ptr[n] != '\\') {
+    while (n < len && (unsigned char)from[n] >= ' ' && (unsigned char)from[n] < 0x80 &&
+           from[n] != '"' && from[n] != '\\') {
+        to[n] = from[n];
         n++;
     }
     return n;
@@ -242,24 +245,10 @@ static enum taken wrong_escape(const char *ptr, size_t len, size_t at, size_t *r
 /* What stands for this byte behind a backslash; NUL: nothing so simple. */
 static char escaped_byte(char c)
 {
-    switch (c) {
-    case 'n':
-        return '\n';
-    case '"':
-    case '\\':
-    case '/':
-        return c;
-    case 't':
-        return '\t';
-    case 'r':
-        return '\r';
-    case 'b':
-        return '\b';
-    case 'f':
-        return '\f';
-    default:
-        return '\0';
-    }
+    static const char bytes[256] = {['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+                                    ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t'};
+
+    return bytes[(unsigned char)c];
 }
 
 /* An escape begins at `ptr`; as look_at_char. */
@@ -388,10 +377,9 @@ static bool take_simple(struct json_document *d, struct slice *in)
 
     CHECK(start != NULL); /* not longer than the document */
     for (;;) {
-        size_t len = plain_len(at, (size_t)(end - at));
+        size_t len = copy_plain(at, to, (size_t)(end - at));
         char byte;
 
-        memcpy(to, at, len);
         to += len;
         at += len;
         if (end - at < 2 || *at != '\\' || (byte = escaped_byte(at[1])) == '\0') {
