@@ -168,7 +168,7 @@ static void unlink_key(struct desk *d, struct desk_message *msg)
 
 static void link_key(struct desk *d, struct desk_message *msg)
 {
-    if (msg->f.m.parked.len > 0 && !msg->f.gone) {
+    if (msg->f.m.parked.len > 0 && !msg->f.gone && d->finder->is_mine[msg->p]) {
         msg->key = need_key(d, msg->f.m.parked);
         TAILQ_INSERT_TAIL(&msg->key->here, msg, by_key);
         msg->key->here_count++;
@@ -367,7 +367,7 @@ static void may_leave(struct desk *d, struct desk_message *msg)
     bool is_ours = f->gone || d->finder->is_mine[msg->p];
 
     if (msg->undos > 0 || msg->is_loading || (!f->gone && f->claimed) ||
-        (is_ours && msg->is_looked && (f->gone || !is_stale)) ||
+        (msg->is_looked && (f->gone || !is_stale)) ||
         (is_ours && !f->gone && msg->is_ready && !is_stale)) {
         return; /* one that is gone and was looked at is known to be gone, for a while */
     }
@@ -451,10 +451,17 @@ static int need(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
         }
         return fail_by_id(d, id, -EAGAIN, "it is not at hand yet");
     }
-    if (msg->f.gone) {
-        return fail_by_id(d, id, -ENOENT, "no such message");
-    }
-    return is_ours(d, msg) ? 0 : fail_by_id(d, id, -ENOENT, "another node has it");
+    return msg->f.gone ? fail_by_id(d, id, -ENOENT, "no such message") : 0;
+}
+
+/* One that is ours to change; else `other`. */
+static int need_own(struct desk *d, struct msg_id id, int other, struct desk_message **ret_msg)
+{
+    int err = need(d, id, ret_msg);
+
+    return err == 0 && !is_ours(d, *ret_msg)
+               ? fail_by_id(d, id, other, "another node has it: ask there")
+               : err;
 }
 
 /* One whose rows make sense, too. */
@@ -466,11 +473,19 @@ static int need_right(struct desk *d, struct msg_id id, struct desk_message **re
                                                  : err;
 }
 
+/* The same to be changed. What has become another's is of no concern: as if it had gone. */
+static int need_right_own(struct desk *d, struct msg_id id, struct desk_message **ret_msg)
+{
+    int err = need_own(d, id, -ENOENT, ret_msg);
+
+    return err == 0 ? need_right(d, id, ret_msg) : err;
+}
+
 static int need_rcpt(struct desk *d, struct msg_id id, uint32_t n, struct desk_message **ret_msg,
                      struct desk_rcpt **ret_rcpt)
 {
     char text[SPOOL_ID_TEXT_MAX];
-    int err = need_right(d, id, ret_msg);
+    int err = need_right_own(d, id, ret_msg);
 
     if (err != 0) {
         return err;
@@ -744,7 +759,7 @@ int desk_set_route(struct desk *d, struct msg_id id, uint32_t n, struct slice tr
 int desk_reported(struct desk *d, struct msg_id id)
 {
     struct desk_message *msg;
-    int err = need_right(d, id, &msg);
+    int err = need_right_own(d, id, &msg);
 
     if (err != 0) {
         return err;
@@ -773,7 +788,7 @@ static void bury(struct desk *d, struct desk_message *msg)
 int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gone)
 {
     struct desk_message *msg;
-    int err = need_right(d, id, &msg);
+    int err = need_right_own(d, id, &msg);
     const struct spool_message *m;
 
     if (err != 0) {
@@ -799,7 +814,7 @@ int desk_finish(struct desk *d, struct msg_id id, struct wall due, bool *ret_gon
 int desk_finish_all_done(struct desk *d, struct msg_id id)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = need_own(d, id, -ENOENT, &msg);
 
     if (err == 0 && (msg->f.m.state == SPOOL_CORRUPT || msg->parts_left > 0)) {
         err = spool_fail(d->base, -EINVAL, "it was quarantined, or has parts, and is not deleted");
@@ -812,10 +827,13 @@ int desk_finish_all_done(struct desk *d, struct msg_id id)
 
 int desk_change(struct desk *d, const struct spool_change *c)
 {
-    struct desk_message *msg = desk_find(d, c->from->id);
+    struct desk_message *msg;
     struct desk_fields fields;
+    int err = need_own(d, c->from->id, -EROFS, &msg); /* it was just read */
 
-    CHECK(msg != NULL); /* it was just read */
+    if (err != 0) {
+        return err;
+    }
     fields = (struct desk_fields){.m = *c->to, .claimed = msg->f.claimed && !c->end_claim};
     pack_message(&fields);
     set_fields(d, msg, fields);
@@ -835,7 +853,7 @@ int desk_change(struct desk *d, const struct spool_change *c)
 int desk_remove(struct desk *d, struct msg_id id)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = need_own(d, id, -EROFS, &msg);
 
     if (err == 0 && msg->parts_left > 0) {
         return desk_reported(d, id);
@@ -849,7 +867,7 @@ int desk_remove(struct desk *d, struct msg_id id)
 int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
 {
     struct desk_message *msg;
-    int err = need(d, id, &msg);
+    int err = need_own(d, id, -ENOENT, &msg);
 
     if (err == 0) {
         struct desk_fields fields = {.m = msg->f.m};
@@ -1261,7 +1279,8 @@ static bool adds_up(const struct desk_message *msg)
 void desk_loaded(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->is_loading);
-    if (msg->row != ROW_NONE && !d->finder->is_mine[msg->p]) { /* it was let go meanwhile */
+    msg->is_foreign = msg->row != ROW_NONE && !d->finder->is_mine[msg->p];
+    if (msg->is_foreign && !msg->is_looked) { /* it was let go meanwhile */
         drop_rows(d, msg);
         msg->f.gone = true;
         msg->row = ROW_NONE;
@@ -1342,7 +1361,26 @@ void desk_let_go(struct desk *d, const struct partition_set *partitions)
     {
         if (!msg->is_loading && !msg->f.gone && partition_set_has(partitions, msg->p)) {
             unplace(d, msg);
+            set_looked(d, msg, false);
             may_leave(d, msg);
+        }
+    }
+}
+
+void desk_forget_foreign(struct desk *d, bool only_old)
+{
+    struct desk_message *msg, *next;
+
+    HASH_ITER(hh, d->all, msg, next)
+    {
+        if (!msg->is_foreign || msg->is_loading || msg->f.gone || msg->undos > 0) {
+            continue;
+        }
+        if (msg->is_old || !only_old) {
+            set_looked(d, msg, false);
+            may_leave(d, msg);
+        } else {
+            msg->is_old = true;
         }
     }
 }
@@ -1426,7 +1464,7 @@ int desk_give(struct desk *d, struct msg_id id, struct wall due)
 {
     struct desk_message *msg;
     struct desk_fields fields;
-    int err = need_right(d, id, &msg);
+    int err = need_right_own(d, id, &msg);
 
     if (err == 0 && !spool_is_part(&msg->f.m)) {
         err = fail_by_id(d, id, -EINVAL, "it is no part of a message");
@@ -1471,7 +1509,7 @@ int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size
 
     for (msg = d->all; msg != NULL; msg = msg->hh.next) {
         if (!msg->is_loading && !msg->f.gone && msg->id > after.n && spool_is_part(&msg->f.m) &&
-            msg->f.m.whole.n == whole.n && is_ours(d, msg)) {
+            msg->f.m.whole.n == whole.n) {
             found[count++] = msg;
         }
     }
@@ -1546,6 +1584,15 @@ size_t desk_clear(struct desk *d, struct msg_id **ret_ids)
     memset(d->by_p, 0, sizeof d->by_p);
     *ret_ids = ids;
     return count;
+}
+
+void desk_note_gone(struct desk *d, const struct msg_id *ids, size_t count)
+{
+    for (size_t i = count > DESK_LOOKED_MAX ? count - DESK_LOOKED_MAX : 0; i < count; i++) {
+        if (desk_any(d, ids[i].n) == NULL) {
+            set_looked(d, add_message(d, ids[i].n), true);
+        }
+    }
 }
 
 void desk_init(struct desk *d, struct spool *base, struct finder *finder)

@@ -17,8 +17,10 @@
  *                        +--> desk_rollback                 +--> desk_undo_all
  *
  * Only what lies in partitions that are ours (finder.is_mine) is found, claimed, and changed. A
- * message for another's is on the desk until its insertion has ended (is_foreign). When a partition
- * is let go what is claimed or in a batch stays until that has ended, and is not counted any more.
+ * message for another's (is_foreign) is on the desk until its insertion has ended, and to be looked
+ * at for a moment: its owner may change it at any time (-EROFS: another node has it). When a
+ * partition is let go what is claimed or in a batch stays until that has ended, and is not counted
+ * any more.
  *
  * Functions that spool_engine.h has, too, are as there: errors are its, their words go to `base`.
  */
@@ -104,6 +106,7 @@ struct desk_message {
     unsigned undos;     /* in all logs */
     unsigned settling;  /* in those of commits under way */
     bool is_foreign;    /* another's, but for its insertion */
+    bool is_old;        /* .. and was looked at before */
     bool is_loading;    /* nothing else of it holds */
     bool is_missed;     /* in desk.missed */
     bool wants_content; /* it was asked for */
@@ -276,6 +279,8 @@ void desk_count_parked(struct desk *d, uint16_t p, struct slice key, uint64_t me
 
 /* Partitions are not ours any more (the finder knows it): what is known of them leaves. */
 void desk_let_go(struct desk *d, const struct partition_set *partitions);
+/* What is another's was looked at, and goes; with `only_old` what was there in the last call. */
+void desk_forget_foreign(struct desk *d, bool only_old);
 /* What is claimed there: the ids, to be freed, and their number. */
 size_t desk_claimed_in(const struct desk *d, const struct partition_set *partitions,
                        struct msg_id **ret_ids);
@@ -285,5 +290,7 @@ void desk_open_in(const struct desk *d, struct partition_set *ret_partitions);
 /* Drop everything: nothing of it is ours any more. Claimed ids are put into `ret_ids` (to be
  * freed). No batch is open or under way. */
 size_t desk_clear(struct desk *d, struct msg_id **ret_ids);
+/* These are -ENOENT for a while, to who still acts on them. */
+void desk_note_gone(struct desk *d, const struct msg_id *ids, size_t count);
 
 #endif

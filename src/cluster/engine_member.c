@@ -20,6 +20,8 @@
 /* When partitions have come they are looked through once more after this time: longer than a batch
  * of others may take between its look at the leases and its commit. */
 #define SECOND_LOOK_US (3 * US_PER_S)
+/* Mail of other nodes that is looked at is read anew after at most twice this time. */
+#define FOREIGN_US (1 * US_PER_S)
 /* Ids are reserved for so long ahead: longer than clients wait for a database that stands still. A
  * life after a crash begins that far ahead of the clock, and then reserves as many as a second of
  * load may take, so that lives that crash one after the other do not run further ahead. */
@@ -34,11 +36,12 @@ struct engine_member {
     uint64_t last_id;
     struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
     struct partition_set second_look;
-    int64_t second_look_at, look_at; /* us, as member_link_now; 0: never */
-    bool is_over;                    /* given up, and the desk is not clear yet */
-    bool is_ending;                  /* what was begun before has not ended */
-    bool is_registered;              /* and the committer does not know yet */
+    int64_t second_look_at, look_at, forget_at; /* us, as member_link_now; 0: never */
+    bool is_over;                               /* given up, and the desk is not clear yet */
+    bool is_ending;                             /* what was begun before has not ended */
+    bool is_registered;                         /* and the committer does not know yet */
     bool is_woken;
+    bool has_told;                    /* the link something that it has to act on */
     char words[MEMBERSHIP_WORDS_MAX]; /* said last */
     struct told_events events;
 };
@@ -128,6 +131,7 @@ static void gain(struct cluster_spool *s)
         return;
     }
     own(s, &m->gained, true);
+    desk_forget_foreign(&s->desk, false);
     loader_count(s->loader, &m->gained);
     add_all(&m->second_look, &m->gained);
     m->second_look_at = member_link_now().us + SECOND_LOOK_US;
@@ -150,6 +154,17 @@ static void look_again(struct cluster_spool *s, int64_t now)
     }
     m->second_look = (struct partition_set){{0}};
     tell(m, SPOOL_EVENT_READY, (struct msg_id){0});
+}
+
+/* What is of other nodes is not looked at for longer than it may be true. */
+static void forget_foreign(struct cluster_spool *s, int64_t now)
+{
+    struct engine_member *m = s->member;
+
+    if (now >= m->forget_at) {
+        m->forget_at = now + FOREIGN_US;
+        desk_forget_foreign(&s->desk, true);
+    }
 }
 
 static void begin_to_drain(struct cluster_spool *s, const struct partition_set *partitions)
@@ -186,6 +201,7 @@ static void drain(struct cluster_spool *s)
         if (partition_set_has(&m->draining, p) && !partition_set_has(&open, p)) {
             partition_set_remove(&m->draining, p);
             membership_drained(m->membership, p);
+            m->has_told = true;
         }
     }
 }
@@ -215,6 +231,7 @@ static void clear(struct cluster_spool *s)
 
     loader_let_go(s->loader);
     count = desk_clear(&s->desk, &ids);
+    desk_note_gone(&s->desk, ids, count);
     for (size_t i = 0; i < count; i++) {
         tell(m, SPOOL_EVENT_LOST, ids[i]);
     }
@@ -229,6 +246,7 @@ void engine_member_failed(struct cluster_spool *s, int rc)
         clear(s);
     } else if (rc == -ESTALE) {
         membership_doubt(s->member->membership);
+        s->member->has_told = true;
     }
 }
 
@@ -236,6 +254,7 @@ void engine_member_lease_ended(struct engine_member *m)
 {
     m->is_ending = false;
     membership_ready(m->membership);
+    m->has_told = true;
 }
 
 int64_t engine_member_lease_left_us(const struct engine_member *m)
@@ -341,11 +360,15 @@ void engine_member_turn(struct cluster_spool *s)
     drain(s);
     now = member_link_now().us;
     look_again(s, now);
+    forget_foreign(s, now);
     look_for_arrivals(s, now);
     if (s->housekeeper != NULL) {
         housekeeper_set_duty(s->housekeeper, s->finder.is_mine[0]);
     }
-    member_link_turn(m->link); /* what was told to it */
+    if (m->has_told) {
+        m->has_told = false;
+        member_link_turn(m->link);
+    }
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
@@ -368,6 +391,7 @@ int engine_member_number(const struct engine_member *m)
 void engine_member_tell(struct engine_member *m, const struct partition_set *told)
 {
     int self = membership_number(m->membership);
+    bool has_told = false;
 
     for (int p = 0; p < PARTITIONS; p++) {
         if (partition_set_has(told, p)) {
@@ -375,10 +399,13 @@ void engine_member_tell(struct engine_member *m, const struct partition_set *tol
 
             if (owner != MEMBERSHIP_NOBODY && owner != self) {
                 member_link_notify(m->link, owner);
+                has_told = true;
             }
         }
     }
-    member_link_turn(m->link);
+    if (has_told) {
+        member_link_turn(m->link);
+    }
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -385,14 +385,13 @@ static void locate(struct loader *l, struct question *q)
     reader_ask(l->reader, b, q);
 }
 
-/* What lies in a partition of another node is not there for us. */
-static void locate_answer(const struct loader *l, struct question *q, const PGresult *r)
+static void locate_answer(struct question *q, const PGresult *r)
 {
     for (int row = 0; row < PQntuples(r); row++) {
         int64_t p, id;
 
         if (!answer_number(r, row, 0, &p) || !answer_number(r, row, 1, &id) || p < 0 ||
-            p >= PARTITIONS || !l->finder->is_mine[p]) {
+            p >= PARTITIONS) {
             continue;
         }
         for (size_t i = 0; i < q->head_count; i++) {
@@ -545,14 +544,11 @@ static void ask_parts(struct loader *l, struct desk_message *msg)
     reader_ask(l->reader, b, q);
 }
 
-static void only_mine(const struct loader *l, struct question *q);
-
 /* Takes the question. */
 static void parts_ended(struct loader *l, struct question *q)
 {
     uint64_t whole = q->id;
 
-    only_mine(l, q);
     if (!load_new(l, q, DESK_LOOKED)) {
         parts_are_here(l, whole);
     }
@@ -975,7 +971,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         ids_answer(q, r);
         return;
     case ASK_LOCATE:
-        locate_answer(l, q, r);
+        locate_answer(q, r);
         return;
     case ASK_ARRIVALS:
         q->rows = (unsigned)PQntuples(r);

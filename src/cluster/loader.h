@@ -2,8 +2,8 @@
  * Brings mail from the database to the desk: what is due and can be claimed soon, what was
  * asked for by id or key, content, and at the start how much there is. It asks and never waits.
  *
- * What is due is read ahead: when fewer than LOADER_LOW messages are ready, up to LOADER_HIGH. Only
- * mail of partitions that are ours comes to the desk.
+ * What is due is read ahead: when fewer than LOADER_LOW messages are ready, up to LOADER_HIGH.
+ * Mail of other nodes' partitions comes to be looked at only.
  */
 #ifndef CLUSTER_LOADER_H
 #define CLUSTER_LOADER_H

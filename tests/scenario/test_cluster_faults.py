@@ -65,6 +65,22 @@ class Nodes(sluice.TestCase):
         self.assertEqual(len(self.counting.copies), 3 * DESTINATIONS + 3)
         self.assertEqual({count for count in self.counting.copies.values()}, {1, DESTINATIONS})
 
+    def test_what_waits_is_seen_from_each_node_and_changed_by_its_own(self):
+        self.make("anna", "bert")
+        self.counting.replies["RCPT"] = "450 4.2.0 later"
+        nodes = list(self.cluster.nodes.values())
+        ids = {nodes[i % 2].send("a@example.org", ["r@" + domain]) for i, domain in enumerate(self.counting.domains(DESTINATIONS))}
+        self.eventually(lambda: self.cluster.count("part") == DESTINATIONS)
+        for node in nodes:
+            self.eventually(lambda: {m["queue_id"] for m in node.queue() if m["queue_name"] == "deferred"} == ids)
+            self.assertEqual({node.message(id)["queue_id"] for id in ids}, ids)
+        held = [{id for id in ids if node.cli("hold", id).returncode == 0} for node in nodes]
+        self.assertEqual(held[0] | held[1], ids)
+        self.assertTrue(held[0] and held[1] and not held[0] & held[1])
+        refused = nodes[0].cli("hold", min(held[1]))
+        self.assertIn("another node has it", refused.stdout + refused.stderr)
+        self.eventually(lambda: {m["queue_name"] for m in nodes[0].queue()} == {"hold"})
+
     def test_mail_of_a_node_that_was_killed_is_delivered_by_others(self):
         self.make("anna", "bert", "cleo")
         senders = self.senders()

@@ -59,6 +59,7 @@ class Cluster:
         try:
             if standby:
                 self.standby = self.primary.standby(*self.server_options)
+                self.standby.standby(*self.server_options)
             self.run_cluster("init", self.url())
             for name in names:
                 self.nodes[name] = self.node(name)
@@ -100,10 +101,9 @@ class Cluster:
         signal_node(self.nodes[name], signal.SIGCONT)
 
     def fail_over(self):
-        """The primary dies; its standby takes its place, and gets one of its own."""
+        """The primary dies; its standby takes its place. It has a standby of its own."""
         self.primary.kill()
         self.standby.promote()
-        self.standby.standby(*self.server_options)
 
     def server(self):
         """The one that takes writes."""

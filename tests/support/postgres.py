@@ -99,7 +99,7 @@ class Server:
     # ---- a standby ----
 
     def standby(self, *options):
-        """A server that follows this one; from now on a commit waits for it."""
+        """A server that follows this one; from now on a commit waits for it. Of a standby: once that is promoted."""
         other = Server.__new__(Server)
         other._prepare(options)
         other._finish("pg_basebackup", "-h", self.directory, "-U", "tester", "-D", other.data, "-R", "-X", "stream", "-c", "fast",
@@ -108,7 +108,8 @@ class Server:
             f.write("primary_conninfo = 'host=%s user=tester application_name=standby'\n" % self.directory)
         other.start()
         self.follow("standby")
-        sluice.eventually(lambda: self.ask("SELECT sync_state FROM pg_stat_replication") == "sync", "no synchronous standby",
+        state = "state = 'streaming'" if self.ask("SELECT pg_is_in_recovery()") == "t" else "sync_state = 'sync'"
+        sluice.eventually(lambda: self.ask("SELECT count(*) FROM pg_stat_replication WHERE " + state) == "1", "no synchronous standby",
                           detail=other.said)
         self.follower = other
         return other
