@@ -96,7 +96,6 @@ static void tell(struct receive_session *s, enum wire_said said, bool ours, stru
 {
     char local[INET6_ADDRSTRLEN], peer[sizeof s->text + 8];
     struct dialogue_facts facts = {.host = slice_string(s->name),
-                                   .source = slice_string(local),
                                    .tls = server_tls(s->server),
                                    .client = s->has_address ? s->address : NULL,
                                    .is_client = true};
@@ -105,6 +104,7 @@ static void tell(struct receive_session *s, enum wire_said said, bool ours, stru
     if (said != SAID_CLOSED) { /* then the stream may be gone */
         receive_local_address(s, local);
     }
+    facts.source = slice_string(local);
     (void)snprintf(peer, sizeof peer, "%s:%u", s->text, s->port); /* fits by its size */
     facts.peer = slice_string(peer);
     if (said == SAID_LINE) {
