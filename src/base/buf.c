@@ -96,44 +96,47 @@ static void grow(struct buf *b, size_t size)
     b->size = size;
 }
 
-/* Room for `len` more bytes and a NUL. */
-static bool reserve(struct buf *b, size_t len)
+/* Room for `len` more bytes, which do not pass the limit, and a NUL. */
+static void make_room(struct buf *b, size_t len)
 {
     size_t held = buf_len(b);
+    size_t size = b->size < BUF_FIRST_SIZE ? BUF_FIRST_SIZE : b->size;
 
-    if (b->failed || len > b->limit || held > b->limit - len) {
-        b->failed = true;
-        return false;
-    }
-    if (b->end + len + 1 <= b->size) {
-        return true;
-    }
     /* Moving what is left is only worth it when it is the smaller part: each byte then moves at
      * most once per byte consumed. */
     if (b->start >= held && held + len + 1 <= b->size) {
         compact(b);
-        return true;
+        return;
     }
-    size_t size = b->size < BUF_FIRST_SIZE ? BUF_FIRST_SIZE : b->size;
     while (size < held + len + 1) {
         size *= 2;
     }
     compact(b);
     grow(b, size);
+}
+
+/* Room for `len` more bytes and a NUL. */
+static inline bool reserve(struct buf *b, size_t len)
+{
+    if (b->failed || len > b->limit || b->end - b->start > b->limit - len) {
+        b->failed = true;
+        return false;
+    }
+    if (b->end + len + 1 > b->size) {
+        make_room(b, len);
+    }
     return true;
 }
 
 bool buf_add(struct buf *b, struct slice bytes)
 {
-    char *room = buf_room(b, bytes.len);
-
-    if (room == NULL) {
+    if (!reserve(b, bytes.len)) {
         return false;
     }
     if (bytes.len > 0) {
-        memcpy(room, bytes.ptr, bytes.len);
+        memcpy(b->ptr + b->end, bytes.ptr, bytes.len);
+        b->end += bytes.len;
     }
-    buf_grew(b, bytes.len);
     return true;
 }
 
@@ -144,7 +147,11 @@ bool buf_add_string(struct buf *b, const char *string)
 
 bool buf_add_byte(struct buf *b, char c)
 {
-    return buf_add(b, slice_of(&c, 1));
+    if (!reserve(b, 1)) {
+        return false;
+    }
+    b->ptr[b->end++] = c;
+    return true;
 }
 
 bool buf_addf(struct buf *b, const char *format, ...)

@@ -15,7 +15,7 @@ static uint64_t rotate_left(uint64_t x, int by)
     return (x << by) | (x >> (64 - by));
 }
 
-static void sip_round(uint64_t v[4])
+static inline __attribute__((always_inline)) void sip_round(uint64_t v[4])
 {
     v[0] += v[1];
     v[1] = rotate_left(v[1], 13) ^ v[0];

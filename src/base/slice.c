@@ -4,16 +4,6 @@
 
 #include "check.h"
 
-struct slice slice_string(const char *string)
-{
-    return slice_of(string, string == NULL ? 0 : strlen(string));
-}
-
-bool slice_equal(struct slice a, struct slice b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
-}
-
 bool slice_equal_nocase(struct slice a, struct slice b)
 {
     return a.len == b.len && slice_starts_nocase(a, b);
@@ -67,24 +57,6 @@ struct slice slice_trim(struct slice s)
         s.len--;
     }
     return s;
-}
-
-struct slice slice_skip(struct slice s, size_t n)
-{
-    if (n == 0) {
-        return s; /* also keeps NULL + 0 out of pointer arithmetic */
-    }
-    if (n > s.len) {
-        n = s.len;
-    }
-    return n == 0 ? s : slice_of(s.ptr + n, s.len - n);
-}
-
-size_t slice_find(struct slice s, char c)
-{
-    const char *at = s.len == 0 ? NULL : memchr(s.ptr, c, s.len);
-
-    return at == NULL ? s.len : (size_t)(at - s.ptr);
 }
 
 size_t slice_find_last(struct slice s, char c)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 struct slice {
     const char *ptr;
@@ -20,6 +21,11 @@ struct slice {
 
 /* A slice of a string literal. */
 #define SLICE(literal) slice_of("" literal, sizeof literal - 1)
+/* The same where a constant is needed, as in a table. */
+#define SLICE_INIT(literal)                                                                        \
+    {                                                                                              \
+        "" literal, sizeof literal - 1                                                             \
+    }
 
 static inline struct slice slice_of(const void *ptr, size_t len)
 {
@@ -27,10 +33,16 @@ static inline struct slice slice_of(const void *ptr, size_t len)
 }
 
 /* A slice of a C string; NULL gives the empty slice. */
-struct slice slice_string(const char *string);
+static inline struct slice slice_string(const char *string)
+{
+    return slice_of(string, string == NULL ? 0 : strlen(string));
+}
 
 /* Same bytes. */
-bool slice_equal(struct slice a, struct slice b);
+static inline bool slice_equal(struct slice a, struct slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
 
 /* Same bytes but for the case of ASCII letters; never depends on the locale. */
 bool slice_equal_nocase(struct slice a, struct slice b);
@@ -46,10 +58,19 @@ int slice_compare(struct slice a, struct slice b);
 struct slice slice_trim(struct slice s);
 
 /* Without the first `n` bytes; n beyond the end gives the empty slice at the end. */
-struct slice slice_skip(struct slice s, size_t n);
+static inline struct slice slice_skip(struct slice s, size_t n)
+{
+    n = n > s.len ? s.len : n;
+    return n == 0 ? s : slice_of(s.ptr + n, s.len - n); /* no arithmetic with NULL */
+}
 
 /* Index of the first (last) `c`, or s.len when there is none. */
-size_t slice_find(struct slice s, char c);
+static inline size_t slice_find(struct slice s, char c)
+{
+    const char *at = s.len == 0 ? NULL : (const char *)memchr(s.ptr, c, s.len);
+
+    return at == NULL ? s.len : (size_t)(at - s.ptr);
+}
 size_t slice_find_last(struct slice s, char c);
 
 /* Take what stands before the first `separator` out of *s; *s goes on behind the separator. Without
