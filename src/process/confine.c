@@ -292,6 +292,7 @@ static const char *const calls_common[] = {
     "recvmsg",
     "recvfrom",
     "sendmsg",
+    "sendmmsg",
     "sendto",
     "shutdown",
     "getsockopt",
@@ -354,7 +355,7 @@ static const char *const calls_common[] = {
 
 static const char *const calls_accept[] = {"accept", "accept4"};
 
-static const char *const calls_connect[] = {"connect", "bind", "sendmmsg", "recvmmsg"};
+static const char *const calls_connect[] = {"connect", "bind", "recvmmsg"};
 
 /* A client of a database has timers for its connections. */
 static const char *const calls_database[] = {"timerfd_settime"};

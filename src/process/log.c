@@ -33,6 +33,9 @@ enum destination {
     TO_FILE,
 };
 
+#define DATAGRAMS_MAX 32  /* lines that are sent in one call */
+#define LOG_TAG_MAX   160 /* two names of 64 bytes, a number, and what is between them */
+
 /* One log per process; that is why this module has state. */
 static struct {
     enum destination to;
@@ -45,6 +48,7 @@ static struct {
     char *program;
     int pid; /* 0: not asked for yet */
     char host[256];
+    char tag[LOG_TAG_MAX]; /* "postfix/qmgr[4711]: " of this process; empty: not made yet */
     enum log_level least;
     struct buf out;
     uint64_t lost;           /* lines since the last report of it */
@@ -234,6 +238,7 @@ bool log_open(const char *where, const char *directory, const char *name, const 
     set_string(&log_state.name, name);
     set_string(&log_state.program, program);
     log_state.pid = (int)getpid();
+    log_state.tag[0] = '\0';
     buf_fini(&path);
     tzset(); /* now, while the time zone's file can still be read */
     return true;
@@ -360,6 +365,47 @@ static int syslog_priority(enum log_level level)
     return priorities[level];
 }
 
+static void make_tag(const char *program, int pid, char room[LOG_TAG_MAX])
+{
+    (void)snprintf(room, LOG_TAG_MAX,
+                   "%.64s/%.64s[%d]: ", log_state.name == NULL ? "postfix" : log_state.name,
+                   program, pid);
+}
+
+static const char *own_program(void)
+{
+    return log_state.program == NULL ? "sluiced" : log_state.program;
+}
+
+int log_pid(void)
+{
+    if (log_state.pid == 0) {
+        log_state.pid = (int)getpid();
+    }
+    return log_state.pid;
+}
+
+/* Nearly all lines of a process have one tag, so that is made once. */
+static const char *tag_of(const char *program, int pid, char room[LOG_TAG_MAX])
+{
+    if (program != own_program() || pid != log_pid()) {
+        make_tag(program, pid, room);
+        return room;
+    }
+    if (log_state.tag[0] == '\0') {
+        make_tag(program, pid, log_state.tag);
+    }
+    return log_state.tag;
+}
+
+static size_t put(char line[LOG_LINE_MAX], size_t at, const char *text)
+{
+    size_t len = strlen(text);
+
+    memcpy(line + at, text, len);
+    return at + len;
+}
+
 /* Append one line to the buffer, or count it as lost. Syslog's form is "<priority>", the time, and
  * the tag, without a host. */
 static bool add_line(enum log_level level, const char *program, int pid, const char *format,
@@ -373,20 +419,26 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
         [LOG_LEVEL_FATAL] = "fatal: ",
         [LOG_LEVEL_EMERGENCY] = "panic: ",
     };
-    char line[LOG_LINE_MAX];
-    const char *name = log_state.name == NULL ? "postfix" : log_state.name;
-    size_t start, size = sizeof line - 1; /* the line feed */
+    char line[LOG_LINE_MAX], priority[16], tag[LOG_TAG_MAX];
+    size_t start = 0, size = sizeof line - 1; /* the line feed */
     int len;
 
+    _Static_assert(sizeof priority + sizeof log_state.stamp + sizeof log_state.host + sizeof tag +
+                           32 <
+                       sizeof line,
+                   "what a line begins with has room");
     if (log_state.to == TO_SYSLOG) {
-        len = snprintf(line, size, "<%d>%s %.64s/%.64s[%d]: %s", syslog_priority(level), stamp(),
-                       name, program, pid, prefixes[level]);
-    } else {
-        len = snprintf(line, size, "%s %s %.64s/%.64s[%d]: %s", stamp(), host(), name, program, pid,
-                       prefixes[level]);
+        (void)snprintf(priority, sizeof priority, "<%d>", syslog_priority(level)); /* fits */
+        start = put(line, start, priority);
     }
-    CHECK(len > 0 && (size_t)len < size);
-    start = (size_t)len;
+    start = put(line, start, stamp());
+    line[start++] = ' ';
+    if (log_state.to != TO_SYSLOG) {
+        start = put(line, start, host());
+        line[start++] = ' ';
+    }
+    start = put(line, start, tag_of(program, pid, tag));
+    start = put(line, start, prefixes[level]);
     len = vsnprintf(line + start, size - start, format, args);
     CHECK(len >= 0);
     len = (size_t)len < size - start ? len : (int)(size - start) - 1;
@@ -402,19 +454,6 @@ static bool add_line(enum log_level level, const char *program, int pid, const c
     }
     log_state.out.failed = false; /* full for now; it is written out and goes on */
     return false;
-}
-
-static const char *own_program(void)
-{
-    return log_state.program == NULL ? "sluiced" : log_state.program;
-}
-
-int log_pid(void)
-{
-    if (log_state.pid == 0) {
-        log_state.pid = (int)getpid();
-    }
-    return log_state.pid;
 }
 
 static bool add_linef(enum log_level level, const char *format, ...)
@@ -565,9 +604,6 @@ void log_as(const char *program, int pid, const char *format, ...)
 /* How much of `out` goes in one write: whole lines, no more than stay in one piece. */
 static size_t piece(struct slice out)
 {
-    if (is_datagram()) {
-        return slice_find(out, '\n') + 1;
-    }
     if (log_state.at_once || out.len <= PIPE_BUF) {
         return out.len;
     }
@@ -585,15 +621,36 @@ static uint64_t count_lines(struct slice text)
     return count;
 }
 
+/* A datagram for each line, DATAGRAMS_MAX in one call. How many bytes have gone. */
+static ssize_t send_lines(struct slice out)
+{
+    struct mmsghdr messages[DATAGRAMS_MAX];
+    struct iovec lines[DATAGRAMS_MAX];
+    unsigned count = 0;
+    size_t gone = 0;
+    int sent;
+
+    while (count < DATAGRAMS_MAX && out.len > 0) {
+        size_t len = slice_find(out, '\n');
+
+        lines[count] = (struct iovec){.iov_base = (char *)(uintptr_t)out.ptr, .iov_len = len};
+        messages[count] = (struct mmsghdr){.msg_hdr = {.msg_iov = &lines[count], .msg_iovlen = 1}};
+        out = slice_skip(out, len + 1);
+        count++;
+    }
+    sent = sendmmsg(log_state.fd, messages, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (int i = 0; i < sent; i++) {
+        gone += lines[i].iov_len + 1;
+    }
+    return sent < 0 ? sent : (ssize_t)gone;
+}
+
 static ssize_t write_piece(struct slice out)
 {
-    if (is_datagram()) {
-        ssize_t n = send(log_state.fd, out.ptr, out.len - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-        return n < 0 ? n : (ssize_t)out.len;
-    }
     if (log_state.is_socket) {
-        return send(log_state.fd, out.ptr, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        return send(log_state.fd, out.ptr, piece(out), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
+    out.len = piece(out);
     return write(log_state.fd, out.ptr, out.len);
 }
 
@@ -623,8 +680,7 @@ void log_flush(void)
             buf_clear(&log_state.out); /* no process reads it any more */
             return;
         }
-        out.len = piece(out);
-        n = write_piece(out);
+        n = is_datagram() ? send_lines(out) : write_piece(out);
         if (n >= 0) {
             buf_consume(&log_state.out, (size_t)n);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
@@ -635,6 +691,7 @@ void log_flush(void)
             (void)syslog_again(); /* the next round tells */
         } else if (errno != EINTR) {
             /* Gone (EPIPE, EIO) or full (ENOSPC), which may pass. */
+            out.len = is_datagram() ? slice_find(out, '\n') + 1 : piece(out);
             log_state.lost += count_lines(out);
             buf_consume(&log_state.out, out.len);
         }
