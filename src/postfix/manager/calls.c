@@ -26,11 +26,11 @@
 #include "queue_result.h"
 #include "service_link.h"
 
-#define UNAVAILABLE "4.3.0 mail transport unavailable"
-#define NO_REPLY    "4.3.0 unknown mail transport error"
-#define REASON_MAX  SCHED_REASON_MAX
-#define SENDER_MAX  ((size_t)1 << 20) /* bytes of a sender with VERP */
-#define REQUEST_MAX ((size_t)64 << 20)
+#define UNAVAILABLE  "4.3.0 mail transport unavailable"
+#define NO_REPLY     "4.3.0 unknown mail transport error"
+#define REASON_MAX   SCHED_REASON_MAX
+#define SENDER_MAX   ((size_t)1 << 20)  /* bytes of a sender with VERP */
+#define REQUEST_KEPT ((size_t)64 << 10) /* a larger one gives its memory back */
 
 struct call {
     TAILQ_ENTRY(call) all;
@@ -99,13 +99,15 @@ struct delivery_request_rcpt manager_request_rcpt(const struct postfix_rcpt *r)
 /* Its two delimiters where each recipient gets a sender of its own, else empty. */
 static struct slice verp_of(const struct manager *mg, const struct queue_file_envelope *e)
 {
-    struct slice delimiters = e->text[QUEUE_FILE_VERP];
-    struct slice allowed = settings_has(&mg->settings, "verp_delimiter_filter")
-                               ? settings_get(&mg->settings, "verp_delimiter_filter")
-                               : SLICE("-=+");
+    struct slice delimiters = e->text[QUEUE_FILE_VERP], allowed;
 
-    return delimiters.len == 2 && e->text[QUEUE_FILE_SENDER].len > 0 &&
-                   slice_find(allowed, delimiters.ptr[0]) < allowed.len &&
+    if (delimiters.len != 2 || e->text[QUEUE_FILE_SENDER].len == 0) {
+        return SLICE("");
+    }
+    allowed = settings_has(&mg->settings, "verp_delimiter_filter")
+                  ? settings_get(&mg->settings, "verp_delimiter_filter")
+                  : SLICE("-=+");
+    return slice_find(allowed, delimiters.ptr[0]) < allowed.len &&
                    slice_find(allowed, delimiters.ptr[1]) < allowed.len
                ? delimiters
                : SLICE("");
@@ -282,21 +284,22 @@ static void send_request(struct call *c, const struct delivery *d)
 {
     const struct postfix_message *m = postfix_message(c->mg->q->spool, d->msg->id);
     size_t count = d->rcpt_count - c->answered;
-    struct buf request;
+    struct buf *request = &c->mg->request;
 
     if (m != NULL && verp_of(c->mg, m->envelope).len > 0) {
         count = 1;
     }
-    buf_init(&request, REQUEST_MAX);
-    if (!put_request(c, d, count, &request)) {
-        buf_fini(&request);
+    buf_clear(request);
+    if (!put_request(c, d, count, request)) {
         finish(c, OUTCOME_CRASH, NULL); /* it is gone; there is nothing to record */
         return;
     }
     c->asked = c->answered + count;
     service_link_patience(c->link, c->mg->q->conf->daemon_timeout_us);
-    service_link_send(c->link, buf_slice(&request));
-    buf_fini(&request);
+    service_link_send(c->link, buf_slice(request));
+    if (buf_len(request) > REQUEST_KEPT) {
+        buf_fini(request);
+    }
 }
 
 static void heard(void *arg, struct slice list)

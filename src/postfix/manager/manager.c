@@ -21,6 +21,8 @@
 #include "postfix_dialect.h"
 #include "status.h"
 
+#define REQUEST_MAX ((size_t)64 << 20) /* with as many recipients as there can be in one */
+
 /* ---- messages ---- */
 
 struct manager_message *manager_message(struct manager *mg, struct msg_id id)
@@ -180,6 +182,7 @@ static void *begin(struct queue *q)
     }
     mg = mem_new(sizeof *mg);
     mg->q = q;
+    buf_init(&mg->request, REQUEST_MAX);
     TAILQ_INIT(&mg->calls);
     TAILQ_INIT(&mg->records);
     TAILQ_INIT(&mg->notifications);
@@ -222,6 +225,7 @@ static void end(void *state)
         mem_free(m);
     }
     recipients_end(mg);
+    buf_fini(&mg->request);
     settings_fini(&mg->settings);
     mem_free(mg);
 }

@@ -64,6 +64,7 @@ struct manager {
     TAILQ_HEAD(, record) records; /* those that are sent first, then those that wait */
     unsigned records_sent;
     TAILQ_HEAD(, notification) notifications;
+    struct buf request;         /* that is written at the moment; kept for its memory */
     struct master_link *master; /* NULL: there is no master, as in tests */
 };
 

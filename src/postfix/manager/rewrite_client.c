@@ -52,6 +52,7 @@ struct rewrite_client {
     struct event *timer; /* idle connection: close it; none: connect again */
     struct mono next_warning;
     STAILQ_HEAD(, question) line;
+    struct buf key; /* of the question that is looked up; kept for its memory */
     struct kept *cache;
     TAILQ_HEAD(, kept) ages; /* the oldest first */
     struct rewrite_counts counts;
@@ -74,14 +75,16 @@ static bool is_plain(struct slice local)
 }
 
 /* What stands for the question in the cache; false: nothing does. */
-static bool key_of(const struct rewrite_client *r, const struct question *q, struct buf *ret_key)
+static bool key_of(const struct rewrite_client *r, const struct rewrite_question *q,
+                   struct buf *ret_key)
 {
-    struct slice address = slice_string(q->address);
+    struct slice address = q->address;
     size_t at = slice_find_last(address, '@');
     bool by_domain = r->plan.by_domain && at < address.len && is_plain(slice_of(address.ptr, at));
 
+    buf_clear(ret_key);
     (void)buf_add_byte(ret_key, q->probe ? 'v' : 'r');
-    (void)buf_add_string(ret_key, r->plan.by_sender ? q->sender : "");
+    (void)buf_add(ret_key, r->plan.by_sender ? q->sender : SLICE(""));
     (void)buf_add_byte(ret_key, '\0');
     if (by_domain) {
         address = slice_skip(address, at);
@@ -114,20 +117,18 @@ static struct kept *find(struct rewrite_client *r, struct slice key)
     return k;
 }
 
-static void keep(struct rewrite_client *r, const struct question *q,
+static void keep(struct rewrite_client *r, const struct rewrite_question *q,
                  const struct rewrite_answer *answer)
 {
     struct slice key;
-    struct buf room;
     struct kept *k;
 
-    buf_init(&room, KEY_MAX);
-    if (key_of(r, q, &room) && slice_equal(answer->recipient, slice_string(q->address)) &&
-        find(r, buf_slice(&room)) == NULL) {
+    if (key_of(r, q, &r->key) && slice_equal(answer->recipient, q->address) &&
+        find(r, buf_slice(&r->key)) == NULL) {
         if (HASH_COUNT(r->cache) >= REWRITE_CACHE_MAX) {
             drop(r, TAILQ_FIRST(&r->ages));
         }
-        key = buf_slice(&room);
+        key = buf_slice(&r->key);
         k = mem_new(sizeof *k + key.len);
         memcpy(k->key, key.ptr, key.len);
         k->key_len = key.len;
@@ -138,26 +139,22 @@ static void keep(struct rewrite_client *r, const struct question *q,
         HASH_ADD_KEYPTR(hh, r->cache, k->key, k->key_len, k);
         TAILQ_INSERT_TAIL(&r->ages, k, by_age);
     }
-    buf_fini(&room);
 }
 
-static bool answer_from_cache(struct rewrite_client *r, const struct question *q)
+static bool answer_from_cache(struct rewrite_client *r, const struct rewrite_question *q)
 {
     struct rewrite_answer answer;
     struct kept *k = NULL;
-    struct buf room;
 
-    buf_init(&room, KEY_MAX);
-    if (key_of(r, q, &room)) {
-        k = find(r, buf_slice(&room));
+    if (key_of(r, q, &r->key)) {
+        k = find(r, buf_slice(&r->key));
     }
-    buf_fini(&room);
     if (k == NULL) {
         return false;
     }
     answer = (struct rewrite_answer){.transport = slice_string(k->transport),
                                      .nexthop = slice_string(k->nexthop),
-                                     .recipient = slice_string(q->address),
+                                     .recipient = q->address,
                                      .classes = k->classes};
     r->counts.cached++;
     r->plan.answered(r->plan.arg, q->id, q->n, &answer);
@@ -165,6 +162,24 @@ static bool answer_from_cache(struct rewrite_client *r, const struct question *q
 }
 
 /* ---- the line ---- */
+
+static struct rewrite_question view_of(const struct question *q)
+{
+    return (struct rewrite_question){.id = q->id,
+                                     .n = q->n,
+                                     .probe = q->probe,
+                                     .completed_first = q->completed_first,
+                                     .sender = slice_string(q->sender),
+                                     .address = slice_string(q->address)};
+}
+
+/* The first of the line is answered from the cache. */
+static bool first_is_answered(struct rewrite_client *r)
+{
+    struct rewrite_question first = view_of(STAILQ_FIRST(&r->line));
+
+    return answer_from_cache(r, &first);
+}
 
 static void question_free(struct question *q)
 {
@@ -184,18 +199,18 @@ static void remove_first(struct rewrite_client *r)
 
 void rewrite_client_ask(struct rewrite_client *r, const struct rewrite_question *from)
 {
-    struct question *q = mem_new(sizeof *q);
+    struct question *q;
 
+    if (STAILQ_EMPTY(&r->line) && answer_from_cache(r, from)) {
+        return;
+    }
+    q = mem_new(sizeof *q);
     q->id = from->id;
     q->n = from->n;
     q->probe = from->probe;
     q->completed_first = from->completed_first;
     q->sender = mem_copy(from->sender.ptr, from->sender.len);
     q->address = mem_copy(from->address.ptr, from->address.len);
-    if (STAILQ_EMPTY(&r->line) && answer_from_cache(r, q)) {
-        question_free(q);
-        return;
-    }
     STAILQ_INSERT_TAIL(&r->line, q, next);
     r->counts.waiting++;
     if (!r->asking && !r->answering) {
@@ -249,6 +264,7 @@ static void heard(void *arg, struct slice list)
 {
     struct rewrite_client *r = arg;
     struct question *q = STAILQ_FIRST(&r->line);
+    struct rewrite_question asked;
     struct rewrite_answer answer;
     struct slice address;
     bool gone;
@@ -281,7 +297,8 @@ static void heard(void *arg, struct slice list)
         }
         gone = answer.disconnect;
         r->counts.asked++;
-        keep(r, q, &answer);
+        asked = view_of(q);
+        keep(r, &asked, &answer);
         if (!q->forgotten) {
             r->plan.answered(r->plan.arg, q->id, q->n, &answer);
         }
@@ -320,7 +337,7 @@ static void go_on(struct rewrite_client *r)
 
     CHECK(!r->asking);
     r->answering = true;
-    while ((q = STAILQ_FIRST(&r->line)) != NULL && (q->forgotten || answer_from_cache(r, q))) {
+    while ((q = STAILQ_FIRST(&r->line)) != NULL && (q->forgotten || first_is_answered(r))) {
         remove_first(r);
     }
     r->answering = false;
@@ -378,6 +395,7 @@ struct rewrite_client *rewrite_client_new(const struct rewrite_plan *plan)
     struct rewrite_client *r = mem_new(sizeof *r);
 
     r->plan = *plan;
+    buf_init(&r->key, KEY_MAX);
     STAILQ_INIT(&r->line);
     TAILQ_INIT(&r->ages);
     r->timer = evtimer_new(plan->base, on_timer, r);
@@ -400,5 +418,6 @@ void rewrite_client_free(struct rewrite_client *r)
     }
     service_link_free(r->link);
     event_free(r->timer);
+    buf_fini(&r->key);
     mem_free(r);
 }

@@ -19,7 +19,8 @@
 
 struct service_link {
     int fd;
-    struct event *readable, *writable;
+    struct event *readable;
+    struct event *writable; /* NULL: the socket has always taken all */
     struct buf in, out;
     struct attributes_scan scan;
     const struct service_link_owner *owner;
@@ -82,9 +83,7 @@ struct service_link *service_link_open(struct event_base *base, const char *path
     buf_init(&link->in, ATTRIBUTES_LIST_MAX + READ_SIZE);
     buf_init(&link->out, OUTPUT_MAX);
     link->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, link);
-    link->writable = event_new(base, fd, EV_WRITE, on_writable, link);
     CHECK(link->readable != NULL);
-    CHECK(link->writable != NULL);
     listen_on(link);
     return link;
 }
@@ -98,7 +97,9 @@ void service_link_free(struct service_link *link)
         *link->was_freed = true;
     }
     event_free(link->readable);
-    event_free(link->writable);
+    if (link->writable != NULL) {
+        event_free(link->writable);
+    }
     (void)close(link->fd); /* the other side sees the end */
     buf_fini(&link->in);
     buf_fini(&link->out);
@@ -117,45 +118,64 @@ void service_link_patience(struct service_link *link, int64_t us)
 
 /* ---- sending ---- */
 
-/* What can't be sent is told by the end of the connection, when it is read. */
-static void send_some(struct service_link *link)
+static void wait_to_send(struct service_link *link)
 {
-    while (buf_len(&link->out) > 0) {
-        struct slice waiting = buf_slice(&link->out);
-        ssize_t sent = send(link->fd, waiting.ptr, waiting.len, MSG_NOSIGNAL);
+    if (link->writable == NULL) {
+        link->writable =
+            event_new(event_get_base(link->readable), link->fd, EV_WRITE, on_writable, link);
+        CHECK(link->writable != NULL);
+    }
+    CHECK(event_add(link->writable, NULL) == 0);
+}
+
+/* How many bytes the socket has taken. What can't be sent at all counts, too: the end of the
+ * connection tells of it when it is read. */
+static size_t send_some(const struct service_link *link, struct slice bytes)
+{
+    size_t done = 0;
+
+    while (done < bytes.len) {
+        ssize_t sent = send(link->fd, bytes.ptr + done, bytes.len - done, MSG_NOSIGNAL);
 
         if (sent > 0) {
-            buf_consume(&link->out, (size_t)sent);
+            done += (size_t)sent;
         } else if (errno == EAGAIN) {
-            CHECK(event_add(link->writable, NULL) == 0);
-            return;
+            break;
         } else if (errno != EINTR) {
-            buf_clear(&link->out);
+            done = bytes.len;
         }
     }
+    return done;
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
 {
+    struct service_link *link = arg;
+
     (void)fd;
     (void)what;
-    send_some(arg);
+    buf_consume(&link->out, send_some(link, buf_slice(&link->out)));
+    if (buf_len(&link->out) > 0) {
+        wait_to_send(link);
+    }
 }
 
 void service_link_send(struct service_link *link, struct slice bytes)
 {
-    bool was_empty = buf_len(&link->out) == 0;
-
-    CHECK(buf_add(&link->out, bytes)); /* the caller's requests are bounded */
-    if (was_empty) {
-        send_some(link);
+    if (buf_len(&link->out) == 0) {
+        bytes = slice_skip(bytes, send_some(link, bytes));
+        if (bytes.len == 0) {
+            return;
+        }
+        wait_to_send(link);
     }
+    CHECK(buf_add(&link->out, bytes)); /* the caller's requests are bounded */
 }
 
 /* ---- reading ---- */
 
-/* Hand out the lists that are complete. False: the link is gone, or at its end. */
-static bool hand_out(struct service_link *link)
+/* Hand out the lists that are complete. */
+static void hand_out(struct service_link *link)
 {
     bool was_freed = false;
     enum attributes_event event;
@@ -169,15 +189,26 @@ static bool hand_out(struct service_link *link)
         link->owner->heard(link->arg, slice_of(list, len));
         mem_free(list);
         if (was_freed) {
-            return false;
+            return;
         }
         link->was_freed = NULL;
     }
     if (event == ATTRIBUTES_BAD) {
         link->owner->closed(link->arg, EPROTO);
-        return false;
     }
-    return true;
+}
+
+static void received(struct service_link *link, struct slice bytes)
+{
+    size_t len;
+
+    if (buf_len(&link->in) == 0 && attributes_scan(&link->scan, bytes, &len) == ATTRIBUTES_LIST &&
+        len == bytes.len) {
+        link->owner->heard(link->arg, bytes); /* as nearly always: one list, and nothing to keep */
+        return;
+    }
+    CHECK(buf_add(&link->in, bytes)); /* hand_out leaves less than a list has at most */
+    hand_out(link);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -192,8 +223,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     }
     got = recv((int)fd, bytes, sizeof bytes, 0);
     if (got > 0) {
-        CHECK(buf_add(&link->in, slice_of(bytes, (size_t)got))); /* hand_out leaves less */
-        (void)hand_out(link);
+        received(link, slice_of(bytes, (size_t)got));
     } else if (got == 0) {
         link->owner->closed(link->arg, buf_len(&link->in) == 0 ? 0 : EPROTO);
     } else if (errno != EAGAIN && errno != EINTR) {

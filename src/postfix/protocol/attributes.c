@@ -1,6 +1,5 @@
 #include "attributes.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "check.h"
@@ -16,9 +15,19 @@ static void put_name(struct buf *out, const char *name)
 
 void attributes_put(struct buf *out, const char *name, struct slice value)
 {
-    put_name(out, name);
-    (void)buf_add(out, slice_of(value.ptr, slice_find(value, '\0')));
-    (void)buf_add_byte(out, '\0');
+    size_t name_len = strlen(name) + 1;
+    char *room;
+
+    value.len = slice_find(value, '\0');
+    room = buf_room(out, name_len + value.len + 1);
+    if (room != NULL) {
+        memcpy(room, name, name_len);
+        if (value.len > 0) {
+            memcpy(room + name_len, value.ptr, value.len);
+        }
+        room[name_len + value.len] = '\0';
+        buf_grew(out, name_len + value.len + 1);
+    }
 }
 
 void attributes_put_int(struct buf *out, const char *name, int32_t value)
@@ -28,28 +37,41 @@ void attributes_put_int(struct buf *out, const char *name, int32_t value)
 
 void attributes_put_size(struct buf *out, const char *name, uint64_t value)
 {
+    char digits[20 + 1] = ""; /* of the largest number, and a NUL */
+    size_t at = sizeof digits - 1;
+
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
     put_name(out, name);
-    (void)buf_addf(out, "%" PRIu64, value);
-    (void)buf_add_byte(out, '\0');
+    (void)buf_add(out, slice_of(digits + at, sizeof digits - at));
 }
 
 void attributes_put_data(struct buf *out, const char *name, const void *bytes, size_t len)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *at = bytes;
+    char *room;
 
+    CHECK(len <= ATTRIBUTES_LIST_MAX);
     put_name(out, name);
+    room = buf_room(out, (len + 2) / 3 * 4 + 1);
+    if (room == NULL) {
+        return;
+    }
     for (size_t i = 0; i < len; i += 3) {
         size_t have = len - i < 3 ? len - i : 3;
         unsigned bits = (unsigned)at[i] << 16 | (have > 1 ? (unsigned)at[i + 1] << 8 : 0) |
                         (have > 2 ? (unsigned)at[i + 2] : 0);
-        const char group[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
-                               have > 1 ? digits[bits >> 6 & 63] : '=',
-                               have > 2 ? digits[bits & 63] : '='};
 
-        (void)buf_add(out, slice_of(group, sizeof group));
+        *room++ = digits[bits >> 18];
+        *room++ = digits[bits >> 12 & 63];
+        *room++ = have > 1 ? digits[bits >> 6 & 63] : '=';
+        *room++ = have > 2 ? digits[bits & 63] : '=';
     }
-    (void)buf_add_byte(out, '\0');
+    *room = '\0';
+    buf_grew(out, (len + 2) / 3 * 4 + 1);
 }
 
 void attributes_end(struct buf *out)

@@ -626,7 +626,10 @@ void store_show(struct postfix_store *s, const struct queue_file_envelope *e,
 
     if (address.len > 0) {
         buf_init(&both, 2 * QUEUE_FILE_RECORD_MAX + 3);
-        (void)buf_addf(&both, "%.*s[%.*s]", SLICE_ARGS(name), SLICE_ARGS(address)); /* has room */
+        (void)buf_add(&both, name); /* there is room for all */
+        (void)buf_add_byte(&both, '[');
+        (void)buf_add(&both, address);
+        (void)buf_add_byte(&both, ']');
         client = text_pool_add(&s->pool, buf_slice(&both));
         buf_fini(&both);
     }

@@ -335,16 +335,15 @@ int queue_dir_rcpt_type(const struct queue_dir *d, enum queue_dir_name which, st
 
 /* Open and lock what was moved to active/. */
 static enum queue_dir_take open_taken(const struct queue_dir *d, struct slice id, struct wall now,
-                                      int *ret_fd, struct queue_dir_file *ret_file, int *ret_error)
+                                      int *ret_fd, int *ret_error)
 {
-    struct stat st;
     int fd, err = queue_dir_open_file(d, QUEUE_DIR_ACTIVE, id, O_RDWR, &fd);
 
     if (err != 0) {
         *ret_error = err;
         return err == -ENOENT ? QUEUE_DIR_RACED : QUEUE_DIR_FAILED;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &st) != 0) {
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         err = -errno;
         (void)d->io->close(fd); /* it was only opened */
         if (err != -EWOULDBLOCK) {
@@ -356,7 +355,6 @@ static enum queue_dir_take open_taken(const struct queue_dir *d, struct slice id
         return QUEUE_DIR_LOCKED;
     }
     *ret_fd = fd;
-    *ret_file = file_of(&st);
     return QUEUE_DIR_TAKEN;
 }
 
@@ -383,7 +381,8 @@ enum queue_dir_take queue_dir_take(const struct queue_dir *d, enum queue_dir_nam
         *ret_error = err;
         return err == -ENOENT ? QUEUE_DIR_RACED : QUEUE_DIR_FAILED;
     }
-    taken = open_taken(d, id, now, ret_fd, ret_file, ret_error);
+    taken = open_taken(d, id, now, ret_fd, ret_error);
+    *ret_file = file; /* it was complete then */
     if (taken == QUEUE_DIR_LOCKED) {
         err = queue_dir_move(d, id, QUEUE_DIR_ACTIVE, QUEUE_DIR_INCOMING);
     } else if (taken == QUEUE_DIR_FAILED) {

@@ -251,29 +251,30 @@ static void replace(struct slice *text, struct slice value)
 enum several { FIRST, FIRST_TOLD, LAST };
 
 struct text_attribute {
-    const char *name;
+    struct slice name;
     enum queue_file_text text;
     enum several several;
 };
 
 static const struct text_attribute text_attributes[] = {
-    {"envelope_id", QUEUE_FILE_ENVELOPE_ID, LAST},
-    {"encoding", QUEUE_FILE_ENCODING, LAST},
-    {"log_client_name", QUEUE_FILE_CLIENT_NAME, LAST},
-    {"log_client_address", QUEUE_FILE_CLIENT_ADDRESS, LAST},
-    {"log_client_port", QUEUE_FILE_CLIENT_PORT, LAST},
-    {"log_protocol_name", QUEUE_FILE_PROTOCOL_NAME, LAST},
-    {"log_helo_name", QUEUE_FILE_HELO_NAME, LAST},
-    {"sasl_method", QUEUE_FILE_SASL_METHOD, FIRST_TOLD},
-    {"sasl_username", QUEUE_FILE_SASL_USERNAME, FIRST_TOLD},
-    {"sasl_sender", QUEUE_FILE_SASL_SENDER, FIRST_TOLD},
-    {"log_ident", QUEUE_FILE_LOG_IDENT, FIRST},
-    {"rewrite_context", QUEUE_FILE_REWRITE_CONTEXT, FIRST},
+    {SLICE_INIT("envelope_id"), QUEUE_FILE_ENVELOPE_ID, LAST},
+    {SLICE_INIT("encoding"), QUEUE_FILE_ENCODING, LAST},
+    {SLICE_INIT("log_client_name"), QUEUE_FILE_CLIENT_NAME, LAST},
+    {SLICE_INIT("log_client_address"), QUEUE_FILE_CLIENT_ADDRESS, LAST},
+    {SLICE_INIT("log_client_port"), QUEUE_FILE_CLIENT_PORT, LAST},
+    {SLICE_INIT("log_protocol_name"), QUEUE_FILE_PROTOCOL_NAME, LAST},
+    {SLICE_INIT("log_helo_name"), QUEUE_FILE_HELO_NAME, LAST},
+    {SLICE_INIT("sasl_method"), QUEUE_FILE_SASL_METHOD, FIRST_TOLD},
+    {SLICE_INIT("sasl_username"), QUEUE_FILE_SASL_USERNAME, FIRST_TOLD},
+    {SLICE_INIT("sasl_sender"), QUEUE_FILE_SASL_SENDER, FIRST_TOLD},
+    {SLICE_INIT("log_ident"), QUEUE_FILE_LOG_IDENT, FIRST},
+    {SLICE_INIT("rewrite_context"), QUEUE_FILE_REWRITE_CONTEXT, FIRST},
 };
 
 /* Without "log_", in the order of QUEUE_FILE_CLIENT_NAME to QUEUE_FILE_HELO_NAME. */
-static const char *const fallback_names[] = {"client_name", "client_address", "client_port",
-                                             "protocol_name", "helo_name"};
+static const struct slice fallback_names[] = {
+    SLICE_INIT("client_name"), SLICE_INIT("client_address"), SLICE_INIT("client_port"),
+    SLICE_INIT("protocol_name"), SLICE_INIT("helo_name")};
 _Static_assert(sizeof fallback_names / sizeof fallback_names[0] ==
                    QUEUE_FILE_HELO_NAME - QUEUE_FILE_CLIENT_NAME + 1,
                "one for each text of a client");
@@ -291,7 +292,7 @@ static void put_text(struct queue_file_reader *r, const struct text_attribute *a
     } else if (a->several == FIRST_TOLD) {
         char what[64];
 
-        (void)snprintf(what, sizeof what, "multiple %s attribute", a->name);
+        (void)snprintf(what, sizeof what, "multiple %.*s attribute", SLICE_ARGS(a->name));
         odd(r, what, value);
     }
 }
@@ -451,13 +452,15 @@ static bool put_attribute(struct queue_file_reader *r, const struct record *rec,
         put_trace(r, rec->at, value);
     } else {
         for (size_t i = 0; i < sizeof text_attributes / sizeof text_attributes[0]; i++) {
-            if (slice_equal(name, slice_string(text_attributes[i].name))) {
+            if (slice_equal(name, text_attributes[i].name)) {
                 put_text(r, &text_attributes[i], value);
+                return true;
             }
         }
         for (size_t i = 0; i < sizeof fallback_names / sizeof fallback_names[0]; i++) {
-            if (slice_equal(name, slice_string(fallback_names[i]))) {
+            if (slice_equal(name, fallback_names[i])) {
                 replace(&r->fallback[i], value);
+                return true;
             }
         }
     }
