@@ -6,7 +6,6 @@ nothing outside sees them, and a Postfix that the machine has does not matter. N
 
 import os
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -171,7 +170,7 @@ class Postfix:
     def halt(self):
         if self.process is not None:
             if self.process.poll() is None:
-                os.killpg(self.process.pid, signal.SIGKILL)
+                private.end(self.process)
             self.process.wait()
 
     def stop(self):

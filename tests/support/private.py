@@ -5,6 +5,7 @@ process that started them ends, however it ends, the kernel ends all of them.
 """
 
 import os
+import signal
 
 import sluice
 
@@ -29,6 +30,19 @@ def spawn(directory, argv, mounts="true", **options):
               % (mounts, directory, directory))
     return sluice.spawn(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", *argv],
                         start_new_session=True, **options)
+
+
+def end(process):
+    """Kill all that spawn() has started in a namespace, and return when it is gone, with its locks and ports. The namespace's
+    first process is waited for by unshare(1), and is the last one of it to end."""
+    with open("/proc/%d/task/%d/children" % (process.pid, process.pid)) as f:
+        children = [int(pid) for pid in f.read().split()]
+    for pid in children or [process.pid]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait()
 
 
 def contains(process, pid):
