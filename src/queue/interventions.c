@@ -571,11 +571,22 @@ static void route_to_error(struct route *route, const struct intervention *i)
     }
 }
 
-static bool is_smtp(const struct conf *conf, const char *transport)
+/* Can mail go to another host by it? Of Postfix's agents nothing but their names is known. */
+static bool goes_to_hosts(const struct conf *conf, const char *transport)
 {
+    static const char *const others[] = {"local", "virtual", "error", "retry", "discard"};
     const struct conf_transport *t = conf_transport_find(conf, slice_string(transport));
 
-    return t != NULL && (t->policy.agent == CONF_AGENT_SMTP || t->policy.agent == CONF_AGENT_LMTP);
+    if (t == NULL || t->policy.agent != CONF_AGENT_POSTFIX) {
+        return t != NULL &&
+               (t->policy.agent == CONF_AGENT_SMTP || t->policy.agent == CONF_AGENT_LMTP);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strcmp(transport, others[i]) == 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void redirect(const struct queue *q, struct slice address, struct route *route,
@@ -583,7 +594,7 @@ static void redirect(const struct queue *q, struct slice address, struct route *
 {
     const struct conf_transport *t =
         i->to_transport != NULL ? conf_transport_find(q->conf, slice_string(i->to_transport))
-        : is_smtp(q->conf, route->transport)
+        : goes_to_hosts(q->conf, route->transport)
             ? conf_transport_find(q->conf, slice_string(route->transport))
             : conf_transport_find(q->conf, SLICE("smtp"));
 

@@ -36,6 +36,10 @@ class Beside(Case):
             process.wait()
             process.stdout.close()
 
+    def lines(self, path):
+        with open(path) as f:
+            return f.read().count("\n")
+
     def side(self, suffix=""):
         return self.p.directory + "/data/sluice/side.db" + suffix
 
@@ -98,22 +102,24 @@ class Interventions(Beside):
 
     def test_mail_is_returned_redirected_and_limited(self):
         site, other = self.site(), self.site()
-        self.postfix(site.nexthop, services="slow unix - - n - - smtp -o syslog_name=postfix/slow\n")
+        self.postfix(site.nexthop, services="slow unix - - n - - smtp -o syslog_name=postfix/slow\n",
+                     transport_maps="inline:{kept.test=slow:%s}" % site.nexthop)
         self.run_sluice("bounce", "--reason", "5.7.1 not any more", "bad.test", "--yes")
         self.run_sluice("redirect", "moved.test", other.nexthop)
         self.run_sluice("redirect", "slow.test", "slow:" + other.nexthop)
+        self.run_sluice("redirect", "kept.test", other.nexthop)  # by what routing says
         self.run_sluice("limit", "smtp/" + site.nexthop, "destination_concurrency_limit=1", "destination_rate_delay=1s")
         bad = self.send("a@src.test", ["b@bad.test"])
         self.logged(r"%s: to=<b@bad.test>, relay=none, .*dsn=5.7.1, status=bounced \(not any more\)" % bad)
-        moved = self.send("a@src.test", ["b@moved.test", "c@stays.test", "d@slow.test"])
+        moved = self.send("a@src.test", ["b@moved.test", "c@stays.test", "d@slow.test", "e@kept.test"])
         self.logged(r"%s: removed" % moved)
-        self.logged(r"postfix/slow/smtp\[\d+\]: %s: to=<d@slow.test>" % moved)
+        self.logged(r"postfix/slow/smtp\[\d+\]: %s: to=<[de]@(slow|kept).test>" % moved, 2)
         self.drained()
         self.assertEqual(sorted(site.recipients()), ["a@src.test", "c@stays.test"])  # and the report
-        self.assertEqual(sorted(other.recipients()), ["b@moved.test", "d@slow.test"])
-        self.assertIn("limit-4", self.run_sluice("why", "smtp/" + site.nexthop))
+        self.assertEqual(sorted(other.recipients()), ["b@moved.test", "d@slow.test", "e@kept.test"])
+        self.assertIn("limit-5", self.run_sluice("why", "smtp/" + site.nexthop))
         self.killed()
-        self.assertEqual(self.names(), ["bounce-1", "redirect-2", "redirect-3", "limit-4"])
+        self.assertEqual(self.names(), ["bounce-1", "redirect-2", "redirect-3", "redirect-4", "limit-5"])
         self.run_sluice("cancel", "redirect-2")
         self.logged(r"%s: removed" % self.send("a@src.test", ["e@moved.test"]))
         self.assertIn("e@moved.test", site.recipients())
@@ -217,12 +223,19 @@ class Interventions(Beside):
 
 class Events(Beside):
     def test_each_says_what_became_of_a_recipient(self):
-        site = self.site(rcpt=lambda line: "450 4.2.1 later" if "soft" in line else "550 5.1.1 unknown" if "bad" in line else "250 2.1.5 Ok")
+        site = self.site(extensions=("PIPELINING", "ENHANCEDSTATUSCODES"),
+                         rcpt=lambda line: "450 4.2.1 later" if "soft" in line else "550 5.1.1 unknown" if "bad" in line else "250 2.1.5 Ok")
         self.postfix(site.nexthop, sluice_events="yes")
+        self.send("s@src.test", ["e@told.test"], rcpt_options=["NOTIFY=SUCCESS"])
+        self.drained()  # with the report, of which there is an event, too
         queue_id = self.send("a@src.test", ["b@good.test", "c@soft.test", "d@bad.test"])
         self.deferred(queue_id)
         self.run_sluice("hold", queue_id)
-        events = {e.get("recipient", e["event"]): e for e in self.events(5)}
+        delivered = self.events(1)[0]
+        self.assertEqual((delivered["event"], delivered["recipient"], delivered["status"]), ("delivered", "e@told.test", "2.0.0"))
+        self.assertIn("127.0.0.1", delivered["relay"])
+        self.assertIn("250 2.0.0", delivered["reply"])
+        events = {e.get("recipient", e["event"]): e for e in self.events(7)[2:]}
         self.assertEqual({name: e["event"] for name, e in events.items()},
                          {"b@good.test": "delivered", "c@soft.test": "deferred", "d@bad.test": "bounced", "a@src.test": "delivered", "held": "held"})
         self.assertEqual({e["destination"] for e in events.values() if "destination" in e}, {"smtp/" + site.nexthop})
@@ -260,7 +273,9 @@ class Events(Beside):
             self.send("a@src.test", ["b%d@good.test" % i])
         self.wait(lambda: len(site.messages) == 10, "mail is delivered")
         self.wait(lambda: len(receiver.events) >= 10, "the hook is told")
-        with open(self.p.directory + "/data/sluice/events") as f:
+        path = self.p.directory + "/data/sluice/events"
+        self.wait(lambda: os.path.exists(path) and self.lines(path) >= 10, "the file is written")
+        with open(path) as f:
             self.assertEqual(sorted(json.loads(line)["recipient"] for line in f)[:10], ["b%d@good.test" % i for i in range(10)])
         self.assertEqual(receiver.wrong, [])
 

@@ -1,8 +1,7 @@
 #include "outcomes.h"
 
+#include "envelope.h"
 #include "mem.h"
-
-enum { OUTCOMES_FAILED, OUTCOMES_DEFERRED };
 
 void outcomes_fini(struct outcomes *o)
 {
@@ -14,7 +13,8 @@ void outcomes_fini(struct outcomes *o)
     }
 }
 
-static void read_entries(struct outcomes *o, struct manager *mg, struct msg_id id, unsigned which)
+static void read_entries(struct outcomes *o, struct manager *mg, struct msg_id id,
+                         enum postfix_log which)
 {
     struct status_log_entry e;
     struct slice rest;
@@ -22,7 +22,7 @@ static void read_entries(struct outcomes *o, struct manager *mg, struct msg_id i
 
     o->logs[which].was_read = true;
     buf_init(&o->logs[which].text, POSTFIX_LOG_MAX);
-    postfix_read_log(mg->q->spool, id, which == OUTCOMES_DEFERRED, &o->logs[which].text);
+    postfix_read_log(mg->q->spool, id, which, &o->logs[which].text);
     rest = buf_slice(&o->logs[which].text);
     while (status_log_next(&rest, &e)) {
         o->logs[which].entries =
@@ -33,7 +33,7 @@ static void read_entries(struct outcomes *o, struct manager *mg, struct msg_id i
 
 /* The last entry about the recipient, as the newest ones are those of this delivery. */
 static const struct status_log_entry *find(struct outcomes *o, struct manager *mg, struct msg_id id,
-                                           unsigned which, uint32_t n)
+                                           enum postfix_log which, uint32_t n)
 {
     const struct postfix_rcpt *r = postfix_rcpt(mg->q->spool, id, n);
 
@@ -56,11 +56,27 @@ static void take(struct wire_verdict *v, const struct status_log_entry *e)
     v->relay = e->mta_mname;
 }
 
+/* Do agents have bounce(8) note deliveries to it? */
+static bool is_traced(const struct manager *mg, struct msg_id id, uint32_t n)
+{
+    const struct postfix_message *m = postfix_message(mg->q->spool, id);
+    const struct postfix_rcpt *r = postfix_rcpt(mg->q->spool, id, n);
+
+    return m != NULL && r != NULL &&
+           ((r->notify & NOTIFY_SUCCESS) != 0 ||
+            (m->envelope->trace_flags & QUEUE_FILE_TRACE_RECORD) != 0);
+}
+
 void outcomes_done(struct outcomes *o, struct manager *mg, struct msg_id id, struct wire_verdict *v)
 {
-    const struct status_log_entry *e = find(o, mg, id, OUTCOMES_FAILED, v->n);
+    const struct status_log_entry *e = find(o, mg, id, POSTFIX_LOG_BOUNCE, v->n);
 
-    if (e != NULL) {
+    if (e == NULL && is_traced(mg, id, v->n)) {
+        e = find(o, mg, id, POSTFIX_LOG_TRACE, v->n);
+        if (e != NULL) {
+            take(v, e);
+        }
+    } else if (e != NULL) {
         v->kind = VERDICT_BOUNCED;
         v->report = WIRE_REPORT_NONE; /* bounce(8) makes it */
         take(v, e);
@@ -70,7 +86,7 @@ void outcomes_done(struct outcomes *o, struct manager *mg, struct msg_id id, str
 void outcomes_deferred(struct outcomes *o, struct manager *mg, struct msg_id id,
                        struct wire_verdict *v)
 {
-    const struct status_log_entry *e = find(o, mg, id, OUTCOMES_DEFERRED, v->n);
+    const struct status_log_entry *e = find(o, mg, id, POSTFIX_LOG_DEFER, v->n);
 
     if (e != NULL) {
         take(v, e);

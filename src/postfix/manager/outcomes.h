@@ -1,7 +1,7 @@
 /*
  * What became of recipients, from what bounce(8) keeps of them: agents tell it of those that failed
  * and were deferred, and the manager only whether some were deferred. Of those that were delivered
- * nothing is known but that.
+ * nothing is known but that, unless their sender wants to be told (NOTIFY=SUCCESS, sendmail -v).
  */
 #ifndef POSTFIX_OUTCOMES_H
 #define POSTFIX_OUTCOMES_H
@@ -18,7 +18,7 @@ struct outcomes {
         struct buf text;                  /* owned; its end, where it is long */
         struct status_log_entry *entries; /* owned; of the text */
         size_t count;
-    } logs[2];
+    } logs[POSTFIX_LOGS];
 };
 
 void outcomes_fini(struct outcomes *o);

@@ -58,8 +58,11 @@ int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n)
     return err != 0 ? err : (unsigned char)type;
 }
 
-void postfix_read_log(struct spool *sp, struct msg_id id, bool deferred, struct buf *out)
+void postfix_read_log(struct spool *sp, struct msg_id id, enum postfix_log which, struct buf *out)
 {
+    static const enum queue_dir_name places[] = {[POSTFIX_LOG_BOUNCE] = QUEUE_DIR_BOUNCE,
+                                                 [POSTFIX_LOG_DEFER] = QUEUE_DIR_DEFER,
+                                                 [POSTFIX_LOG_TRACE] = QUEUE_DIR_TRACE};
     struct postfix_store *s = store_of(sp);
     const struct store_message *m = store_find(s, id);
     const struct spool_io *io = s->dir.io;
@@ -68,8 +71,7 @@ void postfix_read_log(struct spool *sp, struct msg_id id, bool deferred, struct 
     ssize_t n;
     int fd;
 
-    if (m == NULL || queue_dir_open_file(&s->dir, deferred ? QUEUE_DIR_DEFER : QUEUE_DIR_BOUNCE,
-                                         m->told.queue_id, 0, &fd) != 0) {
+    if (m == NULL || queue_dir_open_file(&s->dir, places[which], m->told.queue_id, 0, &fd) != 0) {
         return;
     }
     if (io->fstat_size(fd, &size) == 0) {

@@ -110,9 +110,10 @@ const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint
  * agent's answer that says that some of its recipients were deferred. */
 int postfix_rcpt_state(struct spool *sp, struct msg_id id, uint32_t n);
 
-/* Append the end of bounce/ID, or of defer/ID; nothing when there is none. */
+/* Append the end of a log that bounce(8) keeps of the message; nothing when there is none. */
 #define POSTFIX_LOG_MAX ((size_t)1 << 17)
-void postfix_read_log(struct spool *sp, struct msg_id id, bool deferred, struct buf *out);
+enum postfix_log { POSTFIX_LOG_BOUNCE, POSTFIX_LOG_DEFER, POSTFIX_LOG_TRACE, POSTFIX_LOGS };
+void postfix_read_log(struct spool *sp, struct msg_id id, enum postfix_log which, struct buf *out);
 
 /* Is there a bounce log to be sent? 1 or 0; an empty one is removed. */
 int postfix_pass_bounce_log(struct spool *sp, struct msg_id id);
