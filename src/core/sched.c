@@ -113,8 +113,8 @@
  *   overcommitted destination therefore does not hide the work of others. Transports take turns in
  *   the same cyclic order.
  * - Recipients for dead destinations and transports don't become entries of a retry transport: they
- *   are handed to the owner (SCHED_DEFER), those that wait already one message at a time between
- *   other calls, so that a death with a million waiting entries stalls nothing.
+ *   are handed to the owner (SCHED_DEFER), those that wait already one message at a time when
+ *   there is nothing else to decide, so that a death with a million waiting entries stalls nothing.
  * - A destination with a rate delay that dies stays dead for minimal_backoff like any other.
  * - The rate delay of a transport is from start to start. Nothing that an agent does or fails to do
  *   keeps it locked.
@@ -1011,7 +1011,7 @@ static void drained(struct sched *s, struct sched_action *a, const struct messag
 }
 
 /* What waits for a dead destination, one message at a time. */
-static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
+static bool next_dest_drain(struct sched *s, struct mono now, struct sched_action *a)
 {
     struct dest *d = TAILQ_FIRST(&s->draining);
     struct peer *p;
@@ -1019,7 +1019,7 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
     struct transport *t;
     size_t count = 0, name_len;
 
-    if (d == NULL || chore_sweeping(s)) {
+    if (d == NULL) {
         return false;
     }
     t = d->transport;
@@ -1046,7 +1046,7 @@ static bool next_transport_drain(struct sched *s, struct transport *t, struct mo
     struct job *j;
     size_t count = 0;
 
-    if (t->waiting == 0) {
+    if (t->reason == NULL || t->waiting == 0) {
         return false;
     }
     for (;;) {
@@ -1071,6 +1071,39 @@ static bool next_transport_drain(struct sched *s, struct transport *t, struct mo
     s->out_reason = reason_ref(t->reason);
     a->reason = reason_slice(s->out_reason);
     return true;
+}
+
+static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
+{
+    struct transport *t;
+
+    if (chore_sweeping(s)) {
+        return false;
+    }
+    if (next_dest_drain(s, now, a)) {
+        return true;
+    }
+    TAILQ_FOREACH(t, &s->turns, turn)
+    {
+        if (next_transport_drain(s, t, now, a)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is there something for next_drain? */
+static bool drains_left(const struct sched *s)
+{
+    const struct transport *t;
+
+    TAILQ_FOREACH(t, &s->turns, turn)
+    {
+        if (t->reason != NULL && t->waiting > 0) {
+            return true;
+        }
+    }
+    return !TAILQ_EMPTY(&s->draining);
 }
 
 static void read_action(const struct sched *s, struct message *m, uint32_t max,
@@ -1230,9 +1263,6 @@ static bool next_delivery(struct sched *s, struct mono now, struct sched_action 
     }
     TAILQ_FOREACH(t, &s->turns, turn)
     {
-        if (t->reason != NULL && next_transport_drain(s, t, now, a)) {
-            return true;
-        }
         if (!may_select(t)) {
             continue;
         }
@@ -1257,10 +1287,10 @@ enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched
     out_forget(s);
     timers_run(s, now);
     chores_run(s, now);
-    if (next_event(s, ret_action) || next_deferral(s, ret_action) ||
-        next_drain(s, now, ret_action) || next_done(s, ret_action) ||
+    if (next_event(s, ret_action) || next_deferral(s, ret_action) || next_done(s, ret_action) ||
         share_next_park(s, now, ret_action) || next_read(s, ret_action) ||
-        next_delivery(s, now, ret_action) || share_next_admit(s, ret_action)) {
+        next_delivery(s, now, ret_action) || share_next_admit(s, ret_action) ||
+        next_drain(s, now, ret_action)) {
         s->decisions++;
     } else {
         dest_forget_old(s);
@@ -1272,7 +1302,7 @@ struct mono sched_wake_at(const struct sched *s)
 {
     const struct heap_node *top = heap_top(&s->timers);
 
-    if (chores_left(s)) {
+    if (chores_left(s) || drains_left(s)) {
         return s->now;
     }
     return top == NULL ? MONO_NEVER

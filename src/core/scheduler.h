@@ -301,14 +301,17 @@ struct sched_action {
     uint32_t window;              /* of the destination now */
 };
 
-/* The next decision. Call until SCHED_NONE after every fact or batch of facts. */
+/* The next decision. Call until SCHED_NONE after every fact or batch of facts; or, where many are
+ * deferred as their destination has died, until a SCHED_DEFER: those come when there is nothing
+ * else to decide, and sched_wake_at says "at once" while some are left. */
 enum sched_action_type sched_next(struct sched *s, struct mono now,
                                   struct sched_action *ret_action);
 
 /* When time alone will change something (a dead destination's timer, a rate delay, a refill delay);
  * MONO_NEVER when nothing will. What would take long (a message of many recipients was dropped, a
- * transport of many destinations revived or given another policy) is done in pieces: then this is
- * the time of the last call, and what has happened meanwhile may be told first. */
+ * transport of many destinations revived or given another policy) is done in pieces: then, and
+ * while a SCHED_DEFER is left, this is the time of the last call, and what has happened meanwhile
+ * may be told first. */
 struct mono sched_wake_at(const struct sched *s);
 
 /* ---- queries -------------------------------------------------------------------------------- */

@@ -252,6 +252,7 @@ static void queue_turn(struct role *role)
     struct queue *q = role->state;
     bool more;
 
+    q->deferred = 0;
     queue_clock_look(q);
     check_now_and_then(q);
     node_lease_turn(q);

@@ -102,6 +102,7 @@ struct queue {
     bool pass_ended; /* spool_single_pass: the parent has been told */
     struct import import;
     struct mono next_check; /* of free space, and of a failed storage */
+    unsigned deferred;      /* without an attempt, in this turn */
     struct mono stop_at;    /* when stopping: give up on what is being delivered */
     struct queue_counts counts;
     struct class_counts class_counts;

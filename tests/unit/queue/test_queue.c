@@ -619,9 +619,9 @@ static const char *submit(const char *sender, const char *rcpts)
     return submit_notify(sender, rcpts, 0, 250);
 }
 
-/* One verdict for all recipients of entry `i`, with the site's reply. */
-static void replied(size_t i, enum wire_outcome outcome, enum wire_verdict_kind kind,
-                    const char *status, const char *reply, const char *text)
+/* One verdict for all recipients of entry `i`, with the site's reply; what follows takes turns. */
+static void put_verdict(size_t i, enum wire_outcome outcome, enum wire_verdict_kind kind,
+                        const char *status, const char *reply, const char *text)
 {
     const struct given *g = &site.given[i];
     struct wire_verdict *v = mem_array(g->m.rcpt_count, sizeof *v);
@@ -643,6 +643,13 @@ static void replied(size_t i, enum wire_outcome outcome, enum wire_verdict_kind 
                                                    .verdicts = v,
                                                    .verdict_count = g->m.rcpt_count});
     mem_free(v);
+}
+
+/* The same, and what follows from it. */
+static void replied(size_t i, enum wire_outcome outcome, enum wire_verdict_kind kind,
+                    const char *status, const char *reply, const char *text)
+{
+    put_verdict(i, outcome, kind, status, reply, text);
     settle();
 }
 
@@ -869,6 +876,19 @@ static int64_t sleep_us(void)
     turn();
     assert_true(event_pending(q->timer, EV_TIMEOUT, &at));
     return (at.tv_sec - before.tv_sec) * US_PER_S + (at.tv_usec - before.tv_usec);
+}
+
+/* Does the loop go on with another turn, without a sleep? The times differ by what the event loop
+ * makes of two clocks. */
+static bool goes_on(void)
+{
+    const struct queue *q = site.role.state;
+    struct timeval now, at;
+
+    turn();
+    assert_true(event_pending(q->timer, EV_TIMEOUT, &at));
+    assert_return_code(gettimeofday(&now, NULL), 0);
+    return (at.tv_sec - now.tv_sec) * US_PER_S + (at.tv_usec - now.tv_usec) < 500 * US_PER_MS;
 }
 
 static void the_loop_sleeps_while_it_can_only_wait(void **state)
@@ -2305,6 +2325,38 @@ static void mail_of_a_dead_destination_comes_back_when_it_is_well(void **state)
     assert_int_equal(messages(), 1);
 }
 
+/* Each of 1,000 has its place in the spool changed; a turn does so for some of them. */
+static void a_death_with_much_mail_does_not_keep_other_mail_waiting(void **state)
+{
+    (void)state;
+    start_again_with("initial_destination_concurrency = 1\nqmgr_destination_share = 0\n"
+                     "concurrency_feedback_rule = postfix\n");
+    for (int i = 0; i < 1000; i++) {
+        put("s@from.test", "r@dead.test");
+    }
+    for (int i = 0; i < 100 && site.done_count < 1000; i++) {
+        settle();
+    }
+    assert_int_equal(site.count, 1);
+    put("s@from.test", "r@well.test");
+    put_verdict(0, OUTCOME_SITE_FAIL, VERDICT_DEFERRED, "4.4.1", "", "connect to it: refused");
+    for (int i = 0; i < 20 && site.count < 2; i++) {
+        clock_set_offset(clock_offset() + BATCH_GATHER_US); /* results alone wait for longer */
+        turn();
+    }
+    assert_true(logged("destination is dead"));
+    assert_int_equal(site.count, 2);
+    check_address(1, 0, "r@well.test");
+    assert_true(HASH_COUNT(((struct queue *)site.role.state)->active.msgs) > 100);
+    assert_true(goes_on());
+    for (int i = 0; i < 100 && status_number("active_messages") > 1; i++) {
+        settle();
+    }
+    assert_int_equal(status_number("active_messages"), 1);
+    assert_string_equal(state_of(site.done_ids[0]), "deferred");
+    assert_string_equal(state_of(site.done_ids[999]), "deferred");
+}
+
 /* What was deferred or parked together is spread by a tenth of its wait. */
 static void a_backlog_does_not_come_back_as_one_wave(void **state)
 {
@@ -3527,6 +3579,7 @@ UNIT_MAIN(
     QUEUE_TEST(parked_classes_take_turns_after_a_restart_too),
     QUEUE_TEST(what_is_parked_too_long_is_told_of_and_returned),
     QUEUE_TEST(mail_of_a_dead_destination_comes_back_when_it_is_well),
+    QUEUE_TEST(a_death_with_much_mail_does_not_keep_other_mail_waiting),
     QUEUE_TEST(a_backlog_does_not_come_back_as_one_wave),
     QUEUE_TEST(what_is_parked_can_be_held_removed_and_requeued),
     QUEUE_TEST(a_reload_frees_parked_mail_from_its_old_route),
