@@ -23,11 +23,11 @@ class Nodes(sluice.TestCase):
         self.cluster.start()
         self.divided(len(names))
 
-    def divided(self, count):
-        """Until that many nodes have all partitions, each its share."""
+    def divided(self, count, evenly=False):
+        """Until that many nodes have all partitions; or each its share, and nothing moves any more."""
         def check():
             owned = self.cluster.partitions()
-            return len(owned) == count and -1 not in owned and max(owned.values()) <= -(-256 // count)
+            return len(owned) == count and -1 not in owned and (not evenly or max(owned.values()) <= -(-256 // count))
         self.eventually(check)
 
     def eventually(self, condition):
@@ -67,6 +67,7 @@ class Nodes(sluice.TestCase):
 
     def test_what_waits_is_seen_from_each_node_and_changed_by_its_own(self):
         self.make("anna", "bert")
+        self.divided(2, evenly=True)
         self.counting.replies["RCPT"] = "450 4.2.0 later"
         nodes = list(self.cluster.nodes.values())
         ids = {nodes[i % 2].send("a@example.org", ["r@" + domain]) for i, domain in enumerate(self.counting.domains(DESTINATIONS))}
@@ -110,6 +111,19 @@ class Nodes(sluice.TestCase):
         self.all_arrive(senders)
         self.nothing_is_left()
         self.assertLessEqual(self.copies(), WINDOW * DESTINATIONS)
+
+    def test_a_node_that_an_operator_drains_lets_go_without_a_copy(self):
+        self.make("anna", "bert")
+        no = int(self.cluster.server().ask("SELECT no FROM sluice.node WHERE name = 'bert'"))
+        senders = self.senders()
+        self.accepted(senders, 30)
+        before = self.cluster.partitions()[no]
+        self.cluster.run("node", "drain", "bert", self.cluster.url())
+        self.eventually(lambda: self.cluster.partitions().get(no, 0) <= before / 2)
+        self.accepted(senders, 30)
+        self.all_arrive(senders)
+        self.nothing_is_left()
+        self.assertEqual(self.copies(), 0)
 
     def test_of_two_daemons_with_one_name_the_second_ends(self):
         self.make("anna")

@@ -60,7 +60,7 @@ class Cluster:
             if standby:
                 self.standby = self.primary.standby(*self.server_options)
                 self.standby.standby(*self.server_options)
-            self.run_cluster("init", self.url())
+            self.run("cluster", "init", self.url())
             for name in names:
                 self.nodes[name] = self.node(name)
         except BaseException:
@@ -75,10 +75,11 @@ class Cluster:
         hosts = [self.primary.directory] + ([self.standby.directory] if self.standby else [])
         return "postgresql://tester@/postgres?host=%s&schema=sluice" % ",".join(hosts)
 
-    def run_cluster(self, *words):
-        done = subprocess.run([sluice.program("sluice"), "cluster", *words], capture_output=True, text=True, timeout=sluice.PATIENCE)
+    def run(self, *words):
+        """A command of `sluice`."""
+        done = subprocess.run([sluice.program("sluice"), *words], capture_output=True, text=True, timeout=sluice.PATIENCE)
         if done.returncode != 0:
-            raise AssertionError("sluice cluster %s: %s" % (" ".join(words), done.stderr))
+            raise AssertionError("sluice %s: %s" % (" ".join(words), done.stderr))
         return done.stdout
 
     def start(self):
