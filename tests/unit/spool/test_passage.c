@@ -397,6 +397,10 @@ static void a_key_outlives_its_file(void **state)
 
 /* ---- damage --------------------------------------------------------------------------------- */
 
+enum { OF_PAGE = -1 };
+
+/* One bit, so far behind the first place of these bytes; OF_PAGE: in what its page begins with, as
+ * the header of a batch does. */
 static void flip_behind(unsigned number, const char *what, off_t skip)
 {
     int fd = open(passage_path(number), O_RDWR);
@@ -405,6 +409,10 @@ static void flip_behind(unsigned number, const char *what, off_t skip)
     char *at = memmem(bytes, (size_t)len, what, strlen(what));
 
     assert_non_null(at);
+    if (skip == OF_PAGE) {
+        at -= (at - bytes) % (off_t)PASSAGE_PAGE;
+        skip = 40;
+    }
     at[skip] ^= 1;
     assert_int_equal(pwrite(fd, at + skip, 1, at + skip - bytes), 1);
     close(fd);
@@ -433,6 +441,24 @@ static void a_damaged_record_harms_its_own_message_alone(void **state)
     sp = fixture_open(&fx);
     assert_int_equal(count_good(sp), 5);
     assert_false(is_there(sp, "two@example.com"));
+    assert_true(spool_next_event(sp, &event));
+    assert_non_null(strstr(event.text.ptr, "1 records of mail in passage are damaged"));
+    spool_close(sp);
+}
+
+static void a_damaged_header_harms_its_own_batch_alone(void **state)
+{
+    struct spool_event event;
+    struct spool *sp;
+
+    (void)state;
+    in_killed_process(three_commits);
+    flip_behind(1, "two@example.com", OF_PAGE);
+    sp = fixture_open(&fx);
+    assert_int_equal(count_good(sp), 4);
+    assert_true(is_there(sp, "one@example.com"));
+    assert_false(is_there(sp, "two@example.com"));
+    assert_true(is_there(sp, "three@example.com"));
     assert_true(spool_next_event(sp, &event));
     assert_non_null(strstr(event.text.ptr, "1 records of mail in passage are damaged"));
     spool_close(sp);
@@ -655,6 +681,7 @@ UNIT_MAIN(EACH(a_kill_leaves_what_was_committed),
           EACH(mail_has_rows_where_each_commit_has_others), EACH(keys_pass_with_their_mail),
           EACH(keys_get_rows_many_at_once), EACH(a_key_outlives_its_file),
           EACH(a_damaged_record_harms_its_own_message_alone),
+          EACH(a_damaged_header_harms_its_own_batch_alone),
           EACH(a_damaged_content_is_found_when_it_is_read),
           EACH(a_record_damaged_under_the_holder_is_quarantined),
           EACH(a_file_of_another_is_left_alone), EACH(a_repair_takes_in_what_is_in_passage),
