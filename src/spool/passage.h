@@ -49,10 +49,12 @@
 #include "spool.h"
 #include "spool_io.h"
 
-#define PASSAGE_FILE_BYTES   (UINT32_C(16) << 20) /* no batch begins behind it */
-#define PASSAGE_FILES        8 /* 128 MiB, some seconds of mail at the disk's speed */
-#define PASSAGE_PAGE         UINT32_C(4096)
-#define PASSAGE_CONTENT_MAX  ((size_t)64 << 10) /* of one message; more goes to segments */
+#define PASSAGE_FILE_BYTES (UINT32_C(16) << 20) /* no batch begins behind it */
+#define PASSAGE_FILES      8 /* 128 MiB, some seconds of mail at the disk's speed */
+#define PASSAGE_PAGE       UINT32_C(4096)
+/* Of one message, as far as the files bear it; what the engine puts there is less, see
+ * CONTENT_FACTOR in sqlite_passage.c. */
+#define PASSAGE_CONTENT_MAX  ((size_t)64 << 10)
 #define PASSAGE_ENVELOPE_MAX ((size_t)64 << 10) /* of one message */
 #define PASSAGE_BATCH_MAX    ((size_t)1 << 20)  /* messages of one batch; marks come on top */
 

@@ -17,9 +17,9 @@
 /* Of the start: so much in one transaction, which the log then has to hold. */
 #define START_BYTES (UINT64_C(1) << 20)
 #define START_KEYS  2048
-/* How much longer its content may be than what goes into the database. */
+/* How much longer than what goes into the database a content may be, up to PASSAGE_CONTENT_MAX; of
+ * one that is longer the record says where it is in a segment. */
 #define CONTENT_FACTOR 2
-#define MAIL_MAX       (PASSAGE_CONTENT_MAX + PASSAGE_ENVELOPE_MAX)
 
 /* ---- submit and end ------------------------------------------------------------------------- */
 
