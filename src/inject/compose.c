@@ -230,7 +230,8 @@ static void put_plain(struct compose *c)
 static void add_mailboxes(GMimeMessage *message, GMimeAddressType type,
                           const struct compose_mailbox *boxes, size_t count)
 {
-    InternetAddressList *list = g_mime_message_get_addresses(message, type);
+    /* The message's own list writes the field anew with each address that is added. */
+    InternetAddressList *list = internet_address_list_new();
 
     for (size_t i = 0; i < count; i++) {
         char *name = text_of(boxes[i].name), *address = text_of(boxes[i].address);
@@ -242,6 +243,10 @@ static void add_mailboxes(GMimeMessage *message, GMimeAddressType type,
         mem_free(name);
         mem_free(address);
     }
+    if (count > 0) {
+        internet_address_list_append(g_mime_message_get_addresses(message, type), list);
+    }
+    g_object_unref(list);
 }
 
 /* A part that GMime takes for one in this encoding; in the place of its bytes stands a token, as
