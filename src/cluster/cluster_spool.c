@@ -302,15 +302,15 @@ static void close_spool(struct spool *sp)
 
     committer_batch_free(s->extra);
     committer_free(s->committer); /* what is under way may yet happen: under the fence */
-    if (s->member != NULL) {
+    housekeeper_free(s->housekeeper);
+    loader_free(s->loader);
+    engine_search_free(s->search);
+    if (s->member != NULL) { /* alone at the descriptor, for which it waits */
         engine_member_leave(s);
     }
     engine_member_free(s->member);
-    housekeeper_free(s->housekeeper);
     desk_fini(&s->desk);
-    loader_free(s->loader);
     arrivals_fini(&s->arrivals);
-    engine_search_free(s->search);
     finder_fini(&s->finder);
     if (s->epoll_fd >= 0) {
         (void)close(s->epoll_fd);

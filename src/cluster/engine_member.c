@@ -452,6 +452,12 @@ int engine_member_wait(struct cluster_spool *s, struct buf *ret_error)
             mono_after(began, is_unfit ? ENGINE_MEMBER_UNFIT_US : ENGINE_MEMBER_START_US);
 
         engine_member_turn(s);
+        housekeeper_turn(s->housekeeper); /* what is ready would wake us again and again */
+        loader_turn(s->loader);
+        engine_search_turn(s->search);
+        if (s->committer != NULL) {
+            committer_turn(s->committer);
+        }
         if (s->committer != NULL && membership_is_settled(m->membership)) {
             gain(s);
             return 0;
