@@ -216,6 +216,8 @@ class Torture(Case):
             self.wait(lambda: not set(old) & set(self.p.managers()) and (program == "qmgr" or self.p.manager()), "the other manager")
             if program == "qmgr":
                 self.wait(lambda: any(r.endswith("@d1.test") for r in site.recipients()), "paused mail is tried by the other")
+        known = len(self.sent)
+        self.wait(lambda: any(r.endswith("@d1.test") for r in self.sent[known:]), "mail for what is paused")
         feeder.stop()
 
         def left():  # each second what waits is looked at again, so it is not always in deferred/
