@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "answers.h"
@@ -75,12 +76,21 @@ struct loader {
     bool is_heading; /* heads, or a page of the walk, are asked for */
     bool is_telling; /* when those that were told of something are due is asked for */
     bool has_come;
-    char *key; /* owned: that was asked for last */
+    int64_t sweep_at; /* us */
+    char *key;        /* owned: that was asked for last */
     size_t key_len;
     uint64_t key_after; /* its mail up to this was read */
     bool key_is_asked, key_found;
     bool key_ended; /* all of it was looked at, and none was not on the desk */
 };
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
 
 static struct question *question_new(enum ask ask)
 {
@@ -1056,6 +1066,7 @@ struct loader *loader_new(int epoll_fd, const struct link_target *target, struct
     l->desk = desk;
     l->finder = finder;
     l->arrivals = arrivals;
+    l->sweep_at = now_us() + LOADER_SWEEP_US;
     l->reader = reader_new(epoll_fd, target, &owner, l);
     return l;
 }
@@ -1073,6 +1084,11 @@ void loader_free(struct loader *l)
 void loader_turn(struct loader *l)
 {
     reader_turn(l->reader);
+    if (now_us() >= l->sweep_at) {
+        l->sweep_at = now_us() + LOADER_SWEEP_US;
+        finder_sweep(l->finder);
+        l->is_wanted = true;
+    }
     loader_ask(l);
     ask_told(l);
     go_on(l);

@@ -17,9 +17,10 @@
 #include "finder.h"
 #include "reader.h"
 
-#define LOADER_LOW   64
-#define LOADER_HIGH  256
-#define LOADER_SWEEP (60 * INT64_C(1000000))
+#define LOADER_LOW  64
+#define LOADER_HIGH 256
+/* Between two looks for all that is due, whatever is thought to be known of it. */
+#define LOADER_SWEEP_US (60 * INT64_C(1000000))
 
 struct loader;
 
