@@ -10,6 +10,7 @@
  * is the engine behind spool.h: submitted with a claim, finished as delivered. Prints messages,
  * microseconds, and processor time of this process in microseconds. bench/cluster runs both.
  */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +262,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_cluster: at most %d messages of 1 MiB\n", BATCH_MAX);
         return 64;
     }
+    (void)mallopt(M_TRIM_THRESHOLD, 4 << 20); /* as the daemon's processes (process/role.c) */
+    (void)mallopt(M_MMAP_THRESHOLD, 4 << 20);
     w.content = mem_new(w.bytes);
     memset(w.content, 'x', w.bytes);
     cpu = now_us(CLOCK_PROCESS_CPUTIME_ID);

@@ -195,7 +195,8 @@ void columns_flush(struct columns *c, struct committer_batch *b)
     if (c->rows > 0) {
         int count = finish(c, params);
 
-        committer_batch_add(b, c->sql, params, count);
+        committer_batch_add_taken(b, c->sql, params, count); /* content is large */
+        memset(c->column, 0, sizeof c->column);
     }
 }
 

@@ -35,7 +35,7 @@ struct committer_statement {
     const char *sql;
     int count;
     struct link_param *params; /* owned; they point into: */
-    char *block;               /* owned */
+    char *block;               /* owned; NULL: the parameters are each owned */
 };
 
 struct committer_batch {
@@ -116,6 +116,9 @@ void committer_batch_free(struct committer_batch *b)
     }
     while ((s = STAILQ_FIRST(&b->statements)) != NULL) {
         STAILQ_REMOVE_HEAD(&b->statements, next);
+        for (int i = 0; s->block == NULL && i < s->count; i++) {
+            mem_free((char *)(uintptr_t)s->params[i].bytes);
+        }
         mem_free(s->block);
         mem_free(s->params);
         mem_free(s);
@@ -146,6 +149,19 @@ void committer_batch_add(struct committer_batch *b, const char *sql,
             at += params[i].len + 1;
         }
     }
+    STAILQ_INSERT_TAIL(&b->statements, s, next);
+}
+
+void committer_batch_add_taken(struct committer_batch *b, const char *sql,
+                               const struct link_param *params, int count)
+{
+    struct committer_statement *s = mem_new(sizeof *s);
+
+    CHECK(count <= LINK_PARAMS_MAX);
+    s->sql = sql;
+    s->count = count;
+    s->params = mem_array((size_t)count, sizeof *s->params);
+    memcpy(s->params, params, (size_t)count * sizeof *s->params);
     STAILQ_INSERT_TAIL(&b->statements, s, next);
 }
 

@@ -35,7 +35,7 @@
 /* Between two tries to connect. */
 #define COMMITTER_AGAIN_US (200 * INT64_C(1000))
 
-/* A statement with its parameters, which are in one block, each ended by NUL. */
+/* A statement with its parameters: copies in one block, each ended by NUL, or taken ones. */
 struct committer_statement;
 
 /* The open batch; owned by its maker until committer_begin. */
@@ -46,6 +46,10 @@ void committer_batch_free(struct committer_batch *b); /* NULL is fine */
 /* Copies the parameters; `sql` lasts as long as the program. */
 void committer_batch_add(struct committer_batch *b, const char *sql,
                          const struct link_param *params, int count);
+
+/* The same with parameters whose bytes are taken: each from mem_new or the like, or NULL. */
+void committer_batch_add_taken(struct committer_batch *b, const char *sql,
+                               const struct link_param *params, int count);
 
 /* The statements of `more` (taken; NULL is fine) follow on those of `b`. */
 void committer_batch_join(struct committer_batch *b, struct committer_batch *more);

@@ -675,7 +675,7 @@ static void set_new(struct desk *d, struct desk_message *msg, struct desk_fields
 int desk_submit(struct desk *d, struct msg_id id, const struct spool_new *n)
 {
     struct desk_message *msg;
-    char *content = mem_new(n->size);
+    char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed: it is filled at once */
     int err = read_all(n, content);
 
     if (err != 0) {
@@ -1419,7 +1419,7 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
                       const struct spool_share *shares, size_t count)
 {
     struct desk_fields fields = {.m = *n->m};
-    char *content = mem_new(n->size);
+    char *content = mem_resize(NULL, n->size + 1, 1); /* not zeroed: it is filled at once */
     bool copies = n->size <= DESK_CONTENT_MAX && n->size * count <= PARTS_CONTENT_MAX;
     int err = read_all(n, content);
     struct desk_message *msg;
