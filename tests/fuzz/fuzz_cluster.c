@@ -60,7 +60,7 @@ static struct slice bytes(size_t len)
 /* The columns of a good row: P partition, I id, T time, Z size of the content, 0 to 9 an int, s a
  * smallint 0, l a bigint 0, A an address, X a transport, H a next hop, C the content, E no text. Of
  * the messages, 1 is a report part with one part left, and 4 is that: K kind, L parts left, N
- * pending, M whole. */
+ * pending, M whole. Of arrivals, n is a number and R tells of a message. */
 static const struct {
     const char *begins, *columns;
 } questions[] = {
@@ -69,11 +69,14 @@ static const struct {
     {"SELECT r.p, r.id, r.n", "PI100AEXH10TEEEEE"},
     {"SELECT u.p, u.id, r.n", "PI100AEXH10TEEEEE"},
     {"SELECT g.i, h.due, h.id", "1TI"},
-    {"SELECT 0::smallint, state", "s2Hll"},
+    {"SELECT 0::smallint, state", "s2Hlls"},
     {"SELECT x.p, x.id, x.due FROM", "PIT"},
     {"SELECT x.p, x.id", "PI"},
     {"SELECT p, id", "PI"},
     {"SELECT bytes", "C"},
+    {"SELECT seq, parts FROM arrival", "nR"},
+    {"DELETE FROM arrival", ""},
+    {"INSERT INTO arrival", ""},
     {"SELECT id, p FROM", "IP"},
     {"SELECT count(*)", "l"},
     {"SELECT transport, nexthop", "XHll"},
@@ -153,6 +156,17 @@ static void put_good(PGresult *r, int row, int column, char what, uint64_t id)
         break;
     case 'N':
         put_number(r, row, column, 4, id != REPORT);
+        break;
+    case 'n':
+        put_number(r, row, column, 8, id);
+        break;
+    case 'R':
+        put(r, row, column,
+            slice_of((char[20]){[1] = 1,
+                                [3] = (char)parts_home((struct msg_id){id}),
+                                [11] = (char)id,
+                                [19] = 4},
+                     20));
         break;
     case 'M':
         put_number(r, row, column, 8, id == PART ? REPORT : id);
@@ -352,6 +366,8 @@ struct world {
     struct spool base;
     struct desk desk;
     struct finder finder;
+    struct arrivals arrivals;
+    int64_t looks;
     struct loader *loader;
     struct engine_search *search;
 };
@@ -453,6 +469,7 @@ static void settle_all(struct world *w, struct msg_id id)
 
 static void do_batch(struct world *w)
 {
+    struct partition_set told = {{0}};
     unsigned how = byte();
 
     desk_begin(&w->desk);
@@ -474,11 +491,12 @@ static void do_batch(struct world *w)
         desk_rollback(&w->desk);
         return;
     }
-    committer_batch_free(rows_write(desk_begin_commit(&w->desk), how % DESK_FRESH_TABLES));
+    w->desk.fresh_now = how % DESK_FRESH_TABLES;
+    committer_batch_free(rows_write(&w->desk, desk_begin_commit(&w->desk)));
     if (how % 8 == 6) {
         desk_undo_all(&w->desk);
     } else {
-        desk_keep_oldest(&w->desk);
+        desk_keep_oldest(&w->desk, &told);
     }
 }
 
@@ -568,7 +586,7 @@ static void step(struct world *w)
         search(w, byte());
         break;
     case 10:
-        loader_arrived(w->loader, parts_home(id), id.n);
+        loader_look_for_arrivals(w->loader, 0, 1, ++w->looks * ARRIVALS_ALONE_US);
         break;
     case 11:
         if (desk_parts_want(&w->desk, id) == 0) {
@@ -622,24 +640,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct link_target target;
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct world *w = mem_new(sizeof *w);
+    struct partition_set all = {{0}};
 
     input = slice_of((const char *)data, size);
     check_round_trip(bytes(byte()));
     finder_init(&w->finder);
-    desk_init(&w->desk, &w->base, &w->finder, 0);
-    w->loader = loader_new(epoll_fd, &target, &w->desk, &w->finder, 0);
+    arrivals_init(&w->arrivals);
+    desk_init(&w->desk, &w->base, &w->finder);
+    w->loader = loader_new(epoll_fd, &target, &w->desk, &w->finder, &w->arrivals);
     w->search = engine_search_new(epoll_fd, &target, &w->base);
     loader_set_lists(w->loader, engine_search_of(w->search));
     for (unsigned p = 0; p < PARTITIONS; p++) {
         finder_own(&w->finder, (uint16_t)p, true);
+        partition_set_add(&all, (int)p);
     }
-    loader_count(w->loader);
+    loader_count(w->loader, &all);
     for (unsigned i = 0; i < STEPS && input.len > 0; i++) {
         step(w);
     }
     loader_free(w->loader);
     engine_search_free(w->search);
     desk_fini(&w->desk);
+    arrivals_fini(&w->arrivals);
     finder_fini(&w->finder);
     mem_free(w);
     (void)close(epoll_fd);
