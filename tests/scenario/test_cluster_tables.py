@@ -239,6 +239,24 @@ class Tables(sluice.TestCase):
         self.assertIn("Subject: own", d.cli("cat", other).stdout)
         self.assertNotEqual(d.cli("show", "1M13zPDVHD4").returncode, 0)
 
+    def test_rows_deleted_by_hand_harm_their_own_mail_alone(self):
+        self.init()
+        site = self.site(rcpt="450 4.2.0 later")
+        d = self.daemon(spool=self.server.url(), cluster_standby="none", relayhost=site.nexthop)
+        ids = [d.send("a@example.org", ["r%d@example.net" % i]) for i in range(3)]
+        self.eventually(lambda: {m["queue_name"] for m in d.queue()} == {"deferred"})
+        self.assertEqual(d.stop(), 0)
+        self.server.ask("DELETE FROM sluice.recipient WHERE address = 'r0@example.net';"
+                        "DELETE FROM sluice.message WHERE id = (SELECT id FROM sluice.recipient WHERE address = 'r1@example.net')")
+        self.assertIn("error: 1 parts whose message is not there", self.cluster("check", self.server.url())[1])
+        self.assertIn("repaired: 1 parts whose message is not there", self.cluster("check", "--repair", self.server.url())[1])
+        site.replies["RCPT"] = "250 2.1.5 Ok"
+        d.start()
+        d.move_clock(4000)
+        self.eventually(lambda: len(site.messages) == 1)
+        self.eventually(lambda: d.message(ids[0])["queue_name"] == "corrupt")
+        self.assertIn("do not add up", d.message(ids[0])["reason"])
+
     def test_a_password_is_read_from_its_file(self):
         self.init()
         file = os.path.join(self.server.directory, "password")
