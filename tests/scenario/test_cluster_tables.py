@@ -279,3 +279,13 @@ class Tables(sluice.TestCase):
         d.send("a@example.org", ["r@example.net"])
         self.eventually(lambda: len(site.messages) == 1 and not d.queue())
         self.assertNotIn(PASSWORD, d.cli("config", "show").stdout + d.log())
+        self.assertEqual(d.stop(), 0)
+        with open(file, "w") as f:
+            f.write("wrong-" + PASSWORD + "\n")
+        refused = d.cli("cluster", "check")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("password authentication failed", refused.stderr)
+        self.assertNotIn(PASSWORD, refused.stderr)
+        d.launch()
+        self.assertNotEqual(d.process.wait(sluice.PATIENCE), 0)
+        self.assertIn("password authentication failed", d.log())
