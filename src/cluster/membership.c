@@ -690,8 +690,9 @@ static bool must_renew(const struct membership *m, struct mono now)
 {
     bool is_half_left = m->deadline.us != 0 &&
                         !mono_reached(mono_after(m->deadline, -m->config.times->hold_us / 2), now);
+    bool is_awaited = m->renew_at.us == 0; /* it shows what has become of an action */
 
-    return mono_reached(renewal_due(m), now) && !(m->view_is_fresh && is_half_left);
+    return mono_reached(renewal_due(m), now) && (is_awaited || !m->view_is_fresh || !is_half_left);
 }
 
 static bool renew(struct membership *m, struct mono now)

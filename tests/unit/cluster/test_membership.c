@@ -65,6 +65,21 @@ static void the_first_node_takes_all(void **state)
     no_violation();
 }
 
+/* Each renewal takes about two seconds, so that it is always time for another. */
+static void over_a_slow_database_a_node_gets_partitions(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        world_fini(&w);
+        world_init(&w, seed);
+        w.latency_us = 500 * US_PER_MS;
+        world_start(&w, 0);
+        world_run(&w, 20 * S);
+        assert_int_equal(world_count(&w, 0), PARTITIONS);
+        no_violation();
+    }
+}
+
 static void joining_and_leaving_moves_no_more_than_a_share(void **state)
 {
     (void)state;
@@ -454,6 +469,7 @@ static void without_a_part_of_it_something_goes_wrong(void **state)
 #define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 UNIT_MAIN(WORLD_TEST(the_first_node_takes_all),
+          WORLD_TEST(over_a_slow_database_a_node_gets_partitions),
           WORLD_TEST(joining_and_leaving_moves_no_more_than_a_share),
           WORLD_TEST(a_killed_node_is_taken_over_and_comes_back),
           WORLD_TEST(a_stopped_node_learns_that_it_was_given_up),
