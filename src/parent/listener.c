@@ -26,6 +26,7 @@ struct wish {
     const char *url;
     char *owned_url; /* when it had to be made */
     const char *parameter;
+    bool listens_later; /* when the socket is shared */
 };
 
 static const struct listener *find(const struct listeners *list, enum wire_role role,
@@ -56,27 +57,28 @@ static char *join(const char *prefix, const char *text)
 static size_t list_wishes(const struct conf *conf, struct wish wishes[LISTENERS_MAX])
 {
     size_t count = 0;
-
+    bool later = slice_starts(slice_string(conf->spool), SLICE(CONF_SPOOL_CLUSTER));
     struct listen_options options;
     const char *url_as_given;
 
     for (size_t at = 0;
          count < LISTENERS_MAX && listen_next(&conf->listen, &at, &url_as_given, &options);) {
-        wishes[count++] = (struct wish){ROLE_RECEIVE, url_as_given, NULL, "listen"};
+        wishes[count++] = (struct wish){ROLE_RECEIVE, url_as_given, NULL, "listen", later};
     }
     if (conf->control_socket[0] != '\0' && count < LISTENERS_MAX) {
         char *url = join("unix:", conf->control_socket);
-        wishes[count++] = (struct wish){ROLE_CONTROL, url, url, "control_socket"};
+        wishes[count++] = (struct wish){ROLE_CONTROL, url, url, "control_socket", false};
     }
     for (size_t i = 0; i < conf->control_listen.count && count < LISTENERS_MAX; i++) {
-        wishes[count++] =
-            (struct wish){ROLE_CONTROL, conf->control_listen.items[i], NULL, "control_listen"};
+        wishes[count++] = (struct wish){ROLE_CONTROL, conf->control_listen.items[i], NULL,
+                                        "control_listen", false};
     }
     for (size_t i = 0; extension_at(i) != NULL && count < LISTENERS_MAX; i++) {
         char *url = extension_at(i)->url(conf);
 
         if (url != NULL) {
-            wishes[count++] = (struct wish){ROLE_CONTROL, url, url, extension_at(i)->parameter};
+            wishes[count++] =
+                (struct wish){ROLE_CONTROL, url, url, extension_at(i)->parameter, false};
         }
     }
     return count;
@@ -116,6 +118,7 @@ static void add(struct listeners *list, const struct wish *wish, const char *pat
     l->url = mem_string(wish->url);
     l->path = path == NULL ? NULL : mem_string(path);
     l->fd = fd;
+    l->listens = !wish->listens_later;
     l->fresh = true;
     TAILQ_INSERT_TAIL(list, l, next);
 }
@@ -126,9 +129,10 @@ static bool fail(struct buf *error, const char *url, const char *why)
     return false;
 }
 
-static bool bind_and_listen(int fd, const struct sockaddr *address, socklen_t len)
+static bool bind_and_listen(const struct wish *wish, int fd, const struct sockaddr *address,
+                            socklen_t len)
 {
-    return bind(fd, address, len) == 0 && listen(fd, BACKLOG) == 0;
+    return bind(fd, address, len) == 0 && (wish->listens_later || listen(fd, BACKLOG) == 0);
 }
 
 /* With another port, which no process listens on: is it an address of this machine? */
@@ -162,7 +166,7 @@ static bool open_address(struct listeners *list, const struct wish *wish,
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     }
     if (list == NULL ? !bind_anywhere(fd, address)
-                     : !bind_and_listen(fd, address->ai_addr, address->ai_addrlen)) {
+                     : !bind_and_listen(wish, fd, address->ai_addr, address->ai_addrlen)) {
         int why = errno;
         (void)close(fd); /* never used */
         return fail(error, wish->url, strerror(why));
@@ -312,7 +316,7 @@ static bool open_unix(struct listeners *list, const struct wish *wish, const str
         return fail(error, wish->url, strerror(errno));
     }
     mask = umask(0177); /* closed to others until its mode is set */
-    ok = bind_and_listen(fd, (const struct sockaddr *)&address, sizeof address);
+    ok = bind_and_listen(wish, fd, (const struct sockaddr *)&address, sizeof address);
     (void)umask(mask); /* never fails */
     if (!ok || !set_socket_mode(wish, conf, group, path)) {
         int why = errno;
@@ -473,9 +477,15 @@ void listeners_prune(struct listeners *list, const struct conf *conf)
     free_wishes(wishes, count);
 }
 
-int listener_share(const struct listener *l)
+int listener_share(struct listener *l)
 {
-    int fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 3);
+    int fd;
+
+    if (!l->listens && listen(l->fd, BACKLOG) != 0) {
+        return -errno;
+    }
+    l->listens = true;
+    fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 3);
 
     CHECK(fd >= 0); /* a parent without descriptors can't go on */
     return fd;

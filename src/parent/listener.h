@@ -28,6 +28,7 @@ struct listener {
     char *url;
     char *path; /* of a Unix socket, or NULL */
     int fd;
+    bool listens;
     bool fresh; /* opened by the last listeners_open: not sent to any process yet */
 };
 
@@ -48,7 +49,9 @@ bool listeners_complete(const struct listeners *list, const struct conf *conf);
 /* Close what `conf` (NULL: none) does not ask for, and remove the Unix sockets among it. */
 void listeners_prune(struct listeners *list, const struct conf *conf);
 
-/* A new descriptor of the socket for a child to have. */
-int listener_share(const struct listener *l);
+/* A new descriptor of the socket for a child to have, which listens from now on: those that receive
+ * mail for one of several nodes do not before, so that clients find another node while this one
+ * starts. Negative errno: another program listens there by now. */
+int listener_share(struct listener *l);
 
 #endif

@@ -225,16 +225,30 @@ static bool spawn(struct child *c)
     return true;
 }
 
-static void give_listeners(const struct parent *p, struct child *c, bool only_fresh)
+static void give_listeners(struct parent *p, struct child *c, bool only_fresh)
 {
-    const struct listener *l;
+    struct listener *l;
 
     TAILQ_FOREACH(l, &p->listeners, next)
     {
         if (l->role == c->role && (l->fresh || !only_fresh)) {
             const struct wire_listener m = {.url = slice_string(l->url)};
-            wire_put_listener(c->channel, &m, listener_share(l));
+            int fd = listener_share(l);
+
+            if (fd >= 0) {
+                wire_put_listener(c->channel, &m, fd);
+            } else {
+                log_error("listen: %s: %s", l->url, strerror(-fd));
+            }
         }
+    }
+}
+
+/* One that has not begun gets all of them when it does. */
+static void give_new_listeners(struct parent *p, struct child *c)
+{
+    if (c->start_sent) {
+        give_listeners(p, c, true);
     }
 }
 
@@ -313,8 +327,9 @@ static void tell_control(const struct parent *p, const struct child *c, enum wir
     }
 }
 
-static void give_start(const struct parent *p, struct child *c)
+static void give_start(struct parent *p, struct child *c)
 {
+    give_listeners(p, c, false);
     wire_put_empty(c->channel, WIRE_START);
     c->start_sent = true;
     for (size_t i = 0; i < p->child_count && c->role == ROLE_CONTROL; i++) {
@@ -361,7 +376,6 @@ static void start_again(struct child *c)
     if (is_exposed(c)) {
         tell_control(p, c, WIRE_CHILD);
     }
-    give_listeners(p, c, false);
     give_log_sinks(p, c);
     for (size_t i = 0; i < p->child_count; i++) {
         connect_children(p, c, &p->children[i]);
@@ -434,7 +448,6 @@ static bool start_all(struct parent *p)
         if (!spawn(&p->children[i])) {
             return false;
         }
-        give_listeners(p, &p->children[i], false);
         give_log_sinks(p, &p->children[i]);
         for (size_t k = 0; k < i; k++) {
             connect_children(p, &p->children[k], &p->children[i]);
@@ -1038,7 +1051,7 @@ static void send_conf(struct parent *p)
     for (size_t i = 0; i < p->child_count; i++) {
         if (p->children[i].channel != NULL) {
             tell_conf(&p->children[i]);
-            give_listeners(p, &p->children[i], true);
+            give_new_listeners(p, &p->children[i]);
         }
     }
 }
@@ -1145,7 +1158,7 @@ static void on_listen_timer(evutil_socket_t fd, short what, void *arg)
     if (p->phase == RUNNING && listeners_open(&p->listeners, p->bundle.conf, &text)) {
         for (size_t i = 0; i < p->child_count; i++) {
             if (p->children[i].channel != NULL) {
-                give_listeners(p, &p->children[i], true);
+                give_new_listeners(p, &p->children[i]);
             }
         }
     }
