@@ -113,8 +113,9 @@
  *   overcommitted destination therefore does not hide the work of others. Transports take turns in
  *   the same cyclic order.
  * - Recipients for dead destinations and transports don't become entries of a retry transport: they
- *   are handed to the owner (SCHED_DEFER), those that wait already one message at a time when
- *   there is nothing else to decide, so that a death with a million waiting entries stalls nothing.
+ *   are handed to the owner (SCHED_DEFER), those that wait already one message at a time: before
+ *   deliveries, but behind EARLY_DRAINS messages when there is nothing else to decide, so that a
+ *   death with a million waiting entries stalls nothing.
  * - A destination with a rate delay that dies stays dead for minimal_backoff like any other.
  * - The rate delay of a transport is from start to start. Nothing that an agent does or fails to do
  *   keeps it locked.
@@ -1092,6 +1093,20 @@ static bool next_drain(struct sched *s, struct mono now, struct sched_action *a)
     return false;
 }
 
+/* Messages that a death takes out before others are looked at: what chooses between these (how many
+ * entries they have left, what may be read) then sees what is left of them. With more the owner has
+ * too much to do at once. */
+#define EARLY_DRAINS 256
+
+static bool next_early_drain(struct sched *s, struct mono now, struct sched_action *a)
+{
+    if (s->early_drains == EARLY_DRAINS || !next_drain(s, now, a)) {
+        return false;
+    }
+    s->early_drains++;
+    return true;
+}
+
 /* Is there something for next_drain? */
 static bool drains_left(const struct sched *s)
 {
@@ -1287,12 +1302,16 @@ enum sched_action_type sched_next(struct sched *s, struct mono now, struct sched
     out_forget(s);
     timers_run(s, now);
     chores_run(s, now);
-    if (next_event(s, ret_action) || next_deferral(s, ret_action) || next_done(s, ret_action) ||
+    if (next_event(s, ret_action) || next_deferral(s, ret_action) ||
+        next_early_drain(s, now, ret_action) || next_done(s, ret_action) ||
         share_next_park(s, now, ret_action) || next_read(s, ret_action) ||
-        next_delivery(s, now, ret_action) || share_next_admit(s, ret_action) ||
-        next_drain(s, now, ret_action)) {
+        next_delivery(s, now, ret_action) || share_next_admit(s, ret_action)) {
+        s->decisions++;
+    } else if (next_drain(s, now, ret_action)) {
+        ret_action->can_wait = true;
         s->decisions++;
     } else {
+        s->early_drains = 0;
         dest_forget_old(s);
     }
     return ret_action->type;

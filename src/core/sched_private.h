@@ -380,6 +380,7 @@ struct sched {
     uint32_t extra;          /* busy entries beyond the first of each agent */
     int64_t agents_moved_us; /* when what lines wait for last changed */
     uint64_t decisions, serial;
+    unsigned early_drains; /* messages, since there was nothing left to decide */
     struct slab message_slab, job_slab, peer_slab, entry_slab;
     size_t bytes;   /* besides slabs */
     struct rng rng; /* balances trees; no decision depends on it */

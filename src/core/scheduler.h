@@ -299,11 +299,12 @@ struct sched_action {
     struct mono until;            /* SCHED_DEST_DEAD */
     bool cache_load, cache_store; /* connection cache hints (Postfix spec 6.9) */
     uint32_t window;              /* of the destination now */
+    bool can_wait;                /* SCHED_DEFER: one of many, and the last thing to be decided */
 };
 
 /* The next decision. Call until SCHED_NONE after every fact or batch of facts; or, where many are
- * deferred as their destination has died, until a SCHED_DEFER: those come when there is nothing
- * else to decide, and sched_wake_at says "at once" while some are left. */
+ * deferred as their destination has died, until one that `can_wait`: there is nothing else to
+ * decide, and sched_wake_at says "at once" while some are left. */
 enum sched_action_type sched_next(struct sched *s, struct mono now,
                                   struct sched_action *ret_action);
 

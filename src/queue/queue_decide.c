@@ -121,7 +121,7 @@ void queue_decide(struct queue *q)
             break;
         case SCHED_DEFER:
             defer_unattempted(q, &action);
-            if (++q->deferred >= DEFERRED_PER_TURN) {
+            if (action.can_wait && ++q->deferred >= DEFERRED_PER_TURN) {
                 return; /* there is nothing else to decide, and sched_wake_at says "at once" */
             }
             break;

@@ -22,7 +22,7 @@
 struct bench {
     struct sched *s;
     struct mono now;
-    const char *texts[16]; /* by message; what is still to be read */
+    const char *texts[512]; /* by message; what is still to be read */
     struct {
         uint64_t msg;
         char dest[32];

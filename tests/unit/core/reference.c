@@ -851,7 +851,7 @@ void reference_run(struct reference *r, struct mono now)
     r->now_us = now.us;
     while (timer_one(r)) {
     }
-    while (complete_one(r) || deliver_one(r) || drain_one(r)) {
+    while (drain_one(r) || complete_one(r) || deliver_one(r)) {
     }
 }
 
