@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 
 import peers
@@ -11,8 +12,10 @@ import sluice
 class Screen:
     """A program in a terminal of its own."""
 
-    def __init__(self, directory, *argv, columns=80, lines=24):
-        self.socket = os.path.join(directory, "tmux")
+    def __init__(self, *argv, columns=80, lines=24):
+        # Not the daemon's directory: that has gone when the terminal is closed.
+        self.directory = sluice.tempfile.mkdtemp(prefix="sluice-test-")
+        self.socket = os.path.join(self.directory, "tmux")
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines),
                   "env LC_ALL=C.UTF-8 " + shlex.join(argv) + "; echo ended with $?; cat")
 
@@ -29,13 +32,14 @@ class Screen:
         self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
 
     def close(self):
-        subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True, timeout=sluice.PATIENCE)
+        subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True, timeout=sluice.PATIENCE, check=True)
+        shutil.rmtree(self.directory)
 
 
 @peers.needs("tmux")
 class Top(sluice.TestCase):
     def top(self, d, **options):
-        screen = Screen(d.directory, sluice.program("sluice"), "-c", d.config, "top", **options)
+        screen = Screen(sluice.program("sluice"), "-c", d.config, "top", **options)
         self.addCleanup(screen.close)
         return screen
 
