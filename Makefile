@@ -6,10 +6,11 @@
 #   make demo     a minute of a newsletter, password resets and sites that misbehave, with the dashboard
 #   make demo-cluster    three nodes over one PostgreSQL under load; a node and the primary are killed
 #   make bench    measure (see bench/README.md)    make fuzz    long fuzzing
-#   make install  DESTDIR= PREFIX=/usr/local       make format  clang-format
+#   make install  DESTDIR= PREFIX=/usr/local SENDMAIL=auto|yes|no       make format  clang-format
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+SENDMAIL ?= auto
 FUZZ_SECONDS ?= 600
 export PATH := /usr/bin:/bin:/usr/sbin:/sbin:$(PATH)
 
@@ -84,8 +85,7 @@ format:
 install: build
 	@meson configure build --prefix=$(PREFIX) >/dev/null
 	@$(call quietly,ninja -C build --quiet)
-	@DESTDIR=$(DESTDIR) meson install -C build --quiet --no-rebuild
-	@scripts/say-postfix $(PREFIX)/sbin/sluice-qmgr
+	@scripts/install build "$(PREFIX)" "$(DESTDIR)" "$(SENDMAIL)"
 
 clean:
 	rm -rf build build-test build-clang

@@ -128,7 +128,7 @@ static const struct option_row options[] = {
     {ARG_MAILQ, OPTION_IGNORED, 'v', NULL, NULL, 0, NULL},
     {ARG_JSON, OPTION_FLAG, 'j', "json", NULL, AT(json), "for programs: JSON"},
     {ARG_PROGRAM | ARG_COMMAND, OPTION_TEXT, 'c', "config", "FILE", AT(conf_path),
-     "the configuration (else $SLUICE_CONF, /etc/sluice/sluice.conf)"},
+     "the configuration (else $SLUICE_CONF, /etc/sluice/sluice.conf, or that of sluice-qmgr)"},
     {ARG_COMMAND, OPTION_FLAG, 0, "help", NULL, AT(help), "this text"},
     {ARG_PROGRAM, OPTION_FLAG, 'h', "help", NULL, AT(help), "this text"},
     {ARG_PROGRAM, OPTION_FLAG, 'V', "version", NULL, AT(version), "the version"},

@@ -8,6 +8,7 @@
 #include "bundle.h"
 #include "check.h"
 #include "completion.h"
+#include "dialect.h"
 #include "mem.h"
 #include "nearest.h"
 #include "words.h"
@@ -283,9 +284,23 @@ static int run_help(const struct command *c, const struct args *a)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-static const char *conf_path(const struct args *a)
+/* Does a daemon run that has the embedded configuration, with its paths below this directory? */
+static bool embedded_runs_here(void)
 {
-    return a->conf_path != NULL ? a->conf_path : bundle_default_path();
+    struct conf_problems problems;
+    struct conf *conf = conf_load(NULL, NULL, &problems);
+    bool runs = conf != NULL && access(conf->control_socket, F_OK) == 0;
+
+    conf_free(conf);
+    conf_problems_fini(&problems);
+    return runs;
+}
+
+const char *command_conf_path(const struct args *a)
+{
+    const char *path = a->conf_path != NULL ? a->conf_path : bundle_default_path();
+
+    return path != NULL || embedded_runs_here() ? path : conf_dialect_made();
 }
 
 static void print_problems(const struct conf_problems *problems)
@@ -302,7 +317,7 @@ static void print_problems(const struct conf_problems *problems)
 struct conf *command_conf(const struct args *a)
 {
     struct conf_problems problems;
-    struct conf *conf = conf_load(conf_path(a), NULL, &problems);
+    struct conf *conf = conf_load(command_conf_path(a), NULL, &problems);
 
     if (conf == NULL) {
         print_problems(&problems);
@@ -313,7 +328,7 @@ struct conf *command_conf(const struct args *a)
 
 struct conf *command_conf_with(const struct args *a, struct slice line)
 {
-    const char *path = conf_path(a), *slash = path == NULL ? NULL : strrchr(path, '/');
+    const char *path = command_conf_path(a), *slash = path == NULL ? NULL : strrchr(path, '/');
     size_t directory_len = slash == NULL ? 0 : (size_t)(slash - path) + 1;
     char *directory = slash == NULL ? mem_copy(".", 1) : mem_copy(path, directory_len);
     struct conf_problems problems;
@@ -341,7 +356,7 @@ struct conf *command_places(const struct args *a)
 {
     static const char *const needed[] = {"state_directory", "control_socket", NULL};
     struct conf_problems problems;
-    struct conf *conf = conf_load_places(conf_path(a), needed, &problems);
+    struct conf *conf = conf_load_places(command_conf_path(a), needed, &problems);
 
     if (conf == NULL) {
         print_problems(&problems);

@@ -30,6 +30,11 @@ int commands_main(int argc, char **argv, bool as_mailq);
 /* "sluice COMMAND: TEXT" on standard error and where to read more; returns EX_USAGE. */
 int command_misused(const struct command *c, const char *text);
 
+/* Where the configuration is: -c, $SLUICE_CONF, BUNDLE_DEFAULT_PATH; where there is none and no
+ * daemon runs in this directory, what another system's program of ours has made
+ * (conf_dialect_made). NULL: nowhere, the embedded one counts. */
+const char *command_conf_path(const struct args *a);
+
 /* The configuration of the command line. NULL: it has errors, which have been printed
  * (EX_CONFIG). */
 struct conf *command_conf(const struct args *a);

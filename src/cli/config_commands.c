@@ -34,9 +34,7 @@ static void print_text(FILE *out, struct buf *text)
 /* The daemon's own way of reading it, certificates and keys included. */
 int run_config_check(const struct command *c, const struct args *a)
 {
-    const char *path = a->word_count > 0      ? a->words[0]
-                       : a->conf_path != NULL ? a->conf_path
-                                              : bundle_default_path();
+    const char *path = a->word_count > 0 ? a->words[0] : command_conf_path(a);
     struct bundle bundle;
     struct buf text;
     bool ok;

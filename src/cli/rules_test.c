@@ -221,9 +221,7 @@ static bool addresses_ok(const struct args *a)
 
 int run_config_test(const struct command *c, const struct args *a)
 {
-    const char *path = a->word_count > 0      ? a->words[0]
-                       : a->conf_path != NULL ? a->conf_path
-                                              : bundle_default_path();
+    const char *path = a->word_count > 0 ? a->words[0] : command_conf_path(a);
     struct trial t = {.args = a};
     struct rule_set *set;
     struct bundle bundle;

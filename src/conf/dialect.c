@@ -1,6 +1,7 @@
 #include "dialect.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "conf_private.h"
@@ -18,6 +19,18 @@ void conf_dialect_register(const struct conf_dialect *dialect)
     }
     CHECK(dialect_count < CONF_DIALECTS_MAX);
     dialects[dialect_count++] = dialect;
+}
+
+const char *conf_dialect_made(void)
+{
+    for (size_t i = 0; i < dialect_count; i++) {
+        const char *path = dialects[i]->made_path;
+
+        if (path != NULL && access(path, F_OK) == 0) {
+            return path;
+        }
+    }
+    return NULL;
 }
 
 const struct conf_dialect *dialects_at(size_t n)

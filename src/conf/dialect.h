@@ -40,6 +40,10 @@ struct conf_dialect {
     bool by_mailbox;    /* of `routes`: with a recipient limit of 1 each mailbox is a destination */
     bool uses_services; /* its queue process talks to services of that system on Unix sockets */
 
+    /* Where a program of that system's leaves the configuration it has made, for those who look;
+     * NULL: nowhere. */
+    const char *made_path;
+
     const char *manual; /* paragraphs for sluice.conf(5), in mdoc, with .Pp before each */
     const char
         *params; /* what may stand behind PARAM, for an error message: "mailqsock or authfile" */
@@ -64,6 +68,9 @@ struct conf_dialect {
 /* From now on configurations are read with it. `dialect` lasts as long as the program; registered
  * again it changes nothing. */
 void conf_dialect_register(const struct conf_dialect *dialect);
+
+/* The first made_path of a registered dialect where there is a file; NULL: there is none. */
+const char *conf_dialect_made(void);
 
 /* The data that `begin` made for this configuration. */
 void *conf_dialect_data(const struct conf_private *inner, const struct conf_dialect *dialect);

@@ -78,6 +78,7 @@ static const struct conf_dialect dialect = {
     .routes = true,
     .by_mailbox = true,
     .uses_services = true,
+    .made_path = "/var/lib/postfix/sluice/qmgr.conf", /* below the usual data_directory */
     .manual =
         ".Pp\n"
         "Where the spool is postfix:DIR, DIR being Postfix's queue directory, the daemon is\n"
