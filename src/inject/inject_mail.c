@@ -1009,6 +1009,21 @@ uint64_t inject_mail_address_bytes(const struct inject_mail *m)
     return buf_len(&m->pool);
 }
 
+uint64_t inject_mail_header_least(const struct inject_mail *m)
+{
+    const struct inject_mailboxes *lists[] = {&m->to, &m->cc, &m->reply_to};
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        for (size_t k = 0; k < lists[i]->count; k++) {
+            const struct inject_mailbox *box = &lists[i]->all[k];
+
+            bytes += inject_mail_address(m, box).len + box->name_len;
+        }
+    }
+    return m->divided || inject_mail_is_whole(m) ? 0 : bytes;
+}
+
 bool inject_mail_is_divided(const struct inject_mail *m)
 {
     return m->divided;

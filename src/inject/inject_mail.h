@@ -88,6 +88,9 @@ bool inject_mail_next_rcpt(const struct inject_mail *m, size_t message, size_t *
 
 /* Bytes of all addresses in it. */
 uint64_t inject_mail_address_bytes(const struct inject_mail *m);
+/* The header of the one message of all recipients has at least so many bytes; 0: each has its own,
+ * or it is the document's. */
+uint64_t inject_mail_header_least(const struct inject_mail *m);
 
 /* Does each recipient get a message of its own? */
 bool inject_mail_is_divided(const struct inject_mail *m);

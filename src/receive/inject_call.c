@@ -54,9 +54,14 @@ static void begin_message(struct inject_session *s)
 {
     struct inject_part *part = inject_part_new(s, s->next_message++, inject_envelope_of_mail);
     struct server_reply reply = inject_part_set_envelope(part);
+    uint64_t limit = s->settings->smtp.limits.header_bytes;
 
     if (reply.code != 0 || part->rcpts == 0) {
         inject_part_end(part, reply);
+        return;
+    }
+    if (limit > 0 && inject_mail_header_least(s->mail) > limit) {
+        inject_part_end(part, INTAKE_HEADER_TOO_LARGE); /* it need not be made first */
         return;
     }
     part->text = inject_message_new(s->mail, part->message);

@@ -50,7 +50,7 @@ static struct server_reply judge(const struct intake *i)
         return REFUSAL(552, "5.3.4", "Message size exceeds fixed limit (message_size_limit)");
     }
     if (limits->header_bytes > 0 && facts->header_bytes > limits->header_bytes) {
-        return REFUSAL(552, "5.3.4", "Header section is too large (header_size_limit)");
+        return INTAKE_HEADER_TOO_LARGE;
     }
     if (limits->hops > 0 && facts->received > limits->hops) {
         return REFUSAL(554, "5.4.6", "Too many hops (hopcount_limit)");
@@ -199,7 +199,7 @@ static struct server_reply take_wire(struct intake *i, struct slice wire)
         return begin_body(i, wire);
     }
     if (!buf_add(&i->head, wire)) {
-        return REFUSAL(552, "5.3.4", "Header section is too large (header_size_limit)");
+        return INTAKE_HEADER_TOO_LARGE;
     }
     return i->scanner.facts.header_ended ? begin_body(i, buf_slice(&i->head)) : SERVER_ACCEPT;
 }

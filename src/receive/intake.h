@@ -32,6 +32,9 @@
 /* The header section has come: set the envelope of `draft`. Code 0: go on. */
 typedef struct server_reply intake_envelope(void *arg, struct slice header);
 
+#define INTAKE_HEADER_TOO_LARGE                                                                    \
+    ((struct server_reply){552, "5.3.4", SLICE("Header section is too large (header_size_limit)")})
+
 struct intake {
     struct draft draft;
     struct classify classify;
