@@ -8,7 +8,6 @@
 #include <sys/epoll.h>
 #include <sys/queue.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -30,6 +29,10 @@ static const char sql_marker[] = "INSERT INTO batch VALUES ($1, $2)";
 /* Begin, fence, then the marker is answered. */
 #define MARKER_ANSWER 3
 
+/* Numbers of batches grow over all lives of a node, on whichever machine they are: each life has so
+ * many. */
+#define NUMBERS_OF_A_LIFE (INT64_C(1) << 40)
+
 struct committer_statement {
     STAILQ_ENTRY(committer_statement) next;
     const char *sql;
@@ -47,7 +50,8 @@ struct committer_batch {
     int rc;           /* of BATCH_ENDED */
     bool committed;   /* COMMIT was answered */
     bool refused;     /* a statement has failed */
-    unsigned answers; /* of its statements */
+    unsigned answers; /* of its statements, */
+    unsigned sent;    /* .. and how many there are, COMMIT the last */
     char error_state[6];
 };
 
@@ -74,15 +78,14 @@ struct committer {
     int64_t found[COMMITTER_UNDER_WAY_MAX];
     unsigned found_count;
     bool look_failed;
+    bool has_warned; /* the server: a commit did not wait for the standby */
     char error[LINK_ERROR_MAX];
 };
 
-static int64_t now_us(void)
+/* The incarnation is as the database has it; the bound keeps the product in range. */
+static int64_t before_first_number(int64_t incarnation)
 {
-    struct timespec t;
-
-    CHECK(clock_gettime(CLOCK_BOOTTIME, &t) == 0);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    return incarnation % (INT64_MAX / NUMBERS_OF_A_LIFE) * NUMBERS_OF_A_LIFE;
 }
 
 static void set_timer(const struct committer *c, int64_t us)
@@ -216,7 +219,7 @@ static void send_batch(struct committer *c, struct committer_batch *b)
     send_plain(c, sql_begin);
     send_numbers(c, sql_fence, c->node, c->incarnation);
     send_numbers(c, sql_marker, c->node, b->number);
-    (void)committer_batch_send(b, c->link);
+    b->sent = MARKER_ANSWER + committer_batch_send(b, c->link) + 1;
     send_plain(c, sql_commit);
     link_sync(c->link);
 }
@@ -331,6 +334,16 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
         link_drop(c->link, "a batch that was sent again is there already");
         return;
     }
+    if (strcmp(b->error_state, "25006") == 0) { /* read only: another takes writes, or will */
+        link_drop(c->link, words != NULL ? words : "the database is read only");
+        return;
+    }
+    if (b->answers == b->sent) {
+        /* Its transaction has ended, and the next one did not fail for its sake. */
+        b->tries++;
+        link_drop(c->link, words != NULL ? words : "the database refuses a commit");
+        return;
+    }
     keep_error(c, strcmp(b->error_state, "22012") == 0
                       ? "another node has taken over: this incarnation is not in force any more"
                   : words != NULL ? words
@@ -351,6 +364,9 @@ static void batch_answer(struct committer *c, const PGresult *result)
         b->answers++;
         if (is_good(result)) {
             b->committed = strcmp(PQcmdStatus((PGresult *)(uintptr_t)result), "COMMIT") == 0;
+            if (c->has_warned) {
+                link_drop(c->link, "the database has not committed as it should");
+            }
         } else {
             note_failure(c, b, result);
         }
@@ -442,7 +458,7 @@ static void begin_doubt(struct committer *c)
     const struct link_param node = number_param(room[0], c->node);
 
     c->state = COMMITTER_DOUBT;
-    c->in_force = c->look_failed = false;
+    c->in_force = c->look_failed = c->has_warned = false;
     c->found_count = 0;
     send_plain(c, sql_begin);
     link_send(c->link, SQL_WAIT, &node, 1);
@@ -457,8 +473,9 @@ static void opened(struct committer *c)
 {
     struct committer_batch *b;
 
-    if (c->look_failed) {
-        link_drop(c->link, c->error);
+    if (c->look_failed || c->has_warned) {
+        link_drop(c->link,
+                  c->look_failed ? c->error : "the database has not committed as it should");
         return;
     }
     c->state = COMMITTER_UP;
@@ -476,6 +493,10 @@ static void opened(struct committer *c)
         } else if (b->state == BATCH_SENT) {
             b->state = BATCH_WAITING;
         }
+    }
+    b = first_not_ended(c);
+    if (b != NULL && b->tries >= COMMITTER_TRIES) {
+        fail_from(b, errno_of(b->error_state)); /* its commit is refused */
     }
     if (!c->in_force) {
         keep_error(c, "another node has taken over: this incarnation is not in force any more");
@@ -499,10 +520,11 @@ static void changed(void *arg, struct link *l, bool is_up)
 
 static void notice(void *arg, struct link *l, const char *state, const char *words)
 {
-    (void)arg;
+    struct committer *c = arg;
+
     (void)l;
-    (void)state;
     (void)words;
+    c->has_warned = c->has_warned || strncmp(state, "01", 2) == 0; /* "committed locally" */
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -529,7 +551,7 @@ struct committer *committer_new(int epoll_fd, const struct link_target *target, 
     c->epoll_fd = epoll_fd;
     c->node = node;
     c->incarnation = incarnation;
-    c->last = now_us(); /* above those of an earlier life: see committer_new's caller */
+    c->last = before_first_number(incarnation);
     STAILQ_INIT(&c->batches);
     c->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     CHECK(c->timer >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->timer, &e) == 0);
@@ -562,6 +584,7 @@ void committer_enter(struct committer *c, int node, int64_t incarnation)
     CHECK(c->count == 0);
     c->node = node;
     c->incarnation = incarnation;
+    c->last = before_first_number(incarnation);
     if (c->state == COMMITTER_DOUBT) {
         link_drop(c->link, "the node has registered anew"); /* it asks about the former life */
     }

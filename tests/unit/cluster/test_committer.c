@@ -180,6 +180,106 @@ static void nothing_is_committed_once_the_incarnation_is_another(void **state)
     assert_int_equal(count(), 5);
 }
 
+/* Lives are on machines that were booted at other times. */
+static void numbers_of_a_life_are_above_those_of_lives_before(void **state)
+{
+    (void)state;
+    committer_begin(c, things(1, 1));
+    assert_int_equal(end(), 0);
+    (void)postgres_server_ask(&server,
+                              "UPDATE fence SET incarnation = 8 WHERE no = 3;"
+                              "CREATE TABLE older AS SELECT max(n) + 1000000 AS n FROM batch;"
+                              "INSERT INTO batch SELECT 3, n FROM older"); /* its last one */
+    committer_enter(c, 3, 8);
+    committer_begin(c, things(2, 1));
+    assert_int_equal(end(), 0);
+    assert_string_equal(
+        postgres_server_ask(&server, "SELECT max(batch.n) > max(older.n) FROM batch, older"), "t");
+}
+
+/* Of the session that waits for a standby. */
+static void cancel_waiting_commit(void)
+{
+    const char *sql = "SELECT bool_or(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE "
+                      "application_name = 'sluice' AND wait_event = 'SyncRep'";
+
+    while (strcmp(postgres_server_ask(&server, sql), "t") != 0) {
+        turn(20);
+    }
+}
+
+static void set_standbys(const char *names)
+{
+    char sql[100];
+
+    (void)snprintf(sql, sizeof sql, "ALTER SYSTEM SET synchronous_standby_names = '%s'", names);
+    (void)postgres_server_ask(&server, sql);
+    (void)postgres_server_ask(&server, "SELECT pg_reload_conf()");
+    while (strcmp(postgres_server_ask(&server, "SHOW synchronous_standby_names"), names) != 0) {
+        turn(20);
+    }
+}
+
+/* "The transaction has already committed locally": it may be on one machine alone. */
+static void a_commit_that_did_not_wait_for_the_standby_is_in_doubt(void **state)
+{
+    int rc;
+
+    (void)state;
+    committer_begin(c, things(1, 1));
+    assert_int_equal(end(), 0);
+    set_standbys("nobody");
+    committer_begin(c, things(10, 5));
+    cancel_waiting_commit();
+    for (int i = 0; i < 20; i++) {
+        turn(50);
+        assert_false(committer_end(c, &rc));
+    }
+    set_standbys("");
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 6);
+}
+
+/* As engines do that commit by consensus: the transaction ends with it, and the next one does not
+ * fail for its sake. */
+static void of_a_commit_that_is_refused_each_batch_happens_once(void **state)
+{
+    (void)state;
+    (void)postgres_server_ask(
+        &server,
+        "CREATE SEQUENCE refusals;"
+        "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN IF NEW.n = 13 AND "
+        "nextval('refusals') < 3 THEN RAISE SQLSTATE '40001'; END IF; RETURN NEW; END $$ LANGUAGE "
+        "plpgsql;"
+        "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON thing DEFERRABLE INITIALLY DEFERRED FOR "
+        "EACH ROW EXECUTE FUNCTION refuse()");
+    committer_begin(c, things(1, 1));
+    assert_int_equal(end(), 0);
+    committer_begin(c, things(10, 5));
+    committer_begin(c, things(20, 5));
+    assert_int_equal(end(), 0);
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 11);
+}
+
+/* It was told to be a standby, or its operator has stopped writes: somebody will take them. */
+static void a_server_that_takes_no_writes_is_as_one_that_is_away(void **state)
+{
+    (void)state;
+    committer_begin(c, things(1, 1));
+    assert_int_equal(end(), 0);
+    (void)postgres_server_ask(
+        &server, "CREATE SEQUENCE refusals;"
+                 "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN IF nextval('refusals') < 3 "
+                 "THEN RAISE SQLSTATE '25006'; END IF; RETURN NEW; END $$ LANGUAGE plpgsql;"
+                 "CREATE TRIGGER refuse BEFORE INSERT ON thing EXECUTE FUNCTION refuse()");
+    committer_begin(c, things(10, 5));
+    committer_begin(c, things(20, 5));
+    assert_int_equal(end(), 0);
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 11);
+}
+
 /* Counted at the server: each batch once, whatever the moment its connection was lost in. */
 static void a_lost_connection_loses_and_doubles_nothing(void **state)
 {
@@ -302,6 +402,10 @@ POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_ord
               COMMITTER_TEST(one_that_fails_takes_the_younger_one_with_it),
               COMMITTER_TEST(one_begun_before_a_failure_is_told_is_cancelled),
               COMMITTER_TEST(nothing_is_committed_once_the_incarnation_is_another),
+              COMMITTER_TEST(numbers_of_a_life_are_above_those_of_lives_before),
+              COMMITTER_TEST(a_commit_that_did_not_wait_for_the_standby_is_in_doubt),
+              COMMITTER_TEST(of_a_commit_that_is_refused_each_batch_happens_once),
+              COMMITTER_TEST(a_server_that_takes_no_writes_is_as_one_that_is_away),
               COMMITTER_TEST(a_lost_connection_loses_and_doubles_nothing),
               COMMITTER_TEST(a_server_that_was_killed_finds_its_batches_again),
               COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
