@@ -14,6 +14,7 @@
 #include "finder.h"
 #include "housekeeper.h"
 #include "loader.h"
+#include "fresh_mover.h"
 #include "spool_engine.h"
 
 struct cluster_spool {
@@ -27,8 +28,9 @@ struct cluster_spool {
     struct committer *committer;     /* owned; NULL until the node has registered */
     struct housekeeper *housekeeper; /* owned */
     struct loader *loader;           /* owned */
-    struct engine_search *search;    /* owned */
-    int64_t now;                     /* us, as of the last claim */
+    struct fresh_mover mover;
+    struct engine_search *search; /* owned */
+    int64_t now;                  /* us, as of the last claim */
     /* Statements of the open batch that are not about messages (notes, events, keys): sent behind
      * those that are. Owned; there while a batch is open. */
     struct committer_batch *extra;

@@ -15,6 +15,7 @@
 #include "cluster_tables.h"
 #include "loader.h"
 #include "mem.h"
+#include "member_link.h"
 #include "rows.h"
 
 _Static_assert(DESK_UNDER_WAY_MAX == COMMITTER_UNDER_WAY_MAX, "the same commits");
@@ -42,8 +43,10 @@ static void rollback(struct spool *sp)
 static void begin_commit(struct spool *sp)
 {
     struct cluster_spool *s = cluster_of(sp);
-    struct committer_batch *b = rows_write(&s->desk, desk_begin_commit(&s->desk));
+    struct committer_batch *b;
 
+    fresh_mover_move(&s->mover);
+    b = rows_write(&s->desk, desk_begin_commit(&s->desk));
     committer_batch_join(b, s->extra);
     arrivals_begin(&s->arrivals, engine_member_number(s->member), b);
     s->extra = NULL;
@@ -58,6 +61,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     if (!committer_end(s->committer, ret_rc)) {
         return false;
     }
+    fresh_mover_ended(&s->mover);
     if (*ret_rc == 0) {
         desk_keep_oldest(&s->desk, &told);
         arrivals_kept(&s->arrivals);
@@ -85,6 +89,7 @@ static void turn(struct spool *sp)
     committer_turn(s->committer);
     housekeeper_turn(s->housekeeper);
     loader_turn(s->loader);
+    fresh_mover_turn(&s->mover, member_link_now().us);
     engine_search_turn(s->search);
     committer_hold(s->committer, loader_is_counting(s->loader) || engine_member_is_out(s->member));
 }
@@ -111,6 +116,11 @@ static int want(struct spool *sp, struct msg_id id, bool content)
     struct cluster_spool *s = cluster_of(sp);
 
     return desk_want(&s->desk, id, content);
+}
+
+static bool commit_is_wanted(const struct spool *sp)
+{
+    return fresh_mover_is_wanted(&((const struct cluster_spool *)sp)->mover);
 }
 
 static int commits_fd(const struct spool *sp)
@@ -363,6 +373,7 @@ static const struct spool_commits_part commits = {
     .begin = begin_commit,
     .end = end_commit,
     .turn = turn,
+    .is_wanted = commit_is_wanted,
     .want = want,
     .fd = commits_fd,
     .max = COMMITTER_UNDER_WAY_MAX,
@@ -494,6 +505,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     CHECK(s->epoll_fd >= 0);
     s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
     s->loader = loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, &s->arrivals);
+    fresh_mover_init(&s->mover, &s->desk, s->loader, member_link_now().us);
     s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
     loader_set_lists(s->loader, engine_search_of(s->search));
     s->member = engine_member_new(s, options->conf, options->id_floor);
@@ -515,6 +527,11 @@ bool cluster_spool_is_idle(const struct spool *sp)
     const struct cluster_spool *s = (const struct cluster_spool *)sp;
 
     return loader_is_idle(s->loader);
+}
+
+void cluster_spool_move_at_once(struct spool *sp)
+{
+    cluster_of(sp)->mover.passing_us = 0;
 }
 
 void cluster_spool_register(void)

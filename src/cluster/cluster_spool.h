@@ -16,5 +16,7 @@ void cluster_spool_register(void);
 /* Has all come that was asked for, and been sent what can be? For tests. */
 struct spool;
 bool cluster_spool_is_idle(const struct spool *sp);
+/* Mail in a fresh table that is not in use is moved without a wait. For tests. */
+void cluster_spool_move_at_once(struct spool *sp);
 
 #endif

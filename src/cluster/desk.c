@@ -881,6 +881,46 @@ int desk_quarantine(struct desk *d, struct msg_id id, struct slice reason)
     return err;
 }
 
+/* ---- mail that has been passing for long ---------------------------------------------------- */
+
+static bool is_passing(const struct desk *d, const struct desk_message *msg, unsigned table)
+{
+    return msg->row == ROW_FRESH + table && !msg->is_loading && !msg->f.gone && !msg->is_foreign &&
+           msg->wrong == NULL && d->finder->is_mine[msg->p];
+}
+
+bool desk_is_passing(const struct desk *d, unsigned table, bool *ret_is_busy)
+{
+    *ret_is_busy = false;
+    for (const struct desk_message *msg = d->all; msg != NULL; msg = msg->hh.next) {
+        if (is_passing(d, msg, table)) {
+            if (msg->undos == 0) {
+                return true;
+            }
+            *ret_is_busy = true;
+        }
+    }
+    return false;
+}
+
+size_t desk_move_passing(struct desk *d, unsigned table, size_t max)
+{
+    struct desk_message *msg, *next;
+    size_t count = 0;
+
+    HASH_ITER(hh, d->all, msg, next)
+    {
+        if (count < max && is_passing(d, msg, table) && msg->undos == 0) {
+            struct desk_fields fields = copy_fields(msg);
+
+            fields.waits = true;
+            set_fields(d, msg, fields);
+            count++;
+        }
+    }
+    return count;
+}
+
 /* ---- claims --------------------------------------------------------------------------------- */
 
 static void set_claimed(struct desk *d, struct desk_message *msg, bool claimed)

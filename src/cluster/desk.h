@@ -58,6 +58,7 @@ struct desk_fields {
     char *block; /* owned: the bytes of its slices */
     bool claimed;
     bool gone;
+    bool waits; /* its rows are to be where those of waiting mail are */
 };
 
 /* Where its rows are: in one of the fresh tables, or in those of mail that waits. */
@@ -231,6 +232,13 @@ int desk_read_rcpts(struct desk *d, struct msg_id id, uint32_t after, bool only_
                     struct spool_rcpt *ret_rcpts, size_t *ret_count);
 int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                       uint64_t *ret_size);
+
+/* Is something of ours here of which the row is in fresh table `table`, and that can be moved?
+ * *ret_is_busy: there is something that can't be, as a batch has to do with it. */
+bool desk_is_passing(const struct desk *d, unsigned table, bool *ret_is_busy);
+/* Move at most `max` of these, in the open batch, to where mail waits; how many. For all else they
+ * are what they were. */
+size_t desk_move_passing(struct desk *d, unsigned table, size_t max);
 
 /* Is the message, with its content if that is wanted, at hand? As spool_want. */
 int desk_want(struct desk *d, struct msg_id id, bool content);

@@ -5,7 +5,8 @@
  * grown to FRESH_TURN_BYTES, the next one is emptied and used instead: deleted rows take room until
  * they are vacuumed, which an older snapshot anywhere prevents; TRUNCATE takes no notice of it.
  * Rows that are still in the next table are looked for under the lock that TRUNCATE needs, so a
- * node that has not heard of the turn can lose nothing. A table that is not empty, or that another
+ * node that has not heard of the turn can lose nothing. Each node moves its own rows out of a table
+ * before its turn comes again (mover.h). A table that is not empty all the same, or that another
  * reads (pg_dump), is passed over, the one behind it is tried; when neither can be emptied, the
  * fresh tables are vacuumed until one can.
  *

@@ -26,6 +26,7 @@ enum ask {
     ASK_COUNT,
     ASK_HEADS,
     ASK_WALK,
+    ASK_PASSING,
     ASK_KEY,
     ASK_LOCATE,
     ASK_LOAD,
@@ -58,6 +59,7 @@ struct question {
     uint64_t filled;
     uint64_t life;    /* loader.lives when it was asked */
     unsigned rows;    /* of ASK_ARRIVALS */
+    bool to_move;     /* what is loaded is to be moved: its content stays where it is */
     bool is_answered; /* of ASK_COUNT */
     char *bytes;      /* owned: content that was in a row */
     size_t bytes_len;
@@ -77,7 +79,12 @@ struct loader {
     bool is_telling; /* when those that were told of something are due is asked for */
     bool has_come;
     int64_t sweep_at; /* us */
-    char *key;        /* owned: that was asked for last */
+    /* the walk through a fresh table for what is to be moved, so far */
+    unsigned passing_table;
+    uint16_t passing_p;
+    uint64_t passing_id;
+    bool passing_is_asked, passing_ended;
+    char *key; /* owned: that was asked for last */
     size_t key_len;
     uint64_t key_after; /* its mail up to this was read */
     bool key_is_asked, key_found;
@@ -213,8 +220,9 @@ static void load(struct loader *l, struct question *q)
 {
     static const char *const sql[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql};
     struct committer_batch *b = committer_batch_new();
-    int64_t content =
-        l->desk->content_bytes < DESK_CONTENTS_MAX ? (int64_t)DESK_CONTENT_MAX : INT64_C(-1);
+    int64_t content = !q->to_move && l->desk->content_bytes < DESK_CONTENTS_MAX
+                          ? (int64_t)DESK_CONTENT_MAX
+                          : INT64_C(-1);
 
     q->ask = ASK_LOAD;
     q->life = l->lives;
@@ -303,6 +311,9 @@ static void loaded(struct loader *l, struct question *q)
     }
     if (q->id != 0) {
         parts_are_here(l, q->id);
+    }
+    if (q->to_move) {
+        l->passing_is_asked = false;
     }
     if (others->head_count > 0) {
         others->life = l->lives;
@@ -742,21 +753,27 @@ static void heads_ended(struct loader *l, struct question *q)
     "SELECT p, id FROM fresh_" k " WHERE (p, id) > ($1::smallint, $2::bigint) AND id > 0 AND "     \
     "p < 256 ORDER BY p, id LIMIT $3::bigint"
 
-static void ask_walk(struct loader *l)
+/* A page of the table behind (p, id). Takes the question. */
+static void ask_page(struct loader *l, struct question *q, unsigned table, uint16_t p, uint64_t id)
 {
     static const char *const sql[DESK_FRESH_TABLES] = {SQL_WALK("0"), SQL_WALK("1"), SQL_WALK("2")};
     struct committer_batch *b = committer_batch_new();
-    struct question *q = question_new(ASK_WALK);
     char room[3][24];
 
-    q->limit = (uint32_t)room_of(l);
-    l->is_heading = true;
-    committer_batch_add(b, sql[l->finder->walk_table],
-                        (struct link_param[]){number(room[0], l->finder->walk_p),
-                                              number(room[1], (int64_t)l->finder->walk_id),
+    committer_batch_add(b, sql[table],
+                        (struct link_param[]){number(room[0], p), number(room[1], (int64_t)id),
                                               number(room[2], q->limit)},
                         3);
     reader_ask(l->reader, b, q);
+}
+
+static void ask_walk(struct loader *l)
+{
+    struct question *q = question_new(ASK_WALK);
+
+    q->limit = (uint32_t)room_of(l);
+    l->is_heading = true;
+    ask_page(l, q, l->finder->walk_table, l->finder->walk_p, l->finder->walk_id);
 }
 
 static void ids_answer(struct question *q, const PGresult *r)
@@ -805,6 +822,52 @@ static void walk_ended(struct loader *l, struct question *q)
     }
     only_mine(l, q);
     (void)load_new(l, q, DESK_READY);
+    l->has_come = true;
+}
+
+/* ---- what has been passing for long ---------------------------------------------------------- */
+
+bool loader_bring_passing(struct loader *l, unsigned table)
+{
+    struct question *q;
+
+    if (l->passing_is_asked) {
+        return true;
+    }
+    if (table != l->passing_table || l->passing_ended) {
+        bool has_ended = table == l->passing_table;
+
+        l->passing_table = table;
+        l->passing_p = 0;
+        l->passing_id = 0;
+        l->passing_ended = false;
+        if (has_ended) {
+            return false; /* the next time begins anew */
+        }
+    }
+    q = question_new(ASK_PASSING);
+    q->limit = LOADER_HIGH;
+    q->to_move = true;
+    l->passing_is_asked = true;
+    ask_page(l, q, table, l->passing_p, l->passing_id);
+    return true;
+}
+
+bool loader_is_bringing_passing(const struct loader *l)
+{
+    return l->passing_is_asked;
+}
+
+/* Takes the question. */
+static void passing_ended(struct loader *l, struct question *q)
+{
+    l->passing_ended = q->head_count < q->limit;
+    if (q->head_count > 0) {
+        l->passing_p = q->heads[q->head_count - 1].p;
+        l->passing_id = q->heads[q->head_count - 1].id;
+    }
+    only_mine(l, q);
+    l->passing_is_asked = load_new(l, q, DESK_LOOKED);
     l->has_come = true;
 }
 
@@ -977,6 +1040,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         return;
     case ASK_PARTS:
     case ASK_WALK:
+    case ASK_PASSING:
     case ASK_KEY:
         ids_answer(q, r);
         return;
@@ -1032,6 +1096,9 @@ static void ended(void *arg, void *question, bool answered)
         break;
     case ASK_WALK:
         walk_ended(l, q);
+        return;
+    case ASK_PASSING:
+        passing_ended(l, q);
         return;
     case ASK_KEY:
         key_ended(l, q);

@@ -42,6 +42,10 @@ bool loader_is_counting(const struct loader *l);
 void loader_want(struct loader *l, int64_t now);
 /* Mail with this key is wanted. False: there is none that is not on the desk. */
 bool loader_want_key(struct loader *l, struct slice key);
+/* Bring what is ours and has its row in fresh table `table` to the desk, without its content: a
+ * page with each call that finds none under way. False: it was walked through to its end. */
+bool loader_bring_passing(struct loader *l, unsigned table);
+bool loader_is_bringing_passing(const struct loader *l);
 /* Look for what other nodes have told this node. */
 void loader_look_for_arrivals(struct loader *l, int no, int64_t incarnation, int64_t now);
 /* Partitions have left: what is being read may have been changed by others since. */

@@ -410,6 +410,7 @@ static bool fields_are_changed(const struct desk_undo *first)
             a->due.us != m->due.us || a->created.us != m->created.us ||
             a->rcpt_pending != m->rcpt_pending || a->rcpt_to_report != m->rcpt_to_report ||
             a->warnings != m->warnings || a->force_expire != m->force_expire ||
+            first->before.fields.waits != first->message->f.waits ||
             !slice_equal(a->reason, m->reason) || !slice_equal(a->parked, m->parked));
 }
 

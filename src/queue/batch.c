@@ -636,7 +636,8 @@ static bool may_wait(struct queue *q)
 /* Is there anything to be committed? */
 static bool has_open(const struct queue *q)
 {
-    return spool_dirty(q->spool) || !STAILQ_EMPTY(&q->batch.open) || journal_waits(q);
+    return spool_dirty(q->spool) || spool_commit_is_wanted(q->spool) ||
+           !STAILQ_EMPTY(&q->batch.open) || journal_waits(q);
 }
 
 static bool can_begin(const struct queue *q)

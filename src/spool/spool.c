@@ -308,6 +308,13 @@ void spool_commits_turn(struct spool *sp)
     }
 }
 
+bool spool_commit_is_wanted(const struct spool *sp)
+{
+    const struct spool_commits_part *part = sp->engine->commits;
+
+    return part != NULL && part->is_wanted != NULL && part->is_wanted(sp);
+}
+
 bool spool_missed(struct spool *sp)
 {
     bool missed = sp->missed;

@@ -36,6 +36,9 @@ bool spool_commit_end(struct spool *sp, int *ret_rc);
  * asked for. */
 void spool_commits_turn(struct spool *sp);
 
+/* Has the engine something of its own for a commit, also when no batch is open? */
+bool spool_commit_is_wanted(const struct spool *sp);
+
 /* How many were begun and not told, and how many may be: at least 1. */
 unsigned spool_commits_under_way(const struct spool *sp);
 unsigned spool_commits_max(const struct spool *sp);
@@ -56,7 +59,8 @@ struct spool_commits_part {
      * younger ones that were under way end with -ECANCELED. */
     bool (*end)(struct spool *sp, int *ret_rc);
     int (*fd)(const struct spool *sp);
-    void (*turn)(struct spool *sp); /* NULL: it has nothing to do */
+    void (*turn)(struct spool *sp);            /* NULL: it has nothing to do */
+    bool (*is_wanted)(const struct spool *sp); /* spool_commit_is_wanted; NULL: never */
     /* spool_want; NULL: all is at hand */
     int (*want)(struct spool *sp, struct msg_id id, bool content);
     unsigned max;

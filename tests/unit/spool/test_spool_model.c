@@ -77,6 +77,7 @@ static struct spool *open_other(void)
                  "sluice.fresh_0), (SELECT max(id) FROM sluice.fresh_1), (SELECT max(id) FROM "
                  "sluice.fresh_2))"));
     sp->engine = &undivided;
+    cluster_spool_move_at_once(sp);
     buf_fini(&error);
     pump(sp);
     return sp;
@@ -104,6 +105,12 @@ static struct spool *make_other(void)
 static void close_server(void)
 {
     postgres_server_fini(&server);
+}
+
+/* Mail that passes goes to another table, and what is in this one comes to wait. */
+static void turn_tables(void)
+{
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = (fresh_now + 1) % 3");
 }
 
 static void bring_message(struct spool *sp, struct msg_id id)
@@ -136,6 +143,10 @@ static void bring_key(struct spool *sp, struct slice key)
 #else
 #define RUNS_HERE RUNS
 #define SEARCHES  true
+
+static void turn_tables(void)
+{
+}
 
 /* All is at hand. */
 static void bring_message(struct spool *sp, struct msg_id id)
@@ -721,6 +732,9 @@ static void run(uint64_t seed)
         }
         if (chance(&p, 80)) {
             reopen(&p);
+        }
+        if (chance(&p, 80)) {
+            turn_tables();
         }
     }
     both(&p, spool_commit(p.a), spool_commit(p.b));

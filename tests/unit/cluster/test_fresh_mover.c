@@ -1,0 +1,215 @@
+/*
+ * Mail that has been passing for long, in a real database: it comes to wait, what is on the desk
+ * and what is not, and for the queue nothing has changed.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "buf.h"
+#include "cluster_spool.h"
+#include "cluster_tables.h"
+#include "postgres_server.h"
+#include "spool_commits.h"
+#include "spool_fixture.h"
+
+#define MANY 600 /* more than are moved, or brought, at a time */
+
+static struct postgres_server server;
+static char url[200];
+
+static int start_server(void **state)
+{
+    struct buf error;
+
+    (void)state;
+    cluster_spool_register();
+    postgres_server_init(&server);
+    buf_init(&error, 1000);
+    (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", server.dir);
+    assert_int_equal(cluster_tables_init(url, SLICE(""), false, &error, &error), 0);
+    buf_fini(&error);
+    (void)snprintf(url, sizeof url, "postgresql://tester@/postgres?host=%s", server.dir);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    postgres_server_fini(&server);
+    return 0;
+}
+
+static struct spool *open_spool(void)
+{
+    struct spool_options options = {.inline_limit = 1000};
+    struct spool *sp = NULL;
+    struct buf error;
+
+    buf_init(&error, 1000);
+    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return sp;
+}
+
+static int count(const char *table)
+{
+    char sql[100];
+
+    (void)snprintf(sql, sizeof sql, "SELECT count(*) FROM sluice.%s", table);
+    return atoi(postgres_server_ask(&server, sql));
+}
+
+static void turn(struct spool *sp)
+{
+    struct spool_event event;
+
+    spool_commits_turn(sp); /* sends what is asked for */
+    (void)spool_commits_wait(sp, US_PER_S);
+    spool_commits_turn(sp);
+    while (spool_next_event(sp, &event)) {
+        assert_true(event.type == SPOOL_EVENT_READY || event.type == SPOOL_EVENT_LOG);
+    }
+}
+
+static void bring(struct spool *sp, struct msg_id id)
+{
+    while (spool_want(sp, id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT) == -EAGAIN) {
+        turn(sp);
+    }
+}
+
+/* As the queue does when nothing else is to be committed, until table 0 is empty. */
+static void let_it_move(struct spool *sp)
+{
+    int rc;
+
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 1");
+    while (count("fresh_0") > 0) {
+        turn(sp);
+        if (!spool_commit_is_wanted(sp)) {
+            continue;
+        }
+        spool_commit_begin(sp);
+        while (!spool_commit_end(sp, &rc)) {
+            turn(sp);
+        }
+        fixture_ok(sp, rc);
+        assert_false(spool_dirty(sp));
+    }
+}
+
+static void finish(struct spool *sp, struct msg_id id)
+{
+    struct spool_message m;
+
+    bring(sp, id);
+    fixture_ok(sp, spool_read(sp, id, &m));
+    assert_int_equal(m.state, SPOOL_INCOMING);
+    assert_int_equal(m.rcpt_pending, 1);
+    assert_true(fixture_content_ok(sp, &m));
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+}
+
+static void what_passes_for_long_comes_to_wait_and_goes_on(void **state)
+{
+    struct spool *sp = open_spool();
+    struct msg_id ids[MANY];
+    struct spool_totals before, after;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        fixture_ok(sp, fixture_submit(sp, "s@example.org", "a@one.example", 1000 + i, 1000, true,
+                                      &ids[i]));
+    }
+    fixture_ok(sp, spool_commit(sp));
+    for (int i = 0; i < MANY; i += 2) {
+        spool_unclaim(sp, ids[i]); /* half of them are not on the desk any more */
+    }
+    assert_int_equal(count("fresh_0"), MANY);
+    fixture_ok(sp, spool_totals(sp, &before));
+
+    cluster_spool_move_at_once(sp);
+    let_it_move(sp);
+
+    assert_int_equal(count("part"), MANY);
+    assert_int_equal(count("message"), MANY);
+    assert_int_equal(count("recipient"), MANY);
+    assert_int_equal(count("fresh_0") + count("fresh_1") + count("fresh_2"), 0);
+    fixture_ok(sp, spool_totals(sp, &after));
+    assert_int_equal(after.incoming, before.incoming);
+    assert_int_equal(after.bytes, before.bytes);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(spool_is_claimed(sp, ids[i]), i % 2);
+        finish(sp, ids[i]);
+    }
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(count("part") + count("message") + count("recipient"), 0);
+    spool_close(sp);
+}
+
+static void a_message_of_a_table_in_use_is_left_alone(void **state)
+{
+    struct spool *sp;
+    struct msg_id old, new;
+
+    (void)state;
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 0");
+    sp = open_spool();
+    fixture_ok(sp, fixture_submit(sp, "s@example.org", "a@one.example", 1, 1000, true, &old));
+    fixture_ok(sp, spool_commit(sp));
+    cluster_spool_move_at_once(sp);
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 1");
+    while (!spool_commit_is_wanted(sp)) {
+        turn(sp);
+    }
+    fixture_ok(sp, fixture_submit(sp, "s@example.org", "b@one.example", 1, 1000, true, &new));
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(count("fresh_0"), 0);
+    assert_int_equal(count("fresh_1"), 1);
+    assert_int_equal(count("part"), 1);
+    finish(sp, old);
+    finish(sp, new);
+    fixture_ok(sp, spool_commit(sp));
+    assert_int_equal(count("fresh_1") + count("part"), 0);
+    spool_close(sp);
+}
+
+/* One that is being delivered when its row moves; the result comes while that is under way. */
+static void a_result_that_meets_the_move_counts(void **state)
+{
+    struct spool *sp;
+    struct msg_id id;
+    int rc;
+
+    (void)state;
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 0");
+    sp = open_spool();
+    fixture_ok(sp, fixture_submit(sp, "s@example.org", "a@one.example", 1, 1000, true, &id));
+    fixture_ok(sp, spool_commit(sp));
+    cluster_spool_move_at_once(sp);
+    (void)postgres_server_ask(&server, "UPDATE sluice.cluster SET fresh_now = 1");
+    while (!spool_commit_is_wanted(sp)) {
+        turn(sp);
+    }
+    spool_commit_begin(sp);
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+    spool_commit_begin(sp);
+    for (int ended = 0; ended < 2; turn(sp)) {
+        while (spool_commit_end(sp, &rc)) {
+            fixture_ok(sp, rc);
+            ended++;
+        }
+    }
+    assert_int_equal(count("fresh_0") + count("part") + count("message") + count("recipient"), 0);
+    spool_close(sp);
+}
+
+POSTGRES_MAIN(start_server, stop_server,
+              cmocka_unit_test(what_passes_for_long_comes_to_wait_and_goes_on),
+              cmocka_unit_test(a_message_of_a_table_in_use_is_left_alone),
+              cmocka_unit_test(a_result_that_meets_the_move_counts))
