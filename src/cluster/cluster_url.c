@@ -251,13 +251,15 @@ static bool set_tls(struct cluster_url *u, struct buf *ret_error)
     return true;
 }
 
-/* An option's value stands in a list that spaces divide; a backslash takes one as it is. */
+/* An option's value stands in a list that spaces divide; a backslash takes one as it is. With
+ * enable_seqscan off the cost of a small table without a fitting index is taken for immense, and
+ * each such statement would be compiled (jit) for a tenth of a second. */
 static void set_options(struct cluster_url *u, enum cluster_url_use use)
 {
     static const char *const settings[] = {
         [CLUSTER_URL_QUEUE] = ("-c idle_in_transaction_session_timeout=2500 -c lock_timeout=3000 "
                                "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off "
-                               "-c enable_hashjoin=off -c enable_mergejoin=off"),
+                               "-c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"),
         [CLUSTER_URL_READING] = ("-c default_transaction_read_only=on -c statement_timeout=10000 "
                                  "-c lock_timeout=3000 -c plan_cache_mode=force_generic_plan "
                                  "-c jit=off"),
