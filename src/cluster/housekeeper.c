@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "answers.h"
 #include "check.h"
 #include "mem.h"
 
@@ -35,13 +36,18 @@ static const char turn_sql[] =
     "END LOOP; END $$";
 
 _Static_assert(HOUSEKEEPER_TURN_S == 20, "it stands in turn_sql");
+_Static_assert(HOUSEKEEPER_STUCK_S == 60, "it stands in fresh_now_sql");
 
-static const char fresh_now_sql[] = "SELECT fresh_now::bigint FROM cluster";
+/* The table in use; and should its turn be over for long, as turn_sql has it? */
+static const char fresh_now_sql[] =
+    "SELECT fresh_now::bigint, (pg_total_relation_size(to_regclass('fresh_' || fresh_now)) >= "
+    "65536 AND (extract(epoch FROM now()) * 1000000)::bigint - fresh_since > "
+    "60000000)::int::bigint FROM cluster";
 
 /* Vacuum is a statement of its own: it cannot be in a transaction. */
 static const char vacuum_sql[] =
     "VACUUM (TRUNCATE OFF) arrival, lease, node, fence, tally, batch, cluster, ask";
-/* For fresh tables that can't be emptied; of others it finds nothing to do. */
+/* For fresh tables that can't be emptied. It reads all of them. */
 static const char vacuum_fresh_sql[] = "VACUUM (TRUNCATE OFF) fresh_0, fresh_1, fresh_2";
 
 /* Ids are times: what is younger than an hour may be about to be named. */
@@ -64,7 +70,8 @@ struct housekeeper {
     int epoll_fd;
     int timer; /* owned: the next round */
     bool is_ours;
-    unsigned rounds;
+    bool is_stuck; /* the fresh tables can't be emptied */
+    unsigned rounds, stuck_rounds;
     unsigned unanswered; /* syncs */
     void (*fresh)(void *arg, unsigned now);
     void *arg;
@@ -97,6 +104,8 @@ static void begin_round(struct housekeeper *h)
             for (size_t i = 0; i < sizeof tidy_sql / sizeof tidy_sql[0]; i++) {
                 say(h, tidy_sql[i]);
             }
+        }
+        if (h->is_stuck && h->stuck_rounds++ % HOUSEKEEPER_VACUUM_FRESH == 0) {
             say(h, vacuum_fresh_sql);
         }
     }
@@ -120,14 +129,15 @@ static void changed(void *arg, struct link *l, bool is_up)
 static void answer(void *arg, struct link *l, const PGresult *result)
 {
     struct housekeeper *h = arg;
+    int64_t table, is_stuck;
 
     (void)l;
     if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
-        PQgetlength(result, 0, 0) == 8) {
-        const unsigned char *value = (const unsigned char *)PQgetvalue(result, 0, 0);
-
-        if (value[7] <= 2) { /* the table's CHECK is no promise */
-            h->fresh(h->arg, value[7]);
+        answer_number(result, 0, 0, &table) && answer_number(result, 0, 1, &is_stuck)) {
+        h->is_stuck = is_stuck != 0;
+        h->stuck_rounds = h->is_stuck ? h->stuck_rounds : 0;
+        if (table >= 0 && table <= 2) { /* the table's CHECK is no promise */
+            h->fresh(h->arg, (unsigned)table);
         }
     }
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC && h->unanswered > 0 &&

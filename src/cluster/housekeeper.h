@@ -6,9 +6,9 @@
  * they are vacuumed, which an older snapshot anywhere prevents; TRUNCATE takes no notice of it.
  * Rows that are still in the next table are looked for under the lock that TRUNCATE needs, so a
  * node that has not heard of the turn can lose nothing. Each node moves its own rows out of a table
- * before its turn comes again (mover.h). A table that is not empty all the same, or that another
- * reads (pg_dump), is passed over, the one behind it is tried; when neither can be emptied, the
- * fresh tables are vacuumed until one can.
+ * before its turn comes again (fresh_mover.h). A table that is not empty all the same, or that
+ * another reads (pg_dump), is passed over, the one behind it is tried; when neither can be emptied,
+ * the fresh tables are vacuumed until one can.
  *
  * Beside that, small tables whose rows change all the time are vacuumed, and what is of no more use
  * is deleted: markers of old batches, chunks of content without a message, what was told to nodes
@@ -24,12 +24,14 @@
 
 #include "link.h"
 
-#define HOUSEKEEPER_ROUND_US (1 * INT64_C(1000000))
-#define HOUSEKEEPER_TURN_S   20
-#define HOUSEKEEPER_TURN_MAX "209715200" /* bytes, with TOAST and index */
-#define HOUSEKEEPER_VACUUM   10          /* rounds from one vacuum to the next */
-#define HOUSEKEEPER_TIDY     60          /* rounds from one look for what is of no use */
-#define HOUSEKEEPER_AGAIN_US (5 * INT64_C(1000000))
+#define HOUSEKEEPER_ROUND_US     (1 * INT64_C(1000000))
+#define HOUSEKEEPER_TURN_S       20
+#define HOUSEKEEPER_TURN_MAX     "209715200" /* bytes, with TOAST and index */
+#define HOUSEKEEPER_VACUUM       10          /* rounds from one vacuum to the next */
+#define HOUSEKEEPER_TIDY         60          /* rounds from one look for what is of no use */
+#define HOUSEKEEPER_VACUUM_FRESH 60 /* rounds between two vacuums of fresh tables, while: */
+#define HOUSEKEEPER_STUCK_S      60 /* the turn of the one in use began before that */
+#define HOUSEKEEPER_AGAIN_US     (5 * INT64_C(1000000))
 
 struct housekeeper;
 
