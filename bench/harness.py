@@ -16,6 +16,7 @@ os.environ.setdefault("SLUICE_BUILD", os.path.join(TOP, "build"))
 sys.path.insert(0, os.path.join(TOP, "tests", "support"))
 sys.path.insert(0, os.path.join(TOP, "bench"))
 import peer_postfix
+import postgres
 import sluice
 
 SUBMIT_SECONDS = 3600  # for the largest of backlogs on a slow machine
@@ -152,6 +153,33 @@ class Postfix(Running):
 
     def stop(self):
         self.postfix.stop()
+
+
+# ---- queues in PostgreSQL
+
+FILL_CLUSTER = """
+SET search_path = %s; SET synchronous_commit = off;
+CREATE TEMP TABLE now AS SELECT (extract(epoch FROM now()) * 1000000)::bigint AS us;
+INSERT INTO message (id, flags, rcpt_total, size, arrived, class_source, envid, client, chunks, bytes)
+  SELECT us - 64 * i, 0, 1, 500, us, 0, '', 'mail.test[192.0.2.1]', 0, convert_to(repeat('x', 500), 'UTF8') FROM now, generate_series(1::bigint, %d) i;
+INSERT INTO part (p, id, message, kind, state, due, arrived, created, size, pending, to_report, rcpts, warnings, force_expire, sender,
+    sender_domain, class, reason)
+  SELECT i %% 256, us - 64 * i, us - 64 * i, 0, 2, us + 36000000000 + 1000 * i, us, us, 500, 1, 0, 1, 0, false, 'list@example.org',
+    'example.org', '', '' FROM now, generate_series(1::bigint, %d) i;
+INSERT INTO recipient (p, id, n, state, notify, attempts, last_attempt, route_generation, address, domain, transport, nexthop, orcpt,
+    status, diagnostic, reply, remote, tls)
+  SELECT i %% 256, us - 64 * i, 1, 1, 0, 1, us, 0, convert_to('r' || i || '@d' || i %% %d || '.test', 'UTF8'), 'd' || i %% %d || '.test',
+    'smtp', 'd' || i %% %d || '.test', '', '4.2.0', '450 4.2.0 later', '450 4.2.0 later', 'mx.test[192.0.2.9]:25', ''
+  FROM now, generate_series(1::bigint, %d) i;
+VACUUM ANALYZE message; VACUUM ANALYZE part; VACUUM ANALYZE recipient; CHECKPOINT
+"""
+
+
+def fill_cluster(server, count, destinations, schema):
+    """Deferred messages, the first due in 10 hours, into tables that are made."""
+    script = FILL_CLUSTER % (schema, count, count, destinations, destinations, destinations, count)
+    subprocess.run([postgres.programs() + "psql", "-h", server.directory, "-U", "tester", "-d", "postgres", "-q", "-v", "ON_ERROR_STOP=1"],
+                   input=script, text=True, check=True)
 
 
 # ---- mail

@@ -43,11 +43,11 @@ class CountingSite(sluice.Site):
 
 class Cluster:
     """`names` are the nodes' names. The database has a synchronous standby unless `standby` is false. `routes` are lines of a
-    transport map that all nodes have."""
+    transport map that all nodes have; `server` lines of the servers' configuration."""
 
-    def __init__(self, names, standby=True, routes="", **parameters):
+    def __init__(self, names, standby=True, routes="", server=(), **parameters):
         # With a standby the nodes insist on servers that lose nothing in a crash.
-        self.server_options = ["fsync=on"] if standby else []
+        self.server_options = (["fsync=on"] if standby else []) + list(server)
         self.primary = postgres.Server(*self.server_options)
         self.standby = None
         self.nodes = {}
