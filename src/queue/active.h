@@ -86,7 +86,10 @@ struct active_msg {
     size_t rcpt_handed; /* of a message that came with its recipients: those not yet given to the
                            scheduler start here */
     uint32_t last_read; /* highest n read from the spool */
-    uint32_t undone;    /* pending recipients of this pass that have no final good end yet */
+    uint32_t read_max;  /* what SCHED_READ waits for; 0: nothing */
+    bool read_soon;     /* .. and that is on its way */
+    TAILQ_ENTRY(active_msg) by_read;
+    uint32_t undone; /* pending recipients of this pass that have no final good end yet */
     bool all_read;
     bool is_part; /* of a message that is not gone when this is */
     enum active_state state;

@@ -16,7 +16,6 @@
 #include "mem.h"
 #include "operation.h"
 #include "queue_decide.h"
-#include "queue_pass.h"
 #include "queue_result.h"
 #include "queue_retry.h"
 #include "send_limit.h"
@@ -45,12 +44,14 @@ void queue_drop(struct queue *q, struct msg_id id)
     if (m != NULL && !active_is_dropped(m)) {
         active_drop(m);
         (void)sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n}); /* pass_open looks */
+        pass_read_drop(q, m);
     }
 }
 
 void queue_at_hand(struct queue *q)
 {
     import_now(&q->import);
+    pass_reads_at_hand(q);
     park_at_hand(q);
     batch_at_hand(q);
     agents_at_hand(q);
@@ -65,6 +66,7 @@ void queue_leave(struct queue *q, struct msg_id id)
         active_leave(m);
         /* False: it waits for its commit, or has ended; pass_open and pass_finish know. */
         (void)sched_drop(q->sched, clock_mono(), (struct sched_msg){id.n});
+        pass_read_drop(q, m);
     }
 }
 
@@ -131,9 +133,10 @@ static int64_t until(struct wall t)
 static void set_timer(struct queue *q, bool at_once)
 {
     bool blocked = batch_is_blocked(&q->batch); /* nothing starts: what is due must not wake us */
+    struct mono held = pass_held_until(q);
     struct mono at = blocked || !node_lease_holds(&q->lease)
                          ? q->next_check
-                         : mono_min(sched_wake_at(q->sched), q->next_check);
+                         : mono_min(held.us != 0 ? held : sched_wake_at(q->sched), q->next_check);
     int64_t wait;
     struct timeval tv;
 
@@ -326,6 +329,7 @@ static int queue_start(struct role *role)
     STAILQ_INIT(&q->questions);
     flushes_init(&q->flushes);
     park_init(&q->parking);
+    pass_reads_init(&q->reads);
     active_init(&q->active);
     auditor_init(&q->auditor);
     busiest_init(&q->busiest);

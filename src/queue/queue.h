@@ -45,6 +45,7 @@
 #include "queue_external.h"
 #include "queue_import.h"
 #include "queue_park.h"
+#include "queue_pass.h"
 #include "requested.h"
 #include "retry.h"
 #include "rng.h"
@@ -101,6 +102,7 @@ struct queue {
     struct external external;
     bool pass_ended; /* spool_single_pass: the parent has been told */
     struct import import;
+    struct awaited_reads reads;
     struct mono next_check; /* of free space, and of a failed storage */
     unsigned deferred;      /* without an attempt, in this turn */
     struct mono stop_at;    /* when stopping: give up on what is being delivered */

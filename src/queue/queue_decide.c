@@ -8,7 +8,6 @@
 #include "pass_end.h"
 #include "queue.h"
 #include "queue_agent.h"
-#include "queue_pass.h"
 #include "queue_retry.h"
 #include "settlement.h"
 #include "status.h"
@@ -106,6 +105,7 @@ void queue_decide(struct queue *q)
 
     /* While stopping nothing is left to start, see queue_stop. */
     while (!batch_is_blocked(&q->batch) && node_lease_holds(&q->lease) &&
+           pass_held_until(q).us == 0 &&
            sched_next(q->sched, clock_mono(), &action) != SCHED_NONE) {
         struct active_msg *m = active_find(&q->active, (struct msg_id){action.msg.n});
 

@@ -72,16 +72,15 @@ void pass_classes_reload(struct queue *q)
 
 /* ---- reading recipients --------------------------------------------------------------------- */
 
-/* Read the next page of pending recipients into memory. False when the message can't go on. */
-static bool read_page(struct queue *q, struct active_msg *m, size_t max)
+/* Read the next page of pending recipients that are at hand, at most READ_PAGE, into memory.
+ * *ret_count is their number. False when the message can't go on. */
+static bool read_page(struct queue *q, struct active_msg *m, size_t max, size_t *ret_count)
 {
     struct spool_rcpt page[READ_PAGE];
     size_t count = 0;
     int rc;
 
-    if (max > READ_PAGE) {
-        max = READ_PAGE;
-    }
+    CHECK(max <= READ_PAGE);
     rc = spool_read_rcpts(q->spool, m->id, m->last_read, true, max, page, &count);
     if (rc != 0) {
         log_warning("%s: recipients can't be read: %s", m->id_text, spool_error(q->spool));
@@ -97,9 +96,7 @@ static bool read_page(struct queue *q, struct active_msg *m, size_t max)
                         page[i].transport.len == 0 ||
                             page[i].route_generation != q->conf->route_generation);
     }
-    if (count < max) {
-        m->all_read = true;
-    }
+    *ret_count = count;
     return true;
 }
 
@@ -175,17 +172,19 @@ static char *full_key(struct queue *q, struct active_msg *m)
     struct intervention *pause;
     struct route route;
     const char *nowhere;
-    size_t paused = 0;
+    size_t count, paused = 0;
     char *parked, *pause_key = NULL;
 
     if (m->undone > OWNER_LOOK_MAX) {
         return NULL; /* the scheduler will tell */
     }
-    while (!m->all_read) {
-        if (!read_page(q, m, READ_PAGE)) {
-            read_failed(m);
-            return NULL;
-        }
+    if (!read_page(q, m, READ_PAGE, &count)) {
+        read_failed(m);
+        return NULL;
+    }
+    m->all_read = m->rcpt_count >= m->undone;
+    if (!m->all_read) {
+        return NULL; /* not all are at hand */
     }
     for (size_t i = 0; i < m->rcpt_count; i++) {
         struct destination *destination =
@@ -355,7 +354,32 @@ static size_t place_rcpts(struct queue *q, struct active_msg *m, struct active_r
     return go;
 }
 
-void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
+/* Have so many in memory that were not handed on, or all that are left. 0, -EAGAIN or -ENOBUFS. */
+static int gather(struct queue *q, struct active_msg *m, size_t max)
+{
+    size_t have = m->rcpt_count - m->rcpt_handed;
+    int rc = m->all_read || have >= max
+                 ? 0
+                 : spool_want_rcpts(q->spool, m->id, m->last_read, max - have);
+
+    if (rc == -EAGAIN || rc == -ENOBUFS) {
+        return rc;
+    }
+    while (!m->all_read && m->rcpt_count - m->rcpt_handed < max) {
+        size_t left = max - (m->rcpt_count - m->rcpt_handed), count;
+        size_t page = left < READ_PAGE ? left : READ_PAGE;
+
+        if (rc != 0 || !read_page(q, m, page, &count)) {
+            read_failed(m);
+        } else {
+            m->all_read = count < page;
+        }
+    }
+    return 0;
+}
+
+/* Hand on what was gathered, at most `max`. */
+static void hand_on(struct queue *q, struct active_msg *m, size_t max)
 {
     struct active_rcpt **order;
     struct sched_rcpt *rcpts;
@@ -363,18 +387,11 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     size_t count, first, go;
     bool complete;
 
-    destinations_trim(q);
-    /* A message that came with its recipients has them all; they are handed on in portions of what
-     * the scheduler allows, as if read. */
-    while (!m->all_read && m->rcpt_count - m->rcpt_handed < max) {
-        if (!read_page(q, m, max - (m->rcpt_count - m->rcpt_handed))) {
-            read_failed(m);
-        }
-    }
     first = m->rcpt_handed;
     count = m->rcpt_count - first < max ? m->rcpt_count - first : max;
     m->rcpt_handed += count;
-    complete = m->all_read && m->rcpt_handed == m->rcpt_count;
+    /* As in Postfix, where the last of a full page is not known to be the last. */
+    complete = m->all_read && m->rcpt_handed == m->rcpt_count && count < max;
     order = mem_array(count, sizeof(struct active_rcpt *));
     rcpts = mem_array(count, sizeof *rcpts);
     destinations = mem_array(count, sizeof(struct destination *));
@@ -396,4 +413,82 @@ void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
     mem_free(destinations);
     mem_free(rcpts);
     mem_free(order);
+}
+
+/* ---- waiting for recipients ----------------------------------------------------------------- */
+
+void pass_reads_init(struct awaited_reads *a)
+{
+    *a = (struct awaited_reads){.msgs = TAILQ_HEAD_INITIALIZER(a->msgs)};
+}
+
+static void set_soon(struct queue *q, struct active_msg *m, bool soon)
+{
+    struct awaited_reads *a = &q->reads;
+
+    if (soon && a->soon == 0) {
+        a->hold_until = mono_after(clock_mono(), PASS_HOLD_US);
+    }
+    a->soon += soon ? 1 : 0;
+    a->soon -= m->read_soon ? 1 : 0;
+    m->read_soon = soon;
+}
+
+static void waits_no_more(struct queue *q, struct active_msg *m)
+{
+    set_soon(q, m, false);
+    TAILQ_REMOVE(&q->reads.msgs, m, by_read);
+    m->read_max = 0;
+}
+
+/* If it can be answered. */
+static void answer(struct queue *q, struct active_msg *m)
+{
+    size_t max = m->read_max;
+    int rc = gather(q, m, max);
+
+    if (m->read_max == 0) {
+        return; /* it can't be read and was dropped */
+    }
+    if (rc != 0) {
+        set_soon(q, m, rc == -EAGAIN);
+        return;
+    }
+    waits_no_more(q, m);
+    hand_on(q, m, max);
+}
+
+/* A message that came with its recipients has them all; they are handed on in portions of what the
+ * scheduler allows, as if read. */
+void pass_read(struct queue *q, struct active_msg *m, uint32_t max)
+{
+    destinations_trim(q);
+    m->read_max = max;
+    TAILQ_INSERT_TAIL(&q->reads.msgs, m, by_read);
+    answer(q, m);
+}
+
+void pass_reads_at_hand(struct queue *q)
+{
+    struct active_msg *m, *next;
+
+    for (m = TAILQ_FIRST(&q->reads.msgs); m != NULL; m = next) {
+        next = TAILQ_NEXT(m, by_read);
+        answer(q, m);
+    }
+}
+
+void pass_read_drop(struct queue *q, struct active_msg *m)
+{
+    if (m->read_max > 0) {
+        waits_no_more(q, m);
+        sched_recipients(q->sched, clock_mono(), (struct sched_msg){m->id.n}, NULL, 0, 0, true);
+    }
+}
+
+struct mono pass_held_until(const struct queue *q)
+{
+    return q->reads.soon > 0 && !mono_reached(q->reads.hold_until, clock_mono())
+               ? q->reads.hold_until
+               : (struct mono){0};
 }

@@ -16,11 +16,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "active.h"
 #include "scheduler.h"
 #include "slice.h"
 #include "spool.h"
+#include "times.h"
 
 struct queue;
 
@@ -32,8 +34,26 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted);
  * be opened any more it goes back to disk: false. */
 bool pass_open(struct queue *q, struct active_msg *m, bool admitted);
 
-/* Answer SCHED_READ. */
+/* Recipients that the scheduler has asked for and the spool has not at hand (spool_want_rcpts).
+ * Which delivery is next depends on them, so nothing is decided until they are there, but for
+ * PASS_HOLD_US at most: then other mail goes on, until all that was asked for has come. */
+#define PASS_HOLD_US (5 * US_PER_S)
+struct awaited_reads {
+    TAILQ_HEAD(, active_msg) msgs; /* in the order of asking */
+    unsigned soon;                 /* of these: what they wait for is on its way */
+    struct mono hold_until;        /* while there are such */
+};
+
+void pass_reads_init(struct awaited_reads *a);
+
+/* Answer SCHED_READ, now or from pass_reads_at_hand. */
 void pass_read(struct queue *q, struct active_msg *m, uint32_t max);
+void pass_reads_at_hand(struct queue *q);
+/* The message was taken out of the scheduler: it waits for no answer any more. */
+void pass_read_drop(struct queue *q, struct active_msg *m);
+
+/* Until when nothing may be decided; us 0: it may. */
+struct mono pass_held_until(const struct queue *q);
 
 /* The message's class as the scheduler knows it; it may lie in `room`. */
 struct slice pass_sched_class(const struct queue *q, const struct spool_message *m,

@@ -14,6 +14,7 @@
 #include "mem.h"
 #include "queue.h"
 #include "queue_retry.h"
+#include "spool_conclusion.h"
 #include "spool_division.h"
 
 /* ---- the spool ------------------------------------------------------------------------------- */
@@ -139,7 +140,7 @@ void settle_apply(struct queue *q, struct settlement *s)
 
         note_in_message(m, s, r);
         waits = waits || knows_when(s, r);
-        if (!s->ends_message && !is_unchanged(s, r)) {
+        if (!s->ends_message && (!is_unchanged(s, r) || spool_concludes(q->spool))) {
             batch_add_verdict(q, m->id, r->said.n, &r->verdict);
         }
     }

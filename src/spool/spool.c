@@ -1057,6 +1057,12 @@ int spool_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool on
     return sp->engine->read_rcpts(sp, id, after, only_pending, max, ret_rcpts, ret_count);
 }
 
+int spool_want_rcpts(struct spool *sp, struct msg_id id, uint32_t after, size_t max)
+{
+    CHECK(max > 0);
+    return sp->engine->want_rcpts == NULL ? 0 : sp->engine->want_rcpts(sp, id, after, max);
+}
+
 int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                        uint64_t *ret_size)
 {

@@ -410,6 +410,13 @@ int spool_read(struct spool *sp, struct msg_id id, struct spool_message *ret_mes
 int spool_read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                      size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
 
+/* Some stores bring recipients into memory only as they are asked for (Postfix), and then
+ * spool_read_rcpts tells those alone that are there. Are the next `max` pending ones of a claimed
+ * message behind `after` at hand, or all that are left, if these are fewer? 0; -EAGAIN: no, they
+ * are on their way; -ENOBUFS: no, as too many of the message that were dealt with are still in
+ * memory. SPOOL_EVENT_READY says when to ask again. -ENOENT. Other engines always say 0. */
+int spool_want_rcpts(struct spool *sp, struct msg_id id, uint32_t after, size_t max);
+
 /* The content: `bytes` appended to *ret_bytes when it is held inline (*ret_fd = -1), else a new
  * read-only file descriptor in *ret_fd, owned by the caller. */
 int spool_read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,

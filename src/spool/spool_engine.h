@@ -143,6 +143,8 @@ struct spool_engine {
     int (*read)(struct spool *sp, struct msg_id id, struct spool_message *ret_message);
     int (*read_rcpts)(struct spool *sp, struct msg_id id, uint32_t after, bool only_pending,
                       size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count);
+    int (*want_rcpts)(struct spool *sp, struct msg_id id, uint32_t after,
+                      size_t max); /* NULL: all are at hand */
     int (*read_content)(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                         uint64_t *ret_size);
     int (*totals)(struct spool *sp, struct spool_totals *ret_totals);

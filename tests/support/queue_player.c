@@ -6,7 +6,8 @@
  *     poll                          events, one a line
  *     trigger BITS                  enum postfix_scan
  *     claim                         what can be claimed, a line of do_claim for each
- *     rcpts ID                      a line of do_rcpts for each
+ *     rcpts ID                      a line of do_rcpts for each in memory
+ *     want ID AFTER MAX             have so many behind that one, and their lines
  *     content ID                    the content
  *     mark ID N                     as an agent that has delivered
  *     settle ID N                   its result
@@ -119,6 +120,12 @@ static void do_rcpts(struct msg_id id)
     }
 }
 
+static void do_want(struct msg_id id, uint32_t after, size_t max)
+{
+    CHECK(max <= PAGE && spool_want_rcpts(sp, id, after, max) == 0);
+    do_rcpts(id);
+}
+
 static void do_content(struct msg_id id)
 {
     struct buf unused;
@@ -180,12 +187,7 @@ static void do_conclude(struct msg_id id, enum postfix_place place, int64_t due_
         printf("not usable\n");
         place = POSTFIX_CORRUPT;
     }
-    if (postfix_pass_has_more(sp, id)) {
-        printf("more\n");
-        postfix_next_batch(sp, id);
-    } else {
-        postfix_concluded(sp, id, place, (struct wall){due_s * US_PER_S});
-    }
+    postfix_concluded(sp, id, place, (struct wall){due_s * US_PER_S});
 }
 
 int main(int argc, char **argv)
@@ -225,6 +227,8 @@ int main(int argc, char **argv)
             do_claim();
         } else if (strcmp(word, "rcpts") == 0) {
             do_rcpts((struct msg_id){id});
+        } else if (strcmp(word, "want") == 0) {
+            do_want((struct msg_id){id}, n, (size_t)due);
         } else if (strcmp(word, "content") == 0) {
             do_content((struct msg_id){id});
         } else if (strcmp(word, "mark") == 0) {

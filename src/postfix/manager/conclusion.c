@@ -4,7 +4,7 @@
  *
  *   BOUNCE   a bounce log is there: bounce(8) reports it to the sender
  *   USABLE   deferred: has an agent marked the file as corrupt?
- *   MORE     recipients that were not read yet: the next batch of them, and then from the start
+ *   UNREAD   recipients that the disk has kept from us: deferred, whatever else is due
  *   TRACE    a report of deliveries was asked for: bounce(8) as `trace` sends it
  *   LATE     deferred: given up for its age, or a delay warning is due: bounce(8) as `defer`
  *   PLACE    removed, or deferred
@@ -26,7 +26,7 @@
 
 #define REQUEST_MAX ((size_t)1 << 20)
 
-enum conclusion_step { STEP_BOUNCE, STEP_USABLE, STEP_MORE, STEP_TRACE, STEP_LATE, STEP_PLACE };
+enum conclusion_step { STEP_BOUNCE, STEP_USABLE, STEP_UNREAD, STEP_TRACE, STEP_LATE, STEP_PLACE };
 
 struct conclusion {
     struct manager *mg;
@@ -81,7 +81,7 @@ static void answered(struct conclusion *c, bool ok)
         c->step = STEP_PLACE;
         break;
     case STEP_USABLE:
-    case STEP_MORE:
+    case STEP_UNREAD:
     case STEP_PLACE:
         UNREACHABLE("these steps ask no service");
     }
@@ -244,18 +244,11 @@ static void run(struct conclusion *c)
                 place(c, POSTFIX_CORRUPT);
                 return;
             }
-            c->step = STEP_MORE;
+            c->step = STEP_UNREAD;
             break;
-        case STEP_MORE:
-            if (postfix_pass_has_more(sp, c->id)) {
-                struct manager_message *known = manager_message(c->mg, c->id);
-                struct manager *mg = c->mg;
-                struct msg_id id = c->id;
-
-                known->deferred = c->deferred;
-                known->conclusion = NULL;
-                conclusion_free(c);
-                postfix_next_batch(mg->q->spool, id);
+        case STEP_UNREAD:
+            if (postfix_pass_is_unread(sp, c->id)) {
+                place(c, POSTFIX_DEFERRED);
                 return;
             }
             c->step = STEP_TRACE;
@@ -290,7 +283,7 @@ void conclusion_begin(void *context, struct msg_id id, bool deferred, struct wal
     CHECK(m->conclusion == NULL);
     c->mg = mg;
     c->id = id;
-    c->deferred = deferred || m->deferred;
+    c->deferred = deferred;
     c->due = due;
     m->conclusion = c;
     if (m->records == 0) {
@@ -303,7 +296,7 @@ void conclusion_go_on(struct conclusion *c)
     const struct postfix_message *told = postfix_message(c->mg->q->spool, c->id);
     struct manager_message *m = manager_message(c->mg, c->id);
 
-    if (told != NULL && manager_is_probe(told->envelope) && m->undone == 0 && !m->deferred) {
+    if (told != NULL && manager_is_probe(told->envelope) && m->undone == 0) {
         c->deferred = false; /* what is known of its recipients has been told */
     }
     m->undone = 0;

@@ -46,8 +46,7 @@ struct manager_message {
     unsigned records; /* of it that are under way: its pass can't be concluded yet */
     bool was_redirected;
     bool is_probe;                 /* counted in manager.probes */
-    bool deferred;                 /* in an earlier batch of its recipients */
-    size_t undone;                 /* recipients of this batch that are to be tried again */
+    size_t undone;                 /* recipients that are to be tried again */
     struct conclusion *conclusion; /* owned; NULL: its pass is not over */
 };
 

@@ -9,7 +9,8 @@
  *                          refused, no reply --> notifications, one recipient after the other
  *
  * Each ends in a deferral, but that of a probe: how it went is all that was asked. A message's pass
- * is concluded when none of its records is under way.
+ * is concluded when none of its records is under way, and its recipients stay in memory until
+ * theirs has ended.
  */
 #include <string.h>
 
@@ -48,6 +49,7 @@ static void start_next(struct manager *mg);
 
 static void record_free(struct record *r)
 {
+    postfix_unpin(r->mg->q->spool, r->id, r->ns, r->count);
     TAILQ_REMOVE(&r->mg->records, r, all);
     service_link_free(r->link);
     mem_free(r->text);
@@ -251,6 +253,7 @@ static void start_next(struct manager *mg)
 void records_add(struct manager *mg, struct msg_id id, const uint32_t *ns, size_t count,
                  struct slice text)
 {
+    postfix_pin(mg->q->spool, id, ns, count);
     while (count > 0) {
         size_t some = count < RECORD_RCPTS_MAX ? count : RECORD_RCPTS_MAX;
         struct record *r = mem_new(sizeof *r + some * sizeof r->ns[0]);

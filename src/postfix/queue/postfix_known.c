@@ -232,29 +232,16 @@ int known_open(struct postfix_store *s, const struct store_known *k, int *ret_fd
 int known_read_rcpts(struct postfix_store *s, const struct store_known *k, uint32_t after,
                      size_t max, struct spool_rcpt *ret_rcpts, size_t *ret_count)
 {
-    struct queue_file_rcpt rcpt;
     struct queue_file_reader r;
     enum queue_dir_name place;
     struct queue_dir_file file;
-    size_t count = 0;
+    size_t count;
     int fd, err = open_known(s, k, &r, &fd, &place, &file);
 
     if (err != 0) {
         return err;
     }
-    text_pool_clear(&s->pool);
-    while (count < max && queue_file_next(&r, &rcpt) == QUEUE_FILE_READ_ITEM) {
-        if (rcpt.type == 'R' && rcpt.n > after) {
-            ret_rcpts[count++] = (struct spool_rcpt){
-                .n = rcpt.n,
-                .address = text_pool_add(&s->pool, rcpt.address),
-                .orcpt = text_pool_add(&s->pool, rcpt.dsn_original),
-                .notify = rcpt.notify,
-                .state = SPOOL_RCPT_PENDING,
-                .route_generation = SPOOL_ROUTE_FIXED,
-            };
-        }
-    }
+    count = read_listed(s, &r, after, max, ret_rcpts);
     err = r.ended == QUEUE_FILE_READ_FAILED ? no_message(s, k, r.error) : 0;
     queue_file_fini(&r);
     (void)s->dir.io->close(fd); /* it was read */

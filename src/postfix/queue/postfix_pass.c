@@ -35,6 +35,41 @@ static const struct store_rcpt *find_rcpt(struct postfix_store *s, struct msg_id
     return r != NULL && r->state != STORE_RCPT_OUT ? r : NULL;
 }
 
+void postfix_pin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count)
+{
+    struct store_message *m = store_find(store_of(sp), id);
+
+    for (size_t i = 0; m != NULL && i < count; i++) {
+        struct store_rcpt *r = read_rcpt_find(m, ns[i]);
+
+        if (r != NULL && !r->pinned && r->texts != NULL) {
+            r->pinned = true;
+            m->pinned++;
+        }
+    }
+}
+
+void postfix_unpin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count)
+{
+    struct postfix_store *s = store_of(sp);
+    struct store_message *m = store_find(s, id);
+
+    for (size_t i = 0; m != NULL && i < count; i++) {
+        struct store_rcpt *r = read_rcpt_find(m, ns[i]);
+
+        if (r != NULL && r->pinned) {
+            r->pinned = false;
+            m->pinned--;
+            if (r->state == STORE_RCPT_KEPT) {
+                read_rcpt_out(s, m, r);
+            }
+        }
+    }
+    if (m != NULL) {
+        store_at_hand(s, m);
+    }
+}
+
 const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n)
 {
     const struct store_message *m;
@@ -127,38 +162,14 @@ int postfix_pass_is_usable(struct spool *sp, struct msg_id id)
     int err =
         m == NULL ? -ENOENT : queue_dir_stat(&s->dir, QUEUE_DIR_ACTIVE, m->told.queue_id, &file);
 
-    return err == 0 ? queue_dir_usable(&file) : err == -ENOENT ? 0 : err;
+    return err == 0 ? !m->damaged && queue_dir_usable(&file) : err == -ENOENT ? 0 : err;
 }
 
-bool postfix_pass_has_more(struct spool *sp, struct msg_id id)
+bool postfix_pass_is_unread(struct spool *sp, struct msg_id id)
 {
     const struct store_message *m = concluding(store_of(sp), id);
 
-    return m != NULL && m->unread > 0;
-}
-
-void postfix_next_batch(struct spool *sp, struct msg_id id)
-{
-    struct postfix_store *s = store_of(sp);
-    struct store_message *m = concluding(s, id);
-    int err;
-
-    CHECK(m != NULL && m->unread > 0);
-    err = read_batch(s, m);
-    if (err == 0) {
-        m->state = STORE_ROUTING;
-        TAILQ_INSERT_TAIL(&s->routing[m->from_deferred], m, by_turn);
-        s->ahead++;
-        read_routes(s, m);
-        return;
-    }
-    store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: its recipients can't be read: %s", m->name,
-               strerror(-err));
-    if (err == -EBADMSG) {
-        store_leave(s, m, STORE_TO_CORRUPT, s->now);
-    } else {
-        store_leave(s, m, STORE_TO_DEFERRED, wall_after(s->now, STORE_AGAIN_US));
-    }
+    return m != NULL && m->unread > 0 && m->unreadable;
 }
 
 static int mark(struct postfix_store *s, const struct store_message *m, struct queue_file_mark mark)

@@ -1,9 +1,10 @@
 /*
- * A file's envelope and batches of its recipients.
+ * A file's envelope and pages of its recipients.
  *
  * A file is read to its end before anything is delivered: filter, redirect and attributes may stand
  * behind the recipients, and what is damaged is not delivered in part. What is kept of recipients
- * is one batch; a cursor says where the next begins.
+ * are the first of them, as many as there is room for; a cursor says where the next page begins,
+ * which is read when it is asked for, as others have left memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,9 +56,12 @@ static void rcpt_fini(struct postfix_store *s, struct store_rcpt *r)
     r->texts = r->route = NULL;
 }
 
-void read_rcpt_out(struct postfix_store *s, struct store_rcpt *r)
+void read_rcpt_out(struct postfix_store *s, struct store_message *m, struct store_rcpt *r)
 {
     rcpt_fini(s, r);
+    m->rcpts_out++;
+    m->pinned -= r->pinned ? 1 : 0;
+    r->pinned = false;
     r->state = STORE_RCPT_OUT;
     r->address = r->r.recipient = r->r.original = r->r.dsn_original = SLICE("");
     r->r.transport = r->r.nexthop = SLICE("");
@@ -70,8 +74,35 @@ void read_rcpts_fini(struct postfix_store *s, struct store_message *m)
     }
     mem_free(m->rcpts);
     m->rcpts = NULL;
-    m->rcpt_count = m->rcpt_size = 0;
-    m->pending = m->unrouted = 0;
+    m->rcpt_count = m->rcpt_size = m->rcpts_out = 0;
+    m->pending = m->unrouted = m->pinned = 0;
+}
+
+/* Drop those that are out of memory once they are the larger part. */
+static void drop_out(struct store_message *m)
+{
+    size_t kept = 0;
+
+    if (m->rcpts_out <= m->rcpt_count / 2) {
+        return;
+    }
+    for (size_t i = 0; i < m->rcpt_count; i++) {
+        if (m->rcpts[i].texts != NULL) {
+            m->rcpts[kept++] = m->rcpts[i];
+        }
+    }
+    m->rcpt_count = kept;
+    m->rcpts_out = 0;
+}
+
+size_t read_routed_behind(const struct store_message *m, uint32_t after, size_t max)
+{
+    size_t count = 0;
+
+    for (size_t i = read_rcpt_behind(m, after); i < m->rcpt_count && count < max; i++) {
+        count += m->rcpts[i].state == STORE_RCPT_ROUTED;
+    }
+    return count;
 }
 
 static struct slice keep(char **at, struct slice text)
@@ -103,24 +134,24 @@ static void add_rcpt(struct postfix_store *s, struct store_message *m,
     r->r.original = keep(&at, from->original);
     r->r.dsn_original = keep(&at, from->dsn_original);
     r->r.recipient = r->address;
-    m->pending++;
     m->unrouted++;
     s->rcpts++;
 }
 
-/* How many recipients the next batch may have. */
-static uint64_t room_for_batch(const struct postfix_store *s)
+/* How many recipients of a message may be read before it is claimed. */
+static size_t room_for_first(const struct postfix_store *s)
 {
     uint64_t limit = s->options.rcpt_limit, free = s->rcpts < limit ? limit - s->rcpts : 0;
+    uint64_t room = free > s->options.rcpt_minimum ? free : s->options.rcpt_minimum;
 
-    return free > s->options.rcpt_minimum ? free : s->options.rcpt_minimum;
+    return room < STORE_READ_MAX ? (size_t)room : STORE_READ_MAX;
 }
 
-/* Read on, to the end or, unless `to_end`, until the batch is full. */
+/* Read on, to the end or, unless `to_end`, until `room` recipients were found. *ret_passed_over:
+ * those that there was no room for. */
 static int read_on(struct postfix_store *s, struct store_message *m, struct queue_file_reader *r,
-                   bool to_end, uint32_t *ret_passed_over)
+                   size_t room, bool to_end, uint32_t *ret_passed_over)
 {
-    uint64_t room = room_for_batch(s);
     struct queue_file_rcpt rcpt;
     enum queue_file_read got;
 
@@ -185,9 +216,13 @@ int read_message(struct postfix_store *s, struct store_message *m, int fd, uint6
 
     queue_file_init(
         &r, (struct queue_file_source){.read = queue_file_read_fd, .context = &fd, .size = size});
-    err = read_on(s, m, &r, true, &m->unread);
+    err = read_on(s, m, &r, room_for_first(s), true, &m->unread);
     if (err == 0) {
         queue_file_take_envelope(&r, &m->envelope);
+        if (m->envelope.text[QUEUE_FILE_REDIRECT].len > 0) {
+            m->unread = 0; /* one of those that were read stands for all */
+        }
+        m->pending = (uint32_t)m->rcpt_count + m->unread;
         if (s->services->classify != NULL) {
             read_class(s, m, fd, size);
         }
@@ -199,42 +234,10 @@ int read_message(struct postfix_store *s, struct store_message *m, int fd, uint6
     return err;
 }
 
-int read_batch(struct postfix_store *s, struct store_message *m)
+static void ask_where(struct postfix_store *s, struct store_message *m, size_t from)
 {
-    struct queue_file_reader r;
-    struct stat st;
-    uint32_t passed_over;
-    int fd, err = queue_dir_open_file(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), 0, &fd);
-
-    if (err != 0) {
-        return err;
-    }
-    read_rcpts_fini(s, m);
-    if (fstat(fd, &st) != 0) {
-        err = -errno;
-        goto out;
-    }
-    queue_file_resume(&r,
-                      (struct queue_file_source){
-                          .read = queue_file_read_fd, .context = &fd, .size = (uint64_t)st.st_size},
-                      &m->envelope, m->behind);
-    err = read_on(s, m, &r, false, &passed_over);
-    m->unread = r.ended == QUEUE_FILE_READ_END || m->unread < m->rcpt_count
-                    ? 0
-                    : m->unread - (uint32_t)m->rcpt_count;
-    queue_file_fini(&r);
-out:
-    (void)s->dir.io->close(fd); /* it was read */
-    return err;
-}
-
-/* ---- where they go -------------------------------------------------------------------------- */
-
-void read_routes(struct postfix_store *s, struct store_message *m)
-{
-    m->ready = s->now;
     m->asking = true;
-    for (size_t i = 0; i < m->rcpt_count; i++) {
+    for (size_t i = from; i < m->rcpt_count; i++) {
         const struct store_rcpt *r = &m->rcpts[i];
         struct queue_file_rcpt rcpt = {.n = r->r.n,
                                        .type = 'R',
@@ -247,6 +250,79 @@ void read_routes(struct postfix_store *s, struct store_message *m)
         s->services->ask(s->services->context, m->id, &m->envelope, &rcpt);
     }
     m->asking = false;
+}
+
+/* Read from the cursor on. On an error nothing has changed. */
+static int read_page(struct postfix_store *s, struct store_message *m, size_t count)
+{
+    const struct queue_file_cursor from = m->behind;
+    const size_t before = m->rcpt_count;
+    struct queue_file_reader r;
+    uint32_t got, passed_over;
+    struct stat st;
+    int fd, err = queue_dir_open_file(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), 0, &fd);
+
+    if (err != 0) {
+        return err;
+    }
+    if (fstat(fd, &st) != 0) {
+        err = -errno;
+        goto out;
+    }
+    queue_file_resume(&r,
+                      (struct queue_file_source){
+                          .read = queue_file_read_fd, .context = &fd, .size = (uint64_t)st.st_size},
+                      &m->envelope, from);
+    err = read_on(s, m, &r, count, false, &passed_over);
+    got = (uint32_t)(m->rcpt_count - before);
+    if (err != 0) {
+        for (; m->rcpt_count > before; m->rcpt_count--) {
+            rcpt_fini(s, &m->rcpts[m->rcpt_count - 1]);
+        }
+        m->unrouted -= got;
+        m->behind = from;
+        if (err == -EBADMSG) {
+            store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: message rejected: %s", m->name, r.problem);
+        }
+    } else {
+        m->unread -= got < m->unread ? got : m->unread;
+        if (r.ended == QUEUE_FILE_READ_END) { /* others were marked or cancelled meanwhile */
+            m->pending -= m->unread;
+            m->unread = 0;
+        }
+    }
+    queue_file_fini(&r);
+out:
+    (void)s->dir.io->close(fd); /* it was read */
+    return err;
+}
+
+void read_more(struct postfix_store *s, struct store_message *m, size_t count)
+{
+    size_t before;
+    int err;
+
+    drop_out(m);
+    before = m->rcpt_count;
+    err = read_page(s, m, count < STORE_READ_MAX ? count : STORE_READ_MAX);
+    if (err == 0) {
+        ask_where(s, m, before);
+        return;
+    }
+    m->unreadable = true;
+    m->damaged = err == -EBADMSG;
+    if (!m->damaged) {
+        store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: its recipients can't be read: %s", m->name,
+                   strerror(-err));
+    }
+}
+
+/* ---- where they go -------------------------------------------------------------------------- */
+
+void read_routes(struct postfix_store *s, struct store_message *m)
+{
+    m->ready = s->now;
+    ask_where(s, m, 0);
     if (m->unrouted == 0) {
         store_ready(s);
     }
@@ -306,17 +382,76 @@ void postfix_routed(struct spool *sp, struct msg_id id, uint32_t n,
     case POSTFIX_DISCARD:
         discard(s, m, r);
         m->pending--;
-        r->state = STORE_RCPT_OUT;
+        read_rcpt_out(s, m, r);
         break;
     case POSTFIX_SKIP:
         m->pending--;
-        r->state = STORE_RCPT_OUT;
+        read_rcpt_out(s, m, r);
         break;
     }
     m->unrouted--;
     if (m->unrouted == 0 && !m->asking) {
-        store_ready(s);
+        if (m->state == STORE_ROUTING) {
+            store_ready(s);
+        }
+        store_at_hand(s, m);
     }
+}
+
+/* ---- for lists ------------------------------------------------------------------------------ */
+
+size_t read_listed(struct postfix_store *s, struct queue_file_reader *r, uint32_t after, size_t max,
+                   struct spool_rcpt *ret_rcpts)
+{
+    struct queue_file_rcpt rcpt;
+    size_t count = 0;
+
+    text_pool_clear(&s->pool);
+    while (count < max && queue_file_next(r, &rcpt) == QUEUE_FILE_READ_ITEM) {
+        if (rcpt.type == 'R' && rcpt.n > after) {
+            ret_rcpts[count++] = (struct spool_rcpt){
+                .n = rcpt.n,
+                .address = text_pool_add(&s->pool, rcpt.address),
+                .orcpt = text_pool_add(&s->pool, rcpt.dsn_original),
+                .notify = rcpt.notify,
+                .state = SPOOL_RCPT_PENDING,
+                .route_generation = SPOOL_ROUTE_FIXED,
+            };
+        }
+    }
+    return count;
+}
+
+int read_active(struct postfix_store *s, const struct store_message *m, uint32_t after, size_t max,
+                struct spool_rcpt *ret_rcpts, size_t *ret_count)
+{
+    struct queue_file_reader r;
+    struct stat st;
+    int fd, err = queue_dir_open_file(&s->dir, QUEUE_DIR_ACTIVE, slice_string(m->name), 0, &fd);
+
+    if (err == 0 && fstat(fd, &st) != 0) {
+        err = -errno;
+        (void)s->dir.io->close(fd); /* it was only opened */
+    }
+    if (err != 0) {
+        return spool_fail(&s->base, err, "%s: %s", m->name, strerror(-err));
+    }
+    queue_file_init(&r, (struct queue_file_source){.read = queue_file_read_fd,
+                                                   .context = &fd,
+                                                   .size = (uint64_t)st.st_size});
+    *ret_count = read_listed(s, &r, after, max, ret_rcpts);
+    for (size_t i = 0; i < *ret_count; i++) {
+        const struct store_rcpt *known = read_rcpt_find(m, ret_rcpts[i].n);
+
+        if (known != NULL && known->state == STORE_RCPT_ROUTED) {
+            ret_rcpts[i].address = known->r.recipient;
+            ret_rcpts[i].transport = known->r.transport;
+            ret_rcpts[i].nexthop = known->r.nexthop;
+        }
+    }
+    queue_file_fini(&r);
+    (void)s->dir.io->close(fd); /* it was read */
+    return 0;
 }
 
 /* ---- content -------------------------------------------------------------------------------- */

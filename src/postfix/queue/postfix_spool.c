@@ -109,6 +109,14 @@ void store_ready(struct postfix_store *s)
     }
 }
 
+void store_at_hand(struct postfix_store *s, struct store_message *m)
+{
+    if (m->wanted) {
+        m->wanted = false;
+        store_tell(s, SPOOL_EVENT_READY, m->id.n, "%s", "");
+    }
+}
+
 /* ---- leaving -------------------------------------------------------------------------------- */
 
 int store_remove(struct postfix_store *s, struct slice name, enum queue_dir_name place)
@@ -251,7 +259,7 @@ static void rollback(struct spool *sp)
         const struct store_settled *was = &s->settled[--s->settled_count];
 
         read_rcpt_find(was->m, was->n)->state = STORE_RCPT_ROUTED;
-        was->m->pending++;
+        was->m->pending += was->done ? 1 : 0;
     }
     while ((m = STAILQ_FIRST(&s->touched)) != NULL) {
         STAILQ_REMOVE_HEAD(&s->touched, by_batch);
@@ -268,8 +276,13 @@ static int commit(struct spool *sp)
 
     while (s->settled_count > 0) {
         const struct store_settled *is = &s->settled[--s->settled_count];
+        struct store_rcpt *r = read_rcpt_find(is->m, is->n);
 
-        read_rcpt_out(s, read_rcpt_find(is->m, is->n));
+        if (!is->done && r->pinned) {
+            r->state = STORE_RCPT_KEPT;
+        } else {
+            read_rcpt_out(s, is->m, r);
+        }
     }
     while ((m = STAILQ_FIRST(&s->touched)) != NULL) {
         STAILQ_REMOVE_HEAD(&s->touched, by_batch);
@@ -277,7 +290,6 @@ static int commit(struct spool *sp)
         if (m->exit == STORE_CONCLUDES) {
             m->exit = STORE_STAYS;
             m->state = STORE_CONCLUDING;
-            m->deferred = m->deferred || m->conclusion_deferred;
             STAILQ_INSERT_TAIL(&s->conclusions, m, by_conclusion);
         } else if (m->exit != STORE_STAYS) {
             if (m->state != STORE_CLAIMED) {
@@ -326,13 +338,15 @@ static int submit(struct spool *sp, struct msg_id id, const struct spool_new *n)
     return spool_fail(sp, -ENOTSUP, "submit: only cleanup(8) makes files in Postfix's queue");
 }
 
-static void settle_rcpt(struct postfix_store *s, struct store_message *m, struct store_rcpt *r)
+/* `done`, or to be tried in another activation: it leaves memory with the batch. */
+static void settle_rcpt(struct postfix_store *s, struct store_message *m, struct store_rcpt *r,
+                        bool done)
 {
-    r->state = STORE_RCPT_OUT;
-    m->pending--;
+    r->state = done ? STORE_RCPT_OUT : STORE_RCPT_DEFERRED;
+    m->pending -= done ? 1 : 0;
     touch(s, m);
     s->settled = mem_grow(s->settled, s->settled_count, &s->settled_size, sizeof *s->settled);
-    s->settled[s->settled_count++] = (struct store_settled){m, r->r.n};
+    s->settled[s->settled_count++] = (struct store_settled){m, r->r.n, done};
 }
 
 static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct spool_verdict *v)
@@ -350,9 +364,8 @@ static int settle(struct spool *sp, struct msg_id id, uint32_t n, const struct s
         return spool_fail(sp, -ENOENT, "%s: no recipient %u is to be delivered", m->name,
                           (unsigned)n);
     }
-    if (v->done || v->state != SPOOL_RCPT_PENDING) {
-        settle_rcpt(s, m, r); /* bounce(8) reports it, if anything is to be reported */
-    }
+    /* bounce(8) reports it, if anything is to be reported */
+    settle_rcpt(s, m, r, v->done || v->state != SPOOL_RCPT_PENDING);
     return 0;
 }
 
@@ -392,7 +405,7 @@ static int conclude(struct spool *sp, struct msg_id id, bool deferred, struct wa
     }
     touch(s, m);
     m->exit = STORE_CONCLUDES;
-    m->conclusion_deferred = deferred;
+    m->deferred = deferred;
     m->due = due;
     return 0;
 }
@@ -418,7 +431,7 @@ static int finish_all_done(struct spool *sp, struct msg_id id)
 
     for (size_t i = 0; err == 0 && i < m->rcpt_count; i++) {
         if (m->rcpts[i].state == STORE_RCPT_ROUTED) {
-            settle_rcpt(s, m, &m->rcpts[i]);
+            settle_rcpt(s, m, &m->rcpts[i], true);
         }
     }
     return err != 0 ? err : conclude(sp, id, false, s->now);
@@ -692,8 +705,10 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
         return known_read_rcpts(s, k, after, max, ret_rcpts, ret_count);
     }
     err = need(s, id, &m);
+    if (err == 0 && !only_pending) {
+        return read_active(s, m, after, max, ret_rcpts, ret_count);
+    }
     by_rule = err == 0 && m->envelope.text[QUEUE_FILE_FILTER].len > 0;
-    (void)only_pending; /* others are not in memory, and nothing of them is to be reported here */
     for (size_t i = err == 0 ? read_rcpt_behind(m, after) : 0;
          err == 0 && i < m->rcpt_count && count < max; i++) {
         const struct store_rcpt *r = &m->rcpts[i];
@@ -718,6 +733,31 @@ static int read_rcpts(struct spool *sp, struct msg_id id, uint32_t after, bool o
     }
     if (err == 0) {
         *ret_count = count;
+    }
+    return err;
+}
+
+static int want_rcpts(struct spool *sp, struct msg_id id, uint32_t after, size_t max)
+{
+    struct postfix_store *s = store_of(sp);
+    struct store_message *m;
+    int err = need(s, id, &m);
+
+    while (err == 0) {
+        size_t have = m->unrouted == 0 ? read_routed_behind(m, after, max) : 0;
+
+        if (m->unrouted > 0) {
+            err = -EAGAIN;
+        } else if (have == max || m->unread == 0 || m->unreadable) {
+            return 0;
+        } else if (m->pinned >= max) {
+            err = -ENOBUFS;
+        } else {
+            read_more(s, m, max - have);
+        }
+    }
+    if (err != -ENOENT) {
+        m->wanted = true;
     }
     return err;
 }
@@ -820,6 +860,7 @@ const struct spool_engine postfix_engine = {
     .claimed = claimed,
     .read = read_one,
     .read_rcpts = read_rcpts,
+    .want_rcpts = want_rcpts,
     .read_content = read_content,
     .totals = totals,
     .free_bytes = free_bytes,

@@ -7,18 +7,19 @@
  *         | spool_poll: into active/, read to its end, its lock dropped
  *         v
  *      ROUTING ---------> CLAIMED ------------------> CONCLUDING ---> deferred/, removed, corrupt/
- *         ^   spool_claim        spool_conclude,        |   postfix_concluded
- *         |                      at its commit          |
- *         +---------------------------------------------+ postfix_next_batch
+ *            spool_claim   |   ^  spool_conclude,           postfix_concluded
+ *                          |   |  at its commit
+ *        spool_want_rcpts: +---+ more of its recipients
  *
  *      CLAIMED: spool_unclaim --> incoming/
  *      any of them: spool_hold --> hold/, spool_remove, spool_quarantine --> corrupt/
  *
- * In memory are the messages of these three states: their envelopes, and the recipients of their
- * batch that are not settled, of all messages no more than qmgr_message_recipient_limit, but that
- * each message has qmgr_message_recipient_minimum of its own. Of messages that wait on disk nothing
- * is known: a million of them cost no memory, and no time at a start. Nothing is stored beside the
- * directory, either; times of next attempts are those of the files.
+ * In memory are the messages of these three states: their envelopes, and recipients from the time
+ * when they are read until they are settled. Before a message is claimed so many are read as
+ * qmgr_message_recipient_limit leaves room for, but qmgr_message_recipient_minimum in any case;
+ * then so many as the scheduler asks for. Of messages that wait on disk nothing is known: a million
+ * of them cost no memory, and no time at a start. Nothing is stored beside the directory, either;
+ * times of next attempts are those of the files.
  *
  * Mail is found as Postfix's own manager finds it: deferred/ is scanned every queue_run_delay, and
  * incoming/ when a trigger asks, both a bounded piece with each poll. Messages are claimed in the

@@ -4,7 +4,7 @@
  *     postfix_open.c    opening it, with what the configuration says
  *     postfix_spool.c   the engine: its calls, and the batch
  *     postfix_look.c    scans; taking files into active/
- *     postfix_read.c    a file's envelope and batches of recipients, and where they go
+ *     postfix_read.c    a file's envelope and pages of its recipients, and where they go
  *     postfix_pass.c    the end of a pass, with the services
  *     postfix_search.c  questions: lists, counts, destinations
  *     postfix_known.c   mail on disk that was asked for, and operators' changes of it
@@ -30,18 +30,31 @@
 #define STORE_SCAN_NAMES 200
 /* Messages that are in active/ and not claimed: enough for the resolver to be busy. */
 #define STORE_AHEAD_MAX 200
+/* Recipients of a file that are read at once, as in Postfix. */
+#define STORE_READ_MAX 5000
 
+/*
+ *   ASKED --> ROUTED --> DEFERRED --commit--> KEPT (while it is pinned) --> OUT
+ *     |          |
+ *     |          +--> OUT: done, or skipped, or discarded
+ *     +-------------> OUT
+ *
+ * At a rollback what the batch has settled is ROUTED again.
+ */
 enum store_rcpt_state {
     STORE_RCPT_ASKED,
     STORE_RCPT_ROUTED,
-    STORE_RCPT_OUT, /* settled, skipped or discarded: not to be delivered in this batch */
+    STORE_RCPT_DEFERRED, /* by the open batch: not to be delivered in this activation */
+    STORE_RCPT_KEPT,     /* likewise, committed */
+    STORE_RCPT_OUT,      /* it leaves memory, at the latest with the open batch */
 };
 
 struct store_rcpt {
     struct postfix_rcpt r; /* its slices are in the two texts */
     enum store_rcpt_state state;
+    bool pinned;          /* postfix_pin */
     struct slice address; /* of the file */
-    char *texts;          /* owned: address, original, dsn_original */
+    char *texts;          /* owned: address, original, dsn_original; NULL: it is out of memory */
     char *route;          /* owned: recipient, transport, nexthop; NULL before it is routed */
 };
 
@@ -65,21 +78,24 @@ struct store_message {
     struct msg_id id;
     UT_hash_handle by_id, by_name;
     enum store_state state;
-    enum store_exit exit;                  /* of the open batch; in STORE_LEAVING, what is tried */
-    struct postfix_message told;           /* queue_id and envelope point into this */
-    struct queue_file_envelope envelope;   /* owned */
-    bool from_deferred, expires, deferred; /* `expires`: given up, nothing is tried */
-    bool conclusion_deferred;              /* as the open batch has it */
-    struct wall due;                       /* as it concludes or leaves */
-    struct wall ready;                     /* when it could be claimed */
-    struct store_rcpt *rcpts;              /* owned; in order of n */
-    size_t rcpt_count, rcpt_size;
-    uint32_t pending, unrouted;
-    struct queue_file_cursor behind; /* the last recipient of the batch */
+    enum store_exit exit;                /* of the open batch; in STORE_LEAVING, what is tried */
+    struct postfix_message told;         /* queue_id and envelope point into this */
+    struct queue_file_envelope envelope; /* owned */
+    bool from_deferred, expires;         /* `expires`: given up, nothing is tried */
+    bool deferred;                       /* as it concludes */
+    struct wall due;                     /* as it concludes or leaves */
+    struct wall ready;                   /* when it could be claimed */
+    struct store_rcpt *rcpts;            /* owned; in order of n */
+    size_t rcpt_count, rcpt_size, rcpts_out;
+    uint32_t pending;                /* of the file: not done, read or not */
+    uint32_t unrouted;               /* of those in memory, as is the next */
+    uint32_t pinned;                 /* they stay in memory though they are settled */
+    struct queue_file_cursor behind; /* the last recipient that was read */
     uint32_t unread;                 /* recipients to be tried behind it */
-    bool touched;                    /* by the open batch, in which it had: */
-    uint32_t pending_before;
-    bool asking; /* services->ask is under way: its answers come from within */
+    bool unreadable, damaged;        /* they can't be read; as the file is damaged */
+    bool wanted;                     /* spool_want_rcpts was told to ask again */
+    bool touched;                    /* by the open batch */
+    bool asking;                     /* services->ask is under way: its answers come from within */
     TAILQ_ENTRY(store_message) by_turn; /* of `routing` or `leaving` */
     STAILQ_ENTRY(store_message) by_batch;
     STAILQ_ENTRY(store_message) by_conclusion;
@@ -141,6 +157,7 @@ struct store_scan {
 struct store_settled {
     struct store_message *m;
     uint32_t n;
+    bool done;
 };
 
 struct postfix_store {
@@ -208,6 +225,8 @@ void store_show(struct postfix_store *s, const struct queue_file_envelope *e,
                 struct spool_message *ret_message);
 /* spool_claim has something. */
 void store_ready(struct postfix_store *s);
+/* So may spool_want_rcpts. */
+void store_at_hand(struct postfix_store *s, struct store_message *m);
 
 /* ---- postfix_look.c ---- */
 
@@ -217,15 +236,25 @@ void look_fini(struct postfix_store *s);
 
 /* ---- postfix_read.c ---- */
 
-/* Read the file from `fd`, which the caller closes: envelope and first batch. 0, -EBADMSG (and why,
- * as it is to be logged), or what the disk says. */
+/* Read the file from `fd`, which the caller closes: envelope and first recipients. 0, -EBADMSG (and
+ * why, as it is to be logged), or what the disk says. */
 int read_message(struct postfix_store *s, struct store_message *m, int fd, uint64_t size,
                  struct buf *ret_problem);
-/* The next batch, in place of the one before. */
-int read_batch(struct postfix_store *s, struct store_message *m);
+/* The next `count` recipients that are not done, fewer at the end of the file, and ask the services
+ * where they go. When they can't be read they stay unread. */
+void read_more(struct postfix_store *s, struct store_message *m, size_t count);
+/* Recipients that are not done, as the file has them, for a list; their number. Texts are in
+ * s->pool. */
+size_t read_listed(struct postfix_store *s, struct queue_file_reader *r, uint32_t after, size_t max,
+                   struct spool_rcpt *ret_rcpts);
+/* Those of a message that is active, with what is in memory of them. */
+int read_active(struct postfix_store *s, const struct store_message *m, uint32_t after, size_t max,
+                struct spool_rcpt *ret_rcpts, size_t *ret_count);
+/* How many in memory above `after` are to be delivered; counts to `max`. */
+size_t read_routed_behind(const struct store_message *m, uint32_t after, size_t max);
 /* The index of the first recipient with a number above `after`. */
 size_t read_rcpt_behind(const struct store_message *m, uint32_t after);
-/* Ask the services where the recipients of the batch go. */
+/* Ask the services where the first recipients go. */
 void read_routes(struct postfix_store *s, struct store_message *m);
 void read_rcpts_fini(struct postfix_store *s, struct store_message *m);
 struct store_rcpt *read_rcpt_find(const struct store_message *m, uint32_t n);
@@ -233,7 +262,7 @@ struct store_rcpt *read_rcpt_find(const struct store_message *m, uint32_t n);
 void read_set_route(const struct store_message *m, uint32_t n, struct slice transport,
                     struct slice nexthop);
 /* Free what is known of a recipient that is settled. */
-void read_rcpt_out(struct postfix_store *s, struct store_rcpt *r);
+void read_rcpt_out(struct postfix_store *s, struct store_message *m, struct store_rcpt *r);
 int read_content(struct spool *sp, struct msg_id id, struct buf *ret_bytes, int *ret_fd,
                  uint64_t *ret_size);
 

@@ -17,9 +17,8 @@
  *        postfix_pass_*  <-------------------  what is to be done to the file, step by step
  *        postfix_concluded  <----------------  the file has its last place; forget the message
  *
- * A message with more recipients than a batch is several passes in one activation: its file stays
- * in active/, postfix_pass_has_more is true, and postfix_next_batch makes it claimable again with
- * the next recipients. So the queue process never waits for recipients that are not routed yet.
+ * Of a message with many recipients the engine asks for the first ones, and for others as the
+ * scheduler has room for them (spool_want_rcpts). Those that are settled leave memory.
  *
  * All slices handed in are borrowed for the call. Functions with an int return 0 or negative errno;
  * -ENOENT (another program has removed or moved the file) is normal for each of them.
@@ -49,8 +48,8 @@ struct postfix_services {
     void (*forget)(void *context, struct msg_id id);
 
     /* The pass of a claimed message is over. `deferred`: some recipient is to be tried again.
-     * `due`: when, if it is. The claim has ended; the engine keeps the message, unclaimable, until
-     * postfix_concluded or postfix_next_batch. */
+     * `due`: when, if it is. The claim has ended; the engine keeps the message until
+     * postfix_concluded. */
     void (*conclude)(void *context, struct msg_id id, bool deferred, struct wall due);
 
     /* The class of a message, by the beginning of its content in wire form. The name is of `room`.
@@ -94,8 +93,8 @@ struct postfix_message {
 };
 const struct postfix_message *postfix_message(struct spool *sp, struct msg_id id);
 
-/* A recipient of such a message, of the batch in memory; NULL: not known, or done by now. Before it
- * is routed `recipient`, `transport` and `nexthop` are empty. */
+/* A recipient of such a message; NULL: not in memory, as it was not read yet or is settled. Before
+ * it is routed `recipient`, `transport` and `nexthop` are empty. */
 struct postfix_rcpt {
     uint32_t n;
     uint64_t offset;        /* of its record: its identity towards agents and bounce(8) */
@@ -105,6 +104,12 @@ struct postfix_rcpt {
     struct slice transport, nexthop;
 };
 const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n);
+
+/* Keep recipients in memory though they are settled, unless they are done, until postfix_unpin.
+ * Each may be pinned once. A message gets no more of its recipients from the file than it has of
+ * these. Those that are not in memory are fine. */
+void postfix_pin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count);
+void postfix_unpin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count);
 
 /* The type byte of that record as it stands in the file now: 'R', 'D', ..; negative errno. After an
  * agent's answer that says that some of its recipients were deferred. */
@@ -120,9 +125,8 @@ int postfix_pass_bounce_log(struct spool *sp, struct msg_id id);
 /* Is the file in active/ one that can be tried again (owner bits exactly 0700)? 1, or 0: an agent
  * has marked it corrupt. */
 int postfix_pass_is_usable(struct spool *sp, struct msg_id id);
-/* Recipients of this activation are left that were not read yet. */
-bool postfix_pass_has_more(struct spool *sp, struct msg_id id);
-void postfix_next_batch(struct spool *sp, struct msg_id id);
+/* Recipients are left that could not be read, though the file is not damaged. */
+bool postfix_pass_is_unread(struct spool *sp, struct msg_id id);
 /* Overwrite the record of trace_flags, and that of the delay warning. */
 int postfix_pass_traced(struct spool *sp, struct msg_id id);
 int postfix_pass_warned(struct spool *sp, struct msg_id id);

@@ -50,6 +50,7 @@ struct agent {
     uint32_t n[RCPTS];
     uint64_t offset[RCPTS];
     size_t count;
+    uint32_t after; /* the last that it was given */
 };
 
 struct world {
@@ -147,8 +148,6 @@ static void conclude(void *context, struct msg_id id, bool deferred, struct wall
 
     if (deferred && !postfix_pass_is_usable(w->sp, id)) {
         postfix_concluded(w->sp, id, POSTFIX_CORRUPT, due); /* it is gone */
-    } else if (postfix_pass_has_more(w->sp, id)) {
-        postfix_next_batch(w->sp, id);
     } else if (deferred) {
         postfix_concluded(w->sp, id, POSTFIX_DEFERRED, due);
     } else {
@@ -174,7 +173,7 @@ static void start_manager(struct world *w)
     buf_init(&error, 1000);
     assert_int_equal(
         postfix_spool_open(w->tree.path, &(struct spool_options){0},
-                           &(struct postfix_spool_options){.rcpt_limit = 6, .rcpt_minimum = 2},
+                           &(struct postfix_spool_options){.rcpt_limit = 3, .rcpt_minimum = 2},
                            &error, &w->sp),
         0);
     buf_fini(&error);
@@ -202,7 +201,8 @@ static void end_pass(struct world *w, struct msg_id id, bool deferred)
     assert_int_equal(spool_commit(w->sp), 0);
 }
 
-static void start_agent(struct world *w, struct agent *a, struct msg_id id)
+/* It has the recipients that are in memory, or the next of the file. False: there are none. */
+static bool start_agent(struct world *w, struct agent *a, struct msg_id id, uint32_t after)
 {
     struct spool_rcpt r[RCPTS];
     char path[200];
@@ -210,8 +210,15 @@ static void start_agent(struct world *w, struct agent *a, struct msg_id id)
     *a = (struct agent){.busy = true,
                         .id = id,
                         .manager = w->manager,
+                        .after = after,
                         .mail = mail_of(w, postfix_message(w->sp, id)->queue_id)};
-    assert_int_equal(spool_read_rcpts(w->sp, id, 0, true, RCPTS, r, &a->count), 0);
+    assert_int_equal(spool_want_rcpts(w->sp, id, after, 1 + rng_below(&w->rng, 3)), 0);
+    assert_int_equal(spool_read_rcpts(w->sp, id, after, true, RCPTS, r, &a->count), 0);
+    if (a->count == 0) {
+        a->busy = false;
+        return false;
+    }
+    a->after = r[a->count - 1].n;
     for (size_t i = 0; i < a->count; i++) {
         int type = postfix_rcpt_state(w->sp, id, r[i].n);
 
@@ -224,6 +231,7 @@ static void start_agent(struct world *w, struct agent *a, struct msg_id id)
     if (a->fd >= 0) {
         assert_return_code(flock(a->fd, LOCK_SH | LOCK_NB), errno); /* the manager's is dropped */
     }
+    return true;
 }
 
 static void claim_one(struct world *w)
@@ -240,19 +248,22 @@ static void claim_one(struct world *w)
         return;
     }
     assert_int_equal(spool_claim(w->sp, from[rng_below(&w->rng, 2)], w->now, 1, &id, &count), 0);
-    if (count == 1) {
-        start_agent(w, a, id);
+    if (count == 1 && !start_agent(w, a, id, 0)) {
+        end_pass(w, id, false);
     }
 }
 
 static void end_agent(struct world *w, struct agent *a)
 {
+    static const struct spool_verdict deferred = {.state = SPOOL_RCPT_PENDING};
     bool of_this_manager = a->manager == w->manager;
-    size_t left = 0;
+    struct spool_message m;
 
     for (size_t i = 0; i < a->count; i++) {
         if (a->fd < 0 || (!w->well && one_in(w, 3))) {
-            left++;
+            if (of_this_manager) {
+                assert_int_equal(spool_settle(w->sp, a->id, a->n[i], &deferred), 0);
+            }
             continue;
         }
         assert_int_equal(pwrite(a->fd, "D", 1, (off_t)a->offset[i]), 1);
@@ -270,7 +281,11 @@ static void end_agent(struct world *w, struct agent *a)
     }
     a->busy = false;
     if (of_this_manager) {
-        end_pass(w, a->id, left > 0);
+        assert_int_equal(spool_commit(w->sp), 0);
+        if (!start_agent(w, a, a->id, a->after)) {
+            assert_int_equal(spool_read(w->sp, a->id, &m), 0);
+            end_pass(w, a->id, m.rcpt_pending > 0);
+        }
     }
 }
 

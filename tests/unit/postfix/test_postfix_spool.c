@@ -14,6 +14,7 @@
 #include "unit.h"
 
 #include "mem.h"
+#include "postfix_store.h"
 #include "queue_tree.h"
 #include "services.h"
 #include "spool_conclusion.h"
@@ -37,10 +38,8 @@ struct fixture {
     struct spool *sp;
     struct wall now;
     struct postfix_services services;
-    bool routes;   /* asks are answered at once */
-    bool ends;     /* and so are conclusions: */
-    bool has_more; /* of the last conclusion */
-    unsigned batches;
+    bool routes; /* asks are answered at once */
+    bool ends;   /* and so are conclusions */
     struct asked asks[ASKS];
     size_t asked;
     struct msg_id concluded; /* the last; 0: none */
@@ -90,11 +89,7 @@ static void conclude(void *context, struct msg_id id, bool deferred, struct wall
     f->concluded = id;
     f->deferred = deferred;
     f->due = due;
-    f->has_more = postfix_pass_has_more(f->sp, id);
-    if (f->ends && f->has_more) {
-        f->batches++;
-        postfix_next_batch(f->sp, id);
-    } else if (f->ends) {
+    if (f->ends) {
         postfix_concluded(f->sp, id, deferred ? POSTFIX_DEFERRED : POSTFIX_REMOVED, due);
     }
 }
@@ -264,8 +259,11 @@ static void mail_goes_from_incoming_through_active_to_its_end(void **unused)
     settle(f, id, 1, true);
     settle(f, id, 2, false);
     assert_int_equal(spool_read_rcpts(f->sp, id, 0, true, 5, r, &count), 0);
-    assert_int_equal(count, 2);
-    assert_int_equal(r[0].n, 2);
+    assert_int_equal(count, 1);
+    assert_int_equal(r[0].n, 3);
+    assert_int_equal(spool_read_rcpts(f->sp, id, 0, false, 5, r, &count), 0);
+    assert_int_equal(count, 3); /* of the file: no agent has marked one in this test */
+    assert_true(slice_equal(r[2].transport, SLICE("smtp")));
     assert_int_equal(spool_conclude(f->sp, id, true, wall_after(f->now, 300 * US_PER_S)), 0);
     assert_false(spool_is_claimed(f->sp, id));
     assert_int_equal(f->concluded.n, 0); /* at the commit */
@@ -285,7 +283,7 @@ static void mail_goes_from_incoming_through_active_to_its_end(void **unused)
     id = claim_one(f, SPOOL_DEFERRED);
     assert_int_equal(spool_read(f->sp, id, &m), 0);
     assert_int_equal(m.state, SPOOL_DEFERRED);
-    assert_int_equal(m.rcpt_pending, 3); /* no agent has marked one in this test */
+    assert_int_equal(m.rcpt_pending, 3);
     assert_int_equal(spool_finish_all_done(f->sp, id), 0);
     assert_int_equal(spool_commit(f->sp), 0);
     assert_false(f->deferred);
@@ -436,72 +434,246 @@ static void a_file_without_recipients_to_do_is_concluded(void **unused)
 
 /* ---- many ----------------------------------------------------------------------------------- */
 
-/* A message with more recipients than may be in memory is delivered in passes of one activation,
- * and each recipient once. */
-static void large_messages_come_in_batches(void **unused)
+/* Have the next recipients, and tell what became of them; how many there were. */
+static size_t settle_next(struct fixture *f, struct msg_id id, uint32_t *after, size_t max,
+                          bool done)
+{
+    struct spool_rcpt r[10];
+    size_t count;
+
+    assert_int_equal(spool_want_rcpts(f->sp, id, *after, max), 0);
+    assert_int_equal(spool_read_rcpts(f->sp, id, *after, true, max, r, &count), 0);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(r[i].n, *after + 1);
+        *after = r[i].n;
+    }
+    for (size_t i = 0; i < count; i++) {
+        settle(f, id, r[i].n, done);
+    }
+    assert_int_equal(spool_commit(f->sp), 0);
+    return count;
+}
+
+/* As when a commit fails. */
+static void roll_back(struct fixture *f)
+{
+    assert_true(f->sp->dirty);
+    f->sp->engine->rollback(f->sp);
+    f->sp->dirty = false;
+}
+
+static uint32_t pending(struct fixture *f, struct msg_id id)
+{
+    struct spool_message m;
+
+    assert_int_equal(spool_read(f->sp, id, &m), 0);
+    return m.rcpt_pending;
+}
+
+/* Of a message with more recipients than may be in memory the next ones are read when they are
+ * asked for, exactly as many, and each once. */
+static void recipients_are_read_as_they_are_asked_for(void **unused)
 {
     struct fixture *f =
         setup_with(&(struct postfix_spool_options){.rcpt_limit = 20, .rcpt_minimum = 3}, NULL);
-    struct msg_id big, small, id;
-    struct spool_message m;
+    struct msg_id big, small;
+    uint32_t after = 0;
 
     (void)unused;
     put_message(f, "incoming/A1", 47, 0700, NOW_S);
     (void)poll_all(f);
     big = claim_one(f, SPOOL_INCOMING);
     assert_int_equal(f->asked, 20);
-    assert_int_equal(spool_read(f->sp, big, &m), 0);
-    assert_int_equal(m.rcpt_pending, 20);
-    assert_int_equal(m.rcpt_total, 47);
+    assert_int_equal(pending(f, big), 47);
     put_message(f, "incoming/B1", 5, 0700, NOW_S);
     postfix_trigger(f->sp, POSTFIX_SCAN_INCOMING);
     (void)poll_all(f);
     small = claim_one(f, SPOOL_INCOMING);
-    assert_int_equal(spool_read(f->sp, small, &m), 0);
-    assert_int_equal(m.rcpt_pending, 3); /* its minimum, where there is no room */
-    deliver_all(f, big);
-    assert_int_equal(f->delivered, 20);
-    assert_true(f->has_more);
-    assert_true(queue_tree_has(&f->tree, "active/A1"));
-    for (unsigned pass = 0; pass < 20; pass++) {
-        (void)poll_all(f);
-        id = claim_one(f, SPOOL_INCOMING);
-        if (id.n == 0) {
-            break;
-        }
-        assert_int_equal(id.n, big.n);
-        deliver_all(f, id);
+    assert_int_equal(f->asked, 23); /* its minimum, where there is no room */
+    assert_int_equal(pending(f, small), 5);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(settle_next(f, big, &after, 10, true), 10);
     }
-    assert_int_equal(f->delivered, 47);
-    assert_int_equal(f->asked, 47 + 3);
-    assert_false(queue_tree_has(&f->tree, "active/A1"));
+    assert_int_equal(f->asked, 23); /* these were there */
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_int_equal(settle_next(f, big, &after, 7, i != 2), 7);
+        assert_int_equal(f->asked, 23 + 7 * i);
+    }
+    assert_int_equal(pending(f, big), 6 + 7);
+    assert_int_equal(settle_next(f, big, &after, 7, true), 6);
+    assert_int_equal(settle_next(f, big, &after, 7, true), 0);
+    assert_int_equal(pending(f, big), 7); /* what was deferred, though it is in memory no more */
+    assert_null(postfix_rcpt(f->sp, big, 30));
+    assert_int_equal(spool_conclude(f->sp, big, true, wall_after(f->now, 300 * US_PER_S)), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_true(queue_tree_has(&f->tree, "deferred/A/A1"));
+    after = 0;
+    assert_int_equal(settle_next(f, small, &after, 10, true), 5);
     deliver_all(f, small);
-    (void)poll_all(f);
-    deliver_all(f, claim_one(f, SPOOL_INCOMING));
-    assert_int_equal(f->delivered, 47 + 5);
     assert_false(queue_tree_has(&f->tree, "active/B1"));
     teardown(f);
 }
 
-/* What of one batch is to be tried again is not forgotten when the next one is delivered. */
-static void a_deferral_outlasts_its_batch(void **unused)
+/* What is settled leaves memory with the commit, and comes back with a rollback. */
+static void settled_recipients_leave_memory(void **unused)
 {
+    enum { RCPTS = 10000, PAGE = 10 };
     struct fixture *f =
-        setup_with(&(struct postfix_spool_options){.rcpt_limit = 2, .rcpt_minimum = 2}, NULL);
+        setup_with(&(struct postfix_spool_options){.rcpt_limit = PAGE, .rcpt_minimum = 1}, NULL);
     struct msg_id id;
+    uint32_t after = 0;
+    uint64_t most = 0;
 
     (void)unused;
-    put_message(f, "incoming/A1", 3, 0700, NOW_S);
+    put_message(f, "incoming/A1", RCPTS, 0700, NOW_S);
     (void)poll_all(f);
     id = claim_one(f, SPOOL_INCOMING);
     settle(f, id, 1, true);
-    assert_int_equal(spool_conclude(f->sp, id, true, wall_after(f->now, 300 * US_PER_S)), 0);
-    assert_int_equal(spool_commit(f->sp), 0);
-    id = claim_one(f, SPOOL_INCOMING);
-    deliver_all(f, id);
-    assert_true(f->deferred);
-    assert_true(queue_tree_has(&f->tree, "deferred/A/A1"));
+    settle(f, id, 2, false);
+    roll_back(f);
+    assert_int_equal(pending(f, id), RCPTS);
+    while (settle_next(f, id, &after, PAGE, after % 100 < 50) > 0) {
+        const struct store_message *m = store_find(store_of(f->sp), id);
+
+        most = store_of(f->sp)->rcpts > most ? store_of(f->sp)->rcpts : most;
+        most = m->rcpt_size > most ? m->rcpt_size : most;
+    }
+    assert_int_equal(after, RCPTS);
+    assert_int_equal(store_of(f->sp)->rcpts, 0);
+    assert_true(most <= 4 * PAGE);
+    assert_int_equal(pending(f, id), RCPTS / 2);
     teardown(f);
+}
+
+/* One that has been deferred stays in memory while something is done with it; with too many of
+ * them the message gets no others. */
+static void pinned_recipients_stay(void **unused)
+{
+    struct fixture *f =
+        setup_with(&(struct postfix_spool_options){.rcpt_limit = 4, .rcpt_minimum = 1}, NULL);
+    const uint32_t ns[] = {1, 2, 3, 4, 5, 6, 99};
+    struct spool_event event;
+    struct msg_id id;
+    uint32_t after = 0;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 12, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    postfix_pin(f->sp, id, ns, 4);
+    postfix_pin(f->sp, (struct msg_id){99}, ns, 4);
+    assert_int_equal(settle_next(f, id, &after, 4, false), 4);
+    assert_true(slice_equal(postfix_rcpt(f->sp, id, 4)->recipient, SLICE("r4@example.org")));
+    assert_int_equal(postfix_rcpt_state(f->sp, id, 4), 'R');
+    assert_int_equal(spool_want_rcpts(f->sp, id, after, 4), -ENOBUFS);
+    assert_false(spool_next_event(f->sp, &event));
+    postfix_unpin(f->sp, id, ns, 2);
+    assert_true(spool_next_event(f->sp, &event));
+    assert_int_equal(event.type, SPOOL_EVENT_READY);
+    assert_null(postfix_rcpt(f->sp, id, 2));
+    assert_non_null(postfix_rcpt(f->sp, id, 3));
+    assert_int_equal(spool_want_rcpts(f->sp, id, after, 4), 0);
+    postfix_pin(f->sp, id, ns, 7);
+    settle(f, id, 5, true); /* what is done is of no use to anybody */
+    settle(f, id, 6, false);
+    roll_back(f);
+    settle(f, id, 5, true);
+    settle(f, id, 6, false);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_null(postfix_rcpt(f->sp, id, 5));
+    assert_non_null(postfix_rcpt(f->sp, id, 6));
+    postfix_unpin(f->sp, id, ns, 7);
+    assert_null(postfix_rcpt(f->sp, id, 6));
+    assert_int_equal(store_find(store_of(f->sp), id)->pinned, 0);
+    assert_int_equal(pending(f, id), 11);
+    teardown(f);
+}
+
+/* It may take its time to say where the next ones go; then an event tells that they are there. */
+static void recipients_to_come_wait_for_the_resolver(void **unused)
+{
+    struct fixture *f =
+        setup_with(&(struct postfix_spool_options){.rcpt_limit = 2, .rcpt_minimum = 1}, NULL);
+    struct spool_event event;
+    struct spool_rcpt r[4];
+    struct msg_id id;
+    size_t count;
+
+    (void)unused;
+    put_message(f, "incoming/A1", 6, 0700, NOW_S);
+    (void)poll_all(f);
+    id = claim_one(f, SPOOL_INCOMING);
+    settle(f, id, 1, true);
+    settle(f, id, 2, true);
+    f->routes = false;
+    assert_int_equal(spool_want_rcpts(f->sp, id, 2, 2), -EAGAIN);
+    assert_int_equal(spool_want_rcpts(f->sp, id, 2, 2), -EAGAIN);
+    assert_int_equal(f->asked, 4);
+    assert_int_equal(spool_read_rcpts(f->sp, id, 2, true, 4, r, &count), 0);
+    assert_int_equal(count, 0);
+    answer(f, id, 4, "r4@example.org", POSTFIX_DELIVER);
+    assert_false(spool_next_event(f->sp, &event));
+    answer(f, id, 3, "", POSTFIX_SKIP);
+    assert_true(spool_next_event(f->sp, &event));
+    assert_int_equal(event.type, SPOOL_EVENT_READY);
+    assert_int_equal(spool_want_rcpts(f->sp, id, 2, 2), -EAGAIN); /* another instead of that one */
+    assert_int_equal(f->asked, 5);
+    answer(f, id, 5, "r5@example.org", POSTFIX_DELIVER);
+    assert_int_equal(spool_want_rcpts(f->sp, id, 2, 2), 0);
+    assert_int_equal(spool_read_rcpts(f->sp, id, 2, true, 4, r, &count), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_int_equal(pending(f, id), 3);
+    teardown(f);
+}
+
+/* The rest of a file can't be read: what was read of it is delivered, and it goes to corrupt/ or
+ * waits, whatever else is due. */
+static void a_file_may_be_damaged_after_its_first_recipients(void **unused)
+{
+    enum { DAMAGED, GONE, HELD, WAYS };
+
+    (void)unused;
+    for (unsigned way = 0; way < WAYS; way++) {
+        struct fixture *f =
+            setup_with(&(struct postfix_spool_options){.rcpt_limit = 2, .rcpt_minimum = 1}, NULL);
+        uint32_t after = 2;
+        struct msg_id id;
+        uint64_t offset;
+
+        f->ends = false;
+        put_message(f, "incoming/A1", 2000, 0700, NOW_S);
+        (void)poll_all(f);
+        id = claim_one(f, SPOOL_INCOMING);
+        offset = postfix_rcpt(f->sp, id, 2)->offset;
+        if (way == DAMAGED) {
+            int fd;
+            char path[200];
+
+            (void)snprintf(path, sizeof path, "%s/active/A1", f->tree.path);
+            fd = open(path, O_WRONLY | O_CLOEXEC);
+            assert_int_equal(pwrite(fd, "\xff\xff", 2, (off_t)offset + 100), 2);
+            (void)close(fd);
+        } else if (way == GONE) {
+            queue_tree_unlink(&f->tree, "active/A1");
+        } else {
+            queue_tree_rename(&f->tree, "active/A1", "hold/A1");
+        }
+        settle(f, id, 1, true);
+        settle(f, id, 2, true);
+        assert_int_equal(settle_next(f, id, &after, 10, true), 0);
+        assert_int_equal(pending(f, id), 1998);
+        assert_int_equal(spool_conclude(f->sp, id, true, f->now), 0);
+        assert_int_equal(spool_commit(f->sp), 0);
+        assert_int_equal(postfix_pass_is_usable(f->sp, id), 0);
+        postfix_concluded(f->sp, id, POSTFIX_CORRUPT, f->now);
+        (void)poll_all(f);
+        assert_non_null(strstr(f->events, way == DAMAGED ? "warning: A1: message rejected: "
+                                                         : "can't be read: No such file"));
+        assert_int_equal(queue_tree_has(&f->tree, "corrupt/A1"), way == DAMAGED);
+        assert_int_equal(queue_tree_has(&f->tree, "hold/A1"), way == HELD);
+        teardown(f);
+    }
 }
 
 /* Mail that waits costs a look at its name and time, in pieces, and nothing that stays. */
@@ -816,7 +988,6 @@ static void a_conclusion_sees_the_files(void **unused)
     queue_tree_put(&f->tree, "bounce/A1", SLICE("x"), 0600, NOW_S);
     assert_int_equal(postfix_pass_bounce_log(f->sp, id), 1);
     assert_int_equal(postfix_pass_is_usable(f->sp, id), 1);
-    assert_false(postfix_pass_has_more(f->sp, id));
     queue_tree_unlink(&f->tree, "active/A1");
     put_message(f, "active/A1", 1, 0400, NOW_S); /* an agent found it damaged */
     assert_int_equal(postfix_pass_is_usable(f->sp, id), 0);
@@ -1228,8 +1399,11 @@ UNIT_MAIN(cmocka_unit_test(mail_goes_from_incoming_through_active_to_its_end),
           cmocka_unit_test(recipients_may_be_skipped_or_discarded),
           cmocka_unit_test(what_is_done_in_the_file_is_not_tried_again),
           cmocka_unit_test(a_file_without_recipients_to_do_is_concluded),
-          cmocka_unit_test(large_messages_come_in_batches),
-          cmocka_unit_test(a_deferral_outlasts_its_batch),
+          cmocka_unit_test(recipients_are_read_as_they_are_asked_for),
+          cmocka_unit_test(settled_recipients_leave_memory),
+          cmocka_unit_test(pinned_recipients_stay),
+          cmocka_unit_test(recipients_to_come_wait_for_the_resolver),
+          cmocka_unit_test(a_file_may_be_damaged_after_its_first_recipients),
           cmocka_unit_test(a_long_queue_is_scanned_in_pieces), cmocka_unit_test(active_has_a_limit),
           cmocka_unit_test(triggers_ask_for_mail_before_its_time),
           cmocka_unit_test(the_descriptor_is_readable_when_there_is_something_to_do),
