@@ -324,7 +324,9 @@ static void say_words(struct engine_member *m)
         return;
     }
     (void)snprintf(m->words, sizeof m->words, "%s", words); /* fits */
-    if (words[0] != '\0') {
+    if (membership_health(m->membership) == MEMBERSHIP_UNWELCOME) {
+        say(m, SPOOL_EVENT_ENDED, "%s", words);
+    } else if (words[0] != '\0') {
         say(m, SPOOL_EVENT_WARNING, "nothing is accepted or delivered: %s", words);
     } else {
         say(m, SPOOL_EVENT_LOG, "the database is as it should be again");

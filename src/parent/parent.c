@@ -721,6 +721,12 @@ static void child_ended(struct child *c, int status)
         begin_stop(p, "at once");
         return;
     case RUNNING:
+        if (c->role == ROLE_QUEUE && WIFEXITED(status) && WEXITSTATUS(status) == EX_CONFIG) {
+            p->exit_status = EX_CONFIG;
+            begin_stop(p, "as its queue is not to be used by it");
+            begin_stop(p, "at once");
+            return;
+        }
         schedule_restart(c);
         return;
     case STOP_RECEIVE:

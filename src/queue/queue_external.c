@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <sysexits.h>
 
 #include "check.h"
 #include "clock.h"
@@ -125,6 +126,10 @@ void external_tell(struct queue *q)
             }
             queue_drop(q, event.id);
             batch_drop(q, event.id);
+            break;
+        case SPOOL_EVENT_ENDED:
+            log_error("spool: %.*s", SLICE_ARGS(event.text));
+            role_exit(q->role, EX_CONFIG);
             break;
         }
     }

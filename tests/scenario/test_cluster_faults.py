@@ -139,6 +139,19 @@ class Nodes(sluice.TestCase):
         self.cluster.nodes["anna"].send("a@example.org", ["r@site1.example"], "Subject: after\r\n\r\nx\r\n")
         self.eventually(lambda: "after" in self.counting.first)
 
+    def test_a_daemon_that_stood_still_and_was_replaced_under_its_name_ends(self):
+        self.make("anna", "bert")
+        anna = self.cluster.nodes["anna"]
+        self.cluster.stop_node("anna")
+        second = self.cluster.node("anna")
+        self.daemons.append(second.start())
+        self.cluster.go_on_node("anna")
+        self.assertNotEqual(anna.process.wait(sluice.PATIENCE), 0)
+        self.assertIn("another daemon is running as node anna", anna.log())
+        self.divided(2)
+        second.send("a@example.org", ["r@site1.example"], "Subject: after\r\n\r\nx\r\n")
+        self.eventually(lambda: "after" in self.counting.first)
+
     def test_a_standby_takes_the_place_of_the_primary(self):
         self.make("anna", "bert", standby=True)
         senders = self.senders()
