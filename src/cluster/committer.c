@@ -338,10 +338,10 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
         link_drop(c->link, words != NULL ? words : "the database is read only");
         return;
     }
-    if (b->answers == b->sent) {
-        /* Its transaction has ended, and the next one did not fail for its sake. */
+    if (b->answers == 1 || b->answers == b->sent) {
+        /* Its transaction has not begun, or has ended: the next one does not fail for its sake. */
         b->tries++;
-        link_drop(c->link, words != NULL ? words : "the database refuses a commit");
+        link_drop(c->link, words != NULL ? words : "the database refuses a transaction");
         return;
     }
     keep_error(c, strcmp(b->error_state, "22012") == 0
@@ -496,7 +496,7 @@ static void opened(struct committer *c)
     }
     b = first_not_ended(c);
     if (b != NULL && b->tries >= COMMITTER_TRIES) {
-        fail_from(b, errno_of(b->error_state)); /* its commit is refused */
+        fail_from(b, errno_of(b->error_state)); /* its transaction is refused */
     }
     if (!c->in_force) {
         keep_error(c, "another node has taken over: this incarnation is not in force any more");

@@ -1,0 +1,482 @@
+/*
+ * The engine's connections are cut, at each message of what it says to its database and what it is
+ * answered: batches happen once, what is read comes, partitions stay. And each statement of a batch
+ * is refused, for each of the reasons that a server has.
+ *
+ * One round is the life of some messages: alone and in parts, small and large, delivered, deferred,
+ * reported. What the tables have after each of its stages does not depend on what befell the
+ * connections.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "buf.h"
+#include "cluster_spool.h"
+#include "cluster_tables.h"
+#include "pg_proxy.h"
+#include "postgres_server.h"
+#include "seeds.h"
+#include "spool_engine.h"
+#include "spool_fixture.h"
+
+#define NOW   1000000
+#define LATER 2000000
+#define LARGE 300000 /* two chunks */
+
+static struct postgres_server server;
+static struct pg_proxy proxy;
+static struct spool *sp;
+static bool may_fail; /* batches may, as a statement is refused */
+
+#define NOTHING "arm front 0 cut *" /* is to be harmed any more */
+
+/* ---- the spool ------------------------------------------------------------------------------- */
+
+static int make_tables(void **state)
+{
+    char url[200];
+    struct buf error;
+
+    (void)state;
+    cluster_spool_register();
+    postgres_server_init(&server);
+    pg_proxy_init(&proxy, server.dir);
+    buf_init(&error, 1000);
+    (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", server.dir);
+    if (cluster_tables_init(url, SLICE(""), false, &error, &error) != 0) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return 0;
+}
+
+static int end_server(void **state)
+{
+    (void)state;
+    pg_proxy_fini(&proxy);
+    postgres_server_fini(&server);
+    return 0;
+}
+
+static int open_spool(void **state)
+{
+    struct spool_options options = {.inline_limit = INLINE_LIMIT};
+    char url[200];
+    struct buf error;
+
+    (void)state;
+    buf_init(&error, 1000);
+    (void)snprintf(url, sizeof url, "postgresql://tester@/postgres?host=%s", proxy.dir);
+    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return 0;
+}
+
+static int close_spool(void **state)
+{
+    (void)state;
+    spool_close(sp);
+    return 0;
+}
+
+static void turn(void)
+{
+    struct spool_event event;
+
+    (void)spool_commits_wait(sp, 100 * US_PER_MS);
+    spool_commits_turn(sp);
+    while (spool_next_event(sp, &event)) {
+        if (event.type != SPOOL_EVENT_READY && event.type != SPOOL_EVENT_LOG) {
+            fail_msg("%.*s", SLICE_ARGS(event.text));
+        }
+    }
+}
+
+/* What the tables have; no ids, no times of theirs, nor of a report part. */
+static const char *tables(void)
+{
+    return postgres_server_ask(
+        &server,
+        "SET search_path = sluice; SELECT concat_ws(' ', 'fresh', (SELECT concat(count(*), '/', "
+        "sum(size)) FROM (SELECT size FROM fresh_0 UNION ALL SELECT size FROM fresh_1 UNION ALL "
+        "SELECT size FROM fresh_2) f), 'message', (SELECT concat(count(*), '/', sum(size), '/', "
+        "sum(chunks)) FROM message), 'part', (SELECT string_agg(concat_ws('/', kind, CASE kind "
+        "WHEN 0 THEN concat_ws('/', state, due) END, size, pending, to_report, rcpts, parts_left), "
+        "',' ORDER BY kind, size, pending, to_report) FROM part), 'recipient', (SELECT "
+        "string_agg(concat_ws('/', n, state, attempts, convert_from(address, 'UTF8'), "
+        "convert_from(diagnostic, 'UTF8')), ',' ORDER BY address, n) FROM recipient), 'content', "
+        "(SELECT concat(count(*), '/', sum(length(bytes))) FROM content))");
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static int end_one(void)
+{
+    int rc;
+
+    while (!spool_commit_end(sp, &rc)) {
+        turn();
+    }
+    return rc;
+}
+
+/* Both go under way at once. What fails, which only a refused statement may, is done again; the
+ * second may be NULL. */
+static void commit(void (*first)(void), void (*second)(void))
+{
+    int rc = 0, younger;
+
+    first();
+    spool_commit_begin(sp);
+    if (second != NULL) {
+        second();
+        spool_commit_begin(sp);
+    }
+    rc = end_one();
+    younger = second != NULL ? end_one() : 0;
+    if ((rc != 0 || younger != 0) && !may_fail) {
+        fail_msg("%s", spool_error(sp));
+    }
+    if (rc != 0) {
+        assert_true(second == NULL || younger == -ECANCELED);
+        while (spool_lease_left_us(sp) <= 0) { /* in doubt whether it is in force */
+            turn();
+        }
+        commit(first, second);
+    } else if (younger != 0) {
+        while (spool_lease_left_us(sp) <= 0) {
+            turn();
+        }
+        commit(second, NULL);
+    }
+}
+
+/* ---- a round --------------------------------------------------------------------------------- */
+
+static struct {
+    struct msg_id small, second, large, many;
+    struct msg_id parts[2]; /* of `many`: to a.example, b.example */
+} mail;
+
+static struct msg_id submit(const char *sender, const char *rcpts, size_t size)
+{
+    struct msg_id id;
+
+    fixture_ok(sp, fixture_submit(sp, sender, rcpts, NOW, size, true, &id));
+    return id;
+}
+
+static void some_come(void)
+{
+    mail.small = submit("small@from.test", "r@a.example", 100);
+    mail.large = submit("large@from.test", "r@b.example", LARGE);
+    mail.many = submit("many@from.test", "r@a.example r@b.example", 200);
+}
+
+static void another_comes(void)
+{
+    mail.second = submit("second@from.test", "r@b.example", 300);
+}
+
+static void settle(struct msg_id id, uint32_t n, enum spool_rcpt_state to, bool done)
+{
+    struct spool_verdict v = {.state = to,
+                              .done = done,
+                              .attempted = true,
+                              .status = SLICE("4.0.0"),
+                              .diagnostic = SLICE("as it was said"),
+                              .when = {NOW}};
+
+    fixture_ok(sp, spool_settle(sp, id, n, &v));
+}
+
+static void finish(struct msg_id id, int64_t due)
+{
+    bool gone;
+
+    fixture_ok(sp, spool_finish(sp, id, (struct wall){due}, &gone));
+}
+
+static void some_are_tried(void)
+{
+    settle(mail.small, 1, SPOOL_RCPT_PENDING, true);
+    finish(mail.small, LATER);
+    settle(mail.large, 1, SPOOL_RCPT_PENDING, false);
+    finish(mail.large, LATER);
+    settle(mail.parts[0], 1, SPOOL_RCPT_FAILED, false);
+    fixture_ok(sp, spool_give(sp, mail.parts[0], (struct wall){LATER}));
+    finish(mail.parts[0], LATER);
+}
+
+static void others_are_tried(void)
+{
+    settle(mail.second, 1, SPOOL_RCPT_PENDING, false);
+    finish(mail.second, LATER);
+    settle(mail.parts[1], 2, SPOOL_RCPT_PENDING, true);
+    finish(mail.parts[1], LATER);
+}
+
+static void the_report_is_made(void)
+{
+    fixture_ok(sp, spool_reported(sp, mail.many));
+    finish(mail.many, LATER);
+}
+
+static void the_rest_is_delivered(void)
+{
+    fixture_ok(sp, spool_finish_all_done(sp, mail.second));
+    settle(mail.large, 1, SPOOL_RCPT_PENDING, true);
+    finish(mail.large, LATER);
+}
+
+/* Until `count` messages that are due at `now` are claimed. */
+static void claim(int64_t now, size_t count, struct msg_id *ret_ids)
+{
+    const enum spool_state states[] = {SPOOL_INCOMING, SPOOL_DEFERRED};
+    size_t got = 0, more;
+
+    for (unsigned i = 0; got < count; i++) {
+        fixture_ok(sp, spool_claim(sp, states[i % 2], (struct wall){now}, count - got,
+                                   ret_ids + got, &more));
+        got += more;
+        if (more == 0) {
+            turn();
+        }
+    }
+}
+
+static struct spool_message read_message(struct msg_id id)
+{
+    struct spool_message m;
+
+    while (spool_want(sp, id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT) == -EAGAIN) {
+        turn();
+    }
+    fixture_ok(sp, spool_read(sp, id, &m));
+    return m;
+}
+
+static void claim_parts(void)
+{
+    struct msg_id id;
+
+    for (int i = 0; i < 2;) {
+        struct spool_rcpt r;
+        size_t count;
+
+        claim(NOW, 1, &id);
+        assert_int_equal(read_message(id).whole.n, mail.many.n);
+        if (id.n == mail.many.n) { /* its report part, which is due, too */
+            commit(the_report_is_made, NULL);
+            continue;
+        }
+        fixture_ok(sp, spool_read_rcpts(sp, id, 0, false, 1, &r, &count));
+        assert_int_equal(count, 1);
+        assert_true(r.n == 1 || r.n == 2);
+        mail.parts[r.n - 1] = id;
+        i++;
+    }
+}
+
+/* A report part may have been read before its parts gave to it. Then it waits for another turn. */
+static void claim_waiting(void)
+{
+    bool is_told = false;
+    struct msg_id id;
+
+    for (int others = 0; others < 2 || !is_told;) {
+        struct spool_message m;
+
+        claim(LATER, 1, &id);
+        m = read_message(id);
+        assert_true(fixture_content_ok(sp, &m));
+        if (id.n == mail.many.n) {
+            is_told = m.rcpt_to_report > 0;
+            if (!is_told) {
+                commit(the_report_is_made, NULL);
+            }
+        } else {
+            assert_true(id.n == mail.second.n || id.n == mail.large.n);
+            others++;
+        }
+    }
+}
+
+/* What the tables should have, one after the other: as a round without harm has made them. */
+static char want[3][1000];
+static bool is_known;
+
+static void check(int stage)
+{
+    if (!is_known) {
+        (void)snprintf(want[stage], sizeof want[stage], "%s", tables());
+    } else {
+        assert_string_equal(tables(), want[stage]);
+    }
+}
+
+static void play_round(void)
+{
+    commit(some_come, another_comes);
+    check(0);
+    claim_parts();
+    commit(some_are_tried, others_are_tried);
+    check(1);
+    claim_waiting();
+    commit(the_report_is_made, the_rest_is_delivered);
+    while (atoi(postgres_server_ask(&server, "SELECT count(*) FROM sluice.part")) > 0) {
+        struct msg_id id; /* its last part has ended since it was read: it has another turn */
+
+        claim(LATER, 1, &id);
+        assert_int_equal(id.n, mail.many.n);
+        commit(the_report_is_made, NULL);
+    }
+    check(2);
+}
+
+static void play_without_harm(void)
+{
+    is_known = false;
+    play_round();
+    is_known = true;
+    play_round();
+}
+
+/* Rounds with such a harm at message `from`, from + by, .. until one ends before it; how many there
+ * were. */
+static int sweep(const char *side, const char *harm, char kind, int from, int by)
+{
+    long fired = pg_proxy_tell(&proxy, "fired");
+    int rounds = 0;
+
+    for (int n = from;; n += by) {
+        bool is_done;
+
+        (void)pg_proxy_tell(&proxy, "arm %s %d %s %c", side, n, harm, kind);
+        play_round();
+        is_done = pg_proxy_tell(&proxy, NOTHING) == fired;
+        fired = pg_proxy_tell(&proxy, "fired");
+        if (is_done) {
+            return rounds;
+        }
+        rounds++;
+    }
+}
+
+static void batches_happen_once_wherever_they_are_cut(void **state)
+{
+    (void)state;
+    play_without_harm();
+    assert_in_range(sweep("statements", "cut", 'W', 1, 1), 30, 300);
+    assert_in_range(sweep("answers", "cut", 'W', 1, 2), 15, 300);
+}
+
+/* The session goes on with what it has, while a new one asks what has become of it. */
+static void batches_happen_once_when_the_server_hears_of_the_end_late(void **state)
+{
+    (void)state;
+    play_without_harm();
+    assert_in_range(sweep("statements", "half", 'W', 1, 3), 10, 300);
+    assert_in_range(sweep("answers", "swallow", 'W', 2, 5), 5, 300);
+}
+
+static void a_batch_of_which_a_statement_is_refused_happens_or_is_told(void **state)
+{
+    static const struct {
+        const char *state;
+        bool may_fail;
+    } refusals[] = {
+        {"40001", false}, /* serialization */
+        {"40P01", false}, /* deadlock */
+        {"25006", false}, /* no writes here */
+        {"53100", true},  /* disk full */
+        {"53300", true},  /* too many connections */
+        {"22012", true},  /* the incarnation is not in force */
+    };
+
+    (void)state;
+    play_without_harm();
+    for (size_t i = 0; i < COUNT(refusals); i++) {
+        may_fail = refusals[i].may_fail;
+        assert_in_range(sweep("statements", refusals[i].state, 'W', 1 + (int)i % 5, 5), 5, 300);
+    }
+    may_fail = false;
+}
+
+static void what_is_read_comes_wherever_it_is_cut(void **state)
+{
+    (void)state;
+    play_without_harm();
+    assert_in_range(sweep("statements", "cut", 'R', 1, 4), 3, 300);
+    assert_in_range(sweep("answers", "swallow", 'R', 2, 5), 3, 300);
+}
+
+static int64_t incarnation(void)
+{
+    return atoll(postgres_server_ask(&server, "SELECT incarnation FROM sluice.node"));
+}
+
+/* Of membership a round has some renewals, and may have none. */
+static void the_lease_is_kept_wherever_its_renewal_is_cut(void **state)
+{
+    int64_t before = incarnation();
+
+    (void)state;
+    for (int n = 1; n < 40; n += 9) {
+        long fired = pg_proxy_tell(&proxy, "fired");
+
+        (void)pg_proxy_tell(&proxy, "arm %s %d swallow L", n % 2 == 1 ? "front" : "back", n);
+        while (pg_proxy_tell(&proxy, "fired") == fired) {
+            turn();
+        }
+        play_round();
+        while (spool_lease_left_us(sp) <= 0) {
+            turn();
+        }
+    }
+    assert_int_equal(incarnation(), before);
+}
+
+static void a_node_registers_wherever_it_is_cut(void **state)
+{
+    for (int n = 3; n < 40; n += 15) {
+        (void)close_spool(state);
+        (void)pg_proxy_tell(&proxy, "arm %s %d half L", n % 2 == 1 ? "front" : "back", n);
+        (void)open_spool(state);
+        play_round();
+    }
+    (void)pg_proxy_tell(&proxy, NOTHING);
+    assert_string_equal(postgres_server_ask(&server, "SELECT count(*) FROM sluice.node"), "1");
+}
+
+/* Several harms in one round, also to the dialogue about what has become of a batch. */
+static void play_with_random_harm(uint64_t seed)
+{
+    printf("# seed %llu\n", (unsigned long long)seed);
+    (void)pg_proxy_tell(&proxy, "random %llu 400", (unsigned long long)seed);
+    play_round();
+    (void)pg_proxy_tell(&proxy, "random 0 0");
+}
+
+static void nothing_is_lost_or_doubled_by_random_harm(void **state)
+{
+    (void)state;
+    play_without_harm();
+    for_each_seed(1, 8, play_with_random_harm);
+}
+
+#define CUTS_TEST(f) cmocka_unit_test_setup_teardown(f, open_spool, close_spool)
+
+POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_they_are_cut),
+              CUTS_TEST(batches_happen_once_when_the_server_hears_of_the_end_late),
+              CUTS_TEST(a_batch_of_which_a_statement_is_refused_happens_or_is_told),
+              CUTS_TEST(what_is_read_comes_wherever_it_is_cut),
+              CUTS_TEST(the_lease_is_kept_wherever_its_renewal_is_cut),
+              CUTS_TEST(a_node_registers_wherever_it_is_cut),
+              CUTS_TEST(nothing_is_lost_or_doubled_by_random_harm))
