@@ -320,6 +320,7 @@ int look_poll(struct spool *sp, struct wall now, struct wall *ret_again)
     unsigned names[2] = {STORE_SCAN_NAMES, STORE_SCAN_NAMES};
     struct postfix_store *s = store_of(sp);
     struct wall again;
+    bool taken = true;
     eventfd_t ignored;
 
     CHECK(s->services != NULL);
@@ -334,7 +335,7 @@ int look_poll(struct spool *sp, struct wall now, struct wall *ret_again)
     }
     again = leave_again(s);
     run_by_time(s);
-    for (bool taken = true; taken && has_room(s);) {
+    for (unsigned round = 0; taken && round < STORE_SCAN_TAKEN && has_room(s); round++) {
         taken = false;
         for (size_t i = 0; i < 2 && has_room(s); i++) {
             begin_wanted(s, i == 1);

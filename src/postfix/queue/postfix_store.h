@@ -28,6 +28,8 @@
 #define STORE_AGAIN_US (60 * US_PER_S)
 /* Names that one poll looks at in each queue. */
 #define STORE_SCAN_NAMES 200
+/* Messages of each queue that one poll takes: some 50 us each, in which no agent is heard. */
+#define STORE_SCAN_TAKEN 8
 /* Messages that are in active/ and not claimed: enough for the resolver to be busy. */
 #define STORE_AHEAD_MAX 200
 /* Recipients of a file that are read at once, as in Postfix. */
