@@ -4,7 +4,7 @@ import threading
 import unittest
 
 import postfix_manager
-from postfix_manager import Agent, Case, attributes, reply
+from postfix_manager import HELLO, Agent, Case, attributes, reply
 
 
 class Misbehaviour(Case):
@@ -115,6 +115,30 @@ class Misbehaviour(Case):
         request = agent.requests[0].split(b"\0")
         self.assertEqual(request[request.index(b"nexthop") + 1], b"site")
         self.assertEqual(request[request.index(b"queue_id") + 1], queue_id.encode())
+
+    def test_the_request_is_there_before_the_hello(self):
+        def behave(agent, connection):
+            agent.read(connection)
+            connection.sendall(HELLO + reply(b"", b"", b"0"))
+        agent = self.agent(behave)
+        queue_id = self.send("a@src.test", ["b@odd.test"])
+        self.logged(r"%s: removed" % queue_id)
+        self.assertEqual(len(agent.requests), 1)
+
+    def test_a_file_is_removed_while_its_agent_has_it_open(self):
+        """So its blocks are freed by the agent, which closes it when its connection is closed."""
+        there = []
+
+        def behave(agent, connection):
+            agent.request(connection)
+            connection.sendall(reply(b"", b"", b"0"))
+            connection.recv(1)
+            there.append(self.p.files("active"))
+        self.agent(behave)
+        queue_id = self.send("a@src.test", ["b@odd.test"])
+        self.logged(r"%s: removed" % queue_id)
+        self.wait(lambda: there, "the connection is closed")
+        self.assertEqual(there, [[]])
 
     def test_no_service_retry(self):
         site = self.site()

@@ -24,6 +24,13 @@ class Life(Case):
             pass  # it has just ended by itself
         return pid
 
+    def drained_by_flushes(self):
+        """A flush also has master start a manager."""
+        def drained():
+            self.flush()
+            return self.p.queued() == 0
+        self.wait(drained, "the queue drains")
+
     def test_a_reload_starts_another_process_and_loses_nothing(self):
         site = self.site(rcpt="450 4.2.0 later")
         self.postfix(site.nexthop)
@@ -152,12 +159,37 @@ class Life(Case):
         finally:
             done.set()
             feeder.join()
-
-        def drained():
-            self.flush()
-            return self.p.queued() == 0
-        self.wait(drained, "the queue drains")
+        self.drained_by_flushes()
         self.assertEqual(set(sent) - set(site.recipients()), set())
+
+    def test_an_agent_does_not_deliver_for_a_manager_that_was_killed(self):
+        """Its request waits in the agent's socket. The manager after it hands out the message, once."""
+        site = self.site()
+        p = self.postfix(site.nexthop)
+        self.addCleanup(lambda: [self.go_on(pid) for pid in stopped])
+        stopped = []
+        with smtplib.SMTP("127.0.0.1", p.port, timeout=sluice.PATIENCE) as s:
+            s.sendmail("a@src.test", ["b@good.test"], "Subject: x\r\n\r\nhello\r\n")
+            self.drained()
+            stopped += [p.pid_of("smtp"), p.pid_of("master")]
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            s.sendmail("a@src.test", ["c@good.test"], "Subject: x\r\n\r\nhello\r\n")
+            self.logged(r"from=<a@src.test>.*\(queue active\)", 2)
+        for pid in p.managers():
+            os.kill(pid, signal.SIGKILL)
+        self.wait(lambda: not p.managers(), "the manager is gone")
+        for pid in stopped:
+            self.go_on(pid)
+        self.drained_by_flushes()
+        self.assertEqual(site.recipients(), ["b@good.test", "c@good.test"])
+
+    @staticmethod
+    def go_on(pid):
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
 
     def test_the_way_there_and_back_with_mail_in_the_queue(self):
         site = self.site(rcpt="450 4.2.0 later")

@@ -201,8 +201,12 @@ class Agent:
                 pass
 
     def request(self, connection):
-        """Send the hello, and read the request: its values in the order in which they came."""
+        """Send the hello, and read the request."""
         connection.sendall(HELLO)
+        self.read(connection)
+
+    def read(self, connection):
+        """The request: its values in the order in which they came."""
         data = b""
         while b"recipient_count\0" not in data:
             data += connection.recv(65536)

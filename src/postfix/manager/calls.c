@@ -2,13 +2,17 @@
  * Deliveries over private/TRANSPORT. Each is a call: a connection for one request; a message with
  * VERP has a call with a connection per recipient, one after the other, since its sender differs.
  *
- *   calls_deliver --connect--> hello --request--> reply --(more recipients of VERP)--> connect
- *                     |           |                  |  \
- *                  refused     no hello          no reply  \--> the delivery has ended
- *                     |           |                  |
- *                     +-----------+                  +--> those that the agent has not marked done
- *                           |                             are deferred
+ *   calls_deliver --connect, request--> hello --> reply --(more recipients of VERP)--> connect
+ *                      |                 |          |  \
+ *                   refused           no hello   no reply  \--> the delivery has ended
+ *                      |                 |          |
+ *                      +-----------------+          +--> those that the agent has not marked done
+ *                                |                       are deferred
  *              the transport is left alone for transport_retry_time
+ *
+ * The request does not wait for the hello, so an agent has it as soon as it accepts, whatever this
+ * process does then. An agent that accepts the connection of a manager that is gone does not come
+ * to read it, as it can't send its hello.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,6 +27,7 @@
 #include "manager.h"
 #include "mem.h"
 #include "outcomes.h"
+#include "queue_decide.h"
 #include "queue_result.h"
 #include "service_link.h"
 
@@ -246,7 +251,7 @@ static void transport_failed(struct call *c)
 
 /* ---- the dialogue ---- */
 
-static void begin(struct call *c);
+static void begin(struct call *c, const struct delivery *d);
 
 static void keep_reason(struct call *c, const struct delivery_reply *reply)
 {
@@ -260,6 +265,27 @@ static void keep_reason(struct call *c, const struct delivery_reply *reply)
     buf_fini(&text);
 }
 
+/* An agent has the message's file open until we close its connection. So the file is removed before
+ * that, and its blocks are freed by the agent, where the disk keeps no other mail waiting. The next
+ * delivery is handed out even before, and finds the agent at its next accept. */
+static void ended(struct call *c)
+{
+    struct queue *q = c->mg->q;
+    struct service_link *link = c->link;
+
+    c->link = NULL;
+    finish(c,
+           c->reason == NULL ? OUTCOME_OK
+           : c->deferred     ? OUTCOME_SITE_FAIL
+                             : OUTCOME_CRASH,
+           NULL);
+    queue_decide(q);
+    if (!q->journal.on) { /* events are stored once a turn */
+        batch_commit(q);
+    }
+    service_link_free(link);
+}
+
 static void replied(struct call *c, const struct delivery *d, const struct delivery_reply *reply)
 {
     c->deferred = c->deferred || reply->deferred;
@@ -267,17 +293,13 @@ static void replied(struct call *c, const struct delivery *d, const struct deliv
         keep_reason(c, reply);
     }
     c->answered = c->asked;
-    service_link_free(c->link);
-    c->link = NULL;
-    if (c->answered < d->rcpt_count) {
-        begin(c);
+    if (c->answered == d->rcpt_count) {
+        ended(c);
         return;
     }
-    finish(c,
-           c->reason == NULL ? OUTCOME_OK
-           : c->deferred     ? OUTCOME_SITE_FAIL
-                             : OUTCOME_CRASH,
-           NULL);
+    service_link_free(c->link);
+    c->link = NULL;
+    begin(c, d);
 }
 
 static void send_request(struct call *c, const struct delivery *d)
@@ -315,9 +337,7 @@ static void heard(void *arg, struct slice list)
         if (!c->greeted) {
             log_warning("%s socket: malformed response", c->path);
             transport_failed(c);
-            return;
         }
-        send_request(c, d);
     } else if (!delivery_reply_parse(list, &reply)) {
         log_warning("%s socket: malformed response", c->path);
         finish(c, OUTCOME_CRASH, NO_REPLY);
@@ -351,7 +371,7 @@ static void closed(void *arg, int error)
 
 static const struct service_link_owner owner = {.heard = heard, .closed = closed};
 
-static void begin(struct call *c)
+static void begin(struct call *c, const struct delivery *d)
 {
     int error;
 
@@ -362,7 +382,7 @@ static void begin(struct call *c)
         transport_failed(c);
         return;
     }
-    service_link_patience(c->link, c->mg->q->conf->daemon_timeout_us);
+    send_request(c, d);
 }
 
 void calls_deliver(void *state, struct delivery *d)
@@ -375,7 +395,7 @@ void calls_deliver(void *state, struct delivery *d)
     (void)snprintf(c->path, sizeof c->path, "private/%s",
                    transport_name(&mg->q->transports, d->transport)); /* cut: no such service */
     TAILQ_INSERT_TAIL(&mg->calls, c, all);
-    begin(c);
+    begin(c, d);
 }
 
 void calls_end(struct manager *mg)

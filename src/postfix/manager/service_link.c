@@ -16,6 +16,7 @@
 /* Bytes that may wait to be sent: a request with as many recipients as there can be in one. */
 #define OUTPUT_MAX ((size_t)64 << 20)
 #define READ_SIZE  4096
+#define INPUT_MAX  (ATTRIBUTES_LIST_MAX + READ_SIZE)
 
 struct service_link {
     int fd;
@@ -80,7 +81,7 @@ struct service_link *service_link_open(struct event_base *base, const char *path
     link->owner = owner;
     link->arg = arg;
     link->patience_us = US_FOREVER;
-    buf_init(&link->in, ATTRIBUTES_LIST_MAX + READ_SIZE);
+    buf_init(&link->in, INPUT_MAX);
     buf_init(&link->out, OUTPUT_MAX);
     link->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, link);
     CHECK(link->readable != NULL);
@@ -174,41 +175,36 @@ void service_link_send(struct service_link *link, struct slice bytes)
 
 /* ---- reading ---- */
 
-/* Hand out the lists that are complete. */
-static void hand_out(struct service_link *link)
-{
-    bool was_freed = false;
-    enum attributes_event event;
-    size_t len;
-
-    while ((event = attributes_scan(&link->scan, buf_slice(&link->in), &len)) == ATTRIBUTES_LIST) {
-        char *list = mem_copy(buf_slice(&link->in).ptr, len);
-
-        buf_consume(&link->in, len);
-        link->was_freed = &was_freed;
-        link->owner->heard(link->arg, slice_of(list, len));
-        mem_free(list);
-        if (was_freed) {
-            return;
-        }
-        link->was_freed = NULL;
-    }
-    if (event == ATTRIBUTES_BAD) {
-        link->owner->closed(link->arg, EPROTO);
-    }
-}
-
+/* Hand out the lists that are complete: nearly always that is all there is, and nothing is kept.
+ * Until that is done the bytes are not the link's, as its owner may free it meanwhile. */
 static void received(struct service_link *link, struct slice bytes)
 {
+    struct buf whole = link->in;
+    enum attributes_event event;
+    bool was_freed = false;
     size_t len;
 
-    if (buf_len(&link->in) == 0 && attributes_scan(&link->scan, bytes, &len) == ATTRIBUTES_LIST &&
-        len == bytes.len) {
-        link->owner->heard(link->arg, bytes); /* as nearly always: one list, and nothing to keep */
-        return;
+    buf_init(&link->in, INPUT_MAX);
+    if (buf_len(&whole) > 0) {
+        CHECK(buf_add(&whole, bytes)); /* less than a list has at most was left */
+        bytes = buf_slice(&whole);
     }
-    CHECK(buf_add(&link->in, bytes)); /* hand_out leaves less than a list has at most */
-    hand_out(link);
+    link->was_freed = &was_freed;
+    while ((event = attributes_scan(&link->scan, bytes, &len)) == ATTRIBUTES_LIST) {
+        link->owner->heard(link->arg, slice_of(bytes.ptr, len));
+        if (was_freed) {
+            break;
+        }
+        bytes = slice_skip(bytes, len);
+    }
+    if (!was_freed) {
+        link->was_freed = NULL;
+        CHECK(buf_add(&link->in, bytes));
+        if (event == ATTRIBUTES_BAD) {
+            link->owner->closed(link->arg, EPROTO);
+        }
+    }
+    buf_fini(&whole);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
