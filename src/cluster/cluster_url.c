@@ -251,15 +251,25 @@ static bool set_tls(struct cluster_url *u, struct buf *ret_error)
     return true;
 }
 
-/* An option's value stands in a list that spaces divide; a backslash takes one as it is. With
- * enable_seqscan off the cost of a small table without a fitting index is taken for immense, and
- * each such statement would be compiled (jit) for a tenth of a second. */
+/* Of each session of a node. With enable_seqscan off the cost of a small table without a fitting
+ * index is taken for immense, and each such statement would be compiled (jit) for a tenth of a
+ * second. */
+static const char *const queue_settings[] = {
+    "SET idle_in_transaction_session_timeout = 2500",
+    "SET lock_timeout = 3000",
+    "SET plan_cache_mode = force_generic_plan",
+    "SET enable_seqscan = off",
+    "SET enable_hashjoin = off",
+    "SET enable_mergejoin = off",
+    "SET jit = off",
+    NULL,
+};
+
+/* An option's value stands in a list that spaces divide; a backslash takes one as it is. */
 static void set_options(struct cluster_url *u, enum cluster_url_use use)
 {
     static const char *const settings[] = {
-        [CLUSTER_URL_QUEUE] = ("-c idle_in_transaction_session_timeout=2500 -c lock_timeout=3000 "
-                               "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off "
-                               "-c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"),
+        [CLUSTER_URL_QUEUE] = "",
         [CLUSTER_URL_READING] = ("-c default_transaction_read_only=on -c statement_timeout=10000 "
                                  "-c lock_timeout=3000 -c plan_cache_mode=force_generic_plan "
                                  "-c jit=off"),
@@ -270,6 +280,7 @@ static void set_options(struct cluster_url *u, enum cluster_url_use use)
                    "-c search_path=%s -c default_transaction_isolation=read\\ committed %s",
                    u->schema, settings[use]); /* fits: a schema is short */
     u->target.options = u->options;
+    u->target.settings = use == CLUSTER_URL_QUEUE ? queue_settings : NULL;
     u->target.session = use == CLUSTER_URL_READING ? "primary" : "read-write";
 }
 

@@ -27,6 +27,7 @@ struct link {
     unsigned silent; /* hosts that were waited for in vain, the last times */
     const char *prepared[LINK_PREPARED_MAX];
     unsigned prepared_count;
+    unsigned settings; /* unanswered */
     char error[LINK_ERROR_MAX];
 };
 
@@ -225,10 +226,25 @@ static void prepared_name(char room[16], unsigned index)
     (void)snprintf(room, 16, "s%u", index); /* fits */
 }
 
+/* Each with a sync of its own, so that one that is refused takes no other with it. */
+static bool send_settings(struct link *l)
+{
+    l->settings = 0;
+    for (const char *const *sql = l->target->settings; sql != NULL && *sql != NULL; sql++) {
+        if (PQsendQueryParams(l->conn, *sql, 0, NULL, NULL, NULL, NULL, 1) != 1 ||
+            PQpipelineSync(l->conn) != 1) {
+            return false;
+        }
+        l->settings++;
+    }
+    return true;
+}
+
 /* The time for connecting goes on until the statements are prepared. */
 static void connected(struct link *l)
 {
-    if (PQsetnonblocking(l->conn, 1) != 0 || PQenterPipelineMode(l->conn) != 1) {
+    if (PQsetnonblocking(l->conn, 1) != 0 || PQenterPipelineMode(l->conn) != 1 ||
+        !send_settings(l)) {
         link_drop(l, PQerrorMessage(l->conn));
         return;
     }
@@ -335,6 +351,10 @@ void link_sync(struct link *l)
 /* An answer while statements are prepared: the sync behind them brings the link up. */
 static void on_prepared(struct link *l, const PGresult *result)
 {
+    if (l->settings > 0) {
+        l->settings -= PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+        return;
+    }
     switch (PQresultStatus(result)) {
     case PGRES_COMMAND_OK:
         return;

@@ -42,6 +42,9 @@ struct link_target {
     const char *user;
     const char *password;
     const char *options; /* "-c name=value ..." */
+    /* Statements before all others, of which any may fail: settings that another engine, or a pool
+     * between, refuses are missed by speed alone. NULL behind the last; NULL: none. */
+    const char *const *settings;
     const char *session; /* which of the hosts: target_session_attrs; NULL: read-write */
     const char *sslmode;
     const char *sslrootcert, *sslcert, *sslkey; /* paths */
