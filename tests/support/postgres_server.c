@@ -14,8 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <libpq-fe.h>
-
 #define NOBODY 65534
 #define USER   "tester"
 #define PATH   200
@@ -58,9 +56,49 @@ static const char *programs(void)
     return found;
 }
 
+/* That is there; NULL: none is named. */
+static const char *named(void)
+{
+    return getenv("SLUICE_TEST_POSTGRESQL");
+}
+
 bool postgres_server_is_there(void)
 {
-    return programs() != NULL;
+    return named() != NULL || programs() != NULL;
+}
+
+void postgres_server_need_own(const struct postgres_server *s)
+{
+    (void)s;
+    if (named() != NULL) {
+        skip();
+    }
+}
+
+static void set_url(struct postgres_server *s, const char *url)
+{
+    struct buf error;
+
+    buf_init(&error, 1000);
+    if (!cluster_url_parse(&s->url, url, CLUSTER_URL_QUEUE, &error) ||
+        !cluster_url_resolve(&s->url, &error)) {
+        fail_msg("%s: %s", url, buf_cstr(&error));
+    }
+    buf_fini(&error);
+    s->target = s->url.target;
+    s->target.settings = NULL;
+    s->target.options = "-c client_min_messages=warning -c search_path=sluice";
+}
+
+const char *postgres_server_url(const struct postgres_server *s)
+{
+    static char own[200];
+
+    if (named() != NULL) {
+        return named();
+    }
+    (void)snprintf(own, sizeof own, "postgresql://" USER "@/postgres?host=%s", s->dir);
+    return own;
 }
 
 /* Run a program as an ordinary user, in a group of its own, its output in `log`. */
@@ -87,11 +125,16 @@ static pid_t run(const struct postgres_server *s, char *const argv[])
     _exit(127);
 }
 
-static PGconn *connect_to(const struct postgres_server *s)
+PGconn *postgres_server_connect(const struct postgres_server *s)
 {
-    const char *const names[] = {"host", "dbname", "user", "options", NULL};
-    const char *const values[] = {s->dir, "postgres", USER, "-c client_min_messages=warning", NULL};
+    const char *names[LINK_WORDS_MAX], *values[LINK_WORDS_MAX];
 
+    (void)link_words(&s->target, names, values);
+    for (unsigned i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], "application_name") == 0) {
+            values[i] = "test"; /* some end the sessions of those under test */
+        }
+    }
     return PQconnectdbParams(names, values, 0);
 }
 
@@ -117,7 +160,7 @@ void postgres_server_start(struct postgres_server *s)
     (void)snprintf(data, sizeof data, "%s/data", s->dir);
     s->pid = run(s, argv);
     for (;;) { /* until it answers, or has ended */
-        conn = connect_to(s);
+        conn = postgres_server_connect(s);
         if (PQstatus(conn) == CONNECTION_OK) {
             PQfinish(conn);
             return;
@@ -135,6 +178,11 @@ void postgres_server_init(struct postgres_server *s)
                           USER,    "--no-sync", "-E", "UTF8", "--locale=C", NULL};
     int status = 0;
 
+    *s = (struct postgres_server){.pid = 0};
+    if (named() != NULL) {
+        set_url(s, named());
+        return;
+    }
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* for postgres_server_kill */
     (void)strcpy(s->dir, "/tmp/postgres.XXXXXX");
     assert_non_null(mkdtemp(s->dir));
@@ -145,6 +193,7 @@ void postgres_server_init(struct postgres_server *s)
     (void)snprintf(data, sizeof data, "%s/data", s->dir);
     assert_int_equal(waitpid(run(s, argv), &status, 0) > 0, true);
     assert_int_equal(status, 0);
+    set_url(s, postgres_server_url(s));
     postgres_server_start(s);
 }
 
@@ -211,6 +260,10 @@ void postgres_server_fini(struct postgres_server *s)
     char command[100];
     int status;
 
+    cluster_url_fini(&s->url);
+    if (named() != NULL) {
+        return;
+    }
     if (s->pid > 0) {
         postgres_server_pause(s, false);
         (void)kill(s->pid, SIGQUIT); /* at once */
@@ -223,7 +276,7 @@ void postgres_server_fini(struct postgres_server *s)
 const char *postgres_server_ask(const struct postgres_server *s, const char *sql)
 {
     static char text[1000];
-    PGconn *conn = connect_to(s);
+    PGconn *conn = postgres_server_connect(s);
     PGresult *result = PQexec(conn, sql);
 
     if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK) {

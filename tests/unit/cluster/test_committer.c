@@ -49,13 +49,12 @@ static int stop_server(void **state)
 static int start(void **state)
 {
     (void)state;
-    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice;"
-                                       "ALTER ROLE tester SET search_path = sluice");
+    (void)postgres_server_ask(&server,
+                              "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice");
     (void)postgres_server_ask(&server, schema_sql);
     (void)postgres_server_ask(&server, "CREATE TABLE thing (n int PRIMARY KEY);"
                                        "INSERT INTO fence VALUES (3, 7)");
-    target = (struct link_target){
-        .host = server.dir, .database = "postgres", .user = "tester", .options = ""};
+    target = server.target;
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_return_code(epoll_fd, errno);
     c = committer_new(epoll_fd, &target, 3, 7, statement);
@@ -226,6 +225,7 @@ static void a_commit_that_did_not_wait_for_the_standby_is_in_doubt(void **state)
     int rc;
 
     (void)state;
+    postgres_server_need_own(&server);
     committer_begin(c, things(1, 1));
     assert_int_equal(end(), 0);
     set_standbys("nobody");
@@ -301,6 +301,7 @@ static void a_lost_connection_loses_and_doubles_nothing(void **state)
 static void a_server_that_was_killed_finds_its_batches_again(void **state)
 {
     (void)state;
+    postgres_server_need_own(&server);
     for (int i = 0; i < 4; i++) {
         committer_begin(c, things(10 * i, 5));
         committer_begin(c, things(10 * i + 5, 5));
@@ -320,6 +321,7 @@ static void a_server_that_was_killed_finds_its_batches_again(void **state)
 static void a_server_that_is_taken_over_meanwhile_gets_nothing(void **state)
 {
     (void)state;
+    postgres_server_need_own(&server);
     committer_begin(c, things(1, 5));
     assert_int_equal(end(), 0);
     postgres_server_kill(&server);
@@ -334,11 +336,13 @@ static void a_server_that_is_taken_over_meanwhile_gets_nothing(void **state)
 /* 64 MiB do not fit into any socket: what does not is kept, and the call returns. */
 static void a_server_that_is_stopped_stops_nobody(void **state)
 {
-    struct committer_batch *b = committer_batch_new();
+    struct committer_batch *b;
     static char much[1 << 20];
     int rc;
 
     (void)state;
+    postgres_server_need_own(&server);
+    b = committer_batch_new();
     (void)postgres_server_ask(&server, "CREATE TABLE large (n int, bytes bytea)");
     committer_begin(c, things(1, 5));
     assert_int_equal(end(), 0);
@@ -378,6 +382,7 @@ static void of_two_hosts_the_one_that_is_silent_is_passed_over(void **state)
     char hosts[100], ports[20];
 
     (void)state;
+    postgres_server_need_own(&server);
     assert_return_code(bind(silent, (struct sockaddr *)&address, len), errno);
     assert_return_code(listen(silent, 10), errno);
     assert_return_code(getsockname(silent, (struct sockaddr *)&address, &len), errno);
@@ -393,6 +398,25 @@ static void of_two_hosts_the_one_that_is_silent_is_passed_over(void **state)
     committer_free(c);
     c = NULL;
     (void)close(silent);
+}
+
+/* As another engine does, or a pool of connections that knows few. */
+static void settings_that_are_refused_are_missed_alone(void **state)
+{
+    struct committer_batch *b;
+    static const char *const settings[] = {"SET no_such_setting = 1", "SET lock_timeout = 1234",
+                                           "SET jit = sometimes", NULL};
+
+    (void)state;
+    committer_free(c);
+    target.settings = settings;
+    c = committer_new(epoll_fd, &target, 3, 7, statement);
+    committer_begin(c, things(950, 1));
+    assert_int_equal(end(), 0);
+    b = committer_batch_new();
+    committer_batch_add(b, "SELECT 1 / (current_setting('lock_timeout') = '1234ms')::int", NULL, 0);
+    committer_begin(c, b);
+    assert_int_equal(end(), 0);
 }
 
 #define COMMITTER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
@@ -411,4 +435,5 @@ POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_ord
               COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
               COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
               COMMITTER_TEST(a_server_that_is_not_there_is_named),
-              COMMITTER_TEST(of_two_hosts_the_one_that_is_silent_is_passed_over))
+              COMMITTER_TEST(of_two_hosts_the_one_that_is_silent_is_passed_over),
+              COMMITTER_TEST(settings_that_are_refused_are_missed_alone))

@@ -18,7 +18,6 @@
 #define MANY 600 /* more than are moved, or brought, at a time */
 
 static struct postgres_server server;
-static char url[200];
 
 static int start_server(void **state)
 {
@@ -27,11 +26,11 @@ static int start_server(void **state)
     (void)state;
     cluster_spool_register();
     postgres_server_init(&server);
+    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE");
     buf_init(&error, 1000);
-    (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", server.dir);
-    assert_int_equal(cluster_tables_init(url, SLICE(""), false, &error, &error), 0);
+    assert_int_equal(
+        cluster_tables_init(postgres_server_url(&server), SLICE(""), false, &error, &error), 0);
     buf_fini(&error);
-    (void)snprintf(url, sizeof url, "postgresql://tester@/postgres?host=%s", server.dir);
     return 0;
 }
 
@@ -49,7 +48,7 @@ static struct spool *open_spool(void)
     struct buf error;
 
     buf_init(&error, 1000);
-    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+    if (spool_open(postgres_server_url(&server), SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
         fail_msg("%s", buf_cstr(&error));
     }
     buf_fini(&error);

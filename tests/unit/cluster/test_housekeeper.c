@@ -48,18 +48,14 @@ static void on_fresh(void *arg, unsigned now)
 
 static int start(void **state)
 {
-    const char *const names[] = {"host", "dbname", "user", "options", NULL};
-    const char *const values[] = {server.dir, "postgres", "tester", "-c search_path=sluice", NULL};
-
     (void)state;
-    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice;"
-                                       "ALTER ROLE tester SET search_path = sluice");
+    (void)postgres_server_ask(&server,
+                              "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice");
     (void)postgres_server_ask(&server, schema_sql);
-    target = (struct link_target){
-        .host = server.dir, .database = "postgres", .user = "tester", .options = ""};
+    target = server.target;
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_return_code(epoll_fd, errno);
-    other = PQconnectdbParams(names, values, 0);
+    other = postgres_server_connect(&server);
     assert_int_equal(PQstatus(other), CONNECTION_OK);
     told = 0;
     return 0;
@@ -272,6 +268,7 @@ static void who_has_not_the_duty_only_asks(void **state)
 static void a_server_that_comes_back_is_kept_on(void **state)
 {
     (void)state;
+    postgres_server_need_own(&server);
     begin();
     run(1);
     PQfinish(other);

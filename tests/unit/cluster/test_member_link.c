@@ -93,11 +93,10 @@ static int start(void **state)
     static const char *const names[MEMBERS] = {"first", "second", "third"};
 
     (void)state;
-    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice;"
-                                       "ALTER ROLE tester SET search_path = sluice");
+    (void)postgres_server_ask(&server,
+                              "DROP SCHEMA IF EXISTS sluice CASCADE; CREATE SCHEMA sluice");
     (void)postgres_server_ask(&server, schema_sql);
-    target = (struct link_target){
-        .host = server.dir, .database = "postgres", .user = "tester", .options = ""};
+    target = server.target;
     for (int i = 0; i < MEMBERS; i++) {
         members[i] = (struct member){.epoll_fd = -1};
         members[i].config = (struct membership_config){
@@ -251,9 +250,7 @@ static void one_that_was_paused_learns_it_and_has_stored_nothing(void **state)
 /* The row lock of a transaction that has checked the fence holds those up who take over. */
 static void who_takes_over_waits_for_what_the_other_has_under_way(void **state)
 {
-    const char *const names[] = {"host", "dbname", "user", NULL};
-    const char *const values[] = {server.dir, "postgres", "tester", NULL};
-    PGconn *conn = PQconnectdbParams(names, values, 0);
+    PGconn *conn = postgres_server_connect(&server);
     int64_t beat;
 
     (void)state;
@@ -382,6 +379,7 @@ static void what_was_changed_by_hand_is_an_error_with_words(void **state)
 static void a_server_that_is_killed_is_found_again(void **state)
 {
     (void)state;
+    postgres_server_need_own(&server);
     begin(0);
     begin(1);
     UNTIL(owned(0) == 128 && owned(1) == 128);
@@ -398,6 +396,7 @@ static void a_server_that_is_killed_is_found_again(void **state)
 static void a_server_that_is_stopped_stops_no_turn(void **state)
 {
     (void)state;
+    postgres_server_need_own(&server);
     begin(0);
     UNTIL(owned(0) == PARTITIONS);
     postgres_server_pause(&server, true);

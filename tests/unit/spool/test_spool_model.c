@@ -58,15 +58,12 @@ static struct msg_id next_id(struct spool *sp)
 static struct spool *open_other(void)
 {
     static struct spool_engine undivided;
-    char url[200];
     struct spool_options options = {.inline_limit = INLINE_LIMIT};
     struct spool *sp = NULL;
     struct buf error;
 
     buf_init(&error, 1000);
-    (void)snprintf(url, sizeof url, "postgresql://tester@/postgres?host=%s&schema=sluice",
-                   server.dir);
-    if (spool_open(url, SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
+    if (spool_open(postgres_server_url(&server), SPOOL_OPEN_WRITE, &options, &error, &sp) != 0) {
         fail_msg("%s", buf_cstr(&error));
     }
     undivided = *sp->engine;
@@ -85,17 +82,15 @@ static struct spool *open_other(void)
 
 static struct spool *make_other(void)
 {
-    char url[200];
     struct buf error;
 
-    if (server.pid == 0) {
+    if (server.target.database == NULL) {
         cluster_spool_register();
         postgres_server_init(&server);
     }
     (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE");
     buf_init(&error, 1000);
-    (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", server.dir);
-    if (cluster_tables_init(url, SLICE(""), false, &error, &error) != 0) {
+    if (cluster_tables_init(postgres_server_url(&server), SLICE(""), false, &error, &error) != 0) {
         fail_msg("%s", buf_cstr(&error));
     }
     buf_fini(&error);
