@@ -65,6 +65,13 @@ static bool get_arrived(const unsigned char *entry, struct arrived_mail *ret)
            ret->id <= INT64_MAX && ret->size <= SPOOL_CONTENT_MAX;
 }
 
+const char arrivals_ask_sql[] =
+    "SELECT seq, parts FROM arrival WHERE node = $1::smallint AND seq > $2::bigint AND "
+    "seq <> ALL($3::bigint[]) ORDER BY seq LIMIT 64";
+
+const char arrivals_delete_sql[] =
+    "DELETE FROM arrival WHERE node = $1::smallint AND seq = ANY($2::bigint[])";
+
 void arrivals_init(struct arrivals *a)
 {
     *a = (struct arrivals){.count = 0};
@@ -123,9 +130,7 @@ struct committer_batch *arrivals_ask(struct arrivals *a, int no, int64_t now)
     raise_floor(a, now);
     print_seqs(a, 0, &seqs);
     b = committer_batch_new();
-    committer_batch_add(b,
-                        "SELECT seq, parts FROM arrival WHERE node = $1::smallint AND seq > "
-                        "$2::bigint AND seq <> ALL($3::bigint[]) ORDER BY seq LIMIT 64",
+    committer_batch_add(b, arrivals_ask_sql,
                         (struct link_param[]){number_param(room[0], no),
                                               number_param(room[1], a->floor), text_param(&seqs)},
                         3);
@@ -208,8 +213,7 @@ void arrivals_begin(struct arrivals *a, int no, struct committer_batch *b)
         return;
     }
     print_seqs(a, from, &seqs);
-    committer_batch_add(b,
-                        "DELETE FROM arrival WHERE node = $1::smallint AND seq = ANY($2::bigint[])",
+    committer_batch_add(b, arrivals_delete_sql,
                         (struct link_param[]){number_param(room, no), text_param(&seqs)}, 2);
     columns_flush(&a->handed_on, b);
     buf_fini(&seqs);

@@ -42,6 +42,8 @@ struct arrived_mail {
 
 /* The statement by which a batch tells: (p, arrival). */
 extern const char arrivals_insert_sql[], arrivals_insert_types[];
+/* That by which it takes away what was told, and the question for more: to be prepared. */
+extern const char arrivals_delete_sql[], arrivals_ask_sql[];
 
 /* The two columns. */
 void arrived_put(struct columns *c, const struct arrived_mail *a);

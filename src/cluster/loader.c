@@ -1127,7 +1127,9 @@ static void ended(void *arg, void *question, bool answered)
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
                           struct finder *finder, struct arrivals *arrivals)
 {
-    static const struct reader_owner owner = {.answer = answer, .end = ended};
+    static const char *const often[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql,
+                                        arrivals_ask_sql, NULL};
+    static const struct reader_owner owner = {.answer = answer, .end = ended, .prepared = often};
     struct loader *l = mem_new(sizeof *l);
 
     l->desk = desk;

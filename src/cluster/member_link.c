@@ -90,9 +90,9 @@
     "system_identifier::text FROM pg_control_system()) FROM cluster"
 #define SQL_CLUSTER_OTHER SQL_CLUSTER "false, true, true, '', '', 0::bigint, '' FROM cluster"
 
-#define SQL_NOTIFY                                                                                 \
-    "SELECT set_config('synchronous_commit', 'off', true), pg_notify('sluice_' || no, what) FROM " \
-    "unnest($1::smallint[], $2::text[]) u(no, what)"
+static const char notify_sql[] =
+    "SELECT set_config('synchronous_commit', 'off', true), pg_notify('sluice_' || no, what) FROM "
+    "unnest($1::smallint[], $2::text[]) u(no, what)";
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
@@ -430,7 +430,7 @@ static void send_notify(struct member_link *ml)
     (void)buf_add_byte(&words, '}');
     add_text(&ps, buf_cstr(&numbers));
     add_text(&ps, buf_cstr(&words));
-    link_send(ml->link, SQL_NOTIFY, ps.list, ps.count);
+    link_send(ml->link, notify_sql, ps.list, ps.count);
     end_with(ml, SENT_NOTIFY);
     buf_fini(&numbers);
     buf_fini(&words);
@@ -895,6 +895,7 @@ struct member_link *member_link_new(int epoll_fd, const struct link_target *targ
     ml->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     CHECK(ml->timer >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, ml->timer, &e) == 0);
     ml->link = link_new(epoll_fd, target, &owner, ml);
+    link_prepare(ml->link, &(const char *){notify_sql}, 1);
     link_connect(ml->link);
     set_timer(ml, member_link_now());
     return ml;

@@ -126,6 +126,9 @@ struct reader *reader_new(int epoll_fd, const struct link_target *target,
     r->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     CHECK(r->timer >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, r->timer, &e) == 0);
     r->link = link_new(epoll_fd, target, &link_owner, r);
+    for (const char *const *sql = owner->prepared; sql != NULL && *sql != NULL; sql++) {
+        link_prepare(r->link, sql, 1);
+    }
     link_connect(r->link);
     return r;
 }

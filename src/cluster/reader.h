@@ -26,6 +26,9 @@ struct reader_owner {
     void (*answer)(void *arg, void *question, unsigned n, const PGresult *result);
     /* All was answered, or the reader ends before (`answered` false): the question is forgotten. */
     void (*end)(void *arg, void *question, bool answered);
+    /* Statements that are asked often, to be prepared (link_prepare); NULL behind the last; NULL:
+     * none. */
+    const char *const *prepared;
 };
 
 /* Borrows what link_new borrows. Connects at once. */

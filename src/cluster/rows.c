@@ -152,7 +152,7 @@ static const struct {
 
 const char *rows_statement(unsigned n)
 {
-    return n < STATEMENTS ? statements[n].sql : NULL;
+    return n < STATEMENTS ? statements[n].sql : n == STATEMENTS ? arrivals_delete_sql : NULL;
 }
 
 /* A batch that is being written. */
