@@ -97,14 +97,15 @@ static void turn(struct spool *sp)
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
     struct cluster_spool *s = cluster_of(sp);
-    bool mail, found;
+    bool mail, found, durable;
 
     if (engine_member_event(s, ret_event)) {
         return true;
     }
     mail = loader_has_come(s->loader);
     found = engine_search_has_come(s->search);
-    if (!mail && !found) {
+    durable = desk_is_there_now(&s->desk);
+    if (!mail && !found && !durable) {
         return false;
     }
     *ret_event = (struct spool_event){.type = SPOOL_EVENT_READY};
@@ -224,7 +225,9 @@ static int claim_parked(struct spool *sp, struct slice key, struct wall now, siz
             *ret_more = loader_want_key(s->loader, key);
         }
     }
-    return err;
+    return err == 0 && *ret_count == 0 && *ret_more && max > 0
+               ? spool_fail(sp, -EAGAIN, "what is parked is not at hand yet")
+               : err;
 }
 
 static int parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,

@@ -65,12 +65,21 @@ static void pack_rcpt(struct desk_rcpt *r)
     r->block = pack(texts, sizeof texts / sizeof texts[0]);
 }
 
+/* Out of the order of due times, before its fields change. */
+static void unplace(struct desk *d, struct desk_message *msg)
+{
+    if (heap_has(&msg->due)) {
+        heap_remove(&d->due[due_order(msg->f.m.state)], &msg->due);
+    }
+}
+
 static struct desk_undo *log_add(struct desk *d, struct desk_message *message, uint32_t n)
 {
     struct desk_batch *b = &d->open;
     struct desk_undo *undo;
 
     CHECK(d->is_open);
+    unplace(d, message);
     if (b->count == b->size) {
         b->size = b->size == 0 ? 64 : 2 * b->size;
         b->log = mem_resize(b->log, b->size, sizeof b->log[0]);
@@ -82,20 +91,12 @@ static struct desk_undo *log_add(struct desk *d, struct desk_message *message, u
     return undo;
 }
 
-/* Out of the order of due times, before its fields change. */
-static void unplace(struct desk *d, struct desk_message *msg)
-{
-    if (heap_has(&msg->due)) {
-        heap_remove(&d->due[due_order(msg->f.m.state)], &msg->due);
-    }
-}
-
 /* Into the order of due times, if it can be claimed. */
 static void place(struct desk *d, struct desk_message *msg)
 {
     const struct desk_fields *f = &msg->f;
 
-    if (!f->claimed && !f->gone && !msg->is_loading && msg->settling == 0 && !heap_has(&msg->due) &&
+    if (!f->claimed && !f->gone && !msg->is_loading && msg->undos == 0 && !heap_has(&msg->due) &&
         d->finder->is_mine[msg->p] &&
         (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         heap_add(&d->due[due_order(f->m.state)], &msg->due);
@@ -506,12 +507,20 @@ void desk_begin(struct desk *d)
     d->is_open = true;
 }
 
-/* An entry of a log is of no more use. What is gone is buried with the last. */
+/* An entry of a log is of no more use. With the last one what is gone is buried, and what waits can
+ * be claimed. */
 static void forget_undo(struct desk *d, struct desk_message *msg)
 {
     CHECK(msg->undos > 0);
     msg->undos--;
+    place(d, msg);
     may_leave(d, msg);
+}
+
+static void batch_ended(struct desk *d)
+{
+    d->is_there_now = d->is_there_now || d->passed_over;
+    d->passed_over = false;
 }
 
 static void keep_changes(struct desk *d, struct desk_batch *b)
@@ -523,6 +532,7 @@ static void keep_changes(struct desk *d, struct desk_batch *b)
         forget_undo(d, undo->message);
     }
     b->count = 0;
+    batch_ended(d);
 }
 
 static void undo_changes(struct desk *d, struct desk_batch *b)
@@ -547,6 +557,7 @@ static void undo_changes(struct desk *d, struct desk_batch *b)
         forget_undo(d, b->log[i].message);
     }
     b->count = 0;
+    batch_ended(d);
 }
 
 void desk_rollback(struct desk *d)
@@ -566,19 +577,7 @@ struct desk_batch *desk_begin_commit(struct desk *d)
     d->is_open = false;
     *b = d->open;
     d->open = (struct desk_batch){.count = 0};
-    for (size_t i = 0; i < b->count; i++) {
-        unplace(d, b->log[i].message);
-        b->log[i].message->settling++;
-    }
     return b;
-}
-
-static void unsettle(struct desk *d, const struct desk_batch *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        b->log[i].message->settling--;
-        place(d, b->log[i].message);
-    }
 }
 
 static void free_batch(struct desk_batch *b)
@@ -595,7 +594,6 @@ void desk_keep_oldest(struct desk *d, struct partition_set *ret_told)
     *ret_told = oldest.told;
     d->under_way_count--;
     memmove(d->under_way, d->under_way + 1, d->under_way_count * sizeof d->under_way[0]);
-    unsettle(d, &oldest);
     for (size_t i = 0; i < oldest.move_count; i++) {
         struct desk_message *msg = oldest.moves[i].message;
 
@@ -620,7 +618,6 @@ void desk_undo_all(struct desk *d)
         for (size_t i = b.move_count; i-- > 0;) {
             b.moves[i].message->row = b.moves[i].before;
         }
-        unsettle(d, &b);
         undo_changes(d, &b);
         free_batch(&b);
     }
@@ -966,6 +963,14 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
     return 0;
 }
 
+bool desk_is_there_now(struct desk *d)
+{
+    bool is = d->is_there_now;
+
+    d->is_there_now = false;
+    return is;
+}
+
 static int id_order(const void *a, const void *b)
 {
     const struct desk_message *const *x = a, *const *y = b;
@@ -1015,8 +1020,10 @@ int desk_claim_parked(struct desk *d, struct slice name, struct wall now, size_t
     here = mem_array(key->here_count + 1, sizeof(struct desk_message *));
     TAILQ_FOREACH(msg, &key->here, by_key)
     {
-        if (!msg->f.claimed && is_ours(d, msg)) {
+        if (!msg->f.claimed && is_ours(d, msg) && msg->undos == 0) {
             here[count++] = msg;
+        } else if (!msg->f.claimed && is_ours(d, msg)) {
+            more = d->passed_over = true;
         }
     }
     qsort(here, count, sizeof(struct desk_message *), id_order);

@@ -10,8 +10,9 @@
  *
  * Undo. What a batch changes is logged with its old value, whole: a message's own fields, or one
  * recipient. All texts of such a value are in one block, so the old value keeps its block until the
- * batch ends. There is a log for each commit that is under way, and for the open batch. What a
- * commit under way has changed can't be claimed before its end.
+ * batch ends. There is a log for each commit that is under way, and for the open batch. What one of
+ * them has changed can't be claimed before its end: nothing is tried before it is durable, and a
+ * message that is made and ends in one batch would leave no row from which its report is told.
  *
  *     desk_begin --> open batch --desk_begin_commit--> under way (a FIFO) --> desk_keep_oldest
  *                        +--> desk_rollback                 +--> desk_undo_all
@@ -105,7 +106,6 @@ struct desk_message {
     unsigned row;       /* enum desk_row, with the commits under way */
     char *wrong;        /* owned: its rows make no sense, and why; or NULL */
     unsigned undos;     /* in all logs */
-    unsigned settling;  /* in those of commits under way */
     bool is_foreign;    /* another's, but for its insertion */
     bool is_old;        /* .. and was looked at before */
     bool is_loading;    /* nothing else of it holds */
@@ -170,6 +170,8 @@ struct desk {
     bool is_open;
     struct desk_batch under_way[DESK_UNDER_WAY_MAX]; /* the oldest first */
     unsigned under_way_count;
+    bool passed_over;           /* a claim by key: what a batch has changed */
+    bool is_there_now;          /* .. and that has ended */
     struct spool_totals totals; /* of partitions that are ours: the sum of: */
     struct spool_totals by_p[PARTITIONS];
     unsigned fresh_now;     /* the fresh table that new mail goes to */
@@ -219,6 +221,8 @@ int desk_claim(struct desk *d, enum spool_state from, struct wall now, size_t ma
                struct msg_id *ret_ids, size_t *ret_count);
 int desk_claim_parked(struct desk *d, struct slice key, struct wall now, size_t max,
                       struct msg_id *ret_ids, size_t *ret_count, bool *ret_more);
+/* Has what a claim by key passed over become durable since this was asked last? */
+bool desk_is_there_now(struct desk *d);
 struct desk_key *desk_key(const struct desk *d, struct slice name); /* NULL: nothing has it */
 /* Is mail with that key waiting that is not on the desk? */
 bool desk_key_waits_elsewhere(const struct desk_key *key);

@@ -3,6 +3,7 @@
  */
 #include "interventions.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -435,9 +436,14 @@ static bool wake_some(struct queue *q, const struct intervention_work *w)
     struct msg_id ids[WAKE_MESSAGES];
     size_t count = 0;
     bool more = false; /* also of an engine that makes what it finds due by itself */
+    int rc = spool_claim_parked(q->spool, slice_string(w->key), clock_wall(), WAKE_MESSAGES, ids,
+                                &count, &more);
 
-    if (spool_claim_parked(q->spool, slice_string(w->key), clock_wall(), WAKE_MESSAGES, ids, &count,
-                           &more) != 0) {
+    if (rc == -EAGAIN) {
+        q->interventions.awaits = true;
+        return true;
+    }
+    if (rc != 0) {
         log_warning("interventions: %s: mail that was paused goes within the longest back-off",
                     spool_error(q->spool));
         return false;
@@ -456,8 +462,13 @@ static bool look_at_keys(struct queue *q, struct intervention_work *w)
     struct slice keys[KEYS];
     const struct intervention *i;
     size_t count = 0;
+    int rc = spool_parked_keys(q->spool, slice_string(w->key), KEYS, keys, &count);
 
-    if (spool_parked_keys(q->spool, slice_string(w->key), KEYS, keys, &count) != 0) {
+    if (rc == -EAGAIN) {
+        q->interventions.awaits = true;
+        return true;
+    }
+    if (rc != 0) {
         log_warning("interventions: %s", spool_error(q->spool)); /* it goes at its time */
         return false;
     }
@@ -518,7 +529,7 @@ bool interventions_work(struct queue *q)
         return false;
     }
     more = sweep_some(q);
-    if (w == NULL) {
+    if (w == NULL || is->awaits) {
         return more;
     }
     STAILQ_REMOVE_HEAD(&is->works, next); /* they take turns */

@@ -59,6 +59,7 @@ struct interventions {
     uint64_t limits;                 /* grows with each change of one: destinations compare it */
     struct wall next_end;            /* of the first that ends; WALL_NEVER */
     struct intervention_works works; /* to be done, the first is under way */
+    bool awaits;                     /* mail that is not at hand: none goes on before */
     struct intervention **changed;   /* owned array of references: for the sweep to come */
     struct intervention **sweeping;  /* for the one under way */
     size_t changed_count, sweeping_count;

@@ -53,6 +53,7 @@ void queue_at_hand(struct queue *q)
     import_now(&q->import);
     pass_reads_at_hand(q);
     park_at_hand(q);
+    q->interventions.awaits = false;
     batch_at_hand(q);
     agents_at_hand(q);
     operations_at_hand(q);

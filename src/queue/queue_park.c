@@ -151,18 +151,19 @@ static uint32_t admit(struct queue *q, const struct admission *a)
     uint32_t opened = 0;
     size_t count = 0;
     bool more = true;
+    int rc = 0;
 
-    (void)spool_missed(q->spool);
-    if (is_paused(q, a)) {
-        count = 0; /* it is asked for again */
-    } else if (spool_claim_parked(q->spool, slice_string(key), clock_wall(), a->max, ids, &count,
-                                  &more) != 0) {
-        log_warning("spool: %s", spool_error(q->spool)); /* it is asked for again */
+    if (!is_paused(q, a)) { /* else it is asked for again */
+        rc = spool_claim_parked(q->spool, slice_string(key), clock_wall(), a->max, ids, &count,
+                                &more);
     }
-    if (count == 0 && more && spool_missed(q->spool)) {
+    if (rc == -EAGAIN) {
         mem_free(ids);
         mem_free(key);
         return UINT32_MAX;
+    }
+    if (rc != 0) {
+        log_warning("spool: %s", spool_error(q->spool)); /* it is asked for again */
     }
     for (size_t i = 0; i < count; i++) {
         opened += pass_load(q, ids[i], true);

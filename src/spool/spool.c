@@ -807,16 +807,13 @@ int spool_wake(struct spool *sp, struct slice key, struct wall due, size_t *ret_
         int err = spool_claim_parked(sp, key, due, sizeof ids / sizeof ids[0], ids, &count, &more);
 
         if (err != 0) {
+            *ret_count = total;
             return err;
         }
         for (size_t i = 0; i < count; i++) {
             spool_unclaim(sp, ids[i]);
         }
         total += count;
-        if (count == 0 && more) {
-            *ret_count = total;
-            return spool_fail(sp, -EAGAIN, "more is parked and not at hand");
-        }
     }
     *ret_count = total;
     return 0;

@@ -363,8 +363,8 @@ bool spool_next_event(struct spool *sp, struct spool_event *ret_event);
 
 /* Claim up to `max` messages of state `from` (INCOMING or DEFERRED) with due <= now that are not
  * claimed, the earliest due first; ids into ret_ids, their number into *ret_count. The cost does
- * not grow with what is claimed or not due. On an error none is claimed. For the holder, as is
- * spool_next_due. */
+ * not grow with what is claimed or not due. On an error none is claimed. Where commits end later,
+ * what a batch that has not ended has changed is not found. For the holder, as is spool_next_due. */
 int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                 struct msg_id *ret_ids, size_t *ret_count);
 
@@ -373,7 +373,8 @@ int spool_next_due(struct spool *sp, struct wall *ret_due);
 
 /* Claim up to `max` messages that are parked under `key`, the oldest submissions first: they are
  * not parked any more and due `now`, so that they go on at once after a crash. *ret_more: are more
- * parked? A change, part of the batch. The cost does not grow with what is parked.
+ * parked? A change, part of the batch. The cost does not grow with what is parked. -EAGAIN: there
+ * are, and none is at hand yet (see spool_want).
  *
  * Where spool_conclude has parked mail (Postfix) a call looks through a bounded piece of it, makes
  * due what it finds and claims nothing; *ret_more then says that there is more to look through. */

@@ -5,6 +5,7 @@ import random
 import re
 import signal
 import subprocess
+import threading
 
 import postgres
 import sluice
@@ -64,6 +65,19 @@ class Parts(sluice.TestCase):
         self.eventually(self.nothing_is_left)
         self.eventually(lambda: "%s: removed\n" % queue_id in d.log())
         self.assertEqual(d.log().count("%s: removed\n" % queue_id), 1)
+
+    def test_many_at_once_leave_nothing(self):
+        """Batches gather while two are under way: a part is tried when it is durable, not before."""
+        d = self.node(20, lambda a: "550 5.1.1 who" if a.startswith("bad") else "250 2.1.5 Ok")
+        to = ["%s@d%d.example" % ("bad" if i % 5 == 0 else "good", i) for i in range(20)]
+        senders = [threading.Thread(target=lambda: [d.send("s@from.example", to) for _ in range(15)]) for _ in range(4)]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        self.eventually(lambda: len(self.failed()) == 60 * 4)
+        self.eventually(self.nothing_is_left)
+        self.assertEqual(len(self.delivered()), 60 * 16)
 
     def test_what_fails_is_told_while_others_wait(self):
         waits = {"later@d1.example"}

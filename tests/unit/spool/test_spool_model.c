@@ -24,6 +24,8 @@
 #define RUNS_HERE 8
 /* Another process searches its database; and when the next is due it knows as a lower bound. */
 #define SEARCHES false
+/* What a batch has changed is not claimed before it has ended. */
+#define CLAIMS_WHAT_IS_DURABLE true
 #include "cluster_spool.h"
 #include "cluster_tables.h"
 #include "postgres_server.h"
@@ -136,8 +138,9 @@ static void bring_key(struct spool *sp, struct slice key)
     }
 }
 #else
-#define RUNS_HERE RUNS
-#define SEARCHES  true
+#define RUNS_HERE              RUNS
+#define SEARCHES               true
+#define CLAIMS_WHAT_IS_DURABLE false
 
 static void turn_tables(void)
 {
@@ -392,6 +395,13 @@ static void step_change(struct pair *p)
     }
 }
 
+static void before_a_claim(struct pair *p)
+{
+    if (CLAIMS_WHAT_IS_DURABLE) {
+        both(p, spool_commit(p->a), spool_commit(p->b));
+    }
+}
+
 static void step_claim(struct pair *p)
 {
     enum spool_state from = chance(p, 2) ? SPOOL_INCOMING : SPOOL_DEFERRED;
@@ -405,6 +415,7 @@ static void step_claim(struct pair *p)
         spool_unclaim(p->b, id);
         return;
     }
+    before_a_claim(p);
     bring_due(p->b, p->now);
     both(p, spool_claim(p->a, from, (struct wall){p->now}, max, a, &in_a),
          spool_claim(p->b, from, (struct wall){p->now}, max, b, &in_b));
@@ -422,6 +433,7 @@ static void step_claim_parked(struct pair *p)
     struct slice key = any_key(p);
     struct wall now = {p->now};
 
+    before_a_claim(p);
     bring_key(p->b, key);
     both(p, spool_claim_parked(p->a, key, now, max, a, &in_a, &more_a),
          spool_claim_parked(p->b, key, now, max, b, &in_b, &more_b));
@@ -664,7 +676,9 @@ static void compare_all(struct pair *p)
     assert_memory_equal(&a, &b, sizeof a);
     fixture_ok(p->a, spool_next_due(p->a, &due_a));
     fixture_ok(p->b, spool_next_due(p->b, &due_b));
-    assert_true(SEARCHES ? due_a.us == due_b.us : due_b.us <= due_a.us);
+    if (!CLAIMS_WHAT_IS_DURABLE || !spool_dirty(p->a)) {
+        assert_true(SEARCHES ? due_a.us == due_b.us : due_b.us <= due_a.us);
+    }
     if (!SEARCHES) {
         return;
     }
