@@ -74,20 +74,25 @@ static int change_one(struct queue *q, enum change change, struct msg_id id,
     case CHANGE_HOLD:
         rc = spool_hold(q->spool, id, SLICE("held by an operator"));
         /* Held mail is due when it was held, so that it is known since when. */
-        return rc != 0 ? rc : spool_set_due(q->spool, id, clock_wall());
+        return rc != 0
+                   ? rc
+                   : spool_set_due(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()));
     case CHANGE_RELEASE:
-        return m->state == SPOOL_HOLD ? spool_release(q->spool, id, clock_wall())
-                                      : flush_message(q, id, m);
+        return m->state == SPOOL_HOLD
+                   ? spool_release(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()))
+                   : flush_message(q, id, m);
     case CHANGE_DELETE:
         return spool_remove(q->spool, id);
     case CHANGE_REQUEUE:
-        return spool_requeue(q->spool, id, clock_wall());
+        return spool_requeue(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()));
     case CHANGE_EXPIRE:
         rc = spool_set_force_expire(q->spool, id);
         if (rc != 0 || m->state == SPOOL_HOLD) {
             return rc;
         }
-        return spool_is_claimed(q->spool, id) ? 0 : spool_set_due(q->spool, id, clock_wall());
+        return spool_is_claimed(q->spool, id)
+                   ? 0
+                   : spool_set_due(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()));
     case CHANGE_FLUSH:
         return flush_message(q, id, m);
     }

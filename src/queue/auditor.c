@@ -472,7 +472,9 @@ static void look_at_passed(struct queue *q)
         if (confirmed(q, KIND_PASSED, id.n, 0)) {
             spool_id_print(id, text);
             finding(q, "%s: it is due, and was overlooked; or its due time is impossible", text);
-            (void)spool_set_due(q->spool, id, clock_wall()); /* a failed batch undoes it */
+            (void)spool_set_due(
+                q->spool, id,
+                queue_clock_to_store(&q->clock, id, clock_wall())); /* a failed batch undoes it */
             repaired(q);
         }
     }

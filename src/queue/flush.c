@@ -47,7 +47,7 @@ int flush_message(struct queue *q, struct msg_id id, const struct spool_message 
         return 0;
     }
     requested_add(&q->requested, id);
-    return spool_set_due(q->spool, id, clock_wall());
+    return spool_set_due(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall()));
 }
 
 void flush_revive(struct queue *q, struct slice wanted)

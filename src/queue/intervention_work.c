@@ -388,7 +388,7 @@ static void walk_end_message(struct queue *q, struct intervention_work *w, struc
                              const struct walk_message *m)
 {
     if (w->matched && w->make_due && m->waits) {
-        if (spool_set_due(q->spool, id, clock_wall()) != 0) {
+        if (spool_set_due(q->spool, id, queue_clock_to_store(&q->clock, id, clock_wall())) != 0) {
             log_warning("spool: %s", spool_error(q->spool)); /* it goes at its time */
         }
         import_now(&q->import);

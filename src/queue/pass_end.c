@@ -1,5 +1,6 @@
 #include "pass_end.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
 #include "check.h"
@@ -213,7 +214,8 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
         due = park_key_kind(slice_string(e->park_key)) == PARK_PAUSE
                   ? wall_min(due, pass_parked_until(q, m))
                   : due;
-        rc = spool_park(q->spool, m->id, slice_string(e->park_key), due);
+        rc = spool_park(q->spool, m->id, slice_string(e->park_key),
+                        queue_clock_to_store(&q->clock, m->id, due));
         if (rc == 0) {
             park_tell(q, slice_string(e->park_key));
         }
@@ -221,7 +223,7 @@ static int settle_pass(struct queue *q, const struct spool_message *m, const str
         due = m->gathers               ? pass_report_due(q->conf, m)
               : e->how == PASS_UNTRIED ? wall_after(clock_wall(), UNTRIED_WAIT_US)
                                        : next_pass(q, &e->waiting, m);
-        rc = spool_finish(q->spool, m->id, due, &gone);
+        rc = spool_finish(q->spool, m->id, queue_clock_to_store(&q->clock, m->id, due), &gone);
     }
     if (rc == 0 && gone && !spool_divides(q->spool) && !spool_is_part(m)) {
         log_info("%s: removed", queue_message_name(m, name));
@@ -254,6 +256,14 @@ static int64_t concluded_wait_us(struct queue *q, const struct pass_end *e, int6
                      : owner_backoff_us(q->conf, age_us, &q->rng);
 }
 
+static bool lives_too_long(const struct spool_message *m, const struct pass_end *e, int64_t age,
+                           int64_t lifetime)
+{
+    return m->rcpt_pending > 0 &&
+           (m->force_expire ||
+            (e->how != PASS_UNTRIED && !waiting_has_own_expiry(&e->waiting) && age >= lifetime));
+}
+
 static int end_pass_of(struct queue *q, const struct spool_message *m, const struct pass_end *e)
 {
     char name[QUEUE_NAME_MAX];
@@ -271,10 +281,13 @@ static int end_pass_of(struct queue *q, const struct spool_message *m, const str
         return spool_conclude(q->spool, m->id, m->rcpt_pending > 0,
                               wall_after(clock_wall(), concluded_wait_us(q, e, age)));
     }
-    if (m->rcpt_pending > 0 &&
-        (m->force_expire ||
-         (e->how != PASS_UNTRIED && !waiting_has_own_expiry(&e->waiting) && age >= lifetime))) {
-        expired = true;
+    expired = lives_too_long(m, e, age, lifetime);
+    /* Before anything is changed: what is told is told with the original. */
+    if (!spool_is_part(m) && (m->rcpt_to_report > 0 || expired || report_delay_is_due(q, m, age)) &&
+        spool_want(q->spool, m->id, SPOOL_WANT_ROWS | SPOOL_WANT_CONTENT) == -EAGAIN) {
+        return -EAGAIN;
+    }
+    if (expired) {
         log_info("%s: from=<%.*s>, status=%s, returned to sender", queue_message_name(m, name),
                  SLICE_ARGS(m->sender), m->force_expire ? "force-expired" : "expired");
         q->counts.expired++;

@@ -57,6 +57,7 @@ void queue_at_hand(struct queue *q)
     batch_at_hand(q);
     agents_at_hand(q);
     operations_at_hand(q);
+    queue_clock_at_hand(&q->clock);
 }
 
 void queue_leave(struct queue *q, struct msg_id id)

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "log.h"
 #include "queue.h"
+#include "spool_lease.h"
 #include "spool_search.h"
 
 /* What is less is left to the clock's own corrections. */
@@ -62,7 +63,8 @@ void queue_clock_begin(struct queue *q)
     struct wall newest = {(int64_t)spool_mark(q->spool).n};
 
     q->clock.offset_us = offset_now();
-    if (newest.us > wall_after(clock_wall(), FUTURE_US).us) {
+    /* Ids of a node run ahead of its clock by what earlier lives had reserved. */
+    if (!spool_has_lease(q->spool) && newest.us > wall_after(clock_wall(), FUTURE_US).us) {
         log_warning("the clock is at %s, and there may be mail of %s: times that lie in the future "
                     "are corrected",
                     text_of(clock_wall()).text, text_of(newest).text);
@@ -123,6 +125,11 @@ int64_t queue_clock_pending(const struct queue_clock *c, struct msg_id id)
     return sum;
 }
 
+struct wall queue_clock_to_store(const struct queue_clock *c, struct msg_id id, struct wall t)
+{
+    return moved(t, -queue_clock_pending(c, id));
+}
+
 /* Move the times of one message. */
 static int move_message(struct queue *q, const struct clock_walk *w, struct msg_id id)
 {
@@ -172,6 +179,22 @@ static void page_ended(struct queue *q, void *arg, int rc)
     }
 }
 
+/* What is not is asked for. */
+static bool are_at_hand(struct queue *q, const struct msg_id *ids, size_t count)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < count; i++) {
+        all = spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) != -EAGAIN && all;
+    }
+    return all;
+}
+
+void queue_clock_at_hand(struct queue_clock *c)
+{
+    c->next_walk.us = 0;
+}
+
 bool queue_clock_walk(struct queue *q)
 {
     struct queue_clock *c = &q->clock;
@@ -186,6 +209,9 @@ bool queue_clock_walk(struct queue *q)
         return false;
     }
     rc = spool_scan(q->spool, &filter, WALK_PAGE, ids, &count);
+    if (rc == 0 && !are_at_hand(q, ids, count)) {
+        rc = -EAGAIN;
+    }
     while (rc == 0 && done < count && ids[done].n <= w->last.n) {
         rc = move_message(q, w, ids[done++]);
         rc = batch_refused(rc) ? 0 : rc; /* it is damaged, or gone: others see to that */

@@ -58,11 +58,17 @@ void queue_clock_look(struct queue *q);
 /* What is to be added to the times of this message, as the spool has them. */
 int64_t queue_clock_pending(const struct queue_clock *c, struct msg_id id);
 
+/* A time of now or later, as it is to be stored for this message: a walk that has not come to it is
+ * going to move it. */
+struct wall queue_clock_to_store(const struct queue_clock *c, struct msg_id id, struct wall t);
+
 static inline bool queue_clock_is_walking(const struct queue_clock *c)
 {
     return c->walk_count > 0;
 }
 
+/* Something that it waited for may be at hand. */
+void queue_clock_at_hand(struct queue_clock *c);
 /* Move the times of some messages in the spool; true when there are more. */
 bool queue_clock_walk(struct queue *q);
 

@@ -638,22 +638,39 @@ static int64_t warning_age(const struct conf *conf, struct conf_list times, uint
                : US_FOREVER; /* checked when it was read */
 }
 
-int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until)
+/* Of a clause of its own, where there is one. */
+static bool warning_is_due(struct queue *q, const struct spool_message *m, int64_t age_us,
+                           struct conf_list *ret_times, struct wall *until)
 {
-    struct conf_list times = {NULL, 0};
-    struct tally tally = {0};
-    uint32_t warnings = m->warnings;
     struct policy policy;
-    int rc;
 
+    *ret_times = (struct conf_list){NULL, 0};
     if (m->sender.len == 0 || q->conf->deliver_only[0] != '\0') {
-        return 0;
+        return false;
     }
     if (policy_of(q, m, &policy)) {
-        times = policy.reporttimes;
-        until = policy.expiry_us > 0 ? wall_after(m->created, policy.expiry_us) : until;
+        *ret_times = policy.reporttimes;
+        *until = policy.expiry_us > 0 ? wall_after(m->created, policy.expiry_us) : *until;
     }
-    if (age_us < warning_age(q->conf, times, warnings)) {
+    return age_us >= warning_age(q->conf, *ret_times, m->warnings);
+}
+
+bool report_delay_is_due(struct queue *q, const struct spool_message *m, int64_t age_us)
+{
+    struct conf_list times;
+    struct wall until = WALL_NEVER;
+
+    return warning_is_due(q, m, age_us, &times, &until);
+}
+
+int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until)
+{
+    struct conf_list times;
+    struct tally tally = {0};
+    uint32_t warnings = m->warnings;
+    int rc;
+
+    if (!warning_is_due(q, m, age_us, &times, &until)) {
         return 0;
     }
     rc = report_on(q, m, DELAYS, until, &tally);

@@ -29,6 +29,9 @@ void report_layout_register(const struct report_layout *layout);
  * was told. In a batch that is lost both are. 0 or negative errno of the spool. */
 int report_results(struct queue *q, const struct spool_message *m);
 
+/* Is it time to tell the sender of the delay of mail that is `age_us` old, and was not done? */
+bool report_delay_is_due(struct queue *q, const struct spool_message *m, int64_t age_us);
+
 /* Tell the sender of the delay of mail that is `age_us` old, if it is time for that and was not
  * done; `until` is when it will be given up. */
 int report_delay(struct queue *q, const struct spool_message *m, int64_t age_us, struct wall until);
