@@ -1180,6 +1180,8 @@ int desk_want(struct desk *d, struct msg_id id, bool content)
 
     if (err == -EAGAIN && content) {
         desk_any(d, id.n)->wants_content = true;
+    } else if (err == 0 && !msg->is_looked) {
+        set_looked(d, msg, true); /* it stays for a moment when its claim ends */
     }
     if (err != 0 || !content || msg->content != NULL || msg->content_fd >= 0 ||
         msg->wrong != NULL) {

@@ -86,7 +86,10 @@ struct msg_id engine_member_next_id(struct engine_member *m)
     uint64_t k = wall_us() / MEMBERSHIP_NODES_MAX, after = m->last_id / MEMBERSHIP_NODES_MAX + 1;
     int no = membership_number(m->membership);
 
-    k = k > after ? k : after;
+    /* A clock that was set forward is ahead of what is reserved: until then ids go on as before. */
+    if (k < after || k > member_link_renewal(m->link)->id_reserved / MEMBERSHIP_NODES_MAX - 1) {
+        k = after;
+    }
     /* While it is not registered the id is of no use: nothing is committed. */
     m->last_id = k * MEMBERSHIP_NODES_MAX + (unsigned)(no >= 0 ? no : 0);
     return (struct msg_id){m->last_id};

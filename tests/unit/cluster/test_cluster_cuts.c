@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "buf.h"
 #include "cluster_spool.h"
@@ -471,6 +472,91 @@ static void nothing_is_lost_or_doubled_by_random_harm(void **state)
     for_each_seed(1, 8, play_with_random_harm);
 }
 
+/* ---- what is at hand ------------------------------------------------------------------------- */
+
+/* As operators do: they want it, end its claim, and change it. */
+static void what_was_wanted_stays_when_its_claim_ends(void **state)
+{
+    struct msg_id id = submit("a@from.test", "r@a.example", 100);
+
+    (void)state;
+    assert_int_equal(spool_commit(sp), 0);
+    assert_int_equal(spool_want(sp, id, SPOOL_WANT_ROWS), 0);
+    spool_unclaim(sp, id);
+    fixture_ok(sp, spool_hold(sp, id, SLICE("by an operator")));
+    assert_int_equal(spool_commit(sp), 0);
+    while (spool_want(sp, id, SPOOL_WANT_ROWS) == -EAGAIN) {
+        turn();
+    }
+    fixture_ok(sp, spool_remove(sp, id));
+    assert_int_equal(spool_commit(sp), 0);
+}
+
+static void parked_mail_that_is_not_at_hand_is_missed(void **state)
+{
+    struct msg_id id = submit("a@from.test", "r@a.example", 100), got;
+    size_t count;
+    bool more;
+
+    fixture_ok(sp, spool_park(sp, id, SLICE("key"), (struct wall){LATER}));
+    assert_int_equal(spool_commit(sp), 0);
+    (void)close_spool(state);
+    (void)open_spool(state);
+    do { /* its key is counted first */
+        turn();
+        (void)spool_missed(sp);
+        fixture_ok(
+            sp, spool_claim_parked(sp, SLICE("key"), (struct wall){NOW}, 1, &got, &count, &more));
+        assert_true(count == 1 || !more || spool_missed(sp));
+    } while (count == 0);
+    assert_int_equal(got.n, id.n);
+    fixture_ok(sp, spool_remove(sp, id));
+    assert_int_equal(spool_commit(sp), 0);
+}
+
+/* ---- ids and the clock ----------------------------------------------------------------------- */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+static time_t clock_error; /* of the wall clock */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int rc = __real_clock_gettime(clock, t);
+
+    t->tv_sec += clock == CLOCK_REALTIME ? clock_error : 0;
+    return rc;
+}
+
+static struct msg_id submit_after(struct msg_id older)
+{
+    struct msg_id id = submit("a@from.test", "r@a.example", 100);
+
+    assert_true(id.n > older.n);
+    assert_int_equal(spool_commit(sp), 0);
+    fixture_ok(sp, spool_remove(sp, id));
+    assert_int_equal(spool_commit(sp), 0);
+    return id;
+}
+
+static void ids_grow_and_are_given_whatever_befalls_the_clock(void **state)
+{
+    static const time_t errors[] = {3600, -3600, 30 * 86400, 0};
+    struct msg_id id = submit_after((struct msg_id){0});
+
+    for (size_t i = 0; i < COUNT(errors); i++) {
+        clock_error = errors[i];
+        for (int k = 0; k < 3; k++) {
+            id = submit_after(id);
+        }
+        if (i % 2 == 1) {
+            (void)close_spool(state);
+            (void)open_spool(state);
+            id = submit_after(id);
+        }
+    }
+}
+
 #define CUTS_TEST(f) cmocka_unit_test_setup_teardown(f, open_spool, close_spool)
 
 POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_they_are_cut),
@@ -479,4 +565,7 @@ POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_th
               CUTS_TEST(what_is_read_comes_wherever_it_is_cut),
               CUTS_TEST(the_lease_is_kept_wherever_its_renewal_is_cut),
               CUTS_TEST(a_node_registers_wherever_it_is_cut),
-              CUTS_TEST(nothing_is_lost_or_doubled_by_random_harm))
+              CUTS_TEST(nothing_is_lost_or_doubled_by_random_harm),
+              CUTS_TEST(what_was_wanted_stays_when_its_claim_ends),
+              CUTS_TEST(parked_mail_that_is_not_at_hand_is_missed),
+              CUTS_TEST(ids_grow_and_are_given_whatever_befalls_the_clock))
