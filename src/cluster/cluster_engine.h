@@ -6,6 +6,7 @@
 #define CLUSTER_CLUSTER_ENGINE_H
 
 #include "arrivals.h"
+#include "asks.h"
 #include "cluster_url.h"
 #include "committer.h"
 #include "desk.h"
@@ -30,6 +31,7 @@ struct cluster_spool {
     struct loader *loader;           /* owned */
     struct fresh_mover mover;
     struct engine_search *search; /* owned */
+    struct asks *asks;            /* owned */
     int64_t now;                  /* us, as of the last claim */
     /* Statements of the open batch that are not about messages (notes, events, keys): sent behind
      * those that are. Owned; there while a batch is open. */

@@ -97,7 +97,7 @@ static void turn(struct spool *sp)
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
     struct cluster_spool *s = cluster_of(sp);
-    bool mail, found, durable;
+    bool mail, found, durable, asked;
 
     if (engine_member_event(s, ret_event)) {
         return true;
@@ -105,7 +105,8 @@ static bool next_event(struct spool *sp, struct spool_event *ret_event)
     mail = loader_has_come(s->loader);
     found = engine_search_has_come(s->search);
     durable = desk_is_there_now(&s->desk);
-    if (!mail && !found && !durable) {
+    asked = asks_has_come(s->asks);
+    if (!mail && !found && !durable && !asked) {
         return false;
     }
     *ret_event = (struct spool_event){.type = SPOOL_EVENT_READY};
@@ -321,6 +322,7 @@ static void close_spool(struct spool *sp)
     housekeeper_free(s->housekeeper);
     loader_free(s->loader);
     engine_search_free(s->search);
+    asks_free(s->asks);
     if (s->member != NULL) { /* alone at the descriptor, for which it waits */
         engine_member_leave(s);
     }
@@ -435,6 +437,102 @@ static const struct spool_parts_part parts = {.partition = partition,
                                               .want = parts_want,
                                               .parts_of = parts_of};
 
+static int places_of(struct spool *sp, struct msg_id id, struct spool_places *ret)
+{
+    return desk_places_of(&cluster_of(sp)->desk, id, ret);
+}
+
+static void own_places(const struct spool *sp, struct spool_places *ret)
+{
+    const struct finder *f = &((const struct cluster_spool *)sp)->finder;
+
+    for (unsigned p = 0; p < PARTITIONS; p++) {
+        if (f->is_mine[p]) {
+            spool_places_add(ret, p);
+        }
+    }
+}
+
+static bool is_own(const struct spool *sp, struct msg_id id)
+{
+    const struct cluster_spool *s = (const struct cluster_spool *)sp;
+    const struct desk_message *msg = desk_find(&s->desk, id);
+
+    return msg != NULL && s->finder.is_mine[msg->p];
+}
+
+static int owner(const struct spool *sp, unsigned p)
+{
+    return engine_member_owner(((const struct cluster_spool *)sp)->member, p);
+}
+
+static int64_t unowned_us(const struct spool *sp, unsigned p)
+{
+    return engine_member_unowned_us(((const struct cluster_spool *)sp)->member, p);
+}
+
+static int node(const struct spool *sp)
+{
+    return engine_member_number(((const struct cluster_spool *)sp)->member);
+}
+
+static const char *node_name(const struct spool *sp, int no)
+{
+    return engine_member_node_name(((const struct cluster_spool *)sp)->member, no);
+}
+
+static bool node_is_up(const struct spool *sp, int no)
+{
+    return engine_member_node_is_up(((const struct cluster_spool *)sp)->member, no);
+}
+
+static void measure(const struct spool *sp, struct spool_node_measures *ret)
+{
+    const struct cluster_spool *s = (const struct cluster_spool *)sp;
+
+    for (unsigned p = 0; p < PARTITIONS; p++) {
+        ret->partitions += s->finder.is_mine[p];
+        ret->unowned += engine_member_owner(s->member, p) == SPOOL_NOBODY;
+    }
+    ret->nodes_up = engine_member_nodes_up(s->member);
+    ret->given_up = engine_member_given_up(s->member);
+    ret->missed = loader_missed(s->loader);
+}
+
+static int ask(struct spool *sp, int no, uint32_t token, struct slice question)
+{
+    return asks_ask(cluster_of(sp)->asks, sp, no, token, question);
+}
+
+static void ask_end(struct spool *sp, uint32_t token)
+{
+    asks_end(cluster_of(sp)->asks, token);
+}
+
+static bool next_told(struct spool *sp, struct spool_told *ret)
+{
+    return asks_next_told(cluster_of(sp)->asks, ret);
+}
+
+static void answer_other(struct spool *sp, uint32_t token, struct slice answer)
+{
+    asks_answer(cluster_of(sp)->asks, token, answer);
+}
+
+static const struct spool_others_part others = {.places_of = places_of,
+                                                .own_places = own_places,
+                                                .is_own = is_own,
+                                                .owner = owner,
+                                                .unowned_us = unowned_us,
+                                                .node = node,
+                                                .node_name = node_name,
+                                                .node_is_up = node_is_up,
+                                                .measure = measure,
+                                                .ask = ask,
+                                                .ask_end = ask_end,
+                                                .next_told = next_told,
+                                                .answer = answer_other};
+
 static const struct spool_engine cluster_engine = {
     .close = close_spool,
     .begin = begin,
@@ -467,6 +565,7 @@ static const struct spool_engine cluster_engine = {
     .commits = &commits,
     .parts = &parts,
     .lease = &lease,
+    .others = &others,
 };
 
 /* New mail that passes goes to this fresh table from now on. */
@@ -475,6 +574,13 @@ static void on_fresh(void *arg, unsigned now)
     struct cluster_spool *s = arg;
 
     s->desk.fresh_now = now;
+}
+
+static void notify_ask(void *arg, int node)
+{
+    struct cluster_spool *s = arg;
+
+    engine_member_notify_ask(s->member, node);
 }
 
 static int open_cluster(const char *where, enum spool_open_mode mode,
@@ -514,6 +620,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     fresh_mover_init(&s->mover, &s->desk, s->loader, member_link_now().us);
     s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
     loader_set_lists(s->loader, engine_search_of(s->search));
+    s->asks = asks_new(s->epoll_fd, &s->url.target, notify_ask, s);
     s->member = engine_member_new(s, options->conf, options->id_floor);
     err = engine_member_wait(s, ret_error);
     if (err == 0) {

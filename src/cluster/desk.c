@@ -1416,6 +1416,16 @@ void desk_let_go(struct desk *d, const struct partition_set *partitions)
     }
 }
 
+/* One of its parts leaves the desk. */
+static void forget_parts_of(const struct desk *d, uint64_t whole)
+{
+    struct desk_message *msg = desk_any(d, whole);
+
+    if (msg != NULL) {
+        msg->parts_are_here = false;
+    }
+}
+
 void desk_forget_foreign(struct desk *d, bool only_old)
 {
     struct desk_message *msg, *next;
@@ -1426,6 +1436,9 @@ void desk_forget_foreign(struct desk *d, bool only_old)
             continue;
         }
         if (msg->is_old || !only_old) {
+            if (spool_is_part(&msg->f.m)) {
+                forget_parts_of(d, msg->f.m.whole.n);
+            }
             set_looked(d, msg, false);
             may_leave(d, msg);
         } else {
@@ -1574,6 +1587,25 @@ int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size
         ret_ids[i].n = found[i]->id;
     }
     mem_free(found);
+    return 0;
+}
+
+int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret)
+{
+    struct desk_message *whole;
+    int err = desk_parts_want(d, id);
+
+    if (err != 0) {
+        return err;
+    }
+    whole = desk_find(d, id);
+    spool_places_add(ret, whole->p);
+    for (struct desk_message *msg = d->all; msg != NULL && whole->f.m.gathers; msg = msg->hh.next) {
+        if (!msg->is_loading && !msg->f.gone && spool_is_part(&msg->f.m) &&
+            msg->f.m.whole.n == id.n) {
+            spool_places_add(ret, msg->p);
+        }
+    }
     return 0;
 }
 

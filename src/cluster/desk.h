@@ -253,9 +253,12 @@ int desk_submit_parts(struct desk *d, struct msg_id whole, const struct spool_ne
                       const struct spool_share *shares, size_t count);
 int desk_give(struct desk *d, struct msg_id id, struct wall due);
 int desk_parts_want(struct desk *d, struct msg_id whole);
-/* Only those on the desk: after desk_parts_want, all that are ours. */
+/* Only those on the desk: after desk_parts_want, all. */
 int desk_parts_of(struct desk *d, struct msg_id whole, struct msg_id after, size_t max,
                   struct msg_id *ret_ids, size_t *ret_count);
+
+/* As spool_others.h. */
+int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret);
 
 /* ---- what comes from the database ------------------------------------------------------------ */
 

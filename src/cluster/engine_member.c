@@ -34,6 +34,7 @@ struct engine_member {
     char *name;                    /* owned */
     struct membership_config config;
     uint64_t last_id;
+    uint64_t given_up;                     /* how often */
     struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
     struct partition_set second_look;
     int64_t second_look_at, look_at, forget_at; /* us, as member_link_now; 0: never */
@@ -220,6 +221,7 @@ static void give_up(struct cluster_spool *s)
     own(s, &all, false);
     m->gained = m->draining = m->second_look = (struct partition_set){{0}};
     m->is_over = m->is_ending = true;
+    m->given_up++;
     m->is_registered = false;
     say(m, SPOOL_EVENT_WARNING,
         "node %s: other nodes have taken over what it had, as they have not heard of it", m->name);
@@ -367,6 +369,11 @@ void engine_member_turn(struct cluster_spool *s)
     look_again(s, now);
     forget_foreign(s, now);
     look_for_arrivals(s, now);
+    if (member_link_has_asks(m->link)) {
+        asks_woken(s->asks);
+    }
+    asks_turn(s->asks, membership_number(m->membership), membership_incarnation(m->membership),
+              now);
     if (s->housekeeper != NULL) {
         housekeeper_set_duty(s->housekeeper, s->finder.is_mine[0]);
     }
@@ -411,6 +418,46 @@ void engine_member_tell(struct engine_member *m, const struct partition_set *tol
     if (has_told) {
         member_link_turn(m->link);
     }
+}
+
+/* ---- the other nodes ------------------------------------------------------------------------- */
+
+int engine_member_owner(const struct engine_member *m, unsigned partition)
+{
+    CHECK(partition < PARTITIONS);
+    return membership_owner(m->membership, (int)partition);
+}
+
+int64_t engine_member_unowned_us(const struct engine_member *m, unsigned partition)
+{
+    CHECK(partition < PARTITIONS);
+    return membership_unowned_us(m->membership, (int)partition, member_link_now());
+}
+
+const char *engine_member_node_name(const struct engine_member *m, int node)
+{
+    return membership_name(m->membership, node);
+}
+
+bool engine_member_node_is_up(const struct engine_member *m, int node)
+{
+    return membership_is_up(m->membership, node, member_link_now());
+}
+
+unsigned engine_member_nodes_up(const struct engine_member *m)
+{
+    return (unsigned)membership_nodes_up(m->membership, member_link_now());
+}
+
+uint64_t engine_member_given_up(const struct engine_member *m)
+{
+    return m->given_up;
+}
+
+void engine_member_notify_ask(struct engine_member *m, int node)
+{
+    member_link_notify_ask(m->link, node);
+    m->has_told = true;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -47,6 +47,7 @@ void finder_init(struct finder *f)
             heap_node_init(&place->node);
             place->p = (uint16_t)p;
             place->order = order;
+            place->swept_due = INT64_MIN;
         }
     }
 }
@@ -96,17 +97,32 @@ void finder_own(struct finder *f, uint16_t p, bool is_mine)
     f->is_mine[p] = is_mine;
     for (unsigned order = 0; order < FINDER_ORDERS; order++) {
         start_over(f, &f->places[order][p]);
+        f->places[order][p].swept_due = INT64_MIN;
     }
     if (is_mine) {
+        f->walk_is_sweep = false;
         walk_again(f);
     }
 }
 
+bool finder_was_past(const struct finder *f, const struct finder_place *place, int64_t due,
+                     uint64_t id)
+{
+    return f->sweep_is_sure &&
+           (due != place->swept_due ? due < place->swept_due : id <= place->swept_id);
+}
+
 void finder_sweep(struct finder *f)
 {
+    f->sweep_is_sure = f->early.count == 0;
+    f->walk_is_sweep = !f->walks;
     for (unsigned order = 0; order < FINDER_ORDERS; order++) {
         for (unsigned p = 0; p < PARTITIONS; p++) {
-            start_over(f, &f->places[order][p]);
+            struct finder_place *place = &f->places[order][p];
+
+            place->swept_due = place->due;
+            place->swept_id = place->id;
+            start_over(f, place);
         }
     }
     walk_again(f);

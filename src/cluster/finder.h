@@ -30,6 +30,8 @@ struct finder_place {
     int64_t next; /* us; INT64_MIN: not known yet */
     int64_t due;  /* what is up to (due, id) was read */
     uint64_t id;
+    int64_t swept_due; /* where it was at the last sweep */
+    uint64_t swept_id;
     bool asked; /* a query about it is under way */
     bool again; /* .. whose answer does not count */
 };
@@ -45,8 +47,10 @@ struct finder {
     struct finder_place places[FINDER_ORDERS][PARTITIONS];
     bool is_mine[PARTITIONS];
     struct heap by_next;
-    struct heap early; /* owns its nodes */
-    bool walks;        /* fresh tables are walked through: from */
+    struct heap early;  /* owns its nodes */
+    bool sweep_is_sure; /* at the last sweep no early mail was known */
+    bool walk_is_sweep; /* the walk is a sweep's, and nothing has come to be ours since */
+    bool walks;         /* fresh tables are walked through: from */
     unsigned walk_table;
     uint16_t walk_p;
     uint64_t walk_id;
@@ -59,6 +63,9 @@ void finder_fini(struct finder *f);
 void finder_own(struct finder *f, uint16_t p, bool is_mine);
 /* Look for all mail again, also for what lies before the places. */
 void finder_sweep(struct finder *f);
+/* Is this one that a place was past before the last sweep, so that nothing but a sweep finds it? */
+bool finder_was_past(const struct finder *f, const struct finder_place *place, int64_t due,
+                     uint64_t id);
 
 /* A message of this partition waits and is not on the desk any more. */
 void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t due, uint64_t id);

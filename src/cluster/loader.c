@@ -75,6 +75,7 @@ struct loader {
     unsigned counting;                  /* questions */
     int64_t now;
     bool is_wanted;  /* mail that is due */
+    uint64_t missed; /* messages that only a sweep has found */
     bool is_heading; /* heads, or a page of the walk, are asked for */
     bool is_telling; /* when those that were told of something are due is asked for */
     bool has_come;
@@ -731,6 +732,8 @@ static void heads_ended(struct loader *l, struct question *q)
         }
         if (desk_any(l->desk, h->id) == NULL) {
             add_head(take, *h);
+            l->missed += h->due < l->now - LOADER_MISSED_US &&
+                         finder_was_past(l->finder, q->places[h->place], h->due, h->id);
         }
         last[h->place] = *h;
     }
@@ -821,6 +824,11 @@ static void walk_ended(struct loader *l, struct question *q)
         }
     }
     only_mine(l, q);
+    for (size_t i = 0; i < q->head_count && f->walk_is_sweep && f->sweep_is_sure; i++) {
+        /* Ids are times. */
+        l->missed += desk_any(l->desk, q->heads[i].id) == NULL &&
+                     (int64_t)q->heads[i].id < l->now - LOADER_MISSED_US;
+    }
     (void)load_new(l, q, DESK_READY);
     l->has_come = true;
 }
@@ -1169,6 +1177,11 @@ bool loader_has_come(struct loader *l)
 
     l->has_come = false;
     return has_come;
+}
+
+uint64_t loader_missed(const struct loader *l)
+{
+    return l->missed;
 }
 
 bool loader_is_idle(const struct loader *l)

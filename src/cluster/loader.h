@@ -56,6 +56,11 @@ void loader_ask(struct loader *l);
 /* When the epoll descriptor is readable. Never waits. */
 void loader_turn(struct loader *l);
 
+/* Messages that only a sweep has found, as nothing had told of them: it should be 0. What is
+ * younger than this is not counted, as it may be told of still. */
+#define LOADER_MISSED_US (10 * INT64_C(1000000))
+uint64_t loader_missed(const struct loader *l);
+
 /* Has something come since the last call? */
 bool loader_has_come(struct loader *l);
 /* Nothing is asked or to be asked. */

@@ -109,6 +109,10 @@ enum sent {
 /* Of a statement: where its answer goes, or what it means that it failed with 22012. */
 enum purpose { OTHER, FENCE, CONDITION, RENEWAL, LIFE, CLAIM, CLUSTER, NODES, LEASES };
 
+/* What nodes are notified of. */
+enum wake { WAKE_MAIL, WAKE_LEASE, WAKE_ASK, WAKES };
+static const char *const wake_words[] = {"mail", "lease", "ask"};
+
 #define STATEMENTS_MAX 12
 #define SENT_MAX       4
 
@@ -139,8 +143,9 @@ struct member_link {
     char texts[4][256]; /* of the view */
     struct member_renewal read, renewal;
 
-    uint64_t wake_mail, wake_lease; /* to be notified: a bit for each node */
-    uint64_t told_mail, told_lease; /* by what is under way */
+    uint64_t wake[WAKES]; /* to be notified: a bit for each node */
+    uint64_t told[WAKES]; /* by what is under way */
+    bool has_asks;
     struct mono notify_at;
 
     uint64_t reserve;
@@ -420,12 +425,15 @@ static void send_notify(struct member_link *ml)
     struct buf numbers, words;
     struct params ps = {.count = 0};
 
-    buf_init(&numbers, 1024);
-    buf_init(&words, 2048);
+    buf_init(&numbers, WAKES * MEMBERSHIP_NODES_MAX * 4);
+    buf_init(&words, WAKES * MEMBERSHIP_NODES_MAX * 8);
     (void)buf_add_byte(&numbers, '{'); /* these fit */
     (void)buf_add_byte(&words, '{');
-    add_woken(&numbers, &words, ml->wake_mail, "mail");
-    add_woken(&numbers, &words, ml->wake_lease, "lease");
+    for (int what = 0; what < WAKES; what++) {
+        add_woken(&numbers, &words, ml->wake[what], wake_words[what]);
+        ml->told[what] = ml->wake[what];
+        ml->wake[what] = 0;
+    }
     (void)buf_add_byte(&numbers, '}');
     (void)buf_add_byte(&words, '}');
     add_text(&ps, buf_cstr(&numbers));
@@ -434,9 +442,6 @@ static void send_notify(struct member_link *ml)
     end_with(ml, SENT_NOTIFY);
     buf_fini(&numbers);
     buf_fini(&words);
-    ml->told_mail = ml->wake_mail;
-    ml->told_lease = ml->wake_lease;
-    ml->wake_mail = ml->wake_lease = 0;
     ml->notify_at = mono_after(member_link_now(), MEMBER_LINK_NOTIFY_US);
 }
 
@@ -450,9 +455,28 @@ static void send_listen(struct member_link *ml, int no)
     end_with(ml, SENT_LISTEN);
 }
 
+static bool is_any(const uint64_t nodes[WAKES])
+{
+    uint64_t any = 0;
+
+    for (int what = 0; what < WAKES; what++) {
+        any |= nodes[what];
+    }
+    return any != 0;
+}
+
 static bool notify_is_sent(const struct member_link *ml)
 {
-    return ml->told_mail != 0 || ml->told_lease != 0;
+    return is_any(ml->told);
+}
+
+/* What was to be told is told again. */
+static void notify_was_lost(struct member_link *ml)
+{
+    for (int what = 0; what < WAKES; what++) {
+        ml->wake[what] |= ml->told[what];
+        ml->told[what] = 0;
+    }
 }
 
 static void send_what_is_due(struct member_link *ml, struct mono now)
@@ -469,8 +493,7 @@ static void send_what_is_due(struct member_link *ml, struct mono now)
             send_request(ml);
         }
     }
-    if ((ml->wake_mail != 0 || ml->wake_lease != 0) && !notify_is_sent(ml) &&
-        mono_reached(ml->notify_at, now)) {
+    if (is_any(ml->wake) && !notify_is_sent(ml) && mono_reached(ml->notify_at, now)) {
         send_notify(ml);
     }
 }
@@ -704,7 +727,7 @@ static void tell_others(struct member_link *ml)
             no = membership_owner(ml->membership, p);
         }
         if (no >= 0) {
-            ml->wake_lease |= UINT64_C(1) << no;
+            ml->wake[WAKE_LEASE] |= UINT64_C(1) << no;
         }
     }
 }
@@ -772,10 +795,11 @@ static void setup_answer(struct member_link *ml, const PGresult *r)
 static void notify_answer(struct member_link *ml, const PGresult *r)
 {
     if (is_sync(r)) {
-        ml->told_mail = ml->told_lease = 0;
+        memset(ml->told, 0, sizeof ml->told);
     } else if (!is_good(r)) { /* it stood behind a request that failed */
-        ml->wake_mail |= ml->told_mail;
-        ml->wake_lease |= ml->told_lease;
+        for (int what = 0; what < WAKES; what++) {
+            ml->wake[what] |= ml->told[what];
+        }
     }
 }
 
@@ -825,8 +849,10 @@ static void notified(void *arg, struct link *l, const char *payload)
     struct member_link *ml = arg;
 
     (void)l;
-    if (strcmp(payload, "lease") == 0) {
+    if (strcmp(payload, wake_words[WAKE_LEASE]) == 0) {
         membership_wake(ml->membership);
+    } else if (strcmp(payload, wake_words[WAKE_ASK]) == 0) {
+        ml->has_asks = true;
     } else {
         ml->woken(ml->arg);
     }
@@ -837,9 +863,8 @@ static void changed(void *arg, struct link *l, bool is_up)
     struct member_link *ml = arg;
 
     ml->sent_count = 0;
-    ml->wake_mail |= ml->told_mail;
-    ml->wake_lease |= ml->told_lease;
-    ml->told_mail = ml->told_lease = 0;
+    notify_was_lost(ml);
+    ml->has_asks = true; /* we were not told of what came while we did not listen */
     ml->is_set_up = false;
     ml->listens_as = MEMBERSHIP_NOBODY;
     if (is_up) {
@@ -869,7 +894,7 @@ static void set_timer(const struct member_link *ml, struct mono now)
     if (!link_is_down(ml->link)) {
         at = is_free(ml) && ml->is_set_up ? membership_wake_at(ml->membership) : MONO_NEVER;
         at = ml->sent_count > 0 ? mono_min(at, ml->answer_by) : at;
-        if (!notify_is_sent(ml) && (ml->wake_mail != 0 || ml->wake_lease != 0)) {
+        if (!notify_is_sent(ml) && is_any(ml->wake)) {
             at = mono_min(at, ml->notify_at);
         }
     }
@@ -956,7 +981,21 @@ void member_link_status(struct member_link *ml, const char *json)
 void member_link_notify(struct member_link *ml, int no)
 {
     CHECK(no >= 0 && no < MEMBERSHIP_NODES_MAX);
-    ml->wake_mail |= UINT64_C(1) << no;
+    ml->wake[WAKE_MAIL] |= UINT64_C(1) << no;
+}
+
+void member_link_notify_ask(struct member_link *ml, int no)
+{
+    CHECK(no >= 0 && no < MEMBERSHIP_NODES_MAX);
+    ml->wake[WAKE_ASK] |= UINT64_C(1) << no;
+}
+
+bool member_link_has_asks(struct member_link *ml)
+{
+    bool has_asks = ml->has_asks;
+
+    ml->has_asks = false;
+    return has_asks;
 }
 
 const char *member_link_error(const struct member_link *ml)

@@ -36,7 +36,8 @@ struct part {
     int64_t epoch; /* of the lease under which it is ours */
     int16_t owner; /* as the database had it last; or MEMBERSHIP_NOBODY */
     int16_t wanted;
-    struct mono since; /* DRAINING since */
+    struct mono since;         /* DRAINING since */
+    struct mono unowned_since; /* {0}: it has an owner */
     bool hurried;
 };
 
@@ -45,6 +46,7 @@ struct seen {
     bool is_there;
     int64_t incarnation, beat, state;
     struct mono since; /* its beat stands still; or there is no row */
+    char name[MEMBERSHIP_NAME_MAX + 1];
 };
 
 struct membership {
@@ -305,6 +307,17 @@ static void observe(struct membership *m, struct mono now, const struct membersh
         n->incarnation = row != NULL ? row->incarnation : 0;
         n->beat = row != NULL ? row->beat : MEMBERSHIP_NOBODY;
         n->state = row != NULL ? row->state : NODE_STOPPED;
+        (void)snprintf(n->name, sizeof n->name, "%.*s",
+                       SLICE_ARGS(row != NULL ? row->name : SLICE(""))); /* fits */
+    }
+    for (size_t i = 0; i < v->lease_count; i++) {
+        struct mono *since = &m->parts[v->leases[i].p].unowned_since;
+
+        if (v->leases[i].node != MEMBERSHIP_NOBODY) {
+            *since = (struct mono){0};
+        } else if (since->us == 0) {
+            *since = now;
+        }
     }
     m->looked_at = now;
 }
@@ -1016,6 +1029,25 @@ int membership_owner(const struct membership *m, int p)
     return m->parts[p].owner;
 }
 
+int64_t membership_unowned_us(const struct membership *m, int p, struct mono now)
+{
+    struct mono since = m->parts[p].unowned_since;
+
+    return since.us == 0 || now.us < since.us ? 0 : now.us - since.us;
+}
+
+const char *membership_name(const struct membership *m, int no)
+{
+    return m->nodes[no].name;
+}
+
+bool membership_is_up(const struct membership *m, int no, struct mono now)
+{
+    return no == m->no ? m->state == IN
+                       : m->nodes[no].is_there && m->nodes[no].state < NODE_STOPPED &&
+                             !is_silent(m, no, now);
+}
+
 int membership_number(const struct membership *m)
 {
     return m->state == IN ? m->no : MEMBERSHIP_NOBODY;
@@ -1036,9 +1068,7 @@ int membership_nodes_up(const struct membership *m, struct mono now)
     int count = 0;
 
     for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
-        count += no == m->no ? m->state == IN
-                             : m->nodes[no].is_there && m->nodes[no].state < NODE_STOPPED &&
-                                   !is_silent(m, no, now);
+        count += membership_is_up(m, no, now);
     }
     return count;
 }

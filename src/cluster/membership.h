@@ -226,8 +226,13 @@ struct mono membership_deadline(const struct membership *m);
 bool membership_is_mine(const struct membership *m, int p);
 /* Does it drain? Then what is open there can be stored. */
 bool membership_is_draining(const struct membership *m, int p);
-/* Whose it was when that was looked at last; MEMBERSHIP_NOBODY. */
+/* Whose it was when that was looked at last; MEMBERSHIP_NOBODY. For how long (us) it has had
+ * no owner, as far as this node has seen. */
 int membership_owner(const struct membership *m, int p);
+int64_t membership_unowned_us(const struct membership *m, int p, struct mono now);
+/* The name of a node, "" when there is none; is it one of the nodes, and not silent? */
+const char *membership_name(const struct membership *m, int no);
+bool membership_is_up(const struct membership *m, int no, struct mono now);
 /* MEMBERSHIP_NOBODY, 0: not registered. */
 int membership_number(const struct membership *m);
 int64_t membership_incarnation(const struct membership *m);

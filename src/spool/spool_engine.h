@@ -19,6 +19,7 @@
  *     spool_commits.h     -       -           -                yes
  *     spool_parts.h       -       -           -                yes
  *     spool_lease.h       -       -           -                yes
+ *     spool_others.h      -       -           -                yes
  *
  *     beside it: side_store.h has it for them
  *
@@ -57,6 +58,7 @@
 #include "spool_keys.h"
 #include "spool_lease.h"
 #include "spool_notes.h"
+#include "spool_others.h"
 #include "spool_parts.h"
 #include "spool_reroute.h"
 #include "spool_search.h"
@@ -165,6 +167,7 @@ struct spool_engine {
     const struct spool_commits_part *commits;
     const struct spool_parts_part *parts;
     const struct spool_lease_part *lease;
+    const struct spool_others_part *others;
 };
 
 /* Keep the words for spool_error; returns `err`. */

@@ -37,7 +37,7 @@ int spool_give(struct spool *sp, struct msg_id id, struct wall due);
 int spool_parts_want(struct spool *sp, struct msg_id whole);
 
 /* The parts of a message but for its report part, one page in order of ids, behind `after`, as far
- * as they are this process's to see to. */
+ * as they are at hand; some may be another node's (spool_is_own, spool_others.h). */
 int spool_parts_of(struct spool *sp, struct msg_id whole, struct msg_id after, size_t max,
                    struct msg_id *ret_ids, size_t *ret_count);
 

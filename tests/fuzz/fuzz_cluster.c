@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "answers.h"
+#include "asks.h"
 #include "check.h"
 #include "class_name.h"
 #include "columns.h"
@@ -78,6 +79,12 @@ static const struct {
     {"DELETE FROM arrival", ""},
     {"INSERT INTO arrival", ""},
     {"SELECT id, p FROM", "IP"},
+    {"SELECT from_node, n", "PIC"},
+    {"SELECT n, to_node", "IPC"},
+    {"SELECT set_config", "E"},
+    {"INSERT INTO ask", ""},
+    {"UPDATE ask", ""},
+    {"DELETE FROM ask", ""},
     {"SELECT count(*)", "l"},
     {"SELECT transport, nexthop", "XHll"},
     {"SELECT min(", "T"},
@@ -370,6 +377,8 @@ struct world {
     int64_t looks;
     struct loader *loader;
     struct engine_search *search;
+    struct asks *asks;
+    uint32_t asked;
 };
 
 static void check_text(struct slice text, size_t max)
@@ -552,6 +561,38 @@ static void search(struct world *w, unsigned how)
     CHECK(count <= 2);
 }
 
+static void ask_others(struct world *w, unsigned how)
+{
+    struct spool_told told;
+
+    asks_turn(w->asks, how % 16 == 15 ? SPOOL_NOBODY : 0, how % 8 == 7, ++w->looks * ASKS_LOOK_US);
+    switch (how % 4) {
+    case 0:
+        (void)asks_ask(w->asks, &w->base, 1, ++w->asked, SLICE("{}"));
+        break;
+    case 1:
+        asks_end(w->asks, how / 4 % (w->asked + 1));
+        break;
+    default:
+        for (unsigned n = 0; n < how / 16 && asks_next_told(w->asks, &told); n++) {
+            CHECK(told.node >= 0 && told.node < SPOOL_NODES_MAX && told.token != 0);
+            CHECK(told.text.len <= (told.is_question ? SPOOL_QUESTION_MAX : SPOOL_ANSWER_MAX));
+            if (told.is_question) {
+                asks_answer(w->asks, told.token, SLICE("{}"));
+            } else {
+                CHECK(told.token <= w->asked);
+            }
+        }
+        break;
+    }
+}
+
+static void no_notify(void *arg, int node)
+{
+    (void)arg;
+    CHECK(node >= 0 && node < SPOOL_NODES_MAX);
+}
+
 static void step(struct world *w)
 {
     unsigned what = byte();
@@ -599,6 +640,9 @@ static void step(struct world *w)
     case 13:
         CHECK(desk_next_due(&w->desk, &due) == 0);
         CHECK(desk_parked_keys(&w->desk, SLICE(""), 2, keys, &count) == 0 && count <= 2);
+        break;
+    case 14:
+        ask_others(w, byte());
         break;
     default:
         break;
@@ -649,6 +693,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     desk_init(&w->desk, &w->base, &w->finder);
     w->loader = loader_new(epoll_fd, &target, &w->desk, &w->finder, &w->arrivals);
     w->search = engine_search_new(epoll_fd, &target, &w->base);
+    w->asks = asks_new(epoll_fd, &target, no_notify, w);
     loader_set_lists(w->loader, engine_search_of(w->search));
     for (unsigned p = 0; p < PARTITIONS; p++) {
         finder_own(&w->finder, (uint16_t)p, true);
@@ -660,6 +705,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     loader_free(w->loader);
     engine_search_free(w->search);
+    asks_free(w->asks);
     desk_fini(&w->desk);
     arrivals_fini(&w->arrivals);
     finder_fini(&w->finder);

@@ -232,7 +232,7 @@ static void what_is_of_no_use_is_deleted(void **state)
                  "INSERT INTO content VALUES (64, 0, 'orphan'), (128, 0, 'has one'), "
                  "((extract(epoch FROM now()) * 1000000)::bigint, 0, 'young');"
                  "INSERT INTO message VALUES (128, 0, 1, 1, 0, NULL, 1, 1, 0, '', '', 1, NULL);"
-                 "INSERT INTO ask (to_node, from_node, question, at) VALUES (0, 1, '{}', 1);"
+                 "INSERT INTO ask (from_node, n, to_node, question, at) VALUES (0, 1, 1, '{}', 1);"
                  "INSERT INTO key VALUES ('old', '', 1, 1), "
                  "('new', '', 1, (extract(epoch FROM now()) * 1000000)::bigint + 1000000000)");
     begin();
