@@ -240,6 +240,10 @@ static void print_group(FILE *out, const json_t *group, double now)
             fputc('/', out);
             put_text(out, member_text(group, "nexthop"));
         }
+        if (member_text(group, "node")[0] != '\0') {
+            fputs(" at node ", out);
+            put_text(out, member_text(group, "node"));
+        }
         print_names(out, group);
         message_print_attempts(out, rcpt, now);
         fputc('\n', out);
@@ -255,6 +259,22 @@ static int compare_groups(const void *a, const void *b)
     int64_t y = member_integer(*(json_t *const *)b, "recipients");
 
     return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Nodes of a cluster that could not be asked. */
+static void print_failed(const struct why_print *w, FILE *out)
+{
+    const json_t *words;
+    size_t i;
+
+    json_array_foreach(json_object_get(w->first, "failed"), i, words)
+    {
+        fputs(i == 0 ? "\n  not all is known: " : "\n  ", out);
+        put_text(out, json_string_value(words) != NULL ? json_string_value(words) : "");
+    }
+    if (i > 0) {
+        fputc('\n', out);
+    }
 }
 
 void why_print_message(const struct why_print *w, FILE *out, double now)
@@ -283,6 +303,7 @@ void why_print_message(const struct why_print *w, FILE *out, double now)
               out);
     }
     mem_free(sorted);
+    print_failed(w, out);
 }
 
 /* ---- a destination -------------------------------------------------------------------------- */
@@ -290,6 +311,15 @@ void why_print_message(const struct why_print *w, FILE *out, double now)
 static void print_label(FILE *out, const char *label)
 {
     fprintf(out, "  %-11s ", label);
+}
+
+static void print_node(FILE *out, const json_t *site)
+{
+    if (member_text(site, "node")[0] != '\0') {
+        print_label(out, "node");
+        put_text(out, member_text(site, "node"));
+        fputc('\n', out);
+    }
 }
 
 static void print_messages(FILE *out, const json_t *site, const json_t *count)
@@ -396,6 +426,7 @@ void why_print_site(FILE *out, const json_t *site, const json_t *count, double n
     fputc('/', out);
     put_text(out, member_text(site, "nexthop"));
     fprintf(out, ": %s\n", unknown ? "nothing is known, none of its mail is in memory" : state);
+    print_node(out, site);
     print_messages(out, site, count);
     if (!unknown) {
         print_window(out, site);

@@ -91,6 +91,31 @@ static void add_numbers(struct buf *text, const json_t *answer)
     }
 }
 
+/* Of a node of several. */
+static void add_cluster(struct buf *text, const json_t *cluster)
+{
+    static const struct {
+        const char *member, *name, *type, *help;
+    } rows[] = {
+        {"partitions", "sluice_cluster_partitions", "gauge", "Partitions that this node has."},
+        {"unowned", "sluice_cluster_partitions_unowned", "gauge", "Partitions that no node has."},
+        {"nodes_up", "sluice_cluster_nodes_up", "gauge", "Nodes that renew their leases."},
+        {"lease_margin", "sluice_cluster_lease_margin_seconds", "gauge",
+         "For how long this node may deliver without another renewal; 0: it may not."},
+        {"given_up", "sluice_cluster_given_up_total", "counter",
+         "How often other nodes have taken over what this one had."},
+        {"missed", "sluice_cluster_missed_by_arrival_total", "counter",
+         "Messages of which nothing told this node; a look at all has found them. Worth an alarm."},
+        {"inquiries", "sluice_cluster_inquiries", "gauge",
+         "Questions of operators that other nodes are asked."},
+    };
+
+    for (size_t i = 0; cluster != NULL && i < sizeof rows / sizeof rows[0]; i++) {
+        add_help(text, rows[i].name, rows[i].type, rows[i].help);
+        (void)buf_addf(text, "%s %.3f\n", rows[i].name, number_of(cluster, rows[i].member));
+    }
+}
+
 static void add_oldest(struct buf *text, const json_t *answer, struct wall now)
 {
     static const char *const states[] = {"incoming", "deferred", "hold", "corrupt"};
@@ -392,6 +417,7 @@ void metrics_print(struct buf *out, const json_t *answer, const json_t *own, str
     add_help(out, "sluice_build_info", "gauge", "Always 1; the label tells the version.");
     (void)buf_addf(out, "sluice_build_info{version=\"%s\"} 1\n", string_of(answer, "version"));
     add_numbers(out, answer);
+    add_cluster(out, json_object_get(answer, "cluster"));
     add_oldest(out, answer, now);
     add_classes(out, json_object_get(answer, "classes"));
     add_send_limits(out, json_object_get(answer, "send_limits"));

@@ -12,12 +12,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "clock.h"
 #include "flush.h"
+#include "inquiry.h"
 #include "intervention_ask.h"
 #include "json.h"
 #include "listing.h"
@@ -31,6 +33,7 @@
 #include "queue_why.h"
 #include "send_limit.h"
 #include "spool_division.h"
+#include "spool_others.h"
 #include "spool_parts.h"
 #include "spool_search.h"
 
@@ -170,9 +173,10 @@ static void add_target(struct queue *q, enum change change, json_t *value, struc
     }
 }
 
-/* The messages a change is for: an array of ids, or one page of a filter. */
+/* The messages a change is for: an array of ids, or one page of a filter. Between nodes
+ * (`is_inner`) a page comes with the ids that were found. */
 static unsigned change_targets(struct queue *q, enum change change, const json_t *question,
-                               struct msg_id *ids, size_t *ret_count, bool *ret_more,
+                               bool is_inner, struct msg_id *ids, size_t *ret_count, bool *ret_more,
                                char ret_next[SPOOL_ID_TEXT_MAX], json_t *errors,
                                json_t **ret_answer)
 {
@@ -186,7 +190,7 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
 
     *ret_count = 0;
     *ret_more = false;
-    if ((list == NULL) == (filter == NULL)) {
+    if (is_inner ? list == NULL : (list == NULL) == (filter == NULL)) {
         return listing_error(400, ret_answer, "either ids or a filter is expected");
     }
     json_object_foreach((json_t *)(uintptr_t)question, key, value)
@@ -257,7 +261,7 @@ static void revive(struct queue *q, const json_t *question)
     const char *dest =
         json_string_value(json_object_get(json_object_get(question, "filter"), "destination"));
 
-    if (json_object_get(question, "ids") != NULL || json_object_get(question, "after") != NULL) {
+    if (json_object_get(question, "filter") == NULL || json_object_get(question, "after") != NULL) {
         return;
     }
     agents_forget(q);
@@ -318,6 +322,7 @@ struct change_page {
     int rc; /* what ended it early */
     size_t matched, done_count;
     json_t *errors;       /* owned */
+    json_t *matched_ids;  /* owned: of a page between nodes; else NULL */
     struct msg_id *parts; /* owned: of those done that are stored in parts */
     size_t part_count;
     struct msg_id done[CHANGE_PAGE];
@@ -333,11 +338,45 @@ static void page_free(struct change_page *page)
         mem_free(page->killed[i]);
     }
     json_decref(page->errors);
+    json_decref(page->matched_ids);
     mem_free(page->parts);
     mem_free(page);
 }
 
-/* Change the parts of a message before it. 0, or what the spool refused. */
+/* The message does not meet the change. Another node may have parts of it that do. */
+static void add_unfit(struct change_page *page, const char *id, const char *before,
+                      const char *words)
+{
+    json_t *error = json_pack("{s:s, s:s+}", "id", id, "error", before, words);
+
+    CHECK(error != NULL);
+    if (page->matched_ids != NULL) {
+        json_put(error, "unfit", json_true());
+    }
+    CHECK(json_array_append_new(page->errors, error) == 0);
+}
+
+/* Does the change fit one of the parts that are here? */
+static bool parts_fit(struct queue *q, enum change change, struct msg_id whole)
+{
+    struct msg_id ids[SPOOL_PARTITIONS_MAX];
+    struct spool_message m;
+    size_t count;
+
+    if (spool_parts_of(q->spool, whole, (struct msg_id){0}, SPOOL_PARTITIONS_MAX, ids, &count) !=
+        0) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (spool_is_own(q->spool, ids[i]) && spool_read(q->spool, ids[i], &m) == 0 &&
+            change_fits(change, m.state, true)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Change the parts of a message that are here, before it. 0, or what the spool refused. */
 static int change_parts(struct queue *q, struct change_page *page, struct msg_id whole)
 {
     struct msg_id ids[CHANGE_PAGE], after = {0};
@@ -350,6 +389,9 @@ static int change_parts(struct queue *q, struct change_page *page, struct msg_id
         page->parts = mem_resize(page->parts, page->part_count + count, sizeof page->parts[0]);
         for (size_t i = 0; rc == 0 && i < count; i++) {
             after = ids[i];
+            if (!spool_is_own(q->spool, ids[i])) {
+                continue; /* its owner is asked, too */
+            }
             rc = spool_read(q->spool, ids[i], &m);
             if (rc == 0 && change_fits(page->change, m.state, true)) {
                 rc = change_one(q, page->change, ids[i], &m);
@@ -393,22 +435,31 @@ static int change_read(struct queue *q, struct change_page *page, struct msg_id 
     struct spool_message now = m;
     char text[SPOOL_ID_TEXT_MAX];
     int rc;
-    bool damaged = found == -EBADMSG;
+    bool damaged = found == -EBADMSG, is_own, fits;
 
     spool_id_print(id, text);
-    if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
-        add_error(page->errors, text, found == -ENOENT ? "no such message" : spool_error(q->spool));
+    if (found == -ENOENT) {
+        add_unfit(page, text, "no such message", "");
         return 0;
     }
-    if (!damaged && !change_fits(change, m.state, is_named)) {
-        if (is_named) {
-            CHECK(json_array_append_new(page->errors, json_pack("{s:s, s:s+}", "id", text, "error",
-                                                                "the message is in ",
-                                                                listing_state_name(m.state))) == 0);
+    is_own = spool_is_own(q->spool, id);
+    if (found != 0 && !(damaged && change == CHANGE_DELETE)) {
+        if (is_own) {
+            add_error(page->errors, text, spool_error(q->spool));
         }
         return 0;
     }
+    fits = is_own && (damaged || change_fits(change, m.state, is_named));
+    if (!fits && (damaged || !m.gathers || !parts_fit(q, change, id))) {
+        if (is_named && is_own) {
+            add_unfit(page, text, "the message is in ", listing_state_name(m.state));
+        }
+        return 0; /* one that is another's is changed there */
+    }
     page->matched++;
+    if (page->matched_ids != NULL) {
+        json_add(page->matched_ids, json_string(text));
+    }
     if (page->dry_run) {
         return 0;
     }
@@ -429,9 +480,9 @@ static int change_read(struct queue *q, struct change_page *page, struct msg_id 
     if (rc == 0 && !damaged && m.gathers) {
         rc = spool_read(q->spool, id, &now); /* it has changed with them */
     }
-    rc = rc == 0 ? change_one(q, change, id, &now) : rc;
+    rc = rc == 0 && fits ? change_one(q, change, id, &now) : rc;
     if (rc == 0) {
-        if (changes[change].event != NULL) {
+        if (changes[change].event != NULL && is_own) {
             journal_changed(q, changes[change].event, page->shown[at], damaged ? NULL : &m,
                             SLICE(""));
         }
@@ -468,8 +519,11 @@ static json_t *page_done(struct queue *q, struct change_page *page)
         change_committed(q, page->change, page->parts[i]);
     }
     for (size_t i = 0; i < page->done_count; i++) {
+        char text[SPOOL_ID_TEXT_MAX];
+
         change_committed(q, page->change, page->done[i]);
-        CHECK(json_array_append_new(changed, json_string(page->shown[i])) == 0);
+        spool_id_print(page->done[i], text);
+        json_add(changed, json_string(page->matched_ids != NULL ? text : page->shown[i]));
         if (changes[page->change].done != NULL) {
             log_info("%s: %s", page->names[i], changes[page->change].done);
         }
@@ -481,6 +535,9 @@ static json_t *page_done(struct queue *q, struct change_page *page)
                        "errors", page->errors);
     if (page->more) {
         json_put(answer, "next", json_string(page->next));
+    }
+    if (page->matched_ids != NULL) {
+        json_put(answer, "matched_ids", json_incref(page->matched_ids));
     }
     return answer;
 }
@@ -504,7 +561,7 @@ static void page_ended(struct queue *q, void *arg, int rc)
 static unsigned ask_change(struct queue *q, enum change change, const json_t *question,
                            uint64_t token, json_t **ret_answer)
 {
-    bool is_named = json_object_get(question, "ids") != NULL;
+    bool is_named = json_object_get(question, "filter") == NULL;
     struct change_page *page = mem_new(sizeof *page);
     struct msg_id ids[CHANGE_PAGE];
     unsigned status;
@@ -514,8 +571,9 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     page->token = token;
     page->dry_run = json_is_true(json_object_get(question, "dry_run"));
     page->errors = json_array();
-    status = change_targets(q, change, question, ids, &count, &page->more, page->next, page->errors,
-                            ret_answer);
+    page->matched_ids = operation_is_inner(token) ? json_array() : NULL;
+    status = change_targets(q, change, question, operation_is_inner(token), ids, &count,
+                            &page->more, page->next, page->errors, ret_answer);
     if (status != 200) {
         page_free(page);
         return status;
@@ -542,6 +600,201 @@ static unsigned ask_change(struct queue *q, enum change change, const json_t *qu
     }
     batch_add_waiter(q, page_ended, page);
     batch_commit(q); /* also ends a batch that failed */
+    return 0;
+}
+
+/* ---- changes of what several nodes have ----------------------------------------------------- */
+
+/* What the nodes have answered is kept in the answer under these names, by id, until its end. */
+#define MATCHED "matched_ids"
+#define CHANGED "changed_ids"
+#define UNFIT   "unfit"
+/* Of answers that make no sense. */
+#define CHANGE_ERRORS_MAX 1000
+
+static const struct inquiry_item *find_item(const struct inquiry *in, const char *id)
+{
+    for (size_t i = 0; id != NULL && i < in->item_count; i++) {
+        if (strcmp(in->items[i].id, id) == 0) {
+            return &in->items[i];
+        }
+    }
+    return NULL;
+}
+
+static void add_change_error(struct inquiry *in, const char *id, const char *words)
+{
+    json_t *errors = json_object_get(in->answer, "errors");
+
+    if (json_array_size(errors) < CHANGE_ERRORS_MAX) {
+        json_add(errors, json_pack("{s:s, s:s}", "id", id[0] != '\0' ? id : "*", "error", words));
+    }
+}
+
+/* Ids of a list that were asked for, into the set. */
+static void merge_ids(const struct inquiry *in, const char *set, const json_t *list)
+{
+    json_t *to = json_object_get(in->answer, set), *value;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)list, i, value)
+    {
+        if (find_item(in, json_string_value(value)) != NULL) {
+            json_put(to, json_string_value(value), json_true());
+        }
+    }
+}
+
+static void merge_errors(struct inquiry *in, const json_t *list)
+{
+    json_t *unfit = json_object_get(in->answer, UNFIT), *error;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)list, i, error)
+    {
+        const char *id = json_string_value(json_object_get(error, "id"));
+        const char *words = json_string_value(json_object_get(error, "error"));
+
+        if (words == NULL || find_item(in, id) == NULL) {
+            continue;
+        }
+        if (json_is_true(json_object_get(error, "unfit"))) {
+            json_put(unfit, id, json_string(words));
+        } else {
+            add_change_error(in, id, words);
+        }
+    }
+}
+
+static void merge_change(struct inquiry *in, int node, const char *name, unsigned status,
+                         json_t *answer)
+{
+    const char *words = json_string_value(json_object_get(answer, "error"));
+    char text[1024];
+
+    if (status == 200) {
+        merge_ids(in, MATCHED, json_object_get(answer, "matched_ids"));
+        merge_ids(in, CHANGED, json_object_get(answer, "changed"));
+        merge_errors(in, json_object_get(answer, "errors"));
+        return;
+    }
+    (void)snprintf(text, sizeof text, "node %s: %s", name, words != NULL ? words : "?"); /* cut */
+    for (size_t i = 0; i < in->item_count; i++) {
+        if ((in->items[i].asked >> node & 1) != 0) {
+            add_change_error(in, in->items[i].id, text);
+        }
+    }
+}
+
+static void change_failed(struct inquiry *in, const struct inquiry_item *item, const char *words)
+{
+    add_change_error(in, item->id, words);
+}
+
+static void finish_change(struct inquiry *in)
+{
+    json_t *matched = json_object_get(in->answer, MATCHED), *list = json_array(), *words, *value;
+    const char *id;
+
+    json_object_foreach(json_object_get(in->answer, UNFIT), id, words)
+    {
+        if (json_object_get(matched, id) == NULL) {
+            add_change_error(in, id, json_string_value(words));
+        }
+    }
+    json_object_foreach(json_object_get(in->answer, CHANGED), id, value)
+    {
+        json_add(list, json_string(id));
+    }
+    json_put(in->answer, "changed", list);
+    json_put(in->answer, "matched", json_integer((json_int_t)json_object_size(matched)));
+    (void)json_object_del(in->answer, MATCHED);
+    (void)json_object_del(in->answer, CHANGED);
+    (void)json_object_del(in->answer, UNFIT);
+}
+
+/* What nodes are asked: the question, without what says which messages. */
+static json_t *change_question(const json_t *question)
+{
+    static const char *const kept[] = {"op", "filter", "after", "dry_run"};
+    json_t *copy = json_object();
+
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        json_t *value = json_object_get(question, kept[i]);
+
+        if (value != NULL) {
+            json_put(copy, kept[i], json_incref(value));
+        }
+    }
+    return copy;
+}
+
+static enum change change_named(const json_t *question)
+{
+    const char *op = json_string_value(json_object_get(question, "op"));
+
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        if (strcmp(op, changes[i].op) == 0) {
+            return (enum change)i;
+        }
+    }
+    UNREACHABLE("the table below has no others");
+}
+
+/* One message as an item. False: it is not at hand yet. */
+static bool add_change_item(struct queue *q, struct inquiry *in, struct msg_id id)
+{
+    struct spool_places places;
+    char text[SPOOL_ID_TEXT_MAX];
+    int rc = spool_places_of(q->spool, id, &places);
+
+    if (rc == 0) {
+        inquiry_add(in, id)->open = places;
+    } else if (rc != -EAGAIN) {
+        spool_id_print(id, text);
+        add_error(json_object_get(in->answer, "errors"), text,
+                  rc == -ENOENT ? "no such message" : spool_error(q->spool));
+    }
+    return rc != -EAGAIN;
+}
+
+static unsigned ask_change_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                                  json_t **ret_answer)
+{
+    enum change change = change_named(question);
+    json_t *errors = json_array();
+    struct msg_id ids[CHANGE_PAGE];
+    char next[SPOOL_ID_TEXT_MAX];
+    bool more, is_at_hand = true;
+    unsigned status;
+    size_t count;
+
+    in->merge = merge_change;
+    in->failed = change_failed;
+    in->finish = finish_change;
+    in->question = change_question(question);
+    in->lists_ids = true;
+    in->answer = json_pack("{s:o, s:{}, s:{}, s:{}}", "errors", errors, MATCHED, CHANGED, UNFIT);
+    CHECK(in->answer != NULL);
+    status =
+        change_targets(q, change, question, false, ids, &count, &more, next, errors, ret_answer);
+    if (status != 200) {
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) {
+        is_at_hand = add_change_item(q, in, ids[i]) && is_at_hand;
+    }
+    if (!is_at_hand) {
+        return listing_error(503, ret_answer, "the messages are not at hand: try again");
+    }
+    if (more) {
+        json_put(in->answer, "next", json_string(next));
+    }
+    if (change == CHANGE_FLUSH && json_object_get(question, "filter") != NULL &&
+        json_object_get(question, "after") == NULL &&
+        !json_is_true(json_object_get(question, "dry_run"))) {
+        inquiry_open_all(inquiry_add(in, (struct msg_id){0})); /* each revives what it has */
+    }
     return 0;
 }
 
@@ -741,34 +994,27 @@ static unsigned ask_events(struct queue *q, const json_t *question, struct buf *
 static unsigned ask_change_named(struct queue *q, const json_t *question, uint64_t token,
                                  json_t **ret_answer)
 {
-    const char *op = json_string_value(json_object_get(question, "op"));
-
-    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        if (strcmp(op, changes[i].op) == 0) {
-            return ask_change(q, (enum change)i, question, token, ret_answer);
-        }
-    }
-    UNREACHABLE("the table below has no others");
+    return ask_change(q, change_named(question), question, token, ret_answer);
 }
 
 void ask_register(void)
 {
     static const struct operation operations[] = {
-        {.op = "hold", .later = ask_change_named},
-        {.op = "release", .later = ask_change_named},
-        {.op = "delete", .later = ask_change_named},
-        {.op = "requeue", .later = ask_change_named},
-        {.op = "expire", .later = ask_change_named},
-        {.op = "flush", .later = ask_change_named},
+        {.op = "hold", .later = ask_change_named, .spread = ask_change_spread},
+        {.op = "release", .later = ask_change_named, .spread = ask_change_spread},
+        {.op = "delete", .later = ask_change_named, .spread = ask_change_spread},
+        {.op = "requeue", .later = ask_change_named, .spread = ask_change_spread},
+        {.op = "expire", .later = ask_change_named, .spread = ask_change_spread},
+        {.op = "flush", .later = ask_change_named, .spread = ask_change_spread},
         {.op = "status", .answer = ask_status},
         {.op = "metrics", .answer = ask_metrics},
         {.op = "overview", .answer = ask_overview},
         {.op = "sample", .answer = ask_sample},
         {.op = "table", .answer = overview_table},
         {.op = "classes", .answer = overview_classes},
-        {.op = "sites", .answer = why_sites},
-        {.op = "site", .answer = why_site},
-        {.op = "why", .answer = why_message},
+        {.op = "sites", .answer = why_sites, .spread = why_sites_spread},
+        {.op = "site", .answer = why_site, .spread = why_site_spread},
+        {.op = "why", .answer = why_message, .spread = why_message_spread},
         {.op = "interventions", .answer = interventions_ask_list},
         {.op = "intervene", .later = interventions_ask_set},
         {.op = "cancel", .later = interventions_ask_cancel},

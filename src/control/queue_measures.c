@@ -11,6 +11,8 @@
 #include "measures.h"
 #include "queue.h"
 #include "queue_why.h"
+#include "spool_lease.h"
+#include "spool_others.h"
 
 void measures_put_process(json_t *object)
 {
@@ -70,6 +72,19 @@ json_t *measures_oldest(struct queue *q)
     return object;
 }
 
+/* Of a node of several. */
+static json_t *node_measures(const struct queue *q)
+{
+    struct spool_node_measures m;
+    int64_t left = spool_lease_left_us(q->spool);
+
+    spool_measure_node(q->spool, &m);
+    return json_pack("{s:i, s:i, s:i, s:I, s:I, s:o, s:i}", "partitions", (int)m.partitions,
+                     "nodes_up", (int)m.nodes_up, "unowned", (int)m.unowned, "given_up",
+                     (json_int_t)m.given_up, "missed", (json_int_t)m.missed, "lease_margin",
+                     json_seconds(left > 0 ? left : 0), "inquiries", (int)q->inquiries.count);
+}
+
 void measures_put(struct queue *q, json_t *status)
 {
     json_put(status, "outcomes", outcomes(&q->measures));
@@ -78,5 +93,8 @@ void measures_put(struct queue *q, json_t *status)
     json_put(status, "batch_steps", measure_json(&q->measures.batch_steps, &measure_sizes));
     json_put(status, "oldest", measures_oldest(q));
     json_put(status, "named", why_named(q, &q->conf->metrics_destinations));
+    if (spool_has_others(q->spool)) {
+        json_put(status, "cluster", node_measures(q));
+    }
     measures_put_process(status);
 }

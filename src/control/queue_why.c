@@ -9,11 +9,13 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
 #include "clock.h"
 #include "gate.h"
+#include "inquiry.h"
 #include "intervention_ask.h"
 #include "json.h"
 #include "listing.h"
@@ -21,6 +23,7 @@
 #include "park_key.h"
 #include "queue.h"
 #include "queue_gate.h"
+#include "spool_others.h"
 #include "spool_parts.h"
 #include "spool_search.h"
 #include "tuning.h"
@@ -446,31 +449,200 @@ static void add_part(json_t *answer, const json_t *part)
     }
 }
 
-unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
+/* Those that are this node's, each as a message. False: they are not at hand. */
+static bool each_part(struct queue *q, const json_t *question, struct msg_id whole,
+                      void (*on_part)(json_t *to, const json_t *part), json_t *to)
 {
-    struct msg_id whole, parts[SPOOL_PARTITIONS_MAX];
-    unsigned status = why_one(q, question, NULL, ret_answer, &whole);
+    struct msg_id parts[SPOOL_PARTITIONS_MAX], none;
+    char text[SPOOL_ID_TEXT_MAX];
     size_t count = 0;
 
-    if (status != 200 || whole.n == 0 || spool_parts_want(q->spool, whole) != 0 ||
+    if (spool_parts_want(q->spool, whole) != 0 ||
         spool_parts_of(q->spool, whole, (struct msg_id){0}, SPOOL_PARTITIONS_MAX, parts, &count) !=
             0) {
-        return status;
+        return false;
     }
-    for (size_t i = 0; i < count && json_array_size(json_object_get(*ret_answer, "recipients")) <
-                                        LISTING_RCPTS_MAX;
-         i++) {
+    for (size_t i = 0; i < count; i++) {
         json_t *part = NULL;
-        char text[SPOOL_ID_TEXT_MAX];
-        struct msg_id none;
 
         spool_id_print(parts[i], text);
-        if (why_one(q, question, text, &part, &none) == 200) {
-            add_part(*ret_answer, part);
+        if (spool_is_own(q->spool, parts[i]) && why_one(q, question, text, &part, &none) == 200) {
+            on_part(to, part);
         }
         json_decref(part);
     }
+    return true;
+}
+
+static void add_part_in_bounds(json_t *answer, const json_t *part)
+{
+    if (json_array_size(json_object_get(answer, "recipients")) < LISTING_RCPTS_MAX) {
+        add_part(answer, part);
+    }
+}
+
+static void keep_part(json_t *list, const json_t *part)
+{
+    json_add(list, json_incref((json_t *)(uintptr_t)part));
+}
+
+unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer)
+{
+    bool only_parts = json_is_true(json_object_get(question, "parts"));
+    struct msg_id whole;
+    unsigned status = why_one(q, question, NULL, ret_answer, &whole);
+
+    if (status != 200 || (whole.n == 0 && !only_parts)) {
+        return status;
+    }
+    if (only_parts) {
+        json_t *parts = json_array();
+
+        if (whole.n != 0) {
+            (void)each_part(q, question, whole, keep_part, parts);
+        }
+        json_decref(*ret_answer);
+        *ret_answer = json_pack("{s:o}", "parts", parts);
+        return 200;
+    }
+    (void)each_part(q, question, whole, add_part_in_bounds, *ret_answer);
     return 200;
+}
+
+/* ---- of other nodes -------------------------------------------------------------------------- */
+
+static void put_node(json_t *object, const char *name)
+{
+    if (json_is_object(object)) {
+        json_put(object, "node", json_string(name));
+    }
+}
+
+/* What a node could not be asked for: in the answer, beside what others have said. */
+static void add_failed(struct inquiry *in, const char *words)
+{
+    json_t *failed = json_object_get(in->answer, "failed");
+
+    if (failed == NULL) {
+        failed = json_array();
+        json_put(in->answer, "failed", failed);
+    }
+    if (json_array_size(failed) < SPOOL_NODES_MAX) {
+        json_add(failed, json_string(words));
+    }
+}
+
+static void merge_failure(struct inquiry *in, const char *name, const json_t *answer)
+{
+    const char *error = json_string_value(json_object_get(answer, "error"));
+    char words[1024];
+
+    (void)snprintf(words, sizeof words, "node %s: %s", name, error != NULL ? error : "?"); /* cut */
+    add_failed(in, words);
+}
+
+/* Groups have what a person is shown; an answer that has none makes no sense. */
+static bool is_why(const json_t *answer)
+{
+    return json_is_array(json_object_get(answer, "groups")) &&
+           json_is_array(json_object_get(answer, "recipients"));
+}
+
+static void name_groups(json_t *answer, const char *name)
+{
+    json_t *group;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "groups"), i, group)
+    {
+        put_node(group, name);
+    }
+}
+
+/* The whole answer is its owner's. */
+static void merge_why(struct inquiry *in, int node, const char *name, unsigned status,
+                      json_t *answer)
+{
+    (void)node;
+    if (status == 200 && !is_why(answer)) {
+        json_decref(in->answer);
+        in->status = listing_error(503, &in->answer, "node %s: its answer makes no sense", name);
+        return;
+    }
+    json_decref(in->answer);
+    in->answer = json_incref(answer);
+    in->status = status;
+    name_groups(in->answer, name);
+}
+
+static void merge_parts(struct inquiry *in, int node, const char *name, unsigned status,
+                        json_t *answer)
+{
+    json_t *part;
+    size_t i;
+
+    (void)node;
+    if (status != 200) {
+        merge_failure(in, name, answer);
+        return;
+    }
+    json_array_foreach(json_object_get(answer, "parts"), i, part)
+    {
+        if (is_why(part)) {
+            name_groups(part, name);
+            add_part_in_bounds(in->answer, part);
+        }
+    }
+}
+
+static void why_failed(struct inquiry *in, const struct inquiry_item *item, const char *words)
+{
+    json_decref(in->answer);
+    in->status = listing_error(503, &in->answer, "%s: %s", item->id, words);
+}
+
+static void some_failed(struct inquiry *in, const struct inquiry_item *item, const char *words)
+{
+    (void)item;
+    add_failed(in, words);
+}
+
+/* Nodes are asked for one id in a list. */
+static json_t *why_question(const json_t *question, bool parts)
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)question);
+
+    CHECK(copy != NULL);
+    if (parts) {
+        json_put(copy, "parts", json_true());
+    }
+    return copy;
+}
+
+unsigned why_message_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                            json_t **ret_answer)
+{
+    struct spool_places places;
+    struct msg_id id, whole;
+    unsigned status =
+        listing_id(q->spool, json_string_value(json_object_get(question, "id")), &id, ret_answer);
+
+    if (status != 200) {
+        return status;
+    }
+    status = why_one(q, question, NULL, &in->answer, &whole);
+    if (status != 200) {
+        *ret_answer = json_incref(in->answer);
+        return status;
+    }
+    if (spool_places_of(q->spool, id, &places) != 0) {
+        return listing_error(503, ret_answer, "%s", spool_error(q->spool));
+    }
+    in->question = why_question(question, whole.n != 0);
+    in->merge = whole.n != 0 ? merge_parts : merge_why;
+    in->failed = whole.n != 0 ? some_failed : why_failed;
+    inquiry_add(in, id)->open = places;
+    return 0;
 }
 
 /* ---- a destination -------------------------------------------------------------------------- */
@@ -565,6 +737,62 @@ unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer)
         json_put(*ret_answer, "cursor", json_integer((json_int_t)cursor));
     }
     return 200;
+}
+
+/* One node's page after the other: a cursor is 64 times the node's own, and its number. */
+static void merge_sites(struct inquiry *in, int node, const char *name, unsigned status,
+                        json_t *answer)
+{
+    json_int_t cursor = json_integer_value(json_object_get(answer, "cursor"));
+    json_t *site;
+    size_t i;
+
+    if (status != 200) {
+        merge_failure(in, name, answer);
+        return;
+    }
+    json_array_foreach(json_object_get(answer, "sites"), i, site)
+    {
+        put_node(site, name);
+        if (json_is_object(site) && i < LISTING_PAGE_MAX) {
+            json_add(json_object_get(in->answer, "sites"), json_incref(site));
+        }
+    }
+    if (cursor > 0 && cursor < INT64_MAX / SPOOL_NODES_MAX) {
+        json_put(in->answer, "cursor", json_integer(cursor * SPOOL_NODES_MAX + node));
+    }
+}
+
+unsigned why_sites_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                          json_t **ret_answer)
+{
+    json_int_t given = json_integer_value(json_object_get(question, "cursor"));
+    int node = given > 0 ? (int)(given % SPOOL_NODES_MAX) : 0, next;
+
+    (void)ret_answer; /* it always goes on */
+    in->merge = merge_sites;
+    in->failed = some_failed;
+    in->answer = json_pack("{s:[]}", "sites");
+    in->question = json_pack("{s:s}", "op", "sites");
+    CHECK(in->answer != NULL && in->question != NULL);
+    if (given > 0 && given / SPOOL_NODES_MAX > 0) {
+        json_put(in->question, "cursor", json_integer(given / SPOOL_NODES_MAX));
+    } else {
+        while (node < SPOOL_NODES_MAX && !spool_node_is_up(q->spool, node)) {
+            node++;
+        }
+    }
+    if (node == SPOOL_NODES_MAX) {
+        return 0;
+    }
+    inquiry_add(in, (struct msg_id){0})->nodes = UINT64_C(1) << node;
+    for (next = node + 1; next < SPOOL_NODES_MAX; next++) {
+        if (spool_node_is_up(q->spool, next)) {
+            json_put(in->answer, "cursor", json_integer(next)); /* unless this one has more */
+            break;
+        }
+    }
+    return 0;
 }
 
 /* What would have to change for more deliveries at once. */
@@ -798,4 +1026,49 @@ unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer)
     *ret_answer = site_details(q, &p);
     gate_place_fini(&p);
     return 200;
+}
+
+/* Its owner has it in memory, or no node has. */
+static void merge_site(struct inquiry *in, int node, const char *name, unsigned status,
+                       json_t *answer)
+{
+    const char *state = json_string_value(json_object_get(answer, "state"));
+
+    (void)node;
+    if (status == 200 && state == NULL) {
+        return; /* makes no sense */
+    }
+    in->is_enough = status == 200 && strcmp(state, "unknown") != 0;
+    if (in->is_enough || in->status != 200 || json_object_size(in->answer) == 0) {
+        json_decref(in->answer);
+        in->answer = json_incref(answer);
+        in->status = status;
+        if (in->is_enough) {
+            put_node(in->answer, name);
+        }
+    }
+}
+
+static void finish_site(struct inquiry *in)
+{
+    if (json_object_size(in->answer) == 0 ||
+        (in->status == 200 && json_object_get(in->answer, "state") == NULL)) {
+        json_decref(in->answer);
+        in->status = listing_error(503, &in->answer, "no node has answered");
+    }
+}
+
+unsigned why_site_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                         json_t **ret_answer)
+{
+    (void)q;
+    (void)ret_answer; /* each node says what is wrong with the question */
+    in->merge = merge_site;
+    in->failed = some_failed;
+    in->finish = finish_site;
+    in->answer = json_object();
+    in->question = json_copy((json_t *)(uintptr_t)question);
+    CHECK(in->question != NULL);
+    inquiry_open_all(inquiry_add(in, (struct msg_id){0}));
+    return 0;
 }

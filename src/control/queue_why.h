@@ -9,6 +9,7 @@
 
 #include "conf.h"
 
+struct inquiry;
 struct queue;
 struct sched_dest_info;
 
@@ -28,5 +29,14 @@ json_t *why_named(struct queue *q, const struct conf_list *names);
 unsigned why_message(struct queue *q, const json_t *question, json_t **ret_answer);
 unsigned why_sites(struct queue *q, const json_t *question, json_t **ret_answer);
 unsigned why_site(struct queue *q, const json_t *question, json_t **ret_answer);
+
+/* The same of several nodes (operation.h): each answers of what it owns. A question between nodes
+ * that has "parts": true is about the parts of a message alone. */
+unsigned why_message_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                            json_t **ret_answer);
+unsigned why_sites_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                          json_t **ret_answer);
+unsigned why_site_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                         json_t **ret_answer);
 
 #endif

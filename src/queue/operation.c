@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "clock.h"
+#include "inquiry.h"
 #include "listing.h"
 #include "mem.h"
 #include "queue.h"
@@ -34,6 +35,20 @@ static const struct operation *find(const char *op)
     return NULL;
 }
 
+/* Of what this node owns; only what may be asked of several. */
+static unsigned answer_to_node(struct queue *q, const json_t *question, uint64_t token,
+                               json_t **ret_answer)
+{
+    const char *op = json_string_value(json_object_get(question, "op"));
+    const struct operation *operation = op != NULL ? find(op) : NULL;
+
+    if (operation == NULL || operation->spread == NULL) {
+        return listing_error(404, ret_answer, "no operation between nodes");
+    }
+    return operation->later != NULL ? operation->later(q, question, token, ret_answer)
+                                    : operation->answer(q, question, ret_answer);
+}
+
 /* 0: the answer comes later. */
 static unsigned answer_to(struct queue *q, const json_t *question, uint64_t token,
                           struct buf *bytes, int *ret_fd, json_t **ret_answer)
@@ -41,6 +56,9 @@ static unsigned answer_to(struct queue *q, const json_t *question, uint64_t toke
     const char *op = json_string_value(json_object_get(question, "op"));
     const struct operation *operation;
 
+    if (operation_is_inner(token)) {
+        return answer_to_node(q, question, token, ret_answer);
+    }
     if (op == NULL) {
         return listing_error(400, ret_answer, "op: the name of an operation is expected");
     }
@@ -50,6 +68,9 @@ static unsigned answer_to(struct queue *q, const json_t *question, uint64_t toke
     operation = find(op);
     if (operation == NULL) {
         return listing_error(404, ret_answer, "%s: no such operation", op);
+    }
+    if (operation->spread != NULL && spool_has_others(q->spool)) {
+        return inquiry_begin(q, operation, question, token, ret_answer);
     }
     if (operation->later != NULL) {
         return operation->later(q, question, token, ret_answer);
@@ -81,7 +102,9 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
 {
     struct wire_answer m = {.token = token, .status = status};
 
-    if (q->control != NULL) {
+    if (operation_is_inner(token)) {
+        inquiry_answer_inner(q, token, status, answer);
+    } else if (q->control != NULL) {
         put_answer(q->control, &m, answer, -1);
     } else {
         json_decref(answer);
@@ -89,8 +112,7 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
 }
 
 /* False: something was not at hand, and nothing is answered yet. */
-static bool answer_now(struct queue *q, struct channel *control, uint64_t token, struct slice json,
-                       bool must)
+static bool answer_now(struct queue *q, uint64_t token, struct slice json, bool must)
 {
     struct wire_answer answer = {.token = token};
     json_t *question, *object = NULL;
@@ -100,8 +122,11 @@ static bool answer_now(struct queue *q, struct channel *control, uint64_t token,
     int fd = -1;
 
     buf_init(&bytes, WIRE_CONTENT_MAX);
-    question = json_loadb(json.ptr, json.len, JSON_REJECT_DUPLICATES, &error);
+    question = json_loadb(json.len > 0 ? json.ptr : "", json.len, JSON_REJECT_DUPLICATES, &error);
     (void)spool_missed(q->spool);
+    if (operation_is_inner(token)) {
+        inquiry_carried_out(q, token);
+    }
     if (question == NULL) {
         answer.status = listing_error(400, &object, "not JSON: %s", error.text);
     } else {
@@ -113,28 +138,49 @@ static bool answer_now(struct queue *q, struct channel *control, uint64_t token,
         if (fd >= 0) {
             (void)close(fd);
         }
+    } else if (answer.status != 0 && operation_is_inner(token)) {
+        inquiry_answer_inner(q, token, answer.status, object);
     } else if (answer.status != 0) {
         answer.bytes = buf_slice(&bytes);
-        put_answer(control, &answer, object, fd);
+        put_answer(q->control, &answer, object, fd);
     }
     json_decref(question);
     buf_fini(&bytes);
     return !missed;
 }
 
-void operations_answer(struct queue *q, struct channel *control, const struct wire_ask *ask)
+static void answer_or_wait(struct queue *q, uint64_t token, struct slice json)
 {
     struct waiting_question *w;
 
-    if (answer_now(q, control, ask->token, ask->json, q->question_count == OPERATIONS_WAIT_MAX)) {
+    if (answer_now(q, token, json, q->question_count == OPERATIONS_WAIT_MAX)) {
         return;
     }
     w = mem_new(sizeof *w);
-    w->token = ask->token;
-    w->json = mem_copy(ask->json.ptr, ask->json.len);
-    w->len = ask->json.len;
+    w->token = token;
+    w->json = mem_copy(json.ptr, json.len);
+    w->len = json.len;
     STAILQ_INSERT_TAIL(&q->questions, w, next);
     q->question_count++;
+}
+
+void operations_answer(struct queue *q, const struct wire_ask *ask)
+{
+    json_t *refusal;
+
+    if (operation_is_inner(ask->token)) { /* that process numbers them from 1 */
+        unsigned status = listing_error(400, &refusal, "a token that is none");
+
+        put_answer(q->control, &(struct wire_answer){.token = ask->token, .status = status},
+                   refusal, -1);
+        return;
+    }
+    answer_or_wait(q, ask->token, ask->json);
+}
+
+void operations_answer_inner(struct queue *q, uint64_t token, struct slice json)
+{
+    answer_or_wait(q, token, json);
 }
 
 static void question_free(struct waiting_question *w)
@@ -151,8 +197,9 @@ void operations_at_hand(struct queue *q)
     STAILQ_CONCAT(&waits, &q->questions);
     while ((w = STAILQ_FIRST(&waits)) != NULL) {
         STAILQ_REMOVE_HEAD(&waits, next);
-        if (q->control != NULL && !answer_now(q, q->control, w->token, slice_of(w->json, w->len),
-                                              ++w->looks == OPERATION_LOOKS_MAX)) {
+        if ((q->control != NULL || operation_is_inner(w->token)) &&
+            !answer_now(q, w->token, slice_of(w->json, w->len),
+                        ++w->looks == OPERATION_LOOKS_MAX)) {
             STAILQ_INSERT_TAIL(&q->questions, w, next);
             continue;
         }
@@ -161,12 +208,19 @@ void operations_at_hand(struct queue *q)
     }
 }
 
-void operations_end(struct waiting_questions *waits)
+void operations_drop(struct queue *q, bool all)
 {
+    struct waiting_questions waits = STAILQ_HEAD_INITIALIZER(waits);
     struct waiting_question *w;
 
-    while ((w = STAILQ_FIRST(waits)) != NULL) {
-        STAILQ_REMOVE_HEAD(waits, next);
-        question_free(w);
+    STAILQ_CONCAT(&waits, &q->questions);
+    while ((w = STAILQ_FIRST(&waits)) != NULL) {
+        STAILQ_REMOVE_HEAD(&waits, next);
+        if (!all && operation_is_inner(w->token)) {
+            STAILQ_INSERT_TAIL(&q->questions, w, next);
+        } else {
+            q->question_count--;
+            question_free(w);
+        }
     }
 }

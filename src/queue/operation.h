@@ -16,6 +16,7 @@
 #include "channel.h"
 #include "wire.h"
 
+struct inquiry;
 struct queue;
 
 /* Tables that can be registered. */
@@ -35,7 +36,24 @@ struct operation {
     /* In its place, when the answer may come later: 0, and operations_answer_later is called once
      * with `token`, or an error at once. */
     unsigned (*later)(struct queue *q, const json_t *question, uint64_t token, json_t **ret_answer);
+
+    /* Other nodes may have a part in it, where several share the spool (inquiry.h): what is asked
+     * of whom, into *in. 0: it goes on; 200: the answer, as no other has to be asked; else an
+     * error. What is asked of a node, this one included, is answered by the functions above, of
+     * what it owns. */
+    unsigned (*spread)(struct queue *q, const json_t *question, struct inquiry *in,
+                       json_t **ret_answer);
 };
+
+/* Tokens of questions that are not the control process's, but between nodes: put by another, by
+ * this one to itself. */
+#define OPERATION_TOKEN_OTHER (UINT64_C(1) << 63)
+#define OPERATION_TOKEN_SELF  (UINT64_C(1) << 62)
+
+static inline bool operation_is_inner(uint64_t token)
+{
+    return (token & (OPERATION_TOKEN_OTHER | OPERATION_TOKEN_SELF)) != 0;
+}
 
 /* The table is borrowed for good. Once for each. */
 void operations_register(const struct operation *operations, size_t count);
@@ -56,9 +74,12 @@ struct waiting_question {
 };
 STAILQ_HEAD(waiting_questions, waiting_question);
 void operations_at_hand(struct queue *q);
-void operations_end(struct waiting_questions *waits);
+/* Those of the control process are forgotten, or all. */
+void operations_drop(struct queue *q, bool all);
 
 /* Answer one question of the control process. */
-void operations_answer(struct queue *q, struct channel *control, const struct wire_ask *ask);
+void operations_answer(struct queue *q, const struct wire_ask *ask);
+/* Answer one between nodes; `json` may be anything. */
+void operations_answer_inner(struct queue *q, uint64_t token, struct slice json);
 
 #endif

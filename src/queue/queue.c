@@ -91,13 +91,14 @@ static void on_control(void *arg, struct channel *ch)
             event = CHANNEL_CLOSED;
             break;
         }
-        operations_answer(q, ch, &ask);
+        operations_answer(q, &ask);
     }
     if (event == CHANNEL_CLOSED) {
         tls_questions_drop(&q->tls_questions);
         channel_free(ch);
         q->control = NULL;
         watches_drop(q);
+        inquiries_drop(q);
     }
 }
 
@@ -158,6 +159,7 @@ static void set_timer(struct queue *q, bool at_once)
         CHECK(event_add(q->commit_ended, NULL) == 0); /* for once: the turn then looks */
     }
     at = mono_min(at, policies_wake_at(&q->policies));
+    at = mono_min(at, inquiries_wake_at(q));
     at = mono_min(at, journal_wake_at(q));
     wait = at.us - clock_mono().us;
     if (at_once || wait < 0) {
@@ -223,6 +225,7 @@ static void commit(struct queue *q)
         node_lease_turn(q); /* it may have been renewed, or lost */
     }
     batch_turn(q);
+    inquiries_turn(q);
     external_turn(q);
     if (is_idle && !spool_dirty(q->spool)) {
         spool_tidy(q->spool);
@@ -329,6 +332,7 @@ static int queue_start(struct role *role)
     q->conf = role->conf;
     batch_init(&q->batch);
     STAILQ_INIT(&q->questions);
+    inquiries_init(&q->inquiries);
     flushes_init(&q->flushes);
     park_init(&q->parking);
     pass_reads_init(&q->reads);
@@ -405,8 +409,8 @@ static void queue_peer(struct role *role, const struct wire_peer *peer, int fd)
         tls_questions_drop(&q->tls_questions);
         watches_drop(q);
         channel_free(q->control);
-        operations_end(&q->questions);
-        q->question_count = 0;
+        operations_drop(q, false);
+        inquiries_drop(q);
         q->control = channel_new(role->base, fd, on_control, q);
         return;
     case ROLE_FETCH:
@@ -536,7 +540,8 @@ static void queue_end(struct role *role)
     /* The last turn's decisions may have made steps. What is left batch_end tells. */
     (void)batch_drain(q, END_WAIT_US);
     batch_end(q);
-    operations_end(&q->questions);
+    operations_drop(q, true);
+    inquiries_fini(q);
     watches_drop(q);
     clients_fini(&q->clients);
     send_counts_free(q->send_counts);

@@ -30,6 +30,7 @@
 #include "destination.h"
 #include "flush.h"
 #include "hash.h"
+#include "inquiry.h"
 #include "interventions.h"
 #include "journal.h"
 #include "log_sink.h"
@@ -83,6 +84,7 @@ struct queue {
     struct rng rng;
     struct waiting_questions questions; /* of the control process */
     unsigned question_count;
+    struct inquiries inquiries;
     struct batch batch;
     struct destinations destinations;
     struct wall started; /* mail that is older wakes nothing */
