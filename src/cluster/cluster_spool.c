@@ -225,9 +225,6 @@ static int claim_parked(struct spool *sp, struct slice key, struct wall now, siz
         if (known != NULL && desk_key_waits_elsewhere(known)) {
             *ret_more = loader_want_key(s->loader, key);
         }
-        if (*ret_count == 0 && *ret_more) {
-            (void)spool_fail(sp, -EAGAIN, "what is parked is not at hand yet"); /* spool_missed */
-        }
     }
     return err == 0 && *ret_count == 0 && *ret_more && max > 0
                ? spool_fail(sp, -EAGAIN, "what is parked is not at hand yet")

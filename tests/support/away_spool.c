@@ -200,19 +200,13 @@ static int next_due(struct spool *sp, struct wall *ret_due)
 static int claim_parked(struct spool *sp, struct slice key, struct wall now, size_t max,
                         struct msg_id *ret_ids, size_t *ret_count, bool *ret_more)
 {
-    int err;
-
     if (!away.has_mail) {
         want_mail();
-        *ret_count = 0;
-        *ret_more = true;
-        (void)miss(sp);
-        return 0;
+        return miss(sp);
     }
     away.has_mail = false;
-    err = away.under->claim_parked(sp, key, now, max < PIECE ? max : PIECE, ret_ids, ret_count,
-                                   ret_more);
-    return err;
+    return away.under->claim_parked(sp, key, now, max < PIECE ? max : PIECE, ret_ids, ret_count,
+                                    ret_more);
 }
 
 static int parked_keys(struct spool *sp, struct slice after, size_t max, struct slice *ret_keys,
