@@ -15,13 +15,17 @@ from postfix_manager import Case
 class Life(Case):
     """Under master: reload, stop, kill, and the way back."""
 
+    @staticmethod
+    def tell(pid, what):
+        try:
+            os.kill(pid, what)
+        except ProcessLookupError:
+            pass  # it has just ended by itself
+
     def kill(self, find):
         """The process that is found when there is one; its number."""
         pid = self.wait(find, "a process to be killed")
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it has just ended by itself
+        self.tell(pid, signal.SIGKILL)
         return pid
 
     def drained_by_flushes(self):
@@ -166,7 +170,7 @@ class Life(Case):
         """Its request waits in the agent's socket. The manager after it hands out the message, once."""
         site = self.site()
         p = self.postfix(site.nexthop)
-        self.addCleanup(lambda: [self.go_on(pid) for pid in stopped])
+        self.addCleanup(lambda: [self.tell(pid, signal.SIGCONT) for pid in stopped])
         stopped = []
         with smtplib.SMTP("127.0.0.1", p.port, timeout=sluice.PATIENCE) as s:
             s.sendmail("a@src.test", ["b@good.test"], "Subject: x\r\n\r\nhello\r\n")
@@ -177,19 +181,12 @@ class Life(Case):
             s.sendmail("a@src.test", ["c@good.test"], "Subject: x\r\n\r\nhello\r\n")
             self.logged(r"from=<a@src.test>.*\(queue active\)", 2)
         for pid in p.managers():
-            os.kill(pid, signal.SIGKILL)
+            self.tell(pid, signal.SIGKILL)
         self.wait(lambda: not p.managers(), "the manager is gone")
         for pid in stopped:
-            self.go_on(pid)
+            self.tell(pid, signal.SIGCONT)
         self.drained_by_flushes()
         self.assertEqual(site.recipients(), ["b@good.test", "c@good.test"])
-
-    @staticmethod
-    def go_on(pid):
-        try:
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass
 
     def test_the_way_there_and_back_with_mail_in_the_queue(self):
         site = self.site(rcpt="450 4.2.0 later")
