@@ -16,6 +16,7 @@
 #include "measures.h"
 #include "mem.h"
 #include "queue.h"
+#include "queue_report.h"
 #include "queue_result.h"
 #include "settlement.h"
 #include "spool_events.h"
@@ -501,24 +502,18 @@ int journal_find(struct queue *q, struct wall since, uint64_t *ret_after)
 
 /* ---- facts ---------------------------------------------------------------------------------- */
 
-static void put_id(struct buf *b, struct msg_id id)
-{
-    char text[SPOOL_ID_TEXT_MAX];
-
-    spool_id_print(id, text);
-    put(b, "queue_id", slice_string(text));
-}
-
 void journal_received(struct queue *q, struct msg_id id, const struct spool_message *m,
                       struct slice rcpt, uint32_t rcpts, uint64_t size, struct slice login)
 {
     size_t before = waiting_len(q);
-    struct buf *b = begin(q, DROP, "received");
+    struct buf *b = begin(q, m->is_new ? KEEP : DROP, "received");
+    struct spool_message named = {.id = id, .path = m->path, .spoolid = m->spoolid};
+    char name[QUEUE_NAME_MAX];
 
     if (b == NULL) {
         return;
     }
-    put_id(b, id);
+    put(b, "queue_id", slice_string(queue_message_name(&named, name)));
     put(b, "sender", m->sender);
     if (rcpts == 1) {
         put(b, "recipient", rcpt);

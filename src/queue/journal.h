@@ -102,7 +102,8 @@ void journal_tell_more(struct queue *q);
 
 /* ---- facts ---- */
 
-/* Stored: of `rcpts` recipients, of which one is `rcpt` if it is the only one. */
+/* Stored, by this batch or (is_new) by another program: of `rcpts` recipients, of which one is
+ * `rcpt` if it is the only one. */
 void journal_received(struct queue *q, struct msg_id id, const struct spool_message *m,
                       struct slice rcpt, uint32_t rcpts, uint64_t size, struct slice login);
 

@@ -238,6 +238,27 @@ static struct active_msg *load_active(struct queue *q, const struct spool_messag
     return active;
 }
 
+/* Mail that another program has stored, when it is seen first: an event tells of it. *m is read
+ * once more. */
+static bool tell_new(struct queue *q, struct msg_id id, struct spool_message *m)
+{
+    struct spool_rcpt rcpt;
+    char *address = NULL;
+    size_t count = 0;
+
+    if (m->rcpt_total == 1 && spool_read_rcpts(q->spool, id, 0, true, 1, &rcpt, &count) == 0 &&
+        count == 1) {
+        address = mem_copy(rcpt.address.ptr, rcpt.address.len);
+    }
+    if (!load_message(q, id, m)) {
+        mem_free(address);
+        return false;
+    }
+    journal_received(q, id, m, slice_string(address), m->rcpt_total, m->size, SLICE(""));
+    mem_free(address);
+    return true;
+}
+
 bool pass_load(struct queue *q, struct msg_id id, bool admitted)
 {
     struct active_msg *active = NULL;
@@ -247,6 +268,9 @@ bool pass_load(struct queue *q, struct msg_id id, bool admitted)
 
     if (active_find(&q->active, id) != NULL || !load_message(q, id, &m)) {
         return false; /* in memory: it was dropped, and has a delivery; pass_finish unclaims it */
+    }
+    if (m.is_new && q->journal.on && !tell_new(q, id, &m)) {
+        return false;
     }
     if (spool_concludes(q->spool)) { /* even when there is nothing left to be delivered */
         char name[QUEUE_NAME_MAX];

@@ -168,6 +168,8 @@ struct spool_message {
     uint32_t rcpt_to_report; /* recipients in the other states */
     uint32_t warnings;       /* of delay that were sent; a database remembers one at most */
     bool force_expire;       /* an operator asked for it to be given up at its next turn */
+    bool is_new;             /* of engines whose mail other programs store: it is seen for the first
+                                time, and was not read by a claim before */
     struct slice reason;     /* of HOLD or CORRUPT; else what rules did to it, until it is held */
     struct slice parked;     /* the key it is parked under; empty = it is not */
     struct slice client;     /* where it came from, "name[ip]" or "local uid 1000" */

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import unittest
 
 import hook
@@ -216,8 +217,9 @@ class Interventions(Beside):
         os.remove(data + "/rest")
         self.run_sluice("bounce", "kept2.test", "--yes")
         self.logged(r"side.db: it can be written again")
-        events = self.events(32)
-        self.assertEqual([e["number"] for e in events], list(range(1, 33)))
+        events = self.events(62)
+        self.assertEqual([e["number"] for e in events], list(range(1, 63)))
+        self.assertEqual(sum(e["event"] == "received" for e in events), 30)
         self.assertEqual(sum(e["event"] == "delivered" for e in events), 30)
 
 
@@ -231,11 +233,18 @@ class Events(Beside):
         queue_id = self.send("a@src.test", ["b@good.test", "c@soft.test", "d@bad.test"])
         self.deferred(queue_id)
         self.run_sluice("hold", queue_id)
-        delivered = self.events(1)[0]
+        received, delivered = self.events(2)
+        self.assertEqual((received["event"], received["sender"], received["recipient"], received["recipients"]),
+                         ("received", "s@src.test", "e@told.test", 1))
+        self.assertEqual(received["queue_id"], delivered["queue_id"])
         self.assertEqual((delivered["event"], delivered["recipient"], delivered["status"]), ("delivered", "e@told.test", "2.0.0"))
         self.assertIn("127.0.0.1", delivered["relay"])
         self.assertIn("250 2.0.0", delivered["reply"])
-        events = {e.get("recipient", e["event"]): e for e in self.events(7)[2:]}
+        found = self.events(11)
+        self.assertEqual([(e["sender"], e.get("recipient"), e["recipients"]) for e in found if e["event"] == "received"],
+                         [("s@src.test", "e@told.test", 1), ("", "s@src.test", 1),  # the report of bounce(8)
+                          ("a@src.test", None, 3), ("", "a@src.test", 1)])
+        events = {e.get("recipient", e["event"]): e for e in found[4:] if e["event"] != "received"}
         self.assertEqual({name: e["event"] for name, e in events.items()},
                          {"b@good.test": "delivered", "c@soft.test": "deferred", "d@bad.test": "bounced", "a@src.test": "delivered", "held": "held"})
         self.assertEqual({e["destination"] for e in events.values() if "destination" in e}, {"smtp/" + site.nexthop})
@@ -255,9 +264,56 @@ class Events(Beside):
             self.drained()
             if again is not None:
                 again()
-        events = self.events(sent)
-        self.assertEqual([e["number"] for e in events], list(range(1, sent + 1)))
-        self.assertEqual({e["recipient"] for e in events}, {"b%d@good.test" % i for i in range(sent)})
+        events = self.events(2 * sent)
+        self.assertEqual([e["number"] for e in events], list(range(1, 2 * sent + 1)))
+        for event in ("received", "delivered"):
+            self.assertEqual({e["recipient"] for e in events if e["event"] == event}, {"b%d@good.test" % i for i in range(sent)})
+
+    def test_each_message_is_received_once(self):
+        """Whether it was deferred, on hold from the start, or active when the manager was killed; and not by the manager that
+        has it from another one."""
+        later = {"later": True}
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+
+        def end(_):
+            gate.wait()
+            return "250 2.0.0 Ok"
+        site = self.site(rcpt=lambda line: "450 4.2.1 later" if "soft" in line and later["later"] else "250 2.1.5 Ok", end=end)
+        self.p = ManagedPostfix(site.nexthop, sluice_events="yes",
+                                smtpd_recipient_restrictions="check_recipient_access inline:{h@held.test=HOLD},permit_mynetworks,reject")
+        self.addCleanup(self.p.stop)
+        self.p.use_manager("qmgr")
+        self.p.start()
+        other = self.send("a@src.test", ["other@soft.test"])
+        self.deferred(other)
+        self.p.use_manager("sluice-qmgr")
+        self.p.reload()
+        self.wait(self.p.manager, "our manager")
+        soft, held = self.send("a@src.test", ["b@soft.test"]), self.send("a@src.test", ["h@held.test"])
+        self.deferred(soft)
+        slow = self.send("a@src.test", ["c@slow.test"])
+        self.wait(lambda: any(c == "DATA" for c in site.commands), "the delivery is under way")
+        before = {e["queue_id"]: e["event"] for e in self.events(3)}
+        self.assertEqual(before, {soft: "deferred", slow: "received"})
+        self.killed()
+        later["later"] = False
+        gate.set()
+        self.p.command("postsuper", "-H", held)
+        for queue_id in (other, soft, held, slow):
+            def removed(queue_id=queue_id):
+                self.flush()
+                return "%s: removed" % queue_id in self.p.log()
+            self.wait(removed, "%s is delivered" % queue_id)
+        last = self.send("a@src.test", ["last@good.test"])
+        self.logged(r"%s: removed" % last)
+        found = []
+
+        def told():
+            found[:] = self.events(len(found) + 1)
+            return found[-1].get("recipient") == "last@good.test" and found[-1]["event"] == "delivered"
+        self.wait(told, "the last event")
+        self.assertEqual(sorted(e["queue_id"] for e in found if e["event"] == "received"), sorted([soft, held, slow, last]))
 
     def test_a_file_and_a_web_hook_get_them(self):
         site, receiver = self.site(), hook.Receiver("c2VjcmV0c2VjcmV0")
@@ -272,12 +328,14 @@ class Events(Beside):
         for i in range(10):
             self.send("a@src.test", ["b%d@good.test" % i])
         self.wait(lambda: len(site.messages) == 10, "mail is delivered")
-        self.wait(lambda: len(receiver.events) >= 10, "the hook is told")
+        self.wait(lambda: len(receiver.events) >= 20, "the hook is told")
         path = self.p.directory + "/data/sluice/events"
-        self.wait(lambda: os.path.exists(path) and self.lines(path) >= 10, "the file is written")
+        self.wait(lambda: os.path.exists(path) and self.lines(path) >= 20, "the file is written")
         with open(path) as f:
-            self.assertEqual(sorted(json.loads(line)["recipient"] for line in f)[:10], ["b%d@good.test" % i for i in range(10)])
+            events = [json.loads(line) for line in f]
+        self.assertEqual(sorted(e["recipient"] for e in events if e["event"] == "delivered"), ["b%d@good.test" % i for i in range(10)])
         self.assertEqual(receiver.wrong, [])
+        self.assertIn("; 10 messages, 0 without a recipient left out,", self.run_sluice("sim", "run", "--trace", path))
 
 
 if __name__ == "__main__":

@@ -204,6 +204,7 @@ static void finish(struct call *c, enum wire_outcome outcome, const char *record
     struct outcomes outcomes = {.logs = {{.was_read = false}}};
 
     CHECK(d != NULL);
+    result.transmit_us = clock_mono().us - d->handed.us; /* the agent knows what was set-up */
     verdicts = mem_array(d->rcpt_count, sizeof *verdicts);
     left = mem_array(d->rcpt_count, sizeof *left);
     result.reason = c->reason != NULL ? slice_string(c->reason) : slice_of("", 0);

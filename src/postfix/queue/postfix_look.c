@@ -160,6 +160,8 @@ static void take_in(struct postfix_store *s, struct slice name, bool deferred, i
             store_tell(s, SPOOL_EVENT_WARNING, 0, "%s: uid %u: file has %u links", m->name,
                        (unsigned)file->owner, (unsigned)file->links);
         }
+        /* A mark sets the time anew, of a file that was moved back while its agent had it. */
+        m->is_new = file->is_new && m->envelope.done == 0;
         prepare(s, m, fd, file, flush);
         store_add(s, m);
         s->taken += deferred ? 0 : 1;

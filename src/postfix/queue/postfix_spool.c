@@ -155,8 +155,9 @@ static int do_leave(struct postfix_store *s, const struct store_message *m)
     case STORE_TO_DEFERRED:
         err = queue_dir_set_time(&s->dir, QUEUE_DIR_ACTIVE, name, m->due);
         return err != 0 ? err : queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_DEFERRED);
-    case STORE_TO_INCOMING:
-        return queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_INCOMING);
+    case STORE_TO_INCOMING: /* it is not new any more */
+        err = queue_dir_set_time(&s->dir, QUEUE_DIR_ACTIVE, name, s->now);
+        return err != 0 ? err : queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_INCOMING);
     case STORE_TO_HOLD:
         return queue_dir_move(&s->dir, name, QUEUE_DIR_ACTIVE, QUEUE_DIR_HOLD);
     case STORE_TO_CORRUPT:
@@ -685,6 +686,7 @@ static int read_one(struct spool *sp, struct msg_id id, struct spool_message *re
     ret_message->due = m->ready;
     ret_message->rcpt_pending = m->pending;
     ret_message->force_expire = m->expires;
+    ret_message->is_new = m->is_new;
     ret_message->spoolid = slice_string(m->name);
     ret_message->class_name = slice_string(m->class_name);
     ret_message->class_source = m->class_source;

@@ -84,6 +84,7 @@ struct store_message {
     struct postfix_message told;         /* queue_id and envelope point into this */
     struct queue_file_envelope envelope; /* owned */
     bool from_deferred, expires;         /* `expires`: given up, nothing is tried */
+    bool is_new;                         /* no manager has had it before */
     bool deferred;                       /* as it concludes */
     struct wall due;                     /* as it concludes or leaves */
     struct wall ready;                   /* when it could be claimed */

@@ -185,7 +185,8 @@ static struct queue_dir_file file_of(const struct stat *st)
                                    .size = (uint64_t)st->st_size,
                                    .links = (uint64_t)st->st_nlink,
                                    .modified = {(int64_t)st->st_mtim.tv_sec * US_PER_S},
-                                   .owner = st->st_uid};
+                                   .owner = st->st_uid,
+                                   .is_new = st->st_mtim.tv_nsec != 0};
 }
 
 int queue_dir_stat(const struct queue_dir *d, enum queue_dir_name which, struct slice id,
