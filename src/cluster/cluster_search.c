@@ -423,15 +423,35 @@ int cluster_search_count(struct cluster_search *s, const struct spool_filter *f,
 
 /* ---- destinations ---------------------------------------------------------------------------- */
 
-/* Each recipient that waits, with its message. */
+/* Recipients that wait, by destination: `where` is about transport and nexthop, and what stands
+ * behind goes with it. Those that were routed come from the index alone, in its order, so that a
+ * page reads no more than itself; of the others the domain stands for the next hop. */
 #define DOMAIN "coalesce(substring(" LOWER("address") " FROM '@([^@]*)$'), '')"
-#define FRESH_RCPT(k)                                                                              \
-    " UNION ALL SELECT transport, CASE WHEN transport = '' THEN " DOMAIN                           \
-    " ELSE nexthop END, id, arrived FROM fresh_" k
-#define RCPTS                                                                                      \
-    "(SELECT transport, CASE WHEN transport = '' THEN domain ELSE nexthop END AS nexthop, id, "    \
-    "NULL::bigint AS arrived FROM recipient WHERE state = 1" FRESH_RCPT("0") FRESH_RCPT("1")       \
-        FRESH_RCPT("2") ") r"
+#define ROUTED                                                                                     \
+    "SELECT transport, nexthop, count(*) AS n, count(DISTINCT id) AS messages FROM recipient "     \
+    "WHERE state = 1 AND transport <> ''"
+#define UNROUTED                                                                                   \
+    "SELECT transport, nexthop, count(*), count(DISTINCT id) FROM (SELECT transport, domain "      \
+    "COLLATE \"C\" AS nexthop, id FROM recipient WHERE state = 1 AND nexthop = '' AND transport "  \
+    "= '') r WHERE true"
+#define PASSING(k)                                                                                 \
+    "SELECT transport, nexthop, count(*), count(*) FROM (SELECT transport COLLATE \"C\" AS "       \
+    "transport, (CASE WHEN transport "                                                             \
+    "= '' THEN " DOMAIN " ELSE nexthop END) COLLATE \"C\" AS nexthop FROM fresh_" k                \
+    ") r WHERE true"
+
+static const char *const waiting_sql[] = {ROUTED, UNROUTED, PASSING("0"), PASSING("1"),
+                                          PASSING("2")};
+
+/* All groups, each with `where` behind it. */
+static void say_groups(struct cluster_query *q, const char *where)
+{
+    SAY(q, "SELECT transport, nexthop, sum(n)::bigint, sum(messages)::bigint FROM (");
+    for (size_t i = 0; i < sizeof waiting_sql / sizeof waiting_sql[0]; i++) {
+        SAY(q, "%s(%s%s)", i > 0 ? " UNION ALL " : "", waiting_sql[i], where);
+    }
+    SAY(q, ") g GROUP BY transport, nexthop");
+}
 
 static int take_destinations(struct cluster_search *s, struct cluster_query *q, size_t max,
                              struct spool_destination *ret, size_t *ret_count)
@@ -455,10 +475,8 @@ int cluster_search_destinations(struct cluster_search *s, size_t max, struct spo
     struct cluster_query q;
 
     cluster_query_init(&q);
-    SAY(&q,
-        "SELECT transport, nexthop, count(*), count(DISTINCT id) FROM " RCPTS
-        " GROUP BY 1, 2 ORDER BY 3 DESC, nexthop COLLATE \"C\", transport COLLATE \"C\" LIMIT %zu",
-        max);
+    say_groups(&q, " GROUP BY nexthop, transport");
+    SAY(&q, " ORDER BY 3 DESC, nexthop, transport LIMIT %zu", max);
     return take_destinations(s, &q, max, ret, ret_count);
 }
 
@@ -466,22 +484,25 @@ int cluster_search_destinations_from(struct cluster_search *s, const struct spoo
                                      size_t max, struct spool_destination *ret, size_t *ret_count)
 {
     struct cluster_query q;
+    char where[200];
     int nexthop, transport;
 
     cluster_query_init(&q);
     nexthop = cluster_query_text(&q, from->nexthop);
     transport = cluster_query_text(&q, from->transport);
-    SAY(&q,
-        "SELECT transport, nexthop, count(*), count(DISTINCT id) FROM " RCPTS
-        " WHERE (nexthop COLLATE \"C\", transport COLLATE \"C\") >= ($%d::text, $%d::text) "
-        "GROUP BY 1, 2 ORDER BY nexthop COLLATE \"C\", transport COLLATE \"C\" LIMIT %zu",
-        nexthop, transport, max);
+    (void)snprintf(where, sizeof where,
+                   " AND (nexthop, transport) >= ($%d::text, $%d::text) GROUP BY nexthop, "
+                   "transport ORDER BY nexthop, transport LIMIT %zu",
+                   nexthop, transport, max); /* fits */
+    say_groups(&q, where);
+    SAY(&q, " ORDER BY nexthop, transport LIMIT %zu", max);
     return take_destinations(s, &q, max, ret, ret_count);
 }
 
 int cluster_search_oldest(struct cluster_search *s, const struct spool_destination *of,
                           struct wall *ret_arrived)
 {
+    const char *routed = of->transport.len > 0 ? "r.nexthop" : "r.nexthop = '' AND r.domain";
     struct cluster_query q;
     int transport, nexthop, err;
 
@@ -489,10 +510,17 @@ int cluster_search_oldest(struct cluster_search *s, const struct spool_destinati
     transport = cluster_query_text(&q, of->transport);
     nexthop = cluster_query_text(&q, of->nexthop);
     SAY(&q,
-        "SELECT min(coalesce(r.arrived, (SELECT min(x.arrived) FROM part x WHERE x.id = r.id AND "
-        "x.state IN (1, 2, 3, 4)))) FROM " RCPTS " WHERE transport = $%d::text AND "
-        "nexthop = $%d::text",
-        transport, nexthop);
+        "SELECT min(arrived) FROM (SELECT min(x.arrived) AS arrived FROM recipient r JOIN part x "
+        "ON x.p = r.p AND x.id = r.id WHERE r.state = 1 AND r.transport = $%d::text AND %s = "
+        "$%d::text",
+        transport, routed, nexthop);
+    for (int k = 0; k < 3; k++) {
+        SAY(&q,
+            " UNION ALL SELECT min(arrived) FROM fresh_%d WHERE transport = $%d::text AND CASE "
+            "WHEN transport = '' THEN " DOMAIN " ELSE nexthop END = $%d::text",
+            k, transport, nexthop);
+    }
+    SAY(&q, ") a");
     err = s->ask(s, &q);
     if (err == 0 && PQgetisnull(s->last, 0, 0) != 0) {
         return spool_fail(s->sp, -ENOENT, "no message waits for it");

@@ -69,7 +69,8 @@
     "CREATE TABLE recipient (p smallint, id bigint, n int, state smallint NOT NULL, "              \
     "notify smallint NOT NULL, attempts int NOT NULL, last_attempt bigint NOT NULL, "              \
     "route_generation bigint NOT NULL, address bytea NOT NULL, domain text NOT NULL, "             \
-    "transport text NOT NULL, nexthop text NOT NULL, orcpt bytea NOT NULL, "                       \
+    "transport text COLLATE \"C\" NOT NULL, nexthop text COLLATE \"C\" NOT NULL, orcpt bytea NOT " \
+    "NULL, "                                                                                       \
     "status bytea NOT NULL, diagnostic bytea NOT NULL, reply bytea NOT NULL, "                     \
     "remote bytea NOT NULL, tls bytea NOT NULL, PRIMARY KEY (p, id, n)) "                          \
     "WITH (fillfactor = 80, " WAITING                                                              \
@@ -94,7 +95,8 @@
                   "CREATE INDEX recipient_address ON recipient (lower(encode(address, 'escape') "  \
                   "COLLATE \"C\"), id);"                                                           \
                   "CREATE INDEX recipient_domain ON recipient (domain, id);"                       \
-                  "CREATE INDEX recipient_nexthop ON recipient (nexthop, transport, id);"
+                  "CREATE INDEX recipient_nexthop ON recipient (nexthop, transport, id) "          \
+                  "INCLUDE (state);"
 
 /* Of the optional parts of a spool. A journal is each node's own. */
 #define PART_TABLES                                                                                \

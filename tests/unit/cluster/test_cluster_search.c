@@ -1,0 +1,141 @@
+/*
+ * Destinations of a queue in a real database: of mail that waits and that passes, routed or not.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "buf.h"
+#include "cluster_spool.h"
+#include "cluster_tables.h"
+#include "postgres_server.h"
+#include "spool.h"
+#include "spool_search.h"
+
+static struct postgres_server server;
+static struct spool *sp;
+
+/* Two messages for a.test, one of them with a recipient for b.test and one that was not routed; one
+ * of three recipients was reported. Two pass, one of them not routed. */
+static const char rows[] =
+    "INSERT INTO part (p, id, message, kind, state, due, arrived, created, size, pending, "
+    "to_report, rcpts, warnings, force_expire, sender, sender_domain, class, reason) SELECT 1, i, "
+    "i, 0, 2, 1, 1000 * i, 1, 1, 1, 0, 1, 0, false, 's', '', '', '' FROM generate_series(64, 128, "
+    "64) i;"
+    "INSERT INTO recipient (p, id, n, state, notify, attempts, last_attempt, route_generation, "
+    "address, domain, transport, nexthop, orcpt, status, diagnostic, reply, remote, tls) SELECT 1, "
+    "id, n, state, 0, 0, 0, 0, 'x', domain, transport, nexthop, '', '', '', '', '', '' FROM "
+    "(VALUES (64, 1, 1, 'a.test', 'smtp', 'a.test'), (64, 2, 1, 'a.test', 'smtp', 'a.test'), "
+    "(64, 3, 2, 'a.test', 'smtp', 'a.test'), (128, 1, 1, 'a.test', 'smtp', 'a.test'), "
+    "(128, 2, 1, 'b.test', 'smtp', 'b.test'), (128, 3, 1, 'c.test', '', '')) v (id, n, state, "
+    "domain, transport, nexthop);"
+    "INSERT INTO fresh_1 SELECT 1, id, 1, 500, 1, 1, 0, 0, 0, 0, 's', '', '', address, '', '', '', "
+    "transport, nexthop, '' FROM (VALUES (192, 'y@a.test'::bytea, 'smtp', 'a.test'), (256, "
+    "'Y@C.test', '', '')) v (id, address, transport, nexthop)";
+
+static int start(void **state)
+{
+    struct spool_options options = {.inline_limit = 1000};
+    struct buf error;
+
+    (void)state;
+    cluster_spool_register();
+    postgres_server_init(&server);
+    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE");
+    buf_init(&error, 1000);
+    assert_int_equal(
+        cluster_tables_init(postgres_server_url(&server), SLICE(""), false, &error, &error), 0);
+    (void)postgres_server_ask(&server, rows);
+    buf_clear(&error);
+    if (spool_open(postgres_server_url(&server), SPOOL_OPEN_READ, &options, &error, &sp) != 0) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    spool_close(sp);
+    postgres_server_fini(&server);
+    return 0;
+}
+
+/* "TRANSPORT/NEXTHOP recipients messages; .." */
+static const char *print(const struct spool_destination *list, size_t count)
+{
+    static char text[500];
+    size_t len = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        len += (size_t)snprintf(text + len, sizeof text - len, "%.*s/%.*s %d %d; ",
+                                SLICE_ARGS(list[i].transport), SLICE_ARGS(list[i].nexthop),
+                                (int)list[i].rcpts, (int)list[i].messages);
+    }
+    return text;
+}
+
+static void destinations_are_counted(void **state)
+{
+    struct spool_destination list[9];
+    size_t count;
+
+    (void)state;
+    assert_int_equal(spool_destinations(sp, 9, list, &count), 0);
+    assert_string_equal(print(list, count), "smtp/a.test 4 3; /c.test 2 2; smtp/b.test 1 1; ");
+    assert_int_equal(spool_destinations(sp, 1, list, &count), 0);
+    assert_string_equal(print(list, count), "smtp/a.test 4 3; ");
+}
+
+static void a_page_begins_where_it_is_told(void **state)
+{
+    static const struct {
+        const char *nexthop, *transport, *want;
+        size_t max;
+    } cases[] = {
+        {"", "", "smtp/a.test 4 3; smtp/b.test 1 1; ", 2},
+        {"a.test", "smtp", "smtp/a.test 4 3; ", 1},
+        {"a.test", "smtp0", "smtp/b.test 1 1; /c.test 2 2; ", 9},
+        {"c.test", "", "/c.test 2 2; ", 9},
+        {"c.test", "a", "", 9},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct spool_destination from = {.nexthop = slice_string(cases[i].nexthop),
+                                         .transport = slice_string(cases[i].transport)};
+        struct spool_destination list[9];
+        size_t count;
+
+        assert_int_equal(spool_destinations_from(sp, &from, cases[i].max, list, &count), 0);
+        assert_string_equal(print(list, count), cases[i].want);
+    }
+}
+
+static void the_oldest_of_a_destination_is_found(void **state)
+{
+    static const struct {
+        const char *nexthop, *transport;
+        int64_t want;
+    } cases[] = {{"a.test", "smtp", 500},
+                 {"b.test", "smtp", 128000},
+                 {"c.test", "", 500},
+                 {"d.test", "", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct spool_destination of = {.nexthop = slice_string(cases[i].nexthop),
+                                       .transport = slice_string(cases[i].transport)};
+        struct wall arrived = {0};
+
+        assert_int_equal(spool_oldest(sp, &of, &arrived), cases[i].want != 0 ? 0 : -ENOENT);
+        assert_int_equal(arrived.us, cases[i].want);
+    }
+}
+
+POSTGRES_MAIN(start, stop, cmocka_unit_test(destinations_are_counted),
+              cmocka_unit_test(a_page_begins_where_it_is_told),
+              cmocka_unit_test(the_oldest_of_a_destination_is_found))
