@@ -24,6 +24,7 @@ const struct membership_times membership_times = {
     .dead_us = 5 * US_PER_S,
     .watch_us = 5 * US_PER_S,
     .drain_us = 30 * US_PER_S,
+    .wish_us = 2 * US_PER_S,
     .wake_us = 50 * US_PER_MS,
 };
 
@@ -38,6 +39,7 @@ struct part {
     int16_t wanted;
     struct mono since;         /* DRAINING since */
     struct mono unowned_since; /* {0}: it has an owner */
+    struct mono wished_at;     /* by us; {0}: not */
     bool hurried;
 };
 
@@ -469,6 +471,11 @@ static void begin_to_drain(struct membership *m, struct mono now)
     }
 }
 
+static bool is_our_wish(const struct membership *m, const struct part *part)
+{
+    return part->wanted == m->no && part->owner != m->no;
+}
+
 /* A lease as a renewal of ours has found it. False: it was changed by hand. */
 static bool take_lease(struct membership *m, const struct membership_lease *l)
 {
@@ -476,6 +483,11 @@ static bool take_lease(struct membership *m, const struct membership_lease *l)
 
     part->owner = (int16_t)l->node;
     part->wanted = (int16_t)l->wanted;
+    if (!is_our_wish(m, part)) {
+        part->wished_at = (struct mono){0};
+    } else if (part->wished_at.us == 0) {
+        part->wished_at = m->asked_at; /* of a former life, or its answer was lost */
+    }
     if (part->state == PART_NONE) {
         if (l->node == m->no) {
             gain(m, (int)l->p, l->epoch);
@@ -574,7 +586,8 @@ static bool choose_wishes(const struct membership *m, struct mono now, struct pa
         if (part->owner == MEMBERSHIP_NOBODY) {
             return false; /* these first */
         }
-        wishes += part->wanted == m->no && part->owner != m->no;
+        wishes += is_our_wish(m, part) &&
+                  !mono_reached(mono_after(part->wished_at, m->config.times->wish_us), now);
         owned[part->owner] += part->wanted == MEMBERSHIP_NOBODY;
     }
     while (need > 0 && wishes < MEMBERSHIP_WISHES_MAX &&
@@ -852,6 +865,7 @@ static void done(struct membership *m, struct mono now, enum membership_action_t
         for (int p = 0; p < PARTITIONS; p++) {
             if (partition_set_has(&m->action.partitions, p)) {
                 m->parts[p].wanted = (int16_t)m->no; /* or the next view says otherwise */
+                m->parts[p].wished_at = now;
             }
         }
         break;

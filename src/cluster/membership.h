@@ -74,13 +74,17 @@ struct membership_times {
     int64_t watch_us; /* how long a row of our name has to be silent before it is taken for ours;
                          at least dead_us, or an earlier life elsewhere could still be at work */
     int64_t drain_us; /* a partition that drains for longer is to be hurried */
+    int64_t wish_us;  /* a wish that is open for longer is followed by another */
     int64_t wake_us;  /* least time between two renewals, however often others wake us */
 };
 
 /* What the program uses. */
 extern const struct membership_times membership_times;
 
-#define MEMBERSHIP_WISHES_MAX 8 /* partitions of others that we ask for at once */
+/* Partitions of others that we ask for at once: nothing begins in these until they are let go. One
+ * whose deliveries take longer than wish_us to end does not keep others waiting, and does not
+ * count. */
+#define MEMBERSHIP_WISHES_MAX 8
 
 struct membership_config {
     const struct membership_times *times; /* borrowed, as all here, as long as the membership */

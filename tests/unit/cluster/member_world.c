@@ -572,7 +572,7 @@ static void take_events(struct world *w, int i)
             if (e.type == MEMBERSHIP_GAINED) {
                 partition_set_add(&n->mine, p);
             } else if (e.type == MEMBERSHIP_DRAIN) {
-                n->drains_at[p] = w->now + some(w, 2 * US_PER_S);
+                n->drains_at[p] = w->now + w->drain_us + some(w, 2 * US_PER_S);
             }
         }
     }

@@ -58,10 +58,11 @@ struct world {
     int64_t now; /* real time */
     enum world_flaw flaw;
     struct world_node nodes[WORLD_NODES];
-    int latency_us; /* at most, each way and each statement */
-    double loss;    /* of connections, for each request */
-    bool faults;    /* stops and kills at random */
-    int64_t number; /* of writes */
+    int latency_us;   /* at most, each way and each statement */
+    double loss;      /* of connections, for each request */
+    bool faults;      /* stops and kills at random */
+    int64_t drain_us; /* at least so long what is open in a partition goes on */
+    int64_t number;   /* of writes */
     uint64_t commits;
     unsigned moves; /* of partitions from one node to another */
     unsigned violations;

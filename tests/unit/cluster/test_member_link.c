@@ -26,6 +26,7 @@ static const struct membership_times times = {
     .dead_us = 1250 * US_PER_MS,
     .watch_us = 1250 * US_PER_MS,
     .drain_us = 1000 * US_PER_MS,
+    .wish_us = 500 * US_PER_MS,
     .wake_us = 10 * US_PER_MS,
 };
 

@@ -101,6 +101,22 @@ static void joining_and_leaving_moves_no_more_than_a_share(void **state)
     no_violation();
 }
 
+/* Eight after eight would take 128 / 8 times as long as each. */
+static void long_deliveries_do_not_keep_other_partitions_from_moving(void **state)
+{
+    (void)state;
+    w.drain_us = 10 * S;
+    world_start(&w, 0);
+    run_until_shared(1, 256);
+    w.moves = 0;
+    world_start(&w, 1);
+    world_run(&w, 60 * S);
+    assert_int_equal(world_count(&w, 0), 128);
+    assert_int_equal(world_count(&w, 1), 128);
+    assert_in_range(w.moves, 128, 129);
+    no_violation();
+}
+
 static void a_killed_node_is_taken_over_and_comes_back(void **state)
 {
     int64_t killed;
@@ -471,6 +487,7 @@ static void without_a_part_of_it_something_goes_wrong(void **state)
 UNIT_MAIN(WORLD_TEST(the_first_node_takes_all),
           WORLD_TEST(over_a_slow_database_a_node_gets_partitions),
           WORLD_TEST(joining_and_leaving_moves_no_more_than_a_share),
+          WORLD_TEST(long_deliveries_do_not_keep_other_partitions_from_moving),
           WORLD_TEST(a_killed_node_is_taken_over_and_comes_back),
           WORLD_TEST(a_stopped_node_learns_that_it_was_given_up),
           WORLD_TEST(a_database_that_was_away_takes_no_leases),
