@@ -23,6 +23,9 @@ static const char sql_fence[] =
     "f";
 static const char sql_marker[] = "INSERT INTO batch VALUES ($1, $2)";
 
+static const char words_stale[] =
+    "another node has taken over: this incarnation is not in force any more";
+
 #define SQL_WAIT "SELECT incarnation FROM fence WHERE no = $1 FOR UPDATE"
 #define SQL_LOOK "SELECT n FROM batch WHERE node = $1 AND n >= $2 ORDER BY n LIMIT 2"
 
@@ -73,7 +76,7 @@ struct committer {
     enum committer_state state;
     STAILQ_HEAD(, committer_batch) batches;
     unsigned count;
-    bool is_held;
+    bool is_held, is_over;
     bool in_force; /* the look has found our incarnation */
     int64_t found[COMMITTER_UNDER_WAY_MAX];
     unsigned found_count;
@@ -344,10 +347,9 @@ static void note_failure(struct committer *c, struct committer_batch *b, const P
         link_drop(c->link, words != NULL ? words : "the database refuses a transaction");
         return;
     }
-    keep_error(c, strcmp(b->error_state, "22012") == 0
-                      ? "another node has taken over: this incarnation is not in force any more"
-                  : words != NULL ? words
-                                  : "the database refuses it");
+    keep_error(c, strcmp(b->error_state, "22012") == 0 ? words_stale
+                  : words != NULL                      ? words
+                                                       : "the database refuses it");
 }
 
 /* Those behind one that failed are answered, too, before the ROLLBACK can be sent. */
@@ -499,7 +501,7 @@ static void opened(struct committer *c)
         fail_from(b, errno_of(b->error_state)); /* its transaction is refused */
     }
     if (!c->in_force) {
-        keep_error(c, "another node has taken over: this incarnation is not in force any more");
+        keep_error(c, words_stale);
         fail_from(first_not_ended(c), -ESTALE);
     }
     send_waiting(c);
@@ -579,9 +581,27 @@ void committer_free(struct committer *c)
     mem_free(c);
 }
 
+void committer_leave(struct committer *c)
+{
+    c->is_over = true;
+}
+
+/* What was not sent has not happened, and never will. */
+static void fail_waiting(struct committer *c)
+{
+    struct committer_batch *b = first_not_ended(c);
+
+    if (b != NULL && b->state == BATCH_WAITING) {
+        keep_error(c, words_stale);
+        fail_from(b, -ESTALE);
+    }
+}
+
 void committer_enter(struct committer *c, int node, int64_t incarnation)
 {
-    CHECK(c->count == 0);
+    fail_waiting(c);
+    CHECK(first_not_ended(c) == NULL);
+    c->is_over = false;
     c->node = node;
     c->incarnation = incarnation;
     c->last = before_first_number(incarnation);
@@ -618,6 +638,9 @@ bool committer_end(struct committer *c, int *ret_rc)
 {
     struct committer_batch *b = STAILQ_FIRST(&c->batches);
 
+    if (c->is_over) {
+        fail_waiting(c);
+    }
     if (b == NULL || b->state != BATCH_ENDED) {
         return false;
     }

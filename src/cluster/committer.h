@@ -66,7 +66,9 @@ struct committer *committer_new(int epoll_fd, const struct link_target *target, 
                                 int64_t incarnation, const char *(*statement)(unsigned n));
 void committer_free(struct committer *c); /* NULL is fine; what is under way may happen or not */
 
-/* The node has registered anew. Nothing is under way. */
+/* Its node was given up: what was not sent fails (-ESTALE), what was is told as ever. */
+void committer_leave(struct committer *c);
+/* The node has registered anew. All that was under way has ended, told or not. */
 void committer_enter(struct committer *c, int node, int64_t incarnation);
 
 /* At most COMMITTER_UNDER_WAY_MAX are under way. Takes the batch. */

@@ -222,6 +222,9 @@ static void give_up(struct cluster_spool *s)
     m->gained = m->draining = m->second_look = (struct partition_set){{0}};
     m->is_over = m->is_ending = true;
     m->given_up++;
+    if (s->committer != NULL) {
+        committer_leave(s->committer);
+    }
     m->is_registered = false;
     say(m, SPOOL_EVENT_WARNING,
         "node %s: other nodes have taken over what it had, as they have not heard of it", m->name);

@@ -1,7 +1,7 @@
 /*
  * Any spool whose commits end later, as if its mail were on another machine: nothing by id is at
- * hand before it was asked for, but what is claimed, and no content is; that it came is told some calls of
- * spool_commits_turn later (SPOOL_EVENT_READY), of a few messages at a time.
+ * hand before it was asked for, but what is claimed, and no content is. That something has come is
+ * told some calls of spool_commits_turn later (SPOOL_EVENT_READY), of a few messages at a time.
  */
 #ifndef TESTS_AWAY_SPOOL_H
 #define TESTS_AWAY_SPOOL_H

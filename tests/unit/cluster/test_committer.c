@@ -318,6 +318,40 @@ static void a_server_that_was_killed_finds_its_batches_again(void **state)
     assert_int_equal(count(), 40);
 }
 
+/* The engine is called between the ends of two batches. */
+static void a_new_life_begins_before_all_ends_of_the_old_one_are_told(void **state)
+{
+    (void)state;
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    (void)postgres_server_ask(&server, "UPDATE fence SET incarnation = 8 WHERE no = 3");
+    committer_leave(c);
+    committer_begin(c, things(6, 5));
+    committer_begin(c, things(11, 5));
+    assert_int_equal(end(), -ESTALE);
+    committer_enter(c, 3, 8);
+    assert_int_equal(end(), -ECANCELED);
+    committer_begin(c, things(16, 5));
+    assert_int_equal(end(), 0);
+    assert_int_equal(count(), 10);
+}
+
+static void what_is_held_fails_when_its_node_is_given_up(void **state)
+{
+    (void)state;
+    committer_begin(c, things(1, 5));
+    assert_int_equal(end(), 0);
+    committer_hold(c, true);
+    committer_begin(c, things(6, 5));
+    committer_leave(c);
+    assert_int_equal(end(), -ESTALE);
+    committer_begin(c, things(11, 5)); /* before it registers anew */
+    committer_enter(c, 3, 7);
+    committer_hold(c, false);
+    assert_int_equal(end(), -ESTALE);
+    assert_int_equal(count(), 5);
+}
+
 static void a_server_that_is_taken_over_meanwhile_gets_nothing(void **state)
 {
     (void)state;
@@ -432,6 +466,8 @@ POSTGRES_MAIN(start_server, stop_server, COMMITTER_TEST(batches_end_in_their_ord
               COMMITTER_TEST(a_server_that_takes_no_writes_is_as_one_that_is_away),
               COMMITTER_TEST(a_lost_connection_loses_and_doubles_nothing),
               COMMITTER_TEST(a_server_that_was_killed_finds_its_batches_again),
+              COMMITTER_TEST(a_new_life_begins_before_all_ends_of_the_old_one_are_told),
+              COMMITTER_TEST(what_is_held_fails_when_its_node_is_given_up),
               COMMITTER_TEST(a_server_that_is_taken_over_meanwhile_gets_nothing),
               COMMITTER_TEST(a_server_that_is_stopped_stops_nobody),
               COMMITTER_TEST(a_server_that_is_not_there_is_named),
