@@ -1,7 +1,11 @@
 """Several nodes over one PostgreSQL, and what happens to their mail when a node or a server dies, stands still, or leaves. Each message has a
 name of its own, and a site counts how often each arrives."""
 
+import os
 import signal
+import subprocess
+import threading
+import time
 
 import cluster
 import postgres
@@ -10,14 +14,15 @@ import sluice
 DESTINATIONS = 12
 # No destination has more deliveries under way than this (default_destination_concurrency_limit).
 WINDOW = 20
+STOPPER = os.path.join(sluice.BUILD, "tests", "stop_at_dot")
 
 
 @postgres.needed()
 class Nodes(sluice.TestCase):
-    def make(self, *names, standby=False):
+    def make(self, *names, standby=False, **options):
         self.counting = cluster.CountingSite(host="0.0.0.0")
         self.addCleanup(self.counting.close)
-        self.cluster = cluster.Cluster(names, standby=standby, routes=self.counting.routes(DESTINATIONS))
+        self.cluster = cluster.Cluster(names, standby=standby, routes=self.counting.routes(DESTINATIONS), **options)
         self.addCleanup(self.cluster.close)
         self.daemons += self.cluster.nodes.values()
         self.cluster.start()
@@ -109,6 +114,87 @@ class Nodes(sluice.TestCase):
         self.nothing_is_left()
         self.assertLessEqual(self.copies(), WINDOW * DESTINATIONS)
 
+    def hold_dots(self):
+        """From now on sites do not answer the end of a message. Until many wait for that."""
+        gate, waiting = threading.Event(), []
+
+        def answer(_):
+            waiting.append(None)
+            gate.wait(sluice.PATIENCE)
+            return "250 2.0.0 Ok"
+        self.addCleanup(gate.set)
+        self.counting.replies["END"] = answer
+        self.eventually(lambda: len(waiting) >= 2 * DESTINATIONS)
+        return gate
+
+    def number(self, name):
+        return int(self.cluster.server().ask("SELECT no FROM sluice.node WHERE name = '%s'" % name))
+
+    def replace(self, stop, go_on):
+        """Of three nodes bert is stopped under load with deliveries behind their final dots, replaced, and goes on. What it had begun may
+        arrive twice, and no more; at no time do more connections lead to a site than bert had there and its successor may have."""
+        senders = self.senders()
+        self.accepted(senders, 60)
+        gate = self.hold_dots()
+        stop()
+        before, copies = self.counting.open_now(), dict(self.counting.extra)
+        self.divided(2)
+        time.sleep(float(os.environ.get("SLUICE_PAUSE_S", 0)))
+        go_on()
+        bert = self.cluster.nodes["bert"]
+        self.eventually(lambda: "other nodes have taken over" in bert.log())
+        del self.counting.replies["END"]
+        gate.set()
+        self.divided(3)
+        self.accepted(senders, 60)
+        self.all_arrive(senders)
+        self.nothing_is_left()
+        for address, most in self.counting.most_open.items():
+            self.assertLessEqual(most, before.get(address, 0) + WINDOW, address)
+        for address, extra in self.counting.extra.items():
+            self.assertLessEqual(extra - copies.get(address, 0), before.get(address, 0), address)
+
+    def test_a_node_that_stands_still_doubles_only_what_it_had_begun(self):
+        self.make("anna", "bert", "cleo")
+        self.replace(lambda: self.cluster.stop_node("bert"), lambda: self.cluster.go_on_node("bert"))
+
+    def test_a_node_without_network_doubles_only_what_it_had_begun(self):
+        self.make("anna", "bert", "cleo", by_proxy=["bert"])
+        proxy = self.cluster.proxies["bert"]
+
+        def cut():
+            proxy.tell("drop")
+            proxy.tell("hole 1")
+        self.replace(cut, lambda: proxy.tell("hole 0"))
+
+    def test_a_delivery_that_stops_before_its_dot_goes_twice_at_most(self):
+        self.make("bert", by_proxy=["bert"])
+        bert, proxy = self.cluster.nodes["bert"], self.cluster.proxies["bert"]
+        pids = bert.children()["deliver"]
+        stoppers = [sluice.spawn([STOPPER, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for pid in pids]
+        for stopper in stoppers:
+            self.addCleanup(stopper.communicate)
+            self.addCleanup(stopper.kill)
+            if stopper.stdout.readline() != "tracing\n":
+                self.skipTest("processes can't be traced here")
+        bert.send("a@example.org", ["r@site1.example"], "Subject: once\r\n\r\nx\r\n")
+        said = []
+        for stopper in stoppers:
+            threading.Thread(target=lambda s=stopper: said.append((s.stdout.readline(), s)), daemon=True).start()
+        self.eventually(lambda: [word for word, _ in said] == ["stopped\n"])
+        self.cluster.nodes["anna"] = self.cluster.node("anna")
+        self.daemons.append(self.cluster.nodes["anna"].start())
+        proxy.tell("hole 1")
+        self.eventually(lambda: self.cluster.partitions() == {self.number("anna"): 256})
+        self.eventually(lambda: self.counting.copies["once"] == 1)
+        said[0][1].stdin.write("\n")
+        said[0][1].stdin.flush()
+        self.eventually(lambda: self.counting.copies["once"] == 2)
+        proxy.tell("hole 0")
+        self.divided(2)
+        self.nothing_is_left()
+        self.assertEqual(self.counting.copies["once"], 2)
+
     def test_a_node_that_an_operator_drains_lets_go_without_a_copy(self):
         self.make("anna", "bert")
         no = int(self.cluster.server().ask("SELECT no FROM sluice.node WHERE name = 'bert'"))
@@ -153,6 +239,26 @@ class Nodes(sluice.TestCase):
         self.accepted(senders, 60)
         self.all_arrive(senders)
         self.nothing_is_left()
+
+    def test_nodes_stop_when_commits_wait_for_no_standby(self):
+        self.make("anna", standby=True)
+        anna = self.cluster.nodes["anna"]
+        anna.send("a@example.org", ["r@site1.example"], "Subject: before\r\n\r\nx\r\n")
+        self.cluster.primary.follow("")
+        self.eventually(lambda: "nothing is accepted or delivered" in anna.log())
+        self.eventually(lambda: self.refuses(anna))
+        self.cluster.primary.follow("standby")
+        self.eventually(lambda: not self.refuses(anna))
+        anna.send("a@example.org", ["r@site1.example"], "Subject: after\r\n\r\nx\r\n")
+        self.eventually(lambda: {"before", "after"} <= set(self.counting.first))
+
+    @staticmethod
+    def refuses(node):
+        try:
+            node.send("a@example.org", ["r@site1.example"], "Subject: asked\r\n\r\nx\r\n")
+        except Exception:
+            return True
+        return False
 
     def test_nodes_come_and_go_without_a_copy(self):
         self.make("anna")

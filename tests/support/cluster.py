@@ -20,16 +20,37 @@ class CountingSite(sluice.Site):
     wanted: `routes` sends each of `domains` to another address of loopback."""
 
     def __init__(self, **options):
-        super().__init__(**options)
+        self.open, self.most_open = collections.Counter(), collections.Counter()  # connections, by address
+        self.extra = collections.Counter()  # further copies, by address
+        self.here = threading.local()
         self.copies = collections.Counter()
         self.first = {}
+        super().__init__(**options)
         self.messages = self  # what Site appends to
 
     def append(self, message):  # under the lock of Site
         found = re.search(rb"^Subject: (\S+)", message["content"], re.M)
         subject = found.group(1).decode() if found else "?"
         self.copies[subject] += 1
+        self.extra[self.here.address] += subject in self.first
         self.first.setdefault(subject, message["at"])
+
+    def _talk(self, conn, lines):
+        self.here.address = address = conn.getsockname()[0]
+        with self.lock:
+            self.open[address] += 1
+            self.most_open[address] = max(self.most_open[address], self.open[address])
+        try:
+            super()._talk(conn, lines)
+        finally:
+            with self.lock:
+                self.open[address] -= 1
+
+    def open_now(self):
+        """Connections that are open, by address; the most that are open from now on are counted anew."""
+        with self.lock:
+            self.most_open = collections.Counter(self.open)
+            return dict(self.open)
 
     def __iter__(self):
         return iter(())
@@ -42,15 +63,16 @@ class CountingSite(sluice.Site):
 
 
 class Cluster:
-    """`names` are the nodes' names. The database has a synchronous standby unless `standby` is false. `routes` are lines of a
+    """`names` are the nodes' names; those of `by_proxy` reach the database through a proxy of their own. The database has a synchronous standby unless `standby` is false. `routes` are lines of a
     transport map that all nodes have; `server` lines of the servers' configuration."""
 
-    def __init__(self, names, standby=True, routes="", server=(), **parameters):
+    def __init__(self, names, standby=True, routes="", server=(), by_proxy=(), **parameters):
         # With a standby the nodes insist on servers that lose nothing in a crash.
         self.server_options = (["fsync=on"] if standby else []) + list(server)
         self.primary = postgres.Server(*self.server_options)
         self.standby = None
         self.nodes = {}
+        self.proxies = {name: postgres.Proxy(self.primary) for name in by_proxy}
         self.routes = tempfile.NamedTemporaryFile("w", prefix="sluice-routes-")
         self.routes.write(routes)
         self.routes.flush()
@@ -69,7 +91,9 @@ class Cluster:
 
     def node(self, name):
         """A daemon that would be one of the nodes, not started."""
-        return sluice.Daemon(spool=self.url(), cluster_node=name, myhostname=name + ".sluice.test", **self.parameters)
+        proxy = self.proxies.get(name)
+        url = self.url() if proxy is None else "postgresql://tester@/postgres?host=%s&schema=sluice" % proxy.directory
+        return sluice.Daemon(spool=url, cluster_node=name, myhostname=name + ".sluice.test", **self.parameters)
 
     def url(self):
         hosts = [self.primary.directory] + ([self.standby.directory] if self.standby else [])
@@ -124,6 +148,8 @@ class Cluster:
                 signal_node(node, signal.SIGCONT)
                 node.stop(timeout=60)
             shutil.rmtree(node.directory, ignore_errors=True)
+        for proxy in self.proxies.values():
+            proxy.close()
         self.primary.close()  # and its standby
         self.routes.close()
 

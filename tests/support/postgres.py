@@ -44,6 +44,26 @@ def needed():
     return unittest.skipUnless(is_there(), "PostgreSQL 15 is not there, or not for an ordinary user (scripts/tools)")
 
 
+class Proxy:
+    """Stands between a server and its clients, which connect to `directory`; what it is told, pg_proxy.h says."""
+
+    def __init__(self, server):
+        self.directory = tempfile.mkdtemp(prefix="sluice-proxy-")
+        os.chmod(self.directory, 0o755)
+        self.process = sluice.spawn([os.path.join(sluice.BUILD, "tests", "pg_proxy"), self.directory, server.directory],
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdout.readline()
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def close(self):
+        self.process.communicate()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
 class Server:
     """A primary; `options` are further lines of its configuration."""
 
