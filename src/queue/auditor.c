@@ -163,7 +163,11 @@ static bool tell_fault(struct queue *q, const struct sched_fault *f)
 {
     char id[SPOOL_ID_TEXT_MAX] = "scheduler", numbers[64] = "";
     uint64_t n = f->msg.n != 0 ? f->msg.n : hash_bytes(f->dest.ptr, f->dest.len);
+    const struct active_msg *m = active_find(&q->active, (struct msg_id){f->msg.n});
 
+    if (f->type == SCHED_FAULT_UNANSWERED && m != NULL && m->read_max > 0) {
+        return false; /* the spool will tell when its recipients are there */
+    }
     if (!confirmed(q, KIND_FAULT, n, (uint64_t)(uintptr_t)f->words)) {
         return false;
     }

@@ -1,7 +1,13 @@
-"""Messages with more recipients than may be in memory: Postfix's own queue manager and ours, one after the other in the same Postfix,
-with one agent that does one delivery after the other. Both ask it for the same recipients of the same messages in the same order."""
+"""Messages with more recipients than may be in memory. First, Postfix's own queue manager and ours, one after the other in the same
+Postfix, with one agent that does one delivery after the other: both ask it for the same recipients of the same messages in the same
+order. Then, what may happen between two of our reads."""
 
+import collections
+import os
+import re
+import signal
 import smtplib
+import subprocess
 import threading
 import unittest
 
@@ -59,7 +65,7 @@ def for_domains(count, names):
     return [names[i * i % 11 % len(names)] for i in range(count)]
 
 
-class Refill(Case):
+class Order(Case):
     """A message is a list of its recipients' domains. Delays of a refill are out of the way, as the order must not depend on the clock."""
 
     def begin(self, limits, **transport):
@@ -141,6 +147,120 @@ class Refill(Case):
                    extra_recipient_limit=4, recipient_refill_limit=4)
         self.same([for_domains(90, "abc"), for_domains(40, "db"), for_domains(4, "e"), for_domains(30, "ca")],
                   is_deferred=lambda rcpt: rcpt[1] in "1357")
+
+
+class Between(Case):
+    """The agent of `big.test` says what it was asked for, one delivery after the other; when `pause_at` recipients were, it waits. There is
+    room for 20 recipients in memory."""
+
+    LIMITS = dict(qmgr_message_active_limit="20", qmgr_message_recipient_limit="20", qmgr_message_recipient_minimum="8",
+                  default_recipient_limit="10", default_extra_recipient_limit="0", default_recipient_refill_limit="5")
+
+    def begin(self, **parameters):
+        self.postfix(transport_maps="inline:{big.test=xbig:site, other.test=xother:site}", smtpd_recipient_limit="100000",
+                     default_destination_recipient_limit="3", sluice_xbig_process_limit="1", sluice_xother_process_limit="1",
+                     **self.LIMITS, **parameters)
+        self.big, self.other = (self.agent(name) for name in ("xbig", "xother"))
+
+    def agent(self, name):
+        agent = OneAtATime(self.p, name, lambda rcpt: False)
+        self.addCleanup(agent.close)
+        self.addCleanup(agent.gate.set)
+        return agent
+
+    def pause_at(self, agent, count):
+        def turn(rcpt):
+            if len(self.rcpts(agent)) >= count:
+                agent.reached.set()
+                agent.go_on.wait()
+            return False
+        agent.reached, agent.go_on, agent.is_deferred = threading.Event(), threading.Event(), turn
+        self.addCleanup(agent.go_on.set)
+
+    @staticmethod
+    def rcpts(agent):
+        return [rcpt for _, rcpts in agent.asked for rcpt in rcpts]
+
+    def recipients_in_memory(self):
+        status = subprocess.run([sluice.program("sluice"), "-c", self.p.directory + "/data/sluice/qmgr.conf", "status"],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=sluice.PATIENCE, check=True).stdout
+        return int(re.search(r"in memory .* (\d+) recipients", status).group(1))
+
+    def while_it_is_read(self, act, read):
+        """Two large messages to different agents; `act` is called with the queue id of the first, of which 60 recipients were asked for. The
+        other one is delivered, whatever became of the first, of which each recipient was asked for at most once, and no more than `read`."""
+        self.begin()
+        queue_id = self.send("a@src.test", ["r%d@big.test" % i for i in range(600)])
+        self.wait(lambda: self.big.asked, "the first delivery")
+        self.pause_at(self.big, 60)
+        self.big.gate.set()
+        self.wait(self.big.reached.is_set, "it is delivered as far as wanted")
+        self.assertLessEqual(self.recipients_in_memory(), 20)
+        self.send("a@src.test", ["r%d@other.test" % i for i in range(200)])
+        self.wait(lambda: self.other.asked, "the first delivery of the other")
+        act(queue_id)
+        self.other.gate.set()
+        self.big.go_on.set()
+        self.wait(lambda: self.p.files("active") + self.p.files("incoming") == [], "all is tried")
+        self.assertEqual(sorted(self.rcpts(self.other)), sorted("r%d@other.test" % i for i in range(200)))
+        self.assertEqual(max(collections.Counter(self.rcpts(self.big)).values()), 1)
+        self.assertLessEqual(len(self.rcpts(self.big)), read)
+        return queue_id
+
+    def test_a_message_is_deleted(self):
+        self.while_it_is_read(lambda queue_id: self.p.command("postsuper", "-d", queue_id), 60 + 20)
+        self.assertEqual(self.p.queued(), 0)
+
+    def test_a_message_is_held(self):
+        queue_id = self.while_it_is_read(lambda queue_id: self.p.command("postsuper", "-h", queue_id), 60 + 20)
+        self.assertEqual(self.p.files("hold"), [queue_id])
+
+    def test_a_file_is_damaged(self):
+        def damage(queue_id):
+            with open(self.p.path("active", queue_id), "r+b") as f:
+                f.seek(os.fstat(f.fileno()).st_size // 2)
+                f.write(b"\xff" * 100)
+        queue_id = self.while_it_is_read(damage, 400)  # in the middle
+        self.assertEqual(self.p.files("corrupt"), [queue_id])
+        self.logged("warning: %s: message rejected: " % queue_id)
+
+    def test_the_resolver_goes_away(self):
+        """What is in memory of other mail is delivered meanwhile."""
+        self.begin()
+        self.send("a@src.test", ["r%d@big.test" % i for i in range(100)])
+        self.send("a@src.test", ["r%d@other.test" % i for i in range(8)])
+        for agent in (self.big, self.other):
+            self.wait(lambda: agent.asked, "a delivery")
+        rewrite = self.p.directory + "/queue/private/rewrite"
+        os.rename(rewrite, rewrite + ".away")
+        os.kill(self.wait(lambda: self.p.daemon_pid("trivial-rewrite"), "a resolver"), signal.SIGKILL)
+        self.big.gate.set()
+        self.logged("private/rewrite: .*: trying again")
+        self.other.gate.set()
+        self.wait(lambda: len(self.rcpts(self.other)) == 8, "the other message is delivered")
+        self.assertLess(len(self.rcpts(self.big)), 50)
+        os.rename(rewrite + ".away", rewrite)
+        self.drained()
+        self.assertEqual(sorted(self.rcpts(self.big)), sorted("r%d@big.test" % i for i in range(100)))
+
+    def test_the_manager_is_killed(self):
+        """Each recipient is delivered once by smtp(8), which goes on meanwhile."""
+        site = self.site()
+        self.postfix(site.nexthop, smtpd_recipient_limit="100000", smtp_destination_recipient_limit="4", minimal_backoff_time="1s",
+                     queue_run_delay="1s", maximal_backoff_time="1s", **self.LIMITS)
+        sent = ["r%d@m%d.test" % (i, n) for n in range(3) for i in range(200)]
+        for n in range(3):
+            self.send("a@src.test", sent[200 * n:200 * (n + 1)])
+        for role in ("queue", "parent", "queue", "parent"):
+            before = len(site.messages)
+            self.wait(lambda: len(site.messages) > before + 8, "more goes out")
+            pid = self.wait(lambda: self.p.manager(role), "the manager")
+            os.kill(pid, signal.SIGKILL)
+            self.wait(lambda: pid not in self.p.managers(), "it has ended")
+            self.flush()
+        self.wait(lambda: self.p.queued() == 0 or self.flush(), "the queue drains")
+        self.assertEqual({rcpt: n for rcpt, n in collections.Counter(site.recipients()).items() if n > 1}, {})
+        self.assertEqual(set(sent) - set(site.recipients()), set())
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ struct manager {
     struct manager_message *messages;
     uint64_t probes;
     TAILQ_HEAD(, call) calls;
-    TAILQ_HEAD(, record) records; /* those that are sent first, then those that wait */
+    TAILQ_HEAD(records, record) records; /* those that are sent first, then those that wait */
     unsigned records_sent;
     TAILQ_HEAD(, notification) notifications;
     struct buf request;         /* that is written at the moment; kept for its memory */

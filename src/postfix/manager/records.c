@@ -40,7 +40,7 @@ struct record {
     bool is_log_only; /* of RECORD_NOTIFICATIONS: a service has failed */
     char *text;       /* owned: "4.3.0 reason" */
     size_t count, at; /* of RECORD_NOTIFICATIONS: those before `at` are done */
-    uint32_t ns[];
+    uint32_t ns[RECORD_RCPTS_MAX];
 };
 
 static void start_next(struct manager *mg);
@@ -250,21 +250,34 @@ static void start_next(struct manager *mg)
     }
 }
 
+/* The last one if it waits, as recipients of a large message come a few at a time; or a new one. */
+static struct record *record_with_room(struct manager *mg, struct msg_id id, struct slice text)
+{
+    struct record *r = TAILQ_LAST(&mg->records, records);
+
+    if (r == NULL || r->stage != RECORD_WAITS || r->id.n != id.n || r->count == RECORD_RCPTS_MAX ||
+        !slice_equal(slice_string(r->text), text)) {
+        r = mem_new(sizeof *r);
+        r->mg = mg;
+        r->id = id;
+        r->text = mem_copy(text.ptr, text.len);
+        TAILQ_INSERT_TAIL(&mg->records, r, all);
+        manager_message(mg, id)->records++;
+    }
+    return r;
+}
+
 void records_add(struct manager *mg, struct msg_id id, const uint32_t *ns, size_t count,
                  struct slice text)
 {
+    text.len = text.len < RECORD_TEXT_MAX ? text.len : RECORD_TEXT_MAX;
     postfix_pin(mg->q->spool, id, ns, count);
     while (count > 0) {
-        size_t some = count < RECORD_RCPTS_MAX ? count : RECORD_RCPTS_MAX;
-        struct record *r = mem_new(sizeof *r + some * sizeof r->ns[0]);
+        struct record *r = record_with_room(mg, id, text);
+        size_t room = RECORD_RCPTS_MAX - r->count, some = count < room ? count : room;
 
-        r->mg = mg;
-        r->id = id;
-        r->text = mem_copy(text.ptr, text.len < RECORD_TEXT_MAX ? text.len : RECORD_TEXT_MAX);
-        r->count = some;
-        memcpy(r->ns, ns, some * sizeof *ns);
-        TAILQ_INSERT_TAIL(&mg->records, r, all);
-        manager_message(mg, id)->records++;
+        memcpy(r->ns + r->count, ns, some * sizeof *ns);
+        r->count += some;
         manager_message(mg, id)->undone += some;
         ns += some;
         count -= some;

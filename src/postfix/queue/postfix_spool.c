@@ -752,7 +752,7 @@ static int want_rcpts(struct spool *sp, struct msg_id id, uint32_t after, size_t
             err = -EAGAIN;
         } else if (have == max || m->unread == 0 || m->unreadable) {
             return 0;
-        } else if (m->pinned >= max) {
+        } else if (m->pinned >= max && s->rcpts + max > s->options.rcpt_limit) {
             err = -ENOBUFS;
         } else {
             read_more(s, m, max - have);

@@ -106,8 +106,8 @@ struct postfix_rcpt {
 const struct postfix_rcpt *postfix_rcpt(struct spool *sp, struct msg_id id, uint32_t n);
 
 /* Keep recipients in memory though they are settled, unless they are done, until postfix_unpin.
- * Each may be pinned once. A message gets no more of its recipients from the file than it has of
- * these. Those that are not in memory are fine. */
+ * Each may be pinned once. Where that fills qmgr_message_recipient_limit the message gets no more
+ * of its recipients than it has of these. Those that are not in memory are fine. */
 void postfix_pin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count);
 void postfix_unpin(struct spool *sp, struct msg_id id, const uint32_t *ns, size_t count);
 
