@@ -34,7 +34,7 @@ static const char words_stale[] =
 
 /* Numbers of batches grow over all lives of a node, on whichever machine they are: each life has so
  * many. */
-#define NUMBERS_OF_A_LIFE (INT64_C(1) << 40)
+#define NUMBERS_OF_A_LIFE (INT64_C(1) << 36)
 
 struct committer_statement {
     STAILQ_ENTRY(committer_statement) next;

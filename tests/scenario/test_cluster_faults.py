@@ -132,7 +132,7 @@ class Nodes(sluice.TestCase):
 
     def replace(self, stop, go_on):
         """Of three nodes bert is stopped under load with deliveries behind their final dots, replaced, and goes on. What it had begun may
-        arrive twice, and no more; at no time do more connections lead to a site than bert had there and its successor may have."""
+        arrive twice, and no more; meanwhile no more connections lead to a site than bert had there and its successor may have."""
         senders = self.senders()
         self.accepted(senders, 60)
         gate = self.hold_dots()
@@ -143,13 +143,14 @@ class Nodes(sluice.TestCase):
         go_on()
         bert = self.cluster.nodes["bert"]
         self.eventually(lambda: "other nodes have taken over" in bert.log())
+        most_open = dict(self.counting.most_open)  # later idle connections of who had a destination before may add to them
         del self.counting.replies["END"]
         gate.set()
         self.divided(3)
         self.accepted(senders, 60)
         self.all_arrive(senders)
         self.nothing_is_left()
-        for address, most in self.counting.most_open.items():
+        for address, most in most_open.items():
             self.assertLessEqual(most, before.get(address, 0) + WINDOW, address)
         for address, extra in self.counting.extra.items():
             self.assertLessEqual(extra - copies.get(address, 0), before.get(address, 0), address)

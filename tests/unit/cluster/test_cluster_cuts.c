@@ -557,6 +557,44 @@ static void ids_grow_and_are_given_whatever_befalls_the_clock(void **state)
     }
 }
 
+static struct msg_id taken_id;
+
+static struct msg_id next_taken_id(struct spool *spool)
+{
+    (void)spool;
+    return taken_id;
+}
+
+/* After the row of a node was deleted by hand, or an old backup was played in without a word. */
+static void an_id_that_is_taken_costs_a_new_message_and_no_old_one(void **state)
+{
+    static struct spool_engine engine;
+    const struct spool_engine *before;
+    struct spool_message m;
+    struct msg_id id;
+
+    taken_id = submit("old@from.test", "r@a.example", 100);
+    assert_int_equal(spool_commit(sp), 0);
+    (void)close_spool(state);
+    (void)open_spool(state);
+    before = sp->engine;
+    engine = *before;
+    engine.next_id = next_taken_id;
+    sp->engine = &engine;
+    (void)submit("new@from.test", "r@a.example", 200);
+    assert_int_equal(spool_commit(sp), -EIO);
+    assert_non_null(strstr(spool_error(sp), "duplicate key"));
+    sp->engine = before;
+    (void)submit_after((struct msg_id){0});
+    claim(NOW, 1, &id);
+    assert_int_equal(id.n, taken_id.n);
+    m = read_message(id);
+    assert_int_equal(m.size, 100);
+    assert_true(fixture_content_ok(sp, &m));
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+    assert_int_equal(spool_commit(sp), 0);
+}
+
 #define CUTS_TEST(f) cmocka_unit_test_setup_teardown(f, open_spool, close_spool)
 
 POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_they_are_cut),
@@ -568,4 +606,5 @@ POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_th
               CUTS_TEST(nothing_is_lost_or_doubled_by_random_harm),
               CUTS_TEST(what_was_wanted_stays_when_its_claim_ends),
               CUTS_TEST(parked_mail_that_is_not_at_hand_is_missed),
-              CUTS_TEST(ids_grow_and_are_given_whatever_befalls_the_clock))
+              CUTS_TEST(ids_grow_and_are_given_whatever_befalls_the_clock),
+              CUTS_TEST(an_id_that_is_taken_costs_a_new_message_and_no_old_one))
