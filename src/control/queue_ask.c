@@ -231,7 +231,7 @@ static unsigned change_targets(struct queue *q, enum change change, const json_t
         }
         return 200;
     }
-    if (!listing_filter(filter, clock_wall(), &f, &error)) {
+    if (!listing_filter(filter, q->question_asked, &f, &error)) {
         return listing_error(400, ret_answer, "%s", error);
     }
     if (after != NULL && !spool_id_parse(slice_string(after), &f.spool.after)) {

@@ -63,7 +63,7 @@ static unsigned answer_to(struct queue *q, const json_t *question, uint64_t toke
         return listing_error(400, ret_answer, "op: the name of an operation is expected");
     }
     if (listing_knows(op)) {
-        return listing_ask(q->spool, question, clock_wall(), ret_answer);
+        return listing_ask(q->spool, question, q->question_asked, ret_answer);
     }
     operation = find(op);
     if (operation == NULL) {
@@ -112,7 +112,8 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
 }
 
 /* False: something was not at hand, and nothing is answered yet. */
-static bool answer_now(struct queue *q, uint64_t token, struct slice json, bool must)
+static bool answer_now(struct queue *q, uint64_t token, struct slice json, struct wall asked,
+                       bool must)
 {
     struct wire_answer answer = {.token = token};
     json_t *question, *object = NULL;
@@ -123,6 +124,7 @@ static bool answer_now(struct queue *q, uint64_t token, struct slice json, bool 
 
     buf_init(&bytes, WIRE_CONTENT_MAX);
     question = json_loadb(json.len > 0 ? json.ptr : "", json.len, JSON_REJECT_DUPLICATES, &error);
+    q->question_asked = asked;
     (void)spool_missed(q->spool);
     if (operation_is_inner(token)) {
         inquiry_carried_out(q, token);
@@ -151,13 +153,15 @@ static bool answer_now(struct queue *q, uint64_t token, struct slice json, bool 
 
 static void answer_or_wait(struct queue *q, uint64_t token, struct slice json)
 {
+    struct wall now = clock_wall();
     struct waiting_question *w;
 
-    if (answer_now(q, token, json, q->question_count == OPERATIONS_WAIT_MAX)) {
+    if (answer_now(q, token, json, now, q->question_count == OPERATIONS_WAIT_MAX)) {
         return;
     }
     w = mem_new(sizeof *w);
     w->token = token;
+    w->asked = now;
     w->json = mem_copy(json.ptr, json.len);
     w->len = json.len;
     STAILQ_INSERT_TAIL(&q->questions, w, next);
@@ -198,7 +202,7 @@ void operations_at_hand(struct queue *q)
     while ((w = STAILQ_FIRST(&waits)) != NULL) {
         STAILQ_REMOVE_HEAD(&waits, next);
         if ((q->control != NULL || operation_is_inner(w->token)) &&
-            !answer_now(q, w->token, slice_of(w->json, w->len),
+            !answer_now(q, w->token, slice_of(w->json, w->len), w->asked,
                         ++w->looks == OPERATION_LOOKS_MAX)) {
             STAILQ_INSERT_TAIL(&q->questions, w, next);
             continue;

@@ -68,6 +68,7 @@ void operations_answer_later(struct queue *q, uint64_t token, unsigned status, j
 struct waiting_question {
     STAILQ_ENTRY(waiting_question) next;
     uint64_t token;
+    struct wall asked; /* ages are as of then: the same is asked of the spool with each look */
     unsigned looks;
     char *json; /* owned */
     size_t len;

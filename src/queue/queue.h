@@ -84,6 +84,7 @@ struct queue {
     struct rng rng;
     struct waiting_questions questions; /* of the control process */
     unsigned question_count;
+    struct wall question_asked; /* the one that is being answered */
     struct inquiries inquiries;
     struct batch batch;
     struct destinations destinations;

@@ -31,6 +31,14 @@ class OneNode(sluice.TestCase):
         for table in ("fresh_0", "message", "part", "recipient", "content"):
             self.eventually(lambda: self.server.ask("SELECT count(*) FROM " + "sluice." + table) == "0")
 
+    def test_mail_is_chosen_by_its_age(self):
+        d = self.node(relayhost=self.site(RCPT="450 4.2.0 later").nexthop)
+        id = d.send("a@example.org", ["r@example.net"])
+        self.eventually(lambda: [m["queue_name"] for m in d.queue()] == ["deferred"])
+        self.assertEqual(d.ask("POST", "/v1/messages/hold", {"filter": {"older_than": 3600}})[1]["matched"], 0)
+        done = d.ask("POST", "/v1/messages/hold", {"filter": {"older_than": 0}})[1]
+        self.assertEqual((done["matched"], done["changed"]), (1, [id]))
+
     def test_deferred_held_and_bounced_mail_is_there_after_a_restart(self):
         site = self.site(rcpt="450 4.2.0 later")
         d = self.node(relayhost=site.nexthop)
