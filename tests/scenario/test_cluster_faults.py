@@ -137,8 +137,10 @@ class Nodes(sluice.TestCase):
         self.accepted(senders, 60)
         gate = self.hold_dots()
         stop()
-        before, copies = self.counting.open_now(), dict(self.counting.extra)
+        self.counting.count_anew()
+        copies = dict(self.counting.extra)
         self.divided(2)
+        before = self.counting.open_of("bert.sluice.test")  # it may begin deliveries until its lease ends
         time.sleep(float(os.environ.get("SLUICE_PAUSE_S", 0)))
         go_on()
         bert = self.cluster.nodes["bert"]

@@ -21,6 +21,7 @@ class CountingSite(sluice.Site):
 
     def __init__(self, **options):
         self.open, self.most_open = collections.Counter(), collections.Counter()  # connections, by address
+        self.open_by = collections.Counter()  # .. and the name that the client has given
         self.extra = collections.Counter()  # further copies, by address
         self.here = threading.local()
         self.copies = collections.Counter()
@@ -37,6 +38,7 @@ class CountingSite(sluice.Site):
 
     def _talk(self, conn, lines):
         self.here.address = address = conn.getsockname()[0]
+        self.here.client = None
         with self.lock:
             self.open[address] += 1
             self.most_open[address] = max(self.most_open[address], self.open[address])
@@ -45,12 +47,25 @@ class CountingSite(sluice.Site):
         finally:
             with self.lock:
                 self.open[address] -= 1
+                self.open_by[address, self.here.client] -= 1
 
-    def open_now(self):
-        """Connections that are open, by address; the most that are open from now on are counted anew."""
+    def _reply(self, verb, line, preset):
+        if verb == "EHLO":
+            with self.lock:
+                self.open_by[self.here.address, self.here.client] -= 1
+                self.here.client = line.split(" ")[1]
+                self.open_by[self.here.address, self.here.client] += 1
+        return super()._reply(verb, line, preset)
+
+    def count_anew(self):
+        """The most that are open from now on."""
         with self.lock:
             self.most_open = collections.Counter(self.open)
-            return dict(self.open)
+
+    def open_of(self, client):
+        """Its connections, by address."""
+        with self.lock:
+            return {address: count for (address, who), count in self.open_by.items() if who == client}
 
     def __iter__(self):
         return iter(())
