@@ -366,7 +366,8 @@ bool spool_next_event(struct spool *sp, struct spool_event *ret_event);
 /* Claim up to `max` messages of state `from` (INCOMING or DEFERRED) with due <= now that are not
  * claimed, the earliest due first; ids into ret_ids, their number into *ret_count. The cost does
  * not grow with what is claimed or not due. On an error none is claimed. Where commits end later,
- * what a batch that has not ended has changed is not found. For the holder, as is spool_next_due. */
+ * what a batch that has not ended has changed is not found. For the holder, as spool_next_due is.
+ */
 int spool_claim(struct spool *sp, enum spool_state from, struct wall now, size_t max,
                 struct msg_id *ret_ids, size_t *ret_count);
 

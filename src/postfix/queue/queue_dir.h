@@ -98,7 +98,7 @@ struct queue_dir_file {
     uint64_t links;
     struct wall modified; /* the earliest next attempt, in incoming and deferred; whole seconds */
     uid_t owner;
-    /* No program has set its time since it was written: whoever defers a file or moves it back does
+    /* No program has set its time since it was written: who defers a file or moves it back does
      * that by whole seconds (utime(2)). But a later write makes it look new again, and on a file
      * system that has no parts of a second none is. */
     bool is_new;
