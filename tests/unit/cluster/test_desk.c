@@ -1,4 +1,4 @@
-/* The desk without a database: what a batch has changed is claimed when it has ended, not before. */
+/* The desk without a database: what a batch has changed is claimed when it has ended. */
 #include "unit.h"
 
 #include <errno.h>
