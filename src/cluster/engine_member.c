@@ -191,6 +191,23 @@ static void begin_to_drain(struct cluster_spool *s, const struct partition_set *
     }
 }
 
+/* What is open there is told to be broken off, where that can be done. */
+static void hurry(struct cluster_spool *s, const struct partition_set *partitions)
+{
+    struct engine_member *m = s->member;
+    struct msg_id *ids;
+    size_t count = desk_claimed_in(&s->desk, partitions, &ids);
+
+    say(m, SPOOL_EVENT_WARNING,
+        "node %s: %d partitions that others wait for still have deliveries under way: what can be "
+        "broken off is",
+        m->name, partition_set_count(partitions));
+    for (size_t i = 0; i < count; i++) {
+        tell(m, SPOOL_EVENT_HURRY, ids[i]);
+    }
+    mem_free(ids);
+}
+
 /* Those in which nothing is open any more are let go. */
 static void drain(struct cluster_spool *s)
 {
@@ -316,9 +333,7 @@ static void take_events(struct cluster_spool *s)
             begin_to_drain(s, &e.partitions);
             break;
         case MEMBERSHIP_HURRY:
-            say(m, SPOOL_EVENT_WARNING,
-                "node %s: %d partitions that others wait for still have deliveries under way",
-                m->name, partition_set_count(&e.partitions));
+            hurry(s, &e.partitions);
             break;
         }
     }

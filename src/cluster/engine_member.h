@@ -5,6 +5,8 @@
  *               what was being committed when the first was made
  *   DRAIN       nothing of it is found or claimed any more; the queue gives back what is claimed
  *               and not under way (SPOOL_EVENT_CHANGED); when nothing is open it is let go
+ *   HURRY       what is under way there, after a while, is broken off where it can be
+ *               (SPOOL_EVENT_HURRY)
  *   GIVEN UP    every commit fails; when the last has, the desk is cleared and the queue told what
  *               was claimed (SPOOL_EVENT_LOST). The node registers anew by itself. It gets
  *               partitions, and may deliver, when all that it had begun has ended

@@ -371,13 +371,13 @@ void assignment_give_back(struct assignment *e, bool stopped)
     assignment_free(e);
 }
 
-void assignment_break_off(struct assignment *e)
+void assignment_break_off(struct assignment *e, const char *why)
 {
     struct channel *ch = channel_of(e);
     bool some = e->open < e->ask.rcpt_count;
 
     CHECK(e->open > 0 && e->all->told == NULL);
-    log_info("%.*s: not delivered for now: this node's lease is over", SLICE_ARGS(e->ask.id));
+    log_info("%.*s: not delivered for now: %s", SLICE_ARGS(e->ask.id), why);
     for (size_t i = 0; some && i < e->ask.rcpt_count; i++) {
         if (!assignment_decided(e, i)) {
             e->verdicts[i] = (struct wire_verdict){.n = e->ask.rcpts[i].n, .kind = VERDICT_NONE};

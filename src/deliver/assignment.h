@@ -161,8 +161,8 @@ void assignment_finish(struct assignment *e, const struct assignment_end *end);
  * is to wait for the thread's time. */
 void assignment_give_back(struct assignment *e, bool stopped);
 
-/* The lease is over: send back the recipients that have no verdict (there is one at least), with
- * the verdicts of the others, and free it. */
-void assignment_break_off(struct assignment *e);
+/* Another node has the mail, or is to have it: send back the recipients that have no verdict (there
+ * is one at least), with the verdicts of the others, and free it. `why` is for the log. */
+void assignment_break_off(struct assignment *e, const char *why);
 
 #endif

@@ -164,10 +164,12 @@ static void give_back(struct attempt *a)
     attempt_free(a);
 }
 
-/* This node's lease is over: another may have the mail by now. */
-static void break_off(struct attempt *a)
+static const char lease_is_over[] = "this node's lease is over";
+
+/* Another node has the mail, or is to have it. */
+static void break_off(struct attempt *a, const char *why)
 {
-    assignment_break_off(a->assignment);
+    assignment_break_off(a->assignment, why);
     attempt_free(a);
 }
 
@@ -560,7 +562,7 @@ static void begin(struct attempt *a)
 {
     if (!sessions_may_deliver(a->all->sessions)) {
         session_close(detach(a));
-        break_off(a);
+        break_off(a, lease_is_over);
         return;
     }
     const struct wire_deliver *ask = &a->assignment->ask;
@@ -706,7 +708,7 @@ static void on_failed(struct attempt *a, const struct client_event *talk)
     bool login = talk->cause == CLIENT_CAUSE_LOGIN && talk->code / 100 != 4, final;
 
     if (talk->cause == CLIENT_CAUSE_BROKEN_OFF) {
-        break_off(a);
+        break_off(a, lease_is_over);
         return;
     }
     if (talk->content_was_sent) {
@@ -842,7 +844,7 @@ static void start(struct attempt *a)
     char text[120];
 
     if (!sessions_may_deliver(a->all->sessions)) {
-        break_off(a);
+        break_off(a, lease_is_over);
         return;
     }
     if (e->size_limit > 0 && a->assignment->ask.size > (uint64_t)e->size_limit) {
@@ -939,23 +941,31 @@ static bool past_the_end(const struct attempt *a)
     return a->phase == ATTEMPT_TRANSACTION && a->content_done && session_flushed(a->session);
 }
 
-static void break_off_list(struct attempt_list *list)
+/* Of one entry, or (NULL) of all. */
+static void break_off_list(struct attempt_list *list, const uint64_t *entry, const char *why)
 {
     struct attempt *a, *next;
 
     for (a = TAILQ_FIRST(list); a != NULL; a = next) {
         next = TAILQ_NEXT(a, in_list);
         /* Where all have a verdict the rest of the dialogue decides nothing. */
-        if (a->assignment->open > 0 && !past_the_end(a)) {
-            break_off(a);
+        if ((entry == NULL || a->assignment->ask.entry == *entry) && a->assignment->open > 0 &&
+            !past_the_end(a)) {
+            break_off(a, why);
         }
     }
 }
 
 void attempts_break_off(struct attempts *all)
 {
-    break_off_list(&all->waiting);
-    break_off_list(&all->running);
+    break_off_list(&all->waiting, NULL, lease_is_over);
+    break_off_list(&all->running, NULL, lease_is_over);
+}
+
+void attempts_break_off_one(struct attempts *all, uint64_t entry)
+{
+    break_off_list(&all->waiting, &entry, "another node waits for it");
+    break_off_list(&all->running, &entry, "another node waits for it");
 }
 
 static void end_early(struct attempt *a)

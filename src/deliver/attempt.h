@@ -79,6 +79,8 @@ void attempts_forget(struct attempts *all, struct slice transport, struct slice 
 
 /* The node's lease is over: break off what has not reached the end of its content. */
 void attempts_break_off(struct attempts *all);
+/* Another node waits for the mail of this entry: the same, if it is here still. */
+void attempts_break_off_one(struct attempts *all, uint64_t entry);
 
 /* Give back what was not begun; close kept connections with QUIT. What is in a transaction
  * goes on. */

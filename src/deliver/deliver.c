@@ -74,6 +74,17 @@ static bool on_forget(struct deliver *d, const struct frame *frame)
     return true;
 }
 
+static bool on_break_off(struct deliver *d, const struct frame *frame)
+{
+    uint64_t entry;
+
+    if (!wire_get_number(frame->body, &entry)) {
+        return false;
+    }
+    attempts_break_off_one(&d->attempts, entry);
+    return true;
+}
+
 static bool on_frame(void *arg, const struct frame *frame)
 {
     struct deliver *d = arg;
@@ -85,6 +96,8 @@ static bool on_frame(void *arg, const struct frame *frame)
         return on_content(d, frame);
     case WIRE_FORGET:
         return on_forget(d, frame);
+    case WIRE_BREAK_OFF:
+        return on_break_off(d, frame);
     case WIRE_POLICY_ANSWER:
         return sts_client_answer(&d->sts, frame->body);
     case WIRE_TLS_LOOK:

@@ -146,7 +146,7 @@ static void give_back(struct local_delivery *job)
 /* The lease is over: what has no verdict goes back. */
 static void break_off(struct local_delivery *job)
 {
-    assignment_break_off(job->assignment);
+    assignment_break_off(job->assignment, "this node's lease is over");
     job_free(job);
 }
 

@@ -293,6 +293,11 @@ void wire_put_lease(struct channel *ch, int fd)
     channel_end(ch, fd);
 }
 
+void wire_put_break_off(struct channel *ch, uint64_t entry)
+{
+    wire_put_number(ch, WIRE_BREAK_OFF, entry);
+}
+
 void wire_put_need_content(struct channel *ch, uint64_t entry)
 {
     wire_put_number(ch, WIRE_NEED_CONTENT, entry);

@@ -89,6 +89,8 @@ enum wire_type {
     WIRE_RESULT,       /* struct wire_result */
     WIRE_FORGET,       /* queue: drop cached connections to this destination (flush, reload).
                           struct wire_forget */
+    WIRE_BREAK_OFF,    /* queue to deliver: u64 entry. End it untried, unless the peer may have the
+                          message already: another node waits for it */
     WIRE_LEASE,        /* queue: deliver only while this lease holds. The descriptor of its page
                           (lease_page.h), no body; the first frame, where there is a lease */
     WIRE_AGENT,        /* agents to queue: of an agent; the body is its kind's (agent_kind.h) */
@@ -436,6 +438,7 @@ bool wire_get_deliver(struct slice body, struct wire_deliver *ret,
                       struct wire_deliver_rcpt **ret_rcpts);
 
 void wire_put_lease(struct channel *ch, int fd);
+void wire_put_break_off(struct channel *ch, uint64_t entry);
 void wire_put_need_content(struct channel *ch, uint64_t entry);
 bool wire_get_need_content(struct slice body, uint64_t *ret_entry);
 

@@ -303,6 +303,21 @@ static void serve_waiting(struct queue *q, struct worker_process *agent)
     }
 }
 
+void agents_break_off(struct queue *q, struct msg_id id)
+{
+    struct delivery *f, *next;
+
+    HASH_ITER(hh, q->active.deliveries, f, next)
+    {
+        const struct worker_process *agent = &q->agents.at[f->agent];
+
+        if (f->msg->id.n == id.n && f->sent && agent->role == ROLE_DELIVER &&
+            agent->channel != NULL) {
+            wire_put_break_off(agent->channel, f->entry);
+        }
+    }
+}
+
 /* A process tells of its agents. */
 static bool agent_told(struct queue *q, enum wire_role role, struct slice body)
 {

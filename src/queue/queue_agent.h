@@ -62,6 +62,10 @@ void agents_at_hand(struct queue *q);
  * rest) is to be forgotten. */
 void agents_forget(struct queue *q);
 
+/* Break off the deliveries of a message, where the peer can't have it yet: another node waits for
+ * it. Only those by SMTP and LMTP. */
+void agents_break_off(struct queue *q, struct msg_id id);
+
 /* In each turn, before decisions: for kinds without a process. */
 void agents_turn(struct worker_processes *all);
 

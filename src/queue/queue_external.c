@@ -127,6 +127,9 @@ void external_tell(struct queue *q)
             queue_drop(q, event.id);
             batch_drop(q, event.id);
             break;
+        case SPOOL_EVENT_HURRY:
+            agents_break_off(q, event.id);
+            break;
         case SPOOL_EVENT_ENDED:
             log_error("spool: %.*s", SLICE_ARGS(event.text));
             role_exit(q->role, EX_CONFIG);

@@ -348,6 +348,8 @@ enum spool_event_type {
     SPOOL_EVENT_READY, /* something that was -EAGAIN may be at hand now, or mail can be claimed */
     SPOOL_EVENT_LOST,  /* a message that was claimed is not ours any more, nor what becomes of it;
                           without an id: that was all, and spool_lease_ended is waited for */
+    SPOOL_EVENT_HURRY, /* a message that was to be left (CHANGED) is still being delivered, and
+                          another node waits for it: what can be broken off is to be */
     SPOOL_EVENT_ENDED, /* text: why nothing can ever be done with it again; the program ends */
 };
 

@@ -197,6 +197,24 @@ class Nodes(sluice.TestCase):
         self.divided(2)
         self.nothing_is_left()
         self.assertEqual(self.counting.copies["once"], 2)
+    def test_deliveries_that_do_not_end_are_broken_off_for_a_node_that_joins(self):
+        self.make("anna")
+        ends = threading.Event()
+        self.addCleanup(ends.set)
+        self.counting.replies["RCPT"] = lambda line: ends.wait() and "250 2.1.5 Ok"
+        anna = self.cluster.nodes["anna"]
+        for domain in self.counting.domains(DESTINATIONS):
+            anna.send("a@example.org", ["r@" + domain], "Subject: %s\r\n\r\nx\r\n" % domain)
+        self.eventually(lambda: anna.ask("GET", "/v1/status")[1]["in_flight"] == DESTINATIONS)
+        bert = self.cluster.nodes["bert"] = self.cluster.node("bert")
+        self.daemons.append(bert)
+        bert.launch()
+        self.divided(2, evenly=True)
+        self.assertIn("not delivered for now: another node waits for it", anna.log())
+        ends.set()
+        self.eventually(lambda: len(self.counting.copies) == DESTINATIONS)
+        self.nothing_is_left()
+        self.assertEqual(self.copies(), 0)
 
     def test_a_node_that_an_operator_drains_lets_go_without_a_copy(self):
         self.make("anna", "bert")
