@@ -1,6 +1,7 @@
 """What operators ask of one node of a cluster, and others have: each answers for its own mail, whichever is asked."""
 
 import json
+import re
 import threading
 
 import cluster
@@ -230,6 +231,15 @@ class Asks(sluice.TestCase):
         thread.join()
         self.cluster.go_on_node("bert")
         self.eventually(bert.answers)
+
+    def test_metrics_tell_of_a_node_and_of_the_others(self):
+        self.make("anna", "bert")
+        for node in self.nodes:
+            values = dict(re.findall(r"^(sluice_cluster_\w+) (\S+)$", node.ask("GET", "/metrics")[1].decode(), re.M))
+            self.assertEqual({name[15:]: float(values[name]) for name in values if name != "sluice_cluster_lease_margin_seconds"},
+                             {"partitions": 128, "partitions_unowned": 0, "nodes_up": 2, "given_up_total": 0, "missed_by_arrival_total": 0,
+                              "inquiries": 0})
+            self.assertLessEqual(float(values["sluice_cluster_lease_margin_seconds"]), 4)
 
     def test_rows_that_make_no_sense_harm_nobody(self):
         self.make("anna", "bert")

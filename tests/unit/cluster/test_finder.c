@@ -98,9 +98,39 @@ static void a_sweep_looks_for_all_again(void **state)
     assert_true(places[0]->due == INT64_MIN);
 }
 
+/* Nothing else finds what lies before the place of that time. */
+static void what_only_a_sweep_finds_is_known_as_that(void **state)
+{
+    struct finder_place *places[FINDER_ORDERS];
+    uint16_t p;
+    uint64_t id;
+
+    (void)state;
+    answered(0, 10, 5, FINDER_NONE);
+    finder_sweep(&f);
+    assert_int_equal(finder_ask(&f, 0, FINDER_ORDERS, places), FINDER_ORDERS);
+    assert_true(finder_was_past(&f, places[0], 9, 7));
+    assert_true(finder_was_past(&f, places[0], 10, 5));
+    assert_false(finder_was_past(&f, places[0], 10, 6));
+    finder_answer(&f, places[0], 10, 5, FINDER_NONE);
+    finder_answer(&f, places[1], 10, 5, FINDER_NONE);
+    finder_put(&f, FINDER_DEFERRED, P, 10, 4); /* it may be what the sweep finds first */
+    finder_sweep(&f);
+    assert_false(finder_was_past(&f, places[0], 9, 7));
+    assert_true(finder_take_early(&f, 10, &p, &id));
+    assert_true(f.walk_is_sweep == false); /* the walk of the sweep before goes on */
+    f.walks = false;
+    finder_sweep(&f);
+    assert_true(f.walk_is_sweep);
+    finder_own(&f, P, true); /* all of it is new */
+    assert_false(finder_was_past(&f, places[0], 9, 7));
+    assert_false(f.walk_is_sweep);
+}
+
 #define FINDER_TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 UNIT_MAIN(FINDER_TEST(a_partition_is_looked_through_when_it_comes),
           FINDER_TEST(what_leaves_before_a_place_is_known_by_its_id),
           FINDER_TEST(what_was_put_while_its_place_is_asked_is_known_by_its_id),
-          FINDER_TEST(a_sweep_looks_for_all_again))
+          FINDER_TEST(a_sweep_looks_for_all_again),
+          FINDER_TEST(what_only_a_sweep_finds_is_known_as_that))
