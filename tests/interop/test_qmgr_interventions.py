@@ -290,7 +290,8 @@ class Events(Beside):
         self.p.use_manager("sluice-qmgr")
         self.p.reload()
         self.wait(self.p.manager, "our manager")
-        soft, held = self.send("a@src.test", ["b@soft.test"]), self.send("a@src.test", ["h@held.test"])
+        soft = self.send("a@src.test", ["b@soft.test"])
+        held, held2 = (self.send("a@src.test", ["h@held.test"]) for _ in range(2))
         self.deferred(soft)
         slow = self.send("a@src.test", ["c@slow.test"])
         self.wait(lambda: any(c == "DATA" for c in site.commands), "the delivery is under way")
@@ -300,7 +301,8 @@ class Events(Beside):
         later["later"] = False
         gate.set()
         self.p.command("postsuper", "-H", held)
-        for queue_id in (other, soft, held, slow):
+        self.run_sluice("release", held2)
+        for queue_id in (other, soft, held, held2, slow):
             def removed(queue_id=queue_id):
                 self.flush()
                 return "%s: removed" % queue_id in self.p.log()
@@ -313,7 +315,7 @@ class Events(Beside):
             found[:] = self.events(len(found) + 1)
             return found[-1].get("recipient") == "last@good.test" and found[-1]["event"] == "delivered"
         self.wait(told, "the last event")
-        self.assertEqual(sorted(e["queue_id"] for e in found if e["event"] == "received"), sorted([soft, held, slow, last]))
+        self.assertEqual(sorted(e["queue_id"] for e in found if e["event"] == "received"), sorted([soft, held, held2, slow, last]))
 
     def test_a_file_and_a_web_hook_get_them(self):
         site, receiver = self.site(), hook.Receiver("c2VjcmV0c2VjcmV0")

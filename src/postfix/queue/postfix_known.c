@@ -284,8 +284,9 @@ int known_change(struct postfix_store *s, struct store_known *k, const struct sp
     } else if (c->to->state != SPOOL_HOLD &&
                (c->to->state != c->from->state || c->to->due.us != c->from->due.us)) {
         /* To incoming/, as flush(8) does it: no scan of deferred/ is needed to find it. */
-        k->exit =
-            c->to->due.us <= us_add(s->now.us, US_PER_S) ? STORE_TO_INCOMING : STORE_TO_DEFERRED;
+        k->exit = c->to->due.us <= us_add(s->now.us, s->options.run_delay_us)
+                      ? STORE_TO_INCOMING /* `now` is of the last poll, up to so long ago */
+                      : STORE_TO_DEFERRED;
         k->flush = k->exit == STORE_TO_INCOMING && c->from->state != SPOOL_HOLD;
         k->due = c->to->due;
     }
@@ -305,12 +306,12 @@ static int set_expire(struct postfix_store *s, const struct store_known *k,
 }
 
 static int move_known(struct postfix_store *s, const struct store_known *k,
-                      enum queue_dir_name from, enum queue_dir_name to)
+                      enum queue_dir_name from, enum queue_dir_name to, bool keeps_time)
 {
     struct slice name = slice_string(k->name);
     int err = 0;
 
-    if (to == QUEUE_DIR_DEFERRED || to == QUEUE_DIR_INCOMING) {
+    if (!keeps_time && (to == QUEUE_DIR_DEFERRED || to == QUEUE_DIR_INCOMING)) {
         err = queue_dir_set_time(&s->dir, from, name, k->due);
     }
     return err != 0 || from == to ? err : queue_dir_move(&s->dir, name, from, to);
@@ -333,17 +334,18 @@ static int apply(struct postfix_store *s, struct store_known *k)
     }
     switch (k->exit) {
     case STORE_TO_HOLD:
-        return move_known(s, k, place, QUEUE_DIR_HOLD);
+        return move_known(s, k, place, QUEUE_DIR_HOLD, true);
     case STORE_TO_DEFERRED:
-        return move_known(s, k, place, QUEUE_DIR_DEFERRED);
+        return move_known(s, k, place, QUEUE_DIR_DEFERRED, false);
     case STORE_TO_INCOMING:
         s->scans[0].wanted = true;
+        s->scans[0].again = wall_min(s->scans[0].again, k->due); /* if that is not yet */
         store_ready(s);
-        return move_known(s, k, place, QUEUE_DIR_INCOMING);
+        return move_known(s, k, place, QUEUE_DIR_INCOMING, file.is_new); /* still new, and due */
     case STORE_TO_MAILDROP:
         return store_requeue(s, slice_string(k->name), place);
     case STORE_TO_CORRUPT:
-        return move_known(s, k, place, QUEUE_DIR_CORRUPT);
+        return move_known(s, k, place, QUEUE_DIR_CORRUPT, true);
     case STORE_REMOVED_BY:
         return store_remove(s, slice_string(k->name), place);
     case STORE_STAYS:

@@ -1342,6 +1342,25 @@ static void mail_on_disk_is_changed_by_its_queue_id(void **unused)
     teardown(f);
 }
 
+/* The engine's clock is that of its last poll. */
+static void mail_is_made_due_long_after_the_last_poll(void **unused)
+{
+    struct fixture *f = setup();
+    struct msg_id a;
+
+    (void)unused;
+    put_message(f, "deferred/A/A1", 1, 0700, NOW_S + 5000);
+    (void)poll_all(f);
+    a = find_name(f, "A1");
+    f->now = wall_after(f->now, 100 * US_PER_S);
+    assert_int_equal(spool_set_due(f->sp, a, f->now), 0);
+    assert_int_equal(spool_commit(f->sp), 0);
+    assert_true(queue_tree_has(&f->tree, "incoming/A1"));
+    (void)poll_all(f);
+    assert_int_equal(claim_one(f, SPOOL_INCOMING).n, a.n);
+    teardown(f);
+}
+
 static void what_is_active_is_listed(void **unused)
 {
     static const struct {
@@ -1422,4 +1441,5 @@ UNIT_MAIN(cmocka_unit_test(mail_goes_from_incoming_through_active_to_its_end),
           cmocka_unit_test(mail_on_disk_is_found_by_its_queue_id),
           cmocka_unit_test(a_list_of_mail_on_disk_comes_in_pieces),
           cmocka_unit_test(mail_on_disk_is_changed_by_its_queue_id),
+          cmocka_unit_test(mail_is_made_due_long_after_the_last_poll),
           cmocka_unit_test(what_is_active_is_listed))
