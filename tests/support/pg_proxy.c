@@ -173,7 +173,7 @@ static char kind_of(const unsigned char *m, size_t len)
         const char *words;
         char kind;
     } kinds[] = {
-        {"INSERT INTO batch", 'W'}, {"SET lock_timeout", 'L'}, {"parts FROM arrival", 'R'}};
+        {"INSERT INTO batch", 'W'}, {"SET lock_timeout = 500", 'L'}, {"parts FROM arrival", 'R'}};
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (memmem(m, len, kinds[i].words, strlen(kinds[i].words)) != NULL) {
