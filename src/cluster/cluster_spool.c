@@ -394,7 +394,13 @@ static void lease_ended(struct spool *sp)
     engine_member_lease_ended(cluster_of(sp)->member);
 }
 
-static const struct spool_lease_part lease = {.left_us = lease_left_us, .ended = lease_ended};
+static unsigned lease_nodes(const struct spool *sp)
+{
+    return engine_member_nodes_up(((const struct cluster_spool *)sp)->member);
+}
+
+static const struct spool_lease_part lease = {
+    .left_us = lease_left_us, .ended = lease_ended, .nodes = lease_nodes};
 
 static unsigned partition(const struct spool *sp, const struct spool_rcpt *r)
 {

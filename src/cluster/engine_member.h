@@ -67,13 +67,13 @@ int engine_member_owner(const struct engine_member *m, unsigned partition);
 int64_t engine_member_unowned_us(const struct engine_member *m, unsigned partition);
 const char *engine_member_node_name(const struct engine_member *m, int node);
 bool engine_member_node_is_up(const struct engine_member *m, int node);
-unsigned engine_member_nodes_up(const struct engine_member *m);
 /* How often its lease was taken away. */
 uint64_t engine_member_given_up(const struct engine_member *m);
 /* There is something in the table ask for that node. */
 void engine_member_notify_ask(struct engine_member *m, int node);
 
 /* As spool_lease.h. */
+unsigned engine_member_nodes_up(const struct engine_member *m);
 int64_t engine_member_lease_left_us(const struct engine_member *m);
 void engine_member_lease_ended(struct engine_member *m);
 

@@ -77,6 +77,8 @@ enum conf_tls {
 
 enum conf_cluster_standby { CONF_CLUSTER_STANDBY_REQUIRED, CONF_CLUSTER_STANDBY_NONE };
 #define CONF_CLUSTER_STANDBY_WORDS "required|none"
+enum conf_cluster_limits { CONF_CLUSTER_LIMITS_EACH, CONF_CLUSTER_LIMITS_DIVIDE };
+#define CONF_CLUSTER_LIMITS_WORDS "each|divide"
 
 enum conf_sts { CONF_STS_NO, CONF_STS_TEST, CONF_STS_YES };
 #define CONF_STS_WORDS "no|test|yes"
@@ -177,6 +179,10 @@ enum conf_prefer { CONF_PREFER_ANY, CONF_PREFER_IPV6, CONF_PREFER_IPV4 };
     X(CHOICE, cluster_standby, CONF_CLUSTER_STANDBY_WORDS, "required", 0, 0,                       \
       "whether mail must be on a synchronous standby of the database, too, before it is "          \
       "acknowledged; none: there is one server, and nothing ever takes its place")                 \
+    X(CHOICE, cluster_limits, CONF_CLUSTER_LIMITS_WORDS, "each", 0, 0,                             \
+      "of several nodes, what a transport's process_limit and transport_rate_delay are about: "    \
+      "each of them, or all; then they are divided by the number of nodes that are up, at least "  \
+      "one delivery at once for each")                                                             \
     X(SIZE, spool_inline_limit, "bytes", "16k", 0, 1 << 30,                                        \
       "larger content is kept in files beside the database")                                       \
     X(STRING, maildrop, "path", "maildrop", 0, 0,                                                  \

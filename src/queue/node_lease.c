@@ -56,6 +56,18 @@ static struct mono until(struct queue *q)
     return left > 0 ? mono_after(now, left) : (struct mono){0};
 }
 
+/* Limits that hold for all nodes are divided anew when one has come or gone. */
+static void divide_limits(struct queue *q)
+{
+    unsigned nodes =
+        q->conf->cluster_limits == CONF_CLUSTER_LIMITS_DIVIDE ? spool_lease_nodes(q->spool) : 1;
+
+    if (nodes != q->transports.nodes) {
+        q->transports.nodes = nodes;
+        transports_load(q);
+    }
+}
+
 void node_lease_turn(struct queue *q)
 {
     struct node_lease *l = &q->lease;
@@ -64,6 +76,7 @@ void node_lease_turn(struct queue *q)
     if (!spool_has_lease(q->spool)) {
         return;
     }
+    divide_limits(q);
     lease_page_set(&l->page, until(q));
     holds = node_lease_holds(l);
     if (holds != l->held) {

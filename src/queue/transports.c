@@ -8,10 +8,23 @@
 #include "queue.h"
 #include "tuning.h"
 
+/* The share of one of so many nodes (0: as 1). */
+static struct sched_transport_policy divided(struct sched_transport_policy p, unsigned nodes)
+{
+    if (nodes > 1 && p.process_limit > 0) {
+        p.process_limit = p.process_limit > nodes ? p.process_limit / nodes : 1;
+    }
+    if (nodes > 1 && __builtin_mul_overflow(p.transport_rate_delay_us, (int64_t)nodes,
+                                            &p.transport_rate_delay_us)) {
+        p.transport_rate_delay_us = US_FOREVER;
+    }
+    return p;
+}
+
 static uint32_t set(struct transports *t, const struct conf *conf, struct sched *sched,
                     const char *name, const struct policy *p)
 {
-    struct sched_transport_policy policy = tuning_transport(conf, p);
+    struct sched_transport_policy policy = divided(tuning_transport(conf, p), t->nodes);
     uint32_t index = sched_transport(sched, clock_mono(), name, &policy);
 
     if (index >= t->count) {

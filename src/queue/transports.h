@@ -20,6 +20,7 @@ struct transports {
     char **names; /* owned, each; by the scheduler's index */
     enum conf_agent *agents;
     uint32_t count;
+    unsigned nodes; /* by which limits of a transport are divided; 0 as 1 */
 };
 
 /* Take over those of the configuration, with what interventions say of them, and tell the

@@ -355,6 +355,14 @@ int64_t spool_lease_left_us(const struct spool *sp)
     return spool_has_lease(sp) ? sp->engine->lease->left_us(sp) : US_FOREVER;
 }
 
+unsigned spool_lease_nodes(const struct spool *sp)
+{
+    unsigned nodes =
+        spool_has_lease(sp) && sp->engine->lease->nodes != NULL ? sp->engine->lease->nodes(sp) : 1;
+
+    return nodes > 0 ? nodes : 1;
+}
+
 void spool_lease_ended(struct spool *sp)
 {
     if (spool_has_lease(sp) && sp->engine->lease->ended != NULL) {

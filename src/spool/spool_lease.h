@@ -17,6 +17,9 @@ bool spool_has_lease(const struct spool *sp);
  * !spool_has_lease. */
 int64_t spool_lease_left_us(const struct spool *sp);
 
+/* How many nodes are up, as far as is known: at least 1. */
+unsigned spool_lease_nodes(const struct spool *sp);
+
 /* Its lease was taken away (SPOOL_EVENT_LOST without an id), and all that this node had begun under
  * it has ended: it may get another. */
 void spool_lease_ended(struct spool *sp);
@@ -24,7 +27,8 @@ void spool_lease_ended(struct spool *sp);
 /* The part, as spool_engine.h wants it. */
 struct spool_lease_part {
     int64_t (*left_us)(const struct spool *sp);
-    void (*ended)(struct spool *sp); /* NULL: it is never taken away */
+    void (*ended)(struct spool *sp);           /* NULL: it is never taken away */
+    unsigned (*nodes)(const struct spool *sp); /* NULL: one */
 };
 
 #endif

@@ -19,8 +19,8 @@ STOPPER = os.path.join(sluice.BUILD, "tests", "stop_at_dot")
 
 @postgres.needed()
 class Nodes(sluice.TestCase):
-    def make(self, *names, standby=False, **options):
-        self.counting = cluster.CountingSite(host="0.0.0.0")
+    def make(self, *names, standby=False, end=None, **options):
+        self.counting = cluster.CountingSite(host="0.0.0.0", **({"end": end} if end else {}))
         self.addCleanup(self.counting.close)
         self.cluster = cluster.Cluster(names, standby=standby, routes=self.counting.routes(DESTINATIONS), **options)
         self.addCleanup(self.cluster.close)
@@ -69,6 +69,32 @@ class Nodes(sluice.TestCase):
         self.nothing_is_left()
         self.assertEqual(len(self.counting.copies), 3 * DESTINATIONS + 3)
         self.assertEqual({count for count in self.counting.copies.values()}, {1, DESTINATIONS})
+
+    def test_limits_of_a_transport_may_be_those_of_all_nodes(self):
+        go, lock, going = threading.Event(), threading.Lock(), [0, 0]  # now, at most
+
+        def end(line):
+            with lock:
+                going[0] += 1
+                going[1] = max(going)
+            go.wait(sluice.PATIENCE)
+            with lock:
+                going[0] -= 1
+            return "250 2.0.0 Ok"
+        self.addCleanup(go.set)
+        self.make("anna", "bert", end=end, smtp_process_limit="4", cluster_limits="divide")
+        self.divided(2, evenly=True)
+        nodes = list(self.cluster.nodes.values())
+        for i in range(2 * DESTINATIONS):
+            nodes[i % 2].send("a@example.org", ["r@" + self.counting.domains(DESTINATIONS)[i // 2]], "Subject: %d\r\n\r\nx\r\n" % i)
+        self.eventually(lambda: going[0] == 4)
+        # What could go beside these would have gone before mail that came later fails in both.
+        for node in nodes:
+            node.send("a@example.org", ["r@nowhere.invalid"], "Subject: late\r\n\r\nx\r\n")
+        self.eventually(lambda: self.cluster.count("part") >= 1)
+        go.set()
+        self.eventually(lambda: len(self.counting.copies) == 2 * DESTINATIONS)
+        self.assertEqual(going[1], 4)
 
     def test_what_waits_is_seen_and_changed_from_each_node(self):
         self.make("anna", "bert")
