@@ -272,6 +272,9 @@ static void spool(const char *url, struct work *w)
     struct msg_id before[BATCH_MAX];
     struct spool *sp = open_node(url, "a");
 
+    /* What waits is counted before the first commit. */
+    must(sp, spool_finish_all_done(sp, submit_one(sp, w, 0)));
+    must(sp, spool_commit(sp));
     begin(w);
     while (goes_on(w)) {
         for (unsigned i = 0; i < w->batch; i++) {
