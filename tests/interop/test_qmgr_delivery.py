@@ -42,6 +42,7 @@ class Delivery(Case):
         self.postfix(site.nexthop)
         queue_id = self.send("a@src.test", ["b@hard.test", "c@hard.test"])
         self.logged(r"bounce\[\d+\]: %s: sender non-delivery notification: \w+" % queue_id)
+        self.eventually(lambda: any(m["sender"] == "" for m in site.messages))
         self.drained()
         report = next(m for m in site.messages if m["sender"] == "")
         self.assertEqual(report["recipients"], ["a@src.test"])

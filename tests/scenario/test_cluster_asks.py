@@ -234,6 +234,10 @@ class Asks(sluice.TestCase):
 
     def test_metrics_tell_of_a_node_and_of_the_others(self):
         self.make("anna", "bert")
+        self.eventually(lambda: set(self.cluster.partitions().values()) == {128})
+        # A node counts what has come to it, a moment after it is written.
+        for node in self.nodes:
+            self.eventually(lambda: b"sluice_cluster_partitions 128" in node.ask("GET", "/metrics")[1])
         for node in self.nodes:
             values = dict(re.findall(r"^(sluice_cluster_\w+) (\S+)$", node.ask("GET", "/metrics")[1].decode(), re.M))
             self.assertEqual({name[15:]: float(values[name]) for name in values if name != "sluice_cluster_lease_margin_seconds"},
