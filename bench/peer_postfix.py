@@ -161,10 +161,13 @@ class Postfix:
 
     def queued(self, *queues):
         """Messages in these queues, by files; by default in all that mail passes."""
-        count = 0
-        for name in queues or ("incoming", "active", "deferred", "maildrop"):
-            for _, _, files in os.walk(os.path.join(self.directory, "queue", name)):
-                count += len(files)
+        for _ in range(2):  # a report may come into one after it was looked at, and what it is about leave another before that is
+            count = 0
+            for name in queues or ("maildrop", "incoming", "active", "deferred"):
+                for _, _, files in os.walk(os.path.join(self.directory, "queue", name)):
+                    count += len(files)
+            if count > 0:
+                break
         return count
 
     def halt(self):
