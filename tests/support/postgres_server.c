@@ -14,6 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "buf.h"
+#include "cluster_spool.h"
+#include "cluster_tables.h"
+
 #define NOBODY 65534
 #define USER   "tester"
 #define PATH   200
@@ -289,4 +293,17 @@ const char *postgres_server_ask(const struct postgres_server *s, const char *sql
     PQclear(result);
     PQfinish(conn);
     return text;
+}
+
+void postgres_server_make_tables(const struct postgres_server *s)
+{
+    struct buf error;
+
+    cluster_spool_register();
+    (void)postgres_server_ask(s, "DROP SCHEMA IF EXISTS sluice CASCADE");
+    buf_init(&error, 1000);
+    if (cluster_tables_init(postgres_server_url(s), SLICE(""), false, &error, &error) != 0) {
+        fail_msg("%s", buf_cstr(&error));
+    }
+    buf_fini(&error);
 }

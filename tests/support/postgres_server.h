@@ -33,6 +33,8 @@ void postgres_server_need_own(const struct postgres_server *s);
 /* Make a cluster of databases and start it, unless one is named. Fails the test when that fails. */
 void postgres_server_init(struct postgres_server *s);
 void postgres_server_fini(struct postgres_server *s);
+/* The tables of a queue, anew, and the engine is registered. */
+void postgres_server_make_tables(const struct postgres_server *s);
 
 /* Start again what was ended. */
 void postgres_server_start(struct postgres_server *s);

@@ -16,8 +16,6 @@
 #include <time.h>
 
 #include "buf.h"
-#include "cluster_spool.h"
-#include "cluster_tables.h"
 #include "pg_proxy.h"
 #include "postgres_server.h"
 #include "seeds.h"
@@ -39,19 +37,10 @@ static bool may_fail; /* batches may, as a statement is refused */
 
 static int make_tables(void **state)
 {
-    char url[200];
-    struct buf error;
-
     (void)state;
-    cluster_spool_register();
     postgres_server_init(&server);
     pg_proxy_init(&proxy, server.dir);
-    buf_init(&error, 1000);
-    (void)snprintf(url, sizeof url, "//tester@/postgres?host=%s", server.dir);
-    if (cluster_tables_init(url, SLICE(""), false, &error, &error) != 0) {
-        fail_msg("%s", buf_cstr(&error));
-    }
-    buf_fini(&error);
+    postgres_server_make_tables(&server);
     return 0;
 }
 

@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "buf.h"
-#include "cluster_spool.h"
-#include "cluster_tables.h"
 #include "postgres_server.h"
 #include "spool.h"
 #include "spool_search.h"
@@ -40,14 +38,10 @@ static int start(void **state)
     struct buf error;
 
     (void)state;
-    cluster_spool_register();
     postgres_server_init(&server);
-    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE");
-    buf_init(&error, 1000);
-    assert_int_equal(
-        cluster_tables_init(postgres_server_url(&server), SLICE(""), false, &error, &error), 0);
+    postgres_server_make_tables(&server);
     (void)postgres_server_ask(&server, rows);
-    buf_clear(&error);
+    buf_init(&error, 1000);
     if (spool_open(postgres_server_url(&server), SPOOL_OPEN_READ, &options, &error, &sp) != 0) {
         fail_msg("%s", buf_cstr(&error));
     }

@@ -10,7 +10,6 @@
 
 #include "buf.h"
 #include "cluster_spool.h"
-#include "cluster_tables.h"
 #include "postgres_server.h"
 #include "spool_commits.h"
 #include "spool_fixture.h"
@@ -21,16 +20,9 @@ static struct postgres_server server;
 
 static int start_server(void **state)
 {
-    struct buf error;
-
     (void)state;
-    cluster_spool_register();
     postgres_server_init(&server);
-    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE");
-    buf_init(&error, 1000);
-    assert_int_equal(
-        cluster_tables_init(postgres_server_url(&server), SLICE(""), false, &error, &error), 0);
-    buf_fini(&error);
+    postgres_server_make_tables(&server);
     return 0;
 }
 

@@ -27,7 +27,6 @@
 /* What a batch has changed is not claimed before it has ended. */
 #define CLAIMS_WHAT_IS_DURABLE true
 #include "cluster_spool.h"
-#include "cluster_tables.h"
 #include "postgres_server.h"
 
 /* The other engine is PostgreSQL's, and is opened again with SQLite's. */
@@ -84,18 +83,10 @@ static struct spool *open_other(void)
 
 static struct spool *make_other(void)
 {
-    struct buf error;
-
     if (server.target.database == NULL) {
-        cluster_spool_register();
         postgres_server_init(&server);
     }
-    (void)postgres_server_ask(&server, "DROP SCHEMA IF EXISTS sluice CASCADE");
-    buf_init(&error, 1000);
-    if (cluster_tables_init(postgres_server_url(&server), SLICE(""), false, &error, &error) != 0) {
-        fail_msg("%s", buf_cstr(&error));
-    }
-    buf_fini(&error);
+    postgres_server_make_tables(&server);
     return open_other();
 }
 
