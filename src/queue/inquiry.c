@@ -242,6 +242,8 @@ static json_t *next_question(const struct queue *q, struct inquiry *in, int *nod
             if (question != NULL) {
                 return question;
             }
+            /* Nothing that is open lies there: all items need not be looked through each turn. */
+            in->again[*node] = mono_after(clock_mono(), INQUIRY_AGAIN_US);
         }
     }
     return NULL;
