@@ -46,7 +46,8 @@ static bool is_new_enough(const PGconn *conn, const struct cluster_url *u, struc
 }
 
 /* Are the tables there, and as this program knows them? */
-static int look_at_format(PGconn *conn, const struct cluster_url *u, struct buf *ret_error)
+static int look_at_format(PGconn *conn, const struct cluster_url *u, int *ret_format,
+                          struct buf *ret_error)
 {
     PGresult *r =
         cluster_tables_ask(conn, u, "SELECT to_regclass('cluster') IS NOT NULL", ret_error);
@@ -70,25 +71,27 @@ static int look_at_format(PGconn *conn, const struct cluster_url *u, struct buf 
     }
     format = strtoll(first(r), NULL, 10);
     PQclear(r);
-    if (format != SCHEMA_FORMAT) {
+    if (format < SCHEMA_FORMAT_MIN || format > SCHEMA_FORMAT) {
         (void)buf_addf(ret_error,
-                       "spool %s: its tables have format %" PRId64 "; this program knows %d%s",
-                       u->text, format, SCHEMA_FORMAT,
-                       format < SCHEMA_FORMAT ? " (`sluice cluster upgrade')" : ""); /* sticky */
+                       "spool %s: its tables have format %" PRId64 "; this program knows %d to %d",
+                       u->text, format, SCHEMA_FORMAT_MIN, SCHEMA_FORMAT); /* sticky */
         return -EPROTO;
     }
+    *ret_format = (int)format;
     return 0;
 }
 
 PGconn *cluster_tables_open(const struct cluster_url *u, int *ret_err, struct buf *ret_error)
 {
     PGconn *conn = cluster_url_connect(u, ret_error);
+    int format;
 
     if (conn == NULL) {
         *ret_err = -EIO;
         return NULL;
     }
-    *ret_err = is_new_enough(conn, u, ret_error) ? look_at_format(conn, u, ret_error) : -EPROTO;
+    *ret_err =
+        is_new_enough(conn, u, ret_error) ? look_at_format(conn, u, &format, ret_error) : -EPROTO;
     if (*ret_err != 0) {
         PQfinish(conn);
         return NULL;
@@ -265,6 +268,20 @@ static int check_clock(PGconn *conn, const struct cluster_url *u, struct buf *ou
     return 0;
 }
 
+static int check_format(PGconn *conn, const struct cluster_url *u, struct buf *out,
+                        struct buf *ret_error)
+{
+    int format, err = look_at_format(conn, u, &format, ret_error);
+
+    if (err == 0 && format < SCHEMA_FORMAT) {
+        (void)buf_addf(out,
+                       "advice: the tables have format %d, this program makes %d: `sluice cluster "
+                       "upgrade' when all nodes have it\n",
+                       format, SCHEMA_FORMAT); /* sticky */
+    }
+    return err;
+}
+
 /* Rows that nothing names. What is about to be named is younger than an hour: ids are times. */
 #define OLD "(extract(epoch FROM now()) * 1000000 - 3600000000)::bigint"
 
@@ -357,6 +374,7 @@ int cluster_tables_check(const char *url, struct slice password, bool needs_stan
 
     if (conn != NULL) {
         err = check_settings(conn, &u, needs_standby, out, ret_error);
+        err = worse(err, check_format(conn, &u, out, ret_error));
         err = worse(err, check_others(conn, &u, out, ret_error));
         err = worse(err, check_clock(conn, &u, out, ret_error));
         err = worse(err, check_orphans(conn, &u, repair, out, ret_error));
@@ -369,19 +387,115 @@ int cluster_tables_check(const char *url, struct slice password, bool needs_stan
     return err;
 }
 
+/* ---- upgrade --------------------------------------------------------------------------------- */
+
+/* A table that others read all the time is locked for a moment: who waits for it holds them up. */
+#define UPGRADE_TRIES   20
+#define UPGRADE_WAIT_NS (500L * 1000 * 1000)
+
+/* Nodes that run, or may, and would have to stop, with the newest format that they know. */
+static const char behind_sql[] = "SELECT name, program, format_max FROM node WHERE state IN (0, 1, "
+                                 "2) AND format_max < $1::int ORDER BY name";
+
+static int look_for_older_nodes(PGconn *conn, const struct cluster_url *u, int to,
+                                struct buf *ret_error)
+{
+    char room[16];
+    const char *value = room;
+    PGresult *r;
+    int err = -EIO;
+
+    (void)snprintf(room, sizeof room, "%d", to); /* fits */
+    r = PQexecParams(conn, behind_sql, 1, NULL, &value, NULL, NULL, 0);
+    if (PQresultStatus(r) == PGRES_TUPLES_OK) {
+        err = PQntuples(r) > 0 ? -EBUSY : 0;
+    } else {
+        (void)buf_addf(ret_error, "spool %s: %.*s", u->text,
+                       SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(conn))))); /* sticky */
+    }
+    for (int i = 0; err == -EBUSY && i < PQntuples(r); i++) {
+        (void)buf_addf(ret_error,
+                       "%sspool %s: node %s runs %s, which knows formats up to %s, not %d: give "
+                       "it the new program, or stop it (`sluice node remove' when it was killed)",
+                       i > 0 ? "\n" : "", u->text, PQgetvalue(r, i, 0), PQgetvalue(r, i, 1),
+                       PQgetvalue(r, i, 2), to); /* sticky */
+    }
+    PQclear(r);
+    return err;
+}
+
+/* -EAGAIN: a lock was not to be had. */
+static int run_step(PGconn *conn, const struct cluster_url *u, const char *sql,
+                    struct buf *ret_error)
+{
+    PGresult *r = PQexec(conn, sql);
+    const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    int err = 0;
+
+    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK) {
+        err = state != NULL && (strcmp(state, "55P03") == 0 || strcmp(state, "40P01") == 0)
+                  ? -EAGAIN
+                  : -EIO;
+        (void)buf_addf(ret_error, "spool %s: %.*s", u->text,
+                       SLICE_ARGS(slice_trim(slice_string(PQerrorMessage(conn))))); /* sticky */
+    }
+    PQclear(r);
+    return err;
+}
+
+/* Who reads the format waits for the lock, so that no node learns of it between the look at the
+ * nodes and the step. */
+static int take_step(PGconn *conn, const struct cluster_url *u, int to, struct buf *ret_error)
+{
+    char sql[100];
+    int format, err;
+
+    err = run_step(conn, u, "BEGIN; SET LOCAL lock_timeout = 500; LOCK TABLE cluster", ret_error);
+    err = err != 0 ? err : look_at_format(conn, u, &format, ret_error);
+    if (err == 0 && format != to - 1) { /* another operator was faster */
+        return run_step(conn, u, "ROLLBACK", ret_error);
+    }
+    err = err != 0 ? err : look_for_older_nodes(conn, u, to, ret_error);
+    err = err != 0 ? err : run_step(conn, u, schema_step(to), ret_error);
+    (void)snprintf(sql, sizeof sql, "UPDATE cluster SET format = %d, min_format = %d; COMMIT", to,
+                   to); /* fits */
+    return err != 0 ? err : run_step(conn, u, sql, ret_error);
+}
+
+static int raise_format(PGconn *conn, const struct cluster_url *u, int to, struct buf *ret_error)
+{
+    static const struct timespec pause = {.tv_nsec = UPGRADE_WAIT_NS};
+    int err = take_step(conn, u, to, ret_error);
+
+    for (int i = 1; err == -EAGAIN && i < UPGRADE_TRIES; i++) {
+        PQclear(PQexec(conn, "ROLLBACK"));
+        buf_clear(ret_error);
+        (void)nanosleep(&pause, NULL); /* when it ends early we try earlier */
+        err = take_step(conn, u, to, ret_error);
+    }
+    return err == -EAGAIN ? -EBUSY : err;
+}
+
 int cluster_tables_upgrade(const char *url, struct slice password, bool flag, struct buf *out,
                            struct buf *ret_error)
 {
     struct cluster_url u;
-    int err;
+    int err, from = 0;
     PGconn *conn = begin(&u, url, password, true, &err, ret_error);
 
     (void)flag;
     if (conn != NULL) {
-        (void)buf_addf(out, "%s: its tables have format %d, the only one that this program knows\n",
-                       u.text, SCHEMA_FORMAT); /* sticky */
+        err = look_at_format(conn, &u, &from, ret_error);
     }
-    PQfinish(conn);
+    for (int to = from + 1; err == 0 && to <= SCHEMA_FORMAT; to++) {
+        err = raise_format(conn, &u, to, ret_error);
+    }
+    if (err == 0) {
+        (void)buf_addf(out, "%s: its tables have format %d, %s\n", u.text, SCHEMA_FORMAT,
+                       from < SCHEMA_FORMAT ? "from now on"
+                                            : "the newest that this program knows"); /* sticky */
+    }
+    PQfinish(conn); /* what was begun is undone */
     cluster_url_fini(&u);
     return err;
 }

@@ -30,7 +30,9 @@ int cluster_tables_init(const char *url, struct slice password, bool flag, struc
  * -EUCLEAN: something was found that is to be mended. */
 int cluster_tables_check(const char *url, struct slice password, bool needs_standby, bool repair,
                          struct buf *out, struct buf *ret_error);
-/* Raise the format to what this program knows, when each node knows it, too. */
+/* Raise the format to what this program makes, step by step, each in a transaction; nodes go on
+ * meanwhile. -EBUSY: a node that runs, or was killed, does not know it, or a lock is not to be had.
+ */
 int cluster_tables_upgrade(const char *url, struct slice password, bool flag, struct buf *out,
                            struct buf *ret_error);
 /* After a backup was restored: all mail on hold, no node in force, ids above all given ones. */

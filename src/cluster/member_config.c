@@ -7,7 +7,7 @@ struct membership_config member_config(const struct conf *conf)
     return (struct membership_config){
         .times = &membership_times,
         .name = conf->cluster_node,
-        .format_min = SCHEMA_FORMAT > 1 ? SCHEMA_FORMAT - 1 : 1,
+        .format_min = SCHEMA_FORMAT_MIN,
         .format_max = SCHEMA_FORMAT,
         .needs_standby = conf->cluster_standby == CONF_CLUSTER_STANDBY_REQUIRED,
     };

@@ -107,7 +107,27 @@
     "until bigint NOT NULL);"                                                                      \
     "CREATE INDEX key_until ON key (until);"
 
+/* ---- steps ------------------------------------------------------------------------------------
+ * What each format has more than the one before; new tables are made by the same steps. A step only
+ * adds what statements of the format before pass over, as nodes go on while it is made. */
+
+/* What operators have decided, for all nodes. `interventions` grows with each change and numbers
+ * them; `redirects` is what it was at the last change of one that changes routes. `asked` is how
+ * the node that was asked finds its own. */
+#define STEP_2                                                                                     \
+    "ALTER TABLE cluster ADD interventions bigint NOT NULL DEFAULT 0, "                            \
+    "ADD redirects bigint NOT NULL DEFAULT 0;"                                                     \
+    "CREATE TABLE intervention (number bigint PRIMARY KEY, node smallint NOT NULL, "               \
+    "asked bigint NOT NULL, text bytea NOT NULL) WITH (vacuum_truncate = off);"
+
+const char *schema_step(int format)
+{
+    return format == 2 ? STEP_2 : "";
+}
+
 const char schema_sql[] =
-    CLUSTER_TABLES FRESH("0") FRESH("1") FRESH("2") MAIL_TABLES INDEXES PART_TABLES
-    "INSERT INTO cluster (format, min_format, partitions) VALUES (1, 1, 256);"
+    CLUSTER_TABLES FRESH("0") FRESH("1") FRESH("2") MAIL_TABLES INDEXES PART_TABLES STEP_2
+    "INSERT INTO cluster (format, min_format, partitions) VALUES (2, 2, 256);"
     "INSERT INTO lease (p, epoch) SELECT p, 0 FROM generate_series(0, 255) p;";
+
+_Static_assert(SCHEMA_FORMAT == 2, "it stands in schema_sql, and its step behind the tables");

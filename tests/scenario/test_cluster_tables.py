@@ -61,7 +61,7 @@ class Tables(sluice.TestCase):
         self.server.ask("UPDATE sluice.cluster SET format = 99")
         status, said = self.cluster("check", url)
         self.assertNotEqual(status, 0)
-        self.assertIn("format 99; this program knows 1", said)
+        self.assertIn("format 99; this program knows 1 to 2", said)
 
     def test_settings_that_lose_mail_are_errors(self):
         self.init()
