@@ -304,7 +304,7 @@ static int totals(struct spool *sp, struct spool_totals *ret_totals)
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
     /* The server does not say. */
-    *ret_bytes = engine_member_is_unfit(cluster_of(sp)->member) ? 0 : INT64_MAX;
+    *ret_bytes = engine_member_is_unfit(cluster_of(sp)->member) ? 0 : UINT64_MAX;
     return 0;
 }
 

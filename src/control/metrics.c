@@ -80,6 +80,9 @@ static void add_numbers(struct buf *text, const json_t *answer)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (json_object_get(answer, rows[i].member) == NULL) {
+            continue; /* it is not known */
+        }
         if (rows[i].type != NULL) {
             char name[64];
 

@@ -890,7 +890,9 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
     json_put(*ret_answer, "storage_ok", json_boolean(flow->storage_ok));
     json_put(*ret_answer, "space_ok", json_boolean(flow->space_ok));
     json_put(*ret_answer, "behind", json_boolean(flow->behind));
-    json_put(*ret_answer, "free_bytes", json_integer((json_int_t)flow->free_bytes));
+    if (flow->free_bytes <= INT64_MAX) { /* else it is not known */
+        json_put(*ret_answer, "free_bytes", json_integer((json_int_t)flow->free_bytes));
+    }
     json_put(*ret_answer, "scheduler_bytes", json_integer((json_int_t)t.bytes));
     add_audit(q, *ret_answer);
     json_put(*ret_answer, "completed", json_integer((json_int_t)q->counts.completed));

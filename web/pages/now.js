@@ -77,7 +77,7 @@ export function show(view) {
       [["incoming", "incoming"], ["deferred", "deferred"], ["on hold", "hold"], ["corrupt", "corrupt"]].map(([name, state]) => [
         h("a", {href: "#/messages?state=" + state, "data-focus": "s-" + state}, name), number(o[state]),
         o.oldest[state] ? duration(o.time - o.oldest[state]) : "–"])),
-      h("p", {class: "small soft"}, "Content: " + bytes(o.bytes) + ". Free: " + bytes(o.free_bytes) + ". In memory: " + number(o.active_messages) +
+      h("p", {class: "small soft"}, "Content: " + bytes(o.bytes) + (o.free_bytes === undefined ? "" : ". Free: " + bytes(o.free_bytes)) + ". In memory: " + number(o.active_messages) +
         " messages for " + number(o.active_destinations) + " destinations, of which " + number(o.dead_destinations) + " dead. Running for " +
         duration(o.uptime) + ", version " + o.version + "."));
     fill(busiest, o.busiest.length === 0 ? h("p", {class: "soft"}, "No deliveries are under way or waiting.") :
