@@ -303,8 +303,10 @@ static int totals(struct spool *sp, struct spool_totals *ret_totals)
 
 static int free_bytes(struct spool *sp, uint64_t *ret_bytes)
 {
-    /* The server does not say. */
-    *ret_bytes = engine_member_is_unfit(cluster_of(sp)->member) ? 0 : UINT64_MAX;
+    *ret_bytes = UINT64_MAX; /* the server does not say */
+    if (engine_member_is_unfit(cluster_of(sp)->member)) {
+        return spool_fail(sp, -EROFS, "the server is not what it has to be");
+    }
     return 0;
 }
 

@@ -46,8 +46,9 @@ static void look_at_storage(const struct queue *q, json_t *list)
         gate_say(one, "text",
                  "Results can't be stored: no mail is accepted, nothing new is delivered.");
         gate_say(one, "advice",
-                 "Look at the log for \"commit failed\": a full or failed disk. It goes on by "
-                 "itself when that is repaired.");
+                 "Look at the log for \"commit failed\", a full or failed disk, or \"nothing is "
+                 "accepted\", a database that is not what it has to be. It goes on by itself when "
+                 "that is repaired.");
     }
     if (!flow->space_ok) {
         one = problem(list, "space", "critical", (struct wall){0});

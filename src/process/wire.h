@@ -328,7 +328,7 @@ bool wire_get_etrn_done(struct slice body, struct wire_etrn_done *ret);
 
 /* Whether the queue can take mail. Sent to the processes that submit when it changes. */
 struct wire_flow {
-    bool storage_ok; /* false: the last commit failed; answer 451 */
+    bool storage_ok; /* false: the last commit failed, or none may be made; answer 451 */
     bool space_ok;   /* false: less than queue_minfree; answer 452 */
     uint64_t free_bytes;
     bool behind; /* mail comes faster than it is taken in: delay clients by in_flow_delay */

@@ -721,7 +721,7 @@ static void go_on(struct queue *q)
     b->is_busy = false;
     if (!batch_is_blocked(b) && b->redo_stored) {
         b->redo_stored = false;
-        if (!q->clients.flow.storage_ok) {
+        if (!q->clients.commits_work) {
             log_info("storage works again");
             clients_storage(&q->clients, true);
         }

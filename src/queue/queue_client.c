@@ -419,7 +419,8 @@ bool clients_adopt(struct queue *q, const struct wire_peer *peer, int fd)
 
 void clients_init(struct clients *c)
 {
-    *c = (struct clients){.flow = {.storage_ok = true, .space_ok = true}};
+    *c = (struct clients){
+        .commits_work = true, .spool_is_fit = true, .flow = {.storage_ok = true, .space_ok = true}};
 }
 
 void clients_fini(struct clients *c)
@@ -431,7 +432,8 @@ void clients_fini(struct clients *c)
 
 void clients_storage(struct clients *c, bool ok)
 {
-    c->flow.storage_ok = ok;
+    c->commits_work = ok;
+    c->flow.storage_ok = ok && c->spool_is_fit;
     c->told = false;
 }
 
@@ -442,8 +444,11 @@ void queue_flow_update(struct queue *q)
     uint64_t minimum = q->conf->queue_minfree > 0 ? (uint64_t)q->conf->queue_minfree
                                                   : (uint64_t)q->conf->message_size_limit * 3 / 2;
     struct wire_flow flow = q->clients.flow;
+    int rc = spool_free_bytes(q->spool, &free_bytes);
 
-    if (spool_free_bytes(q->spool, &free_bytes) == 0) {
+    q->clients.spool_is_fit = rc != -EROFS;
+    flow.storage_ok = q->clients.commits_work && q->clients.spool_is_fit;
+    if (rc == 0) {
         flow.free_bytes = free_bytes;
         flow.space_ok = free_bytes >= minimum;
         if (!flow.space_ok && q->clients.flow.space_ok) {
@@ -456,7 +461,8 @@ void queue_flow_update(struct queue *q)
         uint64_t claimed = HASH_COUNT(q->active.msgs);
         flow.behind = totals.incoming > claimed + QUEUE_BEHIND;
     }
-    if (flow.space_ok != q->clients.flow.space_ok || flow.behind != q->clients.flow.behind) {
+    if (flow.storage_ok != q->clients.flow.storage_ok ||
+        flow.space_ok != q->clients.flow.space_ok || flow.behind != q->clients.flow.behind) {
         q->clients.told = false;
     }
     q->clients.flow = flow;

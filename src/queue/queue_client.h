@@ -26,8 +26,10 @@ struct queue;
 struct clients {
     struct channel *channels[QUEUE_CLIENTS_MAX];
     struct wire_peer peers[QUEUE_CLIENTS_MAX]; /* which process it is */
-    struct wire_flow flow;
-    bool told; /* flow, as it is */
+    bool commits_work;                         /* the last one did */
+    bool spool_is_fit;                         /* .. to take mail, as it says */
+    struct wire_flow flow;                     /* storage_ok: both of these */
+    bool told;                                 /* flow, as it is */
 };
 
 void clients_init(struct clients *c);

@@ -445,7 +445,8 @@ struct spool_totals {
 int spool_totals(struct spool *sp, struct spool_totals *ret_totals);
 
 /* Bytes free for new mail where the spool keeps its data; UINT64_MAX when that has no meaning. What
- * is kept back for storing results on a full disk does not count. */
+ * is kept back for storing results on a full disk does not count. -EROFS: what keeps it is not what
+ * it has to be, no mail may be taken; an event of the spool has said why. */
 int spool_free_bytes(struct spool *sp, uint64_t *ret_bytes);
 
 #endif

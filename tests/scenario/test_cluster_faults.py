@@ -294,6 +294,7 @@ class Nodes(sluice.TestCase):
         self.cluster.primary.follow("")
         self.eventually(lambda: "nothing is accepted or delivered" in anna.log())
         self.eventually(lambda: self.refuses(anna))
+        self.assertNotIn("queue_minfree", anna.log())
         self.cluster.primary.follow("standby")
         self.eventually(lambda: not self.refuses(anna))
         anna.send("a@example.org", ["r@site1.example"], "Subject: after\r\n\r\nx\r\n")
