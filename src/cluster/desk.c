@@ -1219,11 +1219,18 @@ int desk_read_content(struct desk *d, struct msg_id id, struct buf *ret_bytes, i
 
 /* ---- what comes from the database ------------------------------------------------------------ */
 
+bool desk_has(const struct desk *d, uint64_t id)
+{
+    const struct desk_message *msg = desk_any(d, id);
+
+    return msg != NULL && (msg->is_loading || !msg->f.gone || msg->undos > 0);
+}
+
 struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why)
 {
     struct desk_message *msg = desk_any(d, id);
 
-    if (msg != NULL && (msg->is_loading || !msg->f.gone || msg->undos > 0)) {
+    if (desk_has(d, id)) {
         return NULL;
     }
     if (msg == NULL) {
@@ -1625,7 +1632,7 @@ void desk_told(struct desk *d, uint16_t p, uint64_t id, int64_t due)
 {
     struct desk_message *msg = desk_any(d, id);
 
-    if (msg == NULL) {
+    if (!desk_has(d, id)) {
         finder_put_early(d->finder, p, due, id);
         return;
     }

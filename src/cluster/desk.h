@@ -264,7 +264,10 @@ int desk_places_of(struct desk *d, struct msg_id id, struct spool_places *ret);
 
 enum desk_reason { DESK_READY, DESK_LOOKED };
 
-/* A message is going to be loaded, unless it is there (NULL then). */
+/* Is it there, loading, or changed by a batch? What was noted as gone may be in the database again,
+ * or still: a partition that was lost may have come back. */
+bool desk_has(const struct desk *d, uint64_t id);
+/* A message is going to be loaded, unless the desk has it (NULL then). */
 struct desk_message *desk_expect(struct desk *d, uint64_t id, enum desk_reason why);
 /* Fill in one that is being loaded: fields, then its recipients in any order. Slices are copied. */
 void desk_fill(struct desk *d, struct desk_message *msg, uint16_t p, unsigned row,

@@ -730,9 +730,9 @@ static void heads_ended(struct loader *l, struct question *q)
             next[h->place] = h->due;
             continue;
         }
-        if (desk_any(l->desk, h->id) == NULL) {
+        if (!desk_has(l->desk, h->id)) {
             add_head(take, *h);
-            l->missed += h->due < l->now - LOADER_MISSED_US &&
+            l->missed += desk_any(l->desk, h->id) == NULL && h->due < l->now - LOADER_MISSED_US &&
                          finder_was_past(l->finder, q->places[h->place], h->due, h->id);
         }
         last[h->place] = *h;

@@ -583,6 +583,39 @@ static void an_id_that_is_taken_costs_a_new_message_and_no_old_one(void **state)
     assert_int_equal(spool_commit(sp), 0);
 }
 
+/* ---- a life that has ended ------------------------------------------------------------------- */
+
+/* The same node gets the partition again. */
+static void what_was_claimed_in_a_life_that_has_ended_is_found_again(void **state)
+{
+    struct msg_id id = submit("a@from.test", "r@a.example", 100), got;
+    bool is_over = false;
+
+    (void)state;
+    settle(id, 1, SPOOL_RCPT_PENDING, false);
+    finish(id, LATER);
+    assert_int_equal(spool_commit(sp), 0);
+    claim(LATER, 1, &got);
+    assert_int_equal(got.n, id.n);
+    (void)postgres_server_ask(&server, "UPDATE sluice.fence SET incarnation = incarnation + 1; "
+                                       "UPDATE sluice.node SET incarnation = incarnation + 1; "
+                                       "SELECT 1");
+    while (!is_over) {
+        struct spool_event event;
+
+        (void)spool_commits_wait(sp, 100 * US_PER_MS);
+        spool_commits_turn(sp);
+        while (spool_next_event(sp, &event)) {
+            is_over = is_over || (event.type == SPOOL_EVENT_LOST && event.id.n == 0);
+        }
+    }
+    spool_lease_ended(sp);
+    claim(LATER, 1, &got);
+    assert_int_equal(got.n, id.n);
+    fixture_ok(sp, spool_finish_all_done(sp, id));
+    assert_int_equal(spool_commit(sp), 0);
+}
+
 #define CUTS_TEST(f) cmocka_unit_test_setup_teardown(f, open_spool, close_spool)
 
 POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_they_are_cut),
@@ -595,4 +628,5 @@ POSTGRES_MAIN(make_tables, end_server, CUTS_TEST(batches_happen_once_wherever_th
               CUTS_TEST(what_was_wanted_stays_when_its_claim_ends),
               CUTS_TEST(parked_mail_that_is_not_at_hand_is_waited_for),
               CUTS_TEST(ids_grow_and_are_given_whatever_befalls_the_clock),
-              CUTS_TEST(an_id_that_is_taken_costs_a_new_message_and_no_old_one))
+              CUTS_TEST(an_id_that_is_taken_costs_a_new_message_and_no_old_one),
+              CUTS_TEST(what_was_claimed_in_a_life_that_has_ended_is_found_again))
