@@ -33,7 +33,7 @@ static const char words_stale[] =
 #define MARKER_ANSWER 3
 
 /* Numbers of batches grow over all lives of a node, on whichever machine they are: each life has so
- * many. */
+ * many. As it stands in SQL_NEW_FENCE, too. */
 #define NUMBERS_OF_A_LIFE (INT64_C(1) << 36)
 
 struct committer_statement {

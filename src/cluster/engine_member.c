@@ -43,6 +43,7 @@ struct engine_member {
     bool is_registered;                         /* and the committer does not know yet */
     bool is_woken;
     bool has_told;                    /* the link something that it has to act on */
+    bool has_said_why;                /* the lease is not renewed, since it ended */
     char words[MEMBERSHIP_WORDS_MAX]; /* said last */
     struct told_events events;
 };
@@ -356,6 +357,20 @@ static void say_words(struct engine_member *m)
     }
 }
 
+/* What keeps the lease from being renewed, once until it is. */
+static void say_why(struct engine_member *m, int64_t now)
+{
+    struct slice why = slice_trim(slice_string(member_link_error(m->link)));
+
+    if (membership_deadline(m->membership).us > now) {
+        m->has_said_why = false;
+    } else if (!m->has_said_why && why.len > 0) {
+        m->has_said_why = true;
+        say(m, SPOOL_EVENT_WARNING, "node %s: its lease is not renewed: %.*s", m->name,
+            SLICE_ARGS(why));
+    }
+}
+
 static void look_for_arrivals(struct cluster_spool *s, int64_t now)
 {
     struct engine_member *m = s->member;
@@ -384,6 +399,7 @@ void engine_member_turn(struct cluster_spool *s)
     gain(s);
     drain(s);
     now = member_link_now().us;
+    say_why(m, now);
     look_again(s, now);
     forget_foreign(s, now);
     look_for_arrivals(s, now);

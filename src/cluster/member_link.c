@@ -23,23 +23,42 @@
     "WITH u AS (UPDATE fence SET incarnation = incarnation + 1 WHERE no = $1 AND incarnation = "   \
     "$2 RETURNING 1) SELECT 1 / count(*) FROM u"
 
+/* No node has given ids from here on: they were set by hand. */
+#define ID_END "4611686018427387904"
+
+#define OR_OF(table)                                                                               \
+    " UNION ALL SELECT x.id FROM generate_series(0, 255) AS g (p), LATERAL (SELECT max(id) AS id " \
+    "FROM " table " WHERE p = g.p::smallint AND id < " ID_END ") x"
+/* The highest id that has a row. Where a node has no row, or one without this number, its ids go on
+ * above it, so that none that is in use is given again. */
+#define SQL_HIGHEST_ID                                                                             \
+    "(SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM message WHERE id < " ID_END      \
+    " UNION ALL SELECT max(id) FROM content WHERE id < " ID_END OR_OF("fresh_0") OR_OF("fresh_1")  \
+        OR_OF("fresh_2") OR_OF("part") OR_OF("recipient") ") h)"
+
+/* Who takes over raises both numbers in one transaction. A fence that was changed by hand ends the
+ * life, too: nothing could be committed in it. */
 #define SQL_RENEW                                                                                  \
     "UPDATE node SET beat = beat + 1, state = CASE WHEN state = 0 AND $3::bool THEN 1 ELSE state " \
-    "END, id_reserved = greatest(id_reserved, $4::bigint), status = $5::jsonb WHERE no = $1 AND "  \
-    "incarnation = $2 RETURNING beat, id_reserved"
+    "END, id_reserved = greatest(CASE WHEN id_reserved < " ID_END " THEN id_reserved END, "        \
+    "$4::bigint), status = $5::jsonb WHERE no = $1 AND incarnation = $2 AND EXISTS (SELECT FROM "  \
+    "fence WHERE no = $1 AND incarnation = $2) RETURNING beat, id_reserved"
 #define SQL_RAISE_TIMELINE "UPDATE cluster SET timeline = $1 WHERE timeline < $1"
 
 /* A number that is free, or was: ids of its former node stay below its id_reserved. */
 #define SQL_NEW_ROW                                                                                \
     "INSERT INTO node (no, name, incarnation, beat, state, id_reserved, program, format_min, "     \
-    "format_max) SELECT g, $1, 0, 0, CASE WHEN $2::bool THEN 1 ELSE 0 END, 0, $3, $4::int, "       \
-    "$5::int FROM generate_series(0, 63) g WHERE NOT EXISTS (SELECT 1 FROM node WHERE no = g "     \
-    "AND state <> 5) ORDER BY g LIMIT 1 ON CONFLICT (no) DO UPDATE SET name = excluded.name, "     \
-    "beat = node.beat + 1, state = excluded.state, program = excluded.program, "                   \
+    "format_max) SELECT g, $1, 0, 0, CASE WHEN $2::bool THEN 1 ELSE 0 END, " SQL_HIGHEST_ID        \
+    ", $3, $4::int, $5::int FROM generate_series(0, 63) g WHERE NOT EXISTS (SELECT 1 FROM node "   \
+    "WHERE no = g AND state <> 5) ORDER BY g LIMIT 1 ON CONFLICT (no) DO UPDATE SET name = "       \
+    "excluded.name, id_reserved = greatest(node.id_reserved, excluded.id_reserved), beat = "       \
+    "node.beat + 1, state = excluded.state, program = excluded.program, "                          \
     "format_min = excluded.format_min, format_max = excluded.format_max WHERE node.state = 5"
+/* Where the fence was deleted by hand, too, batches say which life was the last (committer.c). */
 #define SQL_NEW_FENCE                                                                              \
-    "INSERT INTO fence SELECT no, 1 FROM node WHERE name = $1 ON CONFLICT (no) DO UPDATE SET "     \
-    "incarnation = fence.incarnation + 1"
+    "INSERT INTO fence SELECT no, 1 + coalesce((SELECT max(n) >> 36 FROM batch WHERE node = no), " \
+    "0) FROM node WHERE name = $1 ON CONFLICT (no) DO UPDATE SET incarnation = "                   \
+    "fence.incarnation + 1"
 #define SQL_NEW_INCARNATION                                                                        \
     "WITH u AS (UPDATE node SET incarnation = f.incarnation FROM fence f WHERE f.no = node.no "    \
     "AND node.name = $1 RETURNING node.no, f.incarnation, node.beat, node.id_reserved) "           \
@@ -47,9 +66,10 @@
 #define SQL_NEW_LIFE                                                                               \
     "WITH u AS (UPDATE node SET incarnation = f.incarnation, beat = beat + 1, state = CASE WHEN "  \
     "state IN (2, 4) THEN 2 WHEN $5::bool THEN 1 ELSE 0 END, program = $6, format_min = "          \
-    "$7::int, format_max = $8::int FROM fence f WHERE node.no = $1 AND f.no = $1 AND "             \
-    "node.incarnation = $2 AND beat = $3 AND name = $4 RETURNING node.no, f.incarnation, beat, "   \
-    "id_reserved) SELECT max(no)::bigint, max(incarnation), max(beat), max(id_reserved), "         \
+    "$7::int, format_max = $8::int, id_reserved = CASE WHEN id_reserved BETWEEN 1 AND " ID_END     \
+    " THEN id_reserved ELSE " SQL_HIGHEST_ID " END FROM fence f WHERE node.no = $1 AND f.no = "    \
+    "$1 AND node.incarnation = $2 AND beat = $3 AND name = $4 RETURNING node.no, f.incarnation, "  \
+    "beat, id_reserved) SELECT max(no)::bigint, max(incarnation), max(beat), max(id_reserved), "   \
     "1 / count(*) FROM u"
 
 #define SQL_END_LIFE                                                                               \
@@ -73,9 +93,11 @@
     "UPDATE OF lease) UPDATE lease SET node = (SELECT no FROM node WHERE no = w AND state = 1), "  \
     "epoch = epoch + 1, wanted = NULL FROM l WHERE lease.p = l.p"
 
-#define SQL_NODES "SELECT no::bigint, incarnation, beat, state::bigint, name FROM node"
+/* In order, as the first that is wrong is named. */
+#define SQL_NODES "SELECT no::bigint, incarnation, beat, state::bigint, name FROM node ORDER BY no"
 #define SQL_LEASES                                                                                 \
-    "SELECT p::bigint, epoch, coalesce(node, -1)::bigint, coalesce(wanted, -1)::bigint FROM lease"
+    "SELECT p::bigint, epoch, coalesce(node, -1)::bigint, coalesce(wanted, -1)::bigint FROM "      \
+    "lease ORDER BY p"
 #define SQL_CLUSTER                                                                                \
     "SELECT format::bigint, min_format::bigint, partitions::bigint, timeline::bigint, system_id, " \
     "fresh_now::bigint, active_route, "
@@ -770,9 +792,14 @@ static void request_answer(struct member_link *ml, const PGresult *r)
     if (PQresultStatus(r) == PGRES_PIPELINE_ABORTED) {
         return;
     }
-    if (is_good(r) ? !read_answer(ml, purpose, r) : !read_failure(ml, purpose, r)) {
-        link_drop(ml->link, is_good(r) ? "the database has answered with something else"
-                                       : PQresultErrorMessage(r));
+    if (is_good(r) && purpose == CLUSTER && PQntuples(r) == 0) {
+        link_drop(ml->link, "the table cluster has no row");
+    } else if (is_good(r) ? !read_answer(ml, purpose, r) : !read_failure(ml, purpose, r)) {
+        const char *words = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+
+        link_drop(ml->link, is_good(r)      ? "the database has answered with something else"
+                            : words != NULL ? words
+                                            : PQresultErrorMessage(r));
     }
 }
 

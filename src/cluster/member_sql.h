@@ -5,10 +5,12 @@
 #ifndef CLUSTER_MEMBER_SQL_H
 #define CLUSTER_MEMBER_SQL_H
 
-/* Waits for what the node has under way. */
+/* Waits for what the node has under way. No life has had the number before, also where the row was
+ * deleted, or set, by hand. */
 #define MEMBER_SQL_RAISE_FENCE                                                                     \
-    "INSERT INTO fence VALUES ($1, 1) ON CONFLICT (no) DO UPDATE SET incarnation = "               \
-    "fence.incarnation + 1"
+    "INSERT INTO fence SELECT $1::smallint, coalesce((SELECT incarnation FROM node WHERE no = "    \
+    "$1::smallint AND incarnation > 0), 0) + 1 ON CONFLICT (no) DO UPDATE SET incarnation = "      \
+    "greatest(fence.incarnation + 1, excluded.incarnation)"
 
 /* All its leases and wishes. */
 #define MEMBER_SQL_FREE_LEASES                                                                     \

@@ -25,22 +25,24 @@ const char parts_give_sql[] =
 const char parts_give_types[] = "slisillttbbbbbsl";
 
 /* An UPDATE locks rows as it finds them: those of FOR UPDATE are locked in order before, and it
- * sees them as they are then. */
+ * sees them as they are then. No number that was set by hand fails a batch. */
 const char parts_tell_sql[] =
     "WITH told AS MATERIALIZED (SELECT x.p, x.id, u.given, u.ended, u.due FROM (SELECT p, id, "
     "sum(given)::int AS given, sum(ended)::int AS ended, min(due) AS due FROM "
     "unnest($1::smallint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[]) AS u (p, id, given, "
     "ended, due) GROUP BY p, id) u JOIN part x ON x.p = u.p AND x.id = u.id ORDER BY x.p, x.id "
-    "FOR UPDATE OF x) UPDATE part x SET to_report = x.to_report + told.given, gen = x.gen + 1, "
-    "parts_left = x.parts_left - told.ended, due = CASE WHEN x.parts_left = told.ended THEN "
-    "least(x.due, x.created) ELSE least(x.due, told.due) END, state = CASE WHEN "
-    "x.parts_left = told.ended AND x.state = 3 THEN 2 ELSE x.state END FROM told WHERE "
+    "FOR UPDATE OF x) UPDATE part x SET to_report = least(x.to_report::bigint + told.given, "
+    "2147483647)::int, gen = CASE x.gen WHEN 2147483647 THEN 0 ELSE x.gen + 1 END, "
+    "parts_left = greatest(x.parts_left, told.ended) - told.ended, due = CASE WHEN x.parts_left <= "
+    "told.ended THEN least(x.due, x.created) ELSE least(x.due, told.due) END, state = CASE WHEN "
+    "x.parts_left <= told.ended AND x.state = 3 THEN 2 ELSE x.state END FROM told WHERE "
     "x.p = told.p AND x.id = told.id";
 const char parts_tell_types[] = "sliil";
 
 const char parts_update_sql[] =
     "UPDATE part x SET state = u.state, due = CASE WHEN x.gen = u.gen THEN u.due ELSE "
-    "least(x.due, u.due) END, created = u.created, to_report = x.to_report - u.reported, "
+    "least(x.due, u.due) END, created = u.created, "
+    "to_report = greatest(x.to_report::bigint - u.reported, 0)::int, "
     "warnings = u.warnings, force_expire = u.force_expire, reason = u.reason FROM "
     "unnest($1::smallint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::int[], "
     "$7::int[], $8::boolean[], $9::bytea[], $10::int[]) AS u (p, id, state, due, created, "
