@@ -15,6 +15,7 @@
 #include "queue_pass.h"
 #include "queue_route.h"
 #include "spool_division.h"
+#include "spool_others.h"
 
 /* Recipients of a submission that are kept in memory; the others are read when it is their turn, or
  * long lists would pass the limits of recipients in memory. */
@@ -239,8 +240,9 @@ int submit_message(struct queue *q, const struct wire_submit *m, int fd, bool is
         *ret_msg = keep_submitted(q, m, rcpts, sealed_fd, &message);
     } else if (rc == 0 && parked != NULL) {
         submitted_parked(q, &message, *ret_id, m->rcpt_count);
-    } else if (rc == 0 && m->hold.len == 0) {
-        import_new_mail(&q->import);
+    } else if (rc == 0 && m->hold.len == 0 &&
+               (m->rcpt_count > 1 || spool_is_own(q->spool, *ret_id))) {
+        import_new_mail(&q->import); /* some of it is ours, and others' mail is not waited for */
     }
     mem_free(parked);
     for (uint32_t i = 0; i < m->rcpt_count; i++) {

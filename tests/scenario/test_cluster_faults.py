@@ -70,6 +70,21 @@ class Nodes(sluice.TestCase):
         self.assertEqual(len(self.counting.copies), 3 * DESTINATIONS + 3)
         self.assertEqual({count for count in self.counting.copies.values()}, {1, DESTINATIONS})
 
+    def test_mail_that_passes_is_never_among_what_waits(self):
+        """Whatever others' mail a node takes beside its own."""
+        self.make("anna", "bert")
+        self.divided(2, evenly=True)
+        senders = cluster.Senders(self.cluster, self.counting.domains(DESTINATIONS), threads=12)
+        self.addCleanup(senders.stop)
+        self.accepted(senders, 300)
+        self.all_arrive(senders)
+        self.nothing_is_left()
+
+        def inserted(tables):
+            return int(self.cluster.server().ask("SELECT sum(n_tup_ins) FROM pg_stat_user_tables WHERE relname LIKE '%s'" % tables))
+        self.eventually(lambda: inserted("fresh_%") + inserted("message") >= len(senders.accepted))
+        self.assertEqual(inserted("message"), 0)
+
     def test_limits_of_a_transport_may_be_those_of_all_nodes(self):
         go, lock, going = threading.Event(), threading.Lock(), [0, 0]  # now, at most
 
