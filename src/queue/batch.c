@@ -217,6 +217,7 @@ void batch_add_submission(struct queue *q, struct msg_id id, struct active_msg *
     step->submission.from = from;
     step->submission.token = token;
     step->submission.repeated = repeated;
+    q->batch.submissions++;
     STAILQ_INSERT_TAIL(&q->batch.open, step, next); /* it is in the spool's open batch already */
 }
 
@@ -462,6 +463,19 @@ static bool ends_later(const struct queue *q)
     return spool_commits_fd(q->spool) >= 0;
 }
 
+/* Many submissions came while a commit was under way: there are more clients than it had. What has
+ * come waits for as many more, for as long as that commit took. */
+static void space_out(struct batch *b, const struct batch_commit *c)
+{
+    int64_t took = clock_mono().us - c->begun.us;
+
+    if (b->under_way_count == 0 && b->submissions >= BATCH_GATHER_MIN &&
+        b->submissions * 4 >= c->submissions) {
+        b->is_spaced = true;
+        b->commit_by = mono_after(clock_mono(), took < BATCH_SPACE_US ? took : BATCH_SPACE_US);
+    }
+}
+
 static void succeeded(struct queue *q, struct batch_commit *c)
 {
     struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
@@ -497,6 +511,7 @@ static void succeeded(struct queue *q, struct batch_commit *c)
     if (c->redo != NULL) {
         redo_ended(q, c->redo, c->redo_rc, 0);
     }
+    space_out(&q->batch, c);
     committed(q, &steps);
 }
 
@@ -507,6 +522,7 @@ static void failed(struct queue *q, int rc)
     bool is_first = true;
 
     STAILQ_CONCAT(&open, &q->batch.open);
+    q->batch.submissions = 0;
     log_held_drop();
     do {
         struct step_list steps = STAILQ_HEAD_INITIALIZER(steps);
@@ -610,21 +626,18 @@ static void note_submissions(struct batch *b)
 static bool may_wait(struct queue *q)
 {
     struct batch *b = &q->batch;
-    struct step *step;
 
-    if (q->role->stopping || !spool_dirty(q->spool) || import_is_due(&q->import) ||
-        spool_concludes(q->spool)) {
+    if (q->role->stopping || !spool_dirty(q->spool) || spool_concludes(q->spool) ||
+        (import_is_due(&q->import) && !ends_later(q))) { /* else it is not claimed before its end */
         return false;
     }
-    b->submissions = 0;
-    STAILQ_FOREACH(step, &b->open, next)
-    {
-        b->submissions += step->type == STEP_SUBMISSION;
-    }
-    if (b->submissions > 0 && !more_will_come(b)) {
+    if (b->submissions >= BATCH_ENOUGH) {
         return false;
     }
-    if (b->submissions > 0 && !b->gathers) {
+    if (b->submissions > 0 && !b->is_spaced && !more_will_come(b)) {
+        return false;
+    }
+    if (b->submissions > 0 && !b->is_spaced && !b->gathers) {
         b->gathers = true;
         b->commit_by = mono_after(clock_mono(), BATCH_GATHER_US);
     } else if (b->commit_by.us == 0) {
@@ -640,11 +653,15 @@ static bool has_open(const struct queue *q)
            !STAILQ_EMPTY(&q->batch.open) || journal_waits(q);
 }
 
+/* Those under way are made durable one after the other: behind one a small batch is not earlier for
+ * being sent now, and gathers more when it is sent at its end. */
 static bool can_begin(const struct queue *q)
 {
+    const struct batch *b = &q->batch;
     unsigned max = spool_commits_max(q->spool);
 
-    return q->batch.under_way_count < (max < BATCH_COMMITS_MAX ? max : BATCH_COMMITS_MAX);
+    return b->under_way_count < (max < BATCH_COMMITS_MAX ? max : BATCH_COMMITS_MAX) &&
+           (b->under_way_count == 0 || b->submissions >= BATCH_ENOUGH);
 }
 
 /* Commit the open batch; `redo` is what has just been done again in it (taken), or NULL. */
@@ -655,13 +672,14 @@ static void begin(struct queue *q, struct step *redo, int redo_rc)
 
     STAILQ_INIT(&c->steps);
     STAILQ_CONCAT(&c->steps, &b->open);
+    c->submissions = b->submissions;
     c->redo = redo;
     c->redo_rc = redo_rc;
     c->begun = clock_mono();
     b->under_way_count++;
     b->wanted = false;
     b->commit_by.us = 0;
-    b->gathers = false;
+    b->gathers = b->is_spaced = false;
     note_submissions(b);
     /* With what is done again, the events of all of it: a crash now has the rest done, and told,
      * again. */
@@ -736,10 +754,11 @@ void batch_commit(struct queue *q)
 
 void batch_turn(struct queue *q)
 {
-    if (!may_wait(q)) {
+    go_on(q); /* what has ended may say what is worth waiting for */
+    if (can_begin(q) && !may_wait(q)) {
         q->batch.wanted = true;
+        go_on(q);
     }
-    go_on(q);
     answer_late(q);
 }
 

@@ -14,7 +14,9 @@
  * so does every later step of that message.
  *
  * How many commits can be under way, and whether they end at once, is the spool's matter
- * (spool_commits.h); while it bears no more the open batch grows.
+ * (spool_commits.h); while it bears no more the open batch grows. They are made durable one after
+ * the other, so behind one that is under way another begins with BATCH_ENOUGH submissions only:
+ * fewer are not earlier for being sent now, and a commit costs the database what 20 messages do.
  *
  * Submissions are not done again, because their clients are refused for now. Results are, until
  * they are stored, because the mail has been delivered. While some wait in REDO (batch_is_blocked)
@@ -25,7 +27,9 @@
  * A submission is committed in the turn it comes in, because its client waits for the answer,
  * unless commits have had several of late: clients that were answered together send their next
  * messages together, so the first of these waits for the others, BATCH_GATHER_US at most, and
- * shares their sync. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
+ * shares their sync. Where commits end later and many came while one was under way, there are more
+ * clients than it had: what has come waits for more, as long as that commit took, BATCH_SPACE_US at
+ * most. A batch of results alone waits BATCH_WAIT_US for a submission: nothing depends
  * on it, and a crash in that time repeats what a crash in the sync would have repeated. A spool
  * that concludes has no submissions and no sync to share, so nothing waits.
  */
@@ -51,6 +55,8 @@ struct step;
 #define BATCH_GATHER_US 300
 /* With fewer submissions in a commit there is nothing to wait for. */
 #define BATCH_GATHER_MIN 4
+/* Busy times: the most from the end of a commit to the beginning of the next. */
+#define BATCH_SPACE_US (4 * US_PER_MS)
 
 /* The clients of a commit that takes longer are told to try again, though it may yet happen: their
  * mail is then there twice, and never lost. */
@@ -64,6 +70,8 @@ struct step;
 
 /* Commits under way; a spool that bears more gets no more. */
 #define BATCH_COMMITS_MAX 4
+/* With so many submissions a commit begins, also behind another: more of them save little. */
+#define BATCH_ENOUGH 64
 
 STAILQ_HEAD(step_list, step);
 
@@ -74,6 +82,7 @@ struct batch_commit {
     int redo_rc;          /* what the spool said to that */
     struct buf log_lines; /* of commits that end later: to be written then */
     struct mono begun;
+    unsigned submissions;
 };
 
 /* Fields are private to batch.c. */
@@ -89,13 +98,14 @@ struct batch {
     bool is_busy;           /* commits that have ended are being taken in */
     bool wanted;            /* batch_commit was called, and can't begin yet */
     struct mono commit_by;  /* what is in `open` waits no longer; us 0: nothing waits */
-    unsigned submissions;   /* in `open`, when its commit was last thought of */
+    unsigned submissions;   /* in `open` */
     unsigned usual_eighths; /* submissions of a commit of late, in eighths */
     unsigned waiting;       /* submissions that are not stored yet */
     uint64_t waiting_size;  /* their content; bytes */
     bool is_full;           /* some were refused since a commit has ended */
     bool is_late;           /* clients were told to try again, and nothing has ended since */
     bool gathers;           /* commit_by is that of a submission */
+    bool is_spaced;         /* it is that of a busy time */
     uint64_t commits;       /* since start */
 };
 

@@ -10,10 +10,10 @@
  * undone with it, the youngest first: the open batch, then those under way, each of which is told
  * next with -ECANCELED. Claims are then what they were when the batch of the failed one was opened.
  *
- * Reads see the open batch and those under way, but a message that an unended commit has changed is
- * not claimed (spool_claim) before it ended, unless it is claimed still: what is done to it would
- * rest on what may be undone. (The holder may claim by key, spool_claim_parked, which is a change
- * itself.)
+ * Reads see the open batch and those under way, but a message that one of these has changed is not
+ * claimed (spool_claim) before its commit ended, unless it is claimed still: what is done to it
+ * would rest on what may be undone. (The holder may claim by key, spool_claim_parked, which is a
+ * change itself.)
  *
  * Every engine has these calls: where spool_engine.h's part is missing, a commit has ended when
  * spool_commit_begin returns, and spool_commit_end tells it. Such an engine bears one at a time.

@@ -7,8 +7,8 @@
  * recipient. All texts of such a value are in one block, so the old value keeps its block until the
  * batch ends. Messages that are deleted are `gone` until then.
  *
- * Where commits end later there is a log for each that is under way, and for the open batch. What a
- * commit under way has changed can't be claimed before its end.
+ * Where commits end later there is a log for each that is under way, and for the open batch. What
+ * is in one of them can't be claimed before its end.
  */
 #include "memory_spool.h"
 
@@ -49,8 +49,7 @@ struct memory_message {
     char *content;             /* owned; of a part, its report part has it */
     struct heap_node due;      /* in memory_spool.due[] when it can be claimed */
     TAILQ_ENTRY(memory_message) by_id;
-    unsigned undos;    /* in all logs */
-    unsigned settling; /* in those of commits under way */
+    unsigned undos; /* in all logs */
     UT_hash_handle hh;
 };
 
@@ -150,6 +149,14 @@ static void pack_rcpt(struct memory_rcpt *r)
     r->block = pack(texts, sizeof texts / sizeof texts[0]);
 }
 
+/* Out of the order of due times, before its fields change. */
+static void unplace(struct memory_spool *s, struct memory_message *msg)
+{
+    if (heap_has(&msg->due)) {
+        heap_remove(&s->due[due_order(msg->f.m.state)], &msg->due);
+    }
+}
+
 static struct memory_undo *log_add(struct memory_spool *s, struct memory_message *message,
                                    uint32_t n)
 {
@@ -160,6 +167,9 @@ static struct memory_undo *log_add(struct memory_spool *s, struct memory_message
         b->size = b->size == 0 ? 64 : 2 * b->size;
         b->log = mem_resize(b->log, b->size, sizeof b->log[0]);
     }
+    if (s->later != NULL) {
+        unplace(s, message);
+    }
     message->undos++;
     undo = &b->log[b->count++];
     undo->message = message;
@@ -167,20 +177,12 @@ static struct memory_undo *log_add(struct memory_spool *s, struct memory_message
     return undo;
 }
 
-/* Out of the order of due times, before its fields change. */
-static void unplace(struct memory_spool *s, struct memory_message *msg)
-{
-    if (heap_has(&msg->due)) {
-        heap_remove(&s->due[due_order(msg->f.m.state)], &msg->due);
-    }
-}
-
 /* Into the order of due times, if it can be claimed. */
 static void place(struct memory_spool *s, struct memory_message *msg)
 {
     const struct memory_fields *f = &msg->f;
 
-    if (!f->claimed && !f->gone && msg->settling == 0 && !heap_has(&msg->due) &&
+    if (!f->claimed && !f->gone && (s->later == NULL || msg->undos == 0) && !heap_has(&msg->due) &&
         (f->m.state == SPOOL_INCOMING || f->m.state == SPOOL_DEFERRED)) {
         heap_add(&s->due[due_order(f->m.state)], &msg->due);
     }
@@ -299,6 +301,8 @@ static void forget_undo(struct memory_spool *s, struct memory_message *msg)
     CHECK(msg->undos > 0);
     if (--msg->undos == 0 && msg->f.gone) {
         free_message(s, msg);
+    } else {
+        place(s, msg);
     }
 }
 
@@ -363,18 +367,6 @@ static void begin_commit(struct spool *sp)
     *b = s->open;
     b->looks = 0;
     s->open = (struct memory_batch){.count = 0};
-    for (size_t i = 0; i < b->count; i++) {
-        unplace(s, b->log[i].message);
-        b->log[i].message->settling++;
-    }
-}
-
-static void unsettle(struct memory_spool *s, const struct memory_batch *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        b->log[i].message->settling--;
-        place(s, b->log[i].message);
-    }
 }
 
 static bool end_commit(struct spool *sp, int *ret_rc)
@@ -396,7 +388,6 @@ static bool end_commit(struct spool *sp, int *ret_rc)
         oldest = s->under_way[0];
         s->under_way_count--;
         memmove(s->under_way, s->under_way + 1, s->under_way_count * sizeof s->under_way[0]);
-        unsettle(s, &oldest);
         keep_changes(s, &oldest);
         mem_free(oldest.log);
         return true;
@@ -408,7 +399,6 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     s->canceled = s->under_way_count - 1;
     while (s->under_way_count > 0) {
         oldest = s->under_way[--s->under_way_count];
-        unsettle(s, &oldest);
         undo_changes(s, &oldest);
         mem_free(oldest.log);
     }
@@ -1274,7 +1264,6 @@ static void close_later(struct spool *sp)
     while (s->under_way_count > 0) {
         struct memory_batch b = s->under_way[--s->under_way_count];
 
-        unsettle(s, &b);
         undo_changes(s, &b);
         mem_free(b.log);
     }

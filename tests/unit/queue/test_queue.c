@@ -618,6 +618,9 @@ static const char *submit_notify(const char *sender, const char *rcpts, uint32_t
 
     put_full(sender, rcpts, notify, 0, "", SLICE("Subject: x\r\n\r\nbody\r\n"), -1, 0);
     for (int i = 0; i < 100 && site.done_count == before; i++) {
+        if (i % 30 == 6) {
+            clock_set_offset(clock_offset() + BATCH_GATHER_US);
+        }
         turn();
     }
     assert_int_equal(site.done_count, before + 1);
@@ -2242,6 +2245,7 @@ static void mail_that_is_deferred_while_times_move_waits_as_long_as_ever(void **
     clock_set_step(365 * DAY_US);
     deferred(1); /* the step is seen at this event */
     pass_time(301 * US_PER_S);
+    settle(); /* nothing is at hand at first */
     assert_int_equal(site.count, 3);
     check_address(2, 0, "b@there.test");
 }
@@ -3006,7 +3010,7 @@ static void nothing_is_answered_before_its_commit_has_ended(void **state)
     settle();
     put("a@here.test", "c@other.test");
     settle();
-    put("a@here.test", "d@third.test"); /* two are under way: it waits for one of them */
+    put("a@here.test", "d@third.test"); /* a few wait for the end of the one that is under way */
     put("a@here.test", "e@third.test");
     settle();
     assert_int_equal(site.done_count, 0);
@@ -3017,7 +3021,62 @@ static void nothing_is_answered_before_its_commit_has_ended(void **state)
         assert_int_equal(site.done[i].code, 250);
     }
     assert_int_equal(site.count, 4);
+    assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "commits"), 2);
+}
+
+static void put_many(int count)
+{
+    for (int i = 0; i < count; i++) {
+        put("a@here.test", "many@there.test");
+    }
+    settle();
+}
+
+static void many_do_not_wait_for_the_commit_before_theirs(void **state)
+{
+    (void)state;
+    memory_later_hold(&site.later, true);
+    put_many(1);
+    put_many(BATCH_ENOUGH); /* both are under way, as many as can be */
+    put_many(BATCH_ENOUGH);
+    put_many(1);
+    commits_end(0);
+    assert_int_equal(site.done_count, 2 * BATCH_ENOUGH + 2);
     assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "commits"), 3);
+}
+
+/* More clients than a commit had: what has come at its end waits for as many more. */
+static void in_busy_times_commits_are_spaced_out(void **state)
+{
+    const struct batch *batch = &((struct queue *)site.role.state)->batch;
+
+    (void)state;
+    memory_later_hold(&site.later, true);
+    put_many(BATCH_GATHER_MIN);
+    put_many(BATCH_GATHER_MIN);
+    pass_time(BATCH_SPACE_US / 2);
+    memory_later_hold(&site.later, false);
+    turn();
+    assert_int_equal(site.done_count, 0);
+    for (int i = 0; i < 10; i++) {
+        turn();
+    }
+    assert_int_equal(site.done_count, BATCH_GATHER_MIN);
+    assert_true(batch->is_spaced);
+    for (int i = 0; i < BATCH_GATHER_MIN; i++) {
+        put("a@here.test", "many@there.test");
+    }
+    for (int i = 0; i < 10; i++) {
+        turn();
+    }
+    assert_int_equal(site.done_count, BATCH_GATHER_MIN);
+    clock_set_offset(clock_offset() + BATCH_SPACE_US);
+    for (int i = 0; i < 10; i++) {
+        turn();
+    }
+    assert_int_equal(site.done_count, 3 * BATCH_GATHER_MIN);
+    settle();
+    assert_int_equal(number(ask(200, "{\"op\":\"status\"}"), "commits"), 2);
 }
 
 static void a_commit_that_fails_takes_the_younger_ones_with_it(void **state)
@@ -3657,6 +3716,8 @@ UNIT_MAIN(
     PARTS_TEST(the_last_part_frees_a_message_on_hold),
     PARTS_TEST(mail_for_one_partition_has_no_parts),
     LATER_TEST(nothing_is_answered_before_its_commit_has_ended),
+    LATER_TEST(many_do_not_wait_for_the_commit_before_theirs),
+    LATER_TEST(in_busy_times_commits_are_spaced_out),
     LATER_TEST(a_commit_that_fails_takes_the_younger_ones_with_it),
     LATER_TEST(results_that_come_while_others_are_stored_again_wait_behind_them),
     LATER_TEST(what_may_be_undone_is_not_tried_again),
