@@ -205,6 +205,9 @@ void answer_rcpt(struct answer_row *row, struct spool_rcpt *to)
     "$2::bigint[]) AS u (p, id) JOIN fresh_" k " f ON f.p = u.p AND f.id = u.id"
 
 const char answers_fresh_sql[] = FRESH("0") " UNION ALL " FRESH("1") " UNION ALL " FRESH("2");
+const char answers_fresh_0_sql[] = FRESH("0");
+const char answers_fresh_1_sql[] = FRESH("1");
+const char answers_fresh_2_sql[] = FRESH("2");
 
 static void take_fresh(struct desk *d, const PGresult *r, int row, struct text_pool *pool)
 {

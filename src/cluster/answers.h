@@ -44,8 +44,9 @@ void answer_rcpt(struct answer_row *row, struct spool_rcpt *to);
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* $1: partitions, $2: ids, in the order of both, $3: content of messages up to that size, too. The
- * answers are to be taken in this order. */
+ * answers are to be taken in this order. Of fresh tables, all three or one. */
 extern const char answers_fresh_sql[], answers_waiting_sql[], answers_rcpts_sql[];
+extern const char answers_fresh_0_sql[], answers_fresh_1_sql[], answers_fresh_2_sql[];
 void answers_fresh(struct desk *d, const PGresult *r);
 void answers_waiting(struct desk *d, const PGresult *r);
 void answers_rcpts(struct desk *d, const PGresult *r);

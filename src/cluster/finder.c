@@ -128,7 +128,7 @@ void finder_sweep(struct finder *f)
     walk_again(f);
 }
 
-static bool put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id)
+static bool put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id, bool passes)
 {
     struct finder_early *e;
 
@@ -139,6 +139,7 @@ static bool put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id)
     e->p = p;
     e->due = due;
     e->id = id;
+    e->passes = passes;
     heap_node_init(&e->node);
     heap_add(&f->early, &e->node);
     return true;
@@ -156,7 +157,7 @@ void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t d
         if (due < place->next) {
             set_next(f, place, due);
         }
-    } else if (!put_early(f, p, due, id) && !is_behind) {
+    } else if (!put_early(f, p, due, id, false) && !is_behind) {
         /* Rows between are read again. One that is behind a place that is asked for now was put
          * into the database before; at the worst a sweep finds it. */
         place->due = due;
@@ -168,13 +169,13 @@ void finder_put(struct finder *f, enum finder_order order, uint16_t p, int64_t d
 void finder_put_early(struct finder *f, uint16_t p, int64_t due, uint64_t id)
 {
     if (f->is_mine[p]) {
-        (void)put_early(f, p, due, id); /* at the worst a sweep finds it */
+        (void)put_early(f, p, due, id, false); /* at the worst a sweep finds it */
     }
 }
 
 void finder_put_fresh(struct finder *f, uint16_t p, int64_t due, uint64_t id)
 {
-    if (f->is_mine[p] && !put_early(f, p, due, id)) {
+    if (f->is_mine[p] && !put_early(f, p, due, id, true)) {
         walk_again(f);
     }
 }
@@ -191,7 +192,8 @@ int64_t finder_next(const struct finder *f)
     return e != NULL && e->due < next ? e->due : next;
 }
 
-bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t *ret_id)
+bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t *ret_id,
+                       bool *ret_passes)
 {
     struct finder_early *e;
     bool is_mine = false;
@@ -199,6 +201,7 @@ bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t 
     while (!is_mine && (e = first_early(f)) != NULL && e->due <= now) {
         *ret_p = e->p;
         *ret_id = e->id;
+        *ret_passes = e->passes;
         is_mine = f->is_mine[e->p]; /* else it has left with its partition */
         heap_remove(&f->early, &e->node);
         mem_free(e);

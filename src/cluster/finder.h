@@ -41,6 +41,7 @@ struct finder_early {
     uint16_t p;
     int64_t due;
     uint64_t id;
+    bool passes; /* it is in a fresh table, as far as is known */
 };
 
 struct finder {
@@ -77,8 +78,10 @@ void finder_put_fresh(struct finder *f, uint16_t p, int64_t due, uint64_t id);
 /* When the next is due, as far as is known; INT64_MIN: it has to be looked for. */
 int64_t finder_next(const struct finder *f);
 
-/* The next that is due and is known by its id. The return value says whether there is one. */
-bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t *ret_id);
+/* The next that is due and is known by its id, and whether it was put by finder_put_fresh. The
+ * return value says whether there is one. */
+bool finder_take_early(struct finder *f, int64_t now, uint16_t *ret_p, uint64_t *ret_id,
+                       bool *ret_passes);
 
 /* The places to ask for, with next <= now, the earliest first: their number. They are asked until
  * finder_answer. */

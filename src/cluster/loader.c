@@ -59,6 +59,8 @@ struct question {
     uint64_t filled;
     uint64_t life;    /* loader.lives when it was asked */
     unsigned rows;    /* of ASK_ARRIVALS */
+    unsigned where;   /* of ASK_LOAD, enum desk_row: where its messages are taken to be; ROW_NONE:
+                         anywhere */
     bool to_move;     /* what is loaded is to be moved: its content stays where it is */
     bool is_answered; /* of ASK_COUNT */
     char *bytes;      /* owned: content that was in a row */
@@ -216,27 +218,52 @@ static void counted(struct loader *l, struct question *q, const PGresult *r)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
+/* What reads rows, in its order. `where` is enum desk_row; NULL: there is no n-th. */
+static const char *load_sql(unsigned where, unsigned n)
+{
+    static const char *const sql[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql};
+    static const char *const fresh[DESK_FRESH_TABLES] = {answers_fresh_0_sql, answers_fresh_1_sql,
+                                                         answers_fresh_2_sql};
+
+    if (where >= ROW_FRESH) {
+        return n == 0 ? fresh[where - ROW_FRESH] : NULL;
+    }
+    n += where == ROW_WAITING;
+    return n < 3 ? sql[n] : NULL;
+}
+
+static void load_answer(struct loader *l, const struct question *q, unsigned n, const PGresult *r)
+{
+    static void (*const take[])(struct desk * d, const PGresult *r) = {
+        answers_fresh, answers_waiting, answers_rcpts};
+
+    n += q->where == ROW_WAITING;
+    if (n < 3) {
+        take[n](l->desk, r);
+    }
+}
+
 /* The messages of `q`, which are expected on the desk. Takes it. */
 static void load(struct loader *l, struct question *q)
 {
-    static const char *const sql[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql};
     struct committer_batch *b = committer_batch_new();
+    const char *sql;
     int64_t content = !q->to_move && l->desk->content_bytes < DESK_CONTENTS_MAX
                           ? (int64_t)DESK_CONTENT_MAX
                           : INT64_C(-1);
 
     q->ask = ASK_LOAD;
     q->life = l->lives;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; (sql = load_sql(q->where, i)) != NULL; i++) {
         struct columns c;
 
-        columns_init(&c, sql[i], "sl");
+        columns_init(&c, sql, "sl");
         for (size_t k = 0; k < q->head_count; k++) {
             columns_number(&c, q->heads[k].p);
             columns_number(&c, (int64_t)q->heads[k].id);
             columns_row_open(&c);
         }
-        if (i < 2) {
+        if (sql != answers_rcpts_sql) {
             add_columns(b, &c, content);
         } else {
             columns_flush(&c, b);
@@ -293,11 +320,39 @@ static void parts_are_here(struct loader *l, uint64_t whole)
     l->has_come = true;
 }
 
+/* Those that were not where they were taken to be leave `q`, and are looked for everywhere. */
+static void load_rest(struct loader *l, struct question *q)
+{
+    struct question *rest = question_new(ASK_LOAD);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->head_count; i++) {
+        const struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
+
+        if (msg != NULL && msg->is_loading && msg->row == ROW_NONE) {
+            add_head(rest, q->heads[i]);
+        } else {
+            q->heads[kept++] = q->heads[i];
+        }
+    }
+    q->head_count = kept;
+    if (rest->head_count == 0) {
+        question_free(rest);
+        return;
+    }
+    rest->to_move = q->to_move; /* who waits for all of it waits for this */
+    q->to_move = false;
+    load(l, rest);
+}
+
 /* Takes the question. */
 static void loaded(struct loader *l, struct question *q)
 {
     struct question *others = question_new(ASK_OTHERS);
 
+    if (q->where != ROW_NONE) {
+        load_rest(l, q);
+    }
     for (size_t i = 0; i < q->head_count; i++) {
         struct desk_message *msg = desk_any(l->desk, q->heads[i].id);
 
@@ -339,6 +394,7 @@ static void load_again(struct loader *l, struct question *q)
         }
     }
     q->head_count = kept;
+    q->where = ROW_NONE;
     if (kept > 0) {
         load(l, q);
     } else {
@@ -746,6 +802,7 @@ static void heads_ended(struct loader *l, struct question *q)
     mem_free(last);
     mem_free(next);
     mem_free(counts);
+    take->where = ROW_WAITING;
     (void)load_new(l, take, DESK_READY);
     l->has_come = true; /* the next due time is known now */
 }
@@ -810,6 +867,7 @@ static void walk_ended(struct loader *l, struct question *q)
     struct finder *f = l->finder;
 
     l->is_heading = false;
+    q->where = ROW_FRESH + f->walk_table;
     if (q->head_count > 0) {
         f->walk_p = q->heads[q->head_count - 1].p;
         f->walk_id = q->heads[q->head_count - 1].id;
@@ -875,6 +933,7 @@ static void passing_ended(struct loader *l, struct question *q)
         l->passing_id = q->heads[q->head_count - 1].id;
     }
     only_mine(l, q);
+    q->where = ROW_FRESH + l->passing_table;
     l->passing_is_asked = load_new(l, q, DESK_LOOKED);
     l->has_come = true;
 }
@@ -882,8 +941,9 @@ static void passing_ended(struct loader *l, struct question *q)
 /* Read ahead. */
 static void go_on(struct loader *l)
 {
-    struct question *q;
+    struct question *q, *waiting;
     struct head early = {.due = 0};
+    bool passes, has_some;
     size_t room;
 
     if (!l->is_wanted || l->is_heading || l->desk->ready_count >= LOADER_LOW) {
@@ -891,10 +951,15 @@ static void go_on(struct loader *l)
     }
     room = room_of(l);
     q = question_new(ASK_LOAD);
-    while (q->head_count < room && finder_take_early(l->finder, l->now, &early.p, &early.id)) {
-        add_head(q, early);
+    waiting = question_new(ASK_LOAD);
+    q->where = ROW_FRESH + l->desk->fresh_now; /* most often */
+    while (q->head_count + waiting->head_count < room &&
+           finder_take_early(l->finder, l->now, &early.p, &early.id, &passes)) {
+        add_head(passes ? q : waiting, early);
     }
-    if (load_new(l, q, DESK_READY) && room_of(l) < LOADER_HIGH - LOADER_LOW) {
+    has_some = load_new(l, q, DESK_READY);
+    has_some |= load_new(l, waiting, DESK_READY);
+    if (has_some && room_of(l) < LOADER_HIGH - LOADER_LOW) {
         return;
     }
     if (l->finder->walks && room_of(l) > 0) {
@@ -1018,6 +1083,7 @@ static void key_ended(struct loader *l, struct question *q)
     l->key_is_asked = false;
     l->key_after = count > 0 ? q->heads[count - 1].id : 0;
     only_mine(l, q);
+    q->where = ROW_WAITING;
     if (load_new(l, q, DESK_READY)) {
         l->key_found = true;
         return; /* told when they are loaded */
@@ -1071,7 +1137,7 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
         if (q->life != l->lives) {
             return;
         }
-        (n == 0 ? answers_fresh : n == 1 ? answers_waiting : answers_rcpts)(l->desk, r);
+        load_answer(l, q, n, r);
         return;
     case ASK_NOTHING:
         return;
@@ -1135,8 +1201,9 @@ static void ended(void *arg, void *question, bool answered)
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
                           struct finder *finder, struct arrivals *arrivals)
 {
-    static const char *const often[] = {answers_fresh_sql, answers_waiting_sql, answers_rcpts_sql,
-                                        arrivals_ask_sql, NULL};
+    static const char *const often[] = {
+        answers_fresh_0_sql, answers_fresh_1_sql, answers_fresh_2_sql, answers_fresh_sql,
+        answers_waiting_sql, answers_rcpts_sql,   arrivals_ask_sql,    NULL};
     static const struct reader_owner owner = {.answer = answer, .end = ended, .prepared = often};
     struct loader *l = mem_new(sizeof *l);
 

@@ -50,15 +50,16 @@ static void what_leaves_before_a_place_is_known_by_its_id(void **state)
 {
     uint16_t p;
     uint64_t id;
+    bool passes;
 
     (void)state;
     answered(0, 10, 5, FINDER_NONE);
     finder_put(&f, FINDER_DEFERRED, P, 10, 4);
     finder_put(&f, FINDER_DEFERRED, P, 10, 6); /* behind it: found with the others */
     assert_int_equal(finder_next(&f), 10);
-    assert_true(finder_take_early(&f, 10, &p, &id));
-    assert_true(p == P && id == 4);
-    assert_false(finder_take_early(&f, 10, &p, &id));
+    assert_true(finder_take_early(&f, 10, &p, &id, &passes));
+    assert_true(p == P && id == 4 && !passes);
+    assert_false(finder_take_early(&f, 10, &p, &id, &passes));
     assert_int_equal(answered(10, 10, 6, FINDER_NONE), 1);
 }
 
@@ -67,6 +68,7 @@ static void what_was_put_while_its_place_is_asked_is_known_by_its_id(void **stat
     struct finder_place *places[FINDER_ORDERS];
     uint16_t p;
     uint64_t id;
+    bool passes;
 
     (void)state;
     assert_int_equal(finder_ask(&f, 0, FINDER_ORDERS, places), FINDER_ORDERS);
@@ -74,7 +76,7 @@ static void what_was_put_while_its_place_is_asked_is_known_by_its_id(void **stat
     finder_answer(&f, places[0], 10, 1, FINDER_NONE);
     finder_answer(&f, places[1], 10, 1, FINDER_NONE);
     assert_int_equal(finder_next(&f), 20);
-    assert_true(finder_take_early(&f, 20, &p, &id) && id == 9);
+    assert_true(finder_take_early(&f, 20, &p, &id, &passes) && id == 9);
 }
 
 static void a_sweep_looks_for_all_again(void **state)
@@ -104,6 +106,7 @@ static void what_only_a_sweep_finds_is_known_as_that(void **state)
     struct finder_place *places[FINDER_ORDERS];
     uint16_t p;
     uint64_t id;
+    bool passes;
 
     (void)state;
     answered(0, 10, 5, FINDER_NONE);
@@ -117,7 +120,7 @@ static void what_only_a_sweep_finds_is_known_as_that(void **state)
     finder_put(&f, FINDER_DEFERRED, P, 10, 4); /* it may be what the sweep finds first */
     finder_sweep(&f);
     assert_false(finder_was_past(&f, places[0], 9, 7));
-    assert_true(finder_take_early(&f, 10, &p, &id));
+    assert_true(finder_take_early(&f, 10, &p, &id, &passes));
     assert_true(f.walk_is_sweep == false); /* the walk of the sweep before goes on */
     f.walks = false;
     finder_sweep(&f);
