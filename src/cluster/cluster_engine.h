@@ -21,7 +21,8 @@
 struct cluster_spool {
     struct spool base;
     struct cluster_url url;
-    int epoll_fd; /* owned: all connections */
+    int64_t timeline; /* of the server, the highest seen: url.target.timeline */
+    int epoll_fd;     /* owned: all connections */
     struct desk desk;
     struct finder finder;
     struct arrivals arrivals;

@@ -620,6 +620,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     }
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     CHECK(s->epoll_fd >= 0);
+    s->url.target.timeline = &s->timeline;
     s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
     s->loader = loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, &s->arrivals);
     fresh_mover_init(&s->mover, &s->desk, s->loader, member_link_now().us);

@@ -389,22 +389,12 @@ static void batch_answer(struct committer *c, const PGresult *result)
     }
 }
 
-/* A bigint in binary; 0 when it is none. */
-static int64_t read_number(const PGresult *result, int row)
-{
-    const char *value = PQgetvalue(result, row, 0);
-    uint64_t n = 0;
-
-    for (int i = 0; i < 8 && PQgetlength(result, row, 0) == 8; i++) {
-        n = n << 8 | (unsigned char)value[i];
-    }
-    return (int64_t)n;
-}
-
 static void opened(struct committer *c);
 
 static void doubt_answer(struct committer *c, const PGresult *result)
 {
+    int64_t incarnation;
+
     if (!is_sync(result)) {
         if (!is_good(result)) {
             c->look_failed = true;
@@ -412,11 +402,12 @@ static void doubt_answer(struct committer *c, const PGresult *result)
                 keep_error(c, PQresultErrorMessage(result));
             }
         } else if (PQnfields(result) == 1 && strcmp(PQfname(result, 0), "incarnation") == 0) {
-            c->in_force = PQntuples(result) == 1 && read_number(result, 0) == c->incarnation;
+            c->in_force = PQntuples(result) == 1 && link_number(result, 0, 0, &incarnation) &&
+                          incarnation == c->incarnation;
         } else if (PQnfields(result) == 1) {
             for (int row = 0; row < PQntuples(result) && c->found_count < COMMITTER_UNDER_WAY_MAX;
                  row++) {
-                c->found[c->found_count++] = read_number(result, row);
+                c->found_count += link_number(result, row, 0, &c->found[c->found_count]);
             }
         }
         return;

@@ -390,6 +390,7 @@ void engine_member_turn(struct cluster_spool *s)
 
     reserve(m);
     member_link_turn(m->link);
+    s->timeline = membership_timeline(m->membership);
     take_events(s);
     say_words(m);
     if (m->is_over && s->desk.under_way_count == 0 && !s->base.dirty) {

@@ -1,6 +1,7 @@
 #include "link.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -19,12 +20,13 @@ struct link {
     const struct link_owner *owner;
     void *arg;
     enum link_state state;
-    PGconn *conn;    /* owned; NULL when down */
-    int fd;          /* watched, or -1 */
-    uint32_t events; /* watched for */
-    int timer;       /* owned: when connecting has taken too long */
-    bool broken;     /* to be taken down in the next turn */
-    unsigned silent; /* hosts that were waited for in vain, the last times */
+    PGconn *conn;         /* owned; NULL when down */
+    int fd;               /* watched, or -1 */
+    uint32_t events;      /* watched for */
+    int timer;            /* owned: when connecting has taken too long */
+    bool broken;          /* to be taken down in the next turn */
+    unsigned passed_over; /* hosts that were of no use, the last times */
+    int64_t timeline;     /* of the server; 0: it has not told, or has none */
     const char *prepared[LINK_PREPARED_MAX];
     unsigned prepared_count;
     unsigned settings; /* unanswered */
@@ -187,7 +189,7 @@ void link_connect(struct link *l)
 {
     const char *names[LINK_WORDS_MAX], *values[LINK_WORDS_MAX];
     struct link_target t = *l->target;
-    unsigned by = t.host == NULL ? 0 : l->silent % length_of(t.host);
+    unsigned by = t.host == NULL ? 0 : l->passed_over % length_of(t.host);
     char *host = rotated(t.host, by), *hostaddr = rotated(t.hostaddr, by),
          *port = rotated(t.port, by);
 
@@ -221,23 +223,65 @@ void link_drop(struct link *l, const char *why)
     }
 }
 
+void link_pass_over(struct link *l, const char *why)
+{
+    if (l->state != LINK_DOWN) {
+        l->passed_over++;
+        link_drop(l, why);
+    }
+}
+
+bool link_has_others(const struct link *l)
+{
+    return l->target->host != NULL && length_of(l->target->host) > 1;
+}
+
+/* The name of a file of the log begins with the timeline, in hexadecimal digits; a standby has
+ * none, nor have other engines: for these it fails. */
+static const char timeline_sql[] =
+    "SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || lpad(substr(pg_walfile_name("
+    "pg_current_wal_lsn()), 1, 8), 16, '0'))::bit(64)::bigint END AS timeline";
+
+/* Others have seen a later one. */
+static bool is_old(const struct link *l)
+{
+    return l->target->timeline != NULL && l->timeline > 0 && l->timeline < *l->target->timeline;
+}
+
+static void pass_over_old(struct link *l)
+{
+    char words[128];
+
+    (void)snprintf(words, sizeof words,
+                   "the server is an old primary: its timeline is %" PRId64
+                   ", another has had %" PRId64,
+                   l->timeline, *l->target->timeline); /* fits */
+    link_pass_over(l, words);
+}
+
 static void prepared_name(char room[16], unsigned index)
 {
     (void)snprintf(room, 16, "s%u", index); /* fits */
 }
 
 /* Each with a sync of its own, so that one that is refused takes no other with it. */
+static bool send_alone(struct link *l, const char *sql)
+{
+    l->settings++;
+    return PQsendQueryParams(l->conn, sql, 0, NULL, NULL, NULL, NULL, 1) == 1 &&
+           PQpipelineSync(l->conn) == 1;
+}
+
 static bool send_settings(struct link *l)
 {
     l->settings = 0;
+    l->timeline = 0;
     for (const char *const *sql = l->target->settings; sql != NULL && *sql != NULL; sql++) {
-        if (PQsendQueryParams(l->conn, *sql, 0, NULL, NULL, NULL, NULL, 1) != 1 ||
-            PQpipelineSync(l->conn) != 1) {
+        if (!send_alone(l, *sql)) {
             return false;
         }
-        l->settings++;
     }
-    return true;
+    return l->target->timeline == NULL || send_alone(l, timeline_sql);
 }
 
 /* The time for connecting goes on until the statements are prepared. */
@@ -268,8 +312,7 @@ static void connected(struct link *l)
 static void connect_on(struct link *l)
 {
     if (timer_is_over(l)) {
-        l->silent++;
-        link_drop(l, "the server does not answer");
+        link_pass_over(l, "the server does not answer");
         return;
     }
     switch (PQconnectPoll(l->conn)) {
@@ -348,17 +391,32 @@ void link_sync(struct link *l)
     }
 }
 
+/* Of a setting, or timeline_sql. */
+static void on_setting(struct link *l, const PGresult *result)
+{
+    if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+        l->settings--;
+    } else if (PQntuples(result) == 1 && strcmp(PQfname(result, 0), "timeline") == 0 &&
+               !link_number(result, 0, 0, &l->timeline)) {
+        l->timeline = 0;
+    }
+}
+
 /* An answer while statements are prepared: the sync behind them brings the link up. */
 static void on_prepared(struct link *l, const PGresult *result)
 {
     if (l->settings > 0) {
-        l->settings -= PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+        on_setting(l, result);
         return;
     }
     switch (PQresultStatus(result)) {
     case PGRES_COMMAND_OK:
         return;
     case PGRES_PIPELINE_SYNC:
+        if (is_old(l)) {
+            pass_over_old(l);
+            return;
+        }
         set_timer(l, 0);
         l->state = LINK_UP;
         l->owner->changed(l->arg, l, true);
@@ -444,7 +502,9 @@ void link_turn(struct link *l)
     } else if (l->state == LINK_CONNECTING) {
         connect_on(l);
     } else if (l->state == LINK_PREPARING && timer_is_over(l)) {
-        link_drop(l, "the server does not answer");
+        link_pass_over(l, "the server does not answer");
+    } else if (l->state == LINK_UP && is_old(l)) {
+        pass_over_old(l); /* it has been so for a while, and is known now */
     } else {
         work(l);
     }

@@ -11,8 +11,10 @@
  *
  * The owner watches one epoll descriptor for all its links (link_fd), and calls link_turn when it
  * is readable. A link's own time limit for connecting is in there, too: of several hosts, one that
- * is silent for that long is tried last the next time. Nothing here resolves names: a host is a
- * directory of a Unix socket or an address.
+ * is silent for that long is tried last the next time. So is one whose timeline is behind what the
+ * owner knows: an old primary, which others have promoted a standby of. It may take writes still,
+ * and nothing that it says or stores counts. Nothing here resolves names: a host is a directory of a
+ * Unix socket or an address.
  */
 #ifndef CLUSTER_LINK_H
 #define CLUSTER_LINK_H
@@ -46,6 +48,9 @@ struct link_target {
      * between, refuses are missed by speed alone. NULL behind the last; NULL: none. */
     const char *const *settings;
     const char *session; /* which of the hosts: target_session_attrs; NULL: read-write */
+    /* The lowest timeline that a server of PostgreSQL may have, as far as the owner knows now; it
+     * may rise, and links to others are dropped then. 0: not known; NULL: any. */
+    const int64_t *timeline;
     const char *sslmode;
     const char *sslrootcert, *sslcert, *sslkey; /* paths */
 };
@@ -59,6 +64,24 @@ struct link_param {
     size_t len;
     bool is_binary; /* else `bytes` ends with NUL */
 };
+
+/* A bigint in binary. False: it is none, or NULL, or not there. */
+static inline bool link_number(const PGresult *result, int row, int column, int64_t *ret)
+{
+    const unsigned char *bytes;
+    uint64_t n = 0;
+
+    if (row >= PQntuples(result) || column >= PQnfields(result) ||
+        PQgetlength(result, row, column) != 8) {
+        return false;
+    }
+    bytes = (const unsigned char *)PQgetvalue(result, row, column);
+    for (int i = 0; i < 8; i++) {
+        n = n << 8 | bytes[i];
+    }
+    *ret = (int64_t)n;
+    return true;
+}
 
 struct link;
 
@@ -88,6 +111,10 @@ void link_prepare(struct link *l, const char *const *sql, unsigned count);
 void link_connect(struct link *l);
 /* Cut it, as if it were lost. */
 void link_drop(struct link *l, const char *why);
+/* The same; and its server is tried last the next time. */
+void link_pass_over(struct link *l, const char *why);
+/* Is there another host? */
+bool link_has_others(const struct link *l);
 
 bool link_is_up(const struct link *l);
 bool link_is_down(const struct link *l);

@@ -763,11 +763,16 @@ static void request_ends(struct member_link *ml)
         return;
     }
     if (ml->answer.outcome == MEMBERSHIP_DONE) {
-        ml->error[0] = '\0';
+        if (ml->action.type != MEMBERSHIP_LOOK) { /* which a server that commits nothing answers */
+            ml->error[0] = '\0';
+        }
         ml->renewal = ml->read;
         tell_others(ml);
     }
     membership_answered(ml->membership, member_link_now(), &ml->answer);
+    if (membership_health(ml->membership) == MEMBERSHIP_UNFIT && link_has_others(ml->link)) {
+        link_pass_over(ml->link, membership_words(ml->membership));
+    }
 }
 
 static void request_answer(struct member_link *ml, const PGresult *r)
@@ -976,7 +981,7 @@ void member_link_turn(struct member_link *ml)
         link_connect(ml->link);
     } else if (link_is_up(ml->link) && ml->sent_count > 0 &&
                mono_reached(ml->answer_by, member_link_now())) {
-        link_drop(ml->link, "the database does not answer");
+        link_pass_over(ml->link, "the database does not answer");
     }
     send_what_is_due(ml, member_link_now());
     link_turn(ml->link);

@@ -258,6 +258,11 @@ static bool check_server(struct membership *m, const struct membership_view *v)
     return check_durability(m, v);
 }
 
+int64_t membership_timeline(const struct membership *m)
+{
+    return m->highest_timeline;
+}
+
 static bool check_view(struct membership *m, const struct membership_view *v)
 {
     if (v->format < m->config.format_min || v->format > m->config.format_max ||

@@ -247,5 +247,7 @@ int membership_nodes_up(const struct membership *m, struct mono now);
 enum membership_health membership_health(const struct membership *m);
 /* Why it is not fit; empty when it is. */
 const char *membership_words(const struct membership *m);
+/* The highest timeline of a server that was as it should be; 0: none was yet. */
+int64_t membership_timeline(const struct membership *m);
 
 #endif

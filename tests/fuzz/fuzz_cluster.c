@@ -293,6 +293,17 @@ void link_drop(struct link *l, const char *why)
     }
 }
 
+void link_pass_over(struct link *l, const char *why)
+{
+    link_drop(l, why);
+}
+
+bool link_has_others(const struct link *l)
+{
+    (void)l;
+    return true;
+}
+
 bool link_is_up(const struct link *l)
 {
     return l->is_up && !l->is_dropped;

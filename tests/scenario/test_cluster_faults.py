@@ -302,6 +302,32 @@ class Nodes(sluice.TestCase):
         self.all_arrive(senders)
         self.nothing_is_left()
 
+    def test_an_old_primary_that_is_back_is_passed_over(self):
+        self.make("anna", "bert", standby=True)
+        old, new = self.cluster.primary, self.cluster.standby
+        senders = self.senders()
+        self.accepted(senders, 60)
+        self.cluster.fail_over()
+        self.accepted(senders, 60)
+        rows = "SELECT (SELECT count(*) FROM sluice.batch) || ' ' || (SELECT sum(beat) FROM sluice.node)"
+        old.start()
+        try:
+            for names in ("standby", ""):  # commits there wait for ever, then for nothing
+                old.follow(names)
+                before = old.ask(rows)
+                new.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sluice'")
+                self.accepted(senders, 60)
+                self.cluster.kill_node("bert")
+                bert = self.cluster.nodes["bert"]
+                bert.launch()
+                sluice.eventually(bert.answers, "bert does not answer", detail=bert.diagnosis)
+                self.accepted(senders, 60)
+                self.assertEqual(old.ask(rows), before)
+        finally:
+            old.stop()
+        self.all_arrive(senders)
+        self.nothing_is_left()
+
     def test_nodes_stop_when_commits_wait_for_no_standby(self):
         self.make("anna", standby=True)
         anna = self.cluster.nodes["anna"]
