@@ -13,8 +13,8 @@
  * is readable. A link's own time limit for connecting is in there, too: of several hosts, one that
  * is silent for that long is tried last the next time. So is one whose timeline is behind what the
  * owner knows: an old primary, which others have promoted a standby of. It may take writes still,
- * and nothing that it says or stores counts. Nothing here resolves names: a host is a directory of a
- * Unix socket or an address.
+ * and nothing that it says or stores counts. Nothing here resolves names: a host is a directory of
+ * a Unix socket or an address.
  */
 #ifndef CLUSTER_LINK_H
 #define CLUSTER_LINK_H
