@@ -859,6 +859,19 @@ void sched_postpone(struct sched *s, struct mono now, uint32_t transport, struct
     dest_check(d);
 }
 
+void sched_suspend(struct sched *s, struct mono now, const struct sched_suspension *x)
+{
+    struct dest *d;
+
+    s->now = now;
+    if (mono_reached(x->until, now)) {
+        return;
+    }
+    d = dest_need(transport_at(s, x->transport), x->dest);
+    dest_take_over(d, x);
+    dest_check(d);
+}
+
 void sched_ring(struct sched *s, struct mono now, uint32_t transport, uint32_t ring,
                 const struct sched_ring_policy *policy)
 {

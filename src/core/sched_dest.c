@@ -387,6 +387,7 @@ void transport_release_held_back(struct transport *t)
 static void set_state(struct dest *d, enum dest_state state)
 {
     d->state = (uint8_t)state;
+    d->handed_over = false;
     d->since_us = d->transport->sched->now.us;
 }
 
@@ -413,20 +414,25 @@ static bool as_postfix(const struct dest *d)
     return dest_limits(d)->rule == WINDOW_POSTFIX;
 }
 
-void dest_die(struct dest *d, struct mono now, struct slice reason)
+static void set_dead(struct dest *d, struct mono until, struct slice reason)
 {
-    struct sched *s = d->transport->sched;
-
     CHECK(d->state == DEST_READY);
     set_state(d, DEST_DEAD);
     set_reason(d, reason_new(reason)); /* there is one when this was a probe */
     d->probing = false;
     d->cache_load = d->cache_store = false;
+    d->transport->sched->dead_count++;
+    timer_set(d->transport->sched, &d->timer, until);
+}
+
+void dest_die(struct dest *d, struct mono now, struct slice reason)
+{
+    struct sched *s = d->transport->sched;
+
     if (d->deaths < UINT8_MAX) {
         d->deaths++;
     }
-    s->dead_count++;
-    timer_set(s, &d->timer, mono_after(now, backoff(s, as_postfix(d) ? 1 : d->deaths)));
+    set_dead(d, mono_after(now, backoff(s, as_postfix(d) ? 1 : d->deaths)), reason);
     sched_event(s, SCHED_DEST_DEAD, d);
     dest_refresh(d, NULL);
 }
@@ -549,6 +555,26 @@ static void dest_resume(struct dest *d)
     set_state(d, DEST_READY);
     timer_cancel(d->transport->sched, &d->timer);
     dest_refresh(d, NULL);
+}
+
+void dest_take_over(struct dest *d, const struct sched_suspension *x)
+{
+    if (d->state == DEST_DEAD ||
+        (d->state == DEST_SUSPENDED && !x->is_dead && d->timer.at_us >= x->until.us)) {
+        return;
+    }
+    if (d->state == DEST_SUSPENDED) {
+        dest_resume(d);
+    }
+    if (x->is_dead) {
+        d->deaths = (uint8_t)(x->deaths < UINT8_MAX ? x->deaths : UINT8_MAX);
+        dest_set_failing(d, true);
+        set_dead(d, x->until, x->reason);
+        dest_refresh(d, NULL);
+    } else {
+        dest_suspend(d, x->until);
+    }
+    d->handed_over = true;
 }
 
 void dest_time_over(struct dest *d)

@@ -189,6 +189,7 @@ struct dest {
     bool keeps;        /* an agent came free in its turn: it is to stand in front */
     bool idle;         /* nothing is in memory or parked: it is remembered */
     bool postponed;    /* dead, and its owner has said until when */
+    bool handed_over;  /* dead or suspended, as another scheduler has found it */
     bool probing;      /* it was dead: one delivery at a time until one ends well */
     uint8_t deaths;    /* since a delivery ended well */
     uint8_t doublings; /* of what is asked for at once, while something is parked */
@@ -765,6 +766,8 @@ void dest_postpone(struct dest *d, struct mono until, struct slice reason);
 void dest_recover(struct dest *d);
 void dest_limits_changed(struct dest *d);
 void dest_suspend(struct dest *d, struct mono until);
+/* As another scheduler has found it; `until` is to come. */
+void dest_take_over(struct dest *d, const struct sched_suspension *x);
 
 /* A delivery failed, or ended well. */
 void dest_set_failing(struct dest *d, bool failing);

@@ -80,6 +80,7 @@ static bool describe(const struct dest *d, struct sched_dest_info *ret_info)
         .until = d->state == DEST_READY ? (struct mono){0} : (struct mono){d->timer.at_us},
         .since = d->closed ? (struct mono){d->since_us} : (struct mono){0},
         .postponed = d->postponed,
+        .handed_over = d->handed_over,
         .reason = reason_slice(d->reason),
         .window = window.size,
         .window_max = dest_limits(d)->max,
@@ -120,6 +121,33 @@ bool sched_dest_each(const struct sched *s, uint64_t *cursor, struct sched_dest_
         if (describe(s->dests[(*cursor)++], ret_info)) {
             return true;
         }
+    }
+    return false;
+}
+
+bool sched_suspension_each(const struct sched *s, uint64_t *cursor,
+                           struct sched_suspension *ret_suspension)
+{
+    while (*cursor < s->timers.count) {
+        const struct timer *timer = CONTAINER_OF(s->timers.nodes[(*cursor)++], struct timer, node);
+        const struct dest *d;
+
+        if (timer->type != TIMER_DEST) {
+            continue;
+        }
+        d = CONTAINER_OF(timer, struct dest, timer);
+        if (d->postponed) {
+            continue;
+        }
+        *ret_suspension = (struct sched_suspension){
+            .transport = d->transport->index,
+            .dest = slice_of(d->name, d->name_len),
+            .is_dead = d->state == DEST_DEAD,
+            .until = {timer->at_us},
+            .deaths = d->deaths,
+            .reason = reason_slice(d->reason),
+        };
+        return true;
     }
     return false;
 }

@@ -223,6 +223,29 @@ void sched_revive_all(struct sched *s, struct mono now);
 void sched_postpone(struct sched *s, struct mono now, uint32_t transport, struct slice dest,
                     struct mono until, struct slice reason);
 
+/* Suspensions: what another scheduler has learnt of a destination and would do harm if it were
+ * forgotten when its mail comes to this one: that it is dead until a time, or that its rate delay
+ * runs until then. */
+struct sched_suspension {
+    uint32_t transport;
+    struct slice dest;
+    bool is_dead; /* else its rate delay runs */
+    struct mono until;
+    uint32_t deaths;     /* of a dead one: since a delivery ended well */
+    struct slice reason; /* of a dead one: why */
+};
+
+/* Take it over, as if this scheduler had learnt it; sched_dest_info says `handed_over`. What it
+ * knows itself goes first: a destination that is dead here stays so until its own time, and of two
+ * times of a rate delay the later one holds. There are no SCHED_DEST_... actions for it before its
+ * time is over. No effect when `until` is past. */
+void sched_suspend(struct sched *s, struct mono now, const struct sched_suspension *x);
+
+/* Those that are suspended now, but for postponed ones, in no order; as sched_dest_each. It costs
+ * as much as there are times for which the scheduler waits. */
+bool sched_suspension_each(const struct sched *s, uint64_t *cursor,
+                           struct sched_suspension *ret_suspension);
+
 /* Rings. Destinations of a transport may share agents, as those of one clause of ZMailer's do. An
  * agent has as many entries at once as the destination's `depth` says (ZMailer's overfeed + 1), so
  * a destination with b entries under way uses ceil(b / depth) agents, and those are what its window
@@ -341,6 +364,7 @@ struct sched_dest_info {
     enum sched_dest_state state;
     struct mono until;           /* of a dead or suspended one */
     bool postponed;              /* dead because sched_postpone said so */
+    bool handed_over;            /* dead or suspended because sched_suspend said so */
     struct slice reason;         /* of a dead or probed one */
     bool failing;                /* a delivery failed since one ended well */
     uint32_t deaths;             /* since then */

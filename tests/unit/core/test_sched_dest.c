@@ -253,6 +253,177 @@ static void a_probe_is_one_message_of_one_class(void **state)
     bench_end(&b);
 }
 
+/* ---- handed over by another scheduler -------------------------------------------------------- */
+
+static struct sched_suspension dead_until(const struct bench *b, int64_t seconds)
+{
+    return (struct sched_suspension){.dest = SLICE("a"),
+                                     .is_dead = true,
+                                     .until = mono_after(b->now, seconds * S),
+                                     .deaths = 3,
+                                     .reason = SLICE("4.4.1 refused")};
+}
+
+static struct sched_suspension delayed_until(const struct bench *b, int64_t seconds)
+{
+    return (struct sched_suspension){.dest = SLICE("a"), .until = mono_after(b->now, seconds * S)};
+}
+
+static void what_is_dead_elsewhere_is_not_tried_before_its_time(void **state)
+{
+    struct sched_suspension x;
+    struct bench b;
+
+    (void)state;
+    start(&b, 5);
+    x = dead_until(&b, 500);
+    sched_suspend(b.s, b.now, &x);
+    sched_audit(b.s);
+    assert_true(info_of(&b, "a").handed_over);
+    assert_int_equal(info_of(&b, "a").until.us, x.until.us);
+    open_msg(&b, 1, "a a");
+    DECIDES(&b, "-m1:a(2) m1.");
+    b.now.us += 499 * S;
+    open_msg(&b, 2, "a a");
+    DECIDES(&b, "-m2:a(2) m2.");
+    b.now = x.until;
+    DECIDES(&b, "?a");
+    assert_false(info_of(&b, "a").handed_over);
+    open_msg(&b, 3, "a a");
+    DECIDES(&b, "m3:a(1)"); /* probed, as one that died here */
+    finish(&b, 3, "a", SCHED_DEST_FAIL);
+    DECIDES(&b, "!a -m3:a(1) m3.");
+    assert_int_equal(info_of(&b, "a").deaths, 4);
+    bench_end(&b);
+}
+
+static void a_rate_delay_that_runs_elsewhere_is_waited_for(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct sched_suspension x;
+    struct bench b;
+
+    (void)state;
+    policy.dest_rate_delay_us = 5 * S;
+    bench_start(&b, &limits, &policy);
+    x = delayed_until(&b, 3);
+    sched_suspend(b.s, b.now, &x);
+    x = delayed_until(&b, 2); /* the later one holds */
+    sched_suspend(b.s, b.now, &x);
+    open_msg(&b, 1, "a a");
+    DECIDES(&b, "");
+    assert_int_equal(info_of(&b, "a").state, SCHED_DEST_SUSPENDED);
+    assert_true(info_of(&b, "a").handed_over);
+    assert_int_equal(sched_wake_at(b.s).us, b.now.us + 3 * S);
+    b.now.us += 3 * S;
+    DECIDES(&b, "m1:a(1)");
+    finish(&b, 1, "a", SCHED_OK);
+    assert_false(info_of(&b, "a").handed_over);
+    assert_int_equal(sched_wake_at(b.s).us, b.now.us + 5 * S);
+    bench_end(&b);
+}
+
+static void one_without_mail_is_forgotten_in_its_time(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct sched_dest_info info;
+    struct sched_suspension x;
+    struct bench b;
+
+    (void)state;
+    limits.destination_memory_us = 0;
+    bench_start(&b, &limits, &policy);
+    x = delayed_until(&b, 3);
+    sched_suspend(b.s, b.now, &x);
+    assert_int_equal(sched_totals(b.s).destinations, 1);
+    b.now.us += 3 * S;
+    DECIDES(&b, "");
+    assert_false(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    x = dead_until(&b, 0); /* past */
+    sched_suspend(b.s, b.now, &x);
+    assert_false(sched_dest_get(b.s, 0, SLICE("a"), &info));
+    bench_end(&b);
+}
+
+static void what_was_learned_here_goes_first(void **state)
+{
+    struct sched_suspension x;
+    struct mono until;
+    struct bench b;
+
+    (void)state;
+    start(&b, 1);
+    kill_a(&b);
+    DECIDES(&b, "!a m1.");
+    until = info_of(&b, "a").until;
+    x = dead_until(&b, 5000);
+    sched_suspend(b.s, b.now, &x);
+    x = delayed_until(&b, 5000);
+    sched_suspend(b.s, b.now, &x);
+    assert_int_equal(info_of(&b, "a").until.us, until.us);
+    assert_false(info_of(&b, "a").handed_over);
+    bench_end(&b);
+}
+
+static void
+death_that_is_handed_over_ends_a_rate_delay_and_waits_for_what_is_under_way(void **state)
+{
+    struct sched_limits limits = ours();
+    struct sched_transport_policy policy = documented(5);
+    struct sched_suspension x;
+    struct bench b;
+
+    (void)state;
+    bench_start(&b, &limits, &policy);
+    open_msg(&b, 1, "a a a");
+    DECIDES(&b, "m1:a(1) m1:a(1) m1:a(1)");
+    x = delayed_until(&b, 5);
+    sched_suspend(b.s, b.now, &x);
+    x = dead_until(&b, 500);
+    sched_suspend(b.s, b.now, &x);
+    open_msg(&b, 2, "a");
+    DECIDES(&b, "-m2:a(1) m2.");
+    finish(&b, 1, "a", SCHED_DEST_FAIL);
+    assert_int_equal(info_of(&b, "a").until.us, x.until.us);
+    finish(&b, 1, "a", SCHED_OK); /* it lives after all */
+    DECIDES(&b, "*a");
+    finish(&b, 1, "a", SCHED_OK);
+    DECIDES(&b, "m1.");
+    bench_end(&b);
+}
+
+static void what_is_suspended_can_be_walked_through(void **state)
+{
+    struct sched_suspension x, found;
+    uint64_t cursor = 0;
+    unsigned count = 0;
+    struct bench b;
+
+    (void)state;
+    start(&b, 5);
+    x = dead_until(&b, 500);
+    sched_suspend(b.s, b.now, &x);
+    x = (struct sched_suspension){.dest = SLICE("b"), .until = mono_after(b.now, S)};
+    sched_suspend(b.s, b.now, &x);
+    sched_postpone(b.s, b.now, 0, SLICE("c"), mono_after(b.now, S), SLICE("later"));
+    while (sched_suspension_each(b.s, &cursor, &found)) {
+        count++;
+        if (found.is_dead) {
+            assert_true(slice_equal(found.dest, SLICE("a")));
+            assert_int_equal(found.until.us, b.now.us + 500 * S);
+            assert_int_equal(found.deaths, 3);
+            assert_true(slice_equal(found.reason, SLICE("4.4.1 refused")));
+        } else {
+            assert_true(slice_equal(found.dest, SLICE("b")));
+            assert_int_equal(found.until.us, b.now.us + S);
+        }
+    }
+    assert_int_equal(count, 2);
+    bench_end(&b);
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* Widen the window for "a" to 8: three deliveries end well, one after the other. */
@@ -719,27 +890,33 @@ static void a_rate_delay_is_kept(void **state)
     bench_end(&b);
 }
 
-UNIT_MAIN(cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
-          cmocka_unit_test(postfix_tries_with_the_initial_window),
-          cmocka_unit_test(failed_probes_double_the_time),
-          cmocka_unit_test(the_log_is_told_until_when),
-          cmocka_unit_test(it_starts_as_an_unknown_one_or_as_narrow_as_it_was),
-          cmocka_unit_test(parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well),
-          cmocka_unit_test(a_probe_is_one_message_of_one_class),
-          cmocka_unit_test(what_was_learned_outlives_an_empty_queue_and_fades),
-          cmocka_unit_test(without_memory_each_pause_starts_afresh),
-          cmocka_unit_test(so_does_the_connection_cache),
-          cmocka_unit_test(dead_ones_beyond_their_number_are_probed_early_but_not_forgotten),
-          cmocka_unit_test(a_known_bad_site_is_still_probed_after_a_pause),
-          cmocka_unit_test(after_its_time_all_is_forgotten),
-          cmocka_unit_test(the_oldest_are_freed_a_few_at_a_time),
-          cmocka_unit_test(no_more_are_remembered_than_the_limit),
-          cmocka_unit_test(failing_sites_leave_half_of_the_deliveries_to_others),
-          cmocka_unit_test(failing_sites_go_on_in_the_usual_order),
-          cmocka_unit_test(a_site_that_is_well_again_is_limited_no_more),
-          cmocka_unit_test(what_is_held_goes_on_when_the_limit_goes),
-          cmocka_unit_test(a_postponed_destination_gets_nothing_until_then),
-          cmocka_unit_test(it_may_be_changed_and_ended),
-          cmocka_unit_test(a_dead_site_is_probed_when_it_was_postponed),
-          cmocka_unit_test(failures_while_it_is_postponed_count_and_kill_later),
-          cmocka_unit_test(a_rate_delay_is_kept))
+UNIT_MAIN(
+    cmocka_unit_test(a_dead_site_is_tried_with_one_delivery),
+    cmocka_unit_test(postfix_tries_with_the_initial_window),
+    cmocka_unit_test(failed_probes_double_the_time), cmocka_unit_test(the_log_is_told_until_when),
+    cmocka_unit_test(it_starts_as_an_unknown_one_or_as_narrow_as_it_was),
+    cmocka_unit_test(parked_mail_is_asked_for_one_to_probe_and_more_when_that_ends_well),
+    cmocka_unit_test(a_probe_is_one_message_of_one_class),
+    cmocka_unit_test(what_is_dead_elsewhere_is_not_tried_before_its_time),
+    cmocka_unit_test(a_rate_delay_that_runs_elsewhere_is_waited_for),
+    cmocka_unit_test(one_without_mail_is_forgotten_in_its_time),
+    cmocka_unit_test(what_was_learned_here_goes_first),
+    cmocka_unit_test(death_that_is_handed_over_ends_a_rate_delay_and_waits_for_what_is_under_way),
+    cmocka_unit_test(what_is_suspended_can_be_walked_through),
+    cmocka_unit_test(what_was_learned_outlives_an_empty_queue_and_fades),
+    cmocka_unit_test(without_memory_each_pause_starts_afresh),
+    cmocka_unit_test(so_does_the_connection_cache),
+    cmocka_unit_test(dead_ones_beyond_their_number_are_probed_early_but_not_forgotten),
+    cmocka_unit_test(a_known_bad_site_is_still_probed_after_a_pause),
+    cmocka_unit_test(after_its_time_all_is_forgotten),
+    cmocka_unit_test(the_oldest_are_freed_a_few_at_a_time),
+    cmocka_unit_test(no_more_are_remembered_than_the_limit),
+    cmocka_unit_test(failing_sites_leave_half_of_the_deliveries_to_others),
+    cmocka_unit_test(failing_sites_go_on_in_the_usual_order),
+    cmocka_unit_test(a_site_that_is_well_again_is_limited_no_more),
+    cmocka_unit_test(what_is_held_goes_on_when_the_limit_goes),
+    cmocka_unit_test(a_postponed_destination_gets_nothing_until_then),
+    cmocka_unit_test(it_may_be_changed_and_ended),
+    cmocka_unit_test(a_dead_site_is_probed_when_it_was_postponed),
+    cmocka_unit_test(failures_while_it_is_postponed_count_and_kill_later),
+    cmocka_unit_test(a_rate_delay_is_kept))
