@@ -264,7 +264,7 @@ static void revive(struct queue *q, const json_t *question)
     if (json_object_get(question, "filter") == NULL || json_object_get(question, "after") != NULL) {
         return;
     }
-    agents_forget(q);
+    agents_forget(q, SLICE(""), SLICE(""));
     if (dest == NULL) {
         sched_revive_all(q->sched, clock_mono());
     } else {
@@ -282,7 +282,7 @@ static void revive_for(struct queue *q, struct msg_id id)
     if (spool_read_rcpts(q->spool, id, 0, true, REVIVED_MAX, page, &count) != 0) {
         return; /* the change itself will say so */
     }
-    agents_forget(q);
+    agents_forget(q, SLICE(""), SLICE(""));
     buf_init(&name, 2 * SPOOL_ROUTE_MAX + 2);
     for (size_t i = 0; i < count; i++) {
         if (page[i].transport.len > 0) {

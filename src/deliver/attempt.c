@@ -483,7 +483,8 @@ static bool worth_keeping(const struct attempts *all, const struct smtp_destinat
 {
     struct mono reuse_until = mono_after(session_opened(s), e->reuse_us);
 
-    return e->cache && !e->stale && !all->stopping && !mono_reached(reuse_until, clock_mono()) &&
+    return e->cache && !e->stale && !e->leaves && !all->stopping &&
+           sessions_may_deliver(all->sessions) && !mono_reached(reuse_until, clock_mono()) &&
            (e->reuse_count == 0 || session_uses(s) < e->reuse_count);
 }
 
@@ -532,7 +533,7 @@ static void pass_on(struct attempts *all, struct smtp_destination *e, struct ses
     }
 }
 
-void attempts_forget(struct attempts *all, struct slice transport, struct slice nexthop)
+static void close_kept(struct attempts *all, struct slice transport, struct slice nexthop)
 {
     struct session *s, *next;
 
@@ -543,7 +544,16 @@ void attempts_forget(struct attempts *all, struct slice transport, struct slice 
             session_close(s);
         }
     }
-    smtp_destinations_forgive(all->destinations);
+}
+
+void attempts_forget(struct attempts *all, struct slice transport, struct slice nexthop)
+{
+    close_kept(all, transport, nexthop);
+    if (transport.len > 0) {
+        smtp_destinations_leave(all->destinations, transport, nexthop);
+    } else {
+        smtp_destinations_forgive(all->destinations);
+    }
 }
 
 void attempts_session_closed(void *arg, const struct session_settings *settings)
@@ -872,6 +882,7 @@ void attempts_add(struct attempts *all, struct assignment *assignment)
     a->assignment = assignment;
     a->destination = smtp_destination_get(all->destinations, assignment->ask.transport,
                                           assignment->ask.nexthop, assignment->ask.sender);
+    a->destination->leaves = false;
     a->hop_count = a->destination->hop_count;
     a->set_up = MONO_NEVER;
     count_descriptor(a);
@@ -960,6 +971,7 @@ void attempts_break_off(struct attempts *all)
 {
     break_off_list(&all->waiting, NULL, lease_is_over);
     break_off_list(&all->running, NULL, lease_is_over);
+    close_kept(all, slice_of("", 0), slice_of("", 0));
 }
 
 void attempts_break_off_one(struct attempts *all, uint64_t entry)
@@ -1021,6 +1033,11 @@ static bool goes_on(void *arg, void *owner)
 void attempts_queue_lost(struct attempts *all)
 {
     assignments_lost(&all->assignments, goes_on, NULL);
+}
+
+bool attempts_keep_none(const struct attempts *all)
+{
+    return all->cache.count == 0;
 }
 
 bool attempts_idle(const struct attempts *all)

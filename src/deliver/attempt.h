@@ -74,10 +74,13 @@ void attempts_run(struct attempts *all);
 /* Content for an assignment has come; `fd` is taken. */
 void attempts_content(struct attempts *all, const struct wire_content *m, int fd);
 
-/* Close kept connections to this destination with QUIT (empty transport: all). */
+/* Close kept connections with QUIT: all (empty transport: an operator wants mail tried again, and
+ * logins do not rest any more), or those to a destination, which another node gets: those in use
+ * are not kept either, until a delivery comes for it again. */
 void attempts_forget(struct attempts *all, struct slice transport, struct slice nexthop);
 
-/* The node's lease is over: break off what has not reached the end of its content. */
+/* The node's lease is over: break off what has not reached the end of its content, and close kept
+ * connections. */
 void attempts_break_off(struct attempts *all);
 /* Another node waits for the mail of this entry: the same, if it is here still. */
 void attempts_break_off_one(struct attempts *all, uint64_t entry);
@@ -95,6 +98,8 @@ void attempts_cut(struct attempts *all);
 void attempts_queue_lost(struct attempts *all);
 
 bool attempts_idle(const struct attempts *all);
+/* No connection is kept. */
+bool attempts_keep_none(const struct attempts *all);
 
 /* For sessions_new: `arg` is the struct attempts. */
 void attempts_session_closed(void *arg, const struct session_settings *settings);

@@ -253,7 +253,8 @@ static void deliver_turn(struct role *role)
         channel_pause(d->worker.queue, d->attempts.descriptors >= d->content_limit);
     }
     worker_tick(&d->worker, !TAILQ_EMPTY(&d->attempts.waiting) || /* for a descriptor */
-                                (leased && !attempts_idle(&d->attempts)));
+                                (leased && (!attempts_idle(&d->attempts) ||
+                                            !attempts_keep_none(&d->attempts))));
     if (role->stopping) {
         stop_if_done(d);
     }

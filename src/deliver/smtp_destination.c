@@ -498,3 +498,14 @@ bool smtp_destination_is(const struct smtp_destination *e, struct slice transpor
            (slice_equal(slice_of(e->key, e->transport_len), transport) &&
             slice_equal(slice_of(e->key + e->transport_len + 1, e->nexthop_len), nexthop));
 }
+
+void smtp_destinations_leave(struct smtp_destinations *all, struct slice transport,
+                             struct slice nexthop)
+{
+    struct smtp_destination *e, *next;
+
+    HASH_ITER(hh, all->table, e, next)
+    {
+        e->leaves = e->leaves || smtp_destination_is(e, transport, nexthop);
+    }
+}

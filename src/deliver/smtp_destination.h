@@ -33,7 +33,8 @@ struct smtp_destination {
     char *key; /* owned: transport, NUL, next hop; with logins, NUL and their numbers */
     size_t transport_len, nexthop_len, key_len;
     uint32_t refs;
-    bool stale; /* of an old configuration: no connection of it is kept */
+    bool stale;  /* of an old configuration: no connection of it is kept */
+    bool leaves; /* another node gets it: none is kept until a delivery comes for it again */
     bool lmtp;
 
     char *hops[SMTP_DESTINATION_HOPS_MAX]; /* owned: next hops in the order to be tried */
@@ -97,6 +98,10 @@ struct hops_tls smtp_destination_tls(const struct smtp_destination *e, size_t ho
 
 /* The destination whose settings these are. */
 struct smtp_destination *smtp_destination_of(const struct session_settings *settings);
+
+/* Set its `leaves`, for all senders. */
+void smtp_destinations_leave(struct smtp_destinations *all, struct slice transport,
+                             struct slice nexthop);
 
 /* Is it this one? An empty transport means every one. */
 bool smtp_destination_is(const struct smtp_destination *e, struct slice transport,

@@ -87,8 +87,8 @@ enum wire_type {
     WIRE_NEED_CONTENT, /* u64 entry: send its content */
     WIRE_CONTENT,      /* struct wire_content */
     WIRE_RESULT,       /* struct wire_result */
-    WIRE_FORGET,       /* queue: drop cached connections to this destination (flush, reload).
-                          struct wire_forget */
+    WIRE_FORGET,       /* queue: drop cached connections to this destination (flush, reload, another
+                          node gets it). struct wire_forget */
     WIRE_BREAK_OFF,    /* queue to deliver: u64 entry. End it untried, unless the peer may have the
                           message already: another node waits for it */
     WIRE_LEASE,        /* queue: deliver only while this lease holds. The descriptor of its page

@@ -241,11 +241,11 @@ static void agent_lost(struct queue *q, struct worker_process *agent)
     }
 }
 
-void agents_forget(struct queue *q)
+void agents_forget(struct queue *q, struct slice transport, struct slice nexthop)
 {
     for (unsigned i = 0; i < q->agents.count; i++) {
         if (q->agents.at[i].role == ROLE_DELIVER && q->agents.at[i].channel != NULL) {
-            wire_put_forget(q->agents.at[i].channel, &(struct wire_forget){.transport = SLICE("")});
+            wire_put_forget(q->agents.at[i].channel, &(struct wire_forget){transport, nexthop});
         }
     }
 }

@@ -58,9 +58,10 @@ void agents_check(struct queue *q);
 /* Content that agents have asked for may be at hand now. */
 void agents_at_hand(struct queue *q);
 
-/* An operator wants mail tried again: what deliver processes keep (idle connections, logins that
- * rest) is to be forgotten. */
-void agents_forget(struct queue *q);
+/* What deliver processes keep is to be forgotten: all (empty transport: an operator wants mail
+ * tried again), idle connections and logins that rest; or connections to a destination, which
+ * another node gets. */
+void agents_forget(struct queue *q, struct slice transport, struct slice nexthop);
 
 /* Break off the deliveries of a message, where the peer can't have it yet: another node waits for
  * it. Only those by SMTP and LMTP. */
