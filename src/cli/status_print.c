@@ -20,6 +20,9 @@ void site_print(FILE *out, const json_t *site, double now)
         fprintf(out, ", tried again in %s (%s)", words_interval(left).text,
                 words_time(now + (left > 0 ? left : 0)).text);
     }
+    if (json_is_true(json_object_get(site, "handed_over"))) {
+        fputs(", handed over by another node", out);
+    }
     fprintf(out,
             "\n  %" PRId64 " under way in a window of %" PRId64 " (at most %" PRId64 "), %" PRId64
             " waiting\n",

@@ -13,6 +13,7 @@
 #include "engine_member.h"
 #include "engine_search.h"
 #include "finder.h"
+#include "handover.h"
 #include "housekeeper.h"
 #include "loader.h"
 #include "fresh_mover.h"
@@ -31,6 +32,7 @@ struct cluster_spool {
     struct housekeeper *housekeeper; /* owned */
     struct loader *loader;           /* owned */
     struct fresh_mover mover;
+    struct handover handover;
     struct engine_search *search; /* owned */
     struct asks *asks;            /* owned */
     int64_t now;                  /* us, as of the last claim */

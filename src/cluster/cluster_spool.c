@@ -50,6 +50,7 @@ static void begin_commit(struct spool *sp)
     committer_batch_join(b, s->extra);
     arrivals_begin(&s->arrivals, engine_member_number(s->member), b);
     s->extra = NULL;
+    handover_join(&s->handover, b, s->desk.under_way_count);
     committer_begin(s->committer, b);
 }
 
@@ -62,6 +63,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
         return false;
     }
     fresh_mover_ended(&s->mover);
+    handover_ended(&s->handover, *ret_rc != 0);
     if (*ret_rc == 0) {
         desk_keep_oldest(&s->desk, &told);
         arrivals_kept(&s->arrivals);
@@ -90,6 +92,7 @@ static void turn(struct spool *sp)
     housekeeper_turn(s->housekeeper);
     loader_turn(s->loader);
     fresh_mover_turn(&s->mover, member_link_now().us);
+    handover_turn(&s->handover, member_link_now().us);
     engine_search_turn(s->search);
     committer_hold(s->committer, loader_is_counting(s->loader) || engine_member_is_out(s->member));
 }
@@ -122,7 +125,9 @@ static int want(struct spool *sp, struct msg_id id, bool content)
 
 static bool commit_is_wanted(const struct spool *sp)
 {
-    return fresh_mover_is_wanted(&((const struct cluster_spool *)sp)->mover);
+    const struct cluster_spool *s = (const struct cluster_spool *)sp;
+
+    return fresh_mover_is_wanted(&s->mover) || handover_is_wanted(&s->handover);
 }
 
 static int commits_fd(const struct spool *sp)
@@ -328,6 +333,7 @@ static void close_spool(struct spool *sp)
     engine_member_free(s->member);
     desk_fini(&s->desk);
     arrivals_fini(&s->arrivals);
+    handover_fini(&s->handover);
     finder_fini(&s->finder);
     if (s->epoll_fd >= 0) {
         (void)close(s->epoll_fd);
@@ -538,6 +544,34 @@ static const struct spool_others_part others = {.places_of = places_of,
                                                 .next_told = next_told,
                                                 .answer = answer_other};
 
+static void hand_over_from(struct spool *sp, spool_tell_suspensions *tell, void *arg)
+{
+    cluster_of(sp)->handover.tell = tell;
+    cluster_of(sp)->handover.arg = arg;
+}
+
+static bool next_suspension(struct spool *sp, struct spool_suspension *ret)
+{
+    return handover_next(&cluster_of(sp)->handover, ret);
+}
+
+static bool next_leaving(struct spool *sp, struct spool_places *ret)
+{
+    struct partition_set leaving;
+    bool any = engine_member_leaving(cluster_of(sp)->member, &leaving);
+
+    *ret = (struct spool_places){{0}};
+    for (int p = 0; p < PARTITIONS; p++) {
+        if (partition_set_has(&leaving, p)) {
+            spool_places_add(ret, (unsigned)p);
+        }
+    }
+    return any;
+}
+
+static const struct spool_handover_part handover = {
+    .from = hand_over_from, .next = next_suspension, .next_leaving = next_leaving};
+
 static const struct spool_engine cluster_engine = {
     .close = close_spool,
     .begin = begin,
@@ -571,6 +605,7 @@ static const struct spool_engine cluster_engine = {
     .parts = &parts,
     .lease = &lease,
     .others = &others,
+    .handover = &handover,
 };
 
 /* New mail that passes goes to this fresh table from now on. */
@@ -606,6 +641,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     finder_init(&s->finder);
     desk_init(&s->desk, &s->base, &s->finder);
     arrivals_init(&s->arrivals);
+    handover_init(&s->handover, &s->finder);
     if (!cluster_url_parse(&s->url, where, CLUSTER_URL_QUEUE, ret_error)) {
         goto out;
     }
@@ -622,7 +658,8 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     CHECK(s->epoll_fd >= 0);
     s->url.target.timeline = &s->timeline;
     s->housekeeper = housekeeper_new(s->epoll_fd, &s->url.target, on_fresh, s);
-    s->loader = loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, &s->arrivals);
+    s->loader =
+        loader_new(s->epoll_fd, &s->url.target, &s->desk, &s->finder, &s->arrivals, &s->handover);
     fresh_mover_init(&s->mover, &s->desk, s->loader, member_link_now().us);
     s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
     loader_set_lists(s->loader, engine_search_of(s->search));

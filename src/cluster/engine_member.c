@@ -36,6 +36,7 @@ struct engine_member {
     uint64_t last_id;
     uint64_t given_up;                     /* how often */
     struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
+    struct partition_set leaving;          /* since the queue asked last */
     struct partition_set second_look;
     int64_t second_look_at, look_at, forget_at; /* us, as member_link_now; 0: never */
     bool is_over;                               /* given up, and the desk is not clear yet */
@@ -187,9 +188,17 @@ static void begin_to_drain(struct cluster_spool *s, const struct partition_set *
     }
     mem_free(ids);
     add_all(&m->draining, partitions);
+    add_all(&m->leaving, partitions);
     for (int i = 0; i < PARTITIONS / 64; i++) {
         m->gained.bits[i] &= ~partitions->bits[i];
     }
+}
+
+bool engine_member_leaving(struct engine_member *m, struct partition_set *ret)
+{
+    *ret = m->leaving;
+    m->leaving = (struct partition_set){{0}};
+    return !partition_set_is_empty(ret);
 }
 
 /* What is open there is told to be broken off, where that can be done. */
@@ -215,7 +224,7 @@ static void drain(struct cluster_spool *s)
     struct engine_member *m = s->member;
     struct partition_set open;
 
-    if (partition_set_is_empty(&m->draining)) {
+    if (partition_set_is_empty(&m->draining) || handover_is_under_way(&s->handover)) {
         return;
     }
     desk_open_in(&s->desk, &open);
@@ -397,6 +406,7 @@ void engine_member_turn(struct cluster_spool *s)
         clear(s);
     }
     enter(s);
+    s->handover.has_table = member_link_renewal(m->link)->format >= HANDOVER_FORMAT;
     gain(s);
     drain(s);
     now = member_link_now().us;
@@ -499,14 +509,22 @@ void engine_member_notify_ask(struct engine_member *m, int node)
 
 static void woken(void *arg)
 {
-    struct engine_member *m = arg;
+    struct cluster_spool *s = arg;
 
-    m->is_woken = true;
+    s->member->is_woken = true;
+}
+
+static struct committer_batch *letting_go(void *arg, const struct partition_set *partitions)
+{
+    struct cluster_spool *s = arg;
+
+    return handover_of(&s->handover, partitions);
 }
 
 struct engine_member *engine_member_new(struct cluster_spool *s, const struct conf *conf,
                                         uint64_t id_floor)
 {
+    static const struct member_link_owner owner = {.woken = woken, .letting_go = letting_go};
     struct engine_member *m = mem_new(sizeof *m);
     struct conf none = {.cluster_node = "sluice", .cluster_standby = CONF_CLUSTER_STANDBY_NONE};
 
@@ -515,7 +533,7 @@ struct engine_member *engine_member_new(struct cluster_spool *s, const struct co
     m->config = member_config(conf != NULL ? conf : &none);
     m->name = mem_string(m->config.name);
     m->config.name = m->name;
-    m->link = member_link_new(s->epoll_fd, &s->url.target, &m->config, woken, m);
+    m->link = member_link_new(s->epoll_fd, &s->url.target, &m->config, &owner, s);
     m->membership = member_link_membership(m->link);
     return m;
 }

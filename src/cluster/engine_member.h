@@ -72,6 +72,9 @@ uint64_t engine_member_given_up(const struct engine_member *m);
 /* There is something in the table ask for that node. */
 void engine_member_notify_ask(struct engine_member *m, int node);
 
+/* As spool_handover.h. */
+bool engine_member_leaving(struct engine_member *m, struct partition_set *ret);
+
 /* As spool_lease.h. */
 unsigned engine_member_nodes_up(const struct engine_member *m);
 int64_t engine_member_lease_left_us(const struct engine_member *m);

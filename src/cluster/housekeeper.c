@@ -60,7 +60,9 @@ static const char *const tidy_sql[] = {
     /* Who has lost its partitions; who has them now has looked for all of their mail. */
     "DELETE FROM arrival a WHERE NOT EXISTS (SELECT FROM lease l WHERE l.node = a.node)",
     "DELETE FROM ask WHERE at < (extract(epoch FROM now()) * 1000000)::bigint - 60000000",
-    "DELETE FROM lease_note WHERE until < (extract(epoch FROM now()) * 1000000)::bigint",
+    /* By the clock of who wrote them; no node follows them any more (handover.h). */
+    "DELETE FROM lease_note WHERE until < (extract(epoch FROM now()) * 1000000)::bigint - "
+    "600000000",
     "DELETE FROM key WHERE key IN (SELECT key FROM key WHERE until < "
     "(extract(epoch FROM now()) * 1000000)::bigint LIMIT 1000)",
 };

@@ -71,6 +71,7 @@ struct loader {
     struct desk *desk;
     struct finder *finder;
     struct arrivals *arrivals;
+    struct handover *handover;
     struct reader *reader;              /* owned */
     const struct cluster_search *lists; /* borrowed */
     uint64_t lives;                     /* raised when partitions leave */
@@ -167,17 +168,21 @@ static void add_columns(struct committer_batch *b, struct columns *c, int64_t mo
 void loader_count(struct loader *l, const struct partition_set *partitions)
 {
     struct committer_batch *b = committer_batch_new();
-    struct columns c;
+    const char *const sql[] = {SQL_COUNT, handover_sql};
 
-    columns_init(&c, SQL_COUNT, "s");
-    for (int p = 0; p < PARTITIONS; p++) {
-        if (partition_set_has(partitions, p)) {
-            columns_number(&c, p);
-            columns_row_open(&c);
+    for (int i = 0; i < (l->handover->has_table ? 2 : 1); i++) {
+        struct columns c;
+
+        columns_init(&c, sql[i], "s");
+        for (int p = 0; p < PARTITIONS; p++) {
+            if (partition_set_has(partitions, p)) {
+                columns_number(&c, p);
+                columns_row_open(&c);
+            }
         }
+        add_columns(b, &c, 0);
     }
     l->counting++;
-    add_columns(b, &c, 0);
     reader_ask(l->reader, b, question_new(ASK_COUNT));
 }
 
@@ -1107,7 +1112,11 @@ static void answer(void *arg, void *question, unsigned n, const PGresult *r)
 
     switch (q->ask) {
     case ASK_COUNT:
-        counted(l, q, r);
+        if (n == 0) {
+            counted(l, q, r);
+        } else {
+            handover_answer(l->handover, r);
+        }
         return;
     case ASK_HEADS:
         heads_answer(q, r);
@@ -1199,7 +1208,8 @@ static void ended(void *arg, void *question, bool answered)
 }
 
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
-                          struct finder *finder, struct arrivals *arrivals)
+                          struct finder *finder, struct arrivals *arrivals,
+                          struct handover *handover)
 {
     static const char *const often[] = {
         answers_fresh_0_sql, answers_fresh_1_sql, answers_fresh_2_sql, answers_fresh_sql,
@@ -1210,6 +1220,7 @@ struct loader *loader_new(int epoll_fd, const struct link_target *target, struct
     l->desk = desk;
     l->finder = finder;
     l->arrivals = arrivals;
+    l->handover = handover;
     l->sweep_at = now_us() + LOADER_SWEEP_US;
     l->reader = reader_new(epoll_fd, target, &owner, l);
     return l;

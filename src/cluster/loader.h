@@ -15,6 +15,7 @@
 #include "cluster_search.h"
 #include "desk.h"
 #include "finder.h"
+#include "handover.h"
 #include "reader.h"
 
 #define LOADER_LOW  64
@@ -26,15 +27,15 @@ struct loader;
 
 /* All is borrowed but `target`'s connection, which is the loader's own. */
 struct loader *loader_new(int epoll_fd, const struct link_target *target, struct desk *desk,
-                          struct finder *finder, struct arrivals *arrivals);
+                          struct finder *finder, struct arrivals *arrivals,
+                          struct handover *handover);
 void loader_free(struct loader *l); /* NULL is fine */
 
 /* What lists have told of it need not look for. Borrowed; NULL: nothing has. */
 void loader_set_lists(struct loader *l, const struct cluster_search *lists);
 
-/* Ask how much there is in partitions that have come. Until it is answered nothing may be
- * committed.
- */
+/* Ask how much there is in partitions that have come, and what is handed over of destinations
+ * there; their mail is asked for after that. Until it is answered nothing may be committed. */
 void loader_count(struct loader *l, const struct partition_set *partitions);
 bool loader_is_counting(const struct loader *l);
 

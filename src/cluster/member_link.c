@@ -143,7 +143,7 @@ struct member_link {
     struct link *link;   /* owned */
     struct membership *membership;
     struct membership_config config;
-    void (*woken)(void *arg);
+    const struct member_link_owner *owner;
     void *arg;
     struct mono connect_at, answer_by;
     bool is_set_up, by_consensus;
@@ -343,6 +343,21 @@ static void state_take_over(struct member_link *ml)
     state_number(ml, OTHER, MEMBER_SQL_FREE_LEASES, a->no);
 }
 
+/* What belongs to the letting go of partitions. */
+static void state_letting_go(struct member_link *ml, const struct partition_set *partitions)
+{
+    struct committer_batch *b =
+        ml->owner->letting_go != NULL ? ml->owner->letting_go(ml->arg, partitions) : NULL;
+
+    if (b != NULL) {
+        for (unsigned n = committer_batch_send(b, ml->link); n > 0; n--) {
+            CHECK(ml->statement_count < STATEMENTS_MAX);
+            ml->purposes[ml->statement_count++] = OTHER;
+        }
+        committer_batch_free(b);
+    }
+}
+
 /* [claims], [gives away], and wishes */
 static void state_leases(struct member_link *ml)
 {
@@ -374,6 +389,9 @@ static void state_leases(struct member_link *ml)
         add_text(&ps, buf_cstr(&to));
         add_text(&ps, buf_cstr(&epoch));
     }
+    if (a->type == MEMBERSHIP_RELEASE) {
+        state_letting_go(ml, &a->partitions);
+    }
     state(ml, a->type == MEMBERSHIP_CLAIM ? CLAIM : OTHER,
           a->type == MEMBERSHIP_CLAIM  ? SQL_CLAIM
           : a->type == MEMBERSHIP_WISH ? SQL_WISH
@@ -388,8 +406,15 @@ static void state_leases(struct member_link *ml)
 static void state_leaving(struct member_link *ml)
 {
     int no = membership_number(ml->membership);
+    struct partition_set all = {{0}};
 
+    for (int p = 0; p < PARTITIONS; p++) {
+        if (membership_is_mine(ml->membership, p) || membership_is_draining(ml->membership, p)) {
+            partition_set_add(&all, p);
+        }
+    }
     state_numbers(ml, FENCE, SQL_END_OWN_FENCE, no, membership_incarnation(ml->membership));
+    state_letting_go(ml, &all);
     state_number(ml, OTHER, SQL_STOPPED, no);
     state_number(ml, OTHER, MEMBER_SQL_FREE_LEASES, no);
 }
@@ -766,6 +791,9 @@ static void request_ends(struct member_link *ml)
         if (ml->action.type != MEMBERSHIP_LOOK) { /* which a server that commits nothing answers */
             ml->error[0] = '\0';
         }
+        if (ml->answer.view != NULL) {
+            ml->read.format = ml->view.format;
+        }
         ml->renewal = ml->read;
         tell_others(ml);
     }
@@ -886,7 +914,7 @@ static void notified(void *arg, struct link *l, const char *payload)
     } else if (strcmp(payload, wake_words[WAKE_ASK]) == 0) {
         ml->has_asks = true;
     } else {
-        ml->woken(ml->arg);
+        ml->owner->woken(ml->arg);
     }
 }
 
@@ -937,14 +965,14 @@ static void set_timer(const struct member_link *ml, struct mono now)
 
 struct member_link *member_link_new(int epoll_fd, const struct link_target *target,
                                     const struct membership_config *config,
-                                    void (*woken)(void *arg), void *arg)
+                                    const struct member_link_owner *told, void *arg)
 {
     struct member_link *ml = mem_new(sizeof *ml);
     struct epoll_event e = {.events = EPOLLIN};
 
     ml->epoll_fd = epoll_fd;
     ml->config = *config;
-    ml->woken = woken;
+    ml->owner = told;
     ml->arg = arg;
     ml->listens_as = MEMBERSHIP_NOBODY;
     buf_init(&ml->status, 65536);

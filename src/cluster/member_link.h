@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "committer.h"
 #include "link.h"
 #include "membership.h"
 
@@ -38,15 +39,23 @@ struct member_renewal {
     uint64_t id_reserved; /* ours: no id above it may be given */
     int64_t fresh_now;    /* the fresh table in turn; not checked */
     int64_t active_route;
+    int64_t format; /* of the tables */
 };
 
 struct member_link;
 
-/* `woken` is called in member_link_turn when another node has written to arrival for us. Borrows
- * what link_new and membership_new borrow. Connects at once. */
+struct member_link_owner {
+    /* In member_link_turn: another node has written to arrival for us. */
+    void (*woken)(void *arg);
+    /* These partitions are being let go: what belongs into the same transaction (which is the
+     * link's then), or NULL. NULL: nothing ever does. */
+    struct committer_batch *(*letting_go)(void *arg, const struct partition_set *partitions);
+};
+
+/* Borrows what link_new and membership_new borrow, and the owner. Connects at once. */
 struct member_link *member_link_new(int epoll_fd, const struct link_target *target,
                                     const struct membership_config *config,
-                                    void (*woken)(void *arg), void *arg);
+                                    const struct member_link_owner *owner, void *arg);
 void member_link_free(struct member_link *ml); /* NULL is fine; its leases end with time */
 
 void member_link_turn(struct member_link *ml);

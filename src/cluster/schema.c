@@ -113,8 +113,11 @@
 
 /* What operators have decided, for all nodes. `interventions` grows with each change and numbers
  * them; `redirects` is what it was at the last change of one that changes routes. `asked` is how
- * the node that was asked finds its own. */
+ * the node that was asked finds its own. What is handed over of destinations (handover.h). */
 #define STEP_2                                                                                     \
+    "ALTER TABLE lease_note ADD nexthop text NOT NULL DEFAULT '', "                                \
+    "ADD left_us bigint NOT NULL DEFAULT 0, ADD deaths smallint NOT NULL DEFAULT 0, "              \
+    "ADD reason bytea NOT NULL DEFAULT '';"                                                        \
     "ALTER TABLE cluster ADD interventions bigint NOT NULL DEFAULT 0, "                            \
     "ADD redirects bigint NOT NULL DEFAULT 0;"                                                     \
     "CREATE TABLE intervention (number bigint PRIMARY KEY, node smallint NOT NULL, "               \

@@ -2,7 +2,7 @@
  * The tables of a cluster's spool, and their formats:
  *
  *     1   the first
- *     2   interventions are of all nodes
+ *     2   interventions are of all nodes; what is known of destinations is handed over
  *
  * A program works with the format that it makes and with the one before, so that all nodes can get
  * it before the tables are raised (`sluice cluster upgrade').

@@ -166,6 +166,23 @@ static json_t *rate(const char *name, struct gate_place *p, const struct sched_g
     return gate;
 }
 
+/* What was handed over is not found in this node's log. */
+#define HANDED_OVER "; so another node has found, which has handed it over"
+
+static json_t *dest_rate(struct gate_place *p, const struct sched_gate *g)
+{
+    json_t *gate = rate("destination_rate", p, g, buf_cstr(&p->name), p->is.info.rate_delay_us,
+                        "destination_rate_delay");
+
+    if (g->closed && p->is.info.handed_over) {
+        gate_say(gate, "text",
+                 "%s gets one delivery every %s at most, and another node, which has handed it "
+                 "over, made one",
+                 buf_cstr(&p->name), gate_interval(p->is.info.rate_delay_us).text);
+    }
+    return gate;
+}
+
 static json_t *dest_dead(struct gate_place *p, const struct sched_gate *g)
 {
     json_t *gate = gate_begin("destination_dead", g);
@@ -178,8 +195,8 @@ static json_t *dest_dead(struct gate_place *p, const struct sched_gate *g)
                  "try now: sluice flush %s",
                  until_text(g).text, buf_cstr(&p->name));
     } else if (g->closed) {
-        gate_say(gate, "text", "%s can't be reached: %.*s", buf_cstr(&p->name),
-                 SLICE_ARGS(p->is.info.reason));
+        gate_say(gate, "text", "%s can't be reached: %.*s%s", buf_cstr(&p->name),
+                 SLICE_ARGS(p->is.info.reason), p->is.info.handed_over ? HANDED_OVER : "");
         gate_say(gate, "advice",
                  "Nothing has to be done: it is tried again at %s by itself. When you know that "
                  "the site is well again: sluice flush %s",
@@ -383,8 +400,7 @@ json_t *queue_gate(const struct queue *q, struct gate_place *p, const struct sch
     case SCHED_GATE_DEST_DEAD:
         return dest_dead(p, g);
     case SCHED_GATE_DEST_RATE:
-        return rate("destination_rate", p, g, buf_cstr(&p->name), p->is.info.rate_delay_us,
-                    "destination_rate_delay");
+        return dest_rate(p, g);
     case SCHED_GATE_WINDOW:
         return window(p, g);
     case SCHED_GATE_RING:

@@ -680,6 +680,9 @@ json_t *why_site_json(struct queue *q, const struct sched_dest_info *info)
     if (info->reason.len > 0) {
         json_put(object, "reason", listing_text(info->reason));
     }
+    if (info->handed_over) {
+        json_put(object, "handed_over", json_true());
+    }
     if (info->share != UINT64_MAX) {
         json_put(object, "share", json_integer((json_int_t)info->share));
     }

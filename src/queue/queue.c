@@ -16,6 +16,7 @@
 #include "mem.h"
 #include "operation.h"
 #include "queue_decide.h"
+#include "queue_handover.h"
 #include "queue_result.h"
 #include "queue_retry.h"
 #include "send_limit.h"
@@ -222,6 +223,7 @@ static void commit(struct queue *q)
     if (q->commit_ended != NULL) {
         spool_commits_turn(q->spool);
         external_tell(q);
+        queue_take_over(q);
         node_lease_turn(q); /* it may have been renewed, or lost */
     }
     batch_turn(q);
@@ -370,6 +372,7 @@ static int queue_start(struct role *role)
     hooks_begin(q);
     interventions_begin(q);
     transports_load(q);
+    queue_hand_over(q);
     agents_begin(q);
     clients_init(&q->clients);
     q->send_counts = send_counts_new();
@@ -555,7 +558,6 @@ static void queue_end(struct role *role)
     park_fini(&q->parking);
     requested_fini(&q->requested);
     damage_fini(&q->damage);
-    destinations_fini(&q->destinations);
     external_end(&q->external);
     active_fini(&q->active);
     agents_fini(&q->agents);
@@ -564,10 +566,11 @@ static void queue_end(struct role *role)
     for (unsigned i = 0; i < LOG_SINK_COUNT; i++) {
         log_sink_fini(&q->log_sinks[i]);
     }
+    node_lease_fini(&q->lease);
+    spool_close(q->spool); /* it asks what is to be handed over */
+    destinations_fini(&q->destinations);
     transports_fini(&q->transports);
     sched_free(q->sched);
-    node_lease_fini(&q->lease);
-    spool_close(q->spool);
     event_free(q->timer);
     if (q->commit_ended != NULL) {
         event_free(q->commit_ended);

@@ -20,6 +20,7 @@
  *     spool_parts.h       -       -           -                yes
  *     spool_lease.h       -       -           -                yes
  *     spool_others.h      -       -           -                yes
+ *     spool_handover.h    -       -           -                yes
  *
  *     beside it: side_store.h has it for them
  *
@@ -54,6 +55,7 @@
 #include "spool_division.h"
 #include "spool_events.h"
 #include "spool_external.h"
+#include "spool_handover.h"
 #include "spool_io.h"
 #include "spool_keys.h"
 #include "spool_lease.h"
@@ -168,6 +170,7 @@ struct spool_engine {
     const struct spool_parts_part *parts;
     const struct spool_lease_part *lease;
     const struct spool_others_part *others;
+    const struct spool_handover_part *handover;
 };
 
 /* Keep the words for spool_error; returns `err`. */

@@ -61,7 +61,8 @@ static struct slice bytes(size_t len)
 /* The columns of a good row: P partition, I id, T time, Z size of the content, 0 to 9 an int, s a
  * smallint 0, l a bigint 0, A an address, X a transport, H a next hop, C the content, E no text. Of
  * the messages, 1 is a report part with one part left, and 4 is that: K kind, L parts left, N
- * pending, M whole. Of arrivals, n is a number and R tells of a message. */
+ * pending, M whole. Of arrivals, n is a number and R tells of a message. Of notes, D is the
+ * partition of V, a destination at H, and U a time to come. */
 static const struct {
     const char *begins, *columns;
 } questions[] = {
@@ -74,6 +75,7 @@ static const struct {
     {"SELECT x.p, x.id, x.due FROM", "PIT"},
     {"SELECT x.p, x.id", "PI"},
     {"SELECT p, id", "PI"},
+    {"SELECT p, what", "D1VHnUsE"},
     {"SELECT bytes", "C"},
     {"SELECT seq, parts FROM arrival", "nR"},
     {"DELETE FROM arrival", ""},
@@ -174,6 +176,17 @@ static void put_good(PGresult *r, int row, int column, char what, uint64_t id)
                                 [11] = (char)id,
                                 [19] = 4},
                      20));
+        break;
+    case 'D':
+        put_number(r, row, column, 2,
+                   partition_of(&(struct spool_rcpt){.transport = SLICE("smtp"),
+                                                     .nexthop = SLICE("example.net")}));
+        break;
+    case 'V':
+        put(r, row, column, SLICE("smtp/example.net"));
+        break;
+    case 'U':
+        put_number(r, row, column, 8, UINT64_C(1) << 60);
         break;
     case 'M':
         put_number(r, row, column, 8, id == PART ? REPORT : id);
@@ -385,6 +398,8 @@ struct world {
     struct desk desk;
     struct finder finder;
     struct arrivals arrivals;
+    struct handover handover;
+    struct partition_set all;
     int64_t looks;
     struct loader *loader;
     struct engine_search *search;
@@ -598,6 +613,19 @@ static void ask_others(struct world *w, unsigned how)
     }
 }
 
+static void take_over(struct world *w)
+{
+    struct spool_suspension s;
+
+    while (handover_next(&w->handover, &s)) {
+        CHECK(s.left_us > 0 && s.left_us <= SPOOL_SUSPENSION_US_MAX && s.deaths <= UINT8_MAX);
+        CHECK(s.transport.len > 0 && s.destination.len > 0);
+        CHECK(s.destination.len <= SPOOL_SUSPENSION_NAME_MAX);
+        CHECK(s.nexthop.len <= SPOOL_SUSPENSION_NAME_MAX);
+        CHECK(s.reason.len <= SPOOL_SUSPENSION_REASON_MAX);
+    }
+}
+
 static void no_notify(void *arg, int node)
 {
     (void)arg;
@@ -656,6 +684,8 @@ static void step(struct world *w)
         ask_others(w, byte());
         break;
     default:
+        loader_count(w->loader, &w->all);
+        take_over(w);
         break;
     }
     loader_turn(w->loader);
@@ -695,22 +725,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct link_target target;
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct world *w = mem_new(sizeof *w);
-    struct partition_set all = {{0}};
 
     input = slice_of((const char *)data, size);
     check_round_trip(bytes(byte()));
     finder_init(&w->finder);
     arrivals_init(&w->arrivals);
+    handover_init(&w->handover, &w->finder);
+    w->handover.has_table = true;
     desk_init(&w->desk, &w->base, &w->finder);
-    w->loader = loader_new(epoll_fd, &target, &w->desk, &w->finder, &w->arrivals);
+    w->loader = loader_new(epoll_fd, &target, &w->desk, &w->finder, &w->arrivals, &w->handover);
     w->search = engine_search_new(epoll_fd, &target, &w->base);
     w->asks = asks_new(epoll_fd, &target, no_notify, w);
     loader_set_lists(w->loader, engine_search_of(w->search));
     for (unsigned p = 0; p < PARTITIONS; p++) {
         finder_own(&w->finder, (uint16_t)p, true);
-        partition_set_add(&all, (int)p);
+        partition_set_add(&w->all, (int)p);
     }
-    loader_count(w->loader, &all);
+    loader_count(w->loader, &w->all);
     for (unsigned i = 0; i < STEPS && input.len > 0; i++) {
         step(w);
     }
@@ -719,6 +750,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     asks_free(w->asks);
     desk_fini(&w->desk);
     arrivals_fini(&w->arrivals);
+    handover_fini(&w->handover);
     finder_fini(&w->finder);
     mem_free(w);
     (void)close(epoll_fd);

@@ -211,6 +211,40 @@ class Nodes(sluice.TestCase):
             proxy.tell("hole 1")
         self.replace(cut, lambda: proxy.tell("hole 0"))
 
+    def idle_ones(self):
+        """Two nodes that keep connections to sites for long, and have some. Bert's are there."""
+        self.make("anna", "bert", smtp_connection_cache_time_limit="1h")
+        self.divided(2, evenly=True)
+        senders = self.senders()
+        self.accepted(senders, 60)
+        self.eventually(lambda: sum(self.counting.open_of("bert.sluice.test").values()) >= 3)
+        return senders
+
+    def none_of_bert(self):
+        return not any(self.counting.open_of("bert.sluice.test").values())
+
+    def test_a_node_that_lets_go_of_a_destination_keeps_no_connection_there(self):
+        senders = self.idle_ones()
+        before = self.counting.open_of("bert.sluice.test")
+        self.counting.count_anew()
+        self.cluster.run("node", "drain", "bert", self.cluster.url())
+        self.divided(1)
+        self.eventually(self.none_of_bert)  # under load: others have new ones
+        self.accepted(senders, 30)
+        self.all_arrive(senders)
+        for address, most in self.counting.most_open.items():
+            self.assertLessEqual(most, before.get(address, 0) + WINDOW, address)
+        self.assertEqual(self.copies(), 0)
+
+    def test_connections_of_a_node_that_stood_still_are_closed(self):
+        senders = self.idle_ones()
+        self.all_arrive(senders)
+        self.cluster.stop_node("bert")
+        self.divided(1)
+        self.assertFalse(self.none_of_bert())
+        self.cluster.go_on_node("bert")
+        self.eventually(self.none_of_bert)
+
     def test_a_delivery_that_stops_before_its_dot_goes_twice_at_most(self):
         self.make("bert", by_proxy=["bert"])
         bert, proxy = self.cluster.nodes["bert"], self.cluster.proxies["bert"]

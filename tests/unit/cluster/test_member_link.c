@@ -71,11 +71,12 @@ static struct membership *of(int i)
 
 static void begin(int i)
 {
+    static const struct member_link_owner owner = {.woken = on_woken};
     struct member *m = &members[i];
 
     m->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_return_code(m->epoll_fd, errno);
-    m->link = member_link_new(m->epoll_fd, &target, &m->config, on_woken, m);
+    m->link = member_link_new(m->epoll_fd, &target, &m->config, &owner, m);
     m->paused = false;
 }
 
