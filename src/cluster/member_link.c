@@ -146,6 +146,7 @@ struct member_link {
     const struct member_link_owner *owner;
     void *arg;
     struct mono connect_at, answer_by;
+    struct mono locked_since; /* what was asked is refused for others' locks; or MONO_NEVER */
     bool is_set_up, by_consensus;
     int listens_as; /* the channel's number; MEMBERSHIP_NOBODY */
 
@@ -744,11 +745,13 @@ static bool passes(const char *state)
 static bool read_failure(struct member_link *ml, enum purpose purpose, const PGresult *r)
 {
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    const char *words = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
     bool is_condition = state != NULL && strcmp(state, "22012") == 0;
 
     ml->failed = true;
     if (state != NULL && passes(state)) {
         ml->answer.outcome = MEMBERSHIP_AGAIN;
+        keep_error(ml, words != NULL ? words : state);
     } else if (is_condition && purpose == FENCE) {
         ml->answer.outcome = MEMBERSHIP_STALE;
     } else if ((is_condition && (purpose == CONDITION || purpose == LIFE)) ||
@@ -779,6 +782,29 @@ static void tell_others(struct member_link *ml)
     }
 }
 
+/* Another host may have the server that is as it should be. In an old primary, commits that wait
+ * for a standby for ever may hold the locks that are needed. */
+static void look_elsewhere(struct member_link *ml, struct mono now)
+{
+    bool is_locked = ml->answer.outcome == MEMBERSHIP_AGAIN;
+
+    if (is_locked) {
+        ml->locked_since = mono_min(ml->locked_since, now);
+    } else if (ml->action.type != MEMBERSHIP_LOOK) {
+        ml->locked_since = MONO_NEVER;
+    }
+    if (!link_has_others(ml->link)) {
+        return;
+    }
+    if (membership_health(ml->membership) == MEMBERSHIP_UNFIT) {
+        link_pass_over(ml->link, membership_words(ml->membership));
+    } else if (is_locked &&
+               mono_reached(mono_after(ml->locked_since, MEMBER_LINK_ANSWER_US), now)) {
+        ml->locked_since = MONO_NEVER;
+        link_pass_over(ml->link, "what the node needs is locked in the database");
+    }
+}
+
 static void request_ends(struct member_link *ml)
 {
     ml->answer.view = ml->view.nodes != NULL && ml->view.leases != NULL ? &ml->view : NULL;
@@ -798,9 +824,7 @@ static void request_ends(struct member_link *ml)
         tell_others(ml);
     }
     membership_answered(ml->membership, member_link_now(), &ml->answer);
-    if (membership_health(ml->membership) == MEMBERSHIP_UNFIT && link_has_others(ml->link)) {
-        link_pass_over(ml->link, membership_words(ml->membership));
-    }
+    look_elsewhere(ml, member_link_now());
 }
 
 static void request_answer(struct member_link *ml, const PGresult *r)
@@ -975,6 +999,7 @@ struct member_link *member_link_new(int epoll_fd, const struct link_target *targ
     ml->owner = told;
     ml->arg = arg;
     ml->listens_as = MEMBERSHIP_NOBODY;
+    ml->locked_since = MONO_NEVER;
     buf_init(&ml->status, 65536);
     ml->membership = membership_new(config);
     ml->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);

@@ -346,7 +346,8 @@ class Nodes(sluice.TestCase):
         rows = "SELECT (SELECT count(*) FROM sluice.batch) || ' ' || (SELECT sum(beat) FROM sluice.node)"
         old.start()
         try:
-            for names in ("standby", ""):  # commits there wait for ever, then for nothing
+            # Commits there wait for ever, then they do so with the locks that are needed, then for nothing.
+            for names in ("standby", "standby", ""):
                 old.follow(names)
                 before = old.ask(rows)
                 new.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sluice'")
