@@ -70,6 +70,10 @@ class Tables(sluice.TestCase):
         self.assertIn("error: fsync is off", said)
         self.assertIn("error: synchronous_standby_names is empty", said)
         self.assertNotIn("max_wal_size", said)
+        self.assertNotIn("pg_stat_replication", said)
+        self.server.follow("gone")
+        self.addCleanup(self.server.follow, "")
+        self.assertIn("error: pg_stat_replication is empty; commits wait for a standby", self.cluster("check", self.server.url())[1])
 
     def test_a_standby_is_not_missed_where_there_is_none(self):
         self.init()
