@@ -137,6 +137,11 @@ static void print_line(FILE *out, const json_t *i)
     if (json_object_get(i, "until") != NULL) {
         fprintf(out, ", until %s", words_when(member_number(i, "until"), words_now()).text);
     }
+    if (json_is_true(json_object_get(i, "local"))) {
+        fputs(", at node ", out);
+        put_text(out, member_text(i, "node"));
+        fputs(" alone", out);
+    }
     fputc('\n', out);
 }
 
@@ -259,6 +264,20 @@ int run_limit(const struct command *c, const struct args *a)
 /* ---- listing -------------------------------------------------------------------------------- */
 
 /* All of them, page by page. NULL: *status is the exit status. */
+/* What they have counted is missing. */
+static void say_failed(const json_t *failed)
+{
+    const json_t *words;
+    size_t i;
+
+    json_array_foreach(failed, i, words)
+    {
+        fputs("sluice: ", stderr);
+        put_text(stderr, json_string_value(words) != NULL ? json_string_value(words) : "?");
+        fputs(": its recipients are not counted\n", stderr);
+    }
+}
+
 static json_t *list_all(struct talk *t, int *ret_status)
 {
     json_t *all = json_array(), *next = NULL;
@@ -277,6 +296,7 @@ static json_t *list_all(struct talk *t, int *ret_status)
             return NULL;
         }
         CHECK(json_array_extend(all, json_object_get(answer, "interventions")) == 0);
+        say_failed(json_object_get(answer, "failed"));
         next = json_incref(json_object_get(answer, "next"));
         json_decref(answer);
     } while (next != NULL);
@@ -303,6 +323,14 @@ static void print_long(const json_t *i)
     fprintf(stdout, "    since %s", words_when(member_number(i, "since"), words_now()).text);
     if (member_integer(i, "recipients") > 0) {
         printf(", %s met", words_count(member_integer(i, "recipients"), "recipient").text);
+    }
+    if (member_text(i, "by")[0] != '\0') {
+        fputs(", asked by ", stdout);
+        put_text(stdout, member_text(i, "by"));
+    }
+    if (member_text(i, "node")[0] != '\0') {
+        fputs(" at node ", stdout);
+        put_text(stdout, member_text(i, "node"));
     }
     fputc('\n', stdout);
     if (member_text(i, "reason")[0] != '\0') {

@@ -17,6 +17,7 @@
 #include "housekeeper.h"
 #include "loader.h"
 #include "fresh_mover.h"
+#include "shared_texts.h"
 #include "spool_engine.h"
 
 struct cluster_spool {
@@ -35,6 +36,10 @@ struct cluster_spool {
     struct handover handover;
     struct engine_search *search; /* owned */
     struct asks *asks;            /* owned */
+    struct shared_texts *shared;  /* owned */
+    uint64_t begun, ended;        /* commits */
+    uint64_t sharing;             /* the last of them that changes what is shared; 0: none */
+    bool shares;                  /* the open batch does */
     int64_t now;                  /* us, as of the last claim */
     /* Statements of the open batch that are not about messages (notes, events, keys): sent behind
      * those that are. Owned; there while a batch is open. */

@@ -224,6 +224,24 @@ static bool wants(const struct spool_filter *f, enum spool_state state)
     return f->states == 0 || (f->states & 1U << state) != 0;
 }
 
+/* .. AND p = ANY ('{1,2,3}') */
+static void say_places(struct cluster_query *q, const struct spool_filter *f)
+{
+    const char *comma = "";
+
+    if (f->places == NULL) {
+        return;
+    }
+    SAY(q, " AND p = ANY ('{");
+    for (unsigned p = 0; p < PARTITIONS; p++) {
+        if (spool_places_has(f->places, p)) {
+            SAY(q, "%s%u", comma, p);
+            comma = ",";
+        }
+    }
+    SAY(q, "}'::smallint[]) /* look %" PRIu64 " */", f->look); /* a statement of its own */
+}
+
 /* The ids that match with their partitions (NULL: it is in parts), table by table, each at most
  * `max` in their order (0: all). */
 static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_t max)
@@ -238,22 +256,24 @@ static void say_ids(struct cluster_query *q, const struct spool_filter *f, size_
         if (!wants(f, (enum spool_state)state)) {
             continue;
         }
-        SAY(q,
-            "%s(SELECT id, p FROM part x WHERE state = %d AND id = message AND kind = 0 AND "
-            "id > %" PRId64,
-            before, state, (int64_t)f->after.n);
+        SAY(q, "%s(SELECT id, p FROM part x WHERE state = %d AND %skind = 0 AND id > %" PRId64,
+            before, state, f->places == NULL ? "id = message AND " : "", (int64_t)f->after.n);
+        say_places(q, f);
         say_conditions(q, f, false);
-        SAY(q,
-            "%s) UNION (SELECT DISTINCT message, NULL::smallint FROM part x WHERE state = %d "
-            "AND message <> id AND message > %" PRId64,
-            limit, state, (int64_t)f->after.n);
-        say_conditions(q, f, false);
+        if (f->places == NULL) {
+            SAY(q,
+                "%s) UNION (SELECT DISTINCT message, NULL::smallint FROM part x WHERE state = %d "
+                "AND message <> id AND message > %" PRId64,
+                limit, state, (int64_t)f->after.n);
+            say_conditions(q, f, false);
+        }
         SAY(q, "%s)", limit);
         before = " UNION ";
     }
     for (int k = 0; wants(f, SPOOL_INCOMING) && k < DESK_FRESH_TABLES; k++) {
         SAY(q, "%s(SELECT id, p FROM fresh_%d x WHERE id > %" PRId64, before, k,
             (int64_t)f->after.n);
+        say_places(q, f);
         say_conditions(q, f, true);
         SAY(q, "%s)", limit);
         before = " UNION ";

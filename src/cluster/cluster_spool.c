@@ -36,6 +36,7 @@ static void rollback(struct spool *sp)
     struct cluster_spool *s = cluster_of(sp);
 
     desk_rollback(&s->desk);
+    s->shares = false;
     committer_batch_free(s->extra);
     s->extra = NULL;
 }
@@ -51,7 +52,21 @@ static void begin_commit(struct spool *sp)
     arrivals_begin(&s->arrivals, engine_member_number(s->member), b);
     s->extra = NULL;
     handover_join(&s->handover, b, s->desk.under_way_count);
+    s->begun++;
+    s->sharing = s->shares ? s->begun : s->sharing;
+    s->shares = false;
     committer_begin(s->committer, b);
+}
+
+/* What is shared may have changed. */
+static void tell_texts(struct cluster_spool *s)
+{
+    s->ended++;
+    if (s->sharing != 0 && s->ended >= s->sharing) {
+        s->sharing = 0;
+        shared_texts_woken(s->shared);
+        engine_member_notify_texts(s->member);
+    }
 }
 
 static bool end_commit(struct spool *sp, int *ret_rc)
@@ -62,6 +77,7 @@ static bool end_commit(struct spool *sp, int *ret_rc)
     if (!committer_end(s->committer, ret_rc)) {
         return false;
     }
+    tell_texts(s);
     fresh_mover_ended(&s->mover);
     handover_ended(&s->handover, *ret_rc != 0);
     if (*ret_rc == 0) {
@@ -100,7 +116,7 @@ static void turn(struct spool *sp)
 static bool next_event(struct spool *sp, struct spool_event *ret_event)
 {
     struct cluster_spool *s = cluster_of(sp);
-    bool mail, found, durable, asked;
+    bool mail, found, durable, asked, shared;
 
     if (engine_member_event(s, ret_event)) {
         return true;
@@ -109,7 +125,8 @@ static bool next_event(struct spool *sp, struct spool_event *ret_event)
     found = engine_search_has_come(s->search);
     durable = desk_is_there_now(&s->desk);
     asked = asks_has_come(s->asks);
-    if (!mail && !found && !durable && !asked) {
+    shared = shared_texts_has_come(s->shared);
+    if (!mail && !found && !durable && !asked && !shared) {
         return false;
     }
     *ret_event = (struct spool_event){.type = SPOOL_EVENT_READY};
@@ -327,6 +344,7 @@ static void close_spool(struct spool *sp)
     loader_free(s->loader);
     engine_search_free(s->search);
     asks_free(s->asks);
+    shared_texts_free(s->shared);
     if (s->member != NULL) { /* alone at the descriptor, for which it waits */
         engine_member_leave(s);
     }
@@ -394,7 +412,7 @@ static const struct spool_commits_part commits = {
 
 static int64_t lease_left_us(const struct spool *sp)
 {
-    return engine_member_lease_left_us(((const struct cluster_spool *)sp)->member);
+    return engine_member_lease_left_us((const struct cluster_spool *)sp);
 }
 
 static void lease_ended(struct spool *sp)
@@ -497,6 +515,11 @@ static bool node_is_up(const struct spool *sp, int no)
     return engine_member_node_is_up(((const struct cluster_spool *)sp)->member, no);
 }
 
+static uint64_t gains(const struct spool *sp)
+{
+    return engine_member_gains(((const struct cluster_spool *)sp)->member);
+}
+
 static void measure(const struct spool *sp, struct spool_node_measures *ret)
 {
     const struct cluster_spool *s = (const struct cluster_spool *)sp;
@@ -538,6 +561,7 @@ static const struct spool_others_part others = {.places_of = places_of,
                                                 .node = node,
                                                 .node_name = node_name,
                                                 .node_is_up = node_is_up,
+                                                .gains = gains,
                                                 .measure = measure,
                                                 .ask = ask,
                                                 .ask_end = ask_end,
@@ -571,6 +595,63 @@ static bool next_leaving(struct spool *sp, struct spool_places *ret)
 
 static const struct spool_handover_part handover = {
     .from = hand_over_from, .next = next_suspension, .next_leaving = next_leaving};
+
+static bool shared_is_there(const struct spool *sp)
+{
+    return shared_texts_is_there(((const struct cluster_spool *)sp)->shared);
+}
+
+static int shared_put(struct spool *sp, uint32_t token, bool reroutes, struct slice text)
+{
+    struct cluster_spool *s = cluster_of(sp);
+
+    shared_texts_put(s->shared, s->extra, token, reroutes, text);
+    s->shares = true;
+    return 0;
+}
+
+static int shared_remove(struct spool *sp, uint64_t number, bool reroutes)
+{
+    struct cluster_spool *s = cluster_of(sp);
+
+    shared_texts_remove(s->extra, number, reroutes);
+    s->shares = true;
+    return 0;
+}
+
+static uint64_t shared_look(struct spool *sp)
+{
+    return shared_texts_look(cluster_of(sp)->shared);
+}
+
+static uint64_t shared_looks(const struct spool *sp)
+{
+    return shared_texts_looks(((const struct cluster_spool *)sp)->shared);
+}
+
+static uint64_t shared_reroutes(const struct spool *sp)
+{
+    return shared_texts_reroutes(((const struct cluster_spool *)sp)->shared);
+}
+
+static bool shared_next(const struct spool *sp, uint64_t after, struct spool_shared *ret)
+{
+    return shared_texts_next(((const struct cluster_spool *)sp)->shared, after, ret);
+}
+
+static bool shared_is_cut(const struct spool *sp)
+{
+    return shared_texts_is_cut(((const struct cluster_spool *)sp)->shared);
+}
+
+static const struct spool_shared_part shared = {.is_there = shared_is_there,
+                                                .put = shared_put,
+                                                .remove = shared_remove,
+                                                .look = shared_look,
+                                                .looks = shared_looks,
+                                                .reroutes = shared_reroutes,
+                                                .next = shared_next,
+                                                .is_cut = shared_is_cut};
 
 static const struct spool_engine cluster_engine = {
     .close = close_spool,
@@ -606,6 +687,7 @@ static const struct spool_engine cluster_engine = {
     .lease = &lease,
     .others = &others,
     .handover = &handover,
+    .shared = &shared,
 };
 
 /* New mail that passes goes to this fresh table from now on. */
@@ -664,6 +746,7 @@ static int open_cluster(const char *where, enum spool_open_mode mode,
     s->search = engine_search_new(s->epoll_fd, &s->url.target, &s->base);
     loader_set_lists(s->loader, engine_search_of(s->search));
     s->asks = asks_new(s->epoll_fd, &s->url.target, notify_ask, s);
+    s->shared = shared_texts_new(s->epoll_fd, &s->url.target);
     s->member = engine_member_new(s, options->conf, options->id_floor);
     err = engine_member_wait(s, ret_error);
     if (err == 0) {

@@ -201,7 +201,7 @@ static const char settings_sql[] =
     "(current_setting('server_encoding') = 'UTF8', true, 'server_encoding', "
     "current_setting('server_encoding'), 'make the database anew with encoding UTF8'), "
     "(current_setting('max_connections')::int >= 50, false, 'max_connections', "
-    "current_setting('max_connections'), 'each node takes up to 5')) "
+    "current_setting('max_connections'), 'each node takes up to 7')) "
     "s (good, must, name, value, advice) WHERE NOT good";
 
 static int check_settings(PGconn *conn, const struct cluster_url *u, bool needs_standby,
@@ -537,13 +537,18 @@ int cluster_tables_restored(const char *url, struct slice password, bool flag, s
 {
     struct cluster_url u;
     PGresult *r = NULL;
-    int err;
+    int err, format;
     PGconn *conn = begin(&u, url, password, true, &err, ret_error);
 
     (void)flag;
     if (conn != NULL) {
         err = run(conn, &u, "BEGIN", ret_error);
         err = err != 0 ? err : run(conn, &u, restored_sql, ret_error);
+        err = err != 0 ? err : look_at_format(conn, &u, &format, ret_error);
+        if (err == 0 && format >= 2) { /* numbers that were given since are not given again */
+            err = run(conn, &u, "UPDATE cluster SET interventions = interventions + 1000000",
+                      ret_error);
+        }
         err = err != 0 ? err : run(conn, &u, "COMMIT", ret_error);
     }
     if (err == 0) {

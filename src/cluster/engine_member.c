@@ -34,7 +34,7 @@ struct engine_member {
     char *name;                    /* owned */
     struct membership_config config;
     uint64_t last_id;
-    uint64_t given_up;                     /* how often */
+    uint64_t given_up, gains;              /* how often */
     struct partition_set draining, gained; /* gained: to be taken when the desk is clear */
     struct partition_set leaving;          /* since the queue asked last */
     struct partition_set second_look;
@@ -43,6 +43,7 @@ struct engine_member {
     bool is_ending;                             /* what was begun before has not ended */
     bool is_registered;                         /* and the committer does not know yet */
     bool is_woken;
+    bool is_late;                     /* what is shared is not known */
     bool has_told;                    /* the link something that it has to act on */
     bool has_said_why;                /* the lease is not renewed, since it ended */
     char words[MEMBERSHIP_WORDS_MAX]; /* said last */
@@ -137,6 +138,7 @@ static void gain(struct cluster_spool *s)
         return;
     }
     own(s, &m->gained, true);
+    m->gains++;
     desk_forget_foreign(&s->desk, false);
     loader_count(s->loader, &m->gained);
     add_all(&m->second_look, &m->gained);
@@ -292,11 +294,14 @@ void engine_member_lease_ended(struct engine_member *m)
     m->has_told = true;
 }
 
-int64_t engine_member_lease_left_us(const struct engine_member *m)
+int64_t engine_member_lease_left_us(const struct cluster_spool *s)
 {
-    return m->is_over || m->is_ending
+    const struct engine_member *m = s->member;
+    int64_t now = member_link_now().us;
+
+    return m->is_over || m->is_ending || shared_texts_is_late(s->shared, now)
                ? 0
-               : membership_deadline(m->membership).us - member_link_now().us;
+               : membership_deadline(m->membership).us - now;
 }
 
 /* ---- registering ----------------------------------------------------------------------------- */
@@ -313,6 +318,7 @@ static void enter(struct cluster_spool *s)
     }
     m->is_registered = false;
     m->last_id = given > m->last_id ? given : m->last_id;
+    shared_texts_enter(s->shared, no, incarnation);
     if (s->committer == NULL) {
         s->committer = committer_new(s->epoll_fd, &s->url.target, no, incarnation, rows_statement);
     } else {
@@ -380,6 +386,26 @@ static void say_why(struct engine_member *m, int64_t now)
     }
 }
 
+static void follow_texts(struct cluster_spool *s, int64_t now)
+{
+    struct engine_member *m = s->member;
+    const struct member_renewal *renewal = member_link_renewal(m->link);
+    bool was_late = m->is_late;
+
+    if (member_link_has_texts(m->link)) {
+        shared_texts_woken(s->shared);
+    }
+    shared_texts_turn(s->shared, renewal->format, renewal->interventions, now);
+    m->is_late = s->committer != NULL && shared_texts_is_current(s->shared) &&
+                 shared_texts_is_late(s->shared, now);
+    if (m->is_late && !was_late) {
+        say(m, SPOOL_EVENT_WARNING,
+            "nothing is delivered: what operators have said at other nodes can't be read: %s",
+            shared_texts_error(s->shared)[0] != '\0' ? shared_texts_error(s->shared)
+                                                     : "the database does not answer");
+    }
+}
+
 static void look_for_arrivals(struct cluster_spool *s, int64_t now)
 {
     struct engine_member *m = s->member;
@@ -419,6 +445,7 @@ void engine_member_turn(struct cluster_spool *s)
     }
     asks_turn(s->asks, membership_number(m->membership), membership_incarnation(m->membership),
               now);
+    follow_texts(s, now);
     if (s->housekeeper != NULL) {
         housekeeper_set_duty(s->housekeeper, s->finder.is_mine[0]);
     }
@@ -505,6 +532,23 @@ void engine_member_notify_ask(struct engine_member *m, int node)
     m->has_told = true;
 }
 
+void engine_member_notify_texts(struct engine_member *m)
+{
+    int self = membership_number(m->membership);
+
+    for (int no = 0; no < MEMBERSHIP_NODES_MAX; no++) {
+        if (no != self && engine_member_node_is_up(m, no)) {
+            member_link_notify_text(m->link, no);
+        }
+    }
+    member_link_turn(m->link);
+}
+
+uint64_t engine_member_gains(const struct engine_member *m)
+{
+    return m->gains;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void woken(void *arg)
@@ -563,7 +607,8 @@ int engine_member_wait(struct cluster_spool *s, struct buf *ret_error)
         if (s->committer != NULL) {
             committer_turn(s->committer);
         }
-        if (s->committer != NULL && membership_is_settled(m->membership)) {
+        if (s->committer != NULL && membership_is_settled(m->membership) &&
+            shared_texts_is_current(s->shared)) {
             gain(s);
             return 0;
         }

@@ -75,9 +75,14 @@ void engine_member_notify_ask(struct engine_member *m, int node);
 /* As spool_handover.h. */
 bool engine_member_leaving(struct engine_member *m, struct partition_set *ret);
 
+/* All other nodes are told that the table intervention has changed. */
+void engine_member_notify_texts(struct engine_member *m);
+/* How often partitions have come. */
+uint64_t engine_member_gains(const struct engine_member *m);
+
 /* As spool_lease.h. */
 unsigned engine_member_nodes_up(const struct engine_member *m);
-int64_t engine_member_lease_left_us(const struct engine_member *m);
+int64_t engine_member_lease_left_us(const struct cluster_spool *s);
 void engine_member_lease_ended(struct engine_member *m);
 
 #endif

@@ -100,7 +100,8 @@
     "lease ORDER BY p"
 #define SQL_CLUSTER                                                                                \
     "SELECT format::bigint, min_format::bigint, partitions::bigint, timeline::bigint, system_id, " \
-    "fresh_now::bigint, active_route, "
+    "fresh_now::bigint, active_route, " /* columns that format 1 lacks are looked up by name: */   \
+    "coalesce((to_jsonb(cluster) ->> 'interventions')::bigint, 0), "
 /* The name of a file of the log begins with the timeline, in hexadecimal digits; a standby has
  * none. */
 #define SQL_CLUSTER_POSTGRESQL                                                                     \
@@ -132,8 +133,8 @@ enum sent {
 enum purpose { OTHER, FENCE, CONDITION, RENEWAL, LIFE, CLAIM, CLUSTER, NODES, LEASES };
 
 /* What nodes are notified of. */
-enum wake { WAKE_MAIL, WAKE_LEASE, WAKE_ASK, WAKES };
-static const char *const wake_words[] = {"mail", "lease", "ask"};
+enum wake { WAKE_MAIL, WAKE_LEASE, WAKE_ASK, WAKE_TEXT, WAKES };
+static const char *const wake_words[] = {"mail", "lease", "ask", "text"};
 
 #define STATEMENTS_MAX 12
 #define SENT_MAX       4
@@ -168,7 +169,7 @@ struct member_link {
 
     uint64_t wake[WAKES]; /* to be notified: a bit for each node */
     uint64_t told[WAKES]; /* by what is under way */
-    bool has_asks;
+    bool has_asks, has_texts;
     struct mono notify_at;
 
     uint64_t reserve;
@@ -620,12 +621,12 @@ static bool read_cluster(struct member_link *ml, const PGresult *r)
     return numbers_at(r, 0, numbers, 4) &&
            text_at(r, 0, 4, ml->texts[0], sizeof ml->texts[0], &v->cluster_system_id) &&
            number_at(r, 0, 5, &ml->read.fresh_now) && number_at(r, 0, 6, &ml->read.active_route) &&
-           bool_at(r, 0, 7, &v->in_recovery) && bool_at(r, 0, 8, &v->fsync) &&
-           bool_at(r, 0, 9, &v->full_page_writes) &&
-           text_at(r, 0, 10, ml->texts[1], sizeof ml->texts[1], &v->synchronous_commit) &&
-           text_at(r, 0, 11, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
-           number_at(r, 0, 12, &v->timeline) &&
-           text_at(r, 0, 13, ml->texts[3], sizeof ml->texts[3], &v->system_id);
+           number_at(r, 0, 7, &ml->read.interventions) && bool_at(r, 0, 8, &v->in_recovery) &&
+           bool_at(r, 0, 9, &v->fsync) && bool_at(r, 0, 10, &v->full_page_writes) &&
+           text_at(r, 0, 11, ml->texts[1], sizeof ml->texts[1], &v->synchronous_commit) &&
+           text_at(r, 0, 12, ml->texts[2], sizeof ml->texts[2], &v->standby_names) &&
+           number_at(r, 0, 13, &v->timeline) &&
+           text_at(r, 0, 14, ml->texts[3], sizeof ml->texts[3], &v->system_id);
 }
 
 static bool read_nodes(struct member_link *ml, const PGresult *r)
@@ -937,6 +938,8 @@ static void notified(void *arg, struct link *l, const char *payload)
         membership_wake(ml->membership);
     } else if (strcmp(payload, wake_words[WAKE_ASK]) == 0) {
         ml->has_asks = true;
+    } else if (strcmp(payload, wake_words[WAKE_TEXT]) == 0) {
+        ml->has_texts = true;
     } else {
         ml->owner->woken(ml->arg);
     }
@@ -1075,12 +1078,26 @@ void member_link_notify_ask(struct member_link *ml, int no)
     ml->wake[WAKE_ASK] |= UINT64_C(1) << no;
 }
 
+void member_link_notify_text(struct member_link *ml, int no)
+{
+    CHECK(no >= 0 && no < MEMBERSHIP_NODES_MAX);
+    ml->wake[WAKE_TEXT] |= UINT64_C(1) << no;
+}
+
 bool member_link_has_asks(struct member_link *ml)
 {
     bool has_asks = ml->has_asks;
 
     ml->has_asks = false;
     return has_asks;
+}
+
+bool member_link_has_texts(struct member_link *ml)
+{
+    bool has_texts = ml->has_texts;
+
+    ml->has_texts = false;
+    return has_texts;
 }
 
 const char *member_link_error(const struct member_link *ml)

@@ -12,9 +12,9 @@
  * ends the transaction, which is tried again, so that a renewal is never late for another's sake.
  *
  * Nodes wake each other by NOTIFY on the channel sluice_NUMBER: `mail` (rows in arrival), `lease`
- * (wishes, or partitions that came), `ask` (rows in ask). It is a transaction of its own, which
- * waits for no disk, as it takes a lock of the whole server until it is done: at most one each
- * MEMBER_LINK_NOTIFY_US.
+ * (wishes, or partitions that came), `ask` (rows in ask), `text` (changes of
+ * intervention). It is a transaction of its own, which waits for no disk, as it takes a lock of the
+ * whole server until it is done: at most one each MEMBER_LINK_NOTIFY_US.
  *
  * Nothing waits. The owner watches the epoll descriptor and calls member_link_turn when it is
  * readable, and after it has told the membership anything.
@@ -39,7 +39,8 @@ struct member_renewal {
     uint64_t id_reserved; /* ours: no id above it may be given */
     int64_t fresh_now;    /* the fresh table in turn; not checked */
     int64_t active_route;
-    int64_t format; /* of the tables */
+    int64_t format;        /* of the tables */
+    int64_t interventions; /* how often they have changed; 0 in tables of an older format */
 };
 
 struct member_link;
@@ -71,11 +72,13 @@ const struct member_renewal *member_link_renewal(const struct member_link *ml);
 /* A JSON object that others see with our row; copied. Sent with each renewal. */
 void member_link_status(struct member_link *ml, const char *json);
 
-/* There are rows in arrival for node `no`, committed; or in ask. */
+/* There are rows in arrival for node `no`, committed; or in ask; intervention has changed. */
 void member_link_notify(struct member_link *ml, int no);
 void member_link_notify_ask(struct member_link *ml, int no);
-/* Were we told of rows in ask since this was asked last? */
+void member_link_notify_text(struct member_link *ml, int no);
+/* Were we told of rows in ask, of changes of intervention, since this was asked last? */
 bool member_link_has_asks(struct member_link *ml);
+bool member_link_has_texts(struct member_link *ml);
 
 /* Why it is not connected, or what the database has refused; empty when all is well. */
 const char *member_link_error(const struct member_link *ml);

@@ -814,6 +814,9 @@ static void understand(struct control *c, struct api_call *call, const struct en
     }
     if (endpoint->op != NULL) {
         json_put(question, "op", json_string(endpoint->op));
+        if (strcmp(endpoint->op, "intervene") == 0) {
+            json_put(question, "by", json_string(api_caller(call)));
+        }
     }
     if (part.ptr != NULL) {
         json_put(question, "id", endpoint_decode(part));

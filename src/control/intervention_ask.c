@@ -1,11 +1,15 @@
 #include "intervention_ask.h"
 
+#include <stdint.h>
+
 #include "buf.h"
 #include "check.h"
 #include "json.h"
 #include "listing.h"
 #include "mem.h"
 #include "queue.h"
+#include "spool_others.h"
+#include "spool_shared.h"
 
 /* In one answer. */
 #define PAGE 500
@@ -28,6 +32,61 @@ unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t 
     }
     mem_free(page);
     return 200;
+}
+
+/* What each node has counted is added up; both lists are in order of numbers. */
+static void merge_list(struct inquiry *in, int node, const char *name, unsigned status,
+                       json_t *answer)
+{
+    const json_t *theirs = json_object_get(answer, "interventions");
+    json_t *ours;
+    size_t i, at = 0;
+
+    (void)node;
+    if (status != 200 || !json_is_array(theirs)) {
+        inquiry_add_refusal(in, name, answer);
+        return;
+    }
+    json_array_foreach(json_object_get(in->answer, "interventions"), i, ours)
+    {
+        json_int_t number = json_integer_value(json_object_get(ours, "number"));
+        json_int_t sum = json_integer_value(json_object_get(ours, "recipients"));
+        const json_t *it;
+
+        while ((it = json_array_get(theirs, at)) != NULL &&
+               json_integer_value(json_object_get(it, "number")) < number) {
+            at++;
+        }
+        if (it != NULL && json_integer_value(json_object_get(it, "number")) == number) {
+            json_int_t more = json_integer_value(json_object_get(it, "recipients"));
+
+            if (more > 0 && more <= INT64_MAX - sum) {
+                json_put(ours, "recipients", json_integer(sum + more));
+            }
+        }
+    }
+}
+
+unsigned interventions_ask_list_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                                       json_t **ret_answer)
+{
+    struct inquiry_item *item;
+
+    (void)interventions_ask_list(q, question, &in->answer);
+    if (!spool_has_shared(q->spool)) {
+        *ret_answer = json_incref(in->answer);
+        return 200;
+    }
+    in->question = json_copy((json_t *)(uintptr_t)question);
+    CHECK(in->question != NULL);
+    in->merge = merge_list;
+    in->failed = inquiry_some_failed;
+    item = inquiry_add(in, (struct msg_id){0});
+    inquiry_open_nodes(q, item);
+    if (spool_node(q->spool) != SPOOL_NOBODY) {
+        item->nodes &= ~(UINT64_C(1) << spool_node(q->spool));
+    }
+    return 0;
 }
 
 unsigned interventions_ask_set(struct queue *q, const json_t *question, uint64_t token,

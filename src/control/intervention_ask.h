@@ -11,11 +11,14 @@
 
 #include <jansson.h>
 
-struct queue;
+struct inquiry;
 struct intervention;
+struct queue;
 
 /* Answers of operations (queue/operation.h). */
 unsigned interventions_ask_list(struct queue *q, const json_t *question, json_t **ret_answer);
+unsigned interventions_ask_list_spread(struct queue *q, const json_t *question, struct inquiry *in,
+                                       json_t **ret_answer);
 unsigned interventions_ask_set(struct queue *q, const json_t *question, uint64_t token,
                                json_t **ret_answer);
 unsigned interventions_ask_cancel(struct queue *q, const json_t *question, uint64_t token,

@@ -518,29 +518,6 @@ static void put_node(json_t *object, const char *name)
     }
 }
 
-/* What a node could not be asked for: in the answer, beside what others have said. */
-static void add_failed(struct inquiry *in, const char *words)
-{
-    json_t *failed = json_object_get(in->answer, "failed");
-
-    if (failed == NULL) {
-        failed = json_array();
-        json_put(in->answer, "failed", failed);
-    }
-    if (json_array_size(failed) < SPOOL_NODES_MAX) {
-        json_add(failed, json_string(words));
-    }
-}
-
-static void merge_failure(struct inquiry *in, const char *name, const json_t *answer)
-{
-    const char *error = json_string_value(json_object_get(answer, "error"));
-    char words[1024];
-
-    (void)snprintf(words, sizeof words, "node %s: %s", name, error != NULL ? error : "?"); /* cut */
-    add_failed(in, words);
-}
-
 /* Groups have what a person is shown; an answer that has none makes no sense. */
 static bool is_why(const json_t *answer)
 {
@@ -583,7 +560,7 @@ static void merge_parts(struct inquiry *in, int node, const char *name, unsigned
 
     (void)node;
     if (status != 200) {
-        merge_failure(in, name, answer);
+        inquiry_add_refusal(in, name, answer);
         return;
     }
     json_array_foreach(json_object_get(answer, "parts"), i, part)
@@ -599,12 +576,6 @@ static void why_failed(struct inquiry *in, const struct inquiry_item *item, cons
 {
     json_decref(in->answer);
     in->status = listing_error(503, &in->answer, "%s: %s", item->id, words);
-}
-
-static void some_failed(struct inquiry *in, const struct inquiry_item *item, const char *words)
-{
-    (void)item;
-    add_failed(in, words);
 }
 
 /* Nodes are asked for one id in a list. */
@@ -640,7 +611,7 @@ unsigned why_message_spread(struct queue *q, const json_t *question, struct inqu
     }
     in->question = why_question(question, whole.n != 0);
     in->merge = whole.n != 0 ? merge_parts : merge_why;
-    in->failed = whole.n != 0 ? some_failed : why_failed;
+    in->failed = whole.n != 0 ? inquiry_some_failed : why_failed;
     inquiry_add(in, id)->open = places;
     return 0;
 }
@@ -751,7 +722,7 @@ static void merge_sites(struct inquiry *in, int node, const char *name, unsigned
     size_t i;
 
     if (status != 200) {
-        merge_failure(in, name, answer);
+        inquiry_add_refusal(in, name, answer);
         return;
     }
     json_array_foreach(json_object_get(answer, "sites"), i, site)
@@ -774,7 +745,7 @@ unsigned why_sites_spread(struct queue *q, const json_t *question, struct inquir
 
     (void)ret_answer; /* it always goes on */
     in->merge = merge_sites;
-    in->failed = some_failed;
+    in->failed = inquiry_some_failed;
     in->answer = json_pack("{s:[]}", "sites");
     in->question = json_pack("{s:s}", "op", "sites");
     CHECK(in->answer != NULL && in->question != NULL);
@@ -1067,7 +1038,7 @@ unsigned why_site_spread(struct queue *q, const json_t *question, struct inquiry
     (void)q;
     (void)ret_answer; /* each node says what is wrong with the question */
     in->merge = merge_site;
-    in->failed = some_failed;
+    in->failed = inquiry_some_failed;
     in->finish = finish_site;
     in->answer = json_object();
     in->question = json_copy((json_t *)(uintptr_t)question);

@@ -85,6 +85,36 @@ static bool is_over(const struct inquiry *in)
     return true;
 }
 
+/* ---- answers with gaps ----------------------------------------------------------------------- */
+
+void inquiry_add_failed(struct inquiry *in, const char *words)
+{
+    json_t *failed = json_object_get(in->answer, "failed");
+
+    if (failed == NULL) {
+        failed = json_array();
+        json_put(in->answer, "failed", failed);
+    }
+    if (json_array_size(failed) < SPOOL_NODES_MAX) {
+        json_add(failed, json_string(words));
+    }
+}
+
+void inquiry_add_refusal(struct inquiry *in, const char *name, const json_t *answer)
+{
+    const char *error = json_string_value(json_object_get(answer, "error"));
+    char words[1024];
+
+    (void)snprintf(words, sizeof words, "node %s: %s", name, error != NULL ? error : "?"); /* cut */
+    inquiry_add_failed(in, words);
+}
+
+void inquiry_some_failed(struct inquiry *in, const struct inquiry_item *item, const char *words)
+{
+    (void)item;
+    inquiry_add_failed(in, words);
+}
+
 /* ---- the life of one ------------------------------------------------------------------------- */
 
 static void inquiry_free(struct inquiry *in)

@@ -104,6 +104,12 @@ void inquiry_open_all(struct inquiry_item *item);
 void inquiry_open_nodes(const struct queue *q, struct inquiry_item *item);
 bool inquiry_item_is_open(const struct inquiry_item *item);
 
+/* What a node could not be asked for, in the member "failed" of the answer, beside what others have
+ * said: in words; as an error that it has answered; as inquiry.failed. */
+void inquiry_add_failed(struct inquiry *in, const char *words);
+void inquiry_add_refusal(struct inquiry *in, const char *name, const json_t *answer);
+void inquiry_some_failed(struct inquiry *in, const struct inquiry_item *item, const char *words);
+
 /* Once a turn: what has come from other nodes, and what is to be asked now. */
 void inquiries_turn(struct queue *q);
 /* When to look again, though nothing comes. */

@@ -41,6 +41,8 @@ void intervention_unref(struct intervention *i)
     mem_free(i->text);
     mem_free(i->to_transport);
     mem_free(i->to);
+    mem_free(i->by);
+    mem_free(i->node);
     json_decref(i->values);
     mem_free(i);
 }
@@ -458,9 +460,10 @@ static bool check_report(const struct intervention *i, struct buf *error)
 
 static bool is_member(const char *name)
 {
-    static const char *const known[] = {"verb",  "destination", "sender",  "class",     "reason",
-                                        "until", "for",         "nexthop", "values",    "name",
-                                        "since", "number",      "op",      "recipients"};
+    static const char *const known[] = {"verb",  "destination", "sender",  "class",      "reason",
+                                        "until", "for",         "nexthop", "values",     "name",
+                                        "since", "number",      "op",      "recipients", "by",
+                                        "node",  "local"};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(name, known[i]) == 0) {
@@ -504,12 +507,14 @@ static bool check_members(const struct intervention *i, const json_t *object, st
 static bool read_all(struct intervention *i, const struct conf *conf, const json_t *object,
                      struct wall now, struct buf *error)
 {
-    struct slice text;
+    struct slice text, by, node;
     struct buf key;
 
     if (!read_verb(i, object, error) || !check_members(i, object, error) ||
         !read_target(i, conf, object, error) || !read_end(i, object, now, error) ||
-        !get_text(object, "reason", INTERVENTION_TEXT_MAX, &text, error)) {
+        !get_text(object, "reason", INTERVENTION_TEXT_MAX, &text, error) ||
+        !get_text(object, "by", INTERVENTION_WHO_MAX, &by, error) ||
+        !get_text(object, "node", INTERVENTION_WHO_MAX, &node, error)) {
         return false;
     }
     if (conf_spool_routes(conf) && !conf_spool_uses_services(conf) &&
@@ -519,6 +524,8 @@ static bool read_all(struct intervention *i, const struct conf *conf, const json
         return false;
     }
     i->text = mem_copy(text.ptr, text.len);
+    i->by = mem_copy(by.ptr, by.len);
+    i->node = mem_copy(node.ptr, node.len);
     if ((i->verb == INTERVENTION_BOUNCE && !check_report(i, error)) ||
         (i->verb == INTERVENTION_REDIRECT && !read_redirect(i, conf, object, error)) ||
         (i->verb == INTERVENTION_LIMIT && !read_values(i, object, error))) {
@@ -566,6 +573,15 @@ json_t *intervention_json(const struct intervention *i)
     }
     if (i->values != NULL) {
         json_put(object, "values", json_incref(i->values));
+    }
+    if (i->by[0] != '\0') {
+        json_put(object, "by", json_string(i->by));
+    }
+    if (i->node[0] != '\0') {
+        json_put(object, "node", json_string(i->node));
+        if (!i->is_shared) {
+            json_put(object, "local", json_true());
+        }
     }
     json_put(object, "recipients", json_integer((json_int_t)i->recipients));
     return object;

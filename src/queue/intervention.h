@@ -11,7 +11,8 @@
  * JSON, compared with mail. interventions.h has all that hold.
  *
  * Interventions are shared by reference: one that is cancelled lasts until the work that follows
- * from it is done.
+ * from it is done. In a cluster they are of all nodes (intervention_share.h), or, where its tables
+ * have no place for them, of one.
  */
 #ifndef QUEUE_INTERVENTION_H
 #define QUEUE_INTERVENTION_H
@@ -32,6 +33,7 @@
 #define INTERVENTION_TARGET_MAX 1024
 #define INTERVENTION_TEXT_MAX   400 /* of a reason, a report's text */
 #define INTERVENTION_NAME_MAX   32
+#define INTERVENTION_WHO_MAX    255 /* of a caller, a node */
 /* Values of one limit. */
 #define INTERVENTION_VALUES_MAX 16
 
@@ -63,6 +65,10 @@ struct intervention {
     char *to_transport; /* owned: of a redirect; NULL: the recipient's own, if that is SMTP */
     char *to;           /* owned: its next hop; NULL: of another verb */
     json_t *values;     /* owned: of a limit, {"name": "value"}; else NULL */
+    char *by;           /* owned: who has asked for it, as the log names callers; may be empty */
+    char *node;         /* owned: the node that was asked; empty: there are no others */
+    bool is_shared;     /* it is of all nodes */
+    bool is_over;       /* it holds no more */
     struct wall since;
     struct wall until;   /* us 0: it has no end */
     uint64_t recipients; /* that it was applied to since the start, each time counted */

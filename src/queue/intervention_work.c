@@ -13,6 +13,7 @@
 #include "mem.h"
 #include "park_key.h"
 #include "queue.h"
+#include "spool_others.h"
 #include "spool_search.h"
 
 /* In one turn. */
@@ -41,6 +42,7 @@ struct intervention_work {
     struct msg_id after; /* of WORK_WALK: where it has come to, */
     uint32_t after_rcpt; /* and in the message behind that one */
     bool matched;        /* likewise: that message */
+    uint64_t look;       /* likewise: spool_filter */
     uint64_t cursor;     /* of WORK_TELL */
     char *key;           /* owned: of WORK_WAKE; of WORK_KEYS, where it has come to */
 };
@@ -51,6 +53,7 @@ static struct intervention_work *work_add(struct interventions *is, enum work_ki
     struct intervention_work *w = mem_new(sizeof *w);
 
     w->kind = kind;
+    w->look = ++is->looks;
     w->about = about != NULL ? intervention_ref(about) : NULL;
     STAILQ_INSERT_TAIL(&is->works, w, next);
     return w;
@@ -141,6 +144,7 @@ void interventions_reroute(struct queue *q)
         if (w->kind == WORK_WALK && w->about == NULL) {
             w->after.n = 0; /* it begins anew */
             w->after_rcpt = 0;
+            w->look = ++is->looks;
             return;
         }
     }
@@ -149,6 +153,16 @@ void interventions_reroute(struct queue *q)
 
 void interventions_look_at_keys(struct queue *q)
 {
+    struct intervention_work *w;
+
+    STAILQ_FOREACH(w, &q->interventions.works, next)
+    {
+        if (w->kind == WORK_KEYS) {
+            mem_free(w->key); /* it begins anew */
+            w->key = mem_string(PARK_KEY_PAUSE);
+            return;
+        }
+    }
     work_add(&q->interventions, WORK_KEYS, NULL)->key = mem_string(PARK_KEY_PAUSE);
 }
 
@@ -342,10 +356,11 @@ static bool walk_read(struct queue *q, struct msg_id id, struct walk_message *re
 {
     struct spool_message m;
 
-    if (spool_is_claimed(q->spool, id) || spool_read(q->spool, id, &m) != 0 ||
+    if (spool_is_claimed(q->spool, id) || !spool_is_own(q->spool, id) ||
+        spool_read(q->spool, id, &m) != 0 ||
         (m.state != SPOOL_INCOMING && m.state != SPOOL_DEFERRED) ||
         m.sender.len >= sizeof ret->sender || m.class_name.len >= sizeof ret->class_name) {
-        return false; /* in memory: the sweep sees to it */
+        return false; /* in memory: the sweep sees to it; or at another node */
     }
     memcpy(ret->sender, m.sender.len > 0 ? m.sender.ptr : "", m.sender.len);
     ret->sender[m.sender.len] = '\0';
@@ -398,16 +413,39 @@ static void walk_end_message(struct queue *q, struct intervention_work *w, struc
     w->matched = false;
 }
 
+/* What is not is asked for, all of it at once. */
+static bool are_at_hand(struct queue *q, const struct msg_id *ids, size_t count)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < count; i++) {
+        all &= spool_want(q->spool, ids[i], SPOOL_WANT_ROWS) != -EAGAIN;
+    }
+    return all;
+}
+
 static bool walk_some(struct queue *q, struct intervention_work *w)
 {
     struct spool_filter f = {.states = 1u << SPOOL_INCOMING | 1u << SPOOL_DEFERRED};
     struct msg_id ids[WALK_MESSAGES];
     size_t count = 0, rcpts = 0;
+    struct spool_places own;
     struct walk_message m;
+    int rc;
 
     walk_filter(w, &f);
     f.after = w->after;
-    if (spool_scan(q->spool, &f, WALK_MESSAGES, ids, &count) != 0) {
+    if (spool_has_others(q->spool)) { /* which see to theirs */
+        spool_own_places(q->spool, &own);
+        f.places = &own;
+        f.look = w->look;
+    }
+    rc = spool_scan(q->spool, &f, WALK_MESSAGES, ids, &count);
+    if (rc == -EAGAIN || (rc == 0 && !are_at_hand(q, ids, count))) {
+        q->interventions.awaits = true;
+        return true;
+    }
+    if (rc != 0) {
         log_warning("interventions: %s: mail that waits goes at its time", spool_error(q->spool));
         return false;
     }

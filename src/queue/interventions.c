@@ -16,6 +16,8 @@
 #include "queue_agent.h"
 #include "settlement.h"
 #include "spool_notes.h"
+#include "spool_others.h"
+#include "spool_shared.h"
 #include "status.h"
 
 #define NOTE_PREFIX  "intervention/"
@@ -93,6 +95,19 @@ static void find_next_end(struct interventions *is)
             is->next_end = wall_min(is->next_end, i->until);
         }
     }
+}
+
+struct intervention *interventions_find(const struct interventions *is, const char *name)
+{
+    struct intervention *i;
+
+    TAILQ_FOREACH(i, &is->list, next)
+    {
+        if (strcmp(i->name, name) == 0 && !i->is_ending) {
+            break;
+        }
+    }
+    return i;
 }
 
 /* Its reference becomes the caller's. */
@@ -216,6 +231,7 @@ void interventions_begin(struct queue *q)
     if (rc != -ENOENT && rc != -ENOTSUP) {
         log_error("interventions can't be read: %s", spool_error(q->spool));
     }
+    intervention_share_begin(q);
     if (is->count > 0) {
         log_info("%zu interventions are in force", is->count);
     }
@@ -229,6 +245,7 @@ void interventions_end(struct queue *q)
     struct interventions *is = &q->interventions;
     struct intervention *i;
 
+    intervention_share_end(q);
     interventions_work_fini(is);
     while ((i = TAILQ_FIRST(&is->list)) != NULL) {
         take_out(is, i);
@@ -241,9 +258,13 @@ void interventions_end(struct queue *q)
 
 static void log_set(const struct intervention *i)
 {
-    log_info("intervention %s: %s %s%s%s%s%s", i->name, intervention_verb_name(i->verb), i->target,
-             i->to != NULL ? " to " : "", i->to != NULL ? i->to : "",
-             i->text[0] != '\0' ? ": " : "", i->text);
+    log_info("intervention %s: %s %s%s%s%s%s%s%s%s%s%s", i->name, intervention_verb_name(i->verb),
+             i->target, i->to != NULL ? " to " : "", i->to != NULL ? i->to : "",
+             i->text[0] != '\0' ? ": " : "", i->text, i->by[0] != '\0' ? " (asked by " : "", i->by,
+             i->node[0] == '\0' ? ""
+             : i->by[0] != '\0' ? " at node "
+                                : " (asked at node ",
+             i->node, i->by[0] != '\0' || i->node[0] != '\0' ? ")" : "");
 }
 
 static const char *intervention_event(enum intervention_verb verb)
@@ -263,17 +284,37 @@ static const char *intervention_event(enum intervention_verb verb)
     UNREACHABLE("no such verb");
 }
 
-/* For the journal, in the batch. */
-static void tell_journal(struct queue *q, const struct intervention *i, const char *event)
+void interventions_tell_journal(struct queue *q, const struct intervention *i, bool is_set)
 {
-    journal_intervention(q, event, i->name, i->target, i->text, i->until);
+    journal_intervention(q, is_set ? intervention_event(i->verb) : "cancelled", i->name, i->target,
+                         i->text, i->until);
 }
 
-static unsigned failed(struct queue *q, int rc, json_t **ret_answer)
+void interventions_enter(struct queue *q, struct intervention *i, bool at_start)
+{
+    add(&q->interventions, i);
+    if (!at_start) {
+        log_set(i);
+        interventions_follow(q, i, true);
+    }
+}
+
+void interventions_leave(struct queue *q, struct intervention *i, const char *why)
+{
+    i->is_over = true;
+    take_out(&q->interventions, i);
+    log_info("intervention %s: %s", i->name, why);
+    interventions_follow(q, i, false);
+    intervention_unref(i);
+}
+
+unsigned interventions_failed(struct queue *q, int rc, json_t **ret_answer)
 {
     return rc == -ENOTSUP
                ? listing_error(409, ret_answer, "interventions: %s", spool_error(q->spool))
-               : listing_error(503, ret_answer, "nothing was changed: %s", spool_error(q->spool));
+               : listing_error(503, ret_answer, "nothing was changed: %s",
+                               rc == -ENOTCONN ? "the database has not renewed this node's lease"
+                                               : spool_error(q->spool));
 }
 
 /* A change of the set whose commit is under way. */
@@ -299,16 +340,11 @@ static void pending_ended(struct queue *q, void *arg, int rc)
         if (p->why != NULL) { /* the next try waits a second */
             is->next_end = wall_min(is->next_end, wall_after(clock_wall(), US_PER_S));
         }
-        status = failed(q, rc, &answer);
+        status = interventions_failed(q, rc, &answer);
     } else if (p->why == NULL) {
-        add(is, intervention_ref(i));
-        log_set(i);
-        interventions_follow(q, i, true);
+        interventions_enter(q, intervention_ref(i), false);
     } else {
-        take_out(is, i);
-        log_info("intervention %s: %s", i->name, p->why);
-        interventions_follow(q, i, false);
-        intervention_unref(i);
+        interventions_leave(q, i, p->why);
     }
     is->pending--;
     if (p->asked) {
@@ -360,39 +396,60 @@ unsigned interventions_set(struct queue *q, const json_t *question, uint64_t tok
                                "is the limit: cancel some",
                                INTERVENTION_PATTERNS_MAX);
     } else if (batch_is_blocked(&q->batch)) {
-        status = failed(q, -EIO, ret_answer);
+        status = interventions_failed(q, -EIO, ret_answer);
     }
     buf_fini(&error);
     if (status != 200) {
         intervention_unref(i);
         return status;
     }
+    mem_free(i->node);
+    i->node = mem_string(spool_node_name(q->spool, spool_node(q->spool)));
+    if (spool_has_shared(q->spool)) {
+        return intervention_share_set(q, i, token, ret_answer);
+    }
     intervention_number(i, is->last_number + 1);
     rc = write_note(q, i);
     if (rc == -ENOTSUP) {
         intervention_unref(i);
-        return failed(q, rc, ret_answer);
+        return interventions_failed(q, rc, ret_answer);
     }
     is->last_number++; /* one that is not used in the end does no harm */
     if (rc == 0) {
-        tell_journal(q, i, intervention_event(i->verb));
+        interventions_tell_journal(q, i, true);
     }
     commit(q, i, NULL, &token, rc);
     return 0;
+}
+
+void interventions_hand_over(struct queue *q, struct intervention *i)
+{
+    char name[SPOOL_NOTE_NAME_MAX];
+
+    if (spool_note_remove(q->spool, note_name(i->number, name)) != 0) {
+        log_warning("intervention %s: it is of all nodes from now on, and will be that once more "
+                    "after the next start: %s",
+                    i->name, spool_error(q->spool));
+    }
+    interventions_leave(q, i, "it is one of all nodes from now on");
 }
 
 /* `token` NULL: no operator has asked. 0, or the error of the spool, and it has not ended. */
 static int end(struct queue *q, struct intervention *i, const char *why, const uint64_t *token)
 {
     char name[SPOOL_NOTE_NAME_MAX];
-    int rc = batch_is_blocked(&q->batch) ? -EIO
-                                         : spool_note_remove(q->spool, note_name(i->number, name));
+    int rc;
 
+    if (i->is_shared) {
+        return intervention_share_cancel(q, i, why, token);
+    }
+    rc = batch_is_blocked(&q->batch) ? -EIO
+                                     : spool_note_remove(q->spool, note_name(i->number, name));
     if (rc != 0 && !spool_dirty(q->spool)) {
         return rc;
     }
     if (rc == 0) {
-        tell_journal(q, i, "cancelled");
+        interventions_tell_journal(q, i, false);
     }
     i->is_ending = true;
     find_next_end(&q->interventions);
@@ -403,29 +460,26 @@ static int end(struct queue *q, struct intervention *i, const char *why, const u
 unsigned interventions_cancel(struct queue *q, const char *name, uint64_t token,
                               json_t **ret_answer)
 {
-    struct intervention *i;
+    struct intervention *i = interventions_find(&q->interventions, name);
     int rc;
 
-    TAILQ_FOREACH(i, &q->interventions.list, next)
-    {
-        if (strcmp(i->name, name) == 0 && !i->is_ending) {
-            break;
-        }
-    }
     if (i == NULL) {
         return listing_error(404, ret_answer, "%s: no such intervention", name);
     }
     rc = end(q, i, "cancelled", &token);
-    return rc != 0 ? failed(q, rc, ret_answer) : 0;
+    return rc != 0 ? interventions_failed(q, rc, ret_answer) : 0;
 }
 
-static struct intervention *find_old(const struct interventions *is)
+/* Those of all nodes are ended by one of them. */
+static struct intervention *find_old(const struct queue *q)
 {
+    bool ends_shared = intervention_share_ends(q);
     struct intervention *i;
 
-    TAILQ_FOREACH(i, &is->list, next)
+    TAILQ_FOREACH(i, &q->interventions.list, next)
     {
-        if (i->until.us != 0 && i->until.us <= clock_wall().us && !i->is_ending) {
+        if (i->until.us != 0 && i->until.us <= clock_wall().us && !i->is_ending &&
+            (!i->is_shared || ends_shared)) {
             break;
         }
     }
@@ -438,15 +492,19 @@ static void end_old(struct queue *q)
     struct interventions *is = &q->interventions;
     struct intervention *i;
 
-    while (is->next_end.us <= clock_wall().us && (i = find_old(is)) != NULL) {
+    while (is->next_end.us <= clock_wall().us && (i = find_old(q)) != NULL) {
         if (end(q, i, "its time is over", NULL) != 0) {
             is->next_end = wall_after(clock_wall(), US_PER_S);
         }
+    }
+    if (is->next_end.us <= clock_wall().us) {
+        is->next_end = wall_after(clock_wall(), US_PER_S);
     }
 }
 
 bool interventions_turn(struct queue *q)
 {
+    intervention_share_turn(q);
     if (q->interventions.next_end.us <= clock_wall().us && !batch_is_blocked(&q->batch)) {
         end_old(q);
     }

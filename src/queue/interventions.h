@@ -1,5 +1,6 @@
 /*
- * The interventions that hold: kept in the spool, applied to mail.
+ * The interventions that hold: kept in the spool, applied to mail. Where several nodes have the
+ * spool they are kept, and hold, for all (intervention_share.h).
  *
  * They are a gate in front of the scheduler, whose core does not know them: a recipient is looked
  * at where its route is found (queue_route.h), each time its message comes into memory.
@@ -35,6 +36,7 @@
 
 #include "active.h"
 #include "intervention.h"
+#include "intervention_share.h"
 #include "route.h"
 #include "spool_search.h"
 
@@ -47,7 +49,7 @@ TAILQ_HEAD(intervention_list, intervention);
 struct intervention_work;
 STAILQ_HEAD(intervention_works, intervention_work);
 
-/* Fields are private to interventions.c and intervention_work.c. */
+/* Fields are private to interventions.c, intervention_share.c and intervention_work.c. */
 struct interventions {
     struct intervention_list list;  /* in order of numbers */
     struct intervention *by_key;    /* those without patterns, the newest of each key */
@@ -59,10 +61,12 @@ struct interventions {
     uint64_t limits;                 /* grows with each change of one: destinations compare it */
     struct wall next_end;            /* of the first that ends; WALL_NEVER */
     struct intervention_works works; /* to be done, the first is under way */
+    uint64_t looks;                  /* through mail on disk, begun */
     bool awaits;                     /* mail that is not at hand: none goes on before */
     struct intervention **changed;   /* owned array of references: for the sweep to come */
     struct intervention **sweeping;  /* for the one under way */
     size_t changed_count, sweeping_count;
+    struct intervention_share share;
 };
 
 /* Read them from the spool. */
@@ -83,12 +87,29 @@ unsigned interventions_cancel(struct queue *q, const char *name, uint64_t token,
 size_t interventions_list(const struct interventions *is, uint64_t after,
                           const struct intervention **ret, size_t max);
 
+/* With this name, if it is not about to end; or NULL. */
+struct intervention *interventions_find(const struct interventions *is, const char *name);
+
 /* How many of a verb hold. */
 static inline size_t interventions_count(const struct interventions *is,
                                          enum intervention_verb verb)
 {
     return is->counts[verb];
 }
+
+/* ---- for intervention_share.c ---- */
+
+/* One that is stored is in force from now on; takes the reference. `at_start`: no mail has been
+ * looked at yet. */
+void interventions_enter(struct queue *q, struct intervention *i, bool at_start);
+/* One that is stored no more is not in force any more. */
+void interventions_leave(struct queue *q, struct intervention *i, const char *why);
+/* One that is this node's own is in the store of all: it leaves its own, too. */
+void interventions_hand_over(struct queue *q, struct intervention *i);
+/* For the journal, in the batch: it was set, or cancelled. */
+void interventions_tell_journal(struct queue *q, const struct intervention *i, bool is_set);
+/* The answer to a change that the spool has refused. */
+unsigned interventions_failed(struct queue *q, int rc, json_t **ret_answer);
 
 /* ---- what they do to mail ---- */
 

@@ -990,6 +990,55 @@ int spool_note_next(struct spool *sp, struct slice after, struct slice *ret_name
                             : beside(sp, side_note_next(sp->side, after, ret_name, ret_text));
 }
 
+bool spool_has_shared(const struct spool *sp)
+{
+    return sp->engine->shared != NULL && sp->engine->shared->is_there(sp);
+}
+
+int spool_shared_put(struct spool *sp, uint32_t token, bool reroutes, struct slice text)
+{
+    int err;
+
+    CHECK(token != 0 && spool_has_shared(sp));
+    if (text.len == 0 || text.len > SPOOL_SHARED_TEXT_MAX) {
+        return spool_fail(sp, -EINVAL, "a text for all nodes is too long, or empty");
+    }
+    err = change_begin(sp);
+    return err != 0 ? err : sp->engine->shared->put(sp, token, reroutes, text);
+}
+
+int spool_shared_remove(struct spool *sp, uint64_t number, bool reroutes)
+{
+    int err = change_begin(sp);
+
+    return err != 0 ? err : sp->engine->shared->remove(sp, number, reroutes);
+}
+
+uint64_t spool_shared_look(struct spool *sp)
+{
+    return sp->engine->shared->look(sp);
+}
+
+uint64_t spool_shared_looks(const struct spool *sp)
+{
+    return sp->engine->shared->looks(sp);
+}
+
+uint64_t spool_shared_reroutes(const struct spool *sp)
+{
+    return spool_has_shared(sp) ? sp->engine->shared->reroutes(sp) : 0;
+}
+
+bool spool_shared_next(const struct spool *sp, uint64_t after, struct spool_shared *ret)
+{
+    return sp->engine->shared->next(sp, after, ret);
+}
+
+bool spool_shared_is_cut(const struct spool *sp)
+{
+    return sp->engine->shared->is_cut(sp);
+}
+
 void spool_verbose(struct spool *sp, struct msg_id id, struct slice line)
 {
     if (sp->engine->verbose != NULL) {

@@ -15,6 +15,7 @@
  *     spool_commits.h    commits that end later
  *     spool_parts.h      a message whose recipients lie in several partitions is stored in parts
  *     spool_lease.h      several nodes have it, and this one may deliver for a time
+ *     spool_shared.h     what all of them have in common beside mail
  *
  * Group commit. Every call that changes something joins the open batch; spool_commit makes the
  * whole batch durable or undoes all of it. Nothing may be acknowledged before its commit returned

@@ -64,6 +64,7 @@
 #include "spool_parts.h"
 #include "spool_reroute.h"
 #include "spool_search.h"
+#include "spool_shared.h"
 #include "spool_verbose.h"
 
 #define SPOOL_ERROR_MAX 512
@@ -171,6 +172,7 @@ struct spool_engine {
     const struct spool_lease_part *lease;
     const struct spool_others_part *others;
     const struct spool_handover_part *handover;
+    const struct spool_shared_part *shared;
 };
 
 /* Keep the words for spool_error; returns `err`. */

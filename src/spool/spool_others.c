@@ -59,6 +59,11 @@ bool spool_node_is_up(const struct spool *sp, int node)
            sp->engine->others->node_is_up(sp, node);
 }
 
+uint64_t spool_gains(const struct spool *sp)
+{
+    return spool_has_others(sp) ? sp->engine->others->gains(sp) : 0;
+}
+
 void spool_measure_node(const struct spool *sp, struct spool_node_measures *ret)
 {
     *ret = (struct spool_node_measures){0};

@@ -65,6 +65,9 @@ const char *spool_node_name(const struct spool *sp, int node);
 /* Is it one of the nodes, and was it heard of lately? */
 bool spool_node_is_up(const struct spool *sp, int node);
 
+/* How often partitions have come to this node. */
+uint64_t spool_gains(const struct spool *sp);
+
 /* For the metrics. */
 struct spool_node_measures {
     unsigned partitions; /* that this node owns */
@@ -106,6 +109,7 @@ struct spool_others_part {
     int (*node)(const struct spool *sp);
     const char *(*node_name)(const struct spool *sp, int node);
     bool (*node_is_up)(const struct spool *sp, int node);
+    uint64_t (*gains)(const struct spool *sp);
     void (*measure)(const struct spool *sp, struct spool_node_measures *ret);
     int (*ask)(struct spool *sp, int node, uint32_t token, struct slice question);
     void (*ask_end)(struct spool *sp, uint32_t token);

@@ -16,6 +16,8 @@
 
 #include "spool.h"
 
+struct spool_places;
+
 /* All conditions that are given must hold. Zeroed = everything. Addresses and domains compare
  * without regard to the case of ASCII letters, transports and nexthops exactly. Of recipients,
  * those that are still there count, in any state. */
@@ -31,6 +33,11 @@ struct spool_filter {
     uint64_t size_min;
     uint64_t size_max;   /* 0 = any */
     struct msg_id after; /* continue behind this id */
+    /* Where several nodes share the spool, borrowed: only what lies there, each part by itself.
+     * NULL: all, a message in parts as one. */
+    const struct spool_places *places;
+    /* .. and as it is from now on, for another number: what was found is kept for a moment. */
+    uint64_t look;
 };
 
 /* Messages that match, one page: at most `max` ids, in their order, or, where the engine looks

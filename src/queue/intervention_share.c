@@ -1,0 +1,459 @@
+#include "intervention_share.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "json.h"
+#include "listing.h"
+#include "log.h"
+#include "mem.h"
+#include "operation.h"
+#include "queue.h"
+#include "spool_others.h"
+#include "spool_shared.h"
+
+_Static_assert(INTERVENTIONS_MAX == SPOOL_SHARED_MAX, "of all nodes as many as of one");
+
+/* Two nodes may each have set the last pattern for which there was a place. */
+#define PATTERNS_MAX (INTERVENTION_PATTERNS_MAX + SPOOL_NODES_MAX)
+/* Of this node's own, at once; when that fails it is tried again. */
+#define OWN_AT_ONCE  50
+#define OWN_AGAIN_US (10 * US_PER_S)
+
+/* ---- changes under way ----------------------------------------------------------------------- */
+
+struct shared_change {
+    TAILQ_ENTRY(shared_change) next;
+    struct intervention *i;     /* a reference: what is set, cancelled, or handed over */
+    const char *why;            /* of an end, for the log; NULL: it is set */
+    bool is_own;                /* it is handed over */
+    uint32_t shared_token;      /* of one that is set */
+    struct intervention *found; /* a reference: the same, as it was found in the copy */
+    bool is_asked;              /* by an operator, who waits for an answer */
+    uint64_t token;
+    struct mono until; /* for so long */
+    bool is_committed;
+    uint64_t look; /* then: the copy has it, or has lost it, with this one */
+};
+
+static void change_free(struct interventions *is, struct shared_change *c)
+{
+    TAILQ_REMOVE(&is->share.changes, c, next);
+    intervention_unref(c->i);
+    intervention_unref(c->found);
+    mem_free(c);
+    is->pending--;
+}
+
+/* `answer` is taken. */
+static void answer(struct queue *q, struct shared_change *c, unsigned status, json_t *object)
+{
+    if (c->is_asked) {
+        c->is_asked = false;
+        operations_answer_later(q, c->token, status, object);
+    } else {
+        json_decref(object);
+    }
+}
+
+static void change_failed(struct queue *q, struct shared_change *c, int rc)
+{
+    json_t *object;
+    unsigned status = interventions_failed(q, rc, &object);
+
+    c->i->is_ending = false;
+    answer(q, c, status, object);
+    change_free(&q->interventions, c);
+}
+
+static void commit_ended(struct queue *q, void *arg, int rc)
+{
+    struct shared_change *c = arg;
+
+    if (rc != 0) {
+        change_failed(q, c, rc);
+        return;
+    }
+    c->is_committed = true;
+    c->look = spool_shared_look(q->spool);
+}
+
+/* What was put into the batch goes under way. Takes the reference; `shared_token` 0: it is
+ * cancelled, `token` NULL: no operator has asked. */
+static void begin(struct queue *q, struct intervention *i, uint32_t shared_token, const char *why,
+                  const uint64_t *token)
+{
+    struct shared_change *c = mem_new(sizeof *c);
+
+    c->i = i;
+    c->why = why;
+    c->shared_token = shared_token;
+    c->is_own = shared_token != 0 && !i->is_shared && token == NULL;
+    c->is_asked = token != NULL;
+    c->token = token != NULL ? *token : 0;
+    c->until = mono_after(clock_mono(), INTERVENTION_SHARE_US);
+    TAILQ_INSERT_TAIL(&q->interventions.share.changes, c, next);
+    q->interventions.pending++;
+    batch_add_waiter(q, commit_ended, c);
+    batch_commit(q); /* it may have ended with that */
+}
+
+/* Nothing can be stored now. */
+static bool is_away(const struct queue *q)
+{
+    return !node_lease_holds(&q->lease) || batch_is_blocked(&q->batch);
+}
+
+static int put(struct queue *q, struct intervention *i, uint32_t shared_token)
+{
+    json_t *object = intervention_json(i);
+    char *text;
+    int rc;
+
+    json_put(object, "recipients", json_integer(0)); /* each node counts its own */
+    (void)json_object_del(object, "local");
+    (void)json_object_del(object, "name");
+    (void)json_object_del(object, "number");
+    text = json_dumps(object, JSON_COMPACT);
+    CHECK(text != NULL);
+    rc = spool_shared_put(q->spool, shared_token, i->verb == INTERVENTION_REDIRECT,
+                          slice_string(text));
+    free(text);
+    json_decref(object);
+    return rc;
+}
+
+unsigned intervention_share_set(struct queue *q, struct intervention *i, uint64_t token,
+                                json_t **ret_answer)
+{
+    struct intervention_share *s = &q->interventions.share;
+    int rc = is_away(q) ? -ENOTCONN : put(q, i, ++s->last_token);
+
+    if (rc != 0) {
+        intervention_unref(i);
+        return interventions_failed(q, rc, ret_answer);
+    }
+    begin(q, i, s->last_token, NULL, &token);
+    return 0;
+}
+
+int intervention_share_cancel(struct queue *q, struct intervention *i, const char *why,
+                              const uint64_t *token)
+{
+    int rc = is_away(q)
+                 ? -ENOTCONN
+                 : spool_shared_remove(q->spool, i->number, i->verb == INTERVENTION_REDIRECT);
+
+    if (rc != 0) {
+        return rc;
+    }
+    i->is_ending = true;
+    begin(q, intervention_ref(i), 0, why, token);
+    return 0;
+}
+
+bool intervention_share_ends(const struct queue *q)
+{
+    return spool_owner(q->spool, 0) == spool_node(q->spool);
+}
+
+/* ---- following the copy ---------------------------------------------------------------------- */
+
+static struct shared_change *find_put(const struct intervention_share *s, uint32_t shared_token)
+{
+    struct shared_change *c;
+
+    TAILQ_FOREACH(c, &s->changes, next)
+    {
+        if (c->why == NULL && c->shared_token == shared_token) {
+            break;
+        }
+    }
+    return c;
+}
+
+/* NULL: it can't be in force here; told once. */
+static struct intervention *read_text(const struct queue *q, const struct spool_shared *shared)
+{
+    json_t *object = json_loadb(shared->text.len > 0 ? shared->text.ptr : "", shared->text.len,
+                                JSON_REJECT_DUPLICATES, NULL);
+    struct intervention *i = NULL;
+    struct buf error;
+
+    buf_init(&error, 4096);
+    if (!json_is_object(object) || json_object_get(object, "for") != NULL) {
+        (void)buf_add_string(&error, "it makes no sense");
+    } else {
+        i = intervention_read(q->conf, object, (struct wall){1}, &error);
+    }
+    if (i != NULL && i->is_pattern && q->interventions.pattern_count >= PATTERNS_MAX) {
+        (void)buf_add_string(&error, "there are too many with patterns");
+        intervention_unref(i);
+        i = NULL;
+    }
+    if (i == NULL) {
+        log_warning("intervention %" PRIu64 " of the cluster is not in force at this node: %s",
+                    shared->number, error.failed ? "?" : buf_cstr(&error));
+    } else {
+        intervention_number(i, shared->number);
+        i->is_shared = true;
+    }
+    buf_fini(&error);
+    json_decref(object);
+    return i;
+}
+
+static void enter(struct queue *q, const struct spool_shared *shared, bool at_start)
+{
+    struct intervention *i = read_text(q, shared);
+    struct shared_change *c =
+        shared->token != 0 ? find_put(&q->interventions.share, shared->token) : NULL;
+
+    if (i == NULL) {
+        return;
+    }
+    if (c != NULL && c->found == NULL) {
+        c->found = intervention_ref(i);
+    }
+    interventions_enter(q, i, at_start);
+    if (c != NULL && !c->is_own) {
+        interventions_tell_journal(q, i, true);
+    }
+}
+
+static struct shared_change *find_cancel(const struct intervention_share *s,
+                                         const struct intervention *i)
+{
+    struct shared_change *c;
+
+    TAILQ_FOREACH(c, &s->changes, next)
+    {
+        if (c->why != NULL && c->i == i) {
+            break;
+        }
+    }
+    return c;
+}
+
+static void leave(struct queue *q, struct intervention *i)
+{
+    const struct shared_change *c = find_cancel(&q->interventions.share, i);
+
+    if (c != NULL) {
+        interventions_tell_journal(q, i, false);
+    }
+    interventions_leave(q, i, c != NULL ? c->why : "another node has ended it");
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static void leave_gone(struct queue *q)
+{
+    struct intervention *i, *next;
+    struct spool_shared shared;
+
+    for (i = TAILQ_FIRST(&q->interventions.list); i != NULL; i = next) {
+        next = TAILQ_NEXT(i, next);
+        if (i->is_shared &&
+            (!spool_shared_next(q->spool, i->number - 1, &shared) || shared.number != i->number)) {
+            leave(q, i);
+        }
+    }
+}
+
+static void follow_copy(struct queue *q, bool at_start)
+{
+    struct intervention_share *s = &q->interventions.share;
+    uint64_t *numbers = mem_array(SPOOL_SHARED_MAX, sizeof *numbers);
+    struct spool_shared shared = {.number = 0};
+    size_t count = 0;
+
+    s->looks = spool_shared_looks(q->spool);
+    leave_gone(q);
+    while (count < SPOOL_SHARED_MAX && spool_shared_next(q->spool, shared.number, &shared)) {
+        numbers[count++] = shared.number;
+        if (s->number_count == 0 || bsearch(&shared.number, s->numbers, s->number_count,
+                                            sizeof *numbers, compare_numbers) == NULL) {
+            enter(q, &shared, at_start);
+        }
+    }
+    mem_free(s->numbers);
+    s->numbers = numbers;
+    s->number_count = count;
+    if (spool_shared_is_cut(q->spool) && !s->is_cut) {
+        log_warning("there are more than %u interventions in the database: only the oldest are in "
+                    "force",
+                    INTERVENTIONS_MAX);
+    }
+    s->is_cut = spool_shared_is_cut(q->spool);
+}
+
+/* ---- ends of changes ------------------------------------------------------------------------- */
+
+/* It is stored, and the copy as new. */
+static void put_ended(struct queue *q, struct shared_change *c)
+{
+    json_t *object;
+    unsigned status = 200;
+
+    if (c->found != NULL) {
+        object = intervention_json(c->found);
+    } else {
+        status = listing_error(409, &object,
+                               "there are %u interventions, which is the limit: cancel some; or "
+                               "another node has cancelled this one",
+                               INTERVENTIONS_MAX);
+    }
+    if (c->found != NULL && c->is_own && !c->i->is_over) {
+        interventions_hand_over(q, c->i);
+    } else if (c->is_own) {
+        log_warning("intervention %s is this node's own still: %s", c->i->name,
+                    json_string_value(json_object_get(object, "error")));
+    }
+    answer(q, c, status, object);
+}
+
+/* True: it has ended, and is not there any more. */
+static bool change_ends(struct queue *q, struct shared_change *c)
+{
+    bool has_looked = c->is_committed && q->interventions.share.looks >= c->look;
+
+    if (c->why != NULL && c->is_committed && (c->i->is_over || has_looked)) {
+        c->i->is_ending = false;
+        answer(q, c, 200, intervention_json(c->i));
+    } else if (c->why == NULL && c->is_committed && (c->found != NULL || has_looked)) {
+        put_ended(q, c);
+    } else {
+        return false;
+    }
+    change_free(&q->interventions, c);
+    return true;
+}
+
+/* Who waits for too long is told so; what was asked may happen yet. */
+static void look_at_patience(struct queue *q, struct shared_change *c)
+{
+    json_t *object;
+    unsigned status;
+
+    if (c->is_asked && mono_reached(c->until, clock_mono())) {
+        status = listing_error(503, &object,
+                               "the database has not answered for %d s: it may come into force "
+                               "all the same; `sluice interventions' lists those that have",
+                               (int)(INTERVENTION_SHARE_US / US_PER_S));
+        answer(q, c, status, object);
+    }
+}
+
+static void look_at_changes(struct queue *q)
+{
+    struct shared_change *c, *next;
+
+    for (c = TAILQ_FIRST(&q->interventions.share.changes); c != NULL; c = next) {
+        next = TAILQ_NEXT(c, next);
+        if (!change_ends(q, c)) {
+            look_at_patience(q, c);
+        }
+    }
+}
+
+/* ---- this node's own ------------------------------------------------------------------------- */
+
+static bool is_under_way(const struct intervention_share *s, const struct intervention *i)
+{
+    const struct shared_change *c;
+
+    TAILQ_FOREACH(c, &s->changes, next)
+    {
+        if (c->i == i) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* They hold while they are handed over, and until the next try when that fails. */
+static void hand_over_own(struct queue *q)
+{
+    struct intervention_share *s = &q->interventions.share;
+    struct intervention *i;
+    unsigned count = 0;
+
+    if (is_away(q) || !mono_reached(s->own_at, clock_mono())) {
+        return;
+    }
+    TAILQ_FOREACH(i, &q->interventions.list, next)
+    {
+        if (i->is_shared || i->is_ending || is_under_way(s, i)) {
+            continue;
+        }
+        if (count++ == OWN_AT_ONCE || put(q, i, ++s->last_token) != 0) {
+            break;
+        }
+        if (i->node[0] == '\0') {
+            mem_free(i->node);
+            i->node = mem_string(spool_node_name(q->spool, spool_node(q->spool)));
+        }
+        begin(q, intervention_ref(i), s->last_token, NULL, NULL);
+    }
+    s->own_at = count > 0 ? mono_after(clock_mono(), OWN_AGAIN_US) : s->own_at;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Mail that pauses have kept may have come with partitions, after the pauses were cancelled. */
+static void look_at_gains(struct queue *q)
+{
+    uint64_t gains = spool_gains(q->spool);
+
+    if (gains != q->interventions.share.gains) {
+        q->interventions.share.gains = gains;
+        interventions_look_at_keys(q);
+    }
+}
+
+void intervention_share_begin(struct queue *q)
+{
+    struct intervention_share *s = &q->interventions.share;
+
+    TAILQ_INIT(&s->changes);
+    s->gains = spool_gains(q->spool);
+    if (spool_has_shared(q->spool)) {
+        follow_copy(q, true);
+    }
+}
+
+void intervention_share_end(struct queue *q)
+{
+    struct shared_change *c;
+
+    while ((c = TAILQ_FIRST(&q->interventions.share.changes)) != NULL) {
+        change_free(&q->interventions, c);
+    }
+    mem_free(q->interventions.share.numbers);
+}
+
+void intervention_share_turn(struct queue *q)
+{
+    if (!spool_has_others(q->spool)) {
+        return;
+    }
+    look_at_gains(q);
+    if (!spool_has_shared(q->spool)) {
+        return;
+    }
+    if (q->interventions.share.looks != spool_shared_looks(q->spool)) {
+        follow_copy(q, false);
+    }
+    look_at_changes(q);
+    hand_over_own(q);
+}
