@@ -463,17 +463,47 @@ bool cluster_url_resolve(struct cluster_url *u, struct buf *ret_error)
 
 /* ---- connecting and waiting ------------------------------------------------------------------ */
 
-PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error)
+static PGconn *connect_once(const struct link_target *t)
 {
     const char *names[LINK_WORDS_MAX + 2], *values[LINK_WORDS_MAX + 2];
-    unsigned count = link_words(&u->target, names, values);
-    PGconn *conn;
+    unsigned count = link_words(t, names, values);
 
     names[count] = "connect_timeout";
     values[count] = "5";
     names[count + 1] = NULL;
     values[count + 1] = NULL;
-    conn = PQconnectdbParams(names, values, 0);
+    return PQconnectdbParams(names, values, 0);
+}
+
+/* A host that closes the connection ends the try before those behind it had their turn. */
+static bool ended_early(const PGconn *conn, const struct link_target *t)
+{
+    const char *host = PQhost(conn), *comma = t->host == NULL ? NULL : strrchr(t->host, ',');
+
+    return PQstatus(conn) != CONNECTION_OK && comma != NULL && host != NULL &&
+           strcmp(host, comma + 1) != 0;
+}
+
+PGconn *cluster_url_connect(const struct cluster_url *u, struct buf *ret_error)
+{
+    PGconn *conn = connect_once(&u->target);
+    unsigned hosts = link_hosts(&u->target);
+
+    for (unsigned by = 1; by < hosts && ended_early(conn, &u->target); by++) {
+        char *lists[LINK_LISTS];
+        struct link_target t = link_rotate(&u->target, by, lists);
+        PGconn *other = connect_once(&t);
+
+        if (PQstatus(other) == CONNECTION_OK) {
+            PQfinish(conn);
+            conn = other;
+        } else {
+            PQfinish(other); /* the words of the first are kept */
+        }
+        for (int i = 0; i < LINK_LISTS; i++) {
+            mem_free(lists[i]);
+        }
+    }
     if (PQstatus(conn) != CONNECTION_OK) {
         struct slice words = slice_trim(slice_string(PQerrorMessage(conn)));
 

@@ -150,12 +150,11 @@ unsigned link_words(const struct link_target *t, const char *ret_names[], const 
     return count;
 }
 
-/* How many elements a list with commas has. */
-static unsigned length_of(const char *list)
+unsigned link_hosts(const struct link_target *t)
 {
     unsigned count = 1;
 
-    for (const char *c = list; *c != '\0'; c++) {
+    for (const char *c = t->host; c != NULL && *c != '\0'; c++) {
         count += *c == ',';
     }
     return count;
@@ -184,25 +183,30 @@ static char *rotated(const char *list, unsigned by)
     return to;
 }
 
-/* libpq tries the hosts in turn, but waits for one that is silent, as long as it is. */
+struct link_target link_rotate(const struct link_target *t, unsigned by,
+                               char *ret_lists[LINK_LISTS])
+{
+    struct link_target to = *t;
+
+    to.host = ret_lists[0] = rotated(t->host, by);
+    to.hostaddr = ret_lists[1] = rotated(t->hostaddr, by);
+    to.port = ret_lists[2] = rotated(t->port, by);
+    return to;
+}
+
 void link_connect(struct link *l)
 {
     const char *names[LINK_WORDS_MAX], *values[LINK_WORDS_MAX];
-    struct link_target t = *l->target;
-    unsigned by = t.host == NULL ? 0 : l->passed_over % length_of(t.host);
-    char *host = rotated(t.host, by), *hostaddr = rotated(t.hostaddr, by),
-         *port = rotated(t.port, by);
+    char *lists[LINK_LISTS];
+    struct link_target t = link_rotate(l->target, l->passed_over % link_hosts(l->target), lists);
 
     CHECK(l->state == LINK_DOWN);
-    t.host = host;
-    t.hostaddr = hostaddr;
-    t.port = port;
     (void)link_words(&t, names, values);
     l->conn = PQconnectStartParams(names, values, 0);
     CHECK(l->conn != NULL); /* memory */
-    mem_free(host);
-    mem_free(hostaddr);
-    mem_free(port);
+    for (int i = 0; i < LINK_LISTS; i++) {
+        mem_free(lists[i]);
+    }
     l->state = LINK_CONNECTING;
     (void)PQsetNoticeReceiver(l->conn, on_notice, l);
     if (PQstatus(l->conn) == CONNECTION_BAD) {
@@ -233,7 +237,7 @@ void link_pass_over(struct link *l, const char *why)
 
 bool link_has_others(const struct link *l)
 {
-    return l->target->host != NULL && length_of(l->target->host) > 1;
+    return link_hosts(l->target) > 1;
 }
 
 /* The name of a file of the log begins with the timeline, in hexadecimal digits; a standby has
@@ -329,7 +333,7 @@ static void connect_on(struct link *l)
     case PGRES_POLLING_ACTIVE:
         break;
     }
-    link_drop(l, PQerrorMessage(l->conn));
+    link_pass_over(l, PQerrorMessage(l->conn));
 }
 
 /* ---- statements ------------------------------------------------------------------------------ */

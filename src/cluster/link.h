@@ -11,10 +11,11 @@
  *
  * The owner watches one epoll descriptor for all its links (link_fd), and calls link_turn when it
  * is readable. A link's own time limit for connecting is in there, too: of several hosts, one that
- * is silent for that long is tried last the next time. So is one whose timeline is behind what the
- * owner knows: an old primary, which others have promoted a standby of. It may take writes still,
- * and nothing that it says or stores counts. Nothing here resolves names: a host is a directory of
- * a Unix socket or an address.
+ * is silent for that long is tried last the next time. So is one that takes the connection and
+ * closes it, behind which libpq tries none, and one whose timeline is behind what the owner knows:
+ * an old primary, which others have promoted a standby of. It may take writes still, and nothing
+ * that it says or stores counts. Nothing here resolves names: a host is a directory of a Unix
+ * socket or an address.
  */
 #ifndef CLUSTER_LINK_H
 #define CLUSTER_LINK_H
@@ -58,6 +59,13 @@ struct link_target {
 /* The same in libpq's words. Returns how many; the arrays end with NULL. */
 #define LINK_WORDS_MAX 24
 unsigned link_words(const struct link_target *t, const char *ret_names[], const char *ret_values[]);
+
+/* How many hosts it names. */
+unsigned link_hosts(const struct link_target *t);
+/* The same with its first `by` hosts behind the others. Lists of it are the caller's to free. */
+#define LINK_LISTS 3
+struct link_target link_rotate(const struct link_target *t, unsigned by,
+                               char *ret_lists[LINK_LISTS]);
 
 struct link_param {
     const char *bytes; /* NULL: the value NULL */
