@@ -76,6 +76,10 @@ fuzz:
 
 soak: build
 	@scripts/setup test
+	@scripts/tools build/tools
+	@[ -e build-test/build.ninja ] || meson setup build-test --buildtype=debugoptimized \
+		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	@$(call quietly,ninja -C build-test --quiet tests/pg_proxy)
 	@SLUICE_BUILD=$(CURDIR)/build python3 tests/run.py --only soak
 
 format:

@@ -35,7 +35,7 @@ CLANG = os.path.join(TOP, "build-clang")
 JOBS = 2 * (os.cpu_count() or 1)
 # Those that take longest, longest first: begun first, none of them is what everything waits for at the end.
 SLOWEST = """
-browser/test_dashboard model/test_lease unit/cluster/test_cluster_cuts scenario/test_cluster_faults unit/cluster/test_membership
+browser/test_dashboard model/test_lease fault/test_cluster_torture unit/cluster/test_cluster_cuts scenario/test_cluster_faults unit/cluster/test_membership
 tests/fault/test_spool_fault unit/core/test_sched_random scenario/test_postoffice_threads unit/sim/test_sim_world
 scenario/test_agents scenario/test_postoffice_reports scenario/test_sim scenario/test_why
 scenario/test_mailq_postoffice unit/zmailer/test_postoffice interop/test_dns fault/test_kill scenario/test_hostile

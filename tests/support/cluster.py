@@ -78,7 +78,7 @@ class CountingSite(sluice.Site):
 
 
 class Cluster:
-    """`names` are the nodes' names; those of `by_proxy` reach the database through a proxy of their own. The database has a synchronous standby unless `standby` is false. `routes` are lines of a
+    """`names` are the nodes' names; those of `by_proxy` reach each server through a proxy of their own. The database has a synchronous standby unless `standby` is false. `routes` are lines of a
     transport map that all nodes have; `server` lines of the servers' configuration."""
 
     def __init__(self, names, standby=True, routes="", server=(), by_proxy=(), **parameters):
@@ -88,6 +88,7 @@ class Cluster:
         self.standby = None
         self.nodes = {}
         self.proxies = {name: postgres.Proxy(self.primary) for name in by_proxy}
+        self.standby_proxies = {}
         self.routes = tempfile.NamedTemporaryFile("w", prefix="sluice-routes-")
         self.routes.write(routes)
         self.routes.flush()
@@ -97,6 +98,7 @@ class Cluster:
             if standby:
                 self.standby = self.primary.standby(*self.server_options)
                 self.standby.standby(*self.server_options)
+                self.standby_proxies = {name: postgres.Proxy(self.standby) for name in by_proxy}
             self.run("cluster", "init", self.url())
             for name in names:
                 self.nodes[name] = self.node(name)
@@ -106,13 +108,15 @@ class Cluster:
 
     def node(self, name):
         """A daemon that would be one of the nodes, not started."""
-        proxy = self.proxies.get(name)
-        url = self.url() if proxy is None else "postgresql://tester@/postgres?host=%s&schema=sluice" % proxy.directory
+        url = url_of(self.proxies_of(name)) if name in self.proxies else self.url()
         return sluice.Daemon(spool=url, cluster_node=name, myhostname=name + ".sluice.test", **self.parameters)
 
     def url(self):
-        hosts = [self.primary.directory] + ([self.standby.directory] if self.standby else [])
-        return "postgresql://tester@/postgres?host=%s&schema=sluice" % ",".join(hosts)
+        return url_of([self.primary] + ([self.standby] if self.standby else []))
+
+    def proxies_of(self, name):
+        """Those between a node and the servers."""
+        return [proxies[name] for proxies in (self.proxies, self.standby_proxies) if name in proxies]
 
     def run(self, *words):
         """A command of `sluice`."""
@@ -163,10 +167,14 @@ class Cluster:
                 signal_node(node, signal.SIGCONT)
                 node.stop(timeout=60)
             shutil.rmtree(node.directory, ignore_errors=True)
-        for proxy in self.proxies.values():
+        for proxy in [*self.proxies.values(), *self.standby_proxies.values()]:
             proxy.close()
         self.primary.close()  # and its standby
         self.routes.close()
+
+
+def url_of(servers):
+    return "postgresql://tester@/postgres?host=%s&schema=sluice" % ",".join(server.directory for server in servers)
 
 
 def signal_node(node, sig):

@@ -16,6 +16,8 @@ import unittest
 import sluice
 
 NOBODY = 65534
+# Beside the programs under test, or, where they were built without the tests, beside those that were not.
+PROXIES = [os.path.join(build, "tests", "pg_proxy") for build in (sluice.BUILD, os.path.join(sluice.TOP, "build-test"))]
 PLACES = [sluice.tool("usr/lib/postgresql/15/bin/"), "/usr/lib/postgresql/15/bin/"]
 
 
@@ -50,7 +52,7 @@ class Proxy:
     def __init__(self, server):
         self.directory = tempfile.mkdtemp(prefix="sluice-proxy-")
         os.chmod(self.directory, 0o755)
-        self.process = sluice.spawn([os.path.join(sluice.BUILD, "tests", "pg_proxy"), self.directory, server.directory],
+        self.process = sluice.spawn([next(filter(os.path.exists, PROXIES), "pg_proxy"), self.directory, server.directory],
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 
