@@ -176,6 +176,12 @@ void status_print(FILE *out, const json_t *status)
     } else {
         fprintf(out, "%-13snot running\n", "daemon");
     }
+    if (json_object_get(status, "node") != NULL) {
+        fprintf(out, "%-13s", "node");
+        put_text(out, member_text(status, "node"));
+        fprintf(out, ", of %" PRId64 " that are up; what follows is its own\n",
+                member_integer(status, "nodes_up"));
+    }
     PRINT_COUNTS(out, status, "messages", messages);
     fprintf(out, "%-13s%s of mail", "storage", words_size(member_number(status, "bytes")).text);
     if (json_object_get(status, "storage_ok") == NULL) {

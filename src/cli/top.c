@@ -348,11 +348,16 @@ static void put_rate(char *out, size_t size, const char *name, double rate)
 
 static void draw_head(const struct top *t)
 {
-    char line[LINE_ROOM], rates[4][40];
+    char line[LINE_ROOM], rates[4][40], node[300] = "";
     static const char *const names[4] = {"in", "out", "deferred", "bounced"};
 
-    (void)snprintf(line, sizeof line, "sluice %s, up %s, %s%s", member_text(t->status, "version"),
-                   words_interval(member_number(t->status, "uptime")).text,
+    if (member_text(t->status, "node")[0] != '\0') {
+        (void)snprintf(node, sizeof node, ", counts of node %s, of %" PRId64,
+                       member_text(t->status, "node"),
+                       member_integer(t->status, "nodes_up")); /* cut */
+    }
+    (void)snprintf(line, sizeof line, "sluice %s, up %s%s, %s%s", member_text(t->status, "version"),
+                   words_interval(member_number(t->status, "uptime")).text, node,
                    words_time(words_now()).text, t->cut ? "; not all destinations are here" : "");
     put_line(0, t->status == NULL ? "sluice top" : line);
     for (size_t i = 0; i < 4; i++) {

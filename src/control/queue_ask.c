@@ -856,6 +856,18 @@ static json_t *count_send_limits(const struct queue *q)
     return limits;
 }
 
+/* In a cluster all of it is of one node. */
+static void put_node(const struct queue *q, json_t *answer)
+{
+    struct spool_node_measures measures;
+
+    if (spool_has_others(q->spool)) {
+        spool_measure_node(q->spool, &measures);
+        json_put(answer, "node", json_string(q->conf->cluster_node));
+        json_put(answer, "nodes_up", json_integer((json_int_t)measures.nodes_up));
+    }
+}
+
 static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret_answer)
 {
     (void)question; /* it has no members */
@@ -887,6 +899,7 @@ static unsigned ask_status(struct queue *q, const json_t *question, json_t **ret
         return status;
     }
     put_numbers(*ret_answer, numbers, sizeof numbers / sizeof numbers[0]);
+    put_node(q, *ret_answer);
     json_put(*ret_answer, "storage_ok", json_boolean(flow->storage_ok));
     json_put(*ret_answer, "space_ok", json_boolean(flow->space_ok));
     json_put(*ret_answer, "behind", json_boolean(flow->behind));

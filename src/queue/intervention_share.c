@@ -307,11 +307,15 @@ static void put_ended(struct queue *q, struct shared_change *c)
 
     if (c->found != NULL) {
         object = intervention_json(c->found);
-    } else {
+    } else if (q->interventions.share.number_count >= INTERVENTIONS_MAX) {
         status = listing_error(409, &object,
-                               "there are %u interventions, which is the limit: cancel some; or "
-                               "another node has cancelled this one",
+                               "there are %u interventions, which is the limit: cancel some",
                                INTERVENTIONS_MAX);
+    } else {
+        status = listing_error(503, &object,
+                               "it was stored and is not found again: another node has cancelled "
+                               "it, or has replaced this one; `sluice interventions' lists those "
+                               "that are in force");
     }
     if (c->found != NULL && c->is_own && !c->i->is_over) {
         interventions_hand_over(q, c->i);

@@ -233,6 +233,14 @@ class Asks(sluice.TestCase):
         self.cluster.go_on_node("bert")
         self.eventually(bert.answers)
 
+    def test_what_is_one_nodes_own_says_whose(self):
+        self.make("anna", "bert")
+        for node, name in zip(self.nodes, ("anna", "bert")):
+            for path in ("/v1/status", "/v1/overview"):
+                self.eventually(lambda: node.ask("GET", path)[1]["nodes_up"] == 2)
+                self.assertEqual(node.ask("GET", path)[1]["node"], name)
+            self.assertIn("node         %s, of 2 that are up; what follows is its own\n" % name, self.did(node.cli("status")))
+
     def test_metrics_tell_of_a_node_and_of_the_others(self):
         self.make("anna", "bert")
         wanted = {"partitions": 128, "partitions_unowned": 0, "nodes_up": 2, "given_up_total": 0, "missed_by_arrival_total": 0, "inquiries": 0}

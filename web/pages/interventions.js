@@ -12,6 +12,11 @@ const VERBS = {
 };
 const SPANS = [["", "until it is cancelled"], ["900", "for 15 minutes"], ["3600", "for an hour"], ["14400", "for 4 hours"], ["86400", "for a day"]];
 
+/** Who has asked for it, and in a cluster at which node. */
+function asker(i) {
+  return [i.by && "asked by " + i.by, i.node && (i.local ? "at node " + i.node + " alone" : "at node " + i.node)].filter(Boolean).join(", ");
+}
+
 function effect(i) {
   if (i.verb === "redirect") {
     return "goes to " + i.nexthop;
@@ -89,7 +94,7 @@ export function show(view) {
       table("Interventions", [{name: "name"}, {name: "of"}, {name: "what", words: true}, {name: "reason", words: true}, {name: "since", n: true}, {name: "until", n: true}, {name: "recipients", n: true}, {name: ""}],
         answer.interventions.map((i) => {
           const of = i.destination !== undefined ? "destination " + i.destination : i.sender !== undefined ? "sender " + i.sender : "class " + i.class;
-          return [i.name, of, effect(i), i.reason, clock(i.since, now) + " (" + ago(i.since, now) + ")", i.until ? clock(i.until, now) : "cancelled",
+          return [i.name, of, effect(i), [i.reason, h("div", {class: "small soft"}, asker(i))], clock(i.since, now) + " (" + ago(i.since, now) + ")", i.until ? clock(i.until, now) : "cancelled",
             number(i.recipients), h("button", {type: "button", class: "danger", "data-focus": "c-" + i.name, "aria-label": "Cancel " + i.name, onclick: () => cancel(i, of)}, "Cancel")];
         })), answer.next ? h("p", {class: "small soft"}, "There are more: sluice interventions lists them.") : null);
   });

@@ -30,12 +30,12 @@ export function problems(list, now) {
 
 export function show(view) {
   const tiles = h("ul", {class: "tiles", "aria-label": "Now"}), wrong = h("div", {"aria-live": "polite"});
-  const states = h("div", null), busiest = h("div", null);
+  const whose = h("div", null), states = h("div", null), busiest = h("div", null);
   const flow = plot("Mail per second in the last hour", ["accepted", "delivered", "deferred", "bounced"], {unit: "per second"});
   const queue = plot("Messages on disk in the last hour", ["incoming", "deferred", "on hold"], {unit: "messages", format: number});
   let series = null, last = null, said = null;
 
-  view.place.append(h("h1", null, "Now"), tiles, card("What is wrong", wrong),
+  view.place.append(h("h1", null, "Now"), whose, tiles, card("What is wrong", wrong),
     h("div", {class: "grid"}, card("Mail per second", flow.element), card("Messages on disk", queue.element)),
     h("div", {class: "grid"}, card("The queue", states), card("Busiest destinations", busiest)));
   view.onEnd(() => [flow, queue].forEach((p) => p.end()));
@@ -66,6 +66,8 @@ export function show(view) {
       ["messages on disk", number(o.incoming + o.deferred + o.hold + o.corrupt)]].map(([name, value]) =>
       h("li", null, h("div", {class: "value"}, value), h("div", {class: "name"}, name))));
     last = o;
+    fill(whose, o.node === undefined ? [] :
+      h("p", {class: "soft"}, "Node " + o.node + ", of " + number(o.nodes_up) + " that are up: what is counted here is its own."));
     const words = JSON.stringify(o.problems.map((p) => [p.text, p.advice, p.since]));
     if (words !== said) { // else a screen reader would say it again and again
       said = words;
