@@ -114,8 +114,10 @@ class Tables(sluice.TestCase):
                         "INSERT INTO sluice.fresh_1 (p, id, due, arrived, created, size, route_generation, flags, notify, class_source,"
                         " sender, envid, client, address, orcpt, reason, class, transport, nexthop, bytes)"
                         " VALUES (0, %d, 1, 1, 1, 1, 0, 0, 0, 0, 'a@b', '', '', 'r@Example.net', '', '', '', '', '', 'x')" % (10**15))
+        self.server.ask("UPDATE sluice.cluster SET interventions = 5")
         status, said = self.cluster("restored", "--yes", self.server.url())
         self.assertEqual(status, 0, said)
+        self.assertEqual(self.server.ask("SELECT interventions FROM sluice.cluster"), "1000005")  # numbers given since are not given again
         self.assertIn("1 messages are on hold", said)
         self.assertEqual(self.server.ask("SELECT state, sender_domain FROM sluice.part"), "3|b")
         self.assertEqual(self.server.ask("SELECT domain FROM sluice.recipient"), "example.net")
