@@ -616,7 +616,7 @@ void committer_begin(struct committer *c, struct committer_batch *b)
     STAILQ_INSERT_TAIL(&c->batches, b, next);
     c->count++;
     send_waiting(c);
-    link_turn(c->link);
+    link_flush(c->link);
 }
 
 void committer_hold(struct committer *c, bool is_held)
@@ -650,14 +650,14 @@ const char *committer_error(const struct committer *c)
 void committer_turn(struct committer *c)
 {
     uint64_t times;
-    bool is_over = read(c->timer, &times, sizeof times) == (ssize_t)sizeof times;
 
     link_turn(c->link);
-    if (c->state == COMMITTER_DOWN && is_over) {
+    if (c->state == COMMITTER_DOWN &&
+        read(c->timer, &times, sizeof times) == (ssize_t)sizeof times) {
         c->state = COMMITTER_OPENING;
         link_connect(c->link);
     }
-    link_turn(c->link); /* what the answers made us send */
+    link_flush(c->link); /* what the answers made us send */
 }
 
 bool committer_is_up(const struct committer *c)

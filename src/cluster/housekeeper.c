@@ -203,5 +203,5 @@ void housekeeper_turn(struct housekeeper *h)
     } else if (is_time && link_is_up(h->link) && h->unanswered == 0) {
         begin_round(h);
     }
-    link_turn(h->link); /* sends what was said */
+    link_flush(h->link); /* sends what was said */
 }

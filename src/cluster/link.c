@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -288,9 +289,25 @@ static bool send_settings(struct link *l)
     return l->target->timeline == NULL || send_alone(l, timeline_sql);
 }
 
+/* libpq sends what it can behind each message of a batch, and moves the rest to the front of its
+ * memory each time. A Unix socket takes what the system's default is, a batch of content is more;
+ * TCP grows by itself. */
+static void widen(const PGconn *conn)
+{
+    int domain = 0, size = LINK_SOCKET_SIZE;
+    socklen_t len = sizeof domain;
+
+    if (getsockopt(PQsocket(conn), SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+        domain == AF_UNIX) {
+        /* As much as is allowed; without, it is slower. */
+        (void)setsockopt(PQsocket(conn), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    }
+}
+
 /* The time for connecting goes on until the statements are prepared. */
 static void connected(struct link *l)
 {
+    widen(l->conn);
     if (PQsetnonblocking(l->conn, 1) != 0 || PQenterPipelineMode(l->conn) != 1 ||
         !send_settings(l)) {
         link_drop(l, PQerrorMessage(l->conn));

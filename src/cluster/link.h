@@ -32,6 +32,7 @@
 #define LINK_PREPARED_MAX 64
 #define LINK_CONNECT_US   (5 * INT64_C(1000000))
 #define LINK_ERROR_MAX    512
+#define LINK_SOCKET_SIZE  (1 << 20) /* that a Unix socket is to take at once; bytes */
 
 /* Where to, by libpq's names. Borrowed as long as the link is there; NULL or empty: libpq's
  * default. */

@@ -148,6 +148,7 @@ struct member_link {
     void *arg;
     struct mono connect_at, answer_by;
     struct mono locked_since; /* what was asked is refused for others' locks; or MONO_NEVER */
+    struct mono timer_at; /* for when the timer is set */
     bool is_set_up, by_consensus;
     int listens_as; /* the channel's number; MEMBERSHIP_NOBODY */
 
@@ -973,7 +974,7 @@ static void changed(void *arg, struct link *l, bool is_up)
 static const struct link_owner owner = {
     .changed = changed, .answer = answer, .notice = notice, .notified = notified};
 
-static void set_timer(const struct member_link *ml, struct mono now)
+static void set_timer(struct member_link *ml, struct mono now)
 {
     struct mono at = ml->connect_at;
     int64_t us;
@@ -985,9 +986,13 @@ static void set_timer(const struct member_link *ml, struct mono now)
             at = mono_min(at, ml->notify_at);
         }
     }
+    if (ml->timer_at.us > now.us && ml->timer_at.us <= at.us) {
+        return; /* it is set for that time, or wakes us before */
+    }
     us = at.us <= now.us ? 1 : at.us - now.us > US_PER_S ? US_PER_S : at.us - now.us;
     struct itimerspec spec = {.it_value = {us / US_PER_S, us % US_PER_S * 1000}};
     CHECK(timerfd_settime(ml->timer, 0, &spec, NULL) == 0);
+    ml->timer_at = mono_after(now, us);
 }
 
 struct member_link *member_link_new(int epoll_fd, const struct link_target *target,
@@ -1029,9 +1034,6 @@ void member_link_free(struct member_link *ml)
 
 void member_link_turn(struct member_link *ml)
 {
-    uint64_t times;
-
-    (void)!read(ml->timer, &times, sizeof times); /* it is set anew below */
     link_turn(ml->link);
     if (link_is_down(ml->link) && mono_reached(ml->connect_at, member_link_now())) {
         link_connect(ml->link);
@@ -1040,7 +1042,7 @@ void member_link_turn(struct member_link *ml)
         link_pass_over(ml->link, "the database does not answer");
     }
     send_what_is_due(ml, member_link_now());
-    link_turn(ml->link);
+    link_flush(ml->link);
     set_timer(ml, member_link_now());
 }
 

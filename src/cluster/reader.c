@@ -173,10 +173,9 @@ unsigned reader_count(const struct reader *r)
 void reader_turn(struct reader *r)
 {
     uint64_t times;
-    bool is_over = read(r->timer, &times, sizeof times) == (ssize_t)sizeof times;
 
     link_turn(r->link);
-    if (is_over && link_is_down(r->link)) {
+    if (link_is_down(r->link) && read(r->timer, &times, sizeof times) == (ssize_t)sizeof times) {
         link_connect(r->link);
     }
 }
